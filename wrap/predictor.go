@@ -143,7 +143,7 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 		debug.FreeOSMemory()
 	}
 	p.outputs = outputs.Infos()
-	err = a.Run(o.Preprocess, o.Runtime.Config(), func(c featurize.Config) error { return p.run(fused, c) })
+	err = a.Run(o.Preprocess, attach.RunConfig(o.Runtime.Provider, o.Runtime.Threads, o.Runtime.Batch), func(c featurize.Config) error { return p.run(fused, c) })
 	if err != nil {
 		return nil, err
 	}

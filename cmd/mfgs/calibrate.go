@@ -160,8 +160,8 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 	if config.Shard, err = requiredData(c, suffix); err != nil {
 		return config, err
 	}
-	config.Preprocess, config.Classes, config.Known = job.Config.Preprocess, job.Config.Classes, job.Config.Known
-	config.Lambda0 = job.Config.Lambda0
+	config.Preprocess, config.Classes, config.Expect = job.Config.Preprocess, job.Config.Classes, job.Config.Expect
+	config.Lambda0, config.Runtime = job.Config.Lambda0, library(c, bar)
 	if err := readSettings(c, &config); err != nil {
 		return config, err
 	}
@@ -177,7 +177,6 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 	if readyMade {
 		config.Train, config.Val, config.OOD = c.String("train-features"), c.String("val-features"), c.String("ood-features")
 	}
-	config.Runtime.Setup = library(c, bar)
 	config.Progress, config.Notice = bar.work, bar.say
 	return config, readFiles(c, &config, bar.say)
 }
@@ -365,7 +364,7 @@ func classes(k int, link calibrate.Link) string {
 
 // preprocessLine describes how images become the model's input where that was assumed or
 // given, "" where there are none.
-func preprocessLine(p *calibration.PreprocessInfo) string {
+func preprocessLine(p *bundle.Preprocessing) string {
 	s := p.Spec
 	if s == nil {
 		return ""
@@ -404,7 +403,7 @@ func preprocessLine(p *calibration.PreprocessInfo) string {
 		steps = append(steps, "as stored")
 	}
 	line := strings.Join(steps, ", ")
-	if p.Source == calibration.Assumed {
+	if p.Source == bundle.Assumed {
 		line += ": assumed, as --preprocess says nothing else"
 	}
 	return line

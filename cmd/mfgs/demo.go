@@ -50,7 +50,7 @@ removed in the end.`,
 			d := &demonstration{
 				dir:     filepath.Join(dir, "digits"),
 				bundle:  filepath.Join(dir, "bundle"),
-				runtime: wrap.Runtime{Setup: library(c, bar)},
+				runtime: library(c, bar),
 				bar:     bar,
 				w:       p.stdout,
 				unicode: speaksUTF8(),

@@ -76,17 +76,14 @@ func (p *program) inference(c *cli.Context, bar *progress) (wrap.Runtime, error)
 	if err := notNegative(c, "batch", "threads"); err != nil {
 		return wrap.Runtime{}, err
 	}
-	return wrap.Runtime{
-		Setup:    library(c, bar),
-		Provider: c.String("provider"),
-		Threads:  c.Int("threads"),
-		Batch:    c.Int("batch"),
-	}, nil
+	r := library(c, bar)
+	r.Provider, r.Threads, r.Batch = c.String("provider"), c.Int("threads"), c.Int("batch")
+	return r, nil
 }
 
 // library reads --runtime and --no-install.
-func library(c *cli.Context, bar *progress) install.Config {
-	return install.Config{Flag: c.String("runtime"), Install: !c.Bool("no-install"), Progress: bar.install}
+func library(c *cli.Context, bar *progress) wrap.Runtime {
+	return wrap.Runtime{Library: c.String("runtime"), Install: !c.Bool("no-install"), Installing: bar.install}
 }
 
 func keepCurvatureFlag() cli.Flag {

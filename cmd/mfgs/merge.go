@@ -67,7 +67,7 @@ func (p *program) mergeConfig(c *cli.Context) (calibration.MergeConfig, error) {
 	if c.IsSet("damping") {
 		config.Damping = &of.Damping
 	}
-	config.Runtime.Setup.Flag = c.String("runtime")
+	config.Runtime.Library = c.String("runtime")
 	switch {
 	case len(config.Parts) == 0:
 		return config, usagef(c.Command.Name, "no parts given: want the folders that mfgs calibrate --shard wrote")

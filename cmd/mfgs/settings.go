@@ -181,11 +181,11 @@ func readJob(c *cli.Context) (*calibration.Job, error) {
 	// Of what the command line replaces, nothing is known.
 	for _, role := range []bundle.Role{bundle.Train, bundle.Val, bundle.OOD} {
 		if c.IsSet(string(role)) || c.IsSet(string(role)+"-features") || c.IsSet("limit") {
-			delete(config.Known.Data, role)
+			delete(config.Expect.Data, role)
 		}
 	}
 	if c.IsSet("model") && config.Model != "" {
-		config.Known.Model = ""
+		config.Expect.Model = ""
 	}
 	words := map[string]string{"preprocess": j.Preprocess, "classes": j.Classes, "report": j.Report}
 	if c.IsSet("dry-run") || c.IsSet("shard") { // which make no bundle that one could be about

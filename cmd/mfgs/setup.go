@@ -34,10 +34,13 @@ official build of %s into the user's cache.`, install.MinVersion, install.EnvLib
 				}
 			}
 			bar := p.progress()
-			config := library(c, bar)
+			config := install.Config{
+				Flag: c.String("runtime"), Install: !c.Bool("no-install"), Force: c.Bool("force"),
+				Progress: func(p install.Progress) { bar.install(p.Stage, p.Done, p.Total) },
+			}
 			var lib install.Library
 			var err error
-			if config.Force = c.Bool("force"); config.Force {
+			if config.Force {
 				lib, err = install.Install(c.Context, config)
 			} else {
 				lib, err = install.Ensure(c.Context, config)

@@ -55,7 +55,7 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 		Warnings: append([]string{}, b.warnings...),
 	}
 	if b.cut != nil {
-		r.Model = wrap.NewModelInfo(b.cut.Model)
+		r.Model = b.cut.Model.Info()
 	}
 	return r, nil
 }
@@ -223,7 +223,7 @@ func (b *bench) attach(ctx context.Context) error {
 
 // runtimeConfig is how the bundle's network is run: by default in the batches of its calibration.
 func (b *bench) runtimeConfig() featurize.Config {
-	run := b.Runtime.Config()
+	run := attach.RunConfig(b.Runtime.Provider, b.Runtime.Threads, b.Runtime.Batch)
 	if run.Batch == 0 {
 		run.Batch = b.attached.Batch()
 	}

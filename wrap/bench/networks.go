@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
@@ -28,7 +29,7 @@ func (b *bench) runnable(m *onnx.Model) (*network, error) {
 
 func (b *bench) openOther(m *onnx.Model, batch int) (*network, error) {
 	n := &network{model: m}
-	run := b.Runtime.Config()
+	run := attach.RunConfig(b.Runtime.Provider, b.Runtime.Threads, b.Runtime.Batch)
 	run.Batch = batch
 	err := b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
 		c.Model = m

@@ -94,16 +94,16 @@ func parseJob(data []byte) (j *Job, manifest bool, err error) {
 	if err := root.Decode(&d); err != nil {
 		return nil, false, folder.Error(err)
 	}
-	known := j.Config.Known
+	expect := j.Config.Expect
 	j.Config, j.Report = d.Config, d.Report
-	j.Config.Known = known
+	j.Config.Expect = expect
 	for _, s := range d.Datasets {
 		if err := j.Config.add(s); err != nil {
 			return nil, false, err
 		}
 	}
 	// Without a model the sets are of features.
-	j.Config.ReadyMade = j.Config.Model == "" && j.Config.Known.Model == "" && len(d.Datasets) > 0
+	j.Config.ReadyMade = j.Config.Model == "" && j.Config.Expect.Model == "" && len(d.Datasets) > 0
 	return j, false, j.validate()
 }
 
@@ -151,7 +151,7 @@ func (j *Job) takeWords(root *yaml.Node) error {
 			if err := value.Decode(&m); err != nil {
 				return folder.Error(err)
 			}
-			j.Config.Known.Model = m.SHA256
+			j.Config.Expect.Model = m.SHA256
 			*value = yaml.Node{Kind: yaml.ScalarNode, Value: m.File.Name, Line: value.Line}
 		case "damping", "ood_score":
 			word := map[string]string{"damping": "rule", "ood_score": "name"}[key]
@@ -188,10 +188,10 @@ func (c *Config) add(s set) error {
 	}
 	*to = s.Spec
 	if s.Fingerprint != "" {
-		if c.Known.Data == nil {
-			c.Known.Data = map[bundle.Role]string{}
+		if c.Expect.Data == nil {
+			c.Expect.Data = map[bundle.Role]string{}
 		}
-		c.Known.Data[s.Role] = s.Fingerprint
+		c.Expect.Data[s.Role] = s.Fingerprint
 	}
 	return nil
 }
@@ -203,12 +203,12 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 		KeepCurvature: m.Curvature != nil, ReadyMade: m.Model == nil,
 	}
 	if m.Model != nil {
-		c.Known.Model, c.NoModel, c.NoProbe = m.Model.SHA256, m.Model.File == nil, m.Probe == nil
+		c.Expect.Model, c.NoModel, c.NoProbe = m.Model.SHA256, m.Model.File == nil, m.Probe == nil
 		if m.Model.File != nil {
-			c.Model, c.Known.Model = m.Model.File.Name, m.Model.File.SHA256
+			c.Model, c.Expect.Model = m.Model.File.Name, m.Model.File.SHA256
 		}
 		if m.Model.Data != nil {
-			c.Known.Model = "" // what is known is the sum of the model's file alone
+			c.Expect.Model = "" // what is known is the sum of the model's file alone
 		}
 	} else {
 		c.Head = head.Options{Link: head.Link(m.Head.Link)}

@@ -6,7 +6,9 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/proof"
 )
 
@@ -23,7 +25,7 @@ var errEnough = errors.New("enough examples")
 // prove compares what is made of the logits with what the model itself gives on the first examples:
 // always where the head was named by hand, otherwise where that costs nothing to speak of. There
 // may be something to warn of.
-func prove(ctx context.Context, cfg *Config, in *sources) (p *Proof, warning string, err error) {
+func prove(ctx context.Context, cfg *Config, in *sources) (p *bundle.Proof, warning string, err error) {
 	if in.cut == nil {
 		return nil, "", nil
 	}
@@ -45,7 +47,7 @@ func modelOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float
 	if err != nil || len(list) == 0 {
 		return nil, nil, nil
 	}
-	run := cfg.Runtime.Config()
+	run := attach.RunConfig(cfg.Runtime.Provider, cfg.Runtime.Threads, cfg.Runtime.Batch)
 	run.Model, run.Preprocess = model, in.cut.Preprocess()
 	net, err := featurize.NewNetwork(run)
 	if err != nil {

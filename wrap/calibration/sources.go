@@ -25,9 +25,9 @@ type sources struct {
 	cut        *attach.Cut // the network; nil for ready-made features
 	head       calibrate.Head
 	opener     *source.Opener
-	product    *featurize.Product // of the runtime; nil without one
-	classes    []string           // their names; nil if there are none
-	preprocess *PreprocessInfo    // nil for ready-made features
+	product    *featurize.Product    // of the runtime; nil without one
+	classes    []string              // their names; nil if there are none
+	preprocess *bundle.Preprocessing // nil for ready-made features
 	train, val *source.Set
 	ood        *source.Set // nil where there is none
 	standIns   *source.Set // for those of val, likewise
@@ -111,7 +111,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 			model.Close()
 		}
 	}()
-	if err := cfg.Known.CheckModel(cfg.Model, model.SHA256()); err != nil {
+	if err := cfg.Expect.checkModel(cfg.Model, model.SHA256()); err != nil {
 		return err
 	}
 	h, err := head.Find(model, cfg.Head)
@@ -128,7 +128,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if err := cfg.Runtime.Load(ctx); err != nil {
 		return err
 	}
-	run := cfg.Runtime.Config()
+	run := attach.RunConfig(cfg.Runtime.Provider, cfg.Runtime.Threads, cfg.Runtime.Batch)
 	run.Preprocess = cfg.Preprocess
 	if in.cut, err = attach.OpenCut(model, h, run); err != nil {
 		return err
@@ -141,12 +141,12 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 // none is found, Go's own product serves.
 func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 	r := cfg.Runtime
-	r.Setup.Install = false
+	r.Install = false
 	err := r.Load(ctx)
 	if err == nil {
 		in.product, err = featurize.NewProduct(cfg.Runtime.Threads)
 	}
-	if err != nil && r.Setup.Flag != "" {
+	if err != nil && r.Library != "" {
 		return err
 	}
 	return nil
@@ -271,10 +271,10 @@ func (in *sources) openStandIns(ctx context.Context, cfg *Config, opener *source
 
 // findPreprocessing returns how images become the model's input: as is given, else by the default
 // if the data are images. Where they are ready arrays it is not known.
-func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*PreprocessInfo, error) {
+func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*bundle.Preprocessing, error) {
 	spec := in.cut.Preprocess()
 	if cfg.Preprocess != nil {
-		return &PreprocessInfo{Source: Given, Spec: spec}, nil
+		return &bundle.Preprocessing{Source: bundle.Given, Spec: spec}, nil
 	}
 	var images, arrays *source.Set
 	for _, s := range in.sets() {
@@ -295,9 +295,9 @@ func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*Preproc
 	case images != nil && arrays != nil:
 		return nil, fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays alone", images.Name, images.Spec, arrays.Name, arrays.Spec, preprocess.ErrUnknown)
 	case images != nil:
-		return &PreprocessInfo{Source: Assumed, Spec: spec}, nil
+		return &bundle.Preprocessing{Source: bundle.Assumed, Spec: spec}, nil
 	}
-	return &PreprocessInfo{Source: Unknown}, nil
+	return &bundle.Preprocessing{Source: bundle.Unknown}, nil
 }
 
 // recipe returns what all parts of a calibration have in common.
@@ -309,7 +309,7 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 		Head: in.describeHead(), Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
 	}
 	if in.cut != nil {
-		m := wrap.NewModelInfo(in.cut.Model)
+		m := in.cut.Model.Info()
 		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
 		r.Gathered = !in.cut.Model.SelfContained()
 		r.Batch, r.Provider = in.cut.Batch(), cmp.Or(cfg.Runtime.Provider, ort.CPU)

@@ -279,28 +279,6 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 	}
 }
 
-// Another model and other data than those that are known are refused; where nothing is known, none.
-func TestKnownModelsAndData(t *testing.T) {
-	other := strings.Repeat("f", 64)
-	for name, test := range map[string]struct {
-		known Known
-		model string // in what is said; "" if it is taken
-		data  string
-	}{
-		"nothing known": {Known{}, "", ""},
-		"the same":      {Known{fingerprint, map[bundle.Role]string{bundle.Train: fingerprint, bundle.OOD: other}}, "", ""},
-		"others":        {Known{other, map[bundle.Role]string{bundle.Val: other}}, "m.onnx: its SHA-256", "val: y.npz: its fingerprint"},
-	} {
-		says := func(what string, err error, want string) {
-			if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
-				t.Errorf("%s, %s: error %v, want %q", name, what, err, want)
-			}
-		}
-		says("model", test.known.CheckModel("m.onnx", fingerprint), test.model)
-		says("data", test.known.CheckData(example(t, 1)), test.data)
-	}
-}
-
 // A shard holds the first block where it begins with its set and is not empty.
 func TestTheFirstShardIsNotEmpty(t *testing.T) {
 	s := &Set{From: 10}

@@ -82,7 +82,7 @@ func TestAPartThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
 	for written, want := range map[bool]string{true: "true", false: "false"} {
 		p := probed(example(t, 1, 2, 3))
 		p.Format = Version
-		p.Recipe.Preprocess = &Preprocess{Source: Given, Spec: &preprocess.Spec{Exif: &written}}
+		p.Recipe.Preprocess = &bundle.Preprocessing{Source: bundle.Given, Spec: &preprocess.Spec{Exif: &written}}
 		document, err := p.document()
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestAPartThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
 // probed gives a part a model and, where it has held-out data, the probe for it.
 func probed(p *Part) *Part {
 	p.Recipe.Model = &bundle.Model{SHA256: fingerprint, Opset: 17}
-	p.Recipe.Preprocess = &Preprocess{Source: Unknown}
+	p.Recipe.Preprocess = &bundle.Preprocessing{Source: bundle.Unknown}
 	if p.Val == nil {
 		return p
 	}

@@ -137,7 +137,7 @@ func (t *trying) try(ctx context.Context) ([]Trial, error) {
 	if err := t.runtime.Load(ctx); err != nil {
 		return nil, err
 	}
-	run := t.runtime.Config()
+	run := attach.RunConfig(t.runtime.Provider, t.runtime.Threads, t.runtime.Batch)
 	run.Preprocess = t.used
 	cut, err := attach.OpenCut(t.model, t.head, run)
 	if err != nil {

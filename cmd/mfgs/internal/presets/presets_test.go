@@ -89,7 +89,7 @@ func labelled(t *testing.T, preset string, n int) string {
 		t.Fatal(err)
 	}
 	var runtime wrap.Runtime
-	run := runtime.Config()
+	run := attach.RunConfig(runtime.Provider, runtime.Threads, runtime.Batch)
 	run.Preprocess = &s
 	cut, err := attach.OpenCut(m, h, run)
 	if err != nil {
@@ -159,7 +159,7 @@ func TestThePresetThatFitsIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := calibration.Config{Model: model, Val: data}
-	report := &calibration.Report{Preprocess: &calibration.PreprocessInfo{Spec: &unit}}
+	report := &calibration.Report{Preprocess: &bundle.Preprocessing{Spec: &unit}}
 	report.Head.Head.Head = calibrate.Head{Logits: 10, Features: 64, Bias: true, Link: calibrate.Softmax}
 	report.HeldOut.Before = bundle.Figures{InDomain: metrics.InDomain{N: 60, Error: .8, ECE: .7}}
 	got := Calibration(t.Context(), config, report)
