@@ -284,10 +284,36 @@ func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
 		for i := range weights {
 			weights[i] /= float64(len(weights))
 		}
+	case "ReduceMean":
+		return f.stacked(n)
 	default:
 		return nil, nil
 	}
 	return names, weights
+}
+
+// stacked is addends for a mean over the axis along which tensors have been stacked, as CrossViT's.
+func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
+	stack := f.In.Producer(n.In(0))
+	if stack == nil || stack.Op() != "Concat" || n.Int("keepdims", 1) != 0 {
+		return nil, nil
+	}
+	axis := stack.Int("axis", 0)
+	along := func(n *onnxpb.Node) bool {
+		a, ok := f.In.ReducedAxis(n)
+		return ok && a == axis
+	}
+	if axis < 0 || !along(n) {
+		return nil, nil
+	}
+	for _, name := range stack.GetInput() {
+		u := f.In.Producer(name)
+		if u == nil || u.Op() != "Unsqueeze" || !along(u) {
+			return nil, nil
+		}
+		names = append(names, u.In(0))
+	}
+	return names, slices.Repeat([]float64{1 / float64(len(names))}, len(names))
 }
 
 // ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one

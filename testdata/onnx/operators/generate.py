@@ -158,6 +158,10 @@ def plain():
     linear("weights_factored", [("MatMul", "u v", "uv"), ("MatMul", "phi uv", "y")], {"u": w[:2].T.copy(), "v": w2[:, :2].T.copy()}, head("MatMul", "phi", "y", bias=False))
     b0, _, _ = body("weights_dropped")
     refused("weights_dropped", model(BODY + [("Dropout", "w half on", "wd"), ("Gemm", "phi wd b", "y", gemm)], {**b0, "w": w, "b": b, "half": np.float32(0.5), "on": np.bool_(True)}), 'Gemm "y" multiplies two tensors that both depend on the input')
+    linear("sum_stacked", [("Gemm", "phi w b", "a", gemm), ("Gemm", "bo w2 c", "d", gemm), ("Unsqueeze", "a zero", "a1"), ("Unsqueeze", "d zero", "d1"),
+                           ("Concat", "a1 d1", "s", {"axis": 0}), ("ReduceMean", "s", "m", {"axes": [0], "keepdims": 0}), ("Softmax", "m", "y")],
+           {**two, "zero": i64(0)}, head("Gemm+Gemm", "phi,bo", "m", d=2 * D, tail=["Softmax"]),
+           phi=lambda get: np.concatenate([get("phi"), get("bo")], axis=1), logits="m")
     b0, _, _ = body("sum_residual")
     refused("sum_residual", model(BODY + [("Gemm", "phi w b", "a", gemm), ("Tanh", "a", "t"), ("Add", "a t", "y")], {**b0, "w": w, "b": b}), 'Add "y" adds "t"')
 
