@@ -66,7 +66,7 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 				wantError(t, readError(path, c.options), "x.csv", c.err)
 				return
 			}
-			d, err := Open(path, c.options)
+			d, err := Open(t.Context(), path, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +149,7 @@ func TestManyCSVRecords(t *testing.T) {
 	for _, path := range []string{write(t, dir, "x.csv", []byte(text.String())),
 		write(t, dir, "x.csv.gz", gzipped(t, []byte(text.String())))} {
 		for _, from := range []int{0, 1, indexStep - 1, indexStep, indexStep + 1, 2 * indexStep, n - 1} {
-			d, err := Open(fmt.Sprintf("%s[%d:]", path, from), Options{})
+			d, err := Open(t.Context(), fmt.Sprintf("%s[%d:]", path, from), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestDamagedCSV(t *testing.T) {
 	text := []byte("a,b\n" + strings.Repeat("1,2\n", 1000))
 	whole := gzipped(t, text)
 	wantError(t, readError(write(t, dir, "x.csv.gz", whole[:len(whole)-9]), Options{}), "x.csv.gz: broken or truncated gzip")
-	d, err := Open(write(t, dir, "x.csv", text), Options{})
+	d, err := Open(t.Context(), write(t, dir, "x.csv", text), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ func TestStrayLabelsAreNone(t *testing.T) {
 	dir := t.TempDir()
 	images := write(t, dir, "images-idx3", idx(ramp(4*4), 4, 2, 2))
 	write(t, dir, "labels-idx1", idx([]byte{7, 10, 9, 255}, 4))
-	d, err := Open(images+"[1:]", Options{Classes: 10, StrayLabels: true})
+	d, err := Open(t.Context(), images+"[1:]", Options{Classes: 10, StrayLabels: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 package dataset
 
 import (
-	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
@@ -38,6 +38,17 @@ type Example struct {
 	Targets []uint8 // under MultiLabel: K times 0 or 1, or nil where there are none
 	Inputs  []Array
 	Encoded []byte // a PNG or JPEG file: see Decode
+}
+
+// Bytes returns about how much memory the example takes.
+func (e *Example) Bytes() int {
+	n := len(e.Encoded)
+	for _, a := range e.Inputs {
+		if v := reflect.ValueOf(a.Data); v.Kind() == reflect.Slice {
+			n += v.Len() * int(v.Type().Elem().Size())
+		}
+	}
+	return n
 }
 
 // A RecordError concerns one record only: the rest of the dataset can be used.
@@ -103,9 +114,6 @@ type Options struct {
 	// Fingerprint says that the fingerprint will be asked for: a pass over the examples hashes what
 	// it reads.
 	Fingerprint bool `json:"-"`
-
-	// Context ends the waiting for a stream's first bytes, by which it is opened. Nil never does.
-	Context context.Context `json:"-"`
 
 	// Stream is what a SPEC of - reads. Nil is the process's standard input.
 	Stream *Stream `json:"-"`

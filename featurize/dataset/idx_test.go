@@ -40,7 +40,7 @@ func TestIDXPairsImagesWithLabels(t *testing.T) {
 			write(t, dir, c.labels, content(c.labels, labels))
 			want = []int{7, 0, 9}
 		}
-		d, err := Open(path, Options{Classes: 10})
+		d, err := Open(t.Context(), path, Options{Classes: 10})
 		if err != nil {
 			t.Error(err)
 			continue
@@ -56,7 +56,7 @@ func TestIDXPairsImagesWithLabels(t *testing.T) {
 			t.Errorf("%s: %d examples, labelled %t", c.images, len(got), d.HasLabels())
 		}
 		d.Close()
-		if d, err = Open(path, Options{Unlabelled: true}); err != nil || d.HasLabels() {
+		if d, err = Open(t.Context(), path, Options{Unlabelled: true}); err != nil || d.HasLabels() {
 			t.Errorf("%s: unlabelled on request: %v", c.images, err)
 		}
 		d.Close()
@@ -74,7 +74,7 @@ func TestIDXNumberTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		b[2] = code
-		d, err := Open(write(t, dir, "x", b), Options{})
+		d, err := Open(t.Context(), write(t, dir, "x", b), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestDamageBehindTheSliceDoesNotMatter(t *testing.T) {
 }
 
 func TestContextEndsThePass(t *testing.T) {
-	d, err := Open(write(t, t.TempDir(), "x", idx(ramp(200), 100, 2)), Options{})
+	d, err := Open(t.Context(), write(t, t.TempDir(), "x", idx(ramp(200), 100, 2)), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func checkArray(t *testing.T, a *arrays.Array, size int64) {
 }
 
 func TestMNISTIsRead(t *testing.T) {
-	d, err := Open(sharedData(t, "mnist/t10k-images-idx3-ubyte.gz")+"[5:12]", Options{Classes: 10})
+	d, err := Open(t.Context(), sharedData(t, "mnist/t10k-images-idx3-ubyte.gz")+"[5:12]", Options{Classes: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestMNISTIsRead(t *testing.T) {
 }
 
 func TestColourIDXIsRead(t *testing.T) {
-	d, err := Open(sharedData(t, "tinyimagenet32/images-idx4-ubyte.gz")+"[:3]", Options{Classes: 10})
+	d, err := Open(t.Context(), sharedData(t, "tinyimagenet32/images-idx4-ubyte.gz")+"[:3]", Options{Classes: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestColourIDXIsRead(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	print := func(spec string, o Options) string {
 		t.Helper()
-		d, err := Open(spec, o)
+		d, err := Open(t.Context(), spec, o)
 		if err != nil {
 			t.Fatal(err)
 		}

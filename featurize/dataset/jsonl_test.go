@@ -74,7 +74,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 				wantError(t, readError(path, c.options), "x.jsonl", c.err)
 				return
 			}
-			d, err := Open(path, c.options)
+			d, err := Open(t.Context(), path, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +113,7 @@ func TestManyJSONLines(t *testing.T) {
 	zipped := write(t, dir, "x.ndjson.gz", gzipped(t, []byte(text.String())))
 	for _, path := range []string{plain, zipped} {
 		for _, from := range []int{0, 1, indexStep - 1, indexStep, indexStep + 1, 3 * indexStep, n - 1} {
-			d, err := Open(fmt.Sprintf("%s[%d:]", path, from), Options{})
+			d, err := Open(t.Context(), fmt.Sprintf("%s[%d:]", path, from), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestManyJSONLines(t *testing.T) {
 func TestALineThatIsTooLongIsABadRecord(t *testing.T) {
 	path := write(t, t.TempDir(), "x.jsonl", slices.Concat(
 		[]byte(`{"x":1}`+"\n"+`{"x":[`), []byte(strings.Repeat("1,", textlines.Max/2)), []byte("1]}\n"+`{"x":3}`)))
-	d, err := Open(path, Options{})
+	d, err := Open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestDamagedJSONLines(t *testing.T) {
 	wantError(t, readError(write(t, dir, "y.jsonl", []byte(strings.Repeat("[\n", tryLines+5))), Options{}), "no line of the first 1000 can be read")
 
 	path := write(t, dir, "x.jsonl", text)
-	d, err := Open(path, Options{})
+	d, err := Open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func BenchmarkJSONLines(b *testing.B) {
 	b.SetBytes(int64(10_000 * line.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		d, err := Open(path, Options{})
+		d, err := Open(b.Context(), path, Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -221,7 +221,7 @@ func TestNPZNamesInputsAndLabels(t *testing.T) {
 				wantError(t, readError(path, c.options), "x.npz", c.err)
 				return
 			}
-			d, err := Open(path, c.options)
+			d, err := Open(t.Context(), path, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -305,7 +305,7 @@ func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
 				}
 				return
 			}
-			d, err := Open(path, c.options)
+			d, err := Open(t.Context(), path, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -358,7 +358,7 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 	} {
 		for shape, dims := range map[string][]int{"(4,)": {}, "(4, 1)": {1}} {
 			path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": x, "colour.npy": npy(descr, shape, data)}))
-			d, err := Open(path, Options{Inputs: []string{"x", "colour"}})
+			d, err := Open(t.Context(), path, Options{Inputs: []string{"x", "colour"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -375,7 +375,7 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 			d.Close()
 
 			// Where they are not wanted they are no matter.
-			d, err = Open(path, Options{Inputs: []string{"y"}})
+			d, err = Open(t.Context(), path, Options{Inputs: []string{"y"}})
 			if err != nil {
 				t.Fatal(err)
 			}

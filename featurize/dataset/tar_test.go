@@ -108,7 +108,7 @@ func TestTar(t *testing.T) {
 				if c.labels != "" {
 					write(t, dir, "x-labels.txt", []byte(c.labels))
 				}
-				d, err := Open(path, c.o)
+				d, err := Open(t.Context(), path, c.o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -198,14 +198,14 @@ func TestTarIsRefused(t *testing.T) {
 			if c.labels != "" {
 				write(t, dir, "x-labels.txt", []byte(c.labels))
 			}
-			_, err := Open("tar:"+path, c.o)
+			_, err := Open(t.Context(), "tar:"+path, c.o)
 			wantError(t, err, append(c.words, strings.TrimSuffix(path, ".tar"))...)
 		})
 	}
 	dir := t.TempDir()
 	path := write(t, dir, "x.tar", good)
 	write(t, dir, "x-labels.txt", nil)
-	_, err := Open(path, Options{})
+	_, err := Open(t.Context(), path, Options{})
 	wantError(t, err, "x-labels.txt: the file is empty")
 	_, err = indexTar(bytes.NewReader(good), int64(len(good)), 1)
 	wantError(t, err, "holds more than 1 images; unpack it")
@@ -217,11 +217,11 @@ func TestTarIsRefused(t *testing.T) {
 // A file of zeros is an archive of nothing, as tar writes it, if it is called one.
 func TestTarOfNothing(t *testing.T) {
 	zeros := make([]byte, 10240)
-	_, err := Open(write(t, t.TempDir(), "x.tar", zeros), Options{})
+	_, err := Open(t.Context(), write(t, t.TempDir(), "x.tar", zeros), Options{})
 	wantError(t, err, "x.tar: no PNG or JPEG files")
-	_, err = Open(write(t, t.TempDir(), "x.tar", append([]byte{1}, zeros...)), Options{})
+	_, err = Open(t.Context(), write(t, t.TempDir(), "x.tar", append([]byte{1}, zeros...)), Options{})
 	wantError(t, err, "x.tar: not a .tar file by its content (it begins 01 00 00 00)")
-	_, err = Open(write(t, t.TempDir(), "x.png", zeros), Options{})
+	_, err = Open(t.Context(), write(t, t.TempDir(), "x.png", zeros), Options{})
 	wantError(t, err, "x.png: not a .png file by its content")
 }
 
@@ -343,7 +343,7 @@ func TestTarEqualsItsFolder(t *testing.T) {
 				write(t, dir, "folder/"+f, []byte(archive.Name(members[i])))
 			}
 			read := func(name string) (lines []string, d *Dataset) {
-				d, err := Open(filepath.Join(dir, name), Options{})
+				d, err := Open(t.Context(), filepath.Join(dir, name), Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -393,7 +393,7 @@ func TestBadTarImagesAreRecords(t *testing.T) {
 	if err := os.Truncate(path, int64(buf.Len())+disk.MaxImage+512+1024); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(path, Options{})
+	d, err := Open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +418,7 @@ func TestTarPasses(t *testing.T) {
 		members = append(members, strconv.Itoa(i%7)+"/"+strconv.Itoa(i)+".png")
 	}
 	path := write(t, t.TempDir(), "x.tar", tarball(t, tar.FormatUnknown, members...))
-	d, err := Open(path, Options{Classes: 7})
+	d, err := Open(t.Context(), path, Options{Classes: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -484,7 +484,7 @@ func TestTarPasses(t *testing.T) {
 func TestTarFingerprint(t *testing.T) {
 	print := func(spec string, o Options) string {
 		t.Helper()
-		d, err := Open(spec, o)
+		d, err := Open(t.Context(), spec, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -637,7 +637,7 @@ func TestImageNetArchivesAreRead(t *testing.T) {
 		{"sample_1000", 1000, 1000},
 	} {
 		path := sharedData(t, "imagenet/"+c.name+".tar")
-		d, err := Open(path, Options{Classes: 1000})
+		d, err := Open(t.Context(), path, Options{Classes: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -691,6 +691,6 @@ func TestImageNetArchivesAreRead(t *testing.T) {
 	if err := os.Symlink(sharedData(t, "imagenet/ilsvrc_val.tar"), filepath.Join(dir, "x.tar")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(filepath.Join(dir, "x.tar"), Options{Classes: 1000})
+	_, err := Open(t.Context(), filepath.Join(dir, "x.tar"), Options{Classes: 1000})
 	wantError(t, err, "20 class folders (n01440764, n02086240,", "for 1000 classes")
 }

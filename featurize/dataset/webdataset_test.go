@@ -119,7 +119,7 @@ func TestWebDataset(t *testing.T) {
 				t.Errorf("%s: %d ignored, want %d", c.name, n, c.ignored)
 			}
 		}
-		try("file", c.want, func() (*Dataset, error) { return Open(path, c.o) })
+		try("file", c.want, func() (*Dataset, error) { return Open(t.Context(), path, c.o) })
 		want := c.stream
 		if want == "" && strings.Contains(c.want, ".jpg ") || strings.Contains(c.want, ".png ") {
 			d := streamed(t, "-", bytes.NewReader(b), c.o)
@@ -133,7 +133,7 @@ func TestWebDataset(t *testing.T) {
 		try("stream", want, func() (*Dataset, error) {
 			o := c.o
 			o.Stream = NewStream(bytes.NewReader(b), stdinPath)
-			return Open("tar:-", o)
+			return Open(t.Context(), "tar:-", o)
 		})
 	}
 }
@@ -142,7 +142,7 @@ func TestWebDataset(t *testing.T) {
 func TestTarStreamCutAnywhere(t *testing.T) {
 	b := packed(t, "0.cls=1", "0.jpg=x", "1.jpg="+strings.Repeat("y", 700), "1.cls=0", "readme=z")
 	for n := range len(b) {
-		d, err := Open("tar:-", Options{Classes: 2, Stream: NewStream(bytes.NewReader(b[:n]), stdinPath)})
+		d, err := Open(t.Context(), "tar:-", Options{Classes: 2, Stream: NewStream(bytes.NewReader(b[:n]), stdinPath)})
 		if err != nil {
 			continue
 		}
@@ -189,7 +189,7 @@ func FuzzTarStream(f *testing.F) {
 		}
 		for _, unlabelled := range []bool{true, false} {
 			read := func(spec string) (list []string, ok bool) {
-				d, err := Open(spec, Options{
+				d, err := Open(t.Context(), spec, Options{
 					Classes: 2, LabelClasses: []string{"cat", "dog"}, Unlabelled: unlabelled,
 					Stream: NewStream(bytes.NewReader(b), stdinPath),
 				})

@@ -23,7 +23,7 @@ import (
 // standIns reads the stand-ins of a dataset, by the positions of their images.
 func standInsOf(t *testing.T, spec string, o dataset.Options) map[int]dataset.Example {
 	t.Helper()
-	d, err := dataset.Open(spec, o)
+	d, err := dataset.Open(t.Context(), spec, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestStandInsAreMadeOfImagesOnly(t *testing.T) {
 		"vectors": {write(t, dir, "v-images-idx2-ubyte", idx(ramp(6), 2, 3)),
 			"it is no image of 8-bit pixels, but an array [3] of uint8"},
 	} {
-		d, err := dataset.Open(c.spec, dataset.Options{Unlabelled: true})
+		d, err := dataset.Open(t.Context(), c.spec, dataset.Options{Unlabelled: true})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

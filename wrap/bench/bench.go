@@ -332,25 +332,32 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 		if b.manifest.Decisions != nil {
 			decided = conformal.NewTally(b.manifest.Decisions)
 		}
-		_, _, err := s.Stream(ctx, b.head, &b.notes, func(batch *rows.Batch) error {
+		for batch, err := range s.Batches(ctx, b.head, &b.notes) {
+			if err != nil {
+				return nil, nil, err
+			}
 			if keep {
 				s.keep(batch)
-				if err := checkMemory(s.data.N, b.head.Features+b.head.Logits, s.Name); err != nil {
-					return err
-				}
+				err = checkMemory(s.data.N, b.head.Features+b.head.Logits, s.Name)
 			}
-			b.outcomes(s, batch, decided, gathered)
-			return measure.AddPlain(plain, b.calibration, b.learned, s.part, batch)
-		})
-		if err != nil {
-			return nil, nil, err
+			if err == nil {
+				b.outcomes(s, batch, decided, gathered)
+				err = measure.AddPlain(plain, b.calibration, b.learned, s.part, batch)
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", s.Name, err)
+			}
 		}
 		if decided != nil {
 			b.decided = append(b.decided, DecisionResult{Set: s.Name, Realised: decided.Result()})
 		}
 		gathered.end(s, decided)
 		if s.Size() < 0 {
-			if err := b.warnOfUsed(ctx, s); err != nil {
+			err := s.Identify(ctx)
+			if err == nil {
+				err = b.warnOfUsed(ctx, s)
+			}
+			if err != nil {
 				return nil, nil, err
 			}
 		}

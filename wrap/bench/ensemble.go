@@ -6,7 +6,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods"
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/measure"
@@ -89,17 +88,18 @@ func (b *bench) logitsOf(ctx context.Context, member *attach.Cut, s *evalSet) (l
 	o := b.opener(nil, s.Config.Limit)
 	o.Network, o.Extractor = member.Network, member.Extractor
 	o.Notes = &source.Notes{Progress: b.notes.Progress}
-	other, err := o.Open(s.Name, s.Spec, b.head.Classes(), s.part.Role != measure.OOD)
+	other, err := o.Open(ctx, s.Name, s.Spec, b.head.Classes(), s.part.Role != measure.OOD)
 	if err != nil {
 		return nil, err
 	}
 	defer other.Close()
-	examples, _, err := other.Stream(ctx, b.head, o.Notes, func(batch *rows.Batch) error {
+	examples := 0
+	for batch, err := range other.Batches(ctx, b.head, o.Notes) {
+		if err != nil {
+			return nil, err
+		}
 		logits = append(logits, batch.Logits...)
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		examples += batch.N
 	}
 	if want := s.data.N; examples != want {
 		return nil, fmt.Errorf("%s: %d examples, %d when they were read first: did the data change?", s.Name, examples, want)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods"
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/measure"
@@ -55,21 +54,22 @@ func (b *bench) outputs(ctx context.Context, n *network, s *evalSet, passes int)
 	o := b.opener(n.Network, s.Config.Limit)
 	o.Cache = ""
 	o.Notes = &source.Notes{Progress: b.notes.Progress}
-	other, err := o.Open(s.Name, s.Spec, b.head.Classes(), s.part.Role != measure.OOD)
+	other, err := o.Open(ctx, s.Name, s.Spec, b.head.Classes(), s.part.Role != measure.OOD)
 	if err != nil {
 		return nil, err
 	}
 	defer other.Close()
 	other.Config.Passes = passes
 	columns := make([][]float32, len(n.model.Outputs()))
-	examples, _, err := other.StreamFused(ctx, o.Notes, func(r featurize.Results, _ *rows.Batch) error {
+	examples := 0
+	for r, err := range other.Results(ctx, o.Notes) {
+		if err != nil {
+			return nil, err
+		}
 		for i, c := range r.Columns {
 			columns[i] = append(columns[i], c...)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		examples += r.N
 	}
 	if want := s.data.N; examples != want {
 		return nil, fmt.Errorf("%s: %d examples, %d when they were read first: did the data change?", s.Name, examples, want)

@@ -50,7 +50,7 @@ func spread(s *rows.Batch, most int) *rows.Batch {
 // collect reads a set into memory, once.
 func (b *bench) collect(ctx context.Context, s *evalSet) (err error) {
 	if s != nil && s.data == nil {
-		s.data, _, err = s.Set.Collect(ctx, b.head, &b.notes)
+		s.data, err = s.Set.Collect(ctx, b.head, &b.notes)
 	}
 	return err
 }
@@ -76,7 +76,7 @@ func (b *bench) openSets(ctx context.Context) error {
 			if role == measure.OOD && spec == wrap.StandIns {
 				of.StandIns, of.Notes, spec = true, &source.Notes{Progress: b.notes.Progress}, b.Test
 			}
-			s, err := of.Open(n.Name, spec, b.head.Classes(), role != measure.OOD)
+			s, err := of.Open(ctx, n.Name, spec, b.head.Classes(), role != measure.OOD)
 			if err == nil && of.StandIns {
 				err = s.MakesStandIns(ctx)
 			}
@@ -183,7 +183,7 @@ func (b *bench) openSet(
 	if dataset.IsStream(spec) {
 		return nil, fmt.Errorf("the data of calibration came on standard input, which is gone: give the data with --%s", flag)
 	}
-	s, err := b.opener(nil, limit).Open(flag, spec, b.head.Classes(), role != measure.OOD)
+	s, err := b.opener(nil, limit).Open(ctx, flag, spec, b.head.Classes(), role != measure.OOD)
 	if err != nil {
 		if recorded != nil {
 			err = fmt.Errorf("the data of calibration: %w: give the data with --%s", err, flag)

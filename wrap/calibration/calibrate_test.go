@@ -151,13 +151,13 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int) string {
 	t.Helper()
 	notes := &source.Notes{}
-	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: notes}).Open(name, digits(t, images),
-		10, true)
+	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: notes}).Open(t.Context(), name,
+		digits(t, images), 10, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	set, _, err := s.Collect(t.Context(), attach.Head(p.Head), notes)
+	set, err := s.Collect(t.Context(), attach.Head(p.Head), notes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package calibration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -170,18 +169,17 @@ func (e *estimator) add(stage string, examples int, each, fixed float64) {
 func (e *estimator) sample(ctx context.Context, s *source.Set) (*rows.Batch, float64, error) {
 	out, batches := &rows.Batch{}, 0
 	begun, warm, cold := time.Now(), time.Time{}, 0
-	_, _, err := s.Stream(ctx, e.in.head, &e.log.Notes, func(b *rows.Batch) error {
+	for b, err := range s.Batches(ctx, e.in.head, &e.log.Notes) {
+		if err != nil {
+			return nil, 0, err
+		}
 		b.Names = nil
 		if out.Append(b); batches == 0 {
 			warm, cold = time.Now(), b.N // the first pays for what later ones find there
 		}
 		if batches++; batches > sampleBatches && time.Since(warm) > sampleTime || out.N >= 8*rows.BlockSize {
-			return errEnough
+			break
 		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil, 0, err
 	}
 	if out.N == 0 && e.cfg.Shard != (rows.Shard{}) {
 		return out, 0, nil // a shard may have none

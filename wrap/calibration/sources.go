@@ -75,7 +75,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 		}
 	}()
 	in.opener = &source.Opener{
-		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes, Context: ctx,
+		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes,
 	}
 	opener := in.opener
 	if cfg.ReadyMade {
@@ -88,7 +88,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	if err != nil {
 		return in, err
 	}
-	if err := in.openTrain(cfg, opener); err != nil {
+	if err := in.openTrain(ctx, cfg, opener); err != nil {
 		return in, err
 	}
 	if err := in.openHeldOut(ctx, cfg, opener); err != nil {
@@ -154,10 +154,10 @@ func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 
 // openTrain opens the training set, which tells the head of ready-made features, and the names of
 // classes where nothing else does.
-func (in *sources) openTrain(cfg *Config, opener *source.Opener) error {
+func (in *sources) openTrain(ctx context.Context, cfg *Config, opener *source.Opener) error {
 	opener.Classes, opener.Limit = in.classes, cfg.Limit
 	var err error
-	if in.train, err = in.open(cfg, opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
+	if in.train, err = in.open(ctx, cfg, opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
 		return err
 	}
 	if cfg.Covariance.NeedsFisher() && !in.train.Labelled() {
@@ -173,7 +173,9 @@ func (in *sources) openTrain(cfg *Config, opener *source.Opener) error {
 
 // open opens the set of a role, nil where there is no SPEC. The first tells the head of ready-made
 // features.
-func (in *sources) open(cfg *Config, opener *source.Opener, role bundle.Role, spec string) (*source.Set, error) {
+func (in *sources) open(
+	ctx context.Context, cfg *Config, opener *source.Opener, role bundle.Role, spec string,
+) (*source.Set, error) {
 	if spec == "" {
 		return nil, nil
 	}
@@ -181,7 +183,7 @@ func (in *sources) open(cfg *Config, opener *source.Opener, role bundle.Role, sp
 	if in.head != (calibrate.Head{}) {
 		classes = in.head.Classes()
 	}
-	s, err := opener.Open(string(role), spec, classes, role == bundle.Train || role == bundle.Val)
+	s, err := opener.Open(ctx, string(role), spec, classes, role == bundle.Train || role == bundle.Val)
 	if err == nil && cfg.Out != "" && folder.Inside(cfg.Out, s.Path()) {
 		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for --out", role, cfg.Out, s.Path())
 	}
@@ -228,7 +230,7 @@ func integers(names []string) bool {
 // openHeldOut opens the held-out sets.
 func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
 	opener.Limit = source.MaxHeldOut
-	if in.val, err = in.open(cfg, opener, bundle.Val, cfg.Val); err != nil {
+	if in.val, err = in.open(ctx, cfg, opener, bundle.Val, cfg.Val); err != nil {
 		return err
 	}
 	if in.val != nil && !in.val.Labelled() {
@@ -243,7 +245,7 @@ func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.
 	if cfg.OOD == wrap.StandIns {
 		err = in.openStandIns(ctx, cfg, opener)
 	} else {
-		in.ood, err = in.open(cfg, opener, bundle.OOD, cfg.OOD)
+		in.ood, err = in.open(ctx, cfg, opener, bundle.OOD, cfg.OOD)
 	}
 	if err != nil {
 		return err
@@ -263,7 +265,7 @@ func (in *sources) openStandIns(ctx context.Context, cfg *Config, opener *source
 	}
 	of := *opener
 	of.StandIns, of.Notes = true, &source.Notes{} // what is ignored is told of val
-	if in.standIns, err = in.open(cfg, &of, bundle.StandIns, cfg.Val); err == nil {
+	if in.standIns, err = in.open(ctx, cfg, &of, bundle.StandIns, cfg.Val); err == nil {
 		err = in.standIns.MakesStandIns(ctx)
 	}
 	return err

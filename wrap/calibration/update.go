@@ -213,7 +213,7 @@ func (u *update) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := u.in.openTrain(cfg, u.opener); err != nil {
+	if err := u.in.openTrain(ctx, cfg, u.opener); err != nil {
 		return err
 	}
 	// The same words as before need not be the same data: what is known now costs less than to
@@ -349,7 +349,7 @@ func (u *update) checkOverlap(ctx context.Context) error {
 func (u *update) overlap(ctx context.Context, d *bundle.Dataset) (both string, same bool, err error) {
 	o := *u.opener
 	o.Fingerprint, o.Cache, o.Limit, o.Notes = false, "", 0, &source.Notes{}
-	old, err := o.Open(string(d.Role), d.Spec, u.in.head.Classes(), u.in.train.Labelled())
+	old, err := o.Open(ctx, string(d.Role), d.Spec, u.in.head.Classes(), u.in.train.Labelled())
 	if err != nil {
 		return "", false, nil // it is gone, or is something else now
 	}

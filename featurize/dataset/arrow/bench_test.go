@@ -110,7 +110,7 @@ func BenchmarkImages(b *testing.B) {
 func pass(b *testing.B, spec string, want int, decode bool) time.Duration {
 	b.Helper()
 	start := time.Now()
-	d, err := dataset.Open(spec, dataset.Options{})
+	d, err := dataset.Open(b.Context(), spec, dataset.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func written(t testing.TB, name string, content []byte) string {
 // drain reads a file to its end and returns the first error.
 func drain(t testing.TB, path string, o dataset.Options) (first error) {
 	t.Helper()
-	d, err := dataset.Open(path, o)
+	d, err := dataset.Open(t.Context(), path, o)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func TestLongPages(t *testing.T) {
 	} {
 		path := written(t, name, content)
 		for _, spec := range []string{path, path + "[3:5]"} {
-			d, err := dataset.Open(spec, dataset.Options{})
+			d, err := dataset.Open(t.Context(), spec, dataset.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

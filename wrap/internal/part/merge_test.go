@@ -27,22 +27,8 @@ func piece(t testing.TB, train, val int) *Part {
 	if train == 0 {
 		p.Sums, p.Counts, p.Sample = nil, nil, nil
 	} else {
-		s, count := shard(train, 7, 100, 21*rows.BlockSize-200), 0
-		blocks := rows.NewBlocks(func(b *rows.Batch) error {
-			p.Counts.Add(head, b)
-			p.Sample.Add(b)
-			count += b.N
-			return p.Sums.AddBlock(b)
-		})
-		for at := s.From; at < s.To; at += 7 {
-			if err := blocks.Add(row(at)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := blocks.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		s.Examples = count
+		s := shard(train, 7, 100, 21*rows.BlockSize-200)
+		s.Examples = p.add(t, s, 7)
 		p.Sets = append(p.Sets, Set{
 			Role: bundle.Train, Spec: "x", From: 100, Count: 21*rows.BlockSize - 200, Shards: []Shard{s},
 		})

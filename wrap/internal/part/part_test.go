@@ -26,6 +26,24 @@ var head = calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.So
 
 const fingerprint = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
+// add adds every so many examples of a shard, and returns how many these are.
+func (p *Part) add(t testing.TB, s Shard, every int) (n int) {
+	t.Helper()
+	examples := func(yield func(*rows.Batch, error) bool) {
+		for at := s.From; at < s.To && yield(row(at), nil); at += every {
+		}
+	}
+	for b := range rows.InBlocks(examples) {
+		p.Counts.Add(head, b)
+		p.Sample.Add(b)
+		if err := p.Sums.AddBlock(b); err != nil {
+			t.Fatal(err)
+		}
+		n += b.N
+	}
+	return n
+}
+
 // example makes a part that has shards of the training data, 5 blocks in 3, and all of the held-out data.
 func example(t testing.TB, shards ...int) *Part {
 	t.Helper()
@@ -48,20 +66,7 @@ func example(t testing.TB, shards ...int) *Part {
 	for _, i := range shards {
 		s := Shard{Shard: rows.Shard{Index: i, Count: 3}, Fingerprint: fingerprint}
 		s.From, s.To = s.Shard.Range(set.From, set.From+set.Count)
-		blocks := rows.NewBlocks(func(b *rows.Batch) error {
-			p.Counts.Add(head, b)
-			p.Sample.Add(b)
-			return p.Sums.AddBlock(b)
-		})
-		for at := s.From; at < s.To; at += 3 {
-			if err := blocks.Add(row(at)); err != nil {
-				t.Fatal(err)
-			}
-			s.Examples++
-		}
-		if err := blocks.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		s.Examples = p.add(t, s, 3)
 		set.Shards = append(set.Shards, s)
 	}
 	if slices.Contains(shards, 1) {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -219,9 +218,9 @@ func (t *trying) accuracy(ctx context.Context, e *featurize.Extractor) (right, n
 	}
 	o := source.Opener{
 		Network: e.Network, Extractor: e, Classes: classes, MaxBad: t.maxBad, Limit: mostExamples,
-		Notes: &source.Notes{}, Context: ctx,
+		Notes: &source.Notes{},
 	}
-	set, err := o.Open("images", t.data, h.Classes(), true)
+	set, err := o.Open(ctx, "images", t.data, h.Classes(), true)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -229,7 +228,10 @@ func (t *trying) accuracy(ctx context.Context, e *featurize.Extractor) (right, n
 	if !set.Labelled() {
 		return 0, 0, nil
 	}
-	_, err = e.Source(set.Data, set.Config).Stream(ctx, func(b *rows.Batch) error {
+	for b, err := range e.Batches(ctx, set.Data, set.Config) {
+		if err != nil {
+			return 0, 0, err
+		}
 		for i := range b.N {
 			if b.Labels[i] >= 0 {
 				n++
@@ -238,9 +240,8 @@ func (t *trying) accuracy(ctx context.Context, e *featurize.Extractor) (right, n
 				}
 			}
 		}
-		return nil
-	})
-	return right, n, err
+	}
+	return right, n, nil
 }
 
 // low says how low the figures are.

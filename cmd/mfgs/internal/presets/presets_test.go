@@ -9,7 +9,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/attach"
@@ -97,20 +96,20 @@ func labelled(t *testing.T, preset string, n int) string {
 	}
 	defer cut.Close()
 	o := source.Opener{Network: cut.Network, Extractor: cut.Extractor, Notes: &source.Notes{}}
-	set, err := o.Open("images", path, 10, true)
+	set, err := o.Open(t.Context(), "images", path, 10, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
 	at := 0
-	if _, err := cut.Source(set.Data, set.Config).Stream(t.Context(), func(b *rows.Batch) error {
+	for b, err := range cut.Batches(t.Context(), set.Data, set.Config) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i := range b.N {
 			records[at*(1+3*size)] = byte(attach.Head(h).Predicted(b.Logits[i*10:][:10]))
 			at++
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 	write()
 	return path
