@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -72,7 +71,7 @@ func (l *labelReader) row() ([]int, error) {
 			if l.pending, bad, err = l.fromTexts(texts); err != nil {
 				return nil, fmt.Errorf("%s: example %d: %w", l.r.Name, at+bad, err)
 			}
-		} else if l.pending, bad = numbers.Ints(data); bad >= 0 {
+		} else if l.pending, bad = toInts(data); bad >= 0 {
 			return nil, fmt.Errorf("%s: label %d is not a whole number", l.r.Name, at+bad/l.each)
 		}
 	}

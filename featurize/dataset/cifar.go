@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -59,7 +58,7 @@ func sniffCIFAR(kind cifarKind) func(*Peek) (bool, error) {
 		if first == "" || err != nil {
 			return false, err
 		}
-		f, size, err := disk.Open(first)
+		f, size, err := openRegular(first)
 		if err != nil {
 			return false, err
 		}

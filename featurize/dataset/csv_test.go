@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -168,10 +167,10 @@ func TestManyCSVRecords(t *testing.T) {
 }
 
 func TestARecordThatIsTooLongIsRefused(t *testing.T) {
-	path := write(t, t.TempDir(), "x.csv", []byte("a,b\n1,2\n3,\""+strings.Repeat("1,\n", textlines.Max/3+5000)))
+	path := write(t, t.TempDir(), "x.csv", []byte("a,b\n1,2\n3,\""+strings.Repeat("1,\n", maxText/3+5000)))
 	wantError(t, readError(path, Options{}), "x.csv: example 1: more than 67108864 bytes", "is a quote left open?")
 	// The bound is for one record, not for all.
-	path = write(t, t.TempDir(), "x.csv", []byte("a,b\n"+strings.Repeat("1,"+strings.Repeat("2", 1<<20)+"\n", textlines.Max>>20+2)))
+	path = write(t, t.TempDir(), "x.csv", []byte("a,b\n"+strings.Repeat("1,"+strings.Repeat("2", 1<<20)+"\n", maxText>>20+2)))
 	if err := readError(path, Options{}); err != nil {
 		t.Error(err)
 	}
@@ -215,7 +214,7 @@ func FuzzCSV(f *testing.F) {
 			return
 		}
 		defer s.Close()
-		slow := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(b), string(textlines.ByteOrderMark))))
+		slow := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(b), string(byteOrderMark))))
 		slow.Comma, slow.FieldsPerRecord = s.(*csvSource).comma, -1
 		header, err := slow.Read()
 		if err != nil {

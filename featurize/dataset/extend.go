@@ -6,9 +6,6 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -57,7 +54,7 @@ func (l Labels) Read(e *Example, data any, list, none bool) error {
 		e.Label, err = l.fromText(texts[0])
 		return err
 	}
-	ints, bad := numbers.Ints(data)
+	ints, bad := toInts(data)
 	switch {
 	case bad >= 0 && list:
 		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)
@@ -81,7 +78,7 @@ func (l Labels) Renumber(names []string) ([]int, error) {
 	if l.o.LabelClasses == nil || l.multi {
 		return nil, nil
 	}
-	labels, err := classnames.Match(names, l.o.LabelClasses)
+	labels, err := matchClasses(names, l.o.LabelClasses)
 	switch {
 	case labels != nil:
 		return labels, nil
@@ -89,8 +86,8 @@ func (l Labels) Renumber(names []string) ([]int, error) {
 		return nil, nil
 	}
 	if !l.stray {
-		return nil, fmt.Errorf("its %d classes (%s) are not the model's %d (%s)", len(names), classnames.Some(names),
-			len(l.o.LabelClasses), classnames.Some(l.o.LabelClasses))
+		return nil, fmt.Errorf("its %d classes (%s) are not the model's %d (%s)", len(names), Some(names),
+			len(l.o.LabelClasses), Some(l.o.LabelClasses))
 	}
 	labels = make([]int, len(names))
 	for i, name := range names {
@@ -121,7 +118,4 @@ func RecordName(file string, position int) string { return file + "[" + strconv.
 func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(arrays.Type{Type: t}, shape) }
 
 // CheckEncoded refuses an image file of no bytes or too many.
-func CheckEncoded(size int64) error { return disk.CheckImage(size) }
-
-// Some lists at most the first five names.
-func Some(names []string) string { return classnames.Some(names) }
+func CheckEncoded(size int64) error { return checkImageSize(size) }

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 )
 
 func TestMapClasses(t *testing.T) {
@@ -43,7 +41,7 @@ func TestMapClasses(t *testing.T) {
 		{"class name twice", []string{"cat", "crane"}, []string{"crane", "cat", "crane"}, 3, nil, `class name "crane" stands for both 0 and 2`},
 		{"class name twice, of another folder", []string{"cat"}, []string{"crane", "cat", "crane"}, 3, []int{1}, ""},
 	} {
-		got, err := classnames.Map(c.folders, c.names, c.k)
+		got, err := mapFolders(c.folders, c.names, c.k)
 		if c.err != "" {
 			t.Run(c.name, func(t *testing.T) { wantError(t, err, c.err) })
 		} else if err != nil || !slices.Equal(got, c.want) {

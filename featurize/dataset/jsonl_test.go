@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 func TestJSONLinesNameInputsAndLabels(t *testing.T) {
@@ -133,7 +132,7 @@ func TestManyJSONLines(t *testing.T) {
 
 func TestALineThatIsTooLongIsABadRecord(t *testing.T) {
 	path := write(t, t.TempDir(), "x.jsonl", slices.Concat(
-		[]byte(`{"x":1}`+"\n"+`{"x":[`), []byte(strings.Repeat("1,", textlines.Max/2)), []byte("1]}\n"+`{"x":3}`)))
+		[]byte(`{"x":1}`+"\n"+`{"x":[`), []byte(strings.Repeat("1,", maxText/2)), []byte("1]}\n"+`{"x":3}`)))
 	d, err := Open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)

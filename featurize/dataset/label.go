@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
 )
 
@@ -56,7 +54,7 @@ func (l labelParser) fromText(s string) (int, error) {
 		return -1, refuse("label %q is none of the %d class names: did you mean %q?", clip(s), len(l.names),
 			l.names[near])
 	}
-	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), classnames.Some(l.names))
+	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), Some(l.names))
 }
 
 // plainName is a name without what most often differs between two writings of it.
@@ -84,7 +82,7 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ints, bad := numbers.Ints(t.Data())
+	ints, bad := toInts(t.Data())
 	if bad >= 0 {
 		return false, errors.New("want a whole number")
 	}
@@ -101,7 +99,7 @@ func (l labelParser) targets(p *jsontensor.Parser, e *Example) error {
 	if len(t.Shape) != 1 || t.IsText() || l.k > 0 && t.Shape[0] != l.k {
 		return fmt.Errorf("want %s", wantTargets(l.k))
 	}
-	ints, bad := numbers.Ints(t.Data())
+	ints, bad := toInts(t.Data())
 	if bad >= 0 {
 		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)
 	}

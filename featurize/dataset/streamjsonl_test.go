@@ -8,14 +8,12 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 // Of a stream each line stands on its own, and a bad one is passed over.
 func TestStreamedLinesStandOnTheirOwn(t *testing.T) {
 	o := Options{Inputs: []string{"a", "b"}, LabelClasses: []string{"cat", "dog"}, Classes: 2}
-	long := `{"a":"` + strings.Repeat("x", textlines.Max) + `"}`
+	long := `{"a":"` + strings.Repeat("x", maxText) + `"}`
 	text := "\xef\xbb\xbf" + strings.Join([]string{
 		`{"a":[1,2],"b":3,"label":1}`,
 		`{"a":[1],"b":3}`, // no label, though the first has one

@@ -18,7 +18,6 @@ import (
 	"testing/iotest"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // tarball makes an archive. A member whose name ends in / is a folder, one whose name holds -> a
@@ -387,10 +386,10 @@ func TestBadTarImagesAreRecords(t *testing.T) {
 	add("empty.png", 0)
 	add("a.png", 3)
 	io.WriteString(w, "abc")
-	add("vast.png", disk.MaxImage+1)
+	add("vast.png", maxImage+1)
 	path := write(t, t.TempDir(), "x.tar", buf.Bytes())
 	// The rest of the archive are zeros, which take no room on the disk.
-	if err := os.Truncate(path, int64(buf.Len())+disk.MaxImage+512+1024); err != nil {
+	if err := os.Truncate(path, int64(buf.Len())+maxImage+512+1024); err != nil {
 		t.Fatal(err)
 	}
 	d, err := Open(t.Context(), path, Options{})
@@ -558,7 +557,7 @@ func FuzzOpenTar(f *testing.F) {
 			}
 			name := archive.Name(h.Name)
 			switch {
-			case h.Typeflag == tar.TypeReg && disk.IsImage(name) && !isHiddenMember(name):
+			case h.Typeflag == tar.TypeReg && isImageName(name) && !isHiddenMember(name):
 				content, err := io.ReadAll(r)
 				if err != nil {
 					t.Fatalf("accepted, though %q: %v", h.Name, err)

@@ -1,5 +1,4 @@
-// Package classnames maps class folders to labels.
-package classnames
+package dataset
 
 import (
 	"fmt"
@@ -10,10 +9,10 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// Map returns the label of each folder, whose names are sorted; see package dataset
+// mapFolders returns the label of each folder, whose names are sorted; see package dataset
 // for the rules. names (the model's) may be nil, k may be 0 for unknown.
-func Map(folders, names []string, k int) ([]int, error) {
-	if labels, err := Match(folders, names); labels != nil || err != nil {
+func mapFolders(folders, names []string, k int) ([]int, error) {
+	if labels, err := matchClasses(folders, names); labels != nil || err != nil {
 		return labels, err
 	}
 	if labels, err := byInteger(folders, k); labels != nil || err != nil {
@@ -33,9 +32,9 @@ func Map(folders, names []string, k int) ([]int, error) {
 	return labels, nil
 }
 
-// Match returns nil labels where no folder is named like a class. Case
+// matchClasses returns nil labels where no folder is named like a class. Case
 // matters only where the class names need it to be told apart.
-func Match(folders, names []string) ([]int, error) {
+func matchClasses(folders, names []string) ([]int, error) {
 	exact, folded, twice := map[string]int{}, map[string]int{}, map[string]int{}
 	for i, n := range names {
 		if _, dup := exact[n]; dup {

@@ -1,5 +1,4 @@
-// Package textlines reads text by lines and by records of CSV, each of a bounded size.
-package textlines
+package dataset
 
 import (
 	"bufio"
@@ -11,35 +10,35 @@ import (
 )
 
 const (
-	// Max bounds the bytes of one example as text: 3×512×512 numbers of 20
+	// maxText bounds the bytes of one example as text: 3×512×512 numbers of 20
 	// digits have 16 million.
-	Max = 64 << 20
+	maxText = 64 << 20
 )
 
-// ErrLong is what is said of an example that is longer.
-var ErrLong = fmt.Errorf("more than %d bytes of text for one example", Max)
+// errLong is what is said of an example that is longer.
+var errLong = fmt.Errorf("more than %d bytes of text for one example", maxText)
 
-// A Reader reads lines that are not blank.
-type Reader struct {
+// A lineReader reads lines that are not blank.
+type lineReader struct {
 	src  *bufio.Reader
 	line []byte
 	At   int64 // of the text read so far
 }
 
-// NewReader reads lines from r.
-func NewReader(r io.Reader) *Reader { return &Reader{src: bufio.NewReaderSize(r, 256<<10)} }
+// newLineReader reads lines from r.
+func newLineReader(r io.Reader) *lineReader { return &lineReader{src: bufio.NewReaderSize(r, 256<<10)} }
 
 // Next returns the next line, without its end, which is valid until the call
-// after. Of one that is too long it returns ErrLong, and the next call goes
+// after. Of one that is too long it returns errLong, and the next call goes
 // on behind it. At the end of the text it returns io.EOF.
-func (l *Reader) Next() ([]byte, error) {
+func (l *lineReader) Next() ([]byte, error) {
 	for {
 		l.line = l.line[:0]
 		long := false
 		for {
 			part, err := l.src.ReadSlice('\n')
 			l.At += int64(len(part))
-			if len(l.line)+len(part) > Max {
+			if len(l.line)+len(part) > maxText {
 				long = true
 			} else {
 				l.line = append(l.line, part...)
@@ -53,37 +52,37 @@ func (l *Reader) Next() ([]byte, error) {
 		}
 		switch line := bytes.TrimSpace(l.line); {
 		case long:
-			return nil, ErrLong
+			return nil, errLong
 		case len(line) > 0:
 			return line, nil
 		}
 	}
 }
 
-var ByteOrderMark = []byte("\xef\xbb\xbf")
+var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// A CSV reads records of comma-separated values, each of a bounded size.
-type CSV struct {
+// A csvReader reads records of comma-separated values, each of a bounded size.
+type csvReader struct {
 	*csv.Reader
 	bound *boundedReader
 	start int64 // of its input in the text
 }
 
-// NewCSV reads from r, which is the text from byte start on.
-func NewCSV(r io.Reader, comma rune, start int64) *CSV {
-	b := &boundedReader{r: r, left: Max}
-	c := &CSV{csv.NewReader(b), b, start}
+// newCSVReader reads from r, which is the text from byte start on.
+func newCSVReader(r io.Reader, comma rune, start int64) *csvReader {
+	b := &boundedReader{r: r, left: maxText}
+	c := &csvReader{csv.NewReader(b), b, start}
 	c.Comma = comma
 	c.FieldsPerRecord = -1 // counted where the record can be named
 	return c
 }
 
 // Place returns where in the text the next record begins.
-func (c *CSV) Place() int64 { return c.start + c.InputOffset() }
+func (c *csvReader) Place() int64 { return c.start + c.InputOffset() }
 
 // Next returns a record. A *csv.ParseError concerns this record only.
-func (c *CSV) Next() ([]string, error) {
-	c.bound.left = Max
+func (c *csvReader) Next() ([]string, error) {
+	c.bound.left = maxText
 	return c.Read()
 }
 
@@ -95,21 +94,21 @@ type boundedReader struct {
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("%w: is a quote left open?", ErrLong)
+		return 0, fmt.Errorf("%w: is a quote left open?", errLong)
 	}
 	n, err := b.r.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
 }
 
-// IsParseError reports whether an error concerns one record only.
-func IsParseError(err error) bool {
+// isParseError reports whether an error concerns one record only.
+func isParseError(err error) bool {
 	var p *csv.ParseError
 	return errors.As(err, &p)
 }
 
-// ParseError leaves out the line, which is counted from a place in the middle.
-func ParseError(err error) error {
+// bareParseError leaves out the line, which is counted from a place in the middle.
+func bareParseError(err error) error {
 	var p *csv.ParseError
 	if errors.As(err, &p) {
 		return fmt.Errorf("broken CSV: %w", p.Err)

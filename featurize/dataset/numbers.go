@@ -1,5 +1,4 @@
-// Package numbers converts slices of numbers, whose element type only their data tell.
-package numbers
+package dataset
 
 import (
 	"fmt"
@@ -26,8 +25,8 @@ func widen[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](in
 	return out
 }
 
-// Ints converts labels. bad is the first that is no integer, or -1.
-func Ints(data any) (ints []int, bad int) {
+// toInts converts labels. bad is the first that is no integer, or -1.
+func toInts(data any) (ints []int, bad int) {
 	switch d := data.(type) {
 	case []uint8:
 		return widen(d), -1
@@ -66,8 +65,8 @@ func Ints(data any) (ints []int, bad int) {
 	panic(fmt.Sprintf("numbers: labels of type %T", data))
 }
 
-// Floats converts features and logits.
-func Floats(data any) ([]float32, error) {
+// toFloats converts features and logits.
+func toFloats(data any) ([]float32, error) {
 	switch d := data.(type) {
 	case []float32:
 		return d, nil
