@@ -17,8 +17,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/standin"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/synthetic"
 )
 
 // Cache keeps what a network made of whole datasets in a folder: a store (see package rows) of each
@@ -63,8 +63,8 @@ func (c *Cache) recipe(e *Extractor, ds *dataset.Dataset, want selection) (strin
 	if folders != nil {
 		fields["folders"] = folders
 	}
-	if want.standIns {
-		fields["stand-ins"] = standin.Name
+	if want.synthetic {
+		fields["stand-ins"] = synthetic.Name
 	}
 	if c.Options.Shard.Count > 0 {
 		fields["of"] = want.all

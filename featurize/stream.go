@@ -14,7 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/featurize/standin"
+	"github.com/mfgs/mfgs/internal/synthetic"
 )
 
 // StreamConfig says what Stream reads and what it tolerates. The zero value
@@ -35,10 +35,9 @@ type StreamConfig struct {
 	// Passes is how often a Network runs each batch, 0 being once. Of one that draws
 	// random numbers every pass gives other results, which stand one after another for
 	// each example: [n,Passes,width].
-	Passes int
-	// StandIns says that stand-ins are made of the examples, which are images: see package standin.
-	StandIns bool
-	Progress func(done, total int)
+	Passes    int
+	Synthetic bool // run on synthetic OOD images made from the examples, see package synthetic
+	Progress  func(done, total int)
 }
 
 // ErrNoExamples says that a dataset gave none, or none that could be read.
@@ -78,7 +77,7 @@ type selection struct {
 	count      int  // wanted of those that are read, or more: of a stream, as many as it has room for
 	narrow     bool // less is read than the source has
 	whole      bool // all of its slice is, whatever the shard
-	standIns   bool // are made of them
+	synthetic  bool // images are made from them
 }
 
 // A Sliced is a source of which a shard may be read: a dataset, or a file of precomputed features.
@@ -94,7 +93,7 @@ func (c *StreamConfig) selects(s Sliced) selection {
 	from, to := s.Range()
 	w := selection{
 		first: first, begin: from, from: min(max(from, c.From), to), to: to, all: s.Len(), limit: s.Len(),
-		standIns: c.StandIns,
+		synthetic: c.Synthetic,
 	}
 	if c.To > 0 {
 		w.to = min(to, c.To)
@@ -148,12 +147,12 @@ func (c *StreamConfig) report(done, total int) {
 
 // A job is consecutive examples on their way through the pipeline.
 type job struct {
-	parts    []*part
-	records  []record      // never grows beyond its capacity
-	lenient  bool          // a value that does not suit the model is its record's trouble
-	standIns bool          // are made of the examples
-	pending  atomic.Int32  // records being prepared, and one more while it grows
-	ready    chan struct{} // closed when none is
+	parts     []*part
+	records   []record      // never grows beyond its capacity
+	lenient   bool          // a value that does not suit the model is its record's trouble
+	synthetic bool          // images are made from the examples
+	pending   atomic.Int32  // records being prepared, and one more while it grows
+	ready     chan struct{} // closed when none is
 
 	results Results // of those that could be read
 }
@@ -272,7 +271,7 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 	group.Go(func() error {
 		defer close(tasks)
 		defer close(jobs)
-		r := reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText(), standIns: c.StandIns}
+		r := reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText(), synthetic: c.Synthetic}
 		if ds.Ragged() && w.open() {
 			r.window = newWindow(w)
 		}
@@ -359,7 +358,7 @@ type reader struct {
 	jobs    chan<- *job // in order
 	lenient bool
 
-	standIns bool // for examples are wanted
+	synthetic bool // images are wanted
 
 	job    *job
 	pipes  []*preprocess.Pipeline // one for each input, nil while sizes are open
@@ -441,7 +440,7 @@ func (w *Network) lead(want selection, window bool) int {
 
 // newJob returns a job for so many records.
 func (r *reader) newJob(records int) *job {
-	j := &job{ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient, standIns: r.standIns}
+	j := &job{ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient, synthetic: r.synthetic}
 	j.pending.Store(1)
 	return j
 }
@@ -520,8 +519,8 @@ func (t *task) prepare() {
 		t.record.bad = err.Error()
 		return
 	}
-	if t.job.standIns {
-		if t.record.err = standin.Replace(&t.example); t.record.err != nil {
+	if t.job.synthetic {
+		if t.record.err = synthetic.Replace(&t.example); t.record.err != nil {
 			return
 		}
 	}

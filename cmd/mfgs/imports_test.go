@@ -56,19 +56,19 @@ var imports = map[string][]string{
 	"calibrate/methods":        {"calibrate", "calibrate/internal/*", "calibrate/meanfield", "calibrate/rows"},
 	"calibrate/methods/layers": {"calibrate", "calibrate/internal/*", "calibrate/meanfield", "calibrate/methods"},
 
-	"featurize":                    {"calibrate/rows", "featurize/dataset", "featurize/ort", "featurize/preprocess", "featurize/standin", "onnx", "onnx/head"},
+	"featurize":                    {"calibrate/rows", "featurize/dataset", "featurize/ort", "featurize/preprocess", "internal/synthetic", "onnx", "onnx/head"},
 	"featurize/ort":                {"internal/install"},
 	"featurize/dataset":            {"calibrate/rows", "featurize/dataset/internal/*"},
 	"featurize/dataset/arrow":      {"featurize/dataset"},
 	"featurize/dataset/internal/*": {},
 	"featurize/preprocess":         {},
-	"featurize/standin":            {"featurize/dataset"},
 
 	// What several rooms share, and users do not see.
-	"internal/attach":   {"calibrate", "calibrate/...", "featurize", "featurize/preprocess", "onnx", "onnx/fuse", "onnx/head", "wrap/bundle"},
-	"internal/measure":  {"calibrate", "calibrate/..."},
-	"internal/source":   {"calibrate", "calibrate/rows", "featurize", "featurize/dataset", "featurize/standin", "wrap/bundle"},
-	"internal/wraptest": {"calibrate", "calibrate/...", "featurize", "internal/attach", "models", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/calibration"},
+	"internal/attach":    {"calibrate", "calibrate/...", "featurize", "featurize/preprocess", "onnx", "onnx/fuse", "onnx/head", "wrap/bundle"},
+	"internal/measure":   {"calibrate", "calibrate/..."},
+	"internal/source":    {"calibrate", "calibrate/rows", "featurize", "featurize/dataset", "internal/synthetic", "wrap/bundle"},
+	"internal/synthetic": {"featurize/dataset"},
+	"internal/wraptest":  {"calibrate", "calibrate/...", "featurize", "internal/attach", "models", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/calibration"},
 
 	"wrap":                          {"calibrate/...", "featurize/...", "internal/...", "onnx/...", "wrap/bundle", "wrap/internal/*"},
 	"wrap/calibration":              {"calibrate", "calibrate/...", "featurize", "featurize/...", "internal/...", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/internal/*"},
@@ -98,7 +98,7 @@ var imports = map[string][]string{
 // elsewhere. What is not listed is not imported at all.
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go": {"featurize/ort"},
-	"gonum.org/v1/gonum":              {"calibrate/...", "featurize/standin", "cmd/mfgs-paper/internal/..."},
+	"gonum.org/v1/gonum":              {"calibrate/...", "internal/synthetic", "cmd/mfgs-paper/internal/..."},
 	"gonum.org/v1/plot":               {"internal/chart"},
 	"golang.org/x/image":              {"wrap/report"},
 	"google.golang.org/protobuf":      {"onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models"}, // wrap: only its tests

@@ -228,7 +228,7 @@ func (s *csvSource) fill(e *Example, record []string) error {
 			if e.Label, err = s.labels.fromText(cell); err != nil {
 				return err
 			}
-		case !s.labels.stray:
+		case !s.labels.ignoreUnknown:
 			return errors.New("no label")
 		}
 	}

@@ -35,7 +35,7 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 		{"an input called label", "label\n7\n", Options{Inputs: []string{"label"}}, []string{`-1 "":[1]7`}, nil, ""},
 		{"class names", "a,label\n1,cat\n1,dog\n1,1\n1,1.0\n", Options{LabelClasses: []string{"cat", "dog"}}, []string{`0 "":[1]1`, `1 "":[1]1`, `1 "":[1]1`, `1 "":[1]1`}, nil, ""},
 		{"unlabelled on request", "a,label\n1,cow\n", Options{Unlabelled: true}, []string{`-1 "":[1]1`}, nil, ""},
-		{"stray labels", "a,label\n1,cow\n2,\n3,7\n4,1\n", Options{LabelClasses: []string{"a", "b"}, Classes: 2, StrayLabels: true}, []string{`-1 "":[1]1`, `-1 "":[1]2`, `-1 "":[1]3`, `1 "":[1]4`}, nil, ""},
+		{"stray labels", "a,label\n1,cow\n2,\n3,7\n4,1\n", Options{LabelClasses: []string{"a", "b"}, Classes: 2, IgnoreUnknownLabels: true}, []string{`-1 "":[1]1`, `-1 "":[1]2`, `-1 "":[1]3`, `1 "":[1]4`}, nil, ""},
 		{"semicolons", "a;label\n1,5;1\n", Options{}, []string{`1 "":[1]1,5`}, nil, ""},
 		{"tabs", "a\tlabel\n1\t1\n", Options{}, []string{`1 "":[1]1`}, nil, ""},
 		{"byte order mark, carriage returns, blank lines and no end", "\xef\xbb\xbfa, label\r\n\r\n1,1\r\n\r\n2,0", Options{}, []string{`1 "":[1]1`, `0 "":[1]2`}, nil, ""},
@@ -209,7 +209,7 @@ func FuzzCSV(f *testing.F) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := openCSV(path, Options{StrayLabels: true})
+		s, err := openCSV(path, Options{IgnoreUnknownLabels: true})
 		if err != nil {
 			return
 		}

@@ -12,8 +12,8 @@ import (
 // concurrently, each pass of Examples on its own.
 type Dataset struct {
 	opened
-	classes      int
-	stray, multi bool
+	classes              int
+	ignoreUnknown, multi bool
 }
 
 // Open opens the dataset named by spec; see the package documentation for its
@@ -39,7 +39,7 @@ func Open(ctx context.Context, spec string, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dataset{opened: opened{spec: spec, src: src}, classes: o.Classes, stray: o.StrayLabels, multi: o.MultiLabel}
+	d := &Dataset{opened: opened{spec: spec, src: src}, classes: o.Classes, ignoreUnknown: o.IgnoreUnknownLabels, multi: o.MultiLabel}
 	if err := d.open(s, src.base().Count, src.base().Format, o); err != nil {
 		src.Close()
 		return nil, err
@@ -130,7 +130,7 @@ func (d *Dataset) pass(ctx context.Context, from, to int) iter.Seq2[Example, err
 				return false
 			}
 			if err == nil && checked && (e.Label < 0 || d.classes > 0 && e.Label >= d.classes) {
-				if !d.stray {
+				if !d.ignoreUnknown {
 					yield(e, labelRangeError(e, d.classes))
 					return false
 				}

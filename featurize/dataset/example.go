@@ -91,9 +91,9 @@ type Options struct {
 	// not the model's: none are read or checked, and HasLabels reports false.
 	Unlabelled bool
 
-	// StrayLabels says that a label outside [0,K) makes an example without a
-	// label, instead of an error. It means nothing to MultiLabel.
-	StrayLabels bool
+	// IgnoreUnknownLabels says that an example whose label is none of the K classes has none, instead of
+	// being an error. It means nothing to MultiLabel. Caches of features know it by its first name.
+	IgnoreUnknownLabels bool `json:"StrayLabels"`
 
 	// MultiLabel says that the head tells K labels independently of each other:
 	// labels are K numbers an example, each 0 or 1, and come as Example.Targets.

@@ -41,7 +41,7 @@ func (l Labels) Want(name string) string {
 func (l Labels) Read(e *Example, data any, list, none bool) error {
 	texts, isText := data.([]string)
 	switch {
-	case none && (l.multi || !l.stray):
+	case none && (l.multi || !l.ignoreUnknown):
 		return errors.New("no label")
 	case none:
 		return nil
@@ -85,7 +85,7 @@ func (l Labels) Renumber(names []string) ([]int, error) {
 	case err == nil && len(names) == len(l.o.LabelClasses):
 		return nil, nil
 	}
-	if !l.stray {
+	if !l.ignoreUnknown {
 		return nil, fmt.Errorf("its %d classes (%s) are not the model's %d (%s)", len(names), Some(names),
 			len(l.o.LabelClasses), Some(l.o.LabelClasses))
 	}

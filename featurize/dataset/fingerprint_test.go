@@ -58,7 +58,7 @@ func fingerprinted(t *testing.T, dir string) {
 // never change.
 var fingerprints = []struct {
 	spec     string
-	features bool // ready-made ones
+	features bool // precomputed ones
 	once     bool // a pass over the examples reads all that determines them, in order
 	want     string
 }{

@@ -164,7 +164,7 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	// What the head does not want is told before anything is read.
 	p.Pos = labelAt[s.labelKey]
 	switch c := p.Peek(); {
-	case c == 'n' && !o.StrayLabels:
+	case c == 'n' && !o.IgnoreUnknownLabels:
 		return refuse("%s of the first example is null; want a label for each example, or for none", s.labelKey)
 	case c == '[' && !o.MultiLabel:
 		return refuse("%s is a list; want one class, for a head whose classes exclude each other", s.labelKey)
@@ -249,7 +249,7 @@ func (s *jsonlSource) parse(e *Example, line []byte) error {
 			return fmt.Errorf("no key %q, which the first example has", key)
 		}
 	}
-	if s.labelKey != "" && !labelled && (s.labels.multi || !s.labels.stray) {
+	if s.labelKey != "" && !labelled && (s.labels.multi || !s.labels.ignoreUnknown) {
 		return fmt.Errorf("no %s, which the first example has", s.labelKey)
 	}
 	return nil

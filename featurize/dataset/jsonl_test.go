@@ -49,7 +49,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 			[]string{"x.jsonl[1]: label: want a whole number", "x.jsonl[2]: label: want one class", "x.jsonl[3]: no label"}, ""},
 		{"wrong targets", `{"x":1,"label":[1,0]}` + "\n" + `{"x":1,"label":[1]}` + "\n" + `{"x":1,"label":1}` + "\n" + `{"x":1,"label":[0,0.5]}`, Options{MultiLabel: true}, []string{`0 x.jsonl[0] -1  [1 0] "" []  [1]`},
 			[]string{"x.jsonl[1]: label: want a 0 or 1 for each of the head's 2 labels", "x.jsonl[2]: label: want a 0 or 1", "x.jsonl[3]: label: number 1 is not a whole number"}, ""},
-		{"stray labels", `{"x":1,"label":"cow"}` + "\n" + `{"x":1,"label":9}` + "\n" + `{"x":1}`, Options{LabelClasses: []string{"a", "b"}, Classes: 2, StrayLabels: true},
+		{"stray labels", `{"x":1,"label":"cow"}` + "\n" + `{"x":1,"label":9}` + "\n" + `{"x":1}`, Options{LabelClasses: []string{"a", "b"}, Classes: 2, IgnoreUnknownLabels: true},
 			[]string{`0 x.jsonl[0] -1  "" []  [1]`, `1 x.jsonl[1] -1  "" []  [1]`, `2 x.jsonl[2] -1  "" []  [1]`}, nil, ""},
 
 		{"input missing", `{"ids":[1],"text":1}`, two, nil, nil, `no key "mask" for the model's input; there are ids, text`},

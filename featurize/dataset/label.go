@@ -12,17 +12,17 @@ import (
 
 // A labelParser reads labels that are written as text.
 type labelParser struct {
-	names    []string       // of the classes, in label order
-	byName   map[string]int // the first class of a name
-	numbered bool           // some are named by numbers
-	multi    bool
-	k        int  // labels of a multi-label head, 0 unknown
-	stray    bool // a label that is none of the classes is -1
+	names         []string       // of the classes, in label order
+	byName        map[string]int // the first class of a name
+	numbered      bool           // some are named by numbers
+	multi         bool
+	k             int  // labels of a multi-label head, 0 unknown
+	ignoreUnknown bool // a label that is none of the classes is -1
 }
 
 func newLabelParser(o Options) labelParser {
 	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, multi: o.MultiLabel, k: o.Classes,
-		stray: o.StrayLabels}
+		ignoreUnknown: o.IgnoreUnknownLabels}
 	for i, name := range slices.Backward(l.names) {
 		l.byName[name] = i
 		_, err := strconv.Atoi(name)
@@ -44,7 +44,7 @@ func (l labelParser) fromText(s string) (int, error) {
 	switch {
 	case err == nil && !l.numbered:
 		return int(y), nil
-	case l.stray:
+	case l.ignoreUnknown:
 		return -1, nil
 	case l.names == nil:
 		return -1, refuse("label %q is no whole number, and there are no class names: give them with --classes",

@@ -277,7 +277,7 @@ func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
 		{"names that are numbers", map[string][]byte{"labels": le("7", "3", "3", "5")}, Options{LabelClasses: []string{"3", "5", "7"}}, []int{2, 0, 0, 1}, ""},
 		{"numbers go before names", map[string][]byte{"labels": npy("|u1", "(4,)", []byte{2, 1, 0, 0}), "label": le(words...)}, Options{LabelClasses: classes},
 			[]int{2, 1, 0, 0}, ""},
-		{"stray", map[string][]byte{"labels": le("red", "cow", "", "9")}, Options{LabelClasses: classes, Classes: 3, StrayLabels: true},
+		{"stray", map[string][]byte{"labels": le("red", "cow", "", "9")}, Options{LabelClasses: classes, Classes: 3, IgnoreUnknownLabels: true},
 			[]int{1, -1, -1, -1}, ""},
 		{"not wanted", map[string][]byte{"labels": le("cow", "cow", "cow", "cow")}, Options{LabelClasses: classes, Unlabelled: true}, []int{-1, -1, -1, -1}, ""},
 

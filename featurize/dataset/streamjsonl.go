@@ -52,7 +52,7 @@ func parseAlone(e *Example, line []byte, labels labelParser, o Options) error {
 	if s.labelKey == "" || o.MultiLabel || e.Label >= 0 && (o.Classes == 0 || e.Label < o.Classes) {
 		return nil
 	}
-	if !o.StrayLabels {
+	if !o.IgnoreUnknownLabels {
 		return errors.New(labelRange(e.Label, o.Classes))
 	}
 	e.Label = -1

@@ -42,7 +42,7 @@ func TestStreamedLinesStandOnTheirOwn(t *testing.T) {
 		"x[11] 0 [] [1]",
 	}
 	for _, stray := range []bool{false, true} {
-		if o.StrayLabels = stray; stray {
+		if o.IgnoreUnknownLabels = stray; stray {
 			want = slices.Clone(want)
 			want[6], want[7], want[8] = "x[6] -1 [1] []", "x[7] -1 [1] []", "x[8] -1 [1] []"
 		}

@@ -164,7 +164,7 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 		if len(folders) < s.depth+2 {
 			return -1, errors.New("it lies in no class folder, as the first image does")
 		}
-		if y, err = s.folderLabel(folders[s.depth]); err != nil && s.o.StrayLabels {
+		if y, err = s.folderLabel(folders[s.depth]); err != nil && s.o.IgnoreUnknownLabels {
 			return -1, nil
 		}
 		return y, err
@@ -173,7 +173,7 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 	if s.beside == archive.JSONMember {
 		text = t.label[1]
 	}
-	if text == "" && !s.o.StrayLabels {
+	if text == "" && !s.o.IgnoreUnknownLabels {
 		return -1, fmt.Errorf("there is no label in a %s beside it, as the first image has", s.beside)
 	}
 	if text == "" {

@@ -223,7 +223,7 @@ func (s *tarSource) labelByMembers(texts map[string]string, member string, o Opt
 			if y, err = besideLabel(parser, text, member == archive.JSONMember); err != nil {
 				return fmt.Errorf("%s: %q: %w", s.Path, m.name, err)
 			}
-			if !o.StrayLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
+			if !o.IgnoreUnknownLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
 				return labelRangeError(Example{Name: fmt.Sprintf("%s: %q", s.Path, m.name), Label: y}, o.Classes)
 			}
 			known[text] = y
@@ -287,7 +287,7 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 			if y, err = parser.fromText(text); err != nil {
 				return fmt.Errorf("line %d: %w", number, err)
 			}
-			if !o.StrayLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
+			if !o.IgnoreUnknownLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
 				return labelRangeError(Example{Name: fmt.Sprintf("line %d", number), Label: y}, o.Classes)
 			}
 			known[text] = y

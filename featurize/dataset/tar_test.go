@@ -97,7 +97,7 @@ func TestTar(t *testing.T) {
 		{"a label file before class folders", []string{"a/x.png", "b/x.png", "c.png"}, "a/x.png 5\nb/x.png 5\nc.png 4\n", Options{},
 			[]string{"a/x.png 5", "b/x.png 5", "c.png 4"}, true, nil, nil},
 		{"a label file, not wanted", []string{"a/x.png", "c.png"}, "nonsense", Options{Unlabelled: true}, []string{"a/x.png -1", "c.png -1"}, false, nil, nil},
-		{"stray labels", []string{"x.png", "y.png", "z.png"}, "x.png 2\ny.png ferret\nz.png 1\n", Options{Classes: 2, StrayLabels: true},
+		{"stray labels", []string{"x.png", "y.png", "z.png"}, "x.png 2\ny.png ferret\nz.png 1\n", Options{Classes: 2, IgnoreUnknownLabels: true},
 			[]string{"x.png -1", "y.png -1", "z.png 1"}, true, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

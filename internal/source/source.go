@@ -19,7 +19,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/standin"
+	"github.com/mfgs/mfgs/internal/synthetic"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -65,16 +65,16 @@ type file interface {
 
 // Opener opens sets for one head.
 type Opener struct {
-	Network    *featurize.Network   // nil: sets are files of precomputed features
-	Extractor  *featurize.Extractor // of Network, where features and logits are wanted
-	Classes    []string             // class names in label order, nil if unknown
-	MaxBad     int                  // records that may be skipped
-	Cache      string               // folder that keeps features, "" for none
-	Limit      int                  // examples at most, spread evenly; 0 is all
-	MultiLabel bool                 // labels are targets
-	Shard      rows.Shard           // what is read of each set
-	AnyLabels  bool                 // labels that are no classes of the model's are none
-	StandIns   bool                 // sets are made of stand-ins for their images
+	Network             *featurize.Network   // nil: sets are files of precomputed features
+	Extractor           *featurize.Extractor // of Network, where features and logits are wanted
+	Classes             []string             // class names in label order, nil if unknown
+	MaxBad              int                  // records that may be skipped
+	Cache               string               // folder that keeps features, "" for none
+	Limit               int                  // examples at most, spread evenly; 0 is all
+	MultiLabel          bool                 // labels are targets
+	Shard               rows.Shard           // what is read of each set
+	IgnoreUnknownLabels bool                 // labels that are no classes of the model's are none
+	Synthetic           bool                 // sets are synthetic OOD images made from theirs
 	// Fingerprint says that sets will be identified after they have been streamed.
 	Fingerprint bool
 	Notes       *Notes
@@ -99,7 +99,7 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 func (o *Opener) Open(ctx context.Context, name, spec string, classes int, labelled bool) (*Set, error) {
 	opts := dataset.Options{
 		LabelClasses: o.Classes, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
-		StrayLabels: o.AnyLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
+		IgnoreUnknownLabels: o.IgnoreUnknownLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
 	}
 	s := &Set{Name: name, Spec: spec, network: o.Network, extractor: o.Extractor, Config: featurize.StreamConfig{Limit: o.Limit}}
 	if o.Network == nil {
@@ -123,7 +123,7 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 		s.Config.Limit = 0 // which could not be spread; Collect bounds what is kept
 	}
 	s.file, s.Data = d, d
-	s.Config.StandIns = o.StandIns
+	s.Config.Synthetic = o.Synthetic
 	for _, i := range d.Ignored() {
 		s.IgnoredBy = append(s.IgnoredBy, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
 	}
@@ -251,8 +251,8 @@ func (s *Set) readFirst(ctx context.Context) []record {
 func (s *Set) Pixels(ctx context.Context) (bool, error) {
 	var bad []string
 	for example, err := range s.First(ctx) {
-		if err == nil && s.Config.StandIns {
-			err = standin.Replace(&example)
+		if err == nil && s.Config.Synthetic {
+			err = synthetic.Replace(&example)
 		} else if err == nil {
 			err = example.Decode()
 		}
@@ -276,16 +276,16 @@ func (s *Set) Pixels(ctx context.Context) (bool, error) {
 
 // identity is the fingerprint of the set whose data have one: stand-ins for images are other data.
 func (s *Set) identity(data string) string {
-	if !s.Config.StandIns || data == "" {
+	if !s.Config.Synthetic || data == "" {
 		return data
 	}
-	sum := sha256.Sum256([]byte("stand-ins " + standin.Name + " " + data))
+	sum := sha256.Sum256([]byte("stand-ins " + synthetic.Name + " " + data))
 	return hex.EncodeToString(sum[:])
 }
 
-// MakesStandIns reports a set of which no stand-ins can be made, as the first example that can be read
+// CheckSynthetic reports a set of which no stand-ins can be made, as the first example that can be read
 // tells: they are made of images, which are read once more.
-func (s *Set) MakesStandIns(ctx context.Context) error {
+func (s *Set) CheckSynthetic(ctx context.Context) error {
 	why := ""
 	switch {
 	case s.Data == nil:
@@ -294,7 +294,7 @@ func (s *Set) MakesStandIns(ctx context.Context) error {
 		why = "it can be read only once"
 	default:
 		_, err := s.Pixels(ctx)
-		if !errors.Is(err, standin.ErrNoImage) {
+		if !errors.Is(err, synthetic.ErrNoImage) {
 			return err
 		}
 		why = strings.TrimPrefix(err.Error(), s.Name+": ")
@@ -476,8 +476,8 @@ func (s *Set) Fetch(ctx context.Context, positions []int) (map[int]*dataset.Exam
 	}
 	for _, at := range slices.Sorted(slices.Values(positions)) {
 		for example, err := range s.Data.Between(ctx, at, at+1) {
-			if err == nil && s.Config.StandIns {
-				err = standin.Replace(&example)
+			if err == nil && s.Config.Synthetic {
+				err = synthetic.Replace(&example)
 			}
 			if err == nil {
 				fetched[at] = &example

@@ -74,11 +74,11 @@ func (b *bench) openSets(ctx context.Context) error {
 		for i, n := range list {
 			of, spec := *opener, n.Spec
 			if role == measure.OOD && spec == wrap.StandIns {
-				of.StandIns, of.Notes, spec = true, &source.Notes{Progress: b.notes.Progress}, b.Test
+				of.Synthetic, of.Notes, spec = true, &source.Notes{Progress: b.notes.Progress}, b.Test
 			}
 			s, err := of.Open(ctx, n.Name, spec, b.head.Classes(), role != measure.OOD)
-			if err == nil && of.StandIns {
-				err = s.MakesStandIns(ctx)
+			if err == nil && of.Synthetic {
+				err = s.CheckSynthetic(ctx)
 			}
 			if err != nil {
 				return err

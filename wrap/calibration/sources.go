@@ -264,9 +264,9 @@ func (in *sources) openStandIns(ctx context.Context, cfg *Config, opener *source
 		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
 	}
 	of := *opener
-	of.StandIns, of.Notes = true, &source.Notes{} // what is ignored is told of val
+	of.Synthetic, of.Notes = true, &source.Notes{} // what is ignored is told of val
 	if in.standIns, err = in.open(ctx, cfg, &of, bundle.StandIns, cfg.Val); err == nil {
-		err = in.standIns.MakesStandIns(ctx)
+		err = in.standIns.CheckSynthetic(ctx)
 	}
 	return err
 }

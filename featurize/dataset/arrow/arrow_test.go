@@ -359,7 +359,7 @@ func TestGapsAreNamed(t *testing.T) {
 			}
 		}
 	}
-	examples, errs := read(t, "gaps.parquet", dataset.Options{Inputs: []string{"whole"}, StrayLabels: true})
+	examples, errs := read(t, "gaps.parquet", dataset.Options{Inputs: []string{"whole"}, IgnoreUnknownLabels: true})
 	if errs[3] != nil || examples[3].Label != -1 {
 		t.Errorf("a null label is %d, %v; want none", examples[3].Label, errs[3])
 	}
@@ -447,7 +447,7 @@ func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
-// Ready-made features are columns of lists.
+// Precomputed features are columns of lists.
 func TestFeatures(t *testing.T) {
 	for _, file := range []string{"features.parquet", "features.arrows"} {
 		f, err := dataset.OpenFeatures("testdata/"+file+"[1:6]", dataset.Options{Classes: 2})

@@ -437,7 +437,7 @@ func TestBrokenFiles(t *testing.T) {
 // options are those that fuzzing tries.
 var options = []dataset.Options{
 	{}, {Unlabelled: true}, {Inputs: []string{"features", "logits"}}, {Inputs: []string{"x"}, Widths: []int{4}, Classes: 3},
-	{Inputs: []string{"text"}, StrayLabels: true}, {Inputs: []string{"nested", "kind"}}, {MultiLabel: true},
+	{Inputs: []string{"text"}, IgnoreUnknownLabels: true}, {Inputs: []string{"nested", "kind"}}, {MultiLabel: true},
 }
 
 // fuzz opens and reads files that begin as those in testdata, and holds their memory against a bound.

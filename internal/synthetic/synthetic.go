@@ -1,13 +1,13 @@
-// Package standin makes images that a classifier has not seen the like of, out of those that it has:
-// stand-ins for unfamiliar data, where nobody has any.
+// Package synthetic makes synthetic out-of-distribution images from in-distribution ones, for those who
+// have no out-of-distribution data.
 //
-// A stand-in has its image's size, its mean and its amplitude spectrum, channel by channel, and none
-// of its shapes: the phases of its Fourier transform are those of noise. All channels are turned by
-// the same phases, so that colours stay together as they were.
+// A synthetic image keeps its original's size, mean and amplitude spectrum, channel by channel; the phases
+// of its Fourier transform are those of noise, so that no shape is left. All channels share the phases,
+// which keeps colours together.
 //
-// It is made in pixels. Features of which averages or mixtures are taken look to a classifier like
-// features between those that it knows, and tell a score the contrary of what it should learn.
-package standin
+// It is made in pixels: averages or mixtures of features look to a classifier like features between those
+// that it knows, and mislead a score that learns from them.
+package synthetic
 
 import (
 	"math"
@@ -16,7 +16,7 @@ import (
 	"github.com/mfgs/mfgs/internal/pixels"
 )
 
-// Name is what stand-ins are called in files. Another way to make them has another name.
+// Name identifies the way synthetic images are made, in files and hashes. Another way has another name.
 const Name = "phase"
 
 // seed is of the noise; the example's position is the other half of it.
@@ -26,7 +26,7 @@ const seed = 0x7068617365 // "phase"
 // become one, and each of these is repeated in the end: models see such images scaled down.
 const maxSide = 1024
 
-// Of returns a stand-in for an image, which it leaves as it is. It is the same for the same image at
+// Of returns the synthetic image of an image, which it leaves as it is. It is the same for the same image at
 // the same position of its dataset, and others have other phases.
 //
 // Values are rounded, and clipped at 0 and 255, which alters the amplitudes of images of much contrast.

@@ -1,4 +1,4 @@
-package standin
+package synthetic
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"github.com/mfgs/mfgs/internal/pixels"
 )
 
-// ErrNoImage is that of an example which is no image, of which no stand-in can be made.
+// ErrNoImage says that an example is no image, from which none can be made.
 var ErrNoImage = errors.New("it is no image of 8-bit pixels")
 
-// Replace puts the stand-in in place of an example, which is an image, encoded or not. The error is
+// Replace makes an example, which is an image, encoded or not, synthetic. The error is
 // [ErrNoImage] or that of Decode.
 func Replace(e *dataset.Example) error {
 	if err := e.Decode(); err != nil {
