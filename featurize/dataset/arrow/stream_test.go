@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -168,12 +167,6 @@ func TestMemoryIsThatOfABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	n, most, before := 0, int64(0), heap()
 	for e, err := range d.Examples(t.Context()) {
 		if err != nil || len(e.Encoded) != size {
