@@ -440,7 +440,9 @@ func (w *Network) lead(want selection, window bool) int {
 
 // newJob returns a job for so many records.
 func (r *reader) newJob(records int) *job {
-	j := &job{ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient, synthetic: r.synthetic}
+	j := &job{
+		ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient, synthetic: r.synthetic,
+	}
 	j.pending.Store(1)
 	return j
 }

@@ -410,8 +410,9 @@ func (p *Predictor) predictDataset(ctx context.Context, spec string, maxBad int,
 	yield func(Prediction, int) error) (DatasetReport, error) {
 	notes, report := &source.Notes{}, DatasetReport{}
 	opener := &source.Opener{
-		Network: p.network, Classes: p.Classes(), MaxBad: maxBad, MultiLabel: p.head.MultiLabel(), IgnoreUnknownLabels: true,
-		Notes: notes,
+		Network: p.network, Classes: p.Classes(), MaxBad: maxBad, MultiLabel: p.head.MultiLabel(),
+		IgnoreUnknownLabels: true,
+		Notes:               notes,
 	}
 	s, err := opener.Open(ctx, "input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {

@@ -159,8 +159,8 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		mustCalibrate(t, c)
 		p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
 		notes := &source.Notes{}
-		set, err := (&source.Opener{Network: oracle.Network, Extractor: oracle.Extractor, Notes: notes}).Open(t.Context(), "input",
-			file, 4, true)
+		opener := &source.Opener{Network: oracle.Network, Extractor: oracle.Extractor, Notes: notes}
+		set, err := opener.Open(t.Context(), "input", file, 4, true)
 		if err != nil {
 			t.Fatal(err)
 		}

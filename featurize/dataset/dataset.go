@@ -39,7 +39,10 @@ func Open(ctx context.Context, spec string, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dataset{opened: opened{spec: spec, src: src}, classes: o.Classes, ignoreUnknown: o.IgnoreUnknownLabels, multi: o.MultiLabel}
+	d := &Dataset{
+		opened: opened{spec: spec, src: src}, classes: o.Classes,
+		ignoreUnknown: o.IgnoreUnknownLabels, multi: o.MultiLabel,
+	}
 	if err := d.open(s, src.base().Count, src.base().Format, o); err != nil {
 		src.Close()
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -115,7 +116,9 @@ func RecordName(file string, position int) string { return file + "[" + strconv.
 
 // ImageLayout guesses what the axes of an array of one example mean, by their sizes: that of an
 // image where it is uint8.
-func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(arrays.Type{Type: t}, shape) }
+func ImageLayout(t tensor.Type, shape []int) pixels.Layout {
+	return imageLayout(arrays.Type{Type: t}, shape)
+}
 
 // CheckEncoded refuses an image file of no bytes or too many.
 func CheckEncoded(size int64) error { return checkImageSize(size) }

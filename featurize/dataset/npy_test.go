@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -111,21 +112,21 @@ func TestLayoutOfArrays(t *testing.T) {
 	for _, test := range []struct {
 		dtype arrays.Type
 		shape []int
-		want  Layout
+		want  pixels.Layout
 	}{
-		{bytes, []int{28, 28}, HW},
-		{bytes, []int{28, 28, 1}, HWC},
-		{bytes, []int{28, 28, 3}, HWC},
-		{bytes, []int{1, 28, 28}, CHW},
-		{bytes, []int{3, 28, 28}, CHW},
-		{bytes, []int{3, 28, 3}, None},
-		{bytes, []int{1, 28, 3}, None},
-		{bytes, []int{3, 28, 1}, None},
-		{bytes, []int{2, 28, 28}, None},
-		{bytes, []int{28}, None},
-		{bytes, []int{2, 28, 28, 3}, None},
-		{arrays.Stored(tensor.Int8, binary.LittleEndian), []int{28, 28}, None},
-		{arrays.Stored(tensor.Float32, binary.LittleEndian), []int{3, 28, 28}, None},
+		{bytes, []int{28, 28}, pixels.HW},
+		{bytes, []int{28, 28, 1}, pixels.HWC},
+		{bytes, []int{28, 28, 3}, pixels.HWC},
+		{bytes, []int{1, 28, 28}, pixels.CHW},
+		{bytes, []int{3, 28, 28}, pixels.CHW},
+		{bytes, []int{3, 28, 3}, pixels.NoImage},
+		{bytes, []int{1, 28, 3}, pixels.NoImage},
+		{bytes, []int{3, 28, 1}, pixels.NoImage},
+		{bytes, []int{2, 28, 28}, pixels.NoImage},
+		{bytes, []int{28}, pixels.NoImage},
+		{bytes, []int{2, 28, 28, 3}, pixels.NoImage},
+		{arrays.Stored(tensor.Int8, binary.LittleEndian), []int{28, 28}, pixels.NoImage},
+		{arrays.Stored(tensor.Float32, binary.LittleEndian), []int{3, 28, 28}, pixels.NoImage},
 	} {
 		if got := imageLayout(test.dtype, test.shape); got != test.want {
 			t.Errorf("%s %v: layout %q, want %q", test.dtype, test.shape, got, test.want)

@@ -101,7 +101,10 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 		LabelClasses: o.Classes, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
 		IgnoreUnknownLabels: o.IgnoreUnknownLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
 	}
-	s := &Set{Name: name, Spec: spec, network: o.Network, extractor: o.Extractor, Config: featurize.StreamConfig{Limit: o.Limit}}
+	s := &Set{
+		Name: name, Spec: spec, network: o.Network, extractor: o.Extractor,
+		Config: featurize.StreamConfig{Limit: o.Limit},
+	}
 	if o.Network == nil {
 		f, err := dataset.OpenFeatures(spec, opts)
 		if err != nil {

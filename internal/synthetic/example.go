@@ -27,8 +27,8 @@ func Replace(e *dataset.Example) error {
 		return fmt.Errorf("%s: %w, but an array %v of %s", e.Name, ErrNoImage, a.Shape,
 			strings.TrimPrefix(fmt.Sprintf("%T", a.Data), "[]"))
 	}
-	if a.Layout == dataset.CHW {
-		a.Shape, a.Layout = []int{p.Height, p.Width, p.Channels}, dataset.HWC
+	if a.Layout == pixels.CHW {
+		a.Shape, a.Layout = []int{p.Height, p.Width, p.Channels}, pixels.HWC
 	}
 	a.Data = Of(p, e.Index).Data
 	e.Inputs = []dataset.Array{a}
@@ -46,11 +46,11 @@ func pixelsOf(a *dataset.Array) (*pixels.Pixels, bool) {
 		return nil, false
 	}
 	switch {
-	case a.Layout == dataset.HW && len(s) == 2:
+	case a.Layout == pixels.HW && len(s) == 2:
 		return &pixels.Pixels{Data: data, Height: s[0], Width: s[1], Channels: 1}, true
-	case a.Layout == dataset.HWC && len(s) == 3:
+	case a.Layout == pixels.HWC && len(s) == 3:
 		return &pixels.Pixels{Data: data, Height: s[0], Width: s[1], Channels: s[2]}, true
-	case a.Layout == dataset.CHW && len(s) == 3:
+	case a.Layout == pixels.CHW && len(s) == 3:
 		p := &pixels.Pixels{Data: make([]uint8, n), Height: s[1], Width: s[2], Channels: s[0]}
 		plane := s[1] * s[2]
 		for i, v := range data {

@@ -92,7 +92,7 @@ func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
 			want := Of(p, i)
 			a := got[i].Inputs[0]
 			if !bytes.Equal(a.Data.([]uint8), want.Data) || a.Shape[0] != h || a.Shape[1] != w ||
-				a.Layout == dataset.CHW {
+				a.Layout == pixels.CHW {
 				t.Errorf("%s: stand-in %d is %v of layout %s, and not that of its image", name, i, a.Shape, a.Layout)
 			}
 		}

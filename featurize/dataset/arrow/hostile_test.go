@@ -118,7 +118,8 @@ func TestRowsThatShareAValue(t *testing.T) {
 	for range images {
 		column.Append(make([]byte, size))
 	}
-	content := tableOf(t, column.NewArray(), parquet.WithCompression(compress.Codecs.Zstd), parquet.WithDictionaryPageSizeLimit(1<<30))
+	content := tableOf(t, column.NewArray(), parquet.WithCompression(compress.Codecs.Zstd),
+		parquet.WithDictionaryPageSizeLimit(1<<30))
 	column.Release()
 	if len(content) > 4<<10 {
 		t.Fatalf("a file of %d bytes, want a small one", len(content))

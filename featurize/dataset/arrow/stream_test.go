@@ -76,7 +76,8 @@ func TestStreamsThatEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(content []byte) (*dataset.Dataset, error) {
-		return dataset.Open(t.Context(), "arrow:-", dataset.Options{Unlabelled: true, Stream: dataset.NewStream(bytes.NewReader(content), "-")})
+		o := dataset.Options{Unlabelled: true, Stream: dataset.NewStream(bytes.NewReader(content), "-")}
+		return dataset.Open(t.Context(), "arrow:-", o)
 	}
 	// Within a message, and between the last one and the mark of 8 bytes behind it.
 	for missing, want := range map[int]error{100: errCut, 8: errNoEnd} {
