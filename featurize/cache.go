@@ -83,13 +83,8 @@ func (c *Cache) name(recipe, fingerprint string) string {
 // earlier pass has met: the store has all of it.
 func (e *Extractor) cached(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
 	cache, from := c.Cache, c.From
-	c.Cache = nil
-	whole := c
-	whole.From = 0
-	s := caching{Cache: cache, e: e, ds: ds, c: whole, want: whole.selects(ds)}
-	if s.want.narrow { // stores are of whole shards
-		return e.computed(ctx, ds, c)
-	}
+	c.Cache, c.From = nil, 0 // stores are of whole shards
+	s := caching{Cache: cache, e: e, ds: ds, c: c, want: c.selects(ds)}
 	return func(yield func(*rows.Batch, error) bool) {
 		*c.Stats = rows.Stats{}
 		for b, err := range s.batches(ctx) {

@@ -13,7 +13,7 @@ import (
 // precomputedBatch is how many precomputed examples are read at once.
 const precomputedBatch = 512
 
-// Precomputed reads the examples of a file of features. Of c From, To, Limit, Stats and Progress are
+// Precomputed reads the examples of a file of features. Of c From, Limit, Stats and Progress are
 // heeded. Whoever takes a batch owns it; an error is the last.
 func Precomputed(ctx context.Context, f *dataset.Features, c StreamConfig) iter.Seq2[*rows.Batch, error] {
 	c.check()

@@ -17,15 +17,14 @@ import (
 	"github.com/mfgs/mfgs/internal/synthetic"
 )
 
-// StreamConfig says what Stream reads and what it tolerates. The zero value
+// StreamConfig says what a pass reads and what it tolerates. The zero value
 // reads all of a dataset and tolerates nothing.
 type StreamConfig struct {
-	// From and To are the positions of the source to read, from one to before another, of those
-	// that its shard has; To 0 is to the end. Positions stay the source's. A Network gives the
-	// examples from From on as it does without it: it runs the whole batch in which the first lies.
-	From, To int
-	// Limit is at most how many examples are read, spread evenly over the dataset; 0 is all. From
-	// a shard or a range come those of them that lie in it.
+	// From is the position of the source to begin with. A Network gives the examples from there on as
+	// it does without it: it runs the whole batch in which the first lies.
+	From int
+	// Limit is at most how many examples are read, spread evenly over the dataset; 0 is all. A shard
+	// has those of them that lie in it.
 	Limit  int
 	MaxBad int    // records that may be unreadable
 	Cache  *Cache // for an Extractor's rows; nil keeps nothing
@@ -59,9 +58,9 @@ func (e *TooManyBadError) Error() string {
 
 // check panics at numbers that make no sense, and sees that there is something to count with.
 func (c *StreamConfig) check() {
-	if c.From < 0 || c.To < 0 || c.Limit < 0 || c.MaxBad < 0 || c.Passes < 0 {
-		panic(fmt.Sprintf("featurize: StreamConfig has From %d, To %d, Limit %d, MaxBad %d and Passes %d",
-			c.From, c.To, c.Limit, c.MaxBad, c.Passes))
+	if c.From < 0 || c.Limit < 0 || c.MaxBad < 0 || c.Passes < 0 {
+		panic(fmt.Sprintf("featurize: StreamConfig has From %d, Limit %d, MaxBad %d and Passes %d",
+			c.From, c.Limit, c.MaxBad, c.Passes))
 	}
 	if c.Stats == nil {
 		c.Stats = &rows.Stats{}
@@ -75,8 +74,7 @@ type selection struct {
 	first      int  // of all: of the source's slice
 	all, limit int  // of all, how many there are and how many are wanted; both -1 of a stream
 	count      int  // wanted of those that are read, or more: of a stream, as many as it has room for
-	narrow     bool // less is read than the source has
-	whole      bool // all of its slice is, whatever the shard
+	whole      bool // all of its slice is read, whatever the shard
 	synthetic  bool // images are made from them
 }
 
@@ -95,11 +93,7 @@ func (c *StreamConfig) selects(s Sliced) selection {
 		first: first, begin: from, from: min(max(from, c.From), to), to: to, all: s.Len(), limit: s.Len(),
 		synthetic: c.Synthetic,
 	}
-	if c.To > 0 {
-		w.to = min(to, c.To)
-	}
-	w.to = max(w.from, w.to)
-	w.narrow, w.whole = w.from != from || w.to != to, w.from == first && w.to == last
+	w.whole = w.from == first && w.to == last
 	if c.Limit > 0 && w.all >= 0 {
 		w.limit = min(c.Limit, w.all)
 	}

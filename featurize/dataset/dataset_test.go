@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestStrayLabelsAreNone(t *testing.T) {
+func TestUnknownLabelsAreIgnored(t *testing.T) {
 	dir := t.TempDir()
 	images := write(t, dir, "images-idx3", idx(ramp(4*4), 4, 2, 2))
 	write(t, dir, "labels-idx1", idx([]byte{7, 10, 9, 255}, 4))
