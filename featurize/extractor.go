@@ -2,13 +2,11 @@ package featurize
 
 import (
 	"context"
-	"fmt"
 	"iter"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/head"
 )
@@ -43,21 +41,6 @@ func New(c Config) (*Extractor, error) {
 	runtime, _ := ort.Loaded()
 	e.runtime = runtime.Version
 	return e, nil
-}
-
-// Under returns e under other preprocessing. It shares what e holds: e alone is closed, and last.
-func (e *Extractor) Under(spec preprocess.Spec) (*Extractor, error) {
-	if len(e.infos) > 1 {
-		return nil, fmt.Errorf("the model has %d inputs: %w", len(e.infos), ErrSeveralInputs)
-	}
-	in, err := newInput(e.infos[0], Config{Preprocess: &spec}, true)
-	if err != nil {
-		return nil, err
-	}
-	network, other := *e.Network, *e
-	network.inputs = []input{in}
-	other.Network = &network
-	return &other, nil
 }
 
 // FeatureDim returns d.

@@ -17,7 +17,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/cmd/mfgs/internal/presets"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
@@ -78,7 +77,7 @@ and --ood is then enough.`,
 			}
 			report, err := calibration.Calibrate(c.Context, config)
 			if err == nil {
-				report.Warnings = also(report.Warnings, presets.Calibration(c.Context, config, report))
+				report.Warnings = append(report.Warnings, calibrationWarning(config, report)...)
 				if err := p.reportHeldOut(c, bar, &config, report); err != nil {
 					bar.done()
 					return err

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/cmd/mfgs/internal/presets"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -46,7 +45,7 @@ kind.`,
 			if err != nil {
 				return err
 			}
-			evaluation.Warnings = also(evaluation.Warnings, presets.Evaluation(c.Context, config, evaluation))
+			evaluation.Warnings = append(evaluation.Warnings, evaluationWarning(config, evaluation)...)
 			p.warn(evaluation.Warnings...)
 			if c.Bool("json") {
 				err = writeJSON(p.stdout, evaluation)

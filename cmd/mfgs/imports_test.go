@@ -88,7 +88,6 @@ var imports = map[string][]string{
 	"cmd/*":                        {"onnx/...", "featurize/...", "calibrate/...", "wrap/...", "internal/...", "models", "cmd/*/internal/*"},
 	"cmd/mfgs/internal/*":          {},
 	"cmd/mfgs/internal/doctor":     {"featurize/ort", "internal/install", "models", "wrap", "wrap/bundle"},
-	"cmd/mfgs/internal/presets":    {"calibrate/...", "cmd/mfgs/internal/pretrained", "featurize/...", "internal/attach", "internal/source", "onnx/...", "wrap", "wrap/bench", "wrap/bundle", "wrap/calibration"},
 	"cmd/mfgs/internal/pretrained": {"cmd/mfgs/internal/published", "featurize/preprocess", "onnx"},
 	"cmd/mfgs/internal/published":  {"featurize/preprocess"},
 	"cmd/mfgs-paper/internal/*":    {"cmd/mfgs-paper/internal/*", "featurize/dataset"},
@@ -111,7 +110,7 @@ var thirdParty = map[string][]string{
 	"golang.org/x/sys":                  {"internal/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle", "wrap/serve"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
-	"golang.org/x/term":                 {"cmd/*", "cmd/mfgs/internal/memory"},
+	"golang.org/x/term":                 {"cmd/*"},
 	"github.com/rogpeppe/go-internal":   {"internal/install", "cmd/*"},
 	"github.com/apache/arrow-go/v18":    {"featurize/dataset/arrow", "cmd/mfgs"},
 	"github.com/google/flatbuffers":     {"featurize/dataset/arrow"}, // arrow-go's, as is the next

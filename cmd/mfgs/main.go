@@ -18,16 +18,13 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/mfgs/mfgs/cmd/mfgs/internal/memory"
 	_ "github.com/mfgs/mfgs/featurize/dataset/arrow" // Parquet and Arrow
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
 func main() {
-	if code, ok := memory.Watched(); ok {
-		os.Exit(code)
-	}
+	limitHeap()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks for an orderly end; a second one ends at once.
 	context.AfterFunc(ctx, stop)

@@ -16,7 +16,7 @@ func (p *program) setup() *cli.Command {
 		UsageText: "mfgs setup [--force | --no-install]",
 		Description: fmt.Sprintf(`Looks for ONNX Runtime %s or newer where every command looks: --runtime, the
 variable %s, beside the executable, the user's cache,
-the system, a Python or Node installation. Where there is none, installs the
+the system, a Python installation. Where there is none, installs the
 official build of %s into the user's cache.`, install.MinVersion, install.EnvLibrary, install.PinnedVersion),
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Category: runtimeFlags, Usage: "install " + install.PinnedVersion + " anew, whatever there is"},
