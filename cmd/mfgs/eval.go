@@ -26,8 +26,7 @@ has all that is needed. The others are tuned on the held-out data of the calibra
 
 ` + describeMethods() + `
 
-A method is NAME[:M][@COVARIANCE[/STRUCTURE]]: mc:500 draws 500 samples, mf0@sandwich/kron
-has the covariance H⁻¹JH⁻¹ in the Kronecker structure. Covariances are hessian, fisher,
+A method is NAME[:M][@COVARIANCE[/STRUCTURE]]: mc:500 draws 500 samples, mf0@sandwich/kron has the covariance H⁻¹JH⁻¹ in the Kronecker structure. Covariances are hessian, fisher,
 sandwich and swag, of the checkpoints in --with swag=FILE; structures full and kron.
 
 The figures of a multi-label head are over all its decisions, one for each label of
@@ -65,17 +64,18 @@ func evalFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated. auto: stand-ins, made of the test images"},
 		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
 		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "measure each class of the test data as well, or each label"},
-		&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [mle,ts,mf0,ood_score,leverage]"},
-		&cli.IntFlag{Name: "layers", Category: methodFlags, Usage: "`N` dense layers that mf0, mf1, mf2, ukf, mc and bnn-kfac are over, the last first [1]"},
+		&choice{&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [mle,ts,mf0,ood_score,leverage]"}, bench.Methods()},
+		countFlag("layers", methodFlags, "`N` dense layers that mf0, mf1, mf2, ukf, mc and bnn-kfac are over, the last first [1]"),
 		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what methods are fitted to [as calibrate]"},
 		&cli.StringFlag{Name: "val", Category: methodFlags, Usage: "`SPEC` held-out labelled data to tune on [as calibrate]"},
 		&cli.StringFlag{Name: "val-ood", Category: methodFlags, Usage: "`SPEC` held-out data unlike any that the network is for [as calibrate]"},
 		&cli.StringSliceFlag{Name: "with", Category: methodFlags, Usage: "`NAME=FILE` another network, for method NAME or for swag; repeated for each"},
-		&cli.StringFlag{Name: "evidence", Category: methodFlags, Usage: "`NAME` relu, softplus or exp: what makes evidence of the logits of edl [as the file says]"},
+		&choice{&cli.StringFlag{Name: "evidence", Category: methodFlags, Usage: "`NAME` relu, softplus or exp: what makes evidence of the logits of edl [as the file says]"},
+			[]string{"relu", "softplus", "exp"}},
 		&cli.Float64Flag{Name: "dropout-rate", Category: methodFlags, Usage: "`P` what part dropout leaves out [the network's own, else chosen]"},
 		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` of all that is random [0]"},
 		modelFlag(),
-		&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` examples at most of each set that is measured on, spread evenly [all]"},
+		countFlag("limit", dataFlags, "`N` examples at most of each set that is measured on, spread evenly [all]"),
 		preprocessFlag("the bundle's"),
 		maxBadFlag(),
 		cacheFlag(),
@@ -100,7 +100,7 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	if err := noArguments(c); err != nil {
 		return config, err
 	}
-	err = cmp.Or(required(c, "bundle", "test"), notNegative(c, "limit", "max-bad", "layers"), reportable(c))
+	err = cmp.Or(required(c, "bundle", "test"), reportable(c))
 	if err != nil {
 		return config, err
 	}
