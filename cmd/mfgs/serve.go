@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -144,6 +145,9 @@ func (p *program) runServe(c *cli.Context, config serve.Config) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	server, err := serve.New(c.Context, config)
+	if name := (*serve.NameError)(nil); errors.As(err, &name) {
+		return fmt.Errorf("%w as NAME=DIR", err)
+	}
 	if err != nil {
 		return err
 	}
