@@ -98,7 +98,6 @@ var imports = map[string][]string{
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go": {"featurize/ort"},
 	"gonum.org/v1/gonum":              {"calibrate/...", "internal/synthetic", "cmd/mfgs-paper/internal/..."},
-	"gonum.org/v1/plot":               {"internal/chart"},
 	"golang.org/x/image":              {"wrap/report"},
 	"google.golang.org/protobuf":      {"onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models"}, // wrap: only its tests
 	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/internal/inbound", "internal/oip/..."},
