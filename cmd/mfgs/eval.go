@@ -130,9 +130,7 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	if config.With, err = parseWith(c); err != nil {
 		return config, err
 	}
-	if config.Runtime, err = p.inference(c, bar); err != nil {
-		return config, err
-	}
+	config.Runtime = p.inference(c, bar)
 	if err := found(c, "bundle", "model"); err != nil {
 		return config, err
 	}

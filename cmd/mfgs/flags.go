@@ -93,10 +93,10 @@ func providerFlag() cli.Flag {
 }
 
 // inference reads inferenceFlags.
-func (p *program) inference(c *cli.Context, bar *progress) (wrap.Runtime, error) {
+func (p *program) inference(c *cli.Context, bar *progress) wrap.Runtime {
 	r := library(c, bar)
 	r.Provider, r.Threads, r.Batch = c.String("provider"), c.Int("threads"), c.Int("batch")
-	return r, nil
+	return r
 }
 
 // library reads --runtime and --no-install.

@@ -70,9 +70,7 @@ func (p *program) runPredict(c *cli.Context) error {
 	options := wrap.Options{
 		Model: c.String("model"), MaxBad: c.Int("max-bad"), FreeMemory: true, Warn: func(w string) { p.warn(w) },
 	}
-	if options.Runtime, err = p.inference(c, bar); err != nil {
-		return err
-	}
+	options.Runtime = p.inference(c, bar)
 	if err := found(c, "bundle", "model"); err != nil {
 		return err
 	}

@@ -207,8 +207,8 @@ func (p *program) serveConfig(c *cli.Context, config *serve.Config) (err error) 
 	config.Log = slog.New(slog.NewJSONHandler(p.stderr, nil))
 	bar := p.progress()
 	defer bar.done()
-	config.Runtime, err = p.inference(c, bar)
-	return err
+	config.Runtime = p.inference(c, bar)
+	return nil
 }
 
 // readToken reads the token from a file, or the environment; it is "" where there is neither.
