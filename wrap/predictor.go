@@ -144,7 +144,8 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 		debug.FreeOSMemory()
 	}
 	p.outputs = outputs.Infos()
-	err = a.Run(o.Preprocess, attach.RunConfig(o.Runtime.Provider, o.Runtime.Threads, o.Runtime.Batch), func(c featurize.Config) error { return p.run(fused, c) })
+	run := attach.RunConfig(o.Runtime.Provider, o.Runtime.Threads, o.Runtime.Batch)
+	err = a.Run(o.Preprocess, run, func(c featurize.Config) error { return p.run(fused, c) })
 	if err != nil {
 		return nil, err
 	}

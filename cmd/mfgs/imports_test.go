@@ -78,7 +78,7 @@ var imports = map[string][]string{
 	"wrap/internal/folder":          {},
 	"wrap/internal/part":            {"calibrate", "calibrate/...", "featurize/preprocess", "wrap/bundle", "wrap/internal/folder"},
 	"wrap/internal/probe":           {"calibrate", "internal/attach", "internal/source", "onnx", "wrap/bundle"},
-	"wrap/internal/proof":           {"calibrate", "onnx/head", "wrap/internal/part"},
+	"wrap/internal/proof":           {"calibrate", "onnx/head", "wrap/bundle"},
 	"wrap/report":                   {"calibrate/...", "featurize/dataset", "wrap/bench", "wrap/bundle"},
 	"wrap/serve":                    {"calibrate/conformal", "internal/oip/...", "onnx", "wrap", "wrap/bundle", "wrap/internal/folder", "wrap/serve/internal/*"},
 	"wrap/serve/internal/*":         {},

@@ -49,7 +49,9 @@ func TestIDXPairsImagesWithLabels(t *testing.T) {
 		got, _ := all(t, d)
 		for i, e := range got {
 			if e.Label != want[i] || e.Index != i ||
-				!reflect.DeepEqual(e.Inputs, []Array{{Shape: []int{2, 2}, Layout: pixels.HW, Data: ramp(12)[4*i:][:4]}}) {
+				!reflect.DeepEqual(e.Inputs, []Array{
+					{Shape: []int{2, 2}, Layout: pixels.HW, Data: ramp(12)[4*i:][:4]},
+				}) {
 				t.Errorf("%s: example %d is %+v", c.images, i, e)
 			}
 		}

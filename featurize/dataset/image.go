@@ -34,7 +34,9 @@ func FromImage(img image.Image) (Array, error) {
 }
 
 func arrayOf(p *pixels.Pixels) Array {
-	return Array{Shape: []int{p.Height, p.Width, p.Channels}, Layout: pixels.HWC, Data: p.Data, Orientation: p.Orientation}
+	return Array{
+		Shape: []int{p.Height, p.Width, p.Channels}, Layout: pixels.HWC, Data: p.Data, Orientation: p.Orientation,
+	}
 }
 
 // An imageSource is a single image.

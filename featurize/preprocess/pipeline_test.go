@@ -329,9 +329,11 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 		{randomImage(r, pixels.HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}},
 			[]int64{-1, 3, 5, 5}, tensor.Float32, "would make 16000×144000000 pixels"},
 		{randomImage(r, pixels.HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8}}, []int64{-1, 3, 8, 8}, tensor.Float32, "resize and crop leave another size"},
-		{randomImage(r, pixels.HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}}, []int64{-1, 3, 8, 8}, tensor.Float32,
+		{randomImage(r, pixels.HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}},
+			[]int64{-1, 3, 8, 8}, tensor.Float32,
 			"resize of mode fit leaves another size, and has no pad to fill it"},
-		{Image{Shape: []int{4, 4, 5}, Layout: pixels.HWC, Data: make([]uint8, 80)}, nil, []int64{-1, 3, 4, 4}, tensor.Float32,
+		{Image{Shape: []int{4, 4, 5}, Layout: pixels.HWC, Data: make([]uint8, 80)}, nil,
+			[]int64{-1, 3, 4, 4}, tensor.Float32,
 			"want 1 or 3 channels"},
 		{Image{Shape: []int{4, 4}, Data: make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16},
 			tensor.Float32,
@@ -385,7 +387,8 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 	} {
 		p, err := New(c.spec, Target{Shape: c.shape, Type: c.elem})
 		if err == nil && p.noAxes != nil {
-			err = p.Apply(Image{Shape: []int{8, 8}, Layout: pixels.HW, Data: make([]uint8, 64)}, make([]float32, p.Len()))
+			image := Image{Shape: []int{8, 8}, Layout: pixels.HW, Data: make([]uint8, 64)}
+			err = p.Apply(image, make([]float32, p.Len()))
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v for %v: %v, want %s", c.spec, c.shape, err, c.want)
@@ -409,7 +412,8 @@ func TestResolve(t *testing.T) {
 		{Spec{Crop: &Crop{Size: 4}}, []int64{-1, 3, -1, -1}, randomImage(r, pixels.HWC, 5, 7, 3), []int{3, 4, 4},
 			[]int{3, 4, 4}},
 		{Spec{}, []int64{-1, -1}, randomImage(r, pixels.HW, 5, 7, 1), []int{-1}, []int{35}},
-		{Spec{Color: Grey, Crop: &Crop{Size: 4}}, []int64{-1, -1}, randomImage(r, pixels.HW, 5, 7, 1), []int{16}, []int{16}},
+		{Spec{Color: Grey, Crop: &Crop{Size: 4}}, []int64{-1, -1},
+			randomImage(r, pixels.HW, 5, 7, 1), []int{16}, []int{16}},
 		{Spec{}, []int64{-1, 35}, randomImage(r, pixels.HWC, 5, 7, 3), []int{35}, []int{35}},
 		{Spec{Layout: NCHW}, []int64{-1, 105}, randomImage(r, pixels.HW, 5, 7, 1), []int{105}, []int{105}},
 		{Spec{}, []int64{-1, -1, 4}, Image{Shape: []int{3, 4}, Data: make([]float32, 12)}, []int{-1, 4}, []int{3, 4}},
