@@ -245,7 +245,7 @@ func (p *Predictor) Head() bundle.Head {
 
 // Bundle describes the bundle. Its Path is "" after OpenFS.
 func (p *Predictor) Bundle() BundleInfo {
-	return BundleInfo{p.bundle.Dir(), Summarise(&p.bundle.Manifest)}
+	return BundleInfo{p.bundle.Dir(), p.bundle.Manifest.Summary()}
 }
 
 var errNoModel = errors.New("the bundle was made of ready-made features and runs no model: use PredictFeatures")

@@ -17,7 +17,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
@@ -490,7 +489,7 @@ func oodRows(t *table, name string, m, nll metrics.OOD) {
 }
 
 // temperatures formats the tuned temperatures.
-func temperatures(t wrap.TemperatureInfo) *table {
+func temperatures(t bundle.TemperatureInfo) *table {
 	tab := &table{align: "lrr"}
 	tab.row("temperatures", "activation", "ensemble")
 	tab.row("for the likelihood", number(t.NLL.Act), number(t.NLL.Ens))

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
@@ -86,12 +85,12 @@ func TestFlagsOfCalibrate(t *testing.T) {
 
 // Temperatures stand in their columns.
 func TestTemperaturesForPeople(t *testing.T) {
-	told := wrap.TemperatureInfo{NLL: calibrate.Temperatures{Act: 1.5, Ens: 20},
+	told := bundle.TemperatureInfo{NLL: calibrate.Temperatures{Act: 1.5, Ens: 20},
 		OOD: calibrate.Temperatures{Act: 0.5, Ens: 7}, OODTuned: true, TS: 2.5, TSOOD: 3.5}
 	same := told
 	same.OODTuned, same.TSOOD = false, 0
 	for _, test := range []struct {
-		of   wrap.TemperatureInfo
+		of   bundle.TemperatureInfo
 		want string
 	}{
 		{told, "temperatures activation ensemble for the likelihood 1.5 20 for out-of-distribution 0.5 7 temperature scaling 2.5 its for out-of-distribution 3.5"},

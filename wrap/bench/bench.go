@@ -47,7 +47,7 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 		return nil, err
 	}
 	r := &Evaluation{
-		Bundle:  wrap.BundleInfo{Path: b.attached.Bundle.Dir(), Summary: wrap.Summarise(b.manifest)},
+		Bundle:  wrap.BundleInfo{Path: b.attached.Bundle.Dir(), Summary: b.manifest.Summary()},
 		Methods: results, Recommendation: *recommendation,
 		Decisions: b.decided, Detail: b.detail,
 		Bootstrap: BootstrapInfo{b.resamples(), measure.Level, b.Seed},

@@ -65,7 +65,7 @@ type Report struct {
 	Model      *onnx.Info            `json:"model"` // null for ready-made features
 	Head       HeadInfo              `json:"head"`
 	Preprocess *bundle.Preprocessing `json:"preprocess"` // null for ready-made features
-	wrap.Summary
+	bundle.Summary
 	HeldOut HeldOut   `json:"held_out"`
 	Probe   ProbeInfo `json:"probe"`
 	// Recommendation is by HeldOut, which was tuned on; probabilities are those that serve.

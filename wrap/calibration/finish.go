@@ -98,7 +98,7 @@ func newReport(p *part.Part, to *target, m *bundle.Manifest) *Report {
 		sum.examples.Train += d.Count
 	}
 	return &Report{
-		Bundle: to.dir, Model: to.model, Preprocess: p.Recipe.Preprocess, Head: sum.head, Summary: wrap.Summarise(m),
+		Bundle: to.dir, Model: to.model, Preprocess: p.Recipe.Preprocess, Head: sum.head, Summary: m.Summary(),
 		Examples: sum.examples, Bad: sum.bad, Ignored: sum.ignored, Warnings: m.Warnings,
 	}
 }

@@ -128,7 +128,7 @@ func evaluation() *bench.Evaluation {
 		{Kind: bench.Accepted, Set: "far", Examples: []bench.Shown{{Name: "c", Label: -1, OODPercentile: .02}}},
 	}
 	return &bench.Evaluation{
-		Bundle: wrap.BundleInfo{Path: "some/folder/" + "b" + hostile, Summary: wrap.Summary{Structure: "full", Covariance: "hessian"}},
+		Bundle: wrap.BundleInfo{Path: "some/folder/" + "b" + hostile, Summary: bundle.Summary{Structure: "full", Covariance: "hessian"}},
 		Methods: []bench.MethodResult{
 			{Name: "mle", InDomain: labelled(.031, 0, 0), OOD: []bench.OODResult{told("far", .4, false)}},
 			{Name: "mf0", InDomain: labelled(.004, -.035, -.02), OOD: []bench.OODResult{told("far", .2, true)}},

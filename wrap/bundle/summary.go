@@ -1,0 +1,73 @@
+package bundle
+
+import (
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/score"
+)
+
+// Summary says what a bundle serves, and how that was chosen.
+type Summary struct {
+	Structure     string               `json:"structure"`
+	Covariance    string               `json:"covariance"`
+	Damping       Damping              `json:"damping"`
+	Probabilities ChoiceInfo           `json:"probabilities"`
+	OODScore      ScoreInfo            `json:"ood_score"`
+	Decisions     *conformal.Decisions `json:"decisions,omitempty"`
+	Temperatures  TemperatureInfo      `json:"temperatures"`
+}
+
+// ChoiceInfo says whose probabilities are served: "mf0", "ts" (temperature scaling) or "mle" (the
+// network's own), and why.
+type ChoiceInfo struct {
+	calibrate.Choice
+	Reason string `json:"reason"`
+}
+
+// ScoreInfo says which out-of-distribution score is served as ood_score, and why.
+type ScoreInfo struct {
+	score.Choice
+	Reason string `json:"reason"`
+}
+
+// TemperatureInfo holds the tuned temperatures.
+type TemperatureInfo struct {
+	// NLL are those for likelihood: of the pairs that held-out data cannot distinguish
+	// from the Optimum, the one with the smallest T_ens.
+	NLL      calibrate.Temperatures  `json:"nll"`
+	Optimum  *calibrate.Temperatures `json:"optimum,omitempty"`
+	OOD      calibrate.Temperatures  `json:"ood"`
+	OODTuned bool                    `json:"ood_tuned"` // else OOD is NLL again
+	TS       float64                 `json:"ts"`        // temperature scaling
+	// TSOOD is temperature scaling's for out-of-distribution data; zero where OODTuned is false.
+	TSOOD float64 `json:"ts_ood,omitempty"`
+}
+
+// Summary says what the bundle serves.
+func (m *Manifest) Summary() Summary {
+	s := Summary{
+		Structure: string(m.Structure), Covariance: string(m.Covariance), Damping: m.Damping,
+		Decisions: m.Decisions.Clone(),
+		Temperatures: TemperatureInfo{
+			NLL: m.Temperatures.NLL.Temperatures, OOD: m.Temperatures.OOD.Temperatures,
+			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
+		},
+	}
+	s.Damping.Candidates = slices.Clone(m.Damping.Candidates)
+	if o := m.Temperatures.Optimum; o != nil {
+		s.Temperatures.Optimum = &o.Temperatures
+	}
+	if o := m.OODScore; o != nil {
+		s.OODScore = ScoreInfo{o.Choice, o.Choice.String()}
+	} else {
+		s.OODScore = ScoreInfo{score.Choice{Name: "mf0"}, "mf0: the bundle was written before there were others"}
+	}
+	if c := m.Probabilities; c != nil {
+		s.Probabilities = ChoiceInfo{*c, c.String()}
+	} else {
+		s.Probabilities = ChoiceInfo{calibrate.Choice{Method: calibrate.MF0}, "mf0: bundles of format 1 have no other"}
+	}
+	return s
+}
