@@ -66,10 +66,10 @@ func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model,
 func decisionsOf(d *conformal.Decisions, opset int64) *fuse.Decisions {
 	out := new(fuse.Decisions)
 	if d.Doubt != nil {
-		out.Doubt = &d.Doubt.Threshold
+		out.Uncertainty = &d.Doubt.Threshold
 	}
 	if d.Unfamiliar != nil {
-		out.Unfamiliar = &d.Unfamiliar.Threshold
+		out.OOD = &d.Unfamiliar.Threshold
 	}
 	if s := d.Set; s != nil && (s.Score == conformal.LAC || opset >= fuse.RankedOpset) {
 		out.Set = &fuse.Set{

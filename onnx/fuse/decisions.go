@@ -8,15 +8,14 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Decisions are made of the outputs probabilities and ood_score: the output abstain, [N], where there
-// is a threshold for it, and prediction_set, [N,C], where there is Set. What is not a number is
-// abstained from, and stands in no set.
+// Decisions are computed from the outputs probabilities and ood_score: the output abstain, [N], if there
+// is a threshold, and prediction_set, [N,C], if there is Set. NaN abstains, and is in no set.
 type Decisions struct {
-	Doubt, Unfamiliar *float64 // answered is what has at most so much of both; nil: however much
-	Set               *Set
+	Uncertainty, OOD *float64 // the largest that are answered; nil for no bound
+	Set              *Set
 }
 
-// Set says which classes stand in a prediction set: those whose score is at most the threshold.
+// Set says which classes are in a prediction set: those whose score is at most the threshold.
 type Set struct {
 	// Ranked scores are the probability of all classes that are more probable, and Penalty for each
 	// place behind the first Free; others are 1 - p. They need operator set 11: see [RankedOpset].
@@ -32,7 +31,7 @@ const RankedOpset = 11
 // addDecisions names the outputs of decisions.
 func (f *fuser) addDecisions(add func(key string, typ tensor.Type, dims ...int64)) {
 	d := f.mf.Decisions
-	if d != nil && (d.Doubt != nil || d.Unfamiliar != nil) {
+	if d != nil && (d.Uncertainty != nil || d.OOD != nil) {
 		add("abstain", tensor.Bool)
 	}
 	if d != nil && d.Set != nil {
@@ -50,10 +49,10 @@ func (f *fuser) decide(outputs Outputs) {
 	probabilities := outputs[Probabilities].Name
 	p := f.cast(probabilities, tensor.Float64)
 	rest := f.binary("Sub", f.number(1), p) // 1 - p
-	top, doubt := "", ""
+	top, uncertainty := "", ""
 	if f.link == head.Sigmoid && f.k > 1 {
 		wrong := f.binary("Sub", f.number(0.5), f.unary("Abs", f.binary("Sub", p, f.number(0.5))))
-		doubt = f.reduce("ReduceMean", wrong, 1, true)
+		uncertainty = f.reduce("ReduceMean", wrong, 1, true)
 	} else {
 		// That of the most probable class is the sum of the other probabilities, which has digits where
 		// p is next to 1.
@@ -64,8 +63,8 @@ func (f *fuser) decide(outputs Outputs) {
 		first := f.op("ArgMax", []string{probabilities}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 1))
 		top = f.cast(f.binary("Equal", f.list(classes...), first), tensor.Float64)
 		others := f.binary("Mul", p, f.binary("Sub", f.number(1), top))
-		doubt = f.reduce("ReduceSum", others, 1, true)
-		rest = f.binary("Add", f.binary("Mul", top, doubt), f.binary("Sub", rest, f.binary("Mul", top, rest)))
+		uncertainty = f.reduce("ReduceSum", others, 1, true)
+		rest = f.binary("Add", f.binary("Mul", top, uncertainty), f.binary("Sub", rest, f.binary("Mul", top, rest)))
 	}
 	if abstain != nil {
 		var answered string
@@ -73,8 +72,8 @@ func (f *fuser) decide(outputs Outputs) {
 			at    *float64
 			value func() string
 		}{
-			{d.Doubt, func() string { return doubt }},
-			{d.Unfamiliar, func() string { return f.reshape(outputs.Of("ood_score").Name, -1, 1) }},
+			{d.Uncertainty, func() string { return uncertainty }},
+			{d.OOD, func() string { return f.reshape(outputs.Of("ood_score").Name, -1, 1) }},
 		} {
 			if rule.at == nil {
 				continue

@@ -75,7 +75,7 @@ type MeanField struct {
 	NLL Temperatures // for Method's probabilities
 	OOD Temperatures // for Method's margin; zero where no score is made of that
 
-	// Scores are the graph's last outputs, made of what the head has of an example.
+	// Scores are the graph's last outputs, computed from logits, features and variances.
 	Scores []Score
 
 	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last,
@@ -200,7 +200,7 @@ func (mf *MeanField) check(h *head.Head) error {
 			mf.Plain)
 	}
 	scored := slices.ContainsFunc(mf.Scores, func(s Score) bool { return s.Name == "ood_score" && s.Double })
-	if d := mf.Decisions; d != nil && d.Unfamiliar != nil && !scored {
+	if d := mf.Decisions; d != nil && d.OOD != nil && !scored {
 		return errors.New("decisions by ood_score, which is not among the scores")
 	}
 	last := 1.0

@@ -255,7 +255,7 @@ func (f *fuser) normalised(logp, output string) (margin string) {
 }
 
 // tiny is what numbers must be below for the mean of their exponentials to be so near one that its
-// logarithm, of which there are 16 digits of one, is made of cumulants instead. The first that is
+// logarithm, of which there are 16 digits of one, is computed from cumulants instead. The first that is
 // left out has a relative part of tiny³/24 in it, and what rounding takes of the logarithm
 // otherwise is 1e-16/tiny, both times as much as the largest number is beside the mean.
 const tiny = 3e-4

@@ -531,12 +531,12 @@ func TestTermsAreTheirOperators(t *testing.T) {
 // decided is what the definitions of decisions make of a model's own outputs for one example: whether
 // it is abstained from, and its set.
 func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain bool, set []bool) {
-	top, rest, doubt := 0, 0.0, 0.0
+	top, rest, uncertainty := 0, 0.0, 0.0
 	for j, v := range p {
 		if v > p[top] {
 			top = j
 		}
-		doubt += min(v, 1-v) / float64(len(p))
+		uncertainty += min(v, 1-v) / float64(len(p))
 	}
 	for j, v := range p {
 		if j != top {
@@ -544,9 +544,9 @@ func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain 
 		}
 	}
 	if !labels {
-		doubt = rest
+		uncertainty = rest
 	}
-	abstain = d.Doubt != nil && !(doubt <= *d.Doubt) || d.Unfamiliar != nil && !(ood <= *d.Unfamiliar)
+	abstain = d.Uncertainty != nil && !(uncertainty <= *d.Uncertainty) || d.OOD != nil && !(ood <= *d.OOD)
 	if d.Set == nil {
 		return abstain, nil
 	}
@@ -587,9 +587,9 @@ func TestDecisionsAreTheirDefinitions(t *testing.T) {
 			labels, classes := link == head.Sigmoid && k > 1, max(k, 2)
 			each := []float64{0.3, 0.9, 0.6, 0.1, 0.5}[:classes]
 			for name, decisions := range map[string]*fuse.Decisions{
-				"doubt":           {Doubt: at(0.2)},
-				"unfamiliar":      {Unfamiliar: at(0.4)},
-				"both and a set":  {Doubt: at(0.2), Unfamiliar: at(0.4), Set: &fuse.Set{Thresholds: []float64{0.7}}},
+				"uncertainty":     {Uncertainty: at(0.2)},
+				"ood":             {OOD: at(0.4)},
+				"both and a set":  {Uncertainty: at(0.2), OOD: at(0.4), Set: &fuse.Set{Thresholds: []float64{0.7}}},
 				"a set":           {Set: &fuse.Set{Thresholds: []float64{0.7}}},
 				"sets by class":   {Set: &fuse.Set{Thresholds: each}},
 				"ranked":          {Set: &fuse.Set{Ranked: true, Thresholds: []float64{0.8}}},
@@ -627,7 +627,7 @@ func TestDecisionsAreTheirDefinitions(t *testing.T) {
 func checkDecided(t *testing.T, what string, d *fuse.Decisions, labels bool, got results, classes int) {
 	t.Helper()
 	abstains, sets := got.bools["abstain"], got.bools["prediction_set"]
-	if (abstains != nil) != (d.Doubt != nil || d.Unfamiliar != nil) || (sets != nil) != (d.Set != nil) {
+	if (abstains != nil) != (d.Uncertainty != nil || d.OOD != nil) || (sets != nil) != (d.Set != nil) {
 		t.Fatalf("%s: the outputs are %v", what, got.bools)
 	}
 	n, abstained, in := len(got.numbers["ood_score"]), 0, 0
@@ -672,7 +672,7 @@ func TestDecisionsHaveDigitsNextToOne(t *testing.T) {
 		mf := &fuse.MeanField{Lambda0: 0.4, Plain: 1, NLL: fuse.Temperatures{Act: 1, Ens: 1},
 			Forms: fuse.Quadratic{Forms: k + 1, Center: []float64{0}, Projection: []float64{1}, Offset: []float64{0},
 				Weights: []float64{1, 1, 1, 1}},
-			Decisions: &fuse.Decisions{Doubt: &threshold, Set: &fuse.Set{Thresholds: []float64{threshold}}}}
+			Decisions: &fuse.Decisions{Uncertainty: &threshold, Set: &fuse.Set{Thresholds: []float64{threshold}}}}
 		got := run(t, m, h, mf, []float32{1})
 		abstain, set := got.bools["abstain"], got.bools["prediction_set"]
 		if abstain[0] == side || set[0] != side || set[1] {

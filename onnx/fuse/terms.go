@@ -14,7 +14,7 @@ type Score struct {
 	Emit func(*Terms) string
 }
 
-// Terms are what scores are made of: tensors of the graph by their names, and operators on them,
+// Terms are what scores are computed from: tensors of the graph by their names, and operators on them,
 // which compute in float64. Values are [N,1] or [N,K]; a number stands for all.
 type Terms struct {
 	f                                            *fuser

@@ -48,7 +48,7 @@ type Head struct {
 	normalised  bool        // the sigmoids of several classes are normalised
 	columns     []int       // the classes it gives, nil for all
 	picked      bool        // the output is the best class
-	linked      bool        // probabilities are made of the logits
+	linked      bool        // probabilities are computed from the logits
 	scores      bool        // which the operator itself gives in another form
 	logitsValue graph.Value // what is known of the logits
 }
@@ -84,9 +84,8 @@ func (e *UnsupportedError) Error() string {
 // make probabilities, to the first operator that is linear in exactly one tensor that depends on
 // the model's input; what it is multiplied by must follow from constants. Bias, scalar or per-class
 // scale, and a temperature are folded in. Pooling and the selection of a token commute with a
-// linear layer, so they may stand behind it. What is written out in several operators counts as the
-// one it amounts to, and squared distances from constant prototypes as a linear layer: what is
-// common to all classes drops out of a Softmax.
+// linear layer, so they may stand behind it. What exporters write out in several operators counts as
+// the one it amounts to.
 //
 // With several outputs, a layer that feeds another one found is no head (an embedding that is an
 // output too). Among the rest one that ends in a Softmax or Sigmoid comes before one that ends in
@@ -247,9 +246,8 @@ func (f *finder) last(heads []*Head) []*Head {
 	return slices.DeleteFunc(heads, func(h *Head) bool { return inner[f.g.Producer[h.Logits]] })
 }
 
-// purpose says how plainly the graph itself tells what the logits are for: 3 where probabilities
-// are made of them, 2 where the best class is picked from those, 1 where it is picked from the
-// logits.
+// purpose ranks how plainly the graph shows what the logits are for: 3 if probabilities are computed
+// from them, 2 if the best class is picked from those, 1 if it is picked from the logits.
 func (h *Head) purpose() int {
 	switch {
 	case h.linked && !h.picked:
@@ -448,7 +446,7 @@ func (f *finder) settle(h *Head, t *trail) error {
 	return nil
 }
 
-// evidence tells in sentences what was found, and settles the link where the path did not.
+// evidence states what was found, and settles the link where the path did not.
 func (f *finder) evidence(h *Head, t *trail) []string {
 	var found []string
 	say := func(format string, args ...any) {
@@ -504,7 +502,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 	}
 	switch {
 	case h.Link != "" && h.Link == f.link:
-		say("probabilities are made by %s, as told", h.Link)
+		say("probabilities are made by %s, as asked", h.Link)
 	case h.Link != "":
 		say("what follows makes probabilities of them: %s", strings.Join(h.Tail, ", "))
 	case behind != "":
@@ -652,9 +650,8 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 	return nil
 }
 
-// Gives returns what the model itself gives, in the output that Find began at, where the
-// probabilities of the classes are p, as Link makes them of the logits; of a single logit they are
-// two. It is p, smoothed, clamped or in logarithms, of all classes or some. It returns nil where
+// Gives returns the output that Find began at for class probabilities p, as Link computes them from
+// the logits; two for a single logit. It is p or its logarithm, of all classes or some, and nil where
 // the model picks the best class, gives logits, or leaves a normalisation to others.
 func (h *Head) Gives(p []float64) []float64 {
 	if !h.linked || h.picked || h.scores || h.Link == OneVsRest && !h.normalised {

@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Output is what a model itself makes of a head's logits: one of its outputs or, where that is a
-// list of maps, the tensor that it is made of.
+// Output is what a model itself computes from a head's logits: one of its outputs or, where that is a
+// list of maps, the tensor behind it.
 type Output struct {
 	Name    string   // of the model's output
 	Width   int      // numbers for each example
@@ -21,10 +21,10 @@ type Output struct {
 	Ops     []string // the operators on that way, each once, sorted; none where it is the logits
 }
 
-// WithOutputs returns a model whose outputs are the head's logits [N,K], and behind them what the
-// model itself makes of them [N,Width], all in float32: reading both in one run tells whether they
-// belong together. Outputs that are no numbers, that depend on none of the logits or whose width is
-// not known are left out, and beyond 16 the rest. It panics if h was not found in m.
+// WithOutputs returns a model whose outputs are the head's logits [N,K], followed by what the model
+// itself computes from them [N,Width], all in float32. Outputs that are no numbers, do not depend on
+// the logits or have an unknown width are left out, and those beyond 16. It panics if h was not found
+// in m.
 func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	if h.model != m {
 		panic("head: WithOutputs with the head of another model")
@@ -55,7 +55,7 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	return with, outs, nil
 }
 
-// describeOutput describes a tensor that is declared as an output, or is what that is made of.
+// describeOutput describes an output, or the tensor behind it.
 func describeOutput(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node]bool, name string,
 	output *onnxpb.ValueInfo) (o Output, ok bool) {
 	v := *in.Get(name)

@@ -492,7 +492,7 @@ func strided(dims, stride []int64) func(func(int)) {
 	}
 }
 
-// A Refusal is why a search ended, before an UnsupportedError is made of it.
+// A Refusal is why a search ended, before it becomes an UnsupportedError.
 type Refusal struct {
 	Reason string
 	At     *onnxpb.Node // the obstacle, if candidates are to be looked for behind it
