@@ -55,7 +55,7 @@ func (f *finder) layerBelow(above *Head, activation func(*onnxpb.Node) string) (
 		return nil, err
 	}
 	for _, n := range s.selection {
-		if by := f.step(n); by == nil || by.anyOutput || !by.selects && by.keeps != all {
+		if by := f.step(n); by == nil || !by.selects && by.keeps != all {
 			return nil, graph.Refuse("%s stands between %s and %s", f.describe(n), f.describe(t.nodes[0]), above.Node)
 		}
 		if err := t.selectBy(n); err != nil {

@@ -41,9 +41,6 @@ func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string)
 	if k := before.Dims[before.class]; merges(before, after, 1) && (after.Dims[1] == k || after.Dims[1] < 0) {
 		return 1, ""
 	}
-	if flattens(before, after, 1) && after.Dims[1] == before.Dims[1] && before.Dims[1] > 0 {
-		return 1, ""
-	}
 	if !before.rows() && !(before.class == 0 && len(before.Dims) == 1) {
 		return noClass, fmt.Sprintf("%s flattens %v, which is not one row of logits for each example",
 			c.Node.Describe(), before)
@@ -135,15 +132,6 @@ func globalPoolClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) 
 	return 1, ""
 }
 
-func averagePoolClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	auto := string(c.Node.Attr("auto_pad").GetS())
-	padded := slices.ContainsFunc(c.Node.Attr("pads").GetInts(), func(p int64) bool { return p != 0 })
-	if padded || auto != "" && auto != "NOTSET" && auto != "VALID" || c.Node.Int("ceil_mode", 0) != 0 {
-		return noClass, c.Node.Describe() + " averages with padding, which does not commute with a linear layer"
-	}
-	return globalPoolClass(c, before, after)
-}
-
 func reduceClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	list, ok := c.List("axes", 1)
 	drop, in := graph.Axes(list, len(before.Dims))
@@ -198,15 +186,6 @@ func sliceClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	return noClass, fmt.Sprintf("%s cuts %v along the examples", c.Node.Describe(), before)
 }
 
-// splitClass allows to split the classes of probabilities, and positions of what is not rows.
-func splitClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	a, ok := graph.Axis(c.Node.Int("axis", 0), len(before.Dims))
-	if !ok || a == 0 || before.class < 1 || len(after.Dims) != len(before.Dims) {
-		return noClass, fmt.Sprintf("%s splits %v along the examples", c.Node.Describe(), before)
-	}
-	return before.class, ""
-}
-
 // clipClass allows bounds that probabilities lie in, and for logits those so wide that what they
 // cut off is all the same.
 func clipClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
@@ -216,18 +195,6 @@ func clipClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 		return noClass, fmt.Sprintf("%s cuts off logits", c.Node.Describe())
 	}
 	return keepClass(c, before, after)
-}
-
-// topKClass is a choice among the classes.
-func topKClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	i, ok := graph.Axis(c.Node.Int("axis", -1), len(before.Dims))
-	if c.Node.Int("largest", 1) == 0 {
-		return noClass, fmt.Sprintf("%s picks the smallest", c.Node.Describe())
-	}
-	if before.class != noClass && (!ok || i != before.class) {
-		return noClass, fmt.Sprintf("%s runs over an axis of %v that is not the classes'", c.Node.Describe(), before)
-	}
-	return noClass, ""
 }
 
 // normalizerClass allows the norm that makes probabilities sum to 1.

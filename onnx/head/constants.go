@@ -37,17 +37,6 @@ func sum(p *passage) (scale, shift []float64, err error) {
 	return nil, v, err
 }
 
-func difference(p *passage) (scale, shift []float64, err error) {
-	v, left, err := p.operand()
-	if err != nil || !left {
-		return []float64{-1}, v, err
-	}
-	for i := range v {
-		v[i] = -v[i]
-	}
-	return nil, v, nil
-}
-
 func product(p *passage) (scale, shift []float64, err error) {
 	if scale, _, err = p.operand(); err != nil {
 		return nil, nil, err

@@ -15,7 +15,6 @@ type flow struct {
 	graph.Value
 	class  int  // the axis along which the classes lie, or noClass
 	merged bool // axis 0 is that of all positions of all examples
-	flat   bool // axis 2 is that of all positions of a map
 }
 
 // noClass is the class axis of a flow in which the classes have no axis of their own any more, or
@@ -25,7 +24,7 @@ const noClass = -1
 // rows reports whether the flow holds one row of K numbers per example, whatever axes of length 1
 // lie between.
 func (f *flow) rows() bool {
-	if f.class < 1 || f.merged || f.flat {
+	if f.class < 1 || f.merged {
 		return false
 	}
 	for i, d := range f.Dims[1:] {
@@ -41,11 +40,6 @@ func (f *flow) rows() bool {
 func merges(before *flow, after *graph.Value, class int) bool {
 	return !before.rows() && before.class == len(before.Dims)-1 && before.class > 1 && len(after.Dims) == 2 &&
 		class == 1
-}
-
-// flattens reports whether a change of shape joins the axes behind the classes.
-func flattens(before *flow, after *graph.Value, class int) bool {
-	return !before.rows() && before.class == 1 && len(before.Dims) > 3 && len(after.Dims) == 3 && class == 1
 }
 
 // A trail is what is known on the way from linear layers to the output.
@@ -153,12 +147,6 @@ func (t *trail) merge(n *onnxpb.Node) error {
 	op := "Flatten"
 	return t.selectBy(&onnxpb.Node{OpType: &op, Name: n.Name, Input: n.GetInput()[:1], Output: n.GetOutput(),
 		Attribute: []*onnxpb.Attribute{onnxpb.IntAttribute("axis", int64(t.at.class))}})
-}
-
-// globalAverage is the mean over all positions of a map.
-func globalAverage(n *onnxpb.Node) *onnxpb.Node {
-	op := "GlobalAveragePool"
-	return &onnxpb.Node{OpType: &op, Name: n.Name, Input: n.GetInput()[:1], Output: n.GetOutput()}
 }
 
 // An after is a step that a model takes from probabilities to its output.

@@ -27,11 +27,9 @@ type step struct {
 	picks     bool                                               // picks the best class
 
 	selects    bool // selects positions or classes
-	averages   bool // averages over axes, whatever the order of positions
 	normalises bool // makes the sum over the classes 1
 	turns      bool // may put the classes in front of the examples
 	indexed    bool // inputs behind the first are shapes or indices, and may be computed
-	anyOutput  bool // any output may be followed
 }
 
 // fidelity is how much of the numbers is left behind an operator.
@@ -60,7 +58,6 @@ type hop struct {
 	from   string       // the tensor the logits come by
 	step   *step
 	factor *factor // where the logits are multiplied by something that varies
-	out    string  // what has been followed of the node's outputs
 }
 
 // A factor is what logits are multiplied or divided by: a number for each example or all, that
@@ -110,9 +107,6 @@ func (f *finder) pass(t *trail, h *hop) error {
 	if reason != "" && (!t.decided || s.logits == nil || s.picks) {
 		return graph.RefuseAt(n, "%s", reason)
 	}
-	if t.at.flat && !s.averages {
-		return graph.RefuseAt(n, "%s follows a change of shape of the map %v", f.describe(n), &t.at)
-	}
 	p.now = flow{Value: *after, class: class, merged: t.at.merged}
 	if err := follow(p); err != nil {
 		return err
@@ -154,8 +148,6 @@ func keep(*passage) error { return nil }
 // move is for what changes the shape, through which features have to go as well.
 func move(p *passage) error {
 	switch {
-	case flattens(&p.at, &p.now.Value, p.now.class):
-		p.logits, p.now.flat = "", true
 	case merges(&p.at, &p.now.Value, p.now.class):
 		if err := p.merge(p.node); err != nil {
 			return err
@@ -224,8 +216,6 @@ func pool(p *passage) error {
 		}
 		p.trail.pick(rows)
 		p.logits = ""
-	case p.at.flat: // the mean of all positions, whatever order they are in
-		return p.selectBy(globalAverage(p.node))
 	case !p.at.rows(): // otherwise there is nothing to pool or to choose from
 		p.now.merged = false
 		return p.selectBy(p.node)

@@ -2,7 +2,6 @@ package head
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/onnx/internal/graph"
@@ -57,19 +56,11 @@ func column(p *passage) error {
 		return p.unexpected()
 	}
 	k := p.classes()
-	if p.hop.step.anyOutput { // each output is one class
-		i := slices.Index(p.node.GetOutput(), p.out)
-		if len(p.node.GetOutput()) != k || i < 0 {
-			return p.unexpected()
-		}
-		p.columns = []int{i}
-	} else {
-		rows, err := p.chosen(p.trail, p.call, k)
-		if err != nil {
-			return err
-		}
-		p.columns = rows
+	rows, err := p.chosen(p.trail, p.call, k)
+	if err != nil {
+		return err
 	}
+	p.columns = rows
 	p.now.class, p.now.merged = noClass, false
 	return nil
 }
@@ -79,7 +70,7 @@ func (p *passage) unexpected() error {
 	n := p.node
 	r := graph.RefuseAt(n, "%s follows %s", p.describe(n), strings.Join(p.tail, ", "))
 	switch n.Op() {
-	case "ReduceMean", "AveragePool", "GlobalAveragePool":
+	case "ReduceMean", "GlobalAveragePool":
 		r.Reason += ": " + noAverage
 	}
 	return r

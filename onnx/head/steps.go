@@ -28,19 +28,15 @@ func init() {
 		"ai.onnx.ml.ZipMap": {keeps: all, class: zipMapClass, logits: move, probs: move},
 
 		"GlobalAveragePool": {class: globalPoolClass, logits: pool, probs: column},
-		"AveragePool":       {class: averagePoolClass, logits: pool, probs: column},
-		"ReduceMean":        {class: reduceClass, logits: pool, probs: column, averages: true},
+		"ReduceMean":        {class: reduceClass, logits: pool, probs: column},
 		"Gather": {class: gatherClass, logits: pool, probs: column, indexed: true, selects: true,
 			along: axisOf},
 		"GatherND": {class: gatherNDClass, logits: pool, probs: column, indexed: true, selects: true,
 			along: noAxes},
 		"Slice": {class: sliceClass, logits: pool, probs: column, indexed: true, selects: true,
 			along: slicedAxes},
-		"Split": {class: splitClass, logits: pool, probs: column, indexed: true, selects: true,
-			along: axisOf, anyOutput: true},
 
 		"Add": {class: keepClass, logits: scaleAndShift, constants: sum},
-		"Sub": {class: keepClass, logits: scaleAndShift, constants: difference},
 		"Mul": {class: keepClass, logits: scaleAndShift, constants: product},
 		"Div": {class: keepClass, logits: scaleAndShift, constants: quotient},
 
@@ -48,7 +44,6 @@ func init() {
 		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs, link: Softmax},
 		"Sigmoid":    {class: keepClass, logits: makeProbs, link: Sigmoid},
 		"ArgMax":     {class: argMaxClass, logits: pick, probs: pick, picks: true},
-		"TopK":       {class: topKClass, logits: pick, probs: pick, picks: true, indexed: true, anyOutput: true},
 
 		"Exp":                   {class: keepClass, probs: toProbs, takes: logarithms},
 		"LpNormalization":       {class: lpNormalizationClass, probs: normalise, takes: plain, normalises: true},

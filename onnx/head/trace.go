@@ -59,10 +59,10 @@ func (f *finder) reach(start string) (*trail, error) {
 // can be passed.
 func (f *finder) back(n *onnxpb.Node, t string) *hop {
 	s := f.step(n)
-	if s == nil || s.keeps == little && !f.approximate || n.GetOutput()[0] != t && !s.anyOutput {
+	if s == nil || s.keeps == little && !f.approximate || n.GetOutput()[0] != t {
 		return nil
 	}
-	h := &hop{node: n, step: s, out: t}
+	h := &hop{node: n, step: s}
 	for i, name := range n.GetInput() {
 		if name == "" || f.constant(name) {
 			continue

@@ -324,8 +324,6 @@ def hand_fixtures():
     case("matmul", [("MatMul", "phi w", "y")], {**b0, "w": w.T}, mm(bias=False))
     case("matmul_add", [("MatMul", "phi w", "m"), ("Add", "m b", "y")], {**b0, "w": w.T, "b": b}, mm())
     case("matmul_add_left", [("MatMul", "phi w", "m"), ("Add", "b m", "y")], {**b0, "w": w.T, "b": b.reshape(1, K)}, mm())
-    case("matmul_sub", [("MatMul", "phi w", "m"), ("Sub", "m b", "y")], {**b0, "w": w.T, "b": b}, mm())
-    case("matmul_sub_left", [("MatMul", "phi w", "m"), ("Sub", "b m", "y")], {**b0, "w": w.T, "b": b}, mm(tail=["Sub"]))
     case("matmul_left", [("Transpose", "phi", "phit"), ("MatMul", "w phit", "m"), ("Add", "m b", "yt"), ("Transpose", "yt", "y")],
          {**b0, "w": w, "b": b.reshape(K, 1)}, head("MatMul", "phit", "y", tail=["Transpose"]), phi=lambda a: a.T)
     case("matmul_sequence_of_one", [("Unsqueeze", "phi axes", "s"), ("MatMul", "s w", "m"), ("Add", "m b", "a"), ("Squeeze", "a axes", "y")],

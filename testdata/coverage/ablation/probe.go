@@ -108,7 +108,7 @@ func look(m *onnx.Model, o head.Options) (f finding) {
 			f.Gives = nil
 		}
 	}
-	if h.FeatureDim*h.LogitDim <= 1<<18 {
+	if h.FeatureDim*h.LogitDim <= 1<<22 {
 		f.Sum = sum(h)
 	}
 	if cut, err := head.Cut(m, h); err != nil {

@@ -182,14 +182,6 @@ def plain():
     b0, _, _ = body("tokens_flattened")
     refused("tokens_flattened", model(BODY + tokens[:2] + [("Reshape", "l rows", "y")], {**b0, "s": i64(-1, 2, 3), "w3": w[:, :3].T.copy(), "rows": i64(-1, 4)}), "not one row of 4 logits for each example")
 
-    # A map whose positions are put in a row before their mean is taken.
-    linear("map_flattened_mean", [("Reshape", "phi s", "p"), ("Conv", "p w4 b", "c"), ("Reshape", "c flat", "f"), ("ReduceMean", "f", "y", {"axes": [-1], "keepdims": 0})],
-           {"s": i64(-1, 3, 1, 2), "w4": w[:, :3].reshape(K, 3, 1, 1), "b": b, "flat": i64(0, K, -1)}, head("Conv", "p", "y", tail=["Reshape", "ReduceMean"], d=3),
-           phi=lambda get: get("p").mean(axis=(2, 3)))
-    b0, _, _ = body("map_flattened_last")
-    refused("map_flattened_last", model(BODY + [("Reshape", "phi s", "p"), ("Conv", "p w4 b", "c"), ("Reshape", "c flat", "f"), ("Gather", "f at", "y", {"axis": 2})],
-            {**b0, "s": i64(-1, 3, 1, 2), "w4": w[:, :3].reshape(K, 3, 1, 1), "b": b, "flat": i64(0, K, -1), "at": np.int64(1)}), "follows a change of shape of the map")
-
     # Of 200 classes 150, by a list that is long enough to stay in the file.
     b0, wide, bias = body("classes_of_many", D, 200)
     pick = np.random.default_rng(3).permutation(200)[:150]
@@ -212,7 +204,6 @@ def plain():
            head("Gemm", "phi", "c", tail=["Clip", "Softmax"]), logits="z")
     b0, _, _ = body("tail_cut_logits")
     refused("tail_cut_logits", model(BODY + [z, ("Clip", "z lo hi", "y")], {**b0, **tail, "lo": np.float32(0), "hi": np.float32(6)}), 'Clip "y" cuts off logits')
-    linear("tail_top_k", [z, ("Softmax", "z", "p"), ("TopK", "p one", "y yi", {"axis": 1})], {**tail, "one": i64(2)}, head("Gemm", "phi", "z", tail=["Softmax", "TopK"]), logits="z")
     linear("tail_sigmoids_normalised", [z, ("Sigmoid", "z", "p"), ("ReduceSum", "p axis", "t", {"keepdims": 1}), ("Div", "p t", "y")],
            tail, head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"]), logits="z")
     linear("tail_sigmoid_arg_max", [z, ("Sigmoid", "z", "p"), ("ArgMax", "p", "y", {"axis": 1})], tail, head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "ArgMax"]), logits="z")
@@ -405,7 +396,7 @@ def hints():
     layer = [("MatMul", "phi w", "mm"), ("Add", "mm b", "z")]
     weights = {"w": w.T.copy(), "b": b}
     hint("hint_behind_bias", layer + [("Softplus", "z", "y")], weights, 'Softplus "y" stands between', ["phi z"])
-    hint("hint_behind_scale", layer + [("Mul", "z t", "m"), ("Reshape", "m s", "r"), ("Sub", "r t", "q"), ("Softplus", "q", "y")],
+    hint("hint_behind_scale", layer + [("Mul", "z t", "m"), ("Reshape", "m s", "r"), ("Add", "r t", "q"), ("Softplus", "q", "y")],
          {**weights, "t": np.float32(0.5), "s": i64(-1, 1, K)}, 'Softplus "y" stands between', ["phi q"])
     hint("hint_scaled_by_input", layer + [("ReduceSum", "x axis", "t", {"keepdims": 1}), ("Mul", "t z", "m"), ("Softplus", "m", "y")], {**weights, "axis": i64(1)},
          'Softplus "y" stands between', ["phi z"])
@@ -512,14 +503,12 @@ def several():
 
     # One output for each class, as with zipmap="columns".
     columns = [("Gemm", "phi w b", "z", {"transB": 1}), ("Softmax", "z", "p", {"axis": 1})]
-    split = columns + [("Split", "p", "i0 i1 i2 i3", {"axis": 1})]
     names = tuple(f"i{k}" for k in range(K))
-    case("columns_split", split, head("Gemm", "phi", "z", tail=["Softmax", "Split"]), "z", outputs=names)
     gathered = columns + [("ai.onnx.ml::ArrayFeatureExtractor", f"p n{k}", f"a{k}") for k in range(K)] + [("Reshape", f"a{k} flat", f"i{k}") for k in range(K)]
     weights.update({f"n{k}": i64(k) for k in range(K)}, flat=i64(-1))
     case("columns_gathered", gathered, head("Gemm", "phi", "z", tail=["Softmax", "Gather", "Reshape"]), "z", outputs=names)
-    refuse("columns_in_another_order", split, "give the probabilities of some classes", outputs=("i1", "i0", "i2", "i3"))
-    refuse("columns_some", split, "give the probabilities of some classes", outputs=("i0", "i1", "i2"))
+    refuse("columns_in_another_order", gathered, "give the probabilities of some classes", outputs=("i1", "i0", "i2", "i3"))
+    refuse("columns_some", gathered, "give the probabilities of some classes", outputs=("i0", "i1", "i2"))
     refuse("columns_one", columns + [("Gather", "p first", "y", {"axis": 1})], "give the probabilities of some classes")
     two = [("Gemm", "phi w2d", "z", {"transB": 1}), ("Softmax", "z", "p", {"axis": 1}), ("Slice", "p axis stop axis", "y")]
     weights.update(w2d=w[:2], stop=i64(2))
