@@ -284,7 +284,7 @@ func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
 		for i := range weights {
 			weights[i] /= float64(len(weights))
 		}
-	case "ReduceMean":
+	case "ReduceMean", "ReduceSum":
 		return f.stacked(n)
 	default:
 		return nil, nil
@@ -292,7 +292,8 @@ func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
 	return names, weights
 }
 
-// stacked is addends for a mean over the axis along which tensors have been stacked, as CrossViT's.
+// stacked is addends for a mean or sum over the axis along which tensors have been stacked, as those of CrossViT and
+// EfficientViM.
 func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
 	stack := f.In.Producer(n.In(0))
 	if stack == nil || stack.Op() != "Concat" || n.Int("keepdims", 1) != 0 {
@@ -313,7 +314,11 @@ func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
 		}
 		names = append(names, u.In(0))
 	}
-	return names, slices.Repeat([]float64{1 / float64(len(names))}, len(names))
+	weight := 1.0
+	if n.GetOpType() == "ReduceMean" {
+		weight /= float64(len(names))
+	}
+	return names, slices.Repeat([]float64{weight}, len(names))
 }
 
 // ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one
