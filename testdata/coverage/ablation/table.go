@@ -101,6 +101,20 @@ To make it again, export models as the [README](README.md) says, then, in testda
 |---|---|---|
 %s
 The rest is needed by none of these models; in brackets, by how many fixtures and heads of our own: %s.
+
+Of these stay: operators whose shapes the finder follows through the body, a name each; quantised and fused operators that ONNX
+Runtime's quantiser and optimiser write for other networks; what words refusals and suggests layers; names of classes in metadata; what
+dense layers below the last need (Dropout, Unsqueeze, Transpose); and Clip, which networks of models/mnist-methods have. A rule that only
+a head of our own needs goes.
+
+Finding by structure and proving by numbers was tried in place of lowering and of folding constants: the part between given
+features and logits was cut out and run in ONNX Runtime on 0 and the unit vectors, which gives b and W, and on random features
+to see that it is linear. Of 262 models with a head, 172 had the same W and b within 1e-6 of the largest (29 to the last bit), and 3 in half
+precision within 1e-3. The other 87 need the rules all the same: 22 round on the way, so that nothing can be read off; in 44
+features or logits are inside one operator (LinearClassifier, QGemm, MatMulInteger …), and are no tensor of the file; 19 pool or choose a
+token behind the layer; 2 add layers of several features. It took 44 ms in the median and 13 s at most, where finding and reading the
+weights took 37 ms in the mean on the same busy machine, and it cannot run without a runtime. It was not taken: most of lowering would have
+stayed, beside it.
 `
 
 // real counts the models of exporters and vendors that need a rule.
