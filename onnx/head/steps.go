@@ -39,6 +39,8 @@ func init() {
 		"Add": {class: keepClass, logits: scaleAndShift, constants: sum},
 		"Mul": {class: keepClass, logits: scaleAndShift, constants: product},
 		"Div": {class: keepClass, logits: scaleAndShift, constants: quotient},
+		// between dense layers below the last
+		"BatchNormalization": {class: keepClass, logits: scaleAndShift, constants: batchNorm},
 
 		"Softmax":    {class: softmaxClass, logits: makeProbs, link: Softmax},
 		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs, link: Softmax},

@@ -17,7 +17,7 @@ var foldings map[string]func(*folding) bool
 
 func init() {
 	foldings = map[string]func(*folding) bool{
-		"Div":        func(f *folding) bool { return foldGuarded(f) || foldQuotient(f) },
+		"Div":        func(f *folding) bool { return foldSigmoid(f) || foldGuarded(f) || foldQuotient(f) },
 		"Sub":        foldLogSoftmax,
 		"Reciprocal": foldSigmoid,
 		"Concat":     foldBothClasses,
@@ -122,9 +122,16 @@ func (f *folding) made(name, op string) *onnxpb.Node {
 	return nil
 }
 
-// foldSigmoid: 1/(1 + exp(−x)), as skl2onnx writes it.
+// foldSigmoid: 1/(1 + exp(−x)), as skl2onnx writes it, or as a quotient in activations of dense layers.
 func foldSigmoid(f *folding) bool {
-	add := f.made(f.Node.In(0), "Add")
+	sum := f.Node.In(0)
+	if f.Op() == "Div" {
+		if !f.in.Is(sum, 1) {
+			return false
+		}
+		sum = f.Node.In(1)
+	}
+	add := f.made(sum, "Add")
 	if add == nil {
 		return false
 	}

@@ -104,7 +104,7 @@ The rest is needed by none of these models; in brackets, by how many fixtures an
 
 Of these stay: operators whose shapes the finder follows through the body, a name each; quantised and fused operators that ONNX
 Runtime's quantiser and optimiser write for other networks; what words refusals and suggests layers; names of classes in metadata; what
-dense layers below the last need (Dropout, Unsqueeze, Transpose); and Clip, which networks of models/mnist-methods have. A rule that only
+dense layers below the last need (Dropout, Unsqueeze, Transpose, BatchNormalization); and Clip, which networks of models/mnist-methods have. A rule that only
 a head of our own needs goes.
 
 Finding by structure and proving by numbers was tried in place of lowering and of folding constants: the part between given
