@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/mfgs/mfgs/calibrate/internal/eigen"
+	"github.com/mfgs/mfgs/internal/eigen"
 )
 
 // Curvature is the second derivatives of the loss with respect to the last layer's weights, H and

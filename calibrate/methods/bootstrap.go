@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Solver multiplies by the covariance that it is, H̃⁻¹ for infinitesimal bootstraps:

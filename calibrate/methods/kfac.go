@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // NewWeightSamples draws last layers from a posterior, of its Gaussian around the

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // FitOptions says how last layers are fitted on features that are ready: by Adam

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // SWAG is the Gaussian over the weights of the last layer that the weights seen along a

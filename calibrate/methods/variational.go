@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // VariationalOptions says how last-layer variational inference is done.

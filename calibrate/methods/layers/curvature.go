@@ -6,8 +6,8 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/internal/eigen"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/internal/eigen"
 )
 
 // Curvature accumulates the Kronecker factors of every layer, as sums over examples, at

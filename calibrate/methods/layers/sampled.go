@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Draws are M networks whose weights are drawn from the posterior: W + Δ/√T_ens, each Δ of a generator
