@@ -36,14 +36,14 @@ var imports = map[string][]string{
 	"internal/oip":           {"internal/oip/inference"},
 	"internal/oip/inference": {},
 
-	"onnx":                   {"onnx/internal/..."},
-	"onnx/head":              {"onnx", "onnx/internal/..."},
-	"onnx/fuse":              {"onnx", "onnx/head", "onnx/internal/..."},
-	"onnx/layers":            {"onnx", "onnx/head", "onnx/internal/..."},
-	"onnx/internal/onnxpb":   {},
-	"onnx/internal/graph":    {"onnx/internal/onnxpb"},
-	"onnx/internal/build":    {"onnx", "onnx/internal/onnxpb"},
-	"onnx/internal/onnxtest": {"onnx/internal/onnxpb"}, // for tests
+	"onnx":                   {"internal/onnx/..."},
+	"onnx/head":              {"onnx", "internal/onnx/..."},
+	"onnx/fuse":              {"onnx", "onnx/head", "internal/onnx/..."},
+	"onnx/layers":            {"onnx", "onnx/head", "internal/onnx/..."},
+	"internal/onnx/onnxpb":   {},
+	"internal/onnx/graph":    {"internal/onnx/onnxpb"},
+	"internal/onnx/build":    {"onnx", "internal/onnx/onnxpb"},
+	"internal/onnx/onnxtest": {"internal/onnx/onnxpb"}, // for tests
 
 	"calibrate":                {"calibrate/internal/*", "calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
 	"calibrate/internal/*":     {},
@@ -102,7 +102,7 @@ var thirdParty = map[string][]string{
 	"gonum.org/v1/gonum":              {"calibrate/...", "featurize/standin", "internal/eigen", "internal/parallel", "cmd/mfgs-paper/internal/..."},
 	"gonum.org/v1/plot":               {"internal/chart"},
 	"golang.org/x/image":              {"wrap/report"},
-	"google.golang.org/protobuf":      {"onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models"}, // wrap: only its tests
+	"google.golang.org/protobuf":      {"onnx/...", "internal/onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models"}, // wrap: only its tests
 	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/internal/inbound", "internal/oip/..."},
 	"google.golang.org/genproto":      {"wrap/serve"}, // grpc's
 	// wrap/serve/internal/telemetry: only its tests.

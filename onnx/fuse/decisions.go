@@ -3,9 +3,9 @@ package fuse
 import (
 	"math"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // Decisions are made of the outputs probabilities and ood_score: the output abstain, [N], where there

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
 )
 
 // each is the step that does the same to every number.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // A Nonlinearity is a function that is applied to every number of a layer, by the name of ONNX's

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // A Dense layer is out = f(in · Wᵀ + b), with an elementwise f.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // Operators of the view alone, which say what several of the file amount to.

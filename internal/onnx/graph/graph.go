@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // A Graph is the main graph of a model with its connections: who makes a tensor, who reads it, and

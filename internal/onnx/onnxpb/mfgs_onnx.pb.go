@@ -1310,7 +1310,7 @@ const file_mfgs_onnx_proto_rawDesc = "" +
 	"\tDimension\x12\x1d\n" +
 	"\tdim_value\x18\x01 \x01(\x03H\x00R\bdimValue\x12\x1d\n" +
 	"\tdim_param\x18\x02 \x01(\tH\x00R\bdimParamB\a\n" +
-	"\x05valueB+Z)github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"\x05valueB+Z)github.com/mfgs/mfgs/internal/onnx/onnxpb"
 
 var (
 	file_mfgs_onnx_proto_rawDescOnce sync.Once

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // Ops says for each operator what is known of its i-th output. An entry gives type and shape as far

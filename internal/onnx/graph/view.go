@@ -3,7 +3,7 @@
 package graph
 
 import (
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // A View is a model's graph in plain operators of the default domain, for finding the head: what is
