@@ -119,12 +119,6 @@ func valueOf(verb, flag, placeholder string) complete.Value {
 		v.Words = export.Methods()
 	case "methods":
 		v.Words, v.List = bench.Methods(), true
-	case "evidence":
-		v.Words = []string{"relu", "softplus", "exp"}
-	case "with":
-		for _, f := range bench.FileKinds() {
-			v.Words = append(v.Words, f.Name+"=")
-		}
 	case "http", "grpc", "admin":
 		v.Words = []string{"none"}
 	case "ood":

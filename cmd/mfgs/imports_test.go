@@ -39,22 +39,19 @@ var imports = map[string][]string{
 	"onnx":                   {"internal/onnx/..."},
 	"onnx/head":              {"onnx", "internal/onnx/..."},
 	"onnx/fuse":              {"onnx", "onnx/head", "internal/onnx/..."},
-	"onnx/layers":            {"onnx", "onnx/head", "internal/onnx/..."},
 	"internal/onnx/onnxpb":   {},
 	"internal/onnx/graph":    {"internal/onnx/onnxpb"},
 	"internal/onnx/build":    {"onnx", "internal/onnx/onnxpb"},
 	"internal/onnx/onnxtest": {"internal/onnx/onnxpb"}, // for tests
 
-	"calibrate":                {"calibrate/internal/*", "calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
-	"calibrate/internal/*":     {},
-	"calibrate/conformal":      {},
-	"calibrate/drift":          {},
-	"calibrate/meanfield":      {},
-	"calibrate/metrics":        {},
-	"calibrate/rows":           {},
-	"calibrate/score":          {"calibrate/metrics"},
-	"calibrate/methods":        {"calibrate", "calibrate/meanfield", "calibrate/rows"},
-	"calibrate/methods/layers": {"calibrate", "calibrate/meanfield", "calibrate/methods"},
+	"calibrate":            {"calibrate/internal/*", "calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
+	"calibrate/internal/*": {},
+	"calibrate/conformal":  {},
+	"calibrate/drift":      {},
+	"calibrate/meanfield":  {},
+	"calibrate/metrics":    {},
+	"calibrate/rows":       {},
+	"calibrate/score":      {"calibrate/metrics"},
 
 	"featurize":                    {"calibrate/rows", "featurize/dataset", "featurize/ort", "featurize/preprocess", "featurize/standin", "onnx", "onnx/head"},
 	"featurize/ort":                {"internal/install"},
@@ -85,14 +82,18 @@ var imports = map[string][]string{
 	"wrap/serve/internal/*":         {},
 	"wrap/serve/internal/telemetry": {"calibrate/conformal", "calibrate/drift", "wrap", "wrap/bundle"},
 
-	"models":                       {},
-	"cmd/*":                        {"onnx/...", "featurize/...", "calibrate/...", "wrap/...", "internal/...", "models", "cmd/*/internal/*"},
-	"cmd/mfgs/internal/*":          {},
-	"cmd/mfgs/internal/doctor":     {"featurize/ort", "internal/install", "models", "wrap", "wrap/bundle"},
-	"cmd/mfgs/internal/presets":    {"calibrate/...", "cmd/mfgs/internal/pretrained", "featurize/...", "internal/attach", "internal/source", "onnx/...", "wrap", "wrap/bench", "wrap/bundle", "wrap/calibration"},
-	"cmd/mfgs/internal/pretrained": {"cmd/mfgs/internal/published", "featurize/preprocess", "onnx"},
-	"cmd/mfgs/internal/published":  {"featurize/preprocess"},
-	"cmd/mfgs-paper/internal/*":    {"cmd/mfgs-paper/internal/*", "featurize/dataset"},
+	"models":                                 {},
+	"cmd/*":                                  {"onnx/...", "featurize/...", "calibrate/...", "wrap/...", "internal/...", "models", "cmd/*/internal/*"},
+	"cmd/mfgs/internal/*":                    {},
+	"cmd/mfgs/internal/doctor":               {"featurize/ort", "internal/install", "models", "wrap", "wrap/bundle"},
+	"cmd/mfgs/internal/presets":              {"calibrate/...", "cmd/mfgs/internal/pretrained", "featurize/...", "internal/attach", "internal/source", "onnx/...", "wrap", "wrap/bench", "wrap/bundle", "wrap/calibration"},
+	"cmd/mfgs/internal/pretrained":           {"cmd/mfgs/internal/published", "featurize/preprocess", "onnx"},
+	"cmd/mfgs/internal/published":            {"featurize/preprocess"},
+	"cmd/mfgs-paper/internal/*":              {"cmd/mfgs-paper/internal/*", "featurize/dataset"},
+	"cmd/mfgs-paper/internal/compare":        {"calibrate", "calibrate/rows", "cmd/mfgs-paper/internal/...", "internal/attach", "internal/measure", "onnx", "onnx/head", "wrap/bench", "wrap/bundle"},
+	"cmd/mfgs-paper/internal/methods":        {"calibrate", "calibrate/meanfield", "calibrate/rows"},
+	"cmd/mfgs-paper/internal/methods/layers": {"calibrate", "calibrate/meanfield", "cmd/mfgs-paper/internal/methods"},
+	"cmd/mfgs-paper/internal/onnxlayers":     {"internal/onnx/...", "onnx", "onnx/head"},
 }
 
 // thirdParty says which packages, tests included, may import each module from
@@ -102,7 +103,7 @@ var thirdParty = map[string][]string{
 	"gonum.org/v1/gonum":              {"calibrate/...", "featurize/standin", "internal/eigen", "internal/parallel", "cmd/mfgs-paper/internal/..."},
 	"gonum.org/v1/plot":               {"internal/chart"},
 	"golang.org/x/image":              {"wrap/report"},
-	"google.golang.org/protobuf":      {"onnx/...", "internal/onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models"}, // wrap: only its tests
+	"google.golang.org/protobuf":      {"onnx/...", "internal/onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models", "cmd/mfgs-paper/internal/onnxlayers"}, // wrap: only its tests
 	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/internal/inbound", "internal/oip/..."},
 	"google.golang.org/genproto":      {"wrap/serve"}, // grpc's
 	// wrap/serve/internal/telemetry: only its tests.

@@ -28,7 +28,6 @@ LINES = [
     ("mfgs calibrate --train=tar:data/tr\t", ["calibrate", "--train=tar:data/train.tar"]),
     ("mfgs calibrate --preprocess imagenet-p\t", ["calibrate", "--preprocess", "imagenet-pixels"]),
     ("mfgs calibrate --out fol\t", ["calibrate", "--out", "folder"]),
-    ("mfgs eval --with sw\tdata/tr\t", ["eval", "--with", "swag=data/train.tar"]),
     ("mfgs eval --methods mle,student\t", ["eval", "--methods", "mle,studentized"]),
     ("mfgs predict --prov\tcu\t", ["predict", "--provider", "cuda"]),
     ("mfgs predict --bundle folder sp\t", ["predict", "--bundle", "folder", "spa ce.png"]),

@@ -19,11 +19,12 @@ import (
 // Fixtures is the folder of the models in testdata.
 var Fixtures = func() string {
 	for dir := "."; ; dir = filepath.Join("..", dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "testdata", "onnx")
+		fixtures := filepath.Join(dir, "testdata", "onnx")
+		if _, err := os.Stat(fixtures); err == nil {
+			return fixtures
 		}
 		if len(dir) > 100 {
-			panic("onnxtest: no go.mod in the folders above")
+			panic("onnxtest: no testdata/onnx in the folders above")
 		}
 	}
 }()
