@@ -88,7 +88,7 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 		Bundle: c.String("bundle"), Model: c.String("model"), Test: c.String("test"), Limit: c.Int("limit"),
 		Train: c.String("train"), Seed: c.Uint64("seed"), PerClass: c.Bool("per-class"),
 		Detailed: c.IsSet("report"),
-		MaxBad: c.Int("max-bad"), Cache: c.String("features-cache"),
+		MaxBad:   c.Int("max-bad"), Cache: c.String("features-cache"),
 		Progress: bar.work,
 	}
 	if config.Methods, err = parseMethods(c.String("methods")); err != nil {
@@ -119,27 +119,26 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	f.add("probabilities", e.Bundle.Probabilities.Reason)
 	b.WriteString(f.text())
 
-	in := table{align: "lrrrrrrr"}
+	var in *table
 	for _, m := range e.Methods {
 		if m.InDomain == nil {
 			continue
 		}
-		if in.rows == nil {
-			in.row("test data", labelledHeader...)
+		if in == nil {
+			in = labelledTable("test data")
 		}
-		labelledRows(&in, m.Name, *m.InDomain)
+		labelledRows(in, m.Name, *m.InDomain)
 	}
-	if in.rows != nil {
+	if in != nil {
 		fmt.Fprintln(&b)
 		_ = in.write(&b)
 	}
 	if first := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Shifts != nil }); first >= 0 {
 		for i, set := range e.Methods[first].Shifts {
-			shifted := table{align: "lrrrrrrr"}
-			shifted.row(set.Name, labelledHeader...)
+			shifted := labelledTable(set.Name)
 			for _, m := range e.Methods {
 				if len(m.Shifts) > 0 {
-					labelledRows(&shifted, m.Name, m.Shifts[i].Labelled)
+					labelledRows(shifted, m.Name, m.Shifts[i].Labelled)
 				}
 			}
 			fmt.Fprintln(&b)
@@ -149,10 +148,9 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 
 	if len(e.Methods) > 0 {
 		for i, set := range e.Methods[0].OOD {
-			out := table{align: "lrrrrr"}
-			out.row(fmt.Sprintf("told from %s, n = %s", set.Name, count(set.N)), oodHeader...)
+			out := detectionTable(fmt.Sprintf("told from %s, n = %s", set.Name, count(set.N)))
 			for _, m := range e.Methods {
-				toldRows(&out, m.Name, m.OOD[i].Told, m.OODNLL[i].Told)
+				sureDetectionRows(out, m.Name, m.OOD[i].Told, m.OODNLL[i].Told)
 			}
 			fmt.Fprintln(&b)
 			_ = out.write(&b)
