@@ -161,11 +161,12 @@ func addAll(sums *Sums, s *rows.Batch, first int) error {
 			b.Positions = append(b.Positions, first+i)
 		}
 	}
-	blocks := rows.NewBlocks(sums.AddBlock)
-	if err := blocks.Add(&b); err != nil {
-		return err
+	for block := range rows.InBlocks(func(yield func(*rows.Batch, error) bool) { yield(&b, nil) }) {
+		if err := sums.AddBlock(block); err != nil {
+			return err
+		}
 	}
-	return blocks.Flush()
+	return nil
 }
 
 func phiOf(s *rows.Batch, i int) []float32 {

@@ -49,12 +49,8 @@ func blocksOf(t testing.TB, h Head, n, gap int) []*rows.Batch {
 		}
 	}
 	var blocks []*rows.Batch
-	b := rows.NewBlocks(func(b *rows.Batch) error {
+	for b := range rows.InBlocks(func(yield func(*rows.Batch, error) bool) { yield(s.Pick(kept), nil) }) {
 		blocks = append(blocks, b)
-		return nil
-	})
-	if err := errors.Join(b.Add(s.Pick(kept)), b.Flush()); err != nil {
-		t.Fatal(err)
 	}
 	return blocks
 }

@@ -126,6 +126,6 @@ func image(a dataset.Array) preprocess.Image {
 	if text, ok := a.Data.(dataset.Text); ok {
 		a.Data = text.Cells
 	}
-	return preprocess.Image{Shape: a.Shape, Layout: preprocess.Layout(a.Layout), Data: a.Data,
+	return preprocess.Image{Shape: a.Shape, Layout: a.Layout, Data: a.Data,
 		Orientation: a.Orientation}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +17,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/standin"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/synthetic"
 )
 
 // Cache keeps what a network made of whole datasets in a folder: a store (see package rows) of each
@@ -62,8 +63,8 @@ func (c *Cache) recipe(e *Extractor, ds *dataset.Dataset, want selection) (strin
 	if folders != nil {
 		fields["folders"] = folders
 	}
-	if want.standIns {
-		fields["stand-ins"] = standin.Name
+	if want.synthetic {
+		fields["stand-ins"] = synthetic.Name
 	}
 	if c.Options.Shard.Count > 0 {
 		fields["of"] = want.all
@@ -78,65 +79,72 @@ func (c *Cache) name(recipe, fingerprint string) string {
 	return recipe[:32] + "-" + fingerprint[:32] + cacheExt
 }
 
-// streamCached is Stream with the rows of the cache, which it fills where it has none. It returns
-// the fingerprint of the data, too. Of an earlier stream it needs nothing: a store knows.
-func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
-	yield func(*rows.Batch) error) (rows.Stats, string, error) {
-	s := caching{Cache: c.Cache, e: e, ds: ds, c: c, yield: yield}
-	s.c.Cache, s.c.From, s.c.Before = nil, 0, rows.Stats{}
-	s.want = s.c.selects(ds)
-	if s.want.narrow { // stores are of whole shards
-		c.Cache = nil
-		stats, err := e.Stream(ctx, ds, c, yield)
-		fingerprint := ""
-		if err == nil {
-			fingerprint, err = ds.Fingerprint(ctx)
-		}
-		return stats, fingerprint, err
-	}
-	if c.From > s.want.from {
-		s.yield = func(b *rows.Batch) error {
-			if b.Positions[b.N-1] < c.From {
-				return nil
+// cached is Batches with the rows of c.Cache, which it fills where it has none. It counts anew what an
+// earlier pass has met: the store has all of it.
+func (e *Extractor) cached(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
+	cache, from := c.Cache, c.From
+	c.Cache, c.From = nil, 0 // stores are of whole shards
+	s := caching{Cache: cache, e: e, ds: ds, c: c, want: c.selects(ds)}
+	return func(yield func(*rows.Batch, error) bool) {
+		*c.Stats = rows.Stats{}
+		for b, err := range s.batches(ctx) {
+			if err == nil && b.Positions[b.N-1] < from {
+				continue
 			}
-			first, _ := slices.BinarySearch(b.Positions, c.From)
-			return yield(b.Slice(first, b.N))
+			if err == nil && b.Positions[0] < from {
+				first, _ := slices.BinarySearch(b.Positions, from)
+				b = b.Slice(first, b.N)
+			}
+			if !yield(b, err) {
+				return
+			}
 		}
 	}
-	var err error
-	if s.recipe, err = s.Cache.recipe(e, ds, s.want); err != nil {
-		return rows.Stats{}, "", err
-	}
-	if s.stamp, err = ds.Stamp(); err != nil {
-		return rows.Stats{}, "", err
-	}
-	store, f, err := s.find(ctx, s.recipe, s.stamp, ds)
-	if err != nil {
-		return rows.Stats{}, "", err
-	}
-	// What the recipe says of a store made elsewhere need not be true.
-	if store != nil && (store.Labelled() != ds.HasLabels() || !s.fits(store) ||
-		store.Len()+len(store.Bad()) != s.want.count) {
-		f.Close()
-		store = nil
-	}
-	if store == nil {
-		return s.fill(ctx)
-	}
-	defer f.Close()
-	stats, err := s.stored(ctx, store)
-	return stats, store.Fingerprint(), err
 }
 
-// caching is a stream with a cache.
+// caching is a pass with a cache.
 type caching struct {
 	*Cache
 	e             *Extractor
 	ds            *dataset.Dataset
-	c             StreamConfig
+	c             StreamConfig // of the pass over all of the data
 	want          selection
-	yield         func(*rows.Batch) error
 	recipe, stamp string
+}
+
+// batches reads the store, or fills one.
+func (s *caching) batches(ctx context.Context) iter.Seq2[*rows.Batch, error] {
+	return func(yield func(*rows.Batch, error) bool) {
+		store, f, err := s.lookUp(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if store == nil {
+			s.fill(ctx, yield)
+			return
+		}
+		defer f.Close()
+		s.stored(ctx, store, yield)
+	}
+}
+
+// lookUp returns the store of these data, with its file; nil where there is none that fits.
+func (s *caching) lookUp(ctx context.Context) (store *rows.Store, f *os.File, err error) {
+	if s.recipe, err = s.Cache.recipe(s.e, s.ds, s.want); err != nil {
+		return nil, nil, err
+	}
+	if s.stamp, err = s.ds.Stamp(); err != nil {
+		return nil, nil, err
+	}
+	if store, f, err = s.find(ctx, s.recipe, s.stamp, s.ds); err != nil || store == nil {
+		return nil, nil, err
+	}
+	// What the recipe says of a store made elsewhere need not be true.
+	if store.Labelled() != s.ds.HasLabels() || !s.fits(store) || store.Len()+len(store.Bad()) != s.want.count {
+		return nil, nil, f.Close()
+	}
+	return store, f, nil
 }
 
 // fits reports whether a store's examples have features and logits of the network's.
@@ -144,32 +152,34 @@ func (s *caching) fits(store *rows.Store) bool {
 	return store.Features() == s.e.d && store.Logits() == s.e.k
 }
 
-// stored yields what a store has.
-func (s *caching) stored(ctx context.Context, store *rows.Store) (rows.Stats, error) {
-	bad := make([]string, len(store.Bad()))
-	for i, b := range store.Bad() {
-		bad[i] = b.Message
-		if i >= s.c.MaxBad {
-			return rows.Stats{Bad: bad[:i+1]}, &TooManyBadError{Allowed: s.c.MaxBad, Bad: bad[:i+1]}
-		}
-		if s.c.Bad != nil {
-			s.c.Bad(b)
-		}
+// stored yields what a store has, and reports whether there is to be more.
+func (s *caching) stored(ctx context.Context, store *rows.Store, yield func(*rows.Batch, error) bool) bool {
+	s.c.Stats.Cached = true
+	s.c.Stats.Bad = slices.Clone(store.Bad())
+	if most := s.c.MaxBad; len(store.Bad()) > most {
+		s.c.Stats.Bad = s.c.Stats.Bad[:most+1]
+		yield(nil, &TooManyBadError{Allowed: most, Bad: s.c.Stats.Messages()})
+		return false
 	}
 	done, from := 0, filepath.Base(s.ds.Path())
 	total := store.Len()
 	if store.End() == nil {
-		done, total = len(bad), s.want.count
+		done, total = len(store.Bad()), s.want.count
 	}
-	return store.Stream(ctx, func(b *rows.Batch) error {
+	for b, err := range store.Blocks(ctx) {
+		if err != nil {
+			yield(nil, err)
+			return false
+		}
 		b.From = from
+		s.c.Stats.Examples += b.N
 		done += b.N
-		if err := s.yield(b); err != nil {
-			return err
+		if !yield(b, nil) {
+			return false
 		}
 		s.c.report(done, total)
-		return nil
-	})
+	}
+	return true
 }
 
 // find returns the store of a recipe and the data, with its file, or nil where there is none.
@@ -238,57 +248,76 @@ func (c *Cache) open(name string, wanted func(metadata map[string]string) bool) 
 }
 
 // fill runs the network over what is missing, and stores what it gives.
-func (s *caching) fill(ctx context.Context) (stats rows.Stats, fingerprint string, err error) {
-	if err := os.MkdirAll(s.Dir, files.FolderMode); err != nil {
-		return stats, "", cacheError(err)
-	}
-	files.Sweep(s.Dir)
-	files.SweepGrowing(s.Dir, strings.Repeat("[0-9a-f]", 32)+"-"+strings.Repeat("[0-9a-f]", 32)+partialExt, abandonedFor)
+func (s *caching) fill(ctx context.Context, yield func(*rows.Batch, error) bool) {
 	to, err := s.begin()
 	if err != nil {
-		return stats, "", cacheError(err)
+		yield(nil, cacheError(err))
+		return
 	}
+	err = errUnfinished
 	defer func() { to.leave(err) }()
-	c, w := s.c, to.writer
-	if to.store != nil {
-		if stats, err = s.stored(ctx, to.store); err != nil {
-			return stats, "", err
-		}
-		if to.store.End() != nil { // all but its name
-			fingerprint = to.store.Fingerprint()
-			if err = to.finish(s.name(s.recipe, fingerprint)); err != nil {
-				return stats, "", &writeError{cacheError(err)}
+	if to.store != nil && !s.stored(ctx, to.store, yield) {
+		return
+	}
+	if to.store == nil || to.store.End() == nil {
+		for b, e := range s.missing(ctx, to) {
+			if e != nil {
+				err = e
 			}
-			s.ds.Remember(fingerprint)
-			return stats, fingerprint, nil
-		}
-		c.From, c.Before = to.store.Next(), stats
-	}
-	c.Bad = func(b rows.Bad) {
-		w.Bad(b)
-		if s.c.Bad != nil {
-			s.c.Bad(b)
+			if !yield(b, e) || e != nil {
+				return
+			}
 		}
 	}
-	stats, err = s.e.Stream(ctx, s.ds, c, func(b *rows.Batch) error {
-		if err := w.Add(b); err != nil {
+	if err = s.finish(ctx, to); err != nil {
+		yield(nil, err)
+	}
+}
+
+// errUnfinished says that nobody wanted the rest of what is stored.
+var errUnfinished = errors.New("not all examples were wanted")
+
+// missing computes what a store lacks, and adds it.
+func (s *caching) missing(ctx context.Context, to *filling) iter.Seq2[*rows.Batch, error] {
+	c := s.c
+	if to.store != nil {
+		c.From = to.store.Next()
+		c.Stats.Cached = false
+	}
+	told := len(c.Stats.Bad)
+	return func(yield func(*rows.Batch, error) bool) {
+		for b, err := range s.e.computed(ctx, s.ds, c) {
+			if err == nil {
+				told = to.tell(c.Stats.Bad, told)
+				err = to.add(b)
+			}
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+		to.tell(c.Stats.Bad, told)
+	}
+}
+
+// finish makes the store complete, unless it is all but its name, and gives it that.
+func (s *caching) finish(ctx context.Context, to *filling) error {
+	var fingerprint string
+	if to.store != nil && to.store.End() != nil {
+		fingerprint = to.store.Fingerprint()
+		s.ds.Remember(fingerprint)
+	} else {
+		var err error
+		if fingerprint, err = s.ds.Fingerprint(ctx); err != nil {
+			return err
+		}
+		if err := to.writer.End(rows.End{Fingerprint: fingerprint, Labelled: s.ds.HasLabels()}); err != nil {
 			return &writeError{cacheError(err)}
 		}
-		return s.yield(b)
-	})
-	if err != nil {
-		return stats, "", err
 	}
-	if fingerprint, err = s.ds.Fingerprint(ctx); err != nil {
-		return stats, "", err
+	if err := to.finish(s.name(s.recipe, fingerprint)); err != nil {
+		return &writeError{cacheError(err)}
 	}
-	if err = w.End(rows.End{Fingerprint: fingerprint, Labelled: s.ds.HasLabels()}); err == nil {
-		err = to.finish(s.name(s.recipe, fingerprint))
-	}
-	if err != nil {
-		return stats, "", &writeError{cacheError(err)}
-	}
-	return stats, fingerprint, nil
+	return nil
 }
 
 func cacheError(err error) error { return fmt.Errorf("features cache: %w", err) }
@@ -307,10 +336,32 @@ type filling struct {
 	leave  func(err error)         // ends writing, for an error or without one
 }
 
+// tell tells the writer of the records that could not be read from the one of an index on, and returns
+// how many there are.
+func (f *filling) tell(bad []rows.Bad, from int) int {
+	for _, b := range bad[from:] {
+		f.writer.Bad(b)
+	}
+	return len(bad)
+}
+
+// add stores examples.
+func (f *filling) add(b *rows.Batch) error {
+	if err := f.writer.Add(b); err != nil {
+		return &writeError{cacheError(err)}
+	}
+	return nil
+}
+
 // begin goes on with what an earlier run of the same recipe has left of the same data, or begins
 // anew. Where the data have changed just now, or another process does the same, nobody can go on
 // with what this one leaves.
 func (s *caching) begin() (*filling, error) {
+	if err := os.MkdirAll(s.Dir, files.FolderMode); err != nil {
+		return nil, err
+	}
+	files.Sweep(s.Dir)
+	files.SweepGrowing(s.Dir, strings.Repeat("[0-9a-f]", 32)+"-"+strings.Repeat("[0-9a-f]", 32)+partialExt, abandonedFor)
 	if s.stamp != "" {
 		g, err := files.Grow(filepath.Join(s.Dir, s.recipe[:32]+"-"+s.stamp[:32]+partialExt))
 		if err == nil {

@@ -108,15 +108,15 @@ func TestASecondRunComesFromTheCacheAlone(t *testing.T) {
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.Stream(t.Context(), ds, StreamConfig{MaxBad: 2}, collect(&collected{})); err == nil {
+			if _, err := pass(t.Context(), e, ds, StreamConfig{MaxBad: 2}, collect(&collected{})); err == nil {
 				t.Fatal("a closed extractor runs")
 			}
 			done, total := -1, 0
 			c.Progress = func(d, t int) { done, total = d, t }
 			second, stats := stream(t, e, ds, c)
 			equal(t, second, plain)
-			if !stats.Cached || !slices.Equal(stats.Bad, without.Bad) {
-				t.Errorf("stats %+v, want the bad records %q", stats, without.Bad)
+			if !stats.Cached || !slices.Equal(stats.Messages(), without.Messages()) {
+				t.Errorf("stats %+v, want the bad records %v", stats, without.Bad)
 			}
 			if done != total || total != first.N {
 				t.Errorf("progress ended at %d of %d", done, total)
@@ -131,7 +131,7 @@ func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	// Failing leaves nothing, and asking again for less fails just the same.
 	for range 2 {
-		_, err := e.Stream(t.Context(), ds, StreamConfig{MaxBad: 1, Cache: cache}, collect(&collected{}))
+		_, err := pass(t.Context(), e, ds, StreamConfig{MaxBad: 1, Cache: cache}, collect(&collected{}))
 		says(t, err, "0022.png", "--max-bad allows 1")
 		if left := entries(t, cache.Dir); len(left) > 0 {
 			t.Fatalf("the cache holds %q", left)
@@ -139,7 +139,7 @@ func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
 	}
 	stream(t, e, ds, StreamConfig{MaxBad: 2, Cache: cache})
 	for allowed, word := range []string{"0004.png", "0022.png"} {
-		stats, err := e.Stream(t.Context(), ds, StreamConfig{MaxBad: allowed, Cache: cache}, collect(&collected{}))
+		stats, err := pass(t.Context(), e, ds, StreamConfig{MaxBad: allowed, Cache: cache}, collect(&collected{}))
 		says(t, err, word)
 		var bad *TooManyBadError
 		if !errors.As(err, &bad) || len(bad.Bad) != allowed+1 || len(stats.Bad) <= allowed {
@@ -152,7 +152,7 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	e := extractor(t, "conv", Config{Batch: 3})
 	ds := openData(t, photos(t, n, 8, 8, 3), dataset.Options{})
 	cache, stop := &Cache{Dir: t.TempDir()}, errors.New("stop")
-	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache},
+	if _, err := pass(t.Context(), e, ds, StreamConfig{Cache: cache},
 		func(*rows.Batch) error { return stop }); err != stop {
 		t.Fatal(err)
 	}
@@ -161,13 +161,13 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	}
 	// From a file that is there the error comes through too.
 	stream(t, e, ds, StreamConfig{Cache: cache})
-	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache},
+	if _, err := pass(t.Context(), e, ds, StreamConfig{Cache: cache},
 		func(*rows.Batch) error { return stop }); err != stop {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
-	if _, err := e.Stream(ctx, ds, StreamConfig{Cache: cache}, collect(&collected{})); err != stop {
+	if _, err := pass(ctx, e, ds, StreamConfig{Cache: cache}, collect(&collected{})); err != stop {
 		t.Error(err)
 	}
 }
@@ -180,7 +180,7 @@ func TestACachedStreamCanBeCancelled(t *testing.T) {
 	stream(t, e, ds, StreamConfig{Cache: cache})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	blocks := 0
-	_, err := e.Stream(ctx, ds, StreamConfig{Cache: cache}, func(*rows.Batch) error {
+	_, err := pass(ctx, e, ds, StreamConfig{Cache: cache}, func(*rows.Batch) error {
 		blocks++
 		cancel(stop)
 		return nil
@@ -408,10 +408,10 @@ func TestAStoreOfOtherRowsIsWrittenAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = store.Stream(t.Context(), func(b *rows.Batch) error {
+			for b, e := range store.Blocks(t.Context()) {
 				change(b)
-				return w.Add(b)
-			})
+				err = errors.Join(err, e, w.Add(b))
+			}
 			if err = errors.Join(err, w.End(*store.End())); err != nil {
 				t.Fatal(err)
 			}
@@ -437,12 +437,13 @@ func TestUnchangedDataAreNotReadAgain(t *testing.T) {
 	c := StreamConfig{Cache: &Cache{Dir: t.TempDir()}}
 	run := func() (string, rows.Stats) {
 		t.Helper()
-		s := e.Source(openData(t, path, dataset.Options{Fingerprint: true}), c)
-		stats, err := s.Stream(t.Context(), func(*rows.Batch) error { return nil })
+		ds := openData(t, path, dataset.Options{Fingerprint: true})
+		_, stats := stream(t, e, ds, c)
+		fingerprint, err := ds.Fingerprint(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.Fingerprint(), stats
+		return fingerprint, stats
 	}
 	first, stats := run()
 	if stats.Cached || len(first) != 64 {
@@ -482,7 +483,7 @@ func TestManyMayFillOneCache(t *testing.T) {
 		wg.Go(func() {
 			for range 3 {
 				got := &collected{}
-				if _, err := e.Stream(context.Background(), ds, StreamConfig{Cache: cache}, collect(got)); err != nil {
+				if _, err := pass(context.Background(), e, ds, StreamConfig{Cache: cache}, collect(got)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -500,7 +501,7 @@ func TestACacheThatCannotBeWrittenIsAnError(t *testing.T) {
 	e := extractor(t, "conv", Config{})
 	ds := openData(t, photos(t, 3, 8, 8, 3), dataset.Options{})
 	file := write(t, t.TempDir(), "file", []byte("not a folder"))
-	_, err := e.Stream(t.Context(), ds, StreamConfig{Cache: &Cache{Dir: file}}, collect(&collected{}))
+	_, err := pass(t.Context(), e, ds, StreamConfig{Cache: &Cache{Dir: file}}, collect(&collected{}))
 	says(t, err, "features cache", file)
 }
 

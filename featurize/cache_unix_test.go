@@ -44,7 +44,7 @@ func TestAPipeInTheCacheIsNoRows(t *testing.T) {
 	go func() {
 		defer close(done)
 		got := &collected{}
-		if stats, err := e.Stream(t.Context(), ds, c, collect(got)); err != nil || stats.Cached {
+		if stats, err := pass(t.Context(), e, ds, c, collect(got)); err != nil || stats.Cached {
 			t.Errorf("%+v, %v", stats, err)
 		}
 		equal(t, got, want)

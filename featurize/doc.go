@@ -3,13 +3,11 @@
 //
 //  1. [New] cuts the model at its head and prepares ONNX Runtime and the
 //     preprocessing of each of the model's inputs.
-//  2. [Extractor.Stream] reads a dataset, decodes and preprocesses on all cores,
-//     runs the network batch by batch and hands over rows of features and
-//     logits, in the dataset's order. Reading, decoding, inference and what the
-//     caller does with the rows overlap; memory is bounded and does not grow
-//     with the dataset.
-//     Examples of different shapes, as JSON lines may have, are each run at
-//     their own.
+//  2. [Extractor.Batches] reads a dataset, decodes and preprocesses on all cores,
+//     runs the network and gives batches of features and logits, in the
+//     dataset's order. Reading, decoding, inference and what the caller does
+//     overlap; memory does not grow with the dataset. Examples of different
+//     shapes, as JSON lines may have, are each run at their own.
 //  3. A [Cache] keeps the rows on disk, under a key of everything that
 //     determines them.
 //

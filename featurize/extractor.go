@@ -2,12 +2,11 @@ package featurize
 
 import (
 	"context"
-	"fmt"
+	"iter"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/head"
 )
@@ -44,21 +43,6 @@ func New(c Config) (*Extractor, error) {
 	return e, nil
 }
 
-// Under returns e under other preprocessing. It shares what e holds: e alone is closed, and last.
-func (e *Extractor) Under(spec preprocess.Spec) (*Extractor, error) {
-	if len(e.infos) > 1 {
-		return nil, fmt.Errorf("the model has %d inputs: %w", len(e.infos), ErrSeveralInputs)
-	}
-	in, err := newInput(e.infos[0], Config{Preprocess: &spec}, true)
-	if err != nil {
-		return nil, err
-	}
-	network, other := *e.Network, *e
-	network.inputs = []input{in}
-	other.Network = &network
-	return &other, nil
-}
-
 // FeatureDim returns d.
 func (e *Extractor) FeatureDim() int { return e.d }
 
@@ -75,24 +59,32 @@ func (e *Extractor) Run(ctx context.Context, inputs []tensor.Tensor) (*rows.Batc
 	return &rows.Batch{N: r.N, Features: r.Columns[0], Logits: r.Columns[1]}, nil
 }
 
-// Stream is that of the Network, with the rows of c.Cache where it holds them, which it never does
-// of a stream.
-// yield owns the block.
-func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
-	yield func(*rows.Batch) error) (rows.Stats, error) {
+// Batches is that of the Network, as rows of features and logits: from c.Cache where it holds them,
+// which it never does of a stream.
+func (e *Extractor) Batches(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
 	if c.Passes > 1 {
 		panic("featurize: an Extractor has one pass, whose rows it may keep")
 	}
 	c.check()
-	if ds.Len() < 0 {
-		c.Cache = nil
+	if c.Cache != nil && ds.Len() >= 0 {
+		return e.cached(ctx, ds, c)
 	}
-	if c.Cache != nil {
-		stats, _, err := e.streamCached(ctx, ds, c, yield)
-		return stats, err
+	c.Cache = nil
+	return e.computed(ctx, ds, c)
+}
+
+// computed runs the network.
+func (e *Extractor) computed(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
+	return func(yield func(*rows.Batch, error) bool) {
+		for r, err := range e.Network.Batches(ctx, ds, c) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			r.Examples.Features, r.Examples.Logits = r.Columns[0], r.Columns[1]
+			if !yield(r.Examples, nil) {
+				return
+			}
+		}
 	}
-	return e.Network.Stream(ctx, ds, c, func(r Results, b *rows.Batch) error {
-		b.Features, b.Logits = r.Columns[0], r.Columns[1]
-		return yield(b)
-	})
 }

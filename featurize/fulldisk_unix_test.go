@@ -50,11 +50,11 @@ func streamOnFullDisk(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	ds, err := dataset.Open(filepath.Join(dir, "x-images-idx3-ubyte"), dataset.Options{})
+	ds, err := dataset.Open(context.Background(), filepath.Join(dir, "x-images-idx3-ubyte"), dataset.Options{})
 	if err != nil {
 		panic(err)
 	}
-	_, err = e.Stream(context.Background(), ds, StreamConfig{Cache: &Cache{Dir: filepath.Join(dir, "cache")}},
+	_, err = pass(context.Background(), e, ds, StreamConfig{Cache: &Cache{Dir: filepath.Join(dir, "cache")}},
 		func(*rows.Batch) error { return nil })
 	fmt.Println(err)
 }

@@ -9,6 +9,7 @@ import (
 	goimage "image"
 	"image/color"
 	"image/png"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -125,10 +126,29 @@ func collect(c *collected) func(*rows.Batch) error {
 	}
 }
 
+// pass hands batches over to yield until that fails, and counts on top of what c counts already.
+func pass[B any](ctx context.Context, s interface {
+	Batches(context.Context, *dataset.Dataset, StreamConfig) iter.Seq2[B, error]
+}, ds *dataset.Dataset, c StreamConfig, yield func(B) error) (stats rows.Stats, err error) {
+	if c.Stats != nil {
+		stats = *c.Stats
+	}
+	c.Stats = &stats
+	for b, err := range s.Batches(ctx, ds, c) {
+		if err == nil {
+			err = yield(b)
+		}
+		if err != nil {
+			return stats, err
+		}
+	}
+	return stats, nil
+}
+
 func stream(t testing.TB, e *Extractor, ds *dataset.Dataset, c StreamConfig) (*collected, rows.Stats) {
 	t.Helper()
 	got := &collected{}
-	stats, err := e.Stream(context.Background(), ds, c, collect(got))
+	stats, err := pass(context.Background(), e, ds, c, collect(got))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +160,7 @@ func stream(t testing.TB, e *Extractor, ds *dataset.Dataset, c StreamConfig) (*c
 
 func openData(t testing.TB, spec string, o dataset.Options) *dataset.Dataset {
 	t.Helper()
-	ds, err := dataset.Open(spec, o)
+	ds, err := dataset.Open(t.Context(), spec, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -206,20 +206,20 @@ func TestValuesThatDoNotFitAreRefused(t *testing.T) {
 		{"f64", `["a","b"]`, "no conversion from []string"},
 	} {
 		path := write(t, t.TempDir(), "x.jsonl", []byte(line("", "")+line(tt.name, tt.value)))
-		stats, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Inputs: e.InputNames()}),
+		stats, err := pass(t.Context(), e, openData(t, path, dataset.Options{Inputs: e.InputNames()}),
 			StreamConfig{MaxBad: 1}, collect(&collected{}))
 		if err != nil || len(stats.Bad) != 1 {
-			t.Errorf("%s %s: %v, bad records %q", tt.name, tt.value, err, stats.Bad)
+			t.Errorf("%s %s: %v, bad records %v", tt.name, tt.value, err, stats.Bad)
 			continue
 		}
-		if bad := stats.Bad[0]; !strings.HasPrefix(bad, "x.jsonl[1]: ") || !strings.Contains(bad, tt.words) ||
+		if bad := stats.Bad[0].Message; !strings.HasPrefix(bad, "x.jsonl[1]: ") || !strings.Contains(bad, tt.words) ||
 			!strings.Contains(bad, " "+tt.name+" ") && !strings.Contains(bad, `"`+tt.name+`"`) {
-			t.Errorf("%s %s: bad record %q, want %q", tt.name, tt.value, bad, tt.words)
+			t.Errorf("%s %s: bad record %v, want %q", tt.name, tt.value, bad, tt.words)
 		}
 	}
 	// The largest that do.
 	path := write(t, t.TempDir(), "x.jsonl", []byte(line("f16", "[65504,-65519]")+line("bf16", "[3.38e38,NaN]")+line("f64", "[NaN,Infinity]")))
-	if _, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Inputs: e.InputNames()}), StreamConfig{},
+	if _, err := pass(t.Context(), e, openData(t, path, dataset.Options{Inputs: e.InputNames()}), StreamConfig{},
 		collect(&collected{})); err != nil {
 		t.Error(err)
 	}
@@ -258,7 +258,7 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 	same(t, &got.Batch, want)
 
 	// Where only ready arrays are known, nothing says what bytes are.
-	_, err := extractor(t, "tokens", Config{ArraysOnly: true}).Stream(t.Context(), data, StreamConfig{},
+	_, err := pass(t.Context(), extractor(t, "tokens", Config{ArraysOnly: true}), data, StreamConfig{},
 		func(*rows.Batch) error { return nil })
 	if !errors.Is(err, preprocess.ErrUnknown) {
 		t.Errorf("error %v, want %v", err, preprocess.ErrUnknown)
@@ -375,14 +375,14 @@ func TestColumnsOfATable(t *testing.T) {
 	first := strings.Index(text, "\n0,") + 1
 	text = text[:first] + "9,red,large,1,3\n" + text[first:]
 	got := &collected{}
-	stats, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "y.csv", []byte(text)), options),
+	stats, err := pass(t.Context(), e, openData(t, write(t, t.TempDir(), "y.csv", []byte(text)), options),
 		StreamConfig{MaxBad: 3}, collect(got))
 	if err != nil || len(stats.Bad) != 3 || got.N != n-1 {
-		t.Fatalf("%v, %d examples, bad records %q", err, got.N, stats.Bad)
+		t.Fatalf("%v, %d examples, bad records %v", err, got.N, stats.Bad)
 	}
 	for i, words := range []string{`y.csv[0]: column "size" is "large"; want a number`, "y.csv[1]: 2 cells; want 5", `column "age" is "four"; want a whole number`} {
-		if !strings.Contains(stats.Bad[i], words) {
-			t.Errorf("bad record %q, want %q", stats.Bad[i], words)
+		if !strings.Contains(stats.Bad[i].Message, words) {
+			t.Errorf("bad record %v, want %q", stats.Bad[i], words)
 		}
 	}
 }
@@ -407,7 +407,7 @@ func TestATableForTheOnlyInput(t *testing.T) {
 	// A dataset that was opened without the widths gives its columns, and they
 	// are held against the model here.
 	wide := strings.ReplaceAll(strings.ReplaceAll(table, "label", "y"), ",x,", ",z,")
-	_, err := e.Stream(t.Context(),
+	_, err := pass(t.Context(), e,
 		openData(t, write(t, t.TempDir(), "x.csv", []byte(wide)), dataset.Options{Inputs: e.InputNames()}), StreamConfig{},
 		collect(&collected{}))
 	says(t, err, "x.csv[0]", "array [7]", "x [N,6] float32")

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -74,6 +75,8 @@ type Results struct {
 	N       int
 	Columns [][]float32
 	Doubles [][]float64
+	// Examples has the positions, labels, targets and names of a dataset's examples; nil for ready inputs.
+	Examples *rows.Batch
 }
 
 // data returns the numbers of one output.
@@ -380,6 +383,9 @@ func (w *Network) slice(r Results, first, last int) Results {
 		} else {
 			part.Columns[i] = examples(r.Columns[i], r.N, first, last)
 		}
+	}
+	if r.Examples != nil {
+		part.Examples = r.Examples.Slice(first, last)
 	}
 	return part
 }

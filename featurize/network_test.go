@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -206,8 +205,9 @@ func TestANetworkStreamsADataset(t *testing.T) {
 		}
 		got := Results{Columns: make([][]float32, 2)}
 		var positions []int
-		stats, err := w.Stream(t.Context(), openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: 2},
-			func(r Results, e *rows.Batch) error {
+		stats, err := pass(t.Context(), w, openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: 2},
+			func(r Results) error {
+				e := r.Examples
 				if len(e.Positions) != r.N || len(e.Labels) != r.N || len(e.Names) != r.N ||
 					!strings.HasSuffix(e.Names[0], ".png") {
 					t.Errorf("%d results of the examples %+v", r.N, e)
@@ -284,7 +284,7 @@ func TestACacheIsForExtractors(t *testing.T) {
 		}
 	}()
 	w := network(t, "testdata/conv.onnx", Config{})
-	w.Stream(t.Context(), openData(t, photos(t, 1, 8, 8, 3), dataset.Options{}), StreamConfig{Cache: &Cache{}}, nil)
+	w.Batches(t.Context(), openData(t, photos(t, 1, 8, 8, 3), dataset.Options{}), StreamConfig{Cache: &Cache{}})
 }
 
 // Passes of a network that draws nothing are alike, and stand one after another for each
@@ -294,7 +294,7 @@ func TestPassesStandOneAfterAnother(t *testing.T) {
 	ds := openData(t, photos(t, 11, 8, 8, 3), dataset.Options{})
 	collected := func(batch, passes int) (all Results) {
 		w := network(t, "testdata/conv.onnx", Config{Batch: batch})
-		_, err := w.Stream(t.Context(), ds, StreamConfig{Passes: passes}, func(r Results, _ *rows.Batch) error {
+		_, err := pass(t.Context(), w, ds, StreamConfig{Passes: passes}, func(r Results) error {
 			all.N += r.N
 			all.Columns = append(all.Columns, make([][]float32, len(r.Columns))...)[:len(r.Columns)]
 			for c, values := range r.Columns {

@@ -1,12 +1,25 @@
 package featurize
 
 import (
+	"iter"
 	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
+
+func gather(t *testing.T, to *collected, batches iter.Seq2[*rows.Batch, error]) {
+	t.Helper()
+	for b, err := range batches {
+		if err == nil {
+			err = collect(to)(b)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // A dataset through the network and a file of its features are the same source but for names and
 // fingerprints.
@@ -29,17 +42,20 @@ func TestSourcesGiveTheSameExamples(t *testing.T) {
 		done, total := 0, 0
 		c := StreamConfig{Limit: limit, Progress: func(d, t int) { done, total = d, t }}
 		var of [2]collected
-		for i, s := range []rows.Source{e.Source(openData(t, path+"[100:]", dataset.Options{}), c), ReadyMade(features, c)} {
-			if s.Features() != e.d || s.Logits() != e.k || !s.Labelled() || s.Fingerprint() != "" {
-				t.Errorf("%d features, %d logits, labelled %v, fingerprint %q", s.Features(), s.Logits(), s.Labelled(), s.Fingerprint())
+		ds := openData(t, path+"[100:]", dataset.Options{})
+		want := c.Count(ds)
+		for i, batches := range []func(StreamConfig) iter.Seq2[*rows.Batch, error]{
+			func(c StreamConfig) iter.Seq2[*rows.Batch, error] { return e.Batches(t.Context(), ds, c) },
+			func(c StreamConfig) iter.Seq2[*rows.Batch, error] { return Precomputed(t.Context(), features, c) },
+		} {
+			c.Stats = &rows.Stats{}
+			gather(t, &of[i], batches(c))
+			if c.Stats.Examples != want || of[i].N != want || done != total || total != want {
+				t.Fatalf("%d of %d examples, progress %d of %d: %+v", of[i].N, want, done, total, c.Stats)
 			}
-			stats, err := s.Stream(t.Context(), collect(&of[i]))
-			if err != nil || stats.Examples != s.Len() || of[i].N != s.Len() || done != total || total != s.Len() {
-				t.Fatalf("%d of %d examples, progress %d of %d: %v", of[i].N, s.Len(), done, total, err)
-			}
-			if len(s.Fingerprint()) != 64 {
-				t.Errorf("fingerprint %q after the stream", s.Fingerprint())
-			}
+		}
+		if n := c.Count(features); n != want {
+			t.Errorf("%d examples of the file are read, want %d", n, want)
 		}
 		equal(t, &of[1], &of[0])
 		if want := "f.npz"; of[1].From != want || !slices.Equal(of[0].Positions, of[1].Positions) {
@@ -48,46 +64,31 @@ func TestSourcesGiveTheSameExamples(t *testing.T) {
 	}
 }
 
-// Shards, and any ranges of whole blocks, give together what one pass gives, bit for bit: with a
-// limit the same examples of it too.
+// Shards give together what one pass gives, bit for bit: with a limit the same examples of it too.
 func TestShardsGiveWhatOnePassGives(t *testing.T) {
 	e := extractor(t, "grey", Config{Batch: 64})
 	path := labelled(t, t.TempDir(), 5*rows.BlockSize+7) + "[100:]"
 	for _, limit := range []int{0, 1, 3, 700} {
 		var want collected
-		whole := e.Source(openData(t, path, dataset.Options{}), StreamConfig{Limit: limit})
-		if _, err := whole.Stream(t.Context(), collect(&want)); err != nil {
-			t.Fatal(err)
-		}
+		gather(t, &want, e.Batches(t.Context(), openData(t, path, dataset.Options{}), StreamConfig{Limit: limit}))
 		for _, n := range []int{1, 2, 3, 16} {
 			var got collected
 			for i := 1; i <= n; i++ {
 				ds := openData(t, path, dataset.Options{Shard: rows.Shard{Index: i, Count: n}})
 				done, total := 0, 0
-				c := StreamConfig{Limit: limit, Progress: func(d, t int) { done, total = d, t }}
-				s, before := e.Source(ds, c), got.N
-				stats, err := s.Stream(t.Context(), collect(&got))
-				if err != nil || got.N-before != s.Len() || stats.Examples != s.Len() || done != total ||
-					total != s.Len() {
-					t.Fatalf("shard %d of %d: %d examples, %d handed over, want %d: %v", i, n, stats.Examples, got.N-before, s.Len(), err)
+				c := StreamConfig{Limit: limit, Stats: &rows.Stats{}, Progress: func(d, t int) { done, total = d, t }}
+				before := got.N
+				gather(t, &got, e.Batches(t.Context(), ds, c))
+				if n := c.Count(ds); got.N-before != n || c.Stats.Examples != n || done != total || total != n {
+					t.Fatalf("shard %d: %d examples, %d handed over, want %d", i, c.Stats.Examples, got.N-before, n)
 				}
 			}
 			equal(t, &got, &want)
 		}
-		// Of a part of a source, from any block on.
-		var got collected
-		ds := openData(t, path, dataset.Options{})
-		for _, blocks := range [][2]int{{0, 2}, {2, 3}, {3, 0}} {
-			c := StreamConfig{From: blocks[0] * rows.BlockSize, To: blocks[1] * rows.BlockSize, Limit: limit}
-			if _, err := e.Source(ds, c).Stream(t.Context(), collect(&got)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		equal(t, &got, &want)
 	}
 }
 
-func TestShardsOfReadyMadeFeatures(t *testing.T) {
+func TestShardsOfPrecomputedFeatures(t *testing.T) {
 	const n = 3*rows.BlockSize + 5
 	labels := make([]uint8, n)
 	path := write(t, t.TempDir(), "f.npz", npz(t,
@@ -106,10 +107,10 @@ func TestShardsOfReadyMadeFeatures(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			s := ReadyMade(f, StreamConfig{Limit: limit})
-			stats, err := s.Stream(t.Context(), collect(to))
-			if err != nil || stats.Examples != s.Len() {
-				t.Fatalf("shard %d: %d examples, want %d: %v", i, stats.Examples, s.Len(), err)
+			c := StreamConfig{Limit: limit, Stats: &rows.Stats{}}
+			gather(t, to, Precomputed(t.Context(), f, c))
+			if c.Stats.Examples != c.Count(f) {
+				t.Fatalf("shard %d: %d examples, want %d", i, c.Stats.Examples, c.Count(f))
 			}
 		}
 		equal(t, &got, &want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -13,32 +14,29 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/featurize/standin"
+	"github.com/mfgs/mfgs/internal/synthetic"
 )
 
-// StreamConfig says what Stream reads and what it tolerates. The zero value
+// StreamConfig says what a pass reads and what it tolerates. The zero value
 // reads all of a dataset and tolerates nothing.
 type StreamConfig struct {
-	// From and To are the positions of the source to read, from one to before another, of those
-	// that its shard has; To 0 is to the end. Positions stay the source's. A Network gives the
-	// examples from From on as it does without it: it runs the whole batch in which the first lies.
-	From, To int
-	// Before is what was met before From, by an earlier stream. It counts.
-	Before rows.Stats
-	// Limit is at most how many examples are read, spread evenly over the dataset; 0 is all. From
-	// a shard or a range come those of them that lie in it.
+	// From is the position of the source to begin with. A Network gives the examples from there on as
+	// it does without it: it runs the whole batch in which the first lies.
+	From int
+	// Limit is at most how many examples are read, spread evenly over the dataset; 0 is all. A shard
+	// has those of them that lie in it.
 	Limit  int
 	MaxBad int    // records that may be unreadable
 	Cache  *Cache // for an Extractor's rows; nil keeps nothing
+	// Stats counts what is met, on top of what an earlier pass met before From: an unreadable record is
+	// in it before an example behind it is handed over. Nil counts from nothing.
+	Stats *rows.Stats
 	// Passes is how often a Network runs each batch, 0 being once. Of one that draws
 	// random numbers every pass gives other results, which stand one after another for
 	// each example: [n,Passes,width].
-	Passes int
-	// StandIns says that stand-ins are made of the examples, which are images: see package standin.
-	StandIns bool
-	// Bad is told of every record that is skipped, before an example behind it is handed over.
-	Bad      func(rows.Bad)
-	Progress func(done, total int)
+	Passes    int
+	Synthetic bool // run on synthetic OOD images made from the examples, see package synthetic
+	Progress  func(done, total int)
 }
 
 // ErrNoExamples says that a dataset gave none, or none that could be read.
@@ -58,10 +56,14 @@ func (e *TooManyBadError) Error() string {
 	return fmt.Sprintf("%s: that is %d unreadable records, --max-bad allows %d", last, len(e.Bad), e.Allowed)
 }
 
+// check panics at numbers that make no sense, and sees that there is something to count with.
 func (c *StreamConfig) check() {
-	if c.From < 0 || c.To < 0 || c.Limit < 0 || c.MaxBad < 0 || c.Passes < 0 {
-		panic(fmt.Sprintf("featurize: StreamConfig has From %d, To %d, Limit %d, MaxBad %d and Passes %d",
-			c.From, c.To, c.Limit, c.MaxBad, c.Passes))
+	if c.From < 0 || c.Limit < 0 || c.MaxBad < 0 || c.Passes < 0 {
+		panic(fmt.Sprintf("featurize: StreamConfig has From %d, Limit %d, MaxBad %d and Passes %d",
+			c.From, c.Limit, c.MaxBad, c.Passes))
+	}
+	if c.Stats == nil {
+		c.Stats = &rows.Stats{}
 	}
 }
 
@@ -72,31 +74,26 @@ type selection struct {
 	first      int  // of all: of the source's slice
 	all, limit int  // of all, how many there are and how many are wanted; both -1 of a stream
 	count      int  // wanted of those that are read, or more: of a stream, as many as it has room for
-	narrow     bool // less is read than the source has
-	whole      bool // all of its slice is, whatever the shard
-	standIns   bool // are made of them
+	whole      bool // all of its slice is read, whatever the shard
+	synthetic  bool // images are made from them
 }
 
-// sliced is a source of which a shard may be read.
-type sliced interface {
+// A Sliced is a source of which a shard may be read: a dataset, or a file of precomputed features.
+type Sliced interface {
 	Len() int
 	Slice() (from, to int)
 	Range() (from, to int)
 }
 
 // selects returns what is wanted of a source.
-func (c *StreamConfig) selects(s sliced) selection {
+func (c *StreamConfig) selects(s Sliced) selection {
 	first, last := s.Slice()
 	from, to := s.Range()
 	w := selection{
 		first: first, begin: from, from: min(max(from, c.From), to), to: to, all: s.Len(), limit: s.Len(),
-		standIns: c.StandIns,
+		synthetic: c.Synthetic,
 	}
-	if c.To > 0 {
-		w.to = min(to, c.To)
-	}
-	w.to = max(w.from, w.to)
-	w.narrow, w.whole = w.from != from || w.to != to, w.from == first && w.to == last
+	w.whole = w.from == first && w.to == last
 	if c.Limit > 0 && w.all >= 0 {
 		w.limit = min(c.Limit, w.all)
 	}
@@ -106,12 +103,12 @@ func (c *StreamConfig) selects(s sliced) selection {
 	return w
 }
 
-// len returns how many examples are wanted of those that are read, -1 where nobody knows.
-func (w selection) len() int {
-	if w.all < 0 {
-		return -1
+// Count returns how many examples are read of a source, unreadable ones included; -1 of a stream.
+func (c *StreamConfig) Count(s Sliced) int {
+	if w := c.selects(s); w.all >= 0 {
+		return w.count
 	}
-	return w.count
+	return -1
 }
 
 // total is for reports: how many examples are done at the end of so many and the wanted, 0 where
@@ -144,15 +141,14 @@ func (c *StreamConfig) report(done, total int) {
 
 // A job is consecutive examples on their way through the pipeline.
 type job struct {
-	parts    []*part
-	records  []record      // never grows beyond its capacity
-	lenient  bool          // a value that does not suit the model is its record's trouble
-	standIns bool          // are made of the examples
-	pending  atomic.Int32  // records being prepared, and one more while it grows
-	ready    chan struct{} // closed when none is
+	parts     []*part
+	records   []record      // never grows beyond its capacity
+	lenient   bool          // a value that does not suit the model is its record's trouble
+	synthetic bool          // images are made from the examples
+	pending   atomic.Int32  // records being prepared, and one more while it grows
+	ready     chan struct{} // closed when none is
 
-	results  Results // of those that could be read
-	examples *rows.Batch
+	results Results // of those that could be read
 }
 
 // A part is those of a job's examples that are inferred at once. They have the
@@ -189,64 +185,70 @@ func (j *job) release() {
 	}
 }
 
-// Stream runs the network over a dataset and calls yield with the results, in order, and with the
-// positions, labels, targets and names of their examples. yield runs in the caller's goroutine,
-// while later batches are read, decoded and inferred; it owns what it is given.
+// Batches runs the network over a dataset: its results, in order, batch by batch, with their examples.
+// Whoever takes a batch owns it. While the caller is busy with one, later ones are read, decoded and
+// inferred; all of that has ended when the loop has.
 //
-// An error of yield, of the dataset or of the network ends the stream, as does
-// the end of ctx. Records that cannot be read are skipped, up to c.MaxBad.
+// Records that cannot be read are skipped, up to c.MaxBad. An error, of the dataset, of the network or
+// of ctx when it ends, is the last.
 //
 // Where the model leaves sizes of its input open, the first example settles them for all. A ragged
 // dataset's examples however are each run at their own size, together with others of the same size
 // and never padded: an example's rows do not depend on those beside it.
-func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
-	yield func(Results, *rows.Batch) error) (rows.Stats, error) {
+func (w *Network) Batches(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[Results, error] {
 	if c.Cache != nil {
 		panic("featurize: a cache keeps the rows of an Extractor, not of a Network")
 	}
 	c.check()
-	want := c.selects(ds)
-	if want.all < 0 && c.Limit > 0 {
-		return rows.Stats{}, fmt.Errorf("%s: a limit is spread over the data, and how many examples a stream has is not known: leave it out, or give a file",
-			ds.Spec())
-	}
-	// A context of our own, so that every stage ends before we return.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	group, ctx := errgroup.WithContext(ctx)
-
-	results := w.start(ctx, group, ds, want, c)
-	stats := rows.Stats{Examples: c.Before.Examples, Bad: slices.Clone(c.Before.Bad)}
-	var failed error
-	done := c.Before.Examples + len(c.Before.Bad)
-	total := want.total(done)
-	c.report(done, total)
-	for j := range results {
-		if failed != nil {
-			continue // drain, so that the stages end
+	return func(yield func(Results, error) bool) {
+		want := c.selects(ds)
+		if want.all < 0 && c.Limit > 0 {
+			yield(Results{}, fmt.Errorf("%s: a limit is spread over the data, and how many examples a stream has is not known: leave it out, or give a file",
+				ds.Spec()))
+			return
 		}
-		w.skip(j, want.from)
-		if failed = handOver(ctx, &stats, j, &c, yield); failed != nil {
-			cancel(failed)
-			continue
-		}
-		done += len(j.records)
+		ctx, cancel := context.WithCancelCause(ctx)
+		group, ctx := errgroup.WithContext(ctx)
+		jobs := w.start(ctx, group, ds, want, c)
+		defer func() {
+			cancel(nil)
+			for range jobs { // so that the stages end
+			}
+			group.Wait()
+		}()
+		done := c.Stats.Examples + len(c.Stats.Bad)
+		total := want.total(done)
 		c.report(done, total)
-	}
-	err := group.Wait()
-	if total == 0 && err == nil {
-		c.report(done, done)
-	}
-	if failed != nil {
-		err = failed
-	}
-	if err == nil && want.missing(stats.Examples) {
-		err = fmt.Errorf("%s: %w", ds.Spec(), ErrNoExamples)
-		if len(stats.Bad) > 0 {
-			err = fmt.Errorf("%w (first: %s)", err, stats.Bad[0])
+		for j := range jobs {
+			w.skip(j, want.from)
+			err := context.Cause(ctx)
+			if err == nil {
+				err = c.count(j)
+			}
+			if err != nil {
+				yield(Results{}, err)
+				return
+			}
+			if j.results.N > 0 && !yield(j.results, nil) {
+				return
+			}
+			done += len(j.records)
+			c.report(done, total)
+		}
+		err := group.Wait()
+		if err == nil && total == 0 {
+			c.report(done, done)
+		}
+		if err == nil && want.missing(c.Stats.Examples) {
+			err = fmt.Errorf("%s: %w", ds.Spec(), ErrNoExamples)
+			if len(c.Stats.Bad) > 0 {
+				err = fmt.Errorf("%w (first: %s)", err, c.Stats.Bad[0].Message)
+			}
+		}
+		if err != nil {
+			yield(Results{}, err)
 		}
 	}
-	return stats, err
 }
 
 // start starts the stages that read, prepare and infer the wanted ones of a dataset's examples, and
@@ -263,7 +265,7 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 	group.Go(func() error {
 		defer close(tasks)
 		defer close(jobs)
-		r := reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText(), standIns: c.StandIns}
+		r := reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText(), synthetic: c.Synthetic}
 		if ds.Ragged() && w.open() {
 			r.window = newWindow(w)
 		}
@@ -316,31 +318,22 @@ func (w *Network) skip(j *job, from int) {
 		}
 	}
 	j.records = j.records[records:]
-	j.results, j.examples = w.slice(j.results, examples, j.results.N), j.examples.Slice(examples, j.examples.N)
+	j.results = w.slice(j.results, examples, j.results.N)
 }
 
-// handOver counts a job's records and hands its examples over.
-func handOver(ctx context.Context, s *rows.Stats, j *job, c *StreamConfig,
-	yield func(Results, *rows.Batch) error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
+// count counts a job's records, whose examples are about to be handed over.
+func (c *StreamConfig) count(j *job) error {
 	for _, r := range j.records {
 		if r.bad == "" {
 			continue
 		}
-		if s.Bad = append(s.Bad, r.bad); len(s.Bad) > c.MaxBad {
-			return &TooManyBadError{Allowed: c.MaxBad, Bad: s.Bad}
-		}
-		if c.Bad != nil {
-			c.Bad(rows.Bad{Position: r.position, Message: r.bad})
+		c.Stats.Bad = append(c.Stats.Bad, rows.Bad{Position: r.position, Message: r.bad})
+		if len(c.Stats.Bad) > c.MaxBad {
+			return &TooManyBadError{Allowed: c.MaxBad, Bad: c.Stats.Messages()}
 		}
 	}
-	if j.results.N == 0 {
-		return nil
-	}
-	s.Examples += j.results.N
-	return yield(j.results, j.examples)
+	c.Stats.Examples += j.results.N
+	return nil
 }
 
 func send[T any](ctx context.Context, to chan<- T, v T) error {
@@ -359,7 +352,7 @@ type reader struct {
 	jobs    chan<- *job // in order
 	lenient bool
 
-	standIns bool // for examples are wanted
+	synthetic bool // images are wanted
 
 	job    *job
 	pipes  []*preprocess.Pipeline // one for each input, nil while sizes are open
@@ -441,7 +434,9 @@ func (w *Network) lead(want selection, window bool) int {
 
 // newJob returns a job for so many records.
 func (r *reader) newJob(records int) *job {
-	j := &job{ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient, standIns: r.standIns}
+	j := &job{
+		ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient, synthetic: r.synthetic,
+	}
 	j.pending.Store(1)
 	return j
 }
@@ -520,8 +515,8 @@ func (t *task) prepare() {
 		t.record.bad = err.Error()
 		return
 	}
-	if t.job.standIns {
-		if t.record.err = standin.Replace(&t.example); t.record.err != nil {
+	if t.job.synthetic {
+		if t.record.err = synthetic.Replace(&t.example); t.record.err != nil {
 			return
 		}
 	}
@@ -544,7 +539,6 @@ func (t *task) prepare() {
 // inferJob runs the network so many times on those of a job's records that could be read.
 func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 	x := &rows.Batch{}
-	j.examples = x
 	for i := range j.records {
 		r := &j.records[i]
 		if r.err != nil {
@@ -563,6 +557,7 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		x.N++
 	}
 	j.results = w.results(x.N, passes)
+	j.results.Examples = x
 	for _, p := range j.parts {
 		if p.n == 0 {
 			continue

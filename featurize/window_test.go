@@ -82,12 +82,12 @@ func TestSequencesOfDifferentLengthsAreRunAtTheirOwn(t *testing.T) {
 			}
 		}
 		for i, words := range []string{"x.jsonl[0]: ", "x.jsonl[1]: ", "x.jsonl[13]: ", "x.jsonl[14]: ids: an empty list", "x.jsonl[600]: "} {
-			if len(stats.Bad) != 5 || !strings.HasPrefix(stats.Bad[i], words) {
-				t.Fatalf("bad records %q", stats.Bad)
+			if len(stats.Bad) != 5 || !strings.HasPrefix(stats.Bad[i].Message, words) {
+				t.Fatalf("bad records %v", stats.Bad)
 			}
 		}
-		if !strings.Contains(stats.Bad[2], "real numbers") {
-			t.Errorf("bad records %q", stats.Bad)
+		if !strings.Contains(stats.Bad[2].Message, "real numbers") {
+			t.Errorf("bad records %v", stats.Bad)
 		}
 
 		// The same again, to the last bit.
@@ -179,12 +179,12 @@ func TestAnExampleThatIsNoSequenceEndsTheStream(t *testing.T) {
 	} {
 		text := `{"ids":[1,2],"mask":[1,2]}` + "\n" + `{"ids":[1],"mask":[1]}` + "\n" + tt.line
 		e := extractor(t, "sequence", Config{})
-		_, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}),
+		_, err := pass(t.Context(), e, openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}),
 			StreamConfig{MaxBad: 3}, collect(&collected{}))
 		says(t, err, tt.words...)
 	}
 	text := `{"x":[[1,2,3]]}` + "\n" + `{"x":[[1,2]]}`
-	_, err := extractor(t, "frames4", Config{}).Stream(t.Context(),
+	_, err := pass(t.Context(), extractor(t, "frames4", Config{}),
 		openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}), StreamConfig{MaxBad: 2},
 		collect(&collected{}))
 	says(t, err, "x.jsonl[1]", "array [1,2] of int64", "x [N,?,3] float32")
@@ -208,7 +208,7 @@ func TestWindowsDoNotPileUp(t *testing.T) {
 	before := heap()
 	stop := fmt.Errorf("seen enough")
 	calls := 0
-	_, err := e.Stream(t.Context(), ds, StreamConfig{}, func(*rows.Batch) error {
+	_, err := pass(t.Context(), e, ds, StreamConfig{}, func(*rows.Batch) error {
 		if calls++; calls < 2 {
 			return nil
 		}

@@ -352,3 +352,22 @@ func tensorsOf[M any](list []*onnxpb.Tensor, messages []M) []*onnxpb.Tensor {
 func (m *Model) SelfContained() bool {
 	return !slices.ContainsFunc(m.store.files[1:], func(f file) bool { return !f.derived })
 }
+
+// Info names a model file, and describes its inputs and outputs.
+type Info struct {
+	Path     string `json:"path,omitempty"`
+	SHA256   string `json:"sha256"`
+	Opset    int64  `json:"opset"`
+	Producer string `json:"producer"`
+	// Inputs and Outputs are left out where the model is not looked at, as in merging.
+	Inputs  []ValueInfo `json:"inputs,omitempty"`
+	Outputs []ValueInfo `json:"outputs,omitempty"`
+}
+
+// Info describes the model.
+func (m *Model) Info() *Info {
+	return &Info{
+		Path: m.Path(), SHA256: m.SHA256(), Opset: m.Opset(), Producer: m.Producer(),
+		Inputs: m.Inputs(), Outputs: m.Outputs(),
+	}
+}

@@ -7,5 +7,5 @@
 // package.
 //
 // Networks run in ONNX Runtime, whose shared library is looked for, and
-// installed where [Runtime].Setup allows it.
+// installed where [Runtime].Install allows it.
 package wrap

@@ -34,7 +34,7 @@ func ExampleOpenFS() {
 		log.Fatal(err)
 	}
 	p, err := wrap.OpenFS(context.Background(), digits, wrap.Options{
-		Runtime: wrap.Runtime{Setup: wrap.Setup{Install: true}}, // ONNX Runtime, on first use
+		Runtime: wrap.Runtime{Install: true}, // ONNX Runtime, on first use
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -152,7 +152,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	path := func(name string) string { return filepath.Join(dir, name) }
-	runtime := wrap.Runtime{Setup: wrap.Setup{Install: true}}
+	runtime := wrap.Runtime{Install: true}
 
 	_, err = calibration.Calibrate(ctx, calibration.Config{
 		Model:   path(models.DigitsModel),

@@ -7,7 +7,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/measure"
-	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -21,25 +20,6 @@ type Progress struct {
 	Done  int    // examples, or steps of tuning
 	Total int    // 0 where it is not known yet: of standard input
 	Unit  string // "examples" or "steps"
-}
-
-// ModelInfo names a model file.
-type ModelInfo struct {
-	Path     string `json:"path,omitempty"`
-	SHA256   string `json:"sha256"`
-	Opset    int64  `json:"opset"`
-	Producer string `json:"producer"`
-	// Inputs and Outputs are left out where the model is not looked at, as in merging.
-	Inputs  []onnx.ValueInfo `json:"inputs,omitempty"`
-	Outputs []onnx.ValueInfo `json:"outputs,omitempty"`
-}
-
-// NewModelInfo describes a model.
-func NewModelInfo(m *onnx.Model) *ModelInfo {
-	return &ModelInfo{
-		Path: m.Path(), SHA256: m.SHA256(), Opset: m.Opset(), Producer: m.Producer(),
-		Inputs: m.Inputs(), Outputs: m.Outputs(),
-	}
 }
 
 // BundleInfo names a bundle and says what it serves.

@@ -10,7 +10,7 @@ import (
 
 // Inspection is what a model file says without being run.
 type Inspection struct {
-	Model     ModelInfo    `json:"model"`
+	Model     onnx.Info    `json:"model"`
 	Head      *head.Head   `json:"head"` // null when none is recognised
 	Supported bool         `json:"supported"`
 	Reason    string       `json:"reason"`     // why not; empty when supported
@@ -26,7 +26,7 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Inspection{Model: *NewModelInfo(m), Evidence: []string{}, Nearest: []*head.Head{}}
+	in := &Inspection{Model: *m.Info(), Evidence: []string{}, Nearest: []*head.Head{}}
 	h, err := head.Find(m, o)
 	var unsupported *head.UnsupportedError
 	switch {

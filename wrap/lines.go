@@ -33,7 +33,7 @@ func (p *Predictor) PredictLines(ctx context.Context, r io.Reader, yield func(Pr
 	defer cancel()
 	options := dataset.Options{
 		LabelClasses: p.Classes(), Classes: p.head.Classes(), MultiLabel: p.head.MultiLabel(),
-		StrayLabels: true, Unlabelled: p.unlabelled, Inputs: p.network.InputNames(),
+		IgnoreUnknownLabels: true, Unlabelled: p.unlabelled, Inputs: p.network.InputNames(),
 	}
 	read, waiting := make(chan line), make(chan []line)
 	go func() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image"
 	"io/fs"
+	"iter"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -143,7 +144,7 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 		debug.FreeOSMemory()
 	}
 	p.outputs = outputs.Infos()
-	err = a.Run(o.Preprocess, o.Runtime.Config(), func(c featurize.Config) error { return p.run(fused, c) })
+	err = a.Run(o.Preprocess, attach.RunConfig(o.Runtime.Provider, o.Runtime.Threads, o.Runtime.Batch), func(c featurize.Config) error { return p.run(fused, c) })
 	if err != nil {
 		return nil, err
 	}
@@ -366,7 +367,7 @@ type DatasetReport struct {
 func (p *Predictor) PredictDataset(
 	ctx context.Context, spec string, yield func(Prediction) error,
 ) (DatasetReport, error) {
-	return p.predictDataset(ctx, spec, p.maxBad, nil, func(one Prediction, _ int) error { return yield(one) })
+	return p.predictDataset(ctx, spec, p.maxBad, &rows.Stats{}, func(one Prediction, _ int) error { return yield(one) })
 }
 
 // PredictRecords is PredictDataset for who wants an answer to every record: yield is called in the
@@ -376,19 +377,18 @@ func (p *Predictor) PredictDataset(
 func (p *Predictor) PredictRecords(
 	ctx context.Context, spec string, yield func(Prediction, error) error,
 ) (DatasetReport, error) {
-	var waiting []rows.Bad // records before the next prediction
+	var met rows.Stats
+	told := 0 // of the records that cannot be read
 	answer := func(before int) error {
-		for len(waiting) > 0 && waiting[0].Position < before {
-			name, reason, _ := strings.Cut(waiting[0].Message, ": ")
-			waiting = waiting[1:]
+		for ; told < len(met.Bad) && met.Bad[told].Position < before; told++ {
+			name, reason, _ := strings.Cut(met.Bad[told].Message, ": ")
 			if err := yield(Prediction{Input: name}, errors.New(reason)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	skipped := func(b rows.Bad) { waiting = append(waiting, b) }
-	report, err := p.predictDataset(ctx, spec, math.MaxInt, skipped, func(one Prediction, position int) error {
+	report, err := p.predictDataset(ctx, spec, math.MaxInt, &met, func(one Prediction, position int) error {
 		if err := answer(position); err != nil {
 			return err
 		}
@@ -404,21 +404,20 @@ func (p *Predictor) PredictRecords(
 	return report, err
 }
 
-// predictDataset tells skipped, if it is not nil, of each record that is passed over, before yield is
-// called with one behind it. yield also takes positions.
-func (p *Predictor) predictDataset(ctx context.Context, spec string, maxBad int, skipped func(rows.Bad),
+// predictDataset counts what it meets, a record that is passed over before yield is called with one behind
+// it. yield also takes positions.
+func (p *Predictor) predictDataset(ctx context.Context, spec string, maxBad int, met *rows.Stats,
 	yield func(Prediction, int) error) (DatasetReport, error) {
 	notes, report := &source.Notes{}, DatasetReport{}
 	opener := &source.Opener{
-		Network: p.network, Classes: p.Classes(), MaxBad: maxBad, MultiLabel: p.head.MultiLabel(), AnyLabels: true,
-		Fingerprint: p.network == nil, // which comes with a stream of features
-		Notes:       notes,
-		Context:     ctx,
+		Network: p.network, Classes: p.Classes(), MaxBad: maxBad, MultiLabel: p.head.MultiLabel(),
+		IgnoreUnknownLabels: true,
+		Notes:               notes,
 	}
-	s, err := opener.Open("input", spec, p.head.Classes(), !p.unlabelled)
+	s, err := opener.Open(ctx, "input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {
 		var e error
-		if s, e = opener.Open("input", spec, p.head.Classes(), false); e != nil {
+		if s, e = opener.Open(ctx, "input", spec, p.head.Classes(), false); e != nil {
 			return report, err
 		}
 		report.Warnings = append(report.Warnings, fmt.Sprintf("%v; predicted without labels", err))
@@ -427,42 +426,72 @@ func (p *Predictor) predictDataset(ctx context.Context, spec string, maxBad int,
 	if err := s.Fits(p.head, "the bundle's head"); err != nil {
 		return report, err
 	}
-	s.Config.Bad = skipped
+	s.Config.Stats = met
 	outside := 0
-	each := func(predictions []Prediction, b *rows.Batch) error {
-		for i, one := range predictions {
+	for of, e := range p.predictSet(ctx, s, notes) {
+		if err = e; err != nil {
+			break
+		}
+		for i, one := range of.predictions {
 			if one.Label == nil && one.Targets == nil && s.Labelled() {
 				outside++
 			}
-			if err := yield(one, b.Positions[i]); err != nil {
-				return err
+			if err = yield(one, of.examples.Positions[i]); err != nil {
+				break
 			}
 		}
-		return nil
-	}
-	var n int
-	if p.network == nil {
-		n, _, err = s.Stream(ctx, p.head, notes, func(b *rows.Batch) error {
-			predictions, err := p.predict(p.calibration, b)
-			if err != nil {
-				return err
-			}
-			return each(predictions, b)
-		})
-	} else {
-		n, _, err = s.StreamFused(ctx, notes, func(r featurize.Results, x *rows.Batch) error {
-			predictions, err := p.predictions(p.tensors(r), x)
-			if err != nil {
-				return err
-			}
-			return each(predictions, x)
-		})
+		if err != nil {
+			err = fmt.Errorf("%s: %w", s.Name, err)
+			break
+		}
 	}
 	if outside > 0 {
-		report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", outside, n, p.head.Classes()))
+		report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", outside, met.Examples, p.head.Classes()))
 	}
 	report.Bad, report.Ignored = notes.Bad, notes.Ignored
 	return report, err
+}
+
+// predicted is what a bundle serves for some examples.
+type predicted struct {
+	predictions []Prediction
+	examples    *rows.Batch
+}
+
+// predictSet predicts an open set: by the graph, or of precomputed features by the formulas.
+func (p *Predictor) predictSet(ctx context.Context, s *source.Set, n *source.Notes) iter.Seq2[predicted, error] {
+	return func(yield func(predicted, error) bool) {
+		// give reports whether there is to be more.
+		give := func(predictions []Prediction, b *rows.Batch, err error) bool {
+			if err != nil {
+				err = fmt.Errorf("%s: %w", s.Name, err)
+			}
+			return yield(predicted{predictions, b}, err) && err == nil
+		}
+		if p.network == nil {
+			for b, err := range s.Batches(ctx, p.head, n) {
+				if err != nil {
+					yield(predicted{}, err)
+					return
+				}
+				predictions, err := p.predict(p.calibration, b)
+				if !give(predictions, b, err) {
+					return
+				}
+			}
+			return
+		}
+		for r, err := range s.Results(ctx, n) {
+			if err != nil {
+				yield(predicted{}, err)
+				return
+			}
+			predictions, err := p.predictions(p.tensors(r), r.Examples)
+			if !give(predictions, r.Examples, err) {
+				return
+			}
+		}
+	}
 }
 
 // predict turns finite rows into predictions, in float64.

@@ -17,7 +17,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/realdata"
@@ -160,22 +159,25 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		mustCalibrate(t, c)
 		p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
 		notes := &source.Notes{}
-		set, err := (&source.Opener{Network: oracle.Network, Extractor: oracle.Extractor, Notes: notes}).Open("input", file, 4,
-			true)
+		opener := &source.Opener{Network: oracle.Network, Extractor: oracle.Extractor, Notes: notes}
+		set, err := opener.Open(t.Context(), "input", file, 4, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer set.Close()
 		var want []Prediction
-		if _, _, err = set.Stream(t.Context(), attach.Head(oracle.Head), notes, func(b *rows.Batch) error {
+		for b, err := range set.Batches(t.Context(), attach.Head(oracle.Head), notes) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			some, err := oracle.Formulas.PredictFeatures(b.Features, b.Logits)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for i := range some {
 				some[i].Input, some[i].Label = b.Name(i), &b.Labels[i]
 			}
 			want = append(want, some...)
-			return err
-		}); err != nil {
-			t.Fatal(err)
 		}
 		i := 0
 		_, err = p.PredictDataset(t.Context(), file, func(got Prediction) error {

@@ -4,20 +4,21 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/install"
 )
 
-// Setup says where ONNX Runtime is looked for, and whether it may be installed.
-// The zero value looks in the usual places and installs nothing.
-type Setup = install.Config
-
-// Runtime says how networks are run. The zero value runs them on the CPU with
-// an ONNX Runtime found on this machine, and installs nothing. A process loads
-// one ONNX Runtime: Setup counts only where none is loaded yet.
+// Runtime says how networks are run. The zero value runs them on the CPU with an ONNX Runtime found on this
+// machine, and installs nothing. A process loads one ONNX Runtime: Library and Install count only where none is
+// loaded yet.
 type Runtime struct {
-	Setup    Setup  `yaml:"-"`
+	Library string `yaml:"-"` // the file of ONNX Runtime's library, or its folder; "": the usual places
+	// Install allows ONNX Runtime to be installed into the user's cache where none is found. The variable
+	// MFGS_NO_INSTALL forbids it all the same.
+	Install bool `yaml:"-"`
+	// Installing, if set, is called with what an installation does, and the bytes done so far and in all.
+	Installing func(stage string, done, total int64) `yaml:"-"`
+
 	Provider string `yaml:"provider"` // one of ort.Providers; "" is the CPU
 	Threads  int    `yaml:"threads"`  // of one inference; 0 is one for each CPU
 	Batch    int    `yaml:"batch"`    // examples per inference; 0 chooses, and a model with a fixed batch keeps its own
@@ -37,17 +38,16 @@ func (r *Runtime) OnCPU() bool { return r.Provider == "" || r.Provider == ort.CP
 // Load makes ONNX Runtime ready, unless it is and no other is asked for. When ctx ends, so does
 // an installation.
 func (r *Runtime) Load(ctx context.Context) error {
-	if _, ok := ort.Loaded(); ok && r.Setup.Flag == "" {
+	if _, ok := ort.Loaded(); ok && r.Library == "" {
 		return nil
 	}
-	lib, err := install.Ensure(ctx, r.Setup)
+	setup := install.Config{Flag: r.Library, Install: r.Install}
+	if r.Installing != nil {
+		setup.Progress = func(p install.Progress) { r.Installing(p.Stage, p.Done, p.Total) }
+	}
+	lib, err := install.Ensure(ctx, setup)
 	if err != nil {
 		return err
 	}
 	return ort.Load(lib)
-}
-
-// Config is that of a network; the model, and how images become its input, are set by the caller.
-func (r *Runtime) Config() featurize.Config {
-	return featurize.Config{Batch: r.Batch, Threads: r.Threads, Provider: r.Provider}
 }

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -69,42 +70,50 @@ func (s Shard) Range(from, to int) (first, last int) {
 	return first, max(first, last)
 }
 
-// Blocks gathers batches into blocks.
-type Blocks struct {
-	yield   func(*Batch) error
-	pending *Batch
+// InBlocks cuts the examples of batches, whose positions rise, into blocks. A block is handed over when
+// an example behind it has come, the last when the batches have ended without an error. Whoever takes a
+// block owns it.
+func InBlocks(batches iter.Seq2[*Batch, error]) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		var c cutter
+		for b, err := range batches {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, block := range c.add(b) {
+				if !yield(block, nil) {
+					return
+				}
+			}
+		}
+		if c.pending != nil {
+			yield(c.pending, nil)
+		}
+	}
 }
 
-// NewBlocks returns Blocks that pass each block with examples to yield, which owns it.
-func NewBlocks(yield func(*Batch) error) *Blocks { return &Blocks{yield: yield} }
+// A cutter gathers batches into blocks.
+type cutter struct {
+	pending *Batch // the block that is not complete; nil before the first example
+}
 
-// Add takes the next examples, and yields the blocks that they complete.
-func (b *Blocks) Add(batch *Batch) error {
+// add takes the next examples, and returns the blocks that they complete.
+func (c *cutter) add(batch *Batch) (complete []*Batch) {
 	for from := 0; from < batch.N; {
 		index, to := Block(batch.Positions[from]), from+1
 		for to < batch.N && Block(batch.Positions[to]) == index {
 			to++
 		}
-		if b.pending != nil && Block(b.pending.Positions[0]) != index {
-			if err := b.Flush(); err != nil {
-				return err
-			}
+		if c.pending != nil && Block(c.pending.Positions[0]) != index {
+			complete = append(complete, c.pending)
+			c.pending = nil
 		}
-		if b.pending == nil {
-			b.pending = &Batch{}
+		if c.pending == nil {
+			c.pending = &Batch{}
 		}
-		b.pending.Append(batch.Slice(from, to))
+		c.pending.Append(batch.Slice(from, to))
 		from = to
 	}
-	return nil
-}
-
-// Flush yields the last block, when there are no more examples.
-func (b *Blocks) Flush() error {
-	last := b.pending
-	if last == nil {
-		return nil
-	}
-	b.pending = nil
-	return b.yield(last)
+	return complete
 }

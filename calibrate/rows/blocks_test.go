@@ -2,8 +2,10 @@ package rows
 
 import (
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -32,22 +34,11 @@ func TestBlocksDoNotDependOnBatches(t *testing.T) {
 	}
 	for range 20 {
 		var got []*Batch
-		blocks := NewBlocks(func(b *Batch) error {
-			got = append(got, b)
-			return nil
-		})
-		for first := 0; first < whole.N; {
-			last := min(whole.N, first+rng.IntN(2*BlockSize))
-			if err := blocks.Add(whole.Slice(first, last)); err != nil {
+		for b, err := range InBlocks(batches(whole, func() int { return rng.IntN(2 * BlockSize) }, nil)) {
+			if err != nil {
 				t.Fatal(err)
 			}
-			first = last
-		}
-		if len(got) != 3 {
-			t.Fatalf("%d blocks before the end, want 3: the last may go on", len(got))
-		}
-		if err := errors.Join(blocks.Flush(), blocks.Flush()); err != nil {
-			t.Fatal(err)
+			got = append(got, b)
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatal("other blocks came")
@@ -55,12 +46,38 @@ func TestBlocksDoNotDependOnBatches(t *testing.T) {
 	}
 }
 
+// batches cuts examples into batches of some sizes, behind which there may be an error.
+func batches(whole *Batch, size func() int, last error) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		for from := 0; from < whole.N; {
+			to := min(whole.N, from+size())
+			if !yield(whole.Slice(from, to), nil) {
+				return
+			}
+			from = to
+		}
+		if last != nil {
+			yield(nil, last)
+		}
+	}
+}
+
+// A block that may be incomplete is kept back: the examples behind an error may be of it.
 func TestAnErrorEndsTheBlocks(t *testing.T) {
 	stop := errors.New("stop")
-	blocks := NewBlocks(func(*Batch) error { return stop })
-	b := &Batch{N: 2, Positions: []int{0, BlockSize}}
-	if err := blocks.Add(b); err != stop {
-		t.Errorf("error %v, want %v", err, stop)
+	whole := &Batch{N: 2, Positions: []int{0, BlockSize}}
+	var positions []int
+	var last error
+	for b, err := range InBlocks(batches(whole, func() int { return 2 }, stop)) {
+		if last = err; err == nil {
+			positions = append(positions, b.Positions...)
+		}
+	}
+	if last != stop || !slices.Equal(positions, []int{0}) {
+		t.Errorf("examples %v and the error %v, want 0 and %v", positions, last, stop)
+	}
+	for range InBlocks(batches(whole, func() int { return 2 }, nil)) {
+		break
 	}
 }
 

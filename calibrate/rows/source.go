@@ -1,37 +1,23 @@
 package rows
 
-import "context"
-
-// A Source streams examples in order: a dataset run through a network, a file of ready-made
-// features, or a store of either.
-type Source interface {
-	Features() int // d
-	Logits() int   // K
-
-	// Len is how many examples a stream reads, -1 where that is not known. Those that cannot be read
-	// are left out of it.
-	Len() int
-
-	// Labelled reports whether every example has a label, or targets.
-	Labelled() bool
-
-	// Stream calls yield with the examples in batches of any size; positions rise. yield runs in
-	// the caller's goroutine and owns the batch. Its error ends the stream, as does the end of ctx.
-	Stream(ctx context.Context, yield func(*Batch) error) (Stats, error)
-
-	// Fingerprint is a hash of the data and of which part of them is streamed, in hex. It is
-	// known when a stream has ended without an error, and "" before, unless it is remembered.
-	Fingerprint() string
-}
-
-// Stats is what a stream met.
+// Stats counts what a pass over a source has met so far: what comes behind a batch that was handed
+// over is not in it yet.
 type Stats struct {
-	Examples int      // that were handed over
-	Bad      []string // one message for each record that was skipped
-	Cached   bool     // they came from a store
+	Examples int   // handed over
+	Bad      []Bad // skipped
+	Cached   bool  // the examples came from a store
 }
 
-// Bad is a record that is left out.
+// Messages returns the message of each record that was skipped.
+func (s *Stats) Messages() []string {
+	list := make([]string, len(s.Bad))
+	for i, b := range s.Bad {
+		list[i] = b.Message
+	}
+	return list
+}
+
+// Bad is a record that cannot be read.
 type Bad struct {
 	Position int // in the source
 	Message  string

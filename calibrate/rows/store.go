@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 
 	"github.com/mfgs/mfgs/internal/safetensors"
@@ -48,26 +49,27 @@ type End struct {
 
 // A Writer writes a store.
 type Writer struct {
-	w      io.Writer
-	buf    bytes.Buffer
-	blocks *Blocks
-	bad    []Bad
+	w   io.Writer
+	buf bytes.Buffer
+	cut cutter
+	bad []Bad
 }
 
 // NewWriter begins a store with metadata that say what it is of.
 func NewWriter(w io.Writer, metadata map[string]string) (*Writer, error) {
-	s := newWriter(w)
+	s := &Writer{w: w}
 	return s, s.segment(headKind, nil, metadata)
 }
 
-func newWriter(w io.Writer) *Writer {
-	s := &Writer{w: w}
-	s.blocks = NewBlocks(s.block)
-	return s
-}
-
 // Add takes the next examples, and writes the blocks that they complete, each with one Write.
-func (s *Writer) Add(b *Batch) error { return s.blocks.Add(b) }
+func (s *Writer) Add(b *Batch) error {
+	for _, block := range s.cut.add(b) {
+		if err := s.block(block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Bad takes a record that was left out, before any example behind it is added.
 func (s *Writer) Bad(b Bad) { s.bad = append(s.bad, b) }
@@ -75,8 +77,11 @@ func (s *Writer) Bad(b Bad) { s.bad = append(s.bad, b) }
 // End writes the last block and what makes the store complete. Without it the store has the blocks
 // that were whole.
 func (s *Writer) End(e End) error {
-	if err := s.blocks.Flush(); err != nil {
-		return err
+	if last := s.cut.pending; last != nil {
+		s.cut.pending = nil
+		if err := s.block(last); err != nil {
+			return err
+		}
 	}
 	tensors, err := s.badTensors(len(s.bad))
 	if err != nil {
@@ -151,7 +156,7 @@ func wide(x []int) []int64 {
 // ErrStore says that bytes are no store, or not as they were written.
 var ErrStore = errors.New("not a store of examples as it was written")
 
-// A Store is the whole blocks of a store. It is a [Source] of them.
+// A Store is the whole blocks of a store.
 type Store struct {
 	metadata map[string]string
 	blocks   []*safetensors.File
@@ -161,8 +166,6 @@ type Store struct {
 	bad      []Bad
 	end      *End
 }
-
-var _ Source = (*Store)(nil)
 
 // Metadata reads what NewWriter was given from a store of size bytes.
 func Metadata(r io.ReaderAt, size int64) (map[string]string, error) {
@@ -401,7 +404,7 @@ func (s *Store) Append(w io.Writer) *Writer {
 	if s.end != nil {
 		panic("rows: more is appended to a store that is complete")
 	}
-	return newWriter(w)
+	return &Writer{w: w}
 }
 
 // Features returns d, 0 where there are no blocks.
@@ -424,25 +427,19 @@ func (s *Store) Fingerprint() string {
 	return s.end.Fingerprint
 }
 
-// Stream yields the blocks.
-func (s *Store) Stream(ctx context.Context, yield func(*Batch) error) (Stats, error) {
-	stats := Stats{Cached: true}
-	for _, b := range s.bad {
-		stats.Bad = append(stats.Bad, b.Message)
+// Blocks reads the blocks. Whoever takes one owns it. An error, such as that of ctx when it ends, is the
+// last.
+func (s *Store) Blocks(ctx context.Context) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		for _, f := range s.blocks {
+			err := context.Cause(ctx)
+			var b *Batch
+			if err == nil {
+				b, err = readBlock(f)
+			}
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
 	}
-	for _, f := range s.blocks {
-		if err := context.Cause(ctx); err != nil {
-			return stats, err
-		}
-		b, err := readBlock(f)
-		if err != nil {
-			return stats, err
-		}
-		n := b.N
-		if err := yield(b); err != nil {
-			return stats, err
-		}
-		stats.Examples += n
-	}
-	return stats, nil
 }

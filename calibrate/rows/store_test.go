@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,12 +34,7 @@ var end = End{Fingerprint: "f00d", Labelled: true}
 // bad are the records of examples that are left out.
 var bad = []Bad{{3, "x.npy[3]: a bad record"}, {700, "x.npy[700]: another"}, {1 << 20, "x.npy[1048576]: the last"}}
 
-func messages(bad []Bad) (messages []string) {
-	for _, l := range bad {
-		messages = append(messages, l.Message)
-	}
-	return messages
-}
+func messages(bad []Bad) []string { return (&Stats{Bad: bad}).Messages() }
 
 // stored writes examples, and an end unless it is nil. It returns the length behind every segment
 // too.
@@ -91,17 +87,16 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func opened(data []byte) (*Store, error) { return Open(bytes.NewReader(data), int64(len(data))) }
 
-func all(t testing.TB, s Source) (*Batch, Stats) {
+func all(t testing.TB, s *Store) *Batch {
 	t.Helper()
 	got := &Batch{}
-	stats, err := s.Stream(context.Background(), func(b *Batch) error {
+	for b, err := range s.Blocks(context.Background()) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		got.Append(b)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	return got, stats
+	return got
 }
 
 func TestAStoreIsTheSourceThatWasStored(t *testing.T) {
@@ -119,10 +114,8 @@ func TestAStoreIsTheSourceThatWasStored(t *testing.T) {
 			s.Metadata()["model"] != "a model" {
 			t.Errorf("%s: %d features, %d logits, %d examples, fingerprint %q of %q", name, s.Features(), s.Logits(), s.Len(), s.Fingerprint(), s.Metadata())
 		}
-		got, stats := all(t, s)
-		if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(stats, Stats{Examples: want.N, Bad: messages(bad),
-			Cached: true}) {
-			t.Errorf("%s: other examples came, or %+v", name, stats)
+		if got := all(t, s); !reflect.DeepEqual(got, want) || !slices.Equal(messages(s.Bad()), messages(bad)) {
+			t.Errorf("%s: other examples came, or the bad records %v", name, s.Bad())
 		}
 		if len(edges) != 1+4+1 { // head, blocks 0, 1, 2 and 9, end
 			t.Errorf("%s: %d segments", name, len(edges))
@@ -154,7 +147,7 @@ func TestACutStoreKeepsItsWholeBlocks(t *testing.T) {
 				n = min(want.N, n+BlockSize)
 			}
 		}
-		if got, _ := all(t, s); n != got.N || n > 0 && !reflect.DeepEqual(got, want.Slice(0, n)) {
+		if got := all(t, s); n != got.N || n > 0 && !reflect.DeepEqual(got, want.Slice(0, n)) {
 			t.Fatalf("%s %d: %d examples, want %d", what, at, got.N, n)
 		}
 	}
@@ -261,13 +254,14 @@ func TestAStreamOfAStoreEndsWhenItIsTold(t *testing.T) {
 	}
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	for _, yield := range []func(*Batch) error{
-		func(*Batch) error { return stop },
-		func(*Batch) error { cancel(stop); return nil },
-	} {
-		if _, err := s.Stream(ctx, yield); err != stop {
-			t.Errorf("error %v, want %v", err, stop)
-		}
+	defer cancel(nil)
+	var errs []error
+	for _, err := range s.Blocks(ctx) {
+		errs = append(errs, err)
+		cancel(stop)
+	}
+	if len(errs) != 2 || errs[0] != nil || errs[1] != stop {
+		t.Errorf("errors %v, want that of the context behind the first block", errs)
 	}
 }
 
@@ -282,8 +276,8 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, stats := all(t, s)
-		if got.N != s.Len() || stats.Examples != got.N || got.N*(s.Features()+s.Logits())*4 > len(data) {
+		got := all(t, s)
+		if got.N != s.Len() || got.N*(s.Features()+s.Logits())*4 > len(data) {
 			t.Errorf("%d examples of %d bytes, want %d", got.N, len(data), s.Len())
 		}
 		if s.Size() > int64(len(data)) || got.N > 0 && Block(got.Positions[got.N-1]) != Block(s.Next()-1) {

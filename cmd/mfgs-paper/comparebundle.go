@@ -48,7 +48,7 @@ func parseCompare(args []string, stdout io.Writer) (c compare.Config, asJSON boo
 	list := func(to *[]string) func(string) error {
 		return func(s string) error { *to = append(*to, s); return nil }
 	}
-	c.Runtime.Setup.Install = true
+	c.Runtime.Install = true
 	f := flag.NewFlagSet("mfgs-paper compare", flag.ContinueOnError)
 	f.StringVar(&c.Bundle, "bundle", "", "`DIR` that mfgs calibrate wrote; must be given")
 	f.StringVar(&c.Test, "test", "", "`SPEC` of labelled data, as for mfgs eval; must be given")

@@ -48,7 +48,7 @@ type lab struct {
 func newLab(data, models, scratch string, seeds []int, log io.Writer) *lab {
 	return &lab{
 		data: data, models: models, scratch: scratch, seeds: seeds, log: log,
-		runtime: wrap.Runtime{Setup: wrap.Setup{Install: true}, Threads: lanes.Threads()},
+		runtime: wrap.Runtime{Install: true, Threads: lanes.Threads()},
 		answers: map[request]map[string][]answer{},
 		sets:    map[string]*benchmark{},
 	}

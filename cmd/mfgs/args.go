@@ -29,6 +29,24 @@ func usagef(verb, format string, args ...any) error {
 	return &usageError{fmt.Sprintf("%s: %s\nrun `%s --help` for usage", name, oneLine(fmt.Sprintf(format, args...)), name)}
 }
 
+// findVerb returns the verb of a name, or the error that names those there are.
+func findVerb(app *cli.App, name string) (*cli.Command, error) {
+	if verb := app.Command(name); verb != nil {
+		return verb, nil
+	}
+	if strings.HasPrefix(name, "-") {
+		return nil, usagef("", "flag %s stands before the verb; flags follow it", name)
+	}
+	names := make([]string, len(app.Commands))
+	for i, verb := range app.Commands {
+		names[i] = verb.Name
+	}
+	if hint := didYouMean(name, "", names); hint != "" {
+		return nil, usagef("", "unknown verb %q%s", name, hint)
+	}
+	return nil, usagef("", "unknown verb %q: want %s", name, alternatives(names))
+}
+
 // arrange brings the arguments of a verb into the only order that package cli
 // reads: flags as --name=value, then "--", then the positional arguments. It
 // refuses what the flag package would take without a word: a flag that swallows
@@ -129,9 +147,4 @@ func oneOf[S ~string](c *cli.Context, name string, want []S) error {
 		return usagef(c.Command.Name, "--%s %q: want %s", name, v, alternatives(want))
 	}
 	return nil
-}
-
-// among is oneOf as the Action of a flag.
-func among[S ~string](name string, want []S) func(*cli.Context, string) error {
-	return func(c *cli.Context, _ string) error { return oneOf(c, name, want) }
 }

@@ -129,19 +129,19 @@ func FuzzArrange(f *testing.F) {
 	})
 }
 
-func TestHelpExplainsEveryFlagIn80Columns(t *testing.T) {
-	for _, c := range new(program).commands() {
+func TestHelpExplainsEveryFlagIn84Columns(t *testing.T) {
+	for _, c := range new(program).app().Commands {
 		code, stdout, stderr := invoke(context.Background(), c.Name, "--help")
 		if code != 0 || stderr != "" {
 			t.Fatalf("%s: exit code %d, %s", c.Name, code, stderr)
 		}
 		for line := range strings.Lines(stdout) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 84 {
 				t.Errorf("%s: %d columns: %s", c.Name, n, line)
 			}
 		}
 		for _, f := range c.Flags {
-			if !strings.Contains(stdout, "\n  --"+f.Names()[0]) {
+			if !strings.Contains(stdout, "\n   --"+f.Names()[0]) {
 				t.Errorf("%s: no word on --%s", c.Name, f.Names()[0])
 			}
 			placeholder, text := unquote(f.(cli.DocGenerationFlag).GetUsage())
@@ -149,7 +149,7 @@ func TestHelpExplainsEveryFlagIn80Columns(t *testing.T) {
 				t.Errorf("%s: --%s%s is described as %q", c.Name, f.Names()[0], placeholder, text)
 			}
 		}
-		if _, overview, _ := invoke(context.Background(), "--help"); !strings.Contains(overview, "\n  "+c.Name+" ") {
+		if _, overview, _ := invoke(context.Background(), "--help"); !strings.Contains(overview, "\n   "+c.Name+" ") {
 			t.Errorf("%s is not in the overview", c.Name)
 		}
 	}

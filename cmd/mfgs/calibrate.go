@@ -17,7 +17,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/cmd/mfgs/internal/presets"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
@@ -46,20 +45,22 @@ With --dry-run it only says what that would take.
 With --shard it reads one of N parts of each set and writes what merge makes the
 bundle of: N runs, on as many machines, do the work of one. Any of --train, --val
 and --ood is then enough.`,
-		Flags: slices.Concat([]cli.Flag{
-			jobFlag(),
+		Flags: slices.Concat([]cli.Flag{jobFlag()}, flagsOf(dataSettings), []cli.Flag{
 			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` instead of --model and --train: a file with the arrays features [N,d], logits [N,K] and, where needed, labels [N]"},
 			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels; where these are [N,K], 0 or 1 each, the head is multi-label"},
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
 			preprocessFlag("unit, where all data are images"),
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line, a JSON array, or a config.json with id2label [the model's own, or the training folders']"},
 			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` read this one of N parts of the data only, and write a part for merge"},
+		}, flagsOf(outputSettings), []cli.Flag{
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there, and drop what an interrupted run has read"},
 			&cli.BoolFlag{Name: "dry-run", Category: outputFlags, Usage: "say how many examples there are and about what time and memory each stage would take, from a timed part of each; write nothing"},
 			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
 			reportFlag("the bundle, on the held-out data"),
 			jsonFlag(),
-		}, flagsOf(allSettings), []cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()}),
+		}, flagsOf(fitSettings), flagsOf(decisionSettings), flagsOf(headSettings), flagsOf(runtimeSettings), []cli.Flag{
+			runtimePathFlag(runtimeFlags), noInstallFlag(),
+		}),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.calibrateConfig(c, bar)
@@ -76,7 +77,7 @@ and --ood is then enough.`,
 			}
 			report, err := calibration.Calibrate(c.Context, config)
 			if err == nil {
-				report.Warnings = also(report.Warnings, presets.Calibration(c.Context, config, report))
+				report.Warnings = append(report.Warnings, calibrationWarning(config, report)...)
 				if err := p.reportHeldOut(c, bar, &config, report); err != nil {
 					bar.done()
 					return err
@@ -158,8 +159,8 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 	if config.Shard, err = requiredData(c, suffix); err != nil {
 		return config, err
 	}
-	config.Preprocess, config.Classes, config.Known = job.Config.Preprocess, job.Config.Classes, job.Config.Known
-	config.Lambda0 = job.Config.Lambda0
+	config.Preprocess, config.Classes, config.Expect = job.Config.Preprocess, job.Config.Classes, job.Config.Expect
+	config.Lambda0, config.Runtime = job.Config.Lambda0, library(c, bar)
 	if err := readSettings(c, &config); err != nil {
 		return config, err
 	}
@@ -175,7 +176,6 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 	if readyMade {
 		config.Train, config.Val, config.OOD = c.String("train-features"), c.String("val-features"), c.String("ood-features")
 	}
-	config.Runtime.Setup = library(c, bar)
 	config.Progress, config.Notice = bar.work, bar.say
 	return config, readFiles(c, &config, bar.say)
 }
@@ -237,10 +237,6 @@ func parentOfOut(c *cli.Context) error {
 		return fmt.Errorf("--out %s: there is no folder %s: make it first, or choose another", c.String("out"), parent)
 	}
 	return nil
-}
-
-func keepCurvatureFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "keep-curvature", Category: outputFlags, Usage: "keep the sums over the training data in the bundle, for update and eval"}
 }
 
 // readyMade reports whether features are given instead of a model, and refuses a mixture.
@@ -365,7 +361,7 @@ func classes(k int, link calibrate.Link) string {
 
 // preprocessLine describes how images become the model's input where that was assumed or
 // given, "" where there are none.
-func preprocessLine(p *calibration.PreprocessInfo) string {
+func preprocessLine(p *bundle.Preprocessing) string {
 	s := p.Spec
 	if s == nil {
 		return ""
@@ -404,7 +400,7 @@ func preprocessLine(p *calibration.PreprocessInfo) string {
 		steps = append(steps, "as stored")
 	}
 	line := strings.Join(steps, ", ")
-	if p.Source == calibration.Assumed {
+	if p.Source == bundle.Assumed {
 		line += ": assumed, as --preprocess says nothing else"
 	}
 	return line

@@ -42,10 +42,10 @@ func TestFlagsOfCalibrate(t *testing.T) {
 		if err := app.Run(append([]string{"mfgs", "calibrate"}, args...)); err != nil {
 			t.Fatal(err)
 		}
-		if got.Progress == nil || got.Notice == nil || got.Runtime.Setup.Progress == nil {
+		if got.Progress == nil || got.Notice == nil || got.Runtime.Installing == nil {
 			t.Error("nobody hears of progress")
 		}
-		got.Progress, got.Notice, got.Runtime.Setup.Progress = nil, nil, nil // functions are not comparable
+		got.Progress, got.Notice, got.Runtime.Installing = nil, nil, nil // functions are not comparable
 		return got
 	}
 	got := config("--model", model, "--train", "T", "--val", "V", "--ood", "O", "--out", out, "--force", "--resume", "--no-model",
@@ -55,12 +55,16 @@ func TestFlagsOfCalibrate(t *testing.T) {
 	want := calibration.Config{
 		Model: model, Train: "T", Val: "V", OOD: "O", Out: out, Force: true, Resume: true, NoModel: true,
 
-		Classes:  []string{"cat", "dog"},
-		Settings: bundle.Settings{Head: head.Options{Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu}, Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25}, Limit: 11},
+		Classes: []string{"cat", "dog"},
+		Settings: bundle.Settings{
+			Head:       head.Options{Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu},
+			Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker,
+			Damping: calibrate.Damping{Relative: 0.25}, Limit: 11,
+		},
 	}
 	want.MaxBad, want.Cache = 12, "C"
 	want.Runtime.Batch, want.Runtime.Threads = 13, 14
-	want.Runtime.Setup.Flag = "R"
+	want.Runtime.Library = "R"
 	if got.Preprocess == nil || got.Preprocess.Scale != 0.5 {
 		t.Errorf("preprocessing %+v", got.Preprocess)
 	}
@@ -72,10 +76,9 @@ func TestFlagsOfCalibrate(t *testing.T) {
 	got = config("--train-features", "T", "--val-features", "V", "--ood-features", "O", "--out", out, "--link", "one-vs-rest")
 	want = calibration.Config{
 		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out,
-
 		Settings: bundle.Settings{Head: head.Options{Link: head.OneVsRest}},
 	}
-	want.Runtime.Setup.Install = true
+	want.Runtime.Install = true
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

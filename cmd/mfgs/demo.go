@@ -50,7 +50,7 @@ removed in the end.`,
 			d := &demonstration{
 				dir:     filepath.Join(dir, "digits"),
 				bundle:  filepath.Join(dir, "bundle"),
-				runtime: wrap.Runtime{Setup: library(c, bar)},
+				runtime: library(c, bar),
 				bar:     bar,
 				w:       p.stdout,
 				unicode: speaksUTF8(),
@@ -180,7 +180,7 @@ type sight struct {
 
 // sights predicts the images of one of the demo's datasets.
 func (d *demonstration) sights(ctx context.Context, predictor *wrap.Predictor, name string) ([]sight, error) {
-	images, err := dataset.Open(d.path(name), dataset.Options{})
+	images, err := dataset.Open(ctx, d.path(name), dataset.Options{})
 	if err != nil {
 		return nil, err
 	}

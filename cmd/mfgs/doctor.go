@@ -12,14 +12,13 @@ import (
 func (p *program) doctor() *cli.Command {
 	return &cli.Command{
 		Name:      "doctor",
-		Usage:     "look whether all is well on this machine, and say what mends it",
+		Usage:     "diagnose the installation, and print the fix",
 		UsageText: "mfgs doctor [--bundle DIR]",
 		Description: `Tries ONNX Runtime and its providers, the cache folder, memory and CPUs, and a bundle
-if one is named. Installs nothing. A line each says ok, warn or fail, and what mends
-it; the exit status is 1 if anything fails.`,
+if one is named. Installs nothing. A line each says ok, warn or fail, and the fix;
+the exit status is 1 if anything fails.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "provider", Category: runtimeFlags, Value: ort.CPU,
-				Usage: "`NAME` that must be there: " + alternatives(ort.Providers()) + " [cpu]"},
+			choiceFlag("provider", runtimeFlags, "`NAME` that must be there: "+alternatives(ort.Providers())+" [cpu]", ort.CPU, ort.Providers()),
 			runtimePathFlag(runtimeFlags), bundleFlag(), modelFlag(), jsonFlag(),
 		},
 		Action: p.runDoctor,

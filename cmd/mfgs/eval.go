@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/cmd/mfgs/internal/presets"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/report"
 	"github.com/urfave/cli/v2"
@@ -42,7 +41,7 @@ kind.`,
 			if err != nil {
 				return err
 			}
-			evaluation.Warnings = also(evaluation.Warnings, presets.Evaluation(c.Context, config, evaluation))
+			evaluation.Warnings = append(evaluation.Warnings, evaluationWarning(config, evaluation)...)
 			p.warn(evaluation.Warnings...)
 			if c.Bool("json") {
 				err = writeJSON(p.stdout, evaluation)
@@ -62,11 +61,11 @@ func evalFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated. auto: stand-ins, made of the test images"},
 		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
 		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "measure each class of the test data as well, or each label"},
-		&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [mle,ts,mf0,ood_score,leverage]"},
+		&choice{&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [mle,ts,mf0,ood_score,leverage]"}, bench.Methods()},
 		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what scores are fitted to that the bundle does not serve [as calibrate]"},
 		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` of all that is random [0]"},
 		modelFlag(),
-		&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` examples at most of each set that is measured on, spread evenly [all]"},
+		countFlag("limit", dataFlags, "`N` examples at most of each set that is measured on, spread evenly [all]"),
 		preprocessFlag("the bundle's"),
 		maxBadFlag(),
 		cacheFlag(),
@@ -80,7 +79,7 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	if err := noArguments(c); err != nil {
 		return config, err
 	}
-	err = cmp.Or(required(c, "bundle", "test"), notNegative(c, "limit", "max-bad"), reportable(c))
+	err = cmp.Or(required(c, "bundle", "test"), reportable(c))
 	if err != nil {
 		return config, err
 	}
@@ -100,9 +99,7 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	if config.Shifts, err = bench.ParseNamedSpecs(c.StringSlice("shift")); err != nil {
 		return config, usagef(c.Command.Name, "--shift: %v", err)
 	}
-	if config.Runtime, err = p.inference(c, bar); err != nil {
-		return config, err
-	}
+	config.Runtime = p.inference(c, bar)
 	if err := found(c, "bundle", "model"); err != nil {
 		return config, err
 	}

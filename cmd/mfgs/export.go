@@ -33,8 +33,7 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 		Flags: []cli.Flag{
 			bundleFlag(),
 			modelFlag(),
-			&cli.StringFlag{Name: "method", Category: dataFlags,
-				Usage: "`NAME` whose probabilities: " + alternatives(export.Methods()) + ", which is for a few classes only [those that predict gives]"},
+			choiceFlag("method", dataFlags, "`NAME` whose probabilities: "+alternatives(export.Methods())+", which is for a few classes only [those that predict gives]", "", export.Methods()),
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` the model to write"},
 			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` the folder of a Triton model repository, to add the model to"},
 			&cli.StringFlag{Name: "name", Category: outputFlags, Usage: "`NAME` the model's in the repository [that of the bundle]"},
@@ -92,11 +91,6 @@ func checkExport(c *cli.Context) error {
 	if name := c.String("name"); name != "" {
 		if err := export.CheckTritonName(name); err != nil {
 			return fail("--name: %v", err)
-		}
-	}
-	if c.IsSet("method") {
-		if err := oneOf(c, "method", export.Methods()); err != nil {
-			return err
 		}
 	}
 	return found(c, "bundle", "model")

@@ -51,7 +51,29 @@ func runtimePathFlag(category string) cli.Flag {
 }
 
 func threadsFlag(category, work string) cli.Flag {
-	return &cli.IntFlag{Name: "threads", Category: category, Usage: "`N` threads for one " + work + " [as many as CPUs]"}
+	return countFlag("threads", category, "`N` threads for one "+work+" [as many as CPUs]")
+}
+
+// A choice is a flag whose values shells complete.
+type choice struct {
+	*cli.StringFlag
+	values []string
+}
+
+// choiceFlag is a choice of no other values; value is what it has by itself, if anything.
+func choiceFlag[S ~string](name, category, usage string, value S, values []S) cli.Flag {
+	c := &choice{StringFlag: &cli.StringFlag{Name: name, Category: category, Usage: usage, Value: string(value)}}
+	for _, v := range values {
+		c.values = append(c.values, string(v))
+	}
+	c.Action = func(ctx *cli.Context, v string) error { return oneOf(ctx, name, c.values) }
+	return c
+}
+
+// countFlag is a flag of a number that is not negative.
+func countFlag(name, category, usage string) *cli.IntFlag {
+	return &cli.IntFlag{Name: name, Category: category, Usage: usage,
+		Action: func(c *cli.Context, _ int) error { return notNegative(c, name) }}
 }
 
 // inferenceFlags say how the network is run.
@@ -62,34 +84,32 @@ func inferenceFlags() []cli.Flag {
 }
 
 func batchFlag() cli.Flag {
-	return &cli.IntFlag{Name: "batch", Category: runtimeFlags, Usage: "`N` examples at a time [as the model's input suggests]"}
+	return countFlag("batch", runtimeFlags, "`N` examples at a time [as the model's input suggests]")
 }
 
 func providerFlag() cli.Flag {
-	return &cli.StringFlag{Name: "provider", Category: runtimeFlags,
-		Usage: "`NAME` " + alternatives(ort.Providers()) + " [cpu]", Action: among("provider", ort.Providers())}
+	return choiceFlag("provider", runtimeFlags, "`NAME` "+alternatives(ort.Providers())+" [cpu]", "", ort.Providers())
 }
 
 // inference reads inferenceFlags.
-func (p *program) inference(c *cli.Context, bar *progress) (wrap.Runtime, error) {
-	if err := notNegative(c, "batch", "threads"); err != nil {
-		return wrap.Runtime{}, err
-	}
-	return wrap.Runtime{
-		Setup:    library(c, bar),
-		Provider: c.String("provider"),
-		Threads:  c.Int("threads"),
-		Batch:    c.Int("batch"),
-	}, nil
+func (p *program) inference(c *cli.Context, bar *progress) wrap.Runtime {
+	r := library(c, bar)
+	r.Provider, r.Threads, r.Batch = c.String("provider"), c.Int("threads"), c.Int("batch")
+	return r
 }
 
 // library reads --runtime and --no-install.
-func library(c *cli.Context, bar *progress) install.Config {
-	return install.Config{Flag: c.String("runtime"), Install: !c.Bool("no-install"), Progress: bar.install}
+func library(c *cli.Context, bar *progress) wrap.Runtime {
+	return wrap.Runtime{Library: c.String("runtime"), Install: !c.Bool("no-install"), Installing: bar.install}
+}
+
+func keepCurvatureFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "keep-curvature", Category: outputFlags, Usage: "keep the sums over the training data in the bundle, for update and eval"}
 }
 
 func maxBadFlag() cli.Flag {
-	return &cli.IntFlag{Name: "max-bad", Category: dataFlags, Usage: "`N` records at most that cannot be read or decoded and are skipped, in each set [0]"}
+	return countFlag("max-bad", dataFlags,
+		"`N` records at most that cannot be read or decoded and are skipped, in each set [0]")
 }
 
 // fileError words what the file system said about a path, which its own message repeats.
@@ -173,8 +193,8 @@ func cacheFlag() cli.Flag {
 
 // preprocessFlag says how images become the model's input, and otherwise what is done without it.
 func preprocessFlag(otherwise string) cli.Flag {
-	return &cli.StringFlag{Name: "preprocess", Category: dataFlags,
-		Usage: "`FILE|PRESET` how images become the model's input: a YAML file, transformers' preprocessor_config.json, timm's config.json, torchvision:WEIGHTS, or " + alternatives(preprocess.Presets) + " [" + otherwise + "]"}
+	usage := "`FILE|PRESET` how images become the model's input: a YAML file, transformers' preprocessor_config.json, timm's config.json, torchvision:WEIGHTS, or " + alternatives(preprocess.Presets) + " [" + otherwise + "]"
+	return &choice{&cli.StringFlag{Name: "preprocess", Category: dataFlags, Usage: usage, TakesFile: true}, preprocess.Presets}
 }
 
 // bundlePreprocessing reads --preprocess for the model of a bundle; nil without it.

@@ -53,30 +53,29 @@ var imports = map[string][]string{
 	"calibrate/rows":       {},
 	"calibrate/score":      {"calibrate/metrics"},
 
-	"featurize":                    {"calibrate/rows", "featurize/dataset", "featurize/ort", "featurize/preprocess", "featurize/standin", "onnx", "onnx/head"},
+	"featurize":                    {"calibrate/rows", "featurize/dataset", "featurize/ort", "featurize/preprocess", "internal/synthetic", "onnx", "onnx/head"},
 	"featurize/ort":                {"internal/install"},
 	"featurize/dataset":            {"calibrate/rows", "featurize/dataset/internal/*"},
 	"featurize/dataset/arrow":      {"featurize/dataset"},
 	"featurize/dataset/internal/*": {},
 	"featurize/preprocess":         {},
-	"featurize/standin":            {"featurize/dataset"},
 
 	// What several rooms share, and users do not see.
-	"internal/attach":   {"calibrate", "calibrate/...", "featurize", "featurize/preprocess", "onnx", "onnx/fuse", "onnx/head", "wrap/bundle"},
-	"internal/measure":  {"calibrate", "calibrate/..."},
-	"internal/source":   {"calibrate", "calibrate/rows", "featurize", "featurize/dataset", "featurize/standin", "wrap/bundle"},
-	"internal/wraptest": {"calibrate", "calibrate/...", "featurize", "internal/attach", "models", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/calibration"},
+	"internal/attach":    {"calibrate", "calibrate/...", "featurize", "featurize/preprocess", "onnx", "onnx/fuse", "onnx/head", "wrap/bundle"},
+	"internal/measure":   {"calibrate", "calibrate/..."},
+	"internal/source":    {"calibrate", "calibrate/rows", "featurize", "featurize/dataset", "internal/synthetic", "wrap/bundle"},
+	"internal/synthetic": {"featurize/dataset"},
+	"internal/wraptest":  {"calibrate", "calibrate/...", "featurize", "internal/attach", "models", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/calibration"},
 
 	"wrap":                          {"calibrate/...", "featurize/...", "internal/...", "onnx/...", "wrap/bundle", "wrap/internal/*"},
 	"wrap/calibration":              {"calibrate", "calibrate/...", "featurize", "featurize/...", "internal/...", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/bench":                    {"calibrate/...", "featurize/...", "internal/...", "onnx/...", "wrap", "wrap/bundle"},
-	"wrap/bundle":                   {"calibrate/...", "featurize/preprocess", "wrap/internal/folder"},
+	"wrap/bundle":                   {"calibrate/...", "featurize/preprocess", "onnx/head", "wrap/internal/folder"},
 	"wrap/export":                   {"calibrate/conformal", "internal/attach", "onnx", "onnx/fuse", "wrap", "wrap/bundle"},
 	"wrap/internal/folder":          {},
 	"wrap/internal/part":            {"calibrate", "calibrate/...", "featurize/preprocess", "wrap/bundle", "wrap/internal/folder"},
 	"wrap/internal/probe":           {"calibrate", "internal/attach", "internal/source", "onnx", "wrap/bundle"},
 	"wrap/internal/proof":           {"calibrate", "onnx/head", "wrap/internal/part"},
-	"wrap/job":                      {"calibrate/...", "featurize/dataset", "featurize/preprocess", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/calibration", "wrap/internal/folder"},
 	"wrap/report":                   {"calibrate/...", "featurize/dataset", "wrap/bench", "wrap/bundle"},
 	"wrap/serve":                    {"calibrate/conformal", "internal/oip/...", "onnx", "wrap", "wrap/bundle", "wrap/internal/folder", "wrap/serve/internal/*"},
 	"wrap/serve/internal/*":         {},
@@ -86,7 +85,6 @@ var imports = map[string][]string{
 	"cmd/*":                                  {"onnx/...", "featurize/...", "calibrate/...", "wrap/...", "internal/...", "models", "cmd/*/internal/*"},
 	"cmd/mfgs/internal/*":                    {},
 	"cmd/mfgs/internal/doctor":               {"featurize/ort", "internal/install", "models", "wrap", "wrap/bundle"},
-	"cmd/mfgs/internal/presets":              {"calibrate/...", "cmd/mfgs/internal/pretrained", "featurize/...", "internal/attach", "internal/source", "onnx/...", "wrap", "wrap/bench", "wrap/bundle", "wrap/calibration"},
 	"cmd/mfgs/internal/pretrained":           {"cmd/mfgs/internal/published", "featurize/preprocess", "onnx"},
 	"cmd/mfgs/internal/published":            {"featurize/preprocess"},
 	"cmd/mfgs-paper/internal/*":              {"cmd/mfgs-paper/internal/*", "featurize/dataset"},
@@ -100,20 +98,19 @@ var imports = map[string][]string{
 // elsewhere. What is not listed is not imported at all.
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go": {"featurize/ort"},
-	"gonum.org/v1/gonum":              {"calibrate/...", "featurize/standin", "internal/eigen", "internal/parallel", "cmd/mfgs-paper/internal/..."},
-	"gonum.org/v1/plot":               {"internal/chart"},
+	"gonum.org/v1/gonum":              {"calibrate/...", "internal/synthetic", "internal/eigen", "internal/parallel", "cmd/mfgs-paper/internal/..."},
 	"golang.org/x/image":              {"wrap/report"},
 	"google.golang.org/protobuf":      {"onnx/...", "internal/onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models", "cmd/mfgs-paper/internal/onnxlayers"}, // wrap: only its tests
 	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/internal/inbound", "internal/oip/..."},
 	"google.golang.org/genproto":      {"wrap/serve"}, // grpc's
 	// wrap/serve/internal/telemetry: only its tests.
-	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/job", "wrap/internal/part", "wrap/serve/internal/telemetry"},
+	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/calibration", "wrap/internal/part", "wrap/serve/internal/telemetry"},
 	"golang.org/x/mod":                  {"cmd/mfgs"}, // only its tests
 	"golang.org/x/sync":                 {"featurize", "wrap/serve", "wrap/serve/internal/inbound", "cmd/mfgs-paper/internal/lanes"},
 	"golang.org/x/sys":                  {"internal/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle", "wrap/serve"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
-	"golang.org/x/term":                 {"cmd/*", "cmd/mfgs/internal/memory"},
+	"golang.org/x/term":                 {"cmd/*"},
 	"github.com/rogpeppe/go-internal":   {"internal/install", "cmd/*"},
 	"github.com/apache/arrow-go/v18":    {"featurize/dataset/arrow", "cmd/mfgs"},
 	"github.com/google/flatbuffers":     {"featurize/dataset/arrow"}, // arrow-go's, as is the next

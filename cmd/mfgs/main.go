@@ -7,27 +7,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
-	"slices"
-	"strings"
 	"syscall"
 
-	"github.com/mfgs/mfgs/cmd/mfgs/internal/memory"
 	_ "github.com/mfgs/mfgs/featurize/dataset/arrow" // Parquet and Arrow
 	"github.com/mfgs/mfgs/wrap/calibration"
-	"github.com/urfave/cli/v2"
 )
 
 func main() {
-	if code, ok := memory.Watched(); ok {
-		os.Exit(code)
-	}
+	limitHeap()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks for an orderly end; a second one ends at once.
 	context.AfterFunc(ctx, stop)
@@ -63,90 +57,32 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFailed
 }
 
-// completeVerb is what the scripts of shells ask by.
-const completeVerb = "__complete"
-
-// commands are the verbs in the order of the help.
-func (p *program) commands() []*cli.Command {
-	return []*cli.Command{
-		p.inspect(),
-		p.calibrate(),
-		p.merge(),
-		p.update(),
-		p.eval(),
-		p.predict(),
-		p.export(),
-		p.serve(),
-		p.reseal(),
-		p.setup(),
-		p.doctor(),
-		p.completion(),
-		p.man(),
-		p.demo(),
-	}
+// synonyms are flags in the place of a verb.
+var synonyms = map[string]string{
+	"--help": "help", "-help": "help", "-h": "help",
+	"--version": "version", "-version": "version", "-v": "version",
 }
 
-// run finds the verb and hands it its arguments. Help, version and the order of
-// arguments are not left to package cli, which looks for flags only in front of
-// positional arguments and prints its own idea of help on standard output.
+// run arranges the arguments of the verb as package cli wants them, and runs it.
 func (p *program) run(ctx context.Context, args []string) error {
-	commands := p.commands()
-	for _, c := range commands {
-		c.HideHelp = true
-		c.OnUsageError = func(c *cli.Context, err error, _ bool) error {
-			return usagef(c.Command.Name, "%s", oneDash.ReplaceAllString(err.Error(), "for --"))
-		}
-	}
+	app := p.app()
 	if len(args) < 2 {
-		writeOverview(p.stderr, commands)
-		return &usageError{text: "mfgs: no verb given"}
+		app.Writer = p.stderr
+		return cmp.Or(app.RunContext(ctx, []string{args[0], "help"}), error(&usageError{text: "mfgs: no verb given"}))
 	}
-	name, rest := args[1], args[2:]
-	switch name {
-	case "help", "--help", "-help", "-h":
-		if len(rest) == 0 {
-			return writeOverview(p.stdout, commands)
-		}
-		name, rest = rest[0], []string{"--help"}
-	case "version", "--version", "-version", "-v":
-		return p.version(rest)
-	case completeVerb:
-		return p.completeLine(rest)
+	if args[len(args)-1] == "--generate-bash-completion" {
+		return app.RunContext(ctx, args)
 	}
-	verb := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.Name == name })
-	if verb < 0 {
-		if strings.HasPrefix(name, "-") {
-			return usagef("", "flag %s stands before the verb; flags follow it", name)
-		}
-		names := make([]string, len(commands))
-		for i, c := range commands {
-			names[i] = c.Name
-		}
-		if hint := didYouMean(name, "", append(names, "help", "version")); hint != "" {
-			return usagef("", "unknown verb %q%s", name, hint)
-		}
-		return usagef("", "unknown verb %q: want %s", name, alternatives(names))
+	verb, err := findVerb(app, cmp.Or(synonyms[args[1]], args[1]))
+	if err != nil {
+		return err
 	}
-	arranged, help, err := arrange(commands[verb], rest)
+	arranged, help, err := arrange(verb, args[2:])
 	if err != nil {
 		return err
 	}
 	if help {
-		return writeHelp(p.stdout, commands[verb])
+		return app.RunContext(ctx, []string{args[0], "help", verb.Name})
 	}
-	app := &cli.App{
-		Name:                      "mfgs",
-		Commands:                  commands,
-		Reader:                    p.stdin,
-		Writer:                    p.stdout,
-		ErrWriter:                 p.stderr,
-		HideHelp:                  true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {}, // by default it exits the process
-	}
-	return app.RunContext(ctx, append([]string{args[0], name}, arranged...))
+	return app.RunContext(ctx, append([]string{args[0], verb.Name}, arranged...))
 }
-
-// oneDash is how the flag package names a flag.
-var oneDash = regexp.MustCompile(`for (flag )?-`)

@@ -257,7 +257,7 @@ func lookup(doc any, path string) (any, error) {
 }
 
 func writePNGs(spec, dir string, unlabelled bool) error {
-	d, err := dataset.Open(spec, dataset.Options{})
+	d, err := dataset.Open(context.Background(), spec, dataset.Options{})
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func writePNGs(spec, dir string, unlabelled bool) error {
 }
 
 func writeTensors(spec, path string) error {
-	d, err := dataset.Open(spec, dataset.Options{})
+	d, err := dataset.Open(context.Background(), spec, dataset.Options{})
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mfgs/mfgs/cmd/mfgs/internal/roff"
 	"github.com/mfgs/mfgs/internal/install"
 	"github.com/urfave/cli/v2"
 )
@@ -25,11 +25,59 @@ man looks:
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			_, err := manualPage(p.commands(), readVersions()).WriteTo(p.stdout)
+			page, err := manualPage(c.App, readVersions())
+			if err == nil {
+				_, err = io.WriteString(p.stdout, page)
+			}
 			return err
 		},
 	}
 }
+
+// manual is the template of the manual page in Markdown, of which package cli makes roff.
+const manual = `% "MFGS" "1" "{{.App.Metadata.date}}" "{{.App.Metadata.version}}" "User Commands"
+# NAME
+mfgs - {{.App.Usage}}
+
+# SYNOPSIS
+**mfgs** VERB [flags]
+
+# DESCRIPTION
+{{.App.Description}}
+
+# COMMANDS
+{{range .App.VisibleCommands}}
+### mfgs {{.Name}}
+{{.Usage}}
+
+` + "```\n{{.UsageText}}\n```" + `
+
+{{.Description}}
+
+{{range index $.App.Metadata.flags .Name}}
+**--{{index . 0}}**{{with index . 1}} *{{.}}*{{end}}
+: {{index . 2}}
+{{end}}{{end}}
+# ENVIRONMENT
+{{range .App.Metadata.environment}}
+**{{index . 0}}**
+: {{index . 1}}
+{{end}}
+# EXIT STATUS
+**0**
+: done
+
+**1**
+: failed; standard error says why in one line
+
+**2**
+: wrong usage
+
+# SEE ALSO
+https://github.com/mfgs/mfgs
+`
+
+func init() { cli.MarkdownDocTemplate = manual }
 
 // environment is what variables do.
 var environment = [][2]string{
@@ -37,61 +85,33 @@ var environment = [][2]string{
 	{install.EnvNoInstall, "set to anything but 0 or false, never install ONNX Runtime"},
 	{tokenVariable, "the bearer token that requests to mfgs serve must have"},
 	{"NO_COLOR", "set to anything, no colours"},
-	{"GOGC", "as for every Go program: it replaces what calibrate and serve choose"},
+	{"GOGC, GOMEMLIMIT", "as for every Go program: they replace what mfgs chooses"},
 }
 
-// manualPage is the help of all verbs.
-func manualPage(commands []*cli.Command, v versions) *roff.Page {
-	page := new(roff.Page)
-	page.Title("mfgs", pageDate(v), "mfgs "+v.Version, "User Commands")
-	page.Section("Name")
-	page.Text("mfgs - " + oneLiner)
-	page.Section("Synopsis")
-	page.Text("mfgs VERB [flags]")
-	page.Section("Description")
-	about, _, _ := strings.Cut(overview, "\n\n")
-	page.Text(about)
-	page.Section("Commands")
-	for _, c := range commands {
-		manualEntry(page, c)
-	}
-	page.Section("Datasets")
-	spec, formats, _ := strings.Cut(strings.TrimSpace(specHelp), "\n")
-	page.Text(spec)
-	page.Lines(formats)
-	page.Section("Environment")
-	for _, e := range environment {
-		page.Term(e[0], "", e[1])
-	}
-	page.Section("Exit status")
-	page.Term("0", "", "done")
-	page.Term("1", "", "failed; standard error says why in one line")
-	page.Term("2", "", "wrong usage")
-	page.Section("See also")
-	page.Text("https://github.com/mfgs/mfgs")
-	return page
-}
-
-// manualEntry is the help of a verb.
-func manualEntry(page *roff.Page, c *cli.Command) {
-	page.Subsection("mfgs " + c.Name)
-	page.Text(c.Usage)
-	page.Lines(c.UsageText)
-	for paragraph := range strings.SplitSeq(c.Description, "\n\n") {
-		switch {
-		case strings.HasPrefix(paragraph, "  "): // a list, laid out already
-			page.Lines(paragraph)
-		case paragraph != "":
-			page.Paragraph(paragraph)
-		}
-	}
-	for _, group := range byCategory(c.Flags) {
-		page.Paragraph(group.title + ":")
-		for _, f := range group.flags {
+// manualPage is the help of all verbs in the macros of man(7).
+func manualPage(app *cli.App, v versions) (string, error) {
+	flags := map[string][][3]string{} // of a verb: name, value and usage of each
+	app.Metadata = map[string]any{"date": pageDate(v), "version": "mfgs " + v.Version, "environment": environment, "flags": flags}
+	app.Description = verbatim(app.Description)
+	for _, verb := range app.Commands {
+		verb.Description = verbatim(verb.Description)
+		for _, f := range verb.Flags {
 			placeholder, usage := unquote(f.(cli.DocGenerationFlag).GetUsage())
-			page.Term("--"+f.Names()[0], strings.TrimSpace(placeholder), usage)
+			flags[verb.Name] = append(flags[verb.Name], [3]string{f.Names()[0], strings.TrimSpace(placeholder), usage})
 		}
 	}
+	return app.ToManWithSection(1)
+}
+
+// verbatim fences what is laid out already, as blocks of Markdown.
+func verbatim(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, paragraph := range paragraphs {
+		if strings.HasPrefix(paragraph, "  ") {
+			paragraphs[i] = "```\n" + paragraph + "\n```"
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 // pageDate is that of SOURCE_DATE_EPOCH, by which builds are repeated, or of the commit, else "".

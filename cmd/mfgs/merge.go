@@ -32,7 +32,7 @@ many parts are merged in groups, and these with each other.`,
 			&cli.StringFlag{Name: "model", Category: outputFlags, Usage: "`FILE` of the model, for a bundle of parts made with --no-model"},
 			keepCurvatureFlag(),
 			jsonFlag(),
-			&cli.StringFlag{Name: "covariance", Category: fitFlags, Usage: "`NAME` " + alternatives(covariances) + "; the last two want parts made for one of them [that of the parts]", Action: among("covariance", covariances)},
+			choiceFlag("covariance", fitFlags, "`NAME` "+alternatives(covariances)+"; the last two want parts made for one of them [that of the parts]", "", covariances),
 			&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` as of mfgs calibrate [that of the parts]"},
 			threadsFlag(productFlags, "product"), runtimePathFlag(productFlags),
 		}, flagsOf(decisionSettings)),
@@ -66,7 +66,7 @@ func (p *program) mergeConfig(c *cli.Context) (calibration.MergeConfig, error) {
 	if c.IsSet("damping") {
 		config.Damping = &of.Damping
 	}
-	config.Runtime.Setup.Flag = c.String("runtime")
+	config.Runtime.Library = c.String("runtime")
 	switch {
 	case len(config.Parts) == 0:
 		return config, usagef(c.Command.Name, "no parts given: want the folders that mfgs calibrate --shard wrote")

@@ -73,11 +73,3 @@ func (p *program) warnRecords(bad, ignored []string) {
 		p.warn("ignored " + r)
 	}
 }
-
-// also appends a warning, unless it is empty.
-func also(warnings []string, one string) []string {
-	if one != "" {
-		warnings = append(warnings, one)
-	}
-	return warnings
-}

@@ -76,7 +76,7 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 			return out.close()
 		}
 	}
-	model := &wrap.ModelInfo{Path: evil, Producer: evil, Inputs: []onnx.ValueInfo{tensor},
+	model := &onnx.Info{Path: evil, Producer: evil, Inputs: []onnx.ValueInfo{tensor},
 		Outputs: []onnx.ValueInfo{tensor}}
 	exported := &export.Report{
 		Bundle: evil, Model: model, File: evil, Files: []export.WrittenFile{{Path: evil}},

@@ -27,7 +27,7 @@ var predictFormats = []string{"table", "json", "jsonl", "csv", "arrow"}
 func (p *program) predict() *cli.Command {
 	return &cli.Command{
 		Name:      "predict",
-		Usage:     "classify inputs, with a score for the unfamiliar",
+		Usage:     "classify inputs, with an out-of-distribution score",
 		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv|arrow]\nmfgs predict --bundle DIR - < LINES",
 		Description: `An INPUT is an image file or a SPEC. Confidence is the probability of the class;
 the ood score, from 0 to 1, is larger for what is less familiar: half of the held-out
@@ -51,7 +51,7 @@ next one goes on; with --max-bad N, no more than N of them.`,
 			modelFlag(),
 			preprocessFlag("the bundle's"),
 			maxBadFlag(),
-			&cli.StringFlag{Name: "format", Value: "table", Category: outputFlags, Usage: "`NAME` " + alternatives(predictFormats) + " [table]"},
+			choiceFlag("format", outputFlags, "`NAME` "+alternatives(predictFormats)+" [table]", "table", predictFormats),
 			&cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "the same as --format json"},
 		}, inferenceFlags()),
 		Action: p.runPredict,
@@ -70,9 +70,7 @@ func (p *program) runPredict(c *cli.Context) error {
 	options := wrap.Options{
 		Model: c.String("model"), MaxBad: c.Int("max-bad"), FreeMemory: true, Warn: func(w string) { p.warn(w) },
 	}
-	if options.Runtime, err = p.inference(c, bar); err != nil {
-		return err
-	}
+	options.Runtime = p.inference(c, bar)
 	if err := found(c, "bundle", "model"); err != nil {
 		return err
 	}
@@ -109,12 +107,6 @@ func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 	}
 	if !c.Args().Present() {
 		return fail("no input given: want image files or dataset SPECs")
-	}
-	if err := notNegative(c, "max-bad"); err != nil {
-		return "", false, err
-	}
-	if err := oneOf(c, "format", predictFormats); err != nil {
-		return "", false, err
 	}
 	format = c.String("format")
 	if c.Bool("json") {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/schollz/progressbar/v3"
 )
@@ -55,8 +54,8 @@ func (p *progress) work(r wrap.Progress) {
 }
 
 // install shows the installation of ONNX Runtime.
-func (p *progress) install(r install.Progress) {
-	p.show(r.Stage, "bytes", r.Done, r.Total, progressbar.OptionShowBytes(true))
+func (p *progress) install(stage string, done, total int64) {
+	p.show(stage, "bytes", done, total, progressbar.OptionShowBytes(true))
 }
 
 // show moves the bar of a stage to done of total; a total of 0 is not known.

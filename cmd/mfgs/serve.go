@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -28,6 +30,7 @@ const (
 )
 
 func (p *program) serve() *cli.Command {
+	var config serve.Config
 	return &cli.Command{
 		Name:      "serve",
 		Usage:     "answer requests over HTTP and gRPC",
@@ -42,43 +45,96 @@ examples that it holds. SIGTERM ends the server when all requests are answered.
 
 Addresses are of this machine alone unless others are given. The log goes to standard error, one JSON
 object a line; it never has inputs.`,
-		Flags: slices.Concat([]cli.Flag{
-			&cli.StringSliceFlag{Name: "bundle", Category: dataFlags, Usage: "`[NAME=]DIR` a folder that calibrate wrote; may be repeated"},
-			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the only bundle holds none"},
-			&cli.StringFlag{Name: "http", Value: "127.0.0.1:8000", Category: addressFlags, Usage: "`HOST:PORT` for HTTP, or none [127.0.0.1:8000]"},
-			&cli.StringFlag{Name: "grpc", Value: "127.0.0.1:8001", Category: addressFlags, Usage: "`HOST:PORT` for gRPC, or none [127.0.0.1:8001]"},
-			&cli.StringFlag{Name: "admin", Value: "none", Category: addressFlags,
-				Usage: "`HOST:PORT` for probes and metrics alone, without TLS or a token, or none [none]"},
-			&cli.StringFlag{Name: "tls-cert", Category: safetyFlags, Usage: "`FILE` certificate for TLS, in PEM; a renewed one is taken up"},
-			&cli.StringFlag{Name: "tls-key", Category: safetyFlags, Usage: "`FILE` its key"},
-			&cli.StringFlag{Name: "client-ca", Category: safetyFlags, Usage: "`FILE` whose certificates clients must have"},
-			&cli.StringFlag{Name: "token-file", Category: safetyFlags, Usage: "`FILE` holds the bearer token that requests must have [$" + tokenVariable + "]"},
-			&cli.IntFlag{Name: "max-queue", Value: serve.DefaultMaxQueue, Category: loadFlags,
-				Usage: fmt.Sprintf("`N` examples of a bundle that wait at most: others are refused [%d]", serve.DefaultMaxQueue)},
-			&cli.DurationFlag{Name: "delay", Value: serve.DefaultDelay, Category: loadFlags,
-				Usage: fmt.Sprintf("`TIME` that an inference waits at most for others to join it, and only under load; 0 for none [%v]", serve.DefaultDelay)},
-			&cli.DurationFlag{Name: "timeout", Value: serve.DefaultTimeout, Category: loadFlags,
-				Usage: fmt.Sprintf("`TIME` for a request [%v]", serve.DefaultTimeout)},
-			&cli.IntFlag{Name: "max-body", Value: serve.DefaultMaxBody >> 20, Category: loadFlags,
-				Usage: fmt.Sprintf("`MIB` of a request at most, unpacked [%d]", serve.DefaultMaxBody>>20)},
-			&cli.IntFlag{Name: "max-per-client", Value: serve.DefaultMaxPerClient, Category: loadFlags,
-				Usage: fmt.Sprintf("`N` connections that a client's address may have for HTTP, and as many for gRPC [%d]", serve.DefaultMaxPerClient)},
-			&cli.DurationFlag{Name: "drain", Value: serve.DefaultDrain, Category: loadFlags,
-				Usage: fmt.Sprintf("`TIME` for requests under way once the server is to end; 0 for none [%v]", serve.DefaultDrain)},
-			&cli.DurationFlag{Name: "notice", Category: loadFlags, Usage: "`TIME` before that, in which it takes requests and says that it is not ready [0s]"},
-			&cli.StringFlag{Name: "traces", Category: loadFlags, Usage: "`URL` that OpenTelemetry traces are sent to [$OTEL_EXPORTER_OTLP_ENDPOINT]"},
-			&cli.DurationFlag{Name: "watch", Category: dataFlags, Usage: "`TIME` how often to look whether bundles have changed [never]"},
-		}, inferenceFlags()),
-		Action: p.runServe,
+		Flags:  slices.Concat(serveFlags(&config), inferenceFlags()),
+		Action: func(c *cli.Context) error { return p.runServe(c, config) },
 	}
+}
+
+// serveFlags are the flags that write to a Config, each in its line, and those that serveConfig reads. What is not
+// given has the Config's own default.
+func serveFlags(to *serve.Config) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "bundle", Category: dataFlags, Usage: "`[NAME=]DIR` a folder that calibrate wrote; may be repeated"},
+		&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the only bundle holds none"},
+		addressFlag("http", "`HOST:PORT` for HTTP, or none", "127.0.0.1:8000", &to.HTTP),
+		addressFlag("grpc", "`HOST:PORT` for gRPC, or none", "127.0.0.1:8001", &to.GRPC),
+		addressFlag("admin", "`HOST:PORT` for probes and metrics alone, without TLS or a token, or none", "none", &to.Admin),
+		textFlag("tls-cert", safetyFlags, "`FILE` certificate for TLS, in PEM; a renewed one is taken up", &to.TLS.CertFile),
+		textFlag("tls-key", safetyFlags, "`FILE` its key", &to.TLS.KeyFile),
+		textFlag("client-ca", safetyFlags, "`FILE` whose certificates clients must have", &to.TLS.ClientCA),
+		&cli.StringFlag{Name: "token-file", Category: safetyFlags, Usage: "`FILE` holds the bearer token that requests must have [$" + tokenVariable + "]"},
+		limitFlag("max-queue", "`N` examples of a bundle that wait at most: others are refused", serve.DefaultMaxQueue, &to.MaxQueue, 1),
+		timeFlag("delay", loadFlags, "`TIME` that an inference waits at most for others to join it, and only under load; 0 for none", serve.DefaultDelay, &to.Delay, -1),
+		timeFlag("timeout", loadFlags, "`TIME` for a request", serve.DefaultTimeout, &to.Timeout, refused),
+		limitFlag("max-body", "`MIB` of a request at most, unpacked", serve.DefaultMaxBody>>20, &to.MaxBody, 1<<20),
+		limitFlag("max-per-client", "`N` connections that a client's address may have for HTTP, and as many for gRPC", serve.DefaultMaxPerClient, &to.MaxPerClient, 1),
+		timeFlag("drain", loadFlags, "`TIME` for requests under way once the server is to end; 0 for none", serve.DefaultDrain, &to.Drain, -1),
+		timeFlag("notice", loadFlags, "`TIME` before that, in which it takes requests and says that it is not ready", 0, &to.Notice, 0),
+		textFlag("traces", loadFlags, "`URL` that OpenTelemetry traces are sent to [$OTEL_EXPORTER_OTLP_ENDPOINT]", &to.Traces),
+		timeFlag("watch", dataFlags, "`TIME` how often to look whether bundles have changed; 0 for never", 0, &to.Watch, 0),
+	}
+}
+
+// textFlag is a flag whose value is taken as it stands.
+func textFlag(name, category, usage string, to *string) cli.Flag {
+	return &cli.StringFlag{Name: name, Category: category, Usage: usage, Destination: to}
+}
+
+// addressFlag is a flag of an address to listen at, which "none" makes empty.
+func addressFlag(name, usage, standard string, to *string) cli.Flag {
+	if standard != "none" {
+		*to = standard
+	}
+	return &cli.StringFlag{Name: name, Category: addressFlags, Usage: usage + " [" + standard + "]",
+		Action: func(c *cli.Context, v string) error {
+			if *to = v; v == "none" {
+				*to = ""
+			} else if _, _, err := net.SplitHostPort(v); err != nil {
+				return usagef(c.Command.Name, "--%s %s: want HOST:PORT, or none", name, v)
+			}
+			return nil
+		}}
+}
+
+// limitFlag is a flag of a positive number of units.
+func limitFlag[N int | int64](name, usage string, standard int, to *N, unit N) cli.Flag {
+	return &cli.IntFlag{Name: name, Category: loadFlags, Usage: fmt.Sprintf("%s [%d]", usage, standard),
+		Action: func(c *cli.Context, v int) error {
+			if *to = N(v) * unit; v < 0 {
+				return usagef(c.Command.Name, "--%s %d is negative", name, v)
+			}
+			if v == 0 {
+				return usagef(c.Command.Name, "--%s 0: nothing would be answered: want 1 or more, or leave it out for %d", name, standard)
+			}
+			return nil
+		}}
+}
+
+// refused is a zero of timeFlag.
+const refused = math.MinInt64
+
+// timeFlag is a flag of a time that is not negative. For 0 the Config has zero, unless that is refused.
+func timeFlag(name, category, usage string, standard time.Duration, to *time.Duration, zero time.Duration) cli.Flag {
+	return &cli.DurationFlag{Name: name, Category: category, Usage: fmt.Sprintf("%s [%v]", usage, standard),
+		Action: func(c *cli.Context, v time.Duration) error {
+			if *to = v; v < 0 {
+				return usagef(c.Command.Name, "--%s %v: want no negative time", name, v)
+			}
+			if v == 0 && zero == refused {
+				return usagef(c.Command.Name, "--%s 0: nothing would be answered: want a time such as 1m, or leave it out for %v", name, standard)
+			}
+			if v == 0 {
+				*to = zero
+			}
+			return nil
+		}}
 }
 
 // tokenVariable is an environment variable: a token in an argument would show in lists of processes.
 const tokenVariable = "MFGS_TOKEN"
 
-func (p *program) runServe(c *cli.Context) error {
-	config, err := p.serveConfig(c)
-	if err != nil {
+func (p *program) runServe(c *cli.Context, config serve.Config) error {
+	if err := p.serveConfig(c, &config); err != nil {
 		return err
 	}
 	// The heap of a server is small beside the model, which is none of it: by Go's own measure it would be
@@ -90,6 +146,9 @@ func (p *program) runServe(c *cli.Context) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	server, err := serve.New(c.Context, config)
+	if name := (*serve.NameError)(nil); errors.As(err, &name) {
+		return fmt.Errorf("%w as NAME=DIR", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -110,14 +169,11 @@ func memoryLimit(requests int64) int64 {
 	return requests + 2*int64(m.Sys-m.HeapReleased) + 64<<20
 }
 
-// serveConfig reads the flags.
-func (p *program) serveConfig(c *cli.Context) (serve.Config, error) {
-	var config serve.Config
-	fail := func(format string, args ...any) (serve.Config, error) {
-		return config, usagef(c.Command.Name, format, args...)
-	}
+// serveConfig completes what serveFlags have written.
+func (p *program) serveConfig(c *cli.Context, config *serve.Config) (err error) {
+	fail := func(format string, args ...any) error { return usagef(c.Command.Name, format, args...) }
 	if err := noArguments(c); err != nil {
-		return config, err
+		return err
 	}
 	bundles := c.StringSlice("bundle")
 	if len(bundles) == 0 {
@@ -133,63 +189,27 @@ func (p *program) serveConfig(c *cli.Context) (serve.Config, error) {
 			one.Name = ""
 		}
 		if err := leads(dir, wanted["bundle"]); err != nil {
-			return config, fmt.Errorf("--bundle %w", err)
+			return fmt.Errorf("--bundle %w", err)
 		}
 		config.Bundles = append(config.Bundles, serve.Bundle{Name: one.Name, Dir: dir, Model: c.String("model")})
 	}
 	if err := found(c, "model"); err != nil {
-		return config, err
-	}
-	for name, to := range map[string]*string{"http": &config.HTTP, "grpc": &config.GRPC, "admin": &config.Admin} {
-		if *to = c.String(name); *to == "none" {
-			*to = ""
-		} else if _, _, err := net.SplitHostPort(*to); err != nil {
-			return fail("--%s %s: want HOST:PORT, or none", name, *to)
-		}
+		return err
 	}
 	if config.HTTP == "" && config.GRPC == "" {
 		return fail("neither --http nor --grpc: there is nothing to serve at")
 	}
-	if err := notNegative(c, "max-queue", "max-body", "max-per-client"); err != nil {
-		return config, err
-	}
-	for name, otherwise := range map[string]int{
-		"max-queue": serve.DefaultMaxQueue, "max-body": serve.DefaultMaxBody >> 20, "max-per-client": serve.DefaultMaxPerClient,
-	} {
-		if c.Int(name) == 0 {
-			return fail("--%s 0: nothing would be answered: want 1 or more, or leave it out for %d", name, otherwise)
-		}
-	}
-	for _, name := range []string{"delay", "timeout", "drain", "notice", "watch"} {
-		if c.Duration(name) < 0 {
-			return fail("--%s %v: want no negative time", name, c.Duration(name))
-		}
-	}
-	if c.Duration("timeout") == 0 {
-		return fail("--timeout 0: nothing would be answered: want a time such as 1m, or leave it out for %v", serve.DefaultTimeout)
-	}
-	config.MaxPerClient = c.Int("max-per-client")
-	config.MaxQueue, config.MaxBody = c.Int("max-queue"), int64(c.Int("max-body"))<<20
-	config.Delay, config.Timeout, config.Drain = c.Duration("delay"), c.Duration("timeout"), c.Duration("drain")
-	config.Notice, config.Watch, config.Traces = c.Duration("notice"), c.Duration("watch"), c.String("traces")
-	for _, none := range []*time.Duration{&config.Delay, &config.Drain} {
-		if *none == 0 {
-			*none = -1
-		}
-	}
-	config.TLS = serve.TLS{CertFile: c.String("tls-cert"), KeyFile: c.String("tls-key"), ClientCA: c.String("client-ca")}
 	if (config.TLS.CertFile == "") != (config.TLS.KeyFile == "") || config.TLS.ClientCA != "" && config.TLS.CertFile == "" {
 		return fail("--tls-cert and --tls-key go together, and --client-ca with them")
 	}
-	var err error
 	if config.Token, err = readToken(c.String("token-file")); err != nil {
-		return config, err
+		return err
 	}
 	config.Log = slog.New(slog.NewJSONHandler(p.stderr, nil))
 	bar := p.progress()
 	defer bar.done()
-	config.Runtime, err = p.inference(c, bar)
-	return config, err
+	config.Runtime = p.inference(c, bar)
+	return nil
 }
 
 // readToken reads the token from a file, or the environment; it is "" where there is neither.

@@ -27,7 +27,9 @@ type setting struct {
 func (s *setting) name() string { return s.flag.Names()[0] }
 
 // allSettings has those of each heading of the help.
-var allSettings = slices.Concat(dataSettings, outputSettings, fitSettings, decisionSettings, headSettings, runtimeSettings)
+var allSettings = slices.Concat(
+	dataSettings, outputSettings, fitSettings, decisionSettings, headSettings, runtimeSettings,
+)
 
 var dataSettings = []setting{
 	{&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` the trained network, ONNX, or a folder of it as save_pretrained or Optimum writes one, with preprocessing and class names"},
@@ -61,11 +63,11 @@ var (
 )
 
 var fitSettings = []setting{
-	{&cli.StringFlag{Name: "covariance", Category: fitFlags, Usage: "`NAME` " + alternatives(covariances) + " [hessian]", Action: among("covariance", covariances)},
+	{choiceFlag("covariance", fitFlags, "`NAME` "+alternatives(covariances)+" [hessian]", "", covariances),
 		func(c *calibration.Config) any { return &c.Covariance }},
-	{&cli.StringFlag{Name: "structure", Category: fitFlags, Usage: "`NAME` " + alternatives(structures) + " [auto: full while it is small]", Action: among("structure", structures)},
+	{choiceFlag("structure", fitFlags, "`NAME` "+alternatives(structures)+" [auto: full while it is small]", "", structures),
 		func(c *calibration.Config) any { return &c.Structure }},
-	{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"},
+	{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"}, score.Names()},
 		func(c *calibration.Config) any { return &c.OODScore }},
 	{&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
 		func(c *calibration.Config) any { return &c.Damping }},
@@ -84,7 +86,7 @@ var decisionSettings = []setting{
 		func(c *calibration.Config) any { return &c.Decisions.Confidence }},
 	{&cli.Float64Flag{Name: "alpha", Category: decisionHeading, Usage: "`A` give prediction sets, of which at most this part lacks the label"},
 		func(c *calibration.Config) any { return &c.Decisions.Alpha }},
-	{&cli.StringFlag{Name: "sets", Category: decisionHeading, Usage: "`NAME` " + alternatives(conformal.Scores) + " [lac: the smallest sets]"},
+	{choiceFlag("sets", decisionHeading, "`NAME` "+alternatives(conformal.Scores)+" [lac: the smallest sets]", "", conformal.Scores),
 		func(c *calibration.Config) any { return &c.Decisions.Sets }},
 	{&cli.BoolFlag{Name: "class-conditional", Category: decisionHeading, Usage: "prediction sets that keep alpha for each class"},
 		func(c *calibration.Config) any { return &c.Decisions.ClassConditional }},
@@ -95,10 +97,10 @@ var headSettings = []setting{
 		func(c *calibration.Config) any { return &c.Head.Features }},
 	{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
 		func(c *calibration.Config) any { return &c.Head.Logits }},
-	{&cli.StringFlag{Name: "link", Category: headFlags, Usage: "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", Action: among("link", links)},
+	{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", "", links),
 		func(c *calibration.Config) any { return &c.Head.Link }},
-	{&cli.StringFlag{Name: "approximate", Category: headFlags, Usage: "`relu` may stand behind the last layer; variances are then approximate",
-		Action: among("approximate", []head.Approximation{head.IgnoreRelu})},
+	{choiceFlag("approximate", headFlags, "`relu` may stand behind the last layer; variances are then approximate", "",
+		[]head.Approximation{head.IgnoreRelu}),
 		func(c *calibration.Config) any { return &c.Head.Approximate }},
 	{&cli.StringFlag{Name: "output", Category: headFlags, Usage: "`TENSOR` the output to search from, where a model has several"},
 		func(c *calibration.Config) any { return &c.Head.Output }},
@@ -179,11 +181,11 @@ func readJob(c *cli.Context) (*calibration.Job, error) {
 	// Of what the command line replaces, nothing is known.
 	for _, role := range []bundle.Role{bundle.Train, bundle.Val, bundle.OOD} {
 		if c.IsSet(string(role)) || c.IsSet(string(role)+"-features") || c.IsSet("limit") {
-			delete(config.Known.Data, role)
+			delete(config.Expect.Data, role)
 		}
 	}
 	if c.IsSet("model") && config.Model != "" {
-		config.Known.Model = ""
+		config.Expect.Model = ""
 	}
 	words := map[string]string{"preprocess": j.Preprocess, "classes": j.Classes, "report": j.Report}
 	if c.IsSet("dry-run") || c.IsSet("shard") { // which make no bundle that one could be about

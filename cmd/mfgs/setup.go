@@ -16,7 +16,7 @@ func (p *program) setup() *cli.Command {
 		UsageText: "mfgs setup [--force | --no-install]",
 		Description: fmt.Sprintf(`Looks for ONNX Runtime %s or newer where every command looks: --runtime, the
 variable %s, beside the executable, the user's cache,
-the system, a Python or Node installation. Where there is none, installs the
+the system, a Python installation. Where there is none, installs the
 official build of %s into the user's cache.`, install.MinVersion, install.EnvLibrary, install.PinnedVersion),
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Category: runtimeFlags, Usage: "install " + install.PinnedVersion + " anew, whatever there is"},
@@ -34,10 +34,13 @@ official build of %s into the user's cache.`, install.MinVersion, install.EnvLib
 				}
 			}
 			bar := p.progress()
-			config := library(c, bar)
+			config := install.Config{
+				Flag: c.String("runtime"), Install: !c.Bool("no-install"), Force: c.Bool("force"),
+				Progress: func(p install.Progress) { bar.install(p.Stage, p.Done, p.Total) },
+			}
 			var lib install.Library
 			var err error
-			if config.Force = c.Bool("force"); config.Force {
+			if config.Force {
 				lib, err = install.Install(c.Context, config)
 			} else {
 				lib, err = install.Ensure(c.Context, config)

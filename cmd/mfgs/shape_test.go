@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
@@ -38,12 +39,22 @@ func (f *sourceFile) line(p token.Pos) int { return f.fset.Position(p).Line }
 // lines is how many lines a node spans.
 func (f *sourceFile) lines(n ast.Node) int { return f.line(n.End()) - f.line(n.Pos()) + 1 }
 
-// goFiles parses every Go file of the module but generated ones, for all platforms and build
-// tags. Folders that the go command ignores are ignored.
+// goFiles are all Go files of the module, parsed once, but for generated ones.
 func goFiles(t *testing.T) []*sourceFile {
 	t.Helper()
-	var all []*sourceFile
-	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+	all, err := parsedFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 100 {
+		t.Fatalf("only %d Go files were found: the test looks in the wrong place", len(all))
+	}
+	return all
+}
+
+// parsedFiles parses the files for all platforms and build tags. Folders that the go command ignores are ignored.
+var parsedFiles = sync.OnceValues(func() (all []*sourceFile, err error) {
+	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -75,14 +86,8 @@ func goFiles(t *testing.T) []*sourceFile {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < 100 {
-		t.Fatalf("only %d Go files were found: the test looks in the wrong place", len(all))
-	}
-	return all
-}
+	return all, err
+})
 
 func TestFunctionsAreShort(t *testing.T) {
 	for _, f := range goFiles(t) {

@@ -52,7 +52,7 @@ For a bundle of ready-made features the SPECs are such files.`,
 }
 
 func (p *program) updateConfig(c *cli.Context, bar *progress) (calibration.UpdateConfig, error) {
-	var of calibration.Config
+	of := calibration.Config{Runtime: library(c, bar)}
 	if err := cmp.Or(noArguments(c), required(c, "bundle", "train"), readSettings(c, &of), found(c, "model")); err != nil {
 		return calibration.UpdateConfig{}, err
 	}
@@ -61,7 +61,6 @@ func (p *program) updateConfig(c *cli.Context, bar *progress) (calibration.Updat
 			return calibration.UpdateConfig{}, err
 		}
 	}
-	of.Runtime.Setup = library(c, bar)
 	return calibration.UpdateConfig{
 		Bundle: c.String("bundle"), Train: of.Train, Val: of.Val, OOD: of.OOD, Decisions: of.Decisions,
 		Out: of.Out, Force: c.Bool("force"), Model: of.Model, MaxBad: of.MaxBad, Cache: of.Cache, Runtime: of.Runtime,

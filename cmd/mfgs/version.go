@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
 )
 
 // versions are those of this program and of what it runs on.
@@ -50,21 +51,26 @@ func readVersions() versions {
 	return v
 }
 
-// version answers mfgs --version.
-func (p *program) version(args []string) error {
-	json := false
-	for _, arg := range args {
-		switch arg {
-		case "--json", "-json":
-			json = true
-		default:
-			return usagef("", "unexpected argument %q after --version, which takes --json", arg)
-		}
+func (p *program) version() *cli.Command {
+	return &cli.Command{
+		Name:        "version",
+		Usage:       "print the versions of mfgs and ONNX Runtime",
+		UsageText:   "mfgs version [--json]",
+		Description: "The first line is mfgs and its version, for scripts. mfgs --version is the same.",
+		Flags:       []cli.Flag{jsonFlag()},
+		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return writeJSON(p.stdout, readVersions())
+			}
+			return writeVersions(p.stdout, readVersions())
+		},
 	}
-	v := readVersions()
-	if json {
-		return writeJSON(p.stdout, v)
-	}
+}
+
+func writeVersions(w io.Writer, v versions) error {
 	var f facts
 	if v.Commit != "" {
 		commit := v.Commit
@@ -84,7 +90,6 @@ func (p *program) version(args []string) error {
 	} else {
 		f.add("ONNX Runtime", "none found: mfgs setup installs it")
 	}
-	// The first line is for scripts.
-	_, err := io.WriteString(p.stdout, "mfgs "+v.Version+"\n"+f.text())
+	_, err := io.WriteString(w, "mfgs "+v.Version+"\n"+f.text())
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
+	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -72,7 +72,7 @@ func (l *labelReader) row() ([]int, error) {
 			if l.pending, bad, err = l.fromTexts(texts); err != nil {
 				return nil, fmt.Errorf("%s: example %d: %w", l.r.Name, at+bad, err)
 			}
-		} else if l.pending, bad = numbers.Ints(data); bad >= 0 {
+		} else if l.pending, bad = toInts(data); bad >= 0 {
 			return nil, fmt.Errorf("%s: label %d is not a whole number", l.r.Name, at+bad/l.each)
 		}
 	}
@@ -94,24 +94,24 @@ func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err erro
 
 // imageLayout guesses what the axes of a uint8 array mean; other arrays are
 // ready tensors, not images.
-func imageLayout(t arrays.Type, shape []int) Layout {
+func imageLayout(t arrays.Type, shape []int) pixels.Layout {
 	channels := func(c int) bool { return c == 1 || c == 3 }
 	switch {
 	case t.Type != tensor.Uint8:
-		return None
+		return pixels.NoImage
 	case len(shape) == 2:
-		return HW
+		return pixels.HW
 	case len(shape) == 3 && channels(shape[2]) && !channels(shape[0]):
-		return HWC
+		return pixels.HWC
 	case len(shape) == 3 && channels(shape[0]) && !channels(shape[2]):
-		return CHW
+		return pixels.CHW
 	}
-	return None
+	return pixels.NoImage
 }
 
 type namedArray struct {
 	name   string
-	layout Layout
+	layout pixels.Layout
 	*arrays.Array
 }
 

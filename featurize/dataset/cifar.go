@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
+	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -59,7 +59,7 @@ func sniffCIFAR(kind cifarKind) func(*Peek) (bool, error) {
 		if first == "" || err != nil {
 			return false, err
 		}
-		f, size, err := disk.Open(first)
+		f, size, err := openRegular(first)
 		if err != nil {
 			return false, err
 		}
@@ -175,7 +175,7 @@ func (s *cifarSource) part(p *arrays.Array, from, to, start int, yield func(Exam
 		if s.Labelled {
 			e.Label = int(record[s.kind.labelAt])
 		}
-		e.Inputs = []Array{{Shape: shape, Layout: CHW, Data: record[s.kind.record-cifarPixels:]}}
+		e.Inputs = []Array{{Shape: shape, Layout: pixels.CHW, Data: record[s.kind.record-cifarPixels:]}}
 		if !yield(e, nil) {
 			return false, nil
 		}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // cifarRecords makes records whose pixels tell them apart.
@@ -41,7 +43,7 @@ func TestCIFAR(t *testing.T) {
 		{"onlytest", "cifar100", 100, []int{98}, 0},
 	} {
 		for _, prefix := range []string{"", "cifar:", c.format + ":"} {
-			d, err := Open(prefix+filepath.Join(dir, c.spec), Options{Classes: c.classes})
+			d, err := Open(t.Context(), prefix+filepath.Join(dir, c.spec), Options{Classes: c.classes})
 			if err != nil {
 				t.Error(err)
 				continue
@@ -52,7 +54,7 @@ func TestCIFAR(t *testing.T) {
 				labels = append(labels, e.Label)
 				a := e.Inputs[0]
 				pix := a.Data.([]uint8)
-				if !reflect.DeepEqual(a.Shape, []int{3, 32, 32}) || a.Layout != CHW || len(pix) != cifarPixels ||
+				if !reflect.DeepEqual(a.Shape, []int{3, 32, 32}) || a.Layout != pixels.CHW || len(pix) != cifarPixels ||
 					pix[cifarPixels-1] != pix[0]+100 {
 					t.Errorf("%s: %s is %v %s, %d bytes", c.spec, e.Name, a.Shape, a.Layout, len(pix))
 				}
@@ -65,7 +67,7 @@ func TestCIFAR(t *testing.T) {
 	}
 	likeIDX := append([]byte{0, 0, 8, 3}, make([]byte, cifar10.record-4)...)
 	for want, content := range map[string][]byte{"cifar10": likeIDX, "idx": idx(ramp(4), 2, 2)} {
-		if d, err := Open(write(t, dir, "like.bin", content), Options{}); err != nil || d.Format() != want {
+		if d, err := Open(t.Context(), write(t, dir, "like.bin", content), Options{}); err != nil || d.Format() != want {
 			t.Errorf("a .bin file of %s: %v", want, err)
 		}
 	}
@@ -92,7 +94,7 @@ func TestCIFARKindsOfEqualSize(t *testing.T) {
 		t.Fatal(len(ten), len(hundred))
 	}
 	for want, content := range map[string][]byte{"cifar10": ten, "cifar100": hundred} {
-		d, err := Open(write(t, t.TempDir(), "x.bin", content), Options{})
+		d, err := Open(t.Context(), write(t, t.TempDir(), "x.bin", content), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,9 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 // csvLabel is the name of the column that holds the label.
@@ -57,21 +54,21 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 		return s.readError(err)
 	}
 	start := 0
-	if bytes.HasPrefix(head, textlines.ByteOrderMark) {
-		start = len(textlines.ByteOrderMark)
+	if bytes.HasPrefix(head, byteOrderMark) {
+		start = len(byteOrderMark)
 	}
 	begin := bytes.Clone(head[start:]) // which reading on would write over
 	if _, err := buf.Discard(start); err != nil {
 		return s.readError(err)
 	}
 	s.comma = separator(head[start:], s.Path)
-	records := textlines.NewCSV(buf, s.comma, int64(start))
+	records := newCSVReader(buf, s.comma, int64(start))
 	header, err := records.Next()
 	if err == io.EOF {
 		return fmt.Errorf("%s: holds no lines", s.Path)
 	}
 	if err != nil {
-		return s.readError(fmt.Errorf("header: %w", textlines.ParseError(err)))
+		return s.readError(fmt.Errorf("header: %w", bareParseError(err)))
 	}
 	if column := s.imageColumn(header, begin); column != "" {
 		o.Inputs, o.Widths, s.images = []string{column}, []int{1}, true
@@ -86,7 +83,7 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 		if err == io.EOF {
 			break
 		}
-		if err != nil && !textlines.IsParseError(err) {
+		if err != nil && !isParseError(err) {
 			return s.readError(fmt.Errorf("example %d: %w", s.Count, err))
 		}
 		s.add(place)
@@ -99,7 +96,7 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 
 // imageColumn returns the column that holds paths of images, by the first record, or "".
 func (s *csvSource) imageColumn(header []string, head []byte) string {
-	records := textlines.NewCSV(bytes.NewReader(head), s.comma, 0)
+	records := newCSVReader(bytes.NewReader(head), s.comma, 0)
 	if _, err := records.Next(); err != nil {
 		return ""
 	}
@@ -139,7 +136,7 @@ func (s *csvSource) assign(header []string, o Options) error {
 		}
 	}
 	if numbers == len(header) {
-		return fmt.Errorf("the first line is numbers (%s); want a header with the names of the columns", classnames.Some(header))
+		return fmt.Errorf("the first line is numbers (%s); want a header with the names of the columns", Some(header))
 	}
 	s.label = slices.Index(header, csvLabel)
 	if slices.Contains(o.Inputs, csvLabel) {
@@ -168,11 +165,11 @@ func (s *csvSource) assign(header []string, o Options) error {
 	case o.Inputs == nil, len(o.Inputs) == 1 && (len(missing) == 1 || len(rest) > 1 && width(0) > 1):
 		if w := width(0); w > 0 && w != len(rest) {
 			return fmt.Errorf("%d columns beside the label (%s) for the model's input %q, which takes %d numbers an example",
-				len(rest), classnames.Some(names), o.Inputs[0], w)
+				len(rest), Some(names), o.Inputs[0], w)
 		}
 		s.inputs = []csvInput{{"", rest, names, []int{len(rest)}}}
 	case len(missing) > 0:
-		return fmt.Errorf("no column %q for the model's input; there are %s", missing[0], classnames.Some(names))
+		return fmt.Errorf("no column %q for the model's input; there are %s", missing[0], Some(names))
 	default:
 		for i, name := range o.Inputs {
 			if w := width(i); w > 1 {
@@ -203,18 +200,18 @@ func (s *csvSource) assign(header []string, o Options) error {
 
 // records reads the text record by record.
 func (s *csvSource) records(r io.Reader) func(*Example) (broken, fatal error) {
-	records := textlines.NewCSV(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
+	records := newCSVReader(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
 	return func(e *Example) (broken, fatal error) {
 		cells, err := records.Next()
 		switch {
-		case textlines.IsParseError(err):
-			return textlines.ParseError(err), nil
+		case isParseError(err):
+			return bareParseError(err), nil
 		case err != nil:
 			return nil, err
 		case e == nil:
 			return nil, nil
 		}
-		return textlines.ParseError(s.fill(e, cells)), nil
+		return bareParseError(s.fill(e, cells)), nil
 	}
 }
 
@@ -231,7 +228,7 @@ func (s *csvSource) fill(e *Example, record []string) error {
 			if e.Label, err = s.labels.fromText(cell); err != nil {
 				return err
 			}
-		case !s.labels.stray:
+		case !s.labels.ignoreUnknown:
 			return errors.New("no label")
 		}
 	}

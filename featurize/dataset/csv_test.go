@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -36,7 +35,7 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 		{"an input called label", "label\n7\n", Options{Inputs: []string{"label"}}, []string{`-1 "":[1]7`}, nil, ""},
 		{"class names", "a,label\n1,cat\n1,dog\n1,1\n1,1.0\n", Options{LabelClasses: []string{"cat", "dog"}}, []string{`0 "":[1]1`, `1 "":[1]1`, `1 "":[1]1`, `1 "":[1]1`}, nil, ""},
 		{"unlabelled on request", "a,label\n1,cow\n", Options{Unlabelled: true}, []string{`-1 "":[1]1`}, nil, ""},
-		{"stray labels", "a,label\n1,cow\n2,\n3,7\n4,1\n", Options{LabelClasses: []string{"a", "b"}, Classes: 2, StrayLabels: true}, []string{`-1 "":[1]1`, `-1 "":[1]2`, `-1 "":[1]3`, `1 "":[1]4`}, nil, ""},
+		{"stray labels", "a,label\n1,cow\n2,\n3,7\n4,1\n", Options{LabelClasses: []string{"a", "b"}, Classes: 2, IgnoreUnknownLabels: true}, []string{`-1 "":[1]1`, `-1 "":[1]2`, `-1 "":[1]3`, `1 "":[1]4`}, nil, ""},
 		{"semicolons", "a;label\n1,5;1\n", Options{}, []string{`1 "":[1]1,5`}, nil, ""},
 		{"tabs", "a\tlabel\n1\t1\n", Options{}, []string{`1 "":[1]1`}, nil, ""},
 		{"byte order mark, carriage returns, blank lines and no end", "\xef\xbb\xbfa, label\r\n\r\n1,1\r\n\r\n2,0", Options{}, []string{`1 "":[1]1`, `0 "":[1]2`}, nil, ""},
@@ -66,7 +65,7 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 				wantError(t, readError(path, c.options), "x.csv", c.err)
 				return
 			}
-			d, err := Open(path, c.options)
+			d, err := Open(t.Context(), path, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +148,7 @@ func TestManyCSVRecords(t *testing.T) {
 	for _, path := range []string{write(t, dir, "x.csv", []byte(text.String())),
 		write(t, dir, "x.csv.gz", gzipped(t, []byte(text.String())))} {
 		for _, from := range []int{0, 1, indexStep - 1, indexStep, indexStep + 1, 2 * indexStep, n - 1} {
-			d, err := Open(fmt.Sprintf("%s[%d:]", path, from), Options{})
+			d, err := Open(t.Context(), fmt.Sprintf("%s[%d:]", path, from), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,10 +167,10 @@ func TestManyCSVRecords(t *testing.T) {
 }
 
 func TestARecordThatIsTooLongIsRefused(t *testing.T) {
-	path := write(t, t.TempDir(), "x.csv", []byte("a,b\n1,2\n3,\""+strings.Repeat("1,\n", textlines.Max/3+5000)))
+	path := write(t, t.TempDir(), "x.csv", []byte("a,b\n1,2\n3,\""+strings.Repeat("1,\n", maxText/3+5000)))
 	wantError(t, readError(path, Options{}), "x.csv: example 1: more than 67108864 bytes", "is a quote left open?")
 	// The bound is for one record, not for all.
-	path = write(t, t.TempDir(), "x.csv", []byte("a,b\n"+strings.Repeat("1,"+strings.Repeat("2", 1<<20)+"\n", textlines.Max>>20+2)))
+	path = write(t, t.TempDir(), "x.csv", []byte("a,b\n"+strings.Repeat("1,"+strings.Repeat("2", 1<<20)+"\n", maxText>>20+2)))
 	if err := readError(path, Options{}); err != nil {
 		t.Error(err)
 	}
@@ -182,7 +181,7 @@ func TestDamagedCSV(t *testing.T) {
 	text := []byte("a,b\n" + strings.Repeat("1,2\n", 1000))
 	whole := gzipped(t, text)
 	wantError(t, readError(write(t, dir, "x.csv.gz", whole[:len(whole)-9]), Options{}), "x.csv.gz: broken or truncated gzip")
-	d, err := Open(write(t, dir, "x.csv", text), Options{})
+	d, err := Open(t.Context(), write(t, dir, "x.csv", text), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,12 +209,12 @@ func FuzzCSV(f *testing.F) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := openCSV(path, Options{StrayLabels: true})
+		s, err := openCSV(path, Options{IgnoreUnknownLabels: true})
 		if err != nil {
 			return
 		}
 		defer s.Close()
-		slow := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(b), string(textlines.ByteOrderMark))))
+		slow := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(b), string(byteOrderMark))))
 		slow.Comma, slow.FieldsPerRecord = s.(*csvSource).comma, -1
 		header, err := slow.Read()
 		if err != nil {

@@ -12,13 +12,14 @@ import (
 // concurrently, each pass of Examples on its own.
 type Dataset struct {
 	opened
-	classes      int
-	stray, multi bool
+	classes              int
+	ignoreUnknown, multi bool
 }
 
 // Open opens the dataset named by spec; see the package documentation for its
-// syntax. The error is one line that names the file.
-func Open(spec string, o Options) (*Dataset, error) {
+// syntax. The error is one line that names the file. The end of ctx ends the waiting for a stream's first
+// bytes, by which it is opened.
+func Open(ctx context.Context, spec string, o Options) (*Dataset, error) {
 	if o.Classes < 0 {
 		panic(fmt.Sprintf("dataset: Options.Classes is %d", o.Classes))
 	}
@@ -29,11 +30,19 @@ func Open(spec string, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := openSource(s, o)
+	var src Source
+	if s.Path == stdinPath {
+		src, err = openStdin(ctx, s, o)
+	} else {
+		src, err = openSource(s, o)
+	}
 	if err != nil {
 		return nil, err
 	}
-	d := &Dataset{opened: opened{spec: spec, src: src}, classes: o.Classes, stray: o.StrayLabels, multi: o.MultiLabel}
+	d := &Dataset{
+		opened: opened{spec: spec, src: src}, classes: o.Classes,
+		ignoreUnknown: o.IgnoreUnknownLabels, multi: o.MultiLabel,
+	}
 	if err := d.open(s, src.base().Count, src.base().Format, o); err != nil {
 		src.Close()
 		return nil, err
@@ -124,7 +133,7 @@ func (d *Dataset) pass(ctx context.Context, from, to int) iter.Seq2[Example, err
 				return false
 			}
 			if err == nil && checked && (e.Label < 0 || d.classes > 0 && e.Label >= d.classes) {
-				if !d.stray {
+				if !d.ignoreUnknown {
 					yield(e, labelRangeError(e, d.classes))
 					return false
 				}
@@ -138,13 +147,6 @@ func (d *Dataset) pass(ctx context.Context, from, to int) iter.Seq2[Example, err
 // openSource recognises the format where s leaves it open, and opens it.
 func openSource(s Spec, o Options) (Source, error) {
 	f := formatOf(s.Format)
-	if s.Path == stdinPath {
-		in := o.Stream
-		if in == nil {
-			in = stdin()
-		}
-		return openStdin(in, f, o)
-	}
 	if s.several {
 		return openJoined(s, f, o)
 	}
@@ -152,10 +154,10 @@ func openSource(s Spec, o Options) (Source, error) {
 }
 
 // openStdin recognises the format of a stream where that is left open, and opens it.
-func openStdin(s *Stream, f *Format, o Options) (Source, error) {
-	ctx := o.Context
-	if ctx == nil {
-		ctx = context.Background()
+func openStdin(ctx context.Context, spec Spec, o Options) (Source, error) {
+	s, f := o.Stream, formatOf(spec.Format)
+	if s == nil {
+		s = stdin()
 	}
 	end, err := s.begin(ctx, false)
 	if err != nil {

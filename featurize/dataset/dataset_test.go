@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-func TestStrayLabelsAreNone(t *testing.T) {
+func TestUnknownLabelsAreIgnored(t *testing.T) {
 	dir := t.TempDir()
 	images := write(t, dir, "images-idx3", idx(ramp(4*4), 4, 2, 2))
 	write(t, dir, "labels-idx1", idx([]byte{7, 10, 9, 255}, 4))
-	d, err := Open(images+"[1:]", Options{Classes: 10, StrayLabels: true})
+	d, err := Open(t.Context(), images+"[1:]", Options{Classes: 10, IgnoreUnknownLabels: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestStrayLabelsAreNone(t *testing.T) {
 	path := write(t, dir, "f.npz", zipped(t, map[string][]byte{
 		"features.npy": npy("<f4", "(3, 2)", ramp(24)), "logits.npy": npy("<f4", "(3, 3)", ramp(36)), "y.npy": npy("|i1", "(3,)", []byte{2, 255, 3}),
 	}))
-	f, err := OpenFeatures(path+"[0:3]", Options{Classes: 3, StrayLabels: true})
+	f, err := OpenFeatures(path+"[0:3]", Options{Classes: 3, IgnoreUnknownLabels: true})
 	if err != nil {
 		t.Fatal(err)
 	}

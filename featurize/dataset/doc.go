@@ -11,7 +11,7 @@
 //  3. PNG and JPEG images arrive still encoded, so that the caller's workers
 //     can share the expensive part: [Example.Decode].
 //
-// [OpenFeatures] reads ready-made features and logits instead of model inputs, from arrays or records.
+// [OpenFeatures] reads precomputed features and logits instead of model inputs, from arrays or records.
 //
 // # SPEC
 //

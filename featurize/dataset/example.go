@@ -1,27 +1,18 @@
 package dataset
 
 import (
-	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
-)
-
-// Layout says what the axes of an image mean.
-type Layout string
-
-const (
-	None Layout = ""    // not an image, or not known
-	HW   Layout = "HW"  // height, width: one grey channel
-	HWC  Layout = "HWC" // channels last
-	CHW  Layout = "CHW" // channels first
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // An Array is one named tensor of one example, without a batch dimension.
 type Array struct {
 	Name   string // the input it is meant for; "" is the model's only input
 	Shape  []int  // may be shared by the examples of a dataset: not to be modified
-	Layout Layout
+	Layout pixels.Layout
 
 	Orientation uint8 // EXIF's of an image in a file, by which Data is not turned: 1 to 8, or 0 for none
 	// Data holds the elements in row-major order: []uint8, []int8, []uint16, []int16, []uint32,
@@ -38,6 +29,17 @@ type Example struct {
 	Targets []uint8 // under MultiLabel: K times 0 or 1, or nil where there are none
 	Inputs  []Array
 	Encoded []byte // a PNG or JPEG file: see Decode
+}
+
+// Bytes returns about how much memory the example takes.
+func (e *Example) Bytes() int {
+	n := len(e.Encoded)
+	for _, a := range e.Inputs {
+		if v := reflect.ValueOf(a.Data); v.Kind() == reflect.Slice {
+			n += v.Len() * int(v.Type().Elem().Size())
+		}
+	}
+	return n
 }
 
 // A RecordError concerns one record only: the rest of the dataset can be used.
@@ -80,9 +82,9 @@ type Options struct {
 	// not the model's: none are read or checked, and HasLabels reports false.
 	Unlabelled bool
 
-	// StrayLabels says that a label outside [0,K) makes an example without a
-	// label, instead of an error. It means nothing to MultiLabel.
-	StrayLabels bool
+	// IgnoreUnknownLabels says that an example whose label is none of the K classes has none, instead of
+	// being an error. It means nothing to MultiLabel. Caches of features know it by its first name.
+	IgnoreUnknownLabels bool `json:"StrayLabels"`
 
 	// MultiLabel says that the head tells K labels independently of each other:
 	// labels are K numbers an example, each 0 or 1, and come as Example.Targets.
@@ -103,9 +105,6 @@ type Options struct {
 	// Fingerprint says that the fingerprint will be asked for: a pass over the examples hashes what
 	// it reads.
 	Fingerprint bool `json:"-"`
-
-	// Context ends the waiting for a stream's first bytes, by which it is opened. Nil never does.
-	Context context.Context `json:"-"`
 
 	// Stream is what a SPEC of - reads. Nil is the process's standard input.
 	Stream *Stream `json:"-"`

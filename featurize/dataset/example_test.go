@@ -9,7 +9,7 @@ import (
 
 // A slice of one array of an .npz, labelled by another.
 func ExampleOpen() {
-	d, err := dataset.Open("testdata/numpy.npz[1:]", dataset.Options{Inputs: []string{"<f4"}, Classes: 3})
+	d, err := dataset.Open(context.Background(), "testdata/numpy.npz[1:]", dataset.Options{Inputs: []string{"<f4"}, Classes: 3})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -26,7 +26,7 @@ func ExampleOpen() {
 		}
 		fmt.Println(e.Index, e.Name, e.Label, e.Inputs[0].Shape, e.Inputs[0].Data)
 	}
-	_, err = dataset.Open("testdata/numpy.npz[1:10]", dataset.Options{Inputs: []string{"<f4"}})
+	_, err = dataset.Open(context.Background(), "testdata/numpy.npz[1:10]", dataset.Options{Inputs: []string{"<f4"}})
 	fmt.Println(err)
 	// Output:
 	// npz 2 true

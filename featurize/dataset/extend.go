@@ -6,9 +6,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
+	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -44,7 +42,7 @@ func (l Labels) Want(name string) string {
 func (l Labels) Read(e *Example, data any, list, none bool) error {
 	texts, isText := data.([]string)
 	switch {
-	case none && (l.multi || !l.stray):
+	case none && (l.multi || !l.ignoreUnknown):
 		return errors.New("no label")
 	case none:
 		return nil
@@ -57,7 +55,7 @@ func (l Labels) Read(e *Example, data any, list, none bool) error {
 		e.Label, err = l.fromText(texts[0])
 		return err
 	}
-	ints, bad := numbers.Ints(data)
+	ints, bad := toInts(data)
 	switch {
 	case bad >= 0 && list:
 		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)
@@ -81,16 +79,16 @@ func (l Labels) Renumber(names []string) ([]int, error) {
 	if l.o.LabelClasses == nil || l.multi {
 		return nil, nil
 	}
-	labels, err := classnames.Match(names, l.o.LabelClasses)
+	labels, err := matchClasses(names, l.o.LabelClasses)
 	switch {
 	case labels != nil:
 		return labels, nil
 	case err == nil && len(names) == len(l.o.LabelClasses):
 		return nil, nil
 	}
-	if !l.stray {
-		return nil, fmt.Errorf("its %d classes (%s) are not the model's %d (%s)", len(names), classnames.Some(names),
-			len(l.o.LabelClasses), classnames.Some(l.o.LabelClasses))
+	if !l.ignoreUnknown {
+		return nil, fmt.Errorf("its %d classes (%s) are not the model's %d (%s)", len(names), Some(names),
+			len(l.o.LabelClasses), Some(l.o.LabelClasses))
 	}
 	labels = make([]int, len(names))
 	for i, name := range names {
@@ -118,10 +116,9 @@ func RecordName(file string, position int) string { return file + "[" + strconv.
 
 // ImageLayout guesses what the axes of an array of one example mean, by their sizes: that of an
 // image where it is uint8.
-func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(arrays.Type{Type: t}, shape) }
+func ImageLayout(t tensor.Type, shape []int) pixels.Layout {
+	return imageLayout(arrays.Type{Type: t}, shape)
+}
 
 // CheckEncoded refuses an image file of no bytes or too many.
-func CheckEncoded(size int64) error { return disk.CheckImage(size) }
-
-// Some lists at most the first five names.
-func Some(names []string) string { return classnames.Some(names) }
+func CheckEncoded(size int64) error { return checkImageSize(size) }

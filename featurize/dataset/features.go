@@ -8,15 +8,15 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Features is an open file of ready-made features: "features" (or "phi"), of d numbers an example,
+// Features is an open file of precomputed features: "features" (or "phi"), of d numbers an example,
 // "logits", of K, and, optionally, "labels" (or "label"). In an .npz these are arrays [N,d], [N,K] and
 // [N], or [N,K] under Options.MultiLabel, of float16, float32 or float64 but for the labels, which may
 // be called y too; in files of records, such as JSON lines, lists by these names.
 type Features struct {
 	opened
-	in    featureReader
-	stray bool
-	multi bool
+	in            featureReader
+	ignoreUnknown bool
+	multi         bool
 }
 
 // A featureReader reads one format of features.
@@ -28,7 +28,7 @@ type featureReader interface {
 }
 
 // OpenFeatures opens the features file named by spec, a path with an optional slice. o.LabelClasses,
-// o.Classes, o.Unlabelled, o.StrayLabels, o.MultiLabel, o.Shard and o.Fingerprint are heeded.
+// o.Classes, o.Unlabelled, o.IgnoreUnknownLabels, o.MultiLabel, o.Shard and o.Fingerprint are heeded.
 func OpenFeatures(spec string, o Options) (*Features, error) {
 	s, err := ParseSpec(spec)
 	if err != nil {
@@ -37,7 +37,7 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 	if s.Path == stdinPath {
 		return nil, fmt.Errorf("%s: ready-made features are not read front to back, as a stream is: give a file", s.Path)
 	}
-	f := &Features{opened: opened{spec: spec}, stray: o.StrayLabels, multi: o.MultiLabel}
+	f := &Features{opened: opened{spec: spec}, ignoreUnknown: o.IgnoreUnknownLabels, multi: o.MultiLabel}
 	format := formatOf(s.Format)
 	if s.Format == "" && !s.several {
 		if format, err = sniff(s.Path); err != nil {
@@ -114,7 +114,7 @@ func (f *Features) Between(ctx context.Context, from, to, size int) iter.Seq2[*r
 // setLabel sets the label of the i-th example of a block.
 func (f *Features) setLabel(b *rows.Batch, i, y int) error {
 	if y < 0 || y >= f.Classes() {
-		if !f.stray {
+		if !f.ignoreUnknown {
 			return fmt.Errorf("%s: label %d of example %d is outside [0,%d)", f.Path(), y, b.Positions[i], f.Classes())
 		}
 		y = -1

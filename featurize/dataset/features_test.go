@@ -82,7 +82,7 @@ func TestFeaturesAreReadInBlocks(t *testing.T) {
 	}
 }
 
-// Fingerprints of ready-made features depend on content, slice and labels.
+// Fingerprints of precomputed features depend on content, slice and labels.
 func TestFeaturesFingerprint(t *testing.T) {
 	members := func(last byte) map[string][]byte {
 		logits := ramp(4 * 4)

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // begin starts the digest of what lies between two positions. What is read from now on counts.
@@ -86,7 +84,7 @@ func (b *Base) hash(ctx context.Context, d *digest, _, _ int) error {
 		case n == 0 && err == io.EOF:
 			return fmt.Errorf("%s: changed while in use: it had %d bytes and has %d", f.f.Name(), f.size, d.at)
 		case n == 0 && err != nil:
-			return fmt.Errorf("%s: %w", f.f.Name(), disk.Bare(err))
+			return fmt.Errorf("%s: %w", f.f.Name(), bareError(err))
 		}
 		d.write(f, buf[:n])
 	}
@@ -97,7 +95,7 @@ func (b *Base) stamp(w io.Writer, _, _ int) (latest time.Time, err error) {
 	for _, f := range b.files {
 		fi, err := f.f.Stat()
 		if err != nil {
-			return latest, disk.Error(f.f.Name(), err)
+			return latest, pathError(f.f.Name(), err)
 		}
 		path, err := filepath.Abs(f.f.Name())
 		if err != nil {

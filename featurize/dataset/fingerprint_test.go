@@ -58,7 +58,7 @@ func fingerprinted(t *testing.T, dir string) {
 // never change.
 var fingerprints = []struct {
 	spec     string
-	features bool // ready-made ones
+	features bool // precomputed ones
 	once     bool // a pass over the examples reads all that determines them, in order
 	want     string
 }{
@@ -107,7 +107,7 @@ func openStream(t *testing.T, spec string, features, fingerprint bool) (s stream
 			}
 		}
 	}
-	d, err := Open(spec, o)
+	d, err := Open(t.Context(), spec, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestFingerprintIsOfTheShardAlone(t *testing.T) {
 		var sums [2]string
 		for i, read := range []int{0, 2} {
 			o := Options{Fingerprint: true, Shard: rows.Shard{Index: 1, Count: 2}}
-			d, err := Open(filepath.Join(dir, spec), o)
+			d, err := Open(t.Context(), filepath.Join(dir, spec), o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 	"github.com/mfgs/mfgs/internal/text"
 )
 
@@ -62,7 +60,7 @@ func openFolder(root string, o Options) (Source, error) {
 		if err := singleLabels(root, o); err != nil {
 			return nil, err
 		}
-		if s.Labels, err = classnames.Map(classes, o.LabelClasses, o.Classes); err != nil {
+		if s.Labels, err = mapFolders(classes, o.LabelClasses, o.Classes); err != nil {
 			return nil, fmt.Errorf("%s: %w", root, err)
 		}
 	}
@@ -130,16 +128,16 @@ func (s *folderSource) list(dir string) (listing, error) {
 	path := filepath.Join(s.root, dir)
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return l, disk.Error(path, err)
+		return l, pathError(path, err)
 	}
 	for _, e := range entries {
 		name := e.Name()
 		link := e.Type()&os.ModeSymlink != 0
 		switch {
-		case disk.IsHidden(name):
+		case isHidden(name):
 		case e.IsDir():
 			l.dirs = append(l.dirs, name)
-		case disk.IsImage(name) && (link || e.Type().IsRegular()):
+		case isImageName(name) && (link || e.Type().IsRegular()):
 			l.images = append(l.images, name)
 		case link && dir == "" && isDir(filepath.Join(path, name)):
 			l.dirs = append(l.dirs, name)
@@ -180,7 +178,7 @@ func (s *folderSource) visit(from, to int, f func(i int, name string, label int)
 func (s *folderSource) Examples(from, to int, yield func(Example, error) bool) {
 	err := s.visit(from, to, func(i int, name string, label int) (bool, error) {
 		e := Example{Index: i, Name: filepath.ToSlash(name), Label: label}
-		encoded, err := disk.ReadImage(filepath.Join(s.root, name))
+		encoded, err := readImageFile(filepath.Join(s.root, name))
 		s.digest.image(i, e.Name, label, encoded, func(h hash.Hash) error {
 			return s.hashImage(context.Background(), h, name, label)
 		})
@@ -203,7 +201,7 @@ func (s *folderSource) hash(ctx context.Context, d *digest, from, to int) error 
 
 func (s *folderSource) hashImage(ctx context.Context, h hash.Hash, name string, label int) error {
 	fmt.Fprintf(h, imagePart, filepath.ToSlash(name), label)
-	f, size, err := disk.Open(filepath.Join(s.root, name))
+	f, size, err := openRegular(filepath.Join(s.root, name))
 	if err != nil {
 		// A file that cannot be read is a bad record, not the end.
 		fmt.Fprintln(h, "unreadable")
@@ -248,7 +246,7 @@ func firstCIFAR(folder string) (string, error) {
 func cifarFiles(folder string) (train, test []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil, nil, disk.Error(folder, err)
+		return nil, nil, pathError(folder, err)
 	}
 	for _, e := range entries {
 		name := e.Name()

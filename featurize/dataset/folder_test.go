@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 )
 
 func TestMapClasses(t *testing.T) {
@@ -43,7 +41,7 @@ func TestMapClasses(t *testing.T) {
 		{"class name twice", []string{"cat", "crane"}, []string{"crane", "cat", "crane"}, 3, nil, `class name "crane" stands for both 0 and 2`},
 		{"class name twice, of another folder", []string{"cat"}, []string{"crane", "cat", "crane"}, 3, []int{1}, ""},
 	} {
-		got, err := classnames.Map(c.folders, c.names, c.k)
+		got, err := mapFolders(c.folders, c.names, c.k)
 		if c.err != "" {
 			t.Run(c.name, func(t *testing.T) { wantError(t, err, c.err) })
 		} else if err != nil || !slices.Equal(got, c.want) {
@@ -66,7 +64,7 @@ func TestFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d, err := Open(dir, Options{Classes: 3})
+	d, err := Open(t.Context(), dir, Options{Classes: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +91,7 @@ func TestFolder(t *testing.T) {
 		t.Errorf("ignored %+v", d.Ignored())
 	}
 
-	free, err := Open(dir, Options{Classes: 100, Unlabelled: true})
+	free, err := Open(t.Context(), dir, Options{Classes: 100, Unlabelled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +99,7 @@ func TestFolder(t *testing.T) {
 		t.Error("labels are read though none are wanted")
 	}
 	wantError(t, readError(dir, Options{Classes: 100}), dir, "3 class folders (cat, dog, ferret) for 100 classes")
-	_, err = Open(dir, Options{Classes: 4, LabelClasses: []string{"cat"}})
+	_, err = Open(t.Context(), dir, Options{Classes: 4, LabelClasses: []string{"cat"}})
 	wantError(t, err, "1 class names for a model of 4 classes")
 }
 
@@ -112,7 +110,7 @@ func TestFlatFolderIsUnlabelled(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(dir, Options{Classes: 10})
+	d, err := Open(t.Context(), dir, Options{Classes: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +131,7 @@ func TestBadImagesAreRecords(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling.jpg")); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(dir, Options{})
+	d, err := Open(t.Context(), dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +157,7 @@ func TestBadImagesAreRecords(t *testing.T) {
 func TestFolderThatChangesIsNoticed(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a/1.png", []byte{1})
-	d, err := Open(dir, Options{})
+	d, err := Open(t.Context(), dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +183,7 @@ func TestFolderFingerprint(t *testing.T) {
 		for name, content := range images {
 			write(t, dir, strings.NewReplacer(rename...).Replace(name), []byte(content))
 		}
-		d, err := Open(dir, o)
+		d, err := Open(t.Context(), dir, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +217,7 @@ func TestFolderFingerprint(t *testing.T) {
 func TestSingleImage(t *testing.T) {
 	z := imageCases(t)
 	path := write(t, t.TempDir(), "anything", z["png-rgb"].file)
-	d, err := Open(path, Options{})
+	d, err := Open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

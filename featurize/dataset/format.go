@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // A Format is a way to store examples. Formats that need large modules are registered by packages
@@ -95,11 +94,11 @@ func supported() string {
 func sniff(path string) (*Format, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
-		return nil, disk.Error(path, err)
+		return nil, pathError(path, err)
 	}
 	p := &Peek{Path: path, Folder: fi.IsDir()}
 	if !p.Folder {
-		f, size, err := disk.Open(path)
+		f, size, err := openRegular(path)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +134,7 @@ func openFile(path string, f *Format, o Options) (Source, error) {
 	fi, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, disk.Error(path, err)
+		return nil, pathError(path, err)
 	case fi.IsDir() && !f.Folders:
 		return nil, fmt.Errorf("%s: a folder, not a file of format %s", path, f.Name)
 	case !fi.IsDir() && !f.Files:
@@ -177,7 +176,7 @@ func sniffStream(s *Stream) (*Format, error) {
 	}
 	switch {
 	case err != nil && err != io.EOF:
-		return nil, fmt.Errorf("%s: %w", s.Name(), disk.Bare(err))
+		return nil, fmt.Errorf("%s: %w", s.Name(), bareError(err))
 	case len(p.Head) == 0:
 		return nil, fmt.Errorf("%s: nothing comes on standard input", s.Name())
 	}

@@ -76,7 +76,7 @@ func all(t testing.TB, d *Dataset) (examples []Example, bad []error) {
 
 // readError opens and reads spec and returns the error met on the way.
 func readError(spec string, o Options) error {
-	d, err := Open(spec, o)
+	d, err := Open(context.Background(), spec, o)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 func TestIDXPairsImagesWithLabels(t *testing.T) {
@@ -40,7 +41,7 @@ func TestIDXPairsImagesWithLabels(t *testing.T) {
 			write(t, dir, c.labels, content(c.labels, labels))
 			want = []int{7, 0, 9}
 		}
-		d, err := Open(path, Options{Classes: 10})
+		d, err := Open(t.Context(), path, Options{Classes: 10})
 		if err != nil {
 			t.Error(err)
 			continue
@@ -48,7 +49,7 @@ func TestIDXPairsImagesWithLabels(t *testing.T) {
 		got, _ := all(t, d)
 		for i, e := range got {
 			if e.Label != want[i] || e.Index != i ||
-				!reflect.DeepEqual(e.Inputs, []Array{{Shape: []int{2, 2}, Layout: HW, Data: ramp(12)[4*i:][:4]}}) {
+				!reflect.DeepEqual(e.Inputs, []Array{{Shape: []int{2, 2}, Layout: pixels.HW, Data: ramp(12)[4*i:][:4]}}) {
 				t.Errorf("%s: example %d is %+v", c.images, i, e)
 			}
 		}
@@ -56,7 +57,7 @@ func TestIDXPairsImagesWithLabels(t *testing.T) {
 			t.Errorf("%s: %d examples, labelled %t", c.images, len(got), d.HasLabels())
 		}
 		d.Close()
-		if d, err = Open(path, Options{Unlabelled: true}); err != nil || d.HasLabels() {
+		if d, err = Open(t.Context(), path, Options{Unlabelled: true}); err != nil || d.HasLabels() {
 			t.Errorf("%s: unlabelled on request: %v", c.images, err)
 		}
 		d.Close()
@@ -74,7 +75,7 @@ func TestIDXNumberTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		b[2] = code
-		d, err := Open(write(t, dir, "x", b), Options{})
+		d, err := Open(t.Context(), write(t, dir, "x", b), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +141,7 @@ func TestDamageBehindTheSliceDoesNotMatter(t *testing.T) {
 }
 
 func TestContextEndsThePass(t *testing.T) {
-	d, err := Open(write(t, t.TempDir(), "x", idx(ramp(200), 100, 2)), Options{})
+	d, err := Open(t.Context(), write(t, t.TempDir(), "x", idx(ramp(200), 100, 2)), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func checkArray(t *testing.T, a *arrays.Array, size int64) {
 }
 
 func TestMNISTIsRead(t *testing.T) {
-	d, err := Open(sharedData(t, "mnist/t10k-images-idx3-ubyte.gz")+"[5:12]", Options{Classes: 10})
+	d, err := Open(t.Context(), sharedData(t, "mnist/t10k-images-idx3-ubyte.gz")+"[5:12]", Options{Classes: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ func TestMNISTIsRead(t *testing.T) {
 	var labels []int
 	for _, e := range got {
 		labels = append(labels, e.Label)
-		if a := e.Inputs[0]; !reflect.DeepEqual(a.Shape, []int{28, 28}) || a.Layout != HW {
+		if a := e.Inputs[0]; !reflect.DeepEqual(a.Shape, []int{28, 28}) || a.Layout != pixels.HW {
 			t.Errorf("%s: %v %s", e.Name, a.Shape, a.Layout)
 		}
 	}
@@ -222,13 +223,13 @@ func TestMNISTIsRead(t *testing.T) {
 }
 
 func TestColourIDXIsRead(t *testing.T) {
-	d, err := Open(sharedData(t, "tinyimagenet32/images-idx4-ubyte.gz")+"[:3]", Options{Classes: 10})
+	d, err := Open(t.Context(), sharedData(t, "tinyimagenet32/images-idx4-ubyte.gz")+"[:3]", Options{Classes: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	got, _ := all(t, d)
-	if len(got) != 3 || d.HasLabels() || got[2].Inputs[0].Layout != HWC ||
+	if len(got) != 3 || d.HasLabels() || got[2].Inputs[0].Layout != pixels.HWC ||
 		!reflect.DeepEqual(got[2].Inputs[0].Shape, []int{32, 32, 3}) {
 		t.Errorf("%d examples, labelled %t", len(got), d.HasLabels())
 	}
@@ -238,7 +239,7 @@ func TestColourIDXIsRead(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	print := func(spec string, o Options) string {
 		t.Helper()
-		d, err := Open(spec, o)
+		d, err := Open(t.Context(), spec, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"image"
 	"path/filepath"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 	"github.com/mfgs/mfgs/internal/pixels"
 )
 
@@ -35,7 +34,7 @@ func FromImage(img image.Image) (Array, error) {
 }
 
 func arrayOf(p *pixels.Pixels) Array {
-	return Array{Shape: []int{p.Height, p.Width, p.Channels}, Layout: HWC, Data: p.Data, Orientation: p.Orientation}
+	return Array{Shape: []int{p.Height, p.Width, p.Channels}, Layout: pixels.HWC, Data: p.Data, Orientation: p.Orientation}
 }
 
 // An imageSource is a single image.
@@ -52,7 +51,7 @@ func openImage(path string, _ Options) (Source, error) {
 	if s.f, err = s.Open(path); err != nil {
 		return nil, err
 	}
-	if err := disk.CheckImage(s.f.Size()); err != nil {
+	if err := checkImageSize(s.f.Size()); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -64,7 +63,7 @@ func (s *imageSource) Examples(_, _ int, yield func(Example, error) bool) {
 	e := Example{Name: filepath.Base(s.Path), Label: -1, Encoded: make([]byte, s.f.Size())}
 	if _, err := s.f.ReadAt(e.Encoded, 0); err != nil {
 		e.Encoded = nil
-		yield(e, &RecordError{e.Name, 0, disk.Bare(err)})
+		yield(e, &RecordError{e.Name, 0, bareError(err)})
 		return
 	}
 	yield(e, nil)

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // pathNames are the columns or keys that may hold paths of images, as many tools call them.
@@ -20,7 +18,7 @@ var pathNames = []string{"image", "path", "file", "file_name", "filename", "imag
 
 // isPathOfImage reports whether a column or key, by one of its values, holds paths of images.
 func isPathOfImage(name, value string) bool {
-	return slices.Contains(pathNames, strings.ToLower(name)) && disk.IsImage(strings.TrimSpace(value))
+	return slices.Contains(pathNames, strings.ToLower(name)) && isImageName(strings.TrimSpace(value))
 }
 
 // An imageTable is a table or JSON lines whose records name image files.
@@ -45,7 +43,7 @@ func newImageTable(table Source, path string) (Source, error) {
 	}
 	if err != nil {
 		table.Close()
-		return nil, disk.Error(s.dir, err)
+		return nil, pathError(s.dir, err)
 	}
 	return s, nil
 }
@@ -96,7 +94,7 @@ func (s *imageTable) file(path string) (string, error) {
 	}
 	real, err := filepath.EvalSymlinks(filepath.Join(s.real, local))
 	if err != nil {
-		return "", disk.Bare(err)
+		return "", bareError(err)
 	}
 	if within, err := filepath.Rel(s.real, real); err != nil || !filepath.IsLocal(within) {
 		return "", errors.New("the path leads through a link out of the folder of the table: put the table where its images are")
@@ -112,7 +110,7 @@ func (s *imageTable) Examples(from, to int, yield func(Example, error) bool) {
 			e.Name = path
 			var file string
 			if file, err = s.file(path); err == nil {
-				encoded, err = disk.ReadImage(file)
+				encoded, err = readImageFile(file)
 			}
 			if err != nil {
 				err = &RecordError{e.Name, e.Index, err}
@@ -138,7 +136,7 @@ func (s *imageTable) hash(ctx context.Context, d *digest, from, to int) error {
 func (s *imageTable) hashImage(ctx context.Context, h hash.Hash, path string, label int) error {
 	fmt.Fprintf(h, imagePart, path, label)
 	if file, err := s.file(path); path != "" && err == nil {
-		if f, size, err := disk.Open(file); err == nil {
+		if f, size, err := openRegular(file); err == nil {
 			defer f.Close()
 			return hashSized(ctx, h, f, size)
 		}

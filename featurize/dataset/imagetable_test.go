@@ -31,7 +31,7 @@ func TestTablesOfImages(t *testing.T) {
 				path = format + ":" + path
 			}
 			for _, read := range []bool{true, false} {
-				d, err := Open(path, o)
+				d, err := Open(t.Context(), path, o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -74,7 +74,7 @@ func TestTablesOfImagesLeadNowhereElse(t *testing.T) {
 		}
 	}
 	paths := []string{"a.png", secret, "../secret.png", "x/../../secret.png", "out.png", "up/secret.png", "in.png", "none.png", "x/../a.png"}
-	d, err := Open(write(t, dir, "set/t.csv", []byte("image\n"+strings.Join(paths, "\n")+"\n")), Options{})
+	d, err := Open(t.Context(), write(t, dir, "set/t.csv", []byte("image\n"+strings.Join(paths, "\n")+"\n")), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestTablesOfImagesLeadNowhereElse(t *testing.T) {
 		}
 	}
 	in := NewStream(strings.NewReader(`{"image":"a.png","label":1}`+"\n"), stdinPath)
-	_, err = Open("-", Options{Stream: in})
+	_, err = Open(t.Context(), "-", Options{Stream: in})
 	wantError(t, err, "paths of images on a stream lead to nothing")
 	for e, err := range StreamJSONL(strings.NewReader(fmt.Sprintf("{\"image\":%q}\n", secret)), "-", Options{}) {
 		if err != nil || e.Encoded != nil {
@@ -116,7 +116,7 @@ func FuzzImageTable(f *testing.F) {
 		dir := t.TempDir()
 		write(t, dir, "secret.png", []byte("secret"))
 		write(t, dir, "set/a.png", []byte("public"))
-		d, err := Open(write(t, dir, "set/"+name, []byte(text)), Options{})
+		d, err := Open(t.Context(), write(t, dir, "set/"+name, []byte(text)), Options{})
 		if err != nil {
 			return
 		}

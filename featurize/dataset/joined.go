@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/pattern"
 )
 
@@ -108,7 +107,7 @@ func (s *joinedSource) join(i int, b *Base) error {
 	case !slices.Equal(b.Classes, s.Classes) && s.Labelled:
 		if !s.named(b.Classes) || !s.named(s.Classes) {
 			return fmt.Errorf("%s has other class folders (%s) than %s (%s): name them by class name or by integer label",
-				s.paths[i], classnames.Some(b.Classes), first, classnames.Some(s.Classes))
+				s.paths[i], Some(b.Classes), first, Some(s.Classes))
 		}
 		s.Classes, s.Labels = nil, nil // no file has them all
 	}
@@ -118,7 +117,7 @@ func (s *joinedSource) join(i int, b *Base) error {
 
 // named reports whether class folders are labels by their names, whatever else there is.
 func (s *joinedSource) named(folders []string) bool {
-	labels, err := classnames.Match(folders, s.o.LabelClasses)
+	labels, err := matchClasses(folders, s.o.LabelClasses)
 	integer := func(name string) bool { _, err := strconv.ParseUint(name, 10, 32); return err == nil }
 	return err == nil && labels != nil || !slices.ContainsFunc(folders, func(f string) bool { return !integer(f) })
 }

@@ -40,7 +40,7 @@ func TestFilesOfAPatternAreOneDataset(t *testing.T) {
 	for _, slice := range []string{"", "[:700]", "[690:705]", "[703:704]", "[2200:]", "[1:3000]"} {
 		for _, shard := range []rows.Shard{{}, {Index: 1, Count: 3}, {Index: 2, Count: 3}, {Index: 3, Count: 3}} {
 			o := Options{Shard: shard, Fingerprint: true}
-			one, err := Open(filepath.Join(dir, "whole.jsonl")+slice, o)
+			one, err := Open(t.Context(), filepath.Join(dir, "whole.jsonl")+slice, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func TestFilesOfAPatternAreOneDataset(t *testing.T) {
 					spec = format + ":" + filepath.Join(dir, name)
 				}
 				for _, read := range []bool{true, false} {
-					d, err := Open(spec+slice, o)
+					d, err := Open(t.Context(), spec+slice, o)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -109,10 +109,10 @@ func TestFilesOfAPatternAreRefused(t *testing.T) {
 		if ok {
 			path = prefix + ":" + filepath.Join(dir, "{"+name)
 		}
-		_, err := Open(path, Options{})
+		_, err := Open(t.Context(), path, Options{})
 		wantError(t, err, want)
 	}
-	d, err := Open(filepath.Join(dir, "{a,d}.jsonl"), Options{})
+	d, err := Open(t.Context(), filepath.Join(dir, "{a,d}.jsonl"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestClassFoldersOfAPattern(t *testing.T) {
 		write(t, dir, name+".tar", packed(t, members[0]+"=x", members[1]+"=x"))
 	}
 	open := func(pattern string, o Options) (string, error) {
-		d, err := Open(filepath.Join(dir, pattern), o)
+		d, err := Open(t.Context(), filepath.Join(dir, pattern), o)
 		if err != nil {
 			return "", err
 		}
@@ -169,7 +169,7 @@ func TestAFileOfAPatternChanges(t *testing.T) {
 		sizes = append(sizes, 2)
 	}
 	dir := shards(t, sizes...)
-	d, err := Open(filepath.Join(dir, "part-*.jsonl"), Options{})
+	d, err := Open(t.Context(), filepath.Join(dir, "part-*.jsonl"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
 )
 
@@ -61,14 +59,14 @@ func streamJSONL(in *Stream, o Options) (Source, error) {
 
 // sniffJSONL takes a stream of objects, which has no name.
 func sniffJSONL(p *Peek) (bool, error) {
-	text := bytes.TrimLeft(bytes.TrimPrefix(p.Head, textlines.ByteOrderMark), " \t\r\n")
+	text := bytes.TrimLeft(bytes.TrimPrefix(p.Head, byteOrderMark), " \t\r\n")
 	return p.Ext == ".jsonl" || p.Ext == ".ndjson" || p.Stream && bytes.HasPrefix(text, []byte("{")), nil
 }
 
 // scan reads all lines, to find where they are, and looks into the first that
 // are needed to know what they hold.
 func (s *jsonlSource) scan(r io.Reader, o Options) error {
-	lines := textlines.NewReader(r)
+	lines := newLineReader(r)
 	var broken error
 	for {
 		place := lines.At
@@ -76,7 +74,7 @@ func (s *jsonlSource) scan(r io.Reader, o Options) error {
 		if err == io.EOF {
 			break
 		}
-		if err != nil && err != textlines.ErrLong {
+		if err != nil && err != errLong {
 			return s.readError(err)
 		}
 		if s.inputs == nil {
@@ -148,7 +146,7 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	case o.Inputs != nil:
 		for _, want := range o.Inputs {
 			if !slices.Contains(keys, want) {
-				return refuse("no key %q for the model's input; there are %s", want, classnames.Some(keys))
+				return refuse("no key %q for the model's input; there are %s", want, Some(keys))
 			}
 		}
 		keys, s.names = o.Inputs, o.Inputs
@@ -166,7 +164,7 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	// What the head does not want is told before anything is read.
 	p.Pos = labelAt[s.labelKey]
 	switch c := p.Peek(); {
-	case c == 'n' && !o.StrayLabels:
+	case c == 'n' && !o.IgnoreUnknownLabels:
 		return refuse("%s of the first example is null; want a label for each example, or for none", s.labelKey)
 	case c == '[' && !o.MultiLabel:
 		return refuse("%s is a list; want one class, for a head whose classes exclude each other", s.labelKey)
@@ -184,18 +182,18 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 // parserOf returns a parser of a line.
 func parserOf(line []byte, position int) *jsontensor.Parser {
 	if position == 0 {
-		line = bytes.TrimPrefix(line, textlines.ByteOrderMark)
+		line = bytes.TrimPrefix(line, byteOrderMark)
 	}
 	return &jsontensor.Parser{Text: line}
 }
 
 // lines reads the text line by line.
 func (s *jsonlSource) lines(r io.Reader) func(*Example) (broken, fatal error) {
-	lines := textlines.NewReader(r)
+	lines := newLineReader(r)
 	return func(e *Example) (broken, fatal error) {
 		line, err := lines.Next()
 		switch {
-		case err == textlines.ErrLong:
+		case err == errLong:
 			return err, nil
 		case err != nil:
 			return nil, err
@@ -251,7 +249,7 @@ func (s *jsonlSource) parse(e *Example, line []byte) error {
 			return fmt.Errorf("no key %q, which the first example has", key)
 		}
 	}
-	if s.labelKey != "" && !labelled && (s.labels.multi || !s.labels.stray) {
+	if s.labelKey != "" && !labelled && (s.labels.multi || !s.labels.ignoreUnknown) {
 		return fmt.Errorf("no %s, which the first example has", s.labelKey)
 	}
 	return nil

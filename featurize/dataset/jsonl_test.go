@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 func TestJSONLinesNameInputsAndLabels(t *testing.T) {
@@ -50,7 +49,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 			[]string{"x.jsonl[1]: label: want a whole number", "x.jsonl[2]: label: want one class", "x.jsonl[3]: no label"}, ""},
 		{"wrong targets", `{"x":1,"label":[1,0]}` + "\n" + `{"x":1,"label":[1]}` + "\n" + `{"x":1,"label":1}` + "\n" + `{"x":1,"label":[0,0.5]}`, Options{MultiLabel: true}, []string{`0 x.jsonl[0] -1  [1 0] "" []  [1]`},
 			[]string{"x.jsonl[1]: label: want a 0 or 1 for each of the head's 2 labels", "x.jsonl[2]: label: want a 0 or 1", "x.jsonl[3]: label: number 1 is not a whole number"}, ""},
-		{"stray labels", `{"x":1,"label":"cow"}` + "\n" + `{"x":1,"label":9}` + "\n" + `{"x":1}`, Options{LabelClasses: []string{"a", "b"}, Classes: 2, StrayLabels: true},
+		{"stray labels", `{"x":1,"label":"cow"}` + "\n" + `{"x":1,"label":9}` + "\n" + `{"x":1}`, Options{LabelClasses: []string{"a", "b"}, Classes: 2, IgnoreUnknownLabels: true},
 			[]string{`0 x.jsonl[0] -1  "" []  [1]`, `1 x.jsonl[1] -1  "" []  [1]`, `2 x.jsonl[2] -1  "" []  [1]`}, nil, ""},
 
 		{"input missing", `{"ids":[1],"text":1}`, two, nil, nil, `no key "mask" for the model's input; there are ids, text`},
@@ -74,7 +73,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 				wantError(t, readError(path, c.options), "x.jsonl", c.err)
 				return
 			}
-			d, err := Open(path, c.options)
+			d, err := Open(t.Context(), path, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +112,7 @@ func TestManyJSONLines(t *testing.T) {
 	zipped := write(t, dir, "x.ndjson.gz", gzipped(t, []byte(text.String())))
 	for _, path := range []string{plain, zipped} {
 		for _, from := range []int{0, 1, indexStep - 1, indexStep, indexStep + 1, 3 * indexStep, n - 1} {
-			d, err := Open(fmt.Sprintf("%s[%d:]", path, from), Options{})
+			d, err := Open(t.Context(), fmt.Sprintf("%s[%d:]", path, from), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,8 +132,8 @@ func TestManyJSONLines(t *testing.T) {
 
 func TestALineThatIsTooLongIsABadRecord(t *testing.T) {
 	path := write(t, t.TempDir(), "x.jsonl", slices.Concat(
-		[]byte(`{"x":1}`+"\n"+`{"x":[`), []byte(strings.Repeat("1,", textlines.Max/2)), []byte("1]}\n"+`{"x":3}`)))
-	d, err := Open(path, Options{})
+		[]byte(`{"x":1}`+"\n"+`{"x":[`), []byte(strings.Repeat("1,", maxText/2)), []byte("1]}\n"+`{"x":3}`)))
+	d, err := Open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +157,7 @@ func TestDamagedJSONLines(t *testing.T) {
 	wantError(t, readError(write(t, dir, "y.jsonl", []byte(strings.Repeat("[\n", tryLines+5))), Options{}), "no line of the first 1000 can be read")
 
 	path := write(t, dir, "x.jsonl", text)
-	d, err := Open(path, Options{})
+	d, err := Open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +229,7 @@ func BenchmarkJSONLines(b *testing.B) {
 	b.SetBytes(int64(10_000 * line.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		d, err := Open(path, Options{})
+		d, err := Open(b.Context(), path, Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

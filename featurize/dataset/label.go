@@ -7,24 +7,22 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
 )
 
 // A labelParser reads labels that are written as text.
 type labelParser struct {
-	names    []string       // of the classes, in label order
-	byName   map[string]int // the first class of a name
-	numbered bool           // some are named by numbers
-	multi    bool
-	k        int  // labels of a multi-label head, 0 unknown
-	stray    bool // a label that is none of the classes is -1
+	names         []string       // of the classes, in label order
+	byName        map[string]int // the first class of a name
+	numbered      bool           // some are named by numbers
+	multi         bool
+	k             int  // labels of a multi-label head, 0 unknown
+	ignoreUnknown bool // a label that is none of the classes is -1
 }
 
 func newLabelParser(o Options) labelParser {
 	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, multi: o.MultiLabel, k: o.Classes,
-		stray: o.StrayLabels}
+		ignoreUnknown: o.IgnoreUnknownLabels}
 	for i, name := range slices.Backward(l.names) {
 		l.byName[name] = i
 		_, err := strconv.Atoi(name)
@@ -46,7 +44,7 @@ func (l labelParser) fromText(s string) (int, error) {
 	switch {
 	case err == nil && !l.numbered:
 		return int(y), nil
-	case l.stray:
+	case l.ignoreUnknown:
 		return -1, nil
 	case l.names == nil:
 		return -1, refuse("label %q is no whole number, and there are no class names: give them with --classes",
@@ -56,7 +54,7 @@ func (l labelParser) fromText(s string) (int, error) {
 		return -1, refuse("label %q is none of the %d class names: did you mean %q?", clip(s), len(l.names),
 			l.names[near])
 	}
-	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), classnames.Some(l.names))
+	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), Some(l.names))
 }
 
 // plainName is a name without what most often differs between two writings of it.
@@ -84,7 +82,7 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ints, bad := numbers.Ints(t.Data())
+	ints, bad := toInts(t.Data())
 	if bad >= 0 {
 		return false, errors.New("want a whole number")
 	}
@@ -101,7 +99,7 @@ func (l labelParser) targets(p *jsontensor.Parser, e *Example) error {
 	if len(t.Shape) != 1 || t.IsText() || l.k > 0 && t.Shape[0] != l.k {
 		return fmt.Errorf("want %s", wantTargets(l.k))
 	}
-	ints, bad := numbers.Ints(t.Data())
+	ints, bad := toInts(t.Data())
 	if bad >= 0 {
 		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)
 	}

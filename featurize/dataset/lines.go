@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 const (
@@ -133,7 +132,7 @@ func (t *textSource) readError(err error) error {
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%s: broken or truncated gzip: %w", t.Path, err)
 	}
-	return fmt.Errorf("%s: %w", t.Path, disk.Bare(err))
+	return fmt.Errorf("%s: %w", t.Path, bareError(err))
 }
 
 // changed says that the text ended before the examples did that it had.

@@ -56,7 +56,7 @@ func TestErrorsQuoteLittleOfAFile(t *testing.T) {
 	} {
 		// Another input name, so that what is there has to be listed.
 		for _, o := range []Options{o, {Inputs: []string{"x", "y"}, Widths: []int{3, 3}}} {
-			ds, err := Open(path, o)
+			ds, err := Open(t.Context(), path, o)
 			if err != nil {
 				check(name, err.Error())
 				continue

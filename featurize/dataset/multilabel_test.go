@@ -17,7 +17,7 @@ func TestTargetsAreReadFromEveryNumberType(t *testing.T) {
 		path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": x, "y.npy": npy(descr, "(3, 2)", data)}))
 		for _, from := range []int{0, 2} {
 			spec := path + []string{"", "", "[2:]"}[from]
-			d, err := Open(spec, Options{MultiLabel: true, Classes: 2})
+			d, err := Open(t.Context(), spec, Options{MultiLabel: true, Classes: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,7 @@ func TestTargetsOfManyExamples(t *testing.T) {
 		y[i] = byte(i*i/7) % 2
 	}
 	path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": npy("|u1", "(5000,)", make([]byte, n)), "labels.npy": npy("|u1", "(5000, 3)", y)}))
-	d, err := Open(path+"[1:]", Options{MultiLabel: true})
+	d, err := Open(t.Context(), path+"[1:]", Options{MultiLabel: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestLabelsThatTheHeadDoesNotWantAreRefused(t *testing.T) {
 			wantError(t, readError(c.spec, c.options), c.words...)
 			// Where labels are not wanted, nobody minds.
 			c.options.Unlabelled = true
-			d, err := Open(c.spec, c.options)
+			d, err := Open(t.Context(), c.spec, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}

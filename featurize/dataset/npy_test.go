@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/internal/tensor"
 )
 
@@ -111,21 +112,21 @@ func TestLayoutOfArrays(t *testing.T) {
 	for _, test := range []struct {
 		dtype arrays.Type
 		shape []int
-		want  Layout
+		want  pixels.Layout
 	}{
-		{bytes, []int{28, 28}, HW},
-		{bytes, []int{28, 28, 1}, HWC},
-		{bytes, []int{28, 28, 3}, HWC},
-		{bytes, []int{1, 28, 28}, CHW},
-		{bytes, []int{3, 28, 28}, CHW},
-		{bytes, []int{3, 28, 3}, None},
-		{bytes, []int{1, 28, 3}, None},
-		{bytes, []int{3, 28, 1}, None},
-		{bytes, []int{2, 28, 28}, None},
-		{bytes, []int{28}, None},
-		{bytes, []int{2, 28, 28, 3}, None},
-		{arrays.Stored(tensor.Int8, binary.LittleEndian), []int{28, 28}, None},
-		{arrays.Stored(tensor.Float32, binary.LittleEndian), []int{3, 28, 28}, None},
+		{bytes, []int{28, 28}, pixels.HW},
+		{bytes, []int{28, 28, 1}, pixels.HWC},
+		{bytes, []int{28, 28, 3}, pixels.HWC},
+		{bytes, []int{1, 28, 28}, pixels.CHW},
+		{bytes, []int{3, 28, 28}, pixels.CHW},
+		{bytes, []int{3, 28, 3}, pixels.NoImage},
+		{bytes, []int{1, 28, 3}, pixels.NoImage},
+		{bytes, []int{3, 28, 1}, pixels.NoImage},
+		{bytes, []int{2, 28, 28}, pixels.NoImage},
+		{bytes, []int{28}, pixels.NoImage},
+		{bytes, []int{2, 28, 28, 3}, pixels.NoImage},
+		{arrays.Stored(tensor.Int8, binary.LittleEndian), []int{28, 28}, pixels.NoImage},
+		{arrays.Stored(tensor.Float32, binary.LittleEndian), []int{3, 28, 28}, pixels.NoImage},
 	} {
 		if got := imageLayout(test.dtype, test.shape); got != test.want {
 			t.Errorf("%s %v: layout %q, want %q", test.dtype, test.shape, got, test.want)
@@ -221,7 +222,7 @@ func TestNPZNamesInputsAndLabels(t *testing.T) {
 				wantError(t, readError(path, c.options), "x.npz", c.err)
 				return
 			}
-			d, err := Open(path, c.options)
+			d, err := Open(t.Context(), path, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -277,7 +278,7 @@ func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
 		{"names that are numbers", map[string][]byte{"labels": le("7", "3", "3", "5")}, Options{LabelClasses: []string{"3", "5", "7"}}, []int{2, 0, 0, 1}, ""},
 		{"numbers go before names", map[string][]byte{"labels": npy("|u1", "(4,)", []byte{2, 1, 0, 0}), "label": le(words...)}, Options{LabelClasses: classes},
 			[]int{2, 1, 0, 0}, ""},
-		{"stray", map[string][]byte{"labels": le("red", "cow", "", "9")}, Options{LabelClasses: classes, Classes: 3, StrayLabels: true},
+		{"stray", map[string][]byte{"labels": le("red", "cow", "", "9")}, Options{LabelClasses: classes, Classes: 3, IgnoreUnknownLabels: true},
 			[]int{1, -1, -1, -1}, ""},
 		{"not wanted", map[string][]byte{"labels": le("cow", "cow", "cow", "cow")}, Options{LabelClasses: classes, Unlabelled: true}, []int{-1, -1, -1, -1}, ""},
 
@@ -305,7 +306,7 @@ func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
 				}
 				return
 			}
-			d, err := Open(path, c.options)
+			d, err := Open(t.Context(), path, c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -358,7 +359,7 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 	} {
 		for shape, dims := range map[string][]int{"(4,)": {}, "(4, 1)": {1}} {
 			path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": x, "colour.npy": npy(descr, shape, data)}))
-			d, err := Open(path, Options{Inputs: []string{"x", "colour"}})
+			d, err := Open(t.Context(), path, Options{Inputs: []string{"x", "colour"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -375,7 +376,7 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 			d.Close()
 
 			// Where they are not wanted they are no matter.
-			d, err = Open(path, Options{Inputs: []string{"y"}})
+			d, err = Open(t.Context(), path, Options{Inputs: []string{"y"}})
 			if err != nil {
 				t.Fatal(err)
 			}

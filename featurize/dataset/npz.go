@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/internal/text"
 )
 
@@ -155,7 +154,7 @@ func openNPZ(path string, o Options) (_ Source, err error) {
 		for _, want := range o.Inputs {
 			if !slices.Contains(names, want) {
 				return nil, fmt.Errorf("%s: no array named %q for the model's input; there are %s", path, want,
-					classnames.Some(names))
+					Some(names))
 			}
 		}
 		names = o.Inputs

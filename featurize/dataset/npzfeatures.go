@@ -6,8 +6,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 )
 
 // npzFeatures reads the features in an .npz.
@@ -73,7 +71,7 @@ func (z *npzFile) matrix(names ...string) (*arrays.Array, error) {
 		}
 		return a, nil
 	}
-	return nil, fmt.Errorf("%s: no array %q; there are %s", z.path, names[0], classnames.Some(z.names))
+	return nil, fmt.Errorf("%s: no array %q; there are %s", z.path, names[0], Some(z.names))
 }
 
 func (f *npzFeatures) blocks(ctx context.Context, from, to, size int, yield func(*rows.Batch, error) bool) error {
@@ -140,5 +138,5 @@ func floats(r *arrays.Reader, n int) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	return numbers.Floats(data)
+	return toFloats(data)
 }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // A Peek is what is looked at to recognise a format.
@@ -31,7 +29,7 @@ func (p *Peek) peek() error {
 	p.Head = make([]byte, 512)
 	n, err := p.ReadAt(p.Head, 0)
 	if err != nil && err != io.EOF {
-		return disk.Error(p.Path, err)
+		return pathError(p.Path, err)
 	}
 	p.Head = p.Head[:n]
 	if !bytes.HasPrefix(p.Head, gzipMagic) {

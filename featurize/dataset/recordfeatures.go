@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 )
 
 // featureNames are the names that features go by.
@@ -71,7 +70,7 @@ func (f *recordFeatures) numbers(e *Example) (phi, logits []float32, err error) 
 			return nil, nil, fmt.Errorf("%s: %s of shape %v; want a list of numbers, %d at most", e.Name, a.Name, a.Shape,
 				maxFeatures)
 		}
-		if lists[i], err = numbers.Floats(a.Data); err != nil {
+		if lists[i], err = toFloats(a.Data); err != nil {
 			return nil, nil, fmt.Errorf("%s: %s: %w", e.Name, a.Name, err)
 		}
 	}

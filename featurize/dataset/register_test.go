@@ -54,7 +54,7 @@ func TestRegisteredFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, spec := range []string{path + "[2:5]", "digits:" + path + "[2:5]"} {
-		d, err := dataset.Open(spec, dataset.Options{Classes: 10, Fingerprint: true})
+		d, err := dataset.Open(t.Context(), spec, dataset.Options{Classes: 10, Fingerprint: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestRegisteredFormat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := dataset.Open("digits:"+t.TempDir(), dataset.Options{}); err == nil {
+	if _, err := dataset.Open(t.Context(), "digits:"+t.TempDir(), dataset.Options{}); err == nil {
 		t.Error("a folder is opened as digits")
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // A Source reads one format. Its type embeds [Base]. Positions are absolute.
@@ -44,7 +42,7 @@ func (b *Base) base() *Base { return b }
 
 // Open opens a non-empty regular file that determines the source's examples.
 func (b *Base) Open(path string) (*File, error) {
-	f, size, err := disk.Open(path)
+	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func TestSliceEqualsSliceOfAll(t *testing.T) {
 	write(t, dir, "y.jsonl.gz", gzipped(t, []byte(lines)))
 	for _, name := range []string{"images-idx3", "zipped-images-idx3.gz", "folder", "x.tar", "cifar", "x.npy", "x.npz", "x.jsonl", "y.jsonl.gz", "x.csv", "y.csv.gz"} {
 		path := filepath.Join(dir, name)
-		d, err := Open(path, Options{})
+		d, err := Open(t.Context(), path, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestSliceEqualsSliceOfAll(t *testing.T) {
 		}
 		d.Close()
 		for _, s := range [][2]int{{0, 10}, {0, 1}, {3, 7}, {4, 5}, {9, 10}, {5, 10}} {
-			d, err := Open(path+"["+strconv.Itoa(s[0])+":"+strconv.Itoa(s[1])+"]", Options{})
+			d, err := Open(t.Context(), path+"["+strconv.Itoa(s[0])+":"+strconv.Itoa(s[1])+"]", Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestSliceEqualsSliceOfAll(t *testing.T) {
 			d.Close()
 		}
 		for _, s := range []string{"[0:11]", "[10:]", "[10:11]"} {
-			_, err := Open(path+s, Options{})
+			_, err := Open(t.Context(), path+s, Options{})
 			wantError(t, err, path, s, "reaches beyond its 10 examples")
 		}
 	}
@@ -187,13 +187,13 @@ func TestUnsuitableFilesAreRefused(t *testing.T) {
 			name = c.name
 			write(t, dir, name, c.content)
 		}
-		_, err := Open(spec, Options{})
+		_, err := Open(t.Context(), spec, Options{})
 		wantError(t, err, append(c.words, filepath.Join(dir, name)+": ")...)
 	}
-	_, err := Open("idx:"+dir, Options{})
+	_, err := Open(t.Context(), "idx:"+dir, Options{})
 	wantError(t, err, dir, "a folder, not a file of format idx")
-	_, err = Open(filepath.Join(dir, "gone"), Options{})
+	_, err = Open(t.Context(), filepath.Join(dir, "gone"), Options{})
 	wantError(t, err, "gone: no such file or folder")
-	_, err = Open(write(t, dir, "folder/readme.txt", nil)[:len(dir)+len("/folder")], Options{})
+	_, err = Open(t.Context(), write(t, dir, "folder/readme.txt", nil)[:len(dir)+len("/folder")], Options{})
 	wantError(t, err, "folder: no PNG or JPEG files; 1 ignored, not PNG or JPEG (first: readme.txt)")
 }

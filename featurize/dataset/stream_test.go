@@ -28,7 +28,7 @@ func lines(n int) string {
 func streamed(t testing.TB, spec string, r io.Reader, o Options) *Dataset {
 	t.Helper()
 	o.Stream = NewStream(r, stdinPath)
-	d, err := Open(spec, o)
+	d, err := Open(t.Context(), spec, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func indices(t testing.TB, d *Dataset, from, to int) (got []int) {
 // is not known.
 func TestStreamIsAFileOfUnknownLength(t *testing.T) {
 	text := lines(2500)
-	file, err := Open(write(t, t.TempDir(), "x.jsonl", []byte(text)), Options{Classes: 2500})
+	file, err := Open(t.Context(), write(t, t.TempDir(), "x.jsonl", []byte(text)), Options{Classes: 2500})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestStreamIsAFileOfUnknownLength(t *testing.T) {
 func TestBeginningOfAStreamIsReadAgain(t *testing.T) {
 	in := NewStream(strings.NewReader(lines(3000)), stdinPath)
 	for _, unlabelled := range []bool{false, true} {
-		d, err := Open("-", Options{Stream: in, Unlabelled: unlabelled})
+		d, err := Open(t.Context(), "-", Options{Stream: in, Unlabelled: unlabelled})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestBeginningOfAStreamIsReadAgain(t *testing.T) {
 			}
 		}
 	}
-	d, err := Open("-", Options{Stream: in})
+	d, err := Open(t.Context(), "-", Options{Stream: in})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestStreamRefused(t *testing.T) {
 		{"-", "{\"x\":1,\"label\":[1]}\n", "label is a list"},
 		{"-", "\x1f\x8bxx", "-: "},
 	} {
-		d, err := Open(c.spec, Options{Stream: NewStream(strings.NewReader(c.text), stdinPath)})
+		d, err := Open(t.Context(), c.spec, Options{Stream: NewStream(strings.NewReader(c.text), stdinPath)})
 		if err == nil {
 			d.Close()
 			t.Errorf("%s of %q is opened", c.spec, c.text)
@@ -201,7 +201,7 @@ func TestStreamIsGivenUp(t *testing.T) {
 	if !errors.Is(last, context.DeadlineExceeded) {
 		t.Errorf("given up: %v", last)
 	}
-	if _, err := Open("-", Options{Context: ctx, Stream: NewStream(r, stdinPath)}); !errors.Is(err, ctx.Err()) {
+	if _, err := Open(ctx, "-", Options{Stream: NewStream(r, stdinPath)}); !errors.Is(err, ctx.Err()) {
 		t.Errorf("given up while it is opened: %v", err)
 	}
 }

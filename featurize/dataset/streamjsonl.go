@@ -6,9 +6,6 @@ import (
 	"io"
 	"iter"
 	"strconv"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 // StreamJSONL reads JSON lines as they come, from a source that may never end. Each line stands on
@@ -19,7 +16,7 @@ import (
 func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] {
 	labels := newLabelParser(o)
 	return func(yield func(Example, error) bool) {
-		lines := textlines.NewReader(r)
+		lines := newLineReader(r)
 		for i := 0; ; i++ {
 			e := Example{Index: i, Name: name + "[" + strconv.Itoa(i) + "]", Label: -1}
 			line, err := lines.Next()
@@ -28,8 +25,8 @@ func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] 
 				return
 			case err == nil:
 				err = parseAlone(&e, line, labels, o)
-			case err != textlines.ErrLong:
-				yield(e, fmt.Errorf("%s: %w", name, disk.Bare(err)))
+			case err != errLong:
+				yield(e, fmt.Errorf("%s: %w", name, bareError(err)))
 				return
 			}
 			if err != nil {
@@ -55,7 +52,7 @@ func parseAlone(e *Example, line []byte, labels labelParser, o Options) error {
 	if s.labelKey == "" || o.MultiLabel || e.Label >= 0 && (o.Classes == 0 || e.Label < o.Classes) {
 		return nil
 	}
-	if !o.StrayLabels {
+	if !o.IgnoreUnknownLabels {
 		return errors.New(labelRange(e.Label, o.Classes))
 	}
 	e.Label = -1

@@ -8,14 +8,12 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 // Of a stream each line stands on its own, and a bad one is passed over.
 func TestStreamedLinesStandOnTheirOwn(t *testing.T) {
 	o := Options{Inputs: []string{"a", "b"}, LabelClasses: []string{"cat", "dog"}, Classes: 2}
-	long := `{"a":"` + strings.Repeat("x", textlines.Max) + `"}`
+	long := `{"a":"` + strings.Repeat("x", maxText) + `"}`
 	text := "\xef\xbb\xbf" + strings.Join([]string{
 		`{"a":[1,2],"b":3,"label":1}`,
 		`{"a":[1],"b":3}`, // no label, though the first has one
@@ -44,7 +42,7 @@ func TestStreamedLinesStandOnTheirOwn(t *testing.T) {
 		"x[11] 0 [] [1]",
 	}
 	for _, stray := range []bool{false, true} {
-		if o.StrayLabels = stray; stray {
+		if o.IgnoreUnknownLabels = stray; stray {
 			want = slices.Clone(want)
 			want[6], want[7], want[8] = "x[6] -1 [1] []", "x[7] -1 [1] []", "x[8] -1 [1] []"
 		}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // A tarStream reads an archive as it comes: the images of one key, and what stands beside them, at a
@@ -93,7 +92,7 @@ func (s *tarStream) samples(each func(*tarSample) error) error {
 
 // add reads a member of the sample.
 func (t *tarSample) add(m archive.Member, content io.Reader) error {
-	if !disk.IsImage(m.Name) {
+	if !isImageName(m.Name) {
 		label, isJSON, err := archive.LabelOf(m, content)
 		if label != "" && isJSON {
 			t.label[1] = label
@@ -110,7 +109,7 @@ func (t *tarSample) add(m archive.Member, content io.Reader) error {
 		return fmt.Errorf("more than %d images are called %q", archive.MaxBeside, t.key)
 	}
 	image := tarImage{name: m.Name}
-	if image.err = disk.CheckImage(m.Size); image.err == nil {
+	if image.err = checkImageSize(m.Size); image.err == nil {
 		var err error
 		if image.encoded, err = archive.ReadGrowing(content, m.Size); err != nil {
 			return fmt.Errorf("is cut off within %q: %w", m.Name, err)
@@ -165,7 +164,7 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 		if len(folders) < s.depth+2 {
 			return -1, errors.New("it lies in no class folder, as the first image does")
 		}
-		if y, err = s.folderLabel(folders[s.depth]); err != nil && s.o.StrayLabels {
+		if y, err = s.folderLabel(folders[s.depth]); err != nil && s.o.IgnoreUnknownLabels {
 			return -1, nil
 		}
 		return y, err
@@ -174,7 +173,7 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 	if s.beside == archive.JSONMember {
 		text = t.label[1]
 	}
-	if text == "" && !s.o.StrayLabels {
+	if text == "" && !s.o.IgnoreUnknownLabels {
 		return -1, fmt.Errorf("there is no label in a %s beside it, as the first image has", s.beside)
 	}
 	if text == "" {

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
 )
 
@@ -52,7 +50,7 @@ func openTar(path string, o Options) (_ Source, err error) {
 	}()
 	magic := make([]byte, 2)
 	if _, err := s.f.ReadAt(magic, 0); err != nil && err != io.EOF {
-		return nil, disk.Error(path, err)
+		return nil, pathError(path, err)
 	}
 	if bytes.Equal(magic, gzipMagic) {
 		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip",
@@ -109,7 +107,7 @@ func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 		case !m.Regular:
 			l.ignore("a link or a special file", m.Name, 1)
 			return nil
-		case !disk.IsImage(m.Name):
+		case !isImageName(m.Name):
 			read, err := x.beside.Read(m, content)
 			if err == nil && !read {
 				group.Unread(m.Name)
@@ -140,7 +138,7 @@ func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 
 // isHiddenMember reports whether a folder of images would pass over this path.
 func isHiddenMember(name string) bool {
-	return slices.ContainsFunc(strings.Split(name, "/"), disk.IsHidden)
+	return slices.ContainsFunc(strings.Split(name, "/"), isHidden)
 }
 
 // labelByFolder labels the images by the folders they lie in, if they do.
@@ -185,7 +183,7 @@ func (s *tarSource) labelByFolder(o Options) error {
 	if err := singleLabels(s.Path, o); err != nil {
 		return err
 	}
-	labels, err := classnames.Map(classes, o.LabelClasses, o.Classes)
+	labels, err := mapFolders(classes, o.LabelClasses, o.Classes)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Path, err)
 	}
@@ -225,7 +223,7 @@ func (s *tarSource) labelByMembers(texts map[string]string, member string, o Opt
 			if y, err = besideLabel(parser, text, member == archive.JSONMember); err != nil {
 				return fmt.Errorf("%s: %q: %w", s.Path, m.name, err)
 			}
-			if !o.StrayLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
+			if !o.IgnoreUnknownLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
 				return labelRangeError(Example{Name: fmt.Sprintf("%s: %q", s.Path, m.name), Label: y}, o.Classes)
 			}
 			known[text] = y
@@ -248,13 +246,13 @@ func (s *tarSource) labelByFile(path string, o Options) error {
 	if err := singleLabels(path, o); err != nil {
 		return err
 	}
-	f, _, err := disk.Open(path)
+	f, _, err := openRegular(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if err := labelMembers(s.members, f, o); err != nil {
-		return fmt.Errorf("%s: %w", path, disk.Bare(err))
+		return fmt.Errorf("%s: %w", path, bareError(err))
 	}
 	s.Labelled = true
 	return nil
@@ -289,7 +287,7 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 			if y, err = parser.fromText(text); err != nil {
 				return fmt.Errorf("line %d: %w", number, err)
 			}
-			if !o.StrayLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
+			if !o.IgnoreUnknownLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
 				return labelRangeError(Example{Name: fmt.Sprintf("line %d", number), Label: y}, o.Classes)
 			}
 			known[text] = y
@@ -327,7 +325,7 @@ func (s *tarSource) Examples(from, to int, yield func(Example, error) bool) {
 		m := s.members[i]
 		e := Example{Index: i, Name: m.name, Label: m.label}
 		all := func(h hash.Hash) error { return s.hashImage(context.Background(), h, m) }
-		if err := disk.CheckImage(m.size); err != nil {
+		if err := checkImageSize(m.size); err != nil {
 			s.digest.image(i, m.name, m.label, nil, all)
 			if !yield(e, &RecordError{e.Name, i, err}) {
 				return
@@ -375,7 +373,7 @@ func (s *tarSource) readError(m tarMember, err error) error {
 	if err == io.EOF {
 		return fmt.Errorf("%s: changed while in use: it ends within %q", s.Path, m.name)
 	}
-	return fmt.Errorf("%s: %q: %w", s.Path, m.name, disk.Bare(err))
+	return fmt.Errorf("%s: %q: %w", s.Path, m.name, bareError(err))
 }
 
 // besideLabel returns the label that is written in a .cls member or, where it is one, as JSON.

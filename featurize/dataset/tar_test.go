@@ -18,7 +18,6 @@ import (
 	"testing/iotest"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // tarball makes an archive. A member whose name ends in / is a folder, one whose name holds -> a
@@ -98,7 +97,7 @@ func TestTar(t *testing.T) {
 		{"a label file before class folders", []string{"a/x.png", "b/x.png", "c.png"}, "a/x.png 5\nb/x.png 5\nc.png 4\n", Options{},
 			[]string{"a/x.png 5", "b/x.png 5", "c.png 4"}, true, nil, nil},
 		{"a label file, not wanted", []string{"a/x.png", "c.png"}, "nonsense", Options{Unlabelled: true}, []string{"a/x.png -1", "c.png -1"}, false, nil, nil},
-		{"stray labels", []string{"x.png", "y.png", "z.png"}, "x.png 2\ny.png ferret\nz.png 1\n", Options{Classes: 2, StrayLabels: true},
+		{"stray labels", []string{"x.png", "y.png", "z.png"}, "x.png 2\ny.png ferret\nz.png 1\n", Options{Classes: 2, IgnoreUnknownLabels: true},
 			[]string{"x.png -1", "y.png -1", "z.png 1"}, true, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,7 +107,7 @@ func TestTar(t *testing.T) {
 				if c.labels != "" {
 					write(t, dir, "x-labels.txt", []byte(c.labels))
 				}
-				d, err := Open(path, c.o)
+				d, err := Open(t.Context(), path, c.o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -198,14 +197,14 @@ func TestTarIsRefused(t *testing.T) {
 			if c.labels != "" {
 				write(t, dir, "x-labels.txt", []byte(c.labels))
 			}
-			_, err := Open("tar:"+path, c.o)
+			_, err := Open(t.Context(), "tar:"+path, c.o)
 			wantError(t, err, append(c.words, strings.TrimSuffix(path, ".tar"))...)
 		})
 	}
 	dir := t.TempDir()
 	path := write(t, dir, "x.tar", good)
 	write(t, dir, "x-labels.txt", nil)
-	_, err := Open(path, Options{})
+	_, err := Open(t.Context(), path, Options{})
 	wantError(t, err, "x-labels.txt: the file is empty")
 	_, err = indexTar(bytes.NewReader(good), int64(len(good)), 1)
 	wantError(t, err, "holds more than 1 images; unpack it")
@@ -217,11 +216,11 @@ func TestTarIsRefused(t *testing.T) {
 // A file of zeros is an archive of nothing, as tar writes it, if it is called one.
 func TestTarOfNothing(t *testing.T) {
 	zeros := make([]byte, 10240)
-	_, err := Open(write(t, t.TempDir(), "x.tar", zeros), Options{})
+	_, err := Open(t.Context(), write(t, t.TempDir(), "x.tar", zeros), Options{})
 	wantError(t, err, "x.tar: no PNG or JPEG files")
-	_, err = Open(write(t, t.TempDir(), "x.tar", append([]byte{1}, zeros...)), Options{})
+	_, err = Open(t.Context(), write(t, t.TempDir(), "x.tar", append([]byte{1}, zeros...)), Options{})
 	wantError(t, err, "x.tar: not a .tar file by its content (it begins 01 00 00 00)")
-	_, err = Open(write(t, t.TempDir(), "x.png", zeros), Options{})
+	_, err = Open(t.Context(), write(t, t.TempDir(), "x.png", zeros), Options{})
 	wantError(t, err, "x.png: not a .png file by its content")
 }
 
@@ -343,7 +342,7 @@ func TestTarEqualsItsFolder(t *testing.T) {
 				write(t, dir, "folder/"+f, []byte(archive.Name(members[i])))
 			}
 			read := func(name string) (lines []string, d *Dataset) {
-				d, err := Open(filepath.Join(dir, name), Options{})
+				d, err := Open(t.Context(), filepath.Join(dir, name), Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -387,13 +386,13 @@ func TestBadTarImagesAreRecords(t *testing.T) {
 	add("empty.png", 0)
 	add("a.png", 3)
 	io.WriteString(w, "abc")
-	add("vast.png", disk.MaxImage+1)
+	add("vast.png", maxImage+1)
 	path := write(t, t.TempDir(), "x.tar", buf.Bytes())
 	// The rest of the archive are zeros, which take no room on the disk.
-	if err := os.Truncate(path, int64(buf.Len())+disk.MaxImage+512+1024); err != nil {
+	if err := os.Truncate(path, int64(buf.Len())+maxImage+512+1024); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(path, Options{})
+	d, err := Open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +417,7 @@ func TestTarPasses(t *testing.T) {
 		members = append(members, strconv.Itoa(i%7)+"/"+strconv.Itoa(i)+".png")
 	}
 	path := write(t, t.TempDir(), "x.tar", tarball(t, tar.FormatUnknown, members...))
-	d, err := Open(path, Options{Classes: 7})
+	d, err := Open(t.Context(), path, Options{Classes: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -484,7 +483,7 @@ func TestTarPasses(t *testing.T) {
 func TestTarFingerprint(t *testing.T) {
 	print := func(spec string, o Options) string {
 		t.Helper()
-		d, err := Open(spec, o)
+		d, err := Open(t.Context(), spec, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -558,7 +557,7 @@ func FuzzOpenTar(f *testing.F) {
 			}
 			name := archive.Name(h.Name)
 			switch {
-			case h.Typeflag == tar.TypeReg && disk.IsImage(name) && !isHiddenMember(name):
+			case h.Typeflag == tar.TypeReg && isImageName(name) && !isHiddenMember(name):
 				content, err := io.ReadAll(r)
 				if err != nil {
 					t.Fatalf("accepted, though %q: %v", h.Name, err)
@@ -637,7 +636,7 @@ func TestImageNetArchivesAreRead(t *testing.T) {
 		{"sample_1000", 1000, 1000},
 	} {
 		path := sharedData(t, "imagenet/"+c.name+".tar")
-		d, err := Open(path, Options{Classes: 1000})
+		d, err := Open(t.Context(), path, Options{Classes: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -691,6 +690,6 @@ func TestImageNetArchivesAreRead(t *testing.T) {
 	if err := os.Symlink(sharedData(t, "imagenet/ilsvrc_val.tar"), filepath.Join(dir, "x.tar")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(filepath.Join(dir, "x.tar"), Options{Classes: 1000})
+	_, err := Open(t.Context(), filepath.Join(dir, "x.tar"), Options{Classes: 1000})
 	wantError(t, err, "20 class folders (n01440764, n02086240,", "for 1000 classes")
 }

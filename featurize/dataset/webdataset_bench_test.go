@@ -13,7 +13,7 @@ import (
 // The same photographs from class folders, from WebDataset's shards and from a stream of one, turn by
 // turn: images a second of the folder, and how many times that the others give.
 func BenchmarkShards(b *testing.B) {
-	photos, err := Open(sharedData(b, "imagenet/ilsvrc_val.tar"), Options{Classes: 1000})
+	photos, err := Open(b.Context(), sharedData(b, "imagenet/ilsvrc_val.tar"), Options{Classes: 1000})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func BenchmarkShards(b *testing.B) {
 						path = spec
 					}
 					in := NewStream(bytes.NewReader(all.Bytes()), stdinPath)
-					d, err := Open(path, Options{Classes: 1000, Stream: in})
+					d, err := Open(b.Context(), path, Options{Classes: 1000, Stream: in})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -70,7 +70,7 @@ func TestWebDataset(t *testing.T) {
 		{"cls before class folders", []string{"dog/0.jpg=x", "dog/0.cls=2", "cat/1.jpg=x", "cat/1.cls=2"}, animals, "dog/0.jpg 2, cat/1.jpg 2", true, 0, ""},
 		{"labels that are not wanted", []string{"0.cls=nonsense", "0.jpg=x"}, Options{Unlabelled: true}, "0.jpg -1", false, 0, ""},
 		{"stray labels", []string{"0.cls=ferret", "0.jpg=x", "1.cls=7", "1.jpg=x", "2.cls=dog", "2.jpg=x"},
-			Options{Classes: 3, LabelClasses: animals.LabelClasses, StrayLabels: true}, "0.jpg -1, 1.jpg -1, 2.jpg 1", true, 0, ""},
+			Options{Classes: 3, LabelClasses: animals.LabelClasses, IgnoreUnknownLabels: true}, "0.jpg -1, 1.jpg -1, 2.jpg 1", true, 0, ""},
 		{"an empty image", []string{"0.cls=1", "0.jpg=", "1.cls=2", "1.jpg=x"}, animals, "1.jpg 2, 0.jpg: the file is empty", true, 0, ""},
 		{"a name that is none", []string{"0.cls=1", "0.jpg=x", "1.cls=Dog ", "1.jpg=x"}, animals, `did you mean "dog"?`, true, 0, ""},
 		{"a number too many", []string{"0.cls=1", "0.jpg=x", "1.cls=3", "1.jpg=x"}, animals, "label 3 is outside [0,3)", true, 0, ""},
@@ -119,7 +119,7 @@ func TestWebDataset(t *testing.T) {
 				t.Errorf("%s: %d ignored, want %d", c.name, n, c.ignored)
 			}
 		}
-		try("file", c.want, func() (*Dataset, error) { return Open(path, c.o) })
+		try("file", c.want, func() (*Dataset, error) { return Open(t.Context(), path, c.o) })
 		want := c.stream
 		if want == "" && strings.Contains(c.want, ".jpg ") || strings.Contains(c.want, ".png ") {
 			d := streamed(t, "-", bytes.NewReader(b), c.o)
@@ -133,7 +133,7 @@ func TestWebDataset(t *testing.T) {
 		try("stream", want, func() (*Dataset, error) {
 			o := c.o
 			o.Stream = NewStream(bytes.NewReader(b), stdinPath)
-			return Open("tar:-", o)
+			return Open(t.Context(), "tar:-", o)
 		})
 	}
 }
@@ -142,7 +142,7 @@ func TestWebDataset(t *testing.T) {
 func TestTarStreamCutAnywhere(t *testing.T) {
 	b := packed(t, "0.cls=1", "0.jpg=x", "1.jpg="+strings.Repeat("y", 700), "1.cls=0", "readme=z")
 	for n := range len(b) {
-		d, err := Open("tar:-", Options{Classes: 2, Stream: NewStream(bytes.NewReader(b[:n]), stdinPath)})
+		d, err := Open(t.Context(), "tar:-", Options{Classes: 2, Stream: NewStream(bytes.NewReader(b[:n]), stdinPath)})
 		if err != nil {
 			continue
 		}
@@ -189,7 +189,7 @@ func FuzzTarStream(f *testing.F) {
 		}
 		for _, unlabelled := range []bool{true, false} {
 			read := func(spec string) (list []string, ok bool) {
-				d, err := Open(spec, Options{
+				d, err := Open(t.Context(), spec, Options{
 					Classes: 2, LabelClasses: []string{"cat", "dog"}, Unlabelled: unlabelled,
 					Stream: NewStream(bytes.NewReader(b), stdinPath),
 				})

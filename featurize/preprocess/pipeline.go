@@ -8,24 +8,15 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/internal/tensor"
-)
-
-// Layout says what the axes of an Image mean.
-type Layout string
-
-const (
-	None Layout = ""    // not an image, or not known: only numbers
-	HW   Layout = "HW"  // height, width: one grey channel
-	HWC  Layout = "HWC" // channels last
-	CHW  Layout = "CHW" // channels first
 )
 
 // An Image is one example before preprocessing: uint8 pixels in a Layout, or a ready array. Data is
 // a slice of a number type, of bool or of string, in row-major order.
 type Image struct {
 	Shape       []int
-	Layout      Layout
+	Layout      pixels.Layout
 	Data        any
 	Orientation uint8 // EXIF's, by which Data is not turned: 1 to 8, or 0 for none
 }
@@ -140,7 +131,7 @@ func (p *Pipeline) Pixels(m Image) bool {
 	if _, bytes := m.Data.([]uint8); !bytes {
 		return false
 	}
-	return p.target.Type.IsFloat() || p.target.Type == tensor.Uint8 && m.Layout != None && p.noAxes == nil
+	return p.target.Type.IsFloat() || p.target.Type == tensor.Uint8 && m.Layout != pixels.NoImage && p.noAxes == nil
 }
 
 // TakesImages reports whether images can become what the target takes, of whatever size they must

@@ -204,3 +204,8 @@ func OpenCut(model *onnx.Model, head *head.Head, c featurize.Config) (*Cut, erro
 	}
 	return &Cut{e, model, head}, nil
 }
+
+// RunConfig is how a network is run; the model, and how images become its input, are set by the caller.
+func RunConfig(provider string, threads, batch int) featurize.Config {
+	return featurize.Config{Batch: batch, Threads: threads, Provider: provider}
+}

@@ -25,10 +25,8 @@ func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 	}
 	d, k := h.FeatureDim, h.LogitDim
 	var worst, size float64
-	sums := make([]float64, k)
 	for i := range max(1, min(b.N, checkProducts/(d*k))) {
 		phi, logits := b.Row(i)
-		var common float64 // what the logits hold besides, on average over the classes
 		for j, got := range logits {
 			var sum float64
 			for l, v := range w[j*d : (j+1)*d] {
@@ -37,13 +35,7 @@ func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 			if bias != nil {
 				sum += float64(bias[j])
 			}
-			sums[j] = min(max(sum, h.Low), h.High)
-			if h.Shifted {
-				common += (float64(got) - sums[j]) / float64(k)
-			}
-		}
-		for j, got := range logits {
-			sum := sums[j] + common
+			sum = min(max(sum, h.Low), h.High)
 			worst = max(worst, math.Abs(sum-float64(got))-h.Rounding)
 			size = max(size, math.Abs(float64(got)))
 		}

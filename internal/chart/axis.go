@@ -1,16 +1,10 @@
 package chart
 
 import (
-	"image/color"
 	"math"
 	"strconv"
 	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
+	"unicode/utf8"
 )
 
 // An Axis is one of a chart's two.
@@ -23,8 +17,7 @@ type Axis struct {
 	Whole    bool // values are whole numbers
 }
 
-// place returns where on the axis a value is: of a logarithmic one at its logarithm to base 10. The
-// library's own logarithmic scale leaves room for labels where they are not.
+// place returns where on the axis a value is: of a logarithmic one at its logarithm to base 10.
 func (a Axis) place(v float64) float64 {
 	if a.Log {
 		return math.Log10(v)
@@ -32,27 +25,18 @@ func (a Axis) place(v float64) float64 {
 	return v
 }
 
-// places are those of several values.
-func (a Axis) places(values []float64) []float64 {
-	if !a.Log {
-		return values
-	}
-	all := make([]float64, len(values))
-	for i, v := range values {
-		all[i] = a.place(v)
-	}
-	return all
+// A tick is a mark of an axis, at a place.
+type tick struct {
+	place float64
+	label string
 }
 
-// ticks are where an axis has marks.
-type ticks Axis
-
-// Ticks returns four to ten round values between two places, of a logarithmic axis powers of ten.
-func (a ticks) Ticks(least, most float64) (all []plot.Tick) {
+// ticks returns four to ten round values between two places, of a logarithmic axis powers of ten.
+func (a Axis) ticks(least, most float64) (all []tick) {
 	if a.Log {
 		every := math.Max(1, math.Ceil((most-least)/5))
 		for e := math.Ceil(least - 1e-9); e <= most+1e-9; e += every {
-			all = append(all, plot.Tick{Value: e, Label: a.label(math.Pow(10, e))})
+			all = append(all, tick{e, a.label(math.Pow(10, e))})
 		}
 		return all
 	}
@@ -61,13 +45,12 @@ func (a ticks) Ticks(least, most float64) (all []plot.Tick) {
 		step = math.Max(step, 1)
 	}
 	for i := math.Ceil(least/step - 1e-9); i*step <= most+step*1e-9; i++ {
-		v := i * step
-		all = append(all, plot.Tick{Value: v, Label: a.label(v)})
+		all = append(all, tick{i * step, a.label(i * step)})
 	}
 	return all
 }
 
-func (a ticks) label(v float64) string {
+func (a Axis) label(v float64) string {
 	if a.Percent {
 		v *= 100
 	}
@@ -137,24 +120,87 @@ func (a Axis) ends(values []float64) (least, most float64) {
 	return step * math.Floor(least/step+1e-9), step * math.Ceil(most/step-1e-9)
 }
 
-// apply gives a plot's axis the ends, scale, marks and look.
-func (a Axis) apply(p *plot.Axis, values []float64) {
-	least, most := a.ends(values)
-	p.Min, p.Max, p.Tick.Marker = a.place(least), a.place(most), ticks(a)
-	p.Label.Text, p.Padding, p.Color, p.Tick.Color = a.Label, 0, Grey, Grey
-	p.Label.TextStyle.Color, p.Tick.Label.Color = Ink, Ink
-	p.Label.TextStyle.Font, p.Tick.Label.Font = sans(12), sans(11)
-	p.Tick.Length, p.Label.Padding = 4, 5
+// A scale is an axis with its ends on a canvas.
+type scale struct {
+	Axis
+	least, most float64 // places
+	from, to    float64 // their pixels
+	marks       []tick
 }
 
-// sans is the font that text is laid out with.
-func sans(size float64) font.Font {
-	return font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Length(size)}
+// pixel is where a place lies.
+func (s scale) pixel(place float64) float64 {
+	return s.from + (s.to-s.from)*(place-s.least)/(s.most-s.least)
 }
 
-// sansStyle is a style of centred text.
-func sansStyle(size float64, c color.Color) draw.TextStyle {
-	return draw.TextStyle{
-		Color: c, Font: sans(size), XAlign: text.XCenter, YAlign: text.YCenter, Handler: plot.DefaultTextHandler,
+// of is where a value lies, at the ends where it is beyond them.
+func (s scale) of(v float64) float64 {
+	if v = s.place(v); v-v != 0 {
+		return v
 	}
+	return s.pixel(min(max(v, s.least), s.most))
+}
+
+// A frame is what lies between two axes on a canvas.
+type frame struct {
+	*canvas
+	x, y                     scale
+	left, right, top, bottom float64
+}
+
+// Sizes of text in pixels.
+const (
+	labelSize = 12 // of axes
+	tickSize  = 11
+)
+
+// newFrame lays out axes for values, so many pixels below the upper edge.
+func newFrame(on *canvas, x, y Axis, xs, ys []float64, top float64) *frame {
+	scaled := func(a Axis, values []float64) scale {
+		least, most := a.ends(values)
+		s := scale{Axis: a, least: a.place(least), most: a.place(most)}
+		s.marks = a.ticks(s.least, s.most)
+		return s
+	}
+	f := &frame{canvas: on, x: scaled(x, xs), y: scaled(y, ys), top: top, right: on.width - 16, bottom: on.height - 42}
+	widest := 0
+	for _, t := range f.y.marks {
+		widest = max(widest, utf8.RuneCountInString(t.label))
+	}
+	f.left = 34 + .56*tickSize*float64(widest) // a digit has this part of its size
+	f.x.from, f.x.to, f.y.from, f.y.to = f.left, f.right, f.bottom, f.top
+	return f
+}
+
+// point is where values lie; it is not finite where they are not.
+func (f *frame) point(x, y float64) point { return point{f.x.of(x), f.y.of(y)} }
+
+// grid draws a line at each mark.
+func (f *frame) grid() {
+	for _, t := range f.x.marks {
+		at := f.x.pixel(t.place)
+		f.stroke(Faint, 1, nil, []point{{at, f.top}, {at, f.bottom}})
+	}
+	for _, t := range f.y.marks {
+		at := f.y.pixel(t.place)
+		f.stroke(Faint, 1, nil, []point{{f.left, at}, {f.right, at}})
+	}
+}
+
+// axes draws both axes with their marks and labels.
+func (f *frame) axes() {
+	const mark = 4
+	f.stroke(Grey, 1, nil, []point{{f.left, f.top}, {f.left, f.bottom}, {f.right, f.bottom}})
+	for _, t := range f.x.marks {
+		at := f.x.pixel(t.place)
+		f.stroke(Grey, 1, nil, []point{{at, f.bottom}, {at, f.bottom + mark}})
+		f.text(point{at, f.bottom + mark + 9}, tickSize, around, Ink, t.label)
+	}
+	for _, t := range f.y.marks {
+		at := f.y.pixel(t.place)
+		f.stroke(Grey, 1, nil, []point{{f.left - mark, at}, {f.left, at}})
+		f.text(point{f.left - mark - 3, at}, tickSize, before, Ink, t.label)
+	}
+	f.text(point{(f.left + f.right) / 2, f.bottom + 32}, labelSize, around, Ink, f.x.Label)
+	f.upward(point{12, (f.top + f.bottom) / 2}, labelSize, Ink, f.y.Label)
 }

@@ -3,71 +3,22 @@ package chart
 import (
 	"fmt"
 	"html"
-	"image"
 	"image/color"
 	"math"
 	"strconv"
 	"strings"
-
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/vg"
 )
 
-// canvas writes what gonum/plot draws as SVG: a unit is a point there and a pixel here, and the origin,
-// there at the lower left, is at the upper left. The library's own writer has style attributes, which
-// strict policies forbid, in colours that no page can change.
+// canvas writes SVG: paths and texts in pixels from the upper left corner, without style attributes, which strict
+// policies forbid.
 type canvas struct {
 	b             strings.Builder
 	width, height float64
-	state
-	stack []state
+	left, top     float64 // is added to all points
 }
 
-// state is what Push keeps. A point is drawn turned, then moved.
-type state struct {
-	x, y, turn float64 // turn in radians, against the clock
-	line       float64
-	dashes     []vg.Length
-	colour     color.Color
-}
-
-func newCanvas(width, height float64) *canvas {
-	return &canvas{width: width, height: height, state: state{line: 1, colour: Ink}}
-}
-
-func (c *canvas) Size() (w, h vg.Length) { return vg.Length(c.width), vg.Length(c.height) }
-
-func (c *canvas) SetLineWidth(w vg.Length)                    { c.line = float64(w) }
-func (c *canvas) SetLineDash(dashes []vg.Length, _ vg.Length) { c.dashes = dashes }
-func (c *canvas) SetColor(colour color.Color)                 { c.colour = colour }
-func (c *canvas) Rotate(rad float64)                          { c.turn += rad }
-
-func (c *canvas) Translate(pt vg.Point) {
-	sin, cos := math.Sincos(c.turn)
-	x, y := float64(pt.X), float64(pt.Y)
-	c.x, c.y = c.x+x*cos-y*sin, c.y+x*sin+y*cos
-}
-
-// Scale is not asked for by what is drawn here.
-func (c *canvas) Scale(x, y float64) {
-	if x != 1 || y != 1 {
-		panic("chart: a scaled canvas")
-	}
-}
-
-func (c *canvas) Push() { c.stack = append(c.stack, c.state) }
-
-func (c *canvas) Pop() {
-	last := len(c.stack) - 1
-	c.state, c.stack = c.stack[last], c.stack[:last]
-}
-
-// at returns where a point lies in the SVG.
-func (c *canvas) at(p vg.Point) (x, y float64) {
-	sin, cos := math.Sincos(c.turn)
-	x, y = float64(p.X), float64(p.Y)
-	return c.x + x*cos - y*sin, c.height - (c.y + x*sin + y*cos)
-}
+// point is a place on a canvas.
+type point struct{ x, y float64 }
 
 // tenth writes a coordinate, to a tenth of a pixel.
 func tenth(v float64) string {
@@ -78,106 +29,94 @@ func tenth(v float64) string {
 	return s
 }
 
-func (c *canvas) point(p vg.Point) string {
-	x, y := c.at(p)
-	return tenth(x) + " " + tenth(y)
+// paint are the attributes of a stroke or a filling in a colour.
+func paint(attribute string, colour color.Color) string {
+	if t, ok := colour.(Tone); ok {
+		return fmt.Sprintf(`class="%c-%s" %s="%s"`, attribute[0], t.name, attribute, t.light)
+	}
+	n := color.NRGBAModel.Convert(colour).(color.NRGBA)
+	return fmt.Sprintf(`%s="#%02x%02x%02x"`, attribute, n.R, n.G, n.B)
 }
 
-// paint are the attributes of a stroke (s) or a filling (f).
-func (c *canvas) paint(kind byte) string {
-	attribute := map[byte]string{'s': "stroke", 'f': "fill"}[kind]
-	if t, ok := c.colour.(Tone); ok {
-		return fmt.Sprintf(`class="%c-%s" %s="%s"`, kind, t.name, attribute, t.light)
-	}
-	n := color.NRGBAModel.Convert(c.colour).(color.NRGBA)
-	s := fmt.Sprintf(`%s="#%02x%02x%02x"`, attribute, n.R, n.G, n.B)
-	if n.A < 255 {
-		s += fmt.Sprintf(` %s-opacity="%.2g"`, attribute, float64(n.A)/255)
-	}
-	return s
-}
-
-func (c *canvas) Stroke(path vg.Path) {
-	if c.line <= 0 {
-		return
-	}
-	more := ""
-	if len(c.dashes) > 0 {
-		var parts []string
-		for _, d := range c.dashes {
-			parts = append(parts, tenth(float64(d)))
-		}
-		more = fmt.Sprintf(` stroke-dasharray="%s"`, strings.Join(parts, " "))
-	}
-	fmt.Fprintf(&c.b, `<path d="%s" fill="none" %s stroke-width="%s"%s/>`+"\n", c.data(path), c.paint('s'), tenth(c.line), more)
-}
-
-func (c *canvas) Fill(path vg.Path) {
-	fmt.Fprintf(&c.b, `<path d="%s" %s/>`+"\n", c.data(path), c.paint('f'))
-}
-
-// data are a path's commands.
-func (c *canvas) data(path vg.Path) string {
+// data are the commands of a path through points.
+func (c *canvas) data(points []point) string {
 	var b strings.Builder
-	for _, p := range path {
-		switch p.Type {
-		case vg.MoveComp:
-			b.WriteString("M" + c.point(p.Pos))
-		case vg.LineComp:
-			b.WriteString("L" + c.point(p.Pos))
-		case vg.ArcComp:
-			c.arc(&b, p)
-		case vg.CloseComp:
-			b.WriteString("Z")
-		default:
-			panic(fmt.Sprintf("chart: a path with component %d", p.Type))
-		}
+	for i, p := range points {
+		b.WriteString(map[bool]string{true: "M", false: "L"}[i == 0])
+		b.WriteString(tenth(c.left+p.x) + " " + tenth(c.top+p.y))
 	}
 	return b.String()
 }
 
-// arc writes an arc in two halves, as none may end where it begins.
-func (c *canvas) arc(b *strings.Builder, p vg.PathComp) {
-	on := func(angle float64) vg.Point {
-		sin, cos := math.Sincos(angle)
-		return vg.Point{X: p.Pos.X + p.Radius*vg.Length(cos), Y: p.Pos.Y + p.Radius*vg.Length(sin)}
+// stroke draws lines, each through points of its own.
+func (c *canvas) stroke(colour color.Color, width float64, dashes []float64, lines ...[]point) {
+	var d strings.Builder
+	for _, line := range lines {
+		d.WriteString(c.data(line))
 	}
-	sweep := 0
-	if p.Angle < 0 {
-		sweep = 1
-	}
-	fmt.Fprintf(b, "L%s", c.point(on(p.Start)))
-	for _, part := range []float64{.5, 1} {
-		r := tenth(float64(p.Radius))
-		fmt.Fprintf(b, "A%s %s 0 0 %d %s", r, r, sweep, c.point(on(p.Start+part*p.Angle)))
-	}
-}
-
-// FillString writes a text about the middle of where it is to stand: fonts of browsers are wider or
-// narrower than the one it was laid out with.
-func (c *canvas) FillString(face font.Face, pt vg.Point, text string) {
-	pt.X += face.Width(text) / 2
-	x, y := c.at(pt)
 	more := ""
-	if c.turn != 0 {
-		more = fmt.Sprintf(` transform="rotate(%s %s %s)"`, tenth(-c.turn*180/math.Pi), tenth(x), tenth(y))
+	if len(dashes) > 0 {
+		more = fmt.Sprintf(` stroke-dasharray="%s"`, strings.Trim(fmt.Sprint(dashes), "[]"))
 	}
-	if face.Font.Weight > 0 {
-		more += ` font-weight="600"`
-	}
-	fmt.Fprintf(&c.b, `<text x="%s" y="%s" font-size="%s" %s%s>%s</text>`+"\n", tenth(x), tenth(y),
-		tenth(float64(face.Font.Size)), c.paint('f'), more, html.EscapeString(text))
+	fmt.Fprintf(&c.b, `<path d="%s" fill="none" %s stroke-width="%s"%s/>`+"\n", d.String(), paint("stroke", colour), tenth(width), more)
 }
 
-// DrawImage is not asked for by what is drawn here.
-func (c *canvas) DrawImage(vg.Rectangle, image.Image) { panic("chart: an image") }
+// fill fills what is within closed lines.
+func (c *canvas) fill(colour color.Color, outlines ...[]point) {
+	var d strings.Builder
+	for _, line := range outlines {
+		d.WriteString(c.data(line) + "Z")
+	}
+	fmt.Fprintf(&c.b, `<path d="%s" %s/>`+"\n", d.String(), paint("fill", colour))
+}
+
+// dots fills circles.
+func (c *canvas) dots(colour color.Color, radius float64, centres ...point) {
+	var d strings.Builder
+	r := tenth(radius)
+	for _, p := range centres {
+		for i, x := range []float64{-radius, radius, -radius} {
+			command := "M"
+			if i > 0 {
+				command = "A" + r + " " + r + " 0 0 1 "
+			}
+			d.WriteString(command + tenth(c.left+p.x+x) + " " + tenth(c.top+p.y))
+		}
+		d.WriteString("Z")
+	}
+	fmt.Fprintf(&c.b, `<path d="%s" %s/>`+"\n", d.String(), paint("fill", colour))
+}
+
+// Where a text stands beside its point.
+const (
+	before = "end"
+	around = "middle"
+	behind = "start"
+)
+
+// text writes a line of text whose middle has the height of a point.
+func (c *canvas) text(at point, size float64, anchor string, colour color.Color, s string) {
+	c.write(at, size, fmt.Sprintf(` text-anchor="%s"`, anchor), colour, s)
+}
+
+// upward writes a line of text from below to above, around a point.
+func (c *canvas) upward(at point, size float64, colour color.Color, s string) {
+	turn := fmt.Sprintf(` text-anchor="middle" transform="rotate(-90 %s %s)"`, tenth(c.left+at.x), tenth(c.top+at.y))
+	c.write(at, size, turn, colour, s)
+}
+
+func (c *canvas) write(at point, size float64, attributes string, colour color.Color, s string) {
+	baseline := .35 * size // below the middle of digits
+	fmt.Fprintf(&c.b, `<text x="%s" y="%s" font-size="%s" %s%s>%s</text>`+"\n", tenth(c.left+at.x), tenth(c.top+at.y+baseline),
+		tenth(size), paint("fill", colour), attributes, html.EscapeString(s))
+}
 
 // svg returns the document. alone says that it has a ground of its own: what a page of Markdown shows
 // knows nothing of its colours.
 func (c *canvas) svg(name string, alone bool) string {
 	var b strings.Builder
 	w, h := tenth(c.width), tenth(c.height)
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%[1]s" height="%[2]s" role="img" aria-label="%s" text-anchor="middle" font-family="system-ui, 'Liberation Sans', Arial, sans-serif">`+"\n",
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%[1]s" height="%[2]s" role="img" aria-label="%s" font-family="system-ui, 'Liberation Sans', Arial, sans-serif">`+"\n",
 		w, h, html.EscapeString(name))
 	if alone {
 		fmt.Fprintf(&b, `<rect width="%s" height="%s" rx="6" fill="%s"/>`+"\n", w, h, Ground.light)

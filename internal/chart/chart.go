@@ -3,11 +3,6 @@ package chart
 import (
 	"fmt"
 	"math"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // Kind is how a series is drawn.
@@ -41,96 +36,55 @@ type Chart struct {
 	Width, Height float64 // in pixels; 0: 360 × 270
 }
 
+// lineWidth is that of series.
+const lineWidth = 2
+
 // SVG draws the chart for a page, which has the [Stylesheet] and says what series are called.
 func (c Chart) SVG() string {
-	p, canvas := c.plot(), newCanvas(c.size())
-	p.Draw(draw.Crop(draw.New(canvas), margin, -14, margin, -8)) // as labels stand out
-	return canvas.svg(c.Name, false)
+	on := c.canvas()
+	c.draw(on, 10)
+	return on.svg(c.Name, false)
 }
 
 // Document draws the chart as a file of its own, with its name above it and those of series within.
 func (c Chart) Document() []byte {
-	p, canvas := c.plot(), newCanvas(c.size())
-	entitle(p, c.Name)
-	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.ThumbnailWidth = true, true, 10, 36
-	p.Legend.TextStyle.Font, p.Legend.TextStyle.Color = sans(12), Ink
-	p.Legend.Padding = 3
-	for _, s := range c.Series {
-		p.Legend.Add("  "+s.Name+" ", &plotter.Line{LineStyle: s.style()})
+	on := c.canvas()
+	on.text(point{on.width / 2, 20}, 15, around, Ink, c.Name)
+	f := c.draw(on, 44)
+	for i, s := range c.Series {
+		y := f.top + 14 + 18*float64(i)
+		on.stroke(s.Tone, lineWidth, s.Dashes, []point{{f.left + 10, y}, {f.left + 46, y}})
+		on.text(point{f.left + 54, y}, 12, behind, Ink, s.Name)
 	}
-	p.Draw(inset(canvas))
-	return []byte(canvas.svg(c.Name, true))
+	return []byte(on.svg(c.Name, true))
 }
 
-func (c Chart) size() (width, height float64) {
+func (c Chart) canvas() *canvas {
 	if c.Width == 0 {
-		return 360, 270
+		return &canvas{width: 360, height: 270}
 	}
-	return c.Width, c.Height
+	return &canvas{width: c.Width, height: c.Height}
 }
 
-func (c Chart) plot() *plot.Plot {
-	p := newPlot()
+// draw draws axes and series, so many pixels below the upper edge.
+func (c Chart) draw(on *canvas, top float64) *frame {
 	var x, y []float64
 	for _, s := range c.Series {
 		x, y = append(x, s.X...), append(append(append(y, s.Y...), s.Low...), s.High...)
 	}
-	c.X.apply(&p.X, x)
-	c.Y.apply(&p.Y, y)
+	f := newFrame(on, c.X, c.Y, x, y, top)
+	f.grid()
 	if c.Diagonal {
-		least, most := math.Max(p.X.Min, p.Y.Min), math.Min(p.X.Max, p.Y.Max)
-		ends := plotter.XYs{{X: least, Y: least}, {X: most, Y: most}}
-		add(p, &plotter.Line{XYs: ends, LineStyle: lineStyle(Grey, 1, []float64{3, 3})})
+		least, most := math.Max(f.x.least, f.y.least), math.Min(f.x.most, f.y.most)
+		ends := []point{{f.x.pixel(least), f.y.pixel(least)}, {f.x.pixel(most), f.y.pixel(most)}}
+		on.stroke(Grey, 1, []float64{3, 3}, ends)
 	}
 	for _, s := range c.Series {
-		s.X, s.Y = c.X.places(s.X), c.Y.places(s.Y)
-		if s.Low != nil {
-			s.Low, s.High = c.Y.places(s.Low), c.Y.places(s.High)
-		}
-		s.add(p)
+		s.draw(f)
 	}
-	return p
+	f.axes()
+	return f
 }
-
-// margin is beside labels of axes, whose letters may be higher than those that they were laid out with.
-const margin = 5
-
-// newPlot returns an empty one, with a grid.
-func newPlot() *plot.Plot {
-	p := plot.New()
-	p.BackgroundColor = nil
-	grid := plotter.NewGrid()
-	grid.Horizontal, grid.Vertical = lineStyle(Faint, 1, nil), lineStyle(Faint, 1, nil)
-	p.Add(grid)
-	return p
-}
-
-// add adds a plotter without asking it for its range.
-func add(p *plot.Plot, of plot.Plotter) { p.Add(plotted(of.Plot)) }
-
-// plotted is a function that draws.
-type plotted func(draw.Canvas, *plot.Plot)
-
-func (f plotted) Plot(c draw.Canvas, p *plot.Plot) { f(c, p) }
-
-// entitle puts a title above a plot.
-func entitle(p *plot.Plot, title string) {
-	p.Title.Text, p.Title.Padding = title, 12
-	p.Title.TextStyle.Font, p.Title.TextStyle.Color = sans(15), Ink
-}
-
-// inset leaves a margin at the sides of a canvas.
-func inset(c *canvas) draw.Canvas { return draw.Crop(draw.New(c), 12, -16, 12, -12) }
-
-func lineStyle(tone Tone, width float64, dashes []float64) draw.LineStyle {
-	s := draw.LineStyle{Color: tone, Width: vg.Length(width)}
-	for _, d := range dashes {
-		s.Dashes = append(s.Dashes, vg.Length(d))
-	}
-	return s
-}
-
-func (s Series) style() draw.LineStyle { return lineStyle(s.Tone, 2, s.Dashes) }
 
 func finite(values ...float64) bool {
 	for _, v := range values {
@@ -141,93 +95,73 @@ func finite(values ...float64) bool {
 	return true
 }
 
-// add draws the series, its intervals below it.
-func (s Series) add(p *plot.Plot) {
+// draw draws the series, its intervals below it.
+func (s Series) draw(f *frame) {
 	if s.Low != nil {
-		add(p, plotted(s.intervals))
+		s.intervals(f)
 	}
-	var points plotter.XYs
+	var points []point
 	for i, y := range s.Y {
-		if finite(s.X[i], y) && (s.Kind == Line || s.Kind == Dots) {
-			points = append(points, plotter.XY{X: s.X[i], Y: y})
+		p := f.point(s.X[i], y)
+		if !finite(p.x, p.y) {
+			continue
+		}
+		if points = append(points, p); s.Kind == Steps {
+			points = append(points, f.point(s.X[i+1], y))
 		}
 	}
 	switch s.Kind {
-	case Line:
-		add(p, &plotter.Line{XYs: points, LineStyle: s.style()})
+	case Line, Steps:
+		f.stroke(s.Tone, lineWidth, s.Dashes, points)
 	case Dots:
-		glyph := draw.GlyphStyle{Color: s.Tone, Radius: 3.2, Shape: draw.CircleGlyph{}}
-		add(p, &plotter.Scatter{XYs: points, GlyphStyle: glyph})
+		f.dots(s.Tone, 3.2, points...)
 	case Bars:
-		add(p, plotted(s.bars))
-	case Steps:
-		add(p, &plotter.Line{XYs: s.outline(), LineStyle: s.style()})
+		s.bars(f)
 	}
 }
 
 // intervals draws them as bars with caps.
-func (s Series) intervals(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	style := lineStyle(s.Tone, 1.2, nil)
-	for i := range s.Y {
-		if !finite(s.X[i], s.Low[i], s.High[i]) {
-			continue
+func (s Series) intervals(f *frame) {
+	for i, x := range s.X {
+		low, high := f.point(x, s.Low[i]), f.point(x, s.High[i])
+		if finite(low.x, low.y, high.y) {
+			f.stroke(s.Tone, 1.2, nil, []point{low, high},
+				[]point{{low.x - 3, low.y}, {low.x + 3, low.y}}, []point{{low.x - 3, high.y}, {low.x + 3, high.y}})
 		}
-		at, low, high := x(s.X[i]), y(s.Low[i]), y(s.High[i])
-		path := []vg.Point{{X: at, Y: low}, {X: at, Y: high}}
-		caps := [][]vg.Point{{{X: at - 3, Y: low}, {X: at + 3, Y: low}}, {{X: at - 3, Y: high}, {X: at + 3, Y: high}}}
-		c.StrokeLines(style, append(caps, path)...)
 	}
 }
 
 // bars fills them from the axis on, in one path.
-func (s Series) bars(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	var path vg.Path
+func (s Series) bars(f *frame) {
+	var outlines [][]point
 	for i, height := range s.Y {
 		if height == 0 || !finite(height) {
 			continue
 		}
-		left, right, top := x(s.X[i]), x(s.X[i+1]), y(height)
-		if right-left > 4 {
-			left, right = left+.5, right-.5
+		from, to := f.point(s.X[i], height), f.point(s.X[i+1], height)
+		if to.x-from.x > 4 {
+			from.x, to.x = from.x+.5, to.x-.5
 		}
-		path.Move(vg.Point{X: left, Y: c.Min.Y})
-		path.Line(vg.Point{X: left, Y: top})
-		path.Line(vg.Point{X: right, Y: top})
-		path.Line(vg.Point{X: right, Y: c.Min.Y})
-		path.Close()
+		outlines = append(outlines, box(from.x, from.y, to.x, f.bottom))
 	}
-	c.SetColor(s.Tone)
-	c.Fill(path)
+	f.fill(s.Tone, outlines...)
 }
 
-// outline are the corners of bars.
-func (s Series) outline() (points plotter.XYs) {
-	for i, height := range s.Y {
-		points = append(points, plotter.XY{X: s.X[i], Y: height}, plotter.XY{X: s.X[i+1], Y: height})
-	}
-	return points
+// box is the outline of a rectangle.
+func box(left, top, right, bottom float64) []point {
+	return []point{{left, top}, {right, top}, {right, bottom}, {left, bottom}}
 }
 
 // Swatch is a small SVG that shows how the series is drawn, for a legend.
 func (s Series) Swatch() string {
-	c := newCanvas(28, 12)
-	c.SetColor(s.Tone)
+	c := new(canvas)
 	switch s.Kind {
 	case Dots:
-		style := draw.GlyphStyle{Color: s.Tone, Radius: 4}
-		draw.CircleGlyph{}.DrawGlyph(&draw.Canvas{Canvas: c}, style, vg.Point{X: 14, Y: 6})
+		c.dots(s.Tone, 4, point{14, 6})
 	case Bars:
-		c.Fill(box(4, 1, 24, 11))
+		c.fill(s.Tone, box(4, 1, 24, 11))
 	default:
-		var path vg.Path
-		path.Move(vg.Point{X: 0, Y: 6})
-		path.Line(vg.Point{X: 28, Y: 6})
-		style := s.style()
-		c.SetLineWidth(style.Width)
-		c.SetLineDash(style.Dashes, 0)
-		c.Stroke(path)
+		c.stroke(s.Tone, lineWidth, s.Dashes, []point{{0, 6}, {28, 6}})
 	}
 	return fmt.Sprintf(`<svg viewBox="0 0 28 12" width="28" height="12" aria-hidden="true">%s</svg>`, c.b.String())
 }

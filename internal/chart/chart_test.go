@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"gonum.org/v1/plot/vg"
-
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -192,23 +190,6 @@ func TestPointsStandWhereTheAxesSay(t *testing.T) {
 	}
 }
 
-// Translations and turns are those of matrices.
-func TestCanvasTurns(t *testing.T) {
-	c := newCanvas(100, 80)
-	c.Push()
-	c.Translate(vg.Point{X: 10, Y: 20})
-	c.Rotate(math.Pi / 2)
-	c.Translate(vg.Point{X: 5, Y: 0})
-	// (3,1) is moved to (8,1), turned to (-1,8) and moved to (9,28), 28 above the lower edge.
-	if x, y := c.at(vg.Point{X: 3, Y: 1}); !approx.Equal(x, 9, 1e-9) || !approx.Equal(y, 80-28, 1e-9) {
-		t.Errorf("at %v, %v", x, y)
-	}
-	c.Pop()
-	if x, y := c.at(vg.Point{X: 3, Y: 1}); x != 3 || y != 79 {
-		t.Errorf("after Pop at %v, %v", x, y)
-	}
-}
-
 func TestWhereTheStarStands(t *testing.T) {
 	for _, test := range []struct {
 		values []float64
@@ -236,7 +217,7 @@ func TestRamp(t *testing.T) {
 			t.Errorf("colour at %v is %v, want %v", test.t, got, test.want)
 		}
 	}
-	s := heat().scale()
+	s := heat().span()
 	for _, v := range []float64{.1, .2, .5} {
 		if got := s.value(s.of(v)); !approx.Equal(got, v, 1e-12) {
 			t.Errorf("%v comes back as %v", v, got)
@@ -245,7 +226,7 @@ func TestRamp(t *testing.T) {
 	if got := s.of(inf); !math.IsNaN(got) {
 		t.Errorf("∞ is at %v", got)
 	}
-	flat := Heat{Values: [][]float64{{2, 2}}}.scale()
+	flat := Heat{Values: [][]float64{{2, 2}}}.span()
 	if got := flat.of(2); got != .5 {
 		t.Errorf("of equal values each is at %v", got)
 	}
@@ -295,8 +276,8 @@ func TestMarksOfAxes(t *testing.T) {
 		{Axis{Log: true}, -20.5, .3, "1e-20 1e-15 1e-10 1e-5 1"},
 	} {
 		var got []string
-		for _, tick := range ticks(test.axis).Ticks(test.least, test.most) {
-			got = append(got, tick.Label)
+		for _, tick := range test.axis.ticks(test.least, test.most) {
+			got = append(got, tick.label)
 		}
 		if strings.Join(got, " ") != test.want {
 			t.Errorf("%+v: %v, want %s", test.axis, got, test.want)

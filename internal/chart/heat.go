@@ -3,11 +3,6 @@ package chart
 import (
 	"fmt"
 	"math"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // A Heat is a map of a figure over two quantities in geometric progression.
@@ -26,30 +21,30 @@ type Heat struct {
 
 // SVG draws the map for a page.
 func (h Heat) SVG() string {
-	canvas := newCanvas(h.size())
-	h.draw(draw.Crop(draw.New(canvas), margin, 0, margin, 0), h.plot())
-	return canvas.svg(h.Name, false)
+	width, height := h.size()
+	on := &canvas{width: width, height: height}
+	h.draw(on)
+	return on.svg(h.Name, false)
 }
 
 // Document draws the map as a file of its own, with its name above it.
 func (h Heat) Document() []byte {
 	width, height := h.size()
-	canvas := newCanvas(width+30, height+60)
-	c := inset(canvas)
-	title := sansStyle(15, Ink)
-	c.FillText(title, vg.Point{X: c.Center().X, Y: c.Max.Y}, h.Name)
-	h.draw(draw.Crop(c, 0, 0, 0, -30), h.plot())
-	return []byte(canvas.svg(h.Name, true))
+	on := &canvas{width: width + 30, height: height + 60}
+	on.text(point{on.width / 2, 24}, 15, around, Ink, h.Name)
+	on.left, on.top = 15, 45
+	h.draw(on)
+	return []byte(on.svg(h.Name, true))
 }
 
-// scale is the span of colours.
-type scale struct {
+// span is what colours stand for.
+type span struct {
 	least, most float64
 	log         bool
 }
 
-func (h Heat) scale() scale {
-	s := scale{math.Inf(1), math.Inf(-1), h.Log}
+func (h Heat) span() span {
+	s := span{math.Inf(1), math.Inf(-1), h.Log}
 	for _, row := range h.Values {
 		for _, v := range row {
 			if finite(v) && (!s.log || v > 0) {
@@ -61,7 +56,7 @@ func (h Heat) scale() scale {
 }
 
 // of returns where in [0,1] a value lies, NaN where it lies nowhere.
-func (s scale) of(v float64) float64 {
+func (s span) of(v float64) float64 {
 	switch {
 	case !finite(v):
 		return math.NaN()
@@ -74,7 +69,7 @@ func (s scale) of(v float64) float64 {
 }
 
 // value is the inverse of of.
-func (s scale) value(t float64) float64 {
+func (s span) value(t float64) float64 {
 	if s.log {
 		return s.least * math.Pow(s.most/s.least, t)
 	}
@@ -100,65 +95,42 @@ func (h Heat) cell() float64 {
 	return h.Cell
 }
 
-func (h Heat) plot() *plot.Plot {
-	p := plot.New()
-	p.BackgroundColor = nil
-	marks := func(values []float64) (t plot.ConstantTicks) {
-		for i, v := range values {
-			t = append(t, plot.Tick{Value: float64(i), Label: brief(v)})
-		}
-		return t
-	}
-	Axis{Label: h.X}.apply(&p.X, nil)
-	Axis{Label: h.Y}.apply(&p.Y, nil)
-	p.X.Min, p.X.Max, p.X.Tick.Marker = -.5, float64(len(h.Columns))-.5, marks(h.Columns)
-	p.Y.Min, p.Y.Max, p.Y.Tick.Marker = -.5, float64(len(h.Rows))-.5, marks(h.Rows)
-	p.X.Tick.Label.Font, p.Y.Tick.Label.Font = sans(10), sans(10)
-	p.Add(plotted(h.cells))
-	return p
-}
-
-// draw draws the plot, and the scale of its colours to the right of it.
-func (h Heat) draw(c draw.Canvas, p *plot.Plot) {
-	whole := c
-	c = draw.Crop(c, 0, -heatRight, 0, -heatAbove)
-	p.Draw(c)
-	data := p.DataCanvas(c)
-	s := h.scale()
-	const steps = 50
-	left, height := data.Max.X+14, data.Max.Y-data.Min.Y
-	for i := range steps {
-		low := data.Min.Y + height*vg.Length(i)/steps
-		whole.SetColor(onRamp((float64(i) + .5) / steps))
-		whole.Fill(box(left, low, left+heatBar, min(low+height/steps+.5, data.Max.Y)))
-	}
-	label := sansStyle(10, Ink)
-	label.XAlign = text.XLeft
-	for i := range 5 {
-		t := float64(i) / 4
-		at := vg.Point{X: left + heatBar + 5, Y: data.Min.Y + height*vg.Length(t)}
-		whole.FillText(label, at, h.write(s.value(t)))
-	}
-	label.XAlign, label.YAlign = text.XCenter, text.YBottom
-	whole.FillText(label, vg.Point{X: left + heatBar, Y: data.Max.Y + 9}, h.Unit)
-}
-
-// cells fills the map, writes the figures into it, and marks the best.
-func (h Heat) cells(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	s := h.scale()
+// draw draws the map, and the scale of its colours to the right of it.
+func (h Heat) draw(on *canvas) {
+	cell, s := h.cell(), h.span()
+	right, bottom := heatLeft+cell*float64(len(h.Columns)), heatAbove+cell*float64(len(h.Rows))
+	centre := func(column, row float64) point { return point{heatLeft + cell*(column+.5), bottom - cell*(row+.5)} }
 	for i, row := range h.Values {
 		for j, v := range row {
-			left, right := x(float64(j)-.5), x(float64(j)+.5)
-			low, high := y(float64(i)-.5), y(float64(i)+.5)
-			c.SetColor(onRamp(s.of(v)))
-			c.Fill(box(left, low, right, high))
-			label := sansStyle(9, over(s.of(v)))
-			label.YAlign = text.YBottom
-			c.FillText(label, vg.Point{X: (left + right) / 2, Y: low + 3}, h.write(v))
+			p := centre(float64(j), float64(i))
+			on.fill(onRamp(s.of(v)), box(p.x-cell/2, p.y-cell/2, p.x+cell/2, p.y+cell/2))
+			on.text(point{p.x, p.y + cell/2 - 7}, 9, around, over(s.of(v)), h.write(v))
 		}
 	}
-	star(c, x(at(h.Columns, h.Best[0])), y(at(h.Rows, h.Best[1])), vg.Length(h.cell()/4.5))
+	best := centre(at(h.Columns, h.Best[0]), at(h.Rows, h.Best[1]))
+	corners := star(best, cell/4.5)
+	on.fill(rgb("#ffd33d"), corners)
+	on.stroke(rgb("#1f2328"), 1, nil, append(corners, corners[0]))
+	for j, v := range h.Columns {
+		on.text(point{centre(float64(j), 0).x, bottom + 12}, 10, around, Ink, brief(v))
+	}
+	for i, v := range h.Rows {
+		on.text(point{heatLeft - 6, centre(0, float64(i)).y}, 10, before, Ink, brief(v))
+	}
+	on.text(point{(heatLeft + right) / 2, bottom + 34}, labelSize, around, Ink, h.X)
+	on.upward(point{14, (heatAbove + bottom) / 2}, labelSize, Ink, h.Y)
+
+	const steps = 50
+	left, height := right+14, bottom-heatAbove
+	for i := range steps {
+		low := bottom - height*float64(i)/steps
+		on.fill(onRamp((float64(i)+.5)/steps), box(left, max(low-height/steps-.5, heatAbove), left+heatBar, low))
+	}
+	for i := range 5 {
+		t := float64(i) / 4
+		on.text(point{left + heatBar + 5, bottom - height*t}, 10, behind, Ink, h.write(s.value(t)))
+	}
+	on.text(point{left + heatBar, heatAbove - 12}, 10, around, Ink, h.Unit)
 }
 
 // write writes the figure.
@@ -172,37 +144,17 @@ func (h Heat) write(v float64) string {
 	return Short(v)
 }
 
-func box(left, low, right, high vg.Length) vg.Path {
-	var p vg.Path
-	p.Move(vg.Point{X: left, Y: low})
-	p.Line(vg.Point{X: right, Y: low})
-	p.Line(vg.Point{X: right, Y: high})
-	p.Line(vg.Point{X: left, Y: high})
-	p.Close()
-	return p
-}
-
-// star draws one of five points.
-func star(c draw.Canvas, x, y, radius vg.Length) {
-	var p vg.Path
+// star are the corners of one of five points.
+func star(centre point, radius float64) (corners []point) {
 	for i := range 10 {
-		r := float64(radius)
+		r := radius
 		if i%2 == 1 {
 			r *= .4
 		}
 		sin, cos := math.Sincos(float64(i) * math.Pi / 5)
-		corner := vg.Point{X: x + vg.Length(r*sin), Y: y + vg.Length(r*cos)}
-		if i == 0 {
-			p.Move(corner)
-		} else {
-			p.Line(corner)
-		}
+		corners = append(corners, point{centre.x + r*sin, centre.y - r*cos})
 	}
-	p.Close()
-	c.SetColor(rgb("#ffd33d"))
-	c.Fill(p)
-	c.SetLineStyle(draw.LineStyle{Color: rgb("#1f2328"), Width: 1})
-	c.Stroke(p)
+	return corners
 }
 
 // at returns where a value lies among values in geometric progression: 0 at the first, 1 at the second,

@@ -1,12 +1,6 @@
 package chart
 
-import (
-	"fmt"
-
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-)
+import "fmt"
 
 // Ranks is a diagram of mean ranks with a critical difference (Demšar, "Statistical Comparisons of
 // Classifiers over Multiple Data Sets", 2006, figure 1): the best stand on the left, and a bar joins
@@ -29,19 +23,20 @@ type Ranked struct {
 
 // SVG draws the diagram for a page.
 func (r Ranks) SVG() string {
-	canvas := newCanvas(r.size())
-	r.draw(draw.New(canvas))
-	return canvas.svg(r.Name, false)
+	width, height := r.size()
+	on := &canvas{width: width, height: height}
+	r.draw(on, width)
+	return on.svg(r.Name, false)
 }
 
 // Document draws the diagram as a file of its own, with its name above it.
 func (r Ranks) Document() []byte {
 	width, height := r.size()
-	canvas := newCanvas(width+24, height+44)
-	c := inset(canvas)
-	c.FillText(sansStyle(15, Ink), vg.Point{X: c.Center().X, Y: c.Max.Y - 4}, r.Name)
-	r.draw(draw.Crop(c, 0, 0, 0, -24))
-	return []byte(canvas.svg(r.Name, true))
+	on := &canvas{width: width + 24, height: height + 44}
+	on.text(point{on.width / 2, 22}, 15, around, Ink, r.Name)
+	on.left, on.top = 12, 36
+	r.draw(on, width)
+	return []byte(on.svg(r.Name, true))
 }
 
 // Sizes in pixels of the parts of the diagram.
@@ -63,58 +58,46 @@ func (r Ranks) size() (width, height float64) {
 // left is how many names stand on the left.
 func (r Ranks) left() int { return (len(r.Methods) + 1) / 2 }
 
-// draw draws into a canvas of the size.
-func (r Ranks) draw(c draw.Canvas) {
+// draw draws the diagram so wide.
+func (r Ranks) draw(c *canvas, width float64) {
 	k := len(r.Methods)
-	left, right := c.Min.X+ranksSide, c.Max.X-ranksSide
-	at := func(rank float64) vg.Length {
-		return left + (right-left)*vg.Length((rank-1)/float64(max(1, k-1)))
-	}
-	line := func(tone Tone, width float64, points ...vg.Point) {
-		c.StrokeLines(lineStyle(tone, width, nil), points)
-	}
-	axis := c.Max.Y - ranksAbove + 8
-	label := sansStyle(11, Ink)
-	line(Grey, 1, vg.Point{X: left, Y: axis}, vg.Point{X: right, Y: axis})
+	left, right := float64(ranksSide), width-ranksSide
+	at := func(rank float64) float64 { return left + (right-left)*(rank-1)/float64(max(1, k-1)) }
+	const axis = ranksAbove - 8
+	c.stroke(Grey, 1, nil, []point{{left, axis}, {right, axis}})
 	every := max(1, int(Step(float64(k))))
 	for rank := 1; rank <= k; rank++ {
 		if rank > 1 && rank < k && (rank%every != 0 || k-rank < every) {
 			continue
 		}
-		line(Grey, 1, vg.Point{X: at(float64(rank)), Y: axis}, vg.Point{X: at(float64(rank)), Y: axis + 5})
-		c.FillText(label, vg.Point{X: at(float64(rank)), Y: axis + 14}, fmt.Sprint(rank))
+		x := at(float64(rank))
+		c.stroke(Grey, 1, nil, []point{{x, axis}, {x, axis - 5}})
+		c.text(point{x, axis - 14}, tickSize, around, Ink, fmt.Sprint(rank))
 	}
 	if r.Critical > 0 {
-		y, end := c.Max.Y-22, at(1+min(r.Critical, float64(k-1)))
-		line(Ink, 1.5, vg.Point{X: left, Y: y}, vg.Point{X: end, Y: y})
-		for _, x := range []vg.Length{left, end} {
-			line(Ink, 1.5, vg.Point{X: x, Y: y - 4}, vg.Point{X: x, Y: y + 4})
-		}
-		c.FillText(label, vg.Point{X: (left + end) / 2, Y: y + 11}, fmt.Sprintf("critical difference %.1f", r.Critical))
+		const y = 22
+		end := at(1 + min(r.Critical, float64(k-1)))
+		bar := []point{{left, y}, {end, y}}
+		c.stroke(Ink, 1.5, nil, bar, []point{{left, y - 4}, {left, y + 4}}, []point{{end, y - 4}, {end, y + 4}})
+		c.text(point{(left + end) / 2, y - 11}, tickSize, around, Ink, fmt.Sprintf("critical difference %.1f", r.Critical))
 	}
-	bars := axis - 8
+	const bars = axis + 8
 	for i, g := range r.Groups {
-		y := bars - vg.Length(ranksBar*i)
-		line(Blue, 4, vg.Point{X: at(g[0]) - 3, Y: y}, vg.Point{X: at(g[1]) + 3, Y: y})
+		y := float64(bars + ranksBar*i)
+		c.stroke(Blue, 4, nil, []point{{at(g[0]) - 3, y}, {at(g[1]) + 3, y}})
 	}
-	names := bars - vg.Length(ranksBar*len(r.Groups)) - 12
+	names := float64(bars + ranksBar*len(r.Groups) + 12)
 	for i, m := range r.Methods {
-		row, end, align := i, left-26, text.XRight
+		row, end, gap, anchor := i, left-26, -10., before
 		if i >= r.left() {
-			row, end, align = k-1-i, right+26, text.XLeft
+			row, end, gap, anchor = k-1-i, right+26, 10, behind
 		}
 		tone, width := Ink, 1.
 		if m.Marked {
 			tone, width = Red, 1.8
 		}
-		y := names - vg.Length(ranksLine*row)
-		line(tone, width, vg.Point{X: at(m.Rank), Y: axis}, vg.Point{X: at(m.Rank), Y: y}, vg.Point{X: end, Y: y})
-		style := sansStyle(12, tone)
-		style.XAlign = align
-		gap := vg.Length(10) // fonts may be wider than the one that it was laid out with
-		if align == text.XRight {
-			gap = -gap
-		}
-		c.FillText(style, vg.Point{X: end + gap, Y: y}, fmt.Sprintf("%s %.1f", m.Name, m.Rank))
+		y := names + float64(ranksLine*row)
+		c.stroke(tone, width, nil, []point{{at(m.Rank), axis}, {at(m.Rank), y}, {end, y}})
+		c.text(point{end + gap, y}, labelSize, anchor, tone, fmt.Sprintf("%s %.1f", m.Name, m.Rank))
 	}
 }

@@ -1,4 +1,4 @@
-// Package chart draws lines with intervals, bars, heat maps and ranks as SVG, laid out by gonum/plot.
+// Package chart draws lines with intervals, bars, heat maps and ranks as SVG.
 //
 // What is drawn names its colours by tones, which are classes of the SVG's elements: a page that has
 // the [Stylesheet] shows them in light and in dark, and an SVG on its own in the colours for light.

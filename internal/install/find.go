@@ -41,8 +41,8 @@ type place struct {
 
 // places lists where to look, in order.
 //
-// The current folder and its node_modules are not among them: a library is code,
-// and a folder that somebody merely works in must not decide what code runs.
+// The current folder is not among them: a library is code, and a folder that
+// somebody merely works in must not decide what code runs.
 func places(c Config) []place {
 	return []place{
 		{SourceExecutable, executableFolders},
@@ -55,7 +55,6 @@ func places(c Config) []place {
 		}},
 		{SourceSystem, systemFolders},
 		{SourcePython, pythonFolders},
-		{SourceNode, nodeFolders},
 	}
 }
 
@@ -281,45 +280,6 @@ func askPython() string {
 		// On Windows python3 may be a program that only says where to buy one.
 	}
 	return ""
-}
-
-// nodeFolders lists where a global npm puts the package onnxruntime-node.
-func nodeFolders() []string {
-	roots := absolute(filepath.SplitList(os.Getenv("NODE_PATH")))
-	for _, env := range []string{"npm_config_prefix", "NPM_CONFIG_PREFIX"} {
-		if prefix := os.Getenv(env); filepath.IsAbs(prefix) {
-			roots = append(roots, filepath.Join(prefix, "lib", "node_modules"), filepath.Join(prefix, "node_modules"))
-		}
-	}
-	if node, err := exec.LookPath("node"); err == nil {
-		roots = append(roots, filepath.Join(filepath.Dir(node), "..", "lib", "node_modules"))
-	}
-	if home, err := os.UserHomeDir(); err == nil {
-		roots = append(roots, filepath.Join(home, ".npm-global", "lib", "node_modules"),
-			filepath.Join(home, "node_modules"))
-	}
-	if data := os.Getenv("APPDATA"); data != "" {
-		roots = append(roots, filepath.Join(data, "npm", "node_modules"))
-	}
-	roots = append(roots, "/usr/local/lib/node_modules", "/usr/lib/node_modules", "/opt/homebrew/lib/node_modules")
-	var folders []string
-	for _, root := range roots {
-		os, arch := nodePlatform(runtime.GOOS, runtime.GOARCH)
-		folders = append(folders, globs(filepath.Join(root, "onnxruntime-node", "bin", "napi-v*", os, arch))...)
-	}
-	return folders
-}
-
-// nodePlatform translates to Node's names.
-func nodePlatform(goos, goarch string) (os, arch string) {
-	os, arch = goos, goarch
-	if goos == "windows" {
-		os = "win32"
-	}
-	if goarch == "amd64" {
-		arch = "x64"
-	}
-	return os, arch
 }
 
 // absolute keeps the absolute ones of some paths.

@@ -28,7 +28,7 @@ func TestSearchTakesTheFirstPlace(t *testing.T) {
 	lib := fakeLibrary(t, "1.30.0", "")
 	var all []place
 	root := tempDir(t)
-	for _, source := range []string{SourceExecutable, SourceCache, SourceSystem, SourcePython, SourceNode} {
+	for _, source := range []string{SourceExecutable, SourceCache, SourceSystem, SourcePython} {
 		folder := filepath.Join(root, source)
 		put(t, lib, folder)
 		all = append(all, place{source, func() []string { return []string{folder} }})
@@ -54,14 +54,12 @@ func TestFindLooksInThePlacesInOrder(t *testing.T) {
 		}
 		return path
 	}
-	nodeOS, nodeArch := nodePlatform(runtime.GOOS, runtime.GOARCH)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("VIRTUAL_ENV", at("venv"))
 	t.Setenv("CONDA_PREFIX", at("conda"))
-	t.Setenv("NODE_PATH", at("node"))
 	systemPath := map[string]string{"windows": "PATH", "darwin": "DYLD_LIBRARY_PATH"}[runtime.GOOS]
 	if systemPath == "" {
 		systemPath = "LD_LIBRARY_PATH"
@@ -78,7 +76,6 @@ func TestFindLooksInThePlacesInOrder(t *testing.T) {
 			filepath.Join(at("venv", "lib", "python3.12", "site-packages"), "onnxruntime", "capi"),
 			filepath.Join(at("conda", "lib", "python3.11", "site-packages"), "onnxruntime", "capi"),
 		}},
-		{SourceNode, []string{at("node", "onnxruntime-node", "bin", "napi-v6", nodeOS, nodeArch)}},
 	}
 	got := places(Config{CacheDir: dir})
 	if len(got) != len(want) {

@@ -41,10 +41,9 @@ func (c *Config) ensure(ctx context.Context, places []place) (Library, error) {
 }
 
 // Install puts the library of PinnedVersion into the cache, unless it is there, whole, already and
-// c.Force is not set. It tries the GitHub release, then the PyPI wheel by pip, then the npm package
-// by npm, and takes the first archive that it can get with the SHA-256 it knows; if none, the error
-// is an [*InstallError]. It may run in several processes at once: one installs, the others wait and
-// use what it has installed.
+// c.Force is not set. It tries the GitHub release, then the PyPI wheel by pip, and takes the first
+// archive that it can get with the SHA-256 it knows; if none, the error is an [*InstallError]. It may
+// run in several processes at once: one installs, the others wait and use what it has installed.
 func Install(ctx context.Context, c Config) (Library, error) {
 	p, ok := pinsFor(runtime.GOOS, runtime.GOARCH)
 	if !ok {
@@ -165,7 +164,7 @@ func (c *Config) installBy(ctx context.Context, r route, dir string) (Library, e
 		return Library{}, err
 	}
 	defer draft.Close()
-	// Away from the library's name: what pip and npm leave goes there too.
+	// Away from the library's name: what pip leaves goes there too.
 	tmp := draft.Path("archive")
 	if err := os.Mkdir(tmp, files.FolderMode); err != nil {
 		return Library{}, err
@@ -228,16 +227,6 @@ func (c *Config) routes(p pins) []route {
 				"--dest", filepath.Dir(file), "--no-deps", "--only-binary=:all:",
 				"--platform", p.wheelPlatform, "--python-version", "3.12", "--implementation", "cp", "--abi", "cp312",
 				"--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--retries", "2")
-		}},
-		{"npm package", p.npm, func(ctx context.Context, a archive, file string) error {
-			npm := c.NPM
-			if len(npm) == 0 {
-				npm = []string{"npm"}
-			}
-			return c.command(ctx, a, file, npm, "pack", "onnxruntime-node@"+PinnedVersion,
-				"--pack-destination", filepath.Dir(file), "--cache", filepath.Join(filepath.Dir(file), "cache"),
-				"--loglevel", "error", "--ignore-scripts", "--no-update-notifier", "--fetch-retries", "1",
-				"--fetch-retry-mintimeout", "1000")
 		}},
 	}
 }

@@ -114,7 +114,7 @@ func TestEveryPinIsComplete(t *testing.T) {
 			t.Errorf("%s has no pins", platform)
 			continue
 		}
-		for _, a := range []archive{p.github, p.wheel, p.npm} {
+		for _, a := range []archive{p.github, p.wheel} {
 			if raw, err := hex.DecodeString(a.sha256); err != nil || len(raw) != sha256.Size {
 				t.Errorf("%s: bad sha256 %q", a.name, a.sha256)
 			}
@@ -145,7 +145,6 @@ func TestEachRouteInstalls(t *testing.T) {
 		{"GitHub release", "onnxruntime-x.tgz", "onnxruntime-x/lib/libonnxruntime.so.1"},
 		{"GitHub release for Windows", "onnxruntime-x.zip", "onnxruntime-x/lib/onnxruntime.dll"},
 		{"PyPI wheel", "onnxruntime-x.whl", "onnxruntime/capi/libonnxruntime.so"},
-		{"npm package", "onnxruntime-node-x.tgz", "package/bin/libonnxruntime.so.1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a, file := pack(t, test.archive, test.entry, library)
@@ -162,7 +161,7 @@ func TestEachRouteInstalls(t *testing.T) {
 			var last Progress
 			c := Config{
 				CacheDir: tempDir(t), GitHubURL: url + "/",
-				Pip: []string{"no-such-pip"}, NPM: []string{"no-such-npm"},
+				Pip: []string{"no-such-pip"},
 				Progress: func(p Progress) {
 					if p.Stage == last.Stage && p.Done < last.Done || p.Done > p.Total {
 						t.Errorf("progress from %+v to %+v", last, p)
@@ -170,12 +169,9 @@ func TestEachRouteInstalls(t *testing.T) {
 					last = p
 				},
 			}
-			p := pins{github: a, wheel: a, npm: a, wheelPlatform: "any"}
-			switch i {
-			case 2:
+			p := pins{github: a, wheel: a, wheelPlatform: "any"}
+			if i == 2 {
 				c.Pip = command
-			case 3:
-				c.NPM = command
 			}
 			got, err := c.install(t.Context(), c.routes(p))
 			if err != nil {
@@ -306,12 +302,12 @@ func TestFailedCommandsAreReported(t *testing.T) {
 			if mode != "missing" {
 				command = helper(t, mode, "")
 			}
-			c := Config{CacheDir: tempDir(t), Pip: command, NPM: command, CommandTimeout: time.Minute}
+			c := Config{CacheDir: tempDir(t), Pip: command, CommandTimeout: time.Minute}
 			if mode == "hang" {
 				c.CommandTimeout = 100 * time.Millisecond
 			}
-			_, err := c.install(t.Context(), c.routes(pins{wheel: a, npm: a})[1:])
-			oneLine(t, err, append(words, "PyPI wheel: ", "npm package: ")...)
+			_, err := c.install(t.Context(), c.routes(pins{wheel: a})[1:])
+			oneLine(t, err, append(words, "PyPI wheel: ")...)
 			if names := leftovers(t, c); len(names) != 0 {
 				t.Errorf("left %q", names)
 			}
@@ -328,7 +324,7 @@ func TestInstallingCanBeCancelled(t *testing.T) {
 			time.AfterFunc(100*time.Millisecond, cancel)
 			c := Config{CacheDir: tempDir(t),
 				GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
-			routes := c.routes(pins{github: a, wheel: a, npm: a})
+			routes := c.routes(pins{github: a, wheel: a})
 			switch name {
 			case "command":
 				c.Pip = helper(t, "hang", "")

@@ -33,7 +33,6 @@ const (
 	SourceCache       = "cache"
 	SourceSystem      = "system"
 	SourcePython      = "python"
-	SourceNode        = "node"
 )
 
 // A Library is an ONNX Runtime on this machine.
@@ -65,11 +64,11 @@ type Config struct {
 
 	// GitHubURL replaces https://github.com, for a mirror.
 	GitHubURL string
-	// Pip and NPM replace the commands, with leading arguments; nil means those
-	// found in PATH: pip3, pip or that of python3 or python, and npm.
-	Pip, NPM []string
+	// Pip replaces the command, with leading arguments; nil means the one found
+	// in PATH: pip3, pip or that of python3 or python.
+	Pip []string
 	// StallTimeout ends a download that has not moved for so long; 0 means one
-	// minute. CommandTimeout limits a run of pip or npm; 0 means ten minutes.
+	// minute. CommandTimeout limits a run of pip; 0 means ten minutes.
 	StallTimeout, CommandTimeout time.Duration
 }
 

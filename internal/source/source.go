@@ -1,5 +1,5 @@
 // Package source opens what examples are read from, datasets run through a network or files of
-// ready-made features, and notes what is skipped on the way.
+// precomputed features, and notes what is skipped on the way.
 package source
 
 import (
@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/standin"
+	"github.com/mfgs/mfgs/internal/synthetic"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -27,18 +28,27 @@ import (
 const MaxHeldOut = 50_000
 
 // Set is an open source of features and logits: a dataset run through a network, or a file of
-// ready-made features.
+// precomputed features.
 type Set struct {
 	Name        string // "train", "val", …
 	Spec        string
-	Fingerprint string           // known after Identify, or when Stream has ended
-	Data        *dataset.Dataset // nil for ready-made features
+	Fingerprint string           // known after Identify
+	Data        *dataset.Dataset // nil for precomputed features
 	Config      featurize.StreamConfig
 	IgnoredBy   []string // what the report says of the files passed over
 
-	file    file
-	rows    func(featurize.StreamConfig) rows.Source // nil for a network that gives no features
-	network *featurize.Network
+	file      file
+	features  *dataset.Features    // nil for a dataset
+	network   *featurize.Network   // nil for features
+	extractor *featurize.Extractor // nil for a network that gives no features
+
+	first []record // what First has read; nil before
+}
+
+// record is an example, or why there is none.
+type record struct {
+	example dataset.Example
+	err     error
 }
 
 // file is what datasets and files of features have in common.
@@ -55,20 +65,19 @@ type file interface {
 
 // Opener opens sets for one head.
 type Opener struct {
-	Network    *featurize.Network   // nil: sets are files of ready-made features
-	Extractor  *featurize.Extractor // of Network, where features and logits are wanted
-	Classes    []string             // class names in label order, nil if unknown
-	MaxBad     int                  // records that may be skipped
-	Cache      string               // folder that keeps features, "" for none
-	Limit      int                  // examples at most, spread evenly; 0 is all
-	MultiLabel bool                 // labels are targets
-	Shard      rows.Shard           // what is read of each set
-	AnyLabels  bool                 // labels that are no classes of the model's are none
-	StandIns   bool                 // sets are made of stand-ins for their images
+	Network             *featurize.Network   // nil: sets are files of precomputed features
+	Extractor           *featurize.Extractor // of Network, where features and logits are wanted
+	Classes             []string             // class names in label order, nil if unknown
+	MaxBad              int                  // records that may be skipped
+	Cache               string               // folder that keeps features, "" for none
+	Limit               int                  // examples at most, spread evenly; 0 is all
+	MultiLabel          bool                 // labels are targets
+	Shard               rows.Shard           // what is read of each set
+	IgnoreUnknownLabels bool                 // labels that are no classes of the model's are none
+	Synthetic           bool                 // sets are synthetic OOD images made from theirs
 	// Fingerprint says that sets will be identified after they have been streamed.
 	Fingerprint bool
 	Notes       *Notes
-	Context     context.Context // ends the waiting for standard input; nil never does
 }
 
 // Notes gathers what a report says of records and files passed over.
@@ -85,24 +94,27 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 }
 
 // Open opens the set that has a part in the work under a name. classes is how
-// many classes labels may name, 0 if that is not known yet.
-func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, error) {
+// many classes labels may name, 0 if that is not known yet. The end of ctx ends the waiting for the first
+// bytes of standard input.
+func (o *Opener) Open(ctx context.Context, name, spec string, classes int, labelled bool) (*Set, error) {
 	opts := dataset.Options{
-		Context:      o.Context,
 		LabelClasses: o.Classes, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
-		StrayLabels: o.AnyLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
+		IgnoreUnknownLabels: o.IgnoreUnknownLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
 	}
-	s := &Set{Name: name, Spec: spec, network: o.Network, Config: featurize.StreamConfig{Limit: o.Limit}}
+	s := &Set{
+		Name: name, Spec: spec, network: o.Network, extractor: o.Extractor,
+		Config: featurize.StreamConfig{Limit: o.Limit},
+	}
 	if o.Network == nil {
 		f, err := dataset.OpenFeatures(spec, opts)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		s.file, s.rows = f, func(c featurize.StreamConfig) rows.Source { return featurize.ReadyMade(f, c) }
+		s.file, s.features = f, f
 		return s, nil
 	}
 	opts.Inputs, opts.Widths = o.Network.InputNames(), o.Network.InputWidths()
-	d, err := dataset.Open(spec, opts)
+	d, err := dataset.Open(ctx, spec, opts)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -114,10 +126,7 @@ func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, erro
 		s.Config.Limit = 0 // which could not be spread; Collect bounds what is kept
 	}
 	s.file, s.Data = d, d
-	if o.Extractor != nil {
-		s.rows = func(c featurize.StreamConfig) rows.Source { return o.Extractor.Source(d, c) }
-	}
-	s.Config.StandIns = o.StandIns
+	s.Config.Synthetic = o.Synthetic
 	for _, i := range d.Ignored() {
 		s.IgnoredBy = append(s.IgnoredBy, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
 	}
@@ -145,7 +154,7 @@ func OneStream(specs map[string]string) error {
 	return nil
 }
 
-// HasTargets reports whether a file of ready-made features has the labels of a
+// HasTargets reports whether a file of precomputed features has the labels of a
 // multi-label head: for each example a 0 or 1 for each of its logits.
 func HasTargets(spec string) bool {
 	f, err := dataset.OpenFeatures(spec, dataset.Options{MultiLabel: true})
@@ -178,29 +187,75 @@ func (s *Set) Len() int {
 }
 
 // Wanted returns how many examples are read, of the shard: -1 of a stream.
-func (s *Set) Wanted() int { return s.rows(s.Config).Len() }
+func (s *Set) Wanted() int { return s.Config.Count(s.file) }
 
 // Labelled reports whether the examples have labels, or targets.
 func (s *Set) Labelled() bool { return s.file.HasLabels() }
 
 // Widths returns how many features and logits an example has.
 func (s *Set) Widths() (features, logits int) {
-	r := s.rows(s.Config)
-	return r.Features(), r.Logits()
+	if s.features != nil {
+		return s.features.Dim(), s.features.Logits()
+	}
+	return s.extractor.FeatureDim(), s.extractor.Logits()
+}
+
+// How much is read ahead of the pass over a set: so many examples, in whole batches, or so many bytes.
+const (
+	firstExamples = 32
+	firstBytes    = 64 << 20
+)
+
+// First gives the first examples of the set's slice, whatever the shard: all shards are to find the same.
+// They are read once, and not decoded yet: by them it is found what they are, a head is proven on them,
+// and a bundle keeps some. What is read of a stream comes again. The errors are those of the dataset.
+func (s *Set) First(ctx context.Context) iter.Seq2[dataset.Example, error] {
+	return func(yield func(dataset.Example, error) bool) {
+		if s.first == nil {
+			s.first = s.readFirst(ctx)
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			s.first = nil
+			yield(dataset.Example{}, cause)
+			return
+		}
+		for _, r := range s.first {
+			if !yield(r.example, r.err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Set) readFirst(ctx context.Context) []record {
+	batch := s.network.Batch()
+	most := (firstExamples + batch - 1) / batch * batch
+	from, to := s.Data.Slice()
+	if s.Size() < 0 {
+		from, to = s.Data.Range()
+		to = min(to, from+most+s.Config.MaxBad) // short of the end, so that the stream begins anew
+	}
+	list, good, size := []record{}, 0, 0
+	for example, err := range s.Data.Between(ctx, from, to) {
+		list = append(list, record{example, err})
+		if err == nil {
+			good++
+			size += example.Bytes()
+		}
+		if good == most || size >= firstBytes || len(list)-good > s.Config.MaxBad {
+			break
+		}
+	}
+	return list
 }
 
 // Pixels reports whether the examples hold pixels, of which preprocessing makes the
 // model's input, as the first that can be read tells: a source is all of one kind.
 func (s *Set) Pixels(ctx context.Context) (bool, error) {
 	var bad []string
-	from, to := s.Data.Slice() // whatever the shard: all shards are to find the same
-	if s.Size() < 0 {
-		from, to = s.Data.Range()
-		to = min(to, from+1+s.Config.MaxBad) // a stream gives these again
-	}
-	for example, err := range s.Data.Between(ctx, from, to) {
-		if err == nil && s.Config.StandIns {
-			err = standin.Replace(&example)
+	for example, err := range s.First(ctx) {
+		if err == nil && s.Config.Synthetic {
+			err = synthetic.Replace(&example)
 		} else if err == nil {
 			err = example.Decode()
 		}
@@ -224,16 +279,16 @@ func (s *Set) Pixels(ctx context.Context) (bool, error) {
 
 // identity is the fingerprint of the set whose data have one: stand-ins for images are other data.
 func (s *Set) identity(data string) string {
-	if !s.Config.StandIns || data == "" {
+	if !s.Config.Synthetic || data == "" {
 		return data
 	}
-	sum := sha256.Sum256([]byte("stand-ins " + standin.Name + " " + data))
+	sum := sha256.Sum256([]byte("stand-ins " + synthetic.Name + " " + data))
 	return hex.EncodeToString(sum[:])
 }
 
-// MakesStandIns reports a set of which no stand-ins can be made, as the first example that can be read
+// CheckSynthetic reports a set of which no stand-ins can be made, as the first example that can be read
 // tells: they are made of images, which are read once more.
-func (s *Set) MakesStandIns(ctx context.Context) error {
+func (s *Set) CheckSynthetic(ctx context.Context) error {
 	why := ""
 	switch {
 	case s.Data == nil:
@@ -242,7 +297,7 @@ func (s *Set) MakesStandIns(ctx context.Context) error {
 		why = "it can be read only once"
 	default:
 		_, err := s.Pixels(ctx)
-		if !errors.Is(err, standin.ErrNoImage) {
+		if !errors.Is(err, synthetic.ErrNoImage) {
 			return err
 		}
 		why = strings.TrimPrefix(err.Error(), s.Name+": ")
@@ -250,7 +305,7 @@ func (s *Set) MakesStandIns(ctx context.Context) error {
 	return fmt.Errorf("%s: %s: stand-ins are made of images, and %s: give data in place of auto", s.Name, s.Spec, why)
 }
 
-// Fits reports ready-made features that are not those of a head; whose says in messages whose it
+// Fits reports precomputed features that are not those of a head; whose says in messages whose it
 // is.
 func (s *Set) Fits(h calibrate.Head, whose string) error {
 	if s.Data != nil {
@@ -295,7 +350,7 @@ func (o *Opener) IsRecorded(ctx context.Context, s *Set, classes int, d *bundle.
 	for _, p := range d.Parts {
 		of := *o
 		of.Shard, of.Notes = p.Shard, &Notes{}
-		shard, err := of.Open(s.Name, s.Spec, classes, s.Labelled())
+		shard, err := of.Open(ctx, s.Name, s.Spec, classes, s.Labelled())
 		if err != nil {
 			return false, err
 		}
@@ -352,48 +407,66 @@ func (s *Set) Ignored() int {
 	return n
 }
 
-// Stream yields the set's examples in order and returns how many there were, and how many were bad.
-// All that is yielded is finite. Errors name the set, those of yield as well.
-func (s *Set) Stream(
-	ctx context.Context, h calibrate.Head, n *Notes, yield func(*rows.Batch) error,
-) (examples, bad int, err error) {
-	return s.count(n, func(c featurize.StreamConfig) (rows.Stats, error) {
-		source := s.rows(c)
-		stats, err := source.Stream(ctx, func(b *rows.Batch) error {
-			if b.From == "" {
-				b.From = filepath.Base(s.file.Path())
+// Batches runs over the set's examples in order. All that it gives is finite, and whoever takes a batch
+// owns it. An error, which names the set, is the last.
+func (s *Set) Batches(ctx context.Context, h calibrate.Head, n *Notes) iter.Seq2[*rows.Batch, error] {
+	return func(yield func(*rows.Batch, error) bool) {
+		c := s.counting(n)
+		defer s.note(n, c.Stats)
+		var batches iter.Seq2[*rows.Batch, error]
+		if s.features != nil {
+			batches = featurize.Precomputed(ctx, s.features, c)
+		} else {
+			batches = s.extractor.Batches(ctx, s.Data, c)
+		}
+		for b, err := range batches {
+			if err == nil {
+				b.From = cmp.Or(b.From, filepath.Base(s.file.Path()))
+				err = CheckFinite(h, b)
 			}
-			if err := CheckFinite(h, b); err != nil {
-				return err
+			if err != nil {
+				yield(nil, fmt.Errorf("%s: %w", s.Name, err))
+				return
 			}
-			return yield(b)
-		})
-		s.Fingerprint = cmp.Or(s.identity(source.Fingerprint()), s.Fingerprint)
-		return stats, err
-	})
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
 }
 
-// StreamFused is Stream for a fused network, whose results may not be finite.
-func (s *Set) StreamFused(
-	ctx context.Context, n *Notes, yield func(featurize.Results, *rows.Batch) error,
-) (examples, bad int, err error) {
-	return s.count(n, func(c featurize.StreamConfig) (rows.Stats, error) {
-		return s.network.Stream(ctx, s.Data, c, yield)
-	})
+// Results is Batches for a fused network, whose results may not be finite.
+func (s *Set) Results(ctx context.Context, n *Notes) iter.Seq2[featurize.Results, error] {
+	return func(yield func(featurize.Results, error) bool) {
+		c := s.counting(n)
+		defer s.note(n, c.Stats)
+		for r, err := range s.network.Batches(ctx, s.Data, c) {
+			if err != nil {
+				err = fmt.Errorf("%s: %w", s.Name, err)
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
-// count runs a stream of the set and notes what it met.
-func (s *Set) count(n *Notes, stream func(featurize.StreamConfig) (rows.Stats, error)) (examples, bad int, err error) {
+// counting returns how the set is read, with something to count with, and forgets what was read ahead.
+func (s *Set) counting(n *Notes) featurize.StreamConfig {
+	s.first = nil
 	c := s.Config
 	c.Progress = func(done, total int) { n.Step(s.Name, "examples", done, total) }
-	stats, err := stream(c)
-	for _, b := range stats.Bad {
-		n.Bad = append(n.Bad, s.Name+": "+b)
+	if c.Stats == nil {
+		c.Stats = &rows.Stats{}
 	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("%s: %w", s.Name, err)
+	return c
+}
+
+// note notes the records that were skipped.
+func (s *Set) note(n *Notes, met *rows.Stats) {
+	for _, b := range met.Bad {
+		n.Bad = append(n.Bad, s.Name+": "+b.Message)
 	}
-	return stats.Examples, len(stats.Bad), nil
 }
 
 // Fetch reads some of the examples once more, by their positions, as Stream gave them to the network.
@@ -406,8 +479,8 @@ func (s *Set) Fetch(ctx context.Context, positions []int) (map[int]*dataset.Exam
 	}
 	for _, at := range slices.Sorted(slices.Values(positions)) {
 		for example, err := range s.Data.Between(ctx, at, at+1) {
-			if err == nil && s.Config.StandIns {
-				err = standin.Replace(&example)
+			if err == nil && s.Config.Synthetic {
+				err = synthetic.Replace(&example)
 			}
 			if err == nil {
 				fetched[at] = &example
@@ -439,31 +512,38 @@ func CheckColumn(what string, values []float32, each int, name func(i int) strin
 }
 
 // Collect reads a whole set into memory.
-func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Batch, int, error) {
+func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Batch, error) {
 	out := &rows.Batch{}
-	bad, err := s.CollectInto(ctx, h, n, out, func(*rows.Batch) error { return nil })
-	return out, bad, err
+	s.Reserve(out, h)
+	for b, err := range s.Batches(ctx, h, n) {
+		if err == nil {
+			err = s.Keep(out, h, b)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
-// CollectInto adds a set to what is in memory already. added is called with what came. Of a stream it
-// refuses more than MaxHeldOut examples; of other sets the limit says how many are read.
-func (s *Set) CollectInto(
-	ctx context.Context, h calibrate.Head, n *Notes, out *rows.Batch, added func(*rows.Batch) error,
-) (bad int, err error) {
-	most := out.N + max(0, s.rows(s.Config).Len()) // a stream does not say
+// Reserve makes room for the set's examples behind those that are in memory already.
+func (s *Set) Reserve(out *rows.Batch, h calibrate.Head) {
+	most := out.N + max(0, s.Wanted()) // a stream does not say
 	out.Features = slices.Grow(out.Features, most*h.Features-len(out.Features))
 	out.Logits = slices.Grow(out.Logits, most*h.Logits-len(out.Logits))
-	_, bad, err = s.Stream(ctx, h, n, func(b *rows.Batch) error {
-		if !s.Labelled() || h.MultiLabel() {
-			b.Labels = nil
-		}
-		b.Names = nil
-		if s.Size() < 0 && out.N+b.N > MaxHeldOut {
-			return fmt.Errorf("%s: more than %d examples come, and which of them to tune on cannot be spread over a stream: give fewer, or a file",
-				s.Spec, MaxHeldOut)
-		}
-		out.Append(b)
-		return added(b)
-	})
-	return bad, err
+}
+
+// Keep adds a batch of the set to what is in memory, without names. Of a stream it refuses more than
+// MaxHeldOut examples; of other sets the limit says how many are read.
+func (s *Set) Keep(out *rows.Batch, h calibrate.Head, b *rows.Batch) error {
+	if !s.Labelled() || h.MultiLabel() {
+		b.Labels = nil
+	}
+	b.Names = nil
+	if s.Size() < 0 && out.N+b.N > MaxHeldOut {
+		return fmt.Errorf("%s: %s: more than %d examples come, and which of them to tune on cannot be spread over a stream: give fewer, or a file",
+			s.Name, s.Spec, MaxHeldOut)
+	}
+	out.Append(b)
+	return nil
 }

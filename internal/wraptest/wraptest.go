@@ -46,7 +46,7 @@ var shared struct {
 // cache where there is none. Where a variable in instead is set, the binary does that, given
 // the variable's value, and no tests.
 func Main(m *testing.M, instead map[string]func(string)) {
-	r := wrap.Runtime{Setup: wrap.Setup{Install: true}}
+	r := wrap.Runtime{Install: true}
 	if err := r.Load(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -21,7 +21,7 @@ type share struct {
 // A term is rows of a stored weight, each with a scale.
 type term struct {
 	weight weight
-	rows   []int     // of the weight, class by class, -1 for one of zeros; nil for all in order
+	rows   []int     // of the weight, class by class; nil for all in order
 	scale  []float64 // nil for 1
 }
 
@@ -86,30 +86,6 @@ func (a *affine) pick(rows []int) {
 	}
 	a.shift = picked(a.shift, rows)
 	a.k = len(rows)
-}
-
-// place makes the classes of a those from first on of k, of which the others are 0.
-func (a *affine) place(first, k int) {
-	for _, p := range a.shares {
-		for i := range p.terms {
-			t := &p.terms[i]
-			rows, scale := slices.Repeat([]int{-1}, k), slices.Repeat([]float64{1}, k)
-			for j := range a.k {
-				rows[first+j] = j
-				if t.rows != nil {
-					rows[first+j] = t.rows[j]
-				}
-				if t.scale != nil {
-					scale[first+j] = t.scale[j]
-				}
-			}
-			t.rows, t.scale = rows, scale
-		}
-	}
-	if a.shift != nil {
-		a.shift = slices.Concat(make([]float64, first), a.shift, make([]float64, k-first-a.k))
-	}
-	a.k = k
 }
 
 func picked[T any](from []T, rows []int) []T {

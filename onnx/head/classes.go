@@ -147,9 +147,6 @@ func averagePoolClass(c *graph.Call, before *flow, after *graph.Value) (int, str
 func reduceClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	list, ok := c.List("axes", 1)
 	drop, in := graph.Axes(list, len(before.Dims))
-	if ok && in && len(list) == 1 && drop[0] && before.timeFirst() && c.Node.Int("keepdims", 1) == 0 {
-		return before.class - 1, ""
-	}
 	if !ok || !in || len(list) == 0 || before.class < 1 || drop[0] || drop[before.class] {
 		return noClass, fmt.Sprintf("%s averages %v over examples or classes", c.Node.Describe(), before)
 	}
@@ -161,9 +158,6 @@ func reduceClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 
 func gatherClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	a, ok := graph.Axis(c.Node.Int("axis", 0), len(before.Dims))
-	if ok && a == 0 && before.timeFirst() && c.Arg(1).Dims != nil && len(c.Arg(1).Dims) == 0 {
-		return before.class - 1, ""
-	}
 	positions := a == 0 && before.merged && len(c.Arg(1).Dims) == 1 // one of each example's
 	if !ok || a == 0 && !positions || before.class < 1 || c.Arg(1).Dims == nil {
 		return noClass, fmt.Sprintf("%s selects from %v along the examples", c.Node.Describe(), before)
@@ -196,8 +190,6 @@ func sliceClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	marked, in := graph.Axes(along, len(before.Dims))
 	switch {
 	case !known || !in || before.class < 1 || len(along) == 0 || len(after.Dims) != len(before.Dims):
-	case marked[0] && len(along) == 1 && before.timeFirst() && after.Dims[0] == 1:
-		return before.class, ""
 	case marked[0]:
 	case marked[before.class] && len(along) > 1:
 	default:

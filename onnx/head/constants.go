@@ -48,8 +48,6 @@ func difference(p *passage) (scale, shift []float64, err error) {
 	return nil, v, nil
 }
 
-func negation(*passage) (scale, shift []float64, err error) { return []float64{-1}, nil, nil }
-
 func product(p *passage) (scale, shift []float64, err error) {
 	if scale, _, err = p.operand(); err != nil {
 		return nil, nil, err
@@ -69,31 +67,6 @@ func quotient(p *passage) (scale, shift []float64, err error) {
 		scale[i] = 1 / scale[i]
 	}
 	return scale, nil, checkScale(p.node, scale)
-}
-
-// batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β −
-// μγ/√(σ²+ε).
-func batchNorm(p *passage) (scale, shift []float64, err error) {
-	n, k := p.node, p.width()
-	if n.Int("training_mode", 0) != 0 || len(n.GetInput()) != 5 || p.at.class != 1 {
-		return nil, nil, graph.RefuseAt(n, "%s has no fixed statistics for each class", p.describe(n))
-	}
-	var stats [4][]float64
-	for i := range stats {
-		v, err := p.numbers(n.In(i + 1))
-		if err != nil {
-			return nil, nil, err
-		}
-		if stats[i] = v.Data; len(stats[i]) != k {
-			return nil, nil, graph.Refuse("%s has %d statistics for %d classes", p.describe(n), len(stats[i]), k)
-		}
-	}
-	scale, shift = make([]float64, k), make([]float64, k)
-	for i := range scale {
-		scale[i] = stats[0][i] / math.Sqrt(stats[3][i]+n.Float("epsilon", 1e-5))
-		shift[i] = stats[1][i] - stats[2][i]*scale[i]
-	}
-	return scale, shift, checkScale(n, scale)
 }
 
 func checkScale(n *onnxpb.Node, scale []float64) error {

@@ -123,12 +123,6 @@ func (f *finder) describe(n *onnxpb.Node) string {
 	return n.Describe()
 }
 
-// common reports whether a tensor is known not to vary along an axis.
-func (f *finder) common(name string, axis int64) bool {
-	fuel := 200
-	return f.In.Common(name, axis, &fuel)
-}
-
 // single reports whether a tensor is known to hold a single number.
 func (f *finder) single(name string) bool {
 	v := f.In.Get(name)

@@ -18,13 +18,6 @@ type flow struct {
 	flat   bool // axis 2 is that of all positions of a map
 }
 
-// timeFirst reports whether the flow holds rows of K numbers behind two axes, of which the first
-// may be that of positions and the second that of examples. Whether it is shows when the model is
-// run: there are as many rows as examples, or not.
-func (f *flow) timeFirst() bool {
-	return f.class == 2 && len(f.Dims) == 3 && f.Dims[0] != 1 && !f.merged && !f.flat
-}
-
 // noClass is the class axis of a flow in which the classes have no axis of their own any more, or
 // it is not known.
 const noClass = -1
@@ -75,11 +68,7 @@ type trail struct {
 	rounding     float64 // the logits are rounded to multiples of this,
 	low, high    float64 // and kept in this range
 	approximated bool    // a Relu was ignored
-	shifted      bool    // all logits of an example have been shifted alike,
-	common       bool    // before they were noted
 	logarithms   bool    // of the probabilities
-	negated      bool    // and with the other sign
-	thresholds   bool    // one logit has been made several, by adding a constant for each
 }
 
 // join adds the logits of another trail.
@@ -92,7 +81,6 @@ func (t *trail) join(o *trail) {
 	}
 	t.tail = append(t.tail, o.tail...)
 	t.moved = nil
-	t.shifted = t.shifted || o.shifted
 	t.rounding += o.rounding
 	t.low, t.high = math.Inf(-1), math.Inf(1)
 	t.approximated = t.approximated || o.approximated
@@ -133,8 +121,8 @@ func (t *trail) transform(scale, shift []float64) {
 // stand notes that the trail has come to a tensor.
 func (t *trail) stand(name string) {
 	number := t.at.Type.IsFloat() || t.at.Type == tensor.Undefined || t.at.Type == tensor.Int32
-	if !t.decided && number && t.at.rows() && (t.logits == "" || len(t.at.Dims) == 2 && t.shifted == t.common) {
-		t.logits, t.found, t.common = name, t.at.Value, t.shifted
+	if !t.decided && number && t.at.rows() && (t.logits == "" || len(t.at.Dims) == 2) {
+		t.logits, t.found = name, t.at.Value
 	}
 }
 

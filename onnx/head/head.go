@@ -42,10 +42,6 @@ type Head struct {
 	Rounding  float64 `json:"rounding,omitempty"`
 	Low, High float64 `json:"-"`
 
-	// Shifted says that the tensor Logits holds φ·Wᵀ + b and a number of each example's own that is
-	// the same for all classes, as −‖φ − c‖² does. A Softmax does not see it.
-	Shifted bool `json:"shifted,omitempty"`
-
 	model       *onnx.Model
 	affine      affine
 	after       []after     // what the model makes of the probabilities
@@ -78,6 +74,7 @@ func (e *UnsupportedError) Error() string {
 		fmt.Fprintf(&b, "%s --features %s --logits %s (%s, %d features, %d classes)", sep, onnxpb.Printable(h.Features),
 			onnxpb.Printable(h.Logits), h.Op, h.FeatureDim, h.LogitDim)
 	}
+	b.WriteString("; or give features and logits computed elsewhere, with --train-features")
 	return b.String()
 }
 
@@ -358,7 +355,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	h := &Head{
 		Logits: t.logits, LogitDim: t.k, Bias: t.shift != nil, Link: t.link, Tail: append([]string{}, t.tail...),
 		Rounding: t.rounding, Low: t.low, High: t.high,
-		Shifted: t.common, after: t.after, normalised: t.normalised, columns: t.columns,
+		after: t.after, normalised: t.normalised, columns: t.columns,
 		model: f.m, affine: t.affine, linked: t.link != "", picked: t.picked, logitsValue: t.found,
 	}
 	if t.approximated {
@@ -438,14 +435,6 @@ func (f *finder) givesScores(n *onnxpb.Node) bool {
 // settle checks the link, and takes the one that was asked for.
 func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
-	if t.shifted && (h.LogitDim == 1 || h.Link != "" && h.Link != Softmax || f.link != "" && f.link != Softmax) {
-		return graph.RefuseAt(first, "a number of each example's own is added to all of %q, which only a Softmax does not see",
-			h.Logits)
-	}
-	if t.thresholds && h.Link != Sigmoid && f.link != Sigmoid {
-		return graph.Refuse("%q is one logit with %d thresholds, as CORAL has, and no Sigmoid follows; if each is whether an example is above a threshold, say so with --link %s and give labels of 0 and 1 for each",
-			h.Logits, h.LogitDim, Sigmoid)
-	}
 	if f.link != "" && f.link != h.Link {
 		if h.Link != "" && (h.Link == Softmax || f.link == Softmax) {
 			return graph.RefuseAt(first, "what follows %q makes probabilities by %s, not by %s", h.Logits, h.Link,
@@ -498,18 +487,9 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		case m.scale[0] != 1:
 			say("a scale of %.6g is folded into the weights", m.scale[0])
 		}
-		if slices.Contains(m.rows, -1) {
-			say("the logits are those of several layers side by side")
-		} else if m.rows != nil {
+		if m.rows != nil {
 			say("the logits are %d of the layer's outputs", len(m.rows))
 		}
-	}
-	if t.thresholds {
-		say("one logit is compared with %d thresholds, each of which is a label: whether the example is above it",
-			h.LogitDim)
-	}
-	if h.Shifted {
-		say("%q holds the logits and a number that is the same for all classes, which a Softmax does not see", h.Logits)
 	}
 	if h.Rounding > 0 {
 		say("the logits are rounded to multiples of %.3g, as the model is quantised", h.Rounding)
@@ -658,14 +638,11 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 			scale = t.scale[i]
 		}
 		for j := range p.d {
-			at := max(row, 0)*p.d + j
+			at := row*p.d + j
 			if t.weight.transposed {
-				at = j*rows + max(row, 0)
+				at = j*rows + row
 			}
-			x := float32(0)
-			if row >= 0 {
-				x = float32(scale * v.Data[at])
-			}
+			x := float32(scale * v.Data[at])
 			if !set {
 				x += w[i*stride+j]
 			}

@@ -136,7 +136,6 @@ func checkWeights(t *testing.T, h *head.Head, g golden) {
 		t.Fatalf("%d weights and %d biases for %d × %d", len(w), len(b), k, d)
 	}
 	for n := range g.Examples {
-		var common float64 // what the tensor holds besides, the same for all classes
 		for i := range k {
 			var a, size float64
 			for j := range d {
@@ -157,10 +156,6 @@ func checkWeights(t *testing.T, h *head.Head, g golden) {
 			if g.Tolerance > 0 && h.Rounding > 0 {
 				a, tol = min(max(a, h.Low), h.High), tol+g.Tolerance
 			}
-			if h.Shifted && i == 0 {
-				common = want - a
-			}
-			a += common
 			if !approx.Equal(a, want, tol) {
 				t.Fatalf("example %d class %d: φ·w + b = %v, the model gives %v", n, i, a, want)
 			}

@@ -32,7 +32,6 @@ type step struct {
 	turns      bool // may put the classes in front of the examples
 	indexed    bool // inputs behind the first are shapes or indices, and may be computed
 	anyOutput  bool // any output may be followed
-	anySide    bool // any input may be what is followed, as where there are constants
 }
 
 // fidelity is how much of the numbers is left behind an operator.
@@ -61,8 +60,6 @@ type hop struct {
 	from   string       // the tensor the logits come by
 	step   *step
 	factor *factor // where the logits are multiplied by something that varies
-	common string  // where something that is the same for all classes is added to them,
-	minus  bool    // or they are subtracted from it
 	out    string  // what has been followed of the node's outputs
 }
 
@@ -133,13 +130,10 @@ func (f *finder) pass(t *trail, h *hop) error {
 // follows checks that the operator may follow the probabilities as they are.
 func (p *passage) follows() error {
 	s, t := p.hop.step, p.trail
-	wrong := s.takes == logarithms && (!t.logarithms || t.negated) || s.takes == plain && t.logarithms
+	wrong := s.takes == logarithms && !t.logarithms || s.takes == plain && t.logarithms
 	switch {
 	case s.probs == nil || wrong:
 		return graph.RefuseAt(p.node, "%s follows %s", p.describe(p.node), strings.Join(t.tail, ", "))
-	case t.negated && s.picks:
-		return graph.RefuseAt(p.node, "%s follows %s and picks the least probable", p.describe(p.node),
-			strings.Join(t.tail, ", "))
 	}
 	return nil
 }
@@ -293,52 +287,13 @@ func (f *finder) chosen(t *trail, c *graph.Call, k int) ([]int, error) {
 
 // scaleAndShift multiplies the logits by constants and adds constants to them.
 func scaleAndShift(p *passage) error {
-	p.repeat(p.trail, p.node, p.from)
 	scale, shift, err := p.hop.step.constants(p)
 	if err != nil {
 		return err
 	}
 	p.bias = scale == nil && p.shift == nil
-	if p.trail.shifted && len(scale) > 1 && slices.Min(scale) != slices.Max(scale) {
-		return graph.RefuseAt(p.node, "%s scales classes differently after something that varies has been added to all",
-			p.describe(p.node))
-	}
 	p.transform(scale, shift)
 	p.logits = "" // what came before has other numbers
-	return nil
-}
-
-// repeat makes one logit several where a constant of several is added to it, or multiplied with it.
-func (f *finder) repeat(t *trail, n *onnxpb.Node, from string) {
-	if t.k != 1 || len(n.GetInput()) != 2 || !t.at.rows() || t.at.class != len(t.at.Dims)-1 {
-		return
-	}
-	other, _ := graph.With(n, func(name string) bool { return name == from })
-	dims := f.In.Get(other).Dims
-	if len(dims) == 0 || len(dims) > len(t.at.Dims) || dims[len(dims)-1] <= 1 ||
-		dims[len(dims)-1] > graph.MaxShapeElements {
-		return
-	}
-	k := int(dims[len(dims)-1])
-	t.pick(make([]int, k))
-	t.at.Dims = slices.Clone(t.at.Dims)
-	t.at.Dims[t.at.class] = int64(k)
-	t.thresholds = n.Op() == "Add" || n.Op() == "Sub"
-}
-
-// shiftAll adds a number that varies and is the same for all classes.
-func shiftAll(p *passage) error {
-	at := int64(p.at.class)
-	if p.at.class == noClass || !p.finder.common(p.hop.common, at-int64(len(p.at.Dims))) &&
-		!p.finder.common(p.hop.common, at) {
-		return graph.RefuseAt(p.node, "%s adds %q, which is not the same for all classes of %v", p.describe(p.node),
-			p.hop.common, &p.at)
-	}
-	if p.minus {
-		p.transform([]float64{-1}, nil)
-		p.logits = ""
-	}
-	p.trail.shifted = true
 	return nil
 }
 

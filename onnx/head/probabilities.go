@@ -20,12 +20,6 @@ func each(f func(float64) float64) after {
 
 // The functions below follow what operators do to probabilities.
 
-// toLogs takes logarithms.
-func toLogs(p *passage) error {
-	p.logarithms, p.after = true, append(p.after, each(math.Log))
-	return nil
-}
-
 // toProbs takes logarithms back.
 func toProbs(p *passage) error {
 	p.logarithms, p.after = false, append(p.after, each(math.Exp))
@@ -54,55 +48,6 @@ func normalise(p *passage) error {
 // addComplement puts 1−p beside p.
 func addComplement(p *passage) error {
 	p.after = append(p.after, func(y []float64) []float64 { return []float64{1 - y[0], y[0]} })
-	return nil
-}
-
-// boundProbs keeps probabilities in a range.
-func boundProbs(p *passage) error {
-	low, high := math.Inf(-1), math.Inf(1)
-	switch x, of := p.In.Besides(p.node); {
-	case p.node.GetOpType() == "Clip":
-		low, high, _ = p.call.ClipBounds()
-	case of != "" && p.node.GetOpType() == "Max":
-		low = x
-	case of != "":
-		high = x
-	}
-	p.after = append(p.after, each(func(x float64) float64 { return min(max(x, low), high) }))
-	return nil
-}
-
-// smooth scales and shifts the probabilities of all classes alike, as label smoothing does, or
-// gives their logarithms the other sign.
-func smooth(p *passage) error {
-	if p.trail.link == "" || p.picked {
-		return p.unexpected()
-	}
-	scale, shift, err := p.hop.step.constants(p)
-	if err != nil {
-		return err
-	}
-	a, b := 1.0, 0.0
-	for _, x := range []struct {
-		list []float64
-		to   *float64
-	}{{scale, &a}, {shift, &b}} {
-		if len(x.list) == 0 {
-			continue
-		}
-		if slices.Min(x.list) != slices.Max(x.list) {
-			return graph.RefuseAt(p.node, "%s changes the probabilities of classes differently; export the model without it, "+
-				"or put the logarithms of its factors into the bias", p.describe(p.node))
-		}
-		*x.to = x.list[0]
-	}
-	if !(a != 0) || a < 0 && !p.logarithms {
-		return graph.RefuseAt(p.node, "%s turns the probabilities round: the largest becomes the smallest",
-			p.describe(p.node))
-	}
-	p.negated = p.negated != (a < 0)
-	p.after = append(p.after, each(func(x float64) float64 { return a*x + b }))
-	p.now = p.at
 	return nil
 }
 
@@ -143,5 +88,6 @@ func (p *passage) unexpected() error {
 // makeLogProbs makes logarithms of probabilities.
 func makeLogProbs(p *passage) error {
 	p.decided, p.trail.link = true, p.hop.step.link
-	return toLogs(p)
+	p.logarithms, p.after = true, append(p.after, each(math.Log))
+	return nil
 }

@@ -16,7 +16,7 @@ func init() {
 		"Dropout":          {keeps: all, class: dropoutClass, logits: keep, probs: keep},
 		"DequantizeLinear": {keeps: all, class: keepClass, logits: keep, probs: keep},
 		"QuantizeLinear":   {keeps: all, class: keepClass, logits: round, probs: keep},
-		"Clip":             {keeps: inRange, class: clipClass, logits: bound, probs: boundProbs},
+		"Clip":             {keeps: inRange, class: clipClass, logits: bound},
 		"Relu":             {keeps: little, class: keepClass, logits: approximate, probs: approximate},
 
 		"Cast":              {keeps: all, class: castClass, logits: move, probs: move},
@@ -39,12 +39,10 @@ func init() {
 		"Split": {class: splitClass, logits: pool, probs: column, indexed: true, selects: true,
 			along: axisOf, anyOutput: true},
 
-		"Add":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: sum},
-		"Sub":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: difference},
-		"Mul":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: product},
-		"Div":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: quotient},
-		"Neg":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: negation},
-		"BatchNormalization": {class: keepClass, logits: scaleAndShift, constants: batchNorm},
+		"Add": {class: keepClass, logits: scaleAndShift, constants: sum},
+		"Sub": {class: keepClass, logits: scaleAndShift, constants: difference},
+		"Mul": {class: keepClass, logits: scaleAndShift, constants: product},
+		"Div": {class: keepClass, logits: scaleAndShift, constants: quotient},
 
 		"Softmax":    {class: softmaxClass, logits: makeProbs, link: Softmax},
 		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs, link: Softmax},
@@ -53,21 +51,14 @@ func init() {
 		"TopK":       {class: topKClass, logits: pick, probs: pick, picks: true, indexed: true, anyOutput: true},
 
 		"Exp":                   {class: keepClass, probs: toProbs, takes: logarithms},
-		"Log":                   {class: keepClass, probs: toLogs, takes: plain},
-		"Max":                   {class: keepClass, probs: boundProbs, anySide: true},
-		"Min":                   {class: keepClass, probs: boundProbs, anySide: true},
 		"LpNormalization":       {class: lpNormalizationClass, probs: normalise, takes: plain, normalises: true},
 		"ai.onnx.ml.Normalizer": {class: normalizerClass, probs: normalise, takes: plain, normalises: true},
 		graph.BothClasses:       {class: bothClassesClass, probs: addComplement},
 	}
 }
 
-// shifting adds a number that varies to all logits of an example, and scaling multiplies them by
-// one.
-var (
-	shifting = &step{class: keepClass, logits: shiftAll}
-	scaling  = &step{class: keepClass, logits: scaleAll}
-)
+// scaling multiplies all logits of an example by a number that varies.
+var scaling = &step{class: keepClass, logits: scaleAll}
 
 // step returns how a node may be passed, nil if it may not.
 func (f *finder) step(n *onnxpb.Node) *step {

@@ -39,23 +39,14 @@ func (f *finder) reach(start string) (*trail, error) {
 				return f.follow(from, path)
 			}
 		}
-		h := f.shifted(n)
-		if h == nil {
-			from, err := f.sum(n)
-			if err != nil {
-				return nil, err
-			}
-			if from == nil {
-				from, err = f.joined(n)
-				if err != nil {
-					return nil, err
-				}
-			}
-			if from != nil {
-				return f.follow(from, path)
-			}
-			h = f.back(n, t)
+		from, err := f.sum(n)
+		if err != nil {
+			return nil, err
 		}
+		if from != nil {
+			return f.follow(from, path)
+		}
+		h := f.back(n, t)
 		if h == nil {
 			return nil, f.obstacle(n, start)
 		}
@@ -84,7 +75,7 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 		if h.from != "" {
 			return f.scaled(n)
 		}
-		if i > 0 && s.constants == nil && !s.anySide {
+		if i > 0 && s.constants == nil {
 			return nil
 		}
 		h.from = name
@@ -93,37 +84,6 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 		return nil
 	}
 	return h
-}
-
-// shifted recognises a sum or difference of logits and something that varies but is the same for
-// all classes, along whatever axis those lie; nil if n is no such.
-func (f *finder) shifted(n *onnxpb.Node) *hop {
-	op := n.Op()
-	if op != "Add" && op != "Sub" || f.In.Functions[op] || len(n.GetInput()) != 2 {
-		return nil
-	}
-	for i := 1; i >= 0; i-- {
-		r, x := n.In(i), n.In(1-i)
-		if f.constant(r) || f.constant(x) || r == x {
-			continue
-		}
-		for _, axis := range f.axesOf(n) {
-			if f.common(r, axis) && !f.common(x, axis) {
-				return &hop{node: n, from: x, out: n.GetOutput()[0], step: shifting, common: r, minus: op == "Sub" &&
-					i == 0}
-			}
-		}
-	}
-	return nil
-}
-
-// axesOf returns the axes along which the classes may lie in what a node gives, as
-// interpreter.common takes them.
-func (f *finder) axesOf(n *onnxpb.Node) []int64 {
-	if rank := len(f.In.Get(n.GetOutput()[0]).Dims); rank > 2 {
-		return []int64{-1, int64(1 - rank)}
-	}
-	return []int64{-1, 1}
 }
 
 // scaled recognises a product or quotient of logits with something else that varies but is the same
@@ -166,9 +126,6 @@ func (f *finder) factor(name string) *factor {
 func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 	r := &graph.Refusal{At: n}
 	switch back := f.nearest(n); {
-	case f.isDistance(n):
-		r.Reason = fmt.Sprintf("%s takes the root of a squared distance, which is not linear in the features as the square is: end the model in the squared distance, with the sign that makes the nearest class the largest",
-			f.describe(n))
 	case n.GetDomain() == "com.microsoft.nchwc":
 		r.Reason = fmt.Sprintf("%s is laid out for one kind of processor; save the model from ONNX Runtime with optimisation level \"extended\" or lower",
 			f.describe(n))
@@ -181,15 +138,6 @@ func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 		r.Reason = fmt.Sprintf("%q comes from %s and not from a linear layer", start, f.describe(n))
 	}
 	return r
-}
-
-// isDistance reports whether a node takes the root of a squared distance from prototypes.
-func (f *finder) isDistance(n *onnxpb.Node) bool {
-	if op := n.Op(); op != "Sqrt" && op != "Pow" || f.constant(n.GetOutput()[0]) {
-		return false
-	}
-	t, err := f.reach(n.In(0))
-	return err == nil && t.shifted && !t.decided
 }
 
 // nearest returns the linear layer from which n gets its first input, past operators with one
@@ -320,106 +268,6 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	return all, nil
 }
 
-// joined returns the trail behind a Concat of classes that several layers give, or one and a
-// constant: they are one layer on the features of all, in blocks. It returns nil if n is no such.
-func (f *finder) joined(n *onnxpb.Node) (*trail, error) {
-	if n.Op() != "Concat" || f.In.Functions["Concat"] || len(n.GetInput()) < 2 || !f.enter() {
-		return nil, nil
-	}
-	defer f.leave()
-	parts := make([]*trail, len(n.GetInput()))
-	var first *trail
-	for i, name := range n.GetInput() {
-		if _, ok := f.uniform(name); ok {
-			continue
-		}
-		t, err := f.part(n, "joins", name)
-		if err != nil {
-			return nil, err
-		}
-		a, ok := graph.Axis(n.Int("axis", 0), len(t.at.Dims))
-		if !t.at.rows() || t.decided || t.shifted || !ok || a != t.at.class || first != nil &&
-			len(t.at.Dims) != len(first.at.Dims) {
-			return nil, graph.RefuseAt(n, "%s joins %q of shape %v, which is no row of logits beside others",
-				f.describe(n), name, &t.at)
-		}
-		parts[i] = t
-		if first == nil {
-			first = t
-		}
-	}
-	if first == nil {
-		return nil, nil
-	}
-	all := &trail{at: first.at, low: math.Inf(-1), high: math.Inf(1)}
-	widths := make([]int, len(parts))
-	for i, t := range parts {
-		if t != nil {
-			widths[i] = t.k
-		} else if v := f.In.Get(n.GetInput()[i]); len(v.Dims) == len(all.at.Dims) && v.Dims[all.at.class] > 0 &&
-			v.Dims[all.at.class] <= graph.MaxShapeElements {
-			widths[i] = int(v.Dims[all.at.class])
-		} else {
-			return nil, graph.RefuseAt(n, "%s joins %q, of which it is not known how many classes it is", f.describe(n),
-				n.GetInput()[i])
-		}
-		all.k += widths[i]
-	}
-	at := 0 // the first class of a part
-	for i, t := range parts {
-		if t == nil {
-			if x, _ := f.uniform(n.GetInput()[i]); x != 0 {
-				v := make([]float64, all.k)
-				for j := range widths[i] {
-					v[at+j] = x
-				}
-				all.apply(nil, v)
-			}
-		} else {
-			t.place(at, all.k)
-			all.join(t)
-		}
-		at += widths[i]
-	}
-	all.at.Dims = slices.Clone(all.at.Dims)
-	all.at.Dims[all.at.class] = int64(all.k)
-	all.stand(n.GetOutput()[0])
-	return all, nil
-}
-
-// uniform returns the number that all of a tensor is, however it is spread out.
-func (f *finder) uniform(name string) (float64, bool) {
-	const far = 8
-	for range far {
-		if v := f.In.Get(name); v.Constant && len(v.Data) > 0 && slices.Min(v.Data) == slices.Max(v.Data) {
-			return v.Data[0], true
-		}
-		n := f.In.Producer(name)
-		if n == nil {
-			return 0, false
-		}
-		switch n.Op() {
-		case "ConstantOfShape":
-			c := graph.Call{Node: n, Interpreter: f.In, In: []*graph.Value{{Dims: []int64{0}, Data: []float64{}}}}
-			if v := graph.ConstantOfShape(&c); v != nil && len(v.Data) == 1 {
-				return v.Data[0], true
-			}
-			return 0, false
-		case "Mul":
-			zero := func(name string) bool { x, ok := f.In.Scalar(name); return ok && x == 0 }
-			_, ok := graph.With(n, zero)
-			return 0, ok
-		case "Sub":
-			return 0, n.In(0) == n.In(1)
-		case "Identity", "Cast", "Expand", "Reshape", "Unsqueeze", "Squeeze":
-			name = n.In(0)
-		default:
-			return 0, false
-		}
-	}
-	return 0, false
-}
-
 // addends returns what a node adds up, and by what each is multiplied; nil if the node does
 // something else.
 func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
@@ -436,7 +284,7 @@ func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
 		for i := range weights {
 			weights[i] /= float64(len(weights))
 		}
-	case "ReduceMean", "ReduceSum":
+	case "ReduceMean":
 		return f.stacked(n)
 	default:
 		return nil, nil
@@ -444,7 +292,7 @@ func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
 	return names, weights
 }
 
-// stacked is addends for a reduction over the axis along which tensors have been stacked.
+// stacked is addends for a mean over the axis along which tensors have been stacked, as CrossViT's.
 func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
 	stack := f.In.Producer(n.In(0))
 	if stack == nil || stack.Op() != "Concat" || n.Int("keepdims", 1) != 0 {
@@ -465,11 +313,7 @@ func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
 		}
 		names = append(names, u.In(0))
 	}
-	weight := 1.0
-	if n.GetOpType() == "ReduceMean" {
-		weight /= float64(len(names))
-	}
-	return names, slices.Repeat([]float64{weight}, len(names))
+	return names, slices.Repeat([]float64{1 / float64(len(names))}, len(names))
 }
 
 // ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one

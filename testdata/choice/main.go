@@ -13,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"log"
 	"math"
 	"math/rand/v2"
@@ -148,38 +149,65 @@ func (n network) open(ctx context.Context) (*calibrate.Curvature, *rows.Batch, e
 		return nil, nil, err
 	}
 	pool := &rows.Batch{}
-	blocks := rows.NewBlocks(sums.AddBlock)
-	at := 0
-	for i, file := range n.files {
-		ds, err := dataset.Open(file, dataset.Options{Classes: h.Classes()})
-		if err != nil {
-			return nil, nil, err
-		}
-		_, err = e.Stream(ctx, ds, featurize.StreamConfig{}, func(b *rows.Batch) error {
-			for j, position := range b.Positions {
-				one := b.Slice(j, j+1)
-				if !n.training(i, position) {
-					pool.Append(one)
-					continue
-				}
-				one.Positions = []int{at}
-				if err := blocks.Add(one); err != nil {
-					return err
-				}
-				at++
+	training := func(yield func(*rows.Batch, error) bool) {
+		at := 0
+		for one, err := range n.examples(ctx, e, h.Classes()) {
+			if err != nil {
+				yield(nil, err)
+				return
 			}
-			return nil
-		})
-		ds.Close()
-		if err != nil {
-			return nil, nil, err
+			if !one.training {
+				pool.Append(one.Batch)
+				continue
+			}
+			one.Positions = []int{at}
+			at++
+			if !yield(one.Batch, nil) {
+				return
+			}
 		}
 	}
-	if err := blocks.Flush(); err != nil {
-		return nil, nil, err
+	for block, err := range rows.InBlocks(training) {
+		if err == nil {
+			err = sums.AddBlock(block)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	curvature, err := sums.Finish()
 	return curvature, pool, err
+}
+
+// example is one of a network's examples.
+type example struct {
+	*rows.Batch
+	training bool
+}
+
+// examples runs a network over all of its files, one example after the other.
+func (n *network) examples(ctx context.Context, e *featurize.Extractor, classes int) iter.Seq2[example, error] {
+	return func(yield func(example, error) bool) {
+		for i, file := range n.files {
+			ds, err := dataset.Open(ctx, file, dataset.Options{Classes: classes})
+			if err != nil {
+				yield(example{}, err)
+				return
+			}
+			defer ds.Close()
+			for b, err := range e.Batches(ctx, ds, featurize.StreamConfig{}) {
+				if err != nil {
+					yield(example{}, err)
+					return
+				}
+				for j, position := range b.Positions {
+					if !yield(example{b.Slice(j, j+1), n.training(i, position)}, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // measure fits on a held-out set and measures on fresh examples.

@@ -67,14 +67,6 @@ def pair(jnp, p, reverse=False):
     return jnp.concatenate([1 - p, p] if reverse else [p, 1 - p], axis=1)
 
 
-def zero_beside(jax, jnp, z):
-    return jax.nn.softmax(jnp.concatenate([jnp.zeros_like(z), z], axis=1))
-
-
-def negative_beside(jax, jnp, z):
-    return jax.nn.softmax(jnp.concatenate([-z, z], axis=1))
-
-
 def initialised(jnp, z):
     """As jax.nn.softmax lowers it: the maximum with the neutral element of the reduction."""
     m = jnp.maximum(-jnp.inf, jnp.max(z, axis=-1))
@@ -92,18 +84,7 @@ def cases():
         case("softmax-expanded", lambda jax, jnp, phi, fc: initialised(jnp, fc(phi))),
         case("softmax-logsumexp", lambda jax, jnp, phi, fc: logsumexp(jax, jnp, fc(phi))),
         case("log-softmax", lambda jax, jnp, phi, fc: jax.nn.log_softmax(fc(phi)), outputs="log probabilities"),
-        case("minus-log-softmax", lambda jax, jnp, phi, fc: -jax.nn.log_softmax(fc(phi)), outputs="negative log probabilities"),
-        case("squared-distance", lambda jax, jnp, phi, fc: -jnp.sum((phi[:, None, :] - c[None]) ** 2, axis=-1), outputs="shifted logits"),
-        case("squared-distance-softmax", lambda jax, jnp, phi, fc: jax.nn.softmax(-jnp.sum(jnp.square(phi[:, None, :] - c), axis=2) / 0.5)),
-        case("squared-distance-expanded", lambda jax, jnp, phi, fc: -(jnp.sum(phi * phi, 1, keepdims=True) - 2 * phi @ c.T + jnp.sum(c * c, 1)), outputs="shifted logits"),
         case("concat-1-p-p", lambda jax, jnp, phi, fc: pair(jnp, jax.nn.sigmoid(fc(phi, 1)), True), **two),
-        case("concat-p-1-p", lambda jax, jnp, phi, fc: pair(jnp, jax.nn.sigmoid(fc(phi, 1))), **two),
-        case("softmax-0-z", lambda jax, jnp, phi, fc: zero_beside(jax, jnp, fc(phi, 1)), **two),
-        case("softmax-minus-z-z", lambda jax, jnp, phi, fc: negative_beside(jax, jnp, fc(phi, 1)), **two),
-        case("classes-concatenated", lambda jax, jnp, phi, fc: jnp.concatenate([fc(phi, 6), fc(phi, 4)], axis=1), outputs="logits"),
-        case("label-smoothing", lambda jax, jnp, phi, fc: 0.9 * jax.nn.softmax(fc(phi)) + 0.1 / K, smoothing=0.1),
-        case("clamped", lambda jax, jnp, phi, fc: jnp.clip(jax.nn.softmax(fc(phi)), 1e-7, 1 - 1e-7)),
-        case("coral", lambda jax, jnp, phi, fc: jax.nn.sigmoid(phi @ draw(D, 1) + jnp.asarray([1.2, 0.4, -0.3, -1.1])), 4, link="multilabel"),
     ]
 
 

@@ -96,16 +96,6 @@ def expanded(tf, z):
     return e / tf.broadcast_to(tf.reshape(tf.reduce_sum(e, axis=1), [-1, 1]), tf.shape(z))
 
 
-def by_hand(tf, z):
-    e = tf.exp(z - tf.reduce_max(z, axis=1, keepdims=True))
-    return e * tf.math.reciprocal(tf.reduce_sum(e, axis=1, keepdims=True))
-
-
-def distance(tf, x):
-    c = tf.constant(np.random.default_rng(2).normal(size=(1, 10, 24)) * 0.3, tf.float32)
-    return -tf.reduce_sum(tf.math.squared_difference(x[:, None, :], c), axis=2)
-
-
 def pair(tf, p, reverse):
     return tf.concat([1 - p, p] if reverse else [p, 1 - p], axis=1)
 
@@ -155,17 +145,7 @@ def cases():
         own("text-attention", attention, [tokens("ids", 12, 80, low=0)], 24, 5),
         own("two-tables", table, [numbers("numbers", [6]), numbers("more", [3])], 16, 3),
         odd("softmax-expanded", expanded),
-        odd("softmax-reciprocal", by_hand),
-        odd("minus-log-softmax", lambda tf, z: -tf.nn.log_softmax(z), outputs="negative log probabilities"),
-        odd("minus-log-of-softmax", lambda tf, z: -tf.math.log(tf.nn.softmax(z)), outputs="negative log probabilities"),
-        odd("squared-distance", distance, dense=0, outputs="shifted logits"),
-        odd("squared-distance-softmax", lambda tf, x: tf.nn.softmax(distance(tf, x)), dense=0),
-        odd("concat-p-1-p", lambda tf, z: pair(tf, tf.sigmoid(z), False), 2, 1, classes_too=1),
         odd("concat-1-p-p", lambda tf, z: pair(tf, tf.sigmoid(z), True), 2, 1, classes_too=1),
-        odd("softmax-0-z", lambda tf, z: tf.nn.softmax(tf.concat([tf.zeros_like(z), z], axis=1)), 2, 1, classes_too=1),
-        odd("label-smoothing", lambda tf, z: 0.9 * tf.nn.softmax(z) + 0.01, smoothing=0.1),
-        odd("clamped", lambda tf, z: tf.clip_by_value(tf.nn.softmax(z), 1e-7, 1 - 1e-7)),
-        odd("clamped-renormalised", lambda tf, z: (lambda p: p / tf.reduce_sum(p, axis=1, keepdims=True))(tf.clip_by_value(tf.nn.softmax(z), 1e-7, 1.0))),
         application("MobileNet"),
         application("MobileNetV2"),
         application("MobileNetV2", activation=None),

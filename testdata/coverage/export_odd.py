@@ -1,5 +1,5 @@
 """Writes odd heads without PyTorch: node by node with onnx.helper, in the manner of exporters that are named, and with
-onnxscript, spox, skl2onnx and Hummingbird. The odd heads of PyTorch, Keras and JAX come from those libraries' own scripts.
+onnxscript, skl2onnx and Hummingbird. The odd heads of PyTorch, Keras and JAX come from those libraries' own scripts.
 """
 
 import os
@@ -12,8 +12,6 @@ from importlib.metadata import version
 import numpy as np
 import onnx
 import onnxruntime
-import spox
-import spox.opset.ai.onnx.v21 as op21
 from onnx import TensorProto, helper, numpy_helper
 from onnxscript import FLOAT, script
 from onnxscript import opset18 as op18
@@ -29,7 +27,7 @@ from sklearn.svm import SVC
 from common import Case, arguments, notes, numbers, run
 
 warnings.filterwarnings("ignore")
-VERSIONS = {p: version(p) for p in ("onnx", "onnxscript", "spox", "skl2onnx", "scikit-learn")}
+VERSIONS = {p: version(p) for p in ("onnx", "onnxscript", "skl2onnx", "scikit-learn")}
 X, D, K = 6, 24, 10
 
 
@@ -124,14 +122,6 @@ def by_hand(name, write, manner="", features=D, classes=K, opset=17, constants="
 
 # Softmax from its parts
 
-def tensorflow_js(g):
-    """keepDims false and a reshape behind each reduction; the logarithm of the sum taken first."""
-    z = g.logits()
-    s = g.Sub(z, g.reshape(g.reduce("ReduceMax", z, [1], 0), [-1, 1]))
-    log = g.Log(g.reduce("ReduceSum", g.Exp(s), [1], 0))
-    return g.Exp(g.Sub(s, g.reshape(log, [-1, 1])))
-
-
 def tensorflow_js_quotient(g):
     z = g.logits()
     e = g.Exp(g.Sub(z, g.reshape(g.reduce("ReduceMax", z, [1], 0), [-1, 1])))
@@ -167,48 +157,7 @@ def four_axes(g):
     return g.Flatten(g.Div(e, g.reduce("ReduceSum", e, [1])))
 
 
-def tiled(g):
-    z = g.logits()
-    e = g.Exp(z)
-    return g.Div(e, g.Tile(g.reduce("ReduceSum", e, [1]), g.c([1, K], np.int64)))
-
-
-def summed_by_matmul(g):
-    """The sum as a product with ones, as TFLite's converters do."""
-    e = g.Exp(g.logits())
-    return g.Mul(e, g.Reciprocal(g.MatMul(e, np.ones((K, K), np.float32))))
-
-
-def pow_of_e(g):
-    e = g.Pow(g.c(np.e), g.logits())
-    return g.Div(e, g.reduce("ReduceSum", e, [1]))
-
-
-def normalised_by_norm(g):
-    """LpNormalization of order 1 of the exponentials."""
-    return g.LpNormalization(g.Exp(g.logits()), p=1, axis=1)
-
-
-def reduce_l1(g):
-    e = g.Exp(g.logits())
-    return g.Div(e, g.reduce("ReduceL1", e, [1]))
-
-
 # Logarithms
-
-def minus_log_sum_exp(g):
-    z = g.logits()
-    return g.Neg(g.Sub(z, g.reduce("ReduceLogSumExp", z, [1])))
-
-
-def log_sum(g):
-    z = g.logits()
-    return g.Sub(z, g.reduce("ReduceLogSum", g.Exp(z), [1]))
-
-
-def minus_one_times(g):
-    return g.Mul(g.LogSoftmax(g.logits(), axis=1), g.c(-1.0))
-
 
 # Prototypes
 
@@ -223,30 +172,11 @@ def difference(g, phi, c):
     return g.Sub(g.axes("Unsqueeze", phi, [1]), g.c(c[None]))
 
 
-def sum_square(g, phi, c):
-    return g.Neg(g.reduce("ReduceSumSquare", difference(g, phi, c), [2], 0))
-
-
-def l2_squared(g, phi, c):
-    n = g.reduce("ReduceL2", difference(g, phi, c), [-1], 0)
-    return g.Softmax(g.Mul(g.Mul(n, n), g.c(-0.7)), axis=1)
-
-
-def mul_itself(g, phi, c):
-    d = difference(g, phi, c)
-    return g.Softmax(g.Neg(g.reduce("ReduceSum", g.Mul(d, d), [2], 0)), axis=-1)
-
-
 def expanded(g, phi, c):
     """‖φ‖² − 2φ·c + ‖c‖² with the sign turned last."""
     norm = g.reduce("ReduceSum", g.Mul(phi, phi), [1])
     cross = g.Mul(g.MatMul(phi, c.T.copy()), g.c(2.0))
     return g.Neg(g.Add(g.Sub(norm, cross), g.c((c * c).sum(1))))
-
-
-def gemm(g, phi, c):
-    """alpha and beta of one Gemm."""
-    return g.Softmax(g.Sub(g.Gemm(phi, c, (c * c).sum(1), alpha=2.0, beta=-1.0, transB=1), g.reduce("ReduceSumSquare", phi, [1])), axis=1)
 
 
 def inverse_distance(g, phi, c):
@@ -263,37 +193,9 @@ def learned_scales(g, phi, c):
 
 # Two classes from one logit
 
-def one_minus_first(g):
-    p = g.Sigmoid(g.logits(1))
-    return g.Concat(p, g.Sub(g.c([[1.0]]), p), axis=1)
-
-
 def one_minus_last(g):
     p = g.Sigmoid(g.logits(1))
     return g.Concat(g.Sub(g.c(1.0), p), p, axis=-1)
-
-
-def minus_plus_one(g):
-    p = g.Sigmoid(g.logits(1))
-    return g.Concat(g.Add(g.Neg(p), g.c([1.0])), p, axis=1)
-
-
-def zero_beside(g):
-    z = g.logits(1)
-    return g.Softmax(g.Concat(g.Mul(z, g.c(0.0)), z, axis=1), axis=1)
-
-
-def zero_behind(g):
-    return g.Softmax(g.Pad(g.logits(1), g.c([0, 0, 0, 1], np.int64)), axis=1)
-
-
-def negated_beside(g):
-    z = g.logits(1)
-    return g.Softmax(g.Concat(g.Neg(z), z, axis=1), axis=1)
-
-
-def times_signs(g):
-    return g.Softmax(g.Mul(g.logits(1), g.c([[-0.5, 0.5]])), axis=1)
 
 
 def squeezed(g):
@@ -314,20 +216,6 @@ def steps(g):
     return g.logits(K, phi)
 
 
-def last_step(g):
-    return g.Softmax(g.Gather(steps(g), g.c(-1, np.int64), axis=0), axis=-1)
-
-
-def mean_of_steps(g):
-    return g.Softmax(g.reduce("ReduceMean", steps(g), [0], 0), axis=1)
-
-
-def slice_of_steps(g):
-    """The first step by Slice and Squeeze."""
-    s = g.Slice(steps(g), g.c([0], np.int64), g.c([1], np.int64), g.c([0], np.int64))
-    return g.axes("Squeeze", g.Softmax(s, axis=2), [0])
-
-
 def lstm(g):
     """The last hidden state of ONNX's own LSTM, [1,N,D], which stays so until the end."""
     y = g.LSTM(g.Transpose(g.x, perm=[1, 0, 2]), draw(1, 4 * D, X, scale=0.4), draw(1, 4 * D, D, scale=0.2), draw(1, 8 * D, scale=0.1), outputs=3, hidden_size=D)
@@ -340,19 +228,6 @@ def per_step(g):
 
 # Classes from several layers
 
-def concatenated(g):
-    phi = g.trunk()
-    return g.Softmax(g.Concat(g.logits(6, phi), g.logits(4, phi), axis=1), axis=1)
-
-
-def with_background(g):
-    """A background class of constant logit, as detectors have it."""
-    z = g.logits(9)
-    n = g.Slice(g.Shape(z), g.c([0], np.int64), g.c([1], np.int64), g.c([0], np.int64))
-    zeros = g.Expand(g.c([[0.0]]), g.Concat(n, g.c([1], np.int64), axis=0))
-    return g.Softmax(g.Concat(zeros, z, axis=1), axis=1)
-
-
 def group_of_groups(g):
     """A softmax for each of two groups of five classes: two labels an example."""
     z = g.reshape(g.logits(), [-1, 2, 5])
@@ -360,22 +235,6 @@ def group_of_groups(g):
 
 
 # Behind the softmax
-
-def smoothed(g):
-    return g.Add(g.Mul(g.Softmax(g.logits(), axis=1), g.c(0.95)), g.c(0.05 / K))
-
-
-def smoothed_by_mixture(g):
-    return g.Add(g.Mul(g.Softmax(g.logits(), axis=1), g.c([0.8])), g.c(np.full((1, K), 0.02)))
-
-
-def clipped(g):
-    return g.Clip(g.Softmax(g.logits(), axis=1), g.c(1e-7), g.c(1 - 1e-7))
-
-
-def clipped_by_max_and_min(g):
-    return g.Min(g.Max(g.Softmax(g.logits(), axis=1), g.c(1e-7)), g.c(1.0))
-
 
 def averaged_views(g):
     """Two views of an example in the rows of one batch: [N,2,X] → mean of both softmaxes."""
@@ -386,30 +245,6 @@ def averaged_views(g):
 def averaged_view_logits(g):
     z = g.logits(K, g.Relu(g.MatMul(g.x, draw(X, D, scale=0.5))))
     return g.Softmax(g.reduce("ReduceMean", z, [1], 0), axis=1)
-
-
-def averaged_copies(g):
-    """Test-time averaging where augmentation was switched off: the same probabilities twice."""
-    p = g.Softmax(g.logits(), axis=1)
-    return g.Div(g.Add(p, p), g.c(2.0))
-
-
-def renormalised(g):
-    """Clipped, and divided by their sum again: nothing changes but what was clipped."""
-    p = g.Clip(g.Softmax(g.logits(), axis=1), g.c(1e-7), g.c(1.0))
-    return g.Div(p, g.reduce("ReduceSum", p, [1]))
-
-
-def token_after_softmax(g):
-    z = g.logits(K, g.Tanh(g.MatMul(g.x, draw(X, D, scale=0.5))))
-    return g.Gather(g.Softmax(z, axis=2), g.c(0, np.int64), axis=1)
-
-
-def last_token_by_slice(g):
-    z = g.logits(K, g.Tanh(g.MatMul(g.x, draw(X, D, scale=0.5))))
-    p = g.LogSoftmax(z, axis=2)
-    s = g.Slice(p, g.c([-1], np.int64), g.c([2 ** 31], np.int64), g.c([1], np.int64))
-    return g.axes("Squeeze", s, [1])
 
 
 def columns(g):
@@ -479,11 +314,6 @@ def product_with_sum(g):
     return g.Mul(e, g.reduce("ReduceSum", e, [1]))
 
 
-def softmin(g):
-    e = g.Exp(g.Neg(g.logits()))
-    return g.Div(e, g.reduce("ReduceSum", e, [1]))
-
-
 # ai.onnx.ml alone
 
 ML = (("ai.onnx.ml", 3),)
@@ -527,7 +357,7 @@ def ml_save(name, write, **more):
     return Case(f"odd/{name}/helper-ml-3", build)
 
 
-# onnxscript and spox: functions of the logits
+# onnxscript: functions of the logits
 
 def scripts():
     @script(default_opset=op18)
@@ -537,44 +367,7 @@ def scripts():
         e = op18.Exp(z - op18.Unsqueeze(m, op18.Constant(value_ints=[1])))
         return e / op18.Unsqueeze(op18.ReduceSum(e, op18.Constant(value_ints=[1]), keepdims=0), op18.Constant(value_ints=[1]))
 
-    @script(default_opset=op18)
-    def minus_log(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
-        z = op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b
-        return -op18.Log(op18.Softmax(z, axis=1))
-
-    @script(default_opset=op18)
-    def distance(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
-        f = op18.Relu(op18.MatMul(x, w0))
-        d = op18.Unsqueeze(f, op18.Constant(value_ints=[1])) - op18.Unsqueeze(op18.Transpose(w, perm=[1, 0]), op18.Constant(value_ints=[0]))
-        return op18.Softmax(-op18.ReduceSum(d * d, op18.Constant(value_ints=[2]), keepdims=0) + b, axis=1)
-
-    @script(default_opset=op18)
-    def smoothing(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
-        p = op18.Softmax(op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b, axis=1)
-        return p * op18.Constant(value_float=0.9) + op18.Constant(value_float=0.01)
-
-    @script(default_opset=op18)
-    def halves(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
-        f = op18.Relu(op18.MatMul(x, w0))
-        u, v = op18.Split(w, axis=1, num_outputs=2)
-        return op18.Softmax(op18.Concat(op18.MatMul(f, u), op18.MatMul(f, v), axis=1) + b, axis=1)
-
-    @script(default_opset=op18)
-    def clamp(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
-        p = op18.Softmax(op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b, axis=1)
-        return op18.Clip(p, op18.Constant(value_float=0.000001), op18.Constant(value_float=0.999999))
-
-    @script(default_opset=op18)
-    def ordinal(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, 1], b: FLOAT[4]) -> FLOAT["N", 4]:
-        return op18.Sigmoid(op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b)
-
-    @script(default_opset=op18)
-    def complement(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, 1], b: FLOAT[1]) -> FLOAT["N", 2]:
-        p = op18.Sigmoid(op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b)
-        return op18.Concat(p, op18.Constant(value_float=1.0) - p, axis=1)
-
-    return dict(softmax=softmax, minus_log=minus_log, distance=distance, smoothing=smoothing, halves=halves, clamp=clamp,
-                ordinal=ordinal, complement=complement)
+    return dict(softmax=softmax)
 
 
 def scripted(name, function, classes=K, width=None, **more):
@@ -588,54 +381,6 @@ def scripted(name, function, classes=K, width=None, **more):
         save(folder, model)
         return notes("onnxscript", [D], classes, [numbers("x", [X])], **{"outputs": "probabilities", **more})
     return Case(f"odd/{name}/onnxscript", build)
-
-
-def spoxed(name, write, classes=K, features=D, **more):
-    """write(features, draw) gives the output of a spox graph."""
-    def build(folder):
-        x = spox.argument(spox.Tensor(np.float32, ("N", X)))
-        phi = op21.relu(op21.matmul(x, op21.const(draw(X, D, scale=0.5))))
-        save(folder, spox.build({"x": x}, {"y": write(phi)}))
-        return notes("spox", [features], classes, [numbers("x", [X])], **{"outputs": "probabilities", **more})
-    return Case(f"odd/{name}/spox", build)
-
-
-def spox_logits(phi, classes=K):
-    return op21.add(op21.matmul(phi, op21.const(draw(D, classes, scale=0.3))), op21.const(draw(classes, scale=0.3)))
-
-
-def spox_softmax(phi):
-    z = spox_logits(phi)
-    axis = op21.const(np.array([1]))
-    e = op21.exp(op21.sub(z, op21.reduce_max(z, axis, keepdims=1)))
-    return op21.mul(e, op21.reciprocal(op21.reduce_sum(e, axis, keepdims=1)))
-
-
-def spox_minus_log(phi):
-    return op21.neg(op21.log_softmax(spox_logits(phi), axis=1))
-
-
-def spox_distance(phi):
-    d = op21.sub(op21.unsqueeze(phi, op21.const(np.array([1]))), op21.const(draw(1, K, D, scale=0.4)))
-    return op21.mul(op21.reduce_sum_square(d, op21.const(np.array([2])), keepdims=0), op21.const(np.float32(-0.5)))
-
-
-def spox_pair(phi):
-    z = spox_logits(phi, 1)
-    return op21.softmax(op21.concat([op21.neg(z), z], axis=1), axis=1)
-
-
-def spox_zero(phi):
-    z = spox_logits(phi, 1)
-    return op21.softmax(op21.concat([op21.sub(z, z), z], axis=1), axis=1)
-
-
-def spox_concat(phi):
-    return op21.concat([spox_logits(phi, 7), spox_logits(phi, 3)], axis=1)
-
-
-def spox_smoothing(phi):
-    return op21.add(op21.mul(op21.softmax(spox_logits(phi), axis=1), op21.const(np.float32(0.9))), op21.const(np.float32(0.01)))
 
 
 # scikit-learn
@@ -684,7 +429,6 @@ def cases():
     lr = lambda: LogisticRegression(max_iter=500)
     mlp = lambda: MLPClassifier((12,), max_iter=80, random_state=0)
     return [
-        by_hand("softmax-logsum", tensorflow_js, "TensorFlow.js", opset=11),
         by_hand("softmax-reshaped", tensorflow_js_quotient, "TensorFlow.js", opset=11),
         by_hand("softmax-expanded", jax2tf, "jax2tf", opset=15),
         by_hand("softmax-expanded", jax2tf, constants="nodes", opset=18),
@@ -692,54 +436,18 @@ def cases():
         by_hand("softmax-unsqueezed", paddle, opset=9),
         by_hand("softmax-transposed", transposed, "Core ML converters", opset=13),
         by_hand("softmax-four-axes", four_axes, "Caffe converters", opset=9),
-        by_hand("softmax-tiled", tiled),
-        by_hand("softmax-matmul-of-ones", summed_by_matmul, "TFLite converters"),
-        by_hand("softmax-base-e", pow_of_e),
-        by_hand("softmax-l1-norm", normalised_by_norm),
-        by_hand("softmax-l1-norm", reduce_l1, opset=20),
-        by_hand("minus-log-softmax", minus_log_sum_exp, **minus),
-        by_hand("minus-log-softmax", minus_one_times, constants="nodes", opset=13, **minus),
-        by_hand("log-softmax-log-sum", log_sum, opset=12, **logs),
-        by_hand("squared-distance", prototypes(sum_square), opset=11, **shifted),
-        by_hand("squared-distance-norm", prototypes(l2_squared), opset=18),
-        by_hand("squared-distance-softmax", prototypes(mul_itself), constants="nodes"),
-        by_hand("squared-distance-expanded", prototypes(expanded), **shifted),
-        by_hand("squared-distance-gemm", prototypes(gemm), opset=13),
         by_hand("inverse-distance", prototypes(inverse_distance), refuse="one over a distance is not linear"),
         by_hand("distance-with-variances", prototypes(learned_scales), refuse="quadratic in the features: each class has a variance of its own"),
-        by_hand("concat-p-1-p", one_minus_first, **two),
-        by_hand("concat-p-1-p", one_minus_first, constants="nodes", opset=9, **two),
         by_hand("concat-1-p-p", one_minus_last, **two),
-        by_hand("concat-1-p-p", minus_plus_one, opset=11, **two),
-        by_hand("softmax-0-z", zero_beside, **two),
-        by_hand("softmax-z-0", zero_behind, **two),
-        by_hand("softmax-minus-z-z", negated_beside, **two),
-        by_hand("softmax-signs-of-z", times_signs, **two),
         by_hand("sigmoid-squeezed", squeezed, classes=1, link="sigmoid"),
         by_hand("stack-1-p-p", stacked, **two),
-        by_hand("time-first-last", last_step, **time),
-        by_hand("time-first-last", last_step, constants="nodes", opset=11, **time),
-        by_hand("time-first-mean", mean_of_steps, **time),
-        by_hand("time-first-slice", slice_of_steps, **time),
         by_hand("hidden-state-lstm", lstm, outputs="logits", **time),
         by_hand("every-step", per_step, refuse="a label for every step, and not one for each example", **time),
-        by_hand("classes-concatenated", concatenated),
-        by_hand("classes-concatenated", concatenated, constants="nodes", opset=11),
-        by_hand("background-class", with_background),
         by_hand("two-groups", group_of_groups, refuse="two softmaxes of five classes: two labels for each example"),
-        by_hand("label-smoothing", smoothed, smoothing=0.05),
-        by_hand("label-smoothing", smoothed_by_mixture, opset=13, smoothing=0.2),
-        by_hand("clamped", clipped),
-        by_hand("clamped-max-min", clipped_by_max_and_min, opset=12),
-        by_hand("clamped-renormalised", renormalised),
         by_hand("views-mean-of-softmaxes", averaged_views, refuse="the mean of two softmaxes is the softmax of no linear layer", **views),
         by_hand("views-mean-of-logits", averaged_view_logits, **views),
-        by_hand("copies-averaged", averaged_copies, linear=True, refuse="mfgs takes every sum of probabilities for one of different softmaxes"),
-        by_hand("softmax-then-first-token", token_after_softmax, **time),
-        by_hand("log-softmax-then-last-token", last_token_by_slice, **time, **logs),
         by_hand("columns", columns, classes=4),
         by_hand("one-hot", one_hot, refuse="the network yields ones and zeros: the class alone, by a comparison"),
-        by_hand("softmin", softmin),
         by_hand("near-another-sum", another_sum, refuse="divided by the sum of another layer's exponentials"),
         by_hand("near-softmax-of-examples", softmax_of_examples, refuse="normalised over the examples of a batch, and not over the classes"),
         by_hand("near-maximum-of-examples", maximum_of_examples, refuse="what is subtracted comes from the other examples of the batch"),
@@ -759,20 +467,6 @@ def cases():
         ml_save("ml-alone-strings-zipmap", linear_classifier("SOFTMAX", zipmap=True, strings=True), classes=4, zipmap=True, strings=True),
         ml_save("ml-alone-scaler", linear_classifier("SOFTMAX", scale=True), classes=4),
         scripted("softmax-unsqueezed", "softmax"),
-        scripted("minus-log-of-softmax", "minus_log", **minus),
-        scripted("squared-distance-softmax", "distance"),
-        scripted("label-smoothing", "smoothing", smoothing=0.1),
-        scripted("classes-concatenated", "halves", linear=True, refuse="the weights are cut out of one constant by Split, which mfgs does not evaluate"),
-        scripted("clamped", "clamp"),
-        scripted("coral", "ordinal", 4, 1, biases=4, link="multilabel"),
-        scripted("concat-p-1-p", "complement", 2, 1, classes_too=1),
-        spoxed("softmax-reciprocal", spox_softmax),
-        spoxed("minus-log-softmax", spox_minus_log, **minus),
-        spoxed("squared-distance", spox_distance, **shifted),
-        spoxed("softmax-minus-z-z", spox_pair, **two),
-        spoxed("softmax-0-z", spox_zero, **two),
-        spoxed("classes-concatenated", spox_concat, outputs="logits"),
-        spoxed("label-smoothing", spox_smoothing, smoothing=0.1),
         sklearn("zipmap-columns", lr, options=dict(zipmap="columns")),
         sklearn("zipmap-columns-binary", lr, 2, options=dict(zipmap="columns")),
         sklearn("zipmap-columns-MLP", mlp, features=12, options=dict(zipmap="columns")),

@@ -42,40 +42,6 @@ class Both(nn.Module):
         return self.f(self.a(x), self.b(x))
 
 
-class Coral(nn.Module):
-    """One weight vector for all thresholds, each with a bias of its own: ordinal regression."""
-
-    def __init__(self, f):
-        super().__init__()
-        self.fc, self.b, self.f = nn.Linear(D, 1, bias=False), nn.Parameter(torch.tensor([1.5, 0.6, -0.1, -0.9])), f
-
-    def forward(self, x):
-        return self.f(self.fc(x) + self.b)
-
-
-class Parts(nn.Module):
-    """Classes from two parts of the features: a block-diagonal layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.Linear(10, 6), nn.Linear(14, 4)
-
-    def forward(self, x):
-        return torch.cat([self.a(x[:, :10]), self.b(x[:, 10:])], 1)
-
-
-class Steps(nn.Module):
-    """Tokens in time-first order: [T,N,K] from the last layer, of which f makes [N,K]."""
-
-    def __init__(self, f):
-        super().__init__()
-        self.embedding, self.mix, self.fc, self.f = nn.Embedding(50, D), nn.Linear(D, D), nn.Linear(D, K), f
-
-    def forward(self, ids):
-        x = torch.tanh(self.mix(self.embedding(ids))).transpose(0, 1)
-        return self.f(self.fc(x))
-
-
 class Hidden(nn.Module):
     """The last hidden state of a recurrent network, [1,N,D]."""
 
@@ -136,11 +102,6 @@ def softmax_expanded(z):
     return e / e.sum(1).reshape(-1, 1).expand(-1, K)
 
 
-def reciprocal(z):
-    e = (z - z.max(1, keepdim=True)[0]).exp()
-    return e * (1 / e.sum(1, keepdim=True))
-
-
 def cases():
     """name → arguments of plain_case in export_torch.py."""
     picture = [image("image", (3, 16, 16))]
@@ -164,78 +125,32 @@ def cases():
         # Softmax from its parts
         "softmax-by-hand": then(softmax_by_hand),
         "softmax-expanded": then(softmax_expanded, exporters=("dynamo",)),
-        "softmax-expanded-where": then(softmax_expanded, exporters=one, linear=True,
-                                       refuse="the exporter computes with Where the shape to which the sum is spread"),
         "softmax-exp": then(lambda z: z.exp() / z.exp().sum(1, keepdim=True)),
-        "softmax-reciprocal": then(reciprocal),
         "softmax-logsumexp": then(lambda z: (z - z.logsumexp(1, keepdim=True)).exp()),
         "softmax-temperature": then(lambda z: softmax_by_hand(z / 0.7)),
-        "softmax-einsum": then(lambda z: torch.einsum("nk,n->nk", z.exp(), 1 / z.exp().sum(1)), linear=True,
-                               refuse="an Einsum divides by the sum, which mfgs does not take for a product with a row"),
-        "softmax-base-2": then(lambda z: torch.exp2(z) / torch.exp2(z).sum(1, keepdim=True)),
         # Logarithms of it
         "log-softmax-by-hand": then(lambda z: z - z.logsumexp(1, keepdim=True), **logs),
-        "log-softmax-parts": then(lambda z: (z - z.amax(1, keepdim=True)) - (z - z.amax(1, keepdim=True)).exp().sum(1, keepdim=True).log(), **logs),
-        "log-of-softmax": then(lambda z: z.softmax(1).log(), **logs),
-        "minus-log-softmax": then(lambda z: -z.log_softmax(1), **minus),
-        "minus-log-of-softmax": then(lambda z: -z.softmax(1).log(), **minus),
-        "logsumexp-minus": then(lambda z: z.logsumexp(1, keepdim=True) - z, **minus),
         "exp-of-log-softmax": then(lambda z: z.log_softmax(1).exp()),
-        # Distances to prototypes: what is common to all classes drops out
-        "squared-distance": net(lambda: Prototypes(lambda x, c: -((x[:, None] - c) ** 2).sum(-1)), **shifted),
-        "squared-distance-softmax": net(lambda: Prototypes(lambda x, c: (-(x.unsqueeze(1) - c).pow(2).sum(2) / 0.5).softmax(1)), outputs="probabilities"),
-        "squared-distance-expanded": net(lambda: Prototypes(
-            lambda x, c: 2 * x @ c.T - (x * x).sum(1, keepdim=True) - (c * c).sum(1)), **shifted),
-        "squared-norm": net(lambda: Prototypes(lambda x, c: -0.5 * torch.linalg.vector_norm(x[:, None] - c, dim=-1) ** 2), **shifted),
-        "cdist-squared": net(lambda: Prototypes(lambda x, c: -torch.cdist(x, c) ** 2), linear=True, **shifted,
-                             refuse="the squared distance is bounded from below before its root is taken and squared again"),
+        # Distances to prototypes
         "cdist": net(lambda: Prototypes(lambda x, c: -torch.cdist(x, c)), refuse="a distance is the root of the squared one: not linear in the features"),
         "gaussian-kernel": net(lambda: Prototypes(lambda x, c: (-((x[:, None] - c) ** 2).sum(-1)).exp()), refuse="a kernel for each class, not normalised: "
                                "what is common to all classes does not drop out"),
         # Two classes from one logit
-        "concat-p-1-p": two(lambda z: torch.cat([z.sigmoid(), 1 - z.sigmoid()], 1)),
         "concat-1-p-p": two(lambda z: torch.cat([1 - z.sigmoid(), z.sigmoid()], 1)),
-        "stack-1-p-p": two(lambda z: torch.stack([1 - z[:, 0].sigmoid(), z[:, 0].sigmoid()], -1)),
-        "softmax-0-z": two(lambda z: torch.cat([torch.zeros_like(z), z], 1).softmax(1)),
-        "softmax-minus-z-z": two(lambda z: torch.cat([-z, z], 1).softmax(1)),
-        "sigmoid-minus-z-z": net(binary(lambda z: torch.sigmoid(torch.cat([-z, z], 1))), 2, link="multilabel", outputs="probabilities"),
-        "logits-0-z": two(lambda z: torch.nn.functional.pad(z, (1, 0)), outputs="logits"),
         "sigmoid-by-hand": net(binary(lambda z: 1 / (1 + (-z).exp())), 1, link="sigmoid", outputs="probabilities"),
-        "sigmoid-from-tanh": net(binary(lambda z: 0.5 * (z / 2).tanh() + 0.5), 1, link="sigmoid", outputs="probabilities"),
-        # Time first
-        "time-first-last": text(lambda: Steps(lambda z: z[-1])),
-        "time-first-mean": text(lambda: Steps(lambda z: z.mean(0))),
-        "time-first-softmax": text(lambda: Steps(lambda z: z[0].softmax(-1)), outputs="probabilities"),
         "hidden-state-gru": text(lambda: Hidden(nn.GRU, lambda z: z.squeeze(0)), exporters=one),
-        "hidden-state-lstm": text(lambda: Hidden(nn.LSTM, lambda z: z[-1].softmax(1)), outputs="probabilities", exporters=one),
         # Several layers
-        "classes-concatenated": net(lambda: Both(lambda a, b: torch.cat([a, b], 1))),
-        "classes-concatenated-softmax": net(lambda: Both(lambda a, b: torch.cat([a, b], 1).softmax(1)), outputs="probabilities"),
-        "classes-of-parts": net(Parts),
-        "unknown-class-constant": net(lambda: Then(lambda z: torch.cat([z, torch.full_like(z[:, :1], 0.4)], 1), 9)),
         "sum-of-softmaxes": net(lambda: Both(lambda a, b: 0.5 * a.softmax(1) + 0.5 * b.softmax(1), K, K), outputs="probabilities",
                                 refuse="the mean of two softmaxes is the softmax of no linear layer"),
         "product-of-softmaxes": net(lambda: Both(lambda a, b: (a.softmax(1) * b.softmax(1)), K, K), refuse="not normalised over the classes"),
         "parent-times-child": net(lambda: Both(lambda a, b: (a.softmax(1)[:, :, None] * b.reshape(-1, 2, 5).softmax(2)).flatten(1), 2, K), outputs="probabilities",
                                   refuse="a product of conditional probabilities: a softmax for each parent class"),
-        # Tokens
-        "softmax-then-first-token": text(lambda: Positions(lambda z: z.softmax(-1)[:, 0]), outputs="probabilities"),
-        "log-softmax-then-last-token": text(lambda: Positions(lambda z: z.log_softmax(-1)[:, -1]), **logs),
         "softmax-then-mean": text(lambda: Positions(lambda z: z.softmax(-1).mean(1)), outputs="probabilities",
                                   refuse="the mean of a softmax at every token is the softmax of no linear layer"),
-        # Behind the softmax
-        "label-smoothing": then(lambda z: 0.9 * z.softmax(1) + 0.1 / K, smoothing=0.1),
-        "clamped": then(lambda z: z.softmax(1).clamp(1e-7, 1 - 1e-7)),
-        "clamped-log": then(lambda z: z.softmax(1).clamp(min=1e-9).log(), **logs),
-        "clamped-sigmoid": net(lambda: Then(lambda z: z.sigmoid().clamp(1e-6, 1 - 1e-6)), link="multilabel", outputs="probabilities"),
-        "percent": then(lambda z: 100 * z.softmax(1), scale=100),
+        # Views
         "views-mean-of-logits": dict(make=lambda: Views(lambda a, b: (a + b) / 2), inputs=picture, features=[D, 2 * D], classes=K),
         "views-mean-of-softmaxes": dict(make=lambda: Views(lambda a, b: (a.softmax(1) + b.softmax(1)) / 2), inputs=picture, features=D, classes=K,
                                         refuse="the mean of two softmaxes is the softmax of no linear layer"),
-        # Ordinal regression
-        "coral": net(lambda: Coral(torch.sigmoid), 4, link="multilabel", outputs="probabilities"),
-        "coral-logits": net(lambda: Coral(lambda z: z), 4, linear=True,
-                            refuse="the file does not say that a sigmoid makes probabilities of each threshold's logit: --link sigmoid does"),
         # What only looks linear
         "excited": net(Excited, refuse="each logit is multiplied by a gate that depends on the features"),
         "softcapped": net(lambda: Then(lambda z: 30 * torch.tanh(z / 30)), refuse="tanh bends the logits"),

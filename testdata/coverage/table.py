@@ -131,6 +131,12 @@ def listed_versions(metas, path):
     return ", ".join(f"{p} {' and '.join(sorted(v))}" for p, v in sorted(versions.items()))
 
 
+UNSUPPORTED = (
+    "Linear, or nearly, and refused because no exporter or vendor was found to write it: squared distances from prototypes; classes that several layers give, or a layer "
+    "and a constant; one logit with several thresholds (CORAL); logits with the steps of a sequence in front of the examples; probabilities smoothed, clamped, negated or "
+    "in an order of their own; and a softmax written out in other ways than exporters have. The error says at which operator the search stopped. The way out is "
+    "`--features TENSOR --logits TENSOR` where a linear layer stands in front of it, or [features and logits](data.md#features-instead-of-a-model) computed elsewhere. "
+    "[Which rules are needed](../testdata/coverage/rules.md) was measured.")
 RIGHT, LINEAR = "Refused, and why that is right", "Linear, and refused all the same"
 
 
@@ -170,7 +176,8 @@ def document(metas, results, failed, rows, versions):
         mine = [(i, r) for i, r in sorted(rows.items()) if not r.wrapped and r.linear == straight]
         if mine:
             out += ["", f"## {title}", ""] + [f"- `{i}`: {r.why}." for i, r in mine]
-    out += ["", "A network with two classifiers, whose logits are averaged, has the features of both. d → K are the classifier's features and classes.", ""]
+    out += ["", "## Not supported", "", UNSUPPORTED, ""]
+    out += ["A network with two classifiers, whose logits are averaged, has the features of both. d → K are the classifier's features and classes.", ""]
     for folder, title in GROUPS:
         mine = [i for i in sorted(rows) if i.startswith(folder + "/")]
         if not mine:

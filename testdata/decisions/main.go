@@ -13,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"log"
 	"math"
 	"os"
@@ -121,25 +122,34 @@ func (n network) open(ctx context.Context) ([]*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	blocks := rows.NewBlocks(sums.AddBlock)
 	batches := map[string]*rows.Batch{"": {}}
-	at := 0
-	for i, file := range n.files {
-		err := stream(ctx, e, file, h.Classes(), func(position int, one *rows.Batch) error {
-			if !n.training(i, position) {
-				batches[""].Append(one)
-				return nil
+	training := func(yield func(*rows.Batch, error) bool) {
+		at := 0
+		for i, file := range n.files {
+			for one, err := range examples(ctx, e, file, h.Classes()) {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if !n.training(i, one.Positions[0]) {
+					batches[""].Append(one)
+					continue
+				}
+				one.Positions = []int{at}
+				at++
+				if !yield(one, nil) {
+					return
+				}
 			}
-			one.Positions = []int{at}
-			at++
-			return blocks.Add(one)
-		})
+		}
+	}
+	for block, err := range rows.InBlocks(training) {
+		if err == nil {
+			err = sums.AddBlock(block)
+		}
 		if err != nil {
 			return nil, err
 		}
-	}
-	if err := blocks.Flush(); err != nil {
-		return nil, err
 	}
 	curvature, err := sums.Finish()
 	if err != nil {
@@ -163,9 +173,11 @@ func (n network) open(ctx context.Context) ([]*pool, error) {
 		}
 		names = append(names, s.name)
 		batches[s.name] = &rows.Batch{}
-		err = stream(ctx, e, file, h.Classes(), func(_ int, one *rows.Batch) error { batches[s.name].Append(one); return nil })
-		if err != nil {
-			return nil, err
+		for one, err := range examples(ctx, e, file, h.Classes()) {
+			if err != nil {
+				return nil, err
+			}
+			batches[s.name].Append(one)
 		}
 	}
 	var pools []*pool
@@ -181,22 +193,27 @@ func (n network) open(ctx context.Context) ([]*pool, error) {
 	return pools, nil
 }
 
-// stream runs a network over a file, one example after the other.
-func stream(ctx context.Context, e *featurize.Extractor, file string, classes int, yield func(int, *rows.Batch) error) error {
-	ds, err := dataset.Open(file, dataset.Options{Classes: classes})
-	if err != nil {
-		return err
-	}
-	defer ds.Close()
-	_, err = e.Stream(ctx, ds, featurize.StreamConfig{}, func(b *rows.Batch) error {
-		for j, position := range b.Positions {
-			if err := yield(position, b.Slice(j, j+1)); err != nil {
-				return err
+// examples runs a network over a file, one example after the other.
+func examples(ctx context.Context, e *featurize.Extractor, file string, classes int) iter.Seq2[*rows.Batch, error] {
+	return func(yield func(*rows.Batch, error) bool) {
+		ds, err := dataset.Open(ctx, file, dataset.Options{Classes: classes})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer ds.Close()
+		for b, err := range e.Batches(ctx, ds, featurize.StreamConfig{}) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for j := range b.N {
+				if !yield(b.Slice(j, j+1), nil) {
+					return
+				}
 			}
 		}
-		return nil
-	})
-	return err
+	}
 }
 
 func (p *pool) of(i int) []float32 { return p.logits[i*p.k : (i+1)*p.k] }

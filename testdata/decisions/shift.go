@@ -52,7 +52,7 @@ func (s shift) write(ctx context.Context, dir string, n network) (spec string, e
 	var shape []int
 	rng := rand.New(rand.NewPCG(14, uint64(len(s.name))))
 	for i, file := range n.files {
-		ds, err := dataset.Open(file, dataset.Options{})
+		ds, err := dataset.Open(ctx, file, dataset.Options{})
 		if err != nil {
 			return "", err
 		}

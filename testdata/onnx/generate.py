@@ -368,9 +368,6 @@ def hand_fixtures():
          {**inits, "t": rng("t").normal(size=K).astype(np.float32), "u": np.float32(1)}, t("Mul", "Add", logits="y"))
     case("tail_shape_scale", z + [("Shape", "phi", "sh"), ("Gather", "sh one", "d"), ("Cast", "d", "df", {"to": T.FLOAT}), ("Sqrt", "df", "root"), ("Div", "z root", "y")],
          {**inits, "one": np.int64(1)}, t("Div", logits="y"))
-    bn = lambda s: rng(s).uniform(0.5, 2, size=K).astype(np.float32)
-    case("tail_batch_norm", z + [("BatchNormalization", "z g h m v", "y")],
-         {**inits, "g": bn("g"), "h": bn("h"), "m": bn("m"), "v": bn("v")}, t("BatchNormalization", logits="y"), opset=15)
     case("tail_label_and_probabilities", z + [("ArgMax", "z", "l", {"axis": 1}), ("Softmax", "z", "p")], inits, t("Softmax"),
          outputs=[oh.make_tensor_value_info("l", T.INT64, None), "p"])
     case("tail_logits_and_probabilities", z + [("Softmax", "z", "p")], inits, t("Softmax"), outputs=["z", "p"])

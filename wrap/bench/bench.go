@@ -50,7 +50,7 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 		Warnings: append([]string{}, b.warnings...),
 	}
 	if b.cut != nil {
-		r.Model = wrap.NewModelInfo(b.cut.Model)
+		r.Model = b.cut.Model.Info()
 	}
 	return r, nil
 }
@@ -196,7 +196,7 @@ func (b *bench) attach(ctx context.Context) error {
 
 // runtimeConfig is how the bundle's network is run: by default in the batches of its calibration.
 func (b *bench) runtimeConfig() featurize.Config {
-	run := b.Runtime.Config()
+	run := attach.RunConfig(b.Runtime.Provider, b.Runtime.Threads, b.Runtime.Batch)
 	if run.Batch == 0 {
 		run.Batch = b.attached.Batch()
 	}
@@ -242,25 +242,32 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 		if b.manifest.Decisions != nil {
 			decided = conformal.NewTally(b.manifest.Decisions)
 		}
-		_, _, err := s.source.Stream(ctx, b.head, &b.notes, func(batch *rows.Batch) error {
+		for batch, err := range s.source.Batches(ctx, b.head, &b.notes) {
+			if err != nil {
+				return nil, nil, err
+			}
 			if keep {
 				s.keep(batch)
-				if err := b.checkMemory(s.data.N, s.Name()); err != nil {
-					return err
-				}
+				err = b.checkMemory(s.data.N, s.Name())
 			}
-			b.outcomes(s, batch, decided, gathered)
-			return measure.AddPlain(plain, b.calibration, b.learned, s.part, batch)
-		})
-		if err != nil {
-			return nil, nil, err
+			if err == nil {
+				b.outcomes(s, batch, decided, gathered)
+				err = measure.AddPlain(plain, b.calibration, b.learned, s.part, batch)
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", s.Name(), err)
+			}
 		}
 		if decided != nil {
 			b.decided = append(b.decided, DecisionResult{Set: s.Name(), Realised: decided.Result()})
 		}
 		gathered.end(s, decided)
 		if s.source.Size() < 0 {
-			if err := b.warnOfUsed(ctx, s); err != nil {
+			err := s.source.Identify(ctx)
+			if err == nil {
+				err = b.warnOfUsed(ctx, s)
+			}
+			if err != nil {
 				return nil, nil, err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -68,7 +69,7 @@ func (c *Config) step() func(stage, unit string, done, total int) {
 
 // Evaluation compares methods on data that nothing was tuned on.
 type Evaluation struct {
-	Model   *wrap.ModelInfo `json:"model"`
+	Model   *onnx.Info      `json:"model"`
 	Bundle  wrap.BundleInfo `json:"bundle"`
 	Methods []MethodResult  `json:"methods"`
 	// Decisions are what the bundle's came to on each set; nil where it has none.

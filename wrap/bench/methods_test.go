@@ -93,11 +93,11 @@ func TestTheCacheTellsClassNamesApart(t *testing.T) {
 			if want[0] == 9 {
 				slices.Reverse(o.Classes)
 			}
-			s, err := o.Open("rows", spec, 10, true)
+			s, err := o.Open(t.Context(), "rows", spec, 10, true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := s.Collect(t.Context(), e.head, &e.notes)
+			got, err := s.Collect(t.Context(), e.head, &e.notes)
 			s.Close()
 			if err != nil || !slices.Equal(got.Labels, want) {
 				t.Errorf("labels %v, want %v (%v)", got, want, err)

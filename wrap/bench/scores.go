@@ -72,15 +72,14 @@ func (b *bench) training(ctx context.Context) (*score.Training, error) {
 		return nil, err
 	}
 	sample := &rows.Sample{}
-	blocks := rows.NewBlocks(func(batch *rows.Batch) error {
-		sample.Add(batch)
-		return sums.AddBlock(batch)
-	})
-	if _, _, err := b.opened[bundle.Train].source.Stream(ctx, b.head, &b.notes, blocks.Add); err != nil {
-		return nil, err
-	}
-	if err := blocks.Flush(); err != nil {
-		return nil, fmt.Errorf("train: %w", err)
+	for block, err := range rows.InBlocks(b.opened[bundle.Train].source.Batches(ctx, b.head, &b.notes)) {
+		if err != nil {
+			return nil, err
+		}
+		sample.Add(block)
+		if err := sums.AddBlock(block); err != nil {
+			return nil, fmt.Errorf("train: %w", err)
+		}
 	}
 	curvature, err := sums.Finish()
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/attach"
@@ -62,7 +61,7 @@ func (s *Session) Open(ctx context.Context, role bundle.Role, spec string) (*Set
 // Read sees to the rows of a set, unless they are known.
 func (s *Session) Read(ctx context.Context, set *Set) (err error) {
 	if set.data == nil {
-		set.data, _, err = set.source.Collect(ctx, s.b.head, &s.b.notes)
+		set.data, err = set.source.Collect(ctx, s.b.head, &s.b.notes)
 	}
 	return err
 }
@@ -82,7 +81,7 @@ type Network struct {
 func (s *Session) OpenNetwork(m *onnx.Model, batch int) (*Network, error) {
 	b := s.b
 	n := &Network{b: b, model: m}
-	run := b.Runtime.Config()
+	run := attach.RunConfig(b.Runtime.Provider, b.Runtime.Threads, b.Runtime.Batch)
 	if batch > 0 {
 		run.Batch = batch
 	}
@@ -128,13 +127,17 @@ func (n *Network) Close() error {
 func (n *Network) Logits(ctx context.Context, s *Set) (logits []float32, err error) {
 	o := n.b.opener(nil, s.source.Config.Limit)
 	o.Network, o.Extractor = n.cut.Network, n.cut.Extractor
-	return logits, n.read(s, o, func(other *source.Set) (int, error) {
-		examples, _, err := other.Stream(ctx, n.b.head, o.Notes, func(batch *rows.Batch) error {
+	err = n.read(ctx, s, o, func(other *source.Set) (examples int, err error) {
+		for batch, err := range other.Batches(ctx, n.b.head, o.Notes) {
+			if err != nil {
+				return 0, err
+			}
 			logits = append(logits, batch.Logits...)
-			return nil
-		})
-		return examples, err
+			examples += batch.N
+		}
+		return examples, nil
 	})
+	return logits, err
 }
 
 // Outputs returns all outputs of the network over a set, those of an example one pass after another.
@@ -149,22 +152,28 @@ func (n *Network) Outputs(ctx context.Context, s *Set, passes int) ([][]float32,
 	o := n.b.opener(n.network, s.source.Config.Limit)
 	o.Cache = ""
 	columns := make([][]float32, len(n.model.Outputs()))
-	return columns, n.read(s, o, func(other *source.Set) (int, error) {
+	err := n.read(ctx, s, o, func(other *source.Set) (examples int, err error) {
 		other.Config.Passes = passes
-		examples, _, err := other.StreamFused(ctx, o.Notes, func(r featurize.Results, _ *rows.Batch) error {
+		for r, err := range other.Results(ctx, o.Notes) {
+			if err != nil {
+				return 0, err
+			}
 			for i, c := range r.Columns {
 				columns[i] = append(columns[i], c...)
 			}
-			return nil
-		})
-		return examples, err
+			examples += r.N
+		}
+		return examples, nil
 	})
+	return columns, err
 }
 
 // read opens a set once more, for another network. There must be as many examples as the bundle's network had.
-func (n *Network) read(s *Set, o *source.Opener, stream func(*source.Set) (int, error)) error {
+func (n *Network) read(
+	ctx context.Context, s *Set, o *source.Opener, stream func(*source.Set) (int, error),
+) error {
 	o.Notes = &source.Notes{Progress: n.b.notes.Progress}
-	other, err := o.Open(s.Name(), s.source.Spec, n.b.head.Classes(), s.labelled())
+	other, err := o.Open(ctx, s.Name(), s.source.Spec, n.b.head.Classes(), s.labelled())
 	if err != nil {
 		return err
 	}

@@ -94,11 +94,11 @@ func (b *bench) openSets(ctx context.Context) error {
 		for i, n := range list {
 			of, spec := *opener, n.Spec
 			if role == measure.OOD && spec == wrap.StandIns {
-				of.StandIns, of.Notes, spec = true, &source.Notes{Progress: b.notes.Progress}, b.Test
+				of.Synthetic, of.Notes, spec = true, &source.Notes{Progress: b.notes.Progress}, b.Test
 			}
-			s, err := of.Open(n.Name, spec, b.head.Classes(), role != measure.OOD)
-			if err == nil && of.StandIns {
-				err = s.MakesStandIns(ctx)
+			s, err := of.Open(ctx, n.Name, spec, b.head.Classes(), role != measure.OOD)
+			if err == nil && of.Synthetic {
+				err = s.CheckSynthetic(ctx)
 			}
 			if err != nil {
 				return err
@@ -190,7 +190,7 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 	if dataset.IsStream(spec) {
 		return nil, fmt.Errorf("the data of calibration came on standard input, which is gone: give the data with --%s", flag)
 	}
-	s, err := b.opener(nil, limit).Open(flag, spec, b.head.Classes(), role != bundle.OOD)
+	s, err := b.opener(nil, limit).Open(ctx, flag, spec, b.head.Classes(), role != bundle.OOD)
 	if err != nil {
 		if recorded != nil {
 			err = fmt.Errorf("the data of calibration: %w: give the data with --%s", err, flag)

@@ -25,8 +25,8 @@ type Settings struct {
 	// Decisions says when to abstain and which prediction sets are wanted; zero: none. They take half of the
 	// validation examples, one of each two neighbours, to set thresholds on: the others tune all else.
 	Decisions conformal.Plan `yaml:"decisions,omitempty"`
-	Limit     int            `yaml:"limit"`             // use at most so many training examples, spread evenly; 0: all
-	MaxBad    int            `yaml:"max_bad"`           // skip at most so many unreadable records of each set
+	Limit     int            `yaml:"limit"`   // use at most so many training examples, spread evenly; 0: all
+	MaxBad    int            `yaml:"max_bad"` // skip at most so many unreadable records of each set
 }
 
 // Complete fills in what was left out, but for what depends on the model and the data.

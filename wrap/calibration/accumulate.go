@@ -3,6 +3,7 @@ package calibration
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -33,7 +34,8 @@ type accumulation struct {
 // reading is how far a set was read.
 type reading struct {
 	part.Progress
-	bad []rows.Bad // that were met
+	bad   []rows.Bad // that were met
+	stats rows.Stats // of the pass that runs
 }
 
 // accumulate reads the data of a calibration, or what was not read before: with its part, all the
@@ -156,27 +158,28 @@ func (a *accumulation) whole(s *source.Set) bool {
 	return a.begun(s) && a.read[s].Next >= a.shard(s).To
 }
 
-// stream reads a set from where it was read to before. read is called with the stream's own yield.
-func (a *accumulation) stream(s *source.Set, read func() error) error {
+// batches reads a set from where it was read to before. What is met is noted before an example behind it
+// is handed over.
+func (a *accumulation) batches(ctx context.Context, s *source.Set) iter.Seq2[*rows.Batch, error] {
 	r, shard := a.read[s], a.shard(s)
-	s.Config.From, s.Config.Before = 0, rows.Stats{Examples: shard.Examples}
+	s.Config.From = 0
 	if a.begun(s) {
 		s.Config.From = r.Next
 	}
-	for _, b := range r.bad {
-		s.Config.Before.Bad = append(s.Config.Before.Bad, b.Message)
-	}
-	s.Config.Bad = func(b rows.Bad) {
-		if b.Position >= s.Config.From {
-			r.bad = append(r.bad, b)
-		}
-	}
-	if err := read(); err != nil {
+	r.stats = rows.Stats{Examples: shard.Examples, Bad: r.bad}
+	s.Config.Stats = &r.stats
+	return s.Batches(ctx, a.in.head, &a.log.Notes)
+}
+
+// finish notes that all of a set was read.
+func (a *accumulation) finish(ctx context.Context, s *source.Set) error {
+	s.Fingerprint = "" // that of what was read counts, whatever the set was taken for
+	if err := s.Identify(ctx); err != nil {
 		return err
 	}
-	r.Next = max(shard.To, shard.From)
+	r, shard := a.read[s], a.shard(s)
+	r.bad, r.Next, shard.Fingerprint = r.stats.Bad, max(shard.To, shard.From), s.Fingerprint
 	a.note(s)
-	shard.Fingerprint = s.Fingerprint
 	return nil
 }
 
@@ -213,69 +216,57 @@ func (a *accumulation) prove(ctx context.Context) error {
 	return nil
 }
 
-// readTrain streams the training set into the curvature, and proves the head on its first batch.
-func (a *accumulation) readTrain(ctx context.Context) (err error) {
-	in, shard, counts := a.in, a.shard(a.in.train), a.part.Counts
-	var inCurvature time.Duration
+// readTrain adds the training set to the curvature, block by block.
+func (a *accumulation) readTrain(ctx context.Context) error {
+	in, shard, r := a.in, a.shard(a.in.train), a.read[a.in.train]
 	checked := in.cut == nil
-	record := !checked && a.first() && !a.begun(in.train)
-	blocks := rows.NewBlocks(func(b *rows.Batch) error {
-		if record {
-			record = false
-			if err := a.recordLogits(b, shard); err != nil {
-				return err
-			}
-		}
-		start := time.Now()
-		defer func() { inCurvature += time.Since(start) }()
-		next := (rows.Block(b.Positions[0]) + 1) * rows.BlockSize
-		for i := range b.Positions {
-			b.Positions[i] += a.offset * rows.BlockSize
-		}
-		if err := a.part.Sums.AddBlock(b); err != nil {
-			return err
-		}
-		counts.Add(in.head, b)
-		if a.part.Sample != nil { // of a bundle that keeps none
-			a.part.Sample.Add(b)
-		}
-		shard.Examples = counts.Examples
-		a.read[in.train].Next = next
-		return nil
-	})
-	err = a.stream(in.train, func() error {
-		_, _, err := in.train.Stream(ctx, in.head, &a.log.Notes, func(b *rows.Batch) error {
-			if !checked {
-				if _, err := attach.CheckLogits(in.cut.Head, b); err != nil {
-					return err
-				}
-				checked = true
-			}
-			if err := blocks.Add(b); err != nil {
-				return err
-			}
-			a.save()
-			return nil
-		})
+	for b, err := range rows.InBlocks(a.batches(ctx, in.train)) {
 		if err != nil {
 			return err
 		}
-		if err := blocks.Flush(); err != nil {
+		if !checked {
+			if err := a.checkLogits(b); err != nil {
+				return fmt.Errorf("train: %w", err)
+			}
+			checked = true
+		}
+		r.bad = r.stats.Bad
+		next := min((rows.Block(b.Positions[0])+1)*rows.BlockSize, shard.To)
+		if err := a.addBlock(b); err != nil {
 			return fmt.Errorf("train: %w", err)
 		}
-		return nil
-	})
-	a.log.seconds["curvature"] += inCurvature.Seconds()
-	return err
+		shard.Examples, r.Next = a.part.Counts.Examples, next
+		a.save()
+	}
+	return a.finish(ctx, in.train)
 }
 
-// recordLogits records how the head's logits are on the beginning of the first block, which is the
-// same however examples come: a features cache has other batches than the network.
-func (a *accumulation) recordLogits(b *rows.Batch, shard *part.Shard) error {
-	logitError, err := attach.CheckLogits(a.in.cut.Head, b.Slice(0, min(b.N, a.in.cut.Batch())))
-	if err != nil {
+// addBlock adds a block of the training set.
+func (a *accumulation) addBlock(b *rows.Batch) error {
+	start := time.Now()
+	defer func() { a.log.seconds["curvature"] += time.Since(start).Seconds() }()
+	for i := range b.Positions {
+		b.Positions[i] += a.offset * rows.BlockSize
+	}
+	if err := a.part.Sums.AddBlock(b); err != nil {
 		return err
 	}
+	a.part.Counts.Add(a.in.head, b)
+	if a.part.Sample != nil { // of a bundle that keeps none
+		a.part.Sample.Add(b)
+	}
+	return nil
+}
+
+// checkLogits compares the head's logits with those made of the features, on the beginning of the first
+// block that is read: a features cache has other batches than the network. How they are on the first block
+// of the training set is recorded.
+func (a *accumulation) checkLogits(b *rows.Batch) error {
+	logitError, err := attach.CheckLogits(a.in.cut.Head, b.Slice(0, min(b.N, a.in.cut.Batch())))
+	if err != nil || !a.first() || a.begun(a.in.train) {
+		return err
+	}
+	shard := a.shard(a.in.train)
 	shard.LogitError = logitError
 	if approximation := a.in.cut.Head.Approximation; approximation != "" {
 		shard.Warnings = append(shard.Warnings, fmt.Sprintf("approximation %s: φW + b differs from the logits by %.2g of the largest; variances are as approximate", approximation, logitError))
@@ -285,16 +276,22 @@ func (a *accumulation) recordLogits(b *rows.Batch, shard *part.Shard) error {
 
 // collect reads a held-out set behind what was read of it before.
 func (a *accumulation) collect(ctx context.Context, s *source.Set, into *rows.Batch) error {
-	shard := a.shard(s)
-	return a.stream(s, func() error {
-		_, err := s.CollectInto(ctx, a.in.head, &a.log.Notes, into, func(b *rows.Batch) error {
-			shard.Examples = into.N
-			a.read[s].Next = max(shard.From, rows.Block(b.Positions[b.N-1])*rows.BlockSize)
-			a.save()
-			return nil
-		})
-		return err
-	})
+	shard, r := a.shard(s), a.read[s]
+	batches := a.batches(ctx, s)
+	s.Reserve(into, a.in.head)
+	for b, err := range batches {
+		if err != nil {
+			return err
+		}
+		last := b.Positions[b.N-1]
+		if err := s.Keep(into, a.in.head, b); err != nil {
+			return err
+		}
+		r.bad = r.stats.Bad
+		shard.Examples, r.Next = into.N, max(shard.From, rows.Block(last)*rows.BlockSize)
+		a.save()
+	}
+	return a.finish(ctx, s)
 }
 
 // identify adds fingerprints, and warns of sets that share examples: each has a part that the others

@@ -8,7 +8,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/source"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
@@ -35,7 +34,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 			dir: cfg.Out, force: cfg.Force, keep: cfg.keep(), keepCurvature: cfg.KeepCurvature, noProbe: in.noProbe,
 		}
 		if in.cut != nil {
-			to.model, to.weights = wrap.NewModelInfo(in.cut.Model), in.cut.Head.Weights
+			to.model, to.weights = in.cut.Model.Info(), in.cut.Head.Weights
 			if !cfg.NoModel {
 				to.files, err = modelFiles(in.cut.Model)
 			}
@@ -43,7 +42,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		if err != nil {
 			return err
 		}
-		if err := cfg.Known.CheckData(p); err != nil {
+		if err := cfg.Expect.checkData(p); err != nil {
 			return err
 		}
 		report, err = finish(ctx, p, to, log)

@@ -151,13 +151,13 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int) string {
 	t.Helper()
 	notes := &source.Notes{}
-	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: notes}).Open(name, digits(t, images),
-		10, true)
+	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: notes}).Open(t.Context(), name,
+		digits(t, images), 10, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	set, _, err := s.Collect(t.Context(), attach.Head(p.Head), notes)
+	set, err := s.Collect(t.Context(), attach.Head(p.Head), notes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -657,7 +657,10 @@ func TestASaturatedNetwork(t *testing.T) {
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(labels, n),
 	}))
 	for _, s := range structures {
-		c := Config{ReadyMade: true, Train: file + "[0:200]", Val: file + "[200:]", Out: filepath.Join(dir, string(s)), Settings: bundle.Settings{Structure: s}}
+		c := Config{ReadyMade: true, Train: file + "[0:200]", Val: file + "[200:]", Out: filepath.Join(dir, string(s)),
+			Settings: bundle.Settings{
+				Structure: s,
+			}}
 		for _, damping := range []calibrate.Damping{{}, {Relative: 1}} {
 			c.Damping = damping
 			_, err := Calibrate(t.Context(), c)

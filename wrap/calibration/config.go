@@ -4,9 +4,9 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
 // Config says what Calibrate does. Model (or ready-made features), Train, Val and Out must be set. Fields with a
@@ -52,23 +52,19 @@ type Config struct {
 	Cache   string       `yaml:"features_cache"` // a folder that keeps features between runs; "" keeps none
 	Runtime wrap.Runtime `yaml:",inline"`
 
-	// Known is what model and data must be; zero: anything.
-	Known Known `yaml:"-"`
+	Expect Expect `yaml:"-"` // what model and data must be; zero: anything
 
 	Progress func(wrap.Progress) `yaml:"-"`
 	// Notice, if set, is told at once what need not be in the report.
 	Notice func(string) `yaml:"-"`
 }
 
-// Known identifies what a calibration reads.
-type Known = part.Known
-
 // Report describes a calibration.
 type Report struct {
-	Bundle     string          `json:"bundle"`
-	Model      *wrap.ModelInfo `json:"model"` // null for ready-made features
-	Head       HeadInfo        `json:"head"`
-	Preprocess *PreprocessInfo `json:"preprocess"` // null for ready-made features
+	Bundle     string                `json:"bundle"`
+	Model      *onnx.Info            `json:"model"` // null for ready-made features
+	Head       HeadInfo              `json:"head"`
+	Preprocess *bundle.Preprocessing `json:"preprocess"` // null for ready-made features
 	wrap.Summary
 	HeldOut HeldOut   `json:"held_out"`
 	Probe   ProbeInfo `json:"probe"`
@@ -89,19 +85,19 @@ type ProbeInfo struct {
 
 // PartReport describes a part of a calibration.
 type PartReport struct {
-	Part       string             `json:"part"`
-	Model      *wrap.ModelInfo    `json:"model"` // null for ready-made features
-	Head       HeadInfo           `json:"head"`
-	Preprocess *PreprocessInfo    `json:"preprocess"` // null for ready-made features
-	Structure  string             `json:"structure"`
-	Covariance string             `json:"covariance"`
-	Sets       []PartSet          `json:"sets"`
-	Probe      *ProbeInfo         `json:"probe,omitempty"` // of a part that may have the first held-out examples
-	Examples   Examples           `json:"examples"`
-	Seconds    map[string]float64 `json:"seconds"` // by stage, and "total"
-	Bad        []string           `json:"bad_records"`
-	Ignored    []string           `json:"ignored"` // files passed over, by reason
-	Warnings   []string           `json:"warnings"`
+	Part       string                `json:"part"`
+	Model      *onnx.Info            `json:"model"` // null for ready-made features
+	Head       HeadInfo              `json:"head"`
+	Preprocess *bundle.Preprocessing `json:"preprocess"` // null for ready-made features
+	Structure  string                `json:"structure"`
+	Covariance string                `json:"covariance"`
+	Sets       []PartSet             `json:"sets"`
+	Probe      *ProbeInfo            `json:"probe,omitempty"` // of a part that may have the first held-out examples
+	Examples   Examples              `json:"examples"`
+	Seconds    map[string]float64    `json:"seconds"` // by stage, and "total"
+	Bad        []string              `json:"bad_records"`
+	Ignored    []string              `json:"ignored"` // files passed over, by reason
+	Warnings   []string              `json:"warnings"`
 }
 
 // PartSet says what a part has of a set.
@@ -111,18 +107,6 @@ type PartSet struct {
 	Shards []string `json:"shards"` // "1/8", …
 }
 
-// PreprocessInfo says how images become the model's input, and how that is known.
-type PreprocessInfo = part.Preprocess
-
-// PreprocessSource is how preprocessing is known.
-type PreprocessSource = part.PreprocessSource
-
-const (
-	Given   = part.Given   // it was given
-	Assumed = part.Assumed // the data are images, and the default was taken
-	Unknown = part.Unknown // the data are ready arrays
-)
-
 // HeadInfo describes the classification head.
 type HeadInfo struct {
 	bundle.Head
@@ -131,7 +115,7 @@ type HeadInfo struct {
 	LogitError float64 `json:"logit_error,omitempty"`
 	// Proof compares what is made of the logits with what the model itself gives; nil where
 	// nothing was compared.
-	Proof *Proof `json:"proof,omitempty"`
+	Proof *bundle.Proof `json:"proof,omitempty"`
 }
 
 // HeldOut compares the methods on the data that was tuned on.
@@ -154,6 +138,3 @@ type Examples struct {
 	StandIns int `json:"stand_ins,omitempty"`
 	Bad      int `json:"bad"` // records that could not be read, in all sets
 }
-
-// Proof says how far what is made of the logits is from what the model itself gives.
-type Proof = part.Proof

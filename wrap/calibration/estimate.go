@@ -2,7 +2,6 @@ package calibration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -170,18 +169,17 @@ func (e *estimator) add(stage string, examples int, each, fixed float64) {
 func (e *estimator) sample(ctx context.Context, s *source.Set) (*rows.Batch, float64, error) {
 	out, batches := &rows.Batch{}, 0
 	begun, warm, cold := time.Now(), time.Time{}, 0
-	_, _, err := s.Stream(ctx, e.in.head, &e.log.Notes, func(b *rows.Batch) error {
+	for b, err := range s.Batches(ctx, e.in.head, &e.log.Notes) {
+		if err != nil {
+			return nil, 0, err
+		}
 		b.Names = nil
 		if out.Append(b); batches == 0 {
 			warm, cold = time.Now(), b.N // the first pays for what later ones find there
 		}
 		if batches++; batches > sampleBatches && time.Since(warm) > sampleTime || out.N >= 8*rows.BlockSize {
-			return errEnough
+			break
 		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil, 0, err
 	}
 	if out.N == 0 && e.cfg.Shard != (rows.Shard{}) {
 		return out, 0, nil // a shard may have none
@@ -242,7 +240,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.B
 		}
 		start := time.Now()
 		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], calibrate.FitOptions{
-			Covariance: e.cfg.Settings.Covariance, Damping: e.cfg.Settings.Damping, Lambda0: e.cfg.Settings.Lambda0, Score: e.cfg.Settings.OODScore,
+			Covariance: e.cfg.Covariance, Damping: e.cfg.Damping, Lambda0: e.cfg.Lambda0, Score: e.cfg.OODScore,
 			Training: known, StandIns: few[2],
 			Progress: func(stage string, done, _ int) {
 				if stage == "scores" && done == 0 {

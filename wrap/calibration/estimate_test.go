@@ -30,7 +30,6 @@ func TestEstimateForMNIST(t *testing.T) {
 	images := realdata.Dir(t) + "/mnist/train-images-idx3-ubyte.gz"
 	checkEstimate(t, calibration.Config{
 		Model: "../../models/mnist-mlp/model.onnx", Train: images + "[0:5000]", Val: images + "[55000:57000]",
-
 		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}},
 	})
 }

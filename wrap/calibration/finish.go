@@ -20,6 +20,7 @@ import (
 // nothing but the part, which holds all of the training data and of the held-out data.
 func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {
 	log.begin("tuning")
+	asked := &p.Recipe.Settings
 	whole := *p // the caller's stays as it was read: on error it may be kept
 	p = &whole
 	p.Val, p.OOD, p.StandIns = thin(p.Val), thin(p.OOD), thin(p.StandIns)
@@ -28,20 +29,20 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	}
 	log.warn(dataWarnings(p)...)
 	all := p.Val
-	val, held := divide(all, p.Recipe.Settings.Decisions)
+	val, held := divide(all, asked.Decisions)
 	p.Val, p.StandIns = val, standInsFor(val, p.StandIns)
 	curvature, err := p.Sums.Finish()
 	if err != nil {
 		return nil, err
 	}
 	var known *score.Training
-	if asked, _ := score.Find(p.Recipe.Settings.OODScore); p.OOD != nil || p.StandIns != nil || asked != nil && asked.Learns() {
+	if s, given := score.Find(asked.OODScore); p.OOD != nil || p.StandIns != nil || given && s.Learns() {
 		if known, err = training(curvature, p, to.weights); err != nil {
 			return nil, err
 		}
 	}
 	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, calibrate.FitOptions{
-		Covariance: p.Recipe.Settings.Covariance, Damping: p.Recipe.Settings.Damping, Lambda0: p.Recipe.Settings.Lambda0, Score: p.Recipe.Settings.OODScore,
+		Covariance: asked.Covariance, Damping: asked.Damping, Lambda0: asked.Lambda0, Score: asked.OODScore,
 		Training: known, StandIns: p.StandIns,
 		Progress: func(stage string, done, total int) { log.Step(stage, "steps", done, total) },
 	})
@@ -49,7 +50,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	log.warn(fitted.Warnings...)
-	decisions, doubt, err := decide(p.Recipe.Settings.Decisions, &fitted.Calibration, p.Val, held)
+	decisions, doubt, err := decide(asked.Decisions, &fitted.Calibration, p.Val, held)
 	if err != nil {
 		return nil, err
 	}

@@ -127,7 +127,9 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			}
 			for _, s := range each {
 				c := Config{Model: g.File, Train: file + "[:40]", Val: file + "[40:]",
-					Out: filepath.Join(dir, string(s)), Settings: bundle.Settings{Head: g.Options, Structure: s, Damping: calibrate.Damping{Relative: 1}}}
+					Out: filepath.Join(dir, string(s)), Settings: bundle.Settings{
+						Head: g.Options, Structure: s, Damping: calibrate.Damping{Relative: 1},
+					}}
 				if s == calibrate.Kronecker {
 					c.OOD = far // a second pair of temperatures
 				}

@@ -3,6 +3,7 @@ package calibration
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -92,16 +94,16 @@ func parseJob(data []byte) (j *Job, manifest bool, err error) {
 	if err := root.Decode(&d); err != nil {
 		return nil, false, folder.Error(err)
 	}
-	known := j.Config.Known
+	expect := j.Config.Expect
 	j.Config, j.Report = d.Config, d.Report
-	j.Config.Known = known
+	j.Config.Expect = expect
 	for _, s := range d.Datasets {
 		if err := j.Config.add(s); err != nil {
 			return nil, false, err
 		}
 	}
 	// Without a model the sets are of features.
-	j.Config.ReadyMade = j.Config.Model == "" && j.Config.Known.Model == "" && len(d.Datasets) > 0
+	j.Config.ReadyMade = j.Config.Model == "" && j.Config.Expect.Model == "" && len(d.Datasets) > 0
 	return j, false, j.validate()
 }
 
@@ -149,7 +151,7 @@ func (j *Job) takeWords(root *yaml.Node) error {
 			if err := value.Decode(&m); err != nil {
 				return folder.Error(err)
 			}
-			j.Config.Known.Model = m.SHA256
+			j.Config.Expect.Model = m.SHA256
 			*value = yaml.Node{Kind: yaml.ScalarNode, Value: m.File.Name, Line: value.Line}
 		case "damping", "ood_score":
 			word := map[string]string{"damping": "rule", "ood_score": "name"}[key]
@@ -186,10 +188,10 @@ func (c *Config) add(s set) error {
 	}
 	*to = s.Spec
 	if s.Fingerprint != "" {
-		if c.Known.Data == nil {
-			c.Known.Data = map[bundle.Role]string{}
+		if c.Expect.Data == nil {
+			c.Expect.Data = map[bundle.Role]string{}
 		}
-		c.Known.Data[s.Role] = s.Fingerprint
+		c.Expect.Data[s.Role] = s.Fingerprint
 	}
 	return nil
 }
@@ -201,12 +203,12 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 		KeepCurvature: m.Curvature != nil, ReadyMade: m.Model == nil,
 	}
 	if m.Model != nil {
-		c.Known.Model, c.NoModel, c.NoProbe = m.Model.SHA256, m.Model.File == nil, m.Probe == nil
+		c.Expect.Model, c.NoModel, c.NoProbe = m.Model.SHA256, m.Model.File == nil, m.Probe == nil
 		if m.Model.File != nil {
-			c.Model, c.Known.Model = m.Model.File.Name, m.Model.File.SHA256
+			c.Model, c.Expect.Model = m.Model.File.Name, m.Model.File.SHA256
 		}
 		if m.Model.Data != nil {
-			c.Known.Model = "" // what is known is the sum of the model's file alone
+			c.Expect.Model = "" // what is known is the sum of the model's file alone
 		}
 	} else {
 		c.Head = head.Options{Link: head.Link(m.Head.Link)}
@@ -277,4 +279,80 @@ func join(dir, path string) string {
 		return path
 	}
 	return strings.TrimSuffix(dir, string(filepath.Separator)) + string(filepath.Separator) + path
+}
+
+// hasKey reports whether a document is a mapping with a key.
+func hasKey(root *yaml.Node, key string) bool {
+	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+		return false
+	}
+	fields := root.Content[0].Content
+	for i := 0; i < len(fields); i += 2 {
+		if fields[i].Value == key {
+			return true
+		}
+	}
+	return false
+}
+
+// checkKeys refuses keys that a job does not have, and names those near them.
+func checkKeys(root *yaml.Node) error {
+	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+		return fmt.Errorf("%w: a job is a mapping of keys such as model and datasets", folder.ErrYAML)
+	}
+	return keysOf(root.Content[0], reflect.TypeFor[document](), "")
+}
+
+// keysOf checks the keys of a node, which is decoded into a type; at is the key that leads to it.
+func keysOf(n *yaml.Node, t reflect.Type, at string) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case n.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
+		for _, item := range n.Content {
+			if err := keysOf(item, t.Elem(), at); err != nil {
+				return err
+			}
+		}
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
+		fields := fieldsOf(t)
+		for i := 0; i < len(n.Content); i += 2 {
+			key := n.Content[i]
+			field, ok := fields[key.Value]
+			if !ok {
+				return unknown(key, fields, at)
+			}
+			if err := keysOf(n.Content[i+1], field, strings.TrimPrefix(at+"."+key.Value, ".")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fieldsOf are the types of the fields of a struct, by their keys.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+	for i := range t.NumField() {
+		switch key, option, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); {
+		case option == "inline" && t.Field(i).Type.Kind() == reflect.Struct:
+			maps.Copy(fields, fieldsOf(t.Field(i).Type))
+		case key != "" && key != "-":
+			fields[key] = t.Field(i).Type
+		}
+	}
+	return fields
+}
+
+// unknown refuses a key.
+func unknown(key *yaml.Node, fields map[string]reflect.Type, at string) error {
+	names := slices.Sorted(maps.Keys(fields))
+	name, hint := strings.TrimPrefix(at+"."+text.Name(key.Value), "."), ""
+	if near := text.Nearest(key.Value, names); near != nil {
+		hint = ": did you mean " + strings.Join(near, " or ") + "?"
+	} else if _, ok := fieldsOf(reflect.TypeFor[bundle.Manifest]())[key.Value]; ok && at == "" {
+		hint = ", as it is what a calibration finds out: leave it out"
+	}
+	return fmt.Errorf("line %d: %s is no key of a job%s", key.Line, name, hint)
 }

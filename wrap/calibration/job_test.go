@@ -69,7 +69,7 @@ func TestKeys(t *testing.T) {
 		Train: "tar:t-{0..9}.tar[0:7]", Val: "v.npz", OOD: "auto",
 		Runtime: wrap.Runtime{Batch: 13, Threads: 14, Provider: "cuda"}, Cache: "c", Out: "b",
 		KeepCurvature: true, NoModel: true, NoProbe: true,
-		Known: Known{Model: "abc", Data: map[bundle.Role]string{bundle.Train: "123"}},
+		Expect: Expect{Model: "abc", Data: map[bundle.Role]string{bundle.Train: "123"}},
 	}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

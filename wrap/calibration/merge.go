@@ -51,9 +51,9 @@ func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 	var report *PartReport
 	err := partOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) error {
 		o := part.WriteOptions{Force: cfg.Force}
-		var model *wrap.ModelInfo
+		var model *onnx.Info
 		if in.cut != nil {
-			model = wrap.NewModelInfo(in.cut.Model)
+			model = in.cut.Model.Info()
 			if cfg.holdsModel(p) {
 				files, err := modelFiles(in.cut.Model)
 				if err != nil {
@@ -77,7 +77,7 @@ func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 
 // writePart writes a part and reports it.
 func writePart(
-	ctx context.Context, p *part.Part, dir string, o part.WriteOptions, model *wrap.ModelInfo, log *journal,
+	ctx context.Context, p *part.Part, dir string, o part.WriteOptions, model *onnx.Info, log *journal,
 ) (*PartReport, error) {
 	log.begin("write")
 	if err := context.Cause(ctx); err != nil {
@@ -108,8 +108,8 @@ func writePart(
 // merging is parts that were merged.
 type merging struct {
 	*part.Part
-	model   *wrap.ModelInfo // nil for ready-made features
-	weights weights         // of the last layer; nil where there is no model
+	model   *onnx.Info // nil for ready-made features
+	weights weights    // of the last layer; nil where there is no model
 	part.WriteOptions
 }
 
@@ -131,7 +131,7 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 	}
 	m := &merging{Part: p, WriteOptions: part.WriteOptions{Force: c.Force}}
 	if r := p.Recipe.Model; r != nil {
-		m.model = &wrap.ModelInfo{SHA256: r.SHA256, Opset: r.Opset, Producer: r.Producer}
+		m.model = &onnx.Info{SHA256: r.SHA256, Opset: r.Opset, Producer: r.Producer}
 	}
 	if c.Model != "" {
 		return m, m.take(c.Model)

@@ -88,9 +88,15 @@ func TestMergedPartsAreOnePass(t *testing.T) {
 		"full": {Settings: bundle.Settings{Structure: calibrate.Full}}, // and a score that is chosen among all
 		"kron": {Settings: bundle.Settings{Structure: calibrate.Kronecker, Damping: one, OODScore: score.Default}},
 		"sandwich, some": {
-			Settings: bundle.Settings{Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich, Limit: 1000, Damping: one, OODScore: score.Default}},
+			Settings: bundle.Settings{
+				Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich, Limit: 1000,
+				Damping: one, OODScore: score.Default,
+			}},
 		"fisher, few": {
-			Settings: bundle.Settings{Structure: calibrate.Full, Covariance: calibrate.Fisher, Limit: 9, Damping: one, OODScore: score.Default}},
+			Settings: bundle.Settings{
+				Structure: calibrate.Full, Covariance: calibrate.Fisher, Limit: 9, Damping: one,
+				OODScore: score.Default,
+			}},
 	} {
 		// Neither begins where a block does.
 		c.ReadyMade, c.Train, c.Val, c.OOD = true, file+"[100:7000]", file+"[8000:]", file+"[:100]"
@@ -283,7 +289,6 @@ func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 	file := classified(t, 3000, 3, 3)
 	base := Config{
 		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]",
-
 		Settings: bundle.Settings{Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 1}},
 	}
 	all := parts(t, base, 2)
@@ -406,7 +411,10 @@ func TestPartsReplaceNothingElse(t *testing.T) {
 // What is merged is not written into a part, whose files would then be others.
 func TestNothingIsMergedIntoAPart(t *testing.T) {
 	file := classified(t, 1500, 4, 3)
-	c := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]", Settings: bundle.Settings{Structure: calibrate.Full}}
+	c := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]",
+		Settings: bundle.Settings{
+			Structure: calibrate.Full,
+		}}
 	all := parts(t, c, 2)
 	out := filepath.Join(all[1], "b")
 	_, err := Merge(t.Context(), MergeConfig{Parts: all, Out: out})

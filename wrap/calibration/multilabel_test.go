@@ -79,7 +79,9 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		c := Config{Model: multiLabelModel, Train: file + "[:400]", Val: file + "[400:]", OOD: ood,
 			Out:     filepath.Join(dir, name),
 			Classes: classes,
-			Cache:   filepath.Join(dir, "cache"), Settings: bundle.Settings{OODScore: score.Default, Structure: tt.structure, Covariance: tt.covariance}}
+			Cache:   filepath.Join(dir, "cache"), Settings: bundle.Settings{
+				OODScore: score.Default, Structure: tt.structure, Covariance: tt.covariance,
+			}}
 		r := mustCalibrate(t, c)
 		if r.Head.Link != "sigmoid" || r.Head.Logits != k || r.Examples.Val != 200 || r.HeldOut.After.N != 200 ||
 			r.HeldOut.After.OOD == nil {

@@ -84,7 +84,7 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 		}
 	}
 
-	if r := mustCalibrate(t, c); r.Preprocess == nil || r.Preprocess.Source != Unknown || r.Preprocess.Spec != nil {
+	if r := mustCalibrate(t, c); r.Preprocess == nil || r.Preprocess.Source != bundle.Unknown || r.Preprocess.Spec != nil {
 		t.Errorf("preprocessing %+v, want it unknown", r.Preprocess)
 	}
 	if got := manifest(); got != nil {
@@ -106,7 +106,7 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 
 	agree(opened(t, c.Out, Options{Preprocess: &bgr}))
 	c.Preprocess = &bgr
-	if r := mustCalibrate(t, c); r.Preprocess.Source != Given || r.Preprocess.Spec == nil {
+	if r := mustCalibrate(t, c); r.Preprocess.Source != bundle.Given || r.Preprocess.Spec == nil {
 		t.Errorf("preprocessing %+v, want what was given", r.Preprocess)
 	}
 	if got := manifest(); got == nil || got.Color != preprocess.BGR {
@@ -141,7 +141,7 @@ func TestImagesBesideArraysWantPreprocessing(t *testing.T) {
 // What was taken for granted of images is said, and is known from then on.
 func TestTheDefaultPreprocessingOfImagesIsSaid(t *testing.T) {
 	dir, r := calibrated(t, calibrate.Kronecker)
-	if r.Preprocess == nil || r.Preprocess.Source != Assumed || !approx.Equal(r.Preprocess.Spec.Scale, 1./255, 1e-12) {
+	if r.Preprocess == nil || r.Preprocess.Source != bundle.Assumed || !approx.Equal(r.Preprocess.Spec.Scale, 1./255, 1e-12) {
 		t.Errorf("preprocessing %+v, want x/255, assumed", r.Preprocess)
 	}
 	if !strings.Contains(string(read(t, filepath.Join(dir, bundle.ManifestName))), "\npreprocess:\n") {

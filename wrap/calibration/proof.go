@@ -2,28 +2,23 @@ package calibration
 
 import (
 	"context"
-	"errors"
 
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/proof"
 )
 
-const (
-	// proofExamples is how many examples are compared, or somewhat more.
-	proofExamples = 32
-	// proofBytes is the largest model that is opened a second time, for a moment, to
-	// compare where its head was found and not named: that takes a second at most.
-	proofBytes = 256 << 20
-)
-
-var errEnough = errors.New("enough examples")
+// proofBytes is the largest model that is opened a second time, for a moment, to
+// compare where its head was found and not named: that takes a second at most.
+const proofBytes = 256 << 20
 
 // prove compares what is made of the logits with what the model itself gives on the first examples:
 // always where the head was named by hand, otherwise where that costs nothing to speak of. There
 // may be something to warn of.
-func prove(ctx context.Context, cfg *Config, in *sources) (p *Proof, warning string, err error) {
+func prove(ctx context.Context, cfg *Config, in *sources) (p *bundle.Proof, warning string, err error) {
 	if in.cut == nil {
 		return nil, "", nil
 	}
@@ -45,39 +40,40 @@ func modelOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float
 	if err != nil || len(list) == 0 {
 		return nil, nil, nil
 	}
-	run := cfg.Runtime.Config()
+	run := attach.RunConfig(cfg.Runtime.Provider, cfg.Runtime.Threads, cfg.Runtime.Batch)
 	run.Model, run.Preprocess = model, in.cut.Preprocess()
 	net, err := featurize.NewNetwork(run)
 	if err != nil {
 		return nil, nil, nil // such as for an output whose shape is not what it is declared to be
 	}
 	defer net.Close()
-	for _, o := range list {
-		owns = append(owns, proof.Own{Output: o})
-	}
-	n := 0
-	config := in.train.Config
-	config.Cache = nil
-	if in.train.Size() < 0 { // whose beginning is wanted again
-		batch := net.Batch()
-		from, _ := in.train.Data.Range()
-		config.To = from + (proofExamples+config.MaxBad+batch-1)/batch*batch
-	}
-	_, err = net.Stream(ctx, in.train.Data, config, func(r featurize.Results, _ *rows.Batch) error {
-		logits = append(logits, r.Columns[0]...)
-		for i := range owns {
-			owns[i].Values = append(owns[i].Values, r.Columns[1+i]...)
+	var examples []dataset.Example
+	for example, err := range in.train.First(ctx) {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, nil, cause
 		}
-		if n += r.N; n >= proofExamples {
-			return errEnough
+		if err == nil { // what is wrong with others will show when all of them are read
+			examples = append(examples, example)
 		}
-		return nil
-	})
+	}
+	results, errs := net.RunExamples(ctx, examples)
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, nil, cause
 	}
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil, nil, nil // what is wrong with the data will show when all of it is read
+	for _, o := range list {
+		owns = append(owns, proof.Own{Output: o})
+	}
+	for i, r := range results {
+		if errs[i] != nil {
+			continue
+		}
+		logits = append(logits, r.Columns[0]...)
+		for j := range owns {
+			owns[j].Values = append(owns[j].Values, r.Columns[1+j]...)
+		}
+	}
+	if len(logits) == 0 {
+		return nil, nil, nil
 	}
 	return logits, owns, nil
 }

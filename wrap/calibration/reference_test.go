@@ -85,7 +85,9 @@ func TestReferencesOfManyAndOfFew(t *testing.T) {
 		{11_000, 10_000, 31}, {161, 161, 31}, {20, 20, 3}, {2, 2, 1}, {1, 0, 0},
 	} {
 		c := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + fmt.Sprintf("[1000:%d]", 1000+test.val),
-			Out: filepath.Join(t.TempDir(), "b"), Settings: bundle.Settings{Structure: calibrate.Full, Damping: calibrate.Damping{Relative: 1}}}
+			Out: filepath.Join(t.TempDir(), "b"), Settings: bundle.Settings{
+				Structure: calibrate.Full, Damping: calibrate.Damping{Relative: 1},
+			}}
 		mustCalibrate(t, c)
 		b, err := bundle.Open(c.Out)
 		if err != nil {
@@ -114,7 +116,9 @@ func TestTheReferenceOfSeveralLabels(t *testing.T) {
 		"features": arrayOf(x, n, 3), "logits": arrayOf(logits, n, 4), "labels": arrayOf(tossed(logits), n, 4),
 	}))
 	c := Config{ReadyMade: true, Train: file + "[:200]", Val: file + "[200:]",
-		Out: filepath.Join(t.TempDir(), "b"), Settings: bundle.Settings{Structure: calibrate.Full, Damping: calibrate.Damping{Relative: 1}}}
+		Out: filepath.Join(t.TempDir(), "b"), Settings: bundle.Settings{
+			Structure: calibrate.Full, Damping: calibrate.Damping{Relative: 1},
+		}}
 	mustCalibrate(t, c)
 	r := opened(t, c.Out, Options{}).Reference()
 	if r == nil || len(r.Classes) != 4 || r.Entropy.Edges[0] <= 0 || r.Entropy.Edges[30] > 4*0.6932 {

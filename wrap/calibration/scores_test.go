@@ -90,7 +90,10 @@ func TestAnUpdateFitsTheScoreToAllData(t *testing.T) {
 	for _, name := range []string{"knn", "mahalanobis"} {
 		dir := t.TempDir()
 		c := Config{ReadyMade: true, Train: file + "[:3000]", Val: file + "[3000:]",
-			KeepCurvature: true, Out: filepath.Join(dir, "one"), Settings: bundle.Settings{Structure: calibrate.Kronecker, OODScore: name}}
+			KeepCurvature: true, Out: filepath.Join(dir, "one"),
+			Settings: bundle.Settings{
+				Structure: calibrate.Kronecker, OODScore: name,
+			}}
 		mustCalibrate(t, c)
 		one := c.Out
 		c.Train, c.Out = file+"[:1024]", filepath.Join(dir, "b")
@@ -106,7 +109,10 @@ func TestAnUpdateFitsTheScoreToAllData(t *testing.T) {
 func TestScoresThatCannotBeFittedAreRefused(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 1500, 6, 4)
-	ready := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]", Settings: bundle.Settings{Structure: calibrate.Kronecker}}
+	ready := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]",
+		Settings: bundle.Settings{
+			Structure: calibrate.Kronecker,
+		}}
 	for _, name := range fitted {
 		ready.OODScore, ready.Out = name, filepath.Join(t.TempDir(), "b")
 		_, err := Calibrate(t.Context(), ready)

@@ -25,9 +25,9 @@ type sources struct {
 	cut        *attach.Cut // the network; nil for ready-made features
 	head       calibrate.Head
 	opener     *source.Opener
-	product    *featurize.Product // of the runtime; nil without one
-	classes    []string           // their names; nil if there are none
-	preprocess *PreprocessInfo    // nil for ready-made features
+	product    *featurize.Product    // of the runtime; nil without one
+	classes    []string              // their names; nil if there are none
+	preprocess *bundle.Preprocessing // nil for ready-made features
 	train, val *source.Set
 	ood        *source.Set // nil where there is none
 	standIns   *source.Set // for those of val, likewise
@@ -75,7 +75,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 		}
 	}()
 	in.opener = &source.Opener{
-		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes, Context: ctx,
+		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes,
 	}
 	opener := in.opener
 	if cfg.ReadyMade {
@@ -88,7 +88,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	if err != nil {
 		return in, err
 	}
-	if err := in.openTrain(cfg, opener); err != nil {
+	if err := in.openTrain(ctx, cfg, opener); err != nil {
 		return in, err
 	}
 	if err := in.openHeldOut(ctx, cfg, opener); err != nil {
@@ -111,7 +111,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 			model.Close()
 		}
 	}()
-	if err := cfg.Known.CheckModel(cfg.Model, model.SHA256()); err != nil {
+	if err := cfg.Expect.checkModel(cfg.Model, model.SHA256()); err != nil {
 		return err
 	}
 	h, err := head.Find(model, cfg.Head)
@@ -128,7 +128,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if err := cfg.Runtime.Load(ctx); err != nil {
 		return err
 	}
-	run := cfg.Runtime.Config()
+	run := attach.RunConfig(cfg.Runtime.Provider, cfg.Runtime.Threads, cfg.Runtime.Batch)
 	run.Preprocess = cfg.Preprocess
 	if in.cut, err = attach.OpenCut(model, h, run); err != nil {
 		return err
@@ -141,12 +141,12 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 // none is found, Go's own product serves.
 func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 	r := cfg.Runtime
-	r.Setup.Install = false
+	r.Install = false
 	err := r.Load(ctx)
 	if err == nil {
 		in.product, err = featurize.NewProduct(cfg.Runtime.Threads)
 	}
-	if err != nil && r.Setup.Flag != "" {
+	if err != nil && r.Library != "" {
 		return err
 	}
 	return nil
@@ -154,10 +154,10 @@ func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 
 // openTrain opens the training set, which tells the head of ready-made features, and the names of
 // classes where nothing else does.
-func (in *sources) openTrain(cfg *Config, opener *source.Opener) error {
+func (in *sources) openTrain(ctx context.Context, cfg *Config, opener *source.Opener) error {
 	opener.Classes, opener.Limit = in.classes, cfg.Limit
 	var err error
-	if in.train, err = in.open(cfg, opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
+	if in.train, err = in.open(ctx, cfg, opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
 		return err
 	}
 	if cfg.Covariance.NeedsFisher() && !in.train.Labelled() {
@@ -173,7 +173,9 @@ func (in *sources) openTrain(cfg *Config, opener *source.Opener) error {
 
 // open opens the set of a role, nil where there is no SPEC. The first tells the head of ready-made
 // features.
-func (in *sources) open(cfg *Config, opener *source.Opener, role bundle.Role, spec string) (*source.Set, error) {
+func (in *sources) open(
+	ctx context.Context, cfg *Config, opener *source.Opener, role bundle.Role, spec string,
+) (*source.Set, error) {
 	if spec == "" {
 		return nil, nil
 	}
@@ -181,7 +183,7 @@ func (in *sources) open(cfg *Config, opener *source.Opener, role bundle.Role, sp
 	if in.head != (calibrate.Head{}) {
 		classes = in.head.Classes()
 	}
-	s, err := opener.Open(string(role), spec, classes, role == bundle.Train || role == bundle.Val)
+	s, err := opener.Open(ctx, string(role), spec, classes, role == bundle.Train || role == bundle.Val)
 	if err == nil && cfg.Out != "" && folder.Inside(cfg.Out, s.Path()) {
 		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for --out", role, cfg.Out, s.Path())
 	}
@@ -228,7 +230,7 @@ func integers(names []string) bool {
 // openHeldOut opens the held-out sets.
 func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
 	opener.Limit = source.MaxHeldOut
-	if in.val, err = in.open(cfg, opener, bundle.Val, cfg.Val); err != nil {
+	if in.val, err = in.open(ctx, cfg, opener, bundle.Val, cfg.Val); err != nil {
 		return err
 	}
 	if in.val != nil && !in.val.Labelled() {
@@ -243,7 +245,7 @@ func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.
 	if cfg.OOD == wrap.StandIns {
 		err = in.openStandIns(ctx, cfg, opener)
 	} else {
-		in.ood, err = in.open(cfg, opener, bundle.OOD, cfg.OOD)
+		in.ood, err = in.open(ctx, cfg, opener, bundle.OOD, cfg.OOD)
 	}
 	if err != nil {
 		return err
@@ -262,19 +264,19 @@ func (in *sources) openStandIns(ctx context.Context, cfg *Config, opener *source
 		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
 	}
 	of := *opener
-	of.StandIns, of.Notes = true, &source.Notes{} // what is ignored is told of val
-	if in.standIns, err = in.open(cfg, &of, bundle.StandIns, cfg.Val); err == nil {
-		err = in.standIns.MakesStandIns(ctx)
+	of.Synthetic, of.Notes = true, &source.Notes{} // what is ignored is told of val
+	if in.standIns, err = in.open(ctx, cfg, &of, bundle.StandIns, cfg.Val); err == nil {
+		err = in.standIns.CheckSynthetic(ctx)
 	}
 	return err
 }
 
 // findPreprocessing returns how images become the model's input: as is given, else by the default
 // if the data are images. Where they are ready arrays it is not known.
-func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*PreprocessInfo, error) {
+func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*bundle.Preprocessing, error) {
 	spec := in.cut.Preprocess()
 	if cfg.Preprocess != nil {
-		return &PreprocessInfo{Source: Given, Spec: spec}, nil
+		return &bundle.Preprocessing{Source: bundle.Given, Spec: spec}, nil
 	}
 	var images, arrays *source.Set
 	for _, s := range in.sets() {
@@ -295,9 +297,9 @@ func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*Preproc
 	case images != nil && arrays != nil:
 		return nil, fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays alone", images.Name, images.Spec, arrays.Name, arrays.Spec, preprocess.ErrUnknown)
 	case images != nil:
-		return &PreprocessInfo{Source: Assumed, Spec: spec}, nil
+		return &bundle.Preprocessing{Source: bundle.Assumed, Spec: spec}, nil
 	}
-	return &PreprocessInfo{Source: Unknown}, nil
+	return &bundle.Preprocessing{Source: bundle.Unknown}, nil
 }
 
 // recipe returns what all parts of a calibration have in common.
@@ -309,7 +311,7 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 		Head: in.describeHead(), Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
 	}
 	if in.cut != nil {
-		m := wrap.NewModelInfo(in.cut.Model)
+		m := in.cut.Model.Info()
 		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
 		r.Gathered = !in.cut.Model.SelfContained()
 		r.Batch, r.Provider = in.cut.Batch(), cmp.Or(cfg.Runtime.Provider, ort.CPU)

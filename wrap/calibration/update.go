@@ -213,7 +213,7 @@ func (u *update) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := u.in.openTrain(cfg, u.opener); err != nil {
+	if err := u.in.openTrain(ctx, cfg, u.opener); err != nil {
 		return err
 	}
 	// The same words as before need not be the same data: what is known now costs less than to
@@ -251,7 +251,7 @@ func (u *update) openModel(ctx context.Context) error {
 	if err := u.Runtime.Load(ctx); err != nil {
 		return err
 	}
-	run := u.Runtime.Config()
+	run := attach.RunConfig(u.Runtime.Provider, u.Runtime.Threads, u.Runtime.Batch)
 	run.Batch = u.manifest.Batch
 	if u.Runtime.Batch > 0 {
 		run.Batch = u.Runtime.Batch
@@ -264,12 +264,12 @@ func (u *update) openModel(ctx context.Context) error {
 		return err
 	}
 	u.opener.Network, u.opener.Extractor = u.in.cut.Network, u.in.cut.Extractor
-	u.in.preprocess = &PreprocessInfo{Source: Unknown}
+	u.in.preprocess = &bundle.Preprocessing{Source: bundle.Unknown}
 	switch {
 	case u.manifest.Preprocess != nil:
-		u.in.preprocess = &PreprocessInfo{Source: Given, Spec: u.manifest.Preprocess}
+		u.in.preprocess = &bundle.Preprocessing{Source: bundle.Given, Spec: u.manifest.Preprocess}
 	case u.manifest.Bytes:
-		u.in.preprocess.Source = Assumed
+		u.in.preprocess.Source = bundle.Assumed
 	}
 	u.in.product, err = featurize.NewProduct(u.Runtime.Threads)
 	return err
@@ -349,7 +349,7 @@ func (u *update) checkOverlap(ctx context.Context) error {
 func (u *update) overlap(ctx context.Context, d *bundle.Dataset) (both string, same bool, err error) {
 	o := *u.opener
 	o.Fingerprint, o.Cache, o.Limit, o.Notes = false, "", 0, &source.Notes{}
-	old, err := o.Open(string(d.Role), d.Spec, u.in.head.Classes(), u.in.train.Labelled())
+	old, err := o.Open(ctx, string(d.Role), d.Spec, u.in.head.Classes(), u.in.train.Labelled())
 	if err != nil {
 		return "", false, nil // it is gone, or is something else now
 	}
@@ -392,7 +392,7 @@ func (u *update) check(ctx context.Context) error {
 // describe says where the bundle's model comes from, and that nobody else has changed the bundle.
 func (u *update) describe(to *target) {
 	if m := u.manifest.Model; m != nil {
-		to.model, to.weights = wrap.NewModelInfo(u.in.cut.Model), u.in.cut.Head.Weights
+		to.model, to.weights = u.in.cut.Model.Info(), u.in.cut.Head.Weights
 		to.model.SHA256 = m.SHA256
 		if m.File != nil {
 			to.files.Model = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelName))

@@ -21,8 +21,11 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 5000, 6, 4)
 	for name, c := range map[string]Config{
-		"full":     {Settings: bundle.Settings{Structure: calibrate.Full}},
-		"sandwich": {Settings: bundle.Settings{Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich, Damping: calibrate.Damping{Relative: 1}}},
+		"full": {Settings: bundle.Settings{Structure: calibrate.Full}},
+		"sandwich": {Settings: bundle.Settings{
+			Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich,
+			Damping: calibrate.Damping{Relative: 1},
+		}},
 	} {
 		dir := t.TempDir()
 		c.ReadyMade, c.Val, c.OOD, c.KeepCurvature = true, file+"[4000:]", file+"[:100]", true
@@ -213,7 +216,10 @@ func TestAnUpdateOfAMergedBundleKnowsItsData(t *testing.T) {
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{ReadyMade: true, Train: file + "[:3000]", Val: file + "[3000:]", Settings: bundle.Settings{Structure: calibrate.Full}}
+	c := Config{ReadyMade: true, Train: file + "[:3000]", Val: file + "[3000:]",
+		Settings: bundle.Settings{
+			Structure: calibrate.Full,
+		}}
 	all := parts(t, c, 3)
 	out := filepath.Join(dir, "b")
 	if _, err := Merge(t.Context(), MergeConfig{Parts: all, Out: out, KeepCurvature: true}); err != nil {

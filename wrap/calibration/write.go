@@ -21,7 +21,7 @@ type target struct {
 	force         bool
 	keep          []string // files that must be there afterwards
 	keepCurvature bool
-	model         *wrap.ModelInfo     // for the report; nil for ready-made features
+	model         *onnx.Info          // for the report; nil for ready-made features
 	weights       weights             // of the last layer; nil where there is no model
 	files         bundle.WriteOptions // of which those that write the model; zero leaves it out
 	trained       []bundle.Dataset    // what the sums were made of before
@@ -39,7 +39,8 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 		Structure:     f.Posterior.Structure,
 		Probabilities: &f.Choice,
 		Damping: bundle.Damping{
-			Rule: p.Recipe.Settings.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
+			Rule: p.Recipe.Settings.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho,
+			Candidates: f.Candidates,
 		},
 		Temperatures: bundle.Temperatures{
 			NLL:     bundle.Pair{Temperatures: f.NLL, TunedOn: "nll"},
@@ -66,7 +67,7 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 	if pre := p.Recipe.Preprocess; pre != nil {
 		m.Model, m.Batch = p.Recipe.Model, p.Recipe.Batch
 		m.Preprocess = pre.Spec
-		m.Bytes = pre.Source == Assumed && pre.Spec == nil
+		m.Bytes = pre.Source == bundle.Assumed && pre.Spec == nil
 	}
 	return m
 }

@@ -114,8 +114,10 @@ func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
 			c := calibration.Config{
 				Model: model, Train: file + "[:300]", Val: file + "[300:800]",
 				Out: filepath.Join(dir, "bundle"),
-
-				Settings: bundle.Settings{Head: head.Options{Link: tt.link}, Damping: calibrate.Damping{Relative: 1}, Decisions: conformal.Plan{TargetCoverage: 0.7, FalseAlarm: 0.1, Alpha: 0.2, Sets: tt.score}},
+				Settings: bundle.Settings{
+					Head: head.Options{Link: tt.link}, Damping: calibrate.Damping{Relative: 1},
+					Decisions: conformal.Plan{TargetCoverage: 0.7, FalseAlarm: 0.1, Alpha: 0.2, Sets: tt.score},
+				},
 			}
 			mustCalibrate(t, c)
 			fresh := wrap.Tensor{Shape: []int64{100, width}, Data: x.Data.([]float32)[800*width:]}

@@ -20,7 +20,6 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -47,9 +46,9 @@ type Options struct {
 
 // Report describes an export.
 type Report struct {
-	Bundle string          `json:"bundle"` // "" after WriteFS
-	Model  *wrap.ModelInfo `json:"model"`  // the one that was calibrated
-	Method string          `json:"method"` // whose probabilities it gives: mf0, ts, mle or mf1
+	Bundle string     `json:"bundle"` // "" after WriteFS
+	Model  *onnx.Info `json:"model"`  // the one that was calibrated
+	Method string     `json:"method"` // whose probabilities it gives: mf0, ts, mle or mf1
 
 	File   string           `json:"file"`  // the model that was written
 	Files  []WrittenFile    `json:"files"` // all that was written, the model first
@@ -125,7 +124,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		return nil, err
 	}
 	report := &Report{
-		Bundle: b.Dir(), Model: wrap.NewModelInfo(a.Model), Method: cmp.Or(o.Method, string(b.Calibration().Method)),
+		Bundle: b.Dir(), Model: a.Model.Info(), Method: cmp.Or(o.Method, string(b.Calibration().Method)),
 		Opset: fused.Opset(), Inputs: fused.Inputs(),
 		Outputs: outputs, OwnOutputs: append([]onnx.ValueInfo{}, a.Model.Outputs()...), Warnings: []string{},
 	}

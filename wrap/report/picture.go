@@ -113,28 +113,28 @@ const leastSide = 8
 func geometry(a *dataset.Array) (h, w, channels int, at func(y, x, channel int) int) {
 	s := a.Shape
 	layout := a.Layout
-	if layout == dataset.None {
+	if layout == pixels.NoImage {
 		switch {
 		case len(s) == 2:
-			layout = dataset.HW
+			layout = pixels.HW
 		case len(s) == 3 && (s[0] == 1 || s[0] == 3):
-			layout = dataset.CHW
+			layout = pixels.CHW
 		case len(s) == 3:
-			layout = dataset.HWC
+			layout = pixels.HWC
 		}
 	}
 	switch {
-	case layout == dataset.HW && len(s) == 2:
+	case layout == pixels.HW && len(s) == 2:
 		h, w, channels = s[0], s[1], 1
-	case layout == dataset.HWC && len(s) == 3:
+	case layout == pixels.HWC && len(s) == 3:
 		h, w, channels = s[0], s[1], s[2]
-	case layout == dataset.CHW && len(s) == 3:
+	case layout == pixels.CHW && len(s) == 3:
 		channels, h, w = s[0], s[1], s[2]
 	}
-	if channels != 1 && channels != 3 || a.Layout == dataset.None && min(h, w) < leastSide {
+	if channels != 1 && channels != 3 || a.Layout == pixels.NoImage && min(h, w) < leastSide {
 		return 0, 0, 0, nil
 	}
-	if layout == dataset.CHW {
+	if layout == pixels.CHW {
 		return h, w, channels, func(y, x, channel int) int { return (channel*h+y)*w + x }
 	}
 	rows, columns, stored := pixels.Upright(a.Orientation, h, w)

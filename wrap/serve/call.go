@@ -18,7 +18,7 @@ type call struct {
 	cancel  context.CancelFunc
 	body    []byte // nil before it is read, or where it came by gRPC
 	span    *telemetry.Span
-	serving *generation // nil until one has run it
+	serving *revision // nil until one has run it
 
 	// Of what was run.
 	answer   engine.Answer
@@ -33,10 +33,10 @@ func (s *Server) begin(ctx context.Context, name, version string, get func(heade
 	if err != nil {
 		return ctx, nil, err
 	}
-	if g := m.current.Load(); g != nil {
-		if err := g.engine.Full(); err != nil {
+	if rev := m.current.Load(); rev != nil {
+		if err := rev.engine.Full(); err != nil {
 			err = runError(ctx, err)
-			m.count(g, err, 0)
+			m.count(rev, err, 0)
 			return ctx, nil, err
 		}
 	}
@@ -61,14 +61,14 @@ func (c *call) end(err error) {
 	c.serving.observer.Request(took, c.answer.Queue, c.answer.Compute)
 }
 
-// count counts a request that failed; g may be nil.
-func (m *model) count(g *generation, err error, took time.Duration) {
+// count counts a request that failed; rev may be nil.
+func (m *model) count(rev *revision, err error, took time.Duration) {
 	m.statistics.failed(took)
-	if g == nil {
-		g = m.current.Load()
+	if rev == nil {
+		rev = m.current.Load()
 	}
-	if g != nil {
-		g.observer.Failure(reasonOf(err))
+	if rev != nil {
+		rev.observer.Failure(reasonOf(err))
 	}
 }
 

@@ -87,6 +87,19 @@ type TLS struct {
 	ClientCA          string // whose certificates clients must have; "": they need none
 }
 
+// A NameError says that a bundle cannot be served under a name.
+type NameError struct {
+	Name, Dir string
+	Other     string // the folder of the bundle that has the name already; "": the name itself is refused
+}
+
+func (e *NameError) Error() string {
+	if e.Other != "" {
+		return fmt.Sprintf("%s and %s would both be served as %q: give one another name", e.Other, e.Dir, e.Name)
+	}
+	return fmt.Sprintf("%s: a bundle cannot be served as %q: give a name of letters, digits, and . _ -", e.Dir, e.Name)
+}
+
 var nameFormat = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
 // complete fills in the defaults, and refuses what cannot be meant.
@@ -105,10 +118,10 @@ func (c Config) complete() (Config, error) {
 			b.Name = filepath.Base(abs)
 		}
 		if !nameFormat.MatchString(b.Name) {
-			return c, fmt.Errorf("%s: a bundle cannot be served as %q: give a name of letters, digits, and . _ - as NAME=DIR", b.Dir, b.Name)
+			return c, &NameError{Name: b.Name, Dir: b.Dir}
 		}
 		if other, dup := names[b.Name]; dup {
-			return c, fmt.Errorf("%s and %s would both be served as %q: give one another name as NAME=DIR", other, b.Dir, b.Name)
+			return c, &NameError{Name: b.Name, Dir: b.Dir, Other: other}
 		}
 		names[b.Name] = b.Dir
 	}

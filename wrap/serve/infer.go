@@ -9,31 +9,36 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// infer answers a request of the protocol.
+// infer answers a request of the protocol: its tensors are run together with those of others, and what the session
+// gives is the answer. Predictions are made of that for metrics, and for what the session does not compute: the
+// decisions of the bundle, and what parameters override.
 func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error) {
 	v, err := variantOf(r.Parameters)
 	if err != nil {
 		return nil, err
 	}
 	var response *oip.Response
-	err = c.model.use(func(g *generation, p *wrap.Predictor) error {
-		if err := g.metadataFor(v).Check(r); err != nil {
+	err = c.model.use(func(rev *revision, p *wrap.Predictor) error {
+		if err := rev.metadataFor(v).Check(r); err != nil {
 			return err
 		}
-		if err := c.add(r.Inputs[0].Shape[0] * g.resultBytes); err != nil {
+		if err := c.add(r.Inputs[0].Shape[0] * rev.resultBytes); err != nil {
 			return err
 		}
-		run, predictions, err := c.run(ctx, g, p, r.Inputs, v)
+		outputs, predictions, err := c.run(ctx, rev, p, r.Inputs, v)
 		if err != nil {
 			return err
 		}
-		outputs, err := r.Select(results(run, predictions, v.Served()), g.classes)
+		if !v.Served() {
+			outputs[0] = probabilitiesOf(outputs[0], predictions)
+		}
+		outputs, err = r.Select(append(outputs, decisionsOf(predictions)...), rev.classes)
 		if err != nil {
 			return err
 		}
 		response = &oip.Response{
 			Model: c.model.Name, Version: version, ID: r.ID, Outputs: outputs,
-			Parameters: oip.Parameters{"bundle_sha256": g.sha256},
+			Parameters: oip.Parameters{"bundle_sha256": rev.sha256},
 		}
 		return nil
 	})
@@ -41,24 +46,25 @@ func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error)
 }
 
 // metadataFor has the outputs of a request with parameters.
-func (g *generation) metadataFor(v wrap.Variant) *oip.Metadata {
+func (rev *revision) metadataFor(v wrap.Variant) *oip.Metadata {
 	decides := func(t oip.TensorMetadata) bool { return t.Name == abstainOutput }
-	if v.MaxDoubt == nil && v.MaxOODScore == nil || slices.ContainsFunc(g.metadata.Outputs, decides) {
-		return g.metadata
+	if v.MaxDoubt == nil && v.MaxOODScore == nil || slices.ContainsFunc(rev.metadata.Outputs, decides) {
+		return rev.metadata
 	}
-	m := *g.metadata
+	m := *rev.metadata
 	m.Outputs = append(slices.Clone(m.Outputs), abstainMetadata)
 	return &m
 }
 
-// run has the engine run inputs that fit the model, and makes predictions of what it gives.
-func (c *call) run(ctx context.Context, g *generation, p *wrap.Predictor, inputs []tensor.Tensor, v wrap.Variant) (
+// run has the engine run inputs that fit the model, and makes predictions of what it gives, which are observed
+// where they are those that the bundle serves. It refuses results that are not finite.
+func (c *call) run(ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, v wrap.Variant) (
 	[]tensor.Tensor, []wrap.Prediction, error) {
 	if err := p.CheckVariant(v); err != nil {
 		return nil, nil, asInvalid(err)
 	}
-	c.serving = g
-	a, err := g.engine.Do(ctx, inputs)
+	c.serving = rev
+	a, err := rev.engine.Do(ctx, inputs)
 	if err != nil {
 		return nil, nil, runError(ctx, err)
 	}
@@ -67,27 +73,22 @@ func (c *call) run(ctx context.Context, g *generation, p *wrap.Predictor, inputs
 		return nil, nil, asInvalid(err)
 	}
 	c.answer, c.examples = a, len(predictions)
-	c.span.Inference(a.Queue, a.Compute, a.Batch)
+	c.span.Inference(ctx, a.Queue, a.Compute, a.Batch)
 	if v.Served() {
-		g.observer.Predictions(predictions)
+		rev.observer.Predictions(predictions)
 	}
-	return a.Outputs, predictions, nil
+	return slices.Clone(a.Outputs), predictions, nil
 }
 
-// results are all outputs of a request: what was run, with the probabilities of predictions unless these
-// are the model's own, and decisions.
-func results(run []tensor.Tensor, predictions []wrap.Prediction, own bool) []tensor.Tensor {
-	all := slices.Clone(run)
-	if !own {
-		all[0] = probabilitiesOf(all[0], predictions)
-	}
+// decisionsOf are the decisions of predictions as outputs: abstain [N] and prediction_set [N,C], where there are any.
+func decisionsOf(predictions []wrap.Prediction) (outputs []tensor.Tensor) {
 	n := len(predictions)
 	if predictions[0].Abstain != nil {
 		abstain := make([]bool, n)
 		for i, one := range predictions {
 			abstain[i] = *one.Abstain
 		}
-		all = append(all, tensor.Tensor{Name: abstainOutput, Shape: []int64{int64(n)}, Data: abstain})
+		outputs = append(outputs, tensor.Tensor{Name: abstainOutput, Shape: []int64{int64(n)}, Data: abstain})
 	}
 	if predictions[0].PredictionSet != nil {
 		c := len(predictions[0].Probabilities)
@@ -97,9 +98,9 @@ func results(run []tensor.Tensor, predictions []wrap.Prediction, own bool) []ten
 				set[i*c+k] = true
 			}
 		}
-		all = append(all, tensor.Tensor{Name: setOutput, Shape: []int64{int64(n), int64(c)}, Data: set})
+		outputs = append(outputs, tensor.Tensor{Name: setOutput, Shape: []int64{int64(n), int64(c)}, Data: set})
 	}
-	return all
+	return outputs
 }
 
 // probabilitiesOf are those of predictions, in the form of the model's own output.

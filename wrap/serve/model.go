@@ -22,7 +22,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/telemetry"
 )
 
-// A model is a bundle under a name. Requests take the generation that is current when they come, and
+// A model is a bundle under a name. Requests take the revision that is current when they come, and
 // keep it to their end, whatever is loaded meanwhile.
 type model struct {
 	Bundle
@@ -32,17 +32,17 @@ type model struct {
 	metrics *telemetry.Metrics
 	changed func() // is called when the model is loaded or unloaded
 
-	current    atomic.Pointer[generation] // nil: not loaded
+	current    atomic.Pointer[revision] // nil: not loaded
 	statistics statistics
 
-	loading sync.Mutex // held while a generation is exchanged for another
+	loading sync.Mutex // held while a revision is exchanged for another
 
 	mu     sync.Mutex
 	reason string // why the last attempt to load failed; "" if it did not
 }
 
-// A generation is a bundle as it was opened once, ready to answer.
-type generation struct {
+// A revision is a bundle as it was opened once, ready to answer.
+type revision struct {
 	handle *wrap.Handle
 	engine *engine.Engine
 
@@ -58,15 +58,15 @@ type generation struct {
 	reference   *bundle.Reference // what drift is from; nil of bundles that do not have it
 }
 
-// use calls f with the current generation, which stays until f returns.
-func (m *model) use(f func(*generation, *wrap.Predictor) error) error {
+// use calls f with the current revision, which stays until f returns.
+func (m *model) use(f func(*revision, *wrap.Predictor) error) error {
 	for {
-		g := m.current.Load()
-		if g == nil {
+		rev := m.current.Load()
+		if rev == nil {
 			return m.notLoaded()
 		}
-		err := g.handle.Use(func(p *wrap.Predictor) error { return f(g, p) })
-		if !errors.Is(err, wrap.ErrClosed) || m.current.Load() == g {
+		err := rev.handle.Use(func(p *wrap.Predictor) error { return f(rev, p) })
+		if !errors.Is(err, wrap.ErrClosed) || m.current.Load() == rev {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (m *model) setReason(err error) {
 }
 
 // load opens the bundle as it is now, and has it answer its held-out probe, before it takes the place of
-// the generation that is serving. That one is closed when its last request is answered. Where the bundle
+// the revision that is serving. That one is closed when its last request is answered. Where the bundle
 // is still the one that is serving, nothing happens, unless that is asked for.
 func (m *model) load(ctx context.Context, always bool) error {
 	m.loading.Lock()
@@ -156,18 +156,18 @@ func (m *model) unload() error {
 
 var errUnloadedByRequest = errors.New("it was unloaded")
 
-// retire closes a generation that takes no more requests.
-func (m *model) retire(g *generation) error {
-	if g == nil {
+// retire closes a revision that takes no more requests.
+func (m *model) retire(rev *revision) error {
+	if rev == nil {
 		return nil
 	}
 	// Requests that hold it go on; the engine is closed behind the last of them.
-	err := g.handle.Close()
-	return cmp.Or(g.engine.Close(context.Background()), err)
+	err := rev.handle.Close()
+	return cmp.Or(rev.engine.Close(context.Background()), err)
 }
 
 // open opens the bundle, and has it answer its probe.
-func (m *model) open(ctx context.Context) (*generation, error) {
+func (m *model) open(ctx context.Context) (*revision, error) {
 	c := m.config
 	p, threads, err := m.openThreaded(ctx)
 	if err != nil {
@@ -183,34 +183,34 @@ func (m *model) open(ctx context.Context) (*generation, error) {
 	} else if err != nil {
 		c.Log.Warn("bundle served untried", "model", m.Name, "bundle", m.Dir, "reason", err.Error())
 	}
-	g := &generation{
+	rev := &revision{
 		handle: wrap.NewHandle(p), sha256: p.SHA256(), classes: p.Classes(),
 		batch: int32(p.Batch()), threads: threads,
 		metadata: metadataOf(m.Name, p, p.SHA256()), reference: p.Reference(),
 	}
-	g.described, g.resultBytes = describedOf(p, g.metadata), resultBytes(g.metadata)
-	g.engine = engine.New(engine.Config{
-		Run:      g.runner(p),
+	rev.described, rev.resultBytes = describedOf(p, rev.metadata), resultBytes(rev.metadata)
+	rev.engine = engine.New(engine.Config{
+		Run:      rev.runner(p),
 		MaxBatch: p.Batch(), MaxQueue: c.MaxQueue, Delay: max(0, c.Delay), Slots: m.slots, Width: threads,
 	})
-	return g, nil
+	return rev, nil
 }
 
 // runner runs a batch, and counts it.
-func (g *generation) runner(p *wrap.Predictor) engine.Runner {
+func (rev *revision) runner(p *wrap.Predictor) engine.Runner {
 	return func(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 		outputs, err := p.Run(ctx, inputs)
 		if err == nil {
-			g.observer.Execution(int(outputs[0].Shape[0]))
+			rev.observer.Execution(int(outputs[0].Shape[0]))
 		}
 		return outputs, err
 	}
 }
 
 // telemetry says what there is to know of a bundle whose metrics are shown.
-func (g *generation) telemetry() telemetry.Bundle {
+func (rev *revision) telemetry() telemetry.Bundle {
 	return telemetry.Bundle{
-		SHA256: g.sha256, Classes: g.classes, Pending: g.engine.Depth, Reference: g.reference,
+		SHA256: rev.sha256, Classes: rev.classes, Pending: rev.engine.Depth, Reference: rev.reference,
 	}
 }
 

@@ -19,8 +19,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	}{}
 	for _, m := range s.models {
 		one := served{Name: m.Name, Reason: m.lastError()}
-		if g := m.current.Load(); g != nil {
-			one.Ready, one.described = true, g.described
+		if rev := m.current.Load(); rev != nil {
+			one.Ready, one.described = true, rev.described
 		}
 		all.Models = append(all.Models, one)
 	}

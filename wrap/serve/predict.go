@@ -119,7 +119,7 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 	if c.body, err = readBody(r, 0, s.config.MaxBody, s.beyond("body"), &c.reservation); err != nil {
 		return nil, err
 	}
-	err = c.model.use(func(g *generation, p *wrap.Predictor) error {
+	err = c.model.use(func(rev *revision, p *wrap.Predictor) error {
 		if err := p.CheckVariant(q.variant); err != nil {
 			return asInvalid(err)
 		}
@@ -127,19 +127,19 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 		if err != nil {
 			return err
 		}
-		if err := c.add(g.resultBytes); err != nil {
+		if err := c.add(rev.resultBytes); err != nil {
 			return err
 		}
-		a, err = c.answerOf(ctx, g, p, inputs, q)
+		a, err = c.answerOf(ctx, rev, p, inputs, q)
 		return err
 	})
 	return a, err
 }
 
 // answerOf runs one example.
-func (c *call) answerOf(ctx context.Context, g *generation, p *wrap.Predictor, inputs []tensor.Tensor, q question) (
+func (c *call) answerOf(ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, q question) (
 	*answer, error) {
-	outputs, predictions, err := c.run(ctx, g, p, inputs, q.variant)
+	outputs, predictions, err := c.run(ctx, rev, p, inputs, q.variant)
 	if err != nil {
 		return nil, err
 	}
@@ -149,13 +149,13 @@ func (c *call) answerOf(ctx context.Context, g *generation, p *wrap.Predictor, i
 	}
 	one, plain := predictions[0], network[0]
 	return &answer{
-		Model: c.model.Name, SHA256: g.sha256,
-		named: name(one, g.classes), Labels: one.Labels, Names: one.LabelNames,
-		Top:     top(one.Probabilities, plain.Probabilities, q.top, g.classes),
+		Model: c.model.Name, SHA256: rev.sha256,
+		named: name(one, rev.classes), Labels: one.Labels, Names: one.LabelNames,
+		Top:     top(one.Probabilities, plain.Probabilities, q.top, rev.classes),
 		Abstain: one.Abstain, AbstainReason: one.AbstainReason,
 		Set: one.PredictionSet, SetNames: one.PredictionSetNames,
 		OODScore: one.OODScore, OODPercentile: one.OODPercentile, Entropy: one.Entropy,
-		Network: own{name(plain, g.classes), plain.Labels, plain.LabelNames, plain.Entropy},
+		Network: own{name(plain, rev.classes), plain.Labels, plain.LabelNames, plain.Entropy},
 	}, nil
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
-// told returns what is said of an error. What is the server's own is logged, and not said.
-func (s *Server) told(err error) error {
+// public returns what is said of an error. What is the server's own is logged, and not said.
+func (s *Server) public(err error) error {
 	switch oip.StatusOf(err) {
 	case oip.Timeout:
 		return oip.Errorf(oip.Timeout, "the request was not answered in its time, which is %v at most", s.config.Timeout)
@@ -39,7 +39,7 @@ func retryAfter(err error) time.Duration {
 
 // refuse answers a request with an error, as clients of the protocol read it.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
-	err = s.told(err)
+	err = s.public(err)
 	status := oip.StatusOf(err)
 	switch status {
 	case oip.Overloaded, oip.Unavailable:

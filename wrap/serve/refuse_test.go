@@ -74,7 +74,7 @@ func TestWhatARefusalTells(t *testing.T) {
 			strings.Contains(log.String(), "secret.go:1") != (name == "a panic") {
 			t.Errorf("%s: clients are told %s and %s, the log has %s", name, w.Body, st.Message(), log.String())
 		}
-		if oip.StatusOf(s.told(c.err)).HTTP() != c.http {
+		if oip.StatusOf(s.public(c.err)).HTTP() != c.http {
 			t.Errorf("%s: the status becomes another", name)
 		}
 	}

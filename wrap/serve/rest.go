@@ -45,25 +45,25 @@ func (s *Server) versioned(name, v string) (*model, error) {
 }
 
 // loaded is what is served of the model of a name.
-func (s *Server) loaded(name, version string) (*generation, error) {
+func (s *Server) loaded(name, version string) (*revision, error) {
 	m, err := s.versioned(name, version)
 	if err != nil {
 		return nil, err
 	}
-	g := m.current.Load()
-	if g == nil {
+	rev := m.current.Load()
+	if rev == nil {
 		return nil, m.notLoaded()
 	}
-	return g, nil
+	return rev, nil
 }
 
 func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) {
-	g, err := s.loaded(r.PathValue("model"), r.PathValue("version"))
+	rev, err := s.loaded(r.PathValue("model"), r.PathValue("version"))
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, g.metadata)
+	writeJSON(w, http.StatusOK, rev.metadata)
 }
 
 func (s *Server) modelReady(w http.ResponseWriter, r *http.Request) {
@@ -196,12 +196,12 @@ func (s *Server) unloadModel(name string) error {
 
 // modelConfig answers GET …/config.
 func (s *Server) modelConfig(w http.ResponseWriter, r *http.Request) {
-	g, err := s.loaded(r.PathValue("model"), r.PathValue("version"))
+	rev, err := s.loaded(r.PathValue("model"), r.PathValue("version"))
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, g.metadata.Config(g.batch))
+	writeJSON(w, http.StatusOK, rev.metadata.Config(rev.batch))
 }
 
 // modelStatistics answers GET …/stats, of all models where none is named.

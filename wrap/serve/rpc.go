@@ -74,7 +74,7 @@ type service struct {
 
 // failure is an error as gRPC has it.
 func (s *Server) failure(err error) error {
-	err = s.told(err)
+	err = s.public(err)
 	st := status.New(oip.StatusOf(err).GRPC(), err.Error())
 	if code := oip.StatusOf(err); code == oip.Overloaded || code == oip.Unavailable {
 		if more, e := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter(err))}); e == nil {
@@ -110,11 +110,11 @@ func (s *service) ServerMetadata(context.Context, *inference.ServerMetadataReque
 
 func (s *service) ModelMetadata(_ context.Context, r *inference.ModelMetadataRequest) (
 	*inference.ModelMetadataResponse, error) {
-	g, err := s.loaded(r.GetName(), r.GetVersion())
+	rev, err := s.loaded(r.GetName(), r.GetVersion())
 	if err != nil {
 		return nil, s.failure(err)
 	}
-	return g.metadata.Proto()
+	return rev.metadata.Proto()
 }
 
 func (s *service) ModelInfer(ctx context.Context, r *inference.ModelInferRequest) (
@@ -173,7 +173,7 @@ func (s *service) ModelStreamInfer(stream inference.GRPCInferenceService_ModelSt
 		answer := &inference.ModelStreamInferResponse{}
 		var id string
 		if id, answer.InferResponse, err = s.inferMessage(stream.Context(), message); err != nil {
-			answer.ErrorMessage = s.told(err).Error()
+			answer.ErrorMessage = s.public(err).Error()
 			answer.InferResponse = &inference.ModelInferResponse{Id: id}
 		}
 		if err := stream.Send(answer); err != nil {
@@ -213,11 +213,11 @@ func (s *service) RepositoryModelUnload(_ context.Context, r *inference.Reposito
 
 func (s *service) ModelConfig(_ context.Context, r *inference.ModelConfigRequest) (
 	*inference.ModelConfigResponse, error) {
-	g, err := s.loaded(r.GetName(), r.GetVersion())
+	rev, err := s.loaded(r.GetName(), r.GetVersion())
 	if err != nil {
 		return nil, s.failure(err)
 	}
-	return g.metadata.Config(g.batch).Proto(), nil
+	return rev.metadata.Config(rev.batch).Proto(), nil
 }
 
 func (s *service) ModelStatistics(_ context.Context, r *inference.ModelStatisticsRequest) (

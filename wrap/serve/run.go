@@ -68,7 +68,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 	}
 	for _, b := range c.Bundles {
-		m := &model{Bundle: b, config: &s.config, slots: s.slots, metrics: s.metrics, changed: s.tellHealth}
+		m := &model{Bundle: b, config: &s.config, slots: s.slots, metrics: s.metrics, changed: s.updateHealth}
 		s.models = append(s.models, m)
 	}
 	for _, m := range s.models {
@@ -251,8 +251,8 @@ func (s *Server) watch(ctx context.Context) {
 		case now = <-ticks.C:
 		}
 		for _, m := range s.models {
-			g, sum, last := m.current.Load(), sumOf(m.Dir), failed[m]
-			if g == nil || sum == "" || sum == g.sha256 || sum == last.sum && now.Before(last.next) {
+			rev, sum, last := m.current.Load(), sumOf(m.Dir), failed[m]
+			if rev == nil || sum == "" || sum == rev.sha256 || sum == last.sum && now.Before(last.next) {
 				continue
 			}
 			if m.load(ctx, false) == nil { // which says and keeps what went wrong

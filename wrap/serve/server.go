@@ -85,8 +85,8 @@ func (s *Server) InFlight() int64 { return s.config.InFlight }
 // Models are the names that bundles are served under.
 func (s *Server) Models() []string { return s.names() }
 
-// tellHealth has gRPC's health service say what ready does.
-func (s *Server) tellHealth() {
+// updateHealth has gRPC's health service say what ready does.
+func (s *Server) updateHealth() {
 	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if s.ready() {
 		status = grpc_health_v1.HealthCheckResponse_SERVING
@@ -97,7 +97,7 @@ func (s *Server) tellHealth() {
 
 // beyond is what is said of a body or message that is too large.
 func (s *Server) beyond(what string) error {
-	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or start mfgs serve with a larger --max-body", what, s.config.MaxBody)
+	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or raise the limit of the server", what, s.config.MaxBody)
 }
 
 // limitsOf are the limits of a request, whose tensors are of memory.

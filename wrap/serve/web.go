@@ -164,7 +164,7 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc(r.pattern, r.answer)
 	}
 	mux.HandleFunc("/", s.noMethod(mux))
-	return revived(s.readOver(s.guard(s.observed(mux))))
+	return revived(s.drainBody(s.guard(s.observed(mux))))
 }
 
 // revived answers requests on connections whose context net/http has ended though their clients are there: it
@@ -180,12 +180,10 @@ func revived(next http.Handler) http.Handler {
 	})
 }
 
-// readOver reads on where a request was answered before its end: a client that is still sending when the
-// connection is closed does not get to see the answer. If the rest comes soon, it is read before the answer,
-// which leaves the connection to further requests: clients that are refused for load need not connect
-// again. If not, the answer goes out first, for those who look, and net/http closes the connection in the
-// end.
-func (s *Server) readOver(next http.Handler) http.Handler {
+// drainBody reads the rest of a body whose request was answered early: a client that is still sending when the
+// connection is closed never sees the answer. What comes soon is read first, so that the connection stays
+// usable. Otherwise the answer goes out first, and net/http closes the connection in the end.
+func (s *Server) drainBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := &ended{ReadCloser: r.Body}
 		r.Body = body

@@ -42,7 +42,7 @@ func golden[T any](t testing.TB, key string) (v T) {
 // read returns the examples of a SPEC, in testdata, and their errors.
 func read(t testing.TB, spec string, o dataset.Options) (examples []dataset.Example, errs []error) {
 	t.Helper()
-	d, err := dataset.Open(filepath.Join("testdata", spec), o)
+	d, err := dataset.Open(t.Context(), filepath.Join("testdata", spec), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestTheRestIsNotRead(t *testing.T) {
 				t.Errorf("%s%s: %v", file, slice, err)
 			}
 		}
-		d, err := dataset.Open(path+"[6:7]", o)
+		d, err := dataset.Open(t.Context(), path+"[6:7]", o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,7 +286,7 @@ func TestImagesInViews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dataset.Open(written(t, "views.arrows", b.Bytes()), dataset.Options{})
+	d, err := dataset.Open(t.Context(), written(t, "views.arrows", b.Bytes()), dataset.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestGapsAreNamed(t *testing.T) {
 			}
 		}
 	}
-	examples, errs := read(t, "gaps.parquet", dataset.Options{Inputs: []string{"whole"}, StrayLabels: true})
+	examples, errs := read(t, "gaps.parquet", dataset.Options{Inputs: []string{"whole"}, IgnoreUnknownLabels: true})
 	if errs[3] != nil || examples[3].Label != -1 {
 		t.Errorf("a null label is %d, %v; want none", examples[3].Label, errs[3])
 	}
@@ -368,7 +368,7 @@ func TestGapsAreNamed(t *testing.T) {
 // Labels of a multi-label head are lists of zeros and ones.
 func TestTargets(t *testing.T) {
 	for _, file := range []string{"snappy.parquet", "plain.arrows"} {
-		_, err := dataset.Open("testdata/"+file, dataset.Options{Inputs: []string{"fixed"}, MultiLabel: true, Classes: 2})
+		_, err := dataset.Open(t.Context(), "testdata/"+file, dataset.Options{Inputs: []string{"fixed"}, MultiLabel: true, Classes: 2})
 		want := `column "label" holds`
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the head wants a 0 or 1 for each of the head's 2 labels") {
 			t.Errorf("%s: %v; want %q", file, err, want)
@@ -447,7 +447,7 @@ func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
-// Ready-made features are columns of lists.
+// Precomputed features are columns of lists.
 func TestFeatures(t *testing.T) {
 	for _, file := range []string{"features.parquet", "features.arrows"} {
 		f, err := dataset.OpenFeatures("testdata/"+file+"[1:6]", dataset.Options{Classes: 2})
@@ -476,7 +476,7 @@ func TestFingerprints(t *testing.T) {
 		for _, spec := range []string{file, file + "[1:3]"} {
 			var all []string
 			for _, kept := range []bool{false, true} {
-				d, err := dataset.Open("testdata/"+spec, dataset.Options{Fingerprint: kept})
+				d, err := dataset.Open(t.Context(), "testdata/"+spec, dataset.Options{Fingerprint: kept})
 				if err != nil {
 					t.Fatal(err)
 				}

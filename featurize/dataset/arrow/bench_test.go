@@ -12,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -110,7 +113,7 @@ func BenchmarkImages(b *testing.B) {
 func pass(b *testing.B, spec string, want int, decode bool) time.Duration {
 	b.Helper()
 	start := time.Now()
-	d, err := dataset.Open(spec, dataset.Options{})
+	d, err := dataset.Open(b.Context(), spec, dataset.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -129,4 +132,24 @@ func pass(b *testing.B, spec string, want int, decode bool) time.Duration {
 		b.Fatalf("%s has %d images, want %d", spec, n, want)
 	}
 	return time.Since(start)
+}
+
+// BenchmarkLists reads lists of 128 numbers.
+func BenchmarkLists(b *testing.B) {
+	const rows, width = 20_000, 128
+	lists := array.NewListBuilder(memory.DefaultAllocator, arrow.PrimitiveTypes.Float32)
+	values := lists.ValueBuilder().(*array.Float32Builder)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range rows {
+		lists.Append(true)
+		for range width {
+			values.Append(random.Float32())
+		}
+	}
+	content := tableOf(b, lists.NewArray(), parquet.WithDictionaryDefault(false))
+	path := written(b, "lists.parquet", content)
+	b.SetBytes(4 * rows * width)
+	for b.Loop() {
+		pass(b, path, rows, false)
+	}
 }

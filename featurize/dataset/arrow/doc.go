@@ -19,7 +19,7 @@
 //   - Else by the only column that there is, or the only one of lists, whatever its name; else by all
 //     columns of numbers, in the order of the file, as a table's.
 //
-// Other columns are passed over unread, and so is pandas' __index_level_0__. Ready-made features are
+// Other columns are passed over unread, and so is pandas' __index_level_0__. Precomputed features are
 // lists in the columns features (or phi) and logits.
 //
 // A null is a bad record, which names the column, but for single real numbers, which are NaN: so

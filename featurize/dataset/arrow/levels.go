@@ -193,9 +193,12 @@ func (c *levels[P, T]) list(v P, present, empty bool) (cell, error) {
 		default:
 			s.empty = true
 		}
-		if len(out) > c.most {
+		n := c.run()
+		out = c.appendRun(out, n)
+		if s.all += n; len(out) > c.most {
 			return cell{}, fmt.Errorf("more than %d elements in a row", c.most)
 		}
+		s.open[c.depth-1] += n
 		if err := c.more(); err == io.EOF {
 			break
 		} else if err != nil {
@@ -216,6 +219,28 @@ func (c *levels[P, T]) list(v P, present, empty bool) (cell, error) {
 		bad = err
 	}
 	return cell{data: out, shape: shape, bad: bad}, nil
+}
+
+// run returns how many of the next elements are values that go on with the innermost list, as almost all do.
+func (c *levels[P, T]) run() int {
+	largest, n := c.column.MaxDefinitionLevel(), 0
+	for at := c.at; at < c.n && int(c.rep[at]) == c.depth && c.def[at] == largest; at++ {
+		n++
+	}
+	return n
+}
+
+// appendRun takes a run of elements.
+func (c *levels[P, T]) appendRun(out []T, n int) []T {
+	values := c.values[c.value : c.value+n]
+	c.at, c.value = c.at+n, c.value+n
+	if ready, ok := any(values).([]T); ok {
+		return append(out, ready...)
+	}
+	for _, v := range values {
+		out = append(out, c.element(v))
+	}
+	return out
 }
 
 // outside reports whether what is missing at a definition level is the outermost list.

@@ -25,6 +25,11 @@ var (
 )
 
 // A parquetSource reads a Parquet file, row group by row group.
+//
+// The library reads pages and decodes values; rows are made of them here and not by its package pqarrow,
+// which takes no page reader of ours, so that a page could not be held against its bytes before it is
+// decoded, and which makes whole batches: it takes 2.3 GB for 719 bytes in which 256 rows refer to one
+// image of 4 MB.
 type parquetSource struct {
 	dataset.Base
 	f      *dataset.File

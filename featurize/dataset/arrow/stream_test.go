@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -37,7 +36,7 @@ func TestStreamsOnStandardInput(t *testing.T) {
 			"-": bytes.NewReader(content), "arrow:-": iotest.OneByteReader(bytes.NewReader(content)),
 		} {
 			o.Stream = dataset.NewStream(r, "-")
-			d, err := dataset.Open(spec, o)
+			d, err := dataset.Open(t.Context(), spec, o)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -77,7 +76,8 @@ func TestStreamsThatEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(content []byte) (*dataset.Dataset, error) {
-		return dataset.Open("arrow:-", dataset.Options{Unlabelled: true, Stream: dataset.NewStream(bytes.NewReader(content), "-")})
+		o := dataset.Options{Unlabelled: true, Stream: dataset.NewStream(bytes.NewReader(content), "-")}
+		return dataset.Open(t.Context(), "arrow:-", o)
 	}
 	// Within a message, and between the last one and the mark of 8 bytes behind it.
 	for missing, want := range map[int]error{100: errCut, 8: errNoEnd} {
@@ -106,7 +106,7 @@ func TestStreamsThatEnd(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r, w := io.Pipe()
 	go w.Write(content[:len(content)-100])
-	d, err := dataset.Open("-", dataset.Options{Stream: dataset.NewStream(r, "-")})
+	d, err := dataset.Open(t.Context(), "-", dataset.Options{Stream: dataset.NewStream(r, "-")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,17 +163,11 @@ func TestMemoryIsThatOfABatch(t *testing.T) {
 		}
 		w.CloseWithError(stream.Close())
 	}()
-	d, err := dataset.Open("-", dataset.Options{Stream: dataset.NewStream(r, "-")})
+	d, err := dataset.Open(t.Context(), "-", dataset.Options{Stream: dataset.NewStream(r, "-")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	n, most, before := 0, int64(0), heap()
 	for e, err := range d.Examples(t.Context()) {
 		if err != nil || len(e.Encoded) != size {

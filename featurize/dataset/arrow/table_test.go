@@ -36,7 +36,7 @@ func arrowStream(t testing.TB, schema *arrow.Schema, columns ...arrow.Array) []b
 // summaries describe the records of a file: label and inputs, or the error.
 func summaries(t testing.TB, path string, o dataset.Options) (all []string) {
 	t.Helper()
-	d, err := dataset.Open(path, o)
+	d, err := dataset.Open(t.Context(), path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestTheArrowSchemaShapesItsOwnColumns(t *testing.T) {
 		"another number of lists": {arrow.Field{Name: "x", Type: list(2, list(3, float))}, true},
 	} {
 		path := written(t, "x.parquet", parquetList(t, []float32{1, 2, 3, 4, 5, 6}, arrow.NewSchema([]arrow.Field{tc.field}, nil)))
-		d, err := dataset.Open(path, dataset.Options{Inputs: []string{"x"}})
+		d, err := dataset.Open(t.Context(), path, dataset.Options{Inputs: []string{"x"}})
 		if err != nil {
 			if name == "its own" || name == "with a tensor's shape" {
 				t.Errorf("%s: %v", name, err)

@@ -27,22 +27,8 @@ func piece(t testing.TB, train, val int) *Part {
 	if train == 0 {
 		p.Sums, p.Counts, p.Sample = nil, nil, nil
 	} else {
-		s, count := shard(train, 7, 100, 21*rows.BlockSize-200), 0
-		blocks := rows.NewBlocks(func(b *rows.Batch) error {
-			p.Counts.Add(head, b)
-			p.Sample.Add(b)
-			count += b.N
-			return p.Sums.AddBlock(b)
-		})
-		for at := s.From; at < s.To; at += 7 {
-			if err := blocks.Add(row(at)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := blocks.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		s.Examples = count
+		s := shard(train, 7, 100, 21*rows.BlockSize-200)
+		s.Examples = p.add(t, s, 7)
 		p.Sets = append(p.Sets, Set{
 			Role: bundle.Train, Spec: "x", From: 100, Count: 21*rows.BlockSize - 200, Shards: []Shard{s},
 		})
@@ -276,28 +262,6 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 	p.Sums = nil
 	if err := p.Change(calibrate.Fisher, nil); err != nil || p.Recipe.Settings.Covariance != calibrate.Fisher {
 		t.Errorf("without training data: %s, %v", p.Recipe.Settings.Covariance, err)
-	}
-}
-
-// Another model and other data than those that are known are refused; where nothing is known, none.
-func TestKnownModelsAndData(t *testing.T) {
-	other := strings.Repeat("f", 64)
-	for name, test := range map[string]struct {
-		known Known
-		model string // in what is said; "" if it is taken
-		data  string
-	}{
-		"nothing known": {Known{}, "", ""},
-		"the same":      {Known{fingerprint, map[bundle.Role]string{bundle.Train: fingerprint, bundle.OOD: other}}, "", ""},
-		"others":        {Known{other, map[bundle.Role]string{bundle.Val: other}}, "m.onnx: its SHA-256", "val: y.npz: its fingerprint"},
-	} {
-		says := func(what string, err error, want string) {
-			if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
-				t.Errorf("%s, %s: error %v, want %q", name, what, err, want)
-			}
-		}
-		says("model", test.known.CheckModel("m.onnx", fingerprint), test.model)
-		says("data", test.known.CheckData(example(t, 1)), test.data)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -39,11 +38,11 @@ type Recipe struct {
 	Model *bundle.Model `yaml:"model,omitempty"` // without files; nil for ready-made features
 	// Gathered says that the model given kept weights in files of their own: a copy of it is another
 	// file than that of the model's hash.
-	Gathered   bool        `yaml:"gathered,omitempty"`
-	Head       bundle.Head `yaml:"head"`
-	Preprocess *Preprocess `yaml:"preprocess,omitempty"` // nil for ready-made features
-	Batch      int         `yaml:"batch"`                // inference batch; 0 for ready-made features
-	Provider   string      `yaml:"provider,omitempty"`   // that runs the model
+	Gathered   bool                  `yaml:"gathered,omitempty"`
+	Head       bundle.Head           `yaml:"head"`
+	Preprocess *bundle.Preprocessing `yaml:"preprocess,omitempty"` // nil for ready-made features
+	Batch      int                   `yaml:"batch"`                // inference batch; 0 for ready-made features
+	Provider   string                `yaml:"provider,omitempty"`   // that runs the model
 
 	Settings bundle.Settings `yaml:"settings"` // complete
 	Classes  []string        `yaml:"classes,omitempty"`
@@ -54,23 +53,6 @@ func (r *Recipe) Structure() calibrate.Structure {
 	s, _ := r.Settings.Structure.Resolve(r.Head.Head) // the recipe is valid
 	return s
 }
-
-// Preprocess says how images become the model's input, and how that is known. A
-// model with several inputs takes ready arrays, and has no Spec.
-type Preprocess struct {
-	Source PreprocessSource `yaml:"source" json:"source"`
-	// Spec is nil where it is not known, or there are several inputs.
-	Spec *preprocess.Spec `yaml:"spec,omitempty" json:"spec,omitempty"`
-}
-
-// PreprocessSource is how preprocessing is known.
-type PreprocessSource string
-
-const (
-	Given   PreprocessSource = "given"   // it was given
-	Assumed PreprocessSource = "assumed" // the data are images, and the default was taken
-	Unknown PreprocessSource = "unknown" // the data are ready arrays
-)
 
 // Set is a dataset, and what of it was read.
 type Set struct {
@@ -99,9 +81,9 @@ type Shard struct {
 	Progress *Progress `yaml:"progress,omitempty"`
 
 	// Of the head, from the first training examples.
-	LogitError float64  `yaml:"logit_error,omitempty"` // see HeadInfo of package wrap
-	Proof      *Proof   `yaml:"proof,omitempty"`
-	Warnings   []string `yaml:"warnings,omitempty"`
+	LogitError float64       `yaml:"logit_error,omitempty"` // see HeadInfo of package wrap
+	Proof      *bundle.Proof `yaml:"proof,omitempty"`
+	Warnings   []string      `yaml:"warnings,omitempty"`
 
 	// NoProbe says why there is no probe of this shard, of validation data that could have given one.
 	NoProbe string `yaml:"no_probe,omitempty"`
@@ -113,15 +95,6 @@ type Progress struct {
 	// Stamp is the data's, before anything was read; "" where the data
 	// had changed just then.
 	Stamp string `yaml:"stamp,omitempty"`
-}
-
-// Proof says how far what is made of the logits is from what the model itself gives.
-type Proof struct {
-	Output   string `yaml:"output" json:"output"`     // of the model, that was compared
-	Examples int    `yaml:"examples" json:"examples"` // of the training data
-	// Difference is the largest, of probabilities; of class numbers it is the part of the
-	// examples whose class is another.
-	Difference float64 `yaml:"difference" json:"difference"`
 }
 
 // Roles are those of sets, in their order.

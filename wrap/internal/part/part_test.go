@@ -26,14 +26,34 @@ var head = calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.So
 
 const fingerprint = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
+// add adds every so many examples of a shard, and returns how many these are.
+func (p *Part) add(t testing.TB, s Shard, every int) (n int) {
+	t.Helper()
+	examples := func(yield func(*rows.Batch, error) bool) {
+		for at := s.From; at < s.To && yield(row(at), nil); at += every {
+		}
+	}
+	for b := range rows.InBlocks(examples) {
+		p.Counts.Add(head, b)
+		p.Sample.Add(b)
+		if err := p.Sums.AddBlock(b); err != nil {
+			t.Fatal(err)
+		}
+		n += b.N
+	}
+	return n
+}
+
 // example makes a part that has shards of the training data, 5 blocks in 3, and all of the held-out data.
 func example(t testing.TB, shards ...int) *Part {
 	t.Helper()
 	p := &Part{Manifest: Manifest{
 		Tool: "test",
 		Recipe: Recipe{
-			Head:     bundle.Head{Head: head},
-			Settings: bundle.Settings{Covariance: calibrate.Hessian, Structure: calibrate.Full, Lambda0: 1, MaxBad: 3},
+			Head: bundle.Head{Head: head},
+			Settings: bundle.Settings{
+				Covariance: calibrate.Hessian, Structure: calibrate.Full, Lambda0: 1, MaxBad: 3,
+			},
 		},
 		Sets: []Set{{Role: bundle.Train, Spec: "x.npz", From: 10, Count: 2400}},
 	}}
@@ -46,20 +66,7 @@ func example(t testing.TB, shards ...int) *Part {
 	for _, i := range shards {
 		s := Shard{Shard: rows.Shard{Index: i, Count: 3}, Fingerprint: fingerprint}
 		s.From, s.To = s.Shard.Range(set.From, set.From+set.Count)
-		blocks := rows.NewBlocks(func(b *rows.Batch) error {
-			p.Counts.Add(head, b)
-			p.Sample.Add(b)
-			return p.Sums.AddBlock(b)
-		})
-		for at := s.From; at < s.To; at += 3 {
-			if err := blocks.Add(row(at)); err != nil {
-				t.Fatal(err)
-			}
-			s.Examples++
-		}
-		if err := blocks.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		s.Examples = p.add(t, s, 3)
 		set.Shards = append(set.Shards, s)
 	}
 	if slices.Contains(shards, 1) {
@@ -80,7 +87,7 @@ func TestAPartThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
 	for written, want := range map[bool]string{true: "true", false: "false"} {
 		p := probed(example(t, 1, 2, 3))
 		p.Format = Version
-		p.Recipe.Preprocess = &Preprocess{Source: Given, Spec: &preprocess.Spec{Exif: &written}}
+		p.Recipe.Preprocess = &bundle.Preprocessing{Source: bundle.Given, Spec: &preprocess.Spec{Exif: &written}}
 		document, err := p.document()
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +110,7 @@ func TestAPartThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
 // probed gives a part a model and, where it has held-out data, the probe for it.
 func probed(p *Part) *Part {
 	p.Recipe.Model = &bundle.Model{SHA256: fingerprint, Opset: 17}
-	p.Recipe.Preprocess = &Preprocess{Source: Unknown}
+	p.Recipe.Preprocess = &bundle.Preprocessing{Source: bundle.Unknown}
 	if p.Val == nil {
 		return p
 	}

@@ -208,14 +208,16 @@ func readRows(r io.ReaderAt, size int64) (*rows.Batch, error) {
 		return nil, fmt.Errorf("%w: it is cut off", rows.ErrStore)
 	}
 	b := &rows.Batch{}
-	_, err = s.Stream(context.Background(), func(block *rows.Batch) error {
+	for block, err := range s.Blocks(context.Background()) {
+		if err != nil {
+			return nil, err
+		}
 		if b.N > 0 && ((b.Labels == nil) != (block.Labels == nil) || (b.Targets == nil) != (block.Targets == nil)) {
-			return fmt.Errorf("%w: some of its blocks have labels", rows.ErrStore)
+			return nil, fmt.Errorf("%w: some of its blocks have labels", rows.ErrStore)
 		}
 		b.Append(block)
-		return nil
-	})
-	return b, err
+	}
+	return b, nil
 }
 
 // decodeCounts reads what encode wrote.

@@ -177,8 +177,8 @@ func (p *Part) check() error {
 
 // probed reports whether there is a shard of which a probe is kept.
 func (m *Manifest) probed() bool {
-	s := m.Set(bundle.Val)
-	return s != nil && slices.ContainsFunc(s.Shards, func(p Shard) bool { return s.Probed(&p, m.Recipe.Settings.MaxBad) })
+	s, maxBad := m.Set(bundle.Val), m.Recipe.Settings.MaxBad
+	return s != nil && slices.ContainsFunc(s.Shards, func(p Shard) bool { return s.Probed(&p, maxBad) })
 }
 
 // checkSample reports a sample that is not of the training data.

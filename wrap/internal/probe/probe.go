@@ -48,12 +48,13 @@ func first(
 	ctx context.Context, cut *attach.Cut, h calibrate.Head, held *source.Set,
 ) (inputs []tensor.Tensor, none string, err error) {
 	from, to := held.Range()
+	to = min(to, from+bundle.MostProbe+held.Config.MaxBad)
 	n := 0
-	for example, err := range held.Data.Between(ctx, from, min(to, from+bundle.MostProbe+held.Config.MaxBad)) {
+	for example, err := range held.First(ctx) {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, "", cause
 		}
-		if err != nil {
+		if err != nil || example.Index < from || example.Index >= to {
 			continue
 		}
 		one, err := cut.Ready(&example)

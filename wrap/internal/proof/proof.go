@@ -8,7 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/wrap/internal/part"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 const (
@@ -39,7 +39,7 @@ type Question struct {
 // may be something to warn of.
 func Judge(
 	h *head.Head, c calibrate.Head, logits []float32, owns []Own, q Question,
-) (proof *part.Proof, warning string, err error) {
+) (proof *bundle.Proof, warning string, err error) {
 	n := len(logits) / h.LogitDim
 	var compared []*agreement
 	itself := false // the logits are an output
@@ -68,7 +68,7 @@ func Judge(
 		if s := a.smoothed; s != nil {
 			warning = fmt.Sprintf("the model's own %q are %.4g·p + %.3g of the probabilities p made of the logits: it is p that figures and temperatures are of", a.output, s[0], s[1])
 		}
-		return &part.Proof{Output: a.output, Examples: n, Difference: a.difference}, warning, nil
+		return &bundle.Proof{Output: a.output, Examples: n, Difference: a.difference}, warning, nil
 	case q.Named && !itself:
 		warning = fmt.Sprintf("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.Logits, h.Link)
 	}

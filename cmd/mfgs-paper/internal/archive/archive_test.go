@@ -124,7 +124,7 @@ func TestWriteArchive(t *testing.T) {
 			if err := Write(path, test.images); err != nil {
 				t.Fatal(err)
 			}
-			d, err := dataset.Open(path, dataset.Options{Classes: test.classes})
+			d, err := dataset.Open(t.Context(), path, dataset.Options{Classes: test.classes})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -33,7 +33,7 @@ func (g *Gallery) Image(i int) []byte {
 
 // Read reads a labelled dataset of images, all grey or all RGB, of ten classes.
 func Read(ctx context.Context, spec string) (*Gallery, error) {
-	d, err := dataset.Open(spec, dataset.Options{Classes: 10})
+	d, err := dataset.Open(ctx, spec, dataset.Options{Classes: 10})
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func Decode(ctx context.Context, name string, images []archive.Image) (string, e
 
 // ReadImages reads such images that need no labels, whose labels mean nothing then.
 func ReadImages(ctx context.Context, spec string) (*Gallery, error) {
-	d, err := dataset.Open(spec, dataset.Options{})
+	d, err := dataset.Open(ctx, spec, dataset.Options{})
 	if err != nil {
 		return nil, err
 	}

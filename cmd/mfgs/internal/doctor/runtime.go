@@ -165,7 +165,7 @@ func (c Config) bundle(ctx context.Context) Check {
 		return Check{name, Warn, c.Bundle + ": not tried without ONNX Runtime", setup}
 	}
 	p, err := wrap.Open(ctx, c.Bundle, wrap.Options{Model: c.Model,
-		Runtime: wrap.Runtime{Setup: wrap.Setup{Flag: lib.Path}, Provider: c.Provider}})
+		Runtime: wrap.Runtime{Library: lib.Path, Provider: c.Provider}})
 	if err == nil {
 		defer p.Close()
 		err = p.Probe(ctx)

@@ -95,7 +95,7 @@ func tensorOf(t testing.TB, s preprocess.Spec, picture string) ([]float32, []int
 	if err != nil {
 		t.Fatal(err)
 	}
-	img := preprocess.Image{Shape: []int{m.Height, m.Width, m.Channels}, Layout: preprocess.HWC, Data: m.Data,
+	img := preprocess.Image{Shape: []int{m.Height, m.Width, m.Channels}, Layout: pixels.HWC, Data: m.Data,
 		Orientation: m.Orientation}
 	if p, err = p.Resolve(img); err != nil {
 		t.Fatal(err)

@@ -2,9 +2,9 @@ package engine
 
 import "time"
 
-// gathering is what an engine waits for before it runs a batch that it could run: see the package
-// documentation.
-type gathering struct {
+// batchWindow is for how long, and for how many requests, an engine holds a batch that it could run: see the
+// package documentation.
+type batchWindow struct {
 	requests int // that are expected
 	layout   uint64
 	until    time.Time
@@ -19,7 +19,7 @@ type gathering struct {
 const maxPenalty = 31
 
 // expect is told that a batch has ended, and how many requests may come together now.
-func (g *gathering) expect(answered, queued int, layout uint64, now time.Time, wait time.Duration) {
+func (g *batchWindow) expect(answered, queued int, layout uint64, now time.Time, wait time.Duration) {
 	if now.Before(g.until) && layout == g.layout { // of a batch in another slot
 		g.requests += answered // but no later: who waits already does not wait for longer
 		return
@@ -38,7 +38,7 @@ func (g *gathering) expect(answered, queued int, layout uint64, now time.Time, w
 
 // wait reports whether so many requests wait for more, and sees to it that overdue is called when
 // that ends.
-func (g *gathering) wait(requests int, now time.Time, overdue func()) bool {
+func (g *batchWindow) wait(requests int, now time.Time, overdue func()) bool {
 	left := g.until.Sub(now)
 	if left > 0 && requests < g.requests {
 		g.held = true
@@ -63,7 +63,7 @@ func (g *gathering) wait(requests int, now time.Time, overdue func()) bool {
 }
 
 // stop ends the wait, because a batch begins or nothing is left.
-func (g *gathering) stop() {
+func (g *batchWindow) stop() {
 	g.until, g.held = time.Time{}, false
 	if g.armed {
 		g.armed = false

@@ -264,7 +264,7 @@ func TestAFullQueueDoesNotWait(t *testing.T) {
 // rewarded.
 func TestWhichWaitsAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gathering
+		var g batchWindow
 		// round ends a batch, after which two are expected: one is there, and the other in time or not.
 		round := func(inTime bool) (waited bool) {
 			g.expect(1, 1, 0, time.Now(), time.Millisecond)

@@ -84,7 +84,7 @@ type Engine struct {
 	closing  bool          // nothing new is taken
 	closed   bool          // and nothing is queued or running
 	drained  chan struct{} // closed with it
-	gather   gathering
+	window   batchWindow
 	speed    speed
 }
 
@@ -239,7 +239,7 @@ func (e *Engine) proceed(now time.Time) {
 		if e.closing && e.running == 0 && !e.closed {
 			e.closed = true
 			close(e.drained)
-			e.gather.stop()
+			e.window.stop()
 			e.abort(ErrClosed) // releases the context
 		}
 		return
@@ -256,16 +256,16 @@ func (e *Engine) proceed(now time.Time) {
 // wait reports whether what is queued is to wait for more.
 func (e *Engine) wait(now time.Time) bool {
 	q := &e.queue
-	may := q.requests > 0 && !e.closing && q.head.part == 0 && q.head.layout == e.gather.layout &&
+	may := q.requests > 0 && !e.closing && q.head.part == 0 && q.head.layout == e.window.layout &&
 		q.examples < e.config.MaxBatch
-	return may && e.gather.wait(q.requests, now, e.overdue)
+	return may && e.window.wait(q.requests, now, e.overdue)
 }
 
 // overdue is what a timer calls when requests have waited long enough.
 func (e *Engine) overdue() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.gather.armed = false
+	e.window.armed = false
 	e.proceed(time.Now())
 }
 
@@ -332,7 +332,7 @@ func (e *Engine) form() *batch {
 		b.requests = append(b.requests, r)
 		b.rows += r.rows
 	}
-	e.gather.stop()
+	e.window.stop()
 	if b.rows > 0 {
 		b.waiting = len(b.requests)
 		if len(b.requests) > 1 {
@@ -400,7 +400,7 @@ func (e *Engine) finish(b *batch, err error, now time.Time) (done []*request) {
 		if err == nil {
 			e.speed.ended(b.rows, b.took)
 		}
-		e.gather.expect(len(waiting), e.queue.requests, b.requests[0].layout, now, min(e.config.Delay, b.took/4))
+		e.window.expect(len(waiting), e.queue.requests, b.requests[0].layout, now, min(e.config.Delay, b.took/4))
 	}
 	e.proceed(now)
 	return done

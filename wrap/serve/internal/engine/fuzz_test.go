@@ -169,7 +169,7 @@ func (w *world) play(program []byte) {
 	synctest.Wait()
 	for i, e := range w.engines {
 		if requests, examples := e.Depth(); requests != 0 || examples != 0 || e.queue.bytes != 0 || e.running != 0 ||
-			e.inLine || e.gather.armed || e.ctx.Err() == nil {
+			e.inLine || e.window.armed || e.ctx.Err() == nil {
 			w.t.Errorf("engine %d is closed: %+v", i, e)
 		}
 	}

@@ -115,7 +115,6 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 type Span struct {
 	span   api.Span
 	tracer api.Tracer
-	ctx    context.Context
 }
 
 // Request begins the span of a request, as part of the trace that its headers tell of (W3C Trace
@@ -129,20 +128,20 @@ func (t *Tracing) Request(
 	ctx = t.context.Extract(ctx, carrier(get))
 	ctx, span := t.tracer.Start(ctx, name, api.WithSpanKind(api.SpanKindServer),
 		api.WithAttributes(attribute.String("mfgs.model", label(model))))
-	return ctx, &Span{span: span, tracer: t.tracer, ctx: ctx}
+	return ctx, &Span{span: span, tracer: t.tracer}
 }
 
 // Inference adds what an engine answered now: two spans, of the time that the request waited and of
-// the inference, with how many examples were in its batch.
-func (s *Span) Inference(queue, compute time.Duration, batch int) {
+// the inference, with how many examples were in its batch. ctx is the request's.
+func (s *Span) Inference(ctx context.Context, queue, compute time.Duration, batch int) {
 	if s == nil || !s.span.IsRecording() {
 		return
 	}
 	end := time.Now()
 	began := end.Add(-compute)
-	_, waited := s.tracer.Start(s.ctx, "queue", api.WithTimestamp(began.Add(-queue)))
+	_, waited := s.tracer.Start(ctx, "queue", api.WithTimestamp(began.Add(-queue)))
 	waited.End(api.WithTimestamp(began))
-	_, ran := s.tracer.Start(s.ctx, "inference", api.WithTimestamp(began),
+	_, ran := s.tracer.Start(ctx, "inference", api.WithTimestamp(began),
 		api.WithAttributes(attribute.Int("mfgs.batch_size", batch)))
 	ran.End(api.WithTimestamp(end))
 }

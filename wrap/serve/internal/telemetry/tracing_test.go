@@ -110,8 +110,8 @@ func TestSpansArriveInTheTraceOfTheRequest(t *testing.T) {
 	tr := tracing(t, TracingConfig{Endpoint: r.URL, Version: "1.2"})
 	request := httptest.NewRequest("POST", "/v2/models/pets/infer", nil)
 	request.Header.Set("Traceparent", parent)
-	_, span := tr.Request(t.Context(), "infer", "pets", request.Header.Get)
-	span.Inference(40*time.Millisecond, 20*time.Millisecond, 8)
+	ctx, span := tr.Request(t.Context(), "infer", "pets", request.Header.Get)
+	span.Inference(ctx, 40*time.Millisecond, 20*time.Millisecond, 8)
 	span.End(nil)
 	_, failed := tr.Request(t.Context(), "infer", "pets", func(string) string { return "" })
 	failed.End(errors.New("secret of a client"))
@@ -186,7 +186,7 @@ func TestTheEnvironmentAsksForTraces(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, span := tr.Request(t.Context(), "infer", "m", func(string) string { return parent })
-			span.Inference(1, 1, 1)
+			span.Inference(ctx, 1, 1, 1)
 			span.End(nil)
 			if c.path == "" {
 				if tr != nil || span != nil || ctx != t.Context() || runtime.NumGoroutine() > goroutines {
@@ -213,8 +213,8 @@ func TestTheEnvironmentSaysHow(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test,service.name=no")
 	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
 	tr := tracing(t, TracingConfig{})
-	_, mine := tr.Request(t.Context(), "unsampled", "m", func(string) string { return "" })
-	mine.Inference(1, 1, 1)
+	ctx, mine := tr.Request(t.Context(), "unsampled", "m", func(string) string { return "" })
+	mine.Inference(ctx, 1, 1, 1)
 	mine.End(nil)
 	_, theirs := tr.Request(t.Context(), "sampled", "m", func(string) string { return parent })
 	theirs.End(nil)
@@ -266,8 +266,8 @@ func TestAReceiverThatDoesNotAnswerHarmsNobody(t *testing.T) {
 	defer close(release)
 	tr := tracing(t, TracingConfig{Endpoint: stuck.URL})
 	for range 5000 {
-		_, span := tr.Request(t.Context(), "infer", "m", func(string) string { return "" })
-		span.Inference(1, 1, 1)
+		ctx, span := tr.Request(t.Context(), "infer", "m", func(string) string { return "" })
+		span.Inference(ctx, 1, 1, 1)
 		span.End(nil)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// limitHeap does nothing where address spaces are not limited.
+func limitHeap() {}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// stable are the packages whose API docs/release.md promises to keep.
+var stable = []string{"wrap", "wrap/calibration", "wrap/bundle", "featurize/preprocess", "calibrate", "calibrate/conformal"}
+
+// What promises stability exposes only what promises as much, and the standard library: a type of another
+// package could change, and with it what a program was compiled against.
+func TestWhatPromisesStabilityExposesOnlyWhatPromisesAsMuch(t *testing.T) {
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}
+	for _, p := range stable {
+		args = append(args, module+"/"+p)
+	}
+	list := exec.Command("go", args...)
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	export := map[string]string{}
+	for line := range strings.Lines(string(bytes.TrimSpace(out))) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		export[path] = file
+	}
+	im := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(export[path])
+	})
+	exposed := map[string]bool{}
+	for _, name := range stable {
+		pkg, err := im.Import(module + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range pkg.Scope().Names() {
+			if o := pkg.Scope().Lookup(name); o.Exported() {
+				e := exposure{pkg: pkg, by: pkg.Path() + "." + name, seen: map[types.Type]bool{}, out: exposed}
+				e.declared(o)
+			}
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(exposed)) {
+		t.Error(line)
+	}
+}
+
+// exposure finds the types that a declaration of a package exposes.
+type exposure struct {
+	pkg  *types.Package
+	by   string
+	seen map[types.Type]bool
+	out  map[string]bool
+}
+
+func (e *exposure) declared(o types.Object) {
+	if name, ok := o.(*types.TypeName); ok {
+		if name.IsAlias() {
+			e.of(types.Unalias(name.Type()))
+			return
+		}
+		e.of(name.Type().Underlying())
+		for m := range types.NewMethodSet(types.NewPointer(name.Type())).Methods() {
+			if m.Obj().Exported() && m.Obj().Pkg() == e.pkg {
+				e.of(m.Type())
+			}
+		}
+		return
+	}
+	e.of(o.Type())
+}
+
+func (e *exposure) of(t types.Type) {
+	if e.seen[t] {
+		return
+	}
+	e.seen[t] = true
+	switch t := t.(type) {
+	case *types.Alias:
+		e.of(types.Unalias(t))
+	case *types.Named:
+		pkg := t.Obj().Pkg()
+		for a := range t.TypeArgs().Types() {
+			e.of(a)
+		}
+		if pkg == nil {
+			return
+		}
+		ours, is := strings.CutPrefix(pkg.Path(), module+"/")
+		if is && !slices.Contains(stable, ours) {
+			e.out[fmt.Sprintf("%s exposes %s.%s, and %s promises nothing", e.by, ours, t.Obj().Name(), ours)] = true
+		} else if !is && strings.Contains(strings.Split(pkg.Path(), "/")[0], ".") {
+			e.out[fmt.Sprintf("%s exposes %s.%s, of another module", e.by, pkg.Path(), t.Obj().Name())] = true
+		}
+	case *types.Struct:
+		for f := range t.Fields() {
+			if f.Exported() {
+				e.of(f.Type())
+			}
+		}
+	case *types.Signature:
+		e.of(t.Params())
+		e.of(t.Results())
+	case *types.Tuple:
+		for v := range t.Variables() {
+			e.of(v.Type())
+		}
+	case *types.Interface:
+		for m := range t.Methods() {
+			e.of(m.Type())
+		}
+	case *types.Map:
+		e.of(t.Key())
+		e.of(t.Elem())
+	case interface{ Elem() types.Type }: // pointers, slices, arrays and channels
+		e.of(t.Elem())
+	}
+}
