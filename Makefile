@@ -78,7 +78,7 @@ peers: setup
 # cores. They name the commit: there must be nothing that is not committed. Then
 # cd cmd/mfgs-paper && go test . -run Quoted -update has README and docs/choosing.md quote them.
 paper: setup
-	$(GO) run -C cmd/mfgs-paper -buildvcs=true . --data $(CURDIR)/../shared/data
+	$(GO) run -C cmd/mfgs-paper -buildvcs=true . report --data $(CURDIR)/../shared/data
 
 # What docs/spark.md shows is run in a fresh environment with what it says to install. There Spark's workers
 # are killed while they calibrate, and the bundles compared. Takes Python 3.11 and Java 17.

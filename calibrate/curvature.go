@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/mfgs/mfgs/calibrate/internal/eigen"
+	"github.com/mfgs/mfgs/internal/eigen"
 )
 
 // Curvature is the second derivatives of the loss with respect to the last layer's weights, H and
@@ -74,6 +74,17 @@ func (c *Curvature) spectra(cov Covariance) (a, b spectrum, err error) {
 
 // Examples returns how many examples were summed, N.
 func (c *Curvature) Examples() int { return c.n }
+
+// G returns (1/N) Σ rrᵀ [K,K], the smaller factor of J in the Kronecker structure: its diagonal [K] where
+// only that was summed, and nil where no Fisher matrix was.
+func (c *Curvature) G() []float64 {
+	if c.g == nil {
+		return nil
+	}
+	g := make([]float64, len(c.g))
+	scaleTo(g, 1/float64(c.n), c.g)
+	return g
+}
 
 // MeanEigenvalue returns trace/KD of the matrix that the covariance damps: of H
 // or, for the Fisher covariance, of J; for the Kronecker structure the product

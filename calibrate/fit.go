@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Fitted is what calibration found.

@@ -1,8 +1,8 @@
 package calibrate
 
 import (
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // gram adds the products of a block's examples to sums.

@@ -1,5 +1,7 @@
 package calibrate
 
+import "fmt"
+
 // invertFull forms the diagonal blocks of the covariance.
 //
 // With H̃ = UᵀU the inverse is U⁻¹U⁻ᵀ, so that Σ_kk is the Gram matrix of the k-th rows of U⁻¹: no
@@ -52,6 +54,64 @@ func leverageDelta(trace float64, d int) float64 {
 	return leverageDamping * trace / float64(d)
 }
 
+// Inverse calls f with the rows [D,K·D] of Σ that belong to each logit of a softmax head, one after
+// another: all of the covariance of the full structure, of which a Posterior has the diagonal blocks. f
+// must not keep them, and ends the work with an error.
+func (c *Curvature) Inverse(cov Covariance, epsilon float64, f func(logit int, rows []float64) error) error {
+	if c.structure != Full || c.coupled != c.head.Logits {
+		return fmt.Errorf("a covariance of all weights is of the %s structure of a softmax head, and this is %s", Full, c)
+	}
+	if err := c.ready(cov); err != nil {
+		return err
+	}
+	if err := checkDamping(epsilon); err != nil {
+		return err
+	}
+	m := c.h
+	if cov == Fisher {
+		m = c.j
+	}
+	k, d := c.head.Logits, c.head.Dim()
+	n := k * d
+	u := c.factor(m, 0)
+	if err := u.invert(epsilon); err != nil {
+		return err
+	}
+	lower := u.transposed(0, n)
+	rows := make([]float64, d*n)
+	if cov != Sandwich {
+		for i := range k {
+			if err := u.inverseRows(rows, lower, i*d, (i+1)*d); err != nil {
+				return err
+			}
+			if err := f(i, rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	inverse := make([]float64, n*n) // M of Σ = MJM
+	for i := range k {
+		if err := u.inverseRows(inverse[i*d*n:(i+1)*d*n], lower, i*d, (i+1)*d); err != nil {
+			return err
+		}
+	}
+	j := c.dense(c.j, 0)
+	left := lower[:d*n] // lower has done its work
+	for i := range k {
+		if err := c.product.Multiply(left, inverse[i*d*n:(i+1)*d*n], j, d, n, n); err != nil {
+			return err
+		}
+		if err := c.product.Multiply(rows, left, inverse, d, n, n); err != nil {
+			return err
+		}
+		if err := f(i, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // sandwich writes the diagonal blocks of MJM, M = U⁻¹U⁻ᵀ, as M_k J M_kᵀ with M_k
 // the k-th D rows of M, for the coupled logits from first on.
 func (c *Curvature) sandwich(blocks []float64, u *factor, first int) error {
@@ -72,4 +132,15 @@ func (c *Curvature) sandwich(blocks []float64, u *factor, first int) error {
 		}
 	}
 	return nil
+}
+
+// transpose returns that of x [rows,cols].
+func transpose(x []float64, rows, cols int) []float64 {
+	t := make([]float64, len(x))
+	for r := range rows {
+		for c := range cols {
+			t[c*rows+r] = x[r*cols+c]
+		}
+	}
+	return t
 }

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -131,6 +132,98 @@ func TestFullPosteriorEqualsTheDenseInverse(t *testing.T) {
 				wantRelative(t, name+": variances", p.variancesOf(test), naiveVariances(h, sigma, test), 10*rounding(cov, epsilon))
 				wantRelative(t, name+": leverages", p.leveragesOf(test), naiveLeverages(t, h, want.a, test), 1e-11)
 			}
+		}
+	}
+}
+
+// All of a covariance, of which a posterior has the diagonal blocks.
+func TestInverseEqualsTheDenseInverse(t *testing.T) {
+	const epsilon = 1
+	for i, h := range []Head{
+		{Logits: 3, Features: 4, Bias: true, Link: Softmax},
+		{Logits: 6, Features: 90, Bias: true, Link: Softmax}, // more than a panel
+	} {
+		n, d := h.Logits*h.Dim(), h.Dim()
+		train := randomSet(h, 150, 2, uint64(970+i))
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: true}, train, 0)
+		for _, cov := range covariances {
+			sigma := naiveCovariance(t, cov, c.whole(c.h), c.whole(c.j), n, epsilon)
+			var got []float64
+			err := c.Inverse(cov, epsilon, func(k int, rows []float64) error {
+				if k*d*n != len(got) {
+					t.Errorf("the rows of logit %d come after %d numbers", k, len(got))
+				}
+				got = append(got, rows...)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantSame(t, fmt.Sprintf("%s %s", h.name(), cov), got, sigma.RawMatrix().Data, 10*rounding(cov, epsilon))
+		}
+		enough := errors.New("enough")
+		if err := c.Inverse(Hessian, epsilon, func(int, []float64) error { return enough }); err != enough {
+			t.Errorf("error %v, want that of the caller", err)
+		}
+	}
+}
+
+func TestInversePassesOnErrorsOfTheProduct(t *testing.T) {
+	h := Head{Logits: 3, Features: 2, Bias: true, Link: Softmax}
+	for _, cov := range covariances {
+		p := &failingProduct{left: math.MaxInt}
+		cfg := CurvatureConfig{Head: h, Structure: Full, Fisher: true, Product: p}
+		c := accumulate(t, cfg, randomSet(h, 20, 1, 960), 0)
+		calls := 0
+		for ; ; calls++ {
+			p.left = calls
+			if err := c.Inverse(cov, 1, func(int, []float64) error { return nil }); err == nil {
+				break
+			} else if !errors.Is(err, errProduct) {
+				t.Fatalf("%s: error %v after %d calls, want the product's", cov, err, calls)
+			}
+		}
+		if calls < h.Logits {
+			t.Errorf("%s: only %d calls", cov, calls)
+		}
+	}
+}
+
+func TestGIsTheMeanProductOfResiduals(t *testing.T) {
+	h := Head{Logits: 3, Features: 2, Bias: true, Link: Softmax}
+	train := randomSet(h, 50, 1, 961)
+	want := newNaive(h, train).g
+	for i := range want {
+		want[i] /= 50
+	}
+	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
+	wantSame(t, "G", c.G(), want, 1e-12)
+	if g := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, train, 0).G(); g != nil {
+		t.Errorf("without Fisher matrix G is %v", g)
+	}
+}
+
+func TestInversesThatAreRefused(t *testing.T) {
+	softmax, sigmoid := Head{Logits: 3, Features: 2, Link: Softmax}, Head{Logits: 3, Features: 2, Link: Sigmoid}
+	of := func(h Head, s Structure) *Curvature {
+		return accumulate(t, CurvatureConfig{Head: h, Structure: s}, randomSet(h, 20, 1, 950), 0)
+	}
+	for _, c := range []struct {
+		name    string
+		c       *Curvature
+		cov     Covariance
+		epsilon float64
+		reason  string
+	}{
+		{"separate logits", of(sigmoid, Full), Hessian, 1, "of a softmax head"},
+		{"factors", of(softmax, Kronecker), Hessian, 1, "the full structure"},
+		{"no Fisher matrix", of(softmax, Full), Fisher, 1, "was not accumulated"},
+		{"no damping", of(softmax, Full), Hessian, 0, "damping 0"},
+		{"tiny damping", of(softmax, Full), Hessian, 1e-30, "larger --damping"},
+	} {
+		err := c.c.Inverse(c.cov, c.epsilon, func(int, []float64) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), c.reason) {
+			t.Errorf("%s: error %v, want one with %q", c.name, err, c.reason)
 		}
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Method says how logits become the probabilities that are served.

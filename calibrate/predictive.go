@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/internal/minimum"
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Predictive is a set of examples as one method predicts them: their probabilities

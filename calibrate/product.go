@@ -5,7 +5,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/blas/blas64"
 
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // A Product multiplies matrices, all row-major and dense, in float64 unless it says otherwise. It is the hot

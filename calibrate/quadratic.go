@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
 
-	"github.com/mfgs/mfgs/calibrate/internal/eigen"
 	"github.com/mfgs/mfgs/calibrate/internal/interpolative"
+	"github.com/mfgs/mfgs/internal/eigen"
 )
 
 // Quadratic is a posterior as M = K+1 quadratic forms of an example's features: the

@@ -11,10 +11,10 @@ import (
 	"gonum.org/v1/gonum/optimize"
 
 	"github.com/mfgs/mfgs/calibrate/internal/minimum"
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Temperatures are the two numbers that the method tunes: μ = a/T_act and the covariance is Σ/T_ens

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 )
 
 // Where a disk fills up in the midst of a copy, the model is held in memory, whole, and gives the space back.

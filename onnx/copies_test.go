@@ -10,8 +10,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
-	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 )
 
 // copiesIn has models be copied below a folder of the test's own, and files of more than so many bytes into

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 )
 
 // Whatever the bytes, Parse returns; and a model it accepts can be written and read again.

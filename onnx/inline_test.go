@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
-	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 )
 
 // functionModel opens one of the models with functions.

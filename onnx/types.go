@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // Dim is one dimension of a shape. Value is -1 where the model leaves it open, and Param is then

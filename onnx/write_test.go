@@ -13,9 +13,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/internal/tensor"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
-	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
 // A model in two files is the model, whatever held its weights before.

@@ -36,6 +36,45 @@ type Certainty struct {
 	Series map[string]Series `json:"-"`
 }
 
+// Series is a figure as measured, and its values on resamples of the examples.
+type Series struct {
+	Value float64
+	Draws []float64
+}
+
+// centre moves the draws so that their mean is the value.
+func (s Series) centre() {
+	var bias float64
+	for _, v := range s.Draws {
+		bias += (v - s.Value) / float64(len(s.Draws))
+	}
+	for i := range s.Draws {
+		s.Draws[i] -= bias
+	}
+}
+
+// Minus is the difference to another figure of the same draws.
+func (s Series) Minus(t Series) Series {
+	d := Series{s.Value - t.Value, make([]float64, len(s.Draws))}
+	for i := range d.Draws {
+		d.Draws[i] = s.Draws[i] - t.Draws[i]
+	}
+	return d
+}
+
+// Interval returns the percentile interval of a level of confidence in (0,1) (Efron and Tibshirani,
+// "An Introduction to the Bootstrap", 1993, section 13.3), with quantiles that are interpolated
+// linearly between order statistics. It is false where draws can tell none: one has no value, as the
+// difference of two infinities, or all are the same, as the error where no example is wrong.
+func (s Series) Interval(level float64) (Interval, bool) {
+	draws := slices.Sorted(slices.Values(s.Draws))
+	if len(draws) == 0 || math.IsNaN(draws[0]) || draws[0] == draws[len(draws)-1] {
+		return Interval{}, false
+	}
+	tail := (1 - level) / 2
+	return Interval{quantile(draws, tail), quantile(draws, 1-tail)}, true
+}
+
 // Difference is a figure of one method less that of another; the same on all draws has the interval
 // of that number alone. Where the interval does not hold 0 it
 // is more than chance between the examples that were drawn and others would be.

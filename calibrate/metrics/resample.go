@@ -12,62 +12,101 @@ import (
 
 // Measured is figures of one method that can be taken of resampled examples, see [Resample].
 type Measured struct {
-	names []string // of the figures, as in JSON
+	columns []column
 	// figures computes them. weights say how often each example of each sample was drawn.
 	figures func(weights [][]int32, into []float64)
-	// biased are the figures that chance makes larger, and squares those among them that are
-	// computed as squares, which may be negative.
-	biased, squares []string
 }
 
-// Probabilities are the figures of [InDomain], [Reliability] but for the class-wise one, and
-// [Selective], of the examples added so far; sample is their place in the sizes of Resample.
-func (c *Classifier) Probabilities(sample int) *Measured {
-	kept, each, bins := c.kept, float64(c.each), len(c.bins)
-	n := float64(len(kept.wrong))
-	ranked := newRanked(kept.doubt)
-	nll, infinite := withoutInfinite(kept.nll)
-	figures := func(weights [][]int32, into []float64) {
-		w := weights[sample]
-		var sums [3]float64
-		filled := make([]bin, bins)
-		start := 0
-		for i, w := range w {
-			w := float64(w)
-			sums[0] += w * kept.wrong[i]
-			sums[1] += w * nll[i]
-			sums[2] += w * kept.brier[i]
-			for _, c := range kept.cells[start:kept.ends[i]] {
-				b := &filled[c.of]
-				b.n += w * c.n
-				b.confidence += w * c.confidence
-				b.right += w * c.right
+// column is a figure of Measured; see [LabelledFigure].
+type column struct {
+	key             string
+	biased, squared bool
+}
+
+// Probabilities are figures of the examples added so far, those of [LabelledFigures] with these keys, all that
+// can be resampled if there are none; sample is their place in the sizes of Resample.
+func (c *Classifier) Probabilities(sample int, keys ...string) *Measured {
+	m := &Measured{}
+	var list []LabelledFigure
+	for _, f := range LabelledFigures {
+		resampled := f.mean != nil || f.binned != nil || f.ranked != nil
+		if resampled && (len(keys) == 0 || slices.Contains(keys, f.Key)) {
+			list, m.columns = append(list, f), append(m.columns, column{f.Key, f.biased, f.squared})
+		}
+	}
+	of := newRedrawn(c, list)
+	m.figures = func(weights [][]int32, into []float64) { of.measure(weights[sample], into) }
+	return m
+}
+
+// redrawn is what figures of resampled examples are made of.
+type redrawn struct {
+	list      []LabelledFigure
+	kept      *kept
+	decisions float64
+	means     [][]float64 // by figure; nil of those that are no means
+	infinite  []infinite
+	bins      int // of the figures over bins, 0 where there are none
+	ranked    *ranked
+}
+
+func newRedrawn(c *Classifier, list []LabelledFigure) *redrawn {
+	r := &redrawn{
+		list: list, kept: &c.kept, decisions: float64(len(c.kept.wrong)) * float64(c.each),
+		means: make([][]float64, len(list)), infinite: make([]infinite, len(list)),
+	}
+	for i, f := range list {
+		switch {
+		case f.mean != nil:
+			r.means[i], r.infinite[i] = withoutInfinite(f.mean(r.kept))
+		case f.binned != nil:
+			r.bins = len(c.bins)
+		case r.ranked == nil:
+			r.ranked = newRanked(r.kept.doubt)
+		}
+	}
+	return r
+}
+
+func (r *redrawn) measure(w []int32, into []float64) {
+	filled := make([]bin, r.bins)
+	if r.bins > 0 {
+		r.fill(filled, w)
+	}
+	var area float64
+	var risks [3]float64
+	if r.ranked != nil {
+		area, risks = r.ranked.selective(r.kept.wrong, w)
+	}
+	for i, f := range r.list {
+		switch {
+		case f.mean != nil:
+			var sum float64
+			for j, v := range r.means[i] {
+				sum += float64(w[j]) * v
 			}
-			start = kept.ends[i]
+			into[i] = (sum + r.infinite[i].sum(w)) / float64(len(r.means[i]))
+		case f.binned != nil:
+			into[i] = f.binned(filled, r.decisions)
+		default:
+			into[i] = f.ranked(area, risks)
 		}
-		sums[1] += infinite.sum(w)
-		area, risks := ranked.selective(kept.wrong, w)
-		copy(into, []float64{
-			sums[0] / n, sums[1] / n, ece(filled, n*each), debiased(filled, n*each), sums[2] / n,
-			area, risks[0], risks[1], risks[2],
-		})
 	}
-	names := []string{"error", "nll", "ece", "debiased_ce", "brier", "aurc", "risk80", "risk90", "risk95"}
-	return &Measured{names, figures, []string{"ece", "debiased_ce"}, []string{"debiased_ce"}}
 }
 
-// NLL is that of [Classifier.Probabilities] alone, in less time.
-func (c *Classifier) NLL(sample int) *Measured {
-	nll, infinite := withoutInfinite(c.kept.nll)
-	figures := func(weights [][]int32, into []float64) {
-		w := weights[sample]
-		var sum float64
-		for i, w := range w {
-			sum += float64(w) * nll[i]
+// fill adds up the bins of the ECE.
+func (r *redrawn) fill(filled []bin, w []int32) {
+	start := 0
+	for i, w := range w {
+		w := float64(w)
+		for _, c := range r.kept.cells[start:r.kept.ends[i]] {
+			b := &filled[c.of]
+			b.n += w * c.n
+			b.confidence += w * c.confidence
+			b.right += w * c.right
 		}
-		into[0] = (sum + infinite.sum(w)) / float64(len(nll))
+		start = r.kept.ends[i]
 	}
-	return &Measured{names: []string{"nll"}, figures: figures}
 }
 
 // infinite are examples whose value is infinite, of which no multiple is 0.
@@ -103,11 +142,16 @@ func Detection(in, out []float64, inSample, outSample int) (*Measured, error) {
 	if err != nil {
 		return nil, err
 	}
-	figures := func(weights [][]int32, into []float64) {
+	m := &Measured{figures: func(weights [][]int32, into []float64) {
 		o := d.measure(slices.Concat(weights[inSample], weights[outSample]))
-		copy(into, []float64{o.Accuracy, o.AUROC, o.AUPRIn, o.AUPROut, o.FPR95})
+		for i, f := range DetectionFigures {
+			into[i] = f.Of(&o)
+		}
+	}}
+	for _, f := range DetectionFigures {
+		m.columns = append(m.columns, column{key: f.Key})
 	}
-	return &Measured{names: []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}, figures: figures}, nil
+	return m, nil
 }
 
 // DetectionAUROC is the AUROC of [Detection] alone, in less time.
@@ -132,13 +176,7 @@ func DetectionAUROC(in, out []float64, inSample, outSample int) (*Measured, erro
 		}
 		into[0] = auroc(wins, len(in), len(out))
 	}
-	return &Measured{names: []string{"auroc"}, figures: figures}, nil
-}
-
-// Series is a figure as measured, and its values on resamples of the examples.
-type Series struct {
-	Value float64
-	Draws []float64
+	return &Measured{columns: []column{{key: "auroc"}}, figures: figures}, nil
 }
 
 // Resample draws examples with replacement, as often as o says, and takes the figures of all
@@ -156,7 +194,7 @@ func Resample(
 	o = o.checked(sizes)
 	width := 0
 	for _, m := range measured {
-		width += len(m.names)
+		width += len(m.columns)
 	}
 	weights := make([][]int32, len(sizes))
 	for i, n := range sizes {
@@ -166,7 +204,7 @@ func Resample(
 	all := func(weights [][]int32, values []float64) {
 		for _, m := range measured {
 			m.figures(weights, values)
-			values = values[len(m.names):]
+			values = values[len(m.columns):]
 		}
 	}
 	all(weights, values)
@@ -200,21 +238,21 @@ func Resample(
 	column := 0
 	for i, m := range measured {
 		results[i] = map[string]Series{}
-		for _, name := range m.names {
+		for _, of := range m.columns {
 			s := Series{values[column], make([]float64, o.Resamples)}
 			for r := range draws {
 				s.Draws[r] = draws[r][column]
 			}
-			if slices.Contains(m.biased, name) {
+			if of.biased {
 				s.centre()
 			}
-			if slices.Contains(m.squares, name) {
+			if of.squared {
 				s.Value = root(s.Value)
 				for r, v := range s.Draws {
 					s.Draws[r] = root(v)
 				}
 			}
-			results[i][name] = s
+			results[i][of.key] = s
 			column++
 		}
 	}
@@ -234,37 +272,4 @@ func parallel(n int, worker func() (do func(int))) {
 		})
 	}
 	wg.Wait()
-}
-
-// centre moves the draws so that their mean is the value.
-func (s Series) centre() {
-	var bias float64
-	for _, v := range s.Draws {
-		bias += (v - s.Value) / float64(len(s.Draws))
-	}
-	for i := range s.Draws {
-		s.Draws[i] -= bias
-	}
-}
-
-// Minus is the difference to another figure of the same draws.
-func (s Series) Minus(t Series) Series {
-	d := Series{s.Value - t.Value, make([]float64, len(s.Draws))}
-	for i := range d.Draws {
-		d.Draws[i] = s.Draws[i] - t.Draws[i]
-	}
-	return d
-}
-
-// Interval returns the percentile interval of a level of confidence in (0,1) (Efron and Tibshirani,
-// "An Introduction to the Bootstrap", 1993, section 13.3), with quantiles that are interpolated
-// linearly between order statistics. It is false where draws can tell none: one has no value, as the
-// difference of two infinities, or all are the same, as the error where no example is wrong.
-func (s Series) Interval(level float64) (Interval, bool) {
-	draws := slices.Sorted(slices.Values(s.Draws))
-	if len(draws) == 0 || math.IsNaN(draws[0]) || draws[0] == draws[len(draws)-1] {
-		return Interval{}, false
-	}
-	tail := (1 - level) / 2
-	return Interval{quantile(draws, tail), quantile(draws, 1-tail)}, true
 }

@@ -23,11 +23,11 @@ func drawn(rng *rand.Rand, n int) (weights []int32, examples []int) {
 }
 
 func figuresOf(m *Measured, weights ...[]int32) map[string]float64 {
-	values := make([]float64, len(m.names))
+	values := make([]float64, len(m.columns))
 	m.figures(weights, values)
 	by := map[string]float64{}
-	for i, name := range m.names {
-		by[name] = values[i]
+	for i, of := range m.columns {
+		by[of.key] = values[i]
 	}
 	return by
 }
@@ -313,7 +313,7 @@ func TestNoErrorHasNoInterval(t *testing.T) {
 func TestIntervalsOfInfinities(t *testing.T) {
 	logp := append(pairs(0.25, 0.5), math.Inf(-1), 0)
 	c := classified(t, logp, 2, []int{1, 1, 0}, 0)
-	both := resampled(t, []int{3}, []*Measured{c.Probabilities(0), c.NLL(0)}, BootstrapOptions{})
+	both := resampled(t, []int{3}, []*Measured{c.Probabilities(0), c.Probabilities(0, "nll")}, BootstrapOptions{})
 	nll := both[0]["nll"]
 	if !math.IsInf(nll.Value, 1) {
 		t.Errorf("NLL %v, want infinity", nll.Value)

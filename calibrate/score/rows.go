@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Rows are numbers for N examples, row-major with Width of them each. One row alone stands for all

@@ -27,7 +27,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/internal/parallel"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // ErrNoFit says that a score cannot be fitted to the training data there are.

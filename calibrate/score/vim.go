@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
-	"github.com/mfgs/mfgs/calibrate/internal/eigen"
+	"github.com/mfgs/mfgs/internal/eigen"
 )
 
 var residual = Score{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/compare"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
@@ -81,7 +82,7 @@ type benchmark struct {
 	network func(kind string, seed int) string
 	// fisher reports which networks have posteriors that take the Fisher matrix; nil: it is not known before.
 	fisher func(kind string, seed int) bool
-	// files names the trained networks that a method needs, as bench.Config.With does; nil where
+	// files names the trained networks that a method needs, as compare.Config.With does; nil where
 	// there are none.
 	files func(method string, q request) map[string][]string
 }
@@ -257,7 +258,7 @@ func (l *lab) ask(ctx context.Context, q request, methods []string, draws int) e
 	return nil
 }
 
-// A request is what one call of bench.Evaluate can answer.
+// A request is what one call of compare.Evaluate can answer.
 type request struct {
 	subject
 	layers  int
@@ -307,11 +308,10 @@ func (l *lab) evaluate(
 			return nil, err
 		}
 	}
-	c := bench.Config{
+	c := compare.Config{Layers: q.layers, Config: bench.Config{
 		Bundle: l.bundlePath(q.subject), Test: q.set.test, OOD: ood, Shifts: shifts, Methods: methods, Alone: true,
-		Layers: q.layers, Resamples: resamples, Runtime: l.runtime,
-		Preprocess: q.set.preprocess, Cache: l.cache(q.set.name),
-	}
+		Resamples: resamples, Preprocess: q.set.preprocess, Cache: l.cache(q.set.name), Runtime: l.runtime,
+	}}
 	for draw := range draws {
 		c.Draws = append(c.Draws, uint64(1000*q.seed+draw))
 	}
@@ -326,7 +326,7 @@ func (l *lab) evaluate(
 		of += fmt.Sprintf(" of seeds %v", q.label())
 	}
 	l.say("evaluating %s, %s, %v%s: %s", q.set.name, filepath.Base(q.set.network(q.kind, q.seed)), q.posterior, of, strings.Join(methods, " "))
-	e, err := bench.Evaluate(ctx, c)
+	e, err := compare.Evaluate(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +341,7 @@ func curved(method string) bool {
 }
 
 // fill adds what the methods of c ask for.
-func (b *benchmark) fill(c *bench.Config, q request) error {
+func (b *benchmark) fill(c *compare.Config, q request) error {
 	if b.files == nil {
 		return nil
 	}

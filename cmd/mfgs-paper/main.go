@@ -1,5 +1,6 @@
-// Mfgs-paper makes the tables and figures of the paper again: Lu, Ie and Sha, "Mean-Field
-// Approximation to Gaussian-Softmax Integral with Application to Uncertainty Estimation".
+// Mfgs-paper is the research beside mfgs. Its verb report makes the tables and figures of the paper again: Lu,
+// Ie and Sha, "Mean-Field Approximation to Gaussian-Softmax Integral with Application to Uncertainty
+// Estimation". Its verb compare (comparebundle.go) measures the paper's methods on a user's own bundle.
 //
 // A lab (lab.go) calibrates networks and evaluates methods (trial.go). Each part has a file: what is
 // measured, and what is written of it. Claims (claims.go) are judged by comparisons of rows (compare.go).
@@ -23,6 +24,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/stamp"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -40,30 +42,51 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// A usageError is a command line that cannot be meant.
-type usageError struct{ text string }
+const usage = `usage: mfgs-paper VERB [flags]
 
-func (e *usageError) Error() string { return e.text }
+  compare  measure the methods of the paper on a bundle: ensembles, sampling, several layers and others
+  report   make the tables and figures of the paper again
+
+mfgs-paper VERB --help lists the flags of each.
+`
 
 // run is the whole command: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parse(args, stdout)
-	if err == nil {
-		err = reproduce(ctx, o, stderr)
-	}
-	var usage *usageError
+	err := runVerb(ctx, args, stdout, stderr)
+	var wrong *usageError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return exitDone
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "mfgs-paper: %s\nRun mfgs-paper --help for usage.\n", usage)
+	case errors.As(err, &wrong):
+		fmt.Fprintf(stderr, "mfgs-paper: %s\nRun mfgs-paper --help for usage.\n", wrong)
 		return exitUsage
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "mfgs-paper: interrupted")
 	default:
-		fmt.Fprintln(stderr, "mfgs-paper:", strings.Join(strings.Fields(err.Error()), " "))
+		fmt.Fprintln(stderr, "mfgs-paper:", text.Line(err.Error()))
 	}
 	return exitFailed
+}
+
+func runVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		return &usageError{"which verb? want compare or report"}
+	}
+	switch verb, args := args[0], args[1:]; verb {
+	case "compare":
+		return compareBundle(ctx, args, stdout, stderr)
+	case "report":
+		o, err := parse(args, stdout)
+		if err != nil {
+			return err
+		}
+		return reproduce(ctx, o, stderr)
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(stdout, usage)
+		return nil
+	default:
+		return &usageError{fmt.Sprintf("there is no verb %q: want compare or report", verb)}
+	}
 }
 
 // Options are what the command line says.
@@ -77,25 +100,15 @@ type options struct {
 func parse(args []string, stdout io.Writer) (options, error) {
 	var o options
 	var only, seeds string
-	f := flag.NewFlagSet("mfgs-paper", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // errors are told once, by run
+	f := flag.NewFlagSet("mfgs-paper report", flag.ContinueOnError)
 	f.StringVar(&o.data, "data", "", "`DIR` with mnist, notmnist, cifar10, tinyimagenet32, imagenet and models; must be given")
 	f.StringVar(&o.models, "models", "../../models", "`DIR` with the trained networks of this repository")
 	f.StringVar(&only, "only", "", "make `PARTS` only, of "+strings.Join(partNames(), ",")+" (default all)")
 	f.StringVar(&o.out, "out", "../../docs", "`DIR` that paper.md, paper.json and the folder paper are written to")
 	f.StringVar(&seeds, "seeds", "0,1,2,3,4,5,6,7,8,9", "`SEEDS` of the MNIST networks")
 	f.StringVar(&o.scratch, "scratch", "", "`DIR` for features, bundles and parts that are made, kept so that a run goes on where the last one ended (default a temporary one, removed)")
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(stdout, "usage: mfgs-paper --data DIR [flags]")
-			f.SetOutput(stdout)
-			f.PrintDefaults()
-			return o, err
-		}
-		return o, &usageError{err.Error()}
-	}
-	if f.NArg() > 0 {
-		return o, &usageError{fmt.Sprintf("unexpected argument %q: there are only flags", f.Arg(0))}
+	if err := parseFlags(f, args, stdout, "--data DIR"); err != nil {
+		return o, err
 	}
 	if o.data == "" {
 		return o, &usageError{"--data is missing: want the folder with the data sets"}

@@ -30,16 +30,19 @@ func TestCommandLine(t *testing.T) {
 		code int
 		says string // on standard error, or on standard output where it ends well
 	}{
-		{"help", []string{"--help"}, exitDone, "--data DIR"},
-		{"no data", nil, exitUsage, "--data is missing"},
-		{"unknown flag", []string{"--dada", "x"}, exitUsage, "dada"},
-		{"positional", []string{"--data", "x", "y"}, exitUsage, `unexpected argument "y"`},
-		{"unknown part", []string{"--data", "x", "--only", "table1,table9"}, exitUsage, `"table9" is no part: want some of table1, short`},
-		{"part twice", []string{"--data", "x", "--only", "ukf,ukf"}, exitUsage, `"ukf" is named twice`},
-		{"no seed", []string{"--data", "x", "--seeds", "0,one"}, exitUsage, `"one" is no seed`},
-		{"negative seed", []string{"--data", "x", "--seeds", "-1"}, exitUsage, `"-1" is no seed`},
-		{"seed twice", []string{"--data", "x", "--seeds", "1,1"}, exitUsage, "1 is named twice"},
-		{"no folder", []string{"--data", filepath.Join(t.TempDir(), "none")}, exitFailed, "no such folder"},
+		{"help", []string{"report", "--help"}, exitDone, "--data DIR"},
+		{"no verb", nil, exitUsage, "want compare or report"},
+		{"verbs", []string{"--help"}, exitDone, "mfgs-paper VERB"},
+		{"unknown verb", []string{"reports"}, exitUsage, `no verb "reports"`},
+		{"no data", []string{"report"}, exitUsage, "--data is missing"},
+		{"unknown flag", []string{"report", "--dada", "x"}, exitUsage, "dada"},
+		{"positional", []string{"report", "--data", "x", "y"}, exitUsage, `unexpected argument "y"`},
+		{"unknown part", []string{"report", "--data", "x", "--only", "table1,table9"}, exitUsage, `"table9" is no part: want some of table1, short`},
+		{"part twice", []string{"report", "--data", "x", "--only", "ukf,ukf"}, exitUsage, `"ukf" is named twice`},
+		{"no seed", []string{"report", "--data", "x", "--seeds", "0,one"}, exitUsage, `"one" is no seed`},
+		{"negative seed", []string{"report", "--data", "x", "--seeds", "-1"}, exitUsage, `"-1" is no seed`},
+		{"seed twice", []string{"report", "--data", "x", "--seeds", "1,1"}, exitUsage, "1 is named twice"},
+		{"no folder", []string{"report", "--data", filepath.Join(t.TempDir(), "none")}, exitFailed, "no such folder"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -71,7 +74,7 @@ func TestPartsComeInTheirOrder(t *testing.T) {
 // A part whose network is missing fails, names the script, and leaves no report.
 func TestMissingNetwork(t *testing.T) {
 	dir := t.TempDir()
-	code, _, stderr := invoke(t.Context(), "--data", dir, "--models", "../../models", "--seeds", "77", "--only", "ukf", "--out", filepath.Join(dir, "out"))
+	code, _, stderr := invoke(t.Context(), "report", "--data", dir, "--models", "../../models", "--seeds", "77", "--only", "ukf", "--out", filepath.Join(dir, "out"))
 	if code != exitFailed || !strings.Contains(stderr, "seed77.onnx: no such network") || !strings.Contains(stderr, "train.py") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
@@ -87,7 +90,7 @@ func TestNowhereToWrite(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := invoke(t.Context(), "--data", dir, "--only", "ukf", "--out", filepath.Join(file, "out"))
+	code, _, stderr := invoke(t.Context(), "report", "--data", dir, "--only", "ukf", "--out", filepath.Join(file, "out"))
 	if code != exitFailed || !strings.HasPrefix(stderr, "mfgs-paper: --out: ") {
 		t.Errorf("exit code %d: %q", code, stderr)
 	}
@@ -97,7 +100,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	dir := t.TempDir()
-	code, _, stderr := invoke(ctx, "--data", "../../models", "--models", "../../models", "--only", "heatmap", "--out", filepath.Join(dir, "out"), "--scratch", filepath.Join(dir, "scratch"))
+	code, _, stderr := invoke(ctx, "report", "--data", "../../models", "--models", "../../models", "--only", "heatmap", "--out", filepath.Join(dir, "out"), "--scratch", filepath.Join(dir, "scratch"))
 	if code != exitFailed || !strings.HasSuffix(stderr, "mfgs-paper: interrupted\n") {
 		t.Errorf("exit code %d: %q", code, stderr)
 	}

@@ -27,7 +27,7 @@ func (r *report) markdown() []byte {
 		b.WriteString("## Every comparison\n\n" + r.listComparisons())
 	}
 	b.WriteString("## Making it again\n\n")
-	command := "go run -C cmd/mfgs-paper -buildvcs=true . --data DIR"
+	command := "go run -C cmd/mfgs-paper -buildvcs=true . report --data DIR"
 	if !r.all {
 		command += " --only " + strings.Join(r.names(), ",")
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/compare"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
-	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 // Every row of the paper is measured or said to be missing.
@@ -56,7 +56,7 @@ func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
 				if trial.note == "" {
 					t.Errorf("%s: row %s is not made, and nothing says why", name, trial.row)
 				}
-			} else if err := bench.CheckMethods([]string{trial.method}); err != nil {
+			} else if err := compare.CheckMethods([]string{trial.method}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

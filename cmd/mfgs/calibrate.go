@@ -297,16 +297,15 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 
 	if r.HeldOut.After.OOD != nil {
 		fmt.Fprintln(&b)
-		out := table{align: "lrrrrr"}
-		out.row("telling out-of-distribution", oodHeader...)
+		out := detectionTable("telling out-of-distribution")
 		for _, m := range methods {
-			oodRows(&out, m.name, *m.OOD, *m.OODNLL)
+			detectionRows(out, m.name, *m.OOD, *m.OODNLL)
 		}
 		// Of many scores those that decided, and the leverage, which predictions have; mf0 is there.
 		shown := []string{r.OODScore.Name, score.Default, r.OODScore.Rival, "leverage"}
 		for _, s := range r.HeldOut.Scores {
 			if s.Name != "mf0" && slices.Contains(shown, s.Name) {
-				out.row(s.Name, ood(s.OOD)...)
+				out.row(s.Name, detection(s.OOD)...)
 			}
 		}
 		_ = out.write(&b)
@@ -316,8 +315,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	}
 	if r.HeldOut.StandIns != nil {
 		fmt.Fprintln(&b)
-		out := table{align: "lrrrrr"}
-		out.row("telling stand-ins", oodHeader...)
+		out := detectionTable("telling stand-ins")
 		for _, s := range r.HeldOut.StandIns {
 			name := s.Name
 			if name == "learned" {
@@ -325,7 +323,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 			} else if s.Name != r.OODScore.Name && s.Name != score.Default && s.Name != "leverage" {
 				continue
 			}
-			out.row(name, ood(s.OOD)...)
+			out.row(name, detection(s.OOD)...)
 		}
 		_ = out.write(&b)
 	}
@@ -470,22 +468,6 @@ func secondsLine(by map[string]float64) string {
 // inDomain formats the columns error, NLL, ECE and Brier.
 func inDomain(m metrics.InDomain) []string {
 	return []string{percent(m.Error), nats(m.NLL), percent(m.ECE), nats(m.Brier)}
-}
-
-var oodHeader = []string{"accuracy", "AUROC", "AUPR in", "AUPR out", "FPR95"}
-
-// ood formats the columns of oodHeader.
-func ood(m metrics.OOD) []string {
-	return []string{percent(m.Accuracy), percent(m.AUROC), percent(m.AUPRIn), percent(m.AUPROut), percent(m.FPR95)}
-}
-
-// oodRows adds a method under the temperatures for out-of-distribution data and, where that makes a
-// difference, under those for the likelihood.
-func oodRows(t *table, name string, m, nll metrics.OOD) {
-	t.row(name, ood(m)...)
-	if nll != m {
-		t.row("  likelihood temperatures", ood(nll)...)
-	}
 }
 
 // temperatures formats the tuned temperatures.

@@ -5,34 +5,87 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// labelledHeader has the columns of labelledRows.
-var labelledHeader = []string{"n", "error", "NLL", "ECE", "debiased", "Brier", "AURC"}
+// What tables of methods have of each set.
+var (
+	labelledColumns  = metrics.Columns(metrics.LabelledFigures)
+	detectionColumns = metrics.Columns(metrics.DetectionFigures)
+)
 
-// labelledRows adds a method's figures on a labelled set, and below them how sure they are.
-func labelledRows(t *table, name string, m metrics.Labelled) {
-	t.row(name, count(m.N), percent(m.Error), nats(m.NLL), percent(m.ECE), percent(m.DebiasedCE), nats(m.Brier),
-		percent(m.AURC))
-	c := m.Certainty
-	bounds(t, "", bound(c, "error", m.Error, percent), bound(c, "nll", m.NLL, nats),
-		bound(c, "ece", m.ECE, percent), bound(c, "debiased_ce", m.DebiasedCE, percent),
-		bound(c, "brier", m.Brier, nats), bound(c, "aurc", m.AURC, percent))
+// writeAs returns how figures of a unit are written.
+func writeAs(u metrics.Unit) func(float64) string {
+	if u == metrics.Fraction {
+		return percent
+	}
+	return nats
 }
 
-// toldRows adds a method's figures on an out-of-distribution set as oodRows does, and below them
-// how sure they are.
-func toldRows(t *table, name string, m, nll metrics.Told) {
+// labelledTable is for the figures of methods on a labelled set.
+func labelledTable(set string) *table {
+	header := []string{"n"}
+	for _, f := range labelledColumns {
+		header = append(header, f.Label)
+	}
+	t := &table{align: "l" + strings.Repeat("r", len(header))}
+	t.row(set, header...)
+	return t
+}
+
+// labelledRows adds a method's figures to a labelledTable, and below them how sure they are.
+func labelledRows(t *table, name string, m metrics.Labelled) {
+	cells, below := []string{count(m.N)}, []string{""}
+	for _, f := range labelledColumns {
+		value, write := f.Of(&m), writeAs(f.Unit)
+		cells = append(cells, write(value))
+		below = append(below, bound(m.Certainty, f.Key, value, write))
+	}
+	t.row(name, cells...)
+	bounds(t, below...)
+}
+
+// detectionTable is for the figures of methods on an out-of-distribution set.
+func detectionTable(set string) *table {
+	var header []string
+	for _, f := range detectionColumns {
+		header = append(header, f.Label)
+	}
+	t := &table{align: "l" + strings.Repeat("r", len(header))}
+	t.row(set, header...)
+	return t
+}
+
+// detection formats a row of a detectionTable.
+func detection(m metrics.OOD) (cells []string) {
+	for _, f := range detectionColumns {
+		cells = append(cells, writeAs(f.Unit)(f.Of(&m)))
+	}
+	return cells
+}
+
+// detectionRows adds a method under the temperatures for out-of-distribution data and, where that makes a
+// difference, under those for the likelihood.
+func detectionRows(t *table, name string, m, nll metrics.OOD) {
+	t.row(name, detection(m)...)
+	if nll != m {
+		t.row("  likelihood temperatures", detection(nll)...)
+	}
+}
+
+// sureDetectionRows is detectionRows, and below each how sure the figures are.
+func sureDetectionRows(t *table, name string, m, nll metrics.Told) {
 	add := func(name string, m metrics.Told) {
-		t.row(name, ood(m.OOD)...)
-		c := m.Certainty
-		bounds(t, bound(c, "accuracy", m.Accuracy, percent), bound(c, "auroc", m.AUROC, percent),
-			bound(c, "aupr_in", m.AUPRIn, percent), bound(c, "aupr_out", m.AUPROut, percent),
-			bound(c, "fpr95", m.FPR95, percent))
+		t.row(name, detection(m.OOD)...)
+		var below []string
+		for _, f := range detectionColumns {
+			below = append(below, bound(m.Certainty, f.Key, f.Of(&m.OOD), writeAs(f.Unit)))
+		}
+		bounds(t, below...)
 	}
 	add(name, m)
 	if nll.OOD != m.OOD {

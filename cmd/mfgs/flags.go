@@ -12,7 +12,6 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/published"
-	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
@@ -280,34 +279,11 @@ func parseMethods(s string) ([]string, error) {
 	for i, name := range methods {
 		methods[i] = strings.TrimSpace(name)
 	}
-	return methods, bench.CheckMethods(methods)
-}
-
-// parseNamedSpecs reads NAME=SPEC, or a SPEC, which is named after its file.
-func parseNamedSpecs(args []string) ([]bench.NamedSpec, error) {
-	var specs []bench.NamedSpec
-	for _, arg := range args {
-		s := parseNamedSpec(arg)
-		if s.Spec == "" {
-			return nil, fmt.Errorf("%q names no dataset: want NAME=SPEC", arg)
-		}
-		if slices.ContainsFunc(specs, func(other bench.NamedSpec) bool { return other.Name == s.Name }) {
-			return nil, fmt.Errorf("two datasets have the name %q: give them others as NAME=SPEC", s.Name)
-		}
-		specs = append(specs, s)
+	err := bench.CheckMethods(methods)
+	if unknown := (*bench.UnknownMethodError)(nil); errors.As(err, &unknown) {
+		err = fmt.Errorf("%w: mfgs-paper compare measures others", err)
 	}
-	return specs, nil
-}
-
-// parseNamedSpec takes NAME= off a SPEC, unless the whole names a path that is
-// there: paths hold equals signs too.
-func parseNamedSpec(arg string) bench.NamedSpec {
-	whole, err := dataset.ParseSpec(arg)
-	name, spec, ok := strings.Cut(arg, "=")
-	if err != nil && !exists(whole.Path) && ok && name != "" && !strings.ContainsAny(name, `/\`) {
-		return bench.NamedSpec{Name: name, Spec: spec}
-	}
-	return bench.NamedSpec{Name: filepath.Base(whole.Path), Spec: arg}
+	return methods, err
 }
 
 func exists(path string) bool {

@@ -20,8 +20,8 @@ const module = "github.com/mfgs/mfgs"
 // ground is what any package may import. It imports nothing of ours but other ground.
 var ground = []string{
 	"internal/approx", "internal/realdata", // for tests
-	"internal/chart", "internal/files", "internal/pixels", "internal/safetensors", "internal/tensor",
-	"internal/tensor/jsontensor", "internal/text",
+	"internal/chart", "internal/eigen", "internal/files", "internal/parallel", "internal/pixels", "internal/safetensors",
+	"internal/tensor", "internal/tensor/jsontensor", "internal/text",
 }
 
 // imports says what each package may import of this module beyond ground, in the files that are
@@ -36,25 +36,22 @@ var imports = map[string][]string{
 	"internal/oip":           {"internal/oip/inference"},
 	"internal/oip/inference": {},
 
-	"onnx":                   {"onnx/internal/..."},
-	"onnx/head":              {"onnx", "onnx/internal/..."},
-	"onnx/fuse":              {"onnx", "onnx/head", "onnx/internal/..."},
-	"onnx/layers":            {"onnx", "onnx/head", "onnx/internal/..."},
-	"onnx/internal/onnxpb":   {},
-	"onnx/internal/graph":    {"onnx/internal/onnxpb"},
-	"onnx/internal/build":    {"onnx", "onnx/internal/onnxpb"},
-	"onnx/internal/onnxtest": {"onnx/internal/onnxpb"}, // for tests
+	"onnx":                   {"internal/onnx/..."},
+	"onnx/head":              {"onnx", "internal/onnx/..."},
+	"onnx/fuse":              {"onnx", "onnx/head", "internal/onnx/..."},
+	"internal/onnx/onnxpb":   {},
+	"internal/onnx/graph":    {"internal/onnx/onnxpb"},
+	"internal/onnx/build":    {"onnx", "internal/onnx/onnxpb"},
+	"internal/onnx/onnxtest": {"internal/onnx/onnxpb"}, // for tests
 
-	"calibrate":                {"calibrate/internal/*", "calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
-	"calibrate/internal/*":     {},
-	"calibrate/conformal":      {},
-	"calibrate/drift":          {},
-	"calibrate/meanfield":      {},
-	"calibrate/metrics":        {},
-	"calibrate/rows":           {},
-	"calibrate/score":          {"calibrate/internal/*", "calibrate/metrics"},
-	"calibrate/methods":        {"calibrate", "calibrate/internal/*", "calibrate/meanfield", "calibrate/rows"},
-	"calibrate/methods/layers": {"calibrate", "calibrate/internal/*", "calibrate/meanfield", "calibrate/methods"},
+	"calibrate":            {"calibrate/internal/*", "calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
+	"calibrate/internal/*": {},
+	"calibrate/conformal":  {},
+	"calibrate/drift":      {},
+	"calibrate/meanfield":  {},
+	"calibrate/metrics":    {},
+	"calibrate/rows":       {},
+	"calibrate/score":      {"calibrate/metrics"},
 
 	"featurize":                    {"calibrate/rows", "featurize/dataset", "featurize/ort", "featurize/preprocess", "internal/synthetic", "onnx", "onnx/head"},
 	"featurize/ort":                {"internal/install"},
@@ -84,22 +81,26 @@ var imports = map[string][]string{
 	"wrap/serve/internal/*":         {},
 	"wrap/serve/internal/telemetry": {"calibrate/conformal", "calibrate/drift", "wrap", "wrap/bundle"},
 
-	"models":                       {},
-	"cmd/*":                        {"onnx/...", "featurize/...", "calibrate/...", "wrap/...", "internal/...", "models", "cmd/*/internal/*"},
-	"cmd/mfgs/internal/*":          {},
-	"cmd/mfgs/internal/doctor":     {"featurize/ort", "internal/install", "models", "wrap", "wrap/bundle"},
-	"cmd/mfgs/internal/pretrained": {"cmd/mfgs/internal/published", "featurize/preprocess", "onnx"},
-	"cmd/mfgs/internal/published":  {"featurize/preprocess"},
-	"cmd/mfgs-paper/internal/*":    {"cmd/mfgs-paper/internal/*", "featurize/dataset"},
+	"models":                                 {},
+	"cmd/*":                                  {"onnx/...", "featurize/...", "calibrate/...", "wrap/...", "internal/...", "models", "cmd/*/internal/*"},
+	"cmd/mfgs/internal/*":                    {},
+	"cmd/mfgs/internal/doctor":               {"featurize/ort", "internal/install", "models", "wrap", "wrap/bundle"},
+	"cmd/mfgs/internal/pretrained":           {"cmd/mfgs/internal/published", "featurize/preprocess", "onnx"},
+	"cmd/mfgs/internal/published":            {"featurize/preprocess"},
+	"cmd/mfgs-paper/internal/*":              {"cmd/mfgs-paper/internal/*", "featurize/dataset"},
+	"cmd/mfgs-paper/internal/compare":        {"calibrate", "calibrate/rows", "cmd/mfgs-paper/internal/...", "internal/attach", "internal/measure", "onnx", "onnx/head", "wrap/bench", "wrap/bundle"},
+	"cmd/mfgs-paper/internal/methods":        {"calibrate", "calibrate/meanfield", "calibrate/rows"},
+	"cmd/mfgs-paper/internal/methods/layers": {"calibrate", "calibrate/meanfield", "cmd/mfgs-paper/internal/methods"},
+	"cmd/mfgs-paper/internal/onnxlayers":     {"internal/onnx/...", "onnx", "onnx/head"},
 }
 
 // thirdParty says which packages, tests included, may import each module from
 // elsewhere. What is not listed is not imported at all.
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go": {"featurize/ort"},
-	"gonum.org/v1/gonum":              {"calibrate/...", "internal/synthetic", "cmd/mfgs-paper/internal/..."},
+	"gonum.org/v1/gonum":              {"calibrate/...", "internal/synthetic", "internal/eigen", "internal/parallel", "cmd/mfgs-paper/internal/..."},
 	"golang.org/x/image":              {"wrap/report"},
-	"google.golang.org/protobuf":      {"onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models"}, // wrap: only its tests
+	"google.golang.org/protobuf":      {"onnx/...", "internal/onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models", "cmd/mfgs-paper/internal/onnxlayers"}, // wrap: only its tests
 	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/internal/inbound", "internal/oip/..."},
 	"google.golang.org/genproto":      {"wrap/serve"}, // grpc's
 	// wrap/serve/internal/telemetry: only its tests.

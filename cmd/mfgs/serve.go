@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/serve"
 	"github.com/urfave/cli/v2"
 )
@@ -182,7 +183,7 @@ func (p *program) serveConfig(c *cli.Context, config *serve.Config) (err error) 
 		return fail("--model is for one bundle, and %d are given", len(bundles))
 	}
 	for _, arg := range bundles {
-		one := parseNamedSpec(arg)
+		one := bench.ParseNamedSpec(arg)
 		dir := one.Spec
 		if dir == arg {
 			one.Name = ""

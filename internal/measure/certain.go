@@ -71,7 +71,7 @@ func ResampleCompared(ctx context.Context, tallies []*Tally, resamples int, seed
 	drawn := samplesOf(tallies)
 	for i, t := range tallies {
 		if t.test != nil {
-			g.add(place{i, Part{Role: Test}, false}, t.test.NLL(drawn.test))
+			g.add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test, "nll"))
 		}
 		for j, out := range t.out {
 			m, err := metrics.DetectionAUROC(t.in.OOD, out.OOD, drawn.test, drawn.out[j])

@@ -3,14 +3,17 @@
 package measure
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Role is what a set is measured for.
@@ -162,6 +165,9 @@ func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 	return nil
 }
 
+// Pairwise is the name of mf1, which a bundle does not serve itself, but a model can be exported that does.
+const Pairwise = "mf1"
+
 // Served is the name of the score that a calibration serves, whichever it is.
 const Served = "ood_score"
 
@@ -176,7 +182,7 @@ func IsScore(name string) bool {
 // learns nothing, or is the one served.
 func Plain(name string, c *calibrate.Calibration) bool {
 	switch name {
-	case "mle", "ts", "mf0", Served:
+	case "mle", "ts", "mf0", Pairwise, Served:
 		return true
 	}
 	s, is := score.Find(name)
@@ -195,7 +201,7 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitte
 	}
 	var mf0 *calibrate.Predictions
 	var values [][]float64
-	if slices.ContainsFunc(tallies, func(t *Tally) bool { return t.Name == "mf0" }) {
+	if slices.ContainsFunc(tallies, func(t *Tally) bool { return t.Name == "mf0" || t.Name == Pairwise }) {
 		of := *c
 		of.Method = calibrate.MF0
 		mf0, values = of.PredictScores(list, b.Features, b.Logits, b.N)
@@ -220,14 +226,38 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitte
 				Negate(s.OOD)
 			}
 		case "mf0":
-			Negate(mf0.Margin)
-			s.LogP, s.NLL = mf0.LogP, mf0.Margin
+			s.LogP, s.NLL = mf0.LogP, slices.Clone(mf0.Margin)
+			Negate(s.NLL)
+		case Pairwise:
+			s.LogP, s.OOD = pairwise(c, mf0, b)
+			Negate(s.OOD)
 		}
 		if err := t.Add(p, s, b.Labels, b.Targets); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pairwise are probabilities of mf1 (paper, eq. 10) at the temperatures for likelihood, and their margins, as an
+// exported model has them: of separate logits they are those of mf0.
+func pairwise(c *calibrate.Calibration, mf0 *calibrate.Predictions, b *rows.Batch) (logp, margin []float64) {
+	h, k := c.Posterior.Head, c.Posterior.Head.Logits
+	if h.Link != calibrate.Softmax {
+		return mf0.LogP, slices.Clone(mf0.Margin)
+	}
+	lambda0 := cmp.Or(c.Lambda0, meanfield.Lambda0)
+	logp, margin = make([]float64, b.N*k), make([]float64, b.N)
+	parallel.For(b.N, func(first, last int) {
+		mu, s2 := make([]float64, k), make([]float64, k)
+		for i := first; i < last; i++ {
+			for j := range k {
+				mu[j], s2[j] = float64(b.Logits[i*k+j])/c.NLL.Act, mf0.Variance[i*k+j]/c.NLL.Ens
+			}
+			margin[i] = meanfield.MF1(logp[i*k:(i+1)*k], mu, s2, lambda0)
+		}
+	})
+	return logp, margin
 }
 
 // scoreOf returns the score that a method takes, nil of one that takes none.

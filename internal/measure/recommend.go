@@ -12,6 +12,12 @@ import (
 // StandIns is the name of a set that stands in for out-of-distribution data: nothing is recommended by it.
 const StandIns = "stand-ins"
 
+// What is compared: probabilities by the one, scores by the other.
+var (
+	byLikelihood = metrics.FigureOf("nll")
+	byDetection  = metrics.FigureOf("auroc")
+)
+
 // Recommendation says what to use. Score is nil where there is no out-of-distribution data.
 type Recommendation struct {
 	Probabilities *Recommended `json:"probabilities"`
@@ -38,9 +44,9 @@ type Recommended struct {
 // Recommend says which probabilities and which score to use, where a method and a score of these
 // names serve.
 func (r *Resampled) Recommend(probabilities, score string) (rec Recommendation) {
-	if c := newContest(r.entrants("nll", []Part{{Role: Test}}), true); c != nil {
-		rec.Probabilities = c.recommended("nll", c.winner(probabilities, "ts"), probabilities)
-		rec.Probabilities.Sentence = c.sentence(rec.Probabilities, "NLL", inNats)
+	if c := newContest(byLikelihood, r.entrants(byLikelihood, []Part{{Role: Test}})); c != nil {
+		rec.Probabilities = c.recommended(c.winner(probabilities, "ts"), probabilities)
+		rec.Probabilities.Sentence = c.sentence(rec.Probabilities, c.figure.Label)
 	}
 	rec.Score = r.recommendScore(score)
 	return rec
@@ -49,8 +55,8 @@ func (r *Resampled) Recommend(probabilities, score string) (rec Recommendation) 
 // RecommendTuned is Recommend on data that temperatures were tuned on, where it was decided with more
 // than these figures that a method's probabilities serve, for a reason.
 func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec Recommendation) {
-	if c := newContest(r.entrants("nll", []Part{{Role: Test}}), true); c != nil {
-		rec.Probabilities = c.recommended("nll", entrantOf(c.entrants, probabilities), probabilities)
+	if c := newContest(byLikelihood, r.entrants(byLikelihood, []Part{{Role: Test}})); c != nil {
+		rec.Probabilities = c.recommended(entrantOf(c.entrants, probabilities), probabilities)
 		rec.Probabilities.Sentence = reason
 	}
 	rec.Score = r.recommendScore(score)
@@ -68,16 +74,16 @@ func (r *Resampled) recommendScore(score string) *Recommended {
 	if len(sets) == 0 {
 		return nil
 	}
-	c := newContest(r.entrants("auroc", sets), false)
+	c := newContest(byDetection, r.entrants(byDetection, sets))
 	if c == nil {
 		return nil
 	}
-	rec := c.recommended("auroc", c.winner(score), score)
-	figure := "AUROC"
+	rec := c.recommended(c.winner(score), score)
+	label := c.figure.Label
 	if len(sets) > 1 {
-		figure = fmt.Sprintf("mean AUROC over %d sets", len(sets))
+		label = fmt.Sprintf("mean %s over %d sets", label, len(sets))
 	}
-	rec.Sentence = c.sentence(rec, figure, inPercent)
+	rec.Sentence = c.sentence(rec, label)
 	if rec.Worse = r.worse(rec.Method, sets); len(rec.Worse) > 0 {
 		rec.Sentence += "; beyond chance the network's own is better on " + strings.Join(rec.Worse, ", ")
 	}
@@ -92,11 +98,11 @@ type entrant struct {
 
 // entrants are the methods that have the figure on all parts, with its mean. Of several draws of a
 // method the first stands for all.
-func (r *Resampled) entrants(figure string, parts []Part) (list []entrant) {
+func (r *Resampled) entrants(figure metrics.Figure, parts []Part) (list []entrant) {
 	for i, t := range r.tallies {
 		var figures []metrics.Series
 		for _, p := range parts {
-			if s, ok := r.of(place{i, p, false})[figure]; ok {
+			if s, ok := r.of(place{i, p, false})[figure.Key]; ok {
 				figures = append(figures, s)
 			}
 		}
@@ -116,7 +122,7 @@ func (r *Resampled) entrants(figure string, parts []Part) (list []entrant) {
 func (r *Resampled) worse(method string, sets []Part) (names []string) {
 	var differences []metrics.Series
 	for _, set := range sets {
-		list := r.entrants("auroc", []Part{set})
+		list := r.entrants(byDetection, []Part{set})
 		network, other := entrantOf(list, References[0]), entrantOf(list, method)
 		differences = append(differences, list[other].Minus(list[network].Series))
 	}
@@ -134,6 +140,7 @@ func entrantOf(list []entrant, name string) int {
 
 // contest compares all pairs of methods.
 type contest struct {
+	figure   metrics.Figure
 	entrants []entrant
 	network  int
 	better   float64 // the sign of a difference to what is worse
@@ -142,13 +149,13 @@ type contest struct {
 	over [][]metrics.Difference
 }
 
-// newContest returns nil where the network itself does not take part. lower is better, or higher.
-func newContest(entrants []entrant, lower bool) *contest {
-	c := &contest{entrants: entrants, network: entrantOf(entrants, References[0]), better: 1}
+// newContest returns nil where the network itself does not take part.
+func newContest(figure metrics.Figure, entrants []entrant) *contest {
+	c := &contest{figure: figure, entrants: entrants, network: entrantOf(entrants, References[0]), better: 1}
 	if c.network < 0 {
 		return nil
 	}
-	if lower {
+	if !figure.Higher {
 		c.better = -1
 	}
 	var pairs []metrics.Series
@@ -201,11 +208,11 @@ func (c *contest) winner(preferred ...string) int {
 }
 
 // recommended describes the winner, where a method serves.
-func (c *contest) recommended(figure string, winner int, serves string) *Recommended {
+func (c *contest) recommended(winner int, serves string) *Recommended {
 	c.serves = serves
 	w := c.entrants[winner]
 	rec := &Recommended{
-		Method: w.name, Served: w.name == serves, Figure: figure, Value: w.Value,
+		Method: w.name, Served: w.name == serves, Figure: c.figure.Key, Value: w.Value,
 		Over: map[string]metrics.Difference{},
 	}
 	for j, e := range c.entrants {
@@ -230,8 +237,12 @@ var (
 
 func (u unit) write(v float64) string { return fmt.Sprintf(u.format, u.scale*v) }
 
-// sentence says in English what wins, over what, and what may be as good.
-func (c *contest) sentence(rec *Recommended, figure string, u unit) string {
+// sentence says in English what wins, over what, and what may be as good, by the figure with a label.
+func (c *contest) sentence(rec *Recommended, figure string) string {
+	u := inNats
+	if c.figure.Unit == metrics.Fraction {
+		u = inPercent
+	}
 	winner, served := entrantOf(c.entrants, rec.Method), entrantOf(c.entrants, c.serves)
 	direction := "higher"
 	if c.better < 0 {

@@ -3,9 +3,9 @@ package fuse
 import (
 	"math"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // Decisions are computed from the outputs probabilities and ood_score: the output abstain, [N], if there

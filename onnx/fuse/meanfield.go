@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // Squares of features, variances and logits that are absurdly large end at these numbers, where

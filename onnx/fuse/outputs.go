@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // Places of outputs in [Outputs]; from Scores on they are those of [MeanField.Scores], in their

@@ -3,7 +3,7 @@ package fuse
 import (
 	"slices"
 
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // A renaming gives tensors new names, in subgraphs too, which may not use a name of the graph

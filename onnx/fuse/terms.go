@@ -1,9 +1,9 @@
 package fuse
 
 import (
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // Score is an output of one number an example.

@@ -3,8 +3,8 @@ package head
 import (
 	"slices"
 
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // A share is what one linear layer gives to the logits: features · Wᵀ, where W is a sum of terms.

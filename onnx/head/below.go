@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // Below returns the layer whose outputs the given one reads. Between the two may stand one function

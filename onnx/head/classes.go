@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // The functions below follow the class axis through the operators of the table steps.

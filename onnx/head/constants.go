@@ -3,8 +3,8 @@ package head
 import (
 	"math"
 
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // operand returns the constant that an operator of two inputs combines with what is followed, one

@@ -6,10 +6,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/internal/onnx/build"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/internal/build"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // The outputs of a cut model are called this, unless the model has tensors of these names already;

@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // A flow is what is known of the tensor that carries the logits, at one point between the linear

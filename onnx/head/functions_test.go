@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
 // Heads in functions are found, at the tensors and with the weights that ONNX Runtime computes

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // A linear is an operator that is linear in one tensor, the other being constant.

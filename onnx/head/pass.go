@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // A step is what is known of an operator that may stand between the linear layer and the output.

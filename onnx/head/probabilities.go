@@ -4,7 +4,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
 )
 
 // each is the step that does the same to every number.

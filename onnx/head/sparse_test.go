@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
 func TestSparseInitializers(t *testing.T) {

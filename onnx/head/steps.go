@@ -1,8 +1,8 @@
 package head
 
 import (
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // steps says what may stand between a linear layer and the output, by OpName: where the classes lie

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // reach goes back from a tensor to linear layers and forward again to it.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
-	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
 // Models of every version are read from operator set 7 on, those to come too: what they mean is up

@@ -9,9 +9,6 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// NamedSpec is a dataset with a name for tables.
-type NamedSpec struct{ Name, Spec string }
-
 // Config says what Evaluate does. Bundle and Test must be set.
 type Config struct {
 	Bundle string
@@ -33,45 +30,24 @@ type Config struct {
 	// the methods, whether Methods has them or not.
 	Detailed bool
 
-	// Methods are of Methods(), each NAME[:M][@COVARIANCE[/STRUCTURE]]: M is how many classifiers
-	// are drawn; COVARIANCE, one of hessian, fisher, sandwich and swag, and STRUCTURE, full or
-	// kron, are the bundle's where they are left out. Nil is mle, ts,
-	// mf0, the score that the bundle serves, which is called ood_score here, and leverage.
+	// Methods are of Methods(), or taken by Comparators. Nil is mle, ts, mf0, the score that the bundle
+	// serves, which is called ood_score here, and leverage.
 	Methods []string
+
+	// Comparators are methods that no bundle can serve; nil for none.
+	Comparators Comparators
 
 	// Alone leaves out mle and ts, with which methods are compared otherwise, unless Methods names them.
 	// Without mle nothing is recommended, and no figure has a difference to it.
 	Alone bool
 
-	// What methods beyond PlainMethods are tuned on and, some of them, fitted to. SPECs
-	// that are left out are those of the calibration, if their data is still the same.
-	Train, Val, ValOOD string
+	// Train is what scores that the bundle does not serve are fitted to. "" is the data of the calibration, if
+	// it is still the same.
+	Train string
 
-	// Layers is how many dense layers, from the last on, the posterior of mf0, mf1, mf2,
-	// ukf, mc and bnn-kfac is over; 0 is the last alone. More have a block-diagonal
-	// Kronecker posterior (hessian or fisher).
-	Layers int
-	Seed   uint64 // of everything random
-
-	// Draws are the seeds that methods which draw at random are fitted and measured with, each for a
-	// MethodResult of its own; nil is Seed alone. The first tunes the temperatures of all. Examples are drawn
-	// anew by Seed, whatever these are.
-	Draws []uint64
+	Seed uint64 // of everything random
 	// Resamples is how often all examples are drawn anew for intervals; 0 is 1,000.
 	Resamples int
-
-	// With has ONNX files of other networks for the same data, with the same preprocessing, by
-	// what they are for: see FileKinds. edl without one fits a last layer.
-	With map[string][]string
-
-	// Evidence says what makes evidence of an evidential network's logits: relu, softplus or exp.
-	// "" is what the file's metadata says under mfgs.evidence, and for a fitted layer exp.
-	Evidence string
-
-	// DropoutRate is the part of the features, or of what goes into the network's own
-	// Dropout nodes, that dropout leaves out. Zero keeps the nodes' own; where the
-	// network has none it is chosen by held-out likelihood.
-	DropoutRate float64
 
 	Preprocess *preprocess.Spec // from images to the model's input; nil: the bundle's
 	MaxBad     int              // how many records that cannot be read are skipped before giving up
@@ -125,17 +101,17 @@ type BootstrapInfo struct {
 // MethodResult is one method's figures. Leverage, which gives no probabilities, has no InDomain.
 type MethodResult struct {
 	Name string `json:"name"`
-	// Draw is which of Config.Draws it is, from 0 on.
+	// Draw is which draw it is of a comparator that draws at random, from 0 on.
 	Draw     int               `json:"draw,omitempty"`
 	InDomain *metrics.Labelled `json:"in_domain,omitempty"`
 	// Shifts are the figures on Config.Shifts, in their order.
 	Shifts []ShiftResult `json:"shifts,omitempty"`
-	// Temperatures are those tuned for a method that the bundle has none for. T_ens is 1
-	// where the method has none.
+	// Temperatures are those tuned for a comparator. T_ens is 1 where the method has none.
 	Temperatures *TunedPairs `json:"temperatures,omitempty"`
 	// Note says what a reader of the figures should know.
 	Note string `json:"note,omitempty"`
-	// Seconds are those for fitting, tuning and testing such a method; of draws behind the first without tuning.
+	// Seconds are those for fitting a score, and for fitting, tuning and testing a comparator; of draws behind
+	// the first without tuning.
 	Seconds map[string]float64 `json:"seconds,omitempty"`
 	// OOD are the figures under the temperatures for out-of-distribution data; OODNLL those
 	// of 1 - max p under the temperatures for likelihood.

@@ -177,12 +177,6 @@ func TestChoosingKeepsTheFirst(t *testing.T) {
 	}
 }
 
-func TestDetailIsOfTheLastLayer(t *testing.T) {
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	_, err := Evaluate(t.Context(), Config{Bundle: dir, Test: digits(t, models.DigitsTest), Layers: 2, Detailed: true})
-	says(t, err, "report", "layers")
-}
-
 // Without decisions sets are tried on the test set: thresholds of one half cover the other.
 func TestSetsAreTried(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -34,7 +33,7 @@ type gathering struct {
 // choosing keeps the examples of the largest keys, the first among equals.
 type choosing struct {
 	kind Kind
-	set  *evalSet
+	set  *Set
 	list []candidate
 }
 
@@ -63,7 +62,7 @@ func (c *choosing) offer(key float64, batch *rows.Batch, i int) {
 }
 
 // begin prepares for the examples of the next set.
-func (g *gathering) begin(s *evalSet) {
+func (g *gathering) begin(s *Set) {
 	g.scores = append(g.scores, nil)
 	var kinds []Kind
 	switch {
@@ -78,11 +77,11 @@ func (g *gathering) begin(s *evalSet) {
 }
 
 // add looks at examples of a set, and what is served of them.
-func (g *gathering) add(s *evalSet, x *conformal.Outcomes, batch *rows.Batch) {
+func (g *gathering) add(s *Set, x *conformal.Outcomes, batch *rows.Batch) {
 	last := len(g.scores) - 1
 	g.scores[last] = append(g.scores[last], x.Strange...)
 	if s.part.Role == measure.Test && g.b.manifest.Decisions == nil {
-		g.keepForTrial(s.Len(), x)
+		g.keepForTrial(s.source.Len(), x)
 	}
 	for i := range batch.N {
 		p := x.Probabilities[i*x.Classes : (i+1)*x.Classes]
@@ -179,9 +178,9 @@ func (g *gathering) tried() *SetTrial {
 }
 
 // end takes what decisions came to on a set.
-func (g *gathering) end(s *evalSet, decided *conformal.Tally) {
+func (g *gathering) end(s *Set, decided *conformal.Tally) {
 	if decided != nil && decided.Sizes() != nil {
-		g.sizes = append(g.sizes, SetSizes{s.Name, decided.Sizes()})
+		g.sizes = append(g.sizes, SetSizes{s.Name(), decided.Sizes()})
 	}
 }
 
@@ -208,9 +207,9 @@ func (g *gathering) detail(ctx context.Context, tallies []*measure.Tally) (*Deta
 	d.Trial = g.tried()
 	var scores [][]float64
 	for i, s := range b.sets {
-		d.Sets = append(d.Sets, MeasuredSet{s.Name, s.Spec, len(g.scores[i])})
+		d.Sets = append(d.Sets, MeasuredSet{s.Name(), s.source.Spec, len(g.scores[i])})
 		if s.part.Role != measure.Shift {
-			d.Scores.Sets, scores = append(d.Scores.Sets, s.Name), append(scores, g.scores[i])
+			d.Scores.Sets, scores = append(d.Scores.Sets, s.Name()), append(scores, g.scores[i])
 		}
 	}
 	d.Scores.count(scores)
@@ -224,11 +223,6 @@ func (g *gathering) detail(ctx context.Context, tallies []*measure.Tally) (*Deta
 		}
 	}
 	return d, nil
-}
-
-// servedMethod is whose probabilities the bundle serves.
-func (b *bench) servedMethod() string {
-	return string(cmp.Or(b.calibration.Method, calibrate.MF0))
 }
 
 // count counts the scores of all sets between those that few are beyond.
@@ -259,12 +253,12 @@ func (c *ScoreCounts) count(sets [][]float64) {
 
 // gallery returns the examples that were chosen.
 func (b *bench) gallery(ctx context.Context, c *choosing) (*Gallery, error) {
-	g := &Gallery{Kind: c.kind, Set: c.set.Name}
+	g := &Gallery{Kind: c.kind, Set: c.set.Name()}
 	var positions []int
 	for _, of := range c.list {
 		positions = append(positions, of.row.Positions...)
 	}
-	inputs, err := c.set.Fetch(ctx, positions)
+	inputs, err := c.set.source.Fetch(ctx, positions)
 	if err != nil {
 		return nil, err
 	}

@@ -1,73 +1,107 @@
 package bench
 
 import (
-	"context"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/methods"
-	"github.com/mfgs/mfgs/calibrate/methods/layers"
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/source"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// A method is a way to make probabilities, scores of unfamiliarity, or both.
-type method struct {
-	name string
-	doc  string // a few words
+// method is a way to make probabilities, scores of unfamiliarity, or both, of what a bundle holds.
+type method struct{ name, doc string }
 
-	gaussian bool // it integrates a Gaussian over logits, of any covariance
-	sampled  bool // it draws classifiers, as many as are asked for
-	layered  bool // its posterior may be over several layers
-	train    bool // it is fitted to the training set, unless files take its place
-	files    *Files
+// registry has the methods in the order of tables.
+var registry = slices.Concat([]method{
+	{"mle", "the network's own probabilities"},
+	{"ts", "temperature scaling"},
+	{"mf0", "the mean-field approximation"},
+	{measure.Pairwise, "mean field with the variances of both logits, as export --method mf1 serves it"},
+	{measure.Served, "the score of unfamiliarity that the bundle serves"},
+}, scores())
 
-	// check refuses what would stop fit; nil checks nothing. No set is open yet.
-	check func(b *bench, r *request) error
-	// fit makes the method ready to predict. The note says what was decided, where a reader of the
-	// figures should know it. It is nil for methods of measure.Plain that nothing can be added to.
-	fit func(ctx context.Context, b *bench, r *request) (p predictor, note string, err error)
-}
-
-// Files says which files [Config].With may hold under a name: ONNX models of other networks for the
-// same data, with the same preprocessing.
-type Files struct {
-	Name  string
-	Flag  string // of the command, beside --with NAME=FILE; "" for none
-	least int
-	Most  int    // 0 for any number
-	of    string // whom they are for
-	run   bool   // they are run, not only read
-}
-
-// request is a name of Config.Methods, read.
-type request struct {
-	*method
-	text       string
-	samples    int                 // of a sampled one
-	covariance string              // of a gaussian one: a calibrate.Covariance, swag, or "" for the bundle's
-	structure  calibrate.Structure // "" for the bundle's
-	draw       int                 // which of Config.Draws
-	seed       uint64              // of all that the method draws
-}
-
-// plain reports whether the bundle itself has all the method needs. Over several layers mf0 has
-// another posterior.
-func (r *request) plain(layers int) bool {
-	return measure.Plain(r.name, nil) && r.covariance == "" && (layers <= 1 || !r.layered) || r.fit == nil
-}
-
-// flag is what the command calls the files.
-func (f *Files) flag() string {
-	if f.Flag == "" {
-		return "with " + f.Name + "=FILE"
+// scores are methods without probabilities.
+func scores() (all []method) {
+	for _, s := range score.All {
+		if measure.IsScore(s.Name) {
+			all = append(all, method{s.Name, s.Doc})
+		}
 	}
-	return f.Flag
+	return all
+}
+
+// Methods returns what Config.Methods may hold.
+func Methods() []string {
+	names := make([]string, len(registry))
+	for i, m := range registry {
+		names[i] = m.name
+	}
+	return names
+}
+
+// DescribeMethod says in a few words what a method of Methods is.
+func DescribeMethod(name string) string {
+	return registry[slices.Index(Methods(), name)].doc
+}
+
+// DefaultMethods are those of Config.Methods that is nil.
+func DefaultMethods() []string { return []string{"mle", "ts", "mf0", measure.Served, "leverage"} }
+
+// CheckMethods reports names that are not of Methods, or there twice.
+func CheckMethods(names []string) error {
+	known := Methods()
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return fmt.Errorf("method %q is named twice", name)
+		}
+		if !slices.Contains(known, name) {
+			return &UnknownMethodError{name}
+		}
+	}
+	return nil
+}
+
+// UnknownMethodError is returned for a name that Config.Methods may not hold.
+type UnknownMethodError struct{ Method string }
+
+// Error names the method, and those that there are.
+func (e *UnknownMethodError) Error() string {
+	return fmt.Sprintf("method %q is none that a bundle can serve, want some of %s", e.Method, strings.Join(Methods(), ", "))
+}
+
+// request is a name of Config.Methods.
+type request struct {
+	name       string
+	taken      bool        // by the Comparators
+	comparator *Comparator // of these; nil of what the bundle serves
+}
+
+// request reads the names of methods, and returns those that the Comparators take.
+func (b *bench) request(names []string) (taken []string, err error) {
+	var own []string
+	for _, name := range names {
+		r := &request{name: name, taken: b.Comparators != nil && b.Comparators.Takes(name)}
+		if r.taken {
+			taken = append(taken, name)
+		} else {
+			own = append(own, name)
+		}
+		b.requests = append(b.requests, r)
+	}
+	return taken, CheckMethods(own)
+}
+
+// learns reports whether the method is a score that is fitted to training data.
+func (r *request) learns() bool {
+	s, is := score.Find(r.name)
+	return is && s.Learns()
 }
 
 // bench is one run of Evaluate.
@@ -82,61 +116,57 @@ type bench struct {
 	manifest    *bundle.Manifest
 	head        calibrate.Head
 	calibration *calibrate.Calibration
-	sets        []*evalSet // those to measure on, the test set first
-	decided     []DecisionResult
-	detail      *Detail
+	product     calibrate.Product // nil: calibrate's own
+	closers     []func() error
 
-	// For methods that are tuned and fitted.
-	product        calibrate.Product // nil: calibrate's own
-	learned        []*score.Fitted   // that the bundle does not serve
-	closers        []func() error
-	train, val     *evalSet // train is nil where no method needs it
-	ood            *evalSet // may be nil
-	limit          float64  // see calibrate.ScalingLimit
-	weightsOfHead  []float64
-	denseLayers    *dense
-	curvatures     map[curvatureKey]*calibrate.Curvature
-	dampings       map[dampedKey]float64 // ε, of others than the bundle's
-	logitVariances map[dampedKey]*calibrate.LogitCovariance
-	trajectory     *methods.SWAG
-	computed       map[methods.Covariance]*computed
-	room           int // numbers that these may keep more
-	// By request.text, of the first draw for all.
-	tuned map[string]*calibrate.Tuned
-	rates map[string]float64 // of dropout of features
+	sets    []*Set               // those to measure on, the test set first
+	opened  map[bundle.Role]*Set // what methods are fitted to and tuned on
+	learned []*score.Fitted      // that the bundle does not serve
+	decided []DecisionResult
+	detail  *Detail
 }
 
-// A predictor prepares a set of examples for a method that is fitted.
-type predictor func(ctx context.Context, s *evalSet) (calibrate.Predictive, error)
-
-type curvatureKey struct {
-	structure calibrate.Structure
-	fisher    bool
+// resolveScores calls the score that the bundle serves by its name, once.
+func (b *bench) resolveScores() {
+	served := b.calibration.Served().Name
+	asked := func(list []*request, name string) bool {
+		return slices.ContainsFunc(list, func(o *request) bool { return o.name == name })
+	}
+	var kept []*request
+	for _, r := range b.requests {
+		if r.name == measure.Served {
+			if asked(b.requests, served) {
+				continue
+			}
+			r = &request{name: served}
+		}
+		kept = append(kept, r)
+	}
+	if b.Detailed {
+		for _, name := range []string{"mle", b.servedMethod(), served} {
+			if !asked(kept, name) {
+				at := len(kept)
+				if name == "mle" { // which others are compared with
+					at = 0
+				}
+				kept = slices.Insert(kept, at, &request{name: name})
+			}
+		}
+	}
+	b.requests = kept
 }
 
-type dampedKey struct {
-	structure  calibrate.Structure
-	covariance calibrate.Covariance
+// servedMethod is whose probabilities the bundle serves.
+func (b *bench) servedMethod() string {
+	return string(cmp.Or(b.calibration.Method, calibrate.MF0))
 }
 
-// evalSet is a set with its part in the evaluation.
-type evalSet struct {
-	*source.Set
-	part  measure.Part
-	data  *rows.Batch // kept where a method asks for more than a batch at a time
-	whole *evalSet    // of which this is a part; nil of a whole one
-}
-
-// dense is the dense layers on top of the network.
-type dense struct {
-	cut        *network
-	network    *layers.Network
-	posteriors map[calibrate.Covariance]*layers.Posterior
-	sets       map[*evalSet]*rows.Batch // what goes into them, for Features
-}
-
-// network is another model than the bundle's, ready to run.
-type network struct {
-	*featurize.Network
-	model *onnx.Model
+// checkPairwise refuses mf1 where no model can be exported that serves it.
+func (b *bench) checkPairwise() error {
+	pairwise := func(r *request) bool { return r.name == measure.Pairwise && !r.taken }
+	k := b.head.Logits
+	if b.head.Link == calibrate.Softmax && k > fuse.MaxMF1Classes && slices.ContainsFunc(b.requests, pairwise) {
+		return fmt.Errorf("method %s: the bundle has %d classes, and it is served for %d at most: its cost grows with their square", measure.Pairwise, k, fuse.MaxMF1Classes)
+	}
+	return nil
 }

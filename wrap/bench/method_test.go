@@ -1,68 +1,23 @@
 package bench
 
 import (
-	"slices"
+	"errors"
 	"testing"
-
-	"github.com/mfgs/mfgs/calibrate"
 )
 
-func TestMethodsAreRead(t *testing.T) {
-	for text, want := range map[string]request{
-		"mf0":                  {method: find("mf0")},
-		"mc":                   {method: find("mc"), samples: defaultSamples},
-		"mc:20":                {method: find("mc"), samples: 20},
-		"mc:20@fisher/kron":    {method: find("mc"), samples: 20, covariance: "fisher", structure: calibrate.Kronecker},
-		"mf0@sandwich/full":    {method: find("mf0"), covariance: "sandwich", structure: calibrate.Full},
-		"ukf@swag":             {method: find("ukf"), covariance: "swag"},
-		"bnn-ll-vi:7":          {method: find("bnn-ll-vi"), samples: 7},
-		"edl":                  {method: find("edl")},
-		"jackknife-ll:100000":  {method: find("jackknife-ll"), samples: 100_000},
-		"mf2@hessian":          {method: find("mf2"), covariance: "hessian"},
-		"mf1@fisher/full":      {method: find("mf1"), covariance: "fisher", structure: calibrate.Full},
-		"bnn-kfac":             {method: find("bnn-kfac"), samples: defaultSamples},
-		"dropout:1":            {method: find("dropout"), samples: 1},
-		"leverage":             {method: find("leverage")},
-		"mf0@hessian/kron":     {method: find("mf0"), covariance: "hessian", structure: calibrate.Kronecker},
-		"mc@swag":              {method: find("mc"), samples: defaultSamples, covariance: "swag"},
-		"ensemble":             {method: find("ensemble")},
-		"mc:100@sandwich/kron": {method: find("mc"), samples: 100, covariance: "sandwich", structure: calibrate.Kronecker},
-	} {
-		got, err := parseMethod(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		want.text = text
-		if *got != want {
-			t.Errorf("%s: %+v, want %+v", text, *got, want)
+func TestMethodsThatNoBundleServesAreRefused(t *testing.T) {
+	for _, name := range []string{"", "mf3", "MF0", "mc:500", "mf0@fisher", "ts:5"} {
+		err := CheckMethods([]string{"mle", name})
+		if unknown := (*UnknownMethodError)(nil); !errors.As(err, &unknown) || unknown.Method != name {
+			t.Errorf("%q: error %v", name, err)
 		}
 	}
-}
-
-func TestMethodsThatAreNoneAreRefused(t *testing.T) {
-	for text, words := range map[string][]string{
-		"":                  {`method ""`, "not known", "bnn-kfac"},
-		"mf3":               {`method "mf3"`, "not known"},
-		"MF0":               {"not known"},
-		"mf0:20":            {"draws no samples", ":20"},
-		"mc:0":              {`"0" samples`, "1 to 100000"},
-		"mc:100001":         {`"100001" samples`},
-		"mc:":               {`"" samples`},
-		"mc:1e3":            {`"1e3" samples`},
-		"ts@fisher":         {"ts has no covariance", "@fisher"},
-		"dropout:5@hessian": {"dropout has no covariance"},
-		"mf0@":              {`covariance ""`, "hessian, fisher, sandwich or swag"},
-		"mf0@kron":          {`covariance "kron"`},
-		"mf0@hessian/":      {`structure ""`, "full or kron"},
-		"mf0@hessian/auto":  {`structure "auto"`},
-		"mf0@swag/kron":     {"structure of its own", "/kron"},
-		"mf0@hessian@kron":  {`covariance "hessian@kron"`},
-	} {
-		says(t, CheckMethods([]string{text}), words...)
+	says(t, CheckMethods([]string{"mc:500"}), `method "mc:500"`, "no", "mle, ts, mf0, mf1")
+	says(t, CheckMethods([]string{"mf1", "mf0", "mf1"}), `"mf1"`, "twice")
+	if err := CheckMethods(Methods()); err != nil {
+		t.Error(err)
 	}
-	says(t, CheckMethods([]string{"mc", "mf0", "mc"}), `"mc"`, "twice")
-	if err := CheckMethods([]string{"mc", "mc:20", "mc@fisher", "mf0", "mf0@hessian"}); err != nil {
+	if err := CheckMethods(DefaultMethods()); err != nil {
 		t.Error(err)
 	}
 }
@@ -77,24 +32,4 @@ func TestEveryMethodIsDescribed(t *testing.T) {
 			t.Errorf("%s is not described", n)
 		}
 	}
-	want := []string{"mle", "ts", "mf0", "ood_score", "studentized", "leverage", "max_logit", "energy", "gen", "entropy",
-		"studentized_energy", "margin_leverage"}
-	if got := PlainMethods(); !slices.Equal(got, want) {
-		t.Errorf("plain methods %v, want %v", got, want)
-	}
-}
-
-func FuzzParseMethod(f *testing.F) {
-	for _, s := range []string{"mf0", "mc:20@fisher/kron", "@", ":", "mc:@/", "mf0@swag"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		m, err := parseMethod(text)
-		if err != nil {
-			return
-		}
-		if m.text != text || m.sampled != (m.samples > 0) || !m.gaussian && (m.covariance != "" || m.structure != "") {
-			t.Errorf("%q was read as %+v", text, m)
-		}
-	})
 }

@@ -13,16 +13,10 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// learns reports whether the method is a score that is fitted to training data.
-func (r *request) learns() bool {
-	s, is := score.Find(r.name)
-	return is && s.Learns()
-}
-
 // unserved lists the scores that the bundle does not serve and that are fitted.
 func (b *bench) unserved() (list []*score.Score) {
 	for _, r := range b.requests {
-		if s, _ := score.Find(r.name); r.learns() && !measure.Plain(r.name, b.calibration) {
+		if s, _ := score.Find(r.name); !r.taken && r.learns() && !measure.Plain(r.name, b.calibration) {
 			list = append(list, s)
 		}
 	}
@@ -39,9 +33,7 @@ func (b *bench) openScores(ctx context.Context) (err error) {
 			return errors.New("method learned is learned from unfamiliar data or stand-ins while calibrating, and the bundle does not serve it: calibrate with --ood-score learned, and give that bundle")
 		}
 	}
-	if b.train == nil {
-		b.train, err = b.openSet(ctx, bundle.Train, trainRole, b.Train, "train", 0)
-	}
+	_, err = b.openRole(ctx, bundle.Train, b.Train)
 	return err
 }
 
@@ -80,7 +72,7 @@ func (b *bench) training(ctx context.Context) (*score.Training, error) {
 		return nil, err
 	}
 	sample := &rows.Sample{}
-	for block, err := range rows.InBlocks(b.train.Batches(ctx, b.head, &b.notes)) {
+	for block, err := range rows.InBlocks(b.opened[bundle.Train].source.Batches(ctx, b.head, &b.notes)) {
 		if err != nil {
 			return nil, err
 		}

@@ -6,10 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/internal/approx"
-	"github.com/mfgs/mfgs/internal/source"
-	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // A score that the bundle does not serve is fitted to the data of its calibration: its figures are
@@ -54,28 +51,5 @@ func TestScoresAreFittedToTheDataGiven(t *testing.T) {
 	cfg.Train, cfg.Methods = digits(t, models.DigitsVal), []string{"leverage"}
 	if _, err := Evaluate(t.Context(), cfg); err == nil {
 		t.Error("training data that nothing is fitted to was taken")
-	}
-}
-
-// Methods are fitted to all training data, also to more of them than examples are held out at most.
-func TestMethodsAreFittedToManyExamples(t *testing.T) {
-	const n = source.MaxHeldOut + 100
-	phi := wraptest.Random(1, n)
-	logits, labels := make([]float32, 2*n), make([]int64, n)
-	for i, v := range phi {
-		logits[2*i], logits[2*i+1] = v, -v
-		if v < 0.1 {
-			labels[i] = 1
-		}
-	}
-	file := write(t, t.TempDir(), "f.npz", wraptest.NPZ(t, map[string]wraptest.Array{
-		"features": {Data: phi, Dims: []int{n, 1}}, "logits": {Data: logits, Dims: []int{n, 2}},
-		"labels": {Data: labels, Dims: []int{n}},
-	}))
-	out := filepath.Join(t.TempDir(), "b")
-	mustCalibrate(t, calibration.Config{ReadyMade: true, Train: file, Val: file + "[:300]", Out: out})
-	e, err := Evaluate(t.Context(), Config{Bundle: out, Test: file + "[300:600]", Methods: []string{"rue:2"}})
-	if err != nil || e.Methods[0].InDomain == nil {
-		t.Errorf("%+v: %v", e, err)
 	}
 }

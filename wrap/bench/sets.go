@@ -3,9 +3,9 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -21,38 +21,58 @@ const (
 	trainRole
 )
 
+// Set is data with its part in the evaluation.
+type Set struct {
+	source *source.Set
+	part   measure.Part
+	data   *rows.Batch // kept where a comparator asks for more than a batch at a time
+	whole  *Set        // of which this is a part; nil of a whole one
+}
+
+// Name returns what the set is called: "test", "train", or its own name.
+func (s *Set) Name() string { return s.source.Name }
+
+// Data returns features, logits and labels, known of what is measured once Comparator.Measure is called, and of
+// other sets after Session.Read; nil before.
+func (s *Set) Data() *rows.Batch { return s.data }
+
+// Shifted reports whether the set is of Config.Shifts, on which scores of unfamiliarity are not measured.
+func (s *Set) Shifted() bool { return s.part.Role == measure.Shift }
+
+func (s *Set) labelled() bool { return s.part.Role != measure.OOD }
+
+// Seed returns a seed for this set, so that no two share their draws and none depends on which others
+// there are.
+func (s *Set) Seed(seed uint64) uint64 {
+	return rand.NewPCG(seed, uint64(s.part.Role)<<32|uint64(s.part.Index)).Uint64()
+}
+
+// Thinned returns the set, whose rows are known, or so many of its examples, spread evenly.
+func (s *Set) Thinned(most int) *Set {
+	if s.data.N <= most {
+		return s
+	}
+	return &Set{source: s.source, part: s.part, whole: s, data: Thin(s.data, most)}
+}
+
+// Whole returns the set of which this is a part, nil of a whole one.
+func (s *Set) Whole() *Set { return s.whole }
+
 // keep adds a batch to the data that is kept.
-func (s *evalSet) keep(b *rows.Batch) {
+func (s *Set) keep(b *rows.Batch) {
 	if s.data == nil {
 		s.data = &rows.Batch{}
 	}
 	s.data.Append(&rows.Batch{N: b.N, Features: b.Features, Logits: b.Logits, Labels: b.Labels})
 }
 
-// thinned returns the set, or so many of its examples, spread evenly. Like the set it is collected,
-// and may be nil.
-func (s *evalSet) thinned(most int) *evalSet {
-	if s == nil || s.data.N <= most {
-		return s
-	}
-	return &evalSet{Set: s.Set, part: s.part, whole: s, data: spread(s.data, most)}
-}
-
-// spread returns so many of a set's examples, spread evenly.
-func spread(s *rows.Batch, most int) *rows.Batch {
+// Thin returns so many of the examples, spread evenly.
+func Thin(s *rows.Batch, most int) *rows.Batch {
 	which := make([]int, most)
 	for j := range which {
 		which[j] = j * s.N / most
 	}
 	return s.Pick(which)
-}
-
-// collect reads a set into memory, once.
-func (b *bench) collect(ctx context.Context, s *evalSet) (err error) {
-	if s != nil && s.data == nil {
-		s.data, err = s.Set.Collect(ctx, b.head, &b.notes)
-	}
-	return err
 }
 
 // opener opens sets for the bundle's own network, or another that takes the same inputs.
@@ -83,7 +103,7 @@ func (b *bench) openSets(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.sets = append(b.sets, &evalSet{Set: s, part: measure.Part{Role: role, Index: i}})
+			b.sets = append(b.sets, &Set{source: s, part: measure.Part{Role: role, Index: i}})
 			if role != measure.OOD && !s.Labelled() {
 				return fmt.Errorf("%s: %s has no labels", n.Name, n.Spec)
 			}
@@ -103,10 +123,10 @@ func (b *bench) openSets(ctx context.Context) error {
 		return err
 	}
 	for _, s := range b.sets {
-		if s.Size() < 0 {
+		if s.source.Size() < 0 {
 			continue // it is identified by what is read of it
 		}
-		if err := s.Identify(ctx); err != nil {
+		if err := s.source.Identify(ctx); err != nil {
 			return err
 		}
 		if err := b.warnOfUsed(ctx, s); err != nil {
@@ -117,73 +137,60 @@ func (b *bench) openSets(ctx context.Context) error {
 }
 
 // warnOfUsed warns of a set that was calibrated on.
-func (b *bench) warnOfUsed(ctx context.Context, s *evalSet) error {
+func (b *bench) warnOfUsed(ctx context.Context, s *Set) error {
 	for _, d := range b.manifest.Datasets {
-		same, err := b.opener(nil, 0).IsRecorded(ctx, s.Set, b.head.Classes(), &d)
+		same, err := b.opener(nil, 0).IsRecorded(ctx, s.source, b.head.Classes(), &d)
 		if err != nil {
 			return err
 		}
 		if same {
-			b.warnings = append(b.warnings, fmt.Sprintf("%s: the same data that was used as %s for calibration: figures on new data will be worse", s.Name, d.Role))
+			b.warnings = append(b.warnings, fmt.Sprintf("%s: the same data that was used as %s for calibration: figures on new data will be worse", s.Name(), d.Role))
 		}
 	}
 	return nil
 }
 
-// openTuning opens the sets that methods are tuned on and, with train, fitted to.
-func (b *bench) openTuning(ctx context.Context, train bool) (err error) {
-	each := b.head.Features + b.head.Logits
-	if b.val, err = b.openSet(ctx, bundle.Val, heldOutRole, b.Val, "val", source.MaxHeldOut); err != nil {
-		return err
+// flagOf names the data of a role that is given.
+var flagOf = map[bundle.Role]string{bundle.Train: "train", bundle.Val: "val", bundle.OOD: "val-ood"}
+
+// partOf is what the data of a role is for. Out-of-distribution data stands behind that which is measured on.
+func (b *bench) partOf(role bundle.Role) measure.Part {
+	switch role {
+	case bundle.Val:
+		return measure.Part{Role: heldOutRole}
+	case bundle.OOD:
+		return measure.Part{Role: measure.OOD, Index: len(b.OOD)}
 	}
-	if b.ood, err = b.openSet(ctx, bundle.OOD, measure.OOD, b.ValOOD, "val-ood", source.MaxHeldOut); err != nil {
-		return err
-	}
-	if b.ood != nil {
-		b.ood.part.Index = len(b.OOD) // behind those that are measured on
-	}
-	if train {
-		if b.train, err = b.openSet(ctx, bundle.Train, trainRole, b.Train, "train", 0); err != nil {
-			return err
-		}
-		if err := checkMemory(b.train.Len(), each, "train"); err != nil {
-			return err
-		}
-	}
-	if !b.val.Labelled() {
-		return fmt.Errorf("val: %s has no labels", b.val.Spec)
-	}
-	b.warnOfShared()
-	for _, s := range b.sets {
-		if err := checkMemory(s.Len(), each, s.Name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return measure.Part{Role: trainRole}
 }
 
-// openSet opens the data that is given or, where none is, that which had the part in the
-// calibration, if it is the same still. There is none where neither is.
-func (b *bench) openSet(
-	ctx context.Context, part bundle.Role, role measure.Role, given, flag string, limit int,
-) (*evalSet, error) {
+// openRole opens the data that is given or, where none is, that which had the role in the calibration, if
+// it is the same still. There is none where neither is.
+func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*Set, error) {
+	if s := b.opened[role]; s != nil {
+		return s, nil
+	}
+	flag, limit := flagOf[role], source.MaxHeldOut
+	if role == bundle.Train {
+		limit = 0
+	}
 	spec := given
 	var recorded *bundle.Dataset
 	if given == "" {
 		all := b.manifest.Datasets
-		i := slices.IndexFunc(all, func(d bundle.Dataset) bool { return d.Role == part })
+		i := slices.IndexFunc(all, func(d bundle.Dataset) bool { return d.Role == role })
 		if i < 0 {
 			return nil, nil
 		}
 		recorded, spec = &all[i], all[i].Spec
-		if slices.ContainsFunc(all[i+1:], func(d bundle.Dataset) bool { return d.Role == part }) {
-			return nil, fmt.Errorf("the bundle was updated, and its %s data are several sets: give the data with --%s", part, flag)
+		if slices.ContainsFunc(all[i+1:], func(d bundle.Dataset) bool { return d.Role == role }) {
+			return nil, fmt.Errorf("the bundle was updated, and its %s data are several sets: give the data with --%s", role, flag)
 		}
 	}
 	if dataset.IsStream(spec) {
 		return nil, fmt.Errorf("the data of calibration came on standard input, which is gone: give the data with --%s", flag)
 	}
-	s, err := b.opener(nil, limit).Open(ctx, flag, spec, b.head.Classes(), role != measure.OOD)
+	s, err := b.opener(nil, limit).Open(ctx, flag, spec, b.head.Classes(), role != bundle.OOD)
 	if err != nil {
 		if recorded != nil {
 			err = fmt.Errorf("the data of calibration: %w: give the data with --%s", err, flag)
@@ -208,47 +215,34 @@ func (b *bench) openSet(
 			s.Config.Limit = n // calibration took as many, spread evenly
 		}
 	}
-	return &evalSet{Set: s, part: measure.Part{Role: role}}, nil
+	b.opened[role] = &Set{source: s, part: b.partOf(role)}
+	return b.opened[role], nil
 }
 
-// warnOfShared warns of what is measured on and was tuned on or fitted to as well, where that is
-// not the data of the calibration, of which openSets warns.
-func (b *bench) warnOfShared() {
-	for _, s := range []*evalSet{b.train, b.val, b.ood} {
-		if s == nil {
-			continue
-		}
-		for _, other := range b.sets {
-			same := func(d bundle.Dataset) bool { return d.Fingerprint == other.Fingerprint }
-			known := slices.ContainsFunc(b.manifest.Datasets, same)
-			if shared := other.Shares(s.Set); shared != "" && !known {
-				b.warnings = append(b.warnings, fmt.Sprintf("%s and %s %s: figures on new data will be worse", other.Name, s.Name, shared))
-			}
+// warnOfShared warns of what is measured on and shares examples with a set that methods are fitted to or
+// tuned on, where that is not the data of the calibration, of which openSets warns.
+func (b *bench) warnOfShared(s *Set) {
+	for _, other := range b.sets {
+		same := func(d bundle.Dataset) bool { return d.Fingerprint == other.source.Fingerprint }
+		known := slices.ContainsFunc(b.manifest.Datasets, same)
+		if shared := other.source.Shares(s.source); shared != "" && !known {
+			b.warnings = append(b.warnings, fmt.Sprintf("%s and %s %s: figures on new data will be worse", other.Name(), s.Name(), shared))
 		}
 	}
 }
 
-// checkMemory refuses sets of n examples, each so many float32, that are too large to keep.
-func checkMemory(n, each int, name string) error {
-	if bytes := float64(n) * float64(each) * 4; bytes > methods.MaxBytes {
-		return fmt.Errorf("%s: features and logits of %d examples take %.1f GB, want at most %.1f for methods that keep them: take a part of the data, as in SPEC[0:100000]", name, n, bytes/1e9, float64(methods.MaxBytes)/1e9)
+// mostKept bounds what is kept of one set, in bytes.
+const mostKept = 8 << 30
+
+// checkMemory refuses sets of n examples that are too large to keep features and logits of.
+func (b *bench) checkMemory(n int, name string) error {
+	return checkNumbers(n, b.head.Features+b.head.Logits, name)
+}
+
+// checkNumbers is checkMemory for so many float32 of each example.
+func checkNumbers(n, each int, name string) error {
+	if bytes := float64(n) * float64(each) * 4; bytes > mostKept {
+		return fmt.Errorf("%s: features and logits of %d examples take %.1f GB, want at most %.1f for methods that keep them: take a part of the data, as in SPEC[0:100000]", name, n, bytes/1e9, float64(mostKept)/1e9)
 	}
 	return nil
 }
-
-// nllOf returns -log p of each label.
-func nllOf(logp []float64, labels []int, classes int) []float64 {
-	nll := make([]float64, len(labels))
-	for i, y := range labels {
-		nll[i] = -logp[i*classes+y]
-	}
-	return nll
-}
-
-// costlyHeldOut is how many examples of each held-out set a method is tuned on that works anew for
-// each T_ens.
-const costlyHeldOut = 1000
-
-// drawnHeldOut is how many classifiers drawn, over the examples of a held-out set, a method is tuned on
-// at most: what more examples add to a tuning by so many is less than what other draws change.
-const drawnHeldOut = 1_000_000

@@ -201,7 +201,7 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: other + "[1:]"})
 	says(t, err, "is not the data of the bundle any more", "--val")
 	_, err = bench.Evaluate(t.Context(), bench.Config{
-		Bundle: c.Out, Test: file, Methods: []string{"rue"}, Val: file, ValOOD: file,
+		Bundle: c.Out, Test: file, Methods: []string{"mle", "knn"},
 	})
 	says(t, err, "the bundle was updated", "--train")
 }

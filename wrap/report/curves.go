@@ -144,11 +144,11 @@ func intervalsAt(l look, in *metrics.Labelled) chart.Series {
 
 // told is the row of a method's figures on an out-of-distribution set.
 func (v *view) told(m *bench.MethodResult, f *metrics.Told) []cell {
-	c := f.Certainty
-	return []cell{
-		{Text: v.serves(m, false)}, bounded(c, "auroc", f.AUROC, percent), bounded(c, "fpr95", f.FPR95, percent),
-		bounded(c, "accuracy", f.Accuracy, percent), bounded(c, "aupr_in", f.AUPRIn, percent), bounded(c, "aupr_out", f.AUPROut, percent),
+	cells := []cell{{Text: v.serves(m, false)}}
+	for _, column := range detectionColumns {
+		cells = append(cells, bounded(f.Certainty, column.Key, column.Of(&f.OOD), unitOf(column.Figure)))
 	}
+	return cells
 }
 
 // unfamiliar is the section of out-of-distribution data.
@@ -157,7 +157,10 @@ func (v *view) unfamiliar() section {
 	s.Lead = []string{"A threshold on the score takes some familiar inputs for unfamiliar, and misses some unfamiliar ones: a curve has all thresholds. AUROC is the area below it, 50 % that of chance; FPR95 is the part of the unfamiliar inputs that is missed where 95 % of the familiar ones pass."}
 	for i, set := range v.score.OOD {
 		t := table{Caption: fmt.Sprintf("Told from %s, %s", name(set.Name), plural(set.N, "example")),
-			Head: []string{"", "AUROC", "FPR95", "accuracy", "AUPR in", "AUPR out"}}
+			Head: []string{""}}
+		for _, column := range detectionColumns {
+			t.Head = append(t.Head, columnHead(column.Figure))
+		}
 		for j := range v.e.Methods {
 			if m := &v.e.Methods[j]; i < len(m.OOD) {
 				t.Rows = append(t.Rows, v.told(m, &m.OOD[i].Told))

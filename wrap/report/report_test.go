@@ -677,7 +677,7 @@ func TestStarsAreAtDifferencesBeyondChance(t *testing.T) {
 	stars := func(row []cell) (all []string) {
 		for i, c := range row {
 			if c.Beyond {
-				all = append(all, labelledHead[i])
+				all = append(all, labelledHead()[i])
 			}
 		}
 		return all

@@ -128,23 +128,50 @@ func bounded(c metrics.Certainty, figure string, value float64, u unit) cell {
 	return out
 }
 
+// What tables of methods have of each set.
+var (
+	labelledColumns  = metrics.Columns(metrics.LabelledFigures)
+	detectionColumns = metrics.Columns(metrics.DetectionFigures)
+)
+
+// unitOf is how a figure is written.
+func unitOf(f metrics.Figure) unit {
+	if f.Unit == metrics.Fraction {
+		return percent
+	}
+	return nats
+}
+
+// columnHead is the head of a figure's column.
+func columnHead(f metrics.Figure) string {
+	if f.Unit == metrics.Nats {
+		return f.Label + ", nats"
+	}
+	return f.Label
+}
+
 // labelledHead has the columns of labelled.
-var labelledHead = []string{"", "error", "NLL, nats", "ECE", "debiased", "Brier", "AURC"}
+func labelledHead() []string {
+	head := []string{""}
+	for _, f := range labelledColumns {
+		head = append(head, columnHead(f.Figure))
+	}
+	return head
+}
 
 // labelled is the row of a method's figures on a labelled set.
 func (v *view) labelled(m *bench.MethodResult, f *metrics.Labelled) []cell {
-	c := f.Certainty
-	return []cell{
-		{Text: v.serves(m, true)},
-		bounded(c, "error", f.Error, percent), bounded(c, "nll", f.NLL, nats), bounded(c, "ece", f.ECE, percent),
-		bounded(c, "debiased_ce", f.DebiasedCE, percent), bounded(c, "brier", f.Brier, nats), bounded(c, "aurc", f.AURC, percent),
+	cells := []cell{{Text: v.serves(m, true)}}
+	for _, column := range labelledColumns {
+		cells = append(cells, bounded(f.Certainty, column.Key, column.Of(f), unitOf(column.Figure)))
 	}
+	return cells
 }
 
 // figures is the section of the methods side by side.
 func (v *view) figures() section {
 	s := section{ID: "figures", Title: "Before and after"}
-	test := table{Caption: "On the " + v.kind() + " data", Head: labelledHead}
+	test := table{Caption: "On the " + v.kind() + " data", Head: labelledHead()}
 	for i := range v.e.Methods {
 		m := &v.e.Methods[i]
 		if m.InDomain != nil {
@@ -160,7 +187,7 @@ func (v *view) figures() section {
 		s.Tables = append(s.Tables, test)
 	}
 	for i, shift := range v.before.Shifts {
-		t := table{Caption: fmt.Sprintf("Under shift: %s, %s", name(shift.Name), plural(shift.N, "example")), Head: labelledHead}
+		t := table{Caption: fmt.Sprintf("Under shift: %s, %s", name(shift.Name), plural(shift.N, "example")), Head: labelledHead()}
 		for j := range v.e.Methods {
 			if m := &v.e.Methods[j]; i < len(m.Shifts) {
 				t.Rows = append(t.Rows, v.labelled(m, &m.Shifts[i].Labelled))

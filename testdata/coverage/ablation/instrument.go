@@ -47,7 +47,7 @@ func RuleIsOff(rule int) bool { return rule == off }
 // exported and imported let this command reach them.
 const exported = `package head
 
-import "github.com/mfgs/mfgs/onnx/internal/graph"
+import "github.com/mfgs/mfgs/internal/onnx/graph"
 
 var SwitchOff = graph.SwitchOff
 

@@ -1,0 +1,142 @@
+package metrics
+
+import "slices"
+
+// Unit is what a figure is counted in.
+type Unit string
+
+const (
+	Fraction Unit = "fraction"
+	Nats     Unit = "nats"
+	Plain    Unit = "" // a number of no unit
+)
+
+// Figure is a number that says how good a method is. [Labelled] and [OOD] have them as fields, by Key in
+// JSON; all else, tables, intervals, reports and documentation, is made of the lists [LabelledFigures] and
+// [DetectionFigures].
+type Figure struct {
+	Key   string // in JSON
+	Label string // of tables
+	Unit  Unit
+	// Higher says that more is better.
+	Higher bool
+	// Column says that tables of methods have it: others are in JSON and where they are asked for.
+	Column bool
+	About  string // what it is, in a few words of Markdown
+}
+
+// LabelledFigure is a figure of probabilities on a labelled set.
+type LabelledFigure struct {
+	Figure
+	Of func(*Labelled) float64
+
+	// How it is taken of resampled examples, by one of these; it is not where all are nil.
+	mean   func(*kept) []float64                        // of what is kept of each example
+	binned func([]bin, float64) float64                 // of the bins of the ECE and how many decisions are in them
+	ranked func(area float64, risks [3]float64) float64 // of the risk-coverage curve
+	// Chance makes it larger, so that its draws are centred; squared says that it is computed as a square,
+	// which may be negative.
+	biased, squared bool
+}
+
+// LabelledFigures are all figures of [Labelled], in the order of tables.
+var LabelledFigures = []LabelledFigure{
+	{
+		Figure: Figure{Key: "error", Label: "error", Unit: Fraction, Column: true, About: "the fraction of the examples whose most probable class is not the label"},
+		Of:     func(l *Labelled) float64 { return l.Error },
+		mean:   func(k *kept) []float64 { return k.wrong },
+	},
+	{
+		Figure: Figure{Key: "nll", Label: "NLL", Unit: Nats, Column: true, About: "the mean of −log p of the label"},
+		Of:     func(l *Labelled) float64 { return l.NLL },
+		mean:   func(k *kept) []float64 { return k.nll },
+	},
+	{
+		Figure: Figure{Key: "ece", Label: "ECE", Unit: Fraction, Column: true, About: "the ℓ1 calibration error of the most probable class over bins of equal width"},
+		Of:     func(l *Labelled) float64 { return l.ECE },
+		binned: ece, biased: true,
+	},
+	{
+		Figure: Figure{Key: "debiased_ce", Label: "debiased", Unit: Fraction, Column: true, About: "the ℓ2 calibration error over the ECE's bins, less what chance adds to it: the debiased estimator of Kumar, Liang and Ma (*Verified Uncertainty Calibration*, 2019), √max(0, Σ_b (n_b/n)[(accuracy_b − confidence_b)² − accuracy_b(1 − accuracy_b)/(n_b − 1)])"},
+		Of:     func(l *Labelled) float64 { return l.DebiasedCE },
+		binned: debiased, biased: true, squared: true,
+	},
+	{
+		Figure: Figure{Key: "brier", Label: "Brier", Unit: Plain, Column: true, About: "the mean of Σ_k (p_k − y_k)², from 0 to 2"},
+		Of:     func(l *Labelled) float64 { return l.Brier },
+		mean:   func(k *kept) []float64 { return k.brier },
+	},
+	{
+		Figure: Figure{Key: "classwise_ece", Label: "classwise ECE", Unit: Fraction, About: "the mean over classes of the ECE of p_k as a probability of class k (Kull et al. 2019); it has no interval"},
+		Of:     func(l *Labelled) float64 { return l.ClasswiseECE },
+	},
+	{
+		Figure: Figure{Key: "aurc", Label: "AURC", Unit: Fraction, Column: true, About: "the area under the risk-coverage curve (Geifman and El-Yaniv 2017): the mean error over all shares of least uncertain examples that could be answered"},
+		Of:     func(l *Labelled) float64 { return l.AURC },
+		ranked: func(area float64, _ [3]float64) float64 { return area },
+	},
+	riskFigure("risk80", "80", 0, func(l *Labelled) float64 { return l.Risk80 }),
+	riskFigure("risk90", "90", 1, func(l *Labelled) float64 { return l.Risk90 }),
+	riskFigure("risk95", "95", 2, func(l *Labelled) float64 { return l.Risk95 }),
+}
+
+// riskFigure is the error at a coverage, in per cent, the i-th of those that are taken.
+func riskFigure(key, coverage string, i int, of func(*Labelled) float64) LabelledFigure {
+	return LabelledFigure{
+		Figure: Figure{Key: key, Label: "error at " + coverage + " %", Unit: Fraction, About: "the error among the " + coverage + " % of the examples of least uncertainty"},
+		Of:     of,
+		ranked: func(_ float64, risks [3]float64) float64 { return risks[i] },
+	}
+}
+
+// DetectionFigure is a figure of how well a score detects an out-of-distribution set.
+type DetectionFigure struct {
+	Figure
+	Of func(*OOD) float64
+}
+
+// DetectionFigures are all figures of [OOD], in the order of tables. All are taken of resampled examples.
+var DetectionFigures = []DetectionFigure{
+	{
+		Figure{Key: "accuracy", Label: "accuracy", Unit: Fraction, Higher: true, Column: true, About: "the detection accuracy at equal priors and the best threshold"},
+		func(o *OOD) float64 { return o.Accuracy },
+	},
+	{
+		Figure{Key: "auroc", Label: "AUROC", Unit: Fraction, Higher: true, Column: true, About: "the probability that an out-of-distribution example scores higher than one of the test set"},
+		func(o *OOD) float64 { return o.AUROC },
+	},
+	{
+		Figure{Key: "aupr_in", Label: "AUPR in", Unit: Fraction, Higher: true, Column: true, About: "the average precision, with the test set as the positive class"},
+		func(o *OOD) float64 { return o.AUPRIn },
+	},
+	{
+		Figure{Key: "aupr_out", Label: "AUPR out", Unit: Fraction, Higher: true, Column: true, About: "the average precision, with the out-of-distribution set as the positive class"},
+		func(o *OOD) float64 { return o.AUPROut },
+	},
+	{
+		Figure{Key: "fpr95", Label: "FPR95", Unit: Fraction, Column: true, About: "the fraction of the out-of-distribution examples that are accepted where 95 % of the test set are"},
+		func(o *OOD) float64 { return o.FPR95 },
+	},
+}
+
+// FigureOf returns the figure with a key, which there must be.
+func FigureOf(key string) Figure {
+	for _, f := range LabelledFigures {
+		if f.Key == key {
+			return f.Figure
+		}
+	}
+	for _, f := range DetectionFigures {
+		if f.Key == key {
+			return f.Figure
+		}
+	}
+	panic("metrics: there is no figure " + key)
+}
+
+// Columns returns those of a list of figures that tables have.
+func Columns[F interface{ isColumn() bool }](list []F) []F {
+	return slices.DeleteFunc(slices.Clone(list), func(f F) bool { return !f.isColumn() })
+}
+
+func (f Figure) isColumn() bool { return f.Column }

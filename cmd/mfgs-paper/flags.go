@@ -1,0 +1,31 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// A usageError is a command line that cannot be meant.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+// parseFlags reads a verb's flags, beside which there is nothing, or shows them.
+func parseFlags(f *flag.FlagSet, args []string, stdout io.Writer, needed string) error {
+	f.SetOutput(io.Discard) // errors are told once, by run
+	err := f.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(stdout, "usage: %s %s [flags]\n", f.Name(), needed)
+		f.SetOutput(stdout)
+		f.PrintDefaults()
+		return err
+	case err != nil:
+		return &usageError{err.Error()}
+	case f.NArg() > 0:
+		return &usageError{fmt.Sprintf("unexpected argument %q: there are only flags", f.Arg(0))}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package methods
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
+)
+
+// layers are M last layers side by side. They are kept in groups of whole layers with
+// about groupColumns outputs together, so that what they give for many examples are
+// products of large matrices, however few classes there are.
+type layers struct {
+	head    calibrate.Head
+	product calibrate.Product
+	m       int
+	weights []float64 // one group after another, each [D, its layers × K]
+}
+
+const (
+	groupColumns = 512
+	blockRows    = 512 // examples of one product
+)
+
+// groupSize returns how many layers form a group; the last may have fewer.
+func groupSize(h calibrate.Head) int { return max(1, groupColumns/h.Logits) }
+
+func newLayers(h calibrate.Head, product calibrate.Product, m int) (*layers, error) {
+	if err := h.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkSoftmax(h); err != nil {
+		return nil, err
+	}
+	if m < 1 {
+		return nil, fmt.Errorf("%d last layers, want at least 1", m)
+	}
+	if bytes := float64(m) * float64(h.Logits) * float64(h.Dim()) * 8; bytes > MaxBytes {
+		return nil, fmt.Errorf("%d last layers would take %.1f GB of memory, want at most %.1f: take fewer", m, bytes/1e9, float64(MaxBytes)/1e9)
+	}
+	return &layers{
+		head:    h,
+		product: calibrate.OrGo(product),
+		m:       m,
+		weights: make([]float64, m*h.Logits*h.Dim()),
+	}, nil
+}
+
+// group returns the layers from first on that are kept together, and their weights.
+func (l *layers) group(first int) (size int, weights []float64) {
+	size = min(groupSize(l.head), l.m-first)
+	each := l.head.Logits * l.head.Dim()
+	return size, l.weights[first*each : (first+size)*each]
+}
+
+// set sets the weights of a layer from [K,D], the bias in the last column.
+func (l *layers) set(layer int, w []float64) {
+	k, d := l.head.Logits, l.head.Dim()
+	first := layer - layer%groupSize(l.head)
+	size, group := l.group(first)
+	for c := range k {
+		for j, v := range w[c*d : (c+1)*d] {
+			group[j*size*k+(layer-first)*k+c] = v
+		}
+	}
+}
+
+// layer returns what set takes.
+func (l *layers) layer(layer int) []float64 {
+	k, d := l.head.Logits, l.head.Dim()
+	first := layer - layer%groupSize(l.head)
+	size, group := l.group(first)
+	w := make([]float64, k*d)
+	for c := range k {
+		for j := range d {
+			w[c*d+j] = group[j*size*k+(layer-first)*k+c]
+		}
+	}
+	return w
+}
+
+// outputs returns what every layer gives for every example, [n,M,K].
+func (l *layers) outputs(ctx context.Context, s *rows.Batch) ([]float32, error) {
+	if err := l.head.CheckBatch(s, false); err != nil {
+		return nil, err
+	}
+	n, k, d := s.N, l.head.Logits, l.head.Dim()
+	if err := checkSize(n, l.m*k, 4); err != nil {
+		return nil, err
+	}
+	out := make([]float32, n*l.m*k)
+	x := make([]float64, min(n, blockRows)*d)
+	a := make([]float64, min(n, blockRows)*min(l.m, groupSize(l.head))*k)
+	for from := 0; from < n; from += blockRows {
+		rows := min(blockRows, n-from)
+		for r := range rows {
+			augment(x[r*d:(r+1)*d], l.head, s.Features, from+r)
+		}
+		for first := 0; first < l.m; {
+			if err := context.Cause(ctx); err != nil {
+				return nil, err
+			}
+			size, weights := l.group(first)
+			columns := size * k
+			if err := l.product.Multiply(a[:rows*columns], x[:rows*d], weights, rows, d, columns); err != nil {
+				return nil, err
+			}
+			parallel.For(rows, func(begin, end int) {
+				for r := begin; r < end; r++ {
+					dst := out[((from+r)*l.m+first)*k:]
+					for j, v := range a[r*columns : (r+1)*columns] {
+						dst[j] = float32(v)
+					}
+				}
+			})
+			first += size
+		}
+	}
+	return out, nil
+}
+
+// augment writes the features of an example and, where the head has a bias, a 1 to dst.
+func augment(dst []float64, h calibrate.Head, features []float32, example int) {
+	for j, v := range features[example*h.Features : (example+1)*h.Features] {
+		dst[j] = float64(v)
+	}
+	if h.Bias {
+		dst[h.Features] = 1
+	}
+}
+
+// checkWeights refuses weights of another size than [K,D].
+func checkWeights(w []float64, h calibrate.Head) error {
+	if len(w) != h.Logits*h.Dim() {
+		return fmt.Errorf("the last layer has %d weights, want %d classes × %d", len(w), h.Logits, h.Dim())
+	}
+	return nil
+}
+
+// WeightSamples are M draws of what the weights of the last layer deviate from the
+// network's by, at ensemble temperature 1.
+type WeightSamples struct{ layers *layers }
+
+// Predictive prepares a set: the logits of its examples deviate from the network's by
+// the product of their features and each draw.
+func (w *WeightSamples) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {
+	deviations, err := w.layers.outputs(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	k := w.layers.head.Logits
+	return NewSamples(slices.Clone(s.Logits), deviations, s.N, w.layers.m, k)
+}
+
+// LastLayers are M classifiers on the same features, whose probabilities are averaged.
+type LastLayers struct{ layers *layers }
+
+// Predictive prepares a set, of which it needs the features; there is no T_ens.
+func (l *LastLayers) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {
+	members, err := l.layers.outputs(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	k := l.layers.head.Logits
+	return NewEnsemble(members, s.N, l.layers.m, k)
+}

@@ -1,0 +1,121 @@
+package onnxlayers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+)
+
+// A Dense layer is out = f(in · Wᵀ + b), with an elementwise f.
+type Dense struct {
+	Op         string // the operator that is linear
+	Node       string // its name or, where it has none, that of its output
+	In, Out    int    // how many numbers of an example go in and come out
+	Bias       bool
+	Activation Activation // f; that of the head is Identity
+
+	// A quantised model rounds what the layer gives, before or after its activation, to multiples
+	// that add up to Rounding, 0 for none, and keeps it in the range of its integers.
+	Rounding float64
+
+	layer *head.Head
+}
+
+// Weights returns w, [Out,In] row-major, and b, of length Out or nil, with every scale that stands
+// between the layer and its activation folded in. It reads them from the file on every call.
+func (d Dense) Weights() (w, b []float32, err error) { return d.layer.Weights() }
+
+// A Tail is the last dense layers of a classifier, down to its logits: with N examples
+//
+//	x₀ = Input [N,d₀], xᵢ = fᵢ(xᵢ₋₁·Wᵢᵀ + bᵢ) [N,dᵢ], logits = x_L [N,K]
+type Tail struct {
+	Layers []Dense // the lowest first, the head last
+	// Input is the tensor that goes into the first layer: [N,d₀] when what else it is made of has
+	// been selected and its axes have been joined, as Cut does. Of a head that adds up several
+	// layers it is several, joined by ",".
+	Input string
+
+	head *head.Head
+}
+
+// Find returns the top dense layers of the network that ends in h: as many as layers says, h being
+// the first of them, or with layers 0 all that follow one another. Between two of them may stand an
+// activation, a Dropout that is switched off, what changes types and shapes but leaves one row for
+// each example, and the selection of a token. What a layer is head.Find decides. It panics if h was
+// not found in m.
+//
+// Where the network has fewer the error is an *UnsupportedError that says what is in the way; any
+// other error comes from reading the file. As with head.Find, the finding rests on the graph alone,
+// and should be checked on a batch.
+func Find(m *onnx.Model, h *head.Head, layers int) (*Tail, error) {
+	if !h.Of(m) {
+		panic("onnxlayers: Find with the head of another model")
+	}
+	if layers < 0 {
+		return nil, fmt.Errorf("%d dense layers, want a positive number, or 0 for all", layers)
+	}
+	f := head.NewFinder(m)
+	known := recogniser{f.In}
+	t := &Tail{head: h, Layers: []Dense{dense(h, Activation{Func: Identity})}}
+	for lowest := h; layers == 0 || len(t.Layers) < layers; {
+		a := Activation{Func: Identity}
+		below, err := f.Below(lowest, func(n *onnxpb.Node) (from string) {
+			if found, x := known.activation(n); x != "" {
+				a, from = found, x
+			}
+			return from
+		})
+		var u *head.UnsupportedError
+		if errors.As(err, &u) {
+			if layers == 0 {
+				break
+			}
+			return nil, unsupported("the network ends in %s, not in %d: %s", counted(len(t.Layers), "dense layer"),
+				layers, u.Reason)
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.Layers = append(t.Layers, dense(below, a))
+		lowest = below
+	}
+	slices.Reverse(t.Layers)
+	t.Input = t.Layers[0].layer.Features
+	return t, nil
+}
+
+// unsupported is an error about a network that has not what is asked for.
+func unsupported(format string, args ...any) error {
+	return &UnsupportedError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// UnsupportedError is returned where a network has not what is asked for, or it cannot be changed.
+type UnsupportedError struct{ Reason string }
+
+// Error gives the reason.
+func (e *UnsupportedError) Error() string { return e.Reason }
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func dense(h *head.Head, a Activation) Dense {
+	return Dense{Op: h.Op, Node: h.Node, In: h.FeatureDim, Out: h.LogitDim, Bias: h.Bias, Activation: a,
+		Rounding: h.Rounding, layer: h}
+}
+
+// Cut is head.Cut one or several layers lower: a model with two outputs, what goes into the tail,
+// [N,d₀], and the logits, [N,K], both float32. It panics if h was not found in m, or t not for h.
+func Cut(m *onnx.Model, h *head.Head, t *Tail) (*onnx.Model, error) {
+	if !h.Of(m) || t.head != h {
+		panic("onnxlayers: Cut with the head of another model, or the tail of another head")
+	}
+	return head.CutBelow(m, h, t.Layers[0].layer)
+}

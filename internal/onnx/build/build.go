@@ -1,0 +1,149 @@
+// Package build makes models from parts of others and new nodes.
+package build
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// A Builder makes a model from parts of another and new nodes.
+type Builder struct {
+	Model  *onnx.Model
+	Names  *onnxpb.Namer
+	Nodes  []*onnxpb.Node // the new ones
+	Consts []*onnxpb.Tensor
+	lent   map[string]bool // tensors of the model's view that have been taken over
+	Kept   []onnx.Payload  // of new constants
+}
+
+func New(m *onnx.Model) *Builder {
+	return &Builder{Model: m, Names: m.View().Names(), lent: map[string]bool{}}
+}
+
+// Take makes sure that a tensor of the model's view is there, and returns its name: what only the
+// view has is computed by the view's nodes.
+func (b *Builder) Take(name string) string {
+	if name == "" || b.Model.Graph().Has(name) || b.lent[name] {
+		return name
+	}
+	b.lent[name] = true
+	if t := b.Model.View().Consts[name]; t != nil {
+		b.Consts = append(b.Consts, t)
+		return name
+	}
+	n := b.Model.View().Producer[name]
+	for _, in := range n.GetInput() {
+		b.Take(in)
+	}
+	for _, out := range n.GetOutput() {
+		b.lent[out] = true
+	}
+	n = onnxpb.Shallow(n)
+	n.Name = proto.String(b.Names.Fresh("mfgs_" + n.GetOpType()))
+	b.Nodes = append(b.Nodes, n)
+	return name
+}
+
+// Add appends a node of the default domain and returns its output.
+func (b *Builder) Add(op, in, out string, attributes ...*onnxpb.Attribute) string {
+	out = b.Names.Fresh(out)
+	b.Nodes = append(b.Nodes, &onnxpb.Node{
+		OpType: &op, Name: &out, Input: []string{in}, Output: []string{out}, Attribute: attributes})
+	return out
+}
+
+// Rows appends what makes a tensor two-dimensional and float32, and calls the result name or
+// something like it. Rows that are so already go through Flatten and not Identity: where ONNX
+// Runtime takes an Identity away it may fuse, in the same pass, what makes the tensor with what
+// comes before, and then miss a tensor that is an output now (seen in 1.26 to 1.31).
+func (b *Builder) Rows(cur string, typ tensor.Type, name string) string {
+	if typ != tensor.Float32 {
+		cur = b.Add("Cast", cur, name+"_float", onnxpb.IntAttribute("to", int64(tensor.Float32)))
+	}
+	return b.Add("Flatten", cur, name, onnxpb.IntAttribute("axis", 1))
+}
+
+// Build returns a model with the given outputs, which are the new nodes' and the old graph's, and
+// what they need. Where the old graph's are among them, so are all its inputs.
+func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
+	old := b.Model.Proto().GetGraph()
+	var roots []string
+	for _, n := range b.Nodes {
+		roots = append(roots, onnxpb.Dependencies(n)...)
+	}
+	whole := false
+	for _, v := range outputs {
+		if b.Model.Graph().Has(v.GetName()) {
+			whole = true
+			roots = append(roots, v.GetName())
+		}
+	}
+	needed := b.Model.Graph().Ancestors(roots...)
+	g := onnxpb.Shallow(old)
+	g.Node, g.Initializer, g.SparseInitializer, g.Input, g.ValueInfo, g.Output = nil, nil, nil, nil, nil, outputs
+	for _, n := range b.Model.Graph().Order {
+		if needed[n] {
+			g.Node = append(g.Node, n)
+		}
+	}
+	g.Node = append(g.Node, b.Nodes...)
+	g.Initializer = append(g.Initializer, b.Consts...)
+	read := map[string]bool{}
+	for _, name := range roots {
+		read[name] = true
+	}
+	for _, n := range g.Node {
+		for _, name := range onnxpb.Dependencies(n) {
+			read[name] = true
+		}
+	}
+	for _, t := range old.GetInitializer() {
+		if read[t.GetName()] {
+			g.Initializer = append(g.Initializer, t)
+		}
+	}
+	for _, s := range old.GetSparseInitializer() {
+		if read[s.GetValues().GetName()] {
+			g.SparseInitializer = append(g.SparseInitializer, s)
+		}
+	}
+	for _, v := range old.GetInput() {
+		// Before IR version 4 an initializer had to be an input as well; later it is one only so
+		// that it can be replaced.
+		if (whole || read[v.GetName()]) && !b.Model.Graph().Initialized(v.GetName()) {
+			g.Input = append(g.Input, v)
+		}
+	}
+	for _, v := range old.GetValueInfo() {
+		if read[v.GetName()] {
+			g.ValueInfo = append(g.ValueInfo, v)
+		}
+	}
+	pb := onnxpb.Shallow(b.Model.Proto())
+	pb.Graph = g
+	pb.IrVersion = proto.Int64(max(4, b.Model.IRVersion()))
+	pb.Functions = onnxpb.UsedFunctions(g.Node, b.Model.Proto().GetFunctions())
+	// Training information speaks of tensors that are gone.
+	pb.ProtoReflect().SetUnknown(without(pb.ProtoReflect().GetUnknown(), 20))
+	return b.Model.Derive(pb, b.Kept...)
+}
+
+// without returns unknown fields less those with the given number.
+func without(unknown []byte, num protowire.Number) []byte {
+	var kept []byte
+	for len(unknown) > 0 {
+		got, _, n := protowire.ConsumeField(unknown)
+		if n < 0 { // cannot be: they have been parsed before
+			break
+		}
+		if got != num {
+			kept = append(kept, unknown[:n]...)
+		}
+		unknown = unknown[n:]
+	}
+	return kept
+}

@@ -1,0 +1,287 @@
+package graph
+
+import (
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+)
+
+// BothClasses is an operator of the view alone: 1−p beside p.
+const BothClasses = "mfgs.BothClasses"
+
+// foldings recognise what exporters write out in several operators, by the last of them, and replace it by the one
+// operator it amounts to. Unlike lowerings they see shapes and constants, and what has been folded before. One that
+// returns false leaves the node alone.
+var foldings map[string]func(*folding) bool
+
+func init() {
+	foldings = map[string]func(*folding) bool{
+		"Div":        func(f *folding) bool { return foldSigmoid(f) || foldGuarded(f) || foldQuotient(f) },
+		"Sub":        foldLogSoftmax,
+		"Reciprocal": foldSigmoid,
+		"Concat":     foldBothClasses,
+	}
+}
+
+// A folding is one node of the view being folded.
+type folding struct {
+	*lowering
+	in   *Interpreter
+	fuel *int // nodes that may still be looked at
+}
+
+// fold returns the model's view with all folded that can be: the view itself if there is nothing.
+func (v *View) fold() *Graph {
+	wanted := func(n *onnxpb.Node) bool {
+		switch n.Op() {
+		case "ReduceSum", "ReduceLogSumExp", "Exp":
+			return true
+		case "Concat":
+			return slices.ContainsFunc(n.GetInput(), func(name string) bool {
+				p := v.Producer[name]
+				return p != nil && slices.Contains([]string{"Sub", "Unsqueeze", "Reshape"}, p.Op())
+			})
+		}
+		return false
+	}
+	if !slices.ContainsFunc(v.Order, wanted) {
+		return v.Graph
+	}
+	names := v.Names()
+	view := v.emptied()
+	in := v.Interpreter(false)
+	in.G = view
+	in.declareAll(v.model)
+	fuel := 100*len(v.Order) + 1<<12
+	for _, n := range v.Order {
+		f := &folding{lowering: &lowering{Node: n, g: view, names: names}, in: in, fuel: &fuel}
+		rule := foldings[n.Op()]
+		if rule == nil || in.Functions[n.Op()] || !f.wellFormed() || !rule(f) {
+			f.nodes, f.consts = []*onnxpb.Node{n}, nil
+		}
+		view.extend(v.Graph, n, f.nodes, f.consts)
+		for _, p := range f.nodes {
+			in.run(p)
+		}
+	}
+	return view
+}
+
+// get returns what is known of a tensor.
+func (f *folding) get(name string) *Value { return f.in.Get(name) }
+
+// root returns the tensor that name is a reshaped or repeated form of.
+func (f *folding) root(name string) string {
+	const far = 8
+	for range far {
+		n := f.in.Producer(name)
+		if n == nil || !f.carries(n) {
+			break
+		}
+		name = f.carried(n)
+	}
+	return name
+}
+
+// carries reports whether a node gives the numbers of one input, in another shape or several times.
+func (f *folding) carries(n *onnxpb.Node) bool {
+	switch n.Op() {
+	case "Identity", "Reshape", "Squeeze", "Unsqueeze", "Expand":
+		return true
+	case "Cast":
+		return f.get(n.GetOutput()[0]).Type.IsFloat()
+	case "Max": // jax2tf's maximum with the neutral element
+		_, ok := f.maximum(n)
+		return ok
+	}
+	return false
+}
+
+func (f *folding) carried(n *onnxpb.Node) string {
+	if x, ok := f.maximum(n); ok {
+		return x
+	}
+	return n.In(0)
+}
+
+// maximum returns x for a maximum of x and −∞.
+func (f *folding) maximum(n *onnxpb.Node) (x string, ok bool) {
+	if n.Op() != "Max" {
+		return "", false
+	}
+	c, x := f.in.Besides(n)
+	return x, x != "" && c <= -math.MaxFloat32
+}
+
+// made returns the node behind a tensor's root if it is the given operator, nil otherwise.
+func (f *folding) made(name, op string) *onnxpb.Node {
+	if n := f.in.Producer(f.root(name)); n != nil && n.Op() == op {
+		return n
+	}
+	return nil
+}
+
+// foldSigmoid: 1/(1 + exp(−x)), as skl2onnx writes it, or as a quotient in activations of dense layers.
+func foldSigmoid(f *folding) bool {
+	sum := f.Node.In(0)
+	if f.Op() == "Div" {
+		if !f.in.Is(sum, 1) {
+			return false
+		}
+		sum = f.Node.In(1)
+	}
+	add := f.made(sum, "Add")
+	if add == nil {
+		return false
+	}
+	one, e := f.in.Besides(add)
+	exp := f.in.Producer(e)
+	if one != 1 || exp == nil || exp.Op() != "Exp" {
+		return false
+	}
+	x := ""
+	switch n := f.in.Producer(exp.In(0)); {
+	case n == nil:
+	case n.Op() == "Neg":
+		x = n.In(0)
+	case n.Op() == "Mul":
+		if minus, of := f.in.Besides(n); minus == -1 {
+			x = of
+		}
+	}
+	if x == "" || f.get(x).Constant {
+		return false
+	}
+	f.add("Sigmoid", f.out(), []string{x})
+	return true
+}
+
+// foldGuarded: (p + g) / (Σp + g·K), where g is 1 where the sum is 0 and else 0, as skl2onnx writes it.
+func foldGuarded(f *folding) bool {
+	above, below := f.made(f.Node.In(0), "Add"), f.made(f.Node.In(1), "Add")
+	if above == nil || below == nil {
+		return false
+	}
+	p := above.In(0)
+	sum, spread, not := f.made(below.In(0), "ReduceSum"), f.made(below.In(1), "Mul"), f.made(above.In(1), "Not")
+	if sum == nil || spread == nil || not == nil || f.made(spread.In(0), "Not") != not ||
+		!f.get(spread.In(1)).Constant || sum.In(0) != p {
+		return false
+	}
+	some := f.in.Producer(not.In(0)) // the sum as a truth value
+	if some == nil || some.Op() != "Cast" || f.made(some.In(0), "ReduceSum") != sum {
+		return false
+	}
+	axis, ok := f.in.ReducedAxis(sum)
+	if ok {
+		f.normalise(p, axis)
+	}
+	return ok
+}
+
+// normalise appends p/Σp.
+func (f *folding) normalise(p string, axis int64) {
+	f.add("LpNormalization", f.out(), []string{p}, onnxpb.IntAttribute("axis", axis), onnxpb.IntAttribute("p", 1))
+}
+
+// foldQuotient: p/Σp, which is a Softmax where p = exp(x) or exp(x − max x), as jax2tf and Hummingbird write them.
+func foldQuotient(f *folding) bool {
+	p := f.Node.In(0)
+	sum := f.made(f.Node.In(1), "ReduceSum")
+	if sum == nil || sum.In(0) != p {
+		return false
+	}
+	axis, ok := f.alongClasses(sum, f.Node.In(1))
+	if !ok {
+		return false
+	}
+	e := f.in.Producer(p)
+	if e == nil || e.Op() != "Exp" {
+		f.normalise(p, axis)
+		return true
+	}
+	x := e.In(0)
+	if sub := f.in.Producer(x); sub != nil && sub.Op() == "Sub" {
+		if top := f.made(sub.In(1), "ReduceMax"); top != nil && top.In(0) == sub.In(0) {
+			if _, ok := f.alongClasses(top, sub.In(1)); ok {
+				x = sub.In(0)
+			}
+		}
+	}
+	f.add("Softmax", f.out(), []string{x}, onnxpb.IntAttribute("axis", axis))
+	return true
+}
+
+// foldLogSoftmax: x − log Σ exp x, as skl2onnx writes it.
+func foldLogSoftmax(f *folding) bool {
+	sum := f.made(f.Node.In(1), "ReduceLogSumExp")
+	if sum == nil || sum.In(0) != f.Node.In(0) {
+		return false
+	}
+	axis, ok := f.alongClasses(sum, f.Node.In(1))
+	if ok {
+		f.add("LogSoftmax", f.out(), []string{sum.In(0)}, onnxpb.IntAttribute("axis", axis))
+	}
+	return ok
+}
+
+// alongClasses returns the axis of a reduction, of which spread is the result in another shape, if that is not of the
+// examples and the result is the same for all along it.
+func (f *folding) alongClasses(n *onnxpb.Node, spread string) (axis int64, ok bool) {
+	axis, ok = f.in.ReducedAxis(n)
+	rank := int64(len(f.get(n.In(0)).Dims))
+	if !ok || axis == 0 || rank == 0 || axis == -rank {
+		return 0, false
+	}
+	end := axis // counted from the end, which axes of length 1 in front do not change
+	if end > 0 {
+		end -= rank
+	}
+	return axis, f.repeats(spread, end)
+}
+
+// repeats reports whether a tensor is known not to vary along an axis, which is counted from the end.
+func (f *folding) repeats(name string, axis int64) bool {
+	for *f.fuel > 0 {
+		*f.fuel--
+		dims := f.get(name).Dims
+		if at := axis + int64(len(dims)); dims != nil && (at < 0 || dims[at] == 1) {
+			return true
+		}
+		switch n := f.in.Producer(name); {
+		case n == nil:
+			return false
+		case n.Op() == "Expand" || n.Op() == "Identity" || n.Op() == "Cast":
+			name = n.In(0)
+		case n.Op() == "ReduceSum" || n.Op() == "ReduceMax" || n.Op() == "ReduceLogSumExp": // of a shape that is not known
+			return n.Int("keepdims", 1) != 0
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// ReducedAxis returns the one axis that a reduction runs over.
+func (in *Interpreter) ReducedAxis(n *onnxpb.Node) (int64, bool) {
+	list, ok := in.Call(n).List("axes", 1)
+	if !ok || len(list) != 1 {
+		return 0, false
+	}
+	return list[0], true
+}
+
+// foldBothClasses: 1−p beside p.
+func foldBothClasses(f *folding) bool {
+	if len(f.GetInput()) != 2 {
+		return false
+	}
+	q, p := f.Node.In(0), f.Node.In(1)
+	sub := f.made(q, "Sub")
+	if sub == nil || !f.in.Is(sub.In(0), 1) || f.root(sub.In(1)) != f.root(p) {
+		return false
+	}
+	f.add(BothClasses, f.out(), []string{p}, f.Node.Attr("axis"))
+	return true
+}

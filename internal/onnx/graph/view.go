@@ -1,0 +1,52 @@
+// Package graph is the view of a model that finding its head works on: the graph, the values of its
+// constants, operators, lowering, and inlining.
+package graph
+
+import (
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+)
+
+// A View is a model's graph in plain operators of the default domain, for finding the head: what is
+// quantised or fused is lowered to its parts, and what is written out in several operators is
+// folded into the one it amounts to.
+type View struct {
+	*Graph
+	file      *Graph // as it runs
+	model     *onnxpb.Model
+	functions map[string]bool // operators defined by the model itself, by opName
+	reader    reader
+	Limit     int64 // elements that computing with what the model stores may come to
+}
+
+// A reader reads the numbers of stored tensors.
+type reader interface {
+	// Floats calls do for every element of a numeric tensor, in order.
+	Floats(t *onnxpb.Tensor, do func(float64)) error
+	// Dense returns all n elements of a sparse tensor.
+	Dense(t *onnxpb.SparseTensor, n int64) ([]float64, error)
+}
+
+// NewView returns the view of a model whose graph is g. Computing with its constants may come to
+// size elements.
+func NewView(m *onnxpb.Model, g *Graph, r reader, limit int64) *View {
+	v := &View{file: g, model: m, reader: r, Limit: min(limit, MaxWeightElements), functions: map[string]bool{}}
+	for _, f := range m.GetFunctions() {
+		v.functions[(&onnxpb.Node{OpType: f.Name, Domain: f.Domain}).Op()] = true
+	}
+	v.Graph = v.lower(g)
+	v.Graph = v.fold()
+	return v
+}
+
+// Names returns a namer that takes every name of the model and of the view.
+func (v *View) Names() *onnxpb.Namer {
+	n := new(onnxpb.Namer)
+	n.Take(v.model.GetGraph())
+	for name := range v.Producer {
+		n.Taken[name] = true
+	}
+	for name := range v.Consts {
+		n.Taken[name] = true
+	}
+	return n
+}

@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/measure"
+)
+
+// Comparators are methods from elsewhere, measured beside those of a bundle. They are given a [Session],
+// and what they predict becomes the same figures, on the same resamples.
+type Comparators interface {
+	// Takes reports whether a name of Config.Methods is theirs. It is asked before Methods is.
+	Takes(name string) bool
+	// Check refuses names that it takes, before any work is done.
+	Check(names []string) error
+	// Open prepares what was checked, once the sets that are measured on are open. It returns one Comparator
+	// for each name, or of what draws at random one for each draw, in the order of the names.
+	Open(ctx context.Context, s *Session, names []string) ([]Comparator, error)
+}
+
+// Comparator is a method that is fitted, tuned and measured once.
+type Comparator struct {
+	Name string // of Config.Methods
+	Draw int    // which draw it is, from 0 on
+	// Measure predicts all examples of each of Session.Sets, in any order, and returns what MethodResult
+	// says beside the figures.
+	Measure func(ctx context.Context, add func(*Set, Predicted) error) (Outcome, error)
+}
+
+// Predicted is what a comparator gives for n examples of C classes.
+type Predicted struct {
+	LogP []float64 // log-probabilities [n,C]
+	// OOD and NLL are scores of unfamiliarity [n], under the temperatures for out-of-distribution data and
+	// for likelihood, larger for what is more unfamiliar.
+	OOD, NLL []float64
+}
+
+// Outcome is what is told of a comparator beside its figures: see [MethodResult].
+type Outcome struct {
+	Temperatures *TunedPairs
+	Note         string
+	Seconds      map[string]float64
+}
+
+// openComparators replaces each request that they take by what it comes to.
+func (b *bench) openComparators(ctx context.Context) error {
+	var names []string
+	for _, r := range b.requests {
+		if r.taken {
+			names = append(names, r.name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if b.head.Link != calibrate.Softmax {
+		return fmt.Errorf("the head has %d logits with link %s: method %s is for a softmax", b.head.Logits, b.head.Link, names[0])
+	}
+	all, err := b.Comparators.Open(ctx, &Session{b}, names)
+	if err != nil {
+		return err
+	}
+	for _, s := range b.sets {
+		if err := b.checkMemory(s.source.Len(), s.Name()); err != nil {
+			return err
+		}
+	}
+	var list []*request
+	for _, r := range b.requests {
+		if !r.taken {
+			list = append(list, r)
+			continue
+		}
+		for i := range all {
+			if c := &all[i]; c.Name == r.name {
+				list = append(list, &request{name: r.name, taken: true, comparator: c})
+			}
+		}
+	}
+	b.requests = list
+	return nil
+}
+
+// compare measures a comparator.
+func (b *bench) compare(ctx context.Context, c *Comparator, t *measure.Tally, result *MethodResult) error {
+	var added []*Set
+	outcome, err := c.Measure(ctx, func(s *Set, p Predicted) error {
+		if !slices.Contains(b.sets, s) || slices.Contains(added, s) {
+			panic("bench: a comparator measures a set that is not measured, or twice")
+		}
+		added = append(added, s)
+		return t.Add(s.part, measure.Scores{LogP: p.LogP, OOD: p.OOD, NLL: p.NLL}, s.data.Labels, nil)
+	})
+	if err != nil {
+		return err
+	}
+	if len(added) < len(b.sets) {
+		return errors.New("it did not measure all sets")
+	}
+	result.Draw, result.Temperatures = c.Draw, outcome.Temperatures
+	result.Note, result.Seconds = outcome.Note, outcome.Seconds
+	return nil
+}

@@ -1,0 +1,189 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// Session is an evaluation under way, as its comparators see it: what is open, and how more is opened. It
+// is used by one goroutine, and what it opens is closed at the end of Evaluate.
+type Session struct{ b *bench }
+
+// Bundle returns the bundle.
+func (s *Session) Bundle() *bundle.Bundle { return s.b.attached.Bundle }
+
+// Calibration returns what the bundle predicts with, the runtime's product of matrices included, which is
+// nil of ready-made features.
+func (s *Session) Calibration() *calibrate.Calibration { return s.b.calibration }
+
+// Model returns the bundle's network and its head: nil of ready-made features.
+func (s *Session) Model() (*onnx.Model, *head.Head) {
+	if s.b.cut == nil {
+		return nil, nil
+	}
+	return s.b.cut.Model, s.b.cut.Head
+}
+
+// Sets returns what is measured on. Their data is known once Comparator.Measure is called.
+func (s *Session) Sets() []*Set { return s.b.sets }
+
+// Open returns the data at a SPEC or, where that is "", the data that had this role in the calibration, if it
+// is the same still. There is none, nil, where neither is. It must not be a stream. Data for bundle.OOD
+// needs no labels.
+func (s *Session) Open(ctx context.Context, role bundle.Role, spec string) (*Set, error) {
+	b := s.b
+	if dataset.IsStream(spec) {
+		return nil, streamed(flagOf[role], spec)
+	}
+	set, err := b.openRole(ctx, role, spec)
+	if err != nil || set == nil {
+		return nil, err
+	}
+	if err := b.checkMemory(set.source.Len(), set.Name()); err != nil {
+		return nil, err
+	}
+	if role != bundle.OOD && !set.source.Labelled() {
+		return nil, fmt.Errorf("%s: %s has no labels", set.Name(), set.source.Spec)
+	}
+	b.warnOfShared(set)
+	return set, nil
+}
+
+// Read sees to the rows of a set, unless they are known.
+func (s *Session) Read(ctx context.Context, set *Set) (err error) {
+	if set.data == nil {
+		set.data, err = set.source.Collect(ctx, s.b.head, &s.b.notes)
+	}
+	return err
+}
+
+// Step reports progress.
+func (s *Session) Step(stage, unit string, done, total int) { s.b.notes.Step(stage, unit, done, total) }
+
+// Network is another network than the bundle's, for the same inputs with the same preprocessing.
+type Network struct {
+	b       *bench
+	model   *onnx.Model
+	network *featurize.Network
+	cut     *attach.Cut // of OpenCut, else nil
+}
+
+// OpenNetwork prepares a model; a batch of 0 is that of Config.
+func (s *Session) OpenNetwork(m *onnx.Model, batch int) (*Network, error) {
+	b := s.b
+	n := &Network{b: b, model: m}
+	run := attach.RunConfig(b.Runtime.Provider, b.Runtime.Threads, b.Runtime.Batch)
+	if batch > 0 {
+		run.Batch = batch
+	}
+	err := b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
+		c.Model = m
+		n.network, err = featurize.NewNetwork(c)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, n.Close)
+	return n, nil
+}
+
+// OpenCut prepares a model cut at its head, as the bundle's own is: what Logits returns is kept in the
+// features cache, where there is one, for every comparison that it is in.
+func (s *Session) OpenCut(m *onnx.Model, h *head.Head) (*Network, error) {
+	b := s.b
+	n := &Network{b: b, model: m}
+	run := b.runtimeConfig() // of the batches of the bundle's network, as what the cache has of this one is
+	err := b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
+		n.cut, err = attach.OpenCut(m, h, c)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.network = n.cut.Network
+	b.closers = append(b.closers, n.Close)
+	return n, nil
+}
+
+// Close releases the network, at the end of Evaluate at the latest.
+func (n *Network) Close() error {
+	if n.cut != nil {
+		return n.cut.Close()
+	}
+	return n.network.Close()
+}
+
+// Logits returns the logits [n,K] of a network that was cut at its head.
+func (n *Network) Logits(ctx context.Context, s *Set) (logits []float32, err error) {
+	o := n.b.opener(nil, s.source.Config.Limit)
+	o.Network, o.Extractor = n.cut.Network, n.cut.Extractor
+	err = n.read(ctx, s, o, func(other *source.Set) (examples int, err error) {
+		for batch, err := range other.Batches(ctx, n.b.head, o.Notes) {
+			if err != nil {
+				return 0, err
+			}
+			logits = append(logits, batch.Logits...)
+			examples += batch.N
+		}
+		return examples, nil
+	})
+	return logits, err
+}
+
+// Outputs returns all outputs of the network over a set, those of an example one pass after another.
+func (n *Network) Outputs(ctx context.Context, s *Set, passes int) ([][]float32, error) {
+	width := 0
+	for _, o := range n.model.Outputs() {
+		width += int(max(1, o.Shape[len(o.Shape)-1].Value))
+	}
+	if err := checkNumbers(s.source.Len(), passes*width, s.Name()); err != nil {
+		return nil, err
+	}
+	o := n.b.opener(n.network, s.source.Config.Limit)
+	o.Cache = ""
+	columns := make([][]float32, len(n.model.Outputs()))
+	err := n.read(ctx, s, o, func(other *source.Set) (examples int, err error) {
+		other.Config.Passes = passes
+		for r, err := range other.Results(ctx, o.Notes) {
+			if err != nil {
+				return 0, err
+			}
+			for i, c := range r.Columns {
+				columns[i] = append(columns[i], c...)
+			}
+			examples += r.N
+		}
+		return examples, nil
+	})
+	return columns, err
+}
+
+// read opens a set once more, for another network. There must be as many examples as the bundle's network had.
+func (n *Network) read(
+	ctx context.Context, s *Set, o *source.Opener, stream func(*source.Set) (int, error),
+) error {
+	o.Notes = &source.Notes{Progress: n.b.notes.Progress}
+	other, err := o.Open(ctx, s.Name(), s.source.Spec, n.b.head.Classes(), s.labelled())
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	examples, err := stream(other)
+	if err != nil {
+		return err
+	}
+	if want := s.data.N; examples != want {
+		return fmt.Errorf("%s: %d examples, %d when they were read first: did the data change?", s.Name(), examples, want)
+	}
+	return nil
+}
