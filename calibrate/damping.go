@@ -124,7 +124,7 @@ type damped struct {
 	Candidate
 	posterior *Posterior
 	median    float64 // held-out s²
-	grid      Grid    // empty where there was no need of it
+	grid      Grid
 	best      point
 }
 

@@ -37,9 +37,8 @@ type Fitted struct {
 // val are held-out labelled examples; ood, which may be nil, held-out examples out of distribution.
 // The temperature pair NLL minimises the mean -log p of val's labels, and of half an example more
 // that is wrong, under mf0, over T_act from 1/1000 of the median of max a - mean a to that itself
-// and τ = T_ens / median s² in [3e-7, 1e3]: a 9×9 grid in logarithms, then Nelder and Mead's
-// simplex from its best point, reported as Optimum; of thousands of examples some hundreds show
-// which points of the grid to evaluate over all. Of the pairs whose NLL is higher by no more than
+// and τ = T_ens / median s² in [3e-7, 1e3], and is reported as Optimum; of thousands of examples some
+// hundreds show where to search all. Of the pairs whose NLL is higher by no more than
 // one standard error of the paired differences between examples, nor by more than 0.5 %, nor than
 // that of temperature scaling, it then takes the one with the smallest τ ≥ 0.01: where likelihood
 // cannot tell how much of the spread is the posterior's, it is given all it may have. The pair OOD
@@ -90,7 +89,10 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	t := newTuningSet(h, val, true, o.Lambda0, act)
 	t.plain(1 / act)
 	network := t.trial(0)
-	scale, limit := t.temperatureScaling()
+	scale, limit, err := t.temperatureScaling(ctx)
+	if err != nil {
+		return nil, err
+	}
 	scaled := t.trial(0)
 	step()
 
@@ -100,11 +102,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	}
 	f := &Fitted{Rho: chosen.Rho, Candidates: tried, MedianVariance: chosen.median, Warnings: warnings}
 	f.Posterior, f.Product, f.Lambda0, f.TS = chosen.posterior, c.product, o.Lambda0, scale*act
-	if f.NLLGrid = chosen.grid; f.NLLGrid.Act == nil {
-		if f.NLLGrid, _, err = nllSearch(&t.examples, chosen.median).grid(ctx); err != nil {
-			return nil, err
-		}
-	}
+	f.NLLGrid = chosen.grid
 	scaleTo(f.NLLGrid.Act, act, f.NLLGrid.Act)
 
 	t.evaluate([]float64{chosen.best.act}, chosen.best.tau*chosen.median)

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/internal/minimum"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -25,8 +24,8 @@ type Predictive interface {
 	Predictor() func(logp []float64, i int, t Temperatures) (margin float64)
 }
 
-// Resampled is a Predictive whose work is done anew for each T_ens, and is so much
-// that T_ens is only searched among the 9 of the grid.
+// Resampled is a Predictive whose work is done anew for each T_ens, and is so much that only nine T_ens
+// are tried.
 type Resampled interface {
 	Predictive
 	// SetEns does that work. Predictor's functions are then called with no other T_ens.
@@ -68,12 +67,10 @@ type Tuned struct {
 	NLLAtBound, OODAtBound bool
 }
 
-// Tune finds the temperatures of a method by the objectives, bounds and preferences by
-// which Fit finds those of mf0. Its search finds the best T_act for each T_ens, since other methods have
-// narrower valleys than mf0. labels are val's; ood may be nil. A method without T_ens has T_act
-// alone, searched on a grid of 33 and then by golden sections; one that is Resampled has
-// T_act searched so for each of nine T_ens. Of thousands of examples some hundreds show where to
-// search all, and of a method that is Drawn some dozens of what it draws.
+// Tune finds the temperatures of a method by the objectives, bounds, preferences and the search by
+// which Fit finds those of mf0. labels are val's; ood may be nil. A method without T_ens has T_act
+// alone; one that is Resampled is searched at nine T_ens. Of a method that is Drawn, some dozens of
+// what it draws show where to search.
 //
 // limit is what [ScalingLimit] returns for val, above which nothing is given up for a
 // larger spread; see Fit.
@@ -121,7 +118,8 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 	if err != nil {
 		return nil, err
 	}
-	t.NLLAtBound, t.OODAtBound = atBound(t.NLL.Act), ood != nil && atBound(t.OOD.Act)
+	bounds := search{least: minAct, most: maxAct}
+	t.NLLAtBound, t.OODAtBound = bounds.atBound(t.NLL.Act), ood != nil && bounds.atBound(t.OOD.Act)
 	for _, p := range []*Temperatures{&t.NLL, &t.OOD, &t.Optimum} {
 		p.Act *= unit
 	}
@@ -178,14 +176,14 @@ func predicted(ctx context.Context, p Predictive, labels []int, step int, unit f
 			}
 		})
 	}
-	e.thinned = func() *examples {
-		step := e.n / thinSize
+	e.subsample = func() *examples {
+		step := e.n / subsampleSize
 		if step < 4 {
 			return nil
 		}
 		few := p
 		if d, ok := p.(Drawn); ok {
-			few = d.Fewer(thinDraws)
+			few = d.Fewer(subsampleDraws)
 		}
 		return predicted(ctx, few, labels, step, unit)
 	}
@@ -208,40 +206,18 @@ func fill(x []float64, v float64) {
 
 // tunePair searches both temperatures.
 func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*Tuned, error) {
-	thin, f := val.thinned(), nllSearch(val, spread)
-	var few search
-	if thin != nil {
-		few = nllSearch(thin, spread)
-	}
-	points, err := searchValleys(ctx, few, f)
+	_, best, err := tuneNLL(ctx, val, spread, meanfield.Lambda0)
 	if err != nil {
 		return nil, err
 	}
-	best := least(points)
-	best.value = f([]float64{best.act}, best.tau)[0]
 	pair := prefer(val, best, limit, spread, meanfield.Lambda0)
 	t := &Tuned{NLL: pair.temperatures(spread), Optimum: best.temperatures(spread)}
 	if ood == nil {
 		return t, nil
 	}
-	if few = nil; thin != nil {
-		few = aurocSearch(thin, orAll(ood.thinned(), ood), spread)
-	}
-	if points, err = searchValleys(ctx, few, aurocSearch(val, ood, spread)); err != nil {
-		return nil, err
-	}
-	for i, p := range points {
-		points[i].value = math.Max(p.value, -1) // where the AUROC is 1 all the way, a parabola may be beyond
-	}
-	t.OOD = onRidge(points).temperatures(spread)
-	return t, nil
-}
-
-func orAll(thin, all *examples) *examples {
-	if thin == nil {
-		return all
-	}
-	return thin
+	_, best, err = tuneAUROC(ctx, val, ood, spread, meanfield.Lambda0)
+	t.OOD = best.temperatures(spread)
+	return t, err
 }
 
 func (p point) temperatures(spread float64) Temperatures {
@@ -250,84 +226,17 @@ func (p point) temperatures(spread float64) Temperatures {
 
 // tuneAct searches T_act alone.
 func tuneAct(ctx context.Context, val, ood *examples) (*Tuned, error) {
-	const ens = 1
-	nll := func(val *examples) func(float64) float64 {
-		return func(act float64) float64 { return meanNLL(val, act, ens) }
-	}
-	auroc := func(val, ood *examples) func(float64) float64 {
-		return func(act float64) float64 { return -aurocOf(val, ood, act, ens) }
-	}
-	thin := val.thinned()
-	var few func(float64) float64
-	if thin != nil {
-		few = nll(thin)
-	}
-	p, err := searchAct(ctx, few, nll(val))
+	best, err := nllSearch(val, 1, 0).atTau(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tuned{NLL: Temperatures{Act: p.act, Ens: ens}, Optimum: Temperatures{Act: p.act, Ens: ens}}
+	t := &Tuned{NLL: best.temperatures(1), Optimum: best.temperatures(1)}
 	if ood == nil {
 		return t, nil
 	}
-	if thin != nil {
-		few = auroc(thin, orAll(ood.thinned(), ood))
-	}
-	p, err = searchAct(ctx, few, auroc(val, ood))
-	t.OOD = Temperatures{Act: p.act, Ens: ens}
+	best, err = aurocSearch(val, ood, 1, 0).atTau(ctx, 1)
+	t.OOD = best.temperatures(1)
 	return t, err
-}
-
-// searchAct minimises f over T_act. few is much the same function, of fewer examples, and shows where
-// to look; nil where there is none.
-func searchAct(ctx context.Context, few, f func(act float64) float64) (point, error) {
-	var points []point
-	try := func(f func(act float64) float64) func(logAct float64) float64 {
-		return func(logAct float64) float64 {
-			p := point{act: math.Exp(logAct), value: math.Inf(1)}
-			if ctx.Err() == nil { // else the search ends soon, without further work
-				p.value = f(p.act)
-			}
-			points = append(points, p)
-			return p.value
-		}
-	}
-	const tolerance = 1e-3
-	if few == nil {
-		lo, hi := minimum.Bracket(try(f), math.Log(minAct), math.Log(maxAct))
-		minimum.GoldenSection(try(f), lo, hi, tolerance)
-	} else {
-		lo, hi := minimum.Bracket(try(few), math.Log(minAct), math.Log(maxAct))
-		at := minimum.GoldenSection(try(few), lo, hi, tolerance)
-		points = nil
-		best := minimum.Brent(try(f), lo, hi, at, tolerance)
-		// At an end of where the few have it, all may have it beyond.
-		beyond := best-lo < 2*tolerance && lo > math.Log(minAct) || hi-best < 2*tolerance && hi < math.Log(maxAct)
-		if beyond {
-			lo, hi = minimum.Bracket(try(f), math.Log(minAct), math.Log(maxAct))
-			minimum.GoldenSection(try(f), lo, hi, tolerance)
-		}
-	}
-	if err := context.Cause(ctx); err != nil {
-		return point{}, err
-	}
-	return least(points), checkPoints(points)
-}
-
-func meanNLL(val *examples, act, ens float64) float64 {
-	val.evaluate([]float64{act}, ens)
-	return val.objective(0)
-}
-
-// aurocOf is that of 1 - max p, NaN where there is none.
-func aurocOf(val, ood *examples, act, ens float64) float64 {
-	val.evaluate([]float64{act}, ens)
-	ood.evaluate([]float64{act}, ens)
-	a, err := aurocAt(val, ood, 0, nil)
-	if err != nil {
-		return math.NaN()
-	}
-	return a
 }
 
 // tuneCoarse searches T_act for each τ of the grid.
@@ -335,21 +244,17 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 	var nlls, aurocs []point
 	var loss [][]float64 // per example, at the best T_act of each τ
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
-		ens := tau * spread
-		p, err := searchAct(ctx, nil, func(act float64) float64 { return meanNLL(val, act, ens) })
+		p, err := nllSearch(val, spread, 0).atTau(ctx, tau)
 		if err != nil {
 			return nil, err
 		}
-		p.tau = tau
-		meanNLL(val, p.act, ens)
 		nlls, loss = append(nlls, p), append(loss, val.losses(0))
 		if ood == nil {
 			continue
 		}
-		if p, err = searchAct(ctx, nil, func(act float64) float64 { return -aurocOf(val, ood, act, ens) }); err != nil {
+		if p, err = aurocSearch(val, ood, spread, 0).atTau(ctx, tau); err != nil {
 			return nil, err
 		}
-		p.tau = tau
 		aurocs = append(aurocs, p)
 	}
 	best := least(nlls)
@@ -371,17 +276,29 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 	return t, nil
 }
 
+// onRidge returns the least point, or one with a larger τ that gives up little.
+func onRidge(points []point) point {
+	chosen, best := least(points), least(points).value
+	for _, p := range points {
+		if p.value <= best+ridge && p.tau > chosen.tau {
+			chosen = p
+		}
+	}
+	return chosen
+}
+
 // tuneTS returns the temperature T of softmax(a/T) that tells apart best.
 func tuneTS(ctx context.Context, h Head, val, ood *rows.Batch, unit float64) (float64, error) {
 	v, o := plainExamples(h, val, unit), plainExamples(h, ood, unit)
-	p, err := searchAct(ctx, nil, func(act float64) float64 { return -aurocOf(v, o, act, 1) })
-	return p.act * unit, err
+	best, err := aurocSearch(v, o, 1, 0).atTau(ctx, 1)
+	return best.act * unit, err
 }
 
 // plainExamples have no nll.
 func plainExamples(h Head, s *rows.Batch, unit float64) *examples {
 	k := h.Logits
 	e := newExamples(s.N, h.categories())
+	e.subsample = func() *examples { return nil }
 	e.evaluate = func(acts []float64, _ float64) {
 		parallel.For(e.n, func(first, last int) {
 			plain, logp := newEvaluator(h, 0), make([]float64, h.Probabilities())

@@ -118,10 +118,18 @@ func TestTuneWithoutSpreadIsTemperatureScaling(t *testing.T) {
 	}
 }
 
+func meanNLL(val *examples, act, ens float64) float64 {
+	return nllSearch(val, 1, 0).values([]float64{act}, ens)[0]
+}
+
+func aurocOf(val, ood *examples, act float64) float64 {
+	return -aurocSearch(val, ood, 1, 0).values([]float64{act}, 1)[0]
+}
+
 // at is the AUROC at a T_act.
 func at(t *testing.T, val, ood *predictive, act float64) float64 {
 	t.Helper()
-	a := aurocOf(predicted(t.Context(), val, nil, 1, 1), predicted(t.Context(), ood, nil, 1, 1), act, 1)
+	a := aurocOf(predicted(t.Context(), val, nil, 1, 1), predicted(t.Context(), ood, nil, 1, 1), act)
 	if math.IsNaN(a) {
 		t.Fatalf("no AUROC at T_act %v", act)
 	}
@@ -217,7 +225,7 @@ func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 func manyExamples(t *testing.T) (set *rows.Batch, val, ood *predictive, spread float64) {
 	t.Helper()
 	m := newMixture(tuneHead, 3, 2, 9)
-	set, far := m.draw(4*thinSize+7, 0), m.draw(4*thinSize+50, 5)
+	set, far := m.draw(4*subsampleSize+7, 0), m.draw(4*subsampleSize+50, 5)
 	c := accumulate(t, CurvatureConfig{Head: tuneHead}, m.draw(700, 0), 0)
 	p, err := c.Posterior(Hessian, 1)
 	if err != nil {
@@ -227,19 +235,19 @@ func manyExamples(t *testing.T) (set *rows.Batch, val, ood *predictive, spread f
 	val, ood = of(set), of(far)
 	spread = median(val.s2)
 	val.spread, ood.spread = spread, spread
-	if predicted(t.Context(), val, nil, 1, 1).thinned() == nil || predicted(t.Context(), ood, nil, 1,
-		1).thinned() == nil {
+	if predicted(t.Context(), val, nil, 1, 1).subsample() == nil ||
+		predicted(t.Context(), ood, nil, 1, 1).subsample() == nil {
 		t.Fatal("there are too few examples to leave any out")
 	}
 	return set, val, ood, spread
 }
 
 // scan is the least value of an objective over a fine grid of both temperatures.
-func scan(f search) point {
+func scan(s search) point {
 	best := point{value: math.Inf(1)}
 	for _, tau := range logSpace(minTau, maxTau, 27) {
 		for _, act := range logSpace(minAct, maxAct, 48) {
-			if v := f([]float64{act}, tau)[0]; v < best.value {
+			if v := s.values([]float64{act}, tau)[0]; v < best.value {
 				best = point{act, tau, v}
 			}
 		}
@@ -274,14 +282,14 @@ func TestTuneMissesNoOptimum(t *testing.T) {
 			t.Fatal(err)
 		}
 		v, o := predicted(t.Context(), of(val), set.Labels, 1, 1), predicted(t.Context(), of(ood), nil, 1, 1)
-		nll, auroc := nllSearch(v, spread), aurocSearch(v, o, spread)
+		nll, auroc := nllSearch(v, spread, meanfield.Lambda0), aurocSearch(v, o, spread, meanfield.Lambda0)
 		least := scan(nll)
-		if at := nll([]float64{got.Optimum.Act}, got.Optimum.Ens/spread)[0]; at > least.value*(1+1e-4) {
+		if at := nll.values([]float64{got.Optimum.Act}, got.Optimum.Ens/spread)[0]; at > least.value*(1+1e-4) {
 			t.Errorf("%s: NLL %v at %v, %v at %+v", name, at, got.Optimum, least.value, least)
 		}
 		highest := scan(auroc)
 		// The AUROC of two thousand examples is rough, and flat: its standard error is 0.01.
-		if at := auroc([]float64{got.OOD.Act}, got.OOD.Ens/spread)[0]; at > highest.value+5e-3 {
+		if at := auroc.values([]float64{got.OOD.Act}, got.OOD.Ens/spread)[0]; at > highest.value+5e-3 {
 			t.Errorf("%s: AUROC %v at %v, %v at %+v", name, -at, got.OOD, -highest.value, highest)
 		}
 	}
@@ -306,12 +314,12 @@ func TestTuneMissesNoTemperature(t *testing.T) {
 	v, o := predicted(t.Context(), val, set.Labels, 1, 1), predicted(t.Context(), ood, nil, 1, 1)
 	nll, auroc := math.Inf(1), math.Inf(-1)
 	for _, act := range logSpace(minAct, maxAct, 300) {
-		nll, auroc = math.Min(nll, meanNLL(v, act, 1)), math.Max(auroc, aurocOf(v, o, act, 1))
+		nll, auroc = math.Min(nll, meanNLL(v, act, 1)), math.Max(auroc, aurocOf(v, o, act))
 	}
 	if at := meanNLL(v, got.NLL.Act, 1); at > nll*(1+1e-5) {
 		t.Errorf("NLL %v at %v, the least is %v", at, got.NLL, nll)
 	}
-	if at := aurocOf(v, o, got.OOD.Act, 1); at < auroc-1e-3 {
+	if at := aurocOf(v, o, got.OOD.Act); at < auroc-1e-3 {
 		t.Errorf("AUROC %v at %v, the highest is %v", at, got.OOD, auroc)
 	}
 }
@@ -343,7 +351,7 @@ func TestTuneSearchesCostlySpreadsToTell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := aurocSearch(predicted(t.Context(), val, nil, 1, 1), predicted(t.Context(), ood, nil, 1, 1), spread)
+	f := aurocSearch(predicted(t.Context(), val, nil, 1, 1), predicted(t.Context(), ood, nil, 1, 1), spread, meanfield.Lambda0).values
 	best := math.Inf(1)
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
 		for _, act := range logSpace(minAct, maxAct, 60) {

@@ -51,7 +51,10 @@ func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
 	} {
 		val := flatSet(tc.n, 2, tc.informative, 1)
 		mid := median(val.s2)
-		_, limit := val.temperatureScaling()
+		_, limit, err := val.temperatureScaling(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		_, best, err := tuneNLL(t.Context(), &val.examples, mid, meanfield.Lambda0)
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +91,10 @@ func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
 func TestPreferYieldsToEvidence(t *testing.T) {
 	val := flatSet(10_000, 2, false, 1)
 	mid := median(val.s2)
-	_, limit := val.temperatureScaling()
+	_, limit, err := val.temperatureScaling(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, best, err := tuneNLL(t.Context(), &val.examples, mid, meanfield.Lambda0)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +120,10 @@ func TestPreferGivesUpLittleWithFewExamples(t *testing.T) {
 	for seed := range uint64(repetitions) {
 		val := flatSet(100, 2, false, 1+seed)
 		mid := median(val.s2)
-		_, limit := val.temperatureScaling()
+		_, limit, err := val.temperatureScaling(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		_, best, err := tuneNLL(t.Context(), &val.examples, mid, meanfield.Lambda0)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,343 @@
+package calibrate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/internal/minimum"
+)
+
+// Bounds of the search. T_act and T are in units of logitScale / 20, which is about
+// 1 for common networks. The optimal T_ens spans ten orders of magnitude from
+// network to network, τ = T_ens / median s² does not. The lower bound of τ keeps
+// the median T_k below 1000, where float32 still ranks.
+const (
+	minAct, maxAct = 0.02, 20
+	minTau, maxTau = 3e-7, 1e3
+	gridSize       = 9
+)
+
+// Gains for which the search over τ goes on: nats of NLL, or AUROC.
+const (
+	fine   = 2e-5
+	coarse = 5e-5 // of the few examples, which only show where to look
+)
+
+// Grid is an objective over log-spaced temperatures, from which the search sets out: the paper's heat
+// maps. Of 2,000 held-out examples and more, it is over 500 to 1,000 of them.
+type Grid struct {
+	Act []float64 `yaml:"act,flow"` // T_act, rows
+	Tau []float64 `yaml:"tau,flow"` // T_ens / median held-out s², columns
+
+	// Value is the held-out NLL, counting half an example more that is wrong, in nats; or the AUROC.
+	Value [][]float64 `yaml:"value,flow"`
+}
+
+// point is one evaluation of the search.
+type point struct{ act, tau, value float64 }
+
+// A search minimises a function of (T_act, τ), of which NLL and AUROC are two.
+//
+// For each τ there is one valley over T_act, narrow beside the range of T_act. The inner search finds its
+// floor by parabolas through values at several T_act, which at one τ cost little more than one. The outer
+// search goes along the floor, over log τ.
+type search struct {
+	values      func(acts []float64, tau float64) []float64
+	least, most float64 // T_act
+	lambda0     float64 // along the valley, T_act·√(1+λ₀/τ) stays as it is
+
+	// few is much the same function, of fewer examples, which shows where to look; nil where there is none.
+	few *search
+}
+
+// find returns points on the floor where the function may be least, and the grid that it set out from.
+//
+// The search sets out from the lowest floor at nine τ, and from the lowest with τ below 10: a method whose
+// spread says something has a minimum there, which is easily missed beside a corner where the spread is
+// nothing. All of this is of few examples where there are many; from the lower of the minima it goes on over
+// all of them. Values are those of parabolas through what was evaluated.
+func (s search) find(ctx context.Context) ([]point, Grid, error) {
+	if s.few == nil {
+		points, grid, err := s.minima(ctx, fine)
+		for i, p := range points { // which costs little, and of few examples parabolas go astray
+			points[i].value = s.values([]float64{p.act}, p.tau)[0]
+		}
+		return points, grid, cmp.Or(err, checkPoints(points))
+	}
+	points, grid, err := s.few.minima(ctx, coarse)
+	if err != nil {
+		return nil, grid, err
+	}
+	starts := s.near(lowest(points))
+	if err := checkPoints(starts); err != nil {
+		return nil, grid, err
+	}
+	points, err = s.along(ctx, least(starts), fine)
+	return append(points, starts...), grid, err
+}
+
+// minima is find without the few.
+func (s search) minima(ctx context.Context, gain float64) ([]point, Grid, error) {
+	grid, floors, err := s.floors(ctx)
+	if err != nil {
+		return nil, grid, err
+	}
+	var points []point
+	for _, start := range s.near(lowest(floors)) {
+		found, err := s.along(ctx, start, gain)
+		if err != nil {
+			return nil, grid, err
+		}
+		points = append(points, found...)
+	}
+	return points, grid, nil
+}
+
+// near returns the floors near those of another search, or of the same by T_act farther apart: between
+// those the value of a floor is a guess.
+func (s search) near(points []point) []point {
+	floors := make([]point, len(points))
+	for i, p := range points {
+		floors[i] = s.floor(p.tau, p.act, around).point
+	}
+	return floors
+}
+
+// atTau is find at one τ: it returns where the floor is.
+func (s search) atTau(ctx context.Context, tau float64) (point, error) {
+	where := s
+	if s.few != nil {
+		where = *s.few
+	}
+	_, p := where.floorOf(tau)
+	p = s.settle(s.floor(p.tau, p.act, around).point)
+	if err := context.Cause(ctx); err != nil {
+		return p, err
+	}
+	return p, checkPoints([]point{p})
+}
+
+// settle returns a floor more exactly, with its own value.
+func (s search) settle(p point) point {
+	p = s.floor(p.tau, p.act, finely).point
+	p.value = s.values([]float64{p.act}, p.tau)[0]
+	return p
+}
+
+// floors returns the grid, and the floor at each of its τ.
+func (s search) floors(ctx context.Context) (Grid, []point, error) {
+	g := Grid{Act: logSpace(s.least, s.most, gridSize), Tau: logSpace(minTau, maxTau, gridSize)}
+	for range gridSize {
+		g.Value = append(g.Value, make([]float64, gridSize))
+	}
+	var floors []point
+	for j, tau := range g.Tau {
+		if err := context.Cause(ctx); err != nil {
+			return g, nil, err
+		}
+		values, p := s.floorOf(tau)
+		for i, v := range values {
+			g.Value[i][j] = v
+		}
+		floors = append(floors, p)
+	}
+	slices.Reverse(floors) // where all are the same, the largest τ is the least
+	return g, floors, checkPoints(floors)
+}
+
+// floorOf returns the floor at a τ, and the values from bound to bound by which it was found.
+func (s search) floorOf(tau float64) ([]float64, point) {
+	acts := logSpace(s.least, s.most, gridSize)
+	values := slices.Clone(s.values(acts, tau))
+	at := middleOfLeast(values)
+	best := point{acts[at], tau, values[at]}
+	if math.IsNaN(best.value) {
+		return values, best
+	}
+	between := spacing{gridSize, math.Log(s.most/s.least) / (gridSize - 1) / 4} // to both neighbours
+	best = s.floor(tau, acts[at], between).point
+	for i, v := range values { // there may be other valleys
+		if i != at && (i == 0 || v < values[i-1]) && (i == gridSize-1 || v < values[i+1]) {
+			best = least([]point{best, s.floor(tau, acts[i], between).point})
+		}
+	}
+	return values, best
+}
+
+// along searches the floor for the τ where it is lowest, from a start on, as long as it promises a
+// gain, and returns all points of it that were looked at.
+func (s search) along(ctx context.Context, start point, gain float64) ([]point, error) {
+	lo, hi := math.Log(minTau), math.Log(maxTau)
+	points, from := []point{start}, clamp(math.Log(start.tau), lo, hi)
+	minimum.Downhill(func(logTau float64) float64 {
+		switch {
+		case ctx.Err() != nil:
+			return math.Inf(1) // the search ends soon, without further work
+		case logTau == from:
+			return start.value
+		}
+		p := s.floorNear(math.Exp(logTau), points, around).point
+		points = append(points, p)
+		return p.value
+	}, lo, hi, from, 1, gain)
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return points, checkPoints(points)
+}
+
+// lowest returns the least of the points and, where it is another, the least with τ below 10.
+func lowest(points []point) []point {
+	starts := []point{least(points)}
+	const nothing = 10 // beyond this τ the spread is next to nothing
+	inner := least(slices.DeleteFunc(slices.Clone(points), func(p point) bool { return p.tau >= nothing }))
+	if inner != starts[0] {
+		starts = append(starts, inner)
+	}
+	return starts
+}
+
+// spacing is that of several T_act, at most gridSize.
+type spacing struct {
+	n    int
+	step float64 // in log T_act
+}
+
+var (
+	// A valley is a few tenths wide. Parabolas of these are good to 1e-5, and see over the roughness of an AUROC.
+	around  = spacing{5, 0.08}
+	closely = spacing{3, 0.08} // of NLL, which is smooth
+	finely  = spacing{3, 0.004}
+)
+
+// A floor is where the valley at one τ is lowest, by a parabola through the values at three T_act.
+type floor struct {
+	point
+	middle int     // which of the T_act evaluated last is the middle one of the three
+	above  float64 // steps from that to the floor
+}
+
+// floorNear is floor from the T_act at which points of the valley at other τ let it be expected.
+func (s search) floorNear(tau float64, known []point, at spacing) floor {
+	nearest := slices.MinFunc(known, func(a, b point) int {
+		return cmp.Compare(math.Abs(math.Log(a.tau/tau)), math.Abs(math.Log(b.tau/tau)))
+	})
+	// NLL and AUROC change little where the temperature of the median variance does not.
+	ratio := math.Sqrt((1 + s.lambda0/nearest.tau) / (1 + s.lambda0/tau))
+	return s.floor(tau, nearest.act*ratio, at)
+}
+
+// floor returns the floor of the valley at a τ. It looks around a T_act, and where the floor is beyond
+// what it has looked at, on there.
+func (s search) floor(tau, act float64, at spacing) floor {
+	const (
+		believed = 1.5 // steps from the middle, up to which a parabola is believed
+		jump     = 4   // steps that it goes on at most
+		moves    = 10
+	)
+	acts, last := make([]float64, at.n), at.n-1
+	width := math.Exp(at.step * float64(last) / 2)
+	var found floor
+	for range moves {
+		act = clamp(act, s.least*width, s.most/width)
+		for i := range acts {
+			acts[i] = act / width * math.Exp(at.step*float64(i))
+		}
+		v := s.values(acts, tau)
+		at0 := middleOfLeast(v)
+		found = floor{point{acts[at0], tau, v[at0]}, at0, 0}
+		if s.atBound(acts[at0]) || math.IsNaN(v[at0]) {
+			return found
+		}
+		m := min(max(at0, 1), last-1)
+		bend, above := v[m-1]-2*v[m]+v[m+1], 0.0
+		if bend > 0 && !math.IsInf(bend, 1) {
+			above = clamp((v[m-1]-v[m+1])/bend/2, -jump, jump)
+		} else { // no parabola
+			bend, above = 0, jump*float64(cmp.Compare(at0, m))
+		}
+		act = clamp(acts[m]*math.Exp(at.step*above), s.least, s.most)
+		if math.Abs(above) <= believed {
+			found = floor{point{act, tau, v[m]}, m, math.Log(act/acts[m]) / at.step}
+			if bend > 0 {
+				found.value += ((v[m+1]-v[m-1])/2 + bend/2*found.above) * found.above
+			}
+			return found
+		}
+	}
+	return found
+}
+
+// farthest returns the floor that is farthest from a point in the direction of a τ, among those that are
+// allowed: it bisects log τ.
+func (s search) farthest(from point, tau float64, at spacing, allowed func(floor) bool) point {
+	const tolerance = 0.1 // in log τ
+	chosen, known := from, []point{from}
+	try := func(logTau float64) bool {
+		p := s.floorNear(math.Exp(logTau), known, at)
+		known = append(known, p.point)
+		if !allowed(p) {
+			return false
+		}
+		chosen = p.point
+		return true
+	}
+	near, far := math.Log(from.tau), math.Log(tau)
+	if try(far) {
+		return chosen
+	}
+	for math.Abs(far-near) > tolerance {
+		if mid := (near + far) / 2; try(mid) {
+			near = mid
+		} else {
+			far = mid
+		}
+	}
+	return chosen
+}
+
+// middleOfLeast returns which of v is the least, NaN before all; of several the one nearest the middle.
+func middleOfLeast(v []float64) int {
+	least, best, nearest := slices.Min(v), 0, len(v)
+	for i, x := range v {
+		off := max(2*i-len(v)+1, len(v)-1-2*i)
+		if (x == least || math.IsNaN(x)) && off < nearest {
+			best, nearest = i, off
+		}
+	}
+	return best
+}
+
+// atBound reports whether T_act is at a bound of the search.
+func (s search) atBound(act float64) bool {
+	const near = 1.001
+	return act <= s.least*near || act >= s.most/near
+}
+
+// least returns the first of the points with the least value.
+func least(points []point) point {
+	return slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
+}
+
+// checkPoints refuses NaN, which would pass for the least value.
+func checkPoints(points []point) error {
+	for _, p := range points {
+		if math.IsNaN(p.value) {
+			return fmt.Errorf("the objective at T_act %.3g, τ %.3g is not a number", p.act, p.tau)
+		}
+	}
+	return nil
+}
+
+func clamp(x, lo, hi float64) float64 { return math.Min(hi, math.Max(lo, x)) }
+
+func logSpace(lo, hi float64, n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = lo * math.Pow(hi/lo, float64(i)/float64(n-1))
+	}
+	return x
+}
