@@ -24,9 +24,28 @@ func prefer(val *examples, best point, limit, median, lambda0 float64) point {
 		return best
 	}
 	base := val.losses(0)
+	s, known := nllSearch(val, median, lambda0), []point{best}
 	most := math.Min(maxGivenUp*best.value, limit-best.value)
-	return nllSearch(val, median, lambda0).farthest(best, leastTau, closely, func(p floor) bool {
+	try := func(logTau float64) (point, bool) {
+		p := s.floorNear(math.Exp(logTau), known, closely)
+		known = append(known, p.point)
 		loss, stdErr := pairedGain(val.lossesAt(p), base)
-		return loss <= math.Min(stdErr, most)
-	})
+		return point{p.act, p.tau, best.value + loss}, loss <= math.Min(stdErr, most)
+	}
+	lo, hi := math.Log(leastTau), math.Log(best.tau)
+	chosen, ok := try(lo)
+	if ok {
+		return chosen
+	}
+	chosen = best
+	const tolerance = 0.1 // in log τ
+	for hi-lo > tolerance {
+		mid := (lo + hi) / 2
+		if p, ok := try(mid); ok {
+			chosen, hi = p, mid
+		} else {
+			lo = mid
+		}
+	}
+	return chosen
 }

@@ -23,7 +23,10 @@ const (
 // Gains for which the search over τ goes on: nats of NLL, or AUROC.
 const (
 	fine   = 2e-5
-	coarse = 5e-5 // of the few examples, which only show where to look
+	coarse = 5e-5 // of few examples, which only show where to look
+
+	// doubtful is the difference at two τ of which few examples do not say which is lower over all.
+	doubtful = 5e-4
 )
 
 // Grid is an objective over log-spaced temperatures, from which the search sets out: the paper's heat
@@ -57,21 +60,28 @@ type search struct {
 //
 // The search sets out from the lowest floor at nine τ, and from the lowest with τ below 10: a method whose
 // spread says something has a minimum there, which is easily missed beside a corner where the spread is
-// nothing. All of this is of few examples where there are many; from the lower of the minima it goes on over
-// all of them. Values are those of parabolas through what was evaluated.
+// nothing. All of this is of few examples where there are many; from what may be the lowest over all it goes
+// on over all of them. Values are those of parabolas through what was evaluated.
 func (s search) find(ctx context.Context) ([]point, Grid, error) {
 	if s.few == nil {
-		points, grid, err := s.minima(ctx, fine)
+		grid, floors, points, err := s.minima(ctx, fine)
+		points = append(points, floors...)
 		for i, p := range points { // which costs little, and of few examples parabolas go astray
 			points[i].value = s.values([]float64{p.act}, p.tau)[0]
 		}
 		return points, grid, cmp.Or(err, checkPoints(points))
 	}
-	points, grid, err := s.few.minima(ctx, coarse)
+	grid, floors, points, err := s.few.minima(ctx, coarse)
 	if err != nil {
 		return nil, grid, err
 	}
-	starts := s.near(lowest(points))
+	candidates, best := lowest(points), least(points).value
+	for _, p := range floors {
+		if p.value <= best+doubtful {
+			candidates = append(candidates, p)
+		}
+	}
+	starts := s.near(candidates)
 	if err := checkPoints(starts); err != nil {
 		return nil, grid, err
 	}
@@ -79,21 +89,19 @@ func (s search) find(ctx context.Context) ([]point, Grid, error) {
 	return append(points, starts...), grid, err
 }
 
-// minima is find without the few.
-func (s search) minima(ctx context.Context, gain float64) ([]point, Grid, error) {
-	grid, floors, err := s.floors(ctx)
-	if err != nil {
-		return nil, grid, err
+// minima is find without the few. Of the floors of the grid, values are a guess.
+func (s search) minima(ctx context.Context, gain float64) (grid Grid, floors, points []point, err error) {
+	if grid, floors, err = s.floors(ctx); err != nil {
+		return grid, nil, nil, err
 	}
-	var points []point
 	for _, start := range s.near(lowest(floors)) {
 		found, err := s.along(ctx, start, gain)
 		if err != nil {
-			return nil, grid, err
+			return grid, nil, nil, err
 		}
 		points = append(points, found...)
 	}
-	return points, grid, nil
+	return grid, floors, points, nil
 }
 
 // near returns the floors near those of another search, or of the same by T_act farther apart: between
@@ -112,7 +120,12 @@ func (s search) atTau(ctx context.Context, tau float64) (point, error) {
 	if s.few != nil {
 		where = *s.few
 	}
-	_, p := where.floorOf(tau)
+	values, p := where.floorOf(tau)
+	for i, v := range values { // there may be other valleys
+		if v > p.value && (i == 0 || v < values[i-1]) && (i == gridSize-1 || v < values[i+1]) {
+			p = least([]point{p, where.floor(tau, logSpace(s.least, s.most, gridSize)[i], s.between()).point})
+		}
+	}
 	p = s.settle(s.floor(p.tau, p.act, around).point)
 	if err := context.Cause(ctx); err != nil {
 		return p, err
@@ -153,18 +166,15 @@ func (s search) floorOf(tau float64) ([]float64, point) {
 	acts := logSpace(s.least, s.most, gridSize)
 	values := slices.Clone(s.values(acts, tau))
 	at := middleOfLeast(values)
-	best := point{acts[at], tau, values[at]}
-	if math.IsNaN(best.value) {
-		return values, best
+	if math.IsNaN(values[at]) {
+		return values, point{acts[at], tau, values[at]}
 	}
-	between := spacing{gridSize, math.Log(s.most/s.least) / (gridSize - 1) / 4} // to both neighbours
-	best = s.floor(tau, acts[at], between).point
-	for i, v := range values { // there may be other valleys
-		if i != at && (i == 0 || v < values[i-1]) && (i == gridSize-1 || v < values[i+1]) {
-			best = least([]point{best, s.floor(tau, acts[i], between).point})
-		}
-	}
-	return values, best
+	return values, s.floor(tau, acts[at], s.between()).point
+}
+
+// between is the spacing of T_act from one of those of the grid to both of its neighbours.
+func (s search) between() spacing {
+	return spacing{gridSize, math.Log(s.most/s.least) / (gridSize - 1) / 4}
 }
 
 // along searches the floor for the τ where it is lowest, from a start on, as long as it promises a
@@ -269,34 +279,6 @@ func (s search) floor(tau, act float64, at spacing) floor {
 		}
 	}
 	return found
-}
-
-// farthest returns the floor that is farthest from a point in the direction of a τ, among those that are
-// allowed: it bisects log τ.
-func (s search) farthest(from point, tau float64, at spacing, allowed func(floor) bool) point {
-	const tolerance = 0.1 // in log τ
-	chosen, known := from, []point{from}
-	try := func(logTau float64) bool {
-		p := s.floorNear(math.Exp(logTau), known, at)
-		known = append(known, p.point)
-		if !allowed(p) {
-			return false
-		}
-		chosen = p.point
-		return true
-	}
-	near, far := math.Log(from.tau), math.Log(tau)
-	if try(far) {
-		return chosen
-	}
-	for math.Abs(far-near) > tolerance {
-		if mid := (near + far) / 2; try(mid) {
-			near = mid
-		} else {
-			far = mid
-		}
-	}
-	return chosen
 }
 
 // middleOfLeast returns which of v is the least, NaN before all; of several the one nearest the middle.

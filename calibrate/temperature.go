@@ -335,21 +335,19 @@ func aurocSearch(val, ood *examples, median, lambda0 float64) search {
 
 // tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and out of distribution.
 func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64) (Grid, point, error) {
-	s := aurocSearch(val, ood, median, lambda0)
-	points, grid, err := s.find(ctx)
+	points, grid, err := aurocSearch(val, ood, median, lambda0).find(ctx)
 	if err != nil {
 		return grid, point{}, err
+	}
+	for i, p := range points {
+		points[i].value = math.Max(p.value, -1) // where the AUROC is 1 all the way, a parabola may be beyond
 	}
 	for _, row := range grid.Value {
 		for j := range row {
 			row[j] = -row[j]
 		}
 	}
-	best := least(points)
-	value := func(p point) float64 { return s.values([]float64{p.act}, p.tau)[0] }
-	most := value(best) + ridge
-	best = s.farthest(best, maxTau, around, func(p floor) bool { return value(p.point) <= most })
-	return grid, best, context.Cause(ctx)
+	return grid, onRidge(points), nil
 }
 
 // ridge is how much AUROC is given up for a larger τ: along T_act²/T_ens the
