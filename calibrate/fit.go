@@ -196,7 +196,7 @@ func maxRatio(t *tuningSet, lambda0 float64, pairs ...Temperatures) float64 {
 // examples are those of a tuning set, as scores take them.
 func (f *Fitted) examples(product Product, t *tuningSet, s *rows.Batch) *score.Examples {
 	x := &score.Examples{
-		N: s.N, K: t.head.Logits, D: t.head.Features, Link: score.Link(t.head.Link), Features: s.Features,
+		N: s.N, K: t.head.Logits, D: t.head.Features, Link: t.head.Link, Features: s.Features,
 		Logits: s.Logits, Variance: t.s2, Leverage: t.leverage, Margin: make([]float64, s.N),
 		Product: product,
 	}

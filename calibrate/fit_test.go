@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -90,10 +91,10 @@ const gridTolerance = 1e-5
 
 func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 	for i, h := range []Head{
-		{Logits: 4, Features: 6, Bias: true, Link: Softmax},
-		{Logits: 1, Features: 5, Bias: true, Link: Sigmoid},
-		{Logits: 5, Features: 6, Bias: true, Link: Sigmoid},
-		{Logits: 4, Features: 6, Bias: true, Link: OneVsRest},
+		{Logits: 4, Features: 6, Bias: true, Link: link.Softmax},
+		{Logits: 1, Features: 5, Bias: true, Link: link.Sigmoid},
+		{Logits: 5, Features: 6, Bias: true, Link: link.Sigmoid},
+		{Logits: 4, Features: 6, Bias: true, Link: link.OneVsRest},
 	} {
 		task := newTask(h, uint64(800+i))
 		val, n := task.val, task.val.N
@@ -232,8 +233,8 @@ func twoMinima(h Head, n int) *rows.Batch {
 }
 
 func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
-	softmax, sigmoid := Head{Logits: 5, Features: 4, Link: Softmax}, Head{Logits: 1, Features: 4, Link: Sigmoid}
-	multi, rest := Head{Logits: 5, Features: 4, Link: Sigmoid}, Head{Logits: 5, Features: 4, Link: OneVsRest}
+	softmax, sigmoid := Head{Logits: 5, Features: 4, Link: link.Softmax}, Head{Logits: 1, Features: 4, Link: link.Sigmoid}
+	multi, rest := Head{Logits: 5, Features: 4, Link: link.Sigmoid}, Head{Logits: 5, Features: 4, Link: link.OneVsRest}
 	for name, s := range map[string]struct {
 		head Head
 		set  *rows.Batch
@@ -294,7 +295,7 @@ func TestMedianIsThatOfTheSorted(t *testing.T) {
 }
 
 func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
-	h := Head{Logits: 4, Features: 6, Bias: true, Link: Softmax}
+	h := Head{Logits: 4, Features: 6, Bias: true, Link: link.Softmax}
 	task := newTask(h, 820)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	p := mustPosterior(t, c, Hessian, 1)
@@ -388,7 +389,7 @@ func offPlane(h Head, seed uint64) task {
 }
 
 func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
-	h := Head{Logits: 4, Features: 8, Bias: true, Link: Softmax}
+	h := Head{Logits: 4, Features: 8, Bias: true, Link: link.Softmax}
 	for name, test := range map[string]struct {
 		task task
 		rho  float64
@@ -439,7 +440,7 @@ func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
 }
 
 func TestDampingThatIsGivenIsTaken(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
 	task := newTask(h, 840)
 	c := accumulate(t, CurvatureConfig{Head: h, Fisher: true}, task.train, 0)
 	for _, cov := range covariances {
@@ -465,7 +466,7 @@ func TestDampingThatIsGivenIsTaken(t *testing.T) {
 }
 
 func TestFitWithoutOutOfDistributionData(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
 	task := newTask(h, 850)
 	f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, nil, FitOptions{})
 	if f.OOD != f.NLL || f.OODTuned || f.AUROCGrid.Value != nil {
@@ -479,7 +480,7 @@ func TestFitWithoutOutOfDistributionData(t *testing.T) {
 func TestFitIsDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	// Large enough for the matrix products to be cut for many processors.
-	h := Head{Logits: 70, Features: 80, Bias: true, Link: Softmax}
+	h := Head{Logits: 70, Features: 80, Bias: true, Link: link.Softmax}
 	task := newTask(h, 860)
 	var fitted []*Fitted
 	for _, processors := range []int{1, 4} {
@@ -496,7 +497,7 @@ func TestFitIsDeterministic(t *testing.T) {
 }
 
 func TestVariancesThatDoNotHelpLeaveTemperatureScaling(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Bias: true, Link: Softmax}
+	h := Head{Logits: 3, Features: 4, Bias: true, Link: link.Softmax}
 	m := newMixture(h, 2, 3, 870) // overconfident alike everywhere
 	c := accumulate(t, CurvatureConfig{Head: h}, m.draw(700, 0), 0)
 	val := m.draw(2000, 0)
@@ -524,7 +525,7 @@ func TestVariancesThatDoNotHelpLeaveTemperatureScaling(t *testing.T) {
 }
 
 func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
-	h := Head{Logits: 4, Features: 6, Bias: true, Link: Softmax}
+	h := Head{Logits: 4, Features: 6, Bias: true, Link: link.Softmax}
 	var beyond [2]bool // for each of them, was it ever the larger?
 	for seed := range uint64(4) {
 		task := newTask(h, 880+seed)
@@ -561,7 +562,7 @@ func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
 }
 
 func TestProgressOfFitRisesToTheEnd(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
 	task := newTask(h, 890)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	for _, ood := range []*rows.Batch{nil, task.ood} {
@@ -588,7 +589,7 @@ func TestProgressOfFitRisesToTheEnd(t *testing.T) {
 }
 
 func TestFitRefusesBadData(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
 	c := accumulate(t, CurvatureConfig{Head: h}, randomSet(h, 50, 1, 900), 0)
 	good := func() *rows.Batch { return randomSet(h, 20, 1, 901) }
 	bad := func(f func(*rows.Batch)) *rows.Batch {
@@ -629,7 +630,7 @@ func TestFitRefusesBadData(t *testing.T) {
 			t.Errorf("error of several lines: %v", err)
 		}
 	}
-	multi := Head{Logits: 3, Features: 4, Link: Sigmoid}
+	multi := Head{Logits: 3, Features: 4, Link: link.Sigmoid}
 	cm := accumulate(t, CurvatureConfig{Head: multi}, randomSet(multi, 50, 1, 902), 0)
 	for want, change := range map[string]func(*rows.Batch){
 		"0 targets for 20 examples: every example needs 3": func(s *rows.Batch) { s.Targets, s.Labels = nil, make([]int, 20) },
@@ -653,7 +654,7 @@ func TestFitRefusesBadData(t *testing.T) {
 
 // Every training probability is 0 or 1 to the last bit: H is zero.
 func TestFitOnCurvatureOfZero(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
 	train := randomSet(h, 50, 1, 910)
 	for i := range train.N {
 		copy(logitsOf(train, i), []float32{0, 2000, -2000})
@@ -724,7 +725,7 @@ func TestDampingIsReadAndWritten(t *testing.T) {
 func TestFitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("enough")
-	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
 	m := newMixture(h, 2, 1, 920)
 	c := accumulate(t, CurvatureConfig{Head: h}, m.draw(100, 0), 0)
 	_, err := Fit(ctx, c, m.draw(50, 0), nil, FitOptions{Progress: func(_ string, done, _ int) {
@@ -740,8 +741,8 @@ func TestFitEndsWithItsContext(t *testing.T) {
 // A usual held-out example, under the temperatures for telling, scores ½.
 func TestTheUsualExampleScoresAHalf(t *testing.T) {
 	for _, h := range []Head{
-		{Logits: 4, Features: 6, Bias: true, Link: Softmax}, {Logits: 1, Features: 6, Bias: true,
-			Link: Sigmoid}, {Logits: 3, Features: 6, Bias: true, Link: Sigmoid},
+		{Logits: 4, Features: 6, Bias: true, Link: link.Softmax}, {Logits: 1, Features: 6, Bias: true,
+			Link: link.Sigmoid}, {Logits: 3, Features: 6, Bias: true, Link: link.Sigmoid},
 	} {
 		task := newTask(h, 3)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, task.train, 0)

@@ -4,29 +4,16 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/rows"
-)
-
-// Link says how logits become probabilities.
-type Link string
-
-const (
-	// Softmax is for K ≥ 2 classes that exclude each other.
-	Softmax Link = "softmax"
-	// Sigmoid, with one logit, is for two classes, of probabilities [1-p, p]; with
-	// K ≥ 2 for labels that are told independently of each other: multi-label.
-	Sigmoid Link = "sigmoid"
-	// OneVsRest is for K ≥ 2 classes that exclude each other, each with a sigmoid of
-	// its own; these are normalised to sum 1.
-	OneVsRest Link = "one-vs-rest"
 )
 
 // Head describes the last layer, a = Wᵀφ + b.
 type Head struct {
-	Features int  `yaml:"feature_dim" json:"feature_dim"` // d: rows of W
-	Logits   int  `yaml:"classes" json:"classes"`         // K: columns of W
-	Bias     bool `yaml:"bias" json:"bias"`
-	Link     Link `yaml:"link" json:"link"`
+	Features int       `yaml:"feature_dim" json:"feature_dim"` // d: rows of W
+	Logits   int       `yaml:"classes" json:"classes"`         // K: columns of W
+	Bias     bool      `yaml:"bias" json:"bias"`
+	Link     link.Link `yaml:"link" json:"link"`
 }
 
 // Dim returns D, the parameters per logit: d, plus one for a bias.
@@ -40,7 +27,7 @@ func (h Head) Dim() int {
 // Classes returns the number of classes, or of labels that are told apart: K, or
 // two for a sigmoid head's one logit.
 func (h Head) Classes() int {
-	if h.Link == Sigmoid && h.Logits == 1 {
+	if h.Link == link.Sigmoid && h.Logits == 1 {
 		return 2
 	}
 	return h.Logits
@@ -48,7 +35,7 @@ func (h Head) Classes() int {
 
 // MultiLabel reports whether an example has any number of the K labels, rather
 // than one of the classes: what is true of it are K targets, not one label.
-func (h Head) MultiLabel() bool { return h.Link == Sigmoid && h.Logits > 1 }
+func (h Head) MultiLabel() bool { return h.Link == link.Sigmoid && h.Logits > 1 }
 
 // Predicted returns the class that logits say, the first among equals: of a multi-label head the most
 // probable label.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -15,14 +16,14 @@ import (
 // zero with T_act large; its margin is that of the logits in proportion.
 func TestMF0TendsToTheStudentizedMargin(t *testing.T) {
 	const n = 400
-	for _, link := range []Link{Softmax, Sigmoid, OneVsRest} {
+	for _, by := range link.All {
 		for _, k := range []int{1, 2, 3, 40} {
-			if k == 1 && link != Sigmoid {
+			if k == 1 && by != link.Sigmoid {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s/K=%d", link, k), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/K=%d", by, k), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(17, uint64(k)))
-				x := score.Examples{N: n, K: k, Link: score.Link(link), Variance: make([]float64, n*k)}
+				x := score.Examples{N: n, K: k, Link: by, Variance: make([]float64, n*k)}
 				for range n {
 					x.Leverage = append(x.Leverage, math.Exp(2*rng.NormFloat64()))
 					for range k {
@@ -36,7 +37,7 @@ func TestMF0TendsToTheStudentizedMargin(t *testing.T) {
 				}
 				want := f.Values(x)
 
-				h, pair := Head{Features: 1, Logits: k, Link: link}, Temperatures{Act: 1e5, Ens: 1e-10}
+				h, pair := Head{Features: 1, Logits: k, Link: by}, Temperatures{Act: 1e5, Ens: 1e-10}
 				e := newEvaluator(h, 0)
 				logp, s2 := make([]float64, 2*k+2), make([]float64, k)
 				var last float64 // what one unit of the score is of mf0's margin

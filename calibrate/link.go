@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
 
-// link is what a [Link] means. All that is not the same for every head follows
+// formulas are what a [link.Link] means. All that is not the same for every head follows
 // from it and from the number of logits.
-type link struct {
+type formulas struct {
 	least int // logits
 
 	// separate says that every logit was trained by a binary likelihood of its own.
@@ -25,10 +26,10 @@ type link struct {
 	predict func(logp, mu []float64) (margin float64)
 }
 
-var links = map[Link]link{
-	Softmax:   {least: 2, curvature: softmax, predict: meanfield.Softmax},
-	Sigmoid:   {least: 1, separate: true, curvature: sigmoids, predict: meanfield.Sigmoids},
-	OneVsRest: {least: 2, separate: true, curvature: sigmoids, predict: meanfield.OneVsRest},
+var links = map[link.Link]formulas{
+	link.Softmax:   {least: 2, curvature: softmax, predict: meanfield.Softmax},
+	link.Sigmoid:   {least: 1, separate: true, curvature: sigmoids, predict: meanfield.Sigmoids},
+	link.OneVsRest: {least: 2, separate: true, curvature: sigmoids, predict: meanfield.OneVsRest},
 }
 
 // coupled returns how many logits the blocks of the curvature couple: the full
@@ -85,7 +86,7 @@ func (h Head) Validate() error {
 	case h.Features < 1:
 		return fmt.Errorf("head has %d features, want at least 1", h.Features)
 	case !known:
-		return fmt.Errorf("head has link %q, want %q, %q or %q", h.Link, Softmax, Sigmoid, OneVsRest)
+		return fmt.Errorf("head has %w", h.Link.Validate())
 	case h.Logits < l.least:
 		return fmt.Errorf("%s head has %d logits, want at least %d", h.Link, h.Logits, l.least)
 	}

@@ -128,7 +128,7 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 		Leverage: make([]float64, n),
 	}
 	x := score.Examples{
-		N: n, K: h.Logits, D: h.Features, Link: score.Link(h.Link), Features: phi, Logits: logits, Variance: p.Variance,
+		N: n, K: h.Logits, D: h.Features, Link: h.Link, Features: phi, Logits: logits, Variance: p.Variance,
 		Leverage: p.Leverage, Product: c.Product,
 	}
 	if margin {
@@ -202,7 +202,7 @@ func checkLogits(logits []float32, n int, h Head) {
 
 // evaluator integrates for examples of one head, without allocating.
 type evaluator struct {
-	link
+	formulas
 	lambda0 float64
 	w       *meanfield.Workspace
 	mu, s2  []float64
@@ -213,11 +213,11 @@ func newEvaluator(h Head, lambda0 float64) *evaluator {
 		lambda0 = meanfield.Lambda0
 	}
 	return &evaluator{
-		link:    links[h.Link],
-		lambda0: lambda0,
-		w:       meanfield.NewWorkspace(h.Logits, lambda0),
-		mu:      make([]float64, h.Logits),
-		s2:      make([]float64, h.Logits),
+		formulas: links[h.Link],
+		lambda0:  lambda0,
+		w:        meanfield.NewWorkspace(h.Logits, lambda0),
+		mu:       make([]float64, h.Logits),
+		s2:       make([]float64, h.Logits),
 	}
 }
 

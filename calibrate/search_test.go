@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -287,10 +288,10 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 // Of many examples a few show where to look; what is found is the optimum of all.
 func TestTuningOnManyExamplesFindsTheSameOptimum(t *testing.T) {
 	for i, h := range []Head{
-		{Logits: 4, Features: 6, Bias: true, Link: Softmax},
-		{Logits: 1, Features: 6, Link: Sigmoid},
-		{Logits: 3, Features: 5, Bias: true, Link: Sigmoid},
-		{Logits: 4, Features: 6, Link: OneVsRest},
+		{Logits: 4, Features: 6, Bias: true, Link: link.Softmax},
+		{Logits: 1, Features: 6, Link: link.Sigmoid},
+		{Logits: 3, Features: 5, Bias: true, Link: link.Sigmoid},
+		{Logits: 4, Features: 6, Link: link.OneVsRest},
 	} {
 		m := newMixture(h, 2, 1.5, uint64(900+i))
 		c := accumulate(t, CurvatureConfig{Head: h}, m.draw(300, 0), 0)

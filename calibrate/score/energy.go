@@ -1,5 +1,7 @@
 package score
 
+import "github.com/mfgs/mfgs/calibrate/link"
+
 var maxLogit = Score{
 	Name:   "max_logit",
 	Doc:    "the largest logit",
@@ -34,7 +36,7 @@ func energyFrom[V any](t Terms[V], a V) V {
 	case single(t):
 		y := t.Abs(a)
 		return t.Neg(t.Add(t.Mul(y, t.Number(0.5)), log1p(t, t.Exp(t.Neg(y)))))
-	case t.Link() == Softmax:
+	case t.Link() == link.Softmax:
 		return t.Neg(logSumExp(t, a))
 	}
 	return t.Neg(t.Sum(t.Add(t.MaxOf(a, t.Number(0)), log1p(t, t.Exp(t.Neg(t.Abs(a)))))))
@@ -54,4 +56,4 @@ func studentizedEnergyOf[V any](t Terms[V], _ Tensors) V {
 }
 
 // single reports whether one logit tells two classes apart.
-func single[V any](t Terms[V]) bool { return t.Link() == Sigmoid && t.K() == 1 }
+func single[V any](t Terms[V]) bool { return t.Link() == link.Sigmoid && t.K() == 1 }

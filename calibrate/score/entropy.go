@@ -1,6 +1,10 @@
 package score
 
-import "math"
+import (
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate/link"
+)
 
 var entropy = Score{
 	Name:   "entropy",
@@ -17,7 +21,7 @@ var entropy = Score{
 // nothing cancels.
 func entropyOf[V any](t Terms[V], _ Tensors) V {
 	one := t.Number(1)
-	if t.Link() == Sigmoid {
+	if t.Link() == link.Sigmoid {
 		y := t.Abs(t.Logits())
 		e := t.Exp(t.Neg(y))
 		return logSumExp(t, t.Sub(t.Log(t.Add(log1pPart(t, e), t.Div(y, t.Add(e, one)))), y))
@@ -49,7 +53,7 @@ const (
 // probable class is what the others have.
 func genOf[V any](t Terms[V], _ Tensors) V {
 	gamma := t.Number(genGamma)
-	if t.Link() == Sigmoid {
+	if t.Link() == link.Sigmoid {
 		y := t.Abs(t.Logits())
 		log := t.Add(y, t.Mul(t.Number(2), log1p(t, t.Exp(t.Neg(y))))) // -log p(1-p)
 		return t.Add(t.Number(math.Ln2), logSumExp(t, t.Mul(t.Neg(gamma), log)))
@@ -71,7 +75,7 @@ func genOf[V any](t Terms[V], _ Tensors) V {
 // [N,1], which has digits where that sum is next to nothing.
 func gaps[V any](t Terms[V]) (x, others V) {
 	l := t.Logits()
-	if t.Link() == OneVsRest { // log σ
+	if t.Link() == link.OneVsRest { // log σ
 		l = t.Sub(t.MinOf(l, t.Number(0)), log1p(t, t.Exp(t.Neg(t.Abs(l)))))
 	}
 	x = t.Sub(t.Max(l), l)

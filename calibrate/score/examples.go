@@ -1,20 +1,15 @@
 package score
 
-import "fmt"
+import (
+	"fmt"
 
-// Link says how logits become probabilities, as calibrate.Link does, with the same words.
-type Link string
-
-const (
-	Softmax   Link = "softmax"     // K classes that exclude each other
-	Sigmoid   Link = "sigmoid"     // one logit of two classes; or K labels, each by itself
-	OneVsRest Link = "one-vs-rest" // K classes that exclude each other, each with a sigmoid
+	"github.com/mfgs/mfgs/calibrate/link"
 )
 
 // Examples are what a calibration gives of N examples with K logits and d features, row-major.
 type Examples struct {
 	N, K, D  int
-	Link     Link
+	Link     link.Link
 	Features []float32 // [N,d]
 	Logits   []float32 // [N,K]
 	Variance []float64 // [N,K]

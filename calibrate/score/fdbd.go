@@ -3,6 +3,8 @@ package score
 import (
 	"fmt"
 	"math"
+
+	"github.com/mfgs/mfgs/calibrate/link"
 )
 
 const (
@@ -26,7 +28,7 @@ var fdbd = Score{
 func fdbdOf[V any](t Terms[V], learned Tensors) V {
 	a, closeness := t.Logits(), constant(t, learned, "closeness")
 	from := t.MaxOf(norm(t, t.Sub(t.Features(), constant(t, learned, "mean"))), t.Number(leastDistance))
-	if t.Link() == Sigmoid {
+	if t.Link() == link.Sigmoid {
 		return t.Neg(t.Div(t.Mean(t.MatMul(t.Abs(a), closeness)), from))
 	}
 	top := t.Max(a)
@@ -55,12 +57,12 @@ func fitFDBD(t *Training) (Tensors, error) {
 			var squares float64
 			for l := range t.D {
 				diff := t.W[i*t.D+l]
-				if t.Link != Sigmoid {
+				if t.Link != link.Sigmoid {
 					diff -= t.W[j*t.D+l]
 				}
 				squares += diff * diff
 			}
-			if squares > 0 && (t.Link != Sigmoid || i == j) {
+			if squares > 0 && (t.Link != link.Sigmoid || i == j) {
 				closeness[i*t.K+j] = 1 / math.Sqrt(squares)
 				closeness[j*t.K+i] = closeness[i*t.K+j]
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -122,9 +123,9 @@ func TestRegressionFindsTheLeastLoss(t *testing.T) {
 
 func TestTheLearnedScoreIsTheSumOfItsParts(t *testing.T) {
 	for _, c := range []struct {
-		link Link
+		link link.Link
 		k, d int
-	}{{Softmax, 4, 9}, {OneVsRest, 3, 6}, {Sigmoid, 1, 5}, {Sigmoid, 4, 7}} {
+	}{{link.Softmax, 4, 9}, {link.OneVsRest, 3, 6}, {link.Sigmoid, 1, 5}, {link.Sigmoid, 4, 7}} {
 		s := newScene(c.link, c.k, c.d, 120, 21)
 		familiar, strange := learning(s)
 		f, err := Learn(s.Training, familiar, strange)
@@ -187,9 +188,9 @@ func TestSqueezedIsOddAndRises(t *testing.T) {
 
 // Without training data the parts that learn from it are left out, and their tensors with them.
 func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
-	s := newScene(Softmax, 4, 9, 120, 22)
+	s := newScene(link.Softmax, 4, 9, 120, 22)
 	familiar, strange := learning(s)
-	noWeights := newScene(Softmax, 4, 9, 120, 22).Training
+	noWeights := newScene(link.Softmax, 4, 9, 120, 22).Training
 	noWeights.W, noWeights.B = nil, nil
 	for name, training := range map[string]*Training{"no training data": nil, "no weights of the layer": noWeights} {
 		f, err := Learn(training, familiar, strange)
@@ -212,7 +213,7 @@ func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
 }
 
 func TestWhatCannotBeLearnedIsRefused(t *testing.T) {
-	s := newScene(Softmax, 4, 9, 120, 23)
+	s := newScene(link.Softmax, 4, 9, 120, 23)
 	familiar, strange := learning(s)
 	if _, err := Learn(s.Training, familiar, familiar); !errors.Is(err, ErrNoFit) ||
 		!strings.Contains(err.Error(), "by no score are the strange examples stranger") {

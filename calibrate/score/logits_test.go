@@ -6,21 +6,22 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // probabilities are those of the network itself, by their definition.
-func probabilities(link Link, a []float64) []float64 {
+func probabilities(by link.Link, a []float64) []float64 {
 	p := make([]float64, len(a))
 	sum := 0.0
 	for k, v := range a {
-		if p[k] = 1 / (1 + math.Exp(-v)); link == Softmax {
+		if p[k] = 1 / (1 + math.Exp(-v)); by == link.Softmax {
 			p[k] = math.Exp(v)
 		}
 		sum += p[k]
 	}
 	switch {
-	case link != Sigmoid:
+	case by != link.Sigmoid:
 		for k := range p {
 			p[k] /= sum
 		}
@@ -31,34 +32,34 @@ func probabilities(link Link, a []float64) []float64 {
 }
 
 // slow are the scores by their definitions, of moderate logits a and leverage h.
-var slow = map[string]func(link Link, a []float64, h float64) float64{
-	"studentized":     func(link Link, a []float64, h float64) float64 { return -slowMargin(link, a) / math.Sqrt(h) },
-	"margin_leverage": func(link Link, a []float64, h float64) float64 { return -slowMargin(link, a) / h },
-	"leverage":        func(_ Link, _ []float64, h float64) float64 { return h },
-	"max_logit":       func(link Link, a []float64, _ float64) float64 { return -slices.Max(twoOf(link, a)) },
+var slow = map[string]func(by link.Link, a []float64, h float64) float64{
+	"studentized":     func(by link.Link, a []float64, h float64) float64 { return -slowMargin(by, a) / math.Sqrt(h) },
+	"margin_leverage": func(by link.Link, a []float64, h float64) float64 { return -slowMargin(by, a) / h },
+	"leverage":        func(_ link.Link, _ []float64, h float64) float64 { return h },
+	"max_logit":       func(by link.Link, a []float64, _ float64) float64 { return -slices.Max(twoOf(by, a)) },
 	"energy":          slowEnergy,
-	"studentized_energy": func(link Link, a []float64, h float64) float64 {
-		return slowEnergy(link, a, h) / math.Sqrt(h)
+	"studentized_energy": func(by link.Link, a []float64, h float64) float64 {
+		return slowEnergy(by, a, h) / math.Sqrt(h)
 	},
-	"entropy": func(link Link, a []float64, _ float64) (sum float64) {
-		for _, p := range probabilities(link, a) {
+	"entropy": func(by link.Link, a []float64, _ float64) (sum float64) {
+		for _, p := range probabilities(by, a) {
 			sum -= p * math.Log(p)
-			if link == Sigmoid && len(a) > 1 {
+			if by == link.Sigmoid && len(a) > 1 {
 				sum -= (1 - p) * math.Log(1-p)
 			}
 		}
 		return math.Log(sum)
 	},
-	"gen": func(link Link, a []float64, _ float64) (sum float64) {
-		p := probabilities(link, a)
-		if link != Sigmoid {
+	"gen": func(by link.Link, a []float64, _ float64) (sum float64) {
+		p := probabilities(by, a)
+		if by != link.Sigmoid {
 			slices.Sort(p)
 			slices.Reverse(p)
 			p = p[:min(len(p), 100)]
 		}
 		for _, p := range p {
 			one := math.Pow(p, 0.1) * math.Pow(1-p, 0.1)
-			if sum += one; link == Sigmoid && len(a) > 1 {
+			if sum += one; by == link.Sigmoid && len(a) > 1 {
 				sum += one // of the label's absence
 			}
 		}
@@ -66,33 +67,33 @@ var slow = map[string]func(link Link, a []float64, h float64) float64{
 	},
 }
 
-func slowMargin(link Link, a []float64) float64 {
+func slowMargin(by link.Link, a []float64) float64 {
 	var sum, size float64
 	for _, v := range a {
 		sum += v
 		size += math.Abs(v)
 	}
-	if link == Sigmoid {
+	if by == link.Sigmoid {
 		return size / float64(len(a))
 	}
 	return slices.Max(a) - sum/float64(len(a))
 }
 
 // twoOf are the two logits that one stands for.
-func twoOf(link Link, a []float64) []float64 {
-	if link == Sigmoid && len(a) == 1 {
+func twoOf(by link.Link, a []float64) []float64 {
+	if by == link.Sigmoid && len(a) == 1 {
 		return []float64{-a[0] / 2, a[0] / 2}
 	}
 	return a
 }
 
-func slowEnergy(link Link, a []float64, _ float64) float64 {
+func slowEnergy(by link.Link, a []float64, _ float64) float64 {
 	var sum, joint float64
-	for _, v := range twoOf(link, a) {
+	for _, v := range twoOf(by, a) {
 		sum += math.Exp(v)
 		joint += math.Log(1 + math.Exp(v))
 	}
-	if link == Softmax || len(a) == 1 {
+	if by == link.Softmax || len(a) == 1 {
 		return -math.Log(sum)
 	}
 	return -joint
@@ -101,13 +102,13 @@ func slowEnergy(link Link, a []float64, _ float64) float64 {
 // Each score of logits, variance and leverage against its definition, for every link.
 func TestScoresAreTheirDefinitions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
-	for _, link := range []Link{Softmax, Sigmoid, OneVsRest} {
+	for _, by := range link.All {
 		for _, k := range []int{1, 2, 5, 150} {
-			if k == 1 && link != Sigmoid {
+			if k == 1 && by != link.Sigmoid {
 				continue
 			}
 			x := examples(rng, 40, k)
-			x.Link = link
+			x.Link = by
 			for i := range x.Logits {
 				x.Logits[i] *= 4
 			}
@@ -122,9 +123,9 @@ func TestScoresAreTheirDefinitions(t *testing.T) {
 					for j := range a {
 						a[j] = float64(x.Logits[i*k+j])
 					}
-					want := slow[s.Name](link, a, x.Leverage[i])
+					want := slow[s.Name](by, a, x.Leverage[i])
 					if !approx.Equal(got[i], want, 1e-10*(1+math.Abs(want))) {
-						t.Fatalf("%s, %s of %d logits: %v, want %v", s.Name, link, k, got[i], want)
+						t.Fatalf("%s, %s of %d logits: %v, want %v", s.Name, by, k, got[i], want)
 					}
 				}
 			}
@@ -156,12 +157,12 @@ func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
 	const h = 1.5
 	for _, gap := range []float64{1e-9, 1, 20, 36, 37, 40, 100, 300, 700} {
 		for _, k := range []int{1, 2, 4} {
-			link, a := Softmax, make([]float32, k)
+			by, a := link.Softmax, make([]float32, k)
 			a[0] = float32(gap)
 			if k == 1 {
-				link = Sigmoid
+				by = link.Sigmoid
 			}
-			x := Examples{N: 1, K: k, Link: link, Logits: a, Variance: make([]float64, k), Leverage: []float64{h}}
+			x := Examples{N: 1, K: k, Link: by, Logits: a, Variance: make([]float64, k), Leverage: []float64{h}}
 			gap := float64(a[0])
 			others := float64(max(k-1, 1))
 			// o = (K-1) exp(-gap): H = log(1+o) + gap o/(1+o).
@@ -184,12 +185,12 @@ func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
 // A network that is surer is told apart however sure it is, by what is served too.
 func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
 	gaps := []float32{0, 1, 300, 744, 746, 800, 7e3, 8e3, 9e4, 1e10, 2e10, 1e30, 2e30}
-	for _, link := range []Link{Softmax, Sigmoid, OneVsRest} {
+	for _, by := range link.All {
 		for k := 1; k <= 4; k++ {
-			if k == 1 && link != Sigmoid {
+			if k == 1 && by != link.Sigmoid {
 				continue
 			}
-			x := Examples{N: len(gaps), K: k, D: 1, Link: link, Variance: make([]float64, len(gaps)*k),
+			x := Examples{N: len(gaps), K: k, D: 1, Link: by, Variance: make([]float64, len(gaps)*k),
 				Leverage: make([]float64, len(gaps)), Features: make([]float32, len(gaps))}
 			for _, gap := range gaps {
 				for j := range k {
@@ -208,7 +209,7 @@ func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
 				ood, _ := Serve(f, values).Values(x)
 				for i := range gaps[1:] {
 					if !(values[i] > values[i+1] && ood[i] > ood[i+1]) {
-						t.Errorf("%s, %s: %d logits ±%v have %v and %v, of ±%v %v and %v", s.Name, link, k, gaps[i], values[i],
+						t.Errorf("%s, %s: %d logits ±%v have %v and %v, of ±%v %v and %v", s.Name, by, k, gaps[i], values[i],
 							ood[i], gaps[i+1], values[i+1], ood[i+1])
 					}
 				}
@@ -220,15 +221,15 @@ func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
 // A score that is a familiarity is nowhere positive.
 func TestFamiliaritiesAreNotNegative(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
-	for _, link := range []Link{Softmax, Sigmoid, OneVsRest} {
+	for _, by := range link.All {
 		x := examples(rng, 200, 3)
-		x.Link = link
+		x.Link = by
 		for _, s := range All {
 			if !s.Familiarity || s.Learns() {
 				continue
 			}
 			if most := slices.Max(valuesOf(t, s, x)); most > 0 {
-				t.Errorf("%s, %s: %v", s.Name, link, most)
+				t.Errorf("%s, %s: %v", s.Name, by, most)
 			}
 		}
 	}

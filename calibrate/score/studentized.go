@@ -1,5 +1,7 @@
 package score
 
+import "github.com/mfgs/mfgs/calibrate/link"
+
 var studentized = Score{
 	Name:        "studentized",
 	Doc:         "the logits' margin over √leverage: mf0's limit",
@@ -33,7 +35,7 @@ func marginLeverageOf[V any](t Terms[V], _ Tensors) V {
 // margin is max a - mean a, or mean |a| of sigmoids: how far the logits are from saying nothing.
 func margin[V any](t Terms[V]) V {
 	a := t.Logits()
-	if t.Link() == Sigmoid {
+	if t.Link() == link.Sigmoid {
 		return t.Mean(t.Abs(a))
 	}
 	return t.Sub(t.Max(a), t.Mean(a))

@@ -99,7 +99,7 @@ func inspection(c *cli.Context) (*inspected, error) {
 		}
 	}
 	if h := found.Head; h != nil && len(in.beside.Classes) ==
-		(calibrate.Head{Logits: h.LogitDim, Link: calibrate.Link(h.Link)}).Classes() {
+		(calibrate.Head{Logits: h.LogitDim, Link: h.Link}).Classes() {
 		in.Classes = in.beside.ClassesFile
 		if folder == nil {
 			next = append(next, "--classes", in.Classes)
@@ -147,7 +147,7 @@ func writeInspection(w io.Writer, in *inspected) error {
 			bias = "bias"
 		}
 		f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s",
-			h.Op, h.Node, count(h.FeatureDim), classes(h.LogitDim, calibrate.Link(h.Link)), bias, h.Link))
+			h.Op, h.Node, count(h.FeatureDim), classes(h.LogitDim, h.Link), bias, h.Link))
 		f.add("features", h.Features)
 		f.add("logits", h.Logits)
 		if h.Approximation != "" {

@@ -13,8 +13,8 @@ import (
 var (
 	// inline is what Markdown has between two backquotes.
 	inline = regexp.MustCompile("`[^`\n]*`")
-	// link is the target of a Markdown link or picture.
-	link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	// target is that of a Markdown link or picture.
+	target = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	// heading is a heading and its words.
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
 )
@@ -68,7 +68,7 @@ func prose(text string) string {
 func anchors(text string) map[string]bool {
 	all := map[string]bool{"": true}
 	for _, h := range heading.FindAllStringSubmatch(prose(text), -1) {
-		words := link.ReplaceAllString(strings.NewReplacer("[", "", "`", "", "*", "").Replace(h[1]), "")
+		words := target.ReplaceAllString(strings.NewReplacer("[", "", "`", "", "*", "").Replace(h[1]), "")
 		var b strings.Builder
 		for _, r := range strings.ToLower(words) {
 			switch {
@@ -89,7 +89,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	texts := documents(t)
 	followed := 0
 	for name, text := range texts {
-		for _, l := range link.FindAllStringSubmatch(inline.ReplaceAllString(prose(text), ""), -1) {
+		for _, l := range target.FindAllStringSubmatch(inline.ReplaceAllString(prose(text), ""), -1) {
 			path, anchor, _ := strings.Cut(l[1], "#")
 			to := filepath.ToSlash(filepath.Join(filepath.Dir(name), path))
 			switch inside, ours := strings.CutPrefix(path, packages); {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -59,7 +60,6 @@ var outputSettings = []setting{
 var (
 	structures  = []calibrate.Structure{calibrate.Auto, calibrate.Full, calibrate.Kronecker}
 	covariances = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich}
-	links       = []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest}
 )
 
 var fitSettings = []setting{
@@ -97,7 +97,7 @@ var headSettings = []setting{
 		func(c *calibration.Config) any { return &c.Head.Features }},
 	{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
 		func(c *calibration.Config) any { return &c.Head.Logits }},
-	{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", "", links),
+	{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", "", link.All),
 		func(c *calibration.Config) any { return &c.Head.Link }},
 	{choiceFlag("approximate", headFlags, "`relu` may stand behind the last layer; variances are then approximate", "",
 		[]head.Approximation{head.IgnoreRelu}),

@@ -63,7 +63,7 @@ func (a *Attached) Close() error {
 func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 	h, err := head.Find(model, head.Options{
 		Features: want.FeaturesTensor, Logits: want.LogitsTensor,
-		Link: head.Link(want.Link), Approximate: head.Approximation(want.Approximation),
+		Link: want.Link, Approximate: head.Approximation(want.Approximation),
 	})
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 
 // Head returns a model's head in the terms of package calibrate.
 func Head(h *head.Head) calibrate.Head {
-	return calibrate.Head{Logits: h.LogitDim, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
+	return calibrate.Head{Logits: h.LogitDim, Features: h.FeatureDim, Bias: h.Bias, Link: h.Link}
 }
 
 // openModel opens the model at path or else the bundle's own.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -26,10 +27,10 @@ import (
 // r-th of the logits and of the variances at T_ens = 1, both [R,K].
 func fusedSelector(t testing.TB, opset uint64, logits, variances []float32, r int,
 	change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
-	return fusedSelectorLink(t, opset, head.Softmax, logits, variances, r, change)
+	return fusedSelectorLink(t, opset, link.Softmax, logits, variances, r, change)
 }
 
-func fusedSelectorLink(t testing.TB, opset uint64, link head.Link, logits, variances []float32, r int,
+func fusedSelectorLink(t testing.TB, opset uint64, by link.Link, logits, variances []float32, r int,
 	change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
 	t.Helper()
 	k := len(logits) / r
@@ -37,7 +38,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, link head.Link, logits, varia
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := head.Find(m, head.Options{Link: link})
+	h, err := head.Find(m, head.Options{Link: by})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,13 +425,13 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 	for _, k := range []int{1, 2, 7, 200} {
 		logits, variances, what := adversarial(k, 3, 3)
 		r := len(what)
-		for _, link := range []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest} {
+		for _, by := range link.All {
 			for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
 				for _, probabilities := range []string{"of their own pair", "of the score's", "plain"} {
-					if k == 1 && link != head.Sigmoid {
+					if k == 1 && by != link.Sigmoid {
 						continue
 					}
-					t.Run(fmt.Sprintf("%s/%s/K=%d/%s", link, method, k, probabilities), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%s/K=%d/%s", by, method, k, probabilities), func(t *testing.T) {
 						nll, ood, plain := fuse.Temperatures{Act: 0.7, Ens: 2}, fuse.Temperatures{Act: 3, Ens: 0.4}, 0.0
 						switch probabilities {
 						case "of the score's":
@@ -438,7 +439,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 						case "plain":
 							plain = 1.7
 						}
-						m, names := fusedSelectorLink(t, 17, link, logits, variances, r, func(mf *fuse.MeanField) {
+						m, names := fusedSelectorLink(t, 17, by, logits, variances, r, func(mf *fuse.MeanField) {
 							mf.Method, mf.NLL, mf.OOD, mf.Plain = method, nll, ood, plain
 						})
 						out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
@@ -447,12 +448,12 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 						}
 						for i, name := range what {
 							a, v := logits[i*k:(i+1)*k], variances[i*k:(i+1)*k]
-							want, _ := formula(link, method, a, v, nll)
+							want, _ := formula(by, method, a, v, nll)
 							if plain > 0 {
-								want, _ = formula(link, fuse.MF0, a, make([]float32, k),
+								want, _ = formula(by, fuse.MF0, a, make([]float32, k),
 									fuse.Temperatures{Act: plain, Ens: 1})
 							}
-							_, margin := formula(link, method, a, v, ood)
+							_, margin := formula(by, method, a, v, ood)
 							score := oodScore(margin, 0.7)
 							c := len(want)
 							for j := range want {
@@ -484,7 +485,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 }
 
 // formula returns probabilities and margin of one example in float64.
-func formula(link head.Link, method fuse.Method, logits, variances []float32,
+func formula(by link.Link, method fuse.Method, logits, variances []float32,
 	temperatures fuse.Temperatures) (p []float64, margin float64) {
 	k := len(logits)
 	mu, s2 := make([]float64, k), make([]float64, k)
@@ -493,15 +494,15 @@ func formula(link head.Link, method fuse.Method, logits, variances []float32,
 	}
 	logp := make([]float64, k)
 	switch {
-	case link == head.Softmax && method == fuse.MF1:
+	case by == link.Softmax && method == fuse.MF1:
 		margin = meanfield.MF1(logp, mu, s2, meanfield.Lambda0)
-	case link == head.Softmax:
+	case by == link.Softmax:
 		margin = meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
 	default:
 		for j := range k {
 			mu[j] /= math.Sqrt(1 + meanfield.Lambda0*s2[j])
 		}
-		if link == head.OneVsRest {
+		if by == link.OneVsRest {
 			margin = meanfield.OneVsRest(logp, mu)
 			break
 		}
@@ -552,14 +553,14 @@ func TestIntervals(t *testing.T) {
 func TestFusedScoresDoNotTie(t *testing.T) {
 	const r = 30
 	for _, k := range []int{1, 2, 4, 60, 700} {
-		for _, link := range []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest} {
+		for _, by := range link.All {
 			for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
-				if k == 1 && link != head.Sigmoid || method == fuse.MF1 &&
-					(link != head.Softmax || k > fuse.MaxMF1Classes) {
+				if k == 1 && by != link.Sigmoid || method == fuse.MF1 &&
+					(by != link.Softmax || k > fuse.MaxMF1Classes) {
 					continue
 				}
 				for _, scale := range []float64{1e-6, 1e-3, 1, 1e3, 1e6} {
-					if link == head.OneVsRest && scale > 1 {
+					if by == link.OneVsRest && scale > 1 {
 						continue // σ is 1 for several classes: 1 - max p itself ties
 					}
 					for _, ens := range []float64{1e20, 1, 1e-12} {
@@ -573,17 +574,17 @@ func TestFusedScoresDoNotTie(t *testing.T) {
 						ood := fuse.Temperatures{Act: 0.8, Ens: ens}
 						margins := make([]float64, r)
 						for i := range margins {
-							_, margins[i] = formula(link, method, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k], ood)
+							_, margins[i] = formula(by, method, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k], ood)
 						}
 						median := slices.Sorted(slices.Values(margins))[r/2]
-						m, names := fusedSelectorLink(t, 13, link, logits, variances, r, func(mf *fuse.MeanField) {
+						m, names := fusedSelectorLink(t, 13, by, logits, variances, r, func(mf *fuse.MeanField) {
 							mf.Method, mf.OOD, mf.Scores = method, ood, servedMF0(median)
 						})
 						out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
 						if err != nil {
 							t.Fatal(err)
 						}
-						what := fmt.Sprintf("%s, %s, K=%d, logits of %v, T_ens %v", link, method, k, scale, ens)
+						what := fmt.Sprintf("%s, %s, K=%d, logits of %v, T_ens %v", by, method, k, scale, ens)
 						scores := out[3].Data.([]float64)
 						for i, got := range scores {
 							if want := oodScore(margins[i], median); !approx.Relative(got, want, 1e-5) {

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/fuse"
-	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // operations are formulas that have every operation among them, over terms of examples with positive
@@ -54,12 +54,12 @@ func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
 			x[i] = rng.NormFloat64()
 		}
 	}
-	x := score.Examples{N: r, K: k, D: r, Link: score.Softmax, Logits: logits, Variance: widened(variances)}
+	x := score.Examples{N: r, K: k, D: r, Link: link.Softmax, Logits: logits, Variance: widened(variances)}
 	for i := range r {
 		feature := make([]float32, r)
 		feature[i] = 1
 		x.Features, x.Leverage = append(x.Features, feature...), append(x.Leverage, float64(i))
-		_, margin := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+		_, margin := formula(link.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
 			fuse.Temperatures{Act: 1.5, Ens: 0.5})
 		x.Margin = append(x.Margin, margin)
 	}
@@ -100,23 +100,23 @@ func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
 
 // Each score of the registry, for every link: the graph against float64.
 func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
-	for _, link := range []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest} {
+	for _, by := range link.All {
 		for _, k := range []int{1, 2, 7, 130} {
-			if k == 1 && link != head.Sigmoid {
+			if k == 1 && by != link.Sigmoid {
 				continue
 			}
 			logits, variances, what := adversarial(k, 3, 5)
 			r := len(what)
-			x := score.Examples{N: r, K: k, D: r, Link: score.Link(link), Logits: logits, Variance: widened(variances)}
+			x := score.Examples{N: r, K: k, D: r, Link: by, Logits: logits, Variance: widened(variances)}
 			for i := range r {
-				_, margin := formula(link, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+				_, margin := formula(by, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
 					fuse.Temperatures{Act: 1.5, Ens: 0.5})
 				x.Leverage, x.Margin = append(x.Leverage, 0.3*float64(i+1)), append(x.Margin, margin)
 				x.Features = append(x.Features, unit(r).Data.([]float32)[i*r:(i+1)*r]...)
 			}
-			training := trainingOf(score.Link(link), k, r)
+			training := trainingOf(by, k, r)
 			for _, opset := range []uint64{7, 9, 10, 13, 18, 24} {
-				m, names := fusedSelectorLink(t, opset, link, logits, variances, r, func(mf *fuse.MeanField) {
+				m, names := fusedSelectorLink(t, opset, by, logits, variances, r, func(mf *fuse.MeanField) {
 					mf.Scores = nil
 					for _, s := range score.All {
 						f, err := fitted(&s, training)
@@ -147,7 +147,7 @@ func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
 							room = max(room, 1e-6)
 						}
 						if !approx.Equal(got, want[e], room) {
-							t.Errorf("%s, K=%d, operator set %d, %s of %s: %v, want %v", link, k, opset, name.Key, what[e], got, want[e])
+							t.Errorf("%s, K=%d, operator set %d, %s of %s: %v, want %v", by, k, opset, name.Key, what[e], got, want[e])
 						}
 					}
 				}
@@ -183,17 +183,17 @@ func fitted(s *score.Score, training *score.Training) (*score.Fitted, error) {
 }
 
 // trainingOf draws training data for a head, 120 examples after a ReLU.
-func trainingOf(link score.Link, k, d int) *score.Training {
+func trainingOf(by link.Link, k, d int) *score.Training {
 	const n = 120
 	rng := rand.New(rand.NewPCG(51, uint64(k)))
-	t := &score.Training{K: k, D: d, Link: link, N: n, Gram: make([]float64, d*d), Sum: make([]float64, d)}
+	t := &score.Training{K: k, D: d, Link: by, N: n, Gram: make([]float64, d*d), Sum: make([]float64, d)}
 	for range k * d {
 		t.W = append(t.W, rng.NormFloat64())
 	}
 	for range k {
 		t.B = append(t.B, 20+rng.NormFloat64())
 	}
-	if link != score.Sigmoid || k == 1 {
+	if by != link.Sigmoid || k == 1 {
 		classes := max(2, k)
 		t.ClassSums, t.ClassCounts = make([]float64, classes*d), make([]int, classes)
 	}
@@ -243,11 +243,11 @@ func TestNothingThatIsNotFiniteIsFamiliarInAGraph(t *testing.T) {
 	for i := range logits {
 		logits[i] = min(max(logits[i], -50), 50)
 	}
-	x := score.Examples{N: r, K: k, D: r, Link: score.Softmax, Logits: logits, Variance: widened(variances),
+	x := score.Examples{N: r, K: k, D: r, Link: link.Softmax, Logits: logits, Variance: widened(variances),
 		Features: unit(r).Data.([]float32)}
 	for i := range r {
 		x.Leverage = append(x.Leverage, 0.3*float64(i+1))
-		_, margin := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+		_, margin := formula(link.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
 			fuse.Temperatures{Act: 1.5, Ens: 0.5})
 		x.Margin = append(x.Margin, margin)
 	}

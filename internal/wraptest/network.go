@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/wrap"
@@ -52,9 +53,9 @@ func LabelsOf(t testing.TB, model string, n int, inputs ...wrap.Tensor) []int64 
 func Sampled(logits []float32, n int) []int64 {
 	rng := rand.New(rand.NewPCG(5, 5))
 	k := len(logits) / n
-	head := calibrate.Head{Logits: k, Features: 1, Link: calibrate.Softmax}
+	head := calibrate.Head{Logits: k, Features: 1, Link: link.Softmax}
 	if k == 1 {
-		head.Link = calibrate.Sigmoid
+		head.Link = link.Sigmoid
 	}
 	logp, _ := calibrate.Plain(head, logits, n, 1)
 	labels := make([]int64, n)

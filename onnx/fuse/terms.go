@@ -1,9 +1,9 @@
 package fuse
 
 import (
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
-	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // Score is an output of one number an example.
@@ -28,7 +28,7 @@ func newTerms(f *fuser, features, logits, variance, leverage, margin string) *Te
 }
 
 // Link says how the head's logits become probabilities.
-func (t *Terms) Link() head.Link { return t.f.link }
+func (t *Terms) Link() link.Link { return t.f.link }
 
 // K returns how many logits there are.
 func (t *Terms) K() int { return int(t.f.k) }

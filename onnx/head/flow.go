@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/tensor"
@@ -53,7 +54,7 @@ type trail struct {
 	moved      []*onnxpb.Node // steps since the layer that features would have to go through too
 	decided    bool           // behind the logits
 	picked     bool           // the best class has been picked
-	link       Link
+	link       link.Link
 	tail       []string
 	after      []after // what becomes of the probabilities
 	normalised bool    // the sigmoids of several classes have been normalised

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx"
@@ -17,14 +18,14 @@ import (
 // Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d
 // features and K classes.
 type Head struct {
-	Op         string `json:"op"`          // the operator that is linear; several that are added are joined by "+"
-	Node       string `json:"node"`        // its name or, where it has none, that of its output; joined likewise
-	Features   string `json:"features"`    // the tensor that goes into it; several are joined by ","
-	Logits     string `json:"logits"`      // the last tensor that holds the logits
-	FeatureDim int    `json:"feature_dim"` // d, without the bias
-	LogitDim   int    `json:"classes"`     // K
-	Bias       bool   `json:"bias"`        // whether there is a b
-	Link       Link   `json:"link"`        // what follows the logits
+	Op         string    `json:"op"`          // the operator that is linear; several that are added are joined by "+"
+	Node       string    `json:"node"`        // its name or, where it has none, that of its output; joined likewise
+	Features   string    `json:"features"`    // the tensor that goes into it; several are joined by ","
+	Logits     string    `json:"logits"`      // the last tensor that holds the logits
+	FeatureDim int       `json:"feature_dim"` // d, without the bias
+	LogitDim   int       `json:"classes"`     // K
+	Bias       bool      `json:"bias"`        // whether there is a b
+	Link       link.Link `json:"link"`        // what follows the logits
 	// the operators between the linear layer, its bias included, and the output
 	Tail     []string `json:"tail"`
 	Evidence []string `json:"-"` // what was found, in sentences for people
@@ -121,8 +122,8 @@ func (f *finder) find(o Options) (*Head, error) {
 		return nil, graph.Refuse("operator set %d is older than 7; convert the model with onnx.version_converter",
 			f.g.Opset)
 	}
-	if o.Link != "" && !slices.Contains([]Link{Softmax, Sigmoid, OneVsRest}, o.Link) {
-		return nil, graph.Refuse("there is no link %q, only %s, %s and %s", o.Link, Softmax, Sigmoid, OneVsRest)
+	if o.Link != "" && o.Link.Validate() != nil {
+		return nil, graph.Refuse("there is no link %q, only %s", o.Link, link.Names())
 	}
 	f.link = o.Link
 	if o.Approximate != "" && o.Approximate != IgnoreRelu {
@@ -219,7 +220,7 @@ func (f *finder) complete(heads []*Head) ([]*Head, error) {
 			return false
 		}
 		n, list := h.LogitDim, given[h.Logits]
-		if h.Link == Sigmoid {
+		if h.Link == link.Sigmoid {
 			n = max(2, n)
 		}
 		ok := n == 2 && slices.Equal(list, []int{1}) || len(list) == n
@@ -362,8 +363,8 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if err := f.fill(h, t, start); err != nil {
 		return nil, err
 	}
-	if h.Link == Sigmoid && h.LogitDim > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
-		h.Link = OneVsRest
+	if h.Link == link.Sigmoid && h.LogitDim > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
+		h.Link = link.OneVsRest
 	}
 	if err := f.settle(h, t); err != nil {
 		return nil, err
@@ -371,7 +372,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	h.scores = slices.ContainsFunc(t.nodes, f.givesScores)
 	h.Evidence = f.evidence(h, t)
 	classes := h.LogitDim
-	if h.Link == Sigmoid {
+	if h.Link == link.Sigmoid {
 		classes = max(2, classes)
 	}
 	if h.Labels = f.labels(t, classes); h.Labels != nil {
@@ -434,13 +435,13 @@ func (f *finder) givesScores(n *onnxpb.Node) bool {
 func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
 	if f.link != "" && f.link != h.Link {
-		if h.Link != "" && (h.Link == Softmax || f.link == Softmax) {
+		if h.Link != "" && (h.Link == link.Softmax || f.link == link.Softmax) {
 			return graph.RefuseAt(first, "what follows %q makes probabilities by %s, not by %s", h.Logits, h.Link,
 				f.link)
 		}
 		h.Link = f.link
 	}
-	if h.LogitDim == 1 && h.Link != "" && h.Link != Sigmoid {
+	if h.LogitDim == 1 && h.Link != "" && h.Link != link.Sigmoid {
 		return graph.RefuseAt(first, "%s has one output only, of which %s makes 1", f.describe(first), h.Link)
 	}
 	return nil
@@ -498,7 +499,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 	}
 	behind := f.linkBehind(h.Logits)
 	if h.LogitDim == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
-		behind = Sigmoid
+		behind = link.Sigmoid
 	}
 	switch {
 	case h.Link != "" && h.Link == f.link:
@@ -509,10 +510,10 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		h.Link = behind
 		say("elsewhere in the graph the logits go into %s", h.Link)
 	case h.LogitDim == 1:
-		h.Link = Sigmoid
+		h.Link = link.Sigmoid
 		say("no Sigmoid follows the logit; a single one is taken as that of two classes")
 	default:
-		h.Link = Softmax
+		h.Link = link.Softmax
 		say("no Softmax or Sigmoid follows the logits; one label among all classes is assumed")
 	}
 	return found
@@ -530,18 +531,18 @@ func (f *finder) reader(t *trail, p *share) *onnxpb.Node {
 
 // linkBehind looks forward from the logits for what makes probabilities of them, past operators
 // that only reshape.
-func (f *finder) linkBehind(name string) (link Link) {
+func (f *finder) linkBehind(name string) (found link.Link) {
 	f.forward(name, func(n *onnxpb.Node, in string) bool {
 		s := f.step(n)
 		if s == nil || n.In(0) != in || len(n.GetOutput()) == 0 {
 			return false
 		}
-		if link == "" && s.link != "" && f.leadsOut(n.GetOutput()[0]) {
-			link = f.linkAt(n, s.link)
+		if found == "" && s.link != "" && f.leadsOut(n.GetOutput()[0]) {
+			found = f.linkAt(n, s.link)
 		}
-		return link == "" && s.keeps > changed
+		return found == "" && s.keeps > changed
 	})
-	return link
+	return found
 }
 
 // leadsOut reports whether a tensor becomes an output of the model past steps only: a Sigmoid that
@@ -573,15 +574,15 @@ func (f *finder) forward(name string, pass func(n *onnxpb.Node, in string) bool)
 }
 
 // linkAt is the link that n makes, unless its probabilities are divided by their sum.
-func (f *finder) linkAt(n *onnxpb.Node, link Link) Link {
+func (f *finder) linkAt(n *onnxpb.Node, made link.Link) link.Link {
 	normalised := slices.ContainsFunc(f.g.Order, func(next *onnxpb.Node) bool {
 		s := f.step(next)
 		return s != nil && s.normalises && next.In(0) == n.GetOutput()[0]
 	})
-	if link == Sigmoid && normalised {
-		return OneVsRest
+	if made == link.Sigmoid && normalised {
+		return link.OneVsRest
 	}
-	return link
+	return made
 }
 
 // Weights returns the layer's weights w, [K,d] row-major, and bias b, of length K or nil: logits =
@@ -654,7 +655,7 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 // the logits; two for a single logit. It is p or its logarithm, of all classes or some, and nil where
 // the model picks the best class, gives logits, or leaves a normalisation to others.
 func (h *Head) Gives(p []float64) []float64 {
-	if !h.linked || h.picked || h.scores || h.Link == OneVsRest && !h.normalised {
+	if !h.linked || h.picked || h.scores || h.Link == link.OneVsRest && !h.normalised {
 		return nil
 	}
 	y := slices.Clone(p)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -174,7 +175,7 @@ func checkGives(t *testing.T, h *head.Head, g golden) {
 		want := g.Gives[n*width:][:width]
 		got := h.Gives(probabilities(h.Link, g.Logits[n*k:][:k]))
 		if len(got) != width {
-			if h.Gives(make([]float64, k)) == nil && h.Link == head.Softmax && k == width {
+			if h.Gives(make([]float64, k)) == nil && h.Link == link.Softmax && k == width {
 				got = g.Logits[n*k:][:k] // it ends in logits
 			} else {
 				t.Fatalf("gives %v, the model %v", got, want)
@@ -188,21 +189,21 @@ func checkGives(t *testing.T, h *head.Head, g golden) {
 	}
 }
 
-func probabilities(link head.Link, logits []float64) []float64 {
+func probabilities(by link.Link, logits []float64) []float64 {
 	var p []float64
 	sum := 0.0
 	for _, a := range logits {
 		x := math.Exp(a)
-		if link != head.Softmax {
+		if by != link.Softmax {
 			x = 1 / (1 + math.Exp(-a))
 		}
 		p = append(p, x)
 		sum += x
 	}
 	switch {
-	case link == head.Sigmoid && len(p) == 1:
+	case by == link.Sigmoid && len(p) == 1:
 		return []float64{1 - p[0], p[0]}
-	case link != head.Sigmoid:
+	case by != link.Sigmoid:
 		for i := range p {
 			p[i] /= sum
 		}

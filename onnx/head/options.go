@@ -1,17 +1,6 @@
 package head
 
-// Link is the function that turns logits into probabilities.
-type Link string
-
-const (
-	// Softmax is for one label among all classes.
-	Softmax Link = "softmax"
-	// Sigmoid is for one logit (two classes), or for several labels that may hold at once.
-	Sigmoid Link = "sigmoid"
-	// OneVsRest is for one label among all classes, each with a Sigmoid of its own, normalised to
-	// sum 1.
-	OneVsRest Link = "one-vs-rest"
-)
+import "github.com/mfgs/mfgs/calibrate/link"
 
 // Options says where to look for the head. The zero value looks behind every output of the model.
 type Options struct {
@@ -23,7 +12,7 @@ type Options struct {
 	Output string `yaml:"output,omitempty"`
 	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves
 	// that to the graph, and to Softmax, or Sigmoid for one logit, where it is silent.
-	Link Link `yaml:"link,omitempty"`
+	Link link.Link `yaml:"link,omitempty"`
 	// Approximate names what may stand between layer and logits though it is not linear; "" is
 	// nothing.
 	Approximate Approximation `yaml:"approximation,omitempty"`

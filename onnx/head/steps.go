@@ -1,6 +1,7 @@
 package head
 
 import (
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
@@ -42,9 +43,9 @@ func init() {
 		// between dense layers below the last
 		"BatchNormalization": {class: keepClass, logits: scaleAndShift, constants: batchNorm},
 
-		"Softmax":    {class: softmaxClass, logits: makeProbs, link: Softmax},
-		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs, link: Softmax},
-		"Sigmoid":    {class: keepClass, logits: makeProbs, link: Sigmoid},
+		"Softmax":    {class: softmaxClass, logits: makeProbs, link: link.Softmax},
+		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs, link: link.Softmax},
+		"Sigmoid":    {class: keepClass, logits: makeProbs, link: link.Sigmoid},
 		"ArgMax":     {class: argMaxClass, logits: pick, probs: pick, picks: true},
 
 		"Exp":                   {class: keepClass, probs: toProbs, takes: logarithms},

@@ -113,7 +113,7 @@ func (n network) open(ctx context.Context) ([]*pool, error) {
 		return nil, err
 	}
 	defer e.Close()
-	h := calibrate.Head{Logits: found.LogitDim, Features: found.FeatureDim, Bias: found.Bias, Link: calibrate.Link(found.Link)}
+	h := calibrate.Head{Logits: found.LogitDim, Features: found.FeatureDim, Bias: found.Bias, Link: found.Link}
 	product, err := featurize.NewProduct(0)
 	if err != nil {
 		return nil, err

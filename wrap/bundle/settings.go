@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -58,10 +59,8 @@ func (s Settings) Validate() error {
 	if err := s.Decisions.Validate(); err != nil {
 		return fmt.Errorf("decisions: %w", err)
 	}
-	switch s.Head.Link {
-	case "", head.Softmax, head.Sigmoid, head.OneVsRest:
-	default:
-		return fmt.Errorf("head.link %q: want %s, %s or %s", s.Head.Link, head.Softmax, head.Sigmoid, head.OneVsRest)
+	if s.Head.Link != "" && s.Head.Link.Validate() != nil {
+		return fmt.Errorf("head.link %q: want %s", s.Head.Link, link.Names())
 	}
 	switch {
 	case s.Head.Approximate != "" && s.Head.Approximate != head.IgnoreRelu:
@@ -85,7 +84,7 @@ func (m *Manifest) Asked() Settings {
 	damping, _ := calibrate.ParseDamping(m.Damping.Rule) // the manifest is valid
 	s := Settings{
 		Head: head.Options{
-			Features: m.Head.FeaturesTensor, Logits: m.Head.LogitsTensor, Link: head.Link(m.Head.Link),
+			Features: m.Head.FeaturesTensor, Logits: m.Head.LogitsTensor, Link: m.Head.Link,
 			Approximate: head.Approximation(m.Head.Approximation),
 		},
 		Covariance: m.Covariance, Structure: m.Structure, Damping: damping, Lambda0: m.MeanField.Lambda0,

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
@@ -33,9 +34,9 @@ func unlabelled(n int, predicted ...int) *part.Counts {
 }
 
 func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
-	head := func(k int) calibrate.Head { return calibrate.Head{Logits: k, Link: calibrate.Softmax} }
-	multi := calibrate.Head{Logits: 3, Link: calibrate.Sigmoid}
-	two := calibrate.Head{Logits: 1, Link: calibrate.Sigmoid}
+	head := func(k int) calibrate.Head { return calibrate.Head{Logits: k, Link: link.Softmax} }
+	multi := calibrate.Head{Logits: 3, Link: link.Sigmoid}
+	two := calibrate.Head{Logits: 1, Link: link.Sigmoid}
 	many := func(present int) []int {
 		of := make([]int, 1000)
 		for k := range present {
@@ -108,7 +109,7 @@ func TestScoresBelowChanceAreToldOf(t *testing.T) {
 }
 
 func TestCopiesAreToldOf(t *testing.T) {
-	h := calibrate.Head{Logits: 1, Features: 1, Link: calibrate.Sigmoid}
+	h := calibrate.Head{Logits: 1, Features: 1, Link: link.Sigmoid}
 	of := func(n, copies int) *part.Counts {
 		b := &rows.Batch{N: n, Features: make([]float32, n), Logits: make([]float32, n)}
 		for i := range n {

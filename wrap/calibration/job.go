@@ -211,7 +211,7 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 			c.Expect.Model = "" // what is known is the sum of the model's file alone
 		}
 	} else {
-		c.Head = head.Options{Link: head.Link(m.Head.Link)}
+		c.Head = head.Options{Link: m.Head.Link}
 	}
 	for _, d := range m.Datasets {
 		s := set{d.Role, d.Spec, d.Fingerprint}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -80,7 +81,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	opener := in.opener
 	if cfg.ReadyMade {
 		err = in.openProduct(ctx, cfg)
-		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == head.Sigmoid) &&
+		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == link.Sigmoid) &&
 			source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
 	} else if err = in.openNetwork(ctx, cfg); err == nil {
 		opener.Network, opener.Extractor, opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
@@ -199,12 +200,12 @@ func (in *sources) open(
 // readyHead returns the head of ready-made features.
 func readyHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate.Head, error) {
 	d, k := train.Widths()
-	h := calibrate.Head{Logits: k, Features: d, Bias: true, Link: calibrate.Softmax}
+	h := calibrate.Head{Logits: k, Features: d, Bias: true, Link: link.Softmax}
 	if k == 1 || multiLabel {
-		h.Link = calibrate.Sigmoid
+		h.Link = link.Sigmoid
 	}
 	if cfg.Head.Link != "" {
-		h.Link = calibrate.Link(cfg.Head.Link)
+		h.Link = cfg.Head.Link
 	}
 	if err := h.Validate(); err != nil {
 		return h, err
