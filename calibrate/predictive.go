@@ -149,6 +149,7 @@ func unitOf(p Predictive) (float64, error) {
 // have no values any more.
 func predicted(ctx context.Context, p Predictive, labels []int, step int, unit float64) *examples {
 	e := newExamples((p.Len()+step-1)/step, p.Probabilities())
+	e.costly = true
 	resampled, _ := p.(Resampled)
 	e.evaluate = func(acts []float64, ens float64) {
 		if resampled != nil && e.err == nil {
@@ -274,17 +275,6 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 		t.OOD = onRidge(aurocs).temperatures(spread)
 	}
 	return t, nil
-}
-
-// onRidge returns the least point, or one with a larger τ that gives up little.
-func onRidge(points []point) point {
-	chosen, best := least(points), least(points).value
-	for _, p := range points {
-		if p.value <= best+ridge && p.tau > chosen.tau {
-			chosen = p
-		}
-	}
-	return chosen
 }
 
 // tuneTS returns the temperature T of softmax(a/T) that tells apart best.

@@ -52,6 +52,7 @@ type search struct {
 	least, most float64 // T_act
 	lambda0     float64 // along the valley, T_act·√(1+λ₀/τ) stays as it is
 
+	costly bool // it goes on for larger gains, and from fewer places
 	// few is much the same function, of fewer examples, which shows where to look; nil where there is none.
 	few *search
 }
@@ -77,7 +78,7 @@ func (s search) find(ctx context.Context) ([]point, Grid, error) {
 	}
 	candidates, best := lowest(points), least(points).value
 	for _, p := range floors {
-		if p.value <= best+doubtful {
+		if !s.costly && p.value <= best+doubtful {
 			candidates = append(candidates, p)
 		}
 	}
@@ -85,7 +86,11 @@ func (s search) find(ctx context.Context) ([]point, Grid, error) {
 	if err := checkPoints(starts); err != nil {
 		return nil, grid, err
 	}
-	points, err = s.along(ctx, least(starts), fine)
+	gain := fine
+	if s.costly {
+		gain = coarse
+	}
+	points, err = s.along(ctx, least(starts), gain)
 	return append(points, starts...), grid, err
 }
 
@@ -312,6 +317,21 @@ func checkPoints(points []point) error {
 		}
 	}
 	return nil
+}
+
+// ridge is how much AUROC is given up for a larger τ: along T_act²/T_ens the
+// AUROC is flat, and the largest τ keeps the temperatures T_k moderate.
+const ridge = 1e-4
+
+// onRidge returns the least point, or one with a larger τ that gives up little.
+func onRidge(points []point) point {
+	chosen, best := least(points), least(points).value
+	for _, p := range points {
+		if p.value <= best+ridge && p.tau > chosen.tau {
+			chosen = p
+		}
+	}
+	return chosen
 }
 
 func clamp(x, lo, hi float64) float64 { return math.Min(hi, math.Max(lo, x)) }

@@ -62,6 +62,7 @@ type examples struct {
 	// are not many more.
 	subsample func() *examples
 	err       error // of evaluate, which then gives NaN
+	costly    bool  // to evaluate, beside mf0
 
 	// Results, [N], of each T_act that was asked for: -log p of the label and the
 	// margin of 1 - max p.
@@ -285,10 +286,11 @@ func (t *tuningSet) temperatureScaling(ctx context.Context) (temperature, value 
 // nllSearch is the search of the objective of val, whose parts it leaves for each example in val.nll
 // and val.margin.
 func nllSearch(val *examples, median, lambda0 float64) search {
-	s := search{least: minAct, most: maxAct, lambda0: lambda0, values: func(acts []float64, tau float64) []float64 {
+	s := search{least: minAct, most: maxAct, lambda0: lambda0, costly: val.costly}
+	s.values = func(acts []float64, tau float64) []float64 {
 		val.evaluate(acts, tau*median)
 		return val.objectives(len(acts))
-	}}
+	}
 	if thin := val.subsample(); thin != nil {
 		few := nllSearch(thin, median, lambda0)
 		s.few = &few
@@ -312,7 +314,8 @@ func tuneNLL(ctx context.Context, val *examples, median, lambda0 float64) (Grid,
 // distribution, negative, to be minimised.
 func aurocSearch(val, ood *examples, median, lambda0 float64) search {
 	scratch := make([]float64, val.n+ood.n)
-	s := search{least: minAct, most: maxAct, lambda0: lambda0, values: func(acts []float64, tau float64) []float64 {
+	s := search{least: minAct, most: maxAct, lambda0: lambda0, costly: val.costly}
+	s.values = func(acts []float64, tau float64) []float64 {
 		val.evaluate(acts, tau*median)
 		ood.evaluate(acts, tau*median)
 		values := make([]float64, len(acts))
@@ -325,7 +328,7 @@ func aurocSearch(val, ood *examples, median, lambda0 float64) search {
 			values[j] = -value
 		}
 		return values
-	}}
+	}
 	if thin := val.subsample(); thin != nil {
 		few := aurocSearch(thin, cmp.Or(ood.subsample(), ood), median, lambda0)
 		s.few = &few
@@ -349,10 +352,6 @@ func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64)
 	}
 	return grid, onRidge(points), nil
 }
-
-// ridge is how much AUROC is given up for a larger τ: along T_act²/T_ens the
-// AUROC is flat, and the largest τ keeps the temperatures T_k moderate.
-const ridge = 1e-4
 
 // subsampleSize is how many examples show where it is worth looking at all of them, if these are several
 // times as many.
