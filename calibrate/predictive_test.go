@@ -352,7 +352,8 @@ func TestTuneSearchesCostlySpreadsToTell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := aurocSearch(predicted(t.Context(), val, nil, 1, 1), predicted(t.Context(), ood, nil, 1, 1), spread, meanfield.Lambda0).values
+	v, o := predicted(t.Context(), val, nil, 1, 1), predicted(t.Context(), ood, nil, 1, 1)
+	f := aurocSearch(v, o, spread, meanfield.Lambda0).values
 	best := math.Inf(1)
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
 		for _, act := range logSpace(minAct, maxAct, 60) {
