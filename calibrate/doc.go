@@ -18,8 +18,8 @@
 // The files follow the same way: structure, gram, sums, encode (as bytes), curvature; invert_full,
 // invert_kron, inverse, interpolate, posterior, quadratic; then fit, whose steps are damping,
 // temperature (what is tuned), search (for a pair of temperatures) and choice (whose probabilities are
-// the default); predict. For the other methods that are compared, covariance is the full covariance of logits, and predictive tunes what
-// predicts anew at each temperature.
+// the default); predict. For the other methods that are compared, covariance is the full covariance of
+// logits, and predictive tunes what predicts anew at each temperature.
 //
 // What is said of a softmax holds for the other links too. The logits of a sigmoid head, one or
 // those of K labels, and of a one-vs-rest head are separate problems of two classes: curvature and

@@ -233,7 +233,8 @@ func twoMinima(h Head, n int) *rows.Batch {
 }
 
 func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
-	softmax, sigmoid := Head{Logits: 5, Features: 4, Link: link.Softmax}, Head{Logits: 1, Features: 4, Link: link.Sigmoid}
+	softmax := Head{Logits: 5, Features: 4, Link: link.Softmax}
+	sigmoid := Head{Logits: 1, Features: 4, Link: link.Sigmoid}
 	multi, rest := Head{Logits: 5, Features: 4, Link: link.Sigmoid}, Head{Logits: 5, Features: 4, Link: link.OneVsRest}
 	for name, s := range map[string]struct {
 		head Head
