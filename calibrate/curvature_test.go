@@ -684,7 +684,8 @@ func TestStructureOfSeparateLogits(t *testing.T) {
 }
 
 func TestTargetsThatAreRefused(t *testing.T) {
-	multi, single := Head{Logits: 3, Features: 2, Link: link.Sigmoid}, Head{Logits: 3, Features: 2, Link: link.OneVsRest}
+	multi := Head{Logits: 3, Features: 2, Link: link.Sigmoid}
+	single := Head{Logits: 3, Features: 2, Link: link.OneVsRest}
 	for _, test := range []struct {
 		head    Head
 		fisher  bool

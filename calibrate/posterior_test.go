@@ -205,7 +205,8 @@ func TestGIsTheMeanProductOfResiduals(t *testing.T) {
 }
 
 func TestInversesThatAreRefused(t *testing.T) {
-	softmax, sigmoid := Head{Logits: 3, Features: 2, Link: link.Softmax}, Head{Logits: 3, Features: 2, Link: link.Sigmoid}
+	softmax := Head{Logits: 3, Features: 2, Link: link.Softmax}
+	sigmoid := Head{Logits: 3, Features: 2, Link: link.Sigmoid}
 	of := func(h Head, s Structure) *Curvature {
 		return accumulate(t, CurvatureConfig{Head: h, Structure: s}, randomSet(h, 20, 1, 950), 0)
 	}

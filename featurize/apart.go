@@ -5,7 +5,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // RunExamples runs the network on examples of whatever shapes, each on its own

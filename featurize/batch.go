@@ -6,7 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A batch is examples being gathered, one column for each of the model's inputs.

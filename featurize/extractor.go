@@ -7,8 +7,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Extractor is the Network of a model cut at its head: it gives features and

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Every fixture of package onnx, cut at its head and run, gives the features and logits that its

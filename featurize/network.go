@@ -16,9 +16,9 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Config says what is run, and how. Model must be set.

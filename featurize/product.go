@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 var (

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // sentences are the tokens of n examples of 1 to most tokens, and which count.

@@ -18,7 +18,7 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A store is where a model's bytes lie: one block of memory, files that all stay in one real folder,

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // checkTensor checks that a tensor has one payload and that its size is what dims and type ask for.

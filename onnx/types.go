@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Dim is one dimension of a shape. Value is -1 where the model leaves it open, and Param is then

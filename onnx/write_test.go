@@ -15,7 +15,7 @@ import (
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A model in two files is the model, whatever held its weights before.

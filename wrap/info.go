@@ -1,7 +1,6 @@
 package wrap
 
 import (
-	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -22,7 +21,3 @@ type BundleInfo struct {
 	Path string `json:"path"`
 	bundle.Summary
 }
-
-// Recommendation says which probabilities and which score of unfamiliarity to use, and how sure that
-// is.
-type Recommendation = measure.Recommendation

@@ -22,9 +22,9 @@ import (
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/source"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/probe"
 )

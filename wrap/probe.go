@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/internal/probe"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/jsontensor"
 	"github.com/mfgs/mfgs/internal/measure"
-	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )

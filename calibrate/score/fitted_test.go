@@ -254,7 +254,10 @@ func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 	for _, c := range []struct {
 		link link.Link
 		k, d int
-	}{{link.Softmax, 4, 17}, {link.Softmax, 9, 6}, {link.Softmax, 2, 7}, {link.OneVsRest, 4, 11}, {link.Sigmoid, 1, 6}, {link.Sigmoid, 5, 8}} {
+	}{
+		{link.Softmax, 4, 17}, {link.Softmax, 9, 6}, {link.Softmax, 2, 7}, {link.OneVsRest, 4, 11},
+		{link.Sigmoid, 1, 6}, {link.Sigmoid, 5, 8},
+	} {
 		s := newScene(c.link, c.k, c.d, 150, 3)
 		for _, entry := range All {
 			if !entry.Learns() {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
@@ -152,7 +151,7 @@ func classTable(method string, classes []metrics.ClassFigures) *table {
 }
 
 // recommendation says for people what to use.
-func recommendation(r wrap.Recommendation, b bench.BootstrapInfo) string {
+func recommendation(r metrics.Recommendation, b bench.BootstrapInfo) string {
 	probabilities, score := "no method has any", "no out-of-distribution data was given to compare scores on"
 	if r.Probabilities != nil {
 		probabilities = r.Probabilities.Sentence

@@ -21,7 +21,9 @@ const module = "github.com/mfgs/mfgs"
 var ground = []string{
 	"internal/approx", "internal/realdata", // for tests
 	"internal/chart", "internal/eigen", "internal/files", "internal/parallel", "internal/pixels", "internal/safetensors",
-	"internal/tensor", "internal/tensor/jsontensor", "internal/text",
+	"internal/jsontensor", "internal/text",
+	"calibrate/link",
+	"onnx/tensor", // element types and tensors, which users see
 }
 
 // imports says what each package may import of this module beyond ground, in the files that are
@@ -184,7 +186,6 @@ var embedded = []string{
 	"github.com/yalue/onnxruntime_go",
 	"golang.org/x/sync",
 	"golang.org/x/sys",
-	"golang.org/x/tools", // with go-internal
 	"gonum.org/v1/gonum",
 	"google.golang.org/protobuf",
 	"gopkg.in/yaml.v3",

@@ -16,11 +16,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/export"
 )

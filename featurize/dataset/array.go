@@ -6,8 +6,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/internal/pixels"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // maxLabelText bounds the bytes of one label as text: 1,024 characters.
@@ -94,24 +93,24 @@ func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err erro
 
 // imageLayout guesses what the axes of a uint8 array mean; other arrays are
 // ready tensors, not images.
-func imageLayout(t arrays.Type, shape []int) pixels.Layout {
+func imageLayout(t arrays.Type, shape []int) tensor.Layout {
 	channels := func(c int) bool { return c == 1 || c == 3 }
 	switch {
 	case t.Type != tensor.Uint8:
-		return pixels.NoImage
+		return tensor.NoImage
 	case len(shape) == 2:
-		return pixels.HW
+		return tensor.HW
 	case len(shape) == 3 && channels(shape[2]) && !channels(shape[0]):
-		return pixels.HWC
+		return tensor.HWC
 	case len(shape) == 3 && channels(shape[0]) && !channels(shape[2]):
-		return pixels.CHW
+		return tensor.CHW
 	}
-	return pixels.NoImage
+	return tensor.NoImage
 }
 
 type namedArray struct {
 	name   string
-	layout pixels.Layout
+	layout tensor.Layout
 	*arrays.Array
 }
 

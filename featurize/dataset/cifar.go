@@ -9,8 +9,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/internal/pixels"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // CIFAR's binary version: records of label bytes, then 3072 bytes of image,
@@ -175,7 +174,7 @@ func (s *cifarSource) part(p *arrays.Array, from, to, start int, yield func(Exam
 		if s.Labelled {
 			e.Label = int(record[s.kind.labelAt])
 		}
-		e.Inputs = []Array{{Shape: shape, Layout: pixels.CHW, Data: record[s.kind.record-cifarPixels:]}}
+		e.Inputs = []Array{{Shape: shape, Layout: tensor.CHW, Data: record[s.kind.record-cifarPixels:]}}
 		if !yield(e, nil) {
 			return false, nil
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // cifarRecords makes records whose pixels tell them apart.
@@ -54,7 +54,7 @@ func TestCIFAR(t *testing.T) {
 				labels = append(labels, e.Label)
 				a := e.Inputs[0]
 				pix := a.Data.([]uint8)
-				if !reflect.DeepEqual(a.Shape, []int{3, 32, 32}) || a.Layout != pixels.CHW || len(pix) != cifarPixels ||
+				if !reflect.DeepEqual(a.Shape, []int{3, 32, 32}) || a.Layout != tensor.CHW || len(pix) != cifarPixels ||
 					pix[cifarPixels-1] != pix[0]+100 {
 					t.Errorf("%s: %s is %v %s, %d bytes", c.spec, e.Name, a.Shape, a.Layout, len(pix))
 				}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 func TestCSVColumnsFeedInputs(t *testing.T) {

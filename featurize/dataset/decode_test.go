@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 type imageCase struct {
@@ -67,7 +67,7 @@ func TestDecodeEqualsPillow(t *testing.T) {
 			continue
 		}
 		a := e.Inputs[0]
-		if !reflect.DeepEqual(a.Shape, c.shape) || a.Layout != pixels.HWC || e.Encoded != nil {
+		if !reflect.DeepEqual(a.Shape, c.shape) || a.Layout != tensor.HWC || e.Encoded != nil {
 			t.Errorf("%s: %v %s, want %v", name, a.Shape, a.Layout, c.shape)
 			continue
 		}

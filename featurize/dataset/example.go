@@ -5,14 +5,14 @@ import (
 	"reflect"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // An Array is one named tensor of one example, without a batch dimension.
 type Array struct {
 	Name   string // the input it is meant for; "" is the model's only input
 	Shape  []int  // may be shared by the examples of a dataset: not to be modified
-	Layout pixels.Layout
+	Layout tensor.Layout
 
 	Orientation uint8 // EXIF's of an image in a file, by which Data is not turned: 1 to 8, or 0 for none
 	// Data holds the elements in row-major order: []uint8, []int8, []uint16, []int16, []uint32,

@@ -6,8 +6,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/internal/pixels"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // What follows is for packages that register formats of records with named columns, so that these
@@ -116,7 +115,7 @@ func RecordName(file string, position int) string { return file + "[" + strconv.
 
 // ImageLayout guesses what the axes of an array of one example mean, by their sizes: that of an
 // image where it is uint8.
-func ImageLayout(t tensor.Type, shape []int) pixels.Layout {
+func ImageLayout(t tensor.Type, shape []int) tensor.Layout {
 	return imageLayout(arrays.Type{Type: t}, shape)
 }
 

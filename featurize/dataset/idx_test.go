@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 func TestIDXPairsImagesWithLabels(t *testing.T) {
@@ -50,7 +50,7 @@ func TestIDXPairsImagesWithLabels(t *testing.T) {
 		for i, e := range got {
 			if e.Label != want[i] || e.Index != i ||
 				!reflect.DeepEqual(e.Inputs, []Array{
-					{Shape: []int{2, 2}, Layout: pixels.HW, Data: ramp(12)[4*i:][:4]},
+					{Shape: []int{2, 2}, Layout: tensor.HW, Data: ramp(12)[4*i:][:4]},
 				}) {
 				t.Errorf("%s: example %d is %+v", c.images, i, e)
 			}
@@ -214,7 +214,7 @@ func TestMNISTIsRead(t *testing.T) {
 	var labels []int
 	for _, e := range got {
 		labels = append(labels, e.Label)
-		if a := e.Inputs[0]; !reflect.DeepEqual(a.Shape, []int{28, 28}) || a.Layout != pixels.HW {
+		if a := e.Inputs[0]; !reflect.DeepEqual(a.Shape, []int{28, 28}) || a.Layout != tensor.HW {
 			t.Errorf("%s: %v %s", e.Name, a.Shape, a.Layout)
 		}
 	}
@@ -231,7 +231,7 @@ func TestColourIDXIsRead(t *testing.T) {
 	}
 	defer d.Close()
 	got, _ := all(t, d)
-	if len(got) != 3 || d.HasLabels() || got[2].Inputs[0].Layout != pixels.HWC ||
+	if len(got) != 3 || d.HasLabels() || got[2].Inputs[0].Layout != tensor.HWC ||
 		!reflect.DeepEqual(got[2].Inputs[0].Shape, []int{32, 32, 3}) {
 		t.Errorf("%d examples, labelled %t", len(got), d.HasLabels())
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Decode turns Encoded into the only element of Inputs: uint8 [H,W,1] for grey images, else [H,W,3]
@@ -35,7 +36,7 @@ func FromImage(img image.Image) (Array, error) {
 
 func arrayOf(p *pixels.Pixels) Array {
 	return Array{
-		Shape: []int{p.Height, p.Width, p.Channels}, Layout: pixels.HWC, Data: p.Data, Orientation: p.Orientation,
+		Shape: []int{p.Height, p.Width, p.Channels}, Layout: tensor.HWC, Data: p.Data, Orientation: p.Orientation,
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 func TestFromImageGivesTheColours(t *testing.T) {
@@ -41,7 +41,7 @@ func TestFromImageGivesTheColours(t *testing.T) {
 		if got := a.Data.([]uint8); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
-		if want := []int{1, 2, len(tc.want) / 2}; !slices.Equal(a.Shape, want) || a.Layout != pixels.HWC {
+		if want := []int{1, 2, len(tc.want) / 2}; !slices.Equal(a.Shape, want) || a.Layout != tensor.HWC {
 			t.Errorf("%s: shape %v %s, want %v HWC", name, a.Shape, a.Layout, want)
 		}
 	}

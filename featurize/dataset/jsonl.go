@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
+	"github.com/mfgs/mfgs/internal/jsontensor"
 )
 
 // tryLines is how many lines may be broken before the first that shows what the file holds.

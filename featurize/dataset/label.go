@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
+	"github.com/mfgs/mfgs/internal/jsontensor"
 )
 
 // A labelParser reads labels that are written as text.

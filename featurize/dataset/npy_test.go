@@ -15,8 +15,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
-	"github.com/mfgs/mfgs/internal/pixels"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // npy makes a version 1 file.
@@ -112,21 +111,21 @@ func TestLayoutOfArrays(t *testing.T) {
 	for _, test := range []struct {
 		dtype arrays.Type
 		shape []int
-		want  pixels.Layout
+		want  tensor.Layout
 	}{
-		{bytes, []int{28, 28}, pixels.HW},
-		{bytes, []int{28, 28, 1}, pixels.HWC},
-		{bytes, []int{28, 28, 3}, pixels.HWC},
-		{bytes, []int{1, 28, 28}, pixels.CHW},
-		{bytes, []int{3, 28, 28}, pixels.CHW},
-		{bytes, []int{3, 28, 3}, pixels.NoImage},
-		{bytes, []int{1, 28, 3}, pixels.NoImage},
-		{bytes, []int{3, 28, 1}, pixels.NoImage},
-		{bytes, []int{2, 28, 28}, pixels.NoImage},
-		{bytes, []int{28}, pixels.NoImage},
-		{bytes, []int{2, 28, 28, 3}, pixels.NoImage},
-		{arrays.Stored(tensor.Int8, binary.LittleEndian), []int{28, 28}, pixels.NoImage},
-		{arrays.Stored(tensor.Float32, binary.LittleEndian), []int{3, 28, 28}, pixels.NoImage},
+		{bytes, []int{28, 28}, tensor.HW},
+		{bytes, []int{28, 28, 1}, tensor.HWC},
+		{bytes, []int{28, 28, 3}, tensor.HWC},
+		{bytes, []int{1, 28, 28}, tensor.CHW},
+		{bytes, []int{3, 28, 28}, tensor.CHW},
+		{bytes, []int{3, 28, 3}, tensor.NoImage},
+		{bytes, []int{1, 28, 3}, tensor.NoImage},
+		{bytes, []int{3, 28, 1}, tensor.NoImage},
+		{bytes, []int{2, 28, 28}, tensor.NoImage},
+		{bytes, []int{28}, tensor.NoImage},
+		{bytes, []int{2, 28, 28, 3}, tensor.NoImage},
+		{arrays.Stored(tensor.Int8, binary.LittleEndian), []int{28, 28}, tensor.NoImage},
+		{arrays.Stored(tensor.Float32, binary.LittleEndian), []int{3, 28, 28}, tensor.NoImage},
 	} {
 		if got := imageLayout(test.dtype, test.shape); got != test.want {
 			t.Errorf("%s %v: layout %q, want %q", test.dtype, test.shape, got, test.want)

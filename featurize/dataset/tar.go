@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
-	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
+	"github.com/mfgs/mfgs/internal/jsontensor"
 )
 
 // A tarSource remembers where in the archive each image lies.

@@ -14,7 +14,7 @@ import (
 	onnx "github.com/yalue/onnxruntime_go"
 
 	"github.com/mfgs/mfgs/internal/install"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // SessionConfig says what a session runs, and how.

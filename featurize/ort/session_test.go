@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 func graph(t testing.TB, name string) []byte {

@@ -8,7 +8,7 @@ import (
 
 	onnx "github.com/yalue/onnxruntime_go"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A carrier takes slices of one element type to the runtime, and back.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // maxPixels bounds what a resize may make of an image; one of a single column
@@ -32,16 +33,16 @@ func (v view) String() string {
 // viewOf returns m's pixels. ok is false where m is not an image.
 func viewOf(m Image) (v view, ok bool, err error) {
 	pix, isBytes := m.Data.([]uint8)
-	if !isBytes || m.Layout == pixels.NoImage {
+	if !isBytes || m.Layout == tensor.NoImage {
 		return v, false, nil
 	}
 	s := m.Shape
 	switch {
-	case m.Layout == pixels.HW && len(s) == 2:
+	case m.Layout == tensor.HW && len(s) == 2:
 		v = view{h: s[0], w: s[1], c: 1, row: s[1], col: 1}
-	case m.Layout == pixels.HWC && len(s) == 3:
+	case m.Layout == tensor.HWC && len(s) == 3:
 		v = view{h: s[0], w: s[1], c: s[2], row: s[1] * s[2], col: s[2], plane: 1}
-	case m.Layout == pixels.CHW && len(s) == 3:
+	case m.Layout == tensor.CHW && len(s) == 3:
 		v = view{h: s[1], w: s[2], c: s[0], row: s[2], col: 1, plane: s[1] * s[2]}
 	default:
 		return v, false, fmt.Errorf("image of layout %s has shape %v", m.Layout, s)

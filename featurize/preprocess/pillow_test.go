@@ -11,8 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/pixels"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // pillowCase is one record of testdata/pillow.bin.gz; see pillow.py.
@@ -81,7 +80,7 @@ func TestResizePadGreyAndTurningEqualPillow(t *testing.T) {
 		spec := Spec{Layout: NHWC, Resize: &Resize{Width: int(h.ToW), Height: int(h.ToH),
 			Filter: pillowFilters[h.Kind]}}
 		channels := int64(h.Channels)
-		img := Image{Shape: []int{int(h.H), int(h.W), int(h.Channels)}, Layout: pixels.HWC, Data: c.in}
+		img := Image{Shape: []int{int(h.H), int(h.W), int(h.Channels)}, Layout: tensor.HWC, Data: c.in}
 		if h.Kind > 20 {
 			spec.Resize.Filter = map[uint8]Filter{2: Bilinear, 3: Nearest}[h.Kind/10]
 			img.Orientation = h.Kind % 10

@@ -8,15 +8,14 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/mfgs/mfgs/internal/pixels"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // An Image is one example before preprocessing: uint8 pixels in a Layout, or a ready array. Data is
 // a slice of a number type, of bool or of string, in row-major order.
 type Image struct {
 	Shape       []int
-	Layout      pixels.Layout
+	Layout      tensor.Layout
 	Data        any
 	Orientation uint8 // EXIF's, by which Data is not turned: 1 to 8, or 0 for none
 }
@@ -131,7 +130,7 @@ func (p *Pipeline) Pixels(m Image) bool {
 	if _, bytes := m.Data.([]uint8); !bytes {
 		return false
 	}
-	return p.target.Type.IsFloat() || p.target.Type == tensor.Uint8 && m.Layout != pixels.NoImage && p.noAxes == nil
+	return p.target.Type.IsFloat() || p.target.Type == tensor.Uint8 && m.Layout != tensor.NoImage && p.noAxes == nil
 }
 
 // TakesImages reports whether images can become what the target takes, of whatever size they must

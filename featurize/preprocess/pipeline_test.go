@@ -11,32 +11,31 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/pixels"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // randomImage makes an image of the given layout.
-func randomImage(r *rand.Rand, layout pixels.Layout, h, w, c int) Image {
+func randomImage(r *rand.Rand, layout tensor.Layout, h, w, c int) Image {
 	pix := make([]uint8, h*w*c)
 	for i := range pix {
 		pix[i] = uint8(r.Uint32())
 	}
 	switch layout {
-	case pixels.HW:
-		return Image{Shape: []int{h, w}, Layout: pixels.HW, Data: pix}
-	case pixels.HWC:
-		return Image{Shape: []int{h, w, c}, Layout: pixels.HWC, Data: pix}
+	case tensor.HW:
+		return Image{Shape: []int{h, w}, Layout: tensor.HW, Data: pix}
+	case tensor.HWC:
+		return Image{Shape: []int{h, w, c}, Layout: tensor.HWC, Data: pix}
 	}
-	return Image{Shape: []int{c, h, w}, Layout: pixels.CHW, Data: pix}
+	return Image{Shape: []int{c, h, w}, Layout: tensor.CHW, Data: pix}
 }
 
 // pixel reads channel k of (x,y) by the meaning of the axes.
 func pixel(m Image, x, y, k int) float64 {
 	pix := m.Data.([]uint8)
 	switch m.Layout {
-	case pixels.HW:
+	case tensor.HW:
 		return float64(pix[y*m.Shape[1]+x])
-	case pixels.HWC:
+	case tensor.HWC:
 		return float64(pix[(y*m.Shape[1]+x)*m.Shape[2]+k])
 	}
 	return float64(pix[(k*m.Shape[1]+y)*m.Shape[2]+x])
@@ -44,7 +43,7 @@ func pixel(m Image, x, y, k int) float64 {
 
 // side returns an image's height, 0, or width, 1.
 func (m Image) side(i int) int {
-	if m.Layout == pixels.CHW {
+	if m.Layout == tensor.CHW {
 		i++
 	}
 	return m.Shape[i]
@@ -53,7 +52,7 @@ func (m Image) side(i int) int {
 // naive computes one output number without resize: pad, crop, colour, scale.
 func naive(m Image, s Spec, channels, x, y, k int) float64 {
 	in := 3
-	if m.Layout == pixels.HW || m.Layout == pixels.HWC && m.Shape[2] == 1 || m.Layout == pixels.CHW && m.Shape[0] == 1 {
+	if m.Layout == tensor.HW || m.Layout == tensor.HWC && m.Shape[2] == 1 || m.Layout == tensor.CHW && m.Shape[0] == 1 {
 		in = 1
 	}
 	var v float64
@@ -88,8 +87,8 @@ func TestApplyEqualsNaive(t *testing.T) {
 	const h, w = 6, 9
 	checked := 0
 	for _, img := range []Image{
-		randomImage(r, pixels.HW, h, w, 1), randomImage(r, pixels.HWC, h, w, 1), randomImage(r, pixels.HWC, h, w, 3),
-		randomImage(r, pixels.CHW, h, w, 1), randomImage(r, pixels.CHW, h, w, 3),
+		randomImage(r, tensor.HW, h, w, 1), randomImage(r, tensor.HWC, h, w, 1), randomImage(r, tensor.HWC, h, w, 3),
+		randomImage(r, tensor.CHW, h, w, 1), randomImage(r, tensor.CHW, h, w, 3),
 	} {
 		for _, color := range []Color{RGB, BGR, Grey} {
 			for _, order := range []Order{NCHW, NHWC} {
@@ -160,8 +159,8 @@ func TestCropOfResizeEqualsWholeResize(t *testing.T) {
 	for _, filter := range []Filter{Nearest, Bilinear, Bicubic} {
 		for _, size := range [][2]int{{31, 17}, {16, 40}, {12, 12}, {5, 9}, {12, 30}} {
 			for _, c := range []int{1, 3} {
-				img := randomImage(r, pixels.HWC, size[0], size[1], c)
-				planar := Image{Shape: []int{c, size[0], size[1]}, Layout: pixels.CHW}
+				img := randomImage(r, tensor.HWC, size[0], size[1], c)
+				planar := Image{Shape: []int{c, size[0], size[1]}, Layout: tensor.CHW}
 				planar.Data = make([]uint8, len(img.Data.([]uint8)))
 				for i, v := range img.Data.([]uint8) {
 					planar.Data.([]uint8)[i%c*size[0]*size[1]+i/c] = v
@@ -318,21 +317,21 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 		elem  tensor.Type
 		want  string
 	}{
-		{randomImage(r, pixels.HW, 28, 28, 1), nil, []int64{-1, 3, 224, 224}, tensor.Float32,
+		{randomImage(r, tensor.HW, 28, 28, 1), nil, []int64{-1, 3, 224, 224}, tensor.Float32,
 			"a 28×28 grey image does not suit the model's input x [N,3,224,224] float32: images are never resized unasked; give --preprocess with a resize"},
-		{randomImage(r, pixels.HW, 28, 28, 1), nil, []int64{-1, 64}, tensor.Float32, "a 28×28 grey image does not suit the model's input x [N,64] float32"},
-		{randomImage(r, pixels.HWC, 10, 12, 3), nil, []int64{-1, 3, 12, 10}, tensor.Float32, "a 10×12 colour image does not suit"},
-		{randomImage(r, pixels.HWC, 4, 4, 3), nil, []int64{-1, 48}, tensor.Float32, "say layout NCHW or NHWC"},
-		{randomImage(r, pixels.HWC, 4, 4, 3), nil, []int64{-1, 4, 84, 84}, tensor.Float32, "a 4×4 colour image does not suit the model's input x [N,4,84,84] float32: it has 4 channels as NCHW, and images have 1 or 3"},
-		{randomImage(r, pixels.HWC, 4, 4, 3), nil, []int64{-1, 4, 4, 3}, tensor.Int64, ""},
-		{randomImage(r, pixels.HWC, 4, 6, 3), &Spec{Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, tensor.Float32, "smaller than the crop of 5×5: put a resize before it"},
-		{randomImage(r, pixels.HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}},
+		{randomImage(r, tensor.HW, 28, 28, 1), nil, []int64{-1, 64}, tensor.Float32, "a 28×28 grey image does not suit the model's input x [N,64] float32"},
+		{randomImage(r, tensor.HWC, 10, 12, 3), nil, []int64{-1, 3, 12, 10}, tensor.Float32, "a 10×12 colour image does not suit"},
+		{randomImage(r, tensor.HWC, 4, 4, 3), nil, []int64{-1, 48}, tensor.Float32, "say layout NCHW or NHWC"},
+		{randomImage(r, tensor.HWC, 4, 4, 3), nil, []int64{-1, 4, 84, 84}, tensor.Float32, "a 4×4 colour image does not suit the model's input x [N,4,84,84] float32: it has 4 channels as NCHW, and images have 1 or 3"},
+		{randomImage(r, tensor.HWC, 4, 4, 3), nil, []int64{-1, 4, 4, 3}, tensor.Int64, ""},
+		{randomImage(r, tensor.HWC, 4, 6, 3), &Spec{Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, tensor.Float32, "smaller than the crop of 5×5: put a resize before it"},
+		{randomImage(r, tensor.HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}},
 			[]int64{-1, 3, 5, 5}, tensor.Float32, "would make 16000×144000000 pixels"},
-		{randomImage(r, pixels.HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8}}, []int64{-1, 3, 8, 8}, tensor.Float32, "resize and crop leave another size"},
-		{randomImage(r, pixels.HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}},
+		{randomImage(r, tensor.HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8}}, []int64{-1, 3, 8, 8}, tensor.Float32, "resize and crop leave another size"},
+		{randomImage(r, tensor.HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}},
 			[]int64{-1, 3, 8, 8}, tensor.Float32,
 			"resize of mode fit leaves another size, and has no pad to fill it"},
-		{Image{Shape: []int{4, 4, 5}, Layout: pixels.HWC, Data: make([]uint8, 80)}, nil,
+		{Image{Shape: []int{4, 4, 5}, Layout: tensor.HWC, Data: make([]uint8, 80)}, nil,
 			[]int64{-1, 3, 4, 4}, tensor.Float32,
 			"want 1 or 3 channels"},
 		{Image{Shape: []int{4, 4}, Data: make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16},
@@ -387,7 +386,7 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 	} {
 		p, err := New(c.spec, Target{Shape: c.shape, Type: c.elem})
 		if err == nil && p.noAxes != nil {
-			image := Image{Shape: []int{8, 8}, Layout: pixels.HW, Data: make([]uint8, 64)}
+			image := Image{Shape: []int{8, 8}, Layout: tensor.HW, Data: make([]uint8, 64)}
 			err = p.Apply(image, make([]float32, p.Len()))
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -405,17 +404,17 @@ func TestResolve(t *testing.T) {
 		open  []int // Shape before
 		want  []int // and after Resolve
 	}{
-		{Spec{}, []int64{-1, 3, -1, -1}, randomImage(r, pixels.HWC, 5, 7, 3), []int{3, -1, -1}, []int{3, 5, 7}},
-		{Spec{}, []int64{-1, 3, -1, -1}, randomImage(r, pixels.HWC, 5, 7, 1), []int{3, -1, -1}, []int{3, 5, 7}},
-		{Spec{}, []int64{-1, -1, -1, -1}, randomImage(r, pixels.HW, 5, 7, 1), []int{-1, -1, -1}, []int{1, 5, 7}},
-		{Spec{}, []int64{-1, -1, -1, 3}, randomImage(r, pixels.CHW, 5, 7, 3), []int{-1, -1, 3}, []int{5, 7, 3}},
-		{Spec{Crop: &Crop{Size: 4}}, []int64{-1, 3, -1, -1}, randomImage(r, pixels.HWC, 5, 7, 3), []int{3, 4, 4},
+		{Spec{}, []int64{-1, 3, -1, -1}, randomImage(r, tensor.HWC, 5, 7, 3), []int{3, -1, -1}, []int{3, 5, 7}},
+		{Spec{}, []int64{-1, 3, -1, -1}, randomImage(r, tensor.HWC, 5, 7, 1), []int{3, -1, -1}, []int{3, 5, 7}},
+		{Spec{}, []int64{-1, -1, -1, -1}, randomImage(r, tensor.HW, 5, 7, 1), []int{-1, -1, -1}, []int{1, 5, 7}},
+		{Spec{}, []int64{-1, -1, -1, 3}, randomImage(r, tensor.CHW, 5, 7, 3), []int{-1, -1, 3}, []int{5, 7, 3}},
+		{Spec{Crop: &Crop{Size: 4}}, []int64{-1, 3, -1, -1}, randomImage(r, tensor.HWC, 5, 7, 3), []int{3, 4, 4},
 			[]int{3, 4, 4}},
-		{Spec{}, []int64{-1, -1}, randomImage(r, pixels.HW, 5, 7, 1), []int{-1}, []int{35}},
+		{Spec{}, []int64{-1, -1}, randomImage(r, tensor.HW, 5, 7, 1), []int{-1}, []int{35}},
 		{Spec{Color: Grey, Crop: &Crop{Size: 4}}, []int64{-1, -1},
-			randomImage(r, pixels.HW, 5, 7, 1), []int{16}, []int{16}},
-		{Spec{}, []int64{-1, 35}, randomImage(r, pixels.HWC, 5, 7, 3), []int{35}, []int{35}},
-		{Spec{Layout: NCHW}, []int64{-1, 105}, randomImage(r, pixels.HW, 5, 7, 1), []int{105}, []int{105}},
+			randomImage(r, tensor.HW, 5, 7, 1), []int{16}, []int{16}},
+		{Spec{}, []int64{-1, 35}, randomImage(r, tensor.HWC, 5, 7, 3), []int{35}, []int{35}},
+		{Spec{Layout: NCHW}, []int64{-1, 105}, randomImage(r, tensor.HW, 5, 7, 1), []int{105}, []int{105}},
 		{Spec{}, []int64{-1, -1, 4}, Image{Shape: []int{3, 4}, Data: make([]float32, 12)}, []int{-1, 4}, []int{3, 4}},
 		{Spec{}, []int64{-1, -1}, Image{Shape: []int{3, 4}, Data: make([]float32, 12)}, []int{-1}, []int{12}},
 	} {
@@ -441,9 +440,9 @@ func TestResolve(t *testing.T) {
 		other := Image{Shape: slices.Clone(c.img.Shape), Layout: c.img.Layout, Data: c.img.Data}
 		slices.Reverse(other.Shape)
 		switch s := c.img.Shape; other.Layout {
-		case pixels.HWC:
+		case tensor.HWC:
 			other.Shape = []int{s[1], s[0], s[2]}
-		case pixels.CHW:
+		case tensor.CHW:
 			other.Shape = []int{s[0], s[2], s[1]}
 		}
 		var wrong *ShapeError
@@ -455,7 +454,7 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Resolve(randomImage(r, pixels.HWC, 5, 7, 3)); err == nil || !strings.Contains(err.Error(), "does not suit the model's input [N,3,?,8] float32") {
+	if _, err := p.Resolve(randomImage(r, tensor.HWC, 5, 7, 3)); err == nil || !strings.Contains(err.Error(), "does not suit the model's input [N,3,?,8] float32") {
 		t.Error(err)
 	}
 }
@@ -492,7 +491,7 @@ func TestApplyIsSafeForConcurrentUse(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for range 4 {
-		img := randomImage(r, pixels.HWC, 10+r.IntN(20), 10+r.IntN(20), 3)
+		img := randomImage(r, tensor.HWC, 10+r.IntN(20), 10+r.IntN(20), 3)
 		want := make([]float32, p.Len())
 		if err := p.Apply(img, want); err != nil {
 			t.Fatal(err)
@@ -541,9 +540,9 @@ func BenchmarkApply(b *testing.B) {
 		target Target
 		img    Image
 	}{
-		{"mnist", For(digits), digits, randomImage(r, pixels.HW, 28, 28, 1)},
-		{"imagenet", preset, imagenet, randomImage(r, pixels.HWC, 375, 500, 3)},
-		{"imagenet same size", For(imagenet), imagenet, randomImage(r, pixels.HWC, 224, 224, 3)},
+		{"mnist", For(digits), digits, randomImage(r, tensor.HW, 28, 28, 1)},
+		{"imagenet", preset, imagenet, randomImage(r, tensor.HWC, 375, 500, 3)},
+		{"imagenet same size", For(imagenet), imagenet, randomImage(r, tensor.HWC, 224, 224, 3)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			p, err := New(c.spec, c.target)
@@ -569,9 +568,9 @@ func ExamplePipeline() {
 		return
 	}
 	dst := make([]float32, p.Len())
-	err = p.Apply(Image{Shape: []int{2, 2}, Layout: pixels.HW, Data: []uint8{0, 51, 102, 255}}, dst)
+	err = p.Apply(Image{Shape: []int{2, 2}, Layout: tensor.HW, Data: []uint8{0, 51, 102, 255}}, dst)
 	fmt.Println(p.Shape(), dst, err)
-	err = p.Apply(Image{Shape: []int{3, 3}, Layout: pixels.HW, Data: make([]uint8, 9)}, dst)
+	err = p.Apply(Image{Shape: []int{3, 3}, Layout: tensor.HW, Data: make([]uint8, 9)}, dst)
 	fmt.Println(err)
 	// Output:
 	// [1 2 2] [0 0.2 0.4 1] <nil>
@@ -579,7 +578,7 @@ func ExamplePipeline() {
 }
 
 func TestPixelsAreWhatASpecDecides(t *testing.T) {
-	image := Image{Shape: []int{2, 2}, Layout: pixels.HW, Data: make([]uint8, 4)}
+	image := Image{Shape: []int{2, 2}, Layout: tensor.HW, Data: make([]uint8, 4)}
 	bytes := Image{Shape: []int{4}, Data: make([]uint8, 4)}
 	floats := Image{Shape: []int{2, 2}, Data: make([]float32, 4)}
 	for name, tc := range map[string]struct {
@@ -652,8 +651,8 @@ func TestExifTurns(t *testing.T) {
 	}
 	for o, rows := range turned {
 		for _, img := range []Image{
-			{Shape: []int{2, 3, 3}, Layout: pixels.HWC, Data: hwc, Orientation: o},
-			{Shape: []int{3, 2, 3}, Layout: pixels.CHW, Data: chw, Orientation: o},
+			{Shape: []int{2, 3, 3}, Layout: tensor.HWC, Data: hwc, Orientation: o},
+			{Shape: []int{3, 2, 3}, Layout: tensor.CHW, Data: chw, Orientation: o},
 		} {
 			for _, exif := range []bool{true, false} {
 				want := rows
@@ -701,7 +700,7 @@ func TestAnUprightImageMustFitTheModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = p.Apply(Image{Shape: []int{tc.h, tc.w}, Layout: pixels.HW, Data: make([]uint8, tc.h*tc.w),
+		err = p.Apply(Image{Shape: []int{tc.h, tc.w}, Layout: tensor.HW, Data: make([]uint8, tc.h*tc.w),
 			Orientation: tc.orientation}, make([]float32, 24))
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says+" does not suit") {
 			t.Errorf("%s: error %v, want %q", name, err, tc.says)
@@ -712,7 +711,7 @@ func TestAnUprightImageMustFitTheModel(t *testing.T) {
 // New says what a Spec leaves open, and a crop without a resize is taken from the upright image.
 func TestExifIsOnUnlessItIsOff(t *testing.T) {
 	target := Target{Shape: []int64{-1, 1, 2, 1}, Type: tensor.Uint8}
-	stored := Image{Shape: []int{2, 4}, Layout: pixels.HW, Data: []uint8{1, 2, 3, 4, 5, 6, 7, 8}, Orientation: 6}
+	stored := Image{Shape: []int{2, 4}, Layout: tensor.HW, Data: []uint8{1, 2, 3, 4, 5, 6, 7, 8}, Orientation: 6}
 	for want, exif := range map[bool][]*bool{true: {nil, new(true)}, false: {new(false)}} {
 		for _, e := range exif {
 			p, err := New(Spec{Exif: e, Layout: NCHW, Crop: &Crop{Width: 1, Height: 2}}, target)
@@ -746,8 +745,8 @@ func TestTurnedLayoutsAreResizedAlike(t *testing.T) {
 	}
 	for o := range uint8(9) {
 		var got [2][]uint8
-		for i, img := range []Image{{Shape: []int{h, w, 3}, Layout: pixels.HWC, Data: hwc, Orientation: o},
-			{Shape: []int{3, h, w}, Layout: pixels.CHW, Data: chw, Orientation: o}} {
+		for i, img := range []Image{{Shape: []int{h, w, 3}, Layout: tensor.HWC, Data: hwc, Orientation: o},
+			{Shape: []int{3, h, w}, Layout: tensor.CHW, Data: chw, Orientation: o}} {
 			p, err := New(Spec{Resize: &Resize{Width: 5, Height: 6}},
 				Target{Shape: []int64{-1, 3, 6, 5}, Type: tensor.Uint8})
 			if err != nil {
@@ -772,7 +771,7 @@ func TestResizedPixelsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = p.Resolve(Image{Shape: []int{1, 1}, Layout: pixels.HW, Data: []uint8{0}})
+		_, err = p.Resolve(Image{Shape: []int{1, 1}, Layout: tensor.HW, Data: []uint8{0}})
 		if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "would make 10001×10001 pixels") {
 			t.Errorf("%d: %v", side, err)
 		}
@@ -791,7 +790,7 @@ func TestTheOddPixelIsRightAndBelow(t *testing.T) {
 		{3, 1}: {255, 1, 255, 255, 255, 1, 255, 255, 255, 1, 255, 255, 255, 255, 255, 255},
 	} {
 		got := make([]uint8, 16)
-		err := p.Apply(Image{Shape: size[:], Layout: pixels.HW, Data: []uint8{1, 1, 1}}, got)
+		err := p.Apply(Image{Shape: size[:], Layout: tensor.HW, Data: []uint8{1, 1, 1}}, got)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%d: %v, %v, want %v", size, got, err, want)
 		}

@@ -8,8 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/internal/approx"
-	"github.com/mfgs/mfgs/internal/pixels"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"gopkg.in/yaml.v3"
 )
 
@@ -267,7 +266,7 @@ func TestPresets(t *testing.T) {
 		}
 		for i, v := range []uint8{0, 255} {
 			dst := make([]float32, 12)
-			img := Image{Shape: []int{2, 2, 3}, Layout: pixels.HWC, Data: bytes.Repeat([]byte{v}, 12)}
+			img := Image{Shape: []int{2, 2, 3}, Layout: tensor.HWC, Data: bytes.Repeat([]byte{v}, 12)}
 			if err := p.Apply(img, dst); err != nil {
 				t.Fatal(err)
 			}

@@ -16,11 +16,11 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/attach"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // fusedSelector is a selector with the mean-field head: the r-th example has the

@@ -13,8 +13,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/attach"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // operations are formulas that have every operation among them, over terms of examples with positive

@@ -18,32 +18,9 @@ var (
 	byDetection  = metrics.FigureOf("auroc")
 )
 
-// Recommendation says what to use. Score is nil where there is no out-of-distribution data.
-type Recommendation struct {
-	Probabilities *Recommended `json:"probabilities"`
-	Score         *Recommended `json:"score"`
-}
-
-// Recommended is a method that is recommended for what it gives, and why: the network itself, unless
-// another is better beyond chance; of these the one that serves, unless yet another is better
-// than that beyond chance. Intervals are those of all pairs of methods together (see
-// metrics.Simultaneous), at the level of the bootstrap.
-type Recommended struct {
-	Method string `json:"method"`
-	Served bool   `json:"served"` // by the bundle
-	// Figure is what is compared: nll or auroc, its mean over the out-of-distribution sets.
-	Figure string  `json:"figure"`
-	Value  float64 `json:"value"`
-	// Over are the figure less those of other methods, by their names.
-	Over map[string]metrics.Difference `json:"over"`
-	// Worse are the out-of-distribution sets that the network itself tells better, beyond chance.
-	Worse    []string `json:"worse,omitempty"`
-	Sentence string   `json:"sentence"`
-}
-
 // Recommend says which probabilities and which score to use, where a method and a score of these
 // names serve.
-func (r *Resampled) Recommend(probabilities, score string) (rec Recommendation) {
+func (r *Resampled) Recommend(probabilities, score string) (rec metrics.Recommendation) {
 	if c := newContest(byLikelihood, r.entrants(byLikelihood, []Part{{Role: Test}})); c != nil {
 		rec.Probabilities = c.recommended(c.winner(probabilities, "ts"), probabilities)
 		rec.Probabilities.Sentence = c.sentence(rec.Probabilities, c.figure.Label)
@@ -54,7 +31,7 @@ func (r *Resampled) Recommend(probabilities, score string) (rec Recommendation) 
 
 // RecommendTuned is Recommend on data that temperatures were tuned on, where it was decided with more
 // than these figures that a method's probabilities serve, for a reason.
-func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec Recommendation) {
+func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec metrics.Recommendation) {
 	if c := newContest(byLikelihood, r.entrants(byLikelihood, []Part{{Role: Test}})); c != nil {
 		rec.Probabilities = c.recommended(entrantOf(c.entrants, probabilities), probabilities)
 		rec.Probabilities.Sentence = reason
@@ -64,7 +41,7 @@ func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec Rec
 }
 
 // recommendScore returns nil where there is no out-of-distribution set.
-func (r *Resampled) recommendScore(score string) *Recommended {
+func (r *Resampled) recommendScore(score string) *metrics.Recommended {
 	var sets []Part
 	for j, name := range r.tallies[0].oods {
 		if name != StandIns {
@@ -208,10 +185,10 @@ func (c *contest) winner(preferred ...string) int {
 }
 
 // recommended describes the winner, where a method serves.
-func (c *contest) recommended(winner int, serves string) *Recommended {
+func (c *contest) recommended(winner int, serves string) *metrics.Recommended {
 	c.serves = serves
 	w := c.entrants[winner]
-	rec := &Recommended{
+	rec := &metrics.Recommended{
 		Method: w.name, Served: w.name == serves, Figure: c.figure.Key, Value: w.Value,
 		Over: map[string]metrics.Difference{},
 	}
@@ -238,7 +215,7 @@ var (
 func (u unit) write(v float64) string { return fmt.Sprintf(u.format, u.scale*v) }
 
 // sentence says in English what wins, over what, and what may be as good, by the figure with a label.
-func (c *contest) sentence(rec *Recommended, figure string) string {
+func (c *contest) sentence(rec *metrics.Recommended, figure string) string {
 	u := inNats
 	if c.figure.Unit == metrics.Fraction {
 		u = inPercent

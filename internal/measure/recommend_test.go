@@ -121,7 +121,7 @@ func TestTheFirstDrawIsCompared(t *testing.T) {
 		map[string][]float64{"mc": {.8}, "mle": {.7}, "second": {.9}})
 	r.tallies[2].Name = "mc"
 	rec := r.Recommend("mle", "mle")
-	for _, got := range []*Recommended{rec.Probabilities, rec.Score} {
+	for _, got := range []*metrics.Recommended{rec.Probabilities, rec.Score} {
 		if got.Method != "mc" || got.Value != 0.3 && got.Value != 0.8 || len(got.Over) != 1 {
 			t.Errorf("%s with %v, over %v", got.Method, got.Value, got.Over)
 		}

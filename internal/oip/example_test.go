@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/internal/oip"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A request comes as the body of POST /v2/models/NAME/infer, and its response goes the way back.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Header is the HTTP header that says how long the JSON at the begin of a body is, where bytes of

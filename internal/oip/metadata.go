@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Server describes the server: the answer to GET /v2.

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/mfgs/mfgs/internal/oip/inference"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // RequestFromProto reads a request of gRPC. Elements are raw bytes, for all inputs, or in the fields

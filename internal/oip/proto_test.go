@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/internal/oip/inference"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 func TestContentsAreTakenFromTheFieldOfTheirDatatype(t *testing.T) {

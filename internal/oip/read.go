@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/mfgs/mfgs/internal/tensor"
-	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
+	"github.com/mfgs/mfgs/internal/jsontensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // The parameters that say where the elements of tensors are.

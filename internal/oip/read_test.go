@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Floats that are not finite are numbers, whether their datatype stands before them or behind.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A DType is the type of a tensor's elements, by its name in the file.

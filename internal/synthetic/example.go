@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // ErrNoImage says that an example is no image, from which none can be made.
@@ -27,8 +28,8 @@ func Replace(e *dataset.Example) error {
 		return fmt.Errorf("%s: %w, but an array %v of %s", e.Name, ErrNoImage, a.Shape,
 			strings.TrimPrefix(fmt.Sprintf("%T", a.Data), "[]"))
 	}
-	if a.Layout == pixels.CHW {
-		a.Shape, a.Layout = []int{p.Height, p.Width, p.Channels}, pixels.HWC
+	if a.Layout == tensor.CHW {
+		a.Shape, a.Layout = []int{p.Height, p.Width, p.Channels}, tensor.HWC
 	}
 	a.Data = Of(p, e.Index).Data
 	e.Inputs = []dataset.Array{a}
@@ -46,11 +47,11 @@ func pixelsOf(a *dataset.Array) (*pixels.Pixels, bool) {
 		return nil, false
 	}
 	switch {
-	case a.Layout == pixels.HW && len(s) == 2:
+	case a.Layout == tensor.HW && len(s) == 2:
 		return &pixels.Pixels{Data: data, Height: s[0], Width: s[1], Channels: 1}, true
-	case a.Layout == pixels.HWC && len(s) == 3:
+	case a.Layout == tensor.HWC && len(s) == 3:
 		return &pixels.Pixels{Data: data, Height: s[0], Width: s[1], Channels: s[2]}, true
-	case a.Layout == pixels.CHW && len(s) == 3:
+	case a.Layout == tensor.CHW && len(s) == 3:
 		p := &pixels.Pixels{Data: make([]uint8, n), Height: s[1], Width: s[2], Channels: s[0]}
 		plane := s[1] * s[2]
 		for i, v := range data {

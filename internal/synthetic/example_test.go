@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // standIns reads the stand-ins of a dataset, by the positions of their images.
@@ -92,7 +93,7 @@ func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
 			want := Of(p, i)
 			a := got[i].Inputs[0]
 			if !bytes.Equal(a.Data.([]uint8), want.Data) || a.Shape[0] != h || a.Shape[1] != w ||
-				a.Layout == pixels.CHW {
+				a.Layout == tensor.CHW {
 				t.Errorf("%s: stand-in %d is %v of layout %s, and not that of its image", name, i, a.Shape, a.Layout)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Decisions are computed from the outputs probabilities and ood_score: the output abstain, [N], if there

@@ -14,9 +14,9 @@ import (
 	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/build"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Method is an approximation of the Gaussian-softmax integral: mf0 or mf1 of Lu, Ie and Sha,

@@ -14,9 +14,9 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // What fused graphs compute is tested in run_test.go, with a runtime. Here it is how they are put together.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Squares of features, variances and logits that are absurdly large end at these numbers, where

@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Places of outputs in [Outputs]; from Scores on they are those of [MeanField.Scores], in their

@@ -3,7 +3,7 @@ package fuse
 import (
 	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Score is an output of one number an example.

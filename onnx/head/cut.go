@@ -8,8 +8,8 @@ import (
 
 	"github.com/mfgs/mfgs/internal/onnx/build"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // The outputs of a cut model are called this, unless the model has tensors of these names already;

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // cutFixture finds the head of a fixture and cuts there.

@@ -7,7 +7,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A flow is what is known of the tensor that carries the logits, at one point between the linear

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A linear is an operator that is linear in one tensor, the other being constant.

@@ -7,8 +7,8 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/build"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Output is what a model itself computes from a head's logits: one of its outputs or, where that is a

@@ -8,7 +8,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A step is what is known of an operator that may stand between the linear layer and the output.

@@ -41,7 +41,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/install"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 var (

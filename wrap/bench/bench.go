@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -215,7 +216,7 @@ func (b *bench) openProduct() error {
 }
 
 // measure returns the figures of all methods, in their order, and what they recommend.
-func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommendation, error) {
+func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommendation, error) {
 	seconds, err := b.learnScores(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -321,7 +322,7 @@ func (b *bench) newTally(name string) *measure.Tally {
 // returns what all together recommend.
 func (b *bench) figures(
 	ctx context.Context, tallies []*measure.Tally, results []MethodResult,
-) (*measure.Recommendation, error) {
+) (*metrics.Recommendation, error) {
 	all := make([]measure.Figures, len(results))
 	for i := range all {
 		var err error

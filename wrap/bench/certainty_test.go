@@ -10,7 +10,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/wrap"
 )
 
 // Every figure has an interval around it, unless draws can tell none, and differences to the
@@ -81,7 +80,7 @@ func TestAloneComparesWithWhatWasAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all.Recommendation.Probabilities == nil || alone.Recommendation != (wrap.Recommendation{}) {
+	if all.Recommendation.Probabilities == nil || alone.Recommendation != (metrics.Recommendation{}) {
 		t.Errorf("recommended %v, alone %v", all.Recommendation, alone.Recommendation)
 	}
 	for i, m := range alone.Methods {

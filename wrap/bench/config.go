@@ -76,11 +76,11 @@ type Evaluation struct {
 	Decisions []DecisionResult `json:"decisions,omitempty"`
 	Detail    *Detail          `json:"-"` // where Config.Detailed asks for it
 	// Bootstrap says what intervals are of.
-	Bootstrap      BootstrapInfo       `json:"bootstrap"`
-	Recommendation wrap.Recommendation `json:"recommendation"`
-	Bad            []string            `json:"bad_records"`
-	Ignored        []string            `json:"ignored"`
-	Warnings       []string            `json:"warnings"`
+	Bootstrap      BootstrapInfo          `json:"bootstrap"`
+	Recommendation metrics.Recommendation `json:"recommendation"`
+	Bad            []string               `json:"bad_records"`
+	Ignored        []string               `json:"ignored"`
+	Warnings       []string               `json:"warnings"`
 }
 
 // DecisionResult is what the bundle's decisions came to on a set: "test", or one under shift or out

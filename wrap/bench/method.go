@@ -24,7 +24,7 @@ var registry = slices.Concat([]method{
 	{"mle", "the network's own probabilities"},
 	{"ts", "temperature scaling"},
 	{"mf0", "the mean-field approximation"},
-	{measure.Pairwise, "mean field with the variances of both logits, as export --method mf1 serves it"},
+	{measure.Pairwise, "mean field with the variances of both logits, as exported"},
 	{measure.Served, "the score of unfamiliarity that the bundle serves"},
 }, scores())
 

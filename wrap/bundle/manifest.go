@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
@@ -262,6 +263,61 @@ func FingerprintOf(parts []DatasetPart) string {
 type Grids struct {
 	NLL   *calibrate.Grid `yaml:"nll,omitempty"`
 	AUROC *calibrate.Grid `yaml:"auroc,omitempty"`
+}
+
+// Asked returns the settings of the calibration that made a bundle. Of bundles that do not record them they are
+// those that come to the same.
+func (m *Manifest) Asked() Settings {
+	if m.Settings != nil {
+		return *m.Settings
+	}
+	damping, _ := calibrate.ParseDamping(m.Damping.Rule) // the manifest is valid
+	s := Settings{
+		Head: head.Options{
+			Features: m.Head.FeaturesTensor, Logits: m.Head.LogitsTensor, Link: m.Head.Link,
+			Approximate: head.Approximation(m.Head.Approximation),
+		},
+		Covariance: m.Covariance, Structure: m.Structure, Damping: damping, Lambda0: m.MeanField.Lambda0,
+	}
+	if o := m.OODScore; o != nil && o.Given {
+		s.OODScore = o.Name
+	}
+	if m.Decisions != nil {
+		s.Decisions = m.Decisions.Plan
+	}
+	for _, d := range m.Datasets {
+		if d.Role == Train && len(d.Parts) == 0 {
+			s.Limit = d.Count + d.Bad
+		}
+		s.MaxBad = max(s.MaxBad, d.Bad)
+	}
+	return s
+}
+
+// Preprocessing says how images become the model's input, and how that is known. A
+// model with several inputs takes ready arrays, and has no Spec.
+type Preprocessing struct {
+	Source PreprocessSource `yaml:"source" json:"source"`
+	// Spec is nil where it is not known, or there are several inputs.
+	Spec *preprocess.Spec `yaml:"spec,omitempty" json:"spec,omitempty"`
+}
+
+// PreprocessSource is how preprocessing is known.
+type PreprocessSource string
+
+const (
+	Given   PreprocessSource = "given"   // it was given
+	Assumed PreprocessSource = "assumed" // the data are images, and the default was taken
+	Unknown PreprocessSource = "unknown" // the data are ready arrays
+)
+
+// Proof says how far what is made of the logits is from what the model itself gives.
+type Proof struct {
+	Output   string `yaml:"output" json:"output"`     // of the model, that was compared
+	Examples int    `yaml:"examples" json:"examples"` // of the training data
+	// Difference is the largest, of probabilities; of class numbers it is the part of the
+	// examples whose class is another.
+	Difference float64 `yaml:"difference" json:"difference"`
 }
 
 // comments stand above the fields of a manifest.

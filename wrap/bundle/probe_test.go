@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/internal/safetensors"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // probe is one of two examples for softmax, of two inputs.

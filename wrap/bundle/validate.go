@@ -350,3 +350,16 @@ func (t posteriorTensor) onDiagonal(i int) bool {
 	d := t.shape[len(t.shape)-1]
 	return i%(d*d)%(d+1) == 0
 }
+
+// settings checks that the settings that a manifest records do not contradict what came of them.
+func (c *checks) settings(m *Manifest) {
+	s := m.Settings
+	if s == nil {
+		return
+	}
+	c.nested("settings", s.Validate())
+	c.that(s.Covariance == m.Covariance, "settings.covariance is %s, and covariance %s", s.Covariance, m.Covariance)
+	c.that(s.Structure == "" || s.Structure == calibrate.Auto || s.Structure == m.Structure,
+		"settings.structure is %s, and structure %s", s.Structure, m.Structure)
+	c.that(s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule %s", s.Damping, m.Damping.Rule)
+}

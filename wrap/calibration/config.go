@@ -1,6 +1,7 @@
 package calibration
 
 import (
+	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -69,12 +70,12 @@ type Report struct {
 	HeldOut HeldOut   `json:"held_out"`
 	Probe   ProbeInfo `json:"probe"`
 	// Recommendation is by HeldOut, which was tuned on; probabilities are those that serve.
-	Recommendation wrap.Recommendation `json:"recommendation"`
-	Examples       Examples            `json:"examples"`
-	Seconds        map[string]float64  `json:"seconds"` // by stage, and "total"
-	Bad            []string            `json:"bad_records"`
-	Ignored        []string            `json:"ignored"` // files passed over, by reason
-	Warnings       []string            `json:"warnings"`
+	Recommendation metrics.Recommendation `json:"recommendation"`
+	Examples       Examples               `json:"examples"`
+	Seconds        map[string]float64     `json:"seconds"` // by stage, and "total"
+	Bad            []string               `json:"bad_records"`
+	Ignored        []string               `json:"ignored"` // files passed over, by reason
+	Warnings       []string               `json:"warnings"`
 }
 
 // ProbeInfo says how many held-out inputs are kept for [Predictor.Probe], and of none why.

@@ -11,7 +11,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/source"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
@@ -107,8 +106,8 @@ func newReport(p *part.Part, to *target, m *bundle.Manifest) *Report {
 // what they recommend, and gathers those of scores. ood may be nil.
 func measureHeldOut(
 	ctx context.Context, f *calibrate.Fitted, val, ood *rows.Batch,
-) (HeldOut, wrap.Recommendation, error) {
-	var none wrap.Recommendation
+) (HeldOut, metrics.Recommendation, error) {
+	var none metrics.Recommendation
 	names, oods := []string{"mle", "ts", "mf0"}, []string(nil)
 	if ood != nil {
 		oods = []string{"ood"}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	. "github.com/mfgs/mfgs/wrap/calibration"

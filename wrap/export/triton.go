@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/internal/files"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // DefaultMaxBatch is the most examples that Triton puts into one

@@ -19,6 +19,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 const (
@@ -113,28 +114,28 @@ const leastSide = 8
 func geometry(a *dataset.Array) (h, w, channels int, at func(y, x, channel int) int) {
 	s := a.Shape
 	layout := a.Layout
-	if layout == pixels.NoImage {
+	if layout == tensor.NoImage {
 		switch {
 		case len(s) == 2:
-			layout = pixels.HW
+			layout = tensor.HW
 		case len(s) == 3 && (s[0] == 1 || s[0] == 3):
-			layout = pixels.CHW
+			layout = tensor.CHW
 		case len(s) == 3:
-			layout = pixels.HWC
+			layout = tensor.HWC
 		}
 	}
 	switch {
-	case layout == pixels.HW && len(s) == 2:
+	case layout == tensor.HW && len(s) == 2:
 		h, w, channels = s[0], s[1], 1
-	case layout == pixels.HWC && len(s) == 3:
+	case layout == tensor.HWC && len(s) == 3:
 		h, w, channels = s[0], s[1], s[2]
-	case layout == pixels.CHW && len(s) == 3:
+	case layout == tensor.CHW && len(s) == 3:
 		channels, h, w = s[0], s[1], s[2]
 	}
-	if channels != 1 && channels != 3 || a.Layout == pixels.NoImage && min(h, w) < leastSide {
+	if channels != 1 && channels != 3 || a.Layout == tensor.NoImage && min(h, w) < leastSide {
 		return 0, 0, 0, nil
 	}
-	if layout == pixels.CHW {
+	if layout == tensor.CHW {
 		return h, w, channels, func(y, x, channel int) int { return (channel*h+y)*w + x }
 	}
 	rows, columns, stored := pixels.Upright(a.Orientation, h, w)

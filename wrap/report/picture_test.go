@@ -16,7 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/approx"
-	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
@@ -69,10 +69,10 @@ func TestImagesAreShown(t *testing.T) {
 		channels int
 		scaled   bool
 	}{
-		"HW":            {dataset.Array{Shape: []int{8, 9}, Layout: pixels.HW, Data: planes(1, false)}, 1, false},
-		"HWC, grey":     {dataset.Array{Shape: []int{8, 9, 1}, Layout: pixels.HWC, Data: planes(1, false)}, 1, false},
-		"HWC":           {dataset.Array{Shape: []int{8, 9, 3}, Layout: pixels.HWC, Data: planes(3, false)}, 3, false},
-		"CHW":           {dataset.Array{Shape: []int{3, 8, 9}, Layout: pixels.CHW, Data: planes(3, true)}, 3, false},
+		"HW":            {dataset.Array{Shape: []int{8, 9}, Layout: tensor.HW, Data: planes(1, false)}, 1, false},
+		"HWC, grey":     {dataset.Array{Shape: []int{8, 9, 1}, Layout: tensor.HWC, Data: planes(1, false)}, 1, false},
+		"HWC":           {dataset.Array{Shape: []int{8, 9, 3}, Layout: tensor.HWC, Data: planes(3, false)}, 3, false},
+		"CHW":           {dataset.Array{Shape: []int{3, 8, 9}, Layout: tensor.CHW, Data: planes(3, true)}, 3, false},
 		"no layout":     {dataset.Array{Shape: []int{3, 8, 9}, Data: planes(3, true)}, 3, false},
 		"numbers":       {dataset.Array{Shape: []int{3, 8, 9}, Data: floats(planes(3, true))}, 3, true},
 		"numbers, last": {dataset.Array{Shape: []int{8, 9, 3}, Data: floats(planes(3, false))}, 3, true},
@@ -214,7 +214,7 @@ func TestPhotographsAreShownAsTheyWerePredicted(t *testing.T) {
 	data[3*9] = 255 // left of row 3
 	for _, exif := range []bool{true, false} {
 		var c card
-		array := dataset.Array{Shape: []int{8, 9, 1}, Layout: pixels.HWC, Data: data, Orientation: 6}
+		array := dataset.Array{Shape: []int{8, 9, 1}, Layout: tensor.HWC, Data: data, Orientation: 6}
 		show(&c, arrays(array), exif)
 		size, white := image.Pt(9, 8), image.Pt(0, 3)
 		if exif { // a quarter turn to the right

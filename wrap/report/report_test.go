@@ -20,7 +20,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/approx"
-	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -124,7 +124,7 @@ func evaluation() *bench.Evaluation {
 				Confidence: .999, NetworkConfidence: 1, OODScore: .4, OODPercentile: .31,
 				Input: &dataset.Example{Inputs: []dataset.Array{{Data: []string{hostile}}}}},
 			{Name: "b.png", Label: 0, Predicted: 2, OODPercentile: math.NaN(), Input: &dataset.Example{Inputs: []dataset.Array{
-				{Shape: []int{2, 3}, Layout: pixels.HW, Data: []uint8{0, 50, 100, 150, 200, 255}}}}},
+				{Shape: []int{2, 3}, Layout: tensor.HW, Data: []uint8{0, 50, 100, 150, 200, 255}}}}},
 		}},
 		{Kind: bench.Accepted, Set: "far", Examples: []bench.Shown{{Name: "c", Label: -1, OODPercentile: .02}}},
 	}

@@ -21,8 +21,8 @@ import (
 
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/oip"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/internal/wraptest"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/serve"
 )

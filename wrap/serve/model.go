@@ -14,7 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/oip"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"

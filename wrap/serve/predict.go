@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/internal/oip"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 )
 

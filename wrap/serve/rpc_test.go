@@ -18,8 +18,8 @@ import (
 
 	"github.com/mfgs/mfgs/internal/oip"
 	pb "github.com/mfgs/mfgs/internal/oip/inference"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/internal/wraptest"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/serve"
 )

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // labelNames are the columns that hold the label.

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A Builder makes a model from parts of another and new nodes.

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Lowerings express an operator through plain ones of the default domain, in floating point:

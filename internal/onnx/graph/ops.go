@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Ops says for each operator what is known of its i-th output. An entry gives type and shape as far

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A Value is what is known about a tensor without running the model.

@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // run gives the value of one node on constant inputs.

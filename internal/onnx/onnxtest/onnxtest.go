@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Fixtures is the folder of the models in testdata.

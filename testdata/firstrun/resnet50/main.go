@@ -26,7 +26,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/install"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 const (

@@ -28,7 +28,7 @@ import (
 
 	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/internal/oip/inference"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // An asker makes requests, one after another.

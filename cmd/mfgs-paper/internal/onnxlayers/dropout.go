@@ -8,8 +8,8 @@ import (
 
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Stochastic returns the model with its Dropout nodes switched on, and how many these are: each

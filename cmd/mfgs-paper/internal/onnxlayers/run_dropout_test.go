@@ -14,10 +14,10 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/onnxlayers"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/approx"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // stochastic runs a fixture with its two Dropout nodes switched on.

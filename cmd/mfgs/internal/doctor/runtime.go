@@ -13,8 +13,8 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/install"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )

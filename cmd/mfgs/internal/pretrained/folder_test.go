@@ -10,7 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A Suggestion is what --preprocess may be for a model.

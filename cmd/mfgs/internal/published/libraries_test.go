@@ -17,7 +17,7 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/published"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/pixels"
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 const samples = 192 // of a tensor: SAMPLES of libraries.py
@@ -95,7 +95,7 @@ func tensorOf(t testing.TB, s preprocess.Spec, picture string) ([]float32, []int
 	if err != nil {
 		t.Fatal(err)
 	}
-	img := preprocess.Image{Shape: []int{m.Height, m.Width, m.Channels}, Layout: pixels.HWC, Data: m.Data,
+	img := preprocess.Image{Shape: []int{m.Height, m.Width, m.Channels}, Layout: tensor.HWC, Data: m.Data,
 		Orientation: m.Orientation}
 	if p, err = p.Resolve(img); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
+	"github.com/mfgs/mfgs/internal/jsontensor"
 )
 
 // WebDataset stores a sample as the members of an archive that have the same key: the path up to

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // IDX: two zero bytes, a type byte, the number of dimensions, each dimension as a big-endian

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mfgs/mfgs/internal/tensor"
-	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
+	"github.com/mfgs/mfgs/internal/jsontensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A Type is how an array stores its elements: an element type in a byte order or, with the type

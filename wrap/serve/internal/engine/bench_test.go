@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // constantOutputs is a model that costs nothing: what is measured is the engine.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A Runner runs a model on a batch. The first axis of every tensor counts examples, in the outputs

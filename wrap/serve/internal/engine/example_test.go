@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 

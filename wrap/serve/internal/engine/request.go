@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // state is where a request is.

@@ -1,4 +1,4 @@
-package pixels
+package tensor
 
 // Layout says what the axes of an array that may be an image mean.
 type Layout string

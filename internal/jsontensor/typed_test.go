@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 func readTyped(text string, t tensor.Type, shape ...int64) (any, error) {
