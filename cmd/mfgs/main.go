@@ -66,12 +66,15 @@ var synonyms = map[string]string{
 // run arranges the arguments of the verb as package cli wants them, and runs it.
 func (p *program) run(ctx context.Context, args []string) error {
 	app := p.app()
+	out := &stickyWriter{w: app.Writer}
+	app.Writer = out
+	runApp := func(args ...string) error { return cmp.Or(app.RunContext(ctx, args), out.err) }
 	if len(args) < 2 {
 		app.Writer = p.stderr
-		return cmp.Or(app.RunContext(ctx, []string{args[0], "help"}), error(&usageError{text: "mfgs: no verb given"}))
+		return cmp.Or(runApp(args[0], "help"), error(&usageError{text: "mfgs: no verb given"}))
 	}
 	if args[len(args)-1] == "--generate-bash-completion" {
-		return app.RunContext(ctx, args)
+		return runApp(args...)
 	}
 	verb, err := findVerb(app, cmp.Or(synonyms[args[1]], args[1]))
 	if err != nil {
@@ -82,7 +85,19 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if help {
-		return app.RunContext(ctx, []string{args[0], "help", verb.Name})
+		return runApp(args[0], "help", verb.Name)
 	}
-	return app.RunContext(ctx, append([]string{args[0], verb.Name}, arranged...))
+	return runApp(append([]string{args[0], verb.Name}, arranged...)...)
+}
+
+// stickyWriter keeps the first error of writing, which package cli drops when it writes help.
+type stickyWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (s *stickyWriter) Write(b []byte) (int, error) {
+	n, err := s.w.Write(b)
+	s.err = cmp.Or(s.err, err)
+	return n, err
 }

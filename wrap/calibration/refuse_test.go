@@ -178,7 +178,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.UnfamiliarTest) }, []string{"test: ", "no labels"}},
 		{"images of another size", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "letters", Spec: large}} }, []string{"letters: 0001.png", "28×28"}},
 		{"another model", func(c *bench.Config) { c.Model = "../../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
-		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"limit -1 is negative"}},
+		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"limit is -1"}},
 		{"negative batch", func(c *bench.Config) { c.Runtime.Batch = -1 }, []string{"batch -1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -229,7 +229,7 @@ var partOutput = output{
 // partIdentity is the identity of a part that holds the model and a probe, or not.
 func partIdentity(m *part.Manifest, model, probe bool) any {
 	id := m.Identity()
-	id["kept model"], id["kept probe"] = model, probe
+	id["keep_model"], id["keep_probe"] = model, probe
 	return id
 }
 
