@@ -22,7 +22,6 @@ var (
 	rowsOf            = wraptest.RowsOf
 	says              = wraptest.Says
 	idx               = wraptest.IDX
-	photo             = wraptest.Photo
 	labelsOf          = wraptest.LabelsOf
 	sampled           = wraptest.Sampled
 	cut               = wraptest.Cut
@@ -40,7 +39,6 @@ var (
 	equalsTheFormulas = wraptest.EqualsTheFormulas
 	tree              = wraptest.Tree
 	arrays            = wraptest.Arrays
-	first             = wraptest.First
 	total             = wraptest.Total
 	close32           = wraptest.Close32
 	externalConfig    = wraptest.ExternalConfig
@@ -49,9 +47,6 @@ var (
 	external          = wraptest.External
 	multiLabelModel   = wraptest.MultiLabelModel
 	oneVsRestModel    = wraptest.OneVsRestModel
-	everyDecision     = wraptest.EveryDecision
 	float32s          = wraptest.Float32s
 	float64s          = wraptest.Float64s
 )
-
-type cutNetwork = wraptest.CutNetwork

@@ -4,7 +4,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// StandIns, in place of a SPEC of out-of-distribution data, takes synthetic ones, made of images in distribution.
+// StandIns stands for synthetic out-of-distribution images, made of those in distribution, in place of a SPEC.
 const StandIns = "auto"
 
 // Progress is how far a stage of the work is. Stages follow one another; the

@@ -9,7 +9,6 @@ import (
 func TestMain(m *testing.M) { wraptest.Main(m, nil) }
 
 var (
-	structures    = wraptest.Structures
 	digits        = wraptest.Digits
 	calibrated    = wraptest.Calibrated
 	config        = wraptest.Config

@@ -40,18 +40,14 @@ var (
 	equalsTheFormulas = wraptest.EqualsTheFormulas
 	tree              = wraptest.Tree
 	arrays            = wraptest.Arrays
-	first             = wraptest.First
 	total             = wraptest.Total
 	close32           = wraptest.Close32
 	externalConfig    = wraptest.ExternalConfig
 	decided           = wraptest.Decided
-	alike             = wraptest.Alike
 	external          = wraptest.External
 	multiLabelModel   = wraptest.MultiLabelModel
 	oneVsRestModel    = wraptest.OneVsRestModel
 	everyDecision     = wraptest.EveryDecision
-	float32s          = wraptest.Float32s
-	float64s          = wraptest.Float64s
 )
 
 type cutNetwork = wraptest.CutNetwork
