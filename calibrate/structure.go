@@ -48,6 +48,9 @@ func (s Structure) Validate() error {
 // Resolve replaces Auto by the structure that fits the head, and refuses what would not fit into
 // memory.
 func (s Structure) Resolve(h Head) (Structure, error) {
+	if h.Logits < 1 || h.Features < 1 {
+		return "", fmt.Errorf("the head has %d logits and %d features, want at least 1 of each", h.Logits, h.Features)
+	}
 	coupled := h.coupled()
 	blocks, order := h.Logits/coupled, coupled*h.Dim()
 	pairs := blocks * triangle(coupled)

@@ -3,6 +3,8 @@ package wrap
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/install"
@@ -26,8 +28,13 @@ type Runtime struct {
 
 // Validate reports numbers that mean nothing.
 func (r *Runtime) Validate() error {
-	if r.Threads < 0 || r.Batch < 0 {
-		return fmt.Errorf("threads are %d and batch %d, want no negative numbers", r.Threads, r.Batch)
+	switch {
+	case r.Threads < 0:
+		return fmt.Errorf("threads %d is negative", r.Threads)
+	case r.Batch < 0:
+		return fmt.Errorf("batch %d is negative", r.Batch)
+	case r.Provider != "" && !slices.Contains(ort.Providers(), r.Provider):
+		return fmt.Errorf("provider %.70q: want %s", r.Provider, strings.Join(ort.Providers(), ", "))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package bundle
 import (
 	"cmp"
 	"fmt"
-	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
@@ -33,6 +32,7 @@ type Settings struct {
 // Complete fills in what was left out, but for what depends on the model and the data.
 func (s Settings) Complete() Settings {
 	s.Covariance = cmp.Or(s.Covariance, calibrate.Hessian)
+	s.Structure = cmp.Or(s.Structure, calibrate.Auto)
 	s.Lambda0 = cmp.Or(s.Lambda0, meanfield.Lambda0)
 	s.Decisions = s.Decisions.Complete()
 	return s
@@ -65,8 +65,8 @@ func (s Settings) Validate() error {
 	switch {
 	case s.Head.Approximate != "" && s.Head.Approximate != head.IgnoreRelu:
 		return fmt.Errorf("head.approximation %q: want %s", s.Head.Approximate, head.IgnoreRelu)
-	case s.Lambda0 != 0 && !(s.Lambda0 > 0) || math.IsInf(s.Lambda0, 1):
-		return fmt.Errorf("lambda0 is %v, want a positive number", s.Lambda0)
+	case s.Lambda0 != 0 && !(s.Lambda0 >= 1e-6 && s.Lambda0 <= 1e6):
+		return fmt.Errorf("lambda0 is %v, want 1e-6 to 1e6", s.Lambda0)
 	case s.Limit < 0:
 		return fmt.Errorf("limit %d is negative", s.Limit)
 	case s.MaxBad < 0:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
@@ -362,4 +363,13 @@ func (c *checks) settings(m *Manifest) {
 	c.that(s.Structure == "" || s.Structure == calibrate.Auto || s.Structure == m.Structure,
 		"settings.structure is %s, and structure %s", s.Structure, m.Structure)
 	c.that(s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule %s", s.Damping, m.Damping.Rule)
+	c.that(s.Lambda0 == m.MeanField.Lambda0, "settings.lambda0 is %v, and mean_field.lambda0 %v", s.Lambda0, m.MeanField.Lambda0)
+	c.that(s.OODScore == "" || m.OODScore != nil && s.OODScore == m.OODScore.Name,
+		"settings.ood_score is %s, and ood_score another", s.OODScore)
+	c.that(s.Head.Link == "" || s.Head.Link == m.Head.Link, "settings.head.link is %s, and head.link %s", s.Head.Link, m.Head.Link)
+	var plan conformal.Plan
+	if m.Decisions != nil {
+		plan = m.Decisions.Plan
+	}
+	c.that(s.Decisions == plan, "settings.decisions are not those of decisions")
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/text"
-	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
@@ -120,6 +119,17 @@ type set struct {
 	Fingerprint string      `yaml:"fingerprint"`
 }
 
+// modelKeys are those of a model in a manifest that a job may have.
+type modelKeys struct {
+	SHA256 string `yaml:"sha256"`
+	File   struct {
+		Name string `yaml:"name"`
+	} `yaml:"file"`
+}
+
+// null is the node of a key whose value was taken.
+var null = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+
 // takeWords has what may be a word or a mapping be what [Config] has: a word where the manifest has a mapping, and
 // nothing where it is the name of a file.
 func (j *Job) takeWords(root *yaml.Node) error {
@@ -130,21 +140,16 @@ func (j *Job) takeWords(root *yaml.Node) error {
 	for i := 0; i < len(fields.Content); i += 2 {
 		key, value := fields.Content[i].Value, fields.Content[i+1]
 		if value.Kind == yaml.ScalarNode {
-			if file := map[string]*string{"preprocess": &j.Preprocess, "labels": &j.Classes}[key]; file != nil {
+			file := map[string]*string{"preprocess": &j.Preprocess, "labels": &j.Classes}[key]
+			if file != nil && value.ShortTag() != "!!null" {
 				*file = value.Value
-				fields.Content = slices.Delete(fields.Content, i, i+2)
-				i -= 2
+				*value = null
 			}
 			continue
 		}
 		switch key {
 		case "model":
-			var m struct {
-				SHA256 string `yaml:"sha256"`
-				File   struct {
-					Name string `yaml:"name"`
-				} `yaml:"file"`
-			}
+			var m modelKeys
 			if err := keysOf(value, reflect.TypeOf(m), key); err != nil {
 				return err
 			}
@@ -163,8 +168,13 @@ func (j *Job) takeWords(root *yaml.Node) error {
 					return unknown(value.Content[k], map[string]reflect.Type{word: nil}, key)
 				}
 			}
-			if len(value.Content) == 2 {
+			switch n := len(value.Content); {
+			case n == 0:
+				*value = null
+			case n == 2 && value.Content[1].Kind == yaml.ScalarNode:
 				*value = *value.Content[1]
+			default:
+				return fmt.Errorf("line %d: %s: want a word, or a mapping of %s to one", value.Line, key, word)
 			}
 		}
 	}
@@ -210,8 +220,6 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 		if m.Model.Data != nil {
 			c.Expect.Model = "" // what is known is the sum of the model's file alone
 		}
-	} else {
-		c.Head = head.Options{Link: m.Head.Link}
 	}
 	for _, d := range m.Datasets {
 		s := set{d.Role, d.Spec, d.Fingerprint}
@@ -351,6 +359,8 @@ func unknown(key *yaml.Node, fields map[string]reflect.Type, at string) error {
 	name, hint := strings.TrimPrefix(at+"."+text.Name(key.Value), "."), ""
 	if near := text.Nearest(key.Value, names); near != nil {
 		hint = ": did you mean " + strings.Join(near, " or ") + "?"
+	} else if key.Value == "settings" && at == "" {
+		hint = ": its keys stand at the top of a job"
 	} else if _, ok := fieldsOf(reflect.TypeFor[bundle.Manifest]())[key.Value]; ok && at == "" {
 		hint = ", as it is what a calibration finds out: leave it out"
 	}

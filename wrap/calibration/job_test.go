@@ -201,3 +201,37 @@ func FuzzJob(f *testing.F) {
 		j.seenFrom("x", manifest)
 	})
 }
+
+// What stands in a job as null was not given, a key stands there once, and messages name no type of Go.
+func TestJobsOfOddShapes(t *testing.T) {
+	for _, text := range []string{"preprocess: null", "labels: ~", "ood_score: {}", "damping: {}", "structure: auto"} {
+		if j, _, err := parseJob([]byte("model: m.onnx\n" + text)); err != nil || j.Preprocess != "" || j.Classes != "" {
+			t.Errorf("%s: %+v, %v", text, j, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"preprocess: a\npreprocess: b": "already defined",
+		"labels: a\nlabels: [b]":       "already defined",
+		"damping: {rule: 1, rule: 2}":  "damping: want a word",
+		"ood_score: {name: {name: x}}": "ood_score: want a word",
+		"model: [x]":                   "cannot unmarshal",
+		"datasets: x":                  "cannot unmarshal",
+		"lambda0: 1e9":                 "lambda0 is 1e+09, want 1e-6 to 1e6",
+		"provider: abacus":             `provider "abacus": want cpu`,
+		"settings: {limit: 3}":         "its keys stand at the top of a job",
+		"batch: -3":                    "batch -3 is negative",
+	} {
+		_, _, err := parseJob([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "struct") ||
+			strings.Contains(err.Error(), "calibration.") {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Settings that come to the same are the same calibration: what was asked for may be named or found.
+func TestAutoIsTheDefaultStructure(t *testing.T) {
+	if s := (bundle.Settings{}).Complete(); s != (bundle.Settings{Structure: calibrate.Auto}).Complete() {
+		t.Errorf("%+v", s)
+	}
+}

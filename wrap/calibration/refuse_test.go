@@ -81,7 +81,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"negative limit", func(c *Config) { c.Limit = -1 }, []string{"limit -1 is negative"}},
 		{"negative max-bad", func(c *Config) { c.MaxBad = -1 }, []string{"max_bad -1"}},
 		{"negative batch", func(c *Config) { c.Runtime.Batch = -1 }, []string{"batch -1"}},
-		{"negative threads", func(c *Config) { c.Runtime.Threads = -1 }, []string{"threads are -1"}},
+		{"negative threads", func(c *Config) { c.Runtime.Threads = -1 }, []string{"threads -1 is negative"}},
 		{"negative damping", func(c *Config) { c.Damping.Absolute = -1 }, []string{"damping", "-1"}},
 		{"infinite damping", func(c *Config) { c.Damping.Relative = math.Inf(1) }, []string{"damping", "+Inf"}},
 		{"two dampings", func(c *Config) { c.Damping = calibrate.Damping{Absolute: 1, Relative: 1} }, []string{"damping", "want one"}},

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
@@ -161,6 +162,13 @@ type identity struct {
 	Data map[string]dataIdentity `yaml:"data"`
 }
 
+// resolve leaves out of the settings what is compared as it came out: the head that was found, the structure, and
+// how many examples were used.
+func (id *identity) resolve() {
+	id.Structure, _ = id.Structure.Resolve(id.Found.Head)
+	id.Head, id.Limit = head.Options{}, 0
+}
+
 type dataIdentity struct {
 	Spec     string `yaml:"spec"`
 	Examples int    `yaml:"examples"`
@@ -181,6 +189,7 @@ var bundleOutput = output{
 			Data: map[string]dataIdentity{},
 		}
 		id.MaxBad = c.MaxBad // it decides what is refused, not what is read
+		id.resolve()
 		if m.Model != nil {
 			id.Model, id.KeepModel = m.Model.SHA256, m.Model.File != nil
 		}
@@ -198,6 +207,7 @@ var bundleOutput = output{
 		if r.Model != nil {
 			id.Model, id.Preprocess, id.KeepModel = r.Model.SHA256, r.Preprocess.Spec, !a.cfg.NoModel
 		}
+		id.resolve()
 		for _, s := range a.in.sets() {
 			id.Data[s.Name] = dataIdentity{s.Spec, s.Len()}
 		}

@@ -160,6 +160,9 @@ func plain(n *yaml.Node, pairs *int) error {
 
 var unknownField = regexp.MustCompile(`field (.+?) not found in type \S+`)
 
+// goType is what package yaml says of the type that a value does not fit, which no reader of a file knows.
+var goType = regexp.MustCompile(`(?s) into .*$`)
+
 // Error puts an error of package yaml on one line, keys of several lines in it too.
 func Error(err error) error {
 	if errors.Is(err, io.EOF) {
@@ -168,6 +171,9 @@ func Error(err error) error {
 	s := strings.TrimPrefix(err.Error(), "yaml: ")
 	var t *yaml.TypeError
 	if errors.As(err, &t) {
+		for i, line := range t.Errors {
+			t.Errors[i] = goType.ReplaceAllString(line, "")
+		}
 		s = strings.Join(t.Errors[:min(len(t.Errors), 10)], "; ")
 	}
 	s = text.Line(strings.Join(strings.Fields(s), " "))

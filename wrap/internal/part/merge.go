@@ -160,7 +160,7 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 		if !f.told() {
 			recipe.Preprocess = first.Recipe.Preprocess
 		}
-		if field, a, b := Difference(&first.Recipe, &recipe); field != "" {
+		if field, a, b := Difference(first.Recipe.resolved(), recipe.resolved()); field != "" {
 			return differ(first.dir, f.dir, field, a, b)
 		}
 	}
@@ -214,7 +214,7 @@ func (m *Manifest) Identity() map[string]any {
 		}
 		sets[string(s.Role)] = map[string]any{"spec": s.Spec, "from": s.From, "count": s.Count, "shards": shards}
 	}
-	return map[string]any{"tool": m.Tool, "recipe": &m.Recipe, "sets": sets}
+	return map[string]any{"tool": m.Tool, "recipe": m.Recipe.resolved(), "sets": sets}
 }
 
 // differ words that two parts do not belong together.

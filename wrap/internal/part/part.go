@@ -48,6 +48,13 @@ type Recipe struct {
 	Classes  []string        `yaml:"classes,omitempty"`
 }
 
+// resolved is the recipe with what came of the settings in place of what was asked for, by which parts are compared.
+func (r *Recipe) resolved() *Recipe {
+	same := *r
+	same.Settings.Structure, same.Settings.Head = r.Structure(), bundle.Settings{}.Head
+	return &same
+}
+
 // Structure returns full or kron.
 func (r *Recipe) Structure() calibrate.Structure {
 	s, _ := r.Settings.Structure.Resolve(r.Head.Head) // the recipe is valid
