@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 func BenchmarkAdd(b *testing.B) {
@@ -13,11 +13,11 @@ func BenchmarkAdd(b *testing.B) {
 		structure Structure
 		fisher    bool
 	}{
-		{Head{Logits: 10, Features: 256, Bias: true, Link: link.Softmax}, Full, false},
-		{Head{Logits: 10, Features: 256, Bias: true, Link: link.Softmax}, Full, true},
-		{Head{Logits: 10, Features: 256, Bias: true, Link: link.Softmax}, Kronecker, true},
-		{Head{Logits: 1000, Features: 1280, Bias: true, Link: link.Softmax}, Kronecker, false},
-		{Head{Logits: 1000, Features: 1280, Bias: true, Link: link.Softmax}, Kronecker, true},
+		{Head{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax}, Full, false},
+		{Head{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax}, Full, true},
+		{Head{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax}, Kronecker, true},
+		{Head{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax}, Kronecker, false},
+		{Head{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax}, Kronecker, true},
 	} {
 		h := bench.head
 		b.Run(fmt.Sprintf("K=%d/D=%d/%s/fisher=%v", h.Logits, h.Dim(), bench.structure, bench.fisher), func(b *testing.B) {
@@ -36,8 +36,8 @@ func BenchmarkAdd(b *testing.B) {
 
 func BenchmarkPosterior(b *testing.B) {
 	for _, h := range []Head{
-		{Logits: 10, Features: 256, Bias: true, Link: link.Softmax},
-		{Logits: 1000, Features: 1280, Bias: true, Link: link.Softmax},
+		{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax},
+		{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax},
 	} {
 		s := newMixture(h, 4, 1, 2).draw(8*BlockSize, 0)
 		c := accumulate(b, CurvatureConfig{Head: h, Fisher: true}, s, 0)
@@ -55,8 +55,8 @@ func BenchmarkPosterior(b *testing.B) {
 
 func BenchmarkFit(b *testing.B) {
 	for _, h := range []Head{
-		{Logits: 10, Features: 256, Bias: true, Link: link.Softmax},
-		{Logits: 1000, Features: 1280, Bias: true, Link: link.Softmax},
+		{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax},
+		{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax},
 	} {
 		m := newMixture(h, 4, 2, 3)
 		train, val, ood := m.draw(8*BlockSize, 0), m.draw(2000, 0), m.draw(500, 4)

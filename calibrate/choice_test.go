@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -73,7 +73,7 @@ func TestChoiceSaysWhichAndWhy(t *testing.T) {
 }
 
 func TestServedProbabilitiesAreThoseOfTheMethod(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 	task := newTask(h, 31)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	f := fit(t, c, task.val, nil, FitOptions{Damping: Damping{Relative: 1}})
@@ -96,10 +96,10 @@ func TestServedProbabilitiesAreThoseOfTheMethod(t *testing.T) {
 // those of a, and the NLL is the same.
 func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 	for _, h := range []Head{
-		{Logits: 3, Features: 4, Bias: true, Link: link.Softmax},
-		{Logits: 1, Features: 4, Bias: true, Link: link.Sigmoid},
-		{Logits: 3, Features: 4, Bias: true, Link: link.Sigmoid},
-		{Logits: 3, Features: 4, Bias: true, Link: link.OneVsRest},
+		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
+		{Logits: 1, Features: 4, Bias: true, Link: layer.Sigmoid},
+		{Logits: 3, Features: 4, Bias: true, Link: layer.Sigmoid},
+		{Logits: 3, Features: 4, Bias: true, Link: layer.OneVsRest},
 	} {
 		task := newTask(h, 77)
 		c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
@@ -137,7 +137,7 @@ func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 // A sure network that makes no error on a small held-out set must not be made surer: of
 // 50 examples none says how often it errs.
 func TestFewHeldOutExamplesMakeNoNetworkSurer(t *testing.T) {
-	h := Head{Logits: 5, Features: 4, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 5, Features: 4, Bias: true, Link: layer.Softmax}
 	rng := rand.New(rand.NewPCG(5, 5))
 	train := randomSet(h, 300, 3, 91)
 	c := accumulate(t, CurvatureConfig{Head: h}, train, 0)

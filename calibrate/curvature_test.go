@@ -15,20 +15,20 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
 var heads = []Head{
-	{Logits: 2, Features: 3, Link: link.Softmax},
-	{Logits: 3, Features: 4, Bias: true, Link: link.Softmax},
-	{Logits: 5, Features: 2, Link: link.Softmax},
-	{Logits: 1, Features: 4, Bias: true, Link: link.Sigmoid},
-	{Logits: 1, Features: 3, Link: link.Sigmoid},
-	{Logits: 4, Features: 3, Bias: true, Link: link.Sigmoid},
-	{Logits: 2, Features: 4, Link: link.Sigmoid},
-	{Logits: 3, Features: 3, Bias: true, Link: link.OneVsRest},
+	{Logits: 2, Features: 3, Link: layer.Softmax},
+	{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
+	{Logits: 5, Features: 2, Link: layer.Softmax},
+	{Logits: 1, Features: 4, Bias: true, Link: layer.Sigmoid},
+	{Logits: 1, Features: 3, Link: layer.Sigmoid},
+	{Logits: 4, Features: 3, Bias: true, Link: layer.Sigmoid},
+	{Logits: 2, Features: 4, Link: layer.Sigmoid},
+	{Logits: 3, Features: 3, Bias: true, Link: layer.OneVsRest},
 }
 
 func (h Head) name() string {
@@ -52,7 +52,7 @@ func loss(h Head, s *rows.Batch, weights []float64) float64 {
 				a[k] += v * weights[k*d+j]
 			}
 		}
-		if h.Link != link.Softmax { // K binary losses
+		if h.Link != layer.Softmax { // K binary losses
 			for k, v := range a {
 				if truth(h, s, i, k) {
 					v = -v
@@ -157,7 +157,7 @@ func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
 				}
 				// Of separate logits each has its own gradient.
 				part := n
-				if h.Link != link.Softmax {
+				if h.Link != layer.Softmax {
 					part = h.Dim()
 				}
 				for first := 0; first < n; first += part {
@@ -175,7 +175,7 @@ func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
 func TestCurvatureEqualsItsDefinition(t *testing.T) {
 	// Few pairs of classes, and many; the last has 5,050 pairs of features, so
 	// more than one chunk of columns.
-	for i, h := range append(slices.Clone(heads), Head{Logits: 6, Features: 99, Bias: true, Link: link.Softmax}) {
+	for i, h := range append(slices.Clone(heads), Head{Logits: 6, Features: 99, Bias: true, Link: layer.Softmax}) {
 		for _, fisher := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/fisher=%v", h.name(), fisher), func(t *testing.T) {
 				n := BlockSize + 100 // a whole block and part of one
@@ -218,7 +218,7 @@ func symmetric(packed []float64, n int) []float64 {
 }
 
 func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
-	h := Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: link.Softmax}
+	h := Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: layer.Softmax}
 	s := randomSet(h, 30, 3, 30)
 	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, s, 0)
 	b, g := make([]float64, h.Logits), make([]float64, h.Logits)
@@ -243,11 +243,11 @@ func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
 // to 1 is below the resolution of 1, yet all of H is made of those distances.
 func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 	for _, h := range []Head{
-		{Logits: 4, Features: 3, Bias: true, Link: link.Softmax}, // few pairs of classes
-		{Logits: 6, Features: 3, Bias: true, Link: link.Softmax}, // many
-		{Logits: 1, Features: 3, Bias: true, Link: link.Sigmoid},
-		{Logits: 3, Features: 3, Bias: true, Link: link.Sigmoid},
-		{Logits: 3, Features: 3, Bias: true, Link: link.OneVsRest},
+		{Logits: 4, Features: 3, Bias: true, Link: layer.Softmax}, // few pairs of classes
+		{Logits: 6, Features: 3, Bias: true, Link: layer.Softmax}, // many
+		{Logits: 1, Features: 3, Bias: true, Link: layer.Sigmoid},
+		{Logits: 3, Features: 3, Bias: true, Link: layer.Sigmoid},
+		{Logits: 3, Features: 3, Bias: true, Link: layer.OneVsRest},
 	} {
 		t.Run(h.name(), func(t *testing.T) {
 			k, d := h.Logits, h.Dim()
@@ -264,7 +264,7 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 				for j := range a {
 					a[j] = float32(-25 - 15*rng.Float64())
 				}
-				if h.Link == link.Softmax {
+				if h.Link == layer.Softmax {
 					a[s.Labels[i]] = 0
 					continue
 				}
@@ -300,7 +300,7 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 				}
 				for i := range p {
 					total := sum
-					if h.Link != link.Softmax {
+					if h.Link != layer.Softmax {
 						total = newBig(0).Add(newBig(1), p[i])
 					}
 					p[i].Quo(p[i], total)
@@ -319,7 +319,7 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 							w.Add(w, p[x])
 						}
 						rr := newBig(0).Mul(r[x], r[y])
-						if x != y && h.Link != link.Softmax {
+						if x != y && h.Link != layer.Softmax {
 							w, rr = newBig(0), newBig(0)
 						}
 						accumulateBig("B", k*k, x*k+y, w)
@@ -384,7 +384,7 @@ func (float32Product) AddTransposedProduct(c, a, b []float64, rows, m, n int) er
 }
 
 func TestFloat32ProductIsGoodEnough(t *testing.T) {
-	h := Head{Logits: 5, Features: 20, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 5, Features: 20, Bias: true, Link: layer.Softmax}
 	m := newMixture(h, 4, 2, 50)
 	train, val := m.draw(3*BlockSize, 0), m.draw(200, 0)
 	for _, structure := range []Structure{Full, Kronecker} {
@@ -432,7 +432,7 @@ func TestAccumulatingIsDeterministic(t *testing.T) {
 }
 
 func TestGapsKeepTheBlocks(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	s := randomSet(h, 4, 1, 63)
 	counter := &countingProduct{}
 	sums := newSums(t, CurvatureConfig{Head: h, Structure: Kronecker, Product: counter})
@@ -487,7 +487,7 @@ func (p *failingProduct) Multiply(c, a, b []float64, rows, n, m int) error {
 
 func TestErrorsOfTheProductInFit(t *testing.T) {
 	for _, structure := range []Structure{Full, Kronecker} {
-		h := Head{Logits: 3, Features: 4, Bias: true, Link: link.Softmax}
+		h := Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 		task := newTask(h, 66)
 		p := &failingProduct{left: math.MaxInt}
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Product: p}, task.train, 0)
@@ -535,8 +535,8 @@ func TestMultiplyEqualsItsSum(t *testing.T) {
 }
 
 func TestAddRefusesBadExamplesByName(t *testing.T) {
-	softmax := Head{Logits: 3, Features: 2, Bias: true, Link: link.Softmax}
-	sigmoid := Head{Logits: 1, Features: 2, Link: link.Sigmoid}
+	softmax := Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
+	sigmoid := Head{Logits: 1, Features: 2, Link: layer.Sigmoid}
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	for _, test := range []struct {
 		head        Head
@@ -589,7 +589,7 @@ func TestAddRefusesBadExamplesByName(t *testing.T) {
 }
 
 func TestAddPanicsOnWhatIsNoBlock(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	one := func(features, logits int, positions ...int) *rows.Batch {
 		return &rows.Batch{N: len(positions), Positions: positions, Features: make([]float32, features),
 			Logits: make([]float32, logits)}
@@ -634,7 +634,7 @@ func TestStructureFollowsTheHead(t *testing.T) {
 		{Auto, 10, 25088, "", "not supported"},
 		{"dense", 2, 2, "", `structure "dense", want auto, full or kron`},
 	} {
-		h := Head{Logits: test.logits, Features: test.dim, Link: link.Softmax}
+		h := Head{Logits: test.logits, Features: test.dim, Link: layer.Softmax}
 		got, err := test.structure.Resolve(h)
 		if got != test.want || (err == nil) != (test.err == "") || err != nil &&
 			!strings.Contains(err.Error(), test.err) {
@@ -672,7 +672,7 @@ func TestStructureOfSeparateLogits(t *testing.T) {
 		{Auto, 5, 25088, "", "not supported"},
 		{Auto, 1 << 24, 1 << 24, "", "not supported"},
 	} {
-		for _, link := range []link.Link{link.Sigmoid, link.OneVsRest} {
+		for _, link := range []layer.Link{layer.Sigmoid, layer.OneVsRest} {
 			h := Head{Logits: test.logits, Features: test.dim, Link: link}
 			got, err := test.structure.Resolve(h)
 			if got != test.want || (err == nil) != (test.err == "") || err != nil &&
@@ -684,8 +684,8 @@ func TestStructureOfSeparateLogits(t *testing.T) {
 }
 
 func TestTargetsThatAreRefused(t *testing.T) {
-	multi := Head{Logits: 3, Features: 2, Link: link.Sigmoid}
-	single := Head{Logits: 3, Features: 2, Link: link.OneVsRest}
+	multi := Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
+	single := Head{Logits: 3, Features: 2, Link: layer.OneVsRest}
 	for _, test := range []struct {
 		head    Head
 		fisher  bool
@@ -725,10 +725,10 @@ func TestHeadsThatAreRefused(t *testing.T) {
 		head Head
 		want string
 	}{
-		{Head{Logits: 2, Features: 0, Link: link.Softmax}, "0 features"},
-		{Head{Logits: 1, Features: 2, Link: link.Softmax}, "softmax head has 1 logits"},
-		{Head{Features: 2, Link: link.Sigmoid}, "sigmoid head has 0 logits"},
-		{Head{Logits: 1, Features: 2, Link: link.OneVsRest}, "one-vs-rest head has 1 logits, want at least 2"},
+		{Head{Logits: 2, Features: 0, Link: layer.Softmax}, "0 features"},
+		{Head{Logits: 1, Features: 2, Link: layer.Softmax}, "softmax head has 1 logits"},
+		{Head{Features: 2, Link: layer.Sigmoid}, "sigmoid head has 0 logits"},
+		{Head{Logits: 1, Features: 2, Link: layer.OneVsRest}, "one-vs-rest head has 1 logits, want at least 2"},
 		{Head{Logits: 2, Features: 2}, `link ""`},
 		{Head{Logits: 2, Features: 2, Link: "probit"}, `link "probit"`},
 	} {

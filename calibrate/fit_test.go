@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -91,10 +91,10 @@ const gridTolerance = 1e-5
 
 func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 	for i, h := range []Head{
-		{Logits: 4, Features: 6, Bias: true, Link: link.Softmax},
-		{Logits: 1, Features: 5, Bias: true, Link: link.Sigmoid},
-		{Logits: 5, Features: 6, Bias: true, Link: link.Sigmoid},
-		{Logits: 4, Features: 6, Bias: true, Link: link.OneVsRest},
+		{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax},
+		{Logits: 1, Features: 5, Bias: true, Link: layer.Sigmoid},
+		{Logits: 5, Features: 6, Bias: true, Link: layer.Sigmoid},
+		{Logits: 4, Features: 6, Bias: true, Link: layer.OneVsRest},
 	} {
 		task := newTask(h, uint64(800+i))
 		val, n := task.val, task.val.N
@@ -233,9 +233,9 @@ func twoMinima(h Head, n int) *rows.Batch {
 }
 
 func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
-	softmax := Head{Logits: 5, Features: 4, Link: link.Softmax}
-	sigmoid := Head{Logits: 1, Features: 4, Link: link.Sigmoid}
-	multi, rest := Head{Logits: 5, Features: 4, Link: link.Sigmoid}, Head{Logits: 5, Features: 4, Link: link.OneVsRest}
+	softmax := Head{Logits: 5, Features: 4, Link: layer.Softmax}
+	sigmoid := Head{Logits: 1, Features: 4, Link: layer.Sigmoid}
+	multi, rest := Head{Logits: 5, Features: 4, Link: layer.Sigmoid}, Head{Logits: 5, Features: 4, Link: layer.OneVsRest}
 	for name, s := range map[string]struct {
 		head Head
 		set  *rows.Batch
@@ -296,7 +296,7 @@ func TestMedianIsThatOfTheSorted(t *testing.T) {
 }
 
 func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
-	h := Head{Logits: 4, Features: 6, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}
 	task := newTask(h, 820)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	p := mustPosterior(t, c, Hessian, 1)
@@ -390,7 +390,7 @@ func offPlane(h Head, seed uint64) task {
 }
 
 func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
-	h := Head{Logits: 4, Features: 8, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 4, Features: 8, Bias: true, Link: layer.Softmax}
 	for name, test := range map[string]struct {
 		task task
 		rho  float64
@@ -441,7 +441,7 @@ func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
 }
 
 func TestDampingThatIsGivenIsTaken(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 840)
 	c := accumulate(t, CurvatureConfig{Head: h, Fisher: true}, task.train, 0)
 	for _, cov := range covariances {
@@ -467,7 +467,7 @@ func TestDampingThatIsGivenIsTaken(t *testing.T) {
 }
 
 func TestFitWithoutOutOfDistributionData(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 850)
 	f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, nil, FitOptions{})
 	if f.OOD != f.NLL || f.OODTuned || f.AUROCGrid.Value != nil {
@@ -481,7 +481,7 @@ func TestFitWithoutOutOfDistributionData(t *testing.T) {
 func TestFitIsDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	// Large enough for the matrix products to be cut for many processors.
-	h := Head{Logits: 70, Features: 80, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 70, Features: 80, Bias: true, Link: layer.Softmax}
 	task := newTask(h, 860)
 	var fitted []*Fitted
 	for _, processors := range []int{1, 4} {
@@ -498,7 +498,7 @@ func TestFitIsDeterministic(t *testing.T) {
 }
 
 func TestVariancesThatDoNotHelpLeaveTemperatureScaling(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 	m := newMixture(h, 2, 3, 870) // overconfident alike everywhere
 	c := accumulate(t, CurvatureConfig{Head: h}, m.draw(700, 0), 0)
 	val := m.draw(2000, 0)
@@ -526,7 +526,7 @@ func TestVariancesThatDoNotHelpLeaveTemperatureScaling(t *testing.T) {
 }
 
 func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
-	h := Head{Logits: 4, Features: 6, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}
 	var beyond [2]bool // for each of them, was it ever the larger?
 	for seed := range uint64(4) {
 		task := newTask(h, 880+seed)
@@ -563,7 +563,7 @@ func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
 }
 
 func TestProgressOfFitRisesToTheEnd(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 890)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	for _, ood := range []*rows.Batch{nil, task.ood} {
@@ -590,7 +590,7 @@ func TestProgressOfFitRisesToTheEnd(t *testing.T) {
 }
 
 func TestFitRefusesBadData(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	c := accumulate(t, CurvatureConfig{Head: h}, randomSet(h, 50, 1, 900), 0)
 	good := func() *rows.Batch { return randomSet(h, 20, 1, 901) }
 	bad := func(f func(*rows.Batch)) *rows.Batch {
@@ -631,7 +631,7 @@ func TestFitRefusesBadData(t *testing.T) {
 			t.Errorf("error of several lines: %v", err)
 		}
 	}
-	multi := Head{Logits: 3, Features: 4, Link: link.Sigmoid}
+	multi := Head{Logits: 3, Features: 4, Link: layer.Sigmoid}
 	cm := accumulate(t, CurvatureConfig{Head: multi}, randomSet(multi, 50, 1, 902), 0)
 	for want, change := range map[string]func(*rows.Batch){
 		"0 targets for 20 examples: every example needs 3": func(s *rows.Batch) { s.Targets, s.Labels = nil, make([]int, 20) },
@@ -655,7 +655,7 @@ func TestFitRefusesBadData(t *testing.T) {
 
 // Every training probability is 0 or 1 to the last bit: H is zero.
 func TestFitOnCurvatureOfZero(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	train := randomSet(h, 50, 1, 910)
 	for i := range train.N {
 		copy(logitsOf(train, i), []float32{0, 2000, -2000})
@@ -726,7 +726,7 @@ func TestDampingIsReadAndWritten(t *testing.T) {
 func TestFitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("enough")
-	h := Head{Logits: 3, Features: 4, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	m := newMixture(h, 2, 1, 920)
 	c := accumulate(t, CurvatureConfig{Head: h}, m.draw(100, 0), 0)
 	_, err := Fit(ctx, c, m.draw(50, 0), nil, FitOptions{Progress: func(_ string, done, _ int) {
@@ -742,8 +742,8 @@ func TestFitEndsWithItsContext(t *testing.T) {
 // A usual held-out example, under the temperatures for telling, scores ½.
 func TestTheUsualExampleScoresAHalf(t *testing.T) {
 	for _, h := range []Head{
-		{Logits: 4, Features: 6, Bias: true, Link: link.Softmax}, {Logits: 1, Features: 6, Bias: true,
-			Link: link.Sigmoid}, {Logits: 3, Features: 6, Bias: true, Link: link.Sigmoid},
+		{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}, {Logits: 1, Features: 6, Bias: true,
+			Link: layer.Sigmoid}, {Logits: 3, Features: 6, Bias: true, Link: layer.Sigmoid},
 	} {
 		task := newTask(h, 3)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, task.train, 0)

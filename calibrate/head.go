@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // Head describes the last layer, a = Wᵀφ + b.
 type Head struct {
-	Features int       `yaml:"feature_dim" json:"feature_dim"` // d: rows of W
-	Logits   int       `yaml:"classes" json:"classes"`         // K: columns of W
-	Bias     bool      `yaml:"bias" json:"bias"`
-	Link     link.Link `yaml:"link" json:"link"`
+	Features int        `yaml:"feature_dim" json:"feature_dim"` // d: rows of W
+	Logits   int        `yaml:"classes" json:"classes"`         // K: columns of W
+	Bias     bool       `yaml:"bias" json:"bias"`
+	Link     layer.Link `yaml:"link" json:"link"`
 }
 
 // Dim returns D, the parameters per logit: d, plus one for a bias.
@@ -27,7 +27,7 @@ func (h Head) Dim() int {
 // Classes returns the number of classes, or of labels that are told apart: K, or
 // two for a sigmoid head's one logit.
 func (h Head) Classes() int {
-	if h.Link == link.Sigmoid && h.Logits == 1 {
+	if h.Link == layer.Sigmoid && h.Logits == 1 {
 		return 2
 	}
 	return h.Logits
@@ -35,7 +35,7 @@ func (h Head) Classes() int {
 
 // MultiLabel reports whether an example has any number of the K labels, rather
 // than one of the classes: what is true of it are K targets, not one label.
-func (h Head) MultiLabel() bool { return h.Link == link.Sigmoid && h.Logits > 1 }
+func (h Head) MultiLabel() bool { return h.Link == layer.Sigmoid && h.Logits > 1 }
 
 // Predicted returns the class that logits say, the first among equals: of a multi-label head the most
 // probable label.

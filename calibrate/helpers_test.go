@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -107,7 +107,7 @@ func (m *mixture) relogit(s *rows.Batch) {
 		case h.Logits == 1:
 			s.Logits[i] = float32(row[1] - row[0])
 			continue
-		case h.Link == link.OneVsRest: // log p_k/(1-p_k)
+		case h.Link == layer.OneVsRest: // log p_k/(1-p_k)
 			odds := make([]float64, classes)
 			for k := range row {
 				var others float64
@@ -228,7 +228,7 @@ func newNaive(h Head, s *rows.Batch) naive {
 		w, rr := make([]float64, k*k), make([]float64, k*k)
 		for x := range k {
 			for y := range k {
-				if x != y && h.Link != link.Softmax {
+				if x != y && h.Link != layer.Softmax {
 					continue
 				}
 				w[x*k+y] = -p[x] * p[y]
@@ -262,7 +262,7 @@ func naivePhi(h Head, s *rows.Batch, i int) []float64 {
 // naiveP returns the probabilities of the K logits.
 func naiveP(h Head, logits []float32) []float64 {
 	p := make([]float64, len(logits))
-	if h.Link != link.Softmax {
+	if h.Link != layer.Softmax {
 		for k, a := range logits {
 			p[k] = 1 / (1 + math.Exp(-float64(a)))
 		}

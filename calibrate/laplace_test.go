@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
@@ -37,7 +37,7 @@ func TestPosteriorEqualsLaplaceTorch(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, g := range golden {
-		h := Head{Logits: g.K, Features: g.D, Bias: g.Bias, Link: link.Softmax}
+		h := Head{Logits: g.K, Features: g.D, Bias: g.Bias, Link: layer.Softmax}
 		name := fmt.Sprintf("%s %s", g.Structure, h.name())
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: g.Structure}, &rows.Batch{N: len(g.Logits) / g.K,
 			Features: g.Features, Logits: g.Logits}, 0)

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -16,9 +16,9 @@ import (
 // zero with T_act large; its margin is that of the logits in proportion.
 func TestMF0TendsToTheStudentizedMargin(t *testing.T) {
 	const n = 400
-	for _, by := range link.All {
+	for _, by := range layer.All {
 		for _, k := range []int{1, 2, 3, 40} {
-			if k == 1 && by != link.Sigmoid {
+			if k == 1 && by != layer.Sigmoid {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/K=%d", by, k), func(t *testing.T) {

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
 
-// formulas are what a [link.Link] means. All that is not the same for every head follows
+// formulas are what a [layer.Link] means. All that is not the same for every head follows
 // from it and from the number of logits.
 type formulas struct {
 	least int // logits
@@ -26,10 +26,10 @@ type formulas struct {
 	predict func(logp, mu []float64) (margin float64)
 }
 
-var links = map[link.Link]formulas{
-	link.Softmax:   {least: 2, curvature: softmax, predict: meanfield.Softmax},
-	link.Sigmoid:   {least: 1, separate: true, curvature: sigmoids, predict: meanfield.Sigmoids},
-	link.OneVsRest: {least: 2, separate: true, curvature: sigmoids, predict: meanfield.OneVsRest},
+var links = map[layer.Link]formulas{
+	layer.Softmax:   {least: 2, curvature: softmax, predict: meanfield.Softmax},
+	layer.Sigmoid:   {least: 1, separate: true, curvature: sigmoids, predict: meanfield.Sigmoids},
+	layer.OneVsRest: {least: 2, separate: true, curvature: sigmoids, predict: meanfield.OneVsRest},
 }
 
 // coupled returns how many logits the blocks of the curvature couple: the full

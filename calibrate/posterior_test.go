@@ -10,7 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -141,8 +141,8 @@ func TestFullPosteriorEqualsTheDenseInverse(t *testing.T) {
 func TestInverseEqualsTheDenseInverse(t *testing.T) {
 	const epsilon = 1
 	for i, h := range []Head{
-		{Logits: 3, Features: 4, Bias: true, Link: link.Softmax},
-		{Logits: 6, Features: 90, Bias: true, Link: link.Softmax}, // more than a panel
+		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
+		{Logits: 6, Features: 90, Bias: true, Link: layer.Softmax}, // more than a panel
 	} {
 		n, d := h.Logits*h.Dim(), h.Dim()
 		train := randomSet(h, 150, 2, uint64(970+i))
@@ -170,7 +170,7 @@ func TestInverseEqualsTheDenseInverse(t *testing.T) {
 }
 
 func TestInversePassesOnErrorsOfTheProduct(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	for _, cov := range covariances {
 		p := &failingProduct{left: math.MaxInt}
 		cfg := CurvatureConfig{Head: h, Structure: Full, Fisher: true, Product: p}
@@ -191,7 +191,7 @@ func TestInversePassesOnErrorsOfTheProduct(t *testing.T) {
 }
 
 func TestGIsTheMeanProductOfResiduals(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	train := randomSet(h, 50, 1, 961)
 	want := newNaive(h, train).g
 	for i := range want {
@@ -205,8 +205,8 @@ func TestGIsTheMeanProductOfResiduals(t *testing.T) {
 }
 
 func TestInversesThatAreRefused(t *testing.T) {
-	softmax := Head{Logits: 3, Features: 2, Link: link.Softmax}
-	sigmoid := Head{Logits: 3, Features: 2, Link: link.Sigmoid}
+	softmax := Head{Logits: 3, Features: 2, Link: layer.Softmax}
+	sigmoid := Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
 	of := func(h Head, s Structure) *Curvature {
 		return accumulate(t, CurvatureConfig{Head: h, Structure: s}, randomSet(h, 20, 1, 950), 0)
 	}
@@ -342,9 +342,9 @@ func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
 // problem of one logit.
 func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 	for i, h := range []Head{
-		{Logits: 4, Features: 5, Bias: true, Link: link.Sigmoid},
-		{Logits: 4, Features: 5, Link: link.OneVsRest},
-		{Logits: 20, Features: 5, Bias: true, Link: link.Sigmoid}, // the product is formed otherwise
+		{Logits: 4, Features: 5, Bias: true, Link: layer.Sigmoid},
+		{Logits: 4, Features: 5, Link: layer.OneVsRest},
+		{Logits: 20, Features: 5, Bias: true, Link: layer.Sigmoid}, // the product is formed otherwise
 	} {
 		tolerance := 0.0
 		if h.Logits > 10 {
@@ -354,7 +354,7 @@ func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 		for _, structure := range []Structure{Full, Kronecker} {
 			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, train, 0)
 			one := h
-			one.Logits, one.Link = 1, link.Sigmoid
+			one.Logits, one.Link = 1, layer.Sigmoid
 			alone := func(s *rows.Batch, k int) *rows.Batch {
 				part := &rows.Batch{N: s.N, Features: s.Features}
 				for i := range s.N {
@@ -385,7 +385,7 @@ func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 }
 
 func TestLeverageIsTheSameInBothStructures(t *testing.T) {
-	h := Head{Logits: 4, Features: 12, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 4, Features: 12, Bias: true, Link: layer.Softmax}
 	train, test := randomSet(h, 300, 2, 600), randomSet(h, 50, 2, 601)
 	full := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Full}, train, 0), Hessian, 1)
 	kron := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, train, 0), Hessian, 7)
@@ -393,7 +393,7 @@ func TestLeverageIsTheSameInBothStructures(t *testing.T) {
 }
 
 func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
-	h := Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: link.Softmax}
+	h := Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: layer.Softmax}
 	const n, epsilon = 40, 0.01
 	train, test := randomSet(h, n, 3, 610), randomSet(h, 3, 3, 611)
 	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
@@ -432,7 +432,7 @@ func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
 }
 
 func TestBatchesOfAnySizeGiveTheSame(t *testing.T) {
-	h := Head{Logits: 3, Features: 6, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 6, Bias: true, Link: layer.Softmax}
 	train, test := randomSet(h, 100, 1, 620), randomSet(h, 2*batchRows+3, 1, 621)
 	n := test.N
 	for _, structure := range []Structure{Full, Kronecker} {
@@ -496,7 +496,7 @@ func TestMeanEigenvalueIsTraceOverOrder(t *testing.T) {
 }
 
 func TestPosteriorsThatAreRefused(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	for _, structure := range []Structure{Full, Kronecker} {
 		train := randomSet(h, 10, 1, 640)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
@@ -544,7 +544,7 @@ func TestPosteriorsThatAreRefused(t *testing.T) {
 
 // All features zero, as behind a dead layer: a variance of zero, and no NaN.
 func TestZeroFeatures(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	train := randomSet(h, 10, 1, 650)
 	clear(train.Features)
 	for _, structure := range []Structure{Full, Kronecker} {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -25,7 +25,7 @@ func naiveOutcomes(h Head, mu []float64) (logp []float64, rest float64) {
 	}
 	top := 0.0
 	for _, p := range sigma {
-		if h.Link == link.OneVsRest {
+		if h.Link == layer.OneVsRest {
 			logp = append(logp, math.Log(p/sum))
 			top = math.Max(top, p/sum)
 			continue
@@ -44,11 +44,11 @@ func servedMF0(median float64) *score.Served {
 
 func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 	for i, h := range []Head{
-		{Logits: 3, Features: 5, Bias: true, Link: link.Softmax},
-		{Logits: 250, Features: 5, Link: link.Softmax}, // mf0 is interpolated
-		{Logits: 1, Features: 5, Bias: true, Link: link.Sigmoid},
-		{Logits: 6, Features: 5, Bias: true, Link: link.Sigmoid},
-		{Logits: 4, Features: 5, Link: link.OneVsRest},
+		{Logits: 3, Features: 5, Bias: true, Link: layer.Softmax},
+		{Logits: 250, Features: 5, Link: layer.Softmax}, // mf0 is interpolated
+		{Logits: 1, Features: 5, Bias: true, Link: layer.Sigmoid},
+		{Logits: 6, Features: 5, Bias: true, Link: layer.Sigmoid},
+		{Logits: 4, Features: 5, Link: layer.OneVsRest},
 	} {
 		train, test := randomSet(h, 200, 3, uint64(1000+i)), randomSet(h, 40, 3, uint64(1010+i))
 		n, outcomes := test.N, h.Probabilities()
@@ -72,7 +72,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 							v[k] = s2[i*h.Logits+k] / pair.Ens
 						}
 						logp = make([]float64, outcomes)
-						if h.Link != link.Softmax { // σ(μ/√(1+λ₀s²))
+						if h.Link != layer.Softmax { // σ(μ/√(1+λ₀s²))
 							for k := range mu {
 								mu[k] /= math.Sqrt(1 + calibration.Lambda0*v[k])
 							}
@@ -138,8 +138,8 @@ func TestZeroLambdaIsTheDefault(t *testing.T) {
 
 func TestPlainIsWhatTheNetworkSays(t *testing.T) {
 	for i, h := range []Head{
-		{Logits: 7, Features: 1, Link: link.Softmax}, {Logits: 1, Features: 1, Link: link.Sigmoid},
-		{Logits: 7, Features: 1, Link: link.Sigmoid}, {Logits: 7, Features: 1, Link: link.OneVsRest},
+		{Logits: 7, Features: 1, Link: layer.Softmax}, {Logits: 1, Features: 1, Link: layer.Sigmoid},
+		{Logits: 7, Features: 1, Link: layer.Sigmoid}, {Logits: 7, Features: 1, Link: layer.OneVsRest},
 	} {
 		s := randomSet(h, 50, 3, uint64(1030+i))
 		for _, temperature := range []float64{0.5, 1, 4} {
@@ -151,7 +151,7 @@ func TestPlainIsWhatTheNetworkSays(t *testing.T) {
 				}
 				p := naiveP(h, logits)
 				top := slices.Max(p)
-				if h.Link != link.Softmax {
+				if h.Link != layer.Softmax {
 					mu := make([]float64, h.Logits)
 					for k, a := range logits {
 						mu[k] = float64(a)
@@ -178,7 +178,7 @@ func TestPlainIsWhatTheNetworkSays(t *testing.T) {
 
 // A sigmoid head is a softmax over [0, a] of which only the difference is known.
 func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
-	h := Head{Logits: 1, Features: 1, Link: link.Sigmoid}
+	h := Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
 	logp, rest := plain(h, []float32{60, -60}, 2, 1)
 	want := math.Exp(-60)
 	for i, r := range rest {
@@ -194,13 +194,13 @@ func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
 // So are the labels of a multi-label head, whose mean is no larger than its parts;
 // one-vs-rest keeps the ratio of two classes that are both all but impossible.
 func TestSeparateLogitsKeepSmallProbabilities(t *testing.T) {
-	multi := Head{Logits: 2, Features: 1, Link: link.Sigmoid}
+	multi := Head{Logits: 2, Features: 1, Link: layer.Sigmoid}
 	logp, rest := plain(multi, []float32{60, -70}, 1, 1)
 	p, q := math.Exp(-60), math.Exp(-70)
 	wantRelative(t, "log p of two labels", logp, []float64{-60, -p, -q, -70}, 1e-12)
 	wantRelative(t, "their rest", rest, []float64{(p + q) / 2}, 1e-12)
 
-	ovr := Head{Logits: 3, Features: 1, Link: link.OneVsRest}
+	ovr := Head{Logits: 3, Features: 1, Link: layer.OneVsRest}
 	logp, rest = plain(ovr, []float32{-900, -940, -1000, 40, -30, -41}, 2, 1)
 	wantRelative(t, "log p of three classes", logp, []float64{-math.Exp(-40), -40, -100, -math.Exp(-30), -30, -41}, 1e-4)
 	wantRelative(t, "their rest", rest, []float64{math.Exp(-40), math.Exp(-30) + math.Exp(-41)}, 1e-12)
@@ -241,7 +241,7 @@ func (p *counted) Multiply(c, a, b []float64, rows, n, m int) error {
 
 // A product that is brought is asked, and where it fails predictions are as without it.
 func TestPredictionsTakeTheProduct(t *testing.T) {
-	h := Head{Logits: 3, Features: 5, Bias: true, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 5, Bias: true, Link: layer.Softmax}
 	train, test := randomSet(h, 200, 3, 1), randomSet(h, 40, 3, 2)
 	for _, structure := range []Structure{Full, Kronecker} {
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -39,7 +39,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 		for _, structure := range []Structure{Full, Kronecker} {
 			for _, cov := range []Covariance{Hessian, Fisher, Sandwich} {
 				t.Run(fmt.Sprintf("%s/%s/bias=%t", structure, cov, bias), func(t *testing.T) {
-					h := Head{Logits: 4, Features: 9, Bias: bias, Link: link.Softmax}
+					h := Head{Logits: 4, Features: 9, Bias: bias, Link: layer.Softmax}
 					m := newMixture(h, 2, 1.5, 3)
 					// Fewer examples than parameters: the Fisher matrix is singular, and with it the sandwich.
 					set := m.draw(20, 0)
@@ -85,7 +85,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 
 // The unit of the features does not decide what float32 can hold.
 func TestQuadraticFormsOfAnyUnit(t *testing.T) {
-	h := Head{Logits: 3, Features: 6, Link: link.Softmax}
+	h := Head{Logits: 3, Features: 6, Link: layer.Softmax}
 	for _, unit := range []float32{1e-20, 1, 1e20} {
 		for _, structure := range []Structure{Full, Kronecker} {
 			set := newMixture(h, 2, 1, 5).draw(50, 0)
@@ -122,10 +122,10 @@ func TestQuadraticFormsOfAnyUnit(t *testing.T) {
 func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
 	const d = 40
 	for _, c := range []struct {
-		link   link.Link
+		link   layer.Link
 		orders float64 // of magnitude, between directions
 		want   bool
-	}{{link.Sigmoid, 0, false}, {link.Sigmoid, 2, false}, {link.Sigmoid, 5, true}, {link.Softmax, 5, false}} {
+	}{{layer.Sigmoid, 0, false}, {layer.Sigmoid, 2, false}, {layer.Sigmoid, 5, true}, {layer.Softmax, 5, false}} {
 		h := Head{Logits: 3, Features: d, Bias: true, Link: c.link}
 		for _, structure := range []Structure{Full, Kronecker} {
 			set := newMixture(h, 2, 1, 5).draw(200, 0)
@@ -173,7 +173,7 @@ func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
 // With features far from zero the variances are as good as with features about it.
 func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
 	const d, n = 40, 400
-	h := Head{Logits: 3, Features: d, Bias: true, Link: link.Sigmoid}
+	h := Head{Logits: 3, Features: d, Bias: true, Link: layer.Sigmoid}
 	for _, mean := range []float32{0, 10, 100, 1000} {
 		for _, structure := range []Structure{Full, Kronecker} {
 			set := newMixture(h, 2, 1, 9).draw(n, 0)

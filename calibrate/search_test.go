@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -288,10 +288,10 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 // Of many examples a few show where to look; what is found is the optimum of all.
 func TestTuningOnManyExamplesFindsTheSameOptimum(t *testing.T) {
 	for i, h := range []Head{
-		{Logits: 4, Features: 6, Bias: true, Link: link.Softmax},
-		{Logits: 1, Features: 6, Link: link.Sigmoid},
-		{Logits: 3, Features: 5, Bias: true, Link: link.Sigmoid},
-		{Logits: 4, Features: 6, Link: link.OneVsRest},
+		{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax},
+		{Logits: 1, Features: 6, Link: layer.Sigmoid},
+		{Logits: 3, Features: 5, Bias: true, Link: layer.Sigmoid},
+		{Logits: 4, Features: 6, Link: layer.OneVsRest},
 	} {
 		m := newMixture(h, 2, 1.5, uint64(900+i))
 		c := accumulate(t, CurvatureConfig{Head: h}, m.draw(300, 0), 0)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
@@ -45,8 +45,8 @@ func TestInspectTellsWhyItFindsNothing(t *testing.T) {
 
 // Heads of every link are for calibration.
 func TestInspectSupportsAllLinks(t *testing.T) {
-	for model, link := range map[string]link.Link{multiLabelModel: link.Sigmoid, oneVsRestModel: link.OneVsRest,
-		"../testdata/onnx/torch_binary.onnx": link.Sigmoid} {
+	for model, link := range map[string]layer.Link{multiLabelModel: layer.Sigmoid, oneVsRestModel: layer.OneVsRest,
+		"../testdata/onnx/torch_binary.onnx": layer.Sigmoid} {
 		in, err := Inspect(model, head.Options{})
 		if err != nil {
 			t.Fatal(err)

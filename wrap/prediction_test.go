@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // followed is what follows from probabilities, as a predictor has them: rounded to float32.
-func followed(link link.Link, probabilities ...float64) *Prediction {
+func followed(link layer.Link, probabilities ...float64) *Prediction {
 	logits := len(probabilities)
 	p := &Prediction{}
 	for _, v := range probabilities {
@@ -39,7 +39,7 @@ func TestWhatFollowsFromProbabilitiesOfClasses(t *testing.T) {
 		{[]float64{0.25, 0.125, 0.125, 0.25}, []float64{1. / 3, 1. / 6, 1. / 6, 1. / 3}, 0},
 		{[]float64{0.9, 0.2}, []float64{0.8, 0.2}, 0}, // the others are to be believed
 	} {
-		p := followed(link.Softmax, c.given...)
+		p := followed(layer.Softmax, c.given...)
 		sum, entropy := 0.0, 0.0
 		for j, v := range p.Probabilities {
 			sum += v
@@ -58,12 +58,12 @@ func TestWhatFollowsFromProbabilitiesOfClasses(t *testing.T) {
 		}
 	}
 	// The largest of three equal ones is not what rounding leaves of the others.
-	third := followed(link.Softmax, 1./3, 1./3, 1./3).Probabilities
+	third := followed(layer.Softmax, 1./3, 1./3, 1./3).Probabilities
 	if third[0] != third[1] || third[1] != third[2] {
 		t.Errorf("equal probabilities became %v", third)
 	}
 	// -p log p of p = 1 - 4e-12 has the digits of 4e-12.
-	p := followed(link.Softmax, 1e-12, 3e-12, 1)
+	p := followed(layer.Softmax, 1e-12, 3e-12, 1)
 	want := -1e-12*math.Log(1e-12) - 3e-12*math.Log(3e-12) + 4e-12
 	if !approx.Relative(p.Entropy, want, 1e-6) {
 		t.Errorf("entropy %v, want %v", p.Entropy, want)
@@ -73,7 +73,7 @@ func TestWhatFollowsFromProbabilitiesOfClasses(t *testing.T) {
 // What follows from the probabilities of independent labels: a label is told where its probability is
 // more than ½, and confidence and entropy are the mean and the sum over the labels.
 func TestWhatFollowsFromProbabilitiesOfLabels(t *testing.T) {
-	p := followed(link.Sigmoid, 0.5, 0.75, 0, 1, 0.25, 0.5000001)
+	p := followed(layer.Sigmoid, 0.5, 0.75, 0, 1, 0.25, 0.5000001)
 	if !slices.Equal(p.Labels, []int{1, 3, 5}) || p.Class != 3 || p.LabelNames != nil {
 		t.Errorf("labels %v and class %d, want 1, 3 and 5, and 3", p.Labels, p.Class)
 	}
@@ -85,11 +85,11 @@ func TestWhatFollowsFromProbabilitiesOfLabels(t *testing.T) {
 	if want := binary(0.5) + 2*binary(0.25) + binary(half); !approx.Equal(p.Entropy, want, 1e-14) {
 		t.Errorf("entropy %v, want %v", p.Entropy, want)
 	}
-	if none := followed(link.Sigmoid, 0.5, 0.1); none.Labels == nil || len(none.Labels) != 0 {
+	if none := followed(layer.Sigmoid, 0.5, 0.1); none.Labels == nil || len(none.Labels) != 0 {
 		t.Errorf("labels %v, want an empty list", none.Labels)
 	}
 	named := &Prediction{Probabilities: []float64{0.9, 0.2, 0.6}}
-	named.follow(calibrate.Head{Features: 2, Logits: 3, Link: link.Sigmoid}, []string{"a", "b", "c"})
+	named.follow(calibrate.Head{Features: 2, Logits: 3, Link: layer.Sigmoid}, []string{"a", "b", "c"})
 	if !slices.Equal(named.LabelNames, []string{"a", "c"}) {
 		t.Errorf("names %q, want a and c", named.LabelNames)
 	}

@@ -11,7 +11,7 @@ var ash = Score{
 	Name: "ash", Doc: "energy of the largest third of features after a ReLU",
 	Source: "Djurisic et al. 2023 (ASH-S), with p = 65",
 	rows:   ashOf[Rows], graph: ashOf[string],
-	learns: layer,
+	learns: lastLayer,
 	fit:    (*Training).layer,
 }
 

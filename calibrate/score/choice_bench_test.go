@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 // BenchmarkChoose chooses between all scores of a head as large as ResNet-50's, by fitting and by
@@ -19,7 +19,7 @@ func BenchmarkChoose(b *testing.B) {
 	rng := rand.New(rand.NewPCG(17, 1))
 	train := drawn(rng, m, k, d)
 	t := &Training{
-		K: k, D: d, Link: link.Softmax, W: numbers(rng, k*d), B: numbers(rng, k), N: m, Gram: make([]float64, d*d),
+		K: k, D: d, Link: layer.Softmax, W: numbers(rng, k*d), B: numbers(rng, k), N: m, Gram: make([]float64, d*d),
 		Sum: make([]float64, d), ClassSums: make([]float64, k*d), ClassCounts: make([]int, k),
 		Sample: Sample{M: m, Features: train.Features},
 	}
@@ -48,7 +48,7 @@ func BenchmarkChoose(b *testing.B) {
 
 // drawn draws n examples after a ReLU.
 func drawn(rng *rand.Rand, n, k, d int) *Examples {
-	x := &Examples{N: n, K: k, D: d, Link: link.Softmax, Variance: numbers(rng, n*k)}
+	x := &Examples{N: n, K: k, D: d, Link: layer.Softmax, Variance: numbers(rng, n*k)}
 	x.Leverage, x.Margin = make([]float64, n), make([]float64, n)
 	for range n * d {
 		x.Features = append(x.Features, float32(max(0, rng.NormFloat64())))

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // What scores have in common is computed once, and makes no difference.
 func TestScoresTogetherAreThoseOfEach(t *testing.T) {
-	s := newScene(link.Softmax, 5, 24, 300, 41)
+	s := newScene(layer.Softmax, 5, 24, 300, 41)
 	list := must(fitScores("", s.Training, true))
 	if len(list) < 17 {
 		t.Fatalf("%d scores", len(list))
@@ -32,7 +32,7 @@ func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 	const of = 60
 	rng := rand.New(rand.NewPCG(42, 1))
 	all := HeldOut{Val: drawn(rng, 3*of/2, 3, 4), OOD: drawn(rng, 2*of+1, 3, 4)}
-	some := HeldOut{Val: &Examples{K: 3, D: 4, Link: link.Softmax}, OOD: &Examples{K: 3, D: 4, Link: link.Softmax}}
+	some := HeldOut{Val: &Examples{K: 3, D: 4, Link: layer.Softmax}, OOD: &Examples{K: 3, D: 4, Link: layer.Softmax}}
 	for i := range of { // two of three, and every other
 		some.Val.add(all.Val.slice(i*3/2, i*3/2+1))
 		some.OOD.add(all.OOD.slice(2*i, 2*i+1))

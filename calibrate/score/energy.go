@@ -1,6 +1,6 @@
 package score
 
-import "github.com/mfgs/mfgs/calibrate/link"
+import "github.com/mfgs/mfgs/calibrate/layer"
 
 var maxLogit = Score{
 	Name:   "max_logit",
@@ -36,7 +36,7 @@ func energyFrom[V any](t Terms[V], a V) V {
 	case single(t):
 		y := t.Abs(a)
 		return t.Neg(t.Add(t.Mul(y, t.Number(0.5)), log1p(t, t.Exp(t.Neg(y)))))
-	case t.Link() == link.Softmax:
+	case t.Link() == layer.Softmax:
 		return t.Neg(logSumExp(t, a))
 	}
 	return t.Neg(t.Sum(t.Add(t.MaxOf(a, t.Number(0)), log1p(t, t.Exp(t.Neg(t.Abs(a)))))))
@@ -56,4 +56,4 @@ func studentizedEnergyOf[V any](t Terms[V], _ Tensors) V {
 }
 
 // single reports whether one logit tells two classes apart.
-func single[V any](t Terms[V]) bool { return t.Link() == link.Sigmoid && t.K() == 1 }
+func single[V any](t Terms[V]) bool { return t.Link() == layer.Sigmoid && t.K() == 1 }

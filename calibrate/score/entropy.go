@@ -3,7 +3,7 @@ package score
 import (
 	"math"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 var entropy = Score{
@@ -21,7 +21,7 @@ var entropy = Score{
 // nothing cancels.
 func entropyOf[V any](t Terms[V], _ Tensors) V {
 	one := t.Number(1)
-	if t.Link() == link.Sigmoid {
+	if t.Link() == layer.Sigmoid {
 		y := t.Abs(t.Logits())
 		e := t.Exp(t.Neg(y))
 		return logSumExp(t, t.Sub(t.Log(t.Add(log1pPart(t, e), t.Div(y, t.Add(e, one)))), y))
@@ -53,7 +53,7 @@ const (
 // probable class is what the others have.
 func genOf[V any](t Terms[V], _ Tensors) V {
 	gamma := t.Number(genGamma)
-	if t.Link() == link.Sigmoid {
+	if t.Link() == layer.Sigmoid {
 		y := t.Abs(t.Logits())
 		log := t.Add(y, t.Mul(t.Number(2), log1p(t, t.Exp(t.Neg(y))))) // -log p(1-p)
 		return t.Add(t.Number(math.Ln2), logSumExp(t, t.Mul(t.Neg(gamma), log)))
@@ -75,7 +75,7 @@ func genOf[V any](t Terms[V], _ Tensors) V {
 // [N,1], which has digits where that sum is next to nothing.
 func gaps[V any](t Terms[V]) (x, others V) {
 	l := t.Logits()
-	if t.Link() == link.OneVsRest { // log σ
+	if t.Link() == layer.OneVsRest { // log σ
 		l = t.Sub(t.MinOf(l, t.Number(0)), log1p(t, t.Exp(t.Neg(t.Abs(l)))))
 	}
 	x = t.Sub(t.Max(l), l)

@@ -3,13 +3,13 @@ package score
 import (
 	"fmt"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 // Examples are what a calibration gives of N examples with K logits and d features, row-major.
 type Examples struct {
 	N, K, D  int
-	Link     link.Link
+	Link     layer.Link
 	Features []float32 // [N,d]
 	Logits   []float32 // [N,K]
 	Variance []float64 // [N,K]

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 const (
@@ -28,7 +28,7 @@ var fdbd = Score{
 func fdbdOf[V any](t Terms[V], learned Tensors) V {
 	a, closeness := t.Logits(), constant(t, learned, "closeness")
 	from := t.MaxOf(norm(t, t.Sub(t.Features(), constant(t, learned, "mean"))), t.Number(leastDistance))
-	if t.Link() == link.Sigmoid {
+	if t.Link() == layer.Sigmoid {
 		return t.Neg(t.Div(t.Mean(t.MatMul(t.Abs(a), closeness)), from))
 	}
 	top := t.Max(a)
@@ -57,12 +57,12 @@ func fitFDBD(t *Training) (Tensors, error) {
 			var squares float64
 			for l := range t.D {
 				diff := t.W[i*t.D+l]
-				if t.Link != link.Sigmoid {
+				if t.Link != layer.Sigmoid {
 					diff -= t.W[j*t.D+l]
 				}
 				squares += diff * diff
 			}
-			if squares > 0 && (t.Link != link.Sigmoid || i == j) {
+			if squares > 0 && (t.Link != layer.Sigmoid || i == j) {
 				closeness[i*t.K+j] = 1 / math.Sqrt(squares)
 				closeness[j*t.K+i] = closeness[i*t.K+j]
 			}

@@ -10,13 +10,13 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // scene is training data and queries with a last layer.
 type scene struct {
-	link           link.Link
+	link           layer.Link
 	k, d           int
 	w, b           []float64
 	train, queries []float32
@@ -25,7 +25,7 @@ type scene struct {
 }
 
 // newScene draws n examples after a ReLU, features of unequal size.
-func newScene(by link.Link, k, d, n int, seed uint64) *scene {
+func newScene(by layer.Link, k, d, n int, seed uint64) *scene {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s := &scene{link: by, k: k, d: d, w: numbers(rng, k*d), b: numbers(rng, k)}
 	for c := range s.b {
@@ -41,7 +41,7 @@ func newScene(by link.Link, k, d, n int, seed uint64) *scene {
 	}
 	s.train, s.queries = draw(n), draw(20)
 	classes := k
-	if single := by == link.Sigmoid && k == 1; single {
+	if single := by == layer.Sigmoid && k == 1; single {
 		classes = 2
 	}
 	for range n {
@@ -140,7 +140,7 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 		row := func(c int) *mat.VecDense { return mat.NewVecDense(s.d, s.w[c*s.d:(c+1)*s.d]) }
 		var from mat.VecDense
 		from.SubVec(phi, meanOf(vectors(s.train, s.d)))
-		if s.link == link.Sigmoid {
+		if s.link == layer.Sigmoid {
 			for c, v := range a {
 				score -= math.Abs(v) / mat.Norm(row(c), 2) / float64(s.k)
 			}
@@ -252,11 +252,11 @@ func (s *scene) slowOrigin() *mat.VecDense {
 // logits or more features.
 func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 	for _, c := range []struct {
-		link link.Link
+		link layer.Link
 		k, d int
 	}{
-		{link.Softmax, 4, 17}, {link.Softmax, 9, 6}, {link.Softmax, 2, 7}, {link.OneVsRest, 4, 11},
-		{link.Sigmoid, 1, 6}, {link.Sigmoid, 5, 8},
+		{layer.Softmax, 4, 17}, {layer.Softmax, 9, 6}, {layer.Softmax, 2, 7}, {layer.OneVsRest, 4, 11},
+		{layer.Sigmoid, 1, 6}, {layer.Sigmoid, 5, 8},
 	} {
 		s := newScene(c.link, c.k, c.d, 150, 3)
 		for _, entry := range All {
@@ -264,8 +264,8 @@ func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 				continue
 			}
 			fitted, err := entry.Fit(s.Training)
-			refused := entry.Name == "learned" || entry.Name == "vim" && c.link != link.Softmax ||
-				strings.Contains(entry.Name, "mahalanobis") && c.link == link.Sigmoid && c.k > 1
+			refused := entry.Name == "learned" || entry.Name == "vim" && c.link != layer.Softmax ||
+				strings.Contains(entry.Name, "mahalanobis") && c.link == layer.Sigmoid && c.k > 1
 			if refused != errors.Is(err, ErrNoFit) || !refused && err != nil {
 				t.Errorf("%s of %s: %v", entry.Name, c.link, err)
 			}
@@ -300,7 +300,7 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 		"no classes": {func(t *Training) { t.ClassSums, t.ClassCounts = nil, nil }, []Score{mahalanobis, relativeMahalanobis},
 			"not summed by class"},
 		"nothing varies": {func(t *Training) {
-			*t = *trainingOf(make([]float32, 30), make([]int, 10), make([]float64, 6), make([]float64, 2), link.Softmax)
+			*t = *trainingOf(make([]float32, 30), make([]int, 10), make([]float64, 6), make([]float64, 2), layer.Softmax)
 		},
 			[]Score{mahalanobis}, "do not vary within classes"},
 		"no features": {func(t *Training) { clear(t.Sample.Features) }, []Score{knn}, "all features of training examples are 0"},
@@ -314,7 +314,7 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 		"many classes": {func(t *Training) { t.K = mostBoundaries + 1 }, []Score{fdbd}, "boundaries between any two of 4097 classes"},
 	} {
 		for _, entry := range c.of {
-			s := newScene(link.Softmax, 3, 6, 80, 5)
+			s := newScene(layer.Softmax, 3, 6, 80, 5)
 			c.change(s.Training)
 			_, err := entry.Fit(s.Training)
 			if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), entry.Name+": cannot be fitted: ") ||
@@ -327,14 +327,14 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 
 // A class without examples has no mean to be near to, and features that never vary count for much.
 func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
-	s := newScene(link.Softmax, 4, 6, 80, 7)
+	s := newScene(layer.Softmax, 4, 6, 80, 7)
 	for i := range s.labels {
 		s.labels[i] %= 3
 	}
 	for at := 5; at < len(s.train); at += s.d {
 		s.train[at] = 0 // dead
 	}
-	s.Training = trainingOf(s.train, s.labels, s.w, s.b, link.Softmax)
+	s.Training = trainingOf(s.train, s.labels, s.w, s.b, layer.Softmax)
 	for at := 5; at < len(s.queries); at += s.d {
 		s.queries[at] = 0
 	}
@@ -356,7 +356,7 @@ func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
 
 // Of a sample of the training data the neighbour is as far as that of all: k is in proportion.
 func TestNeighboursAreInProportionToTheSample(t *testing.T) {
-	s := newScene(link.Softmax, 3, 6, 80, 9)
+	s := newScene(layer.Softmax, 3, 6, 80, 9)
 	for _, c := range []struct{ of, k int }{
 		{80, 50}, {600, 7}, {700, 6}, {800, 5}, {1000, 4}, {4000, 1}, {1 << 40, 1},
 	} {
@@ -394,7 +394,7 @@ func TestPrincipalSpacesHaveThePapersDimensions(t *testing.T) {
 // Query features that are no numbers, or none at all, do not pass as familiar: what is not finite
 // counts as the strangest, and a finite score is no smaller than those of training.
 func TestNoNumbersAreNotFamiliar(t *testing.T) {
-	s := newScene(link.Softmax, 3, 12, 200, 11)
+	s := newScene(layer.Softmax, 3, 12, 200, 11)
 	var fitted *Fitted
 	for _, entry := range All {
 		if !entry.Learns() {

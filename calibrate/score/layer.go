@@ -23,8 +23,8 @@ func (t *Training) checkMoments() error {
 	return nil
 }
 
-// layer are the last layer's weights, for scores that change what goes into it.
-var layer = []Learned{{"weight", []string{"d", "K"}}, {"bias", []string{"K"}}}
+// lastLayer are the last layer's weights, for scores that change what goes into it.
+var lastLayer = []Learned{{"weight", []string{"d", "K"}}, {"bias", []string{"K"}}}
 
 func (t *Training) layer() (Tensors, error) {
 	if t.W == nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -123,9 +123,9 @@ func TestRegressionFindsTheLeastLoss(t *testing.T) {
 
 func TestTheLearnedScoreIsTheSumOfItsParts(t *testing.T) {
 	for _, c := range []struct {
-		link link.Link
+		link layer.Link
 		k, d int
-	}{{link.Softmax, 4, 9}, {link.OneVsRest, 3, 6}, {link.Sigmoid, 1, 5}, {link.Sigmoid, 4, 7}} {
+	}{{layer.Softmax, 4, 9}, {layer.OneVsRest, 3, 6}, {layer.Sigmoid, 1, 5}, {layer.Sigmoid, 4, 7}} {
 		s := newScene(c.link, c.k, c.d, 120, 21)
 		familiar, strange := learning(s)
 		f, err := Learn(s.Training, familiar, strange)
@@ -188,9 +188,9 @@ func TestSqueezedIsOddAndRises(t *testing.T) {
 
 // Without training data the parts that learn from it are left out, and their tensors with them.
 func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
-	s := newScene(link.Softmax, 4, 9, 120, 22)
+	s := newScene(layer.Softmax, 4, 9, 120, 22)
 	familiar, strange := learning(s)
-	noWeights := newScene(link.Softmax, 4, 9, 120, 22).Training
+	noWeights := newScene(layer.Softmax, 4, 9, 120, 22).Training
 	noWeights.W, noWeights.B = nil, nil
 	for name, training := range map[string]*Training{"no training data": nil, "no weights of the layer": noWeights} {
 		f, err := Learn(training, familiar, strange)
@@ -213,7 +213,7 @@ func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
 }
 
 func TestWhatCannotBeLearnedIsRefused(t *testing.T) {
-	s := newScene(link.Softmax, 4, 9, 120, 23)
+	s := newScene(layer.Softmax, 4, 9, 120, 23)
 	familiar, strange := learning(s)
 	if _, err := Learn(s.Training, familiar, familiar); !errors.Is(err, ErrNoFit) ||
 		!strings.Contains(err.Error(), "by no score are the strange examples stranger") {

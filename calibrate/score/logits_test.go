@@ -6,22 +6,22 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // probabilities are those of the network itself, by their definition.
-func probabilities(by link.Link, a []float64) []float64 {
+func probabilities(by layer.Link, a []float64) []float64 {
 	p := make([]float64, len(a))
 	sum := 0.0
 	for k, v := range a {
-		if p[k] = 1 / (1 + math.Exp(-v)); by == link.Softmax {
+		if p[k] = 1 / (1 + math.Exp(-v)); by == layer.Softmax {
 			p[k] = math.Exp(v)
 		}
 		sum += p[k]
 	}
 	switch {
-	case by != link.Sigmoid:
+	case by != layer.Sigmoid:
 		for k := range p {
 			p[k] /= sum
 		}
@@ -32,34 +32,34 @@ func probabilities(by link.Link, a []float64) []float64 {
 }
 
 // slow are the scores by their definitions, of moderate logits a and leverage h.
-var slow = map[string]func(by link.Link, a []float64, h float64) float64{
-	"studentized":     func(by link.Link, a []float64, h float64) float64 { return -slowMargin(by, a) / math.Sqrt(h) },
-	"margin_leverage": func(by link.Link, a []float64, h float64) float64 { return -slowMargin(by, a) / h },
-	"leverage":        func(_ link.Link, _ []float64, h float64) float64 { return h },
-	"max_logit":       func(by link.Link, a []float64, _ float64) float64 { return -slices.Max(twoOf(by, a)) },
+var slow = map[string]func(by layer.Link, a []float64, h float64) float64{
+	"studentized":     func(by layer.Link, a []float64, h float64) float64 { return -slowMargin(by, a) / math.Sqrt(h) },
+	"margin_leverage": func(by layer.Link, a []float64, h float64) float64 { return -slowMargin(by, a) / h },
+	"leverage":        func(_ layer.Link, _ []float64, h float64) float64 { return h },
+	"max_logit":       func(by layer.Link, a []float64, _ float64) float64 { return -slices.Max(twoOf(by, a)) },
 	"energy":          slowEnergy,
-	"studentized_energy": func(by link.Link, a []float64, h float64) float64 {
+	"studentized_energy": func(by layer.Link, a []float64, h float64) float64 {
 		return slowEnergy(by, a, h) / math.Sqrt(h)
 	},
-	"entropy": func(by link.Link, a []float64, _ float64) (sum float64) {
+	"entropy": func(by layer.Link, a []float64, _ float64) (sum float64) {
 		for _, p := range probabilities(by, a) {
 			sum -= p * math.Log(p)
-			if by == link.Sigmoid && len(a) > 1 {
+			if by == layer.Sigmoid && len(a) > 1 {
 				sum -= (1 - p) * math.Log(1-p)
 			}
 		}
 		return math.Log(sum)
 	},
-	"gen": func(by link.Link, a []float64, _ float64) (sum float64) {
+	"gen": func(by layer.Link, a []float64, _ float64) (sum float64) {
 		p := probabilities(by, a)
-		if by != link.Sigmoid {
+		if by != layer.Sigmoid {
 			slices.Sort(p)
 			slices.Reverse(p)
 			p = p[:min(len(p), 100)]
 		}
 		for _, p := range p {
 			one := math.Pow(p, 0.1) * math.Pow(1-p, 0.1)
-			if sum += one; by == link.Sigmoid && len(a) > 1 {
+			if sum += one; by == layer.Sigmoid && len(a) > 1 {
 				sum += one // of the label's absence
 			}
 		}
@@ -67,33 +67,33 @@ var slow = map[string]func(by link.Link, a []float64, h float64) float64{
 	},
 }
 
-func slowMargin(by link.Link, a []float64) float64 {
+func slowMargin(by layer.Link, a []float64) float64 {
 	var sum, size float64
 	for _, v := range a {
 		sum += v
 		size += math.Abs(v)
 	}
-	if by == link.Sigmoid {
+	if by == layer.Sigmoid {
 		return size / float64(len(a))
 	}
 	return slices.Max(a) - sum/float64(len(a))
 }
 
 // twoOf are the two logits that one stands for.
-func twoOf(by link.Link, a []float64) []float64 {
-	if by == link.Sigmoid && len(a) == 1 {
+func twoOf(by layer.Link, a []float64) []float64 {
+	if by == layer.Sigmoid && len(a) == 1 {
 		return []float64{-a[0] / 2, a[0] / 2}
 	}
 	return a
 }
 
-func slowEnergy(by link.Link, a []float64, _ float64) float64 {
+func slowEnergy(by layer.Link, a []float64, _ float64) float64 {
 	var sum, joint float64
 	for _, v := range twoOf(by, a) {
 		sum += math.Exp(v)
 		joint += math.Log(1 + math.Exp(v))
 	}
-	if by == link.Softmax || len(a) == 1 {
+	if by == layer.Softmax || len(a) == 1 {
 		return -math.Log(sum)
 	}
 	return -joint
@@ -102,9 +102,9 @@ func slowEnergy(by link.Link, a []float64, _ float64) float64 {
 // Each score of logits, variance and leverage against its definition, for every link.
 func TestScoresAreTheirDefinitions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
-	for _, by := range link.All {
+	for _, by := range layer.All {
 		for _, k := range []int{1, 2, 5, 150} {
-			if k == 1 && by != link.Sigmoid {
+			if k == 1 && by != layer.Sigmoid {
 				continue
 			}
 			x := examples(rng, 40, k)
@@ -157,10 +157,10 @@ func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
 	const h = 1.5
 	for _, gap := range []float64{1e-9, 1, 20, 36, 37, 40, 100, 300, 700} {
 		for _, k := range []int{1, 2, 4} {
-			by, a := link.Softmax, make([]float32, k)
+			by, a := layer.Softmax, make([]float32, k)
 			a[0] = float32(gap)
 			if k == 1 {
-				by = link.Sigmoid
+				by = layer.Sigmoid
 			}
 			x := Examples{N: 1, K: k, Link: by, Logits: a, Variance: make([]float64, k), Leverage: []float64{h}}
 			gap := float64(a[0])
@@ -185,9 +185,9 @@ func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
 // A network that is surer is told apart however sure it is, by what is served too.
 func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
 	gaps := []float32{0, 1, 300, 744, 746, 800, 7e3, 8e3, 9e4, 1e10, 2e10, 1e30, 2e30}
-	for _, by := range link.All {
+	for _, by := range layer.All {
 		for k := 1; k <= 4; k++ {
-			if k == 1 && by != link.Sigmoid {
+			if k == 1 && by != layer.Sigmoid {
 				continue
 			}
 			x := Examples{N: len(gaps), K: k, D: 1, Link: by, Variance: make([]float64, len(gaps)*k),
@@ -221,7 +221,7 @@ func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
 // A score that is a familiarity is nowhere positive.
 func TestFamiliaritiesAreNotNegative(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
-	for _, by := range link.All {
+	for _, by := range layer.All {
 		x := examples(rng, 200, 3)
 		x.Link = by
 		for _, s := range All {

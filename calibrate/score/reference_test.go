@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -46,9 +46,9 @@ func TestScoresAreThoseOfTheReference(t *testing.T) {
 		t.Fatal(len(ref.Cases), err)
 	}
 	for _, c := range ref.Cases {
-		training := trainingOf(flat(c.Train), c.Labels, flat(c.Weight), c.Bias, link.Softmax)
+		training := trainingOf(flat(c.Train), c.Labels, flat(c.Weight), c.Bias, layer.Softmax)
 		queries := flat(c.Queries)
-		x := Examples{N: len(c.Queries), K: c.Classes, D: c.Features, Link: link.Softmax, Features: queries,
+		x := Examples{N: len(c.Queries), K: c.Classes, D: c.Features, Link: layer.Softmax, Features: queries,
 			Logits: logitsOf(queries, flat(c.Weight), c.Bias), Variance: make([]float64, len(c.Queries)*c.Classes),
 			Leverage: make([]float64, len(c.Queries))}
 		n := float64(len(c.Train))
@@ -129,15 +129,15 @@ func must[T any](f T, err error) T {
 }
 
 // trainingOf sums examples in the obvious way. All are in the sample.
-func trainingOf(features []float32, labels []int, w, b []float64, by link.Link) *Training {
+func trainingOf(features []float32, labels []int, w, b []float64, by layer.Link) *Training {
 	n, k := len(labels), len(b)
 	d := len(features) / n
 	t := &Training{K: k, D: d, Link: by, W: w, B: b, N: n, Gram: make([]float64, d*d), Sum: make([]float64, d)}
 	classes := k
-	if by == link.Sigmoid && k == 1 {
+	if by == layer.Sigmoid && k == 1 {
 		classes = 2
 	}
-	if by != link.Sigmoid || k == 1 {
+	if by != layer.Sigmoid || k == 1 {
 		t.ClassSums, t.ClassCounts = make([]float64, classes*d), make([]int, classes)
 	}
 	for i, label := range labels {

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
@@ -28,9 +28,9 @@ type terms struct {
 // kept is a product of rows and a matrix.
 type kept struct{ x, m, product Rows }
 
-func (t terms) Link() link.Link { return t.x.Link }
-func (t terms) K() int          { return t.x.K }
-func (t terms) D() int          { return t.x.D }
+func (t terms) Link() layer.Link { return t.x.Link }
+func (t terms) K() int           { return t.x.K }
+func (t terms) D() int           { return t.x.D }
 
 func (t terms) Features() Rows { return widened(t.x.Features, t.x.D) }
 func (t terms) Logits() Rows   { return widened(t.x.Logits, t.x.K) }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -129,7 +129,7 @@ func TestExamplesOfOtherSizesPanic(t *testing.T) {
 
 func examples(rng *rand.Rand, n, k int) Examples {
 	const d = 4
-	x := Examples{N: n, K: k, D: d, Link: link.Softmax}
+	x := Examples{N: n, K: k, D: d, Link: layer.Softmax}
 	for range n * d {
 		x.Features = append(x.Features, float32(rng.NormFloat64()))
 	}

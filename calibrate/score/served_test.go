@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -126,7 +126,7 @@ func TestPercentilesEndAtTheEnds(t *testing.T) {
 // Whatever is not a finite number among features and logits makes an example the strangest.
 func TestNothingThatIsNotFiniteIsFamiliar(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 26))
-	for _, link := range link.All {
+	for _, link := range layer.All {
 		for _, s := range All {
 			if s.Learns() {
 				continue

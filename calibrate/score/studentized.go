@@ -1,6 +1,6 @@
 package score
 
-import "github.com/mfgs/mfgs/calibrate/link"
+import "github.com/mfgs/mfgs/calibrate/layer"
 
 var studentized = Score{
 	Name:        "studentized",
@@ -35,7 +35,7 @@ func marginLeverageOf[V any](t Terms[V], _ Tensors) V {
 // margin is max a - mean a, or mean |a| of sigmoids: how far the logits are from saying nothing.
 func margin[V any](t Terms[V]) V {
 	a := t.Logits()
-	if t.Link() == link.Sigmoid {
+	if t.Link() == layer.Sigmoid {
 		return t.Mean(t.Abs(a))
 	}
 	return t.Sub(t.Max(a), t.Mean(a))

@@ -1,6 +1,6 @@
 package score
 
-import "github.com/mfgs/mfgs/calibrate/link"
+import "github.com/mfgs/mfgs/calibrate/layer"
 
 // Terms are what formulas are made of: the values that an example has and operations on them. A
 // value has a row for each of the N examples: one number, or one for each of the K logits, or d
@@ -10,7 +10,7 @@ import "github.com/mfgs/mfgs/calibrate/link"
 // Numbers are float64. What is not finite may pass through any operation: it need not be caught, as
 // a score of what is not finite is not looked at. But see [Terms.Greater].
 type Terms[V any] interface {
-	Link() link.Link
+	Link() layer.Link
 	K() int // logits
 	D() int // features
 

@@ -7,14 +7,14 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 // Training is what scores are fitted to: what a calibration knows of its training data, and the last
 // layer, a = Wφ + b. Matrices are row-major. Nothing of it may be changed.
 type Training struct {
 	K, D int // logits, features
-	Link link.Link
+	Link layer.Link
 
 	W []float64 // [K,d]; nil where it is not known, as with ready-made features
 	B []float64 // [K], zeros where the head has no bias; nil where W is

@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/eigen"
 )
 
@@ -82,7 +82,7 @@ func fitResidual(t *Training) (Tensors, error) {
 
 // fitViM takes for α the mean largest logit over the mean residual, both of the sample.
 func fitViM(t *Training) (Tensors, error) {
-	if t.Link != link.Softmax {
+	if t.Link != layer.Softmax {
 		return nil, fmt.Errorf("%w: its residual is one more logit of a softmax, and the head is %s", ErrNoFit, t.Link)
 	}
 	if t.Sample.M == 0 {

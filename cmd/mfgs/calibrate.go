@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
@@ -348,9 +348,9 @@ func headline(h calibration.HeadInfo) string {
 }
 
 // classes counts the classes of a head of k logits.
-func classes(k int, by link.Link) string {
+func classes(k int, by layer.Link) string {
 	switch {
-	case by != link.Sigmoid:
+	case by != layer.Sigmoid:
 		return plural(k, "class")
 	case k == 1:
 		return "1 logit of two classes"

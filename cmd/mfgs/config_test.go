@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
@@ -57,7 +57,7 @@ func TestFlagsOfCalibrate(t *testing.T) {
 
 		Classes: []string{"cat", "dog"},
 		Settings: bundle.Settings{
-			Head:       head.Options{Features: "f", Logits: "l", Output: "o", Link: link.Sigmoid, Approximate: head.IgnoreRelu},
+			Head:       head.Options{Features: "f", Logits: "l", Output: "o", Link: layer.Sigmoid, Approximate: head.IgnoreRelu},
 			Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker,
 			Damping: calibrate.Damping{Relative: 0.25}, Limit: 11,
 		},
@@ -76,7 +76,7 @@ func TestFlagsOfCalibrate(t *testing.T) {
 	got = config("--train-features", "T", "--val-features", "V", "--ood-features", "O", "--out", out, "--link", "one-vs-rest")
 	want = calibration.Config{
 		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out,
-		Settings: bundle.Settings{Head: head.Options{Link: link.OneVsRest}},
+		Settings: bundle.Settings{Head: head.Options{Link: layer.OneVsRest}},
 	}
 	want.Runtime.Install = true
 	if !reflect.DeepEqual(got, want) {

@@ -22,7 +22,7 @@ var ground = []string{
 	"internal/approx", "internal/realdata", // for tests
 	"internal/chart", "internal/eigen", "internal/files", "internal/parallel", "internal/pixels", "internal/safetensors",
 	"internal/jsontensor", "internal/text",
-	"calibrate/link",
+	"calibrate/layer",
 	"onnx/tensor", // element types and tensors, which users see
 }
 

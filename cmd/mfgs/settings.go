@@ -10,7 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -97,7 +97,7 @@ var headSettings = []setting{
 		func(c *calibration.Config) any { return &c.Head.Features }},
 	{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
 		func(c *calibration.Config) any { return &c.Head.Logits }},
-	{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", "", link.All),
+	{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", "", layer.All),
 		func(c *calibration.Config) any { return &c.Head.Link }},
 	{choiceFlag("approximate", headFlags, "`relu` may stand behind the last layer; variances are then approximate", "",
 		[]head.Approximation{head.IgnoreRelu}),

@@ -29,7 +29,7 @@ var stable = map[string][]string{
 	},
 	"calibrate/conformal": {"Decisions", "Plan", "Rule", "Score", "Sets"},
 	"calibrate/drift":     {"Reference"},
-	"calibrate/link":      {"Link"},
+	"calibrate/layer":     {"Link"},
 	"calibrate/metrics":   {"Difference", "InDomain", "Interval", "OOD", "Recommendation", "Recommended"},
 	"calibrate/rows":      {"Shard"},
 	"calibrate/score":     {"Choice", "Tried"},

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx"
@@ -107,7 +107,7 @@ const (
 // terms are those of a graph, as formulas take them.
 type terms struct{ *fuse.Terms }
 
-func (t terms) Link() link.Link { return t.Terms.Link() }
+func (t terms) Link() layer.Link { return t.Terms.Link() }
 
 // intervals returns those that mf0 interpolates for a largest held-out ratio, without
 // those that need nearly as many nodes as the next.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -27,10 +27,10 @@ import (
 // r-th of the logits and of the variances at T_ens = 1, both [R,K].
 func fusedSelector(t testing.TB, opset uint64, logits, variances []float32, r int,
 	change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
-	return fusedSelectorLink(t, opset, link.Softmax, logits, variances, r, change)
+	return fusedSelectorLink(t, opset, layer.Softmax, logits, variances, r, change)
 }
 
-func fusedSelectorLink(t testing.TB, opset uint64, by link.Link, logits, variances []float32, r int,
+func fusedSelectorLink(t testing.TB, opset uint64, by layer.Link, logits, variances []float32, r int,
 	change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
 	t.Helper()
 	k := len(logits) / r
@@ -425,10 +425,10 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 	for _, k := range []int{1, 2, 7, 200} {
 		logits, variances, what := adversarial(k, 3, 3)
 		r := len(what)
-		for _, by := range link.All {
+		for _, by := range layer.All {
 			for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
 				for _, probabilities := range []string{"of their own pair", "of the score's", "plain"} {
-					if k == 1 && by != link.Sigmoid {
+					if k == 1 && by != layer.Sigmoid {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s/%s/K=%d/%s", by, method, k, probabilities), func(t *testing.T) {
@@ -485,7 +485,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 }
 
 // formula returns probabilities and margin of one example in float64.
-func formula(by link.Link, method fuse.Method, logits, variances []float32,
+func formula(by layer.Link, method fuse.Method, logits, variances []float32,
 	temperatures fuse.Temperatures) (p []float64, margin float64) {
 	k := len(logits)
 	mu, s2 := make([]float64, k), make([]float64, k)
@@ -494,15 +494,15 @@ func formula(by link.Link, method fuse.Method, logits, variances []float32,
 	}
 	logp := make([]float64, k)
 	switch {
-	case by == link.Softmax && method == fuse.MF1:
+	case by == layer.Softmax && method == fuse.MF1:
 		margin = meanfield.MF1(logp, mu, s2, meanfield.Lambda0)
-	case by == link.Softmax:
+	case by == layer.Softmax:
 		margin = meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
 	default:
 		for j := range k {
 			mu[j] /= math.Sqrt(1 + meanfield.Lambda0*s2[j])
 		}
-		if by == link.OneVsRest {
+		if by == layer.OneVsRest {
 			margin = meanfield.OneVsRest(logp, mu)
 			break
 		}
@@ -553,14 +553,14 @@ func TestIntervals(t *testing.T) {
 func TestFusedScoresDoNotTie(t *testing.T) {
 	const r = 30
 	for _, k := range []int{1, 2, 4, 60, 700} {
-		for _, by := range link.All {
+		for _, by := range layer.All {
 			for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
-				if k == 1 && by != link.Sigmoid || method == fuse.MF1 &&
-					(by != link.Softmax || k > fuse.MaxMF1Classes) {
+				if k == 1 && by != layer.Sigmoid || method == fuse.MF1 &&
+					(by != layer.Softmax || k > fuse.MaxMF1Classes) {
 					continue
 				}
 				for _, scale := range []float64{1e-6, 1e-3, 1, 1e3, 1e6} {
-					if by == link.OneVsRest && scale > 1 {
+					if by == layer.OneVsRest && scale > 1 {
 						continue // σ is 1 for several classes: 1 - max p itself ties
 					}
 					for _, ens := range []float64{1e20, 1, 1e-12} {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/attach"
@@ -54,12 +54,12 @@ func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
 			x[i] = rng.NormFloat64()
 		}
 	}
-	x := score.Examples{N: r, K: k, D: r, Link: link.Softmax, Logits: logits, Variance: widened(variances)}
+	x := score.Examples{N: r, K: k, D: r, Link: layer.Softmax, Logits: logits, Variance: widened(variances)}
 	for i := range r {
 		feature := make([]float32, r)
 		feature[i] = 1
 		x.Features, x.Leverage = append(x.Features, feature...), append(x.Leverage, float64(i))
-		_, margin := formula(link.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+		_, margin := formula(layer.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
 			fuse.Temperatures{Act: 1.5, Ens: 0.5})
 		x.Margin = append(x.Margin, margin)
 	}
@@ -100,9 +100,9 @@ func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
 
 // Each score of the registry, for every link: the graph against float64.
 func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
-	for _, by := range link.All {
+	for _, by := range layer.All {
 		for _, k := range []int{1, 2, 7, 130} {
-			if k == 1 && by != link.Sigmoid {
+			if k == 1 && by != layer.Sigmoid {
 				continue
 			}
 			logits, variances, what := adversarial(k, 3, 5)
@@ -183,7 +183,7 @@ func fitted(s *score.Score, training *score.Training) (*score.Fitted, error) {
 }
 
 // trainingOf draws training data for a head, 120 examples after a ReLU.
-func trainingOf(by link.Link, k, d int) *score.Training {
+func trainingOf(by layer.Link, k, d int) *score.Training {
 	const n = 120
 	rng := rand.New(rand.NewPCG(51, uint64(k)))
 	t := &score.Training{K: k, D: d, Link: by, N: n, Gram: make([]float64, d*d), Sum: make([]float64, d)}
@@ -193,7 +193,7 @@ func trainingOf(by link.Link, k, d int) *score.Training {
 	for range k {
 		t.B = append(t.B, 20+rng.NormFloat64())
 	}
-	if by != link.Sigmoid || k == 1 {
+	if by != layer.Sigmoid || k == 1 {
 		classes := max(2, k)
 		t.ClassSums, t.ClassCounts = make([]float64, classes*d), make([]int, classes)
 	}
@@ -243,11 +243,11 @@ func TestNothingThatIsNotFiniteIsFamiliarInAGraph(t *testing.T) {
 	for i := range logits {
 		logits[i] = min(max(logits[i], -50), 50)
 	}
-	x := score.Examples{N: r, K: k, D: r, Link: link.Softmax, Logits: logits, Variance: widened(variances),
+	x := score.Examples{N: r, K: k, D: r, Link: layer.Softmax, Logits: logits, Variance: widened(variances),
 		Features: unit(r).Data.([]float32)}
 	for i := range r {
 		x.Leverage = append(x.Leverage, 0.3*float64(i+1))
-		_, margin := formula(link.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+		_, margin := formula(layer.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
 			fuse.Temperatures{Act: 1.5, Ens: 0.5})
 		x.Margin = append(x.Margin, margin)
 	}

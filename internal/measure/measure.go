@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -244,7 +244,7 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitte
 // exported model has them: of separate logits they are those of mf0.
 func pairwise(c *calibrate.Calibration, mf0 *calibrate.Predictions, b *rows.Batch) (logp, margin []float64) {
 	h, k := c.Posterior.Head, c.Posterior.Head.Logits
-	if h.Link != link.Softmax {
+	if h.Link != layer.Softmax {
 		return mf0.LogP, slices.Clone(mf0.Margin)
 	}
 	lambda0 := cmp.Or(c.Lambda0, meanfield.Lambda0)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/wrap"
@@ -53,9 +53,9 @@ func LabelsOf(t testing.TB, model string, n int, inputs ...wrap.Tensor) []int64 
 func Sampled(logits []float32, n int) []int64 {
 	rng := rand.New(rand.NewPCG(5, 5))
 	k := len(logits) / n
-	head := calibrate.Head{Logits: k, Features: 1, Link: link.Softmax}
+	head := calibrate.Head{Logits: k, Features: 1, Link: layer.Softmax}
 	if k == 1 {
-		head.Link = link.Sigmoid
+		head.Link = layer.Sigmoid
 	}
 	logp, _ := calibrate.Plain(head, logits, n, 1)
 	labels := make([]int64, n)

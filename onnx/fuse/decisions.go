@@ -3,7 +3,7 @@ package fuse
 import (
 	"math"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
@@ -50,7 +50,7 @@ func (f *fuser) decide(outputs Outputs) {
 	p := f.cast(probabilities, tensor.Float64)
 	rest := f.binary("Sub", f.number(1), p) // 1 - p
 	top, uncertainty := "", ""
-	if f.link == link.Sigmoid && f.k > 1 {
+	if f.link == layer.Sigmoid && f.k > 1 {
 		wrong := f.binary("Sub", f.number(0.5), f.unary("Abs", f.binary("Sub", p, f.number(0.5))))
 		uncertainty = f.reduce("ReduceMean", wrong, 1, true)
 	} else {

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/build"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx"
@@ -117,7 +117,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 		doubles: map[float64]string{},
 	}
 	f.opset = m.Opset()
-	if h.Link == link.Sigmoid && h.LogitDim == 1 {
+	if h.Link == layer.Sigmoid && h.LogitDim == 1 {
 		f.classes = 2
 	}
 	phi := h.AddFeatures(f.Builder)
@@ -176,7 +176,7 @@ func (mf *MeanField) check(h *head.Head) error {
 	switch {
 	case mf.Method != "" && mf.Method != MF0 && mf.Method != MF1:
 		return fmt.Errorf("method %q, want %s or %s", mf.Method, MF0, MF1)
-	case mf.Method == MF1 && h.Link == link.Softmax && k > MaxMF1Classes:
+	case mf.Method == MF1 && h.Link == layer.Softmax && k > MaxMF1Classes:
 		return fmt.Errorf("%s for %d classes, want at most %d, as its graph holds numbers for every pair of them: use %s",
 			MF1, k, MaxMF1Classes, MF0)
 	case q.Forms != k+1:
@@ -266,7 +266,7 @@ type fuser struct {
 	*build.Builder
 	mf      *MeanField
 	opset   int64
-	link    link.Link
+	link    layer.Link
 	k       int64 // K
 	classes int64 // C
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
@@ -130,7 +130,7 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 		ens[i] = f.mf.Lambda0 * (f.mf.NLL.Ens / t.Ens)
 	}
 	logits = f.clip(logits, -mostLogit, mostLogit)
-	if f.link == link.Softmax { // whose probabilities do not change when all logits are shifted: now none is positive
+	if f.link == layer.Softmax { // whose probabilities do not change when all logits are shifted: now none is positive
 		top := f.cast(f.reduce("ReduceMax", logits, 1, true), tensor.Float64)
 		logits = f.binary("Sub", f.cast(logits, tensor.Float64), top)
 	} else {
@@ -139,9 +139,9 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	if f.mf.Plain > 0 {
 		y := f.binary("Mul", logits, f.number(1/f.mf.Plain))
 		switch f.link {
-		case link.Softmax:
+		case layer.Softmax:
 			f.servedSoftmax(y, output)
-		case link.OneVsRest:
+		case layer.OneVsRest:
 			f.servedSoftmax(f.logSigmoid(y), output)
 		default:
 			f.servedSigmoids(y, output)
@@ -155,7 +155,7 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.double("lambda", ens, p, 1))
 	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), f.double("inverse_act", act, p, 1))
 	switch {
-	case f.link != link.Softmax:
+	case f.link != layer.Softmax:
 		return f.separate(f.binary("Div", mu, f.temperatures(spread)), output)
 	case f.mf.Method == MF1:
 		return f.normalised(f.mf1(mu, spread), output)
@@ -297,7 +297,7 @@ func (f *fuser) series(k [3]string, b string) string {
 // separate makes probabilities of y = μ/T, [N,P,K], where each logit has a sigmoid of its own, and
 // returns the margin.
 func (f *fuser) separate(y, output string) (margin string) {
-	if f.link == link.OneVsRest {
+	if f.link == layer.OneVsRest {
 		return f.normalised(f.logSigmoid(y), output)
 	}
 	if f.mf.Plain == 0 {

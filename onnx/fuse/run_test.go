@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -25,7 +25,7 @@ import (
 var opsets = []int64{7, 8, 9, 10, 11, 13, 17, 18, 24}
 
 // network is y = x·w as a model of an operator set, with its head.
-func network(t testing.TB, opset int64, by link.Link, w []float64, d, k int) (*onnx.Model, *head.Head) {
+func network(t testing.TB, opset int64, by layer.Link, w []float64, d, k int) (*onnx.Model, *head.Head) {
 	t.Helper()
 	open := &onnxpb.Dimension_DimParam{DimParam: "N"}
 	value := func(name string, width int) *onnxpb.ValueInfo {
@@ -179,22 +179,22 @@ func forms(rng *rand.Rand, d, k int, kind string) fuse.Quadratic {
 }
 
 // oracle gives probabilities and the margin of one example by package meanfield, under a pair.
-func oracle(by link.Link, method fuse.Method, logits, variances []float64, lambda0 float64, pair fuse.Temperatures,
+func oracle(by layer.Link, method fuse.Method, logits, variances []float64, lambda0 float64, pair fuse.Temperatures,
 ) (p []float64, margin float64) {
 	k := len(logits)
 	mu, s2, logp := make([]float64, k), make([]float64, k), make([]float64, k)
 	for j := range k {
 		mu[j], s2[j] = logits[j]/pair.Act, variances[j]/pair.Ens
-		if by != link.Softmax {
+		if by != layer.Softmax {
 			mu[j] /= math.Sqrt(1 + lambda0*s2[j])
 		}
 	}
 	switch {
-	case by == link.Softmax && method == fuse.MF1:
+	case by == layer.Softmax && method == fuse.MF1:
 		margin = meanfield.MF1(logp, mu, s2, lambda0)
-	case by == link.Softmax:
+	case by == layer.Softmax:
 		margin = meanfield.MF0Exact(logp, mu, s2, lambda0)
-	case by == link.OneVsRest:
+	case by == layer.OneVsRest:
 		margin = meanfield.OneVsRest(logp, mu)
 	default:
 		both := make([]float64, 2*k)
@@ -220,18 +220,18 @@ func TestTheHeadIsTheFormulas(t *testing.T) {
 	kinds := []string{"weights", "a reduction", "groups"}
 	seed := uint64(0)
 	for _, c := range []struct {
-		link      link.Link
+		link      layer.Link
 		method    fuse.Method
 		k         int
 		intervals []fuse.Interval
 	}{
-		{link.Softmax, "", 2, nil}, {link.Softmax, fuse.MF0, 5, nil}, {link.Softmax, fuse.MF1, 5, nil},
-		{link.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1e4, Nodes: 34}}},
-		{link.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1.0001, Nodes: 2}, {Ratio: 1e4, Nodes: 33}}},
-		{link.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1.0001, Nodes: 2}}}, // all are beyond it
-		{link.Softmax, fuse.MF0, 60, []fuse.Interval{{Ratio: 1e4, Nodes: 30}}},   // too many for so few classes
-		{link.Softmax, fuse.MF1, 40, nil},
-		{link.OneVsRest, "", 6, nil}, {link.Sigmoid, "", 1, nil}, {link.Sigmoid, "", 6, nil},
+		{layer.Softmax, "", 2, nil}, {layer.Softmax, fuse.MF0, 5, nil}, {layer.Softmax, fuse.MF1, 5, nil},
+		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1e4, Nodes: 34}}},
+		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1.0001, Nodes: 2}, {Ratio: 1e4, Nodes: 33}}},
+		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1.0001, Nodes: 2}}}, // all are beyond it
+		{layer.Softmax, fuse.MF0, 60, []fuse.Interval{{Ratio: 1e4, Nodes: 30}}},   // too many for so few classes
+		{layer.Softmax, fuse.MF1, 40, nil},
+		{layer.OneVsRest, "", 6, nil}, {layer.Sigmoid, "", 1, nil}, {layer.Sigmoid, "", 6, nil},
 	} {
 		for _, plain := range []float64{0, 1.7} {
 			for _, pairs := range []string{"two pairs", "one pair", "no margin"} {
@@ -293,7 +293,7 @@ func TestManyClassesAreComputedInParts(t *testing.T) {
 	// None is within the first interval, all are within the second.
 	for _, intervals := range [][]fuse.Interval{{{Ratio: 1.0001, Nodes: 2}}, {{Ratio: 1e3, Nodes: 40}}} {
 		rng := rand.New(rand.NewPCG(6, 6))
-		m, h := network(t, 13, link.Softmax, normal(rng, d*k, 1), d, k)
+		m, h := network(t, 13, layer.Softmax, normal(rng, d*k, 1), d, k)
 		mf := &fuse.MeanField{Lambda0: lambda0, Forms: forms(rng, d, k, "weights"), Scores: marginScore, Intervals: intervals,
 			NLL: fuse.Temperatures{Act: 1, Ens: 0.5}, OOD: fuse.Temperatures{Act: 1.1, Ens: 0.7}}
 		x := singles(normal(rng, n*d, 1))
@@ -325,16 +325,16 @@ func TestManyClassesAreComputedInParts(t *testing.T) {
 func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
 	const n, d, lambda0 = 8, 4, 0.4
 	for _, c := range []struct {
-		link   link.Link
+		link   layer.Link
 		method fuse.Method
 		k      int
 	}{
-		{link.Softmax, fuse.MF0, 5}, {link.Softmax, fuse.MF1, 5}, {link.Softmax, fuse.MF0, 2},
-		{link.Softmax, fuse.MF0, 90},
-		{link.OneVsRest, "", 5}, {link.Sigmoid, "", 1}, {link.Sigmoid, "", 4},
+		{layer.Softmax, fuse.MF0, 5}, {layer.Softmax, fuse.MF1, 5}, {layer.Softmax, fuse.MF0, 2},
+		{layer.Softmax, fuse.MF0, 90},
+		{layer.OneVsRest, "", 5}, {layer.Sigmoid, "", 1}, {layer.Sigmoid, "", 4},
 	} {
 		for _, scale := range []float64{1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1, 60} {
-			if c.link == link.OneVsRest && scale > 1 {
+			if c.link == layer.OneVsRest && scale > 1 {
 				continue // several sigmoids are 1
 			}
 			rng := rand.New(rand.NewPCG(uint64(c.k), 2))
@@ -360,12 +360,12 @@ func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
 func TestMarginsWithoutVarianceAreExact(t *testing.T) {
 	const n, d, lambda0 = 40, 4, 0.4
 	for _, c := range []struct {
-		link   link.Link
+		link   layer.Link
 		method fuse.Method
 		k      int
 	}{
-		{link.Softmax, fuse.MF0, 5}, {link.Softmax, fuse.MF1, 5}, {link.Softmax, fuse.MF0, 2},
-		{link.OneVsRest, "", 5}, {link.Sigmoid, "", 1}, {link.Sigmoid, "", 4},
+		{layer.Softmax, fuse.MF0, 5}, {layer.Softmax, fuse.MF1, 5}, {layer.Softmax, fuse.MF0, 2},
+		{layer.OneVsRest, "", 5}, {layer.Sigmoid, "", 1}, {layer.Sigmoid, "", 4},
 	} {
 		rng := rand.New(rand.NewPCG(uint64(c.k), 7))
 		m, h := network(t, 17, c.link, normal(rng, d*c.k, 1), d, c.k)
@@ -395,7 +395,7 @@ func TestAbsurdNumbersStayFinite(t *testing.T) {
 		for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
 			for _, opset := range []int64{7, 17} {
 				rng := rand.New(rand.NewPCG(3, 3))
-				m, h := network(t, opset, link.Softmax, normal(rng, d*k, 1), d, k)
+				m, h := network(t, opset, layer.Softmax, normal(rng, d*k, 1), d, k)
 				mf := &fuse.MeanField{Method: method, Lambda0: 0.4, Forms: forms(rng, d, k, kind), Scores: marginScore,
 					NLL: fuse.Temperatures{Act: 1, Ens: 0.5}, OOD: fuse.Temperatures{Act: 1.1, Ens: 0.7}}
 				var x []float32
@@ -503,14 +503,14 @@ func TestTermsAreTheirOperators(t *testing.T) {
 			return max(out[0], out[1])
 		})
 		add("sizes", func(t *fuse.Terms) string {
-			if t.Link() != link.Softmax {
+			if t.Link() != layer.Softmax {
 				panic("another link")
 			}
 			return t.Add(t.Mul(t.Max(t.Features()), t.Number(0)), t.Number(float64(100*t.K()+t.D())))
 		}, func([]float64) float64 { return 304 })
 
 		rng := rand.New(rand.NewPCG(4, 4))
-		m, h := network(t, opset, link.Softmax, normal(rng, d*k, 1), d, k)
+		m, h := network(t, opset, layer.Softmax, normal(rng, d*k, 1), d, k)
 		mf := &fuse.MeanField{Lambda0: 0.4, Forms: forms(rng, d, k, "weights"), Scores: scores,
 			NLL: fuse.Temperatures{Act: 1, Ens: 1}}
 		x := singles(normal(rng, n*d, 1))
@@ -580,12 +580,12 @@ func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain 
 func TestDecisionsAreTheirDefinitions(t *testing.T) {
 	const n, d = 40, 4
 	at := func(v float64) *float64 { return &v }
-	for _, by := range []link.Link{link.Softmax, link.OneVsRest, link.Sigmoid} {
+	for _, by := range []layer.Link{layer.Softmax, layer.OneVsRest, layer.Sigmoid} {
 		for _, k := range []int{1, 5} {
-			if k == 1 && by != link.Sigmoid {
+			if k == 1 && by != layer.Sigmoid {
 				continue
 			}
-			labels, classes := by == link.Sigmoid && k > 1, max(k, 2)
+			labels, classes := by == layer.Sigmoid && k > 1, max(k, 2)
 			each := []float64{0.3, 0.9, 0.6, 0.1, 0.5}[:classes]
 			for name, decisions := range map[string]*fuse.Decisions{
 				"uncertainty":     {Uncertainty: at(0.2)},
@@ -662,7 +662,7 @@ func checkDecided(t *testing.T, what string, d *fuse.Decisions, labels bool, got
 // Doubt, and the score of the most probable class, have digits where its probability rounds to 1.
 func TestDecisionsHaveDigitsNextToOne(t *testing.T) {
 	const k = 3
-	m, h := network(t, 13, link.Softmax, []float64{40, 10, 0}, 1, k)
+	m, h := network(t, 13, layer.Softmax, []float64{40, 10, 0}, 1, k)
 	for _, side := range []bool{false, true} {
 		// At x = 1 the others have exp(-30) + exp(-40) together.
 		threshold := math.Exp(-30) + math.Exp(-40)

@@ -1,7 +1,7 @@
 package fuse
 
 import (
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
@@ -28,7 +28,7 @@ func newTerms(f *fuser, features, logits, variance, leverage, margin string) *Te
 }
 
 // Link says how the head's logits become probabilities.
-func (t *Terms) Link() link.Link { return t.f.link }
+func (t *Terms) Link() layer.Link { return t.f.link }
 
 // K returns how many logits there are.
 func (t *Terms) K() int { return int(t.f.k) }

@@ -3,7 +3,7 @@ package head
 import (
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx"
@@ -80,9 +80,9 @@ type finder struct {
 
 	budget      int64 // elements that may still be computed
 	worked      map[string]evaluated
-	approximate bool      // a Relu may be ignored
-	link        link.Link // given by the caller
-	sums, depth int       // additions of several layers looked into, in all and within another
+	approximate bool       // a Relu may be ignored
+	link        layer.Link // given by the caller
+	sums, depth int        // additions of several layers looked into, in all and within another
 }
 
 func NewFinder(m *onnx.Model) *finder {

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx/tensor"
@@ -54,7 +54,7 @@ type trail struct {
 	moved      []*onnxpb.Node // steps since the layer that features would have to go through too
 	decided    bool           // behind the logits
 	picked     bool           // the best class has been picked
-	link       link.Link
+	link       layer.Link
 	tail       []string
 	after      []after // what becomes of the probabilities
 	normalised bool    // the sigmoids of several classes have been normalised

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx"
@@ -18,14 +18,14 @@ import (
 // Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d
 // features and K classes.
 type Head struct {
-	Op         string    `json:"op"`          // the operator that is linear; several that are added are joined by "+"
-	Node       string    `json:"node"`        // its name or, where it has none, that of its output; joined likewise
-	Features   string    `json:"features"`    // the tensor that goes into it; several are joined by ","
-	Logits     string    `json:"logits"`      // the last tensor that holds the logits
-	FeatureDim int       `json:"feature_dim"` // d, without the bias
-	LogitDim   int       `json:"classes"`     // K
-	Bias       bool      `json:"bias"`        // whether there is a b
-	Link       link.Link `json:"link"`        // what follows the logits
+	Op         string     `json:"op"`          // the operator that is linear; several that are added are joined by "+"
+	Node       string     `json:"node"`        // its name or, where it has none, that of its output; joined likewise
+	Features   string     `json:"features"`    // the tensor that goes into it; several are joined by ","
+	Logits     string     `json:"logits"`      // the last tensor that holds the logits
+	FeatureDim int        `json:"feature_dim"` // d, without the bias
+	LogitDim   int        `json:"classes"`     // K
+	Bias       bool       `json:"bias"`        // whether there is a b
+	Link       layer.Link `json:"link"`        // what follows the logits
 	// the operators between the linear layer, its bias included, and the output
 	Tail     []string `json:"tail"`
 	Evidence []string `json:"-"` // what was found, in sentences for people
@@ -123,7 +123,7 @@ func (f *finder) find(o Options) (*Head, error) {
 			f.g.Opset)
 	}
 	if o.Link != "" && o.Link.Validate() != nil {
-		return nil, graph.Refuse("there is no link %q, only %s", o.Link, link.Names())
+		return nil, graph.Refuse("there is no link %q, only %s", o.Link, layer.Names())
 	}
 	f.link = o.Link
 	if o.Approximate != "" && o.Approximate != IgnoreRelu {
@@ -220,7 +220,7 @@ func (f *finder) complete(heads []*Head) ([]*Head, error) {
 			return false
 		}
 		n, list := h.LogitDim, given[h.Logits]
-		if h.Link == link.Sigmoid {
+		if h.Link == layer.Sigmoid {
 			n = max(2, n)
 		}
 		ok := n == 2 && slices.Equal(list, []int{1}) || len(list) == n
@@ -363,8 +363,8 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if err := f.fill(h, t, start); err != nil {
 		return nil, err
 	}
-	if h.Link == link.Sigmoid && h.LogitDim > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
-		h.Link = link.OneVsRest
+	if h.Link == layer.Sigmoid && h.LogitDim > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
+		h.Link = layer.OneVsRest
 	}
 	if err := f.settle(h, t); err != nil {
 		return nil, err
@@ -372,7 +372,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	h.scores = slices.ContainsFunc(t.nodes, f.givesScores)
 	h.Evidence = f.evidence(h, t)
 	classes := h.LogitDim
-	if h.Link == link.Sigmoid {
+	if h.Link == layer.Sigmoid {
 		classes = max(2, classes)
 	}
 	if h.Labels = f.labels(t, classes); h.Labels != nil {
@@ -435,13 +435,13 @@ func (f *finder) givesScores(n *onnxpb.Node) bool {
 func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
 	if f.link != "" && f.link != h.Link {
-		if h.Link != "" && (h.Link == link.Softmax || f.link == link.Softmax) {
+		if h.Link != "" && (h.Link == layer.Softmax || f.link == layer.Softmax) {
 			return graph.RefuseAt(first, "what follows %q makes probabilities by %s, not by %s", h.Logits, h.Link,
 				f.link)
 		}
 		h.Link = f.link
 	}
-	if h.LogitDim == 1 && h.Link != "" && h.Link != link.Sigmoid {
+	if h.LogitDim == 1 && h.Link != "" && h.Link != layer.Sigmoid {
 		return graph.RefuseAt(first, "%s has one output only, of which %s makes 1", f.describe(first), h.Link)
 	}
 	return nil
@@ -499,7 +499,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 	}
 	behind := f.linkBehind(h.Logits)
 	if h.LogitDim == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
-		behind = link.Sigmoid
+		behind = layer.Sigmoid
 	}
 	switch {
 	case h.Link != "" && h.Link == f.link:
@@ -510,10 +510,10 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		h.Link = behind
 		say("elsewhere in the graph the logits go into %s", h.Link)
 	case h.LogitDim == 1:
-		h.Link = link.Sigmoid
+		h.Link = layer.Sigmoid
 		say("no Sigmoid follows the logit; a single one is taken as that of two classes")
 	default:
-		h.Link = link.Softmax
+		h.Link = layer.Softmax
 		say("no Softmax or Sigmoid follows the logits; one label among all classes is assumed")
 	}
 	return found
@@ -531,7 +531,7 @@ func (f *finder) reader(t *trail, p *share) *onnxpb.Node {
 
 // linkBehind looks forward from the logits for what makes probabilities of them, past operators
 // that only reshape.
-func (f *finder) linkBehind(name string) (found link.Link) {
+func (f *finder) linkBehind(name string) (found layer.Link) {
 	f.forward(name, func(n *onnxpb.Node, in string) bool {
 		s := f.step(n)
 		if s == nil || n.In(0) != in || len(n.GetOutput()) == 0 {
@@ -574,13 +574,13 @@ func (f *finder) forward(name string, pass func(n *onnxpb.Node, in string) bool)
 }
 
 // linkAt is the link that n makes, unless its probabilities are divided by their sum.
-func (f *finder) linkAt(n *onnxpb.Node, made link.Link) link.Link {
+func (f *finder) linkAt(n *onnxpb.Node, made layer.Link) layer.Link {
 	normalised := slices.ContainsFunc(f.g.Order, func(next *onnxpb.Node) bool {
 		s := f.step(next)
 		return s != nil && s.normalises && next.In(0) == n.GetOutput()[0]
 	})
-	if made == link.Sigmoid && normalised {
-		return link.OneVsRest
+	if made == layer.Sigmoid && normalised {
+		return layer.OneVsRest
 	}
 	return made
 }
@@ -655,7 +655,7 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 // the logits; two for a single logit. It is p or its logarithm, of all classes or some, and nil where
 // the model picks the best class, gives logits, or leaves a normalisation to others.
 func (h *Head) Gives(p []float64) []float64 {
-	if !h.linked || h.picked || h.scores || h.Link == link.OneVsRest && !h.normalised {
+	if !h.linked || h.picked || h.scores || h.Link == layer.OneVsRest && !h.normalised {
 		return nil
 	}
 	y := slices.Clone(p)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -175,7 +175,7 @@ func checkGives(t *testing.T, h *head.Head, g golden) {
 		want := g.Gives[n*width:][:width]
 		got := h.Gives(probabilities(h.Link, g.Logits[n*k:][:k]))
 		if len(got) != width {
-			if h.Gives(make([]float64, k)) == nil && h.Link == link.Softmax && k == width {
+			if h.Gives(make([]float64, k)) == nil && h.Link == layer.Softmax && k == width {
 				got = g.Logits[n*k:][:k] // it ends in logits
 			} else {
 				t.Fatalf("gives %v, the model %v", got, want)
@@ -189,21 +189,21 @@ func checkGives(t *testing.T, h *head.Head, g golden) {
 	}
 }
 
-func probabilities(by link.Link, logits []float64) []float64 {
+func probabilities(by layer.Link, logits []float64) []float64 {
 	var p []float64
 	sum := 0.0
 	for _, a := range logits {
 		x := math.Exp(a)
-		if by != link.Softmax {
+		if by != layer.Softmax {
 			x = 1 / (1 + math.Exp(-a))
 		}
 		p = append(p, x)
 		sum += x
 	}
 	switch {
-	case by == link.Sigmoid && len(p) == 1:
+	case by == layer.Sigmoid && len(p) == 1:
 		return []float64{1 - p[0], p[0]}
-	case by != link.Sigmoid:
+	case by != layer.Sigmoid:
 		for i := range p {
 			p[i] /= sum
 		}

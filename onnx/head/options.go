@@ -1,6 +1,6 @@
 package head
 
-import "github.com/mfgs/mfgs/calibrate/link"
+import "github.com/mfgs/mfgs/calibrate/layer"
 
 // Options says where to look for the head. The zero value looks behind every output of the model.
 type Options struct {
@@ -12,7 +12,7 @@ type Options struct {
 	Output string `yaml:"output,omitempty"`
 	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves
 	// that to the graph, and to Softmax, or Sigmoid for one logit, where it is silent.
-	Link link.Link `yaml:"link,omitempty"`
+	Link layer.Link `yaml:"link,omitempty"`
 	// Approximate names what may stand between layer and logits though it is not linear; "" is
 	// nothing.
 	Approximate Approximation `yaml:"approximation,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx/tensor"
@@ -24,7 +24,7 @@ type step struct {
 	takes     scale                                              // of probabilities
 	constants func(*passage) (scale, shift []float64, err error) // what it multiplies by and adds
 	along     func(*graph.Call) []int64                          // the axes along which it selects
-	link      link.Link                                          // makes probabilities of logits
+	link      layer.Link                                         // makes probabilities of logits
 	picks     bool                                               // picks the best class
 
 	selects    bool // selects positions or classes

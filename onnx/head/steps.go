@@ -1,7 +1,7 @@
 package head
 
 import (
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
@@ -43,9 +43,9 @@ func init() {
 		// between dense layers below the last
 		"BatchNormalization": {class: keepClass, logits: scaleAndShift, constants: batchNorm},
 
-		"Softmax":    {class: softmaxClass, logits: makeProbs, link: link.Softmax},
-		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs, link: link.Softmax},
-		"Sigmoid":    {class: keepClass, logits: makeProbs, link: link.Sigmoid},
+		"Softmax":    {class: softmaxClass, logits: makeProbs, link: layer.Softmax},
+		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs, link: layer.Softmax},
+		"Sigmoid":    {class: keepClass, logits: makeProbs, link: layer.Sigmoid},
 		"ArgMax":     {class: argMaxClass, logits: pick, probs: pick, picks: true},
 
 		"Exp":                   {class: keepClass, probs: toProbs, takes: logarithms},

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
@@ -380,7 +380,7 @@ func TestSigmoidsByHand(t *testing.T) {
 			t.Fatal(err)
 		}
 		h, err := Find(m, Options{})
-		if (err == nil) != test.found || test.found && h.Link != link.Sigmoid {
+		if (err == nil) != test.found || test.found && h.Link != layer.Sigmoid {
 			t.Errorf("%s: head %+v, error %v", test.name, h, err)
 		}
 	}

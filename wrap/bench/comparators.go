@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/measure"
 )
 
@@ -57,7 +57,7 @@ func (b *bench) openComparators(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	if b.head.Link != link.Softmax {
+	if b.head.Link != layer.Softmax {
 		return fmt.Errorf("the head has %d logits with link %s: method %s is for a softmax", b.head.Logits, b.head.Link, names[0])
 	}
 	all, err := b.Comparators.Open(ctx, &Session{b}, names)

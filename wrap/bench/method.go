@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/measure"
@@ -166,7 +166,7 @@ func (b *bench) servedMethod() string {
 func (b *bench) checkPairwise() error {
 	pairwise := func(r *request) bool { return r.name == measure.Pairwise && !r.taken }
 	k := b.head.Logits
-	if b.head.Link == link.Softmax && k > fuse.MaxMF1Classes && slices.ContainsFunc(b.requests, pairwise) {
+	if b.head.Link == layer.Softmax && k > fuse.MaxMF1Classes && slices.ContainsFunc(b.requests, pairwise) {
 		return fmt.Errorf("method %s: the bundle has %d classes, and it is served for %d at most: its cost grows with their square", measure.Pairwise, k, fuse.MaxMF1Classes)
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 	"testing/fstest"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
@@ -58,7 +58,7 @@ func served() *score.Served {
 	return &score.Served{Fitted: *fitted, Median: -2, Scale: 0.5, Quantiles: []float64{0.125, 0.5, 0.875}}
 }
 
-var softmax = calibrate.Head{Features: 2, Logits: 3, Bias: true, Link: link.Softmax}
+var softmax = calibrate.Head{Features: 2, Logits: 3, Bias: true, Link: layer.Softmax}
 
 // full and kron are bundles as Write takes them; what it sets is empty.
 func full() Bundle {
@@ -184,22 +184,22 @@ func inMemory(t testing.TB, dir string) fstest.MapFS {
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	sigmoid := kron()
-	sigmoid.Posterior = posterior(calibrate.Head{Logits: 1, Features: 4, Link: link.Sigmoid}, calibrate.Full,
+	sigmoid.Posterior = posterior(calibrate.Head{Logits: 1, Features: 4, Link: layer.Sigmoid}, calibrate.Full,
 		calibrate.Fisher)
 	sigmoid.Manifest.Head = Head{Head: sigmoid.Posterior.Head}
 	sigmoid.Manifest.Labels = []string{"", "yes"}
 	diagonal := kron()
 	diagonal.Posterior.QB = nil
 	multiLabel := kron()
-	multiLabel.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: link.Sigmoid},
+	multiLabel.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Sigmoid},
 		calibrate.Kronecker, calibrate.Hessian)
 	multiLabel.Posterior.QB = nil
-	multiLabel.Manifest.Head.Link = link.Sigmoid
+	multiLabel.Manifest.Head.Link = layer.Sigmoid
 	multiLabel.Manifest.Labels = []string{"cat", "dog", "bird"}
 	oneVsRest := full()
-	oneVsRest.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: link.OneVsRest},
+	oneVsRest.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: layer.OneVsRest},
 		calibrate.Full, calibrate.Sandwich)
-	oneVsRest.Manifest.Head.Link = link.OneVsRest
+	oneVsRest.Manifest.Head.Link = layer.OneVsRest
 
 	approximate := full()
 	approximate.Manifest.Head.Approximation = "relu"

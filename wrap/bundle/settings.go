@@ -6,7 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -60,7 +60,7 @@ func (s Settings) Validate() error {
 		return fmt.Errorf("decisions: %w", err)
 	}
 	if s.Head.Link != "" && s.Head.Link.Validate() != nil {
-		return fmt.Errorf("head.link %q: want %s", s.Head.Link, link.Names())
+		return fmt.Errorf("head.link %q: want %s", s.Head.Link, layer.Names())
 	}
 	switch {
 	case s.Head.Approximate != "" && s.Head.Approximate != head.IgnoreRelu:

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
@@ -109,7 +109,7 @@ func BenchmarkCurvature(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer product.Close()
-			h := calibrate.Head{Logits: c.logits, Features: c.features, Bias: true, Link: link.Softmax}
+			h := calibrate.Head{Logits: c.logits, Features: c.features, Bias: true, Link: layer.Softmax}
 			sums, err := calibrate.NewSums(calibrate.CurvatureConfig{Head: h, Structure: c.structure, Fisher: c.fisher,
 				Product: product})
 			if err != nil {

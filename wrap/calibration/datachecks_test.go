@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
@@ -34,9 +34,9 @@ func unlabelled(n int, predicted ...int) *part.Counts {
 }
 
 func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
-	head := func(k int) calibrate.Head { return calibrate.Head{Logits: k, Link: link.Softmax} }
-	multi := calibrate.Head{Logits: 3, Link: link.Sigmoid}
-	two := calibrate.Head{Logits: 1, Link: link.Sigmoid}
+	head := func(k int) calibrate.Head { return calibrate.Head{Logits: k, Link: layer.Softmax} }
+	multi := calibrate.Head{Logits: 3, Link: layer.Sigmoid}
+	two := calibrate.Head{Logits: 1, Link: layer.Sigmoid}
 	many := func(present int) []int {
 		of := make([]int, 1000)
 		for k := range present {
@@ -109,7 +109,7 @@ func TestScoresBelowChanceAreToldOf(t *testing.T) {
 }
 
 func TestCopiesAreToldOf(t *testing.T) {
-	h := calibrate.Head{Logits: 1, Features: 1, Link: link.Sigmoid}
+	h := calibrate.Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
 	of := func(n, copies int) *part.Counts {
 		b := &rows.Batch{N: n, Features: make([]float32, n), Logits: make([]float32, n)}
 		for i := range n {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/attach"
@@ -152,7 +152,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 							t.Fatalf("example %d: logits %v, want %v", i, p.Logits, rows.Logits[i*k:(i+1)*k])
 						}
 					}
-					if sum := total(p.Probabilities); h.Link != link.Sigmoid && !approx.Equal(sum, 1, 1e-15) {
+					if sum := total(p.Probabilities); h.Link != layer.Sigmoid && !approx.Equal(sum, 1, 1e-15) {
 						t.Fatalf("example %d: probabilities sum to 1 %+g", i, sum-1)
 					}
 					i++

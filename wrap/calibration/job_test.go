@@ -11,7 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
@@ -56,7 +56,7 @@ func TestKeys(t *testing.T) {
 		Model: "m.onnx",
 		Settings: bundle.Settings{
 			Head: head.Options{
-				Features: "f", Logits: "l", Output: "o", Link: link.Sigmoid, Approximate: head.IgnoreRelu,
+				Features: "f", Logits: "l", Output: "o", Link: layer.Sigmoid, Approximate: head.IgnoreRelu,
 			},
 			Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25},
 			Lambda0: 2, OODScore: "leverage",

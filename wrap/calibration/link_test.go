@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
@@ -22,7 +22,7 @@ func TestLinkIsTold(t *testing.T) {
 	c := Config{Model: model, Train: file + "[:80]", Val: file + "[80:]", Out: filepath.Join(dir, "bundle")}
 	_, err := Calibrate(t.Context(), c)
 	says(t, err, "labels")
-	c.Head.Link = link.Sigmoid
+	c.Head.Link = layer.Sigmoid
 	if r := mustCalibrate(t, c); r.Head.Link != "sigmoid" {
 		t.Errorf("head %+v", r.Head)
 	}
@@ -52,14 +52,14 @@ func TestReadyMadeLinkIsTold(t *testing.T) {
 	file := write(t, dir, "f.npz", npz(t,
 		map[string]array{"features": arrayOf(phi, n, 3), "logits": arrayOf(logits, n, 4), "labels": arrayOf(sampled(logits, n), n)}))
 	c := Config{ReadyMade: true, Train: file + "[:100]", Val: file + "[100:]", Out: filepath.Join(dir, "bundle")}
-	c.Head.Link = link.OneVsRest
+	c.Head.Link = layer.OneVsRest
 	if r := mustCalibrate(t, c); r.Head.Link != "one-vs-rest" {
 		t.Errorf("head %+v", r.Head)
 	}
-	c.Head.Link, c.Force = link.Sigmoid, true
+	c.Head.Link, c.Force = layer.Sigmoid, true
 	_, err := Calibrate(t.Context(), c)
 	says(t, err, "4 logits", "0 or 1")
-	c.Head = head.Options{Link: link.Softmax, Features: "phi"}
+	c.Head = head.Options{Link: layer.Softmax, Features: "phi"}
 	_, err = Calibrate(t.Context(), c)
 	says(t, err, "ready-made")
 }

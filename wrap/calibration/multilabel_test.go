@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -101,7 +101,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b.Posterior.QB != nil || b.Manifest.Head.Link != link.Sigmoid {
+		if b.Posterior.QB != nil || b.Manifest.Head.Link != layer.Sigmoid {
 			t.Errorf("%s: bundle of %+v", name, b.Manifest.Head)
 		}
 		p := opened(t, c.Out, Options{})

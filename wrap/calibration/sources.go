@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -81,7 +81,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	opener := in.opener
 	if cfg.ReadyMade {
 		err = in.openProduct(ctx, cfg)
-		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == link.Sigmoid) &&
+		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == layer.Sigmoid) &&
 			source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
 	} else if err = in.openNetwork(ctx, cfg); err == nil {
 		opener.Network, opener.Extractor, opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
@@ -200,9 +200,9 @@ func (in *sources) open(
 // readyHead returns the head of ready-made features.
 func readyHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate.Head, error) {
 	d, k := train.Widths()
-	h := calibrate.Head{Logits: k, Features: d, Bias: true, Link: link.Softmax}
+	h := calibrate.Head{Logits: k, Features: d, Bias: true, Link: layer.Softmax}
 	if k == 1 || multiLabel {
-		h.Link = link.Sigmoid
+		h.Link = layer.Sigmoid
 	}
 	if cfg.Head.Link != "" {
 		h.Link = cfg.Head.Link

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
@@ -90,20 +90,20 @@ func TestAnExportedModelDecidesAsItsBundle(t *testing.T) {
 func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
 	const n, width = 900, 6
 	for _, tt := range []struct {
-		link   link.Link
+		link   layer.Link
 		k      int
 		opset  uint64
 		multi  bool
 		score  conformal.Score
 		wanted []string
 	}{
-		{link.Softmax, 5, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
-		{link.Softmax, 300, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
-		{link.Softmax, 5, 7, false, conformal.LAC, []string{"abstain", "prediction_set"}},
-		{link.Softmax, 5, 9, false, conformal.APS, []string{"leverage", "abstain"}}, // which cannot rank
-		{link.Sigmoid, 1, 18, false, conformal.APS, []string{"abstain", "prediction_set"}},
-		{link.Sigmoid, 3, 13, true, conformal.LAC, []string{"abstain", "prediction_set"}},
-		{link.OneVsRest, 4, 11, false, conformal.APS, []string{"abstain", "prediction_set"}},
+		{layer.Softmax, 5, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
+		{layer.Softmax, 300, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
+		{layer.Softmax, 5, 7, false, conformal.LAC, []string{"abstain", "prediction_set"}},
+		{layer.Softmax, 5, 9, false, conformal.APS, []string{"leverage", "abstain"}}, // which cannot rank
+		{layer.Sigmoid, 1, 18, false, conformal.APS, []string{"abstain", "prediction_set"}},
+		{layer.Sigmoid, 3, 13, true, conformal.LAC, []string{"abstain", "prediction_set"}},
+		{layer.OneVsRest, 4, 11, false, conformal.APS, []string{"abstain", "prediction_set"}},
 	} {
 		t.Run(fmt.Sprintf("%s of %d, opset %d", tt.link, tt.k, tt.opset), func(t *testing.T) {
 			dir := t.TempDir()

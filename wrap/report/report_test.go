@@ -16,7 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -71,7 +71,7 @@ func evaluation() *bench.Evaluation {
 	}
 	m := &bundle.Manifest{
 		Tool: "mfgs test", Labels: []string{"cat", hostile, ""},
-		Head:      bundle.Head{Head: calibrate.Head{Features: 8, Logits: 3, Link: link.Softmax}},
+		Head:      bundle.Head{Head: calibrate.Head{Features: 8, Logits: 3, Link: layer.Softmax}},
 		MeanField: bundle.MeanField{MedianVariance: 2}, Grids: &bundle.Grids{NLL: grid(), AUROC: grid()},
 		Datasets: []bundle.Dataset{
 			{Role: bundle.Train, Spec: "train.csv", Count: 5000}, {Role: bundle.Val, Spec: hostile, Count: 1000},
@@ -650,11 +650,11 @@ func TestSetsAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 	for _, test := range []struct {
 		covered    int
 		thresholds []float64
-		link       link.Link
+		link       layer.Link
 		want       bool
 	}{
-		{first, []float64{.9}, link.Softmax, false}, {first - 1, []float64{.9}, link.Softmax, true},
-		{n / 2, []float64{.9, .8, .7}, link.Softmax, false}, {n / 2, []float64{.9}, link.Sigmoid, false},
+		{first, []float64{.9}, layer.Softmax, false}, {first - 1, []float64{.9}, layer.Softmax, true},
+		{n / 2, []float64{.9, .8, .7}, layer.Softmax, false}, {n / 2, []float64{.9}, layer.Sigmoid, false},
 	} {
 		e := evaluation()
 		e.Detail.Manifest.Head.Link = test.link

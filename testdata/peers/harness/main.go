@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -185,7 +185,7 @@ func features(ctx context.Context) (head calibrate.Head, phi, logits []float32, 
 		return head, nil, nil, err
 	}
 	defer f.Close()
-	head = calibrate.Head{Logits: f.Logits(), Features: f.Dim(), Bias: true, Link: link.Softmax}
+	head = calibrate.Head{Logits: f.Logits(), Features: f.Dim(), Bias: true, Link: layer.Softmax}
 	for b, err := range f.Blocks(ctx, calibrate.BlockSize) {
 		if err != nil {
 			return head, nil, nil, err

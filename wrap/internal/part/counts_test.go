@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
@@ -67,13 +67,13 @@ func TestACensusCountsLabelsAndPredictions(t *testing.T) {
 		b.Labels, b.Targets = labels, targets
 		return &b
 	}
-	check("two classes", calibrate.Head{Logits: 2, Features: 1, Link: link.Softmax},
+	check("two classes", calibrate.Head{Logits: 2, Features: 1, Link: layer.Softmax},
 		with(two, []int{1, -1, 1}, nil), 4, []int{0, 4}, []int{4, 2})
-	check("no labels", calibrate.Head{Logits: 2, Features: 1, Link: link.Softmax},
+	check("no labels", calibrate.Head{Logits: 2, Features: 1, Link: layer.Softmax},
 		with(two, []int{}, nil), 0, []int{0, 0}, []int{4, 2})
-	check("labels", calibrate.Head{Logits: 2, Features: 1, Link: link.Sigmoid},
+	check("labels", calibrate.Head{Logits: 2, Features: 1, Link: layer.Sigmoid},
 		with(two, nil, []uint8{1, 0, 1, 1, 0, 0}), 6, []int{4, 2}, []int{2, 4})
 	one := rows.Batch{N: 3, Features: make([]float32, 3), Logits: []float32{1, -2, 3}}
-	check("one logit", calibrate.Head{Logits: 1, Features: 1, Link: link.Sigmoid},
+	check("one logit", calibrate.Head{Logits: 1, Features: 1, Link: layer.Sigmoid},
 		with(one, []int{0, 0, 1}, nil), 6, []int{4, 2}, []int{2, 4})
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx/tensor"
@@ -23,7 +23,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
-var head = calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: link.Softmax}
+var head = calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 
 const fingerprint = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 

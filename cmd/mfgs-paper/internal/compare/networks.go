@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/onnx"
@@ -62,7 +62,7 @@ func (b *comparison) openHead(path string) (*onnx.Model, *head.Head, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if h.LogitDim != b.head.Logits || h.Link != link.Softmax {
+	if h.LogitDim != b.head.Logits || h.Link != layer.Softmax {
 		return nil, nil, fmt.Errorf("%s: it has %d logits with link %s, want a softmax of %d as the bundle's", path, h.LogitDim, h.Link, b.head.Logits)
 	}
 	return model, h, nil

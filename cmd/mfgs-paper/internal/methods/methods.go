@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 // MaxBytes bounds what one set of examples is prepared into.
@@ -26,7 +26,7 @@ type Variances interface {
 
 // checkSoftmax refuses heads whose logits do not compete.
 func checkSoftmax(h calibrate.Head) error {
-	if h.Link != link.Softmax || h.Logits < 2 {
+	if h.Link != layer.Softmax || h.Logits < 2 {
 		return fmt.Errorf("the head has %d logits with link %s, want a softmax of at least 2", h.Logits, h.Link)
 	}
 	return nil

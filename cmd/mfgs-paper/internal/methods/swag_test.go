@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -27,8 +27,8 @@ func randomCheckpoints(h calibrate.Head, n int, seed uint64) [][]float64 {
 // TestSWAG compares with the covariance of all weights by its definition.
 func TestSWAG(t *testing.T) {
 	for _, h := range []calibrate.Head{
-		{Logits: 3, Features: 4, Bias: true, Link: link.Softmax},
-		{Logits: 2, Features: 3, Link: link.Softmax},
+		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
+		{Logits: 2, Features: 3, Link: layer.Softmax},
 	} {
 		const n = blockRows + 3
 		for _, m := range []int{2, 9} {
@@ -109,9 +109,9 @@ func wantDiagonals(t *testing.T, c interface {
 }
 
 func TestSWAGErrors(t *testing.T) {
-	h := calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: link.Softmax}
+	h := calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	sigmoid := h
-	sigmoid.Link = link.Sigmoid
+	sigmoid.Link = layer.Sigmoid
 	short, bad := randomCheckpoints(h, 3, 1), randomCheckpoints(h, 3, 1)
 	short[2] = short[2][1:]
 	bad[1][4] = math.NaN()
@@ -125,7 +125,7 @@ func TestSWAGErrors(t *testing.T) {
 		{"short", short, h, "checkpoint 2: the last layer has 8 weights, want 3 classes × 3"},
 		{"NaN", bad, h, "checkpoint 1: weight 4 is NaN"},
 		{"sigmoid", randomCheckpoints(h, 2, 1), sigmoid, "want a softmax"},
-		{"no features", randomCheckpoints(h, 2, 1), calibrate.Head{Logits: 3, Link: link.Softmax}, "0 features"},
+		{"no features", randomCheckpoints(h, 2, 1), calibrate.Head{Logits: 3, Link: layer.Softmax}, "0 features"},
 	} {
 		if _, err := NewSWAG(c.checkpoints, c.head, nil); err == nil || !strings.Contains(err.Error(), c.reason) {
 			t.Errorf("%s: error %v, want one with %q", c.name, err, c.reason)

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -21,7 +21,7 @@ import (
 var background = context.Background()
 
 func softmaxHead(k, d int, bias bool) calibrate.Head {
-	return calibrate.Head{Logits: k, Features: d, Bias: bias, Link: link.Softmax}
+	return calibrate.Head{Logits: k, Features: d, Bias: bias, Link: layer.Softmax}
 }
 
 // clouds are n labelled examples of K overlapping classes, around points that far from
@@ -295,7 +295,7 @@ func TestPreparationRepeats(t *testing.T) {
 func TestLastLayerErrors(t *testing.T) {
 	s, h := clouds(20, 2, 3, 1, 1), softmaxHead(3, 2, true)
 	sigmoids := h
-	sigmoids.Link = link.OneVsRest
+	sigmoids.Link = layer.OneVsRest
 	unlabelled := &rows.Batch{N: s.N, Features: s.Features, Logits: s.Logits}
 	w := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	for _, c := range []struct {

@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	geometry "github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
@@ -50,7 +50,7 @@ func NewLastLayer(
 	c *calibrate.Curvature, cov calibrate.Covariance, epsilon float64, product calibrate.Product,
 ) (*LastLayer, error) {
 	h := c.Head()
-	if h.Link != link.Softmax {
+	if h.Link != geometry.Softmax {
 		return nil, fmt.Errorf("the logits of a %s head are separate: they have variances and no covariances", h.Link)
 	}
 	k, d := h.Logits, h.Dim()

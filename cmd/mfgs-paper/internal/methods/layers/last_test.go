@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	geometry "github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
@@ -42,7 +42,7 @@ func lastCurvature(
 ) *calibrate.Curvature {
 	t.Helper()
 	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{
-		Head: h, Structure: structure, Fisher: h.Link == link.Softmax,
+		Head: h, Structure: structure, Fisher: h.Link == geometry.Softmax,
 	}, s)
 	if err != nil {
 		t.Fatal(err)
@@ -171,9 +171,9 @@ func wantNumbers(t *testing.T, what string, got, want []float64, tolerance float
 
 func TestLastLayerEqualsTheDenseInverse(t *testing.T) {
 	for i, h := range []calibrate.Head{
-		{Logits: 2, Features: 3, Link: link.Softmax},
-		{Logits: 5, Features: 7, Bias: true, Link: link.Softmax},
-		{Logits: 9, Features: 2, Bias: true, Link: link.Softmax},
+		{Logits: 2, Features: 3, Link: geometry.Softmax},
+		{Logits: 5, Features: 7, Bias: true, Link: geometry.Softmax},
+		{Logits: 9, Features: 2, Bias: true, Link: geometry.Softmax},
 	} {
 		k, d := h.Logits, h.Dim()
 		train, test := lastSet(h, 100, uint64(10+i)), lastSet(h, lastRows+3, uint64(20+i)) // more than a part
@@ -234,7 +234,7 @@ func wantSolutions(t *testing.T, name string, l *LastLayer, sigma *mat.Dense, n 
 
 // Beyond the classes of a dense B covariances are zero.
 func TestLastLayerOfManyClasses(t *testing.T) {
-	h := calibrate.Head{Logits: calibrate.MaxDense + 1, Features: 2, Bias: true, Link: link.Softmax}
+	h := calibrate.Head{Logits: calibrate.MaxDense + 1, Features: 2, Bias: true, Link: geometry.Softmax}
 	train, test := lastSet(h, 40, 30), lastSet(h, 3, 31)
 	c := lastCurvature(t, h, calibrate.Kronecker, train)
 	for _, cov := range allCovariances {
@@ -272,9 +272,9 @@ func TestLastLayerOfManyClasses(t *testing.T) {
 }
 
 func TestLastLayersThatAreRefused(t *testing.T) {
-	softmax := calibrate.Head{Logits: 3, Features: 2, Link: link.Softmax}
-	many := calibrate.Head{Logits: maxSandwich + 1, Features: 2, Link: link.Softmax}
-	separate := calibrate.Head{Logits: 1, Features: 2, Link: link.Sigmoid}
+	softmax := calibrate.Head{Logits: 3, Features: 2, Link: geometry.Softmax}
+	many := calibrate.Head{Logits: maxSandwich + 1, Features: 2, Link: geometry.Softmax}
+	separate := calibrate.Head{Logits: 1, Features: 2, Link: geometry.Sigmoid}
 	two := softmax
 	two.Logits = 2
 	one := lastSet(two, 20, 40)
@@ -307,7 +307,7 @@ func TestLastLayersThatAreRefused(t *testing.T) {
 
 // Each of the products fails in turn.
 func TestLastLayerPassesOnErrors(t *testing.T) {
-	h := calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: link.Softmax}
+	h := calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: geometry.Softmax}
 	train := lastSet(h, 20, 50)
 	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
 		c := lastCurvature(t, h, structure, train)
@@ -343,7 +343,7 @@ func TestLastLayerPassesOnErrors(t *testing.T) {
 // a ReLU, and most logits sure: one direction of Σ is far larger than others. mf0 must
 // be that of a calibration with the same posterior.
 func TestLastLayerUnderEachIntegral(t *testing.T) {
-	h := calibrate.Head{Logits: 5, Features: 12, Bias: true, Link: link.Softmax}
+	h := calibrate.Head{Logits: 5, Features: 12, Bias: true, Link: geometry.Softmax}
 	const n = 300
 	k := h.Logits
 	set := lastSet(h, n, 60)

@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
+	geometry "github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -204,7 +204,7 @@ func TestOneLayerIsTheKroneckerPosteriorOfTheLast(t *testing.T) {
 			continue
 		}
 		l := s.layers[0]
-		head := calibrate.Head{Logits: l.Out, Features: l.In, Bias: l.Bias != nil, Link: link.Softmax}
+		head := calibrate.Head{Logits: l.Out, Features: l.In, Bias: l.Bias != nil, Link: geometry.Softmax}
 		x, y := s.inputs(n), s.labels(n)
 		logits := make([]float64, n*l.Out)
 		if err := s.network(t, nil).Forward(logits, x); err != nil {

@@ -1,22 +1,22 @@
-package link_test
+package layer_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/link"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 func TestLinksAreKnownByName(t *testing.T) {
-	for _, l := range link.All {
+	for _, l := range layer.All {
 		if err := l.Validate(); err != nil {
 			t.Error(err)
 		}
-		if !strings.Contains(link.Names(), string(l)) {
-			t.Errorf("%s is not among %s", l, link.Names())
+		if !strings.Contains(layer.Names(), string(l)) {
+			t.Errorf("%s is not among %s", l, layer.Names())
 		}
 	}
-	for _, l := range []link.Link{"", "Softmax", "probit"} {
+	for _, l := range []layer.Link{"", "Softmax", "probit"} {
 		if err := l.Validate(); err == nil || !strings.Contains(err.Error(), "softmax, sigmoid or one-vs-rest") {
 			t.Errorf("%q: error %v, want the links that there are", l, err)
 		}

@@ -4,7 +4,7 @@
 // To add one: its name here; its derivatives and log-probabilities in the table of package calibrate,
 // after a formula in package meanfield; what shows it in a graph, in package onnx/head; and its nodes in
 // package onnx/fuse.
-package link
+package layer
 
 import (
 	"fmt"
