@@ -9,15 +9,15 @@ import (
 
 func BenchmarkAdd(b *testing.B) {
 	for _, bench := range []struct {
-		head      Head
+		head      layer.Head
 		structure Structure
 		fisher    bool
 	}{
-		{Head{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax}, Full, false},
-		{Head{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax}, Full, true},
-		{Head{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax}, Kronecker, true},
-		{Head{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax}, Kronecker, false},
-		{Head{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax}, Kronecker, true},
+		{layer.Head{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax}, Full, false},
+		{layer.Head{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax}, Full, true},
+		{layer.Head{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax}, Kronecker, true},
+		{layer.Head{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax}, Kronecker, false},
+		{layer.Head{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax}, Kronecker, true},
 	} {
 		h := bench.head
 		b.Run(fmt.Sprintf("K=%d/D=%d/%s/fisher=%v", h.Logits, h.Dim(), bench.structure, bench.fisher), func(b *testing.B) {
@@ -35,7 +35,7 @@ func BenchmarkAdd(b *testing.B) {
 }
 
 func BenchmarkPosterior(b *testing.B) {
-	for _, h := range []Head{
+	for _, h := range []layer.Head{
 		{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax},
 		{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax},
 	} {
@@ -54,7 +54,7 @@ func BenchmarkPosterior(b *testing.B) {
 }
 
 func BenchmarkFit(b *testing.B) {
-	for _, h := range []Head{
+	for _, h := range []layer.Head{
 		{Logits: 10, Features: 256, Bias: true, Link: layer.Softmax},
 		{Logits: 1000, Features: 1280, Bias: true, Link: layer.Softmax},
 	} {

@@ -73,7 +73,7 @@ func TestChoiceSaysWhichAndWhy(t *testing.T) {
 }
 
 func TestServedProbabilitiesAreThoseOfTheMethod(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 	task := newTask(h, 31)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	f := fit(t, c, task.val, nil, FitOptions{Damping: Damping{Relative: 1}})
@@ -95,7 +95,7 @@ func TestServedProbabilitiesAreThoseOfTheMethod(t *testing.T) {
 // What is fitted follows the unit of the logits: of logits c a, T_act and T are c times
 // those of a, and the NLL is the same.
 func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
-	for _, h := range []Head{
+	for _, h := range []layer.Head{
 		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
 		{Logits: 1, Features: 4, Bias: true, Link: layer.Sigmoid},
 		{Logits: 3, Features: 4, Bias: true, Link: layer.Sigmoid},
@@ -123,12 +123,12 @@ func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 				"T_act of the grid":   {got.NLLGrid.Act[3], want.NLLGrid.Act[3]},
 			} {
 				if !approx.Equal(pair[0]/unit, pair[1], 1e-9*pair[1]) {
-					t.Errorf("%s, logits times %g: %s %v, want %v times that", h.name(), unit, name, pair[0], pair[1])
+					t.Errorf("%s, logits times %g: %s %v, want %v times that", nameOf(h), unit, name, pair[0], pair[1])
 				}
 			}
 			if !approx.Equal(got.Candidates[0].NLL, want.Candidates[0].NLL, 1e-9) || !approx.Equal(got.NLL.Ens,
 				want.NLL.Ens, 1e-9*want.NLL.Ens) {
-				t.Errorf("%s, logits times %g: NLL %v and T_ens %v, want %v and %v", h.name(), unit, got.Candidates[0].NLL, got.NLL.Ens, want.Candidates[0].NLL, want.NLL.Ens)
+				t.Errorf("%s, logits times %g: NLL %v and T_ens %v, want %v and %v", nameOf(h), unit, got.Candidates[0].NLL, got.NLL.Ens, want.Candidates[0].NLL, want.NLL.Ens)
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 // A sure network that makes no error on a small held-out set must not be made surer: of
 // 50 examples none says how often it errs.
 func TestFewHeldOutExamplesMakeNoNetworkSurer(t *testing.T) {
-	h := Head{Logits: 5, Features: 4, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 5, Features: 4, Bias: true, Link: layer.Softmax}
 	rng := rand.New(rand.NewPCG(5, 5))
 	train := randomSet(h, 300, 3, 91)
 	c := accumulate(t, CurvatureConfig{Head: h}, train, 0)

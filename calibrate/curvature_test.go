@@ -20,7 +20,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-var heads = []Head{
+var heads = []layer.Head{
 	{Logits: 2, Features: 3, Link: layer.Softmax},
 	{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
 	{Logits: 5, Features: 2, Link: layer.Softmax},
@@ -31,7 +31,7 @@ var heads = []Head{
 	{Logits: 3, Features: 3, Bias: true, Link: layer.OneVsRest},
 }
 
-func (h Head) name() string {
+func nameOf(h layer.Head) string {
 	bias := ""
 	if h.Bias {
 		bias = "+1"
@@ -41,7 +41,7 @@ func (h Head) name() string {
 
 // The loss is Σ -log p_y as a function of the weights, here by its definition;
 // W and the bias are class-major, as H is.
-func loss(h Head, s *rows.Batch, weights []float64) float64 {
+func loss(h layer.Head, s *rows.Batch, weights []float64) float64 {
 	d := h.Dim()
 	var sum float64
 	for i := range s.N {
@@ -71,7 +71,7 @@ func loss(h Head, s *rows.Batch, weights []float64) float64 {
 }
 
 // headSet returns weights and examples whose logits they give, exactly: both are multiples of 1/8.
-func headSet(h Head, n int, seed uint64) (weights []float64, s *rows.Batch) {
+func headSet(h layer.Head, n int, seed uint64) (weights []float64, s *rows.Batch) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	d := h.Dim()
 	weights = make([]float64, h.Logits*d)
@@ -110,7 +110,7 @@ func second(f func(x []float64) float64, x, v []float64) float64 {
 
 func TestHessianEqualsFiniteDifferencesOfTheLoss(t *testing.T) {
 	for i, h := range heads {
-		t.Run(h.name(), func(t *testing.T) {
+		t.Run(nameOf(h), func(t *testing.T) {
 			weights, s := headSet(h, 20, uint64(i))
 			f := func(w []float64) float64 { return loss(h, s, w) }
 			c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, s, 0)
@@ -138,7 +138,7 @@ func TestHessianEqualsFiniteDifferencesOfTheLoss(t *testing.T) {
 
 func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
 	for i, h := range heads {
-		t.Run(h.name(), func(t *testing.T) {
+		t.Run(nameOf(h), func(t *testing.T) {
 			weights, s := headSet(h, 20, uint64(10+i))
 			n := len(weights)
 			want := make([]float64, n*n)
@@ -175,9 +175,9 @@ func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
 func TestCurvatureEqualsItsDefinition(t *testing.T) {
 	// Few pairs of classes, and many; the last has 5,050 pairs of features, so
 	// more than one chunk of columns.
-	for i, h := range append(slices.Clone(heads), Head{Logits: 6, Features: 99, Bias: true, Link: layer.Softmax}) {
+	for i, h := range append(slices.Clone(heads), layer.Head{Logits: 6, Features: 99, Bias: true, Link: layer.Softmax}) {
 		for _, fisher := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/fisher=%v", h.name(), fisher), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/fisher=%v", nameOf(h), fisher), func(t *testing.T) {
 				n := BlockSize + 100 // a whole block and part of one
 				if h.Features > 50 {
 					n = 60
@@ -218,7 +218,7 @@ func symmetric(packed []float64, n int) []float64 {
 }
 
 func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
-	h := Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: layer.Softmax}
 	s := randomSet(h, 30, 3, 30)
 	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, s, 0)
 	b, g := make([]float64, h.Logits), make([]float64, h.Logits)
@@ -242,14 +242,14 @@ func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
 // A network that interpolates its training set has probabilities whose distance
 // to 1 is below the resolution of 1, yet all of H is made of those distances.
 func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
-	for _, h := range []Head{
+	for _, h := range []layer.Head{
 		{Logits: 4, Features: 3, Bias: true, Link: layer.Softmax}, // few pairs of classes
 		{Logits: 6, Features: 3, Bias: true, Link: layer.Softmax}, // many
 		{Logits: 1, Features: 3, Bias: true, Link: layer.Sigmoid},
 		{Logits: 3, Features: 3, Bias: true, Link: layer.Sigmoid},
 		{Logits: 3, Features: 3, Bias: true, Link: layer.OneVsRest},
 	} {
-		t.Run(h.name(), func(t *testing.T) {
+		t.Run(nameOf(h), func(t *testing.T) {
 			k, d := h.Logits, h.Dim()
 			const n = 50
 			rng := rand.New(rand.NewPCG(40, uint64(k)))
@@ -384,7 +384,7 @@ func (float32Product) AddTransposedProduct(c, a, b []float64, rows, m, n int) er
 }
 
 func TestFloat32ProductIsGoodEnough(t *testing.T) {
-	h := Head{Logits: 5, Features: 20, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 5, Features: 20, Bias: true, Link: layer.Softmax}
 	m := newMixture(h, 4, 2, 50)
 	train, val := m.draw(3*BlockSize, 0), m.draw(200, 0)
 	for _, structure := range []Structure{Full, Kronecker} {
@@ -432,7 +432,7 @@ func TestAccumulatingIsDeterministic(t *testing.T) {
 }
 
 func TestGapsKeepTheBlocks(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	s := randomSet(h, 4, 1, 63)
 	counter := &countingProduct{}
 	sums := newSums(t, CurvatureConfig{Head: h, Structure: Kronecker, Product: counter})
@@ -487,7 +487,7 @@ func (p *failingProduct) Multiply(c, a, b []float64, rows, n, m int) error {
 
 func TestErrorsOfTheProductInFit(t *testing.T) {
 	for _, structure := range []Structure{Full, Kronecker} {
-		h := Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
+		h := layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 		task := newTask(h, 66)
 		p := &failingProduct{left: math.MaxInt}
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Product: p}, task.train, 0)
@@ -535,11 +535,11 @@ func TestMultiplyEqualsItsSum(t *testing.T) {
 }
 
 func TestAddRefusesBadExamplesByName(t *testing.T) {
-	softmax := Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
-	sigmoid := Head{Logits: 1, Features: 2, Link: layer.Sigmoid}
+	softmax := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
+	sigmoid := layer.Head{Logits: 1, Features: 2, Link: layer.Sigmoid}
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	for _, test := range []struct {
-		head        Head
+		head        layer.Head
 		fisher      bool
 		phi, logits []float32
 		label       int
@@ -589,7 +589,7 @@ func TestAddRefusesBadExamplesByName(t *testing.T) {
 }
 
 func TestAddPanicsOnWhatIsNoBlock(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	one := func(features, logits int, positions ...int) *rows.Batch {
 		return &rows.Batch{N: len(positions), Positions: positions, Features: make([]float32, features),
 			Logits: make([]float32, logits)}
@@ -634,7 +634,7 @@ func TestStructureFollowsTheHead(t *testing.T) {
 		{Auto, 10, 25088, "", "not supported"},
 		{"dense", 2, 2, "", `structure "dense", want auto, full or kron`},
 	} {
-		h := Head{Logits: test.logits, Features: test.dim, Link: layer.Softmax}
+		h := layer.Head{Logits: test.logits, Features: test.dim, Link: layer.Softmax}
 		got, err := test.structure.Resolve(h)
 		if got != test.want || (err == nil) != (test.err == "") || err != nil &&
 			!strings.Contains(err.Error(), test.err) {
@@ -673,7 +673,7 @@ func TestStructureOfSeparateLogits(t *testing.T) {
 		{Auto, 1 << 24, 1 << 24, "", "not supported"},
 	} {
 		for _, link := range []layer.Link{layer.Sigmoid, layer.OneVsRest} {
-			h := Head{Logits: test.logits, Features: test.dim, Link: link}
+			h := layer.Head{Logits: test.logits, Features: test.dim, Link: link}
 			got, err := test.structure.Resolve(h)
 			if got != test.want || (err == nil) != (test.err == "") || err != nil &&
 				!strings.Contains(err.Error(), test.err) {
@@ -684,10 +684,10 @@ func TestStructureOfSeparateLogits(t *testing.T) {
 }
 
 func TestTargetsThatAreRefused(t *testing.T) {
-	multi := Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
-	single := Head{Logits: 3, Features: 2, Link: layer.OneVsRest}
+	multi := layer.Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
+	single := layer.Head{Logits: 3, Features: 2, Link: layer.OneVsRest}
 	for _, test := range []struct {
-		head    Head
+		head    layer.Head
 		fisher  bool
 		label   int
 		targets []uint8
@@ -722,15 +722,15 @@ func TestTargetsThatAreRefused(t *testing.T) {
 
 func TestHeadsThatAreRefused(t *testing.T) {
 	for _, test := range []struct {
-		head Head
+		head layer.Head
 		want string
 	}{
-		{Head{Logits: 2, Features: 0, Link: layer.Softmax}, "0 features"},
-		{Head{Logits: 1, Features: 2, Link: layer.Softmax}, "softmax head has 1 logits"},
-		{Head{Features: 2, Link: layer.Sigmoid}, "sigmoid head has 0 logits"},
-		{Head{Logits: 1, Features: 2, Link: layer.OneVsRest}, "one-vs-rest head has 1 logits, want at least 2"},
-		{Head{Logits: 2, Features: 2}, `link ""`},
-		{Head{Logits: 2, Features: 2, Link: "probit"}, `link "probit"`},
+		{layer.Head{Logits: 2, Features: 0, Link: layer.Softmax}, "0 features"},
+		{layer.Head{Logits: 1, Features: 2, Link: layer.Softmax}, "softmax head has 1 logits"},
+		{layer.Head{Features: 2, Link: layer.Sigmoid}, "sigmoid head has 0 logits"},
+		{layer.Head{Logits: 1, Features: 2, Link: layer.OneVsRest}, "one-vs-rest head has 1 logits, want at least 2"},
+		{layer.Head{Logits: 2, Features: 2}, `link ""`},
+		{layer.Head{Logits: 2, Features: 2, Link: "probit"}, `link "probit"`},
 	} {
 		if _, err := NewSums(CurvatureConfig{Head: test.head}); err == nil || !strings.Contains(err.Error(),
 			test.want) {

@@ -79,7 +79,7 @@ func decodeSums(f *safetensors.File, product Product) (*Sums, error) {
 	if v := meta["mfgs.sums"]; v != sumsVersion {
 		return nil, fmt.Errorf("format version %.20q, want %q", v, sumsVersion)
 	}
-	cfg := CurvatureConfig{Head: Head{Link: layer.Link(meta["link"])}, Structure: Structure(meta["structure"]), Product: product}
+	cfg := CurvatureConfig{Head: layer.Head{Link: layer.Link(meta["link"])}, Structure: Structure(meta["structure"]), Product: product}
 	for name, v := range map[string]*int{"logits": &cfg.Head.Logits, "features": &cfg.Head.Features} {
 		var err error
 		if *v, err = strconv.Atoi(meta[name]); err != nil || *v > 1<<30 {

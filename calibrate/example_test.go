@@ -49,7 +49,7 @@ func draw(rng *rand.Rand, n int, familiar bool) *rows.Batch {
 // be believed and a score for unfamiliar inputs.
 func Example() {
 	rng := rand.New(rand.NewPCG(1, 1))
-	head := calibrate.Head{Logits: 3, Features: 3, Bias: true, Link: layer.Softmax}
+	head := layer.Head{Logits: 3, Features: 3, Bias: true, Link: layer.Softmax}
 
 	// 1. Curvature: one pass over the training set.
 	train := draw(rng, 2000, true)

@@ -57,14 +57,14 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	if err := h.CheckBatch(val, true); err != nil {
+	if err := CheckBatch(h, val, true); err != nil {
 		return nil, fmt.Errorf("held-out data: %w", err)
 	}
 	for what, b := range map[string]*rows.Batch{"out-of-distribution data": ood, "stand-ins": o.StandIns} {
 		if b == nil {
 			continue
 		}
-		if err := h.CheckBatch(b, false); err != nil {
+		if err := CheckBatch(h, b, false); err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
 	}
@@ -85,7 +85,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	}
 	o.Progress("tuning", 0, steps)
 
-	act := h.logitUnit(val)
+	act := logitUnit(h, val)
 	t := newTuningSet(h, val, true, o.Lambda0, act)
 	t.plain(1 / act)
 	network := t.trial(0)

@@ -24,7 +24,7 @@ import (
 // the training set and have labels that the logits know nothing of.
 type task struct{ train, val, ood *rows.Batch }
 
-func newTask(h Head, seed uint64) task {
+func newTask(h layer.Head, seed uint64) task {
 	m := newMixture(h, 3, 2, seed)
 	t := task{train: m.draw(700, 0), val: m.draw(500, 0), ood: m.draw(300, 8)}
 	strange := m.draw(75, 8)
@@ -51,7 +51,7 @@ func fit(t testing.TB, c *Curvature, val, ood *rows.Batch, o FitOptions) *Fitted
 }
 
 // nll is the mean -log p of the labels, or of the targets.
-func nll(h Head, logp []float64, s *rows.Batch) float64 {
+func nll(h layer.Head, logp []float64, s *rows.Batch) float64 {
 	var sum float64
 	for i, y := range s.Labels {
 		sum -= logp[i*h.Classes()+int(y)] / float64(len(s.Labels))
@@ -64,10 +64,10 @@ func nll(h Head, logp []float64, s *rows.Batch) float64 {
 
 // objective is what tuning minimises: the NLL, and that of half an example more whose
 // prediction is wrong.
-func objective(h Head, logp, margin []float64, s *rows.Batch) float64 {
+func objective(h layer.Head, logp, margin []float64, s *rows.Batch) float64 {
 	v, n := nll(h, logp, s), float64(len(margin))
 	for _, g := range margin {
-		v += 0.5 * math.Log1p(math.Exp(g)/float64(h.categories()-1)) / n / n
+		v += 0.5 * math.Log1p(math.Exp(g)/float64(h.Categories()-1)) / n / n
 	}
 	return v
 }
@@ -90,7 +90,7 @@ func auroc(t *testing.T, c *Calibration, val, ood *rows.Batch) float64 {
 const gridTolerance = 1e-5
 
 func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
-	for i, h := range []Head{
+	for i, h := range []layer.Head{
 		{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax},
 		{Logits: 1, Features: 5, Bias: true, Link: layer.Sigmoid},
 		{Logits: 5, Features: 6, Bias: true, Link: layer.Sigmoid},
@@ -101,7 +101,7 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 		for _, structure := range []Structure{Full, Kronecker} {
 			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, task.train, 0)
 			for _, cov := range covariances {
-				t.Run(fmt.Sprintf("%s/%s/%s", h.name(), structure, cov), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/%s", nameOf(h), structure, cov), func(t *testing.T) {
 					f := fit(t, c, val, task.ood, FitOptions{Covariance: cov})
 					at := func(pair Temperatures) *Predictions {
 						c := f.Calibration
@@ -179,7 +179,7 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 // how much NLL is larger at the chosen, with its standard error.
 func (f *Fitted) optimum(t *testing.T, val *rows.Batch) (pair Temperatures, loss, stdErr float64) {
 	t.Helper()
-	unit := f.Posterior.Head.logitUnit(val)
+	unit := logitUnit(f.Posterior.Head, val)
 	set := newTuningSet(f.Posterior.Head, val, true, meanfield.Lambda0, unit)
 	copy(set.s2, f.Posterior.variancesOf(val))
 	_, best, err := tuneNLL(t.Context(), &set.examples, f.MedianVariance, f.Lambda0)
@@ -206,7 +206,7 @@ func (f *Fitted) chosen(t *testing.T) Candidate {
 }
 
 // alwaysRight returns examples whose label has the largest logit, by a little.
-func alwaysRight(h Head, n int) *rows.Batch {
+func alwaysRight(h layer.Head, n int) *rows.Batch {
 	s := randomSet(h, n, 1, 813)
 	clear(s.Logits)
 	for i, y := range s.Labels {
@@ -217,7 +217,7 @@ func alwaysRight(h Head, n int) *rows.Batch {
 
 // twoMinima returns examples of two kinds, each with two positive logits: of one
 // these are a hundred times as large, and so is the T that is best for it.
-func twoMinima(h Head, n int) *rows.Batch {
+func twoMinima(h layer.Head, n int) *rows.Batch {
 	s := randomSet(h, n, 1, 817)
 	for i, y := range s.Labels {
 		a := logitsOf(s, i)
@@ -233,11 +233,11 @@ func twoMinima(h Head, n int) *rows.Batch {
 }
 
 func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
-	softmax := Head{Logits: 5, Features: 4, Link: layer.Softmax}
-	sigmoid := Head{Logits: 1, Features: 4, Link: layer.Sigmoid}
-	multi, rest := Head{Logits: 5, Features: 4, Link: layer.Sigmoid}, Head{Logits: 5, Features: 4, Link: layer.OneVsRest}
+	softmax := layer.Head{Logits: 5, Features: 4, Link: layer.Softmax}
+	sigmoid := layer.Head{Logits: 1, Features: 4, Link: layer.Sigmoid}
+	multi, rest := layer.Head{Logits: 5, Features: 4, Link: layer.Sigmoid}, layer.Head{Logits: 5, Features: 4, Link: layer.OneVsRest}
 	for name, s := range map[string]struct {
-		head Head
+		head layer.Head
 		set  *rows.Batch
 	}{
 		"overconfident":  {softmax, newMixture(softmax, 2, 7, 810).draw(400, 0)},
@@ -296,7 +296,7 @@ func TestMedianIsThatOfTheSorted(t *testing.T) {
 }
 
 func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
-	h := Head{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}
 	task := newTask(h, 820)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	p := mustPosterior(t, c, Hessian, 1)
@@ -369,7 +369,7 @@ func TestPairedGainIsMeanAndStandardErrorOfDifferences(t *testing.T) {
 
 // offPlane is a task for little damping: the training set lies in half of the
 // dimensions, and held-out examples outside of them have labels by chance.
-func offPlane(h Head, seed uint64) task {
+func offPlane(h layer.Head, seed uint64) task {
 	t := newTask(h, seed)
 	rng := rand.New(rand.NewPCG(seed, 4))
 	half := h.Features / 2
@@ -390,7 +390,7 @@ func offPlane(h Head, seed uint64) task {
 }
 
 func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
-	h := Head{Logits: 4, Features: 8, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 4, Features: 8, Bias: true, Link: layer.Softmax}
 	for name, test := range map[string]struct {
 		task task
 		rho  float64
@@ -441,7 +441,7 @@ func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
 }
 
 func TestDampingThatIsGivenIsTaken(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 840)
 	c := accumulate(t, CurvatureConfig{Head: h, Fisher: true}, task.train, 0)
 	for _, cov := range covariances {
@@ -467,7 +467,7 @@ func TestDampingThatIsGivenIsTaken(t *testing.T) {
 }
 
 func TestFitWithoutOutOfDistributionData(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 850)
 	f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, nil, FitOptions{})
 	if f.OOD != f.NLL || f.OODTuned || f.AUROCGrid.Value != nil {
@@ -481,7 +481,7 @@ func TestFitWithoutOutOfDistributionData(t *testing.T) {
 func TestFitIsDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	// Large enough for the matrix products to be cut for many processors.
-	h := Head{Logits: 70, Features: 80, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 70, Features: 80, Bias: true, Link: layer.Softmax}
 	task := newTask(h, 860)
 	var fitted []*Fitted
 	for _, processors := range []int{1, 4} {
@@ -498,7 +498,7 @@ func TestFitIsDeterministic(t *testing.T) {
 }
 
 func TestVariancesThatDoNotHelpLeaveTemperatureScaling(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 	m := newMixture(h, 2, 3, 870) // overconfident alike everywhere
 	c := accumulate(t, CurvatureConfig{Head: h}, m.draw(700, 0), 0)
 	val := m.draw(2000, 0)
@@ -526,7 +526,7 @@ func TestVariancesThatDoNotHelpLeaveTemperatureScaling(t *testing.T) {
 }
 
 func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
-	h := Head{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}
 	var beyond [2]bool // for each of them, was it ever the larger?
 	for seed := range uint64(4) {
 		task := newTask(h, 880+seed)
@@ -563,7 +563,7 @@ func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
 }
 
 func TestProgressOfFitRisesToTheEnd(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 890)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	for _, ood := range []*rows.Batch{nil, task.ood} {
@@ -590,7 +590,7 @@ func TestProgressOfFitRisesToTheEnd(t *testing.T) {
 }
 
 func TestFitRefusesBadData(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	c := accumulate(t, CurvatureConfig{Head: h}, randomSet(h, 50, 1, 900), 0)
 	good := func() *rows.Batch { return randomSet(h, 20, 1, 901) }
 	bad := func(f func(*rows.Batch)) *rows.Batch {
@@ -631,7 +631,7 @@ func TestFitRefusesBadData(t *testing.T) {
 			t.Errorf("error of several lines: %v", err)
 		}
 	}
-	multi := Head{Logits: 3, Features: 4, Link: layer.Sigmoid}
+	multi := layer.Head{Logits: 3, Features: 4, Link: layer.Sigmoid}
 	cm := accumulate(t, CurvatureConfig{Head: multi}, randomSet(multi, 50, 1, 902), 0)
 	for want, change := range map[string]func(*rows.Batch){
 		"0 targets for 20 examples: every example needs 3": func(s *rows.Batch) { s.Targets, s.Labels = nil, make([]int, 20) },
@@ -655,7 +655,7 @@ func TestFitRefusesBadData(t *testing.T) {
 
 // Every training probability is 0 or 1 to the last bit: H is zero.
 func TestFitOnCurvatureOfZero(t *testing.T) {
-	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	train := randomSet(h, 50, 1, 910)
 	for i := range train.N {
 		copy(logitsOf(train, i), []float32{0, 2000, -2000})
@@ -726,7 +726,7 @@ func TestDampingIsReadAndWritten(t *testing.T) {
 func TestFitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("enough")
-	h := Head{Logits: 3, Features: 4, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	m := newMixture(h, 2, 1, 920)
 	c := accumulate(t, CurvatureConfig{Head: h}, m.draw(100, 0), 0)
 	_, err := Fit(ctx, c, m.draw(50, 0), nil, FitOptions{Progress: func(_ string, done, _ int) {
@@ -741,7 +741,7 @@ func TestFitEndsWithItsContext(t *testing.T) {
 
 // A usual held-out example, under the temperatures for telling, scores ½.
 func TestTheUsualExampleScoresAHalf(t *testing.T) {
-	for _, h := range []Head{
+	for _, h := range []layer.Head{
 		{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}, {Logits: 1, Features: 6, Bias: true,
 			Link: layer.Sigmoid}, {Logits: 3, Features: 6, Bias: true, Link: layer.Sigmoid},
 	} {

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
@@ -45,10 +46,10 @@ func (g *gram) add(m *matrices, b *rows.Batch) error {
 	d := g.head.Dim()
 	for g.n = 0; g.n < b.N; g.n++ {
 		phi, logits := b.Row(g.n)
-		g.head.augment(g.phi[g.n*d:(g.n+1)*d], phi)
+		augment(g.head, g.phi[g.n*d:(g.n+1)*d], phi)
 		g.probabilities(g.p, g.rest, logits)
 		if g.fisher {
-			g.head.residuals(g.r, g.p, g.rest, b.Label(g.n), b.Target(g.n))
+			residuals(g.head, g.r, g.p, g.rest, b.Label(g.n), b.Target(g.n))
 		}
 		if g.structure == Full {
 			g.weigh()
@@ -83,7 +84,7 @@ func (g *gram) addToGroup(m *matrices, phi, logits []float32, label int) {
 
 // residuals writes p - y, y the targets or the one-hot code of the label, from p and 1-p: where y
 // is 1 it is -(1-p).
-func (h Head) residuals(r, p, rest []float64, label int, targets []uint8) {
+func residuals(h layer.Head, r, p, rest []float64, label int, targets []uint8) {
 	copy(r, p)
 	switch {
 	case targets != nil:

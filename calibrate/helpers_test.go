@@ -17,14 +17,14 @@ import (
 // N(m_k, I), for which a_k = m_kᵀφ - |m_k|²/2 gives the true posterior. For a
 // multi-label head features are N(0, I), and label k has the logit m_kᵀφ.
 type mixture struct {
-	head  Head
+	head  layer.Head
 	means []float64 // [K,d]; of a sigmoid head two rows
 	sharp float64   // the logits are this much larger: an overconfident network
 	rng   *rand.Rand
 }
 
 // newMixture places the means at a distance of spread from the origin.
-func newMixture(h Head, spread, sharp float64, seed uint64) *mixture {
+func newMixture(h layer.Head, spread, sharp float64, seed uint64) *mixture {
 	m := &mixture{head: h, sharp: sharp, rng: rand.New(rand.NewPCG(seed, 1))}
 	m.means = make([]float64, h.Classes()*h.Features)
 	for k := range h.Classes() {
@@ -182,7 +182,7 @@ func logitsOf(s *rows.Batch, i int) []float32 {
 
 // randomSet returns n examples with no structure in them: normal features,
 // normal logits of the given size and uniform labels.
-func randomSet(h Head, n int, size float64, seed uint64) *rows.Batch {
+func randomSet(h layer.Head, n int, size float64, seed uint64) *rows.Batch {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	s := &rows.Batch{
 		N:        n,
@@ -216,7 +216,7 @@ type naive struct {
 	h, j    []float64 // Σ(diag p - ppᵀ) ⊗ φφᵀ, Σ rrᵀ ⊗ φφᵀ
 }
 
-func newNaive(h Head, s *rows.Batch) naive {
+func newNaive(h layer.Head, s *rows.Batch) naive {
 	k, d := h.Logits, h.Dim()
 	m := naive{
 		a: make([]float64, d*d), b: make([]float64, k*k), g: make([]float64, k*k),
@@ -248,7 +248,7 @@ func newNaive(h Head, s *rows.Batch) naive {
 	return m
 }
 
-func naivePhi(h Head, s *rows.Batch, i int) []float64 {
+func naivePhi(h layer.Head, s *rows.Batch, i int) []float64 {
 	phi := make([]float64, 0, h.Dim())
 	for _, v := range phiOf(s, i) {
 		phi = append(phi, float64(v))
@@ -260,7 +260,7 @@ func naivePhi(h Head, s *rows.Batch, i int) []float64 {
 }
 
 // naiveP returns the probabilities of the K logits.
-func naiveP(h Head, logits []float32) []float64 {
+func naiveP(h layer.Head, logits []float32) []float64 {
 	p := make([]float64, len(logits))
 	if h.Link != layer.Softmax {
 		for k, a := range logits {
@@ -280,7 +280,7 @@ func naiveP(h Head, logits []float32) []float64 {
 }
 
 // naiveR returns p - y.
-func naiveR(h Head, s *rows.Batch, i int) []float64 {
+func naiveR(h layer.Head, s *rows.Batch, i int) []float64 {
 	r := naiveP(h, logitsOf(s, i))
 	for k := range r {
 		if (s.Labels != nil || s.Targets != nil) && truth(h, s, i, k) {
@@ -291,7 +291,7 @@ func naiveR(h Head, s *rows.Batch, i int) []float64 {
 }
 
 // truth reports whether what the k-th logit speaks for is true of example i.
-func truth(h Head, s *rows.Batch, i, k int) bool {
+func truth(h layer.Head, s *rows.Batch, i, k int) bool {
 	switch {
 	case h.MultiLabel():
 		return s.Targets[i*h.Logits+k] == 1

@@ -9,7 +9,7 @@ import (
 )
 
 func TestInterpolatedSandwichEqualsAllRows(t *testing.T) {
-	h := Head{Logits: 12, Features: 600, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 12, Features: 600, Bias: true, Link: layer.Softmax}
 	m := newMixture(h, 4, 2, 700)
 	for name, test := range map[string]struct {
 		examples int
@@ -56,7 +56,7 @@ func TestInterpolatedSandwichEqualsAllRows(t *testing.T) {
 }
 
 func TestSandwichOfManyClassesIsInterpolated(t *testing.T) {
-	h := Head{Logits: 300, Features: 400, Link: layer.Softmax} // 1.1e10 multiplications
+	h := layer.Head{Logits: 300, Features: 400, Link: layer.Softmax} // 1.1e10 multiplications
 	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, newMixture(h, 4, 2,
 		701).draw(BlockSize, 0), 0)
 	unit, err := c.MeanEigenvalue(Sandwich)

@@ -37,8 +37,8 @@ func TestPosteriorEqualsLaplaceTorch(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, g := range golden {
-		h := Head{Logits: g.K, Features: g.D, Bias: g.Bias, Link: layer.Softmax}
-		name := fmt.Sprintf("%s %s", g.Structure, h.name())
+		h := layer.Head{Logits: g.K, Features: g.D, Bias: g.Bias, Link: layer.Softmax}
+		name := fmt.Sprintf("%s %s", g.Structure, nameOf(h))
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: g.Structure}, &rows.Batch{N: len(g.Logits) / g.K,
 			Features: g.Features, Logits: g.Logits}, 0)
 
@@ -72,7 +72,7 @@ func TestPosteriorEqualsLaplaceTorch(t *testing.T) {
 }
 
 // biasesLast reorders a class-major KD×KD matrix: all weights, then all biases.
-func biasesLast(h Head, m []float64) []float64 {
+func biasesLast(h layer.Head, m []float64) []float64 {
 	if !h.Bias {
 		return m
 	}

@@ -3,6 +3,8 @@ package calibrate
 import (
 	"fmt"
 	"math"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 // Covariance says which covariance of the weights the posterior has, with
@@ -33,7 +35,7 @@ const leverageDamping = 1e-3
 // Posterior is the Gaussian over the last layer's weights at ensemble temperature 1, in the form
 // that gives logit variances. All matrices are row-major and never change once made.
 type Posterior struct {
-	Head       Head
+	Head       layer.Head
 	Structure  Structure // Full or Kronecker
 	Covariance Covariance
 	Epsilon    float64 // ε that was added to every eigenvalue
@@ -96,7 +98,7 @@ func (p *Posterior) forms(product Product, variances, leverages []float64, phi [
 	for first := 0; first < n; first += batchRows {
 		rows := min(batchRows, n-first)
 		for r := range rows {
-			p.Head.augment(x[r*d:(r+1)*d], phi[(first+r)*features:(first+r+1)*features])
+			augment(p.Head, x[r*d:(r+1)*d], phi[(first+r)*features:(first+r+1)*features])
 		}
 		x, u := x[:rows*d], u[:rows*d]
 		v, l := variances, leverages

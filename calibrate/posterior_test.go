@@ -48,7 +48,7 @@ func naiveCovariance(t *testing.T, cov Covariance, h, j []float64, n int, epsilo
 
 // naiveVariances is the diagonal of ∇a Σ ∇aᵀ, with the K × KD Jacobian ∇a of the
 // logits written out.
-func naiveVariances(h Head, sigma mat.Matrix, s *rows.Batch) []float64 {
+func naiveVariances(h layer.Head, sigma mat.Matrix, s *rows.Batch) []float64 {
 	k, d := h.Logits, h.Dim()
 	var out []float64
 	for i := range s.N {
@@ -67,7 +67,7 @@ func naiveVariances(h Head, sigma mat.Matrix, s *rows.Batch) []float64 {
 	return out
 }
 
-func naiveLeverages(t *testing.T, h Head, a []float64, s *rows.Batch) []float64 {
+func naiveLeverages(t *testing.T, h layer.Head, a []float64, s *rows.Batch) []float64 {
 	d := h.Dim()
 	var trace float64
 	for i := range d {
@@ -122,7 +122,7 @@ func TestFullPosteriorEqualsTheDenseInverse(t *testing.T) {
 		want := newNaive(h, train)
 		for _, cov := range covariances {
 			for _, epsilon := range []float64{1e-2, 1, 30} {
-				name := fmt.Sprintf("%s %s ε = %v", h.name(), cov, epsilon)
+				name := fmt.Sprintf("%s %s ε = %v", nameOf(h), cov, epsilon)
 				p := mustPosterior(t, c, cov, epsilon)
 				sigma := naiveCovariance(t, cov, want.h, want.j, k*d, epsilon)
 				for x := range k {
@@ -140,7 +140,7 @@ func TestFullPosteriorEqualsTheDenseInverse(t *testing.T) {
 // All of a covariance, of which a posterior has the diagonal blocks.
 func TestInverseEqualsTheDenseInverse(t *testing.T) {
 	const epsilon = 1
-	for i, h := range []Head{
+	for i, h := range []layer.Head{
 		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
 		{Logits: 6, Features: 90, Bias: true, Link: layer.Softmax}, // more than a panel
 	} {
@@ -160,7 +160,7 @@ func TestInverseEqualsTheDenseInverse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSame(t, fmt.Sprintf("%s %s", h.name(), cov), got, sigma.RawMatrix().Data, 10*rounding(cov, epsilon))
+			wantSame(t, fmt.Sprintf("%s %s", nameOf(h), cov), got, sigma.RawMatrix().Data, 10*rounding(cov, epsilon))
 		}
 		enough := errors.New("enough")
 		if err := c.Inverse(Hessian, epsilon, func(int, []float64) error { return enough }); err != enough {
@@ -170,7 +170,7 @@ func TestInverseEqualsTheDenseInverse(t *testing.T) {
 }
 
 func TestInversePassesOnErrorsOfTheProduct(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	for _, cov := range covariances {
 		p := &failingProduct{left: math.MaxInt}
 		cfg := CurvatureConfig{Head: h, Structure: Full, Fisher: true, Product: p}
@@ -191,7 +191,7 @@ func TestInversePassesOnErrorsOfTheProduct(t *testing.T) {
 }
 
 func TestGIsTheMeanProductOfResiduals(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	train := randomSet(h, 50, 1, 961)
 	want := newNaive(h, train).g
 	for i := range want {
@@ -205,9 +205,9 @@ func TestGIsTheMeanProductOfResiduals(t *testing.T) {
 }
 
 func TestInversesThatAreRefused(t *testing.T) {
-	softmax := Head{Logits: 3, Features: 2, Link: layer.Softmax}
-	sigmoid := Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
-	of := func(h Head, s Structure) *Curvature {
+	softmax := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
+	sigmoid := layer.Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
+	of := func(h layer.Head, s Structure) *Curvature {
 		return accumulate(t, CurvatureConfig{Head: h, Structure: s}, randomSet(h, 20, 1, 950), 0)
 	}
 	for _, c := range []struct {
@@ -248,7 +248,7 @@ func TestKroneckerPosteriorEqualsTheDenseInverse(t *testing.T) {
 		}
 		for _, cov := range covariances {
 			for _, epsilon := range []float64{1e-2, 1, 30} {
-				name := fmt.Sprintf("%s %s ε = %v", h.name(), cov, epsilon)
+				name := fmt.Sprintf("%s %s ε = %v", nameOf(h), cov, epsilon)
 				p := mustPosterior(t, c, cov, epsilon)
 				sigma := naiveCovariance(t, cov, dense(want.b), dense(want.g), k*d, epsilon)
 				wantRelative(t, name+": variances", p.variancesOf(test), naiveVariances(h, sigma, test), 10*rounding(cov, epsilon))
@@ -317,7 +317,7 @@ func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
 			full := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: true}, train, 0)
 			kron := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
 			for _, cov := range covariances {
-				name := fmt.Sprintf("%s every label %v %s", h.name(), everyLabel, cov)
+				name := fmt.Sprintf("%s every label %v %s", nameOf(h), everyLabel, cov)
 				a, err := full.MeanEigenvalue(cov)
 				if err != nil {
 					t.Fatal(err)
@@ -341,7 +341,7 @@ func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
 // Each label of a multi-label head, and each class of a one-vs-rest head, is a
 // problem of one logit.
 func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
-	for i, h := range []Head{
+	for i, h := range []layer.Head{
 		{Logits: 4, Features: 5, Bias: true, Link: layer.Sigmoid},
 		{Logits: 4, Features: 5, Link: layer.OneVsRest},
 		{Logits: 20, Features: 5, Bias: true, Link: layer.Sigmoid}, // the product is formed otherwise
@@ -376,7 +376,7 @@ func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 					for i := range test.N {
 						got = append(got, together[i*h.Logits+k])
 					}
-					wantRelative(t, fmt.Sprintf("%s %s %s: logit %d", h.name(), structure, cov, k), got,
+					wantRelative(t, fmt.Sprintf("%s %s %s: logit %d", nameOf(h), structure, cov, k), got,
 						mustPosterior(t, ck, cov, 0.3).variancesOf(alone(test, k)), tolerance)
 				}
 			}
@@ -385,7 +385,7 @@ func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 }
 
 func TestLeverageIsTheSameInBothStructures(t *testing.T) {
-	h := Head{Logits: 4, Features: 12, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 4, Features: 12, Bias: true, Link: layer.Softmax}
 	train, test := randomSet(h, 300, 2, 600), randomSet(h, 50, 2, 601)
 	full := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Full}, train, 0), Hessian, 1)
 	kron := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, train, 0), Hessian, 7)
@@ -393,7 +393,7 @@ func TestLeverageIsTheSameInBothStructures(t *testing.T) {
 }
 
 func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
-	h := Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: layer.Softmax}
 	const n, epsilon = 40, 0.01
 	train, test := randomSet(h, n, 3, 610), randomSet(h, 3, 3, 611)
 	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
@@ -432,7 +432,7 @@ func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
 }
 
 func TestBatchesOfAnySizeGiveTheSame(t *testing.T) {
-	h := Head{Logits: 3, Features: 6, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 6, Bias: true, Link: layer.Softmax}
 	train, test := randomSet(h, 100, 1, 620), randomSet(h, 2*batchRows+3, 1, 621)
 	n := test.N
 	for _, structure := range []Structure{Full, Kronecker} {
@@ -476,7 +476,7 @@ func TestMeanEigenvalueIsTraceOverOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			if mean := trace(m, k*d) / float64(k*d); !approx.Relative(got, mean, 1e-13) {
-				t.Errorf("%s full %s: %v, want %v", h.name(), cov, got, mean)
+				t.Errorf("%s full %s: %v, want %v", nameOf(h), cov, got, mean)
 			}
 			got, err = kron.MeanEigenvalue(cov)
 			if err != nil {
@@ -484,19 +484,19 @@ func TestMeanEigenvalueIsTraceOverOrder(t *testing.T) {
 			}
 			if mean := trace(want.a, d) / float64(d) * trace(b, k) / float64(k) / 60; !approx.Relative(got, mean,
 				1e-13) {
-				t.Errorf("%s kron %s: %v, want %v", h.name(), cov, got, mean)
+				t.Errorf("%s kron %s: %v, want %v", nameOf(h), cov, got, mean)
 			}
 			// Of the eigenvalues themselves.
 			p := mustPosterior(t, kron, cov, 1)
 			if product := mean(p.LambdaA) * mean(p.LambdaB); !approx.Relative(got, product, 1e-12) {
-				t.Errorf("%s kron %s: %v, of eigenvalues %v", h.name(), cov, got, product)
+				t.Errorf("%s kron %s: %v, of eigenvalues %v", nameOf(h), cov, got, product)
 			}
 		}
 	}
 }
 
 func TestPosteriorsThatAreRefused(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	for _, structure := range []Structure{Full, Kronecker} {
 		train := randomSet(h, 10, 1, 640)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
@@ -544,7 +544,7 @@ func TestPosteriorsThatAreRefused(t *testing.T) {
 
 // All features zero, as behind a dead layer: a variance of zero, and no NaN.
 func TestZeroFeatures(t *testing.T) {
-	h := Head{Logits: 3, Features: 2, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	train := randomSet(h, 10, 1, 650)
 	clear(train.Features)
 	for _, structure := range []Structure{Full, Kronecker} {

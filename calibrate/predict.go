@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -160,7 +161,7 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 // Plain evaluates softmax(a/T), or sigmoids, for n examples: the network's own
 // probabilities at T = 1 and temperature scaling's at T = c.TS. It returns
 // log-probabilities and margins [n], both as in [Predictions].
-func Plain(h Head, logits []float32, n int, temperature float64) (logp, margin []float64) {
+func Plain(h layer.Head, logits []float32, n int, temperature float64) (logp, margin []float64) {
 	checkLogits(logits, n, h)
 	width := h.Probabilities()
 	logp, margin = make([]float64, n*width), make([]float64, n)
@@ -176,7 +177,7 @@ func Plain(h Head, logits []float32, n int, temperature float64) (logp, margin [
 // MeanField evaluates mf0 for n examples from logits [n,K] and their variances at T_ens = 1, [n,K], at
 // any temperatures: [Calibration.Predict] without the features. lambda0 is as in a Calibration. It
 // returns log-probabilities and margins [n], both as in [Predictions].
-func MeanField(h Head, logits []float32, variance []float64, n int, t Temperatures, lambda0 float64) (
+func MeanField(h layer.Head, logits []float32, variance []float64, n int, t Temperatures, lambda0 float64) (
 	logp, margin []float64,
 ) {
 	checkLogits(logits, n, h)
@@ -194,7 +195,7 @@ func MeanField(h Head, logits []float32, variance []float64, n int, t Temperatur
 	return logp, margin
 }
 
-func checkLogits(logits []float32, n int, h Head) {
+func checkLogits(logits []float32, n int, h layer.Head) {
 	if len(logits) != n*h.Logits {
 		panic(fmt.Sprintf("calibrate: %d logits for %d examples, want %d each", len(logits), n, h.Logits))
 	}
@@ -203,17 +204,19 @@ func checkLogits(logits []float32, n int, h Head) {
 // evaluator integrates for examples of one head, without allocating.
 type evaluator struct {
 	formulas
-	lambda0 float64
-	w       *meanfield.Workspace
-	mu, s2  []float64
+	separate bool // of layer.Link
+	lambda0  float64
+	w        *meanfield.Workspace
+	mu, s2   []float64
 }
 
-func newEvaluator(h Head, lambda0 float64) *evaluator {
+func newEvaluator(h layer.Head, lambda0 float64) *evaluator {
 	if lambda0 == 0 {
 		lambda0 = meanfield.Lambda0
 	}
 	return &evaluator{
 		formulas: links[h.Link],
+		separate: h.Link.Separate(),
 		lambda0:  lambda0,
 		w:        meanfield.NewWorkspace(h.Logits, lambda0),
 		mu:       make([]float64, h.Logits),

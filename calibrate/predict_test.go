@@ -16,7 +16,7 @@ import (
 
 // naiveOutcomes are the log-probabilities of a head of separate logits by their
 // definitions, and 1 - max p.
-func naiveOutcomes(h Head, mu []float64) (logp []float64, rest float64) {
+func naiveOutcomes(h layer.Head, mu []float64) (logp []float64, rest float64) {
 	var sum float64
 	sigma := make([]float64, len(mu))
 	for k, m := range mu {
@@ -43,7 +43,7 @@ func servedMF0(median float64) *score.Served {
 }
 
 func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
-	for i, h := range []Head{
+	for i, h := range []layer.Head{
 		{Logits: 3, Features: 5, Bias: true, Link: layer.Softmax},
 		{Logits: 250, Features: 5, Link: layer.Softmax}, // mf0 is interpolated
 		{Logits: 1, Features: 5, Bias: true, Link: layer.Sigmoid},
@@ -53,7 +53,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 		train, test := randomSet(h, 200, 3, uint64(1000+i)), randomSet(h, 40, 3, uint64(1010+i))
 		n, outcomes := test.N, h.Probabilities()
 		for _, structure := range []Structure{Full, Kronecker} {
-			t.Run(fmt.Sprintf("%s/%s", h.name(), structure), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s", nameOf(h), structure), func(t *testing.T) {
 				c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
 				calibration := &Calibration{
 					Posterior: mustPosterior(t, c, Hessian, 0.5),
@@ -87,10 +87,10 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 							t.Errorf("example %d: log p[%d] = %v, want %v", i, k, got.LogP[i*outcomes+k], want)
 						}
 					}
-					wantRelative(t, "1 - max p", []float64{meanfield.OneMinusMax(got.Margin[i], h.categories())}, []float64{rest},
+					wantRelative(t, "1 - max p", []float64{meanfield.OneMinusMax(got.Margin[i], h.Categories())}, []float64{rest},
 						1e-8)
 					_, rest = one(calibration.OOD)
-					chance := math.Log(float64(h.categories() - 1))
+					chance := math.Log(float64(h.Categories() - 1))
 					wantRelative(t, "OOD score", got.OODScore[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)},
 						1e-8)
 				}
@@ -116,13 +116,13 @@ func TestMeanFieldIsPredictWithoutFeatures(t *testing.T) {
 		want := c.Predict(s.Features, s.Logits, s.N)
 		logp, margin := MeanField(h, s.Logits, want.Variance, s.N, c.NLL, c.Lambda0)
 		if !slices.Equal(logp, want.LogP) || !slices.Equal(margin, want.Margin) {
-			t.Errorf("%s: not what Predict gives", h.name())
+			t.Errorf("%s: not what Predict gives", nameOf(h))
 		}
 	}
 }
 
 func TestZeroLambdaIsTheDefault(t *testing.T) {
-	for i, h := range []Head{heads[1], heads[3], heads[5], heads[7]} {
+	for i, h := range []layer.Head{heads[1], heads[3], heads[5], heads[7]} {
 		s := randomSet(h, 30, 2, uint64(1020+i))
 		c := &Calibration{
 			Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
@@ -131,13 +131,13 @@ func TestZeroLambdaIsTheDefault(t *testing.T) {
 		zero := c.Predict(s.Features, s.Logits, 30)
 		c.Lambda0 = meanfield.Lambda0
 		if want := c.Predict(s.Features, s.Logits, 30); !reflect.DeepEqual(zero, want) {
-			t.Errorf("%s: λ₀ = 0 gives other predictions than the default", h.name())
+			t.Errorf("%s: λ₀ = 0 gives other predictions than the default", nameOf(h))
 		}
 	}
 }
 
 func TestPlainIsWhatTheNetworkSays(t *testing.T) {
-	for i, h := range []Head{
+	for i, h := range []layer.Head{
 		{Logits: 7, Features: 1, Link: layer.Softmax}, {Logits: 1, Features: 1, Link: layer.Sigmoid},
 		{Logits: 7, Features: 1, Link: layer.Sigmoid}, {Logits: 7, Features: 1, Link: layer.OneVsRest},
 	} {
@@ -178,7 +178,7 @@ func TestPlainIsWhatTheNetworkSays(t *testing.T) {
 
 // A sigmoid head is a softmax over [0, a] of which only the difference is known.
 func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
-	h := Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
+	h := layer.Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
 	logp, rest := plain(h, []float32{60, -60}, 2, 1)
 	want := math.Exp(-60)
 	for i, r := range rest {
@@ -194,13 +194,13 @@ func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
 // So are the labels of a multi-label head, whose mean is no larger than its parts;
 // one-vs-rest keeps the ratio of two classes that are both all but impossible.
 func TestSeparateLogitsKeepSmallProbabilities(t *testing.T) {
-	multi := Head{Logits: 2, Features: 1, Link: layer.Sigmoid}
+	multi := layer.Head{Logits: 2, Features: 1, Link: layer.Sigmoid}
 	logp, rest := plain(multi, []float32{60, -70}, 1, 1)
 	p, q := math.Exp(-60), math.Exp(-70)
 	wantRelative(t, "log p of two labels", logp, []float64{-60, -p, -q, -70}, 1e-12)
 	wantRelative(t, "their rest", rest, []float64{(p + q) / 2}, 1e-12)
 
-	ovr := Head{Logits: 3, Features: 1, Link: layer.OneVsRest}
+	ovr := layer.Head{Logits: 3, Features: 1, Link: layer.OneVsRest}
 	logp, rest = plain(ovr, []float32{-900, -940, -1000, 40, -30, -41}, 2, 1)
 	wantRelative(t, "log p of three classes", logp, []float64{-math.Exp(-40), -40, -100, -math.Exp(-30), -30, -41}, 1e-4)
 	wantRelative(t, "their rest", rest, []float64{math.Exp(-40), math.Exp(-30) + math.Exp(-41)}, 1e-12)
@@ -241,7 +241,7 @@ func (p *counted) Multiply(c, a, b []float64, rows, n, m int) error {
 
 // A product that is brought is asked, and where it fails predictions are as without it.
 func TestPredictionsTakeTheProduct(t *testing.T) {
-	h := Head{Logits: 3, Features: 5, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 5, Bias: true, Link: layer.Softmax}
 	train, test := randomSet(h, 200, 3, 1), randomSet(h, 40, 3, 2)
 	for _, structure := range []Structure{Full, Kronecker} {
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
@@ -286,10 +286,10 @@ func TestPredictPanicsOnShapes(t *testing.T) {
 }
 
 // plain is Plain with 1 - max p.
-func plain(h Head, logits []float32, n int, temperature float64) (logp, rest []float64) {
+func plain(h layer.Head, logits []float32, n int, temperature float64) (logp, rest []float64) {
 	logp, rest = Plain(h, logits, n, temperature)
 	for i, g := range rest {
-		rest[i] = meanfield.OneMinusMax(g, h.categories())
+		rest[i] = meanfield.OneMinusMax(g, h.Categories())
 	}
 	return logp, rest
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -278,16 +279,16 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 }
 
 // tuneTS returns the temperature T of softmax(a/T) that tells apart best.
-func tuneTS(ctx context.Context, h Head, val, ood *rows.Batch, unit float64) (float64, error) {
+func tuneTS(ctx context.Context, h layer.Head, val, ood *rows.Batch, unit float64) (float64, error) {
 	v, o := plainExamples(h, val, unit), plainExamples(h, ood, unit)
 	best, err := aurocSearch(v, o, 1, 0).atTau(ctx, 1)
 	return best.act * unit, err
 }
 
 // plainExamples have no nll.
-func plainExamples(h Head, s *rows.Batch, unit float64) *examples {
+func plainExamples(h layer.Head, s *rows.Batch, unit float64) *examples {
 	k := h.Logits
-	e := newExamples(s.N, h.categories())
+	e := newExamples(s.N, h.Categories())
 	e.subsample = func() *examples { return nil }
 	e.evaluate = func(acts []float64, _ float64) {
 		parallel.For(e.n, func(first, last int) {

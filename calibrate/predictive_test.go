@@ -15,7 +15,7 @@ import (
 
 // predictive is mf0 of a set or, without a spread, its softmax, as any method's.
 type predictive struct {
-	h      Head
+	h      layer.Head
 	logits []float32
 	s2     []float64
 	spread float64
@@ -47,7 +47,7 @@ func (r *resampled) SetEns(ens float64) error {
 	return r.fail
 }
 
-var tuneHead = Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
+var tuneHead = layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 
 // fittedTask is a task, its fit, and its held-out sets as mf0 predicts them.
 func fittedTask(t *testing.T) (task task, f *Fitted, val, ood *predictive) {
@@ -202,7 +202,7 @@ func TestTuneReports(t *testing.T) {
 
 // Networks that are sure have 1 - max p far below what is not zero: they are told apart all the same.
 func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
-	h := Head{Logits: 3, Features: 1, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 1, Link: layer.Softmax}
 	logits := []float32{0, 1900, 2000, 0, 1900, 2001, 1900, 1900, 2001}
 	s := &rows.Batch{N: 3, Features: make([]float32, 3), Logits: logits}
 	mf0 := newTuningSet(h, s, false, meanfield.Lambda0, 1) // with variances of zero

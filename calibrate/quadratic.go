@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 
 	"github.com/mfgs/mfgs/calibrate/internal/interpolative"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/eigen"
 )
 
@@ -193,7 +194,7 @@ func squareRoot(a []float64, d int) ([]float64, error) {
 
 // singleError returns the largest relative error of a form that float32 makes of
 // examples with the second moments root·rootᵀ, by some such examples.
-func (q *Quadratic) singleError(root []float64, head Head) float64 {
+func (q *Quadratic) singleError(root []float64, head layer.Head) float64 {
 	const examples = 8
 	d, features := head.Dim(), head.Features
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -39,7 +39,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 		for _, structure := range []Structure{Full, Kronecker} {
 			for _, cov := range []Covariance{Hessian, Fisher, Sandwich} {
 				t.Run(fmt.Sprintf("%s/%s/bias=%t", structure, cov, bias), func(t *testing.T) {
-					h := Head{Logits: 4, Features: 9, Bias: bias, Link: layer.Softmax}
+					h := layer.Head{Logits: 4, Features: 9, Bias: bias, Link: layer.Softmax}
 					m := newMixture(h, 2, 1.5, 3)
 					// Fewer examples than parameters: the Fisher matrix is singular, and with it the sandwich.
 					set := m.draw(20, 0)
@@ -85,7 +85,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 
 // The unit of the features does not decide what float32 can hold.
 func TestQuadraticFormsOfAnyUnit(t *testing.T) {
-	h := Head{Logits: 3, Features: 6, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 6, Link: layer.Softmax}
 	for _, unit := range []float32{1e-20, 1, 1e20} {
 		for _, structure := range []Structure{Full, Kronecker} {
 			set := newMixture(h, 2, 1, 5).draw(50, 0)
@@ -126,7 +126,7 @@ func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
 		orders float64 // of magnitude, between directions
 		want   bool
 	}{{layer.Sigmoid, 0, false}, {layer.Sigmoid, 2, false}, {layer.Sigmoid, 5, true}, {layer.Softmax, 5, false}} {
-		h := Head{Logits: 3, Features: d, Bias: true, Link: c.link}
+		h := layer.Head{Logits: 3, Features: d, Bias: true, Link: c.link}
 		for _, structure := range []Structure{Full, Kronecker} {
 			set := newMixture(h, 2, 1, 5).draw(200, 0)
 			mixed := make([]float32, len(set.Features))
@@ -173,7 +173,7 @@ func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
 // With features far from zero the variances are as good as with features about it.
 func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
 	const d, n = 40, 400
-	h := Head{Logits: 3, Features: d, Bias: true, Link: layer.Sigmoid}
+	h := layer.Head{Logits: 3, Features: d, Bias: true, Link: layer.Sigmoid}
 	for _, mean := range []float32{0, 10, 100, 1000} {
 		for _, structure := range []Structure{Full, Kronecker} {
 			set := newMixture(h, 2, 1, 9).draw(n, 0)

@@ -287,7 +287,7 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 
 // Of many examples a few show where to look; what is found is the optimum of all.
 func TestTuningOnManyExamplesFindsTheSameOptimum(t *testing.T) {
-	for i, h := range []Head{
+	for i, h := range []layer.Head{
 		{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax},
 		{Logits: 1, Features: 6, Link: layer.Sigmoid},
 		{Logits: 3, Features: 5, Bias: true, Link: layer.Sigmoid},

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"fmt"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
@@ -47,11 +48,11 @@ func (s Structure) Validate() error {
 
 // Resolve replaces Auto by the structure that fits the head, and refuses what would not fit into
 // memory.
-func (s Structure) Resolve(h Head) (Structure, error) {
+func (s Structure) Resolve(h layer.Head) (Structure, error) {
 	if h.Logits < 1 || h.Features < 1 {
 		return "", fmt.Errorf("the head has %d logits and %d features, want at least 1 of each", h.Logits, h.Features)
 	}
-	coupled := h.coupled()
+	coupled := coupledLogits(h)
 	blocks, order := h.Logits/coupled, coupled*h.Dim()
 	pairs := blocks * triangle(coupled)
 	// In floating point, for lack of overflow.
@@ -80,7 +81,7 @@ func (s Structure) Resolve(h Head) (Structure, error) {
 
 // CurvatureConfig says of what head the curvature is, and in what form.
 type CurvatureConfig struct {
-	Head      Head
+	Head      layer.Head
 	Structure Structure // Full or Kronecker; zero and Auto are resolved by the head
 	Fisher    bool      // J beside H; every example then needs a label
 	Product   Product   // nil: float64 in pure Go
@@ -88,11 +89,11 @@ type CurvatureConfig struct {
 
 // layout is a configuration resolved: what matrices there are.
 type layout struct {
-	head      Head
+	head      layer.Head
 	structure Structure
 	fisher    bool
 	product   Product
-	coupled   int  // of Head.coupled
+	coupled   int  // of layer.Head.coupled
 	diagonal  bool // the Kronecker factors over classes have only their diagonals
 	groups    int  // of which features are summed: the classes, or 1
 }
@@ -106,7 +107,7 @@ func newLayout(cfg CurvatureConfig) (layout, error) {
 		return layout{}, err
 	}
 	l := layout{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: OrGo(cfg.Product),
-		coupled: cfg.Head.coupled()}
+		coupled: coupledLogits(cfg.Head)}
 	l.diagonal = s == Kronecker && (l.head.Logits > MaxDense || l.coupled == 1)
 	l.groups = cfg.Head.Classes()
 	if cfg.Head.MultiLabel() || l.groups*(cfg.Head.Features+1) > maxClassSums {
@@ -116,7 +117,7 @@ func newLayout(cfg CurvatureConfig) (layout, error) {
 }
 
 // Head returns the head whose curvature this is.
-func (l *layout) Head() Head { return l.head }
+func (l *layout) Head() layer.Head { return l.head }
 
 // Structure returns Full or Kronecker.
 func (l *layout) Structure() Structure { return l.structure }
@@ -256,4 +257,23 @@ func grow(x []float64, n int) []float64 {
 		return make([]float64, n)
 	}
 	return x[:n]
+}
+
+// augment writes φ and, where the head has a bias, the constant 1 to dst (D).
+func augment(h layer.Head, dst []float64, phi []float32) {
+	for i, v := range phi {
+		dst[i] = float64(v)
+	}
+	if h.Bias {
+		dst[len(phi)] = 1
+	}
+}
+
+// coupledLogits returns how many logits each block of the curvature couples. The full curvature is K/coupled
+// blocks, each of coupled·D parameters.
+func coupledLogits(h layer.Head) int {
+	if h.Link.Separate() {
+		return 1
+	}
+	return h.Logits
 }

@@ -23,23 +23,23 @@ func (c *Curvature) sums() map[string][]float64 {
 }
 
 var configs = []CurvatureConfig{
-	{Head: Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}, Structure: Full, Fisher: true},
-	{Head: Head{Logits: 6, Features: 4, Link: layer.Softmax}, Structure: Full},
-	{Head: Head{Logits: 6, Features: 4, Bias: true, Link: layer.Softmax}, Structure: Kronecker, Fisher: true},
-	{Head: Head{Logits: MaxDense + 1, Features: 1, Link: layer.Softmax}, Structure: Kronecker, Fisher: true},
-	{Head: Head{Logits: 1, Features: 4, Bias: true, Link: layer.Sigmoid}, Structure: Full, Fisher: true},
-	{Head: Head{Logits: 20, Features: 4, Bias: true, Link: layer.Sigmoid}, Structure: Full, Fisher: true},
-	{Head: Head{Logits: 20, Features: 4, Bias: true, Link: layer.Sigmoid}, Structure: Kronecker, Fisher: true},
-	{Head: Head{Logits: 4, Features: 4, Bias: true, Link: layer.OneVsRest}, Structure: Full, Fisher: true},
+	{Head: layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}, Structure: Full, Fisher: true},
+	{Head: layer.Head{Logits: 6, Features: 4, Link: layer.Softmax}, Structure: Full},
+	{Head: layer.Head{Logits: 6, Features: 4, Bias: true, Link: layer.Softmax}, Structure: Kronecker, Fisher: true},
+	{Head: layer.Head{Logits: MaxDense + 1, Features: 1, Link: layer.Softmax}, Structure: Kronecker, Fisher: true},
+	{Head: layer.Head{Logits: 1, Features: 4, Bias: true, Link: layer.Sigmoid}, Structure: Full, Fisher: true},
+	{Head: layer.Head{Logits: 20, Features: 4, Bias: true, Link: layer.Sigmoid}, Structure: Full, Fisher: true},
+	{Head: layer.Head{Logits: 20, Features: 4, Bias: true, Link: layer.Sigmoid}, Structure: Kronecker, Fisher: true},
+	{Head: layer.Head{Logits: 4, Features: 4, Bias: true, Link: layer.OneVsRest}, Structure: Full, Fisher: true},
 }
 
 func (cfg CurvatureConfig) name() string {
-	return fmt.Sprintf("%s/%s/fisher=%v", cfg.Head.name(), cfg.Structure, cfg.Fisher)
+	return fmt.Sprintf("%s/%s/fisher=%v", nameOf(cfg.Head), cfg.Structure, cfg.Fisher)
 }
 
 // blocksOf cuts examples into blocks. Some positions are missing, as those of records that could
 // not be read, and where gap is not negative all of that block.
-func blocksOf(t testing.TB, h Head, n, gap int) []*rows.Batch {
+func blocksOf(t testing.TB, h layer.Head, n, gap int) []*rows.Batch {
 	t.Helper()
 	s := randomSet(h, n, 2, 60)
 	var kept []int
@@ -95,7 +95,7 @@ func finished(t testing.TB, s *Sums) *Curvature {
 }
 
 // size is how many examples of a head make some blocks in little time.
-func size(h Head) int {
+func size(h layer.Head) int {
 	if h.Logits > 100 {
 		return 3*BlockSize + 7
 	}
@@ -292,7 +292,7 @@ func TestBlocksAreSummedOnce(t *testing.T) {
 }
 
 func TestMergeRefusesAnotherConfiguration(t *testing.T) {
-	base := CurvatureConfig{Head: Head{Logits: 3, Features: 4, Link: layer.Softmax}, Structure: Full}
+	base := CurvatureConfig{Head: layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}, Structure: Full}
 	for name, change := range map[string]func(*CurvatureConfig){
 		"logits":    func(c *CurvatureConfig) { c.Head.Logits = 4 },
 		"features":  func(c *CurvatureConfig) { c.Head.Features = 5 },
@@ -478,7 +478,7 @@ func reseal(data []byte) []byte {
 
 // FuzzDecodeSums changes what lies before a checksum that fits.
 func FuzzDecodeSums(f *testing.F) {
-	cfg := CurvatureConfig{Head: Head{Logits: 2, Features: 1, Bias: true, Link: layer.Softmax}, Structure: Kronecker,
+	cfg := CurvatureConfig{Head: layer.Head{Logits: 2, Features: 1, Bias: true, Link: layer.Softmax}, Structure: Kronecker,
 		Fisher: true}
 	s := sumsOf(f, cfg, randomSet(cfg.Head, 2, 1, 66), 5*BlockSize-1)
 	f.Add(encoded(f, s))
@@ -549,7 +549,7 @@ func TestSumsByClassAreBounded(t *testing.T) {
 	for _, c := range []struct{ logits, features, groups int }{
 		{1000, 2048, 1000}, {4096, 2047, 4096}, {4096, 2048, 1}, {21841, 2048, 1},
 	} {
-		h := Head{Logits: c.logits, Features: c.features, Link: layer.Softmax}
+		h := layer.Head{Logits: c.logits, Features: c.features, Link: layer.Softmax}
 		l, err := newLayout(CurvatureConfig{Head: h, Structure: Kronecker})
 		if err != nil || l.groups != c.groups {
 			t.Errorf("%d groups of %d classes with %d features, want %d (%v)", l.groups, c.logits, c.features, c.groups, err)

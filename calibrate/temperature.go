@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -40,9 +41,9 @@ func actUnit(examples, n int, logits func(dst []float64, i int)) float64 {
 }
 
 // logitUnit is that of a batch. A sigmoid is a softmax of two logits, 0 and a.
-func (h Head) logitUnit(s *rows.Batch) float64 {
+func logitUnit(h layer.Head, s *rows.Batch) float64 {
 	k := h.Logits
-	if !links[h.Link].separate {
+	if !h.Link.Separate() {
 		return actUnit(s.N, k, func(dst []float64, i int) {
 			for j, v := range s.Logits[i*k : (i+1)*k] {
 				dst[j] = float64(v)
@@ -135,7 +136,7 @@ func (e *examples) wrong(j int) float64 {
 // tuningSet is a batch prepared for evaluating many temperatures of mf0.
 type tuningSet struct {
 	examples
-	head    Head
+	head    layer.Head
 	lambda0 float64
 	unit    float64           // of T_act
 	labels  []int             // nil: none, or of other classes
@@ -149,7 +150,7 @@ type tuningSet struct {
 	thin *tuningSet // of sparse
 }
 
-func newTuningSet(h Head, s *rows.Batch, labelled bool, lambda0, unit float64) *tuningSet {
+func newTuningSet(h layer.Head, s *rows.Batch, labelled bool, lambda0, unit float64) *tuningSet {
 	t := &tuningSet{head: h, lambda0: lambda0, unit: unit}
 	t.init(s.N)
 	switch {
@@ -163,7 +164,7 @@ func newTuningSet(h Head, s *rows.Batch, labelled bool, lambda0, unit float64) *
 		t.logits[i] = float64(v) / unit
 	}
 	t.s2, t.leverage = make([]float64, len(t.logits)), make([]float64, t.n)
-	if !links[h.Link].separate {
+	if !h.Link.Separate() {
 		t.curves = make([]meanfield.Curve, t.n)
 		parallel.For(t.n, func(first, last int) {
 			for i := first; i < last; i++ {
@@ -176,7 +177,7 @@ func newTuningSet(h Head, s *rows.Batch, labelled bool, lambda0, unit float64) *
 
 // init makes room for the results of n examples.
 func (t *tuningSet) init(n int) {
-	t.examples = newExamples(n, t.head.categories())
+	t.examples = newExamples(n, t.head.Categories())
 	t.evaluate = func(acts []float64, ens float64) { t.mf0(acts, 1/ens) }
 	t.subsample = func() *examples {
 		if thin := t.sparse(); thin != nil {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/measure"
 )
 
@@ -73,7 +73,7 @@ func widened(x []float32) []float64 {
 }
 
 // follow sets what follows from the probabilities of a head's classes, which may have names.
-func (p *Prediction) follow(h calibrate.Head, names []string) {
+func (p *Prediction) follow(h layer.Head, names []string) {
 	a := measure.AnswerOf(h, p.Probabilities)
 	p.Class, p.Confidence, p.Entropy = a.Class, a.Confidence, a.Entropy
 	if h.MultiLabel() {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -17,7 +16,7 @@ func followed(link layer.Link, probabilities ...float64) *Prediction {
 	for _, v := range probabilities {
 		p.Probabilities = append(p.Probabilities, float64(float32(v)))
 	}
-	p.follow(calibrate.Head{Features: 2, Logits: logits, Link: link}, nil)
+	p.follow(layer.Head{Features: 2, Logits: logits, Link: link}, nil)
 	return p
 }
 
@@ -89,7 +88,7 @@ func TestWhatFollowsFromProbabilitiesOfLabels(t *testing.T) {
 		t.Errorf("labels %v, want an empty list", none.Labels)
 	}
 	named := &Prediction{Probabilities: []float64{0.9, 0.2, 0.6}}
-	named.follow(calibrate.Head{Features: 2, Logits: 3, Link: layer.Sigmoid}, []string{"a", "b", "c"})
+	named.follow(layer.Head{Features: 2, Logits: 3, Link: layer.Sigmoid}, []string{"a", "b", "c"})
 	if !slices.Equal(named.LabelNames, []string{"a", "c"}) {
 		t.Errorf("names %q, want a and c", named.LabelNames)
 	}

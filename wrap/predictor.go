@@ -16,6 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -69,7 +70,7 @@ type Options struct {
 type Predictor struct {
 	read       func() (*bundle.Bundle, error)
 	bundle     *bundle.Bundle // without posterior where the network is fused
-	head       calibrate.Head
+	head       layer.Head
 	network    *featurize.Network // with the mean-field head behind it; nil of ready-made features
 	outputs    []onnx.ValueInfo   // of the network
 	maxBad     int

@@ -198,7 +198,7 @@ func (d *demonstration) sights(ctx context.Context, predictor *wrap.Predictor, n
 	i := 0
 	_, err = predictor.PredictDataset(ctx, d.path(name), func(p wrap.Prediction) error {
 		k := len(p.Logits)
-		logp, _ := calibrate.Plain(calibrate.Head{Logits: k, Link: layer.Softmax}, p.Logits, 1, 1)
+		logp, _ := calibrate.Plain(layer.Head{Logits: k, Link: layer.Softmax}, p.Logits, 1, 1)
 		all[i].Prediction = p
 		all[i].softmax = math.Exp(slices.Max(logp))
 		all[i].own = slices.Index(logp, slices.Max(logp))

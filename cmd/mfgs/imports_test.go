@@ -63,9 +63,9 @@ var imports = map[string][]string{
 	"featurize/preprocess":         {},
 
 	// What several rooms share, and users do not see.
-	"internal/attach":    {"calibrate", "calibrate/...", "featurize", "featurize/preprocess", "onnx", "onnx/fuse", "onnx/head", "wrap/bundle"},
+	"internal/attach":    {"calibrate/...", "featurize", "featurize/preprocess", "onnx", "onnx/fuse", "onnx/head", "wrap/bundle"},
 	"internal/measure":   {"calibrate", "calibrate/..."},
-	"internal/source":    {"calibrate", "calibrate/rows", "featurize", "featurize/dataset", "internal/synthetic", "wrap/bundle"},
+	"internal/source":    {"calibrate/rows", "featurize", "featurize/dataset", "internal/synthetic", "wrap/bundle"},
 	"internal/synthetic": {"featurize/dataset"},
 	"internal/wraptest":  {"calibrate", "calibrate/...", "featurize", "internal/attach", "models", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/calibration"},
 
@@ -76,7 +76,7 @@ var imports = map[string][]string{
 	"wrap/export":                   {"calibrate/conformal", "internal/attach", "onnx", "onnx/fuse", "wrap", "wrap/bundle"},
 	"wrap/internal/folder":          {},
 	"wrap/internal/part":            {"calibrate", "calibrate/...", "featurize/preprocess", "wrap/bundle", "wrap/internal/folder"},
-	"wrap/internal/probe":           {"calibrate", "internal/attach", "internal/source", "onnx", "wrap/bundle"},
+	"wrap/internal/probe":           {"internal/attach", "internal/source", "onnx", "wrap/bundle"},
 	"wrap/internal/proof":           {"calibrate", "onnx/head", "wrap/bundle"},
 	"wrap/report":                   {"calibrate/...", "featurize/dataset", "wrap/bench", "wrap/bundle"},
 	"wrap/serve":                    {"calibrate/conformal", "internal/oip/...", "onnx", "wrap", "wrap/bundle", "wrap/internal/folder", "wrap/serve/internal/*"},

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
@@ -99,7 +99,7 @@ func inspection(c *cli.Context) (*inspected, error) {
 		}
 	}
 	if h := found.Head; h != nil && len(in.beside.Classes) ==
-		(calibrate.Head{Logits: h.LogitDim, Link: h.Link}).Classes() {
+		(layer.Head{Logits: h.LogitDim, Link: h.Link}).Classes() {
 		in.Classes = in.beside.ClassesFile
 		if folder == nil {
 			next = append(next, "--classes", in.Classes)

@@ -11,7 +11,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
@@ -76,8 +76,8 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 }
 
 // Head returns a model's head in the terms of package calibrate.
-func Head(h *head.Head) calibrate.Head {
-	return calibrate.Head{Logits: h.LogitDim, Features: h.FeatureDim, Bias: h.Bias, Link: h.Link}
+func Head(h *head.Head) layer.Head {
+	return layer.Head{Logits: h.LogitDim, Features: h.FeatureDim, Bias: h.Bias, Link: h.Link}
 }
 
 // openModel opens the model at path or else the bundle's own.

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -16,7 +15,7 @@ import (
 // set alone, up to the draws.
 func TestEachSetIsResampledApart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	h := calibrate.Head{Logits: 2, Link: layer.Softmax}
+	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("mle", h, 1, []string{"far", "near"})
 	sizes := map[Part]int{{Test, 0}: 200, {Shift, 0}: 50, {OOD, 0}: 90, {OOD, 1}: 30}
 	losses, scores := map[Part][]float64{}, map[Part][]float64{}
@@ -100,7 +99,7 @@ func TestEachSetIsResampledApart(t *testing.T) {
 // Sets under shift are drawn with the first of their size, be it the test set; sets out of
 // distribution each by itself. The test set is drawn first.
 func TestSetsUnderShiftShareTheirDraws(t *testing.T) {
-	h := calibrate.Head{Logits: 2, Link: layer.Softmax}
+	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("mle", h, 5, []string{"far", "near"})
 	for part, n := range map[Part]int{
 		{Test, 0}: 6, {Shift, 0}: 4, {Shift, 1}: 6, {Shift, 2}: 4, {Shift, 3}: 5, {Shift, 4}: 6,
@@ -123,7 +122,7 @@ func TestSetsUnderShiftShareTheirDraws(t *testing.T) {
 // Scores alone are resampled where no method has probabilities, and a set under shift has no
 // figures then.
 func TestScoresAloneAreResampled(t *testing.T) {
-	h := calibrate.Head{Logits: 2, Link: layer.Softmax}
+	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("leverage", h, 1, []string{"far"})
 	for i, part := range []Part{{Test, 0}, {Test, 0}, {OOD, 0}, {OOD, 0}} {
 		if err := tally.Add(part, Scores{OOD: []float64{float64(i % 3)}}, []int{0}, nil); err != nil {

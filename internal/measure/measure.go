@@ -32,7 +32,7 @@ type Part struct {
 	Index int
 }
 
-// Scores are what a method gives for some examples. LogP has [calibrate.Head.Probabilities] numbers
+// Scores are what a method gives for some examples. LogP has [layer.Head.Probabilities] numbers
 // for each. OOD and NLL, under the temperatures for out-of-distribution data and for likelihood,
 // are larger for what is more unfamiliar; NLL is nil where it would be the same as OOD.
 type Scores struct{ LogP, OOD, NLL []float64 }
@@ -57,7 +57,7 @@ type Tally struct {
 
 // New returns a tally for a test set, so many sets under shift, and out-of-distribution sets of
 // these names.
-func New(name string, h calibrate.Head, shifts int, oods []string) *Tally {
+func New(name string, h layer.Head, shifts int, oods []string) *Tally {
 	t := &Tally{Name: name, oods: oods, shifts: make([]*counter, shifts), out: make([]Scores, len(oods))}
 	if IsScore(name) {
 		return t
@@ -133,11 +133,11 @@ func labelled(c *counter) *metrics.Labelled {
 // counter measures probabilities on one labelled set.
 type counter struct {
 	*metrics.Classifier // of a multi-label head its decisions
-	head                calibrate.Head
+	head                layer.Head
 	multiLabel          *metrics.MultiLabel // nil of another head
 }
 
-func newCounter(h calibrate.Head) *counter {
+func newCounter(h layer.Head) *counter {
 	if h.MultiLabel() {
 		m := metrics.NewMultiLabel(h.Logits, 0)
 		return &counter{m.Decisions(), h, m}
@@ -286,7 +286,7 @@ func Negate(margins []float64) {
 
 // ProbabilitiesIn says why logits look like probabilities: all rows are distributions or, of a
 // multi-label head, all numbers probabilities. It is "" of those that do not.
-func ProbabilitiesIn(logits []float32, h calibrate.Head) string {
+func ProbabilitiesIn(logits []float32, h layer.Head) string {
 	k := h.Logits
 	if k == 1 {
 		return ""

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
@@ -29,7 +30,7 @@ func Outcomes(c *calibrate.Calibration, b *rows.Batch) *conformal.Outcomes {
 
 // OfClasses are the probabilities of classes, or of labels, of which there are two outcomes each: the second is
 // that it is there.
-func OfClasses(h calibrate.Head, logp []float64) []float64 {
+func OfClasses(h layer.Head, logp []float64) []float64 {
 	c, width := h.Classes(), h.Probabilities()
 	p := make([]float64, 0, len(logp)/width*c)
 	for j, l := range logp {

@@ -3,7 +3,7 @@ package measure
 import (
 	"math"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 // Answer is what follows from the probabilities of one example.
@@ -16,7 +16,7 @@ type Answer struct {
 // AnswerOf returns what follows from the probabilities of the classes of a head. Those of a head of one
 // label are made to sum to 1, which they do but for rounding: each has so many digits of its own that of
 // one near 1 the others say how near. Where it is more than ½ it becomes what they leave.
-func AnswerOf(h calibrate.Head, p []float64) (a Answer) {
+func AnswerOf(h layer.Head, p []float64) (a Answer) {
 	for j, v := range p {
 		if v > p[a.Class] {
 			a.Class = j

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -307,7 +307,7 @@ func (s *Set) CheckSynthetic(ctx context.Context) error {
 
 // Fits reports precomputed features that are not those of a head; whose says in messages whose it
 // is.
-func (s *Set) Fits(h calibrate.Head, whose string) error {
+func (s *Set) Fits(h layer.Head, whose string) error {
 	if s.Data != nil {
 		return nil
 	}
@@ -409,7 +409,7 @@ func (s *Set) Ignored() int {
 
 // Batches runs over the set's examples in order. All that it gives is finite, and whoever takes a batch
 // owns it. An error, which names the set, is the last.
-func (s *Set) Batches(ctx context.Context, h calibrate.Head, n *Notes) iter.Seq2[*rows.Batch, error] {
+func (s *Set) Batches(ctx context.Context, h layer.Head, n *Notes) iter.Seq2[*rows.Batch, error] {
 	return func(yield func(*rows.Batch, error) bool) {
 		c := s.counting(n)
 		defer s.note(n, c.Stats)
@@ -493,7 +493,7 @@ func (s *Set) Fetch(ctx context.Context, positions []int) (map[int]*dataset.Exam
 }
 
 // CheckFinite reports the first feature or logit that is NaN or infinite.
-func CheckFinite(h calibrate.Head, b *rows.Batch) error {
+func CheckFinite(h layer.Head, b *rows.Batch) error {
 	if err := CheckColumn("feature", b.Features, h.Features, b.Name); err != nil {
 		return err
 	}
@@ -512,7 +512,7 @@ func CheckColumn(what string, values []float32, each int, name func(i int) strin
 }
 
 // Collect reads a whole set into memory.
-func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Batch, error) {
+func (s *Set) Collect(ctx context.Context, h layer.Head, n *Notes) (*rows.Batch, error) {
 	out := &rows.Batch{}
 	s.Reserve(out, h)
 	for b, err := range s.Batches(ctx, h, n) {
@@ -527,7 +527,7 @@ func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Ba
 }
 
 // Reserve makes room for the set's examples behind those that are in memory already.
-func (s *Set) Reserve(out *rows.Batch, h calibrate.Head) {
+func (s *Set) Reserve(out *rows.Batch, h layer.Head) {
 	most := out.N + max(0, s.Wanted()) // a stream does not say
 	out.Features = slices.Grow(out.Features, most*h.Features-len(out.Features))
 	out.Logits = slices.Grow(out.Logits, most*h.Logits-len(out.Logits))
@@ -535,7 +535,7 @@ func (s *Set) Reserve(out *rows.Batch, h calibrate.Head) {
 
 // Keep adds a batch of the set to what is in memory, without names. Of a stream it refuses more than
 // MaxHeldOut examples; of other sets the limit says how many are read.
-func (s *Set) Keep(out *rows.Batch, h calibrate.Head, b *rows.Batch) error {
+func (s *Set) Keep(out *rows.Batch, h layer.Head, b *rows.Batch) error {
 	if !s.Labelled() || h.MultiLabel() {
 		b.Labels = nil
 	}

@@ -53,7 +53,7 @@ func LabelsOf(t testing.TB, model string, n int, inputs ...wrap.Tensor) []int64 
 func Sampled(logits []float32, n int) []int64 {
 	rng := rand.New(rand.NewPCG(5, 5))
 	k := len(logits) / n
-	head := calibrate.Head{Logits: k, Features: 1, Link: layer.Softmax}
+	head := layer.Head{Logits: k, Features: 1, Link: layer.Softmax}
 	if k == 1 {
 		head.Link = layer.Sigmoid
 	}

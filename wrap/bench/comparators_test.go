@@ -182,7 +182,7 @@ func TestMF1IsOfTheBundlesTemperatures(t *testing.T) {
 }
 
 func TestMF1IsOfFewClasses(t *testing.T) {
-	b := &bench{requests: []*request{{name: "mf1"}}, head: calibrate.Head{Logits: 1000, Link: layer.Softmax}}
+	b := &bench{requests: []*request{{name: "mf1"}}, head: layer.Head{Logits: 1000, Link: layer.Softmax}}
 	says(t, b.checkPairwise(), "mf1", "1000 classes", "256 at most")
 	b.requests[0].taken = true
 	if err := b.checkPairwise(); err != nil {

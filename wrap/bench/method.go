@@ -115,7 +115,7 @@ type bench struct {
 	attached    *attach.Attached
 	cut         *attach.Cut // nil for ready-made features
 	manifest    *bundle.Manifest
-	head        calibrate.Head
+	head        layer.Head
 	calibration *calibrate.Calibration
 	product     calibrate.Product // nil: calibrate's own
 	closers     []func() error

@@ -35,7 +35,7 @@ func numbers(n int) []float64 {
 }
 
 // posterior returns one with numbers of no meaning.
-func posterior(h calibrate.Head, s calibrate.Structure, c calibrate.Covariance) *calibrate.Posterior {
+func posterior(h layer.Head, s calibrate.Structure, c calibrate.Covariance) *calibrate.Posterior {
 	p := &calibrate.Posterior{Head: h, Structure: s, Covariance: c, Epsilon: 0.125}
 	for _, t := range tensors(p) {
 		n, _ := t.elements()
@@ -58,7 +58,7 @@ func served() *score.Served {
 	return &score.Served{Fitted: *fitted, Median: -2, Scale: 0.5, Quantiles: []float64{0.125, 0.5, 0.875}}
 }
 
-var softmax = calibrate.Head{Features: 2, Logits: 3, Bias: true, Link: layer.Softmax}
+var softmax = layer.Head{Features: 2, Logits: 3, Bias: true, Link: layer.Softmax}
 
 // full and kron are bundles as Write takes them; what it sets is empty.
 func full() Bundle {
@@ -184,20 +184,20 @@ func inMemory(t testing.TB, dir string) fstest.MapFS {
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	sigmoid := kron()
-	sigmoid.Posterior = posterior(calibrate.Head{Logits: 1, Features: 4, Link: layer.Sigmoid}, calibrate.Full,
+	sigmoid.Posterior = posterior(layer.Head{Logits: 1, Features: 4, Link: layer.Sigmoid}, calibrate.Full,
 		calibrate.Fisher)
 	sigmoid.Manifest.Head = Head{Head: sigmoid.Posterior.Head}
 	sigmoid.Manifest.Labels = []string{"", "yes"}
 	diagonal := kron()
 	diagonal.Posterior.QB = nil
 	multiLabel := kron()
-	multiLabel.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Sigmoid},
+	multiLabel.Posterior = posterior(layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Sigmoid},
 		calibrate.Kronecker, calibrate.Hessian)
 	multiLabel.Posterior.QB = nil
 	multiLabel.Manifest.Head.Link = layer.Sigmoid
 	multiLabel.Manifest.Labels = []string{"cat", "dog", "bird"}
 	oneVsRest := full()
-	oneVsRest.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: layer.OneVsRest},
+	oneVsRest.Posterior = posterior(layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.OneVsRest},
 		calibrate.Full, calibrate.Sandwich)
 	oneVsRest.Manifest.Head.Link = layer.OneVsRest
 

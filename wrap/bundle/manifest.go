@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -139,7 +140,7 @@ type Head struct {
 	Node           string `yaml:"node,omitempty" json:"node,omitempty"`
 	FeaturesTensor string `yaml:"features,omitempty" json:"features,omitempty"`
 	LogitsTensor   string `yaml:"logits,omitempty" json:"logits,omitempty"`
-	calibrate.Head `yaml:",inline"`
+	layer.Head     `yaml:",inline"`
 	Tail           []string `yaml:"tail,omitempty,flow" json:"tail,omitempty"` // operators behind the logits
 
 	// Approximation names what stands between the layer and the logits though it is

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
@@ -47,11 +47,11 @@ var probeTypes = map[tensor.Type]safetensors.DType{
 func ProbeRoom(bytes int64) int { return int(min(MostProbe, MaxProbe/max(1, bytes))) }
 
 // Check reports a probe that would not be read.
-func (p *Probe) Check(h calibrate.Head) error { return p.Encode(io.Discard, h) }
+func (p *Probe) Check(h layer.Head) error { return p.Encode(io.Discard, h) }
 
 // Encode writes the probe of a head, as the package documentation says. The same probe gives the same
 // bytes.
-func (p *Probe) Encode(w io.Writer, h calibrate.Head) error {
+func (p *Probe) Encode(w io.Writer, h layer.Head) error {
 	list := []safetensors.Tensor{
 		{Name: "features", Shape: []int{p.N, h.Features}, Data: p.Features},
 		{Name: "logits", Shape: []int{p.N, h.Logits}, Data: p.Logits},
@@ -85,7 +85,7 @@ func (p *Probe) Encode(w io.Writer, h calibrate.Head) error {
 
 // DecodeProbe reads what Encode wrote, size bytes, and checks all of it but whether the inputs are those
 // of the model. Inputs are in the order of the file.
-func DecodeProbe(r io.ReaderAt, size int64, h calibrate.Head) (*Probe, error) {
+func DecodeProbe(r io.ReaderAt, size int64, h layer.Head) (*Probe, error) {
 	if size > MaxProbe+probeHeader {
 		return nil, fmt.Errorf("%w: %d bytes, a probe takes at most %d", ErrTooLarge, size, MaxProbe)
 	}

@@ -109,7 +109,7 @@ func BenchmarkCurvature(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer product.Close()
-			h := calibrate.Head{Logits: c.logits, Features: c.features, Bias: true, Link: layer.Softmax}
+			h := layer.Head{Logits: c.logits, Features: c.features, Bias: true, Link: layer.Softmax}
 			sums, err := calibrate.NewSums(calibrate.CurvatureConfig{Head: h, Structure: c.structure, Fisher: c.fisher,
 				Product: product})
 			if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -36,7 +36,7 @@ func few(s *part.Counts) string {
 }
 
 // absentHeldOut warns of classes of which the held-out data has no examples.
-func absentHeldOut(s *part.Counts, h calibrate.Head, names []string) string {
+func absentHeldOut(s *part.Counts, h layer.Head, names []string) string {
 	if s.Labelled == 0 {
 		return ""
 	}
@@ -72,7 +72,7 @@ func byChance(gone, classes, n int) bool {
 // absentTrain warns of classes of which the training data has no examples, as its
 // labels show or, where it has none, the network's own predictions: these it must make
 // in the held-out data, and there much more often.
-func absentTrain(s, val *part.Counts, h calibrate.Head, names []string) string {
+func absentTrain(s, val *part.Counts, h layer.Head, names []string) string {
 	const (
 		hardly = 0.02 // of what the held-out data has
 		least  = 20   // examples that were to be expected
@@ -121,7 +121,7 @@ func absent(counts []int) []int {
 }
 
 // haveNo words that classes have no examples.
-func haveNo(gone []int, h calibrate.Head, names []string) string {
+func haveNo(gone []int, h layer.Head, names []string) string {
 	verb := "have no example"
 	if h.MultiLabel() {
 		verb = "hold for none"
@@ -133,7 +133,7 @@ func haveNo(gone []int, h calibrate.Head, names []string) string {
 }
 
 // listed counts classes, and names them if they are few.
-func listed(gone []int, h calibrate.Head, names []string) string {
+func listed(gone []int, h layer.Head, names []string) string {
 	const few = 3
 	noun, all := "classes", h.Classes()
 	if h.MultiLabel() {

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/wrap/internal/part"
@@ -34,9 +33,9 @@ func unlabelled(n int, predicted ...int) *part.Counts {
 }
 
 func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
-	head := func(k int) calibrate.Head { return calibrate.Head{Logits: k, Link: layer.Softmax} }
-	multi := calibrate.Head{Logits: 3, Link: layer.Sigmoid}
-	two := calibrate.Head{Logits: 1, Link: layer.Sigmoid}
+	head := func(k int) layer.Head { return layer.Head{Logits: k, Link: layer.Softmax} }
+	multi := layer.Head{Logits: 3, Link: layer.Sigmoid}
+	two := layer.Head{Logits: 1, Link: layer.Sigmoid}
 	many := func(present int) []int {
 		of := make([]int, 1000)
 		for k := range present {
@@ -47,7 +46,7 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 	names := []string{"cat", "dog", "eel", "fox"}
 	for name, tc := range map[string]struct {
 		val   *part.Counts
-		head  calibrate.Head
+		head  layer.Head
 		names []string
 		want  []string
 	}{
@@ -69,7 +68,7 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 	balanced := counts(500, 100, 100, 100, 100, 100)
 	for name, tc := range map[string]struct {
 		train, val *part.Counts
-		head       calibrate.Head
+		head       layer.Head
 		want       []string
 	}{
 		"all there":                   {counts(1000, 990, 4, 2, 2, 2), balanced, head(5), nil},
@@ -109,7 +108,7 @@ func TestScoresBelowChanceAreToldOf(t *testing.T) {
 }
 
 func TestCopiesAreToldOf(t *testing.T) {
-	h := calibrate.Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
+	h := layer.Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
 	of := func(n, copies int) *part.Counts {
 		b := &rows.Batch{N: n, Features: make([]float32, n), Logits: make([]float32, n)}
 		for i := range n {

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
@@ -173,7 +174,7 @@ func figureWarnings(p *part.Part, h HeldOut) (warnings []string) {
 
 // likelihoodWarning warns of figures of the network itself, as it is and at its best temperature;
 // "" if there is nothing to warn of.
-func likelihoodWarning(head calibrate.Head, before, scaled metrics.InDomain) string {
+func likelihoodWarning(head layer.Head, before, scaled metrics.InDomain) string {
 	const few = 100
 	choices := head.Classes()
 	if head.MultiLabel() {

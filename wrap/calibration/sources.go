@@ -24,7 +24,7 @@ import (
 // sources are what a calibration reads.
 type sources struct {
 	cut        *attach.Cut // the network; nil for ready-made features
-	head       calibrate.Head
+	head       layer.Head
 	opener     *source.Opener
 	product    *featurize.Product    // of the runtime; nil without one
 	classes    []string              // their names; nil if there are none
@@ -181,7 +181,7 @@ func (in *sources) open(
 		return nil, nil
 	}
 	classes := 0 // not known yet
-	if in.head != (calibrate.Head{}) {
+	if in.head != (layer.Head{}) {
 		classes = in.head.Classes()
 	}
 	s, err := opener.Open(ctx, string(role), spec, classes, role == bundle.Train || role == bundle.Val)
@@ -198,9 +198,9 @@ func (in *sources) open(
 }
 
 // readyHead returns the head of ready-made features.
-func readyHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate.Head, error) {
+func readyHead(cfg *Config, train *source.Set, multiLabel bool) (layer.Head, error) {
 	d, k := train.Widths()
-	h := calibrate.Head{Logits: k, Features: d, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: k, Features: d, Bias: true, Link: layer.Softmax}
 	if k == 1 || multiLabel {
 		h.Link = layer.Sigmoid
 	}

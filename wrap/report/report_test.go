@@ -71,7 +71,7 @@ func evaluation() *bench.Evaluation {
 	}
 	m := &bundle.Manifest{
 		Tool: "mfgs test", Labels: []string{"cat", hostile, ""},
-		Head:      bundle.Head{Head: calibrate.Head{Features: 8, Logits: 3, Link: layer.Softmax}},
+		Head:      bundle.Head{Head: layer.Head{Features: 8, Logits: 3, Link: layer.Softmax}},
 		MeanField: bundle.MeanField{MedianVariance: 2}, Grids: &bundle.Grids{NLL: grid(), AUROC: grid()},
 		Datasets: []bundle.Dataset{
 			{Role: bundle.Train, Spec: "train.csv", Count: 5000}, {Role: bundle.Val, Spec: hostile, Count: 1000},

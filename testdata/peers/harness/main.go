@@ -179,13 +179,13 @@ func tail(dst []float32, path string) error {
 }
 
 // features reads an .npz of features and logits.
-func features(ctx context.Context) (head calibrate.Head, phi, logits []float32, err error) {
+func features(ctx context.Context) (head layer.Head, phi, logits []float32, err error) {
 	f, err := dataset.OpenFeatures(*data, dataset.Options{})
 	if err != nil {
 		return head, nil, nil, err
 	}
 	defer f.Close()
-	head = calibrate.Head{Logits: f.Logits(), Features: f.Dim(), Bias: true, Link: layer.Softmax}
+	head = layer.Head{Logits: f.Logits(), Features: f.Dim(), Bias: true, Link: layer.Softmax}
 	for b, err := range f.Blocks(ctx, calibrate.BlockSize) {
 		if err != nil {
 			return head, nil, nil, err

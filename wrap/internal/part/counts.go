@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
@@ -19,12 +19,12 @@ type Counts struct {
 }
 
 // NewCounts counts nothing yet.
-func NewCounts(h calibrate.Head) *Counts {
+func NewCounts(h layer.Head) *Counts {
 	return &Counts{Labels: make([]int, h.Classes()), Predicted: make([]int, h.Classes())}
 }
 
 // Add counts more examples of a head.
-func (c *Counts) Add(h calibrate.Head, b *rows.Batch) {
+func (c *Counts) Add(h layer.Head, b *rows.Batch) {
 	k := h.Logits
 	for i := range b.N {
 		c.Examples++

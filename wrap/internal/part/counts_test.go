@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
@@ -52,7 +51,7 @@ func TestNegativeZeroRepeatsZero(t *testing.T) {
 }
 
 func TestACensusCountsLabelsAndPredictions(t *testing.T) {
-	check := func(name string, h calibrate.Head, b *rows.Batch, labelled int, labels, predicted []int) {
+	check := func(name string, h layer.Head, b *rows.Batch, labelled int, labels, predicted []int) {
 		t.Helper()
 		s := NewCounts(h)
 		s.Add(h, b)
@@ -67,13 +66,13 @@ func TestACensusCountsLabelsAndPredictions(t *testing.T) {
 		b.Labels, b.Targets = labels, targets
 		return &b
 	}
-	check("two classes", calibrate.Head{Logits: 2, Features: 1, Link: layer.Softmax},
+	check("two classes", layer.Head{Logits: 2, Features: 1, Link: layer.Softmax},
 		with(two, []int{1, -1, 1}, nil), 4, []int{0, 4}, []int{4, 2})
-	check("no labels", calibrate.Head{Logits: 2, Features: 1, Link: layer.Softmax},
+	check("no labels", layer.Head{Logits: 2, Features: 1, Link: layer.Softmax},
 		with(two, []int{}, nil), 0, []int{0, 0}, []int{4, 2})
-	check("labels", calibrate.Head{Logits: 2, Features: 1, Link: layer.Sigmoid},
+	check("labels", layer.Head{Logits: 2, Features: 1, Link: layer.Sigmoid},
 		with(two, nil, []uint8{1, 0, 1, 1, 0, 0}), 6, []int{4, 2}, []int{2, 4})
 	one := rows.Batch{N: 3, Features: make([]float32, 3), Logits: []float32{1, -2, 3}}
-	check("one logit", calibrate.Head{Logits: 1, Features: 1, Link: layer.Sigmoid},
+	check("one logit", layer.Head{Logits: 1, Features: 1, Link: layer.Sigmoid},
 		with(one, []int{0, 0, 1}, nil), 6, []int{4, 2}, []int{2, 4})
 }

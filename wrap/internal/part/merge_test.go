@@ -282,7 +282,7 @@ func TestTheFirstShardIsNotEmpty(t *testing.T) {
 // Held-out examples of a multi-label head have targets, which are read as they were written.
 func TestTargetsAreReadAsTheyWereWritten(t *testing.T) {
 	p := example(t, 1)
-	h := calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Sigmoid}
+	h := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Sigmoid}
 	p.Recipe.Head.Head = h
 	p.Sets, p.Sums, p.Counts, p.Sample = p.Sets[1:], nil, nil, nil
 	p.Val.Labels, p.Val.Targets = nil, []uint8{0, 1, 0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1}

@@ -23,7 +23,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
-var head = calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
+var head = layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 
 const fingerprint = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 

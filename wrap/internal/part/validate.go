@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
@@ -182,7 +182,7 @@ func (m *Manifest) probed() bool {
 }
 
 // checkSample reports a sample that is not of the training data.
-func (p *Part) checkSample(train *Set, h calibrate.Head) error {
+func (p *Part) checkSample(train *Set, h layer.Head) error {
 	b := p.Sample.Rows()
 	if want := min(train.Examples(), rows.SampleSize(h.Features)); b.N != want {
 		return fmt.Errorf("%s has %d examples, want %d of the %d that were read", SampleName, b.N, want, train.Examples())
@@ -212,7 +212,7 @@ func labelsOf(b *rows.Batch) string {
 }
 
 // wantedLabels says what labels held-out examples of a head have.
-func wantedLabels(h calibrate.Head) string {
+func wantedLabels(h layer.Head) string {
 	if h.MultiLabel() {
 		return "targets"
 	}
@@ -220,7 +220,7 @@ func wantedLabels(h calibrate.Head) string {
 }
 
 // checkRows reports held-out examples that are not those of the manifest.
-func (p *Part) checkRows(name string, b *rows.Batch, s *Set, h calibrate.Head) error {
+func (p *Part) checkRows(name string, b *rows.Batch, s *Set, h layer.Head) error {
 	switch {
 	case (b != nil) != (s != nil):
 		return fmt.Errorf("%s goes with held-out data, and with nothing else", name)

@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
@@ -45,7 +45,7 @@ func Read(ctx context.Context, cut *attach.Cut, held *source.Set) (p *bundle.Pro
 
 // first returns the ready inputs of the first examples, those of one shape, or says why there are none.
 func first(
-	ctx context.Context, cut *attach.Cut, h calibrate.Head, held *source.Set,
+	ctx context.Context, cut *attach.Cut, h layer.Head, held *source.Set,
 ) (inputs []tensor.Tensor, none string, err error) {
 	from, to := held.Range()
 	to = min(to, from+bundle.MostProbe+held.Config.MaxBad)

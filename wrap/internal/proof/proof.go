@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -38,7 +39,7 @@ type Question struct {
 // calibrate, with the model's own outputs. The proof is nil where there is nothing to compare with; there
 // may be something to warn of.
 func Judge(
-	h *head.Head, c calibrate.Head, logits []float32, owns []Own, q Question,
+	h *head.Head, c layer.Head, logits []float32, owns []Own, q Question,
 ) (proof *bundle.Proof, warning string, err error) {
 	n := len(logits) / h.LogitDim
 	var compared []*agreement
@@ -110,7 +111,7 @@ type agreement struct {
 // given compares an output with what the head, as it was found, says that the model
 // gives: probabilities smoothed, clamped or in logarithms. It is nil where that is not
 // this output, or not the head's business.
-func given(h *head.Head, head calibrate.Head, logits []float32, n int, o *Own) *agreement {
+func given(h *head.Head, head layer.Head, logits []float32, n int, o *Own) *agreement {
 	if o.Integer || n == 0 {
 		return nil
 	}
@@ -181,7 +182,7 @@ func (a *agreement) error(h *head.Head, n int) error {
 
 // agree compares what one of a model's own outputs says of n examples with their
 // logits; nil where it cannot be told what it says.
-func agree(h calibrate.Head, logits []float32, n int, o *head.Output, values []float32) *agreement {
+func agree(h layer.Head, logits []float32, n int, o *head.Output, values []float32) *agreement {
 	largest := 0.0
 	for _, v := range slices.Concat(logits, values) {
 		if v-v != 0 { // NaN, for both
@@ -247,7 +248,7 @@ func cutOff(own []float64, ops []string) (low, high float64) {
 }
 
 // probabilities are those of each class, or of each label of a multi-label head.
-func probabilities(h calibrate.Head, logits []float32, n int) []float64 {
+func probabilities(h layer.Head, logits []float32, n int) []float64 {
 	logp, _ := calibrate.Plain(h, logits, n, 1)
 	p := make([]float64, 0, n*h.Classes())
 	for j, l := range logp {
@@ -261,7 +262,7 @@ func probabilities(h calibrate.Head, logits []float32, n int) []float64 {
 
 // outputProbabilities reads an output as probabilities of all classes; nil where it is
 // something else.
-func outputProbabilities(h calibrate.Head, n int, o *head.Output, values []float32) []float64 {
+func outputProbabilities(h layer.Head, n int, o *head.Output, values []float32) []float64 {
 	c := h.Classes()
 	single := h.Logits == 1 && o.Width == 1
 	if o.Width != c && !single || slices.Contains(o.Ops, "TopK") {
@@ -299,7 +300,7 @@ func outputProbabilities(h calibrate.Head, n int, o *head.Output, values []float
 
 // distributions reports whether rows are probabilities: of a multi-label head each by
 // itself, otherwise together.
-func distributions(h calibrate.Head, p []float64) bool {
+func distributions(h layer.Head, p []float64) bool {
 	const slack = coarseTolerance
 	c := h.Classes()
 	for i, v := range p {
@@ -322,7 +323,7 @@ func distributions(h calibrate.Head, p []float64) bool {
 // compareClasses compares the best class, where that is nothing else than the largest logit's. It
 // is nil where the classes have other numbers: from 1 on, or the other way round.
 func (a *agreement) compareClasses(
-	h calibrate.Head, logits []float32, n int, o *head.Output, values []float32, largest float64,
+	h layer.Head, logits []float32, n int, o *head.Output, values []float32, largest float64,
 ) *agreement {
 	k := h.Logits
 	best := slices.Contains(o.Ops, "ArgMax") || slices.Contains(o.Ops, "TopK")

@@ -6,14 +6,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
 func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 	const n = 20
-	softmax, k := calibrate.Head{Logits: 3, Features: 1, Link: layer.Softmax}, 3
+	softmax, k := layer.Head{Logits: 3, Features: 1, Link: layer.Softmax}, 3
 	logits := random(7, n*k)
 	for i := range logits {
 		logits[i] *= 3
@@ -49,9 +48,9 @@ func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 		row[int(wrong[i])] = row[int(classes[i])]
 	}
 
-	one := calibrate.Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
-	several := calibrate.Head{Logits: 3, Features: 1, Link: layer.Sigmoid}
-	ovr := calibrate.Head{Logits: 3, Features: 1, Link: layer.OneVsRest}
+	one := layer.Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
+	several := layer.Head{Logits: 3, Features: 1, Link: layer.Sigmoid}
+	ovr := layer.Head{Logits: 3, Features: 1, Link: layer.OneVsRest}
 	float32s := func(p []float64) []float32 {
 		out := make([]float32, len(p))
 		for i, v := range p {
@@ -67,7 +66,7 @@ func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 	}
 	const holds, differs, says = "holds", "differs", "says nothing"
 	for name, tc := range map[string]struct {
-		head   calibrate.Head
+		head   layer.Head
 		logits []float32
 		own    head.Output
 		values []float32
@@ -149,7 +148,7 @@ func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 // Classes may agree where probabilities do not: these decide.
 // Classes with other numbers, such as from 1 on, are no other classes.
 func TestClassesMayHaveOtherNumbers(t *testing.T) {
-	h := calibrate.Head{Logits: 4, Features: 1, Link: layer.Softmax}
+	h := layer.Head{Logits: 4, Features: 1, Link: layer.Softmax}
 	logits := []float32{3, 1, 0, 2, 0, 5, 1, 2, 0, 1, 6, 2}
 	own := &head.Output{Name: "class", Width: 1, Integer: true, Ops: []string{"Add", "ArgMax"}}
 	for name, tc := range map[string]struct {

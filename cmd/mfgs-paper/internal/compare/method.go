@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods/layers"
@@ -125,7 +126,7 @@ type comparison struct {
 	model       *onnx.Model // nil of ready-made features
 	modelHead   *head.Head
 	manifest    *bundle.Manifest
-	head        calibrate.Head
+	head        layer.Head
 	calibration *calibrate.Calibration
 	product     calibrate.Product // nil: calibrate's own
 	val, ood    *bench.Set        // ood may be nil

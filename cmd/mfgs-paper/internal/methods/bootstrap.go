@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -26,13 +27,13 @@ type Solver interface {
 //
 // whose covariance over samples is nearly H̃⁻¹JH̃⁻¹. train is labelled, with the network's own
 // logits. It takes 2·samples·N·K·D floating-point operations and as many solutions as samples.
-func NewBootstrap(ctx context.Context, train *rows.Batch, h calibrate.Head, solver Solver, product calibrate.Product,
+func NewBootstrap(ctx context.Context, train *rows.Batch, h layer.Head, solver Solver, product calibrate.Product,
 	samples int, seed uint64) (*WeightSamples, error) {
 	l, err := newLayers(h, product, samples)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.CheckBatch(train, true); err != nil {
+	if err := calibrate.CheckBatch(h, train, true); err != nil {
 		return nil, fmt.Errorf("training data: %w", err)
 	}
 	n, k, d := train.N, h.Logits, h.Dim()

@@ -10,12 +10,13 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // curvatureOf is that of a set, with J.
-func curvatureOf(s *rows.Batch, h calibrate.Head, structure calibrate.Structure) *calibrate.Curvature {
+func curvatureOf(s *rows.Batch, h layer.Head, structure calibrate.Structure) *calibrate.Curvature {
 	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: structure, Fisher: true}, s)
 	if err != nil {
 		panic(err)
@@ -23,7 +24,7 @@ func curvatureOf(s *rows.Batch, h calibrate.Head, structure calibrate.Structure)
 	return c
 }
 
-func kroneckerPosterior(s *rows.Batch, h calibrate.Head) *calibrate.Posterior {
+func kroneckerPosterior(s *rows.Batch, h layer.Head) *calibrate.Posterior {
 	p, err := curvatureOf(s, h, calibrate.Kronecker).Posterior(calibrate.Hessian, 1)
 	if err != nil {
 		panic(err)
@@ -32,7 +33,7 @@ func kroneckerPosterior(s *rows.Batch, h calibrate.Head) *calibrate.Posterior {
 }
 
 // naiveGradient returns ∇ℓ of an example, [K,D].
-func naiveGradient(s *rows.Batch, h calibrate.Head, i int) []float64 {
+func naiveGradient(s *rows.Batch, h layer.Head, i int) []float64 {
 	k, d := h.Logits, h.Dim()
 	a := make([]float64, k)
 	for c := range a {
@@ -53,7 +54,7 @@ func naiveGradient(s *rows.Batch, h calibrate.Head, i int) []float64 {
 }
 
 // naiveHessian returns H + εI, of the Kronecker structure B ⊗ A + εI.
-func naiveHessian(s *rows.Batch, h calibrate.Head, structure calibrate.Structure, epsilon float64) *mat.Dense {
+func naiveHessian(s *rows.Batch, h layer.Head, structure calibrate.Structure, epsilon float64) *mat.Dense {
 	k, d := h.Logits, h.Dim()
 	n := len(s.Labels)
 	sum, sumA, sumB := mat.NewDense(k*d, k*d, nil), mat.NewDense(d, d, nil), mat.NewDense(k, k, nil)

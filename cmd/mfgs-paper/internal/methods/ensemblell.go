@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
@@ -13,13 +13,13 @@ import (
 //
 // Members go through the examples in groups of about 512/K that share one order, so that a step is
 // two products of large matrices: an epoch takes 4·M·N·K·D floating-point operations.
-func FitEnsemble(ctx context.Context, train *rows.Batch, h calibrate.Head, members int, o FitOptions) (*LastLayers,
+func FitEnsemble(ctx context.Context, train *rows.Batch, h layer.Head, members int, o FitOptions) (*LastLayers,
 	error) {
 	return fitLayers(ctx, train, h, members, o, func(member, example int) bool { return false })
 }
 
 // fitLayers fits last layers by their likelihood, each without the examples that it leaves out.
-func fitLayers(ctx context.Context, train *rows.Batch, h calibrate.Head, members int, o FitOptions,
+func fitLayers(ctx context.Context, train *rows.Batch, h layer.Head, members int, o FitOptions,
 	leavesOut func(member, example int) bool) (*LastLayers, error) {
 	t, err := newTrainer(train, h, o, FitOptions{Epochs: 10, Start: 1 / math.Sqrt(3)})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
@@ -134,7 +135,7 @@ type EvidentialLayer struct {
 //	Σ_k (y_k - p_k)² + p_k(1-p_k)/(S+1) + λ KL(Dir(y + (1-y)⊙α) ‖ Dir(1)),  S = Σα
 //
 // with λ rising from 0 to 1.
-func FitEvidential(ctx context.Context, train *rows.Batch, h calibrate.Head, o EvidentialOptions) (*EvidentialLayer,
+func FitEvidential(ctx context.Context, train *rows.Batch, h layer.Head, o EvidentialOptions) (*EvidentialLayer,
 	error) {
 	if o.Evidence == "" {
 		o.Evidence = Exp

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
@@ -16,7 +16,7 @@ import (
 //
 // Members start at random, not at the network's last layer: one that fits all training
 // examples stays where it is without some of them.
-func FitJackknife(ctx context.Context, train *rows.Batch, h calibrate.Head, members, leave int,
+func FitJackknife(ctx context.Context, train *rows.Batch, h layer.Head, members, leave int,
 	o FitOptions) (*LastLayers, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
@@ -82,20 +83,20 @@ const (
 // trainer goes through training examples in minibatches.
 type trainer struct {
 	FitOptions
-	head  calibrate.Head
+	head  layer.Head
 	train *rows.Batch
 	n     int
 	unit  []float64 // [D] unit of the weights in each row of W: 1/r, of the bias 1
 }
 
-func newTrainer(train *rows.Batch, h calibrate.Head, o, defaults FitOptions) (*trainer, error) {
+func newTrainer(train *rows.Batch, h layer.Head, o, defaults FitOptions) (*trainer, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err
 	}
 	if err := checkSoftmax(h); err != nil {
 		return nil, err
 	}
-	if err := h.CheckBatch(train, true); err != nil {
+	if err := calibrate.CheckBatch(h, train, true); err != nil {
 		return nil, fmt.Errorf("training data: %w", err)
 	}
 	t := &trainer{head: h, train: train, n: train.N}

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/optimize"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -38,7 +38,7 @@ func TestCrossEntropy(t *testing.T) {
 }
 
 // meanLoss is the mean over the examples that are left of -log p_y, under weights [K,D].
-func meanLoss(s *rows.Batch, h calibrate.Head, w []float64, leftOut func(example int) bool) float64 {
+func meanLoss(s *rows.Batch, h layer.Head, w []float64, leftOut func(example int) bool) float64 {
 	var sum, n float64
 	for i, y := range s.Labels {
 		if !leftOut(i) {

@@ -3,7 +3,6 @@ package methods
 import (
 	"fmt"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
@@ -25,7 +24,7 @@ type Variances interface {
 }
 
 // checkSoftmax refuses heads whose logits do not compete.
-func checkSoftmax(h calibrate.Head) error {
+func checkSoftmax(h layer.Head) error {
 	if h.Link != layer.Softmax || h.Logits < 2 {
 		return fmt.Errorf("the head has %d logits with link %s, want a softmax of at least 2", h.Logits, h.Link)
 	}

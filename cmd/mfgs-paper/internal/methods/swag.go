@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
@@ -17,7 +18,7 @@ import (
 // Deviations are from the mean of all T weights, which need not be found as training
 // goes on. It serves as the covariance about the network's own logits.
 type SWAG struct {
-	head       calibrate.Head
+	head       layer.Head
 	product    calibrate.Product
 	t          int
 	variances  []float64 // ½ 1/T Σ_t δ_t², [D,K]
@@ -31,7 +32,7 @@ var (
 
 // NewSWAG takes T ≥ 2 checkpoints of the last layer, each [K,D] with the bias in the last
 // column. A nil product is Go's own.
-func NewSWAG(checkpoints [][]float64, h calibrate.Head, product calibrate.Product) (*SWAG, error) {
+func NewSWAG(checkpoints [][]float64, h layer.Head, product calibrate.Product) (*SWAG, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err
 	}

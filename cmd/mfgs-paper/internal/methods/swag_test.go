@@ -13,7 +13,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-func randomCheckpoints(h calibrate.Head, n int, seed uint64) [][]float64 {
+func randomCheckpoints(h layer.Head, n int, seed uint64) [][]float64 {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	checkpoints := make([][]float64, n)
 	for t := range checkpoints {
@@ -26,7 +26,7 @@ func randomCheckpoints(h calibrate.Head, n int, seed uint64) [][]float64 {
 
 // TestSWAG compares with the covariance of all weights by its definition.
 func TestSWAG(t *testing.T) {
-	for _, h := range []calibrate.Head{
+	for _, h := range []layer.Head{
 		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
 		{Logits: 2, Features: 3, Link: layer.Softmax},
 	} {
@@ -109,7 +109,7 @@ func wantDiagonals(t *testing.T, c interface {
 }
 
 func TestSWAGErrors(t *testing.T) {
-	h := calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
+	h := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	sigmoid := h
 	sigmoid.Link = layer.Sigmoid
 	short, bad := randomCheckpoints(h, 3, 1), randomCheckpoints(h, 3, 1)
@@ -118,14 +118,14 @@ func TestSWAGErrors(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		checkpoints [][]float64
-		head        calibrate.Head
+		head        layer.Head
 		reason      string
 	}{
 		{"one checkpoint", randomCheckpoints(h, 1, 1), h, "1 checkpoints of the last layer, want at least 2"},
 		{"short", short, h, "checkpoint 2: the last layer has 8 weights, want 3 classes × 3"},
 		{"NaN", bad, h, "checkpoint 1: weight 4 is NaN"},
 		{"sigmoid", randomCheckpoints(h, 2, 1), sigmoid, "want a softmax"},
-		{"no features", randomCheckpoints(h, 2, 1), calibrate.Head{Logits: 3, Link: layer.Softmax}, "0 features"},
+		{"no features", randomCheckpoints(h, 2, 1), layer.Head{Logits: 3, Link: layer.Softmax}, "0 features"},
 	} {
 		if _, err := NewSWAG(c.checkpoints, c.head, nil); err == nil || !strings.Contains(err.Error(), c.reason) {
 			t.Errorf("%s: error %v, want one with %q", c.name, err, c.reason)

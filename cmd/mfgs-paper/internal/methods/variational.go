@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
@@ -34,7 +35,7 @@ type Variational struct {
 //
 // with one draw of the logits for each example and epoch: those of independent weights
 // are independent Gaussians (local reparametrisation, Kingma et al. 2015).
-func FitVariational(ctx context.Context, train *rows.Batch, h calibrate.Head, weights []float64,
+func FitVariational(ctx context.Context, train *rows.Batch, h layer.Head, weights []float64,
 	o VariationalOptions) (*Variational, error) {
 	t, err := newTrainer(train, h, o.FitOptions, FitOptions{Epochs: 30})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
@@ -14,7 +15,7 @@ import (
 // about groupColumns outputs together, so that what they give for many examples are
 // products of large matrices, however few classes there are.
 type layers struct {
-	head    calibrate.Head
+	head    layer.Head
 	product calibrate.Product
 	m       int
 	weights []float64 // one group after another, each [D, its layers × K]
@@ -26,9 +27,9 @@ const (
 )
 
 // groupSize returns how many layers form a group; the last may have fewer.
-func groupSize(h calibrate.Head) int { return max(1, groupColumns/h.Logits) }
+func groupSize(h layer.Head) int { return max(1, groupColumns/h.Logits) }
 
-func newLayers(h calibrate.Head, product calibrate.Product, m int) (*layers, error) {
+func newLayers(h layer.Head, product calibrate.Product, m int) (*layers, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (l *layers) layer(layer int) []float64 {
 
 // outputs returns what every layer gives for every example, [n,M,K].
 func (l *layers) outputs(ctx context.Context, s *rows.Batch) ([]float32, error) {
-	if err := l.head.CheckBatch(s, false); err != nil {
+	if err := calibrate.CheckBatch(l.head, s, false); err != nil {
 		return nil, err
 	}
 	n, k, d := s.N, l.head.Logits, l.head.Dim()
@@ -123,7 +124,7 @@ func (l *layers) outputs(ctx context.Context, s *rows.Batch) ([]float32, error) 
 }
 
 // augment writes the features of an example and, where the head has a bias, a 1 to dst.
-func augment(dst []float64, h calibrate.Head, features []float32, example int) {
+func augment(dst []float64, h layer.Head, features []float32, example int) {
 	for j, v := range features[example*h.Features : (example+1)*h.Features] {
 		dst[j] = float64(v)
 	}
@@ -133,7 +134,7 @@ func augment(dst []float64, h calibrate.Head, features []float32, example int) {
 }
 
 // checkWeights refuses weights of another size than [K,D].
-func checkWeights(w []float64, h calibrate.Head) error {
+func checkWeights(w []float64, h layer.Head) error {
 	if len(w) != h.Logits*h.Dim() {
 		return fmt.Errorf("the last layer has %d weights, want %d classes × %d", len(w), h.Logits, h.Dim())
 	}

@@ -20,8 +20,8 @@ import (
 
 var background = context.Background()
 
-func softmaxHead(k, d int, bias bool) calibrate.Head {
-	return calibrate.Head{Logits: k, Features: d, Bias: bias, Link: layer.Softmax}
+func softmaxHead(k, d int, bias bool) layer.Head {
+	return layer.Head{Logits: k, Features: d, Bias: bias, Link: layer.Softmax}
 }
 
 // clouds are n labelled examples of K overlapping classes, around points that far from
@@ -41,7 +41,7 @@ func clouds(n, d, k int, distance float64, seed uint64) *rows.Batch {
 }
 
 // naiveLogits returns the logits of one example under weights [K,D].
-func naiveLogits(w []float64, h calibrate.Head, phi []float32) []float64 {
+func naiveLogits(w []float64, h layer.Head, phi []float32) []float64 {
 	a := make([]float64, h.Logits)
 	for c := range a {
 		row := w[c*h.Dim() : (c+1)*h.Dim()]

@@ -26,7 +26,7 @@ const (
 // of which the [Posterior] of one layer is the Kronecker structure with H̃⁻¹ or J̃⁻¹. It is used by
 // one goroutine at a time.
 type LastLayer struct {
-	head      calibrate.Head
+	head      geometry.Head
 	product   calibrate.Product
 	solves    bool
 	posterior *calibrate.Posterior

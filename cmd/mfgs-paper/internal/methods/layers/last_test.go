@@ -22,7 +22,7 @@ import (
 var allCovariances = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich}
 
 // lastSet is n random examples of a head.
-func lastSet(h calibrate.Head, n int, seed uint64) *rows.Batch {
+func lastSet(h geometry.Head, n int, seed uint64) *rows.Batch {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	s := &rows.Batch{N: n}
 	for range n {
@@ -38,7 +38,7 @@ func lastSet(h calibrate.Head, n int, seed uint64) *rows.Batch {
 }
 
 func lastCurvature(
-	t *testing.T, h calibrate.Head, structure calibrate.Structure, s *rows.Batch,
+	t *testing.T, h geometry.Head, structure calibrate.Structure, s *rows.Batch,
 ) *calibrate.Curvature {
 	t.Helper()
 	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{
@@ -51,7 +51,7 @@ func lastCurvature(
 }
 
 // augmentedRow is the features of an example, with a 1 for the bias.
-func augmentedRow(h calibrate.Head, s *rows.Batch, i int) []float64 {
+func augmentedRow(h geometry.Head, s *rows.Batch, i int) []float64 {
 	var x []float64
 	for _, v := range s.Features[i*h.Features : (i+1)*h.Features] {
 		x = append(x, float64(v))
@@ -63,7 +63,7 @@ func augmentedRow(h calibrate.Head, s *rows.Batch, i int) []float64 {
 }
 
 // definitions returns H and J as they are defined, or as the Kronecker structure has them.
-func definitions(h calibrate.Head, structure calibrate.Structure, s *rows.Batch) (hessian, fisher *mat.Dense) {
+func definitions(h geometry.Head, structure calibrate.Structure, s *rows.Batch) (hessian, fisher *mat.Dense) {
 	k, d := h.Logits, h.Dim()
 	hessian, fisher = mat.NewDense(k*d, k*d, nil), mat.NewDense(k*d, k*d, nil)
 	a, b, g := mat.NewDense(d, d, nil), mat.NewDense(k, k, nil), mat.NewDense(k, k, nil)
@@ -134,7 +134,7 @@ func sigmaOf(t *testing.T, cov calibrate.Covariance, hessian, fisher *mat.Dense,
 }
 
 // definedCovariances is the upper triangle of ∇a Σ ∇aᵀ, with ∇a written out, and its diagonal.
-func definedCovariances(h calibrate.Head, sigma mat.Matrix, s *rows.Batch) (packed, diagonal []float64) {
+func definedCovariances(h geometry.Head, sigma mat.Matrix, s *rows.Batch) (packed, diagonal []float64) {
 	k, d := h.Logits, h.Dim()
 	for i := range s.N {
 		jacobian := mat.NewDense(k, k*d, nil)
@@ -170,7 +170,7 @@ func wantNumbers(t *testing.T, what string, got, want []float64, tolerance float
 }
 
 func TestLastLayerEqualsTheDenseInverse(t *testing.T) {
-	for i, h := range []calibrate.Head{
+	for i, h := range []geometry.Head{
 		{Logits: 2, Features: 3, Link: geometry.Softmax},
 		{Logits: 5, Features: 7, Bias: true, Link: geometry.Softmax},
 		{Logits: 9, Features: 2, Bias: true, Link: geometry.Softmax},
@@ -234,7 +234,7 @@ func wantSolutions(t *testing.T, name string, l *LastLayer, sigma *mat.Dense, n 
 
 // Beyond the classes of a dense B covariances are zero.
 func TestLastLayerOfManyClasses(t *testing.T) {
-	h := calibrate.Head{Logits: calibrate.MaxDense + 1, Features: 2, Bias: true, Link: geometry.Softmax}
+	h := geometry.Head{Logits: calibrate.MaxDense + 1, Features: 2, Bias: true, Link: geometry.Softmax}
 	train, test := lastSet(h, 40, 30), lastSet(h, 3, 31)
 	c := lastCurvature(t, h, calibrate.Kronecker, train)
 	for _, cov := range allCovariances {
@@ -272,9 +272,9 @@ func TestLastLayerOfManyClasses(t *testing.T) {
 }
 
 func TestLastLayersThatAreRefused(t *testing.T) {
-	softmax := calibrate.Head{Logits: 3, Features: 2, Link: geometry.Softmax}
-	many := calibrate.Head{Logits: maxSandwich + 1, Features: 2, Link: geometry.Softmax}
-	separate := calibrate.Head{Logits: 1, Features: 2, Link: geometry.Sigmoid}
+	softmax := geometry.Head{Logits: 3, Features: 2, Link: geometry.Softmax}
+	many := geometry.Head{Logits: maxSandwich + 1, Features: 2, Link: geometry.Softmax}
+	separate := geometry.Head{Logits: 1, Features: 2, Link: geometry.Sigmoid}
 	two := softmax
 	two.Logits = 2
 	one := lastSet(two, 20, 40)
@@ -307,7 +307,7 @@ func TestLastLayersThatAreRefused(t *testing.T) {
 
 // Each of the products fails in turn.
 func TestLastLayerPassesOnErrors(t *testing.T) {
-	h := calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: geometry.Softmax}
+	h := geometry.Head{Logits: 3, Features: 2, Bias: true, Link: geometry.Softmax}
 	train := lastSet(h, 20, 50)
 	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
 		c := lastCurvature(t, h, structure, train)
@@ -343,7 +343,7 @@ func TestLastLayerPassesOnErrors(t *testing.T) {
 // a ReLU, and most logits sure: one direction of Σ is far larger than others. mf0 must
 // be that of a calibration with the same posterior.
 func TestLastLayerUnderEachIntegral(t *testing.T) {
-	h := calibrate.Head{Logits: 5, Features: 12, Bias: true, Link: geometry.Softmax}
+	h := geometry.Head{Logits: 5, Features: 12, Bias: true, Link: geometry.Softmax}
 	const n = 300
 	k := h.Logits
 	set := lastSet(h, n, 60)

@@ -204,7 +204,7 @@ func TestOneLayerIsTheKroneckerPosteriorOfTheLast(t *testing.T) {
 			continue
 		}
 		l := s.layers[0]
-		head := calibrate.Head{Logits: l.Out, Features: l.In, Bias: l.Bias != nil, Link: geometry.Softmax}
+		head := geometry.Head{Logits: l.Out, Features: l.In, Bias: l.Bias != nil, Link: geometry.Softmax}
 		x, y := s.inputs(n), s.labels(n)
 		logits := make([]float64, n*l.Out)
 		if err := s.network(t, nil).Forward(logits, x); err != nil {
