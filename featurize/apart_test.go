@@ -32,7 +32,7 @@ func TestRunExamplesEachOnItsOwnAccount(t *testing.T) {
 			}
 			examples = append(examples, ex)
 		}
-		results, errs := e.Network.RunExamples(context.Background(), examples)
+		results, errs := e.RunExamples(context.Background(), examples)
 		if len(results) != n || len(errs) != n {
 			t.Fatalf("%d results, %d errors", len(results), len(errs))
 		}
@@ -44,7 +44,7 @@ func TestRunExamplesEachOnItsOwnAccount(t *testing.T) {
 			if errs[i] != nil {
 				continue
 			}
-			alone, err := e.Network.Run(context.Background(), tensors(i))
+			alone, err := e.Run(context.Background(), tensors(i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func TestRunExamplesEachOnItsOwnAccount(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, errs = e.Network.RunExamples(ctx, examples[:3])
+		_, errs = e.RunExamples(ctx, examples[:3])
 		if slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, context.Canceled) }) {
 			t.Errorf("after the end of the context: %v", errs)
 		}

@@ -51,14 +51,14 @@ const (
 )
 
 // recipe identifies what is done with the data.
-func (c *Cache) recipe(e *Extractor, ds *dataset.Dataset, want selection) (string, error) {
+func (c *Cache) recipe(w *Network, ds *dataset.Dataset, want selection) (string, error) {
 	options, folders := c.Options, ds.FolderLabels()
 	if folders != nil || options.Unlabelled { // class names decide no other label
 		options.LabelClasses = nil
 	}
 	fields := map[string]any{
-		"model": e.model, "features": e.features, "logits": e.logits, "preprocess": e.Preprocess(),
-		"batch": e.batch, "provider": e.provider, "runtime": e.runtime, "count": want.limit, "options": options,
+		"model": w.cut.model, "features": w.cut.features, "logits": w.cut.logits, "preprocess": w.Preprocess(),
+		"batch": w.batch, "provider": w.cut.provider, "runtime": w.cut.runtime, "count": want.limit, "options": options,
 	}
 	if folders != nil {
 		fields["folders"] = folders
@@ -79,12 +79,12 @@ func (c *Cache) name(recipe, fingerprint string) string {
 	return recipe[:32] + "-" + fingerprint[:32] + cacheExt
 }
 
-// cached is Batches with the rows of c.Cache, which it fills where it has none. It counts anew what an
+// cached is Rows with the rows of c.Cache, which it fills where it has none. It counts anew what an
 // earlier pass has met: the store has all of it.
-func (e *Extractor) cached(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
+func (w *Network) cached(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
 	cache, from := c.Cache, c.From
 	c.Cache, c.From = nil, 0 // stores are of whole shards
-	s := caching{Cache: cache, e: e, ds: ds, c: c, want: c.selects(ds)}
+	s := caching{Cache: cache, network: w, ds: ds, c: c, want: c.selects(ds)}
 	return func(yield func(*rows.Batch, error) bool) {
 		*c.Stats = rows.Stats{}
 		for b, err := range s.batches(ctx) {
@@ -105,7 +105,7 @@ func (e *Extractor) cached(ctx context.Context, ds *dataset.Dataset, c StreamCon
 // caching is a pass with a cache.
 type caching struct {
 	*Cache
-	e             *Extractor
+	network       *Network
 	ds            *dataset.Dataset
 	c             StreamConfig // of the pass over all of the data
 	want          selection
@@ -131,7 +131,7 @@ func (s *caching) batches(ctx context.Context) iter.Seq2[*rows.Batch, error] {
 
 // lookUp returns the store of these data, with its file; nil where there is none that fits.
 func (s *caching) lookUp(ctx context.Context) (store *rows.Store, f *os.File, err error) {
-	if s.recipe, err = s.Cache.recipe(s.e, s.ds, s.want); err != nil {
+	if s.recipe, err = s.Cache.recipe(s.network, s.ds, s.want); err != nil {
 		return nil, nil, err
 	}
 	if s.stamp, err = s.ds.Stamp(); err != nil {
@@ -149,7 +149,7 @@ func (s *caching) lookUp(ctx context.Context) (store *rows.Store, f *os.File, er
 
 // fits reports whether a store's examples have features and logits of the network's.
 func (s *caching) fits(store *rows.Store) bool {
-	return store.Features() == s.e.d && store.Logits() == s.e.k
+	return store.Features() == s.network.cut.d && store.Logits() == s.network.cut.k
 }
 
 // stored yields what a store has, and reports whether there is to be more.
@@ -286,7 +286,7 @@ func (s *caching) missing(ctx context.Context, to *filling) iter.Seq2[*rows.Batc
 	}
 	told := len(c.Stats.Bad)
 	return func(yield func(*rows.Batch, error) bool) {
-		for b, err := range s.e.computed(ctx, s.ds, c) {
+		for b, err := range s.network.computed(ctx, s.ds, c) {
 			if err == nil {
 				told = to.tell(c.Stats.Bad, told)
 				err = to.add(b)

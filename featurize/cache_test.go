@@ -65,7 +65,7 @@ func changed(t testing.TB, dir string, at time.Time) {
 }
 
 // nameIn returns the name of a dataset's store.
-func nameIn(t testing.TB, c *Cache, e *Extractor, ds *dataset.Dataset, limit int) string {
+func nameIn(t testing.TB, c *Cache, e *Network, ds *dataset.Dataset, limit int) string {
 	t.Helper()
 	recipe, err := c.recipe(e, ds, (&StreamConfig{Limit: limit}).selects(ds))
 	if err != nil {
@@ -108,7 +108,7 @@ func TestASecondRunComesFromTheCacheAlone(t *testing.T) {
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := pass(t.Context(), e, ds, StreamConfig{MaxBad: 2}, collect(&collected{})); err == nil {
+			if _, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: 2}, collect(&collected{})); err == nil {
 				t.Fatal("a closed extractor runs")
 			}
 			done, total := -1, 0
@@ -131,7 +131,7 @@ func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	// Failing leaves nothing, and asking again for less fails just the same.
 	for range 2 {
-		_, err := pass(t.Context(), e, ds, StreamConfig{MaxBad: 1, Cache: cache}, collect(&collected{}))
+		_, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: 1, Cache: cache}, collect(&collected{}))
 		says(t, err, "0022.png", "--max-bad allows 1")
 		if left := entries(t, cache.Dir); len(left) > 0 {
 			t.Fatalf("the cache holds %q", left)
@@ -139,7 +139,7 @@ func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
 	}
 	stream(t, e, ds, StreamConfig{MaxBad: 2, Cache: cache})
 	for allowed, word := range []string{"0004.png", "0022.png"} {
-		stats, err := pass(t.Context(), e, ds, StreamConfig{MaxBad: allowed, Cache: cache}, collect(&collected{}))
+		stats, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: allowed, Cache: cache}, collect(&collected{}))
 		says(t, err, word)
 		var bad *TooManyBadError
 		if !errors.As(err, &bad) || len(bad.Bad) != allowed+1 || len(stats.Bad) <= allowed {
@@ -152,7 +152,7 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	e := extractor(t, "conv", Config{Batch: 3})
 	ds := openData(t, photos(t, n, 8, 8, 3), dataset.Options{})
 	cache, stop := &Cache{Dir: t.TempDir()}, errors.New("stop")
-	if _, err := pass(t.Context(), e, ds, StreamConfig{Cache: cache},
+	if _, err := pass(t.Context(), e.Rows, ds, StreamConfig{Cache: cache},
 		func(*rows.Batch) error { return stop }); err != stop {
 		t.Fatal(err)
 	}
@@ -161,13 +161,13 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	}
 	// From a file that is there the error comes through too.
 	stream(t, e, ds, StreamConfig{Cache: cache})
-	if _, err := pass(t.Context(), e, ds, StreamConfig{Cache: cache},
+	if _, err := pass(t.Context(), e.Rows, ds, StreamConfig{Cache: cache},
 		func(*rows.Batch) error { return stop }); err != stop {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
-	if _, err := pass(ctx, e, ds, StreamConfig{Cache: cache}, collect(&collected{})); err != stop {
+	if _, err := pass(ctx, e.Rows, ds, StreamConfig{Cache: cache}, collect(&collected{})); err != stop {
 		t.Error(err)
 	}
 }
@@ -180,7 +180,7 @@ func TestACachedStreamCanBeCancelled(t *testing.T) {
 	stream(t, e, ds, StreamConfig{Cache: cache})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	blocks := 0
-	_, err := pass(ctx, e, ds, StreamConfig{Cache: cache}, func(*rows.Batch) error {
+	_, err := pass(ctx, e.Rows, ds, StreamConfig{Cache: cache}, func(*rows.Batch) error {
 		blocks++
 		cancel(stop)
 		return nil
@@ -197,7 +197,7 @@ func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 	options := dataset.Options{Classes: 4}
 	e := extractor(t, "grey", Config{Batch: 7})
 	ds := openData(t, path, options)
-	key := func(c *Cache, e *Extractor, ds *dataset.Dataset, limit int) string {
+	key := func(c *Cache, e *Network, ds *dataset.Dataset, limit int) string {
 		t.Helper()
 		return nameIn(t, c, e, ds, limit)
 	}
@@ -233,19 +233,20 @@ func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 	differs("a slice", key(cache, e, openData(t, path+"[:39]", options), 39))
 	differs("a slice elsewhere", key(cache, e, openData(t, path+"[1:40]", options), 39))
 	differs("no labels", key(cache, e, openData(t, path, dataset.Options{Unlabelled: true}), 40))
-	for field, change := range map[string]func(*Extractor){
-		"provider": func(e *Extractor) { e.provider = "cuda" },
-		"features": func(e *Extractor) { e.features = "another" },
-		"logits":   func(e *Extractor) { e.logits = "another" },
-		"runtime":  func(e *Extractor) { e.runtime = "another" },
+	for field, change := range map[string]func(*cut){
+		"provider": func(c *cut) { c.provider = "cuda" },
+		"features": func(c *cut) { c.features = "another" },
+		"logits":   func(c *cut) { c.logits = "another" },
+		"runtime":  func(c *cut) { c.runtime = "another" },
 	} {
-		other := *e
-		change(&other)
+		other, where := *e, *e.cut
+		change(&where)
+		other.cut = &where
 		differs("another "+field, key(cache, &other, ds, 40))
 	}
 
-	if loaded, ok := ort.Loaded(); !ok || loaded.Version == "" || e.runtime != loaded.Version {
-		t.Errorf("the key holds version %q of the runtime, %q is loaded", e.runtime, loaded.Version)
+	if loaded, ok := ort.Loaded(); !ok || loaded.Version == "" || e.cut.runtime != loaded.Version {
+		t.Errorf("the key holds version %q of the runtime, %q is loaded", e.cut.runtime, loaded.Version)
 	}
 	// Options decide about labels, for which a reader may have no place in its fingerprint.
 	for name, o := range map[string]dataset.Options{
@@ -483,7 +484,7 @@ func TestManyMayFillOneCache(t *testing.T) {
 		wg.Go(func() {
 			for range 3 {
 				got := &collected{}
-				if _, err := pass(context.Background(), e, ds, StreamConfig{Cache: cache}, collect(got)); err != nil {
+				if _, err := pass(context.Background(), e.Rows, ds, StreamConfig{Cache: cache}, collect(got)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -501,7 +502,7 @@ func TestACacheThatCannotBeWrittenIsAnError(t *testing.T) {
 	e := extractor(t, "conv", Config{})
 	ds := openData(t, photos(t, 3, 8, 8, 3), dataset.Options{})
 	file := write(t, t.TempDir(), "file", []byte("not a folder"))
-	_, err := pass(t.Context(), e, ds, StreamConfig{Cache: &Cache{Dir: file}}, collect(&collected{}))
+	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{Cache: &Cache{Dir: file}}, collect(&collected{}))
 	says(t, err, "features cache", file)
 }
 

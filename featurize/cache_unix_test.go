@@ -44,7 +44,7 @@ func TestAPipeInTheCacheIsNoRows(t *testing.T) {
 	go func() {
 		defer close(done)
 		got := &collected{}
-		if stats, err := pass(t.Context(), e, ds, c, collect(got)); err != nil || stats.Cached {
+		if stats, err := pass(t.Context(), e.Rows, ds, c, collect(got)); err != nil || stats.Cached {
 			t.Errorf("%+v, %v", stats, err)
 		}
 		equal(t, got, want)
@@ -70,7 +70,7 @@ func TestTheNextRunClearsTheCacheOfKilledOnes(t *testing.T) {
 	}
 }
 
-func clearsKilled(t *testing.T, e *Extractor, ds *dataset.Dataset) {
+func clearsKilled(t *testing.T, e *Network, ds *dataset.Dataset) {
 	dir := t.TempDir()
 	host, err := os.Hostname()
 	if err != nil {

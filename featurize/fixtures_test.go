@@ -100,13 +100,13 @@ func TestFixturesRun(t *testing.T) {
 				if name := filepath.Base(g.File); strings.HasPrefix(name, "float16") || name == "dequantized.onnx" {
 					relative = 4e-3
 				}
-				near(t, "features", rows.Features, g.Phi, relative, 0)
+				near(t, "features", rows.Columns[0], g.Phi, relative, 0)
 				tolerance := 0.0
 				if h.Rounding > 0 || h.Approximation != "" {
 					tolerance = g.Tolerance + h.Rounding
 				}
 				if h.Approximation == "" {
-					near(t, "logits", rows.Logits, g.Logits, relative, tolerance)
+					near(t, "logits", rows.Columns[1], g.Logits, relative, tolerance)
 				}
 			})
 			ran++

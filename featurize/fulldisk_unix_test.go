@@ -54,7 +54,7 @@ func streamOnFullDisk(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	_, err = pass(context.Background(), e, ds, StreamConfig{Cache: &Cache{Dir: filepath.Join(dir, "cache")}},
+	_, err = pass(context.Background(), e.Rows, ds, StreamConfig{Cache: &Cache{Dir: filepath.Join(dir, "cache")}},
 		func(*rows.Batch) error { return nil })
 	fmt.Println(err)
 }

@@ -38,7 +38,7 @@ func model(t testing.TB, name string) *onnx.Model {
 }
 
 // extractor cuts one of those models. c needs no Model and no Head.
-func extractor(t testing.TB, name string, c Config) *Extractor {
+func extractor(t testing.TB, name string, c Config) *Network {
 	t.Helper()
 	e, err := newExtractor(name, c)
 	if err != nil {
@@ -48,7 +48,7 @@ func extractor(t testing.TB, name string, c Config) *Extractor {
 	return e
 }
 
-func newExtractor(name string, c Config) (*Extractor, error) {
+func newExtractor(name string, c Config) (*Network, error) {
 	var err error
 	if c.Model, err = onnx.Open(filepath.Join("testdata", name+".onnx")); err != nil {
 		return nil, err
@@ -126,15 +126,16 @@ func collect(c *collected) func(*rows.Batch) error {
 	}
 }
 
-// pass hands batches over to yield until that fails, and counts on top of what c counts already.
-func pass[B any](ctx context.Context, s interface {
-	Batches(context.Context, *dataset.Dataset, StreamConfig) iter.Seq2[B, error]
-}, ds *dataset.Dataset, c StreamConfig, yield func(B) error) (stats rows.Stats, err error) {
+// pass hands the batches that read gives over to yield until that fails, and counts on top of what c
+// counts already.
+func pass[B any](ctx context.Context,
+	read func(context.Context, *dataset.Dataset, StreamConfig) iter.Seq2[B, error], ds *dataset.Dataset, c StreamConfig,
+	yield func(B) error) (stats rows.Stats, err error) {
 	if c.Stats != nil {
 		stats = *c.Stats
 	}
 	c.Stats = &stats
-	for b, err := range s.Batches(ctx, ds, c) {
+	for b, err := range read(ctx, ds, c) {
 		if err == nil {
 			err = yield(b)
 		}
@@ -145,10 +146,10 @@ func pass[B any](ctx context.Context, s interface {
 	return stats, nil
 }
 
-func stream(t testing.TB, e *Extractor, ds *dataset.Dataset, c StreamConfig) (*collected, rows.Stats) {
+func stream(t testing.TB, e *Network, ds *dataset.Dataset, c StreamConfig) (*collected, rows.Stats) {
 	t.Helper()
 	got := &collected{}
-	stats, err := pass(context.Background(), e, ds, c, collect(got))
+	stats, err := pass(context.Background(), e.Rows, ds, c, collect(got))
 	if err != nil {
 		t.Fatal(err)
 	}

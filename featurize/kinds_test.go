@@ -206,7 +206,7 @@ func TestValuesThatDoNotFitAreRefused(t *testing.T) {
 		{"f64", `["a","b"]`, "no conversion from []string"},
 	} {
 		path := write(t, t.TempDir(), "x.jsonl", []byte(line("", "")+line(tt.name, tt.value)))
-		stats, err := pass(t.Context(), e, openData(t, path, dataset.Options{Inputs: e.InputNames()}),
+		stats, err := pass(t.Context(), e.Rows, openData(t, path, dataset.Options{Inputs: e.InputNames()}),
 			StreamConfig{MaxBad: 1}, collect(&collected{}))
 		if err != nil || len(stats.Bad) != 1 {
 			t.Errorf("%s %s: %v, bad records %v", tt.name, tt.value, err, stats.Bad)
@@ -219,7 +219,7 @@ func TestValuesThatDoNotFitAreRefused(t *testing.T) {
 	}
 	// The largest that do.
 	path := write(t, t.TempDir(), "x.jsonl", []byte(line("f16", "[65504,-65519]")+line("bf16", "[3.38e38,NaN]")+line("f64", "[NaN,Infinity]")))
-	if _, err := pass(t.Context(), e, openData(t, path, dataset.Options{Inputs: e.InputNames()}), StreamConfig{},
+	if _, err := pass(t.Context(), e.Rows, openData(t, path, dataset.Options{Inputs: e.InputNames()}), StreamConfig{},
 		collect(&collected{})); err != nil {
 		t.Error(err)
 	}
@@ -258,7 +258,7 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 	same(t, &got.Batch, want)
 
 	// Where only ready arrays are known, nothing says what bytes are.
-	_, err := pass(t.Context(), extractor(t, "tokens", Config{ArraysOnly: true}), data, StreamConfig{},
+	_, err := pass(t.Context(), extractor(t, "tokens", Config{ArraysOnly: true}).Rows, data, StreamConfig{},
 		func(*rows.Batch) error { return nil })
 	if !errors.Is(err, preprocess.ErrUnknown) {
 		t.Errorf("error %v, want %v", err, preprocess.ErrUnknown)
@@ -282,7 +282,7 @@ func TestAFixedBatchIsFilledUpWithAnExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, rows, want)
+	same(t, rows.Rows(), want)
 }
 
 // everyFourth takes one of each four rows.
@@ -311,7 +311,7 @@ func TestModelsWithoutABatchAxisOfThatName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same(t, rows, want)
+			same(t, rows.Rows(), want)
 		})
 	}
 }
@@ -375,7 +375,7 @@ func TestColumnsOfATable(t *testing.T) {
 	first := strings.Index(text, "\n0,") + 1
 	text = text[:first] + "9,red,large,1,3\n" + text[first:]
 	got := &collected{}
-	stats, err := pass(t.Context(), e, openData(t, write(t, t.TempDir(), "y.csv", []byte(text)), options),
+	stats, err := pass(t.Context(), e.Rows, openData(t, write(t, t.TempDir(), "y.csv", []byte(text)), options),
 		StreamConfig{MaxBad: 3}, collect(got))
 	if err != nil || len(stats.Bad) != 3 || got.N != n-1 {
 		t.Fatalf("%v, %d examples, bad records %v", err, got.N, stats.Bad)
@@ -407,7 +407,7 @@ func TestATableForTheOnlyInput(t *testing.T) {
 	// A dataset that was opened without the widths gives its columns, and they
 	// are held against the model here.
 	wide := strings.ReplaceAll(strings.ReplaceAll(table, "label", "y"), ",x,", ",z,")
-	_, err := pass(t.Context(), e,
+	_, err := pass(t.Context(), e.Rows,
 		openData(t, write(t, t.TempDir(), "x.csv", []byte(wide)), dataset.Options{Inputs: e.InputNames()}), StreamConfig{},
 		collect(&collected{}))
 	says(t, err, "x.csv[0]", "array [7]", "x [N,6] float32")

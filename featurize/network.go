@@ -1,6 +1,7 @@
 package featurize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ import (
 // Config says what is run, and how. Model must be set.
 type Config struct {
 	Model *onnx.Model
-	Head  *head.Head // of Model, where New cuts it; NewNetwork needs none
+	Head  *head.Head // where to cut Model, to get features and logits; nil runs Model as it is
 
 	// Preprocess turns images into the model's input. Nil takes the default for
 	// the input: uint8 → x/255, layout and flattening as it wants, never a resize.
@@ -41,8 +42,9 @@ type Config struct {
 	Provider string // one of ort.Providers; "" is the CPU
 }
 
-// Network runs a model over examples. It is safe for concurrent use.
+// Network runs a model over examples: cut at its head, or as it is. It is safe for concurrent use.
 type Network struct {
+	cut     *cut // nil for a model that runs as it is
 	session *ort.Session
 	infos   []onnx.ValueInfo // of the inputs
 	inputs  []input
@@ -50,6 +52,14 @@ type Network struct {
 	fixed   bool // the graph runs batches of exactly this size
 	chosen  bool // nobody asked for this size
 	batch   int
+}
+
+// cut is what a network was cut from and where.
+type cut struct {
+	d, k int // features and logits per example
+
+	// for cache keys
+	model, features, logits, provider, runtime string
 }
 
 // input is one of the model's inputs and how it is filled.
@@ -79,6 +89,16 @@ type Results struct {
 	Examples *rows.Batch
 }
 
+// Rows returns the features and logits of a network cut at its head.
+func (r Results) Rows() *rows.Batch {
+	b := r.Examples
+	if b == nil {
+		b = &rows.Batch{N: r.N}
+	}
+	b.Features, b.Logits = r.Columns[0], r.Columns[1]
+	return b
+}
+
 // data returns the numbers of one output.
 func (r Results) data(c int) any {
 	if r.Doubles[c] != nil {
@@ -99,11 +119,23 @@ func (r Results) copyFrom(other Results, c, from, to, count int) {
 // ErrSeveralInputs is that of preprocessing for a model that takes ready arrays.
 var ErrSeveralInputs = errors.New("preprocessing is for models with one image input")
 
-// NewNetwork prepares a model to run as it is. All its outputs must be declared as float32, or
-// float64 where c.Doubles, [N] or [N,width], N being the batch. The runtime's library must be
-// loaded (ort.Load), and the caller closes the Network.
-func NewNetwork(c Config) (*Network, error) {
-	w := &Network{infos: c.Model.Inputs()}
+// New prepares a model to run, cut at c.Head if that is set. All its outputs must be declared as
+// float32, or float64 if c.Doubles, of shape [N] or [N,width], where N is the batch. The runtime's
+// library must be loaded (ort.Load), and the caller closes the Network.
+func New(c Config) (*Network, error) {
+	w := &Network{}
+	if h := c.Head; h != nil {
+		runtime, _ := ort.Loaded()
+		w.cut = &cut{
+			d: h.FeatureDim, k: h.LogitDim, model: c.Model.SHA256(), features: h.Features, logits: h.Logits,
+			provider: cmp.Or(c.Provider, ort.CPU), runtime: runtime.Version,
+		}
+		var err error
+		if c.Model, err = head.Cut(c.Model, h); err != nil {
+			return nil, err
+		}
+	}
+	w.infos = c.Model.Inputs()
 	if len(w.infos) == 0 {
 		return nil, errors.New("the model has no inputs that its logits depend on")
 	}
@@ -280,6 +312,12 @@ func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
 	}
 	return false, batch, nil
 }
+
+// FeatureDim returns d, the features per example of a Network cut at its head.
+func (w *Network) FeatureDim() int { return w.cut.d }
+
+// Logits returns K, the logits per example of a Network cut at its head.
+func (w *Network) Logits() int { return w.cut.k }
 
 // Batch returns how many examples one inference takes.
 func (w *Network) Batch() int { return w.batch }

@@ -24,7 +24,7 @@ func network(t testing.TB, path string, c Config) *Network {
 	if c.Model, err = onnx.Open(path); err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewNetwork(c)
+	w, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestANetworkStreamsADataset(t *testing.T) {
 		}
 		got := Results{Columns: make([][]float32, 2)}
 		var positions []int
-		stats, err := pass(t.Context(), w, openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: 2},
+		stats, err := pass(t.Context(), w.Results, openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: 2},
 			func(r Results) error {
 				e := r.Examples
 				if len(e.Positions) != r.N || len(e.Labels) != r.N || len(e.Names) != r.N ||
@@ -239,7 +239,7 @@ func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := NewNetwork(Config{Model: m})
+		w, err := New(Config{Model: m})
 		if err == nil {
 			w.Close()
 		}
@@ -277,14 +277,14 @@ func TestShapesAreLookedForWhereTheyAreSpokenOf(t *testing.T) {
 	}
 }
 
-func TestACacheIsForExtractors(t *testing.T) {
+func TestACacheKeepsRowsOnly(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")
 		}
 	}()
 	w := network(t, "testdata/conv.onnx", Config{})
-	w.Batches(t.Context(), openData(t, photos(t, 1, 8, 8, 3), dataset.Options{}), StreamConfig{Cache: &Cache{}})
+	w.Results(t.Context(), openData(t, photos(t, 1, 8, 8, 3), dataset.Options{}), StreamConfig{Cache: &Cache{}})
 }
 
 // Passes of a network that draws nothing are alike, and stand one after another for each
@@ -294,7 +294,7 @@ func TestPassesStandOneAfterAnother(t *testing.T) {
 	ds := openData(t, photos(t, 11, 8, 8, 3), dataset.Options{})
 	collected := func(batch, passes int) (all Results) {
 		w := network(t, "testdata/conv.onnx", Config{Batch: batch})
-		_, err := pass(t.Context(), w, ds, StreamConfig{Passes: passes}, func(r Results) error {
+		_, err := pass(t.Context(), w.Results, ds, StreamConfig{Passes: passes}, func(r Results) error {
 			all.N += r.N
 			all.Columns = append(all.Columns, make([][]float32, len(r.Columns))...)[:len(r.Columns)]
 			for c, values := range r.Columns {

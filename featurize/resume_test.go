@@ -44,7 +44,7 @@ func TestAStreamFromAPositionIsTheRestOfTheWhole(t *testing.T) {
 			want := &collected{}
 			c := StreamConfig{MaxBad: 3, Limit: test.limit}
 			ds := open()
-			all, err := pass(t.Context(), e, ds, c, func(b *rows.Batch) error {
+			all, err := pass(t.Context(), e.Rows, ds, c, func(b *rows.Batch) error {
 				batches = append(batches, b.Positions[0])
 				return collect(want)(b)
 			})
@@ -65,7 +65,7 @@ func TestAStreamFromAPositionIsTheRestOfTheWhole(t *testing.T) {
 				}
 				got, done, total := &collected{}, 0, 0
 				ds := open()
-				stats, err := pass(t.Context(), e, ds, StreamConfig{
+				stats, err := pass(t.Context(), e.Rows, ds, StreamConfig{
 					From: at, Stats: &before, MaxBad: 3, Limit: test.limit,
 					Progress: func(d, t int) { done, total = d, t },
 				}, func(b *rows.Batch) error {
@@ -102,7 +102,7 @@ func aged(t *testing.T, n int) string {
 }
 
 // filled fills a cache, and returns the name and the bytes of the store.
-func filled(t *testing.T, e *Extractor, path string, c StreamConfig) (name string, data []byte) {
+func filled(t *testing.T, e *Network, path string, c StreamConfig) (name string, data []byte) {
 	t.Helper()
 	stream(t, e, openData(t, path, dataset.Options{}), c)
 	names := entries(t, c.Cache.Dir)
@@ -129,7 +129,7 @@ func TestAnInterruptedFillIsContinued(t *testing.T) {
 	stop := errors.New("stop")
 	for examples := 0; ; examples += 500 {
 		got := &collected{}
-		stats, err := pass(t.Context(), e, openData(t, path, dataset.Options{}), c, func(b *rows.Batch) error {
+		stats, err := pass(t.Context(), e.Rows, openData(t, path, dataset.Options{}), c, func(b *rows.Batch) error {
 			if got.N >= examples+200 {
 				return stop
 			}
@@ -161,11 +161,11 @@ func TestAnInterruptedFillIsContinued(t *testing.T) {
 }
 
 // leave leaves a partial store of the first blocks in a cache.
-func leave(t *testing.T, e *Extractor, path string, c StreamConfig, blocks int) string {
+func leave(t *testing.T, e *Network, path string, c StreamConfig, blocks int) string {
 	t.Helper()
 	stop := errors.New("stop")
 	n := 0
-	_, err := pass(t.Context(), e, openData(t, path, dataset.Options{}), c, func(b *rows.Batch) error {
+	_, err := pass(t.Context(), e.Rows, openData(t, path, dataset.Options{}), c, func(b *rows.Batch) error {
 		if n += b.N; n > blocks*rows.BlockSize {
 			return stop
 		}
@@ -300,7 +300,7 @@ func TestTheCacheServesTheRestOfAStream(t *testing.T) {
 	}
 	for _, cached := range []bool{false, true} {
 		got := &collected{}
-		stats, err := pass(t.Context(), e, openData(t, path, dataset.Options{}), c, collect(got))
+		stats, err := pass(t.Context(), e.Rows, openData(t, path, dataset.Options{}), c, collect(got))
 		equal(t, got, &collected{Batch: *want.Slice(rows.BlockSize, want.N)})
 		if err != nil || stats.Cached != cached || stats.Examples != all.Examples {
 			t.Errorf("%+v, %v, want %d examples", stats, err, all.Examples)

@@ -27,7 +27,7 @@ type StreamConfig struct {
 	// has those of them that lie in it.
 	Limit  int
 	MaxBad int    // records that may be unreadable
-	Cache  *Cache // for an Extractor's rows; nil keeps nothing
+	Cache  *Cache // where Rows keeps what it computes; nil keeps nothing
 	// Stats counts what is met, on top of what an earlier pass met before From: an unreadable record is
 	// in it before an example behind it is handed over. Nil counts from nothing.
 	Stats *rows.Stats
@@ -185,7 +185,7 @@ func (j *job) release() {
 	}
 }
 
-// Batches runs the network over a dataset: its results, in order, batch by batch, with their examples.
+// Results runs the network over a dataset: its results, in order, batch by batch, with their examples.
 // Whoever takes a batch owns it. While the caller is busy with one, later ones are read, decoded and
 // inferred; all of that has ended when the loop has.
 //
@@ -195,9 +195,9 @@ func (j *job) release() {
 // Where the model leaves sizes of its input open, the first example settles them for all. A ragged
 // dataset's examples however are each run at their own size, together with others of the same size
 // and never padded: an example's rows do not depend on those beside it.
-func (w *Network) Batches(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[Results, error] {
+func (w *Network) Results(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[Results, error] {
 	if c.Cache != nil {
-		panic("featurize: a cache keeps the rows of an Extractor, not of a Network")
+		panic("featurize: a cache keeps Rows, not Results")
 	}
 	c.check()
 	return func(yield func(Results, error) bool) {

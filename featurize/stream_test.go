@@ -107,7 +107,7 @@ func TestRowsAreThoseOfTheUncutNetworkOnOneExample(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				same(t, rows, want)
+				same(t, rows.Rows(), want)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestInputsOfSeveralNamesComeFromAnNPZ(t *testing.T) {
 	// An input that is missing is no trouble of one record.
 	file = npz(t, "weights", npy(weight, n, 5), "ids", npy(ids, n, 5))
 	ds := openData(t, write(t, t.TempDir(), "x.npz", file), dataset.Options{})
-	_, err := pass(t.Context(), e, ds, StreamConfig{MaxBad: n}, collect(&collected{}))
+	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: n}, collect(&collected{}))
 	says(t, err, `"weight"`, "x.npz[0]", "name the arrays")
 }
 
@@ -234,7 +234,7 @@ func TestMoreBadRecordsThanAllowedEndTheStream(t *testing.T) {
 			{"0009.png: broken PNG", "2 unreadable records", "--max-bad allows 1"},
 			{"0017.png: broken PNG", "3 unreadable records", "--max-bad allows 2"},
 		} {
-			_, err := pass(t.Context(), e, ds, StreamConfig{MaxBad: allowed}, collect(&collected{}))
+			_, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: allowed}, collect(&collected{}))
 			says(t, err, words...)
 			var bad *TooManyBadError
 			if !errors.As(err, &bad) || bad.Allowed != allowed || len(bad.Bad) != allowed+1 {
@@ -246,7 +246,7 @@ func TestMoreBadRecordsThanAllowedEndTheStream(t *testing.T) {
 
 func TestNothingButBadRecordsIsAnError(t *testing.T) {
 	ds := openData(t, photos(t, 3, 8, 8, 3, 0, 1, 2), dataset.Options{})
-	stats, err := pass(t.Context(), extractor(t, "conv", Config{}), ds, StreamConfig{MaxBad: 3}, collect(&collected{}))
+	stats, err := pass(t.Context(), extractor(t, "conv", Config{}).Rows, ds, StreamConfig{MaxBad: 3}, collect(&collected{}))
 	says(t, err, ds.Spec(), "no examples could be read (first: ", "0000.png: broken PNG")
 	if len(stats.Bad) != 3 {
 		t.Errorf("stats %+v", stats)
@@ -298,7 +298,7 @@ func TestAnExampleOfTheWrongShapeEndsTheStream(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, batch := range []int{1, 4, 256} {
 				e := extractor(t, tt.model, Config{Batch: batch})
-				_, err := pass(t.Context(), e, openData(t, tt.data, dataset.Options{}), StreamConfig{MaxBad: n},
+				_, err := pass(t.Context(), e.Rows, openData(t, tt.data, dataset.Options{}), StreamConfig{MaxBad: n},
 					collect(&collected{}))
 				says(t, err, tt.words...)
 				var shape *preprocess.ShapeError
@@ -327,7 +327,7 @@ func TestAnOpenSizeIsSettledAnewForEveryStream(t *testing.T) {
 func TestAModelThatMixesExamplesIsRefused(t *testing.T) {
 	e := extractor(t, "merged", Config{})
 	ds := openData(t, write(t, t.TempDir(), "x.npy", npy(random(1, 5*12), 5, 2, 6)), dataset.Options{})
-	_, err := pass(t.Context(), e, ds, StreamConfig{}, collect(&collected{}))
+	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{}, collect(&collected{}))
 	says(t, err, "mfgs_features [10,6] float32", "want mfgs_features [5,6]", "first axis")
 }
 
@@ -340,7 +340,7 @@ func TestABadLabelEndsTheStream(t *testing.T) {
 	write(t, dir, "x-labels-idx1", idx(labels, n))
 	for _, batch := range []int{1, 4, 256} {
 		e := extractor(t, "grey", Config{Batch: batch})
-		_, err := pass(t.Context(), e, openData(t, path, dataset.Options{Classes: 4}), StreamConfig{MaxBad: n},
+		_, err := pass(t.Context(), e.Rows, openData(t, path, dataset.Options{Classes: 4}), StreamConfig{MaxBad: n},
 			collect(&collected{}))
 		says(t, err, "[20]", "label 4 is outside [0,4)")
 	}
@@ -353,7 +353,7 @@ func TestAnErrorOfYieldEndsTheStream(t *testing.T) {
 	stop := errors.New("enough")
 	for _, at := range []int{1, 5, 12} {
 		calls := 0
-		_, err := pass(t.Context(), e, ds, StreamConfig{}, func(*rows.Batch) error {
+		_, err := pass(t.Context(), e.Rows, ds, StreamConfig{}, func(*rows.Batch) error {
 			if calls++; calls == at {
 				return stop
 			}
@@ -405,7 +405,7 @@ func TestACancelledStreamReturnsItsCause(t *testing.T) {
 				c.Cache = &Cache{Dir: t.TempDir()}
 			}
 			start := time.Now()
-			_, err := pass(ctx, e, openData(t, tt.data, dataset.Options{}), c, func(*rows.Batch) error {
+			_, err := pass(ctx, e.Rows, openData(t, tt.data, dataset.Options{}), c, func(*rows.Batch) error {
 				t.Error("a block came")
 				return nil
 			})
@@ -428,7 +428,7 @@ func TestACancelledStreamReturnsItsCause(t *testing.T) {
 		e := extractor(t, "conv", Config{Batch: 2})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		calls := 0
-		_, err := pass(ctx, e, openData(t, photos(t, n, 8, 8, 3), dataset.Options{}), StreamConfig{},
+		_, err := pass(ctx, e.Rows, openData(t, photos(t, n, 8, 8, 3), dataset.Options{}), StreamConfig{},
 			func(*rows.Batch) error {
 				if calls++; calls == 2 {
 					cancel(cause)
@@ -460,7 +460,7 @@ func TestBatchesDoNotPileUp(t *testing.T) {
 	before := heap()
 	stop := errors.New("seen enough")
 	calls := 0
-	_, err := pass(t.Context(), e, openData(t, path, dataset.Options{}), StreamConfig{}, func(*rows.Batch) error {
+	_, err := pass(t.Context(), e.Rows, openData(t, path, dataset.Options{}), StreamConfig{}, func(*rows.Batch) error {
 		if calls++; calls < 5 {
 			return nil
 		}
@@ -488,7 +488,7 @@ func TestConcurrentStreamsAndRunsDoNotDisturbEachOther(t *testing.T) {
 		ds := openData(t, dir, dataset.Options{})
 		go func() {
 			got := &collected{}
-			_, err := pass(context.Background(), e, ds, StreamConfig{}, collect(got))
+			_, err := pass(context.Background(), e.Rows, ds, StreamConfig{}, collect(got))
 			if err == nil && (got.N != n ||
 				!slices.EqualFunc(got.Logits, want.Logits,
 					func(a, b float32) bool { return a-b < 1e-4 && b-a < 1e-4 })) {
@@ -563,7 +563,7 @@ func TestImagesAreWhatFilesGive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, rows, &want.Batch)
+	same(t, rows.Rows(), &want.Batch)
 
 	_, err = e.Images(nil)
 	says(t, err, "no images")
@@ -610,7 +610,7 @@ func BenchmarkStream(b *testing.B) {
 			e := extractor(b, "grey", Config{Batch: batch})
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := pass(b.Context(), e, ds, StreamConfig{},
+				if _, err := pass(b.Context(), e.Rows, ds, StreamConfig{},
 					func(*rows.Batch) error { return nil }); err != nil {
 					b.Fatal(err)
 				}
@@ -626,7 +626,7 @@ func BenchmarkStreamOfPhotos(b *testing.B) {
 	e := extractor(b, "conv", Config{Preprocess: &preprocess.Spec{Resize: &preprocess.Resize{Width: 8, Height: 8}}})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := pass(b.Context(), e, ds, StreamConfig{}, func(*rows.Batch) error { return nil }); err != nil {
+		if _, err := pass(b.Context(), e.Rows, ds, StreamConfig{}, func(*rows.Batch) error { return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -179,12 +179,12 @@ func TestAnExampleThatIsNoSequenceEndsTheStream(t *testing.T) {
 	} {
 		text := `{"ids":[1,2],"mask":[1,2]}` + "\n" + `{"ids":[1],"mask":[1]}` + "\n" + tt.line
 		e := extractor(t, "sequence", Config{})
-		_, err := pass(t.Context(), e, openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}),
+		_, err := pass(t.Context(), e.Rows, openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}),
 			StreamConfig{MaxBad: 3}, collect(&collected{}))
 		says(t, err, tt.words...)
 	}
 	text := `{"x":[[1,2,3]]}` + "\n" + `{"x":[[1,2]]}`
-	_, err := pass(t.Context(), extractor(t, "frames4", Config{}),
+	_, err := pass(t.Context(), extractor(t, "frames4", Config{}).Rows,
 		openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}), StreamConfig{MaxBad: 2},
 		collect(&collected{}))
 	says(t, err, "x.jsonl[1]", "array [1,2] of int64", "x [N,?,3] float32")
@@ -208,7 +208,7 @@ func TestWindowsDoNotPileUp(t *testing.T) {
 	before := heap()
 	stop := fmt.Errorf("seen enough")
 	calls := 0
-	_, err := pass(t.Context(), e, ds, StreamConfig{}, func(*rows.Batch) error {
+	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{}, func(*rows.Batch) error {
 		if calls++; calls < 2 {
 			return nil
 		}

@@ -184,7 +184,7 @@ func (p *Predictor) expect(given *bundle.Probe, infos []onnx.ValueInfo) error {
 func (p *Predictor) run(model *onnx.Model, c featurize.Config) error {
 	c.Model, c.Doubles = model, true
 	var err error
-	p.network, err = featurize.NewNetwork(c)
+	p.network, err = featurize.New(c)
 	return err
 }
 

@@ -159,7 +159,7 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		mustCalibrate(t, c)
 		p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
 		notes := &source.Notes{}
-		opener := &source.Opener{Network: oracle.Network, Extractor: oracle.Extractor, Notes: notes}
+		opener := &source.Opener{Network: oracle.Network, Notes: notes}
 		set, err := opener.Open(t.Context(), "input", file, 4, true)
 		if err != nil {
 			t.Fatal(err)
@@ -365,11 +365,11 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 				}
 				x.Data = half
 			}
-			rows, err := net.Extractor.Run(t.Context(), []Tensor{x})
+			rows, err := net.Network.Run(t.Context(), []Tensor{x})
 			if err != nil {
 				t.Fatal(err)
 			}
-			train["labels"] = arrayOf(sampled(rows.Logits, n), n)
+			train["labels"] = arrayOf(sampled(rows.Columns[1], n), n)
 			dir := t.TempDir()
 			file := write(t, dir, "x.npz", npz(t, train))
 			for _, s := range structures {

@@ -127,11 +127,11 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows, err := cut(t, dir).Extractor.Run(t.Context(), inputs)
+			rows, err := cut(t, dir).Network.Run(t.Context(), inputs)
 			if err != nil {
 				t.Fatal(err)
 			}
-			exact, err := p.PredictFeatures(rows.Features, rows.Logits)
+			exact, err := p.PredictFeatures(rows.Columns[0], rows.Columns[1])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,8 +139,8 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 				t.Fatalf("%d and %d predictions", len(got), len(exact))
 			}
 			for i, one := range got {
-				logits := rows.Logits[i*10 : (i+1)*10]
-				want := oracle(b, rows.Features[i*128:(i+1)*128], logits)
+				logits := rows.Columns[1][i*10 : (i+1)*10]
+				want := oracle(b, rows.Columns[0][i*128:(i+1)*128], logits)
 				float64s.Check(t, exact[i], want)
 				float32s.Check(t, one, want)
 				for c, v := range one.Logits {
@@ -214,16 +214,16 @@ func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
 		says(t, err, "image 0", "9×9 grey image", "[N,1,8,8]", "--preprocess")
 	})
 	t.Run("features", func(t *testing.T) {
-		rows, err := cut(t, dir).Extractor.Run(t.Context(), []Tensor{x})
+		rows, err := cut(t, dir).Network.Run(t.Context(), []Tensor{x})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := p.PredictFeatures(rows.Features, rows.Logits)
+		got, err := p.PredictFeatures(rows.Columns[0], rows.Columns[1])
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := got[3].Logits[0]
-		clear(rows.Logits) // which stay the caller's
+		clear(rows.Columns[1]) // which stay the caller's
 		if got[3].Logits[0] != want {
 			t.Error("a prediction changes with the caller's slice")
 		}

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -125,53 +126,55 @@ type arraySource struct {
 }
 
 // Examples reads the arrays side by side.
-func (s *arraySource) Examples(from, to int, yield func(Example, error) bool) {
-	fail := func(err error) { yield(Example{Label: -1}, err) }
-	readers := make([]*arrays.Reader, len(s.inputs))
-	for i, in := range s.inputs {
-		r, err := in.From(from)
-		if err != nil {
-			fail(err)
-			return
-		}
-		defer r.Close()
-		readers[i] = r
-	}
-	var labels *labelReader
-	if s.labels != nil {
-		var err error
-		if labels, err = newLabelReader(s.labels, s.text, from, to); err != nil {
-			fail(err)
-			return
-		}
-		defer labels.Close()
-	}
-	for i := from; i < to; i++ {
-		e := Example{Index: i, Name: s.names + "[" + strconv.Itoa(i) + "]", Label: -1,
-			Inputs: make([]Array, len(readers))}
-		for j, r := range readers {
-			data, err := r.Read(1)
+func (s *arraySource) Examples(from, to int) iter.Seq2[Example, error] {
+	return func(yield func(Example, error) bool) {
+		fail := func(err error) { yield(Example{Label: -1}, err) }
+		readers := make([]*arrays.Reader, len(s.inputs))
+		for i, in := range s.inputs {
+			r, err := in.From(from)
 			if err != nil {
 				fail(err)
 				return
 			}
-			in := &s.inputs[j]
-			e.Inputs[j] = Array{Name: in.name, Shape: in.Shape, Layout: in.layout, Data: data}
+			defer r.Close()
+			readers[i] = r
 		}
-		if labels != nil {
+		var labels *labelReader
+		if s.labels != nil {
 			var err error
-			if s.multi {
-				e.Targets, err = labels.targets()
-			} else {
-				e.Label, err = labels.next()
-			}
-			if err != nil {
+			if labels, err = newLabelReader(s.labels, s.text, from, to); err != nil {
 				fail(err)
 				return
 			}
+			defer labels.Close()
 		}
-		if !yield(e, nil) {
-			return
+		for i := from; i < to; i++ {
+			e := Example{Index: i, Name: s.names + "[" + strconv.Itoa(i) + "]", Label: -1,
+				Inputs: make([]Array, len(readers))}
+			for j, r := range readers {
+				data, err := r.Read(1)
+				if err != nil {
+					fail(err)
+					return
+				}
+				in := &s.inputs[j]
+				e.Inputs[j] = Array{Name: in.name, Shape: in.Shape, Layout: in.layout, Data: data}
+			}
+			if labels != nil {
+				var err error
+				if s.multi {
+					e.Targets, err = labels.targets()
+				} else {
+					e.Label, err = labels.next()
+				}
+				if err != nil {
+					fail(err)
+					return
+				}
+			}
+			if !yield(e, nil) {
+				return
+			}
 		}
 	}
 }

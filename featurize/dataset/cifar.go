@@ -2,9 +2,9 @@ package dataset
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path/filepath"
 	"strconv"
 
@@ -136,21 +136,22 @@ func (s *cifarSource) openParts(path string, o Options) error {
 }
 
 // Examples reads one part after another.
-func (s *cifarSource) Examples(from, to int, yield func(Example, error) bool) {
-	start := 0
-	for _, p := range s.parts {
-		end := start + p.Count
-		if end > from && start < to {
-			more, err := s.part(p, max(from, start)-start, min(to, end)-start, start, yield)
-			if err != nil {
-				yield(Example{Label: -1}, err)
-				return
+func (s *cifarSource) Examples(from, to int) iter.Seq2[Example, error] {
+	return func(yield func(Example, error) bool) {
+		start := 0
+		for _, p := range s.parts {
+			end := start + p.Count
+			if end > from && start < to {
+				more, err := s.part(p, max(from, start)-start, min(to, end)-start, start, yield)
+				if err != nil {
+					yield(Example{Label: -1}, err)
+				}
+				if !more || err != nil {
+					return
+				}
 			}
-			if !more {
-				return
-			}
+			start = end
 		}
-		start = end
 	}
 }
 
@@ -161,7 +162,11 @@ func (s *cifarSource) part(p *arrays.Array, from, to, start int, yield func(Exam
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
+	defer func() {
+		if closed := r.Close(); more {
+			err = closed
+		}
+	}()
 	shape := []int{3, 32, 32}
 	base := filepath.Base(p.Name)
 	for i := from; i < to; i++ {

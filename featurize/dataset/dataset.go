@@ -127,20 +127,22 @@ func (d *Dataset) pass(ctx context.Context, from, to int) iter.Seq2[Example, err
 		if from >= to {
 			return
 		}
-		d.src.Examples(from, to, func(e Example, err error) bool {
+		for e, err := range d.src.Examples(from, to) {
 			if cause := context.Cause(ctx); cause != nil {
 				yield(Example{Label: -1}, cause)
-				return false
+				return
 			}
 			if err == nil && checked && (e.Label < 0 || d.classes > 0 && e.Label >= d.classes) {
 				if !d.ignoreUnknown {
 					yield(e, labelRangeError(e, d.classes))
-					return false
+					return
 				}
 				e.Label = -1
 			}
-			return yield(e, err)
-		})
+			if !yield(e, err) {
+				return
+			}
+		}
 	}
 }
 

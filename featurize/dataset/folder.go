@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,60 +149,77 @@ func (s *folderSource) list(dir string) (listing, error) {
 	return l, nil
 }
 
-// visit visits the files at positions from…to-1 in order, until f returns false or an error.
-func (s *folderSource) visit(from, to int, f func(i int, name string, label int) (bool, error)) error {
-	start := 0
-	for _, d := range s.dirs {
-		end := start + d.count
-		if end > from && start < to {
-			l, err := s.list(d.path)
-			if err != nil {
-				return err
-			}
-			if len(l.images) != d.count {
-				return fmt.Errorf("%s: changed while in use: it had %d images and has %d",
-					filepath.Join(s.root, d.path), d.count, len(l.images))
-			}
-			for i := max(from, start); i < min(to, end); i++ {
-				ok, err := f(i, filepath.Join(d.path, l.images[i-start]), d.label)
-				if err != nil || !ok {
-					return err
+// An imageFile is one image below the root.
+type imageFile struct {
+	position int
+	name     string // path from the root, as the file system writes it
+	label    int
+}
+
+// files lists the images at positions from…to-1 in order. An error is the last.
+func (s *folderSource) files(from, to int) iter.Seq2[imageFile, error] {
+	return func(yield func(imageFile, error) bool) {
+		start := 0
+		for _, d := range s.dirs {
+			end := start + d.count
+			if end > from && start < to {
+				l, err := s.list(d.path)
+				if err == nil && len(l.images) != d.count {
+					err = fmt.Errorf("%s: changed while in use: it had %d images and has %d",
+						filepath.Join(s.root, d.path), d.count, len(l.images))
+				}
+				if err != nil {
+					yield(imageFile{}, err)
+					return
+				}
+				for i := max(from, start); i < min(to, end); i++ {
+					if !yield(imageFile{i, filepath.Join(d.path, l.images[i-start]), d.label}, nil) {
+						return
+					}
 				}
 			}
+			start = end
 		}
-		start = end
 	}
-	return nil
 }
 
 // Examples reads one file after another.
-func (s *folderSource) Examples(from, to int, yield func(Example, error) bool) {
-	err := s.visit(from, to, func(i int, name string, label int) (bool, error) {
-		e := Example{Index: i, Name: filepath.ToSlash(name), Label: label}
-		encoded, err := readImageFile(filepath.Join(s.root, name))
-		s.digest.image(i, e.Name, label, encoded, func(h hash.Hash) error {
-			return s.hashImage(context.Background(), h, name, label)
-		})
-		if err != nil {
-			return yield(e, &RecordError{e.Name, i, err}), nil
+func (s *folderSource) Examples(from, to int) iter.Seq2[Example, error] {
+	return func(yield func(Example, error) bool) {
+		for f, err := range s.files(from, to) {
+			if err != nil {
+				yield(Example{Label: -1}, err)
+				return
+			}
+			e := Example{Index: f.position, Name: filepath.ToSlash(f.name), Label: f.label}
+			if e.Encoded, err = readImageFile(filepath.Join(s.root, f.name)); err != nil {
+				err = &RecordError{e.Name, e.Index, err}
+			}
+			s.digest.image(e.Index, e.Name, e.Label, e.Encoded, func(h hash.Hash) error {
+				return s.hashImage(context.Background(), h, f)
+			})
+			if !yield(e, err) {
+				return
+			}
 		}
-		e.Encoded = encoded
-		return yield(e, nil), nil
-	})
-	if err != nil {
-		yield(Example{Label: -1}, err)
 	}
 }
 
 func (s *folderSource) hash(ctx context.Context, d *digest, from, to int) error {
-	return s.visit(from+d.part, to, func(_ int, name string, label int) (bool, error) {
-		return true, d.whole(s.hashImage(ctx, d.h, name, label))
-	})
+	for f, err := range s.files(from+d.part, to) {
+		if err == nil {
+			err = d.whole(s.hashImage(ctx, d.h, f))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *folderSource) hashImage(ctx context.Context, h hash.Hash, name string, label int) error {
-	fmt.Fprintf(h, imagePart, filepath.ToSlash(name), label)
-	f, size, err := openRegular(filepath.Join(s.root, name))
+func (s *folderSource) hashImage(ctx context.Context, h hash.Hash, image imageFile) error {
+	fmt.Fprintf(h, imagePart, filepath.ToSlash(image.name), image.label)
+	f, size, err := openRegular(filepath.Join(s.root, image.name))
 	if err != nil {
 		// A file that cannot be read is a bad record, not the end.
 		fmt.Fprintln(h, "unreadable")
@@ -216,17 +234,20 @@ func (s *folderSource) stamp(w io.Writer, from, to int) (latest time.Time, err e
 	if err != nil {
 		return latest, err
 	}
-	return latest, s.visit(from, to, func(_ int, name string, label int) (bool, error) {
-		fmt.Fprintf(w, imagePart, filepath.ToSlash(name), label)
-		path := filepath.Join(root, name)
+	for f, err := range s.files(from, to) {
+		if err != nil {
+			return latest, err
+		}
+		fmt.Fprintf(w, imagePart, filepath.ToSlash(f.name), f.label)
+		path := filepath.Join(root, f.name)
 		fi, err := os.Stat(path)
 		if err != nil {
 			fmt.Fprintln(w, "unreadable")
-			return true, nil
+			continue
 		}
 		latest = stampFile(w, path, fi, latest)
-		return true, nil
-	})
+	}
+	return latest, nil
 }
 
 // firstCIFAR returns the first .bin file of a folder of CIFAR batches, "" for a folder of images.

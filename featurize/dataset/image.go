@@ -3,6 +3,7 @@ package dataset
 import (
 	"fmt"
 	"image"
+	"iter"
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/internal/pixels"
@@ -62,12 +63,14 @@ func openImage(path string, _ Options) (Source, error) {
 }
 
 // Examples reads the image.
-func (s *imageSource) Examples(_, _ int, yield func(Example, error) bool) {
-	e := Example{Name: filepath.Base(s.Path), Label: -1, Encoded: make([]byte, s.f.Size())}
-	if _, err := s.f.ReadAt(e.Encoded, 0); err != nil {
-		e.Encoded = nil
-		yield(e, &RecordError{e.Name, 0, bareError(err)})
-		return
+func (s *imageSource) Examples(_, _ int) iter.Seq2[Example, error] {
+	return func(yield func(Example, error) bool) {
+		e := Example{Name: filepath.Base(s.Path), Label: -1, Encoded: make([]byte, s.f.Size())}
+		if _, err := s.f.ReadAt(e.Encoded, 0); err != nil {
+			e.Encoded = nil
+			yield(e, &RecordError{e.Name, 0, bareError(err)})
+			return
+		}
+		yield(e, nil)
 	}
-	yield(e, nil)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,23 +51,30 @@ func newImageTable(table Source, path string) (Source, error) {
 
 func (s *imageTable) Close() error { return s.table.Close() }
 
-// visit calls f with the records at positions from…to-1 and the paths in them, "" where err says why
-// there is none. err is f's, or what ended the table.
-func (s *imageTable) visit(from, to int, f func(e *Example, path string, err error) (bool, error)) (err error) {
-	s.table.Examples(from, to, func(e Example, failed error) bool {
-		if failed != nil && !errors.As(failed, new(*RecordError)) {
-			err = failed
-			return false
+// A tableRow is one record of the table.
+type tableRow struct {
+	Example
+	path string // "" if bad
+	bad  error  // a *RecordError
+}
+
+// rows reads the table at positions from…to-1. An error is the last.
+func (s *imageTable) rows(from, to int) iter.Seq2[tableRow, error] {
+	return func(yield func(tableRow, error) bool) {
+		for e, err := range s.table.Examples(from, to) {
+			if err != nil && !errors.As(err, new(*RecordError)) {
+				yield(tableRow{}, err)
+				return
+			}
+			r := tableRow{Example: e, bad: err}
+			if r.bad == nil {
+				r.path, r.bad = pathIn(&r.Example)
+			}
+			if !yield(r, nil) {
+				return
+			}
 		}
-		path := ""
-		if failed == nil {
-			path, failed = pathIn(&e)
-		}
-		var on bool
-		on, err = f(&e, path, failed)
-		return on && err == nil
-	})
-	return err
+	}
 }
 
 // pathIn takes the path out of a record.
@@ -103,34 +111,44 @@ func (s *imageTable) file(path string) (string, error) {
 }
 
 // Examples reads one file after another.
-func (s *imageTable) Examples(from, to int, yield func(Example, error) bool) {
-	err := s.visit(from, to, func(e *Example, path string, err error) (bool, error) {
-		var encoded []byte
-		if err == nil {
-			e.Name = path
-			var file string
-			if file, err = s.file(path); err == nil {
-				encoded, err = readImageFile(file)
-			}
+func (s *imageTable) Examples(from, to int) iter.Seq2[Example, error] {
+	return func(yield func(Example, error) bool) {
+		for row, err := range s.rows(from, to) {
 			if err != nil {
-				err = &RecordError{e.Name, e.Index, err}
+				yield(Example{Label: -1}, err)
+				return
+			}
+			e, bad := row.Example, row.bad
+			if bad == nil {
+				e.Name = row.path
+				file, err := s.file(row.path)
+				if err == nil {
+					e.Encoded, err = readImageFile(file)
+				}
+				if err != nil {
+					bad = &RecordError{e.Name, e.Index, err}
+				}
+			}
+			s.digest.image(e.Index, row.path, e.Label, e.Encoded, func(h hash.Hash) error {
+				return s.hashImage(context.Background(), h, row.path, e.Label)
+			})
+			if !yield(e, bad) {
+				return
 			}
 		}
-		s.digest.image(e.Index, path, e.Label, encoded, func(h hash.Hash) error {
-			return s.hashImage(context.Background(), h, path, e.Label)
-		})
-		e.Encoded = encoded
-		return yield(*e, err), nil
-	})
-	if err != nil {
-		yield(Example{Label: -1}, err)
 	}
 }
 
 func (s *imageTable) hash(ctx context.Context, d *digest, from, to int) error {
-	return s.visit(from+d.part, to, func(e *Example, path string, _ error) (bool, error) {
-		return true, d.whole(s.hashImage(ctx, d.h, path, e.Label))
-	})
+	for row, err := range s.rows(from+d.part, to) {
+		if err == nil {
+			err = d.whole(s.hashImage(ctx, d.h, row.path, row.Label))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *imageTable) hashImage(ctx context.Context, h hash.Hash, path string, label int) error {
@@ -150,15 +168,17 @@ func (s *imageTable) stamp(w io.Writer, from, to int) (time.Time, error) {
 	if err != nil {
 		return latest, err
 	}
-	return latest, s.visit(from, to, func(_ *Example, path string, _ error) (bool, error) {
-		file, err := s.file(path)
-		if err == nil && path != "" {
+	for row, err := range s.rows(from, to) {
+		if err != nil {
+			return latest, err
+		}
+		if file, err := s.file(row.path); err == nil && row.path != "" {
 			if info, err := os.Stat(file); err == nil {
 				latest = stampFile(w, file, info, latest)
-				return true, nil
+				continue
 			}
 		}
 		fmt.Fprintln(w, "unreadable")
-		return true, nil
-	})
+	}
+	return latest, nil
 }

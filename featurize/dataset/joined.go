@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -157,26 +158,32 @@ func (s *joinedSource) within(from, to int) (first, last int) {
 }
 
 // Examples reads one file after another.
-func (s *joinedSource) Examples(from, to int, yield func(Example, error) bool) {
-	on := true
-	for i, last := s.within(from, to); on && i < last; i++ {
-		if err := s.file(i, from, to, func(e Example, err error) bool {
-			on = yield(e, err)
-			return on
-		}); err != nil {
-			yield(Example{Label: -1}, err)
-			return
+func (s *joinedSource) Examples(from, to int) iter.Seq2[Example, error] {
+	return func(yield func(Example, error) bool) {
+		for i, last := s.within(from, to); i < last; i++ {
+			more, err := s.file(i, from, to, yield)
+			if err != nil {
+				yield(Example{Label: -1}, err)
+			}
+			if !more || err != nil {
+				return
+			}
 		}
 	}
 }
 
-// file reads from a file what it has of the positions from one to before another.
-func (s *joinedSource) file(i, from, to int, yield func(Example, error) bool) (err error) {
+// file yields those of the i-th file's examples that lie at positions from…to-1, and reports whether
+// more are wanted.
+func (s *joinedSource) file(i, from, to int, yield func(Example, error) bool) (more bool, err error) {
 	src, done, err := s.open(i)
 	if err != nil {
-		return err
+		return false, err
 	}
-	defer func() { err = cmp.Or(err, done()) }()
+	defer func() {
+		if closed := done(); more {
+			err = cmp.Or(err, closed)
+		}
+	}()
 	s.mu.Lock()
 	known := s.sums[i] != ""
 	s.mu.Unlock()
@@ -187,8 +194,8 @@ func (s *joinedSource) file(i, from, to int, yield func(Example, error) bool) (e
 		d.begin(w.header, 0, w.to)
 		d.mu.Unlock()
 	}
-	start, base, ended := s.starts[i], filepath.Base(s.paths[i]), true
-	src.Examples(max(0, from-start), min(w.to, to-start), func(e Example, err error) bool {
+	start, base := s.starts[i], filepath.Base(s.paths[i])
+	for e, err := range src.Examples(max(0, from-start), min(w.to, to-start)) {
 		if e.Name != base && !strings.HasPrefix(e.Name, base+"[") && e.Name != "" {
 			e.Name = base + "/" + e.Name
 		}
@@ -197,14 +204,15 @@ func (s *joinedSource) file(i, from, to int, yield func(Example, error) bool) (e
 		if errors.As(err, &bad) {
 			err = &RecordError{e.Name, e.Index, bad.Err}
 		}
-		ended = yield(e, err) && (err == nil || bad != nil)
-		return ended
-	})
-	if !ended || !s.o.Fingerprint || known || from > start || to < start+w.to {
-		return nil
+		if !yield(e, err) || err != nil && bad == nil {
+			return false, nil
+		}
+	}
+	if !s.o.Fingerprint || known || from > start || to < start+w.to {
+		return true, nil
 	}
 	// Next to nothing is left to be read for it, and the file is open now.
-	return s.identify(context.Background(), i, w)
+	return true, s.identify(context.Background(), i, w)
 }
 
 // identify keeps the fingerprint of a file.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path/filepath"
 	"strconv"
 
@@ -82,46 +83,48 @@ func (t *textSource) from(i int) (r io.ReadCloser, at int, err error) {
 }
 
 // Examples reads one example after another.
-func (t *textSource) Examples(from, to int, yield func(Example, error) bool) {
-	r, at, err := t.from(from)
-	if err != nil {
-		yield(Example{Label: -1}, err)
-		return
-	}
-	defer r.Close()
-	next, base := t.reader(r), filepath.Base(t.Path)
-	for ; at < to; at++ {
-		e := Example{Index: at, Name: base + "[" + strconv.Itoa(at) + "]", Label: -1}
-		into := &e
-		if at < from {
-			into = nil
+func (t *textSource) Examples(from, to int) iter.Seq2[Example, error] {
+	return func(yield func(Example, error) bool) {
+		r, at, err := t.from(from)
+		if err != nil {
+			yield(Example{Label: -1}, err)
+			return
 		}
-		broken, fatal := next(into)
-		if fatal != nil {
-			if fatal == io.EOF && t.stream != nil {
+		defer r.Close()
+		next, base := t.reader(r), filepath.Base(t.Path)
+		for ; at < to; at++ {
+			e := Example{Index: at, Name: base + "[" + strconv.Itoa(at) + "]", Label: -1}
+			into := &e
+			if at < from {
+				into = nil
+			}
+			broken, fatal := next(into)
+			if fatal != nil {
+				if fatal == io.EOF && t.stream != nil {
+					return
+				}
+				if fatal == io.EOF {
+					fatal = t.changed(at)
+				} else {
+					fatal = t.readError(fatal)
+				}
+				yield(Example{Label: -1}, fatal)
 				return
 			}
-			if fatal == io.EOF {
-				fatal = t.changed(at)
-			} else {
-				fatal = t.readError(fatal)
+			if at < from {
+				continue
 			}
-			yield(Example{Label: -1}, fatal)
-			return
-		}
-		if at < from {
-			continue
-		}
-		var refused *refusal
-		if errors.As(broken, &refused) {
-			yield(e, fmt.Errorf("%s: %w", e.Name, broken))
-			return
-		}
-		if broken != nil {
-			broken = &RecordError{e.Name, at, broken}
-		}
-		if !yield(e, broken) {
-			return
+			var refused *refusal
+			if errors.As(broken, &refused) {
+				yield(e, fmt.Errorf("%s: %w", e.Name, broken))
+				return
+			}
+			if broken != nil {
+				broken = &RecordError{e.Name, at, broken}
+			}
+			if !yield(e, broken) {
+				return
+			}
 		}
 	}
 }

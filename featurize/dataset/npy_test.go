@@ -422,7 +422,7 @@ func FuzzNPY(f *testing.F) {
 	f.Add(npyHeaded("{'descr': [('x', '<f4')], 'fortran_order': True, 'shape': (1, 2L,)}", ramp(8)))
 	f.Add(npy("|b1", "(99999999, 99999999, 99999999)", ramp(16)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := readNPY("x", bytes.NewReader(b), int64(len(b)))
+		a, err := arrays.ReadNPY("x", bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}

@@ -44,16 +44,18 @@ func (f *recordFeatures) learn(src Source, s Spec) error {
 	if err != nil {
 		return err
 	}
-	src.Examples(from, min(to, from+tryLines), func(e Example, failed error) bool {
-		if err = failed; err != nil {
-			return errors.As(err, new(*RecordError))
+	var e Example
+	for e, err = range src.Examples(from, min(to, from+tryLines)) {
+		if errors.As(err, new(*RecordError)) {
+			continue
 		}
-		var phi, logits []float32
-		if phi, logits, err = f.numbers(&e); err == nil {
-			f.d, f.k = len(phi), len(logits)
+		if err != nil {
+			return err
 		}
-		return false
-	})
+		phi, logits, err := f.numbers(&e)
+		f.d, f.k = len(phi), len(logits)
+		return err
+	}
 	return err
 }
 
@@ -83,28 +85,28 @@ func (f *recordFeatures) numbers(e *Example) (phi, logits []float32, err error) 
 
 func (f *recordFeatures) blocks(ctx context.Context, from, to, size int, yield func(*rows.Batch, error) bool) error {
 	var b *rows.Batch
-	var failed error
-	f.src.Examples(from, to, func(e Example, err error) bool {
+	for e, err := range f.src.Examples(from, to) {
 		if err == nil {
 			err = context.Cause(ctx)
 		}
-		if err == nil {
-			if b == nil {
-				b = nextBlock(e.Index, to, size)
-			}
-			err = f.add(b, &e)
+		if err != nil {
+			return err
 		}
-		if failed = err; err != nil {
-			return false
+		if b == nil {
+			b = nextBlock(e.Index, to, size)
+		}
+		if err := f.add(b, &e); err != nil {
+			return err
 		}
 		if e.Index != b.Positions[b.N-1] {
-			return true
+			continue
 		}
-		whole := b
+		if !yield(b, nil) {
+			return nil
+		}
 		b = nil
-		return yield(whole, nil)
-	})
-	return failed
+	}
+	return nil
 }
 
 // add adds an example to a block.

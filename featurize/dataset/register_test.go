@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,17 +29,19 @@ func openDigits(path string, _ dataset.Options) (dataset.Source, error) {
 	return s, nil
 }
 
-func (s *digitsSource) Examples(from, to int, yield func(dataset.Example, error) bool) {
-	text, err := io.ReadAll(s.f.Reader())
-	for i := from; i < to && err == nil; i++ {
-		digit := int(text[i] - '0')
-		inputs := []dataset.Array{{Shape: []int{1}, Data: []float32{float32(digit)}}}
-		if !yield(dataset.Example{Index: i, Name: fmt.Sprint(i), Label: digit, Inputs: inputs}, nil) {
-			return
+func (s *digitsSource) Examples(from, to int) iter.Seq2[dataset.Example, error] {
+	return func(yield func(dataset.Example, error) bool) {
+		text, err := io.ReadAll(s.f.Reader())
+		for i := from; i < to && err == nil; i++ {
+			digit := int(text[i] - '0')
+			inputs := []dataset.Array{{Shape: []int{1}, Data: []float32{float32(digit)}}}
+			if !yield(dataset.Example{Index: i, Name: fmt.Sprint(i), Label: digit, Inputs: inputs}, nil) {
+				return
+			}
 		}
-	}
-	if err != nil {
-		yield(dataset.Example{Label: -1}, err)
+		if err != nil {
+			yield(dataset.Example{Label: -1}, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"iter"
 	"os"
 	"sync"
 	"time"
@@ -12,9 +13,9 @@ import (
 
 // A Source reads one format. Its type embeds [Base]. Positions are absolute.
 type Source interface {
-	// Examples yields from…to-1 in order. After a *RecordError it may go on; any other error is its
-	// last.
-	Examples(from, to int, yield func(Example, error) bool)
+	// Examples reads the examples at positions from…to-1 in order. A *RecordError concerns one
+	// example, and the iteration goes on; any other error is the last.
+	Examples(from, to int) iter.Seq2[Example, error]
 	Close() error
 
 	base() *Base

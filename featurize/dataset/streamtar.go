@@ -3,10 +3,8 @@ package dataset
 import (
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"strings"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
 )
 
 // A tarStream reads an archive as it comes: the images of one key, and what stands beside them, at a
@@ -15,35 +13,27 @@ type tarStream struct {
 	Base
 	o      Options
 	labels labelParser
-	beside string // the member that holds the label, archive.ClassMember or archive.JSONMember; "" for none
+	beside string // the member that holds the label, classMember or jsonMember; "" for none
 	depth  int    // of the class folder in a path, -1 for none
 }
-
-var errEnough = errors.New("enough is read")
 
 func streamTar(in *Stream, o Options) (Source, error) {
 	s := &tarStream{o: o, labels: newLabelParser(o), depth: -1}
 	s.Path, s.stream = in.Name(), in
-	none := true
-	err := s.samples(func(t *tarSample) error {
-		if len(t.images) == 0 {
-			return nil
+	for t, err := range s.samples() {
+		if err != nil {
+			return nil, err
 		}
-		none = false
+		if len(t.images) == 0 {
+			continue
+		}
 		s.learn(t)
-		return errEnough
-	})
-	switch {
-	case err != nil && err != errEnough:
-		return nil, err
-	case none:
-		return nil, noImages(s.Path, nil)
-	case s.Labelled:
-		err = singleLabels(s.Path, o)
-	default:
-		err = nil
+		if s.Labelled {
+			err = singleLabels(s.Path, o)
+		}
+		return s, err
 	}
-	return s, err
+	return nil, noImages(s.Path, nil)
 }
 
 // A tarSample is what an archive holds under a key.
@@ -59,41 +49,43 @@ type tarImage struct {
 	err     error // why it is not there
 }
 
-// samples calls each with one sample after another, until it returns an error.
-func (s *tarStream) samples(each func(*tarSample) error) error {
-	in, err := s.stream.Reader()
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.Path, err)
-	}
-	t, begun := &tarSample{}, false
-	err = archive.Walk(in, func(m archive.Member, content io.Reader) error {
-		if isHiddenMember(m.Name) || !m.Regular {
-			return nil
+// samples reads one sample after another. An error is the last.
+func (s *tarStream) samples() iter.Seq2[*tarSample, error] {
+	return func(yield func(*tarSample, error) bool) {
+		in, err := s.stream.Reader()
+		if err != nil {
+			yield(nil, fmt.Errorf("%s: %w", s.Path, err))
+			return
 		}
-		if key, _ := archive.Key(m.Name); key != t.key {
-			if begun {
-				if err := each(t); err != nil {
-					return err
+		var t *tarSample
+		for m, err := range walkTar(in) {
+			if err == nil {
+				if isHiddenMember(m.Name) || !m.Regular {
+					continue
 				}
+				if key, _ := memberKey(m.Name); t == nil || key != t.key {
+					if t != nil && !yield(t, nil) {
+						return
+					}
+					t = &tarSample{key: key}
+				}
+				err = t.add(m)
 			}
-			t = &tarSample{key: key}
+			if err != nil {
+				yield(nil, fmt.Errorf("%s: %w", s.Path, err))
+				return
+			}
 		}
-		begun = true
-		return t.add(m, content)
-	})
-	if err == nil && begun {
-		err = each(t)
+		if t != nil {
+			yield(t, nil)
+		}
 	}
-	if err != nil && err != errEnough {
-		err = fmt.Errorf("%s: %w", s.Path, err)
-	}
-	return err
 }
 
 // add reads a member of the sample.
-func (t *tarSample) add(m archive.Member, content io.Reader) error {
+func (t *tarSample) add(m tarEntry) error {
 	if !isImageName(m.Name) {
-		label, isJSON, err := archive.LabelOf(m, content)
+		label, isJSON, err := memberLabel(m)
 		if label != "" && isJSON {
 			t.label[1] = label
 		} else if label != "" {
@@ -103,15 +95,14 @@ func (t *tarSample) add(m archive.Member, content io.Reader) error {
 	}
 	switch {
 	case m.Sparse:
-		return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse",
-			m.Name)
-	case len(t.images) == archive.MaxBeside:
-		return fmt.Errorf("more than %d images are called %q", archive.MaxBeside, t.key)
+		return sparseError(m)
+	case len(t.images) == maxBeside:
+		return fmt.Errorf("more than %d images are called %q", maxBeside, t.key)
 	}
 	image := tarImage{name: m.Name}
 	if image.err = checkImageSize(m.Size); image.err == nil {
 		var err error
-		if image.encoded, err = archive.ReadGrowing(content, m.Size); err != nil {
+		if image.encoded, err = readGrowing(m.Content, m.Size); err != nil {
 			return fmt.Errorf("is cut off within %q: %w", m.Name, err)
 		}
 	}
@@ -128,7 +119,7 @@ func (s *tarStream) learn(t *tarSample) {
 	folders := strings.Split(t.images[0].name, "/")
 	s.Labelled = true
 	if t.label[0] != "" {
-		s.beside = archive.ClassMember
+		s.beside = classMember
 		return
 	}
 	for i, folder := range folders[:len(folders)-1] {
@@ -138,7 +129,7 @@ func (s *tarStream) learn(t *tarSample) {
 		}
 	}
 	if t.label[1] != "" {
-		s.beside = archive.JSONMember
+		s.beside = jsonMember
 		return
 	}
 	s.Labelled = false
@@ -170,7 +161,7 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 		return y, err
 	}
 	text := t.label[0]
-	if s.beside == archive.JSONMember {
+	if s.beside == jsonMember {
 		text = t.label[1]
 	}
 	if text == "" && !s.o.IgnoreUnknownLabels {
@@ -179,30 +170,32 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 	if text == "" {
 		return -1, nil
 	}
-	return besideLabel(s.labels, text, s.beside == archive.JSONMember)
+	return besideLabel(s.labels, text, s.beside == jsonMember)
 }
 
 // Examples reads the archive.
-func (s *tarStream) Examples(from, to int, yield func(Example, error) bool) {
-	at := from
-	err := s.samples(func(t *tarSample) error {
-		for i := range t.images {
-			image := &t.images[i]
-			e := Example{Index: at, Name: image.name, Label: -1, Encoded: image.encoded}
-			var err error
-			if e.Label, err = s.labelOf(t, image); err != nil {
-				return fmt.Errorf("%q: %w", image.name, err)
+func (s *tarStream) Examples(from, to int) iter.Seq2[Example, error] {
+	return func(yield func(Example, error) bool) {
+		at := from
+		for t, err := range s.samples() {
+			if err != nil {
+				yield(Example{Label: -1}, err)
+				return
 			}
-			if image.err != nil {
-				err = &RecordError{e.Name, at, image.err}
-			}
-			if at++; !yield(e, err) || at == to {
-				return errEnough
+			for i := range t.images {
+				image := &t.images[i]
+				e := Example{Index: at, Name: image.name, Label: -1, Encoded: image.encoded}
+				if e.Label, err = s.labelOf(t, image); err != nil {
+					yield(Example{Label: -1}, fmt.Errorf("%s: %q: %w", s.Path, image.name, err))
+					return
+				}
+				if image.err != nil {
+					err = &RecordError{e.Name, at, image.err}
+				}
+				if at++; !yield(e, err) || at == to {
+					return
+				}
 			}
 		}
-		return nil
-	})
-	if err != nil && err != errEnough {
-		yield(Example{Label: -1}, err)
 	}
 }

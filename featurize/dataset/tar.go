@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
 	"github.com/mfgs/mfgs/internal/jsontensor"
 )
 
@@ -56,7 +56,7 @@ func openTar(path string, o Options) (_ Source, err error) {
 		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip",
 			path)
 	}
-	x, err := indexTar(s.f.f, s.f.Size(), archive.MaxMembers)
+	x, err := indexTar(s.f.f, s.f.Size(), maxMembers)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -68,11 +68,11 @@ func openTar(path string, o Options) (_ Source, err error) {
 	switch labels := tarLabelsPath(path); {
 	case exists(labels):
 		err = s.labelByFile(labels, o)
-	case x.beside.Classes != nil:
-		err = s.labelByMembers(x.beside.Classes, archive.ClassMember, o)
+	case x.labels.classes != nil:
+		err = s.labelByMembers(x.labels.classes, classMember, o)
 	default:
-		if err = s.labelByFolder(o); err == nil && s.Classes == nil && x.beside.JSON != nil {
-			err = s.labelByMembers(x.beside.JSON, archive.JSONMember, o)
+		if err = s.labelByFolder(o); err == nil && s.Classes == nil && x.labels.json != nil {
+			err = s.labelByMembers(x.labels.json, jsonMember, o)
 		}
 	}
 	if err != nil {
@@ -90,50 +90,55 @@ func tarLabelsPath(path string) string {
 // A tarIndex is what an archive holds, by its headers and the labels beside its images.
 type tarIndex struct {
 	members []tarMember // images, without labels
-	beside  archive.Labels
+	labels  memberLabels
 	ignored []Ignored
 }
 
 // indexTar returns the index of an archive of so many images at most.
 func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 	x, l, seen := &tarIndex{}, listing{}, map[string]bool{}
-	group := archive.Group{Ignore: func(name string) { l.ignore("not PNG or JPEG", name, 1) }}
-	err := archive.Walk(io.NewSectionReader(f, 0, size), func(m archive.Member, content io.Reader) error {
-		if isHiddenMember(m.Name) {
-			return nil
+	group := memberGroup{ignore: func(name string) { l.ignore("not PNG or JPEG", name, 1) }}
+	for m, err := range walkTar(io.NewSectionReader(f, 0, size)) {
+		if err != nil {
+			return nil, err
 		}
-		group.Next(m.Name)
+		if isHiddenMember(m.Name) {
+			continue
+		}
+		group.next(m.Name)
 		switch {
 		case !m.Regular:
 			l.ignore("a link or a special file", m.Name, 1)
-			return nil
+			continue
 		case !isImageName(m.Name):
-			read, err := x.beside.Read(m, content)
-			if err == nil && !read {
-				group.Unread(m.Name)
+			read, err := x.labels.read(m)
+			if err != nil {
+				return nil, err
 			}
-			return err
+			if !read {
+				group.add(m.Name)
+			}
+			continue
 		case m.Sparse:
-			return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse",
-				m.Name)
+			return nil, sparseError(m)
 		case seen[m.Name]:
-			return fmt.Errorf("two members are called %q", m.Name)
+			return nil, fmt.Errorf("two members are called %q", m.Name)
 		case len(x.members) == most:
-			return fmt.Errorf("holds more than %d images; unpack it and name the folder", most)
+			return nil, fmt.Errorf("holds more than %d images; unpack it and name the folder", most)
 		case m.Size > size-m.At:
-			return fmt.Errorf("is cut off: %q has %d bytes, of which %d are there; pack it again", m.Name, m.Size,
+			return nil, fmt.Errorf("is cut off: %q has %d bytes, of which %d are there; pack it again", m.Name, m.Size,
 				size-m.At)
 		}
-		group.Image, seen[m.Name] = true, true
+		group.image, seen[m.Name] = true, true
 		x.members = append(x.members, tarMember{m.Name, m.At, m.Size, -1})
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	group.Next("")
+	group.next("")
 	x.ignored = l.ignored
 	return x, nil
+}
+
+func sparseError(m tarEntry) error {
+	return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse", m.Name)
 }
 
 // isHiddenMember reports whether a folder of images would pass over this path.
@@ -209,7 +214,7 @@ func (s *tarSource) labelByMembers(texts map[string]string, member string, o Opt
 	missing, first := 0, ""
 	for i := range s.members {
 		m := &s.members[i]
-		key, _ := archive.Key(m.name)
+		key, _ := memberKey(m.name)
 		text, ok := texts[key]
 		if !ok {
 			if missing++; missing == 1 {
@@ -220,7 +225,7 @@ func (s *tarSource) labelByMembers(texts map[string]string, member string, o Opt
 		y, ok := known[text]
 		if !ok {
 			var err error
-			if y, err = besideLabel(parser, text, member == archive.JSONMember); err != nil {
+			if y, err = besideLabel(parser, text, member == jsonMember); err != nil {
 				return fmt.Errorf("%s: %q: %w", s.Path, m.name, err)
 			}
 			if !o.IgnoreUnknownLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
@@ -269,7 +274,7 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 	known := map[string]int{} // labels by their text
 	done := make([]bool, len(members))
 	strays, firstStray, untabbed := 0, "", false
-	err := archive.LabelLines(r, func(number int, name, text string, tabs bool) error {
+	err := labelLines(r, func(number int, name, text string, tabs bool) error {
 		i, ok := position[name]
 		if !ok {
 			if strays++; strays == 1 {
@@ -320,26 +325,28 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 }
 
 // Examples reads one member after another.
-func (s *tarSource) Examples(from, to int, yield func(Example, error) bool) {
-	for i := from; i < to; i++ {
-		m := s.members[i]
-		e := Example{Index: i, Name: m.name, Label: m.label}
-		all := func(h hash.Hash) error { return s.hashImage(context.Background(), h, m) }
-		if err := checkImageSize(m.size); err != nil {
-			s.digest.image(i, m.name, m.label, nil, all)
-			if !yield(e, &RecordError{e.Name, i, err}) {
+func (s *tarSource) Examples(from, to int) iter.Seq2[Example, error] {
+	return func(yield func(Example, error) bool) {
+		for i := from; i < to; i++ {
+			m := s.members[i]
+			e := Example{Index: i, Name: m.name, Label: m.label}
+			all := func(h hash.Hash) error { return s.hashImage(context.Background(), h, m) }
+			if err := checkImageSize(m.size); err != nil {
+				s.digest.image(i, m.name, m.label, nil, all)
+				if !yield(e, &RecordError{e.Name, i, err}) {
+					return
+				}
+				continue
+			}
+			e.Encoded = make([]byte, m.size)
+			if _, err := s.f.f.ReadAt(e.Encoded, m.at); err != nil {
+				yield(Example{Label: -1}, s.readError(m, err))
 				return
 			}
-			continue
-		}
-		e.Encoded = make([]byte, m.size)
-		if _, err := s.f.f.ReadAt(e.Encoded, m.at); err != nil {
-			yield(Example{Label: -1}, s.readError(m, err))
-			return
-		}
-		s.digest.image(i, m.name, m.label, e.Encoded, all)
-		if !yield(e, nil) {
-			return
+			s.digest.image(i, m.name, m.label, e.Encoded, all)
+			if !yield(e, nil) {
+				return
+			}
 		}
 	}
 }

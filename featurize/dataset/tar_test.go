@@ -16,8 +16,6 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
-
-	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
 )
 
 // tarball makes an archive. A member whose name ends in / is a folder, one whose name holds -> a
@@ -27,7 +25,7 @@ func tarball(t testing.TB, format tar.Format, members ...string) []byte {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, m := range members {
-		h := &tar.Header{Name: m, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(archive.Name(m))), Format: format}
+		h := &tar.Header{Name: m, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(unpackedPath(m))), Format: format}
 		if from, to, ok := strings.Cut(m, "->"); ok {
 			h.Name, h.Linkname, h.Typeflag, h.Size = from, to, tar.TypeSymlink, 0
 		} else if from, to, ok := strings.Cut(m, "=>"); ok {
@@ -39,7 +37,7 @@ func tarball(t testing.TB, format tar.Format, members ...string) []byte {
 			t.Fatal(err)
 		}
 		if h.Size > 0 {
-			io.WriteString(w, archive.Name(m))
+			io.WriteString(w, unpackedPath(m))
 		}
 	}
 	if err := w.Close(); err != nil {
@@ -339,7 +337,7 @@ func TestTarEqualsItsFolder(t *testing.T) {
 			members := make([]string, len(files))
 			for i, f := range files {
 				members[i] = prefix + f
-				write(t, dir, "folder/"+f, []byte(archive.Name(members[i])))
+				write(t, dir, "folder/"+f, []byte(unpackedPath(members[i])))
 			}
 			read := func(name string) (lines []string, d *Dataset) {
 				d, err := Open(t.Context(), filepath.Join(dir, name), Options{})
@@ -349,7 +347,7 @@ func TestTarEqualsItsFolder(t *testing.T) {
 				t.Cleanup(func() { d.Close() })
 				got, _ := all(t, d)
 				for _, e := range got {
-					e.Name = strings.TrimPrefix(e.Name, archive.Name(prefix + "x")[:len(archive.Name(prefix+"x"))-1])
+					e.Name = strings.TrimPrefix(e.Name, unpackedPath(prefix + "x")[:len(unpackedPath(prefix+"x"))-1])
 					lines = append(lines, short(e))
 				}
 				slices.Sort(lines)
@@ -540,7 +538,7 @@ func FuzzOpenTar(f *testing.F) {
 		members := x.members
 		keys := map[string]bool{}
 		for _, m := range members {
-			key, _ := archive.Key(m.name)
+			key, _ := memberKey(m.name)
 			keys[key] = true
 		}
 		if len(members) > most {
@@ -555,7 +553,7 @@ func FuzzOpenTar(f *testing.F) {
 			if err != nil {
 				t.Fatalf("accepted, though %v", err)
 			}
-			name := archive.Name(h.Name)
+			name := unpackedPath(h.Name)
 			switch {
 			case h.Typeflag == tar.TypeReg && isImageName(name) && !isHiddenMember(name):
 				content, err := io.ReadAll(r)
@@ -567,7 +565,7 @@ func FuzzOpenTar(f *testing.F) {
 					t.Fatalf("%+v is %q of %d bytes", m, name, len(content))
 				}
 			case h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeXGlobalHeader && !isHiddenMember(name):
-				key, ext := archive.Key(name)
+				key, ext := memberKey(name)
 				if regular := h.Typeflag == tar.TypeReg; !regular || !keys[key] && ext != "cls" && ext != "json" {
 					passed++
 				}
@@ -589,7 +587,7 @@ func FuzzTarLabels(f *testing.F) {
 	f.Add("b\t 1\na/../b 1", "a", "b")
 	f.Add("a 0\rb 1\r", "a", "b")
 	f.Fuzz(func(t *testing.T, text, a, b string) {
-		members := []tarMember{{name: archive.Name(a), label: -1}, {name: archive.Name(b), label: -1}}
+		members := []tarMember{{name: unpackedPath(a), label: -1}, {name: unpackedPath(b), label: -1}}
 		if a, b := members[0].name, members[1].name; a == b {
 			return
 		}
@@ -612,7 +610,7 @@ func FuzzTarLabels(f *testing.F) {
 			if err != nil {
 				t.Fatalf("accepted %q", line)
 			}
-			slow[archive.Name(name)] = y
+			slow[unpackedPath(name)] = y
 		}
 		if len(slow) != 2 {
 			t.Fatalf("accepted %q, which labels %v", text, slow)

@@ -187,22 +187,22 @@ func (a *Attached) Run(given *preprocess.Spec, c featurize.Config, open func(fea
 
 // Cut is a model cut at its head, which gives features and logits.
 type Cut struct {
-	*featurize.Extractor
+	*featurize.Network
 	Model *onnx.Model // the whole of it
 	Head  *head.Head
 }
 
 // Close releases the runtime's memory, and closes the model.
-func (c *Cut) Close() error { return errors.Join(c.Extractor.Close(), c.Model.Close()) }
+func (c *Cut) Close() error { return errors.Join(c.Network.Close(), c.Model.Close()) }
 
 // OpenCut cuts a model, which the Cut closes.
 func OpenCut(model *onnx.Model, head *head.Head, c featurize.Config) (*Cut, error) {
 	c.Model, c.Head = model, head
-	e, err := featurize.New(c)
+	w, err := featurize.New(c)
 	if err != nil {
 		return nil, err
 	}
-	return &Cut{e, model, head}, nil
+	return &Cut{w, model, head}, nil
 }
 
 // RunConfig is how a network is run; the model, and how images become its input, are set by the caller.

@@ -37,10 +37,9 @@ type Set struct {
 	Config      featurize.StreamConfig
 	IgnoredBy   []string // what the report says of the files passed over
 
-	file      file
-	features  *dataset.Features    // nil for a dataset
-	network   *featurize.Network   // nil for features
-	extractor *featurize.Extractor // nil for a network that gives no features
+	file     file
+	features *dataset.Features  // nil for a dataset
+	network  *featurize.Network // nil for features
 
 	first []record // what First has read; nil before
 }
@@ -65,16 +64,15 @@ type file interface {
 
 // Opener opens sets for one head.
 type Opener struct {
-	Network             *featurize.Network   // nil: sets are files of precomputed features
-	Extractor           *featurize.Extractor // of Network, where features and logits are wanted
-	Classes             []string             // class names in label order, nil if unknown
-	MaxBad              int                  // records that may be skipped
-	Cache               string               // folder that keeps features, "" for none
-	Limit               int                  // examples at most, spread evenly; 0 is all
-	MultiLabel          bool                 // labels are targets
-	Shard               rows.Shard           // what is read of each set
-	IgnoreUnknownLabels bool                 // labels that are no classes of the model's are none
-	Synthetic           bool                 // sets are synthetic OOD images made from theirs
+	Network             *featurize.Network // nil: sets are files of precomputed features
+	Classes             []string           // class names in label order, nil if unknown
+	MaxBad              int                // records that may be skipped
+	Cache               string             // folder that keeps features, "" for none
+	Limit               int                // examples at most, spread evenly; 0 is all
+	MultiLabel          bool               // labels are targets
+	Shard               rows.Shard         // what is read of each set
+	IgnoreUnknownLabels bool               // labels that are no classes of the model's are none
+	Synthetic           bool               // sets are synthetic OOD images made from theirs
 	// Fingerprint says that sets will be identified after they have been streamed.
 	Fingerprint bool
 	Notes       *Notes
@@ -102,7 +100,7 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 		IgnoreUnknownLabels: o.IgnoreUnknownLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
 	}
 	s := &Set{
-		Name: name, Spec: spec, network: o.Network, extractor: o.Extractor,
+		Name: name, Spec: spec, network: o.Network,
 		Config: featurize.StreamConfig{Limit: o.Limit},
 	}
 	if o.Network == nil {
@@ -197,7 +195,7 @@ func (s *Set) Widths() (features, logits int) {
 	if s.features != nil {
 		return s.features.Dim(), s.features.Logits()
 	}
-	return s.extractor.FeatureDim(), s.extractor.Logits()
+	return s.network.FeatureDim(), s.network.Logits()
 }
 
 // How much is read ahead of the pass over a set: so many examples, in whole batches, or so many bytes.
@@ -417,7 +415,7 @@ func (s *Set) Batches(ctx context.Context, h layer.Head, n *Notes) iter.Seq2[*ro
 		if s.features != nil {
 			batches = featurize.Precomputed(ctx, s.features, c)
 		} else {
-			batches = s.extractor.Batches(ctx, s.Data, c)
+			batches = s.network.Rows(ctx, s.Data, c)
 		}
 		for b, err := range batches {
 			if err == nil {
@@ -440,7 +438,7 @@ func (s *Set) Results(ctx context.Context, n *Notes) iter.Seq2[featurize.Results
 	return func(yield func(featurize.Results, error) bool) {
 		c := s.counting(n)
 		defer s.note(n, c.Stats)
-		for r, err := range s.network.Batches(ctx, s.Data, c) {
+		for r, err := range s.network.Results(ctx, s.Data, c) {
 			if err != nil {
 				err = fmt.Errorf("%s: %w", s.Name, err)
 			}

@@ -147,11 +147,11 @@ func EqualsTheFormulas(t *testing.T, p *wrap.Predictor, oracle CutNetwork, input
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, err := oracle.Extractor.Run(t.Context(), some)
+		rows, err := oracle.Network.Run(t.Context(), some)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := oracle.Formulas.PredictFeatures(rows.Features, rows.Logits)
+		want, err := oracle.Formulas.PredictFeatures(rows.Columns[0], rows.Columns[1])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -367,9 +367,9 @@ func RowsOf(t testing.TB, model string, inputs ...wrap.Tensor) (phi, logits []fl
 		t.Fatal(err)
 	}
 	defer net.Close()
-	rows, err := net.Extractor.Run(t.Context(), inputs)
+	rows, err := net.Network.Run(t.Context(), inputs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rows.Features, rows.Logits
+	return rows.Columns[0], rows.Columns[1]
 }

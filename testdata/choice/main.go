@@ -187,7 +187,7 @@ type example struct {
 }
 
 // examples runs a network over all of its files, one example after the other.
-func (n *network) examples(ctx context.Context, e *featurize.Extractor, classes int) iter.Seq2[example, error] {
+func (n *network) examples(ctx context.Context, e *featurize.Network, classes int) iter.Seq2[example, error] {
 	return func(yield func(example, error) bool) {
 		for i, file := range n.files {
 			ds, err := dataset.Open(ctx, file, dataset.Options{Classes: classes})
@@ -196,7 +196,7 @@ func (n *network) examples(ctx context.Context, e *featurize.Extractor, classes 
 				return
 			}
 			defer ds.Close()
-			for b, err := range e.Batches(ctx, ds, featurize.StreamConfig{}) {
+			for b, err := range e.Rows(ctx, ds, featurize.StreamConfig{}) {
 				if err != nil {
 					yield(example{}, err)
 					return

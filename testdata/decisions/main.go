@@ -195,7 +195,7 @@ func (n network) open(ctx context.Context) ([]*pool, error) {
 }
 
 // examples runs a network over a file, one example after the other.
-func examples(ctx context.Context, e *featurize.Extractor, file string, classes int) iter.Seq2[*rows.Batch, error] {
+func examples(ctx context.Context, e *featurize.Network, file string, classes int) iter.Seq2[*rows.Batch, error] {
 	return func(yield func(*rows.Batch, error) bool) {
 		ds, err := dataset.Open(ctx, file, dataset.Options{Classes: classes})
 		if err != nil {
@@ -203,7 +203,7 @@ func examples(ctx context.Context, e *featurize.Extractor, file string, classes 
 			return
 		}
 		defer ds.Close()
-		for b, err := range e.Batches(ctx, ds, featurize.StreamConfig{}) {
+		for b, err := range e.Rows(ctx, ds, featurize.StreamConfig{}) {
 			if err != nil {
 				yield(nil, err)
 				return

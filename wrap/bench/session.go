@@ -87,7 +87,7 @@ func (s *Session) OpenNetwork(m *onnx.Model, batch int) (*Network, error) {
 	}
 	err := b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
 		c.Model = m
-		n.network, err = featurize.NewNetwork(c)
+		n.network, err = featurize.New(c)
 		return err
 	})
 	if err != nil {
@@ -126,7 +126,7 @@ func (n *Network) Close() error {
 // Logits returns the logits [n,K] of a network that was cut at its head.
 func (n *Network) Logits(ctx context.Context, s *Set) (logits []float32, err error) {
 	o := n.b.opener(nil, s.source.Config.Limit)
-	o.Network, o.Extractor = n.cut.Network, n.cut.Extractor
+	o.Network = n.cut.Network
 	err = n.read(ctx, s, o, func(other *source.Set) (examples int, err error) {
 		for batch, err := range other.Batches(ctx, n.b.head, o.Notes) {
 			if err != nil {

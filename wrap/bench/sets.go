@@ -82,7 +82,7 @@ func (b *bench) opener(other *featurize.Network, limit int) *source.Opener {
 		MultiLabel: b.head.MultiLabel(), Notes: &b.notes,
 	}
 	if other == nil && b.cut != nil {
-		o.Network, o.Extractor = b.cut.Network, b.cut.Extractor
+		o.Network = b.cut.Network
 	}
 	return o
 }

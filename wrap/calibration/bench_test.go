@@ -46,16 +46,16 @@ func BenchmarkPredict(b *testing.B) {
 		for _, s := range structures {
 			dir, _ := calibrated(b, s)
 			p, cutter := opened(b, dir, Options{}), cut(b, dir)
-			rows, err := cutter.Extractor.Run(b.Context(), inputs)
+			rows, err := cutter.Network.Run(b.Context(), inputs)
 			if err != nil {
 				b.Fatal(err)
 			}
 			each("cut", func() error {
-				_, err := cutter.Extractor.Run(b.Context(), inputs)
+				_, err := cutter.Network.Run(b.Context(), inputs)
 				return err
 			})
 			each("features/"+string(s), func() error {
-				_, err := p.PredictFeatures(rows.Features, rows.Logits)
+				_, err := p.PredictFeatures(rows.Columns[0], rows.Columns[1])
 				return err
 			})
 			each("all/"+string(s), func() error {

@@ -35,7 +35,7 @@ func BenchmarkCalibrate(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		plain, err := featurize.NewNetwork(featurize.Config{Model: m, Batch: batch})
+		plain, err := featurize.New(featurize.Config{Model: m, Batch: batch})
 		if err != nil {
 			b.Fatal(err)
 		}

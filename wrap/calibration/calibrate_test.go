@@ -151,7 +151,7 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int) string {
 	t.Helper()
 	notes := &source.Notes{}
-	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: notes}).Open(t.Context(), name,
+	s, err := (&source.Opener{Network: p.Network, Notes: notes}).Open(t.Context(), name,
 		digits(t, images), 10, true)
 	if err != nil {
 		t.Fatal(err)
@@ -210,15 +210,15 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			if q.Inputs() != nil || q.NumClasses() != 10 {
 				t.Errorf("inputs %v, %d classes", q.Inputs(), q.NumClasses())
 			}
-			rows, err := p.Extractor.Run(t.Context(), []Tensor{digitTensor(t, 1500, 1520)})
+			rows, err := p.Network.Run(t.Context(), []Tensor{digitTensor(t, 1500, 1520)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := q.PredictFeatures(rows.Features, rows.Logits)
+			a, err := q.PredictFeatures(rows.Columns[0], rows.Columns[1])
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := p.Formulas.PredictFeatures(rows.Features, rows.Logits)
+			b, err := p.Formulas.PredictFeatures(rows.Columns[0], rows.Columns[1])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -727,11 +727,11 @@ func TestAScoreThatLearnsIsServed(t *testing.T) {
 			t.Fatal(err)
 		}
 		oracle := cut(t, c.Out)
-		rows, err := oracle.Extractor.Run(t.Context(), []Tensor{digitTensor(t, 1500, 1537)})
+		rows, err := oracle.Network.Run(t.Context(), []Tensor{digitTensor(t, 1500, 1537)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := oracle.Formulas.PredictFeatures(rows.Features, rows.Logits)
+		want, err := oracle.Formulas.PredictFeatures(rows.Columns[0], rows.Columns[1])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -108,16 +108,16 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			}
 			defer net.Close()
 			inputs := g.random(3, net.InputNames(), n, 1)
-			rows, err := net.Extractor.Run(t.Context(), inputs)
+			rows, err := net.Network.Run(t.Context(), inputs)
 			if err != nil {
 				t.Fatal(err)
 			}
 			k := h.LogitDim
 			train := arrays(inputs)
 			if attach.Head(h).MultiLabel() {
-				train["labels"] = arrayOf(tossed(rows.Logits), n, k)
+				train["labels"] = arrayOf(tossed(rows.Columns[1]), n, k)
 			} else {
-				train["labels"] = arrayOf(sampled(rows.Logits, n), n)
+				train["labels"] = arrayOf(sampled(rows.Columns[1], n), n)
 			}
 			dir := t.TempDir()
 			file := write(t, dir, "data.npz", npz(t, train))
@@ -146,10 +146,10 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 					for j, got := range p.Logits {
 						// The range of the features decides how a layer of whole numbers is scaled,
 						// and they come in other batches.
-						if want := float64(rows.Logits[i*k+j]); !approx.Equal(float64(got), want,
+						if want := float64(rows.Columns[1][i*k+j]); !approx.Equal(float64(got), want,
 							1e-5*(1+math.Abs(want))) && !strings.Contains(g.File, "dynamic") && h.Op != "ConvInteger" &&
 							!strings.HasSuffix(g.File, "/dequantized.onnx") {
-							t.Fatalf("example %d: logits %v, want %v", i, p.Logits, rows.Logits[i*k:(i+1)*k])
+							t.Fatalf("example %d: logits %v, want %v", i, p.Logits, rows.Columns[1][i*k:(i+1)*k])
 						}
 					}
 					if sum := total(p.Probabilities); h.Link != layer.Sigmoid && !approx.Equal(sum, 1, 1e-15) {

@@ -41,7 +41,7 @@ func BenchmarkPredictor(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		plain, err := featurize.NewNetwork(featurize.Config{Model: m, Batch: 16})
+		plain, err := featurize.New(featurize.Config{Model: m, Batch: 16})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func noisy(b *testing.B, path string) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, err := featurize.NewNetwork(featurize.Config{Model: m})
+	w, err := featurize.New(featurize.Config{Model: m})
 	if err != nil {
 		b.Fatal(err)
 	}

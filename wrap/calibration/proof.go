@@ -42,7 +42,7 @@ func modelOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float
 	}
 	run := attach.RunConfig(cfg.Runtime.Provider, cfg.Runtime.Threads, cfg.Runtime.Batch)
 	run.Model, run.Preprocess = model, in.cut.Preprocess()
-	net, err := featurize.NewNetwork(run)
+	net, err := featurize.New(run)
 	if err != nil {
 		return nil, nil, nil // such as for an output whose shape is not what it is declared to be
 	}

@@ -84,7 +84,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == layer.Sigmoid) &&
 			source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
 	} else if err = in.openNetwork(ctx, cfg); err == nil {
-		opener.Network, opener.Extractor, opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
+		opener.Network, opener.MultiLabel = in.cut.Network, in.head.MultiLabel()
 	}
 	if err != nil {
 		return in, err

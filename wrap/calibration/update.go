@@ -263,7 +263,7 @@ func (u *update) openModel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.opener.Network, u.opener.Extractor = u.in.cut.Network, u.in.cut.Extractor
+	u.opener.Network = u.in.cut.Network
 	u.in.preprocess = &bundle.Preprocessing{Source: bundle.Unknown}
 	switch {
 	case u.manifest.Preprocess != nil:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"path/filepath"
 
@@ -218,47 +219,49 @@ func (s *ipcSource) reader(from, to int) *messageReader {
 }
 
 // Examples reads the batches that hold some of the rows.
-func (s *ipcSource) Examples(from, to int, yield func(dataset.Example, error) bool) {
-	first, last := 0, 0 // messages
-	for i, m := range s.messages {
-		if m.kind != batchMessage {
-			continue
-		}
-		if m.row+m.rows <= from {
-			first = i + 1
-		}
-		if m.row < to {
-			last = i + 1
-		}
-	}
-	b := &batches{m: s.reader(first, last), plan: s.plan}
-	defer b.close()
-	base := filepath.Base(s.Path)
-	for i := first; i < last; i++ {
-		m := s.messages[i]
-		if m.kind != batchMessage {
-			continue
-		}
-		columns, n, err := b.next()
-		if err == nil && n != m.rows {
-			err = fmt.Errorf("changed while in use: a batch had %d rows and has %d", m.rows, n)
-		}
-		if err == nil {
-			err = skip(columns, max(0, from-m.row))
-		}
-		more := false
-		if err == nil {
-			more, err = s.plan.rows(&s.Base, columns, base, max(from, m.row), min(to, m.row+m.rows), yield)
-		}
-		if err != nil {
-			if err == io.EOF {
-				err = errCut
+func (s *ipcSource) Examples(from, to int) iter.Seq2[dataset.Example, error] {
+	return func(yield func(dataset.Example, error) bool) {
+		first, last := 0, 0 // messages
+		for i, m := range s.messages {
+			if m.kind != batchMessage {
+				continue
 			}
-			yield(dataset.Example{Label: -1}, fmt.Errorf("%s: rows from %d on: %w", s.Path, m.row, err))
-			return
+			if m.row+m.rows <= from {
+				first = i + 1
+			}
+			if m.row < to {
+				last = i + 1
+			}
 		}
-		if !more {
-			return
+		b := &batches{m: s.reader(first, last), plan: s.plan}
+		defer b.close()
+		base := filepath.Base(s.Path)
+		for i := first; i < last; i++ {
+			m := s.messages[i]
+			if m.kind != batchMessage {
+				continue
+			}
+			columns, n, err := b.next()
+			if err == nil && n != m.rows {
+				err = fmt.Errorf("changed while in use: a batch had %d rows and has %d", m.rows, n)
+			}
+			if err == nil {
+				err = skip(columns, max(0, from-m.row))
+			}
+			more := false
+			if err == nil {
+				more, err = s.plan.rows(&s.Base, columns, base, max(from, m.row), min(to, m.row+m.rows), yield)
+			}
+			if err != nil {
+				if err == io.EOF {
+					err = errCut
+				}
+				yield(dataset.Example{Label: -1}, fmt.Errorf("%s: rows from %d on: %w", s.Path, m.row, err))
+				return
+			}
+			if !more {
+				return
+			}
 		}
 	}
 }
@@ -306,26 +309,28 @@ func (s *ipcStream) messages() (*messageReader, error) {
 }
 
 // Examples reads batch by batch, until the stream ends.
-func (s *ipcStream) Examples(from, to int, yield func(dataset.Example, error) bool) {
-	m, err := s.messages()
-	b := &batches{m: m, plan: s.plan}
-	defer b.close()
-	for at := from; err == nil && at < to; {
-		columns, n, failed := b.next()
-		if failed == io.EOF {
-			return
+func (s *ipcStream) Examples(from, to int) iter.Seq2[dataset.Example, error] {
+	return func(yield func(dataset.Example, error) bool) {
+		m, err := s.messages()
+		b := &batches{m: m, plan: s.plan}
+		defer b.close()
+		for at := from; err == nil && at < to; {
+			columns, n, failed := b.next()
+			if failed == io.EOF {
+				return
+			}
+			more := true
+			if err = failed; err == nil {
+				more, err = s.plan.rows(&s.Base, columns, s.Path, at, min(to, at+n), yield)
+			}
+			if !more && err == nil {
+				return
+			}
+			at += n
 		}
-		more := true
-		if err = failed; err == nil {
-			more, err = s.plan.rows(&s.Base, columns, s.Path, at, min(to, at+n), yield)
+		if err != nil {
+			yield(dataset.Example{Label: -1}, fmt.Errorf("%s: %w", s.Path, err))
 		}
-		if !more && err == nil {
-			return
-		}
-		at += n
-	}
-	if err != nil {
-		yield(dataset.Example{Label: -1}, fmt.Errorf("%s: %w", s.Path, err))
 	}
 }
 

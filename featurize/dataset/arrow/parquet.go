@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"path/filepath"
 
@@ -126,30 +127,32 @@ func (s *parquetSource) footer() ([]byte, error) {
 }
 
 // Examples reads the row groups that hold some of the rows.
-func (s *parquetSource) Examples(from, to int, yield func(dataset.Example, error) bool) {
-	base := filepath.Base(s.Path)
-	for g := range len(s.starts) - 1 {
-		start, end := s.starts[g], s.starts[g+1]
-		if end <= from || start >= to || start == end {
-			continue
-		}
-		var columns []column
-		err := guarded(func() (err error) {
-			if columns, err = s.columns(g); err == nil {
-				err = skip(columns, max(0, from-start))
+func (s *parquetSource) Examples(from, to int) iter.Seq2[dataset.Example, error] {
+	return func(yield func(dataset.Example, error) bool) {
+		base := filepath.Base(s.Path)
+		for g := range len(s.starts) - 1 {
+			start, end := s.starts[g], s.starts[g+1]
+			if end <= from || start >= to || start == end {
+				continue
 			}
-			return err
-		})
-		if err == nil {
-			var more bool
-			more, err = s.plan.rows(&s.Base, columns, base, max(from, start), min(to, end), yield)
-			if err == nil && !more {
+			var columns []column
+			err := guarded(func() (err error) {
+				if columns, err = s.columns(g); err == nil {
+					err = skip(columns, max(0, from-start))
+				}
+				return err
+			})
+			if err == nil {
+				var more bool
+				more, err = s.plan.rows(&s.Base, columns, base, max(from, start), min(to, end), yield)
+				if err == nil && !more {
+					return
+				}
+			}
+			if err != nil {
+				yield(dataset.Example{Label: -1}, fmt.Errorf("%s: row group %d: %w", s.Path, g, err))
 				return
 			}
-		}
-		if err != nil {
-			yield(dataset.Example{Label: -1}, fmt.Errorf("%s: row group %d: %w", s.Path, g, err))
-			return
 		}
 	}
 }

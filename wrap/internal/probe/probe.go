@@ -29,12 +29,13 @@ func Read(ctx context.Context, cut *attach.Cut, held *source.Set) (p *bundle.Pro
 	if err != nil || none != "" {
 		return nil, none, err
 	}
-	b, err := cut.Run(ctx, inputs)
-	if err == nil {
-		err = source.CheckFinite(h, b)
-	}
+	r, err := cut.Run(ctx, inputs)
 	if err != nil {
 		return nil, err.Error(), context.Cause(ctx)
+	}
+	b := r.Rows()
+	if err := source.CheckFinite(h, b); err != nil {
+		return nil, err.Error(), nil
 	}
 	p = &bundle.Probe{N: b.N, Inputs: inputs, Features: b.Features, Logits: b.Logits}
 	if err := p.Check(h); err != nil {

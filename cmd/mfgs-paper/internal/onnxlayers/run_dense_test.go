@@ -61,7 +61,7 @@ func runTail(
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := featurize.NewNetwork(featurize.Config{Model: c})
+	w, err := featurize.New(featurize.Config{Model: c})
 	if err != nil {
 		t.Fatal(err)
 	}

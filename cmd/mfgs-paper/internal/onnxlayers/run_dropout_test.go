@@ -34,7 +34,7 @@ func stochastic(t *testing.T, name string, ratio float64, seed int) *featurize.N
 	if n != 2 {
 		t.Fatalf("%d nodes switched on, want 2", n)
 	}
-	w, err := featurize.NewNetwork(featurize.Config{Model: on, Batch: 1})
+	w, err := featurize.New(featurize.Config{Model: on, Batch: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestStochasticNetworkHasItsHead(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return slices.Clone(rows.Logits)
+					return slices.Clone(rows.Columns[1])
 				}
 			}
 			still, moving := logits(m), logits(on)
@@ -204,7 +204,7 @@ func drawn(seed string) (runs [drawingRuns][]float32, err error) {
 			return runs, err
 		}
 	}
-	w, err := featurize.NewNetwork(featurize.Config{Model: m, Batch: 2})
+	w, err := featurize.New(featurize.Config{Model: m, Batch: 2})
 	if err != nil {
 		return runs, err
 	}

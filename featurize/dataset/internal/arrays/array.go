@@ -1,3 +1,4 @@
+// Package arrays reads arrays from files in the formats IDX and NPY, and from the members of an NPZ.
 package arrays
 
 import (

@@ -1,5 +1,3 @@
-// Package arrays reads how arrays are stored: the types of their elements and the headers of NumPy's
-// files.
 package arrays
 
 import (
@@ -141,6 +139,28 @@ func ReadHeader(r io.Reader) (h Header, unsupported error, err error) {
 	}
 	h.Type, unsupported = parseDescr(descr)
 	return h, unsupported, nil
+}
+
+// ReadNPY opens the array in a plain .npy file.
+func ReadNPY(name string, f io.ReaderAt, size int64) (*Array, error) {
+	h, unsupported, err := ReadHeader(io.NewSectionReader(f, 0, size))
+	if err = errors.Join(err, unsupported); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(h.Shape) == 0 {
+		return nil, fmt.Errorf("%s: holds a single number; want an array with examples along its first axis", name)
+	}
+	start := int64(h.Size)
+	a, err := NewArray(name, h.Type, h.Shape, size-start)
+	if err != nil {
+		return nil, err
+	}
+	if a.Bytes() != size-start {
+		return nil, fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the file holds %d", name, a.Bytes(),
+			size-start)
+	}
+	a.Open = Plain(f, start, size)
+	return a, nil
 }
 
 func eofAs(err, as error) error {

@@ -30,7 +30,7 @@ func Is(path string) bool {
 // them for, hidden files only behind a dot of the pattern, in byte-wise order. What braces alone name
 // must exist, and nothing may be named twice.
 func Files(pattern string) ([]string, error) {
-	spelt, err := Braces(pattern)
+	spelt, err := expand(pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +81,8 @@ func glob(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// Braces spells the groups of a pattern out. What is no group stays as it is.
-func Braces(pattern string) ([]string, error) {
+// expand writes out the {} groups of a pattern. Braces that are no group are kept.
+func expand(pattern string) ([]string, error) {
 	if len(pattern) > maxLength {
 		return nil, fmt.Errorf("a pattern of %d bytes is too long, %d the most", len(pattern), maxLength)
 	}

@@ -31,7 +31,7 @@ func TestBraces(t *testing.T) {
 		"{1..a}":           "{1..a}",
 		"{x,{1..2}}":       "x 1 2",
 	} {
-		got, err := Braces(pattern)
+		got, err := expand(pattern)
 		if err != nil || strings.Join(got, " ") != want {
 			t.Errorf("%s: %v, %v; want %s", pattern, got, err, want)
 		}
@@ -40,11 +40,11 @@ func TestBraces(t *testing.T) {
 		"{0..131072}", "{-999999999999999999..999999999999999999}", strings.Repeat("{a,b}", 18), "{{0..99999},{0..99999}}",
 		strings.Repeat("x", 5000), "{1..2}" + strings.Repeat("{1..9}", 30),
 	} {
-		if got, err := Braces(pattern); err == nil {
+		if got, err := expand(pattern); err == nil {
 			t.Errorf("%.40s names %d files", pattern, len(got))
 		}
 	}
-	if got, err := Braces("{1..131072}"); err != nil || len(got) != MaxFiles {
+	if got, err := expand("{1..131072}"); err != nil || len(got) != MaxFiles {
 		t.Errorf("%d files, %v", len(got), err)
 	}
 }
@@ -97,7 +97,7 @@ func FuzzBraces(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := Braces(s)
+		got, err := expand(s)
 		if err != nil {
 			return
 		}

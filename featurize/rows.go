@@ -10,6 +10,35 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
+// Rows reads a dataset's examples as features and logits, for a Network that is cut at its head:
+// from c.Cache if that has them, else as Results computes them. A stream is never cached.
+func (w *Network) Rows(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
+	if w.cut == nil || c.Passes > 1 {
+		panic("featurize: Rows is for a network that is cut at its head, and for one pass")
+	}
+	c.check()
+	if c.Cache != nil && ds.Len() >= 0 {
+		return w.cached(ctx, ds, c)
+	}
+	return w.computed(ctx, ds, c)
+}
+
+// computed runs the network.
+func (w *Network) computed(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
+	c.Cache = nil
+	return func(yield func(*rows.Batch, error) bool) {
+		for r, err := range w.Results(ctx, ds, c) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(r.Rows(), nil) {
+				return
+			}
+		}
+	}
+}
+
 // precomputedBatch is how many precomputed examples are read at once.
 const precomputedBatch = 512
 

@@ -32,7 +32,7 @@ func TestSourcesGiveTheSameExamples(t *testing.T) {
 		labels[i] = uint8(y)
 	}
 	ready := write(t, t.TempDir(), "f.npz", npz(t,
-		"features", npy(all.Features, all.N, e.d), "logits", npy(all.Logits, all.N, e.k), "labels", npy(labels, all.N)))
+		"features", npy(all.Features, all.N, e.cut.d), "logits", npy(all.Logits, all.N, e.cut.k), "labels", npy(labels, all.N)))
 	for _, limit := range []int{0, 1, 700, 5000} {
 		features, err := dataset.OpenFeatures(ready+"[100:]", dataset.Options{})
 		if err != nil {
@@ -45,7 +45,7 @@ func TestSourcesGiveTheSameExamples(t *testing.T) {
 		ds := openData(t, path+"[100:]", dataset.Options{})
 		want := c.Count(ds)
 		for i, batches := range []func(StreamConfig) iter.Seq2[*rows.Batch, error]{
-			func(c StreamConfig) iter.Seq2[*rows.Batch, error] { return e.Batches(t.Context(), ds, c) },
+			func(c StreamConfig) iter.Seq2[*rows.Batch, error] { return e.Rows(t.Context(), ds, c) },
 			func(c StreamConfig) iter.Seq2[*rows.Batch, error] { return Precomputed(t.Context(), features, c) },
 		} {
 			c.Stats = &rows.Stats{}
@@ -70,7 +70,7 @@ func TestShardsGiveWhatOnePassGives(t *testing.T) {
 	path := labelled(t, t.TempDir(), 5*rows.BlockSize+7) + "[100:]"
 	for _, limit := range []int{0, 1, 3, 700} {
 		var want collected
-		gather(t, &want, e.Batches(t.Context(), openData(t, path, dataset.Options{}), StreamConfig{Limit: limit}))
+		gather(t, &want, e.Rows(t.Context(), openData(t, path, dataset.Options{}), StreamConfig{Limit: limit}))
 		for _, n := range []int{1, 2, 3, 16} {
 			var got collected
 			for i := 1; i <= n; i++ {
@@ -78,7 +78,7 @@ func TestShardsGiveWhatOnePassGives(t *testing.T) {
 				done, total := 0, 0
 				c := StreamConfig{Limit: limit, Stats: &rows.Stats{}, Progress: func(d, t int) { done, total = d, t }}
 				before := got.N
-				gather(t, &got, e.Batches(t.Context(), ds, c))
+				gather(t, &got, e.Rows(t.Context(), ds, c))
 				if n := c.Count(ds); got.N-before != n || c.Stats.Examples != n || done != total || total != n {
 					t.Fatalf("shard %d: %d examples, %d handed over, want %d", i, c.Stats.Examples, got.N-before, n)
 				}

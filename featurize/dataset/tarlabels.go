@@ -1,4 +1,4 @@
-package archive
+package dataset
 
 import (
 	"bufio"
@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// LabelLines calls each with the lines of a label file: a member's path, its label and what else there
-// may be, separated by tabs or, in a line without tabs, blanks.
-func LabelLines(r io.Reader, each func(number int, name, label string, tabs bool) error) error {
+// labelLines calls each for every line of a label file: a member's path, its label and perhaps more,
+// separated by tabs or, in a line without tabs, blanks.
+func labelLines(r io.Reader, each func(number int, name, label string, tabs bool) error) error {
 	lines, number := bufio.NewScanner(r), 0
 	lines.Split(scanLine)
 	for lines.Scan() {
@@ -28,7 +28,7 @@ func LabelLines(r io.Reader, each func(number int, name, label string, tabs bool
 		if len(fields) < 2 {
 			return fmt.Errorf("line %d is %q; want a path in the archive and its label", number, line[:min(len(line), 20)])
 		}
-		if err := each(number, Name(fields[0]), strings.TrimSpace(fields[1]), tabs); err != nil {
+		if err := each(number, unpackedPath(fields[0]), strings.TrimSpace(fields[1]), tabs); err != nil {
 			return err
 		}
 	}
