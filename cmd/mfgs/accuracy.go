@@ -39,7 +39,7 @@ func accuracyWarning(set string, m metrics.InDomain, classes int) []string {
 
 // calibrationWarning is the accuracyWarning of the validation images of a calibration.
 func calibrationWarning(c calibration.Config, r *calibration.Report) []string {
-	if c.ReadyMade || r.Preprocess == nil || r.Preprocess.Spec == nil || r.Head.MultiLabel() {
+	if c.PrecomputedFeatures || r.Preprocess == nil || r.Preprocess.Spec == nil || r.Head.MultiLabel() {
 		return nil
 	}
 	return accuracyWarning("val", r.HeldOut.Before.InDomain, r.Head.Classes())

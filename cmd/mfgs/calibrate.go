@@ -147,12 +147,12 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 	if err != nil {
 		return config, err
 	}
-	readyMade, err := readyMade(c)
+	precomputed, err := precomputed(c)
 	if err != nil {
 		return config, err
 	}
 	suffix := ""
-	if readyMade {
+	if precomputed {
 		suffix = "-features"
 	}
 	if config.Shard, err = requiredData(c, suffix); err != nil {
@@ -171,8 +171,8 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 			return config, err
 		}
 	}
-	config.ReadyMade, config.Force, config.Resume = readyMade, c.Bool("force"), c.Bool("resume")
-	if readyMade {
+	config.PrecomputedFeatures, config.Force, config.Resume = precomputed, c.Bool("force"), c.Bool("resume")
+	if precomputed {
 		config.Train, config.Val, config.OOD = c.String("train-features"), c.String("val-features"), c.String("ood-features")
 	}
 	config.Progress, config.Notice = bar.work, bar.say
@@ -238,8 +238,8 @@ func parentOfOut(c *cli.Context) error {
 	return nil
 }
 
-// readyMade reports whether features are given instead of a model, and refuses a mixture.
-func readyMade(c *cli.Context) (bool, error) {
+// precomputed reports whether features are given instead of a model, and refuses a mixture.
+func precomputed(c *cli.Context) (bool, error) {
 	if !c.IsSet("train-features") && !c.IsSet("val-features") && !c.IsSet("ood-features") {
 		return false, nil
 	}

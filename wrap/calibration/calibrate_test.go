@@ -175,14 +175,14 @@ func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int
 	return write(t, dir, name+".npz", npz(t, arrays))
 }
 
-func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
+func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 	for _, s := range structures {
 		t.Run(string(s), func(t *testing.T) {
 			bundleDir, want := calibrated(t, s)
 			p := cut(t, bundleDir)
 			dir := t.TempDir()
 			c := Config{
-				ReadyMade: true, Out: filepath.Join(dir, "b"),
+				PrecomputedFeatures: true, Out: filepath.Join(dir, "b"),
 				Train:    features(t, p, dir, "train", models.DigitsTrain, 0, 1200),
 				Val:      features(t, p, dir, "val", models.DigitsVal, 1200, 1500),
 				OOD:      features(t, p, dir, "ood", models.UnfamiliarVal, 0, 300),
@@ -272,7 +272,7 @@ func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
 		t.Errorf("%d training examples", model.Examples.Train)
 	}
 	ready := quick(Config{
-		ReadyMade: true, Out: filepath.Join(dir, "ready"),
+		PrecomputedFeatures: true, Out: filepath.Join(dir, "ready"),
 		Train: features(t, p, dir, "train", models.DigitsTrain, 0, 1200),
 		Val:   features(t, p, dir, "val", models.DigitsVal, 1200, 1500),
 	})
@@ -298,7 +298,7 @@ func TestHeldOutSetsAreBoundedAndToldOf(t *testing.T) {
 	copy(labels, sampled(logits, n))
 	file := write(t, dir, "x.npz", npz(t,
 		map[string]array{"phi": arrayOf(phi, n, d), "logits": arrayOf(logits, n, k), "y": arrayOf(labels, n)}))
-	warnings, set, got := HeldOutSet(t, Config{ReadyMade: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")})
+	warnings, set, got := HeldOutSet(t, Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")})
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "val: 50000 of 50100 examples are used") {
 		t.Errorf("warnings %q", warnings)
 	}
@@ -481,14 +481,14 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 	says(t, err, "3 class names", "2 classes")
 }
 
-func TestReadyMadeFeaturesOfOneLogitHaveASigmoidHead(t *testing.T) {
+func TestPrecomputedFeaturesOfOneLogitHaveASigmoidHead(t *testing.T) {
 	const n, d = 300, 3
 	dir := t.TempDir()
 	logits := random(2, n)
 	file := write(t, dir, "x.npz", npz(t, map[string]array{
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, 1), "labels": arrayOf(sampled(logits, n), n),
 	}))
-	r := mustCalibrate(t, Config{ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "b")})
+	r := mustCalibrate(t, Config{PrecomputedFeatures: true, Train: file, Val: file, Out: filepath.Join(dir, "b")})
 	if r.Head.Link != "sigmoid" || r.Head.Logits != 1 || opened(t, filepath.Join(dir, "b"), Options{}).NumClasses() != 2 {
 		t.Errorf("head %+v", r.Head)
 	}
@@ -657,7 +657,7 @@ func TestASaturatedNetwork(t *testing.T) {
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(labels, n),
 	}))
 	for _, s := range structures {
-		c := Config{ReadyMade: true, Train: file + "[0:200]", Val: file + "[200:]", Out: filepath.Join(dir, string(s)),
+		c := Config{PrecomputedFeatures: true, Train: file + "[0:200]", Val: file + "[200:]", Out: filepath.Join(dir, string(s)),
 			Settings: bundle.Settings{
 				Structure: s,
 			}}

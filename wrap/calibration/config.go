@@ -21,10 +21,10 @@ type Config struct {
 	Train string `yaml:"-"`
 	Val   string `yaml:"-"`
 	OOD   string `yaml:"-"`
-	// ReadyMade says that Train, Val and OOD are .npz files of features and logits, and that there
+	// PrecomputedFeatures says that Train, Val and OOD are .npz files of features and logits, and that there
 	// is no model. The logits are those of a softmax; a single one is that of a sigmoid, and where
 	// Val has targets of 0 and 1, [N,K], for labels, the head is multi-label.
-	ReadyMade bool `yaml:"-"`
+	PrecomputedFeatures bool `yaml:"-"`
 
 	// Preprocess turns images into the model's input; nil takes the default for the model's input: uint8 →
 	// x/255, layout and flattening as it wants, never a resize, image files turned upright by their EXIF

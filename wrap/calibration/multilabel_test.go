@@ -303,11 +303,11 @@ func readyTargets(t testing.TB, dir, name string, seed uint64, n int, labels fun
 func asTargets(targets []int64) array { return arrayOf(targets, len(targets)/3, 3) }
 
 // Labels [N,K] of held-out features say that the head is multi-label.
-func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
+func TestPrecomputedTargetsMakeAMultiLabelHead(t *testing.T) {
 	dir := t.TempDir()
 	train, val := readyTargets(t, dir, "train.npz", 11, 700, asTargets), readyTargets(t, dir, "val.npz", 12, 600, asTargets)
 	unlabelled := readyTargets(t, dir, "unlabelled.npz", 11, 700, nil)
-	r := mustCalibrate(t, Config{ReadyMade: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"),
+	r := mustCalibrate(t, Config{PrecomputedFeatures: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"),
 		Settings: bundle.Settings{Covariance: calibrate.Sandwich}})
 	if r.Head.Link != "sigmoid" || r.Head.Logits != 3 {
 		t.Errorf("head %+v", r.Head)
@@ -340,7 +340,7 @@ func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
 		break
 	}
 	// The Hessian needs no labels of the training set.
-	r = mustCalibrate(t, Config{ReadyMade: true, Train: unlabelled, Val: val, Out: filepath.Join(dir, "c")})
+	r = mustCalibrate(t, Config{PrecomputedFeatures: true, Train: unlabelled, Val: val, Out: filepath.Join(dir, "c")})
 	if r.Head.Link != "sigmoid" || r.Examples.Train != 700 {
 		t.Errorf("%+v", r)
 	}
@@ -455,7 +455,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		"a target of two": {ready, readyTargets(t, dir, "d.npz", 1, 60, func(y []int64) array { y[31] = 2; return asTargets(y) }),
 			[]string{"val: ", "label 1 of example 10 is 2"}},
 	} {
-		_, err := Calibrate(t.Context(), Config{ReadyMade: true, Train: tt.train, Val: tt.val, Out: out + "3"})
+		_, err := Calibrate(t.Context(), Config{PrecomputedFeatures: true, Train: tt.train, Val: tt.val, Out: out + "3"})
 		if says(t, err, tt.words...); t.Failed() {
 			t.Errorf("that was %s", name)
 		}
@@ -489,7 +489,7 @@ func TestDoubtsAboutMultiLabelFigures(t *testing.T) {
 		p[i] = float32(1 / (1 + math.Exp(-float64(a))))
 	}
 	file := write(t, dir, "p.npz", npz(t, map[string]array{"features": arrayOf(x, n, 5), "logits": arrayOf(p, n, k), "labels": arrayOf(right, n, k)}))
-	r := mustCalibrate(t, Config{ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "p"),
+	r := mustCalibrate(t, Config{PrecomputedFeatures: true, Train: file, Val: file, Out: filepath.Join(dir, "p"),
 		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}}})
 	if !strings.Contains(strings.Join(r.Warnings, "; "), "val: all logits lie in [0,1]: are they probabilities? Give the values before the sigmoid") {
 		t.Errorf("warnings %q", r.Warnings)

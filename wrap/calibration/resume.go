@@ -247,7 +247,7 @@ func partIdentity(m *part.Manifest, model, probe bool) any {
 // examples.
 func (c *Config) holdsModel(p *part.Part) bool {
 	train := p.Set(bundle.Train)
-	return !c.ReadyMade && !c.NoModel && train != nil && train.First(&train.Shards[0])
+	return !c.PrecomputedFeatures && !c.NoModel && train != nil && train.First(&train.Shards[0])
 }
 
 // resume takes over what was read before an interruption, of those sets that have not changed since.

@@ -79,7 +79,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes,
 	}
 	opener := in.opener
-	if cfg.ReadyMade {
+	if cfg.PrecomputedFeatures {
 		err = in.openProduct(ctx, cfg)
 		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == link.Sigmoid) &&
 			source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
@@ -189,7 +189,7 @@ func (in *sources) open(
 		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for --out", role, cfg.Out, s.Path())
 	}
 	if err == nil && classes == 0 {
-		in.head, err = readyHead(cfg, s, opener.MultiLabel)
+		in.head, err = precomputedHead(cfg, s, opener.MultiLabel)
 	}
 	if k := in.head.Classes(); err == nil && in.classes != nil && len(in.classes) != k {
 		err = fmt.Errorf("%d class names for a model of %d classes", len(in.classes), k)
@@ -197,8 +197,8 @@ func (in *sources) open(
 	return s, err
 }
 
-// readyHead returns the head of ready-made features.
-func readyHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate.Head, error) {
+// precomputedHead returns the head of ready-made features.
+func precomputedHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate.Head, error) {
 	d, k := train.Widths()
 	h := calibrate.Head{Logits: k, Features: d, Bias: true, Link: link.Softmax}
 	if k == 1 || multiLabel {

@@ -72,7 +72,7 @@ func TestStandInsWantImages(t *testing.T) {
 		want   string
 	}{
 		"ready-made features": {func(c *Config) {
-			*c = Config{ReadyMade: true, Train: features, Val: features, OOD: StandIns, Out: c.Out}
+			*c = Config{PrecomputedFeatures: true, Train: features, Val: features, OOD: StandIns, Out: c.Out}
 		},
 			"stand-ins are made of images, and it holds ready-made features: give data in place of auto"},
 		"no held-out data": {func(c *Config) { c.Val, c.Shard = "", rows.Shard{Index: 1, Count: 2} },
