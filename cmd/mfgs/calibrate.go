@@ -283,9 +283,9 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 		name string
 		bundle.Figures
 	}{
-		{"network as it is", r.HeldOut.Before},
-		{"temperature scaling", r.HeldOut.TS},
-		{"mfgs (mf0)", *r.HeldOut.MF0},
+		{"network as it is", r.Validation.Before},
+		{"temperature scaling", r.Validation.TS},
+		{"mfgs (mf0)", *r.Validation.MF0},
 	}
 	fmt.Fprintln(&b)
 	in := table{align: "lrrrr"}
@@ -295,7 +295,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	}
 	_ = in.write(&b)
 
-	if r.HeldOut.After.OOD != nil {
+	if r.Validation.After.OOD != nil {
 		fmt.Fprintln(&b)
 		out := detectionTable("telling out-of-distribution")
 		for _, m := range methods {
@@ -303,7 +303,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 		}
 		// Of many scores those that decided, and the leverage, which predictions have; mf0 is there.
 		shown := []string{r.OODScore.Name, score.Default, r.OODScore.Rival, "leverage"}
-		for _, s := range r.HeldOut.Scores {
+		for _, s := range r.Validation.Scores {
 			if s.Name != "mf0" && slices.Contains(shown, s.Name) {
 				out.row(s.Name, detection(s.OOD)...)
 			}
@@ -313,10 +313,10 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	if s := r.Recommendation.Score; s != nil {
 		fmt.Fprintf(&b, "\n%s", wrapText("recommended score  ", printable(s.Sentence)))
 	}
-	if r.HeldOut.StandIns != nil {
+	if r.Validation.StandIns != nil {
 		fmt.Fprintln(&b)
 		out := detectionTable("telling stand-ins")
-		for _, s := range r.HeldOut.StandIns {
+		for _, s := range r.Validation.StandIns {
 			name := s.Name
 			if name == "learned" {
 				name += ", from these"

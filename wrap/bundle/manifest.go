@@ -83,7 +83,7 @@ type Manifest struct {
 	// nil where none were asked for, as in format 1.
 	Decisions *conformal.Decisions `yaml:"decisions,omitempty"`
 
-	HeldOut HeldOut `yaml:"held_out"`
+	Validation Validation `yaml:"held_out"`
 
 	// Reference is how held-out examples are predicted; nil where it was not yet kept, as in format 1.
 	Reference *Reference `yaml:"reference,omitempty"`
@@ -199,9 +199,9 @@ type MeanField struct {
 	MedianMargin float64 `yaml:"median_margin,omitempty"`
 }
 
-// HeldOut are the figures on the data that the temperatures were tuned on: they
+// Validation are the figures on the data that the temperatures were tuned on: they
 // are better than those on new data will be.
-type HeldOut struct {
+type Validation struct {
 	Before Figures  `yaml:"before" json:"before"`     // the network's own probabilities
 	TS     Figures  `yaml:"ts" json:"ts"`             // temperature scaling
 	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0"` // of format 2

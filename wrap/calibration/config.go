@@ -67,9 +67,9 @@ type Report struct {
 	Head       HeadInfo              `json:"head"`
 	Preprocess *bundle.Preprocessing `json:"preprocess"` // null for ready-made features
 	bundle.Summary
-	HeldOut HeldOut   `json:"held_out"`
-	Probe   ProbeInfo `json:"probe"`
-	// Recommendation is by HeldOut, which was tuned on; probabilities are those that serve.
+	Validation Validation `json:"held_out"`
+	Probe      ProbeInfo  `json:"probe"`
+	// Recommendation is by Validation, which was tuned on; probabilities are those that serve.
 	Recommendation metrics.Recommendation `json:"recommendation"`
 	Examples       Examples               `json:"examples"`
 	Seconds        map[string]float64     `json:"seconds"` // by stage, and "total"
@@ -119,9 +119,9 @@ type HeadInfo struct {
 	Proof *bundle.Proof `json:"proof,omitempty"`
 }
 
-// HeldOut compares the methods on the data that was tuned on.
-type HeldOut struct {
-	bundle.HeldOut
+// Validation compares the methods on the data that was tuned on.
+type Validation struct {
+	bundle.Validation
 	// Scores are those of unfamiliarity that were compared, in the order of [score.All] but for the
 	// first, which is the default one or the one asked for; nil without out-of-distribution data.
 	Scores []score.Tried `json:"scores,omitempty"`

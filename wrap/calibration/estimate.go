@@ -250,7 +250,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.B
 		})
 		if err == nil {
 			compared[i] = time.Since(start).Seconds() - compared[i]
-			_, _, err = measureHeldOut(ctx, f, few[0], few[1])
+			_, _, err = measureValidation(ctx, f, few[0], few[1])
 		}
 		if err != nil {
 			return tuning, scores, fmt.Errorf("tuning on the first held-out examples: %w", err)

@@ -54,7 +54,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	log.warn(doubt)
-	figures, recommendation, err := measureHeldOut(ctx, fitted, p.Val, p.OOD)
+	figures, recommendation, err := measureValidation(ctx, fitted, p.Val, p.OOD)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	info, missing := probeInfo(p, to)
 	log.warn(missing)
 	m := manifest(p, to, fitted)
-	m.HeldOut, m.Decisions, m.Reference, m.Warnings = figures.HeldOut, decisions, reference, log.warnings
+	m.Validation, m.Decisions, m.Reference, m.Warnings = figures.Validation, decisions, reference, log.warnings
 	report := newReport(p, to, m)
-	report.HeldOut, report.Recommendation, report.Probe = figures, recommendation, info
+	report.Validation, report.Recommendation, report.Probe = figures, recommendation, info
 	if err := write(p, to, fitted, m); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func thin(b *rows.Batch) *rows.Batch {
 	if b == nil {
 		return nil
 	}
-	return spread(b, source.MaxHeldOut)
+	return spread(b, source.MaxTuning)
 }
 
 // newReport describes a calibration, but for what its measuring gave.
@@ -102,11 +102,11 @@ func newReport(p *part.Part, to *target, m *bundle.Manifest) *Report {
 	}
 }
 
-// measureHeldOut computes the held-out figures of the methods that need nothing but a calibration, and
+// measureValidation computes the held-out figures of the methods that need nothing but a calibration, and
 // what they recommend, and gathers those of scores. ood may be nil.
-func measureHeldOut(
+func measureValidation(
 	ctx context.Context, f *calibrate.Fitted, val, ood *rows.Batch,
-) (HeldOut, metrics.Recommendation, error) {
+) (Validation, metrics.Recommendation, error) {
 	var none metrics.Recommendation
 	names, oods := []string{"mle", "ts", "mf0"}, []string(nil)
 	if ood != nil {
@@ -120,11 +120,11 @@ func measureHeldOut(
 		tallies[i] = measure.New(name, f.Posterior.Head, 0, oods)
 	}
 	if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.Part{Role: measure.Test}, val); err != nil {
-		return HeldOut{}, none, err
+		return Validation{}, none, err
 	}
 	if ood != nil {
 		if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.Part{Role: measure.OOD}, ood); err != nil {
-			return HeldOut{}, none, err
+			return Validation{}, none, err
 		}
 	}
 	results := map[string]bundle.Figures{}
@@ -132,7 +132,7 @@ func measureHeldOut(
 	for _, t := range tallies {
 		got, err := t.Figures()
 		if err != nil {
-			return HeldOut{}, none, err
+			return Validation{}, none, err
 		}
 		if ood != nil && t.Name == f.Score.Name {
 			unfamiliar = &got.OOD[0].OOD
@@ -147,18 +147,18 @@ func measureHeldOut(
 		results[t.Name] = figures
 	}
 	mf0, served := results["mf0"], results[string(f.Method)]
-	h := HeldOut{Scores: f.Scores, StandIns: f.StandIns}
+	h := Validation{Scores: f.Scores, StandIns: f.StandIns}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
 	h.After = bundle.Figures{InDomain: served.InDomain, OOD: unfamiliar, OODNLL: served.OODNLL}
 	resampled, err := measure.ResampleCompared(ctx, tallies, measure.Resamples, 0)
 	if err != nil {
-		return HeldOut{}, none, err
+		return Validation{}, none, err
 	}
 	return h, resampled.RecommendTuned(string(f.Method), f.Choice.String(), f.Score.Name), nil
 }
 
 // figureWarnings warns of held-out figures that speak of a mistake, or say too little.
-func figureWarnings(p *part.Part, h HeldOut) (warnings []string) {
+func figureWarnings(p *part.Part, h Validation) (warnings []string) {
 	head, val, ood := p.Recipe.Head.Head, p.Val, p.OOD
 	if h.Scores != nil {
 		served := detection{"ood_score", h.After.OOD.AUROC}

@@ -147,7 +147,7 @@ func TestScoresThatLearnCompete(t *testing.T) {
 	c.OODScore = ""
 	r := mustCalibrate(t, c)
 	tried := map[string]bool{}
-	for _, s := range r.HeldOut.Scores {
+	for _, s := range r.Validation.Scores {
 		tried[s.Name] = true
 	}
 	for _, name := range fitted {

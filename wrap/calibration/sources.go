@@ -92,7 +92,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	if err := in.openTrain(ctx, cfg, opener); err != nil {
 		return in, err
 	}
-	if err := in.openHeldOut(ctx, cfg, opener); err != nil {
+	if err := in.openTuning(ctx, cfg, opener); err != nil {
 		return in, err
 	}
 	if in.cut != nil {
@@ -228,9 +228,9 @@ func integers(names []string) bool {
 	return true
 }
 
-// openHeldOut opens the held-out sets.
-func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
-	opener.Limit = source.MaxHeldOut
+// openTuning opens the held-out sets.
+func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
+	opener.Limit = source.MaxTuning
 	if in.val, err = in.open(ctx, cfg, opener, bundle.Val, cfg.Val); err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.
 	}
 	if in.val != nil && in.val.Size() >= 0 {
 		from, to := in.val.Slice()
-		if err := cfg.Decisions.Reachable(setting(min(to-from, source.MaxHeldOut))); err != nil {
+		if err := cfg.Decisions.Reachable(setting(min(to-from, source.MaxTuning))); err != nil {
 			return undecided(err)
 		}
 	}

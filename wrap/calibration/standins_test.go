@@ -106,11 +106,11 @@ func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
 	if got, want := r.Temperatures, plain.Temperatures; got.OODTuned || got.NLL != want.NLL || got.OOD != want.OOD {
 		t.Errorf("temperatures %+v, without stand-ins %+v", r.Temperatures, plain.Temperatures)
 	}
-	if r.HeldOut.After.OOD != nil || r.HeldOut.Scores != nil || r.Examples.OOD != 0 ||
+	if r.Validation.After.OOD != nil || r.Validation.Scores != nil || r.Examples.OOD != 0 ||
 		r.Examples.StandIns != r.Examples.Val {
-		t.Errorf("stand-ins are out-of-distribution data: %+v, %+v", r.HeldOut, r.Examples)
+		t.Errorf("stand-ins are out-of-distribution data: %+v, %+v", r.Validation, r.Examples)
 	}
-	tried := r.HeldOut.StandIns
+	tried := r.Validation.StandIns
 	if len(tried) < 10 || tried[0].Name != "studentized" || tried[len(tried)-1].Name != "learned" {
 		t.Fatalf("scores on stand-ins: %+v", tried)
 	}
@@ -124,7 +124,7 @@ func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
 	// Of held-out examples that set thresholds nothing is learned, by their stand-ins neither.
 	half := c
 	half.Out, half.Decisions = filepath.Join(t.TempDir(), "half"), conformal.Plan{Alpha: 0.1}
-	all, some := tried[0].N, mustCalibrate(t, half).HeldOut.StandIns[0].N
+	all, some := tried[0].N, mustCalibrate(t, half).Validation.StandIns[0].N
 	if some != (all+1)/2 {
 		t.Errorf("with decisions scores are tried on %d stand-ins, without on %d", some, all)
 	}

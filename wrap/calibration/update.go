@@ -231,7 +231,7 @@ func (u *update) open(ctx context.Context) error {
 	if err := u.checkOverlap(ctx); err != nil {
 		return err
 	}
-	if err := u.in.openHeldOut(ctx, cfg, u.opener); err != nil {
+	if err := u.in.openTuning(ctx, cfg, u.opener); err != nil {
 		return fmt.Errorf("%w (held-out data that is not given is that of the bundle)", err)
 	}
 	return nil

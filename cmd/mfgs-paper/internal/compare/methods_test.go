@@ -670,7 +670,7 @@ func TestMethodsWantTheDataOfCalibration(t *testing.T) {
 
 // Methods are fitted to all training data, also to more of them than examples are held out at most.
 func TestMethodsAreFittedToManyExamples(t *testing.T) {
-	const n = source.MaxHeldOut + 100
+	const n = source.MaxTuning + 100
 	phi := wraptest.Random(1, n)
 	logits, labels := make([]float32, 2*n), make([]int64, n)
 	for i, v := range phi {
