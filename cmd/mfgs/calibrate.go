@@ -313,10 +313,10 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	if s := r.Recommendation.Score; s != nil {
 		fmt.Fprintf(&b, "\n%s", wrapText("recommended score  ", printable(s.Sentence)))
 	}
-	if r.Validation.StandIns != nil {
+	if r.Validation.SyntheticOOD != nil {
 		fmt.Fprintln(&b)
 		out := detectionTable("telling stand-ins")
-		for _, s := range r.Validation.StandIns {
+		for _, s := range r.Validation.SyntheticOOD {
 			name := s.Name
 			if name == "learned" {
 				name += ", from these"
@@ -430,8 +430,8 @@ func exampleLine(e calibration.Examples) string {
 	if e.OOD > 0 {
 		s += ", out-of-distribution " + count(e.OOD)
 	}
-	if e.StandIns > 0 {
-		s += ", stand-ins " + count(e.StandIns)
+	if e.SyntheticOOD > 0 {
+		s += ", stand-ins " + count(e.SyntheticOOD)
 	}
 	if e.Bad > 0 {
 		s += ", skipped " + count(e.Bad)

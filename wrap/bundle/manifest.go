@@ -226,7 +226,7 @@ const (
 	OOD   Role = "ood"   // the temperatures of the pair OOD
 	// StandIns are made of the images of val, whose SPEC they have: scores are compared on them, and the
 	// learned one is fitted to them.
-	StandIns Role = "stand-ins"
+	SyntheticOOD Role = "stand-ins"
 )
 
 // Dataset is a source of examples.

@@ -247,11 +247,11 @@ func (c *checks) figures(field string, f *Figures) {
 }
 
 func (c *checks) datasets(all []Dataset) {
-	roles := map[Role]int{Train: 0, Val: 0, OOD: 0, StandIns: 0}
+	roles := map[Role]int{Train: 0, Val: 0, OOD: 0, SyntheticOOD: 0}
 	for i, d := range all {
 		field := fmt.Sprintf("datasets[%d]", i)
 		_, known := roles[d.Role]
-		c.that(known, "%s.role is %q, want %s, %s, %s or %s", field, d.Role, Train, Val, OOD, StandIns)
+		c.that(known, "%s.role is %q, want %s, %s, %s or %s", field, d.Role, Train, Val, OOD, SyntheticOOD)
 		roles[d.Role]++
 		c.that(d.Spec != "", "%s.spec is missing", field)
 		c.hash(field+".fingerprint", d.Fingerprint)

@@ -127,7 +127,7 @@ type Validation struct {
 	Scores []score.Tried `json:"scores,omitempty"`
 	// StandIns are how scores tell stand-ins, which are no out-of-distribution data; nil without. The last
 	// is learned from these very stand-ins.
-	StandIns []score.Tried `json:"stand_ins,omitempty"`
+	SyntheticOOD []score.Tried `json:"stand_ins,omitempty"`
 }
 
 // Examples counts what was read.
@@ -136,6 +136,6 @@ type Examples struct {
 	Val   int `json:"val"`
 	OOD   int `json:"ood"`
 	// StandIns are those for held-out images.
-	StandIns int `json:"stand_ins,omitempty"`
-	Bad      int `json:"bad"` // records that could not be read, in all sets
+	SyntheticOOD int `json:"stand_ins,omitempty"`
+	Bad          int `json:"bad"` // records that could not be read, in all sets
 }

@@ -98,7 +98,7 @@ func (e *estimator) estimate(ctx context.Context) error {
 	}
 	var held [3]*rows.Batch
 	examples, compared := 0, 0
-	for i, s := range []*source.Set{in.val, in.ood, in.standIns} {
+	for i, s := range []*source.Set{in.val, in.ood, in.synthetic} {
 		if s == nil {
 			continue
 		}

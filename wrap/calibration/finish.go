@@ -22,27 +22,27 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	asked := &p.Recipe.Settings
 	whole := *p // the caller's stays as it was read: on error it may be kept
 	p = &whole
-	p.Val, p.OOD, p.StandIns = thin(p.Val), thin(p.OOD), thin(p.StandIns)
+	p.Val, p.OOD, p.SyntheticOOD = thin(p.Val), thin(p.OOD), thin(p.SyntheticOOD)
 	if p.OOD != nil && p.OOD.N < 2 {
 		return nil, fmt.Errorf("out-of-distribution data: %d example, want at least 2, or some hundreds to tune by", p.OOD.N)
 	}
 	log.warn(dataWarnings(p)...)
 	all := p.Val
 	val, held := divide(all, asked.Decisions)
-	p.Val, p.StandIns = val, standInsFor(val, p.StandIns)
+	p.Val, p.SyntheticOOD = val, syntheticOf(val, p.SyntheticOOD)
 	curvature, err := p.Sums.Finish()
 	if err != nil {
 		return nil, err
 	}
 	var known *score.Training
-	if s, given := score.Find(asked.OODScore); p.OOD != nil || p.StandIns != nil || given && s.Learns() {
+	if s, given := score.Find(asked.OODScore); p.OOD != nil || p.SyntheticOOD != nil || given && s.Learns() {
 		if known, err = training(curvature, p, to.weights); err != nil {
 			return nil, err
 		}
 	}
 	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, calibrate.FitOptions{
 		Covariance: asked.Covariance, Damping: asked.Damping, Lambda0: asked.Lambda0, Score: asked.OODScore,
-		Training: known, StandIns: p.StandIns,
+		Training: known, StandIns: p.SyntheticOOD,
 		Progress: func(stage string, done, total int) { log.Step(stage, "steps", done, total) },
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func measureValidation(
 		results[t.Name] = figures
 	}
 	mf0, served := results["mf0"], results[string(f.Method)]
-	h := Validation{Scores: f.Scores, StandIns: f.StandIns}
+	h := Validation{Scores: f.Scores, SyntheticOOD: f.StandIns}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
 	h.After = bundle.Figures{InDomain: served.InDomain, OOD: unfamiliar, OODNLL: served.OODNLL}
 	resampled, err := measure.ResampleCompared(ctx, tallies, measure.Resamples, 0)

@@ -185,7 +185,7 @@ func (j *Job) takeWords(root *yaml.Node) error {
 func (c *Config) add(s set) error {
 	to := map[bundle.Role]*string{bundle.Train: &c.Train, bundle.Val: &c.Val, bundle.OOD: &c.OOD}[s.Role]
 	switch {
-	case s.Role == bundle.StandIns:
+	case s.Role == bundle.SyntheticOOD:
 		to, s.Spec, s.Fingerprint = &c.OOD, wrap.StandIns, ""
 	case to == nil:
 		return fmt.Errorf("datasets: role %q: want %s, %s or %s", s.Role, bundle.Train, bundle.Val, bundle.OOD)

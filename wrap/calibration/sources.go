@@ -31,7 +31,7 @@ type sources struct {
 	preprocess *bundle.Preprocessing // nil for ready-made features
 	train, val *source.Set
 	ood        *source.Set // nil where there is none
-	standIns   *source.Set // for those of val, likewise
+	synthetic  *source.Set // for those of val, likewise
 	noProbe    string      // why no probe is kept of val, where none is
 }
 
@@ -49,7 +49,7 @@ func (in *sources) close() {
 
 // sets lists those that are open.
 func (in *sources) sets() (list []*source.Set) {
-	for _, s := range []*source.Set{in.train, in.val, in.ood, in.standIns} {
+	for _, s := range []*source.Set{in.train, in.val, in.ood, in.synthetic} {
 		if s != nil {
 			list = append(list, s)
 		}
@@ -244,7 +244,7 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.O
 		}
 	}
 	if cfg.OOD == wrap.StandIns {
-		err = in.openStandIns(ctx, cfg, opener)
+		err = in.openSynthetic(ctx, cfg, opener)
 	} else {
 		in.ood, err = in.open(ctx, cfg, opener, bundle.OOD, cfg.OOD)
 	}
@@ -259,15 +259,15 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.O
 	return nil
 }
 
-// openStandIns opens the stand-ins for the held-out images.
-func (in *sources) openStandIns(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
+// openSynthetic opens the stand-ins for the held-out images.
+func (in *sources) openSynthetic(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
 	if in.val == nil {
 		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
 	}
 	of := *opener
 	of.Synthetic, of.Notes = true, &source.Notes{} // what is ignored is told of val
-	if in.standIns, err = in.open(ctx, cfg, &of, bundle.StandIns, cfg.Val); err == nil {
-		err = in.standIns.CheckSynthetic(ctx)
+	if in.synthetic, err = in.open(ctx, cfg, &of, bundle.SyntheticOOD, cfg.Val); err == nil {
+		err = in.synthetic.CheckSynthetic(ctx)
 	}
 	return err
 }

@@ -150,7 +150,7 @@ func (u *update) read() ([]byte, error) {
 // config is that of the calibration which made the bundle, with the new data.
 func (u *update) config() *Config {
 	ood := u.spec(bundle.OOD, u.OOD)
-	if u.OOD == "" && u.recorded(bundle.StandIns) != nil {
+	if u.OOD == "" && u.recorded(bundle.SyntheticOOD) != nil {
 		ood = wrap.StandIns
 	}
 	c := &Config{
