@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/safetensors"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // sumsVersion is the version of the format that Encode writes, the only one that is read.
@@ -153,8 +154,8 @@ func (s *Sums) decodePart(f *safetensors.File, prefix string) (*part, error) {
 		if err != nil {
 			return nil, err
 		}
-		if size := m.encodedSize(); t.DType != safetensors.F64 || len(t.Shape) != 1 || t.Shape[0] != size {
-			return nil, fmt.Errorf("tensor %q is %s %v, want F64 [%d]", t.Name, t.DType, t.Shape, size)
+		if size := m.encodedSize(); t.Type != tensor.Float64 || len(t.Shape) != 1 || t.Shape[0] != size {
+			return nil, fmt.Errorf("tensor %q is %s %v, want F64 [%d]", t.Name, t.Type.Safetensors(), t.Shape, size)
 		}
 		entries, err := safetensors.Read[float64](f, t.Name)
 		if err != nil {

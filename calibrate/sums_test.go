@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/safetensors"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // sums returns the matrices of a curvature by name.
@@ -376,16 +377,16 @@ func resealed(t testing.TB, data []byte, change func(tensors []safetensors.Tenso
 	}
 	var tensors []safetensors.Tensor
 	for _, info := range f.Tensors() {
-		tensor := safetensors.Tensor{Name: info.Name, Shape: info.Shape}
-		if info.DType == safetensors.I64 {
-			tensor.Data, err = safetensors.Read[int64](f, info.Name)
+		one := safetensors.Tensor{Name: info.Name, Shape: info.Shape}
+		if info.Type == tensor.Int64 {
+			one.Data, err = safetensors.Read[int64](f, info.Name)
 		} else {
-			tensor.Data, err = safetensors.Read[float64](f, info.Name)
+			one.Data, err = safetensors.Read[float64](f, info.Name)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		tensors = append(tensors, tensor)
+		tensors = append(tensors, one)
 	}
 	var b bytes.Buffer
 	if err := safetensors.EncodeSealed(&b, change(tensors, f.Metadata()), f.Metadata()); err != nil {

@@ -172,7 +172,7 @@ func TestWithoutAProbeZerosAreRun(t *testing.T) {
 	if err := p.Probe(t.Context()); !errors.Is(err, ErrNoProbe) {
 		t.Errorf("error %v, want %v", err, ErrNoProbe)
 	}
-	c := Config{ReadyMade: true, Train: classified(t, 600, 4, 3) + "[:400]", Out: filepath.Join(t.TempDir(), "b")}
+	c := Config{PrecomputedFeatures: true, Train: classified(t, 600, 4, 3) + "[:400]", Out: filepath.Join(t.TempDir(), "b")}
 	c.Val = c.Train[:len(c.Train)-len("[:400]")] + "[400:]"
 	r := mustCalibrate(t, c)
 	if r.Probe != (ProbeInfo{Reason: "the features are ready made"}) {

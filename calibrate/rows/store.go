@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/internal/safetensors"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A store is blocks of examples in a file that grows block by block, so that one whose writer was
@@ -102,7 +103,7 @@ func (s *Writer) badTensors(n int) ([]safetensors.Tensor, error) {
 	}
 	s.bad = s.bad[n:]
 	bad, err := json.Marshal(messages)
-	return []safetensors.Tensor{{Name: "bad", Shape: []int{len(bad)}, Data: bad, DType: safetensors.U8}}, err
+	return []safetensors.Tensor{{Name: "bad", Shape: []int{len(bad)}, Data: bad, Type: tensor.Uint8}}, err
 }
 
 func (s *Writer) block(b *Batch) error {
@@ -117,7 +118,7 @@ func (s *Writer) block(b *Batch) error {
 	}
 	if b.Targets != nil {
 		tensors = append(tensors, safetensors.Tensor{Name: "targets", Shape: []int{n, len(b.Targets) / n}, Data: b.Targets,
-			DType: safetensors.U8})
+			Type: tensor.Uint8})
 	}
 	before := 0
 	for before < len(s.bad) && Block(s.bad[before].Position) <= Block(b.Positions[0]) {
@@ -291,8 +292,8 @@ func readBytes(f *safetensors.File, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.DType != safetensors.U8 {
-		return nil, fmt.Errorf("%w: tensor %q is %s, want U8", ErrStore, name, t.DType)
+	if t.Type != tensor.Uint8 {
+		return nil, fmt.Errorf("%w: tensor %q is %s, want U8", ErrStore, name, t.Type.Safetensors())
 	}
 	section, err := f.Section(name)
 	if err != nil {
@@ -320,16 +321,16 @@ func describe(f *safetensors.File) (positions []int, d, k int, err error) {
 		if t.Name == "bad" {
 			continue
 		}
-		want := map[string]safetensors.DType{
-			"positions": safetensors.I64, "labels": safetensors.I64,
-			"features": safetensors.F32, "logits": safetensors.F32, "targets": safetensors.U8,
+		want := map[string]tensor.Type{
+			"positions": tensor.Int64, "labels": tensor.Int64,
+			"features": tensor.Float32, "logits": tensor.Float32, "targets": tensor.Uint8,
 		}[t.Name]
 		axes := 2
-		if want == safetensors.I64 {
+		if want == tensor.Int64 {
 			axes = 1
 		}
-		if n == 0 || t.DType != want || len(t.Shape) != axes || t.Shape[0] != n {
-			return nil, 0, 0, fmt.Errorf("%w: tensor %q is %s %v in a block of %d examples", ErrStore, t.Name, t.DType, t.Shape, n)
+		if n == 0 || t.Type != want || len(t.Shape) != axes || t.Shape[0] != n {
+			return nil, 0, 0, fmt.Errorf("%w: tensor %q is %s %v in a block of %d examples", ErrStore, t.Name, t.Type.Safetensors(), t.Shape, n)
 		}
 		width[t.Name] = t.Shape[axes-1]
 	}

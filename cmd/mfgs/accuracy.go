@@ -39,10 +39,10 @@ func accuracyWarning(set string, m metrics.InDomain, classes int) []string {
 
 // calibrationWarning is the accuracyWarning of the validation images of a calibration.
 func calibrationWarning(c calibration.Config, r *calibration.Report) []string {
-	if c.ReadyMade || r.Preprocess == nil || r.Preprocess.Spec == nil || r.Head.MultiLabel() {
+	if c.PrecomputedFeatures || r.Preprocess == nil || r.Preprocess.Spec == nil || r.Head.MultiLabel() {
 		return nil
 	}
-	return accuracyWarning("val", r.HeldOut.Before.InDomain, r.Head.Classes())
+	return accuracyWarning("val", r.Validation.Before.InDomain, r.Head.Classes())
 }
 
 // evaluationWarning is the accuracyWarning of the test images of an evaluation.

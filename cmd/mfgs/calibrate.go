@@ -147,12 +147,12 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 	if err != nil {
 		return config, err
 	}
-	readyMade, err := readyMade(c)
+	precomputed, err := precomputed(c)
 	if err != nil {
 		return config, err
 	}
 	suffix := ""
-	if readyMade {
+	if precomputed {
 		suffix = "-features"
 	}
 	if config.Shard, err = requiredData(c, suffix); err != nil {
@@ -171,8 +171,8 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 			return config, err
 		}
 	}
-	config.ReadyMade, config.Force, config.Resume = readyMade, c.Bool("force"), c.Bool("resume")
-	if readyMade {
+	config.PrecomputedFeatures, config.Force, config.Resume = precomputed, c.Bool("force"), c.Bool("resume")
+	if precomputed {
 		config.Train, config.Val, config.OOD = c.String("train-features"), c.String("val-features"), c.String("ood-features")
 	}
 	config.Progress, config.Notice = bar.work, bar.say
@@ -238,8 +238,8 @@ func parentOfOut(c *cli.Context) error {
 	return nil
 }
 
-// readyMade reports whether features are given instead of a model, and refuses a mixture.
-func readyMade(c *cli.Context) (bool, error) {
+// precomputed reports whether features are given instead of a model, and refuses a mixture.
+func precomputed(c *cli.Context) (bool, error) {
 	if !c.IsSet("train-features") && !c.IsSet("val-features") && !c.IsSet("ood-features") {
 		return false, nil
 	}
@@ -283,9 +283,9 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 		name string
 		bundle.Figures
 	}{
-		{"network as it is", r.HeldOut.Before},
-		{"temperature scaling", r.HeldOut.TS},
-		{"mfgs (mf0)", *r.HeldOut.MF0},
+		{"network as it is", r.Validation.Before},
+		{"temperature scaling", r.Validation.TS},
+		{"mfgs (mf0)", *r.Validation.MF0},
 	}
 	fmt.Fprintln(&b)
 	in := table{align: "lrrrr"}
@@ -295,7 +295,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	}
 	_ = in.write(&b)
 
-	if r.HeldOut.After.OOD != nil {
+	if r.Validation.After.OOD != nil {
 		fmt.Fprintln(&b)
 		out := detectionTable("telling out-of-distribution")
 		for _, m := range methods {
@@ -303,7 +303,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 		}
 		// Of many scores those that decided, and the leverage, which predictions have; mf0 is there.
 		shown := []string{r.OODScore.Name, score.Default, r.OODScore.Rival, "leverage"}
-		for _, s := range r.HeldOut.Scores {
+		for _, s := range r.Validation.Scores {
 			if s.Name != "mf0" && slices.Contains(shown, s.Name) {
 				out.row(s.Name, detection(s.OOD)...)
 			}
@@ -313,10 +313,10 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	if s := r.Recommendation.Score; s != nil {
 		fmt.Fprintf(&b, "\n%s", wrapText("recommended score  ", printable(s.Sentence)))
 	}
-	if r.HeldOut.StandIns != nil {
+	if r.Validation.SyntheticOOD != nil {
 		fmt.Fprintln(&b)
 		out := detectionTable("telling stand-ins")
-		for _, s := range r.HeldOut.StandIns {
+		for _, s := range r.Validation.SyntheticOOD {
 			name := s.Name
 			if name == "learned" {
 				name += ", from these"
@@ -430,8 +430,8 @@ func exampleLine(e calibration.Examples) string {
 	if e.OOD > 0 {
 		s += ", out-of-distribution " + count(e.OOD)
 	}
-	if e.StandIns > 0 {
-		s += ", stand-ins " + count(e.StandIns)
+	if e.SyntheticOOD > 0 {
+		s += ", stand-ins " + count(e.SyntheticOOD)
 	}
 	if e.Bad > 0 {
 		s += ", skipped " + count(e.Bad)

@@ -75,7 +75,7 @@ func TestFlagsOfCalibrate(t *testing.T) {
 
 	got = config("--train-features", "T", "--val-features", "V", "--ood-features", "O", "--out", out, "--link", "one-vs-rest")
 	want = calibration.Config{
-		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out,
+		PrecomputedFeatures: true, Train: "T", Val: "V", OOD: "O", Out: out,
 		Settings: bundle.Settings{Head: head.Options{Link: layer.OneVsRest}},
 	}
 	want.Runtime.Install = true

@@ -83,7 +83,7 @@ func (p *program) reportHeldOut(
 	switch config.OOD {
 	case "":
 	case wrap.StandIns:
-		of.OOD = []bench.NamedSpec{{Name: string(bundle.StandIns), Spec: wrap.StandIns}}
+		of.OOD = []bench.NamedSpec{{Name: string(bundle.SyntheticOOD), Spec: wrap.StandIns}}
 	default:
 		of.OOD = []bench.NamedSpec{{Name: "ood", Spec: config.OOD}}
 	}

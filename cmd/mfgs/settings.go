@@ -193,7 +193,7 @@ func readJob(c *cli.Context) (*calibration.Job, error) {
 	}
 	for _, s := range allSettings {
 		name := s.name()
-		if slices.Contains([]string{"train", "val", "ood"}, name) && config.ReadyMade && !c.IsSet("model") {
+		if slices.Contains([]string{"train", "val", "ood"}, name) && config.PrecomputedFeatures && !c.IsSet("model") {
 			name += "-features"
 		}
 		words[name] = wordOf(s.of(config))

@@ -21,7 +21,7 @@ var stable = map[string][]string{
 	"wrap": nil, "wrap/calibration": nil, // all
 
 	"wrap/bundle": {
-		"ChoiceInfo", "Damping", "Figures", "Head", "HeldOut", "Preprocessing", "PreprocessSource", "Proof", "Reference",
+		"ChoiceInfo", "Damping", "Figures", "Head", "Validation", "Preprocessing", "PreprocessSource", "Proof", "Reference",
 		"Role", "ScoreInfo", "Settings", "Summary", "TemperatureInfo",
 	},
 	"calibrate": {

@@ -22,7 +22,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	for _, t := range f.Tensors() {
-		fmt.Println(t.Name, t.DType, t.Shape)
+		fmt.Println(t.Name, t.Type, t.Shape)
 	}
 	weights, err := safetensors.Read[float64](f, "weights")
 	if err != nil {
@@ -30,6 +30,6 @@ func Example() {
 	}
 	fmt.Println(weights)
 	// Output:
-	// weights F64 [2 3]
+	// weights float64 [2 3]
 	// [1 2 3 4 5 6]
 }

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 var goldenMetadata = map[string]string{"format": "golden & 'ünïcode'"}
@@ -28,23 +30,23 @@ func goldenTensors() []Tensor {
 	}
 	negativeZero := math.Copysign(0, -1)
 	return []Tensor{
-		{"BOOL.vector", []int{3}, []byte{1, 0, 1}, Bool},
-		{"U8.vector", []int{3}, []byte{0, 1, 255}, U8},
-		{"I8.vector", []int{3}, raw([]int8{-128, 0, 127}), I8},
-		{"I16.vector", []int{3}, raw([]int16{-32768, 0, 32767}), I16},
-		{"U16.vector", []int{3}, raw([]uint16{0, 1, 65535}), U16},
-		{"F16.vector", []int{3}, raw([]uint16{0x8000, 1, 0x7bff}), F16},
-		{"BF16.vector", []int{3}, raw([]uint16{1, 0x3f80, 0xff80}), BF16},
-		{"I32.vector", []int{3}, raw([]int32{math.MinInt32, 0, math.MaxInt32}), I32},
-		{"U32.vector", []int{3}, raw([]uint32{0, 1, math.MaxUint32}), U32},
-		{"F32.vector", []int{3}, []float32{float32(negativeZero), 0x1p-149, float32(math.Inf(1))}, ""},
-		{"F64.vector", []int{3}, []float64{1. / 3, 5e-324, math.Inf(-1)}, ""},
-		{"I64.vector", []int{3}, []int64{math.MinInt64, 0, math.MaxInt64}, ""},
-		{"U64.vector", []int{3}, raw([]uint64{0, 1, math.MaxUint64}), U64},
-		{"matrix", []int{2, 3, 2}, matrix, F64},
-		{"number", nil, []float32{2.5}, F32},
-		{"empty", []int{0, 4}, []int64{}, ""},
-		{"quoted \"\\\n<é>", []int{1}, []byte{7}, U8},
+		{"BOOL.vector", []int{3}, []byte{1, 0, 1}, tensor.Bool},
+		{"U8.vector", []int{3}, []byte{0, 1, 255}, tensor.Uint8},
+		{"I8.vector", []int{3}, raw([]int8{-128, 0, 127}), tensor.Int8},
+		{"I16.vector", []int{3}, raw([]int16{-32768, 0, 32767}), tensor.Int16},
+		{"U16.vector", []int{3}, raw([]uint16{0, 1, 65535}), tensor.Uint16},
+		{"F16.vector", []int{3}, raw([]uint16{0x8000, 1, 0x7bff}), tensor.Float16},
+		{"BF16.vector", []int{3}, raw([]uint16{1, 0x3f80, 0xff80}), tensor.BFloat16},
+		{"I32.vector", []int{3}, raw([]int32{math.MinInt32, 0, math.MaxInt32}), tensor.Int32},
+		{"U32.vector", []int{3}, raw([]uint32{0, 1, math.MaxUint32}), tensor.Uint32},
+		{"F32.vector", []int{3}, []float32{float32(negativeZero), 0x1p-149, float32(math.Inf(1))}, tensor.Undefined},
+		{"F64.vector", []int{3}, []float64{1. / 3, 5e-324, math.Inf(-1)}, tensor.Undefined},
+		{"I64.vector", []int{3}, []int64{math.MinInt64, 0, math.MaxInt64}, tensor.Undefined},
+		{"U64.vector", []int{3}, raw([]uint64{0, 1, math.MaxUint64}), tensor.Uint64},
+		{"matrix", []int{2, 3, 2}, matrix, tensor.Float64},
+		{"number", nil, []float32{2.5}, tensor.Float32},
+		{"empty", []int{0, 4}, []int64{}, tensor.Undefined},
+		{"quoted \"\\\n<é>", []int{1}, []byte{7}, tensor.Uint8},
 	}
 }
 
@@ -95,8 +97,8 @@ func TestReadsAFileOfTheReferenceImplementation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.DType != info.DType || !slices.Equal(got.Shape, want.Shape) {
-			t.Errorf("%q: %s %v, want %s %v", want.Name, got.DType, got.Shape, info.DType, want.Shape)
+		if got.Type != info.Type || !slices.Equal(got.Shape, want.Shape) {
+			t.Errorf("%q: %s %v, want %s %v", want.Name, got.Type, got.Shape, info.Type, want.Shape)
 		}
 		var values any
 		switch want.Data.(type) {
@@ -117,54 +119,6 @@ func TestReadsAFileOfTheReferenceImplementation(t *testing.T) {
 		}
 		if !reflect.DeepEqual(values, want.Data) {
 			t.Errorf("%q: %v, want %v", want.Name, values, want.Data)
-		}
-	}
-}
-
-func TestReadWidensWithoutLoss(t *testing.T) {
-	f := golden(t)
-	inf := math.Inf(1)
-	for name, want := range map[string][]float64{
-		"F16.vector":  {0, 0x1p-24, 65504},
-		"BF16.vector": {0x1p-133, 1, -inf},
-		"F32.vector":  {0, 0x1p-149, inf},
-		"F64.vector":  {1. / 3, 5e-324, -inf},
-	} {
-		got, err := Read[float64](f, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-		if name == "F64.vector" {
-			continue
-		}
-		narrow, err := Read[float32](f, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range want {
-			if float64(narrow[i]) != want[i] {
-				t.Errorf("%s as float32: %v, want %v", name, narrow, want)
-			}
-		}
-	}
-	for name, want := range map[string][]int64{
-		"U8.vector":  {0, 1, 255},
-		"I8.vector":  {-128, 0, 127},
-		"I16.vector": {-32768, 0, 32767},
-		"U16.vector": {0, 1, 65535},
-		"I32.vector": {math.MinInt32, 0, math.MaxInt32},
-		"U32.vector": {0, 1, math.MaxUint32},
-		"I64.vector": {math.MinInt64, 0, math.MaxInt64},
-	} {
-		got, err := Read[int64](f, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 }

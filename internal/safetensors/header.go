@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // MaxHeader is the length in bytes of the longest header that is read or
@@ -39,7 +41,7 @@ var (
 // Info describes a tensor.
 type Info struct {
 	Name  string
-	DType DType
+	Type  tensor.Type
 	Shape []int // row-major; empty for a single number
 
 	begin, end int64 // data_offsets
@@ -55,14 +57,14 @@ func (t Info) Len() int {
 }
 
 // Bytes is the size of the data in bytes.
-func (t Info) Bytes() int64 { return int64(t.Len()) * int64(t.DType.Size()) }
+func (t Info) Bytes() int64 { return int64(t.Len()) * int64(size(t.Type)) }
 
-// check refuses an unknown dtype and a shape whose size in bytes overflows.
-// Zeros are counted as ones, so that no part of a shape overflows either.
+// check refuses an unknown type and a shape whose size in bytes overflows.
+// Zeros count as ones, so that no part of a shape overflows either.
 func (t Info) check() error {
-	size := t.DType.Size()
+	size := size(t.Type)
 	if size == 0 {
-		return fmt.Errorf("tensor %q: %w: %.20q", t.Name, ErrDType, string(t.DType))
+		return fmt.Errorf("tensor %q: %w: %s", t.Name, ErrDType, t.Type)
 	}
 	for _, d := range t.Shape {
 		if d < 0 {
@@ -223,6 +225,7 @@ func (p parser) numbers(limit int64, lie error) ([]int64, error) {
 
 func (p parser) info(name string) (Info, error) {
 	t := Info{Name: name}
+	var dtype string
 	var shape, offsets []int64
 	seen := map[string]bool{}
 	err := p.object(func(key string) (err error) {
@@ -232,9 +235,7 @@ func (p parser) info(name string) (Info, error) {
 		seen[key] = true
 		switch key {
 		case "dtype":
-			var s string
-			s, err = token[string](p, "a string")
-			t.DType = DType(s)
+			dtype, err = token[string](p, "a string")
 		case "shape":
 			shape, err = p.numbers(math.MaxInt, ErrShape)
 		case "data_offsets":
@@ -252,6 +253,9 @@ func (p parser) info(name string) (Info, error) {
 			return t, fmt.Errorf("tensor %q: %w: field %q is missing", name, ErrHeader, key)
 		}
 	}
+	if t.Type = tensor.FromSafetensors(dtype); t.Type == tensor.Undefined {
+		return t, fmt.Errorf("tensor %q: %w: %.20q", name, ErrDType, dtype)
+	}
 	t.Shape = make([]int, len(shape))
 	for i, d := range shape {
 		t.Shape[i] = int(d)
@@ -260,7 +264,7 @@ func (p parser) info(name string) (Info, error) {
 		return t, err
 	}
 	if len(offsets) != 2 || offsets[1]-offsets[0] != t.Bytes() {
-		return t, fmt.Errorf("tensor %q: %w: %v for %s %v, which takes %d bytes", name, ErrSize, offsets, t.DType, t.Shape, t.Bytes())
+		return t, fmt.Errorf("tensor %q: %w: %v for %s %v, which takes %d bytes", name, ErrSize, offsets, t.Type.Safetensors(), t.Shape, t.Bytes())
 	}
 	t.begin, t.end = offsets[0], offsets[1]
 	return t, nil
@@ -305,10 +309,10 @@ func formatHeader(tensors []Info, metadata map[string]string) ([]byte, error) {
 			return nil, fmt.Errorf("tensor %q: %w: the sizes overflow", t.Name, ErrShape)
 		}
 		member(t.Name, struct {
-			DType   DType    `json:"dtype"`
+			DType   string   `json:"dtype"`
 			Shape   []int    `json:"shape"`
 			Offsets [2]int64 `json:"data_offsets"`
-		}{t.DType, append([]int{}, t.Shape...), [2]int64{at, at + t.Bytes()}})
+		}{t.Type.Safetensors(), append([]int{}, t.Shape...), [2]int64{at, at + t.Bytes()}})
 		at += t.Bytes()
 	}
 	if separator == '{' {

@@ -158,7 +158,7 @@ func FuzzOpen(f *testing.F) {
 			if _, err := s.ReadAt(data, 0); err != nil && len(data) > 0 {
 				t.Fatal(err)
 			}
-			tensors = append(tensors, Tensor{info.Name, info.Shape, data, info.DType})
+			tensors = append(tensors, Tensor{info.Name, info.Shape, data, info.Type})
 			Read[float64](in, info.Name)
 			Read[float32](in, info.Name)
 			Read[int64](in, info.Name)

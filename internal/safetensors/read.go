@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
+
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // What a reader can ask in vain.
@@ -93,8 +93,7 @@ func (f *File) Lookup(name string) (Info, error) {
 	return f.tensors[i], nil
 }
 
-// Section reads the bytes of a tensor as they stand in the file, for the types
-// that [Read] does not know.
+// Section reads the bytes of a tensor as they stand in the file, of any type.
 func (f *File) Section(name string) (*io.SectionReader, error) {
 	t, err := f.Lookup(name)
 	if err != nil {
@@ -103,31 +102,17 @@ func (f *File) Section(name string) (*io.SectionReader, error) {
 	return io.NewSectionReader(f.r, f.data+t.begin, t.end-t.begin), nil
 }
 
-// Read returns a whole tensor, row-major. Its dtype may be any whose every
-// value is a T: F64, F32, F16 and BF16 for float64, F32, F16 and BF16 for
-// float32, and all integers but U64 for int64. Another is an [ErrType].
+// Read returns a whole tensor, row-major. Its elements must be of type T: others are an [ErrType].
 func Read[T Element](f *File, name string) ([]T, error) {
-	t, err := lookup[T](f, name)
+	t, err := f.Lookup(name)
 	if err != nil {
 		return nil, err
 	}
+	if want := tensor.TypeOf([]T(nil)); t.Type != want {
+		return nil, fmt.Errorf("tensor %q: %w: %s, want %s", name, ErrType, t.Type.Safetensors(), want.Safetensors())
+	}
 	dst := make([]T, t.Len())
 	return dst, readTo(dst, f, t)
-}
-
-func lookup[T Element](f *File, name string) (Info, error) {
-	t, err := f.Lookup(name)
-	if err != nil {
-		return t, err
-	}
-	if fit := lossless[T](); !slices.Contains(fit, t.DType) {
-		var names []string
-		for _, d := range fit {
-			names = append(names, string(d))
-		}
-		return t, fmt.Errorf("tensor %q: %w: %s, want %s", name, ErrType, t.DType, strings.Join(names, ", "))
-	}
-	return t, nil
 }
 
 // chunk is how many bytes are converted at a time: enough to make the calls
@@ -136,7 +121,7 @@ const chunk = 1 << 18
 
 // readTo fills dst with all of t.
 func readTo[T Element](dst []T, f *File, t Info) error {
-	size := t.DType.Size()
+	size := size(t.Type)
 	buf := make([]byte, min(chunk, len(dst)*size))
 	offset := f.data + t.begin
 	for len(dst) > 0 {
@@ -145,7 +130,7 @@ func readTo[T Element](dst []T, f *File, t Info) error {
 		if err := readAt(f.r, b, offset); err != nil {
 			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
-		decode(dst[:n], t.DType, b)
+		decode(dst[:n], b)
 		dst = dst[n:]
 		offset += int64(len(b))
 	}

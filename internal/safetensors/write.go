@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // A Tensor is a tensor in memory.
@@ -14,39 +16,39 @@ type Tensor struct {
 	Shape []int
 
 	// Data is a []float64, []float32 or []int64, or a []byte of little-endian
-	// elements of the type DType. A [][]float64 is its pieces, one behind another.
+	// elements of Type. A [][]float64 is data in pieces.
 	Data any
 
-	// DType may be left empty but for a []byte.
-	DType DType
+	// Type must be set for a []byte, and may be for other data.
+	Type tensor.Type
 }
 
 // info describes t, and refuses data that is not of its type or shape.
 func (t Tensor) info() (Info, error) {
-	i := Info{Name: t.Name, DType: t.DType, Shape: t.Shape}
+	i := Info{Name: t.Name, Type: t.Type, Shape: t.Shape}
 	var bytes int64
-	set := func(d DType, n int) error {
-		if i.DType != "" && i.DType != d {
-			return fmt.Errorf("tensor %q: %w: %T declared as %s", t.Name, ErrType, t.Data, i.DType)
+	set := func(typ tensor.Type, n int) error {
+		if i.Type != tensor.Undefined && i.Type != typ {
+			return fmt.Errorf("tensor %q: %w: %T declared as %s", t.Name, ErrType, t.Data, i.Type)
 		}
-		i.DType = d
-		bytes = int64(n) * int64(d.Size())
+		i.Type = typ
+		bytes = int64(n) * int64(size(typ))
 		return nil
 	}
 	var err error
 	switch data := t.Data.(type) {
 	case []float64:
-		err = set(F64, len(data))
+		err = set(tensor.Float64, len(data))
 	case [][]float64:
 		n := 0
 		for _, piece := range data {
 			n += len(piece)
 		}
-		err = set(F64, n)
+		err = set(tensor.Float64, n)
 	case []float32:
-		err = set(F32, len(data))
+		err = set(tensor.Float32, len(data))
 	case []int64:
-		err = set(I64, len(data))
+		err = set(tensor.Int64, len(data))
 	case []byte:
 		bytes = int64(len(data))
 	default:
@@ -56,7 +58,7 @@ func (t Tensor) info() (Info, error) {
 		err = i.check()
 	}
 	if err == nil && bytes != i.Bytes() {
-		err = fmt.Errorf("tensor %q: %w: %d bytes of data for %s %v", t.Name, ErrShape, bytes, i.DType, i.Shape)
+		err = fmt.Errorf("tensor %q: %w: %d bytes of data for %s %v", t.Name, ErrShape, bytes, i.Type, i.Shape)
 	}
 	return i, err
 }
@@ -82,8 +84,8 @@ func (t Tensor) writeTo(w io.Writer) error {
 func writePieces(w io.Writer, pieces [][]float64) error {
 	var buf []byte
 	for _, piece := range pieces {
-		for part := range slices.Chunk(piece, chunk/F64.Size()) {
-			if len(buf)+len(part)*F64.Size() > chunk {
+		for part := range slices.Chunk(piece, chunk/8) {
+			if len(buf)+8*len(part) > chunk {
 				if _, err := w.Write(buf); err != nil {
 					return err
 				}
@@ -98,7 +100,7 @@ func writePieces(w io.Writer, pieces [][]float64) error {
 
 func writeChunks[T Element](w io.Writer, data []T) error {
 	var buf []byte
-	for part := range slices.Chunk(data, chunk/native[T]().Size()) {
+	for part := range slices.Chunk(data, chunk/size(tensor.TypeOf(data))) {
 		buf = encode(buf[:0], part)
 		if _, err := w.Write(buf); err != nil {
 			return err
@@ -119,7 +121,7 @@ func Encode(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(infos[b].DType.rank(), infos[a].DType.rank()), cmp.Compare(infos[a].Name,
+		return cmp.Or(cmp.Compare(rank(infos[b].Type), rank(infos[a].Type)), cmp.Compare(infos[a].Name,
 			infos[b].Name))
 	})
 	sorted, sortedInfos := make([]Tensor, len(order)), make([]Info, len(order))
@@ -159,7 +161,7 @@ func encodeAll(w io.Writer, tensors []Tensor, infos []Info, metadata map[string]
 // sealName is the last tensor of a sealed file.
 const sealName = "sha256"
 
-var seal = Info{Name: sealName, DType: U8, Shape: []int{sha256.Size}}
+var seal = Info{Name: sealName, Type: tensor.Uint8, Shape: []int{sha256.Size}}
 
 // EncodeSealed writes tensors, in the order given, and behind them one more, "sha256", U8 [32]: the
 // SHA-256 of all bytes before it.
@@ -184,7 +186,7 @@ func NewSealedFile(r io.ReaderAt, size int64) (*File, error) {
 		return nil, err
 	}
 	last := len(f.tensors) - 1
-	if last < 0 || f.tensors[last].Name != sealName || f.tensors[last].DType != U8 ||
+	if last < 0 || f.tensors[last].Name != sealName || f.tensors[last].Type != tensor.Uint8 ||
 		!slices.Equal(f.tensors[last].Shape, seal.Shape) {
 		return nil, fmt.Errorf("%w: want %q behind all other tensors", ErrSeal, sealName)
 	}

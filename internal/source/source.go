@@ -23,9 +23,9 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// MaxHeldOut bounds the held-out examples of one set that are kept in memory for tuning two
+// MaxTuning bounds the held-out examples of one set that are kept in memory for tuning two
 // temperatures; from a larger set as many are taken, spread evenly.
-const MaxHeldOut = 50_000
+const MaxTuning = 50_000
 
 // Set is an open source of features and logits: a dataset run through a network, or a file of
 // precomputed features.
@@ -532,15 +532,15 @@ func (s *Set) Reserve(out *rows.Batch, h layer.Head) {
 }
 
 // Keep adds a batch of the set to what is in memory, without names. Of a stream it refuses more than
-// MaxHeldOut examples; of other sets the limit says how many are read.
+// MaxTuning examples; of other sets the limit says how many are read.
 func (s *Set) Keep(out *rows.Batch, h layer.Head, b *rows.Batch) error {
 	if !s.Labelled() || h.MultiLabel() {
 		b.Labels = nil
 	}
 	b.Names = nil
-	if s.Size() < 0 && out.N+b.N > MaxHeldOut {
+	if s.Size() < 0 && out.N+b.N > MaxTuning {
 		return fmt.Errorf("%s: %s: more than %d examples come, and which of them to tune on cannot be spread over a stream: give fewer, or a file",
-			s.Name, s.Spec, MaxHeldOut)
+			s.Name, s.Spec, MaxTuning)
 	}
 	out.Append(b)
 	return nil

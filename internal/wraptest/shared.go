@@ -232,7 +232,7 @@ func ExternalConfig(t *testing.T, dir string) (calibration.Config, wrap.Tensor) 
 func Decided(t *testing.T) (calibration.Config, string) {
 	file := Classified(t, 4000, 4, 5)
 	return calibration.Config{
-		ReadyMade: true, Train: file + "[:3000]", Val: file + "[3000:]", Out: filepath.Join(t.TempDir(), "bundle"),
+		PrecomputedFeatures: true, Train: file + "[:3000]", Val: file + "[3000:]", Out: filepath.Join(t.TempDir(), "bundle"),
 		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}, Decisions: EveryDecision},
 	}, file
 }

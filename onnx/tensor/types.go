@@ -43,6 +43,7 @@ type entry struct {
 	bits   int64                          // of an element; 0 where that is not fixed
 	slice  any                            // the Go slice that holds elements
 	numpy  string                         // kind and size in NumPy's descr
+	safe   string                         // in the safetensors format
 	triton string                         // in Triton's config.pbtxt
 	value  func(element []byte) float64   // of little-endian bytes; see Value
 	round  func(float32) (element uint16) // where slice holds bits
@@ -51,22 +52,22 @@ type entry struct {
 // types holds every element type of ONNX at its number. To add a type is to add a row.
 var types = [...]entry{
 	Undefined:  {name: "undefined"},
-	Float32:    {"float32", 32, []float32{}, "f4", "TYPE_FP32", float32Value, nil},
-	Uint8:      {"uint8", 8, []uint8{}, "u1", "TYPE_UINT8", uint8Value, nil},
-	Int8:       {"int8", 8, []int8{}, "i1", "TYPE_INT8", signed(8), nil},
-	Uint16:     {"uint16", 16, []uint16{}, "u2", "TYPE_UINT16", uint16Value, nil},
-	Int16:      {"int16", 16, []int16{}, "i2", "TYPE_INT16", int16Value, nil},
-	Int32:      {"int32", 32, []int32{}, "i4", "TYPE_INT32", int32Value, nil},
-	Int64:      {"int64", 64, []int64{}, "i8", "TYPE_INT64", int64Value, nil},
-	String:     {"string", 0, []string{}, "", "TYPE_STRING", nil, nil},
-	Bool:       {"bool", 8, []bool{}, "b1", "TYPE_BOOL", uint8Value, nil},
-	Float16:    {"float16", 16, Float16Bits{}, "f2", "TYPE_FP16", float16Value, roundFloat16},
-	Float64:    {"float64", 64, []float64{}, "f8", "TYPE_FP64", float64Value, nil},
-	Uint32:     {"uint32", 32, []uint32{}, "u4", "TYPE_UINT32", uint32Value, nil},
-	Uint64:     {"uint64", 64, []uint64{}, "u8", "TYPE_UINT64", uint64Value, nil},
+	Float32:    {"float32", 32, []float32{}, "f4", "F32", "TYPE_FP32", float32Value, nil},
+	Uint8:      {"uint8", 8, []uint8{}, "u1", "U8", "TYPE_UINT8", uint8Value, nil},
+	Int8:       {"int8", 8, []int8{}, "i1", "I8", "TYPE_INT8", signed(8), nil},
+	Uint16:     {"uint16", 16, []uint16{}, "u2", "U16", "TYPE_UINT16", uint16Value, nil},
+	Int16:      {"int16", 16, []int16{}, "i2", "I16", "TYPE_INT16", int16Value, nil},
+	Int32:      {"int32", 32, []int32{}, "i4", "I32", "TYPE_INT32", int32Value, nil},
+	Int64:      {"int64", 64, []int64{}, "i8", "I64", "TYPE_INT64", int64Value, nil},
+	String:     {"string", 0, []string{}, "", "", "TYPE_STRING", nil, nil},
+	Bool:       {"bool", 8, []bool{}, "b1", "BOOL", "TYPE_BOOL", uint8Value, nil},
+	Float16:    {"float16", 16, Float16Bits{}, "f2", "F16", "TYPE_FP16", float16Value, roundFloat16},
+	Float64:    {"float64", 64, []float64{}, "f8", "F64", "TYPE_FP64", float64Value, nil},
+	Uint32:     {"uint32", 32, []uint32{}, "u4", "U32", "TYPE_UINT32", uint32Value, nil},
+	Uint64:     {"uint64", 64, []uint64{}, "u8", "U64", "TYPE_UINT64", uint64Value, nil},
 	Complex64:  {name: "complex64", bits: 64},
 	Complex128: {name: "complex128", bits: 128},
-	BFloat16:   {"bfloat16", 16, BFloat16Bits{}, "", "TYPE_BF16", bfloat16Value, ToBFloat16},
+	BFloat16:   {"bfloat16", 16, BFloat16Bits{}, "", "BF16", "TYPE_BF16", bfloat16Value, ToBFloat16},
 	17:         {name: "float8e4m3fn", bits: 8, value: minifloat{exp: 4, frac: 3, bias: 7, nan: allOnes}.value},
 	18:         {name: "float8e4m3fnuz", bits: 8, value: minifloat{exp: 4, frac: 3, bias: 8, nan: negativeZero}.value},
 	19:         {name: "float8e5m2", bits: 8, value: float8e5m2Value},
@@ -84,6 +85,7 @@ var (
 	byName  = index(func(e *entry) any { return e.name })
 	byGo    = index(func(e *entry) any { return reflect.TypeOf(e.slice) })
 	byNumPy = index(func(e *entry) any { return e.numpy })
+	bySafe  = index(func(e *entry) any { return e.safe })
 )
 
 func index(key func(*entry) any) map[any]Type {
@@ -102,6 +104,9 @@ func TypeOf(slice any) Type { return byGo[reflect.TypeOf(slice)] }
 // FromNumPy returns the type of the kind and size in NumPy's descr, such as "f4", Undefined where
 // there is none. Strings are not among them: their size is not fixed.
 func FromNumPy(descr string) Type { return byNumPy[descr] }
+
+// FromSafetensors returns the type that the safetensors format calls so, such as "F32", Undefined where there is none.
+func FromSafetensors(name string) Type { return bySafe[name] }
 
 func (t Type) entry() *entry {
 	if t < 0 || int(t) >= len(types) {
@@ -160,6 +165,9 @@ func (t Type) Make(n int) (any, error) {
 
 // Holds reports whether a Go slice can hold elements of type t.
 func (t Type) Holds() bool { return t.entry().slice != nil }
+
+// Safetensors returns the name in the safetensors format, "" for a type that it does not have.
+func (t Type) Safetensors() string { return t.entry().safe }
 
 // Triton returns the name in Triton's config.pbtxt, "" for a type that its ONNX Runtime backend
 // does not take.

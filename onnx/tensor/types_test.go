@@ -14,7 +14,7 @@ func TestTypesAgreeWithThemselves(t *testing.T) {
 	seen := map[string]string{}
 	for i, e := range types {
 		typ := Type(i)
-		for kind, name := range map[string]string{"name": e.name, "numpy": e.numpy, "triton": e.triton} {
+		for kind, name := range map[string]string{"name": e.name, "numpy": e.numpy, "safetensors": e.safe, "triton": e.triton} {
 			if name == "" {
 				continue
 			}

@@ -170,7 +170,7 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 	if s := b.opened[role]; s != nil {
 		return s, nil
 	}
-	flag, limit := flagOf[role], source.MaxHeldOut
+	flag, limit := flagOf[role], source.MaxTuning
 	if role == bundle.Train {
 		limit = 0
 	}

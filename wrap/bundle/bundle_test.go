@@ -86,7 +86,7 @@ func full() Bundle {
 			OODScore: &OODScore{
 				Choice: score.Choice{Name: "react", AUROC: 0.97, Rival: "react", Gain: 0.02, Needed: 0.01},
 			},
-			HeldOut: HeldOut{
+			Validation: Validation{
 				Before: Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03},
 					OOD: &metrics.OOD{N: 150, Accuracy: 0.7, AUROC: 0.75, AUPRIn: 0.7, AUPROut: 0.6, FPR95: 0.9}},
 				TS:  Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.002, Brier: 0.02}},
@@ -315,7 +315,7 @@ func TestFormat1(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("testdata", name)
 			b := test.b
-			b.Manifest.Probabilities, b.Manifest.HeldOut.MF0, b.Manifest.MeanField.MedianMargin = nil, nil, 0
+			b.Manifest.Probabilities, b.Manifest.Validation.MF0, b.Manifest.MeanField.MedianMargin = nil, nil, 0
 			b.Manifest.OODScore = nil
 			if b.Manifest.Preprocess == nil { // format 1 always says something
 				b.Manifest.Preprocess = &preprocess.Spec{Exif: new(false)}

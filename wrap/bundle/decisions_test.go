@@ -51,7 +51,7 @@ func TestDecisionsAreKeptAndChecked(t *testing.T) {
 	m.Decisions = &lying
 	oneLine(t, m.Validate(), ErrField, "decisions: unfamiliar is given: false, want true")
 	m.Decisions = want
-	m.Format, m.Probabilities, m.HeldOut.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
+	m.Format, m.Probabilities, m.Validation.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
 	oneLine(t, m.Validate(), ErrField, "decisions is a field of format 2")
 }
 
@@ -94,7 +94,7 @@ func TestPromisesThatAreResealedAreChecked(t *testing.T) {
 		})
 	}
 	b := full()
-	b.Manifest.HeldOut.After.N = 90
+	b.Manifest.Validation.After.N = 90
 	b.Manifest.Decisions = decided()
 	oneLine(t, Write(filepath.Join(t.TempDir(), "b"), b, WriteOptions{}), ErrField,
 		"decisions: examples is 100, want the other half beside held_out's 90")

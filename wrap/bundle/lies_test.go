@@ -53,7 +53,7 @@ func TestPaddingIsOfFormat2(t *testing.T) {
 		t.Fatalf("%+v, %v", read, err)
 	}
 	m := read.Manifest
-	m.Format, m.Probabilities, m.HeldOut.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
+	m.Format, m.Probabilities, m.Validation.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
 	oneLine(t, m.Validate(), ErrField, "preprocess.pad is a field of format 2")
 	m.Preprocess.Pad = nil
 	oneLine(t, m.Validate(), ErrField, "preprocess.resize.mode height is of format 2")
@@ -92,7 +92,7 @@ func TestABundleThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
 	b.Manifest.Preprocess.Exif = nil
 	oneLine(t, Write(filepath.Join(t.TempDir(), "b"), b, WriteOptions{}), ErrField, "preprocess.exif is not set")
 	m := read.Manifest
-	m.Format, m.Probabilities, m.HeldOut.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
+	m.Format, m.Probabilities, m.Validation.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
 	if err := m.Validate(); err != nil {
 		t.Error(err)
 	}

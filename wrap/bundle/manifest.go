@@ -84,7 +84,7 @@ type Manifest struct {
 	// nil where none were asked for, as in format 1.
 	Decisions *conformal.Decisions `yaml:"decisions,omitempty"`
 
-	HeldOut HeldOut `yaml:"held_out"`
+	Validation Validation `yaml:"held_out"`
 
 	// Reference is how held-out examples are predicted; nil where it was not yet kept, as in format 1.
 	Reference *Reference `yaml:"reference,omitempty"`
@@ -200,9 +200,9 @@ type MeanField struct {
 	MedianMargin float64 `yaml:"median_margin,omitempty"`
 }
 
-// HeldOut are the figures on the data that the temperatures were tuned on: they
+// Validation are the figures on the data that the temperatures were tuned on: they
 // are better than those on new data will be.
-type HeldOut struct {
+type Validation struct {
 	Before Figures  `yaml:"before" json:"before"`     // the network's own probabilities
 	TS     Figures  `yaml:"ts" json:"ts"`             // temperature scaling
 	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0"` // of format 2
@@ -227,7 +227,7 @@ const (
 	OOD   Role = "ood"   // the temperatures of the pair OOD
 	// StandIns are made of the images of val, whose SPEC they have: scores are compared on them, and the
 	// learned one is fitted to them.
-	StandIns Role = "stand-ins"
+	SyntheticOOD Role = "stand-ins"
 )
 
 // Dataset is a source of examples.

@@ -34,15 +34,6 @@ type Probe struct {
 	Logits   []float32       // [N,K], likewise
 }
 
-// probeTypes are how element types of inputs are called in the file. There are no strings.
-var probeTypes = map[tensor.Type]safetensors.DType{
-	tensor.Bool: safetensors.Bool, tensor.Uint8: safetensors.U8, tensor.Int8: safetensors.I8,
-	tensor.Uint16: safetensors.U16, tensor.Int16: safetensors.I16, tensor.Uint32: safetensors.U32,
-	tensor.Int32: safetensors.I32, tensor.Uint64: safetensors.U64, tensor.Int64: safetensors.I64,
-	tensor.Float16: safetensors.F16, tensor.BFloat16: safetensors.BF16, tensor.Float32: safetensors.F32,
-	tensor.Float64: safetensors.F64,
-}
-
 // ProbeRoom returns how many examples of so many bytes a probe has at most.
 func ProbeRoom(bytes int64) int { return int(min(MostProbe, MaxProbe/max(1, bytes))) }
 
@@ -57,8 +48,7 @@ func (p *Probe) Encode(w io.Writer, h layer.Head) error {
 		{Name: "logits", Shape: []int{p.N, h.Logits}, Data: p.Logits},
 	}
 	for _, t := range p.Inputs {
-		dtype, ok := probeTypes[t.Type()]
-		if !ok {
+		if t.Type().Safetensors() == "" {
 			return fmt.Errorf("input %q of a probe has data of type %T", t.Name, t.Data)
 		}
 		data, err := binary.Append(nil, binary.LittleEndian, t.Data)
@@ -69,7 +59,7 @@ func (p *Probe) Encode(w io.Writer, h layer.Head) error {
 		for i, d := range t.Shape {
 			shape[i] = int(d)
 		}
-		list = append(list, safetensors.Tensor{Name: inputPrefix + t.Name, Shape: shape, Data: data, DType: dtype})
+		list = append(list, safetensors.Tensor{Name: inputPrefix + t.Name, Shape: shape, Data: data, Type: t.Type()})
 	}
 	var b bytes.Buffer
 	if err := safetensors.Encode(&b, list, nil); err != nil {
@@ -134,8 +124,8 @@ func probeRows(f *safetensors.File, name string, n, width int) ([]float32, error
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTensors, err)
 	}
-	if want := []int{n, width}; info.DType != safetensors.F32 || !slices.Equal(info.Shape, want) {
-		return nil, fmt.Errorf("tensor %s: %w: %s %v, want F32 %v", name, ErrShape, info.DType, info.Shape, want)
+	if want := []int{n, width}; info.Type != tensor.Float32 || !slices.Equal(info.Shape, want) {
+		return nil, fmt.Errorf("tensor %s: %w: %s %v, want F32 %v", name, ErrShape, info.Type.Safetensors(), info.Shape, want)
 	}
 	all, err := safetensors.Read[float32](f, name)
 	if err != nil {
@@ -165,23 +155,17 @@ func probeInput(f *safetensors.File, info safetensors.Info, n int) (t tensor.Ten
 	if err != nil {
 		return t, err
 	}
-	for typ, dtype := range probeTypes {
-		if dtype != info.DType {
-			continue
+	value, size := info.Type.Value(), len(data)/info.Len()
+	for i := range info.Len() {
+		if v := value(data[i*size : (i+1)*size]); v-v != 0 {
+			return t, fmt.Errorf("%w: element %d is %v", ErrNotFinite, i, v)
 		}
-		value, size := typ.Value(), dtype.Size()
-		for i := range info.Len() {
-			if v := value(data[i*size : (i+1)*size]); v-v != 0 {
-				return t, fmt.Errorf("%w: element %d is %v", ErrNotFinite, i, v)
-			}
-		}
-		if t.Data, err = typ.Make(info.Len()); err != nil {
-			return t, err
-		}
-		_, err = binary.Decode(data, binary.LittleEndian, t.Data)
+	}
+	if t.Data, err = info.Type.Make(info.Len()); err != nil {
 		return t, err
 	}
-	return t, fmt.Errorf("%w: %s", ErrShape, info.DType)
+	_, err = binary.Decode(data, binary.LittleEndian, t.Data)
+	return t, err
 }
 
 // readProbe reads the probe that a valid manifest describes, nil if it has none.

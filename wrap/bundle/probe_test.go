@@ -29,9 +29,7 @@ func probe() *Probe {
 func TestAProbeOfEveryTypeIsReadAsItWasWritten(t *testing.T) {
 	all := 0
 	for typ := tensor.Undefined; typ < 32; typ++ {
-		if _, known := probeTypes[typ]; known != (typ.Holds() && typ != tensor.String) {
-			t.Errorf("inputs of type %v: known %t", typ, known)
-		} else if !known {
+		if typ.Safetensors() == "" {
 			continue
 		}
 		all++
@@ -134,7 +132,7 @@ func TestProbeLiesAreRefused(t *testing.T) {
 		}, ErrNotFinite, "input.x"},
 		"infinite input of 16 bits": {func(m map[string]*safetensors.Tensor) {
 			m["input.x"] = &safetensors.Tensor{
-				Shape: []int{2, 1}, Data: []byte{0, 0, 0, 0x7c}, DType: safetensors.F16,
+				Shape: []int{2, 1}, Data: []byte{0, 0, 0, 0x7c}, Type: tensor.Float16,
 			}
 		}, ErrNotFinite, "element 1"},
 	} {
@@ -143,7 +141,7 @@ func TestProbeLiesAreRefused(t *testing.T) {
 				"features":   {Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}},
 				"logits":     {Shape: []int{2, 3}, Data: []float32{1, 2, 3, 4, 5, 6}},
 				"input.x":    {Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}},
-				"input.mask": {Shape: []int{2}, Data: []byte{0, 1}, DType: safetensors.Bool},
+				"input.mask": {Shape: []int{2}, Data: []byte{0, 1}, Type: tensor.Bool},
 			}
 			test.change(m)
 			var list []safetensors.Tensor

@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/safetensors"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
@@ -271,8 +272,8 @@ func readTensors(f *safetensors.File, p *calibrate.Posterior) error {
 			return fmt.Errorf("%w: %s is missing", ErrTensors, t.name)
 		}
 		delete(there, t.name)
-		if info.DType != safetensors.F64 || !slices.Equal(info.Shape, t.shape) {
-			return fmt.Errorf("tensor %s: %w: %s %v, want F64 %v", t.name, ErrShape, info.DType, info.Shape, t.shape)
+		if info.Type != tensor.Float64 || !slices.Equal(info.Shape, t.shape) {
+			return fmt.Errorf("tensor %s: %w: %s %v, want F64 %v", t.name, ErrShape, info.Type.Safetensors(), info.Shape, t.shape)
 		}
 		take = append(take, t)
 	}

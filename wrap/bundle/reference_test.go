@@ -29,7 +29,7 @@ func TestAReferenceIsReadAsItWasWritten(t *testing.T) {
 		t.Errorf("reference %+v, want %+v", got.Manifest.Reference, want)
 	}
 	m := got.Manifest
-	m.Format, m.Probabilities, m.HeldOut.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
+	m.Format, m.Probabilities, m.Validation.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
 	oneLine(t, m.Validate(), ErrField, "reference is a field of format 2")
 }
 

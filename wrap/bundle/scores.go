@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/safetensors"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // OODScore says what ood_score and ood_percentile are made of, as score.Served has it, and why.
@@ -119,8 +120,8 @@ func readScore(fsys fs.FS, m *Manifest) (*score.Served, error) {
 	var tensors score.Tensors
 	for _, info := range st.Tensors() {
 		t := score.Tensor{Name: info.Name, Shape: info.Shape}
-		if info.DType != safetensors.F64 {
-			return nil, fmt.Errorf("%s: tensor %s: %w: %s, want F64", ScoresName, info.Name, ErrShape, info.DType)
+		if info.Type != tensor.Float64 {
+			return nil, fmt.Errorf("%s: tensor %s: %w: %s, want F64", ScoresName, info.Name, ErrShape, info.Type.Safetensors())
 		}
 		if t.Data, err = safetensors.Read[float64](st, info.Name); err != nil {
 			return nil, fmt.Errorf("%s: %w", ScoresName, err)

@@ -57,11 +57,11 @@ func (m *Manifest) Validate() error {
 	c.within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
 	c.positive("mean_field.median_variance", m.MeanField.MedianVariance)
 	c.that(m.MeanField.MaxRatio >= 1, "mean_field.max_ratio is %v, want at least 1", m.MeanField.MaxRatio)
-	c.figures("held_out.before", &m.HeldOut.Before)
-	c.figures("held_out.ts", &m.HeldOut.TS)
-	c.figures("held_out.after", &m.HeldOut.After)
-	if m.HeldOut.MF0 != nil {
-		c.figures("held_out.mf0", m.HeldOut.MF0)
+	c.figures("held_out.before", &m.Validation.Before)
+	c.figures("held_out.ts", &m.Validation.TS)
+	c.figures("held_out.after", &m.Validation.After)
+	if m.Validation.MF0 != nil {
+		c.figures("held_out.mf0", m.Validation.MF0)
 	}
 	c.datasets(m.Datasets)
 	c.that(0 <= m.Batch && m.Batch <= MaxBatch, "batch is %d, want 0 to %d", m.Batch, MaxBatch)
@@ -129,7 +129,7 @@ func (c *checks) format1(m *Manifest) {
 	absent(m.Probabilities == nil, "probabilities")
 	absent(!m.Bytes, "bytes")
 	absent(m.Settings == nil, "settings")
-	absent(m.HeldOut.MF0 == nil, "held_out.mf0")
+	absent(m.Validation.MF0 == nil, "held_out.mf0")
 	absent(m.Sample == nil, "sample")
 	absent(m.Probe == nil, "probe")
 	c.that(m.Preprocess != nil, "preprocess is missing, and this is format 1")
@@ -162,7 +162,7 @@ func (c *checks) format2(m *Manifest) {
 	c.reference(m)
 	if d := m.Decisions; d != nil {
 		c.nested("decisions", d.Check(m.Head.Classes(), m.Head.MultiLabel()))
-		tuned := m.HeldOut.After.N // one half; the other sets thresholds
+		tuned := m.Validation.After.N // one half; the other sets thresholds
 		c.that(d.Examples == tuned || d.Examples == tuned-1,
 			"decisions: examples is %d, want the other half beside held_out's %d", d.Examples, tuned)
 	}
@@ -247,11 +247,11 @@ func (c *checks) figures(field string, f *Figures) {
 }
 
 func (c *checks) datasets(all []Dataset) {
-	roles := map[Role]int{Train: 0, Val: 0, OOD: 0, StandIns: 0}
+	roles := map[Role]int{Train: 0, Val: 0, OOD: 0, SyntheticOOD: 0}
 	for i, d := range all {
 		field := fmt.Sprintf("datasets[%d]", i)
 		_, known := roles[d.Role]
-		c.that(known, "%s.role is %q, want %s, %s, %s or %s", field, d.Role, Train, Val, OOD, StandIns)
+		c.that(known, "%s.role is %q, want %s, %s, %s or %s", field, d.Role, Train, Val, OOD, SyntheticOOD)
 		roles[d.Role]++
 		c.that(d.Spec != "", "%s.spec is missing", field)
 		c.hash(field+".fingerprint", d.Fingerprint)

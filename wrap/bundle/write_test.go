@@ -278,7 +278,7 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 		"posterior of another one": func(b *Bundle, _ *WriteOptions) { b.Posterior = kron().Posterior; b.Posterior.Head.Logits = 4 },
 		"head of nothing":          func(b *Bundle, _ *WriteOptions) { b.Posterior.Head.Logits, b.Manifest.Head.Logits = 0, 0 },
 		"structure left open":      func(b *Bundle, _ *WriteOptions) { b.Posterior = kron().Posterior; b.Posterior.Structure = "auto" },
-		"NaN in the manifest":      func(b *Bundle, _ *WriteOptions) { b.Manifest.HeldOut.After.InDomain.NLL = math.NaN() },
+		"NaN in the manifest":      func(b *Bundle, _ *WriteOptions) { b.Manifest.Validation.After.InDomain.NLL = math.NaN() },
 		"no tool":                  func(b *Bundle, _ *WriteOptions) { b.Manifest.Tool = "" },
 		"manifest too large":       func(b *Bundle, _ *WriteOptions) { b.Manifest.Labels[0] = strings.Repeat("x", MaxManifest) },
 		"model that fails":         func(_ *Bundle, o *WriteOptions) { o.Model = func(io.Writer) error { return errors.New("no model") } },

@@ -83,8 +83,8 @@ func (a *accumulation) begin() error {
 	if a.in.ood != nil {
 		a.part.OOD = &rows.Batch{}
 	}
-	if a.in.standIns != nil {
-		a.part.StandIns = &rows.Batch{}
+	if a.in.synthetic != nil {
+		a.part.SyntheticOOD = &rows.Batch{}
 	}
 	if a.in.train == nil {
 		return nil
@@ -128,8 +128,8 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s := a.in.standIns; s != nil && !a.whole(s) {
-		return a.collect(ctx, s, a.part.StandIns)
+	if s := a.in.synthetic; s != nil && !a.whole(s) {
+		return a.collect(ctx, s, a.part.SyntheticOOD)
 	}
 	return nil
 }
@@ -304,7 +304,7 @@ func (a *accumulation) identify(ctx context.Context) error {
 		}
 		shard := a.shard(s)
 		shard.Fingerprint = s.Fingerprint
-		if s == a.in.standIns {
+		if s == a.in.synthetic {
 			continue // which are made of val, and meant to be
 		}
 		for _, other := range sets[:i] {
@@ -332,7 +332,7 @@ func summarise(p *part.Part) summary {
 		s := &p.Sets[i]
 		*map[bundle.Role]*int{
 			bundle.Train: &r.examples.Train, bundle.Val: &r.examples.Val, bundle.OOD: &r.examples.OOD,
-			bundle.StandIns: &r.examples.StandIns,
+			bundle.SyntheticOOD: &r.examples.SyntheticOOD,
 		}[s.Role] = s.Examples()
 		r.ignored = append(r.ignored, s.Shards[0].IgnoredBy...)
 		for j := range s.Shards {

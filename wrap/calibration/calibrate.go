@@ -65,14 +65,14 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Train == "" && c.Val == "" && c.OOD == "":
 		return errors.New("there are no data: give train, val or ood")
-	case !c.ReadyMade && c.Model == "":
+	case !c.PrecomputedFeatures && c.Model == "":
 		return errors.New("model is missing: give it, or ready-made features")
 	case c.Resume && c.stream() != "":
 		return fmt.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave --resume out, or give files", c.stream())
 	case c.Limit > 0 && dataset.IsStream(c.Train):
 		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)
 	}
-	if err := c.checkReadyMade(); err != nil {
+	if err := c.checkPrecomputed(); err != nil {
 		return err
 	}
 	if err := source.OneStream(map[string]string{"train": c.Train, "val": c.Val, "ood": c.OOD}); err != nil {
@@ -81,9 +81,9 @@ func (c *Config) Validate() error {
 	return c.Shard.Validate()
 }
 
-// checkReadyMade refuses what is for a model where there is none.
-func (c *Config) checkReadyMade() error {
-	if !c.ReadyMade {
+// checkPrecomputed refuses what is for a model where there is none.
+func (c *Config) checkPrecomputed() error {
+	if !c.PrecomputedFeatures {
 		return nil
 	}
 	if c.Model != "" {

@@ -46,7 +46,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 				!r.Temperatures.OODTuned {
 				t.Errorf("damping %+v, temperatures %+v", r.Damping, r.Temperatures)
 			}
-			h := r.HeldOut
+			h := r.Validation
 			if !(h.After.NLL <= h.Before.NLL) || !(h.TS.NLL <= h.Before.NLL) || h.After.N != 300 ||
 				!(h.After.OOD.AUROC > h.Before.OOD.AUROC) || len(h.Scores) != 1 ||
 				h.Scores[0].AUROC != h.After.OOD.AUROC {
@@ -113,12 +113,12 @@ func TestEveryCovarianceImprovesTheLikelihood(t *testing.T) {
 				if r.Covariance != string(cov) || r.Structure != string(s) || r.Damping.Rho != 1 || r.Damping.Rule != "rel:1" {
 					t.Errorf("report %+v", r)
 				}
-				if !(r.HeldOut.After.NLL < r.HeldOut.Before.NLL) {
-					t.Errorf("NLL %v, before %v", r.HeldOut.After.NLL, r.HeldOut.Before.NLL)
+				if !(r.Validation.After.NLL < r.Validation.Before.NLL) {
+					t.Errorf("NLL %v, before %v", r.Validation.After.NLL, r.Validation.Before.NLL)
 				}
-				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL || r.HeldOut.After.OOD != nil ||
-					r.HeldOut.Scores != nil {
-					t.Errorf("without unfamiliar data: %+v, %+v", r.Temperatures, r.HeldOut)
+				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL || r.Validation.After.OOD != nil ||
+					r.Validation.Scores != nil {
+					t.Errorf("without unfamiliar data: %+v, %+v", r.Temperatures, r.Validation)
 				}
 				opened(t, c.Out, Options{})
 			})
@@ -175,14 +175,14 @@ func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int
 	return write(t, dir, name+".npz", npz(t, arrays))
 }
 
-func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
+func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 	for _, s := range structures {
 		t.Run(string(s), func(t *testing.T) {
 			bundleDir, want := calibrated(t, s)
 			p := cut(t, bundleDir)
 			dir := t.TempDir()
 			c := Config{
-				ReadyMade: true, Out: filepath.Join(dir, "b"),
+				PrecomputedFeatures: true, Out: filepath.Join(dir, "b"),
 				Train:    features(t, p, dir, "train", models.DigitsTrain, 0, 1200),
 				Val:      features(t, p, dir, "val", models.DigitsVal, 1200, 1500),
 				OOD:      features(t, p, dir, "ood", models.UnfamiliarVal, 0, 300),
@@ -198,9 +198,9 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			// The sums are formed by another matrix product; the search for the
 			// temperatures stops within 1e-7 of the NLL.
 			close("epsilon", got.Damping.Epsilon, want.Damping.Epsilon, 1e-9)
-			close("NLL", got.HeldOut.After.NLL, want.HeldOut.After.NLL, 1e-5)
-			close("AUROC", got.HeldOut.After.OOD.AUROC, want.HeldOut.After.OOD.AUROC, 1e-3)
-			close("NLL before", got.HeldOut.Before.NLL, want.HeldOut.Before.NLL, 1e-12)
+			close("NLL", got.Validation.After.NLL, want.Validation.After.NLL, 1e-5)
+			close("AUROC", got.Validation.After.OOD.AUROC, want.Validation.After.OOD.AUROC, 1e-3)
+			close("NLL before", got.Validation.Before.NLL, want.Validation.Before.NLL, 1e-12)
 			if got.Model != nil || got.Head.Features != 128 || got.Head.Logits != 10 || !got.Head.Bias ||
 				got.Examples != want.Examples {
 				t.Errorf("report %+v", got)
@@ -252,9 +252,9 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			close("NLL evaluated", e.Methods[2].InDomain.NLL, got.HeldOut.MF0.NLL, 1e-9)
-			close("AUROC evaluated", e.Methods[2].OOD[0].AUROC, got.HeldOut.MF0.OOD.AUROC, 1e-9)
-			close("AUROC evaluated of what is served", e.Methods[3].OOD[0].AUROC, got.HeldOut.After.OOD.AUROC, 1e-9)
+			close("NLL evaluated", e.Methods[2].InDomain.NLL, got.Validation.MF0.NLL, 1e-9)
+			close("AUROC evaluated", e.Methods[2].OOD[0].AUROC, got.Validation.MF0.OOD.AUROC, 1e-9)
+			close("AUROC evaluated of what is served", e.Methods[3].OOD[0].AUROC, got.Validation.After.OOD.AUROC, 1e-9)
 			if e.Model != nil {
 				t.Errorf("model %+v", e.Model)
 			}
@@ -272,7 +272,7 @@ func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
 		t.Errorf("%d training examples", model.Examples.Train)
 	}
 	ready := quick(Config{
-		ReadyMade: true, Out: filepath.Join(dir, "ready"),
+		PrecomputedFeatures: true, Out: filepath.Join(dir, "ready"),
 		Train: features(t, p, dir, "train", models.DigitsTrain, 0, 1200),
 		Val:   features(t, p, dir, "val", models.DigitsVal, 1200, 1500),
 	})
@@ -291,18 +291,18 @@ func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
 
 // Held-out features beyond what tuning takes are left out, and the report says so.
 func TestHeldOutSetsAreBoundedAndToldOf(t *testing.T) {
-	const n, d, k = source.MaxHeldOut + 100, 1, 2
+	const n, d, k = source.MaxTuning + 100, 1, 2
 	dir := t.TempDir()
 	phi, logits := random(1, n*d), random(2, n*k)
 	labels := make([]int64, n)
 	copy(labels, sampled(logits, n))
 	file := write(t, dir, "x.npz", npz(t,
 		map[string]array{"phi": arrayOf(phi, n, d), "logits": arrayOf(logits, n, k), "y": arrayOf(labels, n)}))
-	warnings, set, got := HeldOutSet(t, Config{ReadyMade: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")})
+	warnings, set, got := HeldOutSet(t, Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")})
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "val: 50000 of 50100 examples are used") {
 		t.Errorf("warnings %q", warnings)
 	}
-	if got != source.MaxHeldOut || len(set.Labels) != source.MaxHeldOut {
+	if got != source.MaxTuning || len(set.Labels) != source.MaxTuning {
 		t.Errorf("%d held-out examples with %d labels", got, len(set.Labels))
 	}
 }
@@ -426,8 +426,8 @@ func TestFeaturesOfTheCacheAreUsedAgain(t *testing.T) {
 		}
 	}
 	if !reflect.DeepEqual(first.Temperatures, second.Temperatures) || first.Damping.Epsilon != second.Damping.Epsilon ||
-		first.HeldOut.After.InDomain != second.HeldOut.After.InDomain {
-		t.Errorf("from the cache come %+v, want %+v", second.HeldOut, first.HeldOut)
+		first.Validation.After.InDomain != second.Validation.After.InDomain {
+		t.Errorf("from the cache come %+v, want %+v", second.Validation, first.Validation)
 	}
 	// Other examples are others.
 	c.Limit = 299
@@ -450,7 +450,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 		r := mustCalibrate(t, c)
 		// These labels are the network's own, so that nothing is to be gained; the
 		// posterior may cost one standard error, 0.04 here.
-		if r.Head.Link != "sigmoid" || r.Head.Logits != 1 || !(r.HeldOut.After.NLL <= r.HeldOut.Before.NLL+0.04) {
+		if r.Head.Link != "sigmoid" || r.Head.Logits != 1 || !(r.Validation.After.NLL <= r.Validation.Before.NLL+0.04) {
 			t.Errorf("report %+v", r)
 		}
 		p := opened(t, c.Out, Options{})
@@ -472,8 +472,8 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !approx.Equal(e.Methods[2].InDomain.NLL, r.HeldOut.MF0.NLL, 1e-9) {
-			t.Errorf("NLL %v, at calibration %v", e.Methods[2].InDomain.NLL, r.HeldOut.MF0.NLL)
+		if !approx.Equal(e.Methods[2].InDomain.NLL, r.Validation.MF0.NLL, 1e-9) {
+			t.Errorf("NLL %v, at calibration %v", e.Methods[2].InDomain.NLL, r.Validation.MF0.NLL)
 		}
 	}
 	_, err := Calibrate(t.Context(),
@@ -481,14 +481,14 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 	says(t, err, "3 class names", "2 classes")
 }
 
-func TestReadyMadeFeaturesOfOneLogitHaveASigmoidHead(t *testing.T) {
+func TestPrecomputedFeaturesOfOneLogitHaveASigmoidHead(t *testing.T) {
 	const n, d = 300, 3
 	dir := t.TempDir()
 	logits := random(2, n)
 	file := write(t, dir, "x.npz", npz(t, map[string]array{
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, 1), "labels": arrayOf(sampled(logits, n), n),
 	}))
-	r := mustCalibrate(t, Config{ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "b")})
+	r := mustCalibrate(t, Config{PrecomputedFeatures: true, Train: file, Val: file, Out: filepath.Join(dir, "b")})
 	if r.Head.Link != "sigmoid" || r.Head.Logits != 1 || opened(t, filepath.Join(dir, "b"), Options{}).NumClasses() != 2 {
 		t.Errorf("head %+v", r.Head)
 	}
@@ -558,7 +558,7 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := e.Methods[0].InDomain.NLL, r.HeldOut.Before.NLL; !approx.Equal(got, want, 1e-9) {
+	if got, want := e.Methods[0].InDomain.NLL, r.Validation.Before.NLL; !approx.Equal(got, want, 1e-9) {
 		t.Errorf("NLL %v, at calibration %v", got, want)
 	}
 	p := opened(t, c.Out, Options{})
@@ -657,7 +657,7 @@ func TestASaturatedNetwork(t *testing.T) {
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(labels, n),
 	}))
 	for _, s := range structures {
-		c := Config{ReadyMade: true, Train: file + "[0:200]", Val: file + "[200:]", Out: filepath.Join(dir, string(s)),
+		c := Config{PrecomputedFeatures: true, Train: file + "[0:200]", Val: file + "[200:]", Out: filepath.Join(dir, string(s)),
 			Settings: bundle.Settings{
 				Structure: s,
 			}}
@@ -693,11 +693,11 @@ func TestTheScoreIsChosenOnUnfamiliarData(t *testing.T) {
 	c := config(t, filepath.Join(t.TempDir(), "b"))
 	c.Structure, c.Damping, c.OODScore = calibrate.Kronecker, calibrate.Damping{Relative: 1}, ""
 	r := mustCalibrate(t, c)
-	if len(r.HeldOut.Scores) != len(score.All)-1 || r.HeldOut.Scores[0].Name != "studentized" {
-		t.Fatalf("%d scores were tried, want all %d but the learned one: %+v", len(r.HeldOut.Scores), len(score.All), r.HeldOut.Scores)
+	if len(r.Validation.Scores) != len(score.All)-1 || r.Validation.Scores[0].Name != "studentized" {
+		t.Fatalf("%d scores were tried, want all %d but the learned one: %+v", len(r.Validation.Scores), len(score.All), r.Validation.Scores)
 	}
-	best := r.HeldOut.Scores[0]
-	for _, s := range r.HeldOut.Scores[1:] {
+	best := r.Validation.Scores[0]
+	for _, s := range r.Validation.Scores[1:] {
 		if s.Gain > s.Needed && (best.Gain == 0 || s.AUROC > best.AUROC) {
 			best = s
 		}
@@ -708,7 +708,7 @@ func TestTheScoreIsChosenOnUnfamiliarData(t *testing.T) {
 	}
 	if choice := r.OODScore.Choice; choice.Name != best.Name || choice.AUROC != best.AUROC || choice.Given ||
 		b.Score.Name != best.Name || b.Manifest.OODScore.Choice != choice ||
-		r.HeldOut.After.OOD.AUROC != best.AUROC {
+		r.Validation.After.OOD.AUROC != best.AUROC {
 		t.Errorf("the score is %+v, want %+v; the bundle has %+v", choice, best, b.Manifest.OODScore.Choice)
 	}
 }

@@ -21,10 +21,10 @@ type Config struct {
 	Train string `yaml:"-"`
 	Val   string `yaml:"-"`
 	OOD   string `yaml:"-"`
-	// ReadyMade says that Train, Val and OOD are .npz files of features and logits, and that there
+	// PrecomputedFeatures says that Train, Val and OOD are .npz files of features and logits, and that there
 	// is no model. The logits are those of a softmax; a single one is that of a sigmoid, and where
 	// Val has targets of 0 and 1, [N,K], for labels, the head is multi-label.
-	ReadyMade bool `yaml:"-"`
+	PrecomputedFeatures bool `yaml:"-"`
 
 	// Preprocess turns images into the model's input; nil takes the default for the model's input: uint8 →
 	// x/255, layout and flattening as it wants, never a resize, image files turned upright by their EXIF
@@ -67,9 +67,9 @@ type Report struct {
 	Head       HeadInfo              `json:"head"`
 	Preprocess *bundle.Preprocessing `json:"preprocess"` // null for ready-made features
 	bundle.Summary
-	HeldOut HeldOut   `json:"held_out"`
-	Probe   ProbeInfo `json:"probe"`
-	// Recommendation is by HeldOut, which was tuned on; probabilities are those that serve.
+	Validation Validation `json:"held_out"`
+	Probe      ProbeInfo  `json:"probe"`
+	// Recommendation is by Validation, which was tuned on; probabilities are those that serve.
 	Recommendation metrics.Recommendation `json:"recommendation"`
 	Examples       Examples               `json:"examples"`
 	Seconds        map[string]float64     `json:"seconds"` // by stage, and "total"
@@ -119,15 +119,15 @@ type HeadInfo struct {
 	Proof *bundle.Proof `json:"proof,omitempty"`
 }
 
-// HeldOut compares the methods on the data that was tuned on.
-type HeldOut struct {
-	bundle.HeldOut
+// Validation compares the methods on the data that was tuned on.
+type Validation struct {
+	bundle.Validation
 	// Scores are those of unfamiliarity that were compared, in the order of [score.All] but for the
 	// first, which is the default one or the one asked for; nil without out-of-distribution data.
 	Scores []score.Tried `json:"scores,omitempty"`
 	// StandIns are how scores tell stand-ins, which are no out-of-distribution data; nil without. The last
 	// is learned from these very stand-ins.
-	StandIns []score.Tried `json:"stand_ins,omitempty"`
+	SyntheticOOD []score.Tried `json:"stand_ins,omitempty"`
 }
 
 // Examples counts what was read.
@@ -136,6 +136,6 @@ type Examples struct {
 	Val   int `json:"val"`
 	OOD   int `json:"ood"`
 	// StandIns are those for held-out images.
-	StandIns int `json:"stand_ins,omitempty"`
-	Bad      int `json:"bad"` // records that could not be read, in all sets
+	SyntheticOOD int `json:"stand_ins,omitempty"`
+	Bad          int `json:"bad"` // records that could not be read, in all sets
 }

@@ -35,8 +35,8 @@ func few(s *part.Counts) string {
 	return ""
 }
 
-// absentHeldOut warns of classes of which the held-out data has no examples.
-func absentHeldOut(s *part.Counts, h layer.Head, names []string) string {
+// absentValidation warns of classes of which the held-out data has no examples.
+func absentValidation(s *part.Counts, h layer.Head, names []string) string {
 	if s.Labelled == 0 {
 		return ""
 	}
@@ -167,8 +167,8 @@ func thinned(p *part.Part) (warnings []string) {
 		if s.Stream {
 			n = s.Examples()
 		}
-		if s.Role != bundle.Train && n > source.MaxHeldOut {
-			warnings = append(warnings, fmt.Sprintf("%s: %d of %d examples are used for tuning, spread evenly", s.Role, source.MaxHeldOut, n))
+		if s.Role != bundle.Train && n > source.MaxTuning {
+			warnings = append(warnings, fmt.Sprintf("%s: %d of %d examples are used for tuning, spread evenly", s.Role, source.MaxTuning, n))
 		}
 	}
 	return warnings
@@ -201,7 +201,7 @@ func dataWarnings(p *part.Part) []string {
 	if p.Counts != nil {
 		warnings = append(warnings, few(p.Counts), absentTrain(p.Counts, val, head, names))
 	}
-	warnings = append(warnings, absentHeldOut(val, head, names))
+	warnings = append(warnings, absentValidation(val, head, names))
 	if p.Counts != nil {
 		warnings = append(warnings, repeated("train", p.Counts))
 	}

@@ -62,7 +62,7 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 		"a label of none":          {counts(300, 10, 0, 300), multi, names, []string{`label 1 ("dog") holds for none of 300 held-out examples`}},
 		"a name of the outlandish": {counts(300, 100, 0, 200), head(3), []string{"a", "b\x1b[2J\n", "c"}, []string{`class 1 ("b\x1b[2J\n")`}},
 	} {
-		checkWarning(t, name, absentHeldOut(tc.val, tc.head, tc.names), tc.want...)
+		checkWarning(t, name, absentValidation(tc.val, tc.head, tc.names), tc.want...)
 	}
 
 	balanced := counts(500, 100, 100, 100, 100, 100)

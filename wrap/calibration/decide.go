@@ -37,9 +37,9 @@ func undecided(err error) error {
 	return fmt.Errorf("held-out data, of which half sets thresholds and half tunes: %w", err)
 }
 
-// standInsFor returns the stand-ins for examples that tune: of one that sets a threshold nothing is
+// syntheticOf returns the stand-ins for examples that tune: of one that sets a threshold nothing is
 // learned, by its stand-in neither.
-func standInsFor(tune, all *rows.Batch) *rows.Batch {
+func syntheticOf(tune, all *rows.Batch) *rows.Batch {
 	if all == nil {
 		return all
 	}

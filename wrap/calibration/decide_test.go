@@ -18,7 +18,7 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 	c, file := decided(t)
 	r := mustCalibrate(t, c)
 	d := r.Decisions
-	if d == nil || d.Examples != 500 || d.Plan != everyDecision.Complete() || r.HeldOut.After.N != 500 ||
+	if d == nil || d.Examples != 500 || d.Plan != everyDecision.Complete() || r.Validation.After.N != 500 ||
 		r.Examples.Val != 1000 {
 		t.Fatalf("report %+v, decisions %+v", r, d)
 	}
@@ -161,8 +161,8 @@ func TestABundleWithoutDecisionsMakesNone(t *testing.T) {
 	c, file := decided(t)
 	c.Decisions = conformal.Plan{}
 	r := mustCalibrate(t, c)
-	if r.Decisions != nil || r.HeldOut.After.N != 1000 {
-		t.Errorf("decisions %+v, tuned on %d", r.Decisions, r.HeldOut.After.N)
+	if r.Decisions != nil || r.Validation.After.N != 1000 {
+		t.Errorf("decisions %+v, tuned on %d", r.Decisions, r.Validation.After.N)
 	}
 	_, err := opened(t, c.Out, Options{}).PredictDataset(t.Context(), file+"[:1]", func(one Prediction) error {
 		if one.Abstain != nil || one.PredictionSet != nil || one.AbstainReason != "" {

@@ -98,7 +98,7 @@ func (e *estimator) estimate(ctx context.Context) error {
 	}
 	var held [3]*rows.Batch
 	examples, compared := 0, 0
-	for i, s := range []*source.Set{in.val, in.ood, in.standIns} {
+	for i, s := range []*source.Set{in.val, in.ood, in.synthetic} {
 		if s == nil {
 			continue
 		}
@@ -250,7 +250,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.B
 		})
 		if err == nil {
 			compared[i] = time.Since(start).Seconds() - compared[i]
-			_, _, err = measureHeldOut(ctx, f, few[0], few[1])
+			_, _, err = measureValidation(ctx, f, few[0], few[1])
 		}
 		if err != nil {
 			return tuning, scores, fmt.Errorf("tuning on the first held-out examples: %w", err)

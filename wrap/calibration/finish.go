@@ -23,27 +23,27 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	asked := &p.Recipe.Settings
 	whole := *p // the caller's stays as it was read: on error it may be kept
 	p = &whole
-	p.Val, p.OOD, p.StandIns = thin(p.Val), thin(p.OOD), thin(p.StandIns)
+	p.Val, p.OOD, p.SyntheticOOD = thin(p.Val), thin(p.OOD), thin(p.SyntheticOOD)
 	if p.OOD != nil && p.OOD.N < 2 {
 		return nil, fmt.Errorf("out-of-distribution data: %d example, want at least 2, or some hundreds to tune by", p.OOD.N)
 	}
 	log.warn(dataWarnings(p)...)
 	all := p.Val
 	val, held := divide(all, asked.Decisions)
-	p.Val, p.StandIns = val, standInsFor(val, p.StandIns)
+	p.Val, p.SyntheticOOD = val, syntheticOf(val, p.SyntheticOOD)
 	curvature, err := p.Sums.Finish()
 	if err != nil {
 		return nil, err
 	}
 	var known *score.Training
-	if s, given := score.Find(asked.OODScore); p.OOD != nil || p.StandIns != nil || given && s.Learns() {
+	if s, given := score.Find(asked.OODScore); p.OOD != nil || p.SyntheticOOD != nil || given && s.Learns() {
 		if known, err = training(curvature, p, to.weights); err != nil {
 			return nil, err
 		}
 	}
 	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, calibrate.FitOptions{
 		Covariance: asked.Covariance, Damping: asked.Damping, Lambda0: asked.Lambda0, Score: asked.OODScore,
-		Training: known, StandIns: p.StandIns,
+		Training: known, StandIns: p.SyntheticOOD,
 		Progress: func(stage string, done, total int) { log.Step(stage, "steps", done, total) },
 	})
 	if err != nil {
@@ -55,7 +55,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	log.warn(doubt)
-	figures, recommendation, err := measureHeldOut(ctx, fitted, p.Val, p.OOD)
+	figures, recommendation, err := measureValidation(ctx, fitted, p.Val, p.OOD)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +72,9 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	info, missing := probeInfo(p, to)
 	log.warn(missing)
 	m := manifest(p, to, fitted)
-	m.HeldOut, m.Decisions, m.Reference, m.Warnings = figures.HeldOut, decisions, reference, log.warnings
+	m.Validation, m.Decisions, m.Reference, m.Warnings = figures.Validation, decisions, reference, log.warnings
 	report := newReport(p, to, m)
-	report.HeldOut, report.Recommendation, report.Probe = figures, recommendation, info
+	report.Validation, report.Recommendation, report.Probe = figures, recommendation, info
 	if err := write(p, to, fitted, m); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func thin(b *rows.Batch) *rows.Batch {
 	if b == nil {
 		return nil
 	}
-	return spread(b, source.MaxHeldOut)
+	return spread(b, source.MaxTuning)
 }
 
 // newReport describes a calibration, but for what its measuring gave.
@@ -103,11 +103,11 @@ func newReport(p *part.Part, to *target, m *bundle.Manifest) *Report {
 	}
 }
 
-// measureHeldOut computes the held-out figures of the methods that need nothing but a calibration, and
+// measureValidation computes the held-out figures of the methods that need nothing but a calibration, and
 // what they recommend, and gathers those of scores. ood may be nil.
-func measureHeldOut(
+func measureValidation(
 	ctx context.Context, f *calibrate.Fitted, val, ood *rows.Batch,
-) (HeldOut, metrics.Recommendation, error) {
+) (Validation, metrics.Recommendation, error) {
 	var none metrics.Recommendation
 	names, oods := []string{"mle", "ts", "mf0"}, []string(nil)
 	if ood != nil {
@@ -121,11 +121,11 @@ func measureHeldOut(
 		tallies[i] = measure.New(name, f.Posterior.Head, 0, oods)
 	}
 	if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.Part{Role: measure.Test}, val); err != nil {
-		return HeldOut{}, none, err
+		return Validation{}, none, err
 	}
 	if ood != nil {
 		if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.Part{Role: measure.OOD}, ood); err != nil {
-			return HeldOut{}, none, err
+			return Validation{}, none, err
 		}
 	}
 	results := map[string]bundle.Figures{}
@@ -133,7 +133,7 @@ func measureHeldOut(
 	for _, t := range tallies {
 		got, err := t.Figures()
 		if err != nil {
-			return HeldOut{}, none, err
+			return Validation{}, none, err
 		}
 		if ood != nil && t.Name == f.Score.Name {
 			unfamiliar = &got.OOD[0].OOD
@@ -148,18 +148,18 @@ func measureHeldOut(
 		results[t.Name] = figures
 	}
 	mf0, served := results["mf0"], results[string(f.Method)]
-	h := HeldOut{Scores: f.Scores, StandIns: f.StandIns}
+	h := Validation{Scores: f.Scores, SyntheticOOD: f.StandIns}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
 	h.After = bundle.Figures{InDomain: served.InDomain, OOD: unfamiliar, OODNLL: served.OODNLL}
 	resampled, err := measure.ResampleCompared(ctx, tallies, measure.Resamples, 0)
 	if err != nil {
-		return HeldOut{}, none, err
+		return Validation{}, none, err
 	}
 	return h, resampled.RecommendTuned(string(f.Method), f.Choice.String(), f.Score.Name), nil
 }
 
 // figureWarnings warns of held-out figures that speak of a mistake, or say too little.
-func figureWarnings(p *part.Part, h HeldOut) (warnings []string) {
+func figureWarnings(p *part.Part, h Validation) (warnings []string) {
 	head, val, ood := p.Recipe.Head.Head, p.Val, p.OOD
 	if h.Scores != nil {
 		served := detection{"ood_score", h.After.OOD.AUROC}

@@ -102,7 +102,7 @@ func parseJob(data []byte) (j *Job, manifest bool, err error) {
 		}
 	}
 	// Without a model the sets are of features.
-	j.Config.ReadyMade = j.Config.Model == "" && j.Config.Expect.Model == "" && len(d.Datasets) > 0
+	j.Config.PrecomputedFeatures = j.Config.Model == "" && j.Config.Expect.Model == "" && len(d.Datasets) > 0
 	return j, false, j.validate()
 }
 
@@ -185,7 +185,7 @@ func (j *Job) takeWords(root *yaml.Node) error {
 func (c *Config) add(s set) error {
 	to := map[bundle.Role]*string{bundle.Train: &c.Train, bundle.Val: &c.Val, bundle.OOD: &c.OOD}[s.Role]
 	switch {
-	case s.Role == bundle.StandIns:
+	case s.Role == bundle.SyntheticOOD:
 		to, s.Spec, s.Fingerprint = &c.OOD, wrap.StandIns, ""
 	case to == nil:
 		return fmt.Errorf("datasets: role %q: want %s, %s or %s", s.Role, bundle.Train, bundle.Val, bundle.OOD)
@@ -210,7 +210,7 @@ func (c *Config) add(s set) error {
 func repeat(m *bundle.Manifest) (*Job, error) {
 	c := Config{
 		Settings: m.Asked(), Preprocess: m.Preprocess, Classes: m.Labels, Runtime: wrap.Runtime{Batch: m.Batch},
-		KeepCurvature: m.Curvature != nil, ReadyMade: m.Model == nil,
+		KeepCurvature: m.Curvature != nil, PrecomputedFeatures: m.Model == nil,
 	}
 	if m.Model != nil {
 		c.Expect.Model, c.NoModel, c.NoProbe = m.Model.SHA256, m.Model.File == nil, m.Probe == nil

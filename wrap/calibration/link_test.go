@@ -45,13 +45,13 @@ func TestLinkIsTold(t *testing.T) {
 
 // Ready-made logits of several classes are taken for those of a softmax unless it is told
 // otherwise.
-func TestReadyMadeLinkIsTold(t *testing.T) {
+func TestPrecomputedLinkIsTold(t *testing.T) {
 	dir := t.TempDir()
 	const n = 200
 	phi, logits := random(1, n*3), random(2, n*4)
 	file := write(t, dir, "f.npz", npz(t,
 		map[string]array{"features": arrayOf(phi, n, 3), "logits": arrayOf(logits, n, 4), "labels": arrayOf(sampled(logits, n), n)}))
-	c := Config{ReadyMade: true, Train: file + "[:100]", Val: file + "[100:]", Out: filepath.Join(dir, "bundle")}
+	c := Config{PrecomputedFeatures: true, Train: file + "[:100]", Val: file + "[100:]", Out: filepath.Join(dir, "bundle")}
 	c.Head.Link = layer.OneVsRest
 	if r := mustCalibrate(t, c); r.Head.Link != "one-vs-rest" {
 		t.Errorf("head %+v", r.Head)

@@ -99,7 +99,7 @@ func TestMergedPartsAreOnePass(t *testing.T) {
 			}},
 	} {
 		// Neither begins where a block does.
-		c.ReadyMade, c.Train, c.Val, c.OOD = true, file+"[100:7000]", file+"[8000:]", file+"[:100]"
+		c.PrecomputedFeatures, c.Train, c.Val, c.OOD = true, file+"[100:7000]", file+"[8000:]", file+"[:100]"
 		c.Out = filepath.Join(t.TempDir(), "one")
 		mustCalibrate(t, c)
 		counts := []int{3}
@@ -211,7 +211,7 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 	}
 	file := classified(t, 3000, 3, 3)
 	made := parts(t, Config{
-		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]",
+		PrecomputedFeatures: true, Train: file + "[:2000]", Val: file + "[2000:]",
 		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}},
 	}, 1)
 	_, err := Merge(t.Context(), MergeConfig{Parts: made, Out: filepath.Join(t.TempDir(), "b"), Model: "any.onnx"})
@@ -223,7 +223,7 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 3000, 6, 4)
-	c := Config{ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:2800]", OOD: file + "[2800:]",
+	c := Config{PrecomputedFeatures: true, Train: file + "[:2000]", Val: file + "[2000:2800]", OOD: file + "[2800:]",
 		Settings: bundle.Settings{OODScore: score.Default}}
 	tenth := calibrate.Damping{Relative: 0.1}
 	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
@@ -288,7 +288,7 @@ func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 3000, 3, 3)
 	base := Config{
-		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]",
+		PrecomputedFeatures: true, Train: file + "[:2000]", Val: file + "[2000:]",
 		Settings: bundle.Settings{Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 1}},
 	}
 	all := parts(t, base, 2)
@@ -385,7 +385,7 @@ func TestBadRecordsOfAllPartsCount(t *testing.T) {
 // A part that is there stays, unless it may be replaced.
 func TestPartsReplaceNothingElse(t *testing.T) {
 	file := classified(t, 1200, 3, 3)
-	c := Config{ReadyMade: true, Train: file, Val: file, Settings: bundle.Settings{Structure: calibrate.Kronecker}}
+	c := Config{PrecomputedFeatures: true, Train: file, Val: file, Settings: bundle.Settings{Structure: calibrate.Kronecker}}
 	c.Shard, c.Out = rows.Shard{Index: 1, Count: 1}, filepath.Join(t.TempDir(), "p")
 	accumulate := func() error {
 		_, err := Accumulate(t.Context(), c)
@@ -411,7 +411,7 @@ func TestPartsReplaceNothingElse(t *testing.T) {
 // What is merged is not written into a part, whose files would then be others.
 func TestNothingIsMergedIntoAPart(t *testing.T) {
 	file := classified(t, 1500, 4, 3)
-	c := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]",
+	c := Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file + "[1000:]",
 		Settings: bundle.Settings{
 			Structure: calibrate.Full,
 		}}

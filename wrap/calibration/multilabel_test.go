@@ -84,8 +84,8 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 				OODScore: score.Default, Structure: tt.structure, Covariance: tt.covariance,
 			}}
 		r := mustCalibrate(t, c)
-		if r.Head.Link != "sigmoid" || r.Head.Logits != k || r.Examples.Val != 200 || r.HeldOut.After.N != 200 ||
-			r.HeldOut.After.OOD == nil {
+		if r.Head.Link != "sigmoid" || r.Head.Logits != k || r.Examples.Val != 200 || r.Validation.After.N != 200 ||
+			r.Validation.After.OOD == nil {
 			t.Errorf("%s: report %+v", name, r)
 		}
 		if want := string(tt.structure); tt.structure != calibrate.Auto && r.Structure != want ||
@@ -93,8 +93,8 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 			t.Errorf("%s: structure %s", name, r.Structure)
 		}
 		// The network is right about these targets: nothing is to be gained.
-		if !(r.HeldOut.MF0.NLL <= r.HeldOut.Before.NLL+0.02) || !(r.HeldOut.TS.NLL <= r.HeldOut.Before.NLL+1e-3) {
-			t.Errorf("%s: NLL before %v, ts %v, after %v", name, r.HeldOut.Before.NLL, r.HeldOut.TS.NLL, r.HeldOut.After.NLL)
+		if !(r.Validation.MF0.NLL <= r.Validation.Before.NLL+0.02) || !(r.Validation.TS.NLL <= r.Validation.Before.NLL+1e-3) {
+			t.Errorf("%s: NLL before %v, ts %v, after %v", name, r.Validation.Before.NLL, r.Validation.TS.NLL, r.Validation.After.NLL)
 		}
 
 		b, err := bundle.Open(c.Out)
@@ -160,7 +160,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 				t.Errorf("%s: %s %v, want %v", name, what, got, want)
 			}
 		}
-		near("NLL at calibration", r.HeldOut.After.NLL, nll)
+		near("NLL at calibration", r.Validation.After.NLL, nll)
 		e, err := bench.Evaluate(t.Context(),
 			bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "far", Spec: ood}}})
 		if err != nil {
@@ -169,8 +169,8 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		if len(e.Methods) != 5 || e.Methods[3].InDomain != nil || e.Methods[2].InDomain.N != 200 {
 			t.Fatalf("%s: methods %+v", name, e.Methods)
 		}
-		near("NLL in evaluation", e.Methods[2].InDomain.NLL, r.HeldOut.MF0.NLL)
-		near("AUROC in evaluation", e.Methods[2].OOD[0].AUROC, r.HeldOut.MF0.OOD.AUROC)
+		near("NLL in evaluation", e.Methods[2].InDomain.NLL, r.Validation.MF0.NLL)
+		near("AUROC in evaluation", e.Methods[2].OOD[0].AUROC, r.Validation.MF0.OOD.AUROC)
 
 		i := 0
 		report, err := p.PredictDataset(t.Context(), file+"[400:]", func(one Prediction) error {
@@ -238,8 +238,8 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 		c := Config{Model: oneVsRestModel, Train: file + "[:300]", Val: file + "[300:]", Out: filepath.Join(dir, string(structure)),
 			Settings: bundle.Settings{Structure: structure, Covariance: calibrate.Sandwich}}
 		r := mustCalibrate(t, c)
-		if r.Head.Link != "one-vs-rest" || !approx.Equal(r.HeldOut.Before.NLL, plain, 1e-5) {
-			t.Errorf("%s: NLL before %v, want %v; %+v", structure, r.HeldOut.Before.NLL, plain, r.Head)
+		if r.Head.Link != "one-vs-rest" || !approx.Equal(r.Validation.Before.NLL, plain, 1e-5) {
+			t.Errorf("%s: NLL before %v, want %v; %+v", structure, r.Validation.Before.NLL, plain, r.Head)
 		}
 		b, err := bundle.Open(c.Out)
 		if err != nil {
@@ -267,7 +267,7 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: c.Val})
-		if err != nil || !approx.Equal(e.Methods[2].InDomain.NLL, r.HeldOut.MF0.NLL, 1e-9) {
+		if err != nil || !approx.Equal(e.Methods[2].InDomain.NLL, r.Validation.MF0.NLL, 1e-9) {
 			t.Errorf("%s: %+v, %v", structure, e, err)
 		}
 	}
@@ -303,17 +303,17 @@ func readyTargets(t testing.TB, dir, name string, seed uint64, n int, labels fun
 func asTargets(targets []int64) array { return arrayOf(targets, len(targets)/3, 3) }
 
 // Labels [N,K] of held-out features say that the head is multi-label.
-func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
+func TestPrecomputedTargetsMakeAMultiLabelHead(t *testing.T) {
 	dir := t.TempDir()
 	train, val := readyTargets(t, dir, "train.npz", 11, 700, asTargets), readyTargets(t, dir, "val.npz", 12, 600, asTargets)
 	unlabelled := readyTargets(t, dir, "unlabelled.npz", 11, 700, nil)
-	r := mustCalibrate(t, Config{ReadyMade: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"),
+	r := mustCalibrate(t, Config{PrecomputedFeatures: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"),
 		Settings: bundle.Settings{Covariance: calibrate.Sandwich}})
 	if r.Head.Link != "sigmoid" || r.Head.Logits != 3 {
 		t.Errorf("head %+v", r.Head)
 	}
-	if !(r.HeldOut.After.NLL < r.HeldOut.Before.NLL-0.1) || !(r.HeldOut.After.ECE < r.HeldOut.Before.ECE/2) {
-		t.Errorf("before %+v, after %+v", r.HeldOut.Before, r.HeldOut.After)
+	if !(r.Validation.After.NLL < r.Validation.Before.NLL-0.1) || !(r.Validation.After.ECE < r.Validation.Before.ECE/2) {
+		t.Errorf("before %+v, after %+v", r.Validation.Before, r.Validation.After)
 	}
 	e, err := bench.Evaluate(t.Context(),
 		bench.Config{Bundle: filepath.Join(dir, "b"), Test: readyTargets(t, dir, "test.npz", 13, 600, asTargets)})
@@ -340,7 +340,7 @@ func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
 		break
 	}
 	// The Hessian needs no labels of the training set.
-	r = mustCalibrate(t, Config{ReadyMade: true, Train: unlabelled, Val: val, Out: filepath.Join(dir, "c")})
+	r = mustCalibrate(t, Config{PrecomputedFeatures: true, Train: unlabelled, Val: val, Out: filepath.Join(dir, "c")})
 	if r.Head.Link != "sigmoid" || r.Examples.Train != 700 {
 		t.Errorf("%+v", r)
 	}
@@ -455,7 +455,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		"a target of two": {ready, readyTargets(t, dir, "d.npz", 1, 60, func(y []int64) array { y[31] = 2; return asTargets(y) }),
 			[]string{"val: ", "label 1 of example 10 is 2"}},
 	} {
-		_, err := Calibrate(t.Context(), Config{ReadyMade: true, Train: tt.train, Val: tt.val, Out: out + "3"})
+		_, err := Calibrate(t.Context(), Config{PrecomputedFeatures: true, Train: tt.train, Val: tt.val, Out: out + "3"})
 		if says(t, err, tt.words...); t.Failed() {
 			t.Errorf("that was %s", name)
 		}
@@ -489,7 +489,7 @@ func TestDoubtsAboutMultiLabelFigures(t *testing.T) {
 		p[i] = float32(1 / (1 + math.Exp(-float64(a))))
 	}
 	file := write(t, dir, "p.npz", npz(t, map[string]array{"features": arrayOf(x, n, 5), "logits": arrayOf(p, n, k), "labels": arrayOf(right, n, k)}))
-	r := mustCalibrate(t, Config{ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "p"),
+	r := mustCalibrate(t, Config{PrecomputedFeatures: true, Train: file, Val: file, Out: filepath.Join(dir, "p"),
 		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}}})
 	if !strings.Contains(strings.Join(r.Warnings, "; "), "val: all logits lie in [0,1]: are they probabilities? Give the values before the sigmoid") {
 		t.Errorf("warnings %q", r.Warnings)

@@ -84,7 +84,7 @@ func TestReferencesOfManyAndOfFew(t *testing.T) {
 	for _, test := range []struct{ val, examples, edges int }{
 		{11_000, 10_000, 31}, {161, 161, 31}, {20, 20, 3}, {2, 2, 1}, {1, 0, 0},
 	} {
-		c := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + fmt.Sprintf("[1000:%d]", 1000+test.val),
+		c := Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file + fmt.Sprintf("[1000:%d]", 1000+test.val),
 			Out: filepath.Join(t.TempDir(), "b"), Settings: bundle.Settings{
 				Structure: calibrate.Full, Damping: calibrate.Damping{Relative: 1},
 			}}
@@ -115,7 +115,7 @@ func TestTheReferenceOfSeveralLabels(t *testing.T) {
 	file := write(t, t.TempDir(), "f.npz", npz(t, map[string]array{
 		"features": arrayOf(x, n, 3), "logits": arrayOf(logits, n, 4), "labels": arrayOf(tossed(logits), n, 4),
 	}))
-	c := Config{ReadyMade: true, Train: file + "[:200]", Val: file + "[200:]",
+	c := Config{PrecomputedFeatures: true, Train: file + "[:200]", Val: file + "[200:]",
 		Out: filepath.Join(t.TempDir(), "b"), Settings: bundle.Settings{
 			Structure: calibrate.Full, Damping: calibrate.Damping{Relative: 1},
 		}}

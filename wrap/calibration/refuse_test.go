@@ -60,8 +60,8 @@ func TestCalibrateRefuses(t *testing.T) {
 	unlabelled := write(t, data, "unlabelled.npz",
 		npz(t, map[string]array{"features": arrayOf(random(1, 60), 10, 6), "logits": arrayOf(random(2, 30), 10, 3)}))
 
-	readyMade := func(c *Config) {
-		*c = Config{ReadyMade: true, Train: features, Val: features, Out: c.Out,
+	precomputed := func(c *Config) {
+		*c = Config{PrecomputedFeatures: true, Train: features, Val: features, Out: c.Out,
 			Settings: bundle.Settings{Damping: calibrate.Damping{Absolute: 1}}}
 	}
 	logModel := func(c *Config) { c.Model, c.Train, c.Val, c.OOD = log, fine, fine, "" }
@@ -118,28 +118,28 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"held-out feature not a number", func(c *Config) { logModel(c); c.Val = negative }, []string{"val: ", "negative.npz[40]: feature 2 is NaN"}},
 		{"unfamiliar feature not a number", func(c *Config) { logModel(c); c.OOD = negative }, []string{"ood: ", "negative.npz[40]: feature 2 is NaN"}},
 
-		{"features and a model", func(c *Config) { m := c.Model; readyMade(c); c.Model = m }, []string{"model is given", "give one of them"}},
-		{"features and preprocessing", func(c *Config) { readyMade(c); c.Preprocess = &preprocess.Spec{} }, []string{"preprocess is for a model", "leave it out"}},
-		{"features and a cache", func(c *Config) { readyMade(c); c.Cache = data }, []string{"features-cache is for a model", "leave it out"}},
-		{"features without their model", func(c *Config) { readyMade(c); c.NoModel = true }, []string{"no-model is for a model", "leave it out"}},
-		{"features and an output", func(c *Config) { readyMade(c); c.Head.Output = "y" }, []string{"output is for a model", "leave it out"}},
-		{"features not of a file of features", func(c *Config) { readyMade(c); c.Train = fine }, []string{"train: ", "features"}},
-		{"features of another width", func(c *Config) { readyMade(c); c.Val = ready("wide", 50, 7, 3, same) }, []string{"val: ", "7 features and 3 logits", "6 and 3"}},
-		{"logits of another width", func(c *Config) { readyMade(c); c.OOD = ready("long", 50, 6, 4, same) }, []string{"ood: ", "4 logits"}},
+		{"features and a model", func(c *Config) { m := c.Model; precomputed(c); c.Model = m }, []string{"model is given", "give one of them"}},
+		{"features and preprocessing", func(c *Config) { precomputed(c); c.Preprocess = &preprocess.Spec{} }, []string{"preprocess is for a model", "leave it out"}},
+		{"features and a cache", func(c *Config) { precomputed(c); c.Cache = data }, []string{"features-cache is for a model", "leave it out"}},
+		{"features without their model", func(c *Config) { precomputed(c); c.NoModel = true }, []string{"no-model is for a model", "leave it out"}},
+		{"features and an output", func(c *Config) { precomputed(c); c.Head.Output = "y" }, []string{"output is for a model", "leave it out"}},
+		{"features not of a file of features", func(c *Config) { precomputed(c); c.Train = fine }, []string{"train: ", "features"}},
+		{"features of another width", func(c *Config) { precomputed(c); c.Val = ready("wide", 50, 7, 3, same) }, []string{"val: ", "7 features and 3 logits", "6 and 3"}},
+		{"logits of another width", func(c *Config) { precomputed(c); c.OOD = ready("long", 50, 6, 4, same) }, []string{"ood: ", "4 logits"}},
 		{"features not finite", func(c *Config) {
-			readyMade(c)
+			precomputed(c)
 			c.Train = ready("nan", 50, 6, 3, func(phi, _ []float32, _ []int64) { phi[30*6+1] = float32(math.NaN()) })
 		}, []string{"train: nan.npz[30]: feature 1 is NaN"}},
 		{"logits not finite", func(c *Config) {
-			readyMade(c)
+			precomputed(c)
 			c.Val = ready("inf", 50, 6, 3, func(_, logits []float32, _ []int64) { logits[20*3] = float32(math.Inf(-1)) })
 		}, []string{"val: inf.npz[20]: logit 0 is -Inf"}},
 		{"label of features out of range", func(c *Config) {
-			readyMade(c)
+			precomputed(c)
 			c.Train = ready("label", 50, 6, 3, func(_, _ []float32, labels []int64) { labels[9] = 3 })
 		}, []string{"train: ", "label 3", "example 9", "[0,3)"}},
-		{"features without labels for the Fisher matrix", func(c *Config) { readyMade(c); c.Train, c.Covariance = unlabelled, calibrate.Fisher }, []string{"train: ", "no labels", "fisher"}},
-		{"held-out features without labels", func(c *Config) { readyMade(c); c.Val = unlabelled }, []string{"val: ", "no labels"}},
+		{"features without labels for the Fisher matrix", func(c *Config) { precomputed(c); c.Train, c.Covariance = unlabelled, calibrate.Fisher }, []string{"train: ", "no labels", "fisher"}},
+		{"held-out features without labels", func(c *Config) { precomputed(c); c.Val = unlabelled }, []string{"val: ", "no labels"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -226,19 +226,19 @@ func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
 		"before it is written":  func(p Progress) bool { return p.Stage == "tuning" && p.Done == p.Total },
 		"before it is replaced": func(p Progress) bool { return p.Stage == "tuning" && p.Done == p.Total },
 	} {
-		for _, readyMade := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, features ready made %t", name, readyMade), func(t *testing.T) {
+		for _, precomputed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, features ready made %t", name, precomputed), func(t *testing.T) {
 				dir := t.TempDir()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				c := quick(config(t, filepath.Join(dir, "b")))
-				if readyMade {
+				if precomputed {
 					n, d, k := 600, 6, 3
 					logits := random(2, n*k)
 					file := write(t, t.TempDir(), "x.npz", npz(t, map[string]array{
 						"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(sampled(logits, n), n),
 					}))
-					c = quick(Config{ReadyMade: true, Train: file, Val: file, OOD: file, Out: c.Out})
+					c = quick(Config{PrecomputedFeatures: true, Train: file, Val: file, OOD: file, Out: c.Out})
 				}
 				before := []string{}
 				if name == "before it is replaced" {

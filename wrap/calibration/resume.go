@@ -247,7 +247,7 @@ func partIdentity(m *part.Manifest, model, probe bool) any {
 // examples.
 func (c *Config) holdsModel(p *part.Part) bool {
 	train := p.Set(bundle.Train)
-	return !c.ReadyMade && !c.NoModel && train != nil && train.First(&train.Shards[0])
+	return !c.PrecomputedFeatures && !c.NoModel && train != nil && train.First(&train.Shards[0])
 }
 
 // resume takes over what was read before an interruption, of those sets that have not changed since.
@@ -322,8 +322,8 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 		a.part.Val = old.Val
 	case bundle.OOD:
 		a.part.OOD = old.OOD
-	case bundle.StandIns:
-		a.part.StandIns = old.StandIns
+	case bundle.SyntheticOOD:
+		a.part.SyntheticOOD = old.SyntheticOOD
 	}
 	a.log.notice("%s: going on after %d examples", s.Name, shard.Examples)
 	return nil
@@ -355,7 +355,7 @@ func (a *accumulation) soFar() *part.Part {
 		shard := &set.Shards[0]
 		shard.Progress = &progress
 		held := map[bundle.Role]**rows.Batch{
-			bundle.Val: &p.Val, bundle.OOD: &p.OOD, bundle.StandIns: &p.StandIns,
+			bundle.Val: &p.Val, bundle.OOD: &p.OOD, bundle.SyntheticOOD: &p.SyntheticOOD,
 		}[set.Role]
 		if held == nil {
 			continue

@@ -25,7 +25,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 				"labels": arrayOf(sampled(logits, n), n),
 			}))
 			save, part := Checkpointed(b, Config{
-				ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "b"),
+				PrecomputedFeatures: true, Train: file, Val: file, Out: filepath.Join(dir, "b"),
 				Settings: bundle.Settings{Structure: size.structure},
 			})
 			for b.Loop() {

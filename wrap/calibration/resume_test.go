@@ -86,7 +86,7 @@ func TestAnInterruptedCalibrationGoesOn(t *testing.T) {
 		"a features cache": {calibrates, func(t *testing.T, c *Config) { c.Cache = t.TempDir() }},
 		"a shard":          {shards, func(_ *testing.T, c *Config) {}},
 		"bad records":      {calibrates, badRecords},
-		"ready made":       {calibrates, readyMade},
+		"ready made":       {calibrates, precomputed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,15 +170,15 @@ func badRecords(t *testing.T, c *Config) {
 	c.Train, c.Val, c.OOD, c.MaxBad = path+"[:2000]", path+"[2000:]", "", 10
 }
 
-// readyMade takes features.
-func readyMade(t *testing.T, c *Config) {
+// precomputed takes features.
+func precomputed(t *testing.T, c *Config) {
 	n, d, k := 3000, 6, 3
 	logits, dir := random(2, n*k), t.TempDir()
 	file := write(t, dir, "x.npz", npz(t, map[string]array{
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(sampled(logits, n), n),
 	}))
 	age(t, dir)
-	*c = quick(Config{ReadyMade: true, Train: file + "[:1800]", Val: file + "[1800:2400]", OOD: file + "[2400:]"})
+	*c = quick(Config{PrecomputedFeatures: true, Train: file + "[:1800]", Val: file + "[1800:2400]", OOD: file + "[2400:]"})
 }
 
 // interrupted leaves a checkpoint of a calibration to a folder that it makes.
@@ -445,7 +445,7 @@ func lockedBy(target string) func(string) error {
 // A bundle that was merged is the result of the calibration that was cut into shards.
 func TestAMergedBundleIsTheResult(t *testing.T) {
 	file := classified(t, 4000, 6, 4)
-	c := Config{ReadyMade: true, Train: file + "[:2500]", Val: file + "[2500:]"}
+	c := Config{PrecomputedFeatures: true, Train: file + "[:2500]", Val: file + "[2500:]"}
 	c.Out, c.Resume = merged(t, parts(t, c, 3)...), true
 	var done *DoneError
 	if _, err := Calibrate(t.Context(), c); !errors.As(err, &done) {
@@ -462,7 +462,7 @@ func TestAMergedBundleIsTheResult(t *testing.T) {
 // An update is not lost by what a message advises.
 func TestAnUpdatedBundleIsNotReplaced(t *testing.T) {
 	file := classified(t, 4000, 6, 4)
-	c := Config{ReadyMade: true, Train: file + "[:1024]", Val: file + "[3000:]", KeepCurvature: true,
+	c := Config{PrecomputedFeatures: true, Train: file + "[:1024]", Val: file + "[3000:]", KeepCurvature: true,
 		Out: filepath.Join(t.TempDir(), "b")}
 	mustCalibrate(t, c)
 	if _, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[1024:2048]"}); err != nil {

@@ -89,7 +89,7 @@ func TestAnUpdateFitsTheScoreToAllData(t *testing.T) {
 	file := classified(t, 4000, 6, 4)
 	for _, name := range []string{"knn", "mahalanobis"} {
 		dir := t.TempDir()
-		c := Config{ReadyMade: true, Train: file + "[:3000]", Val: file + "[3000:]",
+		c := Config{PrecomputedFeatures: true, Train: file + "[:3000]", Val: file + "[3000:]",
 			KeepCurvature: true, Out: filepath.Join(dir, "one"),
 			Settings: bundle.Settings{
 				Structure: calibrate.Kronecker, OODScore: name,
@@ -109,7 +109,7 @@ func TestAnUpdateFitsTheScoreToAllData(t *testing.T) {
 func TestScoresThatCannotBeFittedAreRefused(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 1500, 6, 4)
-	ready := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]",
+	ready := Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file + "[1000:]",
 		Settings: bundle.Settings{
 			Structure: calibrate.Kronecker,
 		}}
@@ -147,7 +147,7 @@ func TestScoresThatLearnCompete(t *testing.T) {
 	c.OODScore = ""
 	r := mustCalibrate(t, c)
 	tried := map[string]bool{}
-	for _, s := range r.HeldOut.Scores {
+	for _, s := range r.Validation.Scores {
 		tried[s.Name] = true
 	}
 	for _, name := range fitted {

@@ -31,7 +31,7 @@ type sources struct {
 	preprocess *bundle.Preprocessing // nil for ready-made features
 	train, val *source.Set
 	ood        *source.Set // nil where there is none
-	standIns   *source.Set // for those of val, likewise
+	synthetic  *source.Set // for those of val, likewise
 	noProbe    string      // why no probe is kept of val, where none is
 }
 
@@ -49,7 +49,7 @@ func (in *sources) close() {
 
 // sets lists those that are open.
 func (in *sources) sets() (list []*source.Set) {
-	for _, s := range []*source.Set{in.train, in.val, in.ood, in.standIns} {
+	for _, s := range []*source.Set{in.train, in.val, in.ood, in.synthetic} {
 		if s != nil {
 			list = append(list, s)
 		}
@@ -79,7 +79,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes,
 	}
 	opener := in.opener
-	if cfg.ReadyMade {
+	if cfg.PrecomputedFeatures {
 		err = in.openProduct(ctx, cfg)
 		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == layer.Sigmoid) &&
 			source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
@@ -92,7 +92,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	if err := in.openTrain(ctx, cfg, opener); err != nil {
 		return in, err
 	}
-	if err := in.openHeldOut(ctx, cfg, opener); err != nil {
+	if err := in.openTuning(ctx, cfg, opener); err != nil {
 		return in, err
 	}
 	if in.cut != nil {
@@ -189,7 +189,7 @@ func (in *sources) open(
 		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for --out", role, cfg.Out, s.Path())
 	}
 	if err == nil && classes == 0 {
-		in.head, err = readyHead(cfg, s, opener.MultiLabel)
+		in.head, err = precomputedHead(cfg, s, opener.MultiLabel)
 	}
 	if k := in.head.Classes(); err == nil && in.classes != nil && len(in.classes) != k {
 		err = fmt.Errorf("%d class names for a model of %d classes", len(in.classes), k)
@@ -197,8 +197,8 @@ func (in *sources) open(
 	return s, err
 }
 
-// readyHead returns the head of ready-made features.
-func readyHead(cfg *Config, train *source.Set, multiLabel bool) (layer.Head, error) {
+// precomputedHead returns the head of ready-made features.
+func precomputedHead(cfg *Config, train *source.Set, multiLabel bool) (layer.Head, error) {
 	d, k := train.Widths()
 	h := layer.Head{Logits: k, Features: d, Bias: true, Link: layer.Softmax}
 	if k == 1 || multiLabel {
@@ -228,9 +228,9 @@ func integers(names []string) bool {
 	return true
 }
 
-// openHeldOut opens the held-out sets.
-func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
-	opener.Limit = source.MaxHeldOut
+// openTuning opens the held-out sets.
+func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
+	opener.Limit = source.MaxTuning
 	if in.val, err = in.open(ctx, cfg, opener, bundle.Val, cfg.Val); err != nil {
 		return err
 	}
@@ -239,12 +239,12 @@ func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.
 	}
 	if in.val != nil && in.val.Size() >= 0 {
 		from, to := in.val.Slice()
-		if err := cfg.Decisions.Reachable(setting(min(to-from, source.MaxHeldOut))); err != nil {
+		if err := cfg.Decisions.Reachable(setting(min(to-from, source.MaxTuning))); err != nil {
 			return undecided(err)
 		}
 	}
 	if cfg.OOD == wrap.StandIns {
-		err = in.openStandIns(ctx, cfg, opener)
+		err = in.openSynthetic(ctx, cfg, opener)
 	} else {
 		in.ood, err = in.open(ctx, cfg, opener, bundle.OOD, cfg.OOD)
 	}
@@ -259,15 +259,15 @@ func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.
 	return nil
 }
 
-// openStandIns opens the stand-ins for the held-out images.
-func (in *sources) openStandIns(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
+// openSynthetic opens the stand-ins for the held-out images.
+func (in *sources) openSynthetic(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
 	if in.val == nil {
 		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
 	}
 	of := *opener
 	of.Synthetic, of.Notes = true, &source.Notes{} // what is ignored is told of val
-	if in.standIns, err = in.open(ctx, cfg, &of, bundle.StandIns, cfg.Val); err == nil {
-		err = in.standIns.CheckSynthetic(ctx)
+	if in.synthetic, err = in.open(ctx, cfg, &of, bundle.SyntheticOOD, cfg.Val); err == nil {
+		err = in.synthetic.CheckSynthetic(ctx)
 	}
 	return err
 }

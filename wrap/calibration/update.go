@@ -150,11 +150,11 @@ func (u *update) read() ([]byte, error) {
 // config is that of the calibration which made the bundle, with the new data.
 func (u *update) config() *Config {
 	ood := u.spec(bundle.OOD, u.OOD)
-	if u.OOD == "" && u.recorded(bundle.StandIns) != nil {
+	if u.OOD == "" && u.recorded(bundle.SyntheticOOD) != nil {
 		ood = wrap.StandIns
 	}
 	c := &Config{
-		Settings: u.manifest.Asked(), ReadyMade: u.manifest.Model == nil, NoProbe: u.manifest.Probe == nil,
+		Settings: u.manifest.Asked(), PrecomputedFeatures: u.manifest.Model == nil, NoProbe: u.manifest.Probe == nil,
 		Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood, Out: u.Out, Cache: u.Cache, Runtime: u.Runtime,
 	}
 	c.Limit, c.MaxBad = 0, u.MaxBad
@@ -231,7 +231,7 @@ func (u *update) open(ctx context.Context) error {
 	if err := u.checkOverlap(ctx); err != nil {
 		return err
 	}
-	if err := u.in.openHeldOut(ctx, cfg, u.opener); err != nil {
+	if err := u.in.openTuning(ctx, cfg, u.opener); err != nil {
 		return fmt.Errorf("%w (held-out data that is not given is that of the bundle)", err)
 	}
 	return nil

@@ -28,7 +28,7 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 		}},
 	} {
 		dir := t.TempDir()
-		c.ReadyMade, c.Val, c.OOD, c.KeepCurvature = true, file+"[4000:]", file+"[:100]", true
+		c.PrecomputedFeatures, c.Val, c.OOD, c.KeepCurvature = true, file+"[4000:]", file+"[:100]", true
 		c.Train, c.Out = file+"[:3000]", filepath.Join(dir, "one")
 		mustCalibrate(t, c)
 		one := c.Out
@@ -95,7 +95,7 @@ func TestAnUpdateKeepsTheRuleOfDamping(t *testing.T) {
 	file := classified(t, 2500, 6, 4)
 	for _, d := range []calibrate.Damping{{}, {Absolute: 40}, {Relative: 0.02}} {
 		c := Config{
-			ReadyMade: true, Val: file + "[2000:]", KeepCurvature: true,
+			PrecomputedFeatures: true, Val: file + "[2000:]", KeepCurvature: true,
 			Train: file + "[:2000]", Out: filepath.Join(t.TempDir(), "one"),
 			Settings: bundle.Settings{Structure: calibrate.Kronecker, Damping: d},
 		}
@@ -117,7 +117,7 @@ func TestAnUpdateKeepsTheRuleOfDamping(t *testing.T) {
 func TestAnUpdateAddsBlocksBehindThoseThereAre(t *testing.T) {
 	file := classified(t, 3000, 6, 4)
 	c := Config{
-		ReadyMade: true, Val: file + "[2560:]", KeepCurvature: true,
+		PrecomputedFeatures: true, Val: file + "[2560:]", KeepCurvature: true,
 		Train: file + "[:2560]", Out: filepath.Join(t.TempDir(), "one"),
 		Settings: bundle.Settings{Structure: calibrate.Full},
 	}
@@ -145,7 +145,7 @@ func TestAnUpdateAddsBlocksBehindThoseThereAre(t *testing.T) {
 func TestAnUpdateLosesNoOther(t *testing.T) {
 	file := classified(t, 2500, 4, 3)
 	c := Config{
-		ReadyMade: true, Val: file + "[2000:]", KeepCurvature: true,
+		PrecomputedFeatures: true, Val: file + "[2000:]", KeepCurvature: true,
 		Train: file + "[:1000]", Out: filepath.Join(t.TempDir(), "b"),
 		Settings: bundle.Settings{Structure: calibrate.Full},
 	}
@@ -173,7 +173,7 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	dir := t.TempDir()
 	again := write(t, dir, "again.npz", read(t, file)) // begins at position 0 again
 	c := Config{
-		ReadyMade: true, Train: file, Val: file + "[:500]", KeepCurvature: true,
+		PrecomputedFeatures: true, Train: file, Val: file + "[:500]", KeepCurvature: true,
 		Out:      filepath.Join(dir, "b"),
 		Settings: bundle.Settings{Structure: calibrate.Full},
 	}
@@ -216,7 +216,7 @@ func TestAnUpdateOfAMergedBundleKnowsItsData(t *testing.T) {
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{ReadyMade: true, Train: file + "[:3000]", Val: file + "[3000:]",
+	c := Config{PrecomputedFeatures: true, Train: file + "[:3000]", Val: file + "[3000:]",
 		Settings: bundle.Settings{
 			Structure: calibrate.Full,
 		}}

@@ -96,7 +96,7 @@ func describeSet(s *part.Set) bundle.Dataset {
 		Count: s.Examples(), Ignored: s.Shards[0].Ignored, Bad: s.Bad(),
 	}
 	if s.Role != bundle.Train {
-		d.Count = min(d.Count, source.MaxHeldOut)
+		d.Count = min(d.Count, source.MaxTuning)
 	}
 	if len(s.Shards) > 1 {
 		for _, p := range s.Shards {

@@ -317,7 +317,7 @@ func TestExportRefuses(t *testing.T) {
 	features := write(t, out, "features.npz",
 		npz(t, map[string]array{"features": {phi, []int{50, 6}}, "logits": {logits, []int{50, 3}}, "labels": {labels, []int{50}}}))
 	ready := filepath.Join(out, "ready")
-	mustCalibrate(t, calibration.Config{ReadyMade: true, Train: features, Val: features, Out: ready,
+	mustCalibrate(t, calibration.Config{PrecomputedFeatures: true, Train: features, Val: features, Out: ready,
 		Settings: bundle.Settings{Damping: calibrate.Damping{Absolute: 1}}})
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	there := write(t, out, "there.onnx", []byte("there"))

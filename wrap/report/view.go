@@ -24,7 +24,7 @@ type Options struct {
 const network = "mle"
 
 // standIns is the name of a set that is made of test images.
-const standIns = string(bundle.StandIns)
+const standIns = string(bundle.SyntheticOOD)
 
 // view is an evaluation as a report looks at it.
 type view struct {

@@ -46,7 +46,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 	if err := p.mergeManifests(parts); err != nil {
 		return nil, "", err
 	}
-	held := [3]heldOut{{name: ValName}, {name: OODName}, {name: StandInsName}}
+	held := [3]heldOut{{name: ValName}, {name: OODName}, {name: SyntheticName}}
 	complete := tree{}
 	probed := math.MaxInt // position of the first held-out example of the parts so far
 	for _, f := range parts {
@@ -65,7 +65,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 				complete.add(&train.Shards[i], p.Sums.Join)
 			}
 		}
-		for i, b := range []*rows.Batch{o.Val, o.OOD, o.StandIns} {
+		for i, b := range []*rows.Batch{o.Val, o.OOD, o.SyntheticOOD} {
 			if err := held[i].add(f.dir, b); err != nil {
 				return nil, "", err
 			}
@@ -77,7 +77,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 			model = f.dir
 		}
 	}
-	p.Val, p.OOD, p.StandIns = mergeRows(held[0].batches), mergeRows(held[1].batches), mergeRows(held[2].batches)
+	p.Val, p.OOD, p.SyntheticOOD = mergeRows(held[0].batches), mergeRows(held[1].batches), mergeRows(held[2].batches)
 	return p, model, p.check()
 }
 

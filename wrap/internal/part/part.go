@@ -14,12 +14,12 @@ import (
 type Part struct {
 	Manifest
 
-	Sums     *calibrate.Sums // of the training data; nil where there is none
-	Counts   *Counts         // of the training data, likewise
-	Sample   *rows.Sample    // of the training data, likewise
-	Val, OOD *rows.Batch     // held-out data, positions rising; nil where there is none
-	StandIns *rows.Batch     // for those of Val, likewise
-	Probe    *bundle.Probe   // of the first shard that Val has examples of; nil where none is kept
+	Sums         *calibrate.Sums // of the training data; nil where there is none
+	Counts       *Counts         // of the training data, likewise
+	Sample       *rows.Sample    // of the training data, likewise
+	Val, OOD     *rows.Batch     // held-out data, positions rising; nil where there is none
+	SyntheticOOD *rows.Batch     // for those of Val, likewise
+	Probe        *bundle.Probe   // of the first shard that Val has examples of; nil where none is kept
 }
 
 // Manifest is what part.yaml says. Fields marked "set by Write" need not be filled in by who writes
@@ -105,7 +105,7 @@ type Progress struct {
 }
 
 // Roles are those of sets, in their order.
-var Roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD, bundle.StandIns}
+var Roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD, bundle.SyntheticOOD}
 
 // Set returns the set of a role, or nil.
 func (m *Manifest) Set(role bundle.Role) *Set {

@@ -159,8 +159,8 @@ func (p *Part) read(dir string, f bundle.File, product calibrate.Product) error 
 		p.Val, err = readRows(r, size)
 	case OODName:
 		p.OOD, err = readRows(r, size)
-	case StandInsName:
-		p.StandIns, err = readRows(r, size)
+	case SyntheticName:
+		p.SyntheticOOD, err = readRows(r, size)
 	case ProbeName:
 		p.Probe, err = bundle.DecodeProbe(r, size, p.Recipe.Head.Head)
 	}

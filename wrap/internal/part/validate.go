@@ -172,7 +172,7 @@ func (p *Part) check() error {
 	if p.Probe != nil && (p.Recipe.Model == nil || !p.probed()) {
 		return fmt.Errorf("%s goes with a model and with what may be the first held-out examples, and with nothing else", ProbeName)
 	}
-	return p.checkRows(StandInsName, p.StandIns, p.Set(bundle.StandIns), h)
+	return p.checkRows(SyntheticName, p.SyntheticOOD, p.Set(bundle.SyntheticOOD), h)
 }
 
 // probed reports whether there is a shard of which a probe is kept.

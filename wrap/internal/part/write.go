@@ -29,7 +29,7 @@ const (
 	SampleName    = bundle.SampleName
 	ValName       = "val.rows"
 	OODName       = "ood.rows"
-	StandInsName  = "stand-ins.rows"
+	SyntheticName = "stand-ins.rows"
 	ProbeName     = bundle.ProbeName
 	ModelName     = bundle.ModelName
 	ModelDataName = bundle.ModelDataName
@@ -46,7 +46,7 @@ var comments = map[string]string{
 var kind = &folder.Kind{
 	Noun: "part of a calibration", Manifest: ManifestName,
 	Files: []string{
-		ManifestName, CurvatureName, CountsName, SampleName, ValName, OODName, StandInsName, ProbeName,
+		ManifestName, CurvatureName, CountsName, SampleName, ValName, OODName, SyntheticName, ProbeName,
 		ModelName, ModelDataName,
 	},
 	Title: comments["format"], Largest: MaxManifest,
@@ -80,7 +80,7 @@ func Write(dir string, p *Part, o WriteOptions) error {
 		content[CurvatureName], content[CountsName] = p.Sums.Encode, p.Counts.encode
 		content[SampleName] = p.Sample.Encode
 	}
-	for name, b := range map[string]*rows.Batch{ValName: p.Val, OODName: p.OOD, StandInsName: p.StandIns} {
+	for name, b := range map[string]*rows.Batch{ValName: p.Val, OODName: p.OOD, SyntheticName: p.SyntheticOOD} {
 		if b != nil {
 			content[name] = func(w io.Writer) error { return writeRows(w, b) }
 		}

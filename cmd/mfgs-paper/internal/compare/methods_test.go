@@ -670,7 +670,7 @@ func TestMethodsWantTheDataOfCalibration(t *testing.T) {
 
 // Methods are fitted to all training data, also to more of them than examples are held out at most.
 func TestMethodsAreFittedToManyExamples(t *testing.T) {
-	const n = source.MaxHeldOut + 100
+	const n = source.MaxTuning + 100
 	phi := wraptest.Random(1, n)
 	logits, labels := make([]float32, 2*n), make([]int64, n)
 	for i, v := range phi {
@@ -684,7 +684,7 @@ func TestMethodsAreFittedToManyExamples(t *testing.T) {
 		"labels": {Data: labels, Dims: []int{n}},
 	}))
 	out := filepath.Join(t.TempDir(), "b")
-	mustCalibrate(t, calibration.Config{ReadyMade: true, Train: file, Val: file + "[:300]", Out: out})
+	mustCalibrate(t, calibration.Config{PrecomputedFeatures: true, Train: file, Val: file + "[:300]", Out: out})
 	e, err := Evaluate(t.Context(), Config{Config: bench.Config{Bundle: out, Test: file + "[300:600]", Methods: []string{"rue:2"}}})
 	if err != nil || e.Methods[0].InDomain == nil {
 		t.Errorf("%+v: %v", e, err)

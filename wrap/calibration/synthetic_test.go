@@ -19,8 +19,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// withStandIns is the calibration of the digits' network, with stand-ins.
-func withStandIns(t testing.TB) Config {
+// withSynthetic is the calibration of the digits' network, with stand-ins.
+func withSynthetic(t testing.TB) Config {
 	t.Helper()
 	const images = "../../models/digits-mlp/digits-images-idx3-ubyte.gz"
 	return Config{
@@ -31,18 +31,18 @@ func withStandIns(t testing.TB) Config {
 
 // A shard's stand-ins are those of its own held-out examples: together they are those of one pass.
 func TestStandInsOfAllShardsAreThoseOfOnePass(t *testing.T) {
-	c := withStandIns(t)
+	c := withSynthetic(t)
 	c.Shard = rows.Shard{Index: 1, Count: 1}
 	if _, err := Accumulate(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	both := group(t, parts(t, c, 2)...)
-	for _, name := range []string{part.ValName, part.StandInsName} {
+	for _, name := range []string{part.ValName, part.SyntheticName} {
 		if !bytes.Equal(read(t, filepath.Join(both, name)), read(t, filepath.Join(c.Out, name))) {
 			t.Errorf("another %s", name)
 		}
 	}
-	if bytes.Equal(read(t, filepath.Join(both, part.ValName)), read(t, filepath.Join(both, part.StandInsName))) {
+	if bytes.Equal(read(t, filepath.Join(both, part.ValName)), read(t, filepath.Join(both, part.SyntheticName))) {
 		t.Error("the stand-ins are the held-out examples")
 	}
 	// A cache of features tells images and stand-ins apart.
@@ -59,20 +59,20 @@ func TestStandInsOfAllShardsAreThoseOfOnePass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.StandIns.N != p.Val.N || p.OOD != nil {
-		t.Errorf("%d stand-ins for %d held-out examples, beside out-of-distribution data %v", p.StandIns.N, p.Val.N, p.OOD)
+	if p.SyntheticOOD.N != p.Val.N || p.OOD != nil {
+		t.Errorf("%d stand-ins for %d held-out examples, beside out-of-distribution data %v", p.SyntheticOOD.N, p.Val.N, p.OOD)
 	}
 }
 
 func TestStandInsWantImages(t *testing.T) {
-	c := withStandIns(t)
+	c := withSynthetic(t)
 	features := classified(t, 100, 4, 3)
 	for name, test := range map[string]struct {
 		change func(c *Config)
 		want   string
 	}{
 		"ready-made features": {func(c *Config) {
-			*c = Config{ReadyMade: true, Train: features, Val: features, OOD: StandIns, Out: c.Out}
+			*c = Config{PrecomputedFeatures: true, Train: features, Val: features, OOD: StandIns, Out: c.Out}
 		},
 			"stand-ins are made of images, and it holds ready-made features: give data in place of auto"},
 		"no held-out data": {func(c *Config) { c.Val, c.Shard = "", rows.Shard{Index: 1, Count: 2} },
@@ -97,7 +97,7 @@ func TestStandInsWantImages(t *testing.T) {
 // The learned score is made of stand-ins, and nothing else is: temperatures and figures are as without.
 func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
 	t.Parallel()
-	c := withStandIns(t)
+	c := withSynthetic(t)
 	c.OODScore, c.KeepCurvature = "learned", true
 	r := mustCalibrate(t, c)
 	without := c
@@ -106,11 +106,11 @@ func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
 	if got, want := r.Temperatures, plain.Temperatures; got.OODTuned || got.NLL != want.NLL || got.OOD != want.OOD {
 		t.Errorf("temperatures %+v, without stand-ins %+v", r.Temperatures, plain.Temperatures)
 	}
-	if r.HeldOut.After.OOD != nil || r.HeldOut.Scores != nil || r.Examples.OOD != 0 ||
-		r.Examples.StandIns != r.Examples.Val {
-		t.Errorf("stand-ins are out-of-distribution data: %+v, %+v", r.HeldOut, r.Examples)
+	if r.Validation.After.OOD != nil || r.Validation.Scores != nil || r.Examples.OOD != 0 ||
+		r.Examples.SyntheticOOD != r.Examples.Val {
+		t.Errorf("stand-ins are out-of-distribution data: %+v, %+v", r.Validation, r.Examples)
 	}
-	tried := r.HeldOut.StandIns
+	tried := r.Validation.SyntheticOOD
 	if len(tried) < 10 || tried[0].Name != "studentized" || tried[len(tried)-1].Name != "learned" {
 		t.Fatalf("scores on stand-ins: %+v", tried)
 	}
@@ -124,7 +124,7 @@ func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
 	// Of held-out examples that set thresholds nothing is learned, by their stand-ins neither.
 	half := c
 	half.Out, half.Decisions = filepath.Join(t.TempDir(), "half"), conformal.Plan{Alpha: 0.1}
-	all, some := tried[0].N, mustCalibrate(t, half).HeldOut.StandIns[0].N
+	all, some := tried[0].N, mustCalibrate(t, half).Validation.SyntheticOOD[0].N
 	if some != (all+1)/2 {
 		t.Errorf("with decisions scores are tried on %d stand-ins, without on %d", some, all)
 	}
@@ -134,7 +134,7 @@ func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	sets := b.Manifest.Datasets
-	if len(sets) != 3 || sets[2].Role != bundle.StandIns || sets[2].Spec != c.Val ||
+	if len(sets) != 3 || sets[2].Role != bundle.SyntheticOOD || sets[2].Spec != c.Val ||
 		sets[2].Fingerprint == sets[1].Fingerprint {
 		t.Errorf("datasets %+v", sets)
 	}
@@ -155,7 +155,7 @@ func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u.OODScore.Name != "learned" || u.Examples.StandIns != r.Examples.StandIns {
+	if u.OODScore.Name != "learned" || u.Examples.SyntheticOOD != r.Examples.SyntheticOOD {
 		t.Errorf("updated, the score is %+v of %+v", u.OODScore, u.Examples)
 	}
 }
@@ -170,7 +170,7 @@ func classifiedDigits(t testing.TB) string {
 }
 
 func TestTheLearnedScoreWantsSomethingToLearnFrom(t *testing.T) {
-	c := withStandIns(t)
+	c := withSynthetic(t)
 	c.OOD, c.OODScore = "", "learned"
 	_, err := Calibrate(t.Context(), c)
 	says(t, err, "the score learned is learned from", "give ood")
@@ -180,7 +180,7 @@ func TestTheLearnedScoreWantsSomethingToLearnFrom(t *testing.T) {
 
 // Figures on stand-ins are called that, and recommend nothing.
 func TestStandInsAreMeasuredApart(t *testing.T) {
-	c := withStandIns(t)
+	c := withSynthetic(t)
 	mustCalibrate(t, c)
 	e := bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "stand-ins", Spec: StandIns}}}
 	r, err := bench.Evaluate(t.Context(), e)
@@ -205,7 +205,7 @@ func TestStandInsAreMeasuredApart(t *testing.T) {
 // An interruption among the stand-ins ends, resumed, in the same bytes.
 func TestStandInsAreResumed(t *testing.T) {
 	t.Parallel()
-	c := withStandIns(t)
+	c := withSynthetic(t)
 	c.OODScore, c.Runtime.Batch = "learned", 64
 	mustCalibrate(t, c)
 	again := c
