@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // A Plan says which decisions are wanted. Zero asks for none, and each zero for none of its kind.
@@ -81,7 +83,7 @@ func (x *Outcomes) doubts() Doubts {
 	for i := range x.len() {
 		p, loss := x.of(i), 0.0
 		if x.Targets == nil {
-			if largest(p) != x.Labels[i] {
+			if floats.MaxIdx(p) != x.Labels[i] {
 				loss = 1
 			}
 		} else {

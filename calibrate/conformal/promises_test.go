@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -263,7 +265,7 @@ func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 	sure := func(n int) *Outcomes { // the label is always the most probable class
 		x := softmaxed(rng, n, 6)
 		for i := range x.Labels {
-			x.Labels[i] = largest(x.of(i))
+			x.Labels[i] = floats.MaxIdx(x.of(i))
 		}
 		return drawnOutcomes(rng, x)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // A Score says how little a class of an example suits its probabilities p. Classes that are equally
@@ -295,7 +297,7 @@ func (s *Sets) scoresTo(score []float64, r *ranking, p []float64) {
 			score[k] = 1 - v
 		}
 		if !s.MultiLabel {
-			top := largest(p)
+			top := floats.MaxIdx(p)
 			score[top] = Doubt(p)
 		}
 		return
@@ -321,21 +323,10 @@ func (s *Sets) Set(p []float64) []int {
 	return set
 }
 
-// largest returns the first of the most probable classes.
-func largest(p []float64) int {
-	top := 0
-	for k, v := range p {
-		if v > p[top] {
-			top = k
-		}
-	}
-	return top
-}
-
 // Doubt returns 1 - max p of classes that exclude each other: the sum of the other probabilities, which
 // has digits where max p is next to 1.
 func Doubt(p []float64) float64 {
-	top, rest := largest(p), 0.0
+	top, rest := floats.MaxIdx(p), 0.0
 	for k, v := range p {
 		if k != top {
 			rest += v

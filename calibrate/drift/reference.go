@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Step is what values are rounded to multiples of, those held out and those that come. Held-out examples
@@ -156,22 +158,9 @@ func (b *Bins) orderStatistics(r *Reference, i, j int) []float64 {
 	return at
 }
 
-// gamma draws from the Gamma distribution with shape n ≥ 1: Marsaglia and Tsang, "A simple method for
-// generating gamma variables" (2000).
+// gamma draws from the Gamma distribution with shape n ≥ 1 and rate 1.
 func (b *Bins) gamma(n int) float64 {
-	d := float64(n) - 1./3
-	c := 1 / math.Sqrt(9*d)
-	for {
-		x := b.rng.NormFloat64()
-		v := 1 + c*x
-		if v <= 0 {
-			continue
-		}
-		v *= v * v
-		if math.Log(1-b.rng.Float64()) < x*x/2+d-d*v+d*math.Log(v) {
-			return d * v
-		}
-	}
+	return distuv.Gamma{Alpha: float64(n), Beta: 1, Src: b.rng}.Rand()
 }
 
 // Weights returns how much the held-out examples weigh in each bin: their sum is m+1.

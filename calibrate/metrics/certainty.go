@@ -72,7 +72,7 @@ func (s Series) Interval(level float64) (Interval, bool) {
 		return Interval{}, false
 	}
 	tail := (1 - level) / 2
-	return Interval{quantile(draws, tail), quantile(draws, 1-tail)}, true
+	return Interval{Quantile(draws, tail), Quantile(draws, 1-tail)}, true
 }
 
 // Difference is a figure of one method less that of another; the same on all draws has the interval

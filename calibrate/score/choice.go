@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
@@ -198,7 +196,7 @@ func (c *Choice) compare(ctx context.Context, list []*Fitted, in [][]float64, oo
 	for i, s := range list {
 		figures, err := metrics.Detect(in[i], out[i])
 		if err == nil {
-			measured[i], err = metrics.DetectionAUROC(in[i], out[i], 0, 1)
+			measured[i], err = metrics.Detection(in[i], out[i], 0, 1, "auroc")
 		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("score %s: %w", s.Name, err)
@@ -208,7 +206,7 @@ func (c *Choice) compare(ctx context.Context, list []*Fitted, in [][]float64, oo
 	if c.AUROC = tried[0].AUROC; len(list) == 1 {
 		return tried, 0, nil
 	}
-	figures, err := metrics.Resample(ctx, []int{len(in[0]), ood.N}, measured, metrics.BootstrapOptions{})
+	figures, err := metrics.Resample(ctx, []int{len(in[0]), ood.N}, measured, metrics.ResampleOptions{})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -216,7 +214,7 @@ func (c *Choice) compare(ctx context.Context, list []*Fitted, in [][]float64, oo
 	for _, f := range figures[1:] {
 		gains = append(gains, f["auroc"].Minus(figures[0]["auroc"]))
 	}
-	for i, needed := range chanceGains(gains) {
+	for i, needed := range metrics.ChanceGains(gains, 1-chanceOfScores) {
 		tried[i+1].Gain, tried[i+1].Needed = gains[i].Value, needed
 	}
 	best := func(among func(t Tried) bool) (at int) {
@@ -235,33 +233,4 @@ func (c *Choice) compare(ctx context.Context, list []*Fitted, in [][]float64, oo
 	c.Rival, c.Gain, c.Needed = tried[rival].Name, tried[rival].Gain, tried[rival].Needed
 	c.Name, c.AUROC = tried[chosen].Name, tried[chosen].AUROC
 	return tried, chosen, nil
-}
-
-// chanceGains returns what each of some gains may be by chance, whose draws have the gain for their
-// mean: see Choice.Needed.
-func chanceGains(gains []metrics.Series) []float64 {
-	errs := make([]float64, len(gains))
-	most := make([]float64, len(gains[0].Draws)) // of each resample
-	for r := range most {
-		most[r] = math.Inf(-1)
-	}
-	for i, g := range gains {
-		for _, v := range g.Draws {
-			errs[i] += (v - g.Value) * (v - g.Value) / float64(len(g.Draws)-1)
-		}
-		if errs[i] = math.Sqrt(errs[i]); errs[i] == 0 {
-			continue // it is the default's
-		}
-		for r, v := range g.Draws {
-			most[r] = math.Max(most[r], (v-g.Value)/errs[i])
-		}
-	}
-	slices.Sort(most)
-	at := most[min(len(most)-1, int((1-chanceOfScores)*float64(len(most))))]
-	for i := range errs {
-		if errs[i] > 0 {
-			errs[i] *= at
-		}
-	}
-	return errs
 }

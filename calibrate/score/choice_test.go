@@ -1,14 +1,12 @@
 package score
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/link"
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // What scores have in common is computed once, and makes no difference.
@@ -80,41 +78,5 @@ func TestAScoreIsSeldomChosenByChance(t *testing.T) {
 	// Three standard errors above 5 %, rounded down.
 	if most := 26; others > most || ahead < draws/2 {
 		t.Errorf("another score was chosen in %d of %d draws, want at most %d; one was ahead in %d", others, draws, most, ahead)
-	}
-}
-
-// What chance may gain, by the definition: of each resample the largest deviation of all scores, in
-// standard errors, and the 95 % quantile of these, times a score's own standard error.
-func TestChanceGainsAreBoundedTogether(t *testing.T) {
-	const resamples = 400
-	rng := rand.New(rand.NewPCG(44, 1))
-	spreads := []float64{0.02, 0.3, 0, 0.1} // the third has the default's own figures
-	gains := make([]metrics.Series, len(spreads))
-	for i, s := range spreads {
-		gains[i].Value = s * float64(i-1) / 2
-		for range resamples {
-			gains[i].Draws = append(gains[i].Draws, gains[i].Value+s*rng.NormFloat64())
-		}
-	}
-	errs := make([]float64, len(gains))
-	var largest []float64
-	for r := range resamples {
-		most := math.Inf(-1)
-		for i, g := range gains {
-			squares := 0.
-			for _, v := range g.Draws {
-				squares += (v - g.Value) * (v - g.Value)
-			}
-			if errs[i] = math.Sqrt(squares / (resamples - 1)); errs[i] > 0 {
-				most = max(most, (g.Draws[r]-g.Value)/errs[i])
-			}
-		}
-		largest = append(largest, most)
-	}
-	slices.Sort(largest)
-	for i, got := range chanceGains(gains) {
-		if want := errs[i] * largest[resamples*95/100]; !approx.Relative(got, want, 1e-12) {
-			t.Errorf("score %d may gain %v by chance, want %v", i, got, want)
-		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
 var learned = Score{
@@ -128,11 +130,17 @@ func centre(values []float64) (median, scale float64) {
 	if len(finite) == 0 {
 		return 0, 1
 	}
-	median, scale = percentile(finite, 0.5), (percentile(finite, 0.75)-percentile(finite, 0.25))/2
+	slices.Sort(finite)
+	median, scale = metrics.Quantile(finite, 0.5), halfRange(finite)
 	if !(scale > 0) || scale-scale != 0 {
 		scale = 1
 	}
 	return median, scale
+}
+
+// halfRange is half the interquartile range of sorted values.
+func halfRange(x []float64) float64 {
+	return (metrics.Quantile(x, 0.75) - metrics.Quantile(x, 0.25)) / 2
 }
 
 // finiteRows turns columns of n numbers into rows, and leaves out those that are not finite.

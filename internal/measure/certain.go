@@ -32,53 +32,34 @@ type place struct {
 	nll   bool
 }
 
-// Resample takes the figures of all tallies, which have the same sets, on the same resamples, so
-// many of them.
-func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64) (*Resampled, error) {
+// Resample computes the figures of all tallies, which have the same sets, on the same resamples. keys are those of
+// the figures that are wanted; there are all figures if there are none, and else no figures of scores under the
+// temperatures for likelihood.
+func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64, keys ...string) (*Resampled, error) {
 	g := gathered{tallies: tallies}
 	drawn := samplesOf(tallies)
 	for i, t := range tallies {
 		if t.test != nil {
-			g.add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test))
+			g.add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test, keys...))
 		}
 		for j, c := range t.shifts {
 			if c != nil {
-				g.add(place{i, Part{Shift, j}, false}, c.Probabilities(drawn.shifts[j]))
+				g.add(place{i, Part{Shift, j}, false}, c.Probabilities(drawn.shifts[j], keys...))
 			}
 		}
 		for j, out := range t.out {
-			m, err := metrics.Detection(t.in.OOD, out.OOD, drawn.test, drawn.out[j])
+			m, err := metrics.Detection(t.in.OOD, out.OOD, drawn.test, drawn.out[j], keys...)
 			if err != nil {
 				return nil, err
 			}
 			g.add(place{i, Part{OOD, j}, false}, m)
-			if len(out.NLL) == 0 {
+			if len(out.NLL) == 0 || len(keys) > 0 {
 				continue
 			}
 			if m, err = metrics.Detection(t.in.NLL, out.NLL, drawn.test, drawn.out[j]); err != nil {
 				return nil, err
 			}
 			g.add(place{i, Part{OOD, j}, true}, m)
-		}
-	}
-	return g.resample(ctx, drawn.sizes, resamples, seed)
-}
-
-// ResampleCompared is Resample of what recommendations compare, and no more: the NLL on the test set, and
-// the AUROC.
-func ResampleCompared(ctx context.Context, tallies []*Tally, resamples int, seed uint64) (*Resampled, error) {
-	g := gathered{tallies: tallies}
-	drawn := samplesOf(tallies)
-	for i, t := range tallies {
-		if t.test != nil {
-			g.add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test, "nll"))
-		}
-		for j, out := range t.out {
-			m, err := metrics.DetectionAUROC(t.in.OOD, out.OOD, drawn.test, drawn.out[j])
-			if err != nil {
-				return nil, err
-			}
-			g.add(place{i, Part{OOD, j}, false}, m)
 		}
 	}
 	return g.resample(ctx, drawn.sizes, resamples, seed)
@@ -96,8 +77,7 @@ func (g *gathered) add(p place, m *metrics.Measured) {
 }
 
 func (g *gathered) resample(ctx context.Context, sizes []int, resamples int, seed uint64) (*Resampled, error) {
-	options := metrics.BootstrapOptions{Resamples: resamples, Level: Level, Seed: seed}
-	series, err := metrics.Resample(ctx, sizes, g.measured, options)
+	series, err := metrics.Resample(ctx, sizes, g.measured, metrics.ResampleOptions{Resamples: resamples, Seed: seed})
 	if err != nil {
 		return nil, err
 	}

@@ -12,11 +12,14 @@ import (
 // StandIns is the name of a set that stands in for out-of-distribution data: nothing is recommended by it.
 const StandIns = "stand-ins"
 
-// What is compared: probabilities by the one, scores by the other.
+// The figures by which probabilities and scores are compared.
 var (
 	byLikelihood = metrics.FigureOf("nll")
 	byDetection  = metrics.FigureOf("auroc")
 )
+
+// Compared are the keys of the figures that recommendations compare, for [Resample].
+func Compared() []string { return []string{byLikelihood.Key, byDetection.Key} }
 
 // Recommend says which probabilities and which score to use, where a method and a score of these
 // names serve.

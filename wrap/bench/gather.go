@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -114,7 +116,7 @@ func (g *gathering) doubt(p []float64) float64 {
 func (g *gathering) sureMistake(p []float64, batch *rows.Batch, i int) float64 {
 	targets := batch.Target(i)
 	if targets == nil {
-		if slices.Index(p, slices.Max(p)) == batch.Label(i) {
+		if floats.MaxIdx(p) == batch.Label(i) {
 			return math.NaN()
 		}
 		return -conformal.Doubt(p)
@@ -280,7 +282,7 @@ func (b *bench) shown(row *rows.Batch, labelled bool) Shown {
 	if r.OODPercentile != nil {
 		s.OODPercentile = r.OODPercentile[0]
 	}
-	s.Predicted, s.Network = slices.Index(p, slices.Max(p)), slices.Index(own, slices.Max(own))
+	s.Predicted, s.Network = floats.MaxIdx(p), floats.MaxIdx(own)
 	s.Confidence, s.NetworkConfidence = p[s.Predicted], own[s.Network]
 	if labelled {
 		s.Label = row.Label(0)

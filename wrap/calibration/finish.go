@@ -150,7 +150,7 @@ func measureHeldOut(
 	h := HeldOut{Scores: f.Scores, StandIns: f.StandIns}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
 	h.After = bundle.Figures{InDomain: served.InDomain, OOD: unfamiliar, OODNLL: served.OODNLL}
-	resampled, err := measure.ResampleCompared(ctx, tallies, measure.Resamples, 0)
+	resampled, err := measure.Resample(ctx, tallies, measure.Resamples, 0, measure.Compared()...)
 	if err != nil {
 		return HeldOut{}, none, err
 	}
