@@ -9,14 +9,14 @@ import (
 )
 
 // atMostOf returns P(X ≤ k) for X of n draws with probability p each.
-func atMostOf(k, n int, p float64) float64 {
+func binomialCDF(k, n int, p float64) float64 {
 	return distuv.Binomial{N: float64(n), P: p}.CDF(float64(k))
 }
 
 // Upper returns the largest probability that k of n draws leave possible, at a confidence in (0,1):
 // the one-sided bound of Clopper and Pearson, "The use of confidence or fiducial limits" (1934). It
 // is below the true probability with a chance of at most 1 - confidence.
-func Upper(k, n int, confidence float64) float64 {
+func UpperBound(k, n int, confidence float64) float64 {
 	checkCount(k, n, confidence)
 	if k == n {
 		return 1
@@ -26,19 +26,19 @@ func Upper(k, n int, confidence float64) float64 {
 
 // Within returns between which probabilities the true one lies where k of n draws came true, at a
 // confidence in (0,1): the two-sided interval of Clopper and Pearson. Of no draws it is 0 to 1.
-func Within(k, n int, confidence float64) (low, high float64) {
+func ClopperPearson(k, n int, confidence float64) (low, high float64) {
 	if n == 0 {
 		return 0, 1
 	}
 	side := (1 + confidence) / 2
-	return 1 - Upper(n-k, n, side), Upper(k, n, side)
+	return 1 - UpperBound(n-k, n, side), UpperBound(k, n, side)
 }
 
 // AtMostCovered returns the chance that sets, whose threshold n examples set for alpha, have the label of no more than
 // k of m new examples that are drawn alike: the threshold is the r-th smallest score for r = ⌈(n+1)(1-alpha)⌉,
 // so that what it covers of all examples is Beta(r, n+1-r) distributed, and k of m beta-binomial (Vovk, "Conditional
 // Validity of Inductive Conformal Predictors", 2013). Equal scores cover more. Of thresholds for each class it is not.
-func AtMostCovered(k, m, n int, alpha float64) float64 {
+func CoverageTail(k, m, n int, alpha float64) float64 {
 	r := float64(n) - math.Floor(spare(n, alpha))
 	rest := float64(n+1) - r
 	if k >= m || rest <= 0 {
@@ -70,7 +70,7 @@ func checkCount(k, n int, confidence float64) {
 // theorem 4): min(exp(-n kl(mean, target)), e P(Bin(n,target) ≤ ⌈sum⌉)).
 func pValue(sum float64, n int, parts bool, target float64) float64 {
 	if !parts {
-		return atMostOf(int(sum), n, target)
+		return binomialCDF(int(sum), n, target)
 	}
 	if n == 0 {
 		return 1
@@ -83,6 +83,6 @@ func pValue(sum float64, n int, parts bool, target float64) float64 {
 	if mean < 1 {
 		kl += (1 - mean) * math.Log((1-mean)/(1-target))
 	}
-	bentkus := math.E * atMostOf(int(math.Ceil(sum)), n, target)
+	bentkus := math.E * binomialCDF(int(math.Ceil(sum)), n, target)
 	return math.Min(1, math.Min(math.Exp(-float64(n)*kl), bentkus))
 }

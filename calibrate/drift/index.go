@@ -36,14 +36,14 @@ type Reading struct {
 	Examples int     // n
 }
 
-const mostWindow = 1 << 24
+const maxWindow = 1 << 24
 
 // NewIndex returns an index over as many examples as the window has, with held-out examples of these
 // weights in each bin. For what a reading says of the noise, each bin should expect 5 of the window.
 func NewIndex(weights []int, window int) *Index {
 	total := checkWeights(weights)
-	if window < 1 || window > mostWindow {
-		panic(fmt.Sprintf("drift: a window of %d examples, want 1 to %d", window, mostWindow))
+	if window < 1 || window > maxWindow {
+		panic(fmt.Sprintf("drift: a window of %d examples, want 1 to %d", window, maxWindow))
 	}
 	x := &Index{m: total, window: make([]int32, window), counts: make([]int, len(weights))}
 	for _, w := range weights {

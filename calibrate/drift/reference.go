@@ -34,16 +34,16 @@ type Reference struct {
 const (
 	// fewest are the held-out examples of a bin: as many as a χ² distribution needs (Cochran, "Some
 	// methods for strengthening the common χ² tests", 1954).
-	fewest       = 5
-	mostEdges    = 1023
-	mostExamples = 1 << 53 // of which float64 tells each from the next
+	minPerBin   = 5
+	maxEdges    = 1023
+	maxExamples = 1 << 53 // of which float64 tells each from the next
 )
 
 // NewReference returns what is kept of values, in bins of at least 5 of them, and two bins at
 // least. It fails for fewer than two values, and where one is not finite.
 func NewReference(values []float64, bins int) (*Reference, error) {
-	if bins < 2 || bins > mostEdges+1 {
-		panic(fmt.Sprintf("drift: %d bins, want 2 to %d", bins, mostEdges+1))
+	if bins < 2 || bins > maxEdges+1 {
+		panic(fmt.Sprintf("drift: %d bins, want 2 to %d", bins, maxEdges+1))
 	}
 	if len(values) < 2 {
 		return nil, fmt.Errorf("%d held-out values, want 2 or more", len(values))
@@ -51,7 +51,7 @@ func NewReference(values []float64, bins int) (*Reference, error) {
 	if i := slices.IndexFunc(values, notFinite); i >= 0 {
 		return nil, fmt.Errorf("held-out value %d is %v, want a finite number", i, values[i])
 	}
-	return newReference(values, max(1, min(bins, len(values)/fewest)-1)), nil
+	return newReference(values, max(1, min(bins, len(values)/minPerBin)-1)), nil
 }
 
 func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v*perUnit, 0) }
@@ -81,11 +81,11 @@ func rank(k, edges, m int) int {
 // Check reports a reference that no held-out values have.
 func (r *Reference) Check() error {
 	k := len(r.Edges)
-	if k < 1 || k > mostEdges || len(r.Below) != k || len(r.AtMost) != k {
-		return fmt.Errorf("%d edges with %d and %d counts, want as many of each, 1 to %d", k, len(r.Below), len(r.AtMost), mostEdges)
+	if k < 1 || k > maxEdges || len(r.Below) != k || len(r.AtMost) != k {
+		return fmt.Errorf("%d edges with %d and %d counts, want as many of each, 1 to %d", k, len(r.Below), len(r.AtMost), maxEdges)
 	}
-	if r.Examples <= k || r.Examples > mostExamples {
-		return fmt.Errorf("%d edges of %d examples, want more examples than edges and at most %d", k, r.Examples, mostExamples)
+	if r.Examples <= k || r.Examples > maxExamples {
+		return fmt.Errorf("%d edges of %d examples, want more examples than edges and at most %d", k, r.Examples, maxExamples)
 	}
 	for i, v := range r.Edges {
 		at := rank(i, k, r.Examples)

@@ -39,7 +39,7 @@ func ExampleResample() {
 		log.Fatal(err)
 	}
 	sizes := []int{len(in), len(out)}
-	figures, err := metrics.Resample(context.Background(), sizes, []*metrics.Measured{detection}, metrics.ResampleOptions{Seed: 1})
+	figures, err := metrics.Resample(context.Background(), sizes, []*metrics.Statistics{detection}, metrics.ResampleOptions{Seed: 1})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func drawn(rng *rand.Rand, n int) (weights []int32, examples []int) {
 	return weights, examples
 }
 
-func figuresOf(m *Measured, weights ...[]int32) map[string]float64 {
+func figuresOf(m *Statistics, weights ...[]int32) map[string]float64 {
 	values := make([]float64, len(m.columns))
 	m.figures(weights, values)
 	by := map[string]float64{}
@@ -32,7 +32,7 @@ func figuresOf(m *Measured, weights ...[]int32) map[string]float64 {
 	return by
 }
 
-func resampled(t *testing.T, sizes []int, of []*Measured, o ResampleOptions) []map[string]Series {
+func resampled(t *testing.T, sizes []int, of []*Statistics, o ResampleOptions) []map[string]Series {
 	t.Helper()
 	series, err := Resample(t.Context(), sizes, of, o)
 	if err != nil {
@@ -163,7 +163,7 @@ func TestFiguresOfResampledDecisions(t *testing.T) {
 				wrong += 1. / k
 			}
 		}
-		wantClose(t, "doubt", one.decisions.kept.doubt[i], doubt)
+		wantClose(t, "doubt", one.decisions.kept.uncertainty[i], doubt)
 		wantClose(t, "wrong", one.decisions.kept.wrong[i], wrong)
 	}
 }
@@ -218,7 +218,7 @@ func TestResamplesAreSeededAndPaired(t *testing.T) {
 	logp, labels := randomRows(rng, n, k)
 	run := func(seed uint64) []map[string]Series {
 		one, two := classified(t, logp, k, labels, 0), classified(t, logp, k, labels, 0)
-		both := []*Measured{one.Probabilities(0), two.Probabilities(0)}
+		both := []*Statistics{one.Probabilities(0), two.Probabilities(0)}
 		return resampled(t, []int{n}, both, ResampleOptions{Resamples: 50, Seed: seed})
 	}
 	a, b, other := run(3), run(3), run(4)
@@ -240,7 +240,7 @@ func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
 	const n = 80
 	logp, labels := honest(rand.New(rand.NewPCG(25, 1)), n)
 	c := classified(t, logp, 2, labels, 0)
-	by := resampled(t, []int{n}, []*Measured{c.Probabilities(0)}, ResampleOptions{})[0]
+	by := resampled(t, []int{n}, []*Statistics{c.Probabilities(0)}, ResampleOptions{})[0]
 	var mean float64
 	for _, v := range by["ece"].Draws {
 		mean += v / float64(len(by["ece"].Draws))
@@ -273,12 +273,12 @@ func TestOneExampleIsNoDifference(t *testing.T) {
 		}
 	}
 	for seed := range uint64(10) {
-		both := []*Measured{one.Probabilities(0), two.Probabilities(0)}
+		both := []*Statistics{one.Probabilities(0), two.Probabilities(0)}
 		by := resampled(t, []int{n}, both, ResampleOptions{Seed: seed})
-		c := Certain(by[0], map[string]map[string]Series{"two": by[1]}, 0.95)
+		c := NewCertainty(by[0], map[string]map[string]Series{"two": by[1]}, 0.95)
 		d := c.Differences["two"]["error"]
 		wantClose(t, "difference", d.Difference, 1./n)
-		if d.Sure() || d.Interval[1] == 0 {
+		if d.Significant() || d.Interval[1] == 0 {
 			t.Errorf("one more error of %d is %+v", n, d)
 		}
 		if i := c.Intervals["error"]; !(i[0] < 0.1 && i[1] > 0.1) {
@@ -290,8 +290,8 @@ func TestOneExampleIsNoDifference(t *testing.T) {
 // Draws can not tell how far off an error of 0 is, but that two methods are the same.
 func TestNoErrorHasNoInterval(t *testing.T) {
 	c := classified(t, pairs(0.9, 0.8, 0.7), 2, []int{1, 1, 1}, 0)
-	by := resampled(t, []int{3}, []*Measured{c.Probabilities(0)}, ResampleOptions{})
-	got := Certain(by[0], map[string]map[string]Series{"itself": by[0]}, 0.95)
+	by := resampled(t, []int{3}, []*Statistics{c.Probabilities(0)}, ResampleOptions{})
+	got := NewCertainty(by[0], map[string]map[string]Series{"itself": by[0]}, 0.95)
 	if i, ok := got.Intervals["error"]; ok {
 		t.Errorf("no error of 3: %v", i)
 	}
@@ -307,7 +307,7 @@ func TestNoErrorHasNoInterval(t *testing.T) {
 func TestIntervalsOfInfinities(t *testing.T) {
 	logp := append(pairs(0.25, 0.5), math.Inf(-1), 0)
 	c := classified(t, logp, 2, []int{1, 1, 0}, 0)
-	both := resampled(t, []int{3}, []*Measured{c.Probabilities(0), c.Probabilities(0, "nll")}, ResampleOptions{})
+	both := resampled(t, []int{3}, []*Statistics{c.Probabilities(0), c.Probabilities(0, "nll")}, ResampleOptions{})
 	nll := both[0]["nll"]
 	if !math.IsInf(nll.Value, 1) {
 		t.Errorf("NLL %v, want infinity", nll.Value)
@@ -320,7 +320,7 @@ func TestIntervalsOfInfinities(t *testing.T) {
 		t.Errorf("interval %v, %v: want one from a finite value to infinity", got, ok)
 	}
 	same := map[string]Series{"nll": nll}
-	sure := Certain(same, map[string]map[string]Series{"itself": same}, 0.95)
+	sure := NewCertainty(same, map[string]map[string]Series{"itself": same}, 0.95)
 	if len(sure.Intervals) != 0 || len(sure.Differences["itself"]) != 0 {
 		t.Errorf("infinities have bounds: %+v", sure)
 	}
@@ -361,7 +361,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		measured := []*Measured{classified(t, logp, 2, labels, 0).Probabilities(0), d, sure.Probabilities(0)}
+		measured := []*Statistics{classified(t, logp, 2, labels, 0).Probabilities(0), d, sure.Probabilities(0)}
 		got := resampled(t, []int{n, n}, measured, ResampleOptions{Resamples: 200, Seed: uint64(run)})
 		got[0]["auroc"], got[0]["debiased_ce of 0.2 too much"] = got[1]["auroc"], got[2]["debiased_ce"]
 		for name, want := range truth {
@@ -383,7 +383,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 func BenchmarkResample(b *testing.B) {
 	const n, out, k, methods = 10_000, 13_724, 10, 5
 	rng := rand.New(rand.NewPCG(1, 1))
-	var measured []*Measured
+	var measured []*Statistics
 	for range methods {
 		logp, labels := randomRows(rng, n, k)
 		c := NewClassifier(k, 0)
@@ -413,7 +413,7 @@ func TestResamplingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := classified(t, pairs(0.5, 0.7), 2, []int{0, 1}, 0)
-	if _, err := Resample(ctx, []int{2}, []*Measured{c.Probabilities(0)}, ResampleOptions{}); err == nil {
+	if _, err := Resample(ctx, []int{2}, []*Statistics{c.Probabilities(0)}, ResampleOptions{}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -26,7 +26,7 @@ func (c *Classifier) Selective() Selective {
 	if c.n == 0 {
 		return Selective{}
 	}
-	r := newRanked(c.kept.doubt)
+	r := newRanked(c.kept.uncertainty)
 	area, risks := r.selective(c.kept.wrong, nil)
 	return Selective{area, risks[0], risks[1], risks[2]}
 }

@@ -57,14 +57,14 @@ func TestDifferencesWithoutSpreadOrBounds(t *testing.T) {
 		{1, []float64{0, 2, 1}}, {3, []float64{3, 3, 3}},
 		{inf, []float64{inf, inf, 2}}, {math.NaN(), []float64{math.NaN(), 1, 1}},
 	}, 0.9)
-	if got[1] != (Difference{3, Interval{3, 3}}) || !got[1].Sure() {
+	if got[1] != (Difference{3, Interval{3, 3}}) || !got[1].Significant() {
 		t.Errorf("always 3: %+v", got[1])
 	}
 	if !(got[0].Interval[0] < 1 && got[0].Interval[1] > 1) || math.IsInf(got[0].Interval[1], 0) {
 		t.Errorf("beside infinities: %+v", got[0])
 	}
 	for _, d := range got[2:] {
-		if d.Sure() {
+		if d.Significant() {
 			t.Errorf("%+v is sure", d)
 		}
 	}

@@ -29,13 +29,13 @@ func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 	const of = 60
 	rng := rand.New(rand.NewPCG(42, 1))
-	all := HeldOut{Val: drawn(rng, 3*of/2, 3, 4), OOD: drawn(rng, 2*of+1, 3, 4)}
-	some := HeldOut{Val: &Examples{K: 3, D: 4, Link: link.Softmax}, OOD: &Examples{K: 3, D: 4, Link: link.Softmax}}
+	all := ValidationData{Val: drawn(rng, 3*of/2, 3, 4), OOD: drawn(rng, 2*of+1, 3, 4)}
+	some := ValidationData{Val: &Examples{K: 3, D: 4, Link: link.Softmax}, OOD: &Examples{K: 3, D: 4, Link: link.Softmax}}
 	for i := range of { // two of three, and every other
 		some.Val.add(all.Val.slice(i*3/2, i*3/2+1))
 		some.OOD.add(all.OOD.slice(2*i, 2*i+1))
 	}
-	served, _, tried, err := choose(t.Context(), "", nil, all, of)
+	served, _, tried, err := selectAmong(t.Context(), "", nil, all, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 	if !slices.Equal(served.Quantiles, want.Quantiles) {
 		t.Error("quantiles are not those of all")
 	}
-	_, _, tried, err = choose(t.Context(), "energy", nil, all, of)
+	_, _, tried, err = selectAmong(t.Context(), "energy", nil, all, of)
 	if err != nil || tried[0].N != all.OOD.N {
 		t.Errorf("one alone is measured on %+v, %v", tried, err)
 	}
@@ -64,14 +64,14 @@ func TestAScoreIsSeldomChosenByChance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(43, 1))
 	others, ahead := 0, 0
 	for range draws {
-		_, c, tried, err := Choose(t.Context(), "", nil, HeldOut{Val: drawn(rng, n, 4, 5), OOD: drawn(rng, n, 4, 5)})
+		_, c, tried, err := Select(t.Context(), "", nil, ValidationData{Val: drawn(rng, n, 4, 5), OOD: drawn(rng, n, 4, 5)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.Name != Default {
 			others++
 		}
-		if slices.ContainsFunc(tried[1:], func(t Tried) bool { return t.Gain > 0 }) {
+		if slices.ContainsFunc(tried[1:], func(t Candidate) bool { return t.Gain > 0 }) {
 			ahead++
 		}
 	}

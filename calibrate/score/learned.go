@@ -31,10 +31,10 @@ const (
 	partScales  = "part_scales"
 )
 
-var ownTensors = []Learned{{partWeights, []string{"5"}}, {partMedians, []string{"5"}}, {partScales, []string{"5"}}}
+var ownTensors = []TensorSpec{{partWeights, []string{"5"}}, {partMedians, []string{"5"}}, {partScales, []string{"5"}}}
 
 // neededBy are the tensors of its own and those of parts that have a weight.
-func neededBy(t Tensors) []Learned {
+func neededBy(t Tensors) []TensorSpec {
 	own := slices.Clone(ownTensors)
 	i := slices.IndexFunc(t, func(t Tensor) bool { return t.Name == partWeights })
 	if i < 0 || len(t[i].Data) != len(parts) {
@@ -56,7 +56,7 @@ func learnedOf[V any](t Terms[V], learned Tensors) V {
 	for j, formula := range formulas {
 		if weights[j] != 0 {
 			z := t.Div(t.Sub(formula(t, learned), t.Number(medians[j])), t.Number(scales[j]))
-			sum = t.Add(sum, t.Mul(t.Number(weights[j]), squeezed(t, z)))
+			sum = t.Add(sum, t.Mul(t.Number(weights[j]), compressed(t, z)))
 		}
 	}
 	return sum
@@ -66,7 +66,7 @@ func learnedOf[V any](t Terms[V], learned Tensors) V {
 const bend = 4
 
 // squeezed is f(z) = 4 asinh(z/4): z near zero, and a logarithm of it far from there.
-func squeezed[V any](t Terms[V], z V) V {
+func compressed[V any](t Terms[V], z V) V {
 	one := t.Number(1)
 	x := t.Abs(t.Mul(z, t.Number(1./bend)))
 	square := t.Mul(x, x)

@@ -13,7 +13,7 @@ var react = Score{
 	Name: "react", Doc: "energy, features cut at their 90th percentile",
 	Source: "Sun, Guo, Li 2021 (ReAct), with p = 90",
 	rows:   reactOf[Rows], graph: reactOf[string],
-	learns: append([]Learned{{"threshold", []string{"1"}}}, layer...),
+	learns: append([]TensorSpec{{"threshold", []string{"1"}}}, layer...),
 	fit:    fitReact,
 }
 

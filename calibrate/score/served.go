@@ -28,7 +28,7 @@ const MostQuantiles = 257
 func Serve(f *Fitted, values []float64) *Served {
 	s := &Served{Fitted: *f, Scale: 1}
 	finite := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v-v != 0 })
-	if f.Familiarity {
+	if f.Similarity {
 		for i := range finite {
 			finite[i] *= -1
 		}
@@ -40,7 +40,7 @@ func Serve(f *Fitted, values []float64) *Served {
 			s.Scale = half
 		}
 	}
-	if f.Familiarity && !(s.Median > 0) {
+	if f.Similarity && !(s.Median > 0) {
 		s.Median = 1
 	}
 	bounded := make([]float64, len(values))
@@ -140,7 +140,7 @@ func finite[V any](t Terms[V], x V) V { return t.Greater(t.Number(math.MaxFloat6
 // bounded is the bounded form of a value, and 1 where it is not known, by a power of 0.
 func bounded[V any](t Terms[V], s *Served, value, known V) V {
 	var ood V
-	if m := t.Number(s.Median); s.Familiarity {
+	if m := t.Number(s.Median); s.Similarity {
 		ood = t.Div(m, t.Sub(m, value))
 	} else {
 		one, half := t.Number(1), t.Number(0.5)

@@ -16,7 +16,7 @@ const (
 
 // References are the methods that others are compared with: the network itself, and
 // temperature scaling.
-var References = []string{"mle", "ts"}
+var Baselines = []string{"mle", "ts"}
 
 // Resampled is figures of several methods on the same resamples of all sets.
 type Resampled struct {
@@ -36,7 +36,7 @@ type place struct {
 // the figures that are wanted; there are all figures if there are none, and else no figures of scores under the
 // temperatures for likelihood.
 func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64, keys ...string) (*Resampled, error) {
-	g := gathered{tallies: tallies}
+	g := statistics{tallies: tallies}
 	drawn := samplesOf(tallies)
 	for i, t := range tallies {
 		if t.test != nil {
@@ -66,18 +66,18 @@ func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64,
 }
 
 // gathered is what is to be resampled.
-type gathered struct {
-	tallies  []*Tally
-	places   []place
-	measured []*metrics.Measured
+type statistics struct {
+	tallies []*Tally
+	places  []place
+	list    []*metrics.Statistics
 }
 
-func (g *gathered) add(p place, m *metrics.Measured) {
-	g.places, g.measured = append(g.places, p), append(g.measured, m)
+func (g *statistics) add(p place, m *metrics.Statistics) {
+	g.places, g.list = append(g.places, p), append(g.list, m)
 }
 
-func (g *gathered) resample(ctx context.Context, sizes []int, resamples int, seed uint64) (*Resampled, error) {
-	series, err := metrics.Resample(ctx, sizes, g.measured, metrics.ResampleOptions{Resamples: resamples, Seed: seed})
+func (g *statistics) resample(ctx context.Context, sizes []int, resamples int, seed uint64) (*Resampled, error) {
+	series, err := metrics.Resample(ctx, sizes, g.list, metrics.ResampleOptions{Resamples: resamples, Seed: seed})
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (r *Resampled) of(p place) map[string]metrics.Series {
 func (r *Resampled) certainty(p place) metrics.Certainty {
 	others := map[string]map[string]metrics.Series{}
 	for i, t := range r.tallies {
-		for _, name := range References {
+		for _, name := range Baselines {
 			at := p
 			at.tally = i
 			if figures := r.of(at); t.Name == name && i != p.tally && figures != nil {
@@ -144,7 +144,7 @@ func (r *Resampled) certainty(p place) metrics.Certainty {
 			}
 		}
 	}
-	return metrics.Certain(r.of(p), others, Level)
+	return metrics.NewCertainty(r.of(p), others, Level)
 }
 
 // Add says of the figures of a tally how sure they are.

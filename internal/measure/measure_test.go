@@ -21,11 +21,11 @@ func TestProbabilitiesAreToldFromLogits(t *testing.T) {
 		"labels' logits":    {[]float32{0.25, 0.75, 0.5, 1.6}, link.Sigmoid, false},
 		"a negative one":    {[]float32{1.25, -0.25}, link.Softmax, false},
 	} {
-		if got := ProbabilitiesIn(tc.rows, calibrate.Head{Logits: 2, Link: tc.link}) != ""; got != tc.want {
+		if got := LooksLikeProbabilities(tc.rows, calibrate.Head{Logits: 2, Link: tc.link}) != ""; got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
-	if ProbabilitiesIn([]float32{1, 1}, calibrate.Head{Logits: 1, Link: link.Sigmoid}) != "" {
+	if LooksLikeProbabilities([]float32{1, 1}, calibrate.Head{Logits: 1, Link: link.Sigmoid}) != "" {
 		t.Error("single logits were taken for probabilities")
 	}
 }

@@ -124,10 +124,10 @@ type HeldOut struct {
 	bundle.HeldOut
 	// Scores are those of unfamiliarity that were compared, in the order of [score.All] but for the
 	// first, which is the default one or the one asked for; nil without out-of-distribution data.
-	Scores []score.Tried `json:"scores,omitempty"`
+	Scores []score.Candidate `json:"scores,omitempty"`
 	// StandIns are how scores tell stand-ins, which are no out-of-distribution data; nil without. The last
 	// is learned from these very stand-ins.
-	StandIns []score.Tried `json:"stand_ins,omitempty"`
+	StandIns []score.Candidate `json:"stand_ins,omitempty"`
 }
 
 // Examples counts what was read.

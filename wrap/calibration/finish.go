@@ -165,7 +165,7 @@ func figureWarnings(p *part.Part, h HeldOut) (warnings []string) {
 		warnings = append(warnings, belowChance([]detection{served}, val.N, ood.N))
 	}
 	warnings = append(warnings, likelihoodWarning(head, h.Before.InDomain, h.TS.InDomain))
-	if look := measure.ProbabilitiesIn(val.Logits, head); look != "" && p.Recipe.Model == nil {
+	if look := measure.LooksLikeProbabilities(val.Logits, head); look != "" && p.Recipe.Model == nil {
 		warnings = append(warnings, fmt.Sprintf("val: %s: are they probabilities? Give the values before the %s", look, head.Link))
 	}
 	return warnings
