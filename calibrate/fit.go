@@ -13,13 +13,13 @@ import (
 // Fitted is what calibration found.
 type Fitted struct {
 	Calibration
-	Choice      Choice       // of Method
-	ScoreChoice score.Choice // of Score
+	Choice      Choice          // of Method
+	ScoreChoice score.Selection // of Score
 	// Scores are those that were compared on out-of-distribution data, nil where there is none: see
 	// score.Choose.
-	Scores []score.Tried
+	Scores []score.Candidate
 	// StandIns says how the scores tell stand-ins, nil where there are none: see score.TryStandIns.
-	StandIns []score.Tried
+	StandIns []score.Candidate
 	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
 	// preferred to them where the two cannot be told apart.
 	Optimum        Temperatures
@@ -124,7 +124,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 		step()
 	}
 	f.Ratio = math.Max(f.Ratio, maxRatio(t, o.Lambda0, f.NLL, f.OOD))
-	held := score.HeldOut{Val: f.examples(c.product, t, val), OOD: unfamiliar}
+	held := score.ValidationData{Val: f.examples(c.product, t, val), OOD: unfamiliar}
 	if err := f.serveScore(ctx, c.product, t, held, o); err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 }
 
 // serveScore chooses the score of unfamiliarity, and tries scores on stand-ins.
-func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, held score.HeldOut, o FitOptions,
+func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, held score.ValidationData, o FitOptions,
 ) (err error) {
 	o.Progress("scores", 0, 1)
 	if b := o.StandIns; b != nil {
@@ -140,12 +140,12 @@ func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, 
 		if err := f.Posterior.forms(product, s.s2, s.leverage, b.Features, s.n); err != nil {
 			return err
 		}
-		held.StandIns = f.examples(product, s, b)
-		if f.StandIns, err = score.TryStandIns(ctx, o.Training, held); err != nil {
+		held.Synthetic = f.examples(product, s, b)
+		if f.StandIns, err = score.CompareOnSynthetic(ctx, o.Training, held); err != nil {
 			return err
 		}
 	}
-	f.Calibration.Score, f.ScoreChoice, f.Scores, err = score.Choose(ctx, o.Score, o.Training, held)
+	f.Calibration.Score, f.ScoreChoice, f.Scores, err = score.Select(ctx, o.Score, o.Training, held)
 	o.Progress("scores", 1, 1)
 	return err
 }

@@ -500,7 +500,7 @@ func (p *Predictor) predictSet(ctx context.Context, s *source.Set, n *source.Not
 func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) ([]Prediction, error) {
 	r := calibration.Predict(b.Features, b.Logits, b.N)
 	k, c := p.head.Logits, p.head.Classes()
-	probabilities := measure.OfClasses(p.head, r.LogP)
+	probabilities := measure.ClassProbabilities(p.head, r.LogP)
 	out := make([]Prediction, b.N)
 	for i := range out {
 		out[i] = Prediction{

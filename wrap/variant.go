@@ -60,7 +60,7 @@ func (p *Predictor) Predictions(outputs []Tensor, v Variant) ([]Prediction, erro
 	default:
 		logp, _ = calibrate.Plain(p.head, logits, x.N, 1)
 	}
-	return p.predictionsOf(outputs, measure.OfClasses(p.head, logp), v.decisions(m.Decisions, true), x)
+	return p.predictionsOf(outputs, measure.ClassProbabilities(p.head, logp), v.decisions(m.Decisions, true), x)
 }
 
 // Served reports whether a variant has the probabilities that the bundle serves, whatever its thresholds.
@@ -116,15 +116,15 @@ func (v Variant) decisions(d *conformal.Decisions, other bool) *conformal.Decisi
 	if d != nil {
 		*out = *d
 	}
-	out.Promises = nil
+	out.Guarantees = nil
 	if other {
-		out.Doubt, out.Set = nil, nil
+		out.Uncertainty, out.Set = nil, nil
 	}
 	if v.MaxDoubt != nil {
-		out.Doubt = &conformal.Rule{Threshold: *v.MaxDoubt}
+		out.Uncertainty = &conformal.Rule{Threshold: *v.MaxDoubt}
 	}
 	if v.MaxOODScore != nil {
-		out.Unfamiliar = &conformal.Rule{Threshold: *v.MaxOODScore}
+		out.OOD = &conformal.Rule{Threshold: *v.MaxOODScore}
 	}
 	return out
 }

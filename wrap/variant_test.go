@@ -87,7 +87,7 @@ func TestVariantsGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 				if one.OODScore != plain[i].OODScore || *one.OODPercentile != *plain[i].OODPercentile {
 					t.Fatalf("example %d scores %v, the bundle's variant %v", i, one.OODScore, plain[i].OODScore)
 				}
-				if !served && (one.PredictionSet != nil || one.AbstainReason == conformal.Doubtful) {
+				if !served && (one.PredictionSet != nil || one.AbstainReason == conformal.ReasonUncertain) {
 					t.Fatalf("example %d has decisions about other probabilities: %+v", i, one)
 				}
 			}

@@ -9,21 +9,21 @@ import (
 )
 
 // Doubts are what is known of N held-out examples.
-type Doubts struct {
-	Doubt []float64 // how doubtful each is, in [0,1]
-	Loss  []float64 // what is lost by answering it: 1 for a mistake, else 0
-	Parts bool      // losses are parts of 1 too, such as the share of an example's labels that are wrong
+type Losses struct {
+	Uncertainty []float64 // how doubtful each is, in [0,1]
+	Loss        []float64 // what is lost by answering it: 1 for a mistake, else 0
+	Fractional  bool      // losses are parts of 1 too, such as the share of an example's labels that are wrong
 }
 
-func (d Doubts) check() error {
-	if len(d.Doubt) != len(d.Loss) {
-		panic(fmt.Sprintf("conformal: %d doubts and %d losses", len(d.Doubt), len(d.Loss)))
+func (d Losses) check() error {
+	if len(d.Uncertainty) != len(d.Loss) {
+		panic(fmt.Sprintf("conformal: %d doubts and %d losses", len(d.Uncertainty), len(d.Loss)))
 	}
-	for i := range d.Doubt {
-		if !(d.Doubt[i] >= 0 && d.Doubt[i] <= 1 && d.Loss[i] >= 0 && d.Loss[i] <= 1) {
-			return fmt.Errorf("held-out example %d has doubt %v and loss %v, want 0 to 1", i, d.Doubt[i], d.Loss[i])
+	for i := range d.Uncertainty {
+		if !(d.Uncertainty[i] >= 0 && d.Uncertainty[i] <= 1 && d.Loss[i] >= 0 && d.Loss[i] <= 1) {
+			return fmt.Errorf("held-out example %d has doubt %v and loss %v, want 0 to 1", i, d.Uncertainty[i], d.Loss[i])
 		}
-		if !d.Parts && d.Loss[i] != 0 && d.Loss[i] != 1 {
+		if !d.Fractional && d.Loss[i] != 0 && d.Loss[i] != 1 {
 			panic(fmt.Sprintf("conformal: loss %v of example %d, want 0 or 1", d.Loss[i], i))
 		}
 	}
@@ -32,18 +32,18 @@ func (d Doubts) check() error {
 
 // accepted returns a function that counts the examples whose doubt is at most a threshold, and sums
 // their losses.
-func (d Doubts) accepted() func(threshold float64) (n int, loss float64) {
-	order := make([]int, len(d.Doubt))
+func (d Losses) accepted() func(threshold float64) (n int, loss float64) {
+	order := make([]int, len(d.Uncertainty))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(d.Doubt[i], d.Doubt[j]) })
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(d.Uncertainty[i], d.Uncertainty[j]) })
 	losses := make([]float64, len(order)+1) // of so many
 	for n, i := range order {
 		losses[n+1] = losses[n] + d.Loss[i]
 	}
 	return func(threshold float64) (int, float64) {
-		n := sort.Search(len(order), func(n int) bool { return d.Doubt[order[n]] > threshold })
+		n := sort.Search(len(order), func(n int) bool { return d.Uncertainty[order[n]] > threshold })
 		return n, losses[n]
 	}
 }
@@ -74,16 +74,16 @@ const mostThresholds = 1000
 // Losses that are parts of 1 are tested by Hoeffding's and Bentkus' inequalities instead.
 //
 // Where the first stays too large, the error is a [*ShortError].
-func TargetError(tune, held Doubts, target, confidence float64) (Rule, error) {
+func TargetError(tune, held Losses, target, confidence float64) (Rule, error) {
 	if !(target > 0 && target < 1) || !(confidence > 0 && confidence < 1) {
 		return Rule{}, fmt.Errorf("target error %v with confidence %v, want numbers between 0 and 1", target, confidence)
 	}
-	for _, d := range []Doubts{tune, held} {
+	for _, d := range []Losses{tune, held} {
 		if err := d.check(); err != nil {
 			return Rule{}, err
 		}
 	}
-	thresholds := append(spread(tune.Doubt, mostThresholds), 1)
+	thresholds := append(subsample(tune.Uncertainty, mostThresholds), 1)
 	type sum struct {
 		n    int
 		loss float64
@@ -96,17 +96,17 @@ func TargetError(tune, held Doubts, target, confidence float64) (Rule, error) {
 	first := func(target float64) (at int) {
 		least := math.Inf(1)
 		for i, s := range sums {
-			if p := pValue(s.loss, s.n, tune.Parts, target); p <= least {
+			if p := pValue(s.loss, s.n, tune.Fractional, target); p <= least {
 				at, least = i, p
 			}
 		}
 		return at
 	}
-	rule := Rule{Threshold: -1, Examples: len(held.Doubt)}
+	rule := Rule{Threshold: -1, Examples: len(held.Uncertainty)}
 	accepted = held.accepted()
 	for _, t := range thresholds[first(target):] {
 		n, loss := accepted(t)
-		if pValue(loss, n, held.Parts, target) > 1-confidence {
+		if pValue(loss, n, held.Fractional, target) > 1-confidence {
 			break
 		}
 		rule.Threshold, rule.Accepted, rule.Wrong = t, n, loss
@@ -116,19 +116,19 @@ func TargetError(tune, held Doubts, target, confidence float64) (Rule, error) {
 	}
 	shows := func(target float64) bool {
 		n, loss := accepted(thresholds[first(target)])
-		return pValue(loss, n, held.Parts, target) <= 1-confidence
+		return pValue(loss, n, held.Fractional, target) <= 1-confidence
 	}
-	return Rule{}, &ShortError{"target-error", target, shownBy(len(held.Doubt), target, confidence, answers),
+	return Rule{}, &InsufficientDataError{"target-error", target, shownBy(len(held.Uncertainty), target, confidence, answers),
 		func() float64 { return nearest(target, shows) }}
 }
 
 // faultless returns how many examples without a mistake show a target.
-func faultless(target, confidence float64) int {
+func errorFreeNeeded(target, confidence float64) int {
 	return int(math.Ceil(math.Log1p(-confidence) / math.Log1p(-target)))
 }
 
 // spread returns at most so many of the values, distinct, rising, the largest among them.
-func spread(values []float64, most int) []float64 {
+func subsample(values []float64, most int) []float64 {
 	all := slices.Clone(values)
 	slices.Sort(all)
 	all = slices.Compact(all)
@@ -149,7 +149,7 @@ func spread(values []float64, most int) []float64 {
 //
 // Those of the scores that are below the threshold are hence, given the threshold, independent draws
 // of what is below it: what is tested on them afterwards, as by [TargetError], keeps its confidence.
-func AtMost(scores []float64, share, confidence float64) (Rule, error) {
+func ToleranceLimit(scores []float64, share, confidence float64) (Rule, error) {
 	if !(share > 0 && share < 1) || !(confidence > 0 && confidence < 1) {
 		return Rule{}, fmt.Errorf("share %v with confidence %v, want numbers between 0 and 1", share, confidence)
 	}
@@ -158,10 +158,10 @@ func AtMost(scores []float64, share, confidence float64) (Rule, error) {
 	}
 	n := len(scores)
 	// The r-th of n is at the share or above it with the probability that fewer than r are below it.
-	r := 1 + sort.Search(n, func(fewer int) bool { return atMostOf(fewer, n, share) >= confidence })
+	r := 1 + sort.Search(n, func(fewer int) bool { return binomialCDF(fewer, n, share) >= confidence })
 	if r > n {
 		return Rule{}, fmt.Errorf("a share of %v with confidence %v needs %d held-out examples that thresholds are set on, there are %d: give more",
-			share, confidence, faultless(1-share, confidence), n)
+			share, confidence, errorFreeNeeded(1-share, confidence), n)
 	}
 	sorted := slices.Clone(scores)
 	slices.Sort(sorted)

@@ -34,13 +34,13 @@ func (d *Decisions) Check(classes int, multiLabel bool) error {
 			return err
 		}
 	}
-	for i, want := range d.promises() {
-		if i >= len(d.Promises) || d.Promises[i] != want {
+	for i, want := range d.guarantees() {
+		if i >= len(d.Guarantees) || d.Guarantees[i] != want {
 			return fmt.Errorf("promises[%d] is not what the numbers beside it say, %q", i, want)
 		}
 	}
-	if n := len(d.promises()); len(d.Promises) > n {
-		return fmt.Errorf("promises has %d lines, and the numbers beside it make %d", len(d.Promises), n)
+	if n := len(d.guarantees()); len(d.Guarantees) > n {
+		return fmt.Errorf("promises has %d lines, and the numbers beside it make %d", len(d.Guarantees), n)
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (d *Decisions) checkRules() error {
 		rule    *Rule
 		planned bool
 	}{
-		{"unfamiliar", d.Unfamiliar, d.FalseAlarm > 0}, {"doubt", d.Doubt, d.TargetError > 0 || d.TargetCoverage > 0},
+		{"unfamiliar", d.OOD, d.FalseAlarm > 0}, {"doubt", d.Uncertainty, d.TargetError > 0 || d.TargetCoverage > 0},
 	} {
 		if (r.rule != nil) != r.planned {
 			return fmt.Errorf("%s is given: %t, want %t, as was asked for", r.name, r.rule != nil, r.planned)
@@ -64,14 +64,14 @@ func (d *Decisions) checkRules() error {
 			return fmt.Errorf("%s %w", r.name, err)
 		}
 	}
-	if u := d.Unfamiliar; u != nil {
+	if u := d.OOD; u != nil {
 		if err := d.checkShare("unfamiliar", u, 1-d.FalseAlarm); err != nil {
 			return err
 		}
 	}
 	switch {
 	case d.TargetCoverage > 0:
-		return d.checkShare("doubt", d.Doubt, d.TargetCoverage)
+		return d.checkShare("doubt", d.Uncertainty, d.TargetCoverage)
 	case d.TargetError > 0:
 		return d.checkError()
 	}
@@ -97,7 +97,7 @@ func (d *Decisions) checkShare(name string, r *Rule, share float64) error {
 		return fmt.Errorf("%s was set on %d examples, want %d, as the decisions", name, r.Examples, d.Examples)
 	case r.Wrong != 0:
 		return fmt.Errorf("%s has %v wrong, and none are counted for a share", name, r.Wrong)
-	case atMostOf(r.Accepted-1, r.Examples, share) < d.Confidence:
+	case binomialCDF(r.Accepted-1, r.Examples, share) < d.Confidence:
 		return fmt.Errorf("%s accepts %d of %d, which does not show a share of %v with confidence %v",
 			name, r.Accepted, r.Examples, share, d.Confidence)
 	}
@@ -106,8 +106,8 @@ func (d *Decisions) checkShare(name string, r *Rule, share float64) error {
 
 // checkError checks what [TargetError] sets.
 func (d *Decisions) checkError() error {
-	r := d.Doubt
-	if u := d.Unfamiliar; u == nil && r.Examples != d.Examples {
+	r := d.Uncertainty
+	if u := d.OOD; u == nil && r.Examples != d.Examples {
 		return fmt.Errorf("doubt was set on %d examples, want %d, as the decisions", r.Examples, d.Examples)
 	} else if u != nil && r.Examples >= u.Accepted {
 		return fmt.Errorf("doubt was set on %d examples, want those below the threshold of unfamiliar, less than %d", r.Examples, u.Accepted)
@@ -144,7 +144,7 @@ func (d *Decisions) checkSet(classes int) error {
 		return fmt.Errorf("prediction_set with alpha %v takes %d examples, and was set on %d", s.Alpha, least, s.Examples)
 	}
 	most := 1 + s.Penalty*float64(classes)
-	if i := slices.IndexFunc(s.Thresholds, func(t float64) bool { return !(t >= 0 && t <= most+rounding) }); i >= 0 {
+	if i := slices.IndexFunc(s.Thresholds, func(t float64) bool { return !(t >= 0 && t <= most+roundingSlack) }); i >= 0 {
 		return fmt.Errorf("prediction_set has the threshold %v, want 0 to %v", s.Thresholds[i], most)
 	}
 	return nil

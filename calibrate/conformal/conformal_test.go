@@ -171,7 +171,7 @@ func TestMultiLabelThresholdIsTheLeastThatControlsTheRisk(t *testing.T) {
 // most is so many of n events of probability p as come with a chance of 1e-6 at most.
 func most(n int, p float64) int {
 	k := 0
-	for atMostOf(k, n, p) < 1-1e-6 {
+	for binomialCDF(k, n, p) < 1-1e-6 {
 		k++
 	}
 	return k
@@ -257,14 +257,14 @@ func TestMultiLabelSetsMissAsFewLabelsAsPromised(t *testing.T) {
 
 // world draws doubts and scores of unfamiliarity, both uniform, and mistakes that depend on both: an
 // example is mistaken with probability d²·(1+u)/2.
-func world(rng *rand.Rand, n int) (d Doubts, unfamiliar []float64) {
+func world(rng *rand.Rand, n int) (d Losses, unfamiliar []float64) {
 	for range n {
 		doubt, u := rng.Float64(), rng.Float64()
 		loss := 0.0
 		if rng.Float64() < doubt*doubt*(1+u)/2 {
 			loss = 1
 		}
-		d.Doubt, d.Loss, unfamiliar = append(d.Doubt, doubt), append(d.Loss, loss), append(unfamiliar, u)
+		d.Uncertainty, d.Loss, unfamiliar = append(d.Uncertainty, doubt), append(d.Loss, loss), append(unfamiliar, u)
 	}
 	return d, unfamiliar
 }
@@ -305,17 +305,17 @@ func TestTheTargetErrorIsKeptAmongWhatIsNotUnfamiliar(t *testing.T) {
 	for range draws {
 		tune, _ := world(rng, 300)
 		held, unfamiliar := world(rng, 300)
-		familiar, err := AtMost(unfamiliar, share, confidence)
+		familiar, err := ToleranceLimit(unfamiliar, share, confidence)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if familiar.Threshold < share {
 			alarms++
 		}
-		var among Doubts
+		var among Losses
 		for i, u := range unfamiliar {
 			if u < familiar.Threshold {
-				among.Doubt, among.Loss = append(among.Doubt, held.Doubt[i]), append(among.Loss, held.Loss[i])
+				among.Uncertainty, among.Loss = append(among.Uncertainty, held.Uncertainty[i]), append(among.Loss, held.Loss[i])
 			}
 		}
 		rule, err := TargetError(tune, among, target, confidence)
@@ -332,8 +332,8 @@ func TestTheTargetErrorIsKeptAmongWhatIsNotUnfamiliar(t *testing.T) {
 func TestPartsOfLossesKeepTheTargetToo(t *testing.T) {
 	const draws, target, confidence = 500, 0.1, 0.9
 	rng := rand.New(rand.NewPCG(9, 1))
-	draw := func() (d Doubts) {
-		d.Parts = true
+	draw := func() (d Losses) {
+		d.Fractional = true
 		for range 500 {
 			doubt, loss := rng.Float64(), 0.0
 			for range 3 {
@@ -341,7 +341,7 @@ func TestPartsOfLossesKeepTheTargetToo(t *testing.T) {
 					loss += 1. / 3
 				}
 			}
-			d.Doubt, d.Loss = append(d.Doubt, doubt), append(d.Loss, loss)
+			d.Uncertainty, d.Loss = append(d.Uncertainty, doubt), append(d.Loss, loss)
 		}
 		return d
 	}
@@ -368,10 +368,10 @@ func TestTargetErrorTestsThresholdsInTheirOrder(t *testing.T) {
 		tune, _ := world(rng, 80)
 		held, _ := world(rng, 200)
 		const target, confidence = 0.1, 0.8
-		tried := append(slices.Sorted(slices.Values(tune.Doubt)), 1)
-		p := func(d Doubts, at float64) float64 {
+		tried := append(slices.Sorted(slices.Values(tune.Uncertainty)), 1)
+		p := func(d Losses, at float64) float64 {
 			n, k, sum := 0, 0, 0.0
-			for i, v := range d.Doubt {
+			for i, v := range d.Uncertainty {
 				if v <= at {
 					n++
 					k += int(d.Loss[i])
@@ -436,20 +436,20 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 		"no tune": {func() error { _, err := Fit(nil, uneven, SetOptions{Score: RAPS, Alpha: 0.1}); return err },
 			"raps needs held-out examples for its penalty"},
 		"error": {func() error { _, err := TargetError(few, few, 0.001, 0.95); return err }, "by 50 held-out examples that set thresholds, with confidence 0.95: it takes 2995 answers without a mistake"},
-		"share": {func() error { _, err := AtMost(few.Doubt, 0.99, 0.95); return err }, "needs 299 held-out examples that thresholds are set on, there are 50"},
+		"share": {func() error { _, err := ToleranceLimit(few.Uncertainty, 0.99, 0.95); return err }, "needs 299 held-out examples that thresholds are set on, there are 50"},
 		"multi-label": {func() error { _, err := Fit(nil, labelled(rng, 50, 4), SetOptions{Score: APS, Alpha: 0.1}); return err },
 			"aps ranks classes that exclude each other"},
 		"score":        {func() error { _, err := Fit(nil, uneven, SetOptions{Score: "top", Alpha: 0.1}); return err }, "one of [lac aps raps]"},
-		"share 0":      {func() error { _, err := AtMost(few.Doubt, 0, 0.5); return err }, "between 0 and 1"},
-		"share 1":      {func() error { _, err := AtMost(few.Doubt, 1, 0.5); return err }, "between 0 and 1"},
-		"confidence 0": {func() error { _, err := AtMost(few.Doubt, 0.5, 0); return err }, "between 0 and 1"},
-		"confidence 1": {func() error { _, err := AtMost(few.Doubt, 0.5, 1); return err }, "between 0 and 1"},
+		"share 0":      {func() error { _, err := ToleranceLimit(few.Uncertainty, 0, 0.5); return err }, "between 0 and 1"},
+		"share 1":      {func() error { _, err := ToleranceLimit(few.Uncertainty, 1, 0.5); return err }, "between 0 and 1"},
+		"confidence 0": {func() error { _, err := ToleranceLimit(few.Uncertainty, 0.5, 0); return err }, "between 0 and 1"},
+		"confidence 1": {func() error { _, err := ToleranceLimit(few.Uncertainty, 0.5, 1); return err }, "between 0 and 1"},
 		"target 0":     {func() error { _, err := TargetError(few, few, 0, 0.5); return err }, "between 0 and 1"},
 		"target 1":     {func() error { _, err := TargetError(few, few, 1, 0.5); return err }, "between 0 and 1"},
 		"alpha 0":      {func() error { _, err := Fit(nil, uneven, SetOptions{}); return err }, "between 0 and 1"},
 		"no number": {func() error {
 			held := drawnOutcomes(rng, softmaxed(rng, 100, 3))
-			held.Strange[3] = math.NaN()
+			held.OODScores[3] = math.NaN()
 			_, err := Plan{FalseAlarm: 0.2}.Decide(held, held)
 			return err
 		}, "false-alarm 0.2: the score of held-out example 3 is NaN"},
@@ -463,13 +463,13 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 	if _, err := Fit(nil, softmaxed(rng, 9, 3), SetOptions{Alpha: 0.1}); err != nil {
 		t.Error(err)
 	}
-	if rule, err := AtMost(make([]float64, 299), 0.99, 0.95); err != nil || rule.Accepted != 299 {
+	if rule, err := ToleranceLimit(make([]float64, 299), 0.99, 0.95); err != nil || rule.Accepted != 299 {
 		t.Errorf("%+v, %v", rule, err)
 	}
 }
 
 func TestDoubtHasDigitsWhereOneProbabilityHasAll(t *testing.T) {
-	if got := Doubt([]float64{1e-30, 1, 2e-30}); got < 2.9e-30 || got > 3.1e-30 {
+	if got := Uncertainty([]float64{1e-30, 1, 2e-30}); got < 2.9e-30 || got > 3.1e-30 {
 		t.Errorf("doubt %v, want 3e-30", got)
 	}
 	s := Sets{Score: LAC, Thresholds: []float64{2.5e-30}}
@@ -488,11 +488,11 @@ func TestNumbersThatAreNoneAreNeverAccepted(t *testing.T) {
 		t.Errorf("set %v, want none", got)
 	}
 	for _, scores := range [][]float64{{1, nan}, {nan, 1}} {
-		if _, err := AtMost(scores, 0.5, 0.5); err == nil {
+		if _, err := ToleranceLimit(scores, 0.5, 0.5); err == nil {
 			t.Errorf("NaN has a place among the scores %v", scores)
 		}
 	}
-	if _, err := TargetError(Doubts{}, Doubts{Doubt: []float64{nan}, Loss: []float64{0}}, 0.5, 0.5); err == nil {
+	if _, err := TargetError(Losses{}, Losses{Uncertainty: []float64{nan}, Loss: []float64{0}}, 0.5, 0.5); err == nil {
 		t.Error("NaN is no doubt")
 	}
 }
@@ -525,7 +525,7 @@ func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
 	} {
 		tune := drawnOutcomes(rand.New(rand.NewPCG(31, 2)), softmaxed(rand.New(rand.NewPCG(31, 3)), 400, 3))
 		_, err := c.plan(c.asked).Decide(tune, c.held)
-		var short *ShortError
+		var short *InsufficientDataError
 		if !errors.As(err, &short) || short.Flag != c.flag || short.Asked != c.asked || short.Nearest() == 0 {
 			t.Errorf("%s: %v, %+v", name, err, short)
 			continue
@@ -547,12 +547,12 @@ func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
 }
 
 func TestWhereNothingIsShownTheErrorSaysSo(t *testing.T) {
-	wrong := Doubts{Doubt: make([]float64, 100), Loss: make([]float64, 100)}
+	wrong := Losses{Uncertainty: make([]float64, 100), Loss: make([]float64, 100)}
 	for i := range wrong.Loss {
 		wrong.Loss[i] = 1
 	}
 	_, err := TargetError(wrong, wrong, 0.1, 0.95)
-	var short *ShortError
+	var short *InsufficientDataError
 	if !errors.As(err, &short) || short.Nearest() != 0 || !strings.Contains(err.Error(), "no other can be: leave it out") {
 		t.Errorf("%v", err)
 	}
@@ -568,7 +568,7 @@ func TestATargetFromAnErrorIsKeptToo(t *testing.T) {
 		tune, _ := world(rng, 150)
 		held, _ := world(rng, 150)
 		_, err := TargetError(tune, held, 0.024, confidence)
-		var short *ShortError
+		var short *InsufficientDataError
 		if !errors.As(err, &short) {
 			continue
 		}

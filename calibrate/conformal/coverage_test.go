@@ -27,7 +27,7 @@ func TestAtMostCoveredCountsOrders(t *testing.T) {
 		for k := range test.m + 1 {
 			// The r-th of the n is at place r+k of all: r-1 of its kind and k new ones stand before it.
 			sum += choose(r+k-1, k) * choose(test.n-r+test.m-k, test.m-k) / choose(test.n+test.m, test.m)
-			if got := AtMostCovered(k, test.m, test.n, test.alpha); !approx.Equal(got, sum, 1e-9) {
+			if got := CoverageTail(k, test.m, test.n, test.alpha); !approx.Equal(got, sum, 1e-9) {
 				t.Errorf("at most %d of %d with %d and %v: %v, want %v", k, test.m, test.n, test.alpha, got, sum)
 			}
 		}
@@ -53,15 +53,15 @@ func TestFewAreFoundUnlikeThatAreAlike(t *testing.T) {
 				fresh++
 			}
 		}
-		if AtMostCovered(fresh, m, n, alpha) < .025 {
+		if CoverageTail(fresh, m, n, alpha) < .025 {
 			found++
 		}
 	}
 	if share := float64(found) / trials; share > .035 || share < .012 {
 		t.Errorf("%.3f of the draws are found unlike, want about 0.025 at most", share)
 	}
-	if AtMostCovered(9228, 10000, 1500, .05) > 1e-4 || AtMostCovered(9480, 10000, 1500, .05) < .2 ||
-		AtMostCovered(900000, 1e6, 50000, .1) < .2 {
+	if CoverageTail(9228, 10000, 1500, .05) > 1e-4 || CoverageTail(9480, 10000, 1500, .05) < .2 ||
+		CoverageTail(900000, 1e6, 50000, .1) < .2 {
 		t.Error("the chance of many is wrong")
 	}
 }

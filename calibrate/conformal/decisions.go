@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // A Plan says which decisions are wanted. Zero asks for none, and each zero for none of its kind.
@@ -71,17 +73,17 @@ func (p Plan) Complete() Plan {
 // Outcomes are held-out examples, and their scores of unfamiliarity, [N].
 type Outcomes struct {
 	Examples
-	Strange []float64
+	OODScores []float64
 }
 
 // doubts returns how doubtful the most probable class of each is, and whether it is wrong; of labels
 // that are told independently, the mean of both.
-func (x *Outcomes) doubts() Doubts {
-	d := Doubts{Parts: x.Targets != nil}
+func (x *Outcomes) losses() Losses {
+	d := Losses{Fractional: x.Targets != nil}
 	for i := range x.len() {
 		p, loss := x.of(i), 0.0
 		if x.Targets == nil {
-			if largest(p) != x.Labels[i] {
+			if floats.MaxIdx(p) != x.Labels[i] {
 				loss = 1
 			}
 		} else {
@@ -91,16 +93,16 @@ func (x *Outcomes) doubts() Doubts {
 				}
 			}
 		}
-		d.Doubt, d.Loss = append(d.Doubt, doubt(p, d.Parts)), append(d.Loss, math.Min(loss, 1))
+		d.Uncertainty, d.Loss = append(d.Uncertainty, uncertaintyOf(p, d.Fractional)), append(d.Loss, math.Min(loss, 1))
 	}
 	return d
 }
 
-func doubt(p []float64, labels bool) float64 {
+func uncertaintyOf(p []float64, labels bool) float64 {
 	if labels {
-		return DoubtOfLabels(p)
+		return LabelUncertainty(p)
 	}
-	return Doubt(p)
+	return Uncertainty(p)
 }
 
 // Decisions are the rules that keep a plan, and what they promise.
@@ -109,12 +111,12 @@ type Decisions struct {
 	Examples int `yaml:"examples" json:"examples"` // that thresholds are set on
 
 	// What is more doubtful, or scores higher, is not answered; nil: however much.
-	Doubt      *Rule `yaml:"doubt,omitempty,flow" json:"doubt,omitempty"`
-	Unfamiliar *Rule `yaml:"unfamiliar,omitempty,flow" json:"unfamiliar,omitempty"`
-	Set        *Sets `yaml:"prediction_set,omitempty" json:"prediction_set,omitempty"`
+	Uncertainty *Rule `yaml:"doubt,omitempty,flow" json:"doubt,omitempty"`
+	OOD         *Rule `yaml:"unfamiliar,omitempty,flow" json:"unfamiliar,omitempty"`
+	Set         *Sets `yaml:"prediction_set,omitempty" json:"prediction_set,omitempty"`
 
 	MultiLabel bool     `yaml:"multi_label,omitempty" json:"multi_label,omitempty"`
-	Promises   []string `yaml:"promises" json:"promises"` // for people
+	Guarantees []string `yaml:"promises" json:"promises"` // for people
 }
 
 // Decide sets the thresholds of a plan on held-out examples. tune are others, of which the thresholds
@@ -144,47 +146,47 @@ func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
 		}
 		d.Set = sets
 	}
-	d.Promises = d.promises()
+	d.Guarantees = d.guarantees()
 	return d, nil
 }
 
 // setRules sets the rules of when not to answer.
 func (d *Decisions) setRules(tune, held *Outcomes) error {
-	doubts := held.doubts()
+	doubts := held.losses()
 	if d.FalseAlarm > 0 {
-		rule, err := AtMost(held.Strange, 1-d.FalseAlarm, d.Confidence)
+		rule, err := ToleranceLimit(held.OODScores, 1-d.FalseAlarm, d.Confidence)
 		if err != nil {
 			return fmt.Errorf("false-alarm %v: %w", d.FalseAlarm, err)
 		}
-		d.Unfamiliar = &rule
+		d.OOD = &rule
 	}
 	var rule Rule
 	var err error
 	switch {
 	case d.TargetError > 0:
-		if d.Unfamiliar != nil {
+		if d.OOD != nil {
 			// What is below the threshold is drawn independently, given the threshold: see AtMost.
-			familiar := Doubts{Parts: doubts.Parts}
-			for i, v := range held.Strange {
-				if v < d.Unfamiliar.Threshold {
-					familiar.Doubt = append(familiar.Doubt, doubts.Doubt[i])
+			familiar := Losses{Fractional: doubts.Fractional}
+			for i, v := range held.OODScores {
+				if v < d.OOD.Threshold {
+					familiar.Uncertainty = append(familiar.Uncertainty, doubts.Uncertainty[i])
 					familiar.Loss = append(familiar.Loss, doubts.Loss[i])
 				}
 			}
 			doubts = familiar
 		}
-		rule, err = TargetError(tune.doubts(), doubts, d.TargetError, d.Confidence)
+		rule, err = TargetError(tune.losses(), doubts, d.TargetError, d.Confidence)
 	case d.TargetCoverage > 0:
-		rule, err = AtMost(doubts.Doubt, d.TargetCoverage, d.Confidence)
+		rule, err = ToleranceLimit(doubts.Uncertainty, d.TargetCoverage, d.Confidence)
 	default:
 		return nil
 	}
-	d.Doubt = &rule
+	d.Uncertainty = &rule
 	return err
 }
 
 // promises says in words what is promised.
-func (d *Decisions) promises() (all []string) {
+func (d *Decisions) guarantees() (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	draw := fmt.Sprintf("with probability %v over the draw of %d held-out examples", d.Confidence, d.Examples)
 	wrong := "wrong"
@@ -218,8 +220,8 @@ func (d *Decisions) promises() (all []string) {
 
 // The reasons for not answering.
 const (
-	Doubtful   = "doubtful"
-	Unfamiliar = "unfamiliar"
+	ReasonUncertain = "doubtful"
+	ReasonOOD       = "unfamiliar"
 )
 
 // Clone returns a copy that shares nothing, nil of nil.
@@ -228,7 +230,7 @@ func (d *Decisions) Clone() *Decisions {
 		return nil
 	}
 	c := *d
-	for _, r := range []**Rule{&c.Doubt, &c.Unfamiliar} {
+	for _, r := range []**Rule{&c.Uncertainty, &c.OOD} {
 		if *r != nil {
 			rule := **r
 			*r = &rule
@@ -239,22 +241,22 @@ func (d *Decisions) Clone() *Decisions {
 		set.Thresholds = slices.Clone(set.Thresholds)
 		c.Set = &set
 	}
-	c.Promises = slices.Clone(c.Promises)
+	c.Guarantees = slices.Clone(c.Guarantees)
 	return &c
 }
 
 // Abstains reports whether there are rules of when not to answer.
-func (d *Decisions) Abstains() bool { return d.Doubt != nil || d.Unfamiliar != nil }
+func (d *Decisions) Abstains() bool { return d.Uncertainty != nil || d.OOD != nil }
 
 // Abstain returns why an example with probabilities p and a score of unfamiliarity is not answered, ""
 // where it is. What is no number is not answered.
 func (d *Decisions) Abstain(p []float64, strange float64) string {
 	var reasons []string
-	if d.Doubt != nil && !(doubt(p, d.MultiLabel) <= d.Doubt.Threshold) {
-		reasons = append(reasons, Doubtful)
+	if d.Uncertainty != nil && !(uncertaintyOf(p, d.MultiLabel) <= d.Uncertainty.Threshold) {
+		reasons = append(reasons, ReasonUncertain)
 	}
-	if d.Unfamiliar != nil && !(strange <= d.Unfamiliar.Threshold) {
-		reasons = append(reasons, Unfamiliar)
+	if d.OOD != nil && !(strange <= d.OOD.Threshold) {
+		reasons = append(reasons, ReasonOOD)
 	}
 	return strings.Join(reasons, " and ")
 }

@@ -13,7 +13,7 @@ import (
 func drawnOutcomes(rng *rand.Rand, x *Examples) *Outcomes {
 	o := &Outcomes{Examples: *x}
 	for range x.len() {
-		o.Strange = append(o.Strange, rng.Float64())
+		o.OODScores = append(o.OODScores, rng.Float64())
 	}
 	return o
 }
@@ -64,10 +64,10 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 				kinds++
 			}
 		}
-		if len(d.Promises) != kinds {
-			t.Errorf("%s: %d promises, want %d: %q", name, len(d.Promises), kinds, d.Promises)
+		if len(d.Guarantees) != kinds {
+			t.Errorf("%s: %d promises, want %d: %q", name, len(d.Guarantees), kinds, d.Guarantees)
 		}
-		text := strings.Join(d.Promises, "\n")
+		text := strings.Join(d.Guarantees, "\n")
 		for _, w := range c.words {
 			if !strings.Contains(text, w) {
 				t.Errorf("%s: the promises %q do not say %q", name, text, w)
@@ -75,10 +75,10 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 		}
 		// What is abstained from is what the rules say.
 		for i := range held.len() {
-			doubtful := d.Doubt != nil && held.doubts().Doubt[i] > d.Doubt.Threshold
-			unfamiliar := d.Unfamiliar != nil && held.Strange[i] > d.Unfamiliar.Threshold
-			want := map[[2]bool]string{{true, false}: Doubtful, {false, true}: Unfamiliar, {true, true}: "doubtful and unfamiliar"}
-			if got := d.Abstain(held.of(i), held.Strange[i]); got != want[[2]bool{doubtful, unfamiliar}] {
+			doubtful := d.Uncertainty != nil && held.losses().Uncertainty[i] > d.Uncertainty.Threshold
+			unfamiliar := d.OOD != nil && held.OODScores[i] > d.OOD.Threshold
+			want := map[[2]bool]string{{true, false}: ReasonUncertain, {false, true}: ReasonOOD, {true, true}: "doubtful and unfamiliar"}
+			if got := d.Abstain(held.of(i), held.OODScores[i]); got != want[[2]bool{doubtful, unfamiliar}] {
 				t.Fatalf("%s: example %d: %q", name, i, got)
 			}
 			if i > 20 {
@@ -121,15 +121,15 @@ func TestDecisionsThatLieAreRefused(t *testing.T) {
 		lie  func(*Decisions)
 		want string
 	}{
-		"a rule is missing":        {raps, func(d *Decisions) { d.Unfamiliar = nil }, "unfamiliar is given: false"},
+		"a rule is missing":        {raps, func(d *Decisions) { d.OOD = nil }, "unfamiliar is given: false"},
 		"a rule nobody asked for":  {raps, func(d *Decisions) { d.TargetError = 0 }, "doubt is given: true"},
-		"a threshold is NaN":       {raps, func(d *Decisions) { d.Doubt.Threshold = math.NaN() }, "doubt has threshold NaN"},
-		"a threshold above 1":      {raps, func(d *Decisions) { d.Unfamiliar.Threshold = 1.5 }, "unfamiliar has threshold 1.5, want 0 to 1"},
-		"more accepted than there": {raps, func(d *Decisions) { d.Doubt.Accepted = d.Doubt.Examples + 1 }, "want a part of them"},
-		"accepted below zero":      {raps, func(d *Decisions) { d.Unfamiliar.Accepted = -1 }, "unfamiliar accepts -1 of 400"},
-		"more wrong than accepted": {raps, func(d *Decisions) { d.Doubt.Wrong = 401 }, "doubt has 401 wrong of"},
-		"a part of a mistake":      {raps, func(d *Decisions) { d.Doubt.Wrong -= 0.5 }, "want a whole number"},
-		"wrong in a share":         {raps, func(d *Decisions) { d.Unfamiliar.Wrong = 1 }, "unfamiliar has 1 wrong, and none are counted"},
+		"a threshold is NaN":       {raps, func(d *Decisions) { d.Uncertainty.Threshold = math.NaN() }, "doubt has threshold NaN"},
+		"a threshold above 1":      {raps, func(d *Decisions) { d.OOD.Threshold = 1.5 }, "unfamiliar has threshold 1.5, want 0 to 1"},
+		"more accepted than there": {raps, func(d *Decisions) { d.Uncertainty.Accepted = d.Uncertainty.Examples + 1 }, "want a part of them"},
+		"accepted below zero":      {raps, func(d *Decisions) { d.OOD.Accepted = -1 }, "unfamiliar accepts -1 of 400"},
+		"more wrong than accepted": {raps, func(d *Decisions) { d.Uncertainty.Wrong = 401 }, "doubt has 401 wrong of"},
+		"a part of a mistake":      {raps, func(d *Decisions) { d.Uncertainty.Wrong -= 0.5 }, "want a whole number"},
+		"wrong in a share":         {raps, func(d *Decisions) { d.OOD.Wrong = 1 }, "unfamiliar has 1 wrong, and none are counted"},
 		"no examples":              {raps, func(d *Decisions) { d.Examples = 0 }, "0 examples, multi_label false"},
 		"another head":             {raps, func(d *Decisions) { d.MultiLabel = true }, "want at least 1 and false"},
 		"sets are missing":         {raps, func(d *Decisions) { d.Set = nil }, "prediction_set is given: false"},
@@ -145,15 +145,15 @@ func TestDecisionsThatLieAreRefused(t *testing.T) {
 		"confidence 0":         {raps, func(d *Decisions) { d.Confidence = 0 }, "confidence is 0 or missing"},
 		"nothing was asked":    {raps, func(d *Decisions) { *d = Decisions{Examples: 400} }, "nothing is asked for"},
 		"a target not shown":   {raps, func(d *Decisions) { d.TargetError = 0.001 }, "does not show a target_error of 0.001 with confidence 0.95"},
-		"too few of few":       {raps, func(d *Decisions) { d.Doubt.Accepted, d.Doubt.Wrong = 4, 0 }, "0 wrong of 4 that it accepts, which does not show"},
+		"too few of few":       {raps, func(d *Decisions) { d.Uncertainty.Accepted, d.Uncertainty.Wrong = 4, 0 }, "0 wrong of 4 that it accepts, which does not show"},
 		"confidence not shown": {raps, func(d *Decisions) { d.Confidence = 1 - 1e-12 }, "with confidence 0.999999999999"},
 		"alarms not shown":     {raps, func(d *Decisions) { d.FalseAlarm = 0.01 }, "which does not show a share of 0.99"},
-		"coverage not shown": {Plan{TargetCoverage: 0.8}, func(d *Decisions) { d.Doubt.Accepted = 320 },
+		"coverage not shown": {Plan{TargetCoverage: 0.8}, func(d *Decisions) { d.Uncertainty.Accepted = 320 },
 			"doubt accepts 320 of 400, which does not show a share of 0.8"},
-		"doubt of other examples": {Plan{TargetError: 0.5}, func(d *Decisions) { d.Doubt.Examples = 401 },
+		"doubt of other examples": {Plan{TargetError: 0.5}, func(d *Decisions) { d.Uncertainty.Examples = 401 },
 			"doubt was set on 401 examples, want 400"},
-		"alarms of other examples": {raps, func(d *Decisions) { d.Unfamiliar.Examples = 500 }, "unfamiliar was set on 500 examples, want 400"},
-		"doubt of the unfamiliar": {raps, func(d *Decisions) { d.Doubt.Examples = d.Unfamiliar.Accepted },
+		"alarms of other examples": {raps, func(d *Decisions) { d.OOD.Examples = 500 }, "unfamiliar was set on 500 examples, want 400"},
+		"doubt of the unfamiliar": {raps, func(d *Decisions) { d.Uncertainty.Examples = d.OOD.Accepted },
 			"want those below the threshold of unfamiliar"},
 		"alpha of too few": {Plan{Alpha: 0.1}, func(d *Decisions) { d.Alpha, d.Set.Alpha = 0.001, 0.001 },
 			"prediction_set with alpha 0.001 takes 999 examples, and was set on 400"},
@@ -171,7 +171,7 @@ func TestDecisionsThatLieAreRefused(t *testing.T) {
 		if reflect.DeepEqual(before, d) {
 			t.Fatalf("%s: nothing is changed", name)
 		}
-		d.Promises = d.promises()
+		d.Guarantees = d.guarantees()
 		if err := d.Check(3, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -189,11 +189,11 @@ func TestPromisesAreWhatTheNumbersSay(t *testing.T) {
 		lie  func(*Decisions)
 		want string
 	}{
-		"other words":      {func(d *Decisions) { d.Promises[0] = "no answer is wrong" }, "promises[0] is not what the numbers beside it say, \"at most 0.5"},
-		"a smaller number": {func(d *Decisions) { d.Promises[1] = strings.Replace(d.Promises[1], "0.1", "0.01", 1) }, "promises[1] is not"},
-		"a promise more":   {func(d *Decisions) { d.Promises = append(d.Promises, "whatever comes") }, "promises has 4 lines, and the numbers beside it make 3"},
-		"a promise less":   {func(d *Decisions) { d.Promises = d.Promises[:2] }, "promises[2] is not"},
-		"none":             {func(d *Decisions) { d.Promises = nil }, "promises[0] is not"},
+		"other words":      {func(d *Decisions) { d.Guarantees[0] = "no answer is wrong" }, "promises[0] is not what the numbers beside it say, \"at most 0.5"},
+		"a smaller number": {func(d *Decisions) { d.Guarantees[1] = strings.Replace(d.Guarantees[1], "0.1", "0.01", 1) }, "promises[1] is not"},
+		"a promise more":   {func(d *Decisions) { d.Guarantees = append(d.Guarantees, "whatever comes") }, "promises has 4 lines, and the numbers beside it make 3"},
+		"a promise less":   {func(d *Decisions) { d.Guarantees = d.Guarantees[:2] }, "promises[2] is not"},
+		"none":             {func(d *Decisions) { d.Guarantees = nil }, "promises[0] is not"},
 		"other numbers":    {func(d *Decisions) { d.TargetError = 0.6 }, "promises[0] is not what the numbers beside it say, \"at most 0.6"},
 	} {
 		lying := d.Clone()
@@ -232,7 +232,7 @@ func TestWhatIsDecidedPassesItsCheck(t *testing.T) {
 		}
 		d, err := p.Decide(draw(300), draw(150+rng.IntN(200)))
 		if err != nil {
-			if !errors.As(err, new(*ShortError)) {
+			if !errors.As(err, new(*InsufficientDataError)) {
 				t.Errorf("%+v: %v", p, err)
 			}
 			continue

@@ -38,25 +38,25 @@ func TestBinomialBoundsAreThoseOfScipy(t *testing.T) {
 	g := golden(t)
 	for _, c := range g.CDF {
 		// Both have logarithms of factorials of up to 25,000, some 1e5, of whose rounding 1e-10 is left.
-		got := atMostOf(int(c[0]), int(c[1]), c[2])
+		got := binomialCDF(int(c[0]), int(c[1]), c[2])
 		if !approx.Relative(got, c[3], 1e-9) && !approx.Equal(got, c[3], 1e-300) {
 			t.Errorf("P(X ≤ %v) of %v draws at %v is %v, want %v", c[0], c[1], c[2], got, c[3])
 		}
 	}
 	for _, c := range g.Bounds {
 		k, n := int(c[0]), int(c[1])
-		if got := 1 - Upper(n-k, n, c[2]); !approx.Equal(got, c[3], 1e-9) {
+		if got := 1 - UpperBound(n-k, n, c[2]); !approx.Equal(got, c[3], 1e-9) {
 			t.Errorf("%d of %d leave %v possible at %v, want %v", k, n, got, c[2], c[3])
 		}
-		if got := Upper(k, n, c[2]); !approx.Equal(got, c[4], 1e-9) {
+		if got := UpperBound(k, n, c[2]); !approx.Equal(got, c[4], 1e-9) {
 			t.Errorf("%d of %d leave %v possible at %v, want %v", k, n, got, c[2], c[4])
 		}
 		// Two sides, each with half of what is left.
-		if low, high := Within(k, n, 2*c[2]-1); !approx.Equal(low, c[3], 1e-9) || !approx.Equal(high, c[4], 1e-9) {
+		if low, high := ClopperPearson(k, n, 2*c[2]-1); !approx.Equal(low, c[3], 1e-9) || !approx.Equal(high, c[4], 1e-9) {
 			t.Errorf("%d of %d: %v to %v, want %v to %v", k, n, low, high, c[3], c[4])
 		}
 	}
-	if low, high := Within(0, 0, 0.95); low != 0 || high != 1 {
+	if low, high := ClopperPearson(0, 0, 0.95); low != 0 || high != 1 {
 		t.Errorf("of no draws: %v to %v", low, high)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -62,19 +64,19 @@ func TestMultiLabelSetsCoverEachLabelAsPromised(t *testing.T) {
 // A tally by hand: three examples, of which one is doubtful, one unfamiliar, and one at both thresholds,
 // which is answered; each has a set of its most probable class, and one of these is the label.
 func TestATallyCountsByHand(t *testing.T) {
-	d := &Decisions{Doubt: &Rule{Threshold: 0.25}, Unfamiliar: &Rule{Threshold: 0.5},
+	d := &Decisions{Uncertainty: &Rule{Threshold: 0.25}, OOD: &Rule{Threshold: 0.5},
 		Set: &Sets{Score: LAC, Thresholds: []float64{0.5}}}
 	strange := []float64{0.1, 0.75, 0.5}
 	probabilities := []float64{0.5, 0.25, 0.25, 0.875, 0.125, 0, 0.25, 0.75, 0}
 	tally := NewTally(d)
-	tally.Add(&Outcomes{Strange: strange,
+	tally.Add(&Outcomes{OODScores: strange,
 		Examples: Examples{Classes: 3, Probabilities: probabilities, Labels: []int{1, 0, 0}}})
 	r := tally.Result()
 	for name, c := range map[string]struct {
 		got  *float64
 		want float64
 	}{
-		"answered": {r.Answered, 1. / 3}, "error": {r.Error, 1}, "unfamiliar": {r.Unfamiliar, 1. / 3}, "covered": {r.Covered, 1. / 3},
+		"answered": {r.Answered, 1. / 3}, "error": {r.Error, 1}, "unfamiliar": {r.OOD, 1. / 3}, "covered": {r.Covered, 1. / 3},
 		"set size": {r.SetSize, 1}, "empty": {r.EmptySets, 0},
 	} {
 		if c.got == nil || !approx.Equal(*c.got, c.want, 1e-15) {
@@ -86,13 +88,13 @@ func TestATallyCountsByHand(t *testing.T) {
 	}
 	// Without labels nothing is said of errors and coverage.
 	tally = NewTally(d)
-	tally.Add(&Outcomes{Strange: strange, Examples: Examples{Classes: 3, Probabilities: probabilities}})
+	tally.Add(&Outcomes{OODScores: strange, Examples: Examples{Classes: 3, Probabilities: probabilities}})
 	if r := tally.Result(); r.Error != nil || r.Covered != nil || *r.Answered != 1./3 || *r.SetSize != 1 {
 		t.Errorf("without labels %+v", r)
 	}
 	// Of labels a set covers the part that it has, and all of an example that has none.
 	tally = NewTally(&Decisions{Set: &Sets{Score: LAC, MultiLabel: true, Thresholds: []float64{0.5}}, MultiLabel: true})
-	tally.Add(&Outcomes{Strange: make([]float64, 2), Examples: Examples{Classes: 3,
+	tally.Add(&Outcomes{OODScores: make([]float64, 2), Examples: Examples{Classes: 3,
 		Probabilities: []float64{0.9, 0.1, 0.2, 0.1, 0.1, 0.1}, Targets: []uint8{1, 1, 0, 0, 0, 0}}})
 	if r := tally.Result(); *r.Covered != 0.75 || *r.SetSize != 0.5 || *r.EmptySets != 0.5 || r.Answered != nil {
 		t.Errorf("of labels %v are covered by sets of %v, %v of them empty", *r.Covered, *r.SetSize, *r.EmptySets)
@@ -187,8 +189,8 @@ func TestRAPSIsTunedAsDefined(t *testing.T) {
 
 // Where probabilities are equal the first class is the most probable, as it is in predictions.
 func TestOfEqualProbabilitiesTheFirstIsAnswered(t *testing.T) {
-	tally := NewTally(&Decisions{Doubt: &Rule{Threshold: 1}})
-	tally.Add(&Outcomes{Strange: make([]float64, 4), Examples: Examples{Classes: 3, Labels: []int{0, 0, 1, 2},
+	tally := NewTally(&Decisions{Uncertainty: &Rule{Threshold: 1}})
+	tally.Add(&Outcomes{OODScores: make([]float64, 4), Examples: Examples{Classes: 3, Labels: []int{0, 0, 1, 2},
 		Probabilities: []float64{0.4, 0.4, 0.2, 0.4, 0.4, 0.2, 0.2, 0.4, 0.4, 0.2, 0.4, 0.4}}})
 	if r := tally.Result(); *r.Answered != 1 || *r.Error != 0.25 {
 		t.Errorf("%v are answered and %v of them wrong, want 1 and the last of four", *r.Answered, *r.Error)
@@ -197,8 +199,8 @@ func TestOfEqualProbabilitiesTheFirstIsAnswered(t *testing.T) {
 
 // A label is predicted where its probability is more than ½, as in predictions.
 func TestTheErrorOfLabelsIsTheMeanOverThem(t *testing.T) {
-	tally := NewTally(&Decisions{Doubt: &Rule{Threshold: 1}, MultiLabel: true})
-	tally.Add(&Outcomes{Strange: make([]float64, 2), Examples: Examples{Classes: 4,
+	tally := NewTally(&Decisions{Uncertainty: &Rule{Threshold: 1}, MultiLabel: true})
+	tally.Add(&Outcomes{OODScores: make([]float64, 2), Examples: Examples{Classes: 4,
 		Probabilities: []float64{0.5, 0.51, 0.7, 0.1, 0.5, 0.49, 0.3, 1},
 		Targets:       []uint8{0, 1, 1, 0, 0, 1, 0, 1}}})
 	// None is wrong in the first example, one of four in the second.
@@ -214,7 +216,7 @@ func TestPValuesOfPartsAreValid(t *testing.T) {
 		for _, target := range []float64{0.01, 0.05, 0.3} {
 			for _, c := range []float64{1, 0.999, 0.75, 0.5, 0.34} {
 				for k := range n {
-					chance, p := atMostOf(k, n, target/c), pValue(c*float64(k), n, true, target)
+					chance, p := binomialCDF(k, n, target/c), pValue(c*float64(k), n, true, target)
 					if p < chance*(1-1e-9) {
 						t.Errorf("%d losses of %v in %d: p = %v for a target of %v, and the chance is %v", k, c, n, p, target, chance)
 					}
@@ -242,7 +244,7 @@ func TestCandidatesAreSpreadOverAllDoubts(t *testing.T) {
 		for i := range n { // each twice
 			values = append(values, float64(n-i), float64(n-i))
 		}
-		got := spread(values, mostThresholds)
+		got := subsample(values, mostThresholds)
 		if len(got) != min(n, mostThresholds) || got[len(got)-1] != float64(n) {
 			t.Fatalf("%d of %d values, the last %v", len(got), n, got[len(got)-1])
 		}
@@ -263,7 +265,7 @@ func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 	sure := func(n int) *Outcomes { // the label is always the most probable class
 		x := softmaxed(rng, n, 6)
 		for i := range x.Labels {
-			x.Labels[i] = largest(x.of(i))
+			x.Labels[i] = floats.MaxIdx(x.of(i))
 		}
 		return drawnOutcomes(rng, x)
 	}
@@ -285,22 +287,22 @@ func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 	if d, err = plan.Decide(tune, held); err != nil {
 		t.Fatal(err)
 	}
-	if at := d.Doubt.Threshold; at != 1 && !slices.Contains(tune.doubts().Doubt, at) {
+	if at := d.Uncertainty.Threshold; at != 1 && !slices.Contains(tune.losses().Uncertainty, at) {
 		t.Errorf("the threshold %v is no doubt of the half that tunes", at)
 	}
 	// The test is on those of the other half that are below the threshold for the unfamiliar.
-	var among Doubts
-	all := held.doubts()
-	for i, v := range held.Strange {
-		if v < d.Unfamiliar.Threshold {
-			among.Doubt, among.Loss = append(among.Doubt, all.Doubt[i]), append(among.Loss, all.Loss[i])
+	var among Losses
+	all := held.losses()
+	for i, v := range held.OODScores {
+		if v < d.OOD.Threshold {
+			among.Uncertainty, among.Loss = append(among.Uncertainty, all.Uncertainty[i]), append(among.Loss, all.Loss[i])
 		}
 	}
-	rule, err := TargetError(tune.doubts(), among, plan.TargetError, DefaultConfidence)
-	if err != nil || *d.Doubt != rule {
-		t.Errorf("the rule is %+v, want %+v (%v)", *d.Doubt, rule, err)
+	rule, err := TargetError(tune.losses(), among, plan.TargetError, DefaultConfidence)
+	if err != nil || *d.Uncertainty != rule {
+		t.Errorf("the rule is %+v, want %+v (%v)", *d.Uncertainty, rule, err)
 	}
-	if d.Doubt.Threshold == 1 || d.Doubt.Examples != d.Unfamiliar.Accepted-1 {
-		t.Errorf("%+v and %+v: the example shows nothing", d.Doubt, d.Unfamiliar)
+	if d.Uncertainty.Threshold == 1 || d.Uncertainty.Examples != d.OOD.Accepted-1 {
+		t.Errorf("%+v and %+v: the example shows nothing", d.Uncertainty, d.OOD)
 	}
 }

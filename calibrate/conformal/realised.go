@@ -5,13 +5,13 @@ import "slices"
 // Realised is what decisions came to on N examples, beside what they promise: parts of the examples.
 // What was not asked for, or cannot be told without labels, is nil.
 type Realised struct {
-	N          int      `json:"n"`
-	Answered   *float64 `json:"answered,omitempty"`
-	Error      *float64 `json:"error,omitempty"`      // of the answered; of independent labels the mean over theirs
-	Unfamiliar *float64 `json:"unfamiliar,omitempty"` // held to be
-	Covered    *float64 `json:"covered,omitempty"`    // whose set has the label; of independent labels one less the mean part that is missed
-	SetSize    *float64 `json:"set_size,omitempty"`   // classes in a set
-	EmptySets  *float64 `json:"empty_sets,omitempty"`
+	N         int      `json:"n"`
+	Answered  *float64 `json:"answered,omitempty"`
+	Error     *float64 `json:"error,omitempty"`      // of the answered; of independent labels the mean over theirs
+	OOD       *float64 `json:"unfamiliar,omitempty"` // held to be
+	Covered   *float64 `json:"covered,omitempty"`    // whose set has the label; of independent labels one less the mean part that is missed
+	SetSize   *float64 `json:"set_size,omitempty"`   // classes in a set
+	EmptySets *float64 `json:"empty_sets,omitempty"`
 }
 
 // A Tally gathers what decisions come to.
@@ -28,21 +28,21 @@ func NewTally(d *Decisions) *Tally { return &Tally{decisions: d} }
 // Add counts examples, which may be without labels: Labels and Targets are nil then.
 func (t *Tally) Add(x *Outcomes) {
 	d := t.decisions
-	var doubts Doubts
+	var doubts Losses
 	if x.Labels != nil || x.Targets != nil {
-		doubts = x.doubts()
+		doubts = x.losses()
 		t.labelled += x.len()
 	}
 	for i := range x.len() {
 		p := x.of(i)
 		t.n++
-		if d.Abstain(p, x.Strange[i]) == "" {
+		if d.Abstain(p, x.OODScores[i]) == "" {
 			t.answered++
 			if doubts.Loss != nil {
 				t.wrong += doubts.Loss[i]
 			}
 		}
-		if d.Unfamiliar != nil && !(x.Strange[i] <= d.Unfamiliar.Threshold) {
+		if d.OOD != nil && !(x.OODScores[i] <= d.OOD.Threshold) {
 			t.unfamiliar++
 		}
 		if d.Set == nil {
@@ -105,8 +105,8 @@ func (t *Tally) Result() Realised {
 			r.Error = part(t.wrong, t.answered)
 		}
 	}
-	if d.Unfamiliar != nil {
-		r.Unfamiliar = part(float64(t.unfamiliar), t.n)
+	if d.OOD != nil {
+		r.OOD = part(float64(t.unfamiliar), t.n)
 	}
 	if d.Set != nil {
 		r.SetSize, r.EmptySets = part(float64(t.size), t.n), part(float64(t.none), t.n)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // A Score says how little a class of an example suits its probabilities p. Classes that are equally
@@ -158,13 +160,13 @@ func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
 }
 
 // rounding is by how much (n+1)·alpha may be below a whole number that it should be.
-const rounding = 1e-9
+const roundingSlack = 1e-9
 
 // needed returns how many examples there must be.
-func needed(alpha float64) int { return int(math.Ceil(1/alpha - 1 - rounding)) }
+func needed(alpha float64) int { return int(math.Ceil(1/alpha - 1 - roundingSlack)) }
 
 // spare returns how many of n examples more than the one that is to come may miss their label.
-func spare(n int, alpha float64) float64 { return alpha*float64(n+1) - 1 + rounding }
+func spare(n int, alpha float64) float64 { return alpha*float64(n+1) - 1 + roundingSlack }
 
 // A miss is a label of an example: what its score is, and how much of the example's loss comes from
 // it where it stands in no set.
@@ -295,8 +297,8 @@ func (s *Sets) scoresTo(score []float64, r *ranking, p []float64) {
 			score[k] = 1 - v
 		}
 		if !s.MultiLabel {
-			top := largest(p)
-			score[top] = Doubt(p)
+			top := floats.MaxIdx(p)
+			score[top] = Uncertainty(p)
 		}
 		return
 	}
@@ -321,21 +323,10 @@ func (s *Sets) Set(p []float64) []int {
 	return set
 }
 
-// largest returns the first of the most probable classes.
-func largest(p []float64) int {
-	top := 0
-	for k, v := range p {
-		if v > p[top] {
-			top = k
-		}
-	}
-	return top
-}
-
 // Doubt returns 1 - max p of classes that exclude each other: the sum of the other probabilities, which
 // has digits where max p is next to 1.
-func Doubt(p []float64) float64 {
-	top, rest := largest(p), 0.0
+func Uncertainty(p []float64) float64 {
+	top, rest := floats.MaxIdx(p), 0.0
 	for k, v := range p {
 		if k != top {
 			rest += v
@@ -345,7 +336,7 @@ func Doubt(p []float64) float64 {
 }
 
 // DoubtOfLabels returns the mean of min(p, 1-p) over labels that are told independently of each other.
-func DoubtOfLabels(p []float64) float64 {
+func LabelUncertainty(p []float64) float64 {
 	sum := 0.0
 	for _, v := range p {
 		sum += math.Min(v, 1-v)

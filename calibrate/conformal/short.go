@@ -7,7 +7,7 @@ import (
 )
 
 // A ShortError says that the held-out examples there are do not show what is to be promised.
-type ShortError struct {
+type InsufficientDataError struct {
 	Flag    string  // the kind of promise, such as target-error
 	Asked   float64 // of it
 	by      string  // which examples, and how many it takes
@@ -15,9 +15,9 @@ type ShortError struct {
 }
 
 // Nearest returns what they show, in two digits, 0 for nothing. It tries some hundred numbers, each time.
-func (e *ShortError) Nearest() float64 { return e.nearest() }
+func (e *InsufficientDataError) Nearest() float64 { return e.nearest() }
 
-func (e *ShortError) Error() string {
+func (e *InsufficientDataError) Error() string {
 	end := "smallest"
 	if e.Flag == coverage {
 		end = "largest"
@@ -36,12 +36,12 @@ const coverage = "target-coverage"
 // sets by how many there are of a class.
 func (p Plan) Reachable(examples int) error {
 	p = p.Complete()
-	faultless := func(target float64) bool { return atMostOf(0, examples, target) <= 1-p.Confidence }
+	faultless := func(target float64) bool { return binomialCDF(0, examples, target) <= 1-p.Confidence }
 	if e := p.TargetError; e > 0 && !faultless(e) {
-		return &ShortError{"target-error", e, shownBy(examples, e, p.Confidence, answers),
+		return &InsufficientDataError{"target-error", e, shownBy(examples, e, p.Confidence, answers),
 			func() float64 { return nearest(e, faultless) }}
 	}
-	within := func(part float64) bool { return atMostOf(examples-1, examples, 1-part) >= p.Confidence }
+	within := func(part float64) bool { return binomialCDF(examples-1, examples, 1-part) >= p.Confidence }
 	for _, f := range []struct {
 		flag        string
 		asked, part float64
@@ -49,7 +49,7 @@ func (p Plan) Reachable(examples int) error {
 		if f.asked == 0 || within(f.part) {
 			continue
 		}
-		return &ShortError{f.flag, f.asked, shownBy(examples, f.part, p.Confidence, ""), func() float64 {
+		return &InsufficientDataError{f.flag, f.asked, shownBy(examples, f.part, p.Confidence, ""), func() float64 {
 			possible := nearest(f.part, within)
 			if f.flag == coverage && possible > 0 {
 				possible = math.Round((1-possible)*1e12) / 1e12
@@ -66,13 +66,13 @@ func (p Plan) Reachable(examples int) error {
 // shownBy words which examples do not show a part, and how many would if none spoke against it.
 func shownBy(examples int, part, confidence float64, of string) string {
 	return fmt.Sprintf("%d held-out examples that set thresholds, with confidence %v: it takes %d%s",
-		examples, confidence, faultless(part, confidence), of)
+		examples, confidence, errorFreeNeeded(part, confidence), of)
 }
 
 const answers = " answers without a mistake, or more with some"
 
 func shortOfSets(alpha float64, examples int) error {
-	return &ShortError{"alpha", alpha,
+	return &InsufficientDataError{"alpha", alpha,
 		fmt.Sprintf("%d held-out examples that set thresholds: it takes %d", examples, needed(alpha)),
 		nearestAlpha(alpha, examples)}
 }
@@ -86,7 +86,7 @@ func shortOfClass(alpha float64, byClass [][]miss) error {
 		}
 	}
 	n := len(byClass[class])
-	return &ShortError{"alpha", alpha,
+	return &InsufficientDataError{"alpha", alpha,
 		fmt.Sprintf("%d held-out examples of class %d that set thresholds: with class-conditional it takes %d of each",
 			n, class, needed(alpha)),
 		nearestAlpha(alpha, n)}

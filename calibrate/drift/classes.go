@@ -29,7 +29,7 @@ func NewClasses(counts []int, window int) (*Classes, error) {
 		return nil, fmt.Errorf("%d classes without held-out examples, want some", len(counts))
 	}
 	enough := func(n int) bool {
-		return n >= fewest && float64(n)*float64(window) >= fewest*float64(total)
+		return n >= minPerBin && float64(n)*float64(window) >= minPerBin*float64(total)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return counts[a] - counts[b] })
 	c := &Classes{bin: make([]int, len(counts)), weights: []int{0}}

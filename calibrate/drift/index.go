@@ -3,6 +3,8 @@ package drift
 import (
 	"fmt"
 	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // An Index is the population stability index of the last examples of a stream against held-out ones:
@@ -34,14 +36,14 @@ type Reading struct {
 	Examples int     // n
 }
 
-const mostWindow = 1 << 24
+const maxWindow = 1 << 24
 
 // NewIndex returns an index over as many examples as the window has, with held-out examples of these
 // weights in each bin. For what a reading says of the noise, each bin should expect 5 of the window.
 func NewIndex(weights []int, window int) *Index {
 	total := checkWeights(weights)
-	if window < 1 || window > mostWindow {
-		panic(fmt.Sprintf("drift: a window of %d examples, want 1 to %d", window, mostWindow))
+	if window < 1 || window > maxWindow {
+		panic(fmt.Sprintf("drift: a window of %d examples, want 1 to %d", window, maxWindow))
 	}
 	x := &Index{m: total, window: make([]int32, window), counts: make([]int, len(weights))}
 	for _, w := range weights {
@@ -93,7 +95,9 @@ func (x *Index) Read() Reading {
 	}
 	noise := 1/float64(n) + 1/x.m
 	r.Expected = (bins - 1) * noise
-	r.Level95 = chiSquared(0.95, len(x.counts)-1) * noise
+	if bins > 1 {
+		r.Level95 = distuv.ChiSquared{K: bins - 1}.Quantile(0.95) * noise
+	}
 	return r
 }
 
@@ -101,38 +105,4 @@ func (x *Index) Read() Reading {
 func (x *Index) Reset() {
 	x.next, x.full = 0, false
 	clear(x.counts)
-}
-
-// chiSquared returns the quantile of the χ² distribution with k degrees of freedom; 0 for none.
-func chiSquared(p float64, k int) float64 {
-	if k == 0 {
-		return 0
-	}
-	low, high := 0.0, 2*float64(k)+40
-	for {
-		x := low + (high-low)/2
-		if x == low || x == high {
-			return x
-		}
-		if 1-exceeds(x, k) < p {
-			low = x
-		} else {
-			high = x
-		}
-	}
-}
-
-// exceeds returns P(X > x) for X of a χ² distribution with k degrees of freedom, where x > 0: a
-// finite sum for integers (Abramowitz and Stegun, 26.4.4 and 26.4.5). Its terms are computed from
-// their logarithms.
-func exceeds(x float64, k int) float64 {
-	var sum float64
-	if k%2 == 1 {
-		sum = math.Erfc(math.Sqrt(x / 2))
-	}
-	for a := float64(k)/2 - 1; a >= 0; a-- {
-		g, _ := math.Lgamma(a + 1)
-		sum += math.Exp(a*math.Log(x/2) - x/2 - g)
-	}
-	return sum
 }

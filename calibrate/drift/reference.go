@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Step is what values are rounded to multiples of, those held out and those that come. Held-out examples
@@ -32,16 +34,16 @@ type Reference struct {
 const (
 	// fewest are the held-out examples of a bin: as many as a χ² distribution needs (Cochran, "Some
 	// methods for strengthening the common χ² tests", 1954).
-	fewest       = 5
-	mostEdges    = 1023
-	mostExamples = 1 << 53 // of which float64 tells each from the next
+	minPerBin   = 5
+	maxEdges    = 1023
+	maxExamples = 1 << 53 // of which float64 tells each from the next
 )
 
 // NewReference returns what is kept of values, in bins of at least 5 of them, and two bins at
 // least. It fails for fewer than two values, and where one is not finite.
 func NewReference(values []float64, bins int) (*Reference, error) {
-	if bins < 2 || bins > mostEdges+1 {
-		panic(fmt.Sprintf("drift: %d bins, want 2 to %d", bins, mostEdges+1))
+	if bins < 2 || bins > maxEdges+1 {
+		panic(fmt.Sprintf("drift: %d bins, want 2 to %d", bins, maxEdges+1))
 	}
 	if len(values) < 2 {
 		return nil, fmt.Errorf("%d held-out values, want 2 or more", len(values))
@@ -49,7 +51,7 @@ func NewReference(values []float64, bins int) (*Reference, error) {
 	if i := slices.IndexFunc(values, notFinite); i >= 0 {
 		return nil, fmt.Errorf("held-out value %d is %v, want a finite number", i, values[i])
 	}
-	return newReference(values, max(1, min(bins, len(values)/fewest)-1)), nil
+	return newReference(values, max(1, min(bins, len(values)/minPerBin)-1)), nil
 }
 
 func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v*perUnit, 0) }
@@ -79,11 +81,11 @@ func rank(k, edges, m int) int {
 // Check reports a reference that no held-out values have.
 func (r *Reference) Check() error {
 	k := len(r.Edges)
-	if k < 1 || k > mostEdges || len(r.Below) != k || len(r.AtMost) != k {
-		return fmt.Errorf("%d edges with %d and %d counts, want as many of each, 1 to %d", k, len(r.Below), len(r.AtMost), mostEdges)
+	if k < 1 || k > maxEdges || len(r.Below) != k || len(r.AtMost) != k {
+		return fmt.Errorf("%d edges with %d and %d counts, want as many of each, 1 to %d", k, len(r.Below), len(r.AtMost), maxEdges)
 	}
-	if r.Examples <= k || r.Examples > mostExamples {
-		return fmt.Errorf("%d edges of %d examples, want more examples than edges and at most %d", k, r.Examples, mostExamples)
+	if r.Examples <= k || r.Examples > maxExamples {
+		return fmt.Errorf("%d edges of %d examples, want more examples than edges and at most %d", k, r.Examples, maxExamples)
 	}
 	for i, v := range r.Edges {
 		at := rank(i, k, r.Examples)
@@ -156,22 +158,9 @@ func (b *Bins) orderStatistics(r *Reference, i, j int) []float64 {
 	return at
 }
 
-// gamma draws from the Gamma distribution with shape n ≥ 1: Marsaglia and Tsang, "A simple method for
-// generating gamma variables" (2000).
+// gamma draws from the Gamma distribution with shape n ≥ 1 and rate 1.
 func (b *Bins) gamma(n int) float64 {
-	d := float64(n) - 1./3
-	c := 1 / math.Sqrt(9*d)
-	for {
-		x := b.rng.NormFloat64()
-		v := 1 + c*x
-		if v <= 0 {
-			continue
-		}
-		v *= v * v
-		if math.Log(1-b.rng.Float64()) < x*x/2+d-d*v+d*math.Log(v) {
-			return d * v
-		}
-	}
+	return distuv.Gamma{Alpha: float64(n), Beta: 1, Src: b.rng}.Rand()
 }
 
 // Weights returns how much the held-out examples weigh in each bin: their sum is m+1.

@@ -38,22 +38,22 @@ func debiased(bins []bin, n float64) (e float64) {
 func root(e float64) float64 { return math.Sqrt(math.Max(0, e)) }
 
 // class counts what concerns one class.
-type class struct {
+type classCounts struct {
 	bins     []bin // of its probability, over all examples
 	n, wrong int   // its examples
 }
 
-func newClasses(k, bins int) []class {
-	all, of := make([]class, k), make([]bin, k*bins)
+func newClasses(k, bins int) []classCounts {
+	all, of := make([]classCounts, k), make([]bin, k*bins)
 	for i := range all {
 		all[i].bins = of[i*bins : (i+1)*bins]
 	}
 	return all
 }
 
-func (c *class) count(p float64, is bool) { c.bins[binOf(p, len(c.bins))].add(p, is) }
+func (c *classCounts) count(p float64, is bool) { c.bins[binOf(p, len(c.bins))].add(p, is) }
 
-func (c *class) labelled(wrong bool) {
+func (c *classCounts) labelled(wrong bool) {
 	c.n++
 	if wrong {
 		c.wrong++

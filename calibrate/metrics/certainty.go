@@ -16,7 +16,7 @@ type Labelled struct {
 }
 
 // Told is all figures of a score on a set that it tells from the test set.
-type Told struct {
+type DetectionResult struct {
 	OOD
 	Certainty
 }
@@ -72,7 +72,7 @@ func (s Series) Interval(level float64) (Interval, bool) {
 		return Interval{}, false
 	}
 	tail := (1 - level) / 2
-	return Interval{quantile(draws, tail), quantile(draws, 1-tail)}, true
+	return Interval{Quantile(draws, tail), Quantile(draws, 1-tail)}, true
 }
 
 // Difference is a figure of one method less that of another; the same on all draws has the interval
@@ -84,11 +84,11 @@ type Difference struct {
 }
 
 // Sure says that a difference is beyond chance.
-func (d Difference) Sure() bool { return d.Interval[0] > 0 || d.Interval[1] < 0 }
+func (d Difference) Significant() bool { return d.Interval[0] > 0 || d.Interval[1] < 0 }
 
 // Certain returns the intervals of figures, and of their differences to others, at a level
 // of confidence.
-func Certain(of map[string]Series, others map[string]map[string]Series, level float64) Certainty {
+func NewCertainty(of map[string]Series, others map[string]map[string]Series, level float64) Certainty {
 	c := Certainty{Intervals: map[string]Interval{}, Series: of}
 	for name, s := range of {
 		if i, ok := s.Interval(level); ok && finite(s.Value, i) {

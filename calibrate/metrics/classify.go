@@ -71,8 +71,8 @@ type Classifier struct {
 	nll     float64
 	brier   float64
 	bins    []bin
-	classes []class
-	kept    kept
+	classes []classCounts
+	kept    exampleStats
 	p       []float64 // of one example
 	one     [1]outcome
 }

@@ -212,15 +212,10 @@ func TestBadExamplesAreRefusedAndNotCounted(t *testing.T) {
 
 func TestContradictingLengthsPanic(t *testing.T) {
 	for name, f := range map[string]func(){
-		"Classify":       func() { Classify(make([]float64, 5), 2, make([]int, 2), 0) },
-		"one class":      func() { NewClassifier(1, 0) },
-		"negative bins":  func() { NewClassifier(2, -1) },
-		"Add":            func() { NewClassifier(3, 0).Add(make([]float64, 2), 0) },
-		"AURC":           func() { AURC(make([]float64, 2), make([]bool, 1)) },
-		"no samples":     func() { Bootstrap(nil, nil, BootstrapOptions{}) },
-		"empty sample":   func() { Bootstrap([]int{3, 0}, nil, BootstrapOptions{}) },
-		"level above 1":  func() { Bootstrap([]int{3}, nil, BootstrapOptions{Level: 95}) },
-		"minus resample": func() { Bootstrap([]int{3}, nil, BootstrapOptions{Resamples: -1}) },
+		"Classify":      func() { Classify(make([]float64, 5), 2, make([]int, 2), 0) },
+		"one class":     func() { NewClassifier(1, 0) },
+		"negative bins": func() { NewClassifier(2, -1) },
+		"Add":           func() { NewClassifier(3, 0).Add(make([]float64, 2), 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

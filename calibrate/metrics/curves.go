@@ -30,7 +30,7 @@ type Point struct{ X, Y float64 }
 // evenly: X is the coverage, the part of the examples that is kept, those of least doubt, and Y the risk,
 // the error among these. Within a tie it is the expectation over all orders.
 func (c *Classifier) RiskCoverage(most int) []Point {
-	r, losses := newRanked(c.kept.doubt), c.kept.wrong
+	r, losses := newRanked(c.kept.uncertainty), c.kept.wrong
 	n := len(r.order)
 	points := make([]Point, 0, min(n, most))
 	var before, tied int

@@ -83,7 +83,7 @@ func TestRiskCoverageIsItsDefinition(t *testing.T) {
 			}
 			doubt, loss = append(doubt, 1-p), append(loss, float64(1-label))
 		}
-		copy(doubt, c.kept.doubt) // to the last digit: ties are ties
+		copy(doubt, c.kept.uncertainty) // to the last digit: ties are ties
 		most := 1 + rng.IntN(80)
 		points := c.RiskCoverage(most)
 		if len(points) != min(n, most) || points[len(points)-1].X != 1 {

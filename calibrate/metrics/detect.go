@@ -40,10 +40,10 @@ func Detect(in, out []float64) (OOD, error) {
 	if err != nil {
 		return OOD{}, err
 	}
-	return d.measure(slices.Repeat([]int32{1}, len(in)+len(out))), nil
+	return d.measure(slices.Repeat([]int32{1}, len(in)+len(out)), false), nil
 }
 
-// detector is the order of scores, of which it takes the figures as often as their examples are drawn.
+// detector holds scores in order, and measures them for any number of draws of their examples.
 type detector struct {
 	in, out int // examples
 	order   []place
@@ -57,17 +57,17 @@ func newDetector(in, out []float64) (*detector, error) {
 	return &detector{len(in), len(out), order}, nil
 }
 
-// measure takes the figures of examples that were drawn so often: those in distribution, then the others,
-// as many of each as there are. It is the hot loop of [Resample], and so branches as little as it can.
-func (d *detector) measure(weights []int32) OOD {
+// measure returns the figures where each example is drawn weights times, first the in-distribution examples, then
+// the others; aurocOnly leaves the other figures out. There are as many draws of each kind as examples. It is
+// the hot loop of [Resample], and so branches as little as it can.
+func (d *detector) measure(weights []int32, aurocOnly bool) OOD {
 	var (
-		seenIn, seenOut int   // with lower scores
-		tiedIn, tiedOut int   // with the same
-		wins            int64 // twice the number of (in, out) pairs in order, a tie counting 1
-		best            int64 // largest P(in ≤ t) - P(out ≤ t), times in·out
-		precisionsIn    float64
-		precisionsOut   float64
-		accepted        = -1 // out of distribution, with 95 % of the others; -1 before it is known
+		g             group
+		wins          int64 // twice the number of (in, out) pairs in order, a tie counting 1
+		best          int64 // largest P(in ≤ t) - P(out ≤ t), times in·out
+		precisionsIn  float64
+		precisionsOut float64
+		accepted      = -1 // out-of-distribution examples, with 95 % of the others; -1 before it is known
 	)
 	nIn, nOut := d.in, d.out
 	// In integers: 0.95·n rounds up for some n and would ask for one more.
@@ -75,23 +75,27 @@ func (d *detector) measure(weights []int32) OOD {
 	for _, p := range d.order {
 		n := int(weights[p.at])
 		outside := n & -int(p.out)
-		tiedOut += outside
-		tiedIn += n - outside
+		g.tiedOut += outside
+		g.tiedIn += n - outside
 		if !p.last {
 			continue
 		}
-		// Of a group none may have been drawn, and then none may be left.
-		wins += int64(tiedIn) * int64(2*(nOut-seenOut)-tiedOut)
-		// Out as positive: the flagged are those from this group on.
-		precisionsOut += float64(tiedOut) * (float64(nOut-seenOut) / float64(max(1, nIn-seenIn+nOut-seenOut)))
-		seenIn, seenOut = seenIn+tiedIn, seenOut+tiedOut
-		// In as positive: the accepted are those up to and with this group.
-		precisionsIn += float64(tiedIn) * (float64(seenIn) / float64(max(1, seenIn+seenOut)))
-		best = max(best, int64(seenIn)*int64(nOut)-int64(seenOut)*int64(nIn))
-		if accepted < 0 && seenIn >= need {
-			accepted = seenOut
+		// None of a group may have been drawn, and then none may be left: hence the max(1, …).
+		wins += g.wins(nOut)
+		next := group{in: g.in + g.tiedIn, out: g.out + g.tiedOut}
+		if aurocOnly {
+			g = next
+			continue
 		}
-		tiedIn, tiedOut = 0, 0
+		// Out as positive: the flagged are those from this group on.
+		precisionsOut += float64(g.tiedOut) * (float64(nOut-g.out) / float64(max(1, nIn-g.in+nOut-g.out)))
+		// In as positive: the accepted are those up to and with this group.
+		precisionsIn += float64(g.tiedIn) * (float64(next.in) / float64(max(1, next.in+next.out)))
+		best = max(best, int64(next.in)*int64(nOut)-int64(next.out)*int64(nIn))
+		if accepted < 0 && next.in >= need {
+			accepted = next.out
+		}
+		g = next
 	}
 	return OOD{
 		N:        nOut,

@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"math"
@@ -31,27 +32,18 @@ func Example() {
 }
 
 // A 95 % interval for an AUROC, the two samples resampled apart.
-func ExampleBootstrap() {
+func ExampleResample() {
 	in, out := []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{4.5, 6.5, 8.5, 9, 10}
-	a, b := make([]float64, len(in)), make([]float64, len(out))
-	scratch := make([]float64, len(in)+len(out))
-	auroc := func(draw [][]int) float64 {
-		for i, j := range draw[0] {
-			a[i] = in[j]
-		}
-		for i, j := range draw[1] {
-			b[i] = out[j]
-		}
-		v, err := metrics.AUROC(a, b, scratch)
-		if err != nil {
-			log.Fatal(err)
-		}
-		return v
-	}
-	interval, err := metrics.Bootstrap([]int{len(in), len(out)}, auroc, metrics.BootstrapOptions{Seed: 1})
+	detection, err := metrics.Detection(in, out, 0, 1, "auroc")
 	if err != nil {
 		log.Fatal(err)
 	}
+	sizes := []int{len(in), len(out)}
+	figures, err := metrics.Resample(context.Background(), sizes, []*metrics.Statistics{detection}, metrics.ResampleOptions{Seed: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	interval, _ := figures[0]["auroc"].Interval(0.95)
 	fmt.Printf("AUROC in [%.2f, %.2f]\n", interval[0], interval[1])
-	// Output: AUROC in [0.57, 1.00]
+	// Output: AUROC in [0.60, 1.00]
 }

@@ -31,7 +31,7 @@ type LabelledFigure struct {
 	Of func(*Labelled) float64
 
 	// How it is taken of resampled examples, by one of these; it is not where all are nil.
-	mean   func(*kept) []float64                        // of what is kept of each example
+	mean   func(*exampleStats) []float64                // of what is kept of each example
 	binned func([]bin, float64) float64                 // of the bins of the ECE and how many decisions are in them
 	ranked func(area float64, risks [3]float64) float64 // of the risk-coverage curve
 	// Chance makes it larger, so that its draws are centred; squared says that it is computed as a square,
@@ -44,12 +44,12 @@ var LabelledFigures = []LabelledFigure{
 	{
 		Figure: Figure{Key: "error", Label: "error", Unit: Fraction, Column: true, About: "the fraction of the examples whose most probable class is not the label"},
 		Of:     func(l *Labelled) float64 { return l.Error },
-		mean:   func(k *kept) []float64 { return k.wrong },
+		mean:   func(k *exampleStats) []float64 { return k.wrong },
 	},
 	{
 		Figure: Figure{Key: "nll", Label: "NLL", Unit: Nats, Column: true, About: "the mean of −log p of the label"},
 		Of:     func(l *Labelled) float64 { return l.NLL },
-		mean:   func(k *kept) []float64 { return k.nll },
+		mean:   func(k *exampleStats) []float64 { return k.nll },
 	},
 	{
 		Figure: Figure{Key: "ece", Label: "ECE", Unit: Fraction, Column: true, About: "the ℓ1 calibration error of the most probable class over bins of equal width"},
@@ -64,7 +64,7 @@ var LabelledFigures = []LabelledFigure{
 	{
 		Figure: Figure{Key: "brier", Label: "Brier", Unit: Plain, Column: true, About: "the mean of Σ_k (p_k − y_k)², from 0 to 2"},
 		Of:     func(l *Labelled) float64 { return l.Brier },
-		mean:   func(k *kept) []float64 { return k.brier },
+		mean:   func(k *exampleStats) []float64 { return k.brier },
 	},
 	{
 		Figure: Figure{Key: "classwise_ece", Label: "classwise ECE", Unit: Fraction, About: "the mean over classes of the ECE of p_k as a probability of class k (Kull et al. 2019); it has no interval"},

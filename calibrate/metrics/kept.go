@@ -2,15 +2,15 @@ package metrics
 
 // outcome is what there is to count of one decision.
 type outcome struct {
-	right                         bool
-	confidence, doubt, nll, brier float64
+	right                               bool
+	confidence, uncertainty, nll, brier float64
 }
 
 // kept is what is kept of each example: means over its decisions, and what it adds to the bins.
-type kept struct {
-	wrong, nll, brier, doubt []float64
-	cells                    []cell
-	ends                     []int // of the cells of each example
+type exampleStats struct {
+	wrong, nll, brier, uncertainty []float64
+	cells                          []cell
+	ends                           []int // of the cells of each example
 }
 
 // cell is what an example adds to a bin.
@@ -19,14 +19,14 @@ type cell struct {
 	bin
 }
 
-func (s *kept) add(example []outcome, bins int) {
+func (s *exampleStats) add(example []outcome, bins int) {
 	var mean outcome
 	var wrong float64
 	start := len(s.cells)
 	for _, o := range example {
 		mean.nll += o.nll
 		mean.brier += o.brier
-		mean.doubt += o.doubt
+		mean.uncertainty += o.uncertainty
 		if !o.right {
 			wrong++
 		}
@@ -42,6 +42,6 @@ func (s *kept) add(example []outcome, bins int) {
 	}
 	n := float64(len(example))
 	s.wrong, s.nll = append(s.wrong, wrong/n), append(s.nll, mean.nll/n)
-	s.brier, s.doubt = append(s.brier, mean.brier/n), append(s.doubt, mean.doubt/n)
+	s.brier, s.uncertainty = append(s.brier, mean.brier/n), append(s.uncertainty, mean.uncertainty/n)
 	s.ends = append(s.ends, len(s.cells))
 }

@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -11,7 +13,7 @@ import (
 )
 
 // Measured is figures of one method that can be taken of resampled examples, see [Resample].
-type Measured struct {
+type Statistics struct {
 	columns []column
 	// figures computes them. weights say how often each example of each sample was drawn.
 	figures func(weights [][]int32, into []float64)
@@ -25,8 +27,8 @@ type column struct {
 
 // Probabilities are figures of the examples added so far, those of [LabelledFigures] with these keys, all that
 // can be resampled if there are none; sample is their place in the sizes of Resample.
-func (c *Classifier) Probabilities(sample int, keys ...string) *Measured {
-	m := &Measured{}
+func (c *Classifier) Probabilities(sample int, keys ...string) *Statistics {
+	m := &Statistics{}
 	var list []LabelledFigure
 	for _, f := range LabelledFigures {
 		resampled := f.mean != nil || f.binned != nil || f.ranked != nil
@@ -34,15 +36,15 @@ func (c *Classifier) Probabilities(sample int, keys ...string) *Measured {
 			list, m.columns = append(list, f), append(m.columns, column{f.Key, f.biased, f.squared})
 		}
 	}
-	of := newRedrawn(c, list)
+	of := newWeighted(c, list)
 	m.figures = func(weights [][]int32, into []float64) { of.measure(weights[sample], into) }
 	return m
 }
 
 // redrawn is what figures of resampled examples are made of.
-type redrawn struct {
+type weighted struct {
 	list      []LabelledFigure
-	kept      *kept
+	kept      *exampleStats
 	decisions float64
 	means     [][]float64 // by figure; nil of those that are no means
 	infinite  []infinite
@@ -50,25 +52,25 @@ type redrawn struct {
 	ranked    *ranked
 }
 
-func newRedrawn(c *Classifier, list []LabelledFigure) *redrawn {
-	r := &redrawn{
+func newWeighted(c *Classifier, list []LabelledFigure) *weighted {
+	r := &weighted{
 		list: list, kept: &c.kept, decisions: float64(len(c.kept.wrong)) * float64(c.each),
 		means: make([][]float64, len(list)), infinite: make([]infinite, len(list)),
 	}
 	for i, f := range list {
 		switch {
 		case f.mean != nil:
-			r.means[i], r.infinite[i] = withoutInfinite(f.mean(r.kept))
+			r.means[i], r.infinite[i] = splitInfinite(f.mean(r.kept))
 		case f.binned != nil:
 			r.bins = len(c.bins)
 		case r.ranked == nil:
-			r.ranked = newRanked(r.kept.doubt)
+			r.ranked = newRanked(r.kept.uncertainty)
 		}
 	}
 	return r
 }
 
-func (r *redrawn) measure(w []int32, into []float64) {
+func (r *weighted) measure(w []int32, into []float64) {
 	filled := make([]bin, r.bins)
 	if r.bins > 0 {
 		r.fill(filled, w)
@@ -95,7 +97,7 @@ func (r *redrawn) measure(w []int32, into []float64) {
 }
 
 // fill adds up the bins of the ECE.
-func (r *redrawn) fill(filled []bin, w []int32) {
+func (r *weighted) fill(filled []bin, w []int32) {
 	start := 0
 	for i, w := range w {
 		w := float64(w)
@@ -113,7 +115,7 @@ func (r *redrawn) fill(filled []bin, w []int32) {
 type infinite []int
 
 // withoutInfinite returns values with 0 in the place of what is infinite.
-func withoutInfinite(x []float64) ([]float64, infinite) {
+func splitInfinite(x []float64) ([]float64, infinite) {
 	x = slices.Clone(x)
 	var of infinite
 	for i, v := range x {
@@ -135,63 +137,53 @@ func (of infinite) sum(weights []int32) float64 {
 	return 0
 }
 
-// Detection is the figures of [Detect]; inSample and outSample are the places of the scores in the
-// sizes of Resample, which are theirs. The error is that of Detect.
-func Detection(in, out []float64, inSample, outSample int) (*Measured, error) {
+// Detection returns the figures of [Detect] to be resampled: those of [DetectionFigures] with these keys, all if
+// there are none. inSample and outSample are the places of the two samples of scores in the sizes of Resample.
+// The error is that of Detect.
+func Detection(in, out []float64, inSample, outSample int, keys ...string) (*Statistics, error) {
 	d, err := newDetector(in, out)
 	if err != nil {
 		return nil, err
 	}
-	m := &Measured{figures: func(weights [][]int32, into []float64) {
-		o := d.measure(slices.Concat(weights[inSample], weights[outSample]))
-		for i, f := range DetectionFigures {
+	m := &Statistics{}
+	var list []DetectionFigure
+	for _, f := range DetectionFigures {
+		if len(keys) == 0 || slices.Contains(keys, f.Key) {
+			list, m.columns = append(list, f), append(m.columns, column{key: f.Key})
+		}
+	}
+	aurocOnly := len(list) == 1 && list[0].Key == "auroc" // which takes a fraction of the time
+	m.figures = func(weights [][]int32, into []float64) {
+		o := d.measure(slices.Concat(weights[inSample], weights[outSample]), aurocOnly)
+		for i, f := range list {
 			into[i] = f.Of(&o)
 		}
-	}}
-	for _, f := range DetectionFigures {
-		m.columns = append(m.columns, column{key: f.Key})
 	}
 	return m, nil
 }
 
-// DetectionAUROC is the AUROC of [Detection] alone, in less time.
-func DetectionAUROC(in, out []float64, inSample, outSample int) (*Measured, error) {
-	order, err := rank(in, out)
-	if err != nil {
-		return nil, err
-	}
-	figures := func(weights [][]int32, into []float64) {
-		w := slices.Concat(weights[inSample], weights[outSample])
-		var g group
-		var wins int64
-		for _, p := range order {
-			n := int(w[p.at])
-			outside := n & -int(p.out)
-			g.tiedOut += outside
-			g.tiedIn += n - outside
-			if p.last {
-				wins += g.wins(len(out))
-				g = group{in: g.in + g.tiedIn, out: g.out + g.tiedOut}
-			}
-		}
-		into[0] = auroc(wins, len(in), len(out))
-	}
-	return &Measured{columns: []column{{key: "auroc"}}, figures: figures}, nil
+// ResampleOptions says how [Resample] draws. The zero value asks for 1000 resamples and seed 0.
+type ResampleOptions struct {
+	Resamples int    // 0: 1000
+	Seed      uint64 // the same seed draws the same examples on every machine
 }
 
-// Resample draws examples with replacement, as often as o says, and takes the figures of all
-// methods of the same draws, so that the figures of two methods can be compared draw by draw. sizes
-// hold the number of examples of each independent sample: what is drawn of one says nothing of
-// another. The result has for each of the measured, by name, its figures.
+// Resample draws examples with replacement and computes the figures of all methods on the same draws, so that
+// two methods can be compared draw by draw. sizes holds the number of examples of each independent sample: one
+// for probabilities, two for a score, whose in- and out-of-distribution examples are drawn apart. The result
+// has, for each of the measured, its figures by name.
 //
-// Draws of the ECE and of the debiased error are moved so that their mean is the figure, the latter
-// as squares: resampling adds once more what chance adds to them.
+// Draws of the ECE and of the debiased error are shifted so that their mean is the figure, the latter as
+// squares: resampling adds the bias of chance a second time.
 //
-// It panics if a size is below 1 or an option out of range. The error is that of the context.
+// It panics if a size is below 1 or the number of resamples negative. The error is that of the context.
 func Resample(
-	ctx context.Context, sizes []int, measured []*Measured, o BootstrapOptions,
+	ctx context.Context, sizes []int, measured []*Statistics, o ResampleOptions,
 ) ([]map[string]Series, error) {
-	o = o.checked(sizes)
+	o.Resamples = cmp.Or(o.Resamples, 1000)
+	if o.Resamples < 0 || len(sizes) == 0 || slices.Min(sizes) < 1 {
+		panic(fmt.Sprintf("metrics: %d resamples of samples of %v examples", o.Resamples, sizes))
+	}
 	width := 0
 	for _, m := range measured {
 		width += len(m.columns)

@@ -22,7 +22,7 @@ func drawn(rng *rand.Rand, n int) (weights []int32, examples []int) {
 	return weights, examples
 }
 
-func figuresOf(m *Measured, weights ...[]int32) map[string]float64 {
+func figuresOf(m *Statistics, weights ...[]int32) map[string]float64 {
 	values := make([]float64, len(m.columns))
 	m.figures(weights, values)
 	by := map[string]float64{}
@@ -32,7 +32,7 @@ func figuresOf(m *Measured, weights ...[]int32) map[string]float64 {
 	return by
 }
 
-func resampled(t *testing.T, sizes []int, of []*Measured, o BootstrapOptions) []map[string]Series {
+func resampled(t *testing.T, sizes []int, of []*Statistics, o ResampleOptions) []map[string]Series {
 	t.Helper()
 	series, err := Resample(t.Context(), sizes, of, o)
 	if err != nil {
@@ -55,13 +55,9 @@ func wantFigures(t *testing.T, got, want map[string]float64) {
 func probabilityFigures(t *testing.T, c *Classifier, uncertainty []float64, wrong []bool) map[string]float64 {
 	t.Helper()
 	r := c.Result()
-	area, err := AURC(uncertainty, wrong)
-	if err != nil {
-		t.Fatal(err)
-	}
 	return map[string]float64{
 		"error": r.Error, "nll": r.NLL, "ece": r.ECE, "brier": r.Brier, "debiased_ce": debiased(c.bins, float64(c.n)),
-		"aurc": area, "risk80": slowRisk(uncertainty, wrong, 0.8), "risk90": slowRisk(uncertainty, wrong, 0.9),
+		"aurc": aurc(uncertainty, wrong), "risk80": slowRisk(uncertainty, wrong, 0.8), "risk90": slowRisk(uncertainty, wrong, 0.9),
 		"risk95": slowRisk(uncertainty, wrong, 0.95),
 	}
 }
@@ -167,7 +163,7 @@ func TestFiguresOfResampledDecisions(t *testing.T) {
 				wrong += 1. / k
 			}
 		}
-		wantClose(t, "doubt", one.decisions.kept.doubt[i], doubt)
+		wantClose(t, "doubt", one.decisions.kept.uncertainty[i], doubt)
 		wantClose(t, "wrong", one.decisions.kept.wrong[i], wrong)
 	}
 }
@@ -204,17 +200,15 @@ func TestFiguresOfResampledScores(t *testing.T) {
 				"accuracy": want.Accuracy, "auroc": want.AUROC, "aupr_in": want.AUPRIn, "aupr_out": want.AUPROut,
 				"fpr95": want.FPR95,
 			})
-			alone, err := DetectionAUROC(in, out, 1, 0)
+			alone, err := Detection(in, out, 1, 0, "auroc")
 			if err != nil {
 				t.Fatal(err)
 			}
 			wantFigures(t, figuresOf(alone, wOut, wIn), map[string]float64{"auroc": want.AUROC})
 		}
 	}
-	for _, of := range []func(in, out []float64, _, _ int) (*Measured, error){Detection, DetectionAUROC} {
-		if _, err := of([]float64{1}, []float64{math.NaN()}, 0, 1); err == nil {
-			t.Error("NaN was taken")
-		}
+	if _, err := Detection([]float64{1}, []float64{math.NaN()}, 0, 1); err == nil {
+		t.Error("NaN was taken")
 	}
 }
 
@@ -224,8 +218,8 @@ func TestResamplesAreSeededAndPaired(t *testing.T) {
 	logp, labels := randomRows(rng, n, k)
 	run := func(seed uint64) []map[string]Series {
 		one, two := classified(t, logp, k, labels, 0), classified(t, logp, k, labels, 0)
-		both := []*Measured{one.Probabilities(0), two.Probabilities(0)}
-		return resampled(t, []int{n}, both, BootstrapOptions{Resamples: 50, Seed: seed})
+		both := []*Statistics{one.Probabilities(0), two.Probabilities(0)}
+		return resampled(t, []int{n}, both, ResampleOptions{Resamples: 50, Seed: seed})
 	}
 	a, b, other := run(3), run(3), run(4)
 	for name, s := range a[0] {
@@ -246,7 +240,7 @@ func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
 	const n = 80
 	logp, labels := honest(rand.New(rand.NewPCG(25, 1)), n)
 	c := classified(t, logp, 2, labels, 0)
-	by := resampled(t, []int{n}, []*Measured{c.Probabilities(0)}, BootstrapOptions{})[0]
+	by := resampled(t, []int{n}, []*Statistics{c.Probabilities(0)}, ResampleOptions{})[0]
 	var mean float64
 	for _, v := range by["ece"].Draws {
 		mean += v / float64(len(by["ece"].Draws))
@@ -279,12 +273,12 @@ func TestOneExampleIsNoDifference(t *testing.T) {
 		}
 	}
 	for seed := range uint64(10) {
-		both := []*Measured{one.Probabilities(0), two.Probabilities(0)}
-		by := resampled(t, []int{n}, both, BootstrapOptions{Seed: seed})
-		c := Certain(by[0], map[string]map[string]Series{"two": by[1]}, 0.95)
+		both := []*Statistics{one.Probabilities(0), two.Probabilities(0)}
+		by := resampled(t, []int{n}, both, ResampleOptions{Seed: seed})
+		c := NewCertainty(by[0], map[string]map[string]Series{"two": by[1]}, 0.95)
 		d := c.Differences["two"]["error"]
 		wantClose(t, "difference", d.Difference, 1./n)
-		if d.Sure() || d.Interval[1] == 0 {
+		if d.Significant() || d.Interval[1] == 0 {
 			t.Errorf("one more error of %d is %+v", n, d)
 		}
 		if i := c.Intervals["error"]; !(i[0] < 0.1 && i[1] > 0.1) {
@@ -296,8 +290,8 @@ func TestOneExampleIsNoDifference(t *testing.T) {
 // Draws can not tell how far off an error of 0 is, but that two methods are the same.
 func TestNoErrorHasNoInterval(t *testing.T) {
 	c := classified(t, pairs(0.9, 0.8, 0.7), 2, []int{1, 1, 1}, 0)
-	by := resampled(t, []int{3}, []*Measured{c.Probabilities(0)}, BootstrapOptions{})
-	got := Certain(by[0], map[string]map[string]Series{"itself": by[0]}, 0.95)
+	by := resampled(t, []int{3}, []*Statistics{c.Probabilities(0)}, ResampleOptions{})
+	got := NewCertainty(by[0], map[string]map[string]Series{"itself": by[0]}, 0.95)
 	if i, ok := got.Intervals["error"]; ok {
 		t.Errorf("no error of 3: %v", i)
 	}
@@ -313,7 +307,7 @@ func TestNoErrorHasNoInterval(t *testing.T) {
 func TestIntervalsOfInfinities(t *testing.T) {
 	logp := append(pairs(0.25, 0.5), math.Inf(-1), 0)
 	c := classified(t, logp, 2, []int{1, 1, 0}, 0)
-	both := resampled(t, []int{3}, []*Measured{c.Probabilities(0), c.Probabilities(0, "nll")}, BootstrapOptions{})
+	both := resampled(t, []int{3}, []*Statistics{c.Probabilities(0), c.Probabilities(0, "nll")}, ResampleOptions{})
 	nll := both[0]["nll"]
 	if !math.IsInf(nll.Value, 1) {
 		t.Errorf("NLL %v, want infinity", nll.Value)
@@ -326,7 +320,7 @@ func TestIntervalsOfInfinities(t *testing.T) {
 		t.Errorf("interval %v, %v: want one from a finite value to infinity", got, ok)
 	}
 	same := map[string]Series{"nll": nll}
-	sure := Certain(same, map[string]map[string]Series{"itself": same}, 0.95)
+	sure := NewCertainty(same, map[string]map[string]Series{"itself": same}, 0.95)
 	if len(sure.Intervals) != 0 || len(sure.Differences["itself"]) != 0 {
 		t.Errorf("infinities have bounds: %+v", sure)
 	}
@@ -367,8 +361,8 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		measured := []*Measured{classified(t, logp, 2, labels, 0).Probabilities(0), d, sure.Probabilities(0)}
-		got := resampled(t, []int{n, n}, measured, BootstrapOptions{Resamples: 200, Seed: uint64(run)})
+		measured := []*Statistics{classified(t, logp, 2, labels, 0).Probabilities(0), d, sure.Probabilities(0)}
+		got := resampled(t, []int{n, n}, measured, ResampleOptions{Resamples: 200, Seed: uint64(run)})
 		got[0]["auroc"], got[0]["debiased_ce of 0.2 too much"] = got[1]["auroc"], got[2]["debiased_ce"]
 		for name, want := range truth {
 			if i, ok := got[0][name].Interval(0.95); ok && i[0] <= want && want <= i[1] {
@@ -389,7 +383,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 func BenchmarkResample(b *testing.B) {
 	const n, out, k, methods = 10_000, 13_724, 10, 5
 	rng := rand.New(rand.NewPCG(1, 1))
-	var measured []*Measured
+	var measured []*Statistics
 	for range methods {
 		logp, labels := randomRows(rng, n, k)
 		c := NewClassifier(k, 0)
@@ -409,7 +403,7 @@ func BenchmarkResample(b *testing.B) {
 		measured = append(measured, c.Probabilities(0), d)
 	}
 	for b.Loop() {
-		if _, err := Resample(b.Context(), []int{n, out}, measured, BootstrapOptions{}); err != nil {
+		if _, err := Resample(b.Context(), []int{n, out}, measured, ResampleOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -419,7 +413,31 @@ func TestResamplingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := classified(t, pairs(0.5, 0.7), 2, []int{0, 1}, 0)
-	if _, err := Resample(ctx, []int{2}, []*Measured{c.Probabilities(0)}, BootstrapOptions{}); err == nil {
+	if _, err := Resample(ctx, []int{2}, []*Statistics{c.Probabilities(0)}, ResampleOptions{}); err == nil {
 		t.Error("no error")
+	}
+}
+
+func TestResamplingChecksSizesAndOptions(t *testing.T) {
+	for name, f := range map[string]func(){
+		"no samples":    func() { _, _ = Resample(t.Context(), nil, nil, ResampleOptions{}) },
+		"no examples":   func() { _, _ = Resample(t.Context(), []int{3, 0}, nil, ResampleOptions{}) },
+		"few resamples": func() { _, _ = Resample(t.Context(), []int{1}, nil, ResampleOptions{Resamples: -1}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+func TestQuantileOfInfinities(t *testing.T) {
+	inf := math.Inf(1)
+	if got := Quantile([]float64{0, inf, inf}, 0.75); got != inf {
+		t.Errorf("got %v, want +Inf", got)
 	}
 }

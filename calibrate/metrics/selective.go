@@ -2,9 +2,6 @@ package metrics
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"math"
 	"slices"
 )
 
@@ -13,7 +10,11 @@ import (
 // the sides decided for, which are the expected errors; the error of an example of many labels is
 // the fraction of them that is wrong.
 type Selective struct {
-	AURC   float64 `json:"aurc"`   // see AURC
+	// AURC is the area under the risk-coverage curve (Geifman and El-Yaniv, "Selective Classification for Deep
+	// Neural Networks", 2017): the mean over i = 1 … n of the error among the i examples of least uncertainty.
+	// 0 is best; an uncertainty that says nothing gives the error rate. Within a tie it is the expectation over
+	// all orders.
+	AURC   float64 `json:"aurc"`
 	Risk80 float64 `json:"risk80"` // error among the 80 % of the examples of least doubt
 	Risk90 float64 `json:"risk90"` // … 90 %
 	Risk95 float64 `json:"risk95"` // … 95 %
@@ -25,37 +26,9 @@ func (c *Classifier) Selective() Selective {
 	if c.n == 0 {
 		return Selective{}
 	}
-	r := newRanked(c.kept.doubt)
+	r := newRanked(c.kept.uncertainty)
 	area, risks := r.selective(c.kept.wrong, nil)
 	return Selective{area, risks[0], risks[1], risks[2]}
-}
-
-// AURC is the area under the risk-coverage curve (Geifman and El-Yaniv, "Selective Classification
-// for Deep Neural Networks", 2017): the mean over i = 1 … n of the fraction of mistakes among the i
-// examples of least uncertainty. 0 is best; an uncertainty that says nothing gives the error rate.
-// Within a tie it is the expectation over all orders.
-//
-// uncertainty is any score that grows with doubt, such as 1 − max p (formed as the sum of the other
-// probabilities: a confidence near 1 has no digits left), and wrong says which predictions are
-// mistakes. It panics if the lengths differ and costs O(n log n).
-func AURC(uncertainty []float64, wrong []bool) (float64, error) {
-	if len(uncertainty) != len(wrong) {
-		panic(fmt.Sprintf("metrics: %d uncertainties for %d predictions", len(uncertainty), len(wrong)))
-	}
-	if len(wrong) == 0 {
-		return 0, errors.New("no predictions to measure")
-	}
-	if i := slices.IndexFunc(uncertainty, math.IsNaN); i >= 0 {
-		return 0, fmt.Errorf("uncertainty %d is NaN", i)
-	}
-	losses := make([]float64, len(wrong))
-	for i, w := range wrong {
-		if w {
-			losses[i] = 1
-		}
-	}
-	area, _ := newRanked(uncertainty).selective(losses, nil)
-	return area, nil
 }
 
 // coverages are those of Risk80, Risk90 and Risk95, in hundredths.

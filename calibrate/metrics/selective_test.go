@@ -1,12 +1,22 @@
 package metrics
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 )
+
+// aurc is the area that [Classifier.Selective] computes.
+func aurc(uncertainty []float64, wrong []bool) float64 {
+	losses := make([]float64, len(wrong))
+	for i, w := range wrong {
+		if w {
+			losses[i] = 1
+		}
+	}
+	area, _ := newRanked(uncertainty).selective(losses, nil)
+	return area
+}
 
 // slowAURC averages the risk-coverage area over every order of the examples
 // that the uncertainties allow.
@@ -60,38 +70,11 @@ func TestAURCIsTheMeanOverTheOrdersOfTies(t *testing.T) {
 			uncertainty[i] = float64(rng.IntN(4))
 			wrong[i] = rng.IntN(2) == 0
 		}
-		got, err := AURC(uncertainty, wrong)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantClose(t, "AURC", got, slowAURC(uncertainty, wrong))
-	}
-}
-
-func TestAURCRefuses(t *testing.T) {
-	for want, uncertainty := range map[string][]float64{
-		"uncertainty 0 is NaN": {math.NaN(), 1, 2}, "uncertainty 2 is NaN": {1, 2, math.NaN()}, "no predictions": nil,
-	} {
-		_, err := AURC(uncertainty, make([]bool, len(uncertainty)))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: error %v, want %q", uncertainty, err, want)
-		}
+		wantClose(t, "AURC", aurc(uncertainty, wrong), slowAURC(uncertainty, wrong))
 	}
 }
 
 func TestAURCOfNoInformationIsTheErrorRate(t *testing.T) {
-	got, err := AURC(make([]float64, 8), []bool{true, false, false, true, false, false, false, false})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantClose(t, "AURC", got, 0.25)
-}
-
-func TestAURCRefusals(t *testing.T) {
-	if _, err := AURC(nil, nil); err == nil {
-		t.Error("AURC of nothing succeeded")
-	}
-	if _, err := AURC([]float64{0, math.NaN()}, make([]bool, 2)); err == nil {
-		t.Error("AURC of NaN succeeded")
-	}
+	wrong := []bool{true, false, false, true, false, false, false, false}
+	wantClose(t, "AURC", aurc(make([]float64, 8), wrong), 0.25)
 }

@@ -3,6 +3,7 @@ package metrics
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/internal/approx"
@@ -56,14 +57,14 @@ func TestDifferencesWithoutSpreadOrBounds(t *testing.T) {
 		{1, []float64{0, 2, 1}}, {3, []float64{3, 3, 3}},
 		{inf, []float64{inf, inf, 2}}, {math.NaN(), []float64{math.NaN(), 1, 1}},
 	}, 0.9)
-	if got[1] != (Difference{3, Interval{3, 3}}) || !got[1].Sure() {
+	if got[1] != (Difference{3, Interval{3, 3}}) || !got[1].Significant() {
 		t.Errorf("always 3: %+v", got[1])
 	}
 	if !(got[0].Interval[0] < 1 && got[0].Interval[1] > 1) || math.IsInf(got[0].Interval[1], 0) {
 		t.Errorf("beside infinities: %+v", got[0])
 	}
 	for _, d := range got[2:] {
-		if d.Sure() {
+		if d.Significant() {
 			t.Errorf("%+v is sure", d)
 		}
 	}
@@ -76,5 +77,41 @@ func TestMeanOfFigures(t *testing.T) {
 	got := MeanOf([]Series{{1, []float64{1, 2}}, {3, []float64{5, 0}}})
 	if got.Value != 2 || got.Draws[0] != 3 || got.Draws[1] != 1 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// What chance may gain, by the definition: of each resample the largest deviation of all, in
+// standard errors, and the 95 % quantile of these, times each one's own standard error.
+func TestChanceGainsAreBoundedTogether(t *testing.T) {
+	const resamples = 400
+	rng := rand.New(rand.NewPCG(44, 1))
+	spreads := []float64{0.02, 0.3, 0, 0.1} // the third is the same on all draws
+	gains := make([]Series, len(spreads))
+	for i, s := range spreads {
+		gains[i].Value = s * float64(i-1) / 2
+		for range resamples {
+			gains[i].Draws = append(gains[i].Draws, gains[i].Value+s*rng.NormFloat64())
+		}
+	}
+	errs := make([]float64, len(gains))
+	var largest []float64
+	for r := range resamples {
+		most := math.Inf(-1)
+		for i, g := range gains {
+			squares := 0.
+			for _, v := range g.Draws {
+				squares += (v - g.Value) * (v - g.Value)
+			}
+			if errs[i] = math.Sqrt(squares / (resamples - 1)); errs[i] > 0 {
+				most = max(most, (g.Draws[r]-g.Value)/errs[i])
+			}
+		}
+		largest = append(largest, most)
+	}
+	slices.Sort(largest)
+	for i, got := range ChanceGains(gains, 0.95) {
+		if want := errs[i] * largest[resamples*95/100]; !approx.Relative(got, want, 1e-12) {
+			t.Errorf("gain %d may gain %v by chance, want %v", i, got, want)
+		}
 	}
 }

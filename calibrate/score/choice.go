@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
@@ -18,12 +16,12 @@ const Default = "studentized"
 // Choice says which score of unfamiliarity serves, and why. Where there are held-out data out of
 // distribution, Rival has the highest AUROC of those scores whose gain on [Default] is no
 // chance, or of all others where there are none of these; it serves if Gain is more than Needed.
-type Choice struct {
-	Name  string `yaml:"name" json:"name"`
-	Given bool   `yaml:"given,omitempty" json:"given,omitempty"` // it was asked for
+type Selection struct {
+	Name      string `yaml:"name" json:"name"`
+	Requested bool   `yaml:"given,omitempty" json:"given,omitempty"` // it was asked for
 
 	// StandIns says that what was learned to tell familiar examples from are stand-ins.
-	StandIns bool `yaml:"stand_ins,omitempty" json:"stand_ins,omitempty"`
+	Synthetic bool `yaml:"stand_ins,omitempty" json:"stand_ins,omitempty"`
 
 	// AUROC is that of Name on the held-out data. It and what follows are zero without such data, and
 	// the rest where Name was given.
@@ -40,7 +38,7 @@ type Choice struct {
 
 // Tried is how well a score tells the held-out data apart, and what its AUROC gains on that of
 // the first one tried, and what may be chance: see Choice.
-type Tried struct {
+type Candidate struct {
 	Name        string  `json:"name"`
 	metrics.OOD         // figures on the held-out data
 	Gain        float64 `json:"gain"`
@@ -48,15 +46,15 @@ type Tried struct {
 }
 
 // String says it in a sentence.
-func (c Choice) String() string {
+func (c Selection) String() string {
 	switch {
-	case c.StandIns:
+	case c.Synthetic:
 		return c.Name + ": as was asked for, learned from stand-ins: what they say of unfamiliar data is not known"
-	case c.Given && c.AUROC == 0:
+	case c.Requested && c.AUROC == 0:
 		return c.Name + ": as was asked for"
-	case c.Given && c.Name == learned.Name:
+	case c.Requested && c.Name == learned.Name:
 		return fmt.Sprintf("%s: as was asked for, AUROC %.4f on the held-out data that it is learned from", c.Name, c.AUROC)
-	case c.Given:
+	case c.Requested:
 		return fmt.Sprintf("%s: as was asked for, AUROC %.4f on the held-out data", c.Name, c.AUROC)
 	case c.Rival == "":
 		return c.Name + ": there is no out-of-distribution data to choose another by"
@@ -71,12 +69,12 @@ func (c Choice) String() string {
 }
 
 // chanceOfScores is how often a score serves for nothing but chance.
-const chanceOfScores = 0.05
+const significance = 0.05
 
 // HeldOut are held-out examples.
-type HeldOut struct {
-	Val           *Examples // in distribution
-	OOD, StandIns *Examples // out of distribution, and what stands in for these; each may be nil
+type ValidationData struct {
+	Val            *Examples // in distribution
+	OOD, Synthetic *Examples // out of distribution, and what stands in for these; each may be nil
 }
 
 // MostCompared bounds the examples in distribution, and those out of it, that scores are compared on:
@@ -87,26 +85,26 @@ const MostCompared = 10_000
 // a name or, for "", as Choice says, on at most MostCompared of each kind. training may be nil: then no
 // score is tried that learns. tried are those that were compared, the default one, or the one asked for,
 // first.
-func Choose(ctx context.Context, name string, training *Training, held HeldOut,
-) (served *Served, c Choice, tried []Tried, err error) {
-	return choose(ctx, name, training, held, MostCompared)
+func Select(ctx context.Context, name string, training *Training, held ValidationData,
+) (served *Served, c Selection, tried []Candidate, err error) {
+	return selectAmong(ctx, name, training, held, MostCompared)
 }
 
-func choose(ctx context.Context, name string, training *Training, held HeldOut, most int,
-) (served *Served, c Choice, tried []Tried, err error) {
+func selectAmong(ctx context.Context, name string, training *Training, held ValidationData, most int,
+) (served *Served, c Selection, tried []Candidate, err error) {
 	var list []*Fitted
 	if name == learned.Name {
-		list, err = learnFrom(training, held)
+		list, err = fitLearned(training, held)
 	} else {
 		list, err = fitScores(name, training, held.OOD != nil)
 	}
 	if err != nil {
 		return nil, c, nil, err
 	}
-	c = Choice{Name: list[0].Name, Given: name != "", StandIns: name == learned.Name && held.OOD == nil}
+	c = Selection{Name: list[0].Name, Requested: name != "", Synthetic: name == learned.Name && held.OOD == nil}
 	some := held.Val
 	if len(list) > 1 {
-		some, held.OOD = held.Val.thin(most), held.OOD.thin(most)
+		some, held.OOD = held.Val.subsample(most), held.OOD.subsample(most)
 	}
 	in, err := allValues(ctx, list, some)
 	if err != nil {
@@ -126,28 +124,28 @@ func choose(ctx context.Context, name string, training *Training, held HeldOut, 
 
 // TryStandIns returns how well scores tell stand-ins: the default one, all others that can be fitted
 // and, last, the one that is learned from these very stand-ins. It says little of other data.
-func TryStandIns(ctx context.Context, training *Training, held HeldOut) ([]Tried, error) {
+func CompareOnSynthetic(ctx context.Context, training *Training, held ValidationData) ([]Candidate, error) {
 	list, err := fitScores("", training, true)
 	if err != nil {
 		return nil, err
 	}
 	held.OOD = nil
-	if own, err := learnFrom(training, held); err == nil {
+	if own, err := fitLearned(training, held); err == nil {
 		list = append(list, own...)
 	} else if !errors.Is(err, ErrNoFit) {
 		return nil, err
 	}
-	in, err := allValues(ctx, list, held.Val.thin(MostCompared))
+	in, err := allValues(ctx, list, held.Val.subsample(MostCompared))
 	if err != nil {
 		return nil, err
 	}
-	tried, _, err := new(Choice).compare(ctx, list, in, held.StandIns.thin(MostCompared))
+	tried, _, err := new(Selection).compare(ctx, list, in, held.Synthetic.subsample(MostCompared))
 	return tried, err
 }
 
 // learnFrom learns a score from examples out of distribution or, where there are none, from stand-ins.
-func learnFrom(training *Training, held HeldOut) ([]*Fitted, error) {
-	strange := cmp.Or(held.OOD, held.StandIns)
+func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
+	strange := cmp.Or(held.OOD, held.Synthetic)
 	if strange == nil {
 		return nil, fmt.Errorf("the score %s is learned from what it is to tell apart: give out-of-distribution data or, of images, stand-ins: --ood auto", learned.Name)
 	}
@@ -188,27 +186,27 @@ func fitScores(name string, training *Training, more bool) ([]*Fitted, error) {
 
 // compare tries a list of fitted scores, and sets the choice to the place that it returns. in are
 // the values of held-out examples in distribution.
-func (c *Choice) compare(ctx context.Context, list []*Fitted, in [][]float64, ood *Examples,
-) (tried []Tried, chosen int, err error) {
+func (c *Selection) compare(ctx context.Context, list []*Fitted, in [][]float64, ood *Examples,
+) (tried []Candidate, chosen int, err error) {
 	out, err := allValues(ctx, list, ood)
 	if err != nil {
 		return nil, 0, err
 	}
-	measured := make([]*metrics.Measured, len(list))
+	measured := make([]*metrics.Statistics, len(list))
 	for i, s := range list {
 		figures, err := metrics.Detect(in[i], out[i])
 		if err == nil {
-			measured[i], err = metrics.DetectionAUROC(in[i], out[i], 0, 1)
+			measured[i], err = metrics.Detection(in[i], out[i], 0, 1, "auroc")
 		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("score %s: %w", s.Name, err)
 		}
-		tried = append(tried, Tried{Name: s.Name, OOD: figures})
+		tried = append(tried, Candidate{Name: s.Name, OOD: figures})
 	}
 	if c.AUROC = tried[0].AUROC; len(list) == 1 {
 		return tried, 0, nil
 	}
-	figures, err := metrics.Resample(ctx, []int{len(in[0]), ood.N}, measured, metrics.BootstrapOptions{})
+	figures, err := metrics.Resample(ctx, []int{len(in[0]), ood.N}, measured, metrics.ResampleOptions{})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -216,10 +214,10 @@ func (c *Choice) compare(ctx context.Context, list []*Fitted, in [][]float64, oo
 	for _, f := range figures[1:] {
 		gains = append(gains, f["auroc"].Minus(figures[0]["auroc"]))
 	}
-	for i, needed := range chanceGains(gains) {
+	for i, needed := range metrics.ChanceGains(gains, 1-significance) {
 		tried[i+1].Gain, tried[i+1].Needed = gains[i].Value, needed
 	}
-	best := func(among func(t Tried) bool) (at int) {
+	best := func(among func(t Candidate) bool) (at int) {
 		for i, t := range tried[1:] {
 			if among(t) && (at == 0 || t.AUROC > tried[at].AUROC) {
 				at = i + 1
@@ -227,41 +225,12 @@ func (c *Choice) compare(ctx context.Context, list []*Fitted, in [][]float64, oo
 		}
 		return at
 	}
-	chosen = best(func(t Tried) bool { return t.Gain > t.Needed })
+	chosen = best(func(t Candidate) bool { return t.Gain > t.Needed })
 	rival := chosen
 	if rival == 0 {
-		rival = best(func(Tried) bool { return true })
+		rival = best(func(Candidate) bool { return true })
 	}
 	c.Rival, c.Gain, c.Needed = tried[rival].Name, tried[rival].Gain, tried[rival].Needed
 	c.Name, c.AUROC = tried[chosen].Name, tried[chosen].AUROC
 	return tried, chosen, nil
-}
-
-// chanceGains returns what each of some gains may be by chance, whose draws have the gain for their
-// mean: see Choice.Needed.
-func chanceGains(gains []metrics.Series) []float64 {
-	errs := make([]float64, len(gains))
-	most := make([]float64, len(gains[0].Draws)) // of each resample
-	for r := range most {
-		most[r] = math.Inf(-1)
-	}
-	for i, g := range gains {
-		for _, v := range g.Draws {
-			errs[i] += (v - g.Value) * (v - g.Value) / float64(len(g.Draws)-1)
-		}
-		if errs[i] = math.Sqrt(errs[i]); errs[i] == 0 {
-			continue // it is the default's
-		}
-		for r, v := range g.Draws {
-			most[r] = math.Max(most[r], (v-g.Value)/errs[i])
-		}
-	}
-	slices.Sort(most)
-	at := most[min(len(most)-1, int((1-chanceOfScores)*float64(len(most))))]
-	for i := range errs {
-		if errs[i] > 0 {
-			errs[i] *= at
-		}
-	}
-	return errs
 }

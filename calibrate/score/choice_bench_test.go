@@ -33,12 +33,12 @@ func BenchmarkChoose(b *testing.B) {
 		}
 	}
 	for _, n := range []int{300, 3000} {
-		held := HeldOut{Val: drawn(rng, n, k, d), OOD: drawn(rng, n/2, k, d)}
+		held := ValidationData{Val: drawn(rng, n, k, d), OOD: drawn(rng, n/2, k, d)}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
 				t.learned.Clear()
-				t.flipped = memo{}
-				if _, _, _, err := Choose(context.Background(), "", t, held); err != nil {
+				t.layerOnce = memo{}
+				if _, _, _, err := Select(context.Background(), "", t, held); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,14 +1,12 @@
 package score
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // What scores have in common is computed once, and makes no difference.
@@ -31,13 +29,13 @@ func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 	const of = 60
 	rng := rand.New(rand.NewPCG(42, 1))
-	all := HeldOut{Val: drawn(rng, 3*of/2, 3, 4), OOD: drawn(rng, 2*of+1, 3, 4)}
-	some := HeldOut{Val: &Examples{K: 3, D: 4, Link: layer.Softmax}, OOD: &Examples{K: 3, D: 4, Link: layer.Softmax}}
+	all := ValidationData{Val: drawn(rng, 3*of/2, 3, 4), OOD: drawn(rng, 2*of+1, 3, 4)}
+	some := ValidationData{Val: &Examples{K: 3, D: 4, Link: layer.Softmax}, OOD: &Examples{K: 3, D: 4, Link: layer.Softmax}}
 	for i := range of { // two of three, and every other
 		some.Val.add(all.Val.slice(i*3/2, i*3/2+1))
 		some.OOD.add(all.OOD.slice(2*i, 2*i+1))
 	}
-	served, _, tried, err := choose(t.Context(), "", nil, all, of)
+	served, _, tried, err := selectAmong(t.Context(), "", nil, all, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +50,7 @@ func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 	if !slices.Equal(served.Quantiles, want.Quantiles) {
 		t.Error("quantiles are not those of all")
 	}
-	_, _, tried, err = choose(t.Context(), "energy", nil, all, of)
+	_, _, tried, err = selectAmong(t.Context(), "energy", nil, all, of)
 	if err != nil || tried[0].N != all.OOD.N {
 		t.Errorf("one alone is measured on %+v, %v", tried, err)
 	}
@@ -66,55 +64,19 @@ func TestAScoreIsSeldomChosenByChance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(43, 1))
 	others, ahead := 0, 0
 	for range draws {
-		_, c, tried, err := Choose(t.Context(), "", nil, HeldOut{Val: drawn(rng, n, 4, 5), OOD: drawn(rng, n, 4, 5)})
+		_, c, tried, err := Select(t.Context(), "", nil, ValidationData{Val: drawn(rng, n, 4, 5), OOD: drawn(rng, n, 4, 5)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.Name != Default {
 			others++
 		}
-		if slices.ContainsFunc(tried[1:], func(t Tried) bool { return t.Gain > 0 }) {
+		if slices.ContainsFunc(tried[1:], func(t Candidate) bool { return t.Gain > 0 }) {
 			ahead++
 		}
 	}
 	// Three standard errors above 5 %, rounded down.
 	if most := 26; others > most || ahead < draws/2 {
 		t.Errorf("another score was chosen in %d of %d draws, want at most %d; one was ahead in %d", others, draws, most, ahead)
-	}
-}
-
-// What chance may gain, by the definition: of each resample the largest deviation of all scores, in
-// standard errors, and the 95 % quantile of these, times a score's own standard error.
-func TestChanceGainsAreBoundedTogether(t *testing.T) {
-	const resamples = 400
-	rng := rand.New(rand.NewPCG(44, 1))
-	spreads := []float64{0.02, 0.3, 0, 0.1} // the third has the default's own figures
-	gains := make([]metrics.Series, len(spreads))
-	for i, s := range spreads {
-		gains[i].Value = s * float64(i-1) / 2
-		for range resamples {
-			gains[i].Draws = append(gains[i].Draws, gains[i].Value+s*rng.NormFloat64())
-		}
-	}
-	errs := make([]float64, len(gains))
-	var largest []float64
-	for r := range resamples {
-		most := math.Inf(-1)
-		for i, g := range gains {
-			squares := 0.
-			for _, v := range g.Draws {
-				squares += (v - g.Value) * (v - g.Value)
-			}
-			if errs[i] = math.Sqrt(squares / (resamples - 1)); errs[i] > 0 {
-				most = max(most, (g.Draws[r]-g.Value)/errs[i])
-			}
-		}
-		largest = append(largest, most)
-	}
-	slices.Sort(largest)
-	for i, got := range chanceGains(gains) {
-		if want := errs[i] * largest[resamples*95/100]; !approx.Relative(got, want, 1e-12) {
-			t.Errorf("score %d may gain %v by chance, want %v", i, got, want)
-		}
 	}
 }

@@ -35,7 +35,7 @@ func (x Examples) check(margin bool) {
 }
 
 // thin are at most n of the examples, which may be nil, spread evenly: folders come class by class.
-func (x *Examples) thin(n int) *Examples {
+func (x *Examples) subsample(n int) *Examples {
 	if x == nil || x.N <= n {
 		return x
 	}

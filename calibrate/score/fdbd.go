@@ -16,10 +16,10 @@ const (
 
 var fdbd = Score{
 	Name: "fdbd", Doc: "mean distance to the decision boundaries, regularised",
-	Source:      "Liu, Qin 2024 (fDBD), by the distance to the training mean",
-	Familiarity: true,
-	rows:        fdbdOf[Rows], graph: fdbdOf[string],
-	learns: []Learned{{"mean", []string{"d"}}, {"closeness", []string{"K", "K"}}},
+	Source:     "Liu, Qin 2024 (fDBD), by the distance to the training mean",
+	Similarity: true,
+	rows:       fdbdOf[Rows], graph: fdbdOf[string],
+	learns: []TensorSpec{{"mean", []string{"d"}}, {"closeness", []string{"K", "K"}}},
 	fit:    fitFDBD,
 }
 

@@ -17,7 +17,7 @@ var knn = Score{
 	Name: "knn", Doc: "distance to the k-th nearest of the training features",
 	Source: "Sun et al. 2022 (KNN), with k = 50 in proportion to a sample",
 	rows:   knnOf[Rows], graph: knnOf[string],
-	learns: []Learned{{"directions", []string{"d", "m"}}, {"k", []string{"1"}}},
+	learns: []TensorSpec{{"directions", []string{"d", "m"}}, {"k", []string{"1"}}},
 	fit:    fitKNN,
 }
 

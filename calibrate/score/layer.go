@@ -24,13 +24,13 @@ func (t *Training) checkMoments() error {
 }
 
 // lastLayer are the last layer's weights, for scores that change what goes into it.
-var lastLayer = []Learned{{"weight", []string{"d", "K"}}, {"bias", []string{"K"}}}
+var lastLayer = []TensorSpec{{"weight", []string{"d", "K"}}, {"bias", []string{"K"}}}
 
 func (t *Training) layer() (Tensors, error) {
 	if t.W == nil {
 		return nil, errNoWeights
 	}
-	return t.flipped.of(func() (Tensors, error) {
+	return t.layerOnce.of(func() (Tensors, error) {
 		return Tensors{{"weight", []int{t.D, t.K}, transposed(t.W, t.K, t.D)}, {"bias", []int{t.K}, t.B}}, nil
 	})
 }

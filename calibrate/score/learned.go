@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
 var learned = Score{
@@ -29,10 +31,10 @@ const (
 	partScales  = "part_scales"
 )
 
-var ownTensors = []Learned{{partWeights, []string{"5"}}, {partMedians, []string{"5"}}, {partScales, []string{"5"}}}
+var ownTensors = []TensorSpec{{partWeights, []string{"5"}}, {partMedians, []string{"5"}}, {partScales, []string{"5"}}}
 
 // neededBy are the tensors of its own and those of parts that have a weight.
-func neededBy(t Tensors) []Learned {
+func neededBy(t Tensors) []TensorSpec {
 	own := slices.Clone(ownTensors)
 	i := slices.IndexFunc(t, func(t Tensor) bool { return t.Name == partWeights })
 	if i < 0 || len(t[i].Data) != len(parts) {
@@ -54,7 +56,7 @@ func learnedOf[V any](t Terms[V], learned Tensors) V {
 	for j, formula := range formulas {
 		if weights[j] != 0 {
 			z := t.Div(t.Sub(formula(t, learned), t.Number(medians[j])), t.Number(scales[j]))
-			sum = t.Add(sum, t.Mul(t.Number(weights[j]), squeezed(t, z)))
+			sum = t.Add(sum, t.Mul(t.Number(weights[j]), compressed(t, z)))
 		}
 	}
 	return sum
@@ -64,7 +66,7 @@ func learnedOf[V any](t Terms[V], learned Tensors) V {
 const bend = 4
 
 // squeezed is f(z) = 4 asinh(z/4): z near zero, and a logarithm of it far from there.
-func squeezed[V any](t Terms[V], z V) V {
+func compressed[V any](t Terms[V], z V) V {
 	one := t.Number(1)
 	x := t.Abs(t.Mul(z, t.Number(1./bend)))
 	square := t.Mul(x, x)
@@ -128,11 +130,17 @@ func centre(values []float64) (median, scale float64) {
 	if len(finite) == 0 {
 		return 0, 1
 	}
-	median, scale = percentile(finite, 0.5), (percentile(finite, 0.75)-percentile(finite, 0.25))/2
+	slices.Sort(finite)
+	median, scale = metrics.Quantile(finite, 0.5), halfRange(finite)
 	if !(scale > 0) || scale-scale != 0 {
 		scale = 1
 	}
 	return median, scale
+}
+
+// halfRange is half the interquartile range of sorted values.
+func halfRange(x []float64) float64 {
+	return (metrics.Quantile(x, 0.75) - metrics.Quantile(x, 0.25)) / 2
 }
 
 // finiteRows turns columns of n numbers into rows, and leaves out those that are not finite.

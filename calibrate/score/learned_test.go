@@ -169,11 +169,11 @@ func TestSqueezedIsOddAndRises(t *testing.T) {
 	last := math.Inf(-1)
 	for e := 30.; e >= -30; e-- {
 		z := -math.Pow(10, e)
-		got := squeezed(terms, terms.Number(z)).Data[0]
+		got := compressed(terms, terms.Number(z)).Data[0]
 		if want := 4 * math.Asinh(z/4); !approx.Relative(got, want, 1e-13) {
 			t.Errorf("f(%v) = %v, want %v", z, got, want)
 		}
-		if opposite := squeezed(terms, terms.Number(-z)).Data[0]; opposite != -got {
+		if opposite := compressed(terms, terms.Number(-z)).Data[0]; opposite != -got {
 			t.Errorf("f(%v) = %v, f(%v) = %v", z, got, -z, opposite)
 		}
 		if !(got > last) {
@@ -181,7 +181,7 @@ func TestSqueezedIsOddAndRises(t *testing.T) {
 		}
 		last = got
 	}
-	if got := squeezed(terms, terms.Number(0)).Data[0]; got != 0 {
+	if got := compressed(terms, terms.Number(0)).Data[0]; got != 0 {
 		t.Errorf("f(0) = %v", got)
 	}
 }

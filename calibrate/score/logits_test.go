@@ -225,7 +225,7 @@ func TestFamiliaritiesAreNotNegative(t *testing.T) {
 		x := examples(rng, 200, 3)
 		x.Link = by
 		for _, s := range All {
-			if !s.Familiarity || s.Learns() {
+			if !s.Similarity || s.Learns() {
 				continue
 			}
 			if most := slices.Max(valuesOf(t, s, x)); most > 0 {

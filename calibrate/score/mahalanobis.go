@@ -27,7 +27,7 @@ var relativeMahalanobis = Score{
 	Name: "relative_mahalanobis", Doc: "mahalanobis, less that to the mean of all",
 	Source: "Ren et al. 2021 (relative Mahalanobis distance)",
 	rows:   relativeMahalanobisOf[Rows], graph: relativeMahalanobisOf[string],
-	learns: append(gaussians, Learned{"background", []string{"d", "d"}}),
+	learns: append(gaussians, TensorSpec{"background", []string{"d", "d"}}),
 	fit: func(t *Training) (Tensors, error) {
 		tensors, err := mahalanobis.learn(t)
 		if err != nil {
@@ -39,7 +39,7 @@ var relativeMahalanobis = Score{
 
 // gaussians of one covariance PPᵀ: the centre of the training data μ, P and of each of C classes
 // with examples, as a column, Pᵀ(μ_c - μ).
-var gaussians = []Learned{{"centre", []string{"d"}}, {"whitening", []string{"d", "d"}}, {"means", []string{"d", "C"}}}
+var gaussians = []TensorSpec{{"centre", []string{"d"}}, {"whitening", []string{"d", "d"}}, {"means", []string{"d", "C"}}}
 
 // mahalanobisOf is min_c (φ - μ_c)ᵀ Σ⁻¹ (φ - μ_c), Σ⁻¹ = PPᵀ, as |z|² + min_c (|m_c|² - 2 zᵀm_c) with
 // z = Pᵀ(φ - μ).

@@ -1,13 +1,13 @@
 package score
 
 var mf0 = Score{
-	Name:        "mf0",
-	Doc:         "1 - max p of the mean-field integral",
-	Source:      "Lu, Ie and Sha 2020, eq. 9",
-	Familiarity: true,
-	Margin:      true,
-	rows:        mf0Of[Rows],
-	graph:       mf0Of[string],
+	Name:       "mf0",
+	Doc:        "1 - max p of the mean-field integral",
+	Source:     "Lu, Ie and Sha 2020, eq. 9",
+	Similarity: true,
+	Margin:     true,
+	rows:       mf0Of[Rows],
+	graph:      mf0Of[string],
 }
 
 // mf0Of is -g, g the margin of 1 - max p (package meanfield): in the order of 1 - max p, and tells

@@ -1,6 +1,10 @@
 package score
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
 
 // reactPercentile is that of the paper: the part of all activations that is not clipped.
 const reactPercentile = 0.9
@@ -9,7 +13,7 @@ var react = Score{
 	Name: "react", Doc: "energy, features cut at their 90th percentile",
 	Source: "Sun, Guo, Li 2021 (ReAct), with p = 90",
 	rows:   reactOf[Rows], graph: reactOf[string],
-	learns: append([]Learned{{"threshold", []string{"1"}}}, lastLayer...),
+	learns: append([]TensorSpec{{"threshold", []string{"1"}}}, lastLayer...),
 	fit:    fitReact,
 }
 
@@ -33,16 +37,6 @@ func fitReact(t *Training) (Tensors, error) {
 	for _, v := range t.Sample.Features {
 		c = append(c, float64(v))
 	}
-	return append(Tensors{{"threshold", []int{1}, []float64{percentile(c, reactPercentile)}}}, layer...), nil
-}
-
-// percentile returns what a part of numbers lies below, linear between them. It sorts them.
-func percentile(x []float64, part float64) float64 {
-	slices.Sort(x)
-	at := part * float64(len(x)-1)
-	i := min(int(at), len(x)-2)
-	if i < 0 {
-		return x[0]
-	}
-	return x[i] + (at-float64(i))*(x[i+1]-x[i])
+	slices.Sort(c)
+	return append(Tensors{{"threshold", []int{1}, []float64{metrics.Quantile(c, reactPercentile)}}}, layer...), nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -76,7 +77,7 @@ func (l *loss) value(w []float64) (sum float64) {
 		sum += penalty / 2 * v * v
 	}
 	l.each(func(row []float64, target, weight float64) {
-		s := inner(w, row)
+		s := floats.Dot(w, row)
 		sum += weight * (math.Max(s, 0) + math.Log1p(math.Exp(-math.Abs(s))) - target*s)
 	})
 	return sum
@@ -91,7 +92,7 @@ func (l *loss) at(w []float64) (value float64, slope []float64, curvature *mat.S
 		curvature.SetSym(j, j, penalty)
 	}
 	l.each(func(row []float64, target, weight float64) {
-		p := 1 / (1 + math.Exp(-inner(w, row)))
+		p := 1 / (1 + math.Exp(-floats.Dot(w, row)))
 		for i, x := range row {
 			slope[i] += weight * (p - target) * x
 			for j := i; j < n; j++ {
@@ -130,11 +131,4 @@ func (l *loss) newton(w, slope []float64, curvature *mat.SymDense) (step []float
 		decrease += step[i] * slope[i]
 	}
 	return step, decrease
-}
-
-func inner(x, y []float64) (sum float64) {
-	for i, v := range x {
-		sum += v * y[i]
-	}
-	return sum
 }

@@ -21,12 +21,12 @@ type Rows struct {
 func Numbers(x Examples) Terms[Rows] { return terms{x: x} }
 
 type terms struct {
-	x    Examples
-	kept *[]kept // where not nil, products that other formulas may want again
+	x        Examples
+	products *[]cachedProduct // where not nil, products that other formulas may want again
 }
 
 // kept is a product of rows and a matrix.
-type kept struct{ x, m, product Rows }
+type cachedProduct struct{ x, m, product Rows }
 
 func (t terms) Link() layer.Link { return t.x.Link }
 func (t terms) K() int           { return t.x.K }
@@ -114,13 +114,13 @@ func (t terms) MatMul(x, m Rows) Rows {
 	if n == 0 {
 		return out
 	}
-	if t.kept != nil {
-		for _, k := range *t.kept {
+	if t.products != nil {
+		for _, k := range *t.products {
 			if &k.m.Data[0] == &m.Data[0] && slices.Equal(k.x.Data, x.Data) {
 				return k.product
 			}
 		}
-		defer func() { *t.kept = append(*t.kept, kept{x, m, out}) }()
+		defer func() { *t.products = append(*t.products, cachedProduct{x, m, out}) }()
 	}
 	if p := t.x.Product; p == nil || p.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width) != nil {
 		parallel.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width)

@@ -41,7 +41,7 @@ type Score struct {
 
 	// Familiarity says that the score is -g of a familiarity g ≥ 0, which is 0 for the strangest:
 	// served it is m/(m+g) rather than made from median and spread, see [Served].
-	Familiarity bool
+	Similarity bool
 	// Margin says that it is made of mf0's margin, [Examples.Margin], which others need not have.
 	Margin bool
 
@@ -51,9 +51,9 @@ type Score struct {
 	graph func(Terms[string], Tensors) string
 
 	// learns are the tensors that fit makes, and formulas find. Of most scores there are none.
-	learns []Learned
+	learns []TensorSpec
 	fit    func(*Training) (Tensors, error)
-	needs  func(Tensors) []Learned // which of learns there are with some; nil: all
+	needs  func(Tensors) []TensorSpec // which of learns there are with some; nil: all
 }
 
 // Learns reports whether the score is fitted to training data: else [Score.Fit] takes nil.
@@ -147,7 +147,7 @@ func allValues(ctx context.Context, list []*Fitted, x *Examples) ([][]float64, e
 	}
 	margin := slices.ContainsFunc(list, func(f *Fitted) bool { return f.Margin })
 	inBlocks(*x, margin, func(t terms, from, to int) {
-		t.kept = new([]kept)
+		t.products = new([]cachedProduct)
 		for i, f := range list {
 			if ctx.Err() == nil {
 				f.valuesTo(all[i][from:to], t)

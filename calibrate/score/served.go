@@ -3,6 +3,8 @@ package score
 import (
 	"math"
 	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
 // Served is a score as predictions carry it: bounded, and with the share of held-out examples that
@@ -26,17 +28,19 @@ const MostQuantiles = 257
 func Serve(f *Fitted, values []float64) *Served {
 	s := &Served{Fitted: *f, Scale: 1}
 	finite := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v-v != 0 })
-	if f.Familiarity {
+	if f.Similarity {
 		for i := range finite {
 			finite[i] *= -1
 		}
 	}
 	slices.Sort(finite)
-	s.Median = quantile(finite, 0.5)
-	if half := (quantile(finite, 0.75) - quantile(finite, 0.25)) / 2; half > 0 && half-half == 0 {
-		s.Scale = half
+	if len(finite) > 0 {
+		s.Median = metrics.Quantile(finite, 0.5)
+		if half := halfRange(finite); half > 0 && half-half == 0 {
+			s.Scale = half
+		}
 	}
-	if f.Familiarity && !(s.Median > 0) {
+	if f.Similarity && !(s.Median > 0) {
 		s.Median = 1
 	}
 	bounded := make([]float64, len(values))
@@ -46,19 +50,9 @@ func Serve(f *Fitted, values []float64) *Served {
 	slices.Sort(bounded)
 	s.Quantiles = make([]float64, max(2, min(len(bounded), MostQuantiles)))
 	for i := range s.Quantiles {
-		s.Quantiles[i] = quantile(bounded, float64(i)/float64(len(s.Quantiles)-1))
+		s.Quantiles[i] = metrics.Quantile(bounded, float64(i)/float64(len(s.Quantiles)-1))
 	}
 	return s
-}
-
-// quantile interpolates between the order statistics of sorted x. Of none it is 0.
-func quantile(x []float64, q float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-	h := q * float64(len(x)-1)
-	i := min(int(h), max(0, len(x)-2))
-	return x[i] + (h-float64(i))*(x[min(i+1, len(x)-1)]-x[i])
 }
 
 // Bounded returns the bounded form of a value of the score.
@@ -146,7 +140,7 @@ func finite[V any](t Terms[V], x V) V { return t.Greater(t.Number(math.MaxFloat6
 // bounded is the bounded form of a value, and 1 where it is not known, by a power of 0.
 func bounded[V any](t Terms[V], s *Served, value, known V) V {
 	var ood V
-	if m := t.Number(s.Median); s.Familiarity {
+	if m := t.Number(s.Median); s.Similarity {
 		ood = t.Div(m, t.Sub(m, value))
 	} else {
 		one, half := t.Number(1), t.Number(0.5)

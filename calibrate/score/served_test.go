@@ -36,7 +36,7 @@ func TestServedScoresKeepTheOrder(t *testing.T) {
 	for _, s := range []Score{studentized, energy} {
 		values := numbers(rng, 1000)
 		for i, v := range values {
-			if values[i] = 1e3 * v * v * v; s.Familiarity {
+			if values[i] = 1e3 * v * v * v; s.Similarity {
 				values[i] = -math.Abs(values[i])
 			}
 		}

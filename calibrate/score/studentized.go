@@ -3,12 +3,12 @@ package score
 import "github.com/mfgs/mfgs/calibrate/layer"
 
 var studentized = Score{
-	Name:        "studentized",
-	Doc:         "the logits' margin over √leverage: mf0's limit",
-	Source:      "docs/scores.md; of residuals: Cook and Weisberg 1982, eq. 2.1.12",
-	Familiarity: true,
-	rows:        studentizedOf[Rows],
-	graph:       studentizedOf[string],
+	Name:       "studentized",
+	Doc:        "the logits' margin over √leverage: mf0's limit",
+	Source:     "docs/scores.md; of residuals: Cook and Weisberg 1982, eq. 2.1.12",
+	Similarity: true,
+	rows:       studentizedOf[Rows],
+	graph:      studentizedOf[string],
 }
 
 // studentizedOf is -(max a - mean a)/√h, or -mean |a|/√h where each logit has a sigmoid of its own:
@@ -19,12 +19,12 @@ func studentizedOf[V any](t Terms[V], _ Tensors) V {
 }
 
 var marginLeverage = Score{
-	Name:        "margin_leverage",
-	Doc:         "the logits' margin over the leverage",
-	Source:      "docs/scores.md",
-	Familiarity: true,
-	rows:        marginLeverageOf[Rows],
-	graph:       marginLeverageOf[string],
+	Name:       "margin_leverage",
+	Doc:        "the logits' margin over the leverage",
+	Source:     "docs/scores.md",
+	Similarity: true,
+	rows:       marginLeverageOf[Rows],
+	graph:      marginLeverageOf[string],
 }
 
 // marginLeverageOf is studentizedOf with h for its root.

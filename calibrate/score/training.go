@@ -33,8 +33,8 @@ type Training struct {
 	// Sample are some training examples, the same whatever the order in which the data were read.
 	Sample Sample
 
-	learned sync.Map // what scores learned of it, a memo each by their names: several ask for the same
-	flipped memo     // the last layer, which two scores have in common
+	learned   sync.Map // what scores learned of it, a memo each by their names: several ask for the same
+	layerOnce memo     // the last layer, which two scores have in common
 }
 
 // memo is made when it is first asked for.
@@ -76,7 +76,7 @@ func (t Tensors) Of(name string) Tensor {
 
 // Learned says what tensor a score has. A dimension is K or d, a number, or any other word for what
 // is open, from 1 to [MostOpen]: it must be the same wherever it stands.
-type Learned struct {
+type TensorSpec struct {
 	Name  string
 	Shape []string
 }
@@ -85,7 +85,7 @@ type Learned struct {
 const MostOpen = 1 << 14
 
 // check reports tensors that are not those of a score for k logits and d features.
-func (t Tensors) check(want []Learned, k, d int) error {
+func (t Tensors) check(want []TensorSpec, k, d int) error {
 	if len(t) != len(want) {
 		return fmt.Errorf("%d tensors, want %d", len(t), len(want))
 	}

@@ -24,13 +24,13 @@ var vim = Score{
 	Name: "vim", Doc: "residual as one more logit, less energy",
 	Source: "Wang et al. 2022 (ViM)",
 	rows:   vimOf[Rows], graph: vimOf[string],
-	learns: append(outside, Learned{"alpha", []string{"1"}}),
+	learns: append(outside, TensorSpec{"alpha", []string{"1"}}),
 	fit:    fitViM,
 }
 
 // outside is the space of r dimensions that has the least of the training features, seen from an
 // origin: a basis in columns.
-var outside = []Learned{{"origin", []string{"d"}}, {"outside", []string{"d", "r"}}}
+var outside = []TensorSpec{{"origin", []string{"d"}}, {"outside", []string{"d", "r"}}}
 
 // principalDimensions is how many of d dimensions the principal space has: 1,000 from 2,048 on and 512
 // from 768, as in the paper and its code, and half of fewer.

@@ -77,8 +77,8 @@ func detectionRows(t *table, name string, m, nll metrics.OOD) {
 }
 
 // sureDetectionRows is detectionRows, and below each how sure the figures are.
-func sureDetectionRows(t *table, name string, m, nll metrics.Told) {
-	add := func(name string, m metrics.Told) {
+func sureDetectionRows(t *table, name string, m, nll metrics.DetectionResult) {
+	add := func(name string, m metrics.DetectionResult) {
 		t.row(name, detection(m.OOD)...)
 		var below []string
 		for _, f := range detectionColumns {
@@ -111,7 +111,7 @@ func bound(c metrics.Certainty, figure string, value float64, write func(float64
 	}
 	marks := ""
 	for _, r := range []struct{ method, mark string }{{"mle", "*"}, {"ts", "†"}} {
-		if d, ok := c.Differences[r.method][figure]; ok && d.Sure() {
+		if d, ok := c.Differences[r.method][figure]; ok && d.Significant() {
 			marks += r.mark
 		}
 	}

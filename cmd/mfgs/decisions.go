@@ -18,13 +18,13 @@ func writeDecisions(w io.Writer, d *conformal.Decisions) {
 	for _, r := range []struct {
 		what string
 		rule *conformal.Rule
-	}{{"doubt", d.Doubt}, {"ood_score", d.Unfamiliar}} {
+	}{{"doubt", d.Uncertainty}, {"ood_score", d.OOD}} {
 		if r.rule != nil {
 			fmt.Fprintf(w, "  answered where %s is at most %s: %s of %s\n", r.what, number(r.rule.Threshold),
 				count(r.rule.Accepted), count(r.rule.Examples))
 		}
 	}
-	for _, promise := range d.Promises {
+	for _, promise := range d.Guarantees {
 		fmt.Fprintf(w, "  %s\n", promise)
 	}
 }
@@ -73,7 +73,7 @@ func writeRealised(w io.Writer, d *conformal.Decisions, results []bench.Decision
 		return format(*v)
 	}
 	for _, r := range results {
-		t.row(r.Set, count(r.N), part(r.Answered, percent), part(r.Error, percent), part(r.Unfamiliar, percent),
+		t.row(r.Set, count(r.N), part(r.Answered, percent), part(r.Error, percent), part(r.OOD, percent),
 			part(r.Covered, percent), part(r.SetSize, number))
 	}
 	fmt.Fprintln(w)

@@ -147,7 +147,7 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 		for i, set := range e.Methods[0].OOD {
 			out := detectionTable(fmt.Sprintf("told from %s, n = %s", set.Name, count(set.N)))
 			for _, m := range e.Methods {
-				sureDetectionRows(out, m.Name, m.OOD[i].Told, m.OODNLL[i].Told)
+				sureDetectionRows(out, m.Name, m.OOD[i].DetectionResult, m.OODNLL[i].DetectionResult)
 			}
 			fmt.Fprintln(&b)
 			_ = out.write(&b)

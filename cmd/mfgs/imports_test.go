@@ -100,7 +100,7 @@ var imports = map[string][]string{
 // elsewhere. What is not listed is not imported at all.
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go": {"featurize/ort"},
-	"gonum.org/v1/gonum":              {"calibrate/...", "internal/synthetic", "internal/eigen", "internal/parallel", "cmd/mfgs-paper/internal/..."},
+	"gonum.org/v1/gonum":              {"calibrate/...", "internal/synthetic", "internal/eigen", "internal/measure", "internal/parallel", "wrap/bench", "cmd/mfgs-paper/internal/..."},
 	"golang.org/x/image":              {"wrap/report"},
 	"google.golang.org/protobuf":      {"onnx/...", "internal/onnx/...", "featurize/ort", "internal/oip/...", "internal/wraptest", "wrap/...", "models", "cmd/mfgs-paper/internal/onnxlayers"}, // wrap: only its tests
 	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/internal/inbound", "internal/oip/..."},

@@ -32,7 +32,7 @@ var stable = map[string][]string{
 	"calibrate/layer":     {"Head", "Link"},
 	"calibrate/metrics":   {"Difference", "InDomain", "Interval", "OOD", "Recommendation", "Recommended"},
 	"calibrate/rows":      {"Shard"},
-	"calibrate/score":     {"Choice", "Tried"},
+	"calibrate/score":     {"Candidate", "Selection"},
 	"featurize/preprocess": {
 		"Arithmetic", "Color", "Crop", "Filter", "Mode", "Order", "Pad", "Position", "Resize", "Round", "Spec",
 	},

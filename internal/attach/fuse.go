@@ -66,11 +66,11 @@ func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model,
 // decisionsOf are those of a bundle, to be written into a graph.
 func decisionsOf(d *conformal.Decisions, opset int64) *fuse.Decisions {
 	out := new(fuse.Decisions)
-	if d.Doubt != nil {
-		out.Uncertainty = &d.Doubt.Threshold
+	if d.Uncertainty != nil {
+		out.Uncertainty = &d.Uncertainty.Threshold
 	}
-	if d.Unfamiliar != nil {
-		out.OOD = &d.Unfamiliar.Threshold
+	if d.OOD != nil {
+		out.OOD = &d.OOD.Threshold
 	}
 	if s := d.Set; s != nil && (s.Score == conformal.LAC || opset >= fuse.RankedOpset) {
 		out.Set = &fuse.Set{

@@ -16,7 +16,7 @@ const (
 
 // References are the methods that others are compared with: the network itself, and
 // temperature scaling.
-var References = []string{"mle", "ts"}
+var Baselines = []string{"mle", "ts"}
 
 // Resampled is figures of several methods on the same resamples of all sets.
 type Resampled struct {
@@ -32,27 +32,28 @@ type place struct {
 	nll   bool
 }
 
-// Resample takes the figures of all tallies, which have the same sets, on the same resamples, so
-// many of them.
-func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64) (*Resampled, error) {
-	g := gathered{tallies: tallies}
+// Resample computes the figures of all tallies, which have the same sets, on the same resamples. keys are those of
+// the figures that are wanted; there are all figures if there are none, and else no figures of scores under the
+// temperatures for likelihood.
+func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64, keys ...string) (*Resampled, error) {
+	g := statistics{tallies: tallies}
 	drawn := samplesOf(tallies)
 	for i, t := range tallies {
 		if t.test != nil {
-			g.add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test))
+			g.add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test, keys...))
 		}
 		for j, c := range t.shifts {
 			if c != nil {
-				g.add(place{i, Part{Shift, j}, false}, c.Probabilities(drawn.shifts[j]))
+				g.add(place{i, Part{Shift, j}, false}, c.Probabilities(drawn.shifts[j], keys...))
 			}
 		}
 		for j, out := range t.out {
-			m, err := metrics.Detection(t.in.OOD, out.OOD, drawn.test, drawn.out[j])
+			m, err := metrics.Detection(t.in.OOD, out.OOD, drawn.test, drawn.out[j], keys...)
 			if err != nil {
 				return nil, err
 			}
 			g.add(place{i, Part{OOD, j}, false}, m)
-			if len(out.NLL) == 0 {
+			if len(out.NLL) == 0 || len(keys) > 0 {
 				continue
 			}
 			if m, err = metrics.Detection(t.in.NLL, out.NLL, drawn.test, drawn.out[j]); err != nil {
@@ -64,40 +65,19 @@ func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64)
 	return g.resample(ctx, drawn.sizes, resamples, seed)
 }
 
-// ResampleCompared is Resample of what recommendations compare, and no more: the NLL on the test set, and
-// the AUROC.
-func ResampleCompared(ctx context.Context, tallies []*Tally, resamples int, seed uint64) (*Resampled, error) {
-	g := gathered{tallies: tallies}
-	drawn := samplesOf(tallies)
-	for i, t := range tallies {
-		if t.test != nil {
-			g.add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test, "nll"))
-		}
-		for j, out := range t.out {
-			m, err := metrics.DetectionAUROC(t.in.OOD, out.OOD, drawn.test, drawn.out[j])
-			if err != nil {
-				return nil, err
-			}
-			g.add(place{i, Part{OOD, j}, false}, m)
-		}
-	}
-	return g.resample(ctx, drawn.sizes, resamples, seed)
-}
-
 // gathered is what is to be resampled.
-type gathered struct {
-	tallies  []*Tally
-	places   []place
-	measured []*metrics.Measured
+type statistics struct {
+	tallies []*Tally
+	places  []place
+	list    []*metrics.Statistics
 }
 
-func (g *gathered) add(p place, m *metrics.Measured) {
-	g.places, g.measured = append(g.places, p), append(g.measured, m)
+func (g *statistics) add(p place, m *metrics.Statistics) {
+	g.places, g.list = append(g.places, p), append(g.list, m)
 }
 
-func (g *gathered) resample(ctx context.Context, sizes []int, resamples int, seed uint64) (*Resampled, error) {
-	options := metrics.BootstrapOptions{Resamples: resamples, Level: Level, Seed: seed}
-	series, err := metrics.Resample(ctx, sizes, g.measured, options)
+func (g *statistics) resample(ctx context.Context, sizes []int, resamples int, seed uint64) (*Resampled, error) {
+	series, err := metrics.Resample(ctx, sizes, g.list, metrics.ResampleOptions{Resamples: resamples, Seed: seed})
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +136,7 @@ func (r *Resampled) of(p place) map[string]metrics.Series {
 func (r *Resampled) certainty(p place) metrics.Certainty {
 	others := map[string]map[string]metrics.Series{}
 	for i, t := range r.tallies {
-		for _, name := range References {
+		for _, name := range Baselines {
 			at := p
 			at.tally = i
 			if figures := r.of(at); t.Name == name && i != p.tally && figures != nil {
@@ -164,7 +144,7 @@ func (r *Resampled) certainty(p place) metrics.Certainty {
 			}
 		}
 	}
-	return metrics.Certain(r.of(p), others, Level)
+	return metrics.NewCertainty(r.of(p), others, Level)
 }
 
 // Add says of the figures of a tally how sure they are.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
@@ -42,7 +43,7 @@ func TestEachSetIsResampledApart(t *testing.T) {
 	}
 	resampled.Add(0, &f)
 	// What is compared has the same draws by itself.
-	compared, err := ResampleCompared(t.Context(), []*Tally{tally}, Resamples, 1)
+	compared, err := Resample(t.Context(), []*Tally{tally}, Resamples, 1, Compared()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +57,7 @@ func TestEachSetIsResampledApart(t *testing.T) {
 	// quarter of the half.
 	check := func(what string, got metrics.Interval, sizes []int, stat func([][]int) float64) {
 		t.Helper()
-		want, err := metrics.Bootstrap(sizes, stat, metrics.BootstrapOptions{Seed: 9})
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := bootstrap(sizes, stat)
 		for i := range want {
 			if !approx.Equal(got[i], want[i], (want[1]-want[0])/8) {
 				t.Errorf("%s: %v, want about %v", what, got, want)
@@ -94,6 +92,23 @@ func TestEachSetIsResampledApart(t *testing.T) {
 			return v
 		})
 	}
+}
+
+// bootstrap is the percentile interval by 1,000 resamples that are written out.
+func bootstrap(sizes []int, stat func([][]int) float64) metrics.Interval {
+	rng := rand.New(rand.NewPCG(9, 0))
+	values := make([]float64, 1000)
+	for r := range values {
+		draw := make([][]int, len(sizes))
+		for i, n := range sizes {
+			for range n {
+				draw[i] = append(draw[i], rng.IntN(n))
+			}
+		}
+		values[r] = stat(draw)
+	}
+	slices.Sort(values)
+	return metrics.Interval{metrics.Quantile(values, 0.025), metrics.Quantile(values, 0.975)}
 }
 
 // Sets under shift are drawn with the first of their size, be it the test set; sets out of

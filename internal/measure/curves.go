@@ -26,7 +26,7 @@ const curvePoints = 200
 func (t *Tally) Curves() (c Curves, err error) {
 	if t.test != nil {
 		for _, b := range t.test.Bins() {
-			low, high := conformal.Within(b.Right, b.N, Level)
+			low, high := conformal.ClopperPearson(b.Right, b.N, Level)
 			c.Bins = append(c.Bins, ReliabilityBin{b, metrics.Interval{low, high}})
 		}
 		c.Risk = t.test.RiskCoverage(curvePoints)

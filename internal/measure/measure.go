@@ -42,7 +42,7 @@ type Scores struct{ LogP, OOD, NLL []float64 }
 type Figures struct {
 	InDomain    *metrics.Labelled
 	Shifts      []metrics.Labelled
-	OOD, OODNLL []metrics.Told
+	OOD, OODNLL []metrics.DetectionResult
 }
 
 // Tally gathers one method's figures.
@@ -105,7 +105,7 @@ func (t *Tally) Figures() (f Figures, err error) {
 				return f, fmt.Errorf("%s: %w", t.oods[i], err)
 			}
 		}
-		f.OOD, f.OODNLL = append(f.OOD, metrics.Told{OOD: ood}), append(f.OODNLL, metrics.Told{OOD: nll})
+		f.OOD, f.OODNLL = append(f.OOD, metrics.DetectionResult{OOD: ood}), append(f.OODNLL, metrics.DetectionResult{OOD: nll})
 	}
 	return f, nil
 }
@@ -286,7 +286,7 @@ func Negate(margins []float64) {
 
 // ProbabilitiesIn says why logits look like probabilities: all rows are distributions or, of a
 // multi-label head, all numbers probabilities. It is "" of those that do not.
-func ProbabilitiesIn(logits []float32, h layer.Head) string {
+func LooksLikeProbabilities(logits []float32, h layer.Head) string {
 	k := h.Logits
 	if k == 1 {
 		return ""

@@ -20,11 +20,11 @@ func TestProbabilitiesAreToldFromLogits(t *testing.T) {
 		"labels' logits":    {[]float32{0.25, 0.75, 0.5, 1.6}, layer.Sigmoid, false},
 		"a negative one":    {[]float32{1.25, -0.25}, layer.Softmax, false},
 	} {
-		if got := ProbabilitiesIn(tc.rows, layer.Head{Logits: 2, Link: tc.link}) != ""; got != tc.want {
+		if got := LooksLikeProbabilities(tc.rows, layer.Head{Logits: 2, Link: tc.link}) != ""; got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
-	if ProbabilitiesIn([]float32{1, 1}, layer.Head{Logits: 1, Link: layer.Sigmoid}) != "" {
+	if LooksLikeProbabilities([]float32{1, 1}, layer.Head{Logits: 1, Link: layer.Sigmoid}) != "" {
 		t.Error("single logits were taken for probabilities")
 	}
 }

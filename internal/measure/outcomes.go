@@ -17,8 +17,8 @@ func Outcomes(c *calibrate.Calibration, b *rows.Batch) *conformal.Outcomes {
 	for from := 0; from < b.N; from += rows.BlockSize {
 		some := b.Slice(from, min(from+rows.BlockSize, b.N)) // as variances take as much as probabilities
 		r := c.Predict(some.Features, some.Logits, some.N)
-		x.Probabilities = append(x.Probabilities, OfClasses(h, r.LogP)...)
-		x.Strange = append(x.Strange, r.OODScore...)
+		x.Probabilities = append(x.Probabilities, ClassProbabilities(h, r.LogP)...)
+		x.OODScores = append(x.OODScores, r.OODScore...)
 	}
 	if h.MultiLabel() {
 		x.Targets = b.Targets
@@ -30,7 +30,7 @@ func Outcomes(c *calibrate.Calibration, b *rows.Batch) *conformal.Outcomes {
 
 // OfClasses are the probabilities of classes, or of labels, of which there are two outcomes each: the second is
 // that it is there.
-func OfClasses(h layer.Head, logp []float64) []float64 {
+func ClassProbabilities(h layer.Head, logp []float64) []float64 {
 	c, width := h.Classes(), h.Probabilities()
 	p := make([]float64, 0, len(logp)/width*c)
 	for j, l := range logp {

@@ -3,6 +3,8 @@ package measure
 import (
 	"math"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
@@ -17,11 +19,7 @@ type Answer struct {
 // label are made to sum to 1, which they do but for rounding: each has so many digits of its own that of
 // one near 1 the others say how near. Where it is more than ½ it becomes what they leave.
 func AnswerOf(h layer.Head, p []float64) (a Answer) {
-	for j, v := range p {
-		if v > p[a.Class] {
-			a.Class = j
-		}
-	}
+	a.Class = floats.MaxIdx(p)
 	if h.MultiLabel() {
 		for _, v := range p {
 			a.Confidence += max(v, 1-v) / float64(len(p))

@@ -10,13 +10,16 @@ import (
 )
 
 // StandIns is the name of a set that stands in for out-of-distribution data: nothing is recommended by it.
-const StandIns = "stand-ins"
+const SyntheticSet = "stand-ins"
 
-// What is compared: probabilities by the one, scores by the other.
+// The figures by which probabilities and scores are compared.
 var (
 	byLikelihood = metrics.FigureOf("nll")
 	byDetection  = metrics.FigureOf("auroc")
 )
+
+// Compared are the keys of the figures that recommendations compare, for [Resample].
+func Compared() []string { return []string{byLikelihood.Key, byDetection.Key} }
 
 // Recommend says which probabilities and which score to use, where a method and a score of these
 // names serve.
@@ -44,7 +47,7 @@ func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec met
 func (r *Resampled) recommendScore(score string) *metrics.Recommended {
 	var sets []Part
 	for j, name := range r.tallies[0].oods {
-		if name != StandIns {
+		if name != SyntheticSet {
 			sets = append(sets, Part{OOD, j})
 		}
 	}
@@ -100,7 +103,7 @@ func (r *Resampled) worse(method string, sets []Part) (names []string) {
 	var differences []metrics.Series
 	for _, set := range sets {
 		list := r.entrants(byDetection, []Part{set})
-		network, other := entrantOf(list, References[0]), entrantOf(list, method)
+		network, other := entrantOf(list, Baselines[0]), entrantOf(list, method)
 		differences = append(differences, list[other].Minus(list[network].Series))
 	}
 	for j, d := range metrics.Simultaneous(differences, Level) {
@@ -128,7 +131,7 @@ type contest struct {
 
 // newContest returns nil where the network itself does not take part.
 func newContest(figure metrics.Figure, entrants []entrant) *contest {
-	c := &contest{figure: figure, entrants: entrants, network: entrantOf(entrants, References[0]), better: 1}
+	c := &contest{figure: figure, entrants: entrants, network: entrantOf(entrants, Baselines[0]), better: 1}
 	if c.network < 0 {
 		return nil
 	}
@@ -159,7 +162,7 @@ func newContest(figure metrics.Figure, entrants []entrant) *contest {
 // beats says that i is better than j beyond chance.
 func (c *contest) beats(i, j int) bool {
 	d := c.over[i][j]
-	return i != j && d.Sure() && d.Difference*c.better > 0
+	return i != j && d.Significant() && d.Difference*c.better > 0
 }
 
 // best returns the best of those that beat an entrant, or that entrant.

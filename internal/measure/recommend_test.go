@@ -133,8 +133,8 @@ func TestWhatWasDecidedIsKept(t *testing.T) {
 		map[string]float64{"mle": 0.5, "ts": 0.495, "mf0": 0.3}, map[string][]float64{"mle": {.7}, "ts": {.7}, "mf0": {.9}})
 	got := r.RecommendTuned("ts", "for a reason", "mf0")
 	p := got.Probabilities
-	if p.Method != "ts" || !p.Served || p.Value != 0.495 || p.Sentence != "for a reason" || p.Over["mle"].Sure() ||
-		!p.Over["mf0"].Sure() || got.Score.Method != "mf0" {
+	if p.Method != "ts" || !p.Served || p.Value != 0.495 || p.Sentence != "for a reason" || p.Over["mle"].Significant() ||
+		!p.Over["mf0"].Significant() || got.Score.Method != "mf0" {
 		t.Errorf("%+v\n%+v", p, got.Score)
 	}
 }

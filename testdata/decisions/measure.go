@@ -61,7 +61,7 @@ func measure(n network, pools []*pool, splits int) (*results, error) {
 // A side is some of a pool's examples with their probabilities.
 type side struct {
 	*conformal.Examples
-	doubts  conformal.Doubts
+	doubts  conformal.Losses
 	strange []float64
 }
 
@@ -76,7 +76,7 @@ func (p *pool) at(order []int, temperature float64) side {
 		if slices.Index(probabilities, slices.Max(probabilities)) != p.labels[i] {
 			loss = 1
 		}
-		s.doubts.Doubt = append(s.doubts.Doubt, conformal.Doubt(probabilities))
+		s.doubts.Uncertainty = append(s.doubts.Uncertainty, conformal.Uncertainty(probabilities))
 		s.doubts.Loss = append(s.doubts.Loss, loss)
 		s.strange = append(s.strange, p.strange[i])
 	}
@@ -151,7 +151,7 @@ func split(n network, pools []*pool, rng *rand.Rand) (map[string]float64, error)
 }
 
 func (s side) with(o side) side {
-	s.doubts.Doubt = append(s.doubts.Doubt, o.doubts.Doubt...)
+	s.doubts.Uncertainty = append(s.doubts.Uncertainty, o.doubts.Uncertainty...)
 	s.doubts.Loss = append(s.doubts.Loss, o.doubts.Loss...)
 	s.strange = append(s.strange, o.strange...)
 	return s
@@ -248,18 +248,18 @@ func randomised(f map[string]float64, rng *rand.Rand, set, fresh side) {
 
 // answers measures when not to answer: by doubt alone, and by doubt among what is not unfamiliar.
 func answers(f map[string]float64, targets []float64, tune, set side, sides map[string]side) error {
-	covering, err := conformal.AtMost(set.doubts.Doubt, share, confidence)
+	covering, err := conformal.ToleranceLimit(set.doubts.Uncertainty, share, confidence)
 	if err != nil {
 		return err
 	}
-	familiar, err := conformal.AtMost(set.strange, 1-falseAlarm, confidence)
+	familiar, err := conformal.ToleranceLimit(set.strange, 1-falseAlarm, confidence)
 	if err != nil {
 		return err
 	}
-	var among conformal.Doubts
+	var among conformal.Losses
 	for i, v := range set.strange {
 		if v < familiar.Threshold {
-			among.Doubt, among.Loss = append(among.Doubt, set.doubts.Doubt[i]), append(among.Loss, set.doubts.Loss[i])
+			among.Uncertainty, among.Loss = append(among.Uncertainty, set.doubts.Uncertainty[i]), append(among.Loss, set.doubts.Loss[i])
 		}
 	}
 	none := math.Inf(1)
@@ -279,7 +279,7 @@ func answers(f map[string]float64, targets []float64, tune, set side, sides map[
 }
 
 // atTarget returns the threshold for a target error: below all doubts where it cannot be shown.
-func atTarget(f map[string]float64, name string, target float64, tune, set conformal.Doubts) conformal.Rule {
+func atTarget(f map[string]float64, name string, target float64, tune, set conformal.Losses) conformal.Rule {
 	rule, err := conformal.TargetError(tune, set, target, confidence)
 	f[name+"not shown"] = 0
 	if err != nil {
@@ -291,12 +291,12 @@ func atTarget(f map[string]float64, name string, target float64, tune, set confo
 // accept measures what share of examples is accepted, and its error.
 func accept(f map[string]float64, name string, x side, doubt, strange float64) {
 	n, wrong := 0.0, 0.0
-	for i, d := range x.doubts.Doubt {
+	for i, d := range x.doubts.Uncertainty {
 		if d <= doubt && x.strange[i] <= strange {
 			n++
 			wrong += x.doubts.Loss[i]
 		}
 	}
-	f[name+" accepted"] = n / float64(len(x.doubts.Doubt))
+	f[name+" accepted"] = n / float64(len(x.doubts.Uncertainty))
 	f[name+" error"] = wrong / max(n, 1)
 }

@@ -99,8 +99,8 @@ func (b *bench) check() error {
 		return err
 	}
 	for _, n := range b.OOD {
-		if (n.Name == measure.StandIns) != (n.Spec == wrap.StandIns) {
-			return fmt.Errorf("%s=%s: stand-ins, made of the test images, are %s=%s, and nothing else is called so", n.Name, n.Spec, measure.StandIns, wrap.StandIns)
+		if (n.Name == measure.SyntheticSet) != (n.Spec == wrap.StandIns) {
+			return fmt.Errorf("%s=%s: stand-ins, made of the test images, are %s=%s, and nothing else is called so", n.Name, n.Spec, measure.SyntheticSet, wrap.StandIns)
 		}
 	}
 	if err := uniqueNames("sets under shift", b.Shifts); err != nil {
@@ -230,13 +230,13 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommend
 		}
 	}
 	keep := len(plain) < len(tallies)
-	for _, name := range measure.References {
+	for _, name := range measure.Baselines {
 		if !b.Alone && !slices.ContainsFunc(tallies, func(t *measure.Tally) bool { return t.Name == name }) {
 			t := b.newTally(name)
 			tallies, plain = append(tallies, t), append(plain, t)
 		}
 	}
-	gathered := &gathering{b: b}
+	gathered := &detailCollector{b: b}
 	for _, s := range b.sets {
 		gathered.begin(s)
 		var decided *conformal.Tally
@@ -294,7 +294,7 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommend
 }
 
 // outcomes shows what is served of examples to those who look at it.
-func (b *bench) outcomes(s *Set, batch *rows.Batch, decided *conformal.Tally, gathered *gathering) {
+func (b *bench) outcomes(s *Set, batch *rows.Batch, decided *conformal.Tally, gathered *detailCollector) {
 	if decided == nil && !b.Detailed {
 		return
 	}

@@ -29,8 +29,8 @@ func TestFiguresHaveIntervals(t *testing.T) {
 		wantCertain(t, name+" of a part", labelled, by[name].Shifts[0].Labelled, by[name].Shifts[0].Certainty)
 	}
 	for _, name := range cfg.Methods {
-		wantCertain(t, name, told, by[name].OOD[0].Told, by[name].OOD[0].Certainty)
-		wantCertain(t, name, told, by[name].OODNLL[0].Told, by[name].OODNLL[0].Certainty)
+		wantCertain(t, name, told, by[name].OOD[0].DetectionResult, by[name].OOD[0].Certainty)
+		wantCertain(t, name, told, by[name].OODNLL[0].DetectionResult, by[name].OODNLL[0].Certainty)
 	}
 	if by["leverage"].InDomain != nil || by["leverage"].Shifts != nil {
 		t.Error("leverage has figures of probabilities")

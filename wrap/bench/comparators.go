@@ -28,11 +28,11 @@ type Comparator struct {
 	Draw int    // which draw it is, from 0 on
 	// Measure predicts all examples of each of Session.Sets, in any order, and returns what MethodResult
 	// says beside the figures.
-	Measure func(ctx context.Context, add func(*Set, Predicted) error) (Outcome, error)
+	Measure func(ctx context.Context, add func(*Set, Predictions) error) (Outcome, error)
 }
 
 // Predicted is what a comparator gives for n examples of C classes.
-type Predicted struct {
+type Predictions struct {
 	LogP []float64 // log-probabilities [n,C]
 	// OOD and NLL are scores of unfamiliarity [n], under the temperatures for out-of-distribution data and
 	// for likelihood, larger for what is more unfamiliar.
@@ -88,7 +88,7 @@ func (b *bench) openComparators(ctx context.Context) error {
 // compare measures a comparator.
 func (b *bench) compare(ctx context.Context, c *Comparator, t *measure.Tally, result *MethodResult) error {
 	var added []*Set
-	outcome, err := c.Measure(ctx, func(s *Set, p Predicted) error {
+	outcome, err := c.Measure(ctx, func(s *Set, p Predictions) error {
 		if !slices.Contains(b.sets, s) || slices.Contains(added, s) {
 			panic("bench: a comparator measures a set that is not measured, or twice")
 		}

@@ -46,13 +46,13 @@ func (a *again) Open(ctx context.Context, s *Session, names []string) (all []Com
 	return all, nil
 }
 
-func (a *again) measure(_ context.Context, add func(*Set, Predicted) error) (Outcome, error) {
+func (a *again) measure(_ context.Context, add func(*Set, Predictions) error) (Outcome, error) {
 	for _, s := range a.session.Sets()[:len(a.session.Sets())-map[bool]int{true: 1}[a.skip]] {
 		logp, margin := calibrate.Plain(a.session.Calibration().Posterior.Head, s.Data().Logits, s.Data().N, 1)
 		for i, m := range margin {
 			margin[i] = -m
 		}
-		if err := add(s, Predicted{LogP: logp, OOD: margin, NLL: margin}); err != nil {
+		if err := add(s, Predictions{LogP: logp, OOD: margin, NLL: margin}); err != nil {
 			return Outcome{}, err
 		}
 	}

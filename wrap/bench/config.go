@@ -134,5 +134,5 @@ type ShiftResult struct {
 // OODResult is how well one set is distinguished from the test set.
 type OODResult struct {
 	Name string `json:"name"`
-	metrics.Told
+	metrics.DetectionResult
 }

@@ -69,20 +69,20 @@ type Kind string
 
 const (
 	Uncertain Kind = "uncertain" // of the test set, those of most doubt
-	Mistaken  Kind = "wrong"     // those predicted wrongly with the least doubt
-	Strange   Kind = "strange"   // those of the highest score
-	Accepted  Kind = "accepted"  // of an out-of-distribution set, those of the lowest score
+	Wrong     Kind = "wrong"     // those predicted wrongly with the least doubt
+	MostOOD   Kind = "strange"   // those of the highest score
+	LeastOOD  Kind = "accepted"  // of an out-of-distribution set, those of the lowest score
 )
 
 // Gallery is a few examples of a set, the first of their kind first.
 type Gallery struct {
 	Kind     Kind
 	Set      string
-	Examples []Shown
+	Examples []GalleryExample
 }
 
 // Shown is an example that a report shows.
-type Shown struct {
+type GalleryExample struct {
 	Name     string
 	Position int
 	// Input is what the data have of it: nil of ready-made features, and of data that can be read only once.
@@ -94,6 +94,6 @@ type Shown struct {
 	// over labels of max(p, 1-p).
 	Label, Predicted, Network     int
 	Confidence, NetworkConfidence float64
-	Labels, Told                  []int
+	Labels, PredictedLabels       []int
 	OODScore, OODPercentile       float64 // the latter, in [0,1], NaN where it is not known
 }

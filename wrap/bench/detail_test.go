@@ -48,18 +48,18 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doubt := func(i int) float64 { return conformal.Doubt(all[i].Probabilities) }
+	doubt := func(i int) float64 { return conformal.Uncertainty(all[i].Probabilities) }
 	for _, g := range d.Galleries[:3] {
 		if g.Set != "test" || len(g.Examples) == 0 {
 			t.Fatalf("gallery %s of %s with %d examples", g.Kind, g.Set, len(g.Examples))
 		}
 		key := map[Kind]func(i int) float64{
-			Uncertain: func(i int) float64 { return -doubt(i) }, Mistaken: doubt,
-			Strange: func(i int) float64 { return -all[i].OODScore },
+			Uncertain: func(i int) float64 { return -doubt(i) }, Wrong: doubt,
+			MostOOD: func(i int) float64 { return -all[i].OODScore },
 		}[g.Kind]
 		var order []int
 		for i := range all {
-			if g.Kind != Mistaken || *all[i].Label != all[i].Class {
+			if g.Kind != Wrong || *all[i].Label != all[i].Class {
 				order = append(order, i)
 			}
 		}
@@ -89,10 +89,10 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 	}
 	for _, g := range d.Galleries[3:] {
 		first := g.Examples[0]
-		if g.Kind != Accepted || len(g.Examples) != galleryExamples || first.Input == nil || first.Label != -1 {
+		if g.Kind != LeastOOD || len(g.Examples) != galleryExamples || first.Input == nil || first.Label != -1 {
 			t.Errorf("gallery %s of %s with %d examples", g.Kind, g.Set, len(g.Examples))
 		}
-		if !slices.IsSortedFunc(g.Examples, func(a, b Shown) int { return cmp.Compare(a.OODScore, b.OODScore) }) {
+		if !slices.IsSortedFunc(g.Examples, func(a, b GalleryExample) int { return cmp.Compare(a.OODScore, b.OODScore) }) {
 			t.Errorf("%s: not from the least strange on", g.Set)
 		}
 	}
@@ -155,7 +155,7 @@ func checkCounts(t *testing.T, d *Detail, all []wrap.Prediction) {
 
 // The first among equals stay, and what has no key is not chosen.
 func TestChoosingKeepsTheFirst(t *testing.T) {
-	c := &choosing{}
+	c := &galleryPicker{}
 	batch := &rows.Batch{N: 40, Features: make([]float32, 40), Logits: make([]float32, 40), From: "x"}
 	for i := range batch.N {
 		batch.Positions = append(batch.Positions, i)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -14,35 +16,35 @@ import (
 
 const (
 	galleryExamples = 12
-	mostGalleries   = 3 // of sets out of distribution
+	maxGalleries    = 3 // of sets out of distribution
 	trialAlpha      = 0.1
 	trialNumbers    = 4 << 20 // probabilities at most that sets are tried on
 	scoreBins       = 40
 )
 
 // gathering collects what a report shows while the sets are read.
-type gathering struct {
+type detailCollector struct {
 	b         *bench
 	scores    [][]float64 // by set
 	sizes     []SetSizes
-	galleries []*choosing
+	galleries []*galleryPicker
 	trial     conformal.Outcomes // what sets are tried on
 	seen      int                // examples of the test set
 }
 
 // choosing keeps the examples of the largest keys, the first among equals.
-type choosing struct {
+type galleryPicker struct {
 	kind Kind
 	set  *Set
-	list []candidate
+	list []pick
 }
 
-type candidate struct {
+type pick struct {
 	key float64
 	row *rows.Batch
 }
 
-func (c *choosing) offer(key float64, batch *rows.Batch, i int) {
+func (c *galleryPicker) offer(key float64, batch *rows.Batch, i int) {
 	full := len(c.list) == galleryExamples
 	if math.IsNaN(key) || full && key <= c.list[len(c.list)-1].key {
 		return
@@ -50,7 +52,7 @@ func (c *choosing) offer(key float64, batch *rows.Batch, i int) {
 	if full {
 		c.list = c.list[:len(c.list)-1]
 	}
-	at, _ := slices.BinarySearchFunc(c.list, key, func(c candidate, key float64) int {
+	at, _ := slices.BinarySearchFunc(c.list, key, func(c pick, key float64) int {
 		if c.key >= key {
 			return -1
 		}
@@ -58,28 +60,28 @@ func (c *choosing) offer(key float64, batch *rows.Batch, i int) {
 	})
 	row := batch.Pick([]int{i})
 	row.Names = []string{batch.Name(i)}
-	c.list = slices.Insert(c.list, at, candidate{key, row})
+	c.list = slices.Insert(c.list, at, pick{key, row})
 }
 
 // begin prepares for the examples of the next set.
-func (g *gathering) begin(s *Set) {
+func (g *detailCollector) begin(s *Set) {
 	g.scores = append(g.scores, nil)
 	var kinds []Kind
 	switch {
 	case s.part.Role == measure.Test:
-		kinds = []Kind{Uncertain, Mistaken, Strange}
-	case s.part.Role == measure.OOD && s.part.Index < mostGalleries:
-		kinds = []Kind{Accepted}
+		kinds = []Kind{Uncertain, Wrong, MostOOD}
+	case s.part.Role == measure.OOD && s.part.Index < maxGalleries:
+		kinds = []Kind{LeastOOD}
 	}
 	for _, k := range kinds {
-		g.galleries = append(g.galleries, &choosing{kind: k, set: s})
+		g.galleries = append(g.galleries, &galleryPicker{kind: k, set: s})
 	}
 }
 
 // add looks at examples of a set, and what is served of them.
-func (g *gathering) add(s *Set, x *conformal.Outcomes, batch *rows.Batch) {
+func (g *detailCollector) add(s *Set, x *conformal.Outcomes, batch *rows.Batch) {
 	last := len(g.scores) - 1
-	g.scores[last] = append(g.scores[last], x.Strange...)
+	g.scores[last] = append(g.scores[last], x.OODScores...)
 	if s.part.Role == measure.Test && g.b.manifest.Decisions == nil {
 		g.keepForTrial(s.source.Len(), x)
 	}
@@ -91,33 +93,33 @@ func (g *gathering) add(s *Set, x *conformal.Outcomes, batch *rows.Batch) {
 			}
 			switch c.kind {
 			case Uncertain:
-				c.offer(g.doubt(p), batch, i)
-			case Mistaken:
-				c.offer(g.sureMistake(p, batch, i), batch, i)
-			case Strange:
-				c.offer(x.Strange[i], batch, i)
-			case Accepted:
-				c.offer(-x.Strange[i], batch, i)
+				c.offer(g.uncertainty(p), batch, i)
+			case Wrong:
+				c.offer(g.confidentMistake(p, batch, i), batch, i)
+			case MostOOD:
+				c.offer(x.OODScores[i], batch, i)
+			case LeastOOD:
+				c.offer(-x.OODScores[i], batch, i)
 			}
 		}
 	}
 }
 
-func (g *gathering) doubt(p []float64) float64 {
+func (g *detailCollector) uncertainty(p []float64) float64 {
 	if g.b.head.MultiLabel() {
-		return conformal.DoubtOfLabels(p)
+		return conformal.LabelUncertainty(p)
 	}
-	return conformal.Doubt(p)
+	return conformal.Uncertainty(p)
 }
 
 // sureMistake is larger the less doubt there is of what is wrong, and NaN where nothing is.
-func (g *gathering) sureMistake(p []float64, batch *rows.Batch, i int) float64 {
+func (g *detailCollector) confidentMistake(p []float64, batch *rows.Batch, i int) float64 {
 	targets := batch.Target(i)
 	if targets == nil {
-		if slices.Index(p, slices.Max(p)) == batch.Label(i) {
+		if floats.MaxIdx(p) == batch.Label(i) {
 			return math.NaN()
 		}
-		return -conformal.Doubt(p)
+		return -conformal.Uncertainty(p)
 	}
 	surest := math.NaN()
 	for k, v := range p {
@@ -129,18 +131,18 @@ func (g *gathering) sureMistake(p []float64, batch *rows.Batch, i int) float64 {
 }
 
 // keepForTrial keeps some of the n examples, spread evenly, as memory allows.
-func (g *gathering) keepForTrial(n int, x *conformal.Outcomes) {
+func (g *detailCollector) keepForTrial(n int, x *conformal.Outcomes) {
 	t, c := &g.trial, x.Classes
 	t.Classes = c
 	most := min(n, trialNumbers/c)
-	for i := range x.Strange {
+	for i := range x.OODScores {
 		at := g.seen
 		g.seen++
 		if most <= 0 || at >= n || !rows.Spread(at, n, most) {
 			continue
 		}
 		t.Probabilities = append(t.Probabilities, x.Probabilities[i*c:(i+1)*c]...)
-		t.Strange = append(t.Strange, x.Strange[i])
+		t.OODScores = append(t.OODScores, x.OODScores[i])
 		if x.Targets != nil {
 			t.Targets = append(t.Targets, x.Targets[i*c:(i+1)*c]...)
 		} else {
@@ -151,12 +153,12 @@ func (g *gathering) keepForTrial(n int, x *conformal.Outcomes) {
 
 // tried fits sets to every second example that was kept, and measures them on the others. It returns
 // nil where these are too few.
-func (g *gathering) tried() *SetTrial {
+func (g *detailCollector) fitTrial() *SetTrial {
 	var halves [2]conformal.Outcomes
 	t, c := &g.trial, g.trial.Classes
-	for i := range t.Strange {
+	for i := range t.OODScores {
 		h := &halves[i%2]
-		h.Classes, h.Strange = c, append(h.Strange, t.Strange[i])
+		h.Classes, h.OODScores = c, append(h.OODScores, t.OODScores[i])
 		h.Probabilities = append(h.Probabilities, t.Probabilities[i*c:(i+1)*c]...)
 		if t.Targets != nil {
 			h.Targets = append(h.Targets, t.Targets[i*c:(i+1)*c]...)
@@ -165,7 +167,7 @@ func (g *gathering) tried() *SetTrial {
 		}
 	}
 	held, measured := &halves[0], &halves[1]
-	if len(measured.Strange) == 0 {
+	if len(measured.OODScores) == 0 {
 		return nil
 	}
 	sets, err := conformal.Fit(nil, &held.Examples, conformal.SetOptions{Alpha: trialAlpha})
@@ -174,18 +176,18 @@ func (g *gathering) tried() *SetTrial {
 	}
 	tally := conformal.NewTally(&conformal.Decisions{Set: sets, MultiLabel: held.Targets != nil})
 	tally.Add(measured)
-	return &SetTrial{trialAlpha, len(held.Strange), tally.Result(), tally.Sizes()}
+	return &SetTrial{trialAlpha, len(held.OODScores), tally.Result(), tally.Sizes()}
 }
 
 // end takes what decisions came to on a set.
-func (g *gathering) end(s *Set, decided *conformal.Tally) {
+func (g *detailCollector) end(s *Set, decided *conformal.Tally) {
 	if decided != nil && decided.Sizes() != nil {
 		g.sizes = append(g.sizes, SetSizes{s.Name(), decided.Sizes()})
 	}
 }
 
 // detail returns all of it, with the inputs of the few examples that are shown read once more.
-func (g *gathering) detail(ctx context.Context, tallies []*measure.Tally) (*Detail, error) {
+func (g *detailCollector) detail(ctx context.Context, tallies []*measure.Tally) (*Detail, error) {
 	b := g.b
 	d := &Detail{
 		Manifest: b.manifest, Probabilities: b.servedMethod(), Score: b.calibration.Served().Name,
@@ -204,7 +206,7 @@ func (g *gathering) detail(ctx context.Context, tallies []*measure.Tally) (*Deta
 			d.Classes[t.Name] = t.Classes(nil)
 		}
 	}
-	d.Trial = g.tried()
+	d.Trial = g.fitTrial()
 	var scores [][]float64
 	for i, s := range b.sets {
 		d.Sets = append(d.Sets, MeasuredSet{s.Name(), s.source.Spec, len(g.scores[i])})
@@ -252,7 +254,7 @@ func (c *ScoreCounts) count(sets [][]float64) {
 }
 
 // gallery returns the examples that were chosen.
-func (b *bench) gallery(ctx context.Context, c *choosing) (*Gallery, error) {
+func (b *bench) gallery(ctx context.Context, c *galleryPicker) (*Gallery, error) {
 	g := &Gallery{Kind: c.kind, Set: c.set.Name()}
 	var positions []int
 	for _, of := range c.list {
@@ -263,7 +265,7 @@ func (b *bench) gallery(ctx context.Context, c *choosing) (*Gallery, error) {
 		return nil, err
 	}
 	for _, of := range c.list {
-		s := b.shown(of.row, c.set.part.Role != measure.OOD)
+		s := b.galleryExample(of.row, c.set.part.Role != measure.OOD)
 		s.Input = inputs[s.Position]
 		g.Examples = append(g.Examples, s)
 	}
@@ -271,16 +273,16 @@ func (b *bench) gallery(ctx context.Context, c *choosing) (*Gallery, error) {
 }
 
 // shown says of an example what is predicted, and where it is labelled what is true.
-func (b *bench) shown(row *rows.Batch, labelled bool) Shown {
-	s := Shown{Name: row.Names[0], Position: row.Positions[0], Label: -1}
+func (b *bench) galleryExample(row *rows.Batch, labelled bool) GalleryExample {
+	s := GalleryExample{Name: row.Names[0], Position: row.Positions[0], Label: -1}
 	r := b.calibration.Predict(row.Features, row.Logits, 1)
 	network, _ := calibrate.Plain(b.head, row.Logits, 1, 1)
-	p, own := measure.OfClasses(b.head, r.LogP), measure.OfClasses(b.head, network)
+	p, own := measure.ClassProbabilities(b.head, r.LogP), measure.ClassProbabilities(b.head, network)
 	s.OODScore, s.OODPercentile = r.OODScore[0], math.NaN()
 	if r.OODPercentile != nil {
 		s.OODPercentile = r.OODPercentile[0]
 	}
-	s.Predicted, s.Network = slices.Index(p, slices.Max(p)), slices.Index(own, slices.Max(own))
+	s.Predicted, s.Network = floats.MaxIdx(p), floats.MaxIdx(own)
 	s.Confidence, s.NetworkConfidence = p[s.Predicted], own[s.Network]
 	if labelled {
 		s.Label = row.Label(0)
@@ -288,15 +290,15 @@ func (b *bench) shown(row *rows.Batch, labelled bool) Shown {
 	if !b.head.MultiLabel() {
 		return s
 	}
-	s.Label, s.Told = -1, []int{}
-	s.Confidence, s.NetworkConfidence = 1-conformal.DoubtOfLabels(p), 1-conformal.DoubtOfLabels(own)
+	s.Label, s.PredictedLabels = -1, []int{}
+	s.Confidence, s.NetworkConfidence = 1-conformal.LabelUncertainty(p), 1-conformal.LabelUncertainty(own)
 	targets := row.Target(0)
 	if labelled {
 		s.Labels = []int{}
 	}
 	for k, v := range p {
 		if v > 0.5 {
-			s.Told = append(s.Told, k)
+			s.PredictedLabels = append(s.PredictedLabels, k)
 		}
 		if labelled && targets[k] == 1 {
 			s.Labels = append(s.Labels, k)

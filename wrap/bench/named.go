@@ -31,7 +31,7 @@ func ParseNamedSpecs(args []string) ([]NamedSpec, error) {
 	}
 	for i := range specs {
 		if specs[i].Spec == wrap.StandIns {
-			specs[i].Name = measure.StandIns
+			specs[i].Name = measure.SyntheticSet
 		}
 	}
 	return specs, nil

@@ -48,11 +48,11 @@ func (s *Set) Seed(seed uint64) uint64 {
 }
 
 // Thinned returns the set, whose rows are known, or so many of its examples, spread evenly.
-func (s *Set) Thinned(most int) *Set {
+func (s *Set) Subsampled(most int) *Set {
 	if s.data.N <= most {
 		return s
 	}
-	return &Set{source: s.source, part: s.part, whole: s, data: Thin(s.data, most)}
+	return &Set{source: s.source, part: s.part, whole: s, data: Subsample(s.data, most)}
 }
 
 // Whole returns the set of which this is a part, nil of a whole one.
@@ -67,7 +67,7 @@ func (s *Set) keep(b *rows.Batch) {
 }
 
 // Thin returns so many of the examples, spread evenly.
-func Thin(s *rows.Batch, most int) *rows.Batch {
+func Subsample(s *rows.Batch, most int) *rows.Batch {
 	which := make([]int, most)
 	for j := range which {
 		which[j] = j * s.N / most
@@ -232,7 +232,7 @@ func (b *bench) warnOfShared(s *Set) {
 }
 
 // mostKept bounds what is kept of one set, in bytes.
-const mostKept = 8 << 30
+const maxKept = 8 << 30
 
 // checkMemory refuses sets of n examples that are too large to keep features and logits of.
 func (b *bench) checkMemory(n int, name string) error {
@@ -241,8 +241,8 @@ func (b *bench) checkMemory(n int, name string) error {
 
 // checkNumbers is checkMemory for so many float32 of each example.
 func checkNumbers(n, each int, name string) error {
-	if bytes := float64(n) * float64(each) * 4; bytes > mostKept {
-		return fmt.Errorf("%s: features and logits of %d examples take %.1f GB, want at most %.1f for methods that keep them: take a part of the data, as in SPEC[0:100000]", name, n, bytes/1e9, float64(mostKept)/1e9)
+	if bytes := float64(n) * float64(each) * 4; bytes > maxKept {
+		return fmt.Errorf("%s: features and logits of %d examples take %.1f GB, want at most %.1f for methods that keep them: take a part of the data, as in SPEC[0:100000]", name, n, bytes/1e9, float64(maxKept)/1e9)
 	}
 	return nil
 }

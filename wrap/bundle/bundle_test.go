@@ -84,7 +84,7 @@ func full() Bundle {
 			},
 			MeanField: MeanField{Lambda0: 0.303964, MedianVariance: 20, MaxRatio: 1.75},
 			OODScore: &OODScore{
-				Choice: score.Choice{Name: "react", AUROC: 0.97, Rival: "react", Gain: 0.02, Needed: 0.01},
+				Selection: score.Selection{Name: "react", AUROC: 0.97, Rival: "react", Gain: 0.02, Needed: 0.01},
 			},
 			Validation: Validation{
 				Before: Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03},

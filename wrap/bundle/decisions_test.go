@@ -18,13 +18,13 @@ func decided() *conformal.Decisions {
 		Plan: conformal.Plan{
 			TargetError: 0.1, FalseAlarm: 0.2, Alpha: 0.1, Sets: conformal.RAPS, Confidence: 0.95,
 		},
-		Examples:   100, // beside the hundred that tune
-		Doubt:      &conformal.Rule{Threshold: 1.0 / 3, Examples: 85, Accepted: 60, Wrong: 1},
-		Unfamiliar: &conformal.Rule{Threshold: 0.7, Examples: 100, Accepted: 88},
+		Examples:    100, // beside the hundred that tune
+		Uncertainty: &conformal.Rule{Threshold: 1.0 / 3, Examples: 85, Accepted: 60, Wrong: 1},
+		OOD:         &conformal.Rule{Threshold: 0.7, Examples: 100, Accepted: 88},
 		Set: &conformal.Sets{
 			Score: conformal.RAPS, Alpha: 0.1, Penalty: 0.01, Free: 1, Thresholds: []float64{0.9}, Examples: 100,
 		},
-		Promises: []string{
+		Guarantees: []string{
 			"at most 0.1 of the examples that are answered are wrong, with probability 0.95 over the draw of 100 held-out examples",
 			"at most 0.2 of examples in distribution are held to be unfamiliar, with probability 0.95 over the draw of 100 held-out examples",
 			"prediction sets (raps) miss the label of at most 0.1 of all examples, in the mean over draws of 100 held-out examples",
@@ -47,7 +47,7 @@ func TestDecisionsAreKeptAndChecked(t *testing.T) {
 	}
 	m := read.Manifest
 	lying := *want
-	lying.Unfamiliar = nil
+	lying.OOD = nil
 	m.Decisions = &lying
 	oneLine(t, m.Validate(), ErrField, "decisions: unfamiliar is given: false, want true")
 	m.Decisions = want

@@ -280,7 +280,7 @@ func (m *Manifest) Asked() Settings {
 		},
 		Covariance: m.Covariance, Structure: m.Structure, Damping: damping, Lambda0: m.MeanField.Lambda0,
 	}
-	if o := m.OODScore; o != nil && o.Given {
+	if o := m.OODScore; o != nil && o.Requested {
 		s.OODScore = o.Name
 	}
 	if m.Decisions != nil {

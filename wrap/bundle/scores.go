@@ -15,7 +15,7 @@ import (
 
 // OODScore says what ood_score and ood_percentile are made of, as score.Served has it, and why.
 type OODScore struct {
-	score.Choice `yaml:",inline"`
+	score.Selection `yaml:",inline"`
 
 	// Set by Write, from [Bundle.Score].
 	Median    float64   `yaml:"median"`         // of held-out examples in distribution
@@ -66,7 +66,7 @@ func (c *checks) oodScore(m *Manifest) {
 		c.that(false, "ood_score.name is %.70q, want one of %v", o.Name, score.Names())
 		return
 	}
-	if s.Familiarity {
+	if s.Similarity {
 		c.positive("ood_score.median", o.Median)
 	}
 	c.positive("ood_score.scale", o.Scale)

@@ -28,7 +28,7 @@ type ChoiceInfo struct {
 
 // ScoreInfo says which out-of-distribution score is served as ood_score, and why.
 type ScoreInfo struct {
-	score.Choice
+	score.Selection
 	Reason string `json:"reason"`
 }
 
@@ -60,9 +60,9 @@ func (m *Manifest) Summary() Summary {
 		s.Temperatures.Optimum = &o.Temperatures
 	}
 	if o := m.OODScore; o != nil {
-		s.OODScore = ScoreInfo{o.Choice, o.Choice.String()}
+		s.OODScore = ScoreInfo{o.Selection, o.Selection.String()}
 	} else {
-		s.OODScore = ScoreInfo{score.Choice{Name: "mf0"}, "mf0: the bundle was written before there were others"}
+		s.OODScore = ScoreInfo{score.Selection{Name: "mf0"}, "mf0: the bundle was written before there were others"}
 	}
 	if c := m.Probabilities; c != nil {
 		s.Probabilities = ChoiceInfo{*c, c.String()}

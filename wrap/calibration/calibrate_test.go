@@ -706,10 +706,10 @@ func TestTheScoreIsChosenOnUnfamiliarData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if choice := r.OODScore.Choice; choice.Name != best.Name || choice.AUROC != best.AUROC || choice.Given ||
-		b.Score.Name != best.Name || b.Manifest.OODScore.Choice != choice ||
+	if choice := r.OODScore.Selection; choice.Name != best.Name || choice.AUROC != best.AUROC || choice.Requested ||
+		b.Score.Name != best.Name || b.Manifest.OODScore.Selection != choice ||
 		r.Validation.After.OOD.AUROC != best.AUROC {
-		t.Errorf("the score is %+v, want %+v; the bundle has %+v", choice, best, b.Manifest.OODScore.Choice)
+		t.Errorf("the score is %+v, want %+v; the bundle has %+v", choice, best, b.Manifest.OODScore.Selection)
 	}
 }
 
@@ -718,7 +718,7 @@ func TestAScoreThatLearnsIsServed(t *testing.T) {
 	for _, name := range []string{"knn", "react", "vim"} {
 		c := config(t, filepath.Join(t.TempDir(), "b"))
 		c.Structure, c.Damping, c.OODScore = calibrate.Kronecker, calibrate.Damping{Relative: 1}, name
-		if r := mustCalibrate(t, c); r.OODScore.Name != name || !r.OODScore.Given {
+		if r := mustCalibrate(t, c); r.OODScore.Name != name || !r.OODScore.Requested {
 			t.Errorf("%s: %+v", name, r.OODScore)
 		}
 		p := opened(t, c.Out, Options{})

@@ -162,7 +162,7 @@ type InterruptedError struct {
 
 func (e *InterruptedError) Error() string {
 	instead := ""
-	if short := (*conformal.ShortError)(nil); errors.As(e.Err, &short) {
+	if short := (*conformal.InsufficientDataError)(nil); errors.As(e.Err, &short) {
 		instead = " and without --" + short.Flag
 		if shown := short.Nearest(); shown != 0 {
 			instead = fmt.Sprintf(" --%s %v", short.Flag, shown)

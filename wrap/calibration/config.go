@@ -124,10 +124,10 @@ type Validation struct {
 	bundle.Validation
 	// Scores are those of unfamiliarity that were compared, in the order of [score.All] but for the
 	// first, which is the default one or the one asked for; nil without out-of-distribution data.
-	Scores []score.Tried `json:"scores,omitempty"`
+	Scores []score.Candidate `json:"scores,omitempty"`
 	// StandIns are how scores tell stand-ins, which are no out-of-distribution data; nil without. The last
 	// is learned from these very stand-ins.
-	SyntheticOOD []score.Tried `json:"stand_ins,omitempty"`
+	SyntheticOOD []score.Candidate `json:"stand_ins,omitempty"`
 }
 
 // Examples counts what was read.

@@ -33,7 +33,7 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 		t.Errorf("the predictor's bundle has %+v", got)
 	}
 	// It is the caller's.
-	*got.Doubt, *got.Unfamiliar, got.Set.Thresholds[0], got.Promises[0] = conformal.Rule{}, conformal.Rule{}, 0, ""
+	*got.Uncertainty, *got.OOD, got.Set.Thresholds[0], got.Guarantees[0] = conformal.Rule{}, conformal.Rule{}, 0, ""
 	place, familiar, answered, wrong, covered := 0, 0, 0, 0, 0
 	sets := SetThresholds(1000)
 	_, err = p.PredictDataset(t.Context(), file+"[3000:]", func(one Prediction) error {
@@ -43,7 +43,7 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 		if one.Abstain == nil || *one.Abstain != (one.AbstainReason != "") || one.PredictionSet == nil {
 			t.Fatalf("prediction %+v", one)
 		}
-		if one.OODScore <= d.Unfamiliar.Threshold {
+		if one.OODScore <= d.OOD.Threshold {
 			familiar++
 		}
 		if !*one.Abstain {
@@ -61,13 +61,13 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 		t.Fatal(err)
 	}
 	// The rule of doubt was set on what is below the threshold of unfamiliarity, and not on it.
-	if familiar != d.Unfamiliar.Accepted || answered < d.Doubt.Accepted || answered > d.Doubt.Accepted+1 {
-		t.Errorf("%d familiar and %d answered, the rules have %+v and %+v", familiar, answered, d.Unfamiliar, d.Doubt)
+	if familiar != d.OOD.Accepted || answered < d.Uncertainty.Accepted || answered > d.Uncertainty.Accepted+1 {
+		t.Errorf("%d familiar and %d answered, the rules have %+v and %+v", familiar, answered, d.OOD, d.Uncertainty)
 	}
 	if covered < 450 || covered > 455 { // ⌈501·0.9⌉, ties, and that which set the threshold, by rounding
 		t.Errorf("%d of 500 are covered, want 451", covered)
 	}
-	if bound := conformal.Upper(wrong, answered, 0.95); bound > 0.36 || answered < 100 {
+	if bound := conformal.UpperBound(wrong, answered, 0.95); bound > 0.36 || answered < 100 {
 		t.Errorf("%d of %d answers are wrong, at most %v, want 0.35", wrong, answered, bound)
 	}
 }
@@ -116,7 +116,7 @@ func TestPartsAndUpdatesKeepDecisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, w := got.Manifest.Decisions, one.Manifest.Decisions
-	if d == nil || d.Plan != w.Plan || d.Examples != w.Examples || d.Unfamiliar.Accepted != w.Unfamiliar.Accepted {
+	if d == nil || d.Plan != w.Plan || d.Examples != w.Examples || d.OOD.Accepted != w.OOD.Accepted {
 		t.Errorf("parts give %+v, one run %+v", d, w)
 	}
 	other := shards

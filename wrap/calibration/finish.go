@@ -151,7 +151,7 @@ func measureValidation(
 	h := Validation{Scores: f.Scores, SyntheticOOD: f.StandIns}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
 	h.After = bundle.Figures{InDomain: served.InDomain, OOD: unfamiliar, OODNLL: served.OODNLL}
-	resampled, err := measure.ResampleCompared(ctx, tallies, measure.Resamples, 0)
+	resampled, err := measure.Resample(ctx, tallies, measure.Resamples, 0, measure.Compared()...)
 	if err != nil {
 		return Validation{}, none, err
 	}
@@ -166,7 +166,7 @@ func figureWarnings(p *part.Part, h Validation) (warnings []string) {
 		warnings = append(warnings, belowChance([]detection{served}, val.N, ood.N))
 	}
 	warnings = append(warnings, likelihoodWarning(head, h.Before.InDomain, h.TS.InDomain))
-	if look := measure.ProbabilitiesIn(val.Logits, head); look != "" && p.Recipe.Model == nil {
+	if look := measure.LooksLikeProbabilities(val.Logits, head); look != "" && p.Recipe.Model == nil {
 		warnings = append(warnings, fmt.Sprintf("val: %s: are they probabilities? Give the values before the %s", look, head.Link))
 	}
 	return warnings

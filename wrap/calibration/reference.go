@@ -32,7 +32,7 @@ func refer(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error)
 	for from := 0; from < val.N; from += rows.BlockSize {
 		some := val.Slice(from, min(from+rows.BlockSize, val.N))
 		served := c.Predict(some.Features, some.Logits, some.N)
-		probabilities := measure.OfClasses(h, served.LogP)
+		probabilities := measure.ClassProbabilities(h, served.LogP)
 		for i := range some.N {
 			one := measure.AnswerOf(h, probabilities[i*h.Classes():(i+1)*h.Classes()])
 			r.Classes[one.Class]++

@@ -380,7 +380,7 @@ func (a *accumulation) end(ctx context.Context, failed error) error {
 		return failed
 	}
 	// Before all was taken over, what is kept is more than what is here.
-	other := errors.As(failed, new(*conformal.ShortError)) // decisions may be shown by the same data
+	other := errors.As(failed, new(*conformal.InsufficientDataError)) // decisions may be shown by the same data
 	if a.resumed && a.any() && (c.kept || ctx.Err() != nil || other) {
 		if err := c.write(a.soFar()); err != nil {
 			failed = errors.Join(failed, err)

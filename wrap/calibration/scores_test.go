@@ -24,7 +24,7 @@ func TestScoresThatLearnAreServed(t *testing.T) {
 		c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 		c.OODScore = name
 		r := mustCalibrate(t, c)
-		if r.OODScore.Name != name || !r.OODScore.Given {
+		if r.OODScore.Name != name || !r.OODScore.Requested {
 			t.Errorf("%s: report %+v", name, r.OODScore)
 		}
 		x := digitTensor(t, 1500, 1500+n)

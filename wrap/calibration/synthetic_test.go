@@ -117,7 +117,7 @@ func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
 	if learned := tried[len(tried)-1].AUROC; !(learned > 0.98) {
 		t.Errorf("the learned score tells the stand-ins that it is learned from with AUROC %v", learned)
 	}
-	if o := r.OODScore; o.Name != "learned" || !o.Given || !o.StandIns || !strings.Contains(o.Reason, "stand-ins") {
+	if o := r.OODScore; o.Name != "learned" || !o.Requested || !o.Synthetic || !strings.Contains(o.Reason, "stand-ins") {
 		t.Errorf("score %+v", o)
 	}
 

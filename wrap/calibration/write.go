@@ -52,7 +52,7 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 		MeanField: bundle.MeanField{
 			Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio,
 		},
-		OODScore: &bundle.OODScore{Choice: f.ScoreChoice},
+		OODScore: &bundle.OODScore{Selection: f.ScoreChoice},
 		Labels:   p.Recipe.Classes,
 		Grids:    &bundle.Grids{NLL: &f.NLLGrid},
 	}

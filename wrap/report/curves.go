@@ -72,15 +72,15 @@ func (v *view) reliabilityOf(l look) figure {
 		points.X, points.Y = append(points.X, b.Confidence), append(points.Y, b.Accuracy)
 		points.Low, points.High = append(points.Low, b.Interval[0]), append(points.High, b.Interval[1])
 		row := cells(binRange(i, len(bins)), count(b.N), percent.write(b.Confidence), percent.write(b.Accuracy))
-		row[3].Within = percent.bare(b.Interval[0]) + " – " + percent.bare(b.Interval[1])
+		row[3].Interval = percent.bare(b.Interval[0]) + " – " + percent.bare(b.Interval[1])
 		t.Rows = append(t.Rows, row)
 	}
 	c := chart.Chart{
 		Name: "Accuracy by confidence, " + l.title, Diagonal: true, Series: []chart.Series{points},
 		X: chart.Axis{Label: "mean confidence in %", Max: 1, Percent: true}, Y: chart.Axis{Label: "accuracy in %", Max: 1, Percent: true},
 	}
-	caption := fmt.Sprintf("ECE %s%s; debiased root mean square, %s%s; n = %s.", percent.write(in.ECE), v.at(in.Intervals, "ece"),
-		percent.write(in.DebiasedCE), v.at(in.Intervals, "debiased_ce"), count(in.N))
+	caption := fmt.Sprintf("ECE %s%s; debiased root mean square, %s%s; n = %s.", percent.write(in.ECE), v.intervalOf(in.Intervals, "ece"),
+		percent.write(in.DebiasedCE), v.intervalOf(in.Intervals, "debiased_ce"), count(in.N))
 	return newFigure(sentence(l.title), caption, c, t)
 }
 
@@ -143,8 +143,8 @@ func intervalsAt(l look, in *metrics.Labelled) chart.Series {
 }
 
 // told is the row of a method's figures on an out-of-distribution set.
-func (v *view) told(m *bench.MethodResult, f *metrics.Told) []cell {
-	cells := []cell{{Text: v.serves(m, false)}}
+func (v *view) detectionRow(m *bench.MethodResult, f *metrics.DetectionResult) []cell {
+	cells := []cell{{Text: v.calledServed(m, false)}}
 	for _, column := range detectionColumns {
 		cells = append(cells, bounded(f.Certainty, column.Key, column.Of(&f.OOD), unitOf(column.Figure)))
 	}
@@ -152,7 +152,7 @@ func (v *view) told(m *bench.MethodResult, f *metrics.Told) []cell {
 }
 
 // unfamiliar is the section of out-of-distribution data.
-func (v *view) unfamiliar() section {
+func (v *view) ood() section {
 	s := section{ID: "unfamiliar", Title: "Does it notice what it does not know?"}
 	s.Lead = []string{"A threshold on the score takes some familiar inputs for unfamiliar, and misses some unfamiliar ones: a curve has all thresholds. AUROC is the area below it, 50 % that of chance; FPR95 is the part of the unfamiliar inputs that is missed where 95 % of the familiar ones pass."}
 	for i, set := range v.score.OOD {
@@ -163,7 +163,7 @@ func (v *view) unfamiliar() section {
 		}
 		for j := range v.e.Methods {
 			if m := &v.e.Methods[j]; i < len(m.OOD) {
-				t.Rows = append(t.Rows, v.told(m, &m.OOD[i].Told))
+				t.Rows = append(t.Rows, v.detectionRow(m, &m.OOD[i].DetectionResult))
 			}
 		}
 		s.Tables = append(s.Tables, t)
@@ -176,7 +176,7 @@ func (v *view) unfamiliar() section {
 }
 
 // mostCurves is how many methods a figure has, as the eye can tell so many lines apart.
-const mostCurves = 5
+const maxCurves = 5
 
 func (v *view) roc(i int, set bench.OODResult) figure {
 	c := chart.Chart{
@@ -192,10 +192,10 @@ func (v *view) roc(i int, set bench.OODResult) figure {
 	for j := range v.e.Methods {
 		m := &v.e.Methods[j]
 		curves := v.e.Detail.Curves[m.Name].ROC
-		if i >= len(curves) || len(c.Series) == mostCurves && m != v.score {
+		if i >= len(curves) || len(c.Series) == maxCurves && m != v.score {
 			continue
 		}
-		l := look{title: v.serves(m, false), tone: chart.Blue}
+		l := look{title: v.calledServed(m, false), tone: chart.Blue}
 		if m == v.before {
 			l.tone, l.dashes = chart.Grey, []float64{2, 3}
 		}

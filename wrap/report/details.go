@@ -23,7 +23,7 @@ func (v *view) sets() section {
 	results, all := v.e.Decisions, v.e.Detail.Sizes
 	switch decisions, trial := v.e.Detail.Manifest.Decisions, v.e.Detail.Trial; {
 	case decisions != nil:
-		s.Lead = []string{"Promised: " + text.Line(strings.Join(decisions.Promises, "; ")) + "."}
+		s.Lead = []string{"Promised: " + text.Line(strings.Join(decisions.Guarantees, "; ")) + "."}
 	case trial != nil:
 		s.Title = "What would prediction sets be?"
 		s.Lead = []string{fmt.Sprintf("The bundle answers each example, with one class. This is what sets of classes would come to that miss the label of at most %s of all examples, as calibrate --alpha %v promises: fitted to %s of the %s examples, and measured on the others.",
@@ -42,7 +42,7 @@ func (v *view) sets() section {
 	}
 	for _, d := range results {
 		t.Rows = append(t.Rows, cells(v.set(d.Set), count(d.N),
-			part(d.Answered, percent), part(d.Error, percent), part(d.Unfamiliar, percent),
+			part(d.Answered, percent), part(d.Error, percent), part(d.OOD, percent),
 			part(d.Covered, percent), part(d.SetSize, plain), part(d.EmptySets, percent)))
 	}
 	s.Tables = []table{t}
@@ -53,16 +53,16 @@ func (v *view) sets() section {
 }
 
 // mostSizes is how many sizes of prediction sets a figure has; the last has all larger ones.
-const mostSizes = 20
+const maxSizes = 20
 
 func (v *view) sizes(of bench.SetSizes) figure {
 	n := 0
 	for _, examples := range of.Sizes {
 		n += examples
 	}
-	few := make([]int, min(len(of.Sizes), mostSizes+1))
+	few := make([]int, min(len(of.Sizes), maxSizes+1))
 	for size, examples := range of.Sizes {
-		few[min(size, mostSizes)] += examples
+		few[min(size, maxSizes)] += examples
 	}
 	bars := chart.Series{Tone: chart.Blue, Kind: chart.Bars}
 	t := table{Caption: "Examples by the size of their set", Head: []string{"classes", "examples", "part"}}
@@ -70,7 +70,7 @@ func (v *view) sizes(of bench.SetSizes) figure {
 		share := float64(examples) / float64(max(1, n))
 		bars.X, bars.Y = append(bars.X, float64(size)-.5), append(bars.Y, share)
 		label := count(size)
-		if size == mostSizes && len(of.Sizes) > len(few) {
+		if size == maxSizes && len(of.Sizes) > len(few) {
 			label += " and more"
 		}
 		t.Rows = append(t.Rows, cells(label, count(examples), percent.write(share)))
@@ -82,14 +82,14 @@ func (v *view) sizes(of bench.SetSizes) figure {
 	}
 	caption := fmt.Sprintf("n = %s.", count(n))
 	if len(of.Sizes) > len(few) {
-		caption += fmt.Sprintf(" The last bar has all sets of %d classes and more; the largest has %s.", mostSizes, count(len(of.Sizes)-1))
+		caption += fmt.Sprintf(" The last bar has all sets of %d classes and more; the largest has %s.", maxSizes, count(len(of.Sizes)-1))
 	}
 	return newFigure("Sizes of prediction sets: "+v.set(of.Set), caption, c, t)
 }
 
 const (
 	shownClasses = 20   // in the table
-	mostDots     = 2000 // in the figure
+	maxDots      = 2000 // in the figure
 	fewClasses   = 100  // whose figure is linear
 	leastECE     = 1e-7 // in one that is logarithmic
 )
@@ -120,8 +120,8 @@ func (v *view) classes() section {
 		c := after[k]
 		row := cells(v.label(k), count(c.N), "–", percent.write(before[k].ECE), percent.write(c.ECE))
 		if c.N > 0 {
-			low, high := conformal.Within(int(math.Round(c.Error*float64(c.N))), c.N, v.e.Bootstrap.Level)
-			row[2] = cell{Text: percent.write(c.Error), Within: percent.bare(low) + " – " + percent.bare(high)}
+			low, high := conformal.ClopperPearson(int(math.Round(c.Error*float64(c.N))), c.N, v.e.Bootstrap.Level)
+			row[2] = cell{Text: percent.write(c.Error), Interval: percent.bare(low) + " – " + percent.bare(high)}
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -143,7 +143,7 @@ func (v *view) classDots(what string, before, after []metrics.ClassFigures) figu
 		if after[k].ECE < before[k].ECE {
 			better++
 		}
-		if len(after) > mostDots && !rows.Spread(k, len(after), mostDots) {
+		if len(after) > maxDots && !rows.Spread(k, len(after), maxDots) {
 			continue
 		}
 		x, y := before[k].ECE, after[k].ECE

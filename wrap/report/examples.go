@@ -23,11 +23,11 @@ func (v *view) gallery(g bench.Gallery) gallery {
 	switch g.Kind {
 	case bench.Uncertain:
 		out = gallery{Title: "Most uncertain", Lead: sentence(v.kind()) + " examples of which it has most doubt, the most doubtful first."}
-	case bench.Mistaken:
+	case bench.Wrong:
 		out = gallery{Title: "Most confidently wrong", Lead: sentence(v.kind()) + " examples that are predicted wrongly with the least doubt. Some may have wrong labels."}
-	case bench.Strange:
+	case bench.MostOOD:
 		out = gallery{Title: "Strangest", Lead: sentence(v.kind()) + " examples that it takes for the most unfamiliar."}
-	case bench.Accepted:
+	case bench.LeastOOD:
 		out = gallery{Title: "Unfamiliar, and least noticed: " + name(g.Set), Lead: "Unfamiliar examples that it takes for the most familiar."}
 	}
 	for _, e := range g.Examples {
@@ -36,14 +36,14 @@ func (v *view) gallery(g bench.Gallery) gallery {
 	return out
 }
 
-func (v *view) card(e bench.Shown) card {
+func (v *view) card(e bench.GalleryExample) card {
 	c := card{Name: name(e.Name)}
 	fact := func(term, value string) { c.Facts = append(c.Facts, [2]string{term, value}) }
 	if v.multiLabel() {
 		if e.Labels != nil {
 			fact("has", v.labels(e.Labels))
 		}
-		fact("predicted", v.labels(e.Told))
+		fact("predicted", v.labels(e.PredictedLabels))
 		fact("confidence", percent.words(e.Confidence))
 		if v.after != v.before {
 			fact("network", percent.words(e.NetworkConfidence))

@@ -58,11 +58,11 @@ func writeTable(b *strings.Builder, t table) {
 		b.WriteString("|")
 		for _, c := range row {
 			s := escape(c.Text)
-			if c.Beyond {
+			if c.Significant {
 				s += `\*`
 			}
-			if c.Within != "" {
-				s += " (" + escape(c.Within) + ")"
+			if c.Interval != "" {
+				s += " (" + escape(c.Interval) + ")"
 			}
 			fmt.Fprintf(b, " %s |", s)
 		}

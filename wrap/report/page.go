@@ -33,9 +33,9 @@ type table struct {
 
 // cell is a figure, and below it how sure that is.
 type cell struct {
-	Text   string
-	Within string // an interval
-	Beyond bool   // it differs from the network's own beyond chance
+	Text        string
+	Interval    string // an interval
+	Significant bool   // it differs from the network's own beyond chance
 }
 
 func cells(texts ...string) []cell {

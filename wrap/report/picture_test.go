@@ -195,7 +195,7 @@ func TestSizeIsBounded(t *testing.T) {
 	for range 6 {
 		g := bench.Gallery{Kind: bench.Uncertain, Set: "test"}
 		for range 12 {
-			g.Examples = append(g.Examples, bench.Shown{Name: "x.jpg", Input: &dataset.Example{Encoded: photo}})
+			g.Examples = append(g.Examples, bench.GalleryExample{Name: "x.jpg", Input: &dataset.Example{Encoded: photo}})
 		}
 		d.Galleries = append(d.Galleries, g)
 	}

@@ -77,7 +77,7 @@ func evaluation() *bench.Evaluation {
 			{Role: bundle.Train, Spec: "train.csv", Count: 5000}, {Role: bundle.Val, Spec: hostile, Count: 1000},
 		},
 		Decisions: &conformal.Decisions{Plan: conformal.Plan{Alpha: .1}, Set: &conformal.Sets{Alpha: .1},
-			Promises: []string{"sets miss at most 0.1", "under shift nothing is promised"}},
+			Guarantees: []string{"sets miss at most 0.1", "under shift nothing is promised"}},
 	}
 	m.Temperatures.NLL.Temperatures = calibrate.Temperatures{Act: 1.1, Ens: .003}
 	m.Temperatures.OOD.Temperatures = calibrate.Temperatures{Act: 2, Ens: 1}
@@ -119,14 +119,14 @@ func evaluation() *bench.Evaluation {
 		},
 	}
 	d.Galleries = []bench.Gallery{
-		{Kind: bench.Mistaken, Set: "test", Examples: []bench.Shown{
+		{Kind: bench.Wrong, Set: "test", Examples: []bench.GalleryExample{
 			{Name: hostile, Label: 0, Predicted: 1, Network: 1,
 				Confidence: .999, NetworkConfidence: 1, OODScore: .4, OODPercentile: .31,
 				Input: &dataset.Example{Inputs: []dataset.Array{{Data: []string{hostile}}}}},
 			{Name: "b.png", Label: 0, Predicted: 2, OODPercentile: math.NaN(), Input: &dataset.Example{Inputs: []dataset.Array{
 				{Shape: []int{2, 3}, Layout: tensor.HW, Data: []uint8{0, 50, 100, 150, 200, 255}}}}},
 		}},
-		{Kind: bench.Accepted, Set: "far", Examples: []bench.Shown{{Name: "c", Label: -1, OODPercentile: .02}}},
+		{Kind: bench.LeastOOD, Set: "far", Examples: []bench.GalleryExample{{Name: "c", Label: -1, OODPercentile: .02}}},
 	}
 	return &bench.Evaluation{
 		Bundle: wrap.BundleInfo{Path: "some/folder/" + "b" + hostile, Summary: bundle.Summary{Structure: "full", Covariance: "hessian"}},
@@ -204,7 +204,7 @@ func TestVerdict(t *testing.T) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
-				e.Methods[i].OOD = append(e.Methods[i].OOD, told(standIns, .5, false))
+				e.Methods[i].OOD = append(e.Methods[i].OOD, told(syntheticSet, .5, false))
 			}
 		}, "Better calibrated than the network itself. It notices unfamiliar inputs better", nil},
 		{"unfamiliar inputs, for the worse", func(e *bench.Evaluation) {
@@ -229,7 +229,7 @@ func TestVerdict(t *testing.T) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
-				e.Methods[i].OOD[0].Name = standIns
+				e.Methods[i].OOD[0].Name = syntheticSet
 			}
 		}, "Better calibrated than the network itself", nil},
 		{"a smaller error, beyond chance", func(e *bench.Evaluation) {
@@ -266,7 +266,7 @@ func TestVerdict(t *testing.T) {
 			[]string{"It answers 90.0 % of the test examples, and 0 % of these answers are wrong (95 %: 0 to 0.20 %)."}},
 		{"promises", func(e *bench.Evaluation) {
 			answered, wrong, unfamiliar := .9, .03, .05
-			e.Decisions[0].Answered, e.Decisions[0].Error, e.Decisions[0].Unfamiliar = &answered, &wrong, &unfamiliar
+			e.Decisions[0].Answered, e.Decisions[0].Error, e.Decisions[0].OOD = &answered, &wrong, &unfamiliar
 			d := e.Detail.Manifest.Decisions
 			d.Plan = conformal.Plan{TargetError: .02, FalseAlarm: .05, Alpha: .04}
 			d.Set = &conformal.Sets{Alpha: .04, Examples: 1000, Thresholds: []float64{.9}}
@@ -286,7 +286,7 @@ func TestVerdict(t *testing.T) {
 		}},
 		{"stand-ins", func(e *bench.Evaluation) {
 			for i := range e.Methods {
-				e.Methods[i].OOD[0].Name = standIns
+				e.Methods[i].OOD[0].Name = syntheticSet
 			}
 		}, "Better calibrated than the network itself", []string{"Of stand-ins, made of the test images in place of unfamiliar ones, 97.0 % are noticed"}},
 	} {
@@ -594,7 +594,7 @@ func TestPromisesAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 	// firstBroken is the first number of n that lies beyond what was promised.
 	firstBroken := func(promised float64) int {
 		for k := int(promised * n); ; k++ {
-			if low, _ := conformal.Within(k, n, .95); low > promised {
+			if low, _ := conformal.ClopperPearson(k, n, .95); low > promised {
 				return k
 			}
 		}
@@ -614,7 +614,7 @@ func TestPromisesAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 			r.Answered, r.Error = &answered, &wrong
 		}},
 		{"false alarms", conformal.Plan{FalseAlarm: .05, Alpha: .1}, firstBroken(.05), func(r *conformal.Realised, share float64) {
-			r.Unfamiliar = &share
+			r.OOD = &share
 		}},
 	} {
 		for _, too := range []bool{false, true} {
@@ -644,7 +644,7 @@ func TestPromisesAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 func TestSetsAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 	const n, held, alpha = 2000, 400, .1
 	first := 0
-	for conformal.AtMostCovered(first, n, held, alpha) < .025 {
+	for conformal.CoverageTail(first, n, held, alpha) < .025 {
 		first++
 	}
 	for _, test := range []struct {
@@ -677,7 +677,7 @@ func TestStarsAreAtDifferencesBeyondChance(t *testing.T) {
 	rows := pageOf(e, Options{}).Sections[0].Tables[0].Rows
 	stars := func(row []cell) (all []string) {
 		for i, c := range row {
-			if c.Beyond {
+			if c.Significant {
 				all = append(all, labelledHead()[i])
 			}
 		}

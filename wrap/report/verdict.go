@@ -22,39 +22,39 @@ func (v *view) verdict() (headline string, sentences []string) {
 		if v.seemsCalibrated(before) {
 			headline = "The network’s own probabilities serve: no calibration error of theirs can be seen"
 		}
-	case known && ece.Sure() && ece.Difference < 0:
+	case known && ece.Significant() && ece.Difference < 0:
 		headline = "Better calibrated than the network itself"
-	case known && ece.Sure():
+	case known && ece.Significant():
 		headline = "Worse calibrated than the network itself"
-	case v.sure(after, "nll") < 0:
+	case v.significantSign(after, "nll") < 0:
 		headline = "Better probabilities than the network’s own"
-	case v.sure(after, "nll") > 0:
+	case v.significantSign(after, "nll") > 0:
 		headline = "Worse probabilities than the network’s own"
 	case v.seemsCalibrated(before):
 		headline = "No calibration error can be seen, before or after"
 	default:
 		headline = "Neither better nor worse than the network itself, as far as these examples tell"
 	}
-	headline += v.unfamiliarHeadline()
+	headline += v.oodHeadline()
 	sentences = append(sentences, v.calibrationSentence(before, after))
 	if s := v.errorSentence(before, after); s != "" {
 		sentences = append(sentences, s)
 	}
-	sentences = append(sentences, v.unfamiliarSentences()...)
+	sentences = append(sentences, v.oodSentences()...)
 	return headline, append(sentences, v.decisionSentences()...)
 }
 
 // unfamiliarHeadline says whether unfamiliar inputs of all sets are told better, or worse, than by the
 // network's own doubt beyond chance.
-func (v *view) unfamiliarHeadline() string {
+func (v *view) oodHeadline() string {
 	better, worse, sets := 0, 0, 0
 	for _, r := range v.score.OOD {
-		if r.Name == standIns {
+		if r.Name == syntheticSet {
 			continue
 		}
 		sets++
 		switch d, ok := r.Differences[network]["auroc"]; {
-		case !ok || !d.Sure():
+		case !ok || !d.Significant():
 		case d.Difference > 0:
 			better++
 		default:
@@ -71,8 +71,8 @@ func (v *view) unfamiliarHeadline() string {
 }
 
 // sure is the sign of a difference to the network that is beyond chance, and 0 of another.
-func (v *view) sure(m *metrics.Labelled, figure string) float64 {
-	if d, ok := m.Differences[network][figure]; ok && d.Sure() {
+func (v *view) significantSign(m *metrics.Labelled, figure string) float64 {
+	if d, ok := m.Differences[network][figure]; ok && d.Significant() {
 		return math.Copysign(1, d.Difference)
 	}
 	return 0
@@ -87,7 +87,7 @@ func (v *view) seemsCalibrated(m *metrics.Labelled) bool {
 func (v *view) calibrationSentence(before, after *metrics.Labelled) string {
 	on := fmt.Sprintf("on %s", plural(after.N, v.kind()+" example"))
 	if v.after == v.before {
-		s := fmt.Sprintf("The calibration error is %s%s %s.", percent.words(before.ECE), v.at(before.Intervals, "ece"), on)
+		s := fmt.Sprintf("The calibration error is %s%s %s.", percent.words(before.ECE), v.intervalOf(before.Intervals, "ece"), on)
 		if v.seemsCalibrated(before) {
 			s += " Right probabilities could have as much by chance."
 		}
@@ -95,8 +95,8 @@ func (v *view) calibrationSentence(before, after *metrics.Labelled) string {
 	}
 	d, known := after.Differences[network]["ece"]
 	s := fmt.Sprintf("Calibration error %s from %s to %s%s %s", changed(d, known), percent.words(before.ECE), percent.words(after.ECE),
-		v.at(after.Intervals, "ece"), on)
-	if known && !d.Sure() {
+		v.intervalOf(after.Intervals, "ece"), on)
+	if known && !d.Significant() {
 		s += fmt.Sprintf("; the difference of %s points (%s) may be chance", percent.short(d.Difference), percent.within(d.Interval))
 	}
 	s += "."
@@ -108,7 +108,7 @@ func (v *view) calibrationSentence(before, after *metrics.Labelled) string {
 
 func changed(d metrics.Difference, known bool) string {
 	switch {
-	case !known || !d.Sure():
+	case !known || !d.Significant():
 		return "went"
 	case d.Difference < 0:
 		return "fell"
@@ -117,7 +117,7 @@ func changed(d metrics.Difference, known bool) string {
 }
 
 // at writes the interval of a figure behind it, "" where it has none.
-func (v *view) at(intervals map[string]metrics.Interval, figure string) string {
+func (v *view) intervalOf(intervals map[string]metrics.Interval, figure string) string {
 	if i, ok := intervals[figure]; ok {
 		return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(i))
 	}
@@ -134,9 +134,9 @@ func (v *view) errorSentence(before, after *metrics.Labelled) string {
 	if v.multiLabel() {
 		what = "of the decisions, one for each label of each example, are wrong"
 	}
-	within := v.at(after.Intervals, "error")
+	within := v.intervalOf(after.Intervals, "error")
 	if within == "" { // resampling tells nothing of what never happened
-		within = v.of(after.Error, after.N)
+		within = v.proportionInterval(after.Error, after.N)
 	}
 	if v.after == v.before {
 		return fmt.Sprintf("%s %s%s.", percent.words(before.Error), what, within)
@@ -145,28 +145,28 @@ func (v *view) errorSentence(before, after *metrics.Labelled) string {
 		return fmt.Sprintf("%s %s, as before%s.", percent.words(after.Error), what, within)
 	}
 	s := fmt.Sprintf("%s %s%s, %s before", percent.words(after.Error), what, within, percent.words(before.Error))
-	if v.sure(after, "error") == 0 {
+	if v.significantSign(after, "error") == 0 {
 		s += ", which may be chance"
 	}
 	return s + "."
 }
 
 // unfamiliarSentences say for each set how much of it is noticed.
-func (v *view) unfamiliarSentences() (all []string) {
+func (v *view) oodSentences() (all []string) {
 	if len(v.score.OOD) == 0 {
 		return []string{"How well unfamiliar inputs are noticed was not measured: no such data were given (--ood NAME=SPEC)."}
 	}
 	for i, r := range v.score.OOD {
 		of := fmt.Sprintf("Of the unfamiliar inputs of %s", name(r.Name))
-		if r.Name == standIns {
+		if r.Name == syntheticSet {
 			of = "Of stand-ins, made of the " + v.kind() + " images in place of unfamiliar ones"
 		}
-		noticed := bench.OODResult{Name: r.Name, Told: r.Told}
+		noticed := bench.OODResult{Name: r.Name, DetectionResult: r.DetectionResult}
 		s := fmt.Sprintf("%s, %s are noticed%s where 5 %% of the familiar ones are taken for unfamiliar",
-			of, percent.words(1-noticed.FPR95), v.noticed(r.Intervals))
+			of, percent.words(1-noticed.FPR95), v.detectedInterval(r.Intervals))
 		if own := v.before.OOD; v.score != v.before && i < len(own) {
 			s += fmt.Sprintf("; by the network’s own doubt, %s", percent.words(1-own[i].FPR95))
-			if d, ok := r.Differences[network]["fpr95"]; ok && !d.Sure() {
+			if d, ok := r.Differences[network]["fpr95"]; ok && !d.Significant() {
 				s += ", and the difference may be chance"
 			}
 		}
@@ -176,7 +176,7 @@ func (v *view) unfamiliarSentences() (all []string) {
 }
 
 // noticed writes the interval of what is noticed: the rest of what is not.
-func (v *view) noticed(intervals map[string]metrics.Interval) string {
+func (v *view) detectedInterval(intervals map[string]metrics.Interval) string {
 	if i, ok := intervals["fpr95"]; ok {
 		return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(metrics.Interval{1 - i[1], 1 - i[0]}))
 	}
@@ -184,11 +184,11 @@ func (v *view) noticed(intervals map[string]metrics.Interval) string {
 }
 
 // of writes the interval of a part of n examples, "" of those that have parts of labels.
-func (v *view) of(part float64, n int) string {
+func (v *view) proportionInterval(part float64, n int) string {
 	if v.multiLabel() || n == 0 {
 		return ""
 	}
-	low, high := conformal.Within(int(math.Round(part*float64(n))), n, v.e.Bootstrap.Level)
+	low, high := conformal.ClopperPearson(int(math.Round(part*float64(n))), n, v.e.Bootstrap.Level)
 	return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(metrics.Interval{low, high}))
 }
 
@@ -202,20 +202,20 @@ func (v *view) decisionSentences() (all []string) {
 		if d.Answered != nil && d.Error != nil {
 			answered := int(math.Round(*d.Answered * float64(d.N)))
 			s := fmt.Sprintf("It answers %s of the %s examples, and %s of these answers are wrong%s",
-				percent.words(*d.Answered), v.kind(), percent.words(*d.Error), v.of(*d.Error, answered))
+				percent.words(*d.Answered), v.kind(), percent.words(*d.Error), v.proportionInterval(*d.Error, answered))
 			switch {
 			case plan.TargetError > 0:
 				s += fmt.Sprintf("; at most %s was promised", percent.words(plan.TargetError))
 			case plan.TargetCoverage > 0:
 				s += fmt.Sprintf("; at least %s were to be answered", percent.words(plan.TargetCoverage))
 			}
-			all = append(all, s+"."+v.broken(plan.TargetError > 0 && v.exceeds(*d.Error, answered, plan.TargetError) ||
+			all = append(all, s+"."+v.guaranteeBroken(plan.TargetError > 0 && v.exceeds(*d.Error, answered, plan.TargetError) ||
 				plan.TargetCoverage > 0 && v.exceeds(1-*d.Answered, d.N, 1-plan.TargetCoverage)))
 		}
-		if d.Unfamiliar != nil && plan.FalseAlarm > 0 {
+		if d.OOD != nil && plan.FalseAlarm > 0 {
 			all = append(all, fmt.Sprintf("%s of the %s examples are held to be unfamiliar%s; at most %s was promised.",
-				percent.words(*d.Unfamiliar), v.kind(), v.of(*d.Unfamiliar, d.N), percent.words(plan.FalseAlarm))+
-				v.broken(v.exceeds(*d.Unfamiliar, d.N, plan.FalseAlarm)))
+				percent.words(*d.OOD), v.kind(), v.proportionInterval(*d.OOD, d.N), percent.words(plan.FalseAlarm))+
+				v.guaranteeBroken(v.exceeds(*d.OOD, d.N, plan.FalseAlarm)))
 		}
 		if d.Covered != nil && d.SetSize != nil {
 			all = append(all, v.setSentence(d.Realised))
@@ -233,9 +233,9 @@ func (v *view) setSentence(d conformal.Realised) string {
 	covered := int(math.Round(*d.Covered * float64(d.N)))
 	one := !v.multiLabel() && len(sets.Thresholds) == 1
 	return fmt.Sprintf("Prediction sets have %s classes in the mean, and "+right+"; %s was asked for.",
-		plain.words(*d.SetSize), percent.words(*d.Covered), v.of(*d.Covered, d.N),
+		plain.words(*d.SetSize), percent.words(*d.Covered), v.proportionInterval(*d.Covered, d.N),
 		percent.words(1-sets.Alpha)) +
-		v.broken(one && conformal.AtMostCovered(covered, d.N, sets.Examples, sets.Alpha) < (1-v.e.Bootstrap.Level)/2)
+		v.guaranteeBroken(one && conformal.CoverageTail(covered, d.N, sets.Examples, sets.Alpha) < (1-v.e.Bootstrap.Level)/2)
 }
 
 // exceeds reports whether a part of n examples is more than was promised, beyond chance.
@@ -243,12 +243,12 @@ func (v *view) exceeds(part float64, n int, promised float64) bool {
 	if v.multiLabel() || n == 0 {
 		return false
 	}
-	low, _ := conformal.Within(int(math.Round(part*float64(n))), n, v.e.Bootstrap.Level)
+	low, _ := conformal.ClopperPearson(int(math.Round(part*float64(n))), n, v.e.Bootstrap.Level)
 	return low > promised
 }
 
 // broken says of a promise that was not kept what that means. On held-out data there is no telling.
-func (v *view) broken(is bool) string {
+func (v *view) guaranteeBroken(is bool) string {
 	if !is || v.options.Tuned {
 		return ""
 	}

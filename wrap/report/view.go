@@ -23,8 +23,8 @@ type Options struct {
 // network is the name of the method that is the network itself.
 const network = "mle"
 
-// standIns is the name of a set that is made of test images.
-const standIns = string(bundle.SyntheticOOD)
+// syntheticSet is the name of a set that is made of test images.
+const syntheticSet = string(bundle.SyntheticOOD)
 
 // view is an evaluation as a report looks at it.
 type view struct {
@@ -69,7 +69,7 @@ func (v *view) page() *page {
 	p.Headline, p.Verdict = v.verdict()
 	p.Caveats = v.caveats()
 	for _, s := range []section{
-		v.figures(), v.reliability(), v.selective(), v.unfamiliar(), v.sets(), v.classes(), v.examples(),
+		v.figures(), v.reliability(), v.selective(), v.ood(), v.sets(), v.classes(), v.examples(),
 		v.temperatures(), v.provenance(),
 	} {
 		if len(s.Tables)+len(s.Figures)+len(s.Galleries) > 0 {
@@ -108,7 +108,7 @@ func (v *view) called(m *bench.MethodResult) string {
 }
 
 // serves says what of a method is served.
-func (v *view) serves(m *bench.MethodResult, probabilities bool) string {
+func (v *view) calledServed(m *bench.MethodResult, probabilities bool) string {
 	s := v.called(m)
 	if probabilities && m == v.after || !probabilities && m == v.score {
 		s += ", which serves"
@@ -120,10 +120,10 @@ func (v *view) serves(m *bench.MethodResult, probabilities bool) string {
 func bounded(c metrics.Certainty, figure string, value float64, u unit) cell {
 	out := cell{Text: u.write(value)}
 	if i, ok := c.Intervals[figure]; ok {
-		out.Within = u.bare(i[0]) + " – " + u.bare(i[1])
+		out.Interval = u.bare(i[0]) + " – " + u.bare(i[1])
 	}
-	if d, ok := c.Differences[network][figure]; ok && d.Sure() {
-		out.Beyond = true
+	if d, ok := c.Differences[network][figure]; ok && d.Significant() {
+		out.Significant = true
 	}
 	return out
 }
@@ -160,8 +160,8 @@ func labelledHead() []string {
 }
 
 // labelled is the row of a method's figures on a labelled set.
-func (v *view) labelled(m *bench.MethodResult, f *metrics.Labelled) []cell {
-	cells := []cell{{Text: v.serves(m, true)}}
+func (v *view) labelledRow(m *bench.MethodResult, f *metrics.Labelled) []cell {
+	cells := []cell{{Text: v.calledServed(m, true)}}
 	for _, column := range labelledColumns {
 		cells = append(cells, bounded(f.Certainty, column.Key, column.Of(f), unitOf(column.Figure)))
 	}
@@ -176,7 +176,7 @@ func (v *view) figures() section {
 		m := &v.e.Methods[i]
 		if m.InDomain != nil {
 			test.Caption = fmt.Sprintf("On the %s data, %s", v.kind(), plural(m.InDomain.N, "example"))
-			test.Rows = append(test.Rows, v.labelled(m, m.InDomain))
+			test.Rows = append(test.Rows, v.labelledRow(m, m.InDomain))
 		}
 	}
 	b := v.e.Bootstrap
@@ -190,7 +190,7 @@ func (v *view) figures() section {
 		t := table{Caption: fmt.Sprintf("Under shift: %s, %s", name(shift.Name), plural(shift.N, "example")), Head: labelledHead()}
 		for j := range v.e.Methods {
 			if m := &v.e.Methods[j]; i < len(m.Shifts) {
-				t.Rows = append(t.Rows, v.labelled(m, &m.Shifts[i].Labelled))
+				t.Rows = append(t.Rows, v.labelledRow(m, &m.Shifts[i].Labelled))
 			}
 		}
 		s.Tables = append(s.Tables, t)

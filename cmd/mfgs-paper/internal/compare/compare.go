@@ -101,7 +101,7 @@ func (b *comparison) Open(ctx context.Context, s *bench.Session, names []string)
 			of := *r
 			of.seed = seed
 			all = append(all, bench.Comparator{Name: r.text, Draw: i, Measure: func(
-				ctx context.Context, add func(*bench.Set, bench.Predicted) error,
+				ctx context.Context, add func(*bench.Set, bench.Predictions) error,
 			) (bench.Outcome, error) {
 				return b.run(ctx, &of, add)
 			}})
@@ -131,7 +131,7 @@ func (b *comparison) openSets(ctx context.Context, train bool) (err error) {
 
 // run fits, tunes and measures a method.
 func (b *comparison) run(
-	ctx context.Context, r *request, add func(*bench.Set, bench.Predicted) error,
+	ctx context.Context, r *request, add func(*bench.Set, bench.Predictions) error,
 ) (out bench.Outcome, err error) {
 	if err := b.prepare(ctx, r); err != nil {
 		return out, err
@@ -243,7 +243,7 @@ func (b *comparison) fit(ctx context.Context, r *request) (predictor, string, er
 func (b *comparison) tune(ctx context.Context, r *request, predict predictor) (*calibrate.Tuned, error) {
 	prepared := func(s *bench.Set) (calibrate.Predictive, *bench.Set, error) {
 		if most := b.tunedOn(r); most > 0 {
-			s = s.Thinned(most)
+			s = s.Subsampled(most)
 		}
 		p, err := predict(ctx, s)
 		if err != nil {
@@ -278,7 +278,7 @@ func (b *comparison) tunedOn(r *request) int {
 // test returns what a tuned method gives for a set.
 func test(
 	ctx context.Context, predict predictor, tuned *calibrate.Tuned, s *bench.Set,
-) (out bench.Predicted, err error) {
+) (out bench.Predictions, err error) {
 	p, err := predict(ctx, s)
 	if err != nil {
 		return out, err

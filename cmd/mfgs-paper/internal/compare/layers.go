@@ -56,7 +56,7 @@ func (t *dense) inputs(ctx context.Context, b *comparison, s *bench.Set) (*rows.
 		if err != nil {
 			return nil, err
 		}
-		return bench.Thin(x, s.Data().N), nil
+		return bench.Subsample(x, s.Data().N), nil
 	}
 	if err := b.session.Read(ctx, s); err != nil {
 		return nil, err

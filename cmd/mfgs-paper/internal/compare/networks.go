@@ -37,7 +37,7 @@ func (b *comparison) passes(r *request, batch int, seeded func(seed int) (*onnx.
 			return nil, err
 		}
 		logits := columns[0]
-		if measure.ProbabilitiesIn(logits, b.head) != "" {
+		if measure.LooksLikeProbabilities(logits, b.head) != "" {
 			for i, p := range logits {
 				logits[i] = float32(math.Log(math.Max(float64(p), math.SmallestNonzeroFloat32)))
 			}

@@ -56,9 +56,9 @@ func (m *Metrics) observer(model string, b Bundle) (*Observer, error) {
 		entropy:       m.entropy.WithLabelValues(model),
 		percentile:    m.percentile.WithLabelValues(model),
 		set:           m.set.WithLabelValues(model),
-		doubtful:      m.abstentions.WithLabelValues(model, conformal.Doubtful),
-		unfamiliar:    m.abstentions.WithLabelValues(model, conformal.Unfamiliar),
-		both:          m.abstentions.WithLabelValues(model, conformal.Doubtful+" and "+conformal.Unfamiliar),
+		doubtful:      m.abstentions.WithLabelValues(model, conformal.ReasonUncertain),
+		unfamiliar:    m.abstentions.WithLabelValues(model, conformal.ReasonOOD),
+		both:          m.abstentions.WithLabelValues(model, conformal.ReasonUncertain+" and "+conformal.ReasonOOD),
 	}
 	for _, reason := range reasons {
 		o.failure[reason] = m.failure.WithLabelValues(model, version, reason)
@@ -163,9 +163,9 @@ func (o *Observer) Predictions(all []wrap.Prediction) {
 		}
 		if p.Abstain != nil && *p.Abstain {
 			switch p.AbstainReason {
-			case conformal.Doubtful:
+			case conformal.ReasonUncertain:
 				o.doubtful.Inc()
-			case conformal.Unfamiliar:
+			case conformal.ReasonOOD:
 				o.unfamiliar.Inc()
 			default:
 				o.both.Inc()
