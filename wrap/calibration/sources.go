@@ -243,7 +243,7 @@ func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.
 			return undecided(err)
 		}
 	}
-	if cfg.OOD == wrap.StandIns {
+	if cfg.OOD == wrap.SyntheticOOD {
 		err = in.openStandIns(ctx, cfg, opener)
 	} else {
 		in.ood, err = in.open(ctx, cfg, opener, bundle.OOD, cfg.OOD)

@@ -151,7 +151,7 @@ func (u *update) read() ([]byte, error) {
 func (u *update) config() *Config {
 	ood := u.spec(bundle.OOD, u.OOD)
 	if u.OOD == "" && u.recorded(bundle.StandIns) != nil {
-		ood = wrap.StandIns
+		ood = wrap.SyntheticOOD
 	}
 	c := &Config{
 		Settings: u.manifest.Asked(), ReadyMade: u.manifest.Model == nil, NoProbe: u.manifest.Probe == nil,
