@@ -1,38 +1,35 @@
 package wrap
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/internal/jsontensor"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// A Variant says what is made of the network's results. The zero value is what the bundle serves.
-type Variant struct {
-	// Method is whose probabilities are given: mf0, ts or mle; "" is the bundle's.
+// An Override replaces the bundle's method, temperatures and thresholds in one call. The zero value replaces
+// nothing.
+type Override struct {
+	// Method gives the probabilities: mf0, ts or mle; "" keeps the bundle's.
 	Method string
-	// TAct and TEns are the temperatures by which mf0 divides logits and their variances; zero is the
-	// bundle's. They are for mf0 alone.
+	// TAct and TEns are the temperatures by which mf0 divides logits and their variances; zero keeps the
+	// bundle's. They need the method mf0.
 	TAct, TEns float64
-	// MaxDoubt and MaxOODScore are the largest 1 - confidence, and the largest OODScore, of what is not
-	// abstained from; nil is the bundle's, if it has one.
-	MaxDoubt, MaxOODScore *float64
+	// MaxUncertainty and MaxOODScore are the largest 1 - Confidence, and the largest OODScore, that are
+	// answered; nil keeps the bundle's threshold, if it has one.
+	MaxUncertainty, MaxOODScore *float64
 }
 
-// Predictions turns what Run gave into predictions, as Predict does, of a variant. The decisions of a
-// bundle are about its own probabilities: with others there is no prediction set, and no threshold of
-// doubt but MaxDoubt.
-func (p *Predictor) Predictions(outputs []Tensor, v Variant) ([]Prediction, error) {
+// Predictions turns the results of Run into predictions, as Predict does, with an override. The bundle's
+// thresholds are for its own probabilities: with others there is no prediction set, and no threshold of
+// uncertainty but MaxUncertainty.
+func (p *Predictor) Predictions(outputs []Tensor, o Override) ([]Prediction, error) {
 	m := p.bundle.Manifest
-	method, other, err := v.resolve(&m)
+	method, other, err := o.resolve(&m)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +38,14 @@ func (p *Predictor) Predictions(outputs []Tensor, v Variant) ([]Prediction, erro
 	}
 	x := &rows.Batch{N: int(outputs[fuse.Logits].Shape[0])}
 	if !other {
-		return p.predictionsOf(outputs, nil, v.decisions(m.Decisions, false), x)
+		return p.predictions(outputs, nil, o.decisions(m.Decisions, false), x)
 	}
 	logits, temperatures := outputs[fuse.Logits].Data.([]float32), m.Temperatures.NLL.Temperatures
-	if v.TAct != 0 {
-		temperatures.Act = v.TAct
+	if o.TAct != 0 {
+		temperatures.Act = o.TAct
 	}
-	if v.TEns != 0 {
-		temperatures.Ens = v.TEns
+	if o.TEns != 0 {
+		temperatures.Ens = o.TEns
 	}
 	var logp []float64
 	switch method {
@@ -60,56 +57,56 @@ func (p *Predictor) Predictions(outputs []Tensor, v Variant) ([]Prediction, erro
 	default:
 		logp, _ = calibrate.Plain(p.head, logits, x.N, 1)
 	}
-	return p.predictionsOf(outputs, measure.OfClasses(p.head, logp), v.decisions(m.Decisions, true), x)
+	return p.predictions(outputs, measure.OfClasses(p.head, logp), o.decisions(m.Decisions, true), x)
 }
 
-// Served reports whether a variant has the probabilities that the bundle serves, whatever its thresholds.
-func (v Variant) Served() bool { return v.Method == "" && v.TAct == 0 && v.TEns == 0 }
+// KeepsProbabilities reports whether the probabilities stay those of the bundle, whatever the thresholds.
+func (o Override) KeepsProbabilities() bool { return o.Method == "" && o.TAct == 0 && o.TEns == 0 }
 
-// CheckVariant reports a variant that cannot be meant, such as one with temperatures for the network's
-// own probabilities.
-func (p *Predictor) CheckVariant(v Variant) error {
-	_, _, err := v.resolve(&p.bundle.Manifest)
+// CheckOverride reports an override that Predictions would refuse, such as temperatures for the network's own
+// probabilities.
+func (p *Predictor) CheckOverride(o Override) error {
+	_, _, err := o.resolve(&p.bundle.Manifest)
 	return err
 }
 
-// resolve returns whose probabilities are asked for, and whether these are others than the bundle serves.
-func (v Variant) resolve(m *bundle.Manifest) (method calibrate.Method, other bool, err error) {
-	served := calibrate.MF0
+// resolve returns the method that gives the probabilities, and whether these are others than the bundle's.
+func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bool, err error) {
+	own := calibrate.MF0
 	if m.Probabilities != nil {
-		served = m.Probabilities.Method
+		own = m.Probabilities.Method
 	}
-	method = served
-	if v.Method != "" {
-		method = calibrate.Method(v.Method)
+	method = own
+	if o.Method != "" {
+		method = calibrate.Method(o.Method)
 		if err := method.Validate(); err != nil {
 			return "", false, err
 		}
 	}
-	temperatures := v.TAct != 0 || v.TEns != 0
+	temperatures := o.TAct != 0 || o.TEns != 0
 	if temperatures && method != calibrate.MF0 {
 		return "", false, fmt.Errorf("t_act and t_ens are temperatures of mf0, and the probabilities are those of %s: ask for the method mf0 as well", method)
 	}
 	for _, t := range []struct {
 		name     string
 		v, limit float64
-	}{{"t_act", v.TAct, bundle.MaxAct}, {"t_ens", v.TEns, bundle.MaxEns}} {
+	}{{"t_act", o.TAct, bundle.MaxAct}, {"t_ens", o.TEns, bundle.MaxEns}} {
 		if t.v != 0 && !(t.v >= 1/t.limit && t.v <= t.limit) {
 			return "", false, fmt.Errorf("%s is %v, want a number from %g to %g", t.name, t.v, 1/t.limit, t.limit)
 		}
 	}
-	for name, at := range map[string]*float64{"max_doubt": v.MaxDoubt, "max_ood_score": v.MaxOODScore} {
+	for name, at := range map[string]*float64{"max_doubt": o.MaxUncertainty, "max_ood_score": o.MaxOODScore} {
 		if at != nil && !(*at >= 0 && *at <= 1) {
 			return "", false, fmt.Errorf("%s is %v, want a number from 0 to 1", name, *at)
 		}
 	}
-	return method, temperatures || method != served, nil
+	return method, temperatures || method != own, nil
 }
 
-// decisions are those of a bundle with the variant's thresholds, of which nothing is promised, and
-// without what was set on other probabilities.
-func (v Variant) decisions(d *conformal.Decisions, other bool) *conformal.Decisions {
-	if !other && v.MaxDoubt == nil && v.MaxOODScore == nil {
+// decisions returns the bundle's with the override's thresholds, which guarantee nothing. Of other probabilities
+// than the bundle's, those that were set on the bundle's are left out.
+func (o Override) decisions(d *conformal.Decisions, other bool) *conformal.Decisions {
+	if !other && o.MaxUncertainty == nil && o.MaxOODScore == nil {
 		return d
 	}
 	out := new(conformal.Decisions)
@@ -120,49 +117,11 @@ func (v Variant) decisions(d *conformal.Decisions, other bool) *conformal.Decisi
 	if other {
 		out.Doubt, out.Set = nil, nil
 	}
-	if v.MaxDoubt != nil {
-		out.Doubt = &conformal.Rule{Threshold: *v.MaxDoubt}
+	if o.MaxUncertainty != nil {
+		out.Doubt = &conformal.Rule{Threshold: *o.MaxUncertainty}
 	}
-	if v.MaxOODScore != nil {
-		out.Unfamiliar = &conformal.Rule{Threshold: *v.MaxOODScore}
+	if o.MaxOODScore != nil {
+		out.Unfamiliar = &conformal.Rule{Threshold: *o.MaxOODScore}
 	}
 	return out
-}
-
-// TakesImages reports whether ImageInputs can have inputs for the model, of images of the right size. It
-// cannot where the model has several inputs, or nothing says how pixels become its input.
-func (p *Predictor) TakesImages() bool { return p.network != nil && p.network.TakesImages() }
-
-// ImageInputs turns an image file, PNG or JPEG, into what Run takes: one example, as PredictDataset makes
-// it of such a file.
-func (p *Predictor) ImageInputs(file []byte) ([]Tensor, error) {
-	if p.network == nil {
-		return nil, errNoModel
-	}
-	return p.network.Ready(&dataset.Example{Name: "image", Encoded: file, Label: -1})
-}
-
-// JSONInputs turns a JSON object of the model's inputs into what Run takes: one example, as PredictLines
-// makes it of a line.
-func (p *Predictor) JSONInputs(object []byte) ([]Tensor, error) {
-	if p.network == nil {
-		return nil, errNoModel
-	}
-	text := jsontensor.Parser{Text: object} // which takes NaN and Infinity, as lines do
-	if err := text.Object(func(string) error { return text.Skip(0) }); err != nil {
-		return nil, err
-	}
-	line := bytes.ReplaceAll(object, []byte("\n"), []byte(" ")) // no string has a break: it is a blank
-	options := dataset.Options{Unlabelled: true, Inputs: p.network.InputNames()}
-	for e, err := range dataset.StreamJSONL(bytes.NewReader(line), "request", options) {
-		var bad *dataset.RecordError
-		if errors.As(err, &bad) {
-			return nil, bad.Err
-		}
-		if err != nil {
-			return nil, err
-		}
-		return p.network.Ready(&e)
-	}
-	return nil, errors.New("no JSON object")
 }

@@ -52,7 +52,7 @@ type revision struct {
 	threads int   // of one inference
 	// metadata describes the bundle, and resultBytes is how much memory the results of an example take.
 	metadata    *oip.Metadata
-	described   *described
+	description *description
 	resultBytes int64
 	observer    *telemetry.Observer
 	reference   *bundle.Reference // what drift is from; nil of bundles that do not have it
@@ -188,7 +188,7 @@ func (m *model) open(ctx context.Context) (*revision, error) {
 		batch: int32(p.Batch()), threads: threads,
 		metadata: metadataOf(m.Name, p, p.SHA256()), reference: p.Reference(),
 	}
-	rev.described, rev.resultBytes = describedOf(p, rev.metadata), resultBytes(rev.metadata)
+	rev.description, rev.resultBytes = describe(p, rev.metadata), resultBytes(rev.metadata)
 	rev.engine = engine.New(engine.Config{
 		Run:      rev.runner(p),
 		MaxBatch: p.Batch(), MaxQueue: c.MaxQueue, Delay: max(0, c.Delay), Slots: m.slots, Width: threads,

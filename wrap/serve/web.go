@@ -141,7 +141,7 @@ func (s *Server) routes() []route {
 		{"POST /v2/repository/models/{model}/unload", s.repositoryUnload},
 		{"GET /{$}", people},
 		{"GET /page/{version}/{name}", people},
-		{"GET /openapi.json", s.describe},
+		{"GET /openapi.json", s.openAPI},
 		{"GET /v1/models", s.list},
 		{"POST /v1/predict", s.predict},
 	}...)
