@@ -178,28 +178,27 @@ func Example() {
 	}
 	before, after := evaluation.Methods[0], evaluation.Methods[1]
 	fmt.Println("likelihood better:", after.InDomain.NLL < before.InDomain.NLL)
-	fmt.Println("drawings told apart better:", after.OOD[0].AUROC > before.OOD[0].AUROC)
+	fmt.Println("drawings detected better:", after.OOD[0].AUROC > before.OOD[0].AUROC)
 
 	p, err := wrap.Open(ctx, path("bundle"), wrap.Options{Runtime: runtime})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer p.Close()
-	fmt.Println("takes", p.Inputs()[0], "and tells", p.NumClasses(), "classes apart")
+	fmt.Println("takes", p.Inputs()[0], "for", p.Head().Classes(), "classes")
 	right := 0
-	_, err = p.PredictDataset(ctx, path(models.DigitsTest), func(one wrap.Prediction) error {
+	for one, err := range p.PredictDataset(ctx, path(models.DigitsTest), nil) {
+		if err != nil {
+			log.Fatal(err)
+		}
 		if one.Class == *one.Label {
 			right++
 		}
-		return nil
-	})
-	if err != nil {
-		log.Fatal(err)
 	}
 	fmt.Println("most are right:", right > 280)
 	// Output:
 	// likelihood better: true
-	// drawings told apart better: true
-	// takes [N,1,8,8] float32 and tells 10 classes apart
+	// drawings detected better: true
+	// takes [N,1,8,8] float32 for 10 classes
 	// most are right: true
 }

@@ -4,8 +4,9 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// StandIns stands for synthetic out-of-distribution images, made of those in distribution, in place of a SPEC.
-const StandIns = "auto"
+// SyntheticOOD, in place of a dataset SPEC of out-of-distribution data, asks for synthetic images made from the
+// in-distribution ones.
+const SyntheticOOD = "auto"
 
 // Progress is how far a stage of the work is. Stages follow one another; the
 // last report of a stage has Done equal to Total.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -12,30 +13,60 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
-// maxWaiting bounds the numbers in the lines that wait for the network: beyond these a
-// larger batch gains nothing.
+// maxWaiting bounds the numbers in the lines that wait for the network: larger batches gain nothing.
 const maxWaiting = 2_500_000
 
-// PredictLines evaluates JSON lines as they come, as [Predictor.PredictDataset] does those of a
-// file, from a source that may never end: r is read on while the network runs, a line that comes
-// alone is answered at once, and lines that wait are run together. yield is called in order, once
-// for each line that is not blank: with its prediction or, where the line is none or its inputs do
-// not suit the model, with an error that says why and a Prediction of nothing but the line's name,
-// which is -[0], -[1] and so on. Lines need not have labels; those that mean nothing are left out.
+// PredictLines evaluates JSON lines as they come, as [Predictor.PredictDataset] does those of a file, from a
+// source that may never end: r is read on while the network runs, a line that comes alone is answered at once,
+// and lines that wait are run together. It yields, in order and once for each line that is not blank, the
+// prediction or, if the line cannot be read or its inputs do not suit the model, a [*RecordError]; lines are
+// called -[0], -[1] and so on. Lines need no labels; those that are not the model's are left out.
 //
-// The call ends with nil at the end of r, else with r's error, yield's or ctx's. A Read
-// that is waiting outlives it, and what that reads is lost.
-func (p *Predictor) PredictLines(ctx context.Context, r io.Reader, yield func(Prediction, error) error) error {
-	if p.network == nil {
-		return errors.New("the bundle was made of ready-made features and runs no model: lines of its inputs mean nothing; give features as an .npz")
+// The iteration ends at the end of r, or with an error of r or ctx, which is the last that it yields. A Read that
+// is waiting outlives the iteration, and what it reads is lost.
+func (p *Predictor) PredictLines(ctx context.Context, r io.Reader) iter.Seq2[Prediction, error] {
+	return func(yield func(Prediction, error) bool) {
+		if p.network == nil {
+			yield(Prediction{}, fmt.Errorf("%w: lines of its inputs mean nothing; give features as an .npz", ErrNoModel))
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		waiting := make(chan []line)
+		go gather(ctx, p.readLines(ctx, r), waiting, p.network.Batch())
+		for {
+			var lines []line
+			open := false
+			select {
+			case lines, open = <-waiting:
+			case <-ctx.Done():
+			}
+			if !open { // the end of r or of ctx
+				if err := context.Cause(ctx); err != nil {
+					yield(Prediction{}, err)
+				}
+				return
+			}
+			if !p.predictLines(ctx, lines, yield) {
+				return
+			}
+		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+}
+
+// A line is an example, or the reason why there is none.
+type line struct {
+	example dataset.Example
+	err     error
+}
+
+// readLines reads lines until the end of r or ctx.
+func (p *Predictor) readLines(ctx context.Context, r io.Reader) <-chan line {
 	options := dataset.Options{
 		LabelClasses: p.Classes(), Classes: p.head.Classes(), MultiLabel: p.head.MultiLabel(),
 		IgnoreUnknownLabels: true, Unlabelled: p.unlabelled, Inputs: p.network.InputNames(),
 	}
-	read, waiting := make(chan line), make(chan []line)
+	read := make(chan line)
 	go func() {
 		defer close(read)
 		for e, err := range dataset.StreamJSONL(r, "-", options) {
@@ -46,29 +77,10 @@ func (p *Predictor) PredictLines(ctx context.Context, r io.Reader, yield func(Pr
 			}
 		}
 	}()
-	go gather(ctx, read, waiting, p.network.Batch())
-	for {
-		select {
-		case lines, ok := <-waiting:
-			if !ok { // the end of r or of ctx
-				return context.Cause(ctx)
-			}
-			if err := p.predictLines(ctx, lines, yield); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return read
 }
 
-// A line is what one was read as.
-type line struct {
-	example dataset.Example
-	err     error
-}
-
-// gather hands on what was read as soon as it is wanted, most lines at a time.
+// gather hands on the lines that were read as soon as they are wanted, at most so many at a time.
 func gather(ctx context.Context, read <-chan line, waiting chan<- []line, most int) {
 	defer close(waiting)
 	var lines []line
@@ -103,8 +115,8 @@ func gather(ctx context.Context, read <-chan line, waiting chan<- []line, most i
 	}
 }
 
-// predictLines answers some lines.
-func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(Prediction, error) error) error {
+// predictLines answers some lines, and reports whether the iteration goes on.
+func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(Prediction, error) bool) bool {
 	var examples []dataset.Example
 	for _, l := range lines {
 		if l.err == nil {
@@ -113,37 +125,42 @@ func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(P
 	}
 	results, errs := p.network.RunExamples(ctx, examples)
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		yield(Prediction{}, context.Cause(ctx))
+		return false
 	}
 	at := 0
 	for _, l := range lines {
-		one := Prediction{Input: l.example.Name}
+		var one Prediction
 		var bad *dataset.RecordError
 		err := l.err
 		switch {
 		case errors.As(err, &bad):
-			err = bad.Err
-		case err != nil:
-			return err
+			err = &RecordError{l.example.Name, bad.Err}
+		case err != nil: // of the reader
+			yield(Prediction{}, err)
+			return false
 		default:
 			if err = errs[at]; err == nil {
 				one, err = p.predictLine(results[at], &l.example)
 			}
+			if err != nil {
+				one, err = Prediction{}, &RecordError{l.example.Name, err}
+			}
 			at++
 		}
-		if err := yield(one, err); err != nil {
-			return err
+		if !yield(one, err) {
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
-// predictLine makes the prediction of what the network gave for an example.
+// predictLine makes the prediction of one example.
 func (p *Predictor) predictLine(r featurize.Results, e *dataset.Example) (Prediction, error) {
 	b := &rows.Batch{N: 1, Labels: []int{e.Label}, Targets: e.Targets, Names: []string{e.Name}}
-	predictions, err := p.predictions(p.tensors(r), b)
+	predictions, err := p.predictions(p.tensors(r), nil, p.bundle.Manifest.Decisions, b)
 	if err != nil {
-		return Prediction{Input: e.Name}, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), e.Name+": "))
+		return Prediction{}, errors.New(strings.TrimPrefix(err.Error(), e.Name+": "))
 	}
 	return predictions[0], nil
 }

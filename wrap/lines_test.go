@@ -30,10 +30,24 @@ func digitLine(t testing.TB, i int) string {
 	return string(b) + "\n"
 }
 
-// answer is a call of PredictLines's yield.
+// answer is what PredictLines yields for a line.
 type answer struct {
 	Prediction
 	err error
+}
+
+// answerTo returns the answer that was yielded, with the name of a line that cannot be predicted.
+func answerTo(t testing.TB, one Prediction, err error) answer {
+	t.Helper()
+	record := (*RecordError)(nil)
+	if err != nil && !errors.As(err, &record) {
+		t.Error(err)
+		return answer{}
+	}
+	if record != nil {
+		one.Input, err = record.Input, record.Err
+	}
+	return answer{one, err}
 }
 
 func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
@@ -54,12 +68,11 @@ func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
 		text.WriteString(digitLine(t, i))
 	}
 	var got []answer
-	err = p.PredictLines(t.Context(), strings.NewReader(text.String()), func(one Prediction, err error) error {
-		got = append(got, answer{one, err})
-		return nil
-	})
-	if err != nil || len(got) != n-1 { // the first line is blank
-		t.Fatalf("%d answers, %v", len(got), err)
+	for one, err := range p.PredictLines(t.Context(), strings.NewReader(text.String())) {
+		got = append(got, answerTo(t, one, err))
+	}
+	if len(got) != n-1 { // the first line is blank
+		t.Fatalf("%d answers", len(got))
 	}
 	for i, a := range got {
 		if a.Input != fmt.Sprintf("-[%d]", i) {
@@ -89,12 +102,12 @@ func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	r, w := io.Pipe()
-	answers, ended := make(chan answer), make(chan error, 1)
+	answers, ended := make(chan answer), make(chan bool)
 	go func() {
-		ended <- p.PredictLines(t.Context(), r, func(one Prediction, err error) error {
-			answers <- answer{one, err}
-			return nil
-		})
+		for one, err := range p.PredictLines(t.Context(), r) {
+			answers <- answerTo(t, one, err)
+		}
+		close(ended)
 	}()
 	next := func() answer {
 		t.Helper()
@@ -126,17 +139,23 @@ func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
 			t.Fatalf("%+v", a)
 		}
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	<-ended
 }
 
 func TestLinesEnd(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
-	none := func(Prediction, error) error { return nil }
-	if err := p.PredictLines(t.Context(), strings.NewReader("\n\n"), none); err != nil {
-		t.Errorf("no lines: %v", err)
+	// last counts the answers, and returns the error that ends the iteration.
+	last := func(ctx context.Context, r io.Reader) (n int, last error) {
+		for _, err := range p.PredictLines(ctx, r) {
+			if last = err; err == nil {
+				n++
+			}
+		}
+		return n, last
+	}
+	if n, err := last(t.Context(), strings.NewReader("\n\n")); n != 0 || err != nil {
+		t.Errorf("no lines: %d answers, %v", n, err)
 	}
 
 	// With the context, while the source is silent.
@@ -144,7 +163,7 @@ func TestLinesEnd(t *testing.T) {
 	defer w.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if err := p.PredictLines(ctx, silent, none); !errors.Is(err, context.Canceled) {
+	if _, err := last(ctx, silent); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 
@@ -155,19 +174,16 @@ func TestLinesEnd(t *testing.T) {
 		_, _ = io.WriteString(w, digitLine(t, 0))
 		w.CloseWithError(broken)
 	}()
-	n := 0
-	err := p.PredictLines(t.Context(), r, func(Prediction, error) error { n++; return nil })
-	if !errors.Is(err, broken) || n != 1 {
+	if n, err := last(t.Context(), r); !errors.Is(err, broken) || n != 1 {
 		t.Errorf("%d answers, then %v", n, err)
 	}
 
-	// With yield's, at once.
-	enough := errors.New("enough")
-	n = 0
-	err = p.PredictLines(t.Context(), strings.NewReader(strings.Repeat(digitLine(t, 0), 9)),
-		func(Prediction, error) error { n++; return enough })
-	if !errors.Is(err, enough) || n != 1 {
-		t.Errorf("%d answers, then %v", n, err)
+	// Where the caller breaks, which may leave lines unanswered.
+	for one, err := range p.PredictLines(t.Context(), strings.NewReader(strings.Repeat(digitLine(t, 0), 9))) {
+		if err != nil || one.Input != "-[0]" {
+			t.Errorf("%+v, %v", one, err)
+		}
+		break
 	}
 }
 
@@ -186,16 +202,18 @@ func TestLinesBringTheirLabels(t *testing.T) {
 			want = []int{-1, -1, -1, -1}
 		}
 		var got []int
-		err := p.PredictLines(t.Context(), strings.NewReader(text), func(one Prediction, err error) error {
+		for one, err := range p.PredictLines(t.Context(), strings.NewReader(text)) {
 			label := -1
+			if err != nil {
+				t.Error(err)
+			}
 			if one.Label != nil {
 				label = *one.Label
 			}
 			got = append(got, label)
-			return err
-		})
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("unlabelled %t: labels %v, want %v (%v)", unlabelled, got, want, err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("unlabelled %t: labels %v, want %v", unlabelled, got, want)
 		}
 	}
 
@@ -210,11 +228,10 @@ func TestLinesBringTheirLabels(t *testing.T) {
 	name := p.Inputs()[0].Name
 	text = fmt.Sprintf("{%q:[1,2,3,4,5],\"labels\":[0,1,1,0]}\n{%[1]q:[1,2,3,4,5]}\n{%[1]q:[1,2,3,4,5],\"labels\":[0,0,0,0]}\n{%[1]q:[1,2,3,4,5],\"labels\":[0,0,2,0]}\n", name)
 	var got []string
-	err := p.PredictLines(t.Context(), strings.NewReader(text), func(one Prediction, err error) error {
+	for one, err := range p.PredictLines(t.Context(), strings.NewReader(text)) {
 		got = append(got, fmt.Sprint(one.Targets, one.Targets == nil, err != nil))
-		return nil
-	})
-	if want := []string{"[1 2] false false", "[] true false", "[] false false", "[] true true"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("targets %q, want %q (%v)", got, want, err)
+	}
+	if want := []string{"[1 2] false false", "[] true false", "[] false false", "[] true true"}; !slices.Equal(got, want) {
+		t.Errorf("targets %q, want %q", got, want)
 	}
 }

@@ -3,54 +3,57 @@ package wrap
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"math"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/onnx/fuse"
 )
 
 // Prediction is the result for one example.
 type Prediction struct {
-	Input      string  `json:"input,omitempty"` // name of the record, where there is one
-	Label      *int    `json:"label"`           // the record's own label; null without
+	Input      string  `json:"input,omitempty"` // name of the record, if it has one
+	Label      *int    `json:"label"`           // the record's own label; null if it has none
 	Class      int     `json:"class"`           // the most probable
 	ClassName  string  `json:"class_name,omitempty"`
 	Confidence float64 `json:"confidence"` // the largest probability
 
-	// Of a multi-label head only, whose K labels are independent of each other; Label is then null,
-	// and Confidence the mean over labels of max(p, 1-p). Labels are those with p > ½, by number
-	// and, where there are names, by name; Targets those that the record itself has, nil where it
-	// tells none. All ascend.
+	// For a multi-label head only, whose K labels are independent of each other; Label is then null, and
+	// Confidence the mean over labels of max(p, 1-p). Labels are those with p > ½, by number and, if there
+	// are names, by name. Targets are the record's own labels, nil if it has none. All ascend.
 	Labels     []int    `json:"labels,omitzero"`
 	LabelNames []string `json:"label_names,omitzero"`
 	Targets    []int    `json:"targets,omitzero"`
 
-	Probabilities []float64 `json:"probabilities"`  // [C], sum 1; of a multi-label head [K], of each label
+	Probabilities []float64 `json:"probabilities"`  // [C], sum 1; of a multi-label head [K], one for each label
 	Logits        []float32 `json:"logits"`         // [K], the network's own
-	LogitVariance []float64 `json:"logit_variance"` // [K], the posterior's own: at T_ens = 1
-	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; of K labels the sum of theirs
+	LogitVariance []float64 `json:"logit_variance"` // [K], under the posterior, at T_ens = 1
+	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; for K labels the sum over labels
 
-	// Of bundles with decisions only. Abstain says that the example is better not answered, and
+	// For bundles with decisions only. Abstain says that the example should not be answered, and
 	// AbstainReason why: "doubtful", "unfamiliar" or both. PredictionSet are the classes, ascending and
-	// perhaps none, of which one is the label as often as the bundle promises; where there are names,
+	// possibly none, that contain the label as often as the bundle guarantees; if there are names,
 	// PredictionSetNames are theirs.
 	Abstain            *bool    `json:"abstain,omitempty"`
 	AbstainReason      string   `json:"abstain_reason,omitempty"`
 	PredictionSet      []int    `json:"prediction_set,omitzero"`
 	PredictionSetNames []string `json:"prediction_set_names,omitzero"`
 
-	// OODScore says how unlike the training data the example is: the score that the bundle serves, in
-	// (0,1], half of the held-out examples below ½. It is strictly monotone, and has digits where
-	// Confidence is the same in floating point.
+	// OODScore is the bundle's out-of-distribution score, in (0,1]; half of the validation data score below
+	// ½. It still has digits where Confidence is saturated in floating point.
 	OODScore float64 `json:"ood_score"`
-	// OODPercentile is the share of held-out examples in distribution that have a lower OODScore, in
-	// [0,1]; null of bundles that were written before it was known.
+	// OODPercentile is the fraction of the in-distribution validation data with a lower OODScore, in [0,1];
+	// null for bundles written before it was kept.
 	OODPercentile *float64 `json:"ood_percentile"`
 	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded.
 	Leverage float64 `json:"leverage"`
 }
 
-// EncodeJSON writes the JSON of a prediction, <, > and & as they are.
+// EncodeJSON writes the JSON of a prediction, with <, > and & unescaped.
 func (p *Prediction) EncodeJSON(w *bytes.Buffer) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -59,6 +62,120 @@ func (p *Prediction) EncodeJSON(w *bytes.Buffer) error {
 	}
 	w.Truncate(w.Len() - len("\n"))
 	return nil
+}
+
+// predictRows predicts finite rows by the formulas, in float64.
+func (p *Predictor) predictRows(calibration *calibrate.Calibration, b *rows.Batch) ([]Prediction, error) {
+	r := calibration.Predict(b.Features, b.Logits, b.N)
+	k, c := p.head.Logits, p.head.Classes()
+	probabilities := measure.ClassProbabilities(p.head, r.LogP)
+	out := make([]Prediction, b.N)
+	for i := range out {
+		out[i] = Prediction{
+			Probabilities: row(probabilities, i, c),
+			Logits:        row(b.Logits, i, k),
+			LogitVariance: row(r.Variance, i, k),
+			OODScore:      r.OODScore[i],
+			Leverage:      r.Leverage[i],
+		}
+		if r.OODPercentile != nil {
+			out[i].OODPercentile = &r.OODPercentile[i]
+		}
+		if err := p.complete(&out[i], i, p.bundle.Manifest.Decisions, b); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// predictions turns the results of Run for some examples into predictions, with the given probabilities, nil
+// for those of Run, and decisions.
+func (p *Predictor) predictions(
+	r []Tensor, probabilities []float64, decisions *conformal.Decisions, x *rows.Batch,
+) ([]Prediction, error) {
+	k, c := p.head.Logits, p.head.Classes()
+	logits := r[fuse.Logits].Data.([]float32)
+	if err := source.CheckColumn("logit", logits, k, x.Name); err != nil {
+		return nil, err
+	}
+	if probabilities == nil {
+		probabilities = widened(r[fuse.Probabilities].Data.([]float32))
+	}
+	variance := widened(r[fuse.LogitVariance].Data.([]float32))
+	ood := r[fuse.Scores].Data.([]float64)
+	leverage := r[len(r)-1].Data.([]float32)
+	var percentile []float64
+	if len(r) > fuse.Scores+2 { // all bundles but old ones
+		percentile = r[fuse.Scores+1].Data.([]float64)
+	}
+	out := make([]Prediction, len(logits)/k)
+	for i := range out {
+		out[i] = Prediction{
+			Probabilities: row(probabilities, i, c),
+			Logits:        row(logits, i, k),
+			LogitVariance: row(variance, i, k),
+			OODScore:      ood[i],
+			Leverage:      float64(leverage[i]),
+		}
+		if percentile != nil {
+			out[i].OODPercentile = &percentile[i]
+		}
+		if err := p.complete(&out[i], i, decisions, x); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// complete sets what follows from the numbers of the i-th of some examples, and what is known about it.
+func (p *Predictor) complete(one *Prediction, i int, decisions *conformal.Decisions, x *rows.Batch) error {
+	sum := one.OODScore + one.Leverage
+	for _, list := range [][]float64{one.Probabilities, one.LogitVariance} {
+		for _, v := range list {
+			sum += v
+		}
+	}
+	// The logits are finite: only absurd features or a foreign posterior lead here.
+	if math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return fmt.Errorf("%s: the prediction is not finite: its features are beyond float32, or the bundle's posterior and temperatures do not fit the model", x.Name(i))
+	}
+	names := p.bundle.Manifest.Labels
+	a := measure.AnswerOf(p.head, one.Probabilities)
+	one.Class, one.Confidence, one.Entropy = a.Class, a.Confidence, a.Entropy
+	if len(names) > 0 {
+		one.ClassName = names[one.Class]
+	}
+	if p.head.MultiLabel() {
+		one.Labels = indices(len(one.Probabilities), func(j int) bool { return one.Probabilities[j] > 0.5 })
+		one.LabelNames = namesOf(one.Labels, names)
+	}
+	one.decide(decisions, names)
+	if x.Names != nil || x.From != "" {
+		one.Input = x.Name(i)
+	}
+	if x.Labels != nil && x.Labels[i] >= 0 {
+		one.Label = &x.Labels[i]
+	}
+	if k := p.head.Logits; x.Targets != nil {
+		one.Targets = indices(k, func(j int) bool { return x.Targets[i*k+j] == 1 })
+	}
+	return nil
+}
+
+// decide applies decisions, which may be nil.
+func (p *Prediction) decide(d *conformal.Decisions, names []string) {
+	if d == nil {
+		return
+	}
+	if d.Abstains() {
+		p.AbstainReason = d.Abstain(p.Probabilities, p.OODScore)
+		abstain := p.AbstainReason != ""
+		p.Abstain = &abstain
+	}
+	if d.Set != nil {
+		p.PredictionSet = d.Set.Set(p.Probabilities)
+		p.PredictionSetNames = namesOf(p.PredictionSet, names)
+	}
 }
 
 // row returns the i-th of rows of n numbers.
@@ -72,20 +189,10 @@ func widened(x []float32) []float64 {
 	return out
 }
 
-// follow sets what follows from the probabilities of a head's classes, which may have names.
-func (p *Prediction) follow(h layer.Head, names []string) {
-	a := measure.AnswerOf(h, p.Probabilities)
-	p.Class, p.Confidence, p.Entropy = a.Class, a.Confidence, a.Entropy
-	if h.MultiLabel() {
-		p.Labels = present(len(p.Probabilities), func(j int) bool { return p.Probabilities[j] > 0.5 })
-		p.LabelNames = named(p.Labels, names)
-	}
-}
-
-// present lists those of k labels that are there; the list is never nil.
-func present(k int, is func(int) bool) []int {
+// indices returns the j < n for which is holds, never nil.
+func indices(n int, is func(int) bool) []int {
 	list := []int{}
-	for j := range k {
+	for j := range n {
 		if is(j) {
 			list = append(list, j)
 		}
@@ -93,24 +200,8 @@ func present(k int, is func(int) bool) []int {
 	return list
 }
 
-// decide sets what the bundle's decisions make of a prediction.
-func (p *Prediction) decide(d *conformal.Decisions, names []string) {
-	if d == nil {
-		return
-	}
-	if d.Abstains() {
-		p.AbstainReason = d.Abstain(p.Probabilities, p.OODScore)
-		abstain := p.AbstainReason != ""
-		p.Abstain = &abstain
-	}
-	if d.Set != nil {
-		p.PredictionSet = d.Set.Set(p.Probabilities)
-		p.PredictionSetNames = named(p.PredictionSet, names)
-	}
-}
-
-// named returns the names of classes, nil where there are none.
-func named(classes []int, names []string) []string {
+// namesOf returns the names of classes, nil if there are none.
+func namesOf(classes []int, names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}

@@ -179,17 +179,15 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 			}
 			want = append(want, some...)
 		}
-		i := 0
-		_, err = p.PredictDataset(t.Context(), file, func(got Prediction) error {
+		predictions, _ := predicted(t, p, file)
+		for i, got := range predictions {
 			float32s.Check(t, got, want[i])
 			if got.Input != want[i].Input || *got.Label != *want[i].Label {
 				t.Errorf("example %d is %s of label %d, want %s of %d", i, got.Input, *got.Label, want[i].Input, *want[i].Label)
 			}
-			i++
-			return nil
-		})
-		if err != nil || i != n {
-			t.Errorf("%d predictions, %v", i, err)
+		}
+		if len(predictions) != n {
+			t.Errorf("%d predictions", len(predictions))
 		}
 	}
 }
@@ -247,11 +245,9 @@ func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 		}
 		p := opened(t, c.Out, Options{Unlabelled: true})
 		scores := func(spec string) (score, leverage []float64) {
-			if _, err := p.PredictDataset(t.Context(), spec, func(one Prediction) error {
+			predictions, _ := predicted(t, p, spec)
+			for _, one := range predictions {
 				score, leverage = append(score, one.OODScore), append(leverage, one.Leverage)
-				return nil
-			}); err != nil {
-				t.Fatal(err)
 			}
 			return score, leverage
 		}

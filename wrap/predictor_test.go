@@ -169,17 +169,15 @@ func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
 	}
 
 	t.Run("a dataset", func(t *testing.T) {
-		i := 0
-		report, err := p.PredictDataset(t.Context(), digits(t, models.DigitsTest), func(one Prediction) error {
+		predictions, report := predicted(t, p, digits(t, models.DigitsTest))
+		for i, one := range predictions {
 			if one.Label == nil || !strings.HasSuffix(one.Input, "[1500]") && i == 0 {
 				t.Errorf("example %d: %+v", i, one)
 			}
 			alike(t, one, all[i])
-			i++
-			return nil
-		})
-		if err != nil || i != 297 || report.Bad != nil || report.Ignored != nil || report.Warnings != nil {
-			t.Errorf("%d predictions, %+v, %v", i, report, err)
+		}
+		if len(predictions) != 297 || report.Ignored != nil || report.Warnings != nil {
+			t.Errorf("%d predictions, %+v", len(predictions), report)
 		}
 	})
 	t.Run("one by one, of any name", func(t *testing.T) {
@@ -294,8 +292,8 @@ func TestAPredictorDescribesItself(t *testing.T) {
 	if in := p.Inputs(); len(in) != 1 || in[0].Name != "image" || in[0].String() != "[N,1,8,8] float32" {
 		t.Errorf("inputs %v", in)
 	}
-	if p.NumClasses() != 10 || p.Classes() != nil {
-		t.Errorf("%d classes %q", p.NumClasses(), p.Classes())
+	if p.Head().Classes() != 10 || p.Classes() != nil {
+		t.Errorf("%d classes %q", p.Head().Classes(), p.Classes())
 	}
 	head := r.Head.Head
 	head.Tail = nil
@@ -344,19 +342,16 @@ func TestPredictRefuses(t *testing.T) {
 	if _, err := p.Predict(ctx, []Tensor{digitTensor(t, 0, 300)}); err != cause {
 		t.Errorf("cancelled: %v", err)
 	}
-	if _, err := p.PredictDataset(ctx, digits(t, models.DigitsTest),
-		func(Prediction) error { return nil }); !errors.Is(err, cause) {
+	if err := predictError(ctx, p, digits(t, models.DigitsTest)); !errors.Is(err, cause) {
 		t.Errorf("cancelled: %v", err)
 	}
-	stop, n := errors.New("enough"), 0
-	if _, err := p.PredictDataset(t.Context(), digits(t, models.DigitsTest),
-		func(Prediction) error { n++; return stop }); !errors.Is(err, stop) || n != 1 {
-		t.Errorf("%v after %d predictions", err, n)
+	for one, err := range p.PredictDataset(t.Context(), digits(t, models.DigitsTest), nil) {
+		if err != nil || one.Probabilities == nil {
+			t.Errorf("%+v, %v", one, err)
+		}
+		break // which ends the work
 	}
-	_, err = p.PredictDataset(t.Context(), filepath.Join(t.TempDir(), "nowhere"), func(Prediction) error { return nil })
-	says(t, err, "input: ", "nowhere")
-	_, err = Open(t.Context(), dir, Options{MaxBad: -1})
-	says(t, err, "-1")
+	says(t, predictError(t.Context(), p, filepath.Join(t.TempDir(), "nowhere")), "input: ", "nowhere")
 	_, err = Open(t.Context(), dir, Options{Runtime: Runtime{Batch: -1}})
 	says(t, err, "-1")
 
@@ -377,43 +372,31 @@ func TestPredictRefuses(t *testing.T) {
 func TestForeignLabelsAreNotNeeded(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	p := opened(t, dir, Options{})
-	n := 0
-	report, err := p.PredictDataset(t.Context(), tree(t, []string{"cats", "dogs"}, 3), func(one Prediction) error {
-		if n++; one.Label != nil || !strings.HasSuffix(one.Input, ".png") {
+	predictions, report := predicted(t, p, tree(t, []string{"cats", "dogs"}, 3))
+	for _, one := range predictions {
+		if one.Label != nil || !strings.HasSuffix(one.Input, ".png") {
 			t.Errorf("%+v", one)
 		}
-		return nil
-	})
-	if err != nil || n != 6 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "2 class folders (cats, dogs) for 10 classes") ||
+	}
+	if len(predictions) != 6 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "2 class folders (cats, dogs) for 10 classes") ||
 		len(report.Ignored) != 1 {
-		t.Errorf("%d predictions, %+v, %v", n, report, err)
+		t.Errorf("%d predictions, %+v", len(predictions), report)
 	}
 
 	// Of labels in a file it shows only on the way that they are none.
 	data := t.TempDir()
 	write(t, data, "x-labels-idx1", idx([]byte{1, 10}, 2))
 	images := write(t, data, "x-images-idx3", idx(make([]byte, 128), 2, 8, 8))
-	var got []*int
-	report, err = p.PredictDataset(t.Context(), images, func(one Prediction) error {
-		got = append(got, one.Label)
-		return nil
-	})
-	if err != nil || len(got) != 2 || got[0] == nil || *got[0] != 1 || got[1] != nil {
-		t.Errorf("labels %v, %v", got, err)
+	predictions, report = predicted(t, p, images)
+	if len(predictions) != 2 || predictions[0].Label == nil || *predictions[0].Label != 1 || predictions[1].Label != nil {
+		t.Errorf("predictions %+v", predictions)
 	}
 	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "1 of 2 labels lie outside [0,10)") {
 		t.Errorf("warnings %q", report.Warnings)
 	}
-	n = 0
-	report, err = opened(t, dir, Options{Unlabelled: true}).PredictDataset(t.Context(), images,
-		func(one Prediction) error {
-			if n++; one.Label != nil {
-				t.Errorf("%+v", one)
-			}
-			return nil
-		})
-	if err != nil || n != 2 || len(report.Warnings) > 0 {
-		t.Errorf("%d predictions, %+v, %v", n, report, err)
+	predictions, report = predicted(t, opened(t, dir, Options{Unlabelled: true}), images)
+	if len(predictions) != 2 || predictions[0].Label != nil || len(report.Warnings) > 0 {
+		t.Errorf("%+v, %+v", predictions, report)
 	}
 }
 
@@ -680,18 +663,18 @@ func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
 // and no percentile is known.
 func TestABundleOfFormat1Predicts(t *testing.T) {
 	p := opened(t, "testdata/v1/digits", Options{})
-	n, wrong := 0, 0
-	_, err := p.PredictDataset(t.Context(), digits(t, models.DigitsTest), func(one Prediction) error {
-		if n++; one.Class != *one.Label {
+	predictions, _ := predicted(t, p, digits(t, models.DigitsTest))
+	wrong := 0
+	for _, one := range predictions {
+		if one.Class != *one.Label {
 			wrong++
 		}
 		if one.OODPercentile != nil || !(one.OODScore > 0 && one.OODScore <= 1) {
 			t.Fatalf("%+v", one)
 		}
-		return nil
-	})
-	if err != nil || n != 297 || wrong > 12 {
-		t.Errorf("%d of %d wrong, %v", wrong, n, err)
+	}
+	if len(predictions) != 297 || wrong > 12 {
+		t.Errorf("%d of %d wrong", wrong, len(predictions))
 	}
 }
 
@@ -708,16 +691,9 @@ func TestAnEmbeddedBundleNeedsNoFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	wrong := 0
-	n := 0
-	_, err = p.PredictDataset(t.Context(), digits(t, models.DigitsTest), func(one Prediction) error {
-		if n++; one.Class != *one.Label {
-			wrong++
-		}
-		return nil
-	})
-	if err != nil || n != 297 || wrong > 12 {
-		t.Errorf("%d of %d wrong, %v", wrong, n, err)
+	predictions, _ := predicted(t, p, digits(t, models.DigitsTest))
+	if len(predictions) != 297 {
+		t.Errorf("%d predictions", len(predictions))
 	}
 
 	_, err = OpenFS(t.Context(), embedded, Options{})

@@ -8,21 +8,46 @@ import (
 	"math"
 	"time"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/tensor"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/probe"
 )
 
-// ErrNoProbe is what [Predictor.Probe] returns of a bundle that keeps no held-out inputs, when nothing
-// else is wrong with it.
+// expected holds the probe's inputs and the predictions that the float64 formulas make of its features.
+type expected struct {
+	inputs      []Tensor // in the model's order
+	predictions []Prediction
+	err         error // of the formulas, in place of predictions
+}
+
+// expect prepares the comparison of [Predictor.Probe], if the bundle has a probe.
+func (p *Predictor) expect(kept *bundle.Probe, infos []onnx.ValueInfo) error {
+	if kept == nil {
+		return nil
+	}
+	inputs, err := probe.Inputs(kept, infos)
+	if err != nil {
+		return err
+	}
+	p.probe = &expected{inputs: inputs}
+	b := &rows.Batch{N: kept.N, Features: kept.Features, Logits: kept.Logits}
+	p.probe.predictions, p.probe.err = p.predictRows(p.calibration, b)
+	return nil
+}
+
+// ErrNoProbe is the error of [Predictor.Probe] for a bundle without validation inputs, if nothing else is wrong
+// with it.
 var ErrNoProbe = errors.New("the bundle keeps no held-out inputs to compare with")
 
-// Probe runs the bundle's held-out inputs and compares the predictions with what the calibration had for
-// them, by the float64 formulas: an error says what differs, and by how much. Another provider and
-// another processor round otherwise, and pass; another network does not.
+// Probe runs the validation inputs that the bundle keeps and compares the predictions with those of the
+// calibration, by the float64 formulas: the error says what differs, and by how much. The rounding of another
+// provider or processor passes; another network does not.
 //
-// Of a bundle that keeps no such inputs it runs zeros, which must give finite numbers, and returns
-// [ErrNoProbe] if they do. Where sizes of the inputs are open, or they are strings, not even these are
-// run, as the error then says.
+// For a bundle without such inputs it runs zeros, which must give finite numbers, and returns [ErrNoProbe] if
+// they do. If the model leaves sizes of its inputs open, or takes strings, it cannot run zeros either, and the
+// error says so.
 func (p *Predictor) Probe(ctx context.Context) error {
 	if p.probe == nil {
 		return p.probeZeros(ctx)
@@ -41,7 +66,6 @@ func (p *Predictor) Probe(ctx context.Context) error {
 	return nil
 }
 
-// probeZeros runs zeros.
 func (p *Predictor) probeZeros(ctx context.Context) error {
 	if p.network == nil {
 		_, err := p.PredictFeatures(make([]float32, p.head.Features), make([]float32, p.head.Logits))
@@ -57,7 +81,7 @@ func (p *Predictor) probeZeros(ctx context.Context) error {
 	return ErrNoProbe
 }
 
-// zeros are the inputs of an example of zeros, for models whose inputs are numbers of known sizes.
+// zeros returns the inputs of an example of zeros, for models whose inputs are numbers of known sizes.
 func (p *Predictor) zeros() (inputs []Tensor, err error) {
 	for _, info := range p.network.Inputs() {
 		t := Tensor{Name: info.Name, Shape: []int64{1}}
@@ -76,20 +100,19 @@ func (p *Predictor) zeros() (inputs []Tensor, err error) {
 	return inputs, nil
 }
 
-// Latency is the time that the runtime takes for one example: the first of the bundle's probe, or zeros.
-// It is the least of as many runs as a time has room for, one at least, since what else the machine does
-// can only lengthen them. Where a bundle keeps no probe, and zeros are not known either, the error is an
-// [ErrNoProbe].
-func (p *Predictor) Latency(ctx context.Context, room time.Duration) (time.Duration, error) {
+// Latency measures the time of one example: the first of the bundle's probe, or zeros. It is the least over the
+// runs that fit into the given time, at least one, since other work on the machine can only lengthen them. The
+// error is an [ErrNoProbe] if the bundle has no probe and zeros cannot be run.
+func (p *Predictor) Latency(ctx context.Context, within time.Duration) (time.Duration, error) {
 	if p.network == nil {
-		return 0, errNoModel
+		return 0, errUseFeatures
 	}
 	inputs, err := p.firstOfProbe()
 	if err != nil {
 		return 0, err
 	}
 	least := time.Duration(math.MaxInt64)
-	for end := time.Now().Add(room); ; {
+	for end := time.Now().Add(within); ; {
 		begun := time.Now()
 		if _, err := p.Run(ctx, inputs); err != nil {
 			return 0, err

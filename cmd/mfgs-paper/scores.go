@@ -107,7 +107,7 @@ func (b *scoreBench) put(p place, seed int, a answer, note string) {
 // measureHome measures all scores of one network on all its sets.
 func (l *lab) measureHome(ctx context.Context, b *scoreBench, h home, seed int) error {
 	l.say("scores of %s, %s", h.name, filepath.Base(h.set.network(h.kind, seed)))
-	report, err := l.scoreCalibration(ctx, h, seed, wrap.StandIns, learnedScore, calibrate.Damping{})
+	report, err := l.scoreCalibration(ctx, h, seed, wrap.SyntheticOOD, learnedScore, calibrate.Damping{})
 	if err != nil {
 		return err
 	}

@@ -196,16 +196,18 @@ func (d *demonstration) sights(ctx context.Context, predictor *wrap.Predictor, n
 		all = append(all, sight{position: e.Index, pixels: slices.Collect(slices.Chunk(gray, width))})
 	}
 	i := 0
-	_, err = predictor.PredictDataset(ctx, d.path(name), func(p wrap.Prediction) error {
+	for p, err := range predictor.PredictDataset(ctx, d.path(name), nil) {
+		if err != nil {
+			return nil, err
+		}
 		k := len(p.Logits)
 		logp, _ := calibrate.Plain(layer.Head{Logits: k, Link: layer.Softmax}, p.Logits, 1, 1)
 		all[i].Prediction = p
 		all[i].softmax = math.Exp(slices.Max(logp))
 		all[i].own = slices.Index(logp, slices.Max(logp))
 		i++
-		return nil
-	})
-	return all, err
+	}
+	return all, nil
 }
 
 // rank says of each sight how many of the others are less odd.

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -51,7 +53,7 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 				Model: c.String("model"), Method: c.String("method"), Force: c.Bool("force"),
 			})
 			if err != nil {
-				return err
+				return exportAdvice(c, err)
 			}
 			p.warn(report.Warnings...)
 			if c.Bool("json") {
@@ -62,7 +64,31 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 	}
 }
 
-// checkExport refuses flags that cannot be meant.
+// exportAdvice adds to an error of an export the flag that avoids it.
+func exportAdvice(c *cli.Context, err error) error {
+	flag, another := "--out "+c.String("out"), "choose another --out"
+	if triton := c.String("triton"); triton != "" {
+		flag, another = "--triton "+triton, "give another --name, or remove it yourself"
+	}
+	advice := ""
+	switch {
+	case errors.As(err, new(*export.NotReplacedError)):
+		advice = another
+	case errors.As(err, new(*export.NoFolderError)):
+		advice = fmt.Sprintf("make the folder for %s first, or choose another", flag)
+	case errors.Is(err, export.ErrNoName):
+		advice = "give one with --name"
+	case errors.Is(err, fs.ErrExist) && c.String("triton") != "":
+		advice = "use --force to replace it, or --name for another beside it"
+	case errors.Is(err, fs.ErrExist):
+		advice = "use --force to replace it"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, advice)
+}
+
+// checkExport refuses contradictory and missing flags.
 func checkExport(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
@@ -96,7 +122,7 @@ func checkExport(c *cli.Context) error {
 	return found(c, "bundle", "model")
 }
 
-// writeExport says what was written, and how it is run.
+// writeExport lists what was written, and shows how to run it.
 func writeExport(w io.Writer, r *export.Report) error {
 	var b strings.Builder
 	var f facts
@@ -139,7 +165,7 @@ func writeExport(w io.Writer, r *export.Report) error {
 	return err
 }
 
-// absolute is the whole of a path, which Triton wants; the path itself where that is not known.
+// absolute makes a path absolute, as Triton needs it, if the working directory is known.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -149,7 +175,7 @@ func absolute(path string) string {
 
 var plainWord = regexp.MustCompile(`^[\pL\pN_./:\\-]+$`)
 
-// shellWord quotes a word where a shell would take it apart.
+// shellWord quotes a word that a shell would split or expand.
 func shellWord(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -160,7 +186,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// pythonLines are the lines of Python that run an exported model on its inputs, x.
+// pythonLines returns Python code that runs an exported model on its inputs, x.
 func pythonLines(r *export.Report) string {
 	feeds := make([]string, len(r.Inputs))
 	for i, in := range r.Inputs {
@@ -182,8 +208,7 @@ func pythonLines(r *export.Report) string {
 `, pythonString(r.File), strings.Join(variables, ", "), strings.Join(names, ", "), strings.Join(feeds, ", "))
 }
 
-// pythonString quotes a string, as JSON does, whose strings are Python's too, and
-// what it leaves to terminals as Go does.
+// pythonString quotes a string as JSON does, which is valid Python, and control characters as Go does.
 func pythonString(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -194,7 +219,7 @@ func pythonString(s string) string {
 	return printable(strings.TrimSpace(b.String()))
 }
 
-// size writes a number of bytes, for people.
+// size formats a number of bytes for people.
 func size(n int64) string {
 	const unit = 1000
 	if n < unit {

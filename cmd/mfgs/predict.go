@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
@@ -68,7 +71,7 @@ func (p *program) runPredict(c *cli.Context) error {
 	}
 	bar := p.progress()
 	options := wrap.Options{
-		Model: c.String("model"), MaxBad: c.Int("max-bad"), FreeMemory: true, Warn: func(w string) { p.warn(w) },
+		Model: c.String("model"), FreeMemory: true, Warn: func(w string) { p.warn(w) },
 	}
 	options.Runtime = p.inference(c, bar)
 	if err := found(c, "bundle", "model"); err != nil {
@@ -91,7 +94,7 @@ func (p *program) runPredict(c *cli.Context) error {
 	case format == "arrow":
 		return p.predictArrow(c.Context, predictor, c.Args().Slice(), mostBad)
 	case !lines:
-		return p.predictAll(c.Context, predictor, c.Args().Slice(), format)
+		return p.predictAll(c.Context, predictor, c.Args().Slice(), format, c.Int("max-bad"))
 	}
 	return p.predictLines(c.Context, predictor, mostBad)
 }
@@ -125,26 +128,24 @@ func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 	return format, lines, nil
 }
 
-// predictAll writes the predictions for all inputs, one after another.
-func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inputs []string, format string) error {
+// predictAll writes the predictions of all inputs, one after another. More than maxBad records of an input that
+// cannot be read are an error.
+func (p *program) predictAll(
+	ctx context.Context, predictor *wrap.Predictor, inputs []string, format string, maxBad int,
+) error {
 	out := newPredictionWriter(
-		format, p.stdout, predictor.Classes(), predictor.MultiLabel(), predictor.Bundle().Decisions)
+		format, p.stdout, predictor.Classes(), predictor.Head().MultiLabel(), predictor.Bundle().Decisions)
 	bar := p.progress()
 	// Where predictions scroll by, they are the progress.
 	bar.mute = bar.mute || isTerminal(p.stdout)
 	defer bar.done()
 	for _, input := range inputs {
-		done := 0
 		folder := ""
 		if len(inputs) > 1 { // records of several inputs may have one name
 			folder = folderOf(input)
 		}
-		report, err := predictor.PredictDataset(ctx, input, func(prediction wrap.Prediction) error {
-			done++
-			prediction.Input = filepath.Join(folder, prediction.Input)
-			bar.work(wrap.Progress{Stage: "predicting", Done: done, Unit: "examples"})
-			return out.write(prediction)
-		})
+		var report wrap.DatasetReport
+		bad, err := p.predictInput(predictor.PredictDataset(ctx, input, &report), folder, maxBad, bar, out)
 		if err != nil {
 			// What has been written so far stands; a JSON document is all or nothing.
 			_ = out.flush()
@@ -152,10 +153,37 @@ func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inp
 		}
 		bar.done()
 		p.warn(report.Warnings...)
-		p.warnRecords(report.Bad, report.Ignored)
-		out.report(report)
+		p.warnRecords(bad, report.Ignored)
+		out.report(report, bad)
 	}
 	return out.close()
+}
+
+// predictInput writes the predictions of one input, and returns the messages of records that cannot be read.
+func (p *program) predictInput(
+	predictions iter.Seq2[wrap.Prediction, error], folder string, maxBad int, bar *progress, out predictionWriter,
+) (messages []string, err error) {
+	var bad []string
+	done := 0
+	for prediction, err := range predictions {
+		if record := (*wrap.RecordError)(nil); errors.As(err, &record) {
+			if bad = append(bad, record.Error()); len(bad) > maxBad {
+				return nil, fmt.Errorf("input: %w", &featurize.TooManyBadError{Allowed: maxBad, Bad: bad})
+			}
+			messages = append(messages, "input: "+record.Error())
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		done++
+		prediction.Input = filepath.Join(folder, prediction.Input)
+		bar.work(wrap.Progress{Stage: "predicting", Done: done, Unit: "examples"})
+		if err := out.write(prediction); err != nil {
+			return nil, fmt.Errorf("input: %w", err)
+		}
+	}
+	return messages, nil
 }
 
 // predictLines answers JSON lines from standard input, each with one on standard
@@ -167,25 +195,31 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 	out := json.NewEncoder(lines) // writes each line at once
 	out.SetEscapeHTML(false)
 	total, bad := 0, 0
-	err := predictor.PredictLines(ctx, p.stdin, func(prediction wrap.Prediction, err error) error {
+	for prediction, err := range predictor.PredictLines(ctx, p.stdin) {
 		total++
-		if err == nil {
-			return writePrediction(lines, &line, &prediction)
-		}
-		bad++
-		text := oneLine(err.Error())
-		if err := out.Encode(badLine{prediction.Input, text}); err != nil {
+		record := (*wrap.RecordError)(nil)
+		switch {
+		case errors.As(err, &record):
+			bad++
+			text := oneLine(record.Err.Error())
+			if err := out.Encode(badLine{record.Input, text}); err != nil {
+				return err
+			}
+			if mostBad >= 0 && bad > mostBad {
+				return fmt.Errorf("%s: %s: that is %s that cannot be predicted, --max-bad allows %d", record.Input, text, plural(bad, "line"), mostBad)
+			}
+		case err != nil:
 			return err
+		default:
+			if err := writePrediction(lines, &line, &prediction); err != nil {
+				return err
+			}
 		}
-		if mostBad >= 0 && bad > mostBad {
-			return fmt.Errorf("%s: %s: that is %s that cannot be predicted, --max-bad allows %d", prediction.Input, text, plural(bad, "line"), mostBad)
-		}
-		return nil
-	})
-	if err == nil && bad > 0 {
+	}
+	if bad > 0 {
 		p.warn(fmt.Sprintf("%s of %s could not be predicted", count(bad), plural(total, "line")))
 	}
-	return err
+	return nil
 }
 
 // A badLine answers a line that cannot be predicted.
@@ -215,8 +249,8 @@ func isDir(path string) bool {
 // A predictionWriter writes predictions in one format.
 type predictionWriter interface {
 	write(wrap.Prediction) error
-	// report takes what was not predicted of an input.
-	report(wrap.DatasetReport)
+	// report takes what was passed over in an input, and the messages of its records that cannot be read.
+	report(passedOver wrap.DatasetReport, bad []string)
 	// flush writes what has been kept back, but for what only close may write.
 	flush() error
 	// close ends the output.
@@ -246,9 +280,9 @@ func newPredictionWriter(
 // predictions and pass through a buffer.
 type unreported struct{ *bufio.Writer }
 
-func (u unreported) report(wrap.DatasetReport) {}
-func (u unreported) flush() error              { return u.Flush() }
-func (u unreported) close() error              { return u.Flush() }
+func (u unreported) report(wrap.DatasetReport, []string) {}
+func (u unreported) flush() error                        { return u.Flush() }
+func (u unreported) close() error                        { return u.Flush() }
 
 type predictionDocument struct {
 	Predictions []wrap.Prediction `json:"predictions"`
@@ -268,8 +302,8 @@ func (j *jsonPredictions) write(p wrap.Prediction) error {
 	return nil
 }
 
-func (j *jsonPredictions) report(r wrap.DatasetReport) {
-	j.doc.Bad = append(j.doc.Bad, r.Bad...)
+func (j *jsonPredictions) report(r wrap.DatasetReport, bad []string) {
+	j.doc.Bad = append(j.doc.Bad, bad...)
 	j.doc.Ignored = append(j.doc.Ignored, r.Ignored...)
 	j.doc.Warnings = append(j.doc.Warnings, r.Warnings...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -25,23 +26,29 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 		if len(inputs) > 1 { // records of several inputs may have one name
 			folder = folderOf(input)
 		}
-		report, err := predictor.PredictRecords(ctx, input, func(prediction wrap.Prediction, err error) error {
+		var report wrap.DatasetReport
+		for prediction, err := range predictor.PredictDataset(ctx, input, &report) {
+			record, text := (*wrap.RecordError)(nil), ""
+			switch {
+			case errors.As(err, &record):
+				prediction.Input, text = record.Input, oneLine(record.Err.Error())
+				bad++
+			case errors.Is(err, wrap.ErrNoExamples): // an answer without rows
+				continue
+			case err != nil:
+				return err // and the stream has no end
+			}
 			total++
 			done++
 			bar.work(wrap.Progress{Stage: "predicting", Done: done, Unit: "examples"})
 			prediction.Input = filepath.Join(folder, prediction.Input)
-			if err == nil {
-				return out.write(&prediction, "")
-			}
-			text := oneLine(err.Error())
-			if bad++; mostBad >= 0 && bad > mostBad {
+			if record != nil && mostBad >= 0 && bad > mostBad {
 				return fmt.Errorf("%s: %s: that is %s that cannot be read, --max-bad allows %d", prediction.Input, text,
 					plural(bad, "record"), mostBad)
 			}
-			return out.write(&prediction, text)
-		})
-		if err != nil {
-			return err // and the stream has no end
+			if err := out.write(&prediction, text); err != nil {
+				return err
+			}
 		}
 		bar.done()
 		p.warn(report.Warnings...)

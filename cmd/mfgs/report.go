@@ -82,8 +82,8 @@ func (p *program) reportHeldOut(
 	}
 	switch config.OOD {
 	case "":
-	case wrap.StandIns:
-		of.OOD = []bench.NamedSpec{{Name: string(bundle.SyntheticOOD), Spec: wrap.StandIns}}
+	case wrap.SyntheticOOD:
+		of.OOD = []bench.NamedSpec{{Name: string(bundle.SyntheticOOD), Spec: wrap.SyntheticOOD}}
 	default:
 		of.OOD = []bench.NamedSpec{{Name: "ood", Spec: config.OOD}}
 	}

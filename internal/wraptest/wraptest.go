@@ -148,6 +148,28 @@ func Opened(t testing.TB, dir string, o wrap.Options) *wrap.Predictor {
 	return p
 }
 
+// Predicted returns the predictions of a dataset, and what was passed over. An error fails the test.
+func Predicted(t testing.TB, p *wrap.Predictor, spec string) (all []wrap.Prediction, report wrap.DatasetReport) {
+	t.Helper()
+	for one, err := range p.PredictDataset(t.Context(), spec, &report) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, one)
+	}
+	return all, report
+}
+
+// PredictError returns the first error of the predictions of a dataset, nil if there is none.
+func PredictError(ctx context.Context, p *wrap.Predictor, spec string) error {
+	for _, err := range p.PredictDataset(ctx, spec, nil) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Write puts a file into dir and returns its path.
 func Write(t testing.TB, dir, name string, content []byte) string {
 	t.Helper()

@@ -99,8 +99,8 @@ func (b *bench) check() error {
 		return err
 	}
 	for _, n := range b.OOD {
-		if (n.Name == measure.SyntheticSet) != (n.Spec == wrap.StandIns) {
-			return fmt.Errorf("%s=%s: stand-ins, made of the test images, are %s=%s, and nothing else is called so", n.Name, n.Spec, measure.SyntheticSet, wrap.StandIns)
+		if (n.Name == measure.SyntheticSet) != (n.Spec == wrap.SyntheticOOD) {
+			return fmt.Errorf("%s=%s: stand-ins, made of the test images, are %s=%s, and nothing else is called so", n.Name, n.Spec, measure.SyntheticSet, wrap.SyntheticOOD)
 		}
 	}
 	if err := uniqueNames("sets under shift", b.Shifts); err != nil {

@@ -16,7 +16,7 @@ type Config struct {
 	// Test is a SPEC with labels, for a multi-label head with targets; of a bundle without model,
 	// an .npz of features and logits.
 	Test string
-	OOD  []NamedSpec // a Spec of wrap.StandIns, with the name stand-ins, makes them of Test's images
+	OOD  []NamedSpec // a Spec of wrap.SyntheticOOD, with the name stand-ins, makes them of Test's images
 	// Shifts are labelled as Test, but unlike the training data: rotated, blurred, of another year.
 	// Those of one size, and Test where it has that size, are taken for the same examples in
 	// another form and resampled together, so that figures of several sets can be combined, see

@@ -28,7 +28,7 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 	mustCalibrate(t, quick(c))
 	e, err := Evaluate(t.Context(), Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"ts"}, Detailed: true,
-		OOD: []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}, {"stand-ins", wrap.StandIns}},
+		OOD: []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}, {"stand-ins", wrap.SyntheticOOD}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,15 +39,7 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 			t.Errorf("%s is not among the methods", name)
 		}
 	}
-	var all []wrap.Prediction
-	add := func(p wrap.Prediction) error {
-		all = append(all, p)
-		return nil
-	}
-	_, err = wraptest.Opened(t, dir, wrap.Options{}).PredictDataset(t.Context(), digits(t, models.DigitsTest), add)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, _ := wraptest.Predicted(t, wraptest.Opened(t, dir, wrap.Options{}), digits(t, models.DigitsTest))
 	doubt := func(i int) float64 { return conformal.Uncertainty(all[i].Probabilities) }
 	for _, g := range d.Galleries[:3] {
 		if g.Set != "test" || len(g.Examples) == 0 {

@@ -15,7 +15,7 @@ import (
 // NamedSpec is a dataset with a name for tables.
 type NamedSpec struct{ Name, Spec string }
 
-// ParseNamedSpecs reads each NAME=SPEC, or a SPEC, which is named after its file. That of wrap.StandIns is
+// ParseNamedSpecs reads each NAME=SPEC, or a SPEC, which is named after its file. That of wrap.SyntheticOOD is
 // named stand-ins.
 func ParseNamedSpecs(args []string) ([]NamedSpec, error) {
 	var specs []NamedSpec
@@ -30,7 +30,7 @@ func ParseNamedSpecs(args []string) ([]NamedSpec, error) {
 		specs = append(specs, s)
 	}
 	for i := range specs {
-		if specs[i].Spec == wrap.StandIns {
+		if specs[i].Spec == wrap.SyntheticOOD {
 			specs[i].Name = measure.SyntheticSet
 		}
 	}

@@ -93,7 +93,7 @@ func (b *bench) openSets(ctx context.Context) error {
 	add := func(role measure.Role, list ...NamedSpec) error {
 		for i, n := range list {
 			of, spec := *opener, n.Spec
-			if role == measure.OOD && spec == wrap.StandIns {
+			if role == measure.OOD && spec == wrap.SyntheticOOD {
 				of.Synthetic, of.Notes, spec = true, &source.Notes{Progress: b.notes.Progress}, b.Test
 			}
 			s, err := of.Open(ctx, n.Name, spec, b.head.Classes(), role != measure.OOD)

@@ -2,6 +2,7 @@ package calibration_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -207,8 +208,8 @@ func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 			}
 
 			q := opened(t, c.Out, Options{})
-			if q.Inputs() != nil || q.NumClasses() != 10 {
-				t.Errorf("inputs %v, %d classes", q.Inputs(), q.NumClasses())
+			if q.Inputs() != nil || q.Head().Classes() != 10 {
+				t.Errorf("inputs %v, %d classes", q.Inputs(), q.Head().Classes())
 			}
 			rows, err := p.Network.Run(t.Context(), []Tensor{digitTensor(t, 1500, 1520)})
 			if err != nil {
@@ -236,16 +237,14 @@ func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 			says(t, err, "ready-made", "no model")
 
 			// Files of features do for evaluating and predicting.
-			var n int
-			report, err := q.PredictDataset(t.Context(), c.Val, func(one Prediction) error {
-				if one.Label == nil || one.Input != fmt.Sprintf("val.npz[%d]", n) {
+			predictions, report := predicted(t, q, c.Val)
+			for i, one := range predictions {
+				if one.Label == nil || one.Input != fmt.Sprintf("val.npz[%d]", i) {
 					t.Errorf("prediction %+v", one)
 				}
-				n++
-				return nil
-			})
-			if err != nil || n != 300 || len(report.Warnings) > 0 {
-				t.Errorf("%d predictions, %+v, %v", n, report, err)
+			}
+			if len(predictions) != 300 || len(report.Warnings) > 0 {
+				t.Errorf("%d predictions, %+v", len(predictions), report)
 			}
 			e, err := bench.Evaluate(t.Context(),
 				bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "letters", Spec: c.OOD}}})
@@ -323,15 +322,12 @@ func TestClassNamesComeFromTheTrainingFolders(t *testing.T) {
 		t.Errorf("ignored %q", r.Ignored)
 	}
 	// Held-out folders have their labels by name: there are seven of the ten.
-	_, err := p.PredictDataset(t.Context(), val, func(one Prediction) error {
+	predictions, _ := predicted(t, p, val)
+	for _, one := range predictions {
 		name := filepath.Dir(one.Input)
 		if one.Label == nil || words[*one.Label] != name || one.ClassName != words[one.Class] {
 			t.Errorf("%s is labelled %v", one.Input, *one.Label)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 
 	// Names given stand above the folders'.
@@ -379,13 +375,19 @@ func TestBadRecordsAreCountedAndNamed(t *testing.T) {
 	}
 
 	// Prediction and evaluation tell of them as well.
-	_, err = opened(t, c.Out, Options{}).PredictDataset(t.Context(), val, func(Prediction) error { return nil })
-	says(t, err, "input: zero/000.png")
-	n := 0
-	report, err := opened(t, c.Out, Options{MaxBad: 1}).PredictDataset(t.Context(), val,
-		func(Prediction) error { n++; return nil })
-	if err != nil || n != 39 || len(report.Bad) != 1 || len(report.Ignored) != 1 {
-		t.Errorf("%d predictions, %+v, %v", n, report, err)
+	n, bad, report := 0, "", DatasetReport{}
+	for _, err := range opened(t, c.Out, Options{}).PredictDataset(t.Context(), val, &report) {
+		if record := (*RecordError)(nil); errors.As(err, &record) {
+			bad += record.Input
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 39 || bad != "zero/000.png" || len(report.Ignored) != 1 {
+		t.Errorf("%d predictions, without %q, %+v", n, bad, report)
 	}
 	_, err = bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: val})
 	says(t, err, "test: zero/000.png")
@@ -489,7 +491,7 @@ func TestPrecomputedFeaturesOfOneLogitHaveASigmoidHead(t *testing.T) {
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, 1), "labels": arrayOf(sampled(logits, n), n),
 	}))
 	r := mustCalibrate(t, Config{PrecomputedFeatures: true, Train: file, Val: file, Out: filepath.Join(dir, "b")})
-	if r.Head.Link != "sigmoid" || r.Head.Logits != 1 || opened(t, filepath.Join(dir, "b"), Options{}).NumClasses() != 2 {
+	if r.Head.Link != "sigmoid" || r.Head.Logits != 1 || opened(t, filepath.Join(dir, "b"), Options{}).Head().Classes() != 2 {
 		t.Errorf("head %+v", r.Head)
 	}
 }

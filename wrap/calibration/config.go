@@ -16,7 +16,7 @@ type Config struct {
 	Model string `yaml:"model"` // path of the .onnx file
 
 	// Dataset SPECs. Train needs labels only where the covariance asks for the
-	// Fisher matrix, Val always does, and OOD, which may be empty, never. An OOD of [wrap.StandIns] makes
+	// Fisher matrix, Val always does, and OOD, which may be empty, never. An OOD of [wrap.SyntheticOOD] makes
 	// stand-ins of Val's images.
 	Train string `yaml:"-"`
 	Val   string `yaml:"-"`

@@ -36,9 +36,10 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 	*got.Uncertainty, *got.OOD, got.Set.Thresholds[0], got.Guarantees[0] = conformal.Rule{}, conformal.Rule{}, 0, ""
 	place, familiar, answered, wrong, covered := 0, 0, 0, 0, 0
 	sets := SetThresholds(1000)
-	_, err = p.PredictDataset(t.Context(), file+"[3000:]", func(one Prediction) error {
+	predictions, _ := predicted(t, p, file+"[3000:]")
+	for _, one := range predictions {
 		if place++; !sets[place-1] {
-			return nil
+			continue
 		}
 		if one.Abstain == nil || *one.Abstain != (one.AbstainReason != "") || one.PredictionSet == nil {
 			t.Fatalf("prediction %+v", one)
@@ -55,10 +56,6 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 		if slices.Contains(one.PredictionSet, *one.Label) {
 			covered++
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	// The rule of doubt was set on what is below the threshold of unfamiliarity, and not on it.
 	if familiar != d.OOD.Accepted || answered < d.Uncertainty.Accepted || answered > d.Uncertainty.Accepted+1 {
@@ -164,14 +161,11 @@ func TestABundleWithoutDecisionsMakesNone(t *testing.T) {
 	if r.Decisions != nil || r.Validation.After.N != 1000 {
 		t.Errorf("decisions %+v, tuned on %d", r.Decisions, r.Validation.After.N)
 	}
-	_, err := opened(t, c.Out, Options{}).PredictDataset(t.Context(), file+"[:1]", func(one Prediction) error {
+	predictions, _ := predicted(t, opened(t, c.Out, Options{}), file+"[:1]")
+	for _, one := range predictions {
 		if one.Abstain != nil || one.PredictionSet != nil || one.AbstainReason != "" {
 			t.Errorf("prediction %+v", one)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

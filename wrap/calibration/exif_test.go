@@ -77,12 +77,11 @@ func ofFiles(t *testing.T, p *Predictor, file []byte) map[string]Prediction {
 	}
 	all := map[string]Prediction{}
 	for way, spec := range specs {
-		_, err := p.PredictDataset(t.Context(), spec, func(one Prediction) error {
+		for one, err := range p.PredictDataset(t.Context(), spec, nil) {
+			if err != nil {
+				t.Fatalf("%s: %v", way, err)
+			}
 			all[way] = one
-			return nil
-		})
-		if err != nil {
-			t.Fatalf("%s: %v", way, err)
 		}
 	}
 	inputs, err := p.ImageInputs(file)

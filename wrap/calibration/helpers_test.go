@@ -14,6 +14,8 @@ var (
 	calibrated        = wraptest.Calibrated
 	mustCalibrate     = wraptest.MustCalibrate
 	opened            = wraptest.Opened
+	predicted         = wraptest.Predicted
+	predictError      = wraptest.PredictError
 	write             = wraptest.Write
 	read              = wraptest.Read
 	list              = wraptest.List

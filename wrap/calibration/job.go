@@ -186,7 +186,7 @@ func (c *Config) add(s set) error {
 	to := map[bundle.Role]*string{bundle.Train: &c.Train, bundle.Val: &c.Val, bundle.OOD: &c.OOD}[s.Role]
 	switch {
 	case s.Role == bundle.SyntheticOOD:
-		to, s.Spec, s.Fingerprint = &c.OOD, wrap.StandIns, ""
+		to, s.Spec, s.Fingerprint = &c.OOD, wrap.SyntheticOOD, ""
 	case to == nil:
 		return fmt.Errorf("datasets: role %q: want %s, %s or %s", s.Role, bundle.Train, bundle.Val, bundle.OOD)
 	}
@@ -259,7 +259,7 @@ func (j *Job) seenFrom(dir string, manifest bool) {
 		return
 	}
 	for _, spec := range []*string{&c.Train, &c.Val, &c.OOD} {
-		if *spec != "" && !(spec == &c.OOD && *spec == wrap.StandIns) {
+		if *spec != "" && !(spec == &c.OOD && *spec == wrap.SyntheticOOD) {
 			*spec = within(dir, *spec)
 		}
 	}

@@ -26,17 +26,16 @@ func TestLinkIsTold(t *testing.T) {
 	if r := mustCalibrate(t, c); r.Head.Link != "sigmoid" {
 		t.Errorf("head %+v", r.Head)
 	}
-	i := 0
-	if _, err := opened(t, c.Out, Options{}).PredictDataset(t.Context(), file, func(p Prediction) error {
+	predictions, _ := predicted(t, opened(t, c.Out, Options{}), file)
+	for i, p := range predictions {
 		for j, a := range p.Logits {
 			if !approx.Equal(float64(a), float64(logits[i*k+j]), 1e-5) || p.Targets == nil {
 				t.Fatalf("example %d: %+v, want logits %v", i, p, logits[i*k:(i+1)*k])
 			}
 		}
-		i++
-		return nil
-	}); err != nil || i != n {
-		t.Errorf("%d predictions: %v", i, err)
+	}
+	if len(predictions) != n {
+		t.Errorf("%d predictions", len(predictions))
 	}
 	c.Head.Link, c.Force = "cauchit", true
 	_, err = Calibrate(t.Context(), c)

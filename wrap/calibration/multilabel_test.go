@@ -105,8 +105,8 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 			t.Errorf("%s: bundle of %+v", name, b.Manifest.Head)
 		}
 		p := opened(t, c.Out, Options{})
-		if p.NumClasses() != k {
-			t.Errorf("%d classes", p.NumClasses())
+		if p.Head().Classes() != k {
+			t.Errorf("%d classes", p.Head().Classes())
 		}
 		predictions, err := p.Predict(t.Context(), []Tensor{x})
 		if err != nil {
@@ -172,8 +172,8 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		near("NLL in evaluation", e.Methods[2].InDomain.NLL, r.Validation.MF0.NLL)
 		near("AUROC in evaluation", e.Methods[2].OOD[0].AUROC, r.Validation.MF0.OOD.AUROC)
 
-		i := 0
-		report, err := p.PredictDataset(t.Context(), file+"[400:]", func(one Prediction) error {
+		fromFile, report := predicted(t, p, file+"[400:]")
+		for i, one := range fromFile {
 			var want []int
 			for c := range k {
 				if targets[(400+i)*k+c] == 1 {
@@ -184,11 +184,9 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 				!slices.Equal(one.Labels, predictions[400+i].Labels) {
 				t.Errorf("%s: example %d: %+v, want targets %v", name, 400+i, one, want)
 			}
-			i++
-			return nil
-		})
-		if err != nil || i != 200 || len(report.Warnings) != 0 {
-			t.Errorf("%s: %d predictions, %+v, %v", name, i, report, err)
+		}
+		if len(fromFile) != 200 || len(report.Warnings) != 0 {
+			t.Errorf("%s: %d predictions, %+v", name, len(fromFile), report)
 		}
 	}
 }
@@ -245,8 +243,8 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := 0
-		if _, err := opened(t, c.Out, Options{}).PredictDataset(t.Context(), file, func(one Prediction) error {
+		predictions, _ := predicted(t, opened(t, c.Out, Options{}), file)
+		for i, one := range predictions {
 			want, _ := separate(b, servedPair(b), phi[i*5:(i+1)*5], logits[i*k:(i+1)*k])
 			var sum float64
 			for _, p := range want {
@@ -261,10 +259,6 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 				!approx.Equal(one.Confidence, slices.Max(want)/sum, 1e-6) {
 				t.Fatalf("%s: example %d: %+v", structure, i, one)
 			}
-			i++
-			return nil
-		}); err != nil {
-			t.Fatal(err)
 		}
 		e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: c.Val})
 		if err != nil || !approx.Equal(e.Methods[2].InDomain.NLL, r.Validation.MF0.NLL, 1e-9) {
@@ -421,19 +415,16 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	// Labels that mean nothing to the model are not needed to predict; those that
 	// are broken are an error.
 	p := opened(t, out, Options{})
-	count := 0
-	report, err := p.PredictDataset(t.Context(), bad[0].spec, func(one Prediction) error {
+	predictions, report := predicted(t, p, bad[0].spec)
+	for _, one := range predictions {
 		if one.Targets != nil || one.Label != nil {
 			t.Errorf("%+v", one)
 		}
-		count++
-		return nil
-	})
-	if err != nil || count != n || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "predicted without labels") {
-		t.Errorf("%d predictions, %+v, %v", count, report, err)
 	}
-	_, err = p.PredictDataset(t.Context(), bad[2].spec, func(Prediction) error { return nil })
-	says(t, err, "label 2 of example 7 is 2")
+	if len(predictions) != n || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "predicted without labels") {
+		t.Errorf("%d predictions, %+v", len(predictions), report)
+	}
+	says(t, predictError(t.Context(), p, bad[2].spec), "label 2 of example 7 is 2")
 
 	// Targets are nothing for a head whose classes exclude each other.
 	single := quick(Config{Model: oneVsRestModel, Train: fine, Val: fine, Out: out + "2"})

@@ -94,8 +94,7 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 	p := opened(t, c.Out, Options{})
 	_, err := p.PredictImages(t.Context(), images[0])
 	says(t, err, "image 0: 8×8 colour image", "nothing says how pixels become", "--preprocess")
-	_, err = p.PredictDataset(t.Context(), folder, func(Prediction) error { return nil })
-	says(t, err, "000.png", "--preprocess")
+	says(t, predictError(t.Context(), p, folder), "000.png", "--preprocess")
 	_, err = bench.Evaluate(t.Context(),
 		bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}}})
 	says(t, err, "photos: ", "000.png", "--preprocess")
@@ -157,12 +156,10 @@ func TestTheDefaultPreprocessingOfImagesIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.PredictDataset(t.Context(), file, func(got Prediction) error {
+	predictions, _ := predicted(t, p, file)
+	for _, got := range predictions {
 		if !approx.Equal(got.Confidence, want[0].Confidence, 1e-6) {
 			t.Errorf("confidence %v, want %v", got.Confidence, want[0].Confidence)
 		}
-		return nil
-	}); err != nil {
-		t.Error(err)
 	}
 }

@@ -26,14 +26,11 @@ func TestTheReferenceIsOfWhatIsServed(t *testing.T) {
 		p := opened(t, c.Out, Options{})
 		var confidence, entropy, score []float64
 		counts := make([]int, 10)
-		_, err := p.PredictDataset(t.Context(), digits(t, models.DigitsVal), func(one Prediction) error {
+		predictions, _ := predicted(t, p, digits(t, models.DigitsVal))
+		for _, one := range predictions {
 			confidence, entropy = append(confidence, one.Confidence), append(entropy, one.Entropy)
 			score = append(score, one.OODScore)
 			counts[one.Class]++
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 		r := p.Reference()
 		if !slices.Equal(r.Classes, counts) {

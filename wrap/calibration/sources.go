@@ -243,7 +243,7 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.O
 			return undecided(err)
 		}
 	}
-	if cfg.OOD == wrap.StandIns {
+	if cfg.OOD == wrap.SyntheticOOD {
 		err = in.openSynthetic(ctx, cfg, opener)
 	} else {
 		in.ood, err = in.open(ctx, cfg, opener, bundle.OOD, cfg.OOD)

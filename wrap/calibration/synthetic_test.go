@@ -25,7 +25,7 @@ func withSynthetic(t testing.TB) Config {
 	const images = "../../models/digits-mlp/digits-images-idx3-ubyte.gz"
 	return Config{
 		Model: "../../models/digits-mlp/model.onnx", Train: images + "[0:1100]", Val: images + "[1100:1797]",
-		OOD: StandIns, Out: filepath.Join(t.TempDir(), "out"),
+		OOD: SyntheticOOD, Out: filepath.Join(t.TempDir(), "out"),
 	}
 }
 
@@ -72,7 +72,7 @@ func TestStandInsWantImages(t *testing.T) {
 		want   string
 	}{
 		"ready-made features": {func(c *Config) {
-			*c = Config{PrecomputedFeatures: true, Train: features, Val: features, OOD: StandIns, Out: c.Out}
+			*c = Config{PrecomputedFeatures: true, Train: features, Val: features, OOD: SyntheticOOD, Out: c.Out}
 		},
 			"stand-ins are made of images, and it holds ready-made features: give data in place of auto"},
 		"no held-out data": {func(c *Config) { c.Val, c.Shard = "", rows.Shard{Index: 1, Count: 2} },
@@ -182,7 +182,7 @@ func TestTheLearnedScoreWantsSomethingToLearnFrom(t *testing.T) {
 func TestStandInsAreMeasuredApart(t *testing.T) {
 	c := withSynthetic(t)
 	mustCalibrate(t, c)
-	e := bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "stand-ins", Spec: StandIns}}}
+	e := bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "stand-ins", Spec: SyntheticOOD}}}
 	r, err := bench.Evaluate(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestStandInsAreMeasuredApart(t *testing.T) {
 	if r.Recommendation.Score != nil {
 		t.Errorf("recommended by stand-ins: %+v", r.Recommendation.Score)
 	}
-	for _, n := range []bench.NamedSpec{{Name: "stand-ins", Spec: c.Val}, {Name: "real", Spec: StandIns}} {
+	for _, n := range []bench.NamedSpec{{Name: "stand-ins", Spec: c.Val}, {Name: "real", Spec: SyntheticOOD}} {
 		e.OOD = []bench.NamedSpec{n}
 		_, err := bench.Evaluate(t.Context(), e)
 		says(t, err, "nothing else is called so")

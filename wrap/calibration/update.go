@@ -151,7 +151,7 @@ func (u *update) read() ([]byte, error) {
 func (u *update) config() *Config {
 	ood := u.spec(bundle.OOD, u.OOD)
 	if u.OOD == "" && u.recorded(bundle.SyntheticOOD) != nil {
-		ood = wrap.StandIns
+		ood = wrap.SyntheticOOD
 	}
 	c := &Config{
 		Settings: u.manifest.Asked(), PrecomputedFeatures: u.manifest.Model == nil, NoProbe: u.manifest.Probe == nil,

@@ -23,24 +23,24 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Methods lists the methods that a model can be exported with, whatever the bundle serves.
+// Methods lists the methods that a model can be exported with, whatever the bundle's own method is.
 func Methods() []string { return []string{string(fuse.MF0), string(fuse.MF1)} }
 
-// Options says what Write writes, and where: either Out or Triton must be set.
+// Options says what Write writes, and where. Either Out or Triton must be set.
 type Options struct {
 	// Out is the path of the model file to write, which ends in .onnx. A model
 	// above 2 GiB keeps its weights beside it, in Out + ".data".
 	Out string
 
-	// Triton is the folder of a Triton model repository, which is made if its parent is there, and
-	// Name the model's name in it; "" takes that of the bundle's folder.
+	// Triton is the folder of a Triton model repository, which is made if its parent exists, and Name the
+	// model's name in it; "" takes the name of the bundle's folder.
 	Triton, Name string
-	// MaxBatch is the most examples that Triton puts into one inference; 0 is
-	// DefaultMaxBatch. It does not count where the model's batch is fixed.
+	// MaxBatch is the largest number of examples that Triton puts into one inference; 0 is
+	// DefaultMaxBatch. It is ignored if the model's batch is fixed.
 	MaxBatch int
 
 	Model  string // path of the model file, for a bundle that holds none
-	Method string // one of ExportMethods; "" serves the probabilities that the bundle does
+	Method string // one of Methods; "" keeps the bundle's probabilities
 	Force  bool   // replace what an earlier Write wrote, or with Out any ONNX model but the network itself
 }
 
@@ -48,13 +48,13 @@ type Options struct {
 type Report struct {
 	Bundle string     `json:"bundle"` // "" after WriteFS
 	Model  *onnx.Info `json:"model"`  // the one that was calibrated
-	Method string     `json:"method"` // whose probabilities it gives: mf0, ts, mle or mf1
+	Method string     `json:"method"` // that gives the probabilities: mf0, ts, mle or mf1
 
 	File   string           `json:"file"`  // the model that was written
 	Files  []WrittenFile    `json:"files"` // all that was written, the model first
 	Opset  int64            `json:"opset"`
 	Inputs []onnx.ValueInfo `json:"inputs"` // those of the model that was calibrated
-	// Outputs are what Write is for, OwnOutputs what the model gave before. Logits may be both.
+	// Outputs are those of the mean-field head, OwnOutputs those of the network. Logits may be both.
 	Outputs    fuse.Outputs     `json:"outputs"`
 	OwnOutputs []onnx.ValueInfo `json:"own_outputs"`
 
@@ -72,20 +72,37 @@ type WrittenFile struct {
 type TritonModel struct {
 	Repository string `json:"repository"`
 	Name       string `json:"name"`
-	MaxBatch   int    `json:"max_batch_size"` // 0 where requests cannot be put together
+	MaxBatch   int    `json:"max_batch_size"` // 0 if requests cannot be put together
 }
 
-// Write writes the network of the bundle in a folder, with the mean-field head
-// as ordinary operators behind it, as one ONNX model: what [wrap.Predictor] gives,
-// wherever ONNX Runtime runs. It needs no ONNX Runtime itself. On error nothing
-// is left, and what was there before stands as it was.
+// A NotReplacedError refuses to replace a file or folder, with Options.Force too, because something else than an
+// earlier export would be lost.
+type NotReplacedError struct{ Path, Reason string }
+
+func (e *NotReplacedError) Error() string { return e.Path + " is not replaced: " + e.Reason }
+
+// A NoFolderError says that the folder to write to does not exist. It is an fs.ErrNotExist. A file or folder that
+// exists, and is not replaced without Options.Force, is an fs.ErrExist.
+type NoFolderError struct{ Path string }
+
+func (e *NoFolderError) Error() string { return e.Path + ": " + fs.ErrNotExist.Error() }
+
+// Unwrap returns fs.ErrNotExist.
+func (e *NoFolderError) Unwrap() error { return fs.ErrNotExist }
+
+// ErrNoName says that the bundle's folder gives no name for a Triton model, and Options.Name is empty.
+var ErrNoName = errors.New("gives no name for a Triton model")
+
+// Write writes the network of the bundle in a folder, with the mean-field head behind it as standard operators, as
+// one ONNX model: it gives what [wrap.Predictor] gives, wherever ONNX Runtime runs. Write itself needs no ONNX
+// Runtime. On error nothing is left behind, and what was there before is unchanged.
 //
 // The model takes the network's own inputs: preprocessing is not part of it.
 func Write(ctx context.Context, dir string, o Options) (*Report, error) {
 	return export(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
 }
 
-// WriteFS is [Write] for a bundle at the root of a file system; fs.Sub gets there.
+// WriteFS is [Write] for a bundle at the root of a file system; use fs.Sub to get there.
 func WriteFS(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
 }
@@ -106,7 +123,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 			return nil, err
 		}
 	}
-	place, err := o.place(b)
+	to, err := o.destination(b)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +154,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 			return nil, err
 		}
 		if unfit != "" {
-			// Triton looks at every output that the file has, in the configuration or not.
+			// Triton checks every output of the file, whether the configuration names it or not.
 			if fused, report.Outputs, err = a.Fuse(fuse.Method(o.Method), true, decisions); err != nil {
 				return nil, err
 			}
@@ -153,7 +170,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	}
 	report.Warnings = append(report.Warnings, moved(report.Outputs)...)
 	report.Warnings = append(report.Warnings, undecided(b.Manifest.Decisions, report, decisions)...)
-	files, err := fused.Files(place.model)
+	files, err := fused.Files(to.model)
 	if err != nil {
 		return nil, err
 	}
@@ -161,15 +178,15 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		config.labelled = report.Outputs[fuse.Probabilities].Name
 		files = config.layOut(files, b.Manifest.Labels, fused.Metadata())
 	}
-	report.Warnings = append(report.Warnings, place.leftovers(files)...)
-	if report.Files, err = place.write(ctx, files); err != nil {
+	report.Warnings = append(report.Warnings, to.leftovers(files)...)
+	if report.Files, err = to.write(ctx, files); err != nil {
 		return nil, err
 	}
 	report.File = report.Files[0].Path
 	return report, nil
 }
 
-// undecided warns of decisions of the bundle that the model does not make.
+// undecided warns about decisions of the bundle that the model does not make.
 func undecided(d *conformal.Decisions, r *Report, wanted bool) []string {
 	switch {
 	case d == nil:
@@ -183,8 +200,7 @@ func undecided(d *conformal.Decisions, r *Report, wanted bool) []string {
 	return nil
 }
 
-// moved warns of outputs that have other names than usual: under the usual one a caller gets the
-// network's own.
+// moved warns about outputs with unusual names: the usual name is the network's own output.
 func moved(outputs fuse.Outputs) (warnings []string) {
 	for _, o := range outputs {
 		if o.Name != o.Key {
@@ -194,7 +210,7 @@ func moved(outputs fuse.Outputs) (warnings []string) {
 	return warnings
 }
 
-// check refuses what cannot work before anything is read, and fills in what is left to us.
+// check refuses what cannot work before anything is read, and fills in defaults.
 func (o *Options) check() error {
 	if o.MaxBatch == 0 {
 		o.MaxBatch = DefaultMaxBatch
@@ -216,26 +232,23 @@ func (o *Options) check() error {
 	return nil
 }
 
-// dataSuffix is what [onnx.Model.Files] adds to a model's name for its weights'.
+// dataSuffix is what [onnx.Model.Files] appends to a model's name for the file of its weights.
 const dataSuffix = ".data"
 
-// A place is where an export goes: the files that make it up have names
-// relative to folder, and those of the model begin with model.
-type place struct {
+// A destination is where an export goes. The names of its files are relative to folder, and those of the model begin
+// with model.
+type destination struct {
 	folder, model string
 	force         bool
-	// whole is the name in folder of a folder that holds all, "" where files stand for themselves.
-	whole string
-	// made says that folder is to be made.
-	made bool
-	kept []string // files that must not be replaced
-	// network is the SHA-256 of the model that was calibrated.
-	network string
+	whole         string   // the name in folder of a folder that holds all files; "" for Options.Out
+	made          bool     // folder is to be made
+	kept          []string // files that must not be replaced
+	network       string   // SHA-256 of the model that was calibrated
 }
 
-// place returns where the export goes, and refuses what must not be replaced.
-func (o *Options) place(b *bundle.Bundle) (*place, error) {
-	p := &place{force: o.Force}
+// destination returns where the export goes, and refuses what must not be replaced.
+func (o *Options) destination(b *bundle.Bundle) (*destination, error) {
+	p := &destination{force: o.Force}
 	if o.Model != "" {
 		p.kept = append(p.kept, o.Model, o.Model+dataSuffix)
 	}
@@ -245,7 +258,7 @@ func (o *Options) place(b *bundle.Bundle) (*place, error) {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
 		} else if s, e := os.Lstat(path); e == nil && s.Mode()&fs.ModeSymlink != 0 {
-			return nil, fmt.Errorf("%s is a link that leads to no file: remove it, or choose another --out", path)
+			return nil, &NotReplacedError{path, "it is a link that leads to no file"}
 		}
 		p.folder, p.model = filepath.Dir(path), filepath.Base(path)
 	} else {
@@ -258,9 +271,9 @@ func (o *Options) place(b *bundle.Bundle) (*place, error) {
 	}
 	switch {
 	case p.made && errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s: %w: make the folder for --triton %s first, or choose another", filepath.Dir(p.folder), fs.ErrNotExist, o.Triton)
+		return nil, &NoFolderError{filepath.Dir(p.folder)}
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s: %w: make the folder for --out %s first, or choose another", p.folder, fs.ErrNotExist, o.Out)
+		return nil, &NoFolderError{p.folder}
 	case err != nil:
 		return nil, pathError(p.folder, err)
 	case !s.IsDir():
@@ -278,7 +291,7 @@ func (o *Options) place(b *bundle.Bundle) (*place, error) {
 	return p, p.checkFile(p.model)
 }
 
-// pathError is an error of the file system with the path, without the name of the call.
+// pathError gives an error of the file system its path, without the name of the system call.
 func pathError(path string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -287,9 +300,9 @@ func pathError(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// checkFile refuses to replace a file without force, and by any means what is to
-// be kept, or is neither an ONNX model nor weights of one.
-func (p *place) checkFile(name string) error {
+// checkFile refuses to replace a file without force, and in any case a file that is kept, or is neither an ONNX model
+// nor the weights of one.
+func (p *destination) checkFile(name string) error {
 	path := filepath.Join(p.folder, name)
 	s, err := os.Lstat(path)
 	switch {
@@ -298,35 +311,35 @@ func (p *place) checkFile(name string) error {
 	case err != nil:
 		return pathError(path, err)
 	case !s.Mode().IsRegular():
-		return fmt.Errorf("%s is not replaced: it is not a regular file", path)
+		return &NotReplacedError{path, "it is not a regular file"}
 	case !p.force:
-		return fmt.Errorf("%s: %w: use --force to replace it", path, fs.ErrExist)
+		return fmt.Errorf("%s: %w", path, fs.ErrExist)
 	}
 	for _, kept := range p.kept {
 		if k, err := os.Stat(kept); err == nil && os.SameFile(s, k) {
-			return fmt.Errorf("%s is not replaced: it is the model that is exported; choose another name", path)
+			return &NotReplacedError{path, "it is the model that is exported"}
 		}
 	}
 	if s.Size() == 0 {
 		return nil // nothing to be lost
 	}
-	// Whatever else it is, somebody may need it, and a link may have led here.
+	// Anything else may be needed by somebody, and a link may have led here.
 	there, err := onnx.Open(filepath.Join(p.folder, p.model))
 	switch {
 	case err != nil && name == p.model:
-		return fmt.Errorf("%s is not replaced: it is no ONNX model: remove it yourself, or choose another name", path)
+		return &NotReplacedError{path, "it is no ONNX model"}
 	case name == p.model && there.SHA256() == p.network:
-		// The bundle has a copy, but that is not where its owner looks for it.
-		return fmt.Errorf("%s is the network that the bundle was made of, and is not replaced: choose another --out", path)
+		// The bundle has a copy, but its owner does not look for it there.
+		return &NotReplacedError{path, "it is the network that the bundle was made of"}
 	case name != p.model && (err != nil || there.SelfContained()):
-		return fmt.Errorf("%s is not replaced: it is not known to hold the weights of %s: remove it yourself, or choose another name", path, p.model)
+		return &NotReplacedError{path, "it is not known to hold the weights of " + p.model}
 	}
 	return nil
 }
 
-// leftovers warns of what is left beside a model in one file by an earlier one in
-// two. It is not removed: other models may have their weights in it.
-func (p *place) leftovers(files []onnx.File) []string {
+// leftovers warns about the weights file of an earlier export beside a model that needs none. It is not removed: other
+// models may have their weights in it.
+func (p *destination) leftovers(files []onnx.File) []string {
 	if p.whole != "" || len(files) > 1 {
 		return nil
 	}
@@ -337,9 +350,8 @@ func (p *place) leftovers(files []onnx.File) []string {
 	return []string{fmt.Sprintf("%s is no part of the model in %s, which holds all of its weights: remove it unless another model needs it", path, p.model)}
 }
 
-// checkWhole refuses to replace a folder without force, and by any means one
-// that an export has not written.
-func (p *place) checkWhole() error {
+// checkWhole refuses to replace a folder without force, and in any case one that no export has written.
+func (p *destination) checkWhole() error {
 	path := filepath.Join(p.folder, p.whole)
 	_, err := os.Lstat(path)
 	switch {
@@ -352,14 +364,14 @@ func (p *place) checkWhole() error {
 		return err
 	}
 	if !p.force {
-		return fmt.Errorf("%s: %w: use --force to replace it, or --name for another beside it", path, fs.ErrExist)
+		return fmt.Errorf("%s: %w", path, fs.ErrExist)
 	}
 	return nil
 }
 
-// write writes the files, whose names may begin with a folder, and returns their
-// paths. Until all are there they lie in a folder of their own, beside the place.
-func (p *place) write(ctx context.Context, list []onnx.File) (written []WrittenFile, err error) {
+// write writes the files, whose names may begin with a folder, and returns their paths. Until all are written they lie
+// in a draft folder beside the destination.
+func (p *destination) write(ctx context.Context, list []onnx.File) (written []WrittenFile, err error) {
 	to := p.folder
 	if p.whole != "" {
 		to = filepath.Join(p.folder, p.whole)
@@ -368,7 +380,7 @@ func (p *place) write(ctx context.Context, list []onnx.File) (written []WrittenF
 	}
 	if p.made {
 		e := os.Mkdir(p.folder, files.FolderMode)
-		if e != nil && !errors.Is(e, fs.ErrExist) { // there it is if another export was faster
+		if e != nil && !errors.Is(e, fs.ErrExist) { // another export may have made it
 			return nil, pathError(p.folder, e)
 		}
 		defer func() {
@@ -400,7 +412,7 @@ func (p *place) write(ctx context.Context, list []onnx.File) (written []WrittenF
 }
 
 // checkFiles is checkFile for each of the files.
-func (p *place) checkFiles(list []onnx.File) error {
+func (p *destination) checkFiles(list []onnx.File) error {
 	for _, f := range list {
 		if err := p.checkFile(f.Name); err != nil {
 			return err
@@ -409,10 +421,9 @@ func (p *place) checkFiles(list []onnx.File) error {
 	return nil
 }
 
-// moveFiles moves files to where they belong, the model last: its weights must
-// be there when it is found.
-func (p *place) moveFiles(draft *files.Draft, list []onnx.File) (err error) {
-	// Writing took its time: what is there need not be what was before.
+// moveFiles moves files to their places, the model last: when it appears, its weights must be there.
+func (p *destination) moveFiles(draft *files.Draft, list []onnx.File) (err error) {
+	// Writing takes time: the files may have changed since the first check.
 	if err := p.checkFiles(list); err != nil {
 		return err
 	}
@@ -437,8 +448,8 @@ func (p *place) moveFiles(draft *files.Draft, list []onnx.File) (err error) {
 	return nil
 }
 
-// moveWhole gives the folder of the draft its place. The draft takes along what was there.
-func (p *place) moveWhole(draft *files.Draft) error {
+// moveWhole moves the folder of the draft to its place. The draft takes away what was there.
+func (p *destination) moveWhole(draft *files.Draft) error {
 	if err := p.checkWhole(); err != nil {
 		return err
 	}
@@ -449,7 +460,7 @@ func (p *place) moveWhole(draft *files.Draft) error {
 	return err
 }
 
-// endingWriter writes until a context ends.
+// endingWriter writes until a context ends, and counts bytes.
 type endingWriter struct {
 	ctx context.Context
 	w   io.Writer
@@ -465,7 +476,7 @@ func (e *endingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// text is a file of a few lines.
+// text returns a file with the given content.
 func text(name string, content []byte) onnx.File {
 	return onnx.File{Name: name, Size: int64(len(content)), Write: func(w io.Writer) error {
 		_, err := io.Copy(w, bytes.NewReader(content))

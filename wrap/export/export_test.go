@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -213,7 +214,7 @@ func TestExportFromAFileSystem(t *testing.T) {
 		t.Error("the bundle in a folder and the same in a file system give different models")
 	}
 	_, err = WriteFS(t.Context(), os.DirFS(dir), Options{Triton: out})
-	says(t, err, "has no name")
+	says(t, err, "gives no name")
 	if r, err = WriteFS(t.Context(), os.DirFS(dir), Options{Triton: out, Name: "digits"}); err != nil || r.Triton.Name != "digits" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -262,7 +263,10 @@ func TestExportToTriton(t *testing.T) {
 	// Once more is refused; with force it is the same again, and nothing else is there.
 	before := read(t, filepath.Join(folder, "config.pbtxt"))
 	_, err = Write(t.Context(), c.Out, Options{Triton: repository})
-	says(t, err, folder, "--force", "--name")
+	if !errors.Is(err, fs.ErrExist) {
+		t.Errorf("error %v, want one that says that the folder exists", err)
+	}
+	says(t, err, folder)
 	if r, err = Write(t.Context(), c.Out, Options{Triton: repository, Force: true, MaxBatch: 5}); err != nil ||
 		r.Triton.MaxBatch != 5 {
 		t.Fatalf("%+v, %v", r, err)
@@ -367,16 +371,16 @@ func TestExportRefuses(t *testing.T) {
 		"ready-made features":         {ready, Options{Out: fresh}, []string{"ready-made features", "no network", "calibrate with a model"}},
 		"a bundle without its model":  {slim, Options{Out: fresh}, []string{"holds no model", "--model"}},
 		"another model":               {slim, Options{Out: fresh, Model: other}, []string{other, "SHA-256"}},
-		"no folder":                   {dir, Options{Out: filepath.Join(out, "none", "m.onnx")}, []string{filepath.Join(out, "none") + ": ", "make the folder", "--out"}},
-		"no folder of a repository":   {dir, Options{Triton: filepath.Join(out, "none", "models")}, []string{filepath.Join(out, "none") + ": ", "make the folder", "--triton"}},
+		"no folder":                   {dir, Options{Out: filepath.Join(out, "none", "m.onnx")}, []string{filepath.Join(out, "none") + ": file does not exist"}},
+		"no folder of a repository":   {dir, Options{Triton: filepath.Join(out, "none", "models")}, []string{filepath.Join(out, "none") + ": file does not exist"}},
 		"a name too long":             {dir, Options{Out: filepath.Join(out, strings.Repeat("x", 300)+".onnx")}, []string{"x.onnx: "}},
-		"a link to nothing":           {dir, Options{Out: dangling}, []string{dangling, "a link that leads to no file", "--out"}},
+		"a link to nothing":           {dir, Options{Out: dangling}, []string{dangling, "a link that leads to no file"}},
 		"a link to itself":            {dir, Options{Out: loop, Force: true}, []string{loop, "a link that leads to no file"}},
 		"a link as name":              {dir, Options{Triton: out, Name: "linked"}, []string{filepath.Join(out, "linked") + " is not replaced: it is a link"}},
 		"a file for a folder":         {dir, Options{Out: filepath.Join(there, "m.onnx")}, []string{there}},
 		"a file for a repository":     {dir, Options{Triton: there}, []string{there, "not a folder"}},
-		"a file that is there":        {dir, Options{Out: there}, []string{there, "--force"}},
-		"a file that is no model":     {dir, Options{Out: there, Force: true}, []string{there, "not replaced", "no ONNX model", "remove it"}},
+		"a file that is there":        {dir, Options{Out: there}, []string{there, "file already exists"}},
+		"a file that is no model":     {dir, Options{Out: there, Force: true}, []string{there, "not replaced", "no ONNX model"}},
 		"a link to what is no model":  {dir, Options{Out: aside, Force: true}, []string{there, "not replaced", "no ONNX model"}},
 		"a folder that is there":      {dir, Options{Out: folder, Force: true}, []string{folder, "not a regular file"}},
 		"a device":                    {dir, Options{Out: filepath.Join(out, "null.onnx"), Force: true}, []string{"not a regular file"}},
@@ -489,7 +493,7 @@ func TestAnEndedContextLeavesNothing(t *testing.T) {
 		_, err := w.Write(big)
 		return err
 	}}}
-	for _, p := range []place{{folder: out, model: "m.onnx"}, {folder: filepath.Join(out, "models"), model: "m.onnx", whole: "m", made: true}} {
+	for _, p := range []destination{{folder: out, model: "m.onnx"}, {folder: filepath.Join(out, "models"), model: "m.onnx", whole: "m", made: true}} {
 		if _, err := p.write(ctx, files); !errors.Is(err, enough) {
 			t.Errorf("got %v", err)
 		}
@@ -526,7 +530,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	dir := t.TempDir()
-	p := place{folder: dir, model: model}
+	p := destination{folder: dir, model: model}
 	if _, err := p.write(t.Context(), files("1", broken)); !errors.Is(err, broken) ||
 		!strings.Contains(err.Error(), data) {
 		t.Errorf("got %v", err)
@@ -536,10 +540,10 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	// and nobody knows whose they are.
 	write(t, dir, data, []byte("mine"))
 	_, err := p.write(t.Context(), files("1", errors.New("written")))
-	says(t, err, data, "--force")
+	says(t, err, data, "file already exists")
 	p.force = true
 	_, err = p.write(t.Context(), files("1", errors.New("written")))
-	says(t, err, data+" is not replaced", "not known to hold the weights of "+model, "remove it")
+	says(t, err, data+" is not replaced", "not known to hold the weights of "+model)
 	want(dir, map[string]string{data: "mine"})
 	if err := os.Remove(filepath.Join(dir, data)); err != nil {
 		t.Fatal(err)
@@ -569,7 +573,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, data), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	p = place{folder: dir, model: model, force: true}
+	p = destination{folder: dir, model: model, force: true}
 	_, err = p.write(t.Context(), files("1", nil))
 	says(t, err, data+" is not replaced")
 	if got := list(t, dir); !slices.Equal(got, []string{data}) {
@@ -581,7 +585,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	for name, content := range old {
 		write(t, dir, name, []byte(content))
 	}
-	p = place{folder: dir, model: model, force: true}
+	p = destination{folder: dir, model: model, force: true}
 	draft, err := drafts.NewDraft(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -601,7 +605,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, model), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	p = place{folder: dir, model: model, force: true}
+	p = destination{folder: dir, model: model, force: true}
 	if draft, err = drafts.NewDraft(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -622,10 +626,10 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 // Two exports may both find that there is no repository yet.
 func TestARepositoryMayComeMeanwhile(t *testing.T) {
 	repository := filepath.Join(t.TempDir(), "models")
-	var places []*place
+	var places []*destination
 	for _, name := range []string{"a", "b", "c"} {
 		o := Options{Triton: repository, Name: name}
-		p, err := o.place(&bundle.Bundle{})
+		p, err := o.destination(&bundle.Bundle{})
 		if err != nil {
 			t.Fatal(err)
 		}

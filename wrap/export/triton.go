@@ -19,8 +19,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// DefaultMaxBatch is the most examples that Triton puts into one
-// inference where nothing else is said. It waits for none of them.
+// DefaultMaxBatch is the default of Options.MaxBatch. Triton does not wait to fill a batch.
 const DefaultMaxBatch = 64
 
 // The files of a model in a Triton model repository, beside its folder of a version.
@@ -28,33 +27,32 @@ const (
 	tritonConfigName = "config.pbtxt"
 	tritonLabelsName = "labels.txt"
 	tritonVersion    = "1"
-	// a file, or the folder that Triton looks into where weights have a file of their own
+	// a file, or a folder if the weights have a file of their own
 	tritonModelName = "model.onnx"
 )
 
-// tritonMark begins the configuration of a model that may be replaced.
+// tritonMark begins the configuration of a model that an export wrote, and that another may replace.
 const tritonMark = "# Written by mfgs export. Replaced by mfgs export --force.\n"
 
-// A tritonConfig is what config.pbtxt says of a model.
+// A tritonConfig is the content of config.pbtxt.
 type tritonConfig struct {
 	name            string
-	maxBatch        int // 0: dims are whole shapes, and requests are run one by one
+	maxBatch        int // 0: dims include the batch, and each request is run alone
 	inputs, outputs []tritonTensor
-	labelled        string // the output whose columns the labels name
+	labelled        string // the output whose columns have the labels
 }
 
-// A tritonTensor is an input or output. Its dims leave out the axis of the
-// batch, where there is one.
+// A tritonTensor is an input or output. Its dims leave out the batch if maxBatch is positive.
 type tritonTensor struct {
 	name, dataType string
 	dims           []int64
-	scalar         bool // one number an example: dims are [1], for want of []
+	scalar         bool // one number per example: dims are [1], since Triton has no []
 }
 
-// newTritonConfig describes a model by its inputs, its own outputs and those that it has by fusing,
-// one of which may be its own. Triton serves a model only if all tensors of the file are what it
-// can describe, and an output's dims only if they are those that ONNX Runtime infers: where own
-// outputs are not sure to be so, unfit says which of them is why, and there is no configuration.
+// newTritonConfig describes a model by its inputs, its own outputs and the added ones of the mean-field head, one of
+// which may be its own. Triton serves a model only if it can describe all tensors of the file, and an output's dims only
+// if they are those that ONNX Runtime infers. If that is not certain for an own output, unfit names it with the reason,
+// and there is no configuration.
 func newTritonConfig(
 	name string, inputs, own, added []onnx.ValueInfo, maxBatch int,
 ) (c *tritonConfig, unfit string, err error) {
@@ -69,7 +67,7 @@ func newTritonConfig(
 	}
 	open := func(v onnx.ValueInfo) bool { return len(v.Shape) > 0 && v.Shape[0].Value < 0 }
 	closed := func(v onnx.ValueInfo) bool { return !open(v) }
-	// So Triton itself finds out whether requests can be put together.
+	// Triton itself decides by the same rule whether requests can be put together.
 	if slices.ContainsFunc(slices.Concat(inputs, added), closed) {
 		c.maxBatch = 0
 	}
@@ -97,7 +95,7 @@ func newTritonConfig(
 	return c, "", nil
 }
 
-// unservable says why Triton cannot describe a tensor, "" where it can.
+// unservable says why Triton cannot describe a tensor, "" if it can.
 func unservable(v onnx.ValueInfo) string {
 	switch {
 	case v.Name == "" || !utf8.ValidString(v.Name):
@@ -130,8 +128,7 @@ func (c *tritonConfig) tensor(v onnx.ValueInfo) tritonTensor {
 	return t
 }
 
-// layOut returns the files of the model's folder: those of the model, labels if
-// there are any, and the configuration.
+// layOut returns the files of the model's folder: the model, labels if there are any, and the configuration.
 func (c *tritonConfig) layOut(model []onnx.File, labels []string, metadata map[string]string) []onnx.File {
 	folder := tritonVersion + "/"
 	if len(model) > 1 {
@@ -150,7 +147,7 @@ func (c *tritonConfig) layOut(model []onnx.File, labels []string, metadata map[s
 	return append(files, text(tritonConfigName, c.text(metadata)))
 }
 
-// labelLines writes one label a line, and a blank for a line break in one.
+// labelLines writes one label per line, with line breaks in labels as blanks.
 func labelLines(labels []string) []byte {
 	var b bytes.Buffer
 	for _, l := range labels {
@@ -164,8 +161,7 @@ func labelLines(labels []string) []byte {
 	return b.Bytes()
 }
 
-// text writes the configuration in protobuf's text format, with those of the
-// model's metadata_props that fusing gave it.
+// text writes the configuration in protobuf's text format, with the metadata_props that fusing added.
 func (c *tritonConfig) text(metadata map[string]string) []byte {
 	var b bytes.Buffer
 	b.WriteString(tritonMark)
@@ -192,7 +188,7 @@ func (c *tritonConfig) text(metadata map[string]string) []byte {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		// The rest is not ours, and may be anything; the labels have their file.
+		// Other keys are the network's and may be anything; the labels have a file.
 		if !strings.HasPrefix(key, "mfgs.") || key == "mfgs.labels" {
 			continue
 		}
@@ -224,10 +220,10 @@ func pbList(list []int64) string {
 	return "[ " + strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", ", ") + " ]"
 }
 
-// maxTritonName is what file systems take as the name of a folder, less what a temporary name adds.
+// maxTritonName bounds names, in bytes: file systems allow 255, and temporary names are longer.
 const maxTritonName = 200
 
-// CheckTritonName refuses what cannot be Options.Name: no name of a folder, or of a part of a URL.
+// CheckTritonName refuses what cannot be Options.Name, which names a folder and a part of a URL.
 func CheckTritonName(name string) error {
 	other := func(r rune) bool { return !inTritonName(r) }
 	if len(name) > maxTritonName || name == "" || strings.ContainsFunc(name, other) || !inTritonStart(name) {
@@ -242,10 +238,10 @@ func inTritonName(r rune) bool {
 
 func inTritonStart(name string) bool { return name[0] != '.' && name[0] != '-' }
 
-// tritonName makes a name of a bundle's folder.
+// tritonName derives a name from the bundle's folder.
 func tritonName(dir string) (string, error) {
 	if dir == "" {
-		return "", errors.New("a bundle that is not in a folder has no name: give the model in the repository one")
+		return "", fmt.Errorf("a bundle that is not in a folder %w", ErrNoName)
 	}
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -259,16 +255,14 @@ func tritonName(dir string) (string, error) {
 		return '_'
 	}, strings.TrimSuffix(base, ".mfgs"))
 	if base == string(filepath.Separator) || CheckTritonName(name) != nil {
-		return "", fmt.Errorf("the bundle's folder, %q, gives no name for a Triton model: give one with --name", base)
+		return "", fmt.Errorf("the bundle's folder, %q, %w", base, ErrNoName)
 	}
 	return name, nil
 }
 
-// replaceableTriton refuses a folder in which anything but what an export wrote would be lost.
+// replaceableTriton refuses a folder in which anything but an earlier export would be lost.
 func replaceableTriton(dir string) error {
-	refuse := func(why string) error {
-		return fmt.Errorf("%s is not replaced: %s; give another --name, or remove it yourself", dir, why)
-	}
+	refuse := func(reason string) error { return &NotReplacedError{dir, reason} }
 	s, err := os.Lstat(dir)
 	if err != nil {
 		return err
@@ -310,7 +304,7 @@ func replaceableTriton(dir string) error {
 	})
 }
 
-// What an export writes into a model's folder.
+// All that an export writes into a model's folder.
 var (
 	tritonFolders = []string{".", tritonVersion, tritonVersion + "/" + tritonModelName}
 	tritonFiles   = []string{

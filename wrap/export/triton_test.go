@@ -358,7 +358,7 @@ func TestOnlyWhatAnExportWroteIsReplaced(t *testing.T) {
 				}
 				return
 			}
-			says(t, err, dir+" is not replaced", test.reason, "--name")
+			says(t, err, dir+" is not replaced", test.reason)
 		})
 	}
 	dir := t.TempDir()

@@ -6,14 +6,14 @@ import (
 	"net/http"
 )
 
-// writeJSON writes a document.
+// writeJSON writes a short document.
 func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(documentOf(v))
 }
 
-// writeDocument writes one that may be long, packed where the client takes that.
+// writeDocument writes a document that may be long, compressed if the client accepts that.
 func writeDocument(w http.ResponseWriter, r *http.Request, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	writePacked(w, r, documentOf(v))
@@ -24,7 +24,7 @@ func documentOf(v any) []byte {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(err) // what is written here has JSON
+		panic(err) // all types that are written here can be encoded
 	}
 	return b.Bytes()
 }

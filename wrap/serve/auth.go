@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/internal/oip"
 )
 
-// allowed reports whether the value of an Authorization header has the token, if there is one. How long
-// that takes tells nothing about the token.
+// allowed reports whether the value of an Authorization header has the token, if one is set. The comparison takes
+// constant time.
 func (s *Server) allowed(authorization string) bool {
 	if s.config.Token == "" {
 		return true
@@ -24,15 +24,14 @@ func (s *Server) allowed(authorization string) bool {
 
 var errNoToken = oip.Errorf(oip.Unauthenticated, "no valid bearer token: send Authorization: Bearer TOKEN")
 
-// open are paths that need no token: probes have none, and the page asks for it.
+// open reports whether a path needs no token: probes have none, and the page asks for it.
 func open(path string) bool {
 	return strings.HasPrefix(path, "/v2/health/") || path == "/" || strings.HasPrefix(path, "/page/") ||
 		path == "/openapi.json"
 }
 
-// guard lets requests through that may be made: those with the token, and not those that a page from
-// elsewhere has a browser make. Without a token, what listens to this machine alone answers to its names
-// alone, so that no name that somebody else gives to 127.0.0.1 makes a page of theirs one of ours.
+// guard refuses requests without the token, and cross-origin requests of browsers. Without a token, a listener on a
+// loopback address answers only to local host names, which prevents DNS rebinding.
 func (s *Server) guard(next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	local := func(next http.Handler) http.Handler { return next }
@@ -46,7 +45,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if s.ending.Load() {
-			w.Header().Set("Connection", "close") // or the next request would come when it is closed
+			w.Header().Set("Connection", "close") // the next request would find it closed
 		}
 		if !open(r.URL.Path) && !s.allowed(r.Header.Get("Authorization")) {
 			s.refuse(w, errNoToken)
@@ -56,8 +55,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// named refuses requests for other names than this machine's where the listener is reached from it alone, and
-// says what to do then.
+// named refuses requests for other host names than this machine's if the listener is on a loopback address. The hint
+// says what to do instead.
 func (s *Server) named(at *listener, hint string, next http.Handler) http.Handler {
 	if !loopback(addr(at)) {
 		return next
@@ -71,8 +70,8 @@ func (s *Server) named(at *listener, hint string, next http.Handler) http.Handle
 	})
 }
 
-// localName reports whether a Host header names this machine, or nothing, as only HTTP/1.0 has it and no
-// browser does.
+// localName reports whether a Host header names this machine, or is empty, as only HTTP/1.0 allows and no browser
+// sends.
 func localName(host string) bool {
 	if host == "" {
 		return true

@@ -18,14 +18,14 @@ import (
 	"github.com/mfgs/mfgs/internal/oip"
 )
 
-// A reservation is a request's part of the memory that all requests may take.
+// A reservation is a request's share of the memory of all requests.
 type reservation struct {
 	of    *semaphore.Weighted
 	limit int64 // of all requests
 	held  int64
 }
 
-// add takes n bytes more, or refuses the request.
+// add reserves n more bytes, or refuses the request.
 func (r *reservation) add(n int64) error {
 	if n > r.limit-r.held {
 		return tooLarge("the request takes more memory than all requests together may, which is %d bytes", r.limit)
@@ -48,8 +48,8 @@ func (r *reservation) release() {
 	r.held = 0
 }
 
-// readBody reads the body of a request, unpacked, of at most limit bytes, which are of memory, behind pad
-// others; beyond is what is said of more.
+// readBody reads the decompressed body of a request, at most limit bytes, into a slice that begins with pad other bytes,
+// and reserves its memory. beyond is the error of a larger body.
 func readBody(r *http.Request, pad int, limit int64, beyond error, memory *reservation) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, beyond
@@ -65,12 +65,12 @@ func readBody(r *http.Request, pad int, limit int64, beyond error, memory *reser
 	return readAll(in, pad, expected, limit, beyond, memory, func(err error) error { return bodyError(r, err) })
 }
 
-// firstBytes is what a body has before any of it has come: what its head says is not believed, or a few
-// connections that send nothing would keep the memory from all others.
+// firstBytes is the buffer of a body of which nothing has arrived. Its Content-Length is not trusted: otherwise a few
+// connections that send nothing could reserve all memory.
 const firstBytes = 4 << 10
 
-// readAll reads at most limit bytes behind pad others, which are of memory, and takes it as they come. It may
-// expect a number of them, 0 being none. Beyond is what is said of more, and failed says what an error means.
+// readAll is readBody for a reader. It reserves memory as bytes arrive; expected is how many are announced, 0 if that is
+// unknown. failed translates errors of the reader.
 func readAll(in io.Reader, pad int, expected, limit int64, beyond error, memory *reservation,
 	failed func(error) error) ([]byte, error) {
 	var data []byte
@@ -84,7 +84,7 @@ func readAll(in io.Reader, pad int, expected, limit int64, beyond error, memory 
 			if n < expected {
 				size = min(max(firstBytes, 16*n), expected)
 			}
-			size = min(size, limit) + int64(pad) + 1 // one more than may be, to see the end
+			size = min(size, limit) + int64(pad) + 1 // one more, to see the end
 			more := bodies.take(size)
 			if err := memory.add(int64(cap(more))); err != nil {
 				bodies.give(more)
@@ -110,14 +110,13 @@ func readAll(in io.Reader, pad int, expected, limit int64, beyond error, memory 
 	}
 }
 
-// A pool keeps the memory of bodies that are not read any more for the next ones: fresh memory of a picture's
-// size takes as long to be had as the picture to be read, and what is left of it keeps the collector busy
-// beside the inferences.
+// A pool reuses the memory of bodies. Allocating the size of an image takes as long as reading the image, and the
+// garbage competes with inferences for processors.
 type pool struct{ small, large sync.Pool }
 
 var bodies pool
 
-// of is the pool for slices of a size: most bodies begin small.
+// of returns the pool for slices of a size: most bodies begin small.
 func (p *pool) of(size int) *sync.Pool {
 	if size <= 2*firstBytes {
 		return &p.small
@@ -125,7 +124,7 @@ func (p *pool) of(size int) *sync.Pool {
 	return &p.large
 }
 
-// take returns an empty slice with room for size bytes, and not for many more.
+// take returns an empty slice with a capacity of size bytes, at most twice as many.
 func (p *pool) take(size int64) []byte {
 	if kept, ok := p.of(int(size)).Get().(*[]byte); ok && int64(cap(*kept)) >= size && int64(cap(*kept)) <= 2*size {
 		return (*kept)[:0]
@@ -139,7 +138,7 @@ func (p *pool) give(b []byte) {
 	}
 }
 
-// unpacked returns the body without its Content-Encoding. What it unpacks to is bounded by who reads it.
+// unpacked returns the body without its Content-Encoding. The caller bounds its decompressed size.
 func unpacked(r *http.Request) (io.Reader, error) {
 	switch encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))); encoding {
 	case "", "identity":
@@ -161,10 +160,10 @@ func unpacked(r *http.Request) (io.Reader, error) {
 	}
 }
 
-// ended is a body that knows how its reading ended.
+// ended is a body that remembers how reading it ended.
 type ended struct {
 	io.ReadCloser
-	err error // nil: it did not
+	err error // nil: not yet
 }
 
 func (e *ended) Read(p []byte) (int, error) {
@@ -175,19 +174,19 @@ func (e *ended) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Bodies that did not come whole. A client that has only stopped sending can still read why.
+// Errors of incomplete bodies. A client that has only stopped sending can still read the answer.
 var (
 	errLateBody = oip.Errorf(oip.Invalid, "the body did not come in the time that there is for it")
 	errCutBody  = oip.Errorf(oip.Invalid, "the body ends early: the client has stopped sending it")
 )
 
-// cutOff reports whether the client stopped sending the body, whatever that made of its Content-Encoding.
+// cutOff reports whether the client stopped sending the body, which may also break its Content-Encoding.
 func cutOff(r *http.Request) bool {
 	sent, ok := r.Body.(*ended)
 	if !ok || sent.err == nil || sent.err == io.EOF {
 		return false
 	}
-	// HTTP/1.1 also has errors for chunks that are wrong. HTTP/2 reports no other errors on a stream.
+	// HTTP/1.1 also has errors for malformed chunks. HTTP/2 reports no other errors on a stream.
 	var connection net.Error
 	return errors.Is(sent.err, io.ErrUnexpectedEOF) || errors.As(sent.err, &connection) || r.ProtoMajor > 1
 }
@@ -208,15 +207,15 @@ func bodyError(r *http.Request, err error) error {
 	return invalid("the body cannot be read: %v", err)
 }
 
-// packedFrom is the size from which an answer is packed for who takes it so.
-const packedFrom = 1400 // bytes: what fits into a packet is as fast plain
+// packedFrom is the size from which answers are compressed, in bytes: what fits into one packet is as fast plain.
+const packedFrom = 1400
 
 var packers = sync.Pool{New: func() any {
-	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a level that there is
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
 	return z
 }}
 
-// writePacked writes an answer, by gzip where the client takes that.
+// writePacked writes an answer, compressed if the client accepts gzip.
 func writePacked(w http.ResponseWriter, r *http.Request, body []byte) {
 	h := w.Header()
 	h.Add("Vary", "Accept-Encoding")
@@ -233,7 +232,7 @@ func writePacked(w http.ResponseWriter, r *http.Request, body []byte) {
 	_ = z.Close()
 }
 
-// takesGzip reads RFC 9110, 12.5.3.
+// takesGzip parses Accept-Encoding: RFC 9110, 12.5.3.
 func takesGzip(values []string) bool {
 	for _, value := range values {
 		for coding := range strings.SplitSeq(value, ",") {

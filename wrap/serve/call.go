@@ -10,23 +10,22 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/telemetry"
 )
 
-// A call is one request for predictions: what it takes of memory and time, and what is told of it.
+// A call is one request for predictions: the memory and time that it takes, and what metrics and traces record.
 type call struct {
 	reservation
-	model   *model
-	begun   time.Time
-	cancel  context.CancelFunc
-	body    []byte // nil before it is read, or where it came by gRPC
-	span    *telemetry.Span
-	serving *revision // nil until one has run it
+	model  *model
+	begun  time.Time
+	cancel context.CancelFunc
+	body   []byte // nil before it is read, or where it came by gRPC
+	span   *telemetry.Span
 
-	// Of what was run.
-	answer   engine.Answer
-	examples int
+	revision *revision     // that ran it; nil before
+	answer   engine.Answer // of it
+	examples int           // in it; 0 before
 }
 
-// begin begins a request to a model, whose headers get returns. Where it would be refused for load, it is so
-// before its body is read: that is what takes the time.
+// begin begins a request to a model; get returns its headers. An overloaded model refuses it before its body is read,
+// which is what takes the time.
 func (s *Server) begin(ctx context.Context, name, version string, get func(header string) string) (
 	context.Context, *call, error) {
 	m, err := s.versioned(name, version)
@@ -46,19 +45,19 @@ func (s *Server) begin(ctx context.Context, name, version string, get func(heade
 	return ctx, c, nil
 }
 
-// end ends a request, which was answered with an error or none.
+// end ends a request, which was answered with err or, if err is nil, with a result.
 func (c *call) end(err error) {
 	took := time.Since(c.begun)
 	c.cancel()
 	c.release()
 	c.span.End(err)
-	if err != nil || c.examples == 0 { // none were run: the handler panicked
-		c.model.count(c.serving, err, took)
+	if err != nil || c.examples == 0 { // without an error the handler panicked
+		c.model.count(c.revision, err, took)
 		return
 	}
-	bodies.give(c.body) // what was answered is not read any more
+	bodies.give(c.body) // nothing reads it any more
 	c.model.statistics.answered(c.answer, c.examples, took)
-	c.serving.observer.Request(took, c.answer.Queue, c.answer.Compute)
+	c.revision.observer.Request(took, c.answer.Queue, c.answer.Compute)
 }
 
 // count counts a request that failed; rev may be nil.
@@ -72,7 +71,7 @@ func (m *model) count(rev *revision, err error, took time.Duration) {
 	}
 }
 
-// reasonOf is the reason of a failure, as it is counted.
+// reasonOf returns the reason of a failure under which metrics count it.
 func reasonOf(err error) string {
 	if errors.Is(err, errCutBody) || errors.Is(err, errLateBody) {
 		return telemetry.Canceled

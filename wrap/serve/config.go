@@ -21,19 +21,19 @@ const (
 	DefaultDrain    = 30 * time.Second
 	DefaultMaxBody  = 64 << 20  // bytes
 	DefaultInFlight = 512 << 20 // bytes
-	// DefaultMaxPerClient is a quarter of the connections that a listener has: more than proxies open to one
-	// server by their own defaults, such as Envoy's 1,024.
+	// DefaultMaxPerClient is a quarter of the connections of a listener: more than proxies open to one server by
+	// default, such as Envoy's 1,024.
 	DefaultMaxPerClient = maxConnections / 4
 )
 
 const (
 	unlimited = math.MaxUint64
-	// reserved files are for Config.Admin, the files of bundles, the runtime and what else is open.
+	// reserved files are for Config.Admin, the files of bundles, the runtime and anything else.
 	reserved = maxAdminConnections + 256
 )
 
-// connectionsWithin returns how many connections HTTP and gRPC may have each, in all and of one client's address,
-// where a process may have so many files open: beyond that nothing could be accepted, at Config.Admin neither.
+// connectionsWithin returns how many connections HTTP and gRPC may have each, in all and per client address, if the
+// process may open so many files. With more, nothing could be accepted, not even at Config.Admin.
 func connectionsWithin(files uint64, perClient int) (most, each int) {
 	room := min(files, 2*maxConnections+reserved)
 	room -= min(room/2, reserved)
@@ -48,49 +48,49 @@ type Bundle struct {
 	Model string // path of the model file, for a bundle that holds none
 }
 
-// Config says what is served, where and within what limits. Zero is the default of what has one.
+// Config says what is served, where, and within what limits. Zero values stand for the defaults.
 type Config struct {
 	Bundles []Bundle
-	// Runtime has the threads of one inference, where 0 chooses between one and all by the time that an example
-	// takes, and in Batch the most examples in one.
+	// Runtime holds the threads of one inference, where 0 chooses between one and all by the latency of an
+	// example, and in Batch the largest number of examples in one.
 	Runtime wrap.Runtime
 
-	HTTP, GRPC string // addresses to listen at, HOST:PORT; "": not at all
-	// Admin is an address for probes and Prometheus alone, with connections of its own: without TLS and without
-	// a token it answers /v2/health/live, /v2/health/ready and /metrics. "": not at all.
+	HTTP, GRPC string // addresses to listen on, HOST:PORT; "": none
+	// Admin is an address for probes and Prometheus, with its own connections: without TLS and without a token
+	// it answers /v2/health/live, /v2/health/ready and /metrics. "": none.
 	Admin string
 
-	MaxQueue int           // examples of a bundle that wait at most: others are refused
-	Delay    time.Duration // that an inference waits at most for others to join it, and only under load; negative: none
+	MaxQueue int           // most examples of a bundle that wait; more are refused
+	Delay    time.Duration // longest wait of an inference for others to join it, under load only; negative: none
 	Timeout  time.Duration // of a request, from its first byte to the last of its answer
-	MaxBody  int64         // bytes of a request at most, decompressed
-	InFlight int64         // bytes of all requests at a time: others are refused
-	// MaxPerClient is how many connections a client's address may have to each of HTTP and GRPC; those beyond
-	// are closed at once. Of IPv6 it is 64 bits of the address.
+	MaxBody  int64         // most bytes of a request, decompressed
+	InFlight int64         // most bytes of all requests at a time; more are refused
+	// MaxPerClient is the most connections of a client address to each of HTTP and GRPC; more are closed at once.
+	// An IPv6 client is the first 64 bits of the address.
 	MaxPerClient int
-	Drain        time.Duration // for requests to be answered, once the server is to end; negative: none
-	// Notice is for how long requests are taken after the server has begun to say that it is not ready, so
-	// that who routes them hears of it.
+	Drain        time.Duration // longest wait for requests under way at shutdown; negative: none
+	// Notice is how long requests are accepted after the server has begun to report that it is not ready, so that
+	// load balancers notice.
 	Notice time.Duration
-	Watch  time.Duration // how often to look whether bundles have changed; 0: only when asked to
+	Watch  time.Duration // how often to check whether bundles have changed; 0: never
 
 	TLS   TLS
-	Token string // that requests must have as bearer token; "": none
+	Token string // bearer token that requests must have; "": none
 
 	Log    *slog.Logger // nil: none
-	Traces string       // URL that traces are sent to, as telemetry.TracingConfig has it
+	Traces string       // URL to send traces to, as telemetry.TracingConfig.Endpoint
 }
 
-// TLS are files in PEM. Without CertFile there is no TLS.
+// TLS names PEM files. Without CertFile there is no TLS.
 type TLS struct {
 	CertFile, KeyFile string
-	ClientCA          string // whose certificates clients must have; "": they need none
+	ClientCA          string // CA that must have signed client certificates; "": clients need none
 }
 
 // A NameError says that a bundle cannot be served under a name.
 type NameError struct {
 	Name, Dir string
-	Other     string // the folder of the bundle that has the name already; "": the name itself is refused
+	Other     string // folder of the bundle that already has the name; "": the name itself is invalid
 }
 
 func (e *NameError) Error() string {
@@ -102,7 +102,7 @@ func (e *NameError) Error() string {
 
 var nameFormat = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
-// complete fills in the defaults, and refuses what cannot be meant.
+// complete fills in the defaults and refuses invalid values.
 func (c Config) complete() (Config, error) {
 	if len(c.Bundles) == 0 {
 		return c, errors.New("no bundle to serve")
@@ -161,7 +161,7 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// loopback reports whether an address is reached from this machine alone.
+// loopback reports whether an address can only be reached from this machine.
 func loopback(address net.Addr) bool {
 	a, ok := address.(*net.TCPAddr)
 	return ok && a.IP.IsLoopback()

@@ -7,21 +7,21 @@
 //	…
 //	err = server.Run(ctx) // until ctx ends, and all requests are answered
 //
-// The way of a request: its body is read within the limits (body.go), package oip makes tensors of it
-// (rest.go, rpc.go), the model holds them against what it takes and has its engine run them, together with
-// those of other requests (infer.go, package engine), and predictions and decisions follow (package wrap).
+// The path of a request: its body is read within the limits (body.go), package oip parses it into tensors (rest.go,
+// rpc.go), the model checks them against its metadata, and its engine runs them together with those of other requests
+// (infer.go, package engine). The session's outputs are the answer; package wrap makes predictions of them for metrics,
+// and computes decisions.
 //
-// Everything that a request takes in memory is bounded before it is taken: its body, what that unpacks to,
-// the pixels of an image, its results. Together the requests under way have Config.InFlight, and messages of
-// gRPC that are not whole half of it (package inbound).
+// All memory of a request is reserved before it is allocated: its body, unpacked, the pixels of an image, its results.
+// All requests under way share Config.InFlight; incomplete gRPC messages have half of it (package inbound).
 //
 // # Models
 //
-// A model is a bundle under a name. Loading it anew opens the bundle a second time, and only when that is
-// ready to answer do requests go there; the one before serves those that it has, and is then closed.
+// A model is a bundle under a name. Reloading it opens the bundle again as a new revision. New requests go there once
+// it is ready; the revision before answers the requests that it has, and is then closed.
 //
 // # gRPC
 //
-// Importing this package registers the protocol's messages, inference.*, with package protobuf. A program
-// cannot do so twice: it cannot import other generated code of the protocol beside this.
+// Importing this package registers the protocol's messages, inference.*, with package protobuf. A program can register
+// them only once: it cannot import other generated code of the protocol as well.
 package serve

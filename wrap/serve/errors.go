@@ -14,7 +14,7 @@ func notFound(format string, args ...any) error { return oip.Errorf(oip.NotFound
 func notReady(format string, args ...any) error { return oip.Errorf(oip.Unavailable, format, args...) }
 func tooLarge(format string, args ...any) error { return oip.Errorf(oip.TooLarge, format, args...) }
 
-// asInvalid makes an error one of the request, unless it has a status already.
+// asInvalid gives an error the status Invalid, unless it has a status already.
 func asInvalid(err error) error {
 	if err == nil || oip.StatusOf(err) != oip.Internal {
 		return err
@@ -24,10 +24,10 @@ func asInvalid(err error) error {
 
 var errPanicked = errors.New("the handler panicked")
 
-// errBusy refuses a request for which there is no memory.
+// errBusy refuses a request because the memory of all requests is taken.
 var errBusy = oip.Errorf(oip.Overloaded, "the requests under way take all the memory that they may: try again")
 
-// runError says what an error of the engine means to who asked.
+// runError translates an error of the engine for the client.
 func runError(ctx context.Context, err error) error {
 	var busy *engine.OverloadError
 	var panicked *engine.PanicError
@@ -41,6 +41,6 @@ func runError(ctx context.Context, err error) error {
 	case errors.As(err, &panicked):
 		return err
 	}
-	// The runtime refuses values, such as an index beyond a table of embeddings.
+	// The runtime refuses values, such as an index beyond an embedding table.
 	return asInvalid(err)
 }

@@ -2,5 +2,5 @@
 
 package serve
 
-// fileLimit is how many files this process may have open, which this system does not limit.
+// fileLimit returns how many files this process may open: this system has no limit.
 func fileLimit() uint64 { return unlimited }

@@ -4,7 +4,7 @@ package serve
 
 import "syscall"
 
-// fileLimit is how many files this process may have open, connections among them.
+// fileLimit returns how many files this process may open, connections included.
 func fileLimit() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

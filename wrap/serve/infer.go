@@ -9,27 +9,31 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// infer answers a request of the protocol: its tensors are run together with those of others, and what the session
-// gives is the answer. Predictions are made of that for metrics, and for what the session does not compute: the
-// decisions of the bundle, and what parameters override.
+// infer answers a request of the protocol. Its tensors run together with those of other requests, and the session's
+// outputs are the answer. What the session does not compute, decisions and overridden probabilities, comes from the
+// predictions, which the metrics need in any case.
 func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error) {
-	v, err := variantOf(r.Parameters)
+	o, err := overrideOf(r.Parameters)
 	if err != nil {
 		return nil, err
 	}
 	var response *oip.Response
 	err = c.model.use(func(rev *revision, p *wrap.Predictor) error {
-		if err := rev.metadataFor(v).Check(r); err != nil {
+		if err := p.CheckOverride(o); err != nil {
+			return asInvalid(err)
+		}
+		if err := rev.metadataFor(o).Check(r); err != nil {
 			return err
 		}
 		if err := c.add(r.Inputs[0].Shape[0] * rev.resultBytes); err != nil {
 			return err
 		}
-		outputs, predictions, err := c.run(ctx, rev, p, r.Inputs, v)
+		outputs, predictions, err := c.run(ctx, rev, p, r.Inputs, o)
 		if err != nil {
 			return err
 		}
-		if !v.Served() {
+		outputs = slices.Clone(outputs)
+		if !o.KeepsProbabilities() {
 			outputs[0] = probabilitiesOf(outputs[0], predictions)
 		}
 		outputs, err = r.Select(append(outputs, decisionsOf(predictions)...), rev.classes)
@@ -45,10 +49,10 @@ func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error)
 	return response, err
 }
 
-// metadataFor has the outputs of a request with parameters.
-func (rev *revision) metadataFor(v wrap.Variant) *oip.Metadata {
-	decides := func(t oip.TensorMetadata) bool { return t.Name == abstainOutput }
-	if v.MaxDoubt == nil && v.MaxOODScore == nil || slices.ContainsFunc(rev.metadata.Outputs, decides) {
+// metadataFor describes the outputs of a request with an override, whose thresholds add the output abstain.
+func (rev *revision) metadataFor(o wrap.Override) *oip.Metadata {
+	abstains := func(t oip.TensorMetadata) bool { return t.Name == abstainOutput }
+	if o.MaxUncertainty == nil && o.MaxOODScore == nil || slices.ContainsFunc(rev.metadata.Outputs, abstains) {
 		return rev.metadata
 	}
 	m := *rev.metadata
@@ -56,31 +60,29 @@ func (rev *revision) metadataFor(v wrap.Variant) *oip.Metadata {
 	return &m
 }
 
-// run has the engine run inputs that fit the model, and makes predictions of what it gives, which are observed
-// where they are those that the bundle serves. It refuses results that are not finite.
-func (c *call) run(ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, v wrap.Variant) (
+// run has the engine run inputs that fit the model, and returns the session's outputs, which are read-only, and the
+// predictions. It refuses results that are not finite. Metrics observe the predictions if their probabilities are
+// the bundle's own.
+func (c *call) run(ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, o wrap.Override) (
 	[]tensor.Tensor, []wrap.Prediction, error) {
-	if err := p.CheckVariant(v); err != nil {
-		return nil, nil, asInvalid(err)
-	}
-	c.serving = rev
+	c.revision = rev
 	a, err := rev.engine.Do(ctx, inputs)
 	if err != nil {
 		return nil, nil, runError(ctx, err)
 	}
-	predictions, err := p.Predictions(a.Outputs, v)
+	predictions, err := p.Predictions(a.Outputs, o)
 	if err != nil {
 		return nil, nil, asInvalid(err)
 	}
 	c.answer, c.examples = a, len(predictions)
 	c.span.Inference(ctx, a.Queue, a.Compute, a.Batch)
-	if v.Served() {
+	if o.KeepsProbabilities() {
 		rev.observer.Predictions(predictions)
 	}
-	return slices.Clone(a.Outputs), predictions, nil
+	return a.Outputs, predictions, nil
 }
 
-// decisionsOf are the decisions of predictions as outputs: abstain [N] and prediction_set [N,C], where there are any.
+// decisionsOf returns the decisions of predictions as outputs: abstain [N] and prediction_set [N,C], if they have any.
 func decisionsOf(predictions []wrap.Prediction) (outputs []tensor.Tensor) {
 	n := len(predictions)
 	if predictions[0].Abstain != nil {
@@ -103,40 +105,40 @@ func decisionsOf(predictions []wrap.Prediction) (outputs []tensor.Tensor) {
 	return outputs
 }
 
-// probabilitiesOf are those of predictions, in the form of the model's own output.
-func probabilitiesOf(own tensor.Tensor, predictions []wrap.Prediction) tensor.Tensor {
-	data := make([]float32, 0, own.Len())
+// probabilitiesOf returns the probabilities of predictions in the form of the session's output.
+func probabilitiesOf(output tensor.Tensor, predictions []wrap.Prediction) tensor.Tensor {
+	data := make([]float32, 0, output.Len())
 	for _, one := range predictions {
 		for _, v := range one.Probabilities {
 			data = append(data, float32(v))
 		}
 	}
-	own.Data = data
-	return own
+	output.Data = data
+	return output
 }
 
-// variantOf reads the parameters of a request that choose what is made of its results.
-func variantOf(p oip.Parameters) (v wrap.Variant, err error) {
-	if v.Method, err = p.Text("method"); err != nil {
-		return v, err
+// overrideOf reads the override in the parameters of a request.
+func overrideOf(p oip.Parameters) (o wrap.Override, err error) {
+	if o.Method, err = p.Text("method"); err != nil {
+		return o, err
 	}
 	numbers := map[string]*float64{}
 	for _, name := range []string{"t_act", "t_ens", "max_doubt", "max_ood_score"} {
 		x, ok, err := p.Number(name)
 		if err != nil {
-			return v, err
+			return o, err
 		}
 		if ok {
 			numbers[name] = &x
 		}
 	}
-	for name, to := range map[string]*float64{"t_act": &v.TAct, "t_ens": &v.TEns} {
+	for name, to := range map[string]*float64{"t_act": &o.TAct, "t_ens": &o.TEns} {
 		if x := numbers[name]; x != nil {
 			if *to = *x; *x == 0 {
-				return v, invalid("parameter %s is 0, want a positive number", name)
+				return o, invalid("parameter %s is 0, want a positive number", name)
 			}
 		}
 	}
-	v.MaxDoubt, v.MaxOODScore = numbers["max_doubt"], numbers["max_ood_score"]
-	return v, nil
+	o.MaxUncertainty, o.MaxOODScore = numbers["max_doubt"], numbers["max_ood_score"]
+	return o, nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// inputsOf turns the body of a request into model inputs: a JSON object of them, or an image file, alone or
-// as the only file of a form. Which of the two it is shows in the body, as curl says of neither what it is.
+// inputsOf turns the body of a request into model inputs. It is a JSON object of the inputs or an image file, alone or as
+// the only file of a form. The body itself shows which, since curl sets no type for either.
 func inputsOf(p *wrap.Predictor, contentType string, body []byte, memory *reservation) ([]tensor.Tensor, error) {
 	kind, parameters, err := mime.ParseMediaType(cmp.Or(contentType, "application/octet-stream"))
 	if err != nil {
@@ -52,7 +52,7 @@ func inputsOf(p *wrap.Predictor, contentType string, body []byte, memory *reserv
 	return inputs, asInvalid(err)
 }
 
-// inputList describes the inputs of a model in a line.
+// inputList describes the inputs of a model in one line.
 func inputList(p *wrap.Predictor) string {
 	var all []string
 	for _, info := range p.Inputs() {
@@ -89,15 +89,14 @@ func onlyFile(form *multipart.Reader) ([]byte, error) {
 	return file, nil
 }
 
-// bytesJSON is about how much memory each byte of a JSON object takes while it becomes tensors, which is
-// most for lists of single digits: a number for two bytes, of 8 bytes and half as many again while the
-// list grows, and a compact copy of the text.
+// bytesJSON estimates the memory per byte of a JSON object while it is parsed into tensors. Lists of single digits take
+// most: 8 bytes for every two, half as many again while the list grows, and a compact copy of the text.
 const bytesJSON = 12
 
 // maxPixels bounds the images of requests.
 const maxPixels = 32 << 20
 
-// openSize reports whether the size of an image may be that of the model's input.
+// openSize reports whether the model's input leaves its size open, so that the image decides it.
 func openSize(p *wrap.Predictor) bool {
 	for _, d := range p.Inputs()[0].Shape[1:] {
 		if d.Value <= 0 {
@@ -107,8 +106,8 @@ func openSize(p *wrap.Predictor) bool {
 	return false
 }
 
-// checkImage refuses images that are too large, and takes the memory for those that are not. What else is
-// wrong with a file shows where it is decoded.
+// checkImage refuses images that are too large, and reserves the memory of others. Decoding reports any other fault of
+// the file.
 func checkImage(file []byte, openSize bool, memory *reservation) error {
 	c, format, err := image.DecodeConfig(bytes.NewReader(file))
 	if err != nil {
@@ -127,8 +126,8 @@ func checkImage(file []byte, openSize bool, memory *reservation) error {
 	return memory.add(int64(c.Width) * int64(c.Height) * size)
 }
 
-// bytesPixel is about how much memory a pixel takes while an image is decoded: the decoder's image, half of
-// it again where rows are interlaced or colours converted, and three bytes of colour.
+// bytesPixel estimates the memory per pixel while an image is decoded: the decoder's image, half as much again for
+// interlaced rows or converted colours, and three bytes of colour.
 func bytesPixel(m color.Model) int64 {
 	switch m {
 	case color.Gray16Model, color.RGBA64Model, color.NRGBA64Model:
@@ -139,8 +138,7 @@ func bytesPixel(m color.Model) int64 {
 	return 10
 }
 
-// progressive reports whether a JPEG file says that it comes in scans that refine each other, all of whose
-// coefficients are kept.
+// progressive reports whether a JPEG file is progressive, so that its decoder keeps all coefficients.
 func progressive(file []byte) bool {
 	for at := 2; at+4 <= len(file); {
 		marker := file[at+1]
@@ -152,7 +150,7 @@ func progressive(file []byte) bool {
 			continue
 		case marker == 0xc2:
 			return true
-		case marker == 0xda: // a scan, and no header
+		case marker == 0xda: // start of a scan, after all headers
 			return false
 		}
 		at += 2 + int(file[at+2])<<8 + int(file[at+3])

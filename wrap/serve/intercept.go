@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// maxIdle is for how long what a stream waits for from its client may not come.
+// maxIdle is how long a stream waits for its client.
 var maxIdle = idleTimeout
 
-// idleContext is the context of a stream that is past its deadline where nothing comes on it.
+// idleContext is the context of a stream. Its deadline passes when the client is idle for too long.
 type idleContext struct {
 	context.Context
 	idle *time.Timer
@@ -24,7 +24,7 @@ func withIdle(ctx context.Context) (context.Context, context.CancelFunc) {
 	return &idleContext{ctx, timer}, func() { timer.Stop(); cancel(nil) }
 }
 
-// Err is what gRPC tells the client.
+// Err returns the error that gRPC reports to the client.
 func (c *idleContext) Err() error {
 	if c.Context.Err() == nil {
 		return nil
@@ -41,7 +41,7 @@ func (c *idleContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// unary answers calls whose message cannot be read, or whose handler panics.
+// unary refuses calls whose message the codec could not read, and recovers panics of handlers.
 func (s *Server) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	answer any, err error) {
 	defer s.recovered(info.FullMethod, &err)
@@ -51,7 +51,7 @@ func (s *Server) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, h
 	return handler(ctx, r)
 }
 
-// stream is as unary, and ends a stream on which nothing happens.
+// stream is unary for streams, and ends idle ones.
 func (s *Server) stream(of any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (
 	err error) {
 	defer s.recovered(info.FullMethod, &err)
@@ -60,7 +60,7 @@ func (s *Server) stream(of any, stream grpc.ServerStream, info *grpc.StreamServe
 	return handler(of, w)
 }
 
-// recovered makes an error of a panic, which would end the process.
+// recovered turns a panic, which would end the process, into an error.
 func (s *Server) recovered(method string, err *error) {
 	if v := recover(); v != nil {
 		s.config.Log.Error("panic", "error", fmt.Sprint(v), "method", method, "stack", string(debug.Stack()))
@@ -68,16 +68,16 @@ func (s *Server) recovered(method string, err *error) {
 	}
 }
 
-// watched is a stream whose client must not be waited for too long, be it to send or to take.
+// watched is a stream that waits for its client for a limited time, both to send and to receive.
 type watched struct {
 	grpc.ServerStream
 	server *Server
-	idle   *time.Timer // nil: for ever
+	idle   *time.Timer // nil: no limit
 }
 
 func (w *watched) quiet() {
 	if w.idle != nil {
-		w.idle.Stop() // what takes its time now is the server, or what it tells of
+		w.idle.Stop() // the client waits for the server now
 	}
 }
 

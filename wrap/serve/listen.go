@@ -13,46 +13,46 @@ import (
 	"time"
 )
 
-// maxConnections bounds the connections of a listener: each takes some tens of kilobytes, even if nothing
-// comes on it. Those beyond are closed at once.
+// maxConnections bounds the connections of a listener: each takes some tens of kilobytes even when idle. More are closed
+// at once.
 const maxConnections = 8192
 
-// maxAdminConnections bounds those of Config.Admin, which probes and Prometheus ask.
+// maxAdminConnections bounds the connections of Config.Admin.
 const maxAdminConnections = 1024
 
-// settle is for how long a listener still accepts connections after it has begun to drop requests for new
-// ones: handshakes under way need a round trip to finish.
+// settle is how long a listener still accepts connections after it has begun to drop new ones: handshakes under way need
+// a round trip to finish.
 const settle = 500 * time.Millisecond
 
-// linger is for how long a server that is ending waits for the request of a connection on which none is under way.
+// linger is how long a server that shuts down waits for a request on an idle connection.
 const linger = 2 * time.Second
 
-// errStopped is what Accept returns once the listener is stopped and its backlog is empty.
+// errStopped is the error of Accept once the listener is stopped and its backlog is empty.
 var errStopped = errors.New("the listener is stopped")
 
-// A listener bounds its connections, in all and for each client, and can be stopped without losing any.
+// A listener bounds its connections, in all and per client, and can be stopped without losing any.
 type listener struct {
 	*net.TCPListener
-	most, each int
+	most, each int // connections in all, and per client
 	log        *slog.Logger
 
 	stopping atomic.Bool
 	noticed  func() time.Time // when Accept first found that it is stopping
 
 	mu     sync.Mutex
-	conns  map[*conn]struct{}   // that are open
-	of     map[netip.Prefix]int // how many of them each client has
-	closed int                  // at once, since the last log entry
+	conns  map[*conn]struct{}   // open connections
+	of     map[netip.Prefix]int // their number by client
+	closed int                  // connections closed at once since the last log entry
 	logged time.Time
 }
 
-// listen opens an address, for at most so many connections, in all and for each client; "" is none.
+// listen opens an address, for at most so many connections, in all and per client; "" is none.
 func listen(address string, most, each int, log *slog.Logger) (*listener, error) {
 	if address == "" {
 		return nil, nil
 	}
 	var c net.ListenConfig
-	c.SetMultipathTCP(false) // Linux attaches no filter to such sockets, and stop needs one
+	c.SetMultipathTCP(false) // stop needs a socket filter, which Linux does not attach to multipath sockets
 	l, err := c.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot listen: %w", address, err)
@@ -67,7 +67,8 @@ func newListener(l *net.TCPListener, most, each int, log *slog.Logger) *listener
 	}
 }
 
-// clientOf is what connections are counted by: an address, of IPv6 the 64 bits that a host has for itself.
+// clientOf returns the key that connections are counted by: an IPv4 address, or the first 64 bits of an IPv6 address,
+// which one host usually has to itself.
 func clientOf(c net.Conn) netip.Prefix {
 	a, _ := c.RemoteAddr().(*net.TCPAddr)
 	ip := a.AddrPort().Addr().Unmap().WithZone("")
@@ -79,7 +80,7 @@ func clientOf(c net.Conn) netip.Prefix {
 	return p
 }
 
-// Accept returns the next connection that is within the bounds, and errStopped after stop.
+// Accept returns the next connection within the bounds, and errStopped after stop.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.next()
@@ -93,8 +94,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// next accepts a connection. Once the listener is stopping it accepts those that the system has completed, and
-// ends when there are none: closing the socket would reset them.
+// next accepts a connection. Once the listener is stopping, it accepts those that the kernel has completed, which closing
+// the socket would reset, and ends when there are none.
 func (l *listener) next() (net.Conn, error) {
 	const pause, tries = 5 * time.Millisecond, 3
 	for empty := 0; ; empty++ {
@@ -102,8 +103,8 @@ func (l *listener) next() (net.Conn, error) {
 		if err == nil || !l.stopping.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return c, err
 		}
-		// Without a filter clients could keep the backlog from ever being empty. The time counts from when Accept
-		// finds the deadline passed, not from stop: servers pause for up to a second after some errors.
+		// Without a filter, clients could keep the backlog from ever being empty. The time counts from here, not
+		// from stop: servers pause for up to a second after some errors.
 		if empty == tries || time.Since(l.noticed()) > settle {
 			return nil, errStopped
 		}
@@ -113,8 +114,8 @@ func (l *listener) next() (net.Conn, error) {
 	}
 }
 
-// stop has Accept return errStopped once all connections that the kernel has completed are accepted. Where the
-// system can, new ones are dropped from now on, so that clients try again after a second and are then refused.
+// stop makes Accept return errStopped once all connections that the kernel has completed are accepted. If the system
+// supports it, new ones are dropped from now on: clients try again after a second and are then refused.
 func (l *listener) stop(ctx context.Context) {
 	if dropNew(l.TCPListener) == nil {
 		select {
@@ -123,10 +124,10 @@ func (l *listener) stop(ctx context.Context) {
 		}
 	}
 	l.stopping.Store(true)
-	_ = l.SetDeadline(time.Now()) // wakes Accept; on a closed listener that has returned already
+	_ = l.SetDeadline(time.Now()) // wakes Accept; if the listener is closed, Accept has returned already
 }
 
-// admit counts a connection, if it is within the bounds, and else returns nil.
+// admit counts a connection within the bounds, and returns nil for others.
 func (l *listener) admit(inner net.Conn) *conn {
 	client := clientOf(inner)
 	l.mu.Lock()
@@ -144,7 +145,7 @@ func (l *listener) admit(inner net.Conn) *conn {
 		l.closed, l.logged = 0, time.Now()
 	}
 	l.mu.Unlock()
-	if due { // without the lock, which every connection needs: writing the log may block
+	if due { // without the lock: writing the log may block
 		l.log.Warn("connections closed: there are as many as there may be", "address", l.Addr().String(),
 			"client", client.String(), "of_client", ofClient, "limit_of_client", l.each,
 			"open", open, "limit", l.most, "closed", closed)
@@ -152,7 +153,7 @@ func (l *listener) admit(inner net.Conn) *conn {
 	return nil
 }
 
-// awaitFirstByte waits until a byte has come on each connection, for linger at most, and closes the others.
+// awaitFirstByte waits, for linger at most, until each connection has received a byte, and closes the others.
 func (l *listener) awaitFirstByte(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, linger)
 	defer cancel()
@@ -172,7 +173,7 @@ func (l *listener) closeAll() {
 	}
 }
 
-// selected returns the open connections of which that is true.
+// selected returns the open connections for which which is true.
 func (l *listener) selected(which func(*conn) bool) (all []*conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,10 +185,10 @@ func (l *listener) selected(which func(*conn) bool) (all []*conn) {
 	return all
 }
 
-// tick is how often what is waited for is looked at.
+// tick is the interval of polling.
 const tick = 5 * time.Millisecond
 
-// A conn is a connection that is counted.
+// A conn is a counted connection.
 type conn struct {
 	net.Conn
 	of       *listener

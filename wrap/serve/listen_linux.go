@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropNew has the system drop requests for new connections to a listener. Handshakes under way are finished:
-// only segments with SYN and without ACK are dropped.
+// dropNew makes the kernel drop requests for new connections to a listener. Handshakes under way are finished: only
+// segments with SYN and without ACK are dropped.
 //
-// shutdown(2) and close(2) reset connections that are not yet accepted. listen(2) with a backlog of 0 still
-// completes one connection at a time.
+// The alternatives lose connections: shutdown(2) and close(2) reset those that are not accepted yet, and listen(2) with
+// a backlog of 0 still completes one at a time.
 func dropNew(l *net.TCPListener) error {
-	const flags, syn, ack = 13, 0x02, 0x10 // the byte of a TCP header that has the flags: RFC 9293, 3.1
+	const flags, syn, ack = 13, 0x02, 0x10 // offset of the flags in a TCP header: RFC 9293, 3.1
 	program := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
 		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: syn | ack},

@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// dropNew is known of Linux alone.
+// dropNew is implemented for Linux only.
 func dropNew(*net.TCPListener) error { return errors.ErrUnsupported }

@@ -8,16 +8,16 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// version is that of every model: there is one, the bundle that is loaded.
+// version is the version of every model, whose only one is the loaded bundle.
 const version = "1"
 
-// The outputs that decisions give, as in an exported model: [N] and [N,C] of BOOL.
+// The outputs of decisions, as in an exported model: [N] and [N,C], BOOL.
 const (
 	abstainOutput = "abstain"
 	setOutput     = "prediction_set"
 )
 
-// metadataOf describes a model, with the outputs that a request without parameters has.
+// metadataOf describes a model, with the outputs of a request without parameters.
 func metadataOf(name string, p *wrap.Predictor, sha256 string) *oip.Metadata {
 	m := &oip.Metadata{
 		Name: name, Versions: []string{version}, Platform: "onnxruntime_onnx",
@@ -30,7 +30,7 @@ func metadataOf(name string, p *wrap.Predictor, sha256 string) *oip.Metadata {
 	}
 	if d != nil && d.Set != nil {
 		m.Outputs = append(m.Outputs, oip.TensorMetadata{
-			Name: setOutput, Datatype: oip.Datatype(tensor.Bool), Shape: []int64{-1, int64(p.NumClasses())},
+			Name: setOutput, Datatype: oip.Datatype(tensor.Bool), Shape: []int64{-1, int64(p.Head().Classes())},
 		})
 	}
 	return m
@@ -38,8 +38,8 @@ func metadataOf(name string, p *wrap.Predictor, sha256 string) *oip.Metadata {
 
 var abstainMetadata = oip.TensorMetadata{Name: abstainOutput, Datatype: oip.Datatype(tensor.Bool), Shape: []int64{-1}}
 
-// tensorsOf describes a model's inputs or outputs; the first axis, of examples, is open to requests also
-// where the model has batches of one size.
+// tensorsOf describes a model's inputs or outputs. The first axis, of examples, is open to requests even if the model
+// has a fixed batch.
 func tensorsOf(infos []onnx.ValueInfo) []oip.TensorMetadata {
 	list := make([]oip.TensorMetadata, len(infos))
 	for i, info := range infos {
@@ -55,8 +55,7 @@ func tensorsOf(infos []onnx.ValueInfo) []oip.TensorMetadata {
 	return list
 }
 
-// resultBytes is about how much memory an example's results take, in all the forms that they have on
-// their way.
+// resultBytes estimates the memory of an example's results, in all the forms that they take on their way.
 func resultBytes(m *oip.Metadata) int64 {
 	numbers := int64(0)
 	for _, o := range m.Outputs {
@@ -69,23 +68,23 @@ func resultBytes(m *oip.Metadata) int64 {
 	return 32 * numbers // float32 and float64, of the batch and of the answer
 }
 
-// described is a bundle for people.
-type described struct {
+// A description is what GET /v1/models says about a bundle.
+type description struct {
 	SHA256     string               `json:"bundle_sha256"`
 	Images     bool                 `json:"images"` // whether it takes images
 	Inputs     []oip.TensorMetadata `json:"inputs"` // the first axis counts examples: JSON objects leave it out
 	Classes    int                  `json:"classes"`
 	MultiLabel bool                 `json:"multi_label"`
-	Method     string               `json:"method"`              // whose probabilities it gives
-	Score      string               `json:"ood_score"`           // which it is
-	Decisions  *conformal.Decisions `json:"decisions,omitempty"` // with what they promise
+	Method     string               `json:"method"`              // that gives the probabilities
+	Score      string               `json:"ood_score"`           // its name
+	Decisions  *conformal.Decisions `json:"decisions,omitempty"` // with their guarantees
 }
 
-func describedOf(p *wrap.Predictor, metadata *oip.Metadata) *described {
+func describe(p *wrap.Predictor, metadata *oip.Metadata) *description {
 	b := p.Bundle()
-	return &described{
+	return &description{
 		SHA256: p.SHA256(), Images: p.TakesImages(), Inputs: metadata.Inputs,
-		Classes: p.NumClasses(), MultiLabel: p.MultiLabel(),
+		Classes: p.Head().Classes(), MultiLabel: p.Head().MultiLabel(),
 		Method: string(b.Probabilities.Method), Score: b.OODScore.Name, Decisions: b.Decisions,
 	}
 }

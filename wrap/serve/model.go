@@ -22,43 +22,43 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/telemetry"
 )
 
-// A model is a bundle under a name. Requests take the revision that is current when they come, and
-// keep it to their end, whatever is loaded meanwhile.
+// A model is a bundle under a name. A request uses the revision that is current when it arrives, whatever is loaded
+// meanwhile.
 type model struct {
 	Bundle
 	config *Config
 	slots  *engine.Slots
 
 	metrics *telemetry.Metrics
-	changed func() // is called when the model is loaded or unloaded
+	changed func() // called when the model is loaded or unloaded
 
 	current    atomic.Pointer[revision] // nil: not loaded
 	statistics statistics
 
-	loading sync.Mutex // held while a revision is exchanged for another
+	loading sync.Mutex // held while the revision is replaced
 
 	mu     sync.Mutex
-	reason string // why the last attempt to load failed; "" if it did not
+	reason string // why the last attempt to load failed; "" if it succeeded
 }
 
-// A revision is a bundle as it was opened once, ready to answer.
+// A revision is one opening of a bundle, ready to answer.
 type revision struct {
 	handle *wrap.Handle
 	engine *engine.Engine
 
 	sha256  string // of the bundle
 	classes []string
-	batch   int32 // examples in one inference at most
+	batch   int32 // most examples in one inference
 	threads int   // of one inference
-	// metadata describes the bundle, and resultBytes is how much memory the results of an example take.
+
 	metadata    *oip.Metadata
-	described   *described
-	resultBytes int64
+	description *description
+	resultBytes int64 // memory of the results of an example
 	observer    *telemetry.Observer
-	reference   *bundle.Reference // what drift is from; nil of bundles that do not have it
+	reference   *bundle.Reference // for drift; nil if the bundle has none
 }
 
-// use calls f with the current revision, which stays until f returns.
+// use calls f with the current revision, which stays open until f returns.
 func (m *model) use(f func(*revision, *wrap.Predictor) error) error {
 	for {
 		rev := m.current.Load()
@@ -72,7 +72,7 @@ func (m *model) use(f func(*revision, *wrap.Predictor) error) error {
 	}
 }
 
-// lastError is why the last attempt to load the bundle failed, or "".
+// lastError returns why the last attempt to load the bundle failed, or "".
 func (m *model) lastError() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,24 +88,23 @@ func (m *model) setReason(err error) {
 	}
 }
 
-// load opens the bundle as it is now, and has it answer its held-out probe, before it takes the place of
-// the revision that is serving. That one is closed when its last request is answered. Where the bundle
-// is still the one that is serving, nothing happens, unless that is asked for.
+// load opens the bundle as it is now, runs its probe, and replaces the current revision, which is closed when its last
+// request is answered. If the bundle has not changed, nothing happens unless always is set.
 func (m *model) load(ctx context.Context, always bool) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
-	return m.exchange(ctx, always)
+	return m.replace(ctx, always)
 }
 
-// loadAsked is load for a request. Who asks and goes away before it is begun is not waited for; what is
-// begun is brought to its end.
+// loadAsked is load for a request. If the client leaves before loading begins, nothing is loaded; once begun, loading is
+// completed.
 func (m *model) loadAsked(ctx context.Context) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := m.exchange(context.WithoutCancel(ctx), true)
+	err := m.replace(context.WithoutCancel(ctx), true)
 	switch {
 	case err == nil:
 		return nil
@@ -115,8 +114,8 @@ func (m *model) loadAsked(ctx context.Context) error {
 	return invalid("model %q is not loaded: %v", m.Name, err)
 }
 
-// exchange is load for who holds the lock.
-func (m *model) exchange(ctx context.Context, always bool) error {
+// replace is load for callers that hold m.loading.
+func (m *model) replace(ctx context.Context, always bool) error {
 	old := m.current.Load()
 	if old != nil && !always && old.sha256 == sumOf(m.Dir) {
 		return nil
@@ -140,7 +139,7 @@ func (m *model) exchange(ctx context.Context, always bool) error {
 	return m.retire(old)
 }
 
-// unload stops serving the bundle, when all requests that wait are answered.
+// unload stops serving the bundle once all waiting requests are answered.
 func (m *model) unload() error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
@@ -161,12 +160,12 @@ func (m *model) retire(rev *revision) error {
 	if rev == nil {
 		return nil
 	}
-	// Requests that hold it go on; the engine is closed behind the last of them.
+	// Requests that hold it go on; the engine is closed after the last of them.
 	err := rev.handle.Close()
 	return cmp.Or(rev.engine.Close(context.Background()), err)
 }
 
-// open opens the bundle, and has it answer its probe.
+// open opens the bundle and runs its probe.
 func (m *model) open(ctx context.Context) (*revision, error) {
 	c := m.config
 	p, threads, err := m.openThreaded(ctx)
@@ -188,7 +187,7 @@ func (m *model) open(ctx context.Context) (*revision, error) {
 		batch: int32(p.Batch()), threads: threads,
 		metadata: metadataOf(m.Name, p, p.SHA256()), reference: p.Reference(),
 	}
-	rev.described, rev.resultBytes = describedOf(p, rev.metadata), resultBytes(rev.metadata)
+	rev.description, rev.resultBytes = describe(p, rev.metadata), resultBytes(rev.metadata)
 	rev.engine = engine.New(engine.Config{
 		Run:      rev.runner(p),
 		MaxBatch: p.Batch(), MaxQueue: c.MaxQueue, Delay: max(0, c.Delay), Slots: m.slots, Width: threads,
@@ -196,7 +195,7 @@ func (m *model) open(ctx context.Context) (*revision, error) {
 	return rev, nil
 }
 
-// runner runs a batch, and counts it.
+// runner returns the function that runs a batch and counts it.
 func (rev *revision) runner(p *wrap.Predictor) engine.Runner {
 	return func(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 		outputs, err := p.Run(ctx, inputs)
@@ -207,16 +206,16 @@ func (rev *revision) runner(p *wrap.Predictor) engine.Runner {
 	}
 }
 
-// telemetry says what there is to know of a bundle whose metrics are shown.
+// telemetry describes the revision for metrics.
 func (rev *revision) telemetry() telemetry.Bundle {
 	return telemetry.Bundle{
 		SHA256: rev.sha256, Classes: rev.classes, Pending: rev.engine.Depth, Reference: rev.reference,
 	}
 }
 
-// sumOf is the SHA-256 of the bundle in a folder, by its manifest, which covers all files: what [wrap.Predictor.SHA256]
-// gives once it is open. It is the hash of anything else where the seal is broken, and "" where there is no
-// manifest. Times of files say less: copies may keep those of their originals, and clocks go back.
+// sumOf returns the SHA-256 of the bundle in a folder, from its manifest, which covers all files: the same as
+// [wrap.Predictor.SHA256]. If the seal is broken it is some other hash, and "" if there is no manifest. Modification
+// times would not do: copies may keep those of their originals, and clocks may go back.
 func sumOf(dir string) string {
 	manifest, err := files.Read(filepath.Join(dir, bundle.ManifestName), bundle.MaxManifest)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// observed logs requests at level Debug, and answers those whose handler panics.
+// observed logs requests at level Debug, and answers requests whose handler panics.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started, status := time.Now(), &statusWriter{ResponseWriter: w}
@@ -31,10 +31,10 @@ func (s *Server) observed(next http.Handler) http.Handler {
 	})
 }
 
-// A statusWriter remembers the status of a response.
+// A statusWriter records the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
-	code int // 0: nothing is written
+	code int // 0: nothing is written yet
 }
 
 func (w *statusWriter) WriteHeader(code int) {

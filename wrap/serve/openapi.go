@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// openapi describes all routes: a test holds it against them, and against what they answer.
+// openapi describes all routes; a test compares it with them and with their answers.
 //
 //go:embed openapi.json
 var openapi []byte
 
-// describe answers GET /openapi.json.
-func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
+// openAPI answers GET /openapi.json.
+func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	writePacked(w, r, openapi)
 }

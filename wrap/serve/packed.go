@@ -18,26 +18,25 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/inbound"
 )
 
-// By itself gRPC unpacks and reads a message before anything of ours sees the call, and 64 KiB can
-// become GiB of memory so. Here a request for an inference comes to its handler as it was sent, and takes
-// its part of the memory of all requests before it is unpacked, and again before it is read.
+// gRPC decompresses and parses a message before the handler sees the call, so that 64 KiB can become GiB of memory. Here
+// an inference request arrives at its handler as it was sent, and its memory is reserved before it is decompressed, and
+// again before it is parsed.
 
-// packedMark begins a message that is packed: no other does, as no field has the number 0.
+// packedMark begins a compressed message. No other message begins so, as no field has the number 0.
 const packedMark = 0
 
-// keepPacked leaves messages packed.
+// keepPacked leaves messages compressed.
 type keepPacked struct{}
 
 func (keepPacked) Type() string { return "gzip" }
 
 func (keepPacked) Do(r io.Reader) ([]byte, error) {
 	b := bytes.NewBuffer([]byte{packedMark})
-	_, err := b.ReadFrom(r) // which is in memory
+	_, err := b.ReadFrom(r) // r is in memory
 	return b.Bytes(), err
 }
 
-// codec reads messages: requests for inferences not at all, so that they have all their bytes as unknown
-// fields, and others if they are small.
+// codec parses messages if they are small. It leaves inference requests unparsed: all their bytes are unknown fields.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
@@ -57,7 +56,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// small reads a message if it is small.
+// small parses a message if it is small.
 func (c codec) small(data mem.BufferSlice, m proto.Message) error {
 	limit := documentLimits.Bytes
 	if int64(data.Len()) > limit {
@@ -82,20 +81,19 @@ func (c codec) small(data mem.BufferSlice, m proto.Message) error {
 	return nil
 }
 
-// unread leaves in a message why it could not be read: what a codec says itself would be an error of the
-// server's.
+// unread stores in a message why it could not be parsed. gRPC would report an error of the codec as one of the server.
 func unread(m proto.Message, err error) {
 	m.ProtoReflect().SetUnknown(append([]byte{packedMark}, err.Error()...))
 }
 
-// unreadOf returns what unread has left.
+// unreadOf returns the error that unread stored, or nil.
 func unreadOf(message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
 		return nil
 	}
 	if _, ok := m.(*inference.ModelInferRequest); ok {
-		return nil // which its handler reads
+		return nil // its handler parses it
 	}
 	if raw := m.ProtoReflect().GetUnknown(); len(raw) > 0 && raw[0] == packedMark {
 		return invalid("%s", raw[1:])
@@ -103,7 +101,7 @@ func unreadOf(message any) error {
 	return nil
 }
 
-// packing are the options of a server whose handlers unpack and read requests for inferences themselves.
+// packing returns the options of a server whose handlers decompress and parse inference requests themselves.
 func packing() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
@@ -112,7 +110,7 @@ func packing() []grpc.ServerOption {
 	}
 }
 
-// read reads a message as the codec leaves it. What it takes is of memory.
+// read decompresses and parses a message that the codec left as it was, and reserves its memory.
 func (s *Server) read(ctx context.Context, unread *inference.ModelInferRequest, memory *reservation) (
 	*inference.ModelInferRequest, error) {
 	raw := []byte(unread.ProtoReflect().GetUnknown())

@@ -13,15 +13,15 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// An answer is what POST /v1/predict gives: for people, and programs that want no tensors.
+// An answer is the answer to POST /v1/predict, for people and for programs that do not want tensors.
 type answer struct {
 	Model  string `json:"model"`
 	SHA256 string `json:"bundle_sha256"`
-	named
+	topClass
 	Labels []int    `json:"labels,omitzero"` // of a multi-label model: those with p > ½
 	Names  []string `json:"label_names,omitzero"`
-	// Top are the most probable classes, as many as were asked for.
-	Top []ranked `json:"top"`
+	// Top lists the most probable classes.
+	Top []rankedClass `json:"top"`
 
 	Abstain       *bool    `json:"abstain,omitempty"`
 	AbstainReason string   `json:"abstain_reason,omitempty"`
@@ -32,47 +32,47 @@ type answer struct {
 	OODPercentile *float64 `json:"ood_percentile"`
 	Entropy       float64  `json:"entropy"` // nats
 
-	Network own `json:"network"`
+	Network networkAnswer `json:"network"`
 }
 
-// own is what the network itself says: its softmax, or its sigmoids.
-type own struct {
-	named
+// A networkAnswer is the prediction of the network alone: its softmax, or its sigmoids.
+type networkAnswer struct {
+	topClass
 	Labels  []int    `json:"labels,omitzero"`
 	Names   []string `json:"label_names,omitzero"`
 	Entropy float64  `json:"entropy"`
 }
 
-// named is the most probable class.
-type named struct {
+// A topClass is the most probable class.
+type topClass struct {
 	Label      string  `json:"label"` // its name, or its number
 	Class      int     `json:"class"`
 	Confidence float64 `json:"confidence"`
 }
 
-// ranked is one of the most probable classes.
-type ranked struct {
+// A rankedClass is one of the most probable classes.
+type rankedClass struct {
 	Label       string  `json:"label"`
 	Class       int     `json:"class"`
 	Probability float64 `json:"probability"`
 	Network     float64 `json:"network_probability"` // the network's own
 }
 
-// defaultTop is how many classes an answer has.
+// defaultTop is the number of classes in an answer.
 const defaultTop = 5
 
-// queryKeys are what the query of POST /v1/predict may have.
+// queryKeys are the parameters of POST /v1/predict.
 var queryKeys = []string{"model", "top", "method", "t_act", "t_ens", "max_doubt", "max_ood_score"}
 
-// A question is what the query of a request says.
-type question struct {
-	model   string // "": the first
-	top     int
-	variant wrap.Variant
+// A query holds the parameters of a request.
+type query struct {
+	model    string // "": the first
+	top      int
+	override wrap.Override
 }
 
-func questionOf(query string) (q question, err error) {
-	values, err := url.ParseQuery(query)
+func parseQuery(text string) (q query, err error) {
+	values, err := url.ParseQuery(text)
 	if err != nil {
 		return q, invalid("broken query: %v", err)
 	}
@@ -92,7 +92,7 @@ func questionOf(query string) (q question, err error) {
 			return q, invalid("parameter top is %.70q, want how many classes to list, 1 or more", text)
 		}
 	}
-	q.variant, err = variantOf(parameters)
+	q.override, err = overrideOf(parameters)
 	return q, err
 }
 
@@ -107,7 +107,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
-	q, err := questionOf(r.URL.RawQuery)
+	q, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 		return nil, err
 	}
 	err = c.model.use(func(rev *revision, p *wrap.Predictor) error {
-		if err := p.CheckVariant(q.variant); err != nil {
+		if err := p.CheckOverride(q.override); err != nil {
 			return asInvalid(err)
 		}
 		inputs, err := inputsOf(p, r.Header.Get("Content-Type"), c.body, &c.reservation)
@@ -136,26 +136,26 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 	return a, err
 }
 
-// answerOf runs one example.
-func (c *call) answerOf(ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, q question) (
+// answerOf runs one example, and makes the answer.
+func (c *call) answerOf(ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, q query) (
 	*answer, error) {
-	outputs, predictions, err := c.run(ctx, rev, p, inputs, q.variant)
+	outputs, predictions, err := c.run(ctx, rev, p, inputs, q.override)
 	if err != nil {
 		return nil, err
 	}
-	network, err := p.Predictions(outputs, wrap.Variant{Method: "mle"})
+	network, err := p.Predictions(outputs, wrap.Override{Method: "mle"})
 	if err != nil {
 		return nil, err
 	}
 	one, plain := predictions[0], network[0]
 	return &answer{
 		Model: c.model.Name, SHA256: rev.sha256,
-		named: name(one, rev.classes), Labels: one.Labels, Names: one.LabelNames,
+		topClass: topClassOf(one, rev.classes), Labels: one.Labels, Names: one.LabelNames,
 		Top:     top(one.Probabilities, plain.Probabilities, q.top, rev.classes),
 		Abstain: one.Abstain, AbstainReason: one.AbstainReason,
 		Set: one.PredictionSet, SetNames: one.PredictionSetNames,
 		OODScore: one.OODScore, OODPercentile: one.OODPercentile, Entropy: one.Entropy,
-		Network: own{name(plain, rev.classes), plain.Labels, plain.LabelNames, plain.Entropy},
+		Network: networkAnswer{topClassOf(plain, rev.classes), plain.Labels, plain.LabelNames, plain.Entropy},
 	}, nil
 }
 
@@ -166,20 +166,20 @@ func label(class int, names []string) string {
 	return strconv.Itoa(class)
 }
 
-func name(one wrap.Prediction, names []string) named {
-	return named{label(one.Class, names), one.Class, one.Confidence}
+func topClassOf(one wrap.Prediction, names []string) topClass {
+	return topClass{label(one.Class, names), one.Class, one.Confidence}
 }
 
-// top lists the n most probable classes by p, and what the network gives them.
-func top(p, network []float64, n int, names []string) []ranked {
+// top lists the n most probable classes by p, with the probabilities that the network alone gives them.
+func top(p, network []float64, n int, names []string) []rankedClass {
 	classes := make([]int, len(p))
 	for i := range classes {
 		classes[i] = i
 	}
 	slices.SortStableFunc(classes, func(a, b int) int { return cmp.Compare(p[b], p[a]) })
-	list := make([]ranked, 0, min(n, len(p)))
+	list := make([]rankedClass, 0, min(n, len(p)))
 	for _, c := range classes[:min(n, len(p))] {
-		list = append(list, ranked{label(c, names), c, p[c], network[c]})
+		list = append(list, rankedClass{label(c, names), c, p[c], network[c]})
 	}
 	return list
 }

@@ -112,7 +112,7 @@ func TestPredictAnswersWhatPredictGivesHoweverItIsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(v wrap.Variant) wrap.Prediction {
+	of := func(v wrap.Override) wrap.Prediction {
 		all, err := p.Predictions(run, v)
 		if err != nil {
 			t.Fatal(err)
@@ -137,20 +137,20 @@ func TestPredictAnswersWhatPredictGivesHoweverItIsAsked(t *testing.T) {
 		name, query, body string
 		headers           []string
 		model             string
-		v                 wrap.Variant
+		v                 wrap.Override
 	}{
-		{"a file", "", file, nil, "first", wrap.Variant{}},
-		{"as curl calls it", "", file, []string{"Content-Type", "application/x-www-form-urlencoded"}, "first", wrap.Variant{}},
-		{"another model", "?model=second", file, []string{"Content-Type", "image/png"}, "second", wrap.Variant{}},
-		{"a form", "", inForm, []string{"Content-Type", formType}, "first", wrap.Variant{}},
-		{"a field of a form", "", asField, []string{"Content-Type", fieldType}, "first", wrap.Variant{}},
-		{"an object", "", object, []string{"Content-Type", "application/json"}, "first", wrap.Variant{}},
-		{"an object, as curl calls it", "", object, []string{"Content-Type", "application/x-www-form-urlencoded"}, "first", wrap.Variant{}},
-		{"temperatures", "?method=mf0&t_act=3&t_ens=0.001", file, nil, "first", wrap.Variant{Method: "mf0", TAct: 3, TEns: 0.001}},
-		{"thresholds", "?max_doubt=0&max_ood_score=0", file, nil, "first", wrap.Variant{MaxDoubt: &none, MaxOODScore: &none}},
+		{"a file", "", file, nil, "first", wrap.Override{}},
+		{"as curl calls it", "", file, []string{"Content-Type", "application/x-www-form-urlencoded"}, "first", wrap.Override{}},
+		{"another model", "?model=second", file, []string{"Content-Type", "image/png"}, "second", wrap.Override{}},
+		{"a form", "", inForm, []string{"Content-Type", formType}, "first", wrap.Override{}},
+		{"a field of a form", "", asField, []string{"Content-Type", fieldType}, "first", wrap.Override{}},
+		{"an object", "", object, []string{"Content-Type", "application/json"}, "first", wrap.Override{}},
+		{"an object, as curl calls it", "", object, []string{"Content-Type", "application/x-www-form-urlencoded"}, "first", wrap.Override{}},
+		{"temperatures", "?method=mf0&t_act=3&t_ens=0.001", file, nil, "first", wrap.Override{Method: "mf0", TAct: 3, TEns: 0.001}},
+		{"thresholds", "?max_doubt=0&max_ood_score=0", file, nil, "first", wrap.Override{MaxUncertainty: &none, MaxOODScore: &none}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, want, own := r.predict(c.query, c.body, c.headers...), of(c.v), of(wrap.Variant{Method: "mle"})
+			got, want, own := r.predict(c.query, c.body, c.headers...), of(c.v), of(wrap.Override{Method: "mle"})
 			near := func(what string, got, want float64) {
 				if !approx.Equal(got, want, 1e-4*want+1e-6) {
 					t.Errorf("%s is %v, want %v", what, got, want)

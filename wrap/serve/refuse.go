@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
-// public returns what is said of an error. What is the server's own is logged, and not said.
+// public returns the error that the client is told. Internal errors are logged, and their text is not sent.
 func (s *Server) public(err error) error {
 	switch oip.StatusOf(err) {
 	case oip.Timeout:
@@ -29,7 +29,7 @@ func (s *Server) public(err error) error {
 	return err
 }
 
-// retryAfter is how long to wait before a request that was refused for load is sent again.
+// retryAfter returns how long a client should wait before it sends a refused request again.
 func retryAfter(err error) time.Duration {
 	if busy := (*engine.OverloadError)(nil); errors.As(err, &busy) {
 		return busy.RetryAfter
@@ -37,7 +37,7 @@ func retryAfter(err error) time.Duration {
 	return time.Second
 }
 
-// refuse answers a request with an error, as clients of the protocol read it.
+// refuse answers a request with an error, in the form of the protocol.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	err = s.public(err)
 	status := oip.StatusOf(err)

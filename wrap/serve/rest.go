@@ -11,10 +11,10 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// serverName is what the protocol calls the server.
+// serverName is the server's name in its metadata.
 const serverName = "mfgs"
 
-// live and the like say once more what their status does: KServe's client reads it there.
+// live and the like repeat their status in the body, where KServe's client reads it.
 func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]bool{"live": true})
 }
@@ -35,7 +35,7 @@ func (s *Server) metadata() oip.Server {
 	return oip.Server{Name: serverName, Version: wrap.Version(), Extensions: oip.Extensions()}
 }
 
-// versioned is the model of a name, whose only version is the one named, "" being any.
+// versioned returns a model by name and version, "" being any version.
 func (s *Server) versioned(name, v string) (*model, error) {
 	m, err := s.model(name)
 	if err == nil && v != "" && v != version {
@@ -44,7 +44,7 @@ func (s *Server) versioned(name, v string) (*model, error) {
 	return m, err
 }
 
-// loaded is what is served of the model of a name.
+// loaded returns the current revision of a model.
 func (s *Server) loaded(name, version string) (*revision, error) {
 	m, err := s.versioned(name, version)
 	if err != nil {
@@ -95,11 +95,11 @@ func (s *Server) modelInfer(w http.ResponseWriter, r *http.Request) {
 	writePacked(w, r, body)
 }
 
-// inferBody returns the answer's body, and its header oip.Header.
+// inferBody returns the body of the answer, and its header oip.Header.
 func (s *Server) inferBody(ctx context.Context, c *call, r *http.Request) (answer []byte, header string, err error) {
 	length := r.Header.Get(oip.Header)
-	n, _ := strconv.Atoi(length) // a wrong one is refused below
-	pad := -n & 7                // the bytes behind the JSON are aligned, and need not be copied
+	n, _ := strconv.Atoi(length) // an invalid one is refused below
+	pad := -n & 7                // aligns the bytes behind the JSON, so that they need not be copied
 	if c.body, err = readBody(r, pad, s.config.MaxBody, s.beyond("body"), &c.reservation); err != nil {
 		return nil, "", err
 	}
@@ -114,10 +114,10 @@ func (s *Server) inferBody(ctx context.Context, c *call, r *http.Request) (answe
 	return response.Body(request.IsBinary)
 }
 
-// documentLimits bound requests that say next to nothing.
+// documentLimits bound requests with a small JSON object.
 var documentLimits = oip.Limits{Bytes: 64 << 10}
 
-// document reads the small JSON object of a request, which may be absent.
+// document reads the small JSON object of a request, which may be empty.
 func (s *Server) document(r *http.Request, read func([]byte) error) error {
 	memory := s.reserve()
 	defer memory.release()
@@ -144,7 +144,7 @@ func (s *Server) repositoryIndex(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, s.index(ready))
 }
 
-// index lists the models, or those that are ready.
+// index lists all models, or the ready ones only.
 func (s *Server) index(ready bool) []oip.Model {
 	list := []oip.Model{}
 	for _, m := range s.models {
@@ -155,12 +155,12 @@ func (s *Server) index(ready bool) []oip.Model {
 	return list
 }
 
-// readLoad reads what a request to load or unload a model says beside the name.
+// readLoad reads the body of a request to load or unload a model.
 func (s *Server) readLoad(r *http.Request) error {
 	return s.document(r, func(body []byte) error { return oip.ReadLoad(body, documentLimits) })
 }
 
-// repositoryLoad answers POST /v2/repository/models/NAME/load: it reads the bundle anew.
+// repositoryLoad answers POST /v2/repository/models/NAME/load, which reloads the bundle.
 func (s *Server) repositoryLoad(w http.ResponseWriter, r *http.Request) {
 	err := s.readLoad(r)
 	if err == nil {
@@ -204,7 +204,7 @@ func (s *Server) modelConfig(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, rev.metadata.Config(rev.batch))
 }
 
-// modelStatistics answers GET …/stats, of all models where none is named.
+// modelStatistics answers GET …/stats, for all models if none is named.
 func (s *Server) modelStatistics(w http.ResponseWriter, r *http.Request) {
 	all, err := s.statistics(r.PathValue("model"), r.PathValue("version"))
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Server) modelStatistics(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, all)
 }
 
-// statistics are those of the model of a name, or of all for "".
+// statistics returns those of a model, or of all for "".
 func (s *Server) statistics(name, version string) (oip.Statistics, error) {
 	var all oip.Statistics
 	for _, m := range s.models {
@@ -229,7 +229,7 @@ func (s *Server) statistics(name, version string) (oip.Statistics, error) {
 	return all, err
 }
 
-// done answers a request that has no more than an outcome.
+// done answers a request whose result is empty.
 func (s *Server) done(w http.ResponseWriter, err error) {
 	if err != nil {
 		s.refuse(w, err)
@@ -241,7 +241,7 @@ func (s *Server) done(w http.ResponseWriter, err error) {
 // sharedMemory matches the paths of Triton's extensions for shared memory.
 var sharedMemory = regexp.MustCompile(`^/v2/(system|cuda)sharedmemory(/region/[^/]+)?/(status|register|unregister)$`)
 
-// noPath answers what no other handler does.
+// noPath answers requests for unknown paths.
 func (s *Server) noPath(w http.ResponseWriter, r *http.Request) {
 	if sharedMemory.MatchString(r.URL.Path) {
 		s.refuse(w, oip.Errorf(oip.Unsupported, "shared memory is not supported: send the data"))
@@ -250,8 +250,8 @@ func (s *Server) noPath(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, notFound("there is no %s %.200s", r.Method, r.URL.Path))
 }
 
-// noMethod answers what no route of mux does: with the methods that the path has, as RFC 9110, 15.5.6 wants,
-// if there are any.
+// noMethod answers requests that match no route of mux. If the path has other methods, the answer lists them, as RFC
+// 9110, 15.5.6 requires.
 func (s *Server) noMethod(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	_ "google.golang.org/grpc/encoding/gzip" // which clients may pack their messages with
+	_ "google.golang.org/grpc/encoding/gzip" // clients may compress their messages
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
@@ -25,17 +25,17 @@ import (
 	"github.com/mfgs/mfgs/internal/oip/inference"
 )
 
-// maxStreams bounds the requests under way on one connection, which are far from all that there may be.
+// maxStreams bounds the requests under way on one connection.
 const maxStreams = 256
 
-// streamWindow bounds what a stream holds of messages, in bytes, while its handler is busy with an earlier one.
-// A message that is waited for has room of its own. What is open for a connection takes no memory by itself.
+// streamWindow bounds the bytes of messages that a stream buffers while its handler is busy with an earlier one. A
+// message that the handler waits for has its own room. The window of a connection allocates no memory.
 const (
 	streamWindow = 64 << 10
 	connWindow   = 16 << 20
 )
 
-// rpcServer is the gRPC server.
+// rpcServer returns the gRPC server.
 func (s *Server) rpcServer() *grpc.Server {
 	o := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(int(min(s.config.MaxBody, math.MaxInt32))),
@@ -72,7 +72,7 @@ type service struct {
 	*Server
 }
 
-// failure is an error as gRPC has it.
+// failure turns an error into a gRPC status.
 func (s *Server) failure(err error) error {
 	err = s.public(err)
 	st := status.New(oip.StatusOf(err).GRPC(), err.Error())
@@ -126,7 +126,7 @@ func (s *service) ModelInfer(ctx context.Context, r *inference.ModelInferRequest
 	return response, nil
 }
 
-// inferMessage answers a request that is not read yet, and returns its id as well.
+// inferMessage answers a request that is not parsed yet, and returns its id as well.
 func (s *service) inferMessage(ctx context.Context, unread *inference.ModelInferRequest) (
 	id string, answer *inference.ModelInferResponse, err error) {
 	memory := s.reserve()
@@ -159,8 +159,7 @@ func (s *service) inferRead(ctx context.Context, message *inference.ModelInferRe
 	return response.Proto()
 }
 
-// ModelStreamInfer answers requests one after another: what one is wrong about is said in its answer, and
-// the next one goes on.
+// ModelStreamInfer answers requests one after another. The error of a request is in its answer, and the stream goes on.
 func (s *service) ModelStreamInfer(stream inference.GRPCInferenceService_ModelStreamInferServer) error {
 	for {
 		message, err := stream.Recv()
@@ -229,15 +228,15 @@ func (s *service) ModelStatistics(_ context.Context, r *inference.ModelStatistic
 	return all.Proto(), nil
 }
 
-// What there may be of calls that are under way: what they send is in memory before anything is known of it.
+// Limits of the calls under way, whose messages are in memory before anything is known about them.
 const (
 	maxCalls   = 1024
-	maxWatches = 128 // of those who wait to be told of the server's health, apart from the others
-	maxProbes  = 128 // of those without a token where there is one, apart from the others
+	maxWatches = 128 // health watches, counted separately
+	maxProbes  = 128 // calls without a token if one is set, counted separately
 )
 
-// admit decides about a call by its head. A call that is not a stream has the time of a request to come in
-// and be answered.
+// admit accepts or refuses a call by its headers. A call that is not a stream has the timeout of a request, and of its
+// headers.
 func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
 	name, ended := info.FullMethodName, ctx
 	calls, most, limit := &s.calls, int64(maxCalls), s.config.Timeout+headerTimeout
@@ -264,13 +263,13 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	return ctx, nil
 }
 
-// endless reports whether a method is one of streams, which last as long as something comes.
+// endless reports whether a method is a stream, which lasts as long as it is not idle.
 func endless(method string) bool {
 	return method == grpc_health_v1.Health_Watch_FullMethodName ||
 		method == inference.GRPCInferenceService_ModelStreamInfer_FullMethodName || strings.HasPrefix(method, "/grpc.reflection.")
 }
 
-// openCall reports whether a method needs no token: probes have none.
+// openCall reports whether a method needs no token, as probes have none.
 func openCall(method string) bool {
 	switch method {
 	case grpc_health_v1.Health_Check_FullMethodName, inference.GRPCInferenceService_ServerLive_FullMethodName,
@@ -280,7 +279,7 @@ func openCall(method string) bool {
 	return false
 }
 
-// one returns the only one of some values, or "".
+// one returns the only value of a list, or "".
 func one(values []string) string {
 	if len(values) != 1 {
 		return ""

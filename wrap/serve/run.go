@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// New opens the addresses and the bundles. A bundle that cannot be served is an error.
+// New opens the addresses and the bundles. It fails if a bundle cannot be served.
 func New(ctx context.Context, c Config) (*Server, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -34,9 +34,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		inFlight: semaphore.NewWeighted(c.InFlight), health: health.NewServer(), limits: oip.Limits{Bytes: c.MaxBody},
 		metrics: telemetry.New(telemetry.Config{}),
 	}
-	// Half of the memory is for requests that are whole, whatever is sent of others.
+	// Half of the memory is for complete requests, whatever is sent of incomplete ones.
 	s.inbound = inbound.New(s.inFlight, max(c.InFlight/2, c.MaxBody), c.Log)
-	// It is asked about the server as a whole, and about the protocol's service.
+	// Clients ask about the server as a whole, "", and about the protocol's service.
 	name := inference.GRPCInferenceService_ServiceDesc.ServiceName
 	s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	if s.tls, err = c.TLS.load(); err != nil {
@@ -53,7 +53,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		c.Log.Warn("few connections: the process may not open more files: raise its limit (ulimit -n)",
 			"limit", most, "limit_of_client", each)
 	}
-	// Addresses come first: that one is taken shows before the work of loading.
+	// Addresses come first: an occupied one is found before the bundles are loaded.
 	for _, one := range []struct {
 		to         **listener
 		address    string
@@ -80,11 +80,11 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, and then as long as requests are under way, but no longer than Config.Drain.
-// It returns nil when all of them were answered. It closes the server.
+// Run serves until ctx ends, and then until all requests under way are answered, for Config.Drain at most. It returns nil
+// if all were answered, and closes the server.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.Close()
-	// Requests outlive ctx: they have Drain.
+	// Requests outlive ctx, for Config.Drain.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	failed := make(chan error, 3)
@@ -110,14 +110,14 @@ func (s *Server) Run(ctx context.Context) error {
 		stops = append(stops, func(drain context.Context) error {
 			s.grpc.stop(drain)
 			<-ended
-			s.grpc.awaitFirstByte(drain) // gRPC drops connections that it has not begun to read
+			s.grpc.awaitFirstByte(drain) // gRPC drops connections that it has not read from
 			return s.stopRPC(drain, rpc)
 		})
 	}
 	if s.admin != nil {
 		admin := s.adminServer()
 		run(func() error { return admin.Serve(s.admin) })
-		defer admin.Close() // it answers to the last
+		defer admin.Close() // it answers until the end
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watch(ctx) })
@@ -128,7 +128,7 @@ func (s *Server) Run(ctx context.Context) error {
 		err = fmt.Errorf("the server ended: %w", err)
 	}
 	s.ending.Store(true)
-	s.health.Shutdown() // it says so
+	s.health.Shutdown() // reports NOT_SERVING
 	room := max(0, s.config.Drain)
 	s.config.Log.Info("ending", "notice", s.config.Notice.String(), "drain", room.String())
 	if err == nil {
@@ -150,7 +150,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// serveWeb serves by TLS where that is asked for, and HTTP/2 then too.
+// serveWeb serves with TLS and HTTP/2 if TLS is configured.
 func serveWeb(web *http.Server, l net.Listener) error {
 	if web.TLSConfig != nil {
 		return web.ServeTLS(l, "", "")
@@ -158,9 +158,9 @@ func serveWeb(web *http.Server, l net.Listener) error {
 	return web.Serve(l)
 }
 
-// stopWeb ends an HTTP server whose listener is stopped, when all requests are answered and none has come for a
-// while on the connections that are left. http.Server.Shutdown drops requests that come after it, and waits for
-// connections that are new: it is left with those of HTTP/2, which it sends GOAWAY.
+// stopWeb ends an HTTP server whose listener is stopped, once all requests are answered and none has come on the open
+// connections for a while. http.Server.Shutdown alone would drop requests that come after it, and wait for new
+// connections: it is used for HTTP/2 only, where it sends GOAWAY.
 func stopWeb(ctx context.Context, web *http.Server, at *activity) error {
 	defer web.Close()
 	if err := at.quiet(ctx, linger); err != nil {
@@ -170,11 +170,10 @@ func stopWeb(ctx context.Context, web *http.Server, at *activity) error {
 	last, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_ = web.Shutdown(last)
-	return at.quiet(ctx, 0) // streams that had begun
+	return at.quiet(ctx, 0) // waits for streams that had begun
 }
 
-// stopRPC ends a gRPC server: connections on which nothing is under way, and watches of the server's health, are
-// no loss.
+// stopRPC ends a gRPC server. Idle connections and health watches may be cut off.
 func (s *Server) stopRPC(ctx context.Context, rpc *grpc.Server) error {
 	done := make(chan struct{})
 	go func() { rpc.GracefulStop(); close(done) }()
@@ -183,7 +182,7 @@ func (s *Server) stopRPC(ctx context.Context, rpc *grpc.Server) error {
 		return nil
 	case <-ctx.Done():
 		under := s.calls.Load()
-		s.grpc.closeAll() // Stop would wait for handshakes, which have ten seconds
+		s.grpc.closeAll() // Stop would wait up to ten seconds for handshakes
 		rpc.Stop()
 		<-done
 		if under == 0 {
@@ -193,7 +192,7 @@ func (s *Server) stopRPC(ctx context.Context, rpc *grpc.Server) error {
 	}
 }
 
-// Close releases what New opened. Run does so by itself.
+// Close releases what New opened. Run calls it.
 func (s *Server) Close() error {
 	var err error
 	for _, l := range []*listener{s.http, s.grpc, s.admin} {
@@ -211,11 +210,10 @@ func (s *Server) Close() error {
 	return cmp.Or(err, s.tracing.Shutdown(last))
 }
 
-// tracesTime is for the last traces to be sent.
+// tracesTime is how long the last traces may take to be sent.
 const tracesTime = 5 * time.Second
 
-// Reload looks at all bundles anew: those that have changed take the place of the ones that are served,
-// if they can be served.
+// Reload reloads the bundles that have changed. One that cannot be loaded is an error, and the one before stays.
 func (s *Server) Reload(ctx context.Context) error {
 	var errs []error
 	for _, m := range s.models {
@@ -226,11 +224,11 @@ func (s *Server) Reload(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// longestPause is between two attempts at most to load a bundle that cannot be loaded.
+// longestPause is the longest time between two attempts to load a broken bundle.
 const longestPause = 10 * time.Minute
 
-// watch looks at the bundles every so often. One that cannot be loaded is tried again after pauses that grow,
-// and once it has changed: it may have been met while it was copied.
+// watch checks the bundles every Config.Watch. A bundle that cannot be loaded, perhaps because it is still being copied,
+// is tried again after growing pauses, and once it has changed.
 func (s *Server) watch(ctx context.Context) {
 	if s.config.Watch == 0 {
 		return
@@ -255,7 +253,7 @@ func (s *Server) watch(ctx context.Context) {
 			if rev == nil || sum == "" || sum == rev.sha256 || sum == last.sum && now.Before(last.next) {
 				continue
 			}
-			if m.load(ctx, false) == nil { // which says and keeps what went wrong
+			if m.load(ctx, false) == nil { // load logs and keeps the error
 				delete(failed, m)
 				continue
 			}

@@ -209,7 +209,7 @@ func TestParametersChooseProbabilitiesAndThresholds(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := 0.5
-	want, err := p.Predictions(run, wrap.Variant{Method: "mf0", TAct: 3, TEns: 1e-3, MaxOODScore: &half})
+	want, err := p.Predictions(run, wrap.Override{Method: "mf0", TAct: 3, TEns: 1e-3, MaxOODScore: &half})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,18 +17,18 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/telemetry"
 )
 
-// A Server serves bundles over HTTP and gRPC. It is made with New, and ends with Run.
+// A Server serves bundles over HTTP and gRPC. New makes it, and Run runs and closes it.
 type Server struct {
 	config Config
 	slots  *engine.Slots
 	models []*model // in the order of Config.Bundles
 
-	http, grpc, admin *listener // nil: not listened at
+	http, grpc, admin *listener // nil: none
 
 	tls      *tls.Config // nil: none
 	inFlight *semaphore.Weighted
-	inbound  *inbound.Counter // of inFlight
-	calls    atomic.Int64     // of gRPC that are under way, but for watches and probes
+	inbound  *inbound.Counter // of incomplete gRPC messages, in inFlight
+	calls    atomic.Int64     // gRPC calls under way, without watches and probes
 	watches  atomic.Int64
 	probes   atomic.Int64
 	health   *health.Server
@@ -38,13 +38,13 @@ type Server struct {
 	ending   atomic.Bool
 }
 
-// HTTPAddr and GRPCAddr are the addresses that are listened at, nil where there is none.
+// HTTPAddr returns the address of HTTP, nil if there is none.
 func (s *Server) HTTPAddr() net.Addr { return addr(s.http) }
 
-// GRPCAddr is as HTTPAddr.
+// GRPCAddr returns the address of gRPC, nil if there is none.
 func (s *Server) GRPCAddr() net.Addr { return addr(s.grpc) }
 
-// AdminAddr is the address of Config.Admin.
+// AdminAddr returns the address of Config.Admin, nil if there is none.
 func (s *Server) AdminAddr() net.Addr { return addr(s.admin) }
 
 func addr(l *listener) net.Addr {
@@ -54,7 +54,7 @@ func addr(l *listener) net.Addr {
 	return l.Addr()
 }
 
-// model returns the one of a name.
+// model returns a model by name.
 func (s *Server) model(name string) (*model, error) {
 	i := slices.IndexFunc(s.models, func(m *model) bool { return m.Name == name })
 	if i < 0 {
@@ -71,7 +71,7 @@ func (s *Server) names() []string {
 	return names
 }
 
-// ready reports whether all bundles are served.
+// ready reports whether all bundles are loaded, and the server is not ending.
 func (s *Server) ready() bool {
 	return !s.ending.Load() && !slices.ContainsFunc(s.models, func(m *model) bool { return m.current.Load() == nil })
 }
@@ -79,13 +79,13 @@ func (s *Server) ready() bool {
 // TLS reports whether clients must speak TLS.
 func (s *Server) TLS() bool { return s.tls != nil }
 
-// InFlight is how many bytes of memory all requests together may take.
+// InFlight returns how many bytes of memory all requests together may take.
 func (s *Server) InFlight() int64 { return s.config.InFlight }
 
-// Models are the names that bundles are served under.
+// Models returns the names under which bundles are served.
 func (s *Server) Models() []string { return s.names() }
 
-// updateHealth has gRPC's health service say what ready does.
+// updateHealth makes gRPC's health service report what ready does.
 func (s *Server) updateHealth() {
 	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if s.ready() {
@@ -95,12 +95,12 @@ func (s *Server) updateHealth() {
 	s.health.SetServingStatus(inference.GRPCInferenceService_ServiceDesc.ServiceName, status)
 }
 
-// beyond is what is said of a body or message that is too large.
+// beyond returns the error of a body or message that is too large.
 func (s *Server) beyond(what string) error {
 	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or raise the limit of the server", what, s.config.MaxBody)
 }
 
-// limitsOf are the limits of a request, whose tensors are of memory.
+// limitsOf returns the limits of a request, whose tensors take their memory from a reservation.
 func (s *Server) limitsOf(memory *reservation) oip.Limits {
 	l := s.limits
 	l.Reserve = memory.add

@@ -8,22 +8,22 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
-// statistics are what a model was asked, as the protocol has it. They outlive what is loaded.
+// statistics count the requests to a model, as the protocol reports them. They outlive revisions.
 type statistics struct {
 	mu  sync.Mutex
 	all oip.ModelStatistics
-	// Examples of batches come one request at a time: this is the part of a batch that they make.
+	// executions adds up, for each request, its share of the examples in its batch.
 	executions float64
 }
 
-// failed counts a request that was not answered, and took so long.
+// failed counts a request that failed.
 func (s *statistics) failed(took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	add(&s.all.Requests.Fail, took)
 }
 
-// answered counts a request of n examples, which took so long in all.
+// answered counts a request of n examples.
 func (s *statistics) answered(a engine.Answer, n int, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func add(t *oip.Times, d time.Duration) {
 	t.NS += uint64(max(0, d))
 }
 
-// snapshot returns the statistics of the model of a name.
+// snapshot returns the statistics under the model's name.
 func (s *statistics) snapshot(name string) oip.ModelStatistics {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,18 +8,18 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// A bundle whose network answers an example in less than smallNetwork with all processors is tried with one
-// of them. If the answer comes no later than worthWaiting after the other, one thread it is: as many
-// inferences run at a time as there are processors, none of which waits for another to end its part of an
-// operation. A ResNet-20 answers 1.2 times as many requests by two threads apart as by two together.
+// A network that takes less than smallNetwork for an example on all processors is also timed on one. If that is at most
+// worthWaiting slower, inferences use one thread each, and as many run at a time as there are processors: none waits for
+// another thread to finish its part of an operation. A ResNet-20 answers 1.2 times as many requests with two inferences
+// of one thread as with one of two.
 const (
 	smallNetwork = 5 * time.Millisecond
 	worthWaiting = 250 * time.Microsecond
-	latencyRoom  = 30 * time.Millisecond
+	latencyTime  = 30 * time.Millisecond // of a measurement
 )
 
-// openThreaded opens the bundle with the threads that serve it best, unless a number is given, and returns
-// how many there are, which is no more than the processors.
+// openThreaded opens the bundle with the configured number of threads or, if that is 0, with the better of one and all.
+// It returns that number, at most the number of processors.
 func (m *model) openThreaded(ctx context.Context) (p *wrap.Predictor, threads int, err error) {
 	processors := runtime.GOMAXPROCS(0)
 	options := wrap.Options{Model: m.Model, Runtime: m.config.Runtime, FreeMemory: true}
@@ -32,16 +32,16 @@ func (m *model) openThreaded(ctx context.Context) (p *wrap.Predictor, threads in
 	if n := options.Threads; n > 0 {
 		return p, min(n, processors), nil
 	}
-	together, err := p.Latency(ctx, latencyRoom)
+	together, err := p.Latency(ctx, latencyTime)
 	if err != nil || together > smallNetwork || processors == 1 || !options.OnCPU() {
-		return p, processors, nil // what is wrong with the bundle, its probe tells
+		return p, processors, nil // the probe will report an error of the bundle
 	}
 	options.Threads, options.Warn = 1, nil
 	narrow, err := wrap.Open(ctx, m.Dir, options)
 	if err != nil {
 		return p, processors, nil
 	}
-	if alone, err := narrow.Latency(ctx, latencyRoom); err != nil || alone > together+worthWaiting {
+	if alone, err := narrow.Latency(ctx, latencyTime); err != nil || alone > together+worthWaiting {
 		narrow.Close()
 		return p, processors, nil
 	}

@@ -15,7 +15,7 @@ import (
 // maxPEM bounds a file of certificates.
 const maxPEM = 1 << 20
 
-// load reads the files; nil where there is no TLS.
+// load reads the files; it returns nil without TLS.
 func (t TLS) load() (*tls.Config, error) {
 	if t.CertFile == "" {
 		return nil, nil
@@ -40,18 +40,17 @@ func (t TLS) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// recheck is how often the files of a certificate are looked at.
+// recheck is how often the files of a certificate are checked for changes.
 const recheck = 10 * time.Second
 
-// A keyPair is a certificate in files, which are read again when they have changed: certificates are
-// renewed while servers run.
+// A keyPair is a certificate in files, which are read again when they change: certificates are renewed while servers run.
 type keyPair struct {
 	certFile, keyFile string
 
 	mu      sync.Mutex
 	pair    *tls.Certificate
 	changed [2]time.Time // of the files
-	looked  time.Time
+	checked time.Time
 }
 
 func (k *keyPair) read() error {
@@ -82,13 +81,13 @@ func (k *keyPair) read() error {
 	return nil
 }
 
-// get returns the certificate; the one before where the files are being written.
+// get returns the certificate, or the one before while the files are being written.
 func (k *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if now := time.Now(); now.Sub(k.looked) > recheck {
-		k.looked = now
-		_ = k.read() // the certificate in hand serves on
+	if now := time.Now(); now.Sub(k.checked) > recheck {
+		k.checked = now
+		_ = k.read() // on error the certificate in memory is used
 	}
 	if k.pair == nil {
 		return nil, errors.New("no certificate")

@@ -14,35 +14,35 @@ import (
 )
 
 const (
-	headerTimeout = 10 * time.Second // for the head of a request
+	headerTimeout = 10 * time.Second // for the headers of a request
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
 )
 
-// webServer is the HTTP server, whose requests end with ctx at the latest.
+// webServer returns the HTTP server, whose requests end with ctx at the latest.
 func (s *Server) webServer(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:           s.Handler(),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: headerTimeout,
-		// A body has the time of its request, and so has the answer: who does not read it is cut off.
+		// The body has the timeout of the request, and so has the answer: clients that do not read it are cut off.
 		ReadTimeout:    s.config.Timeout + headerTimeout,
 		WriteTimeout:   2*s.config.Timeout + headerTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeader,
-		TLSConfig:      s.tls.Clone(), // which is written to when serving begins
+		TLSConfig:      s.tls.Clone(), // net/http writes to it
 		ErrorLog:       slog.NewLogLogger(s.config.Log.Handler(), slog.LevelWarn),
 	}
 }
 
-// An activity is the state of each connection of an HTTP server.
+// An activity tracks the state of each connection of an HTTP server.
 type activity struct {
 	mu    sync.Mutex
 	state map[net.Conn]http.ConnState
-	last  time.Time // that one of them changed
+	last  time.Time // of the last change
 }
 
-// changed is http.Server.ConnState.
+// changed is the http.Server.ConnState hook.
 func (a *activity) changed(c net.Conn, state http.ConnState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,8 +54,8 @@ func (a *activity) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// snapshot returns how many connections are open, on how many of them a request is under way, and when one of them
-// last came, went, or began or ended a request.
+// snapshot returns how many connections are open, how many of them have a request under way, and the time of the last
+// change.
 func (a *activity) snapshot() (open, active int, last time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,8 +67,8 @@ func (a *activity) snapshot() (open, active int, last time.Time) {
 	return len(a.state), active, a.last
 }
 
-// quiet waits until no request is under way, and none has come for the pause where connections are open, which it
-// does not wait for beyond ctx. It is an error if requests are under way then.
+// quiet waits until no request is under way and, if connections are open, nothing has changed for the pause. The end of
+// ctx ends the wait; it is an error only if requests are under way then.
 func (a *activity) quiet(ctx context.Context, pause time.Duration) error {
 	begun := time.Now()
 	for ; ; time.Sleep(tick) {
@@ -86,7 +86,7 @@ func (a *activity) quiet(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// closeNew closes the connections on which no request has begun.
+// closeNew closes the connections without any request so far.
 func (a *activity) closeNew() {
 	var all []net.Conn
 	a.mu.Lock()
@@ -101,7 +101,7 @@ func (a *activity) closeNew() {
 	}
 }
 
-// adminServer is the HTTP server of Config.Admin.
+// adminServer returns the HTTP server of Config.Admin.
 func (s *Server) adminServer() *http.Server {
 	mux := http.NewServeMux()
 	for _, r := range s.adminRoutes() {
@@ -116,13 +116,13 @@ func (s *Server) adminServer() *http.Server {
 	}
 }
 
-// A route is a pattern of http.ServeMux, and what answers it. openapi.json describes all of them.
+// A route is a pattern of http.ServeMux and its handler. openapi.json describes all of them.
 type route struct {
 	pattern string
 	answer  http.HandlerFunc
 }
 
-// adminRoutes are those of Config.Admin, which Config.HTTP has as well.
+// adminRoutes returns the routes of Config.Admin, which Config.HTTP has as well.
 func (s *Server) adminRoutes() []route {
 	return []route{
 		{"GET /v2/health/live", s.live},
@@ -141,7 +141,7 @@ func (s *Server) routes() []route {
 		{"POST /v2/repository/models/{model}/unload", s.repositoryUnload},
 		{"GET /{$}", people},
 		{"GET /page/{version}/{name}", people},
-		{"GET /openapi.json", s.describe},
+		{"GET /openapi.json", s.openAPI},
 		{"GET /v1/models", s.list},
 		{"POST /v1/predict", s.predict},
 	}...)
@@ -167,9 +167,9 @@ func (s *Server) Handler() http.Handler {
 	return revived(s.drainBody(s.guard(s.observed(mux))))
 }
 
-// revived answers requests on connections whose context net/http has ended though their clients are there: it
-// does so when a deadline for reading passes in the moment after the end of a body, and takes requests from the
-// connection all the same, whose contexts are then ended from the beginning. Such a connection takes one more.
+// revived answers requests on connections whose context net/http has cancelled although the client is still there. This
+// happens if a read deadline passes just after the end of a body: net/http still takes requests from the connection, but
+// their contexts are cancelled from the start. Such a connection is closed after one more request.
 func revived(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ctx := r.Context(); ctx.Err() != nil && r.ProtoMajor == 1 {
@@ -180,9 +180,9 @@ func revived(next http.Handler) http.Handler {
 	})
 }
 
-// drainBody reads the rest of a body whose request was answered early: a client that is still sending when the
-// connection is closed never sees the answer. What comes soon is read first, so that the connection stays
-// usable. Otherwise the answer goes out first, and net/http closes the connection in the end.
+// drainBody reads the rest of a body whose request was answered early: a client that is still sending when the connection
+// is closed never sees the answer. If the rest comes soon, it is read before the answer goes out, so that the connection
+// stays usable. Otherwise the answer goes out first, and net/http closes the connection afterwards.
 func (s *Server) drainBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := &ended{ReadCloser: r.Body}

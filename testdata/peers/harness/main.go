@@ -256,8 +256,13 @@ func predict(ctx context.Context) (map[string]any, error) {
 	n := 0
 	pass := func() error {
 		n = 0
-		_, err := p.PredictDataset(ctx, *data, func(wrap.Prediction) error { n++; return nil })
-		return err
+		for _, err := range p.PredictDataset(ctx, *data, nil) {
+			if err != nil {
+				return err
+			}
+			n++
+		}
+		return nil
 	}
 	if err := pass(); err != nil {
 		return nil, err

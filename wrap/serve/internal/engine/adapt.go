@@ -2,15 +2,15 @@ package engine
 
 import "time"
 
-// batchWindow is for how long, and for how many requests, an engine holds a batch that it could run: see the
+// batchWindow decides how long, and for how many requests, an engine delays a batch that it could run: see the
 // package documentation.
 type batchWindow struct {
-	requests int // that are expected
+	requests int // expected
 	layout   uint64
 	until    time.Time
-	held     bool // whether a request has waited for others
-	skip     int  // waits that are left out
-	penalty  int  // waits to be left out after the next in vain
+	held     bool // a request has waited for others
+	skip     int  // waits still to skip
+	penalty  int  // waits that the last one in vain made the engine skip
 
 	timer *time.Timer
 	armed bool
@@ -18,10 +18,10 @@ type batchWindow struct {
 
 const maxPenalty = 31
 
-// expect is told that a batch has ended, and how many requests may come together now.
+// expect opens the window when a batch ends: as many requests may come together as it answered, and are queued.
 func (g *batchWindow) expect(answered, queued int, layout uint64, now time.Time, wait time.Duration) {
-	if now.Before(g.until) && layout == g.layout { // of a batch in another slot
-		g.requests += answered // but no later: who waits already does not wait for longer
+	if now.Before(g.until) && layout == g.layout { // open since a batch in another slot
+		g.requests += answered // until stays: requests that wait already do not wait longer
 		return
 	}
 	requests := answered + queued
@@ -36,8 +36,7 @@ func (g *batchWindow) expect(answered, queued int, layout uint64, now time.Time,
 	g.until = now.Add(wait)
 }
 
-// wait reports whether so many requests wait for more, and sees to it that overdue is called when
-// that ends.
+// wait reports whether so many requests wait for more, and has overdue called when the window closes.
 func (g *batchWindow) wait(requests int, now time.Time, overdue func()) bool {
 	left := g.until.Sub(now)
 	if left > 0 && requests < g.requests {
@@ -62,7 +61,7 @@ func (g *batchWindow) wait(requests int, now time.Time, overdue func()) bool {
 	return false
 }
 
-// stop ends the wait, because a batch begins or nothing is left.
+// stop closes the window, because a batch begins or the queue is empty.
 func (g *batchWindow) stop() {
 	g.until, g.held = time.Time{}, false
 	if g.armed {
@@ -71,19 +70,18 @@ func (g *batchWindow) stop() {
 	}
 }
 
-// speed is how fast examples leave the queue.
+// speed estimates how fast examples leave the queue.
 type speed struct {
-	pace  time.Duration // an example
+	pace  time.Duration // per example
 	known bool
 	// The batch that began last.
 	last time.Time
 	rows int
-	full bool // whether it left requests behind
+	full bool // it left requests in the queue
 }
 
-// began is told that a batch begins, and whether requests wait behind it. While some do, what
-// passes from one beginning to the next is the time for the first batch's examples, whatever other
-// engines and slots do.
+// began records the beginning of a batch, and whether requests wait behind it. While some do, the time from
+// one beginning to the next is the time of the first batch's examples, whatever other engines and slots do.
 func (s *speed) began(rows int, full bool, now time.Time) {
 	if s.full && s.rows > 0 {
 		s.learn(now.Sub(s.last) / time.Duration(s.rows))
@@ -91,7 +89,7 @@ func (s *speed) began(rows int, full bool, now time.Time) {
 	s.last, s.rows, s.full = now, rows, full
 }
 
-// ended is told how long a batch took: of an engine that was never busy, nothing else is known.
+// ended records how long a batch took, which is all that is known as long as the engine was never busy.
 func (s *speed) ended(rows int, took time.Duration) {
 	if !s.known {
 		s.learn(took / time.Duration(rows))
@@ -105,7 +103,7 @@ func (s *speed) learn(pace time.Duration) {
 	s.pace, s.known = pace, true
 }
 
-// left is how long so many examples take to begin.
+// left estimates how long so many examples take to begin.
 func (s *speed) left(examples int) time.Duration {
 	if !s.known {
 		return time.Second

@@ -10,23 +10,23 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A batch is the requests that one inference answers.
+// A batch holds the requests that one inference answers.
 type batch struct {
 	requests []*request
 	rows     int
 	waiting  int // requests that have not left, under the engine's lock
 	ctx      context.Context
 	cancel   context.CancelFunc
-	copied   chan struct{} // closed when the inputs of several requests have been
-	one      [1]*request   // what requests begin with: most batches of an idle server need no more
+	copied   chan struct{} // closed when the inputs of several requests are copied
+	one      [1]*request   // first storage of requests: an idle server needs no more
 
 	start   time.Time
 	took    time.Duration
 	outputs []tensor.Tensor
 }
 
-// gather copies the inputs of the batch's requests one after the other into g.
-func (b *batch) gather(s *Slots) ([]tensor.Tensor, gathered) {
+// gather copies the inputs of the batch's requests one after the other into buffers of s.
+func (b *batch) gather(s *Slots) ([]tensor.Tensor, buffers) {
 	first := b.requests[0]
 	types, elements := make([]reflect.Type, len(first.inputs)), make([]int, len(first.inputs))
 	for i, t := range first.inputs {
@@ -49,7 +49,7 @@ func (b *batch) gather(s *Slots) ([]tensor.Tensor, gathered) {
 	return inputs, g
 }
 
-// check wants the outputs to have the batch's rows.
+// check reports outputs that do not have the batch's rows.
 func (b *batch) check() error {
 	for _, t := range b.outputs {
 		n, err := tensor.Elements(t.Shape)
@@ -61,7 +61,7 @@ func (b *batch) check() error {
 	return nil
 }
 
-// answer returns a request's part of what the batch gave.
+// answer returns a request's part of the outputs.
 func (b *batch) answer(r *request) Answer {
 	a := Answer{Outputs: b.outputs, Queue: b.start.Sub(r.since), Compute: b.took, Batch: b.rows}
 	if len(b.requests) == 1 {
@@ -76,14 +76,14 @@ func (b *batch) answer(r *request) Answer {
 
 // A PanicError is a panic of the Runner.
 type PanicError struct {
-	Value any    // that it panicked with
-	Stack []byte // of its goroutine, as debug.Stack writes it
+	Value any    // of the panic
+	Stack []byte // of its goroutine, as from debug.Stack
 }
 
-// Error gives the value.
+// Error reports the value.
 func (e *PanicError) Error() string { return fmt.Sprintf("the inference panicked: %v", e.Value) }
 
-// call calls the runner, whose panics become errors.
+// call calls the runner and turns its panics into errors.
 func (r Runner) call(ctx context.Context, inputs []tensor.Tensor) (outputs []tensor.Tensor, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -11,56 +11,55 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A Runner runs a model on a batch. The first axis of every tensor counts examples, in the outputs
-// as in the inputs, and what it gives of an example does not depend on the others.
+// A Runner runs a model on a batch. The first axis of every input and output counts examples, and the
+// outputs of an example do not depend on the others.
 //
-// It does not change the inputs, nor keep them when it returns, nor give outputs that share their
-// memory: they are used again. The outputs belong to the callers of Do from then on. It returns
-// soon after ctx has ended.
+// It does not change the inputs, keep them after it returns, or return outputs that share their
+// memory, which is reused. The outputs belong to the callers of Do. It returns soon after ctx has
+// ended.
 type Runner func(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Tensor, error)
 
 // Config says how an Engine runs a model.
 type Config struct {
-	// Run is the model. As many calls of it run at once as there are slots.
+	// Run runs the model. As many calls of it run at once as there are slots.
 	Run Runner
-	// MaxBatch is the most examples in a batch, 32 if it is 0. A request of more is run alone.
+	// MaxBatch is the most examples in a batch, 32 if it is 0. A larger request runs alone.
 	MaxBatch int
 	// MaxQueue is the most examples that wait, 1024 if it is 0. An empty queue takes one request
-	// of any size: the caller bounds a single one.
+	// of any size: the caller bounds the size of requests.
 	MaxQueue int
-	// MaxQueueBytes is the most memory of inputs that wait, 256 MiB if it is 0, as MaxQueue.
+	// MaxQueueBytes is the most memory of waiting inputs, 256 MiB if it is 0; else as MaxQueue.
 	MaxQueueBytes int64
-	// Delay is the longest that requests which could be run wait for more; see the package
-	// documentation for when they do. None wait if it is 0.
+	// Delay is the longest that requests wait for others to join them; see the package documentation.
+	// Nothing waits if it is 0.
 	Delay time.Duration
 	// Slots are shared with other engines; nil is one slot for this engine alone.
 	Slots *Slots
-	// Width is how many of the slots one inference takes, 1 if it is 0: all of them for one that keeps
-	// all processors busy.
+	// Width is the number of slots that one inference takes, 1 if it is 0; all of them if an inference
+	// keeps all processors busy.
 	Width int
 }
 
-// An Answer is what came of one request.
+// An Answer is the result of one request.
 type Answer struct {
 	// Outputs are the request's rows of the batch's outputs, in the Runner's order. They share the
-	// batch's memory: they are read only, and hold on to all of it.
+	// batch's memory and keep all of it alive; they are read-only.
 	Outputs []tensor.Tensor
 	// Queue is the time from the call of Do until the inference that gave the answer began, and
 	// Compute the time that it took.
 	Queue, Compute time.Duration
-	// Batch is how many examples that inference ran together, the request's own among them.
+	// Batch is the number of examples in that inference, the request's own included.
 	Batch int
 }
 
-// ErrClosed is the error of requests to an engine that is closed, and of those that [Engine.Close]
-// had no time for.
+// ErrClosed is the error of requests to a closed engine, and of those that [Engine.Close] gave up.
 var ErrClosed = errors.New("the model is being unloaded")
 
 // An OverloadError refuses a request for which the queue has no room.
 type OverloadError struct {
-	// RetryAfter is how long what is queued takes to begin at the speed of the last batches, taken
-	// as a second as long as none has ended. It is no less than the time since the last one
-	// began: one that is stuck does not count as fast.
+	// RetryAfter estimates when the queue will be empty, from the speed of the last batches; it is a
+	// second until one has ended. It is at least the time since the last batch began, so that a stuck
+	// one does not count as fast.
 	RetryAfter time.Duration
 	reason     string
 }
@@ -77,19 +76,19 @@ type Engine struct {
 
 	mu       sync.Mutex
 	queue    queue
-	inLine   bool          // for a slot
+	inLine   bool          // waits for slots
 	running  int           // batches
-	examples int           // in them
-	parts    int           // of batches that have failed, so far
-	closing  bool          // nothing new is taken
+	examples int           // in running batches
+	parts    int           // number of parts of failed batches so far
+	closing  bool          // new requests are refused
 	closed   bool          // and nothing is queued or running
-	drained  chan struct{} // closed with it
+	drained  chan struct{} // closed when closed is set
 	window   batchWindow
 	speed    speed
 }
 
-// New returns an engine; it has nothing to release as long as no request is in it. It panics
-// without a Runner, for negative limits, and for a Width of more slots than there are.
+// New returns an engine. It holds no resources while it has no request. New panics without a Runner, for
+// negative limits, and if Width exceeds the number of slots.
 func New(c Config) *Engine {
 	if c.Run == nil {
 		panic("engine: no Runner")
@@ -123,9 +122,9 @@ func New(c Config) *Engine {
 // Do runs the model on one request, alone or together with others. Each input has the request's
 // examples along its first axis, at least one. When Do returns, nothing reads the inputs any more.
 //
-// The error is at once what is wrong with the inputs, an *OverloadError or [ErrClosed]; or later a
-// *PanicError or what the Runner returned for this request alone. When ctx ends, it is
-// context.Cause(ctx): at once, or, if the request is being run alone, when the Runner has returned.
+// Do fails at once for invalid inputs, with an *OverloadError or [ErrClosed], and later with a
+// *PanicError or the error of the Runner for this request alone. When ctx ends, the error is
+// context.Cause(ctx): at once or, if the request is running alone, when the Runner has returned.
 func (e *Engine) Do(ctx context.Context, inputs []tensor.Tensor) (Answer, error) {
 	r, err := newRequest(ctx, inputs)
 	if err != nil {
@@ -153,7 +152,7 @@ func (e *Engine) Do(ctx context.Context, inputs []tensor.Tensor) (Answer, error)
 	return r.batch.answer(r), nil
 }
 
-// Full returns the *OverloadError that a request of one example would be refused with now, or nil.
+// Full returns the *OverloadError with which a request of one example would be refused now, or nil.
 func (e *Engine) Full() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -163,16 +162,16 @@ func (e *Engine) Full() error {
 	return nil
 }
 
-// Depth returns how many requests wait, and how many examples they have.
+// Depth returns the numbers of waiting requests and of their examples.
 func (e *Engine) Depth() (requests, examples int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.queue.requests, e.queue.examples
 }
 
-// Close refuses new requests, and returns when those that are there have been answered. When ctx
-// ends before that, the inference is cancelled, the requests' error is ErrClosed, and Close returns
-// context.Cause(ctx) when the Runner has returned. It may be called again, and concurrently.
+// Close refuses new requests and returns when all others have been answered. If ctx ends before that,
+// the inference is cancelled, the requests fail with ErrClosed, and Close returns context.Cause(ctx)
+// when the Runner has returned. It may be called again, and concurrently.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closing = true
@@ -230,8 +229,8 @@ func (e *Engine) overload(what string, wait, more, most int64, now time.Time) er
 	return &OverloadError{max(e.speed.left(e.queue.examples), now.Sub(begun)), reason}
 }
 
-// proceed does what is to be done next, after any change: it stands in line for a slot, or sees to
-// it that a wait ends in time, or says that all is done. e.mu is held.
+// proceed is called after every change: it queues for slots, or starts the timer of a wait, or reports
+// that a closing engine is empty. e.mu is held.
 func (e *Engine) proceed(now time.Time) {
 	q := &e.queue
 	if q.requests == 0 {
@@ -253,7 +252,7 @@ func (e *Engine) proceed(now time.Time) {
 	}
 }
 
-// wait reports whether what is queued is to wait for more.
+// wait reports whether the queued requests wait for more.
 func (e *Engine) wait(now time.Time) bool {
 	q := &e.queue
 	may := q.requests > 0 && !e.closing && q.head.part == 0 && q.head.layout == e.window.layout &&
@@ -261,7 +260,7 @@ func (e *Engine) wait(now time.Time) bool {
 	return may && e.window.wait(q.requests, now, e.overdue)
 }
 
-// overdue is what a timer calls when requests have waited long enough.
+// overdue is called by the timer when requests have waited long enough.
 func (e *Engine) overdue() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -269,9 +268,8 @@ func (e *Engine) overdue() {
 	e.proceed(time.Now())
 }
 
-// leave takes a request out of wherever it is because its context has ended. It reports false if
-// the request has been answered or will be soon: what is run alone reads the caller's memory until
-// the Runner returns.
+// leave removes a request whose context has ended. It returns false if the request has been answered or
+// will be soon: a request that runs alone reads the caller's memory until the Runner returns.
 func (e *Engine) leave(r *request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -296,14 +294,14 @@ func (e *Engine) leave(r *request) bool {
 	return r.state != answered
 }
 
-// form takes the next batch from the queue: the first request, and those behind it that go together
-// with it, up to the first that does not fit. It returns nil if there is none, or none yet.
+// form takes the next batch from the queue: the first request, and those behind it that can join it, up
+// to the first that does not fit. It returns nil if there is none, or if requests wait for more.
 func (e *Engine) form() *batch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	e.inLine = false
-	if e.wait(now) { // for a batch that has ended since the engine stood in line
+	if e.wait(now) { // a batch may have ended since the engine queued for slots
 		return nil
 	}
 	b := &batch{}
@@ -354,7 +352,7 @@ func (e *Engine) form() *batch {
 func (e *Engine) run(b *batch) {
 	defer b.cancel()
 	inputs := b.requests[0].inputs
-	var memory gathered
+	var memory buffers
 	if len(b.requests) > 1 {
 		inputs, memory = b.gather(e.config.Slots)
 		close(b.copied)
@@ -374,8 +372,7 @@ func (e *Engine) run(b *batch) {
 	}
 }
 
-// finish settles who is answered, and puts the others of a batch that has failed into the queue
-// again.
+// finish returns the requests that are answered, and puts those of a failed batch back into the queue.
 func (e *Engine) finish(b *batch, err error, now time.Time) (done []*request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// state is where a request is.
+// state is the state of a request.
 type state int
 
 const (
@@ -27,12 +27,12 @@ type request struct {
 	inputs []tensor.Tensor
 	rows   int
 	bytes  int64
-	layout uint64 // equal for requests that go together, and hardly ever for others
+	layout uint64 // hash, equal for requests that can join each other
 	since  time.Time
 
-	// What follows belongs to the engine, under its lock.
+	// The rest belongs to the engine, under its lock.
 	state      state
-	part       int // of a batch that has failed; 0 for none
+	part       int // number of its part of a failed batch; 0 for none
 	batch      *batch
 	first      int // its first row in the batch
 	err        error
@@ -80,10 +80,10 @@ func newRequest(ctx context.Context, inputs []tensor.Tensor) (*request, error) {
 
 var seed = maphash.MakeSeed()
 
-// mix is a step of the FNV-1a hash, on words.
+// mix is a step of the FNV-1a hash on words.
 func mix(h, word uint64) uint64 { return (h ^ word) * 1099511628211 }
 
-// size is the memory that a tensor of n elements takes.
+// size returns the memory of a tensor of n elements.
 func size(t tensor.Tensor, kind tensor.Type, n int64) int64 {
 	if texts, ok := t.Data.([]string); ok {
 		bytes := 16 * n
@@ -96,15 +96,15 @@ func size(t tensor.Tensor, kind tensor.Type, n int64) int64 {
 	return bytes
 }
 
-// joins reports whether two requests can be run as one: names, types and all axes but the first
-// are the same.
+// joins reports whether two requests can run in one batch: names, types and all axes but the first are
+// equal.
 func (r *request) joins(other *request) bool {
 	return r.layout == other.layout && slices.EqualFunc(r.inputs, other.inputs, func(a, b tensor.Tensor) bool {
 		return a.Name == b.Name && a.Type() == b.Type() && slices.Equal(a.Shape[1:], b.Shape[1:])
 	})
 }
 
-// A queue is a list of requests, with its sums.
+// A queue is a list of requests, with their sums.
 type queue struct {
 	head, tail *request
 	requests   int

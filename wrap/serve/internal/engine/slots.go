@@ -6,24 +6,24 @@ import (
 	"sync"
 )
 
-// Slots are the places in which inferences run, of all engines that share them: a place is a processor,
-// say, and an inference takes as many as its engine's Config.Width. An engine that has a batch to run
-// stands in line once, however long its queue, so that a busy model takes turns with the others. While
-// a wide one waits for places, as many narrow ones pass it as there are places, so that these are used,
-// and no more, so that it gets them.
+// Slots bound the inferences that run at a time, of all engines that share them: a slot is a processor, say,
+// and an inference takes Config.Width of them. An engine with a batch to run stands in line once, however
+// long its queue, so that a busy model takes turns with the others. While a wide one waits for enough free
+// slots, narrow ones may pass it, but for no more than the number of slots in all, so that slots are
+// used and the wide one gets its turn.
 type Slots struct {
 	mu   sync.Mutex
 	free int
 	line []*Engine
-	// passed is how many places were given past the first in line.
+	// passed is the number of slots given past the first in line.
 	passed int
-	// kept are the memory of batches that have been run, the latest last, for the next ones: no
-	// more than two a place, whatever the number of engines.
-	kept  []gathered
+	// kept holds buffers of finished batches for the next ones, the latest last: at most two per slot,
+	// whatever the number of engines.
+	kept  []buffers
 	count int
 }
 
-// NewSlots returns n places; it panics if n < 1.
+// NewSlots returns n slots; it panics if n < 1.
 func NewSlots(n int) *Slots {
 	if n < 1 {
 		panic("engine: fewer than one slot")
@@ -31,7 +31,7 @@ func NewSlots(n int) *Slots {
 	return &Slots{free: n, count: n}
 }
 
-// enter puts an engine in line, and gives it places if it is its turn.
+// enter puts an engine in line, and gives it slots if it is its turn.
 func (s *Slots) enter(e *Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *Slots) enter(e *Engine) {
 	}
 }
 
-// turn takes the engine whose turn it is out of the line and gives it its places, or returns nil. s.mu is
+// turn takes the engine whose turn it is out of the line and gives it its slots, or returns nil. s.mu is
 // held.
 func (s *Slots) turn() *Engine {
 	for i, e := range s.line {
@@ -62,14 +62,14 @@ func (s *Slots) turn() *Engine {
 	return nil
 }
 
-// unused returns how many inferences of a width there are free places for.
+// unused returns how many inferences of a width fit into the free slots.
 func (s *Slots) unused(width int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.free / width
 }
 
-// work runs a batch in the places that the engine was given, and then those of engines whose turn comes.
+// work runs a batch in the slots that the engine was given, and then those of engines whose turn comes.
 func (s *Slots) work(e *Engine) {
 	for e != nil {
 		if b := e.form(); b != nil {
@@ -79,8 +79,8 @@ func (s *Slots) work(e *Engine) {
 	}
 }
 
-// next frees places and returns the engine whose turn it is, or nil. Where they do for several, the others
-// begin as well.
+// next frees slots and returns the engine whose turn it is, or nil. If there are slots for several engines, the
+// others begin as well.
 func (s *Slots) next(width int) *Engine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,11 +95,11 @@ func (s *Slots) next(width int) *Engine {
 	return first
 }
 
-// gathered is the memory of the inputs of a batch: slices of the inputs' types.
-type gathered []reflect.Value
+// buffers hold the inputs of a batch: slices of the inputs' types.
+type buffers []reflect.Value
 
-// fits reports whether g has room for a batch in which the inputs have so many elements.
-func (g gathered) fits(types []reflect.Type, elements []int) bool {
+// fits reports whether g has room for a batch whose inputs have so many elements.
+func (g buffers) fits(types []reflect.Type, elements []int) bool {
 	if len(g) != len(types) {
 		return false
 	}
@@ -111,8 +111,8 @@ func (g gathered) fits(types []reflect.Type, elements []int) bool {
 	return true
 }
 
-// take returns memory for a batch, kept or new.
-func (s *Slots) take(types []reflect.Type, elements []int) gathered {
+// take returns buffers for a batch, kept or new.
+func (s *Slots) take(types []reflect.Type, elements []int) buffers {
 	s.mu.Lock()
 	for i := len(s.kept) - 1; i >= 0; i-- {
 		if g := s.kept[i]; g.fits(types, elements) {
@@ -122,18 +122,18 @@ func (s *Slots) take(types []reflect.Type, elements []int) gathered {
 		}
 	}
 	s.mu.Unlock()
-	g := make(gathered, len(types))
+	g := make(buffers, len(types))
 	for i := range g {
 		g[i] = reflect.MakeSlice(types[i], elements[i], elements[i])
 	}
 	return g
 }
 
-// keep takes back memory that is not read any more.
-func (s *Slots) keep(g gathered) {
+// keep takes back buffers that nothing reads any more.
+func (s *Slots) keep(g buffers) {
 	for _, v := range g {
 		if v.Type().Elem().Kind() == reflect.String {
-			v.Clear() // or it would hold on to what was sent
+			v.Clear() // else it would keep the strings alive
 		}
 	}
 	s.mu.Lock()

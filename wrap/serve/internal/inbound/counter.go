@@ -15,49 +15,49 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// free is how much of a message, in bytes of memory, need not be counted before it is whole: about a frame.
-// Most messages are smaller, and are never in the way of who has to count.
+// free is the memory of an incomplete message, in bytes, up to which it is not counted: about a frame. Most messages
+// are smaller and never take the lock.
 const free = 16<<10 + 256
 
-// A connection that needs memory while requests have all of it waits so long before another, or it, is closed.
-// Messages that are too many by themselves are not waited for.
+// A connection that needs memory while requests have all of it waits for patience before it, or another, is closed.
+// If incomplete messages alone exceed their bound, one is closed at once.
 const (
 	patience = time.Second
 	pause    = 2 * time.Millisecond
 )
 
-// A Counter counts for the connections of one server. Make it with New.
+// A Counter counts the incomplete messages on the connections of one server. Use New to make one.
 type Counter struct {
 	memory *semaphore.Weighted
 	most   int64
 	log    *slog.Logger
 
 	mu         sync.Mutex
-	unfinished int64           // bytes counted of messages that are not whole
-	conns      map[*conn]int64 // those of each connection that ever had some
-	closed     int             // connections, since the log last told of one
-	told       time.Time
+	unfinished int64           // bytes counted of incomplete messages
+	conns      map[*conn]int64 // the same by connection, for those that ever had some
+	closed     int             // connections closed since the last log entry
+	logged     time.Time
 }
 
-// New returns a counter that takes from memory, in bytes, what messages take. Those that are not whole have at
-// most so many of them together. The log tells of connections that are closed for that, once a minute.
+// New returns a counter that reserves the bytes of messages in memory. Incomplete messages together may have at most
+// so many of them. Connections closed for that are logged at most once a minute.
 func New(memory *semaphore.Weighted, most int64, log *slog.Logger) *Counter {
 	return &Counter{memory: memory, most: most, log: log, conns: map[*conn]int64{}}
 }
 
-// Unfinished is how many bytes are counted of messages that are not whole.
+// Unfinished returns how many bytes of incomplete messages are counted.
 func (k *Counter) Unfinished() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.unfinished
 }
 
-// try counts n bytes more of unfinished messages, if there is room for them, and else says whether that is
-// for the sum of such messages.
+// try counts n more bytes of incomplete messages if there is room for them. If there is none, beyond reports whether
+// incomplete messages alone exceed their bound.
 func (k *Counter) try(c *conn, n int64) (ok, beyond bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.conns[c] += 0 // it may be the one to be closed
+	k.conns[c] += 0 // makes it a candidate to be closed
 	if beyond = k.unfinished+n > k.most; beyond || !k.memory.TryAcquire(n) {
 		return false, beyond
 	}
@@ -66,7 +66,7 @@ func (k *Counter) try(c *conn, n int64) (ok, beyond bool) {
 	return true, false
 }
 
-// finish counts n bytes less of unfinished messages. The memory is still taken.
+// finish counts n bytes less of incomplete messages. Their memory stays reserved.
 func (k *Counter) finish(c *conn, n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,15 +74,15 @@ func (k *Counter) finish(c *conn, n int64) {
 	k.conns[c] -= n
 }
 
-// forget is for a connection of which nothing is counted any more.
+// forget removes a connection of which nothing is counted any more.
 func (k *Counter) forget(c *conn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.conns, c)
 }
 
-// cut closes the connection with most of unfinished messages, and reports whether it has: if the one to be
-// closed is about to be gone already, it is to be waited for.
+// cut closes the connection with most bytes of incomplete messages. It returns false if that one is closing already,
+// and the caller should wait for it.
 func (k *Counter) cut() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,16 +95,16 @@ func (k *Counter) cut() bool {
 	if largest == nil || largest.cut.Swap(true) {
 		return false
 	}
-	if k.closed++; time.Since(k.told) > time.Minute {
+	if k.closed++; time.Since(k.logged) > time.Minute {
 		k.log.Warn("gRPC connection closed: messages that are not whole take too much memory",
 			"client", largest.RemoteAddr().String(), "bytes", k.conns[largest], "closed", k.closed)
-		k.closed, k.told = 0, time.Now()
+		k.closed, k.logged = 0, time.Now()
 	}
 	_ = largest.socket.Close() // TLS would wait for the client
 	return true
 }
 
-// Credentials are as those of a server, for connections that are counted.
+// Credentials returns the credentials of a server whose connections are counted.
 func (k *Counter) Credentials(of credentials.TransportCredentials) credentials.TransportCredentials {
 	return counting{of, k}
 }
@@ -128,14 +128,14 @@ func (t counting) ServerHandshake(socket net.Conn) (net.Conn, credentials.AuthIn
 	return c, info{auth, c}, nil
 }
 
-// info leads from a call to its connection.
+// info gives a call access to its connection.
 type info struct {
 	credentials.AuthInfo
 	conn *conn
 }
 
-// Take hands a message of so many bytes, as it was sent, over to the handler of a call with this context. It
-// returns what is counted for it, which the handler is to give back to the memory: 0 for a small message.
+// Take hands a message of so many bytes, as it was sent, over to the handler of a call with this context. It returns
+// the bytes reserved for it, 0 for a small message, which the handler must release.
 func Take(ctx context.Context, size int64) int64 {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -148,27 +148,27 @@ func Take(ctx context.Context, size int64) int64 {
 	return i.conn.take(size)
 }
 
-// A conn is a connection of which what comes is counted.
+// A conn is a connection whose incoming messages are counted.
 type conn struct {
 	net.Conn // without TLS
 	socket   net.Conn
 	counter  *Counter
 	cut      atomic.Bool
 
-	// Of who reads.
-	preface int // bytes of it that are still to come
+	// For the reader only.
+	preface int // bytes of it still to come
 	in      frames
-	padding int // of the frame that comes
+	padding int // of the current frame
 
 	mu      sync.Mutex
 	out     frames
-	streams map[uint32]*stream // that are open
+	streams map[uint32]*stream // open streams
 	last    uint32             // the newest of them
 	whole   []message
 	gone    bool
 }
 
-// A message is whole, and nobody has taken it over.
+// A message is complete and not taken over yet.
 type message struct {
 	stream        uint32
 	size, counted int64
@@ -176,7 +176,7 @@ type message struct {
 
 var errCut = errors.New("inbound: closed, as unfinished messages took too much memory")
 
-// Read reads, and waits where what has come has no room.
+// Read reads, and waits if there is no memory for what has arrived.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if !c.received(p[:n]) {
@@ -202,7 +202,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// received counts what the client has sent; it is false where the connection is closed for it.
+// received counts what the client has sent; it returns false if the connection is closed for it.
 func (c *conn) received(p []byte) bool {
 	n := min(c.preface, len(p))
 	c.preface -= n
@@ -217,7 +217,7 @@ func (c *conn) received(p []byte) bool {
 	return true
 }
 
-// follow follows a piece of a frame. It returns the stream for which more is to be counted now.
+// follow processes a piece of a frame. It returns the stream for which more bytes must be counted now.
 func (c *conn) follow(piece []byte, whole bool) (s *stream, need int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +240,7 @@ func (c *conn) follow(piece []byte, whole bool) (s *stream, need int64) {
 	return s, need
 }
 
-// unpadded returns what is data of a piece of a frame of data: RFC 9113, 6.1.
+// unpadded removes padding from a piece of a DATA frame: RFC 9113, 6.1.
 func (c *conn) unpadded(piece []byte) []byte {
 	if c.in.flags()&flagPadded == 0 || len(piece) == 0 {
 		return piece
@@ -252,7 +252,7 @@ func (c *conn) unpadded(piece []byte) []byte {
 	return piece[:min(len(piece), max(0, c.in.length()-c.padding-at))]
 }
 
-// settle counts a frame of data. It returns what is to be counted more of the stream's message.
+// settle accounts for a DATA frame. It returns how many more bytes of the stream's message must be counted.
 func (c *conn) settle(id uint32, s *stream) int64 {
 	if s.done {
 		if s.counted > 0 {
@@ -270,8 +270,8 @@ func (c *conn) settle(id uint32, s *stream) int64 {
 	return s.held - s.counted
 }
 
-// claim counts n bytes more of a stream that is not ended. It waits where there is no room, and makes some by
-// closing connections; it is false where that is this one.
+// claim counts n more bytes of an open stream. If there is no room it waits, and closes connections; it returns false if
+// this one was closed.
 func (c *conn) claim(s *stream, n int64) bool {
 	id := c.in.stream()
 	for waited := time.Duration(0); !c.cut.Load(); waited += pause {
@@ -297,7 +297,7 @@ func (c *conn) claim(s *stream, n int64) bool {
 	return false
 }
 
-// sent looks for streams that the server has ended.
+// sent finds streams that the server has ended.
 func (c *conn) sent(p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,7 +311,7 @@ func (c *conn) sent(p []byte) {
 	}
 }
 
-// end gives back what is counted of a stream. The caller holds the lock.
+// end releases what is counted of a stream. c.mu is held.
 func (c *conn) end(id uint32) {
 	s := c.streams[id]
 	if s == nil {
@@ -333,7 +333,7 @@ func (c *conn) end(id uint32) {
 	}
 }
 
-// take hands over a message. Which of those of a size it is does not matter: as many are counted as there are.
+// take hands over a message. Messages of the same size are interchangeable here.
 func (c *conn) take(size int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

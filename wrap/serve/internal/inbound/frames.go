@@ -12,25 +12,25 @@ const (
 	flagPadded = 0x8
 )
 
-// preface is the length of what a client sends first: RFC 9113, 3.4.
+// preface is the length of the connection preface of a client: RFC 9113, 3.4.
 const preface = 24
 
-// frames finds the frames in the bytes that pass in one direction.
+// frames finds the frames in the bytes of one direction.
 type frames struct {
 	header [9]byte
 	have   int // bytes of the header
-	left   int // bytes of the payload that are still to come
+	left   int // bytes of the payload still to come
 }
 
 func (f *frames) length() int { return int(binary.BigEndian.Uint32(f.header[:4]) >> 8) }
 func (f *frames) kind() byte  { return f.header[3] }
 func (f *frames) flags() byte { return f.header[4] }
 
-// stream is 0 where the frame is of the connection.
+// stream returns 0 for a frame of the connection.
 func (f *frames) stream() uint32 { return binary.BigEndian.Uint32(f.header[5:]) &^ (1 << 31) }
 
-// pass reads from the beginning of p, at most to the end of a frame. It returns the piece of payload that is
-// there, what follows in p, and whether the frame ends with it.
+// pass reads from the beginning of p, at most to the end of a frame. It returns the piece of payload found, the
+// rest of p, and whether the frame ends with the piece.
 func (f *frames) pass(p []byte) (piece, rest []byte, whole bool) {
 	if f.have < len(f.header) {
 		n := copy(f.header[f.have:], p)
@@ -49,20 +49,20 @@ func (f *frames) pass(p []byte) (piece, rest []byte, whole bool) {
 	return p[:n], p[n:], whole
 }
 
-// prefix is what begins each message of gRPC: whether it is packed, and its length.
+// prefix is the length of the prefix of a gRPC message: a byte for compression, and the message's length.
 const prefix = 5
 
-// A stream is a call, of which the messages of the client are followed.
+// A stream tracks the messages that the client sends in one call.
 type stream struct {
 	prefix [prefix]byte
 	have   int   // bytes of the prefix; 0: between messages
-	left   int64 // bytes of the message that are still to come
+	left   int64 // bytes of the message still to come
 
-	done bool  // a message has ended in the frame that comes
+	done bool  // a message has ended in the current frame
 	size int64 // of that message, without the prefix; the first, if there are several
 
-	held    int64 // memory of the frames of the message that is not whole
-	counted int64 // of that: all, or none where it is little
+	held    int64 // memory of the frames of the incomplete message
+	counted int64 // of that: all, or none if it is little
 }
 
 // read follows the messages through a piece of a frame.
@@ -91,8 +91,8 @@ func (s *stream) read(p []byte) {
 
 func (s *stream) length() int64 { return int64(binary.BigEndian.Uint32(s.prefix[1:])) }
 
-// cost is the memory that the transport takes for a frame of n bytes of payload: from a pool of slices of two
-// sizes, but for small ones, and what it notes of each.
+// cost estimates the memory that the transport allocates for a frame of n bytes of payload: a slice, which for all
+// but small frames is from a pool of two sizes, and bookkeeping.
 func cost(n int) int64 {
 	const note = 128
 	switch {

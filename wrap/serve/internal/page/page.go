@@ -1,8 +1,8 @@
-// Package page has the page that a server shows people: files that are embedded into the program, sent with
-// a policy by which a browser loads and asks nothing but them and the server.
+// Package page has the web page of a server: embedded files, sent with a content security policy that restricts the
+// browser to them and the server.
 //
-// The page is plain HTML, CSS and JavaScript modules, as they stand in assets: there is no build step. It
-// asks GET /v1/models and POST /v1/predict, by addresses relative to its own.
+// The page is plain HTML, CSS and JavaScript modules, as in assets: there is no build step. It calls GET /v1/models
+// and POST /v1/predict, by addresses relative to its own.
 package page
 
 import (
@@ -22,7 +22,7 @@ var assets embed.FS
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-// headers are sent with all files, beside the policy.
+// headers are sent with all files.
 var headers = map[string]string{
 	"Content-Security-Policy":      Policy,
 	"X-Content-Type-Options":       "nosniff",
@@ -33,7 +33,7 @@ var headers = map[string]string{
 	"Permissions-Policy":           "camera=(), geolocation=(), microphone=()",
 }
 
-// types are those of files by their extension: what the machine says of them may be wrong.
+// types are the media types of files by extension: those that the system knows may be wrong.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -41,21 +41,21 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// index is the file at /. Where version stands in it, the version is put.
+// index is the file at /, in which version is replaced by the version.
 const (
 	index   = "index.html"
 	version = "VERSION"
 )
 
-// A file is what is sent for a name.
+// A file is the content of a page's file.
 type file struct {
 	body []byte
 	etag string
 }
 
-// Handler serves the page at / and its files at /page/VERSION/NAME, where VERSION changes with any of them:
-// browsers need never ask for these again. write sends a body, whose headers are set, and missing answers
-// where there is no such file.
+// Handler serves the page at / and its files at /page/VERSION/NAME, where VERSION changes with any of them, so that
+// browsers can cache them for ever. write sends a body after the headers are set, and missing answers requests for
+// unknown files.
 func Handler(write func(http.ResponseWriter, *http.Request, []byte), missing http.HandlerFunc) http.HandlerFunc {
 	version, files := read()
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func read() (string, map[string]file) {
 	files, all := map[string]file{}, sha256.New()
 	entries, err := fs.ReadDir(assets, "assets") // in the order of names
 	if err != nil {
-		panic(err) // they are in the program
+		panic(err) // the files are embedded
 	}
 	bodies := map[string][]byte{}
 	for _, e := range entries {
@@ -104,13 +104,13 @@ func read() (string, map[string]file) {
 	bodies[index] = []byte(strings.ReplaceAll(string(bodies[index]), version, v))
 	for name, body := range bodies {
 		sum := sha256.Sum256(body)
-		// Weak, as what is sent may be packed.
+		// Weak, as the body may be compressed.
 		files[name] = file{body, `W/"` + hex.EncodeToString(sum[:])[:32] + `"`}
 	}
 	return v, files
 }
 
-// matches reads RFC 9110, 13.1.2.
+// matches evaluates If-None-Match: RFC 9110, 13.1.2.
 func matches(header, etag string) bool {
 	for tag := range strings.SplitSeq(header, ",") {
 		tag = strings.TrimSpace(tag)

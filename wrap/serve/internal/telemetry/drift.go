@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// A watch compares predictions with the held-out ones.
+// A watch compares predictions with those of the validation data.
 type watch struct {
 	mu         sync.Mutex
 	quantities []*quantity
@@ -19,7 +19,7 @@ type watch struct {
 	numClasses int
 }
 
-// A quantity is a number that predictions have.
+// A quantity is a number in every prediction.
 type quantity struct {
 	name  string
 	of    func(*wrap.Prediction) float64
@@ -39,7 +39,7 @@ func newWatch(r *bundle.Reference, c Config) (*watch, error) {
 		{"entropy", r.Entropy, func(p *wrap.Prediction) float64 { return p.Entropy }},
 		{"ood_score", r.OODScore, func(p *wrap.Prediction) float64 { return p.OODScore }},
 	} {
-		// Nobody who sends requests can tell these seeds.
+		// Clients cannot guess these seeds.
 		bins, err := drift.NewBins(&q.held, rand.Uint64())
 		if err != nil {
 			return nil, fmt.Errorf("held-out %s: %w", q.name, err)
@@ -75,7 +75,7 @@ func (w *watch) add(all []wrap.Prediction) {
 	}
 }
 
-// A standing is what a quantity has come to.
+// A standing is the state of a quantity.
 type standing struct {
 	quantity string
 	drift.Reading

@@ -12,32 +12,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// version is that of every model.
+// version is the version of every model.
 const version = "1"
 
-// The reasons for which a request fails, Triton's.
+// Triton's reasons for which requests fail.
 const (
 	Rejected = "REJECTED" // by a full queue, or a limit
-	Canceled = "CANCELED" // by who sent it, or when its time had passed
+	Canceled = "CANCELED" // by the client, or by a timeout
 	Backend  = "BACKEND"  // by the inference
 	Other    = "OTHER"
 )
 
 var reasons = []string{Rejected, Canceled, Backend, Other}
 
-// Config says how drift is looked for.
+// Config configures drift detection.
 type Config struct {
 	// FalseAlarm is the probability that a model ever alarms without drift, 0.01 if it is 0.
 	FalseAlarm float64
-	// Window is how many of the last examples the index is of, 1000 if it is 0.
+	// Window is the number of latest examples that the index covers, 1000 if it is 0.
 	Window int
 }
 
-// Metrics are those of a process. They are safe for concurrent use.
+// Metrics are the metrics of a process. They are safe for concurrent use.
 type Metrics struct {
 	config   Config
 	registry *prometheus.Registry
-	byModel  []vector // all with a label "model", to remove series from
+	byModel  []vector // those with a label "model"
 
 	success, inferences, executions         *prometheus.CounterVec
 	failure                                 *prometheus.CounterVec
@@ -49,7 +49,7 @@ type Metrics struct {
 	loads, loadFailures                  *prometheus.CounterVec
 
 	mu      sync.Mutex
-	serving map[string]*Observer // the newest of each model
+	serving map[string]*Observer // the newest, by model
 }
 
 // A vector is a family of metrics.
@@ -58,8 +58,7 @@ type vector interface {
 	DeletePartialMatch(prometheus.Labels) int
 }
 
-// New returns the metrics of a process in which no model is loaded. It panics for a configuration that
-// is out of range.
+// New returns the metrics of a process in which no model is loaded. It panics if the configuration is out of range.
 func New(c Config) *Metrics {
 	if c.FalseAlarm == 0 {
 		c.FalseAlarm = 0.01
@@ -83,7 +82,7 @@ func New(c Config) *Metrics {
 
 const maxWindow = 1 << 20
 
-// triton makes the metrics that are named as Triton's.
+// triton makes the metrics with Triton's names.
 func (m *Metrics) triton() {
 	m.success = m.counter("nv_inference_request_success", "Requests that were answered.", "version")
 	m.failure = m.counter("nv_inference_request_failure", "Requests that were not answered.", "version", "reason")
@@ -94,8 +93,7 @@ func (m *Metrics) triton() {
 	m.inferMicros = m.counter("nv_inference_compute_infer_duration_us", "Time that the inferences of answered requests took, in microseconds.", "version")
 }
 
-// times are the bounds of durations, in seconds: from a tenth of what is promised of one client to what
-// nobody waits for.
+// times are the bounds of durations, in seconds.
 var times = []float64{0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 
 // ours makes the others.
@@ -135,19 +133,19 @@ func (m *Metrics) add(v vector) {
 	m.byModel = append(m.byModel, v)
 }
 
-// Handler serves the metrics, in Prometheus' text format. That of OpenMetrics is not offered: it has
-// counters end in _total, and dashboards for Triton do not know these.
+// Handler serves the metrics in Prometheus' text format. OpenMetrics is not offered: it requires counters to end in
+// _total, which dashboards for Triton do not know.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 10 * time.Second})
 }
 
-// LoadFailed counts a bundle that could not be loaded for a model, whose name is one of the server's.
+// LoadFailed counts a bundle that could not be loaded for a model.
 func (m *Metrics) LoadFailed(model string) {
 	m.loadFailures.WithLabelValues(label(model)).Inc()
 }
 
-// Load says that a bundle serves a model from now on, in place of the one before, if there is one. Its
-// counters go on; drift begins anew. The observer of the one before may be used to its end.
+// Load records that a model has a new bundle, and returns its observer. The model's counters go on; drift begins anew.
+// The observer of the bundle before stays usable.
 func (m *Metrics) Load(model string, b Bundle) (*Observer, error) {
 	model = label(model)
 	m.mu.Lock()
@@ -157,12 +155,12 @@ func (m *Metrics) Load(model string, b Bundle) (*Observer, error) {
 		return nil, err
 	}
 	m.loads.WithLabelValues(model).Inc()
-	m.loadFailures.WithLabelValues(model) // so that there is a 0
+	m.loadFailures.WithLabelValues(model) // so that it reads 0
 	m.serving[model] = o
 	return o, nil
 }
 
-// Unload removes all that is shown of a model.
+// Unload removes all series of a model.
 func (m *Metrics) Unload(model string) {
 	model = label(model)
 	m.mu.Lock()
@@ -173,7 +171,7 @@ func (m *Metrics) Unload(model string) {
 	}
 }
 
-// label is fit to be one.
+// label makes a string a valid label value.
 func label(s string) string {
 	const most = 128
 	if len(s) > most {

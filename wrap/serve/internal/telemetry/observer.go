@@ -13,17 +13,17 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// A Bundle is what there is to know of one that is loaded.
+// A Bundle describes a loaded bundle.
 type Bundle struct {
 	SHA256  string
-	Classes []string // names of the classes, or of the labels; empty where they have none
+	Classes []string // names of the classes, or of the labels; empty if they have none
 	// Pending returns how many requests and examples wait for an inference; nil: none ever do.
 	Pending func() (requests, examples int)
-	// Reference is what drift is from; nil: it is not looked for.
+	// Reference is the baseline for drift; nil: there is no drift detection.
 	Reference *bundle.Reference
 }
 
-// An Observer takes what happens to the requests that a bundle answers. It is safe for concurrent use.
+// An Observer records the requests that a bundle answers. It is safe for concurrent use.
 type Observer struct {
 	bundle Bundle
 	loaded time.Time
@@ -39,7 +39,7 @@ type Observer struct {
 	other                                   prometheus.Counter   // for all beyond
 }
 
-// observer returns one for a model, with all series there, so that none begins with what it counts first.
+// observer returns an observer for a model. It creates all series, so that they start at 0.
 func (m *Metrics) observer(model string, b Bundle) (*Observer, error) {
 	o := &Observer{
 		bundle: b, loaded: time.Now(), failure: map[string]prometheus.Counter{},
@@ -81,12 +81,12 @@ func (m *Metrics) observer(model string, b Bundle) (*Observer, error) {
 }
 
 const (
-	mostClasses = 64 // that have a series
+	mostClasses = 64 // with their own series
 	otherClass  = "other"
 )
 
-// classLabels are those of the classes by their numbers: names where all differ, else numbers. Of many
-// classes those have one of their own that most held-out examples were predicted as.
+// classLabels returns the label of each class: its name if all names differ, else its number. If there are too many
+// classes, those that were predicted most often for the validation data have their own label.
 func classLabels(b Bundle) []string {
 	labels := make([]string, len(b.Classes))
 	seen := map[string]bool{otherClass: true, "": true}
@@ -118,15 +118,15 @@ func classLabels(b Bundle) []string {
 	return labels
 }
 
-// Execution counts an inference that ended well, of so many examples.
+// Execution counts a successful inference.
 func (o *Observer) Execution(examples int) {
 	o.executions.Inc()
 	o.inferences.Add(float64(examples))
 	o.batch.Observe(float64(examples))
 }
 
-// Request counts a request that was answered, from its first byte to its last, and of that how long it
-// waited and how long the inference took that it was part of.
+// Request counts an answered request: its time from the first byte to the last, how long it waited, and how long its
+// inference took.
 func (o *Observer) Request(total, queue, compute time.Duration) {
 	o.success.Inc()
 	o.requestMicros.Add(micros(total))
@@ -138,8 +138,7 @@ func (o *Observer) Request(total, queue, compute time.Duration) {
 
 func micros(d time.Duration) float64 { return float64(max(0, d)) / float64(time.Microsecond) }
 
-// Failure counts a request that was not answered, for one of the reasons of this package; another counts
-// as Other.
+// Failure counts a failed request. An unknown reason counts as Other.
 func (o *Observer) Failure(reason string) {
 	c := o.failure[reason]
 	if c == nil {
@@ -148,8 +147,8 @@ func (o *Observer) Failure(reason string) {
 	c.Inc()
 }
 
-// Predictions takes those of a request, as the bundle itself makes them: with other temperatures or another
-// method they are not comparable with the held-out ones, and are left out.
+// Predictions records the predictions of a request. They must have the bundle's own method and temperatures: others are
+// not comparable with the validation data.
 func (o *Observer) Predictions(all []wrap.Prediction) {
 	for i := range all {
 		p := &all[i]
@@ -183,7 +182,7 @@ func (o *Observer) Predictions(all []wrap.Prediction) {
 	}
 }
 
-// observe leaves out what is no number, which would make the sum of all that is observed none for ever.
+// observe leaves out NaN and infinities, which would spoil the sum for ever.
 func observe(h prometheus.Observer, v float64) {
 	if !math.IsNaN(v) && !math.IsInf(v, 0) {
 		h.Observe(v)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// state collects what is as it is when it is asked for.
+// state collects gauges whose values are read at each scrape.
 type state Metrics
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

@@ -20,14 +20,14 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 )
 
-// TracingConfig says where spans go.
+// TracingConfig configures tracing.
 type TracingConfig struct {
-	// Endpoint is the URL that spans are sent to by OTLP over HTTP, such as http://localhost:4318; without a
-	// path, to /v1/traces there. "" leaves it to OTEL_EXPORTER_OTLP_TRACES_ENDPOINT and
-	// OTEL_EXPORTER_OTLP_ENDPOINT: where these are not set either, nothing is traced.
+	// Endpoint is the URL to which spans are sent by OTLP over HTTP, such as http://localhost:4318; without a
+	// path, to /v1/traces there. "" takes OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT: if
+	// these are not set either, nothing is traced.
 	Endpoint string
 	Version  string       // of the program
-	Log      *slog.Logger // of exports that fail; nil: none
+	Log      *slog.Logger // of failed exports; nil: none
 }
 
 // Tracing makes spans of requests and sends them. A nil *Tracing makes none and costs nothing.
@@ -37,13 +37,12 @@ type Tracing struct {
 	context  propagation.TraceContext
 }
 
-// NewTracing begins to send spans, or returns nil where nobody asks for it, or who does says so by
-// OTEL_SDK_DISABLED=true or OTEL_TRACES_EXPORTER=none. Headers, certificates, compression, timeouts,
-// sampling, batches and the name of the service are those of OpenTelemetry's environment variables
-// OTEL_*. The caller calls Shutdown.
+// NewTracing starts tracing. It returns nil if no endpoint is configured, or if OTEL_SDK_DISABLED=true or
+// OTEL_TRACES_EXPORTER=none turns it off. Headers, certificates, compression, timeouts, sampling, batches and the name
+// of the service come from OpenTelemetry's environment variables OTEL_*. The caller must call Shutdown.
 //
-// Spans are sent in the background and dropped where the receiver does not keep up or is not there: no
-// request waits for it. They have names, times and sizes, and nothing of inputs or predictions.
+// Spans are sent in the background, and dropped if the receiver does not keep up or is not there: no request waits for
+// it. They hold names, times and sizes, and nothing of inputs or predictions.
 func NewTracing(ctx context.Context, c TracingConfig) (*Tracing, error) {
 	if !asked(c) {
 		return nil, nil
@@ -58,7 +57,7 @@ func NewTracing(ctx context.Context, c TracingConfig) (*Tracing, error) {
 	}
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "mfgs"), attribute.String("service.version", c.Version)),
-		resource.WithTelemetrySDK(), resource.WithFromEnv(), // which comes last, and so counts
+		resource.WithTelemetrySDK(), resource.WithFromEnv(), // the last one wins
 	)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err), exporter.Shutdown(ctx))
@@ -69,7 +68,7 @@ func NewTracing(ctx context.Context, c TracingConfig) (*Tracing, error) {
 	return &Tracing{provider: provider, tracer: provider.Tracer("github.com/mfgs/mfgs/wrap/serve")}, nil
 }
 
-// asked reports whether somebody asks for traces.
+// asked reports whether tracing is configured.
 func asked(c TracingConfig) bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false
@@ -78,7 +77,7 @@ func asked(c TracingConfig) bool {
 	return c.Endpoint != "" || set && os.Getenv("OTEL_TRACES_EXPORTER") != "none"
 }
 
-// endpoint is where spans go, nothing where the environment says it.
+// endpoint returns the options for the endpoint, none if the environment sets it.
 func (c TracingConfig) endpoint() ([]otlptracehttp.Option, error) {
 	if c.Endpoint == "" {
 		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
@@ -103,7 +102,7 @@ func (c TracingConfig) endpoint() ([]otlptracehttp.Option, error) {
 	return []otlptracehttp.Option{otlptracehttp.WithEndpointURL(u.String())}, nil
 }
 
-// Shutdown sends what is left, and returns when that is done or ctx ends.
+// Shutdown sends the remaining spans, and returns when that is done or ctx ends.
 func (t *Tracing) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -111,14 +110,14 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// A Span is the time of one request. A nil *Span is one that nobody asked for.
+// A Span covers one request. A nil *Span records nothing.
 type Span struct {
 	span   api.Span
 	tracer api.Tracer
 }
 
-// Request begins the span of a request, as part of the trace that its headers tell of (W3C Trace
-// Context); get returns the value of a header, "" without. The context is that of what is done for it.
+// Request begins the span of a request, as part of the trace in its headers (W3C Trace Context); get returns the value
+// of a header, or "". The context that it returns is for the work on the request.
 func (t *Tracing) Request(
 	ctx context.Context, name, model string, get func(header string) string,
 ) (context.Context, *Span) {
@@ -131,8 +130,8 @@ func (t *Tracing) Request(
 	return ctx, &Span{span: span, tracer: t.tracer}
 }
 
-// Inference adds what an engine answered now: two spans, of the time that the request waited and of
-// the inference, with how many examples were in its batch. ctx is the request's.
+// Inference adds two spans for an inference that has just ended: the time that the request waited, and the inference
+// with the size of its batch. ctx is the request's.
 func (s *Span) Inference(ctx context.Context, queue, compute time.Duration, batch int) {
 	if s == nil || !s.span.IsRecording() {
 		return
@@ -146,7 +145,7 @@ func (s *Span) Inference(ctx context.Context, queue, compute time.Duration, batc
 	ran.End(api.WithTimestamp(end))
 }
 
-// End ends the span, with the error of the request, whose text is not sent.
+// End ends the span, and marks it if the request failed. The text of the error is not sent.
 func (s *Span) End(err error) {
 	if s == nil {
 		return
@@ -157,15 +156,14 @@ func (s *Span) End(err error) {
 	s.span.End()
 }
 
-// carrier reads headers.
+// carrier gives OpenTelemetry access to headers.
 type carrier func(string) string
 
 func (c carrier) Get(key string) string { return c(key) }
 func (c carrier) Set(string, string)    {}
 func (c carrier) Keys() []string        { return nil }
 
-// quiet logs exports that fail, the first of a row alone, instead of OpenTelemetry's own logger, which
-// is one for the whole process.
+// quiet logs failed exports, only the first of a series, in place of OpenTelemetry's own logger, which is global.
 type quiet struct {
 	trace.SpanExporter
 	log     *slog.Logger

@@ -32,15 +32,15 @@ func digitsWithDecisions(t *testing.T) (*Predictor, []Tensor) {
 	return p, outputs
 }
 
-func TestVariantsGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
+func TestOverridesGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 	p, outputs := digitsWithDecisions(t)
-	plain, err := p.Predictions(outputs, Variant{})
+	plain, err := p.Predictions(outputs, Override{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 1500, 1600)})
 	if err != nil || !reflect.DeepEqual(again, plain) {
-		t.Errorf("the variant of nothing is not what Predict gives: %v", err)
+		t.Errorf("the empty override is not what Predict gives: %v", err)
 	}
 	nll := p.Bundle().Temperatures.NLL
 	mf0 := func(act, ens float64) func(Prediction) []float64 {
@@ -62,17 +62,17 @@ func TestVariantsGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 	}
 	scaled := func(temperature float64) func(Prediction) []float64 { return mf0(temperature, math.Inf(1)) }
 	for name, c := range map[string]struct {
-		Variant
+		Override
 		want func(Prediction) []float64
 	}{
-		"mle":                    {Variant{Method: "mle"}, scaled(1)},
-		"ts":                     {Variant{Method: "ts"}, scaled(p.Bundle().Temperatures.TS)},
-		"mf0":                    {Variant{Method: "mf0"}, mf0(nll.Act, nll.Ens)},
-		"mf0, other temperature": {Variant{Method: "mf0", TEns: 3e-3}, mf0(nll.Act, 3e-3)},
-		"mf0, both others":       {Variant{Method: "mf0", TAct: 2, TEns: 1e-2}, mf0(2, 1e-2)},
+		"mle":                    {Override{Method: "mle"}, scaled(1)},
+		"ts":                     {Override{Method: "ts"}, scaled(p.Bundle().Temperatures.TS)},
+		"mf0":                    {Override{Method: "mf0"}, mf0(nll.Act, nll.Ens)},
+		"mf0, other temperature": {Override{Method: "mf0", TEns: 3e-3}, mf0(nll.Act, 3e-3)},
+		"mf0, both others":       {Override{Method: "mf0", TAct: 2, TEns: 1e-2}, mf0(2, 1e-2)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := p.Predictions(outputs, c.Variant)
+			got, err := p.Predictions(outputs, c.Override)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func TestVariantsGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 					}
 				}
 				if one.OODScore != plain[i].OODScore || *one.OODPercentile != *plain[i].OODPercentile {
-					t.Fatalf("example %d scores %v, the bundle's variant %v", i, one.OODScore, plain[i].OODScore)
+					t.Fatalf("example %d scores %v, the bundle %v", i, one.OODScore, plain[i].OODScore)
 				}
 				if !served && (one.PredictionSet != nil || one.AbstainReason == conformal.ReasonUncertain) {
 					t.Fatalf("example %d has decisions about other probabilities: %+v", i, one)
@@ -95,29 +95,29 @@ func TestVariantsGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 	}
 }
 
-func TestVariantsHaveThresholdsOfTheirOwn(t *testing.T) {
+func TestOverridesHaveThresholdsOfTheirOwn(t *testing.T) {
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
 	for name, c := range map[string]struct {
-		Variant
+		Override
 		want func(Prediction) string
 	}{
-		"doubt": {Variant{MaxDoubt: at(0.01), MaxOODScore: at(1)}, func(one Prediction) string {
+		"doubt": {Override{MaxUncertainty: at(0.01), MaxOODScore: at(1)}, func(one Prediction) string {
 			if one.Confidence < 0.99 {
 				return "doubtful"
 			}
 			return ""
 		}},
-		"unfamiliar": {Variant{MaxDoubt: at(1), MaxOODScore: at(0.5)}, func(one Prediction) string {
+		"unfamiliar": {Override{MaxUncertainty: at(1), MaxOODScore: at(0.5)}, func(one Prediction) string {
 			if one.OODScore > 0.5 {
 				return "unfamiliar"
 			}
 			return ""
 		}},
-		"neither": {Variant{Method: "mle", MaxDoubt: at(1), MaxOODScore: at(1)}, func(Prediction) string { return "" }},
+		"neither": {Override{Method: "mle", MaxUncertainty: at(1), MaxOODScore: at(1)}, func(Prediction) string { return "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := p.Predictions(outputs, c.Variant)
+			got, err := p.Predictions(outputs, c.Override)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,25 +135,25 @@ func TestVariantsHaveThresholdsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestVariantsThatCannotBeMeantAreRefused(t *testing.T) {
+func TestContradictoryOverridesAreRefused(t *testing.T) {
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
-	for want, v := range map[string]Variant{
+	for want, v := range map[string]Override{
 		`method "mf1", want mf0, ts or mle`:                              {Method: "mf1"},
 		"t_act and t_ens are temperatures of mf0, and the probabilities": {Method: "ts", TAct: 2},
 		"t_act is -1, want a number from 1e-06 to 1e+06":                 {Method: "mf0", TAct: -1},
 		"t_ens is NaN":                        {Method: "mf0", TEns: math.NaN()},
-		"max_doubt is 1.5":                    {MaxDoubt: at(1.5)},
+		"max_doubt is 1.5":                    {MaxUncertainty: at(1.5)},
 		"max_ood_score is NaN, want a number": {MaxOODScore: at(math.NaN())},
 	} {
-		if err := p.CheckVariant(v); err == nil || !strings.Contains(err.Error(), want) {
+		if err := p.CheckOverride(v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want %q", v, err, want)
 		}
 		if _, err := p.Predictions(outputs, v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want %q", v, err, want)
 		}
 	}
-	if _, err := p.Predictions(outputs[1:], Variant{}); err == nil {
+	if _, err := p.Predictions(outputs[1:], Override{}); err == nil {
 		t.Error("other tensors than those of Run are taken")
 	}
 }

@@ -1,0 +1,169 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/internal/source"
+)
+
+// A RecordError says why one record, such as an image file or a line, has no prediction. The records behind it
+// can still be predicted.
+type RecordError struct {
+	Input string // the name of the record
+	Err   error
+}
+
+func (e *RecordError) Error() string { return e.Input + ": " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// ErrNoExamples is the last error of [Predictor.PredictDataset] for a dataset without a readable record.
+var ErrNoExamples = featurize.ErrNoExamples
+
+// DatasetReport lists what PredictDataset passed over.
+type DatasetReport struct {
+	Ignored  []string // files that are no records
+	Warnings []string // such as labels that are not the model's
+}
+
+// PredictDataset evaluates a dataset, or a file of features and logits for a bundle without a model. It yields,
+// in order, the prediction of each record or, if a record cannot be read or does not suit the model, a
+// [*RecordError], after which it goes on. Any other error is the last that it yields.
+//
+// Predictions have the labels that the dataset has. Those that are not classes of the model are left out, with a
+// warning in the report. The report, which may be nil, is complete when the iteration has ended.
+func (p *Predictor) PredictDataset(
+	ctx context.Context, spec string, report *DatasetReport,
+) iter.Seq2[Prediction, error] {
+	return func(yield func(Prediction, error) bool) {
+		if report == nil {
+			report = new(DatasetReport)
+		}
+		if err := p.predictDataset(ctx, spec, report, yield); err != nil {
+			yield(Prediction{}, err)
+		}
+	}
+}
+
+// predictDataset returns the error that ends the iteration; nil if there is none, or yield has ended it.
+func (p *Predictor) predictDataset(
+	ctx context.Context, spec string, report *DatasetReport, yield func(Prediction, error) bool,
+) error {
+	notes := &source.Notes{}
+	s, err := p.openDataset(ctx, spec, notes, report)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	report.Ignored = append(report.Ignored, notes.Ignored...)
+	met := &rows.Stats{}
+	s.Config.Stats = met
+	yielded := 0 // of the records that cannot be read
+	yieldBad := func(before int) bool {
+		for ; yielded < len(met.Bad) && met.Bad[yielded].Position < before; yielded++ {
+			name, reason, _ := strings.Cut(met.Bad[yielded].Message, ": ")
+			if !yield(Prediction{}, &RecordError{name, errors.New(reason)}) {
+				return false
+			}
+		}
+		return true
+	}
+	foreign := 0 // labels that are not the model's
+	defer func() {
+		if foreign > 0 {
+			report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", foreign, met.Examples, p.head.Classes()))
+		}
+	}()
+	for batch, err := range p.predictSet(ctx, s, notes) {
+		if errors.Is(err, ErrNoExamples) && !yieldBad(math.MaxInt) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for i, one := range batch.predictions {
+			if one.Label == nil && one.Targets == nil && s.Labelled() {
+				foreign++
+			}
+			if !yieldBad(batch.examples.Positions[i]) || !yield(one, nil) {
+				return nil
+			}
+		}
+	}
+	yieldBad(math.MaxInt)
+	return nil
+}
+
+// openDataset opens a dataset, without its labels if these do not suit the model.
+func (p *Predictor) openDataset(
+	ctx context.Context, spec string, notes *source.Notes, report *DatasetReport,
+) (*source.Set, error) {
+	opener := &source.Opener{
+		Network: p.network, Classes: p.Classes(), MaxBad: math.MaxInt, MultiLabel: p.head.MultiLabel(),
+		IgnoreUnknownLabels: true,
+		Notes:               notes,
+	}
+	s, err := opener.Open(ctx, "input", spec, p.head.Classes(), !p.unlabelled)
+	if err != nil {
+		var e error
+		if s, e = opener.Open(ctx, "input", spec, p.head.Classes(), false); e != nil {
+			return nil, err
+		}
+		report.Warnings = append(report.Warnings, fmt.Sprintf("%v; predicted without labels", err))
+	}
+	if err := s.Fits(p.head, "the bundle's head"); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// predicted is a batch of predictions with the examples that they are of.
+type predicted struct {
+	predictions []Prediction
+	examples    *rows.Batch
+}
+
+// predictSet predicts an open set: by the graph, or from precomputed features by the formulas.
+func (p *Predictor) predictSet(ctx context.Context, s *source.Set, n *source.Notes) iter.Seq2[predicted, error] {
+	return func(yield func(predicted, error) bool) {
+		// give reports whether the iteration goes on.
+		give := func(predictions []Prediction, b *rows.Batch, err error) bool {
+			if err != nil {
+				err = fmt.Errorf("%s: %w", s.Name, err)
+			}
+			return yield(predicted{predictions, b}, err) && err == nil
+		}
+		if p.network == nil {
+			for b, err := range s.Batches(ctx, p.head, n) {
+				if err != nil {
+					yield(predicted{}, err)
+					return
+				}
+				predictions, err := p.predictRows(p.calibration, b)
+				if !give(predictions, b, err) {
+					return
+				}
+			}
+			return
+		}
+		for r, err := range s.Results(ctx, n) {
+			if err != nil {
+				yield(predicted{}, err)
+				return
+			}
+			predictions, err := p.predictions(p.tensors(r), nil, p.bundle.Manifest.Decisions, r.Examples)
+			if !give(predictions, r.Examples, err) {
+				return
+			}
+		}
+	}
+}
