@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/internal/option"
 )
 
 // Default is the score of unfamiliarity that serves unless another is asked for, or tells the
@@ -149,7 +150,8 @@ func TryStandIns(ctx context.Context, training *Training, held HeldOut) ([]Tried
 func learnFrom(training *Training, held HeldOut) ([]*Fitted, error) {
 	strange := cmp.Or(held.OOD, held.StandIns)
 	if strange == nil {
-		return nil, fmt.Errorf("the score %s is learned from what it is to tell apart: give out-of-distribution data or, of images, stand-ins: --ood auto", learned.Name)
+		return nil, option.Errorf("the score %s is learned from what it is to tell apart: "+
+			"give out-of-distribution data or, of images, stand-ins: %s auto", learned.Name, option.OOD)
 	}
 	one, err := Learn(training, *held.Val, *strange)
 	return []*Fitted{one}, err

@@ -21,7 +21,7 @@ const module = "github.com/mfgs/mfgs"
 var ground = []string{
 	"internal/approx", "internal/realdata", // for tests
 	"internal/chart", "internal/eigen", "internal/files", "internal/parallel", "internal/pixels", "internal/safetensors",
-	"internal/jsontensor", "internal/text",
+	"internal/jsontensor", "internal/option", "internal/text",
 	"calibrate/link",
 	"onnx/tensor", // element types and tensors, which users see
 }

@@ -42,7 +42,7 @@ layer is recognised the exit code is 1, and the reason tells what may help.`,
 				err = writeInspection(p.stdout, in)
 			}
 			if err == nil && !in.Supported {
-				err = fmt.Errorf("%s: %s", in.Model.Path, in.Reason)
+				err = fmt.Errorf("%s: %w", in.Model.Path, in.Err)
 			}
 			return err
 		},
@@ -76,6 +76,9 @@ func inspection(c *cli.Context) (*inspected, error) {
 	found, err := wrap.Inspect(path, of.Head)
 	if err != nil {
 		return nil, err
+	}
+	if found.Err != nil {
+		found.Reason = message(found.Err)
 	}
 	in := &inspected{Inspection: found, beside: folder}
 	if folder == nil {

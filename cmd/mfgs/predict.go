@@ -173,7 +173,7 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 			return writePrediction(lines, &line, &prediction)
 		}
 		bad++
-		text := oneLine(err.Error())
+		text := oneLine(message(err))
 		if err := out.Encode(badLine{prediction.Input, text}); err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 			if err == nil {
 				return out.write(&prediction, "")
 			}
-			text := oneLine(err.Error())
+			text := oneLine(message(err))
 			if bad++; mostBad >= 0 && bad > mostBad {
 				return fmt.Errorf("%s: %s: that is %s that cannot be read, --max-bad allows %d", prediction.Input, text,
 					plural(bad, "record"), mostBad)

@@ -103,7 +103,7 @@ func (t *tarSample) add(m archive.Member, content io.Reader) error {
 	}
 	switch {
 	case m.Sparse:
-		return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse",
+		return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without its option sparse",
 			m.Name)
 	case len(t.images) == archive.MaxBeside:
 		return fmt.Errorf("more than %d images are called %q", archive.MaxBeside, t.key)

@@ -114,7 +114,7 @@ func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 			}
 			return err
 		case m.Sparse:
-			return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse",
+			return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without its option sparse",
 				m.Name)
 		case seen[m.Name]:
 			return fmt.Errorf("two members are called %q", m.Name)
