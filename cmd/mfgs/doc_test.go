@@ -39,6 +39,7 @@ var mustShow = []string{"../../README.md", "../../docs/examples.md", "../../docs
 // which begin with a comment that is their name, lie in the folder from the beginning: see documentedFiles.
 // What is fenced as ```sh takes longer, and is run by testdata/firstrun/run.sh.
 func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
 	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -358,6 +359,7 @@ func sameFigure(got, shown string) bool {
 }
 
 func TestCommandsAreFoundInDocumentation(t *testing.T) {
+	t.Parallel()
 	text := "$ mfgs a\n```console\n$ mfgs b 'x y' \\\n    --flag\noutput\n\nmfgs more\n\n$ make c\nmfgs d\n$ mfgs e\n$ curl f\n```\n```go\n$ mfgs f\n```\n"
 	lines := strings.Split(text, "\n")
 	commands, err := documentedCommands(lines)
@@ -378,6 +380,7 @@ func TestCommandsAreFoundInDocumentation(t *testing.T) {
 }
 
 func TestDocumentedOutputIsCompared(t *testing.T) {
+	t.Parallel()
 	printed := []string{"head  Gemm, 64 features", "time  0.3 s", "", "mle   2.81%  0.1592", "mf0   2.81%  0.1008", ""}
 	for _, test := range []struct {
 		shown string
@@ -416,6 +419,7 @@ func TestDocumentedOutputIsCompared(t *testing.T) {
 }
 
 func TestProgressOfASlowRunIsNotCompared(t *testing.T) {
+	t.Parallel()
 	clock := time.Unix(0, 0)
 	var stderr strings.Builder
 	stderr.WriteString("mfgs: warning: few examples\n")
@@ -436,6 +440,7 @@ func TestProgressOfASlowRunIsNotCompared(t *testing.T) {
 }
 
 func TestSameFigure(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		got, shown string
 		same       bool
@@ -472,6 +477,7 @@ func TestSameFigure(t *testing.T) {
 var argument = regexp.MustCompile(`(?m)^\s+- (--[a-z-]+)=`)
 
 func TestManifestsHaveFlagsOfServe(t *testing.T) {
+	t.Parallel()
 	_, help, _ := invoke(t.Context(), "serve", "--help")
 	for _, name := range []string{"serve.yaml", "kserve.yaml"} {
 		text, err := os.ReadFile("../../docs/kubernetes/" + name)
@@ -494,11 +500,7 @@ func TestManifestsHaveFlagsOfServe(t *testing.T) {
 var sureOf = regexp.MustCompile(`the network is more than 99 % sure of (\d+) of the (\d+) test \w+, and (\d+) of those are wrong; calibrated, of (\d+), and (\d+) of those are wrong`)
 
 func TestExamplesAreAsSureAsTheyAreSaidToBe(t *testing.T) {
-	lib, err := install.Find(install.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(install.EnvLibrary, lib.Path)
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/examples.md")
 	if err != nil {
 		t.Fatal(err)
