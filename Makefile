@@ -7,6 +7,9 @@ PYTHON   ?= python3
 # The main module, the paper's experiments, and the tools.
 MODULES = . cmd/mfgs-paper testdata
 
+# The packages of a module that tests run for: what is in testdata/lint is a linter's.
+tested = $$($(GO) list -C $(1) ./... | grep -v /testdata/lint$$)
+
 # The version that is released next, or was last.
 VERSION = 0.1.0
 
@@ -33,13 +36,13 @@ snippets: build setup
 # The tests that need real data take it from ../shared/data where that exists.
 test: setup
 	@set -e; for m in $(MODULES); do \
-		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -timeout 30m ./...; done
+		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -timeout 30m $(call tested,$$m); done
 	@[ -d ../shared/data ] || echo "NOT TESTED ON REAL DATA: there is no ../shared/data, and the tests that want it were skipped"
 	@python3 -m pip --version >/dev/null 2>&1 || echo "NOT TESTED WITH PIP: there is none, and that it installs a wheel was skipped"
 
 race: setup
 	@set -e; for m in $(MODULES); do \
-		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -race -timeout 60m ./...; done
+		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -race -timeout 60m $(call tested,$$m); done
 
 # ONNX Runtime, into the user's cache; done in a moment when it is there.
 setup: toolchain
@@ -52,6 +55,7 @@ lint: toolchain
 		$(GO) mod -C $$m tidy -diff; \
 		$(GO) vet -C $$m ./...; \
 		(cd $$m && $(GO) run $(STATICCHECK) -checks inherit,ST1000,ST1020,ST1021,ST1022 ./...); done
+	$(GO) test -C testdata ./lint
 
 # Each fuzz target of each package for FUZZTIME.
 fuzz: toolchain

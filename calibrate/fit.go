@@ -73,7 +73,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 		return nil, err
 	}
 	if unit <= 0 && o.Damping.Absolute == 0 {
-		return nil, fmt.Errorf("the curvature is zero in float64: every training probability is exactly 0 or 1; give an absolute --damping, such as 1")
+		return nil, fmt.Errorf("the curvature is zero in float64: every training probability is exactly 0 or 1; give an absolute damping, such as 1")
 	}
 	steps, done := len(o.Damping.candidates(unit))+1, 0
 	if ood != nil {

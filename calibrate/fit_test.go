@@ -663,7 +663,7 @@ func TestFitOnCurvatureOfZero(t *testing.T) {
 	val := newMixture(h, 2, 1, 911).draw(50, 0)
 	for _, structure := range []Structure{Full, Kronecker} {
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
-		if _, err := Fit(t.Context(), c, val, nil, FitOptions{}); err == nil || !strings.Contains(err.Error(), "give an absolute --damping") {
+		if _, err := Fit(t.Context(), c, val, nil, FitOptions{}); err == nil || !strings.Contains(err.Error(), "give an absolute damping") {
 			t.Errorf("%s: error %v", structure, err)
 		}
 		f := fit(t, c, val, nil, FitOptions{Damping: Damping{Absolute: 1}})

@@ -71,7 +71,7 @@ func (f *factor) invert(epsilon float64) error {
 		}
 	}
 	if !ok {
-		return fmt.Errorf("the curvature damped by %.3g is not positive definite in float64: use a larger --damping", epsilon)
+		return fmt.Errorf("the curvature damped by %.3g is not positive definite in float64: use a larger damping", epsilon)
 	}
 	return f.invertTriangle()
 }

@@ -221,7 +221,7 @@ func TestInversesThatAreRefused(t *testing.T) {
 		{"factors", of(softmax, Kronecker), Hessian, 1, "the full structure"},
 		{"no Fisher matrix", of(softmax, Full), Fisher, 1, "was not accumulated"},
 		{"no damping", of(softmax, Full), Hessian, 0, "damping 0"},
-		{"tiny damping", of(softmax, Full), Hessian, 1e-30, "larger --damping"},
+		{"tiny damping", of(softmax, Full), Hessian, 1e-30, "larger damping"},
 	} {
 		err := c.c.Inverse(c.cov, c.epsilon, func(int, []float64) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), c.reason) {
@@ -531,7 +531,7 @@ func TestPosteriorsThatAreRefused(t *testing.T) {
 	// damping is noise. The factors are damped in their eigenbases, exactly.
 	train := randomSet(h, 1000, 1, 641)
 	full := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, train, 0)
-	if _, err := full.Posterior(Hessian, 1e-15); err == nil || !strings.Contains(err.Error(), "use a larger --damping") {
+	if _, err := full.Posterior(Hessian, 1e-15); err == nil || !strings.Contains(err.Error(), "use a larger damping") {
 		t.Errorf("ε = 1e-15: error %v", err)
 	}
 	kron := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, train, 0)

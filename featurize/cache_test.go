@@ -132,7 +132,7 @@ func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
 	// Failing leaves nothing, and asking again for less fails just the same.
 	for range 2 {
 		_, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: 1, Cache: cache}, collect(&collected{}))
-		says(t, err, "0022.png", "--max-bad allows 1")
+		says(t, err, "0022.png", "MaxBad allows 1")
 		if left := entries(t, cache.Dir); len(left) > 0 {
 			t.Fatalf("the cache holds %q", left)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/synthetic"
 )
 
@@ -48,12 +49,15 @@ type TooManyBadError struct {
 	Bad     []string // one message each
 }
 
-func (e *TooManyBadError) Error() string {
+func (e *TooManyBadError) Error() string { return e.Unwrap().Error() }
+
+// Unwrap returns an error of the same message, which names the option.
+func (e *TooManyBadError) Unwrap() error {
 	last := e.Bad[len(e.Bad)-1]
 	if e.Allowed == 0 {
-		return fmt.Sprintf("%s (use --max-bad N to skip up to N such records)", last)
+		return option.Errorf("%s (use %s N to skip up to N such records)", last, option.MaxBad)
 	}
-	return fmt.Sprintf("%s: that is %d unreadable records, --max-bad allows %d", last, len(e.Bad), e.Allowed)
+	return option.Errorf("%s: that is %d unreadable records, %s allows %d", last, len(e.Bad), option.MaxBad, e.Allowed)
 }
 
 // check panics at numbers that make no sense, and sees that there is something to count with.

@@ -230,9 +230,9 @@ func TestMoreBadRecordsThanAllowedEndTheStream(t *testing.T) {
 	for _, batch := range []int{1, 4, 256} {
 		e := extractor(t, "conv", Config{Batch: batch})
 		for allowed, words := range [][]string{
-			{"0003.png: broken PNG", "use --max-bad N"},
-			{"0009.png: broken PNG", "2 unreadable records", "--max-bad allows 1"},
-			{"0017.png: broken PNG", "3 unreadable records", "--max-bad allows 2"},
+			{"0003.png: broken PNG", "use MaxBad N"},
+			{"0009.png: broken PNG", "2 unreadable records", "MaxBad allows 1"},
+			{"0017.png: broken PNG", "3 unreadable records", "MaxBad allows 2"},
 		} {
 			_, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: allowed}, collect(&collected{}))
 			says(t, err, words...)
@@ -287,10 +287,10 @@ func TestAnExampleOfTheWrongShapeEndsTheStream(t *testing.T) {
 		name, model, data string
 		words             []string
 	}{
-		{"one of many", "conv", odd, []string{"0015.png", "9×8 colour image", "[N,3,8,8]", "--preprocess"}},
+		{"one of many", "conv", odd, []string{"0015.png", "9×8 colour image", "[N,3,8,8]", "give Preprocess"}},
 		// The first settles an open size, whichever is prepared first.
 		{"open sizes", "open", odd, []string{"0015.png", "9×8 colour image", "[3 8 8]"}},
-		{"all", "conv", photos(t, n, 16, 16, 3), []string{"0000.png", "16×16 colour image", "[N,3,8,8]", "--preprocess"}},
+		{"all", "conv", photos(t, n, 16, 16, 3), []string{"0000.png", "16×16 colour image", "[N,3,8,8]", "give Preprocess"}},
 		{"grey flattened", "flat", write(t, t.TempDir(), "x-idx3", idx(pixels(1, 4, 7, 7), 4, 7, 7)), []string{"x-idx3[0]", "7×7 grey image", "[N,192]"}},
 		{"array", "conv", write(t, t.TempDir(), "x.npy", npy(random(1, 4*48), 4, 3, 4, 4)), []string{"x.npy[0]", "array [3,4,4] of float32", "[N,3,8,8]"}},
 	}
@@ -568,7 +568,7 @@ func TestImagesAreWhatFilesGive(t *testing.T) {
 	_, err = e.Images(nil)
 	says(t, err, "no images")
 	_, err = e.Images([]goimage.Image{images[0], goimage.NewGray(goimage.Rect(0, 0, 3, 3))})
-	says(t, err, "image 1", "3×3", "--preprocess")
+	says(t, err, "image 1", "3×3", "give Preprocess")
 	_, err = extractor(t, "tokens", Config{}).Images(images)
 	says(t, err, "2 inputs")
 }

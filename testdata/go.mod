@@ -5,6 +5,7 @@ go 1.26.0
 
 require (
 	github.com/mfgs/mfgs v0.0.0
+	golang.org/x/mod v0.41.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 )

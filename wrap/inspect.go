@@ -16,6 +16,7 @@ type Inspection struct {
 	Reason    string       `json:"reason"`     // why not; empty when supported
 	Evidence  []string     `json:"evidence"`   // what the head was recognised by
 	Nearest   []*head.Head `json:"candidates"` // when unsupported: linear layers that may be meant
+	Err       error        `json:"-"`          // when unsupported: the error whose message is Reason
 }
 
 // Inspect reads a model file and looks for its head. A model whose head is not recognised, or is of
@@ -31,16 +32,17 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 	var unsupported *head.UnsupportedError
 	switch {
 	case errors.As(err, &unsupported):
-		in.Reason = unsupported.Error()
+		in.Err = err
 		in.Nearest = append(in.Nearest, unsupported.Candidates...)
 	case err != nil:
 		return nil, err
 	default:
 		in.Head, in.Evidence = h, h.Evidence
-		if err := attach.Head(h).Validate(); err != nil {
-			in.Reason = err.Error()
-		}
-		in.Supported = in.Reason == ""
+		in.Err = attach.Head(h).Validate()
+	}
+	in.Supported = in.Err == nil
+	if in.Err != nil {
+		in.Reason = in.Err.Error()
 	}
 	return in, nil
 }

@@ -32,7 +32,7 @@ func TestInspectTellsWhyItFindsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in.Supported || in.Head != nil || !strings.Contains(in.Reason, "--features") {
+	if in.Supported || in.Head != nil || !strings.Contains(in.Reason, "Features TENSOR") {
 		t.Errorf("%+v", in)
 	}
 	out, err := json.Marshal(in)

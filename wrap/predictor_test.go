@@ -209,7 +209,7 @@ func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
 		_, err = p.PredictImages(t.Context())
 		says(t, err, "no images")
 		_, err = p.PredictImages(t.Context(), goimage.NewGray(goimage.Rect(0, 0, 9, 9)))
-		says(t, err, "image 0", "9×9 grey image", "[N,1,8,8]", "--preprocess")
+		says(t, err, "image 0", "9×9 grey image", "[N,1,8,8]", "give Preprocess")
 	})
 	t.Run("features", func(t *testing.T) {
 		rows, err := cut(t, dir).Network.Run(t.Context(), []Tensor{x})
@@ -410,7 +410,7 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 		t.Errorf("the bundle holds %q", got)
 	}
 	_, err := Open(t.Context(), c.Out, Options{})
-	says(t, err, "holds no model", "--model", "SHA-256")
+	says(t, err, "holds no model", "with Model", "SHA-256")
 
 	p := opened(t, c.Out, Options{Model: c.Model})
 	if _, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 0, 3)}); err != nil {

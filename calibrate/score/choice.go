@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/internal/option"
 )
 
 // Default is the score of unfamiliarity that serves unless another is asked for, or tells the
@@ -147,7 +148,8 @@ func CompareOnSynthetic(ctx context.Context, training *Training, held Validation
 func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
 	strange := cmp.Or(held.OOD, held.Synthetic)
 	if strange == nil {
-		return nil, fmt.Errorf("the score %s is learned from what it is to tell apart: give out-of-distribution data or, of images, stand-ins: --ood auto", learned.Name)
+		return nil, option.Errorf("the score %s is learned from what it is to tell apart: "+
+			"give out-of-distribution data or, of images, stand-ins: %s auto", learned.Name, option.OOD)
 	}
 	one, err := Learn(training, *held.Val, *strange)
 	return []*Fitted{one}, err

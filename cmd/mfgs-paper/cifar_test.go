@@ -14,6 +14,7 @@ import (
 // docs/paper.md has its figures on all the data. Of the part of it here intervals
 // of 95 % are ± .005 for digits and ± .013 to .016 for the others.
 func TestDefaultScoreTellsOthersFromCIFAR10Unseen(t *testing.T) {
+	t.Parallel()
 	data := realdata.Dir(t)
 	l := newLab(data, "../../models", t.TempDir(), nil, io.Discard)
 	images, err := archive.Read(t.Context(), filepath.Join(data, "cifar10", "cifar10.tar.gz"))

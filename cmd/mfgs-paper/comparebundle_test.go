@@ -15,6 +15,7 @@ import (
 )
 
 func TestCompareRefusesCommandLines(t *testing.T) {
+	t.Parallel()
 	of := func(args ...string) []string {
 		return append([]string{"compare", "--bundle", "b", "--test", "t"}, args...)
 	}
@@ -42,6 +43,7 @@ func TestCompareRefusesCommandLines(t *testing.T) {
 
 // A user's bundle is compared with a method of the paper, as tables and as JSON.
 func TestCompareOnABundle(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, models.DigitsMLP()); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 // What is kept of a part is found again; another's, or none, is refused by name.
 func TestKeptParts(t *testing.T) {
+	t.Parallel()
 	l := newLab("", "", t.TempDir(), nil, io.Discard)
 	if s, err := l.kept("ukf"); s != nil || err != nil {
 		t.Errorf("%v, error %v: want nothing", s, err)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/stamp"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap"
 )
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "mfgs-paper: interrupted")
 	default:
-		fmt.Fprintln(stderr, "mfgs-paper:", text.Line(err.Error()))
+		fmt.Fprintln(stderr, "mfgs-paper:", text.Line(option.Text(err, func(n option.Name) string { return "--" + n.Kebab() })))
 	}
 	return exitFailed
 }

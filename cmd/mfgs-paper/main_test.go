@@ -24,6 +24,7 @@ func invoke(ctx context.Context, args ...string) (code int, stdout, stderr strin
 }
 
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		args []string
@@ -59,6 +60,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 func TestPartsComeInTheirOrder(t *testing.T) {
+	t.Parallel()
 	chosen, err := parseParts("rotation,table1")
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +75,7 @@ func TestPartsComeInTheirOrder(t *testing.T) {
 
 // A part whose network is missing fails, names the script, and leaves no report.
 func TestMissingNetwork(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	code, _, stderr := invoke(t.Context(), "report", "--data", dir, "--models", "../../models", "--seeds", "77", "--only", "ukf", "--out", filepath.Join(dir, "out"))
 	if code != exitFailed || !strings.Contains(stderr, "seed77.onnx: no such network") || !strings.Contains(stderr, "train.py") {
@@ -85,6 +88,7 @@ func TestMissingNetwork(t *testing.T) {
 
 // Where no report can be written is said before anything is measured.
 func TestNowhereToWrite(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -97,6 +101,7 @@ func TestNowhereToWrite(t *testing.T) {
 }
 
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	dir := t.TempDir()
@@ -140,6 +145,7 @@ func digitsLab(t *testing.T) *lab {
 
 // From networks to files, on small data: a table, both maps, and the chart.
 func TestReport(t *testing.T) {
+	t.Parallel()
 	l := digitsLab(t)
 	chosen, err := parseParts("ukf,cifar100,heatmap,rotation")
 	if err != nil {

@@ -39,6 +39,7 @@ func published(t *testing.T) *report {
 // The published report has every part, every row that the program makes, with numbers, and every comparison of every
 // claim; and it names the code that made it.
 func TestThePublishedReportIsWhole(t *testing.T) {
+	t.Parallel()
 	r := published(t)
 	if !slices.Equal(r.names(), partNames()) {
 		t.Errorf("its parts are %v, want %v", r.names(), partNames())
@@ -87,6 +88,7 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 
 // All that is published but the heat maps is what the program makes of paper.json.
 func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
+	t.Parallel()
 	r := published(t)
 	again, err := r.json()
 	if err != nil {
@@ -152,6 +154,7 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 
 // What mfgs promises on MNIST and notMNIST, as means of all networks with its default settings.
 func TestThePublishedFiguresKeepThePromises(t *testing.T) {
+	t.Parallel()
 	r := published(t)
 	rows := r.results()
 	row := rows[place{"4", mnistName, "mf0"}]
@@ -188,6 +191,7 @@ func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 
 // A report that is read from another program's paper.json is refused.
 func TestReadReport(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		`{}`:                                 "cannot unmarshal",
 		`[{"table":"parts","row":"table9"}]`: `"table9" is no part`,

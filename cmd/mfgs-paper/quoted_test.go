@@ -312,6 +312,7 @@ func (q *quoting) sentence(text string, s sentence) (string, error) {
 
 // What the pages for users quote of the report is what paper.json has.
 func TestQuotedFiguresAreThoseOfTheReport(t *testing.T) {
+	t.Parallel()
 	figure := regexp.MustCompile(`\d*\.\d+`)
 	q := &quoting{means: publishedMeans(t)}
 	for _, page := range []string{"README.md", "docs/choosing.md"} {
@@ -367,6 +368,7 @@ func TestQuotedFiguresAreThoseOfTheReport(t *testing.T) {
 
 // The comparison sees what is wrong, what is missing and what is there twice.
 func TestQuotingTellsWrongFiguresFromRightOnes(t *testing.T) {
+	t.Parallel()
 	half := .5
 	at := place{"4", "set", "row"}
 	one := map[place]figures{at: {Error: &half}}

@@ -31,6 +31,7 @@ func twoRuns() row {
 }
 
 func TestEntries(t *testing.T) {
+	t.Parallel()
 	r := &report{sections: []*section{{Name: "table3", Rows: []row{twoRuns(), {place: place{"3", imagenetName, "Deep E.(5)"}, Note: "not made"}}}}}
 	data, err := r.json()
 	if err != nil {
@@ -67,6 +68,7 @@ func TestEntries(t *testing.T) {
 }
 
 func TestRender(t *testing.T) {
+	t.Parallel()
 	one := twoRuns()
 	one.row, one.Runs, one.Paper, one.Note = "one", one.Runs[1:], nil, "slow"
 	got := render([]row{twoRuns(), one, {place: place{"1", mnistName, "none"}, Note: "no data"}}, inDomain[0],
@@ -89,6 +91,7 @@ func TestRender(t *testing.T) {
 }
 
 func TestSpread(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		of           sample
 		mean, spread float64
@@ -106,6 +109,7 @@ func TestSpread(t *testing.T) {
 }
 
 func TestResultsOfIntervals(t *testing.T) {
+	t.Parallel()
 	roc, err := rocOf(notMNIST), errorOf // within .003, and within .001
 	tests := []struct {
 		name string
@@ -130,6 +134,7 @@ func TestResultsOfIntervals(t *testing.T) {
 
 // The verdict of a claim follows from all its comparisons.
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	rows := func(name string, rocs ...float64) row {
 		r := row{place: place{"4", mnistName, name}}
 		for seed, roc := range rocs {
@@ -176,6 +181,7 @@ func TestVerdicts(t *testing.T) {
 
 // A row over several sets is their mean, run by run, of figures and resamples.
 func TestAcross(t *testing.T) {
+	t.Parallel()
 	one := func(err float64, resamples ...float32) row {
 		m := of(3, figures{Error: &err})
 		m.Resampled = map[string][]float32{"error": resamples}
@@ -189,6 +195,7 @@ func TestAcross(t *testing.T) {
 }
 
 func TestWriteFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	for _, content := range []string{"one", "two"} {

@@ -13,6 +13,7 @@ import (
 // From a network to rows, on small data: every score has a row under every protocol, with the figures
 // of the library.
 func TestScoresOfASmallNetwork(t *testing.T) {
+	t.Parallel()
 	l := digitsLab(t)
 	l.models = filepath.Join("..", "..", "models")
 	m := maker{t.TempDir(), 8, 1, 60, 160}

@@ -33,6 +33,7 @@ func digitsForShift(t *testing.T) *lab {
 
 // The figures of images as they are, and of spoiled ones, are the library's; means over kinds are means.
 func TestTheShiftPart(t *testing.T) {
+	t.Parallel()
 	l := digitsForShift(t)
 	chosen, err := parseParts("shift")
 	if err != nil {
@@ -94,6 +95,7 @@ func TestTheShiftPart(t *testing.T) {
 
 // Files of images are read as well as arrays, and of one size and kind only.
 func TestAGalleryOfFiles(t *testing.T) {
+	t.Parallel()
 	colours := goimage.NewNRGBA(goimage.Rect(0, 0, 2, 1))
 	copy(colours.Pix, []byte{1, 2, 3, 255, 4, 5, 6, 255})
 	var file bytes.Buffer

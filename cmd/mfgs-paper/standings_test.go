@@ -53,6 +53,7 @@ func falling(_ encounter, c contender) float64 {
 }
 
 func TestRanksFollowTheRows(t *testing.T) {
+	t.Parallel()
 	s := standingsOf(standingRows(.01, []float64{0}, falling))
 	all, c := s.ranked()
 	for i := range all {
@@ -74,6 +75,7 @@ func TestRanksFollowTheRows(t *testing.T) {
 
 // Better is what is above the default by more than the interval in every network, and worse what is below it so.
 func TestABetterScoreIsBetterBeyondChanceInEveryNetwork(t *testing.T) {
+	t.Parallel()
 	e := encounters[0]
 	c := contender{untuned, "vim"}
 	at := func(all ...metrics.Difference) standings {
@@ -109,6 +111,7 @@ func TestABetterScoreIsBetterBeyondChanceInEveryNetwork(t *testing.T) {
 
 // What is advised follows the figures, and names them.
 func TestAdviceFollowsTheRows(t *testing.T) {
+	t.Parallel()
 	learnedWins := func(e encounter, c contender) float64 {
 		if c == (contender{standIn, learnedScore}) {
 			return falling(e, contender{untuned, score.Default}) + .03
@@ -153,6 +156,7 @@ func TestAdviceFollowsTheRows(t *testing.T) {
 
 // Rows of other tables are left out, and pairs without rows.
 func TestStandingsAreOfTheirRowsAlone(t *testing.T) {
+	t.Parallel()
 	rows := standingRows(.01, []float64{0}, falling)
 	rows = append(rows[:len(rows)/len(encounters)*2], row{place: place{"1", mnistName, "mf0"}})
 	s := standingsOf(rows)

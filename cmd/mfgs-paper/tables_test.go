@@ -14,6 +14,7 @@ import (
 
 // Every row of the paper is measured or said to be missing.
 func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
+	t.Parallel()
 	upper, lower := table1Trials()
 	trials := map[string][]trial{
 		"1 MNIST":            append(upper, lower...),
@@ -64,6 +65,7 @@ func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
 }
 
 func TestPrintedNumbers(t *testing.T) {
+	t.Parallel()
 	if n := len(printed); n != 9+6+11+2+20+9+8 {
 		t.Errorf("%d rows", n)
 	}
@@ -93,6 +95,7 @@ func TestPrintedNumbers(t *testing.T) {
 
 // Every contest of every claim is held where all parts are made: they name rows, sets and quantities that there are.
 func TestEveryContestIsHeld(t *testing.T) {
+	t.Parallel()
 	s := new(section)
 	told := map[string]detection{}
 	for _, set := range append([]string{notMNIST, apart}, cifarSets...) {
@@ -161,6 +164,7 @@ func TestEveryContestIsHeld(t *testing.T) {
 // A row is made with the damping that its name tells, and stands beside the paper's row of
 // its name without that.
 func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
+	t.Parallel()
 	upper, lower := table1Trials()
 	for _, trial := range slices.Concat(upper, lower, table2Trials(), table4Trials(), ukfTrials(), shortTrials()) {
 		name, paper := strings.CutSuffix(trial.row, ", eps = 1")
@@ -176,6 +180,7 @@ func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
 
 // Ensembles of one size have all networks the same number of times, and a row of single networks has one seed each.
 func TestRequests(t *testing.T) {
+	t.Parallel()
 	set := &benchmark{seeds: []int{0, 1, 2, 3, 4}, trained: map[string]int{short: 2, evidentialKind: 1}}
 	tests := []struct {
 		of   trial
@@ -228,6 +233,7 @@ func TestRequests(t *testing.T) {
 
 // An ensemble is of the files of its seeds, and of one network it is that network.
 func TestFilesOfNetworks(t *testing.T) {
+	t.Parallel()
 	set := newLab("data", "models", t.TempDir(), nil, io.Discard).mnist()
 	tests := []struct {
 		of   members

@@ -10,6 +10,7 @@ import (
 
 // Sets are written as the network takes them, the part to be tuned on apart from the one that is tested.
 func TestUnfamiliarSetsAreWritten(t *testing.T) {
+	t.Parallel()
 	g := &gallery.Gallery{Width: 4, Height: 4, Channels: 3, Labels: make([]byte, 10)}
 	for i := range 10 {
 		g.Pixels = append(g.Pixels, slices.Repeat([]byte{byte(20 * i)}, 48)...)
@@ -48,6 +49,7 @@ func TestUnfamiliarSetsAreWritten(t *testing.T) {
 
 // Every network meets two sets or more, as one is tuned on and another comes, and none twice.
 func TestPairs(t *testing.T) {
+	t.Parallel()
 	sets := map[string][]string{}
 	for _, e := range encounters {
 		if slices.Contains(sets[e.network], e.set) {

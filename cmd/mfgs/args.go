@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,6 +48,13 @@ func findVerb(app *cli.App, name string) (*cli.Command, error) {
 	return nil, usagef("", "unknown verb %q: want %s", name, alternatives(names))
 }
 
+// movedFlags are those that eval had once, with what mfgs-paper compare has in their place, "" for the same.
+var movedFlags = map[string]string{
+	"layers": "", "val": "", "val-ood": "", "with": "", "evidence": "", "dropout-rate": "", "draws": "",
+	"checkpoint": "--with swag=FILE", "ensemble": "--with ensemble=FILE", "jackknife": "--with jackknife=FILE",
+	"vi": "--with bnn-vi=FILE", "edl": "--with edl=FILE",
+}
+
 // arrange brings the arguments of a verb into the only order that package cli
 // reads: flags as --name=value, then "--", then the positional arguments. It
 // refuses what the flag package would take without a word: a flag that swallows
@@ -70,6 +78,10 @@ func arrange(verb *cli.Command, args []string) (arranged []string, help bool, er
 		}
 		f := findFlag(verb.Flags, name)
 		if f == nil {
+			if of, moved := movedFlags[name]; moved && verb.Name == "eval" {
+				return nil, false, usagef(verb.Name, "unknown flag --%s: mfgs-paper compare has %s, for the methods that no bundle serves",
+					name, cmp.Or(of, "it"))
+			}
 			hint := didYouMean(name, "--", flagNames(verb.Flags))
 			return nil, false, usagef(verb.Name, "unknown flag --%s%s", name, hint)
 		}

@@ -47,6 +47,7 @@ func parsed(t *testing.T, args []string) (many, positional []string, word string
 }
 
 func TestFlagsStandAnywhereAndCommasSplitNothing(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"--word", "w", "--number", "3", "--yes", "--many", "a,b", "--many=c=d", "x", "y z"},
 		{"x", "--word", "w", "y z", "--number", "3", "--many", "a,b", "--many=c=d", "--yes"},
@@ -62,6 +63,7 @@ func TestFlagsStandAnywhereAndCommasSplitNothing(t *testing.T) {
 }
 
 func TestPositionalArgumentsMayLookOdd(t *testing.T) {
+	t.Parallel()
 	// help and tool are words that package cli knows; after -- anything goes.
 	_, positional, word, number, _ := parsed(t, []string{"help", "--number", "-4", "tool", "-", "--word", "-x", "--", "--yes", "--"})
 	if want := []string{"help", "tool", "-", "--yes", "--"}; !slices.Equal(positional, want) {
@@ -73,6 +75,7 @@ func TestPositionalArgumentsMayLookOdd(t *testing.T) {
 }
 
 func TestArgumentsThatCannotBeMeantAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		args []string
 		want string
@@ -130,6 +133,7 @@ func FuzzArrange(f *testing.F) {
 }
 
 func TestHelpExplainsEveryFlagIn84Columns(t *testing.T) {
+	t.Parallel()
 	for _, c := range new(program).app().Commands {
 		code, stdout, stderr := invoke(context.Background(), c.Name, "--help")
 		if code != 0 || stderr != "" {

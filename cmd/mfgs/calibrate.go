@@ -44,20 +44,20 @@ With --dry-run it only says what that would take.
 With --shard it reads one of N parts of each set and writes what merge makes the
 bundle of: N runs, on as many machines, do the work of one. Any of --train, --val
 and --ood is then enough.`,
-		Flags: slices.Concat([]cli.Flag{jobFlag()}, flagsOf(dataSettings), []cli.Flag{
+		Flags: slices.Concat([]cli.Flag{jobFlag()}, flagsOf(dataSettings()), []cli.Flag{
 			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` instead of --model and --train: a file with the arrays features [N,d], logits [N,K] and, where needed, labels [N]"},
 			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels; where these are [N,K], 0 or 1 each, the head is multi-label"},
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
 			preprocessFlag("unit, where all data are images"),
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line, a JSON array, or a config.json with id2label [the model's own, or the training folders']"},
 			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` read this one of N parts of the data only, and write a part for merge"},
-		}, flagsOf(outputSettings), []cli.Flag{
+		}, flagsOf(outputSettings()), []cli.Flag{
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there, and drop what an interrupted run has read"},
 			&cli.BoolFlag{Name: "dry-run", Category: outputFlags, Usage: "say how many examples there are and about what time and memory each stage would take, from a timed part of each; write nothing"},
 			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
 			reportFlag("the bundle, on the held-out data"),
 			jsonFlag(),
-		}, flagsOf(fitSettings), flagsOf(decisionSettings), flagsOf(headSettings), flagsOf(runtimeSettings), []cli.Flag{
+		}, flagsOf(fitSettings()), flagsOf(decisionSettings()), flagsOf(headSettings()), flagsOf(runtimeSettings()), []cli.Flag{
 			runtimePathFlag(runtimeFlags), noInstallFlag(),
 		}),
 		Action: func(c *cli.Context) error {
@@ -124,7 +124,7 @@ func (p *program) notDone(c *cli.Context, bar *progress, err error) error {
 	if c.Bool("json") {
 		return writeJSON(p.stdout, map[string]any{"out": c.String("out"), "nothing_to_do": true})
 	}
-	fmt.Fprintln(p.stderr, "mfgs:", oneLine(err.Error()))
+	fmt.Fprintln(p.stderr, "mfgs:", oneLine(message(err)))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 // Of each value that completion offers, the complaint, if any, is about something else.
 func TestOfferedValuesAreAccepted(t *testing.T) {
+	t.Parallel()
 	tried := 0
 	for _, c := range new(program).app().Commands {
 		for _, f := range c.Flags {
@@ -32,6 +33,7 @@ func TestOfferedValuesAreAccepted(t *testing.T) {
 }
 
 func TestManualExplainsEveryFlag(t *testing.T) {
+	t.Parallel()
 	code, page, stderr := invoke(t.Context(), "man")
 	if code != exitDone || stderr != "" {
 		t.Fatalf("exit code %d, %s", code, stderr)
@@ -52,6 +54,7 @@ func TestManualExplainsEveryFlag(t *testing.T) {
 
 // Fish has the values of flags, and completes files for those that take them.
 func TestFishKnowsFlags(t *testing.T) {
+	t.Parallel()
 	code, script, stderr := invoke(t.Context(), "completion", "fish")
 	if code != exitDone || stderr != "" {
 		t.Fatalf("exit code %d, %s", code, stderr)

@@ -18,6 +18,7 @@ import (
 
 // Every flag of calibrate gets where it belongs.
 func TestFlagsOfCalibrate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	put := func(name, text string) string {
 		t.Helper()
@@ -86,6 +87,7 @@ func TestFlagsOfCalibrate(t *testing.T) {
 
 // Temperatures stand in their columns.
 func TestTemperaturesForPeople(t *testing.T) {
+	t.Parallel()
 	told := bundle.TemperatureInfo{NLL: calibrate.Temperatures{Act: 1.5, Ens: 20},
 		OOD: calibrate.Temperatures{Act: 0.5, Ens: 7}, OODTuned: true, TS: 2.5, TSOOD: 3.5}
 	same := told
@@ -109,6 +111,7 @@ func TestTemperaturesForPeople(t *testing.T) {
 
 // A preset is fitted to the model that is given, and otherwise to the bundle's own.
 func TestPresetsAreFittedToTheModelThatIsRun(t *testing.T) {
+	t.Parallel()
 	digits, err := filepath.Abs("../../models/digits-mlp/model.onnx")
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// root is that of the repository.
+const root = "../.."
+
 var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write the figures that commands print now into the documentation")
 
 // mustShow are the documents whose commands are the way into the program.
@@ -36,6 +39,7 @@ var mustShow = []string{"../../README.md", "../../docs/examples.md", "../../docs
 // which begin with a comment that is their name, lie in the folder from the beginning: see documentedFiles.
 // What is fenced as ```sh takes longer, and is run by testdata/firstrun/run.sh.
 func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
 	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -354,50 +358,8 @@ func sameFigure(got, shown string) bool {
 	return approx.Equal(a, b, (0.05*math.Abs(b)+lastPlace)*rounding)
 }
 
-// A reader sees on the first screen of the README what to install, and the commands that run the main job and the
-// tests.
-func TestTheReadmeBeginsWithTheSetUp(t *testing.T) {
-	const screen = 25 // lines
-	text := readText(t, "../../README.md")
-	lines := strings.Split(text, "\n")[:screen]
-	var commands []string
-	for _, line := range lines {
-		if command, ok := strings.CutPrefix(line, "    "); ok {
-			command, _, _ = strings.Cut(command, "#")
-			commands = append(commands, strings.TrimSpace(command))
-		}
-	}
-	want := []string{"git clone https://" + module, "cd mfgs", "make demo", "make test"}
-	if len(commands) < len(want) || !slices.Equal(commands[:len(want)], want) {
-		t.Errorf("the first %d lines of the README have the commands %q, want %q", screen, commands, want)
-	}
-	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readText(t, "../../go.mod"))
-	if goVersion == nil {
-		t.Fatal("go.mod has no version of Go")
-	}
-	for _, need := range []string{"git", "Go " + goVersion[1], "C compiler", "make"} {
-		if !strings.Contains(strings.Join(lines, "\n"), need) {
-			t.Errorf("the first %d lines of the README do not say that it takes %s", screen, need)
-		}
-	}
-	makefile := readText(t, "../../Makefile")
-	for _, target := range []string{"demo", "test"} {
-		if !strings.Contains(makefile, "\n"+target+": ") {
-			t.Errorf("the Makefile has no target %s", target)
-		}
-	}
-}
-
-func readText(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 func TestCommandsAreFoundInDocumentation(t *testing.T) {
+	t.Parallel()
 	text := "$ mfgs a\n```console\n$ mfgs b 'x y' \\\n    --flag\noutput\n\nmfgs more\n\n$ make c\nmfgs d\n$ mfgs e\n$ curl f\n```\n```go\n$ mfgs f\n```\n"
 	lines := strings.Split(text, "\n")
 	commands, err := documentedCommands(lines)
@@ -418,6 +380,7 @@ func TestCommandsAreFoundInDocumentation(t *testing.T) {
 }
 
 func TestDocumentedOutputIsCompared(t *testing.T) {
+	t.Parallel()
 	printed := []string{"head  Gemm, 64 features", "time  0.3 s", "", "mle   2.81%  0.1592", "mf0   2.81%  0.1008", ""}
 	for _, test := range []struct {
 		shown string
@@ -456,6 +419,7 @@ func TestDocumentedOutputIsCompared(t *testing.T) {
 }
 
 func TestProgressOfASlowRunIsNotCompared(t *testing.T) {
+	t.Parallel()
 	clock := time.Unix(0, 0)
 	var stderr strings.Builder
 	stderr.WriteString("mfgs: warning: few examples\n")
@@ -476,6 +440,7 @@ func TestProgressOfASlowRunIsNotCompared(t *testing.T) {
 }
 
 func TestSameFigure(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		got, shown string
 		same       bool
@@ -512,6 +477,7 @@ func TestSameFigure(t *testing.T) {
 var argument = regexp.MustCompile(`(?m)^\s+- (--[a-z-]+)=`)
 
 func TestManifestsHaveFlagsOfServe(t *testing.T) {
+	t.Parallel()
 	_, help, _ := invoke(t.Context(), "serve", "--help")
 	for _, name := range []string{"serve.yaml", "kserve.yaml"} {
 		text, err := os.ReadFile("../../docs/kubernetes/" + name)
@@ -534,11 +500,7 @@ func TestManifestsHaveFlagsOfServe(t *testing.T) {
 var sureOf = regexp.MustCompile(`the network is more than 99 % sure of (\d+) of the (\d+) test \w+, and (\d+) of those are wrong; calibrated, of (\d+), and (\d+) of those are wrong`)
 
 func TestExamplesAreAsSureAsTheyAreSaidToBe(t *testing.T) {
-	lib, err := install.Find(install.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(install.EnvLibrary, lib.Path)
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/examples.md")
 	if err != nil {
 		t.Fatal(err)
@@ -607,41 +569,4 @@ func TestExamplesAreAsSureAsTheyAreSaidToBe(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestGoInDocumentsRuns finds the Go that documents show in the examples of packages, which go test runs. Programs in
-// files are run by TestDocumentedCommands.
-func TestGoInDocumentsRuns(t *testing.T) {
-	var examples strings.Builder
-	for _, file := range goFiles(t) {
-		if strings.HasSuffix(file.path, "example_test.go") {
-			examples.WriteString(unindented(string(file.text)))
-		}
-	}
-	found := 0
-	for name, text := range documents(t) {
-		for _, block := range goBlock.FindAllStringSubmatch(text, -1) {
-			if first, _, _ := strings.Cut(block[1], "\n"); fileName.MatchString(first) {
-				continue
-			}
-			found++
-			if !strings.Contains(examples.String(), "\n"+unindented(block[1])) {
-				t.Errorf("%s: these lines are in no example_test.go:\n%s", name, block[1])
-			}
-		}
-	}
-	if found == 0 {
-		t.Error("no Go found")
-	}
-}
-
-var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
-
-// unindented is text without the white space at the beginning of lines.
-func unindented(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }

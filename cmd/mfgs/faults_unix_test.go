@@ -12,6 +12,7 @@ import (
 // A few of the kills of testdata/faults, which has many: one after a periodic checkpoint at least, from which the
 // next run goes on.
 func TestKilledRunsAreGoneOnWith(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command("go", "run", "./faults", "-kills", "4", "-examples", "12000", "-only", "calibrate --resume")
 	cmd.Dir = "../../testdata"
 	out, err := cmd.CombinedOutput()

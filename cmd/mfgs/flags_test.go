@@ -7,6 +7,7 @@ import (
 )
 
 func TestPreprocessingByName(t *testing.T) {
+	t.Parallel()
 	const model = "../../models/digits-mlp/model.onnx"
 	s, err := readPreprocessing("unit", model)
 	if err != nil {

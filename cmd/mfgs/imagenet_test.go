@@ -73,6 +73,7 @@ func imageNet(t testing.TB) (all, few string) {
 // A network of 1,000 classes that others trained, and photographs as they come: decoding, resizing
 // and scaling are right if it classifies them as well as it is known to, at 65 % of all 1,000.
 func TestImageNetIsClassifiedAsWellAsItShould(t *testing.T) {
+	t.Parallel()
 	realdata.Dir(t)
 	test, few := imageNet(t)
 	model, bundle := realdata.Dir(t)+"/models/imagenet_mobilenet_v2_1.0_224.onnx", filepath.Join(t.TempDir(), "bundle")

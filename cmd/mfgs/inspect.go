@@ -24,7 +24,7 @@ func (p *program) inspect() *cli.Command {
 what is written beside it of preprocessing and class names; says what to run next.
 MODEL is an ONNX file, or a folder as save_pretrained or Optimum writes one. Where no
 layer is recognised the exit code is 1, and the reason tells what may help.`,
-		Flags: slices.Concat([]cli.Flag{jsonFlag()}, flagsOf(headSettings)),
+		Flags: slices.Concat([]cli.Flag{jsonFlag()}, flagsOf(headSettings())),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return usagef(c.Command.Name, "want one model file, got %d arguments", c.NArg())
@@ -42,7 +42,7 @@ layer is recognised the exit code is 1, and the reason tells what may help.`,
 				err = writeInspection(p.stdout, in)
 			}
 			if err == nil && !in.Supported {
-				err = fmt.Errorf("%s: %s", in.Model.Path, in.Reason)
+				err = fmt.Errorf("%s: %w", in.Model.Path, in.Err)
 			}
 			return err
 		},
@@ -77,6 +77,9 @@ func inspection(c *cli.Context) (*inspected, error) {
 	if err != nil {
 		return nil, err
 	}
+	if found.Err != nil {
+		found.Reason = message(found.Err)
+	}
 	in := &inspected{Inspection: found, beside: folder}
 	if folder == nil {
 		in.beside = pretrained.Beside(path)
@@ -86,7 +89,7 @@ func inspection(c *cli.Context) (*inspected, error) {
 		return nil, err
 	}
 	next := []string{"mfgs", "calibrate", "--model", arg}
-	for _, f := range flagsOf(headSettings) {
+	for _, f := range flagsOf(headSettings()) {
 		if name := f.Names()[0]; c.IsSet(name) {
 			next = append(next, "--"+name, c.String(name))
 		}

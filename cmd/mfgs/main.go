@@ -46,13 +46,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, complaint(stderr, usage.Error()))
 		return exitUsage
 	case ctx.Err() != nil:
-		said := "interrupted"
+		interrupted := errors.New("interrupted")
 		if kept := (*calibration.InterruptedError)(nil); errors.As(err, &kept) {
-			said = (&calibration.InterruptedError{Checkpoint: kept.Checkpoint, Err: errors.New(said)}).Error()
+			interrupted = &calibration.InterruptedError{Checkpoint: kept.Checkpoint, Err: interrupted}
 		}
-		fmt.Fprintln(stderr, complaint(stderr, "mfgs: "+oneLine(said)))
+		fmt.Fprintln(stderr, complaint(stderr, "mfgs: "+oneLine(message(interrupted))))
 	default:
-		fmt.Fprintln(stderr, complaint(stderr, "mfgs: "+oneLine(err.Error())))
+		fmt.Fprintln(stderr, complaint(stderr, "mfgs: "+oneLine(message(err))))
 	}
 	return exitFailed
 }

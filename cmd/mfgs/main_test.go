@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs the command line as people do. The scripts have, besides
 // those of testscript, the commands of scriptCommands.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)

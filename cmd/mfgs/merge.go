@@ -35,7 +35,7 @@ many parts are merged in groups, and these with each other.`,
 			choiceFlag("covariance", fitFlags, "`NAME` "+alternatives(covariances)+"; the last two want parts made for one of them [that of the parts]", "", covariances),
 			&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` as of mfgs calibrate [that of the parts]"},
 			threadsFlag(productFlags, "product"), runtimePathFlag(productFlags),
-		}, flagsOf(decisionSettings)),
+		}, flagsOf(decisionSettings())),
 		Action: func(c *cli.Context) error {
 			config, err := p.mergeConfig(c)
 			if err != nil {

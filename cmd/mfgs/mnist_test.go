@@ -79,6 +79,7 @@ func mnist(t testing.TB, r mnistRun) (*calibration.Report, map[string]bench.Meth
 
 // TestMNIST runs the main job on a part of the data small enough for every day.
 func TestMNIST(t *testing.T) {
+	t.Parallel()
 	realdata.Dir(t)
 	// To try four dampings of the full structure takes seconds.
 	for structure, damping := range map[string]string{"full": "rel:1", "kron": "auto"} {
@@ -205,6 +206,7 @@ func keepPromises(t testing.TB, structure, cache, score string) (means map[strin
 // TestMNISTKeepsPromises holds the figures of the Kronecker structure, which is
 // fast; those of the full one are the benchmark's.
 func TestMNISTKeepsPromises(t *testing.T) {
+	t.Parallel()
 	realdata.Dir(t)
 	cache := t.TempDir()
 	keepPromises(t, "kron", cache, "mf0")
@@ -242,6 +244,7 @@ func BenchmarkMNIST(b *testing.B) {
 
 // TestMNISTInShards compares what merge makes of shards with one pass; wrap has more divisions.
 func TestMNISTInShards(t *testing.T) {
+	t.Parallel()
 	realdata.Dir(t)
 	dir := t.TempDir()
 	training := realdata.Dir(t) + "/mnist/train-images-idx3-ubyte.gz"
@@ -313,6 +316,7 @@ func sameCalibration(t *testing.T, got, want string) {
 // The score that serves where nothing unfamiliar is given tells letters from digits all the same:
 // docs/paper.md has its figures on all the data.
 func TestDefaultScoreTellsNotMNISTUnseen(t *testing.T) {
+	t.Parallel()
 	if mean := tellsNotMNIST(t, "studentized", "model.onnx", "seed1.onnx", "seed2.onnx"); !(mean >= 0.983) {
 		t.Errorf("mean AUROC %v, want 0.983", mean)
 	}
@@ -320,6 +324,7 @@ func TestDefaultScoreTellsNotMNISTUnseen(t *testing.T) {
 
 // What is learned from stand-ins tells them as well: on all the data .994 (docs/standins.md).
 func TestTheLearnedScoreTellsNotMNISTUnseen(t *testing.T) {
+	t.Parallel()
 	mean := tellsNotMNIST(t, "learned", "seed1.onnx")
 	if !(mean >= 0.988) {
 		t.Errorf("AUROC %v, want 0.988", mean)

@@ -26,6 +26,7 @@ import (
 )
 
 func TestTable(t *testing.T) {
+	t.Parallel()
 	tab := table{align: "lrr"}
 	tab.row("", "one", "two")
 	tab.row("größer", "1", "2,000.5")
@@ -44,6 +45,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestPrintable(t *testing.T) {
+	t.Parallel()
 	for s, want := range map[string]string{
 		"":                            "",
 		"größer 猫 \u200c🐈‍⬛ C:\\new":  "größer 猫 \u200c🐈‍⬛ C:\\new",
@@ -63,6 +65,7 @@ func TestPrintable(t *testing.T) {
 // Whatever the files of others call their classes, tensors and examples, a table
 // keeps its lines and the terminal its state.
 func TestNoNameReachesTheTerminalRaw(t *testing.T) {
+	t.Parallel()
 	const evil = "put\x1b[31m\r\u009b2J\n\u202e\xff"
 	tensor := onnx.ValueInfo{Name: evil, Type: tensor.Float32, Shape: []onnx.Dim{{Value: -1, Param: evil}}}
 	class := []string{evil, evil}
@@ -137,6 +140,7 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 }
 
 func TestNumbersForPeople(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ got, want string }{
 		{percent(0.01234), "1.23%"}, {percent(1), "100.00%"}, {percent(0), "0.00%"},
 		{count(0), "0"}, {count(999), "999"}, {count(1000), "1,000"}, {count(1234567), "1,234,567"}, {count(-1234), "-1,234"},
@@ -156,6 +160,7 @@ func TestNumbersForPeople(t *testing.T) {
 }
 
 func TestJSONHasNoNaN(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	if err := writeJSON(&b, map[string]any{"good": 1, "bad": math.NaN()}); err == nil || b.Len() > 0 {
 		t.Errorf("%v, written %q", err, b.String())
@@ -166,6 +171,7 @@ func TestJSONHasNoNaN(t *testing.T) {
 }
 
 func TestReportFits80Columns(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	out := filepath.Join(t.TempDir(), "b")
 	for _, args := range [][]string{
@@ -192,6 +198,7 @@ func TestReportFits80Columns(t *testing.T) {
 
 // A wide table must not wait for its end, nor a later, wider cell be cut.
 func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	w := newPredictionWriter("table", &b, nil, false, nil)
 	for i := range rowsKept + 1 {
@@ -219,6 +226,7 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 }
 
 func TestLongNamesKeepTheirEnd(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"short.png":                               "short.png",
 		strings.Repeat("x", 22):                   strings.Repeat("x", 22),
@@ -232,6 +240,7 @@ func TestLongNamesKeepTheirEnd(t *testing.T) {
 }
 
 func TestNoPredictionsAreStillADocument(t *testing.T) {
+	t.Parallel()
 	for _, multi := range []bool{false, true} {
 		header := slices.Concat(csvHeader, scoreHeader)
 		if multi {
@@ -253,6 +262,7 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 
 // Lists of labels, in the formats that write them in a cell.
 func TestLabelsInCells(t *testing.T) {
+	t.Parallel()
 	names, share := []string{"cat", "dog", "a bird of some kind", "3"}, 0.125
 	predictions := []wrap.Prediction{
 		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75, Entropy: 0.5,
@@ -291,6 +301,7 @@ type brokenPipe struct{}
 func (brokenPipe) Write([]byte) (int, error) { return 0, errPipe }
 
 func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	var stderr bytes.Buffer
 	for _, args := range [][]string{
@@ -307,6 +318,7 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 }
 
 func TestInterruption(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	out := filepath.Join(t.TempDir(), "b")
 	calibrate := []string{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--out", out}
@@ -349,6 +361,7 @@ func (c cancelling) Write(p []byte) (int, error) {
 // Where standard error is no terminal, a short run writes nothing, and a long one a
 // plain line after 10 s, 20 s, 40 s, and then every minute.
 func TestProgressOffTerminalsIsPlainLinesNowAndThen(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	at := time.Unix(1e9, 0)
 	bar := newProgress(&b, !isTerminal(&b), func() time.Time { return at })
@@ -387,6 +400,7 @@ mfgs: progress: predicting: 1,393 examples
 }
 
 func TestProgressIsWipedInTheEnd(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	bar := newProgress(&b, false, time.Now)
 	bar.work(wrap.Progress{Stage: "train", Done: 1, Total: 4, Unit: "examples"})
@@ -422,6 +436,7 @@ func digits(t *testing.T) string {
 
 // Every number stands under its own name, in all formats.
 func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
+	t.Parallel()
 	label, share := 2, 0.125
 	p := wrap.Prediction{
 		Input: "x.png", Label: &label, Class: 1, ClassName: "dog", Confidence: 0.625, Entropy: 1.5,
@@ -455,6 +470,7 @@ func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 
 // What is left of a stage is judged by the stage, and not by those before it.
 func TestProgressOfALaterStageTellsItsOwnTime(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	at := time.Unix(1e9, 0)
 	bar := newProgress(&b, true, func() time.Time { return at })
@@ -470,6 +486,7 @@ func TestProgressOfALaterStageTellsItsOwnTime(t *testing.T) {
 
 // A time that is estimated is said in as many digits as it deserves, and is nothing only where it is.
 func TestEstimatedTimes(t *testing.T) {
+	t.Parallel()
 	for seconds, want := range map[float64]string{
 		0: "0s", 0.004: "<0.1s", 0.06: "0.1s", 0.7: "0.7s", 9.94: "9.9s", 17.2: "17s", 60: "1m", 100: "1m40s", 3599.6: "1h",
 		3600: "1h", 4830: "1h21m", 36000: "10h", 360029: "100h",

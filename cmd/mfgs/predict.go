@@ -201,7 +201,7 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 		switch {
 		case errors.As(err, &record):
 			bad++
-			text := oneLine(record.Err.Error())
+			text := oneLine(message(record.Err))
 			if err := out.Encode(badLine{record.Input, text}); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 
 // TestReferenceIsTheHelp holds docs/cli.md against what mfgs help says; -update writes it.
 func TestReferenceIsTheHelp(t *testing.T) {
+	t.Parallel()
 	const file = "../../docs/cli.md"
 	var b strings.Builder
 	b.WriteString("# Commands\n\nWhat `mfgs help` says, and `mfgs man` as a manual page. A test keeps this page current.\n")

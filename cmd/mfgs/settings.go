@@ -27,34 +27,40 @@ type setting struct {
 
 func (s *setting) name() string { return s.flag.Names()[0] }
 
-// allSettings has those of each heading of the help.
-var allSettings = slices.Concat(
-	dataSettings, outputSettings, fitSettings, decisionSettings, headSettings, runtimeSettings,
-)
-
-var dataSettings = []setting{
-	{&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` the trained network, ONNX, or a folder of it as save_pretrained or Optimum writes one, with preprocessing and class names"},
-		func(c *calibration.Config) any { return &c.Model }},
-	{&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
-		func(c *calibration.Config) any { return &c.Train }},
-	{&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
-		func(c *calibration.Config) any { return &c.Val }},
-	{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to choose the score of unfamiliarity by; labels are not used. auto: stand-ins, made of the held-out images"},
-		func(c *calibration.Config) any { return &c.OOD }},
-	{&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
-		func(c *calibration.Config) any { return &c.Limit }},
-	{maxBadFlag(), func(c *calibration.Config) any { return &c.MaxBad }},
-	{cacheFlag(), func(c *calibration.Config) any { return &c.Cache }},
+// allSettings are those under each heading of the help. A flag keeps what a run of the command line said: each
+// run makes its own.
+func allSettings() []setting {
+	return slices.Concat(
+		dataSettings(), outputSettings(), fitSettings(), decisionSettings(), headSettings(), runtimeSettings())
 }
 
-var outputSettings = []setting{
-	{&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --shard of the part"},
-		func(c *calibration.Config) any { return &c.Out }},
-	{keepCurvatureFlag(), func(c *calibration.Config) any { return &c.KeepCurvature }},
-	{&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
-		func(c *calibration.Config) any { return &c.NoModel }},
-	{&cli.BoolFlag{Name: "no-probe", Category: outputFlags, Usage: "keep no held-out inputs in the bundle, by which a server tries it: for data that must not travel"},
-		func(c *calibration.Config) any { return &c.NoProbe }},
+func dataSettings() []setting {
+	return []setting{
+		{&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` the trained network, ONNX, or a folder of it as save_pretrained or Optimum writes one, with preprocessing and class names"},
+			func(c *calibration.Config) any { return &c.Model }},
+		{&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
+			func(c *calibration.Config) any { return &c.Train }},
+		{&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
+			func(c *calibration.Config) any { return &c.Val }},
+		{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to choose the score of unfamiliarity by; labels are not used. auto: stand-ins, made of the held-out images"},
+			func(c *calibration.Config) any { return &c.OOD }},
+		{&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
+			func(c *calibration.Config) any { return &c.Limit }},
+		{maxBadFlag(), func(c *calibration.Config) any { return &c.MaxBad }},
+		{cacheFlag(), func(c *calibration.Config) any { return &c.Cache }},
+	}
+}
+
+func outputSettings() []setting {
+	return []setting{
+		{&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --shard of the part"},
+			func(c *calibration.Config) any { return &c.Out }},
+		{keepCurvatureFlag(), func(c *calibration.Config) any { return &c.KeepCurvature }},
+		{&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
+			func(c *calibration.Config) any { return &c.NoModel }},
+		{&cli.BoolFlag{Name: "no-probe", Category: outputFlags, Usage: "keep no held-out inputs in the bundle, by which a server tries it: for data that must not travel"},
+			func(c *calibration.Config) any { return &c.NoProbe }},
+	}
 }
 
 var (
@@ -62,54 +68,62 @@ var (
 	covariances = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich}
 )
 
-var fitSettings = []setting{
-	{choiceFlag("covariance", fitFlags, "`NAME` "+alternatives(covariances)+" [hessian]", "", covariances),
-		func(c *calibration.Config) any { return &c.Covariance }},
-	{choiceFlag("structure", fitFlags, "`NAME` "+alternatives(structures)+" [auto: full while it is small]", "", structures),
-		func(c *calibration.Config) any { return &c.Structure }},
-	{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"}, score.Names()},
-		func(c *calibration.Config) any { return &c.OODScore }},
-	{&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
-		func(c *calibration.Config) any { return &c.Damping }},
+func fitSettings() []setting {
+	return []setting{
+		{choiceFlag("covariance", fitFlags, "`NAME` "+alternatives(covariances)+" [hessian]", "", covariances),
+			func(c *calibration.Config) any { return &c.Covariance }},
+		{choiceFlag("structure", fitFlags, "`NAME` "+alternatives(structures)+" [auto: full while it is small]", "", structures),
+			func(c *calibration.Config) any { return &c.Structure }},
+		{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"}, score.Names()},
+			func(c *calibration.Config) any { return &c.OODScore }},
+		{&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
+			func(c *calibration.Config) any { return &c.Damping }},
+	}
 }
 
 const decisionHeading = "decisions, for which half of the held-out data is set aside"
 
-var decisionSettings = []setting{
-	{&cli.Float64Flag{Name: "target-error", Category: decisionHeading, Usage: "`E` abstain from so many predictions that at most this part of the others is wrong"},
-		func(c *calibration.Config) any { return &c.Decisions.TargetError }},
-	{&cli.Float64Flag{Name: "target-coverage", Category: decisionHeading, Usage: "`C` or from so few that at least this part is answered"},
-		func(c *calibration.Config) any { return &c.Decisions.TargetCoverage }},
-	{&cli.Float64Flag{Name: "false-alarm", Category: decisionHeading, Usage: "`F` abstain from what is unfamiliar, which at most this part of familiar data is held to be"},
-		func(c *calibration.Config) any { return &c.Decisions.FalseAlarm }},
-	{&cli.Float64Flag{Name: "confidence", Category: decisionHeading, Usage: "`P` how sure the three above are [0.95]"},
-		func(c *calibration.Config) any { return &c.Decisions.Confidence }},
-	{&cli.Float64Flag{Name: "alpha", Category: decisionHeading, Usage: "`A` give prediction sets, of which at most this part lacks the label"},
-		func(c *calibration.Config) any { return &c.Decisions.Alpha }},
-	{choiceFlag("sets", decisionHeading, "`NAME` "+alternatives(conformal.Scores)+" [lac: the smallest sets]", "", conformal.Scores),
-		func(c *calibration.Config) any { return &c.Decisions.Sets }},
-	{&cli.BoolFlag{Name: "class-conditional", Category: decisionHeading, Usage: "prediction sets that keep alpha for each class"},
-		func(c *calibration.Config) any { return &c.Decisions.ClassConditional }},
+func decisionSettings() []setting {
+	return []setting{
+		{&cli.Float64Flag{Name: "target-error", Category: decisionHeading, Usage: "`E` abstain from so many predictions that at most this part of the others is wrong"},
+			func(c *calibration.Config) any { return &c.Decisions.TargetError }},
+		{&cli.Float64Flag{Name: "target-coverage", Category: decisionHeading, Usage: "`C` or from so few that at least this part is answered"},
+			func(c *calibration.Config) any { return &c.Decisions.TargetCoverage }},
+		{&cli.Float64Flag{Name: "false-alarm", Category: decisionHeading, Usage: "`F` abstain from what is unfamiliar, which at most this part of familiar data is held to be"},
+			func(c *calibration.Config) any { return &c.Decisions.FalseAlarm }},
+		{&cli.Float64Flag{Name: "confidence", Category: decisionHeading, Usage: "`P` how sure the three above are [0.95]"},
+			func(c *calibration.Config) any { return &c.Decisions.Confidence }},
+		{&cli.Float64Flag{Name: "alpha", Category: decisionHeading, Usage: "`A` give prediction sets, of which at most this part lacks the label"},
+			func(c *calibration.Config) any { return &c.Decisions.Alpha }},
+		{choiceFlag("sets", decisionHeading, "`NAME` "+alternatives(conformal.Scores)+" [lac: the smallest sets]", "", conformal.Scores),
+			func(c *calibration.Config) any { return &c.Decisions.Sets }},
+		{&cli.BoolFlag{Name: "class-conditional", Category: decisionHeading, Usage: "prediction sets that keep alpha for each class"},
+			func(c *calibration.Config) any { return &c.Decisions.ClassConditional }},
+	}
 }
 
-var headSettings = []setting{
-	{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` what the last linear layer takes"},
-		func(c *calibration.Config) any { return &c.Head.Features }},
-	{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
-		func(c *calibration.Config) any { return &c.Head.Logits }},
-	{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", "", layer.All),
-		func(c *calibration.Config) any { return &c.Head.Link }},
-	{choiceFlag("approximate", headFlags, "`relu` may stand behind the last layer; variances are then approximate", "",
-		[]head.Approximation{head.IgnoreRelu}),
-		func(c *calibration.Config) any { return &c.Head.Approximate }},
-	{&cli.StringFlag{Name: "output", Category: headFlags, Usage: "`TENSOR` the output to search from, where a model has several"},
-		func(c *calibration.Config) any { return &c.Head.Output }},
+func headSettings() []setting {
+	return []setting{
+		{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` what the last linear layer takes"},
+			func(c *calibration.Config) any { return &c.Head.Features }},
+		{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
+			func(c *calibration.Config) any { return &c.Head.Logits }},
+		{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", "", layer.All),
+			func(c *calibration.Config) any { return &c.Head.Link }},
+		{choiceFlag("approximate", headFlags, "`relu` may stand behind the last layer; variances are then approximate", "",
+			[]head.Approximation{head.IgnoreRelu}),
+			func(c *calibration.Config) any { return &c.Head.Approximate }},
+		{&cli.StringFlag{Name: "output", Category: headFlags, Usage: "`TENSOR` the output to search from, where a model has several"},
+			func(c *calibration.Config) any { return &c.Head.Output }},
+	}
 }
 
-var runtimeSettings = []setting{
-	{batchFlag(), func(c *calibration.Config) any { return &c.Runtime.Batch }},
-	{threadsFlag(runtimeFlags, "inference"), func(c *calibration.Config) any { return &c.Runtime.Threads }},
-	{providerFlag(), func(c *calibration.Config) any { return &c.Runtime.Provider }},
+func runtimeSettings() []setting {
+	return []setting{
+		{batchFlag(), func(c *calibration.Config) any { return &c.Runtime.Batch }},
+		{threadsFlag(runtimeFlags, "inference"), func(c *calibration.Config) any { return &c.Runtime.Threads }},
+		{providerFlag(), func(c *calibration.Config) any { return &c.Runtime.Provider }},
+	}
 }
 
 // flagsOf are the flags of settings.
@@ -123,7 +137,7 @@ func flagsOf(list []setting) []cli.Flag {
 
 // readSettings sets the fields whose flags are given. A verb need not have all of them.
 func readSettings(c *cli.Context, config *calibration.Config) error {
-	for _, s := range allSettings {
+	for _, s := range allSettings() {
 		name := s.name()
 		if !c.IsSet(name) {
 			continue
@@ -191,7 +205,7 @@ func readJob(c *cli.Context) (*calibration.Job, error) {
 	if c.IsSet("dry-run") || c.IsSet("shard") { // which make no bundle that one could be about
 		words["report"] = ""
 	}
-	for _, s := range allSettings {
+	for _, s := range allSettings() {
 		name := s.name()
 		if slices.Contains([]string{"train", "val", "ood"}, name) && config.PrecomputedFeatures && !c.IsSet("model") {
 			name += "-features"

@@ -122,6 +122,7 @@ func streamBundle(t *testing.T) (bundle, line string) {
 }
 
 func TestAStreamIsAnsweredLineByLineForLong(t *testing.T) {
+	t.Parallel()
 	bundle, line := streamBundle(t)
 	s := startStream(t, bundle)
 	n := 0
@@ -187,6 +188,7 @@ func (s *stream) resident() int {
 }
 
 func TestAStreamEndsAsItIsAskedTo(t *testing.T) {
+	t.Parallel()
 	bundle, line := streamBundle(t)
 
 	t.Run("signal", func(t *testing.T) {

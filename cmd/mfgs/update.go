@@ -37,7 +37,7 @@ For a bundle of ready-made features the SPECs are such files.`,
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of a bundle to write [the bundle is replaced]"},
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle that is at --out"},
 			jsonFlag(),
-		}, flagsOf(decisionSettings), inferenceFlags()),
+		}, flagsOf(decisionSettings()), inferenceFlags()),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.updateConfig(c, bar)

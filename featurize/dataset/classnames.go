@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/text"
 )
 
@@ -22,8 +23,8 @@ func mapFolders(folders, names []string, k int) ([]int, error) {
 		k = len(names)
 	}
 	if k != 0 && len(folders) != k {
-		return nil, fmt.Errorf("%d class folders (%s) for %d classes: name the folders by class name or by integer label, or give the class names with --classes",
-			len(folders), Some(folders), k)
+		return nil, option.Errorf("%d class folders (%s) for %d classes: name the folders by class name or by integer label, or give the class names with %s",
+			len(folders), Some(folders), k, option.Classes)
 	}
 	labels := make([]int, len(folders))
 	for i := range labels {

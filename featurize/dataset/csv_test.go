@@ -55,7 +55,7 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 		{"wide input among several", "a,b,label\n1,2,0\n", Options{Inputs: []string{"a", "b"}, Widths: []int{1, 4}}, nil, nil, `input "b" takes 4 numbers an example and a column has one; use JSON lines or an .npz`},
 		{"targets", "a,label\n1,1\n", Options{MultiLabel: true, Classes: 3}, nil, nil, "column label: its labels are one class an example; want a 0 or 1 for each of the head's 3 labels"},
 		{"unknown class", "a,label\n1,cow\n", Options{LabelClasses: []string{"a", "b"}}, nil, nil, `x.csv[0]: label "cow" is none of the 2 class names (a, b)`},
-		{"no class names", "a,label\n1,cow\n", Options{}, nil, nil, "give them with --classes"},
+		{"no class names", "a,label\n1,cow\n", Options{}, nil, nil, "give them as classes"},
 		{"a label of a half", "a,label\n1,0.5\n", Options{}, nil, nil, `label "0.5" is no whole number`},
 		{"label out of range", "a,label\n1,2\n", Options{Classes: 2}, nil, nil, "x.csv[0]: label 2 is outside [0,2)"},
 	} {

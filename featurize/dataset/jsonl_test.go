@@ -61,7 +61,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 		{"one class for targets", `{"x":1,"label":1}`, Options{MultiLabel: true, Classes: 2}, nil, nil, "label is no list; want a 0 or 1 for each of the head's 2 labels"},
 		{"a first label of null", `{"x":1,"label":null}`, Options{}, nil, nil, "label of the first example is null"},
 		{"unknown class", `{"x":1,"label":"cow"}`, Options{LabelClasses: []string{"a", "b"}}, nil, nil, `x.jsonl[0]: label: label "cow" is none of the 2 class names (a, b)`},
-		{"no class names", `{"x":1,"label":"cow"}`, Options{}, nil, nil, `there are no class names: give them with --classes`},
+		{"no class names", `{"x":1,"label":"cow"}`, Options{}, nil, nil, `there are no class names: give them as classes`},
 		{"a number where numbers are names", `{"x":1,"label":"1"}`, Options{LabelClasses: []string{"5", "7"}}, nil, nil, `label "1" is none of the 2 class names`},
 		{"a class name of two classes", `{"x":1,"label":"a"}`, Options{LabelClasses: []string{"a", "a"}}, nil, nil, `"a" stands for both 0 and 1`},
 		{"label out of range", `{"x":1,"label":2}`, Options{Classes: 2}, nil, nil, "x.jsonl[0]: label 2 is outside [0,2)"},

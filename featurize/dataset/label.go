@@ -47,7 +47,7 @@ func (l labelParser) fromText(s string) (int, error) {
 	case l.ignoreUnknown:
 		return -1, nil
 	case l.names == nil:
-		return -1, refuse("label %q is no whole number, and there are no class names: give them with --classes",
+		return -1, refuse("label %q is no whole number, and there are no class names: give them as classes",
 			clip(s))
 	}
 	if near := slices.IndexFunc(l.names, func(name string) bool { return plainName(name) == plainName(s) }); near >= 0 {

@@ -204,7 +204,7 @@ func TestNPZNamesInputsAndLabels(t *testing.T) {
 		{"labels only", map[string][]byte{"y.npy": y}, Options{}, nil, nil, "no input arrays"},
 		{"nothing", map[string][]byte{"readme.txt": y}, Options{}, nil, nil, "no input arrays"},
 		{"objects only", map[string][]byte{"x.npy": npy("|O", "(2,)", ramp(16))}, Options{}, nil, nil, `"x" is not an array of numbers`},
-		{"labels that are words", map[string][]byte{"x.npy": y, "labels.npy": npy("<U3", "(2,)", ramp(24))}, Options{}, nil, nil, "give them with --classes"},
+		{"labels that are words", map[string][]byte{"x.npy": y, "labels.npy": npy("<U3", "(2,)", ramp(24))}, Options{}, nil, nil, "give them as classes"},
 		{"labels that are objects", map[string][]byte{"x.npy": y, "labels.npy": npy("|O", "(2,)", ramp(16))}, Options{}, nil, nil, "labels is not an array of numbers: labels are whole numbers from 0, or class names as NumPy's strings: labels.astype(str)"},
 		{"two labels", map[string][]byte{"x.npy": x, "y.npy": y, "labels.npy": y}, Options{}, nil, nil, `both "labels" and "y" could be the labels`},
 		{"one-hot labels", map[string][]byte{"x.npy": x, "y.npy": x}, Options{}, nil, nil, "want one label an example"},

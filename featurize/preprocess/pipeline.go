@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -37,7 +38,7 @@ func (m Image) String() string {
 type ShapeError struct {
 	Got  string // the example: "28×28 grey image"
 	Want string // the model's input: "x [N,3,224,224] float32"
-	Hint string // the way out
+	Hint error  // the way out
 }
 
 func (e *ShapeError) Error() string {
@@ -47,6 +48,8 @@ func (e *ShapeError) Error() string {
 	}
 	return fmt.Sprintf("%s %s does not suit the model's input %s: %s", article, e.Got, e.Want, e.Hint)
 }
+
+func (e *ShapeError) Unwrap() error { return e.Hint }
 
 // A Pipeline preprocesses examples for one model input. It is safe for concurrent use.
 type Pipeline struct {
@@ -142,8 +145,8 @@ func (p *Pipeline) TakesImages() bool {
 // known refuses pixels where no preprocessing is known.
 func (p *Pipeline) known(m Image) error {
 	if p.arrays && p.Pixels(m) {
-		return fmt.Errorf("%v for %v: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays",
-			m, p.target, ErrUnknown)
+		return option.Errorf("%v for %v: %w: give %s, as a YAML file or a preset such as imagenet, or ready arrays",
+			m, p.target, ErrUnknown, option.Preprocess)
 	}
 	return nil
 }
@@ -392,9 +395,9 @@ func (p *Pipeline) ready(m Image) ([]int, error) {
 	case len(p.shape) == 1 && p.shape[0] < 0:
 		return []int{n}, nil
 	}
-	hint := "ready arrays must have its shape"
+	hint := errors.New("ready arrays must have its shape")
 	if _, ok := m.Data.([]uint8); ok && p.noAxes != nil {
-		hint = p.noAxes.Error()
+		hint = p.noAxes
 	}
 	return nil, &ShapeError{m.String(), p.target.String(), hint}
 }
@@ -475,21 +478,24 @@ func (p *Pipeline) geometry(v view) (g geometry, err error) {
 		return g, p.shapeError(v, "")
 	}
 	if a.flat && a.order == "" && g.c > 1 {
-		return g, errors.New("a colour image flattened can have its channels first or last: say layout NCHW or NHWC in --preprocess")
+		return g, option.Errorf(
+			"a colour image flattened can have its channels first or last: say layout NCHW or NHWC in %s", option.Preprocess)
 	}
 	return g, nil
 }
 
-func (p *Pipeline) shapeError(v view, hint string) error {
-	if hint == "" {
-		hint = "images are never resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet"
-		if p.spec.Resize != nil || p.spec.Crop != nil {
-			hint = "the preprocessing's resize and crop leave another size"
-			if r := p.spec.Resize; r != nil && r.leavesRoom() && p.spec.Pad == nil {
-				hint = fmt.Sprintf("the preprocessing's resize of mode %s leaves another size, and has no pad to fill it",
-					r.Mode)
-			}
-		}
+// shapeError refuses an image; why is "" where its size is wrong.
+func (p *Pipeline) shapeError(v view, why string) error {
+	hint := errors.New(why)
+	switch r := p.spec.Resize; {
+	case why != "":
+	case r != nil && r.leavesRoom() && p.spec.Pad == nil:
+		hint = fmt.Errorf("the preprocessing's resize of mode %s leaves another size, and has no pad to fill it", r.Mode)
+	case r != nil || p.spec.Crop != nil:
+		hint = errors.New("the preprocessing's resize and crop leave another size")
+	default:
+		hint = option.Errorf("images are never resized unasked; "+
+			"give %s with a resize, as a YAML file or a preset such as imagenet", option.Preprocess)
 	}
 	want := p.target.String()
 	if slices.Contains(p.target.Shape[1:], -1) {

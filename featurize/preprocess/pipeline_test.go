@@ -318,7 +318,7 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 		want  string
 	}{
 		{randomImage(r, tensor.HW, 28, 28, 1), nil, []int64{-1, 3, 224, 224}, tensor.Float32,
-			"a 28×28 grey image does not suit the model's input x [N,3,224,224] float32: images are never resized unasked; give --preprocess with a resize"},
+			"a 28×28 grey image does not suit the model's input x [N,3,224,224] float32: images are never resized unasked; give Preprocess with a resize"},
 		{randomImage(r, tensor.HW, 28, 28, 1), nil, []int64{-1, 64}, tensor.Float32, "a 28×28 grey image does not suit the model's input x [N,64] float32"},
 		{randomImage(r, tensor.HWC, 10, 12, 3), nil, []int64{-1, 3, 12, 10}, tensor.Float32, "a 10×12 colour image does not suit"},
 		{randomImage(r, tensor.HWC, 4, 4, 3), nil, []int64{-1, 48}, tensor.Float32, "say layout NCHW or NHWC"},
@@ -574,7 +574,7 @@ func ExamplePipeline() {
 	fmt.Println(err)
 	// Output:
 	// [1 2 2] [0 0.2 0.4 1] <nil>
-	// a 3×3 grey image does not suit the model's input data [N,1,2,2] float32: images are never resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet
+	// a 3×3 grey image does not suit the model's input data [N,1,2,2] float32: images are never resized unasked; give Preprocess with a resize, as a YAML file or a preset such as imagenet
 }
 
 func TestPixelsAreWhatASpecDecides(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -75,7 +76,7 @@ func (t Target) axes(order Order) (axes, error) {
 		case order == NCHW:
 			return first.checked()
 		case isFirst && isLast:
-			return axes{}, errors.New("it can be NCHW and NHWC; say which with layout in --preprocess")
+			return axes{}, option.Errorf("it can be NCHW and NHWC; say which with layout in %s", option.Preprocess)
 		case isLast:
 			return last, nil
 		}

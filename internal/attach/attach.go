@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -100,7 +101,7 @@ func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
 		return m, nil
 	}
 	if want.File == nil {
-		return nil, fmt.Errorf("the bundle holds no model: give the file with --model (SHA-256 %.12s…)", want.SHA256)
+		return nil, option.Errorf("the bundle holds no model: give the file with %s (SHA-256 %.12s…)", option.Model, want.SHA256)
 	}
 	if m, err = bundledModel(b); err != nil {
 		return nil, err

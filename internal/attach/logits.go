@@ -1,10 +1,10 @@
 package attach
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
@@ -46,8 +46,8 @@ func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 	worst = max(worst, 0)
 	// Written so that NaN fails.
 	if h.Approximation == "" && !(worst/size <= LogitTolerance) {
-		return 0, fmt.Errorf("%s times the weights of %s is not %s: they differ by %.2g of the largest logit, want at most %.2g; name the right tensors with --features and --logits",
-			h.Features, h.Node, h.Logits, worst/size, LogitTolerance)
+		return 0, option.Errorf("%s times the weights of %s is not %s: they differ by %.2g of the largest logit, want at most %.2g; name the right tensors with %s and %s",
+			h.Features, h.Node, h.Logits, worst/size, LogitTolerance, option.Features, option.Logits)
 	}
 	return worst / size, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -63,20 +64,23 @@ type UnsupportedError struct {
 }
 
 // Error gives the reason and the way out.
-func (e *UnsupportedError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "no classification head: %s; if another layer is meant, name it with --features TENSOR --logits TENSOR",
-		e.Reason)
+func (e *UnsupportedError) Error() string { return e.Unwrap().Error() }
+
+// Unwrap returns an error of the same message, which names the options.
+func (e *UnsupportedError) Unwrap() error {
+	format := "no classification head: %s; if another layer is meant, name it with %s TENSOR %s TENSOR"
+	args := []any{e.Reason, option.Features, option.Logits}
 	for i, h := range e.Candidates {
 		sep := ", or"
 		if i == 0 {
 			sep = ": nearest"
 		}
-		fmt.Fprintf(&b, "%s --features %s --logits %s (%s, %d features, %d classes)", sep, onnxpb.Printable(h.Features),
-			onnxpb.Printable(h.Logits), h.Op, h.FeatureDim, h.LogitDim)
+		format += sep + " %s %s %s %s (%s, %d features, %d classes)"
+		args = append(args, option.Features, onnxpb.Printable(h.Features), option.Logits, onnxpb.Printable(h.Logits),
+			h.Op, h.FeatureDim, h.LogitDim)
 	}
-	b.WriteString("; or give features and logits computed elsewhere, with --train-features")
-	return b.String()
+	format += "; or give features and logits computed elsewhere, with %s"
+	return option.Errorf(format, append(args, option.PrecomputedFeatures)...)
 }
 
 // Find finds the linear layer that makes a classifier's logits.
@@ -201,8 +205,8 @@ func (f *finder) choose(output string) (*Head, error) {
 	}
 	if len(others) > 0 {
 		best.Evidence = append(best.Evidence,
-			fmt.Sprintf("other outputs come from other linear layers; choose them with --logits %s",
-				strings.Join(others, " or --logits ")))
+			fmt.Sprintf("other outputs come from other linear layers; name one of these logits to choose it: %s",
+				strings.Join(others, ", ")))
 	}
 	return best, nil
 }

@@ -132,7 +132,7 @@ func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 	case back != nil:
 		r.Reason = fmt.Sprintf("%s stands between the linear layer %s and %q", f.describe(n), f.describe(back), start)
 		if s := f.step(n); s != nil && s.keeps == little {
-			r.Reason += fmt.Sprintf(", which --approximate %s would pass over", IgnoreRelu)
+			r.Reason += fmt.Sprintf(", which the approximation %s would pass over", IgnoreRelu)
 		}
 	default:
 		r.Reason = fmt.Sprintf("%q comes from %s and not from a linear layer", start, f.describe(n))

@@ -19,6 +19,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -111,7 +112,8 @@ func (b *bench) check() error {
 	}
 	learns := func(r *request) bool { return r.learns() }
 	if b.Train != "" && len(taken) == 0 && !slices.ContainsFunc(b.requests, learns) {
-		return errors.New("--train is for a method that is fitted, and the methods have none: add it with --methods")
+		return option.Errorf("%s is for a method that is fitted, and the methods have none: add it with %s",
+			option.Train, option.Methods)
 	}
 	if len(taken) > 0 {
 		return b.Comparators.Check(taken)

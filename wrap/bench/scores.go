@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -30,7 +30,8 @@ func (b *bench) openScores(ctx context.Context) (err error) {
 	}
 	for _, s := range b.unserved() {
 		if s.Name == "learned" {
-			return errors.New("method learned is learned from unfamiliar data or stand-ins while calibrating, and the bundle does not serve it: calibrate with --ood-score learned, and give that bundle")
+			return option.Errorf("method learned is learned from unfamiliar data or stand-ins while calibrating, "+
+				"and the bundle does not serve it: calibrate with %s learned, and give that bundle", option.OODScore)
 		}
 	}
 	_, err = b.openRole(ctx, bundle.Train, b.Train)

@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -184,16 +185,16 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 		}
 		recorded, spec = &all[i], all[i].Spec
 		if slices.ContainsFunc(all[i+1:], func(d bundle.Dataset) bool { return d.Role == role }) {
-			return nil, fmt.Errorf("the bundle was updated, and its %s data are several sets: give the data with --%s", role, flag)
+			return nil, option.Errorf("the bundle was updated, and its %s data are several sets: give the data with %s", role, option.Name(flag))
 		}
 	}
 	if dataset.IsStream(spec) {
-		return nil, fmt.Errorf("the data of calibration came on standard input, which is gone: give the data with --%s", flag)
+		return nil, option.Errorf("the data of calibration came on standard input, which is gone: give the data with %s", option.Name(flag))
 	}
 	s, err := b.opener(nil, limit).Open(ctx, flag, spec, b.head.Classes(), role != bundle.OOD)
 	if err != nil {
 		if recorded != nil {
-			err = fmt.Errorf("the data of calibration: %w: give the data with --%s", err, flag)
+			err = option.Errorf("the data of calibration: %w: give the data with %s", err, option.Name(flag))
 		}
 		return nil, err
 	}
@@ -203,7 +204,7 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 	if err == nil && recorded != nil {
 		var same bool
 		if same, err = b.opener(nil, 0).IsRecorded(ctx, s, b.head.Classes(), recorded); err == nil && !same {
-			err = fmt.Errorf("%s: %s is not the data of calibration any more: give the data with --%s", flag, spec, flag)
+			err = option.Errorf("%s: %s is not the data of calibration any more: give the data with %s", flag, spec, option.Name(flag))
 		}
 	}
 	if err != nil {

@@ -36,7 +36,7 @@ func TestAnExistingFolderIsNotReplaced(t *testing.T) {
 	dir := written(t, full(), withFiles())
 	before := inMemory(t, dir)
 	for _, err := range []error{Write(dir, kron(), WriteOptions{}), CheckTarget(dir, false)} {
-		if !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "--force") {
+		if !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "use Force") {
 			t.Errorf("error %v", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
@@ -68,7 +69,8 @@ func (c *Config) Validate() error {
 	case !c.PrecomputedFeatures && c.Model == "":
 		return errors.New("model is missing: give it, or ready-made features")
 	case c.Resume && c.stream() != "":
-		return fmt.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave --resume out, or give files", c.stream())
+		return option.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave %s out, or give files",
+			c.stream(), option.Resume)
 	case c.Limit > 0 && dataset.IsStream(c.Train):
 		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)
 	}

@@ -357,7 +357,7 @@ func TestBadRecordsAreCountedAndNamed(t *testing.T) {
 	c.Train, c.Val, c.OOD, c.Limit, c.Damping = train, val, "", 0, calibrate.Damping{Absolute: 1}
 
 	_, err := Calibrate(t.Context(), c)
-	says(t, err, "train: five/003.png: broken PNG", "--max-bad N")
+	says(t, err, "train: five/003.png: broken PNG", "use MaxBad N")
 	c.MaxBad = 1 // of each set
 	r := mustCalibrate(t, c)
 	if r.Examples != (Examples{Train: 79, Val: 39, Bad: 2}) || len(r.Bad) != 2 ||
@@ -666,7 +666,7 @@ func TestASaturatedNetwork(t *testing.T) {
 		for _, damping := range []calibrate.Damping{{}, {Relative: 1}} {
 			c.Damping = damping
 			_, err := Calibrate(t.Context(), c)
-			says(t, err, "every training probability is exactly 0 or 1", "absolute --damping")
+			says(t, err, "every training probability is exactly 0 or 1", "absolute damping")
 			if left := list(t, dir); slices.Contains(left, string(s)) {
 				t.Errorf("there lie %q", left)
 			}

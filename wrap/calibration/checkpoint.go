@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
@@ -64,7 +65,8 @@ func openCheckpoint(out string, resume, force bool) (*checkpoint, error) {
 	switch {
 	case !c.kept || resume:
 	case !force:
-		err = fmt.Errorf("%s: a calibration to it was interrupted, and %s holds what it had read: go on with --resume, or start anew with --force", out, c.dir)
+		err = option.Errorf("%s: a calibration to it was interrupted, and %s holds what it had read: "+
+			"go on with %s, or start anew with %s", out, c.dir, option.Resume, option.Force)
 	default:
 		err = c.discard()
 	}
@@ -83,12 +85,12 @@ func (c *checkpoint) take() (err error) {
 		}
 		if s, err := os.Lstat(c.dir); err == nil && !s.IsDir() {
 			if s, err := os.Stat(c.dir); err != nil || !s.IsDir() {
-				return fmt.Errorf("%s is no folder, and checkpoints go there: remove it, or choose another --out", c.dir)
+				return option.Errorf("%s is no folder, and checkpoints go there: remove it, or choose another %s", c.dir, option.Out)
 			}
 		}
 		c.lock, err = files.Grow(filepath.Join(c.dir, lockName))
 		if errors.Is(err, files.ErrInUse) {
-			return fmt.Errorf("another process calibrates to it: wait for it, or choose another --out (%w)", err)
+			return option.Errorf("another process calibrates to it: wait for it, or choose another %s (%w)", option.Out, err)
 		}
 		// The process that had the folder may have removed it in between.
 		if err != nil && (try == takeTries || !errors.Is(err, fs.ErrNotExist)) {
@@ -160,15 +162,17 @@ type InterruptedError struct {
 	Err        error
 }
 
-func (e *InterruptedError) Error() string {
-	instead := ""
+func (e *InterruptedError) Error() string { return e.Unwrap().Error() }
+
+// Unwrap returns an error of the same message, which names the options and wraps e.Err.
+func (e *InterruptedError) Unwrap() error {
+	format, args := "%w (%s holds what was read: go on with %s", []any{e.Err, e.Checkpoint, option.Resume}
 	if short := (*conformal.InsufficientDataError)(nil); errors.As(e.Err, &short) {
-		instead = " and without --" + short.Flag
 		if shown := short.Nearest(); shown != 0 {
-			instead = fmt.Sprintf(" --%s %v", short.Flag, shown)
+			format, args = format+" %s %v", append(args, option.Name(short.Flag), shown)
+		} else {
+			format, args = format+" and without %s", append(args, option.Name(short.Flag))
 		}
 	}
-	return fmt.Sprintf("%v (%s holds what was read: go on with --resume%s)", e.Err, e.Checkpoint, instead)
+	return option.Errorf(format+")", args...)
 }
-
-func (e *InterruptedError) Unwrap() error { return e.Err }

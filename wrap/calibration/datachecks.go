@@ -77,7 +77,7 @@ func absentTrain(s, val *part.Counts, h layer.Head, names []string) string {
 		hardly = 0.02 // of what the held-out data has
 		least  = 20   // examples that were to be expected
 		why    = "of their weights the posterior knows nothing, and leverage takes their inputs for unfamiliar ones"
-		slice  = "a slice of data that is sorted by class looks like this: --limit N takes N examples spread evenly"
+		slice  = "a slice of data that is sorted by class looks like this: a limit takes examples spread evenly"
 	)
 	if s.Labelled > 0 {
 		gone := absent(s.Labels)
@@ -236,7 +236,7 @@ func belowChance(scores []detection, n, m int) string {
 	if below == nil {
 		return ""
 	}
-	way := "is --ood data that the network is not for?"
+	way := "is it data that the network is not for?"
 	if best.name != "" {
 		way = fmt.Sprintf("%s has %.2f", best.name, best.auroc)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -184,7 +185,7 @@ func (c *MergeConfig) check() error {
 	}
 	for _, dir := range c.Parts {
 		if folder.Inside(c.Out, dir) {
-			return fmt.Errorf("%s would lie in the part %s: choose another folder for --out", c.Out, dir)
+			return option.Errorf("%s would lie in the part %s: choose another folder for %s", c.Out, dir, option.Out)
 		}
 	}
 	return nil

@@ -364,7 +364,7 @@ func TestBadRecordsOfAllPartsCount(t *testing.T) {
 	c := quick(config(t, ""))
 	c.Train = write(t, dir, "x.jsonl", lines.Bytes())
 	c.Limit, c.Val, c.OOD = 0, c.Train, ""
-	for allowed, want := range []string{"", "the parts left out 2 unreadable records together, --max-bad allows 1", ""} {
+	for allowed, want := range []string{"", "the parts left out 2 unreadable records together, MaxBad allows 1", ""} {
 		if allowed == 0 {
 			continue // refused by each part
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -102,8 +103,9 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 		if a.cfg.Force {
 			return o.check(a.cfg)
 		}
-		a.refused = true // without a word of --force: the update would be lost
-		return fmt.Errorf("%s was updated and holds more training data: %s: calibrate into another --out", out, strings.Join(more, ", "))
+		a.refused = true // even where Force is not set: the update would be lost
+		return option.Errorf("%s was updated and holds more training data: %s: calibrate into another %s",
+			out, strings.Join(more, ", "), option.Out)
 	}
 	if err == nil {
 		field, is, want := part.Difference(identity, o.expected(a))
@@ -132,7 +134,7 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 		return o.check(a.cfg)
 	}
 	a.refused = true
-	return fmt.Errorf("%w: use --force to replace it, or choose another --out", err)
+	return option.Errorf("%w: use %s to replace it, or choose another %s", err, option.Force, option.Out)
 }
 
 // added returns the SPECs of training data that updates have added.
@@ -278,7 +280,8 @@ func (a *accumulation) resume(ctx context.Context) error {
 	old.Recipe.Settings.MaxBad, old.Recipe.Settings.Decisions = asked.MaxBad, asked.Decisions
 	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
 		a.refused = true
-		return fmt.Errorf("%s is of another calibration: %s was %s, and is %s: start anew with --force, or choose another --out", c.dir, field, before, now)
+		return option.Errorf("%s is of another calibration: %s was %s, and is %s: start anew with %s, or choose another %s",
+			c.dir, field, before, now, option.Force, option.Out)
 	}
 	for _, s := range a.in.sets() {
 		if err := a.take(ctx, s, old); err != nil {

@@ -473,7 +473,7 @@ func TestAnUpdatedBundleIsNotReplaced(t *testing.T) {
 	for _, train := range []string{c.Train, file + "[1024:2048]"} {
 		c.Train = train
 		_, err := Calibrate(t.Context(), c)
-		says(t, err, "b was updated and holds more training data", "[1024:2048]", "another --out")
+		says(t, err, "b was updated and holds more training data", "[1024:2048]", "another Out")
 		if strings.Contains(err.Error(), "--force") {
 			t.Errorf("it says %v", err)
 		}

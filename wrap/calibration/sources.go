@@ -12,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -186,7 +187,8 @@ func (in *sources) open(
 	}
 	s, err := opener.Open(ctx, string(role), spec, classes, role == bundle.Train || role == bundle.Val)
 	if err == nil && cfg.Out != "" && folder.Inside(cfg.Out, s.Path()) {
-		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for --out", role, cfg.Out, s.Path())
+		err = option.Errorf("%s: %s would lie in %s, among the data: choose another folder for %s",
+			role, cfg.Out, s.Path(), option.Out)
 	}
 	if err == nil && classes == 0 {
 		in.head, err = precomputedHead(cfg, s, opener.MultiLabel)
@@ -296,7 +298,8 @@ func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*bundle.
 	case images != nil && arrays != nil && spec == nil:
 		return nil, fmt.Errorf("%s: %s holds bytes, and %s: %s ready arrays: nothing says how the one become the other: give arrays of one type", images.Name, images.Spec, arrays.Name, arrays.Spec)
 	case images != nil && arrays != nil:
-		return nil, fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays alone", images.Name, images.Spec, arrays.Name, arrays.Spec, preprocess.ErrUnknown)
+		return nil, option.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give %s, as a YAML file or a preset such as imagenet, or ready arrays alone",
+			images.Name, images.Spec, arrays.Name, arrays.Spec, preprocess.ErrUnknown, option.Preprocess)
 	case images != nil:
 		return &bundle.Preprocessing{Source: bundle.Assumed, Spec: spec}, nil
 	}

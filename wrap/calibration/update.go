@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -132,7 +133,7 @@ func (u *update) openBundle() (err error) {
 	}
 	u.manifest = &u.bundle.Manifest
 	if !u.bundle.KeepsCurvature() {
-		return fmt.Errorf("%s keeps no curvature to add to: calibrate with --keep-curvature", u.Bundle)
+		return option.Errorf("%s keeps no curvature to add to: calibrate with %s", u.Bundle, option.KeepCurvature)
 	}
 	u.in = &sources{head: u.manifest.Head.Head, classes: u.manifest.Labels}
 	return nil
@@ -192,7 +193,7 @@ func (u *update) open(ctx context.Context) error {
 	for _, role := range []bundle.Role{bundle.Val, bundle.OOD} {
 		given := map[bundle.Role]string{bundle.Val: u.Val, bundle.OOD: u.OOD}[role]
 		if given == "" && dataset.IsStream(specs[string(role)]) {
-			return fmt.Errorf("the %s data of the bundle came on standard input, which is gone: give it with --%s", role, role)
+			return option.Errorf("the %s data of the bundle came on standard input, which is gone: give it with %s", role, option.Name(role))
 		}
 	}
 	if err := source.OneStream(specs); err != nil {
@@ -383,7 +384,7 @@ func (u *update) check(ctx context.Context) error {
 			return err
 		}
 		if !same {
-			return fmt.Errorf("%s: %s is not the data of the bundle any more: give the data with --%s", s.role, d.Spec, s.role)
+			return option.Errorf("%s: %s is not the data of the bundle any more: give the data with %s", s.role, d.Spec, option.Name(s.role))
 		}
 	}
 	return nil

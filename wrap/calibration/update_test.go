@@ -76,7 +76,7 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 			"some of it":   {UpdateConfig{Train: file + "[2990:3600]"}, file + "[2990:3000] is in the bundle already"},
 			"other data":   {UpdateConfig{Train: classified(t, 600, 3, 4)}, "3 features and 4 logits"},
 			"a model":      {UpdateConfig{Train: file + "[3000:]", Model: "m.onnx"}, "model is given, and the bundle was made of ready-made features"},
-			"taken":        {UpdateConfig{Train: file + "[3000:]", Out: c.Out}, "--force"},
+			"taken":        {UpdateConfig{Train: file + "[3000:]", Out: c.Out}, "use Force"},
 			"nothing":      {UpdateConfig{}, "training data"},
 		} {
 			before := read(t, filepath.Join(other, bundle.ManifestName))
@@ -199,11 +199,11 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	}
 	other := classified(t, 2000, 4, 3)
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: other + "[1:]"})
-	says(t, err, "is not the data of the bundle any more", "--val")
+	says(t, err, "is not the data of the bundle any more", "with val")
 	_, err = bench.Evaluate(t.Context(), bench.Config{
 		Bundle: c.Out, Test: file, Methods: []string{"mle", "knn"},
 	})
-	says(t, err, "the bundle was updated", "--train")
+	says(t, err, "the bundle was updated", "with train")
 }
 
 // Data is known again however a bundle came about and wherever it lies. Of a file that has changed
@@ -275,7 +275,7 @@ func TestAnUpdateRunsTheModelAgain(t *testing.T) {
 	without := quick(config(t, filepath.Join(t.TempDir(), "without")))
 	mustCalibrate(t, without)
 	_, err = Update(t.Context(), UpdateConfig{Bundle: without.Out, Train: c.Train})
-	says(t, err, "keeps no curvature", "--keep-curvature")
+	says(t, err, "keeps no curvature", "with KeepCurvature")
 	_, err = Update(t.Context(), UpdateConfig{Bundle: t.TempDir(), Train: c.Train})
 	says(t, err, "not a bundle")
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
@@ -116,7 +117,7 @@ func modelFiles(m *onnx.Model) (o bundle.WriteOptions, err error) {
 	}
 	files, err := m.Files(bundle.ModelName)
 	if err != nil {
-		return o, fmt.Errorf("%w; leave the model out of the bundle with --no-model", err)
+		return o, option.Errorf("%w; leave the model out of the bundle with %s", err, option.NoModel)
 	}
 	o.Model = files[0].Write
 	if len(files) == 2 {

@@ -369,7 +369,7 @@ func TestExportRefuses(t *testing.T) {
 		"a method without a graph":    {dir, Options{Out: fresh, Method: "ts"}, []string{`"ts"`, "mf0, mf1"}},
 		"no bundle":                   {out, Options{Out: fresh}, []string{"bundle.yaml", "not a bundle"}},
 		"ready-made features":         {ready, Options{Out: fresh}, []string{"ready-made features", "no network", "calibrate with a model"}},
-		"a bundle without its model":  {slim, Options{Out: fresh}, []string{"holds no model", "--model"}},
+		"a bundle without its model":  {slim, Options{Out: fresh}, []string{"holds no model", "with Model"}},
 		"another model":               {slim, Options{Out: fresh, Model: other}, []string{other, "SHA-256"}},
 		"no folder":                   {dir, Options{Out: filepath.Join(out, "none", "m.onnx")}, []string{filepath.Join(out, "none") + ": file does not exist"}},
 		"no folder of a repository":   {dir, Options{Triton: filepath.Join(out, "none", "models")}, []string{filepath.Join(out, "none") + ": file does not exist"}},

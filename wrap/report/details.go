@@ -26,7 +26,7 @@ func (v *view) sets() section {
 		s.Lead = []string{"Promised: " + text.Line(strings.Join(decisions.Guarantees, "; ")) + "."}
 	case trial != nil:
 		s.Title = "What would prediction sets be?"
-		s.Lead = []string{fmt.Sprintf("The bundle answers each example, with one class. This is what sets of classes would come to that miss the label of at most %s of all examples, as calibrate --alpha %v promises: fitted to %s of the %s examples, and measured on the others.",
+		s.Lead = []string{fmt.Sprintf("The bundle answers each example, with one class. This is what sets of classes would come to that miss the label of at most %s of all examples, as the setting alpha, %v, promises: fitted to %s of the %s examples, and measured on the others.",
 			percent.words(trial.Alpha), trial.Alpha, count(trial.Held), v.kind())}
 		results = []bench.DecisionResult{{Set: "test", Realised: trial.Realised}}
 		all = []bench.SetSizes{{Set: "test", Sizes: trial.Sizes}}

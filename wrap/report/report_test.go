@@ -195,7 +195,7 @@ func TestVerdict(t *testing.T) {
 			for i := range e.Methods {
 				e.Methods[i].OOD = nil
 			}
-		}, "Better calibrated than the network itself", []string{"was not measured: no such data were given (--ood NAME=SPEC)"}},
+		}, "Better calibrated than the network itself", []string{"was not measured: no such data were given"}},
 		{"unfamiliar inputs", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}

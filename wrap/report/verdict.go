@@ -154,7 +154,7 @@ func (v *view) errorSentence(before, after *metrics.Labelled) string {
 // unfamiliarSentences say for each set how much of it is noticed.
 func (v *view) oodSentences() (all []string) {
 	if len(v.score.OOD) == 0 {
-		return []string{"How well unfamiliar inputs are noticed was not measured: no such data were given (--ood NAME=SPEC)."}
+		return []string{"How well unfamiliar inputs are noticed was not measured: no such data were given."}
 	}
 	for i, r := range v.score.OOD {
 		of := fmt.Sprintf("Of the unfamiliar inputs of %s", name(r.Name))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -196,7 +197,8 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 		all.sort()
 		p.Sets = append(p.Sets, *all)
 		if n := p.Recipe.Settings.MaxBad; all.Bad() > n {
-			return fmt.Errorf("%s: the parts left out %d unreadable records together, --max-bad allows %d", role, all.Bad(), n)
+			return option.Errorf("%s: the parts left out %d unreadable records together, %s allows %d",
+				role, all.Bad(), option.MaxBad, n)
 		}
 	}
 	return nil

@@ -137,7 +137,7 @@ func TestMergeRefuses(t *testing.T) {
 		"another tool":     {[]string{dirs[0], other(func(p *Part) { p.Tool = "other" })}, "tool is"},
 		"another recipe":   {[]string{dirs[0], other(func(p *Part) { p.Recipe.Settings.Lambda0 = 2 })}, "lambda0 is 1 in the one and 2"},
 		"other data":       {[]string{dirs[0], other(func(p *Part) { p.Sets[0].Spec = "z.npz" })}, "train spec is"},
-		"too much is bad":  {[]string{dirs[0], other(func(p *Part) { p.Sets[0].Shards[0].Bad = []string{"a", "b", "c"} })}, "left out 4 unreadable records together, --max-bad allows 3"},
+		"too much is bad":  {[]string{dirs[0], other(func(p *Part) { p.Sets[0].Shards[0].Bad = []string{"a", "b", "c"} })}, "left out 4 unreadable records together, MaxBad allows 3"},
 		"no part":          {[]string{t.TempDir()}, "it has no " + ManifestName},
 		"no folder at all": {[]string{filepath.Join(t.TempDir(), "p")}, "no such folder"},
 	} {

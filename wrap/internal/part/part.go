@@ -2,11 +2,11 @@ package part
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -159,7 +159,8 @@ func (p *Part) Change(c calibrate.Covariance, d *calibrate.Damping) error {
 	}
 	if p.Sums != nil {
 		if c.NeedsFisher() && !p.Sums.Fisher() {
-			return fmt.Errorf("the parts were made for the %s covariance and have no Fisher matrix, which %s needs: make them with --covariance %s", s.Covariance, c, c)
+			return option.Errorf("the parts were made for the %s covariance and have no Fisher matrix, which %s needs: make them with %s %s",
+				s.Covariance, c, option.Covariance, c)
 		}
 		if !c.NeedsFisher() && p.Sums.Fisher() {
 			p.Sums.DropFisher()

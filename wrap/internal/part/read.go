@@ -17,13 +17,15 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
 // ErrCheckpoint says that a part is the checkpoint of a calibration that was not ended.
-var ErrCheckpoint = errors.New("the checkpoint of a calibration that was interrupted: end that with --resume, which makes a part or a bundle")
+var ErrCheckpoint error = option.Errorf(
+	"the checkpoint of a calibration that was interrupted: end that with %s, which makes a part or a bundle", option.Resume)
 
 // ReadManifest reads and checks the manifest of a part, and nothing else of it. Errors begin with
 // dir.
@@ -44,7 +46,7 @@ func readManifest(dir string) (*Manifest, error) {
 	fail := func(err error) (*Manifest, error) { return nil, fmt.Errorf("%s: %w", dir, err) }
 	s, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fail(errors.New("no such folder: want a part, as mfgs calibrate --shard writes it"))
+		return fail(errors.New("no such folder: want a part of a calibration, which one shard writes"))
 	}
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -176,8 +177,8 @@ func (a *agreement) error(h *head.Head, n int) error {
 	if a.what == "classes" {
 		found = fmt.Sprintf("they differ in %d of %d examples, want none", a.classes, n)
 	}
-	return fmt.Errorf("the %s made of the logits %q by %s are not the model's own %q: %s; name the tensor that the model makes them of with --logits, behind every bias and scale, and their --link, or give features and logits ready made",
-		a.what, h.Logits, h.Link, a.output, found)
+	return option.Errorf("the %s made of the logits %q by %s are not the model's own %q: %s; name the tensor that the model makes them of with %s, behind every bias and scale, and their %s, or give features and logits ready made",
+		a.what, h.Logits, h.Link, a.output, found, option.Logits, option.Link)
 }
 
 // agree compares what one of a model's own outputs says of n examples with their

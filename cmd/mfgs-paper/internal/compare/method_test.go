@@ -7,6 +7,7 @@ import (
 )
 
 func TestMethodsAreRead(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]request{
 		"mf0":                  {method: find("mf0")},
 		"mc":                   {method: find("mc"), samples: defaultSamples},
@@ -40,6 +41,7 @@ func TestMethodsAreRead(t *testing.T) {
 }
 
 func TestMethodsThatAreNoneAreRefused(t *testing.T) {
+	t.Parallel()
 	for text, words := range map[string][]string{
 		"":                  {`method ""`, "not known", "bnn-kfac"},
 		"mf3":               {`method "mf3"`, "not known"},
@@ -67,6 +69,7 @@ func TestMethodsThatAreNoneAreRefused(t *testing.T) {
 }
 
 func TestEveryMethodIsDescribed(t *testing.T) {
+	t.Parallel()
 	names := Methods()
 	if len(names) < 15 {
 		t.Fatalf("only %d methods", len(names))

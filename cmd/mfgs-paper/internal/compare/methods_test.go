@@ -85,6 +85,7 @@ func evaluated(t *testing.T, cfg Config) map[string]bench.MethodResult {
 }
 
 func TestEveryMethodOnTheDigits(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	var names []string
 	for _, k := range registry {
@@ -111,6 +112,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 			continue
 		}
 		if measure.IsScore(name) {
+			t.Logf("AUROCS %s %v", name, r.OOD[0].AUROC)
 			if !(r.OOD[0].AUROC > 0.7) || r.InDomain != nil {
 				t.Errorf("%s: AUROC %v, in domain %v", name, r.OOD[0].AUROC, r.InDomain)
 			}
@@ -126,6 +128,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 		if r.InDomain.N != 297 || !(r.InDomain.NLL < mle.InDomain.NLL+worse) || !(r.InDomain.Error < wrong) {
 			t.Errorf("%s: in domain %+v, the network %+v", name, r.InDomain.InDomain, mle.InDomain.InDomain)
 		}
+		t.Logf("AUROCS %s %v", name, r.OOD[0].AUROC)
 		if !(r.OOD[0].AUROC > 0.7) {
 			t.Errorf("%s: AUROC %v", name, r.OOD[0].AUROC)
 		}
@@ -143,6 +146,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 
 // The bundle's own posterior and temperatures, made anew, are the bundle's.
 func TestEvaluationOfTheBundlesOwnCovarianceGivesTheBundle(t *testing.T) {
+	t.Parallel()
 	for _, s := range structures {
 		dir, _ := calibrated(t, s)
 		by := evaluated(t, everything(t, dir, "mf0", "mf0@hessian", "mf1", "ts"))
@@ -207,6 +211,7 @@ func (b *comparison) measured() []*bench.Set {
 // The damping of a covariance that is not the bundle's is what a calibration with that
 // covariance finds.
 func TestEachCovarianceHasADampingOfItsOwn(t *testing.T) {
+	t.Parallel()
 	dir, report := calibrated(t, calibrate.Kronecker)
 	_, full := calibrated(t, calibrate.Full)
 	c := config(t, filepath.Join(t.TempDir(), "b"))
@@ -241,6 +246,7 @@ func TestEachCovarianceHasADampingOfItsOwn(t *testing.T) {
 
 // No two sets share their draws, of one role or of several.
 func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "rue:5")
 	held := digits(t, models.DigitsVal)
@@ -264,6 +270,7 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 
 // A network that draws gets another seed for each set.
 func TestEachSetHasPassesOfItsOwn(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	e := ready(t, everything(t, dir, "mc:5"))
 	stop := errors.New("stop")
@@ -285,6 +292,7 @@ func TestEachSetHasPassesOfItsOwn(t *testing.T) {
 
 // Where no rate is given, that of the least held-out NLL drops features.
 func TestDropoutTakesTheBestRate(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	b := ready(t, everything(t, dir, "dropout:5"))
 	for _, s := range []*bench.Set{b.val, b.ood} {
@@ -321,6 +329,7 @@ func TestDropoutTakesTheBestRate(t *testing.T) {
 // Several layers are damped relative to their own eigenvalues, as the last was chosen to
 // be, or as was asked for.
 func TestLayersAreDampedAsTheBundle(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "mf1")
 	cfg.Layers = 2
@@ -350,6 +359,7 @@ func TestLayersAreDampedAsTheBundle(t *testing.T) {
 
 // An ensemble of one network, twice, is that network with temperature scaling.
 func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
+	t.Parallel()
 	dir, r := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "ts", "ensemble")
 	cfg.With["ensemble"] = []string{cfg.With["ensemble"][0], cfg.With["ensemble"][0]}
@@ -378,6 +388,7 @@ func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 }
 
 func TestEvaluationOverSeveralLayers(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	names := []string{"mf0", "mf2", "mc:40", "bnn-kfac:40", "mf0@fisher", "ts"}
 	one := evaluated(t, everything(t, dir, names...))
@@ -403,6 +414,7 @@ func TestEvaluationOverSeveralLayers(t *testing.T) {
 }
 
 func TestANetworksOwnDropoutIsSwitchedOn(t *testing.T) {
+	t.Parallel()
 	c := config(t, filepath.Join(t.TempDir(), "b"))
 	c.Model = methodFile("dropout.onnx")
 	mustCalibrate(t, quick(c))
@@ -431,6 +443,7 @@ func TestANetworksOwnDropoutIsSwitchedOn(t *testing.T) {
 // What is drawn follows from the seed, of a network that draws its weights too, and from
 // nothing else that is measured.
 func TestDrawsFollowFromTheSeed(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	names := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5"}
 	cfg := everything(t, dir, names...)
@@ -456,6 +469,7 @@ func TestDrawsFollowFromTheSeed(t *testing.T) {
 // The first draw of a method is what an evaluation with its seed gives. Others are of their own seeds, whichever
 // are drawn between, at the temperatures of the first; and what draws nothing is there once.
 func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	random := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5", "ensemble-ll:2",
 		"jackknife-ll:2", "edl"}
@@ -511,6 +525,7 @@ func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
 // What is made of the curvature that a bundle keeps is what is made of the training data, which is not looked
 // at; but data that is given is.
 func TestTheCurvatureThatIsKeptServes(t *testing.T) {
+	t.Parallel()
 	half := strings.Replace(digits(t, models.DigitsTrain), "[0:1200]", "[0:600]", 1)
 	if half == digits(t, models.DigitsTrain) {
 		t.Fatalf("%s is not as expected", half)
@@ -519,8 +534,7 @@ func TestTheCurvatureThatIsKeptServes(t *testing.T) {
 		structure  calibrate.Structure
 		covariance calibrate.Covariance
 	}{
-		{calibrate.Full, calibrate.Hessian}, {calibrate.Full, calibrate.Sandwich},
-		{calibrate.Kronecker, calibrate.Fisher},
+		{calibrate.Full, calibrate.Sandwich}, {calibrate.Kronecker, calibrate.Fisher},
 	} {
 		c := config(t, filepath.Join(t.TempDir(), "b"))
 		c.Structure, c.Covariance, c.Damping = of.structure, of.covariance, calibrate.Damping{Relative: 1}
@@ -564,6 +578,7 @@ func TestTheCurvatureThatIsKeptServes(t *testing.T) {
 
 // The figures of a method are those at the temperatures that it reports.
 func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	r := evaluated(t, everything(t, dir, "mf0@hessian"))["mf0@hessian"]
 	b, err := bundle.Open(dir)
@@ -592,6 +607,7 @@ func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
 }
 
 func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "edl")
 	cfg.With["edl"] = []string{methodFile("edl.onnx")}
@@ -609,6 +625,7 @@ func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
 }
 
 func TestMethodsTellWhatTheyLack(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	other := filepath.Join("..", "..", "..", "..", "testdata", "onnx", "gemm.onnx")
 	mnist := filepath.Join("..", "..", "..", "..", "models", "mnist-mlp", "model.onnx")
@@ -650,6 +667,7 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 
 // What methods are fitted to must be what the bundle was made of, unless other data is given.
 func TestMethodsWantTheDataOfCalibration(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	images, names := digits(t, "digits-images-idx3-ubyte.gz"), "digits-labels-idx1-ubyte.gz"
 	data := read(t, images)
@@ -670,6 +688,7 @@ func TestMethodsWantTheDataOfCalibration(t *testing.T) {
 
 // Methods are fitted to all training data, also to more of them than examples are held out at most.
 func TestMethodsAreFittedToManyExamples(t *testing.T) {
+	t.Parallel()
 	const n = source.MaxTuning + 100
 	phi := wraptest.Random(1, n)
 	logits, labels := make([]float32, 2*n), make([]int64, n)

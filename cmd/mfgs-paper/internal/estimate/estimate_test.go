@@ -19,6 +19,7 @@ func runs(kind string, values ...float64) (all []Run) {
 
 // The interval of a mean of networks is Student's, and that of a difference is of the paired differences.
 func TestSingleNetworks(t *testing.T) {
+	t.Parallel()
 	a, b := runs("", 1, 2, 4), runs("", 1, 1, 1)
 	tests := []struct {
 		name  string
@@ -57,6 +58,7 @@ func TestSingleNetworks(t *testing.T) {
 
 // Draws of one network are averaged before networks are, and make a component where there is one network.
 func TestDraws(t *testing.T) {
+	t.Parallel()
 	one := []Run{{Networks: []int{0}, Value: 1}, {Networks: []int{0}, Value: 3}}
 	e, _ := Of(Term{2, one})
 	if got := e.Interval(.95); e.Value != 4 || !approx.Equal(got[1]-4, 12.706205*2*1, 1e-5) {
@@ -73,6 +75,7 @@ func TestDraws(t *testing.T) {
 
 // The component of examples is the spread of the sum over shared resamples.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	a := Run{Networks: []int{0}, Value: 2, Resamples: []float32{1, 2, 3}}
 	b := Run{Networks: []int{0}, Value: 1, Resamples: []float32{0, 1, 2}}
 	if e, _ := Of(Term{1, []Run{a}}, Term{-1, []Run{b}}); e.Interval(.95) != [2]float64{1, 1} {
@@ -87,6 +90,7 @@ func TestExamples(t *testing.T) {
 // An interval of 95 % holds the truth at least about so often: of few networks and many, of draws and
 // of ensembles that share networks.
 func TestCoverage(t *testing.T) {
+	t.Parallel()
 	const trials = 800
 	rng := rand.New(rand.NewPCG(5, 5))
 	shared := make([]float32, 200)

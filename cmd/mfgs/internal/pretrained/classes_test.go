@@ -9,6 +9,7 @@ import (
 )
 
 func TestClassNames(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		text string
 		want []string

@@ -36,6 +36,7 @@ func write(t *testing.T, contents map[string]string) string {
 }
 
 func TestWhatAFolderSays(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		files                       map[string]string
 		model, processor, tokenizer string
@@ -75,6 +76,7 @@ func TestWhatAFolderSays(t *testing.T) {
 }
 
 func TestFoldersThatAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  string
@@ -106,6 +108,7 @@ func TestFoldersThatAreRefused(t *testing.T) {
 
 // Of ImageNet two classes are called crane.
 func TestNamesOfSeveralClassesGetTheirLabel(t *testing.T) {
+	t.Parallel()
 	names, err := pretrained.Classes([]byte(`{"id2label": {"0": "crane", "1": "maillot", "2": "crane"}}`))
 	if want := []string{"crane (0)", "maillot", "crane (2)"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("%q, %v", names, err)
@@ -116,6 +119,7 @@ func TestNamesOfSeveralClassesGetTheirLabel(t *testing.T) {
 }
 
 func TestSuggestions(t *testing.T) {
+	t.Parallel()
 	target := func(typ tensor.Type, shape ...int64) preprocess.Target {
 		return preprocess.Target{Name: "x", Shape: append([]int64{-1}, shape...), Type: typ}
 	}
@@ -156,6 +160,7 @@ func TestSuggestions(t *testing.T) {
 
 // What a command is made of comes out of a shell as it was.
 func TestQuotedArgumentsComeBack(t *testing.T) {
+	t.Parallel()
 	shell, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)

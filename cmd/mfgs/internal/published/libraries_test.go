@@ -125,6 +125,7 @@ func level(s preprocess.Spec, shape []int, i int) float64 {
 // What transformers, timm and torchvision make of pictures is made of them here, from the files
 // that these libraries write: equally, where an image is resized in bytes and decoded alike.
 func TestTensorsEqualTheLibraries(t *testing.T) {
+	t.Parallel()
 	cases := libraryCases(t)
 	files, err := filepath.Glob("testdata/configs/*.json")
 	if err != nil {

@@ -25,6 +25,7 @@ func read(t *testing.T, document, modelType string) (preprocess.Spec, string) {
 // What a file leaves out is what transformers takes: testdata/defaults.json has every class's own
 // file, in full.
 func TestDefaultsAreThoseOfTransformers(t *testing.T) {
+	t.Parallel()
 	file, err := os.ReadFile("testdata/defaults.json")
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +52,7 @@ func TestDefaultsAreThoseOfTransformers(t *testing.T) {
 // What a file of timm leaves out is what its create_transform takes: timm.data.constants and the
 // arguments' own defaults.
 func TestDefaultsAreThoseOfTimm(t *testing.T) {
+	t.Parallel()
 	for _, document := range []string{`{"input_size": [3, 224, 224]}`,
 		`{"input_size": [3, 224, 224], "crop_pct": null, "crop_mode": null, "interpolation": null, "mean": null, "std": null}`,
 		`{"pretrained_cfg": {"crop_pct": 0}}`} {
@@ -66,6 +68,7 @@ func TestDefaultsAreThoseOfTimm(t *testing.T) {
 
 // A crop that takes all of the resized image lacks nothing, and nothing is padded.
 func TestACropOfAllIsNotPadded(t *testing.T) {
+	t.Parallel()
 	for document, side := range map[string]int{
 		`{"input_size": [3, 96, 96], "crop_pct": 1}`:                                                        96,
 		`{"input_size": [3, 1, 1], "crop_pct": 1}`:                                                          1,
@@ -83,6 +86,7 @@ func TestACropOfAllIsNotPadded(t *testing.T) {
 
 // Whether image files are turned is said by the loaders that are published: transformers' alone.
 func TestOnlyTransformersSaysEXIF(t *testing.T) {
+	t.Parallel()
 	vision, err := published.Torchvision("resnet50")
 	if err != nil || vision.Exif != nil {
 		t.Errorf("torchvision: EXIF %v, %v", vision.Exif, err)
@@ -97,6 +101,7 @@ func TestOnlyTransformersSaysEXIF(t *testing.T) {
 
 // Files of older releases and of other classes with the same steps say the same.
 func TestTheSameInOtherWords(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ a, b, modelType string }{
 		"fast":              {a: `{"image_processor_type": "ViTImageProcessor"}`, b: `{"image_processor_type": "ViTImageProcessorFast"}`},
 		"feature extractor": {a: `{"image_processor_type": "ViTImageProcessor"}`, b: `{"feature_extractor_type": "ViTFeatureExtractor"}`},
@@ -118,6 +123,7 @@ func TestTheSameInOtherWords(t *testing.T) {
 
 // What a Spec cannot say is refused by name, and never left out.
 func TestWhatCannotBeDoneIsRefusedByName(t *testing.T) {
+	t.Parallel()
 	const vit = `{"image_processor_type": "ViTImageProcessor", `
 	for document, want := range map[string]string{
 		`[]`:                                              "not a JSON object",
@@ -166,6 +172,7 @@ func TestWhatCannotBeDoneIsRefusedByName(t *testing.T) {
 }
 
 func TestTorchvisionNames(t *testing.T) {
+	t.Parallel()
 	named, err := published.Torchvision("ResNet50_Weights.IMAGENET1K_V2")
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +198,7 @@ func TestTorchvisionNames(t *testing.T) {
 
 // Every line of the table is a Spec.
 func TestTheTableOfTorchvisionIsWhole(t *testing.T) {
+	t.Parallel()
 	table, err := os.ReadFile("torchvision.txt")
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
-package main
+package lint
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
+
+var update = flag.Bool("update", false, "let TestTheFiguresAreDocumented write the tables into docs/methods.md")
 
 // docs/methods.md has the tables of all figures between its headline and what follows, written with -update.
 func TestTheFiguresAreDocumented(t *testing.T) {
@@ -48,7 +51,7 @@ func TestTheFiguresAreDocumented(t *testing.T) {
 	if shown == b.String() {
 		return
 	}
-	if !*updateDocs {
+	if !*update {
 		t.Fatalf("%s shows other figures than there are: write them with -update", file)
 	}
 	if err := os.WriteFile(file, []byte(before+headline+b.String()+next+after), 0o644); err != nil {

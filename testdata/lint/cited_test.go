@@ -1,4 +1,4 @@
-package main
+package lint
 
 import (
 	"cmp"
@@ -55,9 +55,9 @@ func section(page, anchor string) string {
 	return page[begin:]
 }
 
-// uncited lists the figures of a page's prose that no link stands behind, and those that are not
-// in the section that is linked next behind them, within a paragraph or an item of a list. read
-// returns a page.
+// uncited lists the figures of a page's prose that have no link behind them, and those that are not
+// in the section of the next link, within a paragraph or an item of a list. Only whole numbers may be cited
+// from a whole page, where chance would find any other figure too. read returns a page.
 func uncited(name, text string, read func(name string) string) (wrong []string, found int) {
 	for _, block := range regexp.MustCompile(`\n\n|\n- `).Split(prose(text), -1) {
 		if strings.HasPrefix(block, "|") || strings.HasPrefix(block, "#") {
@@ -76,7 +76,10 @@ func uncited(name, text string, read func(name string) string) (wrong []string, 
 			source := cmp.Or(page, path.Base(name))
 			there := figures(section(read(path.Join(path.Dir(name), source)), anchor))
 			for _, f := range figures(block[from:m[0]]) {
-				if found++; !slices.Contains(there, f) {
+				switch found++; {
+				case anchor == "" && strings.Contains(f, "."):
+					wrong = append(wrong, f+" is measured, and "+source+" is cited without a section")
+				case !slices.Contains(there, f):
 					wrong = append(wrong, f+" is not in "+source+"#"+anchor)
 				}
 			}
@@ -121,7 +124,8 @@ func TestUncitedFiguresAreFound(t *testing.T) {
 	for text, want := range map[string]int{
 		"97.2 of 1000 with 0.75 and 5 % ([a](a.md#some-figures)).":  0,
 		"98.6 ([a](a.md#some-figures)).":                            1,
-		"98.6 ([a](a.md)).":                                         0,
+		"98.6 ([a](a.md)).":                                         1,
+		"1,000 ([a](a.md)).":                                        0,
 		"7.2 ([a](a.md)).":                                          1,
 		"20 ([a](a.md)).":                                           1,
 		"12.5 ([a](a.md#no-such-heading)).":                         1,

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/mfgs/mfgs/internal/option"
+	"github.com/urfave/cli/v2"
+)
+
+func TestEveryOptionThatErrorsNameHasAFlag(t *testing.T) {
+	t.Parallel()
+	var flags []cli.Flag
+	for _, verb := range new(program).app().Commands {
+		flags = append(flags, verb.Flags...)
+	}
+	for _, name := range option.All {
+		if flag := flagOf(name); findFlag(flags, flag[2:]) == nil {
+			t.Errorf("%s: no verb has the flag %s", name, flag)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+// Package option has errors name options in a way that fits their reader. A library writes
+//
+//	option.Errorf("%w: use %s to replace it", err, option.Force)
+//
+// whose message has the name of a field, as a Go program sets it: "use Force to replace it". A command
+// words the same message with its flags: see [Text].
+package option
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// A Name is that of a field in a Config, Options or Settings.
+type Name string
+
+// The options that errors name.
+const (
+	Classes             Name = "Classes"
+	Covariance          Name = "Covariance"
+	Features            Name = "Features"
+	Force               Name = "Force"
+	KeepCurvature       Name = "KeepCurvature"
+	Link                Name = "Link"
+	Logits              Name = "Logits"
+	MaxBad              Name = "MaxBad"
+	Methods             Name = "Methods"
+	Model               Name = "Model"
+	NoModel             Name = "NoModel"
+	OOD                 Name = "OOD"
+	OODScore            Name = "OODScore"
+	Out                 Name = "Out"
+	Preprocess          Name = "Preprocess"
+	PrecomputedFeatures Name = "PrecomputedFeatures"
+	Resume              Name = "Resume"
+	Train               Name = "Train"
+)
+
+// All are the options that errors name.
+var All = []Name{
+	Classes, Covariance, Features, Force, KeepCurvature, Link, Logits, MaxBad, Methods, Model, NoModel,
+	OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume, Train,
+}
+
+// wordEnd is between two words of a name.
+var wordEnd = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// Kebab is a name as flags are written: ood-score for OODScore.
+func (n Name) Kebab() string {
+	return strings.ToLower(wordEnd.ReplaceAllString(string(n), "$1$3-$2$4"))
+}
+
+// Error is an error whose message names options.
+type Error struct {
+	format  string
+	args    []any
+	message error // with the names of fields
+}
+
+// Errorf is fmt.Errorf for a message of which some arguments are Names.
+func Errorf(format string, args ...any) *Error {
+	return &Error{format, args, fmt.Errorf(format, args...)}
+}
+
+func (e *Error) Error() string { return e.message.Error() }
+
+// Unwrap returns what %w stands for.
+func (e *Error) Unwrap() []error {
+	switch w := e.message.(type) {
+	case interface{ Unwrap() error }:
+		return []error{w.Unwrap()}
+	case interface{ Unwrap() []error }:
+		return w.Unwrap()
+	}
+	return nil
+}
+
+// words returns the message with other words for the names.
+func (e *Error) words(of func(Name) string) string {
+	args := make([]any, len(e.args))
+	for i, arg := range e.args {
+		if name, ok := arg.(Name); ok {
+			arg = of(name)
+		}
+		args[i] = arg
+	}
+	return fmt.Errorf(e.format, args...).Error()
+}
+
+// Text returns the message of err with other words for the names of options in it and in what it wraps.
+func Text(err error, of func(Name) string) string {
+	text := err.Error()
+	reword(err, func(e *Error) { text = strings.Replace(text, e.Error(), e.words(of), 1) })
+	return text
+}
+
+// reword calls each for every Error in the tree of err, an outer one before what it wraps, whose
+// message is in the outer one's words still the same.
+func reword(err error, each func(*Error)) {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		each(e)
+		for _, inner := range e.Unwrap() {
+			reword(inner, each)
+		}
+	}
+}

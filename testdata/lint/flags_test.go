@@ -1,0 +1,42 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// flagName is a flag of a command: in the reference, and in a message.
+var flagName = regexp.MustCompile(`--[a-z][a-z-]*`)
+
+// A library names options in its messages, by internal/option where a command is to word them: it may be used by a
+// program that has no flags. A comment in a file that is written may say by which command.
+func TestNoMessageOfALibraryNamesAFlag(t *testing.T) {
+	flags := map[string]bool{}
+	for _, flag := range flagName.FindAllString(readText(t, root+"/docs/cli.md"), -1) {
+		flags[flag] = true
+	}
+	if !flags["--max-bad"] || !flags["--out"] {
+		t.Fatal("docs/cli.md has not the flags of mfgs")
+	}
+	for _, f := range goFiles(t) {
+		if f.test || strings.HasPrefix(f.path, "cmd/") {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && !strings.HasPrefix(lit.Value, `"# `) {
+				for _, flag := range flagName.FindAllString(lit.Value, -1) {
+					if flags[flag] {
+						t.Errorf("%s:%d: %s is a flag of mfgs: name the option, by internal/option", f.path, f.line(lit.Pos()), flag)
+					}
+				}
+				if strings.Contains(lit.Value, "--%") || lit.Value == `"--"` {
+					t.Errorf("%s:%d: %s makes a flag", f.path, f.line(lit.Pos()), lit.Value)
+				}
+			}
+			return true
+		})
+	}
+}
