@@ -1,8 +1,8 @@
 // Package layer describes the last layer of a classifier: its shape and its link, the function that turns
 // logits into probabilities. The packages that read graphs and those that compute share these types.
 //
-// To add a link: its name here; its derivatives and log-probabilities in calibrate/link.go, after a formula
-// in package meanfield; how a graph shows it, in package onnx/head; and its nodes in package onnx/fuse.
+// To add a link: its row in links and, if it normalises, its case in [LogWeights]; its derivatives and
+// log-probabilities in calibrate/link.go, after a formula in package meanfield.
 package layer
 
 import (
@@ -25,8 +25,28 @@ const (
 	OneVsRest Link = "one-vs-rest"
 )
 
+type row struct {
+	Link
+	operators  []string // of ONNX, which compute it or its logarithm, before values are divided by their sum
+	separate   bool     // see [Link.Separate]
+	normalised bool     // values are divided by their sum
+}
+
+// links lists the links. Of those that apply a function to each logit, one may leave its values as they are
+// and another divide them by their sum over the classes.
+var links = []row{
+	{Softmax, []string{"Softmax", "LogSoftmax"}, false, false},
+	{Sigmoid, []string{"Sigmoid"}, true, false},
+	{OneVsRest, []string{"Sigmoid"}, true, true},
+}
+
 // All lists the links.
-var All = []Link{Softmax, Sigmoid, OneVsRest}
+var All = func() (all []Link) {
+	for _, l := range links {
+		all = append(all, l.Link)
+	}
+	return all
+}()
 
 // Validate reports a link that is not in [All].
 func (l Link) Validate() error {
@@ -38,7 +58,39 @@ func (l Link) Validate() error {
 
 // Separate reports whether every logit was trained by a binary likelihood of its own. The second derivatives
 // between the weights of two logits are then zero, and mf0 divides each logit by its own T_k only.
-func (l Link) Separate() bool { return l != Softmax }
+func (l Link) Separate() bool {
+	return slices.ContainsFunc(links, func(x row) bool { return x.Link == l && x.separate })
+}
+
+// Normalised reports whether the link computes a value for each logit by itself and divides these by their
+// sum. [LogWeights] returns the logarithms of the values.
+func (l Link) Normalised() bool {
+	return slices.ContainsFunc(links, func(x row) bool { return x.Link == l && x.normalised })
+}
+
+// Normalise returns the link that divides the values of l by their sum, or l if there is none or l does so
+// itself.
+func (l Link) Normalise() Link {
+	for _, of := range links {
+		for _, x := range links {
+			if of.Link == l && x.normalised && slices.Equal(of.operators, x.operators) {
+				return x.Link
+			}
+		}
+	}
+	return l
+}
+
+// ByOperator maps the names of ONNX operators to the links that they compute: Sigmoid to [Sigmoid].
+func ByOperator() map[string]Link {
+	of := map[string]Link{}
+	for _, l := range slices.Backward(links) {
+		for _, op := range l.operators {
+			of[op] = l.Link
+		}
+	}
+	return of
+}
 
 // Names lists the links for messages.
 func Names() string {

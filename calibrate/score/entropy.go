@@ -74,10 +74,7 @@ func genOf[V any](t Terms[V], _ Tensors) V {
 // exclude each other are in proportion to, and log Σ exp(-x) over all classes but the most probable,
 // [N,1], which has digits where that sum is next to nothing.
 func gaps[V any](t Terms[V]) (x, others V) {
-	l := t.Logits()
-	if t.Link() == layer.OneVsRest { // log σ
-		l = t.Sub(t.MinOf(l, t.Number(0)), log1p(t, t.Exp(t.Neg(t.Abs(l)))))
-	}
+	l := layer.LogWeights(t, t.Link(), t.Logits())
 	x = t.Sub(t.Max(l), l)
 	least := t.Min(t.Largest(t.Neg(x), 2)) // -x of the second
 	below := t.Greater(x, t.Number(0))

@@ -108,7 +108,7 @@ func headSettings() []setting {
 			func(c *calibration.Config) any { return &c.Head.Features }},
 		{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
 			func(c *calibration.Config) any { return &c.Head.Logits }},
-		{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", "", layer.All),
+		{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: "+layer.Names(), "", layer.All),
 			func(c *calibration.Config) any { return &c.Head.Link }},
 		{choiceFlag("approximate", headFlags, "`relu` may stand behind the last layer; variances are then approximate", "",
 			[]head.Approximation{head.IgnoreRelu}),

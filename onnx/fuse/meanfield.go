@@ -138,13 +138,10 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	}
 	if f.mf.Plain > 0 {
 		y := f.binary("Mul", logits, f.number(1/f.mf.Plain))
-		switch f.link {
-		case layer.Softmax:
-			f.servedSoftmax(y, output)
-		case layer.OneVsRest:
-			f.servedSoftmax(f.logSigmoid(y), output)
-		default:
+		if f.link == layer.Sigmoid {
 			f.servedSigmoids(y, output)
+		} else {
+			f.servedSoftmax(f.logWeights(y), output)
 		}
 	}
 	if p == 0 {
@@ -155,7 +152,7 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.double("lambda", ens, p, 1))
 	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), f.double("inverse_act", act, p, 1))
 	switch {
-	case f.link != layer.Softmax:
+	case f.link.Separate():
 		return f.separate(f.binary("Div", mu, f.temperatures(spread)), output)
 	case f.mf.Method == MF1:
 		return f.normalised(f.mf1(mu, spread), output)
@@ -210,20 +207,8 @@ func (f *fuser) negative(y string) string {
 	return f.binary("Mul", f.binary("Sub", y, f.unary("Abs", y)), f.number(0.5))
 }
 
-// logSigmoid returns log 2σ(y), by its series where it is small.
-func (f *fuser) logSigmoid(y string) string {
-	const little = 1e-2 // the series lacks y⁶/2880
-	size := f.unary("Abs", y)
-	one := f.binary("Add", f.unary("Exp", f.unary("Neg", size)), f.number(1))
-	full := f.binary("Add", f.binary("Sub", f.negative(y), f.unary("Log", one)), f.number(math.Ln2))
-	within := f.cast(f.binary("Less", size, f.number(little)), tensor.Float64)
-	z := f.binary("Mul", y, within)
-	square := f.binary("Mul", z, z)
-	tail := f.binary("Sub", f.binary("Mul", square, f.number(1./192)), f.number(1./8))
-	close := f.binary("Add", f.binary("Mul", z, f.number(0.5)), f.binary("Mul", square, tail))
-	full = f.binary("Mul", full, f.binary("Sub", f.number(1), within))
-	return f.binary("Add", close, full)
-}
+// logWeights returns the logarithms of what probabilities are proportional to under the link.
+func (f *fuser) logWeights(y string) string { return layer.LogWeights(&Terms{f: f}, f.link, y) }
 
 // normalised makes probabilities of logarithms, [N,P,K], of what is proportional to them, and
 // returns the margin.
@@ -297,8 +282,8 @@ func (f *fuser) series(k [3]string, b string) string {
 // separate makes probabilities of y = μ/T, [N,P,K], where each logit has a sigmoid of its own, and
 // returns the margin.
 func (f *fuser) separate(y, output string) (margin string) {
-	if f.link == layer.OneVsRest {
-		return f.normalised(f.logSigmoid(y), output)
+	if f.link.Normalised() {
+		return f.normalised(f.logWeights(y), output)
 	}
 	if f.mf.Plain == 0 {
 		f.servedSigmoids(f.pair(y, 0, f.k), output)

@@ -367,8 +367,8 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if err := f.fill(h, t, start); err != nil {
 		return nil, err
 	}
-	if h.Link == layer.Sigmoid && h.LogitDim > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
-		h.Link = layer.OneVsRest
+	if h.LogitDim > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
+		h.Link = h.Link.Normalise()
 	}
 	if err := f.settle(h, t); err != nil {
 		return nil, err
@@ -583,8 +583,8 @@ func (f *finder) linkAt(n *onnxpb.Node, made layer.Link) layer.Link {
 		s := f.step(next)
 		return s != nil && s.normalises && next.In(0) == n.GetOutput()[0]
 	})
-	if made == layer.Sigmoid && normalised {
-		return layer.OneVsRest
+	if normalised {
+		return made.Normalise()
 	}
 	return made
 }
@@ -659,7 +659,7 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 // the logits; two for a single logit. It is p or its logarithm, of all classes or some, and nil where
 // the model picks the best class, gives logits, or leaves a normalisation to others.
 func (h *Head) Gives(p []float64) []float64 {
-	if !h.linked || h.picked || h.scores || h.Link == layer.OneVsRest && !h.normalised {
+	if !h.linked || h.picked || h.scores || h.Link.Normalised() && !h.normalised {
 		return nil
 	}
 	y := slices.Clone(p)

@@ -4,7 +4,6 @@ import (
 	"math"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 )
 
@@ -28,10 +27,10 @@ func toProbs(p *passage) error {
 
 // normalise divides by the sum over the classes, which is what makes one label of several sigmoids.
 func normalise(p *passage) error {
-	if p.trail.link == layer.Sigmoid && p.k > 1 {
-		p.trail.link = layer.OneVsRest
+	if p.k > 1 {
+		p.trail.link = p.trail.link.Normalise()
 	}
-	if p.trail.link == layer.OneVsRest && len(p.after) == 0 && !p.normalised {
+	if p.trail.link.Normalised() && len(p.after) == 0 && !p.normalised {
 		p.normalised = true
 		return nil
 	}

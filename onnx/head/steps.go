@@ -43,15 +43,20 @@ func init() {
 		// between dense layers below the last
 		"BatchNormalization": {class: keepClass, logits: scaleAndShift, constants: batchNorm},
 
-		"Softmax":    {class: softmaxClass, logits: makeProbs, link: layer.Softmax},
-		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs, link: layer.Softmax},
-		"Sigmoid":    {class: keepClass, logits: makeProbs, link: layer.Sigmoid},
+		"Softmax":    {class: softmaxClass, logits: makeProbs},
+		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs},
 		"ArgMax":     {class: argMaxClass, logits: pick, probs: pick, picks: true},
 
 		"Exp":                   {class: keepClass, probs: toProbs, takes: logarithms},
 		"LpNormalization":       {class: lpNormalizationClass, probs: normalise, takes: plain, normalises: true},
 		"ai.onnx.ml.Normalizer": {class: normalizerClass, probs: normalise, takes: plain, normalises: true},
 		graph.BothClasses:       {class: bothClassesClass, probs: addComplement},
+	}
+	for op, link := range layer.ByOperator() {
+		if steps[op] == nil { // a function of each logit by itself
+			steps[op] = &step{class: keepClass, logits: makeProbs}
+		}
+		steps[op].link = link
 	}
 }
 

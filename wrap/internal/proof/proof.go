@@ -3,6 +3,7 @@ package proof
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -80,13 +81,13 @@ func Judge(
 // plainOps make of logits what is known: probabilities, their logarithms or the best
 // class, whatever the order. A head that was found is compared with what comes of them
 // alone: others, such as a mean over several views, are understood by their place.
-var plainOps = []string{
-	"Softmax", "LogSoftmax", "Sigmoid", "ArgMax", "TopK", "Identity", "Cast", "Dropout", "Flatten", "Reshape",
+var plainOps = append(slices.Collect(maps.Keys(layer.ByOperator())),
+	"ArgMax", "TopK", "Identity", "Cast", "Dropout", "Flatten", "Reshape",
 	"Squeeze", "Unsqueeze", "Transpose", "QuantizeLinear", "DequantizeLinear", "ReduceMax", "Sub", "Exp",
 	"ReduceSum", "Div", "Log", "Neg", "ReduceLogSumExp", "Concat", "mfgs.BothClasses", "LpNormalization",
 	"ai.onnx.ml.Normalizer", "ai.onnx.ml.ZipMap", "Clip", "Max", "Min", "Expand", "Shape", "Add", "Mul", "Not",
 	"Reciprocal",
-}
+)
 
 // linearOps make other logits of logits.
 var linearOps = []string{
