@@ -25,8 +25,8 @@ type Extractor struct {
 // loaded (ort.Load), and the caller closes the Extractor.
 func New(c Config) (*Extractor, error) {
 	e := &Extractor{
-		d: c.Head.FeatureDim, k: c.Head.LogitDim,
-		model: c.Model.SHA256(), features: c.Head.Features, logits: c.Head.Logits, provider: c.Provider,
+		d: c.Head.Features, k: c.Head.Logits,
+		model: c.Model.SHA256(), features: c.Head.FeaturesTensor, logits: c.Head.LogitsTensor, provider: c.Provider,
 	}
 	if e.provider == "" {
 		e.provider = ort.CPU

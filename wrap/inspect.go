@@ -3,7 +3,6 @@ package wrap
 import (
 	"errors"
 
-	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 )
@@ -37,7 +36,7 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 		return nil, err
 	default:
 		in.Head, in.Evidence = h, h.Evidence
-		if err := attach.Head(h).Validate(); err != nil {
+		if err := h.Validate(); err != nil {
 			in.Reason = err.Error()
 		}
 		in.Supported = in.Reason == ""

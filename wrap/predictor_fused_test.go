@@ -82,8 +82,8 @@ func another(t *testing.T, dir, model string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Manifest.Model.SHA256, b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = m.SHA256(), h.Features,
-		h.Logits
+	b.Manifest.Model.SHA256, b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = m.SHA256(), h.FeaturesTensor,
+		h.LogitsTensor
 	other := filepath.Join(t.TempDir(), "b")
 	if err := bundle.Write(other, *b, bundle.WriteOptions{Model: bundle.Copy(model)}); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		}
 		defer set.Close()
 		var want []Prediction
-		for b, err := range set.Batches(t.Context(), attach.Head(oracle.Head), notes) {
+		for b, err := range set.Batches(t.Context(), oracle.Head.Head, notes) {
 			if err != nil {
 				t.Fatal(err)
 			}

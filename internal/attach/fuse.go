@@ -45,7 +45,7 @@ func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model,
 		Forms:     fuse.Quadratic(*forms),
 		NLL:       fuse.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
 		Scores:    scores(served),
-		Intervals: intervals(a.Head.LogitDim, m.MeanField.MaxRatio),
+		Intervals: intervals(a.Head.Logits, m.MeanField.MaxRatio),
 		Alone:     alone,
 		Metadata:  metadata(b, method),
 	}

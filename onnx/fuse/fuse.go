@@ -112,12 +112,12 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 		return nil, nil, err
 	}
 	f := &fuser{
-		Builder: build.New(m), mf: mf, k: int64(h.LogitDim), link: h.Link,
-		classes: int64(h.LogitDim), ints: map[string]string{}, floats: map[float64]string{},
+		Builder: build.New(m), mf: mf, k: int64(h.Logits), link: h.Link,
+		classes: int64(h.Logits), ints: map[string]string{}, floats: map[float64]string{},
 		doubles: map[float64]string{},
 	}
 	f.opset = m.Opset()
-	if h.Link == layer.Sigmoid && h.LogitDim == 1 {
+	if h.Link == layer.Sigmoid && h.Logits == 1 {
 		f.classes = 2
 	}
 	phi := h.AddFeatures(f.Builder)
@@ -167,7 +167,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 func (mf *MeanField) margins() bool { return mf.OOD != Temperatures{} }
 
 func (mf *MeanField) check(h *head.Head) error {
-	q, k := &mf.Forms, h.LogitDim
+	q, k := &mf.Forms, h.Logits
 	terms := len(q.Offset)
 	inner := terms
 	if q.Reduction != nil && terms > 0 {
@@ -181,11 +181,11 @@ func (mf *MeanField) check(h *head.Head) error {
 			MF1, k, MaxMF1Classes, MF0)
 	case q.Forms != k+1:
 		return fmt.Errorf("%d quadratic forms, want %d: one for each logit and the leverage", q.Forms, k+1)
-	case len(q.Center) != h.FeatureDim, len(q.Projection) != h.FeatureDim*terms, terms == 0,
+	case len(q.Center) != h.Features, len(q.Projection) != h.Features*terms, terms == 0,
 		len(q.Reduction)%terms != 0, q.Reduction != nil && q.Weights == nil,
 		q.Weights != nil && len(q.Weights) != inner*q.Forms, q.Weights == nil && terms%q.Forms != 0:
 		return fmt.Errorf("quadratic forms with %d, %d, %d, %d and %d numbers do not fit a head with %d features and %d logits",
-			len(q.Center), len(q.Projection), len(q.Offset), len(q.Reduction), len(q.Weights), h.FeatureDim, k)
+			len(q.Center), len(q.Projection), len(q.Offset), len(q.Reduction), len(q.Weights), h.Features, k)
 	}
 	numbers := []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens}
 	if mf.margins() {
@@ -279,10 +279,10 @@ type fuser struct {
 // hasLogits reports whether the model has an output called as ours would be, that is the head's
 // logits as rows of float32.
 func (f *fuser) hasLogits(h *head.Head) bool {
-	return h.Logits == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(),
+	return h.LogitsTensor == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(),
 		func(v *onnxpb.ValueInfo) bool {
 			info := onnx.InfoOf(v)
-			return info.Name == h.Logits && info.Type == tensor.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
+			return info.Name == h.LogitsTensor && info.Type == tensor.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
 		})
 }
 

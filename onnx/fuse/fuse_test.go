@@ -23,7 +23,7 @@ import (
 
 // head returns a mean-field head of the right sizes, of no meaning.
 func meanField(h *head.Head) *MeanField {
-	d, m := h.FeatureDim, h.LogitDim+1
+	d, m := h.Features, h.Logits+1
 	fill := func(n int) []float64 {
 		x := make([]float64, n)
 		for i := range x {
@@ -147,7 +147,7 @@ func TestFuseNamesOutputs(t *testing.T) {
 				return
 			}
 			h2, err := head.Find(again, head.Options{})
-			if err != nil || strings.TrimPrefix(h2.Features, "mfgs_inner_") != h.Features || h2.Logits != h.Logits {
+			if err != nil || strings.TrimPrefix(h2.FeaturesTensor, "mfgs_inner_") != h.FeaturesTensor || h2.LogitsTensor != h.LogitsTensor {
 				t.Errorf("the fused model's head is %+v, %v", h2, err)
 			}
 		})
@@ -223,7 +223,7 @@ func TestFuseRefuses(t *testing.T) {
 	pairwise := meanField(h)
 	pairwise.Method = MF1
 	if _, _, err := Append(m, h, pairwise); err != nil {
-		t.Errorf("mf1 for %d classes: %v", h.LogitDim, err)
+		t.Errorf("mf1 for %d classes: %v", h.Logits, err)
 	}
 	wide := onnxtest.Network()
 	wide.Graph.Initializer[0].Dims = []int64{1, 512}
@@ -350,7 +350,7 @@ func TestFusedVariancesHaveTheUnitOfThePosterior(t *testing.T) {
 	if found != 1 {
 		t.Errorf("%d constants are a unit, want 1", found)
 	}
-	f := &fuser{mf: mf, k: int64(h.LogitDim)}
+	f := &fuser{mf: mf, k: int64(h.Logits)}
 	if got := f.formScale(0); got != 1/mf.NLL.Ens || f.formScale(f.k) != 1 {
 		t.Errorf("variances are multiplied by %v and the leverage by %v, want %v and 1", got, f.formScale(f.k),
 			1/mf.NLL.Ens)

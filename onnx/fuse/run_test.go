@@ -70,7 +70,7 @@ func run(t testing.TB, m *onnx.Model, h *head.Head, mf *fuse.MeanField, x []floa
 		t.Fatal(err)
 	}
 	defer s.Close()
-	d := h.FeatureDim
+	d := h.Features
 	out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{int64(len(x) / d), int64(d)}, Data: x}})
 	if err != nil {
 		t.Fatal(err)

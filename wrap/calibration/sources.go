@@ -119,7 +119,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	in.head = attach.Head(h)
+	in.head = h.Head
 	if err := in.head.Validate(); err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (in *sources) describeHead() bundle.Head {
 	h := bundle.Head{Head: in.head}
 	if in.cut != nil {
 		n := in.cut.Head
-		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
+		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.FeaturesTensor, n.LogitsTensor, n.Tail
 		h.Approximation = string(n.Approximation)
 	}
 	return h
