@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -22,7 +23,7 @@ type Fitted struct {
 	StandIns []score.Tried
 	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
 	// preferred to them where the two cannot be told apart.
-	Optimum        Temperatures
+	Optimum        layer.Temperatures
 	Rho            float64     // ε over the mean eigenvalue; zero where that is too small for it
 	Candidates     []Candidate // more than one where the damping was chosen
 	MedianVariance float64     // held-out s² at T_ens = 1
@@ -151,8 +152,8 @@ func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, 
 }
 
 // temperatures returns those of a point of the search. act is the unit of T_act.
-func (f *Fitted) temperatures(p point, act float64) Temperatures {
-	return Temperatures{Act: p.act * act, Ens: p.tau * f.MedianVariance}
+func (f *Fitted) temperatures(p point, act float64) layer.Temperatures {
+	return layer.Temperatures{Act: p.act * act, Ens: p.tau * f.MedianVariance}
 }
 
 // tuneOOD sets what is tuned on held-out examples out of distribution, and returns these. t is that
@@ -178,7 +179,7 @@ func (f *Fitted) tuneOOD(ctx context.Context, product Product, t *tuningSet, val
 }
 
 // maxRatio returns the largest T_max/T_min of one of the examples.
-func maxRatio(t *tuningSet, lambda0 float64, pairs ...Temperatures) float64 {
+func maxRatio(t *tuningSet, lambda0 float64, pairs ...layer.Temperatures) float64 {
 	k := t.head.Logits
 	ratio := 1.0
 	for i := range t.n {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize"
@@ -407,7 +408,7 @@ func TestScoresOfDigitsDoNotTie(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (calibrate.Temperatures{Act: c.act, Ens: c.ens}); formulas.OOD != want {
+		if want := (layer.Temperatures{Act: c.act, Ens: c.ens}); formulas.OOD != want {
 			t.Fatalf("temperatures %v, want %v", formulas.OOD, want)
 		}
 		scores, rests := map[float64]bool{}, map[float32]bool{}

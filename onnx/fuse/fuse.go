@@ -33,27 +33,6 @@ const (
 // MaxMF1Classes bounds the classes of MF1, whose graph holds numbers for every pair of them.
 const MaxMF1Classes = 256
 
-// Quadratic are M quadratic forms of an example's features φ, with N examples, d features and R
-// terms:
-//
-//	z = (φ - Center)·Projection + Offset
-//	q_m = Σ_r z_r² (Reduction·Weights)_rm     where there are Weights; Reduction may be left out
-//	q_m = Σ_j z_{m(R/M)+j}², 0 ≤ j < R/M      where there are none
-type Quadratic struct {
-	Forms      int       // M
-	Center     []float64 // [d]
-	Projection []float64 // [d,R], row-major
-	Offset     []float64 // [R]
-	Reduction  []float64 // [R,S], or nil
-	Weights    []float64 // [S,M], or [R,M] without Reduction, or nil
-	Double     bool      // z needs float64
-}
-
-// Temperatures are a pair of T_act, which divides logits, and T_ens, which divides their variances.
-type Temperatures struct {
-	Act, Ens float64
-}
-
 // Interval says that so many Chebyshev nodes interpolate while T_max/T_min of every example in the
 // batch is at most Ratio.
 type Interval struct {
@@ -71,10 +50,10 @@ type MeanField struct {
 	Plain float64
 
 	// Forms are the variances of the K logits at T_ens = 1, and then the leverage: M = K+1.
-	Forms Quadratic
+	Forms layer.Quadratic
 
-	NLL Temperatures // for Method's probabilities
-	OOD Temperatures // for Method's margin; zero where no score is made of that
+	NLL layer.Temperatures // for Method's probabilities
+	OOD layer.Temperatures // for Method's margin; zero where no score is made of that
 
 	// Scores are the graph's last outputs, computed from logits, features and variances.
 	Scores []Score
@@ -164,7 +143,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 }
 
 // margins reports whether there is a pair for margins.
-func (mf *MeanField) margins() bool { return mf.OOD != Temperatures{} }
+func (mf *MeanField) margins() bool { return mf.OOD != layer.Temperatures{} }
 
 func (mf *MeanField) check(h *head.Head) error {
 	q, k := &mf.Forms, h.Logits

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
@@ -32,8 +33,8 @@ func meanField(h *head.Head) *MeanField {
 		return x
 	}
 	return &MeanField{
-		Lambda0: 0.3, NLL: Temperatures{1, 2}, OOD: Temperatures{3, 4},
-		Forms:     Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d), Weights: fill(d * m)},
+		Lambda0: 0.3, NLL: layer.Temperatures{Act: 1, Ens: 2}, OOD: layer.Temperatures{Act: 3, Ens: 4},
+		Forms:     layer.Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d), Weights: fill(d * m)},
 		Intervals: []Interval{{4, 20}, {100, 60}},
 		Scores: []Score{
 			{Name: "ood_score", Double: true,

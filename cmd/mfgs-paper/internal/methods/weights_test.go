@@ -119,7 +119,7 @@ func TestPredictives(t *testing.T) {
 		}
 		l.set(m, w)
 	}
-	at := calibrate.Temperatures{Act: 1.7, Ens: 0.6}
+	at := layer.Temperatures{Act: 1.7, Ens: 0.6}
 	for _, of := range []struct {
 		name string
 		p    func(context.Context, *rows.Batch) (calibrate.Predictive, error)
@@ -280,7 +280,7 @@ func TestPreparationRepeats(t *testing.T) {
 			var all []float64
 			predict, logp := p.(calibrate.Predictive).Predictor(), make([]float64, 4)
 			for i := range p.(calibrate.Predictive).Len() {
-				predict(logp, i, calibrate.Temperatures{Act: 1, Ens: 1})
+				predict(logp, i, layer.Temperatures{Act: 1, Ens: 1})
 				all = append(all, logp...)
 			}
 			if first == nil {

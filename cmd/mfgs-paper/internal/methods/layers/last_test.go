@@ -374,7 +374,7 @@ func TestLastLayerUnderEachIntegral(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				temperatures := calibrate.Temperatures{Act: 1.2, Ens: mf0.MedianVariance()}
+				temperatures := geometry.Temperatures{Act: 1.2, Ens: mf0.MedianVariance()}
 				want := (&calibrate.Calibration{Posterior: posterior, NLL: temperatures,
 					OOD: temperatures}).Predict(set.Features, set.Logits, n)
 				predict, logp := mf0.Predictor(), make([]float64, k)
