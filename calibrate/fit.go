@@ -133,7 +133,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 }
 
 // serveScore chooses the score of unfamiliarity, and tries scores on stand-ins.
-func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, held score.HeldOut, o FitOptions,
+func (f *Fitted) serveScore(ctx context.Context, product parallel.Product, t *tuningSet, held score.HeldOut, o FitOptions,
 ) (err error) {
 	o.Progress("scores", 0, 1)
 	if b := o.StandIns; b != nil {
@@ -158,7 +158,7 @@ func (f *Fitted) temperatures(p point, act float64) layer.Temperatures {
 
 // tuneOOD sets what is tuned on held-out examples out of distribution, and returns these. t is that
 // of val.
-func (f *Fitted) tuneOOD(ctx context.Context, product Product, t *tuningSet, val, ood *rows.Batch,
+func (f *Fitted) tuneOOD(ctx context.Context, product parallel.Product, t *tuningSet, val, ood *rows.Batch,
 ) (*tuningSet, error) {
 	o := newTuningSet(t.head, ood, false, f.Lambda0, t.unit)
 	if err := f.Posterior.forms(product, o.s2, o.leverage, ood.Features, o.n); err != nil {
@@ -195,7 +195,7 @@ func maxRatio(t *tuningSet, lambda0 float64, pairs ...layer.Temperatures) float6
 }
 
 // examples are those of a tuning set, as scores take them.
-func (f *Fitted) examples(product Product, t *tuningSet, s *rows.Batch) *score.Examples {
+func (f *Fitted) examples(product parallel.Product, t *tuningSet, s *rows.Batch) *score.Examples {
 	x := &score.Examples{
 		N: s.N, K: t.head.Logits, D: t.head.Features, Link: t.head.Link, Features: s.Features,
 		Logits: s.Logits, Variance: t.s2, Leverage: t.leverage, Margin: make([]float64, s.N),

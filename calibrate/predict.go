@@ -42,7 +42,7 @@ type Calibration struct {
 	Score *score.Served
 
 	// Product computes the variances and scores; nil, or one that fails: Go's own.
-	Product Product
+	Product parallel.Product
 
 	// Ratio is the largest T_max/T_min of one held-out example, in or out of
 	// distribution, under either pair: over what interval mf0 is interpolated. It is

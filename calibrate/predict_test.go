@@ -12,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // naiveOutcomes are the log-probabilities of a head of separate logits by their
@@ -230,13 +231,13 @@ func TestPredictIsSafeForConcurrentUse(t *testing.T) {
 
 // counted counts what is multiplied.
 type counted struct {
-	gonumProduct
+	parallel.Go
 	n int
 }
 
 func (p *counted) Multiply(c, a, b []float64, rows, n, m int) error {
 	p.n++
-	return p.gonumProduct.Multiply(c, a, b, rows, n, m)
+	return p.Go.Multiply(c, a, b, rows, n, m)
 }
 
 // A product that is brought is asked, and where it fails predictions are as without it.
@@ -249,7 +250,7 @@ func TestPredictionsTakeTheProduct(t *testing.T) {
 			OOD: layer.Temperatures{Act: 1, Ens: 1}, TS: 1}
 		want := calibration.Predict(test.Features, test.Logits, test.N)
 		own := &counted{}
-		for name, p := range map[string]Product{"its own": own, "one that fails": &failingProduct{}} {
+		for name, p := range map[string]parallel.Product{"its own": own, "one that fails": &failingProduct{}} {
 			calibration.Product = p
 			if got := calibration.Predict(test.Features, test.Logits, test.N); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s, %s: %+v, want %+v", structure, name, got, want)

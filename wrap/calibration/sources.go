@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/parallel"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -59,7 +59,7 @@ func (in *sources) sets() (list []*source.Set) {
 
 // matrixProduct returns the runtime's product where there is a runtime, and otherwise nil, which
 // stands for calibrate's own.
-func (in *sources) matrixProduct() calibrate.Product {
+func (in *sources) matrixProduct() parallel.Product {
 	if in.product == nil {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 var allCovariances = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich}
@@ -313,7 +314,7 @@ func TestLastLayerPassesOnErrors(t *testing.T) {
 		c := lastCurvature(t, h, structure, train)
 		for _, cov := range allCovariances {
 			for calls := 0; ; calls++ {
-				p := &counted{calibrate.OrGo(nil), calls}
+				p := &counted{parallel.OrGo(nil), calls}
 				l, err := NewLastLayer(c, cov, 1, p)
 				if err == nil {
 					err = l.Covariances(make([]float64, 20*packedSize(3)), train.Features, 20)
