@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
@@ -35,8 +36,8 @@ func (x *Examples) thin(n int) *Examples {
 		return x
 	}
 	some := &Examples{K: x.K, D: x.D, Link: x.Link, Product: x.Product}
-	for i := range n {
-		some.add(x.slice(i*x.N/n, i*x.N/n+1))
+	for _, i := range rows.Firsts(x.N, n) {
+		some.add(x.slice(i, i+1))
 	}
 	return some
 }

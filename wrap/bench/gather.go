@@ -136,7 +136,7 @@ func (g *gathering) keepForTrial(n int, x *conformal.Outcomes) {
 	for i := range x.Strange {
 		at := g.seen
 		g.seen++
-		if most <= 0 || at >= n || !rows.Spread(at, n, most) {
+		if most <= 0 || at >= n || !rows.InSubsample(at, n, most) {
 			continue
 		}
 		t.Probabilities = append(t.Probabilities, x.Probabilities[i*c:(i+1)*c]...)

@@ -144,7 +144,7 @@ func (v *view) classDots(what string, before, after []metrics.ClassFigures) figu
 		if after[k].ECE < before[k].ECE {
 			better++
 		}
-		if len(after) > mostDots && !rows.Spread(k, len(after), mostDots) {
+		if len(after) > mostDots && !rows.InSubsample(k, len(after), mostDots) {
 			continue
 		}
 		x, y := before[k].ECE, after[k].ECE
