@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 var heads = []layer.Head{
@@ -361,7 +362,7 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 }
 
 // float32Product is of less precision than a Product should have.
-type float32Product struct{ gonumProduct }
+type float32Product struct{ parallel.Go }
 
 func to32(x []float64) []float32 {
 	y := make([]float32, len(x))
@@ -391,7 +392,7 @@ func TestFloat32ProductIsGoodEnough(t *testing.T) {
 		exact := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, train, 0)
 		single := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true, Product: float32Product{}},
 			train, 0)
-		single.product = gonumProduct{} // inverses are another matter
+		single.product = parallel.Go{} // inverses are another matter
 		for _, cov := range []Covariance{Hessian, Fisher, Sandwich} {
 			for _, rho := range append([]float64{standard}, autoDamping...) {
 				variances := func(c *Curvature) []float64 {
@@ -455,17 +456,17 @@ func TestGapsKeepTheBlocks(t *testing.T) {
 }
 
 type countingProduct struct {
-	gonumProduct
+	parallel.Go
 	rows []int
 }
 
 func (p *countingProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int) error {
 	p.rows = append(p.rows, rows)
-	return p.gonumProduct.AddTransposedProduct(c, a, b, rows, m, n)
+	return p.Go.AddTransposedProduct(c, a, b, rows, m, n)
 }
 
 type failingProduct struct {
-	gonumProduct
+	parallel.Go
 	left int
 }
 
@@ -475,14 +476,14 @@ func (p *failingProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int)
 	if p.left--; p.left < 0 {
 		return errProduct
 	}
-	return p.gonumProduct.AddTransposedProduct(c, a, b, rows, m, n)
+	return p.Go.AddTransposedProduct(c, a, b, rows, m, n)
 }
 
 func (p *failingProduct) Multiply(c, a, b []float64, rows, n, m int) error {
 	if p.left--; p.left < 0 {
 		return errProduct
 	}
-	return p.gonumProduct.Multiply(c, a, b, rows, n, m)
+	return p.Go.Multiply(c, a, b, rows, n, m)
 }
 
 func TestErrorsOfTheProductInFit(t *testing.T) {
@@ -519,7 +520,7 @@ func TestMultiplyEqualsItsSum(t *testing.T) {
 				x[i] = rng.NormFloat64()
 			}
 		}
-		if err := (gonumProduct{}).Multiply(c, a, b, rows, n, m); err != nil {
+		if err := (parallel.Go{}).Multiply(c, a, b, rows, n, m); err != nil {
 			t.Fatal(err)
 		}
 		for i := range c {

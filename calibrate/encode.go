@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
 	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
@@ -63,7 +64,7 @@ func (s *Sums) Encode(w io.Writer) error {
 
 // DecodeSums reads what [Sums.Encode] wrote, size bytes. It checks all of it, and allocates no more
 // than three times as much as there is. The sums go on with the given Product, which may be nil.
-func DecodeSums(r io.ReaderAt, size int64, product Product) (*Sums, error) {
+func DecodeSums(r io.ReaderAt, size int64, product parallel.Product) (*Sums, error) {
 	f, err := safetensors.NewSealedFile(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("curvature sums: %w", err)
@@ -75,7 +76,7 @@ func DecodeSums(r io.ReaderAt, size int64, product Product) (*Sums, error) {
 	return s, nil
 }
 
-func decodeSums(f *safetensors.File, product Product) (*Sums, error) {
+func decodeSums(f *safetensors.File, product parallel.Product) (*Sums, error) {
 	meta := f.Metadata()
 	if v := meta["mfgs.sums"]; v != sumsVersion {
 		return nil, fmt.Errorf("format version %.20q, want %q", v, sumsVersion)

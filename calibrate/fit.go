@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -22,7 +23,7 @@ type Fitted struct {
 	StandIns []score.Candidate
 	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
 	// preferred to them where the two cannot be told apart.
-	Optimum        Temperatures
+	Optimum        layer.Temperatures
 	Rho            float64     // ε over the mean eigenvalue; zero where that is too small for it
 	Candidates     []Candidate // more than one where the damping was chosen
 	MedianVariance float64     // held-out s² at T_ens = 1
@@ -132,7 +133,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 }
 
 // serveScore chooses the score of unfamiliarity, and tries scores on stand-ins.
-func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, held score.ValidationData, o FitOptions,
+func (f *Fitted) serveScore(ctx context.Context, product parallel.Product, t *tuningSet, held score.ValidationData, o FitOptions,
 ) (err error) {
 	o.Progress("scores", 0, 1)
 	if b := o.StandIns; b != nil {
@@ -151,13 +152,13 @@ func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, 
 }
 
 // temperatures returns those of a point of the search. act is the unit of T_act.
-func (f *Fitted) temperatures(p point, act float64) Temperatures {
-	return Temperatures{Act: p.act * act, Ens: p.tau * f.MedianVariance}
+func (f *Fitted) temperatures(p point, act float64) layer.Temperatures {
+	return layer.Temperatures{Act: p.act * act, Ens: p.tau * f.MedianVariance}
 }
 
 // tuneOOD sets what is tuned on held-out examples out of distribution, and returns these. t is that
 // of val.
-func (f *Fitted) tuneOOD(ctx context.Context, product Product, t *tuningSet, val, ood *rows.Batch,
+func (f *Fitted) tuneOOD(ctx context.Context, product parallel.Product, t *tuningSet, val, ood *rows.Batch,
 ) (*tuningSet, error) {
 	o := newTuningSet(t.head, ood, false, f.Lambda0, t.unit)
 	if err := f.Posterior.forms(product, o.s2, o.leverage, ood.Features, o.n); err != nil {
@@ -178,7 +179,7 @@ func (f *Fitted) tuneOOD(ctx context.Context, product Product, t *tuningSet, val
 }
 
 // maxRatio returns the largest T_max/T_min of one of the examples.
-func maxRatio(t *tuningSet, lambda0 float64, pairs ...Temperatures) float64 {
+func maxRatio(t *tuningSet, lambda0 float64, pairs ...layer.Temperatures) float64 {
 	k := t.head.Logits
 	ratio := 1.0
 	for i := range t.n {
@@ -194,7 +195,7 @@ func maxRatio(t *tuningSet, lambda0 float64, pairs ...Temperatures) float64 {
 }
 
 // examples are those of a tuning set, as scores take them.
-func (f *Fitted) examples(product Product, t *tuningSet, s *rows.Batch) *score.Examples {
+func (f *Fitted) examples(product parallel.Product, t *tuningSet, s *rows.Batch) *score.Examples {
 	x := &score.Examples{
 		N: s.N, K: t.head.Logits, D: t.head.Features, Link: t.head.Link, Features: s.Features,
 		Logits: s.Logits, Variance: t.s2, Leverage: t.leverage, Margin: make([]float64, s.N),

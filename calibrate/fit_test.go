@@ -103,12 +103,12 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 			for _, cov := range covariances {
 				t.Run(fmt.Sprintf("%s/%s/%s", nameOf(h), structure, cov), func(t *testing.T) {
 					f := fit(t, c, val, task.ood, FitOptions{Covariance: cov})
-					at := func(pair Temperatures) *Predictions {
+					at := func(pair layer.Temperatures) *Predictions {
 						c := f.Calibration
 						c.Method, c.NLL = MF0, pair
 						return c.Predict(val.Features, val.Logits, n)
 					}
-					exact := func(pair Temperatures) float64 {
+					exact := func(pair layer.Temperatures) float64 {
 						p := at(pair)
 						return objective(h, p.LogP, p.Margin, val)
 					}
@@ -132,7 +132,7 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 							if (i+j)%4 != 0 { // a quarter of the cells shows the axes
 								continue
 							}
-							want := exact(Temperatures{act, tau * f.MedianVariance})
+							want := exact(layer.Temperatures{Act: act, Ens: tau * f.MedianVariance})
 							if !approx.Equal(v, want, gridTolerance*math.Max(1, want)) {
 								t.Errorf("grid at T_act %.3g, τ %.3g: NLL %v, want %v", act, tau, v, want)
 							}
@@ -177,7 +177,7 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 
 // optimum returns the temperatures of the least NLL, before preference, and by
 // how much NLL is larger at the chosen, with its standard error.
-func (f *Fitted) optimum(t *testing.T, val *rows.Batch) (pair Temperatures, loss, stdErr float64) {
+func (f *Fitted) optimum(t *testing.T, val *rows.Batch) (pair layer.Temperatures, loss, stdErr float64) {
 	t.Helper()
 	unit := logitUnit(f.Posterior.Head, val)
 	set := newTuningSet(f.Posterior.Head, val, true, meanfield.Lambda0, unit)
@@ -192,7 +192,7 @@ func (f *Fitted) optimum(t *testing.T, val *rows.Batch) (pair Temperatures, loss
 	base := set.losses(0)
 	set.evaluate([]float64{f.NLL.Act / unit}, f.NLL.Ens)
 	loss, stdErr = pairedGain(set.losses(0), base)
-	return Temperatures{best.act * unit, best.tau * f.MedianVariance}, loss, stdErr
+	return layer.Temperatures{Act: best.act * unit, Ens: best.tau * f.MedianVariance}, loss, stdErr
 }
 
 // chosen returns the candidate whose damping the posterior has.
@@ -540,7 +540,7 @@ func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
 		for in, set := range []*rows.Batch{task.val, task.ood} {
 			s2 := f.Posterior.variancesOf(set)
 			for i := range set.N {
-				for _, pair := range []Temperatures{f.NLL, f.OOD} {
+				for _, pair := range []layer.Temperatures{f.NLL, f.OOD} {
 					for k := range h.Logits {
 						for l := range h.Logits {
 							a, b := s2[i*h.Logits+k]/pair.Ens, s2[i*h.Logits+l]/pair.Ens

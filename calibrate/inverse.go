@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/mfgs/mfgs/internal/parallel"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
@@ -21,12 +22,12 @@ const panelWidth = 512
 type factor struct {
 	n, width int
 	panels   [][]float64
-	product  Product
+	product  parallel.Product
 }
 
-func newFactor(n int, product Product) *factor { return newFactorOf(panelWidth, n, product) }
+func newFactor(n int, product parallel.Product) *factor { return newFactorOf(panelWidth, n, product) }
 
-func newFactorOf(width, n int, product Product) *factor {
+func newFactorOf(width, n int, product parallel.Product) *factor {
 	f := &factor{n: n, width: width, product: product}
 	for first := 0; first < n; first += f.width {
 		end := min(n, first+f.width)

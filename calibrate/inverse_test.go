@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // spd returns a symmetric positive definite matrix.
@@ -31,7 +32,7 @@ func TestFactorInverts(t *testing.T) {
 		for _, width := range []int{5, 64} {
 			t.Run(fmt.Sprintf("n=%d/width=%d", n, width), func(t *testing.T) {
 				s := spd(n, rng)
-				f := newFactorOf(width, n, gonumProduct{})
+				f := newFactorOf(width, n, parallel.Go{})
 				for i := range n {
 					for j := i; j < n; j++ {
 						*f.at(i, j) = s.At(i, j)
@@ -79,7 +80,7 @@ func TestFactorRefuses(t *testing.T) {
 		{[]float64{1, math.NaN(), 1, 1}, 0.1},
 		{[]float64{1e20, 1, 1, 1}, 1e-3},
 	} {
-		f := newFactorOf(3, 4, gonumProduct{})
+		f := newFactorOf(3, 4, parallel.Go{})
 		for i, v := range c.diagonal {
 			*f.at(i, i) = v
 		}
@@ -105,7 +106,7 @@ func BenchmarkInvert(b *testing.B) {
 		values[i] = rng.Float64()
 	}
 	for b.Loop() {
-		f := newFactor(n, gonumProduct{})
+		f := newFactor(n, parallel.Go{})
 		for i := range n {
 			for j := i; j < n; j++ {
 				*f.at(i, j) = values[i] * values[j]

@@ -37,7 +37,7 @@ func TestMF0TendsToTheStudentizedMargin(t *testing.T) {
 				}
 				want := f.Values(x)
 
-				h, pair := layer.Head{Features: 1, Logits: k, Link: by}, Temperatures{Act: 1e5, Ens: 1e-10}
+				h, pair := layer.Head{Features: 1, Logits: k, Link: by}, layer.Temperatures{Act: 1e5, Ens: 1e-10}
 				e := newEvaluator(h, 0)
 				logp, s2 := make([]float64, 2*k+2), make([]float64, k)
 				var last float64 // what one unit of the score is of mf0's margin

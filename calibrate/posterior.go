@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Covariance says which covariance of the weights the posterior has, with
@@ -66,21 +67,21 @@ const batchRows = 512
 // Variances writes the variance of each logit at ensemble temperature 1 to dst
 // [n,K], for features phi [n,d]: the diagonal of ∇a Σ ∇aᵀ (paper, eq. 19).
 func (p *Posterior) Variances(dst []float64, phi []float32, n int) {
-	must(p.forms(gonumProduct{}, dst, nil, phi, n))
+	must(p.forms(parallel.Go{}, dst, nil, phi, n))
 }
 
 // Leverages writes φᵀ(A + δI)⁻¹φ of each example to dst [n], δ = 1e-3 of the
 // mean eigenvalue of A = Σφφᵀ: how far an input is from what was trained on.
 func (p *Posterior) Leverages(dst []float64, phi []float32, n int) {
-	must(p.forms(gonumProduct{}, nil, dst, phi, n))
+	must(p.forms(parallel.Go{}, nil, dst, phi, n))
 }
 
 // Both is Variances and Leverages at little more than the cost of the first.
 func (p *Posterior) Both(variances, leverages []float64, phi []float32, n int) {
-	must(p.forms(gonumProduct{}, variances, leverages, phi, n))
+	must(p.forms(parallel.Go{}, variances, leverages, phi, n))
 }
 
-// must is for what a gonumProduct computes.
+// must is for products in pure Go, which never fail.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -88,7 +89,7 @@ func must(err error) {
 }
 
 // forms computes variances and leverages, each unless nil, a block of rows after another.
-func (p *Posterior) forms(product Product, variances, leverages []float64, phi []float32, n int) error {
+func (p *Posterior) forms(product parallel.Product, variances, leverages []float64, phi []float32, n int) error {
 	k, d, features := p.Head.Logits, p.Head.Dim(), p.Head.Features
 	if len(phi) != n*features {
 		panic(fmt.Sprintf("calibrate: %d features for %d examples, want %d each", len(phi), n, features))
@@ -122,7 +123,7 @@ func (p *Posterior) forms(product Product, variances, leverages []float64, phi [
 }
 
 // formsFull is forms for rows of augmented φ, with as much work space.
-func (p *Posterior) formsFull(product Product, variances, leverages, x, t []float64) error {
+func (p *Posterior) formsFull(product parallel.Product, variances, leverages, x, t []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
 	for i := 0; i < k && variances != nil; i++ {
 		if err := quadratic(product, variances[i:], k, x, p.Blocks[i*d*d:(i+1)*d*d], t, d); err != nil {
@@ -136,7 +137,7 @@ func (p *Posterior) formsFull(product Product, variances, leverages, x, t []floa
 }
 
 // formsKronecker is formsFull for the Kronecker structure: of u = (Q_Aᵀφ)² all are linear forms.
-func (p *Posterior) formsKronecker(product Product, variances, leverages, x, u []float64) error {
+func (p *Posterior) formsKronecker(product parallel.Product, variances, leverages, x, u []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
 	rows := len(x) / d
 	if err := product.Multiply(u, x, p.QA, rows, d, d); err != nil {
@@ -159,7 +160,7 @@ func (p *Posterior) formsKronecker(product Product, variances, leverages, x, u [
 }
 
 // quadratic writes xᵀmx for each row of x to dst, stride apart.
-func quadratic(product Product, dst []float64, stride int, x, m, t []float64, d int) error {
+func quadratic(product parallel.Product, dst []float64, stride int, x, m, t []float64, d int) error {
 	rows := len(x) / d
 	if err := product.Multiply(t, x, m, rows, d, d); err != nil {
 		return err

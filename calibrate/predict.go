@@ -32,17 +32,17 @@ func (m Method) Validate() error {
 type Calibration struct {
 	Method    Method // whose probabilities are served; "" is MF0
 	Posterior *Posterior
-	NLL       Temperatures // tuned for held-out likelihood: probabilities of MF0
-	OOD       Temperatures // tuned for out-of-distribution data: the margin of the score mf0
-	TS        float64      // temperature scaling's T: probabilities of TS
-	TSOOD     float64      // temperature scaling's, tuned for telling apart; zero: TS
-	Lambda0   float64      // zero: meanfield.Lambda0
+	NLL       layer.Temperatures // tuned for held-out likelihood: probabilities of MF0
+	OOD       layer.Temperatures // tuned for out-of-distribution data: the margin of the score mf0
+	TS        float64            // temperature scaling's T: probabilities of TS
+	TSOOD     float64            // temperature scaling's, tuned for telling apart; zero: TS
+	Lambda0   float64            // zero: meanfield.Lambda0
 
 	// Score is the score of unfamiliarity that is served; nil: mf0, whose median margin is 1.
 	Score *score.Served
 
 	// Product computes the variances and scores; nil, or one that fails: Go's own.
-	Product Product
+	Product parallel.Product
 
 	// Ratio is the largest T_max/T_min of one held-out example, in or out of
 	// distribution, under either pair: over what interval mf0 is interpolated. It is
@@ -177,7 +177,7 @@ func Plain(h layer.Head, logits []float32, n int, temperature float64) (logp, ma
 // MeanField evaluates mf0 for n examples from logits [n,K] and their variances at T_ens = 1, [n,K], at
 // any temperatures: [Calibration.Predict] without the features. lambda0 is as in a Calibration. It
 // returns log-probabilities and margins [n], both as in [Predictions].
-func MeanField(h layer.Head, logits []float32, variance []float64, n int, t Temperatures, lambda0 float64) (
+func MeanField(h layer.Head, logits []float32, variance []float64, n int, t layer.Temperatures, lambda0 float64) (
 	logp, margin []float64,
 ) {
 	checkLogits(logits, n, h)
@@ -224,7 +224,7 @@ func newEvaluator(h layer.Head, lambda0 float64) *evaluator {
 	}
 }
 
-func (e *evaluator) mf0(logp []float64, logits []float32, s2 []float64, t Temperatures) (margin float64) {
+func (e *evaluator) mf0(logp []float64, logits []float32, s2 []float64, t layer.Temperatures) (margin float64) {
 	if e.separate {
 		inverseT := e.s2
 		meanfield.InverseTemperaturesTo(inverseT, s2, 1/t.Ens, e.lambda0)

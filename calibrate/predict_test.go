@@ -12,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // naiveOutcomes are the log-probabilities of a head of separate logits by their
@@ -57,15 +58,15 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 				c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
 				calibration := &Calibration{
 					Posterior: mustPosterior(t, c, Hessian, 0.5),
-					NLL:       Temperatures{Act: 1.3, Ens: 0.7},
-					OOD:       Temperatures{Act: 0.4, Ens: 0.02},
+					NLL:       layer.Temperatures{Act: 1.3, Ens: 0.7},
+					OOD:       layer.Temperatures{Act: 0.4, Ens: 0.02},
 					Lambda0:   meanfield.LambdaProbit, Score: servedMF0(0.3),
 				}
 				got := calibration.Predict(test.Features, test.Logits, n)
 				s2 := calibration.Posterior.variancesOf(test)
 				wantRelative(t, "leverage", got.Leverage, calibration.Posterior.leveragesOf(test), 0)
 				for i := range n {
-					one := func(pair Temperatures) (logp []float64, rest float64) {
+					one := func(pair layer.Temperatures) (logp []float64, rest float64) {
 						mu, v := make([]float64, h.Logits), make([]float64, h.Logits)
 						for k := range mu {
 							mu[k] = float64(logitsOf(test, i)[k]) / pair.Act
@@ -110,7 +111,7 @@ func TestMeanFieldIsPredictWithoutFeatures(t *testing.T) {
 		s := randomSet(h, 40, 3, uint64(1040+i))
 		c := &Calibration{
 			Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
-			NLL:       Temperatures{Act: 1.2, Ens: 0.6}, OOD: Temperatures{Act: 0.5, Ens: 3},
+			NLL:       layer.Temperatures{Act: 1.2, Ens: 0.6}, OOD: layer.Temperatures{Act: 0.5, Ens: 3},
 			Lambda0: 0.3, Score: servedMF0(0.4),
 		}
 		want := c.Predict(s.Features, s.Logits, s.N)
@@ -126,7 +127,7 @@ func TestZeroLambdaIsTheDefault(t *testing.T) {
 		s := randomSet(h, 30, 2, uint64(1020+i))
 		c := &Calibration{
 			Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
-			NLL:       Temperatures{1, 0.1}, OOD: Temperatures{2, 0.1},
+			NLL:       layer.Temperatures{Act: 1, Ens: 0.1}, OOD: layer.Temperatures{Act: 2, Ens: 0.1},
 		}
 		zero := c.Predict(s.Features, s.Logits, 30)
 		c.Lambda0 = meanfield.Lambda0
@@ -211,7 +212,7 @@ func TestPredictIsSafeForConcurrentUse(t *testing.T) {
 	s := randomSet(h, 300, 2, 1040)
 	c := &Calibration{
 		Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, s, 0), Hessian, 1),
-		NLL:       Temperatures{1, 1}, OOD: Temperatures{1, 1},
+		NLL:       layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 1, Ens: 1},
 	}
 	want := c.Predict(s.Features, s.Logits, 300)
 	var wg sync.WaitGroup
@@ -230,13 +231,13 @@ func TestPredictIsSafeForConcurrentUse(t *testing.T) {
 
 // counted counts what is multiplied.
 type counted struct {
-	gonumProduct
+	parallel.Go
 	n int
 }
 
 func (p *counted) Multiply(c, a, b []float64, rows, n, m int) error {
 	p.n++
-	return p.gonumProduct.Multiply(c, a, b, rows, n, m)
+	return p.Go.Multiply(c, a, b, rows, n, m)
 }
 
 // A product that is brought is asked, and where it fails predictions are as without it.
@@ -245,11 +246,11 @@ func TestPredictionsTakeTheProduct(t *testing.T) {
 	train, test := randomSet(h, 200, 3, 1), randomSet(h, 40, 3, 2)
 	for _, structure := range []Structure{Full, Kronecker} {
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
-		calibration := &Calibration{Posterior: mustPosterior(t, c, Hessian, 0.5), NLL: Temperatures{Act: 1, Ens: 1},
-			OOD: Temperatures{Act: 1, Ens: 1}, TS: 1}
+		calibration := &Calibration{Posterior: mustPosterior(t, c, Hessian, 0.5), NLL: layer.Temperatures{Act: 1, Ens: 1},
+			OOD: layer.Temperatures{Act: 1, Ens: 1}, TS: 1}
 		want := calibration.Predict(test.Features, test.Logits, test.N)
 		own := &counted{}
-		for name, p := range map[string]Product{"its own": own, "one that fails": &failingProduct{}} {
+		for name, p := range map[string]parallel.Product{"its own": own, "one that fails": &failingProduct{}} {
 			calibration.Product = p
 			if got := calibration.Predict(test.Features, test.Logits, test.N); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s, %s: %+v, want %+v", structure, name, got, want)
@@ -266,7 +267,7 @@ func TestPredictPanicsOnShapes(t *testing.T) {
 	s := randomSet(h, 4, 2, 1050)
 	c := &Calibration{
 		Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
-		NLL:       Temperatures{1, 1}, OOD: Temperatures{1, 1},
+		NLL:       layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 1, Ens: 1},
 	}
 	for name, f := range map[string]func(){
 		"features":          func() { c.Predict(s.Features[1:], s.Logits, 4) },
@@ -300,7 +301,7 @@ func TestPredictScoresIsBoth(t *testing.T) {
 	s := randomSet(h, 30, 2, 1060)
 	c := &Calibration{
 		Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
-		NLL:       Temperatures{1, 1}, OOD: Temperatures{2, 0.5},
+		NLL:       layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 2, Ens: 0.5},
 	}
 	leverage, _ := score.Find("leverage")
 	c.Score = score.Serve(&score.Fitted{Score: leverage}, []float64{1, 2, 3})

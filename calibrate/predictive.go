@@ -22,7 +22,7 @@ type Predictive interface {
 	MedianVariance() float64
 	// Predictor returns a function for one goroutine. It writes log-probabilities of
 	// example i to logp [C], in nats, and returns the margin: see meanfield.OneMinusMax.
-	Predictor() func(logp []float64, i int, t Temperatures) (margin float64)
+	Predictor() func(logp []float64, i int, t layer.Temperatures) (margin float64)
 }
 
 // Resampled is a Predictive whose work is done anew for each T_ens, and is so much that only nine T_ens
@@ -42,7 +42,7 @@ type Drawn interface {
 
 // PredictAll returns log-probabilities [N,C], in nats, and margins [N] of all examples.
 // It ends early with ctx.
-func PredictAll(ctx context.Context, p Predictive, t Temperatures) (logp, margin []float64, err error) {
+func PredictAll(ctx context.Context, p Predictive, t layer.Temperatures) (logp, margin []float64, err error) {
 	if r, ok := p.(Resampled); ok {
 		if err := r.SetEns(t.Ens); err != nil {
 			return nil, nil, err
@@ -61,8 +61,8 @@ func PredictAll(ctx context.Context, p Predictive, t Temperatures) (logp, margin
 
 // Tuned are temperatures found by Tune, as those of Fitted.
 type Tuned struct {
-	NLL, OOD Temperatures
-	Optimum  Temperatures
+	NLL, OOD layer.Temperatures
+	Optimum  layer.Temperatures
 	OODTuned bool
 	// Set where T_act is at a bound of the search: beyond it may be better.
 	NLLAtBound, OODAtBound bool
@@ -121,7 +121,7 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 	}
 	bounds := search{least: minAct, most: maxAct}
 	t.NLLAtBound, t.OODAtBound = bounds.atBound(t.NLL.Act), ood != nil && bounds.atBound(t.OOD.Act)
-	for _, p := range []*Temperatures{&t.NLL, &t.OOD, &t.Optimum} {
+	for _, p := range []*layer.Temperatures{&t.NLL, &t.OOD, &t.Optimum} {
 		p.Act *= unit
 	}
 	if t.OODTuned = ood != nil; !t.OODTuned {
@@ -133,7 +133,7 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 // unitOf is the unit of T_act for a method: that of the logits, as its probabilities
 // give them where the covariance is next to nothing.
 func unitOf(p Predictive) (float64, error) {
-	t := Temperatures{Act: 1, Ens: 1}
+	t := layer.Temperatures{Act: 1, Ens: 1}
 	if spread := p.MedianVariance(); spread > 0 {
 		t.Ens = maxTau * spread
 	}
@@ -170,7 +170,7 @@ func predicted(ctx context.Context, p Predictive, labels []int, step int, unit f
 			predict, logp := p.Predictor(), make([]float64, p.Probabilities())
 			for i := first; i < last && ctx.Err() == nil; i++ {
 				for j, act := range acts {
-					e.margin[j][i] = predict(logp, i*step, Temperatures{Act: act * unit, Ens: ens})
+					e.margin[j][i] = predict(logp, i*step, layer.Temperatures{Act: act * unit, Ens: ens})
 					if labels != nil {
 						e.nll[j][i] = -logp[labels[i*step]]
 					}
@@ -222,8 +222,8 @@ func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*
 	return t, err
 }
 
-func (p point) temperatures(spread float64) Temperatures {
-	return Temperatures{Act: p.act, Ens: p.tau * spread}
+func (p point) temperatures(spread float64) layer.Temperatures {
+	return layer.Temperatures{Act: p.act, Ens: p.tau * spread}
 }
 
 // tuneAct searches T_act alone.

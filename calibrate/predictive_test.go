@@ -25,9 +25,9 @@ func (p *predictive) Len() int                { return len(p.logits) / p.h.Logit
 func (p *predictive) Probabilities() int      { return p.h.Logits }
 func (p *predictive) MedianVariance() float64 { return p.spread }
 
-func (p *predictive) Predictor() func(logp []float64, i int, t Temperatures) float64 {
+func (p *predictive) Predictor() func(logp []float64, i int, t layer.Temperatures) float64 {
 	e, k := newEvaluator(p.h, 0), p.h.Logits
-	return func(logp []float64, i int, t Temperatures) float64 {
+	return func(logp []float64, i int, t layer.Temperatures) float64 {
 		if p.spread == 0 {
 			return e.plain(logp, p.logits[i*k:(i+1)*k], t.Act)
 		}
@@ -68,9 +68,9 @@ func TestTuneFindsWhatFitFinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Fit's curves are good to 1e-7, which moves the end of a flat search.
-	for name, pair := range map[string][2]Temperatures{"nll": {got.NLL, f.NLL}, "optimum": {got.Optimum, f.Optimum}} {
+	for name, pair := range map[string][2]layer.Temperatures{"nll": {got.NLL, f.NLL}, "optimum": {got.Optimum, f.Optimum}} {
 		c := &Calibration{Posterior: f.Posterior, OOD: f.OOD}
-		at := func(p Temperatures) float64 {
+		at := func(p layer.Temperatures) float64 {
 			c.NLL = p
 			return nll(tuneHead, c.Predict(task.val.Features, task.val.Logits, val.Len()).LogP, task.val)
 		}
@@ -329,14 +329,14 @@ func TestTuneMissesNoTemperature(t *testing.T) {
 // corner where the spread is nothing it is a little lower, and elsewhere higher.
 type narrow struct{ *predictive }
 
-func (n narrow) Predictor() func(logp []float64, i int, t Temperatures) float64 {
+func (n narrow) Predictor() func(logp []float64, i int, t layer.Temperatures) float64 {
 	predict := n.predictive.Predictor()
-	return func(logp []float64, i int, t Temperatures) float64 {
+	return func(logp []float64, i int, t layer.Temperatures) float64 {
 		tau := t.Ens / n.spread
 		off := math.Log(tau / 0.2)
 		best := 1.1 + 0.3*math.Exp(-off*off/4)
 		d := math.Log(t.Act / best)
-		rest := predict(logp, i, Temperatures{Act: 1, Ens: 1e6 * n.spread})
+		rest := predict(logp, i, layer.Temperatures{Act: 1, Ens: 1e6 * n.spread})
 		for c := range logp {
 			logp[c] -= 4*d*d - 0.004*math.Exp(-off*off/4)
 		}

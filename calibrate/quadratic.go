@@ -15,42 +15,16 @@ import (
 	"github.com/mfgs/mfgs/internal/eigen"
 )
 
-// Quadratic is a posterior as M = K+1 quadratic forms of an example's features: the
-// variances of its K logits at ensemble temperature 1, and its leverage. All are
-// sums of squares, of which float32 loses little:
-//
-//	z = (φ - Center)·Projection + Offset
-//	q_m = Σ_r z_r² (Reduction·Weights)_rm       Weights given: Kronecker, R = D
-//	q_m = Σ_j z_{mD+j}²                         Weights nil: full, R = M·D
-//
-// Reduction·Weights is V and the leverages. They are smooth functions of λ_A, of which
-// a few rows give all the others; where they do not, Reduction is nil and left out.
-//
-// Subtracting Center, which Offset makes up for, changes nothing but the rounding:
-// with features about their mean, what cancels in z is no larger than their spread.
-type Quadratic struct {
-	Forms      int       // M
-	Center     []float64 // [d]
-	Projection []float64 // [d,R], row-major
-	Offset     []float64 // [R]
-	Reduction  []float64 // [R,S], or nil
-	Weights    []float64 // [S,M], or [R,M] without Reduction, or nil
-
-	// Double says that z needs float64: in float32 the forms of features such as
-	// those trained on would be off by more than 3e-5 of their size.
-	Double bool
-}
-
 // singleTolerance is the relative error of a form up to which float32 will do.
 const singleTolerance = 3e-5
 
 // Quadratic returns the posterior's quadratic forms.
-func (p *Posterior) Quadratic() (*Quadratic, error) {
+func (p *Posterior) Quadratic() (*layer.Quadratic, error) {
 	d, features := p.Head.Dim(), p.Head.Features
 	// second is the second moments of the augmented features up to a factor, as root·rootᵀ.
 	var root []float64
 	mean := make([]float64, d)
-	q := &Quadratic{Forms: p.Head.Logits + 1}
+	q := &layer.Quadratic{Forms: p.Head.Logits + 1}
 	var projection []float64 // [D,R], for augmented features
 	if p.Structure == Kronecker {
 		var trace float64
@@ -101,7 +75,7 @@ func (p *Posterior) Quadratic() (*Quadratic, error) {
 	q.Center, q.Projection = mean[:features], projection[:features*width]
 	q.Offset = make([]float64, width)
 	blas64.Gemv(blas.Trans, 1, general(projection, d, width), vector(mean), 0, vector(q.Offset))
-	q.Double = q.singleError(root, p.Head) > singleTolerance
+	q.Double = singleError(q, root, p.Head) > singleTolerance
 	return q, nil
 }
 
@@ -194,7 +168,7 @@ func squareRoot(a []float64, d int) ([]float64, error) {
 
 // singleError returns the largest relative error of a form that float32 makes of
 // examples with the second moments root·rootᵀ, by some such examples.
-func (q *Quadratic) singleError(root []float64, head layer.Head) float64 {
+func singleError(q *layer.Quadratic, root []float64, head layer.Head) float64 {
 	const examples = 8
 	d, features := head.Dim(), head.Features
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -230,11 +204,11 @@ func (q *Quadratic) singleError(root []float64, head layer.Head) float64 {
 				single[r] += s * float32(w)
 			}
 		}
-		want := q.combine(exact)
+		want := combine(q, exact)
 		for r, v := range single {
 			exact[r] = float64(v)
 		}
-		for m, v := range q.combine(exact) {
+		for m, v := range combine(q, exact) {
 			if want[m] > 0 {
 				worst = math.Max(worst, math.Abs(v/want[m]-1))
 			}
@@ -244,7 +218,7 @@ func (q *Quadratic) singleError(root []float64, head layer.Head) float64 {
 }
 
 // combine returns the forms of z [R].
-func (q *Quadratic) combine(z []float64) []float64 {
+func combine(q *layer.Quadratic, z []float64) []float64 {
 	forms := make([]float64, q.Forms)
 	if q.Weights == nil {
 		size := len(z) / q.Forms

@@ -13,7 +13,7 @@ import (
 
 // evaluate is the formula of Quadratic with numbers as a graph has them, of float32 but
 // for Projection and Offset where they are to be of float64. Sums are exact.
-func (q *Quadratic) evaluate(phi []float32) []float64 {
+func evaluate(q *layer.Quadratic, phi []float32) []float64 {
 	stored := func(v float64) float64 {
 		if q.Double {
 			return v
@@ -31,7 +31,7 @@ func (q *Quadratic) evaluate(phi []float32) []float64 {
 			z[r] += x * stored(w)
 		}
 	}
-	return q.combine(z)
+	return combine(q, z)
 }
 
 func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
@@ -59,7 +59,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 					s2, leverage := make([]float64, n*4), make([]float64, n)
 					p.Both(s2, leverage, set.Features, n)
 					for i := range n {
-						got := q.evaluate(set.Features[i*9 : (i+1)*9])
+						got := evaluate(q, set.Features[i*9:(i+1)*9])
 						for k, want := range append(s2[i*4:(i+1)*4:(i+1)*4], leverage[i]) {
 							if !approx.Equal(got[k], want, 2e-6*want) {
 								t.Fatalf("example %d, form %d: %v, want %v", i, k, got[k], want)
@@ -197,7 +197,7 @@ func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
 			s2, leverage := make([]float64, n*3), make([]float64, n)
 			p.Both(s2, leverage, set.Features, n)
 			for i := range n {
-				got := q.evaluate(set.Features[i*d : (i+1)*d])
+				got := evaluate(q, set.Features[i*d:(i+1)*d])
 				for k, want := range append(s2[i*3:(i+1)*3:(i+1)*3], leverage[i]) {
 					if !approx.Equal(got[k], want, 1e-5*want) {
 						t.Fatalf("mean %v, %s: form %d is %v, want %v", mean, structure, k, got[k], want)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
+	"gonum.org/v1/gonum/blas/blas64"
 )
 
 // Structure says how the curvature of the last layer is represented.
@@ -82,9 +84,9 @@ func (s Structure) Resolve(h layer.Head) (Structure, error) {
 // CurvatureConfig says of what head the curvature is, and in what form.
 type CurvatureConfig struct {
 	Head      layer.Head
-	Structure Structure // Full or Kronecker; zero and Auto are resolved by the head
-	Fisher    bool      // J beside H; every example then needs a label
-	Product   Product   // nil: float64 in pure Go
+	Structure Structure        // Full or Kronecker; zero and Auto are resolved by the head
+	Fisher    bool             // J beside H; every example then needs a label
+	Product   parallel.Product // nil: float64 in pure Go
 }
 
 // layout is a configuration resolved: what matrices there are.
@@ -92,7 +94,7 @@ type layout struct {
 	head      layer.Head
 	structure Structure
 	fisher    bool
-	product   Product
+	product   parallel.Product
 	coupled   int  // of layer.Head.coupled
 	diagonal  bool // the Kronecker factors over classes have only their diagonals
 	groups    int  // of which features are summed: the classes, or 1
@@ -106,7 +108,7 @@ func newLayout(cfg CurvatureConfig) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
-	l := layout{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: OrGo(cfg.Product),
+	l := layout{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: parallel.OrGo(cfg.Product),
 		coupled: coupledLogits(cfg.Head)}
 	l.diagonal = s == Kronecker && (l.head.Logits > MaxDense || l.coupled == 1)
 	l.groups = cfg.Head.Classes()
@@ -277,3 +279,9 @@ func coupledLogits(h layer.Head) int {
 	}
 	return h.Logits
 }
+
+func general(x []float64, rows, cols int) blas64.General {
+	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: x}
+}
+
+func vector(x []float64) blas64.Vector { return blas64.Vector{N: len(x), Inc: 1, Data: x} }

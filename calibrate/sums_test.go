@@ -14,6 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
 	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
@@ -188,7 +189,7 @@ func TestResumingChangesNothing(t *testing.T) {
 // halvesDiffer is a product that makes of a symmetric matrix one that is not: what is below the
 // diagonal is rounded otherwise, in a way of its own each time.
 type halvesDiffer struct {
-	Product
+	parallel.Product
 	times float64
 }
 
@@ -208,7 +209,7 @@ func TestHalfOfASymmetricMatrixDecides(t *testing.T) {
 	for _, cfg := range configs {
 		blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)
 		want := summed(t, cfg, blocks...)
-		cfg.Product = &halvesDiffer{Product: OrGo(nil)}
+		cfg.Product = &halvesDiffer{Product: parallel.OrGo(nil)}
 		got := summed(t, cfg, blocks[:2]...)
 		again, err := DecodeSums(bytes.NewReader(encoded(t, got)), int64(len(encoded(t, got))), cfg.Product)
 		if err != nil {

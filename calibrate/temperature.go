@@ -14,13 +14,6 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Temperatures are the two numbers that the method tunes: μ = a/T_act and the covariance is Σ/T_ens
-// (paper, Algorithm 1). The logit variance is not divided by T_act².
-type Temperatures struct {
-	Act float64 `yaml:"act" json:"act"`
-	Ens float64 `yaml:"ens" json:"ens"`
-}
-
 // minTS and maxTS bound T of softmax(a/T), in the unit of T_act.
 const minTS, maxTS = 1 / meanfield.MaxBeta, 200
 

@@ -127,7 +127,7 @@ func New(c Config) (*Network, error) {
 	if h := c.Head; h != nil {
 		runtime, _ := ort.Loaded()
 		w.cut = &cut{
-			d: h.FeatureDim, k: h.LogitDim, model: c.Model.SHA256(), features: h.Features, logits: h.Logits,
+			d: h.Features, k: h.Logits, model: c.Model.SHA256(), features: h.FeaturesTensor, logits: h.LogitsTensor,
 			provider: cmp.Or(c.Provider, ort.CPU), runtime: runtime.Version,
 		}
 		var err error

@@ -20,7 +20,7 @@ var (
 )
 
 // Product is matrix products run by ONNX Runtime, on all cores: several times as fast as in Go. It
-// serves as calibrate.Product, and is safe for concurrent use.
+// serves as parallel.Product, and is safe for concurrent use.
 type Product struct {
 	transposed, product, product32 *ort.Session
 

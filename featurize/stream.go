@@ -126,11 +126,11 @@ func (w *selection) total(done int) int {
 
 // wants reports whether the example at a position is among those wanted. All of a stream are, since
 // both of its numbers are -1.
-func (w *selection) wants(position int) bool { return rows.Spread(position-w.first, w.all, w.limit) }
+func (w *selection) wants(position int) bool { return rows.InSubsample(position-w.first, w.all, w.limit) }
 
 // before returns how many of all that are wanted lie before a position.
 func (w *selection) before(position int) int {
-	return rows.SpreadBefore(position-w.first, w.all, w.limit)
+	return rows.SubsampledBefore(position-w.first, w.all, w.limit)
 }
 
 // missing reports whether a stream that gave no examples has failed: of a part of a source there may

@@ -3,7 +3,6 @@ package wrap
 import (
 	"errors"
 
-	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 )
@@ -38,7 +37,7 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 		return nil, err
 	default:
 		in.Head, in.Evidence = h, h.Evidence
-		in.Err = attach.Head(h).Validate()
+		in.Err = h.Validate()
 	}
 	in.Supported = in.Err == nil
 	if in.Err != nil {

@@ -16,7 +16,7 @@ func TestInspectTellsWhatItFinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !in.Supported || in.Reason != "" || in.Head == nil || in.Head.LogitDim != 10 || len(in.Evidence) == 0 ||
+	if !in.Supported || in.Reason != "" || in.Head == nil || in.Head.Logits != 10 || len(in.Evidence) == 0 ||
 		len(in.Model.SHA256) != 64 || len(in.Model.Inputs) != 1 {
 		t.Errorf("%+v", in)
 	}

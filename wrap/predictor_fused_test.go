@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize"
@@ -82,8 +83,8 @@ func another(t *testing.T, dir, model string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Manifest.Model.SHA256, b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = m.SHA256(), h.Features,
-		h.Logits
+	b.Manifest.Model.SHA256, b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = m.SHA256(), h.FeaturesTensor,
+		h.LogitsTensor
 	other := filepath.Join(t.TempDir(), "b")
 	if err := bundle.Write(other, *b, bundle.WriteOptions{Model: bundle.Copy(model)}); err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		}
 		defer set.Close()
 		var want []Prediction
-		for b, err := range set.Batches(t.Context(), attach.Head(oracle.Head), notes) {
+		for b, err := range set.Batches(t.Context(), oracle.Head.Head, notes) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -403,7 +404,7 @@ func TestScoresOfDigitsDoNotTie(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (calibrate.Temperatures{Act: c.act, Ens: c.ens}); formulas.OOD != want {
+		if want := (layer.Temperatures{Act: c.act, Ens: c.ens}); formulas.OOD != want {
 			t.Fatalf("temperatures %v, want %v", formulas.OOD, want)
 		}
 		scores, rests := map[float64]bool{}, map[float32]bool{}

@@ -19,6 +19,7 @@ import (
 	"testing/fstest"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
@@ -65,7 +66,7 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 			}
 		}
 	}
-	mf0 := func(t calibrate.Temperatures) []float64 {
+	mf0 := func(t layer.Temperatures) []float64 {
 		e, sum := make([]float64, k), 0.0
 		for c := range e {
 			scale := math.Sqrt(1 + b.Manifest.MeanField.Lambda0*s2[c]/t.Ens)

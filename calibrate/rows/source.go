@@ -22,10 +22,3 @@ type Bad struct {
 	Position int // in the source
 	Message  string
 }
-
-// Spread reports whether example i of n is among m ≤ n that are spread evenly: folders come class
-// by class.
-func Spread(i, n, m int) bool { return i*m/n != (i+1)*m/n }
-
-// SpreadBefore returns how many of the m are among the first i of n.
-func SpreadBefore(i, n, m int) int { return i * m / n }

@@ -4,24 +4,20 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Examples are what a calibration gives of N examples with K logits and d features, row-major.
 type Examples struct {
 	N, K, D  int
 	Link     layer.Link
-	Features []float32 // [N,d]
-	Logits   []float32 // [N,K]
-	Variance []float64 // [N,K]
-	Leverage []float64 // [N]
-	Margin   []float64 // [N], for scores that are made of it
-	Product  Product   // nil, or one that fails: Go's own
-}
-
-// A Product multiplies matrices as calibrate.Product does, and is safe for concurrent use.
-type Product interface {
-	// Multiply computes c = ab for a [rows,n], b [n,m] and c [rows,m].
-	Multiply(c, a, b []float64, rows, n, m int) error
+	Features []float32        // [N,d]
+	Logits   []float32        // [N,K]
+	Variance []float64        // [N,K]
+	Leverage []float64        // [N]
+	Margin   []float64        // [N], for scores that are made of it
+	Product  parallel.Product // nil, or one that fails: parallel.Go
 }
 
 // check panics where sizes do not fit; margins may be left out where none are wanted.
@@ -40,8 +36,8 @@ func (x *Examples) subsample(n int) *Examples {
 		return x
 	}
 	some := &Examples{K: x.K, D: x.D, Link: x.Link, Product: x.Product}
-	for i := range n {
-		some.add(x.slice(i*x.N/n, i*x.N/n+1))
+	for _, i := range rows.Firsts(x.N, n) {
+		some.add(x.slice(i, i+1))
 	}
 	return some
 }

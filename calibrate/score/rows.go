@@ -123,7 +123,7 @@ func (t terms) MatMul(x, m Rows) Rows {
 		defer func() { *t.products = append(*t.products, cachedProduct{x, m, out}) }()
 	}
 	if p := t.x.Product; p == nil || p.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width) != nil {
-		parallel.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width)
+		parallel.Go{}.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width)
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/chart"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
@@ -68,7 +69,7 @@ func temperatureFigures(r *calibration.Report, m *bundle.Manifest) map[string]fl
 }
 
 func heatMaps(r *calibration.Report, m *bundle.Manifest) []picture {
-	drawn := func(g *calibrate.Grid, best calibrate.Temperatures, h chart.Heat) []byte {
+	drawn := func(g *calibrate.Grid, best layer.Temperatures, h chart.Heat) []byte {
 		h.X, h.Y, h.Cell = "T_ens, ensemble temperature", "T_act, activation temperature", 52
 		h.Rows, h.Values, h.Best = g.Act, g.Value, [2]float64{best.Ens, best.Act}
 		for _, tau := range g.Tau {

@@ -88,8 +88,8 @@ func TestFlagsOfCalibrate(t *testing.T) {
 // Temperatures stand in their columns.
 func TestTemperaturesForPeople(t *testing.T) {
 	t.Parallel()
-	told := bundle.TemperatureInfo{NLL: calibrate.Temperatures{Act: 1.5, Ens: 20},
-		OOD: calibrate.Temperatures{Act: 0.5, Ens: 7}, OODTuned: true, TS: 2.5, TSOOD: 3.5}
+	told := bundle.TemperatureInfo{NLL: layer.Temperatures{Act: 1.5, Ens: 20},
+		OOD: layer.Temperatures{Act: 0.5, Ens: 7}, OODTuned: true, TS: 2.5, TSOOD: 3.5}
 	same := told
 	same.OODTuned, same.TSOOD = false, 0
 	for _, test := range []struct {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
@@ -101,8 +100,7 @@ func inspection(c *cli.Context) (*inspected, error) {
 			next = append(next, "--preprocess", s.Preprocess)
 		}
 	}
-	if h := found.Head; h != nil && len(in.beside.Classes) ==
-		(layer.Head{Logits: h.LogitDim, Link: h.Link}).Classes() {
+	if h := found.Head; h != nil && len(in.beside.Classes) == h.Classes() {
 		in.Classes = in.beside.ClassesFile
 		if folder == nil {
 			next = append(next, "--classes", in.Classes)
@@ -150,9 +148,9 @@ func writeInspection(w io.Writer, in *inspected) error {
 			bias = "bias"
 		}
 		f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s",
-			h.Op, h.Node, count(h.FeatureDim), classes(h.LogitDim, h.Link), bias, h.Link))
-		f.add("features", h.Features)
-		f.add("logits", h.Logits)
+			h.Op, h.Node, count(h.Features), classes(h.Logits, h.Link), bias, h.Link))
+		f.add("features", h.FeaturesTensor)
+		f.add("logits", h.LogitsTensor)
 		if h.Approximation != "" {
 			f.add("approximation", string(h.Approximation))
 		}

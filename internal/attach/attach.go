@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/option"
@@ -69,16 +68,11 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got, want := Head(h), want.Head; got != want {
+	if got, want := h.Head, want.Head; got != want {
 		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, the one that was calibrated %d, %d, %t and %s: that is another model",
 			got.Features, got.Logits, got.Bias, got.Link, want.Features, want.Logits, want.Bias, want.Link)
 	}
 	return h, nil
-}
-
-// Head returns a model's head in the terms of package calibrate.
-func Head(h *head.Head) layer.Head {
-	return layer.Head{Logits: h.LogitDim, Features: h.FeatureDim, Bias: h.Bias, Link: h.Link}
 }
 
 // openModel opens the model at path or else the bundle's own.
@@ -155,7 +149,7 @@ func bundledModel(b *bundle.Bundle) (*onnx.Model, error) {
 // where classes are many: the head holds some 64 numbers for each, and is slow where they
 // outgrow the processor's caches.
 func (a *Attached) Batch() int {
-	return min(a.Bundle.Manifest.Batch, max(1, 2_500_000/(64*a.Head.LogitDim)))
+	return min(a.Bundle.Manifest.Batch, max(1, 2_500_000/(64*a.Head.Logits)))
 }
 
 // Preprocessing returns the given preprocessing, with Exif as in the bundle where it does not say it, or

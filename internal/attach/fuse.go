@@ -42,15 +42,15 @@ func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model,
 	mf := &fuse.MeanField{
 		Method:    method,
 		Lambda0:   m.MeanField.Lambda0,
-		Forms:     fuse.Quadratic(*forms),
-		NLL:       fuse.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
+		Forms:     *forms,
+		NLL:       m.Temperatures.NLL.Temperatures,
 		Scores:    scores(served),
-		Intervals: intervals(a.Head.LogitDim, m.MeanField.MaxRatio),
+		Intervals: intervals(a.Head.Logits, m.MeanField.MaxRatio),
 		Alone:     alone,
 		Metadata:  metadata(b, method),
 	}
 	if served.Margin {
-		mf.OOD = fuse.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens}
+		mf.OOD = m.Temperatures.OOD.Temperatures
 	}
 	if method == "" {
 		mf.Plain = b.Calibration().PlainTemperature()

@@ -42,7 +42,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, by layer.Link, logits, varian
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := fuse.Quadratic{Forms: k + 1, Center: make([]float64, r), Projection: make([]float64, r*r),
+	q := layer.Quadratic{Forms: k + 1, Center: make([]float64, r), Projection: make([]float64, r*r),
 		Offset: make([]float64, r)}
 	for i := range r {
 		q.Projection[i*r+i] = 1
@@ -53,7 +53,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, by layer.Link, logits, varian
 	}
 	mf := &fuse.MeanField{
 		Lambda0: meanfield.Lambda0, Forms: q,
-		NLL: fuse.Temperatures{Act: 1, Ens: 1}, OOD: fuse.Temperatures{Act: 1.5, Ens: 0.5},
+		NLL: layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 1.5, Ens: 0.5},
 		Intervals: attach.Intervals(k, 2), Scores: servedMF0(0.7),
 	}
 	if change != nil {
@@ -357,15 +357,15 @@ func TestFusedGraphInEveryForm(t *testing.T) {
 	const k = 5
 	logits, variances, what := adversarial(k, 3, 6)
 	r := len(what)
-	forms := map[string]func(q *fuse.Quadratic){
-		"weights": func(*fuse.Quadratic) {},
-		"a reduction": func(q *fuse.Quadratic) { // twice the last of r-1 rows
+	forms := map[string]func(q *layer.Quadratic){
+		"weights": func(*layer.Quadratic) {},
+		"a reduction": func(q *layer.Quadratic) { // twice the last of r-1 rows
 			q.Reduction, q.Weights = make([]float64, r*(r-1)), q.Weights[:(r-1)*(k+1)]
 			for i := range r {
 				q.Reduction[i*(r-1)+min(i, r-2)] = 1 + float64(i/(r-1))
 			}
 		},
-		"groups": func(q *fuse.Quadratic) {
+		"groups": func(q *layer.Quadratic) {
 			width := (k + 1) * r
 			projection := make([]float64, r*width)
 			for i := range r {
@@ -432,7 +432,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s/%s/K=%d/%s", by, method, k, probabilities), func(t *testing.T) {
-						nll, ood, plain := fuse.Temperatures{Act: 0.7, Ens: 2}, fuse.Temperatures{Act: 3, Ens: 0.4}, 0.0
+						nll, ood, plain := layer.Temperatures{Act: 0.7, Ens: 2}, layer.Temperatures{Act: 3, Ens: 0.4}, 0.0
 						switch probabilities {
 						case "of the score's":
 							ood = nll
@@ -451,7 +451,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 							want, _ := formula(by, method, a, v, nll)
 							if plain > 0 {
 								want, _ = formula(by, fuse.MF0, a, make([]float32, k),
-									fuse.Temperatures{Act: plain, Ens: 1})
+									layer.Temperatures{Act: plain, Ens: 1})
 							}
 							_, margin := formula(by, method, a, v, ood)
 							score := oodScore(margin, 0.7)
@@ -486,7 +486,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 
 // formula returns probabilities and margin of one example in float64.
 func formula(by layer.Link, method fuse.Method, logits, variances []float32,
-	temperatures fuse.Temperatures) (p []float64, margin float64) {
+	temperatures layer.Temperatures) (p []float64, margin float64) {
 	k := len(logits)
 	mu, s2 := make([]float64, k), make([]float64, k)
 	for j := range k {
@@ -571,7 +571,7 @@ func TestFusedScoresDoNotTie(t *testing.T) {
 							temp := 1 + rng.Float64()
 							variances[i] = float32(temp * temp / meanfield.Lambda0)
 						}
-						ood := fuse.Temperatures{Act: 0.8, Ens: ens}
+						ood := layer.Temperatures{Act: 0.8, Ens: ens}
 						margins := make([]float64, r)
 						for i := range margins {
 							_, margins[i] = formula(by, method, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k], ood)

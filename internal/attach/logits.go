@@ -23,7 +23,7 @@ func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	d, k := h.FeatureDim, h.LogitDim
+	d, k := h.Features, h.Logits
 	var worst, size float64
 	for i := range max(1, min(b.N, checkProducts/(d*k))) {
 		phi, logits := b.Row(i)
@@ -47,7 +47,7 @@ func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 	// Written so that NaN fails.
 	if h.Approximation == "" && !(worst/size <= LogitTolerance) {
 		return 0, option.Errorf("%s times the weights of %s is not %s: they differ by %.2g of the largest logit, want at most %.2g; name the right tensors with %s and %s",
-			h.Features, h.Node, h.Logits, worst/size, LogitTolerance, option.Features, option.Logits)
+			h.FeaturesTensor, h.Node, h.LogitsTensor, worst/size, LogitTolerance, option.Features, option.Logits)
 	}
 	return worst / size, nil
 }

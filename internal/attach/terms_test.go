@@ -60,7 +60,7 @@ func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
 		feature[i] = 1
 		x.Features, x.Leverage = append(x.Features, feature...), append(x.Leverage, float64(i))
 		_, margin := formula(layer.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
-			fuse.Temperatures{Act: 1.5, Ens: 0.5})
+			layer.Temperatures{Act: 1.5, Ens: 0.5})
 		x.Margin = append(x.Margin, margin)
 	}
 	want := operations(score.Numbers(x), matrix, row)
@@ -110,7 +110,7 @@ func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
 			x := score.Examples{N: r, K: k, D: r, Link: by, Logits: logits, Variance: widened(variances)}
 			for i := range r {
 				_, margin := formula(by, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
-					fuse.Temperatures{Act: 1.5, Ens: 0.5})
+					layer.Temperatures{Act: 1.5, Ens: 0.5})
 				x.Leverage, x.Margin = append(x.Leverage, 0.3*float64(i+1)), append(x.Margin, margin)
 				x.Features = append(x.Features, unit(r).Data.([]float32)[i*r:(i+1)*r]...)
 			}
@@ -248,7 +248,7 @@ func TestNothingThatIsNotFiniteIsFamiliarInAGraph(t *testing.T) {
 	for i := range r {
 		x.Leverage = append(x.Leverage, 0.3*float64(i+1))
 		_, margin := formula(layer.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
-			fuse.Temperatures{Act: 1.5, Ens: 0.5})
+			layer.Temperatures{Act: 1.5, Ens: 0.5})
 		x.Margin = append(x.Margin, margin)
 	}
 	for _, name := range []string{"studentized", "mf0", "leverage", "energy", "gen", "entropy"} {
@@ -261,7 +261,7 @@ func TestNothingThatIsNotFiniteIsFamiliarInAGraph(t *testing.T) {
 					mf.Forms.Weights[i*(k+1)+k] = x.Leverage[i]
 				}
 				if !s.Margin {
-					mf.OOD = fuse.Temperatures{}
+					mf.OOD = layer.Temperatures{}
 				}
 			})
 			session := startFused(t, m, names)

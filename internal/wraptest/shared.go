@@ -15,6 +15,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/wrap"
@@ -120,12 +121,12 @@ func Reseal(t *testing.T, dir, old, new string) string {
 
 // ServedPair returns the temperatures under which mf0 gives the probabilities that are
 // served: those of the network and of temperature scaling are mf0's without a variance.
-func ServedPair(b *bundle.Bundle) calibrate.Temperatures {
+func ServedPair(b *bundle.Bundle) layer.Temperatures {
 	plain := b.Calibration().PlainTemperature()
 	if plain == 0 {
 		return b.Manifest.Temperatures.NLL.Temperatures
 	}
-	return calibrate.Temperatures{Act: plain, Ens: math.Inf(1)}
+	return layer.Temperatures{Act: plain, Ens: math.Inf(1)}
 }
 
 // Studentized is ood_score of a bundle that serves it, from the margin of an example's logits.

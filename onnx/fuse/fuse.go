@@ -33,27 +33,6 @@ const (
 // MaxMF1Classes bounds the classes of MF1, whose graph holds numbers for every pair of them.
 const MaxMF1Classes = 256
 
-// Quadratic are M quadratic forms of an example's features φ, with N examples, d features and R
-// terms:
-//
-//	z = (φ - Center)·Projection + Offset
-//	q_m = Σ_r z_r² (Reduction·Weights)_rm     where there are Weights; Reduction may be left out
-//	q_m = Σ_j z_{m(R/M)+j}², 0 ≤ j < R/M      where there are none
-type Quadratic struct {
-	Forms      int       // M
-	Center     []float64 // [d]
-	Projection []float64 // [d,R], row-major
-	Offset     []float64 // [R]
-	Reduction  []float64 // [R,S], or nil
-	Weights    []float64 // [S,M], or [R,M] without Reduction, or nil
-	Double     bool      // z needs float64
-}
-
-// Temperatures are a pair of T_act, which divides logits, and T_ens, which divides their variances.
-type Temperatures struct {
-	Act, Ens float64
-}
-
 // Interval says that so many Chebyshev nodes interpolate while T_max/T_min of every example in the
 // batch is at most Ratio.
 type Interval struct {
@@ -71,10 +50,10 @@ type MeanField struct {
 	Plain float64
 
 	// Forms are the variances of the K logits at T_ens = 1, and then the leverage: M = K+1.
-	Forms Quadratic
+	Forms layer.Quadratic
 
-	NLL Temperatures // for Method's probabilities
-	OOD Temperatures // for Method's margin; zero where no score is made of that
+	NLL layer.Temperatures // for Method's probabilities
+	OOD layer.Temperatures // for Method's margin; zero where no score is made of that
 
 	// Scores are the graph's last outputs, computed from logits, features and variances.
 	Scores []Score
@@ -112,12 +91,12 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 		return nil, nil, err
 	}
 	f := &fuser{
-		Builder: build.New(m), mf: mf, k: int64(h.LogitDim), link: h.Link,
-		classes: int64(h.LogitDim), ints: map[string]string{}, floats: map[float64]string{},
+		Builder: build.New(m), mf: mf, k: int64(h.Logits), link: h.Link,
+		classes: int64(h.Logits), ints: map[string]string{}, floats: map[float64]string{},
 		doubles: map[float64]string{},
 	}
 	f.opset = m.Opset()
-	if h.Link == layer.Sigmoid && h.LogitDim == 1 {
+	if h.Link == layer.Sigmoid && h.Logits == 1 {
 		f.classes = 2
 	}
 	phi := h.AddFeatures(f.Builder)
@@ -164,10 +143,10 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 }
 
 // margins reports whether there is a pair for margins.
-func (mf *MeanField) margins() bool { return mf.OOD != Temperatures{} }
+func (mf *MeanField) margins() bool { return mf.OOD != layer.Temperatures{} }
 
 func (mf *MeanField) check(h *head.Head) error {
-	q, k := &mf.Forms, h.LogitDim
+	q, k := &mf.Forms, h.Logits
 	terms := len(q.Offset)
 	inner := terms
 	if q.Reduction != nil && terms > 0 {
@@ -181,11 +160,11 @@ func (mf *MeanField) check(h *head.Head) error {
 			MF1, k, MaxMF1Classes, MF0)
 	case q.Forms != k+1:
 		return fmt.Errorf("%d quadratic forms, want %d: one for each logit and the leverage", q.Forms, k+1)
-	case len(q.Center) != h.FeatureDim, len(q.Projection) != h.FeatureDim*terms, terms == 0,
+	case len(q.Center) != h.Features, len(q.Projection) != h.Features*terms, terms == 0,
 		len(q.Reduction)%terms != 0, q.Reduction != nil && q.Weights == nil,
 		q.Weights != nil && len(q.Weights) != inner*q.Forms, q.Weights == nil && terms%q.Forms != 0:
 		return fmt.Errorf("quadratic forms with %d, %d, %d, %d and %d numbers do not fit a head with %d features and %d logits",
-			len(q.Center), len(q.Projection), len(q.Offset), len(q.Reduction), len(q.Weights), h.FeatureDim, k)
+			len(q.Center), len(q.Projection), len(q.Offset), len(q.Reduction), len(q.Weights), h.Features, k)
 	}
 	numbers := []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens}
 	if mf.margins() {
@@ -279,10 +258,10 @@ type fuser struct {
 // hasLogits reports whether the model has an output called as ours would be, that is the head's
 // logits as rows of float32.
 func (f *fuser) hasLogits(h *head.Head) bool {
-	return h.Logits == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(),
+	return h.LogitsTensor == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(),
 		func(v *onnxpb.ValueInfo) bool {
 			info := onnx.InfoOf(v)
-			return info.Name == h.Logits && info.Type == tensor.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
+			return info.Name == h.LogitsTensor && info.Type == tensor.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
 		})
 }
 

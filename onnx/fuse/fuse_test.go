@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
@@ -23,7 +24,7 @@ import (
 
 // head returns a mean-field head of the right sizes, of no meaning.
 func meanField(h *head.Head) *MeanField {
-	d, m := h.FeatureDim, h.LogitDim+1
+	d, m := h.Features, h.Logits+1
 	fill := func(n int) []float64 {
 		x := make([]float64, n)
 		for i := range x {
@@ -32,8 +33,8 @@ func meanField(h *head.Head) *MeanField {
 		return x
 	}
 	return &MeanField{
-		Lambda0: 0.3, NLL: Temperatures{1, 2}, OOD: Temperatures{3, 4},
-		Forms:     Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d), Weights: fill(d * m)},
+		Lambda0: 0.3, NLL: layer.Temperatures{Act: 1, Ens: 2}, OOD: layer.Temperatures{Act: 3, Ens: 4},
+		Forms:     layer.Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d), Weights: fill(d * m)},
 		Intervals: []Interval{{4, 20}, {100, 60}},
 		Scores: []Score{
 			{Name: "ood_score", Double: true,
@@ -147,7 +148,7 @@ func TestFuseNamesOutputs(t *testing.T) {
 				return
 			}
 			h2, err := head.Find(again, head.Options{})
-			if err != nil || strings.TrimPrefix(h2.Features, "mfgs_inner_") != h.Features || h2.Logits != h.Logits {
+			if err != nil || strings.TrimPrefix(h2.FeaturesTensor, "mfgs_inner_") != h.FeaturesTensor || h2.LogitsTensor != h.LogitsTensor {
 				t.Errorf("the fused model's head is %+v, %v", h2, err)
 			}
 		})
@@ -223,7 +224,7 @@ func TestFuseRefuses(t *testing.T) {
 	pairwise := meanField(h)
 	pairwise.Method = MF1
 	if _, _, err := Append(m, h, pairwise); err != nil {
-		t.Errorf("mf1 for %d classes: %v", h.LogitDim, err)
+		t.Errorf("mf1 for %d classes: %v", h.Logits, err)
 	}
 	wide := onnxtest.Network()
 	wide.Graph.Initializer[0].Dims = []int64{1, 512}
@@ -350,7 +351,7 @@ func TestFusedVariancesHaveTheUnitOfThePosterior(t *testing.T) {
 	if found != 1 {
 		t.Errorf("%d constants are a unit, want 1", found)
 	}
-	f := &fuser{mf: mf, k: int64(h.LogitDim)}
+	f := &fuser{mf: mf, k: int64(h.Logits)}
 	if got := f.formScale(0); got != 1/mf.NLL.Ens || f.formScale(f.k) != 1 {
 		t.Errorf("variances are multiplied by %v and the leverage by %v, want %v and 1", got, f.formScale(f.k),
 			1/mf.NLL.Ens)

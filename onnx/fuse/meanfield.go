@@ -107,7 +107,7 @@ func zero(x []float64) bool {
 
 // pairs returns the distinct pairs of temperatures: that for probabilities, where they need one,
 // and, last, that for margins, where these are wanted.
-func (f *fuser) pairs() (pairs []Temperatures) {
+func (f *fuser) pairs() (pairs []layer.Temperatures) {
 	if f.mf.Plain == 0 {
 		pairs = append(pairs, f.mf.NLL)
 	}

@@ -40,7 +40,7 @@ func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Output
 		for _, d := range dims {
 			info.Shape = append(info.Shape, onnx.Dim{Value: d})
 		}
-		if info.Name = h.Logits; key != "logits" || !own {
+		if info.Name = h.LogitsTensor; key != "logits" || !own {
 			info.Name = f.outputName(key, rename)
 		}
 		all = append(all, Output{key, info})

@@ -70,7 +70,7 @@ func run(t testing.TB, m *onnx.Model, h *head.Head, mf *fuse.MeanField, x []floa
 		t.Fatal(err)
 	}
 	defer s.Close()
-	d := h.FeatureDim
+	d := h.Features
 	out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{int64(len(x) / d), int64(d)}, Data: x}})
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ var marginScore = []fuse.Score{
 }
 
 // values are the quadratic forms of an example by their definition, in float64.
-func values(q *fuse.Quadratic, phi []float32) []float64 {
+func values(q *layer.Quadratic, phi []float32) []float64 {
 	terms := len(q.Offset)
 	z := slices.Clone(q.Offset)
 	for i, v := range phi {
@@ -155,7 +155,7 @@ func values(q *fuse.Quadratic, phi []float32) []float64 {
 }
 
 // forms draws quadratic forms that are never negative, in one of the three ways they are written.
-func forms(rng *rand.Rand, d, k int, kind string) fuse.Quadratic {
+func forms(rng *rand.Rand, d, k int, kind string) layer.Quadratic {
 	positive := func(n int) []float64 {
 		x := make([]float64, n)
 		for i := range x {
@@ -164,7 +164,7 @@ func forms(rng *rand.Rand, d, k int, kind string) fuse.Quadratic {
 		return x
 	}
 	m := k + 1
-	q := fuse.Quadratic{Forms: m, Center: normal(rng, d, 0.5)}
+	q := layer.Quadratic{Forms: m, Center: normal(rng, d, 0.5)}
 	terms := d + 2
 	switch kind {
 	case "weights":
@@ -179,7 +179,7 @@ func forms(rng *rand.Rand, d, k int, kind string) fuse.Quadratic {
 }
 
 // oracle gives probabilities and the margin of one example by package meanfield, under a pair.
-func oracle(by layer.Link, method fuse.Method, logits, variances []float64, lambda0 float64, pair fuse.Temperatures,
+func oracle(by layer.Link, method fuse.Method, logits, variances []float64, lambda0 float64, pair layer.Temperatures,
 ) (p []float64, margin float64) {
 	k := len(logits)
 	mu, s2, logp := make([]float64, k), make([]float64, k), make([]float64, k)
@@ -242,14 +242,14 @@ func TestTheHeadIsTheFormulas(t *testing.T) {
 					c.link, c.method, c.k, c.intervals, plain, pairs, kind, double, opset)
 				m, h := network(t, opset, c.link, normal(rng, d*c.k, 1), d, c.k)
 				mf := &fuse.MeanField{Method: c.method, Lambda0: lambda0, Plain: plain, Forms: forms(rng, d, c.k, kind),
-					NLL: fuse.Temperatures{Act: 0.8, Ens: 0.5}, OOD: fuse.Temperatures{Act: 1.4, Ens: 0.2},
+					NLL: layer.Temperatures{Act: 0.8, Ens: 0.5}, OOD: layer.Temperatures{Act: 1.4, Ens: 0.2},
 					Intervals: c.intervals, Scores: marginScore}
 				mf.Forms.Double = double
 				switch pairs {
 				case "one pair":
 					mf.OOD = mf.NLL
 				case "no margin":
-					mf.OOD, mf.Scores = fuse.Temperatures{}, marginScore[1:]
+					mf.OOD, mf.Scores = layer.Temperatures{}, marginScore[1:]
 				}
 				x := singles(normal(rng, n*d, 1))
 				got := run(t, m, h, mf, x)
@@ -266,7 +266,7 @@ func TestTheHeadIsTheFormulas(t *testing.T) {
 					}
 					p, _ := oracle(c.link, c.method, logits, q[:c.k], lambda0, mf.NLL)
 					if plain > 0 {
-						alone := fuse.Temperatures{Act: plain, Ens: 1}
+						alone := layer.Temperatures{Act: plain, Ens: 1}
 						p, _ = oracle(c.link, fuse.MF0, logits, make([]float64, c.k), lambda0, alone)
 					}
 					for j, v := range got.numbers["probabilities"][i*len(p) : (i+1)*len(p)] {
@@ -295,7 +295,7 @@ func TestManyClassesAreComputedInParts(t *testing.T) {
 		rng := rand.New(rand.NewPCG(6, 6))
 		m, h := network(t, 13, layer.Softmax, normal(rng, d*k, 1), d, k)
 		mf := &fuse.MeanField{Lambda0: lambda0, Forms: forms(rng, d, k, "weights"), Scores: marginScore, Intervals: intervals,
-			NLL: fuse.Temperatures{Act: 1, Ens: 0.5}, OOD: fuse.Temperatures{Act: 1.1, Ens: 0.7}}
+			NLL: layer.Temperatures{Act: 1, Ens: 0.5}, OOD: layer.Temperatures{Act: 1.1, Ens: 0.7}}
 		x := singles(normal(rng, n*d, 1))
 		got := run(t, m, h, mf, x)
 		w := meanfield.NewWorkspace(k, lambda0)
@@ -340,7 +340,7 @@ func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(c.k), 2))
 			m, h := network(t, 17, c.link, normal(rng, d*c.k, scale), d, c.k)
 			mf := &fuse.MeanField{Method: c.method, Lambda0: lambda0, Forms: forms(rng, d, c.k, "weights"), Scores: marginScore,
-				NLL: fuse.Temperatures{Act: 1, Ens: 1}, OOD: fuse.Temperatures{Act: 1.1, Ens: 0.7},
+				NLL: layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 1.1, Ens: 0.7},
 				Intervals: []fuse.Interval{{Ratio: 100, Nodes: 40}}}
 			x := singles(normal(rng, n*d, 1))
 			got := run(t, m, h, mf, x)
@@ -374,7 +374,7 @@ func TestMarginsWithoutVarianceAreExact(t *testing.T) {
 			x = append(x, singles(normal(rng, d, math.Pow(10, -6+6.6*float64(i)/n)))...)
 		}
 		mf := &fuse.MeanField{Method: c.method, Lambda0: lambda0, Forms: forms(rng, d, c.k, "weights"), Scores: marginScore,
-			NLL: fuse.Temperatures{Act: 1, Ens: 1}, OOD: fuse.Temperatures{Act: 2, Ens: 0.5}}
+			NLL: layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 2, Ens: 0.5}}
 		clear(mf.Forms.Weights)
 		got := run(t, m, h, mf, x)
 		for i := range n {
@@ -397,7 +397,7 @@ func TestAbsurdNumbersStayFinite(t *testing.T) {
 				rng := rand.New(rand.NewPCG(3, 3))
 				m, h := network(t, opset, layer.Softmax, normal(rng, d*k, 1), d, k)
 				mf := &fuse.MeanField{Method: method, Lambda0: 0.4, Forms: forms(rng, d, k, kind), Scores: marginScore,
-					NLL: fuse.Temperatures{Act: 1, Ens: 0.5}, OOD: fuse.Temperatures{Act: 1.1, Ens: 0.7}}
+					NLL: layer.Temperatures{Act: 1, Ens: 0.5}, OOD: layer.Temperatures{Act: 1.1, Ens: 0.7}}
 				var x []float32
 				for _, scale := range []float32{1, 1e5, 1e12, 1e16, 1e20, 1e30, 1e37} {
 					x = append(x, scale, -scale/2, scale/3)
@@ -512,7 +512,7 @@ func TestTermsAreTheirOperators(t *testing.T) {
 		rng := rand.New(rand.NewPCG(4, 4))
 		m, h := network(t, opset, layer.Softmax, normal(rng, d*k, 1), d, k)
 		mf := &fuse.MeanField{Lambda0: 0.4, Forms: forms(rng, d, k, "weights"), Scores: scores,
-			NLL: fuse.Temperatures{Act: 1, Ens: 1}}
+			NLL: layer.Temperatures{Act: 1, Ens: 1}}
 		x := singles(normal(rng, n*d, 1))
 		got := run(t, m, h, mf, x)
 		for name, f := range want {
@@ -609,7 +609,7 @@ func TestDecisionsAreTheirDefinitions(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(k), 5))
 					m, h := network(t, opset, by, normal(rng, d*k, 1), d, k)
 					mf := &fuse.MeanField{Lambda0: 0.4, Forms: forms(rng, d, k, "weights"), Decisions: decisions,
-						NLL: fuse.Temperatures{Act: 0.5, Ens: 2}, OOD: fuse.Temperatures{Act: 1, Ens: 1},
+						NLL: layer.Temperatures{Act: 0.5, Ens: 2}, OOD: layer.Temperatures{Act: 1, Ens: 1},
 						Scores: []fuse.Score{{Name: "ood_score", Double: true, Emit: func(t *fuse.Terms) string {
 							return t.Div(t.Number(1), t.Add(t.Number(1), t.Margin()))
 						}}}}
@@ -670,8 +670,8 @@ func TestDecisionsHaveDigitsNextToOne(t *testing.T) {
 		if side {
 			threshold *= 1.002
 		}
-		mf := &fuse.MeanField{Lambda0: 0.4, Plain: 1, NLL: fuse.Temperatures{Act: 1, Ens: 1},
-			Forms: fuse.Quadratic{Forms: k + 1, Center: []float64{0}, Projection: []float64{1}, Offset: []float64{0},
+		mf := &fuse.MeanField{Lambda0: 0.4, Plain: 1, NLL: layer.Temperatures{Act: 1, Ens: 1},
+			Forms: layer.Quadratic{Forms: k + 1, Center: []float64{0}, Projection: []float64{1}, Offset: []float64{0},
 				Weights: []float64{1, 1, 1, 1}},
 			Decisions: &fuse.Decisions{Uncertainty: &threshold, Set: &fuse.Set{Thresholds: []float64{threshold}}}}
 		got := run(t, m, h, mf, []float32{1})

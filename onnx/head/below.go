@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
@@ -69,8 +70,8 @@ func (f *finder) layerBelow(above *Head, activation func(*onnxpb.Node) string) (
 	if !fits || t.k != s.d {
 		return nil, graph.Refuse("%s gives %v, and %s reads rows of %d", f.describe(t.nodes[0]), &t.at, above.Node, s.d)
 	}
-	h := &Head{LogitDim: t.k, Bias: t.shift != nil, Rounding: t.rounding, Low: t.low, High: t.high, model: f.m,
-		affine: t.affine}
+	h := &Head{Head: layer.Head{Logits: t.k, Bias: t.shift != nil}, Rounding: t.rounding, Low: t.low, High: t.high,
+		model: f.m, affine: t.affine}
 	if err := f.fill(h, t, s.features); err != nil {
 		return nil, err
 	}

@@ -34,8 +34,8 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 	b := build.New(m)
 	features, logits := lowest.AddFeatures(b), h.AddLogits(b)
 	cut, err := b.Build(
-		onnxpb.TensorInfo(features, tensor.Float32, -1, int64(lowest.FeatureDim)),
-		onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.LogitDim)))
+		onnxpb.TensorInfo(features, tensor.Float32, -1, int64(lowest.Features)),
+		onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits)))
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)
 	}
@@ -50,7 +50,7 @@ func (h *Head) LogitsAreRows() bool { return len(h.logitsValue.Dims) == 2 }
 
 // AddLogits appends what turns the logits into rows [N,K] of float32, and returns its output.
 func (h *Head) AddLogits(b *build.Builder) string {
-	return b.Rows(b.Take(h.Logits), h.logitsValue.Type, CutLogits)
+	return b.Rows(b.Take(h.LogitsTensor), h.logitsValue.Type, CutLogits)
 }
 
 // AddFeatures appends what turns the features into rows [N,d] of float32, and returns its output.
@@ -98,7 +98,7 @@ func OnlyLogits(m *onnx.Model, h *Head) (*onnx.Model, error) {
 	}
 	b := build.New(m)
 	logits := h.AddLogits(b)
-	only, err := b.Build(onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.LogitDim)))
+	only, err := b.Build(onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits)))
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)
 	}

@@ -52,8 +52,8 @@ func TestHeadsInFunctions(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := g.Head
-			got.Op, got.Features, got.Logits, got.Link = h.Op, h.Features, h.Logits, string(h.Link)
-			got.FeatureDim, got.Classes, got.Bias, got.Tail = h.FeatureDim, h.LogitDim, h.Bias, h.Tail
+			got.Op, got.Features, got.Logits, got.Link = h.Op, h.FeaturesTensor, h.LogitsTensor, string(h.Link)
+			got.FeatureDim, got.Classes, got.Bias, got.Tail = h.Features, h.Logits, h.Bias, h.Tail
 			if !reflect.DeepEqual(got, g.Head) {
 				t.Errorf("got  %+v\nwant %+v", got, g.Head)
 			}
@@ -62,15 +62,15 @@ func TestHeadsInFunctions(t *testing.T) {
 				t.Fatal(err)
 			}
 			for n := range g.Examples {
-				for k := range h.LogitDim {
+				for k := range h.Logits {
 					sum, size := float64(b[k]), 1.0
-					for d := range h.FeatureDim {
-						x := g.Phi[n*h.FeatureDim+d] * float64(w[k*h.FeatureDim+d])
+					for d := range h.Features {
+						x := g.Phi[n*h.Features+d] * float64(w[k*h.Features+d])
 						sum += x
 						size += math.Abs(x)
 					}
 					// Float32 sums of the runtime: about 1e-5 of what is added.
-					if want := g.Logits[n*h.LogitDim+k]; !approx.Equal(sum, want, 1e-5*size) {
+					if want := g.Logits[n*h.Logits+k]; !approx.Equal(sum, want, 1e-5*size) {
 						t.Errorf("example %d class %d: %v, want %v", n, k, sum, want)
 					}
 				}
@@ -84,7 +84,7 @@ func TestHeadsInFunctions(t *testing.T) {
 				t.Fatal(err)
 			}
 			if h2, err := Find(again, Options{Output: c.Outputs()[1].Name}); err != nil || h2.Node != h.Node ||
-				h2.Features != h.Features {
+				h2.FeaturesTensor != h.FeaturesTensor {
 				t.Errorf("the cut model has head %+v (%v), want %+v", h2, err, h)
 			}
 		})

@@ -50,11 +50,11 @@ func FuzzFindHead(f *testing.F) {
 			}
 			return
 		}
-		if h.LogitDim < 1 || h.FeatureDim < 1 || h.Link == "" || h.Logits == "" {
+		if h.Logits < 1 || h.Features < 1 || h.Link == "" || h.LogitsTensor == "" {
 			t.Fatalf("impossible head %+v", h)
 		}
-		if w, b, err := h.Weights(); err == nil && (len(w) != h.LogitDim*h.FeatureDim || b != nil &&
-			len(b) != h.LogitDim) {
+		if w, b, err := h.Weights(); err == nil && (len(w) != h.Logits*h.Features || b != nil &&
+			len(b) != h.Logits) {
 			t.Fatalf("%d weights and %d biases for %+v", len(w), len(b), h)
 		}
 		if _, err := Cut(m, h); err != nil {

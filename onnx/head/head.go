@@ -19,14 +19,11 @@ import (
 // Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d
 // features and K classes.
 type Head struct {
-	Op         string     `json:"op"`          // the operator that is linear; several that are added are joined by "+"
-	Node       string     `json:"node"`        // its name or, where it has none, that of its output; joined likewise
-	Features   string     `json:"features"`    // the tensor that goes into it; several are joined by ","
-	Logits     string     `json:"logits"`      // the last tensor that holds the logits
-	FeatureDim int        `json:"feature_dim"` // d, without the bias
-	LogitDim   int        `json:"classes"`     // K
-	Bias       bool       `json:"bias"`        // whether there is a b
-	Link       layer.Link `json:"link"`        // what follows the logits
+	Op             string `json:"op"`       // the operator that is linear; several that are added are joined by "+"
+	Node           string `json:"node"`     // its name or, where it has none, that of its output; joined likewise
+	FeaturesTensor string `json:"features"` // the tensor that goes into it; several are joined by ","
+	LogitsTensor   string `json:"logits"`   // the last tensor that holds the logits
+	layer.Head            // d, K, whether there is a bias, and the link
 	// the operators between the linear layer, its bias included, and the output
 	Tail     []string `json:"tail"`
 	Evidence []string `json:"-"` // what was found, in sentences for people
@@ -76,8 +73,8 @@ func (e *UnsupportedError) Unwrap() error {
 			sep = ": nearest"
 		}
 		format += sep + " %s %s %s %s (%s, %d features, %d classes)"
-		args = append(args, option.Features, onnxpb.Printable(h.Features), option.Logits, onnxpb.Printable(h.Logits),
-			h.Op, h.FeatureDim, h.LogitDim)
+		args = append(args, option.Features, onnxpb.Printable(h.FeaturesTensor), option.Logits, onnxpb.Printable(h.LogitsTensor),
+			h.Op, h.Features, h.Logits)
 	}
 	format += "; or give features and logits computed elsewhere, with %s"
 	return option.Errorf(format, append(args, option.PrecomputedFeatures)...)
@@ -200,7 +197,7 @@ func (f *finder) choose(output string) (*Head, error) {
 	var others []string
 	for _, h := range heads {
 		if h.Node != best.Node {
-			others = append(others, h.Logits)
+			others = append(others, h.LogitsTensor)
 		}
 	}
 	if len(others) > 0 {
@@ -216,14 +213,14 @@ func (f *finder) choose(output string) (*Head, error) {
 func (f *finder) complete(heads []*Head) ([]*Head, error) {
 	given := map[string][]int{}
 	for _, h := range heads {
-		given[h.Logits] = append(given[h.Logits], h.columns...)
+		given[h.LogitsTensor] = append(given[h.LogitsTensor], h.columns...)
 	}
 	var err error
 	whole := slices.DeleteFunc(slices.Clone(heads), func(h *Head) bool {
 		if h.columns == nil {
 			return false
 		}
-		n, list := h.LogitDim, given[h.Logits]
+		n, list := h.Logits, given[h.LogitsTensor]
 		if h.Link == layer.Sigmoid {
 			n = max(2, n)
 		}
@@ -233,7 +230,7 @@ func (f *finder) complete(heads []*Head) ([]*Head, error) {
 		}
 		if !ok {
 			err = graph.Refuse("the outputs give the probabilities of some classes of %q only, or not in their order; export the model with all of them in one output",
-				h.Logits)
+				h.LogitsTensor)
 		}
 		return !ok
 	})
@@ -248,7 +245,7 @@ func (f *finder) last(heads []*Head) []*Head {
 			maps.Copy(inner, f.g.Ancestors(s.features))
 		}
 	}
-	return slices.DeleteFunc(heads, func(h *Head) bool { return inner[f.g.Producer[h.Logits]] })
+	return slices.DeleteFunc(heads, func(h *Head) bool { return inner[f.g.Producer[h.LogitsTensor]] })
 }
 
 // purpose ranks how plainly the graph shows what the logits are for: 3 if probabilities are computed
@@ -271,25 +268,25 @@ const featuresSep = ","
 // confirm checks that the tensor the user named as features is what the layer reads, up to a change
 // of shape.
 func (f *finder) confirm(h *Head, features string) error {
-	if h.Features == features {
+	if h.FeaturesTensor == features {
 		return nil
 	}
 	if !f.g.Has(features) {
-		return graph.Refuse("the logits %q are linear in %q, not in %q", h.Logits, h.Features, features)
+		return graph.Refuse("the logits %q are linear in %q, not in %q", h.LogitsTensor, h.FeaturesTensor, features)
 	}
-	for t := h.Features; t != features; {
+	for t := h.FeaturesTensor; t != features; {
 		n := f.g.Producer[t]
 		if s := f.step(n); s == nil || s.keeps < inRange {
 			between := "the graph's input"
 			if n != nil {
 				between = f.describe(n)
 			}
-			return graph.Refuse("the logits %q are linear in %q, and %s stands between that and %q", h.Logits,
-				h.Features, between, features)
+			return graph.Refuse("the logits %q are linear in %q, and %s stands between that and %q", h.LogitsTensor,
+				h.FeaturesTensor, between, features)
 		}
 		t = n.In(0)
 	}
-	h.Evidence = append(h.Evidence, fmt.Sprintf("%q reaches the layer as %q, in another shape", features, h.Features))
+	h.Evidence = append(h.Evidence, fmt.Sprintf("%q reaches the layer as %q, in another shape", features, h.FeaturesTensor))
 	return nil
 }
 
@@ -327,8 +324,8 @@ func (f *finder) candidates(at *onnxpb.Node) []*Head {
 					continue
 				}
 				if !slices.ContainsFunc(heads, func(o *Head) bool {
-					return o.Features == h.Features &&
-						o.Logits == h.Logits
+					return o.FeaturesTensor == h.FeaturesTensor &&
+						o.LogitsTensor == h.LogitsTensor
 				}) {
 					heads = append(heads, h)
 				}
@@ -356,8 +353,8 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 			f.describe(first), &t.at, start, t.k)
 	}
 	h := &Head{
-		Logits: t.logits, LogitDim: t.k, Bias: t.shift != nil, Link: t.link, Tail: append([]string{}, t.tail...),
-		Rounding: t.rounding, Low: t.low, High: t.high,
+		LogitsTensor: t.logits, Head: layer.Head{Logits: t.k, Bias: t.shift != nil, Link: t.link},
+		Tail: append([]string{}, t.tail...), Rounding: t.rounding, Low: t.low, High: t.high,
 		after: t.after, normalised: t.normalised, columns: t.columns,
 		model: f.m, affine: t.affine, linked: t.link != "", picked: t.picked, logitsValue: t.found,
 	}
@@ -367,7 +364,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if err := f.fill(h, t, start); err != nil {
 		return nil, err
 	}
-	if h.LogitDim > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
+	if h.Logits > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
 		h.Link = h.Link.Normalise()
 	}
 	if err := f.settle(h, t); err != nil {
@@ -375,7 +372,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	}
 	h.scores = slices.ContainsFunc(t.nodes, f.givesScores)
 	h.Evidence = f.evidence(h, t)
-	classes := h.LogitDim
+	classes := h.Logits
 	if h.Link == layer.Sigmoid {
 		classes = max(2, classes)
 	}
@@ -404,7 +401,7 @@ func (f *finder) fill(h *Head, t *trail, start string) error {
 	}
 	for _, p := range t.shares {
 		features = append(features, p.features)
-		h.FeatureDim += p.d
+		h.Features += p.d
 		for _, m := range p.terms {
 			if f.g.Producer[m.weight.name] == nil {
 				continue // stored weights have been checked when the model was read
@@ -414,10 +411,10 @@ func (f *finder) fill(h *Head, t *trail, start string) error {
 			}
 		}
 	}
-	h.Op, h.Node, h.Features = strings.Join(op, "+"), strings.Join(node, "+"), strings.Join(features, featuresSep)
-	if size, ok := onnxpb.Elements([]int64{int64(h.LogitDim), int64(h.FeatureDim)}); !ok || size == 0 ||
+	h.Op, h.Node, h.FeaturesTensor = strings.Join(op, "+"), strings.Join(node, "+"), strings.Join(features, featuresSep)
+	if size, ok := onnxpb.Elements([]int64{int64(h.Logits), int64(h.Features)}); !ok || size == 0 ||
 		size > graph.MaxWeightElements {
-		return graph.Refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.LogitDim)
+		return graph.Refuse("%s has %d features and %d classes", f.describe(first), h.Features, h.Logits)
 	}
 	return nil
 }
@@ -440,12 +437,12 @@ func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
 	if f.link != "" && f.link != h.Link {
 		if h.Link != "" && (h.Link == layer.Softmax || f.link == layer.Softmax) {
-			return graph.RefuseAt(first, "what follows %q makes probabilities by %s, not by %s", h.Logits, h.Link,
+			return graph.RefuseAt(first, "what follows %q makes probabilities by %s, not by %s", h.LogitsTensor, h.Link,
 				f.link)
 		}
 		h.Link = f.link
 	}
-	if h.LogitDim == 1 && h.Link != "" && h.Link != layer.Sigmoid {
+	if h.Logits == 1 && h.Link != "" && h.Link != layer.Sigmoid {
 		return graph.RefuseAt(first, "%s has one output only, of which %s makes 1", f.describe(first), h.Link)
 	}
 	return nil
@@ -467,14 +464,14 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank,
 			p.terms[0].weight.name)
 	}
-	form := fmt.Sprintf("= features [N,%d] · Wᵀ", h.FeatureDim)
+	form := fmt.Sprintf("= features [N,%d] · Wᵀ", h.Features)
 	if h.Approximation != "" {
 		form = "≈" + strings.TrimPrefix(form, "=")
 	}
 	if h.Bias {
 		form += " + b"
 	}
-	say("logits %q [N,%d] %s", h.Logits, h.LogitDim, form)
+	say("logits %q [N,%d] %s", h.LogitsTensor, h.Logits, form)
 	if len(t.shares) > 1 {
 		say("the logits add up %d linear layers, taken as one on the features of all", len(t.shares))
 	}
@@ -501,8 +498,8 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		say("approximation %s: Relu stands between the layer and the logits, and is taken to let all pass when variances are computed",
 			h.Approximation)
 	}
-	behind := f.linkBehind(h.Logits)
-	if h.LogitDim == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
+	behind := f.linkBehind(h.LogitsTensor)
+	if h.Logits == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
 		behind = layer.Sigmoid
 	}
 	switch {
@@ -513,7 +510,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 	case behind != "":
 		h.Link = behind
 		say("elsewhere in the graph the logits go into %s", h.Link)
-	case h.LogitDim == 1:
+	case h.Logits == 1:
 		h.Link = layer.Sigmoid
 		say("no Sigmoid follows the logit; a single one is taken as that of two classes")
 	default:
@@ -593,7 +590,7 @@ func (f *finder) linkAt(n *onnxpb.Node, made layer.Link) layer.Link {
 // features · wᵀ + b, with every scale that stands between layer and logits folded in. It reads them
 // from the file on every call.
 func (h *Head) Weights() (w, b []float32, err error) {
-	k, d := h.LogitDim, h.FeatureDim
+	k, d := h.Logits, h.Features
 	w = make([]float32, k*d)
 	first := 0 // column of the share
 	for _, p := range h.affine.shares {
@@ -628,11 +625,11 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 		return fmt.Errorf("weights of %s: %w", h.Node, err)
 	}
 	rows := len(v.Data) / p.d
-	if rows*p.d != len(v.Data) || t.rows == nil && rows != h.LogitDim {
+	if rows*p.d != len(v.Data) || t.rows == nil && rows != h.Logits {
 		return fmt.Errorf("weights %q of %s: %d numbers and not %d × %d", t.weight.name, h.Node, len(v.Data),
-			h.LogitDim, p.d)
+			h.Logits, p.d)
 	}
-	for i := range h.LogitDim {
+	for i := range h.Logits {
 		row, scale := i, 1.0
 		if t.rows != nil {
 			row = t.rows[i]
@@ -663,7 +660,7 @@ func (h *Head) Gives(p []float64) []float64 {
 		return nil
 	}
 	y := slices.Clone(p)
-	if h.LogitDim == 1 {
+	if h.Logits == 1 {
 		y = y[1:]
 	}
 	for _, step := range h.after {

@@ -89,8 +89,8 @@ func TestFindHead(t *testing.T) {
 			}
 			want := g.Head
 			got := want
-			got.Op, got.Features, got.Logits, got.Link = h.Op, h.Features, h.Logits, string(h.Link)
-			got.FeatureDim, got.Classes, got.Bias, got.Tail = h.FeatureDim, h.LogitDim, h.Bias, h.Tail
+			got.Op, got.Features, got.Logits, got.Link = h.Op, h.FeaturesTensor, h.LogitsTensor, string(h.Link)
+			got.FeatureDim, got.Classes, got.Bias, got.Tail = h.Features, h.Logits, h.Bias, h.Tail
 			got.Labels = h.Labels
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
@@ -98,12 +98,12 @@ func TestFindHead(t *testing.T) {
 			if h.Node == "" || len(h.Evidence) < 2 {
 				t.Errorf("node %q, evidence %q: too little to tell a person", h.Node, h.Evidence)
 			}
-			again, err := head.Find(m, head.Options{Features: h.Features, Logits: h.Logits,
+			again, err := head.Find(m, head.Options{Features: h.FeaturesTensor, Logits: h.LogitsTensor,
 				Approximate: h.Approximation, Link: h.Link})
 			if err != nil {
 				t.Errorf("not found again by the names it was given: %v", err)
-			} else if again.Node != h.Node || again.Link != h.Link || again.FeatureDim != h.FeatureDim ||
-				again.LogitDim != h.LogitDim || again.Bias != h.Bias {
+			} else if again.Node != h.Node || again.Link != h.Link || again.Features != h.Features ||
+				again.Logits != h.Logits || again.Bias != h.Bias {
 				t.Errorf("by the names it was given it is %+v, and was %+v", again, h)
 			}
 			if (h.Rounding > 0) != (g.Tolerance > 0) || h.Rounding/2 > g.Tolerance {
@@ -120,7 +120,7 @@ func TestFindHead(t *testing.T) {
 func candidates(u *head.UnsupportedError) []string {
 	list := []string{}
 	for _, h := range u.Candidates {
-		list = append(list, h.Features+" "+h.Logits)
+		list = append(list, h.FeaturesTensor+" "+h.LogitsTensor)
 	}
 	return list
 }
@@ -132,7 +132,7 @@ func checkWeights(t *testing.T, h *head.Head, g golden) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, k := h.FeatureDim, h.LogitDim
+	d, k := h.Features, h.Logits
 	if len(w) != k*d || (b != nil) != h.Bias || b != nil && len(b) != k {
 		t.Fatalf("%d weights and %d biases for %d × %d", len(w), len(b), k, d)
 	}
@@ -170,7 +170,7 @@ func checkGives(t *testing.T, h *head.Head, g golden) {
 	if g.Gives == nil {
 		return
 	}
-	k, width := h.LogitDim, len(g.Gives)/g.Examples
+	k, width := h.Logits, len(g.Gives)/g.Examples
 	for n := range g.Examples {
 		want := g.Gives[n*width:][:width]
 		got := h.Gives(probabilities(h.Link, g.Logits[n*k:][:k]))
@@ -226,7 +226,7 @@ func checkCut(t *testing.T, m *onnx.Model, h *head.Head, o head.Options) {
 	for i, want := range []struct {
 		name string
 		dim  int
-	}{{head.CutFeatures, h.FeatureDim}, {head.CutLogits, h.LogitDim}} {
+	}{{head.CutFeatures, h.Features}, {head.CutLogits, h.Logits}} {
 		// A number is appended where the model has a tensor of this name.
 		if !strings.HasPrefix(out[i].Name, want.name) || out[i].String() != fmt.Sprintf("[?,%d] float32", want.dim) {
 			t.Errorf("cut model has output %s %v, want %s [?,%d] float32", out[i].Name, out[i], want.name, want.dim)
@@ -248,7 +248,7 @@ func checkCut(t *testing.T, m *onnx.Model, h *head.Head, o head.Options) {
 		t.Fatalf("the cut model has lost the head: %v", err)
 	}
 	// A layer within an operator is one of its own in the cut model.
-	if h2.Op == h.Op && h2.Node != h.Node || h2.FeatureDim != h.FeatureDim || h2.LogitDim != h.LogitDim {
+	if h2.Op == h.Op && h2.Node != h.Node || h2.Features != h.Features || h2.Logits != h.Logits {
 		t.Errorf("the cut model has head %+v, want %+v", h2, h)
 	}
 }

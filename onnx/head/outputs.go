@@ -32,8 +32,8 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	const most = 16
 	b, in := build.New(m), m.View().Infer()
 	logits := h.AddLogits(b)
-	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.LogitDim))}
-	below := m.View().Descendants(h.Logits)
+	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits))}
+	below := m.View().Descendants(h.LogitsTensor)
 	var outs []Output
 	for _, v := range m.Proto().GetGraph().GetOutput() {
 		name := v.GetName()
@@ -65,7 +65,7 @@ func describeOutput(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*on
 	if !o.Integer && !typ.IsFloat() || dims != nil && len(dims) == 0 {
 		return o, false
 	}
-	if o.Width = h.LogitDim; o.Integer {
+	if o.Width = h.Logits; o.Integer {
 		o.Width = 1
 	}
 	if dims != nil {
@@ -73,7 +73,7 @@ func describeOutput(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*on
 			o.Width = int(n)
 		}
 	}
-	if name == h.Logits {
+	if name == h.LogitsTensor {
 		return o, true
 	}
 	made := m.View().Ancestors(name)

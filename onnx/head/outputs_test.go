@@ -36,7 +36,7 @@ func TestWhatAModelMakesOfItsLogits(t *testing.T) {
 			continue
 		}
 		outputs := with.Outputs()
-		if len(outputs) != 1+len(want) || outputs[0].Shape[1].Value != int64(h.LogitDim) {
+		if len(outputs) != 1+len(want) || outputs[0].Shape[1].Value != int64(h.Logits) {
 			t.Errorf("%s: outputs %v", file, outputs)
 			continue
 		}

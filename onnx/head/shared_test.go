@@ -35,7 +35,7 @@ func TestRealModels(t *testing.T) {
 				}
 				return
 			}
-			got := fmt.Sprintf("%s %s → %s, %d × %d, bias %v, %s", h.Op, h.Features, h.Logits, h.FeatureDim, h.LogitDim,
+			got := fmt.Sprintf("%s %s → %s, %d × %d, bias %v, %s", h.Op, h.FeaturesTensor, h.LogitsTensor, h.Features, h.Logits,
 				h.Bias, h.Link)
 			if got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
@@ -53,7 +53,7 @@ func TestRealModels(t *testing.T) {
 				t.Errorf("%d bytes of graph for a file of %v bytes: weights were taken along (%v)", len(graph),
 					info.Size(), err)
 			}
-			if w, b, err := h.Weights(); err != nil || len(w) != h.FeatureDim*h.LogitDim || len(b) != h.LogitDim {
+			if w, b, err := h.Weights(); err != nil || len(w) != h.Features*h.Logits || len(b) != h.Logits {
 				t.Errorf("%d weights, %d biases, error %v", len(w), len(b), err)
 			}
 		})

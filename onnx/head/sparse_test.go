@@ -33,9 +33,9 @@ func TestSparseInitializers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k := range h.LogitDim {
-		for d := range h.FeatureDim {
-			if got, want := float64(w[k*h.FeatureDim+d]), want["w"][d*h.LogitDim+k]; got != want {
+	for k := range h.Logits {
+		for d := range h.Features {
+			if got, want := float64(w[k*h.Features+d]), want["w"][d*h.Logits+k]; got != want {
 				t.Errorf("weight of feature %d for class %d is %v, want %v", d, k, got, want)
 			}
 		}

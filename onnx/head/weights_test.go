@@ -135,9 +135,9 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if h.FeatureDim != d || h.LogitDim != k || len(weights) != d*k || bias != nil && len(bias) != k {
-				t.Fatalf("%d weights and %d biases of a head %d → %d", len(weights), len(bias), h.FeatureDim,
-					h.LogitDim)
+			if h.Features != d || h.Logits != k || len(weights) != d*k || bias != nil && len(bias) != k {
+				t.Fatalf("%d weights and %d biases of a head %d → %d", len(weights), len(bias), h.Features,
+					h.Logits)
 			}
 			for example := range d + 1 {
 				phi := make([]float64, d) // nothing, then each feature alone
@@ -204,8 +204,8 @@ func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.FeatureDim != 8 || len(w) != 24 {
-		t.Fatalf("%d weights of %d features, want 8 features", len(w), h.FeatureDim)
+	if h.Features != 8 || len(w) != 24 {
+		t.Fatalf("%d weights of %d features, want 8 features", len(w), h.Features)
 	}
 	for c := range 3 {
 		for i := range 4 {

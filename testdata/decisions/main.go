@@ -20,7 +20,6 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -114,7 +113,7 @@ func (n network) open(ctx context.Context) ([]*pool, error) {
 		return nil, err
 	}
 	defer e.Close()
-	h := layer.Head{Logits: found.LogitDim, Features: found.FeatureDim, Bias: found.Bias, Link: found.Link}
+	h := found.Head
 	product, err := featurize.NewProduct(0)
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ var imports = map[string][]string{
 	"calibrate/meanfield":  {},
 	"calibrate/metrics":    {},
 	"calibrate/rows":       {},
-	"calibrate/score":      {"calibrate/metrics"},
+	"calibrate/score":      {"calibrate/metrics", "calibrate/rows"},
 
 	"featurize":                    {"calibrate/rows", "featurize/dataset", "featurize/ort", "featurize/preprocess", "internal/synthetic", "onnx", "onnx/head"},
 	"featurize/ort":                {"internal/install"},

@@ -25,11 +25,11 @@ var stable = map[string][]string{
 		"Role", "ScoreInfo", "Settings", "Summary", "TemperatureInfo",
 	},
 	"calibrate": {
-		"Candidate", "Choice", "Covariance", "Damping", "Method", "Structure", "Temperatures",
+		"Candidate", "Choice", "Covariance", "Damping", "Method", "Structure",
 	},
 	"calibrate/conformal": {"Decisions", "Plan", "Rule", "Score", "Sets"},
 	"calibrate/drift":     {"Reference"},
-	"calibrate/layer":     {"Head", "Link"},
+	"calibrate/layer":     {"Head", "Link", "Temperatures"},
 	"calibrate/metrics":   {"Difference", "InDomain", "Interval", "OOD", "Recommendation", "Recommended"},
 	"calibrate/rows":      {"Shard"},
 	"calibrate/score":     {"Candidate", "Selection"},

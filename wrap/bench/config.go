@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
@@ -121,8 +121,8 @@ type MethodResult struct {
 
 // TunedPairs are the temperatures for likelihood and for out-of-distribution data.
 type TunedPairs struct {
-	NLL calibrate.Temperatures `json:"nll"`
-	OOD calibrate.Temperatures `json:"ood"`
+	NLL layer.Temperatures `json:"nll"`
+	OOD layer.Temperatures `json:"ood"`
 }
 
 // ShiftResult are the figures on one set under shift, at the temperatures for likelihood.

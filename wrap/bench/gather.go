@@ -138,7 +138,7 @@ func (g *detailCollector) keepForTrial(n int, x *conformal.Outcomes) {
 	for i := range x.OODScores {
 		at := g.seen
 		g.seen++
-		if most <= 0 || at >= n || !rows.Spread(at, n, most) {
+		if most <= 0 || at >= n || !rows.InSubsample(at, n, most) {
 			continue
 		}
 		t.Probabilities = append(t.Probabilities, x.Probabilities[i*c:(i+1)*c]...)

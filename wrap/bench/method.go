@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/parallel"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -117,7 +118,7 @@ type bench struct {
 	manifest    *bundle.Manifest
 	head        layer.Head
 	calibration *calibrate.Calibration
-	product     calibrate.Product // nil: calibrate's own
+	product     parallel.Product // nil: calibrate's own
 	closers     []func() error
 
 	sets    []*Set               // those to measure on, the test set first

@@ -69,11 +69,7 @@ func (s *Set) keep(b *rows.Batch) {
 
 // Thin returns so many of the examples, spread evenly.
 func Subsample(s *rows.Batch, most int) *rows.Batch {
-	which := make([]int, most)
-	for j := range which {
-		which[j] = j * s.N / most
-	}
-	return s.Pick(which)
+	return s.Pick(rows.Firsts(s.N, most))
 }
 
 // opener opens sets for the bundle's own network, or another that takes the same inputs.

@@ -78,8 +78,8 @@ func full() Bundle {
 				Candidates: []calibrate.Candidate{{Rho: 1, Epsilon: 0.125, NLL: 0.05},
 					{Rho: 10, Epsilon: 1.25, NLL: 0.06, Gain: -0.01, StdErr: 1e-7}}},
 			Temperatures: Temperatures{
-				NLL: Pair{Temperatures: calibrate.Temperatures{Act: 0.5, Ens: 12.5}, TunedOn: "nll"},
-				OOD: Pair{Temperatures: calibrate.Temperatures{Act: 0.25, Ens: 1e-6}, TunedOn: "ood"},
+				NLL: Pair{Temperatures: layer.Temperatures{Act: 0.5, Ens: 12.5}, TunedOn: "nll"},
+				OOD: Pair{Temperatures: layer.Temperatures{Act: 0.25, Ens: 1e-6}, TunedOn: "ood"},
 				TS:  1.5,
 			},
 			MeanField: MeanField{Lambda0: 0.303964, MedianVariance: 20, MaxRatio: 1.75},
@@ -207,7 +207,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	// The curvature is zero where every training probability is 0 or 1.
 	flat := full()
 	flat.Manifest.Damping = Damping{Rule: "0.125", Candidates: []calibrate.Candidate{{Epsilon: 0.125, NLL: 0.05}}}
-	flat.Manifest.Temperatures.Optimum = &Pair{Temperatures: calibrate.Temperatures{Act: 0.75, Ens: 100}, TunedOn: "nll"}
+	flat.Manifest.Temperatures.Optimum = &Pair{Temperatures: layer.Temperatures{Act: 0.75, Ens: 100}, TunedOn: "nll"}
 	flat.Manifest.Batch = MaxBatch
 
 	extended := full()
@@ -294,7 +294,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			c := got.Calibration()
 			if c.Method != calibrate.TS || c.Posterior != got.Posterior || c.Lambda0 != 0.303964 ||
 				c.Ratio != want.MeanField.MaxRatio || c.Score != got.Score || c.TS != 1.5 ||
-				c.NLL != (calibrate.Temperatures{Act: 0.5, Ens: 12.5}) || c.OOD.Act != want.Temperatures.OOD.Act ||
+				c.NLL != (layer.Temperatures{Act: 0.5, Ens: 12.5}) || c.OOD.Act != want.Temperatures.OOD.Act ||
 				c.OOD.Ens != want.Temperatures.OOD.Ens {
 				t.Errorf("calibration %+v", c)
 			}

@@ -179,8 +179,8 @@ type Temperatures struct {
 // or "ood", telling apart held-out examples in and out of distribution; the
 // pair OOD is "nll", and equal to the other, where there were none of these.
 type Pair struct {
-	calibrate.Temperatures `yaml:",inline"`
-	TunedOn                string `yaml:"tuned_on"`
+	layer.Temperatures `yaml:",inline"`
+	TunedOn            string `yaml:"tuned_on"`
 }
 
 // MeanField holds the other numbers of the approximation.

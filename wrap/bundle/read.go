@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/parallel"
 	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
@@ -71,7 +72,7 @@ func (b *Bundle) KeepsCurvature() bool { return b.Manifest.Curvature != nil && b
 
 // Sums reads [CurvatureName], of a bundle that KeepsCurvature. The sums go on with the given product, which
 // may be nil.
-func (b *Bundle) Sums(product calibrate.Product) (*calibrate.Sums, error) {
+func (b *Bundle) Sums(product parallel.Product) (*calibrate.Sums, error) {
 	f, size, err := open(b.fsys, CurvatureName)
 	if err != nil {
 		return nil, err

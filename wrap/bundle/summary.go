@@ -5,6 +5,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/score"
 )
 
@@ -36,11 +37,11 @@ type ScoreInfo struct {
 type TemperatureInfo struct {
 	// NLL are those for likelihood: of the pairs that held-out data cannot distinguish
 	// from the Optimum, the one with the smallest T_ens.
-	NLL      calibrate.Temperatures  `json:"nll"`
-	Optimum  *calibrate.Temperatures `json:"optimum,omitempty"`
-	OOD      calibrate.Temperatures  `json:"ood"`
-	OODTuned bool                    `json:"ood_tuned"` // else OOD is NLL again
-	TS       float64                 `json:"ts"`        // temperature scaling
+	NLL      layer.Temperatures  `json:"nll"`
+	Optimum  *layer.Temperatures `json:"optimum,omitempty"`
+	OOD      layer.Temperatures  `json:"ood"`
+	OODTuned bool                `json:"ood_tuned"` // else OOD is NLL again
+	TS       float64             `json:"ts"`        // temperature scaling
 	// TSOOD is temperature scaling's for out-of-distribution data; zero where OODTuned is false.
 	TSOOD float64 `json:"ts_ood,omitempty"`
 }

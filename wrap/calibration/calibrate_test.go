@@ -15,7 +15,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/approx"
-	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx/tensor"
@@ -158,7 +157,7 @@ func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int
 		t.Fatal(err)
 	}
 	defer s.Close()
-	set, err := s.Collect(t.Context(), attach.Head(p.Head), notes)
+	set, err := s.Collect(t.Context(), p.Head.Head, notes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func thin(b *rows.Batch) *rows.Batch {
 	if b == nil {
 		return nil
 	}
-	return spread(b, source.MaxTuning)
+	return b.Subsample(source.MaxTuning)
 }
 
 // newReport describes a calibration, but for what its measuring gave.

@@ -112,9 +112,9 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			k := h.LogitDim
+			k := h.Logits
 			train := arrays(inputs)
-			if attach.Head(h).MultiLabel() {
+			if h.MultiLabel() {
 				train["labels"] = arrayOf(tossed(rows.Columns[1]), n, k)
 			} else {
 				train["labels"] = arrayOf(sampled(rows.Columns[1], n), n)

@@ -25,7 +25,7 @@ import (
 
 // separate computes by the formulas as they are printed, with loops, σ(μ_k/T_k) of
 // each logit under a pair of temperatures, and the logit variances.
-func separate(b *bundle.Bundle, pair calibrate.Temperatures, phi, logits []float32) (p, s2 []float64) {
+func separate(b *bundle.Bundle, pair layer.Temperatures, phi, logits []float32) (p, s2 []float64) {
 	post := b.Posterior
 	var x []float64
 	for _, v := range phi {

@@ -22,7 +22,7 @@ const (
 // refer returns how held-out examples, those that tune and those that set thresholds, are predicted, nil of
 // too few.
 func refer(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error) {
-	val = spread(val, referenceExamples)
+	val = val.Subsample(referenceExamples)
 	if val.N < 2 {
 		return nil, nil
 	}
@@ -52,18 +52,4 @@ func refer(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error)
 		*q.to = *known
 	}
 	return r, nil
-}
-
-// spread returns so many of the examples, or all of fewer, spread evenly.
-func spread(b *rows.Batch, most int) *rows.Batch {
-	if b.N <= most {
-		return b
-	}
-	var wanted []int
-	for i := range b.N {
-		if rows.Spread(i, b.N, most) {
-			wanted = append(wanted, i)
-		}
-	}
-	return b.Pick(wanted)
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/option"
+	"github.com/mfgs/mfgs/internal/parallel"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -60,7 +60,7 @@ func (in *sources) sets() (list []*source.Set) {
 
 // matrixProduct returns the runtime's product where there is a runtime, and otherwise nil, which
 // stands for calibrate's own.
-func (in *sources) matrixProduct() calibrate.Product {
+func (in *sources) matrixProduct() parallel.Product {
 	if in.product == nil {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	in.head = attach.Head(h)
+	in.head = h.Head
 	if err := in.head.Validate(); err != nil {
 		return err
 	}
@@ -328,7 +328,7 @@ func (in *sources) describeHead() bundle.Head {
 	h := bundle.Head{Head: in.head}
 	if in.cut != nil {
 		n := in.cut.Head
-		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
+		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.FeaturesTensor, n.LogitsTensor, n.Tail
 		h.Approximation = string(n.Approximation)
 	}
 	return h

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/chart"
@@ -143,7 +144,7 @@ func (v *view) classDots(what string, before, after []metrics.ClassFigures) figu
 		if after[k].ECE < before[k].ECE {
 			better++
 		}
-		if len(after) > maxDots && !rows.Spread(k, len(after), maxDots) {
+		if len(after) > maxDots && !rows.InSubsample(k, len(after), maxDots) {
 			continue
 		}
 		x, y := before[k].ECE, after[k].ECE
@@ -182,7 +183,7 @@ func (v *view) temperatures() section {
 	if v.after.Name != "mf0" {
 		s.Lead = append(s.Lead, "Its probabilities do not serve here: "+text.Line(v.e.Bundle.Probabilities.Reason)+".")
 	}
-	add := func(title, caption, unit, format string, log bool, g *calibrate.Grid, best calibrate.Temperatures) {
+	add := func(title, caption, unit, format string, log bool, g *calibrate.Grid, best layer.Temperatures) {
 		if g == nil || len(g.Act) < 2 || len(g.Tau) < 2 {
 			return
 		}

@@ -79,8 +79,8 @@ func evaluation() *bench.Evaluation {
 		Decisions: &conformal.Decisions{Plan: conformal.Plan{Alpha: .1}, Set: &conformal.Sets{Alpha: .1},
 			Guarantees: []string{"sets miss at most 0.1", "under shift nothing is promised"}},
 	}
-	m.Temperatures.NLL.Temperatures = calibrate.Temperatures{Act: 1.1, Ens: .003}
-	m.Temperatures.OOD.Temperatures = calibrate.Temperatures{Act: 2, Ens: 1}
+	m.Temperatures.NLL.Temperatures = layer.Temperatures{Act: 1.1, Ens: .003}
+	m.Temperatures.OOD.Temperatures = layer.Temperatures{Act: 2, Ens: 1}
 	curve := func(bend float64) (points []metrics.Point) {
 		for x := 0.; x <= 1; x += .05 {
 			points = append(points, metrics.Point{X: x, Y: math.Pow(x, bend)})

@@ -98,7 +98,7 @@ func look(m *onnx.Model, o head.Options) (f finding) {
 		return finding{Error: err.Error()}
 	}
 	f = finding{Head: h, Range: fmt.Sprint(h.Low, h.High), Says: h.Evidence}
-	p := make([]float64, max(2, h.LogitDim))
+	p := make([]float64, max(2, h.Logits))
 	for i := range p {
 		p[i] = 2 * float64(i+1) / float64(len(p)*(len(p)+1))
 	}
@@ -108,7 +108,7 @@ func look(m *onnx.Model, o head.Options) (f finding) {
 			f.Gives = nil
 		}
 	}
-	if h.FeatureDim*h.LogitDim <= 1<<22 {
+	if h.Features*h.Logits <= 1<<22 {
 		f.Sum = sum(h)
 	}
 	if cut, err := head.Cut(m, h); err != nil {

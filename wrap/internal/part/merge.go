@@ -12,9 +12,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/option"
+	"github.com/mfgs/mfgs/internal/parallel"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -24,7 +24,7 @@ import (
 //
 // Parts must have the same recipe and data, and no shard twice. What is missing, [Manifest.Missing]
 // tells.
-func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Part, model string, err error) {
+func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Part, model string, err error) {
 	if len(dirs) == 0 {
 		return nil, "", errors.New("no parts to merge")
 	}

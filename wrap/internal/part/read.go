@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/option"
+	"github.com/mfgs/mfgs/internal/parallel"
 	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
@@ -105,7 +106,7 @@ func parse(document []byte) (*Manifest, error) {
 
 // Open reads and checks a part, all of its files. The sums go on with the given product, which may
 // be nil. Errors begin with dir.
-func Open(dir string, product calibrate.Product) (*Part, error) {
+func Open(dir string, product parallel.Product) (*Part, error) {
 	m, err := ReadManifest(dir)
 	if err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func Open(dir string, product calibrate.Product) (*Part, error) {
 
 // OpenCheckpoint is [Open] for a checkpoint: a part whose shards are read as far as their Progress
 // says, training data in whole blocks.
-func OpenCheckpoint(dir string, product calibrate.Product) (*Part, error) {
+func OpenCheckpoint(dir string, product parallel.Product) (*Part, error) {
 	m, err := readManifest(dir)
 	if err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func OpenCheckpoint(dir string, product calibrate.Product) (*Part, error) {
 	return open(dir, m, product)
 }
 
-func open(dir string, m *Manifest, product calibrate.Product) (*Part, error) {
+func open(dir string, m *Manifest, product parallel.Product) (*Part, error) {
 	p := &Part{Manifest: *m}
 	for _, f := range m.Files {
 		if err := p.read(dir, f, product); err != nil {
@@ -137,7 +138,7 @@ func open(dir string, m *Manifest, product calibrate.Product) (*Part, error) {
 }
 
 // read reads a file of the part.
-func (p *Part) read(dir string, f bundle.File, product calibrate.Product) error {
+func (p *Part) read(dir string, f bundle.File, product parallel.Product) error {
 	r, err := files.Open(filepath.Join(dir, f.Name))
 	if err != nil {
 		return err

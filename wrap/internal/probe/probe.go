@@ -24,7 +24,7 @@ func Read(ctx context.Context, cut *attach.Cut, held *source.Set) (p *bundle.Pro
 			return nil, fmt.Sprintf("the model's input %q takes strings", info.Name), nil
 		}
 	}
-	h := attach.Head(cut.Head)
+	h := cut.Head.Head
 	inputs, none, err := first(ctx, cut, h, held)
 	if err != nil || none != "" {
 		return nil, none, err

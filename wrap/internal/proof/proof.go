@@ -43,7 +43,7 @@ type Question struct {
 func Judge(
 	h *head.Head, c layer.Head, logits []float32, owns []Own, q Question,
 ) (proof *bundle.Proof, warning string, err error) {
-	n := len(logits) / h.LogitDim
+	n := len(logits) / h.Logits
 	var compared []*agreement
 	itself := false // the logits are an output
 	for i := range owns {
@@ -73,7 +73,7 @@ func Judge(
 		}
 		return &bundle.Proof{Output: a.output, Examples: n, Difference: a.difference}, warning, nil
 	case q.Named && !itself:
-		warning = fmt.Sprintf("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.Logits, h.Link)
+		warning = fmt.Sprintf("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.LogitsTensor, h.Link)
 	}
 	return nil, warning, nil
 }
@@ -179,7 +179,7 @@ func (a *agreement) error(h *head.Head, n int) error {
 		found = fmt.Sprintf("they differ in %d of %d examples, want none", a.classes, n)
 	}
 	return option.Errorf("the %s made of the logits %q by %s are not the model's own %q: %s; name the tensor that the model makes them of with %s, behind every bias and scale, and their %s, or give features and logits ready made",
-		a.what, h.Logits, h.Link, a.output, found, option.Logits, option.Link)
+		a.what, h.LogitsTensor, h.Link, a.output, found, option.Logits, option.Link)
 }
 
 // agree compares what one of a model's own outputs says of n examples with their

@@ -114,8 +114,8 @@ func lastLayer(h *head.Head) ([]float64, error) {
 		return nil, err
 	}
 	out := make([]float64, 0, len(w)+len(bias))
-	for k := range h.LogitDim {
-		for _, v := range w[k*h.FeatureDim : (k+1)*h.FeatureDim] {
+	for k := range h.Logits {
+		for _, v := range w[k*h.Features : (k+1)*h.Features] {
 			out = append(out, float64(v))
 		}
 		if bias != nil {

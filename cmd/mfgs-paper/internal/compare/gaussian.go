@@ -97,8 +97,8 @@ func (b *comparison) swag() (*methods.SWAG, error) {
 		if err != nil {
 			return nil, err
 		}
-		if h.FeatureDim != b.head.Features || h.Bias != b.head.Bias {
-			return nil, fmt.Errorf("%s: its last layer has %d features and bias %t, the bundle's %d and %t: is it of the same network?", path, h.FeatureDim, h.Bias, b.head.Features, b.head.Bias)
+		if h.Features != b.head.Features || h.Bias != b.head.Bias {
+			return nil, fmt.Errorf("%s: its last layer has %d features and bias %t, the bundle's %d and %t: is it of the same network?", path, h.Features, h.Bias, b.head.Features, b.head.Bias)
 		}
 		w, err := lastLayer(h)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods/layers"
+	"github.com/mfgs/mfgs/internal/parallel"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -128,10 +129,10 @@ type comparison struct {
 	manifest    *bundle.Manifest
 	head        layer.Head
 	calibration *calibrate.Calibration
-	product     calibrate.Product // nil: calibrate's own
-	val, ood    *bench.Set        // ood may be nil
-	train       *bench.Set        // nil where no method needs it
-	limit       float64           // see calibrate.ScalingLimit
+	product     parallel.Product // nil: calibrate's own
+	val, ood    *bench.Set       // ood may be nil
+	train       *bench.Set       // nil where no method needs it
+	limit       float64          // see calibrate.ScalingLimit
 
 	weightsOfHead  []float64
 	denseLayers    *dense

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/source"
@@ -596,7 +597,7 @@ func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
 	phi, logits := rowsOf(t, digits(t, models.DigitsModel), digitTensor(t, 1500, 1797))
 	c := b.Calibration()
 	c.Method = calibrate.MF0
-	c.NLL = calibrate.Temperatures{Act: r.Temperatures.NLL.Act, Ens: r.Temperatures.NLL.Ens}
+	c.NLL = layer.Temperatures{Act: r.Temperatures.NLL.Act, Ens: r.Temperatures.NLL.Ens}
 	var nll float64
 	for i, logp := range slices.Collect(slices.Chunk(c.Predict(phi, logits, 297).LogP, 10)) {
 		nll -= logp[labels[8+1500+i]] / 297

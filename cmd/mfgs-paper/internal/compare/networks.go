@@ -62,8 +62,8 @@ func (b *comparison) openHead(path string) (*onnx.Model, *head.Head, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if h.LogitDim != b.head.Logits || h.Link != layer.Softmax {
-		return nil, nil, fmt.Errorf("%s: it has %d logits with link %s, want a softmax of %d as the bundle's", path, h.LogitDim, h.Link, b.head.Logits)
+	if h.Logits != b.head.Logits || h.Link != layer.Softmax {
+		return nil, nil, fmt.Errorf("%s: it has %d logits with link %s, want a softmax of %d as the bundle's", path, h.Logits, h.Link, b.head.Logits)
 	}
 	return model, h, nil
 }

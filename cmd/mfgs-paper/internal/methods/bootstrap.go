@@ -27,7 +27,7 @@ type Solver interface {
 //
 // whose covariance over samples is nearly H̃⁻¹JH̃⁻¹. train is labelled, with the network's own
 // logits. It takes 2·samples·N·K·D floating-point operations and as many solutions as samples.
-func NewBootstrap(ctx context.Context, train *rows.Batch, h layer.Head, solver Solver, product calibrate.Product,
+func NewBootstrap(ctx context.Context, train *rows.Batch, h layer.Head, solver Solver, product parallel.Product,
 	samples int, seed uint64) (*WeightSamples, error) {
 	l, err := newLayers(h, product, samples)
 	if err != nil {

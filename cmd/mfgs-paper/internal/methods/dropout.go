@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // NewDropout draws thinned last layers (Gal and Ghahramani 2016, with dropout before the last layer
@@ -16,7 +16,7 @@ import (
 //
 // One draw is one classifier for all examples, rather than a mask for each example: its logits then
 // are products of matrices, and those of any one example are distributed alike.
-func NewDropout(ctx context.Context, weights []float64, h layer.Head, product calibrate.Product, rate float64,
+func NewDropout(ctx context.Context, weights []float64, h layer.Head, product parallel.Product, rate float64,
 	samples int, seed uint64) (*LastLayers, error) {
 	l, err := newLayers(h, product, samples)
 	if err != nil {

@@ -87,8 +87,8 @@ func (e *Evidential) Len() int                { return len(e.logits) / e.k }
 func (e *Evidential) Probabilities() int      { return e.k }
 func (e *Evidential) MedianVariance() float64 { return 0 }
 
-func (e *Evidential) Predictor() func(logp []float64, i int, t calibrate.Temperatures) float64 {
-	return func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
+func (e *Evidential) Predictor() func(logp []float64, i int, t layer.Temperatures) float64 {
+	return func(logp []float64, i int, t layer.Temperatures) (margin float64) {
 		top := 0
 		for c, a := range e.logits[i*e.k : (i+1)*e.k] {
 			logp[c] = e.evidence.logConcentration(float64(a) / t.Act)

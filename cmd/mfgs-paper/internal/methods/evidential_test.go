@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/diff/fd"
@@ -51,7 +51,7 @@ func TestEvidential(t *testing.T) {
 					for c := range want {
 						want[c] /= sum
 					}
-					rest := meanfield.OneMinusMax(predict(logp, i, calibrate.Temperatures{Act: act, Ens: 1}), len(logp))
+					rest := meanfield.OneMinusMax(predict(logp, i, layer.Temperatures{Act: act, Ens: 1}), len(logp))
 					wantProbabilities(t, fmt.Sprintf("%s, example %d, T_act %v", evidence, i, act), logp, rest, want, 1e-12)
 				}
 			}
@@ -68,7 +68,7 @@ func TestEvidentialFarOut(t *testing.T) {
 		logp := make([]float64, 3)
 		predict := e.Predictor()
 		for i := range 2 {
-			rest := meanfield.OneMinusMax(predict(logp, i, calibrate.Temperatures{Act: 0.02, Ens: 1}), len(logp))
+			rest := meanfield.OneMinusMax(predict(logp, i, layer.Temperatures{Act: 0.02, Ens: 1}), len(logp))
 			for _, v := range append(logp, rest) {
 				if math.IsNaN(v) || math.IsInf(v, 0) {
 					t.Errorf("%s: log-probabilities %v, rest %v", evidence, logp, rest)

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -99,11 +100,11 @@ func (g *Gaussian) Probabilities() int { return g.k }
 // MedianVariance returns the median over examples and classes of the logit variance.
 func (g *Gaussian) MedianVariance() float64 { return g.spread }
 
-func (g *Gaussian) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
+func (g *Gaussian) Predictor() func(logp []float64, i int, t layer.Temperatures) (margin float64) {
 	mu := make([]float64, g.k)
 	predict := g.integral()
 	width := len(g.s) / g.n
-	return func(logp []float64, i int, t calibrate.Temperatures) float64 {
+	return func(logp []float64, i int, t layer.Temperatures) float64 {
 		for c, a := range g.logits[i*g.k : (i+1)*g.k] {
 			mu[c] = float64(a) / t.Act
 		}

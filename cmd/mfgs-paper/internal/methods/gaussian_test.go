@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -151,7 +152,7 @@ func TestMeanField(t *testing.T) {
 				s[j] /= ens
 			}
 			wantRest := meanfield.OneMinusMax(formula(want, mu, s), k)
-			rest := meanfield.OneMinusMax(predict(logp, i, calibrate.Temperatures{Act: act, Ens: ens}), len(logp))
+			rest := meanfield.OneMinusMax(predict(logp, i, layer.Temperatures{Act: act, Ens: ens}), len(logp))
 			for c := range logp {
 				if !approx.Equal(logp[c], want[c], 1e-12) || !approx.Relative(rest, wantRest, 1e-12) {
 					t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", kind, i, logp, rest, want, wantRest)
@@ -177,7 +178,7 @@ func TestIndependentLogits(t *testing.T) {
 	one, two := gaussian(t, MF1, cov, set, k).Predictor(), gaussian(t, MF2, cov, set, k).Predictor()
 	a, b := make([]float64, k), make([]float64, k)
 	for i := range n {
-		temperatures := calibrate.Temperatures{Act: 0.7, Ens: 0.4}
+		temperatures := layer.Temperatures{Act: 0.7, Ens: 0.4}
 		restA, restB := one(a, i, temperatures), two(b, i, temperatures)
 		for c := range a {
 			if !approx.Equal(a[c], b[c], 1e-12) || !approx.Relative(restA, restB, 1e-12) {
@@ -193,7 +194,7 @@ func TestUnscentedDefinition(t *testing.T) {
 	const n, d, k = 8, 3, 4
 	set, cov := testSet(n, d, k, 2, 3), newRandomCovariance(k, d, 5, 3)
 	predict, logp := gaussian(t, UKF, cov, set, k).Predictor(), make([]float64, k)
-	temperatures := calibrate.Temperatures{Act: 1.5, Ens: 6}
+	temperatures := layer.Temperatures{Act: 1.5, Ens: 6}
 	for i := range n {
 		mu := make([]float64, k)
 		for c := range mu {
@@ -332,7 +333,7 @@ func TestUnscentedSmall(t *testing.T) {
 				mu[c] = float64(set.Logits[i*k+c])
 			}
 			want := quadrature(mu, naiveCholesky(s, k), 1/math.Sqrt(ens))
-			predict(logp, i, calibrate.Temperatures{Act: 1, Ens: ens})
+			predict(logp, i, layer.Temperatures{Act: 1, Ens: ens})
 			for c := range want {
 				worst = math.Max(worst, math.Abs(math.Exp(logp[c])-want[c]))
 			}
@@ -386,7 +387,7 @@ func TestUnscentedNegative(t *testing.T) {
 	})
 	logLeast := -126 * math.Ln2
 	logp := make([]float64, k)
-	rest := meanfield.OneMinusMax(gaussian(t, UKF, cov, set, k).Predictor()(logp, 0, calibrate.Temperatures{Act: 1,
+	rest := meanfield.OneMinusMax(gaussian(t, UKF, cov, set, k).Predictor()(logp, 0, layer.Temperatures{Act: 1,
 		Ens: 1}), k)
 	var sum float64
 	for _, v := range logp {
@@ -505,7 +506,7 @@ func TestMonteCarlo(t *testing.T) {
 				squares[c] += p * p / m
 			}
 		}
-		predict(logp, i, calibrate.Temperatures{Act: 2, Ens: 3})
+		predict(logp, i, layer.Temperatures{Act: 2, Ens: 3})
 		for c := range logp {
 			stdErr := math.Sqrt(2 * (squares[c] - sum[c]*sum[c]) / m)
 			if !approx.Equal(math.Exp(logp[c]), sum[c], 4.5*stdErr) {

@@ -15,7 +15,7 @@ import (
 
 // NewWeightSamples draws last layers from a posterior, of its Gaussian around the
 // network's own weights (BNN(KFAC), Ritter et al. 2018, for the Kronecker structure).
-func NewWeightSamples(ctx context.Context, p *calibrate.Posterior, product calibrate.Product, samples int,
+func NewWeightSamples(ctx context.Context, p *calibrate.Posterior, product parallel.Product, samples int,
 	seed uint64) (*WeightSamples, error) {
 	l, err := newLayers(p.Head, product, samples)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // The zero value fits features behind a ReLU, of a network that knows its training
 // examples by heart as of one with 1,000 classes that does not.
 type FitOptions struct {
-	Product calibrate.Product // nil: Go's own
+	Product parallel.Product // nil: Go's own
 	// Epochs over the examples. Zero: 10, 30 for variational inference, and of few
 	// examples as many as make leastSteps steps.
 	Epochs int
@@ -68,7 +68,7 @@ func (o FitOptions) resolve(n int, defaults FitOptions) (FitOptions, error) {
 	if o.Progress == nil {
 		o.Progress = func(int, int) {}
 	}
-	o.Product = calibrate.OrGo(o.Product)
+	o.Product = parallel.OrGo(o.Product)
 	return o, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 // Samples are classifiers drawn at random, whose probabilities are averaged: the mean
@@ -100,10 +101,10 @@ func (s *Samples) of(i int) []float32 { return s.draws[i*s.each:][:s.m*s.k] }
 // draw returns sample m of example i.
 func (s *Samples) draw(i, m int) []float32 { return s.of(i)[m*s.k : (m+1)*s.k] }
 
-func (s *Samples) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
+func (s *Samples) Predictor() func(logp []float64, i int, t layer.Temperatures) (margin float64) {
 	center, x, sum := make([]float64, s.k), make([]float64, s.k), make([]float64, s.k)
 	spread := spreads{samples: s, example: -1}
-	return func(logp []float64, i int, t calibrate.Temperatures) float64 {
+	return func(logp []float64, i int, t layer.Temperatures) float64 {
 		scale := 1 / t.Act
 		if s.center != nil {
 			for c, v := range s.center[i*s.k : (i+1)*s.k] {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -109,7 +110,7 @@ func TestSamples(t *testing.T) {
 		t.Errorf("spread %v, want %v", s.MedianVariance(), want)
 	}
 	predict, logp := s.Predictor(), make([]float64, k)
-	for _, temperatures := range []calibrate.Temperatures{{Act: 1, Ens: 1}, {Act: 0.3, Ens: 20}, {Act: 4, Ens: 0.05}} {
+	for _, temperatures := range []layer.Temperatures{{Act: 1, Ens: 1}, {Act: 0.3, Ens: 20}, {Act: 4, Ens: 0.05}} {
 		for i := range n {
 			want := make([]float64, k)
 			for j := range m {
@@ -152,7 +153,7 @@ func TestEnsemble(t *testing.T) {
 				want[c] += p / m
 			}
 		}
-		rest := meanfield.OneMinusMax(predict(logp, i, calibrate.Temperatures{Act: act, Ens: 1}), len(logp))
+		rest := meanfield.OneMinusMax(predict(logp, i, layer.Temperatures{Act: act, Ens: 1}), len(logp))
 		wantProbabilities(t, fmt.Sprintf("example %d", i), logp, rest, want, 2e-7)
 	}
 }
@@ -166,7 +167,7 @@ func TestSamplesAtTheBounds(t *testing.T) {
 	}
 	predict, logp := s.Predictor(), make([]float64, 3)
 	for i := range 2 {
-		for _, temperatures := range []calibrate.Temperatures{{Act: 0.02, Ens: 1e-12}, {Act: 20, Ens: 1e30}} {
+		for _, temperatures := range []layer.Temperatures{{Act: 0.02, Ens: 1e-12}, {Act: 20, Ens: 1e30}} {
 			rest := meanfield.OneMinusMax(predict(logp, i, temperatures), len(logp))
 			for c, v := range logp {
 				if !(v <= 0 && v > -800) {
@@ -178,7 +179,7 @@ func TestSamplesAtTheBounds(t *testing.T) {
 			}
 		}
 	}
-	if predict(logp, 1, calibrate.Temperatures{Act: 1, Ens: 1}); !approx.Equal(logp[0], -math.Log(3), 1e-12) {
+	if predict(logp, 1, layer.Temperatures{Act: 1, Ens: 1}); !approx.Equal(logp[0], -math.Log(3), 1e-12) {
 		t.Errorf("log p of one of three equal classes is %v, want %v", logp[0], -math.Log(3))
 	}
 }
@@ -217,7 +218,7 @@ func TestSamplesOfAnySize(t *testing.T) {
 						want[c] += p / m
 					}
 				}
-				predict(logp, i, calibrate.Temperatures{Act: act, Ens: spread * spread})
+				predict(logp, i, layer.Temperatures{Act: act, Ens: spread * spread})
 				for c, p := range want {
 					if p < 1e-260 {
 						if !(logp[c] < math.Log(1e-259)) {
@@ -256,7 +257,7 @@ func TestFewerSamples(t *testing.T) {
 	}
 	same := func(got, want calibrate.Predictive) {
 		t.Helper()
-		at := calibrate.Temperatures{Act: 1.5, Ens: 0.7}
+		at := layer.Temperatures{Act: 1.5, Ens: 0.7}
 		p, margin, err := calibrate.PredictAll(t.Context(), got, at)
 		if err != nil {
 			t.Fatal(err)
@@ -319,7 +320,7 @@ func TestPredictorsDoNotAllocate(t *testing.T) {
 	for name, p := range predictives {
 		predict, logp := p.Predictor(), make([]float64, k)
 		if got := testing.AllocsPerRun(10,
-			func() { predict(logp, 1, calibrate.Temperatures{Act: 1, Ens: 2}) }); got != 0 {
+			func() { predict(logp, 1, layer.Temperatures{Act: 1, Ens: 2}) }); got != 0 {
 			t.Errorf("%s: %v allocations for an example, want 0", name, got)
 		}
 	}
@@ -337,7 +338,7 @@ func BenchmarkSamples(b *testing.B) {
 			predict, logp := s.Predictor(), make([]float64, k)
 			i := 0
 			for b.Loop() {
-				predict(logp, i%n, calibrate.Temperatures{Act: 1, Ens: 2})
+				predict(logp, i%n, layer.Temperatures{Act: 1, Ens: 2})
 				i++
 			}
 			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/float64(m*k)*1e9, "ns/exp")

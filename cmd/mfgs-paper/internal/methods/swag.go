@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
@@ -19,7 +18,7 @@ import (
 // goes on. It serves as the covariance about the network's own logits.
 type SWAG struct {
 	head       layer.Head
-	product    calibrate.Product
+	product    parallel.Product
 	t          int
 	variances  []float64 // ½ 1/T Σ_t δ_t², [D,K]
 	deviations []float64 // δ_t/√(2(T-1)), [D,T·K]
@@ -32,7 +31,7 @@ var (
 
 // NewSWAG takes T ≥ 2 checkpoints of the last layer, each [K,D] with the bias in the last
 // column. A nil product is Go's own.
-func NewSWAG(checkpoints [][]float64, h layer.Head, product calibrate.Product) (*SWAG, error) {
+func NewSWAG(checkpoints [][]float64, h layer.Head, product parallel.Product) (*SWAG, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err
 	}
@@ -58,7 +57,7 @@ func NewSWAG(checkpoints [][]float64, h layer.Head, product calibrate.Product) (
 			mean[i] += v / float64(n)
 		}
 	}
-	s := &SWAG{head: h, product: calibrate.OrGo(product), t: n, variances: make([]float64, d*k),
+	s := &SWAG{head: h, product: parallel.OrGo(product), t: n, variances: make([]float64, d*k),
 		deviations: make([]float64, d*n*k)}
 	scale := 1 / math.Sqrt(2*float64(n-1))
 	for t, w := range checkpoints {

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 func randomCheckpoints(h layer.Head, n int, seed uint64) [][]float64 {
@@ -132,7 +132,7 @@ func TestSWAGErrors(t *testing.T) {
 		}
 	}
 	for _, columns := range []int{h.Logits, 2 * h.Logits} { // of the variances, of the deviations
-		s, err := NewSWAG(randomCheckpoints(h, 2, 1), h, refusing{calibrate.OrGo(nil), columns})
+		s, err := NewSWAG(randomCheckpoints(h, 2, 1), h, refusing{parallel.OrGo(nil), columns})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestSWAGErrors(t *testing.T) {
 
 // refusing multiplies by no matrix of so many columns.
 type refusing struct {
-	calibrate.Product
+	parallel.Product
 	columns int
 }
 

@@ -16,7 +16,7 @@ import (
 // products of large matrices, however few classes there are.
 type layers struct {
 	head    layer.Head
-	product calibrate.Product
+	product parallel.Product
 	m       int
 	weights []float64 // one group after another, each [D, its layers × K]
 }
@@ -29,7 +29,7 @@ const (
 // groupSize returns how many layers form a group; the last may have fewer.
 func groupSize(h layer.Head) int { return max(1, groupColumns/h.Logits) }
 
-func newLayers(h layer.Head, product calibrate.Product, m int) (*layers, error) {
+func newLayers(h layer.Head, product parallel.Product, m int) (*layers, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func newLayers(h layer.Head, product calibrate.Product, m int) (*layers, error) 
 	}
 	return &layers{
 		head:    h,
-		product: calibrate.OrGo(product),
+		product: parallel.OrGo(product),
 		m:       m,
 		weights: make([]float64, m*h.Logits*h.Dim()),
 	}, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 var background = context.Background()
@@ -119,7 +120,7 @@ func TestPredictives(t *testing.T) {
 		}
 		l.set(m, w)
 	}
-	at := calibrate.Temperatures{Act: 1.7, Ens: 0.6}
+	at := layer.Temperatures{Act: 1.7, Ens: 0.6}
 	for _, of := range []struct {
 		name string
 		p    func(context.Context, *rows.Batch) (calibrate.Predictive, error)
@@ -152,29 +153,29 @@ func TestPredictives(t *testing.T) {
 }
 
 // preparations is all that can be asked of this half of the package, on small data.
-var preparations = map[string]func(ctx context.Context, product calibrate.Product) (any, error){
-	"ensemble": func(ctx context.Context, product calibrate.Product) (any, error) {
+var preparations = map[string]func(ctx context.Context, product parallel.Product) (any, error){
+	"ensemble": func(ctx context.Context, product parallel.Product) (any, error) {
 		l, err := FitEnsemble(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), 140, FitOptions{Epochs: 2,
 			Product: product})
 		return predicted(ctx, l, err)
 	},
-	"jackknife": func(ctx context.Context, product calibrate.Product) (any, error) {
+	"jackknife": func(ctx context.Context, product parallel.Product) (any, error) {
 		l, err := FitJackknife(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), 0, 9, FitOptions{Epochs: 2,
 			Product: product})
 		return predicted(ctx, l, err)
 	},
-	"dropout": func(ctx context.Context, product calibrate.Product) (any, error) {
+	"dropout": func(ctx context.Context, product parallel.Product) (any, error) {
 		l, err := NewDropout(ctx, make([]float64, 16), softmaxHead(4, 3, true), product, 0.5, 7, 3)
 		return predicted(ctx, l, err)
 	},
-	"bootstrap": func(ctx context.Context, product calibrate.Product) (any, error) {
+	"bootstrap": func(ctx context.Context, product parallel.Product) (any, error) {
 		w, err := NewBootstrap(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), identity{}, product, 9, 3)
 		if err != nil {
 			return nil, err
 		}
 		return w.Predictive(ctx, clouds(5, 3, 4, 1, 1))
 	},
-	"posterior": func(ctx context.Context, product calibrate.Product) (any, error) {
+	"posterior": func(ctx context.Context, product parallel.Product) (any, error) {
 		w, err := NewWeightSamples(ctx, kroneckerPosterior(clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true)), product, 9,
 			3)
 		if err != nil {
@@ -182,7 +183,7 @@ var preparations = map[string]func(ctx context.Context, product calibrate.Produc
 		}
 		return w.Predictive(ctx, clouds(5, 3, 4, 1, 1))
 	},
-	"variational": func(ctx context.Context, product calibrate.Product) (any, error) {
+	"variational": func(ctx context.Context, product parallel.Product) (any, error) {
 		w := make([]float64, 16)
 		w[0] = 1
 		v, err := FitVariational(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), w,
@@ -192,7 +193,7 @@ var preparations = map[string]func(ctx context.Context, product calibrate.Produc
 		}
 		return v.Predictive(ctx, clouds(5, 3, 4, 1, 1), 6, 2)
 	},
-	"evidential": func(ctx context.Context, product calibrate.Product) (any, error) {
+	"evidential": func(ctx context.Context, product parallel.Product) (any, error) {
 		e, err := FitEvidential(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true),
 			EvidentialOptions{FitOptions: FitOptions{Epochs: 2, Product: product}})
 		if err != nil {
@@ -227,7 +228,7 @@ func TestPreparationEnds(t *testing.T) {
 
 // limitedProduct fails from a call on.
 type limitedProduct struct {
-	calibrate.Product
+	parallel.Product
 	left int
 }
 
@@ -252,7 +253,7 @@ func TestPreparationFails(t *testing.T) {
 	for name, prepare := range preparations {
 		products := 0
 		for ; ; products++ {
-			_, err := prepare(background, &limitedProduct{calibrate.OrGo(nil), products})
+			_, err := prepare(background, &limitedProduct{parallel.OrGo(nil), products})
 			if err == nil {
 				break
 			}
@@ -280,7 +281,7 @@ func TestPreparationRepeats(t *testing.T) {
 			var all []float64
 			predict, logp := p.(calibrate.Predictive).Predictor(), make([]float64, 4)
 			for i := range p.(calibrate.Predictive).Len() {
-				predict(logp, i, calibrate.Temperatures{Act: 1, Ens: 1})
+				predict(logp, i, layer.Temperatures{Act: 1, Ens: 1})
 				all = append(all, logp...)
 			}
 			if first == nil {

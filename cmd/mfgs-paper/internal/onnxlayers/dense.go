@@ -84,7 +84,7 @@ func Find(m *onnx.Model, h *head.Head, layers int) (*Tail, error) {
 		lowest = below
 	}
 	slices.Reverse(t.Layers)
-	t.Input = t.Layers[0].layer.Features
+	t.Input = t.Layers[0].layer.FeaturesTensor
 	return t, nil
 }
 
@@ -107,7 +107,7 @@ func counted(n int, what string) string {
 }
 
 func dense(h *head.Head, a Activation) Dense {
-	return Dense{Op: h.Op, Node: h.Node, In: h.FeatureDim, Out: h.LogitDim, Bias: h.Bias, Activation: a,
+	return Dense{Op: h.Op, Node: h.Node, In: h.Features, Out: h.Logits, Bias: h.Bias, Activation: a,
 		Rounding: h.Rounding, layer: h}
 }
 

@@ -104,7 +104,7 @@ func TestDenseTail(t *testing.T) {
 			if got := layersText(tail.Layers); got != strings.Join(want, ", ") {
 				t.Fatalf("got  %s\nwant %s", got, strings.Join(want, ", "))
 			}
-			k, d := h.LogitDim, tail.Layers[0].In
+			k, d := h.Logits, tail.Layers[0].In
 			for n := range g.Examples {
 				for i, a := range forward(t, tail, g.Tail[n*d:][:d]) {
 					if w := g.Logits[n*k+i]; !approx.Equal(a, w, 1e-4+g.Tolerance) {
@@ -180,8 +180,8 @@ func TestDenseTailOfOneLayerIsTheHead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := tail.Layers[0]; tail.Input != h.Features || d.Op != h.Op || d.Node != h.Node ||
-				d.In != h.FeatureDim || d.Out != h.LogitDim || d.Bias != h.Bias ||
+			if d := tail.Layers[0]; tail.Input != h.FeaturesTensor || d.Op != h.Op || d.Node != h.Node ||
+				d.In != h.Features || d.Out != h.Logits || d.Bias != h.Bias ||
 				d.Activation != (onnxlayers.Activation{Func: onnxlayers.Identity}) || d.Rounding != h.Rounding {
 				t.Errorf("got %+v of %q, want what the head is: %+v", d, tail.Input, h)
 			}

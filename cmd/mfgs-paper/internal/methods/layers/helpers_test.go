@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 func tanh(x float64) (y, slope float64) {
@@ -73,7 +74,7 @@ func stacks() []stack {
 	}
 }
 
-func (s stack) network(t *testing.T, product calibrate.Product) *Network {
+func (s stack) network(t *testing.T, product parallel.Product) *Network {
 	t.Helper()
 	n, err := NewNetwork(s.layers, product)
 	if err != nil {
@@ -250,7 +251,7 @@ func (s stack) naiveFactors(cov calibrate.Covariance, x []float32, labels []int)
 
 // fit returns the posterior of n examples.
 func (s stack) fit(t *testing.T, cov calibrate.Covariance, n int, d calibrate.Damping,
-	product calibrate.Product) *Posterior {
+	product parallel.Product) *Posterior {
 	t.Helper()
 	c, err := NewCurvature(s.network(t, product), cov)
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 // one goroutine at a time.
 type LastLayer struct {
 	head      geometry.Head
-	product   calibrate.Product
+	product   parallel.Product
 	solves    bool
 	posterior *calibrate.Posterior
 
@@ -47,14 +47,14 @@ var (
 //
 // The Kronecker structure refuses the sandwich of more than 256 classes.
 func NewLastLayer(
-	c *calibrate.Curvature, cov calibrate.Covariance, epsilon float64, product calibrate.Product,
+	c *calibrate.Curvature, cov calibrate.Covariance, epsilon float64, product parallel.Product,
 ) (*LastLayer, error) {
 	h := c.Head()
 	if h.Link != geometry.Softmax {
 		return nil, fmt.Errorf("the logits of a %s head are separate: they have variances and no covariances", h.Link)
 	}
 	k, d := h.Logits, h.Dim()
-	l := &LastLayer{head: h, product: calibrate.OrGo(product), solves: cov != calibrate.Sandwich}
+	l := &LastLayer{head: h, product: parallel.OrGo(product), solves: cov != calibrate.Sandwich}
 	if c.Structure() == calibrate.Full {
 		return l, c.Inverse(cov, epsilon, func(i int, rows []float64) error {
 			l.setBlocks(i, rows)
@@ -83,7 +83,7 @@ func NewLastLayer(
 
 // ofPosterior is the posterior of the last layer as that of one layer of a network, whose weights no
 // covariance depends on.
-func ofPosterior(p *calibrate.Posterior, product calibrate.Product) *Posterior {
+func ofPosterior(p *calibrate.Posterior, product parallel.Product) *Posterior {
 	d, k := p.Head.Dim(), p.Head.Logits
 	last := layer{in: p.Head.Features, dim: d, out: k, forward: make([]float64, d*k)}
 	return &Posterior{

@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 var allCovariances = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich}
@@ -313,7 +314,7 @@ func TestLastLayerPassesOnErrors(t *testing.T) {
 		c := lastCurvature(t, h, structure, train)
 		for _, cov := range allCovariances {
 			for calls := 0; ; calls++ {
-				p := &counted{calibrate.OrGo(nil), calls}
+				p := &counted{parallel.OrGo(nil), calls}
 				l, err := NewLastLayer(c, cov, 1, p)
 				if err == nil {
 					err = l.Covariances(make([]float64, 20*packedSize(3)), train.Features, 20)
@@ -374,7 +375,7 @@ func TestLastLayerUnderEachIntegral(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				temperatures := calibrate.Temperatures{Act: 1.2, Ens: mf0.MedianVariance()}
+				temperatures := geometry.Temperatures{Act: 1.2, Ens: mf0.MedianVariance()}
 				want := (&calibrate.Calibration{Posterior: posterior, NLL: temperatures,
 					OOD: temperatures}).Predict(set.Features, set.Logits, n)
 				predict, logp := mf0.Predictor(), make([]float64, k)

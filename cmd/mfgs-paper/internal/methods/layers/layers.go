@@ -47,7 +47,7 @@ type Layer struct {
 // It never changes.
 type Network struct {
 	layers  []layer
-	product calibrate.Product
+	product parallel.Product
 }
 
 // layer is a Layer in float64.
@@ -60,11 +60,11 @@ type layer struct {
 
 // NewNetwork checks layers, the lowest first. The product, nil for Go's own, is not
 // called concurrently by any one method of what is made of the network.
-func NewNetwork(layers []Layer, product calibrate.Product) (*Network, error) {
+func NewNetwork(layers []Layer, product parallel.Product) (*Network, error) {
 	if len(layers) == 0 {
 		return nil, fmt.Errorf("no layers, want at least one")
 	}
-	n := &Network{product: calibrate.OrGo(product)}
+	n := &Network{product: parallel.OrGo(product)}
 	for i, l := range layers {
 		made, err := newLayer(l, i > 0)
 		if err == nil && i > 0 && l.In != layers[i-1].Out {

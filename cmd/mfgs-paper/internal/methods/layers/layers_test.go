@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 var kinds = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher}
@@ -397,7 +398,7 @@ var errTest = errors.New("enough")
 
 // counted is Go's product up to so many calls.
 type counted struct {
-	calibrate.Product
+	parallel.Product
 	left int
 }
 
@@ -426,7 +427,7 @@ func (c *counted) Multiply32(to, a, b []float32, rows, n, m int) error {
 func TestErrorsOfTheProduct(t *testing.T) {
 	const n = 6
 	s, ctx := stacks()[3], context.Background()
-	all := func(product calibrate.Product) error {
+	all := func(product parallel.Product) error {
 		c, err := NewCurvature(s.network(t, product), calibrate.Hessian)
 		if err != nil {
 			return err
@@ -454,7 +455,7 @@ func TestErrorsOfTheProduct(t *testing.T) {
 		return sampled.SetEns(1)
 	}
 	const many = 1 << 20
-	product := &counted{calibrate.OrGo(nil), many}
+	product := &counted{parallel.OrGo(nil), many}
 	if err := all(product); err != nil {
 		t.Fatal(err)
 	}
@@ -463,7 +464,7 @@ func TestErrorsOfTheProduct(t *testing.T) {
 		t.Fatalf("%d products, want the many that the layers take", calls)
 	}
 	for left := range calls {
-		if err := all(&counted{calibrate.OrGo(nil), left}); !errors.Is(err, errTest) {
+		if err := all(&counted{parallel.OrGo(nil), left}); !errors.Is(err, errTest) {
 			t.Errorf("product %d of %d fails: error %v", left+1, calls, err)
 		}
 	}

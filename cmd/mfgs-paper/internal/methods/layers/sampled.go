@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	geometry "github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
@@ -286,9 +287,9 @@ func (d *Draws) deviations(m int) ([][]float32, error) {
 }
 
 // Predictor returns a function that is called with the T_ens of the last SetEns.
-func (s *Sampled) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
+func (s *Sampled) Predictor() func(logp []float64, i int, t geometry.Temperatures) (margin float64) {
 	predict := s.ensemble.Predictor()
-	return func(logp []float64, i int, t calibrate.Temperatures) float64 {
+	return func(logp []float64, i int, t geometry.Temperatures) float64 {
 		if t.Ens != s.ens {
 			panic(fmt.Sprintf("layers: ensemble temperature %v, want that of SetEns, %v", t.Ens, s.ens))
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	geometry "github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -63,7 +64,7 @@ func TestSampledIsTheMeanOverDrawnNetworks(t *testing.T) {
 		for _, cov := range kinds {
 			p, k := s.fit(t, cov, 40, calibrate.Damping{Relative: 1}, nil), s.classes()
 			sampled := s.sampled(t, p, n, samples)
-			for _, at := range []calibrate.Temperatures{{Act: 1, Ens: 0.2}, {Act: 0.5, Ens: 3}, {Act: 2, Ens: 3}} {
+			for _, at := range []geometry.Temperatures{{Act: 1, Ens: 0.2}, {Act: 0.5, Ens: 3}, {Act: 2, Ens: 3}} {
 				if err := sampled.SetEns(at.Ens); err != nil {
 					t.Fatal(err)
 				}
@@ -164,8 +165,8 @@ func TestOneLayerIsMethodsSamples(t *testing.T) {
 		ours, theirs := sampled.Predictor(), linear.Predictor()
 		got, want := make([]float64, k), make([]float64, k)
 		for i := range n {
-			ours(got, i, calibrate.Temperatures{Act: act, Ens: ens})
-			theirs(want, i, calibrate.Temperatures{Act: act, Ens: ens * act * act})
+			ours(got, i, geometry.Temperatures{Act: act, Ens: ens})
+			theirs(want, i, geometry.Temperatures{Act: act, Ens: ens * act * act})
 			wantSame(t, fmt.Sprintf("T_act %v, example %d", act, i), got, want, 1e-5)
 		}
 	}
@@ -267,7 +268,7 @@ func TestSampledRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	logp := make([]float64, 3)
-	if margin := sampled.Predictor()(logp, 0, calibrate.Temperatures{Act: 0.02, Ens: 1e-300}); !(margin >= 0 &&
+	if margin := sampled.Predictor()(logp, 0, geometry.Temperatures{Act: 0.02, Ens: 1e-300}); !(margin >= 0 &&
 		margin < math.Inf(1)) {
 		t.Errorf("the margin is %v", margin)
 	}
@@ -276,7 +277,7 @@ func TestSampledRefuses(t *testing.T) {
 			t.Error("a prediction with another T_ens than was set: no panic")
 		}
 	}()
-	sampled.Predictor()(logp, 0, calibrate.Temperatures{Act: 1, Ens: 1})
+	sampled.Predictor()(logp, 0, geometry.Temperatures{Act: 1, Ens: 1})
 }
 
 // Tune searches both temperatures of what is resampled.
@@ -297,7 +298,7 @@ func TestTuneSampled(t *testing.T) {
 		t.Fatal(err)
 	}
 	// nll by the slow way, at what was found and where nothing is drawn.
-	nll := func(at calibrate.Temperatures) float64 {
+	nll := func(at geometry.Temperatures) float64 {
 		if err := val.SetEns(at.Ens); err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +310,7 @@ func TestTuneSampled(t *testing.T) {
 		return sum / n
 	}
 	found := nll(tuned.Optimum)
-	for _, other := range []calibrate.Temperatures{{Act: tuned.Optimum.Act * 1.1, Ens: tuned.Optimum.Ens},
+	for _, other := range []geometry.Temperatures{{Act: tuned.Optimum.Act * 1.1, Ens: tuned.Optimum.Ens},
 		{Act: tuned.Optimum.Act / 1.1, Ens: tuned.Optimum.Ens}, {Act: 1, Ens: val.MedianVariance()}} {
 		if v := nll(other); v < found {
 			t.Errorf("NLL %v at %v, found %v at %v", v, other, found, tuned.Optimum)
