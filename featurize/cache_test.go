@@ -67,7 +67,7 @@ func changed(t testing.TB, dir string, at time.Time) {
 // nameIn returns the name of a dataset's store.
 func nameIn(t testing.TB, c *Cache, e *Network, ds *dataset.Dataset, limit int) string {
 	t.Helper()
-	recipe, err := c.recipe(e, ds, (&StreamConfig{Limit: limit}).selects(ds))
+	recipe, err := c.recipe(e, ds, StreamConfig{Limit: limit})
 	if err != nil {
 		t.Fatal(err)
 	}

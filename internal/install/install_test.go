@@ -158,15 +158,16 @@ func TestEachRouteInstalls(t *testing.T) {
 				http.ServeFile(w, r, file)
 			})
 			command := helper(t, "fetch", file)
-			var last Progress
+			var last string // stage
+			var before int64
 			c := Config{
 				CacheDir: tempDir(t), GitHubURL: url + "/",
 				Pip: []string{"no-such-pip"},
-				Progress: func(p Progress) {
-					if p.Stage == last.Stage && p.Done < last.Done || p.Done > p.Total {
-						t.Errorf("progress from %+v to %+v", last, p)
+				Progress: func(stage string, done, total int64) {
+					if stage == last && done < before || done > total {
+						t.Errorf("progress from %d bytes of %q to %d of %d of %q", before, last, done, total, stage)
 					}
-					last = p
+					last, before = stage, done
 				},
 			}
 			p := pins{github: a, wheel: a, wheelPlatform: "any"}
@@ -191,8 +192,8 @@ func TestEachRouteInstalls(t *testing.T) {
 			if names := leftovers(t, c); len(names) != 1 {
 				t.Errorf("left %q", names)
 			}
-			if last.Stage != "unpacking "+a.name {
-				t.Errorf("the last progress was %+v", last)
+			if last != "unpacking "+a.name {
+				t.Errorf("the last stage was %q", last)
 			}
 			found, err := Find(Config{CacheDir: c.CacheDir})
 			if err != nil || found.Path != got.Path {
