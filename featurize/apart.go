@@ -8,10 +8,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// RunExamples runs the network on examples of whatever shapes, each on its own
-// account: results[i] are those of the i-th, with N = 1, or errs[i] says why there are
-// none. Examples of one shape are run together, and where that fails one by one, so
-// that none suffers for another. When ctx ends, so does the call, and errs tell that.
+// RunExamples runs the network on examples of any shapes: results[i] is that of the i-th, with N = 1,
+// or errs[i] says why there is none. Examples of one shape run together and, if that fails, one by
+// one, so that a bad example fails alone. When ctx ends, the call returns with its error in errs.
 func (w *Network) RunExamples(ctx context.Context, examples []dataset.Example) (results []Results, errs []error) {
 	results, errs = make([]Results, len(examples)), make([]error, len(examples))
 	type group struct {
@@ -48,7 +47,7 @@ func (w *Network) RunExamples(ctx context.Context, examples []dataset.Example) (
 	return results, errs
 }
 
-// runTogether runs those members of some examples that can be made model inputs.
+// runTogether runs the members that can be preprocessed, as one batch.
 func (w *Network) runTogether(ctx context.Context, examples []dataset.Example, pipes []*preprocess.Pipeline,
 	members []int, results []Results, errs []error) {
 	b, err := newBatch(w.inputs, pipes, len(members))

@@ -9,8 +9,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A batch is examples being gathered, one column for each of the model's inputs.
-// Different rows may be set concurrently.
+// A batch is the model's inputs for some examples, one column per input. Different rows may be set
+// concurrently.
 type batch []column
 
 // A column is one input's tensor.
@@ -22,7 +22,7 @@ type column struct {
 	data reflect.Value // a slice of rows × pipe.Len() elements
 }
 
-// newBatch allocates a batch; pipes have their sizes settled.
+// newBatch allocates a batch. The pipes have no open sizes.
 func newBatch(inputs []input, pipes []*preprocess.Pipeline, rows int) (batch, error) {
 	b := make(batch, len(inputs))
 	for i, in := range inputs {
@@ -68,8 +68,8 @@ func (b batch) set(row int, ex *dataset.Example) error {
 	return nil
 }
 
-// round preprocesses an image into the bits of numbers. A finite number that they have no room for
-// is refused.
+// round preprocesses an image into the bits of 16-bit numbers. A finite number beyond their range is
+// an error.
 func (c *column) round(img preprocess.Image, dst any) error {
 	exact := make([]float32, c.pipe.Len())
 	if err := c.pipe.Apply(img, exact); err != nil {
@@ -105,8 +105,8 @@ func (b batch) tensors(n int) []tensor.Tensor {
 	return out
 }
 
-// find returns the example's array for an input. The only array there is goes to
-// the only input, whatever its name.
+// find returns the example's array for an input. A single array goes to a single input, whatever its
+// name.
 func find(ex *dataset.Example, name string, only bool) (*dataset.Array, error) {
 	for i := range ex.Inputs {
 		if a := &ex.Inputs[i]; a.Name == name || only && len(ex.Inputs) == 1 {
@@ -121,7 +121,7 @@ func find(ex *dataset.Example, name string, only bool) (*dataset.Array, error) {
 		name, have)
 }
 
-// image makes a preprocess.Image of a dataset's array. Text in it has yet to become numbers.
+// image converts a dataset's array to a preprocess.Image. Text in it is not converted to numbers.
 func image(a dataset.Array) preprocess.Image {
 	if text, ok := a.Data.(dataset.Text); ok {
 		a.Data = text.Cells

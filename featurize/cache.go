@@ -21,25 +21,23 @@ import (
 	"github.com/mfgs/mfgs/internal/synthetic"
 )
 
-// Cache keeps what a network made of whole datasets in a folder: a store (see package rows) of each
-// in a file RECIPE-DATA.rows. RECIPE is a hash of all but the data that determines features and
-// labels: model with all its weights, head, preprocessing, options of the dataset and which shard,
-// how many examples, batch size, provider and version of the runtime. DATA is from the data's
-// fingerprint.
+// Cache keeps the features and logits of whole datasets in a folder, in files RECIPE-DATA.rows that are
+// stores (see package rows). RECIPE is a hash of everything but the data that determines features and
+// labels: model with all weights, head, preprocessing, options of the dataset, shard, number of
+// examples, batch size, provider and version of the runtime. DATA is the data's fingerprint.
 //
-// The fingerprint is taken in the pass that computes the features. Data whose files have the paths,
-// sizes and times of change that are noted in a store are not read again; others are, if there are
-// stores of the same recipe.
+// The fingerprint is computed in the pass that computes the features. It is not computed again if the
+// data's files have the paths, sizes and modification times that a store of the recipe records.
 //
-// A file that is no store, or not as it was written, is taken for missing and written anew. Many
-// programs may use one folder at a time.
+// A file that is not a valid store counts as missing and is overwritten. Several programs may use one
+// folder at the same time.
 //
-// What a run has written that came to no end lies in RECIPE-STAMP.partial, where STAMP is from paths,
-// sizes and times of change of the data, and the next run with the same goes on from there: the
-// network runs over what is missing. One that nobody went on with for a week is removed.
+// An interrupted run leaves its rows in RECIPE-STAMP.partial, where STAMP is a hash of the data's paths,
+// sizes and modification times. The next run with the same recipe and stamp computes the rest. Partial
+// files are removed after a week.
 type Cache struct {
 	Dir string
-	// Options are those the datasets were opened with: they decide about labels.
+	// Options are those that the datasets were opened with: labels depend on them.
 	Options dataset.Options
 }
 
@@ -50,8 +48,9 @@ const (
 	abandonedFor = 7 * 24 * time.Hour
 )
 
-// recipe identifies what is done with the data.
-func (c *Cache) recipe(w *Network, ds *dataset.Dataset, want selection) (string, error) {
+// recipe returns the hash of what is done with the data.
+func (c *Cache) recipe(w *Network, ds *dataset.Dataset, pass StreamConfig) (string, error) {
+	want := pass.selects(ds)
 	options, folders := c.Options, ds.FolderLabels()
 	if folders != nil || options.Unlabelled { // class names decide no other label
 		options.LabelClasses = nil
@@ -63,7 +62,7 @@ func (c *Cache) recipe(w *Network, ds *dataset.Dataset, want selection) (string,
 	if folders != nil {
 		fields["folders"] = folders
 	}
-	if want.synthetic {
+	if pass.Synthetic {
 		fields["stand-ins"] = synthetic.Name
 	}
 	if c.Options.Shard.Count > 0 {
@@ -74,17 +73,17 @@ func (c *Cache) recipe(w *Network, ds *dataset.Dataset, want selection) (string,
 	return hex.EncodeToString(sum[:]), err
 }
 
-// name is that of the store of some data.
+// name returns the name of the store of some data.
 func (c *Cache) name(recipe, fingerprint string) string {
 	return recipe[:32] + "-" + fingerprint[:32] + cacheExt
 }
 
-// cached is Rows with the rows of c.Cache, which it fills where it has none. It counts anew what an
-// earlier pass has met: the store has all of it.
+// cached yields the rows in c.Cache, which it fills first if it has none. It counts from nothing: the
+// store has the records before c.From too.
 func (w *Network) cached(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
 	cache, from := c.Cache, c.From
 	c.Cache, c.From = nil, 0 // stores are of whole shards
-	s := caching{Cache: cache, network: w, ds: ds, c: c, want: c.selects(ds)}
+	s := caching{Cache: cache, network: w, ds: ds, c: c, count: c.selects(ds).count}
 	return func(yield func(*rows.Batch, error) bool) {
 		*c.Stats = rows.Stats{}
 		for b, err := range s.batches(ctx) {
@@ -102,17 +101,17 @@ func (w *Network) cached(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	}
 }
 
-// caching is a pass with a cache.
+// caching is a pass over a dataset with a cache.
 type caching struct {
 	*Cache
 	network       *Network
 	ds            *dataset.Dataset
-	c             StreamConfig // of the pass over all of the data
-	want          selection
+	c             StreamConfig // for the whole shard, without Cache
+	count         int          // its selected examples
 	recipe, stamp string
 }
 
-// batches reads the store, or fills one.
+// batches yields the rows of a store, or of the network.
 func (s *caching) batches(ctx context.Context) iter.Seq2[*rows.Batch, error] {
 	return func(yield func(*rows.Batch, error) bool) {
 		store, f, err := s.lookUp(ctx)
@@ -129,9 +128,9 @@ func (s *caching) batches(ctx context.Context) iter.Seq2[*rows.Batch, error] {
 	}
 }
 
-// lookUp returns the store of these data, with its file; nil where there is none that fits.
+// lookUp returns the store of these data and its file; nil if there is none that fits.
 func (s *caching) lookUp(ctx context.Context) (store *rows.Store, f *os.File, err error) {
-	if s.recipe, err = s.Cache.recipe(s.network, s.ds, s.want); err != nil {
+	if s.recipe, err = s.Cache.recipe(s.network, s.ds, s.c); err != nil {
 		return nil, nil, err
 	}
 	if s.stamp, err = s.ds.Stamp(); err != nil {
@@ -140,19 +139,19 @@ func (s *caching) lookUp(ctx context.Context) (store *rows.Store, f *os.File, er
 	if store, f, err = s.find(ctx, s.recipe, s.stamp, s.ds); err != nil || store == nil {
 		return nil, nil, err
 	}
-	// What the recipe says of a store made elsewhere need not be true.
-	if store.Labelled() != s.ds.HasLabels() || !s.fits(store) || store.Len()+len(store.Bad()) != s.want.count {
+	// A store made elsewhere may not be what its recipe says.
+	if store.Labelled() != s.ds.HasLabels() || !s.fits(store) || store.Len()+len(store.Bad()) != s.count {
 		return nil, nil, f.Close()
 	}
 	return store, f, nil
 }
 
-// fits reports whether a store's examples have features and logits of the network's.
+// fits reports whether a store has as many features and logits per example as the network.
 func (s *caching) fits(store *rows.Store) bool {
 	return store.Features() == s.network.cut.d && store.Logits() == s.network.cut.k
 }
 
-// stored yields what a store has, and reports whether there is to be more.
+// stored yields the rows of a store, and reports whether more are wanted.
 func (s *caching) stored(ctx context.Context, store *rows.Store, yield func(*rows.Batch, error) bool) bool {
 	s.c.Stats.Cached = true
 	s.c.Stats.Bad = slices.Clone(store.Bad())
@@ -164,7 +163,7 @@ func (s *caching) stored(ctx context.Context, store *rows.Store, yield func(*row
 	done, from := 0, filepath.Base(s.ds.Path())
 	total := store.Len()
 	if store.End() == nil {
-		done, total = len(store.Bad()), s.want.count
+		done, total = len(store.Bad()), s.count
 	}
 	for b, err := range store.Blocks(ctx) {
 		if err != nil {
@@ -182,7 +181,7 @@ func (s *caching) stored(ctx context.Context, store *rows.Store, yield func(*row
 	return true
 }
 
-// find returns the store of a recipe and the data, with its file, or nil where there is none.
+// find returns the store of a recipe and the data, and its file; nil if there is none.
 func (c *Cache) find(ctx context.Context, recipe, stamp string, ds *dataset.Dataset) (*rows.Store, *os.File, error) {
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -221,7 +220,7 @@ func (c *Cache) find(ctx context.Context, recipe, stamp string, ds *dataset.Data
 	return store, f, err
 }
 
-// open opens a store, or returns nil for what is not one as was wanted.
+// open opens a store; it returns nil for a file that is no complete store, or one that is not wanted.
 func (c *Cache) open(name string, wanted func(metadata map[string]string) bool) (*rows.Store, *os.File, error) {
 	f, err := files.Open(filepath.Join(c.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*files.IrregularError)) {
@@ -247,7 +246,7 @@ func (c *Cache) open(name string, wanted func(metadata map[string]string) bool) 
 	return nil, nil, nil
 }
 
-// fill runs the network over what is missing, and stores what it gives.
+// fill runs the network over the missing examples, and stores their rows.
 func (s *caching) fill(ctx context.Context, yield func(*rows.Batch, error) bool) {
 	to, err := s.begin()
 	if err != nil {
@@ -274,32 +273,32 @@ func (s *caching) fill(ctx context.Context, yield func(*rows.Batch, error) bool)
 	}
 }
 
-// errUnfinished says that nobody wanted the rest of what is stored.
+// errUnfinished reports that the caller stopped early.
 var errUnfinished = errors.New("not all examples were wanted")
 
-// missing computes what a store lacks, and adds it.
+// missing computes the rows that a store lacks, and adds them.
 func (s *caching) missing(ctx context.Context, to *filling) iter.Seq2[*rows.Batch, error] {
 	c := s.c
 	if to.store != nil {
 		c.From = to.store.Next()
 		c.Stats.Cached = false
 	}
-	told := len(c.Stats.Bad)
+	noted := len(c.Stats.Bad)
 	return func(yield func(*rows.Batch, error) bool) {
 		for b, err := range s.network.computed(ctx, s.ds, c) {
 			if err == nil {
-				told = to.tell(c.Stats.Bad, told)
+				noted = to.note(c.Stats.Bad, noted)
 				err = to.add(b)
 			}
 			if !yield(b, err) || err != nil {
 				return
 			}
 		}
-		to.tell(c.Stats.Bad, told)
+		to.note(c.Stats.Bad, noted)
 	}
 }
 
-// finish makes the store complete, unless it is all but its name, and gives it that.
+// finish completes the store, if it is not complete yet, and gives it its name.
 func (s *caching) finish(ctx context.Context, to *filling) error {
 	var fingerprint string
 	if to.store != nil && to.store.End() != nil {
@@ -322,23 +321,22 @@ func (s *caching) finish(ctx context.Context, to *filling) error {
 
 func cacheError(err error) error { return fmt.Errorf("features cache: %w", err) }
 
-// A writeError says that a store cannot be written: what there is of it takes the room that may be
-// missing.
+// A writeError reports that a store cannot be written. Its partial file is removed, as it may take the
+// space that is missing.
 type writeError struct{ error }
 
 func (e *writeError) Unwrap() error { return e.error }
 
-// A filling is a store that is written.
+// A filling is a store being written.
 type filling struct {
 	writer *rows.Writer
-	store  *rows.Store             // what there is already; nil where there is nothing
+	store  *rows.Store             // what an earlier run has stored; nil for nothing
 	finish func(name string) error // gives the store its name
-	leave  func(err error)         // ends writing, for an error or without one
+	leave  func(err error)         // ends writing, successfully or because of err
 }
 
-// tell tells the writer of the records that could not be read from the one of an index on, and returns
-// how many there are.
-func (f *filling) tell(bad []rows.Bad, from int) int {
+// note stores the bad records from an index on, and returns how many there are in all.
+func (f *filling) note(bad []rows.Bad, from int) int {
 	for _, b := range bad[from:] {
 		f.writer.Bad(b)
 	}
@@ -353,9 +351,9 @@ func (f *filling) add(b *rows.Batch) error {
 	return nil
 }
 
-// begin goes on with what an earlier run of the same recipe has left of the same data, or begins
-// anew. Where the data have changed just now, or another process does the same, nobody can go on
-// with what this one leaves.
+// begin continues the partial file of an earlier run with the same recipe and data, or begins a new
+// one. If the data have just changed, or another process is writing the same file, the rows go to a
+// temporary file that no later run can continue.
 func (s *caching) begin() (*filling, error) {
 	if err := os.MkdirAll(s.Dir, files.FolderMode); err != nil {
 		return nil, err
@@ -401,7 +399,7 @@ func (s *caching) metadata() map[string]string {
 	return map[string]string{"recipe": s.recipe, "stamp": s.stamp}
 }
 
-// grow writes to a file that outlives this process, and goes on with what it holds.
+// grow continues a partial file, which outlives this process.
 func (s *caching) grow(g *files.Growing) (to *filling, err error) {
 	head := int64(0)
 	to = &filling{finish: g.Move, leave: func(err error) {
@@ -420,7 +418,7 @@ func (s *caching) grow(g *files.Growing) (to *filling, err error) {
 	if err != nil && !errors.Is(err, rows.ErrStore) {
 		return nil, err
 	}
-	if err == nil && store.Len() > 0 && s.fits(store) && store.Len()+len(store.Bad()) <= s.want.count &&
+	if err == nil && store.Len() > 0 && s.fits(store) && store.Len()+len(store.Bad()) <= s.count &&
 		store.Metadata()["recipe"] == s.recipe && store.Metadata()["stamp"] == s.stamp {
 		to.store = store
 		if store.End() == nil {

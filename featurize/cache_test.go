@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 )
@@ -67,7 +68,7 @@ func changed(t testing.TB, dir string, at time.Time) {
 // nameIn returns the name of a dataset's store.
 func nameIn(t testing.TB, c *Cache, e *Network, ds *dataset.Dataset, limit int) string {
 	t.Helper()
-	recipe, err := c.recipe(e, ds, (&StreamConfig{Limit: limit}).selects(ds))
+	recipe, err := c.recipe(e, ds, StreamConfig{Limit: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
 	// Failing leaves nothing, and asking again for less fails just the same.
 	for range 2 {
 		_, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: 1, Cache: cache}, collect(&collected{}))
-		says(t, err, "0022.png", "MaxBad allows 1")
+		testerr.OneLine(t, err, "0022.png", "MaxBad allows 1")
 		if left := entries(t, cache.Dir); len(left) > 0 {
 			t.Fatalf("the cache holds %q", left)
 		}
@@ -140,7 +141,7 @@ func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
 	stream(t, e, ds, StreamConfig{MaxBad: 2, Cache: cache})
 	for allowed, word := range []string{"0004.png", "0022.png"} {
 		stats, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: allowed, Cache: cache}, collect(&collected{}))
-		says(t, err, word)
+		testerr.OneLine(t, err, word)
 		var bad *TooManyBadError
 		if !errors.As(err, &bad) || len(bad.Bad) != allowed+1 || len(stats.Bad) <= allowed {
 			t.Errorf("got %#v, stats %+v", err, stats)
@@ -503,7 +504,7 @@ func TestACacheThatCannotBeWrittenIsAnError(t *testing.T) {
 	ds := openData(t, photos(t, 3, 8, 8, 3), dataset.Options{})
 	file := write(t, t.TempDir(), "file", []byte("not a folder"))
 	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{Cache: &Cache{Dir: file}}, collect(&collected{}))
-	says(t, err, "features cache", file)
+	testerr.OneLine(t, err, "features cache", file)
 }
 
 func TestTargetsComeWithTheRows(t *testing.T) {

@@ -309,19 +309,3 @@ func noLeaks(t *testing.T) {
 		}
 	})
 }
-
-// says checks that an error is one line that holds all of the words.
-func says(t testing.TB, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", words)
-	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("the message has more than one line: %q", err)
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("the message %q does not say %q", err, w)
-		}
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
@@ -319,14 +320,14 @@ func TestModelsWithoutABatchAxisOfThatName(t *testing.T) {
 func TestInputsThatAreNoTensorsAreRefused(t *testing.T) {
 	for _, name := range []string{"list", "map"} {
 		_, err := newExtractor(name, Config{})
-		says(t, err, `input "x" is a sequence, a map or optional`, "want a tensor")
+		testerr.OneLine(t, err, `input "x" is a sequence, a map or optional`, "want a tensor")
 	}
 	_, err := newInput(onnx.ValueInfo{Name: "x", Type: tensor.Float32}, Config{}, true)
-	says(t, err, `input "x" has no declared shape`)
+	testerr.OneLine(t, err, `input "x" has no declared shape`)
 	_, err = newInput(onnx.ValueInfo{Name: "x", Type: tensor.Float32, Shape: []onnx.Dim{}}, Config{}, true)
-	says(t, err, "x [] float32", "no batch axis")
+	testerr.OneLine(t, err, "x [] float32", "no batch axis")
 	_, err = newInput(onnx.ValueInfo{Name: "x", Type: tensor.Complex64, Shape: []onnx.Dim{{Value: -1}}}, Config{}, true)
-	says(t, err, `input "x"`, "complex64 are not supported")
+	testerr.OneLine(t, err, `input "x"`, "complex64 are not supported")
 }
 
 // A data frame: columns of several types, each an input, [N,1] or [N].
@@ -410,5 +411,5 @@ func TestATableForTheOnlyInput(t *testing.T) {
 	_, err := pass(t.Context(), e.Rows,
 		openData(t, write(t, t.TempDir(), "x.csv", []byte(wide)), dataset.Options{Inputs: e.InputNames()}), StreamConfig{},
 		collect(&collected{}))
-	says(t, err, "x.csv[0]", "array [7]", "x [N,6] float32")
+	testerr.OneLine(t, err, "x.csv[0]", "array [7]", "x [N,6] float32")
 }

@@ -27,18 +27,17 @@ type Config struct {
 	Model *onnx.Model
 	Head  *head.Head // where to cut Model, to get features and logits; nil runs Model as it is
 
-	// Preprocess turns images into the model's input. Nil takes the default for
-	// the input: uint8 → x/255, layout and flattening as it wants, never a resize.
+	// Preprocess turns images into the model's input. Nil takes the default for the input: uint8 →
+	// x/255, its layout, flattened if need be, never resized.
 	Preprocess *preprocess.Spec
-	// ArraysOnly says that no preprocessing is known: pixels are preprocess.ErrUnknown,
-	// instead of the default's.
+	// ArraysOnly says that no preprocessing is known: pixels are the error preprocess.ErrUnknown.
 	ArraysOnly bool
 
-	// Doubles says that outputs may be float64, which Results then have in Doubles.
+	// Doubles allows float64 outputs, which are in Results.Doubles.
 	Doubles bool
 
-	Batch    int    // examples per inference; 0 chooses. A model with a fixed batch keeps its own
-	Threads  int    // of one inference; 0 is one for each CPU
+	Batch    int    // examples per inference; 0 chooses. A model with a fixed batch keeps it
+	Threads  int    // per inference; 0 is one per CPU
 	Provider string // one of ort.Providers; "" is the CPU
 }
 
@@ -49,8 +48,8 @@ type Network struct {
 	infos   []onnx.ValueInfo // of the inputs
 	inputs  []input
 	outputs []output
-	fixed   bool // the graph runs batches of exactly this size
-	chosen  bool // nobody asked for this size
+	fixed   bool // the graph accepts batches of exactly this size
+	chosen  bool // the size was not asked for
 	batch   int
 }
 
@@ -78,14 +77,14 @@ type output struct {
 	double bool    // float64, else float32
 }
 
-// Results are n consecutive results: for each of the model's outputs, in its
-// order, its numbers for all examples, [n] or [n,width], row-major. They are in Columns
-// or, of outputs that are float64, at the same place in Doubles; the other has nil there.
+// Results are the results of N consecutive examples: for each of the model's outputs, in order, its
+// numbers [N] or [N,width], row-major. Output i is in Columns[i], or in Doubles[i] if it is float64;
+// the other is nil.
 type Results struct {
 	N       int
 	Columns [][]float32
 	Doubles [][]float64
-	// Examples has the positions, labels, targets and names of a dataset's examples; nil for ready inputs.
+	// Examples holds the positions, labels, targets and names of a dataset's examples; nil from Run.
 	Examples *rows.Batch
 }
 
@@ -107,7 +106,7 @@ func (r Results) data(c int) any {
 	return r.Columns[c]
 }
 
-// copyFrom copies so many numbers of an output of other results, from a place there to one here.
+// copyFrom copies count numbers of output c from other, from index from there to index to here.
 func (r Results) copyFrom(other Results, c, from, to, count int) {
 	if r.Doubles[c] != nil {
 		copy(r.Doubles[c][to:to+count], other.Doubles[c][from:from+count])
@@ -116,7 +115,7 @@ func (r Results) copyFrom(other Results, c, from, to, count int) {
 	copy(r.Columns[c][to:to+count], other.Columns[c][from:from+count])
 }
 
-// ErrSeveralInputs is that of preprocessing for a model that takes ready arrays.
+// ErrSeveralInputs reports preprocessing for a model with several inputs, which takes ready arrays.
 var ErrSeveralInputs = errors.New("preprocessing is for models with one image input")
 
 // New prepares a model to run, cut at c.Head if that is set. All its outputs must be declared as
@@ -178,7 +177,7 @@ func New(c Config) (*Network, error) {
 	return w, nil
 }
 
-// newOutput reads from an output's declaration how many numbers it has for each example.
+// newOutput reads the width of an output from its declaration.
 func newOutput(info onnx.ValueInfo, doubles bool) (output, error) {
 	o := output{name: info.Name, width: 1, double: doubles && info.Type == tensor.Float64}
 	if info.Type != tensor.Float32 && !o.double || len(info.Shape) == 0 || len(info.Shape) > 2 {
@@ -201,7 +200,7 @@ func names(infos []onnx.ValueInfo) []string {
 	return n
 }
 
-// newInput prepares to fill an input. only says that the model has no other.
+// newInput prepares an input. only says that the model has no other.
 func newInput(info onnx.ValueInfo, c Config, only bool) (input, error) {
 	switch {
 	case info.Type == tensor.Undefined:
@@ -224,7 +223,7 @@ func newInput(info onnx.ValueInfo, c Config, only bool) (input, error) {
 	default:
 		s := preprocess.For(target)
 		if !only && len(info.Shape) < 4 {
-			s.Scale = 0 // bytes beside other inputs are masks and categories, not pixels
+			s.Scale = 0 // with several inputs, bytes are masks or categories, not pixels
 		}
 		pipe, err = preprocess.New(s, target)
 	}
@@ -237,15 +236,14 @@ func newInput(info onnx.ValueInfo, c Config, only bool) (input, error) {
 	return input{info: info, pipe: pipe}, nil
 }
 
-// maxBatchElements bounds the elements of one batch of inputs where the batch
-// size is not given: 16 images of 3×224×224.
+// maxBatchElements bounds the elements in a batch whose size is not given: 16 images of 3×224×224.
 const (
 	maxBatchElements = 2_500_000
 	maxBatch         = 256
 )
 
-// weight is how many numbers the network makes of one of an input's elements: a
-// token becomes an embedding.
+// weight estimates how many numbers the network computes from one element of an input: a token becomes
+// an embedding.
 func (in *input) weight() float64 {
 	if t := in.info.Type; t == tensor.Int32 || t == tensor.Int64 {
 		return 256
@@ -258,7 +256,7 @@ func (w *Network) open() bool {
 	return slices.ContainsFunc(w.inputs, func(in input) bool { return !in.pipe.Resolved() })
 }
 
-// most returns how many examples of the given sizes are run at once.
+// most returns how many examples of the given sizes run at once.
 func (w *Network) most(pipes []*preprocess.Pipeline) int {
 	if !w.chosen {
 		return w.batch
@@ -270,11 +268,10 @@ func (w *Network) most(pipes []*preprocess.Pipeline) int {
 	return int(max(1, min(float64(w.batch), maxBatchElements/elements)))
 }
 
-// openElements is a guess at the product of sizes that nothing has settled yet,
-// by their number: an image's.
+// openElements guesses the product of n open sizes, as if they were an image's.
 var openElements = []float64{1, 224, 224 * 224, 3 * 224 * 224}
 
-// batchSize returns how many examples one inference takes, and whether the graph insists on it.
+// batchSize returns how many examples one inference takes, and whether the graph fixes that.
 func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
 	elements, work := 1.0, 1.0
 	for _, in := range inputs {
@@ -328,8 +325,8 @@ func (w *Network) Inputs() []onnx.ValueInfo { return slices.Clone(w.infos) }
 // InputNames returns the names of Inputs.
 func (w *Network) InputNames() []string { return names(w.infos) }
 
-// InputWidths returns how many numbers one example has in each of Inputs, 0
-// where the model leaves that open: dataset.Options.Widths.
+// InputWidths returns how many numbers one example has in each of Inputs, 0 if the model leaves that
+// open, for dataset.Options.Widths.
 func (w *Network) InputWidths() []int {
 	widths := make([]int, len(w.inputs))
 	for i, in := range w.inputs {
@@ -338,8 +335,8 @@ func (w *Network) InputWidths() []int {
 	return widths
 }
 
-// Preprocess returns the preprocessing with everything written out that the model's input decides,
-// or nil for a model with several inputs, which takes ready arrays only.
+// Preprocess returns the preprocessing, with everything that depends on the model's input filled in; nil
+// for a model with several inputs, which takes ready arrays only.
 func (w *Network) Preprocess() *preprocess.Spec {
 	if len(w.inputs) > 1 {
 		return nil
@@ -348,12 +345,11 @@ func (w *Network) Preprocess() *preprocess.Spec {
 	return &s
 }
 
-// TakesImages reports whether images can become what the model takes: it has one input, and something
-// says how pixels become that.
+// TakesImages reports whether the model has one input, and preprocessing for it is known.
 func (w *Network) TakesImages() bool { return len(w.inputs) == 1 && w.inputs[0].pipe.TakesImages() }
 
-// Pixels reports whether preprocessing decides what becomes of an example, which must
-// be decoded: whether it holds pixels and not ready arrays alone.
+// Pixels reports whether preprocessing applies to a decoded example: whether it holds pixels, not only
+// ready arrays.
 func (w *Network) Pixels(ex *dataset.Example) (bool, error) {
 	for _, in := range w.inputs {
 		array, err := find(ex, in.info.Name, len(w.inputs) == 1)
@@ -370,9 +366,8 @@ func (w *Network) Pixels(ex *dataset.Example) (bool, error) {
 // Close releases the runtime's memory.
 func (w *Network) Close() error { return w.session.Close() }
 
-// Run evaluates ready model inputs of n examples each, n being the first dimension of all of them.
-// Any n is run, in batches the model can take. The runtime reads the inputs where they are, and
-// writes the results to where they stay.
+// Run runs the network on ready inputs [n,…], for any n, in batches that the model accepts. The inputs
+// are not copied, nor are the results.
 func (w *Network) Run(ctx context.Context, inputs []tensor.Tensor) (Results, error) {
 	n, err := w.count(inputs)
 	if err != nil {
@@ -392,7 +387,7 @@ func (w *Network) Run(ctx context.Context, inputs []tensor.Tensor) (Results, err
 	return all, nil
 }
 
-// results returns room for n examples, each run so many times.
+// results allocates results for n examples, each run passes times.
 func (w *Network) results(n, passes int) Results {
 	r := Results{N: n, Columns: make([][]float32, len(w.outputs)), Doubles: make([][]float64, len(w.outputs))}
 	for i, o := range w.outputs {
@@ -405,13 +400,13 @@ func (w *Network) results(n, passes int) Results {
 	return r
 }
 
-// examples returns the numbers of some of n examples.
+// examples returns the numbers of examples first…last-1 of n.
 func examples[T any](x []T, n, first, last int) []T {
 	width := len(x) / max(1, n)
 	return x[first*width : last*width : last*width]
 }
 
-// slice returns the results of examples first to last, sharing their memory.
+// slice returns the results of examples first…last-1, sharing memory.
 func (w *Network) slice(r Results, first, last int) Results {
 	part := Results{N: last - first, Columns: make([][]float32, len(w.outputs)),
 		Doubles: make([][]float64, len(w.outputs))}
@@ -428,7 +423,7 @@ func (w *Network) slice(r Results, first, last int) Results {
 	return part
 }
 
-// count checks that the inputs agree about n.
+// count returns the number of examples n in the inputs, and checks these.
 func (w *Network) count(inputs []tensor.Tensor) (int, error) {
 	if len(inputs) != len(w.inputs) {
 		return 0, fmt.Errorf("got %d inputs, want %d: %q", len(inputs), len(w.inputs), w.InputNames())
@@ -444,7 +439,7 @@ func (w *Network) count(inputs []tensor.Tensor) (int, error) {
 		n = int(t.Shape[0])
 		size := int64(1)
 		for i, d := range t.Shape {
-			// Without the second condition n examples of nothing would cost n rows of results.
+			// Without the second condition n empty examples would allocate n rows of results.
 			if d < 0 || i > 0 && d == 0 || d > 0 && size > math.MaxInt32*1024/d {
 				return 0, fmt.Errorf("input %q has shape %v, want positive sizes", t.Name, t.Shape)
 			}
@@ -461,7 +456,7 @@ func (w *Network) count(inputs []tensor.Tensor) (int, error) {
 	return n, nil
 }
 
-// infer runs one batch of at most w.batch examples, as many as r has room for.
+// infer runs one batch of r.N examples, at most w.batch.
 func (w *Network) infer(ctx context.Context, inputs []tensor.Tensor, r Results) error {
 	if !w.fixed || r.N == w.batch {
 		return w.inferInto(ctx, inputs, r)
@@ -479,7 +474,7 @@ func (w *Network) infer(ctx context.Context, inputs []tensor.Tensor, r Results) 
 	return nil
 }
 
-// inferPasses is infer so many times, each with its own part of every example's results.
+// inferPasses runs infer passes times; r is [n,passes,width].
 func (w *Network) inferPasses(ctx context.Context, inputs []tensor.Tensor, r Results, passes int) error {
 	if passes == 1 {
 		return w.infer(ctx, inputs, r)
@@ -498,11 +493,11 @@ func (w *Network) inferPasses(ctx context.Context, inputs []tensor.Tensor, r Res
 	return nil
 }
 
-// aboutShapes is found in what the runtime says of results that have other shapes
-// than there is room for, whichever operator notices.
+// aboutShapes matches the runtime's messages about results of another shape than expected, whichever
+// operator reports it.
 var aboutShapes = regexp.MustCompile(`(?i)shape|dim`)
 
-// inferInto runs one batch of a size that the graph takes.
+// inferInto runs one batch of a size that the graph accepts.
 func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Results) error {
 	into := make([]tensor.Tensor, len(w.outputs))
 	for i, o := range w.outputs {
@@ -512,8 +507,8 @@ func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Resul
 	if err == nil || ctx.Err() != nil || !aboutShapes.MatchString(err.Error()) {
 		return err
 	}
-	// The results may have other shapes than there is room for, which the runtime
-	// tells in many ways: ask for them as they come.
+	// The results may have other shapes than expected, which the runtime reports in many ways: let it
+	// allocate them.
 	outputs, e := w.session.Run(ctx, inputs)
 	if e != nil {
 		return err
@@ -528,7 +523,7 @@ func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Resul
 	return err
 }
 
-// resolve returns the pipelines of all inputs, with open sizes settled by an example.
+// resolve returns the pipelines of all inputs, with open sizes taken from an example.
 func (w *Network) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
 	pipes := make([]*preprocess.Pipeline, len(w.inputs))
 	for i, in := range w.inputs {
@@ -543,8 +538,8 @@ func (w *Network) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
 	return pipes, nil
 }
 
-// Ready turns one example into what Run takes, of shape [1, …]: decoded where it is an image file,
-// preprocessed, and with sizes that the model leaves open settled by it.
+// Ready decodes and preprocesses one example for Run, with shapes [1,…]. Open sizes of the inputs are
+// taken from it.
 func (w *Network) Ready(ex *dataset.Example) ([]tensor.Tensor, error) {
 	if err := ex.Decode(); err != nil {
 		return nil, err
@@ -563,8 +558,8 @@ func (w *Network) Ready(ex *dataset.Example) ([]tensor.Tensor, error) {
 	return b.tensors(1), nil
 }
 
-// Images preprocesses images for a model with one input, for Run. Where the
-// model leaves sizes open, all must have that of the first.
+// Images preprocesses images for Run, for a model with one input. If the model leaves sizes open, all
+// images must have the size of the first.
 func (w *Network) Images(images []goimage.Image) ([]tensor.Tensor, error) {
 	if len(w.inputs) > 1 {
 		return nil, fmt.Errorf("the model has %d inputs, want one that takes images", len(w.inputs))

@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
@@ -243,17 +244,17 @@ func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
 		if err == nil {
 			w.Close()
 		}
-		says(t, err, words...)
+		testerr.OneLine(t, err, words...)
 	}
 
 	// Whose declarations are not kept, shows when it is run.
 	w := network(t, "../testdata/onnx/tail_fixed_batch_squeezed.onnx", Config{})
 	_, err := w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{3, 5}, Data: random(1, 15)}})
-	says(t, err, "y [4] float32 for 1 examples", "want y [1]", "first axis")
+	testerr.OneLine(t, err, "y [4] float32 for 1 examples", "want y [1]", "first axis")
 	// What else goes wrong is told as it is.
 	w = network(t, "testdata/conv.onnx", Config{})
 	_, err = w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1, 2, 8, 8}, Data: random(1, 128)}})
-	says(t, err, "image", "[N,3,8,8]", "[1,2,8,8]")
+	testerr.OneLine(t, err, "image", "[N,3,8,8]", "[1,2,8,8]")
 	w.Close()
 	if _, err := w.Run(t.Context(),
 		[]tensor.Tensor{{Shape: []int64{1, 3, 8, 8}, Data: random(1, 192)}}); err != ort.ErrClosed {

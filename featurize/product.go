@@ -19,8 +19,8 @@ var (
 	product32Graph []byte
 )
 
-// Product is matrix products run by ONNX Runtime, on all cores: several times as fast as in Go. It
-// serves as parallel.Product, and is safe for concurrent use.
+// Product computes matrix products by ONNX Runtime on all cores, several times as fast as gonum. It
+// implements parallel.Product, and is safe for concurrent use.
 type Product struct {
 	transposed, product, product32 *ort.Session
 
@@ -28,8 +28,8 @@ type Product struct {
 	out []float64 // of transposed
 }
 
-// NewProduct prepares the product. The runtime's library must be loaded, and
-// the caller closes the Product.
+// NewProduct prepares the product. The runtime's library must be loaded, and the caller closes the
+// Product.
 func NewProduct(threads int) (*Product, error) {
 	p := &Product{}
 	for _, s := range []struct {

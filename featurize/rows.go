@@ -39,11 +39,11 @@ func (w *Network) computed(ctx context.Context, ds *dataset.Dataset, c StreamCon
 	}
 }
 
-// precomputedBatch is how many precomputed examples are read at once.
+// precomputedBatch is how many precomputed examples are read at a time.
 const precomputedBatch = 512
 
-// Precomputed reads the examples of a file of features. Of c From, Limit, Stats and Progress are
-// heeded. Whoever takes a batch owns it; an error is the last.
+// Precomputed reads the examples of a file of features. Of c it uses From, Limit, Stats and Progress.
+// The caller owns a batch; an error is the last.
 func Precomputed(ctx context.Context, f *dataset.Features, c StreamConfig) iter.Seq2[*rows.Batch, error] {
 	c.check()
 	return func(yield func(*rows.Batch, error) bool) {
@@ -75,7 +75,7 @@ func Precomputed(ctx context.Context, f *dataset.Features, c StreamConfig) iter.
 	}
 }
 
-// pick returns those of some examples that are wanted.
+// pick returns the selected examples of a batch.
 func (w *selection) pick(b *rows.Batch) *rows.Batch {
 	var wanted []int
 	for i, position := range b.Positions {

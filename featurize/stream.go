@@ -14,157 +14,38 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/synthetic"
 )
 
-// StreamConfig says what a pass reads and what it tolerates. The zero value
-// reads all of a dataset and tolerates nothing.
-type StreamConfig struct {
-	// From is the position of the source to begin with. A Network gives the examples from there on as
-	// it does without it: it runs the whole batch in which the first lies.
-	From int
-	// Limit is at most how many examples are read, spread evenly over the dataset; 0 is all. A shard
-	// has those of them that lie in it.
-	Limit  int
-	MaxBad int    // records that may be unreadable
-	Cache  *Cache // where Rows keeps what it computes; nil keeps nothing
-	// Stats counts what is met, on top of what an earlier pass met before From: an unreadable record is
-	// in it before an example behind it is handed over. Nil counts from nothing.
-	Stats *rows.Stats
-	// Passes is how often a Network runs each batch, 0 being once. Of one that draws
-	// random numbers every pass gives other results, which stand one after another for
-	// each example: [n,Passes,width].
-	Passes    int
-	Synthetic bool // run on synthetic OOD images made from the examples, see package synthetic
-	Progress  func(done, total int)
-}
-
-// ErrNoExamples says that a dataset gave none, or none that could be read.
-var ErrNoExamples = errors.New("no examples could be read")
-
-// TooManyBadError reports that more records were unreadable than allowed.
-type TooManyBadError struct {
-	Allowed int
-	Bad     []string // one message each
-}
-
-func (e *TooManyBadError) Error() string { return e.Unwrap().Error() }
-
-// Unwrap returns an error of the same message, which names the option.
-func (e *TooManyBadError) Unwrap() error {
-	last := e.Bad[len(e.Bad)-1]
-	if e.Allowed == 0 {
-		return option.Errorf("%s (use %s N to skip up to N such records)", last, option.MaxBad)
-	}
-	return option.Errorf("%s: that is %d unreadable records, %s allows %d", last, len(e.Bad), option.MaxBad, e.Allowed)
-}
-
-// check panics at numbers that make no sense, and sees that there is something to count with.
-func (c *StreamConfig) check() {
-	if c.From < 0 || c.Limit < 0 || c.MaxBad < 0 || c.Passes < 0 {
-		panic(fmt.Sprintf("featurize: StreamConfig has From %d, Limit %d, MaxBad %d and Passes %d",
-			c.From, c.Limit, c.MaxBad, c.Passes))
-	}
-	if c.Stats == nil {
-		c.Stats = &rows.Stats{}
-	}
-}
-
-// A selection is what a StreamConfig wants of a source.
-type selection struct {
-	begin      int  // of what the source has: of its shard
-	from, to   int  // positions that are read
-	first      int  // of all: of the source's slice
-	all, limit int  // of all, how many there are and how many are wanted; both -1 of a stream
-	count      int  // wanted of those that are read, or more: of a stream, as many as it has room for
-	whole      bool // all of its slice is read, whatever the shard
-	synthetic  bool // images are made from them
-}
-
-// A Sliced is a source of which a shard may be read: a dataset, or a file of precomputed features.
-type Sliced interface {
-	Len() int
-	Slice() (from, to int)
-	Range() (from, to int)
-}
-
-// selects returns what is wanted of a source.
-func (c *StreamConfig) selects(s Sliced) selection {
-	first, last := s.Slice()
-	from, to := s.Range()
-	w := selection{
-		first: first, begin: from, from: min(max(from, c.From), to), to: to, all: s.Len(), limit: s.Len(),
-		synthetic: c.Synthetic,
-	}
-	w.whole = w.from == first && w.to == last
-	if c.Limit > 0 && w.all >= 0 {
-		w.limit = min(c.Limit, w.all)
-	}
-	if w.from < w.to {
-		w.count = w.before(w.to) - w.before(w.from)
-	}
-	return w
-}
-
-// Count returns how many examples are read of a source, unreadable ones included; -1 of a stream.
-func (c *StreamConfig) Count(s Sliced) int {
-	if w := c.selects(s); w.all >= 0 {
-		return w.count
-	}
-	return -1
-}
-
-// total is for reports: how many examples are done at the end of so many and the wanted, 0 where
-// nobody knows.
-func (w *selection) total(done int) int {
-	if w.all < 0 {
-		return 0
-	}
-	return done + w.count
-}
-
-// wants reports whether the example at a position is among those wanted. All of a stream are, since
-// both of its numbers are -1.
-func (w *selection) wants(position int) bool { return rows.InSubsample(position-w.first, w.all, w.limit) }
-
-// before returns how many of all that are wanted lie before a position.
-func (w *selection) before(position int) int {
-	return rows.SubsampledBefore(position-w.first, w.all, w.limit)
-}
-
-// missing reports whether a stream that gave no examples has failed: of a part of a source there may
-// be none.
-func (w *selection) missing(examples int) bool { return examples == 0 && w.whole }
-
-func (c *StreamConfig) report(done, total int) {
-	if c.Progress != nil {
-		c.Progress(done, total)
-	}
-}
+// A pass is a pipeline of three stages, connected by channels:
+//
+//	reader ──task──▶ workers      prepare: decode and preprocess one example
+//	  └─────job────▶ inference    inferJob: wait for the job's tasks, run the network
+//	                   └──job──▶  Results: count, skip, yield
+//
+// A job is usually one batch. For a ragged dataset it is a window of examples (window.go), with one
+// part for every batch of examples of the same shape.
 
 // A job is consecutive examples on their way through the pipeline.
 type job struct {
-	parts     []*part
-	records   []record      // never grows beyond its capacity
-	lenient   bool          // a value that does not suit the model is its record's trouble
-	synthetic bool          // images are made from the examples
-	pending   atomic.Int32  // records being prepared, and one more while it grows
-	ready     chan struct{} // closed when none is
+	reader  *reader
+	parts   []*part
+	records []record      // never grows beyond its capacity
+	pending atomic.Int32  // records being prepared, plus one until the job is complete
+	ready   chan struct{} // closed when pending is 0
 
-	results Results // of those that could be read
+	results Results // of the records that could be read
 }
 
-// A part is those of a job's examples that are inferred at once. They have the
-// same shapes, and nothing but that in common with each other.
+// A part is the examples of a job that are inferred together: they have the same shapes.
 type part struct {
 	batch   batch
 	n       int // its examples that could be read
 	results Results
 }
 
-// A record is what is known of one of a job's records. The worker that prepares
-// it sets bad and err, and nobody reads them before the job is ready.
+// A record is one record of a job. The worker that prepares it sets bad and err, which are read once
+// the job is ready.
 type record struct {
 	part     *part // nil for one that could not be read
 	row      int   // in the part
@@ -172,7 +53,7 @@ type record struct {
 	label    int
 	targets  []uint8
 	name     string
-	bad      string // why it is left out
+	bad      string // why it is skipped
 	err      error  // why the stream ends
 }
 
@@ -189,16 +70,16 @@ func (j *job) release() {
 	}
 }
 
-// Results runs the network over a dataset: its results, in order, batch by batch, with their examples.
-// Whoever takes a batch owns it. While the caller is busy with one, later ones are read, decoded and
+// Results runs the network over a dataset and yields its results in order, batch by batch, with their
+// examples. The caller owns a batch. While it is busy with one, later ones are read, decoded and
 // inferred; all of that has ended when the loop has.
 //
-// Records that cannot be read are skipped, up to c.MaxBad. An error, of the dataset, of the network or
-// of ctx when it ends, is the last.
+// Up to c.MaxBad records that cannot be read are skipped. An error, of the dataset, of the network or
+// of ctx, is the last.
 //
-// Where the model leaves sizes of its input open, the first example settles them for all. A ragged
-// dataset's examples however are each run at their own size, together with others of the same size
-// and never padded: an example's rows do not depend on those beside it.
+// Where the model leaves sizes of its input open, the first example settles them for all. Examples of
+// a ragged dataset are each run at their own size, together with others of the same size and never
+// padded: an example's results do not depend on the examples beside it.
 func (w *Network) Results(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[Results, error] {
 	if c.Cache != nil {
 		panic("featurize: a cache keeps Rows, not Results")
@@ -255,12 +136,11 @@ func (w *Network) Results(ctx context.Context, ds *dataset.Dataset, c StreamConf
 	}
 }
 
-// start starts the stages that read, prepare and infer the wanted ones of a dataset's examples, and
-// returns the jobs that leave the last.
+// start starts the stages of the pipeline, and returns the jobs that leave the last.
 func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.Dataset, want selection,
 	c StreamConfig) <-chan *job {
-	// The channels' capacities bound what is in memory: some examples as they were read, and some
-	// batches, at least as many as keep the workers busy.
+	// The channels' capacities bound memory: to a few encoded examples, and to as many batches as keep
+	// the workers busy.
 	workers := runtime.GOMAXPROCS(0)
 	tasks := make(chan task, workers)
 	jobs := make(chan *job, max(2, (2*workers+w.batch-1)/w.batch))
@@ -269,7 +149,7 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 	group.Go(func() error {
 		defer close(tasks)
 		defer close(jobs)
-		r := reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText(), synthetic: c.Synthetic}
+		r := &reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText(), synthetic: c.Synthetic}
 		if ds.Ragged() && w.open() {
 			r.window = newWindow(w)
 		}
@@ -306,7 +186,7 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 	return results
 }
 
-// skip leaves the records of a job out that lie before a position.
+// skip drops the records of a job that are before a position.
 func (w *Network) skip(j *job, from int) {
 	records := slices.IndexFunc(j.records, func(r record) bool { return r.position >= from })
 	if records == 0 {
@@ -325,7 +205,7 @@ func (w *Network) skip(j *job, from int) {
 	j.results = w.slice(j.results, examples, j.results.N)
 }
 
-// count counts a job's records, whose examples are about to be handed over.
+// count counts a job's records.
 func (c *StreamConfig) count(j *job) error {
 	for _, r := range j.records {
 		if r.bad == "" {
@@ -351,19 +231,18 @@ func send[T any](ctx context.Context, to chan<- T, v T) error {
 
 // A reader gathers examples into jobs.
 type reader struct {
-	network *Network
-	tasks   chan<- task
-	jobs    chan<- *job // in order
-	lenient bool
-
-	synthetic bool // images are wanted
+	network   *Network
+	tasks     chan<- task
+	jobs      chan<- *job // in order
+	lenient   bool        // a value that does not suit the model makes its record bad, and is no error
+	synthetic bool        // replace examples by synthetic OOD images
 
 	job    *job
-	pipes  []*preprocess.Pipeline // one for each input, nil while sizes are open
-	window *window                // nil where all examples have the first one's sizes
+	pipes  []*preprocess.Pipeline // one per input; nil while sizes are open
+	window *window                // nil if all examples have the sizes of the first
 }
 
-// read reads the wanted ones of the dataset's examples.
+// read reads the selected examples of the dataset.
 func (r *reader) read(ctx context.Context, ds *dataset.Dataset, want selection) error {
 	from := r.network.lead(want, r.window != nil)
 	if err := ds.Skip(ctx, from); err != nil {
@@ -413,14 +292,14 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, want selection) 
 	return r.flush(ctx)
 }
 
-// aligned reports whether batches end with blocks, where it costs next to nothing: the examples
-// beside one are then the same wherever reading begins.
+// aligned reports whether batches end where blocks do, because that is free: then an example is
+// batched with the same others wherever reading begins.
 func (w *Network) aligned(want selection) bool {
 	return want.limit == want.all && rows.BlockSize%w.batch == 0
 }
 
-// lead returns where reading begins for the examples from want.from on to have the same beside them
-// as if it began with want.begin.
+// lead returns where to begin reading so that the examples from want.from on are batched as if reading
+// began at want.begin.
 func (w *Network) lead(want selection, window bool) int {
 	from, origin := want.from, want.begin
 	if window {
@@ -436,16 +315,14 @@ func (w *Network) lead(want selection, window bool) int {
 	return from
 }
 
-// newJob returns a job for so many records.
+// newJob returns a job with room for so many records.
 func (r *reader) newJob(records int) *job {
-	j := &job{
-		ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient, synthetic: r.synthetic,
-	}
+	j := &job{reader: r, ready: make(chan struct{}), records: make([]record, 0, records)}
 	j.pending.Store(1)
 	return j
 }
 
-// record adds one to the job.
+// record adds a record to the job.
 func (j *job) record(ex *dataset.Example, bad *dataset.RecordError) *record {
 	j.records = append(j.records, record{position: ex.Index, label: ex.Label, targets: ex.Targets, name: ex.Name})
 	rec := &j.records[len(j.records)-1]
@@ -455,11 +332,11 @@ func (j *job) record(ex *dataset.Example, bad *dataset.RecordError) *record {
 	return rec
 }
 
-// add puts a record into the job and has it prepared.
+// add adds a record to the job and sends it to the workers.
 func (r *reader) add(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {
 	j := r.job
 	if bad == nil && r.pipes == nil {
-		// Sizes may be open: the first example that can be read settles them.
+		// The first readable example settles the sizes that the model leaves open.
 		err := ex.Decode()
 		if err == nil {
 			r.pipes, err = r.resolve(ex)
@@ -492,7 +369,7 @@ func (r *reader) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
 	return pipes, nil
 }
 
-// send has a record prepared.
+// send sends a record to the workers.
 func (r *reader) send(ctx context.Context, t task) error {
 	t.job.pending.Add(1)
 	if err := send(ctx, r.tasks, t); err != nil {
@@ -502,7 +379,7 @@ func (r *reader) send(ctx context.Context, t task) error {
 	return nil
 }
 
-// flush sends the job on.
+// flush sends the current job on to inference.
 func (r *reader) flush(ctx context.Context) error {
 	j := r.job
 	if j == nil {
@@ -519,7 +396,7 @@ func (t *task) prepare() {
 		t.record.bad = err.Error()
 		return
 	}
-	if t.job.synthetic {
+	if t.job.reader.synthetic {
 		if t.record.err = synthetic.Replace(&t.example); t.record.err != nil {
 			return
 		}
@@ -533,14 +410,14 @@ func (t *task) prepare() {
 	switch {
 	case errors.As(err, &bad):
 		t.record.bad = bad.Error()
-	case t.job.lenient && !errors.As(err, &shape):
+	case t.job.reader.lenient && !errors.As(err, &shape):
 		t.record.bad = fmt.Sprintf("%s: %v", t.example.Name, err)
 	default:
 		t.record.err = fmt.Errorf("%s: %w", t.example.Name, err)
 	}
 }
 
-// inferJob runs the network so many times on those of a job's records that could be read.
+// inferJob runs the network, passes times, on the records of a job that could be read.
 func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 	x := &rows.Batch{}
 	for i := range j.records {
@@ -551,7 +428,7 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		if r.bad != "" {
 			continue
 		}
-		// The rows before it that are bad leave no gap. A part's records have rising rows.
+		// Close the gaps that bad records leave in the batch. A part's records have ascending rows.
 		r.part.batch.move(r.part.n, r.row)
 		r.row = r.part.n
 		r.part.n++

@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -174,7 +175,7 @@ func TestInputsOfSeveralNamesComeFromAnNPZ(t *testing.T) {
 	file = npz(t, "weights", npy(weight, n, 5), "ids", npy(ids, n, 5))
 	ds := openData(t, write(t, t.TempDir(), "x.npz", file), dataset.Options{})
 	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: n}, collect(&collected{}))
-	says(t, err, `"weight"`, "x.npz[0]", "name the arrays")
+	testerr.OneLine(t, err, `"weight"`, "x.npz[0]", "name the arrays")
 }
 
 func TestBadRecordsLeaveGaps(t *testing.T) {
@@ -235,7 +236,7 @@ func TestMoreBadRecordsThanAllowedEndTheStream(t *testing.T) {
 			{"0017.png: broken PNG", "3 unreadable records", "MaxBad allows 2"},
 		} {
 			_, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: allowed}, collect(&collected{}))
-			says(t, err, words...)
+			testerr.OneLine(t, err, words...)
 			var bad *TooManyBadError
 			if !errors.As(err, &bad) || bad.Allowed != allowed || len(bad.Bad) != allowed+1 {
 				t.Errorf("got %#v", err)
@@ -247,7 +248,7 @@ func TestMoreBadRecordsThanAllowedEndTheStream(t *testing.T) {
 func TestNothingButBadRecordsIsAnError(t *testing.T) {
 	ds := openData(t, photos(t, 3, 8, 8, 3, 0, 1, 2), dataset.Options{})
 	stats, err := pass(t.Context(), extractor(t, "conv", Config{}).Rows, ds, StreamConfig{MaxBad: 3}, collect(&collected{}))
-	says(t, err, ds.Spec(), "no examples could be read (first: ", "0000.png: broken PNG")
+	testerr.OneLine(t, err, ds.Spec(), "no examples could be read (first: ", "0000.png: broken PNG")
 	if len(stats.Bad) != 3 {
 		t.Errorf("stats %+v", stats)
 	}
@@ -300,7 +301,7 @@ func TestAnExampleOfTheWrongShapeEndsTheStream(t *testing.T) {
 				e := extractor(t, tt.model, Config{Batch: batch})
 				_, err := pass(t.Context(), e.Rows, openData(t, tt.data, dataset.Options{}), StreamConfig{MaxBad: n},
 					collect(&collected{}))
-				says(t, err, tt.words...)
+				testerr.OneLine(t, err, tt.words...)
 				var shape *preprocess.ShapeError
 				if !errors.As(err, &shape) {
 					t.Errorf("got a %T", err)
@@ -321,14 +322,14 @@ func TestAnOpenSizeIsSettledAnewForEveryStream(t *testing.T) {
 	}
 	_, err := e.Images([]goimage.Image{goimage.NewNRGBA(goimage.Rect(0, 0, 8, 8)),
 		goimage.NewNRGBA(goimage.Rect(0, 0, 8, 9))})
-	says(t, err, "image 1", "9×8")
+	testerr.OneLine(t, err, "image 1", "9×8")
 }
 
 func TestAModelThatMixesExamplesIsRefused(t *testing.T) {
 	e := extractor(t, "merged", Config{})
 	ds := openData(t, write(t, t.TempDir(), "x.npy", npy(random(1, 5*12), 5, 2, 6)), dataset.Options{})
 	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{}, collect(&collected{}))
-	says(t, err, "mfgs_features [10,6] float32", "want mfgs_features [5,6]", "first axis")
+	testerr.OneLine(t, err, "mfgs_features [10,6] float32", "want mfgs_features [5,6]", "first axis")
 }
 
 func TestABadLabelEndsTheStream(t *testing.T) {
@@ -342,7 +343,7 @@ func TestABadLabelEndsTheStream(t *testing.T) {
 		e := extractor(t, "grey", Config{Batch: batch})
 		_, err := pass(t.Context(), e.Rows, openData(t, path, dataset.Options{Classes: 4}), StreamConfig{MaxBad: n},
 			collect(&collected{}))
-		says(t, err, "[20]", "label 4 is outside [0,4)")
+		testerr.OneLine(t, err, "[20]", "label 4 is outside [0,4)")
 	}
 }
 
@@ -533,7 +534,7 @@ func TestRunChecksItsInputs(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := e.Run(t.Context(), tt.inputs)
-			says(t, err, tt.words...)
+			testerr.OneLine(t, err, tt.words...)
 		})
 	}
 	rows, err := e.Run(t.Context(),
@@ -566,22 +567,22 @@ func TestImagesAreWhatFilesGive(t *testing.T) {
 	same(t, rows.Rows(), &want.Batch)
 
 	_, err = e.Images(nil)
-	says(t, err, "no images")
+	testerr.OneLine(t, err, "no images")
 	_, err = e.Images([]goimage.Image{images[0], goimage.NewGray(goimage.Rect(0, 0, 3, 3))})
-	says(t, err, "image 1", "3×3", "give Preprocess")
+	testerr.OneLine(t, err, "image 1", "3×3", "give Preprocess")
 	_, err = extractor(t, "tokens", Config{}).Images(images)
-	says(t, err, "2 inputs")
+	testerr.OneLine(t, err, "2 inputs")
 }
 
 func TestNewRefuses(t *testing.T) {
 	_, err := newExtractor("tokens", Config{Preprocess: &preprocess.Spec{}})
-	says(t, err, "2 inputs", "preprocessing")
+	testerr.OneLine(t, err, "2 inputs", "preprocessing")
 	_, err = newExtractor("conv", Config{Batch: -1})
-	says(t, err, "-1")
+	testerr.OneLine(t, err, "-1")
 	_, err = newExtractor("conv", Config{Preprocess: &preprocess.Spec{Crop: &preprocess.Crop{Size: 4}}})
-	says(t, err, "4×4", "[N,3,8,8]")
+	testerr.OneLine(t, err, "4×4", "[N,3,8,8]")
 	_, err = newExtractor("conv", Config{Provider: "abacus"})
-	says(t, err, "abacus")
+	testerr.OneLine(t, err, "abacus")
 }
 
 func TestTheBatchSizeFitsTheInput(t *testing.T) {

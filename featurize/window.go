@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// windowBatches is how many batches' worth of examples are sorted by shape
-	// at a time: enough for those of a common shape to fill some.
+	// windowBatches is how many batches of examples are sorted by shape at a time: enough for common
+	// shapes to fill some.
 	windowBatches = 32
-	// maxWindow and windowElements bound the examples that are held for it, and
-	// the numbers in them. A window ends before each multiple of maxWindow.
+	// maxWindow and windowElements bound the examples in a window, and their numbers. A window ends
+	// before each multiple of maxWindow.
 	maxWindow      = 4096
 	windowElements = 2_000_000
-	// maxShapes bounds the shapes whose pipelines are remembered.
+	// maxShapes bounds the shapes whose pipelines are kept.
 	maxShapes = 4096
 )
 
-// A window is consecutive examples of different shapes, held until there are
-// enough to run those of equal shape together.
+// A window is consecutive examples of different shapes, held until there are enough to run those of
+// the same shape together.
 type window struct {
 	most     int // examples
 	held     []held
@@ -44,10 +44,10 @@ func newWindow(w *Network) *window {
 		shapes: map[string][]*preprocess.Pipeline{}}
 }
 
-// hold adds an example to the window, and sends all on when it is full.
+// hold adds an example to the window, and releases it when it is full.
 func (r *reader) hold(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {
 	if w := r.window; len(w.held) > 0 && w.held[0].example.Index/maxWindow != ex.Index/maxWindow {
-		// So that windows are the same wherever reading begins.
+		// Windows must be the same wherever reading begins.
 		if err := r.release(ctx); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (r *reader) hold(ctx context.Context, ex *dataset.Example, bad *dataset.Rec
 	return r.release(ctx)
 }
 
-// appendShape appends what tells an example's shapes from those of others.
+// appendShape appends the shapes of an example's arrays, as a key.
 func appendShape(key []byte, ex *dataset.Example) []byte {
 	for _, a := range ex.Inputs {
 		for _, d := range a.Shape {
@@ -92,14 +92,14 @@ func appendShape(key []byte, ex *dataset.Example) []byte {
 	return key
 }
 
-// release makes one job of the window, a part for each shape or, of shapes with many examples,
-// several. It depends on nothing but the examples, so that every run makes the same batches.
+// release turns the window into one job, with a part for each shape, or several if it has many
+// examples. The parts depend on the examples alone, so every run has the same batches.
 func (r *reader) release(ctx context.Context) error {
 	w := r.window
 	if len(w.held) == 0 {
 		return nil
 	}
-	left := map[string]int{} // examples of a shape that are not yet in a part
+	left := map[string]int{} // examples of a shape without a part
 	for _, h := range w.held {
 		if h.bad == nil {
 			left[h.shape]++

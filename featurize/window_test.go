@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -181,13 +182,13 @@ func TestAnExampleThatIsNoSequenceEndsTheStream(t *testing.T) {
 		e := extractor(t, "sequence", Config{})
 		_, err := pass(t.Context(), e.Rows, openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}),
 			StreamConfig{MaxBad: 3}, collect(&collected{}))
-		says(t, err, tt.words...)
+		testerr.OneLine(t, err, tt.words...)
 	}
 	text := `{"x":[[1,2,3]]}` + "\n" + `{"x":[[1,2]]}`
 	_, err := pass(t.Context(), extractor(t, "frames4", Config{}).Rows,
 		openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}), StreamConfig{MaxBad: 2},
 		collect(&collected{}))
-	says(t, err, "x.jsonl[1]", "array [1,2] of int64", "x [N,?,3] float32")
+	testerr.OneLine(t, err, "x.jsonl[1]", "array [1,2] of int64", "x [N,?,3] float32")
 }
 
 // A consumer that is slow holds the windows back too.

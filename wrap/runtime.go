@@ -50,7 +50,7 @@ func (r *Runtime) Load(ctx context.Context) error {
 	}
 	setup := install.Config{Flag: r.Library, Install: r.Install}
 	if r.Installing != nil {
-		setup.Progress = func(p install.Progress) { r.Installing(p.Stage, p.Done, p.Total) }
+		setup.Progress = r.Installing
 	}
 	lib, err := install.Ensure(ctx, setup)
 	if err != nil {

@@ -36,7 +36,7 @@ official build of %s into the user's cache.`, install.MinVersion, install.EnvLib
 			bar := p.progress()
 			config := install.Config{
 				Flag: c.String("runtime"), Install: !c.Bool("no-install"), Force: c.Bool("force"),
-				Progress: func(p install.Progress) { bar.install(p.Stage, p.Done, p.Total) },
+				Progress: bar.install,
 			}
 			var lib install.Library
 			var err error

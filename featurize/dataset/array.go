@@ -13,8 +13,8 @@ import (
 // maxLabelText bounds the bytes of one label as text: 1,024 characters.
 const maxLabelText = 4 << 10
 
-// A labelReader reads labels from an array of integers, some at a time: one
-// an example, or as many as its items hold. Text is read as in a table.
+// A labelReader reads labels from an array: one per example, or as many as an item has numbers. Text is
+// read as in a table.
 type labelReader struct {
 	r       *arrays.Reader
 	text    labelParser
@@ -81,7 +81,7 @@ func (l *labelReader) row() ([]int, error) {
 	return row, nil
 }
 
-// fromTexts reads labels that are class names or numbers. bad is the first that is neither.
+// fromTexts reads labels that are class names or numbers. bad is the index of the first that is neither.
 func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err error) {
 	labels = make([]int, len(texts))
 	for i, s := range texts {
@@ -92,8 +92,7 @@ func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err erro
 	return labels, 0, nil
 }
 
-// imageLayout guesses what the axes of a uint8 array mean; other arrays are
-// ready tensors, not images.
+// imageLayout guesses the layout of a uint8 array from its axes; other arrays are not images.
 func imageLayout(t arrays.Type, shape []int) tensor.Layout {
 	channels := func(c int) bool { return c == 1 || c == 3 }
 	switch {

@@ -18,7 +18,7 @@ type cifarKind struct {
 	format  string
 	record  int
 	labelAt int    // CIFAR-100 records begin with the coarse label
-	limits  []byte // each label byte lies below its limit
+	limits  []byte // each label byte is less than its limit
 }
 
 const cifarPixels = 3 * 32 * 32
@@ -28,8 +28,7 @@ var (
 	cifar100 = cifarKind{"cifar100", 2 + cifarPixels, 1, []byte{20, 100}}
 )
 
-// fits reports whether f looks like a file of this kind: its size, and the
-// labels of its first records.
+// fits reports whether f may be of this kind, by its size and the labels of its first records.
 func (k cifarKind) fits(f io.ReaderAt, size int64) bool {
 	if size%int64(k.record) != 0 {
 		return false
@@ -48,7 +47,7 @@ func (k cifarKind) fits(f io.ReaderAt, size int64) bool {
 	return true
 }
 
-// sniffCIFAR recognises .bin files, and folders that hold them and nothing else of use.
+// sniffCIFAR recognises .bin files, and folders that have them and neither images nor sub-folders.
 func sniffCIFAR(kind cifarKind) func(*Peek) (bool, error) {
 	return func(p *Peek) (bool, error) {
 		if !p.Folder {

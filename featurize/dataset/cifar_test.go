@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -72,10 +73,10 @@ func TestCIFAR(t *testing.T) {
 		}
 	}
 	path := filepath.Join(dir, "ten", "test_batch.bin")
-	wantError(t, readError(path, Options{Classes: 2}), "test_batch.bin[1]", "label 2 is outside [0,2)")
-	wantError(t, readError("cifar100:"+path, Options{}), path, "truncated or not cifar100: 6146 bytes are not whole records of 3074")
+	testerr.OneLine(t, readError(path, Options{Classes: 2}), "test_batch.bin[1]", "label 2 is outside [0,2)")
+	testerr.OneLine(t, readError("cifar100:"+path, Options{}), path, "truncated or not cifar100: 6146 bytes are not whole records of 3074")
 	write(t, dir, "cut/data_batch_1.bin", cifarRecords([]byte{9}, []byte{0})[:5000])
-	wantError(t, readError(filepath.Join(dir, "cut"), Options{}), "data_batch_1.bin: not CIFAR binary", "got 5000 bytes")
+	testerr.OneLine(t, readError(filepath.Join(dir, "cut"), Options{}), "data_batch_1.bin: not CIFAR binary", "got 5000 bytes")
 }
 
 // Where the size fits both kinds, the labels decide.

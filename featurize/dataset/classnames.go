@@ -10,8 +10,8 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// mapFolders returns the label of each folder, whose names are sorted; see package dataset
-// for the rules. names (the model's) may be nil, k may be 0 for unknown.
+// mapFolders returns the label of each folder; see the package documentation for the rules. The folders
+// are sorted. names, the model's classes, may be nil; k may be 0 for unknown.
 func mapFolders(folders, names []string, k int) ([]int, error) {
 	if labels, err := matchClasses(folders, names); labels != nil || err != nil {
 		return labels, err
@@ -33,13 +33,13 @@ func mapFolders(folders, names []string, k int) ([]int, error) {
 	return labels, nil
 }
 
-// matchClasses returns nil labels where no folder is named like a class. Case
-// matters only where the class names need it to be told apart.
+// matchClasses returns nil labels if no folder has the name of a class. Case is ignored unless class
+// names differ by it only.
 func matchClasses(folders, names []string) ([]int, error) {
 	exact, folded, twice := map[string]int{}, map[string]int{}, map[string]int{}
 	for i, n := range names {
 		if _, dup := exact[n]; dup {
-			twice[n] = i // no matter unless a folder is called so
+			twice[n] = i // an error only if a folder has this name
 		} else {
 			exact[n] = i
 		}
@@ -81,7 +81,7 @@ func matchClasses(folders, names []string) ([]int, error) {
 	return labels, nil
 }
 
-// byInteger returns nil labels where a folder is not named by an integer.
+// byInteger returns nil labels if a folder's name is not an integer.
 func byInteger(folders []string, k int) ([]int, error) {
 	labels := make([]int, len(folders))
 	taken := map[int]string{}

@@ -21,11 +21,11 @@ type csvSource struct {
 	width  int // cells of a record
 	inputs []csvInput
 	label  int  // the label's column, -1 for none
-	images bool // the input are paths of images
+	images bool // the input is paths of images
 	labels labelParser
 }
 
-// A csvInput is one of the model's inputs and the columns that feed it.
+// A csvInput is a model input and the columns that feed it.
 type csvInput struct {
 	name    string
 	columns []int
@@ -46,7 +46,7 @@ func openCSV(path string, o Options) (Source, error) {
 	return s, nil
 }
 
-// scan reads the header, and all records to find where they are.
+// scan reads the header, and indexes the records.
 func (s *csvSource) scan(r io.Reader, o Options) error {
 	buf := bufio.NewReaderSize(r, 64<<10)
 	head, err := buf.Peek(64 << 10)
@@ -57,7 +57,7 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 	if bytes.HasPrefix(head, byteOrderMark) {
 		start = len(byteOrderMark)
 	}
-	begin := bytes.Clone(head[start:]) // which reading on would write over
+	begin := bytes.Clone(head[start:]) // reading on overwrites head
 	if _, err := buf.Discard(start); err != nil {
 		return s.readError(err)
 	}
@@ -94,7 +94,7 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 	return nil
 }
 
-// imageColumn returns the column that holds paths of images, by the first record, or "".
+// imageColumn returns the column that holds a path of an image in the first record, or "".
 func (s *csvSource) imageColumn(header []string, head []byte) string {
 	records := newCSVReader(bytes.NewReader(head), s.comma, 0)
 	if _, err := records.Next(); err != nil {
@@ -109,7 +109,7 @@ func (s *csvSource) imageColumn(header []string, head []byte) string {
 	return ""
 }
 
-// separator guesses what separates the cells: a comma unless the header has none.
+// separator guesses the separator: a comma unless the header has none.
 func separator(head []byte, path string) rune {
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(path, ".gz")))
@@ -198,7 +198,7 @@ func (s *csvSource) assign(header []string, o Options) error {
 	return nil
 }
 
-// records reads the text record by record.
+// records returns a function that reads the next record.
 func (s *csvSource) records(r io.Reader) func(*Example) (broken, fatal error) {
 	records := newCSVReader(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
 	return func(e *Example) (broken, fatal error) {
@@ -215,7 +215,7 @@ func (s *csvSource) records(r io.Reader) func(*Example) (broken, fatal error) {
 	}
 }
 
-// fill makes an example of a record.
+// fill fills an example from a record.
 func (s *csvSource) fill(e *Example, record []string) error {
 	if len(record) != s.width {
 		return fmt.Errorf("%d cells; want %d, as the header has", len(record), s.width)

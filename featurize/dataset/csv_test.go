@@ -8,23 +8,16 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 func TestCSVColumnsFeedInputs(t *testing.T) {
-	dir := t.TempDir()
 	// Examples are written as label and cells of each input.
-	for _, c := range []struct {
-		name, text string
-		options    Options
-		want       []string
-		bad        []string
-		err        string
-	}{
+	for _, c := range []textCase{
 		{"all columns for the only input", "a,b,label,c\n1,2,0,3\n4,5,1,6\n", Options{}, []string{`0 "":[3]1|2|3`, `1 "":[3]4|5|6`}, nil, ""},
 		{"and its width", "a,b,label,c\n1,2,0,3\n", Options{Inputs: []string{"x"}, Widths: []int{3}}, []string{`0 "":[3]1|2|3`}, nil, ""},
 		{"no label", "a,b\n1,2\n", Options{}, []string{`-1 "":[2]1|2`}, nil, ""},
@@ -60,37 +53,13 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 		{"label out of range", "a,label\n1,2\n", Options{Classes: 2}, nil, nil, "x.csv[0]: label 2 is outside [0,2)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			path := write(t, dir, "x.csv", []byte(c.text))
-			if c.err != "" {
-				wantError(t, readError(path, c.options), "x.csv", c.err)
-				return
-			}
-			d, err := Open(t.Context(), path, c.options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.Close()
-			got, bad := all(t, d)
-			var keys []string
-			for _, e := range got {
+			c.check(t, "x.csv", "csv", false, func(e Example) string {
 				s := fmt.Sprint(e.Label)
 				for _, a := range e.Inputs {
 					s += fmt.Sprintf(" %q:%v%s", a.Name, a.Shape, strings.Join(a.Data.(Text).Cells, "|"))
 				}
-				keys = append(keys, s)
-			}
-			if !slices.Equal(keys, c.want) {
-				t.Errorf("got %q, want %q", keys, c.want)
-			}
-			if len(bad) != len(c.bad) {
-				t.Fatalf("bad records %q, want %q", bad, c.bad)
-			}
-			for i, err := range bad {
-				wantError(t, err, c.bad[i])
-			}
-			if d.Ragged() || !d.IsText() || d.Format() != "csv" || d.Len() != len(got)+len(bad) {
-				t.Errorf("%s of %d", d.Format(), d.Len())
-			}
+				return s
+			})
 		})
 	}
 }
@@ -131,7 +100,7 @@ func TestTextBecomesWhatTheInputTakes(t *testing.T) {
 		{"2", tensor.Bool, "want true or false"},
 	} {
 		_, err := of("1", c.cell).As(c.elem)
-		wantError(t, err, c.want)
+		testerr.OneLine(t, err, c.want)
 	}
 }
 
@@ -168,7 +137,7 @@ func TestManyCSVRecords(t *testing.T) {
 
 func TestARecordThatIsTooLongIsRefused(t *testing.T) {
 	path := write(t, t.TempDir(), "x.csv", []byte("a,b\n1,2\n3,\""+strings.Repeat("1,\n", maxText/3+5000)))
-	wantError(t, readError(path, Options{}), "x.csv: example 1: more than 67108864 bytes", "is a quote left open?")
+	testerr.OneLine(t, readError(path, Options{}), "x.csv: example 1: more than 67108864 bytes", "is a quote left open?")
 	// The bound is for one record, not for all.
 	path = write(t, t.TempDir(), "x.csv", []byte("a,b\n"+strings.Repeat("1,"+strings.Repeat("2", 1<<20)+"\n", maxText>>20+2)))
 	if err := readError(path, Options{}); err != nil {
@@ -180,7 +149,7 @@ func TestDamagedCSV(t *testing.T) {
 	dir := t.TempDir()
 	text := []byte("a,b\n" + strings.Repeat("1,2\n", 1000))
 	whole := gzipped(t, text)
-	wantError(t, readError(write(t, dir, "x.csv.gz", whole[:len(whole)-9]), Options{}), "x.csv.gz: broken or truncated gzip")
+	testerr.OneLine(t, readError(write(t, dir, "x.csv.gz", whole[:len(whole)-9]), Options{}), "x.csv.gz: broken or truncated gzip")
 	d, err := Open(t.Context(), write(t, dir, "x.csv", text), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +164,7 @@ func TestDamagedCSV(t *testing.T) {
 	for _, e := range d.Examples(t.Context()) {
 		err = e
 	}
-	wantError(t, err, "changed while in use: it had 1000 examples and has 100")
+	testerr.OneLine(t, err, "changed while in use: it had 1000 examples and has 100")
 }
 
 // Whatever is read has as many cells as the header, and is what encoding/csv

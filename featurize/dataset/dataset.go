@@ -16,9 +16,8 @@ type Dataset struct {
 	ignoreUnknown, multi bool
 }
 
-// Open opens the dataset named by spec; see the package documentation for its
-// syntax. The error is one line that names the file. The end of ctx ends the waiting for a stream's first
-// bytes, by which it is opened.
+// Open opens the dataset named by spec; see the package documentation for its syntax. The error is
+// one line that names the file. ctx bounds the wait for a stream's first bytes.
 func Open(ctx context.Context, spec string, o Options) (*Dataset, error) {
 	if o.Classes < 0 {
 		panic(fmt.Sprintf("dataset: Options.Classes is %d", o.Classes))
@@ -53,38 +52,36 @@ func Open(ctx context.Context, spec string, o Options) (*Dataset, error) {
 // Format returns the recognised format, as in format:path.
 func (d *Dataset) Format() string { return d.src.base().Format }
 
-// Ragged reports whether the arrays of one example may have another shape than those of the next,
-// as sequences do that are written as JSON lines. Encoded images are none of them.
+// Ragged reports whether examples may have arrays of different shapes, such as sequences in JSON lines.
+// It does not count encoded images.
 func (d *Dataset) Ragged() bool { return d.src.base().Ragged }
 
-// IsText reports whether examples are written value by value, or as lists of any length: one that
-// does not suit the model is then no more than a bad record.
+// IsText reports whether examples are written value by value, or as lists of any length. One that does
+// not suit the model is then a bad record, not an error.
 func (d *Dataset) IsText() bool { return d.src.base().Text }
 
-// Classes returns the names of the class folders in byte-wise order, nil where there are none. The
-// order is not that of the labels where folders are mapped by class name or integer.
+// Classes returns the names of the class folders in byte-wise order, nil if there are none. FolderLabels
+// has their labels.
 func (d *Dataset) Classes() []string { return d.src.base().Classes }
 
-// FolderLabels returns the label of each of Classes, nil where class folders do not label the examples.
+// FolderLabels returns the label of each of Classes, nil if class folders do not label the examples.
 func (d *Dataset) FolderLabels() []int { return d.src.base().Labels }
 
-// Ignored returns what lay in the dataset's folder or archive and was passed over.
+// Ignored returns the files in the dataset's folder or archive that are not read.
 func (d *Dataset) Ignored() []Ignored { return d.src.base().Ignored }
 
-// Examples reads the examples of the shard in order. An error of type *RecordError concerns
-// the one record that comes with it (its Index, Name and Label are set), and
-// the iteration goes on; any other error ends it.
+// Examples reads the examples of the shard in order. A *RecordError concerns the one record that comes
+// with it (its Index, Name and Label are set), and the iteration goes on; any other error is the last.
 //
-// A stream is read once: another pass is an error.
+// A stream can be read once: another pass is an error.
 func (d *Dataset) Examples(ctx context.Context) iter.Seq2[Example, error] {
 	return d.Between(ctx, d.from, d.to)
 }
 
-// Between reads as Examples does, from one position of the slice to before another. Examples before
-// it are skipped, without being decoded where the format allows that.
+// Between reads the examples at positions from…to-1 of the slice.
 //
-// Of a stream the examples before it are read and dropped, and what is read of one whose end is not
-// wanted is kept in memory: the pass that follows begins with it.
+// Of a stream it reads and drops the examples before from. Unless to is the end of the shard, it keeps
+// in memory what it reads, and the next pass begins with that.
 func (d *Dataset) Between(ctx context.Context, from, to int) iter.Seq2[Example, error] {
 	if from < d.slice.from || to > d.slice.to {
 		panic(fmt.Sprintf("dataset: positions %d to %d of a slice [%d:%d]", from, to, d.slice.from, d.slice.to))
@@ -120,9 +117,9 @@ func (d *Dataset) Between(ctx context.Context, from, to int) iter.Seq2[Example, 
 	}
 }
 
-// pass reads from the source from one position to before another.
+// pass reads from the source, and checks labels.
 func (d *Dataset) pass(ctx context.Context, from, to int) iter.Seq2[Example, error] {
-	checked := d.HasLabels() && !d.multi // targets are checked where they are read
+	checked := d.HasLabels() && !d.multi // targets are checked when they are read
 	return func(yield func(Example, error) bool) {
 		if from >= to {
 			return
@@ -146,7 +143,7 @@ func (d *Dataset) pass(ctx context.Context, from, to int) iter.Seq2[Example, err
 	}
 }
 
-// openSource recognises the format where s leaves it open, and opens it.
+// openSource opens one file or folder, or several. It detects the format unless s names it.
 func openSource(s Spec, o Options) (Source, error) {
 	f := formatOf(s.Format)
 	if s.several {
@@ -155,7 +152,7 @@ func openSource(s Spec, o Options) (Source, error) {
 	return openFile(s.Path, f, o)
 }
 
-// openStdin recognises the format of a stream where that is left open, and opens it.
+// openStdin opens a stream. It detects the format unless spec names it.
 func openStdin(ctx context.Context, spec Spec, o Options) (Source, error) {
 	s, f := o.Stream, formatOf(spec.Format)
 	if s == nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -144,7 +145,7 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		e := Example{Name: "n", Index: 7, Encoded: c.file}
 		err := e.Decode()
-		t.Run(name, func(t *testing.T) { wantError(t, err, "n: ", c.want) })
+		t.Run(name, func(t *testing.T) { testerr.OneLine(t, err, "n: ", c.want) })
 	}
 }
 

@@ -32,8 +32,7 @@ func openRegular(path string) (*os.File, int64, error) {
 	return nil, 0, fmt.Errorf("%s: the file is empty", path)
 }
 
-// pathError words what the file system said about path, whose name the system's own message
-// repeats.
+// pathError describes a file system error about path, without repeating the path.
 func pathError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: no such file or folder", path)
@@ -50,10 +49,10 @@ func bareError(err error) error {
 	return err
 }
 
-// isHidden reports whether a file or folder of this name is passed over without a word.
+// isHidden reports whether a file or folder of this name is skipped silently.
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") || name == "__MACOSX" }
 
-// isImageName reports whether a file of this name is taken for a PNG or JPEG file.
+// isImageName reports whether a name is that of a PNG or JPEG file.
 func isImageName(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".png", ".jpg", ".jpeg", ".jpe", ".jfif":

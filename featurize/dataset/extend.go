@@ -9,8 +9,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// What follows is for packages that register formats of records with named columns, so that these
-// are read and refused as the formats here are.
+// This file is for packages that register formats of records with named columns, so that labels and
+// errors are the same as in the formats here.
 
 // MaxItem bounds the bytes of one example's array, and MaxStrings the strings in it.
 const (
@@ -18,16 +18,16 @@ const (
 	MaxStrings = arrays.MaxStrings
 )
 
-// Labels reads labels as all formats do: see the package documentation.
+// Labels reads labels as the package documentation says.
 type Labels struct {
 	labelParser
 	o Options
 }
 
-// NewLabels returns what reads the labels that o asks for.
+// NewLabels returns a reader of the labels that o asks for.
 func NewLabels(o Options) Labels { return Labels{newLabelParser(o), o} }
 
-// Want says what a label must be in a column or field of this name, as messages put it.
+// Want says, for messages, what the label in a column or field of this name must be.
 func (l Labels) Want(name string) string {
 	if l.multi {
 		return name + " wants " + wantTargets(l.k)
@@ -35,9 +35,9 @@ func (l Labels) Want(name string) string {
 	return name + " wants one class"
 }
 
-// Read sets the label of an example, or its targets, from the value of a label: numbers, one or a
-// list, or a name. none says that there is no value. An error that concerns more than this example
-// is told apart by [Base.Broken].
+// Read sets the label of an example, or its targets, from a value: one number, a list of numbers, or a
+// name. none says that there is no value. [Base.Broken] says whether an error concerns this example
+// alone.
 func (l Labels) Read(e *Example, data any, list, none bool) error {
 	texts, isText := data.([]string)
 	switch {
@@ -71,9 +71,9 @@ func (l Labels) Read(e *Example, data any, list, none bool) error {
 	return err
 }
 
-// Renumber returns for each class of a file that names them, in the order of their numbers, which
-// of the model's classes it is, -1 for none; nil where the numbers are the model's already. As
-// with class folders either all names are the model's or none is.
+// Renumber returns for each class of a file, given the file's class names in label order, the model's
+// class of that name, -1 for none; nil if the numbers are the model's already. As with class folders
+// either all names are the model's or none is.
 func (l Labels) Renumber(names []string) ([]int, error) {
 	if l.o.LabelClasses == nil || l.multi {
 		return nil, nil
@@ -100,8 +100,8 @@ func (l Labels) Renumber(names []string) ([]int, error) {
 	return labels, nil
 }
 
-// Broken words what is wrong with an example: as a *RecordError, or as the error that ends the
-// iteration where it concerns more than this one.
+// Broken returns an error about an example as a *RecordError or, if it concerns the whole file, as one
+// that ends the iteration.
 func (b *Base) Broken(e *Example, err error) error {
 	var refused *refusal
 	if errors.As(err, &refused) {
@@ -110,11 +110,11 @@ func (b *Base) Broken(e *Example, err error) error {
 	return &RecordError{e.Name, e.Index, err}
 }
 
-// RecordName names a record of a file or stream by its position, as messages do.
+// RecordName names a record of a file or stream, for messages.
 func RecordName(file string, position int) string { return file + "[" + strconv.Itoa(position) + "]" }
 
-// ImageLayout guesses what the axes of an array of one example mean, by their sizes: that of an
-// image where it is uint8.
+// ImageLayout guesses the layout of one example's array from the sizes of its axes: only uint8 arrays are
+// images.
 func ImageLayout(t tensor.Type, shape []int) tensor.Layout {
 	return imageLayout(arrays.Type{Type: t}, shape)
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Features is an open file of precomputed features: "features" (or "phi"), of d numbers an example,
-// "logits", of K, and, optionally, "labels" (or "label"). In an .npz these are arrays [N,d], [N,K] and
-// [N], or [N,K] under Options.MultiLabel, of float16, float32 or float64 but for the labels, which may
-// be called y too; in files of records, such as JSON lines, lists by these names.
+// Features is an open file of precomputed features: "features" (or "phi") of d numbers per example,
+// "logits" of K and, optionally, "labels" (or "label"). An .npz has them as arrays [N,d], [N,K] and [N],
+// or [N,K] under Options.MultiLabel; features and logits are float16, float32 or float64, and the
+// labels may also be called y. Files of records, such as JSON lines, have them as lists.
 type Features struct {
 	opened
 	in            featureReader
@@ -27,8 +27,9 @@ type featureReader interface {
 	blocks(ctx context.Context, from, to, size int, yield func(*rows.Batch, error) bool) error
 }
 
-// OpenFeatures opens the features file named by spec, a path with an optional slice. o.LabelClasses,
-// o.Classes, o.Unlabelled, o.IgnoreUnknownLabels, o.MultiLabel, o.Shard and o.Fingerprint are heeded.
+// OpenFeatures opens the features file named by spec, a path with an optional slice. It uses
+// o.LabelClasses, o.Classes, o.Unlabelled, o.IgnoreUnknownLabels, o.MultiLabel, o.Shard and
+// o.Fingerprint.
 func OpenFeatures(spec string, o Options) (*Features, error) {
 	s, err := ParseSpec(spec)
 	if err != nil {
@@ -77,8 +78,8 @@ func (f *Features) Logits() int {
 	return k
 }
 
-// Classes returns the number of classes that labels distinguish: as many as there are logits, and
-// two where there is a single one that is not one of MultiLabel's.
+// Classes returns the number of classes: the number of logits, or two for a single one without
+// MultiLabel.
 func (f *Features) Classes() int {
 	if f.multi {
 		return f.Logits()
@@ -86,14 +87,14 @@ func (f *Features) Classes() int {
 	return max(2, f.Logits())
 }
 
-// Blocks reads the examples of the shard in order, at most size at a time, with their positions in
-// the file. Blocks end at multiples of size in the file, so they do not depend on the slice. Numbers
-// are passed on as they are, NaN and infinities too. An error ends the iteration.
+// Blocks reads the examples of the shard in order, at most size at a time, with their positions in the
+// file. Blocks end at multiples of size in the file, whatever the slice. Numbers are not checked: they
+// may be NaN or infinite. An error is the last.
 func (f *Features) Blocks(ctx context.Context, size int) iter.Seq2[*rows.Batch, error] {
 	return f.Between(ctx, f.from, f.to, size)
 }
 
-// Between reads as Blocks does, from one position of the slice to before another.
+// Between reads the examples at positions from…to-1 of the slice, as Blocks does.
 func (f *Features) Between(ctx context.Context, from, to, size int) iter.Seq2[*rows.Batch, error] {
 	if size <= 0 {
 		panic(fmt.Sprintf("dataset: blocks of %d examples", size))
@@ -123,7 +124,7 @@ func (f *Features) setLabel(b *rows.Batch, i, y int) error {
 	return nil
 }
 
-// nextBlock returns the block of those of a size that begins at a position and ends before another.
+// nextBlock returns the block that begins at start, and ends at a multiple of size or at to.
 func nextBlock(start, to, size int) *rows.Batch {
 	b := &rows.Batch{N: min(to, start-start%size+size) - start}
 	for i := range b.N {

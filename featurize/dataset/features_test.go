@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 // pack encodes numbers as NumPy would.
@@ -160,11 +162,11 @@ func TestFeaturesAreRefused(t *testing.T) {
 					err = e
 				}
 			}
-			wantError(t, err, "f.npz", c.want)
+			testerr.OneLine(t, err, "f.npz", c.want)
 		})
 	}
 	_, err := OpenFeatures("npy:testdata/fortran.npy", Options{})
-	wantError(t, err, "fortran.npy", "features come as arrays of an .npz, or as lists of records")
+	testerr.OneLine(t, err, "fortran.npy", "features come as arrays of an .npz, or as lists of records")
 }
 
 // In records features are lists by their names, and read as arrays are, in blocks of a shard's
@@ -222,6 +224,6 @@ func TestFeaturesOfRecords(t *testing.T) {
 			}
 			f.Close()
 		}
-		wantError(t, err, want)
+		testerr.OneLine(t, err, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// begin starts the digest of what lies between two positions. What is read from now on counts.
+// begin starts the digest of the examples from…to-1. What is read from now on is added.
 func (d *digest) begin(header string, from, to int) {
 	if d.h == nil {
 		d.h, d.from, d.to = sha256.New(), from, to
@@ -20,7 +20,7 @@ func (d *digest) begin(header string, from, to int) {
 	}
 }
 
-// lock takes the digest if it is being made and nobody else has it: who reads never waits.
+// lock locks the digest if it has begun, is incomplete and is not locked: readers never wait.
 func (d *digest) lock() bool {
 	if !d.mu.TryLock() {
 		return false
@@ -32,12 +32,10 @@ func (d *digest) lock() bool {
 	return true
 }
 
-// maxGap bounds the bytes of a file that are read for the digest alone, in between: headers and the
-// like.
+// maxGap bounds the bytes, such as headers, that are read for the digest alone between two reads.
 const maxGap = 64 << 10
 
-// read adds what was read of a file at an offset, if it is the part to be hashed and nothing much
-// is missing before it.
+// read adds bytes read from a file at an offset, if they follow what is hashed, but for a small gap.
 func (d *digest) read(f *File, off int64, p []byte) {
 	if !d.lock() {
 		return
@@ -71,7 +69,7 @@ func (d *digest) write(f *File, p []byte) {
 	}
 }
 
-// hash reads what is missing of the files.
+// hash reads the parts of the files that are not hashed yet.
 func (b *Base) hash(ctx context.Context, d *digest, _, _ int) error {
 	buf := make([]byte, 256<<10)
 	for d.part < len(b.files) {
@@ -114,7 +112,7 @@ func stampFile(w io.Writer, path string, fi os.FileInfo, latest time.Time) time.
 	return latest
 }
 
-// hashSized adds the size and content of something to h.
+// hashSized adds size and content to h.
 func hashSized(ctx context.Context, h hash.Hash, r io.ReaderAt, size int64) error {
 	fmt.Fprintf(h, "%d\n", size)
 	buf := make([]byte, min(size, 256<<10))
@@ -134,12 +132,11 @@ func hashSized(ctx context.Context, h hash.Hash, r io.ReaderAt, size int64) erro
 	}
 }
 
-// imagePart is what comes before an image's size and content, of which each is a part: its path and
-// label.
+// imagePart is the format of the path and label that precede the size and content of an image.
 const imagePart = "%q %d "
 
-// image adds the image at a position that was read, if it is the part to be hashed. One that could not be read,
-// content being nil, is added by all, which reads it as far as it goes.
+// image adds the image at a position, if it is the next part. If it could not be read and content is
+// nil, all adds it, reading as much as it can.
 func (d *digest) image(position int, name string, label int, content []byte, all func(hash.Hash) error) {
 	if !d.lock() {
 		return
@@ -149,7 +146,7 @@ func (d *digest) image(position int, name string, label int, content []byte, all
 		return
 	}
 	if content == nil {
-		_ = d.whole(all(d.h)) // what is wrong will show when the digest is completed
+		_ = d.whole(all(d.h)) // an error occurs again when the digest is completed
 		return
 	}
 	fmt.Fprintf(d.h, imagePart+"%d\n", name, label, len(content))
@@ -157,7 +154,7 @@ func (d *digest) image(position int, name string, label int, content []byte, all
 	d.part++
 }
 
-// whole notes that a part was added, or that half of it may have been.
+// whole records that a part was added, or drops the digest if half of it may have been.
 func (d *digest) whole(err error) error {
 	if err != nil {
 		d.h = nil
@@ -167,18 +164,18 @@ func (d *digest) whole(err error) error {
 	return nil
 }
 
-// opened is an open source and the slice of it that is wanted.
+// opened is an open source and the selected slice of it.
 type opened struct {
 	spec     string
 	src      Source
 	slice    struct{ from, to int }
-	from, to int    // of the shard of the slice
-	header   string // of the fingerprint
+	from, to int    // the shard of the slice
+	header   string // first part of the fingerprint
 	keep     bool   // Options.Fingerprint
 }
 
-// open settles the slice, and the shard of it, and starts the fingerprint, if it is wanted. A stream
-// is its shard.
+// open determines the slice and its shard, and begins the fingerprint if it is wanted. A stream is one
+// shard.
 func (o *opened) open(s Spec, count int, format string, opts Options) (err error) {
 	if err := opts.Shard.Validate(); err != nil {
 		return err
@@ -207,12 +204,11 @@ func (o *opened) Spec() string { return o.spec }
 // Path returns the file or folder that holds the examples.
 func (o *opened) Path() string { return o.src.base().Path }
 
-// Slice returns the positions of the examples in the source, from the first to the one after the
-// last. Of a stream it is those that there is room for.
+// Slice returns the positions of the examples in the source, from…to-1. For a stream to is an upper
+// bound.
 func (o *opened) Slice() (from, to int) { return o.slice.from, o.slice.to }
 
-// Len returns the number of examples of the slice, whatever the shard, or -1 where it is not known:
-// of a stream.
+// Len returns the number of examples in the slice, over all shards, or -1 for a stream.
 func (o *opened) Len() int {
 	if o.stream() != nil {
 		return -1
@@ -222,8 +218,8 @@ func (o *opened) Len() int {
 
 func (o *opened) stream() *Stream { return o.src.base().stream }
 
-// Range returns the positions of the shard of the slice: those that are read, and that the
-// fingerprint is of. It may be empty.
+// Range returns the positions of the shard, from…to-1, which may be empty: those that are read and that
+// the fingerprint covers.
 func (o *opened) Range() (from, to int) { return o.from, o.to }
 
 // HasLabels reports whether every example has a label.
@@ -232,13 +228,12 @@ func (o *opened) HasLabels() bool { return o.src.base().Labelled }
 // Close releases the source's files. Passes still running fail.
 func (o *opened) Close() error { return o.src.base().Close() }
 
-// Fingerprint returns a sha256 in hex over everything that determines the examples: the bounds of
-// the slice's shard, the content of the files (for folders and archives: relative paths, labels and
-// contents of the files in the slice), and whether there are labels. It does not depend on where
-// the files lie.
+// Fingerprint returns a SHA-256 in hex of everything that determines the examples: the bounds of the
+// shard, the content of the files (for folders and archives: relative paths, labels and contents of the
+// files in the slice), and whether there are labels. It does not depend on where the files are.
 //
-// It reads all of the files. Under Options.Fingerprint it reads only what no pass over the examples
-// has read, and only once. Of a stream it is over all that was read, and not known before.
+// It reads all of the files, or under Options.Fingerprint those that no pass over the examples has
+// read. For a stream it covers all bytes, and is available once these have been read.
 func (o *opened) Fingerprint(ctx context.Context) (string, error) {
 	if s := o.stream(); s != nil {
 		return s.fingerprint(o.header)
@@ -264,8 +259,8 @@ func (o *opened) Fingerprint(ctx context.Context) (string, error) {
 	return sum, nil
 }
 
-// Skip tells that no pass will read what lies before a position. Under Options.Fingerprint it is
-// hashed now, so that a pass can go on with that.
+// Skip announces that no pass will read what is before a position. Under Options.Fingerprint it is
+// hashed now, so that a pass can add what follows.
 func (o *opened) Skip(ctx context.Context, position int) error {
 	d := &o.src.base().digest
 	if position <= o.from || !d.lock() {
@@ -275,13 +270,13 @@ func (o *opened) Skip(ctx context.Context, position int) error {
 	return o.src.hash(ctx, d, o.from, min(position, o.to))
 }
 
-// settled is how long a file must not have changed for its size and time to tell that it has not: a
-// change within the clock's tick would not show.
+// settled is how old a file's last change must be for its size and time to identify its content: a
+// change within the clock's resolution would not show.
 const settled = 2 * time.Second
 
-// Stamp returns a sha256 in hex over what Fingerprint covers, with the path, size and time of
-// change of each file in place of its content: while it stays, so does the fingerprint. It is ""
-// where a file has changed just now, and of a stream. It reads no file.
+// Stamp returns a SHA-256 in hex of what Fingerprint covers, with the path, size and modification time
+// of each file in place of its content: while it is the same, so is the fingerprint. It is "" if a file
+// has just changed, and for a stream. It reads no file.
 func (o *opened) Stamp() (string, error) {
 	if o.stream() != nil {
 		return "", nil
@@ -295,8 +290,7 @@ func (o *opened) Stamp() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Remember sets the fingerprint to one that was computed when the stamp was the same, so that
-// nothing is read for it.
+// Remember sets the fingerprint, which was computed when the stamp was the same.
 func (o *opened) Remember(fingerprint string) {
 	d := &o.src.base().digest
 	d.mu.Lock()

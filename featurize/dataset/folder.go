@@ -76,7 +76,7 @@ func openFolder(root string, o Options) (Source, error) {
 	return s, nil
 }
 
-// noImages refuses a folder or archive that holds only what is ignored.
+// noImages is the error about a folder or archive without images.
 func noImages(path string, ignored []Ignored) error {
 	msg := "no PNG or JPEG files"
 	for _, ig := range ignored {
@@ -85,7 +85,7 @@ func noImages(path string, ignored []Ignored) error {
 	return fmt.Errorf("%s: %s", path, msg)
 }
 
-// walk notes the images of dir and of the folders within it, for class i.
+// walk counts the images in dir and its sub-folders, for class i.
 func (s *folderSource) walk(dir string, class int, top *listing) error {
 	l, err := s.list(dir)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *folderSource) walk(dir string, class int, top *listing) error {
 	return nil
 }
 
-// A listing is one directory's content, each part in byte-wise order.
+// A listing is the content of one directory, each part in byte-wise order.
 type listing struct {
 	images  []string // base names
 	dirs    []string // base names
@@ -122,8 +122,8 @@ func (l *listing) ignore(reason, first string, count int) {
 	l.ignored = append(l.ignored, Ignored{reason, count, text.Name(first)})
 }
 
-// list reads one directory. Links to directories are followed in the root
-// only, where they are classes: deeper they could lead in circles.
+// list reads one directory. Links to directories are followed in the root only, where they are classes:
+// deeper ones could form cycles.
 func (s *folderSource) list(dir string) (listing, error) {
 	var l listing
 	path := filepath.Join(s.root, dir)
@@ -221,7 +221,7 @@ func (s *folderSource) hashImage(ctx context.Context, h hash.Hash, image imageFi
 	fmt.Fprintf(h, imagePart, filepath.ToSlash(image.name), image.label)
 	f, size, err := openRegular(filepath.Join(s.root, image.name))
 	if err != nil {
-		// A file that cannot be read is a bad record, not the end.
+		// An unreadable file is a bad record, not an error.
 		fmt.Fprintln(h, "unreadable")
 		return context.Cause(ctx)
 	}

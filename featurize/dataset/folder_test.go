@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 func TestMapClasses(t *testing.T) {
@@ -43,7 +45,7 @@ func TestMapClasses(t *testing.T) {
 	} {
 		got, err := mapFolders(c.folders, c.names, c.k)
 		if c.err != "" {
-			t.Run(c.name, func(t *testing.T) { wantError(t, err, c.err) })
+			t.Run(c.name, func(t *testing.T) { testerr.OneLine(t, err, c.err) })
 		} else if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, %v; want %v", c.name, got, err, c.want)
 		}
@@ -98,9 +100,9 @@ func TestFolder(t *testing.T) {
 	if got, _ := all(t, free); len(got) != 6 || free.HasLabels() || got[5].Label != -1 {
 		t.Error("labels are read though none are wanted")
 	}
-	wantError(t, readError(dir, Options{Classes: 100}), dir, "3 class folders (cat, dog, ferret) for 100 classes")
+	testerr.OneLine(t, readError(dir, Options{Classes: 100}), dir, "3 class folders (cat, dog, ferret) for 100 classes")
 	_, err = Open(t.Context(), dir, Options{Classes: 4, LabelClasses: []string{"cat"}})
-	wantError(t, err, "1 class names for a model of 4 classes")
+	testerr.OneLine(t, err, "1 class names for a model of 4 classes")
 }
 
 func TestFlatFolderIsUnlabelled(t *testing.T) {
@@ -139,13 +141,13 @@ func TestBadImagesAreRecords(t *testing.T) {
 	if len(got) != 3 || len(bad) != 2 || d.Len() != 5 {
 		t.Fatalf("%d good, %v bad of %d", len(got), bad, d.Len())
 	}
-	wantError(t, bad[0], "dangling.jpg: no such file")
-	wantError(t, bad[1], "empty.png: the file is empty")
+	testerr.OneLine(t, bad[0], "dangling.jpg: no such file")
+	testerr.OneLine(t, bad[1], "empty.png: the file is empty")
 	if re := bad[1].(*RecordError); re.Index != 4 || re.Name != "empty.png" {
 		t.Errorf("%+v", re)
 	}
 	err = got[0].Decode()
-	wantError(t, err, "0.png: not a PNG or JPEG file (it begins 01)")
+	testerr.OneLine(t, err, "0.png: not a PNG or JPEG file (it begins 01)")
 	if _, ok := err.(*RecordError); !ok {
 		t.Errorf("Decode gives a %T", err)
 	}
@@ -171,7 +173,7 @@ func TestFolderThatChangesIsNoticed(t *testing.T) {
 	for _, err := range d.Examples(context.Background()) {
 		last = err
 	}
-	wantError(t, last, filepath.Join(dir, "a"), "changed while in use: it had 1 images and has 2")
+	testerr.OneLine(t, last, filepath.Join(dir, "a"), "changed while in use: it had 1 images and has 2")
 }
 
 // Fingerprints of folders depend on content, names, labels and order.

@@ -11,25 +11,25 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 )
 
-// A Format is a way to store examples. Formats that need large modules are registered by packages
-// of their own, which the command imports for that.
+// A Format is a way to store examples. Formats that need large modules are in packages of their own,
+// which call Register and which the command imports.
 type Format struct {
 	Name string // as in name:path
-	Doc  string // what it stores, in the list of formats; "" for a name that another row's list covers
-	// Files and Folders say what a path of this format may be.
+	Doc  string // its name in the list of supported formats; "" if another row's Doc covers it
+	// Files and Folders say what a path of this format can be.
 	Files, Folders bool
-	// Sniff reports whether a file or folder is of this format. An error ends the search. Nil never
-	// is.
+	// Sniff reports whether a file or folder is of this format. An error ends the search. A format
+	// without Sniff must be named.
 	Sniff func(*Peek) (bool, error)
-	// Open opens the path. Nil says that the format is known, and refused.
+	// Open opens the path. A format without Open is recognised and refused.
 	Open func(path string, o Options) (Source, error)
-	// Stream opens a stream, of which it reads no more than it must to know whether there are labels.
-	// Each pass over the source reads in.Reader() anew, yields positions from from on, and ends with
-	// the stream. Nil says that the format cannot be read front to back.
+	// Stream opens a stream, reading no more than it takes to know whether there are labels. Each pass
+	// over the source calls in.Reader() again, yields positions starting at from, and ends with the
+	// stream. A format without Stream cannot be read sequentially.
 	Stream func(in *Stream, o Options) (Source, error)
 }
 
-// formats are tried in order: what is known by its content comes before what only has a name.
+// formats are tried in order: those recognised by content come before those recognised by name.
 var formats []Format
 
 func init() {
@@ -49,8 +49,7 @@ func init() {
 	}
 }
 
-// Register adds a format, in place of one that has its name; others it goes before. It is to be
-// called while the program starts.
+// Register adds a format before all others, in place of one with the same name. Call it from init.
 func Register(f Format) {
 	formats = slices.DeleteFunc(formats, func(other Format) bool { return other.Name == f.Name })
 	formats = slices.Insert(formats, 0, f)
@@ -64,7 +63,7 @@ func formatOf(name string) *Format {
 	return nil
 }
 
-// Formats are the names that may stand before the path of a SPEC.
+// Formats returns the format names that a SPEC may have.
 func Formats() []string { return namesOf(func(f Format) bool { return f.Open != nil }) }
 
 func streamNames() []string { return namesOf(func(f Format) bool { return f.Stream != nil }) }
@@ -78,7 +77,7 @@ func namesOf(wanted func(Format) bool) (names []string) {
 	return names
 }
 
-// supported ends the messages that refuse a format.
+// supported lists the formats, for messages.
 func supported() string {
 	var docs []string
 	for _, f := range formats {
@@ -90,7 +89,7 @@ func supported() string {
 	return "supported are " + strings.Join(docs[:last], ", ") + " and " + docs[last]
 }
 
-// sniff recognises the format of an existing file or folder.
+// sniff detects the format of an existing file or folder.
 func sniff(path string) (*Format, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -120,7 +119,7 @@ func sniff(path string) (*Format, error) {
 	return nil, p.unknown()
 }
 
-// openFile recognises the format of a file or folder where that is left open, and opens it.
+// openFile opens a file or folder, and detects its format if f is nil.
 func openFile(path string, f *Format, o Options) (Source, error) {
 	if f == nil {
 		var err error
@@ -152,14 +151,14 @@ func openFile(path string, f *Format, o Options) (Source, error) {
 	return src, nil
 }
 
-// sniffStream recognises the format of a stream by its first bytes.
+// sniffStream detects the format of a stream from its first bytes.
 func sniffStream(s *Stream) (*Format, error) {
 	r, err := s.Reader()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name(), err)
 	}
 	p := &Peek{Path: s.Name(), Stream: true, Head: make([]byte, 0, 512), Size: -1}
-	for err == nil && len(p.Head) < cap(p.Head) { // no more is waited for than tells
+	for err == nil && len(p.Head) < cap(p.Head) { // read no more than is needed
 		var n int
 		n, err = r.Read(p.Head[len(p.Head):cap(p.Head)])
 		p.Head = p.Head[:len(p.Head)+n]
@@ -183,7 +182,7 @@ func sniffStream(s *Stream) (*Format, error) {
 	return nil, fmt.Errorf("%s: format not recognised: want one of %s, as in jsonl:-", s.Name(), strings.Join(streamNames(), ", "))
 }
 
-// unknown says why a file is of no format.
+// unknown says why a file has no known format.
 func (p *Peek) unknown() error {
 	switch {
 	case p.Gzip:
@@ -198,7 +197,7 @@ func (p *Peek) unknown() error {
 	return fmt.Errorf("%s: format not recognised: %s", p.Path, supported())
 }
 
-// openAnyCIFAR opens whichever of the two it is.
+// openAnyCIFAR detects which of the two formats it is.
 func openAnyCIFAR(path string, o Options) (Source, error) {
 	f, err := sniff(path)
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/internal/realdata"
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 // write puts a file into dir and returns its path.
@@ -92,20 +93,68 @@ func readError(spec string, o Options) error {
 	return nil
 }
 
-// wantError checks that err is one line holding all the words.
-func wantError(t *testing.T, err error, words ...string) {
+// endsWithContext checks that a pass over more than 10 examples ends with its context.
+func endsWithContext(t *testing.T, d *Dataset) {
 	t.Helper()
-	if err == nil {
-		t.Error("no error")
-		return
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q does not name %q", err, w)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	var last error
+	for _, err := range d.Examples(ctx) {
+		if last = err; err == nil {
+			n++
+		}
+		if n == 10 {
+			cancel()
 		}
 	}
-	if strings.ContainsAny(err.Error(), "\n\r") {
-		t.Errorf("%q is not one line", err)
+	if n != 10 || last != context.Canceled {
+		t.Errorf("%d examples, then %v", n, last)
+	}
+	if _, err := d.Fingerprint(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Fingerprint: %v", err)
+	}
+}
+
+// A textCase is a text file and what is read of it: the examples, as summed up, and the messages of
+// bad records; or the message of the error.
+type textCase struct {
+	name      string
+	text      string
+	options   Options
+	want, bad []string
+	err       string
+}
+
+// check writes the text into a file and reads it.
+func (c *textCase) check(t *testing.T, file, format string, ragged bool, sum func(Example) string) {
+	t.Helper()
+	path := write(t, t.TempDir(), file, []byte(c.text))
+	if c.err != "" {
+		testerr.OneLine(t, readError(path, c.options), file, c.err)
+		return
+	}
+	d, err := Open(t.Context(), path, c.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	examples, bad := all(t, d)
+	var got []string
+	for _, e := range examples {
+		got = append(got, sum(e))
+	}
+	if !slices.Equal(got, c.want) {
+		t.Errorf("got %q, want %q", got, c.want)
+	}
+	if len(bad) != len(c.bad) {
+		t.Fatalf("bad records %q, want %q", bad, c.bad)
+	}
+	for i, err := range bad {
+		testerr.OneLine(t, err, c.bad[i])
+	}
+	if d.Ragged() != ragged || !d.IsText() || d.Format() != format || d.Len() != len(got)+len(bad) {
+		t.Errorf("%s of %d, ragged %t, text %t", d.Format(), d.Len(), d.Ragged(), d.IsText())
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 )
 
-// sniffIDX passes over what may as well be a dark picture of class 0 in CIFAR's format.
+// sniffIDX excludes a .bin file that may be CIFAR: a dark image of class 0 begins like an IDX file.
 func sniffIDX(p *Peek) (bool, error) {
 	return arrays.IsIDX(p.Head) && !(p.Ext == ".bin" && (cifar10.fits(p, p.Size) || cifar100.fits(p, p.Size))), nil
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -123,7 +124,7 @@ func TestIDXLies(t *testing.T) {
 		if c.labels != nil {
 			write(t, dir, "labels-idx1", c.labels)
 		}
-		t.Run(c.name, func(t *testing.T) { wantError(t, readError(path, Options{Classes: 10}), c.words...) })
+		t.Run(c.name, func(t *testing.T) { testerr.OneLine(t, readError(path, Options{Classes: 10}), c.words...) })
 	}
 }
 
@@ -139,7 +140,7 @@ func TestDamageBehindTheSliceDoesNotMatter(t *testing.T) {
 	if err := readError(path+"[0:50]", Options{}); err != nil {
 		t.Error(err)
 	}
-	wantError(t, readError(path, Options{}), "ends after 50")
+	testerr.OneLine(t, readError(path, Options{}), "ends after 50")
 }
 
 func TestContextEndsThePass(t *testing.T) {
@@ -147,24 +148,7 @@ func TestContextEndsThePass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	n := 0
-	var last error
-	for _, err := range d.Examples(ctx) {
-		if last = err; err == nil {
-			n++
-		}
-		if n == 10 {
-			cancel()
-		}
-	}
-	if n != 10 || last != context.Canceled {
-		t.Errorf("%d examples, then %v", n, last)
-	}
-	if _, err := d.Fingerprint(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Fingerprint: %v", err)
-	}
+	endsWithContext(t, d)
 }
 
 func FuzzOpenIDX(f *testing.F) {
@@ -221,7 +205,7 @@ func TestMNISTIsRead(t *testing.T) {
 	if want := []int{1, 4, 9, 5, 9, 0, 6}; !reflect.DeepEqual(labels, want) {
 		t.Errorf("labels %v, want %v", labels, want)
 	}
-	wantError(t, readError(sharedData(t, "mnist/t10k-images-idx3-ubyte.gz"), Options{Classes: 9}), "t10k-images-idx3-ubyte.gz[7]", "label 9 is outside [0,9)")
+	testerr.OneLine(t, readError(sharedData(t, "mnist/t10k-images-idx3-ubyte.gz"), Options{Classes: 9}), "t10k-images-idx3-ubyte.gz[7]", "label 9 is outside [0,9)")
 }
 
 func TestColourIDXIsRead(t *testing.T) {

@@ -10,10 +10,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Decode turns Encoded into the only element of Inputs: uint8 [H,W,1] for grey images, else [H,W,3]
-// RGB; see [pixels.Decode]. It does nothing where Encoded is nil. The error is a *RecordError.
-//
-// Decode is meant for the caller's workers: it touches nothing but e.
+// Decode decodes Encoded into the only element of Inputs: uint8 [H,W,1] for grey images, else RGB
+// [H,W,3]; see [pixels.Decode]. It does nothing if Encoded is nil. The error is a *RecordError. It may
+// run in parallel for different examples.
 func (e *Example) Decode() error {
 	if e.Encoded == nil {
 		return nil
@@ -26,7 +25,7 @@ func (e *Example) Decode() error {
 	return nil
 }
 
-// FromImage returns an image in memory as Example.Decode does one in a file.
+// FromImage converts an image in memory as Example.Decode does one in a file.
 func FromImage(img image.Image) (Array, error) {
 	p, err := pixels.Of(img)
 	if err != nil {

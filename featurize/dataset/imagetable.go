@@ -17,23 +17,23 @@ import (
 // pathNames are the columns or keys that may hold paths of images, as many tools call them.
 var pathNames = []string{"image", "path", "file", "file_name", "filename", "image_path", "filepath"}
 
-// isPathOfImage reports whether a column or key, by one of its values, holds paths of images.
+// isPathOfImage reports whether a column or key with this value holds paths of images.
 func isPathOfImage(name, value string) bool {
 	return slices.Contains(pathNames, strings.ToLower(name)) && isImageName(strings.TrimSpace(value))
 }
 
 // An imageTable is a table or JSON lines whose records name image files.
 //
-// The paths are those of whoever wrote the table, who may be a stranger: they lead to nothing outside
-// the folder that it lies in, not by .., nor from the root, nor through a link.
+// The author of the table need not be trusted: paths must not leave the folder of the table, by .., as
+// absolute paths, or through links.
 type imageTable struct {
 	Base
 	table Source
 	dir   string
-	real  string // the folder without links
+	real  string // dir with links resolved
 }
 
-// newImageTable takes over a source whose only input are paths.
+// newImageTable takes over a source whose only input is paths.
 func newImageTable(table Source, path string) (Source, error) {
 	s := &imageTable{table: table, dir: filepath.Dir(path)}
 	b := table.base()
@@ -77,7 +77,7 @@ func (s *imageTable) rows(from, to int) iter.Seq2[tableRow, error] {
 	}
 }
 
-// pathIn takes the path out of a record.
+// pathIn removes the path from a record.
 func pathIn(e *Example) (string, error) {
 	data := e.Inputs[0].Data
 	e.Inputs = nil
@@ -94,7 +94,7 @@ func pathIn(e *Example) (string, error) {
 	return strings.TrimSpace(path[0]), nil
 }
 
-// file returns where the file is that a record names.
+// file resolves the path in a record.
 func (s *imageTable) file(path string) (string, error) {
 	local := filepath.FromSlash(path)
 	if !filepath.IsLocal(local) {
@@ -159,7 +159,7 @@ func (s *imageTable) hashImage(ctx context.Context, h hash.Hash, path string, la
 			return hashSized(ctx, h, f, size)
 		}
 	}
-	fmt.Fprintln(h, "unreadable") // which is a bad record, not the end
+	fmt.Fprintln(h, "unreadable") // a bad record is no error
 	return context.Cause(ctx)
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 // A table and JSON lines of paths are the images that they name, with their labels.
@@ -97,7 +99,7 @@ func TestTablesOfImagesLeadNowhereElse(t *testing.T) {
 	}
 	in := NewStream(strings.NewReader(`{"image":"a.png","label":1}`+"\n"), stdinPath)
 	_, err = Open(t.Context(), "-", Options{Stream: in})
-	wantError(t, err, "paths of images on a stream lead to nothing")
+	testerr.OneLine(t, err, "paths of images on a stream lead to nothing")
 	for e, err := range StreamJSONL(strings.NewReader(fmt.Sprintf("{\"image\":%q}\n", secret)), "-", Options{}) {
 		if err != nil || e.Encoded != nil {
 			t.Errorf("a line by itself: %+v, %v", e, err)

@@ -18,8 +18,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset/internal/pattern"
 )
 
-// keptOpen is how many files of a pattern stay open. The others are opened again when they are read,
-// one after another.
+// keptOpen is how many files of a pattern stay open. The others are opened again when they are read.
 const keptOpen = 16
 
 // A joinedSource is the files of a pattern, one after another.
@@ -29,15 +28,15 @@ type joinedSource struct {
 	format  *Format
 	paths   []string
 	starts  []int    // the first position of each, and the end
-	sources []Source // nil for those that are not kept open
+	sources []Source // nil for files that are not kept open
 
 	mu   sync.Mutex
-	sums []string // fingerprints of those that were read to their end
+	sums []string // fingerprints of files that have been read completely
 }
 
-// openJoined opens the files once, to know what they hold.
+// openJoined opens each file once, to count its examples.
 func openJoined(spec Spec, f *Format, o Options) (_ Source, err error) {
-	o.Shard.Count, o.Shard.Index = 0, 0 // it is of them all
+	o.Shard.Count, o.Shard.Index = 0, 0 // the shard is of all files together
 	paths, err := pattern.Files(spec.Path)
 	if err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func openJoined(spec Spec, f *Format, o Options) (_ Source, err error) {
 	return s, nil
 }
 
-// join adds what a file says of itself, which must suit those before it.
+// join adds a file, which must match those before it.
 func (s *joinedSource) join(i int, b *Base) error {
 	end := s.starts[i] + b.Count
 	if s.starts = append(s.starts, end); end < s.starts[i] || end >= StreamPositions {
@@ -116,14 +115,14 @@ func (s *joinedSource) join(i int, b *Base) error {
 	return nil
 }
 
-// named reports whether class folders are labels by their names, whatever else there is.
+// named reports whether class folders give labels by their names alone, not by their order.
 func (s *joinedSource) named(folders []string) bool {
 	labels, err := matchClasses(folders, s.o.LabelClasses)
 	integer := func(name string) bool { _, err := strconv.ParseUint(name, 10, 32); return err == nil }
 	return err == nil && labels != nil || !slices.ContainsFunc(folders, func(f string) bool { return !integer(f) })
 }
 
-// open opens a file for a pass, and closes it in the end.
+// open returns the source of a file; done closes it unless it is kept open.
 func (s *joinedSource) open(i int) (src Source, done func() error, err error) {
 	if s.sources[i] != nil {
 		return s.sources[i], func() error { return nil }, nil
@@ -139,7 +138,7 @@ func (s *joinedSource) open(i int) (src Source, done func() error, err error) {
 	return src, src.Close, nil
 }
 
-// whole is a file with all of its examples, to be identified by.
+// whole returns a file with all of its examples, for its fingerprint.
 func (s *joinedSource) whole(i int, src Source) *opened {
 	o := &opened{src: src, keep: true}
 	o.to = s.starts[i+1] - s.starts[i]
@@ -148,7 +147,7 @@ func (s *joinedSource) whole(i int, src Source) *opened {
 	return o
 }
 
-// within returns the files that hold the positions from one to before another.
+// within returns the range of files that hold positions from…to-1.
 func (s *joinedSource) within(from, to int) (first, last int) {
 	first = sort.SearchInts(s.starts, from+1) - 1
 	if to <= from {
@@ -211,11 +210,11 @@ func (s *joinedSource) file(i, from, to int, yield func(Example, error) bool) (m
 	if !s.o.Fingerprint || known || from > start || to < start+w.to {
 		return true, nil
 	}
-	// Next to nothing is left to be read for it, and the file is open now.
+	// The file is open, and nearly all of it has been hashed.
 	return true, s.identify(context.Background(), i, w)
 }
 
-// identify keeps the fingerprint of a file.
+// identify computes and keeps the fingerprint of a file.
 func (s *joinedSource) identify(ctx context.Context, i int, w *opened) error {
 	sum, err := w.Fingerprint(ctx)
 	if err != nil {
@@ -227,7 +226,7 @@ func (s *joinedSource) identify(ctx context.Context, i int, w *opened) error {
 	return nil
 }
 
-// hash adds the fingerprints of the files that hold the positions, each of a whole file.
+// hash adds the fingerprints of the whole files that hold the positions.
 func (s *joinedSource) hash(ctx context.Context, d *digest, from, to int) error {
 	first, last := s.within(from, to)
 	for i := first + d.part; i < last; i++ {

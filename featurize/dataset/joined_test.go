@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 // shards writes n files of JSON lines with so many examples each, and the same in one file.
@@ -110,7 +111,7 @@ func TestFilesOfAPatternAreRefused(t *testing.T) {
 			path = prefix + ":" + filepath.Join(dir, "{"+name)
 		}
 		_, err := Open(t.Context(), path, Options{})
-		wantError(t, err, want)
+		testerr.OneLine(t, err, want)
 	}
 	d, err := Open(t.Context(), filepath.Join(dir, "{a,d}.jsonl"), Options{})
 	if err != nil {
@@ -150,7 +151,7 @@ func TestClassFoldersOfAPattern(t *testing.T) {
 		return listed(t, d), nil
 	}
 	_, err := open("{1,2}.tar", Options{Classes: 2})
-	wantError(t, err, "2.tar has other class folders (dog, owl) than")
+	testerr.OneLine(t, err, "2.tar has other class folders (dog, owl) than")
 	for pattern, o := range map[string]Options{"{1,3}.tar": {Classes: 2}, "[12].tar": {LabelClasses: []string{"cat", "dog", "owl"}}} {
 		want := "1.tar/cat/a.png 0, 1.tar/dog/b.png 1, 3.tar/cat/e.png 0, 3.tar/dog/f.png 1"
 		if o.LabelClasses != nil {
@@ -182,5 +183,5 @@ func TestAFileOfAPatternChanges(t *testing.T) {
 	for _, err := range d.Examples(t.Context()) {
 		failed = err
 	}
-	wantError(t, failed, last+": changed while in use: it had 2 examples and has 1")
+	testerr.OneLine(t, failed, last+": changed while in use: it had 2 examples and has 1")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/internal/jsontensor"
 )
 
-// tryLines is how many lines may be broken before the first that shows what the file holds.
+// tryLines is how many lines may be broken before the first valid one.
 const tryLines = 1000
 
 // jsonLabelNames are the keys that hold the label.
@@ -19,11 +19,11 @@ var jsonLabelNames = []string{"label", "labels"}
 type jsonlSource struct {
 	textSource
 	inputs   []string // keys
-	names    []string // of the arrays made of them
+	names    []string // of the arrays
 	labelled bool     // labels are wanted
-	labelKey string   // "" where there is none, or none is wanted
+	labelKey string   // "" if there is none, or none is wanted
 	labels   labelParser
-	images   bool // the input are paths of images
+	images   bool // the input is paths of images
 }
 
 func openJSONL(path string, o Options) (Source, error) {
@@ -39,7 +39,7 @@ func openJSONL(path string, o Options) (Source, error) {
 	return s, nil
 }
 
-// streamJSONL reads the first lines to know what they hold.
+// streamJSONL reads the first lines, up to a valid one.
 func streamJSONL(in *Stream, o Options) (Source, error) {
 	s := &jsonlSource{labelled: !o.Unlabelled, labels: newLabelParser(o)}
 	s.reader, s.Path, s.stream = s.lines, in.Name(), in
@@ -57,14 +57,13 @@ func streamJSONL(in *Stream, o Options) (Source, error) {
 	return s, nil
 }
 
-// sniffJSONL takes a stream of objects, which has no name.
+// sniffJSONL recognises files by name, and a stream by its first byte.
 func sniffJSONL(p *Peek) (bool, error) {
 	text := bytes.TrimLeft(bytes.TrimPrefix(p.Head, byteOrderMark), " \t\r\n")
 	return p.Ext == ".jsonl" || p.Ext == ".ndjson" || p.Stream && bytes.HasPrefix(text, []byte("{")), nil
 }
 
-// scan reads all lines, to find where they are, and looks into the first that
-// are needed to know what they hold.
+// scan indexes the lines, and learns the keys from the first valid one.
 func (s *jsonlSource) scan(r io.Reader, o Options) error {
 	lines := newLineReader(r)
 	var broken error
@@ -106,7 +105,7 @@ func (s *jsonlSource) scan(r io.Reader, o Options) error {
 	return nil
 }
 
-// learn settles by an example what keys are inputs and which the label.
+// learn decides by a line which keys are inputs, and which is the label.
 func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	var keys []string
 	path := ""                  // the key that holds paths of images
@@ -161,7 +160,7 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	if s.labelKey == "" {
 		return nil
 	}
-	// What the head does not want is told before anything is read.
+	// Refuse labels that do not suit the head before anything is read.
 	p.Pos = labelAt[s.labelKey]
 	switch c := p.Peek(); {
 	case c == 'n' && !o.IgnoreUnknownLabels:
@@ -170,7 +169,7 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 		return refuse("%s is a list; want one class, for a head whose classes exclude each other", s.labelKey)
 	case c != '[' && o.MultiLabel:
 		return refuse("%s is no list; want %s", s.labelKey, wantTargets(o.Classes))
-	case c == '[' && s.labels.k == 0: // those that follow have as many
+	case c == '[' && s.labels.k == 0: // all lines must have as many
 		p.Pos++
 		n, err := p.Elements(func() error { return p.Skip(0) })
 		s.labels.k = n
@@ -187,7 +186,7 @@ func parserOf(line []byte, position int) *jsontensor.Parser {
 	return &jsontensor.Parser{Text: line}
 }
 
-// lines reads the text line by line.
+// lines returns a function that reads the next line.
 func (s *jsonlSource) lines(r io.Reader) func(*Example) (broken, fatal error) {
 	lines := newLineReader(r)
 	return func(e *Example) (broken, fatal error) {
@@ -208,7 +207,7 @@ func (s *jsonlSource) lines(r io.Reader) func(*Example) (broken, fatal error) {
 	}
 }
 
-// parse reads a line into an example.
+// parse parses a line into an example.
 func (s *jsonlSource) parse(e *Example, line []byte) error {
 	e.Inputs = make([]Array, len(s.inputs))
 	var labelled bool

@@ -13,18 +13,12 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 func TestJSONLinesNameInputsAndLabels(t *testing.T) {
-	dir := t.TempDir()
 	two := Options{Inputs: []string{"ids", "mask"}}
-	for _, c := range []struct {
-		name, text string
-		options    Options
-		want       []string // keys of the examples
-		bad        []string
-		err        string
-	}{
+	for _, c := range []textCase{
 		{"one input", `{"x":[1,2],"label":1}` + "\n" + `{"label":0,"x":[3]}`, Options{}, []string{`0 x.jsonl[0] 1  "" [2]  [1 2]`, `1 x.jsonl[1] 0  "" [1]  [3]`}, nil, ""},
 		{"no label", `{"x":[1,2]}`, Options{}, []string{`0 x.jsonl[0] -1  "" [2]  [1 2]`}, nil, ""},
 		{"a scalar", `{"x":1}`, Options{}, []string{`0 x.jsonl[0] -1  "" []  [1]`}, nil, ""},
@@ -68,33 +62,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 		{"target out of range", `{"x":1,"label":[2,0]}`, Options{MultiLabel: true}, nil, nil, "x.jsonl[0]: label: number 0 is 2; want 0 or 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			path := write(t, dir, "x.jsonl", []byte(c.text))
-			if c.err != "" {
-				wantError(t, readError(path, c.options), "x.jsonl", c.err)
-				return
-			}
-			d, err := Open(t.Context(), path, c.options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.Close()
-			got, bad := all(t, d)
-			var keys []string
-			for _, e := range got {
-				keys = append(keys, key(e))
-			}
-			if !slices.Equal(keys, c.want) {
-				t.Errorf("got %q, want %q", keys, c.want)
-			}
-			if len(bad) != len(c.bad) {
-				t.Fatalf("bad records %q, want %q", bad, c.bad)
-			}
-			for i, err := range bad {
-				wantError(t, err, c.bad[i])
-			}
-			if !d.Ragged() || d.Format() != "jsonl" || d.Len() != len(got)+len(bad) {
-				t.Errorf("%s of %d, ragged %t", d.Format(), d.Len(), d.Ragged())
-			}
+			c.check(t, "x.jsonl", "jsonl", true, key)
 		})
 	}
 }
@@ -142,19 +110,19 @@ func TestALineThatIsTooLongIsABadRecord(t *testing.T) {
 	if len(got) != 2 || got[1].Index != 2 || len(bad) != 1 {
 		t.Fatalf("%d examples, bad %v", len(got), bad)
 	}
-	wantError(t, bad[0], "x.jsonl[1]: more than 67108864 bytes of text for one example")
+	testerr.OneLine(t, bad[0], "x.jsonl[1]: more than 67108864 bytes of text for one example")
 }
 
 func TestDamagedJSONLines(t *testing.T) {
 	dir := t.TempDir()
 	text := []byte(strings.Repeat(`{"x":[1,2,3]}`+"\n", 1000))
 	whole := gzipped(t, text)
-	wantError(t, readError(write(t, dir, "x.jsonl.gz", whole[:len(whole)-9]), Options{}), "x.jsonl.gz: broken or truncated gzip")
+	testerr.OneLine(t, readError(write(t, dir, "x.jsonl.gz", whole[:len(whole)-9]), Options{}), "x.jsonl.gz: broken or truncated gzip")
 	crc := slices.Clone(whole)
 	crc[len(crc)-8] ^= 1
-	wantError(t, readError(write(t, dir, "x.jsonl.gz", crc), Options{}), "x.jsonl.gz: broken or truncated gzip")
-	wantError(t, readError(write(t, dir, "x.json", text), Options{}), "x.json: JSON is read as lines")
-	wantError(t, readError(write(t, dir, "y.jsonl", []byte(strings.Repeat("[\n", tryLines+5))), Options{}), "no line of the first 1000 can be read")
+	testerr.OneLine(t, readError(write(t, dir, "x.jsonl.gz", crc), Options{}), "x.jsonl.gz: broken or truncated gzip")
+	testerr.OneLine(t, readError(write(t, dir, "x.json", text), Options{}), "x.json: JSON is read as lines")
+	testerr.OneLine(t, readError(write(t, dir, "y.jsonl", []byte(strings.Repeat("[\n", tryLines+5))), Options{}), "no line of the first 1000 can be read")
 
 	path := write(t, dir, "x.jsonl", text)
 	d, err := Open(t.Context(), path, Options{})
@@ -173,7 +141,7 @@ func TestDamagedJSONLines(t *testing.T) {
 	for _, e := range d.Examples(context.Background()) {
 		err = e
 	}
-	wantError(t, err, "changed while in use: it had 1000 examples and has 500")
+	testerr.OneLine(t, err, "changed while in use: it had 1000 examples and has 500")
 }
 
 func FuzzJSONL(f *testing.F) {

@@ -10,14 +10,14 @@ import (
 	"github.com/mfgs/mfgs/internal/jsontensor"
 )
 
-// A labelParser reads labels that are written as text.
+// A labelParser parses labels.
 type labelParser struct {
 	names         []string       // of the classes, in label order
-	byName        map[string]int // the first class of a name
-	numbered      bool           // some are named by numbers
+	byName        map[string]int // the first class of each name
+	numbered      bool           // some names are integers
 	multi         bool
 	k             int  // labels of a multi-label head, 0 unknown
-	ignoreUnknown bool // a label that is none of the classes is -1
+	ignoreUnknown bool // an unknown label is -1
 }
 
 func newLabelParser(o Options) labelParser {
@@ -31,8 +31,8 @@ func newLabelParser(o Options) labelParser {
 	return l
 }
 
-// fromText reads a label that is a class name or an integer. An integer is the
-// number of a class unless classes are named by integers.
+// fromText parses a class name or an integer, which is the number of a class unless class names are
+// integers.
 func (l labelParser) fromText(s string) (int, error) {
 	if i, ok := l.byName[s]; ok {
 		if j := slices.Index(l.names[i+1:], s); j >= 0 {
@@ -57,12 +57,12 @@ func (l labelParser) fromText(s string) (int, error) {
 	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), Some(l.names))
 }
 
-// plainName is a name without what most often differs between two writings of it.
+// plainName normalises a name, to find misspellings.
 func plainName(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", " ", "-", " ").Replace(strings.TrimSpace(s)))
 }
 
-// fromJSON reads the value of an example's label. It returns false for null.
+// fromJSON parses the value of an example's label. It returns false for null.
 func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 	switch c := p.Peek(); {
 	case p.Literal("null"):
@@ -90,7 +90,7 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 	return true, nil
 }
 
-// targets reads a list of zeros and ones.
+// targets parses a list of zeros and ones.
 func (l labelParser) targets(p *jsontensor.Parser, e *Example) error {
 	t, err := p.Tensor()
 	if err != nil {
@@ -107,7 +107,7 @@ func (l labelParser) targets(p *jsontensor.Parser, e *Example) error {
 	return err
 }
 
-// zeroOrOne returns the labels of a multi-label head.
+// zeroOrOne converts the labels of a multi-label head.
 func zeroOrOne(ints []int) ([]uint8, error) {
 	targets := make([]uint8, len(ints))
 	for i, y := range ints {
@@ -119,7 +119,7 @@ func zeroOrOne(ints []int) ([]uint8, error) {
 	return targets, nil
 }
 
-// wholeText reads a whole number, 3.0 too.
+// wholeText parses an integer, which may be written 3.0.
 func wholeText[T int64 | uint64](s string, parse func(string, int, int) (T, error)) (T, error) {
 	v, err := parse(s, 10, 64)
 	if err == nil {
@@ -136,7 +136,7 @@ func labelRangeError(e Example, classes int) error {
 	return fmt.Errorf("%s: %s", e.Name, labelRange(e.Label, classes))
 }
 
-// labelRange words where a label should lie.
+// labelRange says that a label is out of range.
 func labelRange(label, classes int) string {
 	if classes == 0 {
 		return fmt.Sprintf("label %d is negative", label)
@@ -144,7 +144,7 @@ func labelRange(label, classes int) string {
 	return fmt.Sprintf("label %d is outside [0,%d), the model's classes", label, classes)
 }
 
-// singleLabels refuses labels of one class an example under MultiLabel.
+// singleLabels is the error about labels of one class per example under MultiLabel.
 func singleLabels(path string, o Options) error {
 	if !o.MultiLabel || o.Unlabelled {
 		return nil
@@ -153,7 +153,7 @@ func singleLabels(path string, o Options) error {
 		path, wantTargets(o.Classes))
 }
 
-// wantTargets words what labels a multi-label head of k labels wants.
+// wantTargets says what labels a multi-label head of k labels needs.
 func wantTargets(k int) string {
 	if k == 0 {
 		return "a 0 or 1 for each of the head's labels"

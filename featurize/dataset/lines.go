@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// indexStep is how many examples apart the places in a text file are that
-	// are remembered, so that a slice need not read what is before it.
+	// indexStep is how many examples apart the offsets are that are kept of a text file, so that reading
+	// can start in the middle.
 	indexStep = 1024
 )
 
-// A textSource is a file of text, plain or gzipped, and where in its text
-// the examples are. What it embeds knows how one is written.
+// A textSource is a text file, plain or gzipped, with an index of its examples. The type that embeds it
+// parses them.
 type textSource struct {
 	Base
-	open   func(skip int64) (io.ReadCloser, error) // the text from byte skip on
-	places []int64                                 // of example i*indexStep in the text
-	// reader returns what reads the next example from the text, into e if that is not nil: broken
-	// concerns that one only, unless it is a *refusal, and fatal ends the text.
+	open   func(skip int64) (io.ReadCloser, error) // reads the text from byte skip on
+	places []int64                                 // offset of example i*indexStep in the text
+	// reader returns a function that reads the next example, into e unless that is nil. broken concerns
+	// this example only, unless it is a *refusal; fatal ends the text.
 	reader func(io.Reader) func(e *Example) (broken, fatal error)
 }
 
-// openText opens the text and has it scanned for the places of its examples.
+// openText opens the text and calls scan to index its examples.
 func (t *textSource) openText(path string, scan func(io.Reader) error) error {
 	f, err := t.Open(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func (t *textSource) openText(path string, scan func(io.Reader) error) error {
 	return err
 }
 
-// add notes that an example begins at a place, which may be before blank lines.
+// add records an example at an offset, perhaps after blank lines.
 func (t *textSource) add(place int64) {
 	if t.Count%indexStep == 0 {
 		t.places = append(t.places, place)
@@ -65,8 +65,7 @@ func (t *textSource) add(place int64) {
 	t.Count++
 }
 
-// from opens the text at the example that is the last one remembered up to
-// position i, and returns that one's position.
+// from opens the text at the last indexed example up to position i, and returns its position.
 func (t *textSource) from(i int) (r io.ReadCloser, at int, err error) {
 	if t.stream != nil {
 		in, err := t.stream.Reader()
@@ -129,7 +128,7 @@ func (t *textSource) Examples(from, to int) iter.Seq2[Example, error] {
 	}
 }
 
-// readError words what was met while reading the text.
+// readError describes an error in reading the text.
 func (t *textSource) readError(err error) error {
 	switch {
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, io.ErrUnexpectedEOF):
@@ -138,7 +137,7 @@ func (t *textSource) readError(err error) error {
 	return fmt.Errorf("%s: %w", t.Path, bareError(err))
 }
 
-// changed says that the text ended before the examples did that it had.
+// changed is the error about a text that has fewer examples than when it was opened.
 func (t *textSource) changed(got int) error {
 	return fmt.Errorf("%s: changed while in use: it had %d examples and has %d", t.Path, t.Count, got)
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 func TestTargetsAreReadFromEveryNumberType(t *testing.T) {
@@ -88,7 +90,7 @@ func TestLabelsThatTheHeadDoesNotWantAreRefused(t *testing.T) {
 		{"cifar", cifar, Options{MultiLabel: true}, []string{"x.bin: ", "one class an example"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			wantError(t, readError(c.spec, c.options), c.words...)
+			testerr.OneLine(t, readError(c.spec, c.options), c.words...)
 			// Where labels are not wanted, nobody minds.
 			c.options.Unlabelled = true
 			d, err := Open(t.Context(), c.spec, c.options)
@@ -136,11 +138,11 @@ func TestFeaturesHaveTargets(t *testing.T) {
 		t.Errorf("%d, %v; want %d", got, err, y[3:])
 	}
 	_, err = read(file("(4,)", y[:4]), o)
-	wantError(t, err, "labels: shape [4]", "3 labels")
+	testerr.OneLine(t, err, "labels: shape [4]", "3 labels")
 	_, err = read(file("(4, 2)", y[:8]), Options{MultiLabel: true})
-	wantError(t, err, "labels: shape [4 2]", "3 labels")
+	testerr.OneLine(t, err, "labels: shape [4 2]", "3 labels")
 	_, err = read(file("(4, 3)", append([]byte{3}, y[1:]...)), o)
-	wantError(t, err, "label 0 of example 0 is 3")
+	testerr.OneLine(t, err, "label 0 of example 0 is 3")
 	_, err = OpenFeatures(file("(4, 3)", y), Options{Classes: 3})
-	wantError(t, err, "labels: shape [4 3]", "one label")
+	testerr.OneLine(t, err, "labels: shape [4 3]", "one label")
 }

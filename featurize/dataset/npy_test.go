@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -168,9 +169,9 @@ func TestNPYLies(t *testing.T) {
 		{"many dimensions", npy("<f4", "("+strings.Repeat("1,", 40)+")", ramp(4)), "more than 32 dimensions"},
 	} {
 		path := write(t, t.TempDir(), "x.npy", c.content)
-		t.Run(c.name, func(t *testing.T) { wantError(t, readError("npy:"+path, Options{}), path+": ", c.want) })
+		t.Run(c.name, func(t *testing.T) { testerr.OneLine(t, readError("npy:"+path, Options{}), path+": ", c.want) })
 	}
-	wantError(t, readError("testdata/fortran.npy", Options{}), "Fortran order")
+	testerr.OneLine(t, readError("testdata/fortran.npy", Options{}), "Fortran order")
 }
 
 // Where only one axis is longer than 1, both orders are the same.
@@ -218,7 +219,7 @@ func TestNPZNamesInputsAndLabels(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, dir, "x.npz", zipped(t, c.members))
 			if c.err != "" {
-				wantError(t, readError(path, c.options), "x.npz", c.err)
+				testerr.OneLine(t, readError(path, c.options), "x.npz", c.err)
 				return
 			}
 			d, err := Open(t.Context(), path, c.options)
@@ -299,9 +300,9 @@ func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
 			path := write(t, t.TempDir(), "x.npz", zipped(t, members))
 			ready := write(t, t.TempDir(), "x.npz", zipped(t, features))
 			if c.err != "" {
-				wantError(t, readError(path, c.options), "x.npz", c.err)
+				testerr.OneLine(t, readError(path, c.options), "x.npz", c.err)
 				if c.name != "out of range" { // which is worded without the array's name there
-					wantError(t, readFeaturesError(ready, c.options), "x.npz", c.err)
+					testerr.OneLine(t, readFeaturesError(ready, c.options), "x.npz", c.err)
 				}
 				return
 			}
@@ -390,10 +391,10 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 		"<U99999999": "not an array of numbers", "<U16777215": "impossible size",
 	} {
 		path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": npy(descr, "(4, 9)", ramp(80))}))
-		wantError(t, readError(path, Options{Inputs: []string{"x"}}), want)
+		testerr.OneLine(t, readError(path, Options{Inputs: []string{"x"}}), want)
 	}
 	path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": npy("|S1", "(1, 1048577)", make([]byte, 1<<20+1))}))
-	wantError(t, readError(path, Options{Inputs: []string{"x"}}), "x: one example has 1048577 strings, 1048576 the most")
+	testerr.OneLine(t, readError(path, Options{Inputs: []string{"x"}}), "x: one example has 1048577 strings, 1048576 the most")
 }
 
 // A directory that promises more than the file can hold is caught before any
@@ -406,14 +407,14 @@ func TestNPZLies(t *testing.T) {
 	}
 	huge := bytes.Clone(good)
 	binary.LittleEndian.PutUint32(huge[entry+24:], 1<<31)
-	wantError(t, readError(write(t, t.TempDir(), "x.npz", huge), Options{}), "x.npz: x: corrupt: 2147483648 bytes cannot come from")
+	testerr.OneLine(t, readError(write(t, t.TempDir(), "x.npz", huge), Options{}), "x.npz: x: corrupt: 2147483648 bytes cannot come from")
 	short := bytes.Clone(good)
 	binary.LittleEndian.PutUint32(short[entry+24:], 1000)
-	wantError(t, readError(write(t, t.TempDir(), "x.npz", short), Options{}), "x.npz: x: truncated or corrupt")
-	wantError(t, readError(write(t, t.TempDir(), "x.npz", good[:len(good)/2]), Options{}), "broken .npz")
+	testerr.OneLine(t, readError(write(t, t.TempDir(), "x.npz", short), Options{}), "x.npz: x: truncated or corrupt")
+	testerr.OneLine(t, readError(write(t, t.TempDir(), "x.npz", good[:len(good)/2]), Options{}), "broken .npz")
 	crc := bytes.Clone(good)
 	crc[entry+16] ^= 1
-	wantError(t, readError(write(t, t.TempDir(), "x.npz", crc), Options{}), "x.npz: x: after 4000 of 4000 examples", "checksum")
+	testerr.OneLine(t, readError(write(t, t.TempDir(), "x.npz", crc), Options{}), "x.npz: x: after 4000 of 4000 examples", "checksum")
 }
 
 func FuzzNPY(f *testing.F) {

@@ -22,8 +22,8 @@ type npzFile struct {
 	skipped map[string]string // why, by array
 }
 
-// openNPZFile opens the arrays of a zip for a source. Those of strings are arrays where they
-// are named among texts, or may be labels.
+// openNPZFile opens the arrays of a zip for a source. Arrays of strings are read if they are named in
+// texts, or may be labels.
 func openNPZFile(b *Base, path string, texts ...string) (*npzFile, error) {
 	f, err := b.Open(path)
 	if err != nil {
@@ -36,8 +36,7 @@ func openNPZFile(b *Base, path string, texts ...string) (*npzFile, error) {
 	return z, err
 }
 
-// readNPZ opens the arrays of a zip. Members that are no arrays of numbers are
-// ignored, so that metadata may travel along.
+// readNPZ opens the arrays of a zip. Other members, such as metadata, are ignored.
 func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, error) {
 	zr, err := zip.NewReader(f, size)
 	if err != nil {
@@ -72,12 +71,11 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 	return z, nil
 }
 
-// labelNames are those of the array that holds the labels.
+// labelNames are the accepted names of the labels.
 var labelNames = []string{"labels", "label", "y"}
 
-// labelsArray takes the labels out of the archive: their name and array, or nil. Their shape must
-// be what o asks for, for k targets an example under MultiLabel, or any number where k is 0.
-// Numbers come before names, which may stand beside them.
+// labelsArray returns the name and array of the labels, or nil. Under MultiLabel they must have k targets
+// per example, any number if k is 0. Numeric labels are preferred to class names, which may be there too.
 func (z *npzFile) labelsArray(o Options, k int) (string, *arrays.Array, error) {
 	var found, names string
 	for _, name := range labelNames {

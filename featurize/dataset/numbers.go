@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// round accepts floats that hold integers: NumPy users often store labels so.
+// round converts floats that are integers, as NumPy users often store labels.
 func round[T float32 | float64](in []T) ([]int, int) {
 	out := make([]int, len(in))
 	for i, v := range in {
@@ -25,7 +25,7 @@ func widen[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](in
 	return out
 }
 
-// toInts converts labels. bad is the first that is no integer, or -1.
+// toInts converts labels. bad is the index of the first that is not an integer, or -1.
 func toInts(data any) (ints []int, bad int) {
 	switch d := data.(type) {
 	case []uint8:
@@ -62,7 +62,7 @@ func toInts(data any) (ints []int, bad int) {
 	case []float64:
 		return round(d)
 	}
-	panic(fmt.Sprintf("numbers: labels of type %T", data))
+	panic(fmt.Sprintf("dataset: labels of type %T", data))
 }
 
 // toFloats converts features and logits.
@@ -72,7 +72,7 @@ func toFloats(data any) ([]float32, error) {
 		return d, nil
 	case []float64:
 		return narrow(d), nil
-	case []int64: // as JSON has whole ones
+	case []int64: // integers in JSON
 		return narrow(d), nil
 	case []uint64:
 		return narrow(d), nil

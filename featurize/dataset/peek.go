@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// A Peek is what is looked at to recognise a format.
+// A Peek is what a format is recognised by.
 type Peek struct {
 	Path   string
 	Folder bool
-	Stream bool // of which only the beginning is there: Size is -1
-	// Of a file:
-	Ext  string // of its name, in lower case, without .gz if it is gzipped
-	Head []byte // its first bytes, at most 512, unpacked if it is gzipped
+	Stream bool // only the beginning can be read: Size is -1
+	// The rest is set for files and streams.
+	Ext  string // the name's extension, in lower case, without .gz if it is gzipped
+	Head []byte // the first bytes, at most 512, decompressed if it is gzipped
 	Gzip bool
 	Size int64
 	io.ReaderAt
@@ -46,7 +46,7 @@ func (p *Peek) peek() error {
 	return nil
 }
 
-// magic recognises files that begin in one of some ways.
+// magic recognises files by their first bytes.
 func magic(begins ...string) func(*Peek) (bool, error) {
 	return func(p *Peek) (bool, error) {
 		begin := func(m string) bool { return bytes.HasPrefix(p.Head, []byte(m)) }
@@ -54,7 +54,7 @@ func magic(begins ...string) func(*Peek) (bool, error) {
 	}
 }
 
-// named recognises files by the ends of their names.
+// named recognises files by their extensions.
 func named(exts ...string) func(*Peek) (bool, error) {
 	return func(p *Peek) (bool, error) { return slices.Contains(exts, p.Ext), nil }
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// featureNames are the names that features go by.
+// featureNames are the accepted names of features.
 var featureNames = []string{"features", "phi"}
 
-// recordFeatures reads features and logits as the inputs, by these names, of a format of records.
+// recordFeatures reads features and logits from a format of records, as inputs of these names.
 type recordFeatures struct {
 	*Features
 	d, k int
@@ -38,7 +38,7 @@ func (f *Features) openRecords(s Spec, o Options) error {
 		first)
 }
 
-// learn finds the widths by the first example that can be read.
+// learn takes the widths from the first example that can be read.
 func (f *recordFeatures) learn(src Source, s Spec) error {
 	from, to, err := s.bounds(src.base().Count)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Source reads one format. Its type embeds [Base]. Positions are absolute.
+// A Source reads one format. Its type embeds [Base]. Positions are those in the source, not in a slice.
 type Source interface {
 	// Examples reads the examples at positions from…to-1 in order. A *RecordError concerns one
 	// example, and the iteration goes on; any other error is the last.
@@ -22,26 +22,26 @@ type Source interface {
 	hasher
 }
 
-// Base is what all sources have: what they know of themselves once opened, and their files.
+// Base is what all sources have in common: what is known once they are open, and their files.
 type Base struct {
 	Path     string
-	Format   string   // "" is the name that the format was opened by
+	Format   string   // "" is the name of the row that opened it
 	Count    int      // examples; -1 of a stream
 	Labelled bool     // every example has a label
-	Ragged   bool     // examples may differ in their shapes
-	Text     bool     // examples are written value by value, or stand in lists of any length
+	Ragged   bool     // examples may have different shapes
+	Text     bool     // examples are written value by value, or as lists of any length
 	Classes  []string // names of the class folders
-	Labels   []int    // of Classes, where they label the examples; else nil
+	Labels   []int    // the labels of Classes; nil if these do not label the examples
 	Ignored  []Ignored
 
 	files  []*File
-	stream *Stream // nil where all can be read again
+	stream *Stream // nil for files
 	digest digest
 }
 
 func (b *Base) base() *Base { return b }
 
-// Open opens a non-empty regular file that determines the source's examples.
+// Open opens a non-empty regular file and adds it to the source's files, which the fingerprint covers.
 func (b *Base) Open(path string) (*File, error) {
 	f, size, err := openRegular(path)
 	if err != nil {
@@ -61,12 +61,11 @@ func (b *Base) Close() error {
 	return errors.Join(errs...)
 }
 
-// A File is one that a source reads from. While the fingerprint is wanted, what is read of it in
-// order is hashed on the way.
+// A File is a file that a source reads. If the fingerprint is wanted, what is read in order is hashed.
 type File struct {
 	f      *os.File
 	size   int64
-	part   int // its place among the source's files
+	part   int // its index in the source's files
 	digest *digest
 }
 
@@ -93,25 +92,24 @@ func isDir(path string) bool {
 	return err == nil && fi.IsDir()
 }
 
-// A hasher hashes what determines a source's examples from…to-1: parts in a fixed order, which are
-// its files or, of folders and archives of images, its examples.
+// A hasher hashes what determines a source's examples from…to-1, in parts of a fixed order: its files
+// or, for folders and archives of images, its examples.
 type hasher interface {
-	// hash adds the parts that the digest does not hold yet. The digest is locked.
+	// hash adds the parts that are missing from the digest, which is locked.
 	hash(ctx context.Context, d *digest, from, to int) error
-	// stamp writes for each part what tells that its content may have changed, and returns the time
-	// of the latest change.
+	// stamp writes path, size and modification time of each part, and returns the latest of these times.
 	stamp(w io.Writer, from, to int) (latest time.Time, err error)
 }
 
-// A digest is a SHA-256 over parts, to which whoever reads a part in order adds it on the way. What
-// nobody has read is read in the end.
+// A digest is a SHA-256 over parts. A pass that reads the next part adds it; parts that no pass has
+// added are read at the end.
 type digest struct {
 	mu   sync.Mutex
 	h    hash.Hash // nil until the digest is begun
-	from int       // the source's position that part 0 is of; for examples only
-	to   int       // the position behind the last part's; for examples only
+	from int       // position of part 0, if parts are examples
+	to   int       // position after the last part, if parts are examples
 	sum  string    // "" until it is complete
-	part int       // the first that is not hashed whole
-	at   int64     // bytes of it that are hashed; for files only
-	open bool      // its size is hashed; for files only
+	part int       // the first part that is not hashed completely
+	at   int64     // bytes of it that are hashed, if it is a file
+	open bool      // its size is hashed, if it is a file
 }

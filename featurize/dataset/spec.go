@@ -12,10 +12,9 @@ import (
 
 var sliceSuffix = regexp.MustCompile(`\[([0-9]*):([0-9]*)\]$`)
 
-// ParseSpec takes a SPEC apart; see the package documentation for its syntax. Readings are tried
-// from the most literal on, and the first whose path exists wins: the whole string, the string
-// without format:, without the slice, without both. Where none exists, the last is a pattern of
-// files, or comes with the error.
+// ParseSpec parses a SPEC; see the package documentation for its syntax. The first reading whose path
+// exists wins: the whole string, the string without format:, without the slice, without both. If none
+// exists, the last is a pattern, or an error.
 func ParseSpec(spec string) (Spec, error) {
 	s, err := parseSpec(spec, exists)
 	if err == nil && s.several {
@@ -67,7 +66,7 @@ func parseSpec(spec string, exists func(path string) bool) (Spec, error) {
 	return last, notFound(last.Path, exists)
 }
 
-// streamSpec takes a SPEC of standard input apart, and reports whether it is one.
+// streamSpec parses a SPEC of standard input, and reports whether it is one.
 func streamSpec(spec string) (s Spec, ok bool, err error) {
 	s = Spec{Path: spec, To: -1}
 	if format, rest, cut := strings.Cut(spec, ":"); cut && formatOf(format) != nil {
@@ -86,7 +85,8 @@ func IsStream(spec string) bool {
 	return ok
 }
 
-// brokenSlice reports whether a path has something behind it that should be a slice, and where.
+// brokenSlice reports whether an existing path is followed by something like a slice, and where that
+// begins.
 func brokenSlice(path string, exists func(string) bool) (at int, ok bool) {
 	at = strings.LastIndexByte(path, '[')
 	return at, at > 0 && strings.HasSuffix(path, "]") && exists(path[:at])

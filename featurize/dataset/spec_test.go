@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 func TestSpecReadings(t *testing.T) {
@@ -123,7 +125,7 @@ func TestSliceEqualsSliceOfAll(t *testing.T) {
 		}
 		for _, s := range []string{"[0:11]", "[10:]", "[10:11]"} {
 			_, err := Open(t.Context(), path+s, Options{})
-			wantError(t, err, path, s, "reaches beyond its 10 examples")
+			testerr.OneLine(t, err, path, s, "reaches beyond its 10 examples")
 		}
 	}
 }
@@ -188,12 +190,12 @@ func TestUnsuitableFilesAreRefused(t *testing.T) {
 			write(t, dir, name, c.content)
 		}
 		_, err := Open(t.Context(), spec, Options{})
-		wantError(t, err, append(c.words, filepath.Join(dir, name)+": ")...)
+		testerr.OneLine(t, err, append(c.words, filepath.Join(dir, name)+": ")...)
 	}
 	_, err := Open(t.Context(), "idx:"+dir, Options{})
-	wantError(t, err, dir, "a folder, not a file of format idx")
+	testerr.OneLine(t, err, dir, "a folder, not a file of format idx")
 	_, err = Open(t.Context(), filepath.Join(dir, "gone"), Options{})
-	wantError(t, err, "gone: no such file or folder")
+	testerr.OneLine(t, err, "gone: no such file or folder")
 	_, err = Open(t.Context(), write(t, dir, "folder/readme.txt", nil)[:len(dir)+len("/folder")], Options{})
-	wantError(t, err, "folder: no PNG or JPEG files; 1 ignored, not PNG or JPEG (first: readme.txt)")
+	testerr.OneLine(t, err, "folder: no PNG or JPEG files; 1 ignored, not PNG or JPEG (first: readme.txt)")
 }

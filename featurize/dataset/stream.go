@@ -18,28 +18,28 @@ const (
 	// stdinPath is the path of a SPEC that reads standard input.
 	stdinPath = "-"
 
-	// StreamPositions is how many positions a stream has room for: more examples are refused. Shards
-	// that are streams begin at its multiples, so that they never overlap and keep their order.
+	// StreamPositions is the most examples in a stream. Streams that are shards begin at its multiples,
+	// so that their positions do not overlap.
 	StreamPositions = 1 << 30
 
-	// streamChunk is how much is read of a stream at once, ahead of who wants it.
+	// streamChunk is how much of a stream is read ahead.
 	streamChunk = 256 << 10
 
-	// maxStreamRest bounds what a stream may hold behind its last example, such as an archive's padding.
+	// maxStreamRest bounds what may follow the last example, such as an archive's padding.
 	maxStreamRest = 1 << 20
 )
 
-// A Stream is a source of bytes that come once, front to back, and are known to end only when they
-// do. Its beginning may be read several times, see [Dataset.Between], and all of it once.
+// A Stream is a sequence of bytes that can be read once, and whose length is unknown. Its beginning can
+// be read several times, see [Dataset.Between].
 type Stream struct {
 	name   string
 	chunks func() <-chan chunk // begins reading at the first call
 
 	mu     sync.Mutex
-	ctx    context.Context // of the pass that runs, nil for none
-	last   bool            // a pass has begun that keeps nothing
-	rest   []byte          // of the chunk that was read last
-	err    error           // that the bytes ended with
+	ctx    context.Context // of the current pass, nil for none
+	last   bool            // the last pass, which keeps nothing, has begun
+	rest   []byte          // of the current chunk
+	err    error           // at the end of the bytes
 	kept   []byte          // the first bytes, for the next pass
 	at     int64           // bytes handed out, from the beginning on
 	sum    hash.Hash       // of these
@@ -51,7 +51,7 @@ type chunk struct {
 	err  error
 }
 
-// NewStream returns a stream of what r holds. A Read that waits outlives whoever gave up on it.
+// NewStream returns a stream that reads r. A pass that ends does not end a Read of r that is waiting.
 func NewStream(r io.Reader, name string) *Stream {
 	chunks := sync.OnceValue(func() <-chan chunk {
 		c := make(chan chunk, 1)
@@ -72,14 +72,14 @@ func NewStream(r io.Reader, name string) *Stream {
 	return &Stream{name: name, chunks: chunks, sum: sha256.New()}
 }
 
-// stdin is the one standard input that a process has.
+// stdin is the process's standard input.
 var stdin = sync.OnceValue(func() *Stream { return NewStream(os.Stdin, stdinPath) })
 
-// Name returns what messages call the stream: - for standard input.
+// Name returns the stream's name in messages: - for standard input.
 func (s *Stream) Name() string { return s.name }
 
-// Reader reads the stream from its beginning, unpacked if it is gzipped. It is of use during the pass
-// or the opening that it is called in.
+// Reader reads the stream from its beginning, decompressed if it is gzipped. It is valid until the
+// current pass, or the opening, ends.
 func (s *Stream) Reader() (io.Reader, error) {
 	s.mu.Lock()
 	s.passes++
@@ -99,8 +99,7 @@ func (s *Stream) Reader() (io.Reader, error) {
 
 var errReadTwice = errors.New("standard input is read once, front to back, and has been: give a file where data are wanted twice")
 
-// begin begins a pass, which ends with the function that is returned. The last keeps nothing for
-// another.
+// begin begins a pass, and returns a function that ends it. The last pass keeps nothing for another.
 func (s *Stream) begin(ctx context.Context, last bool) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +120,7 @@ func (s *Stream) begin(ctx context.Context, last bool) (end func(), err error) {
 	}, nil
 }
 
-// A streamReader reads from the beginning, until another does.
+// A streamReader reads from the beginning. It is valid until the next one is made.
 type streamReader struct {
 	*Stream
 	pass int
@@ -165,7 +164,7 @@ func (r *streamReader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// drain reads what is behind the last example, so that who writes the stream can end and all of it
+// drain reads what follows the last example, so that the writer of the stream can finish and all of it
 // is hashed.
 func (s *Stream) drain() error {
 	r := &streamReader{s, s.passes, s.at}
@@ -179,7 +178,7 @@ func (s *Stream) drain() error {
 	return fmt.Errorf("%s: more than %d bytes follow the last example: is it one archive?", s.name, n)
 }
 
-// fingerprint is the hash of all bytes, under a header.
+// fingerprint returns the hash of the header and all bytes.
 func (s *Stream) fingerprint(header string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

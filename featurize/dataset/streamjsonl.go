@@ -8,11 +8,10 @@ import (
 	"strconv"
 )
 
-// StreamJSONL reads JSON lines as they come, from a source that may never end. Each line stands on
-// its own: it need not have the keys of those before it, and its label may be absent. Examples are
-// named name[0], name[1] and so on. As in [Dataset.Examples], a line that is no example comes as a
-// *RecordError, and any other error, r's own, is the last. Memory is bounded by the longest line,
-// of 64 MiB; one that is longer is passed over to its end.
+// StreamJSONL reads JSON lines as they come, from a reader that may never end. Each line is parsed
+// alone: it need not have the keys of others, and may lack a label. Examples are named name[0], name[1]
+// and so on. As in [Dataset.Examples], a broken line is a *RecordError, and any other error, r's own, is
+// the last. Memory is bounded by the longest line; lines above 64 MiB are skipped as broken.
 func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] {
 	labels := newLabelParser(o)
 	return func(yield func(Example, error) bool) {
@@ -40,7 +39,7 @@ func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] 
 	}
 }
 
-// parseAlone reads a line that no other line says anything about.
+// parseAlone parses a line without knowledge of others.
 func parseAlone(e *Example, line []byte, labels labelParser, o Options) error {
 	s := &jsonlSource{labelled: !o.Unlabelled, labels: labels}
 	if err := s.learn(line, e.Index, o); err != nil {

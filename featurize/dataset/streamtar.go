@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A tarStream reads an archive as it comes: the images of one key, and what stands beside them, at a
-// time. The first decide where labels are.
+// A tarStream reads an archive sequentially, one sample at a time. The first sample with an image
+// decides where labels are.
 type tarStream struct {
 	Base
 	o      Options
 	labels labelParser
-	beside string // the member that holds the label, classMember or jsonMember; "" for none
+	beside string // the extension of the member with the label, classMember or jsonMember; "" for none
 	depth  int    // of the class folder in a path, -1 for none
 }
 
@@ -36,17 +36,17 @@ func streamTar(in *Stream, o Options) (Source, error) {
 	return nil, noImages(s.Path, nil)
 }
 
-// A tarSample is what an archive holds under a key.
+// A tarSample is the members of one key.
 type tarSample struct {
 	key    string
 	images []tarImage
-	label  [2]string // in .cls and .json, as they are written
+	label  [2]string // text in .cls and .json
 }
 
 type tarImage struct {
 	name    string
 	encoded []byte
-	err     error // why it is not there
+	err     error // why encoded is nil
 }
 
 // samples reads one sample after another. An error is the last.
@@ -110,8 +110,8 @@ func (t *tarSample) add(m tarEntry) error {
 	return nil
 }
 
-// learn decides where labels are: in a .cls member, in the first folder that is called like a class
-// or, in an archive without, in a .json member.
+// learn decides where labels are: in a .cls member, else in the first folder that names a class, else in
+// a .json member.
 func (s *tarStream) learn(t *tarSample) {
 	if s.o.Unlabelled {
 		return
@@ -135,8 +135,8 @@ func (s *tarStream) learn(t *tarSample) {
 	s.Labelled = false
 }
 
-// folderLabel returns the label of a class folder. How many there are is not known, so that neither
-// is a place among them.
+// folderLabel returns the label of a class folder, which names a class or a number: with an unknown
+// number of folders their order says nothing.
 func (s *tarStream) folderLabel(folder string) (int, error) {
 	y, err := s.labels.fromText(folder)
 	if err == nil && (y < 0 || s.o.Classes > 0 && y >= s.o.Classes) {

@@ -16,7 +16,7 @@ import (
 	"github.com/mfgs/mfgs/internal/jsontensor"
 )
 
-// A tarSource remembers where in the archive each image lies.
+// A tarSource keeps an index of the images in an archive.
 type tarSource struct {
 	Base
 	f       *File
@@ -29,8 +29,7 @@ type tarMember struct {
 	label    int
 }
 
-// sniffTar also takes what is gzipped, to be refused, and an archive of nothing, which is all
-// zeros.
+// sniffTar also recognises gzipped archives, which openTar refuses, and empty ones, which are all zeros.
 func sniffTar(p *Peek) (bool, error) {
 	name := strings.ToLower(p.Path)
 	return len(p.Head) >= 262 && string(p.Head[257:262]) == "ustar" ||
@@ -87,14 +86,14 @@ func tarLabelsPath(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + "-labels.txt"
 }
 
-// A tarIndex is what an archive holds, by its headers and the labels beside its images.
+// A tarIndex lists the images in an archive, and the labels beside them.
 type tarIndex struct {
 	members []tarMember // images, without labels
 	labels  memberLabels
 	ignored []Ignored
 }
 
-// indexTar returns the index of an archive of so many images at most.
+// indexTar indexes an archive of at most so many images.
 func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 	x, l, seen := &tarIndex{}, listing{}, map[string]bool{}
 	group := memberGroup{ignore: func(name string) { l.ignore("not PNG or JPEG", name, 1) }}
@@ -141,13 +140,13 @@ func sparseError(m tarEntry) error {
 	return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse", m.Name)
 }
 
-// isHiddenMember reports whether a folder of images would pass over this path.
+// isHiddenMember reports whether any part of a path is hidden.
 func isHiddenMember(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), isHidden)
 }
 
-// labelByFolder labels the images by the folders they lie in, if they do.
-// Folders that all of them lie in do not count: they were packed with the others.
+// labelByFolder labels the images by their class folders, if they have any. Folders that contain all
+// images do not count.
 func (s *tarSource) labelByFolder(o Options) error {
 	parent := func(name string) string { return name[:1+strings.LastIndexByte(strings.TrimSuffix(name, "/"), '/')] }
 	root := parent(s.members[0].name)
@@ -263,8 +262,7 @@ func (s *tarSource) labelByFile(path string, o Options) error {
 	return nil
 }
 
-// labelMembers reads a line for each member: its path, its label and what else
-// there may be, separated by tabs or, in a line without tabs, blanks.
+// labelMembers labels members by the lines of a label file.
 func labelMembers(members []tarMember, r io.Reader, o Options) error {
 	position := make(map[string]int, len(members))
 	for i, m := range members {
@@ -375,7 +373,7 @@ func (s *tarSource) stamp(w io.Writer, from, to int) (time.Time, error) {
 	return s.Base.stamp(w, from, to)
 }
 
-// readError words what was met while reading a member.
+// readError describes an error in reading a member.
 func (s *tarSource) readError(m tarMember, err error) error {
 	if err == io.EOF {
 		return fmt.Errorf("%s: changed while in use: it ends within %q", s.Path, m.name)
@@ -383,7 +381,7 @@ func (s *tarSource) readError(m tarMember, err error) error {
 	return fmt.Errorf("%s: %q: %w", s.Path, m.name, bareError(err))
 }
 
-// besideLabel returns the label that is written in a .cls member or, where it is one, as JSON.
+// besideLabel parses the label in a .cls member or, as a JSON value, in a .json member.
 func besideLabel(l labelParser, text string, isJSON bool) (int, error) {
 	if !isJSON {
 		return l.fromText(text)

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 // tarball makes an archive. A member whose name ends in / is a folder, one whose name holds -> a
@@ -196,16 +197,16 @@ func TestTarIsRefused(t *testing.T) {
 				write(t, dir, "x-labels.txt", []byte(c.labels))
 			}
 			_, err := Open(t.Context(), "tar:"+path, c.o)
-			wantError(t, err, append(c.words, strings.TrimSuffix(path, ".tar"))...)
+			testerr.OneLine(t, err, append(c.words, strings.TrimSuffix(path, ".tar"))...)
 		})
 	}
 	dir := t.TempDir()
 	path := write(t, dir, "x.tar", good)
 	write(t, dir, "x-labels.txt", nil)
 	_, err := Open(t.Context(), path, Options{})
-	wantError(t, err, "x-labels.txt: the file is empty")
+	testerr.OneLine(t, err, "x-labels.txt: the file is empty")
 	_, err = indexTar(bytes.NewReader(good), int64(len(good)), 1)
-	wantError(t, err, "holds more than 1 images; unpack it")
+	testerr.OneLine(t, err, "holds more than 1 images; unpack it")
 	if x, err := indexTar(bytes.NewReader(good), int64(len(good)), 2); err != nil || len(x.members) != 2 {
 		t.Errorf("%+v, %v", x, err)
 	}
@@ -215,11 +216,11 @@ func TestTarIsRefused(t *testing.T) {
 func TestTarOfNothing(t *testing.T) {
 	zeros := make([]byte, 10240)
 	_, err := Open(t.Context(), write(t, t.TempDir(), "x.tar", zeros), Options{})
-	wantError(t, err, "x.tar: no PNG or JPEG files")
+	testerr.OneLine(t, err, "x.tar: no PNG or JPEG files")
 	_, err = Open(t.Context(), write(t, t.TempDir(), "x.tar", append([]byte{1}, zeros...)), Options{})
-	wantError(t, err, "x.tar: not a .tar file by its content (it begins 01 00 00 00)")
+	testerr.OneLine(t, err, "x.tar: not a .tar file by its content (it begins 01 00 00 00)")
 	_, err = Open(t.Context(), write(t, t.TempDir(), "x.png", zeros), Options{})
-	wantError(t, err, "x.png: not a .png file by its content")
+	testerr.OneLine(t, err, "x.png: not a .png file by its content")
 }
 
 // However an archive is cut, it is refused.
@@ -248,7 +249,7 @@ func TestTarLabelsThatWantTabs(t *testing.T) {
 		{"a.png", "a b.png 0\n", false},
 	} {
 		err := labelMembers([]tarMember{{name: c.member}}, strings.NewReader(c.lines), Options{})
-		wantError(t, err, "name no image in the archive (first: line 1, ")
+		testerr.OneLine(t, err, "name no image in the archive (first: line 1, ")
 		if got := strings.Contains(err.Error(), "a tab"); got != c.want {
 			t.Errorf("%q for %q: %v", c.lines, c.member, err)
 		}
@@ -259,7 +260,7 @@ func TestTarLabelsThatWantTabs(t *testing.T) {
 func TestTarLabelLinesInPieces(t *testing.T) {
 	members := []tarMember{{name: "x.png"}, {name: "y.png"}}
 	err := labelMembers(members, iotest.OneByteReader(strings.NewReader("x.png 1\r\n\r\ny.png 2\r\rz.png 3\r\n")), Options{})
-	wantError(t, err, `first: line 5, "z.png"`)
+	testerr.OneLine(t, err, `first: line 5, "z.png"`)
 	if members[0].label != 1 || members[1].label != 2 {
 		t.Errorf("%+v", members)
 	}
@@ -399,12 +400,12 @@ func TestBadTarImagesAreRecords(t *testing.T) {
 	if len(got) != 1 || short(got[0]) != "a.png -1 abc" || len(bad) != 2 || d.Len() != 3 {
 		t.Fatalf("%d good, %v bad of %d", len(got), bad, d.Len())
 	}
-	wantError(t, bad[0], "empty.png: the file is empty")
-	wantError(t, bad[1], "vast.png: 268435457 bytes are too many for an image")
+	testerr.OneLine(t, bad[0], "empty.png: the file is empty")
+	testerr.OneLine(t, bad[1], "vast.png: 268435457 bytes are too many for an image")
 	if re := bad[1].(*RecordError); re.Index != 2 || re.Name != "vast.png" {
 		t.Errorf("%+v", re)
 	}
-	wantError(t, got[0].Decode(), "a.png: not a PNG or JPEG file (it begins 61 62 63)")
+	testerr.OneLine(t, got[0].Decode(), "a.png: not a PNG or JPEG file (it begins 61 62 63)")
 }
 
 // Passes run side by side, end with their context, and fail behind Close and
@@ -437,24 +438,7 @@ func TestTarPasses(t *testing.T) {
 	}
 	passes.Wait()
 
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	n := 0
-	var last error
-	for _, err := range d.Examples(ctx) {
-		if last = err; err == nil {
-			n++
-		}
-		if n == 10 {
-			cancel()
-		}
-	}
-	if n != 10 || last != context.Canceled {
-		t.Errorf("%d examples, then %v", n, last)
-	}
-	if _, err := d.Fingerprint(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Fingerprint: %v", err)
-	}
+	endsWithContext(t, d)
 
 	end := func() (n int, last error) {
 		for _, err := range d.Examples(context.Background()) {
@@ -467,13 +451,13 @@ func TestTarPasses(t *testing.T) {
 	if err := os.Truncate(path, 50*1024+512+2); err != nil { // a header and a block each
 		t.Fatal(err)
 	}
-	n, last = end()
-	if wantError(t, last, path+": changed while in use: it ends within", members[50]); n != 50 {
+	n, last := end()
+	if testerr.OneLine(t, last, path+": changed while in use: it ends within", members[50]); n != 50 {
 		t.Errorf("%d examples before the end", n)
 	}
 	d.Close()
 	n, last = end()
-	if wantError(t, last, path, members[0], "file already closed"); n != 0 {
+	if testerr.OneLine(t, last, path, members[0], "file already closed"); n != 0 {
 		t.Errorf("%d examples of a closed archive", n)
 	}
 }
@@ -689,5 +673,5 @@ func TestImageNetArchivesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(t.Context(), filepath.Join(dir, "x.tar"), Options{Classes: 1000})
-	wantError(t, err, "20 class folders (n01440764, n02086240,", "for 1000 classes")
+	testerr.OneLine(t, err, "20 class folders (n01440764, n02086240,", "for 1000 classes")
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Text is the Data of an Array whose elements are written as text, without a
-// type: cells of a table. What they are the model's input decides.
+// Text is the Data of an Array of untyped text, such as cells of a table. The model's input decides the
+// type.
 type Text struct {
 	Cells   []string
 	Columns []string // their names; not to be modified
 }
 
-// As returns the cells as elements for a tensor of a type: []float64 for real numbers, []int64 or
-// []uint64 for whole ones, []bool, or []string. Whether a number is in the type's range is not
-// checked. An empty cell is NaN among real numbers, and refused for the others but strings.
+// As converts the cells for a tensor of a type: to []float64 for floating point, []int64 or []uint64 for
+// integers, []bool, or []string. It does not check the type's range. An empty cell is NaN for floating
+// point, and an error for integers and booleans.
 func (t Text) As(elem tensor.Type) (any, error) {
 	switch name := elem.String(); {
 	case elem == tensor.String:

@@ -10,27 +10,25 @@ import (
 )
 
 const (
-	// maxText bounds the bytes of one example as text: 3×512×512 numbers of 20
-	// digits have 16 million.
+	// maxText bounds the bytes of one example as text: 3×512×512 numbers of 20 digits have 16 million.
 	maxText = 64 << 20
 )
 
-// errLong is what is said of an example that is longer.
+// errLong is the error about a longer example.
 var errLong = fmt.Errorf("more than %d bytes of text for one example", maxText)
 
-// A lineReader reads lines that are not blank.
+// A lineReader reads lines and skips blank ones.
 type lineReader struct {
 	src  *bufio.Reader
 	line []byte
-	At   int64 // of the text read so far
+	At   int64 // bytes read so far
 }
 
 // newLineReader reads lines from r.
 func newLineReader(r io.Reader) *lineReader { return &lineReader{src: bufio.NewReaderSize(r, 256<<10)} }
 
-// Next returns the next line, without its end, which is valid until the call
-// after. Of one that is too long it returns errLong, and the next call goes
-// on behind it. At the end of the text it returns io.EOF.
+// Next returns the next line without its end, valid until the next call. For a line that is too long it
+// returns errLong, and the next call continues after it. At the end of the text it returns io.EOF.
 func (l *lineReader) Next() ([]byte, error) {
 	for {
 		l.line = l.line[:0]
@@ -65,7 +63,7 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 type csvReader struct {
 	*csv.Reader
 	bound *boundedReader
-	start int64 // of its input in the text
+	start int64 // offset of its input in the text
 }
 
 // newCSVReader reads from r, which is the text from byte start on.
@@ -73,11 +71,11 @@ func newCSVReader(r io.Reader, comma rune, start int64) *csvReader {
 	b := &boundedReader{r: r, left: maxText}
 	c := &csvReader{csv.NewReader(b), b, start}
 	c.Comma = comma
-	c.FieldsPerRecord = -1 // counted where the record can be named
+	c.FieldsPerRecord = -1 // fill counts them, and can name the record
 	return c
 }
 
-// Place returns where in the text the next record begins.
+// Place returns the offset of the next record in the text.
 func (c *csvReader) Place() int64 { return c.start + c.InputOffset() }
 
 // Next returns a record. A *csv.ParseError concerns this record only.
@@ -107,7 +105,7 @@ func isParseError(err error) bool {
 	return errors.As(err, &p)
 }
 
-// bareParseError leaves out the line, which is counted from a place in the middle.
+// bareParseError drops the line number, which may not count from the beginning of the file.
 func bareParseError(err error) error {
 	var p *csv.ParseError
 	if errors.As(err, &p) {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 // packed makes an archive of files, each NAME=CONTENT.
@@ -171,7 +173,7 @@ func TestTarStreamOfClassFolders(t *testing.T) {
 	for _, err := range d.Examples(t.Context()) {
 		last = err
 	}
-	wantError(t, last, `-: "z.png": it lies in no class folder`)
+	testerr.OneLine(t, last, `-: "z.png": it lies in no class folder`)
 }
 
 // What a file's archive holds, its stream holds in the same order, if both are accepted; images

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/internal/install"
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 func TestAMissingProviderIsNamedWithTheWayOut(t *testing.T) {
@@ -15,7 +16,7 @@ func TestAMissingProviderIsNamedWithTheWayOut(t *testing.T) {
 			continue // which every library has
 		}
 		err := error(&ProviderError{Provider: provider, Library: lib, Err: errors.New("not enabled in this build.")})
-		oneLine(t, err, "provider "+provider+" ", "ONNX Runtime 1.30.0 at /lib/libonnxruntime.so", "(not enabled in this build)", "use provider cpu", install.EnvLibrary, builds[provider])
+		testerr.OneLine(t, err, "provider "+provider+" ", "ONNX Runtime 1.30.0 at /lib/libonnxruntime.so", "(not enabled in this build)", "use provider cpu", install.EnvLibrary, builds[provider])
 		if !strings.Contains(builds[provider], "build") {
 			t.Errorf("%s: no build is named that has it", provider)
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -210,14 +211,14 @@ func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
 			t.Errorf("got %v, %v", y, err)
 		}
 		_, err := s.Run(t.Context(), inputs)
-		oneLine(t, err, `output "y" is float16 of open shape`, "Cast", "RunInto")
+		testerr.OneLine(t, err, `output "y" is float16 of open shape`, "Cast", "RunInto")
 	})
 }
 
 func TestAHugeDeclaredOutputIsNotAllocated(t *testing.T) {
 	s := session(t, SessionConfig{Graph: graph(t, "half_huge")})
 	_, err := s.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1}, Data: tensor.Float16Bits{0}}})
-	oneLine(t, err, `output "y"`, "too large")
+	testerr.OneLine(t, err, `output "y"`, "too large")
 }
 
 func TestScalars(t *testing.T) {
@@ -258,7 +259,7 @@ func TestExternalWeightsAreReadFromTheFolder(t *testing.T) {
 		}
 	}
 	_, err = NewSession(SessionConfig{Graph: data, Folder: t.TempDir()})
-	oneLine(t, err, "onnx runtime refuses the model", "weights.bin")
+	testerr.OneLine(t, err, "onnx runtime refuses the model", "weights.bin")
 }
 
 func TestUnfitModelsAndConfigsAreRefused(t *testing.T) {
@@ -285,7 +286,7 @@ func TestUnfitModelsAndConfigsAreRefused(t *testing.T) {
 			if s != nil {
 				t.Error("got a session")
 			}
-			oneLine(t, err, test.words...)
+			testerr.OneLine(t, err, test.words...)
 		})
 	}
 	t.Run("sequence left out", func(t *testing.T) {
@@ -304,7 +305,7 @@ func TestEveryProviderWorksOrSaysWhyNot(t *testing.T) {
 		if !errors.As(err, &missing) || missing.Provider != provider || provider == CPU || provider == "" {
 			t.Errorf("%q: got %v", provider, err)
 		}
-		oneLine(t, err, "provider "+provider, missing.Library.Path, "use provider cpu")
+		testerr.OneLine(t, err, "provider "+provider, missing.Library.Path, "use provider cpu")
 	}
 }
 
@@ -344,7 +345,7 @@ func TestUnfitTensorsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := test.s.Run(t.Context(), test.inputs)
-			oneLine(t, err, test.words...)
+			testerr.OneLine(t, err, test.words...)
 		})
 	}
 	y, total := tensor.Tensor{Shape: []int64{2, 2}, Data: make([]float32, 4)}, tensor.Tensor{Shape: []int64{2},
@@ -360,7 +361,7 @@ func TestUnfitTensorsAreRefused(t *testing.T) {
 		"scalar":        {[]tensor.Tensor{y, {Data: make([]float32, 1)}}, []string{"neither strings nor scalars"}},
 	} {
 		t.Run("output "+name, func(t *testing.T) {
-			oneLine(t, linear.RunInto(t.Context(), []tensor.Tensor{x}, test.outputs), test.words...)
+			testerr.OneLine(t, linear.RunInto(t.Context(), []tensor.Tensor{x}, test.outputs), test.words...)
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 func TestTooOld(t *testing.T) {
@@ -242,13 +244,13 @@ func TestAnExplicitChoiceIsRefusedWhenUnusable(t *testing.T) {
 				if !errors.As(err, &refused) || refused.Source != source {
 					t.Fatalf("%s: got %v, want a LibraryError", source, err)
 				}
-				oneLine(t, err, kind.Path, kind.Reason, "1.24 or newer")
+				testerr.OneLine(t, err, kind.Path, kind.Reason, "1.24 or newer")
 			}
 		})
 	}
 	t.Run("empty folder", func(t *testing.T) {
 		_, err := Find(Config{Flag: tempDir(t)})
-		oneLine(t, err, "a folder without "+libraryName(runtime.GOOS))
+		testerr.OneLine(t, err, "a folder without "+libraryName(runtime.GOOS))
 	})
 }
 
@@ -266,7 +268,7 @@ func TestWhatLiesAboutIsPassedOverWhenUnusable(t *testing.T) {
 			if !errors.As(err, &missing) {
 				t.Fatalf("got %v, want a NotFoundError", err)
 			}
-			oneLine(t, err, "passed over: "+bad, kind.Reason, "mfgs setup", EnvLibrary)
+			testerr.OneLine(t, err, "passed over: "+bad, kind.Reason, "mfgs setup", EnvLibrary)
 			folders = append(folders, filepath.Dir(good))
 			got, err := search([]place{{SourceSystem, func() []string { return folders }}})
 			if err != nil || got.Path != good {
@@ -308,7 +310,7 @@ func TestAVersionIsReadFromTheNameOrNot(t *testing.T) {
 		t.Errorf("got %v, %v; want version 1.26.0", got, err)
 	}
 	_, err := search([]place{{SourceSystem, func() []string { return []string{filepath.Dir(unnamed)} }}})
-	oneLine(t, err, "does not tell its version")
+	testerr.OneLine(t, err, "does not tell its version")
 	if got, err := Find(Config{Flag: unnamed}); err != nil || got.Version != "" {
 		t.Errorf("got %v, %v; want it without a version", got, err)
 	}

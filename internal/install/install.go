@@ -196,10 +196,10 @@ func (c *Config) installBy(ctx context.Context, r route, dir string) (Library, e
 	return Library{Path: final, Version: version, Source: SourceCache, Installed: r.name + " " + r.archive.name}, nil
 }
 
-// report tells c.Progress, if there is one.
+// report calls c.Progress if it is set.
 func (c *Config) report(stage string, done, total int64) {
 	if c.Progress != nil {
-		c.Progress(Progress{Stage: stage, Done: done, Total: total})
+		c.Progress(stage, done, total)
 	}
 }
 

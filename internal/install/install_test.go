@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 // pack writes an archive (.tgz, .zip or .whl by its name) with some clutter
@@ -158,15 +160,16 @@ func TestEachRouteInstalls(t *testing.T) {
 				http.ServeFile(w, r, file)
 			})
 			command := helper(t, "fetch", file)
-			var last Progress
+			var last string // stage
+			var before int64
 			c := Config{
 				CacheDir: tempDir(t), GitHubURL: url + "/",
 				Pip: []string{"no-such-pip"},
-				Progress: func(p Progress) {
-					if p.Stage == last.Stage && p.Done < last.Done || p.Done > p.Total {
-						t.Errorf("progress from %+v to %+v", last, p)
+				Progress: func(stage string, done, total int64) {
+					if stage == last && done < before || done > total {
+						t.Errorf("progress from %d bytes of %q to %d of %d of %q", before, last, done, total, stage)
 					}
-					last = p
+					last, before = stage, done
 				},
 			}
 			p := pins{github: a, wheel: a, wheelPlatform: "any"}
@@ -191,8 +194,8 @@ func TestEachRouteInstalls(t *testing.T) {
 			if names := leftovers(t, c); len(names) != 1 {
 				t.Errorf("left %q", names)
 			}
-			if last.Stage != "unpacking "+a.name {
-				t.Errorf("the last progress was %+v", last)
+			if last != "unpacking "+a.name {
+				t.Errorf("the last stage was %q", last)
 			}
 			found, err := Find(Config{CacheDir: c.CacheDir})
 			if err != nil || found.Path != got.Path {
@@ -281,7 +284,7 @@ func TestFailedDownloadsLeaveNothing(t *testing.T) {
 			if !errors.As(err, &failed) || len(failed.Tried) != 1 {
 				t.Fatalf("got %v, want an InstallError", err)
 			}
-			oneLine(t, err, append(test.words, "GitHub release: ", EnvLibrary)...)
+			testerr.OneLine(t, err, append(test.words, "GitHub release: ", EnvLibrary)...)
 			if names := leftovers(t, c); len(names) != 0 {
 				t.Errorf("left %q", names)
 			}
@@ -307,7 +310,7 @@ func TestFailedCommandsAreReported(t *testing.T) {
 				c.CommandTimeout = 100 * time.Millisecond
 			}
 			_, err := c.install(t.Context(), c.routes(pins{wheel: a})[1:])
-			oneLine(t, err, append(words, "PyPI wheel: ")...)
+			testerr.OneLine(t, err, append(words, "PyPI wheel: ")...)
 			if names := leftovers(t, c); len(names) != 0 {
 				t.Errorf("left %q", names)
 			}
@@ -345,7 +348,7 @@ func TestInstallingCanBeCancelled(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
-			oneLine(t, err)
+			testerr.OneLine(t, err)
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("cancelling took %v", took)
 			}
@@ -430,7 +433,7 @@ func TestAFullDiskEndsTheAttempts(t *testing.T) {
 		return nil
 	}}
 	_, err := c.install(t.Context(), []route{full, never})
-	oneLine(t, err, "no space left on device")
+	testerr.OneLine(t, err, "no space left on device")
 	if names := leftovers(t, c); len(names) != 0 {
 		t.Errorf("left %q", names)
 	}
@@ -443,12 +446,12 @@ func TestACacheThatCannotBeWrittenIsNamed(t *testing.T) {
 	}
 	c := Config{CacheDir: filepath.Join(file, "cache")}
 	_, err := Install(t.Context(), c)
-	oneLine(t, err, file, EnvLibrary)
+	testerr.OneLine(t, err, file, EnvLibrary)
 	if runtime.GOOS == "linux" {
 		t.Setenv("HOME", "")
 		t.Setenv("XDG_CACHE_HOME", "")
 		_, err = Install(t.Context(), Config{})
-		oneLine(t, err, "no cache folder", "HOME")
+		testerr.OneLine(t, err, "no cache folder", "HOME")
 	}
 }
 
@@ -466,16 +469,16 @@ func TestEnsureInstallsOnlyWhereAllowed(t *testing.T) {
 	if !errors.As(err, &missing) || missing.Forbidden {
 		t.Errorf("got %v, want a NotFoundError", err)
 	}
-	oneLine(t, err, "no ONNX Runtime 1.24 or newer found", "run `mfgs setup`", EnvLibrary, libraryName(runtime.GOOS))
+	testerr.OneLine(t, err, "no ONNX Runtime 1.24 or newer found", "run `mfgs setup`", EnvLibrary, libraryName(runtime.GOOS))
 	c.Install = true
 	_, err = c.ensure(t.Context(), nil)
-	oneLine(t, err, "cannot install")
+	testerr.OneLine(t, err, "cannot install")
 	t.Setenv(EnvNoInstall, "1")
 	_, err = c.ensure(t.Context(), nil)
 	if !errors.As(err, &missing) || !missing.Forbidden {
 		t.Errorf("got %v, want a NotFoundError that says why", err)
 	}
-	oneLine(t, err, EnvNoInstall+" forbids", EnvLibrary)
+	testerr.OneLine(t, err, EnvNoInstall+" forbids", EnvLibrary)
 }
 
 func TestTheEnvironmentForbidsInstalling(t *testing.T) {
@@ -486,7 +489,7 @@ func TestTheEnvironmentForbidsInstalling(t *testing.T) {
 		}
 		cache := tempDir(t)
 		_, err := Install(t.Context(), Config{CacheDir: cache})
-		oneLine(t, err, EnvNoInstall)
+		testerr.OneLine(t, err, EnvNoInstall)
 		if entries, _ := os.ReadDir(cache); len(entries) != 0 {
 			t.Errorf("a forbidden installation left %v", entries)
 		}
@@ -502,7 +505,7 @@ func TestTheEnvironmentForbidsInstalling(t *testing.T) {
 func TestATooLargeLibraryIsNotUnpacked(t *testing.T) {
 	dst := filepath.Join(tempDir(t), "x")
 	err := writeLibrary(t.Context(), endless{}, dst, 1<<20)
-	oneLine(t, err, "larger than 1048576 bytes")
+	testerr.OneLine(t, err, "larger than 1048576 bytes")
 	if st, err := os.Stat(dst); err != nil || st.Size() > 1<<20+1 {
 		t.Errorf("%v, %v", st, err)
 	}

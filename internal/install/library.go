@@ -58,9 +58,10 @@ type Config struct {
 	// CacheDir is the folder that installations go to; "" means that of the
 	// function CacheDir.
 	CacheDir string
-	// Progress is told how an installation gets on, from one goroutine at a time;
-	// nil means silence.
-	Progress func(Progress)
+	// Progress is called with the stage of an installation, such as "downloading
+	// onnxruntime-linux-x64-1.30.0.tgz", and bytes done and in all, 0 if unknown. It
+	// is called from one goroutine at a time; nil means silence.
+	Progress func(stage string, done, total int64)
 
 	// GitHubURL replaces https://github.com, for a mirror.
 	GitHubURL string
@@ -70,13 +71,6 @@ type Config struct {
 	// StallTimeout ends a download that has not moved for so long; 0 means one
 	// minute. CommandTimeout limits a run of pip; 0 means ten minutes.
 	StallTimeout, CommandTimeout time.Duration
-}
-
-// Progress is a state of an installation.
-type Progress struct {
-	Stage string // what is being done, such as "downloading onnxruntime-linux-x64-1.30.0.tgz"
-	Done  int64  // bytes so far
-	Total int64  // bytes in all
 }
 
 // A LibraryError says what is wrong with one library.

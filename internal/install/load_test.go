@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/install"
+	"github.com/mfgs/mfgs/internal/testerr"
 )
 
 func init() {
@@ -57,7 +58,7 @@ func TestLoadRefusesWhatItCannotUse(t *testing.T) {
 				t.Fatal(err)
 			}
 			msg, rest, _ := strings.Cut(string(out), "\n")
-			install.OneLine(t, errors.New(msg), kind.Reason, kind.Path)
+			testerr.OneLine(t, errors.New(msg), kind.Reason, kind.Path)
 			if rest != "loaded: false\n" {
 				t.Errorf("said %q", out)
 			}
@@ -73,7 +74,7 @@ func TestLoadRefusesWhatItCannotUse(t *testing.T) {
 	if err := ort.Load(install.Library{Path: link}); err != nil {
 		t.Errorf("loading the same library by another name: %v", err)
 	}
-	install.OneLine(t, ort.Load(install.Library{Path: install.Put(t, real.Path, install.TempDir(t))}), "only one", real.Path)
+	testerr.OneLine(t, ort.Load(install.Library{Path: install.Put(t, real.Path, install.TempDir(t))}), "only one", real.Path)
 	if after, ok := ort.Loaded(); !ok || after != real {
 		t.Errorf("loaded is %v, want %v", after, real)
 	}

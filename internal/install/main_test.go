@@ -54,7 +54,6 @@ var (
 	Unusable    = unusable
 	Put         = put
 	TempDir     = tempDir
-	OneLine     = oneLine
 )
 
 const (
@@ -177,22 +176,4 @@ func tempDir(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-// oneLine checks that an error's message is one line without the noise of a
-// double prefix, and holds all of the words.
-func oneLine(t testing.TB, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", words)
-	}
-	msg := err.Error()
-	if strings.Contains(msg, "\n") {
-		t.Errorf("the message has more than one line: %q", msg)
-	}
-	for _, w := range words {
-		if !strings.Contains(msg, w) {
-			t.Errorf("the message %q does not say %q", msg, w)
-		}
-	}
 }

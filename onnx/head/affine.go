@@ -7,33 +7,33 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// A share is what one linear layer gives to the logits: features · Wᵀ, where W is a sum of terms.
+// A share is the contribution of one linear layer to the logits: features · Wᵀ, with W a sum of terms.
 type share struct {
 	features   string
 	d          int
-	known      graph.Value    // of the features tensor
-	assumed    bool           // its rank is not known and taken to be 2
-	transposed bool           // it is [d,N]
-	selection  []*onnxpb.Node // operators between layer and logits that act alike on features: pooling, picking a token
+	known      graph.Value    // shape and type of the features
+	assumed    bool           // their rank is unknown and assumed to be 2
+	transposed bool           // they are [d,N]
+	selection  []*onnxpb.Node // operators behind the layer that commute with it: pooling, token selection
 	terms      []term
 }
 
-// A term is rows of a stored weight, each with a scale.
+// A term is a stored weight: some of its rows, each with a scale.
 type term struct {
 	weight weight
-	rows   []int     // of the weight, class by class; nil for all in order
-	scale  []float64 // nil for 1
+	rows   []int     // the row of each class; nil for all rows in order
+	scale  []float64 // of each class; nil for 1
 }
 
 // An affine is the logits as a function of features: the sum of the shares plus shift, which is nil
-// or of length k.
+// or has length k.
 type affine struct {
 	k      int
 	shares []*share
 	shift  []float64
 }
 
-// apply follows a by x → scale ⊙ x + shift, each nil or of length 1 or k.
+// apply composes a with x → scale ⊙ x + shift, which are nil or have length 1 or k.
 func (a *affine) apply(scale, shift []float64) {
 	full := func(v []float64) []float64 {
 		if len(v) == 1 {
@@ -71,7 +71,7 @@ func (a *affine) apply(scale, shift []float64) {
 	}
 }
 
-// pick makes class i what was class rows[i].
+// pick selects classes: the new class i is the old class rows[i].
 func (a *affine) pick(rows []int) {
 	for _, p := range a.shares {
 		for i := range p.terms {

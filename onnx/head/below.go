@@ -10,11 +10,11 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// Below returns the layer whose outputs the given one reads. Between the two may stand one function
-// of each number, of whose last node activation returns the tensor it is applied to; of other nodes
-// "". Where there is no such layer the error is an *UnsupportedError.
-func (f *finder) Below(above *Head, activation func(n *onnxpb.Node) (from string)) (*Head, error) {
-	h, err := f.layerBelow(above, activation)
+// Below returns the linear layer whose outputs the given one reads. One elementwise function may lie
+// between them: activation returns the tensor that it is applied to, for its last node, and "" for
+// other nodes. If there is no such layer the error is an *UnsupportedError.
+func Below(above *Head, activation func(n *onnxpb.Node) (from string)) (*Head, error) {
+	h, err := newFinder(above.model).layerBelow(above, activation)
 	var r *graph.Refusal
 	if errors.As(err, &r) {
 		err = &UnsupportedError{Reason: r.Reason}
@@ -64,7 +64,7 @@ func (f *finder) layerBelow(above *Head, activation func(*onnxpb.Node) string) (
 		}
 	}
 	fits := t.at.rows()
-	if len(s.selection) > 0 { // that is from the layer above, so that axes must lie as it has them
+	if len(s.selection) > 0 { // the selection belongs to the layer above, whose axes must be kept
 		fits = t.at.class == f.contracted(s)
 	}
 	if !fits || t.k != s.d {
@@ -78,9 +78,9 @@ func (f *finder) layerBelow(above *Head, activation func(*onnxpb.Node) string) (
 	return h, nil
 }
 
-// descend goes from features down to the layer they come from, and returns the tensor below the
-// activation between the two, which is features itself where there is none, the operators passed on
-// the way to it, and the node at which the search stopped if that is no layer.
+// descend walks from features down to the layer they come from. It returns the tensor below the
+// activation, which is features itself if there is none; the operators passed on the way; and the
+// node at which the search stopped if that is not a layer.
 func (f *finder) descend(features string, activation func(*onnxpb.Node) string) (
 	name string, path []hop, stop *onnxpb.Node, err error) {
 	for name = features; ; {
@@ -91,7 +91,7 @@ func (f *finder) descend(features string, activation func(*onnxpb.Node) string) 
 		if err != nil {
 			return "", nil, nil, err
 		}
-		if l != nil { // what is in between may belong to the layer, such as a bias
+		if l != nil { // operators passed may belong to the layer, such as a bias
 			return features, nil, nil, nil
 		}
 		if stop.GetOutput()[0] == name {
@@ -108,18 +108,18 @@ func (f *finder) descend(features string, activation func(*onnxpb.Node) string) 
 	}
 }
 
-// carries reports whether a hop only moves numbers about, or chooses among them.
+// carries reports whether a hop only moves or selects numbers.
 func (h *hop) carries() bool {
 	return h.step.keeps == all || h.step.selects
 }
 
-// contracted returns the axis of its features that a layer sums over; noClass if their rank is not
-// known.
+// contracted returns the axis of its features that a layer sums over; noClass if their rank is
+// unknown.
 func (f *finder) contracted(s *share) int {
 	for _, n := range f.g.Consumers[s.features] {
 		if n.Op() == "Conv" && n.In(1) == s.terms[0].weight.name {
 			return 1
 		}
 	}
-	return max(noClass, len(f.In.Get(s.features).Dims)-1)
+	return max(noClass, len(f.in.Get(s.features).Dims)-1)
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// The functions below follow the class axis through the operators of the table steps.
+// The functions below are the class functions of the table steps: each returns the axis of the
+// classes behind an operator, or a reason to refuse.
 
 func keepClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	if len(after.Dims) != len(before.Dims) {
@@ -31,9 +32,8 @@ func dropoutClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	return before.class, ""
 }
 
-// reshapeClass finds the class axis behind an operator that keeps the numbers in their order. Where
-// the logits are rows they stay rows as long as some axis holds the classes and nothing lies behind
-// it.
+// reshapeClass finds the class axis behind an operator that keeps the numbers in order. Logits that
+// are rows stay rows if some axis holds the classes and no longer axis follows it.
 func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	if after.Dims == nil || before.class == noClass {
 		return noClass, ""
@@ -52,7 +52,7 @@ func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string)
 			return i, ""
 		case d == 1:
 		case d < 0 && i == 1 && len(after.Dims) == 2:
-			return i, "" // [N,?]: the shape is computed, and N is the only thing that can be
+			return i, "" // [N,?]: a computed shape, where only N can have been computed
 		case d < 0 && k == 1:
 			return noClass, "" // one logit, its axis dropped
 		default:
@@ -146,7 +146,7 @@ func reduceClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 
 func gatherClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	a, ok := graph.Axis(c.Node.Int("axis", 0), len(before.Dims))
-	positions := a == 0 && before.merged && len(c.Arg(1).Dims) == 1 // one of each example's
+	positions := a == 0 && before.merged && len(c.Arg(1).Dims) == 1 // one position per example
 	if !ok || a == 0 && !positions || before.class < 1 || c.Arg(1).Dims == nil {
 		return noClass, fmt.Sprintf("%s selects from %v along the examples", c.Node.Describe(), before)
 	}
@@ -159,8 +159,8 @@ func gatherClass(c *graph.Call, before *flow, after *graph.Value) (int, string) 
 	return before.class, ""
 }
 
-// gatherNDClass allows a selection along the axes in front of the classes; that of examples must go
-// with another, or be one by one.
+// gatherNDClass allows a selection along the axes in front of the classes. The axis of the examples
+// must be indexed together with another, or be the batch axis.
 func gatherNDClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	index, batch := c.Arg(1).Dims, int(c.Node.Int("batch_dims", 0))
 	q := -1
@@ -186,8 +186,8 @@ func sliceClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	return noClass, fmt.Sprintf("%s cuts %v along the examples", c.Node.Describe(), before)
 }
 
-// clipClass allows bounds that probabilities lie in, and for logits those so wide that what they
-// cut off is all the same.
+// clipClass allows any bounds for probabilities, and for logits bounds so wide that clipping makes no
+// difference.
 func clipClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	lo, hi, known := c.ClipBounds()
 	const wide = 10 // a probability of e⁻¹⁰
@@ -197,7 +197,7 @@ func clipClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	return keepClass(c, before, after)
 }
 
-// normalizerClass allows the norm that makes probabilities sum to 1.
+// normalizerClass allows the L1 norm, which makes probabilities sum to 1.
 func normalizerClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	if norm := string(c.Node.Attr("norm").GetS()); norm != "L1" {
 		return noClass, fmt.Sprintf("%s normalises by %q and not by L1", c.Node.Describe(), norm)
@@ -213,11 +213,11 @@ func lpNormalizationClass(c *graph.Call, before *flow, _ *graph.Value) (int, str
 	return before.class, ""
 }
 
-// zipMapClass: what is behind a ZipMap is no tensor.
+// zipMapClass: the output of a ZipMap is no tensor.
 func zipMapClass(*graph.Call, *flow, *graph.Value) (int, string) { return noClass, "" }
 
-// softmaxClass checks that a Softmax runs over the classes. Before operator set 13 it ran over all
-// axes from the one named.
+// softmaxClass checks that a Softmax runs over the classes. Before opset 13 it ran over all axes from
+// the given one on.
 func softmaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	old := c.G.Opset < 13
 	otherwise := int64(-1)
@@ -259,7 +259,7 @@ func argMaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	return noClass, ""
 }
 
-// bothClassesClass checks that there is one probability to be completed.
+// bothClassesClass checks that there is a single probability to join its complement to.
 func bothClassesClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	a := c.Node.Int("axis", 0)
 	if before.Dims != nil && a < 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// operand returns the constant that an operator of two inputs combines with what is followed, one
-// number or one for each class, and whether what is followed stands on the left.
+// operand returns the constant operand of a binary operator, one number or one per class, and whether
+// the logits are the left operand.
 func (p *passage) operand() (v []float64, left bool, err error) {
 	n := p.node
 	if len(n.GetInput()) != 2 || n.In(0) == n.In(1) {
@@ -22,7 +22,7 @@ func (p *passage) operand() (v []float64, left bool, err error) {
 	return v, left, err
 }
 
-// width is how many numbers of an example are followed.
+// width is the length of an example's row of logits or probabilities.
 func (p *passage) width() int {
 	if p.decided {
 		return max(p.k, p.classes())
@@ -30,7 +30,8 @@ func (p *passage) width() int {
 	return p.k
 }
 
-// The functions below return what operators multiply by and add.
+// The functions below are the constants of the table steps: they return what an operator multiplies
+// the logits by, and what it adds.
 
 func sum(p *passage) (scale, shift []float64, err error) {
 	v, _, err := p.operand()
@@ -58,8 +59,8 @@ func quotient(p *passage) (scale, shift []float64, err error) {
 	return scale, nil, checkScale(p.node, scale)
 }
 
-// batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β −
-// μγ/√(σ²+ε).
+// batchNorm returns scale and shift of a batch normalisation with fixed statistics: γ/√(σ²+ε) and
+// β − μγ/√(σ²+ε).
 func batchNorm(p *passage) (scale, shift []float64, err error) {
 	n, k := p.node, p.width()
 	if n.Int("training_mode", 0) != 0 || len(n.GetInput()) != 5 || p.at.class != 1 {
@@ -92,7 +93,7 @@ func checkScale(n *onnxpb.Node, scale []float64) error {
 	return nil
 }
 
-// scaleAll takes a factor that varies to the features.
+// scaleAll moves a factor that depends on the input from the logits to the features.
 func scaleAll(p *passage) error {
 	f, t, h, n := p.finder, p.trail, p.hop, p.node
 	if t.shift != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// The outputs of a cut model are called this, unless the model has tensors of these names already;
-// then something is appended. Ask the cut model's Outputs.
+// The names of a cut model's outputs. If the model has tensors of these names, a suffix is appended:
+// Outputs of the cut model has the actual names.
 const (
 	CutFeatures = "mfgs_features"
 	CutLogits   = "mfgs_logits"
 )
 
 // Cut returns a model with two outputs: the head's features, [N,d], and its logits, [N,K], both
-// float32. Operators are appended where the tensors have another type or shape, and all that is not
-// needed for the two is left out. It panics if h was not found in m.
+// float32. Operators are appended if the tensors have another type or shape, and operators that the
+// two do not need are removed. It panics if h was not found in m.
 func Cut(m *onnx.Model, h *Head) (*onnx.Model, error) {
 	if h.model != m {
 		panic("head: Cut with the head of another model")
@@ -45,15 +45,17 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 // Of reports whether the head was found in m.
 func (h *Head) Of(m *onnx.Model) bool { return h.model == m }
 
-// LogitsAreRows reports whether the tensor Logits is known to be of rank 2.
+// LogitsAreRows reports whether the tensor Logits is known to have rank 2.
 func (h *Head) LogitsAreRows() bool { return len(h.logitsValue.Dims) == 2 }
 
-// AddLogits appends what turns the logits into rows [N,K] of float32, and returns its output.
+// AddLogits appends operators that turn the logits into rows [N,K] of float32, and returns the name
+// of the result.
 func (h *Head) AddLogits(b *build.Builder) string {
 	return b.Rows(b.Take(h.LogitsTensor), h.logitsValue.Type, CutLogits)
 }
 
-// AddFeatures appends what turns the features into rows [N,d] of float32, and returns its output.
+// AddFeatures appends operators that turn the features into rows [N,d] of float32, and returns the
+// name of the result.
 func (h *Head) AddFeatures(b *build.Builder) string {
 	if len(h.affine.shares) == 1 {
 		return h.affine.shares[0].add(b, CutFeatures)
@@ -69,7 +71,7 @@ func (h *Head) AddFeatures(b *build.Builder) string {
 	return out
 }
 
-// add appends what turns the features of one layer into rows.
+// add appends operators that turn the features of one layer into rows.
 func (s *share) add(b *build.Builder, name string) string {
 	cur := b.Take(s.features)
 	for _, n := range s.selection {
@@ -90,8 +92,8 @@ func (s *share) add(b *build.Builder, name string) string {
 	return b.Rows(cur, s.known.Type, name)
 }
 
-// OnlyLogits returns a model with one output, the head's logits [N,K] in float32, and
-// without what they do not need. It panics if h was not found in m.
+// OnlyLogits returns a model with one output, the head's logits [N,K] as float32, without the
+// operators that they do not need. It panics if h was not found in m.
 func OnlyLogits(m *onnx.Model, h *Head) (*onnx.Model, error) {
 	if h.model != m {
 		panic("head: OnlyLogits with the head of another model")

@@ -1,15 +1,20 @@
 // Package head finds the classification head of an ONNX model, the last linear layer with logits =
 // φ·Wᵀ + b, and cuts the model there.
 //
-//  1. [Find] goes back from an output, past what only reshapes or makes probabilities, to the
-//     operator that is linear in exactly one tensor that depends on the input. What it does not
-//     recognise it refuses with an [*UnsupportedError].
-//  2. [Cut] gives a model whose outputs are φ and the logits, [OnlyLogits] one with the logits
+//  1. [Find] walks back from an output to the operator that is linear in exactly one tensor that
+//     depends on the input, past operators that only reshape or compute probabilities. Anything else
+//     is refused with an [*UnsupportedError].
+//  2. [Cut] returns a model whose outputs are φ and the logits, [OnlyLogits] one with the logits
 //     alone.
-//  3. [WithOutputs] and [Head.Gives] are for proof: what the model itself makes of the logits, to
-//     be compared with what the head says.
+//  3. [WithOutputs] and [Head.Gives] verify a head: they give what the model itself computes from
+//     the logits, and what the head says it should be.
 //
-// To know one more operator behind the linear layer is a row of the table in steps.go, whose
-// functions are in classes.go (where the classes lie) and probabilities.go; one more operator that
-// is linear is a case in linear.go.
+// The search has two passes. Backward (trace.go), reach collects a hop for every operator between an
+// output and the linear layer (linear.go). Forward (pass.go), the trail (flow.go) starts at that
+// layer and passes each hop again: it follows the axis of the classes, folds scales and biases into
+// the weights (an affine, affine.go), and records what happens to the probabilities.
+//
+// To support another operator behind the linear layer, add a row to the table in steps.go; its
+// functions are in classes.go (the axis of the classes), constants.go and probabilities.go. Another
+// linear operator is a case in linear.go.
 package head

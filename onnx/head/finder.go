@@ -9,16 +9,16 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 )
 
-// numbers returns a constant with its elements.
+// numbers returns a constant and its elements.
 func (f *finder) numbers(name string) (*graph.Value, error) {
-	if v := f.In.Get(name); v.Constant && v.Data != nil {
+	if v := f.in.Get(name); v.Constant && v.Data != nil {
 		return v, nil
 	}
 	return f.evaluate(name, true)
 }
 
-// vector returns a constant that is combined elementwise with the logits: one number, or one for
-// each class.
+// vector returns a constant that is combined elementwise with the logits: one number, or one per
+// class.
 func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
 	v, err := f.numbers(name)
 	if err != nil {
@@ -32,7 +32,7 @@ func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
 		return nil, graph.Refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.Dims, cur)
 	}
 	for i, d := range v.Dims {
-		// Along the examples, axis 0, a constant may have been spread out for a fixed batch.
+		// Along axis 0, the examples, a constant may have been broadcast to a fixed batch.
 		if d != 1 && d != cur.Dims[pad+i] && (pad+i > 0 || cur.class == 0) {
 			return nil, graph.Refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.Dims, cur)
 		}
@@ -61,9 +61,9 @@ func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
 	return out, nil
 }
 
-// call prepares a step with the flow as the input that carries the logits.
+// call prepares the evaluation of a node, with cur as the input that carries the logits.
 func (f *finder) call(n *onnxpb.Node, from string, cur *flow) *graph.Call {
-	c := f.In.Call(n)
+	c := f.in.Call(n)
 	for i, name := range n.GetInput() {
 		if name == from && name != "" {
 			c.In[i] = &cur.Value
@@ -72,32 +72,33 @@ func (f *finder) call(n *onnxpb.Node, from string, cur *flow) *graph.Call {
 	return c
 }
 
+// A finder searches one model. It keeps the constants it has computed.
 type finder struct {
 	m  *onnx.Model
 	v  *graph.View
 	g  *graph.Graph
-	In *graph.Interpreter
+	in *graph.Interpreter
 
 	budget      int64 // elements that may still be computed
 	worked      map[string]evaluated
-	approximate bool       // a Relu may be ignored
-	link        layer.Link // given by the caller
-	sums, depth int        // additions of several layers looked into, in all and within another
+	approximate bool      // a Relu may be ignored
+	link        layer.Link // Options.Link
+	sums, depth int       // sums of several layers examined: in all, and nested
 }
 
-func NewFinder(m *onnx.Model) *finder {
+func newFinder(m *onnx.Model) *finder {
 	v := m.View()
-	return &finder{m: m, v: v, g: v.Graph, In: v.Infer(), budget: v.Limit, worked: map[string]evaluated{}}
+	return &finder{m: m, v: v, g: v.Graph, in: v.Infer(), budget: v.Limit, worked: map[string]evaluated{}}
 }
 
-// evaluated is what came of working out a constant: its numbers too if they are few.
+// evaluated is a computed constant, with its numbers if they are few, or why there is none.
 type evaluated struct {
 	value *graph.Value
 	err   error
 }
 
-// evaluate works out a constant; all that are worked out in one search share one bound. Of what has
-// been worked out before it may give type and shape only.
+// evaluate computes a constant. All constants of one search share one budget. Of a constant computed
+// before it may return type and shape only, unless numbers is set.
 func (f *finder) evaluate(name string, numbers bool) (*graph.Value, error) {
 	if e, ok := f.worked[name]; ok && (e.err != nil || e.value.Data != nil || !numbers) {
 		return e.value, e.err
@@ -116,7 +117,7 @@ func (f *finder) evaluate(name string, numbers bool) (*graph.Value, error) {
 	return v, err
 }
 
-// describe names a node for people, and the one of the file that it is part of.
+// describe names a node for messages, with the node of the file that it was lowered from.
 func (f *finder) describe(n *onnxpb.Node) string {
 	if s := f.g.Source(n); s != n {
 		return n.Op() + " of " + s.Describe()
@@ -124,13 +125,13 @@ func (f *finder) describe(n *onnxpb.Node) string {
 	return n.Describe()
 }
 
-// single reports whether a tensor is known to hold a single number.
+// single reports whether a tensor that depends on the input is known to hold a single number.
 func (f *finder) single(name string) bool {
-	v := f.In.Get(name)
+	v := f.in.Get(name)
 	n, ok := onnxpb.Elements(v.Dims)
 	return !v.Constant && v.Dims != nil && ok && n == 1
 }
 
 func (f *finder) constant(name string) bool {
-	return f.In.Get(name).Constant
+	return f.in.Get(name).Constant
 }

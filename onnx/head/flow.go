@@ -10,20 +10,19 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A flow is what is known of the tensor that carries the logits, at one point between the linear
-// layer and the output.
+// A flow describes the tensor that carries the logits, at one point between the linear layer and the
+// output.
 type flow struct {
 	graph.Value
-	class  int  // the axis along which the classes lie, or noClass
-	merged bool // axis 0 is that of all positions of all examples
+	class  int  // the axis of the classes, or noClass
+	merged bool // axis 0 runs over all positions of all examples
 }
 
-// noClass is the class axis of a flow in which the classes have no axis of their own any more, or
-// it is not known.
+// noClass is the class axis of a flow whose classes have no axis of their own, or an unknown one.
 const noClass = -1
 
-// rows reports whether the flow holds one row of K numbers per example, whatever axes of length 1
-// lie between.
+// rows reports whether the flow holds one row of K numbers per example, not counting axes of
+// length 1.
 func (f *flow) rows() bool {
 	if f.class < 1 || f.merged {
 		return false
@@ -36,34 +35,33 @@ func (f *flow) rows() bool {
 	return true
 }
 
-// merges reports whether a change of shape joins the axes in front of the classes, which stay the
-// last.
+// merges reports whether a reshape joins the axes in front of the classes and keeps these last.
 func merges(before *flow, after *graph.Value, class int) bool {
 	return !before.rows() && before.class == len(before.Dims)-1 && before.class > 1 && len(after.Dims) == 2 &&
 		class == 1
 }
 
-// A trail is what is known on the way from linear layers to the output.
+// A trail is the state of the forward pass from the linear layers to the output.
 type trail struct {
 	affine
-	nodes []*onnxpb.Node // the linear operators, for people
-	at    flow           // where the trail stands
+	nodes []*onnxpb.Node // the linear operators, for messages
+	at    flow           // the current tensor
 
 	logits     string         // the last tensor that held the logits as rows
-	found      graph.Value    // what is known of it
-	moved      []*onnxpb.Node // steps since the layer that features would have to go through too
-	decided    bool           // behind the logits
+	found      graph.Value    // its shape and type
+	moved      []*onnxpb.Node // reshaping steps since the layer, which features would have to pass too
+	decided    bool           // the current tensor is behind the logits
 	picked     bool           // the best class has been picked
 	link       layer.Link
 	tail       []string
-	after      []after // what becomes of the probabilities
+	after      []after // how the current tensor is computed from the probabilities
 	normalised bool    // the sigmoids of several classes have been normalised
-	columns    []int   // the classes whose probabilities are left, nil for all
+	columns    []int   // the classes that are left, nil for all
 
-	rounding     float64 // the logits are rounded to multiples of this,
-	low, high    float64 // and kept in this range
+	rounding     float64 // the logits are rounded to multiples of this
+	low, high    float64 // and clipped to this range
 	approximated bool    // a Relu was ignored
-	logarithms   bool    // of the probabilities
+	logarithms   bool    // the current tensor holds log-probabilities
 }
 
 // join adds the logits of another trail.
@@ -91,8 +89,8 @@ func (t *trail) join(o *trail) {
 	}
 }
 
-// transform follows the logits by x → scale ⊙ x + shift, each nil or of length 1 or k, and what is
-// known of their rounding.
+// transform applies x → scale ⊙ x + shift to the logits, and to their rounding and range. Scale and
+// shift are nil or have length 1 or k.
 func (t *trail) transform(scale, shift []float64) {
 	t.apply(scale, shift)
 	if math.IsInf(t.low, -1) && math.IsInf(t.high, 1) && t.rounding == 0 {
@@ -113,15 +111,15 @@ func (t *trail) transform(scale, shift []float64) {
 	t.rounding, t.low, t.high = t.rounding*largest, low, high
 }
 
-// stand notes that the trail has come to a tensor.
-func (t *trail) stand(name string) {
+// arrive records that the trail has come to a tensor.
+func (t *trail) arrive(name string) {
 	number := t.at.Type.IsFloat() || t.at.Type == tensor.Undefined || t.at.Type == tensor.Int32
 	if !t.decided && number && t.at.rows() && (t.logits == "" || len(t.at.Dims) == 2) {
 		t.logits, t.found = name, t.at.Value
 	}
 }
 
-// selectBy makes a pooling or selecting operator one of the features.
+// selectBy moves a pooling or selecting operator from the logits to the features.
 func (t *trail) selectBy(n *onnxpb.Node) error {
 	if len(t.shares) > 1 {
 		return graph.RefuseAt(n, "%s follows the sum of %s and %s", n.Describe(), t.nodes[0].Describe(),
@@ -132,7 +130,7 @@ func (t *trail) selectBy(n *onnxpb.Node) error {
 		return graph.RefuseAt(n, "%s follows %s, whose features %q have an unknown rank", n.Describe(),
 			t.nodes[0].Describe(), p.features)
 	}
-	for _, m := range t.moved { // these name the number of classes, so features cannot go through them
+	for _, m := range t.moved { // these contain the number of classes, so features cannot pass them
 		if op := m.GetOpType(); op == "Reshape" || op == "Flatten" {
 			return graph.RefuseAt(n, "%s stands between %s and %s", m.Describe(), t.nodes[0].Describe(), n.Describe())
 		}
@@ -143,18 +141,18 @@ func (t *trail) selectBy(n *onnxpb.Node) error {
 	return nil
 }
 
-// merge makes such a change that of the features.
+// merge applies a reshape for which merges holds to the features.
 func (t *trail) merge(n *onnxpb.Node) error {
 	op := "Flatten"
 	return t.selectBy(&onnxpb.Node{OpType: &op, Name: n.Name, Input: n.GetInput()[:1], Output: n.GetOutput(),
 		Attribute: []*onnxpb.Attribute{onnxpb.IntAttribute("axis", int64(t.at.class))}})
 }
 
-// An after is a step that a model takes from probabilities to its output.
+// An after is one step from the probabilities to the model's output.
 type after func(y []float64) []float64
 
-// classes is how many probabilities there are, two of a single logit after its complement has been
-// put beside it.
+// classes returns the number of probabilities: two for a single logit once its complement has been
+// joined to it.
 func (t *trail) classes() int {
 	if c := t.at.class; c != noClass && c < len(t.at.Dims) && t.at.Dims[c] > 0 {
 		return int(t.at.Dims[c])

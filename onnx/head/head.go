@@ -16,47 +16,53 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 )
 
-// Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d
-// features and K classes.
+// Head is the last linear layer of a classifier: logits [N,K] = features [N,d] · Wᵀ + b, for N
+// examples, d features and K classes. A binary classifier may have a single logit, K = 1.
 type Head struct {
-	Op             string `json:"op"`       // the operator that is linear; several that are added are joined by "+"
-	Node           string `json:"node"`     // its name or, where it has none, that of its output; joined likewise
-	FeaturesTensor string `json:"features"` // the tensor that goes into it; several are joined by ","
-	LogitsTensor   string `json:"logits"`   // the last tensor that holds the logits
-	layer.Head            // d, K, whether there is a bias, and the link
-	// the operators between the linear layer, its bias included, and the output
-	Tail     []string `json:"tail"`
-	Evidence []string `json:"-"` // what was found, in sentences for people
+	// Op is the type of the linear operator, such as Gemm. Where the model adds up several linear
+	// layers, Op and Node join theirs by "+", and FeaturesTensor by ",".
+	Op string `json:"op"`
+	// Node is the operator's name or, if it has none, its output's.
+	Node string `json:"node"`
+	// FeaturesTensor is the name of the tensor that the operator reads, φ.
+	FeaturesTensor string `json:"features"`
+	// LogitsTensor is the name of the last tensor that holds the logits.
+	LogitsTensor string `json:"logits"`
+	// Head has d, K, whether there is a bias, and the link from logits to probabilities.
+	layer.Head
+	// Tail lists the types of the operators between the layer, with its bias, and the output.
+	Tail []string `json:"tail"`
+	// Evidence says in sentences what was found, for people to check.
+	Evidence []string `json:"-"`
 
-	// Labels are the names that the model has for its classes, in their order, of a single logit's
-	// two classes too; nil if it has none.
+	// Labels are the class names that the model contains, in the order of the classes; two for a
+	// single logit. Nil if there are none.
 	Labels []string `json:"labels,omitempty"`
 
-	// Approximation is what had to be asked for; "" where φ·Wᵀ + b is exact.
+	// Approximation is the one in Options that was needed; "" if the logits are exactly φ·Wᵀ + b.
 	Approximation Approximation `json:"approximation,omitempty"`
-	// A quantised model rounds its logits to multiples of Rounding, 0 for none, and keeps them
-	// between Low and High, which are infinite where nothing bounds them: φ·Wᵀ + b is what was
-	// rounded. All three are in units of the logits. Several roundings, one after another, are
-	// added up.
+	// Rounding is positive for a quantised model, whose logits are φ·Wᵀ + b rounded to a multiple of
+	// it and clipped to [Low, High]; 0 means no rounding. Low and High may be infinite. Successive
+	// roundings are added up. All three are in units of the logits.
 	Rounding  float64 `json:"rounding,omitempty"`
 	Low, High float64 `json:"-"`
 
 	model       *onnx.Model
 	affine      affine
-	after       []after     // what the model makes of the probabilities
+	after       []after     // how the output is computed from the probabilities
 	normalised  bool        // the sigmoids of several classes are normalised
-	columns     []int       // the classes it gives, nil for all
-	picked      bool        // the output is the best class
-	linked      bool        // probabilities are computed from the logits
-	scores      bool        // which the operator itself gives in another form
-	logitsValue graph.Value // what is known of the logits
+	columns     []int       // the classes in the output, nil for all
+	picked      bool        // the output is the predicted class
+	linked      bool        // the model computes probabilities from the logits
+	scores      bool        // and the operator outputs them in another form
+	logitsValue graph.Value // shape and type of the logits
 }
 
-// UnsupportedError is returned where no head is found, or not the one asked for.
+// UnsupportedError is returned if no head is found, or not the one asked for.
 type UnsupportedError struct {
-	// Reason is why, in one sentence.
+	// Reason is one sentence.
 	Reason string
-	// Candidates are linear layers before the output that could be meant, the nearest first.
+	// Candidates are other linear layers in front of the output, the nearest first.
 	Candidates []*Head
 }
 
@@ -80,25 +86,24 @@ func (e *UnsupportedError) Unwrap() error {
 	return option.Errorf(format, append(args, option.PrecomputedFeatures)...)
 }
 
-// Find finds the linear layer that makes a classifier's logits.
+// Find finds the linear layer that computes a classifier's logits.
 //
-// It goes back from an output, past operators that only reshape, convert, pick the best class or
-// make probabilities, to the first operator that is linear in exactly one tensor that depends on
-// the model's input; what it is multiplied by must follow from constants. Bias, scalar or per-class
-// scale, and a temperature are folded in. Pooling and the selection of a token commute with a
-// linear layer, so they may stand behind it. What exporters write out in several operators counts as
-// the one it amounts to.
+// It walks back from an output, past operators that only reshape, convert, compute probabilities or
+// pick the best class, to the first operator that is linear in exactly one tensor that depends on
+// the model's input. Its weights must follow from constants. A bias, a scale for all or each of the
+// classes, and a temperature are folded in. Pooling and token selection commute with a linear layer,
+// so they may follow it. A group of operators that exporters write for one counts as that one.
 //
-// With several outputs, a layer that feeds another one found is no head (an embedding that is an
-// output too). Among the rest one that ends in a Softmax or Sigmoid comes before one that ends in
-// an ArgMax, and that before one that ends in neither; then the first output wins: exporters put
+// With several outputs, a layer that feeds another found layer is no head: it is an embedding that
+// is also an output. Of the others, layers followed by Softmax or Sigmoid come before those followed
+// by ArgMax, and these before the rest; among equals the first output wins, because exporters put
 // the main output first.
 //
-// Where the graph gives no certain answer the error is an *UnsupportedError; any other error comes
-// from reading the file. The finding rests on the graph alone; that φ·Wᵀ + b gives the logits
-// should be checked on a batch.
+// If the graph gives no definite answer the error is an *UnsupportedError; any other error comes
+// from reading the file. Find looks at the graph alone: check on a batch that φ·Wᵀ + b equals the
+// logits.
 func Find(m *onnx.Model, o Options) (*Head, error) {
-	f := NewFinder(m)
+	f := newFinder(m)
 	f.approximate = o.Approximate == IgnoreRelu
 	h, err := f.find(o)
 	if err == nil {
@@ -131,8 +136,7 @@ func (f *finder) find(o Options) (*Head, error) {
 		return nil, graph.Refuse("there is no approximation %q, only %q", o.Approximate, IgnoreRelu)
 	}
 	for _, name := range []string{o.Features, o.Logits} {
-		// The features of several layers have names that are no tensor's; they are confirmed at the
-		// end.
+		// Features of several layers are joined names, of no tensor; confirm checks them.
 		if name != "" && !f.g.Has(name) && (name == o.Logits || !strings.Contains(name, featuresSep)) {
 			return nil, graph.Refuse("the graph has no tensor %q", name)
 		}
@@ -171,9 +175,9 @@ func (f *finder) choose(output string) (*Head, error) {
 	case len(names) == 0:
 		return nil, graph.Refuse("the model has no output %q", output)
 	}
-	const most = 64 // detectors with a hundred outputs are no classifiers
+	const most = 64 // a model with a hundred outputs is a detector
 	var heads []*Head
-	var first error // of those that can be logits, if there are any
+	var first error // preferably of an output that may hold logits
 	plausible := false
 	for _, name := range names[:min(most, len(names))] {
 		f.sums = 0
@@ -184,8 +188,8 @@ func (f *finder) choose(output string) (*Head, error) {
 			heads = append(heads, h)
 		case !errors.As(err, &r):
 			return nil, err
-		case first == nil || !plausible && f.In.Get(name).Type.IsFloat():
-			first, plausible = err, f.In.Get(name).Type.IsFloat()
+		case first == nil || !plausible && f.in.Get(name).Type.IsFloat():
+			first, plausible = err, f.in.Get(name).Type.IsFloat()
 		}
 	}
 	heads, err := f.complete(heads)
@@ -208,8 +212,8 @@ func (f *finder) choose(output string) (*Head, error) {
 	return best, nil
 }
 
-// complete leaves out heads of which outputs give only some classes, or not in their order. One
-// that gives the second of two is whole: the other is what is left.
+// complete drops heads whose outputs hold only some classes, or hold them in another order. The
+// second of two classes is enough: the first has the remaining probability.
 func (f *finder) complete(heads []*Head) ([]*Head, error) {
 	given := map[string][]int{}
 	for _, h := range heads {
@@ -237,7 +241,7 @@ func (f *finder) complete(heads []*Head) ([]*Head, error) {
 	return whole, err
 }
 
-// last leaves out layers that feed another of the layers found: an embedding that is an output too.
+// last drops layers that feed another found layer: embeddings that are also outputs.
 func (f *finder) last(heads []*Head) []*Head {
 	inner := map[*onnxpb.Node]bool{}
 	for _, h := range heads {
@@ -248,8 +252,8 @@ func (f *finder) last(heads []*Head) []*Head {
 	return slices.DeleteFunc(heads, func(h *Head) bool { return inner[f.g.Producer[h.LogitsTensor]] })
 }
 
-// purpose ranks how plainly the graph shows what the logits are for: 3 if probabilities are computed
-// from them, 2 if the best class is picked from those, 1 if it is picked from the logits.
+// purpose ranks how clearly the graph uses the head as a classifier's: 3 if the output is
+// probabilities, 2 if it is the class picked from them, 1 if it is the class picked from the logits.
 func (h *Head) purpose() int {
 	switch {
 	case h.linked && !h.picked:
@@ -262,11 +266,10 @@ func (h *Head) purpose() int {
 	return 0
 }
 
-// featuresSep stands between the names of features in Head.Features where there are several.
+// featuresSep separates the names in Head.Features.
 const featuresSep = ","
 
-// confirm checks that the tensor the user named as features is what the layer reads, up to a change
-// of shape.
+// confirm checks that the layer reads the features that the user named, up to a change of shape.
 func (f *finder) confirm(h *Head, features string) error {
 	if h.FeaturesTensor == features {
 		return nil
@@ -290,16 +293,16 @@ func (f *finder) confirm(h *Head, features string) error {
 	return nil
 }
 
-// candidates looks for linear layers behind an obstacle. Each is taken as far towards it as the
-// tensors are linear in its features: behind the bias, not in front of it. What lies below another
-// layer or below a product, as that of squeeze-and-excitation, is part of the body and no
-// candidate.
+// candidates looks for linear layers below an obstacle. The logits of each are the last tensor
+// towards the obstacle that is linear in its features: after the bias, not before it. Layers below
+// another layer, or below a product such as squeeze-and-excitation, are part of the backbone and no
+// candidates.
 func (f *finder) candidates(at *onnxpb.Node) []*Head {
 	const most, far = 3, 1000
 	var heads []*Head
 	type place struct {
 		node *onnxpb.Node
-		path []string // tensors from the node on, towards the obstacle
+		path []string // tensors from the node towards the obstacle
 	}
 	seen := map[*onnxpb.Node]bool{at: true}
 	for queue := []place{{node: at}}; len(queue) > 0 && len(heads) < most && len(seen) < far; queue = queue[1:] {
@@ -336,7 +339,7 @@ func (f *finder) candidates(at *onnxpb.Node) []*Head {
 	return heads
 }
 
-// weighs reports whether a node multiplies something that varies by weights.
+// weighs reports whether a node multiplies a tensor that depends on the input by weights.
 func (f *finder) weighs(n *onnxpb.Node) bool {
 	switch n.GetOpType() {
 	case "Gemm", "MatMul", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN":
@@ -345,7 +348,7 @@ func (f *finder) weighs(n *onnxpb.Node) bool {
 	return false
 }
 
-// finish makes the head of a trail.
+// finish builds the head that a trail has led to.
 func (f *finder) finish(t *trail, start string) (*Head, error) {
 	first := t.nodes[0]
 	if t.logits == "" {
@@ -372,6 +375,9 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	}
 	h.scores = slices.ContainsFunc(t.nodes, f.givesScores)
 	h.Evidence = f.evidence(h, t)
+	var source string
+	h.Link, source = f.linkOf(h)
+	h.Evidence = append(h.Evidence, source)
 	classes := h.Logits
 	if h.Link == layer.Sigmoid {
 		classes = max(2, classes)
@@ -385,11 +391,11 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	return h, nil
 }
 
-// fill gives h the names and the size of the layer that a trail begins at, and makes sure that its
-// weights can be had.
+// fill sets the names and size of the layer at which a trail begins, and checks that its weights can
+// be computed.
 func (f *finder) fill(h *Head, t *trail, start string) error {
 	first := t.nodes[0]
-	if out := f.In.Get(start); t.shares[0].assumed && len(out.Dims) > 2 &&
+	if out := f.in.Get(start); t.shares[0].assumed && len(out.Dims) > 2 &&
 		!(&flow{Value: *out, class: len(out.Dims) - 1}).rows() {
 		return graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example",
 			f.describe(first), &flow{Value: *out}, start, t.k)
@@ -404,7 +410,7 @@ func (f *finder) fill(h *Head, t *trail, start string) error {
 		h.Features += p.d
 		for _, m := range p.terms {
 			if f.g.Producer[m.weight.name] == nil {
-				continue // stored weights have been checked when the model was read
+				continue // stored weights were checked when the model was read
 			}
 			if _, err := f.evaluate(m.weight.name, false); err != nil {
 				return err
@@ -419,20 +425,20 @@ func (f *finder) fill(h *Head, t *trail, start string) error {
 	return nil
 }
 
-// exclusive reports whether a node is of an operator that gives one label among all classes.
+// exclusive reports whether a node's operator outputs one class out of all.
 func (f *finder) exclusive(n *onnxpb.Node) bool {
 	return f.g.Source(n).Op() == "ai.onnx.ml.LinearClassifier"
 }
 
-// givesScores reports whether a node is of an operator that has a row for one of two classes and
-// gives scores, not the probabilities for which the view takes them.
+// givesScores reports whether a node's operator has weights for one of two classes only and outputs
+// scores, although the view treats them as probabilities.
 func (f *finder) givesScores(n *onnxpb.Node) bool {
 	c := f.g.Source(n)
 	return f.exclusive(n) && len(c.Attr("intercepts").GetFloats()) == 1 &&
 		string(c.Attr("post_transform").GetS()) != "LOGISTIC"
 }
 
-// settle checks the link, and takes the one that was asked for.
+// settle checks the link, and sets the one that was asked for.
 func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
 	if f.link != "" && f.link != h.Link {
@@ -448,7 +454,7 @@ func (f *finder) settle(h *Head, t *trail) error {
 	return nil
 }
 
-// evidence states what was found, and settles the link where the path did not.
+// evidence says what was found of the layer.
 func (f *finder) evidence(h *Head, t *trail) []string {
 	var found []string
 	say := func(format string, args ...any) {
@@ -498,26 +504,27 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		say("approximation %s: Relu stands between the layer and the logits, and is taken to let all pass when variances are computed",
 			h.Approximation)
 	}
+	return found
+}
+
+// linkOf returns the link, chosen by default if the path to the output shows none, and a sentence on
+// where it comes from.
+func (f *finder) linkOf(h *Head) (l layer.Link, source string) {
 	behind := f.linkBehind(h.LogitsTensor)
-	if h.Logits == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
+	if h.Logits == 1 && behind != "" { // a Softmax of a single number would be constant
 		behind = layer.Sigmoid
 	}
 	switch {
 	case h.Link != "" && h.Link == f.link:
-		say("probabilities are made by %s, as asked", h.Link)
+		return h.Link, fmt.Sprintf("probabilities are made by %s, as asked", h.Link)
 	case h.Link != "":
-		say("what follows makes probabilities of them: %s", strings.Join(h.Tail, ", "))
+		return h.Link, "what follows makes probabilities of them: " + strings.Join(h.Tail, ", ")
 	case behind != "":
-		h.Link = behind
-		say("elsewhere in the graph the logits go into %s", h.Link)
+		return behind, fmt.Sprintf("elsewhere in the graph the logits go into %s", behind)
 	case h.Logits == 1:
-		h.Link = layer.Sigmoid
-		say("no Sigmoid follows the logit; a single one is taken as that of two classes")
-	default:
-		h.Link = layer.Softmax
-		say("no Softmax or Sigmoid follows the logits; one label among all classes is assumed")
+		return layer.Sigmoid, "no Sigmoid follows the logit; a single one is taken as that of two classes"
 	}
-	return found
+	return layer.Softmax, "no Softmax or Sigmoid follows the logits; one label among all classes is assumed"
 }
 
 // reader returns the linear operator that reads a share's features.
@@ -530,8 +537,8 @@ func (f *finder) reader(t *trail, p *share) *onnxpb.Node {
 	return t.nodes[0]
 }
 
-// linkBehind looks forward from the logits for what makes probabilities of them, past operators
-// that only reshape.
+// linkBehind looks forward from the logits for a function that turns them into probabilities, past
+// operators that only reshape.
 func (f *finder) linkBehind(name string) (found layer.Link) {
 	f.forward(name, func(n *onnxpb.Node, in string) bool {
 		s := f.step(n)
@@ -546,8 +553,8 @@ func (f *finder) linkBehind(name string) (found layer.Link) {
 	return found
 }
 
-// leadsOut reports whether a tensor becomes an output of the model past steps only: a Sigmoid that
-// gates something is no link.
+// leadsOut reports whether a tensor reaches an output of the model through steps only: a Sigmoid
+// that gates another tensor is no link.
 func (f *finder) leadsOut(name string) bool {
 	tensors := f.forward(name, func(n *onnxpb.Node, _ string) bool {
 		s := f.step(n)
@@ -617,8 +624,8 @@ func (h *Head) Weights() (w, b []float32, err error) {
 	return w, b, nil
 }
 
-// addTerm puts one weight into the columns of its share, rows of w being stride apart: sets them if
-// it is the share's first, and adds to them otherwise.
+// addTerm writes one weight into the columns of its share, or adds it if set is false. The rows of w
+// are stride apart.
 func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) error {
 	v, err := h.model.View().Evaluate(t.weight.name)
 	if err != nil {
@@ -652,9 +659,9 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 	return nil
 }
 
-// Gives returns the output that Find began at for class probabilities p, as Link computes them from
-// the logits; two for a single logit. It is p or its logarithm, of all classes or some, and nil where
-// the model picks the best class, gives logits, or leaves a normalisation to others.
+// Gives returns what the output that Find started from holds for class probabilities p, which Link
+// computes from the logits (two for a single logit): p or its logarithm, of all classes or some. It
+// is nil if the model outputs logits or the best class, or does not normalise.
 func (h *Head) Gives(p []float64) []float64 {
 	if !h.linked || h.picked || h.scores || h.Link.Normalised() && !h.normalised {
 		return nil
@@ -672,8 +679,8 @@ func (h *Head) Gives(p []float64) []float64 {
 	return y
 }
 
-// trace goes back from a tensor to the linear layer it comes from, and forward again to see what
-// happens to the logits.
+// trace walks back from a tensor to the linear layer it comes from, and forward again to follow the
+// logits.
 func (f *finder) trace(start string) (*Head, error) {
 	t, err := f.reach(start)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// maxLabel is the length in bytes of the longest class name that is taken over.
+// maxLabel bounds the length of a class name in bytes.
 const maxLabel = 256
 
-// labels returns the names that the model itself has for the n classes of a head, nil if it has
-// none: those by which scikit-learn's operators name its scores or pick the best class. Numbers are
-// names too, unless they count from 0.
+// labels returns the names of the n classes that scikit-learn's operators contain, or nil: those of
+// scores, or those that the predicted class is picked from. Integers are names too, unless they
+// count from 0.
 func (f *finder) labels(t *trail, n int) []string {
 	for _, node := range t.nodes {
 		c := f.g.Source(node)
@@ -38,7 +38,7 @@ func (f *finder) labels(t *trail, n int) []string {
 			case "ai.onnx.ml.ArrayFeatureExtractor":
 				if t := f.g.Consts[node.In(0)]; tensor.Type(t.GetDataType()) == tensor.String && len(t.GetDims()) == 1 {
 					names = t.GetStringData()
-				} else if v := f.In.Get(node.In(0)); v.Constant && (v.Type == tensor.Int64 || v.Type == tensor.Int32) {
+				} else if v := f.in.Get(node.In(0)); v.Constant && (v.Type == tensor.Int64 || v.Type == tensor.Int32) {
 					whole := make([]int64, len(v.Data))
 					for i, x := range v.Data {
 						whole[i] = int64(x)
@@ -60,7 +60,7 @@ func (f *finder) labels(t *trail, n int) []string {
 	return nil
 }
 
-// numerals returns whole numbers as names, nil for 0, 1, 2, ….
+// numerals returns integers as names, nil for 0, 1, 2, ….
 func numerals(list []int64) [][]byte {
 	var names [][]byte
 	counts := true
@@ -74,7 +74,7 @@ func numerals(list []int64) [][]byte {
 	return names
 }
 
-// usable returns names as strings if there are n different ones that can be printed.
+// usable returns names as strings if they are n distinct printable ones, else nil.
 func usable(names [][]byte, n int) []string {
 	if len(names) != n {
 		return nil

@@ -13,20 +13,20 @@ import (
 type linear struct {
 	node       *onnxpb.Node
 	features   string
-	transposed bool // features lie [d,N]
+	transposed bool // features are [d,N]
 	weight     weight
 	k, d       int64
 	alpha      float64
 	bias       string // "" if it has none
 	beta       float64
 	out        flow
-	assumed    bool // the rank of features is not known and taken to be 2
+	assumed    bool // the rank of features is unknown and assumed to be 2
 }
 
-// linear recognises an operator that is linear in exactly one tensor. It returns nil if n is
-// another operator, and a refusal if it is one of these but not of a form that makes a head.
+// linear recognises an operator that is linear in exactly one tensor. It returns nil if n is no
+// linear operator, and a refusal if it is one in a form that cannot be a head.
 func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
-	if f.In.Functions[n.Op()] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
+	if f.in.Functions[n.Op()] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
 		return nil, nil
 	}
 	var form func(*onnxpb.Node, *graph.Value, *graph.Value, bool) (*linear, error)
@@ -40,7 +40,7 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	default:
 		return nil, nil
 	}
-	a, b := f.In.Get(n.In(0)), f.In.Get(n.In(1))
+	a, b := f.in.Get(n.In(0)), f.in.Get(n.In(1))
 	if a.Constant == b.Constant {
 		return nil, graph.RefuseAt(n, "%s multiplies two tensors that both depend on the input", f.describe(n))
 	}
@@ -48,7 +48,7 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	if a.Constant {
 		w, name = a, n.In(0)
 	}
-	if w.Dims == nil { // too large to be followed so far, or not to be computed at all
+	if w.Dims == nil { // too large for inference so far, or impossible to compute
 		var err error
 		if w, err = f.evaluate(name, false); err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	if op := f.g.Source(n).GetOpType(); op == "MatMulInteger" || op == "ConvInteger" {
 		l.out.Type = tensor.Int32
 	}
-	l.out.Merge(f.In.Values[n.GetOutput()[0]])
+	l.out.Merge(f.in.Values[n.GetOutput()[0]])
 	return l, nil
 }
 
@@ -91,7 +91,7 @@ func (f *finder) gemm(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, er
 	}
 	w := b.Dims
 	if left {
-		// Weights stand on the left, so the result is [K,N].
+		// The weights are on the left, so the result is [K,N].
 		w = a.Dims
 		l.weight.transposed, l.transposed = transA, !transB
 	} else {
@@ -110,8 +110,8 @@ func (f *finder) gemm(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, er
 	return l, nil
 }
 
-// matMul is x·W for x of any rank from 2, or W·x for rank 2. The fused operator may transpose
-// either, and scale.
+// matMul is x·W for x of rank 2 or more, or W·x for rank 2. The fused operator may transpose either,
+// and scale.
 func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, error) {
 	transW, transX := n.Int("transB", 0) != 0, n.Int("transA", 0) != 0
 	w, x := b.Dims, a.Dims
@@ -130,7 +130,7 @@ func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, 
 	case len(w) != 2:
 		return nil, graph.Refuse("%s has weights of shape %v", f.describe(n), w)
 	case x == nil && !left:
-		if out := f.In.Values[n.GetOutput()[0]]; len(out.Dims) >= 2 {
+		if out := f.in.Values[n.GetOutput()[0]]; len(out.Dims) >= 2 {
 			x = slices.Repeat([]int64{-1}, len(out.Dims))
 			break
 		}
@@ -152,8 +152,8 @@ func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, 
 	return l, nil
 }
 
-// conv is a convolution that is a linear layer: with a 1×1 kernel at every place alike, or with a
-// kernel as large as its input, so that there is one place only.
+// conv is a convolution that is a linear layer: with a 1×1 kernel, applied at every position, or with
+// a kernel as large as its input.
 func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, error) {
 	l := &linear{alpha: 1, beta: 1, bias: n.In(2)}
 	if left || len(w.Dims) < 3 {
@@ -169,10 +169,10 @@ func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, er
 	if !ok || n.Int("group", 1) != 1 || !all("pads", 0) || !all("dilations", 1) {
 		return nil, graph.RefuseAt(n, "%s is no linear layer: it has groups, padding or dilation", f.describe(n))
 	}
-	out := f.In.Values[n.GetOutput()[0]]
+	out := f.in.Values[n.GetOutput()[0]]
 	kernel := w.Dims[2:]
 	point := !slices.ContainsFunc(kernel, func(k int64) bool { return k != 1 })
-	whole := false // of the input: features are that, flattened
+	whole := false // the features are the whole input, flattened
 	switch {
 	case point && (all("strides", 1) || len(x.Dims) > 2 &&
 		!slices.ContainsFunc(x.Dims[2:], func(d int64) bool { return d != 1 })):
@@ -196,12 +196,12 @@ func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, er
 	return l, nil
 }
 
-// bias returns what a linear operator adds itself, one number or K.
+// bias returns the bias in the linear operator itself, one number or K.
 func (f *finder) bias(l *linear) ([]float64, error) {
 	if l.node.GetOpType() != "Conv" {
 		return f.vector(l.bias, &l.out, int(l.k))
 	}
-	v, err := f.numbers(l.bias) // along axis 1, whatever follows
+	v, err := f.numbers(l.bias) // along axis 1
 	if err == nil && len(v.Data) != int(l.k) {
 		err = graph.Refuse("%s has %d biases for %d classes", f.describe(l.node), len(v.Data), l.k)
 	}

@@ -5,15 +5,13 @@ import (
 	"strings"
 )
 
-// nameKeys are the keys of a model's metadata under which exporters put the names of classes:
-// Ultralytics, transformers, and what people write themselves.
+// nameKeys are the metadata keys under which Ultralytics, transformers and people store class names.
 var nameKeys = []string{"names", "id2label", "classes", "class_names", "labels"}
 
-// maxNames is the length in bytes of the longest list of names that is looked at.
+// maxNames bounds the length of a list of names in bytes.
 const maxNames = 4 << 20
 
-// named returns the names of n classes in a model's metadata, and under which key they are; nil
-// where there are none.
+// named returns the names of n classes in a model's metadata, and their key; nil if there are none.
 func named(metadata map[string]string, n int) (names []string, key string) {
 	for _, key := range nameKeys {
 		text := strings.TrimSpace(metadata[key])
@@ -40,8 +38,8 @@ func named(metadata map[string]string, n int) (names []string, key string) {
 	return nil, ""
 }
 
-// literals reads a list of n texts, or n texts by number, in JSON or as Python prints one; nil where
-// the text is none of these.
+// literals parses a list of n strings, or a map from numbers to n strings, in JSON or as Python
+// prints it; nil if the text is neither.
 func literals(text string, n int) []string {
 	keyed := text[0] == '{'
 	last := text[len(text)-1]
@@ -82,8 +80,8 @@ func literals(text string, n int) []string {
 	return list
 }
 
-// quoted reads the text in quotes, of either kind, that s begins with. A backslash takes the next
-// character as it is, but for JSON's \u.
+// quoted parses the quoted string, in either kind of quotes, at the beginning of s. A backslash
+// escapes the next character; \u is JSON's.
 func quoted(s string) (text, rest string, ok bool) {
 	if s == "" || s[0] != '"' && s[0] != '\'' {
 		return "", "", false

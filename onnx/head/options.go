@@ -2,26 +2,25 @@ package head
 
 import "github.com/mfgs/mfgs/calibrate/layer"
 
-// Options says where to look for the head. The zero value looks behind every output of the model.
+// Options says where to look for the head. The zero value tries every output of the model.
 type Options struct {
-	// Features names the tensor the logits must be linear in, if not "".
+	// Features is the name of the tensor that the logits must be linear in; "" accepts any.
 	Features string `yaml:"features,omitempty"`
-	// Logits names the tensor to start from instead of an output, if not "".
+	// Logits is the name of the tensor that holds the logits; "" searches back from the outputs.
 	Logits string `yaml:"logits,omitempty"`
-	// Output names the output of the model to start from, if not "". Logits goes before it.
+	// Output is the name of the output to search back from; "" tries all. Logits overrides it.
 	Output string `yaml:"output,omitempty"`
-	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves
-	// that to the graph, and to Softmax, or Sigmoid for one logit, where it is silent.
+	// Link is the function that turns logits into probabilities, for models that do not contain it.
+	// "" takes it from the graph or, if it has none, assumes Softmax, and Sigmoid for a single logit.
 	Link layer.Link `yaml:"link,omitempty"`
-	// Approximate names what may stand between layer and logits though it is not linear; "" is
-	// nothing.
+	// Approximate allows an operator that is not linear between layer and logits; "" allows none.
 	Approximate Approximation `yaml:"approximation,omitempty"`
 }
 
-// Approximation is a way to take a head for linear that is not quite.
+// Approximation names a nonlinearity that may be ignored.
 type Approximation string
 
-// IgnoreRelu takes a Relu between the linear layer and the logits, as in SqueezeNet, as if it let
-// all numbers pass. The logits stay the model's own; what they owe to the features, and with it
-// their variance, is approximate.
+// IgnoreRelu treats a Relu between the linear layer and the logits, as in SqueezeNet, as the
+// identity. The logits stay the model's own; their variance, which is computed from the features,
+// becomes approximate.
 const IgnoreRelu Approximation = "relu"

@@ -11,20 +11,20 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Output is what a model itself computes from a head's logits: one of its outputs or, where that is a
-// list of maps, the tensor behind it.
+// Output describes what a model itself computes from a head's logits: one of its outputs or, if that
+// is a list of maps, the tensor it is made from.
 type Output struct {
 	Name    string   // of the model's output
 	Width   int      // numbers for each example
-	Integer bool     // it holds whole numbers, such as that of the best class
-	Coarse  bool     // on the way from the logits numbers are rounded to fewer bits than float32 has
-	Ops     []string // the operators on that way, each once, sorted; none where it is the logits
+	Integer bool     // it holds integers, such as the predicted class
+	Coarse  bool     // between logits and output, numbers are rounded more coarsely than to float32
+	Ops     []string // the types of the operators in between, sorted; none if the output is the logits
 }
 
-// WithOutputs returns a model whose outputs are the head's logits [N,K], followed by what the model
-// itself computes from them [N,Width], all in float32. Outputs that are no numbers, do not depend on
-// the logits or have an unknown width are left out, and those beyond 16. It panics if h was not found
-// in m.
+// WithOutputs returns a model whose outputs are the head's logits [N,K], followed by the model's own
+// outputs that are computed from them [N,Width], all as float32. Outputs that are not numeric, do not
+// depend on the logits or have an unknown width are left out, and so are those beyond 16. It panics
+// if h was not found in m.
 func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	if h.model != m {
 		panic("head: WithOutputs with the head of another model")
@@ -44,7 +44,7 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 		if o.Name = v.GetName(); !ok || len(outs) == most {
 			continue
 		}
-		out := b.Rows(b.Take(name), tensor.Undefined, "mfgs_own") // converted, whatever its type
+		out := b.Rows(b.Take(name), tensor.Undefined, "mfgs_own") // converted from any type
 		outputs = append(outputs, onnxpb.TensorInfo(out, tensor.Float32, -1, int64(o.Width)))
 		outs = append(outs, o)
 	}
@@ -55,7 +55,7 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	return with, outs, nil
 }
 
-// describeOutput describes an output, or the tensor behind it.
+// describeOutput describes an output, or the tensor it is made from.
 func describeOutput(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node]bool, name string,
 	output *onnxpb.ValueInfo) (o Output, ok bool) {
 	v := *in.Get(name)

@@ -11,39 +11,39 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A step is what is known of an operator that may stand between the linear layer and the output.
+// A step describes an operator that may lie between the linear layer and the output.
 type step struct {
-	// class returns the axis along which the classes lie behind the operator, given the flow before
-	// and the shape behind. A reason refuses.
+	// class returns the axis of the classes behind the operator, from the flow before it and the shape
+	// behind it, or a reason to refuse.
 	class func(c *graph.Call, before *flow, after *graph.Value) (axis int, reason string)
-	// logits and probs follow what the operator does to the one or the other; nil where it may not
-	// follow them.
+	// logits and probs update the trail when the operator is applied to logits or probabilities; nil
+	// refuses it there.
 	logits, probs func(*passage) error
 
 	keeps     fidelity
-	takes     scale                                              // of probabilities
+	takes     scale                                              // which form of probabilities it accepts
 	constants func(*passage) (scale, shift []float64, err error) // what it multiplies by and adds
 	along     func(*graph.Call) []int64                          // the axes along which it selects
-	link      layer.Link                                         // makes probabilities of logits
+	link      layer.Link                                          // turns logits into probabilities
 	picks     bool                                               // picks the best class
 
 	selects    bool // selects positions or classes
-	normalises bool // makes the sum over the classes 1
-	turns      bool // may put the classes in front of the examples
-	indexed    bool // inputs behind the first are shapes or indices, and may be computed
+	normalises bool // makes the probabilities sum to 1
+	turns      bool // may move the classes in front of the examples
+	indexed    bool // inputs after the first are shapes or indices, which may be computed
 }
 
-// fidelity is how much of the numbers is left behind an operator.
+// fidelity is how well an operator preserves the numbers.
 type fidelity int
 
 const (
-	changed fidelity = iota // they are others
-	little                  // they are taken for the same if that is asked for
-	inRange                 // they are kept in a range that makes no difference
-	all                     // they are the same but for rounding, maybe in another place
+	changed fidelity = iota // it computes other numbers
+	little                  // treated as the identity if Options.Approximate asks for it
+	inRange                 // clips to a range that makes no difference
+	all                     // same numbers up to rounding, perhaps in another place
 )
 
-// A scale is what is taken for probabilities.
+// A scale is the form in which probabilities come.
 type scale int
 
 const (
@@ -52,32 +52,31 @@ const (
 	logarithms
 )
 
-// A hop is one operator passed on the way back from the output, or several that are known together
-// as one.
+// A hop is one operator passed on the way back from the output, or several that count as one.
 type hop struct {
 	node   *onnxpb.Node // the last of them
-	from   string       // the tensor the logits come by
+	from   string       // its input that carries the logits
 	step   *step
-	factor *factor // where the logits are multiplied by something that varies
+	factor *factor // set if the logits are multiplied by a tensor that depends on the input
 }
 
-// A factor is what logits are multiplied or divided by: a number for each example or all, that
-// depends on the input, and a constant.
+// A factor is what logits are multiplied or divided by: a number per example, or one for all, that
+// depends on the input, times a constant.
 type factor struct {
 	varying, constant string // constant may be ""
 }
 
-// A passage is an operator being passed.
+// A passage is one step of the forward pass.
 type passage struct {
 	*finder
 	*trail
 	*hop
 	call *graph.Call
-	now  flow // behind the operator
-	bias bool // it adds the layer's bias, and is no part of the tail
+	now  flow // the operator's output; trail.at is its input
+	bias bool // the operator adds the layer's bias, so it is not part of the tail
 }
 
-// follow goes with the logits along path, which lies from the output back.
+// follow passes the hops of path, which is ordered from the output back.
 func (f *finder) follow(t *trail, path []hop) (*trail, error) {
 	for _, h := range slices.Backward(path) {
 		if err := f.pass(t, &h); err != nil {
@@ -87,7 +86,7 @@ func (f *finder) follow(t *trail, path []hop) (*trail, error) {
 	return t, nil
 }
 
-// pass goes with the logits through one operator.
+// pass moves the trail across one operator.
 func (f *finder) pass(t *trail, h *hop) error {
 	n, s := h.node, h.step
 	p := &passage{finder: f, trail: t, hop: h}
@@ -104,7 +103,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 	p.call = f.call(n, h.from, &t.at)
 	after := p.call.Result()
 	class, reason := s.class(p.call, &t.at, after)
-	// of probabilities it only matters where the classes lie
+	// For probabilities only the position of the classes matters.
 	if reason != "" && (!t.decided || s.logits == nil || s.picks) {
 		return graph.RefuseAt(n, "%s", reason)
 	}
@@ -115,25 +114,24 @@ func (f *finder) pass(t *trail, h *hop) error {
 	if t.at = p.now; t.at.class >= len(t.at.Dims) {
 		t.at.class = noClass
 	}
-	t.stand(n.GetOutput()[0])
+	t.arrive(n.GetOutput()[0])
 	if !p.bias {
 		t.tail = append(t.tail, stepName(n))
 	}
 	return nil
 }
 
-// follows checks that the operator may follow the probabilities as they are.
+// follows checks that the operator accepts the probabilities in their current form.
 func (p *passage) follows() error {
 	s, t := p.hop.step, p.trail
 	wrong := s.takes == logarithms && !t.logarithms || s.takes == plain && t.logarithms
-	switch {
-	case s.probs == nil || wrong:
+	if s.probs == nil || wrong {
 		return graph.RefuseAt(p.node, "%s follows %s", p.describe(p.node), strings.Join(t.tail, ", "))
 	}
 	return nil
 }
 
-// stepName names a step's operator for people.
+// stepName names a step's operator in Head.Tail.
 func stepName(n *onnxpb.Node) string {
 	if n.GetOpType() == graph.BothClasses {
 		return "Concat"
@@ -141,12 +139,12 @@ func stepName(n *onnxpb.Node) string {
 	return n.GetOpType()
 }
 
-// The functions below follow what operators do to the logits.
+// The functions below are the logits functions of the table steps.
 
-// keep is for what does nothing.
+// keep is for operators that change nothing.
 func keep(*passage) error { return nil }
 
-// move is for what changes the shape, through which features have to go as well.
+// move is for operators that change the shape.
 func move(p *passage) error {
 	switch {
 	case merges(&p.at, &p.now.Value, p.now.class):
@@ -159,12 +157,12 @@ func move(p *passage) error {
 	}
 	rows := p.now.rows() || p.now.class == noClass || len(p.now.Dims) < 2 || p.hop.step.turns
 	if !p.decided && p.at.rows() && !rows {
-		p.logits = "" // rows of something else than examples
+		p.logits = "" // axis 0 is not that of examples
 	}
 	return nil
 }
 
-// squeeze is move, but for [1,N,K]: there the features lose the axis too.
+// squeeze is move, except for [1,N,K], where the features lose the first axis too.
 func squeeze(p *passage) error {
 	if p.at.class == 2 && p.now.class == 1 && len(p.at.Dims) == 3 && p.at.Dims[0] == 1 && !p.at.rows() {
 		return p.selectBy(p.node)
@@ -172,20 +170,20 @@ func squeeze(p *passage) error {
 	return move(p)
 }
 
-// bound keeps the logits in a range.
+// bound clips the logits to a range.
 func bound(p *passage) error {
 	low, high, _ := p.call.ClipBounds()
 	p.low, p.high, p.logits = max(p.low, low), min(p.high, high), ""
 	return nil
 }
 
-// approximate takes the logits for what they were.
+// approximate treats the operator as the identity.
 func approximate(p *passage) error {
 	p.approximated, p.logits = true, ""
 	return nil
 }
 
-// round notes that QuantizeLinear rounds the logits, and keeps them in the range of its type.
+// round records that QuantizeLinear rounds the logits, and clips them to the range of its type.
 func round(p *passage) error {
 	f, t, n := p.finder, p.trail, p.node
 	t.logits = ""
@@ -194,7 +192,7 @@ func round(p *passage) error {
 		return nil
 	}
 	t.rounding += slices.Max(scale.Data)
-	typ, zero := f.In.Get(n.In(2)).Type, 0.0
+	typ, zero := f.in.Get(n.In(2)).Type, 0.0
 	if n.In(2) == "" {
 		typ = cmp.Or(tensor.Type(n.Int("output_dtype", 0)), tensor.Uint8)
 	} else if z, err := f.numbers(n.In(2)); err == nil && len(z.Data) == 1 {
@@ -207,7 +205,7 @@ func round(p *passage) error {
 	return nil
 }
 
-// pool is for what averages or selects, and does to features the same.
+// pool is for operators that average or select; they are moved to the features.
 func pool(p *passage) error {
 	switch {
 	case p.now.class == p.at.class && p.selectsClasses():
@@ -217,7 +215,7 @@ func pool(p *passage) error {
 		}
 		p.trail.pick(rows)
 		p.logits = ""
-	case !p.at.rows(): // otherwise there is nothing to pool or to choose from
+	case !p.at.rows(): // else there is nothing to pool or select from
 		p.now.merged = false
 		return p.selectBy(p.node)
 	}
@@ -233,7 +231,7 @@ func (p *passage) selectsClasses() bool {
 	return ok && marked[p.at.class]
 }
 
-// The axes along which operators select.
+// The functions below return the axes along which operators select.
 func axisOf(c *graph.Call) []int64 { return []int64{c.Node.Int("axis", 0)} }
 
 func noAxes(*graph.Call) []int64 { return nil }
@@ -243,7 +241,7 @@ func slicedAxes(c *graph.Call) []int64 {
 	return along
 }
 
-// chosen returns which of k classes a selection leaves.
+// chosen returns which of k classes a selection keeps, by applying it to 0, …, k−1.
 func (f *finder) chosen(t *trail, c *graph.Call, k int) ([]int, error) {
 	numbers := &graph.Value{Type: tensor.Int64, Dims: slices.Repeat([]int64{1}, len(t.at.Dims)),
 		Data: make([]float64, k)}
@@ -259,7 +257,7 @@ func (f *finder) chosen(t *trail, c *graph.Call, k int) ([]int, error) {
 		if i == 0 || name == "" || !f.constant(name) {
 			continue
 		}
-		v, err := f.numbers(name) // a long list has stayed in the file so far
+		v, err := f.numbers(name) // a long list has not been read yet
 		if err != nil {
 			return nil, err
 		}
@@ -284,11 +282,11 @@ func scaleAndShift(p *passage) error {
 	}
 	p.bias = scale == nil && p.shift == nil
 	p.transform(scale, shift)
-	p.logits = "" // what came before has other numbers
+	p.logits = "" // earlier tensors hold other numbers
 	return nil
 }
 
-// makeProbs makes probabilities of the logits.
+// makeProbs turns logits into probabilities.
 func makeProbs(p *passage) error {
 	p.decided, p.trail.link = true, p.hop.step.link
 	return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 )
 
-// each is the step that does the same to every number.
+// each applies f to every number.
 func each(f func(float64) float64) after {
 	return func(y []float64) []float64 {
 		for i, x := range y {
@@ -17,15 +17,15 @@ func each(f func(float64) float64) after {
 	}
 }
 
-// The functions below follow what operators do to probabilities.
+// The functions below are the probs functions of the table steps.
 
-// toProbs takes logarithms back.
+// toProbs turns log-probabilities into probabilities.
 func toProbs(p *passage) error {
 	p.logarithms, p.after = false, append(p.after, each(math.Exp))
 	return nil
 }
 
-// normalise divides by the sum over the classes, which is what makes one label of several sigmoids.
+// normalise divides by the sum over the classes. Normalised sigmoids are one-vs-rest.
 func normalise(p *passage) error {
 	if p.k > 1 {
 		p.trail.link = p.trail.link.Normalise()
@@ -44,13 +44,13 @@ func normalise(p *passage) error {
 	return nil
 }
 
-// addComplement puts 1−p beside p.
+// addComplement turns p into [1−p, p].
 func addComplement(p *passage) error {
 	p.after = append(p.after, func(y []float64) []float64 { return []float64{1 - y[0], y[0]} })
 	return nil
 }
 
-// column chooses among the classes, which Find takes if the outputs give all of them.
+// column selects classes. Find accepts that if the outputs together hold all classes.
 func column(p *passage) error {
 	if p.columns != nil || p.picked || !p.selectsClasses() {
 		return p.unexpected()
@@ -65,7 +65,7 @@ func column(p *passage) error {
 	return nil
 }
 
-// unexpected refuses what follows probabilities.
+// unexpected refuses an operator behind the probabilities.
 func (p *passage) unexpected() error {
 	n := p.node
 	r := graph.RefuseAt(n, "%s follows %s", p.describe(n), strings.Join(p.tail, ", "))
@@ -76,7 +76,7 @@ func (p *passage) unexpected() error {
 	return r
 }
 
-// makeLogProbs makes logarithms of probabilities.
+// makeLogProbs turns logits into log-probabilities.
 func makeLogProbs(p *passage) error {
 	p.decided, p.trail.link = true, p.hop.step.link
 	p.logarithms, p.after = true, append(p.after, each(math.Log))

@@ -6,9 +6,8 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// steps says what may stand between a linear layer and the output, by OpName: where the classes lie
-// behind it, what it does to logits, and what it does to probabilities. To know one more operator
-// is to add a row.
+// steps lists the operators that may lie between a linear layer and the output, by OpName: where the
+// classes are behind it, and what it does to logits and to probabilities.
 var steps map[string]*step
 
 func init() {
@@ -60,12 +59,12 @@ func init() {
 	}
 }
 
-// scaling multiplies all logits of an example by a number that varies.
+// scaling multiplies all logits of an example by a number that depends on the input.
 var scaling = &step{class: keepClass, logits: scaleAll}
 
-// step returns how a node may be passed, nil if it may not.
+// step returns the step of a node, nil if it cannot be passed.
 func (f *finder) step(n *onnxpb.Node) *step {
-	if n == nil || f.In.Functions[n.Op()] {
+	if n == nil || f.in.Functions[n.Op()] {
 		return nil
 	}
 	return steps[n.Op()]

@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// reach goes back from a tensor to linear layers and forward again to it.
+// reach walks back from a tensor to linear layers, and forward again to it.
 func (f *finder) reach(start string) (*trail, error) {
 	const far = 1 << 12
 	var path []hop // from the output back
@@ -55,8 +55,8 @@ func (f *finder) reach(start string) (*trail, error) {
 	}
 }
 
-// back returns how the tensor t, an output of n, comes from the logits; nil if n is no step that
-// can be passed.
+// back returns the hop from t, an output of n, to the input that carries the logits; nil if n cannot
+// be passed.
 func (f *finder) back(n *onnxpb.Node, t string) *hop {
 	s := f.step(n)
 	if s == nil || s.keeps == little && !f.approximate || n.GetOutput()[0] != t {
@@ -67,8 +67,7 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 		if name == "" || f.constant(name) {
 			continue
 		}
-		// Only an addition or a product takes the logits on any side; a shape or an index may be
-		// computed.
+		// Only sums and products accept the logits as any operand; shapes and indices may be computed.
 		if i > 0 && s.indexed {
 			continue
 		}
@@ -86,8 +85,8 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 	return h
 }
 
-// scaled recognises a product or quotient of logits with something else that varies but is the same
-// for all classes.
+// scaled recognises a product or quotient of the logits with a tensor that depends on the input but
+// is the same for all classes.
 func (f *finder) scaled(n *onnxpb.Node) *hop {
 	op := n.GetOpType()
 	if !onnxpb.IsDefault(n.GetDomain()) || op != "Mul" && op != "Div" || len(n.GetInput()) != 2 {
@@ -106,10 +105,9 @@ func (f *finder) scaled(n *onnxpb.Node) *hop {
 	return nil
 }
 
-// factor returns a tensor as something that is the same for all classes times a constant, nil if it
-// is not known to be.
+// factor returns a tensor as a single number times a constant, nil if it is not known to be that.
 func (f *finder) factor(name string) *factor {
-	if n := f.In.Producer(name); n != nil && n.Op() == "Mul" {
+	if n := f.in.Producer(name); n != nil && n.Op() == "Mul" {
 		for i := range 2 {
 			if f.constant(n.In(i)) && f.single(n.In(1-i)) {
 				return &factor{varying: n.In(1 - i), constant: n.In(i)}
@@ -122,7 +120,7 @@ func (f *finder) factor(name string) *factor {
 	return nil
 }
 
-// obstacle refuses a node that is no step, and names the linear layer behind it if one is near.
+// obstacle refuses a node that is no step, and names the linear layer below it if one is near.
 func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 	r := &graph.Refusal{At: n}
 	switch back := f.nearest(n); {
@@ -140,8 +138,8 @@ func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 	return r
 }
 
-// nearest returns the linear layer from which n gets its first input, past operators with one
-// input, or nil.
+// nearest returns the linear layer that n's first input comes from, past operators with one input,
+// or nil.
 func (f *finder) nearest(n *onnxpb.Node) *onnxpb.Node {
 	const far = 8
 	for range far {
@@ -159,12 +157,12 @@ func (f *finder) nearest(n *onnxpb.Node) *onnxpb.Node {
 	return nil
 }
 
-// beginning returns the trail at the output of a linear operator.
+// beginning returns a trail at the output of a linear operator.
 func (f *finder) beginning(l *linear) (*trail, error) {
 	t := &trail{nodes: []*onnxpb.Node{l.node}, at: l.out, low: math.Inf(-1), high: math.Inf(1)}
 	t.k = int(l.k)
 	p := &share{features: l.features, d: int(l.d), transposed: l.transposed, assumed: l.assumed,
-		terms: []term{{weight: l.weight}}, known: *f.In.Get(l.features)}
+		terms: []term{{weight: l.weight}}, known: *f.in.Get(l.features)}
 	t.shares = []*share{p}
 	if l.alpha != 1 {
 		t.apply([]float64{l.alpha}, nil)
@@ -179,12 +177,12 @@ func (f *finder) beginning(l *linear) (*trail, error) {
 		}
 		t.apply(nil, b)
 	}
-	t.stand(l.node.GetOutput()[0])
+	t.arrive(l.node.GetOutput()[0])
 	return t, nil
 }
 
-// enter reports whether one more combination of layers may be looked into, which leave ends. A
-// residual connection has this form too; going on would take time that doubles with each.
+// enter reports whether another sum of layers may be examined; leave ends it. Residual connections
+// are such sums, and without a bound the time would double with each.
 func (f *finder) enter() bool {
 	const most, deepest = 64, 8
 	if f.sums >= most || f.depth >= deepest {
@@ -197,7 +195,7 @@ func (f *finder) enter() bool {
 
 func (f *finder) leave() { f.depth-- }
 
-// part returns the trail to one input of a node that combines several, as its verb says.
+// part returns the trail to one input of a node that combines several; verb is for the message.
 func (f *finder) part(n *onnxpb.Node, verb, name string) (*trail, error) {
 	t, err := f.reach(name)
 	var r *graph.Refusal
@@ -207,9 +205,8 @@ func (f *finder) part(n *onnxpb.Node, verb, name string) (*trail, error) {
 	return t, err
 }
 
-// sum returns the trail behind an addition of several linear layers, such as the two heads of a
-// distilled network: they are one layer on the features of both. It returns nil if n is no such
-// addition.
+// sum returns the trail behind a sum of several linear layers, such as the two heads of a distilled
+// network: they are one layer on the features of both. It returns nil if n is no such sum.
 func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	names, weights := f.addends(n)
 	varying := 0
@@ -264,14 +261,13 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 		all.transform(nil, v)
 	}
 	all.logits = ""
-	all.stand(n.GetOutput()[0])
+	all.arrive(n.GetOutput()[0])
 	return all, nil
 }
 
-// addends returns what a node adds up, and by what each is multiplied; nil if the node does
-// something else.
+// addends returns the tensors that a node adds up and their factors; nil if it is no sum.
 func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
-	if f.In.Functions[n.Op()] {
+	if f.in.Functions[n.Op()] {
 		return nil, nil
 	}
 	names = n.GetInput()
@@ -292,23 +288,23 @@ func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
 	return names, weights
 }
 
-// stacked is addends for a mean or sum over the axis along which tensors have been stacked, as those of CrossViT and
-// EfficientViM.
+// stacked is addends for a mean or sum over the axis along which tensors were stacked, as in CrossViT
+// and EfficientViM.
 func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
-	stack := f.In.Producer(n.In(0))
+	stack := f.in.Producer(n.In(0))
 	if stack == nil || stack.Op() != "Concat" || n.Int("keepdims", 1) != 0 {
 		return nil, nil
 	}
 	axis := stack.Int("axis", 0)
 	along := func(n *onnxpb.Node) bool {
-		a, ok := f.In.ReducedAxis(n)
+		a, ok := f.in.ReducedAxis(n)
 		return ok && a == axis
 	}
 	if axis < 0 || !along(n) {
 		return nil, nil
 	}
 	for _, name := range stack.GetInput() {
-		u := f.In.Producer(name)
+		u := f.in.Producer(name)
 		if u == nil || u.Op() != "Unsqueeze" || !along(u) {
 			return nil, nil
 		}
@@ -321,8 +317,8 @@ func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
 	return names, slices.Repeat([]float64{weight}, len(names))
 }
 
-// ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one
-// that gates the other: the one of fewer numbers, and what a function such as Sigmoid gives.
+// ungated returns the tensors that a node reads. Of a product of two that depend on the input it
+// leaves out the gate: the smaller one, or the output of a function such as Sigmoid.
 func (f *finder) ungated(n *onnxpb.Node) []string {
 	names := onnxpb.Dependencies(n)
 	if !f.multiplies(n) {
@@ -342,14 +338,14 @@ func (f *finder) ungated(n *onnxpb.Node) []string {
 	})
 }
 
-// multiplies reports whether a node is a product of two tensors that vary.
+// multiplies reports whether a node is a product of two tensors that depend on the input.
 func (f *finder) multiplies(n *onnxpb.Node) bool {
 	names := onnxpb.Dependencies(n)
 	return n.Op() == "Mul" && len(names) == 2 && !f.constant(names[0]) && !f.constant(names[1])
 }
 
-// gates reports whether a node is a product of two tensors, neither of which is a single number for
-// each example.
+// gates reports whether a node is a product of two tensors, neither of which is a single number per
+// example.
 func (f *finder) gates(n *onnxpb.Node) bool {
 	return f.multiplies(n) && !slices.ContainsFunc(n.GetInput(), func(name string) bool {
 		size, ok := f.numbersOf(name)
@@ -357,10 +353,10 @@ func (f *finder) gates(n *onnxpb.Node) bool {
 	})
 }
 
-// numbersOf returns how many numbers of an example a tensor holds, taking 2 for an axis of unknown
+// numbersOf returns how many numbers a tensor holds per example, counting 2 for an axis of unknown
 // length.
 func (f *finder) numbersOf(name string) (n int64, known bool) {
-	v := f.In.Get(name)
+	v := f.in.Get(name)
 	n = 1
 	for _, d := range v.Dims[min(1, len(v.Dims)):] {
 		if d < 0 {

@@ -19,7 +19,7 @@ const module = "github.com/mfgs/mfgs"
 
 // ground is what any package may import. It imports nothing of ours but other ground.
 var ground = []string{
-	"internal/approx", "internal/realdata", // for tests
+	"internal/approx", "internal/realdata", "internal/testerr", // for tests
 	"internal/chart", "internal/eigen", "internal/files", "internal/parallel", "internal/pixels", "internal/safetensors",
 	"internal/jsontensor", "internal/option", "internal/text",
 	"calibrate/layer",

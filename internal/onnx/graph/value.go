@@ -338,9 +338,6 @@ func (in *Interpreter) Besides(n *onnxpb.Node) (c float64, of string) {
 	return 0, ""
 }
 
-// Alike reports whether a constant of a formula is x, as far as half precision tells.
-func Alike(k, x float64) bool { return math.Abs(k-x) <= 1e-3*math.Abs(x) }
-
 // Result returns what is known of the first output, never nil.
 func (c *Call) Result() *Value {
 	if op := Ops[c.Node.Op()]; op != nil {

@@ -212,7 +212,7 @@ func (f recogniser) writtenOut(n *onnxpb.Node) (Activation, string) {
 			continue
 		}
 		k, of := f.product(y, x)
-		if len(of) == 2 && (of[0] == x && of[1] == name || of[1] == x && of[0] == name) && graph.Alike(k, c) {
+		if len(of) == 2 && (of[0] == x && of[1] == name || of[1] == x && of[0] == name) && alike(k, c) {
 			return a, x
 		}
 	}
@@ -226,7 +226,7 @@ func (f recogniser) gate(n *onnxpb.Node) (a Activation, x string, c float64) {
 		x, alpha := f.scaledTensor(n.In(0))
 		return Activation{Func: Swish, Alpha: alpha}, x, 1
 	case "HardSigmoid":
-		if graph.Alike(n.Float("alpha", 0.2), 1.0/6) && graph.Alike(n.Float("beta", 0.5), 0.5) {
+		if alike(n.Float("alpha", 0.2), 1.0/6) && alike(n.Float("beta", 0.5), 0.5) {
 			return Activation{Func: HardSwish}, n.In(0), 1
 		}
 	case "Clip": // max(0, min(6, x + 3)), of which x takes a sixth
@@ -247,9 +247,9 @@ func (f recogniser) gate(n *onnxpb.Node) (a Activation, x string, c float64) {
 		}
 		of, k := f.scaledTensor(inner.In(0))
 		switch {
-		case inner.Op() == "Erf" && graph.Alike(k, math.Sqrt2/2):
+		case inner.Op() == "Erf" && alike(k, math.Sqrt2/2):
 			return Activation{Func: Gelu}, of, 0.5
-		case inner.Op() == "Tanh" && graph.Alike(k, geluScale):
+		case inner.Op() == "Tanh" && alike(k, geluScale):
 			return Activation{Func: GeluTanh}, f.cubed(of), 0.5
 		}
 	}
@@ -291,7 +291,7 @@ func (f recogniser) cubed(name string) string {
 	for i := range 2 {
 		x := n.In(i)
 		k, of := f.product(n.In(1-i), x)
-		if !graph.Alike(k, geluCube) {
+		if !alike(k, geluCube) {
 			continue
 		}
 		if len(of) == 3 && of[0] == x && of[1] == x && of[2] == x {
@@ -334,3 +334,6 @@ func (f recogniser) productTo(name, atom string, depth int) (k float64, of []str
 	}
 	return 1, []string{name}
 }
+
+// alike reports whether a constant is x within half precision.
+func alike(k, x float64) bool { return math.Abs(k-x) <= 1e-3*math.Abs(x) }

@@ -58,12 +58,11 @@ func Find(m *onnx.Model, h *head.Head, layers int) (*Tail, error) {
 	if layers < 0 {
 		return nil, fmt.Errorf("%d dense layers, want a positive number, or 0 for all", layers)
 	}
-	f := head.NewFinder(m)
-	known := recogniser{f.In}
+	known := recogniser{m.View().Infer()}
 	t := &Tail{head: h, Layers: []Dense{dense(h, Activation{Func: Identity})}}
 	for lowest := h; layers == 0 || len(t.Layers) < layers; {
 		a := Activation{Func: Identity}
-		below, err := f.Below(lowest, func(n *onnxpb.Node) (from string) {
+		below, err := head.Below(lowest, func(n *onnxpb.Node) (from string) {
 			if found, x := known.activation(n); x != "" {
 				a, from = found, x
 			}
