@@ -298,7 +298,7 @@ func TestHeldOutSetsAreBoundedAndToldOf(t *testing.T) {
 	copy(labels, sampled(logits, n))
 	file := write(t, dir, "x.npz", npz(t,
 		map[string]array{"phi": arrayOf(phi, n, d), "logits": arrayOf(logits, n, k), "y": arrayOf(labels, n)}))
-	warnings, set, got := HeldOutSet(t, Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")})
+	warnings, set, got := ValidationSet(t, Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")})
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "val: 50000 of 50100 examples are used") {
 		t.Errorf("warnings %q", warnings)
 	}

@@ -88,9 +88,9 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 }
 
 func TestTrainingSetsOfNextToNothingAreToldOf(t *testing.T) {
-	checkWarning(t, "one", few(counts(1)), "a single example")
-	checkWarning(t, "three", few(counts(3)), "3 examples")
-	checkWarning(t, "ten", few(counts(10)))
+	checkWarning(t, "one", fewTraining(counts(1)), "a single example")
+	checkWarning(t, "three", fewTraining(counts(3)), "3 examples")
+	checkWarning(t, "ten", fewTraining(counts(10)))
 }
 
 func TestScoresBelowChanceAreToldOf(t *testing.T) {

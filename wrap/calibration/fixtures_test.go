@@ -135,7 +135,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 					c.OOD = far // a second pair of temperatures
 				}
 				r := mustCalibrate(t, c)
-				if string(r.Head.Link) != string(h.Link) || r.Head.Approximation != string(h.Approximation) ||
+				if string(r.Head.Link) != string(h.Link) || r.Head.Approximation != h.Approximation ||
 					(r.Head.Approximation != "") != slices.ContainsFunc(r.Warnings,
 						func(w string) bool { return strings.Contains(w, "approximat") }) {
 					t.Errorf("head %+v, warnings %q", r.Head, r.Warnings)

@@ -198,7 +198,7 @@ func FuzzJob(f *testing.F) {
 		if err := j.validate(); err != nil {
 			t.Error(err)
 		}
-		j.seenFrom("x", manifest)
+		j.resolvePaths("x", manifest)
 	})
 }
 

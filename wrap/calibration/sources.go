@@ -21,18 +21,17 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// sources are what a calibration reads.
+// sources are the model and the data of a calibration, opened.
 type sources struct {
-	cut        *attach.Cut // the network; nil for ready-made features
+	cut        *attach.Cut // the network; nil for precomputed features
 	head       calibrate.Head
 	opener     *source.Opener
-	product    *featurize.Product    // of the runtime; nil without one
-	classes    []string              // their names; nil if there are none
-	preprocess *bundle.Preprocessing // nil for ready-made features
-	train, val *source.Set
-	ood        *source.Set // nil where there is none
-	synthetic  *source.Set // for those of val, likewise
-	noProbe    string      // why no probe is kept of val, where none is
+	product    *featurize.Product    // the runtime's matrix product; nil without a runtime
+	classes    []string              // class names; nil if there are none
+	preprocess *bundle.Preprocessing // nil for precomputed features
+	train, val *source.Set           // nil if this calibration or part has none
+	ood        *source.Set           // likewise
+	synthetic  *source.Set           // OOD images made from those of val, likewise
 }
 
 func (in *sources) close() {
@@ -47,7 +46,7 @@ func (in *sources) close() {
 	}
 }
 
-// sets lists those that are open.
+// sets lists the sets that are open.
 func (in *sources) sets() (list []*source.Set) {
 	for _, s := range []*source.Set{in.train, in.val, in.ood, in.synthetic} {
 		if s != nil {
@@ -57,8 +56,8 @@ func (in *sources) sets() (list []*source.Set) {
 	return list
 }
 
-// matrixProduct returns the runtime's product where there is a runtime, and otherwise nil, which
-// stands for calibrate's own.
+// matrixProduct returns the runtime's product, or nil, which selects calibrate's own. A nil *featurize.Product
+// must not become a non-nil interface.
 func (in *sources) matrixProduct() calibrate.Product {
 	if in.product == nil {
 		return nil
@@ -66,7 +65,7 @@ func (in *sources) matrixProduct() calibrate.Product {
 	return in.product
 }
 
-// openSources opens the model and all sets, so that what is wrong with any of them shows before
+// openSources opens the model and all sets, so that a mistake in any of them shows before
 // hours are spent on another.
 func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, err error) {
 	in = &sources{classes: cfg.Classes}
@@ -78,21 +77,20 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	in.opener = &source.Opener{
 		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes,
 	}
-	opener := in.opener
 	if cfg.PrecomputedFeatures {
 		err = in.openProduct(ctx, cfg)
-		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == link.Sigmoid) &&
+		in.opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == link.Sigmoid) &&
 			source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
-	} else if err = in.openNetwork(ctx, cfg); err == nil {
-		opener.Network, opener.Extractor, opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
+	} else {
+		err = in.openNetwork(ctx, cfg)
 	}
 	if err != nil {
 		return in, err
 	}
-	if err := in.openTrain(ctx, cfg, opener); err != nil {
+	if err := in.openTrain(ctx, cfg); err != nil {
 		return in, err
 	}
-	if err := in.openTuning(ctx, cfg, opener); err != nil {
+	if err := in.openTuning(ctx, cfg); err != nil {
 		return in, err
 	}
 	if in.cut != nil {
@@ -134,12 +132,13 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if in.cut, err = attach.OpenCut(model, h, run); err != nil {
 		return err
 	}
+	in.opener.Network, in.opener.Extractor, in.opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
 	in.product, err = featurize.NewProduct(cfg.Runtime.Threads)
 	return err
 }
 
-// openProduct prepares the runtime's product for ready-made features, which need no runtime: where
-// none is found, Go's own product serves.
+// openProduct opens the runtime's matrix product for precomputed features, which need no runtime: if
+// none is found, calibrate's own product is used.
 func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 	r := cfg.Runtime
 	r.Install = false
@@ -153,12 +152,12 @@ func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// openTrain opens the training set, which tells the head of ready-made features, and the names of
-// classes where nothing else does.
-func (in *sources) openTrain(ctx context.Context, cfg *Config, opener *source.Opener) error {
-	opener.Classes, opener.Limit = in.classes, cfg.Limit
+// openTrain opens the training set. It gives the dimensions of the head of precomputed features, and class names
+// if nothing else has given them.
+func (in *sources) openTrain(ctx context.Context, cfg *Config) error {
+	in.opener.Classes, in.opener.Limit = in.classes, cfg.Limit
 	var err error
-	if in.train, err = in.open(ctx, cfg, opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
+	if in.train, err = in.open(ctx, cfg, in.opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
 		return err
 	}
 	if cfg.Covariance.NeedsFisher() && !in.train.Labelled() {
@@ -166,21 +165,20 @@ func (in *sources) openTrain(ctx context.Context, cfg *Config, opener *source.Op
 	}
 	k := in.head.Classes()
 	if d := in.train.Data; in.classes == nil && d != nil && len(d.Classes()) == k && !integers(d.Classes()) {
-		in.classes = d.Classes() // those of folders, in the order of the labels
+		in.classes = d.Classes() // folder names, in the order of the labels
 	}
-	opener.Classes = in.classes
+	in.opener.Classes = in.classes
 	return nil
 }
 
-// open opens the set of a role, nil where there is no SPEC. The first tells the head of ready-made
-// features.
+// open opens the set of a role, nil for an empty SPEC. The first set gives the head of precomputed features.
 func (in *sources) open(
 	ctx context.Context, cfg *Config, opener *source.Opener, role bundle.Role, spec string,
 ) (*source.Set, error) {
 	if spec == "" {
 		return nil, nil
 	}
-	classes := 0 // not known yet
+	classes := 0 // unknown
 	if in.head != (calibrate.Head{}) {
 		classes = in.head.Classes()
 	}
@@ -189,7 +187,7 @@ func (in *sources) open(
 		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for --out", role, cfg.Out, s.Path())
 	}
 	if err == nil && classes == 0 {
-		in.head, err = precomputedHead(cfg, s, opener.MultiLabel)
+		in.head, err = in.precomputedHead(cfg, s)
 	}
 	if k := in.head.Classes(); err == nil && in.classes != nil && len(in.classes) != k {
 		err = fmt.Errorf("%d class names for a model of %d classes", len(in.classes), k)
@@ -197,9 +195,10 @@ func (in *sources) open(
 	return s, err
 }
 
-// precomputedHead returns the head of ready-made features.
-func precomputedHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate.Head, error) {
-	d, k := train.Widths()
+// precomputedHead returns the head of precomputed features.
+func (in *sources) precomputedHead(cfg *Config, s *source.Set) (calibrate.Head, error) {
+	d, k := s.Widths()
+	multiLabel := in.opener.MultiLabel
 	h := calibrate.Head{Logits: k, Features: d, Bias: true, Link: link.Softmax}
 	if k == 1 || multiLabel {
 		h.Link = link.Sigmoid
@@ -216,7 +215,7 @@ func precomputedHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate
 	return h, nil
 }
 
-// integers reports whether all names are numbers: labels themselves, not names.
+// integers reports whether all names are numbers: labels, not names.
 func integers(names []string) bool {
 	for _, n := range names {
 		for _, r := range n {
@@ -228,10 +227,10 @@ func integers(names []string) bool {
 	return true
 }
 
-// openTuning opens the held-out sets.
-func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
-	opener.Limit = source.MaxTuning
-	if in.val, err = in.open(ctx, cfg, opener, bundle.Val, cfg.Val); err != nil {
+// openTuning opens the validation data and the OOD data.
+func (in *sources) openTuning(ctx context.Context, cfg *Config) (err error) {
+	in.opener.Limit = source.MaxTuning
+	if in.val, err = in.open(ctx, cfg, in.opener, bundle.Val, cfg.Val); err != nil {
 		return err
 	}
 	if in.val != nil && !in.val.Labelled() {
@@ -239,14 +238,14 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.O
 	}
 	if in.val != nil && in.val.Size() >= 0 {
 		from, to := in.val.Slice()
-		if err := cfg.Decisions.Reachable(setting(min(to-from, source.MaxTuning))); err != nil {
-			return undecided(err)
+		if err := cfg.Decisions.Reachable(thresholdExamples(min(to-from, source.MaxTuning))); err != nil {
+			return decisionError(err)
 		}
 	}
 	if cfg.OOD == wrap.StandIns {
-		err = in.openSynthetic(ctx, cfg, opener)
+		err = in.openSynthetic(ctx, cfg)
 	} else {
-		in.ood, err = in.open(ctx, cfg, opener, bundle.OOD, cfg.OOD)
+		in.ood, err = in.open(ctx, cfg, in.opener, bundle.OOD, cfg.OOD)
 	}
 	if err != nil {
 		return err
@@ -259,21 +258,21 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.O
 	return nil
 }
 
-// openSynthetic opens the stand-ins for the held-out images.
-func (in *sources) openSynthetic(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
+// openSynthetic opens the set of synthetic OOD images made from the validation images.
+func (in *sources) openSynthetic(ctx context.Context, cfg *Config) (err error) {
 	if in.val == nil {
 		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
 	}
-	of := *opener
-	of.Synthetic, of.Notes = true, &source.Notes{} // what is ignored is told of val
-	if in.synthetic, err = in.open(ctx, cfg, &of, bundle.SyntheticOOD, cfg.Val); err == nil {
+	opener := *in.opener
+	opener.Synthetic, opener.Notes = true, &source.Notes{} // ignored files are reported once, for val
+	if in.synthetic, err = in.open(ctx, cfg, &opener, bundle.SyntheticOOD, cfg.Val); err == nil {
 		err = in.synthetic.CheckSynthetic(ctx)
 	}
 	return err
 }
 
-// findPreprocessing returns how images become the model's input: as is given, else by the default
-// if the data are images. Where they are ready arrays it is not known.
+// findPreprocessing returns how images become the model's input: as configured, else by the default
+// if the data are images. For ready arrays it is unknown.
 func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*bundle.Preprocessing, error) {
 	spec := in.cut.Preprocess()
 	if cfg.Preprocess != nil {
@@ -303,7 +302,7 @@ func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*bundle.
 	return &bundle.Preprocessing{Source: bundle.Unknown}, nil
 }
 
-// recipe returns what all parts of a calibration have in common.
+// recipe returns what all parts of a calibration share.
 func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	if _, err := cfg.Structure.Resolve(in.head); err != nil {
 		return nil, err
@@ -326,7 +325,7 @@ func (in *sources) describeHead() bundle.Head {
 	if in.cut != nil {
 		n := in.cut.Head
 		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
-		h.Approximation = string(n.Approximation)
+		h.Approximation = n.Approximation
 	}
 	return h
 }
