@@ -31,7 +31,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 			row[0], row[1], row[2] = float32(k%1000), float32(k/1000), 7
 			r.add(row)
 		}
-		if got := r.part(); !(got >= tc.want-tc.tolerance && got <= tc.want+tc.tolerance) {
+		if got := r.fraction(); !(got >= tc.want-tc.tolerance && got <= tc.want+tc.tolerance) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 		if len(r.times) > mostHashes {
@@ -46,7 +46,7 @@ func TestNegativeZeroRepeatsZero(t *testing.T) {
 	r.add([]float32{0, 1})
 	r.add([]float32{float32(math.Copysign(0, -1)), 1})
 	r.add([]float32{1, 1})
-	if got := r.part(); got != 1./3 {
+	if got := r.fraction(); got != 1./3 {
 		t.Errorf("%v of three repeat another, want a third", got)
 	}
 }

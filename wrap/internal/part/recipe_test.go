@@ -74,7 +74,7 @@ func TestLongListsAreShownInPart(t *testing.T) {
 
 // Held-out examples of parts have labels, or targets, all of them.
 func TestHeldOutExamplesOfPartsHaveTheSameLabels(t *testing.T) {
-	h := heldOut{name: OODName}
+	h := gathered{name: OODName}
 	for _, b := range []*rows.Batch{nil, {}, {N: 1, Labels: []int{2}}, {}, {N: 1, Labels: []int{1}}} {
 		if err := h.add("a", b); err != nil {
 			t.Error(err)
