@@ -59,7 +59,7 @@ type Manifest struct {
 	Bytes bool `yaml:"bytes,omitempty"`
 
 	// Settings are those of the calibration. Nil in bundles written before they were recorded:
-	// see [Manifest.Asked].
+	// see [Manifest.CalibrationSettings].
 	Settings *Settings `yaml:"settings,omitempty"`
 
 	Covariance calibrate.Covariance `yaml:"covariance"` // set by Write
@@ -258,9 +258,9 @@ type Grids struct {
 	AUROC *calibrate.Grid `yaml:"auroc,omitempty"`
 }
 
-// Asked returns the settings of the calibration that made a bundle. If they are not recorded, it returns settings
-// with the same result.
-func (m *Manifest) Asked() Settings {
+// CalibrationSettings returns the settings of the calibration that made a bundle. If they are not recorded, it
+// returns settings with the same result.
+func (m *Manifest) CalibrationSettings() Settings {
 	if m.Settings != nil {
 		return *m.Settings
 	}

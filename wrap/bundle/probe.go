@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// A probe has at most MostProbe examples, whose inputs, features and logits take at most MaxProbe bytes.
-	MostProbe = 4
-	MaxProbe  = 4 << 20
+	// A probe has at most MaxProbeExamples, whose inputs, features and logits take at most MaxProbeBytes.
+	MaxProbeExamples = 4
+	MaxProbeBytes    = 4 << 20
 
 	// probeHeader is more than the size of the file's header.
 	probeHeader = 64 << 10
@@ -27,14 +27,14 @@ const (
 // A Probe is a few validation examples with the results of the calibration. With it a server checks that its model
 // computes the same.
 type Probe struct {
-	N        int             // examples, 1 to MostProbe
+	N        int             // examples, 1 to MaxProbeExamples
 	Inputs   []tensor.Tensor // the model's inputs, each [N, …]
 	Features []float32       // [N,d]
 	Logits   []float32       // [N,K]
 }
 
 // ProbeRoom returns how many examples of the given size fit into a probe.
-func ProbeRoom(bytes int64) int { return int(min(MostProbe, MaxProbe/max(1, bytes))) }
+func ProbeRoom(bytes int64) int { return int(min(MaxProbeExamples, MaxProbeBytes/max(1, bytes))) }
 
 // Check reports a probe that a reader would refuse.
 func (p *Probe) Check(h calibrate.Head) error { return p.Encode(io.Discard, h) }
@@ -75,8 +75,8 @@ func (p *Probe) Encode(w io.Writer, h calibrate.Head) error {
 // DecodeProbe reads and checks size bytes that Encode wrote. Inputs are in the order of the file; whether they
 // are those of the model is not checked.
 func DecodeProbe(r io.ReaderAt, size int64, h calibrate.Head) (*Probe, error) {
-	if size > MaxProbe+probeHeader {
-		return nil, fmt.Errorf("%w: %d bytes, a probe takes at most %d", ErrTooLarge, size, MaxProbe)
+	if size > MaxProbeBytes+probeHeader {
+		return nil, fmt.Errorf("%w: %d bytes, a probe takes at most %d", ErrTooLarge, size, MaxProbeBytes)
 	}
 	f, err := safetensors.NewFile(r, size)
 	if err != nil {
@@ -90,8 +90,8 @@ func DecodeProbe(r io.ReaderAt, size int64, h calibrate.Head) (*Probe, error) {
 	if len(logits.Shape) == 2 {
 		p.N = logits.Shape[0]
 	}
-	if p.N < 1 || p.N > MostProbe {
-		return nil, fmt.Errorf("tensor logits: %w: %v, want 1 to %d rows", ErrShape, logits.Shape, MostProbe)
+	if p.N < 1 || p.N > MaxProbeExamples {
+		return nil, fmt.Errorf("tensor logits: %w: %v, want 1 to %d rows", ErrShape, logits.Shape, MaxProbeExamples)
 	}
 	if p.Features, err = probeRows(f, "features", p.N, h.Features); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func readProbe(fsys fs.FS, m *Manifest) (*Probe, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := readAll(f, ProbeName, size, MaxProbe+probeHeader)
+	data, err := readAll(f, ProbeName, size, MaxProbeBytes+probeHeader)
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/drift"
 )
 
-// MostReferenceEdges is the largest number of edges of each quantity in a [Reference].
-const MostReferenceEdges = 64
+// maxReferenceEdges is the largest number of edges of each quantity in a [Reference].
+const maxReferenceEdges = 64
 
 // A Reference is the distribution of predictions on validation data. A server detects drift by comparing its traffic
 // with it.
@@ -38,7 +38,7 @@ func (c *checks) reference(m *Manifest) {
 		field := "reference." + q.name
 		c.nested(field, q.Check())
 		edges := len(q.Edges)
-		c.that(edges <= MostReferenceEdges, "%s has %d edges, want at most %d", field, edges, MostReferenceEdges)
+		c.that(edges <= maxReferenceEdges, "%s has %d edges, want at most %d", field, edges, maxReferenceEdges)
 		c.that(q.Examples == n, "%s.examples is %d, want %d, as of the confidence", field, q.Examples, n)
 		// Edges are rounded to a step, so that the last may exceed the maximum by half of one.
 		c.that(edges == 0 || q.Edges[0] >= -1e-9 && q.Edges[edges-1] <= q.most+drift.Step/2+1e-9,

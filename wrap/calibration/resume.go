@@ -183,7 +183,7 @@ var bundleOutput = output{
 		}
 		m := &b.Manifest
 		id := identity{
-			Tool: m.Tool, Settings: m.Asked(), Found: m.Head, Preprocess: m.Preprocess, Batch: m.Batch,
+			Tool: m.Tool, Settings: m.CalibrationSettings(), Found: m.Head, Preprocess: m.Preprocess, Batch: m.Batch,
 			Classes: m.Labels, KeepCurvature: m.Curvature != nil, KeepProbe: m.Probe != nil,
 			Data: map[string]dataIdentity{},
 		}

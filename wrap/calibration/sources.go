@@ -132,7 +132,8 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if in.cut, err = attach.OpenCut(model, h, run); err != nil {
 		return err
 	}
-	in.opener.Network, in.opener.Extractor, in.opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
+	in.opener.Network, in.opener.Extractor = in.cut.Network, in.cut.Extractor
+	in.opener.MultiLabel = in.head.MultiLabel()
 	in.product, err = featurize.NewProduct(cfg.Runtime.Threads)
 	return err
 }

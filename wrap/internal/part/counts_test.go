@@ -12,6 +12,7 @@ import (
 
 // Repeats are counted exactly while they are few, and estimated beyond.
 func TestRepeatsAreCounted(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		n, different int
 		want         float64
@@ -42,6 +43,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 
 // Zero is zero, whatever its sign.
 func TestNegativeZeroRepeatsZero(t *testing.T) {
+	t.Parallel()
 	var r repeats
 	r.add([]float32{0, 1})
 	r.add([]float32{float32(math.Copysign(0, -1)), 1})
@@ -52,6 +54,7 @@ func TestNegativeZeroRepeatsZero(t *testing.T) {
 }
 
 func TestACensusCountsLabelsAndPredictions(t *testing.T) {
+	t.Parallel()
 	check := func(name string, h calibrate.Head, b *rows.Batch, labelled int, labels, predicted []int) {
 		t.Helper()
 		s := NewCounts(h)

@@ -163,7 +163,7 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 			return mismatch(first.dir, f.dir, field, a, b)
 		}
 	}
-	for _, role := range Roles {
+	for _, role := range roles {
 		var all *Set
 		var from string // the first part with this set
 		holds := map[int]string{}
@@ -377,7 +377,7 @@ func mergeRows(batches []*rows.Batch) *rows.Batch {
 // Missing returns an error that names missing data: training and validation data must be there, with all shards
 // of every set.
 func (m *Manifest) Missing() error {
-	for _, role := range Roles {
+	for _, role := range roles {
 		s := m.Set(role)
 		if s == nil && (role == bundle.Train || role == bundle.Val) {
 			return fmt.Errorf("no part has %s data", role)

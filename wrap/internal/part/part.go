@@ -27,7 +27,7 @@ type Manifest struct {
 	Format int    `yaml:"format"` // set by Write, to [Version]
 	Tool   string `yaml:"tool"`   // what wrote the part, such as "mfgs v0.1.0"
 	Recipe Recipe `yaml:"recipe"`
-	Sets   []Set  `yaml:"sets"` // in the order of Roles
+	Sets   []Set  `yaml:"sets"` // in the order of roles
 
 	Files []bundle.File `yaml:"files"` // the other files of the folder; set by Write
 }
@@ -102,8 +102,8 @@ type Progress struct {
 	Stamp string `yaml:"stamp,omitempty"`
 }
 
-// Roles are the roles of sets, in their order.
-var Roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD, bundle.SyntheticOOD}
+// roles are the roles of sets, in their order.
+var roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD, bundle.SyntheticOOD}
 
 // Set returns the set of a role, or nil.
 func (m *Manifest) Set(role bundle.Role) *Set {

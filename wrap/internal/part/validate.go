@@ -36,7 +36,7 @@ func (m *Manifest) Validate() error {
 	last := -1
 	for i := range m.Sets {
 		s := &m.Sets[i]
-		role := slices.Index(Roles, s.Role)
+		role := slices.Index(roles, s.Role)
 		if role <= last {
 			return wrong("sets[%d].role is %.20q, want train, val and ood, each once and in this order", i, s.Role)
 		}

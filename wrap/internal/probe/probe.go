@@ -48,7 +48,7 @@ func first(
 	ctx context.Context, cut *attach.Cut, h calibrate.Head, val *source.Set,
 ) (inputs []tensor.Tensor, none string, err error) {
 	from, to := val.Range()
-	to = min(to, from+bundle.MostProbe+val.Config.MaxBad)
+	to = min(to, from+bundle.MaxProbeExamples+val.Config.MaxBad)
 	n := 0
 	for example, err := range val.First(ctx) {
 		if cause := context.Cause(ctx); cause != nil {
@@ -69,7 +69,7 @@ func first(
 		room := bundle.ProbeRoom(bytes)
 		switch {
 		case room == 0:
-			return nil, fmt.Sprintf("one takes %d bytes, and %d are kept at most", bytes, bundle.MaxProbe), nil
+			return nil, fmt.Sprintf("one takes %d bytes, and %d are kept at most", bytes, bundle.MaxProbeBytes), nil
 		case inputs == nil:
 			inputs = one
 		case !join(inputs, one):

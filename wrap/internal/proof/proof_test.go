@@ -11,7 +11,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
+func TestModelOutputsAreComparedByTheirMeaning(t *testing.T) {
+	t.Parallel()
 	const n = 20
 	softmax, k := calibrate.Head{Logits: 3, Features: 1, Link: link.Softmax}, 3
 	logits := random(7, n*k)
@@ -149,6 +150,7 @@ func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 // Classes may agree where probabilities do not: these decide.
 // Classes with other numbers, such as from 1 on, are no other classes.
 func TestClassesMayHaveOtherNumbers(t *testing.T) {
+	t.Parallel()
 	h := calibrate.Head{Logits: 4, Features: 1, Link: link.Softmax}
 	logits := []float32{3, 1, 0, 2, 0, 5, 1, 2, 0, 1, 6, 2}
 	own := &head.Output{Name: "class", Width: 1, Integer: true, Ops: []string{"Add", "ArgMax"}}
@@ -173,6 +175,7 @@ func TestClassesMayHaveOtherNumbers(t *testing.T) {
 }
 
 func TestProbabilitiesTellMoreThanClasses(t *testing.T) {
+	t.Parallel()
 	classes := &agreement{what: "classes"}
 	differing := &agreement{what: "probabilities", difference: 0.1, allowed: 1e-4}
 	holding := &agreement{what: "probabilities", difference: 1e-7, allowed: 1e-4}
