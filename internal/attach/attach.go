@@ -79,6 +79,14 @@ func Head(h *head.Head) calibrate.Head {
 	return calibrate.Head{Logits: h.LogitDim, Features: h.FeatureDim, Bias: h.Bias, Link: h.Link}
 }
 
+// Describe returns what a manifest records of a model's head.
+func Describe(h *head.Head) bundle.Head {
+	return bundle.Head{
+		Op: h.Op, Node: h.Node, FeaturesTensor: h.Features, LogitsTensor: h.Logits,
+		Head: Head(h), Tail: h.Tail, Approximation: h.Approximation,
+	}
+}
+
 // openModel opens the model at path or else the bundle's own.
 func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
 	defer func() {

@@ -302,7 +302,7 @@ func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 }
 
 // What no model should meet: features far beyond all that was seen, classes masked out.
-func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
+func TestFusedGraphOnExtremeNumbers(t *testing.T) {
 	t.Parallel()
 	const masked = -3e38 // -Inf would be, times the zero of the other example, no number
 	for _, k := range []int{5, 300} {

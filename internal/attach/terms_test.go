@@ -41,7 +41,7 @@ func operations[V any](t score.Terms[V], matrix, row []float64) map[string]V {
 }
 
 // A formula over a graph gives what it gives over numbers, in every operator set.
-func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
+func TestTermsInGraphsEqualThoseInGo(t *testing.T) {
 	t.Parallel()
 	const k, r = 5, 6
 	rng := rand.New(rand.NewPCG(31, 32))
@@ -100,7 +100,7 @@ func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
 }
 
 // Each score of the registry, for every link: the graph against float64.
-func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
+func TestScoresInGraphsEqualThoseInGo(t *testing.T) {
 	t.Parallel()
 	for _, by := range link.All {
 		for _, k := range []int{1, 2, 7, 130} {
@@ -238,7 +238,7 @@ func served(t *testing.T, name string, x score.Examples) *score.Served {
 
 // What is served is in the graph as in float64, in every operator set; and of what is no finite
 // number among features or logits, the graph gives the largest OOD score.
-func TestNothingThatIsNotFiniteIsFamiliarInAGraph(t *testing.T) {
+func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 	t.Parallel()
 	const k = 4
 	logits, variances, what := adversarial(k, 3, 9)

@@ -182,7 +182,7 @@ func inMemory(t testing.TB, dir string) fstest.MapFS {
 	return m
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestABundleIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	sigmoid := kron()
 	sigmoid.Posterior = posterior(calibrate.Head{Logits: 1, Features: 4, Link: link.Sigmoid}, calibrate.Full,
@@ -430,7 +430,7 @@ func TestEveryFlippedByteIsDetected(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNotThere(t *testing.T) {
+func TestMissingFilesAreNamed(t *testing.T) {
 	t.Parallel()
 	dir := written(t, probed(), withData())
 	for _, name := range fileNames {

@@ -57,7 +57,7 @@ func TestDecisionsAreKeptAndChecked(t *testing.T) {
 }
 
 // A seal says who has written a manifest last, not that it is true.
-func TestPromisesThatAreResealedAreChecked(t *testing.T) {
+func TestResealedGuaranteesAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ old, new, want string }{
 		"a better promise":      {"at most 0.1 of the examples that are", "at most 0.001 of the examples that are", "promises[0] is not what the numbers beside it say"},

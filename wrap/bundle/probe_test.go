@@ -85,7 +85,7 @@ func TestAProbeTakesAtMost4MiB(t *testing.T) {
 	oneLine(t, large(MaxProbeBytes+probeHeader).Check(softmax), ErrTooLarge, "at most 4194304")
 }
 
-func TestProbeLiesAreRefused(t *testing.T) {
+func TestInvalidProbesAreRefused(t *testing.T) {
 	t.Parallel()
 	nan, infinite := float32(math.NaN()), float32(math.Inf(1))
 	for name, test := range map[string]struct {

@@ -34,7 +34,7 @@ func TestAReferenceIsReadAsItWasWritten(t *testing.T) {
 	oneLine(t, m.Validate(), ErrField, "reference is a field of format 2")
 }
 
-func TestReferenceLiesAreRefused(t *testing.T) {
+func TestInvalidReferencesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*Reference)

@@ -102,7 +102,7 @@ func TestForceReplacesWhereALinkPoints(t *testing.T) {
 	}
 }
 
-func TestForceSparesWhatIsNoBundle(t *testing.T) {
+func TestForceDoesNotReplaceWhatIsNotABundle(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "home")
@@ -165,7 +165,7 @@ func TestForceSparesWhatIsNoBundle(t *testing.T) {
 	}
 }
 
-func TestForceSparesWhatIsToBeKept(t *testing.T) {
+func TestForceDoesNotReplaceABundleWithAFileToKeep(t *testing.T) {
 	t.Parallel()
 	dir := written(t, full(), withData())
 	model := filepath.Join(dir, ModelName)
@@ -200,7 +200,7 @@ func TestForceSparesWhatIsToBeKept(t *testing.T) {
 }
 
 // What comes to the place of the bundle while it is being written stays.
-func TestWhatAppearsMeanwhileIsSpared(t *testing.T) {
+func TestAFolderThatAppearsMeanwhileIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
@@ -278,7 +278,7 @@ func TestDiscardRemovesNothingButABundle(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
+func TestUnreadableBundlesAreNotWritten(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Bundle, *WriteOptions){
 		"NaN in the posterior":     func(b *Bundle, _ *WriteOptions) { b.Posterior.Blocks[0] = math.NaN() },
@@ -423,7 +423,7 @@ func TestAFullDiskLeavesNoTrace(t *testing.T) {
 }
 
 // What the manifest says of files is about those written, not those of before.
-func TestWhatIsReadCanBeWrittenWithoutItsFiles(t *testing.T) {
+func TestABundleCanBeWrittenAgainWithoutItsOptionalFiles(t *testing.T) {
 	t.Parallel()
 	b, err := Open(written(t, full(), withData()))
 	if err != nil {

@@ -309,24 +309,14 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 		return nil, err
 	}
 	r := &part.Recipe{
-		Head: in.describeHead(), Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
+		Head: bundle.Head{Head: in.head}, Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
 	}
 	if in.cut != nil {
+		r.Head = attach.Describe(in.cut.Head)
 		m := in.cut.Model.Info()
 		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
 		r.Gathered = !in.cut.Model.SelfContained()
 		r.Batch, r.Provider = in.cut.Batch(), cmp.Or(cfg.Runtime.Provider, ort.CPU)
 	}
 	return r, nil
-}
-
-// describeHead describes the head for report and manifest.
-func (in *sources) describeHead() bundle.Head {
-	h := bundle.Head{Head: in.head}
-	if in.cut != nil {
-		n := in.cut.Head
-		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
-		h.Approximation = n.Approximation
-	}
-	return h
 }

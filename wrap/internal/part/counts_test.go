@@ -53,7 +53,7 @@ func TestNegativeZeroRepeatsZero(t *testing.T) {
 	}
 }
 
-func TestACensusCountsLabelsAndPredictions(t *testing.T) {
+func TestCountsHaveLabelsAndPredictions(t *testing.T) {
 	t.Parallel()
 	check := func(name string, h calibrate.Head, b *rows.Batch, labelled int, labels, predicted []int) {
 		t.Helper()

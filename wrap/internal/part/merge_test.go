@@ -69,7 +69,7 @@ func pieces(t testing.TB) (dirs []string) {
 
 // However parts are grouped, and in whatever order they are merged, what comes has the same bytes, and of each
 // set all examples, in order.
-func TestMergingHasNoOrder(t *testing.T) {
+func TestTheOrderOfMergingDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	dirs := pieces(t)
 	all := whole(t, dirs...)
@@ -99,7 +99,7 @@ func TestMergingHasNoOrder(t *testing.T) {
 }
 
 // Neighbours that are merged take the room of one.
-func TestMergedNeighboursTakeTheRoomOfOne(t *testing.T) {
+func TestMergedNeighboursAreAsSmallAsOnePart(t *testing.T) {
 	t.Parallel()
 	size := func(dir string) int64 {
 		info, err := os.Stat(filepath.Join(dir, CurvatureName))
@@ -155,7 +155,7 @@ func TestMergeRefuses(t *testing.T) {
 }
 
 // What is missing for a bundle is named, and how much of it.
-func TestWhatIsMissingIsNamed(t *testing.T) {
+func TestMissingShardsAreNamed(t *testing.T) {
 	t.Parallel()
 	set := func(role bundle.Role, count, examples int, without ...int) Set {
 		s := Set{Role: role, Spec: "x"}

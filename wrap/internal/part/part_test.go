@@ -84,7 +84,7 @@ func example(t testing.TB, shards ...int) *Part {
 }
 
 // A part that does not say whether image files are turned was made when none were.
-func TestAPartThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
+func TestAPartWithoutAnEXIFFieldTakesImagesAsStored(t *testing.T) {
 	t.Parallel()
 	for written, want := range map[bool]string{true: "true", false: "false"} {
 		p := probed(example(t, 1, 2, 3))
@@ -357,7 +357,7 @@ func resealed(t *testing.T, dir string, edit func(string) string) error {
 	return err
 }
 
-func TestLiesOfTheManifestAreRefused(t *testing.T) {
+func TestInvalidPartManifestsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := written(t, example(t, 1, 3))
 	for _, lie := range []struct{ old, new, want string }{
@@ -408,7 +408,7 @@ func TestLiesOfTheManifestAreRefused(t *testing.T) {
 }
 
 // What is no part in itself is not written.
-func TestPartsThatContradictThemselvesAreNotWritten(t *testing.T) {
+func TestInconsistentPartsAreNotWritten(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Part){
 		"no sums":         func(p *Part) { p.Sums = nil },

@@ -76,7 +76,7 @@ func TestLongListsAreShownInPart(t *testing.T) {
 }
 
 // Held-out examples of parts have labels, or targets, all of them.
-func TestHeldOutExamplesOfPartsHaveTheSameLabels(t *testing.T) {
+func TestValidationDataOfAllPartsHaveTheSameLabels(t *testing.T) {
 	t.Parallel()
 	h := gathered{name: OODName}
 	for _, b := range []*rows.Batch{nil, {}, {N: 1, Labels: []int{2}}, {}, {N: 1, Labels: []int{1}}} {
