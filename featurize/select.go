@@ -116,7 +116,9 @@ func (w *selection) total(done int) int {
 
 // wants reports whether the example at a position is selected. In a stream all are, as both all and
 // limit are -1.
-func (w *selection) wants(position int) bool { return rows.InSubsample(position-w.first, w.all, w.limit) }
+func (w *selection) wants(position int) bool {
+	return rows.InSubsample(position-w.first, w.all, w.limit)
+}
 
 // before returns how many of the slice's selected examples are before a position.
 func (w *selection) before(position int) int {

@@ -1,5 +1,5 @@
-// Package attach opens a bundle together with the model that it was made for and proves that
-// they belong together: what predictions, comparisons of methods and exports start from.
+// Package attach opens a bundle together with its model, and checks that they belong together. Predictions,
+// comparisons of methods and exports start here.
 package attach
 
 import (
@@ -19,22 +19,21 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Attached is a bundle with its model, which is nil, as Head is, where the bundle was made of
-// ready-made features. The model is a private copy: what was verified is what runs, whatever is written
-// to the bundle's folder meanwhile. The caller closes it once all networks are prepared.
+// Attached is a bundle with its model. Model and Head are nil if the bundle was made from
+// precomputed features. The model is a private copy, so that what was verified is what runs, whatever is written
+// to the bundle's folder meanwhile. Close it once all networks are open.
 type Attached struct {
 	Bundle *bundle.Bundle
 	Model  *onnx.Model
 	Head   *head.Head
 }
 
-// Open finds the model of a bundle, at path or, where path is "", in the bundle itself, and
-// in it the head that the bundle is for. Neither a path nor preprocessing may be given for a bundle
-// that was made of ready-made features.
-func Open(b *bundle.Bundle, path string, given *preprocess.Spec) (*Attached, error) {
+// Open opens the model of a bundle, at path or, if path is "", in the bundle itself, and
+// finds the head that was calibrated. For a bundle made from precomputed features, path must be "" and spec nil.
+func Open(b *bundle.Bundle, path string, spec *preprocess.Spec) (*Attached, error) {
 	a := &Attached{Bundle: b}
 	if b.Manifest.Model == nil {
-		if path != "" || given != nil {
+		if path != "" || spec != nil {
 			return nil, errors.New("the bundle was made of ready-made features and goes with no model and no preprocessing")
 		}
 		return a, nil
@@ -50,8 +49,7 @@ func Open(b *bundle.Bundle, path string, given *preprocess.Spec) (*Attached, err
 	return a, nil
 }
 
-// Close removes the private copy of the model, of which nothing can be read from then on. Networks that
-// were prepared go on.
+// Close removes the private copy of the model, which cannot be read any more. Open networks stay usable.
 func (a *Attached) Close() error {
 	if a.Model == nil {
 		return nil
@@ -59,11 +57,12 @@ func (a *Attached) Close() error {
 	return a.Model.Close()
 }
 
-// FindHead finds in a model the head that was calibrated.
+// FindHead finds the calibrated head in a model. The record in the manifest does not replace the search: it has
+// neither the types of the tensors, nor a pooling or selection between them and the layer, nor the weights.
 func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 	h, err := head.Find(model, head.Options{
 		Features: want.FeaturesTensor, Logits: want.LogitsTensor,
-		Link: want.Link, Approximate: head.Approximation(want.Approximation),
+		Link: want.Link, Approximate: want.Approximation,
 	})
 	if err != nil {
 		return nil, err
@@ -73,6 +72,14 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 			got.Features, got.Logits, got.Bias, got.Link, want.Features, want.Logits, want.Bias, want.Link)
 	}
 	return h, nil
+}
+
+// Describe returns what a manifest records of a model's head.
+func Describe(h *head.Head) bundle.Head {
+	return bundle.Head{
+		Op: h.Op, Node: h.Node, FeaturesTensor: h.FeaturesTensor, LogitsTensor: h.LogitsTensor,
+		Head: h.Head, Tail: h.Tail, Approximation: h.Approximation,
+	}
 }
 
 // openModel opens the model at path or else the bundle's own.
@@ -88,7 +95,7 @@ func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
 		if m, err = onnx.OpenCopy(path); err != nil {
 			return nil, err
 		}
-		// The bundle's copy is another model to SHA256 where weights were gathered.
+		// The bundle's copy has another hash if the weights were in other files.
 		if m.SHA256() != want.SHA256 && (want.File == nil || m.SHA256() != copySHA256(want)) {
 			return m, fmt.Errorf("%s has SHA-256 %.12s…, the bundle is for the model with %.12s…: calibrate again for this one", path, m.SHA256(), want.SHA256)
 		}
@@ -101,13 +108,13 @@ func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
 		return nil, err
 	}
 	switch {
-	// No hash in the bundle covers other files.
+	// The bundle has no hashes of other files.
 	case want.Data == nil && !m.SelfContained():
 		return m, fmt.Errorf("%s: it keeps weights in other files, which the bundle's manifest does not name: calibrate again", bundle.ModelName)
 	case want.Data != nil && m.SelfContained():
 		return m, fmt.Errorf("%s: it keeps no weights in %s, which the bundle's manifest names: calibrate again", bundle.ModelName, bundle.ModelDataName)
 	}
-	// The bundle's hashes were checked when it was opened; the copy is another reading.
+	// The hashes were checked when the bundle was opened, but the copy was read later.
 	if m.SHA256() != copySHA256(want) {
 		reason := "it was replaced while the bundle was opened"
 		if want.Data != nil {
@@ -118,7 +125,7 @@ func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
 	return m, nil
 }
 
-// copySHA256 is what [onnx.Model.SHA256] must give for the bundle's copy.
+// copySHA256 is the [onnx.Model.SHA256] of the bundle's copy.
 func copySHA256(m *bundle.Model) string {
 	if m.Data == nil {
 		return m.File.SHA256
@@ -145,52 +152,50 @@ func bundledModel(b *bundle.Bundle) (*onnx.Model, error) {
 	return onnx.Parse(bundle.ModelName, data)
 }
 
-// Batch returns how many examples are worth a batch: as many as in the calibration, but fewer
-// where classes are many: the head holds some 64 numbers for each, and is slow where they
-// outgrow the processor's caches.
+// Batch returns the batch size of the calibration, or a smaller one with many classes: the fused head has some 64
+// numbers for each class and example, and is slow if they exceed the processor's caches.
 func (a *Attached) Batch() int {
 	return min(a.Bundle.Manifest.Batch, max(1, 2_500_000/(64*a.Head.Logits)))
 }
 
-// Preprocessing returns the given preprocessing, with Exif as in the bundle where it does not say it, or
-// that of the bundle, which may have none.
-func (a *Attached) Preprocessing(given *preprocess.Spec) *preprocess.Spec {
+// Preprocessing returns spec, with the bundle's Exif if it has none, or the bundle's preprocessing, which may
+// be nil, if spec is nil.
+func (a *Attached) Preprocessing(spec *preprocess.Spec) *preprocess.Spec {
 	own := a.Bundle.Manifest.Preprocess
-	if given == nil || own == nil || given.Exif != nil {
-		return cmp.Or(given, own)
+	if spec == nil || own == nil || spec.Exif != nil {
+		return cmp.Or(spec, own)
 	}
-	s := *given
+	s := *spec
 	s.Exif = own.Exif
 	return &s
 }
 
-// Run has open prepare a network with the preprocessing of the bundle, which may have none, or
-// with another that is given.
-func (a *Attached) Run(given *preprocess.Spec, c featurize.Config, open func(featurize.Config) error) error {
-	if c.Preprocess = a.Preprocessing(given); given != nil {
+// Run calls open with the preprocessing of spec or, if that is nil, of the bundle.
+func (a *Attached) Run(spec *preprocess.Spec, c featurize.Config, open func(featurize.Config) error) error {
+	if c.Preprocess = a.Preprocessing(spec); spec != nil {
 		return open(c)
 	}
 	m := &a.Bundle.Manifest
 	c.ArraysOnly = c.Preprocess == nil && !m.Bytes
 	err := open(c)
-	if errors.Is(err, featurize.ErrSeveralInputs) { // of which format 1 records that nothing is done
+	if errors.Is(err, featurize.ErrSeveralInputs) { // format 1 records an empty preprocessing for these
 		c.Preprocess, c.ArraysOnly = nil, false
 		return open(c)
 	}
 	return err
 }
 
-// Cut is a model cut at its head, which gives features and logits.
+// Cut is a model cut at its head: it computes features and logits.
 type Cut struct {
 	*featurize.Network
-	Model *onnx.Model // the whole of it
+	Model *onnx.Model // before it was cut
 	Head  *head.Head
 }
 
 // Close releases the runtime's memory, and closes the model.
 func (c *Cut) Close() error { return errors.Join(c.Network.Close(), c.Model.Close()) }
 
-// OpenCut cuts a model, which the Cut closes.
+// OpenCut cuts a model. Closing the Cut closes the model.
 func OpenCut(model *onnx.Model, head *head.Head, c featurize.Config) (*Cut, error) {
 	c.Model, c.Head = model, head
 	w, err := featurize.New(c)
@@ -200,7 +205,7 @@ func OpenCut(model *onnx.Model, head *head.Head, c featurize.Config) (*Cut, erro
 	return &Cut{w, model, head}, nil
 }
 
-// RunConfig is how a network is run; the model, and how images become its input, are set by the caller.
+// RunConfig says how a network is run. The caller sets the model and the preprocessing.
 func RunConfig(provider string, threads, batch int) featurize.Config {
 	return featurize.Config{Batch: batch, Threads: threads, Provider: provider}
 }

@@ -15,23 +15,22 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// margins are how many times the largest ratio of temperatures T_k in held-out data
-// each of the intervals goes that mf0 interpolates: nearly all inputs are in the first,
-// which takes few nodes, and what is far from all that was held out in the second.
+// margins are the ends of the intervals in which mf0 is interpolated, as multiples of the largest ratio of
+// temperatures T_k in validation and OOD data. Nearly all inputs are in the first, which takes few nodes; the second
+// is for inputs far from all these data.
 var margins = []float64{1.25, 4}
 
 const (
-	// farRatio is interpolated with still more nodes, rather than take K² terms.
+	// farRatio ends the last interval. It takes more nodes still, but fewer than K² terms.
 	farRatio = 100
-	// lseTolerance bounds the error of interpolation, in nats: that of a probability
-	// is at most half of it. What is found is a hundred times smaller.
+	// lseTolerance bounds the interpolation error in nats; that of a probability is at most half of it.
+	// Measured errors are a hundred times smaller.
 	lseTolerance = 1e-5
 )
 
-// Fuse puts the mean-field head of the bundle behind its model. method is whose probabilities
-// the model gives, "" those that the bundle serves; alone leaves out the model's own outputs, and
-// decisions adds those of the bundle, of which prediction sets that rank classes are left out below
-// operator set [fuse.RankedOpset].
+// Fuse appends the mean-field head of the bundle to its model. method selects the probabilities, "" those of
+// the bundle; alone leaves out the model's own outputs, and decisions adds the bundle's decisions, except for
+// prediction sets that rank classes below operator set [fuse.RankedOpset].
 func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model, fuse.Outputs, error) {
 	b := a.Bundle
 	forms, err := b.Posterior.Quadratic()
@@ -63,7 +62,7 @@ func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model,
 	return fuse.Append(a.Model, a.Head, mf)
 }
 
-// decisionsOf are those of a bundle, to be written into a graph.
+// decisionsOf returns a bundle's decisions for a graph.
 func decisionsOf(d *conformal.Decisions, opset int64) *fuse.Decisions {
 	out := new(fuse.Decisions)
 	if d.Uncertainty != nil {
@@ -80,8 +79,8 @@ func decisionsOf(d *conformal.Decisions, opset int64) *fuse.Decisions {
 	return out
 }
 
-// scores are what predictions carry, to be written into a graph: the score that is served, the share
-// of held-out examples that score lower, where it is known, and the leverage.
+// scores returns the scores of a prediction for a graph: the selected OOD score, the fraction
+// of validation examples with a lower score, if known, and the leverage.
 func scores(served *score.Served) []fuse.Score {
 	var ood, percentile string
 	both := func(t *fuse.Terms) {
@@ -97,20 +96,20 @@ func scores(served *score.Served) []fuse.Score {
 	return append(list, fuse.Score{Name: Leverage, Emit: (*fuse.Terms).Leverage})
 }
 
-// The names of the scores among the outputs of a graph.
+// The names of the scores' outputs.
 const (
 	OODScore      = "ood_score"
 	OODPercentile = "ood_percentile"
 	Leverage      = "leverage"
 )
 
-// terms are those of a graph, as formulas take them.
+// terms adapts a graph's terms to the formulas of package score.
 type terms struct{ *fuse.Terms }
 
 func (t terms) Link() layer.Link { return t.Terms.Link() }
 
-// intervals returns those that mf0 interpolates for a largest held-out ratio, without
-// those that need nearly as many nodes as the next.
+// intervals returns the intervals of mf0 for the largest ratio in validation and OOD data. It leaves out
+// an interval that needs nearly as many nodes as the next.
 func intervals(classes int, ratio float64) []fuse.Interval {
 	list := []fuse.Interval{{Ratio: farRatio, Nodes: meanfield.Nodes(classes, math.Log(farRatio), lseTolerance)}}
 	for _, margin := range slices.Backward(margins) {
@@ -122,7 +121,7 @@ func intervals(classes int, ratio float64) []fuse.Interval {
 	return list
 }
 
-// metadata is what a fused model says of where it comes from, as metadata_props.
+// metadata returns the metadata_props of a fused model, which say where it comes from.
 func metadata(b *bundle.Bundle, method fuse.Method) map[string]string {
 	m := b.Manifest
 	served := string(method)

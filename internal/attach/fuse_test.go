@@ -90,7 +90,7 @@ func startFused(t testing.TB, m *onnx.Model, names fuse.Outputs) *ort.Session {
 	return s
 }
 
-// servedMF0 are the scores of a bundle that serves mf0 with a median margin, and knows no quantiles.
+// servedMF0 is mf0 as the OOD score of a bundle with a median margin and without quantiles.
 func servedMF0(median float64) []fuse.Score {
 	mf0, _ := score.Find("mf0")
 	return attach.Scores(&score.Served{Fitted: score.Fitted{Score: mf0}, Median: median, Scale: 1})
@@ -157,6 +157,7 @@ func adversarialFrom(k int, base, ratio float64, seed uint64) (logits, variances
 
 // The graph gives what the formulas give in float64, for the worst logits there are.
 func TestFusedGraphOnAdversarialLogits(t *testing.T) {
+	t.Parallel()
 	for _, k := range []int{2, 3, 10, 60, 100, 1000, 21841} {
 		for _, ratio := range []float64{1, 1.0001, 2, 4, 40, 300} { // 300 is beyond what is interpolated
 			if k > 1000 && ratio > 40 {
@@ -204,6 +205,7 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 // Temperatures that are nearly the same leave an interval of a few units in the last
 // place, or of none.
 func TestFusedGraphOnNearlyEqualVariances(t *testing.T) {
+	t.Parallel()
 	for _, k := range []int{300, 1000} {
 		var logits, variances []float32
 		var what []string // of each example, and r to a batch
@@ -272,6 +274,7 @@ func fewTemperatures(logits, variances []float32) (p []float64) {
 // In every operator set the same operators are meant: those that changed are written as they are in
 // the model's own.
 func TestFusedGraphInEveryOperatorSet(t *testing.T) {
+	t.Parallel()
 	for _, k := range []int{3, 300} {
 		for _, ratio := range []float64{2, 30, 300} { // each of the branches
 			logits, variances, what := adversarial(k, ratio, 2)
@@ -299,7 +302,8 @@ func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 }
 
 // What no model should meet: features far beyond all that was seen, classes masked out.
-func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
+func TestFusedGraphOnExtremeNumbers(t *testing.T) {
+	t.Parallel()
 	const masked = -3e38 // -Inf would be, times the zero of the other example, no number
 	for _, k := range []int{5, 300} {
 		for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
@@ -354,6 +358,7 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 
 // The forms of features are written in three ways, and in float64 where they must be.
 func TestFusedGraphInEveryForm(t *testing.T) {
+	t.Parallel()
 	const k = 5
 	logits, variances, what := adversarial(k, 3, 6)
 	r := len(what)
@@ -422,6 +427,7 @@ func TestFusedGraphInEveryForm(t *testing.T) {
 
 // Every link and method, with and without temperatures of their own for the score.
 func TestFusedGraphEqualsTheFormulas(t *testing.T) {
+	t.Parallel()
 	for _, k := range []int{1, 2, 7, 200} {
 		logits, variances, what := adversarial(k, 3, 3)
 		r := len(what)
@@ -523,6 +529,7 @@ func formula(by layer.Link, method fuse.Method, logits, variances []float32,
 }
 
 func TestIntervals(t *testing.T) {
+	t.Parallel()
 	for _, ratio := range []float64{1, 1.05, 3, 8.35, 30, 1e6, math.Inf(1)} {
 		list := attach.Intervals(1000, ratio)
 		last := fuse.Interval{Ratio: 1}
@@ -539,7 +546,7 @@ func TestIntervals(t *testing.T) {
 	if list := attach.Intervals(1000, 1.05); len(list) != 3 || list[0].Nodes > 12 {
 		t.Errorf("%v, want few nodes for what is usual", list)
 	}
-	// Nearly all inputs are in the first, which goes further than all that was held out.
+	// Nearly all inputs are in the first, which ends above all validation and OOD data.
 	for _, ratio := range []float64{1, 1.05, 3, 8} {
 		if list := attach.Intervals(1000, ratio); list[0].Ratio != attach.Margins[0]*ratio ||
 			list[1].Ratio != attach.Margins[1]*ratio {
@@ -551,6 +558,7 @@ func TestIntervals(t *testing.T) {
 // The score of the graph has the digits of the float64 formulas where float32 has none:
 // where a network is sure, and where temperatures make all probabilities the same.
 func TestFusedScoresDoNotTie(t *testing.T) {
+	t.Parallel()
 	const r = 30
 	for _, k := range []int{1, 2, 4, 60, 700} {
 		for _, by := range layer.All {

@@ -8,16 +8,16 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-// LogitTolerance is how far φW + b may be from the network's own logits, relative to the largest of
-// them: float16 bodies round to 1e-3, other kernels for the same product in float32 differ by 1e-5.
+// LogitTolerance is how far φW + b may be from the network's own logits, relative to the largest:
+// float16 rounds to 1e-3, kernels for the same product in float32 differ by 1e-5.
 const LogitTolerance = 5e-3
 
-// checkProducts bounds the multiplications of CheckLogits: a fraction of a second.
+// checkProducts bounds the multiplications of CheckLogits to a fraction of a second.
 const checkProducts = 100_000_000
 
-// CheckLogits proves the head on real examples: φW + b must be the logits, as far as a quantised
-// network does not round them and cut them off. It returns the largest difference relative to the
-// largest logit, of an approximation too, which may differ as it does.
+// CheckLogits checks the head on real examples: φW + b must be the logits, up to the rounding and clipping of
+// quantised networks. It returns the largest difference, relative to the largest logit. For an approximate head
+// no difference is an error.
 func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 	w, bias, err := h.Weights()
 	if err != nil {

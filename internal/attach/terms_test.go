@@ -41,7 +41,8 @@ func operations[V any](t score.Terms[V], matrix, row []float64) map[string]V {
 }
 
 // A formula over a graph gives what it gives over numbers, in every operator set.
-func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
+func TestTermsInGraphsEqualThoseInGo(t *testing.T) {
+	t.Parallel()
 	const k, r = 5, 6
 	rng := rand.New(rand.NewPCG(31, 32))
 	logits, variances := make([]float32, r*k), make([]float32, r*k)
@@ -99,7 +100,8 @@ func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
 }
 
 // Each score of the registry, for every link: the graph against float64.
-func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
+func TestScoresInGraphsEqualThoseInGo(t *testing.T) {
+	t.Parallel()
 	for _, by := range layer.All {
 		for _, k := range []int{1, 2, 7, 130} {
 			if k == 1 && by != layer.Sigmoid {
@@ -220,7 +222,7 @@ func trainingOf(by layer.Link, k, d int) *score.Training {
 	return t
 }
 
-// served is a score as a bundle serves it, measured on examples.
+// served is a bundle's OOD score, measured on examples.
 func served(t *testing.T, name string, x score.Examples) *score.Served {
 	t.Helper()
 	s, ok := score.Find(name)
@@ -235,8 +237,9 @@ func served(t *testing.T, name string, x score.Examples) *score.Served {
 }
 
 // What is served is in the graph as in float64, in every operator set; and of what is no finite
-// number, among features or logits, the graph says that it is the strangest.
-func TestNothingThatIsNotFiniteIsFamiliarInAGraph(t *testing.T) {
+// number among features or logits, the graph gives the largest OOD score.
+func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
+	t.Parallel()
 	const k = 4
 	logits, variances, what := adversarial(k, 3, 9)
 	r := len(what)

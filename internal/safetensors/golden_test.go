@@ -53,6 +53,7 @@ func goldenTensors() []Tensor {
 const goldenPath = "testdata/golden.safetensors"
 
 func TestWritesTheBytesOfTheReferenceImplementation(t *testing.T) {
+	t.Parallel()
 	want, err := os.ReadFile(goldenPath)
 	if err != nil {
 		t.Fatal(err)
@@ -81,6 +82,7 @@ func golden(t *testing.T) *File {
 }
 
 func TestReadsAFileOfTheReferenceImplementation(t *testing.T) {
+	t.Parallel()
 	f := golden(t)
 	if !reflect.DeepEqual(f.Metadata(), goldenMetadata) {
 		t.Errorf("metadata %q, want %q", f.Metadata(), goldenMetadata)

@@ -16,14 +16,14 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// MaxHeader is the length in bytes of the longest header that is read or
-// written: room for some hundred thousand tensors.
+// MaxHeader is the length in bytes of the longest header that is read or written: room for about a hundred
+// thousand tensors.
 const MaxHeader = 16 << 20
 
-// metadataKey is the header's one name that is not a tensor's.
+// metadataKey is the one name in the header that is not a tensor's.
 const metadataKey = "__metadata__"
 
-// The lies a file can tell.
+// Why a file is refused.
 var (
 	ErrTruncated  = errors.New("the file is cut short")
 	ErrHeaderSize = errors.New("the header is too long")
@@ -59,8 +59,8 @@ func (t Info) Len() int {
 // Bytes is the size of the data in bytes.
 func (t Info) Bytes() int64 { return int64(t.Len()) * int64(size(t.Type)) }
 
-// check refuses an unknown type and a shape whose size in bytes overflows.
-// Zeros count as ones, so that no part of a shape overflows either.
+// check refuses an unknown type and a shape whose size in bytes overflows. Zeros count as ones, so that no part
+// of a shape overflows either.
 func (t Info) check() error {
 	size := size(t.Type)
 	if size == 0 {
@@ -80,8 +80,8 @@ func (t Info) check() error {
 	return nil
 }
 
-// parseHeader checks a header, without the length before it, against the
-// dataLen bytes of data behind it. The tensors come in the order of their data.
+// parseHeader checks a header, without the length before it, against the dataLen bytes of data behind it. The
+// tensors come in the order of their data.
 func parseHeader(header []byte, dataLen int64) ([]Info, map[string]string, error) {
 	if len(header) == 0 || header[0] != '{' {
 		return nil, nil, fmt.Errorf("%w: want '{' at its start", ErrHeader)
@@ -145,11 +145,11 @@ func cover(tensors []Info, dataLen int64) error {
 	return nil
 }
 
-// parser reads the few forms of value that a header has. Decoding into Go types
-// would pass over duplicate names and take null for anything.
+// parser reads the few kinds of values that a header has. Decoding into Go types would accept duplicate names,
+// and null for anything.
 type parser struct{ *json.Decoder }
 
-// token reads one token, for which want is the word.
+// token reads one token, which want describes.
 func token[T any](p parser, want string) (T, error) {
 	t, err := p.Token()
 	if err != nil {
@@ -172,7 +172,7 @@ func (p parser) open(d json.Delim) error {
 	return err
 }
 
-// object reads an object, and calls value behind every key to read its value.
+// object reads an object, and calls value after every key to read its value.
 func (p parser) object(value func(key string) error) error {
 	if err := p.open('{'); err != nil {
 		return err
@@ -202,8 +202,8 @@ func (p parser) metadata() (map[string]string, error) {
 	})
 }
 
-// numbers reads a list of whole numbers from 0 to limit; lie is what another number is.
-func (p parser) numbers(limit int64, lie error) ([]int64, error) {
+// numbers reads a list of integers from 0 to limit; other numbers are the error invalid.
+func (p parser) numbers(limit int64, invalid error) ([]int64, error) {
 	if err := p.open('['); err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (p parser) numbers(limit int64, lie error) ([]int64, error) {
 		}
 		v, err := strconv.ParseUint(n.String(), 10, 63)
 		if err != nil || int64(v) > limit {
-			return nil, fmt.Errorf("%w: %.30s", lie, n)
+			return nil, fmt.Errorf("%w: %.30s", invalid, n)
 		}
 		list = append(list, int64(v))
 	}
@@ -270,8 +270,8 @@ func (p parser) info(name string) (Info, error) {
 	return t, nil
 }
 
-// formatHeader returns the first bytes of a file, up to the data, of tensors in
-// the order given. It is built by hand: encoding/json would sort the names.
+// formatHeader returns the bytes of a file up to the data, with tensors in the given order. It is built by hand
+// because encoding/json sorts names.
 func formatHeader(tensors []Info, metadata map[string]string) ([]byte, error) {
 	var b bytes.Buffer
 	b.Write(make([]byte, 8))
@@ -330,8 +330,7 @@ func formatHeader(tensors []Info, metadata map[string]string) ([]byte, error) {
 	return header, nil
 }
 
-// writeJSON appends v, which holds strings and numbers only, without the
-// newline and the escapes for HTML that encoding/json is fond of.
+// writeJSON appends v, which has strings and numbers only, without newline and HTML escapes.
 func writeJSON(b *bytes.Buffer, v any) {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)

@@ -81,6 +81,7 @@ var lies = []struct {
 }
 
 func TestLiesAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, lie := range lies {
 		t.Run(lie.name, func(t *testing.T) {
 			f, err := open(lie.file)
@@ -108,6 +109,7 @@ var truths = [][]byte{
 }
 
 func TestOddFilesAreAccepted(t *testing.T) {
+	t.Parallel()
 	for _, b := range truths {
 		if _, err := open(b); err != nil {
 			t.Errorf("%q: %v", b, err)
@@ -117,6 +119,7 @@ func TestOddFilesAreAccepted(t *testing.T) {
 
 // A file that shrinks between the check and the reading is cut short too.
 func TestAFileThatShrinks(t *testing.T) {
+	t.Parallel()
 	whole := file(`{"a":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}`, 16)
 	f, err := NewFile(bytes.NewReader(whole[:len(whole)-1]), int64(len(whole)))
 	if err != nil {

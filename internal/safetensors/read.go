@@ -9,14 +9,14 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// What a reader can ask in vain.
+// Why a tensor cannot be read.
 var (
 	ErrNotFound = errors.New("no such tensor")
 	ErrType     = errors.New("the dtype does not fit")
 )
 
-// A File is the checked header of a file, and the way to its data. It may be
-// read by several goroutines at once if its io.ReaderAt may.
+// A File has the checked header of a file, and reads its data. Several goroutines may use it at once if they
+// may use its io.ReaderAt.
 type File struct {
 	r        io.ReaderAt
 	data     int64 // where the data starts
@@ -25,8 +25,7 @@ type File struct {
 	metadata map[string]string
 }
 
-// NewFile reads and checks the header of a file of size bytes. The tensors are
-// read from r when asked for.
+// NewFile reads and checks the header of a file of size bytes. It reads no tensor.
 func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {
@@ -59,7 +58,7 @@ func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// readAt fills p. Unlike io.ReaderAt, it may not fall short at the end.
+// readAt fills p. The end of the file before that is an error.
 func readAt(r io.ReaderAt, p []byte, at int64) error {
 	n, err := r.ReadAt(p, at)
 	if n == len(p) {
@@ -93,7 +92,7 @@ func (f *File) Lookup(name string) (Info, error) {
 	return f.tensors[i], nil
 }
 
-// Section reads the bytes of a tensor as they stand in the file, of any type.
+// Section returns the bytes of a tensor of any type, as in the file.
 func (f *File) Section(name string) (*io.SectionReader, error) {
 	t, err := f.Lookup(name)
 	if err != nil {
@@ -115,8 +114,8 @@ func Read[T Element](f *File, name string) ([]T, error) {
 	return dst, readTo(dst, f, t)
 }
 
-// chunk is how many bytes are converted at a time: enough to make the calls
-// cheap, little enough to stay in the cache.
+// chunk is how many bytes are converted at a time: many enough that calls cost little, few enough for the
+// cache.
 const chunk = 1 << 18
 
 // readTo fills dst with all of t.

@@ -15,8 +15,8 @@ type Tensor struct {
 	Name  string
 	Shape []int
 
-	// Data is a []float64, []float32 or []int64, or a []byte of little-endian
-	// elements of Type. A [][]float64 is data in pieces.
+	// Data is a []float64, []float32 or []int64, or a []byte of little-endian elements of Type. A [][]float64
+	// is data in pieces.
 	Data any
 
 	// Type must be set for a []byte, and may be for other data.
@@ -109,8 +109,8 @@ func writeChunks[T Element](w io.Writer, data []T) error {
 	return nil
 }
 
-// Encode writes a whole file to w, in large pieces. The order of the tensors does not count: see
-// the package documentation. Nothing is written if a tensor is at fault.
+// Encode writes a whole file to w, in large pieces, with the tensors in the order of
+// the package documentation. Nothing is written if a tensor is invalid.
 func Encode(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	infos, err := infosOf(tensors)
 	if err != nil {
@@ -141,7 +141,7 @@ func infosOf(tensors []Tensor) (infos []Info, err error) {
 	return infos, nil
 }
 
-// encodeAll writes tensors in the order given. Of the infos there may be more.
+// encodeAll writes tensors in the given order. infos may have more, whose data the caller writes.
 func encodeAll(w io.Writer, tensors []Tensor, infos []Info, metadata map[string]string) error {
 	header, err := formatHeader(infos, metadata)
 	if err != nil {
@@ -158,12 +158,12 @@ func encodeAll(w io.Writer, tensors []Tensor, infos []Info, metadata map[string]
 	return nil
 }
 
-// sealName is the last tensor of a sealed file.
+// sealName is the name of the last tensor of a sealed file.
 const sealName = "sha256"
 
 var seal = Info{Name: sealName, Type: tensor.Uint8, Shape: []int{sha256.Size}}
 
-// EncodeSealed writes tensors, in the order given, and behind them one more, "sha256", U8 [32]: the
+// EncodeSealed writes tensors in the given order, and after them another, "sha256", U8 [32]: the
 // SHA-256 of all bytes before it.
 func EncodeSealed(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	infos, err := infosOf(tensors)
@@ -178,8 +178,8 @@ func EncodeSealed(w io.Writer, tensors []Tensor, metadata map[string]string) err
 	return err
 }
 
-// NewSealedFile is [NewFile] for what EncodeSealed wrote, all of which it reads and checks. Its
-// tensors do not list the seal.
+// NewSealedFile is [NewFile] for files of EncodeSealed. It reads all of the file to check the seal, which is
+// not among its tensors.
 func NewSealedFile(r io.ReaderAt, size int64) (*File, error) {
 	f, err := NewFile(r, size)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestTensorsOfSeveralChunksComeBack(t *testing.T) {
+	t.Parallel()
 	data := make([]float64, 2*chunk/8+5)
 	for i := range data {
 		data[i] = float64(i)
@@ -32,6 +33,7 @@ func TestTensorsOfSeveralChunksComeBack(t *testing.T) {
 }
 
 func TestDataInPiecesIsWrittenAsOne(t *testing.T) {
+	t.Parallel()
 	data := make([]float64, 3*chunk/8)
 	for i := range data {
 		data[i] = float64(i)
@@ -57,6 +59,7 @@ func TestDataInPiecesIsWrittenAsOne(t *testing.T) {
 }
 
 func TestASealedFileIsTheOneThatWasWritten(t *testing.T) {
+	t.Parallel()
 	tensors := []Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, 2}},
 		{Name: "a", Shape: []int{3}, Data: []int64{1, 2, 3}}}
 	var b bytes.Buffer
@@ -94,6 +97,7 @@ func TestASealedFileIsTheOneThatWasWritten(t *testing.T) {
 }
 
 func TestTheOrderOfTensorsDoesNotCount(t *testing.T) {
+	t.Parallel()
 	var want bytes.Buffer
 	if err := Encode(&want, goldenTensors(), goldenMetadata); err != nil {
 		t.Fatal(err)
@@ -113,6 +117,7 @@ func TestTheOrderOfTensorsDoesNotCount(t *testing.T) {
 }
 
 func TestDataIsAligned(t *testing.T) {
+	t.Parallel()
 	for n := range 40 {
 		var b bytes.Buffer
 		if err := Encode(&b, []Tensor{{Name: strings.Repeat("x", n), Shape: []int{1}, Data: []float64{1}}},
@@ -130,6 +135,7 @@ func TestDataIsAligned(t *testing.T) {
 }
 
 func TestAskingForAnotherType(t *testing.T) {
+	t.Parallel()
 	f := golden(t)
 	_, err := Read[float64](f, "I64.vector")
 	if !errors.Is(err, ErrType) || !strings.Contains(err.Error(), "I64, want F64") {
@@ -150,6 +156,7 @@ func TestAskingForAnotherType(t *testing.T) {
 }
 
 func TestTensorsThatContradictThemselvesAreNotWritten(t *testing.T) {
+	t.Parallel()
 	ok := Tensor{Name: "a", Shape: []int{1}, Data: []float64{1}}
 	for _, test := range []struct {
 		name     string
@@ -192,6 +199,7 @@ func (f *full) Write(p []byte) (int, error) {
 }
 
 func TestAFullDiskIsReported(t *testing.T) {
+	t.Parallel()
 	var whole bytes.Buffer
 	if err := Encode(&whole, goldenTensors(), goldenMetadata); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package source opens what examples are read from, datasets run through a network or files of
-// precomputed features, and notes what is skipped on the way.
+// Package source opens the data of a calibration or comparison, datasets that run through a network or files of
+// precomputed features, and records what is skipped.
 package source
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// MaxTuning bounds the held-out examples of one set that are kept in memory for tuning two
-// temperatures; from a larger set as many are taken, spread evenly.
+// MaxTuning is the most validation or OOD examples that are kept in memory for tuning. Larger sets are subsampled,
+// spread evenly.
 const MaxTuning = 50_000
 
 // Set is an open source of features and logits: a dataset run through a network, or a file of
@@ -32,19 +32,20 @@ const MaxTuning = 50_000
 type Set struct {
 	Name        string // "train", "val", …
 	Spec        string
-	Fingerprint string           // known after Identify
+	Fingerprint string           // set by Identify
 	Data        *dataset.Dataset // nil for precomputed features
 	Config      featurize.StreamConfig
-	IgnoredBy   []string // what the report says of the files passed over
+	IgnoredBy   []string // messages about skipped files
 
-	file     file
-	features *dataset.Features  // nil for a dataset
-	network  *featurize.Network // nil for features
+	file      file
+	features  *dataset.Features  // nil for a dataset
+	network   *featurize.Network // nil for precomputed features
+	extractor *featurize.Network // nil for a network without features
 
-	first []record // what First has read; nil before
+	first []record // read by First; nil before
 }
 
-// record is an example, or why there is none.
+// record is an example, or the error of reading it.
 type record struct {
 	example dataset.Example
 	err     error
@@ -65,20 +66,20 @@ type file interface {
 // Opener opens sets for one head.
 type Opener struct {
 	Network             *featurize.Network // nil: sets are files of precomputed features
+	Extractor           *featurize.Network // of Network, to read features and logits
 	Classes             []string           // class names in label order, nil if unknown
 	MaxBad              int                // records that may be skipped
 	Cache               string             // folder that keeps features, "" for none
 	Limit               int                // examples at most, spread evenly; 0 is all
 	MultiLabel          bool               // labels are targets
-	Shard               rows.Shard         // what is read of each set
-	IgnoreUnknownLabels bool               // labels that are no classes of the model's are none
-	Synthetic           bool               // sets are synthetic OOD images made from theirs
-	// Fingerprint says that sets will be identified after they have been streamed.
-	Fingerprint bool
-	Notes       *Notes
+	Shard               rows.Shard         // the shard to read of each set
+	IgnoreUnknownLabels bool               // treat labels that the model does not have as missing
+	Synthetic           bool               // make synthetic OOD images from the sets' images
+	Fingerprint         bool               // sets will be identified after they have been read
+	Notes               *Notes
 }
 
-// Notes gathers what a report says of records and files passed over.
+// Notes collects messages about skipped records and files, and passes on progress.
 type Notes struct {
 	Bad, Ignored []string
 	Progress     func(stage, unit string, done, total int) // may be nil
@@ -91,9 +92,8 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 	}
 }
 
-// Open opens the set that has a part in the work under a name. classes is how
-// many classes labels may name, 0 if that is not known yet. The end of ctx ends the waiting for the first
-// bytes of standard input.
+// Open opens a set under a name. classes is the number of classes that labels may name, 0 if
+// unknown. Canceling ctx stops waiting for the first bytes of standard input.
 func (o *Opener) Open(ctx context.Context, name, spec string, classes int, labelled bool) (*Set, error) {
 	opts := dataset.Options{
 		LabelClasses: o.Classes, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
@@ -121,7 +121,7 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 		return nil, fmt.Errorf("%s: %s holds no examples", name, spec)
 	}
 	if d.Len() < 0 {
-		s.Config.Limit = 0 // which could not be spread; Collect bounds what is kept
+		s.Config.Limit = 0 // cannot be spread over a stream; Keep bounds what is kept
 	}
 	s.file, s.Data = d, d
 	s.Config.Synthetic = o.Synthetic
@@ -136,7 +136,7 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 	return s, nil
 }
 
-// OneStream refuses SPECs, by the names of their sets, of which several are standard input.
+// OneStream refuses SPECs, by the names of their sets, if several are standard input.
 func OneStream(specs map[string]string) error {
 	var names []string
 	for name, spec := range specs {
@@ -157,7 +157,7 @@ func OneStream(specs map[string]string) error {
 func HasTargets(spec string) bool {
 	f, err := dataset.OpenFeatures(spec, dataset.Options{MultiLabel: true})
 	if err != nil {
-		return false // what is wrong will show when it is opened
+		return false // Open reports the error
 	}
 	defer f.Close()
 	return f.HasLabels() && f.Logits() > 1
@@ -169,14 +169,16 @@ func (s *Set) Close() { s.file.Close() }
 // Path returns the path of the file or folder.
 func (s *Set) Path() string { return s.file.Path() }
 
-// Size returns how many examples there are, -1 of a stream, and Len how many of them are used.
+// Size returns the number of examples, -1 for a stream.
 func (s *Set) Size() int { return s.file.Len() }
 
-// Slice returns the positions of the examples there are, and Range those of the shard that is read.
+// Slice returns the positions of all examples.
 func (s *Set) Slice() (from, to int) { return s.file.Slice() }
+
+// Range returns the positions of the shard.
 func (s *Set) Range() (from, to int) { return s.file.Range() }
 
-// Len returns how many examples are used, of all shards.
+// Len returns how many examples of all shards are used.
 func (s *Set) Len() int {
 	if s.Config.Limit > 0 {
 		return min(s.Size(), s.Config.Limit)
@@ -184,7 +186,7 @@ func (s *Set) Len() int {
 	return s.Size()
 }
 
-// Wanted returns how many examples are read, of the shard: -1 of a stream.
+// Wanted returns how many examples of the shard are read, -1 for a stream.
 func (s *Set) Wanted() int { return s.Config.Count(s.file) }
 
 // Labelled reports whether the examples have labels, or targets.
@@ -198,15 +200,15 @@ func (s *Set) Widths() (features, logits int) {
 	return s.network.FeatureDim(), s.network.Logits()
 }
 
-// How much is read ahead of the pass over a set: so many examples, in whole batches, or so many bytes.
+// How much First reads: firstExamples, rounded up to whole batches, or firstBytes.
 const (
 	firstExamples = 32
 	firstBytes    = 64 << 20
 )
 
-// First gives the first examples of the set's slice, whatever the shard: all shards are to find the same.
-// They are read once, and not decoded yet: by them it is found what they are, a head is proven on them,
-// and a bundle keeps some. What is read of a stream comes again. The errors are those of the dataset.
+// First yields the first examples of the set, whatever the shard, so that all shards agree on what they are.
+// They are read once, not decoded, and used to find whether data are images, to check the head,
+// and for the probe. Reading a stream later starts with them again. The errors are those of the dataset.
 func (s *Set) First(ctx context.Context) iter.Seq2[dataset.Example, error] {
 	return func(yield func(dataset.Example, error) bool) {
 		if s.first == nil {
@@ -231,7 +233,7 @@ func (s *Set) readFirst(ctx context.Context) []record {
 	from, to := s.Data.Slice()
 	if s.Size() < 0 {
 		from, to = s.Data.Range()
-		to = min(to, from+most+s.Config.MaxBad) // short of the end, so that the stream begins anew
+		to = min(to, from+most+s.Config.MaxBad) // short of the end, so that the stream can start again
 	}
 	list, good, size := []record{}, 0, 0
 	for example, err := range s.Data.Between(ctx, from, to) {
@@ -247,8 +249,8 @@ func (s *Set) readFirst(ctx context.Context) []record {
 	return list
 }
 
-// Pixels reports whether the examples hold pixels, of which preprocessing makes the
-// model's input, as the first that can be read tells: a source is all of one kind.
+// Pixels reports whether the examples are pixels, which preprocessing turns into the
+// model's input. It looks at the first readable one: a set has only one kind.
 func (s *Set) Pixels(ctx context.Context) (bool, error) {
 	var bad []string
 	for example, err := range s.First(ctx) {
@@ -272,10 +274,10 @@ func (s *Set) Pixels(ctx context.Context) (bool, error) {
 		}
 		return pixels, nil
 	}
-	return false, nil // reading all of it will show why
+	return false, nil // reading all of it will report why
 }
 
-// identity is the fingerprint of the set whose data have one: stand-ins for images are other data.
+// identity returns the fingerprint of a set from that of its data: synthetic images are other data.
 func (s *Set) identity(data string) string {
 	if !s.Config.Synthetic || data == "" {
 		return data
@@ -284,8 +286,8 @@ func (s *Set) identity(data string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// CheckSynthetic reports a set of which no stand-ins can be made, as the first example that can be read
-// tells: they are made of images, which are read once more.
+// CheckSynthetic reports why synthetic images cannot be made from a set: they need images that can be read twice. It
+// looks at the first readable example.
 func (s *Set) CheckSynthetic(ctx context.Context) error {
 	why := ""
 	switch {
@@ -303,8 +305,7 @@ func (s *Set) CheckSynthetic(ctx context.Context) error {
 	return fmt.Errorf("%s: %s: stand-ins are made of images, and %s: give data in place of auto", s.Name, s.Spec, why)
 }
 
-// Fits reports precomputed features that are not those of a head; whose says in messages whose it
-// is.
+// Fits reports precomputed features with other dimensions than a head's; whose names the head in messages.
 func (s *Set) Fits(h layer.Head, whose string) error {
 	if s.Data != nil {
 		return nil
@@ -315,8 +316,8 @@ func (s *Set) Fits(h layer.Head, whose string) error {
 	return nil
 }
 
-// Identify finds the set's fingerprint, if it is not known yet. That of a stream is when it has been
-// streamed.
+// Identify computes the set's fingerprint, if it is unknown. That of a stream is known after it has been
+// read.
 func (s *Set) Identify(ctx context.Context) (err error) {
 	if s.Fingerprint != "" {
 		return nil
@@ -329,7 +330,7 @@ func (s *Set) Identify(ctx context.Context) (err error) {
 	return nil
 }
 
-// Stamp is what tells that the data have not changed, see [dataset.Dataset]; "" where they have just
+// Stamp changes when the data change, see [dataset.Dataset]. It is "" if they have changed just
 // now.
 func (s *Set) Stamp() (string, error) {
 	stamp, err := s.file.Stamp()
@@ -339,8 +340,8 @@ func (s *Set) Stamp() (string, error) {
 	return stamp, nil
 }
 
-// IsRecorded reports whether a set, which is identified, is the data that a bundle names, whatever its
-// SPEC. Where these were read in parts, the set is cut as they were; a stream cannot be.
+// IsRecorded reports whether an identified set is the data recorded in a bundle, whatever its
+// SPEC. If these were read in shards, it identifies the same shards of the set, unless that is a stream.
 func (o *Opener) IsRecorded(ctx context.Context, s *Set, classes int, d *bundle.Dataset) (bool, error) {
 	if len(d.Parts) == 0 || s.Size() < 0 {
 		return d.Fingerprint == s.Fingerprint, nil
@@ -362,8 +363,7 @@ func (o *Opener) IsRecorded(ctx context.Context, s *Set, classes int, d *bundle.
 	return true, nil
 }
 
-// Shares says what the set has in common with another, both identified: "" where
-// nothing is known of.
+// Shares says what two identified sets have in common, as far as known; "" is nothing.
 func (s *Set) Shares(other *Set) string {
 	if s.Fingerprint == other.Fingerprint {
 		return "are the same data"
@@ -374,7 +374,7 @@ func (s *Set) Shares(other *Set) string {
 	return ""
 }
 
-// Overlap names the slice of a file or folder that is in two sets, "" if there is none.
+// Overlap names the slice of a file or folder that two sets share, "" if there is none.
 func (s *Set) Overlap(other *Set) string {
 	from, to := s.file.Slice()
 	otherFrom, otherTo := other.file.Slice()
@@ -394,7 +394,7 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(fa, fb)
 }
 
-// Ignored counts the files that were passed over.
+// Ignored counts the files that were skipped.
 func (s *Set) Ignored() int {
 	n := 0
 	if s.Data != nil {
@@ -405,8 +405,8 @@ func (s *Set) Ignored() int {
 	return n
 }
 
-// Batches runs over the set's examples in order. All that it gives is finite, and whoever takes a batch
-// owns it. An error, which names the set, is the last.
+// Batches yields the set's features and logits in order. They are finite, and the caller owns them. It ends after an
+// error, which names the set.
 func (s *Set) Batches(ctx context.Context, h layer.Head, n *Notes) iter.Seq2[*rows.Batch, error] {
 	return func(yield func(*rows.Batch, error) bool) {
 		c := s.counting(n)
@@ -449,7 +449,7 @@ func (s *Set) Results(ctx context.Context, n *Notes) iter.Seq2[featurize.Results
 	}
 }
 
-// counting returns how the set is read, with something to count with, and forgets what was read ahead.
+// counting returns the configuration of a pass, with Stats and Progress, and releases what First has read.
 func (s *Set) counting(n *Notes) featurize.StreamConfig {
 	s.first = nil
 	c := s.Config
@@ -460,16 +460,15 @@ func (s *Set) counting(n *Notes) featurize.StreamConfig {
 	return c
 }
 
-// note notes the records that were skipped.
-func (s *Set) note(n *Notes, met *rows.Stats) {
-	for _, b := range met.Bad {
+// note adds the skipped records to n.
+func (s *Set) note(n *Notes, stats *rows.Stats) {
+	for _, b := range stats.Bad {
 		n.Bad = append(n.Bad, s.Name+": "+b.Message)
 	}
 }
 
-// Fetch reads some of the examples once more, by their positions, as Stream gave them to the network.
-// Those that cannot be read any more are left out, and all of a set without data, or that can be read
-// only once.
+// Fetch reads examples again, by their positions, as they were given to the network. It leaves out those that
+// cannot be read any more, which are all of a stream and of precomputed features.
 func (s *Set) Fetch(ctx context.Context, positions []int) (map[int]*dataset.Example, error) {
 	fetched := map[int]*dataset.Example{}
 	if s.Data == nil || s.Size() < 0 {
@@ -490,7 +489,7 @@ func (s *Set) Fetch(ctx context.Context, positions []int) (map[int]*dataset.Exam
 	return fetched, nil
 }
 
-// CheckFinite reports the first feature or logit that is NaN or infinite.
+// CheckFinite returns an error for the first feature or logit that is NaN or infinite.
 func CheckFinite(h layer.Head, b *rows.Batch) error {
 	if err := CheckColumn("feature", b.Features, h.Features, b.Name); err != nil {
 		return err
@@ -498,8 +497,8 @@ func CheckFinite(h layer.Head, b *rows.Batch) error {
 	return CheckColumn("logit", b.Logits, h.Logits, b.Name)
 }
 
-// CheckColumn reports the first of what the network made of examples, each so
-// many numbers, that is NaN or infinite.
+// CheckColumn returns an error for the first value that is NaN or infinite. what names the values, of which
+// each example has each.
 func CheckColumn(what string, values []float32, each int, name func(i int) string) error {
 	for j, v := range values {
 		if v-v != 0 { // NaN, for both
@@ -524,15 +523,15 @@ func (s *Set) Collect(ctx context.Context, h layer.Head, n *Notes) (*rows.Batch,
 	return out, nil
 }
 
-// Reserve makes room for the set's examples behind those that are in memory already.
+// Reserve makes room for the set's examples in out.
 func (s *Set) Reserve(out *rows.Batch, h layer.Head) {
-	most := out.N + max(0, s.Wanted()) // a stream does not say
+	most := out.N + max(0, s.Wanted()) // unknown for a stream
 	out.Features = slices.Grow(out.Features, most*h.Features-len(out.Features))
 	out.Logits = slices.Grow(out.Logits, most*h.Logits-len(out.Logits))
 }
 
-// Keep adds a batch of the set to what is in memory, without names. Of a stream it refuses more than
-// MaxTuning examples; of other sets the limit says how many are read.
+// Keep appends a batch of the set to out, without names. It refuses more than MaxTuning examples of a stream;
+// other sets are limited when they are read.
 func (s *Set) Keep(out *rows.Batch, h layer.Head, b *rows.Batch) error {
 	if !s.Labelled() || h.MultiLabel() {
 		b.Labels = nil

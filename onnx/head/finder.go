@@ -81,9 +81,9 @@ type finder struct {
 
 	budget      int64 // elements that may still be computed
 	worked      map[string]evaluated
-	approximate bool      // a Relu may be ignored
+	approximate bool       // a Relu may be ignored
 	link        layer.Link // Options.Link
-	sums, depth int       // sums of several layers examined: in all, and nested
+	sums, depth int        // sums of several layers examined: in all, and nested
 }
 
 func newFinder(m *onnx.Model) *finder {

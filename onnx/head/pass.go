@@ -24,7 +24,7 @@ type step struct {
 	takes     scale                                              // which form of probabilities it accepts
 	constants func(*passage) (scale, shift []float64, err error) // what it multiplies by and adds
 	along     func(*graph.Call) []int64                          // the axes along which it selects
-	link      layer.Link                                          // turns logits into probabilities
+	link      layer.Link                                         // turns logits into probabilities
 	picks     bool                                               // picks the best class
 
 	selects    bool // selects positions or classes

@@ -182,7 +182,8 @@ func inMemory(t testing.TB, dir string) fstest.MapFS {
 	return m
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestABundleIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
 	sigmoid := kron()
 	sigmoid.Posterior = posterior(layer.Head{Logits: 1, Features: 4, Link: layer.Sigmoid}, calibrate.Full,
 		calibrate.Fisher)
@@ -305,6 +306,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 // The bundles v1-… under testdata are of format 1, and stay readable. They were made
 // by the last release that wrote it, and are never renewed.
 func TestFormat1(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		b Bundle
 	}{
@@ -351,6 +353,7 @@ func TestFormat1(t *testing.T) {
 
 // The table of fields in the package documentation names every field of a manifest.
 func TestTheFormatIsDocumented(t *testing.T) {
+	t.Parallel()
 	source, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
@@ -383,6 +386,7 @@ func TestTheFormatIsDocumented(t *testing.T) {
 }
 
 func TestEveryFlippedByteIsDetected(t *testing.T) {
+	t.Parallel()
 	for name, b := range map[string]Bundle{"full": probed(), "kron": kron()} {
 		t.Run(name, func(t *testing.T) {
 			o := WriteOptions{Curvature: content("curvature")}
@@ -426,7 +430,8 @@ func TestEveryFlippedByteIsDetected(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNotThere(t *testing.T) {
+func TestMissingFilesAreNamed(t *testing.T) {
+	t.Parallel()
 	dir := written(t, probed(), withData())
 	for _, name := range fileNames {
 		files := inMemory(t, dir)
@@ -452,6 +457,7 @@ func TestFilesThatAreNotThere(t *testing.T) {
 
 // What the manifest does not name is no part of the bundle.
 func TestDataThatTheManifestDoesNotName(t *testing.T) {
+	t.Parallel()
 	files := inMemory(t, written(t, full(), withFiles()))
 	files[ModelDataName] = &fstest.MapFile{Data: []byte("weights of another model")}
 	b, err := OpenFS(files)
@@ -465,6 +471,7 @@ func TestDataThatTheManifestDoesNotName(t *testing.T) {
 
 // ONNX readers take no weights from outside the folder in which the model really lies.
 func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
+	t.Parallel()
 	move := func(dir, to, name string) {
 		t.Helper()
 		if err := os.MkdirAll(to, 0o777); err != nil {
@@ -510,6 +517,7 @@ func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
 
 // The files of a zip archive have no ReadAt.
 func TestOpenFromAnArchive(t *testing.T) {
+	t.Parallel()
 	want := full()
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)
@@ -547,6 +555,7 @@ func TestOpenFromAnArchive(t *testing.T) {
 
 // A dataset that was read in parts has their fingerprints, all of them.
 func TestDatasetsOfParts(t *testing.T) {
+	t.Parallel()
 	parts := func() []DatasetPart {
 		return []DatasetPart{
 			{rows.Shard{Index: 1, Count: 2}, strings.Repeat("4e", 32)},

@@ -34,6 +34,7 @@ func decided() *conformal.Decisions {
 }
 
 func TestDecisionsAreKeptAndChecked(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "b")
 	b := full()
 	want := decided()
@@ -56,7 +57,8 @@ func TestDecisionsAreKeptAndChecked(t *testing.T) {
 }
 
 // A seal says who has written a manifest last, not that it is true.
-func TestPromisesThatAreResealedAreChecked(t *testing.T) {
+func TestResealedGuaranteesAreChecked(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ old, new, want string }{
 		"a better promise":      {"at most 0.1 of the examples that are", "at most 0.001 of the examples that are", "promises[0] is not what the numbers beside it say"},
 		"a smaller target":      {"target_error: 0.1", "target_error: 0.01", "doubt has 1 wrong of 60 that it accepts, which does not show a target_error of 0.01"},

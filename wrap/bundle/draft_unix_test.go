@@ -58,7 +58,7 @@ func draftOfKilled(t *testing.T, parent string) {
 	}
 }
 
-func TestTheNextRunClearsAwayWhatKilledOnesLeft(t *testing.T) {
+func TestDraftsOfKilledProcessesAreRemoved(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "b")
 	draftOfKilled(t, parent)
@@ -94,7 +94,7 @@ func TestTheNextRunClearsAwayWhatKilledOnesLeft(t *testing.T) {
 }
 
 // Other programs have a bundle.yaml too.
-func TestForceSparesTheManifestsOfOthers(t *testing.T) {
+func TestForceDoesNotReplaceFoldersOfOtherPrograms(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,8 @@ func oneLine(t *testing.T, err, want error, text string) {
 }
 
 // Format 1 knows no padding, which format 2 keeps.
-func TestPaddingIsOfFormat2(t *testing.T) {
+func TestPaddingNeedsFormat2(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "b")
 	b := full()
 	b.Manifest.Preprocess.Resize = &preprocess.Resize{Width: 192, Height: 48, Mode: preprocess.Height}
@@ -67,7 +68,8 @@ func TestPaddingIsOfFormat2(t *testing.T) {
 
 // A bundle that does not say whether image files are turned was made when none were, and none is written
 // that does not say it.
-func TestABundleThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
+func TestABundleWithoutAnEXIFFieldTakesImagesAsStored(t *testing.T) {
+	t.Parallel()
 	b := full()
 	b.Manifest.Preprocess.Exif = new(true)
 	dir := written(t, b, WriteOptions{})
@@ -201,7 +203,8 @@ var manifestLies = []struct {
 	{"fewer features than the posterior's", "feature_dim: 2", "feature_dim: 1", ErrShape, ""},
 }
 
-func TestManifestLiesAreRefused(t *testing.T) {
+func TestInvalidManifestsAreRefused(t *testing.T) {
+	t.Parallel()
 	files := inMemory(t, written(t, full(), withData()))
 	document, err := folder.Unseal(files[ManifestName].Data, resealHint)
 	if err != nil {
@@ -266,7 +269,8 @@ func withFile(t *testing.T, files fstest.MapFS, name string, data []byte) {
 	files[name].Data = data
 }
 
-func TestPosteriorLiesAreRefused(t *testing.T) {
+func TestInvalidPosteriorsAreRefused(t *testing.T) {
+	t.Parallel()
 	list := func(p *calibrate.Posterior) (list []safetensors.Tensor) {
 		for _, t := range tensors(p) {
 			list = append(list, safetensors.Tensor{Name: t.name, Shape: t.shape, Data: *t.data})
@@ -330,7 +334,8 @@ func TestPosteriorLiesAreRefused(t *testing.T) {
 }
 
 // Off the diagonal, covariances may be negative.
-func TestNegativeCovariancesAreNoLie(t *testing.T) {
+func TestNegativeCovariancesAreAccepted(t *testing.T) {
+	t.Parallel()
 	b := full()
 	for _, x := range [][]float64{b.Posterior.Blocks, b.Posterior.Leverage} {
 		for i := range x {
@@ -345,6 +350,7 @@ func TestNegativeCovariancesAreNoLie(t *testing.T) {
 }
 
 func TestResealAfterAnEdit(t *testing.T) {
+	t.Parallel()
 	dir := written(t, full(), withData())
 	path := filepath.Join(dir, ManifestName)
 	edit := func(change func(string) string) {

@@ -24,12 +24,10 @@ const Version = 2
 
 const oldest = 1
 
-// MaxManifest is the size in bytes of the largest manifest that is read: room
-// for the names of a hundred thousand classes.
+// MaxManifest is the largest size of a manifest in bytes: room for the names of a hundred thousand classes.
 const MaxManifest = 4 << 20
 
-// MaxBatch is the largest inference batch that a manifest may ask for: memory
-// is taken for a whole one before anything else is known.
+// MaxBatch is the largest inference batch of a manifest. Memory for a whole batch is allocated first.
 const MaxBatch = 1 << 16
 
 // The names of a bundle's files.
@@ -41,78 +39,77 @@ const (
 	SampleName    = "sample.safetensors"
 	ProbeName     = "probe.safetensors"
 	ModelName     = "model.onnx"
-	ModelDataName = "model.onnx.data" // which the model names: no other will do
+	ModelDataName = "model.onnx.data" // the name is written in the model
 )
 
-// Manifest is what bundle.yaml says. Fields marked "set by Write" need not be
-// filled in by who writes a bundle.
+// Manifest is the content of bundle.yaml. The caller of [Write] need not set fields marked "set by Write".
 type Manifest struct {
 	Format int    `yaml:"format"` // set by Write, to [Version]
 	Tool   string `yaml:"tool"`   // what wrote the bundle, such as "mfgs v0.1.0"
 
-	// Model is nil where features came ready made.
+	// Model is nil for precomputed features.
 	Model *Model `yaml:"model,omitempty"`
 	Head  Head   `yaml:"head"`
 
-	// Preprocess is how images become the model's input. Nil says that it is not known,
-	// as only ready arrays were calibrated with; images are then refused. Format 1 always
-	// says something: what is left out there changes no pixel.
+	// Preprocess is how images become the model's input. Nil means unknown: the calibration had only ready arrays,
+	// and images are refused. In format 1 it is never nil: what is left out there changes no pixel.
 	Preprocess *preprocess.Spec `yaml:"preprocess,omitempty"`
 
 	// Bytes says that a model with several inputs, which has no Preprocess, was calibrated with
-	// bytes for some of them: the default makes numbers of these. Format 1 does not tell.
+	// bytes for some of them, converted to numbers by the default. Format 1 does not record it.
 	Bytes bool `yaml:"bytes,omitempty"`
 
-	// Settings are what the calibration was asked for. Nil of bundles that were written before they were recorded;
-	// see [Manifest.Asked].
+	// Settings are those of the calibration. Nil in bundles written before they were recorded:
+	// see [Manifest.CalibrationSettings].
 	Settings *Settings `yaml:"settings,omitempty"`
 
 	Covariance calibrate.Covariance `yaml:"covariance"` // set by Write
 	Structure  calibrate.Structure  `yaml:"structure"`  // full or kron; set by Write
 	Damping    Damping              `yaml:"damping"`
 
-	// Probabilities says whose probabilities are served. Format 1 has none: they are mf0's.
+	// Probabilities says which method's probabilities are predicted. Nil in format 1: mf0.
 	Probabilities *calibrate.Choice `yaml:"probabilities,omitempty,flow"`
 	Temperatures  Temperatures      `yaml:"temperatures"`
 	MeanField     MeanField         `yaml:"mean_field"`
 
-	// OODScore says which score of unfamiliarity is served. Format 1 has none, and bundles of format
-	// 2 that were written before there was a choice: the score is mf0.
+	// OODScore is the selected OOD score. Nil in format 1 and in early bundles of format
+	// 2: mf0.
 	OODScore *OODScore `yaml:"ood_score,omitempty"`
 
-	// Decisions say when an example is better not answered, and which classes its prediction set has;
-	// nil where none were asked for, as in format 1.
+	// Decisions say when to abstain, and which classes are in a prediction set; nil without any, as in format
+	// 1.
 	Decisions *conformal.Decisions `yaml:"decisions,omitempty"`
 
 	Validation Validation `yaml:"held_out"`
 
-	// Reference is how held-out examples are predicted; nil where it was not yet kept, as in format 1.
+	// Reference is the distribution of the predictions for validation examples; nil in format 1 and early bundles of
+	// format 2.
 	Reference *Reference `yaml:"reference,omitempty"`
 
 	Datasets []Dataset `yaml:"datasets"`
-	Batch    int       `yaml:"batch"` // inference batch, at most [MaxBatch]; 0 where features came ready made
+	Batch    int       `yaml:"batch"` // inference batch, at most [MaxBatch]; 0 for precomputed features
 	Warnings []string  `yaml:"warnings,omitempty"`
 
 	Posterior File  `yaml:"posterior"`           // set by Write
 	Curvature *File `yaml:"curvature,omitempty"` // set by Write
-	Scores    *File `yaml:"scores,omitempty"`    // what the score learned; set by Write
+	Scores    *File `yaml:"scores,omitempty"`    // fitted tensors of the OOD score; set by Write
 	Sample    *File `yaml:"sample,omitempty"`    // goes with Curvature; set by Write
-	Probe     *File `yaml:"probe,omitempty"`     // held-out inputs for a Model; set by Write
+	Probe     *File `yaml:"probe,omitempty"`     // validation inputs for Model; set by Write
 
-	// Labels names the classes, or what a multi-label head tells, in their order.
-	// It may be empty; a head with one logit has two classes, the second being the
-	// one whose probability grows with it.
+	// Labels are the names of the classes, or of the labels of a multi-label head, in their order.
+	// It may be empty. A head with one logit has two classes; the probability of the second
+	// increases with the logit.
 	Labels []string `yaml:"labels,omitempty"`
 
-	// Grids are what the temperatures were chosen from. It may be nil.
+	// Grids are the objectives over temperatures. It may be nil.
 	Grids *Grids `yaml:"grids,omitempty"`
 
-	// Extensions are fields of others, whose names begin with "x-". They are kept, and
-	// otherwise not looked at. Format 1 has none.
+	// Extensions are fields whose names begin with "x-". They are kept, and otherwise ignored. Format 1 has
+	// none.
 	Extensions map[string]any `yaml:",inline"`
 }
 
-// extensionPrefix begins the names of fields that no version of the format will define.
+// extensionPrefix marks fields that no version of the format will define.
 const extensionPrefix = "x-"
 
 // File is another file of the bundle.
@@ -123,18 +120,18 @@ type File struct {
 
 // Model is the network that was calibrated.
 type Model struct {
-	SHA256   string `yaml:"sha256"` // of the model given, whatever files it was in
+	SHA256   string `yaml:"sha256"` // of the model that was calibrated, see the package documentation
 	Producer string `yaml:"producer,omitempty"`
 	Opset    int64  `yaml:"opset"`
 
-	// File is the copy in the bundle, nil where it was left out, and Data the file beside it with
-	// its weights, nil where the copy has them all; set by Write. SHA256 is neither's where the
-	// model given kept weights in files of their own.
+	// File is the copy in the bundle, nil if it was left out, and Data the file beside it with its weights, nil
+	// if the copy has them all; set by Write. If the calibrated model had weights in other files, SHA256 is the
+	// hash of neither.
 	File *File `yaml:"file,omitempty"`
 	Data *File `yaml:"data,omitempty"`
 }
 
-// Head is the last layer. The tensors, Op, Node and Tail are empty where there is no model.
+// Head is the last layer. Only its dimensions and link are set without a model.
 type Head struct {
 	Op             string `yaml:"op,omitempty" json:"op,omitempty"`
 	Node           string `yaml:"node,omitempty" json:"node,omitempty"`
@@ -143,41 +140,39 @@ type Head struct {
 	layer.Head     `yaml:",inline"`
 	Tail           []string `yaml:"tail,omitempty,flow" json:"tail,omitempty"` // operators behind the logits
 
-	// Approximation names what stands between the layer and the logits though it is
-	// not linear: "relu", as in SqueezeNet; empty where φW + b is the logits.
-	Approximation string `yaml:"approximation,omitempty" json:"approximation,omitempty"`
+	// Approximation names a nonlinear operator between the layer and the logits, as in SqueezeNet; empty if the
+	// logits are exactly φW + b.
+	Approximation head.Approximation `yaml:"approximation,omitempty" json:"approximation,omitempty"`
 }
 
-// Damping says how ε came about.
+// Damping says how ε was chosen.
 type Damping struct {
-	Rule    string  `yaml:"rule" json:"rule"`       // what was asked for: auto, EPS or rel:RHO
+	Rule    string  `yaml:"rule" json:"rule"`       // the setting: auto, EPS or rel:RHO
 	Epsilon float64 `yaml:"epsilon" json:"epsilon"` // set by Write
-	Rho     float64 `yaml:"rho" json:"rho"`         // ε over the mean eigenvalue; 0 where the mean eigenvalue is zero
+	Rho     float64 `yaml:"rho" json:"rho"`         // ε over the mean eigenvalue; 0 if that is 0
 
 	Candidates []calibrate.Candidate `yaml:"candidates,omitempty" json:"candidates"`
 }
 
 // Temperatures are the two pairs of the method and the one of temperature scaling.
 type Temperatures struct {
-	// NLL is for the probabilities of mf0: of the pairs whose held-out NLL cannot be told from the
-	// least, the one with the smallest T_ens over median variance.
+	// NLL is for the probabilities of mf0: of the pairs whose validation NLL is not significantly above the
+	// minimum, the one with the smallest T_ens over median variance.
 	NLL Pair `yaml:"nll,flow"`
 
-	// Optimum is the pair of the least held-out NLL, tuned on "nll". Nothing is
-	// predicted from it, and it may be nil.
+	// Optimum is the pair with the minimal validation NLL, tuned on "nll". It is not used for
+	// predictions, and may be nil.
 	Optimum *Pair `yaml:"optimum,omitempty,flow"`
 
 	OOD Pair    `yaml:"ood,flow"` // for out-of-distribution scores
 	TS  float64 `yaml:"ts"`
 
-	// TSOOD is the temperature of temperature scaling tuned on "ood"; absent where there
-	// were no such examples.
+	// TSOOD is the temperature of temperature scaling tuned on "ood"; 0 without OOD data.
 	TSOOD float64 `yaml:"ts_ood,omitempty"`
 }
 
-// Pair is one pair of temperatures. TunedOn is "nll", the held-out likelihood,
-// or "ood", telling apart held-out examples in and out of distribution; the
-// pair OOD is "nll", and equal to the other, where there were none of these.
+// Pair is one pair of temperatures. TunedOn is "nll", the validation likelihood, or "ood", the detection of OOD
+// data; without OOD data the pair OOD is "nll", and equal to the other.
 type Pair struct {
 	layer.Temperatures `yaml:",inline"`
 	TunedOn            string `yaml:"tuned_on"`
@@ -187,31 +182,29 @@ type Pair struct {
 type MeanField struct {
 	Lambda0 float64 `yaml:"lambda0"`
 
-	// MedianVariance is the median held-out logit variance at T_ens = 1, the unit of τ in Grids.
+	// MedianVariance is the median logit variance of validation data at T_ens = 1, the unit of τ in Grids.
 	MedianVariance float64 `yaml:"median_variance"`
 
-	// MaxRatio is the largest held-out T_max/T_min of one example, in or out of
-	// distribution, from which the degree of interpolation follows. Nothing
-	// interpolates the links sigmoid and one-vs-rest.
+	// MaxRatio is the largest T_max/T_min of a validation or OOD example. The degree of interpolation follows
+	// from it, except for the links sigmoid and one-vs-rest, which need none.
 	MaxRatio float64 `yaml:"max_ratio"`
 
-	// MedianMargin is the median held-out margin in distribution under the pair OOD, by which
-	// ood_score is made of margins where there is no OODScore, and else 0. Format 1 has none: it is 1.
+	// MedianMargin is the median margin of validation data under the pair OOD, which scales
+	// ood_score if there is no OODScore; otherwise 0. Format 1 has none: it is 1.
 	MedianMargin float64 `yaml:"median_margin,omitempty"`
 }
 
-// Validation are the figures on the data that the temperatures were tuned on: they
-// are better than those on new data will be.
+// Validation has the figures on the data that the temperatures were tuned on: they are better than on new data.
 type Validation struct {
 	Before Figures  `yaml:"before" json:"before"`     // the network's own probabilities
 	TS     Figures  `yaml:"ts" json:"ts"`             // temperature scaling
 	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0"` // of format 2
-	After  Figures  `yaml:"after" json:"after"`       // what is served: probabilities and OOD score; in format 1 mf0
+	After  Figures  `yaml:"after" json:"after"`       // the selected probabilities and OOD score; in format 1 mf0
 }
 
-// Figures are those of one method; of a multi-label head over all its decisions (see
-// metrics.MultiLabel). OOD, under the temperatures for telling out-of-distribution data, and
-// OODNLL, under those for likelihood, are nil without such data.
+// Figures are those of one method; of a multi-label head over all its labels (see metrics.MultiLabel). OOD,
+// under the temperatures tuned for OOD detection, and OODNLL, under those for likelihood, are nil without OOD
+// data.
 type Figures struct {
 	metrics.InDomain `yaml:"in_domain,flow"`
 	OOD              *metrics.OOD `yaml:"ood,omitempty,flow" json:"ood,omitempty"`
@@ -225,7 +218,7 @@ const (
 	Train Role = "train" // curvature
 	Val   Role = "val"   // damping and temperatures
 	OOD   Role = "ood"   // the temperatures of the pair OOD
-	// StandIns are made of the images of val, whose SPEC they have: scores are compared on them, and the
+	// SyntheticOOD images are made from those of val, and have its SPEC: scores are compared on them, and the
 	// learned one is fitted to them.
 	SyntheticOOD Role = "stand-ins"
 )
@@ -239,8 +232,8 @@ type Dataset struct {
 	Ignored     int    `yaml:"ignored,omitempty"`
 	Bad         int    `yaml:"bad,omitempty"` // examples that could not be read
 
-	// Parts are the shards in which it was read, all of them in their order; none where it was read
-	// as one. Fingerprint is [FingerprintOf] them.
+	// Parts are the shards in which it was read, in order; none if it was read as one. Fingerprint is then
+	// [FingerprintOf] them.
 	Parts []DatasetPart `yaml:"parts,omitempty"`
 }
 
@@ -266,9 +259,9 @@ type Grids struct {
 	AUROC *calibrate.Grid `yaml:"auroc,omitempty"`
 }
 
-// Asked returns the settings of the calibration that made a bundle. Of bundles that do not record them they are
-// those that come to the same.
-func (m *Manifest) Asked() Settings {
+// CalibrationSettings returns the settings of the calibration that made a bundle. If they are not recorded, it
+// returns settings with the same result.
+func (m *Manifest) CalibrationSettings() Settings {
 	if m.Settings != nil {
 		return *m.Settings
 	}
@@ -276,7 +269,7 @@ func (m *Manifest) Asked() Settings {
 	s := Settings{
 		Head: head.Options{
 			Features: m.Head.FeaturesTensor, Logits: m.Head.LogitsTensor, Link: m.Head.Link,
-			Approximate: head.Approximation(m.Head.Approximation),
+			Approximate: m.Head.Approximation,
 		},
 		Covariance: m.Covariance, Structure: m.Structure, Damping: damping, Lambda0: m.MeanField.Lambda0,
 	}
@@ -295,29 +288,29 @@ func (m *Manifest) Asked() Settings {
 	return s
 }
 
-// Preprocessing says how images become the model's input, and how that is known. A
-// model with several inputs takes ready arrays, and has no Spec.
+// Preprocessing says how images become the model's input, and how we know. A model with several inputs takes
+// ready arrays, and has no Spec.
 type Preprocessing struct {
 	Source PreprocessSource `yaml:"source" json:"source"`
-	// Spec is nil where it is not known, or there are several inputs.
+	// Spec is nil if it is unknown or there are several inputs.
 	Spec *preprocess.Spec `yaml:"spec,omitempty" json:"spec,omitempty"`
 }
 
-// PreprocessSource is how preprocessing is known.
+// PreprocessSource is how we know the preprocessing.
 type PreprocessSource string
 
 const (
-	Given   PreprocessSource = "given"   // it was given
-	Assumed PreprocessSource = "assumed" // the data are images, and the default was taken
+	Given   PreprocessSource = "given"   // it was configured
+	Assumed PreprocessSource = "assumed" // the data are images: the default
 	Unknown PreprocessSource = "unknown" // the data are ready arrays
 )
 
-// Proof says how far what is made of the logits is from what the model itself gives.
+// Proof says how far the probabilities or classes computed from the logits are from the model's own output.
 type Proof struct {
-	Output   string `yaml:"output" json:"output"`     // of the model, that was compared
+	Output   string `yaml:"output" json:"output"`     // the model's output that was compared
 	Examples int    `yaml:"examples" json:"examples"` // of the training data
-	// Difference is the largest, of probabilities; of class numbers it is the part of the
-	// examples whose class is another.
+	// Difference is the largest difference of probabilities, or the fraction of
+	// examples with another class.
 	Difference float64 `yaml:"difference" json:"difference"`
 }
 
@@ -344,13 +337,12 @@ var comments = map[string]string{
 	"grids":         "What the temperatures were chosen from, by T_act and by tau = T_ens / median_variance.",
 }
 
-// render returns the document of a manifest, without its seal.
+// render returns the document of a manifest, without a seal.
 func (m *Manifest) render() ([]byte, error) { return folder.Render(m, comments) }
 
 const resealHint = "after an edit by hand run mfgs reseal"
 
-// ParseManifest reads what [ManifestName] of a bundle says, sealed or not, and validates it by itself: of
-// the files that it names none is looked at.
+// ParseManifest reads and validates a manifest, sealed or not, without looking at the files that it names.
 func ParseManifest(document []byte) (*Manifest, error) { return parse(document) }
 
 // parse reads a document and validates it.
@@ -384,7 +376,7 @@ func parse(document []byte) (*Manifest, error) {
 		m.Preprocess = &preprocess.Spec{}
 	}
 	if p := m.Preprocess; p != nil && p.Exif == nil {
-		p.Exif = new(false) // written before the field was, when images were taken as they are stored
+		p.Exif = new(false) // older than the field: images were taken as stored
 	}
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -392,8 +384,7 @@ func parse(document []byte) (*Manifest, error) {
 	return &m, nil
 }
 
-// checkExtensions refuses fields of the manifest that no one defines: the decoder takes what it
-// does not know for extensions.
+// checkExtensions refuses unknown fields: the decoder takes all of them for extensions.
 func checkExtensions(root *yaml.Node, m *Manifest) error {
 	fields := root.Content[0].Content
 	for i := 0; i < len(fields); i += 2 {

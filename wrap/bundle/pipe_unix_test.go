@@ -12,7 +12,8 @@ import (
 )
 
 // A pipe in the place of a file would keep its reader waiting for ever.
-func TestAPipeIsNoFileOfABundle(t *testing.T) {
+func TestAPipeInABundleIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{ManifestName, PosteriorName, ModelName, ModelDataName} {
 		dir := filepath.Join(t.TempDir(), "b")
 		if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "v1-data"))); err != nil {

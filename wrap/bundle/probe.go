@@ -15,32 +15,31 @@ import (
 )
 
 const (
-	// MostProbe is how many examples a probe has at most, and MaxProbe how many bytes their inputs,
-	// features and logits take at most.
-	MostProbe = 4
-	MaxProbe  = 4 << 20
+	// A probe has at most MaxProbeExamples, whose inputs, features and logits take at most MaxProbeBytes.
+	MaxProbeExamples = 4
+	MaxProbeBytes    = 4 << 20
 
-	// probeHeader is more than the header of its file takes.
+	// probeHeader is more than the size of the file's header.
 	probeHeader = 64 << 10
 	inputPrefix = "input."
 )
 
-// A Probe is a few held-out examples, by which who serves a bundle can tell whether its model gives
-// there what it gave in calibration.
+// A Probe is a few validation examples with the results of the calibration. With it a server checks that its model
+// computes the same.
 type Probe struct {
-	N        int             // examples, 1 to MostProbe
-	Inputs   []tensor.Tensor // ready, one for each of the model's inputs, [N, …]
-	Features []float32       // [N,d], of the calibration
-	Logits   []float32       // [N,K], likewise
+	N        int             // examples, 1 to MaxProbeExamples
+	Inputs   []tensor.Tensor // the model's inputs, each [N, …]
+	Features []float32       // [N,d]
+	Logits   []float32       // [N,K]
 }
 
-// ProbeRoom returns how many examples of so many bytes a probe has at most.
-func ProbeRoom(bytes int64) int { return int(min(MostProbe, MaxProbe/max(1, bytes))) }
+// ProbeRoom returns how many examples of the given size fit into a probe.
+func ProbeRoom(bytes int64) int { return int(min(MaxProbeExamples, MaxProbeBytes/max(1, bytes))) }
 
-// Check reports a probe that would not be read.
+// Check reports a probe that a reader would refuse.
 func (p *Probe) Check(h layer.Head) error { return p.Encode(io.Discard, h) }
 
-// Encode writes the probe of a head, as the package documentation says. The same probe gives the same
+// Encode writes the probe of a head in the format of the package documentation. The same probe gives the same
 // bytes.
 func (p *Probe) Encode(w io.Writer, h layer.Head) error {
 	list := []safetensors.Tensor{
@@ -65,7 +64,7 @@ func (p *Probe) Encode(w io.Writer, h layer.Head) error {
 	if err := safetensors.Encode(&b, list, nil); err != nil {
 		return err
 	}
-	// Nothing is written that cannot be read.
+	// Write nothing that cannot be read.
 	if _, err := DecodeProbe(bytes.NewReader(b.Bytes()), int64(b.Len()), h); err != nil {
 		return err
 	}
@@ -73,11 +72,11 @@ func (p *Probe) Encode(w io.Writer, h layer.Head) error {
 	return err
 }
 
-// DecodeProbe reads what Encode wrote, size bytes, and checks all of it but whether the inputs are those
-// of the model. Inputs are in the order of the file.
+// DecodeProbe reads and checks size bytes that Encode wrote. Inputs are in the order of the file; whether they
+// are those of the model is not checked.
 func DecodeProbe(r io.ReaderAt, size int64, h layer.Head) (*Probe, error) {
-	if size > MaxProbe+probeHeader {
-		return nil, fmt.Errorf("%w: %d bytes, a probe takes at most %d", ErrTooLarge, size, MaxProbe)
+	if size > MaxProbeBytes+probeHeader {
+		return nil, fmt.Errorf("%w: %d bytes, a probe takes at most %d", ErrTooLarge, size, MaxProbeBytes)
 	}
 	f, err := safetensors.NewFile(r, size)
 	if err != nil {
@@ -91,8 +90,8 @@ func DecodeProbe(r io.ReaderAt, size int64, h layer.Head) (*Probe, error) {
 	if len(logits.Shape) == 2 {
 		p.N = logits.Shape[0]
 	}
-	if p.N < 1 || p.N > MostProbe {
-		return nil, fmt.Errorf("tensor logits: %w: %v, want 1 to %d rows", ErrShape, logits.Shape, MostProbe)
+	if p.N < 1 || p.N > MaxProbeExamples {
+		return nil, fmt.Errorf("tensor logits: %w: %v, want 1 to %d rows", ErrShape, logits.Shape, MaxProbeExamples)
 	}
 	if p.Features, err = probeRows(f, "features", p.N, h.Features); err != nil {
 		return nil, err
@@ -118,7 +117,7 @@ func DecodeProbe(r io.ReaderAt, size int64, h layer.Head) (*Probe, error) {
 	return p, nil
 }
 
-// probeRows reads what the network gave.
+// probeRows reads features or logits.
 func probeRows(f *safetensors.File, name string, n, width int) ([]float32, error) {
 	info, err := f.Lookup(name)
 	if err != nil {
@@ -139,7 +138,7 @@ func probeRows(f *safetensors.File, name string, n, width int) ([]float32, error
 	return all, nil
 }
 
-// probeInput reads one of the model's inputs, but for its name.
+// probeInput reads one of the model's inputs, without its name.
 func probeInput(f *safetensors.File, info safetensors.Info, n int) (t tensor.Tensor, err error) {
 	if len(info.Shape) == 0 || info.Shape[0] != n || info.Len() == 0 {
 		return t, fmt.Errorf("%w: %v, want %d rows", ErrShape, info.Shape, n)
@@ -168,7 +167,7 @@ func probeInput(f *safetensors.File, info safetensors.Info, n int) (t tensor.Ten
 	return t, err
 }
 
-// readProbe reads the probe that a valid manifest describes, nil if it has none.
+// readProbe reads the probe of a valid manifest, nil if it has none.
 func readProbe(fsys fs.FS, m *Manifest) (*Probe, error) {
 	if m.Probe == nil {
 		return nil, nil
@@ -178,7 +177,7 @@ func readProbe(fsys fs.FS, m *Manifest) (*Probe, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := readAll(f, ProbeName, size, MaxProbe+probeHeader)
+	data, err := readAll(f, ProbeName, size, MaxProbeBytes+probeHeader)
 	if err != nil {
 		return nil, err
 	}

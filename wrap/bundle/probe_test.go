@@ -27,6 +27,7 @@ func probe() *Probe {
 // A probe is read as it was written, whatever the type of its inputs, and the same one gives the same
 // bytes.
 func TestAProbeOfEveryTypeIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
 	all := 0
 	for typ := tensor.Undefined; typ < 32; typ++ {
 		if typ.Safetensors() == "" {
@@ -66,6 +67,7 @@ func TestAProbeOfEveryTypeIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestAProbeTakesAtMost4MiB(t *testing.T) {
+	t.Parallel()
 	for bytes, want := range map[int64]int{1: 4, 1 << 20: 4, 1<<20 + 1: 3, 2 << 20: 2, 4 << 20: 1, 4<<20 + 1: 0} {
 		if got := ProbeRoom(bytes); got != want {
 			t.Errorf("%d examples of %d bytes, want %d", got, bytes, want)
@@ -77,13 +79,14 @@ func TestAProbeTakesAtMost4MiB(t *testing.T) {
 		p.Inputs = []tensor.Tensor{{Name: "x", Shape: []int64{1, int64(bytes)}, Data: make([]byte, bytes)}}
 		return p
 	}
-	if err := large(MaxProbe - 20).Check(softmax); err != nil {
+	if err := large(MaxProbeBytes - 20).Check(softmax); err != nil {
 		t.Error(err)
 	}
-	oneLine(t, large(MaxProbe+probeHeader).Check(softmax), ErrTooLarge, "at most 4194304")
+	oneLine(t, large(MaxProbeBytes+probeHeader).Check(softmax), ErrTooLarge, "at most 4194304")
 }
 
-func TestProbeLiesAreRefused(t *testing.T) {
+func TestInvalidProbesAreRefused(t *testing.T) {
+	t.Parallel()
 	nan, infinite := float32(math.NaN()), float32(math.Inf(1))
 	for name, test := range map[string]struct {
 		change func(map[string]*safetensors.Tensor)

@@ -22,22 +22,22 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
-// Bundle is a calibrated classifier, but for the network.
+// Bundle is a calibrated classifier without the network.
 type Bundle struct {
 	Manifest  Manifest
 	Posterior *calibrate.Posterior
-	// Score is what is served as ood_score. Where none is given to Write, the score is mf0, by the
+	// Score is the OOD score. If it is nil in Write, the score is mf0, scaled by the
 	// manifest's median margin.
 	Score *score.Served
-	// Probe is what tells whether the model gives here what it gave in calibration; nil where none is kept.
+	// Probe checks that the model computes here what it computed in calibration; may be nil.
 	Probe *Probe
 
 	sum  string // SHA256
-	fsys fs.FS  // where it was opened, nil if it was not
-	dir  string // its folder, if that is one of the operating system's
+	fsys fs.FS  // where it was opened; nil if it was not
+	dir  string // its folder; "" after OpenFS
 }
 
-// Calibration returns what package calibrate predicts with.
+// Calibration returns the calibration in the types of package calibrate.
 func (b *Bundle) Calibration() *calibrate.Calibration {
 	t := b.Manifest.Temperatures
 	method := calibrate.MF0 // in format 1
@@ -57,20 +57,18 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 	}
 }
 
-// SHA256 identifies the bundle: the sum, in hexadecimal, that the last line of its
-// manifest gives, which through the sums in the manifest covers all files. It is
-// "" for a bundle that was not opened.
+// SHA256 identifies the bundle: the hash, in hexadecimal, in the last line of its manifest, which through the
+// hashes in the manifest covers all files. It is "" for a bundle that was not opened.
 func (b *Bundle) SHA256() string { return b.sum }
 
 // FS returns the folder that the bundle was opened from, to read [CurvatureName], [ModelName] or
-// [ModelDataName]; their hashes were those of the manifest when it was opened.
+// [ModelDataName], whose hashes were checked when it was opened.
 func (b *Bundle) FS() fs.FS { return b.fsys }
 
-// KeepsCurvature reports whether the bundle has the sums over the training data that it was made from, as
-// this program reads them.
+// KeepsCurvature reports whether the bundle has the sums over its training data, in a format that can be read.
 func (b *Bundle) KeepsCurvature() bool { return b.Manifest.Curvature != nil && b.Manifest.Format > 1 }
 
-// Sums reads [CurvatureName], of a bundle that KeepsCurvature. The sums go on with the given product, which
+// Sums reads [CurvatureName] of a bundle that KeepsCurvature. product multiplies matrices for further sums, and
 // may be nil.
 func (b *Bundle) Sums(product parallel.Product) (*calibrate.Sums, error) {
 	f, size, err := open(b.fsys, CurvatureName)
@@ -96,11 +94,11 @@ func (b *Bundle) Sums(product parallel.Product) (*calibrate.Sums, error) {
 // Dir returns the path given to [Open], "" after [OpenFS].
 func (b *Bundle) Dir() string { return b.dir }
 
-// partName is the manifest of a part, as package part has it.
+// partName is the name of the manifest in package part.
 const partName = "part.yaml"
 
-// Open reads and checks a bundle: the manifest, the posterior, and the hash of
-// every other file, which is read once for it. Errors begin with dir.
+// Open reads and checks a bundle: the manifest, the posterior, and the hash of every other file, which is read
+// once for it. Errors begin with dir.
 func Open(dir string) (*Bundle, error) {
 	s, err := os.Stat(dir)
 	if err != nil {
@@ -123,8 +121,7 @@ func Open(dir string) (*Bundle, error) {
 	return b, nil
 }
 
-// OpenFS is [Open] for a bundle at the root of a file system; fs.Sub gets
-// there. The files of an embed.FS do.
+// OpenFS is [Open] for a bundle at the root of a file system; fs.Sub gets there. The files of an embed.FS do.
 func OpenFS(fsys fs.FS) (*Bundle, error) {
 	data, err := readManifest(fsys)
 	if err != nil {
@@ -146,8 +143,7 @@ func readManifest(fsys fs.FS) ([]byte, error) {
 	return readAll(f, ManifestName, size, MaxManifest)
 }
 
-// load is the one way by which a bundle is accepted: data is its manifest,
-// sealed, fsys has its other files.
+// load is the one way by which a bundle is accepted: data is its manifest, sealed, fsys has its other files.
 func load(fsys fs.FS, data []byte) (*Bundle, error) {
 	document, err := folder.Unseal(data, resealHint)
 	if err != nil {
@@ -189,8 +185,8 @@ func load(fsys fs.FS, data []byte) (*Bundle, error) {
 	return b, nil
 }
 
-// checkLinks refuses weights that really lie in another folder than their model,
-// as ONNX readers do. Both may be links into one folder: so caches keep them.
+// checkLinks refuses weights in another folder than their model, as ONNX readers do. Both may be links into one
+// folder, as in caches.
 func (m *Manifest) checkLinks(dir string) error {
 	if m.Model == nil || m.Model.Data == nil {
 		return nil
@@ -217,7 +213,7 @@ func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
 		Covariance: m.Covariance,
 		Epsilon:    m.Damping.Epsilon,
 	}
-	// The manifest alone says how large the file can be.
+	// The manifest bounds the size of the file.
 	limit := int64(headerRoom)
 	for _, t := range tensors(p) {
 		n, ok := t.elements()
@@ -234,7 +230,7 @@ func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%s: %w: %d bytes, its tensors take %d", PosteriorName, ErrTooLarge, size, limit-headerRoom)
 	}
-	// Into memory, and once: what is hashed is what is decoded, whatever is written to the file meanwhile.
+	// Read once into memory, so that what is hashed is what is decoded.
 	data, err := readAll(f, PosteriorName, size, limit)
 	if err != nil {
 		return nil, err
@@ -255,7 +251,7 @@ func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
 	return p, nil
 }
 
-// headerRoom is more than the header of six tensors takes.
+// headerRoom is more than the size of a header with six tensors.
 const headerRoom = 4096
 
 func readTensors(f *safetensors.File, p *calibrate.Posterior) error {
@@ -313,14 +309,14 @@ func open(fsys fs.FS, name string) (fs.File, int64, error) {
 	return f, s.Size(), nil
 }
 
-// readAll reads a file that says it is of size bytes, and at most limit.
+// readAll reads a file whose size is reported as size, and may be at most limit.
 func readAll(r io.Reader, name string, size, limit int64) ([]byte, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%s: %w: %d bytes, at most %d are read", name, ErrTooLarge, size, limit)
 	}
 	data := make([]byte, size)
 	n, err := io.ReadFull(r, data)
-	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF { // what is shorter has another hash
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF { // a shorter file has another hash
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return data[:n], nil
@@ -338,8 +334,8 @@ func checkHash(r io.Reader, f File) error {
 	return nil
 }
 
-// Reseal renews the last line of a bundle's manifest after an edit by hand. It refuses an edit that
-// leaves a bundle that [Open] would refuse, and changes nothing then.
+// Reseal renews the last line of a bundle's manifest after an edit by hand. If [Open] would refuse the
+// edited bundle, it returns an error and changes nothing.
 func Reseal(dir string) error {
 	if err := reseal(dir); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)

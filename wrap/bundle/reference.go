@@ -6,19 +6,19 @@ import (
 	"github.com/mfgs/mfgs/calibrate/drift"
 )
 
-// MostReferenceEdges is how many edges a [Reference] has at most of each quantity.
-const MostReferenceEdges = 64
+// maxReferenceEdges is the largest number of edges of each quantity in a [Reference].
+const maxReferenceEdges = 64
 
-// A Reference is how held-out examples are predicted, with what is served: by it a server tells whether
-// what comes is still like them.
+// A Reference is the distribution of predictions on validation data. A server detects drift by comparing its traffic
+// with it.
 type Reference struct {
 	Confidence drift.Reference `yaml:"confidence" json:"confidence"`
 	Entropy    drift.Reference `yaml:"entropy" json:"entropy"` // nats
 	OODScore   drift.Reference `yaml:"ood_score" json:"ood_score"`
-	Classes    []int           `yaml:"classes,flow" json:"classes"` // [C], examples predicted as each class
+	Classes    []int           `yaml:"classes,flow" json:"classes"` // [C], examples by predicted class
 }
 
-// reference checks that of a manifest, which may have none.
+// reference checks the section reference.
 func (c *checks) reference(m *Manifest) {
 	r := m.Reference
 	if r == nil {
@@ -38,9 +38,9 @@ func (c *checks) reference(m *Manifest) {
 		field := "reference." + q.name
 		c.nested(field, q.Check())
 		edges := len(q.Edges)
-		c.that(edges <= MostReferenceEdges, "%s has %d edges, want at most %d", field, edges, MostReferenceEdges)
+		c.that(edges <= maxReferenceEdges, "%s has %d edges, want at most %d", field, edges, maxReferenceEdges)
 		c.that(q.Examples == n, "%s.examples is %d, want %d, as of the confidence", field, q.Examples, n)
-		// Edges are rounded to a step, so that the largest there is may be half of one more.
+		// Edges are rounded to a step, so that the last may exceed the maximum by half of one.
 		c.that(edges == 0 || q.Edges[0] >= -1e-9 && q.Edges[edges-1] <= q.most+drift.Step/2+1e-9,
 			"%s.edges are not in 0 … %.6g", field, q.most)
 	}

@@ -21,6 +21,7 @@ func referred() Bundle {
 }
 
 func TestAReferenceIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
 	got, err := Open(written(t, referred(), WriteOptions{}))
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,8 @@ func TestAReferenceIsReadAsItWasWritten(t *testing.T) {
 	oneLine(t, m.Validate(), ErrField, "reference is a field of format 2")
 }
 
-func TestReferenceLiesAreRefused(t *testing.T) {
+func TestInvalidReferencesAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*Reference)
 		err    error
@@ -64,7 +66,7 @@ func TestReferenceLiesAreRefused(t *testing.T) {
 		"many edges": {func(r *Reference) {
 			q := &r.OODScore
 			*q = drift.Reference{Examples: 100}
-			for i := range MostReferenceEdges + 1 {
+			for i := range maxReferenceEdges + 1 {
 				at := ((i+1)*100 + 65) / 66
 				q.Edges = append(q.Edges, float64(at)/100)
 				q.Below, q.AtMost = append(q.Below, at-1), append(q.AtMost, at)

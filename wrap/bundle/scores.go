@@ -13,20 +13,20 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// OODScore says what ood_score and ood_percentile are made of, as score.Served has it, and why.
+// OODScore says how ood_score and ood_percentile are computed, see score.Served, and why this score was selected.
 type OODScore struct {
 	score.Selection `yaml:",inline"`
 
 	// Set by Write, from [Bundle.Score].
-	Median    float64   `yaml:"median"`         // of held-out examples in distribution
+	Median    float64   `yaml:"median"`         // on validation data
 	Scale     float64   `yaml:"scale"`          // positive
-	Quantiles []float64 `yaml:"quantiles,flow"` // of ood_score, 2 to 257 that never fall
+	Quantiles []float64 `yaml:"quantiles,flow"` // of ood_score, 2 to 257 in ascending order
 }
 
-// served returns the score that a valid manifest describes, but for its tensors.
+// served returns the score of a valid manifest, without its tensors.
 func (m *Manifest) served() *score.Served {
 	o := m.OODScore
-	if o == nil { // as before there was a choice
+	if o == nil { // older than the choice of scores
 		mf0, _ := score.Find("mf0")
 		return &score.Served{Fitted: score.Fitted{Score: mf0}, Median: cmp.Or(m.MeanField.MedianMargin, 1), Scale: 1}
 	}
@@ -34,10 +34,10 @@ func (m *Manifest) served() *score.Served {
 	return &score.Served{Fitted: score.Fitted{Score: s}, Median: o.Median, Scale: o.Scale, Quantiles: o.Quantiles}
 }
 
-// describeScore sets what the manifest says of a score.
+// describeScore sets the manifest's fields of a score.
 func (m *Manifest) describeScore(s *score.Served) error {
 	m.Scores = nil
-	if s == nil || s.Quantiles == nil { // as before there was a choice
+	if s == nil || s.Quantiles == nil { // older than the choice of scores
 		if m.OODScore != nil {
 			return fmt.Errorf("the manifest describes the score %s, and the bundle has none", m.OODScore.Name)
 		}
@@ -52,7 +52,7 @@ func (m *Manifest) describeScore(s *score.Served) error {
 	return nil
 }
 
-// oodScore checks what predictions are made of.
+// oodScore checks the section ood_score.
 func (c *checks) oodScore(m *Manifest) {
 	o := m.OODScore
 	if o == nil {
@@ -89,7 +89,7 @@ func encodeScore(w io.Writer, s *score.Served) error {
 	return safetensors.Encode(w, list, nil)
 }
 
-// readScore reads the score that a valid manifest describes.
+// readScore reads the score of a valid manifest.
 func readScore(fsys fs.FS, m *Manifest) (*score.Served, error) {
 	s := m.served()
 	if m.Scores == nil {
@@ -101,7 +101,7 @@ func readScore(fsys fs.FS, m *Manifest) (*score.Served, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// The manifest alone says how large the file can be.
+	// The manifest bounds the size of the file.
 	limit := 8*s.MostNumbers(k, d) + headerRoom
 	if size > limit {
 		return nil, fmt.Errorf("%s: %w: %d bytes, the tensors of %s take at most %d", ScoresName, ErrTooLarge, size, s.Name, limit)

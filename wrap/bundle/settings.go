@@ -12,24 +12,24 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-// Settings says what a calibration is asked to do with a model and data. The zero value of each field is its
-// default. Flags and YAML jobs set them, parts and manifests record them: a new setting is a field here, its
-// check in Validate, its row in the package documentation, a flag, and its use.
+// Settings say how to calibrate. The zero value of each field is its default. Flags and YAML jobs set them,
+// parts and manifests record them. To add a setting, add a field here, its check in Validate, its row in the
+// package documentation, a flag, and its use.
 type Settings struct {
-	Head       head.Options         `yaml:"head,omitempty"`      // zero: the head is found
+	Head       head.Options         `yaml:"head,omitempty"`      // zero: find the head
 	Covariance calibrate.Covariance `yaml:"covariance"`          // "": hessian
-	Structure  calibrate.Structure  `yaml:"structure,omitempty"` // "": auto, full while it is small
-	Damping    calibrate.Damping    `yaml:"damping"`             // zero: auto, chosen on validation data
+	Structure  calibrate.Structure  `yaml:"structure,omitempty"` // "": auto, full if small
+	Damping    calibrate.Damping    `yaml:"damping"`             // zero: auto, tuned on validation data
 	Lambda0    float64              `yaml:"lambda0"`             // 0: 3/π²
-	OODScore   string               `yaml:"ood_score,omitempty"` // of [score.Names]; "": it is chosen
-	// Decisions says when to abstain and which prediction sets are wanted; zero: none. They take half of the
-	// validation examples, one of each two neighbours, to set thresholds on: the others tune all else.
+	OODScore   string               `yaml:"ood_score,omitempty"` // of [score.Names]; "": select one
+	// Decisions says when to abstain and which prediction sets to give; zero: none. Their thresholds are set on half
+	// of the validation examples, one of each two neighbours; the rest is tuned on the other half.
 	Decisions conformal.Plan `yaml:"decisions,omitempty"`
-	Limit     int            `yaml:"limit"`   // use at most so many training examples, spread evenly; 0: all
-	MaxBad    int            `yaml:"max_bad"` // skip at most so many unreadable records of each set
+	Limit     int            `yaml:"limit"`   // the most training examples to use, spread evenly; 0: all
+	MaxBad    int            `yaml:"max_bad"` // the most unreadable records to skip in each set
 }
 
-// Complete fills in what was left out, but for what depends on the model and the data.
+// Complete fills in the defaults that do not depend on the model or the data.
 func (s Settings) Complete() Settings {
 	s.Covariance = cmp.Or(s.Covariance, calibrate.Hessian)
 	s.Structure = cmp.Or(s.Structure, calibrate.Auto)
@@ -38,7 +38,7 @@ func (s Settings) Complete() Settings {
 	return s
 }
 
-// Validate reports settings that no model and data could be calibrated with. Errors name the field as YAML has it.
+// Validate reports settings that are wrong for any model and data. Errors name fields as YAML does.
 func (s Settings) Validate() error {
 	if s.Covariance != "" {
 		if err := s.Covariance.Validate(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 )
 
-// Summary says what a bundle serves, and how that was chosen.
+// Summary says what a bundle predicts with, and how it was selected.
 type Summary struct {
 	Structure     string               `json:"structure"`
 	Covariance    string               `json:"covariance"`
@@ -20,14 +20,14 @@ type Summary struct {
 	Temperatures  TemperatureInfo      `json:"temperatures"`
 }
 
-// ChoiceInfo says whose probabilities are served: "mf0", "ts" (temperature scaling) or "mle" (the
+// ChoiceInfo says which probabilities were selected, "mf0", "ts" (temperature scaling) or "mle" (the
 // network's own), and why.
 type ChoiceInfo struct {
 	calibrate.Choice
 	Reason string `json:"reason"`
 }
 
-// ScoreInfo says which out-of-distribution score is served as ood_score, and why.
+// ScoreInfo says which out-of-distribution score was selected, and why.
 type ScoreInfo struct {
 	score.Selection
 	Reason string `json:"reason"`
@@ -35,18 +35,18 @@ type ScoreInfo struct {
 
 // TemperatureInfo holds the tuned temperatures.
 type TemperatureInfo struct {
-	// NLL are those for likelihood: of the pairs that held-out data cannot distinguish
-	// from the Optimum, the one with the smallest T_ens.
+	// NLL are those for likelihood: of the pairs that are not significantly worse than
+	// Optimum on validation data, the one with the smallest T_ens.
 	NLL      layer.Temperatures  `json:"nll"`
 	Optimum  *layer.Temperatures `json:"optimum,omitempty"`
 	OOD      layer.Temperatures  `json:"ood"`
-	OODTuned bool                `json:"ood_tuned"` // else OOD is NLL again
+	OODTuned bool                `json:"ood_tuned"` // if false, OOD equals NLL
 	TS       float64             `json:"ts"`        // temperature scaling
-	// TSOOD is temperature scaling's for out-of-distribution data; zero where OODTuned is false.
+	// TSOOD is temperature scaling's for OOD detection; zero if OODTuned is false.
 	TSOOD float64 `json:"ts_ood,omitempty"`
 }
 
-// Summary says what the bundle serves.
+// Summary says what the bundle predicts with.
 func (m *Manifest) Summary() Summary {
 	s := Summary{
 		Structure: string(m.Structure), Covariance: string(m.Covariance), Damping: m.Damping,

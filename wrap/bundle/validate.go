@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
@@ -30,7 +31,7 @@ var (
 	ErrNegative     = errors.New("a variance is negative")
 )
 
-// Validate reports what a manifest says that cannot be, or leaves out.
+// Validate reports the first field of a manifest that is wrong or missing.
 func (m *Manifest) Validate() error {
 	if m.Format < oldest || m.Format > Version {
 		return fmt.Errorf("%w: format %d, want %d to %d", ErrVersion, m.Format, oldest, Version)
@@ -81,8 +82,8 @@ func (m *Manifest) Validate() error {
 	return c.err
 }
 
-// checks keeps the first thing that is wrong with a manifest. Its methods check one section each,
-// or are what these are made of; fields are named as in bundle.yaml.
+// checks keeps the first error of a manifest. Some methods check one section each, and the others are
+// their building blocks. Errors name fields as bundle.yaml does.
 type checks struct{ err error }
 
 func (c *checks) that(ok bool, format string, args ...any) {
@@ -91,7 +92,7 @@ func (c *checks) that(ok bool, format string, args ...any) {
 	}
 }
 
-// nested is for what another package has validated.
+// nested adds an error of another package's validation.
 func (c *checks) nested(field string, err error) {
 	c.that(err == nil, "%s: %v", field, err)
 }
@@ -188,8 +189,8 @@ func (c *checks) model(m *Manifest) {
 func (c *checks) head(m *Manifest) {
 	h := &m.Head
 	c.nested("head", h.Validate())
-	c.that(h.Approximation == "" || h.Approximation == "relu", "head.approximation is %.70q, want relu or none", h.Approximation)
-	// Larger matrices than these do not fit into a file.
+	c.that(h.Approximation == "" || h.Approximation == head.IgnoreRelu, "head.approximation is %.70q, want relu or none", h.Approximation)
+	// Larger matrices do not fit into a file.
 	c.that(h.Features < 1<<24 && h.Logits < 1<<24, "head has %d features and %d logits, want fewer than 2^24", h.Features, h.Logits)
 	if n := len(m.Labels); n > 0 {
 		c.that(n == h.Classes(), "labels has %d names for %d classes", n, h.Classes())
@@ -216,8 +217,7 @@ const (
 	MaxEns = 1e60
 )
 
-// temperatures has bounds that are wide enough for anything that tuning gives, and narrow enough
-// for float64.
+// temperatures has bounds wide enough for any result of tuning, and narrow enough for float64.
 func (c *checks) temperatures(t *Temperatures) {
 	pair := func(field string, p Pair, tunedOn ...string) {
 		c.within(field+".act", p.Act, 1/MaxAct, MaxAct)
@@ -282,7 +282,7 @@ func (c *checks) grid(field string, g *calibrate.Grid) {
 type posteriorTensor struct {
 	name        string
 	shape       []int
-	data        *[]float64 // where it stands in the posterior
+	data        *[]float64 // its field of the posterior
 	optional    bool
 	nonnegative bool
 }
@@ -299,8 +299,7 @@ func (t posteriorTensor) elements() (int, bool) {
 	return n, true
 }
 
-// tensors lists those of a posterior whose head and structure are set. It is
-// the one place that knows them, for reading and for writing.
+// tensors lists the tensors of a posterior whose head and structure are set, for reading and writing.
 func tensors(p *calibrate.Posterior) []posteriorTensor {
 	k, d := p.Head.Logits, p.Head.Dim()
 	if p.Structure == calibrate.Full {
@@ -319,8 +318,8 @@ func tensors(p *calibrate.Posterior) []posteriorTensor {
 	}
 }
 
-// validatePosterior reports tensors of the wrong size and numbers that no
-// covariance has. Head and structure have been validated.
+// validatePosterior reports tensors of the wrong size, and numbers that no covariance has. Head and structure
+// must be valid.
 func validatePosterior(p *calibrate.Posterior) error {
 	for _, t := range tensors(p) {
 		data := *t.data
@@ -342,8 +341,7 @@ func validatePosterior(p *calibrate.Posterior) error {
 	return nil
 }
 
-// onDiagonal reports whether element i of the full structure's symmetric
-// matrices is the variance of a weight.
+// onDiagonal reports whether element i of the full structure's symmetric matrices is the variance of a weight.
 func (t posteriorTensor) onDiagonal(i int) bool {
 	if t.name != "blocks" && t.name != "leverage" {
 		return false
@@ -352,7 +350,7 @@ func (t posteriorTensor) onDiagonal(i int) bool {
 	return i%(d*d)%(d+1) == 0
 }
 
-// settings checks that the settings that a manifest records do not contradict what came of them.
+// settings checks that recorded settings do not contradict their results.
 func (c *checks) settings(m *Manifest) {
 	s := m.Settings
 	if s == nil {

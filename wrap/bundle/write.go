@@ -12,19 +12,19 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
-// WriteOptions says what goes into a bundle beside manifest and posterior, and
-// whether it may replace another. The zero value adds and replaces nothing.
+// WriteOptions says what goes into a bundle besides manifest and posterior, and whether it may replace another.
+// The zero value adds and replaces nothing.
 type WriteOptions struct {
 	// Force replaces an existing bundle, or an empty folder. It does not replace a folder that has
 	// no manifest, or that holds anything but the files of a bundle.
 	Force bool
 
-	// Keep names files that are to be there afterwards, such as the model that was calibrated where
-	// Model is not set: a bundle that holds one of them is not replaced.
+	// Keep names files that must not be lost, such as the calibrated model if Model is not set: a bundle that
+	// holds one of them is not replaced.
 	Keep []string
 
-	// Model, if set, writes [ModelName], ModelData [ModelDataName], the external
-	// data of that model, Curvature [CurvatureName] and Sample [SampleName].
+	// Model, if set, writes [ModelName], ModelData [ModelDataName], the external data of that model, Curvature
+	// [CurvatureName] and Sample [SampleName].
 	Model     func(io.Writer) error
 	ModelData func(io.Writer) error
 	Curvature func(io.Writer) error
@@ -44,14 +44,13 @@ func Copy(path string) func(io.Writer) error {
 	}
 }
 
-// CheckTarget reports whether [Write], with force and keep for its options
-// Force and Keep, would refuse dir for what is there already, or could write
-// nothing there, which it tries: to be asked before the work whose result goes there.
+// CheckTarget reports why [Write] with the options Force and Keep would refuse dir, or could not write
+// there, which it tries. Call it before long work whose result goes there.
 func CheckTarget(dir string, force bool, keep ...string) error {
 	return kind.CheckTarget(dir, folder.Options{Force: force, Keep: keep})
 }
 
-// fileNames are those of all files that a bundle can have.
+// fileNames lists all files that a bundle can have.
 var fileNames = []string{
 	ManifestName, PosteriorName, CurvatureName, SampleName, ScoresName, ProbeName, ModelName, ModelDataName,
 }
@@ -60,14 +59,13 @@ var kind = &folder.Kind{
 	Noun: "bundle", Manifest: ManifestName, Files: fileNames, Title: comments["format"], Largest: MaxManifest,
 }
 
-// Write writes a bundle to the folder dir, which must not exist unless
-// o.Force, as the package documentation says. The fields of the manifest that
-// are marked so are set here, from the posterior and the files written.
+// Write writes a bundle to the folder dir, which must not exist unless o.Force is set; see the package
+// documentation. It sets the fields of the manifest marked so, from the posterior and the files written.
 func Write(dir string, b Bundle, o WriteOptions) error {
 	return write(dir, b, o, folder.Ordinary)
 }
 
-// write is Write, on a disk that may be full.
+// write is Write with the function that creates files, which tests replace by one that fails.
 func write(dir string, b Bundle, o WriteOptions, create folder.Create) (err error) {
 	m := b.Manifest
 	if err := describe(&m, b.Posterior); err != nil {
@@ -87,7 +85,7 @@ func write(dir string, b Bundle, o WriteOptions, create folder.Create) (err erro
 	}, create)
 }
 
-// fill writes the files of a bundle, and notes them in the manifest.
+// fill writes the files of a bundle, and records them in the manifest.
 func fill(put folder.Put, m *Manifest, b *Bundle, o WriteOptions) error {
 	var model, data *File
 	posterior := new(File)
@@ -102,7 +100,7 @@ func fill(put folder.Put, m *Manifest, b *Bundle, o WriteOptions) error {
 	for _, f := range []struct {
 		name    string
 		content func(io.Writer) error
-		noted   **File
+		record  **File
 	}{
 		{ModelName, o.Model, &model},
 		{ModelDataName, o.ModelData, &data},
@@ -119,7 +117,7 @@ func fill(put folder.Put, m *Manifest, b *Bundle, o WriteOptions) error {
 		if err != nil {
 			return err
 		}
-		*f.noted = &File{Name: f.name, SHA256: sum}
+		*f.record = &File{Name: f.name, SHA256: sum}
 	}
 	m.Posterior = *posterior
 	if m.Model != nil {
@@ -136,8 +134,8 @@ func fill(put folder.Put, m *Manifest, b *Bundle, o WriteOptions) error {
 	return err
 }
 
-// describe sets the fields of m that p determines, and leaves those of files
-// empty. What m pointed to stays as it was.
+// describe sets the fields of m that p determines, and empties those of files. It does not change what m
+// points to.
 func describe(m *Manifest, p *calibrate.Posterior) error {
 	if err := p.Head.Validate(); err != nil {
 		return err
@@ -156,7 +154,7 @@ func describe(m *Manifest, p *calibrate.Posterior) error {
 	return nil
 }
 
-// encode writes the posterior, after the checks that a reader would make.
+// encode writes the posterior, after a reader's checks.
 func encode(w io.Writer, p *calibrate.Posterior) error {
 	if err := validatePosterior(p); err != nil {
 		return err
@@ -171,8 +169,7 @@ func encode(w io.Writer, p *calibrate.Posterior) error {
 	return safetensors.Encode(w, list, nil)
 }
 
-// document renders a manifest and reads it again as a reader would, so that
-// nothing is written that cannot be opened, or says something else then.
+// document renders a manifest and reads it again, so that what is written can be opened and says the same.
 func (m *Manifest) document() ([]byte, error) {
 	if p := m.Preprocess; p != nil && p.Exif == nil {
 		return nil, fmt.Errorf("%s: %w: preprocess.exif is not set, want true or false", ManifestName, ErrField)

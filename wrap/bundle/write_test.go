@@ -33,6 +33,7 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 }
 
 func TestAnExistingFolderIsNotReplaced(t *testing.T) {
+	t.Parallel()
 	dir := written(t, full(), withFiles())
 	before := inMemory(t, dir)
 	for _, err := range []error{Write(dir, kron(), WriteOptions{}), CheckTarget(dir, false)} {
@@ -49,6 +50,7 @@ func TestAnExistingFolderIsNotReplaced(t *testing.T) {
 }
 
 func TestForceReplacesABundleAsAWhole(t *testing.T) {
+	t.Parallel()
 	dir := written(t, full(), withData())
 	if err := CheckTarget(dir, true); err != nil {
 		t.Fatal(err)
@@ -83,6 +85,7 @@ func TestForceReplacesABundleAsAWhole(t *testing.T) {
 }
 
 func TestForceReplacesWhereALinkPoints(t *testing.T) {
+	t.Parallel()
 	dir := written(t, full(), WriteOptions{})
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {
@@ -99,7 +102,8 @@ func TestForceReplacesWhereALinkPoints(t *testing.T) {
 	}
 }
 
-func TestForceSparesWhatIsNoBundle(t *testing.T) {
+func TestForceDoesNotReplaceWhatIsNotABundle(t *testing.T) {
+	t.Parallel()
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "home")
 	if err := os.Mkdir(dir, 0o777); err != nil {
@@ -161,7 +165,8 @@ func TestForceSparesWhatIsNoBundle(t *testing.T) {
 	}
 }
 
-func TestForceSparesWhatIsToBeKept(t *testing.T) {
+func TestForceDoesNotReplaceABundleWithAFileToKeep(t *testing.T) {
+	t.Parallel()
 	dir := written(t, full(), withData())
 	model := filepath.Join(dir, ModelName)
 	data := filepath.Join(dir, ModelDataName)
@@ -195,7 +200,8 @@ func TestForceSparesWhatIsToBeKept(t *testing.T) {
 }
 
 // What comes to the place of the bundle while it is being written stays.
-func TestWhatAppearsMeanwhileIsSpared(t *testing.T) {
+func TestAFolderThatAppearsMeanwhileIsNotReplaced(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		force bool
@@ -245,6 +251,7 @@ func TestWhatAppearsMeanwhileIsSpared(t *testing.T) {
 
 // A folder that holds anything else is left as it is, and not half of it.
 func TestDiscardRemovesNothingButABundle(t *testing.T) {
+	t.Parallel()
 	dir := written(t, full(), withData())
 	holds := slices.Sorted(maps.Keys(inMemory(t, dir)))
 	note := filepath.Join(dir, "thesis.tex")
@@ -271,7 +278,8 @@ func TestDiscardRemovesNothingButABundle(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
+func TestUnreadableBundlesAreNotWritten(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*Bundle, *WriteOptions){
 		"NaN in the posterior":     func(b *Bundle, _ *WriteOptions) { b.Posterior.Blocks[0] = math.NaN() },
 		"posterior too short":      func(b *Bundle, _ *WriteOptions) { b.Posterior.Leverage = b.Posterior.Leverage[1:] },
@@ -305,6 +313,7 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 
 // Names that YAML could take for something else, or for several lines.
 func TestLabelsOfAllKinds(t *testing.T) {
+	t.Parallel()
 	b := kron()
 	odd := []string{"yes", "~", "1e3", "0x10", "- a", "a: b", "#", " ", "\t", "\r\n", "\x00", "\u0085", "\u2028", "é🙂", "!!int 3", "*a", "&a", "'", `"`, "\ufeff", "\xff", "2001-01-01", "|", ">", "%", "...", "---"}
 	for len(odd)%3 != 0 {
@@ -361,6 +370,7 @@ func (f diskFile) Close() error {
 }
 
 func TestAFullDiskLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	names := fileNames
 	size := 0
 	for _, f := range inMemory(t, written(t, probed(), withData())) {
@@ -413,7 +423,8 @@ func TestAFullDiskLeavesNoTrace(t *testing.T) {
 }
 
 // What the manifest says of files is about those written, not those of before.
-func TestWhatIsReadCanBeWrittenWithoutItsFiles(t *testing.T) {
+func TestABundleCanBeWrittenAgainWithoutItsOptionalFiles(t *testing.T) {
+	t.Parallel()
 	b, err := Open(written(t, full(), withData()))
 	if err != nil {
 		t.Fatal(err)
@@ -434,6 +445,7 @@ func TestWhatIsReadCanBeWrittenWithoutItsFiles(t *testing.T) {
 
 // A bundle names all shards of all its sets, as many as there can be, beside many classes.
 func TestThereIsRoomForAllShards(t *testing.T) {
+	t.Parallel()
 	b := full()
 	for i := range b.Manifest.Datasets {
 		d := &b.Manifest.Datasets[i]

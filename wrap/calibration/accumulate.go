@@ -16,59 +16,41 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/probe"
 )
 
-// An accumulation reads a calibration's data. What it has read so far is all in its part: the
-// training data by whole blocks, held-out data example by example.
+// An accumulation reads the data of a calibration into a part: training data in whole blocks, other
+// sets example by example.
 type accumulation struct {
 	cfg        *Config
 	in         *sources
 	log        *journal
-	checkpoint *checkpoint // nil keeps nothing of what was read
-	resumed    bool        // what the checkpoint had is taken over, as far as it can be
-	refused    bool        // the checkpoint, or the output that is there, is another calibration's
+	checkpoint *checkpoint // nil: progress is not saved
+	resumed    bool        // progress was taken from the checkpoint, as far as possible
+	refused    bool        // the checkpoint or the existing output belongs to another calibration
 	part       *part.Part
 	read       map[*source.Set]*reading
 	probed     bool // the probe was read, or there is none
-	offset     int  // blocks by which the training data lie behind those of its source
+	offset     int  // added to the block numbers of the training data, for an update
 }
 
 // reading is how far a set was read.
 type reading struct {
 	part.Progress
-	bad   []rows.Bad // that were met
-	stats rows.Stats // of the pass that runs
+	bad   []rows.Bad // unreadable records so far
+	stats rows.Stats // of the current pass
 }
 
-// accumulate reads the data of a calibration, or what was not read before: with its part, all the
-// rest can be done.
-func (a *accumulation) accumulate(ctx context.Context) error {
-	if err := a.resume(ctx); err != nil {
-		return err
-	}
-	if err := a.readAll(ctx); err != nil {
-		return err
-	}
-	if a.in.val != nil {
-		if a.part.Val.N == 0 {
-			a.in.noProbe = "" // the first examples are elsewhere
-		}
-		a.shard(a.in.val).NoProbe = a.in.noProbe
-	}
-	a.log.begin("fingerprint")
-	return a.identify(ctx)
-}
-
-// begin makes a part of which nothing has been read.
+// begin makes an empty part. cfg, in and log must be set.
 func (a *accumulation) begin() error {
-	recipe, err := a.in.recipe(a.cfg)
+	cfg, in := a.cfg, a.in
+	recipe, err := in.recipe(cfg)
 	if err != nil {
 		return err
 	}
 	a.part = &part.Part{Manifest: part.Manifest{Tool: "mfgs " + wrap.Version(), Recipe: *recipe}}
 	a.read = map[*source.Set]*reading{}
-	for _, s := range a.in.sets() {
+	for _, s := range in.sets() {
 		from, to := s.Slice()
 		set := part.Set{Role: bundle.Role(s.Name), Spec: s.Spec, From: from, Count: to - from, Stream: s.Size() < 0}
-		shard := part.Shard{Shard: a.cfg.Shard, Ignored: s.Ignored(), IgnoredBy: s.IgnoredBy}
+		shard := part.Shard{Shard: cfg.Shard, Ignored: s.Ignored(), IgnoredBy: s.IgnoredBy}
 		if shard.Shard == (rows.Shard{}) {
 			shard.Shard = rows.Shard{Index: 1, Count: 1}
 		}
@@ -77,32 +59,47 @@ func (a *accumulation) begin() error {
 		a.part.Sets = append(a.part.Sets, set)
 		a.read[s] = &reading{Progress: part.Progress{Next: shard.From}}
 	}
-	if a.in.val != nil {
+	if in.val != nil {
 		a.part.Val = &rows.Batch{}
 	}
-	if a.in.ood != nil {
+	if in.ood != nil {
 		a.part.OOD = &rows.Batch{}
 	}
-	if a.in.synthetic != nil {
+	if in.synthetic != nil {
 		a.part.SyntheticOOD = &rows.Batch{}
 	}
-	if a.in.train == nil {
+	if in.train == nil {
 		return nil
 	}
-	a.part.Counts, a.part.Sample = part.NewCounts(a.in.head), &rows.Sample{}
+	a.part.Counts, a.part.Sample = part.NewCounts(in.head), &rows.Sample{}
 	a.part.Sums, err = calibrate.NewSums(calibrate.CurvatureConfig{
-		Head: a.in.head, Structure: recipe.Structure(), Fisher: recipe.Settings.Covariance.NeedsFisher(),
-		Product: a.in.matrixProduct(),
+		Head: in.head, Structure: recipe.Structure(), Fisher: recipe.Settings.Covariance.NeedsFisher(),
+		Product: in.matrixProduct(),
 	})
 	return err
 }
 
-// shard returns the part's shard of a set.
+// accumulate reads what has not been read yet. The part then has all that is needed to finish.
+func (a *accumulation) accumulate(ctx context.Context) error {
+	if err := a.resume(ctx); err != nil {
+		return err
+	}
+	if err := a.readAll(ctx); err != nil {
+		return err
+	}
+	if a.in.val != nil && a.part.Val.N == 0 {
+		a.shard(a.in.val).NoProbe = "" // another shard has the first examples
+	}
+	a.log.begin("fingerprint")
+	return a.identify(ctx)
+}
+
+// shard returns a set's shard in the part.
 func (a *accumulation) shard(s *source.Set) *part.Shard {
 	return &a.part.Set(bundle.Role(s.Name)).Shards[0]
 }
 
-// readAll reads the sets, or what is missing of them.
+// readAll reads what is missing of the sets.
 func (a *accumulation) readAll(ctx context.Context) (err error) {
 	if s := a.in.train; s != nil && !a.whole(s) {
 		a.log.begin("proof")
@@ -134,32 +131,32 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 	return nil
 }
 
-// keepProbe reads the probe, where the first held-out examples may be here, before these are read.
+// keepProbe reads the probe if the first validation examples may be in this shard. It must run before they are read.
 func (a *accumulation) keepProbe(ctx context.Context) (err error) {
 	in := a.in
 	if a.probed || in.val == nil || !a.part.Set(bundle.Val).Probed(a.shard(in.val), a.cfg.MaxBad) {
 		return nil
 	}
 	a.probed = true
+	why := &a.shard(in.val).NoProbe
 	switch {
 	case a.cfg.NoProbe:
-		in.noProbe = notWanted
+		*why = notWanted
 	case in.cut == nil:
-		in.noProbe = "the features are ready made"
+		*why = "the features are ready made"
 	default:
-		a.part.Probe, in.noProbe, err = probe.Read(ctx, in.cut, in.val)
+		a.part.Probe, *why, err = probe.Read(ctx, in.cut, in.val)
 	}
 	return err
 }
 
-// begun reports whether some of a set was read before, and whole whether all of it was.
+// begun reports whether part of a set has been read, and whole whether all of it has.
 func (a *accumulation) begun(s *source.Set) bool { return a.read[s].Next > a.shard(s).From }
 func (a *accumulation) whole(s *source.Set) bool {
 	return a.begun(s) && a.read[s].Next >= a.shard(s).To
 }
 
-// batches reads a set from where it was read to before. What is met is noted before an example behind it
-// is handed over.
+// batches continues reading a set. r.stats counts a bad record before it yields an example behind it.
 func (a *accumulation) batches(ctx context.Context, s *source.Set) iter.Seq2[*rows.Batch, error] {
 	r, shard := a.read[s], a.shard(s)
 	s.Config.From = 0
@@ -171,9 +168,9 @@ func (a *accumulation) batches(ctx context.Context, s *source.Set) iter.Seq2[*ro
 	return s.Batches(ctx, a.in.head, &a.log.Notes)
 }
 
-// finish notes that all of a set was read.
+// finish records that a set was read to its end.
 func (a *accumulation) finish(ctx context.Context, s *source.Set) error {
-	s.Fingerprint = "" // that of what was read counts, whatever the set was taken for
+	s.Fingerprint = "" // take that of what was read
 	if err := s.Identify(ctx); err != nil {
 		return err
 	}
@@ -183,7 +180,7 @@ func (a *accumulation) finish(ctx context.Context, s *source.Set) error {
 	return nil
 }
 
-// note notes the records that were left out of what was read of a set.
+// note records the unreadable records among what was read of a set.
 func (a *accumulation) note(s *source.Set) {
 	r, shard := a.read[s], a.shard(s)
 	shard.Bad = nil
@@ -194,12 +191,12 @@ func (a *accumulation) note(s *source.Set) {
 	}
 }
 
-// first reports whether the training set is read from its beginning: the head is proven then.
+// first reports whether this shard has the beginning of the training set, on which the head is checked.
 func (a *accumulation) first() bool {
 	return a.part.Set(bundle.Train).First(a.shard(a.in.train))
 }
 
-// prove compares the head with the model's own outputs.
+// prove compares the head with the model's own outputs, before training data are read.
 func (a *accumulation) prove(ctx context.Context) error {
 	if !a.first() || a.begun(a.in.train) {
 		return nil
@@ -252,15 +249,14 @@ func (a *accumulation) addBlock(b *rows.Batch) error {
 		return err
 	}
 	a.part.Counts.Add(a.in.head, b)
-	if a.part.Sample != nil { // of a bundle that keeps none
+	if a.part.Sample != nil { // nil in an update of a bundle without one
 		a.part.Sample.Add(b)
 	}
 	return nil
 }
 
-// checkLogits compares the head's logits with those made of the features, on the beginning of the first
-// block that is read: a features cache has other batches than the network. How they are on the first block
-// of the training set is recorded.
+// checkLogits compares the logits with φW + b on as many examples as a batch of the network has: a features cache
+// has larger ones. It records the error on the first block of the training set.
 func (a *accumulation) checkLogits(b *rows.Batch) error {
 	logitError, err := attach.CheckLogits(a.in.cut.Head, b.Slice(0, min(b.N, a.in.cut.Batch())))
 	if err != nil || !a.first() || a.begun(a.in.train) {
@@ -274,7 +270,7 @@ func (a *accumulation) checkLogits(b *rows.Batch) error {
 	return nil
 }
 
-// collect reads a held-out set behind what was read of it before.
+// collect continues reading a set into memory.
 func (a *accumulation) collect(ctx context.Context, s *source.Set, into *rows.Batch) error {
 	shard, r := a.shard(s), a.read[s]
 	batches := a.batches(ctx, s)
@@ -294,8 +290,7 @@ func (a *accumulation) collect(ctx context.Context, s *source.Set, into *rows.Ba
 	return a.finish(ctx, s)
 }
 
-// identify adds fingerprints, and warns of sets that share examples: each has a part that the others
-// must not have.
+// identify adds fingerprints, and warns of sets that share examples.
 func (a *accumulation) identify(ctx context.Context) error {
 	sets := a.in.sets()
 	for i, s := range sets {
@@ -305,7 +300,7 @@ func (a *accumulation) identify(ctx context.Context) error {
 		shard := a.shard(s)
 		shard.Fingerprint = s.Fingerprint
 		if s == a.in.synthetic {
-			continue // which are made of val, and meant to be
+			continue // made from val on purpose
 		}
 		for _, other := range sets[:i] {
 			if shared := s.Shares(other); shared != "" {
@@ -316,16 +311,16 @@ func (a *accumulation) identify(ctx context.Context) error {
 	return nil
 }
 
-// summary is what a report says of what was read.
+// summary is what a report says about the data.
 type summary struct {
 	head     HeadInfo
 	examples Examples
 	bad      []string
 	ignored  []string
-	warnings []string // of what was met in reading
+	warnings []string
 }
 
-// summarise gathers what a report says of a part.
+// summarise returns what a report says about the data of a part.
 func summarise(p *part.Part) summary {
 	r := summary{head: HeadInfo{Head: p.Recipe.Head}, bad: []string{}, ignored: []string{}, warnings: []string{}}
 	for i := range p.Sets {

@@ -9,13 +9,14 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
 // Calibrate fits the posterior and the temperatures of a classifier and writes the bundle cfg.Out.
-// On error there is no bundle, and an older one stands as it was.
+// On error it writes no bundle, and an older one is left unchanged.
 //
-// The training set is streamed; the held-out sets, at most 50,000 examples of each, are kept in
+// The training set is streamed. Validation and OOD data, at most 50,000 examples of each, are kept in
 // memory.
 func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if err := cfg.Validate(); err != nil {
@@ -28,20 +29,20 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.OODScore == "learned" && cfg.OOD == "" {
 		return nil, errors.New("the score learned is learned from out-of-distribution data or, of images, from stand-ins: give ood")
 	}
-	log := newJournal(cfg.Progress)
+	log := newJournal(cfg.Progress, cfg.Notice)
 	var report *Report
 	err := bundleOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) (err error) {
 		to := &target{
-			dir: cfg.Out, force: cfg.Force, keep: cfg.keep(), keepCurvature: cfg.KeepCurvature, noProbe: in.noProbe,
+			dir: cfg.Out, keepCurvature: cfg.KeepCurvature,
+			WriteOptions: bundle.WriteOptions{Force: cfg.Force, Keep: cfg.keep()},
 		}
 		if in.cut != nil {
 			to.model, to.weights = in.cut.Model.Info(), in.cut.Head.Weights
 			if !cfg.NoModel {
-				to.files, err = modelFiles(in.cut.Model)
+				if to.Model, to.ModelData, err = modelFiles(in.cut.Model); err != nil {
+					return err
+				}
 			}
-		}
-		if err != nil {
-			return err
 		}
 		if err := cfg.Expect.checkData(p); err != nil {
 			return err
@@ -49,13 +50,10 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		report, err = finish(ctx, p, to, log)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return report, nil
+	return report, err
 }
 
-// Validate refuses what cannot work before any work is done.
+// Validate reports settings that cannot work, before any work is done.
 func (c *Config) Validate() error {
 	if err := c.Settings.Validate(); err != nil {
 		return err
@@ -83,7 +81,7 @@ func (c *Config) Validate() error {
 	return c.Shard.Validate()
 }
 
-// checkPrecomputed refuses what is for a model where there is none.
+// checkPrecomputed refuses options of a model if there is none.
 func (c *Config) checkPrecomputed() error {
 	if !c.PrecomputedFeatures {
 		return nil
@@ -116,7 +114,7 @@ func (c *Config) stream() string {
 	return ""
 }
 
-// keep returns the files that must outlive the bundle that is replaced.
+// keep returns the files that must not be lost with a bundle that is replaced.
 func (c *Config) keep() []string {
 	if c.NoModel && c.Model != "" {
 		return []string{c.Model}

@@ -24,9 +24,10 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// The whole way on the digits, for both structures: a bundle, and figures on
-// data that nothing was tuned on that are no worse than the network's own.
+// The whole way on the digits, for both structures: a bundle, and figures on data that nothing was tuned on
+// that are no worse than the network's own.
 func TestTheWholeWayOnTheDigits(t *testing.T) {
+	t.Parallel()
 	for _, s := range structures {
 		t.Run(string(s), func(t *testing.T) {
 			dir, r := calibrated(t, s)
@@ -116,8 +117,8 @@ func TestEveryCovarianceImprovesTheLikelihood(t *testing.T) {
 				if !(r.Validation.After.NLL < r.Validation.Before.NLL) {
 					t.Errorf("NLL %v, before %v", r.Validation.After.NLL, r.Validation.Before.NLL)
 				}
-				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL || r.Validation.After.OOD != nil ||
-					r.Validation.Scores != nil {
+				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL ||
+					r.Validation.After.OOD != nil || r.Validation.Scores != nil {
 					t.Errorf("without unfamiliar data: %+v, %+v", r.Temperatures, r.Validation)
 				}
 				opened(t, c.Out, Options{})
@@ -127,6 +128,7 @@ func TestEveryCovarianceImprovesTheLikelihood(t *testing.T) {
 }
 
 func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "images-idx3-ubyte.gz", read(t, digits(t, "digits-images-idx3-ubyte.gz")))
 	c := quick(config(t, filepath.Join(dir, "b")))
@@ -176,6 +178,7 @@ func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int
 }
 
 func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
+	t.Parallel()
 	for _, s := range structures {
 		t.Run(string(s), func(t *testing.T) {
 			bundleDir, want := calibrated(t, s)
@@ -261,6 +264,7 @@ func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 }
 
 func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
+	t.Parallel()
 	bundleDir, _ := calibrated(t, calibrate.Kronecker)
 	p := cut(t, bundleDir)
 	dir := t.TempDir()
@@ -288,7 +292,8 @@ func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
 }
 
 // Held-out features beyond what tuning takes are left out, and the report says so.
-func TestHeldOutSetsAreBoundedAndToldOf(t *testing.T) {
+func TestLargeValidationSetsAreSubsampledWithAWarning(t *testing.T) {
+	t.Parallel()
 	const n, d, k = source.MaxTuning + 100, 1, 2
 	dir := t.TempDir()
 	phi, logits := random(1, n*d), random(2, n*k)
@@ -296,7 +301,9 @@ func TestHeldOutSetsAreBoundedAndToldOf(t *testing.T) {
 	copy(labels, sampled(logits, n))
 	file := write(t, dir, "x.npz", npz(t,
 		map[string]array{"phi": arrayOf(phi, n, d), "logits": arrayOf(logits, n, k), "y": arrayOf(labels, n)}))
-	warnings, set, got := HeldOutSet(t, Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")})
+	warnings, set, got := ValidationSet(t, Config{
+		PrecomputedFeatures: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b"),
+	})
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "val: 50000 of 50100 examples are used") {
 		t.Errorf("warnings %q", warnings)
 	}
@@ -308,6 +315,7 @@ func TestHeldOutSetsAreBoundedAndToldOf(t *testing.T) {
 var words = []string{"eight", "five", "four", "nine", "one", "seven", "six", "three", "two", "zero"} // sorted
 
 func TestClassNamesComeFromTheTrainingFolders(t *testing.T) {
+	t.Parallel()
 	train, val := tree(t, words, 8), tree(t, words[3:], 4)
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	c.Train, c.Val, c.OOD, c.Limit = train, val, "", 0
@@ -348,6 +356,7 @@ func TestClassNamesComeFromTheTrainingFolders(t *testing.T) {
 }
 
 func TestBadRecordsAreCountedAndNamed(t *testing.T) {
+	t.Parallel()
 	train, val := tree(t, words, 8), tree(t, words, 4)
 	whole := photo(t, 1, 8)
 	write(t, train, "five/003.png", whole[:40])
@@ -400,6 +409,7 @@ func TestBadRecordsAreCountedAndNamed(t *testing.T) {
 }
 
 func TestFeaturesOfTheCacheAreUsedAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := quick(config(t, filepath.Join(dir, "b")))
 	c.Cache, c.Force = filepath.Join(dir, "cache"), true
@@ -439,6 +449,7 @@ func TestFeaturesOfTheCacheAreUsedAgain(t *testing.T) {
 }
 
 func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
+	t.Parallel()
 	const model, n = "../../testdata/onnx/torch_binary.onnx", 400
 	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
 	labels := labelsOf(t, model, n, x)
@@ -483,6 +494,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 }
 
 func TestPrecomputedFeaturesOfOneLogitHaveASigmoidHead(t *testing.T) {
+	t.Parallel()
 	const n, d = 300, 3
 	dir := t.TempDir()
 	logits := random(2, n)
@@ -497,6 +509,7 @@ func TestPrecomputedFeaturesOfOneLogitHaveASigmoidHead(t *testing.T) {
 
 // A model whose weights lie in several files comes into the bundle as one.
 func TestAModelOfSeveralFilesIsGathered(t *testing.T) {
+	t.Parallel()
 	const model, n = "../../testdata/onnx/external.onnx", 200
 	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
 	dir := t.TempDir()
@@ -543,8 +556,9 @@ func TestAModelOfSeveralFilesIsGathered(t *testing.T) {
 	}
 }
 
-// The recorded preprocessing serves a model too of whose inputs the logits need one.
+// The recorded preprocessing also works for a model whose logits need only one of its inputs.
 func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
+	t.Parallel()
 	const model = "../../featurize/testdata/aside.onnx"
 	dir := t.TempDir()
 	images := tree(t, []string{"0", "1", "2", "3"}, 20)
@@ -568,8 +582,9 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 	}
 }
 
-// What was trained or tuned on says little of new data, and who hands it over as such is told.
-func TestDataInTwoRolesIsToldOf(t *testing.T) {
+// Data that were trained or tuned on say little about new data: using them as such gives a warning.
+func TestDataInTwoRolesGiveAWarning(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	images := "digits-images-idx3-ubyte.gz"
 	copied := write(t, dir, images, read(t, digits(t, images)))
@@ -605,7 +620,8 @@ func TestDataInTwoRolesIsToldOf(t *testing.T) {
 	}
 }
 
-func TestEvaluationOnTheDataOfCalibrationIsToldOf(t *testing.T) {
+func TestEvaluationOnCalibrationDataGivesAWarning(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	warnings := func(test, ood string) []string {
 		t.Helper()
@@ -630,6 +646,7 @@ func TestEvaluationOnTheDataOfCalibrationIsToldOf(t *testing.T) {
 }
 
 func TestTheManifestNamesTheVersion(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	b, err := bundle.Open(dir)
 	if err != nil {
@@ -643,6 +660,7 @@ func TestTheManifestNamesTheVersion(t *testing.T) {
 // A network so sure of its training set that every probability is 0 or 1 has a curvature of zero.
 // Damping that is relative to it is none; absolute damping is a posterior all the same.
 func TestASaturatedNetwork(t *testing.T) {
+	t.Parallel()
 	const n, d, k = 300, 4, 3
 	dir := t.TempDir()
 	logits := make([]float32, n*k)
@@ -688,9 +706,10 @@ func TestASaturatedNetwork(t *testing.T) {
 	}
 }
 
-// With out-of-distribution data the score that tells it best serves, if that is no chance; figures of
-// all that were tried are reported, and the bundle says what decided.
-func TestTheScoreIsChosenOnUnfamiliarData(t *testing.T) {
+// With OOD data the score that detects them best is selected, if it is significantly better than the default.
+// The report has the figures of all candidates, and the bundle the reason.
+func TestTheScoreIsSelectedOnOODData(t *testing.T) {
+	t.Parallel()
 	c := config(t, filepath.Join(t.TempDir(), "b"))
 	c.Structure, c.Damping, c.OODScore = calibrate.Kronecker, calibrate.Damping{Relative: 1}, ""
 	r := mustCalibrate(t, c)
@@ -714,8 +733,9 @@ func TestTheScoreIsChosenOnUnfamiliarData(t *testing.T) {
 	}
 }
 
-// A score that learned serves from its tensors, and from the graph as in float64.
-func TestAScoreThatLearnsIsServed(t *testing.T) {
+// A fitted score is computed from its tensors, and in the graph as in float64.
+func TestAFittedScoreIsUsedForPredictions(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"knn", "react", "vim"} {
 		c := config(t, filepath.Join(t.TempDir(), "b"))
 		c.Structure, c.Damping, c.OODScore = calibrate.Kronecker, calibrate.Damping{Relative: 1}, name

@@ -14,39 +14,39 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// checkpointEvery is how often a checkpoint is written, at most; tests link another value.
+// checkpointEvery is the least time between checkpoints; tests set another with -ldflags.
 var checkpointEvery = "1m"
 
-// checkpointCost is what a checkpoint may take, 1 % of checkpointEvery. One that takes longer is
-// written less often.
+// checkpointCost is how long writing a checkpoint may take, 1 % of checkpointEvery. If it takes longer,
+// checkpoints are written less often.
 const checkpointCost = 600 * time.Millisecond
 
-// A checkpoint is what a calibration has read so far, in the folder OUT.checkpoint beside its
-// output: a lock, which its process holds, and the part that is read, see [part.OpenCheckpoint]. The
-// part is replaced as a whole, and so is there however the process ends. nil keeps nothing.
+// A checkpoint is the folder OUT.checkpoint beside an output. It has a lock, held by the process, and a part with
+// what was read so far, see [part.OpenCheckpoint]. The part is replaced atomically, so that it survives however
+// the process ends. A nil checkpoint saves nothing.
 type checkpoint struct {
 	dir   string
-	lock  *files.Growing // nil while there is no folder
+	lock  *files.Growing // nil until the folder exists
 	every time.Duration
-	last  time.Time     // the last was written, or the first could have been
-	cost  time.Duration // of the last
-	kept  bool          // there is one
+	last  time.Time     // when the last one was written, or reading began
+	cost  time.Duration // of writing the last one
+	kept  bool          // one has been written
 
-	failing bool // the last could not be written
+	failing bool // the last one could not be written
 }
 
 const (
 	lockName  = "lock"
-	takeTries = 100 // to take a folder that others remove meanwhile
+	takeTries = 100 // attempts to lock a folder that other processes remove meanwhile
 )
 
-// CheckpointDir returns the folder in which a calibration to a folder keeps what it has read.
+// CheckpointDir returns the folder in which a calibration to the folder out keeps what it has read.
 func CheckpointDir(out string) string { return filepath.Clean(out) + ".checkpoint" }
 
 func (c *checkpoint) part() string { return filepath.Join(c.dir, "part") }
 
-// openCheckpoint opens the checkpoint of an output. One that is there stays with resume, is removed
-// with force, and is refused otherwise. One that another process has is always refused.
+// openCheckpoint opens the checkpoint of an output. An existing one is kept with resume, removed
+// with force, and refused otherwise. One that another process holds is always refused.
 func openCheckpoint(out string, resume, force bool) (*checkpoint, error) {
 	every, err := time.ParseDuration(checkpointEvery)
 	if err != nil {
@@ -77,7 +77,7 @@ func openCheckpoint(out string, resume, force bool) (*checkpoint, error) {
 	return c, nil
 }
 
-// take makes the folder this process's, which it is until the lock is closed.
+// take locks the folder for this process, and makes it if needed.
 func (c *checkpoint) take() (err error) {
 	for try := 0; c.lock == nil; try++ {
 		if err := os.Mkdir(c.dir, files.FolderMode); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -92,7 +92,7 @@ func (c *checkpoint) take() (err error) {
 		if errors.Is(err, files.ErrInUse) {
 			return option.Errorf("another process calibrates to it: wait for it, or choose another %s (%w)", option.Out, err)
 		}
-		// The process that had the folder may have removed it in between.
+		// The process that held the folder may have removed it in between.
 		if err != nil && (try == takeTries || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
@@ -101,18 +101,18 @@ func (c *checkpoint) take() (err error) {
 	return nil
 }
 
-// discard removes what was read before.
+// discard removes what an earlier process read.
 func (c *checkpoint) discard() error {
 	c.kept = false
 	return part.Discard(c.part())
 }
 
-// due reports whether it is time to save again.
+// due reports whether it is time for the next checkpoint.
 func (c *checkpoint) due() bool {
 	return c != nil && float64(time.Since(c.last)) >= float64(c.every)*max(1, c.cost.Seconds()/checkpointCost.Seconds())
 }
 
-// write writes what was read so far.
+// write replaces the checkpoint.
 func (c *checkpoint) write(p *part.Part) error {
 	start := time.Now()
 	err := c.take()
@@ -128,7 +128,7 @@ func (c *checkpoint) write(p *part.Part) error {
 	return nil
 }
 
-// remove takes the folder away.
+// remove removes the folder.
 func (c *checkpoint) remove() error {
 	if c.lock == nil {
 		return nil
@@ -144,19 +144,19 @@ func (c *checkpoint) remove() error {
 		return nil
 	}
 	if _, e := os.Lstat(filepath.Join(c.dir, lockName)); e == nil {
-		return nil // it is the next process's already
+		return nil // another process has taken it
 	}
 	return err
 }
 
-// close lets other processes have the folder.
+// close unlocks the folder.
 func (c *checkpoint) close() {
 	if c.lock != nil {
 		c.lock.Close()
 	}
 }
 
-// An InterruptedError says that a calibration ended early, and where what it has read is kept.
+// An InterruptedError says that a calibration ended early, and where the data that it has read are kept.
 type InterruptedError struct {
 	Checkpoint string
 	Err        error

@@ -11,6 +11,7 @@ import (
 // Checkpoints are due after a time on the monotonic clock, so that a system clock that is set back delays none;
 // those that take long are due less often.
 func TestCheckpointsAreDueByTheMonotonicClock(t *testing.T) {
+	t.Parallel()
 	c, err := openCheckpoint(filepath.Join(t.TempDir(), "b"), false, false)
 	if err != nil {
 		t.Fatal(err)

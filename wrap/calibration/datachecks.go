@@ -13,7 +13,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// repeated warns of a set many of whose examples are there several times.
+// repeated warns of a set in which many examples occur more than once.
 func repeated(name string, s *part.Counts) string {
 	const many, least = 0.2, 10
 	n := int(math.Round(s.Repeats() * float64(s.Examples)))
@@ -23,8 +23,8 @@ func repeated(name string, s *part.Counts) string {
 	return fmt.Sprintf("%s: %d of %d examples have the features of another: copies say nothing new, and make all that is tuned look surer than it is; leave them out", name, n, s.Examples)
 }
 
-// few warns of a training set that holds next to nothing.
-func few(s *part.Counts) string {
+// fewTraining warns of a tiny training set.
+func fewTraining(s *part.Counts) string {
 	const least = 10
 	switch {
 	case s.Examples == 1:
@@ -35,7 +35,7 @@ func few(s *part.Counts) string {
 	return ""
 }
 
-// absentValidation warns of classes of which the held-out data has no examples.
+// absentValidation warns of classes without validation examples.
 func absentValidation(s *part.Counts, h layer.Head, names []string) string {
 	if s.Labelled == 0 {
 		return ""
@@ -62,20 +62,18 @@ func absentValidation(s *part.Counts, h layer.Head, names []string) string {
 	return fmt.Sprintf("val: %s among %d held-out examples: nothing is tuned or measured of them; %s", haveNo(gone, h, names), s.Examples, hint)
 }
 
-// byChance reports whether a random part of so many examples, of classes alike in
-// size, may well lack as many classes.
+// byChance reports whether n random examples of equally frequent classes may well lack as many classes as are gone.
 func byChance(gone, classes, n int) bool {
 	expected := float64(classes) * math.Pow(1-1/float64(classes), float64(n))
 	return float64(gone) <= expected+3*math.Sqrt(expected)
 }
 
-// absentTrain warns of classes of which the training data has no examples, as its
-// labels show or, where it has none, the network's own predictions: these it must make
-// in the held-out data, and there much more often.
+// absentTrain warns of classes without training examples, by their labels. Without labels it warns of classes that
+// the network predicts on the validation data and hardly ever on the training data.
 func absentTrain(s, val *part.Counts, h layer.Head, names []string) string {
 	const (
-		hardly = 0.02 // of what the held-out data has
-		least  = 20   // examples that were to be expected
+		hardly = 0.02 // of the frequency in the validation data
+		least  = 20   // expected examples
 		why    = "of their weights the posterior knows nothing, and leverage takes their inputs for unfamiliar ones"
 		slice  = "a slice of data that is sorted by class looks like this: a limit takes examples spread evenly"
 	)
@@ -109,7 +107,7 @@ func absentTrain(s, val *part.Counts, h layer.Head, names []string) string {
 	return fmt.Sprintf("train: the network finds next to none of %s among %d training examples, and many in the held-out data: %s; %s", listed(gone, h, names), s.Examples, why, slice)
 }
 
-// absent returns the classes of which there is none.
+// absent returns the classes whose count is 0.
 func absent(counts []int) []int {
 	var gone []int
 	for k, n := range counts {
@@ -120,7 +118,7 @@ func absent(counts []int) []int {
 	return gone
 }
 
-// haveNo words that classes have no examples.
+// haveNo says that classes have no examples.
 func haveNo(gone []int, h layer.Head, names []string) string {
 	verb := "have no example"
 	if h.MultiLabel() {
@@ -132,7 +130,7 @@ func haveNo(gone []int, h layer.Head, names []string) string {
 	return listed(gone, h, names) + " " + verb
 }
 
-// listed counts classes, and names them if they are few.
+// listed names classes if they are few, and else says how many they are.
 func listed(gone []int, h layer.Head, names []string) string {
 	const few = 3
 	noun, all := "classes", h.Classes()
@@ -152,7 +150,7 @@ func listed(gone []int, h layer.Head, names []string) string {
 	return fmt.Sprintf("%s %s", noun, strings.Join(list, ", "))
 }
 
-// className is a class's number, with its name if it has one.
+// className is the number of a class, with its name if it has one.
 func className(k int, names []string) string {
 	if k < len(names) {
 		return fmt.Sprintf("%d (%.40q)", k, names[k])
@@ -160,8 +158,8 @@ func className(k int, names []string) string {
 	return fmt.Sprint(k)
 }
 
-// thinned tells of held-out sets of which only a part is used.
-func thinned(p *part.Part) (warnings []string) {
+// subsampled warns of sets that are larger than what is tuned on.
+func subsampled(p *part.Part) (warnings []string) {
 	for _, s := range p.Sets {
 		n := s.Count
 		if s.Stream {
@@ -174,11 +172,10 @@ func thinned(p *part.Part) (warnings []string) {
 	return warnings
 }
 
-// dataWarnings warns of what was met in reading, and of sets that lack what they should have; ""
-// stands for no warning. Without counts, as of a bundle that is updated, it says nothing of the training
-// data.
+// dataWarnings returns the warnings from reading the data, and warns of sets that overlap, repeat examples or lack
+// classes. Some may be "". Without counts, as in an update, it does not check the training data.
 func dataWarnings(p *part.Part) []string {
-	warnings := thinned(p)
+	warnings := subsampled(p)
 	for _, s := range p.Set(bundle.Train).Shards {
 		warnings = append(warnings, s.Warnings...)
 	}
@@ -199,7 +196,7 @@ func dataWarnings(p *part.Part) []string {
 	}
 	val := count(p.Val)
 	if p.Counts != nil {
-		warnings = append(warnings, few(p.Counts), absentTrain(p.Counts, val, head, names))
+		warnings = append(warnings, fewTraining(p.Counts), absentTrain(p.Counts, val, head, names))
 	}
 	warnings = append(warnings, absentValidation(val, head, names))
 	if p.Counts != nil {
@@ -218,10 +215,9 @@ type detection struct {
 	auroc float64
 }
 
-// belowChance warns of scores that rank unfamiliar data, m examples, as more familiar
-// than the n held-out ones, by more than chance would.
+// belowChance warns of scores whose AUROC is significantly below ½, with n validation and m OOD examples.
 func belowChance(scores []detection, n, m int) string {
-	// The AUROC of what knows nothing: Mann and Whitney (1947).
+	// The standard deviation of the AUROC of a random score: Mann and Whitney (1947).
 	chance := math.Sqrt(float64(n+m+1) / (12 * float64(n) * float64(m)))
 	var below []string
 	best := detection{auroc: 0.5}

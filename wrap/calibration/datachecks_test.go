@@ -32,7 +32,8 @@ func unlabelled(n int, predicted ...int) *part.Counts {
 	return &part.Counts{Examples: n, Labels: make([]int, len(predicted)), Predicted: predicted}
 }
 
-func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
+func TestClassesWithoutExamplesGiveAWarning(t *testing.T) {
+	t.Parallel()
 	head := func(k int) layer.Head { return layer.Head{Logits: k, Link: layer.Softmax} }
 	multi := layer.Head{Logits: 3, Link: layer.Sigmoid}
 	two := layer.Head{Logits: 1, Link: layer.Sigmoid}
@@ -86,13 +87,15 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 	}
 }
 
-func TestTrainingSetsOfNextToNothingAreToldOf(t *testing.T) {
-	checkWarning(t, "one", few(counts(1)), "a single example")
-	checkWarning(t, "three", few(counts(3)), "3 examples")
-	checkWarning(t, "ten", few(counts(10)))
+func TestTinyTrainingSetsGiveAWarning(t *testing.T) {
+	t.Parallel()
+	checkWarning(t, "one", fewTraining(counts(1)), "a single example")
+	checkWarning(t, "three", fewTraining(counts(3)), "3 examples")
+	checkWarning(t, "ten", fewTraining(counts(10)))
 }
 
-func TestScoresBelowChanceAreToldOf(t *testing.T) {
+func TestScoresBelowChanceGiveAWarning(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		scores []detection
 		n, m   int
@@ -107,7 +110,8 @@ func TestScoresBelowChanceAreToldOf(t *testing.T) {
 	}
 }
 
-func TestCopiesAreToldOf(t *testing.T) {
+func TestRepeatedExamplesGiveAWarning(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
 	of := func(n, copies int) *part.Counts {
 		b := &rows.Batch{N: n, Features: make([]float32, n), Logits: make([]float32, n)}

@@ -11,59 +11,59 @@ import (
 	"github.com/mfgs/mfgs/internal/measure"
 )
 
-// divide returns what of the held-out examples tunes, and what sets the thresholds of decisions: of each
-// pair of neighbours one, drawn, so that neither half is of one kind where kinds alternate, as the writers of
-// MNIST do. Where no decisions are wanted, all tune.
-func divide(val *rows.Batch, plan conformal.Plan) (tune, held *rows.Batch) {
+// split divides the validation examples into those to tune on and those to set thresholds of decisions on. Of each
+// pair of neighbours it draws one, so that neither half has only one kind if kinds alternate, as the writers of
+// MNIST's digits do. Without decisions all tune, and thresholds is nil.
+func split(val *rows.Batch, plan conformal.Plan) (tuning, thresholds *rows.Batch) {
 	if plan == (conformal.Plan{}) {
 		return val, nil
 	}
-	var tunes, sets []int
+	var first, second []int
 	draw := rand.NewPCG(1, 1)
 	for i := 0; i+1 < val.N; i += 2 {
-		second := int(draw.Uint64() & 1)
-		tunes, sets = append(tunes, i+second), append(sets, i+1-second)
+		drawn := int(draw.Uint64() & 1)
+		first, second = append(first, i+drawn), append(second, i+1-drawn)
 	}
 	if val.N%2 == 1 {
-		tunes = append(tunes, val.N-1)
+		first = append(first, val.N-1)
 	}
-	return val.Pick(tunes), val.Pick(sets)
+	return val.Pick(first), val.Pick(second)
 }
 
-// setting returns how many of n held-out examples set thresholds.
-func setting(n int) int { return n / 2 }
+// thresholdExamples returns how many of n validation examples set thresholds.
+func thresholdExamples(n int) int { return n / 2 }
 
-func undecided(err error) error {
+func decisionError(err error) error {
 	return fmt.Errorf("held-out data, of which half sets thresholds and half tunes: %w", err)
 }
 
-// syntheticOf returns the stand-ins for examples that tune: of one that sets a threshold nothing is
-// learned, by its stand-in neither.
-func syntheticOf(tune, all *rows.Batch) *rows.Batch {
-	if all == nil {
-		return all
+// syntheticOf returns the synthetic examples made from those that tune. An example that sets a threshold must not be
+// learned from, nor must the one made from it.
+func syntheticOf(tuning, synthetic *rows.Batch) *rows.Batch {
+	if synthetic == nil {
+		return nil
 	}
 	var wanted []int
-	for i, position := range all.Positions {
-		if _, tunes := slices.BinarySearch(tune.Positions, position); tunes {
+	for i, position := range synthetic.Positions {
+		if _, found := slices.BinarySearch(tuning.Positions, position); found {
 			wanted = append(wanted, i)
 		}
 	}
-	return all.Pick(wanted)
+	return synthetic.Pick(wanted)
 }
 
-// decide sets the thresholds of decisions on held-out examples that nothing was tuned on, nil where no
-// decisions are wanted. The warning, "" if there is none, is of sets that say nothing.
+// decide sets the thresholds of decisions on examples that nothing was tuned on. It returns nil without such
+// examples, and a warning, or "", if many prediction sets are empty.
 func decide(
-	plan conformal.Plan, c *calibrate.Calibration, tune, held *rows.Batch,
+	plan conformal.Plan, c *calibrate.Calibration, tuning, thresholds *rows.Batch,
 ) (d *conformal.Decisions, warning string, err error) {
-	if held == nil {
+	if thresholds == nil {
 		return nil, "", nil
 	}
-	x := measure.Outcomes(c, held)
-	d, err = plan.Decide(measure.Outcomes(c, tune), x)
+	x := measure.Outcomes(c, thresholds)
+	d, err = plan.Decide(measure.Outcomes(c, tuning), x)
 	if err != nil {
-		return nil, "", undecided(err)
+		return nil, "", decisionError(err)
 	}
 	const much = 0.01
 	t := conformal.NewTally(d)

@@ -14,7 +14,8 @@ import (
 )
 
 // Kinds of examples that take turns are in both halves, and so is what lies anywhere else in the data.
-func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) {
+func TestThresholdsAreSetOnValidationDataThatNothingIsTunedOn(t *testing.T) {
+	t.Parallel()
 	c, file := decided(t)
 	r := mustCalibrate(t, c)
 	d := r.Decisions
@@ -57,7 +58,7 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 			covered++
 		}
 	}
-	// The rule of doubt was set on what is below the threshold of unfamiliarity, and not on it.
+	// The uncertainty rule was set on examples strictly below the OOD threshold.
 	if familiar != d.OOD.Accepted || answered < d.Uncertainty.Accepted || answered > d.Uncertainty.Accepted+1 {
 		t.Errorf("%d familiar and %d answered, the rules have %+v and %+v", familiar, answered, d.OOD, d.Uncertainty)
 	}
@@ -69,7 +70,8 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 	}
 }
 
-func TestNoHalfOfTheHeldOutDataIsOfOneKind(t *testing.T) {
+func TestBothHalvesOfAlternatingValidationDataHaveBothKinds(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{0, 1, 2, 999, 1000} {
 		sets, count := SetThresholds(n), 0
 		for _, s := range sets {
@@ -99,6 +101,7 @@ func TestNoHalfOfTheHeldOutDataIsOfOneKind(t *testing.T) {
 }
 
 func TestPartsAndUpdatesKeepDecisions(t *testing.T) {
+	t.Parallel()
 	c, file := decided(t)
 	c.KeepCurvature = true
 	mustCalibrate(t, c)
@@ -135,7 +138,8 @@ func TestPartsAndUpdatesKeepDecisions(t *testing.T) {
 	}
 }
 
-func TestDecisionsThatCannotBeKeptAreRefused(t *testing.T) {
+func TestDecisionsThatTheDataCannotGuaranteeAreRefused(t *testing.T) {
+	t.Parallel()
 	c, file := decided(t)
 	var read []string
 	c.Progress = func(p Progress) { read = append(read, p.Stage) }
@@ -154,7 +158,8 @@ func TestDecisionsThatCannotBeKeptAreRefused(t *testing.T) {
 }
 
 // Without decisions there is nothing of them in predictions.
-func TestABundleWithoutDecisionsMakesNone(t *testing.T) {
+func TestABundleWithoutDecisionsPredictsWithoutDecisions(t *testing.T) {
+	t.Parallel()
 	c, file := decided(t)
 	c.Decisions = conformal.Plan{}
 	r := mustCalibrate(t, c)
@@ -169,7 +174,8 @@ func TestABundleWithoutDecisionsMakesNone(t *testing.T) {
 	}
 }
 
-func TestEmptyPredictionSetsAreWarnedOf(t *testing.T) {
+func TestEmptyPredictionSetsGiveAWarning(t *testing.T) {
+	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "bundle")))
 	for sets, want := range map[conformal.Score]bool{conformal.LAC: true, conformal.APS: false} {
 		c.Decisions, c.Force = conformal.Plan{Alpha: 0.2, Sets: sets}, true

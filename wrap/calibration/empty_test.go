@@ -9,8 +9,9 @@ import (
 	. "github.com/mfgs/mfgs/wrap"
 )
 
-// Who serves requests gets images that did not decode, and batches of nothing.
-func TestNothingGivesNothingOrAnError(t *testing.T) {
+// Servers get images that cannot be decoded, and empty batches.
+func TestEmptyInputsGiveEmptyResultsOrAnError(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	p := opened(t, dir, Options{})
 	inputs := p.Inputs()

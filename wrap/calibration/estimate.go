@@ -16,47 +16,47 @@ import (
 )
 
 const (
-	// sampleTime is how long a set is read to know its pace, and longer until there are sampleBatches.
+	// A set is timed for at least sampleTime and sampleBatches.
 	sampleTime    = time.Second
 	sampleBatches = 3
-	// sampleFew and sampleMost are how many held-out examples tuning is tried on.
+	// Tuning is timed with sampleFew and with sampleMost examples of each set.
 	sampleFew, sampleMost = 64, 512
-	// tuningRoom is how many times its features and logits an example takes while temperatures are
-	// tuned, as measured for docs/cost.md.
-	tuningRoom = 4
+	// tuningMemory is the memory of an example during tuning, as a multiple of its features and logits: measured for
+	// docs/cost.md.
+	tuningMemory = 4
 )
 
-// Estimate is what a calibration would take, by stage.
+// Estimate is the expected cost of a calibration, by stage.
 type Estimate struct {
 	Structure string          `json:"structure"`
 	Stages    []StageEstimate `json:"stages"` // train, val, ood, tuning, scores
-	// Seconds is the sum of the stages', null where one is not known, and Bytes the most memory.
+	// Seconds is the sum over the stages, null if one is unknown. Bytes is the peak memory.
 	Seconds *float64 `json:"seconds"`
 	Bytes   int64    `json:"bytes"`
 }
 
-// StageEstimate is what a stage would take.
+// StageEstimate is the expected cost of a stage.
 type StageEstimate struct {
 	Stage     string   `json:"stage"`
-	Examples  *int     `json:"examples"` // null of standard input, whose length is not known
+	Examples  *int     `json:"examples"` // null for standard input, whose length is unknown
 	PerSecond float64  `json:"examples_per_second"`
 	Seconds   *float64 `json:"seconds"`
 	Bytes     int64    `json:"bytes"` // of the process
 }
 
-// EstimateCalibration says what Calibrate, or Accumulate, would take: it opens everything, times some
-// batches of each set through the network, blocks of curvature, and tuning and the choice between scores
-// on some of the held-out examples, and scales that up. A features cache is not looked at. Nothing is
-// written, and cfg.Out may be empty.
+// EstimateCalibration estimates the cost of Calibrate or Accumulate. It opens everything, times some
+// batches of each set through the network, two blocks of curvature, and tuning and the choice of a score
+// on some of the examples, and extrapolates. It does not use a features cache. It writes nothing,
+// and cfg.Out may be empty.
 //
-// Memory is what the process has when it has tried everything, and the held-out examples beside that.
+// Memory is that of the process after all this, plus the validation and OOD examples.
 func EstimateCalibration(ctx context.Context, cfg Config) (*Estimate, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg.Settings = cfg.Complete()
 	cfg.Cache = ""
-	log := newJournal(cfg.Progress)
+	log := newJournal(cfg.Progress, cfg.Notice)
 	in, err := openSources(ctx, &cfg, log)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func EstimateCalibration(ctx context.Context, cfg Config) (*Estimate, error) {
 type estimator struct {
 	*accumulation
 	*Estimate
-	kept int64 // bytes of the held-out examples of stages before
+	kept int64 // bytes of the examples kept by earlier stages
 }
 
 func (e *estimator) estimate(ctx context.Context) error {
@@ -96,7 +96,7 @@ func (e *estimator) estimate(ctx context.Context) error {
 		}
 		e.add("train", in.train.Wanted(), each+curvature, 0)
 	}
-	var held [3]*rows.Batch
+	var tuning [3]*rows.Batch // val, ood, synthetic
 	examples, compared := 0, 0
 	for i, s := range []*source.Set{in.val, in.ood, in.synthetic} {
 		if s == nil {
@@ -106,7 +106,7 @@ func (e *estimator) estimate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		held[i] = sample.Slice(0, min(sample.N, sampleMost))
+		tuning[i] = sample.Slice(0, min(sample.N, sampleMost))
 		n := s.Wanted()
 		e.kept += int64(max(0, n)) * int64(4*(in.head.Features+in.head.Logits)+16)
 		e.add(s.Name, n, each, 0)
@@ -118,12 +118,12 @@ func (e *estimator) estimate(ctx context.Context) error {
 		}
 	}
 	if in.train != nil && in.val != nil && e.cfg.Shard == (rows.Shard{}) {
-		tuning, scores, err := e.tune(ctx, train, held)
+		fit, scores, err := e.tune(ctx, train, tuning)
 		if err != nil {
 			return err
 		}
-		e.kept *= tuningRoom
-		e.add("tuning", examples, tuning.each, tuning.fixed)
+		e.kept *= tuningMemory
+		e.add("tuning", examples, fit.each, fit.fixed)
 		if scores != (cost{}) {
 			e.add("scores", compared, scores.each, scores.fixed)
 		}
@@ -140,7 +140,7 @@ func (e *estimator) estimate(ctx context.Context) error {
 	return nil
 }
 
-// compared returns on how many of n examples scores are compared: all, of one that is asked for.
+// compared returns on how many of n examples scores are compared. A configured score is measured on all.
 func (e *estimator) compared(n int) int {
 	if e.cfg.OODScore != "" {
 		return n
@@ -148,8 +148,7 @@ func (e *estimator) compared(n int) int {
 	return min(n, score.MostCompared)
 }
 
-// add adds a stage of so many examples, fewer than none where that is not known, of so many seconds
-// each.
+// add adds a stage with the seconds per example and fixed ones. examples is negative if unknown.
 func (e *estimator) add(stage string, examples int, each, fixed float64) {
 	s := StageEstimate{Stage: stage, Bytes: resident() + e.kept}
 	if each > 0 {
@@ -165,7 +164,7 @@ func (e *estimator) add(stage string, examples int, each, fixed float64) {
 	e.Stages = append(e.Stages, s)
 }
 
-// sample reads the beginning of a set, and returns what it has read and how long an example takes.
+// sample reads the beginning of a set, and returns it with the seconds per example.
 func (e *estimator) sample(ctx context.Context, s *source.Set) (*rows.Batch, float64, error) {
 	out, batches := &rows.Batch{}, 0
 	begun, warm, cold := time.Now(), time.Time{}, 0
@@ -175,14 +174,14 @@ func (e *estimator) sample(ctx context.Context, s *source.Set) (*rows.Batch, flo
 		}
 		b.Names = nil
 		if out.Append(b); batches == 0 {
-			warm, cold = time.Now(), b.N // the first pays for what later ones find there
+			warm, cold = time.Now(), b.N // the first batch warms up
 		}
 		if batches++; batches > sampleBatches && time.Since(warm) > sampleTime || out.N >= 8*rows.BlockSize {
 			break
 		}
 	}
 	if out.N == 0 && e.cfg.Shard != (rows.Shard{}) {
-		return out, 0, nil // a shard may have none
+		return out, 0, nil // a shard may be empty
 	}
 	if out.N == 0 {
 		return nil, 0, fmt.Errorf("%s: no examples could be read of %s", s.Name, s.Spec)
@@ -193,8 +192,8 @@ func (e *estimator) sample(ctx context.Context, s *source.Set) (*rows.Batch, flo
 	return out, time.Since(warm).Seconds() / float64(out.N-cold), nil
 }
 
-// addBlocks adds two blocks to the sums, of what there is again and again, and returns how long an
-// example of the second takes.
+// addBlocks adds two blocks to the sums, made by repeating the sample, and returns the seconds per
+// example of the second.
 func (e *estimator) addBlocks(sample *rows.Batch) (each float64, err error) {
 	for i := range 2 {
 		block := &rows.Batch{}
@@ -213,25 +212,25 @@ func (e *estimator) addBlocks(sample *rows.Batch) (each float64, err error) {
 	return each, nil
 }
 
-// cost is seconds: of any number of examples, and of each.
+// cost is in seconds: a fixed one, and one per example.
 type cost struct{ fixed, each float64 }
 
-// tune fits temperatures to few and to more examples and has scores compared on them, and returns what
-// either costs; the latter is zero where there is nothing to compare or to fit.
-func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.Batch) (tuning, scores cost, err error) {
+// tune fits temperatures and compares scores on sampleFew and on sampleMost examples, and returns the cost of
+// either. That of scores is zero if none are compared or fitted.
+func (e *estimator) tune(ctx context.Context, train *rows.Batch, sets [3]*rows.Batch) (tuning, scores cost, err error) {
 	curvature, err := e.part.Sums.Finish()
 	if err != nil {
 		return tuning, scores, err
 	}
 	var known *score.Training
-	if asked, _ := score.Find(e.cfg.OODScore); held[1] != nil || held[2] != nil || asked != nil && asked.Learns() {
+	if needsTraining(&e.cfg.Settings, sets[1], sets[2]) {
 		if known, err = e.training(curvature, train); err != nil {
 			return tuning, scores, err
 		}
 	}
 	var tuned, compared, n [2]float64
 	for i, most := range []int{sampleFew, sampleMost} {
-		few := held
+		few := sets
 		for j, b := range few {
 			if b != nil {
 				few[j] = b.Slice(0, min(b.N, most))
@@ -239,15 +238,14 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.B
 			}
 		}
 		start := time.Now()
-		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], calibrate.FitOptions{
-			Covariance: e.cfg.Covariance, Damping: e.cfg.Damping, Lambda0: e.cfg.Lambda0, Score: e.cfg.OODScore,
-			Training: known, StandIns: few[2],
-			Progress: func(stage string, done, _ int) {
-				if stage == "scores" && done == 0 {
-					compared[i] = time.Since(start).Seconds()
-				}
-			},
-		})
+		o := fitOptions(&e.cfg.Settings, few[2])
+		o.Training = known
+		o.Progress = func(stage string, done, _ int) {
+			if stage == "scores" && done == 0 {
+				compared[i] = time.Since(start).Seconds()
+			}
+		}
+		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], o)
 		if err == nil {
 			compared[i] = time.Since(start).Seconds() - compared[i]
 			_, _, err = measureValidation(ctx, f, few[0], few[1])
@@ -268,7 +266,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.B
 	return tuning, scores, nil
 }
 
-// training is what scores would be fitted to, of what there is again and again.
+// training returns training data for scores, made by repeating the sample.
 func (e *estimator) training(c *calibrate.Curvature, train *rows.Batch) (*score.Training, error) {
 	size := rows.SampleSize(e.in.head.Features)
 	if n := e.in.train.Wanted(); n >= 0 {
@@ -289,7 +287,7 @@ func (e *estimator) training(c *calibrate.Curvature, train *rows.Batch) (*score.
 	return training(c, p, e.in.cut.Head.Weights)
 }
 
-// resident returns the memory that the process has, as far as the system tells.
+// resident returns the resident memory of the process, or Go's own figure if /proc is missing.
 func resident() int64 {
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
 		var size, pages int64

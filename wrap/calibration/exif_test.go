@@ -102,6 +102,7 @@ func ofFiles(t *testing.T, p *Predictor, file []byte) map[string]Prediction {
 // A photograph is predicted alike however the camera was held and however it comes. Bundles that do
 // not say so predict its pixels as they are stored.
 func TestImageFilesArePredictedUpright(t *testing.T) {
+	t.Parallel()
 	dir, r := calibrated(t, calibrate.Kronecker)
 	if s := r.Preprocess.Spec; s.Exif == nil || !*s.Exif {
 		t.Errorf("preprocessing %+v does not say that images are turned", s)
@@ -154,7 +155,8 @@ func TestImageFilesArePredictedUpright(t *testing.T) {
 }
 
 // What one setting has read goes with nothing that the other has: parts, and results that are there.
-func TestEXIFIsPartOfWhatACalibrationIs(t *testing.T) {
+func TestEXIFIsPartOfTheIdentityOfACalibration(t *testing.T) {
+	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	c.Resume = true
 	mustCalibrate(t, c)

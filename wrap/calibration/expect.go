@@ -7,15 +7,15 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// Expect identifies what a calibration reads, by SHA-256 sums as the manifest of a bundle has them. Other
-// models and data are refused before a bundle is written; where a sum is "" or absent, any are taken.
+// Expect identifies model and data by the SHA-256 hashes of a bundle's manifest. Others
+// are refused before a bundle is written. A hash that is "" or absent accepts any.
 type Expect struct {
 	Model string // of the model's file
-	// Data are the fingerprints of sets that are read as one, by role.
+	// Data are the fingerprints of sets that are not read in shards, by role.
 	Data map[bundle.Role]string
 }
 
-// checkModel refuses another model than the one that is expected; sum is that of the one at path.
+// checkModel refuses a model at path whose hash is not the expected one.
 func (e Expect) checkModel(path, sum string) error {
 	if e.Model != "" && sum != e.Model {
 		return fmt.Errorf("%s: its SHA-256 is %s, want %s: this is another model than the expected one", path, sum, e.Model)
@@ -23,7 +23,7 @@ func (e Expect) checkModel(path, sum string) error {
 	return nil
 }
 
-// checkData refuses other data than those that are expected.
+// checkData refuses data whose fingerprints are not the expected ones.
 func (e Expect) checkData(p *part.Part) error {
 	for _, s := range p.Sets {
 		if want := e.Data[s.Role]; want != "" && s.Shards[0].Fingerprint != want {

@@ -10,6 +10,7 @@ import (
 
 // Another model and other data than those expected are refused; where nothing is expected, none.
 func TestExpectedModelsAndData(t *testing.T) {
+	t.Parallel()
 	fingerprint, other := strings.Repeat("0", 64), strings.Repeat("f", 64)
 	data := &part.Part{Manifest: part.Manifest{Sets: []part.Set{
 		{Role: bundle.Train, Spec: "x.npz", Shards: []part.Shard{{Fingerprint: fingerprint}}},

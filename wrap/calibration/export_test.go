@@ -9,31 +9,30 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// What the tests of this package reach inside.
+// What tests of the package's door reach inside.
 
-// An ModelOutput is one of a model's own outputs for some examples.
+// A ModelOutput is one of a model's own outputs for some examples.
 type ModelOutput struct {
 	Name    string
 	Integer bool
 	Values  []float32
 }
 
-// ModelOutputs returns the logits of the first training examples, and what the model itself makes
-// of them.
+// ModelOutputs returns the logits of the first training examples, and the model's own outputs for them.
 func ModelOutputs(t testing.TB, cfg Config) (logits []float32, outputs []ModelOutput) {
 	in, _ := openedSources(t, &cfg)
-	logits, owns, err := modelOutputs(t.Context(), &cfg, in)
+	logits, own, err := modelOutputs(t.Context(), &cfg, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range owns {
+	for _, o := range own {
 		outputs = append(outputs, ModelOutput{o.Name, o.Integer, o.Values})
 	}
 	return logits, outputs
 }
 
-// HeldOutSet opens the sets of a calibration and reads the validation set.
-func HeldOutSet(t testing.TB, cfg Config) (warnings []string, set *rows.Batch, n int) {
+// ValidationSet opens the sets of a calibration and reads the validation set.
+func ValidationSet(t testing.TB, cfg Config) (warnings []string, set *rows.Batch, n int) {
 	in, log := openedSources(t, &cfg)
 	a := &accumulation{cfg: &cfg, in: in, log: log}
 	err := a.begin()
@@ -44,10 +43,10 @@ func HeldOutSet(t testing.TB, cfg Config) (warnings []string, set *rows.Batch, n
 	if err != nil {
 		t.Fatal(err)
 	}
-	return thinned(a.part), set, a.shard(in.val).Examples
+	return subsampled(a.part), set, a.shard(in.val).Examples
 }
 
-// Accumulation returns what makes one pass over the training set.
+// Accumulation returns a function that makes one pass over the training set.
 func Accumulation(t testing.TB, cfg Config) func(context.Context) error {
 	in, log := openedSources(t, &cfg)
 	return func(ctx context.Context) error {
@@ -64,7 +63,7 @@ func openedSources(t testing.TB, cfg *Config) (*sources, *journal) {
 		t.Fatal(err)
 	}
 	cfg.Settings = cfg.Complete()
-	log := newJournal(cfg.Progress)
+	log := newJournal(cfg.Progress, cfg.Notice)
 	in, err := openSources(t.Context(), cfg, log)
 	if err != nil {
 		t.Fatal(err)
@@ -73,14 +72,14 @@ func openedSources(t testing.TB, cfg *Config) (*sources, *journal) {
 	return in, log
 }
 
-// CheckpointEvery sets how often checkpoints are written. It returns what sets it back.
+// CheckpointEvery sets how often checkpoints are written, until back is called.
 func CheckpointEvery(d time.Duration) (back func()) {
 	before := checkpointEvery
 	checkpointEvery = d.String()
 	return func() { checkpointEvery = before }
 }
 
-// Checkpointed reads the training set of a calibration, and returns what writes a checkpoint of it.
+// Checkpointed reads the training set of a calibration, and returns a function that writes a checkpoint of it.
 func Checkpointed(t testing.TB, cfg Config) (write func() error, dir string) {
 	in, log := openedSources(t, &cfg)
 	c, err := openCheckpoint(cfg.Out, false, true)
@@ -98,23 +97,23 @@ func Checkpointed(t testing.TB, cfg Config) (write func() error, dir string) {
 	return func() error { return c.write(a.soFar()) }, c.part()
 }
 
-// SetThresholds reports which of n held-out examples set the thresholds of decisions.
+// SetThresholds reports which of n validation examples set the thresholds of decisions.
 func SetThresholds(n int) []bool {
 	val := &rows.Batch{N: n, Positions: make([]int, n)}
 	for i := range val.Positions {
 		val.Positions[i] = i
 	}
-	tune, held := divide(val, conformal.Plan{Alpha: 0.1})
+	tuning, thresholds := split(val, conformal.Plan{Alpha: 0.1})
 	sets := make([]bool, n)
-	for _, i := range held.Positions {
+	for _, i := range thresholds.Positions {
 		sets[i] = true
 	}
-	for _, i := range tune.Positions {
+	for _, i := range tuning.Positions {
 		if sets[i] {
 			panic("an example tunes and sets thresholds")
 		}
 	}
-	if tune.N+held.N != n {
+	if tuning.N+thresholds.N != n {
 		panic("an example neither tunes nor sets thresholds")
 	}
 	return sets

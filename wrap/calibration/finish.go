@@ -16,51 +16,49 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// finish fits the posterior and the temperatures to what was read, and writes the bundle. It reads
-// nothing but the part, which holds all of the training data and of the held-out data.
+// finish fits the posterior and the temperatures to a part that has all of the data, and writes the bundle.
 func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {
 	log.begin("tuning")
-	asked := &p.Recipe.Settings
-	whole := *p // the caller's stays as it was read: on error it may be kept
+	settings := &p.Recipe.Settings
+	whole := *p // the caller may write its own to a checkpoint if this fails
 	p = &whole
-	p.Val, p.OOD, p.SyntheticOOD = thin(p.Val), thin(p.OOD), thin(p.SyntheticOOD)
+	// Parts of a stream may have MaxTuning examples each.
+	p.Val, p.OOD = subsample(p.Val, source.MaxTuning), subsample(p.OOD, source.MaxTuning)
+	p.SyntheticOOD = subsample(p.SyntheticOOD, source.MaxTuning)
 	if p.OOD != nil && p.OOD.N < 2 {
 		return nil, fmt.Errorf("out-of-distribution data: %d example, want at least 2, or some hundreds to tune by", p.OOD.N)
 	}
 	log.warn(dataWarnings(p)...)
 	all := p.Val
-	val, held := divide(all, asked.Decisions)
-	p.Val, p.SyntheticOOD = val, syntheticOf(val, p.SyntheticOOD)
+	tuning, thresholds := split(all, settings.Decisions)
+	p.Val, p.SyntheticOOD = tuning, syntheticOf(tuning, p.SyntheticOOD)
 	curvature, err := p.Sums.Finish()
 	if err != nil {
 		return nil, err
 	}
-	var known *score.Training
-	if s, given := score.Find(asked.OODScore); p.OOD != nil || p.SyntheticOOD != nil || given && s.Learns() {
-		if known, err = training(curvature, p, to.weights); err != nil {
+	o := fitOptions(settings, p.SyntheticOOD)
+	o.Progress = func(stage string, done, total int) { log.Step(stage, "steps", done, total) }
+	if needsTraining(settings, p.OOD, p.SyntheticOOD) {
+		if o.Training, err = training(curvature, p, to.weights); err != nil {
 			return nil, err
 		}
 	}
-	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, calibrate.FitOptions{
-		Covariance: asked.Covariance, Damping: asked.Damping, Lambda0: asked.Lambda0, Score: asked.OODScore,
-		Training: known, StandIns: p.SyntheticOOD,
-		Progress: func(stage string, done, total int) { log.Step(stage, "steps", done, total) },
-	})
+	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, o)
 	if err != nil {
 		return nil, err
 	}
 	log.warn(fitted.Warnings...)
-	decisions, doubt, err := decide(asked.Decisions, &fitted.Calibration, p.Val, held)
+	decisions, warning, err := decide(settings.Decisions, &fitted.Calibration, tuning, thresholds)
 	if err != nil {
 		return nil, err
 	}
-	log.warn(doubt)
+	log.warn(warning)
 	figures, recommendation, err := measureValidation(ctx, fitted, p.Val, p.OOD)
 	if err != nil {
 		return nil, err
 	}
 	log.warn(figureWarnings(p, figures)...)
-	reference, err := refer(&fitted.Calibration, all)
+	reference, err := newDriftBaseline(&fitted.Calibration, all)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +67,8 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	info, missing := probeInfo(p, to)
-	log.warn(missing)
+	info, warning := probeInfo(p)
+	log.warn(warning)
 	m := manifest(p, to, fitted)
 	m.Validation, m.Decisions, m.Reference, m.Warnings = figures.Validation, decisions, reference, log.warnings
 	report := newReport(p, to, m)
@@ -82,16 +80,21 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	return report, nil
 }
 
-// thin returns so many held-out examples as are tuned on: shards of streams have each as many as there
-// are.
-func thin(b *rows.Batch) *rows.Batch {
-	if b == nil {
-		return nil
+// fitOptions returns how settings ask to fit.
+func fitOptions(s *bundle.Settings, synthetic *rows.Batch) calibrate.FitOptions {
+	return calibrate.FitOptions{
+		Covariance: s.Covariance, Damping: s.Damping, Lambda0: s.Lambda0, Score: s.OODScore, StandIns: synthetic,
 	}
-	return b.Subsample(source.MaxTuning)
 }
 
-// newReport describes a calibration, but for what its measuring gave.
+// needsTraining reports whether OOD scores are fitted to training data: to be compared, or because one is configured
+// that needs to be.
+func needsTraining(s *bundle.Settings, ood, synthetic *rows.Batch) bool {
+	configured, ok := score.Find(s.OODScore)
+	return ood != nil || synthetic != nil || ok && configured.Learns()
+}
+
+// newReport describes a calibration, except for its figures.
 func newReport(p *part.Part, to *target, m *bundle.Manifest) *Report {
 	sum := summarise(p)
 	for _, d := range to.trained {
@@ -103,8 +106,8 @@ func newReport(p *part.Part, to *target, m *bundle.Manifest) *Report {
 	}
 }
 
-// measureValidation computes the held-out figures of the methods that need nothing but a calibration, and
-// what they recommend, and gathers those of scores. ood may be nil.
+// measureValidation computes the figures of the methods that a bundle can serve on the data that they were tuned
+// on, and the recommendation that follows. ood may be nil.
 func measureValidation(
 	ctx context.Context, f *calibrate.Fitted, val, ood *rows.Batch,
 ) (Validation, metrics.Recommendation, error) {
@@ -129,17 +132,17 @@ func measureValidation(
 		}
 	}
 	results := map[string]bundle.Figures{}
-	var unfamiliar *metrics.OOD // of the score that serves
+	var detection *metrics.OOD // of the selected score
 	for _, t := range tallies {
 		got, err := t.Figures()
 		if err != nil {
 			return Validation{}, none, err
 		}
 		if ood != nil && t.Name == f.Score.Name {
-			unfamiliar = &got.OOD[0].OOD
+			detection = &got.OOD[0].OOD
 		}
 		if got.InDomain == nil {
-			continue // a score alone
+			continue // an OOD score
 		}
 		figures := bundle.Figures{InDomain: got.InDomain.InDomain}
 		if ood != nil {
@@ -150,7 +153,7 @@ func measureValidation(
 	mf0, served := results["mf0"], results[string(f.Method)]
 	h := Validation{Scores: f.Scores, SyntheticOOD: f.StandIns}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
-	h.After = bundle.Figures{InDomain: served.InDomain, OOD: unfamiliar, OODNLL: served.OODNLL}
+	h.After = bundle.Figures{InDomain: served.InDomain, OOD: detection, OODNLL: served.OODNLL}
 	resampled, err := measure.Resample(ctx, tallies, measure.Resamples, 0, measure.Compared()...)
 	if err != nil {
 		return Validation{}, none, err
@@ -158,7 +161,7 @@ func measureValidation(
 	return h, resampled.RecommendTuned(string(f.Method), f.Choice.String(), f.Score.Name), nil
 }
 
-// figureWarnings warns of held-out figures that speak of a mistake, or say too little.
+// figureWarnings warns of validation figures that point to a mistake, or rest on too few examples.
 func figureWarnings(p *part.Part, h Validation) (warnings []string) {
 	head, val, ood := p.Recipe.Head.Head, p.Val, p.OOD
 	if h.Scores != nil {
@@ -172,8 +175,8 @@ func figureWarnings(p *part.Part, h Validation) (warnings []string) {
 	return warnings
 }
 
-// likelihoodWarning warns of figures of the network itself, as it is and at its best temperature;
-// "" if there is nothing to warn of.
+// likelihoodWarning warns of implausible figures of the network itself, as it is and at its best temperature.
+// "" is no warning.
 func likelihoodWarning(head layer.Head, before, scaled metrics.InDomain) string {
 	const few = 100
 	choices := head.Classes()
@@ -181,8 +184,7 @@ func likelihoodWarning(head layer.Head, before, scaled metrics.InDomain) string 
 		choices = 2 // for each label
 	}
 	switch guess := math.Log(float64(choices)); {
-	// A temperature mends probabilities that are too sure, whatever the logits' unit, but not what
-	// they say.
+	// A temperature corrects overconfidence, but not wrong classes.
 	case scaled.NLL >= 0.98*guess:
 		return fmt.Sprintf("on the held-out data the network does no better than guessing (NLL %.2f at its best temperature, log %d = %.2f): do the preprocessing, the order of the classes and the labels fit?", scaled.NLL, choices, guess)
 	case before.N < few:

@@ -90,6 +90,7 @@ func (g *fixture) random(seed uint64, names []string, n int, scale float32) []Te
 // network's own logits; and what the fused network predicts is what the formulas in float64 make of
 // the features and logits of the cut one.
 func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	for _, g := range fixtures(t) {
 		t.Run(strings.TrimPrefix(g.File, "../../testdata/onnx/"), func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 					c.OOD = far // a second pair of temperatures
 				}
 				r := mustCalibrate(t, c)
-				if string(r.Head.Link) != string(h.Link) || r.Head.Approximation != string(h.Approximation) ||
+				if string(r.Head.Link) != string(h.Link) || r.Head.Approximation != h.Approximation ||
 					(r.Head.Approximation != "") != slices.ContainsFunc(r.Warnings,
 						func(w string) bool { return strings.Contains(w, "approximat") }) {
 					t.Errorf("head %+v, warnings %q", r.Head, r.Warnings)
@@ -160,7 +161,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 					t.Errorf("%d predictions", len(predictions))
 				}
 				equalsTheFormulas(t, p, oracle, inputs)
-				if err := p.Probe(t.Context()); err != nil || r.Probe.Examples != bundle.MostProbe {
+				if err := p.Probe(t.Context()); err != nil || r.Probe.Examples != bundle.MaxProbeExamples {
 					t.Errorf("the probe %+v: %v", r.Probe, err)
 				}
 			}

@@ -19,8 +19,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A Job is a calibration as it is written down, so that it can be reviewed before it is run, and repeated from
-// the bundle that it made: YAML whose keys are those of a bundle's manifest.
+// A Job is a calibration written down in YAML, with the keys of a bundle's manifest: it can be reviewed before it
+// runs, and repeated from the bundle that it made.
 //
 //	model: resnet50.onnx
 //	datasets:
@@ -32,23 +32,23 @@ import (
 //	decisions: {target_error: 0.01}
 //	out: resnet50.mfgs
 //
-// A key of the manifest means what it means there. What the command line takes as one word may be that
-// word instead of a mapping: model a path, damping a rule, ood_score a name, preprocess a preset or a file,
-// labels a file. What the manifest does not have is named as the flag of mfgs calibrate, with an underscore:
-// see [Config]. What a calibration finds out, such as temperatures, is no key of a job. The paths of a job are
-// seen from the folder of its file.
+// Keys mean what they mean in the manifest. Some may be one word instead of a mapping, as on the
+// command line: model a path, damping a rule, ood_score a name, preprocess a preset or a file,
+// labels a file. Other keys are named like the flags of mfgs calibrate, with underscores:
+// see [Config]. Results of a calibration, such as temperatures, are not keys of a job. Paths are relative to
+// the folder of the job's file.
 //
-// A document with the key format is the manifest of a bundle, and the job is the calibration that made
-// it, which takes its settings and not its results: the model is the copy that stands beside the manifest,
-// and model and data must be what they were. SPECs are as they were given, and seen from the current folder.
-// An edited copy is a job too: its seal is not looked at. A bundle that was updated, or merged of
-// runs whose sets lay in different places, was not made by one calibration.
+// A document with the key format is the manifest of a bundle. The job is the calibration that made it: with its
+// settings, not its results, and the model beside the manifest; model and data must be unchanged. SPECs are
+// relative to the current folder. The seal of the manifest is not checked, so that an edited copy is a job too.
+// A bundle that was updated, or merged from runs whose sets were in different places, was not made by one
+// calibration.
 type Job struct {
 	Config Config
-	// Preprocess is a preset or a file of preprocessing, and Classes a file of class names, where the job names
-	// one in place of what Config has.
+	// Preprocess is a preset or a file of preprocessing, and Classes a file of class names, if the job names
+	// one instead of spelling it out in Config.
 	Preprocess, Classes string
-	Report              string // a file that tells of the bundle
+	Report              string // file of the report to write
 }
 
 // ReadJob reads a job, or a manifest of at most [bundle.MaxManifest] bytes. Errors begin with the path.
@@ -61,14 +61,13 @@ func ReadJob(path string) (*Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	j.seenFrom(filepath.Dir(path), manifest)
+	j.resolvePaths(filepath.Dir(path), manifest)
 	return j, nil
 }
 
-// parseJob reads a document, which may be a manifest; paths are as they stand in it. Of a manifest the model is
-// relative to it, and all other paths are whole.
+// parseJob reads a job, or a manifest, and leaves paths as they are written.
 func parseJob(data []byte) (j *Job, manifest bool, err error) {
-	// A byte order mark is what some editors begin a file with.
+	// Some editors write a byte order mark.
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	root, err := folder.Parse(data)
 	if err != nil {
@@ -101,12 +100,12 @@ func parseJob(data []byte) (j *Job, manifest bool, err error) {
 			return nil, false, err
 		}
 	}
-	// Without a model the sets are of features.
+	// Without a model the sets are features.
 	j.Config.PrecomputedFeatures = j.Config.Model == "" && j.Config.Expect.Model == "" && len(d.Datasets) > 0
 	return j, false, j.validate()
 }
 
-// document is what a job says.
+// document is the YAML of a job.
 type document struct {
 	Config   `yaml:",inline"`
 	Datasets []set  `yaml:"datasets"`
@@ -119,7 +118,7 @@ type set struct {
 	Fingerprint string      `yaml:"fingerprint"`
 }
 
-// modelKeys are those of a model in a manifest that a job may have.
+// modelKeys are the keys of a manifest's model that a job may have.
 type modelKeys struct {
 	SHA256 string `yaml:"sha256"`
 	File   struct {
@@ -127,14 +126,14 @@ type modelKeys struct {
 	} `yaml:"file"`
 }
 
-// null is the node of a key whose value was taken.
+// null replaces a value that was taken out of the document.
 var null = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 
-// takeWords has what may be a word or a mapping be what [Config] has: a word where the manifest has a mapping, and
-// nothing where it is the name of a file.
+// takeWords turns values that may be a word or a mapping into what [Config] decodes: model, damping and ood_score
+// into a word. File names under preprocess and labels go to the job, and leave null.
 func (j *Job) takeWords(root *yaml.Node) error {
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		return nil // which checkKeys refuses
+		return nil // checkKeys refuses it
 	}
 	fields := root.Content[0]
 	for i := 0; i < len(fields.Content); i += 2 {
@@ -181,7 +180,7 @@ func (j *Job) takeWords(root *yaml.Node) error {
 	return nil
 }
 
-// add takes up a dataset.
+// add sets the SPEC of a dataset, and the fingerprint that is expected of it.
 func (c *Config) add(s set) error {
 	to := map[bundle.Role]*string{bundle.Train: &c.Train, bundle.Val: &c.Val, bundle.OOD: &c.OOD}[s.Role]
 	switch {
@@ -206,10 +205,10 @@ func (c *Config) add(s set) error {
 	return nil
 }
 
-// repeat is the calibration that made a bundle.
+// repeat returns the calibration that made a bundle.
 func repeat(m *bundle.Manifest) (*Job, error) {
 	c := Config{
-		Settings: m.Asked(), Preprocess: m.Preprocess, Classes: m.Labels, Runtime: wrap.Runtime{Batch: m.Batch},
+		Settings: m.CalibrationSettings(), Preprocess: m.Preprocess, Classes: m.Labels, Runtime: wrap.Runtime{Batch: m.Batch},
 		KeepCurvature: m.Curvature != nil, PrecomputedFeatures: m.Model == nil,
 	}
 	if m.Model != nil {
@@ -218,13 +217,13 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 			c.Model, c.Expect.Model = m.Model.File.Name, m.Model.File.SHA256
 		}
 		if m.Model.Data != nil {
-			c.Expect.Model = "" // what is known is the sum of the model's file alone
+			c.Expect.Model = "" // the manifest has hashes of the two files, not of the model
 		}
 	}
 	for _, d := range m.Datasets {
 		s := set{d.Role, d.Spec, d.Fingerprint}
 		if len(d.Parts) > 0 {
-			s.Fingerprint = "" // which is that of parts
+			s.Fingerprint = "" // of the parts, not of the whole
 		}
 		if err := c.add(s); err != nil {
 			return nil, fmt.Errorf("this bundle was not made by one calibration: %w", err)
@@ -233,7 +232,7 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 	return &Job{Config: c}, nil
 }
 
-// validate refuses values that cannot be meant.
+// validate reports values that no calibration can have.
 func (j *Job) validate() error {
 	c := &j.Config
 	if err := c.Settings.Validate(); err != nil {
@@ -247,8 +246,8 @@ func (j *Job) validate() error {
 	return c.Runtime.Validate()
 }
 
-// seenFrom has relative paths begin at a folder. SPECs of a manifest are as they were given.
-func (j *Job) seenFrom(dir string, manifest bool) {
+// resolvePaths makes relative paths relative to dir, except for the SPECs of a manifest.
+func (j *Job) resolvePaths(dir string, manifest bool) {
 	c := &j.Config
 	for _, path := range []*string{&c.Model, &j.Preprocess, &j.Classes, &c.Cache, &c.Out, &j.Report} {
 		if *path != "" && !(path == &j.Preprocess && isPreset(*path)) {
@@ -265,12 +264,12 @@ func (j *Job) seenFrom(dir string, manifest bool) {
 	}
 }
 
-// isPreset tells names of preprocessing from files: torchvision's have a colon.
+// isPreset reports whether a name of preprocessing is a preset, not a file.
 func isPreset(name string) bool {
 	return slices.Contains(preprocess.Presets, name) || strings.HasPrefix(name, "torchvision:")
 }
 
-// within returns a SPEC that is seen from a folder as it is seen from here.
+// within returns a SPEC that is relative to dir, relative to the current folder.
 func within(dir, spec string) string {
 	if dataset.IsStream(spec) {
 		return spec
@@ -281,7 +280,7 @@ func within(dir, spec string) string {
 	return join(dir, spec)
 }
 
-// join is filepath.Join, but that it leaves what stands there as it is: it may be a pattern, or a slice.
+// join is filepath.Join without cleaning: path may be a pattern or have a slice.
 func join(dir, path string) string {
 	if dir == "." || filepath.IsAbs(path) {
 		return path
@@ -311,7 +310,7 @@ func checkKeys(root *yaml.Node) error {
 	return keysOf(root.Content[0], reflect.TypeFor[document](), "")
 }
 
-// keysOf checks the keys of a node, which is decoded into a type; at is the key that leads to it.
+// keysOf checks the keys of a node that is decoded into type t; at is the node's own key.
 func keysOf(n *yaml.Node, t reflect.Type, at string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -339,7 +338,7 @@ func keysOf(n *yaml.Node, t reflect.Type, at string) error {
 	return nil
 }
 
-// fieldsOf are the types of the fields of a struct, by their keys.
+// fieldsOf returns the types of a struct's fields, by their YAML keys.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
 	for i := range t.NumField() {
@@ -353,7 +352,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// unknown refuses a key.
+// unknown returns the error for an unknown key, with a hint.
 func unknown(key *yaml.Node, fields map[string]reflect.Type, at string) error {
 	names := slices.Sorted(maps.Keys(fields))
 	name, hint := strings.TrimPrefix(at+"."+text.Name(key.Value), "."), ""

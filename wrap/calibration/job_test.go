@@ -48,6 +48,7 @@ threads: 14
 
 // Every key gets where it belongs.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	got, _, err := parseJob([]byte(whole))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,8 @@ func TestKeys(t *testing.T) {
 }
 
 // What a job can say has the manifest's key wherever that has one.
-func TestKeysAreTheManifests(t *testing.T) {
+func TestKeysOfJobsAreThoseOfManifests(t *testing.T) {
+	t.Parallel()
 	beyond := strings.Fields("lambda0 out report limit max_bad features_cache keep_curvature no_model no_probe provider threads")
 	manifest := fieldsOf(reflect.TypeFor[bundle.Manifest]())
 	for key := range fieldsOf(reflect.TypeFor[document]()) {
@@ -95,7 +97,8 @@ func TestKeysAreTheManifests(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestInvalidJobsAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ text, want string }{
 		{"", "it is empty"},
 		{"a list", "a job is a mapping"},
@@ -138,7 +141,8 @@ func TestWhatIsRefused(t *testing.T) {
 }
 
 // Paths are seen from the folder of the file, words that are none stay.
-func TestPathsAreSeenFromTheFile(t *testing.T) {
+func TestPathsAreRelativeToTheFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "job.yaml")
 	for _, test := range []struct{ text, want string }{
@@ -198,12 +202,13 @@ func FuzzJob(f *testing.F) {
 		if err := j.validate(); err != nil {
 			t.Error(err)
 		}
-		j.seenFrom("x", manifest)
+		j.resolvePaths("x", manifest)
 	})
 }
 
 // What stands in a job as null was not given, a key stands there once, and messages name no type of Go.
 func TestJobsOfOddShapes(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"preprocess: null", "labels: ~", "ood_score: {}", "damping: {}", "structure: auto"} {
 		if j, _, err := parseJob([]byte("model: m.onnx\n" + text)); err != nil || j.Preprocess != "" || j.Classes != "" {
 			t.Errorf("%s: %+v, %v", text, j, err)
@@ -231,6 +236,7 @@ func TestJobsOfOddShapes(t *testing.T) {
 
 // Settings that come to the same are the same calibration: what was asked for may be named or found.
 func TestAutoIsTheDefaultStructure(t *testing.T) {
+	t.Parallel()
 	if s := (bundle.Settings{}).Complete(); s != (bundle.Settings{Structure: calibrate.Auto}).Complete() {
 		t.Errorf("%+v", s)
 	}

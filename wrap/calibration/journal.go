@@ -8,35 +8,29 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// journal gathers what the report says of the way of a calibration.
+// journal collects warnings and timings for the report, and passes on progress and notices.
 type journal struct {
 	source.Notes
-	tell     func(string) // may be nil
+	notify   func(string) // may be nil
 	warnings []string
 	seconds  map[string]float64 // by stage
 	started  time.Time
 	stage    string
-	since    time.Time // the stage began
+	since    time.Time // start of the stage
 }
 
-func newJournal(progress func(wrap.Progress)) *journal {
-	return &journal{
-		Notes: source.Notes{Progress: step(progress)}, warnings: []string{},
-		seconds: map[string]float64{}, started: time.Now(),
+// newJournal starts a journal. Both functions may be nil.
+func newJournal(progress func(wrap.Progress), notify func(string)) *journal {
+	j := &journal{notify: notify, warnings: []string{}, seconds: map[string]float64{}, started: time.Now()}
+	if progress != nil {
+		j.Progress = func(stage, unit string, done, total int) {
+			progress(wrap.Progress{Stage: stage, Unit: unit, Done: done, Total: total})
+		}
 	}
+	return j
 }
 
-// step returns what hands progress on, nil where nobody asks for it.
-func step(report func(wrap.Progress)) func(stage, unit string, done, total int) {
-	if report == nil {
-		return nil
-	}
-	return func(stage, unit string, done, total int) {
-		report(wrap.Progress{Stage: stage, Unit: unit, Done: done, Total: total})
-	}
-}
-
-// begin ends the stage before, and begins another.
+// begin ends the current stage and begins another.
 func (j *journal) begin(stage string) {
 	now := time.Now()
 	if j.stage != "" {
@@ -52,13 +46,14 @@ func (j *journal) end() map[string]float64 {
 	return j.seconds
 }
 
-// notice tells at once what need not be in the report.
+// notice passes on at once what the report need not repeat.
 func (j *journal) notice(format string, args ...any) {
-	if j.tell != nil {
-		j.tell(fmt.Sprintf(format, args...))
+	if j.notify != nil {
+		j.notify(fmt.Sprintf(format, args...))
 	}
 }
 
+// warn adds warnings to the report; "" is none.
 func (j *journal) warn(warnings ...string) {
 	for _, w := range warnings {
 		if w != "" {

@@ -13,7 +13,8 @@ import (
 
 // A model that ends in bare logits does not say whether its labels exclude each other; who uses it
 // does.
-func TestLinkIsTold(t *testing.T) {
+func TestTheLinkCanBeConfigured(t *testing.T) {
+	t.Parallel()
 	const model, n, k = "../../testdata/onnx/gemm.onnx", 120, 4
 	x := Tensor{Name: "x", Shape: []int64{n, 5}, Data: random(4, n*5)}
 	_, logits := rowsOf(t, model, x)
@@ -42,9 +43,9 @@ func TestLinkIsTold(t *testing.T) {
 	says(t, err, "cauchit", "one-vs-rest")
 }
 
-// Ready-made logits of several classes are taken for those of a softmax unless it is told
-// otherwise.
-func TestPrecomputedLinkIsTold(t *testing.T) {
+// The link of several precomputed logits is softmax unless another is configured.
+func TestTheLinkOfPrecomputedFeaturesCanBeConfigured(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	const n = 200
 	phi, logits := random(1, n*3), random(2, n*4)

@@ -18,62 +18,55 @@ import (
 
 // MergeConfig says what Merge and MergeParts do. Parts and Out must be set.
 type MergeConfig struct {
-	Parts []string // folders that Accumulate wrote, or MergeParts
+	Parts []string // folders written by Accumulate or MergeParts
 	Out   string   // folder to write
-	Force bool     // replace one that is there
-	// NoModel leaves the model out, and KeepCurvature keeps the sums over the training data in the
+	Force bool     // replace an existing one
+	// NoModel leaves the model out. KeepCurvature keeps the sums over the training data in the
 	// bundle, for Update and for methods that bench.Evaluate compares.
 	NoModel, KeepCurvature bool
-	// Model is the file of the calibrated model, for a bundle of parts made with NoModel. That is all
-	// that is done with it.
+	// Model is the file of the calibrated model, to be copied into the bundle if the parts were made with NoModel.
 	Model string
-	// Decisions, Covariance and Damping, of a bundle, are asked for instead of those that the parts were
-	// made for; zero and nil: these. All parts have what hessian takes; fisher and sandwich want parts made
+	// Decisions, Covariance and Damping of a bundle replace those that the parts were
+	// made for; zero and nil keep them. Every part can be finished with hessian; fisher and sandwich need parts made
 	// for one of the two.
 	Decisions  conformal.Plan
 	Covariance calibrate.Covariance
 	Damping    *calibrate.Damping
 
-	// Runtime is used for the products of matrices alone, where it is found: no network is run.
+	// Runtime, if found, multiplies matrices. No network is run.
 	Runtime wrap.Runtime
 
 	Progress func(wrap.Progress)
 }
 
-// Accumulate reads a calibration's data, cfg.Shard of each set, and writes what Merge needs of them
-// as a part to cfg.Out. Of Train, Val and OOD one is enough. On error there is no part, and an older
-// one stands as it was.
+// Accumulate reads cfg.Shard of each set of a calibration, and writes what Merge needs of it
+// as a part to cfg.Out. One of Train, Val and OOD is enough. On error it writes no part, and an older
+// one is left unchanged.
 func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg.Settings = cfg.Complete()
-	log := newJournal(cfg.Progress)
+	log := newJournal(cfg.Progress, cfg.Notice)
 	var report *PartReport
-	err := partOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) error {
+	err := partOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) (err error) {
 		o := part.WriteOptions{Force: cfg.Force}
 		var model *onnx.Info
 		if in.cut != nil {
 			model = in.cut.Model.Info()
 			if cfg.holdsModel(p) {
-				files, err := modelFiles(in.cut.Model)
-				if err != nil {
+				if o.Model, o.ModelData, err = modelFiles(in.cut.Model); err != nil {
 					return err
 				}
-				o.Model, o.ModelData = files.Model, files.ModelData
 			}
 		}
-		var err error
 		report, err = writePart(ctx, p, cfg.Out, o, model, log)
-		if err == nil && in.noProbe != "" {
-			report.Probe = &ProbeInfo{Reason: in.noProbe}
+		if s := p.Set(bundle.Val); err == nil && s != nil && s.Shards[0].NoProbe != "" {
+			report.Probe = &ProbeInfo{Reason: s.Shards[0].NoProbe}
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return report, nil
+	return report, err
 }
 
 // writePart writes a part and reports it.
@@ -106,11 +99,11 @@ func writePart(
 	return r, nil
 }
 
-// merging is parts that were merged.
+// merging is the result of merging parts.
 type merging struct {
 	*part.Part
-	model   *onnx.Info // nil for ready-made features
-	weights weights    // of the last layer; nil where there is no model
+	model   *onnx.Info // nil for precomputed features
+	weights weights    // of the last layer; nil without a model
 	part.WriteOptions
 }
 
@@ -151,7 +144,7 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 	return m, nil
 }
 
-// take has the model in a file written, which must be the one that was calibrated.
+// take takes the model from a file, which must be the calibrated one.
 func (m *merging) take(path string) error {
 	if m.model == nil {
 		return fmt.Errorf("%s: the parts are of ready-made features, which have no model", path)
@@ -163,12 +156,12 @@ func (m *merging) take(path string) error {
 	if model.SHA256() != m.model.SHA256 {
 		return fmt.Errorf("%s has SHA-256 %.12s…, the parts are of the model with %.12s…: give that one", path, model.SHA256(), m.model.SHA256)
 	}
-	files, err := modelFiles(model)
-	m.Model, m.ModelData, m.weights = files.Model, files.ModelData, weightsOf(path, m.Recipe.Head)
+	m.weights = weightsOf(path, m.Recipe.Head)
+	m.Model, m.ModelData, err = modelFiles(model)
 	return err
 }
 
-// check refuses what cannot work before anything is read.
+// check reports what cannot work, before anything is read.
 func (c *MergeConfig) check() error {
 	err := errors.Join(c.Runtime.Validate(), c.Decisions.Validate(),
 		cmp.Or(c.Damping, &calibrate.Damping{}).Validate(), cmp.Or(c.Covariance, calibrate.Hessian).Validate())
@@ -191,12 +184,12 @@ func (c *MergeConfig) check() error {
 	return nil
 }
 
-// Merge makes a bundle of the parts of a calibration: that which Calibrate would have made of all of
-// the data, but for the rounding of sums. It reads the parts, and nothing else but a model given. The same
-// parts in any order, or merged in any groups before, give the same bytes.
+// Merge makes a bundle from the parts of a calibration: the one that Calibrate would have made from all of
+// the data, up to the rounding of sums. It reads the parts and cfg.Model, and nothing else. The same
+// parts give the same bytes in any order, and however they were merged before.
 //
-// Every shard of the training data and of the held-out data must be in one of the parts, and in no
-// two. What is missing or twice is named, and so is the first thing in which the parts differ.
+// Every shard of the training and validation data must be in exactly one part. The error names shards that are
+// missing or duplicate, and the first field in which parts differ.
 func Merge(ctx context.Context, cfg MergeConfig) (*Report, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -204,7 +197,7 @@ func Merge(ctx context.Context, cfg MergeConfig) (*Report, error) {
 	if err := bundle.CheckTarget(cfg.Out, cfg.Force); err != nil {
 		return nil, err
 	}
-	log, in := newJournal(cfg.Progress), &sources{}
+	log, in := newJournal(cfg.Progress, nil), &sources{}
 	defer in.close()
 	m, err := cfg.merge(ctx, in, log)
 	if err != nil {
@@ -214,14 +207,13 @@ func Merge(ctx context.Context, cfg MergeConfig) (*Report, error) {
 		return nil, err
 	}
 	return finish(ctx, m.Part, &target{
-		dir: cfg.Out, force: cfg.Force, keepCurvature: cfg.KeepCurvature, model: m.model, weights: m.weights,
-		noProbe: whyNoProbe(m.Part),
-		files:   bundle.WriteOptions{Model: m.Model, ModelData: m.ModelData},
+		dir: cfg.Out, keepCurvature: cfg.KeepCurvature, model: m.model, weights: m.weights,
+		WriteOptions: bundle.WriteOptions{Force: cfg.Force, Model: m.Model, ModelData: m.ModelData},
 	}, log)
 }
 
-// MergeParts makes one part of several, some of which may be missing still: many parts are merged in
-// groups, and these with each other.
+// MergeParts merges parts into one part. Some may still be missing: many parts can be merged in
+// groups, and the groups with each other.
 func MergeParts(ctx context.Context, cfg MergeConfig) (*PartReport, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -241,7 +233,7 @@ func MergeParts(ctx context.Context, cfg MergeConfig) (*PartReport, error) {
 	if err := part.CheckTarget(cfg.Out, cfg.Force); err != nil {
 		return nil, err
 	}
-	log, in := newJournal(cfg.Progress), &sources{}
+	log, in := newJournal(cfg.Progress, nil), &sources{}
 	defer in.close()
 	m, err := cfg.merge(ctx, in, log)
 	if err != nil {

@@ -130,6 +130,7 @@ func TestMergedPartsAreOnePass(t *testing.T) {
 
 // A shard that is run again gives the same bytes: which of the two is merged makes no difference.
 func TestAShardThatIsRunAgainIsTheSame(t *testing.T) {
+	t.Parallel()
 	c := quick(config(t, ""))
 	first, again := parts(t, c, 2), parts(t, c, 2)
 	for i := range first {
@@ -139,7 +140,8 @@ func TestAShardThatIsRunAgainIsTheSame(t *testing.T) {
 
 // The sets may be cut into different numbers of shards, and the model comes from the part that has
 // the first of the training data.
-func TestSetsAreCutOnTheirOwn(t *testing.T) {
+func TestSetsMayHaveDifferentNumbersOfShards(t *testing.T) {
+	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "one")))
 	c.KeepCurvature = true
 	mustCalibrate(t, c)
@@ -220,7 +222,7 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 
 // Another covariance and damping of the same parts are what a calibration with these gives, and a bundle that
 // keeps its curvature goes on from there.
-func TestPartsAreFinishedInAnotherWay(t *testing.T) {
+func TestAMergeCanChangeCovarianceDampingAndDecisions(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 3000, 6, 4)
 	c := Config{PrecomputedFeatures: true, Train: file + "[:2000]", Val: file + "[2000:2800]", OOD: file + "[2800:]",
@@ -351,6 +353,7 @@ func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 
 // Bad records count over all parts.
 func TestBadRecordsOfAllPartsCount(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var lines bytes.Buffer
 	for i := range 1024 {
@@ -384,8 +387,12 @@ func TestBadRecordsOfAllPartsCount(t *testing.T) {
 
 // A part that is there stays, unless it may be replaced.
 func TestPartsReplaceNothingElse(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 1200, 3, 3)
-	c := Config{PrecomputedFeatures: true, Train: file, Val: file, Settings: bundle.Settings{Structure: calibrate.Kronecker}}
+	c := Config{
+		PrecomputedFeatures: true, Train: file, Val: file,
+		Settings: bundle.Settings{Structure: calibrate.Kronecker},
+	}
 	c.Shard, c.Out = rows.Shard{Index: 1, Count: 1}, filepath.Join(t.TempDir(), "p")
 	accumulate := func() error {
 		_, err := Accumulate(t.Context(), c)
@@ -410,6 +417,7 @@ func TestPartsReplaceNothingElse(t *testing.T) {
 
 // What is merged is not written into a part, whose files would then be others.
 func TestNothingIsMergedIntoAPart(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 1500, 4, 3)
 	c := Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file + "[1000:]",
 		Settings: bundle.Settings{
@@ -426,6 +434,7 @@ func TestNothingIsMergedIntoAPart(t *testing.T) {
 
 // Nothing is written among the data, which later shards would find there.
 func TestNoPartIsWrittenAmongTheData(t *testing.T) {
+	t.Parallel()
 	_, images, _ := bgrPhotos(t, 20)
 	before := list(t, images)
 	c := Config{Model: "../../featurize/testdata/conv.onnx", Train: images, Shard: rows.Shard{Index: 1, Count: 2}}

@@ -57,6 +57,7 @@ func separate(b *bundle.Bundle, pair layer.Temperatures, phi, logits []float32) 
 }
 
 func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
+	t.Parallel()
 	const n, k = 600, 4
 	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
 	phi, logits := rowsOf(t, multiLabelModel, x)
@@ -93,8 +94,9 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 			t.Errorf("%s: structure %s", name, r.Structure)
 		}
 		// The network is right about these targets: nothing is to be gained.
-		if !(r.Validation.MF0.NLL <= r.Validation.Before.NLL+0.02) || !(r.Validation.TS.NLL <= r.Validation.Before.NLL+1e-3) {
-			t.Errorf("%s: NLL before %v, ts %v, after %v", name, r.Validation.Before.NLL, r.Validation.TS.NLL, r.Validation.After.NLL)
+		v := r.Validation
+		if !(v.MF0.NLL <= v.Before.NLL+0.02) || !(v.TS.NLL <= v.Before.NLL+1e-3) {
+			t.Errorf("%s: NLL before %v, ts %v, after %v", name, v.Before.NLL, v.TS.NLL, v.After.NLL)
 		}
 
 		b, err := bundle.Open(c.Out)
@@ -194,6 +196,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 // What JSON says of labels: lists where the head is multi-label, also empty ones,
 // and nothing elsewhere.
 func TestLabelsInJSON(t *testing.T) {
+	t.Parallel()
 	for want, p := range map[string]Prediction{
 		`"label":null,"class":0,"confidence":0,"labels":[],"targets":[2],"probabilities"`:        {Labels: []int{}, Targets: []int{2}},
 		`"label":null,"class":0,"confidence":0,"labels":[1],"label_names":["b"],"probabilities"`: {Labels: []int{1}, LabelNames: []string{"b"}},
@@ -207,6 +210,7 @@ func TestLabelsInJSON(t *testing.T) {
 }
 
 func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
+	t.Parallel()
 	const n, k = 500, 4
 	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
 	phi, logits := rowsOf(t, oneVsRestModel, x)
@@ -267,7 +271,7 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 	}
 }
 
-// readyTargets writes ready-made features of a multi-label head whose logits are
+// readyTargets writes precomputed features of a multi-label head whose logits are
 // three times too large where the noise of a feature is.
 func readyTargets(t testing.TB, dir, name string, seed uint64, n int, labels func(targets []int64) array) string {
 	t.Helper()
@@ -296,18 +300,21 @@ func readyTargets(t testing.TB, dir, name string, seed uint64, n int, labels fun
 
 func asTargets(targets []int64) array { return arrayOf(targets, len(targets)/3, 3) }
 
-// Labels [N,K] of held-out features say that the head is multi-label.
+// Labels [N,K] of the validation features mean that the head is multi-label.
 func TestPrecomputedTargetsMakeAMultiLabelHead(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	train, val := readyTargets(t, dir, "train.npz", 11, 700, asTargets), readyTargets(t, dir, "val.npz", 12, 600, asTargets)
 	unlabelled := readyTargets(t, dir, "unlabelled.npz", 11, 700, nil)
-	r := mustCalibrate(t, Config{PrecomputedFeatures: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"),
-		Settings: bundle.Settings{Covariance: calibrate.Sandwich}})
+	r := mustCalibrate(t, Config{
+		PrecomputedFeatures: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"),
+		Settings: bundle.Settings{Covariance: calibrate.Sandwich},
+	})
 	if r.Head.Link != "sigmoid" || r.Head.Logits != 3 {
 		t.Errorf("head %+v", r.Head)
 	}
-	if !(r.Validation.After.NLL < r.Validation.Before.NLL-0.1) || !(r.Validation.After.ECE < r.Validation.Before.ECE/2) {
-		t.Errorf("before %+v, after %+v", r.Validation.Before, r.Validation.After)
+	if v := r.Validation; !(v.After.NLL < v.Before.NLL-0.1) || !(v.After.ECE < v.Before.ECE/2) {
+		t.Errorf("before %+v, after %+v", v.Before, v.After)
 	}
 	e, err := bench.Evaluate(t.Context(),
 		bench.Config{Bundle: filepath.Join(dir, "b"), Test: readyTargets(t, dir, "test.npz", 13, 600, asTargets)})
@@ -341,6 +348,7 @@ func TestPrecomputedTargetsMakeAMultiLabelHead(t *testing.T) {
 }
 
 func TestTargetsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	const n, k = 60, 4
 	x, dir := random(1, n*5), t.TempDir()
 	good := make([]int64, n*k)
@@ -431,7 +439,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	_, err = Calibrate(t.Context(), single)
 	says(t, err, "train: ", "[60 4]", "one label")
 
-	// Ready-made features, of which those held out have targets.
+	// Precomputed features; those for validation have targets.
 	ready := readyTargets(t, dir, "ready.npz", 1, 60, asTargets)
 	for name, tt := range map[string]struct {
 		train, val string
@@ -453,7 +461,8 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestDoubtsAboutMultiLabelFigures(t *testing.T) {
+func TestImplausibleMultiLabelFiguresGiveAWarning(t *testing.T) {
+	t.Parallel()
 	const n, k = 300, 4
 	x := random(1, n*5)
 	_, logits := rowsOf(t, multiLabelModel, Tensor{Shape: []int64{n, 5}, Data: x})
@@ -487,8 +496,9 @@ func TestDoubtsAboutMultiLabelFigures(t *testing.T) {
 	}
 }
 
-// JSON is read back as it was written, and holds <, > and & as they are where the encoder is told so.
+// JSON is read back as it was written, and has <, > and & unescaped if the encoder is set so.
 func TestPredictionsInJSONAreReadBack(t *testing.T) {
+	t.Parallel()
 	label := 1
 	want := Prediction{
 		Input: "a&b<c>.png", Label: &label, Probabilities: []float64{0.25, 0.75}, Logits: []float32{-1, 2},
@@ -516,6 +526,7 @@ func TestPredictionsInJSONAreReadBack(t *testing.T) {
 
 // What a predictor says of its inputs and outputs is the caller's own.
 func TestDescriptionsBelongToTheCaller(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, structures[0])
 	p := opened(t, dir, Options{})
 	p.Outputs()[0].Shape[1].Value, p.Inputs()[0].Shape[1].Value = 99, 99

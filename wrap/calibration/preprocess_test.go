@@ -52,6 +52,7 @@ func bgrPhotos(t *testing.T, n int) (images []goimage.Image, folder string, arra
 // Ready arrays do not say how images become them. To take them for RGB from 0 to 1, as
 // images are where nothing else is said, gives other classes in silence.
 func TestArraysLeavePreprocessingUnknown(t *testing.T) {
+	t.Parallel()
 	const n, model = 60, "../../featurize/testdata/conv.onnx"
 	images, folder, x := bgrPhotos(t, n)
 	ready := Tensor{Shape: []int64{n, 3, 8, 8}, Data: x}
@@ -116,7 +117,8 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 }
 
 // Images beside arrays are refused before any work is done.
-func TestImagesBesideArraysWantPreprocessing(t *testing.T) {
+func TestImagesBesideArraysNeedPreprocessing(t *testing.T) {
+	t.Parallel()
 	const n, model = 40, "../../featurize/testdata/conv.onnx"
 	_, folder, x := bgrPhotos(t, n)
 	dir := t.TempDir()
@@ -138,8 +140,9 @@ func TestImagesBesideArraysWantPreprocessing(t *testing.T) {
 	}
 }
 
-// What was taken for granted of images is said, and is known from then on.
-func TestTheDefaultPreprocessingOfImagesIsSaid(t *testing.T) {
+// The assumed preprocessing of images is reported, and recorded.
+func TestTheDefaultPreprocessingIsRecorded(t *testing.T) {
+	t.Parallel()
 	dir, r := calibrated(t, calibrate.Kronecker)
 	if r.Preprocess == nil || r.Preprocess.Source != bundle.Assumed ||
 		!approx.Equal(r.Preprocess.Spec.Scale, 1./255, 1e-12) {

@@ -8,13 +8,13 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// Why there is no probe where nothing is amiss.
+// Reasons for having no probe that need no warning.
 const (
 	notWanted = "not wanted"
 	hadNone   = "the bundle had none"
 )
 
-// whyNoProbe returns why merged parts have no probe, as the shard with the first held-out examples says.
+// whyNoProbe returns why a part has no probe: the reason that its first shard with validation examples gives.
 func whyNoProbe(p *part.Part) string {
 	if s := p.Set(bundle.Val); s != nil {
 		for _, shard := range s.Shards {
@@ -26,13 +26,14 @@ func whyNoProbe(p *part.Part) string {
 	return "there are no held-out examples"
 }
 
-// probeInfo describes the probe of a new bundle, and warns where there is none though one was wanted.
-func probeInfo(p *part.Part, to *target) (info ProbeInfo, warning string) {
+// probeInfo describes the probe of a new bundle, and warns if a wanted one is missing.
+func probeInfo(p *part.Part) (info ProbeInfo, warning string) {
 	if p.Probe != nil {
 		return ProbeInfo{Examples: p.Probe.N}, ""
 	}
-	if p.Recipe.Model != nil && to.noProbe != notWanted && to.noProbe != hadNone {
-		warning = fmt.Sprintf("val: no validation inputs are kept: %s: servers cannot check that the model gives the same there", to.noProbe)
+	why := whyNoProbe(p)
+	if p.Recipe.Model != nil && why != notWanted && why != hadNone {
+		warning = fmt.Sprintf("val: no validation inputs are kept: %s: servers cannot check that the model gives the same there", why)
 	}
-	return ProbeInfo{Reason: to.noProbe}, warning
+	return ProbeInfo{Reason: why}, warning
 }

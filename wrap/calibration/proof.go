@@ -11,13 +11,12 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/proof"
 )
 
-// proofBytes is the largest model that is opened a second time, for a moment, to
-// compare where its head was found and not named: that takes a second at most.
+// proofBytes is the largest model that is opened a second time to check a head that was found, not named: that
+// takes at most a second.
 const proofBytes = 256 << 20
 
-// prove compares what is made of the logits with what the model itself gives on the first examples:
-// always where the head was named by hand, otherwise where that costs nothing to speak of. There
-// may be something to warn of.
+// prove compares the probabilities or classes computed from the logits with the model's own outputs on the first
+// examples: always if the head was named by hand, otherwise if that is cheap.
 func prove(ctx context.Context, cfg *Config, in *sources) (p *bundle.Proof, warning string, err error) {
 	if in.cut == nil {
 		return nil, "", nil
@@ -26,16 +25,18 @@ func prove(ctx context.Context, cfg *Config, in *sources) (p *bundle.Proof, warn
 	if !named && in.cut.Model.Size() > proofBytes {
 		return nil, "", nil
 	}
-	logits, owns, err := modelOutputs(ctx, cfg, in)
+	logits, outputs, err := modelOutputs(ctx, cfg, in)
 	if err != nil {
 		return nil, "", err
 	}
-	return proof.Judge(in.cut.Head, in.head, logits, owns, proof.Question{Named: named, Output: cfg.Head.Output})
+	return proof.Compare(in.cut.Head, in.head, logits, outputs, proof.Options{Named: named, Output: cfg.Head.Output})
 }
 
-// modelOutputs runs the model on its first examples, and gives their logits, and what the model
-// makes of these. Where that cannot be run, it makes nothing.
-func modelOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float32, owns []proof.Own, err error) {
+// modelOutputs runs the model on the first training examples, and returns their logits and the model's own outputs.
+// It returns none if the model cannot be run so.
+func modelOutputs(
+	ctx context.Context, cfg *Config, in *sources,
+) (logits []float32, outputs []proof.ModelOutput, err error) {
 	model, list, err := head.WithOutputs(in.cut.Model, in.cut.Head)
 	if err != nil || len(list) == 0 {
 		return nil, nil, nil
@@ -44,7 +45,7 @@ func modelOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float
 	run.Model, run.Preprocess = model, in.cut.Preprocess()
 	net, err := featurize.New(run)
 	if err != nil {
-		return nil, nil, nil // such as for an output whose shape is not what it is declared to be
+		return nil, nil, nil // an output may have another shape than declared
 	}
 	defer net.Close()
 	var examples []dataset.Example
@@ -52,7 +53,7 @@ func modelOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, nil, cause
 		}
-		if err == nil { // what is wrong with others will show when all of them are read
+		if err == nil { // other errors are reported when all examples are read
 			examples = append(examples, example)
 		}
 	}
@@ -61,19 +62,19 @@ func modelOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float
 		return nil, nil, cause
 	}
 	for _, o := range list {
-		owns = append(owns, proof.Own{Output: o})
+		outputs = append(outputs, proof.ModelOutput{Output: o})
 	}
 	for i, r := range results {
 		if errs[i] != nil {
 			continue
 		}
 		logits = append(logits, r.Columns[0]...)
-		for j := range owns {
-			owns[j].Values = append(owns[j].Values, r.Columns[1+j]...)
+		for j := range outputs {
+			outputs[j].Values = append(outputs[j].Values, r.Columns[1+j]...)
 		}
 	}
 	if len(logits) == 0 {
 		return nil, nil, nil
 	}
-	return logits, owns, nil
+	return logits, outputs, nil
 }

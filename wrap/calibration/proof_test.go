@@ -29,6 +29,7 @@ func namedConfig(t *testing.T, model, logits string) Config {
 // The output of a MatMul whose bias an Add behind it adds looks like logits, and is not:
 // calibrated with it, the network would be another one.
 func TestLogitsNamedInFrontOfTheBiasAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct{ model, logits, output string }{
 		"probabilities": {"../../testdata/onnx/keras.onnx", "sequential/dense_1/MatMul:0", "y"},
 		"logits":        {"../../testdata/onnx/matmul_add.onnx", "m", "y"},
@@ -47,7 +48,8 @@ func TestLogitsNamedInFrontOfTheBiasAreRefused(t *testing.T) {
 }
 
 // What is right is proven, and what can be compared with nothing is told of.
-func TestNamedHeadsAreProven(t *testing.T) {
+func TestNamedHeadsAreChecked(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		model, logits, output, proof, warning string
 	}{
@@ -72,7 +74,8 @@ func TestNamedHeadsAreProven(t *testing.T) {
 }
 
 // Each of the model's own outputs has values of its own.
-func TestOwnOutputsHaveTheirOwnValues(t *testing.T) {
+func TestModelOutputsHaveTheirOwnValues(t *testing.T) {
+	t.Parallel()
 	const k = 4
 	logits, owns := ModelOutputs(t, namedConfig(t, "../../testdata/onnx/tail_label_and_probabilities.onnx", ""))
 	n := len(logits) / k

@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// referenceExamples bounds the held-out examples of a reference: of more the bins would be known
-	// better than by any window of what comes, and each costs a prediction.
-	referenceExamples = 10_000
-	// referenceBins are bins of each quantity: with 5 examples in each, as an index wants, windows of 160
-	// are enough.
-	referenceBins = 32
+	// baselineExamples bounds the examples of a baseline. Each costs a prediction, and with more the bins would be
+	// known better than any window of traffic can be.
+	baselineExamples = 10_000
+	// baselineBins is the number of bins of each quantity. A drift index wants 5 examples in each: windows of 160.
+	baselineBins = 32
 )
 
-// refer returns how held-out examples, those that tune and those that set thresholds, are predicted, nil of
-// too few.
-func refer(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error) {
-	val = val.Subsample(referenceExamples)
+// newDriftBaseline returns the distribution of the predictions for all validation examples, nil if there are fewer
+// than two.
+func newDriftBaseline(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error) {
+	val = subsample(val, baselineExamples)
 	if val.N < 2 {
 		return nil, nil
 	}
@@ -45,11 +44,25 @@ func refer(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error)
 		values []float64
 		to     *drift.Reference
 	}{{"confidence", confidence, &r.Confidence}, {"entropy", entropy, &r.Entropy}, {"ood_score", score, &r.OODScore}} {
-		known, err := drift.NewReference(q.values, referenceBins)
+		baseline, err := drift.NewReference(q.values, baselineBins)
 		if err != nil {
 			return nil, fmt.Errorf("held-out %s: %w", q.name, err)
 		}
-		*q.to = *known
+		*q.to = *baseline
 	}
 	return r, nil
+}
+
+// subsample returns at most so many of the examples, spread evenly; nil for nil.
+func subsample(b *rows.Batch, most int) *rows.Batch {
+	if b == nil || b.N <= most {
+		return b
+	}
+	var wanted []int
+	for i := range b.N {
+		if rows.InSubsample(i, b.N, most) {
+			wanted = append(wanted, i)
+		}
+	}
+	return b.Pick(wanted)
 }

@@ -16,9 +16,10 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// A reference is of what the bundle itself predicts for the held-out examples, those that set thresholds
-// among them: edges are values that there are, at their ranks, and classes are counted.
-func TestTheReferenceIsOfWhatIsServed(t *testing.T) {
+// A reference describes the bundle's own predictions for the validation examples, those that set thresholds
+// included: edges are the values of examples at their ranks, and classes are counted.
+func TestTheReferenceDescribesThePredictions(t *testing.T) {
+	t.Parallel()
 	for _, decisions := range []conformal.Plan{{}, {Alpha: 0.1}} {
 		c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 		c.Decisions = decisions
@@ -74,9 +75,10 @@ func TestTheReferenceIsOfWhatIsServed(t *testing.T) {
 	}
 }
 
-// Of many held-out examples some are predicted, spread evenly; of one there is no reference, and of two
+// Many validation examples are subsampled, spread evenly; one gives no reference, and two
 // there are two bins.
 func TestReferencesOfManyAndOfFew(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 12_000, 4, 3)
 	for _, test := range []struct{ val, examples, edges int }{
 		{11_000, 10_000, 31}, {161, 161, 31}, {20, 20, 3}, {2, 2, 1}, {1, 0, 0},
@@ -106,6 +108,7 @@ func TestReferencesOfManyAndOfFew(t *testing.T) {
 
 // A multi-label head has one as well, of the sums over its labels.
 func TestTheReferenceOfSeveralLabels(t *testing.T) {
+	t.Parallel()
 	n := 400
 	x := random(4, n*3)
 	logits := random(5, n*4)

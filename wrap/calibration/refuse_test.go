@@ -23,8 +23,9 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// Whatever is wrong is told in one line, and nothing is left of the bundle.
+// Every error is one line, and leaves no bundle.
 func TestCalibrateRefuses(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	model := read(t, digits(t, models.DigitsModel))
 	labelled := func(name string, labels []byte) string {
@@ -161,6 +162,7 @@ func TestCalibrateRefuses(t *testing.T) {
 }
 
 func TestEvaluateRefuses(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	large := t.TempDir()
 	write(t, large, "0001.png", photo(t, 1, 28))
@@ -191,6 +193,7 @@ func TestEvaluateRefuses(t *testing.T) {
 }
 
 func TestEvaluateTakesAPart(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	last := map[string]Progress{}
 	e, err := bench.Evaluate(t.Context(), bench.Config{
@@ -213,6 +216,7 @@ func TestEvaluateTakesAPart(t *testing.T) {
 
 // Wherever calibration is cancelled, nothing is left but what it has read.
 func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
+	t.Parallel()
 	cause := errors.New("the user went home")
 	begins := func(stage string) func(Progress) bool {
 		return func(p Progress) bool { return p.Stage == stage }
@@ -277,6 +281,7 @@ func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
 }
 
 func TestProgressGoesThroughTheStages(t *testing.T) {
+	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	var stages []string
 	var last Progress
@@ -298,6 +303,7 @@ func TestProgressGoesThroughTheStages(t *testing.T) {
 }
 
 func TestForceReplacesABundleAndNothingElse(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := quick(config(t, filepath.Join(dir, "b")))
 	mustCalibrate(t, c)
@@ -357,6 +363,7 @@ func TestForceReplacesABundleAndNothingElse(t *testing.T) {
 
 // A bundle may be made anew of its own model, unless that would be lost.
 func TestAModelInTheBundleToReplaceIsNotLost(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := quick(config(t, filepath.Join(dir, "b")))
 	mustCalibrate(t, c)
@@ -382,6 +389,7 @@ func TestAModelInTheBundleToReplaceIsNotLost(t *testing.T) {
 // The model that was opened is the one that is calibrated and comes into the bundle, whatever its file
 // becomes meanwhile.
 func TestACalibrationKeepsTheModelItBeganWith(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := quick(config(t, filepath.Join(dir, "b")))
 	data := read(t, c.Model)
@@ -402,6 +410,7 @@ func TestACalibrationKeepsTheModelItBeganWith(t *testing.T) {
 
 // So it is where weights lie in a file of their own.
 func TestACalibrationKeepsTheExternalDataItBeganWith(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	dir := t.TempDir()
 	data := read(t, external+".data")

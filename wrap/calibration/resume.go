@@ -22,29 +22,28 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// A DoneError says that an output is already what was asked for.
+// A DoneError says that the output is already the result of this calibration.
 type DoneError struct{ Out string }
 
 func (e *DoneError) Error() string {
 	return fmt.Sprintf("%s is the result of this calibration already: nothing to do", e.Out)
 }
 
-// An output is a kind of folder that comes of reading the data of a calibration.
+// An output is a kind of result: a bundle or a part.
 type output struct {
-	// check reports why none can be written to cfg.Out.
+	// check reports why cfg.Out cannot be written.
 	check func(*Config) error
-	// existing returns the identity of the output in cfg.Out, and its data in the order of the sets.
+	// existing returns the identity of the output at cfg.Out, and its data in the order of the sets.
 	existing func(*Config) (identity any, data []bundle.Dataset, err error)
-	// expected returns the identity of the output that is to be made.
+	// expected returns the identity of the output to be written.
 	expected func(*accumulation) any
 }
 
-// run reads the data of a calibration, from which build makes an output. Until that is written, what
-// was read is kept in a checkpoint.
+// run reads the data of a calibration and calls build, which writes the output. Until that is written,
+// a checkpoint keeps what was read.
 func (o *output) run(
 	ctx context.Context, cfg *Config, log *journal, build func(*sources, *part.Part) error,
 ) (err error) {
-	log.tell = cfg.Notice
 	if cfg.Out == "" {
 		return errors.New("out is missing: give the folder to write")
 	}
@@ -81,20 +80,20 @@ func (o *output) run(
 		return err
 	}
 	err = build(a.in, a.part)
-	if cfg.Resume && errors.Is(err, fs.ErrExist) { // another process was faster
+	if cfg.Resume && errors.Is(err, fs.ErrExist) { // another process has written it
 		return o.done(ctx, a)
 	}
 	return err
 }
 
-// resumes reports whether there is an output that may be what is asked for.
+// resumes reports whether an existing output may already be the result.
 func (c *Config) resumes() bool {
 	_, err := os.Lstat(c.Out)
 	return c.Resume && err == nil
 }
 
-// done returns a [*DoneError] where the output that is there is what is asked for, and refuses another
-// unless it may be replaced.
+// done returns a [*DoneError] if the existing output is the result of this calibration. It refuses another
+// unless that may be replaced.
 func (o *output) done(ctx context.Context, a *accumulation) error {
 	out := a.cfg.Out
 	identity, data, err := o.existing(a.cfg)
@@ -125,7 +124,7 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 			}
 		}
 		if field == "" {
-			files.Sweep(filepath.Dir(filepath.Clean(out))) // drafts of a run that was killed just before its end
+			files.Sweep(filepath.Dir(filepath.Clean(out))) // drafts of a run that was killed at its end
 			return &DoneError{out}
 		}
 		err = fmt.Errorf("%s is not the result of this calibration: its %s is %s, want %s", out, field, is, want)
@@ -137,7 +136,7 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 	return option.Errorf("%w: use %s to replace it, or choose another %s", err, option.Force, option.Out)
 }
 
-// added returns the SPECs of training data that updates have added.
+// added returns the SPECs of training data added by updates.
 func added(data []bundle.Dataset) (specs []string) {
 	for _, d := range data {
 		if d.Role == bundle.Train {
@@ -147,8 +146,8 @@ func added(data []bundle.Dataset) (specs []string) {
 	return specs[min(1, len(specs)):]
 }
 
-// identity is what two calibrations have in common that come to the same bundle, but for the data: their
-// fingerprints are compared when all else is the same.
+// identity is what must agree for two calibrations to give the same bundle. Fingerprints of the data are compared
+// after the rest, since they cost more.
 type identity struct {
 	Tool            string `yaml:"tool"`
 	bundle.Settings `yaml:",inline"`
@@ -164,8 +163,8 @@ type identity struct {
 	Data map[string]dataIdentity `yaml:"data"`
 }
 
-// resolve leaves out of the settings what is compared as it came out: the head that was found, the structure, and
-// how many examples were used.
+// resolve replaces settings by what they led to: the head that was found, the structure, and the number of
+// examples.
 func (id *identity) resolve() {
 	id.Structure, _ = id.Structure.Resolve(id.Found.Head)
 	id.Head, id.Limit = head.Options{}, 0
@@ -186,11 +185,11 @@ var bundleOutput = output{
 		}
 		m := &b.Manifest
 		id := identity{
-			Tool: m.Tool, Settings: m.Asked(), Found: m.Head, Preprocess: m.Preprocess, Batch: m.Batch,
+			Tool: m.Tool, Settings: m.CalibrationSettings(), Found: m.Head, Preprocess: m.Preprocess, Batch: m.Batch,
 			Classes: m.Labels, KeepCurvature: m.Curvature != nil, KeepProbe: m.Probe != nil,
 			Data: map[string]dataIdentity{},
 		}
-		id.MaxBad = c.MaxBad // it decides what is refused, not what is read
+		id.MaxBad = c.MaxBad // decides what is refused, not what is read
 		id.resolve()
 		if m.Model != nil {
 			id.Model, id.KeepModel = m.Model.SHA256, m.Model.File != nil
@@ -225,7 +224,7 @@ var partOutput = output{
 		if err != nil {
 			return nil, nil, err
 		}
-		m.Recipe.Settings.MaxBad = c.MaxBad // it decides what is refused, not what is read
+		m.Recipe.Settings.MaxBad = c.MaxBad // decides what is refused, not what is read
 		var data []bundle.Dataset
 		for i := range m.Sets {
 			data = append(data, bundle.Dataset{Role: m.Sets[i].Role, Fingerprint: m.Sets[i].Shards[0].Fingerprint})
@@ -238,22 +237,21 @@ var partOutput = output{
 	},
 }
 
-// partIdentity is the identity of a part that holds the model and a probe, or not.
+// partIdentity is the identity of a part; model and probe say whether it has them.
 func partIdentity(m *part.Manifest, model, probe bool) any {
 	id := m.Identity()
 	id["keep_model"], id["keep_probe"] = model, probe
 	return id
 }
 
-// holdsModel reports whether the model goes into a part: it does into that of the first training
-// examples.
+// holdsModel reports whether the model goes into a part: the one with the first training examples.
 func (c *Config) holdsModel(p *part.Part) bool {
 	train := p.Set(bundle.Train)
 	return !c.PrecomputedFeatures && !c.NoModel && train != nil && train.First(&train.Shards[0])
 }
 
-// resume takes over what was read before an interruption, of those sets that have not changed since.
-// It refuses that of another calibration.
+// resume continues from the checkpoint with the sets that have not changed since. It refuses the checkpoint of
+// another calibration.
 func (a *accumulation) resume(ctx context.Context) error {
 	c := a.checkpoint
 	if c == nil {
@@ -275,7 +273,7 @@ func (a *accumulation) resume(ctx context.Context) error {
 		a.resumed = true
 		return nil
 	}
-	// They decide what is refused, and what is made of what was read.
+	// These decide what is refused and how the data are used, not what is read.
 	asked := &a.part.Recipe.Settings
 	old.Recipe.Settings.MaxBad, old.Recipe.Settings.Decisions = asked.MaxBad, asked.Decisions
 	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
@@ -292,7 +290,7 @@ func (a *accumulation) resume(ctx context.Context) error {
 	return nil
 }
 
-// take takes over what was read of a set.
+// take continues from what the checkpoint has of a set.
 func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) error {
 	role := bundle.Role(s.Name)
 	before, shard, r := &old.Set(role).Shards[0], a.shard(s), a.read[s]
@@ -316,8 +314,9 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 	for _, message := range before.Bad {
 		r.bad = append(r.bad, rows.Bad{Position: shard.From, Message: strings.TrimPrefix(message, s.Name+": ")})
 	}
+	noProbe := shard.NoProbe // of this run, if the probe was read already
 	*shard = *before
-	shard.Progress = nil
+	shard.Progress, shard.NoProbe = nil, noProbe
 	switch role {
 	case bundle.Train:
 		a.part.Sums, a.part.Counts, a.part.Sample = old.Sums, old.Counts, old.Sample
@@ -332,7 +331,7 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 	return nil
 }
 
-// save writes what was read so far, if it is time. Where that fails, the calibration goes on without.
+// save writes a checkpoint if one is due. If that fails, the calibration continues without.
 func (a *accumulation) save() {
 	if !a.checkpoint.due() || !a.any() {
 		return
@@ -345,7 +344,7 @@ func (a *accumulation) save() {
 	c.failing = err != nil
 }
 
-// soFar returns what was read of whole blocks, with how far that is.
+// soFar returns the whole blocks that were read, with their progress.
 func (a *accumulation) soFar() *part.Part {
 	p := *a.part
 	p.Sets = slices.Clone(p.Sets)
@@ -357,21 +356,21 @@ func (a *accumulation) soFar() *part.Part {
 		set.Shards = slices.Clone(set.Shards)
 		shard := &set.Shards[0]
 		shard.Progress = &progress
-		held := map[bundle.Role]**rows.Batch{
+		examples := map[bundle.Role]**rows.Batch{
 			bundle.Val: &p.Val, bundle.OOD: &p.OOD, bundle.SyntheticOOD: &p.SyntheticOOD,
 		}[set.Role]
-		if held == nil {
+		if examples == nil {
 			continue
 		}
-		whole, _ := slices.BinarySearch((*held).Positions, progress.Next)
-		*held, shard.Examples = (*held).Slice(0, whole), whole
+		whole, _ := slices.BinarySearch((*examples).Positions, progress.Next)
+		*examples, shard.Examples = (*examples).Slice(0, whole), whole
 	}
 	return &p
 }
 
-// end removes the checkpoint when the output is written. An interrupted calibration leaves it with what
-// was read, and so does one whose decisions the held-out examples do not show; one that failed
-// otherwise leaves it where there was one before, so after a minute and more.
+// end removes the checkpoint once the output is written. An interrupted calibration saves what it has read, and so
+// does one whose validation data are too few for its decisions. After other failures a checkpoint stays if one
+// had been written.
 func (a *accumulation) end(ctx context.Context, failed error) error {
 	c := a.checkpoint
 	if c == nil {
@@ -382,8 +381,8 @@ func (a *accumulation) end(ctx context.Context, failed error) error {
 		a.removeCheckpoint()
 		return failed
 	}
-	// Before all was taken over, what is kept is more than what is here.
-	other := errors.As(failed, new(*conformal.InsufficientDataError)) // decisions may be shown by the same data
+	// Until a.resumed, the old checkpoint may have more than this run.
+	other := errors.As(failed, new(*conformal.InsufficientDataError)) // other decisions may be possible with these data
 	if a.resumed && a.any() && (c.kept || ctx.Err() != nil || other) {
 		if err := c.write(a.soFar()); err != nil {
 			failed = errors.Join(failed, err)
@@ -399,7 +398,7 @@ func (a *accumulation) end(ctx context.Context, failed error) error {
 	return failed
 }
 
-// removeCheckpoint removes the checkpoint. It fails nothing that it stays.
+// removeCheckpoint removes the checkpoint. Failure is reported, and is no error of the calibration.
 func (a *accumulation) removeCheckpoint() {
 	if err := a.checkpoint.remove(); err != nil {
 		a.log.notice("%s is left, remove it yourself: %v", a.checkpoint.dir, err)

@@ -68,7 +68,7 @@ var (
 
 // However often and wherever it is interrupted, what comes in the end is what comes of an undisturbed
 // run, to the byte, and nothing else is left.
-func TestAnInterruptedCalibrationGoesOn(t *testing.T) {
+func TestAnInterruptedCalibrationContinues(t *testing.T) {
 	t.Cleanup(CheckpointEvery(0)) // after the parallel cases
 	data := digitsFile(t, 3500)
 	base := Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:2850]", OOD: data + "[2850:]"}
@@ -214,6 +214,7 @@ func interruptedWhen(t *testing.T, c Config, when func(Progress) bool) Config {
 }
 
 func TestACheckpointIsForTheSameCalibration(t *testing.T) {
+	t.Parallel()
 	data := digitsFile(t, 3000)
 	base := quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
 	c := interrupted(t, base)
@@ -260,6 +261,7 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 
 // Data that have changed are read again, and so are those that may have.
 func TestChangedDataAreReadAgain(t *testing.T) {
+	t.Parallel()
 	data := digitsFile(t, 3000)
 	base := quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
 	for name, changes := range map[string]bool{"their content": true, "their time only": false} {
@@ -293,6 +295,7 @@ func TestChangedDataAreReadAgain(t *testing.T) {
 // A clock that is set back, or forward, changes nothing in what comes: the times of files then lie in the future,
 // or are older than they were, and data that may have changed are read again.
 func TestAClockThatJumps(t *testing.T) {
+	t.Parallel()
 	const hour = time.Hour
 	now := time.Now()
 	for name, test := range map[string]struct {
@@ -310,6 +313,7 @@ func TestAClockThatJumps(t *testing.T) {
 	} {
 		for _, cached := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", cache ", cached), func(t *testing.T) {
+				t.Parallel()
 				data := digitsFile(t, 3000)
 				c := quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
 				if cached {
@@ -357,7 +361,8 @@ func shift(t *testing.T, dir string, at time.Time) {
 	}
 }
 
-func TestAnotherResultIsNotTakenForOurs(t *testing.T) {
+func TestTheResultOfAnotherCalibrationIsNotAccepted(t *testing.T) {
+	t.Parallel()
 	data := digitsFile(t, 3000)
 	c := quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]",
 		Out: filepath.Join(t.TempDir(), "b"), Resume: true})
@@ -414,6 +419,7 @@ func TestTwoProcessesDoNotCalibrateToOneFolder(t *testing.T) {
 
 // What lies at the checkpoint's place, or in it, is refused at once where it cannot be used.
 func TestACheckpointIsAFolder(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		make func(path string) error
 		want string
@@ -444,6 +450,7 @@ func lockedBy(target string) func(string) error {
 
 // A bundle that was merged is the result of the calibration that was cut into shards.
 func TestAMergedBundleIsTheResult(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 4000, 6, 4)
 	c := Config{PrecomputedFeatures: true, Train: file + "[:2500]", Val: file + "[2500:]"}
 	c.Out, c.Resume = merged(t, parts(t, c, 3)...), true
@@ -461,6 +468,7 @@ func TestAMergedBundleIsTheResult(t *testing.T) {
 
 // An update is not lost by what a message advises.
 func TestAnUpdatedBundleIsNotReplaced(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 4000, 6, 4)
 	c := Config{PrecomputedFeatures: true, Train: file + "[:1024]", Val: file + "[3000:]", KeepCurvature: true,
 		Out: filepath.Join(t.TempDir(), "b")}
@@ -490,6 +498,7 @@ func TestAnUpdatedBundleIsNotReplaced(t *testing.T) {
 
 // Of two processes that began before either had a checkpoint, the slower one has nothing to do.
 func TestTheSlowerOfTwoProcessesHasNothingToDo(t *testing.T) {
+	t.Parallel()
 	for name, run := range map[string]run{"a bundle": calibrates, "a part": shards} {
 		for same, change := range map[bool]func(*Config){
 			true: func(*Config) {}, false: func(c *Config) { c.Lambda0 = 0.5 },
@@ -524,6 +533,7 @@ func TestTheSlowerOfTwoProcessesHasNothingToDo(t *testing.T) {
 
 // A file of others in a checkpoint fails nothing, and is not lost.
 func TestACheckpointWithAForeignFileIsLeft(t *testing.T) {
+	t.Parallel()
 	data := digitsFile(t, 3000)
 	base := quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
 	for name, path := range map[string]string{"its part": "part/foreign", "itself": "foreign"} {
@@ -545,8 +555,8 @@ func TestACheckpointWithAForeignFileIsLeft(t *testing.T) {
 	}
 }
 
-// That no checkpoint can be written is said once, and the calibration goes on without.
-func TestACalibrationGoesOnWithoutCheckpoints(t *testing.T) {
+// If no checkpoint can be written, there is one notice, and the calibration continues.
+func TestACalibrationContinuesWithoutCheckpoints(t *testing.T) {
 	defer CheckpointEvery(0)()
 	data := digitsFile(t, 3000)
 	c := quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
@@ -572,6 +582,7 @@ func TestACalibrationGoesOnWithoutCheckpoints(t *testing.T) {
 
 // A part without the model is not the one with it.
 func TestAPartWithoutItsModelIsAnother(t *testing.T) {
+	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	c.Resume, c.NoModel = true, true
 	for index, want := range map[int]string{1: "its keep_model is false, want true", 2: "nothing to do"} {
@@ -588,6 +599,7 @@ func TestAPartWithoutItsModelIsAnother(t *testing.T) {
 
 // What fails before all was taken over from a checkpoint leaves it as it is.
 func TestACheckpointKeepsWhatWasNotTakenOver(t *testing.T) {
+	t.Parallel()
 	data, held := digitsFile(t, 2000), digitsFile(t, 3000)
 	c := interruptedAt(t, quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data,
 		Val: held + "[:1000]", OOD: held + "[1000:]"}), "ood")

@@ -16,8 +16,8 @@ import (
 // fitted are the scores that learn from training data, each in a calibration of the digits.
 var fitted = []string{"react", "ash", "fdbd", "mahalanobis", "relative_mahalanobis", "residual", "vim", "knn"}
 
-// What a bundle serves the graph gives, as the formulas in float64 do.
-func TestScoresThatLearnAreServed(t *testing.T) {
+// The graph computes the same scores as the formulas in float64.
+func TestFittedScoresAreUsedForPredictions(t *testing.T) {
 	t.Parallel()
 	const n = 297
 	for _, name := range fitted {
@@ -142,7 +142,8 @@ func TestScoresThatCannotBeFittedAreRefused(t *testing.T) {
 }
 
 // With out-of-distribution data all scores compete that can be fitted.
-func TestScoresThatLearnCompete(t *testing.T) {
+func TestFittedScoresTakePartInTheSelection(t *testing.T) {
+	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	c.OODScore = ""
 	r := mustCalibrate(t, c)

@@ -12,8 +12,9 @@ import (
 	"github.com/mfgs/mfgs/models"
 )
 
-// A part of data that is sorted by class is told of, a random part or all of it is not.
-func TestDataSortedByClassIsToldOf(t *testing.T) {
+// A slice of data sorted by class gives a warning; a random part or all of it does not.
+func TestDataSortedByClassGiveAWarning(t *testing.T) {
+	t.Parallel()
 	sorted := t.TempDir()
 	pixels, labels := digitsByClass(t)
 	write(t, sorted, "x-images-idx3-ubyte", idx(pixels, len(labels), 8, 8))

@@ -22,18 +22,17 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// sources are what a calibration reads.
+// sources are the model and the data of a calibration, opened.
 type sources struct {
-	cut        *attach.Cut // the network; nil for ready-made features
+	cut        *attach.Cut // the network; nil for precomputed features
 	head       layer.Head
 	opener     *source.Opener
-	product    *featurize.Product    // of the runtime; nil without one
-	classes    []string              // their names; nil if there are none
-	preprocess *bundle.Preprocessing // nil for ready-made features
-	train, val *source.Set
-	ood        *source.Set // nil where there is none
-	synthetic  *source.Set // for those of val, likewise
-	noProbe    string      // why no probe is kept of val, where none is
+	product    *featurize.Product    // the runtime's matrix product; nil without a runtime
+	classes    []string              // class names; nil if there are none
+	preprocess *bundle.Preprocessing // nil for precomputed features
+	train, val *source.Set           // nil if this calibration or part has none
+	ood        *source.Set           // likewise
+	synthetic  *source.Set           // OOD images made from those of val, likewise
 }
 
 func (in *sources) close() {
@@ -48,7 +47,7 @@ func (in *sources) close() {
 	}
 }
 
-// sets lists those that are open.
+// sets lists the sets that are open.
 func (in *sources) sets() (list []*source.Set) {
 	for _, s := range []*source.Set{in.train, in.val, in.ood, in.synthetic} {
 		if s != nil {
@@ -58,8 +57,8 @@ func (in *sources) sets() (list []*source.Set) {
 	return list
 }
 
-// matrixProduct returns the runtime's product where there is a runtime, and otherwise nil, which
-// stands for calibrate's own.
+// matrixProduct returns the runtime's product, or nil, which selects calibrate's own. A nil *featurize.Product
+// must not become a non-nil interface.
 func (in *sources) matrixProduct() parallel.Product {
 	if in.product == nil {
 		return nil
@@ -67,7 +66,7 @@ func (in *sources) matrixProduct() parallel.Product {
 	return in.product
 }
 
-// openSources opens the model and all sets, so that what is wrong with any of them shows before
+// openSources opens the model and all sets, so that a mistake in any of them shows before
 // hours are spent on another.
 func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, err error) {
 	in = &sources{classes: cfg.Classes}
@@ -79,21 +78,20 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	in.opener = &source.Opener{
 		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes,
 	}
-	opener := in.opener
 	if cfg.PrecomputedFeatures {
 		err = in.openProduct(ctx, cfg)
-		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == layer.Sigmoid) &&
+		in.opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == layer.Sigmoid) &&
 			source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
-	} else if err = in.openNetwork(ctx, cfg); err == nil {
-		opener.Network, opener.MultiLabel = in.cut.Network, in.head.MultiLabel()
+	} else {
+		err = in.openNetwork(ctx, cfg)
 	}
 	if err != nil {
 		return in, err
 	}
-	if err := in.openTrain(ctx, cfg, opener); err != nil {
+	if err := in.openTrain(ctx, cfg); err != nil {
 		return in, err
 	}
-	if err := in.openTuning(ctx, cfg, opener); err != nil {
+	if err := in.openTuning(ctx, cfg); err != nil {
 		return in, err
 	}
 	if in.cut != nil {
@@ -135,12 +133,14 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if in.cut, err = attach.OpenCut(model, h, run); err != nil {
 		return err
 	}
+	in.opener.Network = in.cut.Network
+	in.opener.MultiLabel = in.head.MultiLabel()
 	in.product, err = featurize.NewProduct(cfg.Runtime.Threads)
 	return err
 }
 
-// openProduct prepares the runtime's product for ready-made features, which need no runtime: where
-// none is found, Go's own product serves.
+// openProduct opens the runtime's matrix product for precomputed features, which need no runtime: if
+// none is found, calibrate's own product is used.
 func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 	r := cfg.Runtime
 	r.Install = false
@@ -154,12 +154,12 @@ func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// openTrain opens the training set, which tells the head of ready-made features, and the names of
-// classes where nothing else does.
-func (in *sources) openTrain(ctx context.Context, cfg *Config, opener *source.Opener) error {
-	opener.Classes, opener.Limit = in.classes, cfg.Limit
+// openTrain opens the training set. It gives the dimensions of the head of precomputed features, and class names
+// if nothing else has given them.
+func (in *sources) openTrain(ctx context.Context, cfg *Config) error {
+	in.opener.Classes, in.opener.Limit = in.classes, cfg.Limit
 	var err error
-	if in.train, err = in.open(ctx, cfg, opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
+	if in.train, err = in.open(ctx, cfg, in.opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
 		return err
 	}
 	if cfg.Covariance.NeedsFisher() && !in.train.Labelled() {
@@ -167,21 +167,20 @@ func (in *sources) openTrain(ctx context.Context, cfg *Config, opener *source.Op
 	}
 	k := in.head.Classes()
 	if d := in.train.Data; in.classes == nil && d != nil && len(d.Classes()) == k && !integers(d.Classes()) {
-		in.classes = d.Classes() // those of folders, in the order of the labels
+		in.classes = d.Classes() // folder names, in the order of the labels
 	}
-	opener.Classes = in.classes
+	in.opener.Classes = in.classes
 	return nil
 }
 
-// open opens the set of a role, nil where there is no SPEC. The first tells the head of ready-made
-// features.
+// open opens the set of a role, nil for an empty SPEC. The first set gives the head of precomputed features.
 func (in *sources) open(
 	ctx context.Context, cfg *Config, opener *source.Opener, role bundle.Role, spec string,
 ) (*source.Set, error) {
 	if spec == "" {
 		return nil, nil
 	}
-	classes := 0 // not known yet
+	classes := 0 // unknown
 	if in.head != (layer.Head{}) {
 		classes = in.head.Classes()
 	}
@@ -191,7 +190,7 @@ func (in *sources) open(
 			role, cfg.Out, s.Path(), option.Out)
 	}
 	if err == nil && classes == 0 {
-		in.head, err = precomputedHead(cfg, s, opener.MultiLabel)
+		in.head, err = in.precomputedHead(cfg, s)
 	}
 	if k := in.head.Classes(); err == nil && in.classes != nil && len(in.classes) != k {
 		err = fmt.Errorf("%d class names for a model of %d classes", len(in.classes), k)
@@ -199,9 +198,10 @@ func (in *sources) open(
 	return s, err
 }
 
-// precomputedHead returns the head of ready-made features.
-func precomputedHead(cfg *Config, train *source.Set, multiLabel bool) (layer.Head, error) {
-	d, k := train.Widths()
+// precomputedHead returns the head of precomputed features.
+func (in *sources) precomputedHead(cfg *Config, s *source.Set) (layer.Head, error) {
+	d, k := s.Widths()
+	multiLabel := in.opener.MultiLabel
 	h := layer.Head{Logits: k, Features: d, Bias: true, Link: layer.Softmax}
 	if k == 1 || multiLabel {
 		h.Link = layer.Sigmoid
@@ -218,7 +218,7 @@ func precomputedHead(cfg *Config, train *source.Set, multiLabel bool) (layer.Hea
 	return h, nil
 }
 
-// integers reports whether all names are numbers: labels themselves, not names.
+// integers reports whether all names are numbers: labels, not names.
 func integers(names []string) bool {
 	for _, n := range names {
 		for _, r := range n {
@@ -230,10 +230,10 @@ func integers(names []string) bool {
 	return true
 }
 
-// openTuning opens the held-out sets.
-func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
-	opener.Limit = source.MaxTuning
-	if in.val, err = in.open(ctx, cfg, opener, bundle.Val, cfg.Val); err != nil {
+// openTuning opens the validation data and the OOD data.
+func (in *sources) openTuning(ctx context.Context, cfg *Config) (err error) {
+	in.opener.Limit = source.MaxTuning
+	if in.val, err = in.open(ctx, cfg, in.opener, bundle.Val, cfg.Val); err != nil {
 		return err
 	}
 	if in.val != nil && !in.val.Labelled() {
@@ -241,14 +241,14 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.O
 	}
 	if in.val != nil && in.val.Size() >= 0 {
 		from, to := in.val.Slice()
-		if err := cfg.Decisions.Reachable(setting(min(to-from, source.MaxTuning))); err != nil {
-			return undecided(err)
+		if err := cfg.Decisions.Reachable(thresholdExamples(min(to-from, source.MaxTuning))); err != nil {
+			return decisionError(err)
 		}
 	}
 	if cfg.OOD == wrap.SyntheticOOD {
-		err = in.openSynthetic(ctx, cfg, opener)
+		err = in.openSynthetic(ctx, cfg)
 	} else {
-		in.ood, err = in.open(ctx, cfg, opener, bundle.OOD, cfg.OOD)
+		in.ood, err = in.open(ctx, cfg, in.opener, bundle.OOD, cfg.OOD)
 	}
 	if err != nil {
 		return err
@@ -261,21 +261,21 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config, opener *source.O
 	return nil
 }
 
-// openSynthetic opens the stand-ins for the held-out images.
-func (in *sources) openSynthetic(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
+// openSynthetic opens the set of synthetic OOD images made from the validation images.
+func (in *sources) openSynthetic(ctx context.Context, cfg *Config) (err error) {
 	if in.val == nil {
 		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
 	}
-	of := *opener
-	of.Synthetic, of.Notes = true, &source.Notes{} // what is ignored is told of val
-	if in.synthetic, err = in.open(ctx, cfg, &of, bundle.SyntheticOOD, cfg.Val); err == nil {
+	opener := *in.opener
+	opener.Synthetic, opener.Notes = true, &source.Notes{} // ignored files are reported once, for val
+	if in.synthetic, err = in.open(ctx, cfg, &opener, bundle.SyntheticOOD, cfg.Val); err == nil {
 		err = in.synthetic.CheckSynthetic(ctx)
 	}
 	return err
 }
 
-// findPreprocessing returns how images become the model's input: as is given, else by the default
-// if the data are images. Where they are ready arrays it is not known.
+// findPreprocessing returns how images become the model's input: as configured, else by the default
+// if the data are images. For ready arrays it is unknown.
 func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*bundle.Preprocessing, error) {
 	spec := in.cut.Preprocess()
 	if cfg.Preprocess != nil {
@@ -306,30 +306,20 @@ func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*bundle.
 	return &bundle.Preprocessing{Source: bundle.Unknown}, nil
 }
 
-// recipe returns what all parts of a calibration have in common.
+// recipe returns what all parts of a calibration share.
 func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	if _, err := cfg.Structure.Resolve(in.head); err != nil {
 		return nil, err
 	}
 	r := &part.Recipe{
-		Head: in.describeHead(), Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
+		Head: bundle.Head{Head: in.head}, Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
 	}
 	if in.cut != nil {
+		r.Head = attach.Describe(in.cut.Head)
 		m := in.cut.Model.Info()
 		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
 		r.Gathered = !in.cut.Model.SelfContained()
 		r.Batch, r.Provider = in.cut.Batch(), cmp.Or(cfg.Runtime.Provider, ort.CPU)
 	}
 	return r, nil
-}
-
-// describeHead describes the head for report and manifest.
-func (in *sources) describeHead() bundle.Head {
-	h := bundle.Head{Head: in.head}
-	if in.cut != nil {
-		n := in.cut.Head
-		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.FeaturesTensor, n.LogitsTensor, n.Tail
-		h.Approximation = string(n.Approximation)
-	}
-	return h
 }

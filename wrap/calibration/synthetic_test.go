@@ -19,7 +19,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// withSynthetic is the calibration of the digits' network, with stand-ins.
+// withSynthetic is the calibration of the digits' network, with synthetic OOD data.
 func withSynthetic(t testing.TB) Config {
 	t.Helper()
 	const images = "../../models/digits-mlp/digits-images-idx3-ubyte.gz"
@@ -29,8 +29,9 @@ func withSynthetic(t testing.TB) Config {
 	}
 }
 
-// A shard's stand-ins are those of its own held-out examples: together they are those of one pass.
-func TestStandInsOfAllShardsAreThoseOfOnePass(t *testing.T) {
+// The synthetic images of a shard are made from its own validation images: together they are those of one pass.
+func TestSyntheticImagesOfAllShardsAreThoseOfOnePass(t *testing.T) {
+	t.Parallel()
 	c := withSynthetic(t)
 	c.Shard = rows.Shard{Index: 1, Count: 1}
 	if _, err := Accumulate(t.Context(), c); err != nil {
@@ -45,7 +46,7 @@ func TestStandInsOfAllShardsAreThoseOfOnePass(t *testing.T) {
 	if bytes.Equal(read(t, filepath.Join(both, part.ValName)), read(t, filepath.Join(both, part.SyntheticName))) {
 		t.Error("the stand-ins are the held-out examples")
 	}
-	// A cache of features tells images and stand-ins apart.
+	// A feature cache distinguishes images from synthetic ones.
 	cached := c
 	cached.Cache = t.TempDir()
 	for _, name := range []string{"first", "second"} {
@@ -64,7 +65,8 @@ func TestStandInsOfAllShardsAreThoseOfOnePass(t *testing.T) {
 	}
 }
 
-func TestStandInsWantImages(t *testing.T) {
+func TestSyntheticOODDataNeedImages(t *testing.T) {
+	t.Parallel()
 	c := withSynthetic(t)
 	features := classified(t, 100, 4, 3)
 	for name, test := range map[string]struct {
@@ -94,8 +96,8 @@ func TestStandInsWantImages(t *testing.T) {
 	}
 }
 
-// The learned score is made of stand-ins, and nothing else is: temperatures and figures are as without.
-func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
+// Only the learned score depends on synthetic OOD data: temperatures and figures are as without.
+func TestSyntheticOODDataAreUsedForScoresOnly(t *testing.T) {
 	t.Parallel()
 	c := withSynthetic(t)
 	c.OODScore, c.KeepCurvature = "learned", true
@@ -121,7 +123,7 @@ func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
 		t.Errorf("score %+v", o)
 	}
 
-	// Of held-out examples that set thresholds nothing is learned, by their stand-ins neither.
+	// Nothing is learned from examples that set thresholds, nor from images made from them.
 	half := c
 	half.Out, half.Decisions = filepath.Join(t.TempDir(), "half"), conformal.Plan{Alpha: 0.1}
 	all, some := tried[0].N, mustCalibrate(t, half).Validation.SyntheticOOD[0].N
@@ -169,7 +171,8 @@ func classifiedDigits(t testing.TB) string {
 	return write(t, t.TempDir(), "more-images-idx3-ubyte", idx(pixels, 20, 8, 8))
 }
 
-func TestTheLearnedScoreWantsSomethingToLearnFrom(t *testing.T) {
+func TestTheLearnedScoreNeedsOODData(t *testing.T) {
+	t.Parallel()
 	c := withSynthetic(t)
 	c.OOD, c.OODScore = "", "learned"
 	_, err := Calibrate(t.Context(), c)
@@ -178,8 +181,9 @@ func TestTheLearnedScoreWantsSomethingToLearnFrom(t *testing.T) {
 	says(t, err, "the score learned is learned from", "--ood auto")
 }
 
-// Figures on stand-ins are called that, and recommend nothing.
-func TestStandInsAreMeasuredApart(t *testing.T) {
+// Figures on synthetic OOD data are marked as such, and do not count for recommendations.
+func TestSyntheticOODDataAreReportedSeparately(t *testing.T) {
+	t.Parallel()
 	c := withSynthetic(t)
 	mustCalibrate(t, c)
 	e := bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "stand-ins", Spec: SyntheticOOD}}}
@@ -202,8 +206,8 @@ func TestStandInsAreMeasuredApart(t *testing.T) {
 	}
 }
 
-// An interruption among the stand-ins ends, resumed, in the same bytes.
-func TestStandInsAreResumed(t *testing.T) {
+// A calibration that is interrupted while it reads synthetic images gives the same bytes when it is resumed.
+func TestACalibrationWithSyntheticOODDataIsResumed(t *testing.T) {
 	t.Parallel()
 	c := withSynthetic(t)
 	c.OODScore, c.Runtime.Batch = "learned", 64

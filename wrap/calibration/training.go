@@ -14,11 +14,11 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// weights reads the last layer's weights and its bias, as [head.Head.Weights] does.
+// weights reads the last layer's weights and bias, as [head.Head.Weights] does.
 type weights func() (w, b []float32, err error)
 
-// training returns what scores of unfamiliarity are fitted to: the curvature's sums, the sample, and the
-// last layer where the model is there.
+// training returns what OOD scores are fitted to: the curvature's sums, the sample, and the last layer if the
+// model is available.
 func training(c *calibrate.Curvature, p *part.Part, layer weights) (*score.Training, error) {
 	sample := &rows.Batch{}
 	if p.Sample != nil {
@@ -34,7 +34,7 @@ func training(c *calibrate.Curvature, p *part.Part, layer weights) (*score.Train
 	return c.Training(w, b, sample), nil
 }
 
-// weightsOf returns what reads the last layer's weights from a model that was calibrated.
+// weightsOf reads the weights from the file of the calibrated model.
 func weightsOf(path string, h bundle.Head) weights {
 	return func() (w, b []float32, err error) {
 		model, err := onnx.Open(path)
@@ -49,7 +49,7 @@ func weightsOf(path string, h bundle.Head) weights {
 	}
 }
 
-// weightsOfPart is weightsOf for the model in a part, whose hashes are checked.
+// weightsOfPart is weightsOf for the model in a part, whose hashes it checks.
 func weightsOfPart(dir string, m *part.Manifest) weights {
 	return func() (w, b []float32, err error) {
 		for _, name := range []string{part.ModelName, part.ModelDataName} {

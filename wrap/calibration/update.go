@@ -24,29 +24,28 @@ import (
 // UpdateConfig says what Update does. Bundle and Train must be set.
 type UpdateConfig struct {
 	Bundle string // folder of a bundle that was calibrated with KeepCurvature
-	Train  string // SPEC of more training data
+	Train  string // SPEC of additional training data
 
-	// SPECs of held-out data. Empty ones are those of the bundle, whose content must be the same
-	// still.
+	// SPECs of validation and OOD data. "" takes those of the bundle, whose content must not have
+	// changed.
 	Val, OOD string
-	// Decisions are asked for instead of the bundle's; zero: these.
+	// Decisions replace the bundle's; zero keeps these.
 	Decisions conformal.Plan
 
 	Out   string // folder of the bundle to write; "" replaces Bundle
-	Force bool   // replace a bundle that is at Out
-	Model string // path of the model, where the bundle has none
+	Force bool   // replace a bundle at Out
+	Model string // path of the model, if the bundle has none
 
-	MaxBad  int    // records that may be unreadable
+	MaxBad  int    // unreadable records to allow in each set
 	Cache   string // folder that keeps features between runs; "" keeps none
 	Runtime wrap.Runtime
 
 	Progress func(wrap.Progress)
 }
 
-// Update adds training data to a bundle: it sums over them behind what the bundle's curvature has
-// summed, and tunes damping and temperatures again. It comes to what Calibrate makes of the old and
-// the new data, one behind the other, but for the rounding of sums; the old are not read. On error
-// the bundle stands as it was.
+// Update adds training data to a bundle: it adds them to the sums of the bundle's curvature, and tunes damping
+// and temperatures again. The result is what Calibrate makes from the old data followed by the new, up to the
+// rounding of sums; the old data are not read. On error the bundle is left unchanged.
 func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if cfg.Bundle == "" || cfg.Train == "" {
 		return nil, errors.New("bundle or train is missing: an update needs a bundle and training data")
@@ -54,19 +53,19 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if err := cfg.Decisions.Validate(); err != nil {
 		return nil, err
 	}
-	to := &target{dir: cfg.Out, force: cfg.Force, keepCurvature: true}
+	to := &target{dir: cfg.Out, keepCurvature: true, WriteOptions: bundle.WriteOptions{Force: cfg.Force}}
 	if cfg.Out == "" {
-		to.dir, to.force = cfg.Bundle, true
+		to.dir, to.Force = cfg.Bundle, true
 	}
-	u := &update{UpdateConfig: cfg, log: newJournal(cfg.Progress)}
+	u := &update{UpdateConfig: cfg, log: newJournal(cfg.Progress, nil)}
 	u.log.begin("open")
 	if err := u.openBundle(); err != nil {
 		return nil, err
 	}
 	if cfg.Model != "" && u.manifest.Model != nil && u.manifest.Model.File == nil {
-		to.keep = []string{cfg.Model}
+		to.Keep = []string{cfg.Model}
 	}
-	if err := bundle.CheckTarget(to.dir, to.force, to.keep...); err != nil {
+	if err := bundle.CheckTarget(to.dir, to.Force, to.Keep...); err != nil {
 		return nil, err
 	}
 	defer u.in.close()
@@ -77,7 +76,7 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if err := a.begin(); err != nil {
 		return nil, err
 	}
-	if m := u.manifest.Model; m != nil { // whose copy in the bundle may be another file
+	if m := u.manifest.Model; m != nil { // the bundle's copy may be another file
 		a.part.Recipe.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
 	}
 	from, _ := u.in.train.Range()
@@ -101,30 +100,29 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 			to.trained = append(to.trained, d)
 		}
 	}
-	if to.noProbe = u.in.noProbe; u.manifest.Probe == nil {
-		to.noProbe = hadNone
+	if u.manifest.Probe == nil {
+		a.shard(u.in.val).NoProbe = hadNone
 	}
 	u.describe(to)
 	return finish(ctx, a.part, to, u.log)
 }
 
-// update is a bundle that is updated.
+// update is the state of an update.
 type update struct {
 	UpdateConfig
 	log      *journal
 	bundle   *bundle.Bundle
 	manifest *bundle.Manifest
-	document []byte // of the manifest, as it was opened
-	opener   *source.Opener
+	document []byte // bundle.yaml when it was opened
 	in       *sources
 	overlaps []string // warnings
 }
 
-// openBundle opens the bundle, and refuses one that has no sums.
+// openBundle opens the bundle, and refuses one without sums.
 func (u *update) openBundle() (err error) {
 	if u.document, err = u.read(); err != nil {
 		if _, e := bundle.Open(u.Bundle); e != nil {
-			return e // which says what it is
+			return e // says what is wrong with it
 		}
 		return err
 	}
@@ -148,14 +146,14 @@ func (u *update) read() ([]byte, error) {
 	return data, nil
 }
 
-// config is that of the calibration which made the bundle, with the new data.
+// config returns the configuration that made the bundle, with the new data.
 func (u *update) config() *Config {
 	ood := u.spec(bundle.OOD, u.OOD)
 	if u.OOD == "" && u.recorded(bundle.SyntheticOOD) != nil {
 		ood = wrap.SyntheticOOD
 	}
 	c := &Config{
-		Settings: u.manifest.Asked(), PrecomputedFeatures: u.manifest.Model == nil, NoProbe: u.manifest.Probe == nil,
+		Settings: u.manifest.CalibrationSettings(), PrecomputedFeatures: u.manifest.Model == nil, NoProbe: u.manifest.Probe == nil,
 		Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood, Out: u.Out, Cache: u.Cache, Runtime: u.Runtime,
 	}
 	c.Limit, c.MaxBad = 0, u.MaxBad
@@ -166,7 +164,7 @@ func (u *update) config() *Config {
 	return c
 }
 
-// recorded returns the bundle's data of a role, nil where there is none.
+// recorded returns the bundle's dataset of a role, or nil.
 func (u *update) recorded(role bundle.Role) *bundle.Dataset {
 	all := u.manifest.Datasets
 	if i := slices.IndexFunc(all, func(d bundle.Dataset) bool { return d.Role == role }); i >= 0 {
@@ -175,12 +173,12 @@ func (u *update) recorded(role bundle.Role) *bundle.Dataset {
 	return nil
 }
 
-// spec returns that which is given, or else the bundle's.
-func (u *update) spec(role bundle.Role, given string) string {
-	if d := u.recorded(role); given == "" && d != nil {
+// spec returns the SPEC of a role: the bundle's if none is configured.
+func (u *update) spec(role bundle.Role, configured string) string {
+	if d := u.recorded(role); configured == "" && d != nil {
 		return d.Spec
 	}
-	return given
+	return configured
 }
 
 // open opens model and data.
@@ -191,15 +189,15 @@ func (u *update) open(ctx context.Context) error {
 	}
 	specs := map[string]string{"train": cfg.Train, "val": cfg.Val, "ood": cfg.OOD}
 	for _, role := range []bundle.Role{bundle.Val, bundle.OOD} {
-		given := map[bundle.Role]string{bundle.Val: u.Val, bundle.OOD: u.OOD}[role]
-		if given == "" && dataset.IsStream(specs[string(role)]) {
+		configured := map[bundle.Role]string{bundle.Val: u.Val, bundle.OOD: u.OOD}[role]
+		if configured == "" && dataset.IsStream(specs[string(role)]) {
 			return option.Errorf("the %s data of the bundle came on standard input, which is gone: give it with %s", role, option.Name(role))
 		}
 	}
 	if err := source.OneStream(specs); err != nil {
 		return err
 	}
-	u.opener = &source.Opener{
+	u.in.opener = &source.Opener{
 		MaxBad: u.MaxBad, Cache: u.Cache, MultiLabel: u.in.head.MultiLabel(), Fingerprint: true, Notes: &u.log.Notes,
 	}
 	var err error
@@ -214,11 +212,11 @@ func (u *update) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := u.in.openTrain(ctx, cfg, u.opener); err != nil {
+	if err := u.in.openTrain(ctx, cfg); err != nil {
 		return err
 	}
-	// The same words as before need not be the same data: what is known now costs less than to
-	// read all of it in vain.
+	// The same SPEC need not be the same data. Identifying them now costs less than reading
+	// all of them in vain.
 	for _, d := range m.Datasets {
 		if d.Role == bundle.Train && d.Spec == u.Train && u.in.train.Size() >= 0 {
 			if err := u.in.train.Identify(ctx); err != nil {
@@ -232,13 +230,13 @@ func (u *update) open(ctx context.Context) error {
 	if err := u.checkOverlap(ctx); err != nil {
 		return err
 	}
-	if err := u.in.openTuning(ctx, cfg, u.opener); err != nil {
+	if err := u.in.openTuning(ctx, cfg); err != nil {
 		return fmt.Errorf("%w (held-out data that is not given is that of the bundle)", err)
 	}
 	return nil
 }
 
-// openModel opens the model as the bundle was calibrated with it.
+// openModel opens the model, to be run as in the calibration.
 func (u *update) openModel(ctx context.Context) error {
 	a, err := attach.Open(u.bundle, u.Model, nil)
 	if err != nil {
@@ -264,7 +262,7 @@ func (u *update) openModel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.opener.Network = u.in.cut.Network
+	u.in.opener.Network = u.in.cut.Network
 	u.in.preprocess = &bundle.Preprocessing{Source: bundle.Unknown}
 	switch {
 	case u.manifest.Preprocess != nil:
@@ -276,8 +274,8 @@ func (u *update) openModel(ctx context.Context) error {
 	return err
 }
 
-// takeSums goes on with the bundle's sums, behind which the new data's blocks come, from the block of
-// a position on.
+// takeSums starts from the bundle's sums. The new data, which begin at position from, get the block numbers behind
+// them.
 func (u *update) takeSums(a *accumulation, from int) error {
 	sums, err := u.bundle.Sums(u.in.matrixProduct())
 	if err != nil {
@@ -303,14 +301,14 @@ func (u *update) takeSums(a *accumulation, from int) error {
 	return nil
 }
 
-// checkNew refuses training data that the bundle has.
+// checkNew refuses training data that the bundle already has.
 func (u *update) checkNew(ctx context.Context) error {
 	for i := range u.manifest.Datasets {
 		d := &u.manifest.Datasets[i]
 		if d.Role != bundle.Train {
 			continue
 		}
-		same, err := u.opener.IsRecorded(ctx, u.in.train, u.in.head.Classes(), d)
+		same, err := u.in.opener.IsRecorded(ctx, u.in.train, u.in.head.Classes(), d)
 		if err != nil {
 			return err
 		}
@@ -324,8 +322,8 @@ func (u *update) checkNew(ctx context.Context) error {
 	return nil
 }
 
-// checkOverlap refuses training data of which the bundle has some, from the same file or folder. Where
-// that has changed since, it warns.
+// checkOverlap refuses training data that share examples of a file or folder with the bundle's. If these have
+// changed since, it warns.
 func (u *update) checkOverlap(ctx context.Context) error {
 	for i := range u.manifest.Datasets {
 		d := &u.manifest.Datasets[i]
@@ -345,14 +343,14 @@ func (u *update) checkOverlap(ctx context.Context) error {
 	return nil
 }
 
-// overlap returns what slice of a file or folder the new data shares with training data of the
-// bundle, and whether that is the same still.
+// overlap returns the slice of a file or folder that the new data share with training data of the
+// bundle, and whether these are unchanged.
 func (u *update) overlap(ctx context.Context, d *bundle.Dataset) (both string, same bool, err error) {
-	o := *u.opener
+	o := *u.in.opener
 	o.Fingerprint, o.Cache, o.Limit, o.Notes = false, "", 0, &source.Notes{}
 	old, err := o.Open(ctx, string(d.Role), d.Spec, u.in.head.Classes(), u.in.train.Labelled())
 	if err != nil {
-		return "", false, nil // it is gone, or is something else now
+		return "", false, nil // removed, or something else now
 	}
 	defer old.Close()
 	if both = u.in.train.Overlap(old); both == "" {
@@ -365,21 +363,22 @@ func (u *update) overlap(ctx context.Context, d *bundle.Dataset) (both string, s
 	return both, same, err
 }
 
-// check refuses data that is not what it is taken for, when all of it is known.
+// check refuses training data that the bundle has, and other validation or OOD data than the bundle's, once all
+// fingerprints are known.
 func (u *update) check(ctx context.Context) error {
 	if err := u.checkNew(ctx); err != nil {
 		return err
 	}
 	for _, s := range []struct {
-		set   *source.Set
-		role  bundle.Role
-		given string
+		set        *source.Set
+		role       bundle.Role
+		configured string
 	}{{u.in.val, bundle.Val, u.Val}, {u.in.ood, bundle.OOD, u.OOD}} {
 		d := u.recorded(s.role)
-		if s.given != "" || d == nil {
+		if s.configured != "" || d == nil {
 			continue
 		}
-		same, err := u.opener.IsRecorded(ctx, s.set, u.in.head.Classes(), d)
+		same, err := u.in.opener.IsRecorded(ctx, s.set, u.in.head.Classes(), d)
 		if err != nil {
 			return err
 		}
@@ -390,19 +389,19 @@ func (u *update) check(ctx context.Context) error {
 	return nil
 }
 
-// describe says where the bundle's model comes from, and that nobody else has changed the bundle.
+// describe takes the model from the bundle, and makes sure before writing that nobody has changed the bundle.
 func (u *update) describe(to *target) {
 	if m := u.manifest.Model; m != nil {
 		to.model, to.weights = u.in.cut.Model.Info(), u.in.cut.Head.Weights
 		to.model.SHA256 = m.SHA256
 		if m.File != nil {
-			to.files.Model = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelName))
+			to.Model = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelName))
 		}
 		if m.Data != nil {
-			to.files.ModelData = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelDataName))
+			to.ModelData = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelDataName))
 		}
 	}
-	to.last = func() error {
+	to.confirm = func() error {
 		now, err := u.read()
 		if err == nil && !bytes.Equal(now, u.document) {
 			err = fmt.Errorf("%s has changed since it was opened: update it again", u.Bundle)

@@ -92,6 +92,7 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 
 // An update chooses the damping by the rule that the bundle was made with.
 func TestAnUpdateKeepsTheRuleOfDamping(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 2500, 6, 4)
 	for _, d := range []calibrate.Damping{{}, {Absolute: 40}, {Relative: 0.02}} {
 		c := Config{
@@ -114,7 +115,8 @@ func TestAnUpdateKeepsTheRuleOfDamping(t *testing.T) {
 
 // Blocks that are added lie behind the bundle's own, wherever they lie in their file: sums and sample have the
 // bytes of one calibration.
-func TestAnUpdateAddsBlocksBehindThoseThereAre(t *testing.T) {
+func TestAnUpdateAddsBlocksAfterTheExistingOnes(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 3000, 6, 4)
 	c := Config{
 		PrecomputedFeatures: true, Val: file + "[2560:]", KeepCurvature: true,
@@ -143,6 +145,7 @@ func TestAnUpdateAddsBlocksBehindThoseThereAre(t *testing.T) {
 
 // A bundle that another process has changed meanwhile stands as that has left it.
 func TestAnUpdateLosesNoOther(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 2500, 4, 3)
 	c := Config{
 		PrecomputedFeatures: true, Val: file + "[2000:]", KeepCurvature: true,
@@ -167,8 +170,9 @@ func TestAnUpdateLosesNoOther(t *testing.T) {
 	}
 }
 
-// What comes from another file comes behind what there is, with held-out data of its own.
+// Data from another file are added after the bundle's, with other validation data.
 func TestAnUpdateFromAnotherFile(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 3000, 4, 3)
 	dir := t.TempDir()
 	again := write(t, dir, "again.npz", read(t, file)) // begins at position 0 again
@@ -209,6 +213,7 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 // Data is known again however a bundle came about and wherever it lies. Of a file that has changed
 // since, it is not known what was in the bundle.
 func TestAnUpdateOfAMergedBundleKnowsItsData(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 4000, 4, 3)
 	dir := t.TempDir()
 	elsewhere := write(t, dir, "elsewhere.npz", read(t, file))
@@ -233,7 +238,7 @@ func TestAnUpdateOfAMergedBundleKnowsItsData(t *testing.T) {
 		says(t, err, "is in the bundle already", "counts once")
 	}
 
-	// The file is another one now, and the held-out data is given.
+	// Now with another file, and validation data configured.
 	if err := os.Rename(classified(t, 3500, 4, 3), file); err != nil {
 		t.Fatal(err)
 	}

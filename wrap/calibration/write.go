@@ -16,21 +16,18 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// A target is where the bundle of a calibration goes, and what is not of its parts.
+// A target says where a bundle is written, and has what the parts of a calibration do not.
 type target struct {
-	dir           string
-	force         bool
-	keep          []string // files that must be there afterwards
-	keepCurvature bool
-	model         *onnx.Info          // for the report; nil for ready-made features
-	weights       weights             // of the last layer; nil where there is no model
-	files         bundle.WriteOptions // of which those that write the model; zero leaves it out
-	trained       []bundle.Dataset    // what the sums were made of before
-	noProbe       string              // why there is no probe, where there is none
-	last          func() error        // may refuse to write, at the last moment; nil does not
+	dir                 string
+	bundle.WriteOptions // Curvature and Sample are set by write
+	keepCurvature       bool
+	model               *onnx.Info       // for the report; nil for precomputed features
+	weights             weights          // of the last layer; nil without a model
+	trained             []bundle.Dataset // training data that the sums already had
+	confirm             func() error     // called before writing, may refuse it; may be nil
 }
 
-// manifest describes a bundle, but for what is measured of it.
+// manifest describes a bundle, except for its figures.
 func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 	m := &bundle.Manifest{
 		Tool:          "mfgs " + wrap.Version(),
@@ -75,15 +72,15 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 
 // write writes the bundle.
 func write(p *part.Part, to *target, f *calibrate.Fitted, m *bundle.Manifest) error {
-	o := bundle.WriteOptions{Force: to.force, Keep: to.keep, Model: to.files.Model, ModelData: to.files.ModelData}
+	o := to.WriteOptions
 	if to.keepCurvature {
 		o.Curvature = p.Sums.Encode
 		if p.Sample != nil {
 			o.Sample = p.Sample.Encode
 		}
 	}
-	if to.last != nil {
-		if err := to.last(); err != nil {
+	if to.confirm != nil {
+		if err := to.confirm(); err != nil {
 			return err
 		}
 	}
@@ -108,25 +105,24 @@ func describeSet(s *part.Set) bundle.Dataset {
 	return d
 }
 
-// modelFiles has a bundle or part hold a model: a copy of its file or, where weights lie
-// in others, what gathers them, in one file if they fit.
-func modelFiles(m *onnx.Model) (o bundle.WriteOptions, err error) {
+// modelFiles returns functions that write a model into a bundle or part: a copy of its file or, if it has weights
+// in other files, one file with all of them, or a second one with the weights if one is too small. data is nil
+// unless there is a second file.
+func modelFiles(m *onnx.Model) (model, data func(io.Writer) error, err error) {
 	if m.SelfContained() {
-		o.Model = func(w io.Writer) error { return copyModel(w, m) }
-		return o, nil
+		return func(w io.Writer) error { return copyModel(w, m) }, nil, nil
 	}
 	files, err := m.Files(bundle.ModelName)
 	if err != nil {
-		return o, option.Errorf("%w; leave the model out of the bundle with %s", err, option.NoModel)
+		return nil, nil, option.Errorf("%w; leave the model out of the bundle with %s", err, option.NoModel)
 	}
-	o.Model = files[0].Write
 	if len(files) == 2 {
-		o.ModelData = files[1].Write
+		data = files[1].Write
 	}
-	return o, nil
+	return files[0].Write, data, nil
 }
 
-// copyModel copies the file of a model that is one.
+// copyModel copies the file of a self-contained model.
 func copyModel(w io.Writer, m *onnx.Model) error {
 	f, err := m.File()
 	if err != nil {

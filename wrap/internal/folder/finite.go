@@ -11,7 +11,7 @@ import (
 // ErrNotFinite says that a number of a manifest is NaN or infinite.
 var ErrNotFinite = errors.New("a number is not finite")
 
-// Finite refuses a NaN or an infinity anywhere in a manifest, and names its field.
+// Finite returns an error that names the first field of a manifest that is NaN or infinite.
 func Finite(manifest any) error { return finite(reflect.ValueOf(manifest), "") }
 
 func finite(v reflect.Value, field string) error {

@@ -1,5 +1,5 @@
-// Package folder writes and checks folders that appear whole or not at all: some files, and a sealed
-// YAML manifest that names them with their hashes.
+// Package folder writes and checks folders of files with a sealed YAML manifest that has their hashes. A folder
+// is written whole or not at all.
 package folder
 
 import (
@@ -22,15 +22,15 @@ import (
 type Kind struct {
 	Noun     string   // "bundle"
 	Manifest string   // name of the manifest
-	Files    []string // names of all files there can be, the manifest's too
+	Files    []string // names of all possible files, including the manifest
 	Title    string   // first line of the manifest, a comment
-	Largest  int64    // bytes of a manifest that is read
+	Largest  int64    // largest size of a manifest in bytes
 }
 
 // Options say what may be replaced.
 type Options struct {
-	Force bool     // a folder of the kind, or an empty one
-	Keep  []string // files that are to be there afterwards: a folder that holds one is not replaced
+	Force bool     // replace a folder of the kind, or an empty one
+	Keep  []string // files that must not be lost: a folder that holds one is not replaced
 }
 
 // A Put writes a file of the folder, and returns its SHA-256 in hex.
@@ -39,8 +39,7 @@ type Put func(name string, content func(io.Writer) error) (sha256 string, err er
 // A Create creates a file of a draft.
 type Create func(d *files.Draft, name string) (io.WriteCloser, error)
 
-// CheckTarget reports whether Write would refuse dir for what is there already, or could write
-// nothing there, which it tries.
+// CheckTarget reports why Write would refuse dir, or could not write there, which it tries.
 func (k *Kind) CheckTarget(dir string, o Options) error {
 	path, _, err := k.target(dir, o)
 	if err != nil {
@@ -49,7 +48,7 @@ func (k *Kind) CheckTarget(dir string, o Options) error {
 	return k.tryWriting(dir, path)
 }
 
-// Inside reports whether a path, where nothing need be, lies in a folder or in one of its folders.
+// Inside reports whether a path, which need not exist, lies in a folder or below.
 func Inside(path, dir string) bool {
 	folder, err := os.Stat(dir)
 	if err != nil || !folder.IsDir() {
@@ -71,12 +70,12 @@ func Inside(path, dir string) bool {
 	return false
 }
 
-// tryWriting makes what Write would make, and takes it away again; path is where dir really is.
+// tryWriting creates a draft as Write does, and removes it; path is dir without links.
 func (k *Kind) tryWriting(dir, path string) error {
 	fail := func(err error) error {
 		var p *fs.PathError
 		if errors.As(err, &p) {
-			err = p.Err // the path is of a hidden file, which nobody named
+			err = p.Err // its path is that of a hidden file
 		}
 		return fmt.Errorf("%s cannot be written: %w: choose another folder, or see to its permissions", dir, err)
 	}
@@ -95,8 +94,7 @@ func (k *Kind) tryWriting(dir, path string) error {
 	return nil
 }
 
-// target returns where dir really is and whether it is there, and refuses what
-// must not be replaced.
+// target returns dir without links and whether it exists, and refuses what must not be replaced.
 func (k *Kind) target(dir string, o Options) (path string, there bool, err error) {
 	if path, err = filepath.Abs(dir); err != nil {
 		return "", false, err
@@ -124,14 +122,13 @@ func (k *Kind) target(dir string, o Options) (path string, there bool, err error
 	return path, true, nil
 }
 
-// replaceable refuses a folder in which anything but one of the kind would be lost, or
-// one of the files in keep.
+// replaceable refuses a folder that is not one of the kind, or has one of the files in keep.
 func (k *Kind) replaceable(dir string, keep []string) error {
 	folder, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
-	files.Sweep(dir) // what a killed program was about to write in it
+	files.Sweep(dir) // drafts of killed programs
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -159,7 +156,7 @@ func (k *Kind) replaceable(dir string, keep []string) error {
 		if err != nil {
 			return err
 		}
-		// There are no folders in dir, so a file in it lies right there.
+		// dir has no folders, so that a file in it lies directly there.
 		s, err := os.Stat(filepath.Dir(path))
 		if err != nil {
 			return err
@@ -171,7 +168,7 @@ func (k *Kind) replaceable(dir string, keep []string) error {
 	return nil
 }
 
-// holdsOnly refuses the entries of a folder if one is not of this kind.
+// holdsOnly refuses a folder with an entry that is no file of this kind.
 func (k *Kind) holdsOnly(entries []fs.DirEntry) error {
 	for _, e := range entries {
 		if !slices.Contains(k.Files, e.Name()) || e.IsDir() {
@@ -181,8 +178,8 @@ func (k *Kind) holdsOnly(entries []fs.DirEntry) error {
 	return nil
 }
 
-// isManifest refuses a file that was never the manifest of one of the kind, broken or
-// not: other programs have files of such names too.
+// isManifest refuses a file that was never a manifest of this kind, even a broken one: other programs have
+// files of such names too.
 func (k *Kind) isManifest(path string) error {
 	data, err := files.Read(path, k.Largest)
 	if err != nil {
@@ -194,16 +191,16 @@ func (k *Kind) isManifest(path string) error {
 	return nil
 }
 
-// Write writes the folder dir, which must not exist unless o.Force, with the files that fill puts
-// into it, the manifest last. After an error all is as it was.
+// Write writes the folder dir, which must not exist unless o.Force is set, with the files that fill puts
+// into it, the manifest last. After an error nothing has changed.
 func (k *Kind) Write(dir string, o Options, fill func(Put) error) error {
 	return k.WriteWith(dir, o, fill, Ordinary)
 }
 
-// Ordinary creates a file as it is.
+// Ordinary creates a file of a draft.
 func Ordinary(d *files.Draft, name string) (io.WriteCloser, error) { return d.Create(name) }
 
-// WriteWith is Write, on a disk that may be full.
+// WriteWith is Write with the function that creates files, which tests replace by one that fails.
 func (k *Kind) WriteWith(dir string, o Options, fill func(Put) error, create Create) error {
 	dir, _, err := k.target(dir, o)
 	if err != nil {
@@ -234,7 +231,7 @@ func (k *Kind) WriteWith(dir string, o Options, fill func(Put) error, create Cre
 
 // move gives the folder of the draft the name dir.
 func (k *Kind) move(draft *files.Draft, dir string, o Options) error {
-	// Writing took its time: dir need not be what it was before.
+	// dir may have changed while the draft was written.
 	dir, there, err := k.target(dir, o)
 	if err != nil {
 		return err
@@ -254,7 +251,7 @@ func (k *Kind) move(draft *files.Draft, dir string, o Options) error {
 	return nil
 }
 
-// Discard removes a folder of the kind. One that holds anything else it leaves as it is.
+// Discard removes a folder of the kind, unless it holds anything else.
 func (k *Kind) Discard(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

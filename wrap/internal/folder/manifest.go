@@ -16,7 +16,7 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// What can be wrong with a manifest.
+// Errors of manifests.
 var (
 	ErrSeal         = errors.New("the seal is broken")
 	ErrYAML         = errors.New("the manifest is malformed")
@@ -24,8 +24,8 @@ var (
 	ErrTooMuch      = errors.New("the manifest holds too much")
 )
 
-// Render returns the document of a manifest, without its seal. Comments stand above fields of the
-// mapping, by name.
+// Render returns the document of a manifest, without a seal. comments has the comments above its
+// fields.
 func Render(manifest any, comments map[string]string) ([]byte, error) {
 	var all yaml.Node
 	if err := all.Encode(manifest); err != nil {
@@ -54,13 +54,13 @@ func Render(manifest any, comments map[string]string) ([]byte, error) {
 
 const sealPrefix = "# sha256: "
 
-// Seal appends the last line.
+// Seal appends the last line, with the SHA-256 of the document.
 func Seal(document []byte) []byte {
 	sum := sha256.Sum256(document)
 	return fmt.Appendf(bytes.Clone(document), "%s%x\n", sealPrefix, sum)
 }
 
-// Unseal returns what stands before the last line, if that is its seal. hint ends the message of an
+// Unseal returns the document before its last line, if that is its seal. hint ends the message of an
 // [ErrSeal].
 func Unseal(data []byte, hint string) ([]byte, error) {
 	const length = len(sealPrefix) + 2*sha256.Size + 1
@@ -74,21 +74,21 @@ func Unseal(data []byte, hint string) ([]byte, error) {
 	return data[:n], nil
 }
 
-// SealLine is a seal, wherever an edit may have moved it.
+// SealLine matches a seal, wherever an edit has moved it.
 var SealLine = regexp.MustCompile(`(?m)^# sha256: [0-9a-f]{64}\r?(\n|\z)`)
 
 const (
-	// maxEntries bounds lines, and what stands on one, of which package yaml makes nodes of some
-	// 200 bytes. There is room for the shards and bad records of a part, or the classes of a bundle.
+	// maxEntries bounds the nodes of a document, each of which takes package yaml some
+	// 200 bytes. It is enough for the shards and bad records of a part, or the classes of a bundle.
 	maxEntries = 1 << 20
-	// maxPairs bounds the pairs of keys of mappings, which package yaml compares with each other.
+	// maxPairs bounds the pairs of keys that package yaml compares to find duplicates.
 	maxPairs = 10_000_000
 )
 
-// entries counts what nodes stand behind: there are no more than two for each, of whatever YAML.
+// entries counts the characters that begin nodes. No YAML has more than two nodes for each.
 func entries(document []byte) (n int) {
 	blank := func(i int) bool { return i < len(document) && (document[i] == ' ' || document[i] == '\t') }
-	begun := false // the line has more than blanks
+	begun := false // the line is not blank so far
 	for i, c := range document {
 		switch c {
 		case '\n', '\r', 0x85, 0xa8, 0xa9: // the last three end line breaks of Unicode
@@ -107,8 +107,8 @@ func entries(document []byte) (n int) {
 	return n
 }
 
-// Parse reads a document, which is one, without anchors and aliases. What would take package yaml
-// long, or much memory, is refused before it does.
+// Parse reads a single document without anchors and aliases. It refuses what would take package yaml
+// long or much memory.
 func Parse(document []byte) (*yaml.Node, error) {
 	if !utf8.Valid(document) {
 		return nil, fmt.Errorf("%w: not UTF-8", ErrYAML)
@@ -128,7 +128,7 @@ func Parse(document []byte) (*yaml.Node, error) {
 	return &root, plain(&root, &pairs)
 }
 
-// Decode reads a document into a manifest, and refuses fields that it does not have.
+// Decode reads a document into a manifest, and refuses unknown fields.
 func Decode(document []byte, manifest any) error {
 	d := yaml.NewDecoder(bytes.NewReader(document))
 	d.KnownFields(true)
@@ -138,7 +138,7 @@ func Decode(document []byte, manifest any) error {
 	return nil
 }
 
-// plain refuses anchors and aliases: a few lines of them stand for gigabytes. Neither are there too
+// plain refuses anchors and aliases, a few lines of which can stand for gigabytes, and too
 // many pairs of keys.
 func plain(n *yaml.Node, pairs *int) error {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
@@ -160,10 +160,10 @@ func plain(n *yaml.Node, pairs *int) error {
 
 var unknownField = regexp.MustCompile(`field (.+?) not found in type \S+`)
 
-// goType is what package yaml says of the type that a value does not fit, which no reader of a file knows.
+// goType matches the Go types in package yaml's errors, which mean nothing to readers of a file.
 var goType = regexp.MustCompile(`(?s) into .*$`)
 
-// Error puts an error of package yaml on one line, keys of several lines in it too.
+// Error turns an error of package yaml into one of this package, on one line.
 func Error(err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: it is empty", ErrYAML)

@@ -52,7 +52,7 @@ func TestManifestsThatTakeLongAreRefused(t *testing.T) {
 }
 
 // The most that is read is read soon.
-func TestManifestsMayHoldMuch(t *testing.T) {
+func TestLargeManifestsAreReadQuickly(t *testing.T) {
 	for name, document := range map[string]string{
 		"lines":    "a:\n" + strings.Repeat("- a\n", maxEntries-2),
 		"entries":  "a: [" + strings.Repeat("b,", maxEntries-3) + "]\n",

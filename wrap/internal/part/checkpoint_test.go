@@ -6,7 +6,8 @@ import (
 )
 
 // A checkpoint is read as one, and is no part that could be merged.
-func TestACheckpointIsNoPart(t *testing.T) {
+func TestACheckpointIsNotMerged(t *testing.T) {
+	t.Parallel()
 	p := example(t, 1, 2)
 	for i := range p.Sets {
 		for j := range p.Sets[i].Shards {

@@ -8,17 +8,17 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Counts are what warnings about a set want to know of it, in bounded memory. What they say of
-// several sets together, [Counts.Merge] makes of theirs, in any order.
+// Counts are statistics of a set for warnings, in bounded memory. [Counts.Merge] gives the statistics of several sets
+// together, in any order.
 type Counts struct {
 	Examples  int
 	Labelled  int   // examples with labels
 	Labels    []int // examples of each class, or with each label of a multi-label head
-	Predicted []int // the same as the network has it
+	Predicted []int // likewise, of the network's predictions
 	repeats   repeats
 }
 
-// NewCounts counts nothing yet.
+// NewCounts returns the counts of no examples.
 func NewCounts(h layer.Head) *Counts {
 	return &Counts{Labels: make([]int, h.Classes()), Predicted: make([]int, h.Classes())}
 }
@@ -64,25 +64,24 @@ func (c *Counts) Merge(o *Counts) {
 	c.repeats.merge(&o.repeats)
 }
 
-// Repeats returns what part of the examples have the features of an earlier one.
-func (c *Counts) Repeats() float64 { return c.repeats.part() }
+// Repeats returns the fraction of examples with the features of an earlier one.
+func (c *Counts) Repeats() float64 { return c.repeats.fraction() }
 
-// repeats counts examples with the same features, by hash. Of more different ones than it keeps, it
-// counts a part that the hash chooses: those whose hash has none of the bits of a mask, the smallest
-// that does.
+// repeats counts examples with the same features, by hash. If there are more than mostHashes, it counts only
+// hashes without any of the bits of a mask, the smallest that suffices.
 type repeats struct {
 	times map[uint64]int64 // examples of a hash
 	mask  uint64           // a power of two less 1
 }
 
-// mostHashes bounds the memory of repeats, to some 10 MB.
+// mostHashes bounds the memory of repeats to some 10 MB.
 const mostHashes = 1 << 18
 
 func (r *repeats) add(features []float32) {
 	h := uint64(14695981039346656037)
 	for _, v := range features {
 		if v == 0 {
-			v = 0 // not -0, whose bits are others
+			v = 0 // -0 has other bits
 		}
 		h = (h ^ uint64(math.Float32bits(v))) * 0x9e3779b97f4a7c15
 		h ^= h >> 29
@@ -99,12 +98,12 @@ func (r *repeats) addHash(h uint64, times int64) {
 	}
 	r.times[h] += times
 	for len(r.times) > mostHashes {
-		r.choose(r.mask<<1 | 1)
+		r.setMask(r.mask<<1 | 1)
 	}
 }
 
-// choose forgets the hashes that have bits of a mask.
-func (r *repeats) choose(mask uint64) {
+// setMask sets a mask, and drops the hashes that have any of its bits.
+func (r *repeats) setMask(mask uint64) {
 	r.mask = mask
 	for h := range r.times {
 		if h&mask != 0 {
@@ -113,18 +112,18 @@ func (r *repeats) choose(mask uint64) {
 	}
 }
 
-// merge adds what other examples were counted.
+// merge adds the counts of other examples.
 func (r *repeats) merge(o *repeats) {
 	if o.mask > r.mask {
-		r.choose(o.mask)
+		r.setMask(o.mask)
 	}
 	for h, times := range o.times {
 		r.addHash(h, times)
 	}
 }
 
-// part returns what part of the examples repeat an earlier one.
-func (r *repeats) part() float64 {
+// fraction returns the fraction of examples that repeat an earlier one.
+func (r *repeats) fraction() float64 {
 	var all int64
 	for _, times := range r.times {
 		all += times
@@ -135,7 +134,7 @@ func (r *repeats) part() float64 {
 	return float64(all-int64(len(r.times))) / float64(all)
 }
 
-// hashes returns those that are kept, rising.
+// hashes returns the counted hashes in ascending order.
 func (r *repeats) hashes() []uint64 {
 	all := make([]uint64, 0, len(r.times))
 	for h := range r.times {

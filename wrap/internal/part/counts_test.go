@@ -11,6 +11,7 @@ import (
 
 // Repeats are counted exactly while they are few, and estimated beyond.
 func TestRepeatsAreCounted(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		n, different int
 		want         float64
@@ -30,7 +31,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 			row[0], row[1], row[2] = float32(k%1000), float32(k/1000), 7
 			r.add(row)
 		}
-		if got := r.part(); !(got >= tc.want-tc.tolerance && got <= tc.want+tc.tolerance) {
+		if got := r.fraction(); !(got >= tc.want-tc.tolerance && got <= tc.want+tc.tolerance) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 		if len(r.times) > mostHashes {
@@ -41,16 +42,18 @@ func TestRepeatsAreCounted(t *testing.T) {
 
 // Zero is zero, whatever its sign.
 func TestNegativeZeroRepeatsZero(t *testing.T) {
+	t.Parallel()
 	var r repeats
 	r.add([]float32{0, 1})
 	r.add([]float32{float32(math.Copysign(0, -1)), 1})
 	r.add([]float32{1, 1})
-	if got := r.part(); got != 1./3 {
+	if got := r.fraction(); got != 1./3 {
 		t.Errorf("%v of three repeat another, want a third", got)
 	}
 }
 
-func TestACensusCountsLabelsAndPredictions(t *testing.T) {
+func TestCountsHaveLabelsAndPredictions(t *testing.T) {
+	t.Parallel()
 	check := func(name string, h layer.Head, b *rows.Batch, labelled int, labels, predicted []int) {
 		t.Helper()
 		s := NewCounts(h)

@@ -1,5 +1,5 @@
 // Package part reads, writes and merges parts of calibrations: folders with what was read of some
-// shards of the data. Merged, they make a bundle without the data or the model being looked at
+// shards of the data. A bundle can be made from them without reading the data or running the model
 // again.
 //
 //	err := part.Write(dir, p, part.WriteOptions{})
@@ -10,17 +10,17 @@
 //
 //	part.yaml              the manifest, sealed by its last line as bundle.yaml is
 //	curvature.safetensors  with training data: the sums over it
-//	counts.safetensors     with training data: what warnings want to know of it
+//	counts.safetensors     with training data: statistics for warnings
 //	sample.safetensors     with training data: the features of some of its examples
-//	val.rows               with held-out data: its features, logits and labels
+//	val.rows               with validation data: its features, logits and labels
 //	ood.rows               with out-of-distribution data: its features and logits
-//	stand-ins.rows         with stand-ins for held-out images: their features and logits
+//	stand-ins.rows         with synthetic OOD images: their features and logits
 //	probe.safetensors      at most where val.rows may have the first examples of the data: as in a bundle
 //	model.onnx             at most in the part that has the first block of the training data: the network
 //	model.onnx.data        beside model.onnx: its weights, where it does not have them
 //
-// The folder is written whole, or not at all, as a bundle is. The same data give the same bytes, but
-// for rounding of the network's. Nothing else may lie in it.
+// The folder is written whole or not at all, like a bundle. The same data give the same bytes, up
+// to the network's rounding. It must not have other files.
 //
 // # Shards
 //
@@ -37,14 +37,14 @@
 //	format             2
 //	tool               what wrote the part, such as "mfgs v0.1.0": the same in all that are merged
 //	recipe             what else must be the same in all that are merged
-//	  (model)          sha256, producer, opset, as in a bundle; left out for ready-made features
-//	  (gathered)       true: its weights lay in other files, so that model.onnx has another sha256
+//	  (model)          sha256, producer, opset, as in a bundle; left out for precomputed features
+//	  (gathered)       true: its weights were in other files, so that model.onnx has another sha256
 //	  head             as in a bundle
 //	  (preprocess)     source: given, assumed or unknown, and (spec); goes with model.
 //	                   Without exif in it, image files were taken as they are stored
 //	  batch            examples to an inference
 //	  (provider)       what runs the model
-//	  settings         what was asked for, as in a bundle: limit and max_bad are of all shards
+//	  settings         as in a bundle; limit and max_bad are for all shards
 //	  (classes)        their names, in the order of the labels
 //	sets               a list: train, val, ood, stand-ins, of which one is enough
 //	  role             train, val, ood or stand-ins
@@ -57,34 +57,34 @@
 //	    examples       that were read, and are in the other files
 //	    fingerprint    SHA-256 of what was read: that of the set cut to these positions
 //	    (bad)          a message for each record that could not be read
-//	    (ignored)      files that were passed over, in the whole set; (ignored_by) has the reasons
-//	    (shared)       warnings of what the set has in common with another
+//	    (ignored)      skipped files of the whole set; (ignored_by) has the reasons
+//	    (shared)       warnings of examples shared with another set
 //	    (progress)     of a checkpoint alone: (stamp) of the data, and next, from where reading goes on
 //	    (logit_error)  in the first shard of train: how far the head's logits are from the model's
-//	    (proof)        likewise: what was compared with the model's own output
+//	    (proof)        likewise: the comparison with the model's own output
 //	    (warnings)     likewise: of the head
 //	    (no_probe)     of val: why there is no probe, where val.rows may have the first examples
 //	files              a list: name and sha256 of each of the other files
 //
-// A checkpoint is a part whose shards say how far they were read: training data in whole blocks, as is
-// held-out data, and without a fingerprint what was not read to its end. It is no part to be merged.
+// A checkpoint is a part whose shards have a progress. They have whole blocks, and no fingerprint unless they were
+// read to the end. It cannot be merged.
 //
 // # The other files
 //
 // curvature.safetensors is what [calibrate.Sums.Encode] writes, of the blocks of the shards; val.rows,
 // ood.rows and stand-ins.rows are complete stores as [rows.Writer] writes them, without names.
 //
-// probe.safetensors has the first examples of the first shard that has any: merging keeps that of the part
+// probe.safetensors has the first examples of the first shard with any: merging keeps that of the part
 // whose val.rows begins first.
 //
-// sample.safetensors is what [rows.Sample.Encode] writes. It has of the examples that were read those
-// whose positions have the smallest hashes, at most 8,192 and 16 MiB, and all where there are no more.
+// sample.safetensors is what [rows.Sample.Encode] writes: the examples whose positions have the smallest
+// hashes, at most 8,192 and 16 MiB, or all if there are no more.
 //
 // counts.safetensors is a sealed safetensors file (see [safetensors.EncodeSealed]) whose metadata
 // holds mfgs.counts, "1", and in decimal examples, labelled and mask. Its tensors are I64:
 //
 //	labels     [C]  training examples of each class, or with each label
-//	predicted  [C]  the same as the network has it
+//	predicted  [C]  likewise, of the network's predictions
 //	hashes     [n]  of features, rising, as unsigned numbers: those without a bit of mask
 //	times      [n]  how many examples have each
 //
@@ -92,6 +92,6 @@
 //
 // # Versions
 //
-// This is format 2. Parts are on their way to a bundle: they are merged by the version
-// that wrote them, and no later one need read them.
+// This is format 2. Parts are temporary: they are merged by the version that wrote them, and no later version
+// need read them.
 package part

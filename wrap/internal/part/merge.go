@@ -18,12 +18,11 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Merge reads parts and makes one of them, the same whatever their order and however some were
-// merged before. It also returns the folder and the manifest of the part that holds the model,
-// "" if none does. The sums go on with the given product, which may be nil.
+// Merge reads parts and makes one part of them. The result does not depend on their order, or on how some were
+// merged before. model is the folder of the part that has the model, "" if none does. product multiplies
+// matrices, and may be nil.
 //
-// Parts must have the same recipe and data, and no shard twice. What is missing, [Manifest.Missing]
-// tells.
+// Parts must have the same recipe and data, and no shard twice. [Manifest.Missing] reports missing shards.
 func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Part, model string, err error) {
 	if len(dirs) == 0 {
 		return nil, "", errors.New("no parts to merge")
@@ -36,10 +35,10 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 		}
 		parts[i] = folderOf{dir, m}
 	}
-	if err := twice(dirs); err != nil {
+	if err := checkDuplicates(dirs); err != nil {
 		return nil, "", err
 	}
-	// In this order few sums wait for others at a time.
+	// In this order few sums are in memory at a time.
 	slices.SortFunc(parts, func(a, b folderOf) int {
 		return cmp.Or(cmp.Compare(a.at(), b.at()), cmp.Compare(a.dir, b.dir))
 	})
@@ -47,9 +46,9 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 	if err := p.mergeManifests(parts); err != nil {
 		return nil, "", err
 	}
-	held := [3]heldOut{{name: ValName}, {name: OODName}, {name: SyntheticName}}
+	sets := [3]gathered{{name: ValName}, {name: OODName}, {name: SyntheticName}}
 	complete := tree{}
-	probed := math.MaxInt // position of the first held-out example of the parts so far
+	first := math.MaxInt // position of the first validation example so far
 	for _, f := range parts {
 		if err := context.Cause(ctx); err != nil {
 			return nil, "", err
@@ -67,24 +66,24 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 			}
 		}
 		for i, b := range []*rows.Batch{o.Val, o.OOD, o.SyntheticOOD} {
-			if err := held[i].add(f.dir, b); err != nil {
+			if err := sets[i].add(f.dir, b); err != nil {
 				return nil, "", err
 			}
 		}
-		if b := o.Val; b != nil && b.N > 0 && b.Positions[0] < probed {
-			p.Probe, probed = o.Probe, b.Positions[0]
+		if b := o.Val; b != nil && b.N > 0 && b.Positions[0] < first {
+			p.Probe, first = o.Probe, b.Positions[0]
 		}
 		if model == "" && f.Copy(f.dir, ModelName) != nil {
 			model = f.dir
 		}
 	}
-	p.Val, p.OOD, p.SyntheticOOD = mergeRows(held[0].batches), mergeRows(held[1].batches), mergeRows(held[2].batches)
+	p.Val, p.OOD, p.SyntheticOOD = mergeRows(sets[0].batches), mergeRows(sets[1].batches), mergeRows(sets[2].batches)
 	return p, model, p.check()
 }
 
-// twice refuses a folder that is given twice.
-func twice(dirs []string) error {
-	given := map[string]string{}
+// checkDuplicates refuses a folder that is listed twice.
+func checkDuplicates(dirs []string) error {
+	seen := map[string]string{}
 	for _, dir := range dirs {
 		path, err := filepath.Abs(dir)
 		if err == nil {
@@ -93,27 +92,27 @@ func twice(dirs []string) error {
 		if err != nil {
 			return err
 		}
-		switch other, again := given[path]; {
+		switch other, again := seen[path]; {
 		case again && other == dir:
 			return fmt.Errorf("%s is given twice", dir)
 		case again:
 			return fmt.Errorf("%s is given twice, also as %s", dir, other)
 		}
-		given[path] = dir
+		seen[path] = dir
 	}
 	return nil
 }
 
-// heldOut gathers the held-out examples of a set.
-type heldOut struct {
-	name    string
+// gathered has the examples of a set from several parts.
+type gathered struct {
+	name    string // of the file
 	batches []*rows.Batch
-	first   string // the part that had the first examples
-	labels  string // that these have
+	first   string // the part with the first examples
+	labels  string // the kind of their labels
 }
 
-// add adds those of another part, nil if it has none of the set.
-func (h *heldOut) add(dir string, b *rows.Batch) error {
+// add adds the examples of another part, nil if it has none of the set.
+func (h *gathered) add(dir string, b *rows.Batch) error {
 	if b == nil {
 		return nil
 	}
@@ -122,21 +121,21 @@ func (h *heldOut) add(dir string, b *rows.Batch) error {
 	case h.first == "":
 		h.first, h.labels = dir, labels
 	case labels != h.labels:
-		return differ(h.first, dir, "what goes with "+h.name, h.labels, labels)
+		return mismatch(h.first, dir, "what goes with "+h.name, h.labels, labels)
 	}
 	h.batches = append(h.batches, b)
 	return nil
 }
 
-// folderOf is a part in its folder, of which the manifest was read.
+// folderOf is a part of which the manifest was read.
 type folderOf struct {
 	dir string
 	*Manifest
 }
 
-// told reports whether there were examples, which tell whether data are images: a stream without any
-// does not.
-func (f folderOf) told() bool {
+// hasExamples reports whether any examples were read. Without any, as of an empty stream, it is unknown whether data
+// are images.
+func (f folderOf) hasExamples() bool {
 	return slices.ContainsFunc(f.Sets, func(s Set) bool { return s.Examples() > 0 })
 }
 
@@ -145,29 +144,29 @@ func (f *folderOf) at() int {
 	if s := f.Set(bundle.Train); s != nil {
 		return s.Shards[0].From
 	}
-	return maxPosition + 1 // behind the others
+	return maxPosition + 1 // last
 }
 
-// mergeManifests adds the sets of parts, and refuses those that are not parts of one calibration.
+// mergeManifests adds the sets of parts, and refuses parts of different calibrations.
 func (p *Part) mergeManifests(parts []folderOf) error {
-	first := &parts[max(0, slices.IndexFunc(parts, folderOf.told))]
+	first := &parts[max(0, slices.IndexFunc(parts, folderOf.hasExamples))]
 	p.Tool, p.Recipe = first.Tool, first.Recipe
 	for i := range parts {
 		f := &parts[i]
 		if f.Tool != first.Tool {
-			return differ(first.dir, f.dir, "tool", first.Tool, f.Tool)
+			return mismatch(first.dir, f.dir, "tool", first.Tool, f.Tool)
 		}
 		recipe := f.Recipe
-		if !f.told() {
+		if !f.hasExamples() {
 			recipe.Preprocess = first.Recipe.Preprocess
 		}
 		if field, a, b := Difference(first.Recipe.resolved(), recipe.resolved()); field != "" {
-			return differ(first.dir, f.dir, field, a, b)
+			return mismatch(first.dir, f.dir, field, a, b)
 		}
 	}
-	for _, role := range Roles {
+	for _, role := range roles {
 		var all *Set
-		var from string // the part that all began with
+		var from string // the first part with this set
 		holds := map[int]string{}
 		for i := range parts {
 			f := &parts[i]
@@ -179,8 +178,8 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 				all, from = &Set{Role: role, Spec: s.Spec, From: s.From, Count: s.Count, Stream: s.Stream}, f.dir
 				all.Shards = append(all.Shards, s.Shards...)
 			} else {
-				if field, a, b := Difference(all.head(), s.head()); field != "" {
-					return differ(from, f.dir, fmt.Sprintf("%s %s", role, field), a, b)
+				if field, a, b := Difference(all.identity(), s.identity()); field != "" {
+					return mismatch(from, f.dir, fmt.Sprintf("%s %s", role, field), a, b)
 				}
 				all.Shards = append(all.Shards, s.Shards...)
 			}
@@ -204,8 +203,8 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 	return nil
 }
 
-// Identity is what tells a part from those of other calibrations, and of other shards: all but what
-// came of reading the data. For [Difference].
+// Identity is what distinguishes a part from those of other calibrations and other shards: everything except
+// the results of reading the data. Compare with [Difference].
 func (m *Manifest) Identity() map[string]any {
 	sets := map[string]any{}
 	for i := range m.Sets {
@@ -219,39 +218,38 @@ func (m *Manifest) Identity() map[string]any {
 	return map[string]any{"tool": m.Tool, "recipe": m.Recipe.resolved(), "sets": sets}
 }
 
-// differ words that two parts do not belong together.
-func differ(a, b, field, ofA, ofB string) error {
+// mismatch says in which field two parts differ.
+func mismatch(a, b, field, ofA, ofB string) error {
 	return fmt.Errorf("%s and %s are not parts of one calibration: %s is %s in the one and %s in the other", a, b, field, ofA, ofB)
 }
 
-// setHead is what parts must agree on of a set.
-type setHead struct {
+// setIdentity is what parts must agree on about a set.
+type setIdentity struct {
 	Spec   string `yaml:"spec"`
 	From   int    `yaml:"from"`
 	Count  int    `yaml:"count"`
 	Stream bool   `yaml:"stream"`
-	Shards int    `yaml:"shards"` // in all
+	Shards int    `yaml:"shards"` // in total
 }
 
-func (s *Set) head() *setHead {
-	return &setHead{s.Spec, s.From, s.Count, s.Stream, s.Shards[0].Shard.Count}
+func (s *Set) identity() *setIdentity {
+	return &setIdentity{s.Spec, s.From, s.Count, s.Stream, s.Shards[0].Shard.Count}
 }
 
-// Difference returns the first field in which two values differ, as YAML has it, with what the two
-// say; "" where they are the same.
+// Difference returns the first YAML field in which two values differ, with its values; "" if they are equal.
 func Difference(a, b any) (field, ofA, ofB string) {
 	var x, y yaml.Node
 	if x.Encode(a) != nil || y.Encode(b) != nil {
-		return "", "", "" // what was read from YAML can be written
+		return "", "", "" // impossible for what was read from YAML
 	}
-	return differs("", &x, &y)
+	return diff("", &x, &y)
 }
 
-func differs(path string, a, b *yaml.Node) (field, ofA, ofB string) {
+func diff(path string, a, b *yaml.Node) (field, ofA, ofB string) {
 	switch {
 	case a.Kind == yaml.SequenceNode && b.Kind == yaml.SequenceNode && len(a.Content) == len(b.Content):
 		for i, c := range a.Content {
-			if field, ofA, ofB := differs(fmt.Sprintf("%s[%d]", path, i), c, b.Content[i]); field != "" {
+			if field, ofA, ofB := diff(fmt.Sprintf("%s[%d]", path, i), c, b.Content[i]); field != "" {
 				return field, ofA, ofB
 			}
 		}
@@ -282,14 +280,14 @@ func differs(path string, a, b *yaml.Node) (field, ofA, ofB string) {
 	}
 	for _, key := range keysA {
 		name := strings.TrimPrefix(path+"."+key, ".")
-		if field, ofA, ofB := differs(name, inA[key], inB[key]); field != "" {
+		if field, ofA, ofB := diff(name, inA[key], inB[key]); field != "" {
 			return field, ofA, ofB
 		}
 	}
 	return "", "", ""
 }
 
-// shown returns a value on a line; lists that are shown differ in length.
+// shown returns a value on one line. Lists have their length, in which they differ.
 func shown(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return n.Value
@@ -308,7 +306,7 @@ func shown(n *yaml.Node) string {
 	return "[" + strings.Join(parts, " ") + "]"
 }
 
-// mergeSums adds what another part has of the training data, and takes it from it.
+// mergeSums adds the training data of another part, which must not be used afterwards.
 func (p *Part) mergeSums(o *Part) error {
 	if o.Sums == nil {
 		return nil
@@ -322,19 +320,19 @@ func (p *Part) mergeSums(o *Part) error {
 	return p.Sums.Merge(o.Sums)
 }
 
-// A tree says of which shards sums are added up before others are there: of two that are neighbours,
-// of two such pairs, and so on, whatever was merged when. So many parts take the memory of
+// A tree determines which sums are added up before all shards are there: those of two neighbours,
+// of two such pairs, and so on, independent of the order of merging. Many parts then need the memory of a
 // few, the same shards give the same bytes however merges are nested, and groups of two, four, eight …
 // neighbours, from the first shard on, become as small as one part.
 type tree map[node]span
 
-// A node is the shards index·2^level + 1 to (index+1)·2^level.
+// A node has the shards index·2^level + 1 to (index+1)·2^level.
 type node struct{ level, index int }
 
-// A span is the blocks from one to before another.
+// A span has the blocks from … to-1.
 type span struct{ from, to int }
 
-// add notes that a shard was merged, and joins the blocks of all nodes that it completes.
+// add records that a shard was merged, and joins the blocks of all nodes that it completes.
 func (t tree) add(s *Shard, join func(from, to int)) {
 	at := node{0, s.Shard.Index - 1}
 	blocks := span{s.From / rows.BlockSize, (s.To + rows.BlockSize - 1) / rows.BlockSize}
@@ -378,10 +376,10 @@ func mergeRows(batches []*rows.Batch) *rows.Batch {
 	return all
 }
 
-// Missing returns an error that names what of the data is not there: training data and held-out data
-// must be, and all shards of what there is.
+// Missing returns an error that names missing data: training and validation data must be there, with all shards
+// of every set.
 func (m *Manifest) Missing() error {
-	for _, role := range Roles {
+	for _, role := range roles {
 		s := m.Set(role)
 		if s == nil && (role == bundle.Train || role == bundle.Val) {
 			return fmt.Errorf("no part has %s data", role)

@@ -69,7 +69,8 @@ func pieces(t testing.TB) (dirs []string) {
 
 // However parts are grouped, and in whatever order they are merged, what comes has the same bytes, and of each
 // set all examples, in order.
-func TestMergingHasNoOrder(t *testing.T) {
+func TestTheOrderOfMergingDoesNotMatter(t *testing.T) {
+	t.Parallel()
 	dirs := pieces(t)
 	all := whole(t, dirs...)
 	want := manifest(t, written(t, all))
@@ -98,7 +99,8 @@ func TestMergingHasNoOrder(t *testing.T) {
 }
 
 // Neighbours that are merged take the room of one.
-func TestMergedNeighboursTakeTheRoomOfOne(t *testing.T) {
+func TestMergedNeighboursAreAsSmallAsOnePart(t *testing.T) {
+	t.Parallel()
 	size := func(dir string) int64 {
 		info, err := os.Stat(filepath.Join(dir, CurvatureName))
 		if err != nil {
@@ -119,6 +121,7 @@ func TestMergedNeighboursTakeTheRoomOfOne(t *testing.T) {
 
 // What is no part of the same calibration, and what is there twice, is refused by name.
 func TestMergeRefuses(t *testing.T) {
+	t.Parallel()
 	dirs := []string{written(t, example(t, 1)), written(t, example(t, 2)), written(t, example(t, 3))}
 	again := dirs[1] + string(filepath.Separator) + "."
 	other := func(change func(*Part)) string {
@@ -152,7 +155,8 @@ func TestMergeRefuses(t *testing.T) {
 }
 
 // What is missing for a bundle is named, and how much of it.
-func TestWhatIsMissingIsNamed(t *testing.T) {
+func TestMissingShardsAreNamed(t *testing.T) {
+	t.Parallel()
 	set := func(role bundle.Role, count, examples int, without ...int) Set {
 		s := Set{Role: role, Spec: "x"}
 		for i := 1; i <= count; i++ {
@@ -183,6 +187,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 
 // The model is copied from the one part that holds it, as it was written.
 func TestTheModelIsCopiedFromThePartThatHoldsIt(t *testing.T) {
+	t.Parallel()
 	p := probed(example(t, 1))
 	p.Recipe.Gathered = true // so that the hash may be that of anything
 	dir := filepath.Join(t.TempDir(), "p")
@@ -223,7 +228,8 @@ func TestTheModelIsCopiedFromThePartThatHoldsIt(t *testing.T) {
 }
 
 // Parts are finished with another covariance where they have what it takes, and with another damping.
-func TestPartsAreFinishedInAnotherWay(t *testing.T) {
+func TestAMergeCanChangeCovarianceDampingAndDecisions(t *testing.T) {
+	t.Parallel()
 	of := func(c calibrate.Covariance) *Part {
 		p := example(t)
 		var err error
@@ -268,6 +274,7 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 
 // A shard holds the first block where it begins with its set and is not empty.
 func TestTheFirstShardIsNotEmpty(t *testing.T) {
+	t.Parallel()
 	s := &Set{From: 10}
 	for _, test := range []struct {
 		from, to int
@@ -281,6 +288,7 @@ func TestTheFirstShardIsNotEmpty(t *testing.T) {
 
 // Held-out examples of a multi-label head have targets, which are read as they were written.
 func TestTargetsAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
 	p := example(t, 1)
 	h := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Sigmoid}
 	p.Recipe.Head.Head = h

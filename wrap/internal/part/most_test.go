@@ -19,7 +19,7 @@ func most(t *testing.T, bad int) *Manifest {
 	m.Format = Version
 	m.Recipe.Settings.MaxBad = bad
 	m.Sets = nil
-	for _, role := range Roles {
+	for _, role := range roles {
 		s := Set{Role: role, Spec: "-", Count: rows.MaxShards << 30, Stream: true}
 		for i := range rows.MaxShards {
 			shard := rows.Shard{Index: i + 1, Count: rows.MaxShards}
@@ -36,7 +36,7 @@ func most(t *testing.T, bad int) *Manifest {
 	return &m
 }
 
-// All shards that there can be have room in the manifest of a part, with many bad records.
+// The manifest of a part has room for the largest number of shards, with many bad records.
 func TestThereIsRoomForAllShards(t *testing.T) {
 	document, err := most(t, 100_000).document()
 	if err != nil {

@@ -10,45 +10,44 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Part is what was read of a calibration's data: some shards of some of its sets.
+// Part has what was read of a calibration's data: some shards of some sets.
 type Part struct {
 	Manifest
 
-	Sums         *calibrate.Sums // of the training data; nil where there is none
-	Counts       *Counts         // of the training data, likewise
-	Sample       *rows.Sample    // of the training data, likewise
-	Val, OOD     *rows.Batch     // held-out data, positions rising; nil where there is none
-	SyntheticOOD *rows.Batch     // for those of Val, likewise
-	Probe        *bundle.Probe   // of the first shard that Val has examples of; nil where none is kept
+	Sums         *calibrate.Sums // over the training data; nil without any, like the next two
+	Counts       *Counts
+	Sample       *rows.Sample
+	Val, OOD     *rows.Batch   // in the order of positions; nil without such data
+	SyntheticOOD *rows.Batch   // made from Val, likewise
+	Probe        *bundle.Probe // of the first shard with examples of Val; may be nil
 }
 
-// Manifest is what part.yaml says. Fields marked "set by Write" need not be filled in by who writes
-// a part.
+// Manifest is the content of part.yaml. The caller of [Write] need not set fields marked "set by Write".
 type Manifest struct {
 	Format int    `yaml:"format"` // set by Write, to [Version]
 	Tool   string `yaml:"tool"`   // what wrote the part, such as "mfgs v0.1.0"
 	Recipe Recipe `yaml:"recipe"`
-	Sets   []Set  `yaml:"sets"` // in the order of Roles
+	Sets   []Set  `yaml:"sets"` // in the order of roles
 
-	Files []bundle.File `yaml:"files"` // the others of the folder; set by Write
+	Files []bundle.File `yaml:"files"` // the other files of the folder; set by Write
 }
 
-// Recipe is what all parts of a calibration have in common.
+// Recipe is what all parts of a calibration share.
 type Recipe struct {
-	Model *bundle.Model `yaml:"model,omitempty"` // without files; nil for ready-made features
-	// Gathered says that the model given kept weights in files of their own: a copy of it is another
-	// file than that of the model's hash.
+	Model *bundle.Model `yaml:"model,omitempty"` // without files; nil for precomputed features
+	// Gathered says that the calibrated model had weights in other files: its copy in a part is another file, with
+	// another hash.
 	Gathered   bool                  `yaml:"gathered,omitempty"`
 	Head       bundle.Head           `yaml:"head"`
-	Preprocess *bundle.Preprocessing `yaml:"preprocess,omitempty"` // nil for ready-made features
-	Batch      int                   `yaml:"batch"`                // inference batch; 0 for ready-made features
-	Provider   string                `yaml:"provider,omitempty"`   // that runs the model
+	Preprocess *bundle.Preprocessing `yaml:"preprocess,omitempty"` // nil for precomputed features
+	Batch      int                   `yaml:"batch"`                // inference batch; 0 for precomputed features
+	Provider   string                `yaml:"provider,omitempty"`   // execution provider
 
 	Settings bundle.Settings `yaml:"settings"` // complete
 	Classes  []string        `yaml:"classes,omitempty"`
 }
 
-// resolved is the recipe with what came of the settings in place of what was asked for, by which parts are compared.
+// resolved returns the recipe with settings replaced by what they led to, for comparing parts.
 func (r *Recipe) resolved() *Recipe {
 	same := *r
 	same.Settings.Structure, same.Settings.Head = r.Structure(), bundle.Settings{}.Head
@@ -61,51 +60,50 @@ func (r *Recipe) Structure() calibrate.Structure {
 	return s
 }
 
-// Set is a dataset, and what of it was read.
+// Set is a dataset, with the shards that were read.
 type Set struct {
 	Role   bundle.Role `yaml:"role"`
 	Spec   string      `yaml:"spec"`             // as given on the command line
 	From   int         `yaml:"from"`             // position of the first example
-	Count  int         `yaml:"count"`            // examples there are; of streams, positions there is room for
+	Count  int         `yaml:"count"`            // number of examples; of streams, of positions
 	Stream bool        `yaml:"stream,omitempty"` // it was read from standard input
 	Shards []Shard     `yaml:"shards"`
 }
 
 // Shard is one of a set's shards.
 type Shard struct {
-	Shard       rows.Shard `yaml:"shard"` // 1/1 of a set that was read as one
-	From        int        `yaml:"from"`  // positions, from one to before another
+	Shard       rows.Shard `yaml:"shard"` // 1/1 of a set that is not divided
+	From        int        `yaml:"from"`  // positions From … To-1
 	To          int        `yaml:"to"`
 	Examples    int        `yaml:"examples"` // that were read
 	Fingerprint string     `yaml:"fingerprint"`
-	Bad         []string   `yaml:"bad,omitempty"`     // one message for each record that was left out
-	Ignored     int        `yaml:"ignored,omitempty"` // files passed over, in the whole of the data
+	Bad         []string   `yaml:"bad,omitempty"`     // one message for each unreadable record
+	Ignored     int        `yaml:"ignored,omitempty"` // skipped files of the whole set
 	IgnoredBy   []string   `yaml:"ignored_by,omitempty"`
-	// Shared warns of what the set has in common with another.
+	// Shared has warnings of examples shared with other sets.
 	Shared []string `yaml:"shared,omitempty"`
 
-	// Progress is how far the shard was read. Nil of a part, whose shards are read to their ends.
+	// Progress is how far the shard was read. It is nil in parts, whose shards are complete.
 	Progress *Progress `yaml:"progress,omitempty"`
 
-	// Of the head, from the first training examples.
-	LogitError float64       `yaml:"logit_error,omitempty"` // see HeadInfo of package wrap
+	// About the head, from the first training examples.
+	LogitError float64       `yaml:"logit_error,omitempty"` // see calibration.HeadInfo
 	Proof      *bundle.Proof `yaml:"proof,omitempty"`
 	Warnings   []string      `yaml:"warnings,omitempty"`
 
-	// NoProbe says why there is no probe of this shard, of validation data that could have given one.
+	// NoProbe says why there is no probe, in a shard of validation data that could have one.
 	NoProbe string `yaml:"no_probe,omitempty"`
 }
 
 // Progress is how far a shard of a checkpoint was read.
 type Progress struct {
-	Next int `yaml:"next"` // position from which reading goes on
-	// Stamp is the data's, before anything was read; "" where the data
-	// had changed just then.
+	Next int `yaml:"next"` // position at which to continue
+	// Stamp is that of the data before they were read; "" if they had just changed.
 	Stamp string `yaml:"stamp,omitempty"`
 }
 
-// Roles are those of sets, in their order.
-var Roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD, bundle.SyntheticOOD}
+// roles are the roles of sets, in their order.
+var roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD, bundle.SyntheticOOD}
 
 // Set returns the set of a role, or nil.
 func (m *Manifest) Set(role bundle.Role) *Set {
@@ -115,7 +113,7 @@ func (m *Manifest) Set(role bundle.Role) *Set {
 	return nil
 }
 
-// Examples returns how many examples were read.
+// Examples returns the number of examples that were read.
 func (s *Set) Examples() (n int) {
 	for _, p := range s.Shards {
 		n += p.Examples
@@ -123,7 +121,7 @@ func (s *Set) Examples() (n int) {
 	return n
 }
 
-// Bad returns how many records were left out.
+// Bad returns the number of unreadable records.
 func (s *Set) Bad() (n int) {
 	for _, p := range s.Shards {
 		n += len(p.Bad)
@@ -131,11 +129,11 @@ func (s *Set) Bad() (n int) {
 	return n
 }
 
-// First reports whether a shard holds the first block of its set.
+// First reports whether a shard has the first block of its set.
 func (s *Set) First(p *Shard) bool { return p.From == s.From && p.To > p.From }
 
-// Probed reports whether a probe is kept of a shard: where it may hold the first examples that can be read.
-// Shards of a stream may be empty, and of other data maxBad records may be unreadable.
+// Probed reports whether a shard gives a probe: if it may have the first readable examples of the set.
+// Shards of a stream may be empty, and maxBad records of other data may be unreadable.
 func (s *Set) Probed(p *Shard, maxBad int) bool {
 	return p.To > p.From && (s.Stream || p.From-s.From <= maxBad)
 }
@@ -147,8 +145,7 @@ func (s *Set) sort() {
 	})
 }
 
-// Change has a part finished with another covariance, "" for its own, and another damping, nil for its own,
-// than it was made for.
+// Change sets another covariance, unless c is "", and another damping, unless d is nil.
 func (p *Part) Change(c calibrate.Covariance, d *calibrate.Damping) error {
 	s := &p.Recipe.Settings
 	if d != nil {

@@ -45,7 +45,7 @@ func (p *Part) add(t testing.TB, s Shard, every int) (n int) {
 	return n
 }
 
-// example makes a part that has shards of the training data, 5 blocks in 3, and all of the held-out data.
+// example makes a part with shards of the training data, 5 blocks in 3, and all of the validation data.
 func example(t testing.TB, shards ...int) *Part {
 	t.Helper()
 	p := &Part{Manifest: Manifest{
@@ -84,7 +84,8 @@ func example(t testing.TB, shards ...int) *Part {
 }
 
 // A part that does not say whether image files are turned was made when none were.
-func TestAPartThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
+func TestAPartWithoutAnEXIFFieldTakesImagesAsStored(t *testing.T) {
+	t.Parallel()
 	for written, want := range map[bool]string{true: "true", false: "false"} {
 		p := probed(example(t, 1, 2, 3))
 		p.Format = Version
@@ -108,7 +109,7 @@ func TestAPartThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
 	}
 }
 
-// probed gives a part a model and, where it has held-out data, the probe for it.
+// probed gives a part a model and, if it has validation data, a probe.
 func probed(p *Part) *Part {
 	p.Recipe.Model = &bundle.Model{SHA256: fingerprint, Opset: 17}
 	p.Recipe.Preprocess = &bundle.Preprocessing{Source: bundle.Unknown}
@@ -152,6 +153,7 @@ func encoded(t testing.TB, s *calibrate.Sums) []byte {
 }
 
 func TestAPartIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
 	want := probed(example(t, 1, 3))
 	dir := written(t, want)
 	got, err := Open(dir, nil)
@@ -177,6 +179,7 @@ func whole(t testing.TB, dirs ...string) *Part {
 }
 
 func TestMergedPartsAreOne(t *testing.T) {
+	t.Parallel()
 	want := probed(example(t, 1, 2, 3))
 	p := whole(t, written(t, probed(example(t, 2))), written(t, probed(example(t, 1, 3))))
 	if err := p.Missing(); err != nil {
@@ -193,7 +196,7 @@ func TestMergedPartsAreOne(t *testing.T) {
 	}
 }
 
-// streamed makes a part of one of three shards of a stream of held-out data: with so many examples, and a probe
+// streamed makes a part from one of three shards of a stream of validation data: with so many examples, and a probe
 // of the first of them if there is to be one.
 func streamed(t testing.TB, shard, examples int, probe bool) *Part {
 	t.Helper()
@@ -216,6 +219,7 @@ func streamed(t testing.TB, shard, examples int, probe bool) *Part {
 
 // The probe of merged parts is that of the first shard with examples, whatever is merged when.
 func TestTheProbeIsOfTheFirstShardWithExamples(t *testing.T) {
+	t.Parallel()
 	orders := [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 	for name, test := range map[string]struct {
 		shards [3]*Part
@@ -260,6 +264,7 @@ func manifest(t testing.TB, dir string) string {
 
 // A probe is kept of each shard that may have the first examples, and of no other.
 func TestWhichShardsKeepAProbe(t *testing.T) {
+	t.Parallel()
 	blocks := func(from, to int) *Shard { return &Shard{From: 10 + from*512, To: 10 + to*512} }
 	for name, test := range map[string]struct {
 		stream bool
@@ -282,6 +287,7 @@ func TestWhichShardsKeepAProbe(t *testing.T) {
 
 // Wherever a byte is changed, and wherever a file ends too early, is an error.
 func TestDamageIsAnError(t *testing.T) {
+	t.Parallel()
 	dir := written(t, probed(example(t, 1, 2)))
 	if err := os.WriteFile(filepath.Join(dir, "note"), nil, 0o666); err != nil {
 		t.Fatal(err)
@@ -351,7 +357,8 @@ func resealed(t *testing.T, dir string, edit func(string) string) error {
 	return err
 }
 
-func TestLiesOfTheManifestAreRefused(t *testing.T) {
+func TestInvalidPartManifestsAreRefused(t *testing.T) {
+	t.Parallel()
 	dir := written(t, example(t, 1, 3))
 	for _, lie := range []struct{ old, new, want string }{
 		{"format: 2", "format: 3", "this program reads 2"},
@@ -401,7 +408,8 @@ func TestLiesOfTheManifestAreRefused(t *testing.T) {
 }
 
 // What is no part in itself is not written.
-func TestPartsThatContradictThemselvesAreNotWritten(t *testing.T) {
+func TestInconsistentPartsAreNotWritten(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*Part){
 		"no sums":         func(p *Part) { p.Sums = nil },
 		"no counts":       func(p *Part) { p.Counts = nil },
@@ -435,6 +443,7 @@ func TestPartsThatContradictThemselvesAreNotWritten(t *testing.T) {
 }
 
 func TestCountsMergeInAnyOrder(t *testing.T) {
+	t.Parallel()
 	var all []*rows.Batch
 	for i := range 40 {
 		b := &rows.Batch{}

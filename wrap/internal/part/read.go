@@ -28,7 +28,7 @@ import (
 var ErrCheckpoint error = option.Errorf(
 	"the checkpoint of a calibration that was interrupted: end that with %s, which makes a part or a bundle", option.Resume)
 
-// ReadManifest reads and checks the manifest of a part, and nothing else of it. Errors begin with
+// ReadManifest reads and checks the manifest of a part, and no other file. Errors begin with
 // dir.
 func ReadManifest(dir string) (*Manifest, error) {
 	m, err := readManifest(dir)
@@ -84,7 +84,7 @@ func parse(document []byte) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The version comes first: fields of another one need not be known.
+	// Check the version first: another one may have other fields.
 	var format struct {
 		Format int `yaml:"format"`
 	}
@@ -99,12 +99,12 @@ func parse(document []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if p := m.Recipe.Preprocess; p != nil && p.Spec != nil && p.Spec.Exif == nil {
-		p.Spec.Exif = new(false) // as in bundles
+		p.Spec.Exif = new(false) // older than the field, as in bundles
 	}
 	return m, m.Validate()
 }
 
-// Open reads and checks a part, all of its files. The sums go on with the given product, which may
+// Open reads and checks a part with all its files. product multiplies matrices for further sums, and may
 // be nil. Errors begin with dir.
 func Open(dir string, product parallel.Product) (*Part, error) {
 	m, err := ReadManifest(dir)
@@ -114,8 +114,7 @@ func Open(dir string, product parallel.Product) (*Part, error) {
 	return open(dir, m, product)
 }
 
-// OpenCheckpoint is [Open] for a checkpoint: a part whose shards are read as far as their Progress
-// says, training data in whole blocks.
+// OpenCheckpoint is [Open] for a checkpoint: a part whose shards have a Progress.
 func OpenCheckpoint(dir string, product parallel.Product) (*Part, error) {
 	m, err := readManifest(dir)
 	if err != nil {
@@ -170,7 +169,7 @@ func (p *Part) read(dir string, f bundle.File, product parallel.Product) error {
 	return err
 }
 
-// checkHash copies a file, and compares its hash with that of the manifest.
+// checkHash copies a file, and compares its hash with the manifest's.
 func checkHash(r io.Reader, w io.Writer, f bundle.File) error {
 	h := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(w, h), r); err != nil {
@@ -182,7 +181,7 @@ func checkHash(r io.Reader, w io.Writer, f bundle.File) error {
 	return nil
 }
 
-// Copy returns what writes a file of the part in dir, nil where the part has no such file.
+// Copy returns a function that writes a file of the part in dir, nil if the part has no such file.
 func (m *Manifest) Copy(dir, name string) func(io.Writer) error {
 	i := slices.IndexFunc(m.Files, func(f bundle.File) bool { return f.Name == name })
 	if i < 0 {
@@ -201,7 +200,7 @@ func (m *Manifest) Copy(dir, name string) func(io.Writer) error {
 	}
 }
 
-// readRows reads a store, which must be whole.
+// readRows reads a complete store.
 func readRows(r io.ReaderAt, size int64) (*rows.Batch, error) {
 	s, err := rows.Open(r, size)
 	if err != nil {

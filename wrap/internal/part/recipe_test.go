@@ -11,6 +11,7 @@ import (
 // A stream without examples does not tell whether these would have been images, and so cannot differ
 // in it from those that do.
 func TestAPartWithoutExamplesHasNoPreprocessingOfItsOwn(t *testing.T) {
+	t.Parallel()
 	shard := func(index, examples int, source bundle.PreprocessSource) folderOf {
 		return folderOf{dir: string(rune('a' + index)), Manifest: &Manifest{
 			Recipe: Recipe{Model: &bundle.Model{}, Preprocess: &bundle.Preprocessing{Source: source}},
@@ -36,6 +37,7 @@ func TestAPartWithoutExamplesHasNoPreprocessingOfItsOwn(t *testing.T) {
 
 // Lists are compared one by one, not by how they are shown.
 func TestDifferencesOfLists(t *testing.T) {
+	t.Parallel()
 	type recipe struct {
 		Classes []string `yaml:"classes"`
 		Sizes   [][]int  `yaml:"sizes"`
@@ -59,6 +61,7 @@ func TestDifferencesOfLists(t *testing.T) {
 
 // Lists of other lengths are shown, but no more of them than fits a line.
 func TestLongListsAreShownInPart(t *testing.T) {
+	t.Parallel()
 	list := func(n int) map[string]any {
 		names := make([]int, n)
 		for i := range names {
@@ -73,8 +76,9 @@ func TestLongListsAreShownInPart(t *testing.T) {
 }
 
 // Held-out examples of parts have labels, or targets, all of them.
-func TestHeldOutExamplesOfPartsHaveTheSameLabels(t *testing.T) {
-	h := heldOut{name: OODName}
+func TestValidationDataOfAllPartsHaveTheSameLabels(t *testing.T) {
+	t.Parallel()
+	h := gathered{name: OODName}
 	for _, b := range []*rows.Batch{nil, {}, {N: 1, Labels: []int{2}}, {}, {N: 1, Labels: []int{1}}} {
 		if err := h.add("a", b); err != nil {
 			t.Error(err)

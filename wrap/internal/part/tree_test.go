@@ -11,6 +11,7 @@ import (
 
 // Whatever shards come first, neighbours are joined once both are complete, and nothing else is.
 func TestNeighboursAreJoinedInAnyOrder(t *testing.T) {
+	t.Parallel()
 	const shards, blocks = 7, 10
 	all := make([]Shard, shards)
 	for i := range all {

@@ -19,7 +19,7 @@ func wrong(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrField, fmt.Sprintf(format, args...))
 }
 
-// Validate reports what a manifest says that cannot be.
+// Validate reports the first field of a manifest that is wrong.
 func (m *Manifest) Validate() error {
 	if err := folder.Finite(m); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (m *Manifest) Validate() error {
 	last := -1
 	for i := range m.Sets {
 		s := &m.Sets[i]
-		role := slices.Index(Roles, s.Role)
+		role := slices.Index(roles, s.Role)
 		if role <= last {
 			return wrong("sets[%d].role is %.20q, want train, val and ood, each once and in this order", i, s.Role)
 		}
@@ -56,7 +56,7 @@ func (m *Manifest) Validate() error {
 	return m.validateModel()
 }
 
-// validateModel refuses a copy of another model than that of the recipe.
+// validateModel refuses a model that is not that of the recipe.
 func (m *Manifest) validateModel() error {
 	holds := func(name string) int {
 		return slices.IndexFunc(m.Files, func(f bundle.File) bool { return f.Name == name })
@@ -106,7 +106,7 @@ func (r *Recipe) validate() error {
 	return nil
 }
 
-// maxPosition bounds positions, so that they are far from overflowing.
+// maxPosition keeps positions far from overflow.
 const maxPosition = 1 << 49
 
 func (s *Set) validate() error {
@@ -135,10 +135,10 @@ func (s *Set) validate() error {
 	return nil
 }
 
-// partly reports whether a shard was not read to its end, so that it has no fingerprint yet.
+// partly reports whether a shard was not read to its end, and has no fingerprint yet.
 func (p *Shard) partly() bool { return p.Progress != nil && p.Fingerprint == "" }
 
-// check reports files that are not those of the manifest.
+// check reports files that do not fit the manifest.
 func (p *Part) check() error {
 	h := p.Recipe.Head.Head
 	train := p.Set(bundle.Train)
@@ -175,13 +175,13 @@ func (p *Part) check() error {
 	return p.checkRows(SyntheticName, p.SyntheticOOD, p.Set(bundle.SyntheticOOD), h)
 }
 
-// probed reports whether there is a shard of which a probe is kept.
+// probed reports whether there is a shard that gives a probe.
 func (m *Manifest) probed() bool {
 	s, maxBad := m.Set(bundle.Val), m.Recipe.Settings.MaxBad
 	return s != nil && slices.ContainsFunc(s.Shards, func(p Shard) bool { return s.Probed(&p, maxBad) })
 }
 
-// checkSample reports a sample that is not of the training data.
+// checkSample reports a sample that does not fit the training data.
 func (p *Part) checkSample(train *Set, h layer.Head) error {
 	b := p.Sample.Rows()
 	if want := min(train.Examples(), rows.SampleSize(h.Features)); b.N != want {
@@ -198,7 +198,7 @@ func (p *Part) checkSample(train *Set, h layer.Head) error {
 	return nil
 }
 
-// labelsOf says what labels examples have.
+// labelsOf names the kind of labels of examples.
 func labelsOf(b *rows.Batch) string {
 	switch {
 	case b.Labels != nil && b.Targets != nil:
@@ -211,7 +211,7 @@ func labelsOf(b *rows.Batch) string {
 	return "no labels"
 }
 
-// wantedLabels says what labels held-out examples of a head have.
+// wantedLabels names the kind of labels that validation examples of a head have.
 func wantedLabels(h layer.Head) string {
 	if h.MultiLabel() {
 		return "targets"
@@ -219,7 +219,7 @@ func wantedLabels(h layer.Head) string {
 	return "labels"
 }
 
-// checkRows reports held-out examples that are not those of the manifest.
+// checkRows reports examples that do not fit the manifest.
 func (p *Part) checkRows(name string, b *rows.Batch, s *Set, h layer.Head) error {
 	switch {
 	case (b != nil) != (s != nil):

@@ -14,10 +14,10 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
-// Version is the format that is written, the only one that is read.
+// Version is the format of parts, the only one that is written and read.
 const Version = 2
 
-// MaxManifest is the size in bytes of the largest manifest that is read: room for the messages of a
+// MaxManifest is the largest size of a manifest in bytes: room for the messages of a
 // hundred thousand bad records.
 const MaxManifest = 16 << 20
 
@@ -52,23 +52,22 @@ var kind = &folder.Kind{
 	Title: comments["format"], Largest: MaxManifest,
 }
 
-// WriteOptions say what goes into a part beside what was read, and whether it may replace another.
+// WriteOptions say whether a part has the model, and whether it may replace another.
 type WriteOptions struct {
-	Force bool // replace a part that is there, or an empty folder
+	Force bool // replace an existing part, or an empty folder
 
 	// Model, if set, writes [ModelName], and ModelData [ModelDataName].
 	Model, ModelData func(io.Writer) error
 }
 
-// CheckTarget reports whether [Write], with force for its option Force, would refuse dir for what is
-// there already, or could write nothing there, which it tries: to be asked before the work whose
-// result goes there.
+// CheckTarget reports why [Write] with the option Force would refuse dir, or could not write there, which it tries.
+// Call it before long work whose result goes there.
 func CheckTarget(dir string, force bool) error {
 	return kind.CheckTarget(dir, folder.Options{Force: force})
 }
 
-// Write writes a part to the folder dir, which must not exist unless o.Force: the whole of it or,
-// after an error, nothing. The same part gives the same bytes.
+// Write writes a part to the folder dir, which must not exist unless o.Force is set: whole or not at all.
+// The same part gives the same bytes.
 func Write(dir string, p *Part, o WriteOptions) error {
 	m := p.Manifest
 	m.Format, m.Files = Version, nil
@@ -111,7 +110,7 @@ func Write(dir string, p *Part, o WriteOptions) error {
 	})
 }
 
-// Discard removes a part, if there is one. What is no file of one it leaves, and the folder with it.
+// Discard removes a part, if there is one, unless the folder holds anything else.
 func Discard(dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -119,8 +118,7 @@ func Discard(dir string) error {
 	return kind.Discard(dir)
 }
 
-// document renders a manifest, and reads it as a reader would: nothing is written that cannot be
-// read.
+// document renders a manifest and reads it again, so that what is written can be read.
 func (m *Manifest) document() ([]byte, error) {
 	document, err := folder.Render(m, comments)
 	if err == nil && len(folder.Seal(document)) > MaxManifest {
@@ -149,10 +147,10 @@ func writeRows(w io.Writer, b *rows.Batch) error {
 	return s.End(rows.End{Labelled: b.Labels != nil || b.Targets != nil})
 }
 
-// countsVersion is that of the format of counts.
+// countsVersion is the version of the format of counts.
 const countsVersion = "1"
 
-// encode writes the counts, as the package documentation says.
+// encode writes the counts in the format of the package documentation.
 func (c *Counts) encode(w io.Writer) error {
 	hashes := c.repeats.hashes()
 	keys, times := make([]int64, len(hashes)), make([]int64, len(hashes))

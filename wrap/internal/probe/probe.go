@@ -1,4 +1,4 @@
-// Package probe makes the probe of a bundle, and judges what is served for it.
+// Package probe makes the probe of a bundle, and compares a server's results for it.
 package probe
 
 import (
@@ -16,16 +16,16 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Read runs the network on the first held-out examples that can be read, or says why none are kept. What
-// is wrong with data or model will show when all of it is read. What it reads of a stream comes again.
-func Read(ctx context.Context, cut *attach.Cut, held *source.Set) (p *bundle.Probe, none string, err error) {
+// Read runs the network on the first readable validation examples, or returns in none why there is no probe.
+// Other errors of data or model are reported when all of the data are read.
+func Read(ctx context.Context, cut *attach.Cut, val *source.Set) (p *bundle.Probe, none string, err error) {
 	for _, info := range cut.Inputs() {
 		if info.Type == tensor.String {
 			return nil, fmt.Sprintf("the model's input %q takes strings", info.Name), nil
 		}
 	}
 	h := cut.Head.Head
-	inputs, none, err := first(ctx, cut, h, held)
+	inputs, none, err := first(ctx, cut, h, val)
 	if err != nil || none != "" {
 		return nil, none, err
 	}
@@ -44,14 +44,14 @@ func Read(ctx context.Context, cut *attach.Cut, held *source.Set) (p *bundle.Pro
 	return p, "", nil
 }
 
-// first returns the ready inputs of the first examples, those of one shape, or says why there are none.
+// first returns the model's inputs for the first examples with the same shape, or in none why there are none.
 func first(
-	ctx context.Context, cut *attach.Cut, h layer.Head, held *source.Set,
+	ctx context.Context, cut *attach.Cut, h layer.Head, val *source.Set,
 ) (inputs []tensor.Tensor, none string, err error) {
-	from, to := held.Range()
-	to = min(to, from+bundle.MostProbe+held.Config.MaxBad)
+	from, to := val.Range()
+	to = min(to, from+bundle.MaxProbeExamples+val.Config.MaxBad)
 	n := 0
-	for example, err := range held.First(ctx) {
+	for example, err := range val.First(ctx) {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, "", cause
 		}
@@ -70,7 +70,7 @@ func first(
 		room := bundle.ProbeRoom(bytes)
 		switch {
 		case room == 0:
-			return nil, fmt.Sprintf("one takes %d bytes, and %d are kept at most", bytes, bundle.MaxProbe), nil
+			return nil, fmt.Sprintf("one takes %d bytes, and %d are kept at most", bytes, bundle.MaxProbeBytes), nil
 		case inputs == nil:
 			inputs = one
 		case !join(inputs, one):
@@ -86,7 +86,7 @@ func first(
 	return inputs, "", nil
 }
 
-// join adds an example to others, unless its shape is another.
+// join appends an example to inputs, unless its shape differs.
 func join(inputs, one []tensor.Tensor) bool {
 	for i, t := range one {
 		if !slices.Equal(t.Shape[1:], inputs[i].Shape[1:]) {
@@ -101,7 +101,7 @@ func join(inputs, one []tensor.Tensor) bool {
 	return true
 }
 
-// Inputs returns a probe's inputs in the order of the model's. Those that are not the model's are an error.
+// Inputs returns a probe's inputs in the order of the model's, or an error if they do not match.
 func Inputs(p *bundle.Probe, infos []onnx.ValueInfo) ([]tensor.Tensor, error) {
 	inputs := make([]tensor.Tensor, len(infos))
 	for i, info := range infos {
@@ -120,7 +120,7 @@ func Inputs(p *bundle.Probe, infos []onnx.ValueInfo) ([]tensor.Tensor, error) {
 	return inputs, nil
 }
 
-// takes reports whether a tensor suits an input, but for the number of examples.
+// takes reports whether an input accepts a tensor, whatever its number of examples.
 func takes(info onnx.ValueInfo, t tensor.Tensor) bool {
 	if t.Type() != info.Type || len(t.Shape) != len(info.Shape) {
 		return false
@@ -133,7 +133,7 @@ func takes(info onnx.ValueInfo, t tensor.Tensor) bool {
 	return true
 }
 
-// An Outcome is what is served for an example, or is to be.
+// An Outcome is the result for one example.
 type Outcome struct {
 	Logits        []float32
 	Probabilities []float64
@@ -141,16 +141,15 @@ type Outcome struct {
 	Leverage      float64
 }
 
-// How far what is served may be from what the calibration had. Other kernels for float32 move logits by
-// 1e-5 of their spread; TF32 and float16 in all convolutions of a ResNet-20 by 7e-4, bfloat16 by 7e-3;
-// deeper networks, and those of 8-bit numbers, which round as their kernels and batches do, by up to 2e-2.
-// The logits of another network of the same kind are others altogether, by 0.5 and more. Room is left
-// above the one, and much below the other: a network that was trained a little further may pass.
+// How far results may be from those of the calibration. Other float32 kernels move logits by 1e-5 of their
+// spread; TF32 and float16 in all convolutions of a ResNet-20 by 7e-4, bfloat16 by 7e-3; deeper networks, and
+// 8-bit ones, whose rounding depends on kernels and batches, by up to 2e-2. Another network of the same kind
+// differs by 0.5 and more. The bound is well between; a network that was trained a little further may pass.
 //
-// What is made of logits and features moves with them: probabilities by half as much as logits that are
-// some 20 times as wide as their temperature, and leverage, which weighs directions that the training
-// data have not, by a multiple. So the allowance of each is that of float32, and so many times what the
-// logits have moved.
+// Other results move with the logits and features: probabilities by half as much as logits that are
+// some 20 times as wide as their temperature, and leverage, which weighs directions that are absent from the training
+// data, by a multiple. So the tolerance of each is that of float32 plus a multiple of the
+// change of the logits.
 const (
 	mostLogits = 5e-2
 
@@ -159,13 +158,13 @@ const (
 	mostLeverage, leverageMoves       = 5e-2, 100 // relative
 )
 
-// Compare reports where what is served for a probe is too far from what is wanted.
+// Compare returns an error for the first result that is too far from the wanted one.
 func Compare(want, got []Outcome) error {
 	spread := 0.0
 	for i := range want {
 		spread = max(spread, spreadOf(want[i].Logits))
 	}
-	moved := 0.0 // logits, at most, in units of their spread
+	moved := 0.0 // largest change of a logit, in units of their spread
 	for i := range want {
 		for j, w := range want[i].Logits {
 			g := got[i].Logits[j]
@@ -197,7 +196,7 @@ func Compare(want, got []Outcome) error {
 	return nil
 }
 
-// spreadOf returns how far logits are from their mean at most, or a single one from 0.
+// spreadOf returns the largest distance of a logit from their mean, or of a single one from 0.
 func spreadOf(logits []float32) (spread float64) {
 	mean := 0.0
 	if len(logits) > 1 {
@@ -211,7 +210,7 @@ func spreadOf(logits []float32) (spread float64) {
 	return spread
 }
 
-// within reports a number of a prediction that is too far from what is wanted.
+// within returns an error for a number that is too far from the wanted one.
 func within(i int, what string, got, want, room float64) error {
 	if by := math.Abs(got - want); !(by <= room) {
 		return fmt.Errorf("held-out input %d: %s is %.6g, and the formulas give %.6g for what the calibration had: they differ by %.2g, want at most %.2g",

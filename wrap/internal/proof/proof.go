@@ -1,4 +1,5 @@
-// Package proof compares what is made of a model's logits with what the model itself gives.
+// Package proof checks a head: it compares the probabilities and classes computed from the logits with the
+// model's own outputs.
 package proof
 
 import (
@@ -15,52 +16,50 @@ import (
 )
 
 const (
-	// How far probabilities may be from the model's own. Both come of the same logits, by
-	// other ways of rounding float32; where numbers of 8 or 16 bits lie between, a
-	// probability is rounded to 1/256.
+	// How far probabilities may be from the model's own. Both come from the same logits and differ in float32
+	// rounding; with 8- or 16-bit numbers in between, a probability is rounded to 1/256.
 	tolerance       = 1e-4
 	coarseTolerance = 1e-2
-	// logitRounding is how far logits may be from themselves, relative to the largest,
-	// where the runtime has another kernel for the layer as the model has it.
+	// logitRounding is how far logits may differ between two kernels for the same layer, relative to the largest.
 	logitRounding = 1e-5
 )
 
-// An Own is one of the model's own outputs, for some examples.
-type Own struct {
+// A ModelOutput is one of the model's own outputs, for n examples.
+type ModelOutput struct {
 	head.Output
 	Values []float32 // [n,Width]
 }
 
-// A Question says how a head was found.
-type Question struct {
-	Named  bool   // by hand
-	Output string // the one that was named, "" where none was
+// Options say how the head was found.
+type Options struct {
+	Named  bool   // the user named its tensors or an output
+	Output string // the output that was named; "" compares all
 }
 
-// Judge compares what is made of the logits of some examples by a head, c in the terms of package
-// calibrate, with the model's own outputs. The proof is nil where there is nothing to compare with; there
-// may be something to warn of.
-func Judge(
-	h *head.Head, c layer.Head, logits []float32, owns []Own, q Question,
+// Compare compares the probabilities and classes that a head, described by c, gives for the logits of some examples
+// with the model's own outputs. The proof is nil if there is nothing to compare with. It returns an error if they
+// disagree.
+func Compare(
+	h *head.Head, c layer.Head, logits []float32, outputs []ModelOutput, opts Options,
 ) (proof *bundle.Proof, warning string, err error) {
 	n := len(logits) / h.Logits
 	var compared []*agreement
 	itself := false // the logits are an output
-	for i := range owns {
-		o := &owns[i]
+	for i := range outputs {
+		o := &outputs[i]
 		if len(o.Ops) == 0 {
 			itself = true
 			continue
 		}
-		if q.Output != "" && o.Name != q.Output {
+		if opts.Output != "" && o.Name != opts.Output {
 			continue
 		}
 		a := agree(c, logits, n, &o.Output, o.Values)
-		understood := given(h, c, logits, n, o)
+		known := compareTail(h, c, logits, n, o)
 		switch {
-		case understood != nil:
-			compared = append(compared, understood)
-		case a != nil && (q.Named || only(o.Ops, plainOps) && !only(o.Ops, linearOps)):
+		case known != nil:
+			compared = append(compared, known)
+		case a != nil && (opts.Named || only(o.Ops, plainOps) && !only(o.Ops, linearOps)):
 			compared = append(compared, a)
 		}
 	}
@@ -72,15 +71,14 @@ func Judge(
 			warning = fmt.Sprintf("the model's own %q are %.4g·p + %.3g of the probabilities p made of the logits: it is p that figures and temperatures are of", a.output, s[0], s[1])
 		}
 		return &bundle.Proof{Output: a.output, Examples: n, Difference: a.difference}, warning, nil
-	case q.Named && !itself:
+	case opts.Named && !itself:
 		warning = fmt.Sprintf("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.LogitsTensor, h.Link)
 	}
 	return nil, warning, nil
 }
 
-// plainOps make of logits what is known: probabilities, their logarithms or the best
-// class, whatever the order. A head that was found is compared with what comes of them
-// alone: others, such as a mean over several views, are understood by their place.
+// plainOps turn logits into probabilities, their logarithms or the best class, in any order. A head that was found is
+// compared only with outputs of these: others, such as a mean over several views, mean something else.
 var plainOps = append(slices.Collect(maps.Keys(layer.ByOperator())),
 	"ArgMax", "TopK", "Identity", "Cast", "Dropout", "Flatten", "Reshape",
 	"Squeeze", "Unsqueeze", "Transpose", "QuantizeLinear", "DequantizeLinear", "ReduceMax", "Sub", "Exp",
@@ -89,31 +87,30 @@ var plainOps = append(slices.Collect(maps.Keys(layer.ByOperator())),
 	"Reciprocal",
 )
 
-// linearOps make other logits of logits.
+// linearOps turn logits into other logits.
 var linearOps = []string{
 	"Identity", "Cast", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "QuantizeLinear",
 	"DequantizeLinear", "Add", "Sub", "Mul", "Div", "BatchNormalization",
 }
 
-// only reports whether all operators are of a list.
+// only reports whether all operators are in a list.
 func only(ops, of []string) bool {
 	return !slices.ContainsFunc(ops, func(op string) bool { return !slices.Contains(of, op) })
 }
 
-// agreement is how far one of a model's own outputs is from what is made of the logits.
+// agreement is how well one of the model's own outputs agrees with what is computed from the logits.
 type agreement struct {
 	output     string
 	what       string  // "probabilities" or "classes"
 	difference float64 // as in Proof
 	allowed    float64
 	classes    int         // examples whose most probable class is another
-	smoothed   *[2]float64 // a and b, where the model's own are a·p + b and not p
+	smoothed   *[2]float64 // a and b if the model's own are a·p + b instead of p
 }
 
-// given compares an output with what the head, as it was found, says that the model
-// gives: probabilities smoothed, clamped or in logarithms. It is nil where that is not
-// this output, or not the head's business.
-func given(h *head.Head, head layer.Head, logits []float32, n int, o *Own) *agreement {
+// compareTail compares an output with what the head's tail computes from the probabilities: smoothed,
+// clamped or logarithms. It is nil if that is another output, or unknown.
+func compareTail(h *head.Head, head layer.Head, logits []float32, n int, o *ModelOutput) *agreement {
 	if o.Integer || n == 0 {
 		return nil
 	}
@@ -148,9 +145,8 @@ func allowed(logits []float32, o *head.Output) float64 {
 	return min(tolerance+logitRounding*largest, coarseTolerance)
 }
 
-// decisive returns the comparison that counts, nil without any: one of probabilities,
-// which say more than classes, that holds, or else the first. A model may give other
-// probabilities beside those of its head.
+// decisive returns the comparison that counts, nil if there is none: probabilities before
+// classes, and those that agree before others, since a model may have other probabilities beside those of its head.
 func decisive(all []*agreement) *agreement {
 	rank := func(a *agreement) int {
 		r := 0
@@ -182,8 +178,8 @@ func (a *agreement) error(h *head.Head, n int) error {
 		a.what, h.LogitsTensor, h.Link, a.output, found, option.Logits, option.Link)
 }
 
-// agree compares what one of a model's own outputs says of n examples with their
-// logits; nil where it cannot be told what it says.
+// agree compares one of a model's own outputs for n examples with their logits. It is nil if the meaning of the
+// output is unknown.
 func agree(h layer.Head, logits []float32, n int, o *head.Output, values []float32) *agreement {
 	largest := 0.0
 	for _, v := range slices.Concat(logits, values) {
@@ -223,8 +219,8 @@ func agree(h layer.Head, logits []float32, n int, o *head.Output, values []float
 	return a
 }
 
-// cutOff returns the probabilities between which a model's own are kept: where it cuts
-// them off, several are the least or the largest.
+// cutOff returns the bounds to which the model clips its probabilities, 0 and 1 if it does not. With clipping several
+// have the smallest or the largest value.
 func cutOff(own []float64, ops []string) (low, high float64) {
 	low, high = 0, 1
 	if !slices.ContainsFunc(ops, func(op string) bool { return op == "Clip" || op == "Max" || op == "Min" }) {
@@ -249,12 +245,12 @@ func cutOff(own []float64, ops []string) (low, high float64) {
 	return low, high
 }
 
-// probabilities are those of each class, or of each label of a multi-label head.
+// probabilities returns those of each class, or of each label of a multi-label head.
 func probabilities(h layer.Head, logits []float32, n int) []float64 {
 	logp, _ := calibrate.Plain(h, logits, n, 1)
 	p := make([]float64, 0, n*h.Classes())
 	for j, l := range logp {
-		// Of two outcomes of each label the second is that it is there.
+		// Of the two outcomes of a label the second is its presence.
 		if !h.MultiLabel() || j%2 == 1 {
 			p = append(p, math.Exp(l))
 		}
@@ -262,7 +258,7 @@ func probabilities(h layer.Head, logits []float32, n int) []float64 {
 	return p
 }
 
-// outputProbabilities reads an output as probabilities of all classes; nil where it is
+// outputProbabilities reads an output as probabilities of all classes; nil if it is
 // something else.
 func outputProbabilities(h layer.Head, n int, o *head.Output, values []float32) []float64 {
 	c := h.Classes()
@@ -278,7 +274,7 @@ func outputProbabilities(h layer.Head, n int, o *head.Output, values []float32) 
 	}
 	p := make([]float64, 0, n*c)
 	for _, v := range values {
-		if single { // of the class that the logit speaks for
+		if single { // of the second class
 			p = append(p, 1-float64(v))
 		}
 		p = append(p, float64(v))
@@ -289,7 +285,7 @@ func outputProbabilities(h layer.Head, n int, o *head.Output, values []float32) 
 	if single || h.MultiLabel() {
 		return nil
 	}
-	for _, sign := range []float64{1, -1} { // logarithms, or less these
+	for _, sign := range []float64{1, -1} { // logarithms, or their negatives
 		for i, v := range values {
 			p[i] = math.Exp(sign * float64(v))
 		}
@@ -300,8 +296,8 @@ func outputProbabilities(h layer.Head, n int, o *head.Output, values []float32) 
 	return nil
 }
 
-// distributions reports whether rows are probabilities: of a multi-label head each by
-// itself, otherwise together.
+// distributions reports whether rows are probabilities: of a multi-label head each in [0,1], otherwise with
+// sum 1 too.
 func distributions(h layer.Head, p []float64) bool {
 	const slack = coarseTolerance
 	c := h.Classes()
@@ -322,8 +318,8 @@ func distributions(h layer.Head, p []float64) bool {
 	return true
 }
 
-// compareClasses compares the best class, where that is nothing else than the largest logit's. It
-// is nil where the classes have other numbers: from 1 on, or the other way round.
+// compareClasses compares the best class if it is that of the largest logit. It is nil if the model numbers
+// classes differently: from 1, or in reverse.
 func (a *agreement) compareClasses(
 	h layer.Head, logits []float32, n int, o *head.Output, values []float32, largest float64,
 ) *agreement {
@@ -337,7 +333,7 @@ func (a *agreement) compareClasses(
 	if o.Coarse {
 		slack = 1e-2 * largest
 	}
-	// Of our class and the model's, the differences and the sums there are.
+	// Differences and sums of the model's class and ours.
 	differences, sums := map[int]bool{}, map[int]bool{}
 	for i := range n {
 		row := logits[i*k : (i+1)*k]
@@ -358,9 +354,9 @@ func (a *agreement) compareClasses(
 	return a
 }
 
-// smoothing returns a and b where own is a·p + b of ours, nil where it is not.
+// smoothing returns a and b if own is a·p + b for our p, else nil.
 func smoothing(ours, own []float64, n int, allowed float64) *[2]float64 {
-	const least = 4 // through fewer a line goes too easily
+	const least = 4 // a line fits fewer too easily
 	if n < least {
 		return nil
 	}

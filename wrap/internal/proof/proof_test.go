@@ -10,7 +10,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
+func TestModelOutputsAreComparedByTheirMeaning(t *testing.T) {
+	t.Parallel()
 	const n = 20
 	softmax, k := layer.Head{Logits: 3, Features: 1, Link: layer.Softmax}, 3
 	logits := random(7, n*k)
@@ -148,6 +149,7 @@ func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 // Classes may agree where probabilities do not: these decide.
 // Classes with other numbers, such as from 1 on, are no other classes.
 func TestClassesMayHaveOtherNumbers(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 4, Features: 1, Link: layer.Softmax}
 	logits := []float32{3, 1, 0, 2, 0, 5, 1, 2, 0, 1, 6, 2}
 	own := &head.Output{Name: "class", Width: 1, Integer: true, Ops: []string{"Add", "ArgMax"}}
@@ -172,6 +174,7 @@ func TestClassesMayHaveOtherNumbers(t *testing.T) {
 }
 
 func TestProbabilitiesTellMoreThanClasses(t *testing.T) {
+	t.Parallel()
 	classes := &agreement{what: "classes"}
 	differing := &agreement{what: "probabilities", difference: 0.1, allowed: 1e-4}
 	holding := &agreement{what: "probabilities", difference: 1e-7, allowed: 1e-4}

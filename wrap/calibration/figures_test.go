@@ -10,7 +10,8 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-func TestFiguresThatSpeakOfAMistakeAreWarnedOf(t *testing.T) {
+func TestImplausibleFiguresGiveAWarning(t *testing.T) {
+	t.Parallel()
 	const n = 300
 	x := random(1, n*5)
 	model := "../../testdata/onnx/external.onnx"
