@@ -127,14 +127,14 @@ func (d *Decisions) checkSet(classes int) error {
 	s := d.Set
 	switch n := len(s.Thresholds); {
 	case s.Score != d.Sets || s.Alpha != d.Alpha || s.MultiLabel != d.MultiLabel || s.Examples != d.Examples,
-		s.Score != LAC && s.MultiLabel:
+		s.Ranked() && s.MultiLabel:
 		return fmt.Errorf("prediction_set has score %.70q, alpha %v, multi_label %t and %d examples, want those of the decisions",
 			s.Score, s.Alpha, s.MultiLabel, s.Examples)
 	case d.ClassConditional && n != classes, !d.ClassConditional && n != 1:
 		return fmt.Errorf("prediction_set has %d thresholds, want one, or one for each of %d classes", n, classes)
-	case !(s.Penalty >= 0 && s.Penalty <= 1) || s.Free < 0 || s.Free > classes,
-		s.Score != RAPS && (s.Penalty != 0 || s.Free != 0):
-		return fmt.Errorf("prediction_set has penalty %v and free %d", s.Penalty, s.Free)
+	}
+	if err := s.checkParameters(classes); err != nil {
+		return err
 	}
 	least := needed(s.Alpha)
 	if d.ClassConditional && !s.MultiLabel { // each has one class

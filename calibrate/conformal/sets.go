@@ -38,6 +38,40 @@ const (
 // Scores are all of them.
 var Scores = []Score{LAC, APS, RAPS}
 
+// kinds says what each score needs.
+var kinds = map[Score]struct {
+	// ranked scores are the probability of all more probable classes plus Sets.Penalties; others are 1 - p_k. They
+	// rank classes that exclude each other.
+	ranked bool
+	// tuned scores have a penalty, see Sets.tune.
+	tuned bool
+}{
+	LAC:  {},
+	APS:  {ranked: true},
+	RAPS: {ranked: true, tuned: true},
+}
+
+// Ranked reports whether the score ranks classes, see [Sets.Penalties].
+func (s *Sets) Ranked() bool { return kinds[s.Score].ranked }
+
+// Penalties returns what a ranked score adds to the probability of all more probable classes, by place, [classes].
+func (s *Sets) Penalties(classes int) []float64 {
+	penalties := make([]float64, classes)
+	for place := range penalties {
+		penalties[place] = s.Penalty * float64(max(0, place+1-s.Free))
+	}
+	return penalties
+}
+
+// checkParameters reports parameters that the score does not have.
+func (s *Sets) checkParameters(classes int) error {
+	if !(s.Penalty >= 0 && s.Penalty <= 1) || s.Free < 0 || s.Free > classes ||
+		!kinds[s.Score].tuned && (s.Penalty != 0 || s.Free != 0) {
+		return fmt.Errorf("prediction_set has penalty %v and free %d", s.Penalty, s.Free)
+	}
+	return nil
+}
+
 // Sets says which classes stand in the prediction set of an example: those whose score is at most
 // the threshold.
 type Sets struct {
@@ -124,13 +158,13 @@ func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
 		return nil, fmt.Errorf("alpha is %v, want a number between 0 and 1: how often a set may miss the label", o.Alpha)
 	}
 	s := &Sets{Score: o.Score, Alpha: o.Alpha, MultiLabel: held.Targets != nil, Examples: held.len()}
-	if s.MultiLabel && s.Score != LAC {
+	if s.MultiLabel && s.Ranked() {
 		return nil, fmt.Errorf("%s ranks classes that exclude each other, and these are labels of which an example has any number: use %s", s.Score, LAC)
 	}
 	if err := held.check(); err != nil {
 		return nil, err
 	}
-	if s.Score == RAPS {
+	if kinds[s.Score].tuned {
 		if err := s.tune(tune); err != nil {
 			return nil, err
 		}
@@ -219,7 +253,7 @@ func threshold(missed []miss, n int, alpha float64) (at float64, ok bool) {
 	return at, true
 }
 
-// tune chooses the penalty of RAPS.
+// tune chooses the parameters of RAPS.
 func (s *Sets) tune(x *Examples) error {
 	if x == nil || x.len() == 0 {
 		return fmt.Errorf("%s needs held-out examples for its penalty beside those that thresholds are set on", s.Score)
@@ -292,7 +326,7 @@ func (r *ranking) rank(p []float64) {
 
 // scoresTo writes the scores of the classes of one example.
 func (s *Sets) scoresTo(score []float64, r *ranking, p []float64) {
-	if s.Score == LAC {
+	if !s.Ranked() {
 		for k, v := range p {
 			score[k] = 1 - v
 		}
@@ -303,9 +337,9 @@ func (s *Sets) scoresTo(score []float64, r *ranking, p []float64) {
 		return
 	}
 	r.rank(p)
-	copy(score, r.above)
+	penalties := s.Penalties(len(p))
 	for k, place := range r.place {
-		score[k] += s.Penalty * float64(max(0, place+1-s.Free))
+		score[k] = r.above[k] + penalties[place]
 	}
 }
 

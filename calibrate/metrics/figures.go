@@ -31,9 +31,9 @@ type LabelledFigure struct {
 	Of func(*Labelled) float64
 
 	// How it is taken of resampled examples, by one of these; it is not where all are nil.
-	mean   func(*exampleStats) []float64                // of what is kept of each example
-	binned func([]bin, float64) float64                 // of the bins of the ECE and how many decisions are in them
-	ranked func(area float64, risks [3]float64) float64 // of the risk-coverage curve
+	mean   func(*exampleStats) []float64 // of what is kept of each example
+	binned func([]bin, float64) float64  // of the bins of the ECE and how many decisions are in them
+	ranked bool                          // of the risk-coverage curve: Of takes it from the Selective
 	// Chance makes it larger, so that its draws are centred; squared says that it is computed as a square,
 	// which may be negative.
 	biased, squared bool
@@ -73,19 +73,19 @@ var LabelledFigures = []LabelledFigure{
 	{
 		Figure: Figure{Key: "aurc", Label: "AURC", Unit: Fraction, Column: true, About: "the area under the risk-coverage curve (Geifman and El-Yaniv 2017): the mean error over all shares of least uncertain examples that could be answered"},
 		Of:     func(l *Labelled) float64 { return l.AURC },
-		ranked: func(area float64, _ [3]float64) float64 { return area },
+		ranked: true,
 	},
-	riskFigure("risk80", "80", 0, func(l *Labelled) float64 { return l.Risk80 }),
-	riskFigure("risk90", "90", 1, func(l *Labelled) float64 { return l.Risk90 }),
-	riskFigure("risk95", "95", 2, func(l *Labelled) float64 { return l.Risk95 }),
+	riskFigure("risk80", "80", func(l *Labelled) float64 { return l.Risk80 }),
+	riskFigure("risk90", "90", func(l *Labelled) float64 { return l.Risk90 }),
+	riskFigure("risk95", "95", func(l *Labelled) float64 { return l.Risk95 }),
 }
 
-// riskFigure is the error at a coverage, in per cent, the i-th of those that are taken.
-func riskFigure(key, coverage string, i int, of func(*Labelled) float64) LabelledFigure {
+// riskFigure is the error at a coverage in per cent.
+func riskFigure(key, coverage string, of func(*Labelled) float64) LabelledFigure {
 	return LabelledFigure{
 		Figure: Figure{Key: key, Label: "error at " + coverage + " %", Unit: Fraction, About: "the error among the " + coverage + " % of the examples of least uncertainty"},
 		Of:     of,
-		ranked: func(_ float64, risks [3]float64) float64 { return risks[i] },
+		ranked: true,
 	}
 }
 

@@ -31,7 +31,7 @@ func (c *Classifier) Probabilities(sample int, keys ...string) *Statistics {
 	m := &Statistics{}
 	var list []LabelledFigure
 	for _, f := range LabelledFigures {
-		resampled := f.mean != nil || f.binned != nil || f.ranked != nil
+		resampled := f.mean != nil || f.binned != nil || f.ranked
 		if resampled && (len(keys) == 0 || slices.Contains(keys, f.Key)) {
 			list, m.columns = append(list, f), append(m.columns, column{f.Key, f.biased, f.squared})
 		}
@@ -75,10 +75,9 @@ func (r *weighted) measure(w []int32, into []float64) {
 	if r.bins > 0 {
 		r.fill(filled, w)
 	}
-	var area float64
-	var risks [3]float64
+	var curve Labelled
 	if r.ranked != nil {
-		area, risks = r.ranked.selective(r.kept.wrong, w)
+		curve.Selective = r.ranked.selective(r.kept.wrong, w)
 	}
 	for i, f := range r.list {
 		switch {
@@ -91,7 +90,7 @@ func (r *weighted) measure(w []int32, into []float64) {
 		case f.binned != nil:
 			into[i] = f.binned(filled, r.decisions)
 		default:
-			into[i] = f.ranked(area, risks)
+			into[i] = f.Of(&curve)
 		}
 	}
 }

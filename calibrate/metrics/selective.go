@@ -27,8 +27,7 @@ func (c *Classifier) Selective() Selective {
 		return Selective{}
 	}
 	r := newRanked(c.kept.uncertainty)
-	area, risks := r.selective(c.kept.wrong, nil)
-	return Selective{area, risks[0], risks[1], risks[2]}
+	return r.selective(c.kept.wrong, nil)
 }
 
 // coverages are those of Risk80, Risk90 and Risk95, in hundredths.
@@ -62,7 +61,9 @@ func newRanked(doubt []float64) *ranked {
 // Among t equal examples with the losses o, behind C with the losses M, the j-th has the expected
 // risk (M + oj/t)/(C + j). With H for the difference of the harmonic numbers of C+t and C these sum
 // to MH + (o/t)(t − CH).
-func (r *ranked) selective(losses []float64, weights []int32) (area float64, risks [len(coverages)]float64) {
+func (r *ranked) selective(losses []float64, weights []int32) Selective {
+	var area float64
+	var risks [len(coverages)]float64
 	var before, tied int
 	var lost, tiedLosses float64
 	n, at := len(r.order), 0
@@ -93,5 +94,5 @@ func (r *ranked) selective(losses []float64, weights []int32) (area float64, ris
 		before, lost = before+tied, lost+tiedLosses
 		tied, tiedLosses = 0, 0
 	}
-	return area / float64(n), risks
+	return Selective{area / float64(n), risks[0], risks[1], risks[2]}
 }

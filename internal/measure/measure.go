@@ -3,18 +3,11 @@
 package measure
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/link"
-	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Role is what a set is measured for.
@@ -164,124 +157,6 @@ func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 		logp = logp[width:]
 	}
 	return nil
-}
-
-// Pairwise is the name of mf1, which a bundle does not serve itself, but a model can be exported that does.
-const Pairwise = "mf1"
-
-// Served is the name of the score that a calibration serves, whichever it is.
-const Served = "ood_score"
-
-// IsScore reports whether a method is a score of unfamiliarity, which gives no probabilities. mf0
-// gives both.
-func IsScore(name string) bool {
-	_, is := score.Find(name)
-	return (is || name == Served) && name != "mf0"
-}
-
-// Plain reports whether a method needs nothing but a calibration, which has so much of a score: it
-// learns nothing, or is the one served.
-func Plain(name string, c *calibrate.Calibration) bool {
-	switch name {
-	case "mle", "ts", "mf0", Pairwise, Served:
-		return true
-	}
-	s, is := score.Find(name)
-	return is && (!s.Learns() || c != nil && c.Served().Name == name)
-}
-
-// AddPlain adds to tallies of methods that are Plain a block of examples, whose features and logits
-// are finite. learned are the scores that c does not serve and that had to be fitted.
-func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitted, p Part, b *rows.Batch) error {
-	h := c.Posterior.Head
-	var list []*score.Fitted
-	for _, t := range tallies {
-		if s := scoreOf(t.Name, c, learned); s != nil {
-			list = append(list, s)
-		}
-	}
-	var mf0 *calibrate.Predictions
-	var values [][]float64
-	if slices.ContainsFunc(tallies, func(t *Tally) bool { return t.Name == "mf0" || t.Name == Pairwise }) {
-		of := *c
-		of.Method = calibrate.MF0
-		mf0, values = of.PredictScores(list, b.Features, b.Logits, b.N)
-	} else if len(list) > 0 { // else no variances are wanted, which take the time
-		values = c.Scores(list, b.Features, b.Logits, b.N)
-	}
-	for _, t := range tallies {
-		var s Scores
-		if scoreOf(t.Name, c, learned) != nil {
-			s.OOD, values = values[0], values[1:]
-		}
-		switch t.Name {
-		case "mle":
-			s.LogP, s.OOD = calibrate.Plain(h, b.Logits, b.N, 1)
-			Negate(s.OOD)
-		case "ts":
-			s.LogP, s.OOD = calibrate.Plain(h, b.Logits, b.N, c.TS)
-			Negate(s.OOD)
-			if c.TSOOD != 0 && c.TSOOD != c.TS {
-				s.NLL = s.OOD
-				_, s.OOD = calibrate.Plain(h, b.Logits, b.N, c.TSOOD)
-				Negate(s.OOD)
-			}
-		case "mf0":
-			s.LogP, s.NLL = mf0.LogP, slices.Clone(mf0.Margin)
-			Negate(s.NLL)
-		case Pairwise:
-			s.LogP, s.OOD = pairwise(c, mf0, b)
-			Negate(s.OOD)
-		}
-		if err := t.Add(p, s, b.Labels, b.Targets); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pairwise are probabilities of mf1 (paper, eq. 10) at the temperatures for likelihood, and their margins, as an
-// exported model has them: of separate logits they are those of mf0.
-func pairwise(c *calibrate.Calibration, mf0 *calibrate.Predictions, b *rows.Batch) (logp, margin []float64) {
-	h, k := c.Posterior.Head, c.Posterior.Head.Logits
-	if h.Link != link.Softmax {
-		return mf0.LogP, slices.Clone(mf0.Margin)
-	}
-	lambda0 := cmp.Or(c.Lambda0, meanfield.Lambda0)
-	logp, margin = make([]float64, b.N*k), make([]float64, b.N)
-	parallel.For(b.N, func(first, last int) {
-		mu, s2 := make([]float64, k), make([]float64, k)
-		for i := first; i < last; i++ {
-			for j := range k {
-				mu[j], s2[j] = float64(b.Logits[i*k+j])/c.NLL.Act, mf0.Variance[i*k+j]/c.NLL.Ens
-			}
-			margin[i] = meanfield.MF1(logp[i*k:(i+1)*k], mu, s2, lambda0)
-		}
-	})
-	return logp, margin
-}
-
-// scoreOf returns the score that a method takes, nil of one that takes none.
-func scoreOf(name string, c *calibrate.Calibration, learned []*score.Fitted) *score.Fitted {
-	for _, s := range learned {
-		if s.Name == name {
-			return s
-		}
-	}
-	if served := c.Served(); name == Served || name == served.Name {
-		return &served.Fitted
-	}
-	if s, is := score.Find(name); is {
-		return &score.Fitted{Score: s}
-	}
-	return nil
-}
-
-// Negate makes scores of margins, which are smaller for what is more unfamiliar.
-func Negate(margins []float64) {
-	for i, m := range margins {
-		margins[i] = -m
-	}
 }
 
 // ProbabilitiesIn says why logits look like probabilities: all rows are distributions or, of a

@@ -16,27 +16,22 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// method is a way to make probabilities, scores of unfamiliarity, or both, of what a bundle holds.
+// method is a name of Config.Methods with what it is.
 type method struct{ name, doc string }
 
 // registry has the methods in the order of tables.
-var registry = slices.Concat([]method{
-	{"mle", "the network's own probabilities"},
-	{"ts", "temperature scaling"},
-	{"mf0", "the mean-field approximation"},
-	{measure.Pairwise, "mean field with the variances of both logits, as exported"},
-	{measure.Served, "the score of unfamiliarity that the bundle serves"},
-}, scores())
-
-// scores are methods without probabilities.
-func scores() (all []method) {
+var registry = func() (all []method) {
+	for _, m := range measure.Methods {
+		all = append(all, method{m.Name, m.Doc})
+	}
+	all = append(all, method{measure.Served, "the score of unfamiliarity that the bundle serves"})
 	for _, s := range score.All {
 		if measure.IsScore(s.Name) {
 			all = append(all, method{s.Name, s.Doc})
 		}
 	}
 	return all
-}
+}()
 
 // Methods returns what Config.Methods may hold.
 func Methods() []string {
