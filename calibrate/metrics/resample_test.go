@@ -251,7 +251,7 @@ func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
 	}
 }
 
-// One example that two methods disagree on is no difference beyond chance: a third of the draws
+// One example that two methods disagree on is no difference significantly: a third of the draws
 // lack it.
 func TestOneExampleIsNoDifference(t *testing.T) {
 	const n = 200

@@ -6,7 +6,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/link"
 )
 
-// Examples are what a calibration gives of N examples with K logits and d features, row-major.
+// Examples are the outputs of a calibration for N examples with K logits and d features, row-major.
 type Examples struct {
 	N, K, D  int
 	Link     link.Link
@@ -14,8 +14,8 @@ type Examples struct {
 	Logits   []float32 // [N,K]
 	Variance []float64 // [N,K]
 	Leverage []float64 // [N]
-	Margin   []float64 // [N], for scores that are made of it
-	Product  Product   // nil, or one that fails: Go's own
+	Margin   []float64 // [N], for scores that need it
+	Product  Product   // if nil, or if it fails, Go's own
 }
 
 // A Product multiplies matrices as calibrate.Product does, and is safe for concurrent use.
@@ -24,7 +24,7 @@ type Product interface {
 	Multiply(c, a, b []float64, rows, n, m int) error
 }
 
-// check panics where sizes do not fit; margins may be left out where none are wanted.
+// check panics if sizes do not fit. Margins may be left out unless needed.
 func (x Examples) check(margin bool) {
 	n := x.N
 	if len(x.Features) != n*x.D || len(x.Logits) != n*x.K || len(x.Variance) != n*x.K || len(x.Leverage) != n ||
@@ -34,7 +34,7 @@ func (x Examples) check(margin bool) {
 	}
 }
 
-// thin are at most n of the examples, which may be nil, spread evenly: folders come class by class.
+// subsample returns at most n of the examples, which may be nil, evenly spaced: folders come class by class.
 func (x *Examples) subsample(n int) *Examples {
 	if x == nil || x.N <= n {
 		return x
@@ -53,7 +53,7 @@ func (x *Examples) add(more Examples) {
 	x.Margin = append(x.Margin, more.Margin...)
 }
 
-// slice are some of the examples.
+// slice returns the examples [from,to).
 func (x Examples) slice(from, to int) Examples {
 	some := x
 	some.N = to - from

@@ -1,5 +1,5 @@
-// Package measure gathers the figures of methods that give probabilities, scores of unfamiliarity
-// or both, block by block, and computes those of the methods that need nothing but a calibration.
+// Package measure accumulates the figures of methods that give probabilities, OOD scores or both, block by block, and
+// computes the methods that need nothing but a calibration.
 package measure
 
 import (
@@ -10,35 +10,35 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-// Role is what a set is measured for.
+// Role is the role of a set in an evaluation.
 type Role int
 
 const (
 	Test  Role = iota
-	Shift      // labelled, unlike the training data
-	OOD        // out-of-distribution: to be distinguished from the test set
+	Shift      // labelled, under distribution shift
+	OOD        // out-of-distribution: to be detected
 )
 
-// Part is the role of a set, and its place among those of its role.
+// Part is the role of a set, and its index among the sets of that role.
 type Part struct {
 	Role  Role
 	Index int
 }
 
-// Scores are what a method gives for some examples. LogP has [calibrate.Head.Probabilities] numbers
-// for each. OOD and NLL, under the temperatures for out-of-distribution data and for likelihood,
-// are larger for what is more unfamiliar; NLL is nil where it would be the same as OOD.
+// Scores are the outputs of a method for some examples. LogP has [calibrate.Head.Probabilities] numbers for each. OOD
+// and NLL are OOD scores under the temperatures for out-of-distribution data and for likelihood; NLL is nil if it
+// equals OOD.
 type Scores struct{ LogP, OOD, NLL []float64 }
 
-// Figures are those of one method. InDomain is nil for a method without probabilities. Shifts,
-// OOD and OODNLL are in the order of the sets.
+// Figures are the figures of one method. InDomain is nil for a method without probabilities. Shifts, OOD and OODNLL are
+// in the order of the sets.
 type Figures struct {
 	InDomain    *metrics.Labelled
 	Shifts      []metrics.Labelled
 	OOD, OODNLL []metrics.DetectionResult
 }
 
-// Tally gathers one method's figures.
+// Tally accumulates one method's figures.
 type Tally struct {
 	Name   string
 	oods   []string
@@ -48,8 +48,7 @@ type Tally struct {
 	out    []Scores // of the out-of-distribution sets
 }
 
-// New returns a tally for a test set, so many sets under shift, and out-of-distribution sets of
-// these names.
+// New returns a tally for a test set, this number of sets under shift, and out-of-distribution sets with these names.
 func New(name string, h calibrate.Head, shifts int, oods []string) *Tally {
 	t := &Tally{Name: name, oods: oods, shifts: make([]*counter, shifts), out: make([]Scores, len(oods))}
 	if IsScore(name) {
@@ -62,7 +61,7 @@ func New(name string, h calibrate.Head, shifts int, oods []string) *Tally {
 	return t
 }
 
-// Add measures examples of a set; labels, or targets where the head is multi-label, are theirs.
+// Add measures examples of a set, with their labels, or targets for multi-label heads.
 func (t *Tally) Add(p Part, s Scores, labels []int, targets []uint8) error {
 	switch p.Role {
 	case Test:
@@ -79,7 +78,7 @@ func (s *Scores) add(more Scores) {
 	s.OOD, s.NLL = append(s.OOD, more.OOD...), append(s.NLL, more.NLL...)
 }
 
-// Figures returns what was gathered.
+// Figures returns the figures of all examples.
 func (t *Tally) Figures() (f Figures, err error) {
 	f.InDomain = labelled(t.test)
 	for _, c := range t.shifts {
@@ -125,9 +124,9 @@ func labelled(c *counter) *metrics.Labelled {
 
 // counter measures probabilities on one labelled set.
 type counter struct {
-	*metrics.Classifier // of a multi-label head its decisions
+	*metrics.Classifier // of the decisions, for a multi-label head
 	head                calibrate.Head
-	multiLabel          *metrics.MultiLabel // nil of another head
+	multiLabel          *metrics.MultiLabel // nil for other heads
 }
 
 func newCounter(h calibrate.Head) *counter {
@@ -138,7 +137,7 @@ func newCounter(h calibrate.Head) *counter {
 	return &counter{metrics.NewClassifier(h.Classes(), 0), h, nil}
 }
 
-// add measures examples. A method without probabilities has no counter.
+// add measures examples. c is nil for a method without probabilities.
 func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 	if c == nil {
 		return nil
@@ -159,8 +158,8 @@ func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 	return nil
 }
 
-// ProbabilitiesIn says why logits look like probabilities: all rows are distributions or, of a
-// multi-label head, all numbers probabilities. It is "" of those that do not.
+// LooksLikeProbabilities says why logits look like probabilities: all rows are distributions or, for a multi-label head,
+// all numbers probabilities. It is "" if they do not.
 func LooksLikeProbabilities(logits []float32, h calibrate.Head) string {
 	k := h.Logits
 	if k == 1 {
