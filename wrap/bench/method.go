@@ -42,15 +42,15 @@ func Methods() []string {
 	return names
 }
 
-// DescribeMethod says in a few words what a method of Methods is.
+// DescribeMethod describes a method of Methods in a few words.
 func DescribeMethod(name string) string {
 	return registry[slices.Index(Methods(), name)].doc
 }
 
-// DefaultMethods are those of Config.Methods that is nil.
+// DefaultMethods are the methods if Config.Methods is nil.
 func DefaultMethods() []string { return []string{"mle", "ts", "mf0", measure.Served, "leverage"} }
 
-// CheckMethods reports names that are not of Methods, or there twice.
+// CheckMethods reports names that are not of Methods, or named twice.
 func CheckMethods(names []string) error {
 	known := Methods()
 	for i, name := range names {
@@ -64,10 +64,10 @@ func CheckMethods(names []string) error {
 	return nil
 }
 
-// UnknownMethodError is returned for a name that Config.Methods may not hold.
+// UnknownMethodError is returned for a name that is not of Methods.
 type UnknownMethodError struct{ Method string }
 
-// Error names the method, and those that there are.
+// Error names the method and the known ones.
 func (e *UnknownMethodError) Error() string {
 	return fmt.Sprintf("method %q is none that a bundle can serve, want some of %s", e.Method, strings.Join(Methods(), ", "))
 }
@@ -76,10 +76,10 @@ func (e *UnknownMethodError) Error() string {
 type request struct {
 	name       string
 	taken      bool        // by the Comparators
-	comparator *Comparator // of these; nil of what the bundle serves
+	comparator *Comparator // nil for methods of Methods
 }
 
-// request reads the names of methods, and returns those that the Comparators take.
+// request adds requests for names of methods, and returns the names that the Comparators take.
 func (b *bench) request(names []string) (taken []string, err error) {
 	var own []string
 	for _, name := range names {
@@ -108,21 +108,21 @@ type bench struct {
 	warnings []string
 
 	attached    *attach.Attached
-	cut         *attach.Cut // nil for ready-made features
+	cut         *attach.Cut // nil for precomputed features
 	manifest    *bundle.Manifest
 	head        calibrate.Head
 	calibration *calibrate.Calibration
 	product     calibrate.Product // nil: calibrate's own
 	closers     []func() error
 
-	sets    []*Set               // those to measure on, the test set first
-	opened  map[bundle.Role]*Set // what methods are fitted to and tuned on
-	learned []*score.Fitted      // that the bundle does not serve
+	sets    []*Set               // that are measured, the test set first
+	opened  map[bundle.Role]*Set // for fitting and tuning
+	learned []*score.Fitted      // fitted scores that the bundle does not serve
 	decided []DecisionResult
 	detail  *Detail
 }
 
-// resolveScores calls the score that the bundle serves by its name, once.
+// resolveScores replaces ood_score by the name of the score that the bundle serves.
 func (b *bench) resolveScores() {
 	served := b.calibration.Served().Name
 	asked := func(list []*request, name string) bool {
@@ -142,7 +142,7 @@ func (b *bench) resolveScores() {
 		for _, name := range []string{"mle", b.servedMethod(), served} {
 			if !asked(kept, name) {
 				at := len(kept)
-				if name == "mle" { // which others are compared with
+				if name == "mle" { // the baseline
 					at = 0
 				}
 				kept = slices.Insert(kept, at, &request{name: name})
@@ -152,12 +152,12 @@ func (b *bench) resolveScores() {
 	b.requests = kept
 }
 
-// servedMethod is whose probabilities the bundle serves.
+// servedMethod is the method whose probabilities the bundle serves.
 func (b *bench) servedMethod() string {
 	return string(cmp.Or(b.calibration.Method, calibrate.MF0))
 }
 
-// checkPairwise refuses mf1 where no model can be exported that serves it.
+// checkPairwise refuses mf1 if it has too many classes to be exported.
 func (b *bench) checkPairwise() error {
 	pairwise := func(r *request) bool { return r.name == measure.Pairwise && !r.taken }
 	k := b.head.Logits
