@@ -8,16 +8,16 @@ import (
 	"sort"
 )
 
-// Doubts are what is known of N held-out examples.
+// Losses are the uncertainties of N validation examples, and what answering each would cost.
 type Losses struct {
-	Uncertainty []float64 // how doubtful each is, in [0,1]
-	Loss        []float64 // what is lost by answering it: 1 for a mistake, else 0
-	Fractional  bool      // losses are parts of 1 too, such as the share of an example's labels that are wrong
+	Uncertainty []float64 // [N], in [0,1]
+	Loss        []float64 // [N], 1 for a mistake, else 0
+	Fractional  bool      // losses are in [0,1], such as the fraction of an example's labels that are wrong
 }
 
 func (d Losses) check() error {
 	if len(d.Uncertainty) != len(d.Loss) {
-		panic(fmt.Sprintf("conformal: %d doubts and %d losses", len(d.Uncertainty), len(d.Loss)))
+		panic(fmt.Sprintf("conformal: %d uncertainties and %d losses", len(d.Uncertainty), len(d.Loss)))
 	}
 	for i := range d.Uncertainty {
 		if !(d.Uncertainty[i] >= 0 && d.Uncertainty[i] <= 1 && d.Loss[i] >= 0 && d.Loss[i] <= 1) {
@@ -30,15 +30,15 @@ func (d Losses) check() error {
 	return nil
 }
 
-// accepted returns a function that counts the examples whose doubt is at most a threshold, and sums
-// their losses.
+// accepted returns a function that counts the examples whose uncertainty is at most a threshold, and sums their
+// losses.
 func (d Losses) accepted() func(threshold float64) (n int, loss float64) {
 	order := make([]int, len(d.Uncertainty))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(d.Uncertainty[i], d.Uncertainty[j]) })
-	losses := make([]float64, len(order)+1) // of so many
+	losses := make([]float64, len(order)+1) // of the first n
 	for n, i := range order {
 		losses[n+1] = losses[n] + d.Loss[i]
 	}
@@ -48,32 +48,28 @@ func (d Losses) accepted() func(threshold float64) (n int, loss float64) {
 	}
 }
 
-// A Rule accepts an example whose doubt, or score, is at most its threshold.
+// A Rule accepts an example whose uncertainty, or OOD score, is at most the threshold.
 type Rule struct {
 	Threshold float64 `yaml:"threshold" json:"threshold"`
-	Examples  int     `yaml:"examples" json:"examples"` // that it was set on
-	Accepted  int     `yaml:"accepted" json:"accepted"` // of them
-	// Wrong is what is lost by these, where a target error was set on them: the number of mistakes, or the
-	// sum of losses that are parts.
+	Examples  int     `yaml:"examples" json:"examples"` // that set it
+	Accepted  int     `yaml:"accepted" json:"accepted"` // of these
+	// Wrong is the sum of the losses of the accepted examples, if the rule keeps a target error.
 	Wrong float64 `yaml:"wrong,omitempty" json:"wrong,omitempty"`
 }
 
-// mostThresholds bounds those that are tried.
+// mostThresholds bounds the thresholds that are tried.
 const mostThresholds = 1000
 
-// TargetError returns the rule that accepts the most examples while the mean loss of new ones that it
-// accepts is at most target, which fails with probability 1 - confidence at most over the draw of
-// held.
+// TargetError returns the rule that accepts the most examples while the mean loss of new accepted ones is at most
+// target. This fails with a probability of at most 1 - confidence over the draw of held.
 //
-// It is fixed-sequence testing of Learn-then-Test (Angelopoulos et al., 2021): thresholds are doubts
-// of tune, and are tried on held from the one whose error tune shows best to larger ones, and at last
-// 1, which accepts all. Each is held to be too large until the exact binomial test of the losses that
-// it accepts says otherwise at the level 1 - confidence, and the last before the first that stays too
-// large is returned. tune and held must have no example in common.
+// It is fixed-sequence testing as in Learn-then-Test (Angelopoulos et al., 2021): candidates are uncertainties in
+// tune. Starting with the one whose error has the smallest p-value on tune, larger ones are tested on held, and
+// finally 1, which accepts everything. The null hypothesis, that the error is above target, is tested by the exact
+// binomial test, or for fractional losses by the inequalities of Hoeffding and Bentkus. The result is the last
+// threshold before the first that is not rejected. tune and held must not share examples.
 //
-// Losses that are parts of 1 are tested by Hoeffding's and Bentkus' inequalities instead.
-//
-// Where the first stays too large, the error is a [*ShortError].
+// If the first is not rejected, the error is a [*InsufficientDataError].
 func TargetError(tune, held Losses, target, confidence float64) (Rule, error) {
 	if !(target > 0 && target < 1) || !(confidence > 0 && confidence < 1) {
 		return Rule{}, fmt.Errorf("target error %v with confidence %v, want numbers between 0 and 1", target, confidence)
@@ -122,12 +118,12 @@ func TargetError(tune, held Losses, target, confidence float64) (Rule, error) {
 		func() float64 { return nearest(target, shows) }}
 }
 
-// faultless returns how many examples without a mistake show a target.
+// errorFreeNeeded returns how many examples without a mistake prove a target error.
 func errorFreeNeeded(target, confidence float64) int {
 	return int(math.Ceil(math.Log1p(-confidence) / math.Log1p(-target)))
 }
 
-// spread returns at most so many of the values, distinct, rising, the largest among them.
+// subsample returns at most that many of the values, distinct and rising, the largest among them.
 func subsample(values []float64, most int) []float64 {
 	all := slices.Clone(values)
 	slices.Sort(all)
@@ -142,13 +138,13 @@ func subsample(values []float64, most int) []float64 {
 	return some
 }
 
-// AtMost returns the rule with the smallest threshold that at least a share of new examples does not
-// exceed, which fails with probability 1 - confidence at most over the draw of the held-out scores: an
-// order statistic, whose place depends on their number alone (Wilks, "Determination of Sample Sizes
-// for Setting Tolerance Limits", 1941), the bound of Clopper and Pearson turned round.
+// ToleranceLimit returns the rule with the smallest threshold that at least a share of new examples does not
+// exceed. This fails with a probability of at most 1 - confidence over the draw of the scores. The threshold is an
+// order statistic whose rank depends on the number of scores alone (Wilks, "Determination of Sample Sizes for
+// Setting Tolerance Limits", 1941).
 //
-// Those of the scores that are below the threshold are hence, given the threshold, independent draws
-// of what is below it: what is tested on them afterwards, as by [TargetError], keeps its confidence.
+// Given the threshold, the scores below it are hence independent draws of what lies below it: tests on these
+// examples afterwards, as in [TargetError], keep their confidence.
 func ToleranceLimit(scores []float64, share, confidence float64) (Rule, error) {
 	if !(share > 0 && share < 1) || !(confidence > 0 && confidence < 1) {
 		return Rule{}, fmt.Errorf("share %v with confidence %v, want numbers between 0 and 1", share, confidence)
@@ -157,7 +153,7 @@ func ToleranceLimit(scores []float64, share, confidence float64) (Rule, error) {
 		return Rule{}, fmt.Errorf("the score of held-out example %d is NaN", i)
 	}
 	n := len(scores)
-	// The r-th of n is at the share or above it with the probability that fewer than r are below it.
+	// The r-th smallest of n is at or above the share's quantile iff fewer than r scores are below it.
 	r := 1 + sort.Search(n, func(fewer int) bool { return binomialCDF(fewer, n, share) >= confidence })
 	if r > n {
 		return Rule{}, fmt.Errorf("a share of %v with confidence %v needs %d held-out examples that thresholds are set on, there are %d: give more",

@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// Check reports decisions that do not fit a head of so many classes, and what cannot come of the numbers
-// beside it: a promise that they do not show, or other words for it. Numbers that were made up to fit
-// each other it takes for true.
+// Check reports decisions that do not fit a head with this number of classes, and guarantees that the numbers beside
+// them do not support or that are worded otherwise. It does not detect numbers invented to fit each other.
 func (d *Decisions) Check(classes int, multiLabel bool) error {
 	if err := d.Plan.Validate(); err != nil {
 		return err
@@ -45,7 +44,7 @@ func (d *Decisions) Check(classes int, multiLabel bool) error {
 	return nil
 }
 
-// checkRules checks what is answered.
+// checkRules checks the rules of when to abstain.
 func (d *Decisions) checkRules() error {
 	for _, r := range []struct {
 		name    string
@@ -90,7 +89,7 @@ func (r *Rule) check() error {
 	return nil
 }
 
-// checkShare checks what [AtMost] sets.
+// checkShare checks a rule of [ToleranceLimit].
 func (d *Decisions) checkShare(name string, r *Rule, share float64) error {
 	switch {
 	case r.Examples != d.Examples:
@@ -104,7 +103,7 @@ func (d *Decisions) checkShare(name string, r *Rule, share float64) error {
 	return nil
 }
 
-// checkError checks what [TargetError] sets.
+// checkError checks the rule of [TargetError].
 func (d *Decisions) checkError() error {
 	r := d.Uncertainty
 	if u := d.OOD; u == nil && r.Examples != d.Examples {
@@ -122,19 +121,19 @@ func (d *Decisions) checkError() error {
 	return nil
 }
 
-// checkSet checks what [Fit] sets.
+// checkSet checks the sets of [Fit].
 func (d *Decisions) checkSet(classes int) error {
 	s := d.Set
 	switch n := len(s.Thresholds); {
 	case s.Score != d.Sets || s.Alpha != d.Alpha || s.MultiLabel != d.MultiLabel || s.Examples != d.Examples,
-		s.Score != LAC && s.MultiLabel:
+		s.Ranked() && s.MultiLabel:
 		return fmt.Errorf("prediction_set has score %.70q, alpha %v, multi_label %t and %d examples, want those of the decisions",
 			s.Score, s.Alpha, s.MultiLabel, s.Examples)
 	case d.ClassConditional && n != classes, !d.ClassConditional && n != 1:
 		return fmt.Errorf("prediction_set has %d thresholds, want one, or one for each of %d classes", n, classes)
-	case !(s.Penalty >= 0 && s.Penalty <= 1) || s.Free < 0 || s.Free > classes,
-		s.Score != RAPS && (s.Penalty != 0 || s.Free != 0):
-		return fmt.Errorf("prediction_set has penalty %v and free %d", s.Penalty, s.Free)
+	}
+	if err := s.checkParameters(classes); err != nil {
+		return err
 	}
 	least := needed(s.Alpha)
 	if d.ClassConditional && !s.MultiLabel { // each has one class

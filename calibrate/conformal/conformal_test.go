@@ -177,7 +177,7 @@ func most(n int, p float64) int {
 	return k
 }
 
-// Each draw is of held-out examples and of one new one, as the promise is.
+// Each draw is of validation examples and of one new one, as the promise is.
 func TestSetsCoverAsPromised(t *testing.T) {
 	const draws, n, alpha = 2000, 59, 0.2
 	for _, score := range Scores {
@@ -255,22 +255,22 @@ func TestMultiLabelSetsMissAsFewLabelsAsPromised(t *testing.T) {
 	}
 }
 
-// world draws doubts and scores of unfamiliarity, both uniform, and mistakes that depend on both: an
+// world draws uncertainties and OOD scores, both uniform, and mistakes that depend on both: an
 // example is mistaken with probability d²·(1+u)/2.
-func world(rng *rand.Rand, n int) (d Losses, unfamiliar []float64) {
+func world(rng *rand.Rand, n int) (d Losses, oodScores []float64) {
 	for range n {
-		doubt, u := rng.Float64(), rng.Float64()
+		uncertainty, u := rng.Float64(), rng.Float64()
 		loss := 0.0
-		if rng.Float64() < doubt*doubt*(1+u)/2 {
+		if rng.Float64() < uncertainty*uncertainty*(1+u)/2 {
 			loss = 1
 		}
-		d.Uncertainty, d.Loss, unfamiliar = append(d.Uncertainty, doubt), append(d.Loss, loss), append(unfamiliar, u)
+		d.Uncertainty, d.Loss, oodScores = append(d.Uncertainty, uncertainty), append(d.Loss, loss), append(oodScores, u)
 	}
-	return d, unfamiliar
+	return d, oodScores
 }
 
-// risk is the true error of what is accepted: the mean of d²(1+u)/2 over d ≤ doubt, u ≤ strange.
-func risk(doubt, strange float64) float64 { return doubt * doubt / 3 * (1 + strange/2) / 2 }
+// risk is the true error of what is accepted: the mean of d²(1+u)/2 over d ≤ uncertainty, u ≤ ood.
+func risk(uncertainty, ood float64) float64 { return uncertainty * uncertainty / 3 * (1 + ood/2) / 2 }
 
 func TestTheTargetErrorIsKeptWithTheConfidencePromised(t *testing.T) {
 	const draws, target, confidence = 1000, 0.05, 0.9
@@ -298,14 +298,14 @@ func TestTheTargetErrorIsKeptWithTheConfidencePromised(t *testing.T) {
 	}
 }
 
-func TestTheTargetErrorIsKeptAmongWhatIsNotUnfamiliar(t *testing.T) {
+func TestTheTargetErrorIsKeptAmongWhatIsNotFlaggedAsOOD(t *testing.T) {
 	const draws, target, share, confidence = 1000, 0.05, 0.8, 0.9
 	rng := rand.New(rand.NewPCG(8, 1))
 	wrong, alarms := 0, 0
 	for range draws {
 		tune, _ := world(rng, 300)
-		held, unfamiliar := world(rng, 300)
-		familiar, err := ToleranceLimit(unfamiliar, share, confidence)
+		held, oodScores := world(rng, 300)
+		familiar, err := ToleranceLimit(oodScores, share, confidence)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +313,7 @@ func TestTheTargetErrorIsKeptAmongWhatIsNotUnfamiliar(t *testing.T) {
 			alarms++
 		}
 		var among Losses
-		for i, u := range unfamiliar {
+		for i, u := range oodScores {
 			if u < familiar.Threshold {
 				among.Uncertainty, among.Loss = append(among.Uncertainty, held.Uncertainty[i]), append(among.Loss, held.Loss[i])
 			}
@@ -335,13 +335,13 @@ func TestPartsOfLossesKeepTheTargetToo(t *testing.T) {
 	draw := func() (d Losses) {
 		d.Fractional = true
 		for range 500 {
-			doubt, loss := rng.Float64(), 0.0
+			uncertainty, loss := rng.Float64(), 0.0
 			for range 3 {
-				if rng.Float64() < doubt*doubt {
+				if rng.Float64() < uncertainty*uncertainty {
 					loss += 1. / 3
 				}
 			}
-			d.Uncertainty, d.Loss = append(d.Uncertainty, doubt), append(d.Loss, loss)
+			d.Uncertainty, d.Loss = append(d.Uncertainty, uncertainty), append(d.Loss, loss)
 		}
 		return d
 	}
@@ -470,7 +470,7 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 
 func TestDoubtHasDigitsWhereOneProbabilityHasAll(t *testing.T) {
 	if got := Uncertainty([]float64{1e-30, 1, 2e-30}); got < 2.9e-30 || got > 3.1e-30 {
-		t.Errorf("doubt %v, want 3e-30", got)
+		t.Errorf("uncertainty %v, want 3e-30", got)
 	}
 	s := Sets{Score: LAC, Thresholds: []float64{2.5e-30}}
 	if got := s.Set([]float64{1e-30, 1, 2e-30}); len(got) != 0 {

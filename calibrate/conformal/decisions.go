@@ -11,26 +11,26 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// A Plan says which decisions are wanted. Zero asks for none, and each zero for none of its kind.
+// A Plan says which decisions to make. Each zero field asks for none of its kind.
 type Plan struct {
-	// TargetError is the largest error among what is answered, and TargetCoverage the least share that
-	// is answered: one of them. FalseAlarm is the largest share of examples in distribution that are
-	// held to be unfamiliar.
+	// TargetError is the largest error among answered examples, TargetCoverage the least fraction answered: at most
+	// one of them may be set. FalseAlarm is the largest fraction of in-distribution examples flagged as
+	// out-of-distribution.
 	TargetError    float64 `yaml:"target_error,omitempty" json:"target_error,omitempty"`
 	TargetCoverage float64 `yaml:"target_coverage,omitempty" json:"target_coverage,omitempty"`
 	FalseAlarm     float64 `yaml:"false_alarm,omitempty" json:"false_alarm,omitempty"`
 
-	Alpha            float64 `yaml:"alpha,omitempty" json:"alpha,omitempty"` // how often a prediction set may miss the label
+	Alpha            float64 `yaml:"alpha,omitempty" json:"alpha,omitempty"` // the fraction of prediction sets that may miss the label
 	Sets             Score   `yaml:"sets,omitempty" json:"sets,omitempty"`   // "": LAC
 	ClassConditional bool    `yaml:"class_conditional,omitempty" json:"class_conditional,omitempty"`
 
-	Confidence float64 `yaml:"confidence,omitempty" json:"confidence,omitempty"` // of all but alpha; 0: 0.95
+	Confidence float64 `yaml:"confidence,omitempty" json:"confidence,omitempty"` // in all guarantees but alpha; 0: 0.95
 }
 
-// DefaultConfidence is that of promises about when not to answer.
+// DefaultConfidence is the confidence of guarantees about abstention.
 const DefaultConfidence = 0.95
 
-// Validate reports a plan that cannot be kept by any data.
+// Validate reports a plan that contradicts itself or is out of range.
 func (p Plan) Validate() error {
 	for _, f := range []struct {
 		name  string
@@ -56,10 +56,10 @@ func (p Plan) Validate() error {
 	return nil
 }
 
-// answers reports whether there are to be rules of when not to answer.
+// answers reports whether the plan has rules of when to abstain.
 func (p Plan) answers() bool { return p.TargetError > 0 || p.TargetCoverage > 0 || p.FalseAlarm > 0 }
 
-// Complete fills in what was left out.
+// Complete fills in defaults.
 func (p Plan) Complete() Plan {
 	if p.answers() {
 		p.Confidence = cmp.Or(p.Confidence, DefaultConfidence)
@@ -70,14 +70,14 @@ func (p Plan) Complete() Plan {
 	return p
 }
 
-// Outcomes are held-out examples, and their scores of unfamiliarity, [N].
+// Outcomes are examples with their OOD scores.
 type Outcomes struct {
 	Examples
-	OODScores []float64
+	OODScores []float64 // [N]
 }
 
-// doubts returns how doubtful the most probable class of each is, and whether it is wrong; of labels
-// that are told independently, the mean of both.
+// losses returns the uncertainty of each example's prediction and whether it is wrong; for multi-label heads the mean
+// of both over the labels.
 func (x *Outcomes) losses() Losses {
 	d := Losses{Fractional: x.Targets != nil}
 	for i := range x.len() {
@@ -105,12 +105,12 @@ func uncertaintyOf(p []float64, labels bool) float64 {
 	return Uncertainty(p)
 }
 
-// Decisions are the rules that keep a plan, and what they promise.
+// Decisions are the rules that implement a plan, and their guarantees.
 type Decisions struct {
 	Plan     `yaml:",inline"`
-	Examples int `yaml:"examples" json:"examples"` // that thresholds are set on
+	Examples int `yaml:"examples" json:"examples"` // that set the thresholds
 
-	// What is more doubtful, or scores higher, is not answered; nil: however much.
+	// The model abstains above these thresholds; nil for none.
 	Uncertainty *Rule `yaml:"doubt,omitempty,flow" json:"doubt,omitempty"`
 	OOD         *Rule `yaml:"unfamiliar,omitempty,flow" json:"unfamiliar,omitempty"`
 	Set         *Sets `yaml:"prediction_set,omitempty" json:"prediction_set,omitempty"`
@@ -119,8 +119,8 @@ type Decisions struct {
 	Guarantees []string `yaml:"promises" json:"promises"` // for people
 }
 
-// Decide sets the thresholds of a plan on held-out examples. tune are others, of which the thresholds
-// that are tried are taken, and the penalty of RAPS.
+// Decide sets the thresholds of a plan on the examples held. tune are others, for the candidate thresholds and the
+// penalty of RAPS.
 func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
 	}
 	p = p.Complete()
 	others := p
-	others.TargetError = 0 // of which there is more to say
+	others.TargetError = 0 // setRules has the better error
 	if err := others.Reachable(held.len()); err != nil {
 		return nil, err
 	}
@@ -150,9 +150,9 @@ func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
 	return d, nil
 }
 
-// setRules sets the rules of when not to answer.
+// setRules sets the rules of when to abstain.
 func (d *Decisions) setRules(tune, held *Outcomes) error {
-	doubts := held.losses()
+	losses := held.losses()
 	if d.FalseAlarm > 0 {
 		rule, err := ToleranceLimit(held.OODScores, 1-d.FalseAlarm, d.Confidence)
 		if err != nil {
@@ -165,19 +165,19 @@ func (d *Decisions) setRules(tune, held *Outcomes) error {
 	switch {
 	case d.TargetError > 0:
 		if d.OOD != nil {
-			// What is below the threshold is drawn independently, given the threshold: see AtMost.
-			familiar := Losses{Fractional: doubts.Fractional}
+			// Given the threshold, examples below it are independent draws: see ToleranceLimit.
+			below := Losses{Fractional: losses.Fractional}
 			for i, v := range held.OODScores {
 				if v < d.OOD.Threshold {
-					familiar.Uncertainty = append(familiar.Uncertainty, doubts.Uncertainty[i])
-					familiar.Loss = append(familiar.Loss, doubts.Loss[i])
+					below.Uncertainty = append(below.Uncertainty, losses.Uncertainty[i])
+					below.Loss = append(below.Loss, losses.Loss[i])
 				}
 			}
-			doubts = familiar
+			losses = below
 		}
-		rule, err = TargetError(tune.losses(), doubts, d.TargetError, d.Confidence)
+		rule, err = TargetError(tune.losses(), losses, d.TargetError, d.Confidence)
 	case d.TargetCoverage > 0:
-		rule, err = ToleranceLimit(doubts.Uncertainty, d.TargetCoverage, d.Confidence)
+		rule, err = ToleranceLimit(losses.Uncertainty, d.TargetCoverage, d.Confidence)
 	default:
 		return nil
 	}
@@ -185,7 +185,7 @@ func (d *Decisions) setRules(tune, held *Outcomes) error {
 	return err
 }
 
-// promises says in words what is promised.
+// guarantees words the guarantees.
 func (d *Decisions) guarantees() (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	draw := fmt.Sprintf("with probability %v over the draw of %d held-out examples", d.Confidence, d.Examples)
@@ -218,13 +218,13 @@ func (d *Decisions) guarantees() (all []string) {
 	return all
 }
 
-// The reasons for not answering.
+// The reasons for abstaining.
 const (
 	ReasonUncertain = "doubtful"
 	ReasonOOD       = "unfamiliar"
 )
 
-// Clone returns a copy that shares nothing, nil of nil.
+// Clone returns a deep copy, nil for nil.
 func (d *Decisions) Clone() *Decisions {
 	if d == nil {
 		return nil
@@ -245,17 +245,17 @@ func (d *Decisions) Clone() *Decisions {
 	return &c
 }
 
-// Abstains reports whether there are rules of when not to answer.
+// Abstains reports whether there are rules of when to abstain.
 func (d *Decisions) Abstains() bool { return d.Uncertainty != nil || d.OOD != nil }
 
-// Abstain returns why an example with probabilities p and a score of unfamiliarity is not answered, ""
-// where it is. What is no number is not answered.
-func (d *Decisions) Abstain(p []float64, strange float64) string {
+// Abstain returns the reasons to abstain from an example with probabilities p and this OOD score, "" if it is
+// answered. NaN abstains.
+func (d *Decisions) Abstain(p []float64, oodScore float64) string {
 	var reasons []string
 	if d.Uncertainty != nil && !(uncertaintyOf(p, d.MultiLabel) <= d.Uncertainty.Threshold) {
 		reasons = append(reasons, ReasonUncertain)
 	}
-	if d.OOD != nil && !(strange <= d.OOD.Threshold) {
+	if d.OOD != nil && !(oodScore <= d.OOD.Threshold) {
 		reasons = append(reasons, ReasonOOD)
 	}
 	return strings.Join(reasons, " and ")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// drawnOutcomes have scores of unfamiliarity that say nothing.
+// drawnOutcomes have OOD scores that say nothing.
 func drawnOutcomes(rng *rand.Rand, x *Examples) *Outcomes {
 	o := &Outcomes{Examples: *x}
 	for range x.len() {

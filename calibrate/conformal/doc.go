@@ -1,31 +1,28 @@
-// Package conformal turns probabilities and scores into decisions whose errors are bounded: sets of
-// classes, and when not to answer. All bounds are for finite samples and hold for every network and
-// every distribution of the data, as long as what comes is drawn like the held-out examples that
-// thresholds are set on. It knows numbers only.
+// Package conformal turns probabilities and scores into decisions with bounded errors: prediction sets, and when to
+// abstain. All bounds hold for finite samples, every network and every distribution of the data, if new examples are
+// drawn like the validation examples that set the thresholds. The package knows numbers only.
 //
-// # Sets of classes
+// # Prediction sets
 //
-// [Fit] finds the thresholds of [Sets]. With n held-out examples the set of a new one misses its
-// label with probability at most alpha, and, but for ties, at least alpha - 1/(n+1). That is a mean
-// over draws of the held-out examples and of the new one: for one held-out set that was drawn, the
-// share of new examples that are covered is itself random (Beta distributed, a standard deviation
-// of about √(alpha(1-alpha)/n)), and among examples of one kind, such as those with a large set, it
-// can be lower. Class-conditional sets have the bound for each class. A set can be empty where alpha
-// is larger than the network's error: see [Score].
+// [Fit] finds the thresholds of [Sets]. With n validation examples the set of a new one misses its label with
+// probability at most alpha and, without ties, at least alpha - 1/(n+1). This is marginal: a mean over draws of the
+// validation examples and the new one. For one validation set, the coverage is itself random (Beta distributed, with
+// a standard deviation of about √(alpha(1-alpha)/n)), and it can be lower among some examples, such as those with a
+// large set. Class-conditional sets have the bound for each class. A set can be empty if alpha is larger than the
+// network's error: see [Score].
 //
-// # When not to answer
+// # When to abstain
 //
-// [TargetError] accepts what is least doubtful: with probability confidence over the draw of the
-// held-out examples, the error among new examples that are accepted is at most the target.
-// [AtMost] finds a threshold that at least a share of all new examples does not exceed, with
-// probability confidence: a coverage, if what is compared are doubts, and the complement of a
-// false-alarm rate, if they are scores of unfamiliarity. Each probability is that of one statement:
-// that two of them hold together has 1 - 2(1-confidence) at least.
+// [TargetError] accepts the least uncertain examples: with probability confidence over the draw of the validation
+// examples, the error among new accepted examples is at most the target. [ToleranceLimit] finds a threshold that at
+// least a share of new examples does not exceed, with probability confidence: a coverage for uncertainties, one minus
+// the false-alarm rate for OOD scores. Each probability is for one statement: two hold together with
+// 1 - 2(1-confidence) at least.
 //
-// # What the bounds need
+// # Assumptions
 //
-// Held-out examples and new ones are independent draws from one distribution, and no threshold
-// depends on anything else that was made with the examples it is set on: not the network, the
-// temperatures, or the choice of a score. Under shift (another camera, other classes, the seasons)
-// nothing is promised. Scores of unfamiliarity say that there may be a shift; they do not repair it.
+// Validation and new examples are independent draws from one distribution, and nothing else was fitted to the
+// examples that set a threshold: not the network, the temperatures, or the selection of a score. Under distribution
+// shift (another camera, other classes, other seasons) there is no guarantee. OOD scores may detect a shift; they do
+// not repair it.
 package conformal

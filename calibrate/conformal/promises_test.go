@@ -61,7 +61,7 @@ func TestMultiLabelSetsCoverEachLabelAsPromised(t *testing.T) {
 	}
 }
 
-// A tally by hand: three examples, of which one is doubtful, one unfamiliar, and one at both thresholds,
+// A tally by hand: three examples, of which one is doubtful, one out-of-distribution, and one at both thresholds,
 // which is answered; each has a set of its most probable class, and one of these is the label.
 func TestATallyCountsByHand(t *testing.T) {
 	d := &Decisions{Uncertainty: &Rule{Threshold: 0.25}, OOD: &Rule{Threshold: 0.5},
@@ -290,7 +290,7 @@ func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 	if at := d.Uncertainty.Threshold; at != 1 && !slices.Contains(tune.losses().Uncertainty, at) {
 		t.Errorf("the threshold %v is no doubt of the half that tunes", at)
 	}
-	// The test is on those of the other half that are below the threshold for the unfamiliar.
+	// The test is on those of the other half that are below the threshold for the out-of-distribution.
 	var among Losses
 	all := held.losses()
 	for i, v := range held.OODScores {

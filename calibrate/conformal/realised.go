@@ -2,35 +2,35 @@ package conformal
 
 import "slices"
 
-// Realised is what decisions came to on N examples, beside what they promise: parts of the examples.
-// What was not asked for, or cannot be told without labels, is nil.
+// Realised is the outcome of decisions on N examples, as fractions. What the decisions do not include, or what needs
+// missing labels, is nil.
 type Realised struct {
 	N         int      `json:"n"`
 	Answered  *float64 `json:"answered,omitempty"`
-	Error     *float64 `json:"error,omitempty"`      // of the answered; of independent labels the mean over theirs
-	OOD       *float64 `json:"unfamiliar,omitempty"` // held to be
-	Covered   *float64 `json:"covered,omitempty"`    // whose set has the label; of independent labels one less the mean part that is missed
-	SetSize   *float64 `json:"set_size,omitempty"`   // classes in a set
+	Error     *float64 `json:"error,omitempty"`      // among the answered; for multi-label heads the mean over labels
+	OOD       *float64 `json:"unfamiliar,omitempty"` // flagged as out-of-distribution
+	Covered   *float64 `json:"covered,omitempty"`    // whose set has the label; for multi-label heads one minus the mean fraction of labels missed
+	SetSize   *float64 `json:"set_size,omitempty"`   // mean number of classes in a set
 	EmptySets *float64 `json:"empty_sets,omitempty"`
 }
 
-// A Tally gathers what decisions come to.
+// A Tally accumulates a [Realised].
 type Tally struct {
-	decisions                                     *Decisions
-	n, answered, unfamiliar, labelled, size, none int
-	wrong, missed                                 float64
-	sizes                                         []int // how many examples have a set of so many classes
+	decisions                                  *Decisions
+	n, answered, flagged, labelled, size, none int
+	wrong, missed                              float64
+	sizes                                      []int // examples by the number of classes in their set
 }
 
 // NewTally returns an empty one.
 func NewTally(d *Decisions) *Tally { return &Tally{decisions: d} }
 
-// Add counts examples, which may be without labels: Labels and Targets are nil then.
+// Add counts examples. Labels and Targets may both be nil.
 func (t *Tally) Add(x *Outcomes) {
 	d := t.decisions
-	var doubts Losses
+	var losses Losses
 	if x.Labels != nil || x.Targets != nil {
-		doubts = x.losses()
+		losses = x.losses()
 		t.labelled += x.len()
 	}
 	for i := range x.len() {
@@ -38,12 +38,12 @@ func (t *Tally) Add(x *Outcomes) {
 		t.n++
 		if d.Abstain(p, x.OODScores[i]) == "" {
 			t.answered++
-			if doubts.Loss != nil {
-				t.wrong += doubts.Loss[i]
+			if losses.Loss != nil {
+				t.wrong += losses.Loss[i]
 			}
 		}
 		if d.OOD != nil && !(x.OODScores[i] <= d.OOD.Threshold) {
-			t.unfamiliar++
+			t.flagged++
 		}
 		if d.Set == nil {
 			continue
@@ -61,11 +61,10 @@ func (t *Tally) Add(x *Outcomes) {
 	}
 }
 
-// Sizes returns how many examples have a set of 0, 1, 2 … classes, up to the largest there is: nil where
-// no sets were asked for.
+// Sizes returns how many examples have a set of 0, 1, 2 … classes, up to the largest set; nil without sets.
 func (t *Tally) Sizes() []int { return t.sizes }
 
-// missing returns what part of an example's labels is not in a set.
+// missing returns the fraction of an example's labels that a set misses.
 func (x *Outcomes) missing(i int, set []int) float64 {
 	var has, missed float64
 	if x.Targets == nil {
@@ -88,7 +87,7 @@ func (x *Outcomes) missing(i int, set []int) float64 {
 	return missed / has
 }
 
-// Result returns what there is so far.
+// Result returns the fractions so far.
 func (t *Tally) Result() Realised {
 	r := Realised{N: t.n}
 	part := func(of float64, n int) *float64 {
@@ -106,7 +105,7 @@ func (t *Tally) Result() Realised {
 		}
 	}
 	if d.OOD != nil {
-		r.OOD = part(float64(t.unfamiliar), t.n)
+		r.OOD = part(float64(t.flagged), t.n)
 	}
 	if d.Set != nil {
 		r.SetSize, r.EmptySets = part(float64(t.size), t.n), part(float64(t.none), t.n)

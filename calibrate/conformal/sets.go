@@ -9,66 +9,95 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// A Score says how little a class of an example suits its probabilities p. Classes that are equally
-// probable have equal scores: none depends on the order of classes.
+// A Score is a nonconformity score of each class k, given an example's probabilities p. Equally probable classes have
+// equal scores.
 type Score string
 
 const (
-	// LAC is 1 - p_k (Sadinle, Lei and Wasserman, "Least Ambiguous Set-Valued Classifiers with
-	// Bounded Error Levels", 2019): its sets are the smallest on average that cover so much. They
-	// are empty for the most doubtful examples where alpha is larger than the network's error.
+	// LAC is 1 - p_k (Sadinle, Lei and Wasserman, "Least Ambiguous Set-Valued Classifiers with Bounded Error
+	// Levels", 2019): its sets are the smallest on average for their coverage. They are empty for the most uncertain
+	// examples if alpha is larger than the network's error.
 	LAC Score = "lac"
 
-	// APS is the probability of all classes that are more probable than k (Romano, Sesia and
-	// Candès, "Classification with Valid and Adaptive Coverage", 2020): a set takes classes until
-	// those that it has are probable enough, hence more of them for examples that are harder.
+	// APS is the probability of all classes more probable than k (Romano, Sesia and Candès, "Classification with
+	// Valid and Adaptive Coverage", 2020): a set takes classes until they are probable enough together, hence more
+	// for harder examples.
 	//
-	// The paper adds a random part of p_k, which makes coverage exact and the set of one input
-	// another each time. Here that part is zero. A set is then never empty, as the most probable
-	// class scores 0, and coverage is that of the most probable class alone, and hence more than
-	// 1 - alpha, where the network's error is below alpha.
+	// The paper adds a random part of p_k, which makes coverage exact and sets random. Here that part is zero: a set
+	// always has the most probable class, which scores 0, and covers more than 1 - alpha if the network's error is
+	// below alpha.
 	APS Score = "aps"
 
-	// RAPS is APS and a penalty for each class beyond the first few (Angelopoulos, Bates, Malik and
-	// Jordan, "Uncertainty Sets for Image Classifiers using Conformal Prediction", 2021), which cuts
-	// the longest sets.
+	// RAPS is APS plus a penalty for each class beyond the first few (Angelopoulos, Bates, Malik and Jordan,
+	// "Uncertainty Sets for Image Classifiers using Conformal Prediction", 2021), which shortens the largest sets.
 	RAPS Score = "raps"
 )
 
 // Scores are all of them.
 var Scores = []Score{LAC, APS, RAPS}
 
-// Sets says which classes stand in the prediction set of an example: those whose score is at most
-// the threshold.
+// kinds says what each score needs.
+var kinds = map[Score]struct {
+	// ranked scores are the probability of all more probable classes plus Sets.Penalties; others are 1 - p_k. They
+	// rank classes that exclude each other.
+	ranked bool
+	// tuned scores have a penalty, see Sets.tune.
+	tuned bool
+}{
+	LAC:  {},
+	APS:  {ranked: true},
+	RAPS: {ranked: true, tuned: true},
+}
+
+// Ranked reports whether the score ranks classes, see [Sets.Penalties].
+func (s *Sets) Ranked() bool { return kinds[s.Score].ranked }
+
+// Penalties returns what a ranked score adds to the probability of all more probable classes, by place, [classes].
+func (s *Sets) Penalties(classes int) []float64 {
+	penalties := make([]float64, classes)
+	for place := range penalties {
+		penalties[place] = s.Penalty * float64(max(0, place+1-s.Free))
+	}
+	return penalties
+}
+
+// checkParameters reports parameters that the score does not have.
+func (s *Sets) checkParameters(classes int) error {
+	if !(s.Penalty >= 0 && s.Penalty <= 1) || s.Free < 0 || s.Free > classes ||
+		!kinds[s.Score].tuned && (s.Penalty != 0 || s.Free != 0) {
+		return fmt.Errorf("prediction_set has penalty %v and free %d", s.Penalty, s.Free)
+	}
+	return nil
+}
+
+// Sets says which classes are in the prediction set of an example: those whose score is at most the threshold.
 type Sets struct {
 	Score Score   `yaml:"score" json:"score"`
-	Alpha float64 `yaml:"alpha" json:"alpha"` // how often a set may miss the label
+	Alpha float64 `yaml:"alpha" json:"alpha"` // the fraction of sets that may miss the label
 
-	// Of RAPS: what a class costs for each place behind the first so many.
+	// RAPS adds Penalty for each place behind the first Free.
 	Penalty float64 `yaml:"penalty,omitempty" json:"penalty,omitempty"`
 	Free    int     `yaml:"free,omitempty" json:"free,omitempty"`
 
-	// MultiLabel says that probabilities are of labels that are told independently of each other.
+	// MultiLabel says that probabilities are those of independent labels.
 	MultiLabel bool `yaml:"multi_label,omitempty" json:"multi_label,omitempty"`
 
-	// Thresholds are one for all classes or, where sets are class-conditional, one for each; set on so
-	// many examples.
+	// Thresholds is one for all classes or, for class-conditional sets, one for each.
 	Thresholds []float64 `yaml:"thresholds,flow" json:"thresholds"`
-	Examples   int       `yaml:"examples" json:"examples"`
+	Examples   int       `yaml:"examples" json:"examples"` // that set the thresholds
 }
 
-// Examples are the probabilities of N held-out examples and what is true of them.
+// Examples are the probabilities of N examples, and their labels or targets.
 type Examples struct {
 	Classes       int       // C
 	Probabilities []float64 // [N,C]
-	Labels        []int     // [N]; nil where examples have any number of labels
-	Targets       []uint8   // [N,C], 1 for each label of an example; else nil
+	Labels        []int     // [N]; nil for multi-label heads
+	Targets       []uint8   // [N,C], 1 for each label of an example; nil for other heads
 }
 
-// len returns N.
 func (x *Examples) len() int { return len(x.Probabilities) / x.Classes }
 
-// of returns the probabilities of one.
+// of returns the probabilities of example i.
 func (x *Examples) of(i int) []float64 { return x.Probabilities[i*x.Classes : (i+1)*x.Classes] }
 
 func (x *Examples) check() error {
@@ -91,30 +120,26 @@ func (x *Examples) check() error {
 	return nil
 }
 
-// SetOptions says which sets are fitted.
+// SetOptions says which sets to fit.
 type SetOptions struct {
 	Score            Score   // "": LAC
 	Alpha            float64 // in (0,1)
-	ClassConditional bool    // a threshold for each class, and the bound for each
+	ClassConditional bool    // a threshold and the bound for each class
 }
 
-// Fit sets the thresholds of prediction sets on held-out examples.
+// Fit sets the thresholds of prediction sets on the examples held.
 //
-// With n examples the threshold is the ⌈(n+1)(1-alpha)⌉-th smallest score of their labels. Where
-// examples have any number of labels, it is the least one for which the mean over n+1 examples of
-// the share of their labels that is missed is at most alpha, if the new example misses all
-// (Angelopoulos et al., "Conformal Risk Control", 2024): the bound is on that share, in the mean, and
-// for one label each both are the same. Class-conditional thresholds are those of the examples of
-// one class, or that have one label (Vovk, "Conditional Validity of Inductive Conformal Predictors",
-// 2013).
+// With n examples the threshold is the ⌈(n+1)(1-alpha)⌉-th smallest score of their labels. For multi-label examples
+// it is the least one with which the mean fraction of missed labels over n+1 examples is at most alpha, the new
+// example missing all of its own (Angelopoulos et al., "Conformal Risk Control", 2024); with one label each both are
+// the same. Class-conditional thresholds are set on the examples of one class (Vovk, "Conditional Validity of
+// Inductive Conformal Predictors", 2013).
 //
-// tune are examples for the penalty of RAPS, and none of held: of the weights 0.001, 0.01, 0.1, 0.2
-// and 0.5 the one that makes their sets smallest; free are so many classes as hold the label of
-// 1 - alpha of them. Others do without.
+// tune are examples for the penalty of RAPS, none of them in held: the one of 0.001, 0.01, 0.1, 0.2 and 0.5 that
+// makes their sets smallest, behind as many free classes as cover 1 - alpha of them. Other scores ignore tune.
 //
-// There must be 1/alpha - 1 examples, of each class if there is a threshold for each: the error says
-// how many. APS and RAPS rank classes that exclude each other, and are refused where examples have
-// any number of labels.
+// Fit needs at least 1/alpha - 1 examples, of each class for class-conditional sets. It refuses APS and RAPS, which
+// rank classes that exclude each other, for multi-label examples.
 func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
 	o.Score = cmp.Or(o.Score, LAC)
 	if !slices.Contains(Scores, o.Score) {
@@ -124,13 +149,13 @@ func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
 		return nil, fmt.Errorf("alpha is %v, want a number between 0 and 1: how often a set may miss the label", o.Alpha)
 	}
 	s := &Sets{Score: o.Score, Alpha: o.Alpha, MultiLabel: held.Targets != nil, Examples: held.len()}
-	if s.MultiLabel && s.Score != LAC {
+	if s.MultiLabel && s.Ranked() {
 		return nil, fmt.Errorf("%s ranks classes that exclude each other, and these are labels of which an example has any number: use %s", s.Score, LAC)
 	}
 	if err := held.check(); err != nil {
 		return nil, err
 	}
-	if s.Score == RAPS {
+	if kinds[s.Score].tuned {
 		if err := s.tune(tune); err != nil {
 			return nil, err
 		}
@@ -159,17 +184,16 @@ func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
 	return s, nil
 }
 
-// rounding is by how much (n+1)·alpha may be below a whole number that it should be.
+// roundingSlack is how far (n+1)·alpha may fall below a whole number by rounding.
 const roundingSlack = 1e-9
 
-// needed returns how many examples there must be.
+// needed returns the least number of examples.
 func needed(alpha float64) int { return int(math.Ceil(1/alpha - 1 - roundingSlack)) }
 
-// spare returns how many of n examples more than the one that is to come may miss their label.
+// spare returns how many of n examples may miss their label beside the new one.
 func spare(n int, alpha float64) float64 { return alpha*float64(n+1) - 1 + roundingSlack }
 
-// A miss is a label of an example: what its score is, and how much of the example's loss comes from
-// it where it stands in no set.
+// A miss is a label of an example with its score, and the part of the example's loss if a set misses it.
 type miss struct {
 	score  float64
 	weight float64
@@ -201,15 +225,15 @@ func (s *Sets) missed(x *Examples) []miss {
 	return all
 }
 
-// threshold returns the least score at which what is missed of n examples, and all of one more, is at
-// most alpha of n+1. There is none where one alone is more than that.
+// threshold returns the least score at which the losses of n examples plus 1 for the new one are at most alpha·(n+1).
+// There is none if 1 alone is more than that.
 func threshold(missed []miss, n int, alpha float64) (at float64, ok bool) {
 	budget := spare(n, alpha)
 	if budget < 0 {
 		return 0, false
 	}
 	slices.SortFunc(missed, func(a, b miss) int { return cmp.Compare(b.score, a.score) })
-	at = 1 // of multi-label examples none need have a label
+	at = 1 // multi-label examples may have no labels at all
 	for i := 0; i < len(missed) && budget >= 0; {
 		at = missed[i].score
 		for ; i < len(missed) && missed[i].score == at; i++ {
@@ -219,7 +243,7 @@ func threshold(missed []miss, n int, alpha float64) (at float64, ok bool) {
 	return at, true
 }
 
-// tune chooses the penalty of RAPS.
+// tune chooses the parameters of RAPS.
 func (s *Sets) tune(x *Examples) error {
 	if x == nil || x.len() == 0 {
 		return fmt.Errorf("%s needs held-out examples for its penalty beside those that thresholds are set on", s.Score)
@@ -260,14 +284,14 @@ func (s *Sets) tune(x *Examples) error {
 	return nil
 }
 
-// penalties are those of the paper's own search.
+// penalties are the candidates of the paper's own search.
 var penalties = []float64{0.001, 0.01, 0.1, 0.2, 0.5}
 
 // A ranking of the classes of one example.
 type ranking struct {
 	order []int     // classes, the most probable first
-	above []float64 // by class, the probability of all that are more probable
-	place []int     // by class, how many are more probable
+	above []float64 // by class, the probability of all more probable classes
+	place []int     // by class, the number of more probable classes
 }
 
 func newRanking(classes int) *ranking {
@@ -292,7 +316,7 @@ func (r *ranking) rank(p []float64) {
 
 // scoresTo writes the scores of the classes of one example.
 func (s *Sets) scoresTo(score []float64, r *ranking, p []float64) {
-	if s.Score == LAC {
+	if !s.Ranked() {
 		for k, v := range p {
 			score[k] = 1 - v
 		}
@@ -303,14 +327,13 @@ func (s *Sets) scoresTo(score []float64, r *ranking, p []float64) {
 		return
 	}
 	r.rank(p)
-	copy(score, r.above)
+	penalties := s.Penalties(len(p))
 	for k, place := range r.place {
-		score[k] += s.Penalty * float64(max(0, place+1-s.Free))
+		score[k] = r.above[k] + penalties[place]
 	}
 }
 
-// Set returns the classes in the prediction set of an example with probabilities p, ascending and never
-// nil.
+// Set returns the prediction set of an example with probabilities p: ascending classes, never nil.
 func (s *Sets) Set(p []float64) []int {
 	score := make([]float64, len(p))
 	s.scoresTo(score, newRanking(len(p)), p)
@@ -323,8 +346,8 @@ func (s *Sets) Set(p []float64) []int {
 	return set
 }
 
-// Doubt returns 1 - max p of classes that exclude each other: the sum of the other probabilities, which
-// has digits where max p is next to 1.
+// Uncertainty returns 1 - max p of classes that exclude each other, as the sum of the other probabilities: it keeps
+// its digits where max p is near 1.
 func Uncertainty(p []float64) float64 {
 	top, rest := floats.MaxIdx(p), 0.0
 	for k, v := range p {
@@ -335,7 +358,7 @@ func Uncertainty(p []float64) float64 {
 	return rest
 }
 
-// DoubtOfLabels returns the mean of min(p, 1-p) over labels that are told independently of each other.
+// LabelUncertainty returns the mean of min(p, 1-p) over independent labels.
 func LabelUncertainty(p []float64) float64 {
 	sum := 0.0
 	for _, v := range p {

@@ -6,15 +6,16 @@ import (
 	"strconv"
 )
 
-// A ShortError says that the held-out examples there are do not show what is to be promised.
+// An InsufficientDataError says that the validation examples do not support a guarantee.
 type InsufficientDataError struct {
-	Flag    string  // the kind of promise, such as target-error
-	Asked   float64 // of it
-	by      string  // which examples, and how many it takes
+	Flag    string  // the kind of guarantee, such as target-error
+	Asked   float64 // its value
+	by      string  // which examples, and how many are needed
 	nearest func() float64
 }
 
-// Nearest returns what they show, in two digits, 0 for nothing. It tries some hundred numbers, each time.
+// Nearest returns the nearest value that the examples support, to two digits, 0 for none. Each call tries some
+// hundred values.
 func (e *InsufficientDataError) Nearest() float64 { return e.nearest() }
 
 func (e *InsufficientDataError) Error() string {
@@ -31,9 +32,8 @@ func (e *InsufficientDataError) Error() string {
 
 const coverage = "target-coverage"
 
-// Reachable reports a [*ShortError] where so many examples are too few to set the thresholds of a plan
-// on, whatever they are. A target error may still not be shown by what they are, nor class-conditional
-// sets by how many there are of a class.
+// Reachable returns a [*InsufficientDataError] if this number of examples cannot support the plan, whatever they are.
+// A target error may still fail on their mistakes, and class-conditional sets on the number of examples of a class.
 func (p Plan) Reachable(examples int) error {
 	p = p.Complete()
 	faultless := func(target float64) bool { return binomialCDF(0, examples, target) <= 1-p.Confidence }
@@ -63,7 +63,7 @@ func (p Plan) Reachable(examples int) error {
 	return nil
 }
 
-// shownBy words which examples do not show a part, and how many would if none spoke against it.
+// shownBy words how many examples there are, and how many are needed if none is a mistake.
 func shownBy(examples int, part, confidence float64, of string) string {
 	return fmt.Sprintf("%d held-out examples that set thresholds, with confidence %v: it takes %d%s",
 		examples, confidence, errorFreeNeeded(part, confidence), of)
@@ -98,8 +98,8 @@ func nearestAlpha(above float64, examples int) func() float64 {
 	}
 }
 
-// nearest goes down 0.99, 0.98 … 0.1, 0.099, 0.098 … to above a value, and returns the last before the
-// first that does not hold, 0 where that is the first.
+// nearest tries 0.99, 0.98 … 0.1, 0.099, 0.098 … down to a value, and returns the last before the first that does
+// not hold, 0 if the first does not.
 func nearest(above float64, holds func(float64) bool) (last float64) {
 	for digits, power := 99, 2; ; digits-- {
 		if digits < 10 {

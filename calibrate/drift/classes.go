@@ -6,15 +6,14 @@ import (
 	"slices"
 )
 
-// Classes are the bins of numbers of classes: one for each, but for rare ones, of which several have
-// one together.
+// Classes are the bins of class indices: one for each class, but rare classes share one.
 type Classes struct {
 	bin     []int // of each class
 	weights []int
 }
 
-// NewClasses returns the bins for classes of which so many held-out examples were predicted. Each bin
-// has at least 5 of them, and expects 5 of as many examples as a window has; there is one at least.
+// NewClasses returns the bins for classes, with the number of validation examples predicted as each. Each bin has at
+// least 5 of these, and expects 5 examples of a window; there is at least one bin.
 func NewClasses(counts []int, window int) (*Classes, error) {
 	total := 0
 	order := make([]int, len(counts))
@@ -52,7 +51,7 @@ func NewClasses(counts []int, window int) (*Classes, error) {
 	return c, nil
 }
 
-// Weights returns how many held-out examples each bin has.
+// Weights returns the number of validation examples in each bin.
 func (c *Classes) Weights() []int { return slices.Clone(c.weights) }
 
 // Place returns the bin of a class.

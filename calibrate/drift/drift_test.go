@@ -14,7 +14,7 @@ import (
 // sigma is so large that rounding makes no ties.
 const sigma = 1e6
 
-// sources are distributions that streams and held-out examples are drawn from: without ties, with
+// sources are distributions that streams and validation examples are drawn from: without ties, with
 // most values the same, of two values, and of ties within a continuum.
 var sources = []struct {
 	name string
@@ -128,7 +128,7 @@ func TestTheTestIsItsDefinition(t *testing.T) {
 	}
 }
 
-// Without bins, the p-value of an example is its rank among all held-out and earlier ones. Bins tell no
+// Without bins, the p-value of an example is its rank among all validation and earlier ones. Bins tell no
 // more of it than that it lies in an interval, in which it does.
 func TestBinsHoldTheExactRank(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
@@ -157,8 +157,8 @@ func TestBinsHoldTheExactRank(t *testing.T) {
 	}
 }
 
-// P-values of exchangeable examples are independent and uniform, for few held-out examples and
-// however many are equal. 20,000 draws of held-out examples and stream each: the shares of p-values in
+// P-values of exchangeable examples are independent and uniform, for few validation examples and
+// however many are equal. 20,000 draws of validation examples and stream each: the shares of p-values in
 // each of 25 cells of the unit square are 1/25 within 4.5 standard errors.
 func TestPValuesAreUniformAndIndependent(t *testing.T) {
 	const draw, cells = 20_000, 5

@@ -7,39 +7,38 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// An Index is the population stability index of the last examples of a stream against held-out ones:
-// with the shares o of the one and e of the other in B bins
+// An Index is the population stability index of the last examples of a stream against the validation data: with the
+// fractions o of the one and e of the other in B bins
 //
 //	PSI = Σ (o_b - e_b) ln(o_b / e_b) ≥ 0,
 //
-// which is the sum of both Kullback-Leibler divergences between them, in nats (Kullback and Leibler,
-// "On Information and Sufficiency", 1951). Counts of the stream have ½ added to them, so that empty
-// bins are finite. It is not safe for concurrent use.
+// which is the sum of both Kullback-Leibler divergences between them, in nats (Kullback and Leibler, "On Information
+// and Sufficiency", 1951). ½ is added to the counts of the stream, so that empty bins are finite. It is not safe for
+// concurrent use.
 type Index struct {
 	share  []float64 // [B], e
 	logs   []float64 // [B], ln e
-	m      float64   // held-out examples
+	m      float64   // validation examples
 	window []int32   // bins of the last examples, a ring
-	next   int       // in it
+	next   int       // index in it
 	full   bool
 	counts []int // [B]
 }
 
-// A Reading is an index and what it is to be compared with. Without drift, and with 5 examples a
-// bin or more, PSI/(1/n + 1/m) has nearly a χ² distribution with B-1 degrees of freedom (Yurdakul and
-// Naranjo, "Statistical properties of the population stability index", 2020), for n examples in the
-// window and m held out.
+// A Reading is the index and what to compare it with. Without drift, and with at least 5 examples in each bin,
+// PSI/(1/n + 1/m) has nearly a χ² distribution with B-1 degrees of freedom (Yurdakul and Naranjo, "Statistical
+// properties of the population stability index", 2020), for n examples in the window and m validation examples.
 type Reading struct {
 	PSI      float64
 	Expected float64 // (B-1)(1/n + 1/m): its mean without drift
-	Level95  float64 // which it exceeds in one of twenty windows without drift
+	Level95  float64 // its 95 % quantile without drift
 	Examples int     // n
 }
 
 const maxWindow = 1 << 24
 
-// NewIndex returns an index over as many examples as the window has, with held-out examples of these
-// weights in each bin. For what a reading says of the noise, each bin should expect 5 of the window.
+// NewIndex returns an index over a window of this many examples, with weights validation examples in each bin. For
+// Expected and Level95 to hold, each bin should expect at least 5 examples of the window.
 func NewIndex(weights []int, window int) *Index {
 	total := checkWeights(weights)
 	if window < 1 || window > maxWindow {
@@ -66,7 +65,7 @@ func checkWeights(weights []int) (total float64) {
 	return total
 }
 
-// Add takes an example that fell into a bin, in place of the oldest if the window is full.
+// Add adds an example in a bin, in place of the oldest if the window is full.
 func (x *Index) Add(bin int) {
 	x.counts[bin]++
 	if x.full {
@@ -78,7 +77,7 @@ func (x *Index) Add(bin int) {
 	}
 }
 
-// Read returns the index of the examples that are in the window: 0 of none.
+// Read returns the index of the examples in the window, 0 if there are none.
 func (x *Index) Read() Reading {
 	n := x.next
 	if x.full {

@@ -56,7 +56,7 @@ func TestTheIndexIsOfTheLastExamples(t *testing.T) {
 	}
 }
 
-// Without drift, the index of 1,500 draws of held-out examples and window has the mean that a reading
+// Without drift, the index of 1,500 draws of validation examples and window has the mean that a reading
 // says within 8 %, and exceeds the level in at most 5 % of them, and not far fewer. What is added to counts
 // makes shares more alike, by the more the fewer examples a bin expects: 15 here. The standard
 // errors are 1.2 % and 0.6 %.

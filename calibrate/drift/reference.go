@@ -10,37 +10,36 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Step is what values are rounded to multiples of, those held out and those that come. Held-out examples
-// may have been predicted in float64, and those that come in float32, whose probabilities of sure
-// predictions are 1: without it, that alone would be drift. Quantities are to be of the order of 1, as
-// probabilities, their entropies and scores in [0,1] are.
+// Step is what values are rounded to multiples of. Validation examples may have been predicted in float64 and new ones
+// in float32, where confident predictions round to 1: without rounding that alone would be drift. Quantities should be
+// of the order of 1, as probabilities, entropies and scores in [0,1] are.
 const Step = 1e-4
 
-// round is exact for decimals, so that edges are short in files.
+// round returns the float64 nearest to a decimal, so that edges are short in files.
 func round(v float64) float64 { return math.Round(v*perUnit) / perUnit }
 
 const perUnit = 1 / Step
 
-// A Reference is what is kept of a quantity of held-out examples. Its K edges are the values of
-// rank ⌈k·Examples/(K+1)⌉ for k = 1 … K, the smallest having rank 1.
+// A Reference summarises a quantity over validation examples. Its K edges are the values of rank ⌈k·Examples/(K+1)⌉ for
+// k = 1 … K, the smallest having rank 1.
 type Reference struct {
 	Examples int       `yaml:"examples" json:"examples"`    // m
 	Edges    []float64 `yaml:"edges,flow" json:"edges"`     // [K], not falling
-	Below    []int     `yaml:"below,flow" json:"below"`     // [K], examples that are smaller than each edge
-	AtMost   []int     `yaml:"at_most,flow" json:"at_most"` // [K], and not larger than it
+	Below    []int     `yaml:"below,flow" json:"below"`     // [K], examples below each edge
+	AtMost   []int     `yaml:"at_most,flow" json:"at_most"` // [K], examples at or below it
 }
 
 // Limits of a reference.
 const (
-	// fewest are the held-out examples of a bin: as many as a χ² distribution needs (Cochran, "Some
+	// minPerBin is the least number of validation examples in a bin that the χ² distribution needs (Cochran, "Some
 	// methods for strengthening the common χ² tests", 1954).
 	minPerBin   = 5
 	maxEdges    = 1023
-	maxExamples = 1 << 53 // of which float64 tells each from the next
+	maxExamples = 1 << 53 // integers that float64 represents exactly
 )
 
-// NewReference returns what is kept of values, in bins of at least 5 of them, and two bins at
-// least. It fails for fewer than two values, and where one is not finite.
+// NewReference summarises values, in at most this many bins of at least 5 of them, and at least two bins. It fails for
+// fewer than two values, and if one is not finite.
 func NewReference(values []float64, bins int) (*Reference, error) {
 	if bins < 2 || bins > maxEdges+1 {
 		panic(fmt.Sprintf("drift: %d bins, want 2 to %d", bins, maxEdges+1))
@@ -72,13 +71,13 @@ func newReference(values []float64, edges int) *Reference {
 	return r
 }
 
-// rank returns that of edge k, which counts from 0: ⌈(k+1)·m/(edges+1)⌉, without overflow.
+// rank returns the rank of edge k = 0, 1, …: ⌈(k+1)·m/(edges+1)⌉, without overflow.
 func rank(k, edges, m int) int {
 	whole, rest := m/(edges+1), m%(edges+1)
 	return (k+1)*whole + ((k+1)*rest+edges)/(edges+1)
 }
 
-// Check reports a reference that no held-out values have.
+// Check reports a reference that cannot come from any values.
 func (r *Reference) Check() error {
 	k := len(r.Edges)
 	if k < 1 || k > maxEdges || len(r.Below) != k || len(r.AtMost) != k {
@@ -108,13 +107,12 @@ func (r *Reference) Check() error {
 // Bins are the bins between the edges of a reference. They are not safe for concurrent use.
 type Bins struct {
 	edges   []float64 // [K]
-	ties    []float64 // [K], which random number each edge has among the values equal to it
+	ties    []float64 // [K], the random number of each edge among the values equal to it
 	weights []int     // [K+1]
 	rng     *rand.Rand
 }
 
-// NewBins returns the bins of a reference. Random numbers, by which equal values are told apart,
-// are drawn from a generator with this seed.
+// NewBins returns the bins of a reference. seed is that of the random numbers that break ties.
 func NewBins(r *Reference, seed uint64) (*Bins, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -139,9 +137,9 @@ func NewBins(r *Reference, seed uint64) (*Bins, error) {
 	return b, nil
 }
 
-// orderStatistics draws the random numbers of the edges [i,j), which are equal: of t uniform numbers
-// those whose places are the edges' among the t values equal to them. The spacings of uniform numbers
-// are as those of a Poisson process (Devroye, "Non-Uniform Random Variate Generation", 1986, V.2).
+// orderStatistics draws the random numbers of the equal edges [i,j): of t uniform numbers the ones whose ranks are the
+// edges' among the t values equal to them. Spacings of uniform numbers are those of a Poisson process (Devroye,
+// "Non-Uniform Random Variate Generation", 1986, V.2).
 func (b *Bins) orderStatistics(r *Reference, i, j int) []float64 {
 	at := make([]float64, 0, j-i)
 	sum, place := 0.0, 0
@@ -163,11 +161,10 @@ func (b *Bins) gamma(n int) float64 {
 	return distuv.Gamma{Alpha: float64(n), Beta: 1, Src: b.rng}.Rand()
 }
 
-// Weights returns how much the held-out examples weigh in each bin: their sum is m+1.
+// Weights returns the weight of the validation data in each bin. They sum to m+1.
 func (b *Bins) Weights() []int { return slices.Clone(b.weights) }
 
-// Place returns the bin of a value, 0 to K. What is no number is larger than all numbers, so that it
-// counts as strangest where large values are strange.
+// Place returns the bin of a value, 0 to K. NaN is larger than all numbers.
 func (b *Bins) Place(v float64) int {
 	if v != v {
 		return len(b.edges)

@@ -2,7 +2,7 @@ package metrics
 
 import "math"
 
-// bin is a bin of confidences: how many, their sum, and how many of them came true.
+// bin is a bin of confidences: their number, their sum, and the number of right predictions.
 type bin struct{ n, confidence, right float64 }
 
 func (b *bin) add(confidence float64, right bool) {
@@ -21,8 +21,7 @@ func ece(bins []bin, n float64) (gap float64) {
 	return gap / n
 }
 
-// debiased estimates the square of the ℓ2 calibration error of n decisions, see
-// [Reliability.DebiasedCE]. It may be negative.
+// debiased estimates the square of the ℓ2 calibration error of n decisions, see [Reliability]. It may be negative.
 func debiased(bins []bin, n float64) (e float64) {
 	for _, b := range bins {
 		if b.n < 2 {
@@ -34,13 +33,13 @@ func debiased(bins []bin, n float64) (e float64) {
 	return e
 }
 
-// root is the error of which e estimates the square.
+// root is the error whose square e estimates.
 func root(e float64) float64 { return math.Sqrt(math.Max(0, e)) }
 
-// class counts what concerns one class.
+// classCounts are the counts of one class.
 type classCounts struct {
 	bins     []bin // of its probability, over all examples
-	n, wrong int   // its examples
+	n, wrong int   // examples with this label
 }
 
 func newClasses(k, bins int) []classCounts {
@@ -60,8 +59,8 @@ func (c *classCounts) labelled(wrong bool) {
 	}
 }
 
-// binOf returns the b for which b/bins < p <= (b+1)/bins. Rounding may put
-// p·bins on the wrong side of an edge, so the edges have the last word.
+// binOf returns the b with b/bins < p <= (b+1)/bins. p·bins may round to the wrong side of an edge, so the edges
+// decide.
 func binOf(p float64, bins int) int {
 	n := float64(bins)
 	b := min(max(int(math.Ceil(p*n))-1, 0), bins-1)

@@ -5,44 +5,43 @@ import (
 	"slices"
 )
 
-// Labelled is all figures of probabilities on a labelled set.
+// Labelled is all figures of probabilities on a labelled set, see [LabelledFigures].
 type Labelled struct {
 	InDomain
 	Reliability
 	Selective
-	// Classes are the figures of each class, where they were asked for.
+	// Classes are the figures of each class, if requested.
 	Classes []ClassFigures `json:"classes,omitempty"`
 	Certainty
 }
 
-// Told is all figures of a score on a set that it tells from the test set.
+// DetectionResult is all figures of a score on an out-of-distribution set.
 type DetectionResult struct {
 	OOD
 	Certainty
 }
 
-// Certainty says how sure figures are, by their names in JSON. What has no bounds is left out.
+// Certainty is intervals of figures, by their keys. A figure without bounds is left out.
 type Certainty struct {
 	Intervals map[string]Interval `json:"intervals,omitempty"`
-	// Differences are those to other methods, by their names, on the same examples.
+	// Differences are those to other methods, by method, on the same examples.
 	Differences map[string]map[string]Difference `json:"differences,omitempty"`
-	// Series are all figures with their values on the resamples that Intervals are of, to combine
-	// those of several methods, sets and evaluations resample by resample.
+	// Series are all figures with their values on each resample, to combine methods, sets and evaluations
+	// resample by resample.
 	//
-	// Two evaluations share the draws of a set where they have the same seed and sizes, and draw
-	// the same samples before it. Of bench.Evaluate, of one seed, these are in order the test set,
-	// one sample for each further size among the sets under shift, and each set out of
-	// distribution: the test set is drawn first, and always shared by test sets of one size.
+	// Two evaluations share the draws of a set if they have the same seed and draw samples of the same sizes up
+	// to it. bench.Evaluate draws, in order, the test set, one sample for each further size among the shifted
+	// sets, and each out-of-distribution set.
 	Series map[string]Series `json:"-"`
 }
 
-// Series is a figure as measured, and its values on resamples of the examples.
+// Series is a figure and its values on resamples of the examples.
 type Series struct {
 	Value float64
 	Draws []float64
 }
 
-// centre moves the draws so that their mean is the value.
+// centre shifts the draws so that their mean is the value.
 func (s Series) centre() {
 	var bias float64
 	for _, v := range s.Draws {
@@ -53,7 +52,7 @@ func (s Series) centre() {
 	}
 }
 
-// Minus is the difference to another figure of the same draws.
+// Minus returns the difference to another figure of the same draws.
 func (s Series) Minus(t Series) Series {
 	d := Series{s.Value - t.Value, make([]float64, len(s.Draws))}
 	for i := range d.Draws {
@@ -62,10 +61,9 @@ func (s Series) Minus(t Series) Series {
 	return d
 }
 
-// Interval returns the percentile interval of a level of confidence in (0,1) (Efron and Tibshirani,
-// "An Introduction to the Bootstrap", 1993, section 13.3), with quantiles that are interpolated
-// linearly between order statistics. It is false where draws can tell none: one has no value, as the
-// difference of two infinities, or all are the same, as the error where no example is wrong.
+// Interval returns the percentile interval at a level of confidence in (0,1) (Efron and Tibshirani, "An
+// Introduction to the Bootstrap", 1993, section 13.3). It is false if there is none: a draw is NaN, as the
+// difference of two infinities, or all are the same, as the error if no example is wrong.
 func (s Series) Interval(level float64) (Interval, bool) {
 	draws := slices.Sorted(slices.Values(s.Draws))
 	if len(draws) == 0 || math.IsNaN(draws[0]) || draws[0] == draws[len(draws)-1] {
@@ -75,19 +73,18 @@ func (s Series) Interval(level float64) (Interval, bool) {
 	return Interval{Quantile(draws, tail), Quantile(draws, 1-tail)}, true
 }
 
-// Difference is a figure of one method less that of another; the same on all draws has the interval
-// of that number alone. Where the interval does not hold 0 it
-// is more than chance between the examples that were drawn and others would be.
+// Difference is a figure of one method minus that of another. If it is the same on all draws, both ends of the
+// interval are that number.
 type Difference struct {
 	Difference float64  `json:"difference"`
 	Interval   Interval `json:"interval"`
 }
 
-// Sure says that a difference is beyond chance.
+// Significant reports whether the interval excludes 0.
 func (d Difference) Significant() bool { return d.Interval[0] > 0 || d.Interval[1] < 0 }
 
-// Certain returns the intervals of figures, and of their differences to others, at a level
-// of confidence.
+// NewCertainty returns the intervals of figures and of their differences to other methods, at a level of
+// confidence.
 func NewCertainty(of map[string]Series, others map[string]map[string]Series, level float64) Certainty {
 	c := Certainty{Intervals: map[string]Interval{}, Series: of}
 	for name, s := range of {

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// InDomain says how right and how honest probabilities are on labelled examples.
+// InDomain is the accuracy and calibration of probabilities on labelled examples.
 type InDomain struct {
 	N     int     `yaml:"examples" json:"n"`  // examples
 	Error float64 `yaml:"error" json:"error"` // fraction whose most probable class is not the label
@@ -15,14 +15,12 @@ type InDomain struct {
 	Brier float64 `yaml:"brier" json:"brier"` // mean Σ_k (p_k − y_k)², in [0, 2]
 }
 
-// sumTolerance is how far the probabilities of one example may be from summing
-// to 1. A softmax in float32 over 21,841 classes stays within 1e-4; logits
-// given by mistake for log-probabilities do not come near.
+// sumTolerance is how far from 1 the probabilities of one example may sum. A softmax in float32 over 21,841
+// classes stays within 1e-4; logits passed by mistake as log-probabilities are far off.
 const sumTolerance = 1e-3
 
-// DefaultBins is the number of confidence bins of the ECE for k classes: 10,
-// and 15 from 1000 classes on, as in the literature on ImageNet (Guo et al.,
-// "On Calibration of Modern Neural Networks", 2017).
+// DefaultBins is the number of bins of the ECE for k classes: 10, and 15 from 1000 classes on, as in the
+// literature on ImageNet (Guo et al., "On Calibration of Modern Neural Networks", 2017).
 func DefaultBins(k int) int {
 	if k >= 1000 {
 		return 15
@@ -30,13 +28,12 @@ func DefaultBins(k int) int {
 	return 10
 }
 
-// Classify measures n examples at once. logp is row-major [n, k], the natural
-// logarithms of the class probabilities; labels has n entries in [0, k); bins
-// is the number of ECE bins, 0 for [DefaultBins]. See [Classifier] for the
-// definitions. A head with one logit is measured with k = 2.
+// Classify measures n examples at once. logp is row-major [n,k], natural logarithms of the class probabilities;
+// labels has n entries in [0,k); bins is the number of ECE bins, 0 for [DefaultBins]. See [Classifier] for the
+// definitions. A head with one logit has k = 2.
 //
-// It panics if len(logp) != len(labels)*k, k < 2 or bins < 0. The error names
-// the first example whose row or label is bad, or says that there is none.
+// It panics if len(logp) != len(labels)*k, k < 2 or bins < 0. The error names the first example whose row or
+// label is bad, or says that there are no examples.
 func Classify(logp []float64, k int, labels []int, bins int) (InDomain, error) {
 	if len(logp) != len(labels)*k {
 		panic(fmt.Sprintf("metrics: %d log-probabilities for %d labels of %d classes", len(logp), len(labels), k))
@@ -53,19 +50,18 @@ func Classify(logp []float64, k int, labels []int, bins int) (InDomain, error) {
 	return c.Result(), nil
 }
 
-// Classifier measures one example after the other, and keeps some numbers of each, not its
-// probabilities, for what [Classifier.Selective] and [Resample] need: 64 bytes an example.
+// Classifier measures examples one by one. It keeps 64 bytes of each, not its probabilities, for
+// [Classifier.Selective] and [Resample].
 //
-//   - The predicted class is the most probable one, the lowest of several.
-//   - NLL is the mean of −logp[label]. It is taken from the logarithm given, so
-//     it is exact where the probability itself would underflow, and +Inf only
-//     where logp[label] is −Inf.
+//   - The predicted class is the most probable one, the first of several.
+//   - NLL is the mean of −logp[label]: exact where the probability would underflow, and +Inf only where
+//     logp[label] is −Inf.
 //   - ECE is the ℓ1 calibration error of the confidence max p over equal-width
 //     bins (l, u]: Σ_b (n_b/n) |accuracy_b − mean confidence_b|.
 //   - Brier is the mean over examples of Σ_k (p_k − [k = label])².
 type Classifier struct {
 	k       int
-	each    int // decisions an example: 1, and of many labels one for each
+	each    int // decisions per example: 1, for multi-label heads one per label
 	n       int // decisions
 	wrong   int
 	nll     float64
@@ -77,8 +73,8 @@ type Classifier struct {
 	one     [1]outcome
 }
 
-// NewClassifier returns an empty accumulator for k classes. bins is the number
-// of ECE bins, 0 for [DefaultBins]. It panics if k < 2 or bins < 0.
+// NewClassifier returns an empty accumulator for k classes. bins is the number of ECE bins, 0 for [DefaultBins].
+// It panics if k < 2 or bins < 0.
 func NewClassifier(k, bins int) *Classifier {
 	if k < 2 || bins < 0 {
 		panic(fmt.Sprintf("metrics: classifier of %d classes and %d bins", k, bins))
@@ -91,9 +87,8 @@ func NewClassifier(k, bins int) *Classifier {
 	}
 }
 
-// Add counts one example. logp holds the natural logarithms of its k class
-// probabilities, −Inf for a probability of 0, and label its class. Add panics
-// if len(logp) != k. After an error the example is not counted.
+// Add counts one example with the natural logarithms of its k class probabilities, −Inf for a probability of 0,
+// and its label. It panics if len(logp) != k. After an error the example is not counted.
 func (c *Classifier) Add(logp []float64, label int) error {
 	if len(logp) != c.k {
 		panic(fmt.Sprintf("metrics: %d log-probabilities for %d classes", len(logp), c.k))
@@ -111,7 +106,7 @@ func (c *Classifier) Add(logp []float64, label int) error {
 	return nil
 }
 
-// measure says what is to be counted, and leaves the probabilities in c.p.
+// measure returns what to count, and leaves the probabilities in c.p.
 func (c *Classifier) measure(logp []float64, label int) (outcome, error) {
 	if label < 0 || label >= c.k {
 		return outcome{}, fmt.Errorf("label %d is out of range: the classes are 0 to %d", label, c.k-1)
@@ -130,17 +125,17 @@ func (c *Classifier) measure(logp []float64, label int) (outcome, error) {
 		}
 		brier += p * p
 	}
-	// Written so that a NaN fails.
+	// NaN fails.
 	if !(math.Abs(sum-1) <= sumTolerance) {
 		return outcome{}, fmt.Errorf("the probabilities sum to %.6g, want 1: are these log-probabilities?", sum)
 	}
-	var doubt float64
+	var uncertainty float64
 	for k, p := range c.p {
 		if k != top {
-			doubt += p
+			uncertainty += p
 		}
 	}
-	return outcome{top == label, c.p[top], doubt, -logp[label], brier}, nil
+	return outcome{top == label, c.p[top], uncertainty, -logp[label], brier}, nil
 }
 
 // count counts the decisions of one example.
@@ -158,8 +153,7 @@ func (c *Classifier) count(example []outcome) {
 	c.kept.add(example, len(c.bins))
 }
 
-// Result returns the figures over the examples added so far: the zero InDomain
-// if there are none. The accumulator may go on counting.
+// Result returns the figures over the examples added so far, zero if there are none.
 func (c *Classifier) Result() InDomain {
 	if c.n == 0 {
 		return InDomain{}

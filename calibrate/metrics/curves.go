@@ -2,17 +2,15 @@ package metrics
 
 import "slices"
 
-// Bin is a bin of the ECE: of N decisions the mean confidence, and the fraction that came true, Right of
-// them. An empty bin is all zero.
+// Bin is a bin of the ECE with N decisions, Right of them right. An empty bin is all zero.
 type Bin struct {
 	N          int     `json:"n"`
 	Right      int     `json:"right"`
-	Confidence float64 `json:"confidence"`
-	Accuracy   float64 `json:"accuracy"`
+	Confidence float64 `json:"confidence"` // mean
+	Accuracy   float64 `json:"accuracy"`   // Right/N
 }
 
-// Bins returns the bins of the ECE over the examples added so far, from the least confidence on: what a
-// reliability diagram shows.
+// Bins returns the bins of the ECE over the examples added so far, by rising confidence: a reliability diagram.
 func (c *Classifier) Bins() []Bin {
 	all := make([]Bin, len(c.bins))
 	for i, b := range c.bins {
@@ -26,9 +24,9 @@ func (c *Classifier) Bins() []Bin {
 // Point is a point of a curve.
 type Point struct{ X, Y float64 }
 
-// RiskCoverage returns the curve of which [AURC] is the area, at no more than so many coverages, spread
-// evenly: X is the coverage, the part of the examples that is kept, those of least doubt, and Y the risk,
-// the error among these. Within a tie it is the expectation over all orders.
+// RiskCoverage returns the curve whose area is Selective.AURC, at no more than most evenly spaced coverages. X is
+// the coverage, the fraction of the examples kept, least uncertain first, and Y the error among them. Within a
+// tie it is the expectation over all orders.
 func (c *Classifier) RiskCoverage(most int) []Point {
 	r, losses := newRanked(c.kept.uncertainty), c.kept.wrong
 	n := len(r.order)
@@ -55,10 +53,10 @@ func (c *Classifier) RiskCoverage(most int) []Point {
 	return points
 }
 
-// ROC returns the curve of which the AUROC of [Detect] is the area, from (0,0) to (1,1): for thresholds
-// from the strictest on, X is the part of the in-distribution examples that are flagged and Y that of the
-// out-of-distribution ones. It has about so many points at most, which are some of its corners: the lines
-// between them stay within 2/most of it. The error is that of Detect.
+// ROC returns the curve whose area is the AUROC of [Detect], from (0,0) to (1,1): X is the fraction of the
+// in-distribution examples that are flagged and Y that of the out-of-distribution ones. It has at most about
+// most points, which are corners of the curve: the lines between them stay within 2/most of it. The error is
+// that of Detect.
 func ROC(in, out []float64, most int) ([]Point, error) {
 	a, b := slices.Clone(in), slices.Clone(out)
 	if err := sortScores(a, b); err != nil {

@@ -50,13 +50,13 @@ func TestBinsAreThoseOfTheECE(t *testing.T) {
 	wantClose(t, "ECE", c.Result().ECE, gap)
 }
 
-// keptRisk is the expected error among the kept examples of least doubt: a tie gives each of its
+// keptRisk is the expected error among the kept examples of least uncertainty: a tie gives each of its
 // examples the same chance.
-func keptRisk(doubt, loss []float64, kept int) float64 {
+func keptRisk(uncertainty, loss []float64, kept int) float64 {
 	var risk float64
-	for i, d := range doubt {
+	for i, d := range uncertainty {
 		var lower, same float64
-		for _, e := range doubt {
+		for _, e := range uncertainty {
 			if e < d {
 				lower++
 			} else if e == d {
@@ -74,16 +74,16 @@ func TestRiskCoverageIsItsDefinition(t *testing.T) {
 	for range 60 {
 		n := 1 + rng.IntN(60)
 		c := NewClassifier(2, 0)
-		var doubt, loss []float64
+		var uncertainty, loss []float64
 		for range n {
 			p := 0.5 + float64(1+rng.IntN(8))/20 // with ties
 			label := rng.IntN(2)
 			if err := c.Add(pairs(p), label); err != nil {
 				t.Fatal(err)
 			}
-			doubt, loss = append(doubt, 1-p), append(loss, float64(1-label))
+			uncertainty, loss = append(uncertainty, 1-p), append(loss, float64(1-label))
 		}
-		copy(doubt, c.kept.uncertainty) // to the last digit: ties are ties
+		copy(uncertainty, c.kept.uncertainty) // to the last digit: ties are ties
 		most := 1 + rng.IntN(80)
 		points := c.RiskCoverage(most)
 		if len(points) != min(n, most) || points[len(points)-1].X != 1 {
@@ -92,7 +92,7 @@ func TestRiskCoverageIsItsDefinition(t *testing.T) {
 		area := 0.0
 		for _, p := range points {
 			kept := int(math.Round(p.X * float64(n)))
-			wantClose(t, "risk", p.Y, keptRisk(doubt, loss, kept))
+			wantClose(t, "risk", p.Y, keptRisk(uncertainty, loss, kept))
 			area += p.Y / float64(n)
 		}
 		if len(points) == n {

@@ -8,33 +8,32 @@ import (
 	"slices"
 )
 
-// OOD says how well a score tells out-of-distribution examples from in-distribution ones.
+// OOD is how well a score detects out-of-distribution examples.
 type OOD struct {
 	// N is the number of out-of-distribution examples.
 	N int `yaml:"examples" json:"n"`
 
-	// Accuracy is the detection accuracy at equal priors and the best
-	// threshold: max_t ½ (P(in ≤ t) + P(out > t)). 0.5 is chance.
+	// Accuracy is the detection accuracy at equal priors and the best threshold: max_t ½ (P(in ≤ t) + P(out > t)).
+	// 0.5 is chance.
 	Accuracy float64 `yaml:"accuracy" json:"accuracy"`
 
-	// AUROC is the probability that an out-of-distribution example scores
-	// higher than an in-distribution one, a tie counting ½.
+	// AUROC is the probability that an out-of-distribution example scores higher than an in-distribution one, a
+	// tie counting ½.
 	AUROC float64 `yaml:"auroc" json:"auroc"`
 
-	// AUPRIn and AUPROut are average precisions, Σ_i (R_i − R_{i−1}) P_i over the distinct scores,
-	// with the in- and with the out-of-distribution examples as the positive class. They depend on
-	// the ratio of the two numbers of examples.
+	// AUPRIn and AUPROut are average precisions, Σ_i (R_i − R_{i−1}) P_i over the distinct scores, with the in- and
+	// the out-of-distribution examples as the positive class. They depend on the ratio of the two sample sizes.
 	AUPRIn  float64 `yaml:"aupr_in" json:"aupr_in"`
 	AUPROut float64 `yaml:"aupr_out" json:"aupr_out"`
 
-	// FPR95 is the fraction of out-of-distribution examples accepted by the lowest threshold that
-	// accepts at least 95 % of the in-distribution ones (accepted: score ≤ threshold).
+	// FPR95 is the fraction of out-of-distribution examples accepted (score ≤ threshold) by the lowest threshold
+	// that accepts at least 95 % of the in-distribution ones.
 	FPR95 float64 `yaml:"fpr95" json:"fpr95"`
 }
 
-// Detect measures scores for which higher means more out-of-distribution, of in- and of
-// out-of-distribution examples, in any order. The slices are left as they are. It costs O(n log n).
-// The error says which slice is empty or where a NaN stands.
+// Detect measures scores of in- and out-of-distribution examples, in any order; higher means more
+// out-of-distribution. It does not change the slices and costs O(n log n). The error says which slice is empty or
+// holds a NaN.
 func Detect(in, out []float64) (OOD, error) {
 	d, err := newDetector(in, out)
 	if err != nil {
@@ -109,9 +108,9 @@ func (d *detector) measure(weights []int32, aurocOnly bool) OOD {
 
 // place is one of the scores in ascending order.
 type place struct {
-	at   int32 // among the examples in distribution, then the others
-	out  int8  // 0 or 1: what is drawn is in no order that a processor could guess
-	last bool  // of those that are equal
+	at   int32 // index among the in-distribution examples, then the others
+	out  int8  // 0 or 1, not a bool: the order is random, and a branch on it would be mispredicted
+	last bool  // of equal scores
 }
 
 func rank(in, out []float64) ([]place, error) {
@@ -138,9 +137,8 @@ func rank(in, out []float64) ([]place, error) {
 	return order, nil
 }
 
-// AUROC returns [OOD.AUROC] alone. It allocates nothing when scratch, which it
-// overwrites, has room for len(in)+len(out) values; a shorter one, or nil,
-// costs an allocation. in and out are left as they are.
+// AUROC returns the AUROC alone. It overwrites scratch, and does not allocate if that has room for
+// len(in)+len(out) values. It does not change in and out.
 func AUROC(in, out, scratch []float64) (float64, error) {
 	scratch = append(append(scratch[:0], in...), out...)
 	a, b := scratch[:len(in)], scratch[len(in):]
@@ -154,7 +152,6 @@ func AUROC(in, out, scratch []float64) (float64, error) {
 	return auroc(wins, len(a), len(b)), nil
 }
 
-// auroc is that of so many examples with so many wins.
 func auroc(wins int64, in, out int) float64 { return float64(wins) / (2 * float64(in) * float64(out)) }
 
 // sortScores checks and sorts both slices in place.
@@ -183,16 +180,14 @@ func checkScores(in, out []float64) error {
 	return nil
 }
 
-// A group is all examples of one score: how many of each kind have it, and how
-// many of each kind score lower.
+// A group is all examples of one score: how many of each kind have it (tied), and how many score lower.
 type group struct {
 	in, out         int
 	tiedIn, tiedOut int
 }
 
-// wins is twice the number of (in, out) pairs in which the in-distribution
-// example is of this group and the other, of nOut, scores higher; ties count
-// once. As an integer it is exact for up to 2^62 pairs.
+// wins is twice the number of pairs of an in-distribution example of this group and one of nOut out-of-distribution
+// examples that scores higher, a tie counting half: exact for up to 2^62 pairs.
 func (g group) wins(nOut int) int64 {
 	higher := nOut - g.out - g.tiedOut
 	return int64(g.tiedIn) * (2*int64(higher) + int64(g.tiedOut))

@@ -2,27 +2,24 @@ package metrics
 
 import "slices"
 
-// Unit is what a figure is counted in.
+// Unit is the unit of a figure.
 type Unit string
 
 const (
 	Fraction Unit = "fraction"
 	Nats     Unit = "nats"
-	Plain    Unit = "" // a number of no unit
+	Plain    Unit = "" // a number without a unit
 )
 
-// Figure is a number that says how good a method is. [Labelled] and [OOD] have them as fields, by Key in
-// JSON; all else, tables, intervals, reports and documentation, is made of the lists [LabelledFigures] and
-// [DetectionFigures].
+// Figure is a number that says how good a method is: a field of [Labelled] or [OOD] and a row of
+// [LabelledFigures] or [DetectionFigures].
 type Figure struct {
-	Key   string // in JSON
-	Label string // of tables
-	Unit  Unit
-	// Higher says that more is better.
-	Higher bool
-	// Column says that tables of methods have it: others are in JSON and where they are asked for.
-	Column bool
-	About  string // what it is, in a few words of Markdown
+	Key    string // in JSON
+	Label  string // in tables
+	Unit   Unit
+	Higher bool   // higher is better
+	Column bool   // a column of tables of methods; others are in JSON only
+	About  string // what it is, in Markdown
 }
 
 // LabelledFigure is a figure of probabilities on a labelled set.
@@ -30,11 +27,11 @@ type LabelledFigure struct {
 	Figure
 	Of func(*Labelled) float64
 
-	// How it is taken of resampled examples, by one of these; it is not where all are nil.
-	mean   func(*exampleStats) []float64                // of what is kept of each example
-	binned func([]bin, float64) float64                 // of the bins of the ECE and how many decisions are in them
-	ranked func(area float64, risks [3]float64) float64 // of the risk-coverage curve
-	// Chance makes it larger, so that its draws are centred; squared says that it is computed as a square,
+	// How it is computed on resamples, by one of these. Without any it is not resampled.
+	mean   func(*exampleStats) []float64 // the mean of this
+	binned func([]bin, float64) float64  // from the bins of the ECE and the number of decisions
+	ranked bool                          // from the risk-coverage curve: Of, with Selective alone
+	// biased figures are larger in small samples: their draws are centred. squared ones are computed as a square,
 	// which may be negative.
 	biased, squared bool
 }
@@ -73,19 +70,19 @@ var LabelledFigures = []LabelledFigure{
 	{
 		Figure: Figure{Key: "aurc", Label: "AURC", Unit: Fraction, Column: true, About: "the area under the risk-coverage curve (Geifman and El-Yaniv 2017): the mean error over all shares of least uncertain examples that could be answered"},
 		Of:     func(l *Labelled) float64 { return l.AURC },
-		ranked: func(area float64, _ [3]float64) float64 { return area },
+		ranked: true,
 	},
-	riskFigure("risk80", "80", 0, func(l *Labelled) float64 { return l.Risk80 }),
-	riskFigure("risk90", "90", 1, func(l *Labelled) float64 { return l.Risk90 }),
-	riskFigure("risk95", "95", 2, func(l *Labelled) float64 { return l.Risk95 }),
+	riskFigure("risk80", "80", func(l *Labelled) float64 { return l.Risk80 }),
+	riskFigure("risk90", "90", func(l *Labelled) float64 { return l.Risk90 }),
+	riskFigure("risk95", "95", func(l *Labelled) float64 { return l.Risk95 }),
 }
 
-// riskFigure is the error at a coverage, in per cent, the i-th of those that are taken.
-func riskFigure(key, coverage string, i int, of func(*Labelled) float64) LabelledFigure {
+// riskFigure is the error at a coverage in per cent.
+func riskFigure(key, coverage string, of func(*Labelled) float64) LabelledFigure {
 	return LabelledFigure{
 		Figure: Figure{Key: key, Label: "error at " + coverage + " %", Unit: Fraction, About: "the error among the " + coverage + " % of the examples of least uncertainty"},
 		Of:     of,
-		ranked: func(_ float64, risks [3]float64) float64 { return risks[i] },
+		ranked: true,
 	}
 }
 
@@ -95,7 +92,7 @@ type DetectionFigure struct {
 	Of func(*OOD) float64
 }
 
-// DetectionFigures are all figures of [OOD], in the order of tables. All are taken of resampled examples.
+// DetectionFigures are all figures of [OOD], in the order of tables. All are resampled.
 var DetectionFigures = []DetectionFigure{
 	{
 		Figure{Key: "accuracy", Label: "accuracy", Unit: Fraction, Higher: true, Column: true, About: "the detection accuracy at equal priors and the best threshold"},
@@ -119,7 +116,7 @@ var DetectionFigures = []DetectionFigure{
 	},
 }
 
-// FigureOf returns the figure with a key, which there must be.
+// FigureOf returns the figure with a key. It panics if there is none.
 func FigureOf(key string) Figure {
 	for _, f := range LabelledFigures {
 		if f.Key == key {
@@ -134,7 +131,7 @@ func FigureOf(key string) Figure {
 	panic("metrics: there is no figure " + key)
 }
 
-// Columns returns those of a list of figures that tables have.
+// Columns returns the figures that are columns of tables.
 func Columns[F interface{ isColumn() bool }](list []F) []F {
 	return slices.DeleteFunc(slices.Clone(list), func(f F) bool { return !f.isColumn() })
 }

@@ -4,20 +4,18 @@ import (
 	"fmt"
 )
 
-// MultiLabel measures predictions of k labels that are told independently of each other, one
-// example after the other. Each label of an example is a decision between two classes, absent and
-// present, and the figures of n examples are those of a [Classifier] over the n·k decisions: error
-// is the fraction of wrong ones at p > ½, NLL the mean binary one, ECE that of the probability of
-// the side decided for, Brier the mean of 2(p-y)².
+// MultiLabel measures predictions of k independent labels, one example at a time. Each label is a decision between
+// two classes, absent and present, and the figures of n examples are those of a [Classifier] over the n·k
+// decisions: error at p > ½, binary NLL, ECE of the predicted side's probability, Brier as the mean of 2(p-y)².
 type MultiLabel struct {
 	k         int
 	decisions *Classifier
 	outcomes  []outcome // of one example
-	p         []float64 // that a label is present, of one example
+	p         []float64 // of the presence of each label, of one example
 }
 
-// NewMultiLabel returns an empty accumulator for k labels. bins is the number of
-// ECE bins, 0 for [DefaultBins]. It panics if k < 1 or bins < 0.
+// NewMultiLabel returns an empty accumulator for k labels. bins is the number of ECE bins, 0 for [DefaultBins]. It
+// panics if k < 1 or bins < 0.
 func NewMultiLabel(k, bins int) *MultiLabel {
 	if k < 1 {
 		panic(fmt.Sprintf("metrics: multi-label of %d labels", k))
@@ -27,9 +25,8 @@ func NewMultiLabel(k, bins int) *MultiLabel {
 	return &MultiLabel{k: k, decisions: c, outcomes: make([]outcome, k), p: make([]float64, k)}
 }
 
-// Add counts one example. logp holds log(1-p_k) and log p_k of each label, [k,2];
-// targets, each 0 or 1, what is true of it. Add panics if there are not 2k and k
-// of them. After an error the example is not counted.
+// Add counts one example: logp [k,2] holds log(1-p_k) and log p_k, targets [k] are 0 or 1. It panics for other
+// lengths. After an error the example is not counted.
 func (m *MultiLabel) Add(logp []float64, targets []uint8) error {
 	if len(logp) != 2*m.k || len(targets) != m.k {
 		panic(fmt.Sprintf("metrics: %d log-probabilities and %d targets for %d labels", len(logp), len(targets), m.k))
@@ -50,9 +47,8 @@ func (m *MultiLabel) Add(logp []float64, targets []uint8) error {
 	return nil
 }
 
-// Result returns the figures over the examples added so far: the zero InDomain
-// if there are none. The accumulator may go on counting.
+// Result returns the figures over the examples added so far, zero if there are none.
 func (m *MultiLabel) Result() InDomain { return m.decisions.Result() }
 
-// Decisions returns what the decisions were counted in, for its other figures.
+// Decisions returns the Classifier of all decisions, for its other figures.
 func (m *MultiLabel) Decisions() *Classifier { return m.decisions }

@@ -12,26 +12,26 @@ import (
 	"sync/atomic"
 )
 
-// Measured is figures of one method that can be taken of resampled examples, see [Resample].
+// Statistics are figures of one method as functions of the resampled examples, see [Resample].
 type Statistics struct {
 	columns []column
-	// figures computes them. weights say how often each example of each sample was drawn.
+	// figures computes them. weights are how often each example of each sample was drawn.
 	figures func(weights [][]int32, into []float64)
 }
 
-// column is a figure of Measured; see [LabelledFigure].
+// column is one of the Statistics; see [LabelledFigure].
 type column struct {
 	key             string
 	biased, squared bool
 }
 
-// Probabilities are figures of the examples added so far, those of [LabelledFigures] with these keys, all that
-// can be resampled if there are none; sample is their place in the sizes of Resample.
+// Probabilities returns the figures of the examples added so far to be resampled: those of [LabelledFigures] with
+// these keys, all if there are none. sample is the place of the examples in the sizes of Resample.
 func (c *Classifier) Probabilities(sample int, keys ...string) *Statistics {
 	m := &Statistics{}
 	var list []LabelledFigure
 	for _, f := range LabelledFigures {
-		resampled := f.mean != nil || f.binned != nil || f.ranked != nil
+		resampled := f.mean != nil || f.binned != nil || f.ranked
 		if resampled && (len(keys) == 0 || slices.Contains(keys, f.Key)) {
 			list, m.columns = append(list, f), append(m.columns, column{f.Key, f.biased, f.squared})
 		}
@@ -41,15 +41,15 @@ func (c *Classifier) Probabilities(sample int, keys ...string) *Statistics {
 	return m
 }
 
-// redrawn is what figures of resampled examples are made of.
+// weighted computes figures of weighted examples.
 type weighted struct {
 	list      []LabelledFigure
 	kept      *exampleStats
 	decisions float64
-	means     [][]float64 // by figure; nil of those that are no means
+	means     [][]float64 // by figure; nil for those that are not means
 	infinite  []infinite
-	bins      int // of the figures over bins, 0 where there are none
-	ranked    *ranked
+	bins      int     // 0 if no figure needs them
+	ranked    *ranked // nil if no figure needs it
 }
 
 func newWeighted(c *Classifier, list []LabelledFigure) *weighted {
@@ -75,10 +75,9 @@ func (r *weighted) measure(w []int32, into []float64) {
 	if r.bins > 0 {
 		r.fill(filled, w)
 	}
-	var area float64
-	var risks [3]float64
+	var curve Labelled
 	if r.ranked != nil {
-		area, risks = r.ranked.selective(r.kept.wrong, w)
+		curve.Selective = r.ranked.selective(r.kept.wrong, w)
 	}
 	for i, f := range r.list {
 		switch {
@@ -91,7 +90,7 @@ func (r *weighted) measure(w []int32, into []float64) {
 		case f.binned != nil:
 			into[i] = f.binned(filled, r.decisions)
 		default:
-			into[i] = f.ranked(area, risks)
+			into[i] = f.Of(&curve)
 		}
 	}
 }
@@ -111,10 +110,10 @@ func (r *weighted) fill(filled []bin, w []int32) {
 	}
 }
 
-// infinite are examples whose value is infinite, of which no multiple is 0.
+// infinite are examples whose value is infinite: times a weight of 0 it would be NaN.
 type infinite []int
 
-// withoutInfinite returns values with 0 in the place of what is infinite.
+// splitInfinite replaces infinite values by 0, and returns where they were.
 func splitInfinite(x []float64) ([]float64, infinite) {
 	x = slices.Clone(x)
 	var of infinite
@@ -127,7 +126,7 @@ func splitInfinite(x []float64) ([]float64, infinite) {
 	return x, of
 }
 
-// sum is that of the values which are infinite, of examples that were drawn so often.
+// sum is the weighted sum of the infinite values.
 func (of infinite) sum(weights []int32) float64 {
 	for _, i := range of {
 		if weights[i] > 0 {
@@ -251,7 +250,7 @@ func Resample(
 	return results, nil
 }
 
-// parallel calls do for 0 … n-1, on all processors. worker makes do for one of them.
+// parallel calls do for 0 … n-1 on all processors. worker returns the do of one goroutine, with its own buffers.
 func parallel(n int, worker func() (do func(int))) {
 	var wg sync.WaitGroup
 	var next atomic.Int64

@@ -105,13 +105,13 @@ func TestFiguresOfResampledProbabilities(t *testing.T) {
 					t.Fatal(err)
 				}
 				top := slices.Index(row, slices.Max(row))
-				var doubt float64
+				var rest float64
 				for j, v := range row {
 					if j != top {
-						doubt += math.Exp(v)
+						rest += math.Exp(v)
 					}
 				}
-				uncertainty, wrong = append(uncertainty, doubt), append(wrong, top != labels[i])
+				uncertainty, wrong = append(uncertainty, rest), append(wrong, top != labels[i])
 			}
 			want := probabilityFigures(t, c, uncertainty, wrong)
 			wantFigures(t, figuresOf(m, weights), want)
@@ -153,17 +153,17 @@ func TestFiguresOfResampledDecisions(t *testing.T) {
 		"debiased_ce": debiased(all.decisions.bins, n*k), "aurc": s.AURC, "risk80": s.Risk80, "risk90": s.Risk90,
 		"risk95": s.Risk95,
 	})
-	// The doubt of an example is the expected part of wrong decisions, its loss the real one.
+	// The uncertainty of an example is the expected part of wrong decisions, its loss the real one.
 	for i := range n {
-		var doubt, wrong float64
+		var rest, wrong float64
 		for j, y := range targets[i] {
 			p := math.Exp(rows[i][2*j+1])
-			doubt += min(p, 1-p) / k
+			rest += min(p, 1-p) / k
 			if (p > 0.5) != (y == 1) {
 				wrong += 1. / k
 			}
 		}
-		wantClose(t, "doubt", one.decisions.kept.uncertainty[i], doubt)
+		wantClose(t, "uncertainty", one.decisions.kept.uncertainty[i], rest)
 		wantClose(t, "wrong", one.decisions.kept.wrong[i], wrong)
 	}
 }
@@ -251,7 +251,7 @@ func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
 	}
 }
 
-// One example that two methods disagree on is no difference beyond chance: a third of the draws
+// One example that two methods disagree on is no difference significantly: a third of the draws
 // lack it.
 func TestOneExampleIsNoDifference(t *testing.T) {
 	const n = 200

@@ -14,8 +14,7 @@ func aurc(uncertainty []float64, wrong []bool) float64 {
 			losses[i] = 1
 		}
 	}
-	area, _ := newRanked(uncertainty).selective(losses, nil)
-	return area
+	return newRanked(uncertainty).selective(losses, nil).AURC
 }
 
 // slowAURC averages the risk-coverage area over every order of the examples

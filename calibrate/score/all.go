@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// All are the scores that can be asked for by name, in the order of tables.
+// All are the scores, in the order of tables.
 var All = []Score{
 	studentized, mf0, leverage,
 	maxLogit, energy, gen, entropy, studentizedEnergy, marginLeverage,
@@ -23,7 +23,7 @@ func Find(name string) (*Score, bool) {
 	return &All[i], true
 }
 
-// Check reports a name that is none of All.
+// Check reports a name that is not in All.
 func Check(name string) error {
 	if _, ok := Find(name); !ok {
 		return fmt.Errorf("there is no score %.70q, want one of %s", name, strings.Join(Names(), ", "))
@@ -31,7 +31,7 @@ func Check(name string) error {
 	return nil
 }
 
-// Names lists those of All.
+// Names returns the names of All.
 func Names() []string {
 	names := make([]string, len(All))
 	for i, s := range All {

@@ -2,9 +2,9 @@ package score
 
 import "math"
 
-// ashPercentile is the part of an example's features that is left out: what pytorch-ood has for ASH-S.
-// The paper's 90 for 2,048 features leaves of the 64 of a ResNet-20 too few to tell anything: its AUROC
-// for CIFAR-10 against Tiny-ImageNet is 52 with 90 and 81 with 65.
+// ashPercentile is the fraction of an example's features that is pruned: pytorch-ood's default for ASH-S. The paper's
+// 90 for 2,048 features leaves too few of a ResNet-20's 64: AUROC for CIFAR-10 against Tiny-ImageNet is 52 with 90
+// and 81 with 65.
 const ashPercentile = 0.65
 
 var ash = Score{
@@ -15,8 +15,8 @@ var ash = Score{
 	fit:    (*Training).layer,
 }
 
-// ashOf is the energy of W exp(s₁/s₂) φ′ + b: φ′ are the features that are not among the smallest, s₁
-// and s₂ the sums of φ and of φ′. Of equal ones at the bound all are kept.
+// ashOf is the energy of W exp(s₁/s₂) φ′ + b: φ′ are the features without the smallest ones, s₁ and s₂ the sums of φ
+// and φ′. Features equal to the bound are kept.
 func ashOf[V any](t Terms[V], learned Tensors) V {
 	phi := t.Features()
 	kept := t.D() - int(math.RoundToEven(ashPercentile*float64(t.D())))

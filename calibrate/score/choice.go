@@ -10,43 +10,40 @@ import (
 	"github.com/mfgs/mfgs/internal/option"
 )
 
-// Default is the score of unfamiliarity that serves unless another is asked for, or tells the
-// held-out data out of distribution better.
+// Default is the score that is selected unless another is requested, or detects the validation OOD data
+// significantly better.
 const Default = "studentized"
 
-// Choice says which score of unfamiliarity serves, and why. Where there are held-out data out of
-// distribution, Rival has the highest AUROC of those scores whose gain on [Default] is no
-// chance, or of all others where there are none of these; it serves if Gain is more than Needed.
+// Selection says which score was selected, and why. With validation OOD data, Rival has the highest AUROC of the
+// scores whose gain over [Default] is significant, or of all others if there are none; it is selected if Gain is
+// more than Needed.
 type Selection struct {
 	Name      string `yaml:"name" json:"name"`
-	Requested bool   `yaml:"given,omitempty" json:"given,omitempty"` // it was asked for
-
-	// StandIns says that what was learned to tell familiar examples from are stand-ins.
+	Requested bool   `yaml:"given,omitempty" json:"given,omitempty"`
+	// Synthetic says that the score learned from synthetic OOD data.
 	Synthetic bool `yaml:"stand_ins,omitempty" json:"stand_ins,omitempty"`
 
-	// AUROC is that of Name on the held-out data. It and what follows are zero without such data, and
-	// the rest where Name was given.
+	// AUROC is that of Name on the validation data, zero without OOD data. Without, or if Name was requested, the
+	// other fields are zero.
 	AUROC float64 `yaml:"auroc,omitempty" json:"auroc,omitempty"`
 	Rival string  `yaml:"rival,omitempty" json:"rival,omitempty"`
 
-	// Gain is how much higher the AUROC of Rival is than that of Default, and Needed what chance
-	// may gain: the 95 % quantile, over resamples of the examples in and out of distribution, of the
-	// largest gain of all the scores that were tried, each in units of its standard error (Westfall
-	// and Young, Resampling-Based Multiple Testing, 1993, section 2.3), times that of Rival's.
+	// Gain is the AUROC of Rival minus that of Default, and Needed the gain that chance alone may show in the
+	// largest of all candidates, at 95 %: see [metrics.ChanceGains].
 	Gain   float64 `yaml:"gain,omitempty" json:"gain,omitempty"`
 	Needed float64 `yaml:"needed,omitempty" json:"needed,omitempty"`
 }
 
-// Tried is how well a score tells the held-out data apart, and what its AUROC gains on that of
-// the first one tried, and what may be chance: see Choice.
+// Candidate is how well a score detects the validation OOD data, the gain of its AUROC over that of the first
+// candidate, and the gain needed to be significant: see [Selection].
 type Candidate struct {
 	Name        string  `json:"name"`
-	metrics.OOD         // figures on the held-out data
+	metrics.OOD         // on the validation data
 	Gain        float64 `json:"gain"`
 	Needed      float64 `json:"needed"`
 }
 
-// String says it in a sentence.
+// String words the selection in a sentence.
 func (c Selection) String() string {
 	switch {
 	case c.Synthetic:
@@ -69,23 +66,23 @@ func (c Selection) String() string {
 		c.Name, c.Rival, c.AUROC, c.Gain, c.Needed)
 }
 
-// chanceOfScores is how often a score serves for nothing but chance.
+// significance is the probability that another score than Default is selected if none is better.
 const significance = 0.05
 
-// HeldOut are held-out examples.
+// ValidationData are the examples that scores are compared and measured on.
 type ValidationData struct {
-	Val            *Examples // in distribution
-	OOD, Synthetic *Examples // out of distribution, and what stands in for these; each may be nil
+	Val            *Examples // in-distribution
+	OOD, Synthetic *Examples // out-of-distribution, and synthetic ones in their place; each may be nil
 }
 
-// MostCompared bounds the examples in distribution, and those out of it, that scores are compared on:
-// with 2,048 features and 1,000 classes all scores together take some 5 ms of a processor for each.
+// MostCompared bounds the in-distribution examples, and the out-of-distribution ones, that scores are compared on:
+// with 2,048 features and 1,000 classes all scores together take about 5 ms of CPU time for each.
 const MostCompared = 10_000
 
-// Choose returns the score that is to serve, measured on held-out examples in distribution: the one of
-// a name or, for "", as Choice says, on at most MostCompared of each kind. training may be nil: then no
-// score is tried that learns. tried are those that were compared, the default one, or the one asked for,
-// first.
+// Select returns the score to serve, fitted and measured on in-distribution validation examples: the one with this
+// name or, for "", the one that [Selection] describes, compared on at most MostCompared examples of each kind.
+// training may be nil: then scores that need it are left out. tried are the candidates, the default or the
+// requested one first.
 func Select(ctx context.Context, name string, training *Training, held ValidationData,
 ) (served *Served, c Selection, tried []Candidate, err error) {
 	return selectAmong(ctx, name, training, held, MostCompared)
@@ -123,8 +120,8 @@ func selectAmong(ctx context.Context, name string, training *Training, held Vali
 	return Serve(list[at], in[at]), c, tried, nil
 }
 
-// TryStandIns returns how well scores tell stand-ins: the default one, all others that can be fitted
-// and, last, the one that is learned from these very stand-ins. It says little of other data.
+// CompareOnSynthetic returns how well scores detect synthetic OOD data: the default, all others that can be fitted
+// and, last, the one learned from the same data. It says little about real OOD data.
 func CompareOnSynthetic(ctx context.Context, training *Training, held ValidationData) ([]Candidate, error) {
 	list, err := fitScores("", training, true)
 	if err != nil {
@@ -144,19 +141,19 @@ func CompareOnSynthetic(ctx context.Context, training *Training, held Validation
 	return tried, err
 }
 
-// learnFrom learns a score from examples out of distribution or, where there are none, from stand-ins.
+// fitLearned fits the learned score to OOD data or, without any, to synthetic OOD data.
 func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
-	strange := cmp.Or(held.OOD, held.Synthetic)
-	if strange == nil {
+	ood := cmp.Or(held.OOD, held.Synthetic)
+	if ood == nil {
 		return nil, option.Errorf("the score %s is learned from what it is to tell apart: "+
 			"give out-of-distribution data or, of images, stand-ins: %s auto", learned.Name, option.OOD)
 	}
-	one, err := Learn(training, *held.Val, *strange)
+	one, err := Learn(training, *held.Val, *ood)
 	return []*Fitted{one}, err
 }
 
-// fitScores fits the score of a name or, for "", the default one and, if there are more to be tried,
-// all others that can be fitted.
+// fitScores fits the score with this name or, for "", the default one and, if more is set, all others that can be
+// fitted.
 func fitScores(name string, training *Training, more bool) ([]*Fitted, error) {
 	if err := Check(cmp.Or(name, Default)); err != nil {
 		return nil, err
@@ -186,8 +183,8 @@ func fitScores(name string, training *Training, more bool) ([]*Fitted, error) {
 	return fitted, nil
 }
 
-// compare tries a list of fitted scores, and sets the choice to the place that it returns. in are
-// the values of held-out examples in distribution.
+// compare compares fitted scores and records the selected one, whose index it returns. in are their values on the
+// in-distribution examples.
 func (c *Selection) compare(ctx context.Context, list []*Fitted, in [][]float64, ood *Examples,
 ) (tried []Candidate, chosen int, err error) {
 	out, err := allValues(ctx, list, ood)

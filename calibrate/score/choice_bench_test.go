@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkChoose chooses between all scores of a head as large as ResNet-50's, by fitting and by
-// what held-out examples take.
+// what validation examples take.
 func BenchmarkChoose(b *testing.B) {
 	const k, d, m = 1000, 2048, 2048
 	rng := rand.New(rand.NewPCG(17, 1))

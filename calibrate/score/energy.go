@@ -29,8 +29,8 @@ var energy = Score{
 
 func energyOf[V any](t Terms[V], _ Tensors) V { return energyFrom(t, t.Logits()) }
 
-// energyFrom is -log Σ exp a at temperature 1; where each logit has a sigmoid of its own -Σ log(1+exp
-// a), the joint energy. A single logit a is that of a softmax over ±a/2.
+// energyFrom is -log Σ exp a at temperature 1; for independent sigmoids the joint energy -Σ log(1+exp a). A single
+// logit a is that of a softmax over ±a/2.
 func energyFrom[V any](t Terms[V], a V) V {
 	switch {
 	case single(t):
@@ -55,5 +55,5 @@ func studentizedEnergyOf[V any](t Terms[V], _ Tensors) V {
 	return t.Div(energyOf(t, nil), t.Sqrt(t.Leverage()))
 }
 
-// single reports whether one logit tells two classes apart.
+// single reports whether the head has one logit for two classes.
 func single[V any](t Terms[V]) bool { return t.Link() == layer.Sigmoid && t.K() == 1 }

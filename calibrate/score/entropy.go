@@ -14,11 +14,9 @@ var entropy = Score{
 	graph:  entropyOf[string],
 }
 
-// entropyOf is log(-Σ p log p), of nats, where labels are told apart of the sum of their entropies. The
-// logarithm rises with the entropy and still tells networks apart that are surer than float64 has
-// numbers for. With x = max l - l_k of logarithms l of what is proportional to p, and o = Σ exp(-x)
-// over all classes but the first, it is log o + log(log(1+o)/o + Σ x exp(-x)/o / (1+o)), in which
-// nothing cancels.
+// entropyOf is log(-Σ p log p) in nats, for multi-label heads of the sum over labels. The logarithm keeps the order of
+// entropies too small for a float64. With l the logarithms of unnormalised p, x = max l - l_k, and o = Σ exp(-x) over
+// all classes but the first, it is log o + log(log(1+o)/o + Σ x exp(-x)/o / (1+o)), in which nothing cancels.
 func entropyOf[V any](t Terms[V], _ Tensors) V {
 	one := t.Number(1)
 	if t.Link() == layer.Sigmoid {
@@ -45,12 +43,11 @@ const (
 	genClasses = 100
 )
 
-// genOf is log Σ p^γ (1-p)^γ over the M most probable classes, of the network's own probabilities;
-// where labels are told apart the sum is over them, of that of two classes. The logarithm is there for
-// the reason of entropyOf.
+// genOf is log Σ p^γ (1-p)^γ over the M most probable classes of the network's own probabilities; for multi-label heads
+// over both outcomes of all labels. The logarithm has the reason of entropyOf.
 //
-// With x and S as in entropyOf, p (1-p) is exp(-x) (S - exp(-x)) / S², and S - exp(-x) of the most
-// probable class is what the others have.
+// With x as in entropyOf and S = 1 + o, p (1-p) is exp(-x) (S - exp(-x)) / S², and S - exp(-x) of the most probable
+// class is o.
 func genOf[V any](t Terms[V], _ Tensors) V {
 	gamma := t.Number(genGamma)
 	if t.Link() == layer.Sigmoid {
@@ -70,15 +67,14 @@ func genOf[V any](t Terms[V], _ Tensors) V {
 	return logSumExp(t, t.Mul(gamma, t.Sub(t.Sub(rest, x), t.Add(logS, logS))))
 }
 
-// gaps are x = max l - l_k, [N,K], of the logarithms l of what the probabilities of classes that
-// exclude each other are in proportion to, and log Σ exp(-x) over all classes but the most probable,
-// [N,1], which has digits where that sum is next to nothing.
+// gaps are x = max l - l_k, [N,K], for logarithms l of unnormalised probabilities of classes that exclude each other,
+// and log Σ exp(-x) over all classes but the most probable, [N,1], which keeps its digits where the sum underflows.
 func gaps[V any](t Terms[V]) (x, others V) {
 	l := layer.LogWeights(t, t.Link(), t.Logits())
 	x = t.Sub(t.Max(l), l)
 	least := t.Min(t.Largest(t.Neg(x), 2)) // -x of the second
 	below := t.Greater(x, t.Number(0))
-	// Of those as probable as the first all but one count.
+	// All but one of the classes that tie for the most probable count.
 	tied := t.Sub(t.Number(float64(t.K()-1)), t.Sum(below))
 	sum := t.Sum(t.Mul(below, t.Exp(t.MinOf(t.Sub(t.Neg(x), least), t.Number(0)))))
 	return x, t.Add(least, t.Log(t.Add(sum, tied)))
@@ -87,8 +83,8 @@ func gaps[V any](t Terms[V]) (x, others V) {
 // log1p is log(1+y) for y ≥ 0, to all digits.
 func log1p[V any](t Terms[V], y V) V { return t.Mul(log1pPart(t, y), y) }
 
-// log1pPart is log(1+y)/y for y ≥ 0, and 1 at zero: log u / (u-1) with u = 1+y as it is rounded, whose
-// errors take each other back (Goldberg 1991, theorem 4).
+// log1pPart is log(1+y)/y for y ≥ 0, and 1 at zero: log u / (u-1) with u = 1+y rounded, whose errors cancel (Goldberg
+// 1991, theorem 4).
 func log1pPart[V any](t Terms[V], y V) V {
 	one := t.Number(1)
 	u := t.Add(y, one)

@@ -8,7 +8,7 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Examples are what a calibration gives of N examples with K logits and d features, row-major.
+// Examples are the outputs of a calibration for N examples with K logits and d features, row-major.
 type Examples struct {
 	N, K, D  int
 	Link     layer.Link
@@ -16,11 +16,11 @@ type Examples struct {
 	Logits   []float32        // [N,K]
 	Variance []float64        // [N,K]
 	Leverage []float64        // [N]
-	Margin   []float64        // [N], for scores that are made of it
-	Product  parallel.Product // nil, or one that fails: parallel.Go
+	Margin   []float64        // [N], for scores that need it
+	Product  parallel.Product // if nil, or if it fails, Go's own
 }
 
-// check panics where sizes do not fit; margins may be left out where none are wanted.
+// check panics if sizes do not fit. Margins may be left out unless needed.
 func (x Examples) check(margin bool) {
 	n := x.N
 	if len(x.Features) != n*x.D || len(x.Logits) != n*x.K || len(x.Variance) != n*x.K || len(x.Leverage) != n ||
@@ -30,7 +30,7 @@ func (x Examples) check(margin bool) {
 	}
 }
 
-// thin are at most n of the examples, which may be nil, spread evenly: folders come class by class.
+// subsample returns at most n of the examples, which may be nil, evenly spaced: folders come class by class.
 func (x *Examples) subsample(n int) *Examples {
 	if x == nil || x.N <= n {
 		return x
@@ -49,7 +49,7 @@ func (x *Examples) add(more Examples) {
 	x.Margin = append(x.Margin, more.Margin...)
 }
 
-// slice are some of the examples.
+// slice returns the examples [from,to).
 func (x Examples) slice(from, to int) Examples {
 	some := x
 	some.N = to - from

@@ -10,7 +10,7 @@ import (
 const (
 	// mostBoundaries bounds the classes of fdbd: 4,096 have 128 MiB of distances between them.
 	mostBoundaries = 4096
-	// leastDistance keeps the mean of the training data itself from being divided by nothing.
+	// leastDistance avoids a division by 0 at the training mean itself.
 	leastDistance = 1e-8
 )
 
@@ -38,8 +38,8 @@ func fdbdOf[V any](t Terms[V], learned Tensors) V {
 	return t.Neg(t.Div(distance, from))
 }
 
-// fitFDBD takes the mean of all training features, and 1/‖w_i - w_j‖ of any two classes, 0 of those
-// without a boundary: their weights are the same. Of sigmoids the diagonal is 1/‖w_i‖.
+// fitFDBD computes the mean of the training features, and 1/‖w_i - w_j‖ for any two classes, 0 if their weights are
+// equal. For sigmoids the diagonal is 1/‖w_i‖.
 func fitFDBD(t *Training) (Tensors, error) {
 	switch {
 	case t.W == nil:

@@ -391,8 +391,8 @@ func TestPrincipalSpacesHaveThePapersDimensions(t *testing.T) {
 	}
 }
 
-// Query features that are no numbers, or none at all, do not pass as familiar: what is not finite
-// counts as the strangest, and a finite score is no smaller than those of training.
+// Query features that are no numbers, or none at all, do not pass as in-distribution: what is not finite
+// scores highest, and a finite score is no smaller than those of training.
 func TestNoNumbersAreNotFamiliar(t *testing.T) {
 	s := newScene(layer.Softmax, 3, 12, 200, 11)
 	var fitted *Fitted
@@ -401,8 +401,8 @@ func TestNoNumbersAreNotFamiliar(t *testing.T) {
 			continue
 		}
 		if entry.Name == "learned" {
-			familiar, strange := learning(s)
-			fitted = must(Learn(s.Training, familiar, strange))
+			in, out := learning(s)
+			fitted = must(Learn(s.Training, in, out))
 		} else {
 			fitted = must(entry.Fit(s.Training))
 		}

@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// neighbours is the paper's k for 50,000 examples of CIFAR-10. Of a sample of m in N examples k is
-	// in proportion, as the paper scales it: the m-th neighbour of a part lies where the N-th of all does.
+	// neighbours is the paper's k for 50,000 examples of CIFAR-10. For a sample of m of N examples it is scaled by m/N,
+	// as in the paper.
 	neighbours = 50
-	// leastNorm is the length by which features without any are divided.
+	// leastNorm avoids a division by 0 for features of length 0.
 	leastNorm = 1e-12
 )
 
@@ -21,20 +21,20 @@ var knn = Score{
 	fit:    fitKNN,
 }
 
-// knnOf is ‖φ/‖φ‖ - z_(k)‖, as √(2 - 2c) of the k-th largest cosine c. It tells distances down to
-// some 1e-8 apart, where cosines are rounded.
+// knnOf is ‖φ/‖φ‖ - z_(k)‖, as √(2 - 2c) of the k-th largest cosine c. It resolves distances down to about 1e-8, where
+// cosines are rounded.
 func knnOf[V any](t Terms[V], learned Tensors) V {
 	phi := t.Features()
 	z := t.Div(phi, t.MaxOf(norm(t, phi), t.Number(leastNorm)))
 	directions := learned.Of("directions")
 	k := min(max(1, int(learned.Of("k").Data[0])), directions.Shape[1])
 	cosine := t.Min(t.Largest(t.MatMul(z, constant(t, learned, "directions")), k))
-	// z is a unit vector, or 0 where there are no features.
+	// z is a unit vector, or 0 if all features are 0.
 	squared := t.Sub(t.Add(t.Sum(t.Mul(z, z)), t.Number(1)), t.Add(cosine, cosine))
 	return t.Sqrt(t.MaxOf(squared, t.Number(0)))
 }
 
-// fitKNN takes the directions of the sample's examples that have one.
+// fitKNN computes the directions of the sample's examples whose features are not all 0.
 func fitKNN(t *Training) (Tensors, error) {
 	if t.Sample.M == 0 {
 		return nil, errNoSample

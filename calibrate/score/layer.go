@@ -12,8 +12,8 @@ var (
 	errNoSample  = fmt.Errorf("%w: it needs a sample of the training data, which the bundle that is updated does not keep", ErrNoFit)
 )
 
-// mostMoments bounds the features of scores that take eigenvectors of their moments: of 4,096 a matrix
-// takes 128 MiB, and a minute.
+// mostMoments bounds the features of scores that need eigenvectors of their moments: for 4,096 a matrix takes 128 MiB,
+// and a minute.
 const mostMoments = 4096
 
 func (t *Training) checkMoments() error {
@@ -23,7 +23,7 @@ func (t *Training) checkMoments() error {
 	return nil
 }
 
-// lastLayer are the last layer's weights, for scores that change what goes into it.
+// lastLayer is the last layer's weights, for scores that change its input.
 var lastLayer = []TensorSpec{{"weight", []string{"d", "K"}}, {"bias", []string{"K"}}}
 
 func (t *Training) layer() (Tensors, error) {
@@ -42,8 +42,6 @@ func throughLayer[V any](t Terms[V], learned Tensors, phi V) V {
 
 // norm is the length of each row, [N,1].
 func norm[V any](t Terms[V], x V) V { return t.Sqrt(t.Sum(t.Mul(x, x))) }
-
-// What fitting is made of: matrices are row-major.
 
 // transposed returns the transpose of a matrix [rows,columns].
 func transposed(m []float64, rows, columns int) []float64 {

@@ -22,7 +22,7 @@ var learned = Score{
 	},
 }
 
-// parts are the scores that are weighted, in the order of the tensors that are its own.
+// parts are the scores that are combined, in the order of the score's own tensors.
 var parts = []Score{energy, studentized, react, fdbd, leverage}
 
 const (
@@ -33,12 +33,12 @@ const (
 
 var ownTensors = []TensorSpec{{partWeights, []string{"5"}}, {partMedians, []string{"5"}}, {partScales, []string{"5"}}}
 
-// neededBy are the tensors of its own and those of parts that have a weight.
+// neededBy returns the score's own tensors and those of the parts with a weight.
 func neededBy(t Tensors) []TensorSpec {
 	own := slices.Clone(ownTensors)
 	i := slices.IndexFunc(t, func(t Tensor) bool { return t.Name == partWeights })
 	if i < 0 || len(t[i].Data) != len(parts) {
-		return own // which it lacks, or has in another shape
+		return own // whose check fails
 	}
 	for j, p := range parts {
 		if t[i].Data[j] != 0 {
@@ -62,28 +62,27 @@ func learnedOf[V any](t Terms[V], learned Tensors) V {
 	return sum
 }
 
-// bend is where z is no longer nearly f(z).
+// bend is where f(z) begins to differ from z.
 const bend = 4
 
-// squeezed is f(z) = 4 asinh(z/4): z near zero, and a logarithm of it far from there.
+// compressed is f(z) = 4 asinh(z/4): z near zero, and logarithmic far from it.
 func compressed[V any](t Terms[V], z V) V {
 	one := t.Number(1)
 	x := t.Abs(t.Mul(z, t.Number(1./bend)))
 	square := t.Mul(x, x)
-	// asinh x = log(1 + x + x²/(1+√(1+x²))), which has all digits where x is small.
+	// asinh x = log(1 + x + x²/(1+√(1+x²))), precise for small x.
 	size := log1p(t, t.Add(x, t.Div(square, t.Add(one, t.Sqrt(t.Add(one, square))))))
 	sign := t.Sub(t.Mul(t.Number(2), t.Greater(z, t.Number(0))), one)
 	return t.Mul(t.Mul(sign, size), t.Number(bend))
 }
 
-// Learn fits the score "learned", by which strange examples are told from familiar ones: see
-// docs/standins.md. A part that cannot be fitted to the training data, which may be nil, is left out,
-// and so are examples of which a score is not finite. An error that is [ErrNoFit] says that there is
-// nothing to be learned.
-func Learn(training *Training, familiar, strange Examples) (*Fitted, error) {
+// Learn fits the score "learned" to in- and out-of-distribution examples: see docs/standins.md. Parts that cannot be
+// fitted to the training data, which may be nil, are left out, and so are examples with a score that is not finite.
+// An error that is [ErrNoFit] says that no part separates the examples.
+func Learn(training *Training, in, out Examples) (*Fitted, error) {
 	weights, medians, scales := make([]float64, len(parts)), make([]float64, len(parts)), make([]float64, len(parts))
-	var of [2][][]float64 // by part, f(z) of the familiar and of the strange
-	var which []int       // of the parts these are
+	var of [2][][]float64 // f(z) of the in- and the out-of-distribution examples, by fitted part
+	var which []int       // the fitted parts
 	var theirs Tensors
 	for j := range parts {
 		scales[j] = 1
@@ -98,9 +97,9 @@ func Learn(training *Training, familiar, strange Examples) (*Fitted, error) {
 		if err != nil {
 			return nil, err
 		}
-		values := fitted.Values(familiar)
+		values := fitted.Values(in)
 		medians[j], scales[j] = centre(values)
-		for i, x := range [][]float64{values, fitted.Values(strange)} {
+		for i, x := range [][]float64{values, fitted.Values(out)} {
 			for n, v := range x {
 				x[n] = bend * math.Asinh((v-medians[j])/scales[j]/bend)
 			}
@@ -108,7 +107,7 @@ func Learn(training *Training, familiar, strange Examples) (*Fitted, error) {
 		}
 		which, theirs = append(which, j), append(theirs, fitted.Tensors...)
 	}
-	w, err := regress(finiteRows(of[0], familiar.N), finiteRows(of[1], strange.N), len(which))
+	w, err := regress(finiteRows(of[0], in.N), finiteRows(of[1], out.N), len(which))
 	if err != nil {
 		return nil, fmt.Errorf("score %s: %w: %w", learned.Name, ErrNoFit, err)
 	}
@@ -120,11 +119,10 @@ func Learn(training *Training, familiar, strange Examples) (*Fitted, error) {
 	for _, l := range neededBy(tensors)[len(tensors):] {
 		tensors = append(tensors, theirs.Of(l.Name))
 	}
-	return learned.With(familiar.K, familiar.D, tensors)
+	return learned.With(in.K, in.D, tensors)
 }
 
-// centre returns the median of those values that are finite, and half their interquartile range, or
-// 1 where that is none.
+// centre returns the median of the finite values, and half their interquartile range, or 1 if that is 0 or infinite.
 func centre(values []float64) (median, scale float64) {
 	finite := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v-v != 0 })
 	if len(finite) == 0 {
@@ -143,7 +141,7 @@ func halfRange(x []float64) float64 {
 	return (metrics.Quantile(x, 0.75) - metrics.Quantile(x, 0.25)) / 2
 }
 
-// finiteRows turns columns of n numbers into rows, and leaves out those that are not finite.
+// finiteRows turns columns of n numbers into rows, and leaves out rows that are not finite.
 func finiteRows(columns [][]float64, n int) (rows [][]float64) {
 	for i := range n {
 		row := make([]float64, len(columns))

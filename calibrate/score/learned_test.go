@@ -12,9 +12,9 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// learning is a scene's head with familiar examples and strange ones, of other features and a larger
+// learning is a scene's head with in- and out-of-distribution examples, of other features and a larger
 // leverage.
-func learning(s *scene) (familiar, strange Examples) {
+func learning(s *scene) (in, out Examples) {
 	rng := rand.New(rand.NewPCG(7, uint64(s.k)))
 	draw := func(n int, scale float64) Examples {
 		x := Examples{N: n, K: s.k, D: s.d, Link: s.link, Variance: make([]float64, n*s.k)}
@@ -47,8 +47,8 @@ func TestRegressionFindsTheLeastLoss(t *testing.T) {
 			}
 			return all
 		}
-		l := &loss{familiar: draw(150, 0), strange: draw(90, 0.7), d: d}
-		w, err := regress(l.familiar, l.strange, d)
+		l := &loss{in: draw(150, 0), out: draw(90, 0.7), d: d}
+		w, err := regress(l.in, l.out, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestRegressionFindsTheLeastLoss(t *testing.T) {
 			if j < d {
 				slope = 0.01 * at[j]
 			}
-			for target, rows := range [][][]float64{l.familiar, l.strange} {
+			for target, rows := range [][][]float64{l.in, l.out} {
 				for _, row := range rows {
 					row := append(slices.Clone(row), 1)
 					s := 0.0
@@ -127,27 +127,27 @@ func TestTheLearnedScoreIsTheSumOfItsParts(t *testing.T) {
 		k, d int
 	}{{layer.Softmax, 4, 9}, {layer.OneVsRest, 3, 6}, {layer.Sigmoid, 1, 5}, {layer.Sigmoid, 4, 7}} {
 		s := newScene(c.link, c.k, c.d, 120, 21)
-		familiar, strange := learning(s)
-		f, err := Learn(s.Training, familiar, strange)
+		in, out := learning(s)
+		f, err := Learn(s.Training, in, out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := f.Values(strange)
+		got := f.Values(out)
 		weights := f.Tensors.Of(partWeights).Data
-		want := make([]float64, strange.N)
+		want := make([]float64, out.N)
 		for j, p := range parts {
 			if weights[j] < 0 {
 				t.Errorf("%s has the weight %v", p.Name, weights[j])
 			}
 			fitted := must(p.Fit(s.Training))
-			usual := fitted.Values(familiar)
+			usual := fitted.Values(in)
 			slices.Sort(usual)
 			at := func(q float64) float64 {
 				h := q * float64(len(usual)-1)
 				low := usual[int(h)]
 				return low + (h-math.Floor(h))*(usual[min(int(h)+1, len(usual)-1)]-low)
 			}
-			for i, v := range fitted.Values(strange) {
+			for i, v := range fitted.Values(out) {
 				z := (v - at(0.5)) / ((at(0.75) - at(0.25)) / 2)
 				want[i] += weights[j] * 4 * math.Asinh(z/4)
 			}
@@ -157,7 +157,7 @@ func TestTheLearnedScoreIsTheSumOfItsParts(t *testing.T) {
 				t.Errorf("%s: example %d has %v, want %v", c.link, i, got[i], want[i])
 			}
 		}
-		if again := must(learned.With(c.k, c.d, f.Tensors)).Values(strange); !slices.Equal(again, got) {
+		if again := must(learned.With(c.k, c.d, f.Tensors)).Values(out); !slices.Equal(again, got) {
 			t.Errorf("%s: with its tensors it gives other values", c.link)
 		}
 	}
@@ -189,11 +189,11 @@ func TestSqueezedIsOddAndRises(t *testing.T) {
 // Without training data the parts that learn from it are left out, and their tensors with them.
 func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
 	s := newScene(layer.Softmax, 4, 9, 120, 22)
-	familiar, strange := learning(s)
+	in, out := learning(s)
 	noWeights := newScene(layer.Softmax, 4, 9, 120, 22).Training
 	noWeights.W, noWeights.B = nil, nil
 	for name, training := range map[string]*Training{"no training data": nil, "no weights of the layer": noWeights} {
-		f, err := Learn(training, familiar, strange)
+		f, err := Learn(training, in, out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,10 +203,10 @@ func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
 		}
 	}
 	// One example that is not finite is none to learn from.
-	broken := strange
-	broken.Leverage = slices.Clone(strange.Leverage)
+	broken := out
+	broken.Leverage = slices.Clone(out.Leverage)
 	broken.Leverage[0] = math.NaN()
-	less := must(Learn(s.Training, familiar, broken))
+	less := must(Learn(s.Training, in, broken))
 	if got := less.Values(broken)[0]; got-got == 0 {
 		t.Errorf("an example without a leverage has %v", got)
 	}
@@ -214,26 +214,26 @@ func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
 
 func TestWhatCannotBeLearnedIsRefused(t *testing.T) {
 	s := newScene(layer.Softmax, 4, 9, 120, 23)
-	familiar, strange := learning(s)
-	if _, err := Learn(s.Training, familiar, familiar); !errors.Is(err, ErrNoFit) ||
+	in, out := learning(s)
+	if _, err := Learn(s.Training, in, in); !errors.Is(err, ErrNoFit) ||
 		!strings.Contains(err.Error(), "by no score are the strange examples stranger") {
 		t.Errorf("of the same examples: %v", err)
 	}
-	none := familiar
+	none := in
 	none.Leverage = make([]float64, none.N)
 	for i := range none.Leverage {
 		none.Leverage[i] = math.NaN()
 	}
-	if _, err := Learn(s.Training, none, strange); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "all scores are finite") {
+	if _, err := Learn(s.Training, none, out); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "all scores are finite") {
 		t.Errorf("of examples without leverages: %v", err)
 	}
-	if _, err := Learn(s.Training, strange, none); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "all scores are finite") {
-		t.Errorf("with strange examples without leverages: %v", err)
+	if _, err := Learn(s.Training, out, none); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "all scores are finite") {
+		t.Errorf("with out-of-distribution examples without leverages: %v", err)
 	}
 	if _, err := learned.Fit(s.Training); !errors.Is(err, ErrNoFit) {
 		t.Errorf("of training data alone: %v", err)
 	}
-	f := must(Learn(s.Training, familiar, strange))
+	f := must(Learn(s.Training, in, out))
 	for name, change := range map[string]func(t Tensors) Tensors{
 		"nothing":     func(Tensors) Tensors { return nil },
 		"no weights":  func(t Tensors) Tensors { return t[1:] },

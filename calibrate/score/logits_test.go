@@ -218,7 +218,7 @@ func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
 	}
 }
 
-// A score that is a familiarity is nowhere positive.
+// A score that is a similarity is nowhere positive.
 func TestFamiliaritiesAreNotNegative(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	for _, by := range layer.All {

@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/internal/eigen"
 )
 
-// ridge is added to the eigenvalues of covariances, in units of their mean, as to those of which
-// leverage is made: features that never change in training have none.
+// ridge is added to the eigenvalues of covariances, in units of their mean, as in the leverage: features that are
+// constant in training have eigenvalue 0.
 const ridge = 1e-3
 
 var mahalanobis = Score{
@@ -37,8 +37,8 @@ var relativeMahalanobis = Score{
 	},
 }
 
-// gaussians of one covariance PPᵀ: the centre of the training data μ, P and of each of C classes
-// with examples, as a column, Pᵀ(μ_c - μ).
+// gaussians are Gaussians of one precision matrix PPᵀ: the training mean μ, P and, for each of C classes with examples,
+// a column Pᵀ(μ_c - μ).
 var gaussians = []TensorSpec{{"centre", []string{"d"}}, {"whitening", []string{"d", "d"}}, {"means", []string{"d", "C"}}}
 
 // mahalanobisOf is min_c (φ - μ_c)ᵀ Σ⁻¹ (φ - μ_c), Σ⁻¹ = PPᵀ, as |z|² + min_c (|m_c|² - 2 zᵀm_c) with
@@ -67,8 +67,7 @@ func relativeMahalanobisOf[V any](t Terms[V], learned Tensors) V {
 	return t.Sub(nearest(t, learned, phi), t.Sum(t.Mul(z, z)))
 }
 
-// fitGaussians takes the covariance within classes, (Σφφᵀ - Σ_c n_c μ_c μ_cᵀ)/N, from sums that were
-// made in one pass.
+// fitGaussians computes the covariance within classes, (Σφφᵀ - Σ_c n_c μ_c μ_cᵀ)/N, from sums of one pass.
 func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 	d := t.D
 	if err := t.checkMoments(); err != nil {
@@ -113,7 +112,7 @@ func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 	}, nil
 }
 
-// fitBackground adds the covariance of all classes together to what fitGaussians made.
+// fitBackground adds the covariance of all classes together to the tensors of fitGaussians.
 func fitBackground(t *Training, tensors Tensors, ridge float64) (Tensors, error) {
 	p, err := t.whitening(t.about(tensors.Of("centre").Data), ridge)
 	return slices.Concat(tensors, Tensors{{"background", []int{t.D, t.D}, p}}), err
@@ -143,7 +142,7 @@ func (t *Training) whitening(m []float64, ridge float64) ([]float64, error) {
 		mean += v / float64(d)
 		squares += t.Gram[i*d+i] / float64(t.N*d)
 	}
-	if mean <= 1e-13*squares { // what rounding leaves of nothing
+	if mean <= 1e-13*squares { // zero but for rounding
 		return nil, fmt.Errorf("%w: features do not vary within classes", ErrNoFit)
 	}
 	for i := range d {

@@ -10,7 +10,6 @@ var mf0 = Score{
 	graph:      mf0Of[string],
 }
 
-// mf0Of is -g, g the margin of 1 - max p (package meanfield): in the order of 1 - max p, and tells
-// apart what differs in its last digits or below them, be 1 - max p next to nothing or next to what
-// it is by chance.
+// mf0Of is -g, g the margin of 1 - max p (package meanfield): in the order of 1 - max p, but without its ties where it
+// rounds to 0 or to its largest value.
 func mf0Of[V any](t Terms[V], _ Tensors) V { return t.Neg(t.Margin()) }

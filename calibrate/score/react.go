@@ -6,7 +6,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-// reactPercentile is that of the paper: the part of all activations that is not clipped.
+// reactPercentile is the paper's: the fraction of all activations that is not clipped.
 const reactPercentile = 0.9
 
 var react = Score{
@@ -17,14 +17,14 @@ var react = Score{
 	fit:    fitReact,
 }
 
-// reactOf is the energy of W min(φ, c) + b, and no number where a φ is infinite, which c would hide.
+// reactOf is the energy of W min(φ, c) + b, and NaN if a feature is infinite, which clipping would hide.
 func reactOf[V any](t Terms[V], learned Tensors) V {
 	phi := t.Features()
 	clipped := t.MinOf(phi, constant(t, learned, "threshold"))
 	return t.Add(energyFrom(t, throughLayer(t, learned, clipped)), t.Sum(t.Mul(phi, t.Number(0))))
 }
 
-// fitReact takes the percentile of all features of the sample, as numpy interpolates it.
+// fitReact computes the percentile of all features of the sample.
 func fitReact(t *Training) (Tensors, error) {
 	if t.Sample.M == 0 {
 		return nil, errNoSample

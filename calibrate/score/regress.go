@@ -8,20 +8,18 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// penalty is on the weights of a regression: ½·penalty·|w|² is added to the mean loss.
+// penalty is that of a regression's weights: ½·penalty·|w|² is added to the mean loss.
 const penalty = 0.01
 
-// regress is a logistic regression of strange rows of d numbers against familiar ones, each kind with
-// half of the weight, a penalty on weights and none of them below zero. It returns the weights, without
-// the intercept.
+// regress fits a logistic regression of out-of-distribution rows of d numbers against in-distribution ones, each kind
+// with half of the weight, penalised weights and none of them negative. It returns the weights without the intercept.
 //
-// Its loss is convex, and Newton's steps are taken in those weights that are free to move, projected
-// onto what is allowed (Bertsekas 1982).
-func regress(familiar, strange [][]float64, d int) ([]float64, error) {
-	if len(familiar) == 0 || len(strange) == 0 {
+// The loss is convex. Newton steps in the free weights are projected onto the feasible set (Bertsekas 1982).
+func regress(in, out [][]float64, d int) ([]float64, error) {
+	if len(in) == 0 || len(out) == 0 {
 		return nil, errors.New("there are no examples of which all scores are finite")
 	}
-	l := &loss{familiar: familiar, strange: strange, d: d}
+	l := &loss{in: in, out: out, d: d}
 	w := make([]float64, d+1) // the last is the intercept
 	value, slope, curvature := l.at(w)
 	for range 100 {
@@ -54,17 +52,17 @@ func regress(familiar, strange [][]float64, d int) ([]float64, error) {
 	return nil, errors.New("by no score are the strange examples stranger than the familiar ones")
 }
 
-// loss is what a regression minimises.
+// loss is the loss of a regression.
 type loss struct {
-	familiar, strange [][]float64
-	d                 int
+	in, out [][]float64
+	d       int
 }
 
 // each calls f with every row, followed by 1, its target and its weight.
 func (l *loss) each(f func(row []float64, target, weight float64)) {
 	row := make([]float64, l.d+1)
 	row[l.d] = 1
-	for target, rows := range [][][]float64{l.familiar, l.strange} {
+	for target, rows := range [][][]float64{l.in, l.out} {
 		for _, r := range rows {
 			copy(row, r)
 			f(row, float64(target), 0.5/float64(len(rows)))
@@ -103,8 +101,8 @@ func (l *loss) at(w []float64) (value float64, slope []float64, curvature *mat.S
 	return l.value(w), slope, curvature
 }
 
-// newton returns the step to be subtracted, and by how much the loss would fall along it at first. A
-// weight that is zero and would fall is held.
+// newton returns the step to subtract, and the slope of the loss along it. Weights at zero that would become negative
+// are fixed.
 func (l *loss) newton(w, slope []float64, curvature *mat.SymDense) (step []float64, decrease float64) {
 	var free []int
 	for j := range w {
@@ -118,7 +116,7 @@ func (l *loss) newton(w, slope []float64, curvature *mat.SymDense) (step []float
 		for b := a; b < len(free); b++ {
 			h.SetSym(a, b, curvature.At(i, free[b]))
 		}
-		h.SetSym(a, a, h.At(a, a)+1e-12) // an intercept that all examples are sure of
+		h.SetSym(a, a, h.At(a, a)+1e-12) // singular if all probabilities are 0 or 1
 	}
 	step = make([]float64, len(w))
 	var factor mat.Cholesky

@@ -10,22 +10,22 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Rows are numbers for N examples, row-major with Width of them each. One row alone stands for all
-// examples, and one number for all of a row.
+// Rows are numbers for N examples, row-major with Width of them each. A single row, and a single number of a row,
+// broadcast.
 type Rows struct {
 	Data  []float64
 	Width int
 }
 
-// Numbers are the terms by which formulas are computed for examples, in float64.
+// Numbers returns the terms that compute formulas for examples, in float64.
 func Numbers(x Examples) Terms[Rows] { return terms{x: x} }
 
 type terms struct {
 	x        Examples
-	products *[]cachedProduct // where not nil, products that other formulas may want again
+	products *[]cachedProduct // if not nil, caches products for other formulas
 }
 
-// kept is a product of rows and a matrix.
+// cachedProduct is a product of rows and a matrix.
 type cachedProduct struct{ x, m, product Rows }
 
 func (t terms) Link() layer.Link { return t.x.Link }
@@ -128,7 +128,7 @@ func (t terms) MatMul(x, m Rows) Rows {
 	return out
 }
 
-// at broadcasts: one number stands for all of a row, and one row for all examples.
+// at returns a number, broadcasting.
 func (r Rows) at(example, j int) float64 {
 	row, column := r.steps()
 	return r.Data[example*row+j*column]
@@ -159,7 +159,7 @@ func (t terms) binary(x, y Rows, f func(a, b float64) float64) Rows {
 	return out
 }
 
-// steps are how far one row is behind another, and one number of a row: 0 for one that stands for all.
+// steps are the strides of rows and numbers, 0 where one broadcasts.
 func (r Rows) steps() (row, column int) {
 	if len(r.Data) > r.Width {
 		row = r.Width

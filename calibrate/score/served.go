@@ -7,24 +7,22 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-// Served is a score as predictions carry it: bounded, and with the share of held-out examples that
-// score lower.
+// Served is a score as predictions have it: bounded, and with the fraction of validation examples that score lower.
 //
-// With m the held-out median, a familiarity g becomes m/(m+g). Any other score s becomes, with z =
-// (s-m)/scale, ½/(1-z) below the median and 1-½/(1+z) above it. Both are strictly monotone, half of
-// the held-out examples have less than ½, and neither end of the scale is cut off. What is no finite
-// number, or is made of features or logits that are none, is the strangest there can be: 1.
+// With m the median on validation data, a similarity g becomes m/(m+g). Any other score s becomes, with
+// z = (s-m)/scale, ½/(1-z) below the median and 1-½/(1+z) above it. Both are strictly monotone and not clipped, and
+// half of the validation examples are below ½. If the score, a feature or a logit is not finite, it is 1.
 type Served struct {
 	Fitted
-	Median    float64   // of the score, or of the familiarity, over held-out examples
-	Scale     float64   // positive; of a familiarity it is not used
-	Quantiles []float64 // of the bounded score, 2 to MostQuantiles that never fall; nil where they are not known
+	Median    float64   // of the score, or of the similarity, over validation examples
+	Scale     float64   // positive; not used for a similarity
+	Quantiles []float64 // of the bounded score, 2 to MostQuantiles, not falling; nil if not known
 }
 
-// MostQuantiles are what a Served keeps: every 256th part.
+// MostQuantiles bounds Served.Quantiles: steps of 1/256.
 const MostQuantiles = 257
 
-// Serve measures a score on held-out examples in distribution, of which values has its values.
+// Serve standardises a score by its values on in-distribution validation examples.
 func Serve(f *Fitted, values []float64) *Served {
 	s := &Served{Fitted: *f, Scale: 1}
 	finite := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v-v != 0 })
@@ -61,8 +59,8 @@ func (s *Served) Bounded(value float64) float64 {
 	return bounded(t, s, t.Number(value), finite(t, t.Number(value))).Data[0]
 }
 
-// Values computes the bounded score of the examples and the share of held-out ones that score lower,
-// which is nil without quantiles.
+// Values computes the bounded score of the examples and the fraction of validation examples that score lower, nil
+// without quantiles.
 func (s *Served) Values(x Examples) (ood, percentile []float64) {
 	ood = make([]float64, x.N)
 	if s.Quantiles != nil {
@@ -87,10 +85,10 @@ func (s *Served) oodScore(t Terms[Rows]) (ood, known Rows) {
 	return oodScore(t, s, s.rows(t, s.Tensors))
 }
 
-// share is the share of held-out examples that score lower, as shareOf writes it for graphs.
+// share is the fraction of validation examples that score lower, as shareOf writes it for graphs.
 func (s *Served) share(score float64) float64 {
 	q := s.Quantiles
-	// Of equal ones the first counts.
+	// The first of equal quantiles.
 	i, _ := slices.BinarySearch(q, score)
 	switch {
 	case i == 0:
@@ -110,34 +108,33 @@ func (s *Served) Emit(t Terms[string]) (ood, percentile string) {
 	return ood, percentile
 }
 
-// oodScore makes the bounded score of values, and what is 1 where these and what they are made of
-// are finite.
+// oodScore returns the bounded score of values, and known: 1 where these, the features and the logits are finite.
 func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
 	zero := t.Number(0)
-	// Zero, and NaN where a feature or a logit is no finite number.
+	// Zero, or NaN if a feature or a logit is not finite.
 	inputs := t.Add(t.Sum(t.Mul(t.Features(), zero)), t.Sum(t.Mul(t.Logits(), zero)))
 	known = finite(t, t.Add(value, inputs))
 	return bounded(t, s, value, known), known
 }
 
-// shareOf makes the share of held-out examples that score lower: that of a distribution whose density
-// is constant between quantiles. What is not known is beyond all.
+// shareOf is the fraction of validation examples that score lower, interpolated between quantiles, and 1 where the
+// score is not known.
 func shareOf[V any](t Terms[V], quantiles []float64, ood, known V) V {
 	zero, one, n := t.Number(0), t.Number(1), len(quantiles)
 	low, width := make([]float64, n-1), make([]float64, n-1)
 	for i := range low {
 		low[i] = quantiles[i]
-		// Of equal quantiles there is a step, beyond which all of them are lower.
+		// Equal quantiles make a step.
 		width[i] = math.Max(quantiles[i+1]-low[i], 0x1p-1000)
 	}
 	parts := t.Div(t.Sub(ood, t.Constant("quantiles", low, n-1)), t.Constant("widths", width, n-1))
 	return t.Pow(t.Mean(t.MinOf(t.MaxOf(parts, zero), one)), known)
 }
 
-// finite is 1 where x is, and else 0.
+// finite is 1 where x is finite, else 0.
 func finite[V any](t Terms[V], x V) V { return t.Greater(t.Number(math.MaxFloat64), t.Abs(x)) }
 
-// bounded is the bounded form of a value, and 1 where it is not known, by a power of 0.
+// bounded is the bounded form of a value, and 1 where it is not known (x⁰).
 func bounded[V any](t Terms[V], s *Served, value, known V) V {
 	var ood V
 	if m := t.Number(s.Median); s.Similarity {

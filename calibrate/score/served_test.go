@@ -17,7 +17,7 @@ func TestServedScoresAreBounded(t *testing.T) {
 		0: 1, -2: 0.5, -20: 2.0 / 22, -1e300: 2e-300, math.NaN(): 1, math.Inf(1): 1, math.Inf(-1): 1,
 	} {
 		if got := g.Bounded(value); !approx.Relative(got, want, 1e-15) {
-			t.Errorf("familiarity: %v became %v, want %v", value, got, want)
+			t.Errorf("similarity: %v became %v, want %v", value, got, want)
 		}
 	}
 	z := Served{Fitted: Fitted{Score: &energy}, Median: -5, Scale: 4}
@@ -102,7 +102,7 @@ func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
 	}
 }
 
-// Beyond all held-out examples the share that scores lower is 1, and below them 0; between two it is in
+// Beyond all validation examples the share that scores lower is 1, and below them 0; between two it is in
 // proportion, and the graph's formula gives the same.
 func TestPercentilesEndAtTheEnds(t *testing.T) {
 	s := Serve(&Fitted{Score: &energy}, []float64{2, -2, -3, 0, -1})
@@ -123,7 +123,7 @@ func TestPercentilesEndAtTheEnds(t *testing.T) {
 	}
 }
 
-// Whatever is not a finite number among features and logits makes an example the strangest.
+// Whatever is not a finite number among features and logits gives an example the highest score.
 func TestNothingThatIsNotFiniteIsFamiliar(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 26))
 	for _, link := range layer.All {

@@ -11,9 +11,8 @@ var studentized = Score{
 	graph:      studentizedOf[string],
 }
 
-// studentizedOf is -(max a - mean a)/√h, or -mean |a|/√h where each logit has a sigmoid of its own:
-// what orders examples as mf0's 1 - max p does for Σ = (A+δI)⁻¹ ⊗ I, as T_ens goes to zero and
-// T_act is large. Every logit has the variance h then.
+// studentizedOf is -(max a - mean a)/√h, or -mean |a|/√h for independent sigmoids: the order of mf0's 1 - max p for
+// Σ = (A+δI)⁻¹ ⊗ I, where every logit has the variance h, as T_ens goes to zero and T_act is large.
 func studentizedOf[V any](t Terms[V], _ Tensors) V {
 	return t.Neg(t.Div(margin(t), t.Sqrt(t.Leverage())))
 }
@@ -27,12 +26,12 @@ var marginLeverage = Score{
 	graph:      marginLeverageOf[string],
 }
 
-// marginLeverageOf is studentizedOf with h for its root.
+// marginLeverageOf is studentizedOf with h in place of √h.
 func marginLeverageOf[V any](t Terms[V], _ Tensors) V {
 	return t.Neg(t.Div(margin(t), t.Leverage()))
 }
 
-// margin is max a - mean a, or mean |a| of sigmoids: how far the logits are from saying nothing.
+// margin is max a - mean a, or mean |a| for independent sigmoids.
 func margin[V any](t Terms[V]) V {
 	a := t.Logits()
 	if t.Link() == layer.Sigmoid {

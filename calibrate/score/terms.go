@@ -2,13 +2,12 @@ package score
 
 import "github.com/mfgs/mfgs/calibrate/layer"
 
-// Terms are what formulas are made of: the values that an example has and operations on them. A
-// value has a row for each of the N examples: one number, or one for each of the K logits, or d
-// features, or as many as a matrix has columns. Operations on two values act element by element; a
-// single number stands for all of its row, and a [Terms.Constant] of one row for all examples.
+// Terms are the building blocks of formulas: an example's values and operations on them. A value has a row for each of
+// the N examples, of one number, of K logits, of d features, or of a matrix's columns. Operations on two values are
+// elementwise; a single number of a row, and a [Terms.Constant] of one row, broadcast.
 //
-// Numbers are float64. What is not finite may pass through any operation: it need not be caught, as
-// a score of what is not finite is not looked at. But see [Terms.Greater].
+// Numbers are float64. Formulas need not catch values that are not finite: [Served] replaces their scores. But see
+// [Terms.Greater].
 type Terms[V any] interface {
 	Link() layer.Link
 	K() int // logits
@@ -20,8 +19,8 @@ type Terms[V any] interface {
 	Leverage() V // [N,1], h = φᵀ(A+δI)⁻¹φ
 	Margin() V   // [N,1], of 1 - max p under the temperatures for out-of-distribution data (package meanfield)
 
-	// Constant is a matrix of fixed numbers, row-major with so many columns. The name is for who
-	// reads the graph. A formula makes each once and keeps the value.
+	// Constant is a matrix of fixed numbers, row-major with width columns. The name appears in the graph. A formula
+	// calls it once for each matrix.
 	Constant(name string, data []float64, width int) V
 	Number(x float64) V
 
@@ -29,10 +28,10 @@ type Terms[V any] interface {
 	Sub(x, y V) V
 	Mul(x, y V) V
 	Div(x, y V) V
-	Pow(x, y V) V // with x⁰ = 1 of any x, NaN included
+	Pow(x, y V) V // x⁰ = 1 for any x, NaN included
 	MinOf(x, y V) V
 	MaxOf(x, y V) V
-	Greater(x, y V) V // 1 where x > y, else 0: where one of them is NaN, too
+	Greater(x, y V) V // 1 where x > y, else 0, also for NaN
 
 	Neg(x V) V
 	Abs(x V) V
@@ -46,15 +45,14 @@ type Terms[V any] interface {
 	Sum(x V) V
 	Mean(x V) V
 
-	// Largest are the k largest of each row, the largest first: [N,k] of [N,n] with k ≤ n. The k-th
-	// is Min of it, and the k smallest are those of Neg.
+	// Largest is the k largest of each row, descending: [N,k] of [N,n] with k ≤ n.
 	Largest(x V, k int) V
 
 	// MatMul is x·m, [N,b] of [N,a] and a Constant [a,b].
 	MatMul(x, m V) V
 }
 
-// constant is a tensor that was learned, of one dimension as a row and of two as a matrix.
+// constant is a learned tensor: one dimension as a row, two as a matrix.
 func constant[V any](t Terms[V], learned Tensors, name string) V {
 	x := learned.Of(name)
 	return t.Constant(name, x.Data, x.Shape[len(x.Shape)-1])

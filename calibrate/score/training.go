@@ -10,34 +10,34 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
-// Training is what scores are fitted to: what a calibration knows of its training data, and the last
-// layer, a = Wφ + b. Matrices are row-major. Nothing of it may be changed.
+// Training is what scores are fitted to: statistics of the training data and the last layer, a = Wφ + b. Matrices are
+// row-major. It must not be changed.
 type Training struct {
 	K, D int // logits, features
 	Link layer.Link
 
-	W []float64 // [K,d]; nil where it is not known, as with ready-made features
-	B []float64 // [K], zeros where the head has no bias; nil where W is
+	W []float64 // [K,d]; nil if unknown, as with precomputed features
+	B []float64 // [K], zeros if the head has no bias; nil if W is
 
 	// Over all N training examples.
 	N    int
 	Gram []float64 // [d,d], Σφφᵀ
 	Sum  []float64 // [d], Σφ
 
-	// ClassSums are Σφ by label, or by predicted class where there are no labels, and ClassCounts how
-	// many examples: [C,d] and [C], C being K, and 2 where a single logit tells two classes. They are nil
-	// of a multi-label head, and where they would take too much memory.
+	// ClassSums are Σφ by label, or by predicted class without labels, and ClassCounts the examples of each: [C,d] and
+	// [C], C being K, or 2 for a single logit. They are nil for multi-label heads, and where they would take too much
+	// memory.
 	ClassSums   []float64
 	ClassCounts []int
 
-	// Sample are some training examples, the same whatever the order in which the data were read.
+	// Sample is some training examples, whatever the order in which the data were read.
 	Sample Sample
 
-	learned   sync.Map // what scores learned of it, a memo each by their names: several ask for the same
-	layerOnce memo     // the last layer, which two scores have in common
+	learned   sync.Map // a memo by score: several scores need the same
+	layerOnce memo     // the transposed last layer
 }
 
-// memo is made when it is first asked for.
+// memo computes tensors on first use.
 type memo struct {
 	once    sync.Once
 	tensors Tensors
@@ -55,7 +55,7 @@ type Sample struct {
 	Features []float32 // [M,d]
 }
 
-// Tensor is what a score learned, row-major.
+// Tensor is a learned tensor, row-major.
 type Tensor struct {
 	Name  string
 	Shape []int // one or two dimensions
@@ -65,7 +65,7 @@ type Tensor struct {
 // Tensors are those of one score.
 type Tensors []Tensor
 
-// Of returns the tensor with a name, which must be there.
+// Of returns the tensor with a name. It panics if there is none.
 func (t Tensors) Of(name string) Tensor {
 	i := slices.IndexFunc(t, func(t Tensor) bool { return t.Name == name })
 	if i < 0 {
@@ -74,17 +74,17 @@ func (t Tensors) Of(name string) Tensor {
 	return t[i]
 }
 
-// Learned says what tensor a score has. A dimension is K or d, a number, or any other word for what
-// is open, from 1 to [MostOpen]: it must be the same wherever it stands.
+// TensorSpec is the name and shape of a score's tensor. A dimension is K or d, a number, or any other word for an open
+// dimension from 1 to [MostOpen], the same in all tensors of the score.
 type TensorSpec struct {
 	Name  string
 	Shape []string
 }
 
-// MostOpen bounds dimensions that follow neither from the head nor from the score.
+// MostOpen bounds open dimensions.
 const MostOpen = 1 << 14
 
-// check reports tensors that are not those of a score for k logits and d features.
+// check reports tensors that do not match their specs for k logits and d features.
 func (t Tensors) check(want []TensorSpec, k, d int) error {
 	if len(t) != len(want) {
 		return fmt.Errorf("%d tensors, want %d", len(t), len(want))
@@ -126,7 +126,7 @@ func (t Tensors) check(want []TensorSpec, k, d int) error {
 	return nil
 }
 
-// dimension returns what a word of [Learned] stands for, where that is known.
+// dimension returns the size of a dimension of [TensorSpec], unless it is open.
 func dimension(word string, k, d int) (n int, fixed bool) {
 	switch word {
 	case "K":

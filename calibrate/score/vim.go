@@ -28,12 +28,11 @@ var vim = Score{
 	fit:    fitViM,
 }
 
-// outside is the space of r dimensions that has the least of the training features, seen from an
-// origin: a basis in columns.
+// outside is a basis, in columns, of the r dimensions around an origin with the least variance of training features.
 var outside = []TensorSpec{{"origin", []string{"d"}}, {"outside", []string{"d", "r"}}}
 
-// principalDimensions is how many of d dimensions the principal space has: 1,000 from 2,048 on and 512
-// from 768, as in the paper and its code, and half of fewer.
+// principalDimensions is the dimension of the principal space: 1,000 from d = 2,048 on and 512 from 768, as in the
+// paper and its code, and d/2 for fewer.
 func principalDimensions(d int) int {
 	switch {
 	case d >= 2048:
@@ -54,8 +53,8 @@ func vimOf[V any](t Terms[V], learned Tensors) V {
 	return t.Sub(t.Mul(residualOf(t, learned), constant(t, learned, "alpha")), logSumExp(t, t.Logits()))
 }
 
-// fitResidual takes as origin what the last layer sees no bias from, u = -W⁺b, and as R the
-// eigenvectors of Σ(φ-u)(φ-u)ᵀ with the smallest eigenvalues.
+// fitResidual takes u = -W⁺b as origin, where the logits vanish, and as R the eigenvectors of Σ(φ-u)(φ-u)ᵀ with the
+// smallest eigenvalues.
 func fitResidual(t *Training) (Tensors, error) {
 	if t.W == nil {
 		return nil, errNoWeights
@@ -80,7 +79,7 @@ func fitResidual(t *Training) (Tensors, error) {
 	return Tensors{{"origin", []int{d}, u}, {"outside", []int{d, r}, basis}}, nil
 }
 
-// fitViM takes for α the mean largest logit over the mean residual, both of the sample.
+// fitViM takes the mean largest logit over the mean residual of the sample as α.
 func fitViM(t *Training) (Tensors, error) {
 	if t.Link != layer.Softmax {
 		return nil, fmt.Errorf("%w: its residual is one more logit of a softmax, and the head is %s", ErrNoFit, t.Link)
@@ -108,8 +107,7 @@ func fitViM(t *Training) (Tensors, error) {
 	return slices.Concat(tensors, Tensors{{"alpha", []int{1}, []float64{logits / residuals}}}), nil
 }
 
-// origin returns -W⁺b, [d], W⁺ the pseudo-inverse: singular values that the float32 of the weights does
-// not tell from zero count as zero.
+// origin returns -W⁺b, [d], with the pseudo-inverse W⁺: singular values below the precision of float32 count as zero.
 func (t *Training) origin() ([]float64, error) {
 	k, d := t.K, t.D
 	w, u := general(t.W, k, d), make([]float64, d)
@@ -124,7 +122,7 @@ func (t *Training) origin() ([]float64, error) {
 	return solve(product(w, blas.Trans, w, blas.NoTrans), u, max(k, d))
 }
 
-// solve returns m⁺x of a symmetric m that is made of a matrix of float32 with so many rows or columns.
+// solve returns m⁺x for a symmetric m, the Gram matrix of float32 numbers with at most most rows and columns.
 func solve(m blas64.General, x []float64, most int) ([]float64, error) {
 	n := len(x)
 	q, lambda, err := eigen.Semidefinite(m.Data, n, 1)

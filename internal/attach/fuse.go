@@ -55,15 +55,15 @@ func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model,
 		mf.Plain = b.Calibration().PlainTemperature()
 	}
 	if d := m.Decisions; decisions && d != nil {
-		mf.Decisions = decisionsOf(d, a.Model.Opset())
+		mf.Decisions = decisionsOf(d, a.Model.Opset(), m.Head.Classes())
 		text, _ := json.Marshal(d) // numbers are finite
 		mf.Metadata["mfgs.decisions"] = string(text)
 	}
 	return fuse.Append(a.Model, a.Head, mf)
 }
 
-// decisionsOf returns a bundle's decisions for a graph.
-func decisionsOf(d *conformal.Decisions, opset int64) *fuse.Decisions {
+// decisionsOf are those of a bundle, to be written into a graph.
+func decisionsOf(d *conformal.Decisions, opset int64, classes int) *fuse.Decisions {
 	out := new(fuse.Decisions)
 	if d.Uncertainty != nil {
 		out.Uncertainty = &d.Uncertainty.Threshold
@@ -71,9 +71,10 @@ func decisionsOf(d *conformal.Decisions, opset int64) *fuse.Decisions {
 	if d.OOD != nil {
 		out.OOD = &d.OOD.Threshold
 	}
-	if s := d.Set; s != nil && (s.Score == conformal.LAC || opset >= fuse.RankedOpset) {
-		out.Set = &fuse.Set{
-			Ranked: s.Score != conformal.LAC, Penalty: s.Penalty, Free: s.Free, Thresholds: s.Thresholds,
+	if s := d.Set; s != nil && (!s.Ranked() || opset >= fuse.RankedOpset) {
+		out.Set = &fuse.Set{Thresholds: s.Thresholds}
+		if s.Ranked() {
+			out.Set.Ranked, out.Set.Penalties = true, s.Penalties(classes)
 		}
 	}
 	return out

@@ -9,15 +9,15 @@ import (
 
 // An Axis is one of a chart's two.
 type Axis struct {
-	Label string // what, and in which unit
-	// Min and Max are its ends; where they are equal they are those of the data, 0 among them.
+	Label string // the quantity and its unit
+	// Min and Max are its ends. If they are equal, the ends are those of the data and 0.
 	Min, Max float64
-	Log      bool // positive values, by their logarithms
-	Percent  bool // values are fractions, and are written in %
-	Whole    bool // values are whole numbers
+	Log      bool // logarithmic, for positive values
+	Percent  bool // values are fractions, shown in %
+	Whole    bool // values are integers
 }
 
-// place returns where on the axis a value is: of a logarithmic one at its logarithm to base 10.
+// place returns the position of a value on the axis: on a logarithmic one its decimal logarithm.
 func (a Axis) place(v float64) float64 {
 	if a.Log {
 		return math.Log10(v)
@@ -31,7 +31,7 @@ type tick struct {
 	label string
 }
 
-// ticks returns four to ten round values between two places, of a logarithmic axis powers of ten.
+// ticks returns four to ten round values between two places, powers of ten on a logarithmic axis.
 func (a Axis) ticks(least, most float64) (all []tick) {
 	if a.Log {
 		every := math.Max(1, math.Ceil((most-least)/5))
@@ -57,7 +57,7 @@ func (a Axis) label(v float64) string {
 	return Short(v)
 }
 
-// Short writes a number to four digits, as in 0.25, 1000, 3e-7.
+// Short formats a number to four digits, as in 0.25, 1000, 3e-7.
 func Short(v float64) string {
 	if v == 0 {
 		return "0"
@@ -70,7 +70,7 @@ func Short(v float64) string {
 	return exponential(v, 1)
 }
 
-// exponential writes a number to so many digits behind the point, as in 2.6e10.
+// exponential formats a number with this many decimals, as in 2.6e10.
 func exponential(v float64, digits int) string {
 	mantissa, exponent, found := strings.Cut(strconv.FormatFloat(v, 'e', digits, 64), "e")
 	if !found { // Inf or NaN
@@ -79,7 +79,7 @@ func exponential(v float64, digits int) string {
 	return strings.TrimSuffix(mantissa, ".0") + "e" + strings.Replace(strings.TrimLeft(exponent, "+0"), "-0", "-", 1)
 }
 
-// Step returns a round distance, 1, 2 or 5 times a power of ten, that divides a length into four to ten.
+// Step returns a round step, 1, 2 or 5 times a power of ten, that divides a length into four to ten.
 func Step(length float64) float64 {
 	if !(length > 0) || math.IsInf(length, 0) {
 		return 1
@@ -93,7 +93,7 @@ func Step(length float64) float64 {
 	return step / 10
 }
 
-// ends returns the ends of an axis for values, which need not be finite.
+// ends returns the ends of an axis for values, some of which may not be finite.
 func (a Axis) ends(values []float64) (least, most float64) {
 	if a.Min < a.Max {
 		return a.Min, a.Max
@@ -128,12 +128,12 @@ type scale struct {
 	marks       []tick
 }
 
-// pixel is where a place lies.
+// pixel is the pixel of a place.
 func (s scale) pixel(place float64) float64 {
 	return s.from + (s.to-s.from)*(place-s.least)/(s.most-s.least)
 }
 
-// of is where a value lies, at the ends where it is beyond them.
+// of is the pixel of a value, clipped to the ends.
 func (s scale) of(v float64) float64 {
 	if v = s.place(v); v-v != 0 {
 		return v
@@ -141,7 +141,7 @@ func (s scale) of(v float64) float64 {
 	return s.pixel(min(max(v, s.least), s.most))
 }
 
-// A frame is what lies between two axes on a canvas.
+// A frame is the area between two axes on a canvas.
 type frame struct {
 	*canvas
 	x, y                     scale
@@ -154,7 +154,7 @@ const (
 	tickSize  = 11
 )
 
-// newFrame lays out axes for values, so many pixels below the upper edge.
+// newFrame lays out axes for values, top pixels below the upper edge.
 func newFrame(on *canvas, x, y Axis, xs, ys []float64, top float64) *frame {
 	scaled := func(a Axis, values []float64) scale {
 		least, most := a.ends(values)
@@ -167,12 +167,12 @@ func newFrame(on *canvas, x, y Axis, xs, ys []float64, top float64) *frame {
 	for _, t := range f.y.marks {
 		widest = max(widest, utf8.RuneCountInString(t.label))
 	}
-	f.left = 34 + .56*tickSize*float64(widest) // a digit has this part of its size
+	f.left = 34 + .56*tickSize*float64(widest) // a digit's width relative to its size
 	f.x.from, f.x.to, f.y.from, f.y.to = f.left, f.right, f.bottom, f.top
 	return f
 }
 
-// point is where values lie; it is not finite where they are not.
+// point is the point of two values, not finite if one of them is not.
 func (f *frame) point(x, y float64) point { return point{f.x.of(x), f.y.of(y)} }
 
 // grid draws a line at each mark.

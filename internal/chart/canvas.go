@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// canvas writes SVG: paths and texts in pixels from the upper left corner, without style attributes, which strict
-// policies forbid.
+// canvas writes SVG: paths and texts in pixels from the upper left corner, without style attributes, which a strict
+// Content-Security-Policy forbids.
 type canvas struct {
 	b             strings.Builder
 	width, height float64
-	left, top     float64 // is added to all points
+	left, top     float64 // offset of all points
 }
 
-// point is a place on a canvas.
+// point is a point on a canvas, in pixels.
 type point struct{ x, y float64 }
 
-// tenth writes a coordinate, to a tenth of a pixel.
+// tenth formats a coordinate to a tenth of a pixel.
 func tenth(v float64) string {
 	s := strconv.FormatFloat(math.Round(10*v)/10, 'f', -1, 64)
 	if s == "-0" {
@@ -29,7 +29,7 @@ func tenth(v float64) string {
 	return s
 }
 
-// paint are the attributes of a stroke or a filling in a colour.
+// paint returns the attributes of a stroke or a fill in a colour.
 func paint(attribute string, colour color.Color) string {
 	if t, ok := colour.(Tone); ok {
 		return fmt.Sprintf(`class="%c-%s" %s="%s"`, attribute[0], t.name, attribute, t.light)
@@ -38,7 +38,7 @@ func paint(attribute string, colour color.Color) string {
 	return fmt.Sprintf(`%s="#%02x%02x%02x"`, attribute, n.R, n.G, n.B)
 }
 
-// data are the commands of a path through points.
+// data returns the commands of a path through points.
 func (c *canvas) data(points []point) string {
 	var b strings.Builder
 	for i, p := range points {
@@ -48,7 +48,7 @@ func (c *canvas) data(points []point) string {
 	return b.String()
 }
 
-// stroke draws lines, each through points of its own.
+// stroke draws lines through points.
 func (c *canvas) stroke(colour color.Color, width float64, dashes []float64, lines ...[]point) {
 	var d strings.Builder
 	for _, line := range lines {
@@ -61,7 +61,7 @@ func (c *canvas) stroke(colour color.Color, width float64, dashes []float64, lin
 	fmt.Fprintf(&c.b, `<path d="%s" fill="none" %s stroke-width="%s"%s/>`+"\n", d.String(), paint("stroke", colour), tenth(width), more)
 }
 
-// fill fills what is within closed lines.
+// fill fills closed outlines.
 func (c *canvas) fill(colour color.Color, outlines ...[]point) {
 	var d strings.Builder
 	for _, line := range outlines {
@@ -87,32 +87,31 @@ func (c *canvas) dots(colour color.Color, radius float64, centres ...point) {
 	fmt.Fprintf(&c.b, `<path d="%s" %s/>`+"\n", d.String(), paint("fill", colour))
 }
 
-// Where a text stands beside its point.
+// Anchors: the position of a text relative to its point.
 const (
 	before = "end"
 	around = "middle"
 	behind = "start"
 )
 
-// text writes a line of text whose middle has the height of a point.
+// text writes a line of text, vertically centred on a point.
 func (c *canvas) text(at point, size float64, anchor string, colour color.Color, s string) {
 	c.write(at, size, fmt.Sprintf(` text-anchor="%s"`, anchor), colour, s)
 }
 
-// upward writes a line of text from below to above, around a point.
+// upward writes a line of text upwards, centred on a point.
 func (c *canvas) upward(at point, size float64, colour color.Color, s string) {
 	turn := fmt.Sprintf(` text-anchor="middle" transform="rotate(-90 %s %s)"`, tenth(c.left+at.x), tenth(c.top+at.y))
 	c.write(at, size, turn, colour, s)
 }
 
 func (c *canvas) write(at point, size float64, attributes string, colour color.Color, s string) {
-	baseline := .35 * size // below the middle of digits
+	baseline := .35 * size // below the middle of a digit
 	fmt.Fprintf(&c.b, `<text x="%s" y="%s" font-size="%s" %s%s>%s</text>`+"\n", tenth(c.left+at.x), tenth(c.top+at.y+baseline),
 		tenth(size), paint("fill", colour), attributes, html.EscapeString(s))
 }
 
-// svg returns the document. alone says that it has a ground of its own: what a page of Markdown shows
-// knows nothing of its colours.
+// svg returns the document. alone draws a background, for a file shown without the [Stylesheet].
 func (c *canvas) svg(name string, alone bool) string {
 	var b strings.Builder
 	w, h := tenth(c.width), tenth(c.height)

@@ -12,41 +12,40 @@ const (
 	Line  Kind = iota // through the points
 	Dots              // the points alone
 	Bars              // from X to the next X, of the height Y: the last X is where the last bar ends
-	Steps             // the outline of such bars
+	Steps             // the outline of bars
 )
 
-// A Series is points with a name. Points that are not finite are left out.
+// A Series is named points. Points that are not finite are left out.
 type Series struct {
 	Name   string
 	Tone   Tone
-	Dashes []float64 // of lines, drawn and left out in turn, in pixels
+	Dashes []float64 // lengths of dashes and gaps, in pixels
 	Kind   Kind
 	X, Y   []float64
-	// Low and High are the ends of intervals of Y, [len(Y)] or nil. Those of a point may be NaN: it has none.
+	// Low and High are the ends of intervals of Y, [len(Y)] or nil; NaN for a point without an interval.
 	Low, High []float64
 }
 
 // A Chart is series over two axes.
 type Chart struct {
-	Name   string // what it shows, for those who do not see it
-	X, Y   Axis
-	Series []Series
-	// Diagonal says that points where both axes are equal are marked by a line.
-	Diagonal      bool
+	Name          string // a description, for screen readers
+	X, Y          Axis
+	Series        []Series
+	Diagonal      bool    // draw the line where both axes are equal
 	Width, Height float64 // in pixels; 0: 360 × 270
 }
 
 // lineWidth is that of series.
 const lineWidth = 2
 
-// SVG draws the chart for a page, which has the [Stylesheet] and says what series are called.
+// SVG draws the chart for a page with the [Stylesheet] and a legend of its own.
 func (c Chart) SVG() string {
 	on := c.canvas()
 	c.draw(on, 10)
 	return on.svg(c.Name, false)
 }
 
-// Document draws the chart as a file of its own, with its name above it and those of series within.
+// Document draws the chart as a file of its own, with title and legend.
 func (c Chart) Document() []byte {
 	on := c.canvas()
 	on.text(point{on.width / 2, 20}, 15, around, Ink, c.Name)
@@ -66,7 +65,7 @@ func (c Chart) canvas() *canvas {
 	return &canvas{width: c.Width, height: c.Height}
 }
 
-// draw draws axes and series, so many pixels below the upper edge.
+// draw draws axes and series, top pixels below the upper edge.
 func (c Chart) draw(on *canvas, top float64) *frame {
 	var x, y []float64
 	for _, s := range c.Series {
@@ -95,7 +94,7 @@ func finite(values ...float64) bool {
 	return true
 }
 
-// draw draws the series, its intervals below it.
+// draw draws the intervals, then the series.
 func (s Series) draw(f *frame) {
 	if s.Low != nil {
 		s.intervals(f)
@@ -120,7 +119,7 @@ func (s Series) draw(f *frame) {
 	}
 }
 
-// intervals draws them as bars with caps.
+// intervals draws error bars with caps.
 func (s Series) intervals(f *frame) {
 	for i, x := range s.X {
 		low, high := f.point(x, s.Low[i]), f.point(x, s.High[i])
@@ -131,7 +130,7 @@ func (s Series) intervals(f *frame) {
 	}
 }
 
-// bars fills them from the axis on, in one path.
+// bars draws all bars as one path.
 func (s Series) bars(f *frame) {
 	var outlines [][]point
 	for i, height := range s.Y {
@@ -152,7 +151,7 @@ func box(left, top, right, bottom float64) []point {
 	return []point{{left, top}, {right, top}, {right, bottom}, {left, bottom}}
 }
 
-// Swatch is a small SVG that shows how the series is drawn, for a legend.
+// Swatch is a small SVG of the series for a legend.
 func (s Series) Swatch() string {
 	c := new(canvas)
 	switch s.Kind {

@@ -5,21 +5,21 @@ import (
 	"math"
 )
 
-// A Heat is a map of a figure over two quantities in geometric progression.
+// A Heat is a heat map of a figure over two quantities in geometric progression.
 type Heat struct {
-	Name string // what it shows, for those who do not see it
+	Name string // a description, for screen readers
 	X, Y string // labels of the axes
 	// Columns are values of X and Rows of Y, two or more of each; Values are the figure, [rows][columns].
 	Columns, Rows []float64
 	Values        [][]float64
-	Unit          string     // of the figure, above its scale
-	Log           bool       // colours are by its logarithm: values are positive
-	Format        string     // of the figure, such as "%.3f"; "": to two digits at most
-	Best          [2]float64 // the X and Y that a star marks
+	Unit          string     // of the figure, above the colour scale
+	Log           bool       // logarithmic colours, for positive values
+	Format        string     // of the figure, such as "%.3f"; "": at most two digits
+	Best          [2]float64 // X and Y of a star
 	Cell          float64    // width and height of a cell in pixels; 0: 34
 }
 
-// SVG draws the map for a page.
+// SVG draws the heat map for a page.
 func (h Heat) SVG() string {
 	width, height := h.size()
 	on := &canvas{width: width, height: height}
@@ -27,7 +27,7 @@ func (h Heat) SVG() string {
 	return on.svg(h.Name, false)
 }
 
-// Document draws the map as a file of its own, with its name above it.
+// Document draws the heat map as a file of its own, with a title.
 func (h Heat) Document() []byte {
 	width, height := h.size()
 	on := &canvas{width: width + 30, height: height + 60}
@@ -37,7 +37,7 @@ func (h Heat) Document() []byte {
 	return []byte(on.svg(h.Name, true))
 }
 
-// span is what colours stand for.
+// span is the range of the colour scale.
 type span struct {
 	least, most float64
 	log         bool
@@ -55,7 +55,7 @@ func (h Heat) span() span {
 	return s
 }
 
-// of returns where in [0,1] a value lies, NaN where it lies nowhere.
+// of maps a value to [0,1], and to NaN if it is not finite.
 func (s span) of(v float64) float64 {
 	switch {
 	case !finite(v):
@@ -76,13 +76,13 @@ func (s span) value(t float64) float64 {
 	return s.least + t*(s.most-s.least)
 }
 
-// Sizes in pixels of what stands beside a map.
+// Margins of a heat map, in pixels.
 const (
 	heatLeft, heatBelow, heatAbove, heatRight = 62, 52, 24, 70
 	heatBar                                   = 16
 )
 
-// size is that of the map with what stands beside it.
+// size is the size of the heat map with its margins.
 func (h Heat) size() (width, height float64) {
 	cell := h.cell()
 	return heatLeft + cell*float64(len(h.Columns)) + heatRight, heatBelow + cell*float64(len(h.Rows)) + heatAbove
@@ -95,7 +95,7 @@ func (h Heat) cell() float64 {
 	return h.Cell
 }
 
-// draw draws the map, and the scale of its colours to the right of it.
+// draw draws the heat map, and its colour scale to the right.
 func (h Heat) draw(on *canvas) {
 	cell, s := h.cell(), h.span()
 	right, bottom := heatLeft+cell*float64(len(h.Columns)), heatAbove+cell*float64(len(h.Rows))
@@ -157,16 +157,15 @@ func star(centre point, radius float64) (corners []point) {
 	return corners
 }
 
-// at returns where a value lies among values in geometric progression: 0 at the first, 1 at the second,
-// and within them.
+// at returns the fractional index of a value in a geometric progression, clipped to it.
 func at(values []float64, v float64) float64 {
 	last := len(values) - 1
 	i := float64(last) * math.Log(v/values[0]) / math.Log(values[last]/values[0])
 	return min(max(i, 0), float64(last))
 }
 
-// brief writes a positive number with two digits, very small and very large ones with one: at most five
-// characters, as in 0.25, 770, 3e-7, 3e10.
+// brief formats a positive number in at most five characters: two digits, one if it is very small or large, as in 0.25,
+// 770, 3e-7, 3e10.
 func brief(v float64) string {
 	if v < 0.01 || v >= 1000 {
 		return exponential(v, 0)

@@ -2,23 +2,21 @@ package chart
 
 import "fmt"
 
-// Ranks is a diagram of mean ranks with a critical difference (Demšar, "Statistical Comparisons of
-// Classifiers over Multiple Data Sets", 2006, figure 1): the best stand on the left, and a bar joins
-// those that cannot be told apart.
+// Ranks is a critical-difference diagram of mean ranks (Demšar, "Statistical Comparisons of Classifiers over Multiple
+// Data Sets", 2006, figure 1): the best are on the left, and a bar joins those without a significant difference.
 type Ranks struct {
-	Name     string // what it shows, for those who do not see it
+	Name     string // a description, for screen readers
 	Methods  []Ranked
-	Critical float64 // ranks that are less apart differ by chance
+	Critical float64 // smaller differences are not significant
 	Groups   [][2]float64
 	Width    float64 // in pixels; 0: 780
 }
 
-// Ranked is a method with its mean rank from 1 to the number of methods. Methods are in ascending
-// order of it.
+// Ranked is a method with its mean rank, from 1 to the number of methods. Methods are in ascending order of rank.
 type Ranked struct {
 	Name   string
 	Rank   float64
-	Marked bool // it is drawn in another tone
+	Marked bool // drawn in another tone
 }
 
 // SVG draws the diagram for a page.
@@ -29,7 +27,7 @@ func (r Ranks) SVG() string {
 	return on.svg(r.Name, false)
 }
 
-// Document draws the diagram as a file of its own, with its name above it.
+// Document draws the diagram as a file of its own, with a title.
 func (r Ranks) Document() []byte {
 	width, height := r.size()
 	on := &canvas{width: width + 24, height: height + 44}
@@ -39,7 +37,7 @@ func (r Ranks) Document() []byte {
 	return []byte(on.svg(r.Name, true))
 }
 
-// Sizes in pixels of the parts of the diagram.
+// Sizes of the diagram's parts, in pixels.
 const (
 	ranksSide  = 190 // on each side, for names
 	ranksAbove = 64  // for the critical difference and the axis
@@ -55,10 +53,10 @@ func (r Ranks) size() (width, height float64) {
 	return width, ranksAbove + ranksBar*float64(len(r.Groups)) + ranksLine*float64(r.left()) + 18
 }
 
-// left is how many names stand on the left.
+// left is the number of names on the left.
 func (r Ranks) left() int { return (len(r.Methods) + 1) / 2 }
 
-// draw draws the diagram so wide.
+// draw draws the diagram with this width.
 func (r Ranks) draw(c *canvas, width float64) {
 	k := len(r.Methods)
 	left, right := float64(ranksSide), width-ranksSide

@@ -1,8 +1,8 @@
 // Package chart draws lines with intervals, bars, heat maps and ranks as SVG.
 //
-// What is drawn names its colours by tones, which are classes of the SVG's elements: a page that has
-// the [Stylesheet] shows them in light and in dark, and an SVG on its own in the colours for light.
-// There are no style attributes, scripts or references: a strict Content-Security-Policy lets all pass.
+// Colours are tones, classes of the SVG's elements: a page with the [Stylesheet] shows them in light and in dark mode,
+// and an SVG on its own in the light colours. There are no style attributes, scripts or references, so that a strict
+// Content-Security-Policy allows it.
 package chart
 
 import (
@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Tone is a colour by what it is for.
+// Tone is a colour with a purpose.
 type Tone struct {
 	name        string // of its class
 	light, dark string // #rrggbb
 }
 
-// The tones. Those of lines are told apart by most eyes (Okabe and Ito, "Color Universal Design",
-// 2008), and have a contrast of 3 or more to the ground.
+// The tones. Most people can distinguish those of lines (Okabe and Ito, "Color Universal Design", 2008), which have a
+// contrast of at least 3 to the ground.
 var (
 	Ink    = Tone{"ink", "#1c1f23", "#e9e7e2"}
 	Faint  = Tone{"faint", "#d8d5cd", "#363b44"}
@@ -34,7 +34,7 @@ var (
 
 var tones = []Tone{Ink, Faint, Ground, Grey, Blue, Orange, Green, Red, Pink}
 
-// Strokes are how lines are told apart, by tone and by dashes, in their order.
+// Strokes are the tones and dashes of lines, in order.
 var Strokes = []struct {
 	Tone   Tone
 	Dashes []float64
@@ -43,10 +43,10 @@ var Strokes = []struct {
 	{Red, []float64{4, 2}}, {Pink, []float64{1, 3}},
 }
 
-// RGBA is the colour for light, as color.Color has it.
+// RGBA is the light colour, for color.Color.
 func (t Tone) RGBA() (r, g, b, a uint32) { return rgb(t.light).RGBA() }
 
-// rgb reads a colour of our own.
+// rgb parses #rrggbb.
 func rgb(hex string) color.NRGBA {
 	c := color.NRGBA{A: 255}
 	if _, err := fmt.Sscanf(hex, "#%02x%02x%02x", &c.R, &c.G, &c.B); err != nil {
@@ -55,8 +55,7 @@ func rgb(hex string) color.NRGBA {
 	return c
 }
 
-// Stylesheet is the CSS of the tones: custom properties --chart-NAME, in light and in dark, and the
-// classes that have them.
+// Stylesheet is the CSS of the tones: custom properties --chart-NAME, light and dark, and the classes that use them.
 func Stylesheet() string {
 	properties := func(value func(Tone) string) string {
 		var b strings.Builder
@@ -74,11 +73,10 @@ func Stylesheet() string {
 	return b.String()
 }
 
-// ramp are the colours of a heat map from the least value to the greatest, dark to light, even in
-// lightness so that they are told without hue as well.
+// ramp are the colours of a heat map, dark to light, with even steps in lightness so that they need no hue.
 var ramp = [][3]float64{{43, 10, 90}, {62, 60, 150}, {30, 120, 150}, {50, 170, 120}, {150, 210, 80}, {250, 235, 110}}
 
-// onRamp returns the colour at t in [0,1], faint where t is no number.
+// onRamp returns the colour at t in [0,1], Faint for NaN.
 func onRamp(t float64) color.Color {
 	if t-t != 0 {
 		return Faint
@@ -92,7 +90,7 @@ func onRamp(t float64) color.Color {
 	return color.NRGBA{c[0], c[1], c[2], 255}
 }
 
-// over returns a colour that can be read on the ramp at t.
+// over returns a colour for text on the ramp at t.
 func over(t float64) color.Color {
 	switch {
 	case t-t != 0:

@@ -7,34 +7,30 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-// Level is the confidence of all intervals, and Resamples how many draws they are of unless another
-// number is asked for.
+// Level is the confidence of all intervals, and Resamples the default number of draws.
 const (
 	Level     = 0.95
 	Resamples = 1000
 )
 
-// References are the methods that others are compared with: the network itself, and
-// temperature scaling.
+// Baselines are the methods that others are compared with: the network itself, and temperature scaling.
 var Baselines = []string{"mle", "ts"}
 
-// Resampled is figures of several methods on the same resamples of all sets.
+// Resampled is the figures of several methods on the same resamples of all sets.
 type Resampled struct {
 	tallies []*Tally
 	figures map[place]map[string]metrics.Series
 }
 
-// place is where figures belong. nll: of the scores under the temperatures for likelihood, where
-// they are others.
+// place is a method and a set. nll: of the scores under the temperatures for likelihood, if they differ.
 type place struct {
 	tally int
 	part  Part
 	nll   bool
 }
 
-// Resample computes the figures of all tallies, which have the same sets, on the same resamples. keys are those of
-// the figures that are wanted; there are all figures if there are none, and else no figures of scores under the
-// temperatures for likelihood.
+// Resample computes the figures of all tallies, which have the same sets, on the same resamples. keys select figures
+// and leave out scores under the temperatures for likelihood; without keys it computes everything.
 func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64, keys ...string) (*Resampled, error) {
 	g := statistics{tallies: tallies}
 	drawn := samplesOf(tallies)
@@ -65,7 +61,7 @@ func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64,
 	return g.resample(ctx, drawn.sizes, resamples, seed)
 }
 
-// gathered is what is to be resampled.
+// statistics are what to resample.
 type statistics struct {
 	tallies []*Tally
 	places  []place
@@ -88,17 +84,15 @@ func (g *statistics) resample(ctx context.Context, sizes []int, resamples int, s
 	return r, nil
 }
 
-// samples are what is drawn of the sets: those of one sample have the same draws. The test set's is
-// the first.
+// samples are the independent samples of the sets: sets of one sample share their draws. The test set has the first.
 type samples struct {
 	sizes       []int
 	test        int
-	shifts, out []int // by set
+	shifts, out []int // sample of each set
 }
 
-// samplesOf returns the samples of the test set, the sets under shift and those out of distribution. A
-// set under shift that is as large as the test set, or as one before it, is taken for the same
-// examples in another form, and drawn with it. The size is 1 where no method measures a set.
+// samplesOf returns the samples of all sets. A set under shift of the size of the test set, or of an earlier one, is
+// taken for the same examples in another form, and shares its draws. The size is 1 if no method measures a set.
 func samplesOf(tallies []*Tally) samples {
 	first := tallies[0]
 	s := samples{sizes: []int{max(1, len(first.in.OOD))}}
@@ -123,7 +117,7 @@ func samplesOf(tallies []*Tally) samples {
 	return s
 }
 
-// of returns the figures at a place: nil where there are none.
+// of returns the figures at a place, nil if there are none.
 func (r *Resampled) of(p place) map[string]metrics.Series {
 	if f := r.figures[p]; f != nil || !p.nll {
 		return f
@@ -132,7 +126,7 @@ func (r *Resampled) of(p place) map[string]metrics.Series {
 	return r.figures[p]
 }
 
-// certainty compares with the references, where they are among the methods.
+// certainty returns intervals, and differences to the baselines among the methods.
 func (r *Resampled) certainty(p place) metrics.Certainty {
 	others := map[string]map[string]metrics.Series{}
 	for i, t := range r.tallies {
@@ -147,7 +141,7 @@ func (r *Resampled) certainty(p place) metrics.Certainty {
 	return metrics.NewCertainty(r.of(p), others, Level)
 }
 
-// Add says of the figures of a tally how sure they are.
+// Add adds intervals and differences to the figures of a tally.
 func (r *Resampled) Add(tally int, f *Figures) {
 	if f.InDomain != nil {
 		f.InDomain.Certainty = r.certainty(place{tally, Part{Role: Test}, false})

@@ -23,8 +23,8 @@ func TestEachSetIsResampledApart(t *testing.T) {
 	for part, n := range sizes {
 		for range n {
 			p := 0.5 + rng.Float64()/2
-			strange := rng.NormFloat64() + float64(part.Role)
-			s := Scores{LogP: []float64{math.Log(1 - p), math.Log(p)}, OOD: []float64{strange}}
+			score := rng.NormFloat64() + float64(part.Role)
+			s := Scores{LogP: []float64{math.Log(1 - p), math.Log(p)}, OOD: []float64{score}}
 			label := rng.IntN(2)
 			if err := tally.Add(part, s, []int{label}, nil); err != nil {
 				t.Fatal(err)
@@ -75,9 +75,9 @@ func TestEachSetIsResampledApart(t *testing.T) {
 	for part, in := range map[Part]metrics.Labelled{{Test, 0}: *f.InDomain, {Shift, 0}: f.Shifts[0]} {
 		check("NLL", in.Intervals["nll"], []int{sizes[part]}, mean(losses[part]))
 	}
-	for i, told := range f.OOD {
+	for i, result := range f.OOD {
 		part := Part{OOD, i}
-		check("AUROC", told.Intervals["auroc"], []int{200, sizes[part]}, func(draw [][]int) float64 {
+		check("AUROC", result.Intervals["auroc"], []int{200, sizes[part]}, func(draw [][]int) float64 {
 			var in, out []float64
 			for _, i := range draw[0] {
 				in = append(in, scores[Part{}][i])

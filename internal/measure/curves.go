@@ -5,24 +5,24 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-// ReliabilityBin is a bin of the ECE, with the interval in which its accuracy lies.
+// ReliabilityBin is a bin of the ECE, with the interval of its accuracy.
 type ReliabilityBin struct {
 	metrics.Bin
-	Interval metrics.Interval // at [Level], as if its decisions were independent; [0,1] of an empty one
+	Interval metrics.Interval // at [Level], for independent decisions; [0,1] if the bin is empty
 }
 
-// Curves are what can be drawn of a method. Bins and Risk are of the test set, nil for a method without
-// probabilities. ROC is by out-of-distribution set, of the same scores as Figures.OOD.
+// Curves are the curves of a method. Bins and Risk are of the test set, nil for a method without probabilities. ROC is
+// by out-of-distribution set, of the same scores as Figures.OOD.
 type Curves struct {
 	Bins []ReliabilityBin
 	Risk []metrics.Point // over coverage
 	ROC  [][]metrics.Point
 }
 
-// curvePoints is about how many points a curve has at most.
+// curvePoints is about the largest number of points of a curve.
 const curvePoints = 200
 
-// Curves returns what was gathered.
+// Curves returns the curves of all examples.
 func (t *Tally) Curves() (c Curves, err error) {
 	if t.test != nil {
 		for _, b := range t.test.Bins() {

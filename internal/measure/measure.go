@@ -1,51 +1,44 @@
-// Package measure gathers the figures of methods that give probabilities, scores of unfamiliarity
-// or both, block by block, and computes those of the methods that need nothing but a calibration.
+// Package measure accumulates the figures of methods that give probabilities, OOD scores or both, block by block, and
+// computes the methods that need nothing but a calibration.
 package measure
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
-	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Role is what a set is measured for.
+// Role is the role of a set in an evaluation.
 type Role int
 
 const (
 	Test  Role = iota
-	Shift      // labelled, unlike the training data
-	OOD        // out-of-distribution: to be distinguished from the test set
+	Shift      // labelled, under distribution shift
+	OOD        // out-of-distribution: to be detected
 )
 
-// Part is the role of a set, and its place among those of its role.
+// Part is the role of a set, and its index among the sets of that role.
 type Part struct {
 	Role  Role
 	Index int
 }
 
-// Scores are what a method gives for some examples. LogP has [layer.Head.Probabilities] numbers
-// for each. OOD and NLL, under the temperatures for out-of-distribution data and for likelihood,
-// are larger for what is more unfamiliar; NLL is nil where it would be the same as OOD.
+// Scores are the outputs of a method for some examples. LogP has [layer.Head.Probabilities] numbers for each. OOD
+// and NLL are OOD scores under the temperatures for out-of-distribution data and for likelihood; NLL is nil if it
+// equals OOD.
 type Scores struct{ LogP, OOD, NLL []float64 }
 
-// Figures are those of one method. InDomain is nil for a method without probabilities. Shifts,
-// OOD and OODNLL are in the order of the sets.
+// Figures are the figures of one method. InDomain is nil for a method without probabilities. Shifts, OOD and OODNLL are
+// in the order of the sets.
 type Figures struct {
 	InDomain    *metrics.Labelled
 	Shifts      []metrics.Labelled
 	OOD, OODNLL []metrics.DetectionResult
 }
 
-// Tally gathers one method's figures.
+// Tally accumulates one method's figures.
 type Tally struct {
 	Name   string
 	oods   []string
@@ -55,8 +48,7 @@ type Tally struct {
 	out    []Scores // of the out-of-distribution sets
 }
 
-// New returns a tally for a test set, so many sets under shift, and out-of-distribution sets of
-// these names.
+// New returns a tally for a test set, this number of sets under shift, and out-of-distribution sets with these names.
 func New(name string, h layer.Head, shifts int, oods []string) *Tally {
 	t := &Tally{Name: name, oods: oods, shifts: make([]*counter, shifts), out: make([]Scores, len(oods))}
 	if IsScore(name) {
@@ -69,7 +61,7 @@ func New(name string, h layer.Head, shifts int, oods []string) *Tally {
 	return t
 }
 
-// Add measures examples of a set; labels, or targets where the head is multi-label, are theirs.
+// Add measures examples of a set, with their labels, or targets for multi-label heads.
 func (t *Tally) Add(p Part, s Scores, labels []int, targets []uint8) error {
 	switch p.Role {
 	case Test:
@@ -86,7 +78,7 @@ func (s *Scores) add(more Scores) {
 	s.OOD, s.NLL = append(s.OOD, more.OOD...), append(s.NLL, more.NLL...)
 }
 
-// Figures returns what was gathered.
+// Figures returns the figures of all examples.
 func (t *Tally) Figures() (f Figures, err error) {
 	f.InDomain = labelled(t.test)
 	for _, c := range t.shifts {
@@ -132,9 +124,9 @@ func labelled(c *counter) *metrics.Labelled {
 
 // counter measures probabilities on one labelled set.
 type counter struct {
-	*metrics.Classifier // of a multi-label head its decisions
+	*metrics.Classifier // of the decisions, for a multi-label head
 	head                layer.Head
-	multiLabel          *metrics.MultiLabel // nil of another head
+	multiLabel          *metrics.MultiLabel // nil for other heads
 }
 
 func newCounter(h layer.Head) *counter {
@@ -145,7 +137,7 @@ func newCounter(h layer.Head) *counter {
 	return &counter{metrics.NewClassifier(h.Classes(), 0), h, nil}
 }
 
-// add measures examples. A method without probabilities has no counter.
+// add measures examples. c is nil for a method without probabilities.
 func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 	if c == nil {
 		return nil
@@ -166,126 +158,8 @@ func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 	return nil
 }
 
-// Pairwise is the name of mf1, which a bundle does not serve itself, but a model can be exported that does.
-const Pairwise = "mf1"
-
-// Served is the name of the score that a calibration serves, whichever it is.
-const Served = "ood_score"
-
-// IsScore reports whether a method is a score of unfamiliarity, which gives no probabilities. mf0
-// gives both.
-func IsScore(name string) bool {
-	_, is := score.Find(name)
-	return (is || name == Served) && name != "mf0"
-}
-
-// Plain reports whether a method needs nothing but a calibration, which has so much of a score: it
-// learns nothing, or is the one served.
-func Plain(name string, c *calibrate.Calibration) bool {
-	switch name {
-	case "mle", "ts", "mf0", Pairwise, Served:
-		return true
-	}
-	s, is := score.Find(name)
-	return is && (!s.Learns() || c != nil && c.Served().Name == name)
-}
-
-// AddPlain adds to tallies of methods that are Plain a block of examples, whose features and logits
-// are finite. learned are the scores that c does not serve and that had to be fitted.
-func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitted, p Part, b *rows.Batch) error {
-	h := c.Posterior.Head
-	var list []*score.Fitted
-	for _, t := range tallies {
-		if s := scoreOf(t.Name, c, learned); s != nil {
-			list = append(list, s)
-		}
-	}
-	var mf0 *calibrate.Predictions
-	var values [][]float64
-	if slices.ContainsFunc(tallies, func(t *Tally) bool { return t.Name == "mf0" || t.Name == Pairwise }) {
-		of := *c
-		of.Method = calibrate.MF0
-		mf0, values = of.PredictScores(list, b.Features, b.Logits, b.N)
-	} else if len(list) > 0 { // else no variances are wanted, which take the time
-		values = c.Scores(list, b.Features, b.Logits, b.N)
-	}
-	for _, t := range tallies {
-		var s Scores
-		if scoreOf(t.Name, c, learned) != nil {
-			s.OOD, values = values[0], values[1:]
-		}
-		switch t.Name {
-		case "mle":
-			s.LogP, s.OOD = calibrate.Plain(h, b.Logits, b.N, 1)
-			Negate(s.OOD)
-		case "ts":
-			s.LogP, s.OOD = calibrate.Plain(h, b.Logits, b.N, c.TS)
-			Negate(s.OOD)
-			if c.TSOOD != 0 && c.TSOOD != c.TS {
-				s.NLL = s.OOD
-				_, s.OOD = calibrate.Plain(h, b.Logits, b.N, c.TSOOD)
-				Negate(s.OOD)
-			}
-		case "mf0":
-			s.LogP, s.NLL = mf0.LogP, slices.Clone(mf0.Margin)
-			Negate(s.NLL)
-		case Pairwise:
-			s.LogP, s.OOD = pairwise(c, mf0, b)
-			Negate(s.OOD)
-		}
-		if err := t.Add(p, s, b.Labels, b.Targets); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pairwise are probabilities of mf1 (paper, eq. 10) at the temperatures for likelihood, and their margins, as an
-// exported model has them: of separate logits they are those of mf0.
-func pairwise(c *calibrate.Calibration, mf0 *calibrate.Predictions, b *rows.Batch) (logp, margin []float64) {
-	h, k := c.Posterior.Head, c.Posterior.Head.Logits
-	if h.Link != layer.Softmax {
-		return mf0.LogP, slices.Clone(mf0.Margin)
-	}
-	lambda0 := cmp.Or(c.Lambda0, meanfield.Lambda0)
-	logp, margin = make([]float64, b.N*k), make([]float64, b.N)
-	parallel.For(b.N, func(first, last int) {
-		mu, s2 := make([]float64, k), make([]float64, k)
-		for i := first; i < last; i++ {
-			for j := range k {
-				mu[j], s2[j] = float64(b.Logits[i*k+j])/c.NLL.Act, mf0.Variance[i*k+j]/c.NLL.Ens
-			}
-			margin[i] = meanfield.MF1(logp[i*k:(i+1)*k], mu, s2, lambda0)
-		}
-	})
-	return logp, margin
-}
-
-// scoreOf returns the score that a method takes, nil of one that takes none.
-func scoreOf(name string, c *calibrate.Calibration, learned []*score.Fitted) *score.Fitted {
-	for _, s := range learned {
-		if s.Name == name {
-			return s
-		}
-	}
-	if served := c.Served(); name == Served || name == served.Name {
-		return &served.Fitted
-	}
-	if s, is := score.Find(name); is {
-		return &score.Fitted{Score: s}
-	}
-	return nil
-}
-
-// Negate makes scores of margins, which are smaller for what is more unfamiliar.
-func Negate(margins []float64) {
-	for i, m := range margins {
-		margins[i] = -m
-	}
-}
-
-// ProbabilitiesIn says why logits look like probabilities: all rows are distributions or, of a
-// multi-label head, all numbers probabilities. It is "" of those that do not.
+// LooksLikeProbabilities says why logits look like probabilities: all rows are distributions or, for a multi-label head,
+// all numbers probabilities. It is "" if they do not.
 func LooksLikeProbabilities(logits []float32, h layer.Head) string {
 	k := h.Logits
 	if k == 1 {

@@ -9,13 +9,13 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Outcomes are what is served of examples, and what is true of them, where that is known.
+// Outcomes returns the served predictions of examples, with their labels or targets if known.
 func Outcomes(c *calibrate.Calibration, b *rows.Batch) *conformal.Outcomes {
 	h := c.Posterior.Head
 	x := &conformal.Outcomes{}
 	x.Classes, x.Probabilities = h.Classes(), make([]float64, 0, b.N*h.Classes())
 	for from := 0; from < b.N; from += rows.BlockSize {
-		some := b.Slice(from, min(from+rows.BlockSize, b.N)) // as variances take as much as probabilities
+		some := b.Slice(from, min(from+rows.BlockSize, b.N)) // bounds the memory of variances
 		r := c.Predict(some.Features, some.Logits, some.N)
 		x.Probabilities = append(x.Probabilities, ClassProbabilities(h, r.LogP)...)
 		x.OODScores = append(x.OODScores, r.OODScore...)
@@ -28,8 +28,7 @@ func Outcomes(c *calibrate.Calibration, b *rows.Batch) *conformal.Outcomes {
 	return x
 }
 
-// OfClasses are the probabilities of classes, or of labels, of which there are two outcomes each: the second is
-// that it is there.
+// ClassProbabilities returns the probabilities of classes or, for multi-label heads, of the presence of each label.
 func ClassProbabilities(h layer.Head, logp []float64) []float64 {
 	c, width := h.Classes(), h.Probabilities()
 	p := make([]float64, 0, len(logp)/width*c)

@@ -8,16 +8,16 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
-// Answer is what follows from the probabilities of one example.
+// Answer is the prediction from the probabilities of one example.
 type Answer struct {
 	Class      int     // the most probable, the first of several
-	Confidence float64 // the largest probability; of a multi-label head the mean over labels of max(p, 1-p)
-	Entropy    float64 // nats; of K labels the sum of theirs
+	Confidence float64 // the largest probability; for a multi-label head the mean of max(p, 1-p)
+	Entropy    float64 // nats; for a multi-label head the sum over labels
 }
 
-// AnswerOf returns what follows from the probabilities of the classes of a head. Those of a head of one
-// label are made to sum to 1, which they do but for rounding: each has so many digits of its own that of
-// one near 1 the others say how near. Where it is more than ½ it becomes what they leave.
+// AnswerOf returns the prediction from the probabilities p of a head's classes. Unless the head is multi-label it
+// normalises p in place, which sums to 1 but for rounding: small probabilities have more digits than one near 1, so a
+// largest one above ½ becomes 1 minus the others.
 func AnswerOf(h layer.Head, p []float64) (a Answer) {
 	a.Class = floats.MaxIdx(p)
 	if h.MultiLabel() {

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-// StandIns is the name of a set that stands in for out-of-distribution data: nothing is recommended by it.
+// SyntheticSet is the name of a set of synthetic OOD data. Recommendations ignore it.
 const SyntheticSet = "stand-ins"
 
 // The figures by which probabilities and scores are compared.
@@ -21,8 +21,7 @@ var (
 // Compared are the keys of the figures that recommendations compare, for [Resample].
 func Compared() []string { return []string{byLikelihood.Key, byDetection.Key} }
 
-// Recommend says which probabilities and which score to use, where a method and a score of these
-// names serve.
+// Recommend says which probabilities and which score to use. The arguments are those that the bundle serves.
 func (r *Resampled) Recommend(probabilities, score string) (rec metrics.Recommendation) {
 	if c := newContest(byLikelihood, r.entrants(byLikelihood, []Part{{Role: Test}})); c != nil {
 		rec.Probabilities = c.recommended(c.winner(probabilities, "ts"), probabilities)
@@ -32,8 +31,8 @@ func (r *Resampled) Recommend(probabilities, score string) (rec metrics.Recommen
 	return rec
 }
 
-// RecommendTuned is Recommend on data that temperatures were tuned on, where it was decided with more
-// than these figures that a method's probabilities serve, for a reason.
+// RecommendTuned is Recommend on validation data, where the calibration has already selected the probabilities, for a
+// reason.
 func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec metrics.Recommendation) {
 	if c := newContest(byLikelihood, r.entrants(byLikelihood, []Part{{Role: Test}})); c != nil {
 		rec.Probabilities = c.recommended(entrantOf(c.entrants, probabilities), probabilities)
@@ -43,7 +42,7 @@ func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec met
 	return rec
 }
 
-// recommendScore returns nil where there is no out-of-distribution set.
+// recommendScore returns nil without out-of-distribution sets.
 func (r *Resampled) recommendScore(score string) *metrics.Recommended {
 	var sets []Part
 	for j, name := range r.tallies[0].oods {
@@ -70,14 +69,14 @@ func (r *Resampled) recommendScore(score string) *metrics.Recommended {
 	return rec
 }
 
-// entrant is a method with the figure that is compared.
+// entrant is a method with the compared figure.
 type entrant struct {
 	name string
 	metrics.Series
 }
 
-// entrants are the methods that have the figure on all parts, with its mean. Of several draws of a
-// method the first stands for all.
+// entrants are the methods that have the figure on all parts, with its mean. Of several draws of a method only the
+// first enters.
 func (r *Resampled) entrants(figure metrics.Figure, parts []Part) (list []entrant) {
 	for i, t := range r.tallies {
 		var figures []metrics.Series
@@ -97,8 +96,8 @@ func (r *Resampled) entrants(figure metrics.Figure, parts []Part) (list []entran
 	return list
 }
 
-// worse returns the names of the sets that the network tells better than a method beyond chance:
-// with all sets' differences taken together.
+// worse returns the names of the sets on which the network is significantly better than a method, with simultaneous
+// intervals over all sets.
 func (r *Resampled) worse(method string, sets []Part) (names []string) {
 	var differences []metrics.Series
 	for _, set := range sets {
@@ -123,13 +122,13 @@ type contest struct {
 	figure   metrics.Figure
 	entrants []entrant
 	network  int
-	better   float64 // the sign of a difference to what is worse
-	serves   string  // the name of what serves
-	// over has the differences of each entrant to each.
+	better   float64 // sign of the difference of a better to a worse entrant
+	serves   string  // name of the served method
+	// over has the difference of each entrant to each other.
 	over [][]metrics.Difference
 }
 
-// newContest returns nil where the network itself does not take part.
+// newContest returns nil if the network itself does not take part.
 func newContest(figure metrics.Figure, entrants []entrant) *contest {
 	c := &contest{figure: figure, entrants: entrants, network: entrantOf(entrants, Baselines[0]), better: 1}
 	if c.network < 0 {
@@ -159,13 +158,13 @@ func newContest(figure metrics.Figure, entrants []entrant) *contest {
 	return c
 }
 
-// beats says that i is better than j beyond chance.
+// beats reports whether i is significantly better than j.
 func (c *contest) beats(i, j int) bool {
 	d := c.over[i][j]
 	return i != j && d.Significant() && d.Difference*c.better > 0
 }
 
-// best returns the best of those that beat an entrant, or that entrant.
+// best returns the best of the entrants that beat one, or that one.
 func (c *contest) best(than int) int {
 	best := than
 	for i, e := range c.entrants {
@@ -176,8 +175,7 @@ func (c *contest) best(than int) int {
 	return best
 }
 
-// winner is the network, unless others beat it: then the first of those preferred that does, unless
-// others beat that.
+// winner is the network unless others beat it: then the first preferred one that does, unless others beat that.
 func (c *contest) winner(preferred ...string) int {
 	for _, name := range preferred {
 		if i := entrantOf(c.entrants, name); i >= 0 && c.beats(i, c.network) {
@@ -187,7 +185,7 @@ func (c *contest) winner(preferred ...string) int {
 	return c.best(c.network)
 }
 
-// recommended describes the winner, where a method serves.
+// recommended describes the winner. serves is the served method.
 func (c *contest) recommended(winner int, serves string) *metrics.Recommended {
 	c.serves = serves
 	w := c.entrants[winner]
@@ -207,7 +205,7 @@ func (c *contest) recommended(winner int, serves string) *metrics.Recommended {
 type unit struct {
 	scale              float64
 	format             string
-	figure, difference string // behind the number
+	figure, difference string // suffixes
 }
 
 var (
@@ -217,7 +215,7 @@ var (
 
 func (u unit) write(v float64) string { return fmt.Sprintf(u.format, u.scale*v) }
 
-// sentence says in English what wins, over what, and what may be as good, by the figure with a label.
+// sentence words what wins, over what, and what may be as good.
 func (c *contest) sentence(rec *metrics.Recommended, figure string) string {
 	u := inNats
 	if c.figure.Unit == metrics.Fraction {
@@ -228,7 +226,7 @@ func (c *contest) sentence(rec *metrics.Recommended, figure string) string {
 	if c.better < 0 {
 		direction = "lower"
 	}
-	// by is how much better i is than j.
+	// by words how much better i is than j.
 	by := func(i, j int) string {
 		d := c.over[i][j]
 		ends := []float64{c.better * d.Interval[0], c.better * d.Interval[1]}
@@ -269,7 +267,7 @@ func (c *contest) sentence(rec *metrics.Recommended, figure string) string {
 	return s
 }
 
-// rival is the best entrant if it is not the winner, and -1 if it is.
+// rival is the best entrant, or -1 if that is the winner.
 func (c *contest) rival(winner int) int {
 	best := winner
 	for j, e := range c.entrants {

@@ -10,11 +10,11 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// ErrNoImage says that an example is no image, from which none can be made.
+// ErrNoImage says that an example is not an image.
 var ErrNoImage = errors.New("it is no image of 8-bit pixels")
 
-// Replace makes an example, which is an image, encoded or not, synthetic. The error is
-// [ErrNoImage] or that of Decode.
+// Replace replaces the image of an example, encoded or not, by a synthetic one. The error is [ErrNoImage] or that of
+// Decode.
 func Replace(e *dataset.Example) error {
 	if err := e.Decode(); err != nil {
 		return err

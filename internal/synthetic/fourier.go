@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/dsp/fourier"
 )
 
-// maxFactor bounds the prime factors of what is transformed: time grows with the largest.
+// maxFactor bounds the prime factors of transformed lengths: time grows with the largest.
 const maxFactor = 64
 
 // fast returns the largest number up to n without a prime factor above maxFactor.
@@ -25,8 +25,8 @@ func fast(n int) int {
 	}
 }
 
-// scramble gives a plane, [h,w], other phases: e^iθ times its own, so that amplitudes stay. turn are
-// these factors, see noise. The mean stays.
+// scramble multiplies the Fourier coefficients of a plane, [h,w], by the phase factors turn, see noise. Amplitudes and
+// the mean stay.
 func scramble(plane []float64, h, w int, turn []complex128) {
 	spectrum := transform(plane, h, w)
 	for i := 1; i < len(spectrum); i++ {
@@ -35,8 +35,8 @@ func scramble(plane []float64, h, w int, turn []complex128) {
 	back(plane, spectrum, h, w)
 }
 
-// noise returns the e^iθ of the Fourier coefficients of white noise, [h,w/2+1]. The noise is real, so
-// that they have the symmetry of a real plane's coefficients and leave these one.
+// noise returns the phase factors e^iθ of the Fourier coefficients of white noise, [h,w/2+1]. They have the symmetry of
+// a real plane, so that a scrambled plane is real.
 func noise(r *rand.Rand, h, w int) []complex128 {
 	plane := make([]float64, h*w)
 	for i := range plane {
@@ -65,7 +65,7 @@ func transform(plane []float64, h, w int) []complex128 {
 	return spectrum
 }
 
-// back undoes transform. The spectrum is lost.
+// back inverts transform. It overwrites the spectrum.
 func back(plane []float64, spectrum []complex128, h, w int) {
 	half := w/2 + 1
 	columns(spectrum, h, half, (*fourier.CmplxFFT).Sequence)
@@ -78,7 +78,7 @@ func back(plane []float64, spectrum []complex128, h, w int) {
 	}
 }
 
-// columns transforms each of so many columns of h numbers.
+// columns transforms each of width columns of h numbers.
 func columns(spectrum []complex128, h, width int, apply func(f *fourier.CmplxFFT, dst, src []complex128) []complex128) {
 	f, column := fourier.NewCmplxFFT(h), make([]complex128, h)
 	for x := range width {

@@ -1,12 +1,11 @@
-// Package synthetic makes synthetic out-of-distribution images from in-distribution ones, for those who
-// have no out-of-distribution data.
+// Package synthetic makes synthetic out-of-distribution images from in-distribution ones, for use without real
+// out-of-distribution data.
 //
-// A synthetic image keeps its original's size, mean and amplitude spectrum, channel by channel; the phases
-// of its Fourier transform are those of noise, so that no shape is left. All channels share the phases,
-// which keeps colours together.
+// A synthetic image keeps its original's size, mean and amplitude spectrum, channel by channel; the phases of its Fourier
+// transform are those of noise, so that no shape is left. All channels share the phases, which keeps colours together.
 //
-// It is made in pixels: averages or mixtures of features look to a classifier like features between those
-// that it knows, and mislead a score that learns from them.
+// It is made in pixels, not features: means or mixtures of features lie between those of known classes, and mislead a
+// score that learns from them.
 package synthetic
 
 import (
@@ -19,22 +18,22 @@ import (
 // Name identifies the way synthetic images are made, in files and hashes. Another way has another name.
 const Name = "phase"
 
-// seed is of the noise; the example's position is the other half of it.
+// seed is the first half of the noise's seed; the example's position is the second.
 const seed = 0x7068617365 // "phase"
 
-// maxSide bounds the sides that are transformed. Of an image that is larger, whole blocks of pixels
-// become one, and each of these is repeated in the end: models see such images scaled down.
+// maxSide bounds the sides that are transformed. Blocks of pixels of larger images are averaged into one, which is
+// repeated afterwards: models see such images scaled down anyway.
 const maxSide = 1024
 
-// Of returns the synthetic image of an image, which it leaves as it is. It is the same for the same image at
-// the same position of its dataset, and others have other phases.
+// Of returns a synthetic image, without changing the original. It depends on the image and its position in the dataset
+// alone; other positions have other phases.
 //
-// Values are rounded, and clipped at 0 and 255, which alters the amplitudes of images of much contrast.
-// That of an image of one colour is itself.
+// Values are rounded, and clipped at 0 and 255, which changes the amplitudes of images with high contrast. An image of
+// one colour stays as it is.
 func Of(p *pixels.Pixels, position int) *pixels.Pixels {
 	block := 1 + (max(p.Height, p.Width)-1)/maxSide
 	h, w := max(1, p.Height/block), max(1, p.Width/block)
-	// Sides without large prime factors: a plane of new phases is periodic, and goes on beyond them.
+	// Sides without large prime factors: the scrambled plane is periodic, and continues beyond them.
 	fastH, fastW := fast(h), fast(w)
 	turn := noise(rand.New(rand.NewPCG(seed, uint64(position))), fastH, fastW)
 	plane := make([]float64, fastH*fastW)
@@ -58,7 +57,7 @@ func Of(p *pixels.Pixels, position int) *pixels.Pixels {
 	return out
 }
 
-// mean is a channel's over a block of pixels, as far as the image goes.
+// mean is a channel's mean over a block of pixels, cut off at the image's edge.
 func mean(p *pixels.Pixels, channel, top, left, block int) float64 {
 	sum, n := 0, 0
 	for y := top; y < min(p.Height, top+block); y++ {

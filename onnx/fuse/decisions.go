@@ -17,11 +17,10 @@ type Decisions struct {
 
 // Set says which classes are in a prediction set: those whose score is at most the threshold.
 type Set struct {
-	// Ranked scores are the probability of all classes that are more probable, and Penalty for each
-	// place behind the first Free; others are 1 - p. They need operator set 11: see [RankedOpset].
+	// Ranked scores are the probability of all more probable classes plus the penalty of the class's place; others
+	// are 1 - p. They need operator set 11: see [RankedOpset].
 	Ranked     bool
-	Penalty    float64
-	Free       int
+	Penalties  []float64 // [C], by place; nil for none
 	Thresholds []float64 // one, or one for each class
 }
 
@@ -113,13 +112,12 @@ func (f *fuser) ranked(p, top string, s *Set) string {
 	last := f.Nodes[len(f.Nodes)-1]
 	last.Output = append(last.Output, order)
 	behind := f.op("CumSum", []string{topK, f.integer(1)}, onnxpb.IntAttribute("reverse", 1))
-	penalties := make([]float64, f.classes)
-	for i := range penalties {
-		penalties[i] = s.Penalty * math.Max(0, float64(i+1-s.Free))
+	penalties := s.Penalties
+	if penalties == nil {
+		penalties = make([]float64, f.classes)
 	}
 	above := f.binary("Sub", f.number(1), behind)
 	ordered := f.binary("Add", above, f.double("penalties", penalties, f.classes))
 	scores := f.op("ScatterElements", []string{f.binary("Mul", p, f.number(0)), order, ordered}, onnxpb.IntAttribute("axis", 1))
-	first := math.Max(0, s.Penalty*float64(1-s.Free))
-	return f.binary("Add", f.binary("Mul", top, f.number(first)), f.binary("Mul", f.binary("Sub", f.number(1), top), scores))
+	return f.binary("Add", f.binary("Mul", top, f.number(penalties[0])), f.binary("Mul", f.binary("Sub", f.number(1), top), scores))
 }

@@ -568,7 +568,9 @@ func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain 
 			if score = 1 - behind; j == top {
 				score = 0
 			}
-			score += d.Set.Penalty * math.Max(0, float64(place-d.Set.Free))
+			if d.Set.Penalties != nil {
+				score += d.Set.Penalties[place-1]
+			}
 		}
 		set = append(set, score <= d.Set.Thresholds[min(j, len(d.Set.Thresholds)-1)])
 	}
@@ -594,9 +596,9 @@ func TestDecisionsAreTheirDefinitions(t *testing.T) {
 				"a set":           {Set: &fuse.Set{Thresholds: []float64{0.7}}},
 				"sets by class":   {Set: &fuse.Set{Thresholds: each}},
 				"ranked":          {Set: &fuse.Set{Ranked: true, Thresholds: []float64{0.8}}},
-				"penalties":       {Set: &fuse.Set{Ranked: true, Penalty: 0.1, Free: 1, Thresholds: []float64{0.9}}},
-				"all have one":    {Set: &fuse.Set{Ranked: true, Penalty: 0.25, Thresholds: []float64{0.5}}},
-				"ranked by class": {Set: &fuse.Set{Ranked: true, Penalty: 0.1, Free: 2, Thresholds: each}},
+				"penalties":       {Set: &fuse.Set{Ranked: true, Penalties: []float64{0, 0.1, 0.2, 0.3, 0.4}[:classes], Thresholds: []float64{0.9}}},
+				"all have one":    {Set: &fuse.Set{Ranked: true, Penalties: []float64{0.25, 0.5, 0.75, 1, 1.25}[:classes], Thresholds: []float64{0.5}}},
+				"ranked by class": {Set: &fuse.Set{Ranked: true, Penalties: []float64{0, 0, 0.1, 0.2, 0.3}[:classes], Thresholds: each}},
 			} {
 				if decisions.Set != nil && decisions.Set.Ranked && labels {
 					continue

@@ -1,5 +1,5 @@
-// Package bench compares what a bundle can serve on data that nothing was tuned on: the network's own
-// probabilities, temperature scaling, the mean-field approximations, and every score of unfamiliarity.
+// Package bench compares the methods that a bundle can serve, on test data: the network's own probabilities,
+// temperature scaling, the mean-field approximations, and every OOD score.
 //
 // Other methods can be measured beside these, on the same sets and resamples: see [Comparators].
 package bench
@@ -25,11 +25,11 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Evaluate measures methods on a labelled test set, on such sets under shift, and on how well they
-// distinguish the test set from other sets.
+// Evaluate measures methods on a labelled test set, on labelled sets under shift, and on how well they detect
+// out-of-distribution sets.
 //
-// Data is streamed, and memory holds a score for each example. Where there are Comparators, features and
-// logits of all sets are kept in memory.
+// Data are streamed; memory holds a score of each example. With Comparators it holds the features and logits of all
+// sets.
 func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	b := newBench(cfg)
 	defer b.close()
@@ -72,7 +72,7 @@ func (b *bench) close() {
 	}
 }
 
-// check refuses what cannot work before any work is done.
+// check refuses a configuration that cannot work, before any work is done.
 func (b *bench) check() error {
 	names := b.Methods
 	if len(names) == 0 {
@@ -121,7 +121,7 @@ func (b *bench) check() error {
 	return nil
 }
 
-// checkStreams refuses standard input where it would be read twice.
+// checkStreams refuses standard input if it would be read twice.
 func (b *bench) checkStreams() error {
 	measured := map[string]string{"test": b.Test}
 	for _, s := range slices.Concat(b.OOD, b.Shifts) {
@@ -165,7 +165,7 @@ func (b *bench) open(ctx context.Context) error {
 	return b.openScores(ctx)
 }
 
-// attach opens the bundle and its network, cut at its head.
+// attach opens the bundle and its network, cut at the head.
 func (b *bench) attach(ctx context.Context) error {
 	opened, err := bundle.Open(b.Bundle)
 	if err != nil {
@@ -197,7 +197,7 @@ func (b *bench) attach(ctx context.Context) error {
 	return b.openProduct()
 }
 
-// runtimeConfig is how the bundle's network is run: by default in the batches of its calibration.
+// runtimeConfig is how the bundle's network is run: by default in batches of the size used in calibration.
 func (b *bench) runtimeConfig() featurize.Config {
 	run := attach.RunConfig(b.Runtime.Provider, b.Runtime.Threads, b.Runtime.Batch)
 	if run.Batch == 0 {
@@ -206,7 +206,7 @@ func (b *bench) runtimeConfig() featurize.Config {
 	return run
 }
 
-// openProduct prepares the runtime's product of matrices.
+// openProduct opens the runtime's matrix product.
 func (b *bench) openProduct() error {
 	product, err := featurize.NewProduct(b.Runtime.Threads)
 	if err != nil {
@@ -217,7 +217,7 @@ func (b *bench) openProduct() error {
 	return nil
 }
 
-// measure returns the figures of all methods, in their order, and what they recommend.
+// measure returns the figures of all methods, in order, and the recommendation.
 func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommendation, error) {
 	seconds, err := b.learnScores(ctx)
 	if err != nil {
@@ -295,7 +295,7 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommend
 	return results, recommendation, err
 }
 
-// outcomes shows what is served of examples to those who look at it.
+// outcomes passes the served predictions of examples to the decisions and the report.
 func (b *bench) outcomes(s *Set, batch *rows.Batch, decided *conformal.Tally, gathered *detailCollector) {
 	if decided == nil && !b.Detailed {
 		return
@@ -320,8 +320,7 @@ func (b *bench) newTally(name string) *measure.Tally {
 	return measure.New(name, b.head, len(b.Shifts), oods)
 }
 
-// figures adds to results what the tallies gathered, the first for each, and how sure it is. It
-// returns what all together recommend.
+// figures fills the results from the first tallies, with intervals, and returns the recommendation of all.
 func (b *bench) figures(
 	ctx context.Context, tallies []*measure.Tally, results []MethodResult,
 ) (*metrics.Recommendation, error) {

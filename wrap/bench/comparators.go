@@ -10,43 +10,42 @@ import (
 	"github.com/mfgs/mfgs/internal/measure"
 )
 
-// Comparators are methods from elsewhere, measured beside those of a bundle. They are given a [Session],
-// and what they predict becomes the same figures, on the same resamples.
+// Comparators are methods from elsewhere, measured beside those of a bundle. They get a [Session], and their predictions
+// the same figures on the same resamples.
 type Comparators interface {
-	// Takes reports whether a name of Config.Methods is theirs. It is asked before Methods is.
+	// Takes reports whether a name of Config.Methods is theirs. They take precedence over Methods.
 	Takes(name string) bool
-	// Check refuses names that it takes, before any work is done.
+	// Check checks the names that it takes, before any work is done.
 	Check(names []string) error
-	// Open prepares what was checked, once the sets that are measured on are open. It returns one Comparator
-	// for each name, or of what draws at random one for each draw, in the order of the names.
+	// Open opens the methods once the measured sets are open. It returns, in the order of the names, one Comparator for
+	// each, or one for each draw of a random method.
 	Open(ctx context.Context, s *Session, names []string) ([]Comparator, error)
 }
 
 // Comparator is a method that is fitted, tuned and measured once.
 type Comparator struct {
 	Name string // of Config.Methods
-	Draw int    // which draw it is, from 0 on
-	// Measure predicts all examples of each of Session.Sets, in any order, and returns what MethodResult
-	// says beside the figures.
+	Draw int    // of a random method, from 0 on
+	// Measure predicts all examples of each of Session.Sets, in any order, and returns what MethodResult has beside the
+	// figures.
 	Measure func(ctx context.Context, add func(*Set, Predictions) error) (Outcome, error)
 }
 
-// Predicted is what a comparator gives for n examples of C classes.
+// Predictions are a comparator's for n examples of C classes.
 type Predictions struct {
 	LogP []float64 // log-probabilities [n,C]
-	// OOD and NLL are scores of unfamiliarity [n], under the temperatures for out-of-distribution data and
-	// for likelihood, larger for what is more unfamiliar.
+	// OOD and NLL are OOD scores [n], under the temperatures for out-of-distribution data and for likelihood.
 	OOD, NLL []float64
 }
 
-// Outcome is what is told of a comparator beside its figures: see [MethodResult].
+// Outcome is what a comparator reports beside its figures: see [MethodResult].
 type Outcome struct {
 	Temperatures *TunedPairs
 	Note         string
 	Seconds      map[string]float64
 }
 
-// openComparators replaces each request that they take by what it comes to.
+// openComparators replaces each request that they take by its comparators.
 func (b *bench) openComparators(ctx context.Context) error {
 	var names []string
 	for _, r := range b.requests {

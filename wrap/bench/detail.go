@@ -8,55 +8,54 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Detail is what a report shows beyond figures.
+// Detail is what a report shows beside the figures.
 type Detail struct {
 	Manifest *bundle.Manifest
-	Sets     []MeasuredSet // those measured on, "test" first
-	// Probabilities and Score are the methods, among those of the evaluation, that the bundle serves. The
-	// network itself is there as mle.
+	Sets     []MeasuredSet // "test" first
+	// Probabilities and Score are the methods that the bundle serves. They and mle, the network itself, are among the
+	// methods of the evaluation.
 	Probabilities, Score string
 	Curves               map[string]Curves // by method
-	// Scores are of the score that is served, as predictions have it.
+	// Scores is a histogram of the served score.
 	Scores ScoreCounts
-	Sizes  []SetSizes // of prediction sets, by set; nil where the bundle has none
-	// Trial is what prediction sets would come to, where the bundle has no decisions; nil of a stream, and
-	// where there are too few examples.
+	Sizes  []SetSizes // of prediction sets; nil if the bundle has none
+	// Trial is what prediction sets would give, if the bundle has no decisions; nil for a stream, and for too few
+	// examples.
 	Trial     *SetTrial
 	Galleries []Gallery
-	Exif      bool // images in the galleries are predicted turned as their EXIF orientation asks for
+	Exif      bool // images of the galleries are predicted with their EXIF orientation applied
 	// Classes are the figures of each class of the test set, by the methods mle and Probabilities.
 	Classes map[string][]metrics.ClassFigures
 }
 
-// Curves are what can be drawn of a method.
+// Curves are the curves of a method.
 type Curves = measure.Curves
 
 // ReliabilityBin is a bin of a reliability diagram.
 type ReliabilityBin = measure.ReliabilityBin
 
-// MeasuredSet is a set by its name and SPEC, with its examples.
+// MeasuredSet is a set with its name, SPEC and number of examples.
 type MeasuredSet struct {
 	Name, Spec string
 	N          int
 }
 
-// ScoreCounts counts examples by their score: Counts[s][i] of set s score from Edges[i] to less than
-// Edges[i+1]. What is beyond the edges is in the first and the last.
+// ScoreCounts is a histogram of scores: Counts[s][i] examples of set s score from Edges[i] to less than Edges[i+1].
+// Scores beyond the edges are in the first and the last bin.
 type ScoreCounts struct {
 	Edges  []float64
-	Sets   []string // "test" and the sets out of distribution
+	Sets   []string // "test" and the out-of-distribution sets
 	N      []int
 	Counts [][]int
 }
 
-// SetSizes says how many examples of a set have a prediction set of 0, 1, 2 … classes.
+// SetSizes is how many examples of a set have a prediction set of 0, 1, 2 … classes.
 type SetSizes struct {
 	Set   string
 	Sizes []int
 }
 
-// SetTrial is prediction sets that were fitted to every second example of the test set, so many, and
-// measured on the others.
+// SetTrial is prediction sets fitted to every second example of the test set, Held of them, and measured on the others.
 type SetTrial struct {
 	Alpha    float64
 	Held     int
@@ -64,36 +63,35 @@ type SetTrial struct {
 	Sizes    []int
 }
 
-// Kind says by what examples are chosen to be shown.
+// Kind is how the examples of a gallery are selected.
 type Kind string
 
 const (
-	Uncertain Kind = "uncertain" // of the test set, those of most doubt
-	Wrong     Kind = "wrong"     // those predicted wrongly with the least doubt
-	MostOOD   Kind = "strange"   // those of the highest score
-	LeastOOD  Kind = "accepted"  // of an out-of-distribution set, those of the lowest score
+	Uncertain Kind = "uncertain" // of the test set, the most uncertain
+	Wrong     Kind = "wrong"     // wrong predictions, the most confident
+	MostOOD   Kind = "strange"   // the highest OOD scores
+	LeastOOD  Kind = "accepted"  // of an out-of-distribution set, the lowest OOD scores
 )
 
-// Gallery is a few examples of a set, the first of their kind first.
+// Gallery is a few examples of a set, the most extreme of their kind first.
 type Gallery struct {
 	Kind     Kind
 	Set      string
 	Examples []GalleryExample
 }
 
-// Shown is an example that a report shows.
+// GalleryExample is an example that a report shows.
 type GalleryExample struct {
 	Name     string
 	Position int
-	// Input is what the data have of it: nil of ready-made features, and of data that can be read only once.
+	// Input is nil for precomputed features, and for data that can be read only once.
 	Input *dataset.Example
 
-	// Label is the class it has, -1 where that is not known, and Predicted what is predicted with this
-	// probability; Network is what the network itself says. Of a multi-label head Labels are those that it
-	// has, nil where that is not known, and Told those that are predicted; Confidence is then the mean
-	// over labels of max(p, 1-p).
+	// Label is the true class, -1 if unknown; Predicted and Confidence are what the bundle predicts, Network and
+	// NetworkConfidence what the network itself does. For a multi-label head Labels are the true labels, nil if unknown,
+	// PredictedLabels the predicted ones, and Confidence the mean over labels of max(p, 1-p).
 	Label, Predicted, Network     int
 	Confidence, NetworkConfidence float64
 	Labels, PredictedLabels       []int
-	OODScore, OODPercentile       float64 // the latter, in [0,1], NaN where it is not known
+	OODScore, OODPercentile       float64 // the latter in [0,1], NaN if unknown
 }

@@ -16,23 +16,23 @@ import (
 
 const (
 	galleryExamples = 12
-	maxGalleries    = 3 // of sets out of distribution
+	maxGalleries    = 3 // of out-of-distribution sets
 	trialAlpha      = 0.1
-	trialNumbers    = 4 << 20 // probabilities at most that sets are tried on
+	trialNumbers    = 4 << 20 // bounds the probabilities kept for the trial
 	scoreBins       = 40
 )
 
-// gathering collects what a report shows while the sets are read.
+// detailCollector collects what a report shows while the sets are read.
 type detailCollector struct {
 	b         *bench
 	scores    [][]float64 // by set
 	sizes     []SetSizes
 	galleries []*galleryPicker
-	trial     conformal.Outcomes // what sets are tried on
+	trial     conformal.Outcomes // examples for the trial of prediction sets
 	seen      int                // examples of the test set
 }
 
-// choosing keeps the examples of the largest keys, the first among equals.
+// galleryPicker keeps the examples with the largest keys, the first among equals.
 type galleryPicker struct {
 	kind Kind
 	set  *Set
@@ -63,7 +63,7 @@ func (c *galleryPicker) offer(key float64, batch *rows.Batch, i int) {
 	c.list = slices.Insert(c.list, at, pick{key, row})
 }
 
-// begin prepares for the examples of the next set.
+// begin starts the next set.
 func (g *detailCollector) begin(s *Set) {
 	g.scores = append(g.scores, nil)
 	var kinds []Kind
@@ -78,7 +78,7 @@ func (g *detailCollector) begin(s *Set) {
 	}
 }
 
-// add looks at examples of a set, and what is served of them.
+// add collects from examples of a set and their served predictions.
 func (g *detailCollector) add(s *Set, x *conformal.Outcomes, batch *rows.Batch) {
 	last := len(g.scores) - 1
 	g.scores[last] = append(g.scores[last], x.OODScores...)
@@ -112,7 +112,7 @@ func (g *detailCollector) uncertainty(p []float64) float64 {
 	return conformal.Uncertainty(p)
 }
 
-// sureMistake is larger the less doubt there is of what is wrong, and NaN where nothing is.
+// confidentMistake is larger for more confident wrong predictions, and NaN for right ones.
 func (g *detailCollector) confidentMistake(p []float64, batch *rows.Batch, i int) float64 {
 	targets := batch.Target(i)
 	if targets == nil {
@@ -130,7 +130,7 @@ func (g *detailCollector) confidentMistake(p []float64, batch *rows.Batch, i int
 	return surest
 }
 
-// keepForTrial keeps some of the n examples, spread evenly, as memory allows.
+// keepForTrial keeps evenly spaced ones of the n examples, as memory allows.
 func (g *detailCollector) keepForTrial(n int, x *conformal.Outcomes) {
 	t, c := &g.trial, x.Classes
 	t.Classes = c
@@ -151,8 +151,8 @@ func (g *detailCollector) keepForTrial(n int, x *conformal.Outcomes) {
 	}
 }
 
-// tried fits sets to every second example that was kept, and measures them on the others. It returns
-// nil where these are too few.
+// fitTrial fits prediction sets to every second kept example, and measures them on the others. It returns nil if there
+// are too few.
 func (g *detailCollector) fitTrial() *SetTrial {
 	var halves [2]conformal.Outcomes
 	t, c := &g.trial, g.trial.Classes
@@ -179,14 +179,14 @@ func (g *detailCollector) fitTrial() *SetTrial {
 	return &SetTrial{trialAlpha, len(held.OODScores), tally.Result(), tally.Sizes()}
 }
 
-// end takes what decisions came to on a set.
+// end takes the sizes of a set's prediction sets.
 func (g *detailCollector) end(s *Set, decided *conformal.Tally) {
 	if decided != nil && decided.Sizes() != nil {
 		g.sizes = append(g.sizes, SetSizes{s.Name(), decided.Sizes()})
 	}
 }
 
-// detail returns all of it, with the inputs of the few examples that are shown read once more.
+// detail returns the Detail. It reads the inputs of the galleries' examples again.
 func (g *detailCollector) detail(ctx context.Context, tallies []*measure.Tally) (*Detail, error) {
 	b := g.b
 	d := &Detail{
@@ -227,7 +227,7 @@ func (g *detailCollector) detail(ctx context.Context, tallies []*measure.Tally) 
 	return d, nil
 }
 
-// count counts the scores of all sets between those that few are beyond.
+// count fills the histogram. Its edges leave out half a per cent of all scores on either side.
 func (c *ScoreCounts) count(sets [][]float64) {
 	all := slices.Sorted(slices.Values(slices.Concat(sets...)))
 	if len(all) == 0 {
@@ -253,7 +253,7 @@ func (c *ScoreCounts) count(sets [][]float64) {
 	}
 }
 
-// gallery returns the examples that were chosen.
+// gallery returns the examples that were picked.
 func (b *bench) gallery(ctx context.Context, c *galleryPicker) (*Gallery, error) {
 	g := &Gallery{Kind: c.kind, Set: c.set.Name()}
 	var positions []int
@@ -272,7 +272,7 @@ func (b *bench) gallery(ctx context.Context, c *galleryPicker) (*Gallery, error)
 	return g, nil
 }
 
-// shown says of an example what is predicted, and where it is labelled what is true.
+// galleryExample returns an example with its predictions and, if it is labelled, its label.
 func (b *bench) galleryExample(row *rows.Batch, labelled bool) GalleryExample {
 	s := GalleryExample{Name: row.Names[0], Position: row.Positions[0], Label: -1}
 	r := b.calibration.Predict(row.Features, row.Logits, 1)

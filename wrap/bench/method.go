@@ -17,27 +17,22 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// method is a way to make probabilities, scores of unfamiliarity, or both, of what a bundle holds.
+// method is a name of Config.Methods with what it is.
 type method struct{ name, doc string }
 
 // registry has the methods in the order of tables.
-var registry = slices.Concat([]method{
-	{"mle", "the network's own probabilities"},
-	{"ts", "temperature scaling"},
-	{"mf0", "the mean-field approximation"},
-	{measure.Pairwise, "mean field with the variances of both logits, as exported"},
-	{measure.Served, "the score of unfamiliarity that the bundle serves"},
-}, scores())
-
-// scores are methods without probabilities.
-func scores() (all []method) {
+var registry = func() (all []method) {
+	for _, m := range measure.Methods {
+		all = append(all, method{m.Name, m.Doc})
+	}
+	all = append(all, method{measure.Served, "the score of unfamiliarity that the bundle serves"})
 	for _, s := range score.All {
 		if measure.IsScore(s.Name) {
 			all = append(all, method{s.Name, s.Doc})
 		}
 	}
 	return all
-}
+}()
 
 // Methods returns what Config.Methods may hold.
 func Methods() []string {
@@ -48,15 +43,15 @@ func Methods() []string {
 	return names
 }
 
-// DescribeMethod says in a few words what a method of Methods is.
+// DescribeMethod describes a method of Methods in a few words.
 func DescribeMethod(name string) string {
 	return registry[slices.Index(Methods(), name)].doc
 }
 
-// DefaultMethods are those of Config.Methods that is nil.
+// DefaultMethods are the methods if Config.Methods is nil.
 func DefaultMethods() []string { return []string{"mle", "ts", "mf0", measure.Served, "leverage"} }
 
-// CheckMethods reports names that are not of Methods, or there twice.
+// CheckMethods reports names that are not of Methods, or named twice.
 func CheckMethods(names []string) error {
 	known := Methods()
 	for i, name := range names {
@@ -70,10 +65,10 @@ func CheckMethods(names []string) error {
 	return nil
 }
 
-// UnknownMethodError is returned for a name that Config.Methods may not hold.
+// UnknownMethodError is returned for a name that is not of Methods.
 type UnknownMethodError struct{ Method string }
 
-// Error names the method, and those that there are.
+// Error names the method and the known ones.
 func (e *UnknownMethodError) Error() string {
 	return fmt.Sprintf("method %q is none that a bundle can serve, want some of %s", e.Method, strings.Join(Methods(), ", "))
 }
@@ -82,10 +77,10 @@ func (e *UnknownMethodError) Error() string {
 type request struct {
 	name       string
 	taken      bool        // by the Comparators
-	comparator *Comparator // of these; nil of what the bundle serves
+	comparator *Comparator // nil for methods of Methods
 }
 
-// request reads the names of methods, and returns those that the Comparators take.
+// request adds requests for names of methods, and returns the names that the Comparators take.
 func (b *bench) request(names []string) (taken []string, err error) {
 	var own []string
 	for _, name := range names {
@@ -114,21 +109,21 @@ type bench struct {
 	warnings []string
 
 	attached    *attach.Attached
-	cut         *attach.Cut // nil for ready-made features
+	cut         *attach.Cut // nil for precomputed features
 	manifest    *bundle.Manifest
 	head        layer.Head
 	calibration *calibrate.Calibration
 	product     parallel.Product // nil: calibrate's own
 	closers     []func() error
 
-	sets    []*Set               // those to measure on, the test set first
-	opened  map[bundle.Role]*Set // what methods are fitted to and tuned on
-	learned []*score.Fitted      // that the bundle does not serve
+	sets    []*Set               // that are measured, the test set first
+	opened  map[bundle.Role]*Set // for fitting and tuning
+	learned []*score.Fitted      // fitted scores that the bundle does not serve
 	decided []DecisionResult
 	detail  *Detail
 }
 
-// resolveScores calls the score that the bundle serves by its name, once.
+// resolveScores replaces ood_score by the name of the score that the bundle serves.
 func (b *bench) resolveScores() {
 	served := b.calibration.Served().Name
 	asked := func(list []*request, name string) bool {
@@ -148,7 +143,7 @@ func (b *bench) resolveScores() {
 		for _, name := range []string{"mle", b.servedMethod(), served} {
 			if !asked(kept, name) {
 				at := len(kept)
-				if name == "mle" { // which others are compared with
+				if name == "mle" { // the baseline
 					at = 0
 				}
 				kept = slices.Insert(kept, at, &request{name: name})
@@ -158,12 +153,12 @@ func (b *bench) resolveScores() {
 	b.requests = kept
 }
 
-// servedMethod is whose probabilities the bundle serves.
+// servedMethod is the method whose probabilities the bundle serves.
 func (b *bench) servedMethod() string {
 	return string(cmp.Or(b.calibration.Method, calibrate.MF0))
 }
 
-// checkPairwise refuses mf1 where no model can be exported that serves it.
+// checkPairwise refuses mf1 if it has too many classes to be exported.
 func (b *bench) checkPairwise() error {
 	pairwise := func(r *request) bool { return r.name == measure.Pairwise && !r.taken }
 	k := b.head.Logits

@@ -15,8 +15,8 @@ import (
 // NamedSpec is a dataset with a name for tables.
 type NamedSpec struct{ Name, Spec string }
 
-// ParseNamedSpecs reads each NAME=SPEC, or a SPEC, which is named after its file. That of wrap.SyntheticOOD is
-// named stand-ins.
+// ParseNamedSpecs parses each NAME=SPEC, or a SPEC, which is named after its file. The SPEC wrap.SyntheticOOD is named
+// stand-ins.
 func ParseNamedSpecs(args []string) ([]NamedSpec, error) {
 	var specs []NamedSpec
 	for _, arg := range args {
@@ -37,8 +37,7 @@ func ParseNamedSpecs(args []string) ([]NamedSpec, error) {
 	return specs, nil
 }
 
-// ParseNamedSpec takes NAME= off a SPEC, unless the whole names a path that is
-// there: paths hold equals signs too.
+// ParseNamedSpec splits NAME=SPEC, unless the whole is an existing path: paths may have equals signs.
 func ParseNamedSpec(arg string) NamedSpec {
 	whole, err := dataset.ParseSpec(arg)
 	name, spec, ok := strings.Cut(arg, "=")

@@ -13,7 +13,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// unserved lists the scores that the bundle does not serve and that are fitted.
+// unserved lists the requested scores that must be fitted, as the bundle does not serve them.
 func (b *bench) unserved() (list []*score.Score) {
 	for _, r := range b.requests {
 		if s, _ := score.Find(r.name); !r.taken && r.learns() && !measure.Plain(r.name, b.calibration) {
@@ -23,7 +23,7 @@ func (b *bench) unserved() (list []*score.Score) {
 	return list
 }
 
-// openScores opens what scores are fitted to.
+// openScores opens the training data of the scores to fit.
 func (b *bench) openScores(ctx context.Context) (err error) {
 	if len(b.unserved()) == 0 {
 		return nil
@@ -38,8 +38,8 @@ func (b *bench) openScores(ctx context.Context) (err error) {
 	return err
 }
 
-// learnScores fits the scores that the bundle does not serve, as a calibration would: to sums and a
-// sample of the training data. It returns in how many seconds.
+// learnScores fits the scores that the bundle does not serve, as a calibration would: to sums and a sample of the
+// training data. It returns the seconds for each.
 func (b *bench) learnScores(ctx context.Context) (map[string]float64, error) {
 	list := b.unserved()
 	if len(list) == 0 {
@@ -64,7 +64,7 @@ func (b *bench) learnScores(ctx context.Context) (map[string]float64, error) {
 	return seconds, nil
 }
 
-// training sums the training data, and takes a sample of it.
+// training computes the sums and the sample of the training data.
 func (b *bench) training(ctx context.Context) (*score.Training, error) {
 	sums, err := calibrate.NewSums(calibrate.CurvatureConfig{
 		Head: b.head, Structure: calibrate.Kronecker, Product: b.product,

@@ -14,18 +14,18 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Session is an evaluation under way, as its comparators see it: what is open, and how more is opened. It
-// is used by one goroutine, and what it opens is closed at the end of Evaluate.
+// Session is a running evaluation, as comparators see it. It is for one goroutine, and what it opens is closed at the
+// end of Evaluate.
 type Session struct{ b *bench }
 
 // Bundle returns the bundle.
 func (s *Session) Bundle() *bundle.Bundle { return s.b.attached.Bundle }
 
-// Calibration returns what the bundle predicts with, the runtime's product of matrices included, which is
-// nil of ready-made features.
+// Calibration returns the bundle's calibration, with the runtime's matrix product, which is nil for precomputed
+// features.
 func (s *Session) Calibration() *calibrate.Calibration { return s.b.calibration }
 
-// Model returns the bundle's network and its head: nil of ready-made features.
+// Model returns the bundle's network and its head, nil for precomputed features.
 func (s *Session) Model() (*onnx.Model, *head.Head) {
 	if s.b.cut == nil {
 		return nil, nil
@@ -33,12 +33,11 @@ func (s *Session) Model() (*onnx.Model, *head.Head) {
 	return s.b.cut.Model, s.b.cut.Head
 }
 
-// Sets returns what is measured on. Their data is known once Comparator.Measure is called.
+// Sets returns the measured sets. Their data are there once Comparator.Measure is called.
 func (s *Session) Sets() []*Set { return s.b.sets }
 
-// Open returns the data at a SPEC or, where that is "", the data that had this role in the calibration, if it
-// is the same still. There is none, nil, where neither is. It must not be a stream. Data for bundle.OOD
-// needs no labels.
+// Open opens the data at a SPEC or, for "", the data that had this role in the calibration, if unchanged; nil if there
+// were none. It must not be a stream. Only data for bundle.OOD may lack labels.
 func (s *Session) Open(ctx context.Context, role bundle.Role, spec string) (*Set, error) {
 	b := s.b
 	if dataset.IsStream(spec) {
@@ -58,7 +57,7 @@ func (s *Session) Open(ctx context.Context, role bundle.Role, spec string) (*Set
 	return set, nil
 }
 
-// Read sees to the rows of a set, unless they are known.
+// Read reads the rows of a set, unless they are there.
 func (s *Session) Read(ctx context.Context, set *Set) (err error) {
 	if set.data == nil {
 		set.data, err = set.source.Collect(ctx, s.b.head, &s.b.notes)
@@ -69,15 +68,15 @@ func (s *Session) Read(ctx context.Context, set *Set) (err error) {
 // Step reports progress.
 func (s *Session) Step(stage, unit string, done, total int) { s.b.notes.Step(stage, unit, done, total) }
 
-// Network is another network than the bundle's, for the same inputs with the same preprocessing.
+// Network is another network than the bundle's, with the same inputs and preprocessing.
 type Network struct {
 	b       *bench
 	model   *onnx.Model
 	network *featurize.Network
-	cut     *attach.Cut // of OpenCut, else nil
+	cut     *attach.Cut // nil unless from OpenCut
 }
 
-// OpenNetwork prepares a model; a batch of 0 is that of Config.
+// OpenNetwork opens a model; a batch of 0 is that of Config.
 func (s *Session) OpenNetwork(m *onnx.Model, batch int) (*Network, error) {
 	b := s.b
 	n := &Network{b: b, model: m}
@@ -97,12 +96,12 @@ func (s *Session) OpenNetwork(m *onnx.Model, batch int) (*Network, error) {
 	return n, nil
 }
 
-// OpenCut prepares a model cut at its head, as the bundle's own is: what Logits returns is kept in the
-// features cache, where there is one, for every comparison that it is in.
+// OpenCut opens a model cut at its head, as the bundle's own is. The features cache, if any, keeps its logits for all
+// comparisons.
 func (s *Session) OpenCut(m *onnx.Model, h *head.Head) (*Network, error) {
 	b := s.b
 	n := &Network{b: b, model: m}
-	run := b.runtimeConfig() // of the batches of the bundle's network, as what the cache has of this one is
+	run := b.runtimeConfig() // the bundle's batch size, as for entries of the cache
 	err := b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
 		n.cut, err = attach.OpenCut(m, h, c)
 		return err
@@ -123,7 +122,7 @@ func (n *Network) Close() error {
 	return n.network.Close()
 }
 
-// Logits returns the logits [n,K] of a network that was cut at its head.
+// Logits returns the logits [n,K] of a network from OpenCut.
 func (n *Network) Logits(ctx context.Context, s *Set) (logits []float32, err error) {
 	o := n.b.opener(nil, s.source.Config.Limit)
 	o.Network = n.cut.Network
@@ -140,7 +139,7 @@ func (n *Network) Logits(ctx context.Context, s *Set) (logits []float32, err err
 	return logits, err
 }
 
-// Outputs returns all outputs of the network over a set, those of an example one pass after another.
+// Outputs returns all outputs of the network over a set, with all passes of an example in a row.
 func (n *Network) Outputs(ctx context.Context, s *Set, passes int) ([][]float32, error) {
 	width := 0
 	for _, o := range n.model.Outputs() {
@@ -168,7 +167,7 @@ func (n *Network) Outputs(ctx context.Context, s *Set, passes int) ([][]float32,
 	return columns, err
 }
 
-// read opens a set once more, for another network. There must be as many examples as the bundle's network had.
+// read opens a set again, for another network, and checks that it has as many examples as before.
 func (n *Network) read(
 	ctx context.Context, s *Set, o *source.Opener, stream func(*source.Set) (int, error),
 ) error {

@@ -16,39 +16,38 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// What a set is for beyond being measured.
+// Roles of sets that are not measured.
 const (
-	heldOutRole = measure.OOD + 1 + iota // to be tuned on
+	heldOutRole = measure.OOD + 1 + iota // validation
 	trainRole
 )
 
-// Set is data with its part in the evaluation.
+// Set is a dataset of the evaluation.
 type Set struct {
 	source *source.Set
 	part   measure.Part
-	data   *rows.Batch // kept where a comparator asks for more than a batch at a time
-	whole  *Set        // of which this is a part; nil of a whole one
+	data   *rows.Batch // if comparators need all of it
+	whole  *Set        // that this is a subsample of; nil for a whole set
 }
 
-// Name returns what the set is called: "test", "train", or its own name.
+// Name returns "test", "train", or the set's own name.
 func (s *Set) Name() string { return s.source.Name }
 
-// Data returns features, logits and labels, known of what is measured once Comparator.Measure is called, and of
-// other sets after Session.Read; nil before.
+// Data returns features, logits and labels: of measured sets once Comparator.Measure is called, of others after
+// Session.Read; nil before.
 func (s *Set) Data() *rows.Batch { return s.data }
 
-// Shifted reports whether the set is of Config.Shifts, on which scores of unfamiliarity are not measured.
+// Shifted reports whether the set is of Config.Shifts, on which OOD scores are not measured.
 func (s *Set) Shifted() bool { return s.part.Role == measure.Shift }
 
 func (s *Set) labelled() bool { return s.part.Role != measure.OOD }
 
-// Seed returns a seed for this set, so that no two share their draws and none depends on which others
-// there are.
+// Seed returns a seed for this set: no two sets share their draws, and none depends on the others.
 func (s *Set) Seed(seed uint64) uint64 {
 	return rand.NewPCG(seed, uint64(s.part.Role)<<32|uint64(s.part.Index)).Uint64()
 }
 
-// Thinned returns the set, whose rows are known, or so many of its examples, spread evenly.
+// Subsampled returns the set, whose data must be there, or at most this many of its examples, evenly spaced.
 func (s *Set) Subsampled(most int) *Set {
 	if s.data.N <= most {
 		return s
@@ -56,10 +55,10 @@ func (s *Set) Subsampled(most int) *Set {
 	return &Set{source: s.source, part: s.part, whole: s, data: Subsample(s.data, most)}
 }
 
-// Whole returns the set of which this is a part, nil of a whole one.
+// Whole returns the set that this is a subsample of, nil for a whole set.
 func (s *Set) Whole() *Set { return s.whole }
 
-// keep adds a batch to the data that is kept.
+// keep adds a batch to the set's data.
 func (s *Set) keep(b *rows.Batch) {
 	if s.data == nil {
 		s.data = &rows.Batch{}
@@ -67,12 +66,12 @@ func (s *Set) keep(b *rows.Batch) {
 	s.data.Append(&rows.Batch{N: b.N, Features: b.Features, Logits: b.Logits, Labels: b.Labels})
 }
 
-// Thin returns so many of the examples, spread evenly.
+// Subsample returns this many of the examples, evenly spaced.
 func Subsample(s *rows.Batch, most int) *rows.Batch {
 	return s.Pick(rows.Firsts(s.N, most))
 }
 
-// opener opens sets for the bundle's own network, or another that takes the same inputs.
+// opener opens sets for the bundle's network, or another with the same inputs.
 func (b *bench) opener(other *featurize.Network, limit int) *source.Opener {
 	o := &source.Opener{
 		Network: other, Classes: b.manifest.Labels, MaxBad: b.MaxBad, Cache: b.Cache, Limit: limit,
@@ -84,7 +83,7 @@ func (b *bench) opener(other *featurize.Network, limit int) *source.Opener {
 	return o
 }
 
-// openSets opens the sets that are measured on.
+// openSets opens the measured sets.
 func (b *bench) openSets(ctx context.Context) error {
 	opener := b.opener(nil, b.Limit)
 	add := func(role measure.Role, list ...NamedSpec) error {
@@ -121,7 +120,7 @@ func (b *bench) openSets(ctx context.Context) error {
 	}
 	for _, s := range b.sets {
 		if s.source.Size() < 0 {
-			continue // it is identified by what is read of it
+			continue // a stream is identified once it was read
 		}
 		if err := s.source.Identify(ctx); err != nil {
 			return err
@@ -133,7 +132,7 @@ func (b *bench) openSets(ctx context.Context) error {
 	return nil
 }
 
-// warnOfUsed warns of a set that was calibrated on.
+// warnOfUsed warns of a set that was used in the calibration.
 func (b *bench) warnOfUsed(ctx context.Context, s *Set) error {
 	for _, d := range b.manifest.Datasets {
 		same, err := b.opener(nil, 0).IsRecorded(ctx, s.source, b.head.Classes(), &d)
@@ -147,10 +146,10 @@ func (b *bench) warnOfUsed(ctx context.Context, s *Set) error {
 	return nil
 }
 
-// flagOf names the data of a role that is given.
+// flagOf is the flag for the data of a role.
 var flagOf = map[bundle.Role]string{bundle.Train: "train", bundle.Val: "val", bundle.OOD: "val-ood"}
 
-// partOf is what the data of a role is for. Out-of-distribution data stands behind that which is measured on.
+// partOf is the part of a role's data. Out-of-distribution data follow those that are measured.
 func (b *bench) partOf(role bundle.Role) measure.Part {
 	switch role {
 	case bundle.Val:
@@ -161,8 +160,8 @@ func (b *bench) partOf(role bundle.Role) measure.Part {
 	return measure.Part{Role: trainRole}
 }
 
-// openRole opens the data that is given or, where none is, that which had the role in the calibration, if
-// it is the same still. There is none where neither is.
+// openRole opens the given data or, without any, the data with this role in the calibration, if unchanged; nil if there
+// were none.
 func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*Set, error) {
 	if s := b.opened[role]; s != nil {
 		return s, nil
@@ -209,15 +208,15 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 	}
 	if recorded != nil {
 		if n := recorded.Count + recorded.Bad; n < s.Len() {
-			s.Config.Limit = n // calibration took as many, spread evenly
+			s.Config.Limit = n // as the calibration did
 		}
 	}
 	b.opened[role] = &Set{source: s, part: b.partOf(role)}
 	return b.opened[role], nil
 }
 
-// warnOfShared warns of what is measured on and shares examples with a set that methods are fitted to or
-// tuned on, where that is not the data of the calibration, of which openSets warns.
+// warnOfShared warns of measured sets that share examples with a set for fitting or tuning. openSets warns of the data
+// of the calibration.
 func (b *bench) warnOfShared(s *Set) {
 	for _, other := range b.sets {
 		same := func(d bundle.Dataset) bool { return d.Fingerprint == other.source.Fingerprint }
@@ -228,15 +227,15 @@ func (b *bench) warnOfShared(s *Set) {
 	}
 }
 
-// mostKept bounds what is kept of one set, in bytes.
+// maxKept bounds the data of one set, in bytes.
 const maxKept = 8 << 30
 
-// checkMemory refuses sets of n examples that are too large to keep features and logits of.
+// checkMemory refuses sets of n examples if their features and logits are too large.
 func (b *bench) checkMemory(n int, name string) error {
 	return checkNumbers(n, b.head.Features+b.head.Logits, name)
 }
 
-// checkNumbers is checkMemory for so many float32 of each example.
+// checkNumbers is checkMemory for this many float32 per example.
 func checkNumbers(n, each int, name string) error {
 	if bytes := float64(n) * float64(each) * 4; bytes > maxKept {
 		return fmt.Errorf("%s: features and logits of %d examples take %.1f GB, want at most %.1f for methods that keep them: take a part of the data, as in SPEC[0:100000]", name, n, bytes/1e9, float64(maxKept)/1e9)

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// reliability is the section of reliability diagrams.
+// reliability is the section with reliability diagrams.
 func (v *view) reliability() section {
 	s := section{ID: "reliability", Title: "Does confidence say how often it is right?"}
 	s.Lead = []string{fmt.Sprintf("Of examples that are predicted with 80 %% confidence, 80 %% should be right: points on the dashed line. Above it a classifier is too modest, below it too sure. "+
@@ -84,7 +84,7 @@ func (v *view) reliabilityOf(l look) figure {
 	return newFigure(sentence(l.title), caption, c, t)
 }
 
-// sentence begins with a capital.
+// sentence capitalises the first letter.
 func sentence(s string) string {
 	if s == "" || s[0] < 'a' || s[0] > 'z' {
 		return s
@@ -92,7 +92,7 @@ func sentence(s string) string {
 	return string(s[0]-'a'+'A') + s[1:]
 }
 
-// selective is the section of risk-coverage curves.
+// selective is the section with risk-coverage curves.
 func (v *view) selective() section {
 	s := section{ID: "doubt", Title: "Does it know its mistakes?"}
 	s.Lead = []string{"Whoever leaves the most doubtful examples to somebody else makes fewer mistakes with the rest: the lower and the flatter to the left, the better doubt finds mistakes."}
@@ -125,7 +125,7 @@ func (v *view) selective() section {
 	return s
 }
 
-// intervalsAt are the intervals of a method's risks at the coverages that have them.
+// intervalsAt are a method's risks with intervals.
 func intervalsAt(l look, in *metrics.Labelled) chart.Series {
 	s := chart.Series{Tone: l.tone, Kind: chart.Dots}
 	for _, at := range []struct {
@@ -142,7 +142,7 @@ func intervalsAt(l look, in *metrics.Labelled) chart.Series {
 	return s
 }
 
-// told is the row of a method's figures on an out-of-distribution set.
+// detectionRow is a method's figures on an out-of-distribution set.
 func (v *view) detectionRow(m *bench.MethodResult, f *metrics.DetectionResult) []cell {
 	cells := []cell{{Text: v.calledServed(m, false)}}
 	for _, column := range detectionColumns {
@@ -151,7 +151,7 @@ func (v *view) detectionRow(m *bench.MethodResult, f *metrics.DetectionResult) [
 	return cells
 }
 
-// unfamiliar is the section of out-of-distribution data.
+// ood is the section on out-of-distribution data.
 func (v *view) ood() section {
 	s := section{ID: "unfamiliar", Title: "Does it notice what it does not know?"}
 	s.Lead = []string{"A threshold on the score takes some familiar inputs for unfamiliar, and misses some unfamiliar ones: a curve has all thresholds. AUROC is the area below it, 50 % that of chance; FPR95 is the part of the unfamiliar inputs that is missed where 95 % of the familiar ones pass."}
@@ -175,7 +175,7 @@ func (v *view) ood() section {
 	return s
 }
 
-// mostCurves is how many methods a figure has, as the eye can tell so many lines apart.
+// maxCurves bounds the methods in a figure: more lines are hard to distinguish.
 const maxCurves = 5
 
 func (v *view) roc(i int, set bench.OODResult) figure {
@@ -214,7 +214,7 @@ func (v *view) roc(i int, set bench.OODResult) figure {
 	return newFigure("Noticed of "+name(set.Name), fmt.Sprintf("%s against %s.", plural(v.before.InDomain.N, "familiar input"), plural(set.N, "unfamiliar one")), c, t)
 }
 
-// along is the height of a curve of rising points at x, between two of them on a line.
+// along interpolates a curve of rising points linearly at x.
 func along(points []metrics.Point, x float64) float64 {
 	y := math.NaN()
 	for i, p := range points {
@@ -230,7 +230,7 @@ func along(points []metrics.Point, x float64) float64 {
 	return y
 }
 
-// scores is the histogram of the score that is served, of the test set and an out-of-distribution one.
+// scores is the histogram of the served score, for the test set and an out-of-distribution set.
 func (v *view) scores(i int, set bench.OODResult) figure {
 	all := v.e.Detail.Scores
 	c := chart.Chart{

@@ -18,7 +18,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// sets is the section of decisions: what is answered, and with which classes.
+// sets is the section on decisions: abstention and prediction sets.
 func (v *view) sets() section {
 	s := section{ID: "decisions", Title: "What does it answer, and with which classes?"}
 	results, all := v.e.Decisions, v.e.Detail.Sizes
@@ -53,7 +53,7 @@ func (v *view) sets() section {
 	return s
 }
 
-// mostSizes is how many sizes of prediction sets a figure has; the last has all larger ones.
+// maxSizes bounds the sizes of prediction sets in a figure; the last bar has all larger ones.
 const maxSizes = 20
 
 func (v *view) sizes(of bench.SetSizes) figure {
@@ -91,11 +91,11 @@ func (v *view) sizes(of bench.SetSizes) figure {
 const (
 	shownClasses = 20   // in the table
 	maxDots      = 2000 // in the figure
-	fewClasses   = 100  // whose figure is linear
-	leastECE     = 1e-7 // in one that is logarithmic
+	fewClasses   = 100  // at most, with linear axes
+	leastECE     = 1e-7 // on logarithmic axes
 )
 
-// classes is the section of each class.
+// classes is the section on each class.
 func (v *view) classes() section {
 	s := section{ID: "classes", Title: "Which classes are off?"}
 	before, after := v.e.Detail.Classes[v.before.Name], v.e.Detail.Classes[v.after.Name]
@@ -135,7 +135,7 @@ func (v *view) classes() section {
 	return s
 }
 
-// classDots has a dot for each class, or for as many as can be seen.
+// classDots has a dot for each class, for at most maxDots of them.
 func (v *view) classDots(what string, before, after []metrics.ClassFigures) figure {
 	dots := chart.Series{Tone: chart.Blue, Kind: chart.Dots}
 	log := len(after) > fewClasses
@@ -172,7 +172,7 @@ func (v *view) classDots(what string, before, after []metrics.ClassFigures) figu
 	return newFigure("Each "+what+", before and after", caption, c, table{})
 }
 
-// temperatures is the section of the maps that temperatures were chosen from.
+// temperatures is the section with the grids of temperatures.
 func (v *view) temperatures() section {
 	s := section{ID: "temperatures", Title: "How were the temperatures chosen?"}
 	m := v.e.Detail.Manifest
@@ -211,7 +211,7 @@ func (v *view) temperatures() section {
 	return s
 }
 
-// provenance is the section of what was measured on what.
+// provenance is the section on the bundle, the data and the intervals.
 func (v *view) provenance() section {
 	d, b := v.e.Detail, v.e.Bundle
 	s := section{ID: "provenance", Title: "What this is of"}

@@ -8,7 +8,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// examples is the section of examples to look at.
+// examples is the section with example inputs.
 func (v *view) examples() section {
 	s := section{ID: "examples", Title: "What do such examples look like?"}
 	s.Lead = []string{"Each with what is true of it, what is predicted, what the network itself says, and of how many held-out examples its score is higher."}
@@ -68,7 +68,7 @@ func (v *view) card(e bench.GalleryExample) card {
 	return c
 }
 
-// brief is what a class is called where there is little room.
+// brief is the shortened name of a class.
 func (v *view) brief(k int) string {
 	const most = 28
 	s := []rune(v.label(k))
@@ -78,7 +78,7 @@ func (v *view) brief(k int) string {
 	return string(s[:most-1]) + "…"
 }
 
-// mostLabels is how many labels of an example are named.
+// mostLabels bounds the labels named for an example.
 const mostLabels = 4
 
 func (v *view) labels(list []int) string {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// writeMarkdown writes the words and the tables of the page, those of figures folded.
+// writeMarkdown writes the text and the tables of the page, those of figures folded.
 func writeMarkdown(w io.Writer, p *page) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n", escape(p.Headline))
@@ -73,7 +73,7 @@ func writeTable(b *strings.Builder, t table) {
 	}
 }
 
-// writeGallery lists the examples of one by their names, with texts and values but without pictures.
+// writeGallery lists the examples by name, with texts and values but without pictures.
 func writeGallery(b *strings.Builder, g gallery) {
 	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n%s\n\n", escapeHTML(g.Title), escape(g.Lead))
 	for _, c := range g.Cards {
@@ -90,7 +90,7 @@ func writeGallery(b *strings.Builder, g gallery) {
 	b.WriteString("\n</details>\n")
 }
 
-// pairs writes terms and what they have.
+// pairs writes terms with their values.
 func pairs(list [][2]string) string {
 	all := make([]string, len(list))
 	for i, p := range list {
@@ -99,14 +99,14 @@ func pairs(list [][2]string) string {
 	return strings.Join(all, ", ")
 }
 
-// apart is put behind what would make a mention or a reference of the rest: it has no width. GitHub looks for
-// these in what was rendered, where no escape is left.
+// apart, a space of no width, breaks what GitHub would turn into a mention or a reference: it looks for these in the
+// rendered text, after escapes are gone.
 const apart = "&#8203;"
 
-// listed is what begins an item of a list at the beginning of a text.
+// listed matches what starts an item of a list.
 var listed = regexp.MustCompile(`^([-+]|[0-9]{1,9}[.)])( |$)`)
 
-// escape writes a text so that Markdown shows it as it is: whatever could be markup, HTML, a mention or a reference.
+// escape makes Markdown show a text as it is, without markup, HTML, mentions or references.
 func escape(s string) string {
 	var b strings.Builder
 	if at := listed.FindStringSubmatchIndex(s); at != nil {
@@ -117,7 +117,7 @@ func escape(s string) string {
 	for i, r := range s {
 		switch {
 		case r == ':' && strings.HasPrefix(s[i:], "://"), r == '.' && i >= 3 && strings.EqualFold(s[i-3:i], "www"):
-			fmt.Fprintf(&b, "&#%d;", r) // or it were a link
+			fmt.Fprintf(&b, "&#%d;", r) // else it becomes a link
 		case r == '-' && i >= 2 && strings.EqualFold(s[i-2:i], "gh"):
 			b.WriteString("-" + apart)
 		case r == '@':
@@ -138,7 +138,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// escapeHTML is escape for what stands in HTML, where Markdown is not read.
+// escapeHTML is escape for text inside HTML.
 func escapeHTML(s string) string {
 	return strings.NewReplacer("@", "@"+apart, "#", "#"+apart, "GH-", "GH-"+apart).Replace(html.EscapeString(s))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-// A unit is how figures are written.
+// A unit is how figures are formatted.
 type unit struct {
 	scale  float64
 	digits int
@@ -21,7 +21,7 @@ var (
 	plain   = unit{1, 3, ""}
 )
 
-// write writes a figure with a fixed number of digits behind the point.
+// write formats a figure with a fixed number of decimals.
 func (u unit) write(v float64) string { return u.bare(v) + u.behind }
 
 func (u unit) bare(v float64) string {
@@ -38,14 +38,14 @@ func (u unit) bare(v float64) string {
 	return s
 }
 
-// words writes a figure for a sentence, to two or three digits that count.
+// words formats a figure for a sentence, to two or three significant digits.
 func (u unit) words(v float64) string { return u.short(v) + u.behind }
 
 func (u unit) short(v float64) string {
 	switch size := math.Abs(u.scale * v); {
 	case size == 0 || size == 100 && u.scale == 100:
 		u.digits = 0
-	case size >= 99.95 && size < 100 && u.scale == 100: // which would be written as 100 and is not
+	case size >= 99.95 && size < 100 && u.scale == 100: // one decimal would round it to 100
 		u.digits = 2
 	case size >= 9.95:
 		u.digits = 1
@@ -57,10 +57,10 @@ func (u unit) short(v float64) string {
 	return u.bare(v)
 }
 
-// within writes an interval for a sentence.
+// within formats an interval for a sentence.
 func (u unit) within(i metrics.Interval) string { return u.short(i[0]) + " to " + u.words(i[1]) }
 
-// count writes a whole number in groups of three digits.
+// count formats an integer in groups of three digits.
 func count(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -6,12 +6,12 @@ import (
 	"github.com/mfgs/mfgs/internal/chart"
 )
 
-// page is what a report says, in the order in which it says it, whatever it is written as.
+// page is the content of a report, in order, for both formats.
 type page struct {
 	Title    string // the name of the bundle
 	Headline string
 	Verdict  []string // sentences
-	Caveats  []string // what a reader must know before the figures
+	Caveats  []string // before the figures
 	Sections []section
 }
 
@@ -23,7 +23,7 @@ type section struct {
 	Galleries []gallery
 }
 
-// table has a row for its head; the first cell of each row says what the row is of.
+// table has a head; the first cell of each row names the row.
 type table struct {
 	Caption string
 	Head    []string
@@ -31,11 +31,11 @@ type table struct {
 	Note    string
 }
 
-// cell is a figure, and below it how sure that is.
+// cell is a figure with its interval.
 type cell struct {
 	Text        string
-	Interval    string // an interval
-	Significant bool   // it differs from the network's own beyond chance
+	Interval    string
+	Significant bool // differs significantly from the network's own
 }
 
 func cells(texts ...string) []cell {
@@ -46,7 +46,7 @@ func cells(texts ...string) []cell {
 	return row
 }
 
-// figure is a picture with what explains it, and its numbers.
+// figure is a chart with its caption, legend and numbers.
 type figure struct {
 	Title   string
 	Caption string
@@ -84,9 +84,9 @@ type gallery struct {
 type card struct {
 	Name    string
 	Picture template.URL // a data URL, "" where there is none
-	Small   bool         // the picture has so few pixels that they are shown as such
+	Small   bool         // show the picture's pixels as squares
 	Text    string
 	Values  [][2]string // names and values
-	More    string      // what is left out of these
+	More    string      // what Values leaves out
 	Facts   [][2]string
 }

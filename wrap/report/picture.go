@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	thumbnail  = 192 // pixels of a picture's longer side at most
-	smallImage = 64  // pictures up to this have their pixels shown
+	thumbnail  = 192 // largest side of a picture, in pixels
+	smallImage = 64  // largest side of pictures shown as squares
 	mostText   = 400 // characters of a text
 	mostValues = 8   // of a row
 	mostArrays = 4   // of an example
 )
 
-// show puts into a card what the data have of an example: a picture where it is one, else a text, or the
-// first of its values. exif says whether a picture is turned as its EXIF orientation asks for.
+// show puts an example's input into a card: a picture if it is one, else a text, or the first values. exif applies the
+// EXIF orientation.
 func show(c *card, e *dataset.Example, exif bool) {
 	if err := e.Decode(); err != nil {
 		return
@@ -60,8 +60,8 @@ func show(c *card, e *dataset.Example, exif bool) {
 	}
 }
 
-// imageOf makes an image of an array that is one: bytes with a layout, or numbers of a shape that images
-// have, of which the least is made black and the greatest white: scaled.
+// imageOf returns an array as an image: bytes with a layout, or numbers with the shape of an image, scaled so that the
+// least is black and the greatest white. It is nil for other arrays.
 func imageOf(a *dataset.Array) (img image.Image, scaled bool) {
 	h, w, channels, at := geometry(a)
 	values := reflect.ValueOf(a.Data)
@@ -107,10 +107,10 @@ func imageOf(a *dataset.Array) (img image.Image, scaled bool) {
 	return rgb, scaled
 }
 
-// leastSide is how many pixels high and wide what is not said to be an image must be to be shown as one.
+// leastSide is the least height and width of arrays shown as images though not declared as such.
 const leastSide = 8
 
-// geometry returns what shape an array has as an image, and where in it a value is: 0 of what is none.
+// geometry returns the shape of an array as an image, zero if it is none, and the index of a value.
 func geometry(a *dataset.Array) (h, w, channels int, at func(y, x, channel int) int) {
 	s := a.Shape
 	layout := a.Layout
@@ -146,9 +146,9 @@ func geometry(a *dataset.Array) (h, w, channels int, at func(y, x, channel int) 
 	}
 }
 
-// reader returns what reads the numbers of a slice.
+// reader returns a function that reads the numbers of a slice.
 func reader(values reflect.Value) (func(i int) float64, bool) {
-	if bytes, ok := values.Interface().([]uint8); ok { // of which photographs have millions
+	if bytes, ok := values.Interface().([]uint8); ok { // fast: photographs have millions
 		return func(i int) float64 { return float64(bytes[i]) }, true
 	}
 	switch values.Type().Elem().Kind() {
@@ -162,7 +162,7 @@ func reader(values reflect.Value) (func(i int) float64, bool) {
 	return nil, false
 }
 
-// encode makes a data URL of an image, which is made smaller where it is large.
+// encode returns an image as a data URL, scaled down if it is large.
 func encode(img image.Image) (url template.URL, small bool) {
 	b := img.Bounds()
 	longer := max(b.Dx(), b.Dy())
@@ -189,7 +189,7 @@ func encode(img image.Image) (url template.URL, small bool) {
 	return dataURL(kind, base64.StdEncoding.EncodeToString(out.Bytes())), longer <= smallImage
 }
 
-// textOf returns the text that data are, where they are one.
+// textOf returns data that are a single text.
 func textOf(data any) (string, bool) {
 	switch d := data.(type) {
 	case []string:
@@ -204,7 +204,7 @@ func textOf(data any) (string, bool) {
 	return "", false
 }
 
-// shorten makes a text fit to be shown, with its lines.
+// shorten makes a text printable and short, keeping its lines.
 func shorten(s string) string {
 	if utf8.RuneCountInString(s) > mostText {
 		s = string([]rune(s)[:mostText]) + " …"
@@ -216,7 +216,7 @@ func shorten(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// addValues adds the first values of an array, of one of several those of its name.
+// addValues adds the first values of an array: one by one if it is the only one, else on one line with its name.
 func (c *card) addValues(a *dataset.Array, alone bool) {
 	var names, values []string
 	if t, ok := a.Data.(dataset.Text); ok {

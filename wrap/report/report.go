@@ -1,14 +1,13 @@
-// Package report says what came of a calibration on one page, for those who have to decide by it.
+// Package report writes the results of a calibration on one page, for the people who decide by them.
 //
-// It is made of what package bench measured, with [bench.Config.Detailed], and of the bundle: nothing is
-// computed here but words, places and pictures.
+// It presents what package bench measured, with [bench.Config.Detailed], and the bundle; it measures nothing.
 //
-//  1. view.go gathers the page: the verdict (verdict.go), then a section for each question.
-//  2. html.go writes it as one HTML file that asks for nothing, not even scripts: styles and pictures are
-//     in it, and its Content-Security-Policy forbids all else. Figures are those of package chart.
-//  3. markdown.go writes the words and tables as Markdown, for pull requests.
+//  1. view.go builds the page: the verdict (verdict.go), then a section for each question.
+//  2. html.go writes it as one HTML file without scripts or external resources: styles and pictures are in it, and its
+//     Content-Security-Policy forbids everything else. Charts are those of package chart.
+//  3. markdown.go writes the text and tables as Markdown, for pull requests.
 //
-// What data and bundles say, such as the names of classes, is escaped and shortened.
+// Text from data and bundles, such as the names of classes, is escaped and shortened.
 package report
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// Check reports a file name that says no format, or a folder that is not there.
+// Check reports a file name without a known extension.
 func Check(path string) error {
 	_, err := writer(path)
 	return err
@@ -40,8 +39,8 @@ func writer(path string) (func(io.Writer, *page) error, error) {
 	}
 }
 
-// Write writes the report of an evaluation, which has its Detail, to a file: HTML or Markdown, as its name
-// ends. The file is there as a whole or, after an error, as it was.
+// Write writes the report of an evaluation, which must have its Detail, to a file: HTML or Markdown by its extension.
+// After an error the file is as it was before.
 func Write(path string, e *bench.Evaluation, o Options) error {
 	write, err := writer(path)
 	if err != nil {

@@ -669,7 +669,7 @@ func TestSetsAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 	}
 }
 
-// A star is at a figure whose difference to the network is beyond chance, and at no other.
+// A star is at a figure whose difference to the network is significantly, and at no other.
 func TestStarsAreAtDifferencesBeyondChance(t *testing.T) {
 	e := evaluation()
 	d := e.Methods[1].InDomain.Differences[network]

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// verdict says in plain words what came of it: a headline and sentences, each with how sure it is.
+// verdict is the result in plain words: a headline, and sentences with intervals.
 func (v *view) verdict() (headline string, sentences []string) {
 	before, after := v.before.InDomain, v.after.InDomain
 	if before == nil || after == nil {
@@ -44,8 +44,8 @@ func (v *view) verdict() (headline string, sentences []string) {
 	return headline, append(sentences, v.decisionSentences()...)
 }
 
-// unfamiliarHeadline says whether unfamiliar inputs of all sets are told better, or worse, than by the
-// network's own doubt beyond chance.
+// oodHeadline says whether all out-of-distribution sets are detected significantly better, or all worse, than by the
+// network's own uncertainty.
 func (v *view) oodHeadline() string {
 	better, worse, sets := 0, 0, 0
 	for _, r := range v.score.OOD {
@@ -70,7 +70,7 @@ func (v *view) oodHeadline() string {
 	return ""
 }
 
-// sure is the sign of a difference to the network that is beyond chance, and 0 of another.
+// significantSign is the sign of a significant difference to the network, else 0.
 func (v *view) significantSign(m *metrics.Labelled, figure string) float64 {
 	if d, ok := m.Differences[network][figure]; ok && d.Significant() {
 		return math.Copysign(1, d.Difference)
@@ -78,7 +78,7 @@ func (v *view) significantSign(m *metrics.Labelled, figure string) float64 {
 	return 0
 }
 
-// seemsCalibrated says that nothing of a calibration error can be seen: less what chance adds, it may be 0.
+// seemsCalibrated reports whether the debiased calibration error may be 0.
 func (v *view) seemsCalibrated(m *metrics.Labelled) bool {
 	i, ok := m.Intervals["debiased_ce"]
 	return m.DebiasedCE == 0 || ok && i[0] <= 0
@@ -116,7 +116,7 @@ func changed(d metrics.Difference, known bool) string {
 	return "rose"
 }
 
-// at writes the interval of a figure behind it, "" where it has none.
+// intervalOf formats the interval of a figure, to follow it; "" if it has none.
 func (v *view) intervalOf(intervals map[string]metrics.Interval, figure string) string {
 	if i, ok := intervals[figure]; ok {
 		return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(i))
@@ -126,7 +126,7 @@ func (v *view) intervalOf(intervals map[string]metrics.Interval, figure string) 
 
 func (v *view) level() string { return plain.level(v.e.Bootstrap.Level) }
 
-// level writes a confidence.
+// level formats a confidence level.
 func (unit) level(p float64) string { return fmt.Sprintf("%g %%", 100*p) }
 
 func (v *view) errorSentence(before, after *metrics.Labelled) string {
@@ -135,7 +135,7 @@ func (v *view) errorSentence(before, after *metrics.Labelled) string {
 		what = "of the decisions, one for each label of each example, are wrong"
 	}
 	within := v.intervalOf(after.Intervals, "error")
-	if within == "" { // resampling tells nothing of what never happened
+	if within == "" { // the resamples of no errors have none
 		within = v.proportionInterval(after.Error, after.N)
 	}
 	if v.after == v.before {
@@ -151,7 +151,7 @@ func (v *view) errorSentence(before, after *metrics.Labelled) string {
 	return s + "."
 }
 
-// unfamiliarSentences say for each set how much of it is noticed.
+// oodSentences say for each out-of-distribution set how much of it is detected.
 func (v *view) oodSentences() (all []string) {
 	if len(v.score.OOD) == 0 {
 		return []string{"How well unfamiliar inputs are noticed was not measured: no such data were given."}
@@ -175,7 +175,7 @@ func (v *view) oodSentences() (all []string) {
 	return all
 }
 
-// noticed writes the interval of what is noticed: the rest of what is not.
+// detectedInterval formats the interval of 1 - FPR95.
 func (v *view) detectedInterval(intervals map[string]metrics.Interval) string {
 	if i, ok := intervals["fpr95"]; ok {
 		return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(metrics.Interval{1 - i[1], 1 - i[0]}))
@@ -183,7 +183,8 @@ func (v *view) detectedInterval(intervals map[string]metrics.Interval) string {
 	return ""
 }
 
-// of writes the interval of a part of n examples, "" of those that have parts of labels.
+// proportionInterval formats the interval of a fraction of n examples, "" for multi-label heads, whose examples count
+// in fractions.
 func (v *view) proportionInterval(part float64, n int) string {
 	if v.multiLabel() || n == 0 {
 		return ""
@@ -192,7 +193,7 @@ func (v *view) proportionInterval(part float64, n int) string {
 	return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(metrics.Interval{low, high}))
 }
 
-// decisionSentences say what the bundle's decisions came to on the test set, and what was promised.
+// decisionSentences say how the bundle's decisions did on the test set, beside their guarantees.
 func (v *view) decisionSentences() (all []string) {
 	for _, d := range v.e.Decisions {
 		if d.Set != "test" {
@@ -238,7 +239,7 @@ func (v *view) setSentence(d conformal.Realised) string {
 		v.guaranteeBroken(one && conformal.CoverageTail(covered, d.N, sets.Examples, sets.Alpha) < (1-v.e.Bootstrap.Level)/2)
 }
 
-// exceeds reports whether a part of n examples is more than was promised, beyond chance.
+// exceeds reports whether a fraction of n examples is significantly above the guaranteed one.
 func (v *view) exceeds(part float64, n int, promised float64) bool {
 	if v.multiLabel() || n == 0 {
 		return false
@@ -247,7 +248,7 @@ func (v *view) exceeds(part float64, n int, promised float64) bool {
 	return low > promised
 }
 
-// broken says of a promise that was not kept what that means. On held-out data there is no telling.
+// guaranteeBroken words that a guarantee was not kept, which validation data cannot show.
 func (v *view) guaranteeBroken(is bool) string {
 	if !is || v.options.Tuned {
 		return ""

@@ -14,24 +14,24 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Options say what a report is of beyond the evaluation.
+// Options are options of a report.
 type Options struct {
-	// Tuned says that what was measured on is what the bundle was tuned on, so that figures flatter it.
+	// Tuned says that the bundle was tuned on the measured data, so that the figures are optimistic.
 	Tuned bool
 }
 
 // network is the name of the method that is the network itself.
 const network = "mle"
 
-// syntheticSet is the name of a set that is made of test images.
+// syntheticSet is the name of a set of synthetic OOD data.
 const syntheticSet = string(bundle.SyntheticOOD)
 
-// view is an evaluation as a report looks at it.
+// view is an evaluation with what a report needs of it.
 type view struct {
 	e       *bench.Evaluation
 	options Options
-	// The network itself, what serves in its place, and the score of unfamiliarity that is served: entries
-	// of e.Methods, which may be the same.
+	// The network itself, the method that the bundle serves in its place, and the served score: entries of e.Methods,
+	// which may be the same.
 	before, after, score *bench.MethodResult
 }
 
@@ -45,7 +45,7 @@ func newView(e *bench.Evaluation, o Options) *view {
 	return v
 }
 
-// kind is what examples of the set that is measured on are.
+// kind is what the measured examples are called.
 func (v *view) kind() string {
 	if v.options.Tuned {
 		return "held-out"
@@ -53,7 +53,7 @@ func (v *view) kind() string {
 	return "test"
 }
 
-// set is what a set is called: that which is measured on by its kind.
+// set is what a set is called.
 func (v *view) set(s string) string {
 	if s == "test" {
 		return v.kind()
@@ -63,7 +63,7 @@ func (v *view) set(s string) string {
 
 func (v *view) multiLabel() bool { return v.e.Detail.Manifest.Head.MultiLabel() }
 
-// page gathers all that there is to say.
+// page builds the page. It leaves out sections without content.
 func (v *view) page() *page {
 	p := &page{Title: name(filepath.Base(v.e.Bundle.Path))}
 	p.Headline, p.Verdict = v.verdict()
@@ -79,7 +79,7 @@ func (v *view) page() *page {
 	return p
 }
 
-// caveats are what makes figures worth less.
+// caveats are warnings before the figures.
 func (v *view) caveats() (all []string) {
 	if v.options.Tuned {
 		all = append(all, "These figures are on the data that the calibration was tuned on. On new data they will be worse: measure them with mfgs eval.")
@@ -90,15 +90,15 @@ func (v *view) caveats() (all []string) {
 	return all
 }
 
-// name makes a name fit to be shown.
+// name makes a name printable.
 func name(s string) string { return text.Name(s) }
 
-// titles are what methods are called beside their names.
+// titles are the long names of methods.
 var titles = map[string]string{
 	"mle": "network itself", "ts": "temperature scaling", "mf0": "mean-field", "studentized": "studentized margin",
 }
 
-// called says what a method is, and that it serves.
+// called is the title and name of a method.
 func (v *view) called(m *bench.MethodResult) string {
 	s := name(m.Name)
 	if title := titles[m.Name]; title != "" && title != m.Name {
@@ -107,7 +107,7 @@ func (v *view) called(m *bench.MethodResult) string {
 	return s
 }
 
-// serves says what of a method is served.
+// calledServed is called, and says whether the bundle serves the method's probabilities, or its score.
 func (v *view) calledServed(m *bench.MethodResult, probabilities bool) string {
 	s := v.called(m)
 	if probabilities && m == v.after || !probabilities && m == v.score {
@@ -128,13 +128,13 @@ func bounded(c metrics.Certainty, figure string, value float64, u unit) cell {
 	return out
 }
 
-// What tables of methods have of each set.
+// The columns of tables of methods.
 var (
 	labelledColumns  = metrics.Columns(metrics.LabelledFigures)
 	detectionColumns = metrics.Columns(metrics.DetectionFigures)
 )
 
-// unitOf is how a figure is written.
+// unitOf is how a figure is formatted.
 func unitOf(f metrics.Figure) unit {
 	if f.Unit == metrics.Fraction {
 		return percent
@@ -150,7 +150,7 @@ func columnHead(f metrics.Figure) string {
 	return f.Label
 }
 
-// labelledHead has the columns of labelled.
+// labelledHead is the head of tables of labelledRow.
 func labelledHead() []string {
 	head := []string{""}
 	for _, f := range labelledColumns {
@@ -159,7 +159,7 @@ func labelledHead() []string {
 	return head
 }
 
-// labelled is the row of a method's figures on a labelled set.
+// labelledRow is a method's figures on a labelled set.
 func (v *view) labelledRow(m *bench.MethodResult, f *metrics.Labelled) []cell {
 	cells := []cell{{Text: v.calledServed(m, true)}}
 	for _, column := range labelledColumns {
@@ -168,7 +168,7 @@ func (v *view) labelledRow(m *bench.MethodResult, f *metrics.Labelled) []cell {
 	return cells
 }
 
-// figures is the section of the methods side by side.
+// figures is the section that compares methods.
 func (v *view) figures() section {
 	s := section{ID: "figures", Title: "Before and after"}
 	test := table{Caption: "On the " + v.kind() + " data", Head: labelledHead()}
@@ -201,8 +201,8 @@ func (v *view) figures() section {
 	return s
 }
 
-// drawn are the methods whose curves are drawn: the network, temperature scaling and what serves, each
-// with the look it has in all figures.
+// drawn are the methods whose curves are drawn: the network, temperature scaling and the served method, each with the
+// look it has in all figures.
 func (v *view) drawn() (list []look) {
 	for _, l := range []look{
 		{network, "network itself", chart.Grey, []float64{2, 3}, nil},

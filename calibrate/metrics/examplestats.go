@@ -1,16 +1,16 @@
 package metrics
 
-// outcome is what there is to count of one decision.
+// outcome is what one decision adds to the counts.
 type outcome struct {
 	right                               bool
 	confidence, uncertainty, nll, brier float64
 }
 
-// kept is what is kept of each example: means over its decisions, and what it adds to the bins.
+// exampleStats is what is kept of each example: means over its decisions, and what it adds to the bins.
 type exampleStats struct {
 	wrong, nll, brier, uncertainty []float64
 	cells                          []cell
-	ends                           []int // of the cells of each example
+	ends                           []int // end of each example's cells
 }
 
 // cell is what an example adds to a bin.
