@@ -11,6 +11,7 @@ import (
 // As many lines wait as make a batch, or as hold so many numbers, and once they are
 // handed on the next may wait.
 func TestLinesWaitUpToABatch(t *testing.T) {
+	t.Parallel()
 	const batch = 3
 	of := func(numbers int) line {
 		return line{example: dataset.Example{Inputs: []dataset.Array{{Shape: []int{2, numbers / 2}}}}}

@@ -14,6 +14,7 @@ import (
 // Under load, every use finds an open predictor while it is exchanged again and again, and each
 // that is exchanged is closed, once its users are done and not before.
 func TestAPredictorIsExchangedUnderLoad(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, structures[1])
 	x := []Tensor{digitTensor(t, 0, 5)}
 	h := NewHandle(open(t, dir))
@@ -88,6 +89,7 @@ func open(t *testing.T, dir string) *Predictor {
 
 // Run gives what an exported model does, named and shaped as Outputs says, and Predict's numbers.
 func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
+	t.Parallel()
 	const n = 37
 	dir, _ := calibrated(t, structures[0])
 	p := opened(t, dir, Options{})
@@ -127,6 +129,7 @@ func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
 
 // Exchanging a predictor for itself closes nothing.
 func TestAPredictorExchangedForItselfStaysOpen(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, structures[0])
 	p := open(t, dir)
 	h := NewHandle(p)

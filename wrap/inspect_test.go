@@ -11,7 +11,8 @@ import (
 	. "github.com/mfgs/mfgs/wrap"
 )
 
-func TestInspectTellsWhatItFinds(t *testing.T) {
+func TestInspectReportsTheHead(t *testing.T) {
+	t.Parallel()
 	in, err := Inspect(digits(t, models.DigitsModel), head.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +28,8 @@ func TestInspectTellsWhatItFinds(t *testing.T) {
 }
 
 // A head that is not recognised is an answer, not an error.
-func TestInspectTellsWhyItFindsNothing(t *testing.T) {
+func TestInspectSaysWhyThereIsNoHead(t *testing.T) {
+	t.Parallel()
 	in, err := Inspect("../testdata/onnx/no_layer.onnx", head.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +47,7 @@ func TestInspectTellsWhyItFindsNothing(t *testing.T) {
 
 // Heads of every link are for calibration.
 func TestInspectSupportsAllLinks(t *testing.T) {
+	t.Parallel()
 	for model, link := range map[string]link.Link{multiLabelModel: link.Sigmoid, oneVsRestModel: link.OneVsRest,
 		"../testdata/onnx/torch_binary.onnx": link.Sigmoid} {
 		in, err := Inspect(model, head.Options{})

@@ -51,6 +51,7 @@ func answerTo(t testing.TB, one Prediction, err error) answer {
 }
 
 func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	const n = 300
@@ -99,6 +100,7 @@ func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
 // A line that comes alone is answered before there is another; those that wait are
 // answered in their order.
 func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	r, w := io.Pipe()
@@ -143,6 +145,7 @@ func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
 }
 
 func TestLinesEnd(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	// last counts the answers, and returns the error that ends the iteration.
@@ -189,7 +192,8 @@ func TestLinesEnd(t *testing.T) {
 
 // Labels come along where lines have them, unless none are wanted; those that are no
 // class are left out.
-func TestLinesBringTheirLabels(t *testing.T) {
+func TestLinesMayHaveLabels(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	text := ""
 	for _, label := range []string{`,"label":7`, "", `,"label":99`, `,"label":0`} {

@@ -33,6 +33,7 @@ func digitsWithDecisions(t *testing.T) (*Predictor, []Tensor) {
 }
 
 func TestOverridesGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
+	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
 	plain, err := p.Predictions(outputs, Override{})
 	if err != nil {
@@ -96,6 +97,7 @@ func TestOverridesGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 }
 
 func TestOverridesHaveThresholdsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
 	for name, c := range map[string]struct {
@@ -136,6 +138,7 @@ func TestOverridesHaveThresholdsOfTheirOwn(t *testing.T) {
 }
 
 func TestContradictoryOverridesAreRefused(t *testing.T) {
+	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
 	for want, v := range map[string]Override{
@@ -159,6 +162,7 @@ func TestContradictoryOverridesAreRefused(t *testing.T) {
 }
 
 func TestImagesAndObjectsBecomeModelInputs(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	digit := digitTensor(t, 1500, 1501)

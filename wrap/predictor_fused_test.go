@@ -32,6 +32,7 @@ import (
 
 // One session serves all goroutines, and gives each the same for the same.
 func TestConcurrentPredictionsAreTheSame(t *testing.T) {
+	t.Parallel()
 	x := digitTensor(t, 1500, 1797).Data.([]float32)
 	input := func(n int) []Tensor { return []Tensor{{Shape: []int64{int64(n), 1, 8, 8}, Data: x[:n*64]}} }
 	for _, s := range structures {
@@ -140,6 +141,7 @@ func TestACancelledPredictionEndsSoonAndHarmsNoOther(t *testing.T) {
 // Sequences of many lengths are predicted each at its own, as the formulas do
 // from the features that the cut network gives of them.
 func TestRaggedSequencesArePredicted(t *testing.T) {
+	t.Parallel()
 	const n = 150
 	rng := rand.New(rand.NewPCG(2, 3))
 	var lines strings.Builder
@@ -194,6 +196,7 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 
 // A model of a fixed batch takes any number of examples all the same.
 func TestAFixedBatchIsFilledUp(t *testing.T) {
+	t.Parallel()
 	const n = 50
 	x := Tensor{Shape: []int64{n, 3, 8, 8}, Data: random(1, n*192)}
 	dir := t.TempDir()
@@ -218,7 +221,7 @@ func TestAFixedBatchIsFilledUp(t *testing.T) {
 }
 
 // The fused score, of variances in float32, tells unfamiliar data as the formulas do.
-func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
+func TestFusedScoresDetectNotMNIST(t *testing.T) {
 	t.Parallel()
 	data := realdata.Dir(t)
 	train, test, other := data+"/mnist/train-images-idx3-ubyte.gz", data+"/mnist/t10k-images-idx3-ubyte.gz[:3000]", data+"/notmnist/notmnist-images-idx3-ubyte.gz"
@@ -269,6 +272,7 @@ func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 
 // The posterior is read again for PredictFeatures, and must be what it was.
 func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
+	t.Parallel()
 	whole, _ := calibrated(t, structures[0])
 	dir := filepath.Join(t.TempDir(), "b")
 	copied := func(from string) {
@@ -317,6 +321,7 @@ func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
 
 // Networks as others trained them, of ten classes and of a thousand, on noise.
 func TestFusedPredictionsOfRealNetworks(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(realdata.Dir(t), "models")
 	for name, structures := range map[string][]calibrate.Structure{
 		"cifar10_resnet20.onnx":               {calibrate.Full, calibrate.Kronecker},
@@ -383,6 +388,7 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 // Where tuning makes probabilities hard or soft, no two digits have the same score: in
 // float32 1 - max p was exactly zero for many, or one of a few numbers for all.
 func TestScoresOfDigitsDoNotTie(t *testing.T) {
+	t.Parallel()
 	const n = 297
 	c := config(t, filepath.Join(t.TempDir(), "b"))
 	c.Structure, c.OODScore = calibrate.Kronecker, "mf0"

@@ -114,6 +114,7 @@ func percentile(b *bundle.Bundle, score float64) *float64 {
 }
 
 func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
+	t.Parallel()
 	inputs := []Tensor{digitTensor(t, 1400, 1700)} // more than one batch
 	for _, s := range structures {
 		t.Run(string(s), func(t *testing.T) {
@@ -159,7 +160,8 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 	}
 }
 
-func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
+func TestAllWaysToPredictAgree(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	x := digitTensor(t, 1500, 1797)
@@ -287,6 +289,7 @@ func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
 }
 
 func TestAPredictorDescribesItself(t *testing.T) {
+	t.Parallel()
 	dir, r := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	if in := p.Inputs(); len(in) != 1 || in[0].Name != "image" || in[0].String() != "[N,1,8,8] float32" {
@@ -306,6 +309,7 @@ func TestAPredictorDescribesItself(t *testing.T) {
 }
 
 func TestPredictRefuses(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	nan := digitTensor(t, 0, 5)
@@ -370,6 +374,7 @@ func TestPredictRefuses(t *testing.T) {
 
 // Labels that mean nothing to the model do not stand in the way of predicting.
 func TestForeignLabelsAreNotNeeded(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	p := opened(t, dir, Options{})
 	predictions, report := predicted(t, p, tree(t, []string{"cats", "dogs"}, 3))
@@ -400,7 +405,8 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 	}
 }
 
-func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
+func TestABundleWithoutItsModelNeedsTheRightOne(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := quick(config(t, filepath.Join(dir, "b")))
 	c.NoModel = true
@@ -441,6 +447,7 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 }
 
 func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
+	t.Parallel()
 	dir, r := calibrated(t, calibrate.Kronecker)
 	_, err := Open(t.Context(), reseal(t, dir, "features: "+r.Head.FeaturesTensor, "features: elsewhere"), Options{})
 	says(t, err, "elsewhere")
@@ -495,6 +502,7 @@ func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 }
 
 func TestABundleMayHoldExternalData(t *testing.T) {
+	t.Parallel()
 	own, x := inTwo(t, func(*bundle.WriteOptions) {})
 	predictions := func(p *Predictor) []Prediction {
 		t.Helper()
@@ -540,6 +548,7 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 }
 
 func TestDamagedExternalDataIsRefused(t *testing.T) {
+	t.Parallel()
 	own, _ := inTwo(t, func(*bundle.WriteOptions) {})
 	path := filepath.Join(own, bundle.ModelDataName)
 	data := read(t, path)
@@ -578,6 +587,7 @@ func TestDamagedExternalDataIsRefused(t *testing.T) {
 
 // Nothing would tell of a change in the weights.
 func TestWeightsThatTheManifestDoesNotNameAreRefused(t *testing.T) {
+	t.Parallel()
 	own, _ := inTwo(t, func(o *bundle.WriteOptions) { o.ModelData = nil })
 	write(t, own, bundle.ModelDataName, read(t, external+".data"))
 	_, err := Open(t.Context(), own, Options{})
@@ -596,6 +606,7 @@ func TestWeightsThatTheManifestDoesNotNameAreRefused(t *testing.T) {
 }
 
 func TestADamagedBundleIsRefused(t *testing.T) {
+	t.Parallel()
 	whole, _ := calibrated(t, calibrate.Kronecker)
 	dir := filepath.Join(t.TempDir(), "b")
 	if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
@@ -627,6 +638,7 @@ func TestADamagedBundleIsRefused(t *testing.T) {
 
 // A model that is replaced after its hash was checked must not be run.
 func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
+	t.Parallel()
 	whole, _ := calibrated(t, calibrate.Kronecker)
 	dir := filepath.Join(t.TempDir(), "b")
 	if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
@@ -662,6 +674,7 @@ func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
 // testdata/v1/digits was written in format 1, which says neither whose probabilities nor which score serves: mf0's do,
 // and no percentile is known.
 func TestABundleOfFormat1Predicts(t *testing.T) {
+	t.Parallel()
 	p := opened(t, "testdata/v1/digits", Options{})
 	predictions, _ := predicted(t, p, digits(t, models.DigitsTest))
 	wrong := 0
@@ -682,6 +695,7 @@ func TestABundleOfFormat1Predicts(t *testing.T) {
 var embedded embed.FS
 
 func TestAnEmbeddedBundleNeedsNoFiles(t *testing.T) {
+	t.Parallel()
 	sub, err := fs.Sub(embedded, "testdata/digits")
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func TestTheProbeIsTheFirstHeldOutExamples(t *testing.T) {
 
 // Probe refuses what another network, another last layer or another posterior gives, and lets pass what
 // another processor makes of the same.
-func TestTheProbeTellsAnotherNetwork(t *testing.T) {
+func TestTheProbeDetectsAnotherNetwork(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Full)
 	spread := float32(0)
 	if b, err := bundle.Open(dir); err != nil {
@@ -116,7 +116,7 @@ func TestTheProbeTellsAnotherNetwork(t *testing.T) {
 }
 
 // A network that was trained likewise from another seed, with the same layers, is another network.
-func TestTheProbeTellsAnotherSeed(t *testing.T) {
+func TestTheProbeDetectsAnotherSeed(t *testing.T) {
 	const n, model = 40, "../models/mnist-mlp/model.onnx"
 	x := Tensor{Name: "image", Shape: []int64{n, 1, 28, 28}, Data: random(1, n*784)}
 	data := write(t, t.TempDir(), "x.npz", npz(t, map[string]array{
@@ -141,7 +141,7 @@ func TestTheProbeTellsAnotherSeed(t *testing.T) {
 }
 
 // A probe whose inputs are not the model's is refused before anything is run.
-func TestAProbeSuitsTheModel(t *testing.T) {
+func TestAProbeMustSuitTheModel(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	for name, test := range map[string]struct {
 		change func(*Tensor)
@@ -264,7 +264,7 @@ func TestWhenAProbeIsKept(t *testing.T) {
 }
 
 // Where all records of the first block are unreadable, the probe is of the next, in one pass and in parts.
-func TestTheProbeOfPartsIsOfTheFirstThatCanBeRead(t *testing.T) {
+func TestTheProbeOfPartsHoldsTheFirstReadableExamples(t *testing.T) {
 	lines := slices.Repeat([]string{"no line"}, rows.BlockSize)
 	for i := range 60 {
 		lines = append(lines, fmt.Sprintf(`{"ids":[%d,%d],"mask":[1,1],"label":%d}`, i%20, i%7, i%4))
@@ -284,7 +284,7 @@ func TestTheProbeOfPartsIsOfTheFirstThatCanBeRead(t *testing.T) {
 }
 
 // That no inputs can be kept is a warning, of a calibration and of merged parts; not where that was asked for.
-func TestThatThereIsNoProbeIsAWarning(t *testing.T) {
+func TestAMissingProbeIsAWarning(t *testing.T) {
 	lines := []string{}
 	for i := range 40 {
 		lines = append(lines, fmt.Sprintf(`{"age":[%d],"size":0.5,"s":["a"],"label":%d}`, i, i%4))
@@ -333,7 +333,7 @@ func TestAnUpdateKeepsTheProbe(t *testing.T) {
 }
 
 // Of large examples fewer are kept, and none where one alone takes more than 4 MiB.
-func TestOfLargeExamplesFewerAreKept(t *testing.T) {
+func TestTheProbeKeepsFewerLargeExamples(t *testing.T) {
 	const n = 4
 	for _, test := range []struct{ height, width, want int }{
 		{100, 100, 4}, {420, 420, 1}, {1025, 341, 0},

@@ -21,6 +21,7 @@ func parseJSON(text string) (*Tensor, error) {
 }
 
 func TestJSONTensors(t *testing.T) {
+	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {
 		text  string
@@ -118,7 +119,8 @@ func (t *Tensor) asFloats() []float64 {
 	return t.floats
 }
 
-func TestJSONTensorsAreThoseOfEncodingJSON(t *testing.T) {
+func TestTensorsAgreeWithEncodingJSON(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	var random func(depth int) any
 	random = func(depth int) any {

@@ -23,7 +23,8 @@ func readTyped(text string, t tensor.Type, shape ...int64) (any, error) {
 	return data, err
 }
 
-func TestElementsOfATypeThatIsKnown(t *testing.T) {
+func TestTypedReadsElements(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text  string
 		shape []int64
@@ -60,7 +61,8 @@ func TestElementsOfATypeThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestElementsThatAreNoneOfTheType(t *testing.T) {
+func TestTypedRefusesElementsOfOtherTypes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text  string
 		t     tensor.Type
@@ -130,7 +132,8 @@ func TestElementsThatAreNoneOfTheType(t *testing.T) {
 
 // The short ways from text to a number give what strconv gives: of numbers anywhere, of those beside
 // the middle of two float32, and of any spelling.
-func TestNumbersAreThoseOfStrconv(t *testing.T) {
+func TestNumbersAgreeWithStrconv(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
 	texts := []string{"0", "-0", "0.0", "9007199254740993", "1e22", "1e23", "123456789012345678901234567890"}
 	for range 40_000 {

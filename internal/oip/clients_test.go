@@ -30,6 +30,7 @@ func golden(t *testing.T, name string, into any) {
 // What the Python clients of KServe and Triton send in any form is read as the tensors that they
 // were given.
 func TestRequestsOfOtherClientsAreRead(t *testing.T) {
+	t.Parallel()
 	var requests []struct {
 		Client, Form, Header string
 		Body, Message        []byte
@@ -86,6 +87,7 @@ func TestRequestsOfOtherClientsAreRead(t *testing.T) {
 // Messages are those that the clients know: where names are the same, so are numbers and types. What
 // is ours alone stands in a number that the client does not use or in an answer that it does not read.
 func TestMessagesAreThoseOfOtherClients(t *testing.T) {
+	t.Parallel()
 	var clients map[string]struct{ Fields, Methods map[string]string }
 	golden(t, "messages.json", &clients)
 	ours, methods := ourMessages()

@@ -79,7 +79,8 @@ func same(a, b []tensor.Tensor) bool {
 }
 
 // What is written is read as the same, of every datatype, as JSON and as bytes.
-func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
+func TestWhatIsWrittenReadsBackTheSame(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 8))
 	seen := map[string]int{}
 	for range 1000 {
@@ -143,6 +144,7 @@ func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 
 // The same of messages of gRPC, whose elements are raw, and which go through their wire format.
 func TestWhatIsSentIsReceivedAsTheSame(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 10))
 	for range 500 {
 		var all []tensor.Tensor

@@ -67,6 +67,7 @@ func decides(t *testing.T, dir string, want []string, inputs ...wrap.Tensor) (ab
 }
 
 func TestAnExportedModelDecidesAsItsBundle(t *testing.T) {
+	t.Parallel()
 	x := digitTensor(t, 1500, 1797)
 	for _, score := range conformal.Scores {
 		for _, conditional := range []bool{false, true} {
@@ -88,6 +89,7 @@ func TestAnExportedModelDecidesAsItsBundle(t *testing.T) {
 
 // Linear networks of every link, in old and new operator sets.
 func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
+	t.Parallel()
 	const n, width = 900, 6
 	for _, tt := range []struct {
 		link   link.Link
@@ -172,6 +174,7 @@ func drawn(x, w []float32, n, k int, multi bool) (labels []int64, dims []int) {
 }
 
 func TestExportSaysWhichDecisionsAreLeftOut(t *testing.T) {
+	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "bundle")))
 	c.Decisions = conformal.Plan{Alpha: 0.1}
 	mustCalibrate(t, c)
@@ -185,7 +188,8 @@ func TestExportSaysWhichDecisionsAreLeftOut(t *testing.T) {
 }
 
 // Decisions that the model makes, and those that were never asked for, are not warned of.
-func TestUndecidedWarnsOfWhatIsLeftOutAlone(t *testing.T) {
+func TestExportWarnsOnlyAboutDecisionsThatAreLeftOut(t *testing.T) {
+	t.Parallel()
 	abstains := fuse.Outputs{{Key: "probabilities"}, {Key: "abstain"}}
 	sets := append(abstains[:2:2], fuse.Output{Key: "prediction_set"})
 	set := &conformal.Sets{Score: conformal.APS}

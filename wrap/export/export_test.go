@@ -104,7 +104,7 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 }
 
 // Who asks an exported model for "probabilities" must not get the network's own unawares.
-func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
+func TestExportWarnsAboutNamesThatAreTaken(t *testing.T) {
 	const n, width, classes = 60, 4, 3
 	dir := t.TempDir()
 	model := write(t, dir, "model.onnx", selector(13, "probabilities", random(4, width*classes), width, classes))
@@ -624,7 +624,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 }
 
 // Two exports may both find that there is no repository yet.
-func TestARepositoryMayComeMeanwhile(t *testing.T) {
+func TestARepositoryMayAppearMeanwhile(t *testing.T) {
 	repository := filepath.Join(t.TempDir(), "models")
 	var places []*destination
 	for _, name := range []string{"a", "b", "c"} {

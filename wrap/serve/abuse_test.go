@@ -51,7 +51,7 @@ func (r *running) byHand(all string, end bool) string {
 	return string(answer)
 }
 
-func TestWhatIsNoRequestIsRefused(t *testing.T) {
+func TestMalformedRequestsAreRefused(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	const post = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n"
 	for _, c := range []struct{ name, all, status, says string }{
@@ -99,7 +99,7 @@ func binaryBody(t *testing.T, from, to int) (string, string) {
 	return string(body), header
 }
 
-func TestWhatDoesNotFitTogetherIsRefused(t *testing.T) {
+func TestInconsistentRequestsAreRefused(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	body, length := binaryBody(t, 1500, 1503)
 	text := inferBody(t, "", 1500, 1501, "")
@@ -150,7 +150,7 @@ func TestWhatDoesNotFitTogetherIsRefused(t *testing.T) {
 
 // A number that is none makes an example that is refused, or as unfamiliar as can be; and requests that are
 // run together with it are answered as ever.
-func TestNumbersThatAreNoneDisturbNobody(t *testing.T) {
+func TestNaNsDoNotDisturbOtherRequests(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
 	p := wraptest.Opened(t, dir, wrap.Options{})
@@ -243,7 +243,7 @@ func bombPNG(t testing.TB, width, height int) []byte {
 	return out
 }
 
-func TestWhatUnpacksToMuchTakesNoMoreMemoryThanItMay(t *testing.T) {
+func TestDecompressionIsBoundedByTheMemoryOfRequests(t *testing.T) {
 	const most, bombs, unpacked = 1 << 20, 20, 32 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 4 * most})
 	var packed, deflated bytes.Buffer
@@ -327,7 +327,7 @@ func FuzzHandler(f *testing.F) {
 
 // Who is refused before the body is read gets to see the refusal, however large the body is, and at once if
 // nothing of it comes.
-func TestARefusalIsSeenByWhoIsStillSending(t *testing.T) {
+func TestARefusalReachesAClientThatIsStillSending(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20})
 	known := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20, Token: "s3cret"})
 	for _, c := range []struct {
@@ -403,7 +403,7 @@ func TestResultsCountTowardsTheMemoryOfRequests(t *testing.T) {
 }
 
 // Who says that much will come, and sends none of it, keeps no memory from others.
-func TestWhatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
+func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
 	const most = 1 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 4 * most})
 	for size := most; size >= 512; size /= 2 {

@@ -12,7 +12,7 @@ import (
 
 // A body is what was sent, behind as many bytes as are to align it, however it comes and whatever memory was
 // read into before; and no more memory is held than counted.
-func TestBodiesInUsedMemoryAreWhatWasSent(t *testing.T) {
+func TestReusedBuffersHoldWhatWasSent(t *testing.T) {
 	beyond := errors.New("too many bytes")
 	failed := func(err error) error { return err }
 	random := rand.New(rand.NewPCG(1, 2))

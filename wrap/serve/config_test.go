@@ -13,7 +13,7 @@ func configured(change func(*Config)) Config {
 	return c
 }
 
-func TestDefaultsAreForWhatIsZero(t *testing.T) {
+func TestZeroFieldsHaveDefaults(t *testing.T) {
 	type limits struct {
 		MaxQueue              int
 		Delay, Timeout, Drain time.Duration
@@ -50,7 +50,7 @@ func TestDefaultsAreForWhatIsZero(t *testing.T) {
 	}
 }
 
-func TestConfigsThatCannotBeMeantAreRefused(t *testing.T) {
+func TestInvalidConfigsAreRefused(t *testing.T) {
 	named := func(names ...string) func(*Config) {
 		return func(c *Config) {
 			c.Bundles = nil

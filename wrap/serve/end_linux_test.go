@@ -150,7 +150,7 @@ func modes(t *testing.T) map[string]struct {
 }
 
 // Clients that connect again and again, and such that keep their connections, lose no request to the end.
-func TestTheEndLosesNoRequest(t *testing.T) {
+func TestShutdownLosesNoRequest(t *testing.T) {
 	dir := digits(t)
 	for name, mode := range modes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestTheEndLosesNoRequest(t *testing.T) {
 }
 
 // A connection that was made before the end is answered if it asks shortly after it, and closed if it does not.
-func TestTheEndWaitsForFirstRequests(t *testing.T) {
+func TestShutdownWaitsForFirstRequests(t *testing.T) {
 	dir := digits(t)
 	for name, mode := range modes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestHandshakesUnderWayHaveDrainAtMost(t *testing.T) {
 }
 
 // A connection of HTTP/2 on which nothing is asked is told that the server ends.
-func TestTheEndSendsGoAway(t *testing.T) {
+func TestShutdownSendsGoAway(t *testing.T) {
 	mode := modes(t)["TLS"]
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, TLS: mode.server})
 	mode.client.NextProtos = []string{"h2"}

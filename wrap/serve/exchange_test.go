@@ -21,7 +21,7 @@ import (
 
 // A bundle may be copied over the one that is served, file by file and without care: until the new one is
 // whole, the old one answers, and every answer is that of the bundle that it names.
-func TestABundleCopiedOverTheServedOneIsServedOnceItIsWhole(t *testing.T) {
+func TestABundleCopiedOverAnotherIsServedOnceItIsComplete(t *testing.T) {
 	const examples, vocabulary = 40, 300_000
 	dir := t.TempDir()
 	made := map[string]map[int][]float64{} // by hash: the probabilities of an example

@@ -112,7 +112,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 
 // Who sends all but the last byte of many messages has no more of the memory than such messages may; others are
 // answered meanwhile, over gRPC and HTTP, and when the attacker has gone nothing is left of it.
-func TestMessagesThatAreNotWholeAreBounded(t *testing.T) {
+func TestIncompleteMessagesAreBounded(t *testing.T) {
 	const most, all = 4 << 20, 16 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: all})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())

@@ -79,7 +79,7 @@ func TestConnectionsBeyondTheLimitsAreClosedAtOnce(t *testing.T) {
 }
 
 // A server may be late to accept: it pauses for up to a second after some errors.
-func TestStoppedListenersAcceptWhatIsConnected(t *testing.T) {
+func TestStoppedListenersAcceptCompletedConnections(t *testing.T) {
 	l, err := listen("127.0.0.1:0", 5, 5, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func (d description) operations(t *testing.T) map[string]operation {
 	return all
 }
 
-func TestTheDescriptionHasAllPathsAndNoOthers(t *testing.T) {
+func TestOpenAPIHasExactlyTheServersPaths(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	d := r.description()
 	served := r.Patterns()
@@ -104,7 +104,7 @@ func TestTheDescriptionHasAllPathsAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestAnswersAreAsDescribed(t *testing.T) {
+func TestAnswersMatchOpenAPI(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "digits", Dir: dir}, {Name: "gone", Dir: dir}}, MaxBody: 1 << 16})
 	d := r.description()

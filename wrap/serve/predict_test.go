@@ -103,7 +103,7 @@ func (r *running) predict(query, body string, headers ...string) answer {
 	return a
 }
 
-func TestPredictAnswersWhatPredictGivesHoweverItIsAsked(t *testing.T) {
+func TestEveryFormOfARequestGetsTheSamePrediction(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "first", Dir: dir}, {Name: "second", Dir: dir}}})
 	p := wraptest.Opened(t, dir, wrap.Options{})
@@ -185,7 +185,7 @@ func TestPredictAnswersWhatPredictGivesHoweverItIsAsked(t *testing.T) {
 	}
 }
 
-func TestPredictPacksLongAnswers(t *testing.T) {
+func TestPredictCompressesLongAnswers(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	_, plain, _ := r.send("POST", "/v1/predict?top=1", digitFile(t, 1500), "Accept-Encoding", "gzip")
 	_, packed, _ := r.send("POST", "/v1/predict?top=10", digitFile(t, 1500), "Accept-Encoding", "gzip")

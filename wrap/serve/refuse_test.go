@@ -19,7 +19,7 @@ import (
 )
 
 // A refusal says no more than clients are to know, and when to try again where that helps.
-func TestWhatARefusalTells(t *testing.T) {
+func TestRefusalsSayWhyAndWhenToRetry(t *testing.T) {
 	const internal = "internal error: the log of the server has more"
 	busy := func(after time.Duration) error {
 		return runError(t.Context(), &engine.OverloadError{RetryAfter: after})

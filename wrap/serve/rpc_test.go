@@ -155,7 +155,7 @@ func TestErrorsOfGRPCHaveTheirCodes(t *testing.T) {
 
 // Who only waits to be told of the server's health, or holds streams on which nothing comes, keeps nobody else
 // from being answered.
-func TestStreamsThatWaitKeepNobodyOut(t *testing.T) {
+func TestIdleStreamsDoNotBlockOtherCalls(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
 	health := grpc_health_v1.NewHealthClient(r.dial())
 	var group sync.WaitGroup
@@ -258,7 +258,7 @@ func TestMetadataOfACallIsBounded(t *testing.T) {
 	}
 }
 
-func TestStreamsEndWhereNothingComes(t *testing.T) {
+func TestIdleStreamsEnd(t *testing.T) {
 	const idle = 600 * time.Millisecond
 	defer serve.SetMaxIdle(idle)()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
@@ -295,7 +295,7 @@ func TestStreamsEndWhereNothingComes(t *testing.T) {
 	}
 }
 
-func TestSmallMessagesThatAreLargeAreRefused(t *testing.T) {
+func TestOversizedControlMessagesAreRefused(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
 	m := &pb.RepositoryModelLoadRequest{RepositoryName: strings.Repeat("x", 70_000)}

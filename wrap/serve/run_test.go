@@ -41,7 +41,7 @@ func (w *written) count(text string) int {
 }
 
 // Load requests that wait for others are forgotten when their clients go, and the end does not wait for them.
-func TestLoadsWhoseClientsAreGoneAreNotBegun(t *testing.T) {
+func TestLoadsOfClientsThatLeftAreNotBegun(t *testing.T) {
 	const requests = 200
 	var log written
 	handler := slog.NewTextHandler(&log, nil)

@@ -326,7 +326,7 @@ func TestThreadsSuitTheNetworkAndTheProcessors(t *testing.T) {
 	}
 }
 
-func TestATokenIsAskedForExceptOfProbes(t *testing.T) {
+func TestAllButProbesNeedTheToken(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Token: "s3cret"})
 	for path, want := range map[string]int{"/v2/health/ready": 200, "/v2/health/live": 200, "/v2": 401, "/v2/models/digits": 401} {
 		if code, _, answer := r.send("GET", path, ""); code != want {
@@ -340,7 +340,7 @@ func TestATokenIsAskedForExceptOfProbes(t *testing.T) {
 	}
 }
 
-func TestABundleIsReloadedOnceItHasAnswered(t *testing.T) {
+func TestABundleIsReloadedOnceItsProbePasses(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "d", Dir: dir}}, Watch: 20 * time.Millisecond})
 	sum := func() string {
@@ -392,7 +392,7 @@ func TestABundleIsReloadedOnceItHasAnswered(t *testing.T) {
 	r.object("POST", "/v2/models/d/infer", inferBody(t, "", 1500, 1501, ""), &got)
 }
 
-func TestWhatIsServedIsSeenInMetrics(t *testing.T) {
+func TestMetricsShowTheServedBundle(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	var got inference
 	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1503, ""), &got)
@@ -414,7 +414,7 @@ func TestWhatIsServedIsSeenInMetrics(t *testing.T) {
 	}
 }
 
-func TestStatisticsAreOfWhatWasAsked(t *testing.T) {
+func TestStatisticsCountRequests(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}, {Name: "other", Dir: dir}}})
 	begun := time.Now()
@@ -456,7 +456,7 @@ func TestStatisticsAreOfWhatWasAsked(t *testing.T) {
 }
 
 // What a request has in the place of the bundle's probabilities is not held against the held-out examples.
-func TestOtherProbabilitiesAreNoDrift(t *testing.T) {
+func TestOverriddenProbabilitiesAreNotCountedAsDrift(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for _, c := range []struct {
 		parameters string
@@ -501,7 +501,7 @@ func TestWhatIsAskedWithoutABody(t *testing.T) {
 }
 
 // RFC 9110, 15.5.6.
-func TestMethodsThatAPathHasAreTold(t *testing.T) {
+func TestAWrongMethodIsAnsweredWithTheAllowedOnes(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for request, want := range map[string]string{
 		"DELETE /v2/models/digits/infer": "POST",
@@ -519,7 +519,7 @@ func TestMethodsThatAPathHasAreTold(t *testing.T) {
 }
 
 // RFC 9110, 12.5.3.
-func TestAnswersArePackedForWhoTakesThat(t *testing.T) {
+func TestAnswersAreCompressedIfTheClientAcceptsIt(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for accept, packed := range map[string]bool{
 		"identity": false, "br": false, "xgzip": false, "gzipx;q=1": false,
@@ -551,7 +551,7 @@ func TestAnswersArePackedForWhoTakesThat(t *testing.T) {
 }
 
 // 290 images of the test set do not alarm, as they are like the held-out ones; 60 that are all grey do.
-func TestDriftFromTheHeldOutExamplesIsSeen(t *testing.T) {
+func TestDriftFromTheValidationDataIsDetected(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	alarms := func() (quantities []string) {
 		_, _, text := r.send("GET", "/metrics", "")

@@ -134,7 +134,7 @@ func TestTLSAndClientCertificates(t *testing.T) {
 	}
 }
 
-func TestTLSFilesThatDoNotFitAreRefused(t *testing.T) {
+func TestMismatchedTLSFilesAreRefused(t *testing.T) {
 	a := &authority{t: t, dir: t.TempDir()}
 	ca, caKey := a.sign("ca")
 	_, key := a.sign("server")

@@ -44,6 +44,7 @@ func affine(n int) time.Duration { return 2*time.Millisecond + time.Duration(n)*
 // Clients that send, wait and send again are soon run all together, whatever their number, and not
 // one by one and all others.
 func TestAClosedLoopSettlesAtAllItsClients(t *testing.T) {
+	t.Parallel()
 	for _, c := range []int{1, 2, 3, 8, 31, 64} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,6 +75,7 @@ func TestAClosedLoopSettlesAtAllItsClients(t *testing.T) {
 
 // What the rule is for: without a delay, the same clients are run as 1, C-1, 1, C-1.
 func TestWithoutDelayAClosedLoopAlternates(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: affine}
 		e := New(Config{Run: f.run})
@@ -89,7 +91,8 @@ func TestWithoutDelayAClosedLoopAlternates(t *testing.T) {
 }
 
 // A request that comes when nobody else is there is run at once, whatever was before.
-func TestIdleAddsNothing(t *testing.T) {
+func TestASingleClientNeverWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(5 * time.Millisecond)}
 		e := New(Config{Run: f.run, Delay: time.Second})
@@ -116,6 +119,7 @@ func TestIdleAddsNothing(t *testing.T) {
 
 // Clients that do not come back cost those that do a quarter of an inference, or the delay, once.
 func TestTheWaitEnds(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ delay, want time.Duration }{
 		{time.Second, 10 * time.Millisecond},
 		{3 * time.Millisecond, 3 * time.Millisecond},
@@ -142,6 +146,7 @@ func TestTheWaitEnds(t *testing.T) {
 
 // Where waiting is never rewarded, the engine all but stops to wait.
 func TestWaitsInVainBecomeRare(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(40 * time.Millisecond)}
 		e := New(Config{Run: f.run, Delay: time.Second})
@@ -165,6 +170,7 @@ func TestWaitsInVainBecomeRare(t *testing.T) {
 // Whatever comes and goes, a slot is never left free for longer than the rule says while a request
 // waits.
 func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
+	t.Parallel()
 	var waited time.Duration
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -232,6 +238,7 @@ func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
 
 // A request of another shape does not wait for what cannot join it.
 func TestAnotherShapeDoesNotWaitForOthers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(40 * time.Millisecond)}
 		e := New(Config{Run: f.run, Delay: time.Second})
@@ -247,6 +254,7 @@ func TestAnotherShapeDoesNotWaitForOthers(t *testing.T) {
 
 // Where more wait than a batch holds, the slot is never left free.
 func TestAFullQueueDoesNotWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: affine}
 		e := New(Config{Run: f.run, MaxBatch: 8, Delay: time.Second})
@@ -262,7 +270,8 @@ func TestAFullQueueDoesNotWait(t *testing.T) {
 
 // The rule by itself: which waits are left out after some in vain, and after some that are
 // rewarded.
-func TestWhichWaitsAreLeftOut(t *testing.T) {
+func TestHowManyWaitsAreSkipped(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g batchWindow
 		// round ends a batch, after which two are expected: one is there, and the other in time or not.
@@ -306,6 +315,7 @@ func TestWhichWaitsAreLeftOut(t *testing.T) {
 // Requests that come at random, at half of what the model can do, are answered soon nearly all, and
 // the delay does no harm where it does no good.
 func TestHalfLoadAtRandom(t *testing.T) {
+	t.Parallel()
 	median := map[time.Duration]time.Duration{}
 	for _, delay := range []time.Duration{0, 2 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -345,6 +355,7 @@ func TestHalfLoadAtRandom(t *testing.T) {
 
 // Clients share several slots evenly: no slot runs single requests while another runs all others.
 func TestSlotsShareAClosedLoop(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{2, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{took: affine}

@@ -18,6 +18,7 @@ import (
 
 // What comes while an inference runs is run as one batch, and everyone gets the rows of his own.
 func TestABatchAnswersEachWithItsOwnRows(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 64})
@@ -58,6 +59,7 @@ func start(t *testing.T, e *Engine, inputs []tensor.Tensor) {
 
 // Batches have up to MaxBatch examples, in the order of arrival; a request of more is run alone.
 func TestBatchesAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 4})
@@ -75,6 +77,7 @@ func TestBatchesAreBounded(t *testing.T) {
 // One bad example among 64 requests fails its own request and no other, and costs the others a few
 // inferences; so with a runner that panics.
 func TestABadRequestFailsAlone(t *testing.T) {
+	t.Parallel()
 	var panicked *PanicError
 	for _, test := range []struct {
 		value float32
@@ -126,7 +129,8 @@ func TestABadRequestFailsAlone(t *testing.T) {
 
 // While a batch that has failed is run again, it is not mixed with what has come since, and other
 // engines have their turns.
-func TestABatchThatFailedLeavesOthersTheirTurn(t *testing.T) {
+func TestAFailedBatchLetsOtherEnginesRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slots := NewSlots(1)
 		f, g := &fake{took: constant(time.Millisecond)}, &fake{took: constant(time.Millisecond)}
@@ -155,6 +159,7 @@ func TestABatchThatFailedLeavesOthersTheirTurn(t *testing.T) {
 
 // A shape that few requests have is run in its turn, however many others come.
 func TestOtherShapesAreNotStarved(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 4, Delay: time.Millisecond})
@@ -186,6 +191,7 @@ func TestOtherShapesAreNotStarved(t *testing.T) {
 
 // An engine whose queue is always full takes turns with the others, each with one batch.
 func TestEnginesTakeTurns(t *testing.T) {
+	t.Parallel()
 	for _, places := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			slots := NewSlots(places)
@@ -227,6 +233,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 // An engine whose inferences take all slots runs alone, and one that takes one of them runs as many at a
 // time as there are. Neither keeps the other waiting for longer than what is running.
 func TestWidths(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slots := NewSlots(3)
 		var mu sync.Mutex
@@ -287,7 +294,8 @@ func TestWidths(t *testing.T) {
 
 // An inference that waits for all slots is passed by inferences that take as many slots, one after another, and by
 // no more.
-func TestAWideInferenceIsPassedByAsMuchAsItTakes(t *testing.T) {
+func TestAWideInferenceIsPassedByABoundedNumberOfSlots(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slots := NewSlots(2)
 		engineOf := func(width int, took time.Duration) (*Engine, *fake) {
@@ -329,6 +337,7 @@ func lastOf(list []string, s string) int {
 
 // A queue that is full refuses at once, and says when to come again.
 func TestOverload(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		c       Config
@@ -379,6 +388,7 @@ func TestOverload(t *testing.T) {
 
 // The speed is that of the engine among others: two that share a slot are each half as fast.
 func TestRetryAfterKnowsOfOtherEngines(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(10 * time.Millisecond)}
 		c := Config{Run: f.run, MaxBatch: 1, MaxQueue: 60, Slots: NewSlots(1)}
@@ -405,6 +415,7 @@ func TestRetryAfterKnowsOfOtherEngines(t *testing.T) {
 // Before anything is known of its speed, and while an inference is stuck, an engine promises
 // nothing soon, whether the stuck one is its own or another's.
 func TestRetryAfterIsNotTooHopeful(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Hour)}
 		c := Config{Run: f.run, MaxQueue: 1, Slots: NewSlots(1)}
@@ -428,6 +439,7 @@ func TestRetryAfterIsNotTooHopeful(t *testing.T) {
 
 // A request of more than the queue may hold is taken by an empty one, and by no other.
 func TestAnEmptyQueueTakesAnyRequest(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 2, MaxQueue: 3, MaxQueueBytes: 1000})
@@ -442,7 +454,8 @@ func TestAnEmptyQueueTakesAnyRequest(t *testing.T) {
 }
 
 // A request whose context has ended never runs, wherever the end finds it.
-func TestWhoHasLeftIsNotRun(t *testing.T) {
+func TestCancelledRequestsAreNotRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run})
@@ -485,6 +498,7 @@ func TestWhoHasLeftIsNotRun(t *testing.T) {
 
 // A request that is run alone cancels its inference when its context ends.
 func TestALoneInferenceIsCancelled(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Hour)}
 		e := New(Config{Run: f.run})
@@ -514,7 +528,8 @@ func (d *deaf) Err() error {
 func (d *deaf) Value(any) any { return nil }
 
 // What counts is whether the context has ended when a batch is formed, not who is scheduled first.
-func TestWhoIsAboutToLeaveIsNotRun(t *testing.T) {
+func TestRequestsCancelledBeforeTheirBatchAreNotRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run})
@@ -543,6 +558,7 @@ func TestWhoIsAboutToLeaveIsNotRun(t *testing.T) {
 // An inference goes on as long as one request waits for it, and is cancelled when the last leaves;
 // who leaves does not wait for the others.
 func TestAnInferenceThatNobodyWaitsForIsCancelled(t *testing.T) {
+	t.Parallel()
 	for _, stays := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{took: constant(time.Second)}
@@ -594,7 +610,8 @@ func TestAnInferenceThatNobodyWaitsForIsCancelled(t *testing.T) {
 
 // When Do returns, nobody reads its inputs, whether it was answered or left: the race detector sees
 // the writes of the callers.
-func TestInputsAreTheCallersAgainAfterDo(t *testing.T) {
+func TestNothingReadsTheInputsAfterDo(t *testing.T) {
+	t.Parallel()
 	f := &fake{took: constant(50 * time.Microsecond)}
 	e := New(Config{Run: f.run, MaxBatch: 8, Delay: time.Millisecond, Slots: NewSlots(2)})
 	var wg sync.WaitGroup
@@ -618,6 +635,7 @@ func TestInputsAreTheCallersAgainAfterDo(t *testing.T) {
 
 // Close refuses what is new, answers what is there without waiting for more, and returns then.
 func TestCloseDrains(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(40 * time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 8, Delay: time.Second})
@@ -642,6 +660,7 @@ func TestCloseDrains(t *testing.T) {
 
 // When its context ends, Close cancels what runs and gives up what is queued.
 func TestCloseDoesNotWaitForever(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Hour)}
 		e := New(Config{Run: f.run, MaxBatch: 2})
@@ -675,7 +694,8 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 }
 
 // A request that is alone is run on its own memory, and a batch's memory is used again and bounded.
-func TestMemoryIsKeptAndBounded(t *testing.T) {
+func TestBuffersAreReusedAndBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var seen []uintptr
 		slots := NewSlots(1)
@@ -713,6 +733,7 @@ func TestMemoryIsKeptAndBounded(t *testing.T) {
 
 // Strings are batched as numbers are, with inputs of several types.
 func TestInputsOfSeveralTypes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slots := NewSlots(1)
 		e := New(Config{Slots: slots, Run: func(_ context.Context, in []tensor.Tensor) ([]tensor.Tensor, error) {
@@ -755,6 +776,7 @@ func mixed(i int) []tensor.Tensor {
 
 // Requests that cannot be right are refused before they are queued.
 func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
 	e := New(Config{Run: (&fake{}).run})
 	x := func(data any, shape ...int64) tensor.Tensor {
 		return tensor.Tensor{Name: "x", Shape: shape, Data: data}
@@ -782,6 +804,7 @@ func TestRefusedRequests(t *testing.T) {
 
 // Outputs that are not one row an example are an error, not another request's rows.
 func TestOutputsOfTheWrongShapeAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, out := range []tensor.Tensor{
 		{Name: "out", Shape: []int64{3}, Data: make([]float32, 3)},
 		{Name: "out", Shape: nil, Data: make([]float32, 1)},
@@ -798,6 +821,7 @@ func TestOutputsOfTheWrongShapeAreRefused(t *testing.T) {
 }
 
 func TestMisusePanics(t *testing.T) {
+	t.Parallel()
 	run := (&fake{}).run
 	for name, f := range map[string]func(){
 		"no runner": func() { New(Config{}) },

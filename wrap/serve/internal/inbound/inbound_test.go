@@ -84,7 +84,7 @@ func taken(k *Counter, of int64) int64 {
 	return of - n
 }
 
-func TestFramesCostWhatTheTransportTakes(t *testing.T) {
+func TestTheCostOfFramesMatchesTheTransport(t *testing.T) {
 	pool := mem.DefaultBufferPool()
 	for n := 1; n <= 1<<14; n++ {
 		took := n
@@ -131,7 +131,7 @@ func (w *twin) unfinished() int64 {
 
 // What is counted is what has come of messages that are not whole, however they are cut into frames and these
 // into reads, and nothing is left of streams and connections that have ended.
-func TestWhatIsCountedIsUnfinished(t *testing.T) {
+func TestOnlyIncompleteMessagesAreCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {
 		k := counterOf(all, all)
@@ -297,7 +297,7 @@ func TestAMessageWaitsForMemory(t *testing.T) {
 }
 
 // Who takes a message over has what was counted for it, once, and nothing of others.
-func TestWholeMessagesAreTakenOver(t *testing.T) {
+func TestCompleteMessagesAreTakenOver(t *testing.T) {
 	k := counterOf(all, all)
 	c, _ := open(t, k)
 	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info{conn: c}})

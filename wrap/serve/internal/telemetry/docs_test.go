@@ -110,7 +110,8 @@ func checkQuery(t *testing.T, query string, exist map[string]map[string][]string
 }
 
 // What the dashboard asks for is there, and all that there is of models is on it.
-func TestTheDashboardShowsWhatThereIs(t *testing.T) {
+func TestTheDashboardUsesExistingMetrics(t *testing.T) {
+	t.Parallel()
 	exist, families := series(t)
 	raw, err := os.ReadFile("../../../../docs/serve/grafana.json")
 	if err != nil {
@@ -164,7 +165,8 @@ func TestTheDashboardShowsWhatThereIs(t *testing.T) {
 }
 
 // The page on metrics names all there are, and no others.
-func TestThePageNamesWhatThereIs(t *testing.T) {
+func TestTheDocumentNamesAllMetrics(t *testing.T) {
+	t.Parallel()
 	_, families := series(t)
 	raw, err := os.ReadFile("../../../../docs/serve/metrics.md")
 	if err != nil {
@@ -184,7 +186,8 @@ func TestThePageNamesWhatThereIs(t *testing.T) {
 }
 
 // Alerts are as Prometheus reads them (its own promtool checks the queries' grammar), and of what there is.
-func TestAlertsAreOfWhatThereIs(t *testing.T) {
+func TestAlertsUseExistingMetrics(t *testing.T) {
+	t.Parallel()
 	exist, _ := series(t)
 	raw, err := os.ReadFile("../../../../docs/serve/alerts.yaml")
 	if err != nil {

@@ -94,7 +94,8 @@ func value(page, series string) string {
 	return ""
 }
 
-func TestWhatIsCountedIsShown(t *testing.T) {
+func TestCountsAreExposed(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	o := load(t, m, "pets", petsBundle(t))
 	o.Execution(7)
@@ -159,6 +160,7 @@ func TestWhatIsCountedIsShown(t *testing.T) {
 
 // Abstentions count by their reasons, and those that are none do not.
 func TestAbstentionsHaveTheirReasons(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	o := load(t, m, "pets", petsBundle(t))
 	yes, no := true, false
@@ -177,6 +179,7 @@ func TestAbstentionsHaveTheirReasons(t *testing.T) {
 
 // Prometheus' linter has nothing to say of ours; what it says of the others is that they are Triton's.
 func TestNamesFollowConventions(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	load(t, m, "pets", petsBundle(t)).Predictions([]wrap.Prediction{{}})
 	problems, err := promlint.New(strings.NewReader(page(t, m))).Lint()
@@ -199,6 +202,7 @@ func TestNamesFollowConventions(t *testing.T) {
 // A bundle that is loaded again goes on counting, and drift begins anew; one that is unloaded leaves
 // nothing, also where its observer is used once more.
 func TestModelsComeAndGo(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	empty := page(t, m)
 	if strings.Contains(empty, "model=") {
@@ -257,7 +261,8 @@ func TestModelsComeAndGo(t *testing.T) {
 	}
 }
 
-func TestABundleWhoseReferenceIsWrongIsRefused(t *testing.T) {
+func TestAnInvalidReferenceIsRefused(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	for _, lie := range []func(*bundle.Reference){
 		func(r *bundle.Reference) { r.Entropy.Below[0] = -1 },
@@ -276,6 +281,7 @@ func TestABundleWhoseReferenceIsWrongIsRefused(t *testing.T) {
 
 // There are never more series of classes than 65, whatever names they have.
 func TestSeriesOfClassesAreBounded(t *testing.T) {
+	t.Parallel()
 	held := heldOut(t)
 	held.Classes = make([]int, 1000)
 	for i := range held.Classes {
@@ -321,6 +327,7 @@ func TestSeriesOfClassesAreBounded(t *testing.T) {
 // Of 400 models that serve 1,000 examples like the held-out ones, FalseAlarm at most alarm in any of
 // their three quantities, within 3 standard errors; a shift alarms, and the index shows where.
 func TestDrift(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	const models, alpha = 400, 0.1
 	alarms := 0
@@ -371,7 +378,8 @@ func TestDrift(t *testing.T) {
 }
 
 // Where one quantity drifts, this one alarms: at the level that is shown, which three tests share.
-func TestDriftIsOfTheQuantityThatDrifts(t *testing.T) {
+func TestOnlyTheDriftingQuantityAlarms(t *testing.T) {
+	t.Parallel()
 	at := map[string]float64{"confidence": 0, "entropy": 10, "ood_score": 20} // where the held-out values begin
 	held := func(name string) drift.Reference {
 		v := make([]float64, 500)
@@ -420,6 +428,7 @@ func TestDriftIsOfTheQuantityThatDrifts(t *testing.T) {
 
 // Requests, reloads and readers all at once: for the race detector, and nothing is lost.
 func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	o := load(t, m, "m", petsBundle(t))
 	var group sync.WaitGroup
@@ -464,6 +473,7 @@ func TestMetricsAllocateNothing(t *testing.T) {
 }
 
 func TestConfigurationsOutOfRangePanic(t *testing.T) {
+	t.Parallel()
 	wrong := []Config{
 		{FalseAlarm: 1}, {FalseAlarm: -0.1}, {FalseAlarm: math.NaN()}, {Window: -1}, {Window: 1 << 30},
 	}

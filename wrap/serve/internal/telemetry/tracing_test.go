@@ -156,7 +156,7 @@ func TestSpansArriveInTheTraceOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentAsksForTraces(t *testing.T) {
+func TestTheEnvironmentTurnsTracingOn(t *testing.T) {
 	r := receive(t)
 	for name, c := range map[string]struct {
 		environment map[string]string
@@ -203,7 +203,7 @@ func TestTheEnvironmentAsksForTraces(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentSaysHow(t *testing.T) {
+func TestTheEnvironmentConfiguresTracing(t *testing.T) {
 	noEnvironment(t)
 	r := receive(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.URL)
@@ -255,7 +255,7 @@ func TestTracesThatCannotBeSentAreRefused(t *testing.T) {
 }
 
 // What cannot be sent holds up neither requests nor, beyond its deadline, the end.
-func TestAReceiverThatDoesNotAnswerHarmsNobody(t *testing.T) {
+func TestAnUnresponsiveReceiverBlocksNoRequest(t *testing.T) {
 	noEnvironment(t)
 	release := make(chan struct{})
 	stuck := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
