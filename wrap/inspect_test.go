@@ -45,7 +45,7 @@ func TestInspectSaysWhyThereIsNoHead(t *testing.T) {
 	says(t, err, "x.onnx", "not an ONNX model")
 }
 
-// Heads of every link are for calibration.
+// Heads with every link can be calibrated.
 func TestInspectSupportsAllLinks(t *testing.T) {
 	t.Parallel()
 	for model, link := range map[string]link.Link{multiLabelModel: link.Sigmoid, oneVsRestModel: link.OneVsRest,

@@ -19,7 +19,7 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// digitLine is one of the digits as a JSON line.
+// digitLine returns a digit as a JSON line.
 func digitLine(t testing.TB, i int) string {
 	t.Helper()
 	flat := digitTensor(t, i, i+1).Data.([]float32)
@@ -97,8 +97,7 @@ func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
 	says(t, got[7].err, "an array [2] of int64 does not suit the model's input image [N,1,8,8] float32")
 }
 
-// A line that comes alone is answered before there is another; those that wait are
-// answered in their order.
+// A single line is answered before the next comes; waiting lines are answered in order.
 func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
@@ -181,7 +180,7 @@ func TestLinesEnd(t *testing.T) {
 		t.Errorf("%d answers, then %v", n, err)
 	}
 
-	// Where the caller breaks, which may leave lines unanswered.
+	// When the caller breaks, which leaves lines unanswered.
 	for one, err := range p.PredictLines(t.Context(), strings.NewReader(strings.Repeat(digitLine(t, 0), 9))) {
 		if err != nil || one.Input != "-[0]" {
 			t.Errorf("%+v, %v", one, err)
@@ -190,8 +189,7 @@ func TestLinesEnd(t *testing.T) {
 	}
 }
 
-// Labels come along where lines have them, unless none are wanted; those that are no
-// class are left out.
+// Predictions have the labels of their lines, unless Options.Unlabelled is set. Labels that are no class are left out.
 func TestLinesMayHaveLabels(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)

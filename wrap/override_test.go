@@ -18,8 +18,7 @@ import (
 	. "github.com/mfgs/mfgs/wrap"
 )
 
-// digitsWithDecisions is a predictor of digits whose bundle has decisions, and what its network gives of
-// some of them.
+// digitsWithDecisions returns a predictor of digits with decisions, and the outputs of its network for some digits.
 func digitsWithDecisions(t *testing.T) (*Predictor, []Tensor) {
 	c := quick(config(t, filepath.Join(t.TempDir(), "bundle")))
 	c.Decisions = conformal.Plan{TargetCoverage: 0.8, FalseAlarm: 0.1, Alpha: 0.05}
@@ -203,7 +202,7 @@ func TestImagesAndObjectsBecomeModelInputs(t *testing.T) {
 	}
 	alike(t, got[0], want[0])
 
-	// Numbers that are none come to the model, as those of a line do.
+	// NaN and infinities reach the model, as in lines.
 	for word, is := range map[string]func(float64) bool{
 		"NaN":       math.IsNaN,
 		"Infinity":  func(v float64) bool { return math.IsInf(v, 1) },

@@ -28,8 +28,7 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// oracle computes a prediction from features and logits by the formulas as they
-// are printed, with loops and in float64.
+// oracle computes a prediction from features and logits by the printed formulas, with loops in float64.
 func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	post := b.Posterior
 	var x []float64
@@ -97,7 +96,7 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	return p
 }
 
-// percentile is the place of an ood_score among the bundle's quantiles.
+// percentile returns the place of an ood_score among the bundle's quantiles.
 func percentile(b *bundle.Bundle, score float64) *float64 {
 	q := b.Manifest.OODScore.Quantiles
 	place := 0.0
@@ -372,7 +371,7 @@ func TestPredictRefuses(t *testing.T) {
 	says(t, err, "closed")
 }
 
-// Labels that mean nothing to the model do not stand in the way of predicting.
+// Labels that are not the model's do not prevent predictions.
 func TestForeignLabelsAreNotNeeded(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
@@ -388,7 +387,7 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 		t.Errorf("%d predictions, %+v", len(predictions), report)
 	}
 
-	// Of labels in a file it shows only on the way that they are none.
+	// That labels in a file are no classes shows only while it is read.
 	data := t.TempDir()
 	write(t, data, "x-labels-idx1", idx([]byte{1, 10}, 2))
 	images := write(t, data, "x-images-idx3", idx(make([]byte, 128), 2, 8, 8))
@@ -439,7 +438,7 @@ func TestABundleWithoutItsModelNeedsTheRightOne(t *testing.T) {
 	_, err = Open(t.Context(), c.Out, Options{Model: filepath.Join(dir, "nowhere.onnx")})
 	says(t, err, "nowhere.onnx")
 
-	// A bundle with a model does not take another either.
+	// A bundle with a model accepts no other model either.
 	full, _ := calibrated(t, calibrate.Full)
 	_, err = Open(t.Context(), full, Options{Model: other})
 	says(t, err, "other.onnx", "SHA-256")
@@ -452,7 +451,7 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 	_, err := Open(t.Context(), reseal(t, dir, "features: "+r.Head.FeaturesTensor, "features: elsewhere"), Options{})
 	says(t, err, "elsewhere")
 
-	// Another model under the bundle's name, with hashes that are right.
+	// Another model under the bundle's name, with valid hashes.
 	model, err := onnx.Open("../featurize/testdata/conv.onnx")
 	if err != nil {
 		t.Fatal(err)
@@ -471,8 +470,8 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 	says(t, err, "6 features, 4 logits", "128, 10", "another model")
 }
 
-// inTwo writes a bundle of the model external in which it has external data too, as one does that
-// is too large for one file. It returns the folder, and inputs of the model.
+// inTwo writes a bundle whose model has external data, as models do that are too large for one file. It returns the
+// folder, and inputs of the model.
 func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 	t.Helper()
 	dir := t.TempDir()
@@ -483,7 +482,7 @@ func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The location is another name of as many bytes.
+	// The location is another name of the same length.
 	graph := read(t, external)
 	renamed := bytes.ReplaceAll(graph, []byte("external.onnx.data"), []byte(".//model.onnx.data"))
 	if bytes.Equal(graph, renamed) {
@@ -524,7 +523,7 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 	same("its own model", opened(t, own, Options{}))
 	same("its own model by name", opened(t, own, Options{Model: filepath.Join(own, bundle.ModelName)}))
 
-	// Without a folder there is nowhere to read the weights from.
+	// A file system without a folder cannot give the weights to the runtime.
 	_, err := OpenFS(t.Context(), os.DirFS(own), Options{})
 	says(t, err, "model.onnx.data", "folder", "Options.Model")
 	p, err := OpenFS(t.Context(), os.DirFS(own), Options{Model: external})
@@ -536,7 +535,7 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 		t.Error(err)
 	}
 
-	// It can be calibrated anew in its own place, and is gathered where it fits into one file.
+	// It can be calibrated again in place, and becomes one file if it fits.
 	file := filepath.Join(filepath.Dir(own), "x.npz")
 	mustCalibrate(t, quick(Config{Model: filepath.Join(own, bundle.ModelName), Train: file, Val: file, Out: own,
 		Force: true}))
@@ -567,7 +566,7 @@ func TestDamagedExternalDataIsRefused(t *testing.T) {
 		_, err = Open(t.Context(), own, Options{Model: model})
 		says(t, err, "model.onnx.data", "damaged")
 	}
-	// Neither does another bundle take it.
+	// Another bundle does not accept it either.
 	whole, _ := inTwo(t, func(*bundle.WriteOptions) {})
 	_, err = Open(t.Context(), whole, Options{Model: filepath.Join(own, bundle.ModelName)})
 	says(t, err, "model.onnx", "SHA-256", "calibrate again")
@@ -585,7 +584,7 @@ func TestDamagedExternalDataIsRefused(t *testing.T) {
 	says(t, err, "model.onnx.data", "link")
 }
 
-// Nothing would tell of a change in the weights.
+// No hash would detect a change of the weights.
 func TestWeightsThatTheManifestDoesNotNameAreRefused(t *testing.T) {
 	t.Parallel()
 	own, _ := inTwo(t, func(o *bundle.WriteOptions) { o.ModelData = nil })
@@ -671,8 +670,7 @@ func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
 	}
 }
 
-// testdata/v1/digits was written in format 1, which says neither whose probabilities nor which score serves: mf0's do,
-// and no percentile is known.
+// testdata/v1/digits has format 1, which names neither method nor score: mf0 gives both, and there is no percentile.
 func TestABundleOfFormat1Predicts(t *testing.T) {
 	t.Parallel()
 	p := opened(t, "testdata/v1/digits", Options{})

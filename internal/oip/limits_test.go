@@ -13,7 +13,7 @@ import (
 	"github.com/mfgs/mfgs/internal/oip/inference"
 )
 
-// Nothing is allocated for what a request only says that it has.
+// Nothing is allocated for data that a request only announces.
 func TestAnnouncedSizesAllocateNothing(t *testing.T) {
 	type input = inference.ModelInferRequest_InferInputTensor
 	message := func(datatype string, n int64, c *inference.InferTensorContents, raw ...[]byte) func() error {
@@ -54,8 +54,7 @@ func TestAnnouncedSizesAllocateNothing(t *testing.T) {
 	}
 }
 
-// MessageSize is what a message takes, with the bytes that it is read from, to within a fifth of it where
-// elements are numbers.
+// MessageSize bounds the memory of a message and the bytes that it is parsed from, within a fifth if elements are numbers.
 func TestMessageSizeBoundsTheMemoryOfAMessage(t *testing.T) {
 	type contents = inference.InferTensorContents
 	const n = 1 << 16
@@ -100,7 +99,7 @@ func TestMessageSizeBoundsTheMemoryOfAMessage(t *testing.T) {
 	}
 }
 
-// What a message has too many of is seen before it is read.
+// Messages with too many parts are refused before they are parsed.
 func TestMessagesOfTooManyPartsAreRefused(t *testing.T) {
 	t.Parallel()
 	type request = inference.ModelInferRequest
@@ -170,7 +169,7 @@ func TestTensorsShareTheLimits(t *testing.T) {
 	}
 }
 
-// What is asked for before tensors are made is at least what they then take, but for what they share.
+// The memory that is reserved for tensors is at least what they allocate.
 func TestMemoryIsReservedBeforeTensorsAreAllocated(t *testing.T) {
 	type input = inference.ModelInferRequest_InferInputTensor
 	const n = 1 << 16

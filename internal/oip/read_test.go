@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Floats that are not finite are numbers, whether their datatype stands before them or behind.
+// NaN and infinities are numbers, whether the datatype comes before or after the data.
 func TestFloatsMayBeNaNOrInfinite(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
@@ -198,7 +198,7 @@ func TestInvalidRequestsAreRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// What a document has beside what is known is passed over, down to 1,000 levels.
+// Unknown members are skipped, down to 1,000 levels of nesting.
 func TestUnknownMembersMayBeNested(t *testing.T) {
 	t.Parallel()
 	request := func(body string) error { _, err := ReadRequest([]byte(body), "", small); return err }

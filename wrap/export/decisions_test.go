@@ -19,7 +19,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// decides compares what an exported model decides with what its bundle does in Go.
+// decides compares the decisions of an exported model with those of its bundle in Go.
 func decides(t *testing.T, dir string, want []string, inputs ...wrap.Tensor) (abstained, inSets int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.onnx")
@@ -75,7 +75,7 @@ func TestAnExportedModelDecidesAsItsBundle(t *testing.T) {
 			c.Decisions = conformal.Plan{
 				TargetError: 0.04, FalseAlarm: 0.1, Alpha: 0.02, Sets: score, ClassConditional: conditional,
 			}
-			if conditional { // which has some 15 examples of each class
+			if conditional { // with about 15 examples of each class
 				c.Decisions.Alpha = 0.1
 			}
 			mustCalibrate(t, c)
@@ -102,7 +102,7 @@ func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
 		{link.Softmax, 5, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
 		{link.Softmax, 300, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
 		{link.Softmax, 5, 7, false, conformal.LAC, []string{"abstain", "prediction_set"}},
-		{link.Softmax, 5, 9, false, conformal.APS, []string{"leverage", "abstain"}}, // which cannot rank
+		{link.Softmax, 5, 9, false, conformal.APS, []string{"leverage", "abstain"}}, // the operator set cannot rank
 		{link.Sigmoid, 1, 18, false, conformal.APS, []string{"abstain", "prediction_set"}},
 		{link.Sigmoid, 3, 13, true, conformal.LAC, []string{"abstain", "prediction_set"}},
 		{link.OneVsRest, 4, 11, false, conformal.APS, []string{"abstain", "prediction_set"}},
@@ -187,7 +187,7 @@ func TestExportSaysWhichDecisionsAreLeftOut(t *testing.T) {
 	}
 }
 
-// Decisions that the model makes, and those that were never asked for, are not warned of.
+// There is no warning about decisions that the model makes, or that were never asked for.
 func TestExportWarnsOnlyAboutDecisionsThatAreLeftOut(t *testing.T) {
 	t.Parallel()
 	abstains := fuse.Outputs{{Key: "probabilities"}, {Key: "abstain"}}

@@ -158,8 +158,8 @@ func TestTheConfigurationDescribesWhatTritonCanServe(t *testing.T) {
 	}
 }
 
-// modelConfig describes the part of Triton's message ModelConfig that is written,
-// with its field numbers, so that protobuf's own parser can judge the text.
+// modelConfig describes the written part of Triton's message ModelConfig, with its field numbers, so that protobuf's own
+// parser can check the text.
 func modelConfig(t *testing.T) protoreflect.MessageDescriptor {
 	t.Helper()
 	const text = `

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// configured is a Config with what it must have.
+// configured returns a minimal Config.
 func configured(change func(*Config)) Config {
 	c := Config{Bundles: []Bundle{{Name: "a", Dir: "x"}}, HTTP: ":0"}
 	change(&c)

@@ -32,7 +32,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// sign writes a certificate and its key to NAME.crt and NAME.key, signed by a, or by itself where a has none.
+// sign writes a certificate and its key to NAME.crt and NAME.key, signed by a, or self-signed if a has no certificate.
 func (a *authority) sign(name string) (certFile, keyFile string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// clients has c clients that each send a request, wait for the answer and send the next after the
-// time that think gives, until so much time has passed.
+// clients runs c clients for some time. Each sends a request, waits for the answer, and sends the next after the time
+// that think returns.
 func clients(t *testing.T, e *Engine, c int, span time.Duration, think func(client int) time.Duration) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -38,11 +38,10 @@ func clients(t *testing.T, e *Engine, c int, span time.Duration, think func(clie
 
 func noThinking(int) time.Duration { return 0 }
 
-// An inference of n rows costs 2 ms, and 20 µs a row.
+// An inference of n rows takes 2 ms, and 20 µs per row.
 func affine(n int) time.Duration { return 2*time.Millisecond + time.Duration(n)*20*time.Microsecond }
 
-// Clients that send, wait and send again are soon run all together, whatever their number, and not
-// one by one and all others.
+// Clients that send, wait and send again soon run all together, whatever their number, and not as one and all others.
 func TestAClosedLoopSettlesAtAllItsClients(t *testing.T) {
 	t.Parallel()
 	for _, c := range []int{1, 2, 3, 8, 31, 64} {
@@ -59,7 +58,7 @@ func TestAClosedLoopSettlesAtAllItsClients(t *testing.T) {
 				})
 				closeEngine(t, e)
 				got := f.batches()
-				// One to begin with, what came meanwhile, and from then on all.
+				// The first alone, then those that came meanwhile, and from then on all.
 				if len(got) < 50 {
 					t.Fatalf("%d clients had %d batches", c, len(got))
 				}
@@ -73,7 +72,7 @@ func TestAClosedLoopSettlesAtAllItsClients(t *testing.T) {
 	}
 }
 
-// What the rule is for: without a delay, the same clients are run as 1, C-1, 1, C-1.
+// Without a delay, the same clients run as 1, C-1, 1, C-1.
 func TestWithoutDelayAClosedLoopAlternates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +89,7 @@ func TestWithoutDelayAClosedLoopAlternates(t *testing.T) {
 	})
 }
 
-// A request that comes when nobody else is there is run at once, whatever was before.
+// A request that finds no other runs at once, whatever happened before.
 func TestASingleClientNeverWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +116,7 @@ func TestASingleClientNeverWaits(t *testing.T) {
 	})
 }
 
-// Clients that do not come back cost those that do a quarter of an inference, or the delay, once.
+// Clients that do not return cost those that do a quarter of an inference, or the delay, once.
 func TestTheWaitEnds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ delay, want time.Duration }{
@@ -144,7 +143,7 @@ func TestTheWaitEnds(t *testing.T) {
 	}
 }
 
-// Where waiting is never rewarded, the engine all but stops to wait.
+// If waiting never succeeds, the engine nearly stops waiting.
 func TestWaitsInVainBecomeRare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,8 +166,7 @@ func TestWaitsInVainBecomeRare(t *testing.T) {
 	})
 }
 
-// Whatever comes and goes, a slot is never left free for longer than the rule says while a request
-// waits.
+// Whatever comes and goes, a slot is never free for longer than the window while a request waits.
 func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
 	t.Parallel()
 	var waited time.Duration
@@ -214,7 +212,7 @@ func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
 						free = end
 					}
 				}
-				// Somebody waits since then or since he came.
+				// A request has waited since then, or since it came.
 				first := from
 				for j, begin := range begins {
 					if begin.Equal(from) && arrivals[j].Before(first) {
@@ -236,7 +234,7 @@ func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
 	}
 }
 
-// A request of another shape does not wait for what cannot join it.
+// A request of another shape does not wait for requests that cannot join it.
 func TestAnotherShapeDoesNotWaitForOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -252,7 +250,7 @@ func TestAnotherShapeDoesNotWaitForOthers(t *testing.T) {
 	})
 }
 
-// Where more wait than a batch holds, the slot is never left free.
+// If more requests wait than a batch holds, the slot is never free.
 func TestAFullQueueDoesNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,8 +266,7 @@ func TestAFullQueueDoesNotWait(t *testing.T) {
 	})
 }
 
-// The rule by itself: which waits are left out after some in vain, and after some that are
-// rewarded.
+// The rule by itself: how many waits are skipped after some in vain, and after some that succeed.
 func TestHowManyWaitsAreSkipped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -312,8 +309,8 @@ func TestHowManyWaitsAreSkipped(t *testing.T) {
 	})
 }
 
-// Requests that come at random, at half of what the model can do, are answered soon nearly all, and
-// the delay does no harm where it does no good.
+// With random arrivals at half of the model's capacity, nearly all requests are answered soon, and the delay does no
+// harm.
 func TestHalfLoadAtRandom(t *testing.T) {
 	t.Parallel()
 	median := map[time.Duration]time.Duration{}

@@ -16,7 +16,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// What comes while an inference runs is run as one batch, and everyone gets the rows of his own.
+// Requests that come while an inference runs become one batch, and each gets its own rows.
 func TestABatchAnswersEachWithItsOwnRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestABatchAnswersEachWithItsOwnRows(t *testing.T) {
 	})
 }
 
-// start has a request run in the background.
+// start runs a request in the background.
 func start(t *testing.T, e *Engine, inputs []tensor.Tensor) {
 	go func() {
 		if _, err := e.Do(context.Background(), inputs); err != nil {
@@ -57,7 +57,7 @@ func start(t *testing.T, e *Engine, inputs []tensor.Tensor) {
 	synctest.Wait()
 }
 
-// Batches have up to MaxBatch examples, in the order of arrival; a request of more is run alone.
+// Batches have up to MaxBatch examples, in the order of arrival; a larger request runs alone.
 func TestBatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,15 +67,15 @@ func TestBatchesAreBounded(t *testing.T) {
 			start(t, e, rowsOf(1, rows, 2))
 		}
 		closeEngine(t, e)
-		// Nobody overtakes the 3 and the 2, though there would be room.
+		// Nothing overtakes the 3 and the 2, though there would be room.
 		if got := f.batches(); !slices.Equal(got, []int{1, 4, 4, 9, 2, 3, 3}) {
 			t.Errorf("batches of %v", got)
 		}
 	})
 }
 
-// One bad example among 64 requests fails its own request and no other, and costs the others a few
-// inferences; so with a runner that panics.
+// One bad example among 64 requests fails its own request only, and costs the others a few inferences; the same with a
+// runner that panics.
 func TestABadRequestFailsAlone(t *testing.T) {
 	t.Parallel()
 	var panicked *PanicError
@@ -127,8 +127,7 @@ func TestABadRequestFailsAlone(t *testing.T) {
 	}
 }
 
-// While a batch that has failed is run again, it is not mixed with what has come since, and other
-// engines have their turns.
+// While a failed batch runs again, it is not mixed with new requests, and other engines have their turns.
 func TestAFailedBatchLetsOtherEnginesRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +156,7 @@ func TestAFailedBatchLetsOtherEnginesRun(t *testing.T) {
 	})
 }
 
-// A shape that few requests have is run in its turn, however many others come.
+// A request of a rare shape runs in its turn, however many others come.
 func TestOtherShapesAreNotStarved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -335,7 +334,7 @@ func lastOf(list []string, s string) int {
 	return -1
 }
 
-// A queue that is full refuses at once, and says when to come again.
+// A full queue refuses at once, and says when to retry.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -386,7 +385,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// The speed is that of the engine among others: two that share a slot are each half as fast.
+// The estimated speed counts other engines: two that share a slot are each half as fast.
 func TestRetryAfterKnowsOfOtherEngines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -412,8 +411,8 @@ func TestRetryAfterKnowsOfOtherEngines(t *testing.T) {
 	})
 }
 
-// Before anything is known of its speed, and while an inference is stuck, an engine promises
-// nothing soon, whether the stuck one is its own or another's.
+// Before its speed is known, and while an inference is stuck, an engine does not suggest to retry soon, whether the stuck
+// one is its own or another's.
 func TestRetryAfterIsNotTooHopeful(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -437,7 +436,7 @@ func TestRetryAfterIsNotTooHopeful(t *testing.T) {
 	})
 }
 
-// A request of more than the queue may hold is taken by an empty one, and by no other.
+// A request larger than the queue's limit is accepted by an empty queue only.
 func TestAnEmptyQueueTakesAnyRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -453,7 +452,7 @@ func TestAnEmptyQueueTakesAnyRequest(t *testing.T) {
 	})
 }
 
-// A request whose context has ended never runs, wherever the end finds it.
+// A request whose context has ended never runs, wherever it is at that moment.
 func TestCancelledRequestsAreNotRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -496,7 +495,7 @@ func TestCancelledRequestsAreNotRun(t *testing.T) {
 	})
 }
 
-// A request that is run alone cancels its inference when its context ends.
+// A request that runs alone cancels its inference when its context ends.
 func TestALoneInferenceIsCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -512,7 +511,7 @@ func TestALoneInferenceIsCancelled(t *testing.T) {
 	})
 }
 
-// deaf is a context of whose end the caller of Do has not heard yet.
+// deaf is a context whose end the caller of Do has not noticed yet.
 type deaf struct {
 	context.Context
 	ended atomic.Bool
@@ -555,8 +554,8 @@ func TestRequestsCancelledBeforeTheirBatchAreNotRun(t *testing.T) {
 	})
 }
 
-// An inference goes on as long as one request waits for it, and is cancelled when the last leaves;
-// who leaves does not wait for the others.
+// An inference goes on while one request waits for it, and is cancelled when the last leaves. A request that leaves does
+// not wait for the others.
 func TestAnInferenceThatNobodyWaitsForIsCancelled(t *testing.T) {
 	t.Parallel()
 	for _, stays := range []bool{false, true} {
@@ -608,8 +607,8 @@ func TestAnInferenceThatNobodyWaitsForIsCancelled(t *testing.T) {
 	}
 }
 
-// When Do returns, nobody reads its inputs, whether it was answered or left: the race detector sees
-// the writes of the callers.
+// When Do returns, nothing reads its inputs, whether it was answered or left: the race detector checks that against
+// writes of the callers.
 func TestNothingReadsTheInputsAfterDo(t *testing.T) {
 	t.Parallel()
 	f := &fake{took: constant(50 * time.Microsecond)}
@@ -633,7 +632,7 @@ func TestNothingReadsTheInputsAfterDo(t *testing.T) {
 	closeEngine(t, e)
 }
 
-// Close refuses what is new, answers what is there without waiting for more, and returns then.
+// Close refuses new requests, answers the others without waiting for more, and then returns.
 func TestCloseDrains(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -658,7 +657,7 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// When its context ends, Close cancels what runs and gives up what is queued.
+// When its context ends, Close cancels running inferences and fails queued requests.
 func TestCloseDoesNotWaitForever(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -693,7 +692,7 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 	})
 }
 
-// A request that is alone is run on its own memory, and a batch's memory is used again and bounded.
+// A single request runs on its own memory; buffers of batches are reused, and their number is bounded.
 func TestBuffersAreReusedAndBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -774,7 +773,7 @@ func mixed(i int) []tensor.Tensor {
 	}
 }
 
-// Requests that cannot be right are refused before they are queued.
+// Invalid requests are refused before they are queued.
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	e := New(Config{Run: (&fake{}).run})
@@ -802,7 +801,7 @@ func TestRefusedRequests(t *testing.T) {
 	closeEngine(t, e)
 }
 
-// Outputs that are not one row an example are an error, not another request's rows.
+// Outputs without one row per example are an error, and never another request's rows.
 func TestOutputsOfTheWrongShapeAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, out := range []tensor.Tensor{

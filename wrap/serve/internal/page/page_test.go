@@ -65,8 +65,7 @@ func TestThePageLoadsEachOfItsFilesOnce(t *testing.T) {
 	}
 }
 
-// What the policy forbids would not work in a browser: attributes of style and of events, and scripts within
-// the page.
+// The policy forbids style and event attributes, and inline scripts: they would not work in a browser.
 func TestThePageObeysItsPolicy(t *testing.T) {
 	t.Parallel()
 	inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|javascript:|<script[^>]*>[^<]|https?://`)

@@ -109,7 +109,7 @@ func checkQuery(t *testing.T, query string, exist map[string]map[string][]string
 	return names
 }
 
-// What the dashboard asks for is there, and all that there is of models is on it.
+// The dashboard queries existing metrics only, and shows all metrics of models.
 func TestTheDashboardUsesExistingMetrics(t *testing.T) {
 	t.Parallel()
 	exist, families := series(t)
@@ -164,7 +164,7 @@ func TestTheDashboardUsesExistingMetrics(t *testing.T) {
 	}
 }
 
-// The page on metrics names all there are, and no others.
+// The document on metrics names all of them, and no others.
 func TestTheDocumentNamesAllMetrics(t *testing.T) {
 	t.Parallel()
 	_, families := series(t)
@@ -185,7 +185,7 @@ func TestTheDocumentNamesAllMetrics(t *testing.T) {
 	}
 }
 
-// Alerts are as Prometheus reads them (its own promtool checks the queries' grammar), and of what there is.
+// Alerts have Prometheus' format (its promtool checks the grammar of queries), and use existing metrics.
 func TestAlertsUseExistingMetrics(t *testing.T) {
 	t.Parallel()
 	exist, _ := series(t)

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A receiver is what spans are sent to.
+// A receiver collects spans.
 type receiver struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -77,7 +77,7 @@ func texts(attributes []*common.KeyValue) map[string]string {
 	return m
 }
 
-// noEnvironment takes away what the machine says of traces.
+// noEnvironment unsets the environment variables of tracing.
 func noEnvironment(t *testing.T) {
 	for _, name := range []string{
 		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -102,8 +102,8 @@ func tracing(t *testing.T, c TracingConfig) *Tracing {
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// A request with a trace in its headers becomes a span of that trace, with what it waited and what the
-// inference took below it, and arrives when Shutdown returns.
+// A request with a trace in its headers becomes a span of that trace, with child spans for its wait and its inference. It
+// has arrived when Shutdown returns.
 func TestSpansArriveInTheTraceOfTheRequest(t *testing.T) {
 	noEnvironment(t)
 	r := receive(t)
@@ -254,7 +254,7 @@ func TestTracesThatCannotBeSentAreRefused(t *testing.T) {
 	}
 }
 
-// What cannot be sent holds up neither requests nor, beyond its deadline, the end.
+// Spans that cannot be sent delay neither requests nor, beyond its deadline, Shutdown.
 func TestAnUnresponsiveReceiverBlocksNoRequest(t *testing.T) {
 	noEnvironment(t)
 	release := make(chan struct{})
