@@ -48,10 +48,10 @@ func (h *Handle) Use(f func(*Predictor) error) error {
 	return f(c.Predictor)
 }
 
-// Swap replaces the Predictor for calls of Use that begin from now on; the handle owns the new one. The old one is closed
-// when its last user is done, and the channel then receives the error of that, or nil. After Close, the new one is closed
-// instead. If next is the Predictor that the handle holds already, nothing happens. A function called by Use must not
-// wait for the channel.
+// Swap replaces the Predictor for calls of Use that begin from now on; the handle owns the new one. The old one is
+// closed when its last user is done, and the channel then receives the error of that, or nil. After Close, the new
+// one is closed instead. If next is the Predictor that the handle holds already, nothing happens. A function called
+// by Use must not wait for the channel.
 func (h *Handle) Swap(next *Predictor) (closed <-chan error) {
 	leaving := newCounted(next)
 	h.mu.Lock()
@@ -68,8 +68,8 @@ func (h *Handle) Swap(next *Predictor) (closed <-chan error) {
 	return leaving.closed
 }
 
-// Close closes the Predictor when its last user is done, and waits for that. Further calls do nothing. A function called
-// by Use must not call it.
+// Close closes the Predictor when its last user is done, and waits for that. Further calls do nothing. A function
+// called by Use must not call it.
 func (h *Handle) Close() error {
 	h.mu.Lock()
 	leaving := h.current

@@ -8,8 +8,8 @@ import (
 // in-distribution ones.
 const SyntheticOOD = "auto"
 
-// Progress reports the progress of one stage of the work. Stages follow one another; the last report of a stage has Done
-// equal to Total.
+// Progress reports the progress of one stage of the work. Stages follow one another; the last report of a stage has
+// Done equal to Total.
 type Progress struct {
 	Stage string // "train", "val", "ood", "test", "tuning", …
 	Done  int    // examples, or steps of tuning

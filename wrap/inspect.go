@@ -18,8 +18,8 @@ type Inspection struct {
 	Nearest   []*head.Head `json:"candidates"` // if unsupported: candidate linear layers
 }
 
-// Inspect reads a model file and finds its head. A model whose head is not recognised, or cannot be calibrated, is not an
-// error: Supported is false, and Reason says why and what to do. The error is for files that cannot be read.
+// Inspect reads a model file and finds its head. A model whose head is not recognised, or cannot be calibrated, is
+// not an error: Supported is false, and Reason says why and what to do. The error is for files that cannot be read.
 func Inspect(path string, o head.Options) (*Inspection, error) {
 	m, err := onnx.Open(path)
 	if err != nil {

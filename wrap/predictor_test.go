@@ -392,7 +392,8 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 	write(t, data, "x-labels-idx1", idx([]byte{1, 10}, 2))
 	images := write(t, data, "x-images-idx3", idx(make([]byte, 128), 2, 8, 8))
 	predictions, report = predicted(t, p, images)
-	if len(predictions) != 2 || predictions[0].Label == nil || *predictions[0].Label != 1 || predictions[1].Label != nil {
+	first, second := predictions[0].Label, predictions[1].Label
+	if len(predictions) != 2 || first == nil || *first != 1 || second != nil {
 		t.Errorf("predictions %+v", predictions)
 	}
 	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "1 of 2 labels lie outside [0,10)") {

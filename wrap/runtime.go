@@ -10,8 +10,8 @@ import (
 	"github.com/mfgs/mfgs/internal/install"
 )
 
-// Runtime says how networks run. The zero value runs them on the CPU, with an ONNX Runtime that is found on this machine;
-// nothing is installed. A process loads ONNX Runtime once: Library and Install have no effect after that.
+// Runtime says how networks run. The zero value runs them on the CPU, with an ONNX Runtime that is found on this
+// machine; nothing is installed. A process loads ONNX Runtime once: Library and Install have no effect after that.
 type Runtime struct {
 	Library string `yaml:"-"` // file or folder of ONNX Runtime's library; "": the usual places
 	// Install allows ONNX Runtime to be installed into the user's cache if none is found, unless the environment

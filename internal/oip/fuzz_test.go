@@ -65,7 +65,8 @@ func oneNaN(all []tensor.Tensor) {
 	}
 }
 
-// Requests that ReadRequest accepts are consistent, within the limits, and the same when they are written and read again.
+// Requests that ReadRequest accepts are consistent, within the limits, and the same when they are written and read
+// again.
 func FuzzReadRequest(f *testing.F) {
 	for _, s := range []string{
 		`{"id":"a","parameters":{"a":1,"b":-1.5,"binary_data_output":true},"inputs":[{"name":"x","shape":[2,1],"datatype":"FP32","data":[[1],[2e-3]]}],"outputs":[{"name":"p","parameters":{"binary_data":true,"classification":2}}]}`,

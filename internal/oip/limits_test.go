@@ -54,7 +54,8 @@ func TestAnnouncedSizesAllocateNothing(t *testing.T) {
 	}
 }
 
-// MessageSize bounds the memory of a message and the bytes that it is parsed from, within a fifth if elements are numbers.
+// MessageSize bounds the memory of a message and the bytes that it is parsed from, within a fifth if elements are
+// numbers.
 func TestMessageSizeBoundsTheMemoryOfAMessage(t *testing.T) {
 	type contents = inference.InferTensorContents
 	const n = 1 << 16

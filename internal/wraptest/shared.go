@@ -253,9 +253,9 @@ func Alike(t *testing.T, got, want wrap.Prediction) {
 	}
 }
 
-// Within bounds the difference of predictions. In float64, sums are interpolated to 1e-9 relative, and 1 - max p cancels
-// to 1e-16. The fused network computes in float32: documented are 1e-5 for a probability and 1e-4 relative for a
-// variance, and the fixtures show 1e-7 and 1e-6, with logits around ten.
+// Within bounds the difference of predictions. In float64, sums are interpolated to 1e-9 relative, and 1 - max p
+// cancels to 1e-16. The fused network computes in float32: documented are 1e-5 for a probability and 1e-4 relative
+// for a variance, and the fixtures show 1e-7 and 1e-6, with logits around ten.
 type Within struct{ relative, probability, variance, entropy float64 }
 
 // Bounds for float64 and float32.

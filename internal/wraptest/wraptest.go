@@ -85,8 +85,8 @@ func Digits(t testing.TB, name string) string {
 	return filepath.Join(sharedDir(t), "digits", name)
 }
 
-// Config returns a calibration of the digits. It sets the OOD score, since the best one on the letters might change with
-// rounding.
+// Config returns a calibration of the digits. It sets the OOD score, since the best one on the letters might change
+// with rounding.
 func Config(t testing.TB, out string) calibration.Config {
 	t.Helper()
 	return calibration.Config{
@@ -292,8 +292,8 @@ func Says(t testing.TB, err error, words ...string) {
 	}
 }
 
-// Selector returns a model with one MatMul, in the given operator set: the r-th unit vector as input x, [N,R], gives the
-// r-th of the given logits, [R,K].
+// Selector returns a model with one MatMul, in the given operator set: the r-th unit vector as input x, [N,R],
+// gives the r-th of the given logits, [R,K].
 func Selector(opset uint64, output string, logits []float32, r, k int) []byte {
 	message := func(b []byte, field protowire.Number, m []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)

@@ -492,7 +492,10 @@ func TestAnEndedContextLeavesNothing(t *testing.T) {
 		_, err := w.Write(big)
 		return err
 	}}}
-	for _, p := range []destination{{folder: out, model: "m.onnx"}, {folder: filepath.Join(out, "models"), model: "m.onnx", whole: "m", made: true}} {
+	for _, p := range []destination{
+		{folder: out, model: "m.onnx"},
+		{folder: filepath.Join(out, "models"), model: "m.onnx", whole: "m", made: true},
+	} {
 		if _, err := p.write(ctx, files); !errors.Is(err, enough) {
 			t.Errorf("got %v", err)
 		}

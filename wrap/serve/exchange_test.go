@@ -19,8 +19,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// A bundle may be copied over the served one, file by file. Until the new one is complete, the old one answers, and every
-// answer comes from the bundle that it names.
+// A bundle may be copied over the served one, file by file. Until the new one is complete, the old one answers, and
+// every answer comes from the bundle that it names.
 func TestABundleCopiedOverAnotherIsServedOnceItIsComplete(t *testing.T) {
 	const examples, vocabulary = 40, 300_000
 	dir := t.TempDir()

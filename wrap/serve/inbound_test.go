@@ -110,8 +110,8 @@ func eventually(t *testing.T, what string, f func() bool) {
 	t.Fatalf("never: %s", what)
 }
 
-// A client that sends all but the last byte of many messages gets no more memory than the bound for incomplete messages.
-// Others are answered meanwhile, over gRPC and HTTP, and nothing remains when the attacker has gone.
+// A client that sends all but the last byte of many messages gets no more memory than the bound for incomplete
+// messages. Others are answered meanwhile, over gRPC and HTTP, and nothing remains when the attacker has gone.
 func TestIncompleteMessagesAreBounded(t *testing.T) {
 	const most, all = 4 << 20, 16 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: all})

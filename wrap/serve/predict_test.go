@@ -296,8 +296,8 @@ func made(t *testing.T, model string, targets wraptest.Array, classes ...string)
 	return out
 }
 
-// Answers have the outputs in the model's metadata: with decisions if the bundle has them, and with abstain if the request
-// has a threshold.
+// Answers have the outputs in the model's metadata: with decisions if the bundle has them, and with abstain if the
+// request has a threshold.
 func TestOutputsAreAsDescribed(t *testing.T) {
 	const n = 200
 	one := make([]int64, n)

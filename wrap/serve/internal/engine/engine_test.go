@@ -411,8 +411,8 @@ func TestRetryAfterKnowsOfOtherEngines(t *testing.T) {
 	})
 }
 
-// Before its speed is known, and while an inference is stuck, an engine does not suggest to retry soon, whether the stuck
-// one is its own or another's.
+// Before its speed is known, and while an inference is stuck, an engine does not suggest to retry soon, whether the
+// stuck one is its own or another's.
 func TestRetryAfterIsNotTooHopeful(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -554,8 +554,8 @@ func TestRequestsCancelledBeforeTheirBatchAreNotRun(t *testing.T) {
 	})
 }
 
-// An inference goes on while one request waits for it, and is cancelled when the last leaves. A request that leaves does
-// not wait for the others.
+// An inference goes on while one request waits for it, and is cancelled when the last leaves. A request that leaves
+// does not wait for the others.
 func TestAnInferenceThatNobodyWaitsForIsCancelled(t *testing.T) {
 	t.Parallel()
 	for _, stays := range []bool{false, true} {

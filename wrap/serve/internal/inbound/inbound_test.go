@@ -201,8 +201,8 @@ func TestOnlyIncompleteMessagesAreCounted(t *testing.T) {
 	}
 }
 
-// The counts of a connection that always has a call under way do not drift: ended calls leave nothing, whether answered or
-// cancelled, and the connection is never closed for them.
+// The counts of a connection that always has a call under way do not drift: ended calls leave nothing, whether
+// answered or cancelled, and the connection is never closed for them.
 func TestAMillionCallsLeaveNothing(t *testing.T) {
 	k := counterOf(1<<20, 1<<20)
 	c, _ := open(t, k)

@@ -199,8 +199,8 @@ func TestNamesFollowConventions(t *testing.T) {
 	}
 }
 
-// A reloaded bundle continues its counters, and drift begins anew. An unloaded one leaves no series, even if its observer
-// is used once more.
+// A reloaded bundle continues its counters, and drift begins anew. An unloaded one leaves no series, even if its
+// observer is used once more.
 func TestModelsComeAndGo(t *testing.T) {
 	t.Parallel()
 	m := New(Config{})

@@ -102,8 +102,8 @@ func tracing(t *testing.T, c TracingConfig) *Tracing {
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// A request with a trace in its headers becomes a span of that trace, with child spans for its wait and its inference. It
-// has arrived when Shutdown returns.
+// A request with a trace in its headers becomes a span of that trace, with child spans for its wait and its
+// inference. It has arrived when Shutdown returns.
 func TestSpansArriveInTheTraceOfTheRequest(t *testing.T) {
 	noEnvironment(t)
 	r := receive(t)
