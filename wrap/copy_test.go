@@ -13,10 +13,10 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// However a model's files are overwritten, what was verified goes on being what runs: ONNX Runtime maps
-// large weights, and would take others without a word, or end the process where the file is shorter.
+// A predictor keeps running the model that was verified, however its files are overwritten: ONNX Runtime maps large
+// weights, and would silently use others, or crash if the file became shorter.
 func TestAnOpenPredictorKeepsTheModelThatWasVerified(t *testing.T) {
-	const n, small, large = 60, 1000, 300_000 // the table of the last is above what is kept in memory
+	const n, small, large = 60, 1000, 300_000 // the largest table is not kept in memory
 	damage := map[string]func(t *testing.T, path string, content []byte){
 		"other bytes": func(t *testing.T, path string, content []byte) {
 			other := make([]byte, len(content))

@@ -27,7 +27,7 @@ import (
 //go:embed testdata/digits
 var bundles embed.FS
 
-// A program may carry a bundle, the network included, within itself.
+// A program may embed a bundle, including the network.
 func ExampleOpenFS() {
 	digits, err := fs.Sub(bundles, "testdata/digits")
 	if err != nil {
@@ -53,8 +53,8 @@ func ExampleOpenFS() {
 	// class 5, confidence 0.9
 }
 
-// A bundle is opened once, and predicts as often as it takes. A gradient and a frame are no digits: their confidence
-// does not say so, their percentile does.
+// Open a bundle once, and use it for all predictions. A gradient and a frame are no digits: their confidence does not
+// show it, their percentile does.
 func ExampleOpen() {
 	bundle, ctx := "testdata/digits", context.Background()
 	images := []image.Image{three(), gradient(), frame()}
@@ -91,7 +91,7 @@ func frame() image.Image {
 	return draw("########", "#      #", "#      #", "#      #", "#      #", "#      #", "#      #", "########")
 }
 
-// gradient is the picture of docs/tutorials/go.md that shows no digit.
+// gradient is the image of docs/tutorials/go.md that shows no digit.
 func gradient() image.Image {
 	img := image.NewGray(image.Rect(0, 0, 8, 8))
 	for i := range img.Pix {
@@ -112,7 +112,7 @@ func draw(lines ...string) image.Image {
 	return img
 }
 
-// What leaves Go is one file: the network, and its calibration as further operators.
+// An export is one file: the network, with its calibration as further operators.
 func Example_export() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
@@ -139,8 +139,7 @@ func Example_export() {
 	// gives leverage [N] float32
 }
 
-// The whole way: calibrate a network, measure what was gained on data that
-// nothing was tuned on, and predict.
+// From start to end: calibrate a network, compare methods on test data, and predict.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "")
@@ -156,9 +155,9 @@ func Example() {
 
 	_, err = calibration.Calibrate(ctx, calibration.Config{
 		Model:   path(models.DigitsModel),
-		Train:   path(models.DigitsTrain),   // what it was trained on
-		Val:     path(models.DigitsVal),     // held out from training
-		OOD:     path(models.UnfamiliarVal), // unlike anything it is for; may be left out
+		Train:   path(models.DigitsTrain),   // the training data
+		Val:     path(models.DigitsVal),     // validation data
+		OOD:     path(models.UnfamiliarVal), // out of distribution; optional
 		Out:     path("bundle"),
 		Runtime: runtime,
 	})

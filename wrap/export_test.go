@@ -4,13 +4,12 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 )
 
-// What the tests of this package reach inside: they are of package wrap_test, since they evaluate
-// with package bench.
+// What the tests need of the inside: they are in package wrap_test because they use package bench.
 
 var OpenRead = open
 
-// Formulas are those that PredictFeatures computes with.
+// Formulas returns the formulas of PredictFeatures.
 func (p *Predictor) Formulas() (*calibrate.Calibration, error) { return p.formulas() }
 
-// HoldsPosterior reports whether the posterior takes a place in memory.
+// HoldsPosterior reports whether the posterior is in memory.
 func (p *Predictor) HoldsPosterior() bool { return p.bundle.Posterior != nil }

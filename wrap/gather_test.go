@@ -8,9 +8,9 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
-// As many lines wait as make a batch, or as hold so many numbers, and once they are
-// handed on the next may wait.
+// Lines wait until they fill a batch, or hold maxWaiting numbers; once they are handed on, the next may wait.
 func TestLinesWaitUpToABatch(t *testing.T) {
+	t.Parallel()
 	const batch = 3
 	of := func(numbers int) line {
 		return line{example: dataset.Example{Inputs: []dataset.Array{{Shape: []int{2, numbers / 2}}}}}

@@ -5,24 +5,24 @@ import (
 	"sync"
 )
 
-// ErrClosed is what [Handle.Use] returns after [Handle.Close].
+// ErrClosed is the error of [Handle.Use] after [Handle.Close].
 var ErrClosed = errors.New("the handle is closed")
 
-// A Handle holds a Predictor that can be exchanged while calls are running, as a server does when a
-// new bundle is there. It is safe for concurrent use.
+// A Handle holds a Predictor that can be replaced while calls are running, as a server does for a new bundle. It is
+// safe for concurrent use.
 type Handle struct {
 	mu      sync.Mutex
 	current *counted // nil once closed
 }
 
-// counted is a Predictor with the number of its users, the handle that holds it included.
+// counted is a Predictor with the number of its users, including the handle.
 type counted struct {
 	*Predictor
 	users  int
 	closed chan error
 }
 
-// NewHandle returns a handle on a Predictor, which belongs to it from now on.
+// NewHandle returns a handle that owns a Predictor.
 func NewHandle(p *Predictor) *Handle { return &Handle{current: newCounted(p)} }
 
 func newCounted(p *Predictor) *counted {
@@ -32,8 +32,8 @@ func newCounted(p *Predictor) *counted {
 	return &counted{Predictor: p, users: 1, closed: make(chan error, 1)}
 }
 
-// Use calls f with the Predictor, which stays open until f returns, whatever Swap and Close do
-// meanwhile. It returns f's error, or ErrClosed.
+// Use calls f with the Predictor, which stays open until f returns, whatever Swap and Close do meanwhile. It returns
+// f's error, or ErrClosed.
 func (h *Handle) Use(f func(*Predictor) error) error {
 	h.mu.Lock()
 	c := h.current
@@ -48,10 +48,10 @@ func (h *Handle) Use(f func(*Predictor) error) error {
 	return f(c.Predictor)
 }
 
-// Swap has calls of Use that begin from now on take another Predictor, which belongs to the handle.
-// The one before is closed when its last user is done; the channel then has the error of that, or
-// nil. After Close, it is the new one that is closed. The Predictor that the handle holds already
-// stays, and nothing is closed. A function that Use calls must not wait for the channel.
+// Swap replaces the Predictor for calls of Use that begin from now on; the handle owns the new one. The old one is
+// closed when its last user is done, and the channel then receives the error of that, or nil. After Close, the new
+// one is closed instead. If next is the Predictor that the handle holds already, nothing happens. A function called
+// by Use must not wait for the channel.
 func (h *Handle) Swap(next *Predictor) (closed <-chan error) {
 	leaving := newCounted(next)
 	h.mu.Lock()
@@ -68,8 +68,8 @@ func (h *Handle) Swap(next *Predictor) (closed <-chan error) {
 	return leaving.closed
 }
 
-// Close closes the Predictor when its last user is done, and waits for that. Calling it again does
-// nothing. A function that Use calls must not call it.
+// Close closes the Predictor when its last user is done, and waits for that. Further calls do nothing. A function
+// called by Use must not call it.
 func (h *Handle) Close() error {
 	h.mu.Lock()
 	leaving := h.current
@@ -82,7 +82,7 @@ func (h *Handle) Close() error {
 	return <-leaving.closed
 }
 
-// release ends one use, and closes the Predictor with the last.
+// release ends one use. The last one closes the Predictor.
 func (h *Handle) release(c *counted) {
 	h.mu.Lock()
 	c.users--

@@ -11,9 +11,10 @@ import (
 	"github.com/mfgs/mfgs/wrap/export"
 )
 
-// Under load, every use finds an open predictor while it is exchanged again and again, and each
-// that is exchanged is closed, once its users are done and not before.
+// Under load, every use finds an open predictor while it is replaced again and again, and each replaced one is closed
+// when its last user is done.
 func TestAPredictorIsExchangedUnderLoad(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, structures[1])
 	x := []Tensor{digitTensor(t, 0, 5)}
 	h := NewHandle(open(t, dir))
@@ -86,8 +87,9 @@ func open(t *testing.T, dir string) *Predictor {
 	return p
 }
 
-// Run gives what an exported model does, named and shaped as Outputs says, and Predict's numbers.
+// Run gives the outputs of an exported model, with the names and shapes of Outputs and the numbers of Predict.
 func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
+	t.Parallel()
 	const n = 37
 	dir, _ := calibrated(t, structures[0])
 	p := opened(t, dir, Options{})
@@ -127,6 +129,7 @@ func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
 
 // Exchanging a predictor for itself closes nothing.
 func TestAPredictorExchangedForItselfStaysOpen(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, structures[0])
 	p := open(t, dir)
 	h := NewHandle(p)

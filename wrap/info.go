@@ -8,16 +8,16 @@ import (
 // in-distribution ones.
 const SyntheticOOD = "auto"
 
-// Progress is how far a stage of the work is. Stages follow one another; the
-// last report of a stage has Done equal to Total.
+// Progress reports the progress of one stage of the work. Stages follow one another; the last report of a stage has
+// Done equal to Total.
 type Progress struct {
 	Stage string // "train", "val", "ood", "test", "tuning", …
 	Done  int    // examples, or steps of tuning
-	Total int    // 0 where it is not known yet: of standard input
+	Total int    // 0 if it is not known, as for standard input
 	Unit  string // "examples" or "steps"
 }
 
-// BundleInfo names a bundle and says what it serves.
+// BundleInfo describes a bundle: its folder, and how it was calibrated.
 type BundleInfo struct {
 	Path string `json:"path"`
 	bundle.Summary

@@ -7,20 +7,19 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-// Inspection is what a model file says without being run.
+// Inspection describes a model file, without running the model.
 type Inspection struct {
 	Model     onnx.Info    `json:"model"`
-	Head      *head.Head   `json:"head"` // null when none is recognised
+	Head      *head.Head   `json:"head"` // null if none is recognised
 	Supported bool         `json:"supported"`
-	Reason    string       `json:"reason"`     // why not; empty when supported
-	Evidence  []string     `json:"evidence"`   // what the head was recognised by
-	Nearest   []*head.Head `json:"candidates"` // when unsupported: linear layers that may be meant
-	Err       error        `json:"-"`          // when unsupported: the error whose message is Reason
+	Reason    string       `json:"reason"`     // why it is not supported; empty if it is
+	Evidence  []string     `json:"evidence"`   // by which the head was recognised
+	Nearest   []*head.Head `json:"candidates"` // if unsupported: candidate linear layers
+	Err       error        `json:"-"`          // if unsupported: the error whose message is Reason
 }
 
-// Inspect reads a model file and looks for its head. A model whose head is not recognised, or is of
-// a kind that cannot be calibrated, is no error: Supported is then false and Reason says why and
-// what to do. The error is for files that cannot be read.
+// Inspect reads a model file and finds its head. A model whose head is not recognised, or cannot be calibrated, is
+// not an error: Supported is false, and Reason says why and what to do. The error is for files that cannot be read.
 func Inspect(path string, o head.Options) (*Inspection, error) {
 	m, err := onnx.Open(path)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	. "github.com/mfgs/mfgs/wrap"
 )
 
-func TestInspectTellsWhatItFinds(t *testing.T) {
+func TestInspectReportsTheHead(t *testing.T) {
+	t.Parallel()
 	in, err := Inspect(digits(t, models.DigitsModel), head.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +28,8 @@ func TestInspectTellsWhatItFinds(t *testing.T) {
 }
 
 // A head that is not recognised is an answer, not an error.
-func TestInspectTellsWhyItFindsNothing(t *testing.T) {
+func TestInspectSaysWhyThereIsNoHead(t *testing.T) {
+	t.Parallel()
 	in, err := Inspect("../testdata/onnx/no_layer.onnx", head.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -43,8 +45,9 @@ func TestInspectTellsWhyItFindsNothing(t *testing.T) {
 	says(t, err, "x.onnx", "not an ONNX model")
 }
 
-// Heads of every link are for calibration.
+// Heads with every link can be calibrated.
 func TestInspectSupportsAllLinks(t *testing.T) {
+	t.Parallel()
 	for model, link := range map[string]layer.Link{multiLabelModel: layer.Sigmoid, oneVsRestModel: layer.OneVsRest,
 		"../testdata/onnx/torch_binary.onnx": layer.Sigmoid} {
 		in, err := Inspect(model, head.Options{})

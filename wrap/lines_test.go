@@ -19,7 +19,7 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// digitLine is one of the digits as a JSON line.
+// digitLine returns a digit as a JSON line.
 func digitLine(t testing.TB, i int) string {
 	t.Helper()
 	flat := digitTensor(t, i, i+1).Data.([]float32)
@@ -51,6 +51,7 @@ func answerTo(t testing.TB, one Prediction, err error) answer {
 }
 
 func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	const n = 300
@@ -96,9 +97,9 @@ func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
 	says(t, got[7].err, "an array [2] of int64 does not suit the model's input image [N,1,8,8] float32")
 }
 
-// A line that comes alone is answered before there is another; those that wait are
-// answered in their order.
+// A single line is answered before the next comes; waiting lines are answered in order.
 func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	r, w := io.Pipe()
@@ -143,6 +144,7 @@ func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
 }
 
 func TestLinesEnd(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	// last counts the answers, and returns the error that ends the iteration.
@@ -178,7 +180,7 @@ func TestLinesEnd(t *testing.T) {
 		t.Errorf("%d answers, then %v", n, err)
 	}
 
-	// Where the caller breaks, which may leave lines unanswered.
+	// When the caller breaks, which leaves lines unanswered.
 	for one, err := range p.PredictLines(t.Context(), strings.NewReader(strings.Repeat(digitLine(t, 0), 9))) {
 		if err != nil || one.Input != "-[0]" {
 			t.Errorf("%+v, %v", one, err)
@@ -187,9 +189,9 @@ func TestLinesEnd(t *testing.T) {
 	}
 }
 
-// Labels come along where lines have them, unless none are wanted; those that are no
-// class are left out.
-func TestLinesBringTheirLabels(t *testing.T) {
+// Predictions have the labels of their lines, unless Options.Unlabelled is set. Labels that are no class are left out.
+func TestLinesMayHaveLabels(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	text := ""
 	for _, label := range []string{`,"label":7`, "", `,"label":99`, `,"label":0`} {

@@ -18,8 +18,7 @@ import (
 	. "github.com/mfgs/mfgs/wrap"
 )
 
-// digitsWithDecisions is a predictor of digits whose bundle has decisions, and what its network gives of
-// some of them.
+// digitsWithDecisions returns a predictor of digits with decisions, and the outputs of its network for some digits.
 func digitsWithDecisions(t *testing.T) (*Predictor, []Tensor) {
 	c := quick(config(t, filepath.Join(t.TempDir(), "bundle")))
 	c.Decisions = conformal.Plan{TargetCoverage: 0.8, FalseAlarm: 0.1, Alpha: 0.05}
@@ -33,6 +32,7 @@ func digitsWithDecisions(t *testing.T) (*Predictor, []Tensor) {
 }
 
 func TestOverridesGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
+	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
 	plain, err := p.Predictions(outputs, Override{})
 	if err != nil {
@@ -96,6 +96,7 @@ func TestOverridesGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 }
 
 func TestOverridesHaveThresholdsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
 	for name, c := range map[string]struct {
@@ -136,6 +137,7 @@ func TestOverridesHaveThresholdsOfTheirOwn(t *testing.T) {
 }
 
 func TestContradictoryOverridesAreRefused(t *testing.T) {
+	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
 	for want, v := range map[string]Override{
@@ -159,6 +161,7 @@ func TestContradictoryOverridesAreRefused(t *testing.T) {
 }
 
 func TestImagesAndObjectsBecomeModelInputs(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	digit := digitTensor(t, 1500, 1501)
@@ -199,7 +202,7 @@ func TestImagesAndObjectsBecomeModelInputs(t *testing.T) {
 	}
 	alike(t, got[0], want[0])
 
-	// Numbers that are none come to the model, as those of a line do.
+	// NaN and infinities reach the model, as in lines.
 	for word, is := range map[string]func(float64) bool{
 		"NaN":       math.IsNaN,
 		"Infinity":  func(v float64) bool { return math.IsInf(v, 1) },

@@ -31,8 +31,9 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// One session serves all goroutines, and gives each the same for the same.
+// One session, used by several goroutines, gives the same results for the same inputs.
 func TestConcurrentPredictionsAreTheSame(t *testing.T) {
+	t.Parallel()
 	x := digitTensor(t, 1500, 1797).Data.([]float32)
 	input := func(n int) []Tensor { return []Tensor{{Shape: []int64{int64(n), 1, 8, 8}, Data: x[:n*64]}} }
 	for _, s := range structures {
@@ -67,8 +68,7 @@ func TestConcurrentPredictionsAreTheSame(t *testing.T) {
 	}
 }
 
-// another makes a bundle for a model of the same input and as many features and
-// classes as the one it was calibrated for.
+// another makes a bundle for another model with the same input, number of features and classes.
 func another(t *testing.T, dir, model string) string {
 	t.Helper()
 	b, err := bundle.Open(dir)
@@ -138,9 +138,10 @@ func TestACancelledPredictionEndsSoonAndHarmsNoOther(t *testing.T) {
 	}
 }
 
-// Sequences of many lengths are predicted each at its own, as the formulas do
-// from the features that the cut network gives of them.
+// Sequences of different lengths are predicted without padding, and equal the formulas on the features of the cut
+// network.
 func TestRaggedSequencesArePredicted(t *testing.T) {
+	t.Parallel()
 	const n = 150
 	rng := rand.New(rand.NewPCG(2, 3))
 	var lines strings.Builder
@@ -193,8 +194,9 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 	}
 }
 
-// A model of a fixed batch takes any number of examples all the same.
+// A model with a fixed batch takes any number of examples.
 func TestAFixedBatchIsFilledUp(t *testing.T) {
+	t.Parallel()
 	const n = 50
 	x := Tensor{Shape: []int64{n, 3, 8, 8}, Data: random(1, n*192)}
 	dir := t.TempDir()
@@ -218,13 +220,13 @@ func TestAFixedBatchIsFilledUp(t *testing.T) {
 	}
 }
 
-// The fused score, of variances in float32, tells unfamiliar data as the formulas do.
-func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
+// The fused score, with variances in float32, detects OOD data as well as the formulas.
+func TestFusedScoresDetectNotMNIST(t *testing.T) {
 	t.Parallel()
 	data := realdata.Dir(t)
 	train, test, other := data+"/mnist/train-images-idx3-ubyte.gz", data+"/mnist/t10k-images-idx3-ubyte.gz[:3000]", data+"/notmnist/notmnist-images-idx3-ubyte.gz"
 	dir := t.TempDir()
-	// Networks so sure of their training set that the Hessian is nearly zero.
+	// Networks that interpolate their training set, so that the Hessian is nearly zero.
 	for _, of := range []struct {
 		model, score string
 		structure    calibrate.Structure
@@ -270,6 +272,7 @@ func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 
 // The posterior is read again for PredictFeatures, and must be what it was.
 func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
+	t.Parallel()
 	whole, _ := calibrated(t, structures[0])
 	dir := filepath.Join(t.TempDir(), "b")
 	copied := func(from string) {
@@ -316,8 +319,9 @@ func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
 	}
 }
 
-// Networks as others trained them, of ten classes and of a thousand, on noise.
+// Networks trained by others, with ten classes and a thousand, on noise.
 func TestFusedPredictionsOfRealNetworks(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(realdata.Dir(t), "models")
 	for name, structures := range map[string][]calibrate.Structure{
 		"cifar10_resnet20.onnx":               {calibrate.Full, calibrate.Kronecker},
@@ -381,9 +385,10 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 	}
 }
 
-// Where tuning makes probabilities hard or soft, no two digits have the same score: in
-// float32 1 - max p was exactly zero for many, or one of a few numbers for all.
+// However tuning sharpens or flattens probabilities, no two digits have the same score. In float32, 1 - max p would be
+// exactly zero for many, or one of a few numbers for all.
 func TestScoresOfDigitsDoNotTie(t *testing.T) {
+	t.Parallel()
 	const n = 297
 	c := config(t, filepath.Join(t.TempDir(), "b"))
 	c.Structure, c.OODScore = calibrate.Kronecker, "mf0"

@@ -29,8 +29,7 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// oracle computes a prediction from features and logits by the formulas as they
-// are printed, with loops and in float64.
+// oracle computes a prediction from features and logits by the printed formulas, with loops in float64.
 func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	post := b.Posterior
 	var x []float64
@@ -98,7 +97,7 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	return p
 }
 
-// percentile is the place of an ood_score among the bundle's quantiles.
+// percentile returns the place of an ood_score among the bundle's quantiles.
 func percentile(b *bundle.Bundle, score float64) *float64 {
 	q := b.Manifest.OODScore.Quantiles
 	place := 0.0
@@ -115,6 +114,7 @@ func percentile(b *bundle.Bundle, score float64) *float64 {
 }
 
 func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
+	t.Parallel()
 	inputs := []Tensor{digitTensor(t, 1400, 1700)} // more than one batch
 	for _, s := range structures {
 		t.Run(string(s), func(t *testing.T) {
@@ -160,7 +160,8 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 	}
 }
 
-func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
+func TestAllWaysToPredictAgree(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	x := digitTensor(t, 1500, 1797)
@@ -288,6 +289,7 @@ func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
 }
 
 func TestAPredictorDescribesItself(t *testing.T) {
+	t.Parallel()
 	dir, r := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	if in := p.Inputs(); len(in) != 1 || in[0].Name != "image" || in[0].String() != "[N,1,8,8] float32" {
@@ -307,6 +309,7 @@ func TestAPredictorDescribesItself(t *testing.T) {
 }
 
 func TestPredictRefuses(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
 	nan := digitTensor(t, 0, 5)
@@ -369,8 +372,9 @@ func TestPredictRefuses(t *testing.T) {
 	says(t, err, "closed")
 }
 
-// Labels that mean nothing to the model do not stand in the way of predicting.
+// Labels that are not the model's do not prevent predictions.
 func TestForeignLabelsAreNotNeeded(t *testing.T) {
+	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	p := opened(t, dir, Options{})
 	predictions, report := predicted(t, p, tree(t, []string{"cats", "dogs"}, 3))
@@ -384,12 +388,13 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 		t.Errorf("%d predictions, %+v", len(predictions), report)
 	}
 
-	// Of labels in a file it shows only on the way that they are none.
+	// That labels in a file are no classes shows only while it is read.
 	data := t.TempDir()
 	write(t, data, "x-labels-idx1", idx([]byte{1, 10}, 2))
 	images := write(t, data, "x-images-idx3", idx(make([]byte, 128), 2, 8, 8))
 	predictions, report = predicted(t, p, images)
-	if len(predictions) != 2 || predictions[0].Label == nil || *predictions[0].Label != 1 || predictions[1].Label != nil {
+	first, second := predictions[0].Label, predictions[1].Label
+	if len(predictions) != 2 || first == nil || *first != 1 || second != nil {
 		t.Errorf("predictions %+v", predictions)
 	}
 	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "1 of 2 labels lie outside [0,10)") {
@@ -401,7 +406,8 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 	}
 }
 
-func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
+func TestABundleWithoutItsModelNeedsTheRightOne(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := quick(config(t, filepath.Join(dir, "b")))
 	c.NoModel = true
@@ -434,7 +440,7 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 	_, err = Open(t.Context(), c.Out, Options{Model: filepath.Join(dir, "nowhere.onnx")})
 	says(t, err, "nowhere.onnx")
 
-	// A bundle with a model does not take another either.
+	// A bundle with a model accepts no other model either.
 	full, _ := calibrated(t, calibrate.Full)
 	_, err = Open(t.Context(), full, Options{Model: other})
 	says(t, err, "other.onnx", "SHA-256")
@@ -442,11 +448,12 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 }
 
 func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
+	t.Parallel()
 	dir, r := calibrated(t, calibrate.Kronecker)
 	_, err := Open(t.Context(), reseal(t, dir, "features: "+r.Head.FeaturesTensor, "features: elsewhere"), Options{})
 	says(t, err, "elsewhere")
 
-	// Another model under the bundle's name, with hashes that are right.
+	// Another model under the bundle's name, with valid hashes.
 	model, err := onnx.Open("../featurize/testdata/conv.onnx")
 	if err != nil {
 		t.Fatal(err)
@@ -465,8 +472,8 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 	says(t, err, "6 features, 4 logits", "128, 10", "another model")
 }
 
-// inTwo writes a bundle of the model external in which it has external data too, as one does that
-// is too large for one file. It returns the folder, and inputs of the model.
+// inTwo writes a bundle whose model has external data, as models do that are too large for one file. It returns the
+// folder, and inputs of the model.
 func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 	t.Helper()
 	dir := t.TempDir()
@@ -477,7 +484,7 @@ func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The location is another name of as many bytes.
+	// The location is another name of the same length.
 	graph := read(t, external)
 	renamed := bytes.ReplaceAll(graph, []byte("external.onnx.data"), []byte(".//model.onnx.data"))
 	if bytes.Equal(graph, renamed) {
@@ -496,6 +503,7 @@ func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 }
 
 func TestABundleMayHoldExternalData(t *testing.T) {
+	t.Parallel()
 	own, x := inTwo(t, func(*bundle.WriteOptions) {})
 	predictions := func(p *Predictor) []Prediction {
 		t.Helper()
@@ -517,7 +525,7 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 	same("its own model", opened(t, own, Options{}))
 	same("its own model by name", opened(t, own, Options{Model: filepath.Join(own, bundle.ModelName)}))
 
-	// Without a folder there is nowhere to read the weights from.
+	// A file system without a folder cannot give the weights to the runtime.
 	_, err := OpenFS(t.Context(), os.DirFS(own), Options{})
 	says(t, err, "model.onnx.data", "folder", "Options.Model")
 	p, err := OpenFS(t.Context(), os.DirFS(own), Options{Model: external})
@@ -529,7 +537,7 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 		t.Error(err)
 	}
 
-	// It can be calibrated anew in its own place, and is gathered where it fits into one file.
+	// It can be calibrated again in place, and becomes one file if it fits.
 	file := filepath.Join(filepath.Dir(own), "x.npz")
 	mustCalibrate(t, quick(Config{Model: filepath.Join(own, bundle.ModelName), Train: file, Val: file, Out: own,
 		Force: true}))
@@ -541,6 +549,7 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 }
 
 func TestDamagedExternalDataIsRefused(t *testing.T) {
+	t.Parallel()
 	own, _ := inTwo(t, func(*bundle.WriteOptions) {})
 	path := filepath.Join(own, bundle.ModelDataName)
 	data := read(t, path)
@@ -559,7 +568,7 @@ func TestDamagedExternalDataIsRefused(t *testing.T) {
 		_, err = Open(t.Context(), own, Options{Model: model})
 		says(t, err, "model.onnx.data", "damaged")
 	}
-	// Neither does another bundle take it.
+	// Another bundle does not accept it either.
 	whole, _ := inTwo(t, func(*bundle.WriteOptions) {})
 	_, err = Open(t.Context(), whole, Options{Model: filepath.Join(own, bundle.ModelName)})
 	says(t, err, "model.onnx", "SHA-256", "calibrate again")
@@ -577,8 +586,9 @@ func TestDamagedExternalDataIsRefused(t *testing.T) {
 	says(t, err, "model.onnx.data", "link")
 }
 
-// Nothing would tell of a change in the weights.
+// No hash would detect a change of the weights.
 func TestWeightsThatTheManifestDoesNotNameAreRefused(t *testing.T) {
+	t.Parallel()
 	own, _ := inTwo(t, func(o *bundle.WriteOptions) { o.ModelData = nil })
 	write(t, own, bundle.ModelDataName, read(t, external+".data"))
 	_, err := Open(t.Context(), own, Options{})
@@ -597,6 +607,7 @@ func TestWeightsThatTheManifestDoesNotNameAreRefused(t *testing.T) {
 }
 
 func TestADamagedBundleIsRefused(t *testing.T) {
+	t.Parallel()
 	whole, _ := calibrated(t, calibrate.Kronecker)
 	dir := filepath.Join(t.TempDir(), "b")
 	if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
@@ -628,6 +639,7 @@ func TestADamagedBundleIsRefused(t *testing.T) {
 
 // A model that is replaced after its hash was checked must not be run.
 func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
+	t.Parallel()
 	whole, _ := calibrated(t, calibrate.Kronecker)
 	dir := filepath.Join(t.TempDir(), "b")
 	if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
@@ -660,9 +672,9 @@ func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
 	}
 }
 
-// testdata/v1/digits was written in format 1, which says neither whose probabilities nor which score serves: mf0's do,
-// and no percentile is known.
+// testdata/v1/digits has format 1, which names neither method nor score: mf0 gives both, and there is no percentile.
 func TestABundleOfFormat1Predicts(t *testing.T) {
+	t.Parallel()
 	p := opened(t, "testdata/v1/digits", Options{})
 	predictions, _ := predicted(t, p, digits(t, models.DigitsTest))
 	wrong := 0
@@ -683,6 +695,7 @@ func TestABundleOfFormat1Predicts(t *testing.T) {
 var embedded embed.FS
 
 func TestAnEmbeddedBundleNeedsNoFiles(t *testing.T) {
+	t.Parallel()
 	sub, err := fs.Sub(embedded, "testdata/digits")
 	if err != nil {
 		t.Fatal(err)

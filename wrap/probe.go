@@ -15,13 +15,6 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/probe"
 )
 
-// expected holds the probe's inputs and the predictions that the float64 formulas make of its features.
-type expected struct {
-	inputs      []Tensor // in the model's order
-	predictions []Prediction
-	err         error // of the formulas, in place of predictions
-}
-
 // expect prepares the comparison of [Predictor.Probe], if the bundle has a probe.
 func (p *Predictor) expect(kept *bundle.Probe, infos []onnx.ValueInfo) error {
 	if kept == nil {
@@ -33,7 +26,8 @@ func (p *Predictor) expect(kept *bundle.Probe, infos []onnx.ValueInfo) error {
 	}
 	p.probe = &expected{inputs: inputs}
 	b := &rows.Batch{N: kept.N, Features: kept.Features, Logits: kept.Logits}
-	p.probe.predictions, p.probe.err = p.predictRows(p.calibration, b)
+	predictions, err := p.predictRows(p.calibration, b)
+	p.probe.outcomes, p.probe.err = outcomes(predictions), err
 	return nil
 }
 
@@ -58,7 +52,7 @@ func (p *Predictor) Probe(ctx context.Context) error {
 		got, err = p.Predict(ctx, p.probe.inputs)
 	}
 	if err == nil {
-		err = probe.Compare(outcomes(p.probe.predictions), outcomes(got))
+		err = probe.Compare(p.probe.outcomes, outcomes(got))
 	}
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)

@@ -21,7 +21,7 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// edited writes a bundle once more with another probe, sealed.
+// edited writes a copy of a bundle with another probe, and seals it.
 func edited(t *testing.T, dir string, change func(*bundle.Bundle)) string {
 	t.Helper()
 	b, err := bundle.Open(dir)
@@ -37,8 +37,7 @@ func edited(t *testing.T, dir string, change func(*bundle.Bundle)) string {
 	return out
 }
 
-// The probe is the first held-out examples as the model takes them, with the features and logits that the
-// cut network gives for them; and the bundle answers it.
+// The probe holds the first validation inputs, with the features and logits of the cut network; the bundle passes it.
 func TestTheProbeIsTheFirstHeldOutExamples(t *testing.T) {
 	for _, s := range structures {
 		dir, report := calibrated(t, s)
@@ -61,9 +60,9 @@ func TestTheProbeIsTheFirstHeldOutExamples(t *testing.T) {
 	}
 }
 
-// Probe refuses what another network, another last layer or another posterior gives, and lets pass what
-// another processor makes of the same.
-func TestTheProbeTellsAnotherNetwork(t *testing.T) {
+// Probe detects another network, another last layer and another posterior, and accepts the rounding of another
+// processor.
+func TestTheProbeDetectsAnotherNetwork(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Full)
 	spread := float32(0)
 	if b, err := bundle.Open(dir); err != nil {
@@ -74,7 +73,7 @@ func TestTheProbeTellsAnotherNetwork(t *testing.T) {
 	noise := random(7, 4*128)
 	for name, test := range map[string]struct {
 		change func(*bundle.Bundle)
-		words  []string // nil: it is let pass
+		words  []string // nil: it passes
 	}{
 		"as it was": {func(*bundle.Bundle) {}, nil},
 		"other rounding": {func(b *bundle.Bundle) {
@@ -99,7 +98,7 @@ func TestTheProbeTellsAnotherNetwork(t *testing.T) {
 			for i := range b.Posterior.Leverage {
 				b.Posterior.Leverage[i] *= 2
 			}
-		}, nil}, // which is what is served
+		}, nil}, // the method of the bundle
 		"another score": {func(b *bundle.Bundle) { b.Probe.Features = make([]float32, 4*128) }, []string{"held-out input 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,8 +114,8 @@ func TestTheProbeTellsAnotherNetwork(t *testing.T) {
 	}
 }
 
-// A network that was trained likewise from another seed, with the same layers, is another network.
-func TestTheProbeTellsAnotherSeed(t *testing.T) {
+// A network with the same layers, trained in the same way from another seed, is another network.
+func TestTheProbeDetectsAnotherSeed(t *testing.T) {
 	const n, model = 40, "../models/mnist-mlp/model.onnx"
 	x := Tensor{Name: "image", Shape: []int64{n, 1, 28, 28}, Data: random(1, n*784)}
 	data := write(t, t.TempDir(), "x.npz", npz(t, map[string]array{
@@ -141,7 +140,7 @@ func TestTheProbeTellsAnotherSeed(t *testing.T) {
 }
 
 // A probe whose inputs are not the model's is refused before anything is run.
-func TestAProbeSuitsTheModel(t *testing.T) {
+func TestAProbeMustSuitTheModel(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	for name, test := range map[string]struct {
 		change func(*Tensor)
@@ -165,7 +164,7 @@ func TestAProbeSuitsTheModel(t *testing.T) {
 	says(t, err, "it has 2 inputs, and the model takes 1")
 }
 
-// Without a probe zeros are run, and the caller is told that nothing was compared.
+// Without a probe zeros are run, and the error says that nothing was compared.
 func TestWithoutAProbeZerosAreRun(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	p := opened(t, edited(t, dir, func(b *bundle.Bundle) { b.Probe = nil }), Options{})
@@ -183,7 +182,7 @@ func TestWithoutAProbeZerosAreRun(t *testing.T) {
 	}
 }
 
-// The time of one example is told with a probe and without, and within the time for it.
+// The latency of an example is measured with a probe and without, within the given time.
 func TestLatencyIsOfOneExample(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	for name, edit := range map[string]func(*bundle.Bundle){
@@ -204,8 +203,8 @@ func TestLatencyIsOfOneExample(t *testing.T) {
 	}
 }
 
-// A calibration keeps a probe unless it is not wanted, whatever it reads the data from; one that ends with
-// --resume is taken for ours only with as much.
+// A calibration keeps a probe, whatever it reads the data from, unless that is switched off. --resume accepts a
+// finished bundle only if it agrees in that.
 func TestWhenAProbeIsKept(t *testing.T) {
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	c.OOD, c.Resume, c.Cache = "", true, t.TempDir()
@@ -237,15 +236,15 @@ func TestWhenAProbeIsKept(t *testing.T) {
 	_, err = Calibrate(t.Context(), c)
 	says(t, err, "keep_probe is false, want true")
 
-	// Of the cache, into which features were written by the calls above.
+	// From the cache, which the calls above have filled.
 	c.Out = filepath.Join(t.TempDir(), "cached")
 	if mustCalibrate(t, c); !bytes.Equal(holds(c.Out), want) {
 		t.Error("another probe with a features cache")
 	}
 
-	// The part with the first of the held-out examples has it, and merged it is the same in any order.
+	// The part with the first validation examples has it, and merging in any order gives the same.
 	c.Resume = false
-	all := parts(t, c, 3) // the held-out data are one block, which the last shard has
+	all := parts(t, c, 3) // the validation data are one block, in the last shard
 	if holds(all[0]) != nil || holds(all[1]) != nil || !bytes.Equal(holds(all[2]), want) {
 		t.Errorf("the parts have %d, %d and %d bytes", len(holds(all[0])), len(holds(all[1])), len(holds(all[2])))
 	}
@@ -263,8 +262,8 @@ func TestWhenAProbeIsKept(t *testing.T) {
 	}
 }
 
-// Where all records of the first block are unreadable, the probe is of the next, in one pass and in parts.
-func TestTheProbeOfPartsIsOfTheFirstThatCanBeRead(t *testing.T) {
+// If all records of the first block are unreadable, the probe comes from the next, in one pass and in parts.
+func TestTheProbeOfPartsHoldsTheFirstReadableExamples(t *testing.T) {
 	lines := slices.Repeat([]string{"no line"}, rows.BlockSize)
 	for i := range 60 {
 		lines = append(lines, fmt.Sprintf(`{"ids":[%d,%d],"mask":[1,1],"label":%d}`, i%20, i%7, i%4))
@@ -283,8 +282,8 @@ func TestTheProbeOfPartsIsOfTheFirstThatCanBeRead(t *testing.T) {
 	}
 }
 
-// That no inputs can be kept is a warning, of a calibration and of merged parts; not where that was asked for.
-func TestThatThereIsNoProbeIsAWarning(t *testing.T) {
+// A calibration, or a merge, warns if no inputs can be kept, but not if that was asked for.
+func TestAMissingProbeIsAWarning(t *testing.T) {
 	lines := []string{}
 	for i := range 40 {
 		lines = append(lines, fmt.Sprintf(`{"age":[%d],"size":0.5,"s":["a"],"label":%d}`, i, i%4))
@@ -312,7 +311,7 @@ func TestThatThereIsNoProbeIsAWarning(t *testing.T) {
 	}
 }
 
-// An update keeps the probe of a bundle that has one, and gives none to one that has none.
+// An update keeps the probe of a bundle, and adds none to a bundle without one.
 func TestAnUpdateKeepsTheProbe(t *testing.T) {
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	images := digits(t, "digits-images-idx3-ubyte.gz")
@@ -332,8 +331,8 @@ func TestAnUpdateKeepsTheProbe(t *testing.T) {
 	}
 }
 
-// Of large examples fewer are kept, and none where one alone takes more than 4 MiB.
-func TestOfLargeExamplesFewerAreKept(t *testing.T) {
+// A probe keeps fewer large examples, and none if one alone takes more than 4 MiB.
+func TestTheProbeKeepsFewerLargeExamples(t *testing.T) {
 	const n = 4
 	for _, test := range []struct{ height, width, want int }{
 		{100, 100, 4}, {420, 420, 1}, {1025, 341, 0},
@@ -361,8 +360,7 @@ func TestOfLargeExamplesFewerAreKept(t *testing.T) {
 	}
 }
 
-// Of sequences those are kept that are as long as the first, of those that can be read; of a model that
-// takes strings none.
+// A probe of sequences keeps those as long as the first readable one. A model that takes strings has no probe.
 func TestProbesOfOtherInputs(t *testing.T) {
 	lines := []string{"no line", `{"ids":[1,2,3],"mask":[1,1,1],"label":1}`, `{"ids":[4],"mask":[1],"label":2}`,
 		`{"ids":[5,6,7],"mask":[1,1,0],"label":3}`}

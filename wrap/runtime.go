@@ -10,23 +10,22 @@ import (
 	"github.com/mfgs/mfgs/internal/install"
 )
 
-// Runtime says how networks are run. The zero value runs them on the CPU with an ONNX Runtime found on this
-// machine, and installs nothing. A process loads one ONNX Runtime: Library and Install count only where none is
-// loaded yet.
+// Runtime says how networks run. The zero value runs them on the CPU, with an ONNX Runtime that is found on this
+// machine; nothing is installed. A process loads ONNX Runtime once: Library and Install have no effect after that.
 type Runtime struct {
-	Library string `yaml:"-"` // the file of ONNX Runtime's library, or its folder; "": the usual places
-	// Install allows ONNX Runtime to be installed into the user's cache where none is found. The variable
-	// MFGS_NO_INSTALL forbids it all the same.
+	Library string `yaml:"-"` // file or folder of ONNX Runtime's library; "": the usual places
+	// Install allows ONNX Runtime to be installed into the user's cache if none is found, unless the environment
+	// variable MFGS_NO_INSTALL forbids it.
 	Install bool `yaml:"-"`
-	// Installing, if set, is called with what an installation does, and the bytes done so far and in all.
+	// Installing, if set, is called with the stage of an installation, and its bytes done so far and in all.
 	Installing func(stage string, done, total int64) `yaml:"-"`
 
 	Provider string `yaml:"provider"` // one of ort.Providers; "" is the CPU
-	Threads  int    `yaml:"threads"`  // of one inference; 0 is one for each CPU
-	Batch    int    `yaml:"batch"`    // examples per inference; 0 chooses, and a model with a fixed batch keeps its own
+	Threads  int    `yaml:"threads"`  // per inference; 0: one for each CPU
+	Batch    int    `yaml:"batch"`    // examples per inference; 0: chosen automatically. A fixed batch of the model wins
 }
 
-// Validate reports numbers that mean nothing.
+// Validate reports invalid values.
 func (r *Runtime) Validate() error {
 	switch {
 	case r.Threads < 0:
@@ -39,11 +38,10 @@ func (r *Runtime) Validate() error {
 	return nil
 }
 
-// OnCPU reports whether networks are run by the processors.
+// OnCPU reports whether networks run on the CPU.
 func (r *Runtime) OnCPU() bool { return r.Provider == "" || r.Provider == ort.CPU }
 
-// Load makes ONNX Runtime ready, unless it is and no other is asked for. When ctx ends, so does
-// an installation.
+// Load loads ONNX Runtime, unless one is loaded and Library asks for no other. The end of ctx ends an installation.
 func (r *Runtime) Load(ctx context.Context) error {
 	if _, ok := ort.Loaded(); ok && r.Library == "" {
 		return nil

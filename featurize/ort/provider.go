@@ -1,37 +1,80 @@
 package ort
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/internal/install"
 	onnx "github.com/yalue/onnxruntime_go"
 )
 
-// The execution providers that a session can ask for.
+// Names of execution providers.
 const (
 	CPU      = "cpu"
 	CUDA     = "cuda"
-	TensorRT = "tensorrt" // with CUDA for what TensorRT does not take
+	TensorRT = "tensorrt"
 	CoreML   = "coreml"
 	DirectML = "directml"
 	OpenVINO = "openvino"
 )
 
-// Providers lists the names that SessionConfig.Provider takes. Which of them a
-// library really has shows when a session is made.
-func Providers() []string {
-	return []string{CPU, CUDA, TensorRT, CoreML, DirectML, OpenVINO}
+// An executionProvider is a row of the table of providers, all that a new one needs.
+type executionProvider struct {
+	name   string
+	python string // Python package whose library has it; "" if there is none
+	build  string // of ONNX Runtime that has it, and what it needs, for errors
+	enable func(*onnx.SessionOptions) error
 }
 
-// builds says for each provider which builds of ONNX Runtime have it, and what
-// it wants of the machine.
-var builds = map[string]string{
-	CUDA:     "a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA and cuDNN that it was made for",
-	TensorRT: "a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA, cuDNN and TensorRT that it was made for",
-	CoreML:   "an official build for macOS",
-	DirectML: "a build for Windows such as that in the Python package onnxruntime-directml",
-	OpenVINO: "a build such as that in the Python package onnxruntime-openvino, for Intel processors on Linux or Windows",
+var providers = []executionProvider{
+	{name: CPU, enable: func(*onnx.SessionOptions) error { return nil }}, // always there
+	{
+		CUDA, "onnxruntime-gpu",
+		"a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA and cuDNN that it was made for",
+		appendCUDA,
+	},
+	{
+		TensorRT, "onnxruntime-gpu",
+		"a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA, cuDNN and TensorRT that it was made for",
+		appendTensorRT,
+	},
+	{
+		CoreML, "", "an official build for macOS",
+		func(o *onnx.SessionOptions) error { return o.AppendExecutionProviderCoreMLV2(nil) },
+	},
+	{
+		DirectML, "onnxruntime-directml",
+		"a build for Windows such as that in the Python package onnxruntime-directml",
+		appendDirectML,
+	},
+	{
+		OpenVINO, "onnxruntime-openvino",
+		"a build such as that in the Python package onnxruntime-openvino, for Intel processors on Linux or Windows",
+		func(o *onnx.SessionOptions) error { return o.AppendExecutionProviderOpenVINO(nil) },
+	},
+}
+
+// Providers lists the names that SessionConfig.Provider takes. Whether a library has a provider shows when a session is
+// made.
+func Providers() []string {
+	names := make([]string, len(providers))
+	for i, p := range providers {
+		names[i] = p.name
+	}
+	return names
+}
+
+// PythonPackage returns the name of a Python package whose library has a provider, "" if there is none.
+func PythonPackage(provider string) string { return find(provider).python }
+
+// find returns a row of the table, empty for an unknown name.
+func find(name string) executionProvider {
+	if i := slices.IndexFunc(providers, func(p executionProvider) bool { return p.name == name }); i >= 0 {
+		return providers[i]
+	}
+	return executionProvider{}
 }
 
 // A ProviderError says that the loaded library has no such provider, or that the
@@ -45,35 +88,18 @@ type ProviderError struct {
 func (e *ProviderError) Error() string {
 	return fmt.Sprintf("provider %s is not to be had from ONNX Runtime %s at %s (%s): use provider cpu, or set %s to the library of %s",
 		e.Provider, e.Library.Version, e.Library.Path, strings.TrimRight(e.Err.Error(), ". "), install.EnvLibrary,
-		builds[e.Provider])
+		find(e.Provider).build)
 }
 
 func (e *ProviderError) Unwrap() error { return e.Err }
 
 // appendProvider adds the provider to o, in front of the CPU that is always there.
 func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib install.Library) error {
-	var err error
-	switch c.Provider {
-	case "", CPU:
-	case CUDA:
-		err = appendCUDA(o)
-	case TensorRT:
-		if err = appendTensorRT(o); err == nil {
-			err = appendCUDA(o)
-		}
-	case CoreML:
-		err = o.AppendExecutionProviderCoreMLV2(nil)
-	case DirectML:
-		// DirectML works with neither memory patterns nor parallel execution.
-		if err = o.SetMemPattern(false); err == nil {
-			err = o.AppendExecutionProviderDirectML(0)
-		}
-	case OpenVINO:
-		err = o.AppendExecutionProviderOpenVINO(nil)
-	default:
+	p := find(cmp.Or(c.Provider, CPU))
+	if p.name == "" {
 		return fmt.Errorf("unknown provider %q: want one of %s", c.Provider, strings.Join(Providers(), ", "))
 	}
-	if err != nil {
+	if err := p.enable(o); err != nil {
 		return &ProviderError{Provider: c.Provider, Library: lib, Err: plain(err)}
 	}
 	return nil
@@ -93,11 +119,23 @@ func appendCUDA(o *onnx.SessionOptions) error {
 	return o.AppendExecutionProviderCUDA(p)
 }
 
+// appendTensorRT adds TensorRT, and CUDA for the operators that TensorRT does not have.
 func appendTensorRT(o *onnx.SessionOptions) error {
 	p, err := onnx.NewTensorRTProviderOptions()
 	if err != nil {
 		return err
 	}
 	defer p.Destroy()
-	return o.AppendExecutionProviderTensorRT(p)
+	if err := o.AppendExecutionProviderTensorRT(p); err != nil {
+		return err
+	}
+	return appendCUDA(o)
+}
+
+// appendDirectML adds DirectML, which works with neither memory patterns nor parallel execution.
+func appendDirectML(o *onnx.SessionOptions) error {
+	if err := o.SetMemPattern(false); err != nil {
+		return err
+	}
+	return o.AppendExecutionProviderDirectML(0)
 }

@@ -16,8 +16,8 @@ func TestAMissingProviderIsNamedWithTheWayOut(t *testing.T) {
 			continue // which every library has
 		}
 		err := error(&ProviderError{Provider: provider, Library: lib, Err: errors.New("not enabled in this build.")})
-		testerr.OneLine(t, err, "provider "+provider+" ", "ONNX Runtime 1.30.0 at /lib/libonnxruntime.so", "(not enabled in this build)", "use provider cpu", install.EnvLibrary, builds[provider])
-		if !strings.Contains(builds[provider], "build") {
+		testerr.OneLine(t, err, "provider "+provider+" ", "ONNX Runtime 1.30.0 at /lib/libonnxruntime.so", "(not enabled in this build)", "use provider cpu", install.EnvLibrary, find(provider).build)
+		if !strings.Contains(find(provider).build, "build") {
 			t.Errorf("%s: no build is named that has it", provider)
 		}
 	}

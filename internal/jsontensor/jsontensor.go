@@ -12,20 +12,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of values that are passed over.
+// maxDepth bounds the nesting of skipped values.
 const maxDepth = 1000
 
-// MaxDims is the largest number of dimensions that is read, as many as NumPy 1 allows.
+// MaxDims bounds the dimensions of a tensor, as in NumPy 1.
 const MaxDims = 32
 
-// A Parser reads one JSON text (RFC 8259) whose arrays are tensors. Beyond
-// the standard it takes NaN, Infinity and -Infinity, which Python writes.
-// Encoding/json would go through float64 or an allocation for each number.
+// A Parser reads one JSON text (RFC 8259) whose arrays are tensors. Beyond the standard it accepts NaN, Infinity and
+// -Infinity, which Python writes. Package encoding/json would need float64, or an allocation for each number.
 type Parser struct {
 	Text []byte
-	Pos  int // of what is read next
+	Pos  int // of the next byte
 
-	// Strict refuses strings that are not Unicode. Otherwise U+FFFD replaces what is not.
+	// Strict refuses strings that are not valid Unicode. Otherwise U+FFFD replaces the invalid parts.
 	Strict bool
 }
 
@@ -38,7 +37,7 @@ func (p *Parser) wrong(want string) error {
 	return fmt.Errorf("broken JSON: want %s at byte %d, got %q", want, p.Pos, clip(p.Text[p.Pos:]))
 }
 
-// Peek skips blanks and returns the byte that follows, 0 at the end.
+// Peek skips white space and returns the next byte, 0 at the end.
 func (p *Parser) Peek() byte {
 	for ; p.Pos < len(p.Text); p.Pos++ {
 		switch c := p.Text[p.Pos]; c {
@@ -58,7 +57,7 @@ func (p *Parser) take(c byte) bool {
 	return true
 }
 
-// Literal takes a word such as true.
+// Literal reads a word such as true if it comes next, and reports whether it did.
 func (p *Parser) Literal(word string) bool {
 	if len(p.Text)-p.Pos < len(word) || string(p.Text[p.Pos:p.Pos+len(word)]) != word {
 		return false
@@ -67,7 +66,7 @@ func (p *Parser) Literal(word string) bool {
 	return true
 }
 
-// Object reads the whole text, which is an object. member reads one value.
+// Object reads the whole text, which must be an object. member reads the value of a key.
 func (p *Parser) Object(member func(key string) error) error {
 	if err := p.Members(member); err != nil {
 		return err
@@ -78,7 +77,7 @@ func (p *Parser) Object(member func(key string) error) error {
 	return nil
 }
 
-// Members reads an object. member reads one value.
+// Members reads an object. member reads the value of a key.
 func (p *Parser) Members(member func(key string) error) error {
 	if !p.take('{') {
 		return p.wrong("{, the begin of an object")
@@ -102,7 +101,7 @@ func (p *Parser) Members(member func(key string) error) error {
 	return nil
 }
 
-// Elements reads what is behind the [ of an array and returns how many there are.
+// Elements reads the elements of an array, after its [, and returns their number.
 func (p *Parser) Elements(element func() error) (n int, err error) {
 	for ; !p.take(']'); n++ {
 		if n > 0 && !p.take(',') {
@@ -131,13 +130,13 @@ func (p *Parser) String() (string, error) {
 			p.Pos = i + 1
 			return p.unquote(quoted, plain)
 		case c < ' ':
-			plain = false // which Unmarshal refuses
+			plain = false // Unmarshal refuses it
 		}
 	}
 	return "", errEnd
 }
 
-// unquote returns what a string says; plain says that nothing in it is escaped.
+// unquote decodes a string; plain says that it has no escapes.
 func (p *Parser) unquote(quoted []byte, plain bool) (string, error) {
 	valid := utf8.Valid(quoted)
 	if plain && valid {
@@ -153,8 +152,7 @@ func (p *Parser) unquote(quoted []byte, plain bool) (string, error) {
 	return s, nil
 }
 
-// halfPair reports whether a well-formed string has an escape that is one half of a pair of
-// surrogates, without the other.
+// halfPair reports whether a well-formed string has an escaped surrogate without its other half.
 func halfPair(quoted []byte) bool {
 	unit := func(at int) rune {
 		if at+6 > len(quoted) || quoted[at] != '\\' || quoted[at+1] != 'u' {
@@ -176,12 +174,12 @@ func halfPair(quoted []byte) bool {
 			}
 			i += 6
 		}
-		i++ // what is escaped
+		i++ // the escaped byte
 	}
 	return false
 }
 
-// Skip passes over a value.
+// Skip skips a value.
 func (p *Parser) Skip(depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("nested deeper than %d levels", maxDepth)
@@ -206,7 +204,7 @@ func (p *Parser) Skip(depth int) error {
 	return err
 }
 
-// Whole returns v as an integer if it is one that float64 tells from its neighbours.
+// Whole returns v as an integer if it is one, and small enough for float64 to hold its neighbours too.
 func Whole(v float64) (int64, bool) {
 	if v != math.Trunc(v) || math.Abs(v) > 1<<53 || v == 0 && math.Signbit(v) {
 		return 0, false
@@ -214,10 +212,10 @@ func Whole(v float64) (int64, bool) {
 	return int64(v), true
 }
 
-// A Tensor gathers nested lists of numbers, of truth values or of strings.
+// A Tensor collects nested lists of numbers, bools or strings.
 type Tensor struct {
-	Shape []int // -1 where the first list has not ended
-	depth int   // at which the elements are, -1 unknown
+	Shape []int // -1 for a dimension whose first list has not ended
+	depth int   // of the elements, -1 if unknown
 
 	kind    byte // of elements: 'i', 'u', 'f', 'b', 's', or 0 before the first
 	ints    []int64
@@ -274,7 +272,7 @@ func (t *Tensor) read(p *Parser, depth int) error {
 	return t.element(p)
 }
 
-// element reads and keeps one element.
+// element reads and stores one element.
 func (t *Tensor) element(p *Parser) error {
 	kind := byte(0)
 	var v number
@@ -284,7 +282,7 @@ func (t *Tensor) element(p *Parser) error {
 		kind = 's'
 	case c == 't', c == 'f':
 		kind = 'b'
-	case p.Literal("null"): // what pandas writes for NaN
+	case p.Literal("null"): // pandas writes it for NaN
 		v = number{kind: 'f', f: math.NaN()}
 	default:
 		if v, err = p.readNumber(); err != nil {
@@ -320,7 +318,7 @@ func (t *Tensor) element(p *Parser) error {
 	return nil
 }
 
-// number keeps a number, changing the type of those before it where no other holds them all.
+// number stores a number, and converts those before it if a wider type is needed.
 func (t *Tensor) number(v number) {
 	if t.kind == 'i' && v.kind == 'u' {
 		t.toUint()
@@ -352,7 +350,7 @@ func (v number) float() float64 {
 	return v.f
 }
 
-// toUint makes the integers unsigned, if none is negative.
+// toUint converts the integers to unsigned ones, if none is negative.
 func (t *Tensor) toUint() {
 	uints := make([]uint64, len(t.ints), len(t.ints)+1)
 	for i, v := range t.ints {

@@ -21,6 +21,7 @@ func parseJSON(text string) (*Tensor, error) {
 }
 
 func TestJSONTensors(t *testing.T) {
+	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {
 		text  string
@@ -33,7 +34,7 @@ func TestJSONTensors(t *testing.T) {
 		{"[[[1]],[[2]]]", []int{2, 1, 1}, []int64{1, 2}},
 		{"[1.5,2]", []int{2}, []float64{1.5, 2}},
 		{"[2,1.5]", []int{2}, []float64{2, 1.5}},
-		{"[1.0,2e3,10E-1]", []int{3}, []int64{1, 2000, 1}}, // a number is what it is worth
+		{"[1.0,2e3,10E-1]", []int{3}, []int64{1, 2000, 1}}, // its value counts, not its spelling
 		{"[9007199254740993,-9223372036854775808]", []int{2}, []int64{1<<53 + 1, math.MinInt64}},
 		{"[1,9223372036854775808,2]", []int{3}, []uint64{1, 1 << 63, 2}},
 		{"[18446744073709551615]", []int{1}, []uint64{math.MaxUint64}},
@@ -93,8 +94,7 @@ func TestJSONTensors(t *testing.T) {
 	}
 }
 
-// slowTensor is Tensor by way of encoding/json: the floats of any nested
-// list of equal lengths.
+// slowTensor is Tensor by encoding/json: the floats of nested lists of equal lengths.
 func slowTensor(v any) (shape []int, data []float64, ok bool) {
 	switch v := v.(type) {
 	case float64:
@@ -118,7 +118,8 @@ func (t *Tensor) asFloats() []float64 {
 	return t.floats
 }
 
-func TestJSONTensorsAreThoseOfEncodingJSON(t *testing.T) {
+func TestTensorsAgreeWithEncodingJSON(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	var random func(depth int) any
 	random = func(depth int) any {
@@ -174,8 +175,7 @@ func TestJSONTensorsAreThoseOfEncodingJSON(t *testing.T) {
 	}
 }
 
-// What encoding/json takes for a line, this parser takes, and the other way
-// round, but for Python's words.
+// The parser accepts exactly the lines that encoding/json accepts, apart from Python's words.
 func FuzzJSONSyntax(f *testing.F) {
 	for _, s := range []string{`{"a":[1,-0.5e+3,{"b":null}],"c":"\ud83d"}`, `{}`, `{"a":01}`, `{"a":"\x00"}`, `{"a":1,}`, ` {"a" : tru} `} {
 		f.Add([]byte(s))

@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// A decimal is a number as a text has it: ±digits · 10^exp.
+// A decimal is a number as written: ±digits · 10^exp.
 type decimal struct {
 	text     []byte
 	digits   uint64
 	exp      int
 	negative bool
 	integer  bool // neither a point nor an exponent
-	long     bool // there are more digits than fit
+	long     bool // it has more digits than fit
 }
 
 // scan reads a number.
@@ -56,8 +56,7 @@ func (p *Parser) scan() (d decimal, err error) {
 	return d, nil
 }
 
-// long reports whether digits, a point among them or not, are more than any uint64 holds: zeros in
-// front do not count.
+// long reports whether there are more digits, apart from leading zeros and a point, than any uint64 holds.
 func long(digits []byte) bool {
 	digits = bytes.TrimLeft(digits, "0.")
 	n := len(digits)
@@ -67,7 +66,7 @@ func long(digits []byte) bool {
 	return n > 19
 }
 
-// exponent reads what is behind an e, up to the end that it returns.
+// exponent reads the exponent after an e, and returns where it ends.
 func (p *Parser) exponent(at int, d *decimal) (end int, err error) {
 	text := p.Text
 	negative := false
@@ -94,8 +93,8 @@ func (p *Parser) exponent(at int, d *decimal) (end int, err error) {
 var powers = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14,
 	1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// near returns a float64 whose distance from the number is less than two units in its last place,
-// and whether there is one so cheaply. It is the nearest one if exact, for then it was rounded once.
+// near returns a float64 within two units in the last place of the number; ok is false if there is no cheap one. If
+// exact is true, it was rounded once and is the nearest.
 func (d *decimal) near() (v float64, exact, ok bool) {
 	if d.long || d.exp < -22 || d.exp > 22 {
 		return 0, false, false
@@ -111,7 +110,7 @@ func (d *decimal) near() (v float64, exact, ok bool) {
 	return v, d.digits <= 1<<53, true
 }
 
-// float64 returns the nearest float64, and false beyond the largest.
+// float64 returns the nearest float64, and false if the number is beyond the largest.
 func (d *decimal) float64() (float64, bool) {
 	if v, exact, ok := d.near(); ok && exact {
 		return v, true
@@ -120,8 +119,8 @@ func (d *decimal) float64() (float64, bool) {
 	return v, err == nil
 }
 
-// float32 returns the nearest float32, and false beyond the largest. Rounding a float64 that is off
-// by two units finds it, but where one in the middle between two float32 is as close.
+// float32 returns the nearest float32, and false if the number is beyond the largest. Rounding a float64 that is off by
+// up to two units finds it, unless the middle between two float32 is as close.
 func (d *decimal) float32() (float32, bool) {
 	if v, _, ok := d.near(); ok {
 		const half = 1 << 28 // of a unit of float32, in units of float64
@@ -134,8 +133,8 @@ func (d *decimal) float32() (float32, bool) {
 	return float32(v), err == nil
 }
 
-// whole returns the digits of a number that is whole, however it is written: 20 for 2e1. It returns
-// false for one that is not, or that no uint64 holds.
+// whole returns the digits of an integer, however it is written: 20 for 2e1. It returns false for a number that is not
+// an integer, or that no uint64 holds.
 func (d *decimal) whole() (uint64, bool) {
 	v, exp := d.digits, d.exp
 	if d.long {
@@ -161,8 +160,7 @@ func (d *decimal) whole() (uint64, bool) {
 	return v, exp == 0
 }
 
-// A number is a number as exact as Go's types can hold it: whole ones as
-// int64 or uint64, others as float64.
+// A number holds a number as exactly as Go's types can: integers as int64 or uint64, others as float64.
 type number struct {
 	kind byte // 'i', 'u' or 'f'
 	i    int64
@@ -170,8 +168,7 @@ type number struct {
 	f    float64
 }
 
-// readNumber reads a number. One that is whole is so however it is written, 1.0
-// too; negative zero is not.
+// readNumber reads a number. An integer may be written in any way, such as 1.0; negative zero is not one.
 func (p *Parser) readNumber() (number, error) {
 	if v, ok := p.notFinite(); ok {
 		return number{kind: 'f', f: v}, nil
@@ -202,7 +199,7 @@ func (p *Parser) readNumber() (number, error) {
 	return number{kind: 'f', f: v}, nil
 }
 
-// notFinite takes one of Python's words.
+// notFinite reads one of Python's words for NaN and infinities.
 func (p *Parser) notFinite() (float64, bool) {
 	if p.Pos < len(p.Text) && p.Text[p.Pos] <= '9' && (p.Pos+1 >= len(p.Text) || p.Text[p.Pos+1] != 'I') {
 		return 0, false
@@ -218,8 +215,8 @@ func (p *Parser) notFinite() (float64, bool) {
 	return 0, false
 }
 
-// Scalar reads a value that is no list and no object: nil, bool, string, and of numbers int64 where
-// that holds it, uint64 where that does, and else float64.
+// Scalar reads a value that is no list and no object: nil, bool, string, or a number as int64 or uint64 if that holds
+// it, else float64.
 func (p *Parser) Scalar() (any, error) {
 	switch c := p.Peek(); {
 	case c == '"':

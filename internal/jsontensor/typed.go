@@ -7,11 +7,10 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Typed reads the elements of a tensor of a known type and shape: one list of them in row-major
-// order, or lists nested as the shape says. Integers take whole numbers within their range, truth
-// values true and false, floats the number that is nearest, NaN, Infinity and -Infinity, but not null.
-// Of a type whose slices hold bits there are no elements in JSON. Nothing is allocated for a shape
-// that has more elements than the text can.
+// Typed reads the elements of a tensor of known type and shape: one list in row-major order, or lists nested like the
+// shape. Integers must be within their range; bools are true and false; floats are rounded to the nearest, and may be
+// NaN, Infinity and -Infinity, but not null. 16-bit floats have no form in JSON. Nothing is allocated for a shape with
+// more elements than the text can hold.
 func (p *Parser) Typed(t tensor.Type, shape []int64) (any, error) {
 	n, err := tensor.Elements(shape)
 	if err != nil {
@@ -53,7 +52,7 @@ func (p *Parser) Typed(t tensor.Type, shape []int64) (any, error) {
 	return nil, fmt.Errorf("%s has no form in JSON", t)
 }
 
-// fill reads elements into dst, whose length is the product of shape.
+// fill reads elements into dst, as many as shape has.
 func fill[T any](p *Parser, dst []T, shape []int64, element func(*Parser) (T, error)) error {
 	if p.Peek() != '[' {
 		return p.wrong("a list")
@@ -69,14 +68,14 @@ func fill[T any](p *Parser, dst []T, shape []int64, element func(*Parser) (T, er
 	return l.row(int64(len(dst)))
 }
 
-// lists reads elements into rest, and cuts off what it has read.
+// lists reads elements into rest, and advances it.
 type lists[T any] struct {
 	p       *Parser
 	rest    []T
 	element func(*Parser) (T, error)
 }
 
-// nested reads lists nested as shape says.
+// nested reads lists nested like shape.
 func (l *lists[T]) nested(shape []int64) error {
 	if len(shape) == 1 {
 		return l.row(shape[0])
@@ -178,7 +177,7 @@ func readInteger[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int
 	switch {
 	case !ok:
 	case d.negative && (v < 0 || u == 0), !d.negative && v >= 0:
-		// The way back shows whether all bits were kept.
+		// Converting back shows whether all bits were kept.
 		if back := uint64(v); d.negative && -back == u || !d.negative && back == u {
 			return v, nil
 		}

@@ -23,7 +23,8 @@ func readTyped(text string, t tensor.Type, shape ...int64) (any, error) {
 	return data, err
 }
 
-func TestElementsOfATypeThatIsKnown(t *testing.T) {
+func TestTypedReadsElements(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text  string
 		shape []int64
@@ -44,7 +45,7 @@ func TestElementsOfATypeThatIsKnown(t *testing.T) {
 		{"[-9223372036854775808,9223372036854775807]", []int64{2}, []int64{math.MinInt64, math.MaxInt64}},
 		{"[18446744073709551615,0]", []int64{2}, []uint64{math.MaxUint64, 0}},
 		{"[4294967295]", []int64{1}, []uint32{math.MaxUint32}},
-		{"[1.0,2e1,30e-1]", []int64{3}, []uint16{1, 20, 3}}, // a number is what it is worth
+		{"[1.0,2e1,30e-1]", []int64{3}, []uint16{1, 20, 3}}, // its value counts, not its spelling
 		{"[1e-46,3.4028234663852886e38,-0.0]", []int64{3}, []float32{0, math.MaxFloat32, float32(math.Copysign(0, -1))}},
 		{"[1e-400,1.7976931348623157e308]", []int64{2}, []float64{0, math.MaxFloat64}},
 		{"[NaN,Infinity, -Infinity]", []int64{3}, []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}},
@@ -60,7 +61,8 @@ func TestElementsOfATypeThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestElementsThatAreNoneOfTheType(t *testing.T) {
+func TestTypedRefusesElementsOfOtherTypes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text  string
 		t     tensor.Type
@@ -128,9 +130,10 @@ func TestElementsThatAreNoneOfTheType(t *testing.T) {
 	}
 }
 
-// The short ways from text to a number give what strconv gives: of numbers anywhere, of those beside
-// the middle of two float32, and of any spelling.
-func TestNumbersAreThoseOfStrconv(t *testing.T) {
+// The fast paths from text to numbers agree with strconv: for arbitrary numbers, near the middle of two float32, and in
+// any spelling.
+func TestNumbersAgreeWithStrconv(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
 	texts := []string{"0", "-0", "0.0", "9007199254740993", "1e22", "1e23", "123456789012345678901234567890"}
 	for range 40_000 {
@@ -161,8 +164,8 @@ func TestNumbersAreThoseOfStrconv(t *testing.T) {
 	}
 }
 
-// Typed takes what encoding/json takes into a slice of the type and gives the same numbers; what it
-// takes beyond that are whole numbers with a point or an exponent.
+// Typed accepts what encoding/json accepts for a slice of the type, and gives the same numbers. Beyond that it accepts
+// integers with a point or an exponent.
 func FuzzTypedList(f *testing.F) {
 	for _, s := range []string{"[1,2.5,-3e2]", "[]", "[0.1]", "[256,-1]", `["a"]`, "[true]", "[[1]]", "[1,]", "[18446744073709551615]"} {
 		f.Add([]byte(s), byte(0))

@@ -13,7 +13,7 @@ import (
 
 var le = binary.LittleEndian
 
-// A budget is what a message may still take.
+// A budget is what the rest of a message may take.
 type budget struct {
 	bytes, elements, allBytes, allElements int64
 
@@ -22,7 +22,7 @@ type budget struct {
 
 func (l Limits) budget() budget { return budget{l.Bytes, l.Elements, l.Bytes, l.Elements, l.Reserve} }
 
-// take takes a tensor off the budget, and returns how many elements it has.
+// take charges a tensor to the budget, and returns its number of elements.
 func (b *budget) take(t tensor.Type, shape []int64) (int64, error) {
 	if len(shape) > maxDims {
 		return 0, fmt.Errorf("%d dimensions: at most %d are taken", len(shape), maxDims)
@@ -48,11 +48,10 @@ func (b *budget) take(t tensor.Type, shape []int64) (int64, error) {
 	return n, nil
 }
 
-// stringBytes is what a string takes beside its text: what points to it, and what its text is rounded up by.
+// stringBytes is the overhead of a string: its header, and the rounding of its allocation.
 const stringBytes = 32
 
-// keep asks for the memory of n elements before they are made; text is how much there is of the texts of
-// strings.
+// keep reserves the memory of n elements before they are allocated; text bounds the bytes of strings.
 func (b *budget) keep(t tensor.Type, n, text int64) error {
 	if b.reserve == nil {
 		return nil
@@ -64,9 +63,9 @@ func (b *budget) keep(t tensor.Type, n, text int64) error {
 	return b.reserve(size)
 }
 
-// decode returns the n elements that raw holds: little-endian, a truth value a byte of 0 or 1, a
-// string behind its length in four bytes. Numbers share the memory of raw where it is aligned for them and
-// the machine is little-endian; for what does not, the budget is asked.
+// decode returns the n elements in raw: little-endian numbers, bools as bytes 0 or 1, strings with their length in
+// four bytes before them. Numbers share the memory of raw if it is aligned for them and the machine is little-endian;
+// otherwise the budget is charged for a copy.
 func (b *budget) decode(t tensor.Type, n int64, raw []byte) (any, error) {
 	if t == tensor.String {
 		if err := b.keep(t, min(n, int64(len(raw))), int64(len(raw))); err != nil {
@@ -103,7 +102,7 @@ func (b *budget) decode(t tensor.Type, n int64, raw []byte) (any, error) {
 
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// sharing returns the n elements of type t that raw holds without a copy, or nil where that cannot be.
+// sharing returns the n elements of type t in raw without a copy, or nil if that is not possible.
 func sharing(t tensor.Type, n int, raw []byte) any {
 	none, err := t.Make(0)
 	if err != nil || n == 0 || !littleEndian {
@@ -118,7 +117,7 @@ func sharing(t tensor.Type, n int, raw []byte) any {
 	return reflect.SliceAt(kind.Elem(), begin, n).Convert(kind).Interface()
 }
 
-// plain returns bits as the integers that package binary knows, and all else as it is.
+// plain converts 16-bit floats to the integers that package binary knows, and returns other slices unchanged.
 func plain(data any) any {
 	switch d := data.(type) {
 	case tensor.Float16Bits:
@@ -148,7 +147,7 @@ func decodeStrings(n int64, raw []byte) ([]string, error) {
 	return all, nil
 }
 
-// encode appends the elements of a tensor, as decode reads them.
+// encode appends the elements of a tensor in the form that decode reads.
 func encode(dst []byte, t tensor.Tensor) ([]byte, error) {
 	strings, ok := t.Data.([]string)
 	if !ok {

@@ -27,9 +27,9 @@ func golden(t *testing.T, name string, into any) {
 	}
 }
 
-// What the Python clients of KServe and Triton send in any form is read as the tensors that they
-// were given.
+// Requests of the Python clients of KServe and Triton, in all their forms, are read as the tensors that were sent.
 func TestRequestsOfOtherClientsAreRead(t *testing.T) {
+	t.Parallel()
 	var requests []struct {
 		Client, Form, Header string
 		Body, Message        []byte
@@ -83,9 +83,10 @@ func TestRequestsOfOtherClientsAreRead(t *testing.T) {
 	}
 }
 
-// Messages are those that the clients know: where names are the same, so are numbers and types. What
-// is ours alone stands in a number that the client does not use or in an answer that it does not read.
+// Messages agree with those of the clients: fields with the same name have the same number and type. Other fields have
+// numbers that the client does not use, or are in answers that it does not read.
 func TestMessagesAreThoseOfOtherClients(t *testing.T) {
+	t.Parallel()
 	var clients map[string]struct{ Fields, Methods map[string]string }
 	golden(t, "messages.json", &clients)
 	ours, methods := ourMessages()

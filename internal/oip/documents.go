@@ -7,27 +7,25 @@ import (
 	"github.com/mfgs/mfgs/internal/oip/inference"
 )
 
-// Config describes a model as Triton's clients ask for it: the answer to GET
-// /v2/models/NAME/config.
+// Config is a model's configuration as in Triton: the answer to GET /v2/models/NAME/config.
 type Config struct {
 	Name         string         `json:"name"`
 	Platform     string         `json:"platform"`
 	Backend      string         `json:"backend"`
-	MaxBatchSize int32          `json:"max_batch_size"` // 0: dims are whole shapes
+	MaxBatchSize int32          `json:"max_batch_size"` // 0: dims include the batch
 	Input        []ConfigTensor `json:"input"`
 	Output       []ConfigTensor `json:"output"`
 }
 
-// A ConfigTensor is an input or output of a Config. Its dims leave out the axis of examples unless
-// MaxBatchSize is 0.
+// A ConfigTensor is an input or output of a Config. Its dims leave out the batch unless MaxBatchSize is 0.
 type ConfigTensor struct {
 	Name     string  `json:"name"`
 	DataType string  `json:"data_type"` // such as TYPE_FP32
 	Dims     []int64 `json:"dims"`
 }
 
-// Config returns the configuration of a model that takes up to maxBatch examples in a request. One
-// number an example is of dims [1], as Triton knows no others.
+// Config returns the configuration of a model that takes up to maxBatch examples in a request. Dims of one number per
+// example are [1], as Triton has no empty ones.
 func (m *Metadata) Config(maxBatch int32) Config {
 	c := Config{Name: m.Name, Platform: m.Platform, MaxBatchSize: maxBatch}
 	c.Backend = strings.TrimSuffix(m.Platform, "_onnx")
@@ -48,7 +46,7 @@ func (m *Metadata) Config(maxBatch int32) Config {
 	return c
 }
 
-// Proto returns c as a message of gRPC.
+// Proto returns c as a gRPC message.
 func (c Config) Proto() *inference.ModelConfigResponse {
 	m := &inference.ModelConfig{Name: c.Name, Platform: c.Platform, Backend: c.Backend, MaxBatchSize: c.MaxBatchSize}
 	typ := func(name string) inference.DataType { return inference.DataType(inference.DataType_value[name]) }
@@ -61,12 +59,12 @@ func (c Config) Proto() *inference.ModelConfigResponse {
 	return &inference.ModelConfigResponse{Config: m}
 }
 
-// Statistics is what models were asked: the answer to GET /v2/models/NAME/stats.
+// Statistics counts requests: the answer to GET /v2/models/NAME/stats.
 type Statistics struct {
 	Models []ModelStatistics `json:"model_stats"`
 }
 
-// ModelStatistics is what a model was asked since it is there.
+// ModelStatistics counts the requests to a model.
 type ModelStatistics struct {
 	Name       string         `json:"name"`
 	Version    string         `json:"version"`
@@ -76,7 +74,7 @@ type ModelStatistics struct {
 	Requests   RequestsByStep `json:"inference_stats"`
 }
 
-// RequestsByStep counts requests, and the time that each step took of them.
+// RequestsByStep counts requests and the time of each of their steps.
 type RequestsByStep struct {
 	Success       Times `json:"success"`
 	Fail          Times `json:"fail"`
@@ -86,7 +84,7 @@ type RequestsByStep struct {
 	ComputeOutput Times `json:"compute_output"`
 }
 
-// Times is how often something was done, and for how many nanoseconds in all.
+// Times is a count with the sum of durations.
 type Times struct {
 	Count uint64 `json:"count"`
 	NS    uint64 `json:"ns"`
@@ -96,7 +94,7 @@ func (t Times) proto() *inference.StatisticDuration {
 	return &inference.StatisticDuration{Count: t.Count, Ns: t.NS}
 }
 
-// Proto returns s as a message of gRPC.
+// Proto returns s as a gRPC message.
 func (s Statistics) Proto() *inference.ModelStatisticsResponse {
 	m := &inference.ModelStatisticsResponse{}
 	for _, s := range s.Models {
@@ -114,12 +112,12 @@ func (s Statistics) Proto() *inference.ModelStatisticsResponse {
 	return m
 }
 
-// Proto returns s as a message of gRPC.
+// Proto returns s as a gRPC message.
 func (s Server) Proto() *inference.ServerMetadataResponse {
 	return &inference.ServerMetadataResponse{Name: s.Name, Version: s.Version, Extensions: s.Extensions}
 }
 
-// Proto returns m as a message of gRPC.
+// Proto returns m as a gRPC message.
 func (m *Metadata) Proto() (*inference.ModelMetadataResponse, error) {
 	p, err := parametersProto(m.Parameters)
 	tensors := func(all []TensorMetadata) (out []*inference.ModelMetadataResponse_TensorMetadata) {
@@ -133,7 +131,7 @@ func (m *Metadata) Proto() (*inference.ModelMetadataResponse, error) {
 		Inputs: tensors(m.Inputs), Outputs: tensors(m.Outputs), Parameters: p}, err
 }
 
-// IndexProto returns the models of the repository as a message of gRPC.
+// IndexProto returns the models of the repository as a gRPC message.
 func IndexProto(models []Model) *inference.RepositoryIndexResponse {
 	m := &inference.RepositoryIndexResponse{}
 	for _, x := range models {
@@ -143,8 +141,8 @@ func IndexProto(models []Model) *inference.RepositoryIndexResponse {
 	return m
 }
 
-// ReadIndex reads the body of POST /v2/repository/index, which may be empty: whether only models are
-// wanted that are ready.
+// ReadIndex reads the body of POST /v2/repository/index, which may be empty, and reports whether it asks for ready
+// models only.
 func ReadIndex(body []byte, l Limits) (readyOnly bool, err error) {
 	err = readDocument(body, l, func(d *reader, key string) error {
 		if key != "ready" || d.null() {
@@ -159,8 +157,8 @@ func ReadIndex(body []byte, l Limits) (readyOnly bool, err error) {
 	return readyOnly, err
 }
 
-// ReadLoad reads the body of POST /v2/repository/models/NAME/load or /unload, which may be empty. A
-// model is what its bundle says: parameters that bring a configuration or files are refused.
+// ReadLoad reads the body of POST /v2/repository/models/NAME/load or /unload, which may be empty. It refuses parameters
+// with a configuration or files: models come from their bundles only.
 func ReadLoad(body []byte, l Limits) error {
 	return readDocument(body, l, func(d *reader, key string) error {
 		if d.null() {
@@ -179,7 +177,7 @@ func ReadLoad(body []byte, l Limits) error {
 	})
 }
 
-// checkLoad refuses a parameter that brings what a bundle has.
+// checkLoad refuses a parameter with a configuration or a file.
 func checkLoad(key string) error {
 	if key == "config" || strings.HasPrefix(key, "file:") {
 		return Errorf(Unsupported,
@@ -200,8 +198,8 @@ func readDocument(body []byte, l Limits, member func(d *reader, key string) erro
 	return classified("request", err)
 }
 
-// LoadName returns the name of the model in a request to load or unload it, whose first field KServe's
-// clients use for it and Triton's for a repository. It refuses what ReadLoad refuses.
+// LoadName returns the name of the model in a request to load or unload it. KServe's clients put it into the first
+// field, which is the repository in Triton's. It refuses what ReadLoad refuses.
 func LoadName(m interface {
 	GetRepositoryName() string
 	GetModelName() string

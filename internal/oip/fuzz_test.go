@@ -14,7 +14,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// checkTaken fails for a request that is not within limits or not sound.
+// checkTaken fails for an accepted request that exceeds the limits or is inconsistent.
 func checkTaken(t *testing.T, r *Request, l Limits) {
 	t.Helper()
 	elements := int64(0)
@@ -34,7 +34,7 @@ func checkTaken(t *testing.T, r *Request, l Limits) {
 	}
 }
 
-// checkRefused fails for an error that is not the client's, or not one line of sensible length.
+// checkRefused fails for an error without a client status, or that is not one line of sensible length.
 func checkRefused(t *testing.T, err error) {
 	t.Helper()
 	if s := StatusOf(err); s != Invalid && s != TooLarge && s != Unsupported {
@@ -65,7 +65,7 @@ func oneNaN(all []tensor.Tensor) {
 	}
 }
 
-// What ReadRequest takes is sound, within the limits, and says the same when it is written and read
+// Requests that ReadRequest accepts are consistent, within the limits, and the same when they are written and read
 // again.
 func FuzzReadRequest(f *testing.F) {
 	for _, s := range []string{
@@ -131,7 +131,7 @@ func FuzzBinaryTensor(f *testing.F) {
 	})
 }
 
-// What RequestFromProto takes is sound, within the limits, and the same when it is sent again.
+// Requests that RequestFromProto accepts are consistent, within the limits, and the same when they are sent again.
 func FuzzRequestFromProto(f *testing.F) {
 	for _, r := range []*Request{
 		{ID: "a", Model: "m", Parameters: Parameters{"a": int64(1), "b": 1.5, "c": "d", "e": true},
@@ -180,7 +180,7 @@ func FuzzRequestFromProto(f *testing.F) {
 	})
 }
 
-// FuzzMessageSize: what a message is said to take is no less than what its elements do once it is read.
+// FuzzMessageSize: the estimate is no less than the memory of the elements once the message is parsed.
 func FuzzMessageSize(f *testing.F) {
 	for _, m := range []*inference.ModelInferRequest{
 		{ModelName: "m", Id: "q", RawInputContents: [][]byte{{1, 2, 3}, nil}},

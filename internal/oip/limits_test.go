@@ -13,8 +13,8 @@ import (
 	"github.com/mfgs/mfgs/internal/oip/inference"
 )
 
-// Nothing is allocated for what a request only says that it has.
-func TestClaimsAloneTakeNoMemory(t *testing.T) {
+// Nothing is allocated for data that a request only announces.
+func TestAnnouncedSizesAllocateNothing(t *testing.T) {
 	type input = inference.ModelInferRequest_InferInputTensor
 	message := func(datatype string, n int64, c *inference.InferTensorContents, raw ...[]byte) func() error {
 		m := &inference.ModelInferRequest{RawInputContents: raw,
@@ -54,9 +54,9 @@ func TestClaimsAloneTakeNoMemory(t *testing.T) {
 	}
 }
 
-// MessageSize is what a message takes, with the bytes that it is read from, to within a fifth of it where
-// elements are numbers.
-func TestTheSizeOfAMessageIsWhatItTakes(t *testing.T) {
+// MessageSize bounds the memory of a message and the bytes that it is parsed from, within a fifth if elements are
+// numbers.
+func TestMessageSizeBoundsTheMemoryOfAMessage(t *testing.T) {
 	type contents = inference.InferTensorContents
 	const n = 1 << 16
 	for name, c := range map[string]struct {
@@ -100,8 +100,9 @@ func TestTheSizeOfAMessageIsWhatItTakes(t *testing.T) {
 	}
 }
 
-// What a message has too many of is seen before it is read.
+// Messages with too many parts are refused before they are parsed.
 func TestMessagesOfTooManyPartsAreRefused(t *testing.T) {
+	t.Parallel()
 	type request = inference.ModelInferRequest
 	type input = inference.ModelInferRequest_InferInputTensor
 	type output = inference.ModelInferRequest_InferRequestedOutputTensor
@@ -143,6 +144,7 @@ func TestMessagesOfTooManyPartsAreRefused(t *testing.T) {
 
 // Tensors of one request share the limits.
 func TestTensorsShareTheLimits(t *testing.T) {
+	t.Parallel()
 	two := func(datatype string, n int) []byte {
 		data := "[" + strings.TrimSuffix(strings.Repeat("1,", n), ",") + "]"
 		one := func(name string) string {
@@ -168,8 +170,8 @@ func TestTensorsShareTheLimits(t *testing.T) {
 	}
 }
 
-// What is asked for before tensors are made is at least what they then take, but for what they share.
-func TestMemoryIsAskedForBeforeTensorsAreMade(t *testing.T) {
+// The memory that is reserved for tensors is at least what they allocate.
+func TestMemoryIsReservedBeforeTensorsAreAllocated(t *testing.T) {
 	type input = inference.ModelInferRequest_InferInputTensor
 	const n = 1 << 16
 	message := func(datatype string, c *inference.InferTensorContents, raw ...[]byte) func(Limits) error {

@@ -10,25 +10,24 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Header is the HTTP header that says how long the JSON at the begin of a body is, where bytes of
-// tensors follow it.
+// Header is the HTTP header with the length of the JSON at the beginning of a body that binary tensors follow.
 const Header = "Inference-Header-Content-Length"
 
-// Limits bound what a request may ask for. A field that is 0 has its default.
+// Limits bound a request. A field that is 0 has its default.
 type Limits struct {
 	Bytes    int64 // of a body or message, and of its tensors; default 64 MiB
 	Elements int64 // of all tensors together; default 16 Mi
-	Tensors  int   // inputs, and as many outputs; default 64
+	Tensors  int   // inputs, and outputs, each; default 64
 
-	// Reserve is asked for the memory of tensors before they are made, and its error ends the reading. It is
-	// not for what tensors share with a message. Nil: nobody counts it.
+	// Reserve reserves memory for tensors before they are allocated; its error ends reading. Memory that tensors
+	// share with the message is not reserved. Nil: nothing is reserved.
 	Reserve func(bytes int64) error
 }
 
-// What no request has more of, whatever the limits.
+// Fixed limits of every request.
 const (
 	maxDims       = 32   // of a tensor
-	maxParameters = 256  // of a request, of each tensor
+	maxParameters = 256  // of a request, and of each tensor
 	maxName       = 1024 // bytes of a name, an id, a key
 )
 
@@ -45,12 +44,11 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Parameters are named values: bool, int64, float64 or string. (A whole number beyond int64 is a
-// float64.)
+// Parameters are named values: bool, int64, float64 or string. An integer beyond int64 is a float64.
 type Parameters map[string]any
 
-// Number returns a parameter that is a number, or a string that holds one, as KServe's gRPC client
-// has no other way to send a fraction. ok is false where there is none.
+// Number returns a numeric parameter, which may be a string, as KServe's gRPC client has no other way to send a
+// fraction. ok is false if it is absent.
 func (p Parameters) Number(key string) (v float64, ok bool, err error) {
 	switch x := p[key].(type) {
 	case nil:
@@ -67,7 +65,7 @@ func (p Parameters) Number(key string) (v float64, ok bool, err error) {
 	return 0, false, Errorf(Invalid, "parameter %q: want a number, got %s", key, show(p[key]))
 }
 
-// Text returns a parameter that is a string, "" where there is none.
+// Text returns a string parameter, "" if it is absent.
 func (p Parameters) Text(key string) (string, error) {
 	switch x := p[key].(type) {
 	case nil:
@@ -78,7 +76,7 @@ func (p Parameters) Text(key string) (string, error) {
 	return "", Errorf(Invalid, "parameter %q: want a string, got %s", key, show(p[key]))
 }
 
-// Bool returns a parameter that is true or false, false where there is none.
+// Bool returns a boolean parameter, false if it is absent.
 func (p Parameters) Bool(key string) (bool, error) {
 	switch x := p[key].(type) {
 	case nil:
@@ -89,26 +87,26 @@ func (p Parameters) Bool(key string) (bool, error) {
 	return false, Errorf(Invalid, "parameter %q: want true or false, got %s", key, show(p[key]))
 }
 
-// names returns the keys in order.
+// names returns the sorted keys.
 func (p Parameters) names() []string { return slices.Sorted(maps.Keys(p)) }
 
 // A Request asks a model for an inference.
 type Request struct {
-	// Model and Version are what a message of gRPC names; in HTTP the path does.
+	// Model and Version are set for gRPC; in HTTP they are in the path.
 	Model, Version string
-	ID             string // comes back in the response
+	ID             string // repeated in the response
 	Parameters     Parameters
 	Inputs         []tensor.Tensor
-	Outputs        []Output // what is asked for; none: all outputs that the model has
-	Binary         bool     // whether outputs that are not among Outputs come as bytes behind the JSON
+	Outputs        []Output // the outputs that are asked for; none: all of the model
+	Binary         bool     // outputs not among Outputs are sent as bytes behind the JSON
 }
 
-// An Output is one that a request asks for.
+// An Output is an output that a request asks for.
 type Output struct {
 	Name   string
 	Binary bool // as bytes behind the JSON
-	// Classes asks, where it is above 0, for as many classes instead of the tensor, those of the
-	// largest values first: Classify.
+	// Classes, if positive, asks for so many classes with the largest values instead of the tensor: the
+	// classification extension.
 	Classes int
 }
 
@@ -120,7 +118,7 @@ type Response struct {
 	Outputs        []tensor.Tensor
 }
 
-// Datatype returns the protocol's name of an element type, "" where it has none: FP32, BYTES.
+// Datatype returns the protocol's name of an element type, such as FP32 or BYTES, or "" if it has none.
 func Datatype(t tensor.Type) string {
 	if t == tensor.String {
 		return "BYTES"
@@ -128,7 +126,7 @@ func Datatype(t tensor.Type) string {
 	return strings.TrimPrefix(t.Triton(), "TYPE_")
 }
 
-// byDatatype finds element types by the protocol's names.
+// byDatatype maps the protocol's names to element types.
 var byDatatype = func() map[string]tensor.Type {
 	m := map[string]tensor.Type{}
 	for t := tensor.Undefined; t <= tensor.BFloat16; t++ {
@@ -139,7 +137,7 @@ var byDatatype = func() map[string]tensor.Type {
 	return m
 }()
 
-// typeOf returns the element type of a name of the protocol's.
+// typeOf returns the element type with a name of the protocol.
 func typeOf(datatype string) (tensor.Type, error) {
 	if t, ok := byDatatype[datatype]; ok {
 		return t, nil

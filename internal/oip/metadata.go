@@ -16,7 +16,7 @@ type Server struct {
 	Extensions []string `json:"extensions"`
 }
 
-// Extensions are those of the protocol that this package reads and writes, by Triton's names.
+// Extensions lists the extensions of the protocol that this package supports, by Triton's names.
 func Extensions() []string {
 	return []string{"binary_tensor_data", "classification", "model_configuration", "model_repository", "parameters", "statistics"}
 }
@@ -31,15 +31,14 @@ type Metadata struct {
 	Parameters Parameters       `json:"parameters,omitempty"`
 }
 
-// TensorMetadata describes an input or output. Sizes that are open are -1; the first axis is that of
-// examples.
+// TensorMetadata describes an input or output. Open sizes are -1; the first axis counts examples.
 type TensorMetadata struct {
 	Name     string  `json:"name"`
 	Datatype string  `json:"datatype"`
 	Shape    []int64 `json:"shape"`
 }
 
-// A Model is an entry of the repository: what POST /v2/repository/index lists.
+// A Model is an entry in the answer to POST /v2/repository/index.
 type Model struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
@@ -47,18 +46,18 @@ type Model struct {
 	Reason  string `json:"reason"` // why it is not ready, or ""
 }
 
-// A State is that of a model in the repository.
+// A State is the state of a model in the repository.
 type State string
 
-// The states that this server's models have.
+// The states of models.
 const (
 	Ready State = "READY"
 	Gone  State = "UNAVAILABLE"
 )
 
-// Check holds a request against what a model takes: each of its inputs once, and no other, of its
-// datatype and shape, with as many examples, at least one; and outputs that it has. It puts the
-// inputs into the model's order. Errors have status Invalid.
+// Check checks a request against the model: it must have exactly the model's inputs, with their datatypes and shapes
+// and the same number of examples, at least one, and ask for outputs of the model only. Check puts the inputs into
+// the model's order. Errors have status Invalid.
 func (m *Metadata) Check(r *Request) error {
 	ordered := make([]tensor.Tensor, 0, len(m.Inputs))
 	for _, want := range m.Inputs {
@@ -73,12 +72,12 @@ func (m *Metadata) Check(r *Request) error {
 	}
 	for _, t := range r.Inputs {
 		if !slices.ContainsFunc(m.Inputs, func(want TensorMetadata) bool { return want.Name == t.Name }) {
-			return Errorf(Invalid, "input %s: model %q has no such input, but %s", show(t.Name), m.Name, described(m.Inputs))
+			return Errorf(Invalid, "input %s: model %q has no such input, but %s", show(t.Name), m.Name, quotedNames(m.Inputs))
 		}
 	}
 	for _, o := range r.Outputs {
 		if !slices.ContainsFunc(m.Outputs, func(have TensorMetadata) bool { return have.Name == o.Name }) {
-			return Errorf(Invalid, "output %s: model %q has no such output, but %s", show(o.Name), m.Name, described(m.Outputs))
+			return Errorf(Invalid, "output %s: model %q has no such output, but %s", show(o.Name), m.Name, quotedNames(m.Outputs))
 		}
 	}
 	for _, t := range ordered[:min(1, len(ordered))] {
@@ -110,7 +109,7 @@ func (m TensorMetadata) check(t tensor.Tensor) error {
 	return nil
 }
 
-// formatShape writes a shape as the protocol has it, with -1 where a size is open.
+// formatShape formats a shape as in the protocol, with -1 for open sizes.
 func formatShape(shape []int64) string {
 	sizes := make([]string, len(shape))
 	for i, d := range shape {
@@ -119,7 +118,7 @@ func formatShape(shape []int64) string {
 	return "[" + strings.Join(sizes, ",") + "]"
 }
 
-// names lists tensors.
+// names lists the names of tensors for errors.
 func names(all []tensor.Tensor) string {
 	if len(all) == 0 {
 		return "none"
@@ -131,8 +130,8 @@ func names(all []tensor.Tensor) string {
 	return strings.Join(quoted, ", ")
 }
 
-// described lists what a model has.
-func described(all []TensorMetadata) string {
+// quotedNames lists the names of a model's inputs or outputs for errors.
+func quotedNames(all []TensorMetadata) string {
 	quoted := make([]string, len(all))
 	for i, t := range all {
 		quoted[i] = strconv.Quote(t.Name)

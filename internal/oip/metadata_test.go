@@ -21,7 +21,8 @@ var twoInputs = Metadata{
 	Outputs: []TensorMetadata{{"probabilities", "FP32", []int64{-1, 10}}, {"ood_score", "FP32", []int64{-1}}},
 }
 
-func TestARequestIsHeldAgainstWhatTheModelTakes(t *testing.T) {
+func TestARequestIsCheckedAgainstTheModel(t *testing.T) {
+	t.Parallel()
 	image := func(shape ...int64) tensor.Tensor {
 		return tensor.Tensor{Name: "image", Shape: shape, Data: []float32{}}
 	}
@@ -56,7 +57,8 @@ func TestARequestIsHeldAgainstWhatTheModelTakes(t *testing.T) {
 	}
 }
 
-func TestOutputsAreThoseAskedForAndTheLargestClasses(t *testing.T) {
+func TestSelectReturnsTheWantedOutputsOrTheirLargestClasses(t *testing.T) {
+	t.Parallel()
 	all := []tensor.Tensor{
 		{Name: "p", Shape: []int64{2, 3}, Data: []float32{.1, .7, .2, .25, .25, .5}},
 		{Name: "s", Shape: []int64{2}, Data: []float64{1, 2}},
@@ -91,6 +93,7 @@ func TestOutputsAreThoseAskedForAndTheLargestClasses(t *testing.T) {
 }
 
 func TestDocumentsAreAsClientsReadThem(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		v    any
 		want string
@@ -128,6 +131,7 @@ func TestDocumentsAreAsClientsReadThem(t *testing.T) {
 }
 
 func TestRepositoryRequestsAreReadAndAModelsNameIsFoundInBothForms(t *testing.T) {
+	t.Parallel()
 	for body, want := range map[string]string{
 		"": "false", " \n": "false", "{}": "false", `{"ready":true}`: "true", `{"ready":null,"x":[1]}`: "false",
 		`{"ready":1}`: `parameter "ready": want true or false, got 1`, `[`: "want {", `{"ready":true`: "ends within",
@@ -165,6 +169,7 @@ func TestRepositoryRequestsAreReadAndAModelsNameIsFoundInBothForms(t *testing.T)
 }
 
 func TestErrorsHaveTheStatusThatClientsExpect(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		err  error
 		http int
@@ -189,7 +194,8 @@ func TestErrorsHaveTheStatusThatClientsExpect(t *testing.T) {
 	}
 }
 
-func TestParametersAreOfTheKindAskedFor(t *testing.T) {
+func TestParametersOfAnotherKindAreRefused(t *testing.T) {
+	t.Parallel()
 	p := Parameters{"i": int64(2), "f": 1.5, "s": "2.5", "t": "x", "b": true, "nan": "NaN"}
 	for _, c := range []struct{ got, want string }{
 		{fmt.Sprint(p.Number("i")), "2 true <nil>"},

@@ -12,9 +12,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// RequestFromProto reads a request of gRPC. Elements are raw bytes, for all inputs, or in the fields
-// of their datatypes, which the tensors then share; 16-bit floats have no field. How long m itself
-// is must be bounded where it is received.
+// RequestFromProto reads a gRPC request. Elements are raw bytes, for all inputs, or in the fields of their datatypes,
+// whose memory the tensors share if possible; 16-bit floats have no field. The size of m itself must be bounded where
+// it is received.
 func RequestFromProto(m *inference.ModelInferRequest, l Limits) (*Request, error) {
 	r, err := requestFromProto(m, l.withDefaults())
 	if err != nil {
@@ -45,18 +45,18 @@ func requestFromProto(m *inference.ModelInferRequest, l Limits) (*Request, error
 	if n := len(m.GetOutputs()); n > l.Tensors {
 		return nil, Errorf(TooLarge, "%d outputs: at most %d are taken", n, l.Tensors)
 	}
-	var outputs []wanted
+	var outputs []wantedOutput
 	for _, o := range m.GetOutputs() {
 		p, err := parametersFromProto(o.GetParameters())
 		if err = cmp.Or(err, checkLength(o.GetName())); err != nil {
 			return nil, fmt.Errorf("output %s: %w", show(o.GetName()), err)
 		}
-		outputs = append(outputs, wanted{o.GetName(), p})
+		outputs = append(outputs, wantedOutput{o.GetName(), p})
 	}
-	return r, r.ask(outputs)
+	return r, r.setOutputs(outputs)
 }
 
-// ResponseFromProto reads a response of gRPC, as RequestFromProto does a request.
+// ResponseFromProto reads a gRPC response, as RequestFromProto does a request.
 func ResponseFromProto(m *inference.ModelInferResponse, l Limits) (*Response, error) {
 	r := &Response{Model: m.GetModelName(), Version: m.GetModelVersion(), ID: m.GetId()}
 	p, err := parametersFromProto(m.GetParameters())
@@ -82,7 +82,7 @@ type field interface {
 	GetContents() *inference.InferTensorContents
 }
 
-// tensorsFromProto reads tensors whose elements are raw, or with the fields where raw is empty.
+// tensorsFromProto reads tensors whose elements are raw, or in the fields if raw is empty.
 func tensorsFromProto(what string, fields []field, raw [][]byte, l Limits) ([]tensor.Tensor, error) {
 	if len(fields) > l.Tensors {
 		return nil, Errorf(TooLarge, "%d %ss: at most %d are taken", len(fields), what, l.Tensors)
@@ -135,7 +135,7 @@ func dataFromProto(f field, raw []byte, isRaw bool, b *budget) (any, error) {
 	return b.decode(typ, n, raw)
 }
 
-// keepTyped asks for the memory of elements that typed does not share with a message.
+// keepTyped reserves the memory of elements that typed does not share with a message.
 func keepTyped(t tensor.Type, n int64, c *inference.InferTensorContents, b *budget) error {
 	text := 0
 	switch t {
@@ -157,7 +157,7 @@ func count(c *inference.InferTensorContents) int64 {
 		len(c.GetFp64Contents()) + len(c.GetBytesContents()))
 }
 
-// typed returns the n elements in the field that a type has.
+// typed returns the n elements in the field of a type.
 func typed(t tensor.Type, n int64, c *inference.InferTensorContents) (any, error) {
 	switch all := count(c); {
 	case t.IsBits():
@@ -200,7 +200,7 @@ func typed(t tensor.Type, n int64, c *inference.InferTensorContents) (any, error
 	return data, nil
 }
 
-// own returns a field that must hold all n elements.
+// own returns a field, which must hold all n elements.
 func own[T any](field []T, n int64) (any, error) {
 	if int64(len(field)) != n {
 		return nil, errors.New("contents in the field of another datatype")
@@ -208,7 +208,7 @@ func own[T any](field []T, n int64) (any, error) {
 	return field, nil
 }
 
-// narrow returns the elements of a field that must fit a smaller type.
+// narrow converts the elements of a field to a smaller type, which they must fit.
 func narrow[T uint8 | uint16 | int8 | int16, F uint32 | int32](field []F, n int64) (any, error) {
 	if _, err := own(field, n); err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func narrow[T uint8 | uint16 | int8 | int16, F uint32 | int32](field []F, n int6
 	return data, nil
 }
 
-// Proto returns r as a message of gRPC. What the inputs hold is raw.
+// Proto returns r as a gRPC message, with raw inputs.
 func (r *Request) Proto() (*inference.ModelInferRequest, error) {
 	m := &inference.ModelInferRequest{ModelName: r.Model, ModelVersion: r.Version, Id: r.ID}
 	var err error
@@ -256,7 +256,7 @@ func (r *Request) Proto() (*inference.ModelInferRequest, error) {
 	return m, nil
 }
 
-// Proto returns r as a message of gRPC. What the outputs hold is raw.
+// Proto returns r as a gRPC message, with raw outputs.
 func (r *Response) Proto() (*inference.ModelInferResponse, error) {
 	m := &inference.ModelInferResponse{ModelName: r.Model, ModelVersion: r.Version, Id: r.ID}
 	var err error
@@ -330,7 +330,7 @@ func parameterProto(v any) (*inference.InferParameter, error) {
 	return p, nil
 }
 
-// The fields of inference.ModelInferRequest that a message may have many of, or that hold such.
+// The repeated fields of inference.ModelInferRequest, and those that hold repeated fields.
 const (
 	requestParameters, requestInputs, requestOutputs, requestRaw = 4, 5, 6, 7
 
@@ -339,9 +339,8 @@ const (
 	bytesContents                  = 8
 )
 
-// MessageSize returns about how many bytes of memory a message of gRPC with a request takes once it is
-// read: some bytes of an empty tensor, or of small numbers, become many times as much. It refuses more
-// tensors and parameters than a request may have.
+// MessageSize estimates the memory of a gRPC request once it is parsed, in bytes: a few bytes of an empty tensor, or
+// of small numbers, become many times as many. It refuses more tensors and parameters than a request may have.
 func MessageSize(raw []byte, l Limits) (int64, error) {
 	l = l.withDefaults()
 	size := int64(len(raw))
@@ -376,8 +375,8 @@ func MessageSize(raw []byte, l Limits) (int64, error) {
 	return size, classified("request", err)
 }
 
-// What elements take. A text is counted already, but for what points to it; a number of an own field takes
-// at most numberBytes; and of numbers in one field a byte takes as much as the smallest number that it can be.
+// Memory of elements. The text of a string is counted already, without its header; a number in a field of its own takes
+// at most numberBytes; in a packed field, each byte counts as the smallest number that it can be.
 const (
 	textBytes   = 48
 	numberBytes = 8
@@ -389,7 +388,7 @@ var packedBytes = [...]int64{
 	6: 1, 7: 1, // fp32_contents and fp64_contents, whose size is the same here and there
 }
 
-// inputSize is how much memory the elements of an input take, beside the bytes of their texts.
+// inputSize returns the memory of the elements of an input, without the text of strings.
 func inputSize(input []byte) (size int64, err error) {
 	parameters := 0
 	err = fields(input, func(field protowire.Number, value []byte) error {
@@ -409,13 +408,13 @@ func inputSize(input []byte) (size int64, err error) {
 				return nil
 			})
 		}
-		size += numberBytes * int64(len(value)) // sizes of a shape among them
+		size += numberBytes * int64(len(value)) // includes the sizes of a shape
 		return nil
 	})
 	return size, err
 }
 
-// few counts one more of what there are at most so many of.
+// few counts up, and refuses more than a maximum.
 func few(n *int, most int, what string) error {
 	if *n++; *n > most {
 		return Errorf(TooLarge, "request: more than %d %s", most, what)
@@ -423,7 +422,7 @@ func few(n *int, most int, what string) error {
 	return nil
 }
 
-// fields calls f with the fields of a message, and with the bytes of those that have a length.
+// fields calls f for each field of a message, with the bytes of length-delimited ones.
 func fields(message []byte, f func(field protowire.Number, value []byte) error) error {
 	for len(message) > 0 {
 		field, typ, n := protowire.ConsumeTag(message)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestContentsAreTakenFromTheFieldOfTheirDatatype(t *testing.T) {
+	t.Parallel()
 	for _, want := range []any{
 		[]bool{true, false}, []int8{-128, 127}, []int16{-32768, 32767}, []int32{math.MinInt32, 5},
 		[]int64{math.MinInt64, 5},
@@ -54,7 +55,8 @@ func typedRequest(typ tensor.Type, data any) *inference.ModelInferRequest {
 		{Name: "x", Datatype: Datatype(typ), Shape: []int64{2}, Contents: c}}}
 }
 
-func TestAMessageThatIsWrongIsRefusedWithTheReason(t *testing.T) {
+func TestInvalidMessagesAreRefusedWithTheReason(t *testing.T) {
+	t.Parallel()
 	type contents = inference.InferTensorContents
 	type request = inference.ModelInferRequest
 	type input = inference.ModelInferRequest_InferInputTensor

@@ -11,18 +11,18 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// The parameters that say where the elements of tensors are.
+// Parameters that say where the elements of tensors are.
 const (
-	binarySize   = "binary_data_size"   // of a tensor: as many bytes behind the JSON
+	binarySize   = "binary_data_size"   // of a tensor: its number of bytes behind the JSON
 	binaryAll    = "binary_data_output" // of a request: all outputs behind the JSON
-	binaryOne    = "binary_data"        // of an output that is asked for
-	classes      = "classification"     // of an output that is asked for
+	binaryOne    = "binary_data"        // of an output: it behind the JSON
+	classes      = "classification"     // of an output: its largest classes
 	sharedRegion = "shared_memory_region"
 )
 
-// ReadRequest reads the body of a request. header is what [Header] says, "" where it is absent: the
-// body is JSON then. Data are lists of elements, flat or nested as the shape says. Floats may be NaN, Infinity
-// and -Infinity, as in Triton, but not null. Tensors of bytes may share the memory of body.
+// ReadRequest reads the body of a request. header is the value of [Header], "" if it is absent and the whole body is
+// JSON. Data are lists of elements, flat or nested like the shape. Floats may be NaN, Infinity and -Infinity, as in
+// Triton, but not null. Binary tensors may share the memory of body.
 func ReadRequest(body []byte, header string, l Limits) (*Request, error) {
 	r := &Request{}
 	d, err := newReader(body, header, l)
@@ -35,7 +35,7 @@ func ReadRequest(body []byte, header string, l Limits) (*Request, error) {
 	return r, nil
 }
 
-// ReadResponse reads the body of a response, as ReadRequest does one of a request.
+// ReadResponse reads the body of a response, as ReadRequest does that of a request.
 func ReadResponse(body []byte, header string, l Limits) (*Response, error) {
 	r := &Response{}
 	d, err := newReader(body, header, l)
@@ -51,8 +51,8 @@ func ReadResponse(body []byte, header string, l Limits) (*Response, error) {
 // A reader reads one body.
 type reader struct {
 	jsontensor.Parser
-	tail   []byte // what is not yet read of the bytes behind the JSON
-	texts  int64  // how much the JSON may have of the texts of strings; 0 once the memory for them is kept
+	tail   []byte // unread bytes behind the JSON
+	texts  int64  // bound of the bytes of strings in the JSON; 0 once memory for them is reserved
 	limits Limits
 	budget budget
 }
@@ -77,7 +77,7 @@ func newReader(body []byte, header string, l Limits) (*reader, error) {
 	return d, nil
 }
 
-// end gives an error the status Invalid where it has none, and refuses bytes that are left.
+// end gives an error the status Invalid if it has none, and refuses trailing bytes.
 func (d *reader) end(what string, err error) error {
 	if err == nil && len(d.tail) > 0 {
 		err = fmt.Errorf("%d bytes are left behind those of the tensors", len(d.tail))
@@ -85,7 +85,7 @@ func (d *reader) end(what string, err error) error {
 	return classified(what, err)
 }
 
-// classified gives an error the status Invalid where it has none.
+// classified gives an error the status Invalid if it has none.
 func classified(what string, err error) error {
 	if e := (*Error)(nil); err == nil || errors.As(err, &e) {
 		return err
@@ -93,7 +93,7 @@ func classified(what string, err error) error {
 	return Errorf(Invalid, "%s: %w", what, err)
 }
 
-// object reads an object, none of whose members comes twice.
+// object reads an object and refuses duplicate keys.
 func (d *reader) object(member func(key string) error) error {
 	seen := map[string]bool{}
 	return d.Members(func(key string) error {
@@ -109,11 +109,11 @@ func (d *reader) object(member func(key string) error) error {
 	})
 }
 
-// null takes null, which stands for a member that is absent.
+// null reads null, which is the same as an absent member.
 func (d *reader) null() bool { return d.Literal("null") }
 
 func (d *reader) request(r *Request) error {
-	var outputs []wanted
+	var outputs []wantedOutput
 	inputs := false
 	err := d.whole(func(key string) (err error) {
 		switch {
@@ -126,8 +126,8 @@ func (d *reader) request(r *Request) error {
 		case key == "parameters":
 			r.Parameters, err = d.parameters()
 		case key == "outputs":
-			outputs, err = d.wanted()
-		default: // "model_name", which KServe's client writes, and what others may
+			outputs, err = d.wantedOutputs()
+		default: // such as "model_name", which KServe's client writes
 			err = d.Skip(0)
 		}
 		return err
@@ -138,7 +138,7 @@ func (d *reader) request(r *Request) error {
 	if !inputs {
 		return errors.New(`"inputs" is missing`)
 	}
-	return r.ask(outputs)
+	return r.setOutputs(outputs)
 }
 
 func (d *reader) response(r *Response) error {
@@ -162,7 +162,7 @@ func (d *reader) response(r *Response) error {
 	})
 }
 
-// whole reads an object and that nothing follows it.
+// whole reads an object that nothing follows.
 func (d *reader) whole(member func(key string) error) error {
 	if err := d.object(member); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (d *reader) whole(member func(key string) error) error {
 	return nil
 }
 
-// text reads the string of a member.
+// text reads a string of limited length, the value of key.
 func (d *reader) text(key string) (string, error) {
 	s, err := d.String()
 	if err == nil {
@@ -185,7 +185,7 @@ func (d *reader) text(key string) (string, error) {
 	return s, nil
 }
 
-// list reads a list of at most as many entries as there may be tensors.
+// list reads a list of at most Limits.Tensors entries.
 func (d *reader) list(entry func() error) error {
 	if d.Peek() != '[' {
 		return fmt.Errorf("broken JSON: want a list at byte %d", d.Pos)
@@ -202,7 +202,7 @@ func (d *reader) list(entry func() error) error {
 	return err
 }
 
-// tensors reads a list of tensors. what says what they are.
+// tensors reads a list of tensors; what names their kind in errors.
 func (d *reader) tensors(what string) (all []tensor.Tensor, err error) {
 	err = d.list(func() error {
 		t := draft{data: -1}
@@ -224,16 +224,16 @@ func (d *reader) tensors(what string) (all []tensor.Tensor, err error) {
 	return all, nil
 }
 
-// A draft is what is known of a tensor while its members are read.
+// A draft is a tensor whose members are being read.
 type draft struct {
 	tensor.Tensor
 	typ        tensor.Type
 	shaped     bool
 	parameters Parameters
-	data       int // where its data begin that are not read yet; -1: none
+	data       int // position of its unread data; -1: none
 }
 
-// label names a tensor in errors: by its name, or its place where that is not known.
+// label names a tensor in errors: by its name, or by its index if the name is not known.
 func (t *draft) label(i int) string {
 	if t.Name != "" {
 		return show(t.Name)
@@ -258,7 +258,7 @@ func (d *reader) tensorMember(t *draft, key string) (err error) {
 		t.parameters, err = d.parameters()
 	case key == "data" && t.typ != tensor.Undefined && t.shaped:
 		err = d.elements(t)
-	case key == "data": // what it is made of is said behind it
+	case key == "data": // before its datatype and shape
 		t.data = d.Pos
 		err = d.Skip(0)
 	default:
@@ -293,7 +293,7 @@ func (d *reader) shape() ([]int64, error) {
 	return shape, nil
 }
 
-// elements reads the data of a tensor whose type and shape are known.
+// elements reads the data of a tensor with known type and shape.
 func (d *reader) elements(t *draft) error {
 	n, err := d.budget.take(t.typ, t.Shape)
 	if err != nil {
@@ -315,7 +315,7 @@ func (d *reader) elements(t *draft) error {
 	return nil
 }
 
-// finish reads the elements of a tensor that are not read yet, and checks that nothing is missing.
+// finish reads the data of a tensor if they came before its type and shape, and checks that nothing is missing.
 func (d *reader) finish(t *draft) error {
 	if t.Name == "" {
 		return errors.New(`"name" is missing`)
@@ -347,7 +347,7 @@ func (d *reader) finish(t *draft) error {
 	return nil
 }
 
-// binary takes a tensor from the bytes behind the JSON.
+// binary reads the data of a tensor from the bytes behind the JSON.
 func (d *reader) binary(t *draft, size any) error {
 	n, ok := size.(int64)
 	if !ok || n < 0 {
@@ -366,7 +366,7 @@ func (d *reader) binary(t *draft, size any) error {
 	return err
 }
 
-// parameters reads an object of plain values.
+// parameters reads an object of scalars.
 func (d *reader) parameters() (Parameters, error) {
 	p := Parameters{}
 	err := d.object(func(key string) error {
@@ -382,7 +382,7 @@ func (d *reader) parameters() (Parameters, error) {
 				return fmt.Errorf("%s: want a finite number, got %v", show(key), x)
 			}
 		}
-		if v != nil { // null stands for none
+		if v != nil { // null is the same as absent
 			p[key] = v
 		}
 		return err
@@ -393,10 +393,10 @@ func (d *reader) parameters() (Parameters, error) {
 	return p, nil
 }
 
-// wanted reads the list of outputs that are asked for.
-func (d *reader) wanted() (all []wanted, err error) {
+// wantedOutputs reads the list of outputs that a request asks for.
+func (d *reader) wantedOutputs() (all []wantedOutput, err error) {
 	err = d.list(func() error {
-		var w wanted
+		var w wantedOutput
 		err := d.object(func(key string) (err error) {
 			switch {
 			case key == "name":

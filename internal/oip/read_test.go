@@ -10,8 +10,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Floats that are not finite are numbers, whether their datatype stands before them or behind.
+// NaN and infinities are numbers, whether the datatype comes before or after the data.
 func TestFloatsMayBeNaNOrInfinite(t *testing.T) {
+	t.Parallel()
 	for _, body := range []string{
 		`{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[NaN,Infinity,-Infinity]}],"more":[NaN]}`,
 		`{"inputs":[{"data":[NaN,Infinity,-Infinity],"name":"x","shape":[3],"datatype":"FP32"}]}`,
@@ -35,7 +36,8 @@ func TestFloatsMayBeNaNOrInfinite(t *testing.T) {
 // small are limits that tests reach.
 var small = Limits{Bytes: 1 << 20, Elements: 1000, Tensors: 4}
 
-func TestARequestIsWhatItsBodySays(t *testing.T) {
+func TestRequestsAreReadFromTheirBodies(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		json, tail string
 		want       Request
@@ -90,7 +92,8 @@ func TestARequestIsWhatItsBodySays(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsWrongIsRefusedWithTheReason(t *testing.T) {
+func TestInvalidRequestsAreRefusedWithTheReason(t *testing.T) {
+	t.Parallel()
 	one := func(members string) string { return `{"inputs":[{"name":"x",` + members + `}]}` }
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
 	for _, c := range []struct {
@@ -195,8 +198,9 @@ func TestARequestThatIsWrongIsRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// What a document has beside what is known is passed over, down to 1,000 levels.
+// Unknown members are skipped, down to 1,000 levels of nesting.
 func TestUnknownMembersMayBeNested(t *testing.T) {
+	t.Parallel()
 	request := func(body string) error { _, err := ReadRequest([]byte(body), "", small); return err }
 	for body, read := range map[string]func(string) error{
 		`{"inputs":[],"more":%s}`: request,

@@ -12,8 +12,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// randomTensor returns a tensor of any bits that its type may have; of NaN and text only that
-// JSON can say, if plain.
+// randomTensor returns a tensor of arbitrary values of its type; if plain, only of NaN and strings that JSON can hold.
 func randomTensor(rng *rand.Rand, name string, t tensor.Type, plain bool) tensor.Tensor {
 	shape := make([]int64, rng.IntN(4))
 	n := 1
@@ -78,8 +77,9 @@ func same(a, b []tensor.Tensor) bool {
 	return true
 }
 
-// What is written is read as the same, of every datatype, as JSON and as bytes.
-func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
+// Every datatype reads back the same, as JSON and as binary data.
+func TestWhatIsWrittenReadsBackTheSame(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 8))
 	seen := map[string]int{}
 	for range 1000 {
@@ -141,8 +141,9 @@ func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 	}
 }
 
-// The same of messages of gRPC, whose elements are raw, and which go through their wire format.
+// The same for gRPC messages with raw elements, through their wire format.
 func TestWhatIsSentIsReceivedAsTheSame(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 10))
 	for range 500 {
 		var all []tensor.Tensor
@@ -184,7 +185,7 @@ func TestWhatIsSentIsReceivedAsTheSame(t *testing.T) {
 	}
 }
 
-// wire returns what arrives of a message.
+// wire returns a message as it arrives.
 func wire[M proto.Message](t *testing.T, m M) M {
 	t.Helper()
 	b, err := proto.Marshal(m)

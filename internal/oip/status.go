@@ -9,23 +9,23 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// A Status says what became of a request, and what HTTP and gRPC call that.
+// A Status is the outcome of a request, which maps to codes of HTTP and gRPC.
 type Status int
 
 const (
 	OK              Status = iota
-	Invalid                // the request is wrong, and will be so the next time
+	Invalid                // the request is invalid, and would be again
 	TooLarge               // beyond a limit
-	Unauthenticated        // no token, or not the right one
-	Forbidden              // not for who asks
+	Unauthenticated        // no token, or a wrong one
+	Forbidden              // not allowed for this client
 	NotFound               // no such model, version or path
-	NotAllowed             // a path that is there, and not for this method of HTTP
-	Overloaded             // shed: the queue is full
-	Unavailable            // the model or the server is not ready, or going
-	Timeout                // not done in time
-	Canceled               // the client went away
-	Unsupported            // part of the protocol, but not of this server
-	Internal               // not the client's fault
+	NotAllowed             // the path has other HTTP methods
+	Overloaded             // the queue or the memory is full
+	Unavailable            // the model or the server is not ready, or shutting down
+	Timeout                // not answered in time
+	Canceled               // by the client
+	Unsupported            // in the protocol, but not in this server
+	Internal               // a fault of the server
 )
 
 // statuses has a row for each Status.
@@ -35,7 +35,7 @@ var statuses = [...]struct {
 }{
 	OK:              {http.StatusOK, codes.OK},
 	Invalid:         {http.StatusBadRequest, codes.InvalidArgument},
-	TooLarge:        {http.StatusRequestEntityTooLarge, codes.InvalidArgument}, // what is exhausted is tried again
+	TooLarge:        {http.StatusRequestEntityTooLarge, codes.InvalidArgument}, // ResourceExhausted would be retried
 	Unauthenticated: {http.StatusUnauthorized, codes.Unauthenticated},
 	Forbidden:       {http.StatusForbidden, codes.PermissionDenied},
 	NotFound:        {http.StatusNotFound, codes.NotFound},
@@ -43,7 +43,7 @@ var statuses = [...]struct {
 	Overloaded:      {http.StatusTooManyRequests, codes.ResourceExhausted},
 	Unavailable:     {http.StatusServiceUnavailable, codes.Unavailable},
 	Timeout:         {http.StatusGatewayTimeout, codes.DeadlineExceeded},
-	Canceled:        {499, codes.Canceled}, // as nginx says; nobody reads it
+	Canceled:        {499, codes.Canceled}, // nginx's code for it; nobody reads it
 	Unsupported:     {http.StatusNotImplemented, codes.Unimplemented},
 	Internal:        {http.StatusInternalServerError, codes.Internal},
 }
@@ -51,7 +51,7 @@ var statuses = [...]struct {
 // HTTP returns the status code of a response.
 func (s Status) HTTP() int { return statuses[s].http }
 
-// GRPC returns the code of gRPC.
+// GRPC returns the gRPC code.
 func (s Status) GRPC() codes.Code { return statuses[s].grpc }
 
 // An Error is an error with its Status. Its text is for the client.
@@ -64,13 +64,13 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an Error whose text is formatted as fmt.Errorf does it.
+// Errorf returns an Error with a text formatted as by fmt.Errorf.
 func Errorf(s Status, format string, args ...any) error {
 	return &Error{s, fmt.Errorf(format, args...)}
 }
 
-// StatusOf returns the Status of an error: OK for nil, that of an Error in its chain, Timeout and
-// Canceled for those of a context, and Internal for all others.
+// StatusOf returns the Status of an error: OK for nil, that of an Error in its chain, Timeout or Canceled for errors
+// of a context, and Internal for all others.
 func StatusOf(err error) Status {
 	var e *Error
 	switch {
@@ -86,7 +86,7 @@ func StatusOf(err error) Status {
 	return Internal
 }
 
-// ErrorDocument returns the body of a response that is an error, as clients parse it: {"error":"…"}.
+// ErrorDocument returns the body of an error response: {"error":"…"}.
 func ErrorDocument(err error) []byte {
 	return append(appendString([]byte(`{"error":`), err.Error()), '}')
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Body returns the body of the request, and what [Header] has to say, "" where that must be absent.
-// binary says which inputs are bytes behind the JSON.
+// Body returns the body of the request, and the value of [Header], "" if it must be absent. binary selects the inputs
+// that are sent as bytes behind the JSON.
 func (r *Request) Body(binary func(input string) bool) (body []byte, header string, err error) {
 	b := []byte{'{'}
 	if r.ID != "" {
@@ -57,11 +57,11 @@ func (r *Request) Body(binary func(input string) bool) (body []byte, header stri
 	return body, header, nil
 }
 
-// Body returns the body of the response, and what [Header] has to say, "" where that must be absent.
-// binary says which outputs are bytes behind the JSON ([Request.IsBinary]). Others are one list in
-// row-major order: floats as the shortest text that reads back as the same number, or NaN, Infinity and
-// -Infinity as Triton writes them, which is not JSON. 16-bit floats and strings that are not UTF-8 have no
-// form in JSON, which is an error of status Invalid: clients can ask for bytes.
+// Body returns the body of the response, and the value of [Header], "" if it must be absent. binary selects the outputs
+// that are sent as bytes behind the JSON ([Request.IsBinary]). Others are one list in row-major order: floats as the
+// shortest text that reads back as the same number, or NaN, Infinity and -Infinity as Triton writes them, which is not
+// JSON. 16-bit floats and strings that are not UTF-8 have no form in JSON, which is an error of status Invalid: clients
+// can ask for bytes.
 func (r *Response) Body(binary func(output string) bool) (body []byte, header string, err error) {
 	b := appendString([]byte(`{"model_name":`), r.Model)
 	b = appendString(append(b, `,"model_version":`...), r.Version)
@@ -81,7 +81,7 @@ func (r *Response) Body(binary func(output string) bool) (body []byte, header st
 	return body, header, nil
 }
 
-// join puts the bytes of tensors behind JSON. tail is nil where there are no such tensors.
+// join appends the bytes of binary tensors to the JSON. tail is nil if there are none.
 func join(text, tail []byte) (body []byte, header string) {
 	if tail == nil {
 		return text, ""
@@ -89,7 +89,7 @@ func join(text, tail []byte) (body []byte, header string) {
 	return append(text, tail...), strconv.Itoa(len(text))
 }
 
-// appendTensors writes tensors up to the ] of their list: into dst, and into tail those of bytes.
+// appendTensors appends tensors, up to the ] of their list, to dst, and the elements of binary ones to tail.
 func appendTensors(
 	dst []byte, what string, all []tensor.Tensor, binary func(name string) bool,
 ) (text, tail []byte, err error) {
@@ -132,7 +132,7 @@ func appendTensors(
 	return append(dst, ']'), tail, nil
 }
 
-// appendData writes elements, with commas between them.
+// appendData appends elements, separated by commas.
 func appendData(dst []byte, t tensor.Tensor) ([]byte, error) {
 	switch d := t.Data.(type) {
 	case []float32:
@@ -200,7 +200,7 @@ func appendFloats[T float32 | float64](dst []byte, d []T, bits int) []byte {
 	return dst
 }
 
-// appendFloat writes the shortest text of a number, with an exponent where there would be many zeros.
+// appendFloat appends the shortest text of a number, with an exponent instead of many zeros.
 func appendFloat(dst []byte, v float64, bits int) []byte {
 	switch {
 	case math.IsNaN(v):
@@ -216,7 +216,7 @@ func appendFloat(dst []byte, v float64, bits int) []byte {
 	return strconv.AppendFloat(dst, v, 'f', -1, bits)
 }
 
-// appendParameters writes an object of plain values.
+// appendParameters appends an object of scalars.
 func appendParameters(dst []byte, p Parameters) ([]byte, error) {
 	dst = append(dst, '{')
 	for i, key := range p.names() {
@@ -240,7 +240,7 @@ func appendParameters(dst []byte, p Parameters) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendString writes a string of JSON; U+FFFD stands for what is no UTF-8.
+// appendString appends a JSON string, with U+FFFD for invalid UTF-8.
 func appendString(dst []byte, s string) []byte {
 	plain := utf8.ValidString(s)
 	for i := 0; plain && i < len(s); i++ {
@@ -252,6 +252,6 @@ func appendString(dst []byte, s string) []byte {
 	b := bytes.NewBuffer(dst)
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // of a string, into memory: there is no error
+	_ = e.Encode(s) // encoding a string into memory cannot fail
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

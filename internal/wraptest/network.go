@@ -17,7 +17,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// IDX makes an IDX file of bytes.
+// IDX returns the bytes of an IDX file.
 func IDX(data []byte, dims ...int) []byte {
 	b := []byte{0, 0, 8, byte(len(dims))}
 	for _, d := range dims {
@@ -26,7 +26,7 @@ func IDX(data []byte, dims ...int) []byte {
 	return append(b, data...)
 }
 
-// Photo is a grey PNG of random pixels.
+// Photo returns a grey PNG of random pixels.
 func Photo(t testing.TB, seed, size int) []byte {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(uint64(seed), 3))
@@ -41,15 +41,15 @@ func Photo(t testing.TB, seed, size int) []byte {
 	return b.Bytes()
 }
 
-// LabelsOf runs a model on inputs [n,…] and returns for each example a class
-// that it gives a fair chance: data a calibration can make sense of.
+// LabelsOf runs a model on inputs [n,…] and draws a label for each example from the model's probabilities, so that a
+// calibration makes sense.
 func LabelsOf(t testing.TB, model string, n int, inputs ...wrap.Tensor) []int64 {
 	t.Helper()
 	_, logits := RowsOf(t, model, inputs...)
 	return Sampled(logits, n)
 }
 
-// Sampled draws a label from the softmax, or the sigmoid, of each example's logits.
+// Sampled draws a label for each example from the softmax, or sigmoid, of its logits.
 func Sampled(logits []float32, n int) []int64 {
 	rng := rand.New(rand.NewPCG(5, 5))
 	k := len(logits) / n
@@ -72,8 +72,8 @@ func Sampled(logits []float32, n int) []int64 {
 	return labels
 }
 
-// CutNetwork is a bundle's network cut at its head, and what predicts in float64 from its features
-// and logits.
+// CutNetwork is a bundle's network cut at its head, with a Predictor that predicts in float64 from its features and
+// logits.
 type CutNetwork struct {
 	*attach.Cut
 	Formulas *wrap.Predictor

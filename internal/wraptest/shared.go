@@ -23,7 +23,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// Parts writes the shards of a calibration, and returns their folders.
+// Parts calibrates the shards of a calibration, and returns the folders of the parts.
 func Parts(t testing.TB, c calibration.Config, n int) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,8 +71,7 @@ func SameFiles(t testing.TB, what, got, want string) {
 	}
 }
 
-// Classified writes ready-made features with labels of a classifier that is right by its own
-// probabilities.
+// Classified writes precomputed features with labels drawn from a classifier's own probabilities.
 func Classified(t testing.TB, n, d, k int) string {
 	t.Helper()
 	phi, w := Random(1, n*d), Random(2, d*k)
@@ -101,7 +100,7 @@ func Tossed(logits []float32) []int64 {
 	return targets
 }
 
-// Reseal edits a copy of a bundle's manifest and seals it again.
+// Reseal edits the manifest of a copy of a bundle, and seals it again.
 func Reseal(t *testing.T, dir, old, new string) string {
 	t.Helper()
 	edited := filepath.Join(t.TempDir(), "b")
@@ -119,8 +118,8 @@ func Reseal(t *testing.T, dir, old, new string) string {
 	return edited
 }
 
-// ServedPair returns the temperatures under which mf0 gives the probabilities that are
-// served: those of the network and of temperature scaling are mf0's without a variance.
+// ServedPair returns the temperatures under which mf0 gives the bundle's probabilities: the network's own and those of
+// temperature scaling are mf0's without variances.
 func ServedPair(b *bundle.Bundle) layer.Temperatures {
 	plain := b.Calibration().PlainTemperature()
 	if plain == 0 {
@@ -129,7 +128,7 @@ func ServedPair(b *bundle.Bundle) layer.Temperatures {
 	return layer.Temperatures{Act: plain, Ens: math.Inf(1)}
 }
 
-// Studentized is ood_score of a bundle that serves it, from the margin of an example's logits.
+// Studentized returns the studentized margin as the ood_score of a bundle, from the margin of an example's logits.
 func Studentized(b *bundle.Bundle, margin, leverage float64) float64 {
 	if name := b.Manifest.OODScore.Name; name != "studentized" {
 		panic("the bundle serves " + name)
@@ -138,8 +137,8 @@ func Studentized(b *bundle.Bundle, margin, leverage float64) float64 {
 	return m / (m + margin/math.Sqrt(leverage))
 }
 
-// EqualsTheFormulas compares the fused predictions of one example and of some with
-// those in float64, from features and logits of the cut network.
+// EqualsTheFormulas compares the predictions of the fused network, alone and in batches, with those in float64 from
+// features and logits of the cut network.
 func EqualsTheFormulas(t *testing.T, p *wrap.Predictor, oracle CutNetwork, inputs []wrap.Tensor) {
 	t.Helper()
 	for _, n := range []int{1, 37} {
@@ -165,8 +164,8 @@ func EqualsTheFormulas(t *testing.T, p *wrap.Predictor, oracle CutNetwork, input
 	}
 }
 
-// Tree makes a folder of images, one sub-folder a class, labelled by the digits
-// network; files that are no images lie in it as well.
+// Tree makes a folder of images, a sub-folder for each class, labelled by the digits network, with some files that are
+// no images.
 func Tree(t testing.TB, names []string, each int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -203,7 +202,7 @@ func First(inputs []wrap.Tensor, n int) []wrap.Tensor {
 	return out
 }
 
-// Total adds numbers up.
+// Total returns the sum of numbers.
 func Total(p []float64) (sum float64) {
 	for _, x := range p {
 		sum += x
@@ -211,14 +210,14 @@ func Total(p []float64) (sum float64) {
 	return sum
 }
 
-// Close32 reports whether logits are alike, but for the order in which they were added up.
+// Close32 reports whether logits are equal up to the order of summation.
 func Close32(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool {
 		return approx.Equal(float64(x), float64(y), 1e-5*max(1, math.Abs(float64(y))))
 	})
 }
 
-// ExternalConfig calibrates it with x.npz, which it writes to dir, and whose inputs it returns.
+// ExternalConfig returns a calibration of External with x.npz, which it writes to dir, and the inputs in it.
 func ExternalConfig(t *testing.T, dir string) (calibration.Config, wrap.Tensor) {
 	t.Helper()
 	const n = 200
@@ -228,8 +227,8 @@ func ExternalConfig(t *testing.T, dir string) (calibration.Config, wrap.Tensor) 
 	return Quick(calibration.Config{Model: External, Train: file, Val: file}), x
 }
 
-// Decided is a calibration of ready-made features with decisions, whose held-out data are the last
-// thousand of 4,000.
+// Decided returns a calibration of precomputed features with decisions, whose validation data are the last 1,000 of
+// 4,000 examples.
 func Decided(t *testing.T) (calibration.Config, string) {
 	file := Classified(t, 4000, 4, 5)
 	return calibration.Config{
@@ -255,13 +254,12 @@ func Alike(t *testing.T, got, want wrap.Prediction) {
 	}
 }
 
-// Within bounds how far predictions may be from others. Those of 64 bits are
-// interpolated sums, 1e-9 relative, and 1 - max p cancels to 1e-16. The fused
-// network's are of 32 bits: what is promised is 1e-5 in a probability and 1e-4 of a
-// variance, and what the fixtures show 1e-7 and 1e-6, with logits of some ten.
+// Within bounds the difference of predictions. In float64, sums are interpolated to 1e-9 relative, and 1 - max p
+// cancels to 1e-16. The fused network computes in float32: documented are 1e-5 for a probability and 1e-4 relative
+// for a variance, and the fixtures show 1e-7 and 1e-6, with logits around ten.
 type Within struct{ relative, probability, variance, entropy float64 }
 
-// Those of 64 bits and of 32.
+// Bounds for float64 and float32.
 var (
 	Float64s = Within{1e-8, 1e-15, 1e-8, 1e-15}
 	Float32s = Within{0, 2e-6, 1e-5, 1e-5}
@@ -289,7 +287,7 @@ func (w Within) Check(t *testing.T, got, want wrap.Prediction) {
 	near("entropy", got.Entropy, want.Entropy, w.relative, w.entropy)
 	near("OOD score", got.OODScore, want.OODScore, w.relative, w.probability)
 	near("leverage", got.Leverage, want.Leverage, w.variance, 0)
-	// Of two that are as probable either is right.
+	// If two classes are equally probable, either may come first.
 	if got.Class != want.Class && want.Probabilities[want.Class]-want.Probabilities[got.Class] > 2*w.probability {
 		t.Fatalf("class %d, want %d", got.Class, want.Class)
 	}
@@ -305,7 +303,7 @@ var (
 	OneVsRestModel  = fixture("operators/linear_classifier_one_vs_rest.onnx") // 5 inputs, which are the features, 4 classes
 )
 
-// fixture returns the path of a file of testdata/onnx, from whichever package asks.
+// fixture returns the path of a file in testdata/onnx, whichever package's tests run.
 func fixture(name string) string {
 	_, here, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(here), "../../testdata/onnx", filepath.FromSlash(name))

@@ -1,5 +1,5 @@
-// Package wraptest has what the tests of wrap and of the packages beside it share: the digits,
-// bundles made of them, and files of small arrays. Nothing else imports it.
+// Package wraptest has what the tests of wrap and the packages below it share: the digits, bundles calibrated with
+// them, and files of small arrays. Only tests import it.
 package wraptest
 
 import (
@@ -35,16 +35,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// shared is a folder with the digits and bundles made of them, which tests read and never change.
+// shared is a folder with the digits and bundles calibrated with them. Tests must not change it.
 var shared struct {
 	sync.Mutex
 	dir     string
 	reports map[calibrate.Structure]*calibration.Report
 }
 
-// Main runs the tests of a package with a real ONNX Runtime, which is installed into the user's
-// cache where there is none. Where a variable in instead is set, the binary does that, given
-// the variable's value, and no tests.
+// Main runs the tests of a package with a real ONNX Runtime, which is installed into the user's cache if there is none.
+// If an environment variable in instead is set, the binary calls that function with its value, and runs no tests.
 func Main(m *testing.M, instead map[string]func(string)) {
 	r := wrap.Runtime{Install: true}
 	if err := r.Load(context.Background()); err != nil {
@@ -86,8 +85,8 @@ func Digits(t testing.TB, name string) string {
 	return filepath.Join(sharedDir(t), "digits", name)
 }
 
-// Config is a calibration of the digits. It says which score is to serve, as the one that tells the
-// letters best might change with every rounding.
+// Config returns a calibration of the digits. It sets the OOD score, since the best one on the letters might change
+// with rounding.
 func Config(t testing.TB, out string) calibration.Config {
 	t.Helper()
 	return calibration.Config{
@@ -103,10 +102,10 @@ func Quick(c calibration.Config) calibration.Config {
 	return c
 }
 
-// Structures are those that bundles are made with.
+// Structures are the structures of shared bundles.
 var Structures = []calibrate.Structure{calibrate.Full, calibrate.Kronecker}
 
-// Calibrated returns a shared bundle of the digits, and the report that came with it.
+// Calibrated returns a shared bundle of the digits, and the report of its calibration.
 func Calibrated(t testing.TB, s calibrate.Structure) (string, *calibration.Report) {
 	t.Helper()
 	c := Config(t, "")
@@ -193,7 +192,7 @@ func Read(t testing.TB, path string) []byte {
 	return data
 }
 
-// List returns what lies in a folder, hidden or not.
+// List returns the names in a folder, hidden ones included.
 func List(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -225,7 +224,7 @@ func (a Array) bytes() []byte {
 	return b.Bytes()
 }
 
-// ArrayOf is an array of a slice.
+// ArrayOf makes an array of a slice.
 func ArrayOf(data any, dims ...int) Array { return Array{data, dims} }
 
 // NPZ makes an .npz file of arrays by name.
@@ -293,8 +292,8 @@ func Says(t testing.TB, err error, words ...string) {
 	}
 }
 
-// Selector is a model whose input x [N,R], when it is the r-th unit vector, gives the
-// r-th of the given logits [R,K]: one MatMul, in a model of the operator set.
+// Selector returns a model with one MatMul, in the given operator set: the r-th unit vector as input x, [N,R],
+// gives the r-th of the given logits, [R,K].
 func Selector(opset uint64, output string, logits []float32, r, k int) []byte {
 	message := func(b []byte, field protowire.Number, m []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
@@ -322,9 +321,9 @@ func Selector(opset uint64, output string, logits []float32, r, k int) []byte {
 	return message(model, 8, number(nil, 2, opset))
 }
 
-// Embedding is a model of three classes with random weights whose features are a row of a table, chosen by
-// its input ids [N,1]: ONNX Runtime uses the table where it lies, in the model's file or, with external, in
-// one of its own. It returns the files by name.
+// Embedding returns a model of three classes with random weights, whose features are rows of a table selected by its
+// input ids [N,1]. ONNX Runtime uses the table in place, in the model's file or, with external, in a file of its own.
+// It returns the files by name.
 func Embedding(seed uint64, vocabulary int, external bool) map[string][]byte {
 	const d, k = 8, 3
 	message := func(b []byte, field protowire.Number, m []byte) []byte {

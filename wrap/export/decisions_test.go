@@ -19,7 +19,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// decides compares what an exported model decides with what its bundle does in Go.
+// decides compares the decisions of an exported model with those of its bundle in Go.
 func decides(t *testing.T, dir string, want []string, inputs ...wrap.Tensor) (abstained, inSets int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.onnx")
@@ -67,6 +67,7 @@ func decides(t *testing.T, dir string, want []string, inputs ...wrap.Tensor) (ab
 }
 
 func TestAnExportedModelDecidesAsItsBundle(t *testing.T) {
+	t.Parallel()
 	x := digitTensor(t, 1500, 1797)
 	for _, score := range conformal.Scores {
 		for _, conditional := range []bool{false, true} {
@@ -74,7 +75,7 @@ func TestAnExportedModelDecidesAsItsBundle(t *testing.T) {
 			c.Decisions = conformal.Plan{
 				TargetError: 0.04, FalseAlarm: 0.1, Alpha: 0.02, Sets: score, ClassConditional: conditional,
 			}
-			if conditional { // which has some 15 examples of each class
+			if conditional { // with about 15 examples of each class
 				c.Decisions.Alpha = 0.1
 			}
 			mustCalibrate(t, c)
@@ -88,6 +89,7 @@ func TestAnExportedModelDecidesAsItsBundle(t *testing.T) {
 
 // Linear networks of every link, in old and new operator sets.
 func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
+	t.Parallel()
 	const n, width = 900, 6
 	for _, tt := range []struct {
 		link   layer.Link
@@ -100,7 +102,7 @@ func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
 		{layer.Softmax, 5, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
 		{layer.Softmax, 300, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
 		{layer.Softmax, 5, 7, false, conformal.LAC, []string{"abstain", "prediction_set"}},
-		{layer.Softmax, 5, 9, false, conformal.APS, []string{"leverage", "abstain"}}, // which cannot rank
+		{layer.Softmax, 5, 9, false, conformal.APS, []string{"leverage", "abstain"}}, // the operator set cannot rank
 		{layer.Sigmoid, 1, 18, false, conformal.APS, []string{"abstain", "prediction_set"}},
 		{layer.Sigmoid, 3, 13, true, conformal.LAC, []string{"abstain", "prediction_set"}},
 		{layer.OneVsRest, 4, 11, false, conformal.APS, []string{"abstain", "prediction_set"}},
@@ -172,6 +174,7 @@ func drawn(x, w []float32, n, k int, multi bool) (labels []int64, dims []int) {
 }
 
 func TestExportSaysWhichDecisionsAreLeftOut(t *testing.T) {
+	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "bundle")))
 	c.Decisions = conformal.Plan{Alpha: 0.1}
 	mustCalibrate(t, c)
@@ -184,8 +187,9 @@ func TestExportSaysWhichDecisionsAreLeftOut(t *testing.T) {
 	}
 }
 
-// Decisions that the model makes, and those that were never asked for, are not warned of.
-func TestUndecidedWarnsOfWhatIsLeftOutAlone(t *testing.T) {
+// There is no warning about decisions that the model makes, or that were never asked for.
+func TestExportWarnsOnlyAboutDecisionsThatAreLeftOut(t *testing.T) {
+	t.Parallel()
 	abstains := fuse.Outputs{{Key: "probabilities"}, {Key: "abstain"}}
 	sets := append(abstains[:2:2], fuse.Output{Key: "prediction_set"})
 	set := &conformal.Sets{Score: conformal.APS}

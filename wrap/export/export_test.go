@@ -66,8 +66,7 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// near: equal within an absolute and a relative tolerance, those that the
-		// fused graph is held to.
+		// near compares within the absolute and relative tolerances that are documented for the fused graph.
 		near := func(what *fuse.Output, width int, abs, rel float64, of func(p wrap.Prediction, j int) float64) {
 			t.Helper()
 			values, ok := got[what.Name].Data.([]float32)
@@ -103,8 +102,8 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 	}
 }
 
-// Who asks an exported model for "probabilities" must not get the network's own unawares.
-func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
+// A caller that asks for "probabilities" must not silently get an output of the network with that name.
+func TestExportWarnsAboutNamesThatAreTaken(t *testing.T) {
 	const n, width, classes = 60, 4, 3
 	dir := t.TempDir()
 	model := write(t, dir, "model.onnx", selector(13, "probabilities", random(4, width*classes), width, classes))
@@ -128,7 +127,7 @@ func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
 	}
 }
 
-// Nobody means to lose the network itself, by force or not.
+// The network itself is never replaced, even with Force.
 func TestExportDoesNotReplaceTheNetwork(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	network := read(t, digits(t, models.DigitsModel))
@@ -182,7 +181,7 @@ func TestAnExportIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The last line of bundle.yaml is what names the bundle.
+	// The last line of bundle.yaml identifies the bundle.
 	manifest := strings.TrimSpace(string(read(t, filepath.Join(dir, bundle.ManifestName))))
 	metadata, temperatures := m.Metadata(), b.Manifest.Temperatures
 	for key, want := range map[string]string{
@@ -260,7 +259,7 @@ func TestExportToTriton(t *testing.T) {
 		t.Errorf("probabilities have the shape %v", got)
 	}
 
-	// Once more is refused; with force it is the same again, and nothing else is there.
+	// A second export is refused; with Force it writes the same files, and no others.
 	before := read(t, filepath.Join(folder, "config.pbtxt"))
 	_, err = Write(t.Context(), c.Out, Options{Triton: repository})
 	if !errors.Is(err, fs.ErrExist) {
@@ -274,7 +273,7 @@ func TestExportToTriton(t *testing.T) {
 	if got := strings.Replace(string(read(t, filepath.Join(folder, "config.pbtxt"))), "max_batch_size: 5", "max_batch_size: 64", 1); got != string(before) {
 		t.Errorf("the second time the configuration is\n%s\nnot\n%s", got, before)
 	}
-	// Another version is another's work.
+	// Another version was not written by an export.
 	write(t, folder, "2/model.onnx", nil)
 	_, err = Write(t.Context(), c.Out, Options{Triton: repository, Force: true})
 	says(t, err, "it holds 2, which mfgs export did not write")
@@ -283,7 +282,7 @@ func TestExportToTriton(t *testing.T) {
 	}
 }
 
-// Triton loads no model that has an output which is no tensor.
+// Triton does not load a model with an output that is not a tensor.
 func TestOwnOutputsThatTritonCannotServeAreLeftOut(t *testing.T) {
 	out := t.TempDir()
 	const data = "../../testdata/examples/sklearn/"
@@ -427,7 +426,7 @@ func TestExportRefuses(t *testing.T) {
 		}
 	}
 
-	// What goes wrong above works, with force or the right model.
+	// With Force, or the right model, the exports above succeed.
 	if got := string(read(t, there)); got != "there" {
 		t.Errorf("what is no model was overwritten by %d bytes", len(got))
 	}
@@ -493,7 +492,10 @@ func TestAnEndedContextLeavesNothing(t *testing.T) {
 		_, err := w.Write(big)
 		return err
 	}}}
-	for _, p := range []destination{{folder: out, model: "m.onnx"}, {folder: filepath.Join(out, "models"), model: "m.onnx", whole: "m", made: true}} {
+	for _, p := range []destination{
+		{folder: out, model: "m.onnx"},
+		{folder: filepath.Join(out, "models"), model: "m.onnx", whole: "m", made: true},
+	} {
 		if _, err := p.write(ctx, files); !errors.Is(err, enough) {
 			t.Errorf("got %v", err)
 		}
@@ -503,7 +505,7 @@ func TestAnEndedContextLeavesNothing(t *testing.T) {
 	}
 }
 
-// A model above 2 GiB has its weights in a second file: both go together.
+// A model above 2 GiB has its weights in a second file: both are replaced together or not at all.
 func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	graph, weights := string(read(t, external)), string(read(t, external+".data"))
 	graphOf := func(content string) string { return graph + "\x32" + string(rune(len(content))) + content } // its doc_string
@@ -536,8 +538,8 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	want(dir, nil)
-	// Weights alone are in the way as well, which is noticed before any are written;
-	// and nobody knows whose they are.
+	// Weights without a model are not replaced either, as they may belong to another model. This is found before
+	// anything is written.
 	write(t, dir, data, []byte("mine"))
 	_, err := p.write(t.Context(), files("1", errors.New("written")))
 	says(t, err, data, "file already exists")
@@ -556,7 +558,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 		i := fmt.Sprint(min(i, 1))
 		want(dir, map[string]string{model: graphOf(i), data: weights + i})
 	}
-	// Afterwards in one file, it does not need those weights, and others may.
+	// A later export into one file does not need those weights, but others may.
 	one := files("one", nil)[:1]
 	if warnings := p.leftovers(files("two", nil)); len(warnings) > 0 {
 		t.Errorf("weights that are replaced: %q", warnings)
@@ -568,7 +570,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 		t.Error(err)
 	}
 	want(dir, map[string]string{model: graphOf("one"), data: weights + "1"})
-	// Neither goes where a folder is in the place of one.
+	// A folder in the place of either is not replaced.
 	dir = t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, data), 0o777); err != nil {
 		t.Fatal(err)
@@ -579,7 +581,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	if got := list(t, dir); !slices.Equal(got, []string{data}) {
 		t.Errorf("there lies %q", got)
 	}
-	// Where the weights cannot be replaced, the model that wants the old ones is not either.
+	// If the weights cannot be replaced, the model that uses the old ones is not either.
 	dir = t.TempDir()
 	old := map[string]string{model: graphOf("old"), data: weights + "old"}
 	for name, content := range old {
@@ -600,7 +602,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 		t.Error(err)
 	}
 	want(dir, old)
-	// The weights are moved first; where the model cannot follow they go again.
+	// The weights are moved first; if the model cannot follow, they are removed again.
 	dir = t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, model), 0o777); err != nil {
 		t.Fatal(err)
@@ -624,7 +626,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 }
 
 // Two exports may both find that there is no repository yet.
-func TestARepositoryMayComeMeanwhile(t *testing.T) {
+func TestARepositoryMayAppearMeanwhile(t *testing.T) {
 	repository := filepath.Join(t.TempDir(), "models")
 	var places []*destination
 	for _, name := range []string{"a", "b", "c"} {
@@ -648,7 +650,7 @@ func TestARepositoryMayComeMeanwhile(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Who fails now leaves what others made.
+	// An export that fails leaves the folder that another has made.
 	if _, err := places[2].write(t.Context(), []onnx.File{fail}); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
@@ -657,7 +659,7 @@ func TestARepositoryMayComeMeanwhile(t *testing.T) {
 	}
 }
 
-// A posterior of numbers that no calibration gives is told by its file.
+// The error about an absurd posterior names its file.
 func TestExportNamesTheFileOfAnAbsurdPosterior(t *testing.T) {
 	for name, test := range map[string]struct {
 		structure calibrate.Structure
@@ -688,7 +690,7 @@ func TestExportNamesTheFileOfAnAbsurdPosterior(t *testing.T) {
 	}
 }
 
-// ExportMethods names what package onnx can fuse, and those are real methods.
+// Methods lists what package fuse supports.
 func TestEveryExportMethodExports(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Full)
 	for _, method := range Methods() {

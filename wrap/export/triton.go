@@ -49,10 +49,10 @@ type tritonTensor struct {
 	scalar         bool // one number per example: dims are [1], since Triton has no []
 }
 
-// newTritonConfig describes a model by its inputs, its own outputs and the added ones of the mean-field head, one of
-// which may be its own. Triton serves a model only if it can describe all tensors of the file, and an output's dims only
-// if they are those that ONNX Runtime infers. If that is not certain for an own output, unfit names it with the reason,
-// and there is no configuration.
+// newTritonConfig describes a model by its inputs, its own outputs and the added ones of the mean-field head, one
+// of which may be its own. Triton serves a model only if it can describe all tensors of the file, and an output's
+// dims only if they are those that ONNX Runtime infers. If that is not certain for an own output, unfit names it
+// with the reason, and there is no configuration.
 func newTritonConfig(
 	name string, inputs, own, added []onnx.ValueInfo, maxBatch int,
 ) (c *tritonConfig, unfit string, err error) {

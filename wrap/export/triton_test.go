@@ -27,7 +27,8 @@ func info(name string, typ tensor.Type, dims ...int64) onnx.ValueInfo {
 	return v
 }
 
-func TestTritonIsToldWhatItCanServe(t *testing.T) {
+func TestTheConfigurationDescribesWhatTritonCanServe(t *testing.T) {
+	t.Parallel()
 	image := []onnx.ValueInfo{info("image", tensor.Float32, -1, 3, 224, 224)}
 	added := []onnx.ValueInfo{info("probabilities", tensor.Float32, -1, 10), info("leverage", tensor.Float32, -1)}
 	fixed := []onnx.ValueInfo{info("probabilities", tensor.Float32, 4, 10), info("leverage", tensor.Float32, 4)}
@@ -157,8 +158,8 @@ func TestTritonIsToldWhatItCanServe(t *testing.T) {
 	}
 }
 
-// modelConfig describes the part of Triton's message ModelConfig that is written,
-// with its field numbers, so that protobuf's own parser can judge the text.
+// modelConfig describes the written part of Triton's message ModelConfig, with its field numbers, so that
+// protobuf's own parser can check the text.
 func modelConfig(t *testing.T) protoreflect.MessageDescriptor {
 	t.Helper()
 	const text = `
@@ -210,6 +211,7 @@ func modelConfig(t *testing.T) protoreflect.MessageDescriptor {
 }
 
 func TestTritonConfigurationIsProtobufText(t *testing.T) {
+	t.Parallel()
 	odd := []string{`a "quoted" \ name`, "line\nbreak\ttab\x00\x7f", "größe/模型:0", "#", "' "}
 	c := tritonConfig{name: odd[0], maxBatch: 16, labelled: odd[2],
 		inputs: []tritonTensor{{odd[1], "TYPE_STRING", []int64{-1, 3}, false}}}
@@ -261,6 +263,7 @@ func TestTritonConfigurationIsProtobufText(t *testing.T) {
 }
 
 func TestTritonModelsHaveTheLayoutThatItLooksFor(t *testing.T) {
+	t.Parallel()
 	fake := func(name string) onnx.File { return text(name, []byte("content of "+name)) }
 	for _, test := range []struct {
 		model  []onnx.File
@@ -327,6 +330,7 @@ func TestTritonNames(t *testing.T) {
 }
 
 func TestOnlyWhatAnExportWroteIsReplaced(t *testing.T) {
+	t.Parallel()
 	config := tritonMark + "name: \"m\"\n"
 	for name, test := range map[string]struct {
 		files  map[string]string

@@ -27,7 +27,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// byHand sends bytes, and no more if that is the end, and returns what comes back until the server is done.
+// byHand sends bytes, and closes for writing if that is the end, and returns all that the server sends.
 func (r *running) byHand(all string, end bool) string {
 	r.t.Helper()
 	c, err := net.Dial("tcp", r.HTTPAddr().String())
@@ -45,13 +45,13 @@ func (r *running) byHand(all string, end bool) string {
 	}
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	answer, err := io.ReadAll(c)
-	if err != nil && len(all) < 1<<16 { // what a server does not read of a long head resets the connection
+	if err != nil && len(all) < 1<<16 { // unread bytes of a long header reset the connection
 		r.t.Errorf("%.40q: %v", all, err)
 	}
 	return string(answer)
 }
 
-func TestWhatIsNoRequestIsRefused(t *testing.T) {
+func TestMalformedRequestsAreRefused(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	const post = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n"
 	for _, c := range []struct{ name, all, status, says string }{
@@ -76,7 +76,7 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 			t.Errorf("%s: %.300q, want %s and %q", c.name, answer, c.status, c.says)
 		}
 	}
-	// Requests that come before the answers to others are answered in their order.
+	// Pipelined requests are answered in order.
 	one := func(id, header string) string {
 		body := inferBody(t, id, 1500, 1501, "")
 		return fmt.Sprintf("%s%sContent-Length: %d\r\n\r\n%s", post, header, len(body), body)
@@ -88,7 +88,7 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	}
 }
 
-// binaryBody is a request of the protocol with bytes of digits, and its header.
+// binaryBody returns a request of the protocol with digits as binary data, and its header.
 func binaryBody(t *testing.T, from, to int) (string, string) {
 	t.Helper()
 	x := wraptest.DigitTensor(t, from, to)
@@ -99,7 +99,7 @@ func binaryBody(t *testing.T, from, to int) (string, string) {
 	return string(body), header
 }
 
-func TestWhatDoesNotFitTogetherIsRefused(t *testing.T) {
+func TestInconsistentRequestsAreRefused(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	body, length := binaryBody(t, 1500, 1503)
 	text := inferBody(t, "", 1500, 1501, "")
@@ -143,14 +143,13 @@ func TestWhatDoesNotFitTogetherIsRefused(t *testing.T) {
 			t.Errorf("%s: %d %.300s, want %d and %q", c.name, code, answer, c.code, c.says)
 		}
 	}
-	// What is unknown is passed over, as the protocol has it.
+	// Unknown members are ignored, as the protocol requires.
 	var got inference
 	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1501, `,"parameters":{"mood":"good"},"more":{"a":[1]}`), &got)
 }
 
-// A number that is none makes an example that is refused, or as unfamiliar as can be; and requests that are
-// run together with it are answered as ever.
-func TestNumbersThatAreNoneDisturbNobody(t *testing.T) {
+// NaN in an example is refused, or gives the largest OOD score. Requests in the same batch are answered as usual.
+func TestNaNsDoNotDisturbOtherRequests(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
 	p := wraptest.Opened(t, dir, wrap.Options{})
@@ -201,7 +200,7 @@ func TestNumbersThatAreNoneDisturbNobody(t *testing.T) {
 	group.Wait()
 }
 
-// zeros packs n of them.
+// zeros returns n zeros, compressed.
 func zeros(t testing.TB, n int, z io.WriteCloser) {
 	t.Helper()
 	if _, err := io.CopyN(z, zero{}, int64(n)); err != nil {
@@ -216,7 +215,7 @@ type zero struct{}
 
 func (zero) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// allocated is how many bytes of memory f takes in all.
+// allocated returns how many bytes f allocates in all.
 func allocated(f func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -225,7 +224,7 @@ func allocated(f func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// bombPNG is an image of so many pixels of one colour.
+// bombPNG returns an image with many pixels of one colour.
 func bombPNG(t testing.TB, width, height int) []byte {
 	t.Helper()
 	out := []byte("\x89PNG\r\n\x1a\n")
@@ -243,7 +242,7 @@ func bombPNG(t testing.TB, width, height int) []byte {
 	return out
 }
 
-func TestWhatUnpacksToMuchTakesNoMoreMemoryThanItMay(t *testing.T) {
+func TestDecompressionIsBoundedByTheMemoryOfRequests(t *testing.T) {
 	const most, bombs, unpacked = 1 << 20, 20, 32 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 4 * most})
 	var packed, deflated bytes.Buffer
@@ -277,7 +276,7 @@ func TestWhatUnpacksToMuchTakesNoMoreMemoryThanItMay(t *testing.T) {
 	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1501, ""), &got)
 }
 
-// FuzzHandler: whatever is asked is answered, and with no error of the server's own.
+// FuzzHandler: every request is answered, and never with an internal error.
 func FuzzHandler(f *testing.F) {
 	dir, _ := wraptest.Calibrated(f, wraptest.Structures[0])
 	s, err := serve.New(f.Context(), serve.Config{
@@ -325,9 +324,9 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// Who is refused before the body is read gets to see the refusal, however large the body is, and at once if
-// nothing of it comes.
-func TestARefusalIsSeenByWhoIsStillSending(t *testing.T) {
+// A client that is refused before its body is read sees the refusal, however large the body is, and at once if nothing
+// of it comes.
+func TestARefusalReachesAClientThatIsStillSending(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20})
 	known := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20, Token: "s3cret"})
 	for _, c := range []struct {
@@ -363,8 +362,8 @@ func TestARefusalIsSeenByWhoIsStillSending(t *testing.T) {
 	}
 }
 
-// Tensors count towards the memory of all requests before they are made: texts of two bytes take many times
-// as much in memory.
+// Tensors are charged to the memory of all requests before they are allocated: strings of two bytes take many times as
+// much in memory.
 func TestTensorsCountTowardsTheMemoryOfRequests(t *testing.T) {
 	const most = 1 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 2 * most})
@@ -381,7 +380,7 @@ func TestTensorsCountTowardsTheMemoryOfRequests(t *testing.T) {
 	}
 }
 
-// Results count too, before anything is run: of the digits' they are several times as large as the inputs.
+// Results are charged too, before anything runs: those of digits are several times as large as the inputs.
 func TestResultsCountTowardsTheMemoryOfRequests(t *testing.T) {
 	const most = 1 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 2 * most})
@@ -402,8 +401,8 @@ func TestResultsCountTowardsTheMemoryOfRequests(t *testing.T) {
 	}
 }
 
-// Who says that much will come, and sends none of it, keeps no memory from others.
-func TestWhatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
+// A client that announces a large body and sends none of it takes no memory from others.
+func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
 	const most = 1 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 4 * most})
 	for size := most; size >= 512; size /= 2 {
@@ -436,8 +435,8 @@ func TestRefusalsKeepConnections(t *testing.T) {
 	}
 }
 
-// net/http ends the context of a connection when a deadline for reading passes in the moment after the end of a
-// body, and goes on taking requests from it: their clients are there, and are answered.
+// net/http cancels the context of a connection if a read deadline passes just after the end of a body, and goes on
+// taking requests from it: these must be answered.
 func TestARequestWhoseContextHadEndedBeforeIsAnswered(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,7 +12,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// getFrom asks from an address of this machine.
+// getFrom sends a request from an address of this machine.
 func getFrom(t *testing.T, from, url string, headers ...string) (int, string, error) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -34,7 +34,7 @@ func getFrom(t *testing.T, from, url string, headers ...string) (int, string, er
 	return answer.StatusCode, string(body), err
 }
 
-// One client that opens as many connections as it can keeps neither others from HTTP nor anybody from Admin.
+// A client that opens as many connections as it can locks nobody out, neither from HTTP nor from Admin.
 func TestOneClientCannotLockOutOthers(t *testing.T) {
 	const each, flood = 128, 1024
 	r := start(t, serve.Config{
@@ -87,7 +87,7 @@ func TestOneClientCannotLockOutOthers(t *testing.T) {
 	}
 }
 
-// Admin answers without TLS, and says that the server is not ready until it is gone.
+// Admin answers without TLS, and reports during shutdown that the server is not ready, until the process ends.
 func TestAdminAnswersToTheLast(t *testing.T) {
 	mode := modes(t)["TLS"]
 	s, err := serve.New(t.Context(), serve.Config{
@@ -103,7 +103,7 @@ func TestAdminAnswersToTheLast(t *testing.T) {
 	if code, _, err := getFrom(t, "127.0.0.1", url+"/v2/health/ready"); code != 200 {
 		t.Fatal(code, err)
 	}
-	idle, err := net.Dial("tcp", s.HTTPAddr().String()) // which the end waits for
+	idle, err := net.Dial("tcp", s.HTTPAddr().String()) // shutdown waits for it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestAdminAnswersToTheLast(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			// The end waits for two seconds, and closes the addresses at its very end.
+			// Shutdown waits for two seconds, and closes Admin last.
 			if last.Sub(begun) < time.Second {
 				t.Errorf("live for %v of an end of %v", last.Sub(begun), time.Since(begun))
 			}

@@ -48,8 +48,8 @@ func (r *reservation) release() {
 	r.held = 0
 }
 
-// readBody reads the decompressed body of a request, at most limit bytes, into a slice that begins with pad other bytes,
-// and reserves its memory. beyond is the error of a larger body.
+// readBody reads the decompressed body of a request, at most limit bytes, into a slice that begins with pad other
+// bytes, and reserves its memory. beyond is the error of a larger body.
 func readBody(r *http.Request, pad int, limit int64, beyond error, memory *reservation) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, beyond
@@ -69,8 +69,8 @@ func readBody(r *http.Request, pad int, limit int64, beyond error, memory *reser
 // connections that send nothing could reserve all memory.
 const firstBytes = 4 << 10
 
-// readAll is readBody for a reader. It reserves memory as bytes arrive; expected is how many are announced, 0 if that is
-// unknown. failed translates errors of the reader.
+// readAll is readBody for a reader. It reserves memory as bytes arrive; expected is how many are announced, 0 if
+// that is unknown. failed translates errors of the reader.
 func readAll(in io.Reader, pad int, expected, limit int64, beyond error, memory *reservation,
 	failed func(error) error) ([]byte, error) {
 	var data []byte

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A body is what was sent, behind as many bytes as are to align it, however it comes and whatever memory was
-// read into before; and no more memory is held than counted.
-func TestBodiesInUsedMemoryAreWhatWasSent(t *testing.T) {
+// A body holds what was sent, after the bytes that align it, however it arrives and whatever its reused memory held
+// before; and no more memory is held than is reserved.
+func TestReusedBuffersHoldWhatWasSent(t *testing.T) {
 	beyond := errors.New("too many bytes")
 	failed := func(err error) error { return err }
 	random := rand.New(rand.NewPCG(1, 2))

@@ -24,7 +24,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// metrics are what GET /metrics answers.
+// metrics returns the answer to GET /metrics.
 func metrics(t *testing.T, s *serve.Server) string {
 	t.Helper()
 	request := httptest.NewRequest("GET", "/metrics", nil)
@@ -37,7 +37,7 @@ func metrics(t *testing.T, s *serve.Server) string {
 	return w.Body.String()
 }
 
-// failures are the requests for digits that failed, by reason.
+// failures returns how many requests for digits failed, by reason.
 func failures(t *testing.T, s *serve.Server) map[string]int {
 	t.Helper()
 	all := map[string]int{}
@@ -58,7 +58,7 @@ func failures(t *testing.T, s *serve.Server) map[string]int {
 	return all
 }
 
-// Where the client stops sending a request, it counts as canceled; where what it has sent is wrong, it does not.
+// A request that the client stops sending counts as canceled; an invalid one does not.
 func TestRequestsThatBreakOffAreCanceled(t *testing.T) {
 	dir := digits(t)
 	for _, path := range []string{"/v2/models/digits/infer", "/v1/predict"} {
@@ -136,7 +136,7 @@ func TestRequestsThatBreakOffAreCanceledInHTTP2(t *testing.T) {
 	}
 }
 
-// A body for which there is no time left counts as one whose client has gone.
+// A body that comes too late counts as canceled by the client.
 func TestBodiesThatComeTooLateAreCanceled(t *testing.T) {
 	s, err := serve.New(t.Context(), serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, HTTP: "127.0.0.1:0"})
 	if err != nil {
@@ -155,7 +155,7 @@ func TestBodiesThatComeTooLateAreCanceled(t *testing.T) {
 	}
 }
 
-// By gRPC too a request whose client goes is canceled. One that has not come whole names no model.
+// In gRPC too, a request whose client leaves counts as canceled. An incomplete one names no model.
 func TestCallsThatBreakOffAreCanceled(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	_, _, end := r.attack(insecure.NewCredentials(), 1, 1, 1<<20)
@@ -186,7 +186,7 @@ func TestCallsThatBreakOffAreCanceled(t *testing.T) {
 	}
 }
 
-// Who is not done when the time to drain is over is cut off, and Run says so.
+// Requests that are not done when the drain is over are cut off, and Run returns an error.
 func TestRequestsAreCutOffAfterTheDrain(t *testing.T) {
 	s, err := serve.New(t.Context(), serve.Config{
 		Bundles: []serve.Bundle{{Dir: digits(t)}}, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Drain: 50 * time.Millisecond,

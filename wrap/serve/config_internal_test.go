@@ -2,8 +2,8 @@ package serve
 
 import "testing"
 
-// However few files a process may open, the connections of HTTP and gRPC leave some to all others, and one client
-// leaves some to other clients.
+// However few files a process may open, the connections of HTTP and gRPC leave some for other files, and one client
+// leaves some for other clients.
 func TestConnectionsFitTheLimitOfFiles(t *testing.T) {
 	for _, test := range []struct {
 		files             uint64

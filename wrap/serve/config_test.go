@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// configured is a Config with what it must have.
+// configured returns a minimal Config.
 func configured(change func(*Config)) Config {
 	c := Config{Bundles: []Bundle{{Name: "a", Dir: "x"}}, HTTP: ":0"}
 	change(&c)
 	return c
 }
 
-func TestDefaultsAreForWhatIsZero(t *testing.T) {
+func TestZeroFieldsHaveDefaults(t *testing.T) {
 	type limits struct {
 		MaxQueue              int
 		Delay, Timeout, Drain time.Duration
@@ -50,7 +50,7 @@ func TestDefaultsAreForWhatIsZero(t *testing.T) {
 	}
 }
 
-func TestConfigsThatCannotBeMeantAreRefused(t *testing.T) {
+func TestInvalidConfigsAreRefused(t *testing.T) {
 	named := func(names ...string) func(*Config) {
 		return func(c *Config) {
 			c.Bundles = nil

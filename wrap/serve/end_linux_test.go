@@ -26,7 +26,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// A caller makes requests that end only where the server refuses connections.
+// A caller makes requests until the server refuses connections.
 type caller struct {
 	http, grpc string      // addresses
 	tls        *tls.Config // nil: none
@@ -49,7 +49,7 @@ func (c *caller) connect() (net.Conn, error) {
 	return secure, secure.Handshake()
 }
 
-// ask makes a request on a connection, and reports whether the server closes it then.
+// ask makes a request on a connection, and reports whether the server closes it after that.
 func (c *caller) ask(conn net.Conn) (last bool, err error) {
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := fmt.Fprintf(conn, "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s",
@@ -70,7 +70,7 @@ func (c *caller) ask(conn net.Conn) (last bool, err error) {
 	return answer.Close, nil
 }
 
-// overHTTP makes so many requests at most on a new connection, and tells of each answer.
+// overHTTP makes at most so many requests on a new connection, and records each answer.
 func (c *caller) overHTTP(most int, answered func()) error {
 	conn, err := c.connect()
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *caller) overHTTP(most int, answered func()) error {
 	return nil
 }
 
-// overHTTP2 makes so many requests by a client that shares its connection.
+// overHTTP2 makes requests by a client that shares its connection.
 func (c *caller) overHTTP2(client *http.Client, most int, answered func()) error {
 	for range most {
 		answer, err := client.Post("https://"+c.http+"/v2/models/digits/infer", "application/json", strings.NewReader(c.body))
@@ -109,7 +109,7 @@ func (c *caller) overHTTP2(client *http.Client, most int, answered func()) error
 	return nil
 }
 
-// overRPC makes so many requests on a new client.
+// overRPC makes requests on a new client.
 func (c *caller) overRPC(ctx context.Context, most int, answered func()) error {
 	secure := insecure.NewCredentials()
 	if c.tls != nil {
@@ -133,7 +133,7 @@ func (c *caller) overRPC(ctx context.Context, most int, answered func()) error {
 	return nil
 }
 
-// modes are the servers that are ended: with TLS and without, and what their clients have for it.
+// modes are the kinds of servers, with TLS and without, and their clients' TLS configurations.
 func modes(t *testing.T) map[string]struct {
 	server serve.TLS
 	client *tls.Config
@@ -149,8 +149,8 @@ func modes(t *testing.T) map[string]struct {
 	}{"plain": {}, "TLS": {serve.TLS{CertFile: cert, KeyFile: key}, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}}}
 }
 
-// Clients that connect again and again, and such that keep their connections, lose no request to the end.
-func TestTheEndLosesNoRequest(t *testing.T) {
+// Neither clients that connect again and again nor those that keep their connections lose a request at shutdown.
+func TestShutdownLosesNoRequest(t *testing.T) {
 	dir := digits(t)
 	for name, mode := range modes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -239,8 +239,8 @@ func TestTheEndLosesNoRequest(t *testing.T) {
 	}
 }
 
-// A connection that was made before the end is answered if it asks shortly after it, and closed if it does not.
-func TestTheEndWaitsForFirstRequests(t *testing.T) {
+// A connection from before the shutdown is answered if its request comes soon, and closed otherwise.
+func TestShutdownWaitsForFirstRequests(t *testing.T) {
 	dir := digits(t)
 	for name, mode := range modes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestTheEndWaitsForFirstRequests(t *testing.T) {
 	}
 }
 
-// A client that has begun to connect, and sends no more, does not hold up the end beyond Drain.
+// A client that stalls while it connects does not delay shutdown beyond Drain.
 func TestHandshakesUnderWayHaveDrainAtMost(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: time.Second})
 	conn, err := net.Dial("tcp", r.GRPCAddr().String())
@@ -336,8 +336,8 @@ func TestHandshakesUnderWayHaveDrainAtMost(t *testing.T) {
 	}
 }
 
-// A connection of HTTP/2 on which nothing is asked is told that the server ends.
-func TestTheEndSendsGoAway(t *testing.T) {
+// An idle HTTP/2 connection receives GOAWAY at shutdown.
+func TestShutdownSendsGoAway(t *testing.T) {
 	mode := modes(t)["TLS"]
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, TLS: mode.server})
 	mode.client.NextProtos = []string{"h2"}

@@ -19,12 +19,12 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// A bundle may be copied over the one that is served, file by file and without care: until the new one is
-// whole, the old one answers, and every answer is that of the bundle that it names.
-func TestABundleCopiedOverTheServedOneIsServedOnceItIsWhole(t *testing.T) {
+// A bundle may be copied over the served one, file by file. Until the new one is complete, the old one answers, and
+// every answer comes from the bundle that it names.
+func TestABundleCopiedOverAnotherIsServedOnceItIsComplete(t *testing.T) {
 	const examples, vocabulary = 40, 300_000
 	dir := t.TempDir()
-	made := map[string]map[int][]float64{} // by hash: the probabilities of an example
+	made := map[string]map[int][]float64{} // probabilities of an example, by hash of the bundle
 	var dirs, sums []string
 	ids := make([]int64, examples)
 	labels := make([]int64, examples)

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// ImageBytes is the memory that a request with an image reserves, or why it is refused.
+// ImageBytes returns the memory that a request with an image reserves, or why it is refused.
 func ImageBytes(file []byte) (int64, error) {
 	memory := &reservation{of: semaphore.NewWeighted(math.MaxInt64), limit: math.MaxInt64}
 	err := checkImage(file, false, memory)
 	return memory.held, err
 }
 
-// Patterns are those of all routes.
+// Patterns returns the patterns of all routes.
 func (s *Server) Patterns() []string {
 	var all []string
 	for _, r := range s.routes() {
@@ -24,23 +24,23 @@ func (s *Server) Patterns() []string {
 	return all
 }
 
-// Threads are those of one inference of the first bundle.
+// Threads returns the threads per inference of the first bundle.
 func (s *Server) Threads() int { return s.models[0].current.Load().threads }
 
-// SharesTLS reports whether the HTTP server has the configuration of TLS that gRPC copies at the same time.
+// SharesTLS reports whether the HTTP server writes to the TLS configuration that gRPC copies concurrently.
 func (s *Server) SharesTLS() bool { return s.webServer(context.Background()).TLSConfig == s.tls }
 
-// SetMaxIdle sets for how long streams may be idle, and returns how to undo it.
+// SetMaxIdle sets how long streams may be idle, and returns a function that undoes it.
 func SetMaxIdle(d time.Duration) (undo func()) {
 	before := maxIdle
 	maxIdle = d
 	return func() { maxIdle = before }
 }
 
-// Unfinished is how many bytes are counted of messages of gRPC that are not whole.
+// Unfinished returns how many bytes of incomplete gRPC messages are counted.
 func (s *Server) Unfinished() int64 { return s.inbound.Unfinished() }
 
-// Taken is 0 where requests have no memory.
+// Taken returns 0 if no memory is reserved.
 func (s *Server) Taken() int64 {
 	if !s.inFlight.TryAcquire(s.config.InFlight) {
 		return 1

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// Whatever is decoded was reserved memory for, and nothing ends the program.
+// Memory is reserved for everything that is decoded, and nothing panics.
 func FuzzImageIsBounded(f *testing.F) {
 	jpeg, err := os.ReadFile("testdata/progressive.jpg")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// stalled is a connection that sends so many bytes, and then nothing.
+// stalled is a connection that sends a number of bytes, and then nothing.
 type stalled struct {
 	net.Conn
 	left int
@@ -52,7 +52,7 @@ func (as) Marshal(v any) (mem.BufferSlice, error) {
 }
 func (as) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// live is how much memory is in use.
+// live returns how much memory is in use.
 func live() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -98,7 +98,7 @@ func (r *running) attack(secure credentials.TransportCredentials, connections, c
 	return sent, refused, func() { cancel(); close(done); group.Wait() }
 }
 
-// eventually waits for what must come to be.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for range 1000 {
@@ -110,9 +110,9 @@ func eventually(t *testing.T, what string, f func() bool) {
 	t.Fatalf("never: %s", what)
 }
 
-// Who sends all but the last byte of many messages has no more of the memory than such messages may; others are
-// answered meanwhile, over gRPC and HTTP, and when the attacker has gone nothing is left of it.
-func TestMessagesThatAreNotWholeAreBounded(t *testing.T) {
+// A client that sends all but the last byte of many messages gets no more memory than the bound for incomplete
+// messages. Others are answered meanwhile, over gRPC and HTTP, and nothing remains when the attacker has gone.
+func TestIncompleteMessagesAreBounded(t *testing.T) {
 	const most, all = 4 << 20, 16 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: all})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
@@ -129,7 +129,7 @@ func TestMessagesThatAreNotWholeAreBounded(t *testing.T) {
 	others()
 	before := live()
 
-	// All that there may be of them: nobody is cut off.
+	// Exactly the bound: no connection is cut off.
 	sent, refused, end := r.attack(insecure.NewCredentials(), 7, 1, 1<<20)
 	eventually(t, "all is received", func() bool { return sent.Load() == 7*(1<<20-2<<14) && r.Unfinished() > 6<<20 })
 	others()
@@ -156,7 +156,7 @@ func TestMessagesThatAreNotWholeAreBounded(t *testing.T) {
 	t.Logf("%d bytes sent, %d unfinished at most, %d of memory, %d calls cut off", sent.Load(), largest, memory, refused.Load())
 }
 
-// Frames are counted behind TLS too, where the bytes of the socket do not show them.
+// Frames are counted inside TLS too.
 func TestMessagesBehindTLSAreCounted(t *testing.T) {
 	a := &authority{t: t, dir: t.TempDir()}
 	cert, key := a.sign("server")
@@ -171,7 +171,7 @@ func TestMessagesBehindTLSAreCounted(t *testing.T) {
 	}
 }
 
-// Large messages that are whole are answered whoever sends how many at a time, and leave nothing.
+// Complete large messages are answered, however many are sent at a time, and nothing remains of them.
 func TestLargeMessagesAreCountedOnce(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())

@@ -17,8 +17,8 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// inputsOf turns the body of a request into model inputs. It is a JSON object of the inputs or an image file, alone or as
-// the only file of a form. The body itself shows which, since curl sets no type for either.
+// inputsOf turns the body of a request into model inputs. It is a JSON object of the inputs or an image file, alone
+// or as the only file of a form. The body itself shows which, since curl sets no type for either.
 func inputsOf(p *wrap.Predictor, contentType string, body []byte, memory *reservation) ([]tensor.Tensor, error) {
 	kind, parameters, err := mime.ParseMediaType(cmp.Or(contentType, "application/octet-stream"))
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// maxConnections bounds the connections of a listener: each takes some tens of kilobytes even when idle. More are closed
-// at once.
+// maxConnections bounds the connections of a listener: each takes some tens of kilobytes even when idle. More are
+// closed at once.
 const maxConnections = 8192
 
 // maxAdminConnections bounds the connections of Config.Admin.
 const maxAdminConnections = 1024
 
-// settle is how long a listener still accepts connections after it has begun to drop new ones: handshakes under way need
-// a round trip to finish.
+// settle is how long a listener still accepts connections after it has begun to drop new ones: handshakes under way
+// need a round trip to finish.
 const settle = 500 * time.Millisecond
 
 // linger is how long a server that shuts down waits for a request on an idle connection.
@@ -94,8 +94,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// next accepts a connection. Once the listener is stopping, it accepts those that the kernel has completed, which closing
-// the socket would reset, and ends when there are none.
+// next accepts a connection. Once the listener is stopping, it accepts those that the kernel has completed, which
+// closing the socket would reset, and ends when there are none.
 func (l *listener) next() (net.Conn, error) {
 	const pause, tries = 5 * time.Millisecond, 3
 	for empty := 0; ; empty++ {

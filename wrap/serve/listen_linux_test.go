@@ -55,13 +55,13 @@ func TestConnectionsBeyondTheLimitsAreClosedAtOnce(t *testing.T) {
 		last = <-accepted
 	}
 	refused("127.0.0.1")
-	// Another client has connections of its own, as far as there are any.
+	// Another client has its own connections, up to the bound of the listener.
 	for range most - each {
 		dialFrom(t, "127.0.0.2", address)
 		<-accepted
 	}
 	refused("127.0.0.2")
-	// One that ends makes room for another, however often it is closed.
+	// A closed connection makes room for one other, however often it is closed.
 	last.Close()
 	last.Close()
 	dialFrom(t, "127.0.0.1", address)
@@ -79,7 +79,7 @@ func TestConnectionsBeyondTheLimitsAreClosedAtOnce(t *testing.T) {
 }
 
 // A server may be late to accept: it pauses for up to a second after some errors.
-func TestStoppedListenersAcceptWhatIsConnected(t *testing.T) {
+func TestStoppedListenersAcceptCompletedConnections(t *testing.T) {
 	l, err := listen("127.0.0.1:0", 5, 5, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestStoppedListenersAcceptWhatIsConnected(t *testing.T) {
 	}
 }
 
-// Where the system drops no requests for connections, clients that make more and more do not hold up the end.
+// If the system cannot drop new connections, clients that keep connecting do not delay shutdown.
 func TestStoppedListenersEndWhileClientsConnect(t *testing.T) {
 	l, err := listen("127.0.0.1:0", 5, 5, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -141,7 +141,7 @@ func TestClientsAreCountedByAddress(t *testing.T) {
 	}
 }
 
-// from is a connection from an address.
+// from returns a connection from an address.
 type from struct {
 	net.Conn
 	ip net.IP

@@ -96,8 +96,8 @@ func (m *model) load(ctx context.Context, always bool) error {
 	return m.replace(ctx, always)
 }
 
-// loadAsked is load for a request. If the client leaves before loading begins, nothing is loaded; once begun, loading is
-// completed.
+// loadAsked is load for a request. If the client leaves before loading begins, nothing is loaded; once begun,
+// loading is completed.
 func (m *model) loadAsked(ctx context.Context) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()

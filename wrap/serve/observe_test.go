@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Each request is logged with its status, and a panic is answered if nothing is yet.
+// Each request is logged with its status, and a panic is answered if nothing has been written yet.
 func TestRequestsAreLoggedAndPanicsAnswered(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc

@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A description is what /openapi.json says, as far as it is held against the server.
+// A description is the part of /openapi.json that is compared with the server.
 type description struct {
 	OpenAPI string
 	Paths   map[string]map[string]json.RawMessage
@@ -30,7 +30,7 @@ type operation struct {
 	}
 }
 
-// closed has schemas allow no more properties than they name, so that none goes without description.
+// closed makes schemas allow only the properties that they name, so that none is left undescribed.
 func closed(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -61,7 +61,7 @@ func (r *running) description() description {
 	return d
 }
 
-// operations are all, by method and path.
+// operations returns all operations, by method and path.
 func (d description) operations(t *testing.T) map[string]operation {
 	t.Helper()
 	all := map[string]operation{}
@@ -80,7 +80,7 @@ func (d description) operations(t *testing.T) map[string]operation {
 	return all
 }
 
-func TestTheDescriptionHasAllPathsAndNoOthers(t *testing.T) {
+func TestOpenAPIHasExactlyTheServersPaths(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	d := r.description()
 	served := r.Patterns()
@@ -104,7 +104,7 @@ func TestTheDescriptionHasAllPathsAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestAnswersAreAsDescribed(t *testing.T) {
+func TestAnswersMatchOpenAPI(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "digits", Dir: dir}, {Name: "gone", Dir: dir}}, MaxBody: 1 << 16})
 	d := r.description()
@@ -114,7 +114,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 	operations := d.operations(t)
 	tried := map[string]bool{}
-	// answers sends a request, and holds the answer against the operation that it is of.
+	// answers sends a request, and checks the answer against its operation.
 	answers := func(of, path, body string, want int, headers ...string) {
 		t.Helper()
 		method, pattern, _ := strings.Cut(of, " ")

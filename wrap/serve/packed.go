@@ -18,9 +18,9 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/inbound"
 )
 
-// gRPC decompresses and parses a message before the handler sees the call, so that 64 KiB can become GiB of memory. Here
-// an inference request arrives at its handler as it was sent, and its memory is reserved before it is decompressed, and
-// again before it is parsed.
+// gRPC decompresses and parses a message before the handler sees the call, so that 64 KiB can become GiB of memory.
+// Here an inference request arrives at its handler as it was sent, and its memory is reserved before it is
+// decompressed, and again before it is parsed.
 
 // packedMark begins a compressed message. No other message begins so, as no field has the number 0.
 const packedMark = 0

@@ -25,7 +25,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// pngOf is a PNG file.
+// pngOf returns a PNG file.
 func pngOf(t *testing.T, m image.Image) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -35,7 +35,7 @@ func pngOf(t *testing.T, m image.Image) string {
 	return b.String()
 }
 
-// digitFile is a digit as a PNG file.
+// digitFile returns a digit as a PNG file.
 func digitFile(t *testing.T, i int) string {
 	t.Helper()
 	m := image.NewGray(image.Rect(0, 0, 8, 8))
@@ -45,7 +45,7 @@ func digitFile(t *testing.T, i int) string {
 	return pngOf(t, m)
 }
 
-// form is a multipart form, of names of fields and their contents; those called file are files.
+// form returns a multipart form of field names and contents; those called file are files.
 func form(t *testing.T, fields ...string) (body, contentType string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -65,7 +65,7 @@ func form(t *testing.T, fields ...string) (body, contentType string) {
 	return b.String(), w.FormDataContentType()
 }
 
-// An answer is what POST /v1/predict gives.
+// An answer is the answer to POST /v1/predict.
 type answer struct {
 	Model      string
 	Label      string
@@ -92,7 +92,7 @@ type answer struct {
 	}
 }
 
-// predict asks, and must be answered.
+// predict sends a request that must succeed.
 func (r *running) predict(query, body string, headers ...string) answer {
 	r.t.Helper()
 	code, _, text := r.send("POST", "/v1/predict"+query, body, headers...)
@@ -103,7 +103,7 @@ func (r *running) predict(query, body string, headers ...string) answer {
 	return a
 }
 
-func TestPredictAnswersWhatPredictGivesHoweverItIsAsked(t *testing.T) {
+func TestEveryFormOfARequestGetsTheSamePrediction(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "first", Dir: dir}, {Name: "second", Dir: dir}}})
 	p := wraptest.Opened(t, dir, wrap.Options{})
@@ -185,7 +185,7 @@ func TestPredictAnswersWhatPredictGivesHoweverItIsAsked(t *testing.T) {
 	}
 }
 
-func TestPredictPacksLongAnswers(t *testing.T) {
+func TestPredictCompressesLongAnswers(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	_, plain, _ := r.send("POST", "/v1/predict?top=1", digitFile(t, 1500), "Accept-Encoding", "gzip")
 	_, packed, _ := r.send("POST", "/v1/predict?top=10", digitFile(t, 1500), "Accept-Encoding", "gzip")
@@ -296,8 +296,8 @@ func made(t *testing.T, model string, targets wraptest.Array, classes ...string)
 	return out
 }
 
-// A model is described with the outputs that an answer has: with decisions where the bundle has them, and with
-// abstentions where a request brings its own threshold.
+// Answers have the outputs in the model's metadata: with decisions if the bundle has them, and with abstain if the
+// request has a threshold.
 func TestOutputsAreAsDescribed(t *testing.T) {
 	const n = 200
 	one := make([]int64, n)

@@ -18,8 +18,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
-// A refusal says no more than clients are to know, and when to try again where that helps.
-func TestWhatARefusalTells(t *testing.T) {
+// A refusal reveals no internals, and says when to retry if that helps.
+func TestRefusalsSayWhyAndWhenToRetry(t *testing.T) {
 	const internal = "internal error: the log of the server has more"
 	busy := func(after time.Duration) error {
 		return runError(t.Context(), &engine.OverloadError{RetryAfter: after})

@@ -24,7 +24,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// dial connects to a server by gRPC.
+// dial connects to a gRPC server.
 func (r *running) dial() *grpc.ClientConn {
 	r.t.Helper()
 	c, err := grpc.NewClient(r.GRPCAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -35,7 +35,7 @@ func (r *running) dial() *grpc.ClientConn {
 	return c
 }
 
-// message is a request for digits.
+// message returns a request for digits.
 func message(t *testing.T, from, to int) *pb.ModelInferRequest {
 	t.Helper()
 	x := wraptest.DigitTensor(t, from, to)
@@ -153,9 +153,8 @@ func TestErrorsOfGRPCHaveTheirCodes(t *testing.T) {
 	}
 }
 
-// Who only waits to be told of the server's health, or holds streams on which nothing comes, keeps nobody else
-// from being answered.
-func TestStreamsThatWaitKeepNobodyOut(t *testing.T) {
+// Health watches and idle streams do not block other calls.
+func TestIdleStreamsDoNotBlockOtherCalls(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
 	health := grpc_health_v1.NewHealthClient(r.dial())
 	var group sync.WaitGroup
@@ -197,7 +196,7 @@ func TestProbesWithoutATokenAreChecksOnly(t *testing.T) {
 	if status.Code(err) != codes.Unauthenticated {
 		t.Errorf("Watch without a token: %v", err)
 	}
-	// Checks that are begun and go no further leave room for those who have the token.
+	// Stalled checks leave room for clients with the token.
 	const check = grpc_health_v1.Health_Check_FullMethodName
 	for range 5 {
 		probes := r.dial()
@@ -213,7 +212,7 @@ func TestProbesWithoutATokenAreChecksOnly(t *testing.T) {
 	}
 }
 
-// There are 1,024 calls at a time, and 256 on a connection: the next one is refused, and taken when another ends.
+// At most 1,024 calls run at a time, and 256 per connection: the next is refused, and accepted when another ends.
 func TestCallsAreBounded(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	var last pb.GRPCInferenceService_ModelStreamInferClient
@@ -258,7 +257,7 @@ func TestMetadataOfACallIsBounded(t *testing.T) {
 	}
 }
 
-func TestStreamsEndWhereNothingComes(t *testing.T) {
+func TestIdleStreamsEnd(t *testing.T) {
 	const idle = 600 * time.Millisecond
 	defer serve.SetMaxIdle(idle)()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
@@ -286,7 +285,7 @@ func TestStreamsEndWhereNothingComes(t *testing.T) {
 	if _, err := stream.Recv(); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a stream on which nothing comes: %v", err)
 	}
-	// Who is told of the server's health is told when there is something to tell.
+	// Health watches still receive changes.
 	if _, err := c.RepositoryModelUnload(t.Context(), &pb.RepositoryModelUnloadRequest{RepositoryName: "digits"}); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +294,7 @@ func TestStreamsEndWhereNothingComes(t *testing.T) {
 	}
 }
 
-func TestSmallMessagesThatAreLargeAreRefused(t *testing.T) {
+func TestOversizedControlMessagesAreRefused(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
 	m := &pb.RepositoryModelLoadRequest{RepositoryName: strings.Repeat("x", 70_000)}

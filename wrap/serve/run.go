@@ -80,8 +80,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, and then until all requests under way are answered, for Config.Drain at most. It returns nil
-// if all were answered, and closes the server.
+// Run serves until ctx ends, and then until all requests under way are answered, for Config.Drain at most. It
+// returns nil if all were answered, and closes the server.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.Close()
 	// Requests outlive ctx, for Config.Drain.
@@ -227,8 +227,8 @@ func (s *Server) Reload(ctx context.Context) error {
 // longestPause is the longest time between two attempts to load a broken bundle.
 const longestPause = 10 * time.Minute
 
-// watch checks the bundles every Config.Watch. A bundle that cannot be loaded, perhaps because it is still being copied,
-// is tried again after growing pauses, and once it has changed.
+// watch checks the bundles every Config.Watch. A bundle that cannot be loaded, perhaps because it is still being
+// copied, is tried again after growing pauses, and once it has changed.
 func (s *Server) watch(ctx context.Context) {
 	if s.config.Watch == 0 {
 		return

@@ -22,7 +22,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
-// A written is what was written, by whomever.
+// A written collects what several goroutines write.
 type written struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -40,8 +40,8 @@ func (w *written) count(text string) int {
 	return strings.Count(w.all.String(), text)
 }
 
-// Load requests that wait for others are forgotten when their clients go, and the end does not wait for them.
-func TestLoadsWhoseClientsAreGoneAreNotBegun(t *testing.T) {
+// Waiting load requests are dropped when their clients leave, and shutdown does not wait for them.
+func TestLoadsOfClientsThatLeftAreNotBegun(t *testing.T) {
 	const requests = 200
 	var log written
 	handler := slog.NewTextHandler(&log, nil)
@@ -67,7 +67,7 @@ func TestLoadsWhoseClientsAreGoneAreNotBegun(t *testing.T) {
 	}
 }
 
-// While the end is announced, answers say that no more are wanted on their connection.
+// During Config.Notice, answers close their connections.
 func TestAnnouncedEndsCloseConnections(t *testing.T) {
 	s, err := serve.New(t.Context(), serve.Config{
 		Bundles: []serve.Bundle{{Dir: digits(t)}}, HTTP: "127.0.0.1:0", Notice: time.Second,
@@ -104,7 +104,7 @@ func TestAnnouncedEndsCloseConnections(t *testing.T) {
 	}
 }
 
-// A bundle that was met while it was copied, and failed, is served once it is whole.
+// A bundle that could not be loaded while it was being copied is served once it is complete.
 func TestWatchTriesAgain(t *testing.T) {
 	dir := digits(t)
 	c := wraptest.Quick(wraptest.Config(t, filepath.Join(t.TempDir(), "next")))
@@ -150,7 +150,7 @@ func TestWatchTriesAgain(t *testing.T) {
 	until("the whole bundle is not met", func() bool { sum, reason := state(); return sum != first && reason == "" })
 }
 
-// Without time to drain, idle connections are no loss.
+// Without time to drain, idle connections are closed without an error.
 func TestNoTimeToDrain(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
 	r.dial().Connect()

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { wraptest.Main(m, nil) }
 
-// digits is a bundle of digits with decisions.
+// digits returns a bundle of digits with decisions.
 func digits(t *testing.T) string {
 	t.Helper()
 	c := wraptest.Quick(wraptest.Config(t, filepath.Join(t.TempDir(), "digits")))
@@ -39,7 +39,7 @@ func digits(t *testing.T) string {
 	return c.Out
 }
 
-// A running server, and where it is.
+// A running server with its addresses.
 type running struct {
 	*serve.Server
 	t   *testing.T
@@ -102,7 +102,7 @@ func (r *running) send(method, path, body string, headers ...string) (int, http.
 	return response.StatusCode, response.Header, answer
 }
 
-// object sends a request that must go well, and reads the JSON of its answer.
+// object sends a request that must succeed, and reads the JSON of its answer.
 func (r *running) object(method, path, body string, into any) {
 	r.t.Helper()
 	code, _, answer := r.send(method, path, body)
@@ -114,7 +114,7 @@ func (r *running) object(method, path, body string, into any) {
 	}
 }
 
-// inferBody is a request of the protocol for digits.
+// inferBody returns a request of the protocol for digits.
 func inferBody(t *testing.T, id string, from, to int, more string) string {
 	t.Helper()
 	x := wraptest.DigitTensor(t, from, to)
@@ -138,7 +138,7 @@ type inference struct {
 	}
 }
 
-// numbers are the elements of an output, truth being 1.
+// numbers returns the elements of an output, with true as 1.
 func (f inference) numbers(t *testing.T, name string) []float64 {
 	t.Helper()
 	for _, o := range f.Outputs {
@@ -313,8 +313,7 @@ func TestSharedMemoryIsUnsupported(t *testing.T) {
 	}
 }
 
-// A small network is run by one thread, a larger one would not be; who says how many has as many as there are
-// processors at most.
+// A small network runs with one thread, a larger one would not. A configured number is at most that of processors.
 func TestThreadsSuitTheNetworkAndTheProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for asked, want := range map[int]int{0: 1, 1: 1, 2: 2, 100: 4} {
@@ -326,7 +325,7 @@ func TestThreadsSuitTheNetworkAndTheProcessors(t *testing.T) {
 	}
 }
 
-func TestATokenIsAskedForExceptOfProbes(t *testing.T) {
+func TestAllButProbesNeedTheToken(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Token: "s3cret"})
 	for path, want := range map[string]int{"/v2/health/ready": 200, "/v2/health/live": 200, "/v2": 401, "/v2/models/digits": 401} {
 		if code, _, answer := r.send("GET", path, ""); code != want {
@@ -340,7 +339,7 @@ func TestATokenIsAskedForExceptOfProbes(t *testing.T) {
 	}
 }
 
-func TestABundleIsReloadedOnceItHasAnswered(t *testing.T) {
+func TestABundleIsReloadedOnceItsProbePasses(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "d", Dir: dir}}, Watch: 20 * time.Millisecond})
 	sum := func() string {
@@ -350,7 +349,7 @@ func TestABundleIsReloadedOnceItHasAnswered(t *testing.T) {
 	}
 	first := sum()
 
-	// What cannot be served leaves the old one serving, and says why.
+	// If the new bundle cannot be loaded, the old one stays, and the error says why.
 	manifest := wraptest.Read(t, filepath.Join(dir, "bundle.yaml"))
 	wraptest.Write(t, dir, "bundle.yaml", bytes.Replace(manifest, []byte("damping"), []byte("dumping"), 1))
 	code, _, answer := r.send("POST", "/v2/repository/models/d/load", "")
@@ -365,7 +364,7 @@ func TestABundleIsReloadedOnceItHasAnswered(t *testing.T) {
 	var got inference
 	r.object("POST", "/v2/models/d/infer", inferBody(t, "", 1500, 1501, ""), &got)
 
-	// A new one in its place is noticed.
+	// A new bundle in its place is found.
 	c := wraptest.Quick(wraptest.Config(t, dir))
 	c.Force, c.Damping = true, calibrate.Damping{Relative: 10}
 	wraptest.MustCalibrate(t, c)
@@ -392,7 +391,7 @@ func TestABundleIsReloadedOnceItHasAnswered(t *testing.T) {
 	r.object("POST", "/v2/models/d/infer", inferBody(t, "", 1500, 1501, ""), &got)
 }
 
-func TestWhatIsServedIsSeenInMetrics(t *testing.T) {
+func TestMetricsShowTheServedBundle(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	var got inference
 	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1503, ""), &got)
@@ -414,7 +413,7 @@ func TestWhatIsServedIsSeenInMetrics(t *testing.T) {
 	}
 }
 
-func TestStatisticsAreOfWhatWasAsked(t *testing.T) {
+func TestStatisticsCountRequests(t *testing.T) {
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}, {Name: "other", Dir: dir}}})
 	begun := time.Now()
@@ -455,8 +454,8 @@ func TestStatisticsAreOfWhatWasAsked(t *testing.T) {
 	}
 }
 
-// What a request has in the place of the bundle's probabilities is not held against the held-out examples.
-func TestOtherProbabilitiesAreNoDrift(t *testing.T) {
+// Overridden probabilities are not compared with the validation data.
+func TestOverriddenProbabilitiesAreNotCountedAsDrift(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for _, c := range []struct {
 		parameters string
@@ -501,7 +500,7 @@ func TestWhatIsAskedWithoutABody(t *testing.T) {
 }
 
 // RFC 9110, 15.5.6.
-func TestMethodsThatAPathHasAreTold(t *testing.T) {
+func TestAWrongMethodIsAnsweredWithTheAllowedOnes(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for request, want := range map[string]string{
 		"DELETE /v2/models/digits/infer": "POST",
@@ -519,7 +518,7 @@ func TestMethodsThatAPathHasAreTold(t *testing.T) {
 }
 
 // RFC 9110, 12.5.3.
-func TestAnswersArePackedForWhoTakesThat(t *testing.T) {
+func TestAnswersAreCompressedIfTheClientAcceptsIt(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for accept, packed := range map[string]bool{
 		"identity": false, "br": false, "xgzip": false, "gzipx;q=1": false,
@@ -550,8 +549,8 @@ func TestAnswersArePackedForWhoTakesThat(t *testing.T) {
 	}
 }
 
-// 290 images of the test set do not alarm, as they are like the held-out ones; 60 that are all grey do.
-func TestDriftFromTheHeldOutExamplesIsSeen(t *testing.T) {
+// 290 test images raise no alarm, as they are distributed like the validation data; 60 grey ones do.
+func TestDriftFromTheValidationDataIsDetected(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	alarms := func() (quantities []string) {
 		_, _, text := r.send("GET", "/metrics", "")

@@ -8,10 +8,10 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// A network that takes less than smallNetwork for an example on all processors is also timed on one. If that is at most
-// worthWaiting slower, inferences use one thread each, and as many run at a time as there are processors: none waits for
-// another thread to finish its part of an operation. A ResNet-20 answers 1.2 times as many requests with two inferences
-// of one thread as with one of two.
+// A network that takes less than smallNetwork for an example on all processors is also timed on one. If that is at
+// most worthWaiting slower, inferences use one thread each, and as many run at a time as there are processors: none
+// waits for another thread to finish its part of an operation. A ResNet-20 answers 1.2 times as many requests with
+// two inferences of one thread as with one of two.
 const (
 	smallNetwork = 5 * time.Millisecond
 	worthWaiting = 250 * time.Microsecond

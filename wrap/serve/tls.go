@@ -43,7 +43,8 @@ func (t TLS) load() (*tls.Config, error) {
 // recheck is how often the files of a certificate are checked for changes.
 const recheck = 10 * time.Second
 
-// A keyPair is a certificate in files, which are read again when they change: certificates are renewed while servers run.
+// A keyPair is a certificate in files, which are read again when they change: certificates are renewed while
+// servers run.
 type keyPair struct {
 	certFile, keyFile string
 

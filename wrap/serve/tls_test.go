@@ -32,7 +32,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// sign writes a certificate and its key to NAME.crt and NAME.key, signed by a, or by itself where a has none.
+// sign writes a certificate and its key to NAME.crt and NAME.key, signed by a, or self-signed if a has no certificate.
 func (a *authority) sign(name string) (certFile, keyFile string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -134,7 +134,7 @@ func TestTLSAndClientCertificates(t *testing.T) {
 	}
 }
 
-func TestTLSFilesThatDoNotFitAreRefused(t *testing.T) {
+func TestMismatchedTLSFilesAreRefused(t *testing.T) {
 	a := &authority{t: t, dir: t.TempDir()}
 	ca, caKey := a.sign("ca")
 	_, key := a.sign("server")

@@ -13,7 +13,7 @@ import (
 )
 
 // A bundle that cannot be loaded is tried again after pauses that double.
-func TestWatchTriesLessAndLess(t *testing.T) {
+func TestWatchBacksOff(t *testing.T) {
 	const watch = 10 * time.Millisecond
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "d", Dir: dir}}, Watch: watch})

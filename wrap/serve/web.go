@@ -167,9 +167,9 @@ func (s *Server) Handler() http.Handler {
 	return revived(s.drainBody(s.guard(s.observed(mux))))
 }
 
-// revived answers requests on connections whose context net/http has cancelled although the client is still there. This
-// happens if a read deadline passes just after the end of a body: net/http still takes requests from the connection, but
-// their contexts are cancelled from the start. Such a connection is closed after one more request.
+// revived answers requests on connections whose context net/http has cancelled although the client is still there.
+// This happens if a read deadline passes just after the end of a body: net/http still takes requests from the
+// connection, but their contexts are cancelled from the start. Such a connection is closed after one more request.
 func revived(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ctx := r.Context(); ctx.Err() != nil && r.ProtoMajor == 1 {
@@ -180,9 +180,10 @@ func revived(next http.Handler) http.Handler {
 	})
 }
 
-// drainBody reads the rest of a body whose request was answered early: a client that is still sending when the connection
-// is closed never sees the answer. If the rest comes soon, it is read before the answer goes out, so that the connection
-// stays usable. Otherwise the answer goes out first, and net/http closes the connection afterwards.
+// drainBody reads the rest of a body whose request was answered early: a client that is still sending when the
+// connection is closed never sees the answer. If the rest comes soon, it is read before the answer goes out, so
+// that the connection stays usable. Otherwise the answer goes out first, and net/http closes the connection
+// afterwards.
 func (s *Server) drainBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := &ended{ReadCloser: r.Body}

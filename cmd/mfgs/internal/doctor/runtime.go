@@ -135,18 +135,12 @@ func (c Config) providers(ctx context.Context) Check {
 	return Check{name, Fail, fmt.Sprintf("no %s (%v), but %s", c.Provider, refused, strings.Join(have, ", ")), providerFix(c.Provider)}
 }
 
-// packages are those of Python whose library has a provider.
-var packages = map[string]string{
-	ort.CUDA: "onnxruntime-gpu", ort.TensorRT: "onnxruntime-gpu", ort.OpenVINO: "onnxruntime-openvino",
-	ort.DirectML: "onnxruntime-directml",
-}
-
 func providerFix(provider string) string {
 	mac, windows := runtime.GOOS == "darwin", runtime.GOOS == "windows"
 	switch {
 	case provider == ort.CoreML && mac:
 		return setup + " --force"
-	case packages[provider] == "" || mac || provider == ort.DirectML && !windows:
+	case ort.PythonPackage(provider) == "" || mac || provider == ort.DirectML && !windows:
 		return "mfgs doctor --provider " + ort.CPU
 	}
 	python := "python3"
@@ -154,7 +148,7 @@ func providerFix(provider string) string {
 		python = "python"
 	}
 	return fmt.Sprintf(`%s -m pip install %s && mfgs doctor --provider %s --runtime "$(%s -c 'import onnxruntime; print(*onnxruntime.__path__)')/capi"`,
-		python, packages[provider], provider, python)
+		python, ort.PythonPackage(provider), provider, python)
 }
 
 // bundle opens one and has it answer its probe.

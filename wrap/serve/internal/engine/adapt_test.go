@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// clients has c clients that each send a request, wait for the answer and send the next after the
-// time that think gives, until so much time has passed.
+// clients runs c clients for some time. Each sends a request, waits for the answer, and sends the next after the time
+// that think returns.
 func clients(t *testing.T, e *Engine, c int, span time.Duration, think func(client int) time.Duration) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -38,12 +38,12 @@ func clients(t *testing.T, e *Engine, c int, span time.Duration, think func(clie
 
 func noThinking(int) time.Duration { return 0 }
 
-// An inference of n rows costs 2 ms, and 20 µs a row.
+// An inference of n rows takes 2 ms, and 20 µs per row.
 func affine(n int) time.Duration { return 2*time.Millisecond + time.Duration(n)*20*time.Microsecond }
 
-// Clients that send, wait and send again are soon run all together, whatever their number, and not
-// one by one and all others.
+// Clients that send, wait and send again soon run all together, whatever their number, and not as one and all others.
 func TestAClosedLoopSettlesAtAllItsClients(t *testing.T) {
+	t.Parallel()
 	for _, c := range []int{1, 2, 3, 8, 31, 64} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAClosedLoopSettlesAtAllItsClients(t *testing.T) {
 				})
 				closeEngine(t, e)
 				got := f.batches()
-				// One to begin with, what came meanwhile, and from then on all.
+				// The first alone, then those that came meanwhile, and from then on all.
 				if len(got) < 50 {
 					t.Fatalf("%d clients had %d batches", c, len(got))
 				}
@@ -72,8 +72,9 @@ func TestAClosedLoopSettlesAtAllItsClients(t *testing.T) {
 	}
 }
 
-// What the rule is for: without a delay, the same clients are run as 1, C-1, 1, C-1.
+// Without a delay, the same clients run as 1, C-1, 1, C-1.
 func TestWithoutDelayAClosedLoopAlternates(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: affine}
 		e := New(Config{Run: f.run})
@@ -88,8 +89,9 @@ func TestWithoutDelayAClosedLoopAlternates(t *testing.T) {
 	})
 }
 
-// A request that comes when nobody else is there is run at once, whatever was before.
-func TestIdleAddsNothing(t *testing.T) {
+// A request that finds no other runs at once, whatever happened before.
+func TestASingleClientNeverWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(5 * time.Millisecond)}
 		e := New(Config{Run: f.run, Delay: time.Second})
@@ -114,8 +116,9 @@ func TestIdleAddsNothing(t *testing.T) {
 	})
 }
 
-// Clients that do not come back cost those that do a quarter of an inference, or the delay, once.
+// Clients that do not return cost those that do a quarter of an inference, or the delay, once.
 func TestTheWaitEnds(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ delay, want time.Duration }{
 		{time.Second, 10 * time.Millisecond},
 		{3 * time.Millisecond, 3 * time.Millisecond},
@@ -140,8 +143,9 @@ func TestTheWaitEnds(t *testing.T) {
 	}
 }
 
-// Where waiting is never rewarded, the engine all but stops to wait.
+// If waiting never succeeds, the engine nearly stops waiting.
 func TestWaitsInVainBecomeRare(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(40 * time.Millisecond)}
 		e := New(Config{Run: f.run, Delay: time.Second})
@@ -162,9 +166,9 @@ func TestWaitsInVainBecomeRare(t *testing.T) {
 	})
 }
 
-// Whatever comes and goes, a slot is never left free for longer than the rule says while a request
-// waits.
+// Whatever comes and goes, a slot is never free for longer than the window while a request waits.
 func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
+	t.Parallel()
 	var waited time.Duration
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -208,7 +212,7 @@ func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
 						free = end
 					}
 				}
-				// Somebody waits since then or since he came.
+				// A request has waited since then, or since it came.
 				first := from
 				for j, begin := range begins {
 					if begin.Equal(from) && arrivals[j].Before(first) {
@@ -230,8 +234,9 @@ func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
 	}
 }
 
-// A request of another shape does not wait for what cannot join it.
+// A request of another shape does not wait for requests that cannot join it.
 func TestAnotherShapeDoesNotWaitForOthers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(40 * time.Millisecond)}
 		e := New(Config{Run: f.run, Delay: time.Second})
@@ -245,8 +250,9 @@ func TestAnotherShapeDoesNotWaitForOthers(t *testing.T) {
 	})
 }
 
-// Where more wait than a batch holds, the slot is never left free.
+// If more requests wait than a batch holds, the slot is never free.
 func TestAFullQueueDoesNotWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: affine}
 		e := New(Config{Run: f.run, MaxBatch: 8, Delay: time.Second})
@@ -260,9 +266,9 @@ func TestAFullQueueDoesNotWait(t *testing.T) {
 	})
 }
 
-// The rule by itself: which waits are left out after some in vain, and after some that are
-// rewarded.
-func TestWhichWaitsAreLeftOut(t *testing.T) {
+// The rule by itself: how many waits are skipped after some in vain, and after some that succeed.
+func TestHowManyWaitsAreSkipped(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g batchWindow
 		// round ends a batch, after which two are expected: one is there, and the other in time or not.
@@ -303,9 +309,10 @@ func TestWhichWaitsAreLeftOut(t *testing.T) {
 	})
 }
 
-// Requests that come at random, at half of what the model can do, are answered soon nearly all, and
-// the delay does no harm where it does no good.
+// With random arrivals at half of the model's capacity, nearly all requests are answered soon, and the delay does no
+// harm.
 func TestHalfLoadAtRandom(t *testing.T) {
+	t.Parallel()
 	median := map[time.Duration]time.Duration{}
 	for _, delay := range []time.Duration{0, 2 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -345,6 +352,7 @@ func TestHalfLoadAtRandom(t *testing.T) {
 
 // Clients share several slots evenly: no slot runs single requests while another runs all others.
 func TestSlotsShareAClosedLoop(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{2, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{took: affine}

@@ -16,8 +16,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// What comes while an inference runs is run as one batch, and everyone gets the rows of his own.
+// Requests that come while an inference runs become one batch, and each gets its own rows.
 func TestABatchAnswersEachWithItsOwnRows(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 64})
@@ -46,7 +47,7 @@ func TestABatchAnswersEachWithItsOwnRows(t *testing.T) {
 	})
 }
 
-// start has a request run in the background.
+// start runs a request in the background.
 func start(t *testing.T, e *Engine, inputs []tensor.Tensor) {
 	go func() {
 		if _, err := e.Do(context.Background(), inputs); err != nil {
@@ -56,8 +57,9 @@ func start(t *testing.T, e *Engine, inputs []tensor.Tensor) {
 	synctest.Wait()
 }
 
-// Batches have up to MaxBatch examples, in the order of arrival; a request of more is run alone.
+// Batches have up to MaxBatch examples, in the order of arrival; a larger request runs alone.
 func TestBatchesAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 4})
@@ -65,16 +67,17 @@ func TestBatchesAreBounded(t *testing.T) {
 			start(t, e, rowsOf(1, rows, 2))
 		}
 		closeEngine(t, e)
-		// Nobody overtakes the 3 and the 2, though there would be room.
+		// Nothing overtakes the 3 and the 2, though there would be room.
 		if got := f.batches(); !slices.Equal(got, []int{1, 4, 4, 9, 2, 3, 3}) {
 			t.Errorf("batches of %v", got)
 		}
 	})
 }
 
-// One bad example among 64 requests fails its own request and no other, and costs the others a few
-// inferences; so with a runner that panics.
+// One bad example among 64 requests fails its own request only, and costs the others a few inferences; the same with a
+// runner that panics.
 func TestABadRequestFailsAlone(t *testing.T) {
+	t.Parallel()
 	var panicked *PanicError
 	for _, test := range []struct {
 		value float32
@@ -124,9 +127,9 @@ func TestABadRequestFailsAlone(t *testing.T) {
 	}
 }
 
-// While a batch that has failed is run again, it is not mixed with what has come since, and other
-// engines have their turns.
-func TestABatchThatFailedLeavesOthersTheirTurn(t *testing.T) {
+// While a failed batch runs again, it is not mixed with new requests, and other engines have their turns.
+func TestAFailedBatchLetsOtherEnginesRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slots := NewSlots(1)
 		f, g := &fake{took: constant(time.Millisecond)}, &fake{took: constant(time.Millisecond)}
@@ -153,8 +156,9 @@ func TestABatchThatFailedLeavesOthersTheirTurn(t *testing.T) {
 	})
 }
 
-// A shape that few requests have is run in its turn, however many others come.
+// A request of a rare shape runs in its turn, however many others come.
 func TestOtherShapesAreNotStarved(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 4, Delay: time.Millisecond})
@@ -186,6 +190,7 @@ func TestOtherShapesAreNotStarved(t *testing.T) {
 
 // An engine whose queue is always full takes turns with the others, each with one batch.
 func TestEnginesTakeTurns(t *testing.T) {
+	t.Parallel()
 	for _, places := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			slots := NewSlots(places)
@@ -227,6 +232,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 // An engine whose inferences take all slots runs alone, and one that takes one of them runs as many at a
 // time as there are. Neither keeps the other waiting for longer than what is running.
 func TestWidths(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slots := NewSlots(3)
 		var mu sync.Mutex
@@ -287,7 +293,8 @@ func TestWidths(t *testing.T) {
 
 // An inference that waits for all slots is passed by inferences that take as many slots, one after another, and by
 // no more.
-func TestAWideInferenceIsPassedByAsMuchAsItTakes(t *testing.T) {
+func TestAWideInferenceIsPassedByABoundedNumberOfSlots(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slots := NewSlots(2)
 		engineOf := func(width int, took time.Duration) (*Engine, *fake) {
@@ -327,8 +334,9 @@ func lastOf(list []string, s string) int {
 	return -1
 }
 
-// A queue that is full refuses at once, and says when to come again.
+// A full queue refuses at once, and says when to retry.
 func TestOverload(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		c       Config
@@ -377,8 +385,9 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// The speed is that of the engine among others: two that share a slot are each half as fast.
+// The estimated speed counts other engines: two that share a slot are each half as fast.
 func TestRetryAfterKnowsOfOtherEngines(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(10 * time.Millisecond)}
 		c := Config{Run: f.run, MaxBatch: 1, MaxQueue: 60, Slots: NewSlots(1)}
@@ -402,9 +411,10 @@ func TestRetryAfterKnowsOfOtherEngines(t *testing.T) {
 	})
 }
 
-// Before anything is known of its speed, and while an inference is stuck, an engine promises
-// nothing soon, whether the stuck one is its own or another's.
+// Before its speed is known, and while an inference is stuck, an engine does not suggest to retry soon, whether the
+// stuck one is its own or another's.
 func TestRetryAfterIsNotTooHopeful(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Hour)}
 		c := Config{Run: f.run, MaxQueue: 1, Slots: NewSlots(1)}
@@ -426,8 +436,9 @@ func TestRetryAfterIsNotTooHopeful(t *testing.T) {
 	})
 }
 
-// A request of more than the queue may hold is taken by an empty one, and by no other.
+// A request larger than the queue's limit is accepted by an empty queue only.
 func TestAnEmptyQueueTakesAnyRequest(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 2, MaxQueue: 3, MaxQueueBytes: 1000})
@@ -441,8 +452,9 @@ func TestAnEmptyQueueTakesAnyRequest(t *testing.T) {
 	})
 }
 
-// A request whose context has ended never runs, wherever the end finds it.
-func TestWhoHasLeftIsNotRun(t *testing.T) {
+// A request whose context has ended never runs, wherever it is at that moment.
+func TestCancelledRequestsAreNotRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run})
@@ -483,8 +495,9 @@ func TestWhoHasLeftIsNotRun(t *testing.T) {
 	})
 }
 
-// A request that is run alone cancels its inference when its context ends.
+// A request that runs alone cancels its inference when its context ends.
 func TestALoneInferenceIsCancelled(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Hour)}
 		e := New(Config{Run: f.run})
@@ -498,7 +511,7 @@ func TestALoneInferenceIsCancelled(t *testing.T) {
 	})
 }
 
-// deaf is a context of whose end the caller of Do has not heard yet.
+// deaf is a context whose end the caller of Do has not noticed yet.
 type deaf struct {
 	context.Context
 	ended atomic.Bool
@@ -514,7 +527,8 @@ func (d *deaf) Err() error {
 func (d *deaf) Value(any) any { return nil }
 
 // What counts is whether the context has ended when a batch is formed, not who is scheduled first.
-func TestWhoIsAboutToLeaveIsNotRun(t *testing.T) {
+func TestRequestsCancelledBeforeTheirBatchAreNotRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run})
@@ -540,9 +554,10 @@ func TestWhoIsAboutToLeaveIsNotRun(t *testing.T) {
 	})
 }
 
-// An inference goes on as long as one request waits for it, and is cancelled when the last leaves;
-// who leaves does not wait for the others.
+// An inference goes on while one request waits for it, and is cancelled when the last leaves. A request that leaves
+// does not wait for the others.
 func TestAnInferenceThatNobodyWaitsForIsCancelled(t *testing.T) {
+	t.Parallel()
 	for _, stays := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{took: constant(time.Second)}
@@ -592,9 +607,10 @@ func TestAnInferenceThatNobodyWaitsForIsCancelled(t *testing.T) {
 	}
 }
 
-// When Do returns, nobody reads its inputs, whether it was answered or left: the race detector sees
-// the writes of the callers.
-func TestInputsAreTheCallersAgainAfterDo(t *testing.T) {
+// When Do returns, nothing reads its inputs, whether it was answered or left: the race detector checks that against
+// writes of the callers.
+func TestNothingReadsTheInputsAfterDo(t *testing.T) {
+	t.Parallel()
 	f := &fake{took: constant(50 * time.Microsecond)}
 	e := New(Config{Run: f.run, MaxBatch: 8, Delay: time.Millisecond, Slots: NewSlots(2)})
 	var wg sync.WaitGroup
@@ -616,8 +632,9 @@ func TestInputsAreTheCallersAgainAfterDo(t *testing.T) {
 	closeEngine(t, e)
 }
 
-// Close refuses what is new, answers what is there without waiting for more, and returns then.
+// Close refuses new requests, answers the others without waiting for more, and then returns.
 func TestCloseDrains(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(40 * time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 8, Delay: time.Second})
@@ -640,8 +657,9 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// When its context ends, Close cancels what runs and gives up what is queued.
+// When its context ends, Close cancels running inferences and fails queued requests.
 func TestCloseDoesNotWaitForever(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Hour)}
 		e := New(Config{Run: f.run, MaxBatch: 2})
@@ -674,8 +692,9 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 	})
 }
 
-// A request that is alone is run on its own memory, and a batch's memory is used again and bounded.
-func TestMemoryIsKeptAndBounded(t *testing.T) {
+// A single request runs on its own memory; buffers of batches are reused, and their number is bounded.
+func TestBuffersAreReusedAndBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var seen []uintptr
 		slots := NewSlots(1)
@@ -713,6 +732,7 @@ func TestMemoryIsKeptAndBounded(t *testing.T) {
 
 // Strings are batched as numbers are, with inputs of several types.
 func TestInputsOfSeveralTypes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slots := NewSlots(1)
 		e := New(Config{Slots: slots, Run: func(_ context.Context, in []tensor.Tensor) ([]tensor.Tensor, error) {
@@ -753,8 +773,9 @@ func mixed(i int) []tensor.Tensor {
 	}
 }
 
-// Requests that cannot be right are refused before they are queued.
+// Invalid requests are refused before they are queued.
 func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
 	e := New(Config{Run: (&fake{}).run})
 	x := func(data any, shape ...int64) tensor.Tensor {
 		return tensor.Tensor{Name: "x", Shape: shape, Data: data}
@@ -780,8 +801,9 @@ func TestRefusedRequests(t *testing.T) {
 	closeEngine(t, e)
 }
 
-// Outputs that are not one row an example are an error, not another request's rows.
+// Outputs without one row per example are an error, and never another request's rows.
 func TestOutputsOfTheWrongShapeAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, out := range []tensor.Tensor{
 		{Name: "out", Shape: []int64{3}, Data: make([]float32, 3)},
 		{Name: "out", Shape: nil, Data: make([]float32, 1)},
@@ -798,6 +820,7 @@ func TestOutputsOfTheWrongShapeAreRefused(t *testing.T) {
 }
 
 func TestMisusePanics(t *testing.T) {
+	t.Parallel()
 	run := (&fake{}).run
 	for name, f := range map[string]func(){
 		"no runner": func() { New(Config{}) },

@@ -270,8 +270,8 @@ func (c *conn) settle(id uint32, s *stream) int64 {
 	return s.held - s.counted
 }
 
-// claim counts n more bytes of an open stream. If there is no room it waits, and closes connections; it returns false if
-// this one was closed.
+// claim counts n more bytes of an open stream. If there is no room it waits, and closes connections; it returns
+// false if this one was closed.
 func (c *conn) claim(s *stream, n int64) bool {
 	id := c.in.stream()
 	for waited := time.Duration(0); !c.cut.Load(); waited += pause {

@@ -84,7 +84,7 @@ func taken(k *Counter, of int64) int64 {
 	return of - n
 }
 
-func TestFramesCostWhatTheTransportTakes(t *testing.T) {
+func TestTheCostOfFramesMatchesTheTransport(t *testing.T) {
 	pool := mem.DefaultBufferPool()
 	for n := 1; n <= 1<<14; n++ {
 		took := n
@@ -129,9 +129,9 @@ func (w *twin) unfinished() int64 {
 	return held
 }
 
-// What is counted is what has come of messages that are not whole, however they are cut into frames and these
-// into reads, and nothing is left of streams and connections that have ended.
-func TestWhatIsCountedIsUnfinished(t *testing.T) {
+// Exactly the received bytes of incomplete messages are counted, however messages are cut into frames and these into
+// reads, and nothing remains of ended streams and connections.
+func TestOnlyIncompleteMessagesAreCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {
 		k := counterOf(all, all)
@@ -201,8 +201,8 @@ func TestWhatIsCountedIsUnfinished(t *testing.T) {
 	}
 }
 
-// A connection on which there is always a call does not drift: calls that end leave nothing, be they answered or
-// broken off, and the connection is never closed for them.
+// The counts of a connection that always has a call under way do not drift: ended calls leave nothing, whether
+// answered or cancelled, and the connection is never closed for them.
 func TestAMillionCallsLeaveNothing(t *testing.T) {
 	k := counterOf(1<<20, 1<<20)
 	c, _ := open(t, k)
@@ -233,8 +233,8 @@ func TestAMillionCallsLeaveNothing(t *testing.T) {
 	}
 }
 
-// Beyond what unfinished messages may have together, the connection that has most of them is closed, whoever
-// has sent the last of it; and the log tells of that, but not of each.
+// If incomplete messages exceed their bound, the connection with most of them is closed, whichever sent the last bytes.
+// The log reports it, but not each time.
 func TestTheConnectionWithMostIsClosed(t *testing.T) {
 	var log bytes.Buffer
 	k := New(semaphore.NewWeighted(all), 1<<20, slog.New(slog.NewTextHandler(&log, nil)))
@@ -273,7 +273,7 @@ func TestTheConnectionWithMostIsClosed(t *testing.T) {
 	}
 }
 
-// Where requests have all the memory, a message waits a while for some.
+// If requests have all the memory, a message waits a while for some.
 func TestAMessageWaitsForMemory(t *testing.T) {
 	k := counterOf(1<<20, 1<<20)
 	c, _ := open(t, k)
@@ -296,8 +296,8 @@ func TestAMessageWaitsForMemory(t *testing.T) {
 	}
 }
 
-// Who takes a message over has what was counted for it, once, and nothing of others.
-func TestWholeMessagesAreTakenOver(t *testing.T) {
+// Take returns what was counted for a message, once, and nothing of others.
+func TestCompleteMessagesAreTakenOver(t *testing.T) {
 	k := counterOf(all, all)
 	c, _ := open(t, k)
 	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info{conn: c}})
@@ -325,7 +325,7 @@ func TestWholeMessagesAreTakenOver(t *testing.T) {
 	}
 }
 
-// FuzzFrames: whatever passes, it is counted alike however it is read, and all is given back at the end.
+// FuzzFrames: the counts do not depend on how bytes are split into reads, and everything is released at the end.
 func FuzzFrames(f *testing.F) {
 	f.Add(append(begin(1), data(1, messageOf(50_000), 1<<14)...), end(1))
 	f.Add(append(begin(1), frame(typeData, flagPadded, 1, []byte{200, 0, 0, 0})...), frame(typeReset, 0, 1, nil))

@@ -24,7 +24,8 @@ func get(h http.Handler, path, etag string) *httptest.ResponseRecorder {
 
 var address = regexp.MustCompile(`(?:href|src)="(page/[^"]+)"`)
 
-func TestThePageHasAllThatItNamesAndAsksForItOnce(t *testing.T) {
+func TestThePageLoadsEachOfItsFilesOnce(t *testing.T) {
+	t.Parallel()
 	h := page.Handler(write, http.NotFound)
 	first := get(h, "/", "")
 	html := first.Body.String()
@@ -64,9 +65,9 @@ func TestThePageHasAllThatItNamesAndAsksForItOnce(t *testing.T) {
 	}
 }
 
-// What the policy forbids would not work in a browser: attributes of style and of events, and scripts within
-// the page.
-func TestNothingInThePageIsAgainstItsPolicy(t *testing.T) {
+// The policy forbids style and event attributes, and inline scripts: they would not work in a browser.
+func TestThePageObeysItsPolicy(t *testing.T) {
+	t.Parallel()
 	inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|javascript:|<script[^>]*>[^<]|https?://`)
 	text, err := os.ReadFile("assets/index.html")
 	if err != nil {

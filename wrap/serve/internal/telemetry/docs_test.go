@@ -109,8 +109,9 @@ func checkQuery(t *testing.T, query string, exist map[string]map[string][]string
 	return names
 }
 
-// What the dashboard asks for is there, and all that there is of models is on it.
-func TestTheDashboardShowsWhatThereIs(t *testing.T) {
+// The dashboard queries existing metrics only, and shows all metrics of models.
+func TestTheDashboardUsesExistingMetrics(t *testing.T) {
+	t.Parallel()
 	exist, families := series(t)
 	raw, err := os.ReadFile("../../../../docs/serve/grafana.json")
 	if err != nil {
@@ -163,8 +164,9 @@ func TestTheDashboardShowsWhatThereIs(t *testing.T) {
 	}
 }
 
-// The page on metrics names all there are, and no others.
-func TestThePageNamesWhatThereIs(t *testing.T) {
+// The document on metrics names all of them, and no others.
+func TestTheDocumentNamesAllMetrics(t *testing.T) {
+	t.Parallel()
 	_, families := series(t)
 	raw, err := os.ReadFile("../../../../docs/serve/metrics.md")
 	if err != nil {
@@ -183,8 +185,9 @@ func TestThePageNamesWhatThereIs(t *testing.T) {
 	}
 }
 
-// Alerts are as Prometheus reads them (its own promtool checks the queries' grammar), and of what there is.
-func TestAlertsAreOfWhatThereIs(t *testing.T) {
+// Alerts have Prometheus' format (its promtool checks the grammar of queries), and use existing metrics.
+func TestAlertsUseExistingMetrics(t *testing.T) {
+	t.Parallel()
 	exist, _ := series(t)
 	raw, err := os.ReadFile("../../../../docs/serve/alerts.yaml")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// heldOut are numbers of 500 held-out examples, and predictions of examples like them, or shifted.
+// heldOut draws the predictions of 500 validation examples, and of others like them, or shifted.
 func heldOut(t testing.TB) *bundle.Reference {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -70,7 +70,7 @@ func load(t testing.TB, m *Metrics, model string, b Bundle) *Observer {
 	return o
 }
 
-// page is what Prometheus reads.
+// page returns the answer to a scrape.
 func page(t testing.TB, m *Metrics) string {
 	t.Helper()
 	r := httptest.NewRecorder()
@@ -84,7 +84,7 @@ func page(t testing.TB, m *Metrics) string {
 	return string(body)
 }
 
-// value returns that of a series as it is written, "" of none.
+// value returns the value of a series as text, "" if there is none.
 func value(page, series string) string {
 	for line := range strings.Lines(page) {
 		if v, ok := strings.CutPrefix(line, series+" "); ok {
@@ -94,7 +94,8 @@ func value(page, series string) string {
 	return ""
 }
 
-func TestWhatIsCountedIsShown(t *testing.T) {
+func TestCountsAreExposed(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	o := load(t, m, "pets", petsBundle(t))
 	o.Execution(7)
@@ -157,8 +158,9 @@ func TestWhatIsCountedIsShown(t *testing.T) {
 	}
 }
 
-// Abstentions count by their reasons, and those that are none do not.
+// Abstentions are counted by reason; answered examples are not.
 func TestAbstentionsHaveTheirReasons(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	o := load(t, m, "pets", petsBundle(t))
 	yes, no := true, false
@@ -175,8 +177,9 @@ func TestAbstentionsHaveTheirReasons(t *testing.T) {
 	}
 }
 
-// Prometheus' linter has nothing to say of ours; what it says of the others is that they are Triton's.
+// Prometheus' linter accepts our metrics; its complaints are about those with Triton's names.
 func TestNamesFollowConventions(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	load(t, m, "pets", petsBundle(t)).Predictions([]wrap.Prediction{{}})
 	problems, err := promlint.New(strings.NewReader(page(t, m))).Lint()
@@ -196,9 +199,10 @@ func TestNamesFollowConventions(t *testing.T) {
 	}
 }
 
-// A bundle that is loaded again goes on counting, and drift begins anew; one that is unloaded leaves
-// nothing, also where its observer is used once more.
+// A reloaded bundle continues its counters, and drift begins anew. An unloaded one leaves no series, even if its
+// observer is used once more.
 func TestModelsComeAndGo(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	empty := page(t, m)
 	if strings.Contains(empty, "model=") {
@@ -257,7 +261,8 @@ func TestModelsComeAndGo(t *testing.T) {
 	}
 }
 
-func TestABundleWhoseReferenceIsWrongIsRefused(t *testing.T) {
+func TestAnInvalidReferenceIsRefused(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	for _, lie := range []func(*bundle.Reference){
 		func(r *bundle.Reference) { r.Entropy.Below[0] = -1 },
@@ -274,8 +279,9 @@ func TestABundleWhoseReferenceIsWrongIsRefused(t *testing.T) {
 	}
 }
 
-// There are never more series of classes than 65, whatever names they have.
+// There are at most 65 series of classes, whatever their names.
 func TestSeriesOfClassesAreBounded(t *testing.T) {
+	t.Parallel()
 	held := heldOut(t)
 	held.Classes = make([]int, 1000)
 	for i := range held.Classes {
@@ -318,14 +324,15 @@ func TestSeriesOfClassesAreBounded(t *testing.T) {
 	}
 }
 
-// Of 400 models that serve 1,000 examples like the held-out ones, FalseAlarm at most alarm in any of
-// their three quantities, within 3 standard errors; a shift alarms, and the index shows where.
+// Of 400 models with 1,000 examples each, distributed like the validation data, at most a fraction FalseAlarm alarms in
+// any of the three quantities, within 3 standard errors. A shift alarms, and the index shows where.
 func TestDrift(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	const models, alpha = 400, 0.1
 	alarms := 0
 	for range models {
-		// Held-out examples are drawn anew each time: that is what the probability is over.
+		// The probability is over the draw of the validation data as well.
 		r := &bundle.Reference{Classes: []int{50, 40, 10}}
 		for _, to := range []*drift.Reference{&r.Confidence, &r.Entropy, &r.OODScore} {
 			v := make([]float64, 100)
@@ -370,8 +377,9 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// Where one quantity drifts, this one alarms: at the level that is shown, which three tests share.
-func TestDriftIsOfTheQuantityThatDrifts(t *testing.T) {
+// If one quantity drifts, only that one alarms, at the exposed level, which accounts for three tests.
+func TestOnlyTheDriftingQuantityAlarms(t *testing.T) {
+	t.Parallel()
 	at := map[string]float64{"confidence": 0, "entropy": 10, "ood_score": 20} // where the held-out values begin
 	held := func(name string) drift.Reference {
 		v := make([]float64, 500)
@@ -418,8 +426,9 @@ func TestDriftIsOfTheQuantityThatDrifts(t *testing.T) {
 	}
 }
 
-// Requests, reloads and readers all at once: for the race detector, and nothing is lost.
+// Requests, reloads and scrapes at the same time, for the race detector; no count is lost.
 func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
 	m := New(Config{})
 	o := load(t, m, "m", petsBundle(t))
 	var group sync.WaitGroup
@@ -464,6 +473,7 @@ func TestMetricsAllocateNothing(t *testing.T) {
 }
 
 func TestConfigurationsOutOfRangePanic(t *testing.T) {
+	t.Parallel()
 	wrong := []Config{
 		{FalseAlarm: 1}, {FalseAlarm: -0.1}, {FalseAlarm: math.NaN()}, {Window: -1}, {Window: 1 << 30},
 	}
@@ -479,7 +489,7 @@ func TestConfigurationsOutOfRangePanic(t *testing.T) {
 	}
 }
 
-// Two servers in one process, or a program that has metrics of its own, do not meet.
+// Two servers in one process, or a program with metrics of its own, do not interfere.
 func TestNothingIsGlobal(t *testing.T) {
 	before, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {

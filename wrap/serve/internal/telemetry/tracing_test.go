@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A receiver is what spans are sent to.
+// A receiver collects spans.
 type receiver struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -77,7 +77,7 @@ func texts(attributes []*common.KeyValue) map[string]string {
 	return m
 }
 
-// noEnvironment takes away what the machine says of traces.
+// noEnvironment unsets the environment variables of tracing.
 func noEnvironment(t *testing.T) {
 	for _, name := range []string{
 		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -102,8 +102,8 @@ func tracing(t *testing.T, c TracingConfig) *Tracing {
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// A request with a trace in its headers becomes a span of that trace, with what it waited and what the
-// inference took below it, and arrives when Shutdown returns.
+// A request with a trace in its headers becomes a span of that trace, with child spans for its wait and its
+// inference. It has arrived when Shutdown returns.
 func TestSpansArriveInTheTraceOfTheRequest(t *testing.T) {
 	noEnvironment(t)
 	r := receive(t)
@@ -156,7 +156,7 @@ func TestSpansArriveInTheTraceOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentAsksForTraces(t *testing.T) {
+func TestTheEnvironmentTurnsTracingOn(t *testing.T) {
 	r := receive(t)
 	for name, c := range map[string]struct {
 		environment map[string]string
@@ -203,7 +203,7 @@ func TestTheEnvironmentAsksForTraces(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentSaysHow(t *testing.T) {
+func TestTheEnvironmentConfiguresTracing(t *testing.T) {
 	noEnvironment(t)
 	r := receive(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.URL)
@@ -254,8 +254,8 @@ func TestTracesThatCannotBeSentAreRefused(t *testing.T) {
 	}
 }
 
-// What cannot be sent holds up neither requests nor, beyond its deadline, the end.
-func TestAReceiverThatDoesNotAnswerHarmsNobody(t *testing.T) {
+// Spans that cannot be sent delay neither requests nor, beyond its deadline, Shutdown.
+func TestAnUnresponsiveReceiverBlocksNoRequest(t *testing.T) {
 	noEnvironment(t)
 	release := make(chan struct{})
 	stuck := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

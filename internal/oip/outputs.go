@@ -10,18 +10,18 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// maxClasses is the most classes that one output may be asked for.
+// maxClasses bounds the classes that a request may ask for in one output.
 const maxClasses = 1 << 20
 
-// wanted is an output that a request asks for, as it does so.
-type wanted struct {
+// A wantedOutput is an output in a request, before its parameters are checked.
+type wantedOutput struct {
 	name       string
 	parameters Parameters
 }
 
-// ask sets what r asks for from what it says: the outputs, and the parameters about them, which are
-// no others then.
-func (r *Request) ask(outputs []wanted) error {
+// setOutputs sets r.Outputs and r.Binary from the outputs that a request lists and its parameters, and removes the
+// parameters that it has used.
+func (r *Request) setOutputs(outputs []wantedOutput) error {
 	all, err := r.Parameters.Bool(binaryAll)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (r *Request) ask(outputs []wanted) error {
 	return nil
 }
 
-func (w wanted) output(binary bool) (o Output, err error) {
+func (w wantedOutput) output(binary bool) (o Output, err error) {
 	o = Output{Name: w.name, Binary: binary}
 	if o.Name == "" {
 		return o, fmt.Errorf(`"name" is missing`)
@@ -64,7 +64,7 @@ func (w wanted) output(binary bool) (o Output, err error) {
 	return o, nil
 }
 
-// IsBinary reports whether r asks for an output as bytes behind the JSON.
+// IsBinary reports whether an output is sent as bytes behind the JSON.
 func (r *Request) IsBinary(output string) bool {
 	for _, o := range r.Outputs {
 		if o.Name == output {
@@ -74,8 +74,8 @@ func (r *Request) IsBinary(output string) bool {
 	return r.Binary
 }
 
-// Select returns what r asks for of outputs, which are all that there are: each as it is or, where
-// classes are asked for, the largest, whose names labels are if it is as long as there are classes.
+// Select returns the outputs that r asks for, of all outputs of a model. With [Output.Classes], an output becomes a
+// list of its largest classes, named by labels if there is one for each class.
 func (r *Request) Select(outputs []tensor.Tensor, labels []string) ([]tensor.Tensor, error) {
 	if len(r.Outputs) == 0 {
 		return outputs, nil
@@ -98,8 +98,8 @@ func (r *Request) Select(outputs []tensor.Tensor, labels []string) ([]tensor.Ten
 	return all, nil
 }
 
-// largest returns the n largest of each row of t [N,C] or [C], or all C, as strings "value:column"
-// or "value:column:label", the largest first; of equal ones the first column first.
+// largest returns the n largest values of each row of t, [N,C] or [C], as strings "value:column" or
+// "value:column:label", the largest first; of equal ones the first column first.
 func largest(t tensor.Tensor, n int, labels []string) (tensor.Tensor, error) {
 	var value func(i int) string
 	var compare func(i, j int) int
@@ -138,7 +138,7 @@ func largest(t tensor.Tensor, n int, labels []string) (tensor.Tensor, error) {
 	return tensor.Tensor{Name: t.Name, Shape: shape, Data: text}, nil
 }
 
-// checkLength refuses a name that is too long.
+// checkLength refuses a long name.
 func checkLength(name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("%s and so on: %d bytes, where at most %d are taken", show(name), len(name), maxName)
@@ -146,7 +146,7 @@ func checkLength(name string) error {
 	return nil
 }
 
-// show writes a value from outside into an error: quoted, and its begin only.
+// show formats a value from outside for an error: quoted, and shortened.
 func show(v any) string {
 	s, ok := v.(string)
 	if !ok {
