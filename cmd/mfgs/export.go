@@ -62,7 +62,7 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 	}
 }
 
-// checkExport refuses flags that cannot be meant.
+// checkExport checks the flags of export.
 func checkExport(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
@@ -93,10 +93,10 @@ func checkExport(c *cli.Context) error {
 			return fail("--name: %v", err)
 		}
 	}
-	return found(c, "bundle", "model")
+	return checkPaths(c, "bundle", "model")
 }
 
-// writeExport says what was written, and how it is run.
+// writeExport lists the files written, and shows how to run the model.
 func writeExport(w io.Writer, r *export.Report) error {
 	var b strings.Builder
 	var f facts
@@ -139,7 +139,7 @@ func writeExport(w io.Writer, r *export.Report) error {
 	return err
 }
 
-// absolute is the whole of a path, which Triton wants; the path itself where that is not known.
+// absolute returns the absolute path, which Triton needs; if that fails, the path itself.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -149,7 +149,7 @@ func absolute(path string) string {
 
 var plainWord = regexp.MustCompile(`^[\pL\pN_./:\\-]+$`)
 
-// shellWord quotes a word where a shell would take it apart.
+// shellWord quotes a word if a shell needs that.
 func shellWord(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -160,7 +160,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// pythonLines are the lines of Python that run an exported model on its inputs, x.
+// pythonLines returns Python code that runs an exported model on its inputs, x.
 func pythonLines(r *export.Report) string {
 	feeds := make([]string, len(r.Inputs))
 	for i, in := range r.Inputs {
@@ -182,19 +182,18 @@ func pythonLines(r *export.Report) string {
 `, pythonString(r.File), strings.Join(variables, ", "), strings.Join(names, ", "), strings.Join(feeds, ", "))
 }
 
-// pythonString quotes a string, as JSON does, whose strings are Python's too, and
-// what it leaves to terminals as Go does.
+// pythonString quotes a string as JSON does, which Python reads too, and escapes unprintable characters as Go does.
 func pythonString(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		panic(err) // a string has JSON
+		panic(err) // strings can be encoded
 	}
 	return printable(strings.TrimSpace(b.String()))
 }
 
-// size writes a number of bytes, for people.
+// size writes a number of bytes, as 1.2 MB.
 func size(n int64) string {
 	const unit = 1000
 	if n < unit {

@@ -98,7 +98,7 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"label lists": {2, table(true,
 			wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}})},
 		"inspection": {0, func(w io.Writer) error {
-			return writeInspection(w, &inspected{
+			return writeInspection(w, &inspection{
 				Inspection: &wrap.Inspection{Model: *model, Evidence: []string{evil},
 					Head: &head.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}},
 				Preprocessing: &pretrained.Suggestion{Preprocess: evil, Reason: evil}, Classes: evil, Next: evil,
