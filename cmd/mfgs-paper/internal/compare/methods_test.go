@@ -111,9 +111,17 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 			t.Errorf("%s: out of distribution %+v", name, r.OOD)
 			continue
 		}
+		// No method detects the drawings worse than the network's own softmax, but for two scores of the logits
+		// and two trainings.
+		least := mle.OOD[0].AUROC - 0.01
+		switch name {
+		case "energy", "max_logit":
+			least -= 0.1
+		case "edl", "bnn-vi:40":
+			least -= 0.03
+		}
 		if measure.IsScore(name) {
-			t.Logf("AUROCS %s %v", name, r.OOD[0].AUROC)
-			if !(r.OOD[0].AUROC > 0.7) || r.InDomain != nil {
+			if !(r.OOD[0].AUROC > least) || r.InDomain != nil {
 				t.Errorf("%s: AUROC %v, in domain %v", name, r.OOD[0].AUROC, r.InDomain)
 			}
 			continue
@@ -128,9 +136,8 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 		if r.InDomain.N != 297 || !(r.InDomain.NLL < mle.InDomain.NLL+worse) || !(r.InDomain.Error < wrong) {
 			t.Errorf("%s: in domain %+v, the network %+v", name, r.InDomain.InDomain, mle.InDomain.InDomain)
 		}
-		t.Logf("AUROCS %s %v", name, r.OOD[0].AUROC)
-		if !(r.OOD[0].AUROC > 0.7) {
-			t.Errorf("%s: AUROC %v", name, r.OOD[0].AUROC)
+		if !(r.OOD[0].AUROC > least) {
+			t.Errorf("%s: AUROC %v, the network's own %v", name, r.OOD[0].AUROC, mle.OOD[0].AUROC)
 		}
 		if own := slices.Contains([]string{"mle", "ts", "mf0"}, name); own != (r.Temperatures == nil) {
 			t.Errorf("%s: temperatures %v", name, r.Temperatures)
@@ -681,7 +688,7 @@ func TestMethodsWantTheDataOfCalibration(t *testing.T) {
 
 	write(t, dir, names, read(t, digits(t, names))[:20])
 	_, err := Evaluate(t.Context(), cfg)
-	says(t, err, "the data of calibration", "--train")
+	says(t, err, "the data of calibration", "with train")
 	cfg.Train = c.Val
 	evaluated(t, cfg)
 }
