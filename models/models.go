@@ -24,12 +24,12 @@ var files embed.FS
 // The files of [DigitsMLP], as dataset specs relative to its root. The digits are labelled; the out-of-distribution
 // images are drawings without labels. The network was trained on DigitsTrain only.
 const (
-	DigitsModel    = "model.onnx"
-	DigitsTrain    = "digits-images-idx3-ubyte.gz[0:1200]"
-	DigitsVal      = "digits-images-idx3-ubyte.gz[1200:1500]"
-	DigitsTest     = "digits-images-idx3-ubyte.gz[1500:1797]"
-	UnfamiliarVal  = "unfamiliar-images-idx3-ubyte.gz[0:300]"
-	UnfamiliarTest = "unfamiliar-images-idx3-ubyte.gz[300:600]"
+	DigitsModel = "model.onnx"
+	DigitsTrain = "digits-images-idx3-ubyte.gz[0:1200]"
+	DigitsVal   = "digits-images-idx3-ubyte.gz[1200:1500]"
+	DigitsTest  = "digits-images-idx3-ubyte.gz[1500:1797]"
+	OODVal      = "unfamiliar-images-idx3-ubyte.gz[0:300]"
+	OODTest     = "unfamiliar-images-idx3-ubyte.gz[300:600]"
 )
 
 // DigitsMLP returns the folder digits-mlp: the model, its data, and the README with the attribution that the licence
@@ -42,9 +42,9 @@ func DigitsMLP() fs.FS {
 	return sub
 }
 
-// UnfamiliarNames returns what each out-of-distribution image shows, in the order of the images file:
+// OODNames returns what each out-of-distribution image shows, in the order of the images file:
 // "letter A", "inverted 7", "scrambled 3".
-func UnfamiliarNames() []string {
+func OODNames() []string {
 	text, err := files.ReadFile("digits-mlp/unfamiliar-names.txt")
 	if err != nil {
 		panic(err) // the file is embedded

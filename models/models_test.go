@@ -60,7 +60,7 @@ func TestDigitsAreTheOriginals(t *testing.T) {
 func TestUnfamiliarImagesAreWhatTheirNamesSay(t *testing.T) {
 	fsys := DigitsMLP()
 	digits, labels := readIDX(t, fsys, "digits-images-idx3-ubyte.gz"), readIDX(t, fsys, "digits-labels-idx1-ubyte.gz")
-	unfamiliar, names := readIDX(t, fsys, "unfamiliar-images-idx3-ubyte.gz"), UnfamiliarNames()
+	unfamiliar, names := readIDX(t, fsys, "unfamiliar-images-idx3-ubyte.gz"), OODNames()
 	if !slices.Equal(unfamiliar.shape, []int{600, 8, 8}) || len(names) != 600 {
 		t.Fatalf("images are %v with %d names, want [600 8 8] with 600", unfamiliar.shape, len(names))
 	}
@@ -111,7 +111,7 @@ func TestUnfamiliarImagesAreWhatTheirNamesSay(t *testing.T) {
 // there and their ranges inside the data.
 func TestSpecsNameFilesAndRanges(t *testing.T) {
 	end := 0
-	for _, spec := range []string{DigitsTrain, DigitsVal, DigitsTest, UnfamiliarVal, UnfamiliarTest} {
+	for _, spec := range []string{DigitsTrain, DigitsVal, DigitsTest, OODVal, OODTest} {
 		name, slice, ok := strings.Cut(spec, "[")
 		var a, b int
 		if _, err := fmt.Sscanf(slice, "%d:%d]", &a, &b); err != nil || !ok {

@@ -156,9 +156,9 @@ func Example() {
 
 	_, err = calibration.Calibrate(ctx, calibration.Config{
 		Model:   path(models.DigitsModel),
-		Train:   path(models.DigitsTrain),   // what it was trained on
-		Val:     path(models.DigitsVal),     // held out from training
-		OOD:     path(models.UnfamiliarVal), // unlike anything it is for; may be left out
+		Train:   path(models.DigitsTrain), // what it was trained on
+		Val:     path(models.DigitsVal),   // held out from training
+		OOD:     path(models.OODVal),      // unlike anything it is for; may be left out
 		Out:     path("bundle"),
 		Runtime: runtime,
 	})
@@ -169,7 +169,7 @@ func Example() {
 	evaluation, err := bench.Evaluate(ctx, bench.Config{
 		Bundle:  path("bundle"),
 		Test:    path(models.DigitsTest),
-		OOD:     []bench.NamedSpec{{Name: "drawings", Spec: path(models.UnfamiliarTest)}},
+		OOD:     []bench.NamedSpec{{Name: "drawings", Spec: path(models.OODTest)}},
 		Methods: []string{"mle", "mf0"},
 		Runtime: runtime,
 	})

@@ -77,7 +77,7 @@ func (d *demonstration) run(ctx context.Context) error {
 		Model:    d.path(models.DigitsModel),
 		Train:    d.path(models.DigitsTrain),
 		Val:      d.path(models.DigitsVal),
-		OOD:      d.path(models.UnfamiliarVal),
+		OOD:      d.path(models.OODVal),
 		Out:      d.bundle,
 		Runtime:  d.runtime,
 		Progress: d.bar.work,
@@ -88,7 +88,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	evaluation, err := bench.Evaluate(ctx, bench.Config{
 		Bundle:   d.bundle,
 		Test:     d.path(models.DigitsTest),
-		OOD:      []bench.NamedSpec{{Name: "unfamiliar", Spec: d.path(models.UnfamiliarTest)}},
+		OOD:      []bench.NamedSpec{{Name: "unfamiliar", Spec: d.path(models.OODTest)}},
 		Runtime:  d.runtime,
 		Progress: d.bar.work,
 	})
@@ -116,12 +116,12 @@ func (d *demonstration) show(ctx context.Context, evaluation *bench.Evaluation) 
 	for i := range digits {
 		digits[i].title = fmt.Sprintf("digit %d", *digits[i].Label)
 	}
-	unfamiliar, err := d.sights(ctx, predictor, models.UnfamiliarTest)
+	unfamiliar, err := d.sights(ctx, predictor, models.OODTest)
 	if err != nil {
 		return err
 	}
 	for i, s := range unfamiliar {
-		unfamiliar[i].title = models.UnfamiliarNames()[s.position]
+		unfamiliar[i].title = models.OODNames()[s.position]
 	}
 	rank(digits, digits)
 	rank(unfamiliar, digits)

@@ -176,8 +176,8 @@ func TestReportFits80Columns(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "b")
 	for _, args := range [][]string{
 		{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--ood", dir +
-			models.UnfamiliarVal, "--out", out},
-		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "unfamiliar=" + dir + models.UnfamiliarTest},
+			models.OODVal, "--out", out},
+		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "unfamiliar=" + dir + models.OODTest},
 		{"predict", "--bundle", out, dir + models.DigitsTest},
 		{"inspect", dir + models.DigitsModel},
 		{"demo"},

@@ -28,7 +28,7 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 	mustCalibrate(t, quick(c))
 	e, err := Evaluate(t.Context(), Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"ts"}, Detailed: true,
-		OOD: []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}, {"stand-ins", wrap.StandIns}},
+		OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}, {"stand-ins", wrap.StandIns}},
 	})
 	if err != nil {
 		t.Fatal(err)

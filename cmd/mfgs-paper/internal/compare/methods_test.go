@@ -43,7 +43,7 @@ func trajectory() []string {
 func everything(t testing.TB, bundle string, methods ...string) Config {
 	c := Config{Config: bench.Config{
 		Bundle: bundle, Test: digits(t, models.DigitsTest),
-		OOD:     []bench.NamedSpec{{Name: "unfamiliar", Spec: digits(t, models.UnfamiliarTest)}},
+		OOD:     []bench.NamedSpec{{Name: "unfamiliar", Spec: digits(t, models.OODTest)}},
 		Methods: methods,
 	}, With: map[string][]string{}}
 	for _, name := range methods {
@@ -257,7 +257,7 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "rue:5")
 	held := digits(t, models.DigitsVal)
-	cfg.OOD = append(cfg.OOD, bench.NamedSpec{Name: "other", Spec: digits(t, models.UnfamiliarVal)})
+	cfg.OOD = append(cfg.OOD, bench.NamedSpec{Name: "other", Spec: digits(t, models.OODVal)})
 	cfg.Shifts = []bench.NamedSpec{{Name: "first", Spec: held}, {Name: "second", Spec: held}, {Name: "third", Spec: held}}
 	b := ready(t, cfg)
 	seen := map[uint64]string{}
@@ -653,8 +653,8 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 		"full layers":              {"mc@hessian/full", func(c *Config) { c.Layers = 2 }, []string{"/full"}},
 		"layers below none":        {"mf0", func(c *Config) { c.Layers = -1 }, []string{"layers are -1"}},
 		"all dropped":              {"dropout", func(c *Config) { c.DropoutRate = 1 }, []string{"dropout rate is 1"}},
-		"labels that are lacking":  {"mc", func(c *Config) { c.Val = digits(t, models.UnfamiliarVal) }, []string{"val", "no labels"}},
-		"unlabelled training":      {"rue", func(c *Config) { c.Train = digits(t, models.UnfamiliarVal) }, []string{"train", "no labels"}},
+		"labels that are lacking":  {"mc", func(c *Config) { c.Val = digits(t, models.OODVal) }, []string{"val", "no labels"}},
+		"unlabelled training":      {"rue", func(c *Config) { c.Train = digits(t, models.OODVal) }, []string{"train", "no labels"}},
 		"unknown evidence":         {"edl", func(c *Config) { c.Evidence = "tanh" }, []string{`evidence "tanh"`, "relu, softplus or exp"}},
 		"an ensemble for nothing":  {"mf0", func(c *Config) { c.With["ensemble"] = []string{"a", "b"} }, []string{"--with ensemble=FILE is for method ensemble", "--methods"}},
 		"a vi for nothing":         {"ensemble", func(c *Config) { c.With["bnn-vi"] = []string{"a"} }, []string{"--with bnn-vi=FILE is for method bnn-vi"}},
