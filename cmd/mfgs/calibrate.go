@@ -57,9 +57,8 @@ and --ood is then enough.`,
 			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
 			reportFlag("the bundle, on the held-out data"),
 			jsonFlag(),
-		}, flagsOf(fitSettings()), flagsOf(decisionSettings()), flagsOf(headSettings()), flagsOf(runtimeSettings()), []cli.Flag{
-			runtimePathFlag(runtimeFlags), noInstallFlag(),
-		}),
+		}, flagsOf(fitSettings()), flagsOf(decisionSettings()), flagsOf(headSettings()), flagsOf(runtimeSettings()),
+			[]cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()}),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.calibrateConfig(c, bar)
@@ -115,7 +114,7 @@ func done[R any](
 	return write(p.stdout, report)
 }
 
-// notDone returns err, which says why nothing was written; if the output already exists, it reports that and returns nil.
+// notDone returns err, or reports that the output already exists and returns nil.
 func (p *program) notDone(c *cli.Context, bar *progress, err error) error {
 	bar.done()
 	if !errors.As(err, new(*calibration.DoneError)) {

@@ -62,7 +62,7 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 	}
 }
 
-// checkExport checks the flags of export.
+// checkExport refuses flags that cannot be meant.
 func checkExport(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
@@ -96,7 +96,7 @@ func checkExport(c *cli.Context) error {
 	return checkPaths(c, "bundle", "model")
 }
 
-// writeExport lists the files written, and shows how to run the model.
+// writeExport says what was written, and how it is run.
 func writeExport(w io.Writer, r *export.Report) error {
 	var b strings.Builder
 	var f facts
@@ -139,7 +139,7 @@ func writeExport(w io.Writer, r *export.Report) error {
 	return err
 }
 
-// absolute returns the absolute path, which Triton needs; if that fails, the path itself.
+// absolute is the whole of a path, which Triton wants; the path itself where that is not known.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -149,7 +149,7 @@ func absolute(path string) string {
 
 var plainWord = regexp.MustCompile(`^[\pL\pN_./:\\-]+$`)
 
-// shellWord quotes a word if a shell needs that.
+// shellWord quotes a word where a shell would take it apart.
 func shellWord(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -160,7 +160,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// pythonLines returns Python code that runs an exported model on its inputs, x.
+// pythonLines are the lines of Python that run an exported model on its inputs, x.
 func pythonLines(r *export.Report) string {
 	feeds := make([]string, len(r.Inputs))
 	for i, in := range r.Inputs {
@@ -182,18 +182,19 @@ func pythonLines(r *export.Report) string {
 `, pythonString(r.File), strings.Join(variables, ", "), strings.Join(names, ", "), strings.Join(feeds, ", "))
 }
 
-// pythonString quotes a string as JSON does, which Python reads too, and escapes unprintable characters as Go does.
+// pythonString quotes a string, as JSON does, whose strings are Python's too, and
+// what it leaves to terminals as Go does.
 func pythonString(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		panic(err) // strings can be encoded
+		panic(err) // a string has JSON
 	}
 	return printable(strings.TrimSpace(b.String()))
 }
 
-// size writes a number of bytes, as 1.2 MB.
+// size writes a number of bytes, for people.
 func size(n int64) string {
 	const unit = 1000
 	if n < unit {
