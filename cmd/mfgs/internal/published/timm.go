@@ -35,7 +35,7 @@ func (c *config) timmConfig(from string) (preprocess.Spec, string, error) {
 	var no preprocess.Spec
 	input, pct := []int{3, 224, 224}, 0.
 	interpolation, mode := "bicubic", "center"
-	mean, std := imagenet[:], imagenetStd[:]
+	mean, std := slices.Clone(imagenet[:]), slices.Clone(imagenetStd[:])
 	if err := errors.Join(
 		c.get("input_size", "[channels, height, width]", &input),
 		c.get("crop_pct", "a number", &pct),
