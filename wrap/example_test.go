@@ -155,9 +155,9 @@ func Example() {
 
 	_, err = calibration.Calibrate(ctx, calibration.Config{
 		Model:   path(models.DigitsModel),
-		Train:   path(models.DigitsTrain),   // the training data
-		Val:     path(models.DigitsVal),     // validation data
-		OOD:     path(models.UnfamiliarVal), // out of distribution; optional
+		Train:   path(models.DigitsTrain), // the training data
+		Val:     path(models.DigitsVal),   // validation data
+		OOD:     path(models.OODVal),      // out of distribution; optional
 		Out:     path("bundle"),
 		Runtime: runtime,
 	})
@@ -168,7 +168,7 @@ func Example() {
 	evaluation, err := bench.Evaluate(ctx, bench.Config{
 		Bundle:  path("bundle"),
 		Test:    path(models.DigitsTest),
-		OOD:     []bench.NamedSpec{{Name: "drawings", Spec: path(models.UnfamiliarTest)}},
+		OOD:     []bench.NamedSpec{{Name: "drawings", Spec: path(models.OODTest)}},
 		Methods: []string{"mle", "mf0"},
 		Runtime: runtime,
 	})

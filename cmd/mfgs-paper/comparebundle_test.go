@@ -57,7 +57,7 @@ func TestCompareOnABundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"compare", "--bundle", out, "--test", filepath.Join(dir, models.DigitsTest), "--methods", "mle,mc:5",
-		"--ood", "drawings=" + filepath.Join(dir, models.UnfamiliarTest), "--draws", "3,4",
+		"--ood", "drawings=" + filepath.Join(dir, models.OODTest), "--draws", "3,4",
 		"--shift", "again=" + filepath.Join(dir, models.DigitsVal)}
 	code, stdout, stderr := invoke(t.Context(), args...)
 	if code != exitDone || !strings.Contains(stderr, "warning: again: the same data that was used as val") {

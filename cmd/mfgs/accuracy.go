@@ -12,8 +12,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// lowAccuracy reports whether figures on labelled data say that something is wrong with the data or its
-// preprocessing: the network is no better than chance, or wrong on most examples and confident all the same.
+// lowAccuracy reports whether the figures suggest wrong labels or preprocessing: accuracy no better than chance,
+// or most predictions wrong at high confidence.
 func lowAccuracy(m metrics.InDomain, classes int) bool {
 	const (
 		enough = 20 // examples
@@ -28,7 +28,7 @@ func lowAccuracy(m metrics.InDomain, classes int) bool {
 	return 1-m.Error <= byChance || m.Error > often && m.ECE > excess
 }
 
-// accuracyWarning is the warning for a data set whose accuracy is far too low, in a slice; else nil.
+// accuracyWarning returns a slice of one warning if the accuracy on a set is far too low, else nil.
 func accuracyWarning(set string, m metrics.InDomain, classes int) []string {
 	if !lowAccuracy(m, classes) {
 		return nil
@@ -37,7 +37,7 @@ func accuracyWarning(set string, m metrics.InDomain, classes int) []string {
 		"the order of the classes (--classes) and the preprocessing (--preprocess)", set, 100*(1-m.Error), m.N, classes)}
 }
 
-// calibrationWarning is the accuracyWarning of the validation images of a calibration.
+// calibrationWarning checks the accuracy on the validation images of a calibration.
 func calibrationWarning(c calibration.Config, r *calibration.Report) []string {
 	if c.PrecomputedFeatures || r.Preprocess == nil || r.Preprocess.Spec == nil || r.Head.MultiLabel() {
 		return nil
@@ -45,7 +45,7 @@ func calibrationWarning(c calibration.Config, r *calibration.Report) []string {
 	return accuracyWarning("val", r.Validation.Before.InDomain, r.Head.Classes())
 }
 
-// evaluationWarning is the accuracyWarning of the test images of an evaluation.
+// evaluationWarning checks the accuracy on the test images of an evaluation.
 func evaluationWarning(c bench.Config, e *bench.Evaluation) []string {
 	i := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == "mle" && m.InDomain != nil })
 	if i < 0 || e.Model == nil {

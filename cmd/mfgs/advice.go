@@ -2,13 +2,13 @@ package main
 
 import "github.com/mfgs/mfgs/internal/option"
 
-// message is that of an error, with flags for the options that it names.
+// message returns the message of an error, with flags for the options it names.
 func message(err error) string { return option.Text(err, flagOf) }
 
-// flagOf is the flag of an option: MaxBad is --max-bad.
+// flagOf returns the flag of an option: --max-bad for MaxBad.
 func flagOf(n option.Name) string {
 	if n == option.PrecomputedFeatures {
-		return "--train-features" // and its like
+		return "--train-features" // and for the other sets alike
 	}
 	return "--" + n.Kebab()
 }

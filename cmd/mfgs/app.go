@@ -6,7 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// app is the command line: its verbs in the order of the help.
+// app returns the verbs, in the order of the help.
 func (p *program) app() *cli.App {
 	app := &cli.App{
 		Name:        "mfgs",
@@ -35,10 +35,10 @@ func (p *program) app() *cli.App {
 		Writer:                    p.stdout,
 		ErrWriter:                 p.stderr,
 		EnableBashCompletion:      true,
-		HideHelp:                  true, // the verb help and arrange stand for package cli's
+		HideHelp:                  true, // the verb help and arrange replace those of package cli
 		HideVersion:               true,
 		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {}, // by default it exits the process
+		ExitErrHandler:            func(*cli.Context, error) {}, // the default exits the process
 	}
 	for _, verb := range app.Commands {
 		verb.HideHelp = true
@@ -56,5 +56,5 @@ func (p *program) app() *cli.App {
 	return app
 }
 
-// oneDash is how the flag package names a flag.
+// oneDash matches a flag in the messages of package flag.
 var oneDash = regexp.MustCompile(`for (flag )?-`)

@@ -16,12 +16,12 @@ const (
 	exitUsage  = 2
 )
 
-// A usageError is a command line that cannot be meant.
+// A usageError reports a wrong command line: exit code 2.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
-// usagef returns a usageError of a verb, "" for none, that points to its help.
+// usagef returns a usageError that points to the help of a verb; "" is mfgs itself.
 func usagef(verb, format string, args ...any) error {
 	name := "mfgs"
 	if verb != "" {
@@ -30,7 +30,7 @@ func usagef(verb, format string, args ...any) error {
 	return &usageError{fmt.Sprintf("%s: %s\nrun `%s --help` for usage", name, oneLine(fmt.Sprintf(format, args...)), name)}
 }
 
-// findVerb returns the verb of a name, or the error that names those there are.
+// findVerb returns a verb by name, or an error that lists the verbs.
 func findVerb(app *cli.App, name string) (*cli.Command, error) {
 	if verb := app.Command(name); verb != nil {
 		return verb, nil
@@ -48,17 +48,16 @@ func findVerb(app *cli.App, name string) (*cli.Command, error) {
 	return nil, usagef("", "unknown verb %q: want %s", name, alternatives(names))
 }
 
-// movedFlags are those that eval had once, with what mfgs-paper compare has in their place, "" for the same.
+// movedFlags are flags that eval no longer has, with their replacement in mfgs-paper compare; "" if it has the same.
 var movedFlags = map[string]string{
 	"layers": "", "val": "", "val-ood": "", "with": "", "evidence": "", "dropout-rate": "", "draws": "",
 	"checkpoint": "--with swag=FILE", "ensemble": "--with ensemble=FILE", "jackknife": "--with jackknife=FILE",
 	"vi": "--with bnn-vi=FILE", "edl": "--with edl=FILE",
 }
 
-// arrange brings the arguments of a verb into the only order that package cli
-// reads: flags as --name=value, then "--", then the positional arguments. It
-// refuses what the flag package would take without a word: a flag that swallows
-// the next one as its value, and a second value for a flag that holds one.
+// arrange puts the arguments of a verb into the only order that package cli reads: flags as --name=value,
+// then "--", then the positional arguments. It refuses two things that package flag accepts silently:
+// a flag that takes the next flag as its value, and a flag given twice.
 func arrange(verb *cli.Command, args []string) (arranged []string, help bool, err error) {
 	var positional []string
 	given := map[string]bool{}
@@ -106,7 +105,7 @@ func arrange(verb *cli.Command, args []string) (arranged []string, help bool, er
 	return append(append(arranged, "--"), positional...), false, nil
 }
 
-// cutFlag takes -name, --name, -name=value or --name=value apart.
+// cutFlag splits -name, --name, -name=value or --name=value.
 func cutFlag(arg string) (name, value string, hasValue bool) {
 	arg = strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
 	return strings.Cut(arg, "=")
@@ -121,7 +120,7 @@ func findFlag(flags []cli.Flag, name string) cli.Flag {
 	return nil
 }
 
-// required refuses a command line in which one of the flags has no value.
+// required returns an error if any of the flags has no value.
 func required(c *cli.Context, names ...string) error {
 	var missing []string
 	for _, name := range names {
@@ -135,7 +134,7 @@ func required(c *cli.Context, names ...string) error {
 	return usagef(c.Command.Name, "missing %s", strings.Join(missing, ", "))
 }
 
-// noArguments refuses positional arguments.
+// noArguments returns an error if there are positional arguments.
 func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
 		return usagef(c.Command.Name, "unexpected argument %q", c.Args().First())
@@ -143,7 +142,7 @@ func noArguments(c *cli.Context) error {
 	return nil
 }
 
-// notNegative refuses negative numbers.
+// notNegative returns an error if any of the flags is negative.
 func notNegative(c *cli.Context, names ...string) error {
 	for _, name := range names {
 		if v := c.Int(name); v < 0 {
@@ -153,7 +152,7 @@ func notNegative(c *cli.Context, names ...string) error {
 	return nil
 }
 
-// oneOf refuses a flag's value that is none of those it can have.
+// oneOf returns an error if the value of a flag is not in want.
 func oneOf[S ~string](c *cli.Context, name string, want []S) error {
 	if v := S(c.String(name)); !slices.Contains(want, v) {
 		return usagef(c.Command.Name, "--%s %q: want %s", name, v, alternatives(want))

@@ -62,9 +62,9 @@ func TestFlagsStandAnywhereAndCommasSplitNothing(t *testing.T) {
 	}
 }
 
-func TestPositionalArgumentsMayLookOdd(t *testing.T) {
+func TestPositionalArgumentsMayLookLikeFlagsOrVerbs(t *testing.T) {
 	t.Parallel()
-	// help and tool are words that package cli knows; after -- anything goes.
+	// help and tool are words that package cli knows; after -- they are plain arguments.
 	_, positional, word, number, _ := parsed(t, []string{"help", "--number", "-4", "tool", "-", "--word", "-x", "--", "--yes", "--"})
 	if want := []string{"help", "tool", "-", "--yes", "--"}; !slices.Equal(positional, want) {
 		t.Errorf("positional %q, want %q", positional, want)
@@ -74,7 +74,7 @@ func TestPositionalArgumentsMayLookOdd(t *testing.T) {
 	}
 }
 
-func TestArgumentsThatCannotBeMeantAreRefused(t *testing.T) {
+func TestMalformedArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		args []string
@@ -97,7 +97,7 @@ func TestArgumentsThatCannotBeMeantAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzArrange holds that no argument is lost or made up: what arrange accepts reaches the verb.
+// No argument is lost or invented: what arrange accepts reaches the verb.
 func FuzzArrange(f *testing.F) {
 	for _, seed := range []string{
 		"--word w x --yes y --many a,b", "--many=a --many=b -- --yes", "- -- -", "--number 3 help", "x\n--word=\n-many=,",

@@ -42,7 +42,7 @@ func writeArrow(path string, lines []byte) error {
 	return os.WriteFile(path, b.Bytes(), 0o666)
 }
 
-// readArrow writes the rows of an Arrow stream as JSON lines. The stream must have an end.
+// readArrow writes the rows of an Arrow stream as JSON lines. The stream must have its end marker.
 func readArrow(path, to string) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -65,8 +65,8 @@ func readArrow(path, to string) error {
 	return os.WriteFile(to, b.Bytes(), 0o666)
 }
 
-// sameAnswers compares rows of an Arrow stream with predictions in JSON, field by field: what these leave
-// out is null there.
+// sameAnswers compares rows of an Arrow stream with predictions in JSON, field by field: fields missing in JSON are
+// null in Arrow.
 func sameAnswers(rows, lines string) error {
 	got, want := strings.Split(strings.TrimSpace(rows), "\n"), strings.Split(strings.TrimSpace(lines), "\n")
 	if len(got) != len(want) {

@@ -57,9 +57,8 @@ and --ood is then enough.`,
 			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
 			reportFlag("the bundle, on the held-out data"),
 			jsonFlag(),
-		}, flagsOf(fitSettings()), flagsOf(decisionSettings()), flagsOf(headSettings()), flagsOf(runtimeSettings()), []cli.Flag{
-			runtimePathFlag(runtimeFlags), noInstallFlag(),
-		}),
+		}, flagsOf(fitSettings()), flagsOf(decisionSettings()), flagsOf(headSettings()), flagsOf(runtimeSettings()),
+			[]cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()}),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.calibrateConfig(c, bar)
@@ -87,7 +86,7 @@ and --ood is then enough.`,
 	}
 }
 
-// bundleDone reports a bundle that was written, or is there already.
+// bundleDone reports a bundle that was written or already exists.
 func (p *program) bundleDone(c *cli.Context, bar *progress, report *calibration.Report, err error) error {
 	if err != nil {
 		return p.notDone(c, bar, err)
@@ -95,7 +94,7 @@ func (p *program) bundleDone(c *cli.Context, bar *progress, report *calibration.
 	return done(p, c, bar, report, report.Warnings, writeReport)
 }
 
-// partDone reports a part that was written, or is there already.
+// partDone reports a part that was written or already exists.
 func (p *program) partDone(c *cli.Context, bar *progress, report *calibration.PartReport, err error) error {
 	if err != nil {
 		return p.notDone(c, bar, err)
@@ -115,7 +114,7 @@ func done[R any](
 	return write(p.stdout, report)
 }
 
-// notDone returns why nothing was written, unless the output is there already.
+// notDone returns err, or reports that the output already exists and returns nil.
 func (p *program) notDone(c *cli.Context, bar *progress, err error) error {
 	bar.done()
 	if !errors.As(err, new(*calibration.DoneError)) {
@@ -128,8 +127,8 @@ func (p *program) notDone(c *cli.Context, bar *progress, err error) error {
 	return nil
 }
 
-// collectOften has garbage collected more often until what it returns is called: what calibration holds
-// are a few large matrices, which cost little to collect and much to keep. Who sets GOGC decides.
+// collectOften makes the garbage collector run more often until restore is called: a calibration holds a few large
+// matrices, which are cheap to collect and expensive to keep. GOGC overrides it.
 func collectOften() (restore func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -138,7 +137,7 @@ func collectOften() (restore func()) {
 	return func() { debug.SetGCPercent(percent) }
 }
 
-// calibrateConfig reads what a calibration is asked to do: the flags, and where they say nothing the job.
+// calibrateConfig reads the flags, and the job for flags that are not given.
 func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibration.Config, err error) {
 	if err := noArguments(c); err != nil {
 		return config, err
@@ -163,7 +162,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 	if err := readSettings(c, &config); err != nil {
 		return config, err
 	}
-	if err := cmp.Or(found(c, "model"), reportableHeldOut(c, &config)); err != nil {
+	if err := cmp.Or(checkPaths(c, "model"), reportableHeldOut(c, &config)); err != nil {
 		return config, err
 	}
 	if !c.Bool("dry-run") {
@@ -179,7 +178,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 	return config, readFiles(c, &config, bar.say)
 }
 
-// readFiles reads the files that flags name beside model and data, and what lies beside the model.
+// readFiles reads class names and preprocessing, from their flags or from the folder of the model.
 func readFiles(c *cli.Context, config *calibration.Config, say func(string)) error {
 	folder, err := modelFolder(config.Model)
 	if err != nil {
@@ -199,13 +198,12 @@ func readFiles(c *cli.Context, config *calibration.Config, say func(string)) err
 		}
 	}
 	if folder != nil {
-		return take(folder, config, say)
+		return applyFolder(folder, config, say)
 	}
 	return nil
 }
 
-// requiredData asks for the data and where to write, and returns the shard: of a shard any of the
-// sets is enough.
+// requiredData checks that data and output are given, and returns the shard. A shard needs only one of the sets.
 func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 	sets := []string{"train" + suffix, "val" + suffix}
 	if text := c.String("shard"); c.IsSet("shard") {
@@ -230,7 +228,7 @@ func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 	return shard, required(c, names...)
 }
 
-// parentOfOut refuses a place for what is written that there is not.
+// parentOfOut returns an error if the parent folder of --out does not exist.
 func parentOfOut(c *cli.Context) error {
 	if parent := filepath.Dir(filepath.Clean(c.String("out"))); !exists(parent) {
 		return fmt.Errorf("--out %s: there is no folder %s: make it first, or choose another", c.String("out"), parent)
@@ -238,7 +236,7 @@ func parentOfOut(c *cli.Context) error {
 	return nil
 }
 
-// precomputed reports whether features are given instead of a model, and refuses a mixture.
+// precomputed reports whether precomputed features are given instead of a model. Both together are an error.
 func precomputed(c *cli.Context) (bool, error) {
 	if !c.IsSet("train-features") && !c.IsSet("val-features") && !c.IsSet("ood-features") {
 		return false, nil
@@ -252,7 +250,7 @@ func precomputed(c *cli.Context) (bool, error) {
 	return true, nil
 }
 
-// writeReport writes what calibration did and found as tables for people.
+// writeReport writes the report of a calibration as tables.
 func writeReport(w io.Writer, r *calibration.Report) error {
 	var b strings.Builder
 	var f facts
@@ -301,7 +299,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 		for _, m := range methods {
 			detectionRows(out, m.name, *m.OOD, *m.OODNLL)
 		}
-		// Of many scores those that decided, and the leverage, which predictions have; mf0 is there.
+		// Of all scores only the selected one, its rival, the default, and the leverage; mf0 has its rows above.
 		shown := []string{r.OODScore.Name, score.Default, r.OODScore.Rival, "leverage"}
 		for _, s := range r.Validation.Scores {
 			if s.Name != "mf0" && slices.Contains(shown, s.Name) {
@@ -347,7 +345,7 @@ func headline(h calibration.HeadInfo) string {
 	return s
 }
 
-// classes counts the classes of a head of k logits.
+// classes says how many classes a head of k logits has.
 func classes(k int, by layer.Link) string {
 	switch {
 	case by != layer.Sigmoid:
@@ -358,8 +356,7 @@ func classes(k int, by layer.Link) string {
 	return plural(k, "independent label")
 }
 
-// preprocessLine describes how images become the model's input where that was assumed or
-// given, "" where there are none.
+// preprocessLine describes the preprocessing in one line, "" if there is none.
 func preprocessLine(p *bundle.Preprocessing) string {
 	s := p.Spec
 	if s == nil {
@@ -405,7 +402,7 @@ func preprocessLine(p *bundle.Preprocessing) string {
 	return line
 }
 
-// dampingLine describes the damping: rho is in units of the mean eigenvalue.
+// dampingLine describes the damping; rho is in units of the mean eigenvalue.
 func dampingLine(d bundle.Damping) string {
 	s := fmt.Sprintf("%s: rho %s, epsilon %s", d.Rule, number(d.Rho), number(d.Epsilon))
 	if len(d.Candidates) > 1 {
@@ -439,7 +436,7 @@ func exampleLine(e calibration.Examples) string {
 	return s
 }
 
-// secondsLine lists the seconds of each stage, the longest first.
+// secondsLine lists the seconds of each stage, longest first.
 func secondsLine(by map[string]float64) string {
 	stages := slices.SortedFunc(maps.Keys(by), func(a, b string) int {
 		return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b))
@@ -454,7 +451,7 @@ func secondsLine(by map[string]float64) string {
 		case "total", "curvature":
 			continue
 		case "train":
-			// The curvature is a part of it.
+			// This includes the curvature.
 			part += fmt.Sprintf(" (curvature %s)", seconds(by["curvature"]))
 		}
 		parts = append(parts, part)
@@ -487,7 +484,7 @@ func temperatures(t bundle.TemperatureInfo) *table {
 	return tab
 }
 
-// writeRecords names what was skipped or passed over.
+// writeRecords lists skipped records and ignored files.
 func writeRecords(b *strings.Builder, bad, ignored []string) {
 	const most = 10
 	for _, list := range []struct {
@@ -508,7 +505,7 @@ func writeRecords(b *strings.Builder, bad, ignored []string) {
 	}
 }
 
-// writePartReport says for people what a part holds.
+// writePartReport writes the report of a part as tables.
 func writePartReport(w io.Writer, r *calibration.PartReport) error {
 	var b strings.Builder
 	var f facts

@@ -11,13 +11,13 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// What tables of methods have of each set.
+// The columns of tables of methods.
 var (
 	labelledColumns  = metrics.Columns(metrics.LabelledFigures)
 	detectionColumns = metrics.Columns(metrics.DetectionFigures)
 )
 
-// writeAs returns how figures of a unit are written.
+// writeAs returns the format of a unit.
 func writeAs(u metrics.Unit) func(float64) string {
 	if u == metrics.Fraction {
 		return percent
@@ -25,7 +25,7 @@ func writeAs(u metrics.Unit) func(float64) string {
 	return nats
 }
 
-// labelledTable is for the figures of methods on a labelled set.
+// labelledTable returns an empty table for figures on a labelled set.
 func labelledTable(set string) *table {
 	header := []string{"n"}
 	for _, f := range labelledColumns {
@@ -36,7 +36,7 @@ func labelledTable(set string) *table {
 	return t
 }
 
-// labelledRows adds a method's figures to a labelledTable, and below them how sure they are.
+// labelledRows adds a method's figures to a labelledTable, and their intervals below.
 func labelledRows(t *table, name string, m metrics.Labelled) {
 	cells, below := []string{count(m.N)}, []string{""}
 	for _, f := range labelledColumns {
@@ -48,7 +48,7 @@ func labelledRows(t *table, name string, m metrics.Labelled) {
 	bounds(t, below...)
 }
 
-// detectionTable is for the figures of methods on an out-of-distribution set.
+// detectionTable returns an empty table for figures on an out-of-distribution set.
 func detectionTable(set string) *table {
 	var header []string
 	for _, f := range detectionColumns {
@@ -59,7 +59,7 @@ func detectionTable(set string) *table {
 	return t
 }
 
-// detection formats a row of a detectionTable.
+// detection returns the cells of a row in a detectionTable.
 func detection(m metrics.OOD) (cells []string) {
 	for _, f := range detectionColumns {
 		cells = append(cells, writeAs(f.Unit)(f.Of(&m)))
@@ -67,8 +67,8 @@ func detection(m metrics.OOD) (cells []string) {
 	return cells
 }
 
-// detectionRows adds a method under the temperatures for out-of-distribution data and, where that makes a
-// difference, under those for the likelihood.
+// detectionRows adds a method at the temperatures for out-of-distribution data and, if its figures differ there,
+// at those for the likelihood.
 func detectionRows(t *table, name string, m, nll metrics.OOD) {
 	t.row(name, detection(m)...)
 	if nll != m {
@@ -76,7 +76,7 @@ func detectionRows(t *table, name string, m, nll metrics.OOD) {
 	}
 }
 
-// sureDetectionRows is detectionRows, and below each how sure the figures are.
+// sureDetectionRows is detectionRows with intervals below each row.
 func sureDetectionRows(t *table, name string, m, nll metrics.DetectionResult) {
 	add := func(name string, m metrics.DetectionResult) {
 		t.row(name, detection(m.OOD)...)
@@ -92,7 +92,7 @@ func sureDetectionRows(t *table, name string, m, nll metrics.DetectionResult) {
 	}
 }
 
-// bounds adds a row without a name, unless it is empty.
+// bounds adds a row without a name unless all cells are empty.
 func bounds(t *table, cells ...string) {
 	for _, c := range cells {
 		if c != "" {
@@ -102,8 +102,7 @@ func bounds(t *table, cells ...string) {
 	}
 }
 
-// bound writes half of a figure's interval, behind marks that say from which methods it differs
-// beyond chance.
+// bound writes half the width of a figure's interval, after marks for the methods it differs significantly from.
 func bound(c metrics.Certainty, figure string, value float64, write func(float64) string) string {
 	i, ok := c.Intervals[figure]
 	if !ok {
@@ -124,12 +123,12 @@ func bound(c metrics.Certainty, figure string, value float64, write func(float64
 	return marks + "±" + write((i[1]-i[0])/2)
 }
 
-// boundsLegend says what bounds mean.
+// boundsLegend explains bounds.
 func boundsLegend(b bench.BootstrapInfo) string {
 	return wrapText("", fmt.Sprintf("± is half of the %s %% interval over %s resamples of the examples; * differs from mle, † from ts beyond chance, on the same resamples, each by itself.", number(100*b.Level), count(b.Resamples)))
 }
 
-// classTable has the classes with the most errors.
+// classTable lists the classes with the largest errors.
 func classTable(method string, classes []metrics.ClassFigures) *table {
 	const most = 20
 	order := make([]int, len(classes))
@@ -150,7 +149,7 @@ func classTable(method string, classes []metrics.ClassFigures) *table {
 	return t
 }
 
-// recommendation says for people what to use.
+// recommendation writes which probabilities and score to use.
 func recommendation(r metrics.Recommendation, b bench.BootstrapInfo) string {
 	probabilities, score := "no method has any", "no out-of-distribution data was given to compare scores on"
 	if r.Probabilities != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// shells are those that mfgs completion has a script for.
+// shells are the shells with a completion script.
 var shells = []string{"bash", "zsh", "fish"}
 
-// scripts ask the program by package cli's --generate-bash-completion.
+// scripts call the program with package cli's --generate-bash-completion.
 //
 //go:embed shells
 var scripts embed.FS
@@ -48,7 +48,7 @@ it in every new shell:
 	}
 }
 
-// completionScript is what has a shell complete command lines.
+// completionScript returns the completion script of a shell.
 func completionScript(app *cli.App, shell string) (string, error) {
 	if shell != "fish" {
 		script, err := scripts.ReadFile("shells/mfgs." + shell)
@@ -77,10 +77,10 @@ func completionScript(app *cli.App, shell string) (string, error) {
 	return b.String(), nil
 }
 
-// file matches what help calls values that are paths.
+// file matches the placeholders of values that are paths.
 var file = regexp.MustCompile(`FILE|DIR|PATH|NPZ|SPEC|REPOSITORY`)
 
-// markFile has fish, which is told of all flags beforehand, complete files where a flag takes them.
+// markFile marks a flag that takes a file, for fish, whose script lists all flags.
 func markFile(f cli.Flag) {
 	switch f := f.(type) {
 	case *cli.StringFlag:
@@ -92,8 +92,8 @@ func markFile(f cli.Flag) {
 	}
 }
 
-// offer completes the command line of a verb: the values of the flag that the last word names, else what
-// package cli offers. A word that is only begun is among the arguments if it begins with a dash.
+// offer completes the command line of a verb: with the values of the last word's flag, else with what package
+// cli offers. An incomplete word is among the arguments if it begins with a dash.
 func offer(verb *cli.Command) cli.BashCompleteFunc {
 	flags := cli.DefaultCompleteWithFlags(verb)
 	return func(c *cli.Context) {

@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Of each value that completion offers, the complaint, if any, is about something else.
+// If a command with an offered value fails, it fails for another reason.
 func TestOfferedValuesAreAccepted(t *testing.T) {
 	t.Parallel()
 	tried := 0
@@ -52,7 +52,7 @@ func TestManualExplainsEveryFlag(t *testing.T) {
 	}
 }
 
-// Fish has the values of flags, and completes files for those that take them.
+// Fish knows the values of flags, and completes files for flags that take them.
 func TestFishKnowsFlags(t *testing.T) {
 	t.Parallel()
 	code, script, stderr := invoke(t.Context(), "completion", "fish")

@@ -16,7 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Every flag of calibrate gets where it belongs.
+// Every flag of calibrate sets its field.
 func TestFlagsOfCalibrate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -85,7 +85,7 @@ func TestFlagsOfCalibrate(t *testing.T) {
 	}
 }
 
-// Temperatures stand in their columns.
+// Temperatures are in their columns.
 func TestTemperaturesForPeople(t *testing.T) {
 	t.Parallel()
 	told := bundle.TemperatureInfo{NLL: layer.Temperatures{Act: 1.5, Ens: 20},
@@ -109,7 +109,7 @@ func TestTemperaturesForPeople(t *testing.T) {
 	}
 }
 
-// A preset is fitted to the model that is given, and otherwise to the bundle's own.
+// A preset is fitted to the model of --model, or else of the bundle.
 func TestPresetsAreFittedToTheModelThatIsRun(t *testing.T) {
 	t.Parallel()
 	digits, err := filepath.Abs("../../models/digits-mlp/model.onnx")

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// curl does of the program of that name what scripts and documents show, for machines that have none: the flags
-// are its own, and one that is not here is an error. testdata/serve/clients runs the program itself.
+// curl implements the flags of curl that scripts and documents use, for machines without it; others are errors.
+// testdata/serve/clients runs curl itself.
 func curl() {
 	if err := runCurl(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "curl:", err)
@@ -89,7 +89,7 @@ func runCurl(args []string, stdout io.Writer) error {
 	}
 }
 
-// curlBody makes the body of -d, --data-binary or -F.
+// curlBody returns the body of -d, --data-binary or -F.
 func curlBody(data, binary, form string) (body []byte, kind string, err error) {
 	switch {
 	case form != "":

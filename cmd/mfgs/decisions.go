@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// writeDecisions says which thresholds were set, and what they promise.
+// writeDecisions writes the thresholds and their guarantees.
 func writeDecisions(w io.Writer, d *conformal.Decisions) {
 	if d == nil {
 		return
@@ -29,7 +29,7 @@ func writeDecisions(w io.Writer, d *conformal.Decisions) {
 	}
 }
 
-// decisionColumns are those of predictions of a bundle with decisions.
+// decisionColumns are the columns that decisions add to predictions.
 func decisionColumns(d *conformal.Decisions) (columns []string) {
 	if d != nil && d.Abstains() {
 		columns = append(columns, "abstain", "abstain_reason")
@@ -40,7 +40,7 @@ func decisionColumns(d *conformal.Decisions) (columns []string) {
 	return columns
 }
 
-// abstains tells whether a prediction is better not given: "" where no rule says so.
+// abstains writes whether to abstain from a prediction, "" if the bundle has no rule for it.
 func abstains(p *wrap.Prediction) string {
 	if p.Abstain == nil {
 		return ""
@@ -48,7 +48,7 @@ func abstains(p *wrap.Prediction) string {
 	return fmt.Sprint(*p.Abstain)
 }
 
-// writeRealised says what decisions came to, beside what they promise.
+// writeRealised writes the realised rates of decisions beside the guaranteed ones.
 func writeRealised(w io.Writer, d *conformal.Decisions, results []bench.DecisionResult) {
 	if len(results) == 0 {
 		return

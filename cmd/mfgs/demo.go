@@ -77,7 +77,7 @@ func (d *demonstration) run(ctx context.Context) error {
 		Model:    d.path(models.DigitsModel),
 		Train:    d.path(models.DigitsTrain),
 		Val:      d.path(models.DigitsVal),
-		OOD:      d.path(models.UnfamiliarVal),
+		OOD:      d.path(models.OODVal),
 		Out:      d.bundle,
 		Runtime:  d.runtime,
 		Progress: d.bar.work,
@@ -88,7 +88,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	evaluation, err := bench.Evaluate(ctx, bench.Config{
 		Bundle:   d.bundle,
 		Test:     d.path(models.DigitsTest),
-		OOD:      []bench.NamedSpec{{Name: "unfamiliar", Spec: d.path(models.UnfamiliarTest)}},
+		OOD:      []bench.NamedSpec{{Name: "unfamiliar", Spec: d.path(models.OODTest)}},
 		Runtime:  d.runtime,
 		Progress: d.bar.work,
 	})
@@ -102,7 +102,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	return d.show(ctx, evaluation)
 }
 
-// show draws a few images, and sums up.
+// show draws a few images and summarises the result.
 func (d *demonstration) show(ctx context.Context, evaluation *bench.Evaluation) error {
 	predictor, err := wrap.Open(ctx, d.bundle, wrap.Options{Runtime: d.runtime})
 	if err != nil {
@@ -116,18 +116,18 @@ func (d *demonstration) show(ctx context.Context, evaluation *bench.Evaluation) 
 	for i := range digits {
 		digits[i].title = fmt.Sprintf("digit %d", *digits[i].Label)
 	}
-	unfamiliar, err := d.sights(ctx, predictor, models.UnfamiliarTest)
+	unfamiliar, err := d.sights(ctx, predictor, models.OODTest)
 	if err != nil {
 		return err
 	}
 	for i, s := range unfamiliar {
-		unfamiliar[i].title = models.UnfamiliarNames()[s.position]
+		unfamiliar[i].title = models.OODNames()[s.position]
 	}
 	rank(digits, digits)
 	rank(unfamiliar, digits)
 	fmt.Fprint(d.w, "\n", wrapText("", "Below each image stand the network's own confidence, that of mfgs, "+
 		"and how many of the 297 digits are less odd by the out-of-distribution score of mfgs."))
-	// Examples are taken by what they show, never by how they come out.
+	// Examples are chosen by what they show, never by their result.
 	d.draw("Digits", pick(digits, "digit 1", "digit 4", "digit 8", "digit 9"))
 	d.draw("Drawings that are no digits", pick(unfamiliar, "letter E", "letter X", "inverted", "scrambled"))
 
@@ -142,14 +142,14 @@ func (d *demonstration) show(ctx context.Context, evaluation *bench.Evaluation) 
 	return err
 }
 
-// method returns the figures of one method of an evaluation of all.
+// method returns the figures of one method.
 func method(e *bench.Evaluation, name string) bench.MethodResult {
 	return e.Methods[slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == name })]
 }
 
 func (d *demonstration) path(name string) string { return filepath.Join(d.dir, name) }
 
-// figures writes a small table of the evaluation.
+// figures writes the evaluation as a small table.
 func (d *demonstration) figures(e *bench.Evaluation) error {
 	names := map[string]string{"mle": "network as it is", "ts": "temperature scaling"}
 	t := table{align: "lrrrrr"}
@@ -168,15 +168,15 @@ func (d *demonstration) figures(e *bench.Evaluation) error {
 	return t.write(d.w)
 }
 
-// A sight is an image of the demo and what is made of it.
+// A sight is an image of the demo and its prediction.
 type sight struct {
 	wrap.Prediction
 	title    string
 	position int       // in the images file
 	pixels   [][]uint8 // [h][w]
-	own      int       // the network's own class, and its softmax there
+	own      int       // the class of the plain softmax, and its probability
 	softmax  float64
-	odder    float64 // the fraction of digits with a lower out-of-distribution score
+	rank     float64 // fraction of digits with a lower out-of-distribution score
 }
 
 // sights predicts the images of one of the demo's datasets.
@@ -210,7 +210,7 @@ func (d *demonstration) sights(ctx context.Context, predictor *wrap.Predictor, n
 	return all, nil
 }
 
-// rank says of each sight how many of the others are less odd.
+// rank sets the rank of each sight among the scores of others.
 func rank(sights, others []sight) {
 	scores := make([]float64, len(others))
 	for i, s := range others {
@@ -219,11 +219,11 @@ func rank(sights, others []sight) {
 	slices.Sort(scores)
 	for i := range sights {
 		less, _ := slices.BinarySearch(scores, sights[i].OODScore)
-		sights[i].odder = float64(less) / float64(len(scores))
+		sights[i].rank = float64(less) / float64(len(scores))
 	}
 }
 
-// pick returns the first sight of each title, or kind of title.
+// pick returns the first sight whose title has each prefix.
 func pick(from []sight, titles ...string) []sight {
 	var picked []sight
 	for _, title := range titles {
@@ -244,13 +244,13 @@ func means(sights []sight) (softmax, mfgs float64) {
 	return softmax, mfgs
 }
 
-// Inks are the grey levels of a drawing, from no ink on.
+// Inks are the grey levels of a drawing, the lightest first.
 var (
 	unicodeInk = []string{"  ", "░░", "▒▒", "▓▓", "██"}
 	asciiInk   = []string{"  ", "..", "++", "%%", "@@"}
 )
 
-// draw writes images beside each other with what is made of them below.
+// draw writes images side by side, with their predictions below.
 func (d *demonstration) draw(title string, sights []sight) {
 	ink := asciiInk
 	if d.unicode {
@@ -277,7 +277,7 @@ func (d *demonstration) draw(title string, sights []sight) {
 	}
 	line("softmax", func(s sight) string { return fmt.Sprintf("%d  %s", s.own, percent(s.softmax)) })
 	line("mfgs", func(s sight) string { return fmt.Sprintf("%d  %s", s.Class, percent(s.Confidence)) })
-	line("odder", func(s sight) string { return fmt.Sprintf("than %.0f%%", 100*s.odder) })
+	line("odder", func(s sight) string { return fmt.Sprintf("than %.0f%%", 100*s.rank) })
 	_ = t.write(d.w)
 }
 

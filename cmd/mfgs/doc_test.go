@@ -23,21 +23,20 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// root is that of the repository.
+// root is the root of the repository.
 const root = "../.."
 
 var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write the figures that commands print now into the documentation")
 
-// mustShow are the documents whose commands are the way into the program.
+// mustShow are documents that must have commands.
 var mustShow = []string{"../../README.md", "../../docs/examples.md", "../../docs/serve.md"}
 
-// TestDocumentedCommands runs what the README and docs show in ```console fences: lines that begin
-// with "$ mfgs ", "$ curl " or "$ go run ", with what follows a \ at their end. They run in order, each file in a
-// folder of its own that holds the repository's models and examples. A server, with & at its end, runs
-// beside what follows it, at free addresses. The lines below a command, if any, are what it prints;
-// "…" stands for lines left out. Words must be the same, and figures nearly so: see sameFigure. Fenced files,
-// which begin with a comment that is their name, lie in the folder from the beginning: see documentedFiles.
-// What is fenced as ```sh takes longer, and is run by testdata/firstrun/run.sh.
+// TestDocumentedCommands runs the commands in ```console fences of the README and docs: lines that begin with "$ mfgs ",
+// "$ curl " or "$ go run ", with continuation lines. They run in order, each document in a folder of its own with the
+// repository's models and examples. A server, with & at its end, runs in the background at free addresses. The lines
+// below a command, if any, are its output, with "…" for omitted lines. Words must be equal, and figures nearly: see
+// sameFigure. Fenced files, which begin with a comment that is their name, are in the folder from the start: see
+// documentedFiles. ```sh fences take longer: testdata/firstrun/run.sh runs them.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	lib, err := install.Find(install.Config{})
@@ -145,7 +144,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// freeAddress is one of this machine that nobody listens at.
+// freeAddress returns a local address that is not in use.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -156,8 +155,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A documentedCommand is a command and where in its document the output stands:
-// lines from…to-1, without blank ones at the end. None are shown if from == to.
+// A documentedCommand is a command and the lines of its output in the document: from…to-1, without trailing blank
+// lines. If from == to, the document shows no output.
 type documentedCommand struct {
 	command  string
 	from, to int
@@ -198,10 +197,10 @@ func documentedCommands(lines []string) ([]documentedCommand, error) {
 	return commands, nil
 }
 
-// fileName is the first line of a fenced file.
+// fileName matches the first line of a fenced file.
 var fileName = regexp.MustCompile(`^(?://|#) ([a-z0-9_]+\.[a-z]+)$`)
 
-// documentedFiles are the fenced blocks of a document that begin with a comment that is a name, by it.
+// documentedFiles returns the fenced files of a document, whose first line is a comment with their name.
 func documentedFiles(lines []string) map[string]string {
 	files := map[string]string{}
 	fenced, name := false, ""
@@ -218,8 +217,7 @@ func documentedFiles(lines []string) map[string]string {
 	return files
 }
 
-// A readersModule is what a reader has who ran go mod init and go get: a go.mod that asks for this tree, and
-// the caches.
+// A readersModule is a Go module as a reader makes it by go mod init and go get: its go.mod requires this tree.
 type readersModule struct {
 	mod, sum []byte
 	env      map[string]string
@@ -254,7 +252,7 @@ func newReadersModule(t *testing.T) *readersModule {
 	return m
 }
 
-// setup makes the folder of a script a module.
+// setup makes the folder of a script such a module.
 func (m *readersModule) setup(env *testscript.Env) error {
 	for name, value := range m.env {
 		env.Setenv(name, value)
@@ -264,16 +262,15 @@ func (m *readersModule) setup(env *testscript.Env) error {
 		os.WriteFile(filepath.Join(env.WorkDir, "go.sum"), m.sum, 0o666))
 }
 
-// printedLines are what a command printed, warnings first, but for its progress: a slow run prints some, and no
-// document shows it.
+// printedLines returns the output of a command, warnings first, without progress, which only slow runs print.
 func printedLines(stderr, stdout string) []string {
 	return slices.DeleteFunc(strings.Split(stderr+stdout, "\n"), isProgress)
 }
 
 const leftOut = "…"
 
-// each finds the printed line that each line of the document shows and calls
-// then for it. Lines that follow each other must do so in both.
+// each calls then with each line of the document and the printed line that it shows. Consecutive lines must be
+// consecutive in both.
 func (c documentedCommand) each(lines, printed []string, then func(line int, printed string) error) error {
 	at, skip := 0, false
 	for i := c.from; i < c.to; i++ {
@@ -297,7 +294,7 @@ func (c documentedCommand) each(lines, printed []string, then func(line int, pri
 	return nil
 }
 
-// compare says where the document shows something else than what was printed.
+// compare returns an error if the document differs from the output.
 func (c documentedCommand) compare(lines, printed []string) error {
 	return c.each(lines, printed, func(i int, got string) error {
 		shown, now := strings.Fields(lines[i]), strings.Fields(got)
@@ -310,7 +307,7 @@ func (c documentedCommand) compare(lines, printed []string) error {
 	})
 }
 
-// update replaces the lines that are shown by those printed.
+// update replaces the shown lines by the printed ones.
 func (c documentedCommand) update(lines, printed []string) error {
 	return c.each(lines, printed, func(i int, got string) error {
 		lines[i] = got
@@ -318,10 +315,10 @@ func (c documentedCommand) update(lines, printed []string) error {
 	})
 }
 
-// figure is a number as the program prints it, and what punctuation is around.
+// figure matches a number in the output, with punctuation.
 var figure = regexp.MustCompile(`^([([]?|[*†]*[±≤≥])(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[-+][0-9]+)?)(%?[],:;)]*)$`)
 
-// words are the words of a line, with # for each figure.
+// words returns the words of a line, with # for each figure.
 func words(line string) []string {
 	words := strings.Fields(line)
 	for i, w := range words {
@@ -330,10 +327,9 @@ func words(line string) []string {
 	return words
 }
 
-// sameFigure tells whether two words are the same or figures that differ by no more than another
-// processor's rounding can make of them: whole numbers not at all, per cent by one point, others by
-// 5 % and one in the last place shown. The bounds are wide, because rounding may turn an example or
-// two of a few hundred around, and moves the temperatures that are searched for.
+// sameFigure reports whether two words are equal, or figures that differ by no more than rounding on another processor
+// explains: whole numbers not at all, percentages by one point, others by 5 % and one unit in the last place. The
+// bounds are wide since rounding may change one or two predictions of a few hundred, and the tuned temperatures.
 func sameFigure(got, shown string) bool {
 	if got == shown {
 		return true
@@ -473,7 +469,7 @@ func TestSameFigure(t *testing.T) {
 	}
 }
 
-// argument is one of mfgs serve in a manifest.
+// argument matches an argument of mfgs serve in a manifest.
 var argument = regexp.MustCompile(`(?m)^\s+- (--[a-z-]+)=`)
 
 func TestManifestsHaveFlagsOfServe(t *testing.T) {
@@ -496,10 +492,10 @@ func TestManifestsHaveFlagsOfServe(t *testing.T) {
 	}
 }
 
-// sureOf is a sentence of docs/examples.md, with its line breaks undone.
+// sureOf matches a sentence of docs/examples.md, without its line breaks.
 var sureOf = regexp.MustCompile(`the network is more than 99 % sure of (\d+) of the (\d+) test \w+, and (\d+) of those are wrong; calibrated, of (\d+), and (\d+) of those are wrong`)
 
-func TestExamplesAreAsSureAsTheyAreSaidToBe(t *testing.T) {
+func TestExamplesAreAsConfidentAsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/examples.md")
 	if err != nil {
@@ -559,7 +555,7 @@ func TestExamplesAreAsSureAsTheyAreSaidToBe(t *testing.T) {
 				}
 			}
 		}
-		// Each within the reach of another processor's rounding.
+		// The slack is for rounding on other processors.
 		for k, want := range []struct{ count, slack int }{
 			{before, 10}, {len(report.Predictions), 0}, {wrongBefore, 2}, {after, 30}, {wrongAfter, 2},
 		} {

@@ -26,7 +26,7 @@ the exit status is 1 if anything fails.`,
 }
 
 func (p *program) runDoctor(c *cli.Context) error {
-	err := cmp.Or(noArguments(c), found(c, "bundle", "model"))
+	err := cmp.Or(noArguments(c), checkPaths(c, "bundle", "model"))
 	if err != nil {
 		return err
 	}

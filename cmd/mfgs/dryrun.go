@@ -10,9 +10,9 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// dryRun says what a calibration would take.
+// dryRun estimates the time and memory of a calibration.
 func (p *program) dryRun(c *cli.Context, bar *progress, config calibration.Config) error {
-	config.Progress = nil // of what is timed, there is none to speak of
+	config.Progress = nil // the timed parts are short
 	estimate, err := calibration.EstimateCalibration(c.Context, config)
 	bar.done()
 	if err != nil {
@@ -24,7 +24,7 @@ func (p *program) dryRun(c *cli.Context, bar *progress, config calibration.Confi
 	return writeEstimate(p.stdout, estimate)
 }
 
-// writeEstimate writes what stages would take as a table for people.
+// writeEstimate writes the estimate of each stage as a table.
 func writeEstimate(w io.Writer, e *calibration.Estimate) error {
 	t := table{align: "lrrrr"}
 	t.row("stage", "examples", "a second", "time", "memory")
@@ -45,7 +45,7 @@ func writeEstimate(w io.Writer, e *calibration.Estimate) error {
 	return err
 }
 
-// about words a time that is not known exactly.
+// about writes an estimated time.
 func about(seconds *float64) string {
 	if seconds == nil {
 		return "unknown"

@@ -48,7 +48,7 @@ kind.`,
 			} else {
 				err = writeEvaluation(p.stdout, evaluation)
 			}
-			// A disk that is full by now takes the page, and not the figures.
+			// If the page cannot be written, the figures have been printed.
 			return cmp.Or(err, writePage(c, evaluation, report.Options{}))
 		},
 	}
@@ -100,14 +100,14 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 		return config, usagef(c.Command.Name, "--shift: %v", err)
 	}
 	config.Runtime = p.inference(c, bar)
-	if err := found(c, "bundle", "model"); err != nil {
+	if err := checkPaths(c, "bundle", "model"); err != nil {
 		return config, err
 	}
 	config.Preprocess, err = bundlePreprocessing(c)
 	return config, err
 }
 
-// writeEvaluation writes methods by metrics, and a block for each out-of-distribution set.
+// writeEvaluation writes a table of methods for each set.
 func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	var b strings.Builder
 	var f facts
@@ -181,7 +181,7 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	return err
 }
 
-// describeMethods lists what --methods may hold.
+// describeMethods lists the values of --methods.
 func describeMethods() string {
 	var b strings.Builder
 	for _, name := range bench.Methods() {

@@ -119,7 +119,7 @@ func checkExport(c *cli.Context) error {
 			return fail("--name: %v", err)
 		}
 	}
-	return found(c, "bundle", "model")
+	return checkPaths(c, "bundle", "model")
 }
 
 // writeExport lists what was written, and shows how to run it.

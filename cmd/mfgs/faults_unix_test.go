@@ -9,14 +9,13 @@ import (
 	"testing"
 )
 
-// A few of the kills of testdata/faults, which has many: one after a periodic checkpoint at least, from which the
-// next run goes on.
-func TestKilledRunsAreGoneOnWith(t *testing.T) {
+// A few kills of testdata/faults, at least one of them after a periodic checkpoint, from which the next run resumes.
+func TestKilledRunsAreResumed(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("go", "run", "./faults", "-kills", "4", "-examples", "12000", "-only", "calibrate --resume")
 	cmd.Dir = "../../testdata"
 	out, err := cmd.CombinedOutput()
-	// Kills, of these before the output was there and after, with a checkpoint and in the writing of one, resumed.
+	// Columns: kills, before the output existed and after, with a checkpoint and while writing one, resumed.
 	row := regexp.MustCompile(`(?m)^calibrate --resume +(\d+) +\d+ +\d+ +(\d+) +\d+ +(\d+) `).FindSubmatch(out)
 	if err != nil || row == nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -35,7 +35,7 @@ const (
 	productFlags = "products of matrices"
 )
 
-// jsonFlag is a flag of every verb with a result.
+// jsonFlag is --json, of every verb with a result.
 func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "print one JSON document on standard output"}
 }
@@ -54,13 +54,13 @@ func threadsFlag(category, work string) cli.Flag {
 	return countFlag("threads", category, "`N` threads for one "+work+" [as many as CPUs]")
 }
 
-// A choice is a flag whose values shells complete.
+// A choice is a flag with a list of values, for completion.
 type choice struct {
 	*cli.StringFlag
 	values []string
 }
 
-// choiceFlag is a choice of no other values; value is what it has by itself, if anything.
+// choiceFlag is a choice that accepts only the listed values; value is the default.
 func choiceFlag[S ~string](name, category, usage string, value S, values []S) cli.Flag {
 	c := &choice{StringFlag: &cli.StringFlag{Name: name, Category: category, Usage: usage, Value: string(value)}}
 	for _, v := range values {
@@ -70,13 +70,13 @@ func choiceFlag[S ~string](name, category, usage string, value S, values []S) cl
 	return c
 }
 
-// countFlag is a flag of a number that is not negative.
+// countFlag is a flag with a non-negative integer.
 func countFlag(name, category, usage string) *cli.IntFlag {
 	return &cli.IntFlag{Name: name, Category: category, Usage: usage,
 		Action: func(c *cli.Context, _ int) error { return notNegative(c, name) }}
 }
 
-// inferenceFlags say how the network is run.
+// inferenceFlags configure how the network is run.
 func inferenceFlags() []cli.Flag {
 	return []cli.Flag{
 		batchFlag(), threadsFlag(runtimeFlags, "inference"), providerFlag(), runtimePathFlag(runtimeFlags), noInstallFlag(),
@@ -112,7 +112,7 @@ func maxBadFlag() cli.Flag {
 		"`N` records at most that cannot be read or decoded and are skipped, in each set [0]")
 }
 
-// fileError words what the file system said about a path, which its own message repeats.
+// fileError returns an error of the file system with the path named once.
 func fileError(path string, err error) error {
 	var pe *fs.PathError
 	switch {
@@ -124,17 +124,17 @@ func fileError(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// wanted says what a flag's path is to lead to.
-var wanted = map[string]string{
+// pathKinds says what the path of a flag must be.
+var pathKinds = map[string]string{
 	"bundle": "the folder that calibrate wrote",
 	"model":  "the ONNX file of the network",
 }
 
-// found refuses paths that lead nowhere, which later messages would name without the flag.
-func found(c *cli.Context, names ...string) error {
+// checkPaths returns an error that names the flag if its path does not exist.
+func checkPaths(c *cli.Context, names ...string) error {
 	for _, name := range names {
 		if path := c.String(name); path != "" {
-			if err := leads(path, wanted[name]); err != nil {
+			if err := checkPath(path, pathKinds[name]); err != nil {
 				return fmt.Errorf("--%s %w", name, err)
 			}
 		}
@@ -142,8 +142,8 @@ func found(c *cli.Context, names ...string) error {
 	return nil
 }
 
-// leads refuses a path that leads to nothing; want says what is wanted there.
-func leads(path, want string) error {
+// checkPath returns an error if a path does not exist; want says what it must be.
+func checkPath(path, want string) error {
 	_, err := os.Stat(path)
 	if err == nil {
 		return nil
@@ -154,7 +154,7 @@ func leads(path, want string) error {
 	return fmt.Errorf("%w: give %s", fileError(path, err), want)
 }
 
-// maxSideFile bounds the files that flags name, beside models and data.
+// maxSideFile bounds class names, preprocessing and other small files, in bytes.
 const maxSideFile = 16 << 20
 
 func readSideFile(path string) ([]byte, error) {
@@ -165,7 +165,7 @@ func readSideFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// readClasses reads class names in label order, from a file as pretrained.Classes has it.
+// readClasses reads class names in label order from a file; see pretrained.Classes.
 func readClasses(path string) ([]string, error) {
 	data, err := readSideFile(path)
 	if err != nil {
@@ -186,18 +186,18 @@ func modelFlag() cli.Flag {
 	return &cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"}
 }
 
-// cacheFlag names the folder of the features cache.
+// cacheFlag is the folder of the features cache.
 func cacheFlag() cli.Flag {
 	return &cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same, and filled further where a run was interrupted"}
 }
 
-// preprocessFlag says how images become the model's input, and otherwise what is done without it.
+// preprocessFlag is --preprocess; otherwise describes the default.
 func preprocessFlag(otherwise string) cli.Flag {
 	usage := "`FILE|PRESET` how images become the model's input: a YAML file, transformers' preprocessor_config.json, timm's config.json, torchvision:WEIGHTS, or " + alternatives(preprocess.Presets) + " [" + otherwise + "]"
 	return &choice{&cli.StringFlag{Name: "preprocess", Category: dataFlags, Usage: usage, TakesFile: true}, preprocess.Presets}
 }
 
-// bundlePreprocessing reads --preprocess for the model of a bundle; nil without it.
+// bundlePreprocessing reads --preprocess for the model of a bundle, nil if it is not given.
 func bundlePreprocessing(c *cli.Context) (*preprocess.Spec, error) {
 	arg := c.String("preprocess")
 	if arg == "" {
@@ -206,8 +206,8 @@ func bundlePreprocessing(c *cli.Context) (*preprocess.Spec, error) {
 	return readPreprocessing(arg, cmp.Or(c.String("model"), filepath.Join(c.String("bundle"), bundle.ModelName)))
 }
 
-// readPreprocessing reads the preprocessing that --preprocess names: a preset,
-// fitted to the model's input, weights of torchvision, or a file.
+// readPreprocessing reads the value of --preprocess: a preset, which is fitted to the model's input, torchvision
+// weights, or a file.
 func readPreprocessing(arg, model string) (*preprocess.Spec, error) {
 	if name, ok := strings.CutPrefix(arg, published.TorchvisionPrefix); ok {
 		s, err := published.Torchvision(name)
@@ -238,7 +238,7 @@ func readPreprocessing(arg, model string) (*preprocess.Spec, error) {
 	return &s, nil
 }
 
-// modelFolder reads the folder that --model names, nil where that is a file.
+// modelFolder reads the folder that --model names, nil if that is a file.
 func modelFolder(model string) (*pretrained.Folder, error) {
 	if s, err := os.Stat(model); model == "" || err != nil || !s.IsDir() {
 		return nil, nil
@@ -246,8 +246,8 @@ func modelFolder(model string) (*pretrained.Folder, error) {
 	return pretrained.Open(model)
 }
 
-// take takes from a folder what no flag gives, and says what that is.
-func take(f *pretrained.Folder, config *calibration.Config, say func(string)) error {
+// applyFolder fills in the preprocessing and class names of a folder where no flag gives them, and reports which.
+func applyFolder(f *pretrained.Folder, config *calibration.Config, say func(string)) error {
 	preprocessing, classes := false, config.Classes == nil
 	if config.Preprocess == nil && (f.Preprocess != nil || f.Unusable != nil) {
 		m, err := onnx.Open(f.Model)
@@ -270,7 +270,7 @@ func take(f *pretrained.Folder, config *calibration.Config, say func(string)) er
 	return nil
 }
 
-// parseMethods reads the names in a,b,c; nil for an empty list.
+// parseMethods splits a,b,c and checks the names; nil for "".
 func parseMethods(s string) ([]string, error) {
 	if s == "" {
 		return nil, nil

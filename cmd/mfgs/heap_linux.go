@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// limitHeap has Go's heap collected before it takes more than half of a limited address space (ulimit -v),
-// of which the runtime's reservations, the model and the threads need the rest. GOMEMLIMIT overrides it.
+// limitHeap sets Go's memory limit to half of a limited address space (ulimit -v): reservations of the runtime, the
+// model and threads need the rest. GOMEMLIMIT overrides it.
 func limitHeap() {
 	var space syscall.Rlimit
 	const unlimited = 1 << 62

@@ -2,5 +2,5 @@
 
 package main
 
-// limitHeap does nothing where address spaces are not limited.
+// limitHeap does nothing on systems without a limit on address space.
 func limitHeap() {}

@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// oneLiner is what mfgs is in a few words.
+// oneLiner describes mfgs in a few words.
 const oneLiner = "honest uncertainty for any trained ONNX classifier"
 
 const overview = `mfgs gives a trained ONNX classifier honest uncertainty, without retraining it: probabilities that can be
@@ -55,14 +55,14 @@ func (p *program) help() *cli.Command {
 
 func init() { cli.FlagStringer = flagLines }
 
-// flagLines describes a flag: its name and value, and from a column on what it does. Defaults stand in
-// brackets in the flag's own words, as many are not a value.
+// flagLines returns the help of a flag: name and placeholder, then the usage from a fixed column on. The usage has
+// the default in brackets, in words, since many defaults are not a value.
 func flagLines(f cli.Flag) string {
 	const column = 27
 	placeholder, usage := unquote(f.(cli.DocGenerationFlag).GetUsage())
 	term := "--" + f.Names()[0] + placeholder
 	lines := wrapText(strings.Repeat(" ", column), usage)
-	if n := utf8.RuneCountInString(term); n+5 <= column { // where the first line begins with it
+	if n := utf8.RuneCountInString(term); n+5 <= column { // it fits into the first line
 		lines = term + lines[n+3:]
 	} else {
 		lines = term + "\n" + lines
@@ -70,7 +70,7 @@ func flagLines(f cli.Flag) string {
 	return strings.TrimSuffix(lines, "\n")
 }
 
-// unquote takes the `NAME` of a flag's value off its description.
+// unquote splits the `NAME` of a flag's value off its usage.
 func unquote(usage string) (placeholder, text string) {
 	name, text, ok := strings.Cut(strings.TrimPrefix(usage, "`"), "` ")
 	if !ok {
@@ -79,7 +79,7 @@ func unquote(usage string) (placeholder, text string) {
 	return " " + name, text
 }
 
-// reflowed breaks the paragraphs of a description into lines, but for what is laid out already.
+// reflowed wraps the paragraphs of a description, except indented ones.
 func reflowed(description string) string {
 	const indent = "   " // of package cli
 	paragraphs := strings.Split(description, "\n\n")

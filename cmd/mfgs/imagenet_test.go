@@ -17,8 +17,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// imageNet unpacks 200 of the 1,000 validation images, and 40 of these once more
-// elsewhere, into a folder a class, named by its number.
+// imageNet unpacks 200 of the 1,000 validation images, and 40 of these once more, into folders named by the number of
+// the class.
 func imageNet(t testing.TB) (all, few string) {
 	t.Helper()
 	archive := filepath.Join(realdata.Dir(t), "imagenet/ilsvrc_val")
@@ -70,9 +70,9 @@ func imageNet(t testing.TB) (all, few string) {
 	return all, few
 }
 
-// A network of 1,000 classes that others trained, and photographs as they come: decoding, resizing
-// and scaling are right if it classifies them as well as it is known to, at 65 % of all 1,000.
-func TestImageNetIsClassifiedAsWellAsItShould(t *testing.T) {
+// A published network of 1,000 classes has its known accuracy on photographs, 65 % of all 1,000: decoding, resizing and
+// scaling are right.
+func TestImageNetIsClassifiedWithTheKnownAccuracy(t *testing.T) {
 	t.Parallel()
 	realdata.Dir(t)
 	test, few := imageNet(t)
@@ -87,7 +87,7 @@ func TestImageNetIsClassifiedAsWellAsItShould(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A bundle is needed to evaluate the network; what it is tuned on is no matter.
+	// The bundle is only needed to evaluate the network.
 	var r calibration.Report
 	decode(&r, "calibrate", "--model", model, "--no-model", "--preprocess", "mobilenet", "--train", few, "--val", few, "--damping", "1", "--out", bundle)
 	if r.Head.Features != 1280 || r.Head.Logits != 1000 || r.Structure != "kron" || r.Examples.Train != 40 {

@@ -28,10 +28,10 @@ layer is recognised the exit code is 1, and the reason tells what may help.`,
 			if c.NArg() != 1 {
 				return usagef(c.Command.Name, "want one model file, got %d arguments", c.NArg())
 			}
-			if err := leads(c.Args().First(), wanted["model"]); err != nil {
+			if err := checkPath(c.Args().First(), pathKinds["model"]); err != nil {
 				return err
 			}
-			in, err := inspection(c)
+			in, err := inspectModel(c)
 			if err != nil {
 				return err
 			}
@@ -48,17 +48,17 @@ layer is recognised the exit code is 1, and the reason tells what may help.`,
 	}
 }
 
-// An inspected is what a model file says, and what is written beside it.
-type inspected struct {
+// An inspection is what was found in a model file, and in the files beside it.
+type inspection struct {
 	*wrap.Inspection
-	Preprocessing *pretrained.Suggestion `json:"preprocessing"` // null where the model takes no images
-	Classes       string                 `json:"classes"`       // the file with their names, "" for none
-	Next          string                 `json:"next"`          // the command to run; "" where there is none
+	Preprocessing *pretrained.Suggestion `json:"preprocessing"` // null if the model takes no images
+	Classes       string                 `json:"classes"`       // file with the class names, "" for none
+	Next          string                 `json:"next"`          // command to run next, "" for none
 	beside        *pretrained.Folder
 }
 
-// inspection reads the argument of inspect, and what lies beside it.
-func inspection(c *cli.Context) (*inspected, error) {
+// inspectModel reads the model that is the argument of inspect, and the files beside it.
+func inspectModel(c *cli.Context) (*inspection, error) {
 	arg := c.Args().First()
 	folder, err := modelFolder(arg)
 	if err != nil {
@@ -79,7 +79,7 @@ func inspection(c *cli.Context) (*inspected, error) {
 	if found.Err != nil {
 		found.Reason = message(found.Err)
 	}
-	in := &inspected{Inspection: found, beside: folder}
+	in := &inspection{Inspection: found, beside: folder}
 	if folder == nil {
 		in.beside = pretrained.Beside(path)
 	}
@@ -116,7 +116,7 @@ func inspection(c *cli.Context) (*inspected, error) {
 	return in, nil
 }
 
-// bundleName is what a bundle of a model may be called: as its file, or its folder if that is called model.
+// bundleName suggests a name for the bundle of a model: that of its file or, if that is model, of its folder.
 func bundleName(path string) string {
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	abs, err := filepath.Abs(path)
@@ -129,8 +129,8 @@ func bundleName(path string) string {
 	return name
 }
 
-// writeInspection writes the finding and what it rests on.
-func writeInspection(w io.Writer, in *inspected) error {
+// writeInspection writes the head that was found and the evidence for it.
+func writeInspection(w io.Writer, in *inspection) error {
 	var b strings.Builder
 	var f facts
 	f.add("model", in.Model.Path)
@@ -185,7 +185,7 @@ func writeInspection(w io.Writer, in *inspected) error {
 	return err
 }
 
-// tensors lists a model's inputs or outputs, as in "image [N,1,28,28] float32".
+// tensors lists inputs or outputs, as in "image [N,1,28,28] float32".
 func tensors(values []onnx.ValueInfo) string {
 	list := make([]string, len(values))
 	for i, v := range values {

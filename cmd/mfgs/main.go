@@ -1,9 +1,8 @@
-// Mfgs gives a trained ONNX classifier honest uncertainty.
+// Mfgs gives a trained ONNX classifier calibrated uncertainty.
 //
-// Each verb stands in a file of its own: its words and flags, what it calls in
-// package wrap, and the table it prints. What the verbs share is the reading of
-// arguments (args.go), help (help.go), flags (flags.go), progress (progress.go),
-// terminals (terminal.go) and the writing of tables and JSON (table.go, output.go).
+// Each verb has a file with its flags, the call into package wrap, and the table it prints. The verbs share
+// arguments (args.go), help (help.go), flags (flags.go, settings.go), error messages (advice.go), progress
+// (progress.go), terminals (terminal.go), and tables and JSON (table.go, output.go).
 package main
 
 import (
@@ -23,7 +22,7 @@ import (
 func main() {
 	limitHeap()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for an orderly end; a second one ends at once.
+	// The first signal cancels ctx; the second one ends the process.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
@@ -43,27 +42,27 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err == nil:
 		return exitDone
 	case errors.As(err, &usage):
-		fmt.Fprintln(stderr, complaint(stderr, usage.Error()))
+		fmt.Fprintln(stderr, redPrefix(stderr, usage.Error()))
 		return exitUsage
 	case ctx.Err() != nil:
 		interrupted := errors.New("interrupted")
 		if kept := (*calibration.InterruptedError)(nil); errors.As(err, &kept) {
 			interrupted = &calibration.InterruptedError{Checkpoint: kept.Checkpoint, Err: interrupted}
 		}
-		fmt.Fprintln(stderr, complaint(stderr, "mfgs: "+oneLine(message(interrupted))))
+		fmt.Fprintln(stderr, redPrefix(stderr, "mfgs: "+oneLine(message(interrupted))))
 	default:
-		fmt.Fprintln(stderr, complaint(stderr, "mfgs: "+oneLine(message(err))))
+		fmt.Fprintln(stderr, redPrefix(stderr, "mfgs: "+oneLine(message(err))))
 	}
 	return exitFailed
 }
 
-// synonyms are flags in the place of a verb.
+// synonyms are flags that stand in place of a verb.
 var synonyms = map[string]string{
 	"--help": "help", "-help": "help", "-h": "help",
 	"--version": "version", "-version": "version", "-v": "version",
 }
 
-// run arranges the arguments of the verb as package cli wants them, and runs it.
+// run arranges the arguments for package cli and runs the verb.
 func (p *program) run(ctx context.Context, args []string) error {
 	app := p.app()
 	out := &stickyWriter{w: app.Writer}
@@ -90,7 +89,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 	return runApp(append([]string{args[0], verb.Name}, arranged...)...)
 }
 
-// stickyWriter keeps the first error of writing, which package cli drops when it writes help.
+// stickyWriter keeps the first write error, which package cli drops when it prints help.
 type stickyWriter struct {
 	w   io.Writer
 	err error

@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"mfgs": main, "curl": curl})
 }
 
-// TestScripts runs the command line as people do. The scripts have, besides
-// those of testscript, the commands of scriptCommands.
+// TestScripts runs the scripts in testdata, which use scriptCommands besides the commands of testscript.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	lib, err := install.Find(install.Config{})
@@ -61,8 +60,7 @@ func invoke(ctx context.Context, args ...string) (code int, stdout, stderr strin
 const moduleTestdata = "../../testdata/onnx"
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	// code N COMMAND...: COMMAND exits with N, and says so in one line, or with a
-	// hint in a second one where N is 2.
+	// code N COMMAND...: COMMAND exits with N and an error message of one line, or with a second line if N is 2.
 	"code": func(ts *testscript.TestScript, neg bool, args []string) {
 		err := ts.Exec(args[1], args[2:]...)
 		got := 0
@@ -86,7 +84,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 			}
 		}
 	},
-	// quiet: standard error holds warnings at most, and progress.
+	// quiet: standard error has only warnings and progress.
 	"quiet": func(ts *testscript.TestScript, neg bool, args []string) {
 		for line := range strings.Lines(ts.ReadFile("stderr")) {
 			if !aside(line) {
@@ -113,7 +111,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"tensors": func(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(writeTensors(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
 	},
-	// arrow STREAM LINES...: what tensors writes, or lines of null, as an Arrow stream.
+	// arrow STREAM LINES...: output of tensors, or lines of null, as an Arrow stream.
 	"arrow": func(ts *testscript.TestScript, neg bool, args []string) {
 		var lines []byte
 		for _, arg := range args[1:] {
@@ -125,12 +123,12 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"rows": func(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(readArrow(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
 	},
-	// sameanswers ROWS LINES: what rows writes says what predictions as JSON lines say, but for input.
+	// sameanswers ROWS LINES: output of rows equals predictions as JSON lines, except for input.
 	"sameanswers": func(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(sameAnswers(ts.ReadFile(args[0]), ts.ReadFile(args[1])))
 	},
-	// features FILE N SEED [nan|targets]: ready-made features of an invented network,
-	// with a NaN, or with the targets of a multi-label head.
+	// features FILE N SEED [nan|targets]: precomputed features of a synthetic network, with a NaN, or with targets of a
+	// multi-label head.
 	"features": func(ts *testscript.TestScript, neg bool, args []string) {
 		n, err := strconv.Atoi(args[1])
 		ts.Check(err)
@@ -164,20 +162,20 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 		}
 		ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o666))
 	},
-	// head FILE N: cuts a file off.
+	// head FILE N: truncates a file to N bytes.
 	"head": func(ts *testscript.TestScript, neg bool, args []string) {
 		n, err := strconv.ParseInt(args[1], 10, 64)
 		ts.Check(err)
 		ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
 	},
-	// flip FILE: changes a byte in the middle.
+	// flip FILE: changes the middle byte.
 	"flip": func(ts *testscript.TestScript, neg bool, args []string) {
 		data, err := os.ReadFile(ts.MkAbs(args[0]))
 		ts.Check(err)
 		data[len(data)/2] ^= 0x41
 		ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o666))
 	},
-	// empty DIR: the folder holds nothing.
+	// empty DIR: the folder is empty.
 	"empty": func(ts *testscript.TestScript, neg bool, args []string) {
 		entries, err := os.ReadDir(ts.MkAbs(args[0]))
 		ts.Check(err)
@@ -185,8 +183,8 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 			ts.Fatalf("%s holds %v", args[0], entries)
 		}
 	},
-	// json FILE [PATH [OP VALUE]]: the file is one JSON document, which has
-	// something at PATH, of which OP holds: == VALUE, < VALUE, > VALUE, or len N.
+	// json FILE [PATH [OP VALUE]]: the file is one JSON document that has PATH, with a value for which OP holds:
+	// == VALUE, < VALUE, > VALUE, or len N.
 	"json": func(ts *testscript.TestScript, neg bool, args []string) {
 		var doc any
 		if err := json.Unmarshal([]byte(ts.ReadFile(args[0])), &doc); err != nil {
@@ -228,13 +226,13 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	},
 }
 
-// aside reports whether a line of standard error may stand there in any run.
+// aside reports whether a line of standard error is a warning or progress.
 func aside(line string) bool { return strings.HasPrefix(line, "mfgs: warning: ") || isProgress(line) }
 
-// isProgress reports whether a line of standard error is there only because the run is slow.
+// isProgress reports whether a line of standard error is progress, which only slow runs print.
 func isProgress(line string) bool { return strings.HasPrefix(line, "mfgs: progress: ") }
 
-// lookup goes down a JSON document along a path such as methods.0.name.
+// lookup returns the value at a path such as methods.0.name in a JSON document.
 func lookup(doc any, path string) (any, error) {
 	for key := range strings.SplitSeq(path, ".") {
 		switch v := doc.(type) {
@@ -311,8 +309,8 @@ func writeTensors(spec, path string) error {
 	return os.WriteFile(path, b.Bytes(), 0o666)
 }
 
-// writeFeatures writes what a linear layer of 3 classes on 6 random features yields, and labels
-// that follow its softmax at temperature 2, or targets its sigmoids.
+// writeFeatures writes 6 random features, logits of a linear layer of 3 classes, and labels drawn from its softmax at
+// temperature 2, or targets from its sigmoids.
 func writeFeatures(path string, n int, seed uint64, special string) error {
 	const d, k = 6, 3
 	weights := rand.New(rand.NewPCG(1, 2))

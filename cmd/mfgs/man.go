@@ -34,7 +34,7 @@ man looks:
 	}
 }
 
-// manual is the template of the manual page in Markdown, of which package cli makes roff.
+// manual is the Markdown template of the manual page, which package cli converts to roff.
 const manual = `% "MFGS" "1" "{{.App.Metadata.date}}" "{{.App.Metadata.version}}" "User Commands"
 # NAME
 mfgs - {{.App.Usage}}
@@ -79,7 +79,7 @@ https://github.com/mfgs/mfgs
 
 func init() { cli.MarkdownDocTemplate = manual }
 
-// environment is what variables do.
+// environment describes the environment variables.
 var environment = [][2]string{
 	{install.EnvLibrary, "ONNX Runtime's library, or its folder"},
 	{install.EnvNoInstall, "set to anything but 0 or false, never install ONNX Runtime"},
@@ -88,9 +88,9 @@ var environment = [][2]string{
 	{"GOGC, GOMEMLIMIT", "as for every Go program: they replace what mfgs chooses"},
 }
 
-// manualPage is the help of all verbs in the macros of man(7).
+// manualPage returns the help of all verbs in the macros of man(7).
 func manualPage(app *cli.App, v versions) (string, error) {
-	flags := map[string][][3]string{} // of a verb: name, value and usage of each
+	flags := map[string][][3]string{} // by verb: name, placeholder and usage
 	app.Metadata = map[string]any{"date": pageDate(v), "version": "mfgs " + v.Version, "environment": environment, "flags": flags}
 	app.Description = verbatim(app.Description)
 	for _, verb := range app.Commands {
@@ -103,7 +103,7 @@ func manualPage(app *cli.App, v versions) (string, error) {
 	return app.ToManWithSection(1)
 }
 
-// verbatim fences what is laid out already, as blocks of Markdown.
+// verbatim fences indented paragraphs as Markdown code blocks.
 func verbatim(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, paragraph := range paragraphs {
@@ -114,7 +114,7 @@ func verbatim(text string) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// pageDate is that of SOURCE_DATE_EPOCH, by which builds are repeated, or of the commit, else "".
+// pageDate is the date of SOURCE_DATE_EPOCH (reproducible builds), else of the commit, else "".
 func pageDate(v versions) string {
 	if seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
 		return time.Unix(seconds, 0).UTC().Format(time.DateOnly)

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// writeJSON writes v as one document that people can read, too. Nothing is
-// written where v has no JSON.
+// writeJSON writes v as one indented document. If v cannot be encoded, it writes nothing.
 func writeJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
 
-// writeLongJSON writes v in one line.
+// writeLongJSON writes v on one line.
 func writeLongJSON(w io.Writer, v any) error { return encodeJSON(w, v, "") }
 
 func encodeJSON(w io.Writer, v any, indent string) error {
@@ -27,8 +26,8 @@ func encodeJSON(w io.Writer, v any, indent string) error {
 	return err
 }
 
-// jsonText writes JSON as a terminal may be given it. What encoding/json leaves as it is, of what
-// commands one, can stand in strings only, and is escaped. A Write ends where a character does.
+// jsonText escapes what could control a terminal and encoding/json leaves alone; it occurs in strings only. Each Write
+// must end at a character boundary.
 type jsonText struct{ w io.Writer }
 
 func (j jsonText) Write(p []byte) (int, error) {
@@ -59,7 +58,7 @@ func (p *program) warn(warnings ...string) {
 	}
 }
 
-// warnRecords warns of what was skipped and passed over.
+// warnRecords warns of skipped records and ignored files.
 func (p *program) warnRecords(bad, ignored []string) {
 	const most = 10
 	for i, r := range bad {

@@ -62,8 +62,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// Whatever the files of others call their classes, tensors and examples, a table
-// keeps its lines and the terminal its state.
+// Names of classes, tensors and examples in files cannot break the lines of a table or control the terminal.
 func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 	t.Parallel()
 	const evil = "put\x1b[31m\r\u009b2J\n\u202e\xff"
@@ -98,7 +97,7 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"label lists": {2, table(true,
 			wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}})},
 		"inspection": {0, func(w io.Writer) error {
-			return writeInspection(w, &inspected{
+			return writeInspection(w, &inspection{
 				Inspection: &wrap.Inspection{Model: *model, Evidence: []string{evil},
 					Head: &head.Head{Op: evil, Node: evil, FeaturesTensor: evil, LogitsTensor: evil, Tail: []string{evil}}},
 				Preprocessing: &pretrained.Suggestion{Preprocess: evil, Reason: evil}, Classes: evil, Next: evil,
@@ -176,8 +175,8 @@ func TestReportFits80Columns(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "b")
 	for _, args := range [][]string{
 		{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--ood", dir +
-			models.UnfamiliarVal, "--out", out},
-		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "unfamiliar=" + dir + models.UnfamiliarTest},
+			models.OODVal, "--out", out},
+		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "unfamiliar=" + dir + models.OODTest},
 		{"predict", "--bundle", out, dir + models.DigitsTest},
 		{"inspect", dir + models.DigitsModel},
 		{"demo"},
@@ -187,7 +186,7 @@ func TestReportFits80Columns(t *testing.T) {
 			t.Fatalf("%q: exit code %d: %s", args, code, stderr)
 		}
 		for line := range strings.Lines(stdout) {
-			// Paths are as long as they are.
+			// Paths may be longer.
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 &&
 				!strings.Contains(line, filepath.Dir(out)) && !strings.Contains(line, dir) {
 				t.Errorf("%s: %d columns: %s", args[0], n, line)
@@ -196,14 +195,14 @@ func TestReportFits80Columns(t *testing.T) {
 	}
 }
 
-// A wide table must not wait for its end, nor a later, wider cell be cut.
+// A wide table does not wait for its end, and a later, wider cell is not cut.
 func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	w := newPredictionWriter("table", &b, nil, false, nil)
 	for i := range rowsKept + 1 {
 		if i == rowsKept && b.Len() == 0 {
-			// The buffer below holds 4 kB, which the rows kept have filled.
+			// The first rows have filled the buffer of 4 kB.
 			t.Error("nothing was written after the rows that decide the widths")
 		}
 		p := wrap.Prediction{Input: strings.Repeat("x", 22), Confidence: 0.5}
@@ -260,7 +259,7 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 	}
 }
 
-// Lists of labels, in the formats that write them in a cell.
+// Lists of labels are written into one cell.
 func TestLabelsInCells(t *testing.T) {
 	t.Parallel()
 	names, share := []string{"cat", "dog", "a bird of some kind", "3"}, 0.125
@@ -336,7 +335,7 @@ func TestInterruption(t *testing.T) {
 	if code, _, stderr := invoke(t.Context(), calibrate...); code != 0 {
 		t.Fatal(stderr)
 	}
-	// Interrupted by its own first output.
+	// Interrupted by the first output.
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	var errs bytes.Buffer
@@ -350,7 +349,7 @@ func TestInterruption(t *testing.T) {
 	}
 }
 
-// cancelling cancels when it is first written to.
+// cancelling cancels at the first Write.
 type cancelling struct{ cancel func() }
 
 func (c cancelling) Write(p []byte) (int, error) {
@@ -358,8 +357,8 @@ func (c cancelling) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Where standard error is no terminal, a short run writes nothing, and a long one a
-// plain line after 10 s, 20 s, 40 s, and then every minute.
+// If standard error is not a terminal, a short run writes nothing, and a long one a plain line after 10 s, 20 s, 40 s
+// and then every minute.
 func TestProgressOffTerminalsIsPlainLinesNowAndThen(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
@@ -424,7 +423,7 @@ func TestProgressIsWipedInTheEnd(t *testing.T) {
 	}
 }
 
-// digits unpacks models/digits-mlp and returns the folder with a slash behind.
+// digits unpacks models/digits-mlp and returns the folder with a trailing slash.
 func digits(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "digits")
@@ -434,7 +433,7 @@ func digits(t *testing.T) string {
 	return dir + string(filepath.Separator)
 }
 
-// Every number stands under its own name, in all formats.
+// Every number is in the column of its name, in all formats.
 func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 	t.Parallel()
 	label, share := 2, 0.125
@@ -468,7 +467,7 @@ func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 	}
 }
 
-// What is left of a stage is judged by the stage, and not by those before it.
+// The remaining time of a stage does not depend on earlier stages.
 func TestProgressOfALaterStageTellsItsOwnTime(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
@@ -484,7 +483,7 @@ func TestProgressOfALaterStageTellsItsOwnTime(t *testing.T) {
 	}
 }
 
-// A time that is estimated is said in as many digits as it deserves, and is nothing only where it is.
+// An estimated time has few digits, and is 0 only if it is exactly 0.
 func TestEstimatedTimes(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[float64]string{

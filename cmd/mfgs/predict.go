@@ -74,7 +74,7 @@ func (p *program) runPredict(c *cli.Context) error {
 		Model: c.String("model"), FreeMemory: true, Warn: func(w string) { p.warn(w) },
 	}
 	options.Runtime = p.inference(c, bar)
-	if err := found(c, "bundle", "model"); err != nil {
+	if err := checkPaths(c, "bundle", "model"); err != nil {
 		return err
 	}
 	if options.Preprocess, err = bundlePreprocessing(c); err != nil {
@@ -99,8 +99,7 @@ func (p *program) runPredict(c *cli.Context) error {
 	return p.predictLines(c.Context, predictor, mostBad)
 }
 
-// predictFormat returns the format to write, and whether lines are read from standard input. It
-// refuses arguments that cannot be meant.
+// predictFormat checks the arguments and returns the output format, and whether lines are read from standard input.
 func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 	fail := func(format string, args ...any) (string, bool, error) {
 		return "", false, usagef(c.Command.Name, format, args...)
@@ -136,18 +135,18 @@ func (p *program) predictAll(
 	out := newPredictionWriter(
 		format, p.stdout, predictor.Classes(), predictor.Head().MultiLabel(), predictor.Bundle().Decisions)
 	bar := p.progress()
-	// Where predictions scroll by, they are the progress.
+	// Predictions on a terminal are the progress.
 	bar.mute = bar.mute || isTerminal(p.stdout)
 	defer bar.done()
 	for _, input := range inputs {
 		folder := ""
-		if len(inputs) > 1 { // records of several inputs may have one name
+		if len(inputs) > 1 { // records of different inputs may have the same name
 			folder = folderOf(input)
 		}
 		var report wrap.DatasetReport
 		bad, err := p.predictInput(predictor.PredictDataset(ctx, input, &report), folder, maxBad, bar, out)
 		if err != nil {
-			// What has been written so far stands; a JSON document is all or nothing.
+			// Keep what has been written; a JSON document is all or nothing.
 			_ = out.flush()
 			return err
 		}
@@ -186,9 +185,8 @@ func (p *program) predictInput(
 	return messages, nil
 }
 
-// predictLines answers JSON lines from standard input, each with one on standard
-// output, which is there before the next is waited for. More than mostBad of them that
-// cannot be predicted end it; -1 is without limit.
+// predictLines answers each JSON line of standard input with one on standard output, before it waits for the
+// next. More than mostBad failures end it; -1 is no limit.
 func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, mostBad int) error {
 	var line bytes.Buffer
 	lines := jsonText{p.stdout}
@@ -222,14 +220,13 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 	return nil
 }
 
-// A badLine answers a line that cannot be predicted.
+// A badLine is the answer to a line that cannot be predicted.
 type badLine struct {
 	Input string `json:"input"`
 	Error string `json:"error"`
 }
 
-// folderOf returns the folder that the names of an input's records are relative
-// to: the input itself, or the one its file lies in.
+// folderOf returns the folder that record names are relative to: the input itself, or the folder of its file.
 func folderOf(input string) string {
 	spec, err := dataset.ParseSpec(input)
 	switch {
@@ -257,8 +254,8 @@ type predictionWriter interface {
 	close() error
 }
 
-// newPredictionWriter returns the writer of a format; classes are the names in
-// label order, nil if there are none, and multi says that the head is multi-label.
+// newPredictionWriter returns the writer of a format. classes are the names in label order, or nil; multi is set for
+// multi-label heads.
 func newPredictionWriter(
 	format string, w io.Writer, classes []string, multi bool, decisions *conformal.Decisions,
 ) predictionWriter {
@@ -276,8 +273,7 @@ func newPredictionWriter(
 	return &tablePredictions{unreported: unreported{b}, classes: classes, multi: multi, decisions: decisions}
 }
 
-// unreported is what the formats have in common that hold nothing but
-// predictions and pass through a buffer.
+// unreported is embedded by formats that have only predictions and are buffered.
 type unreported struct{ *bufio.Writer }
 
 func (u unreported) report(wrap.DatasetReport, []string) {}
@@ -291,7 +287,7 @@ type predictionDocument struct {
 	Warnings    []string          `json:"warnings"`
 }
 
-// jsonPredictions keeps all until the end: an error leaves no half document.
+// jsonPredictions keeps everything until close, so that an error leaves no half document.
 type jsonPredictions struct {
 	w   io.Writer
 	doc predictionDocument
@@ -320,7 +316,7 @@ func (j *jsonLines) write(p wrap.Prediction) error {
 	return writePrediction(jsonText{j.Writer}, &j.line, &p)
 }
 
-// writePrediction writes a line at once, which it makes in a buffer.
+// writePrediction writes a line in one Write; line is a scratch buffer.
 func writePrediction(w io.Writer, line *bytes.Buffer, p *wrap.Prediction) error {
 	line.Reset()
 	if err := p.EncodeJSON(line); err != nil {
@@ -341,8 +337,8 @@ type csvPredictions struct {
 
 var (
 	csvHeader = []string{"input", "label", "class", "class_name", "confidence", "entropy"}
-	// csvLabelsHeader is that of a multi-label head. Numbers in a list stand a blank
-	// apart, names a semicolon.
+	// csvLabelsHeader is for multi-label heads. Lists of numbers are separated by blanks, lists of names by
+	// semicolons.
 	csvLabelsHeader = []string{"input", "targets", "labels", "label_names", "confidence", "entropy"}
 )
 
@@ -380,11 +376,10 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 	return c.w.Write(record)
 }
 
-// full writes a number with all its digits.
+// full writes a number with all digits.
 func full(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// csvText lets a name through with what CSV quotes, line breaks, but with nothing
-// that would command the terminal of who looks at the file.
+// csvText keeps line breaks and tabs, which CSV quotes, and escapes what could control a terminal.
 func csvText(s string) string {
 	pieces := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\t' })
 	for _, piece := range pieces {
@@ -430,18 +425,18 @@ func (c *csvPredictions) close() error {
 	return c.flush()
 }
 
-// tablePredictions writes a table as it comes. The first rows decide the widths
-// of the columns; later cells that are wider push their row out of line.
+// tablePredictions writes rows as they come. The first rows set the column widths; a later row with a wider cell is
+// not aligned.
 type tablePredictions struct {
 	unreported
 	classes   []string
 	multi     bool
 	decisions *conformal.Decisions
 	kept      [][]string
-	widths    []int // nil while rows are kept
+	widths    []int // nil until the header is written
 }
 
-// rowsKept are looked at for the widths.
+// rowsKept is how many rows set the column widths.
 const rowsKept = 64
 
 var (
@@ -486,7 +481,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	return t.begin()
 }
 
-// shorten keeps the end of a long name, where names differ, so that rows fit into 80 columns.
+// shorten keeps the end of a long name, where names differ, to fit rows into 80 columns.
 func shorten(name string) string {
 	const most = 22
 	runes := []rune(name)
@@ -496,7 +491,7 @@ func shorten(name string) string {
 	return "…" + string(runes[len(runes)-most+1:])
 }
 
-// class names a class by its number and, where that says more, its name.
+// class writes the number of a class and its name, if that is different.
 func (t *tablePredictions) class(i int) string {
 	s := strconv.Itoa(i)
 	if i < len(t.classes) && t.classes[i] != s {
@@ -505,7 +500,7 @@ func (t *tablePredictions) class(i int) string {
 	return s
 }
 
-// list names the labels in a list, as many as a cell holds.
+// list writes as many labels of a list as fit into a cell.
 func (t *tablePredictions) list(labels []int) string {
 	if len(labels) == 0 {
 		return "none"
@@ -537,7 +532,7 @@ func (t *tablePredictions) begin() error {
 	}
 	header = slices.Concat(header, scoreHeader)
 	for _, column := range decisionColumns(t.decisions) {
-		if column == "abstain" || column == "prediction_set" { // which the others say more of
+		if column == "abstain" || column == "prediction_set" { // further columns would repeat them
 			header = append(header, column)
 		}
 	}

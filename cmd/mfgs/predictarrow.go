@@ -14,8 +14,8 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// predictArrow answers each record of all inputs with a row of an Arrow stream, in order. More than
-// mostBad that cannot be read end it; -1 is without limit.
+// predictArrow answers each record with a row of an Arrow stream, in order. More than mostBad unreadable records end
+// it; -1 is no limit.
 func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, inputs []string, mostBad int) error {
 	out := newArrowPredictions(p.stdout)
 	bar := p.progress()
@@ -23,7 +23,7 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 	total, bad := 0, 0
 	for _, input := range inputs {
 		done, folder := 0, ""
-		if len(inputs) > 1 { // records of several inputs may have one name
+		if len(inputs) > 1 { // records of different inputs may have the same name
 			folder = folderOf(input)
 		}
 		var report wrap.DatasetReport
@@ -60,11 +60,10 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 	return out.close()
 }
 
-// arrowFields are the columns of predictions, which are the same for every bundle: the fields of
-// wrap.Prediction by their names in JSON, and error.
+// arrowFields are the columns, the same for every bundle: the JSON fields of wrap.Prediction, and error.
 var arrowFields = []columnar.Field{
 	{Name: "input", Type: columnar.BinaryTypes.String},
-	{Name: "error", Type: columnar.BinaryTypes.String}, // null where there is a prediction; else all that follow are
+	{Name: "error", Type: columnar.BinaryTypes.String}, // null if there is a prediction, else all others are null
 	{Name: "label", Type: columnar.PrimitiveTypes.Int64},
 	{Name: "class", Type: columnar.PrimitiveTypes.Int64},
 	{Name: "class_name", Type: columnar.BinaryTypes.String},
@@ -95,7 +94,7 @@ func arrowSchema() *columnar.Schema {
 }
 
 const (
-	// Rows are written when there are so many, or when their lists hold so many numbers.
+	// A record batch is written after this many rows, or this many numbers in lists.
 	arrowRows    = 1024
 	arrowNumbers = 1 << 17
 )
@@ -114,7 +113,7 @@ func newArrowPredictions(w io.Writer) *arrowPredictions {
 		rows: array.NewRecordBuilder(memory.DefaultAllocator, schema)}
 }
 
-// write writes a row: a prediction or, where failed says why there is none, the name of its record.
+// write writes a row: a prediction, or the name of its record and the error failed.
 func (a *arrowPredictions) write(p *wrap.Prediction, failed string) error {
 	for i, f := range a.rows.Schema().Fields() {
 		appendTo(a.rows.Field(i), arrowValue(f.Name, p, failed))
@@ -126,7 +125,7 @@ func (a *arrowPredictions) write(p *wrap.Prediction, failed string) error {
 	return a.flush()
 }
 
-// arrowValue returns what a column has in a row, nil for a null.
+// arrowValue returns the value of a column, nil for null.
 func arrowValue(column string, p *wrap.Prediction, failed string) any {
 	switch {
 	case column == "input":
@@ -187,7 +186,7 @@ func arrowValue(column string, p *wrap.Prediction, failed string) any {
 	return nil
 }
 
-// appendTo appends a value, of the type that the column has, or a null.
+// appendTo appends a value of the column's type, or null.
 func appendTo(b array.Builder, v any) {
 	switch v := v.(type) {
 	case string:
@@ -232,7 +231,7 @@ func (a *arrowPredictions) flush() error {
 	return a.w.Write(batch)
 }
 
-// close writes what is left, and the end.
+// close writes the remaining rows and the end marker.
 func (a *arrowPredictions) close() error {
 	if a.n > 0 {
 		if err := a.flush(); err != nil {

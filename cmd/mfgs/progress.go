@@ -11,9 +11,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// A progress shows how far the work is, with rate and remaining time: a bar on a
-// terminal, elsewhere a plain line now and then. Stages follow one another, and the
-// bar of a finished one is wiped, so that what remains on the screen is the result.
+// A progress shows progress with rate and remaining time: as a bar on a terminal, else as a plain line now and
+// then. The bar of a finished stage is wiped, so that only the result stays on the screen.
 type progress struct {
 	w     io.Writer
 	mute  bool
@@ -26,12 +25,11 @@ type progress struct {
 	bar   *progressbar.ProgressBar // nil between stages
 
 	begun, stageBegun time.Time
-	stageFrom         int64     // done when the stage began: work that was gone on with
-	next              time.Time // when the next plain line is due
+	stageFrom         int64     // done when the stage began, as after a resume
+	next              time.Time // time of the next plain line
 }
 
-// firstLine is how long a run takes before the first plain line, and the shortest
-// time between two of them; the longest is lineEvery.
+// firstLine is the time before the first plain line, and the shortest between two; the longest is lineEvery.
 const (
 	firstLine = 10 * time.Second
 	lineEvery = time.Minute
@@ -47,7 +45,7 @@ func newProgress(w io.Writer, plain bool, now func() time.Time) *progress {
 	return &progress{w: w, plain: plain, now: now, begun: begun, next: begun.Add(firstLine)}
 }
 
-// work shows the stages of calibration and evaluation.
+// work shows a stage of a calibration or an evaluation.
 func (p *progress) work(r wrap.Progress) {
 	p.show(r.Stage, r.Unit, int64(r.Done), int64(r.Total),
 		progressbar.OptionShowIts(), progressbar.OptionSetItsString(r.Unit))
@@ -58,7 +56,7 @@ func (p *progress) install(stage string, done, total int64) {
 	p.show(stage, "bytes", done, total, progressbar.OptionShowBytes(true))
 }
 
-// show moves the bar of a stage to done of total; a total of 0 is not known.
+// show sets the bar of a stage to done of total; 0 is an unknown total.
 func (p *progress) show(stage, unit string, done, total int64, options ...progressbar.Option) {
 	if p.mute {
 		return
@@ -89,17 +87,17 @@ func (p *progress) show(stage, unit string, done, total int64, options ...progre
 			progressbar.OptionUseANSICodes(true),
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionSetSpinnerChangeInterval(0), // or it draws from a goroutine that nobody ends
+			progressbar.OptionSetSpinnerChangeInterval(0), // else it starts a goroutine that never ends
 			progressbar.OptionSetTheme(progressbar.Theme{Saucer: "=", SaucerHead: ">", SaucerPadding: " ",
 				BarStart: "[", BarEnd: "]"}),
 		)
 		p.bar = progressbar.NewOptions64(total, options...)
 	}
-	// A bar that cannot be drawn is no reason to stop working.
+	// Ignore errors: progress must not stop the work.
 	_ = p.bar.Set64(done)
 }
 
-// line writes how far the stage is, if a line is due. The longer the run, the rarer.
+// line writes a plain line if one is due. They become rarer the longer the run.
 func (p *progress) line(unit string, done int64) {
 	now := p.now()
 	if now.Before(p.next) {
@@ -118,11 +116,11 @@ func (p *progress) line(unit string, done int64) {
 		left := now.Sub(p.stageBegun).Seconds() * float64(p.max-done) / float64(done-p.stageFrom)
 		text += fmt.Sprintf(", about %v left", time.Duration(math.Ceil(left))*time.Second)
 	}
-	// Progress that cannot be written is no reason to stop working.
+	// Ignore errors: progress must not stop the work.
 	_, _ = io.WriteString(p.w, oneLine(text)+"\n")
 }
 
-// say writes a line between the others.
+// say writes a line above the bar.
 func (p *progress) say(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +128,7 @@ func (p *progress) say(line string) {
 	fmt.Fprintln(p.w, "mfgs:", oneLine(line))
 }
 
-// done wipes the bar; the terminal is free for other output.
+// done wipes the bar, for other output.
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

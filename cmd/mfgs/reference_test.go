@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReferenceIsTheHelp holds docs/cli.md against what mfgs help says; -update writes it.
+// docs/cli.md is the output of mfgs help; -update writes it.
 func TestReferenceIsTheHelp(t *testing.T) {
 	t.Parallel()
 	const file = "../../docs/cli.md"

@@ -14,12 +14,12 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// reportFlag names the page that is written beside what is printed.
+// reportFlag is --report.
 func reportFlag(about string) cli.Flag {
 	return &cli.StringFlag{Name: "report", Category: outputFlags, Usage: "`FILE` also write a page about " + about + ": .html with figures and examples, in one file, or .md"}
 }
 
-// reportable refuses a report that could not be written, before any work is done.
+// reportable returns an error if the report could not be written, before any work is done.
 func reportable(c *cli.Context) error {
 	path := c.String("report")
 	if !c.IsSet("report") {
@@ -37,7 +37,7 @@ func reportable(c *cli.Context) error {
 	return nil
 }
 
-// writePage writes the page, if it was asked for.
+// writePage writes the page that --report asks for.
 func writePage(c *cli.Context, e *bench.Evaluation, o report.Options) error {
 	if !c.IsSet("report") {
 		return nil
@@ -48,7 +48,7 @@ func writePage(c *cli.Context, e *bench.Evaluation, o report.Options) error {
 	return nil
 }
 
-// reportableHeldOut refuses a report of what calibrate does not make, or cannot read once more.
+// reportableHeldOut returns an error if calibrate makes no bundle, or cannot read the validation data again.
 func reportableHeldOut(c *cli.Context, config *calibration.Config) error {
 	if !c.IsSet("report") {
 		return nil
@@ -66,7 +66,7 @@ func reportableHeldOut(c *cli.Context, config *calibration.Config) error {
 	return reportable(c)
 }
 
-// reportHeldOut writes a page about a bundle that was just written, on the held-out data.
+// reportHeldOut writes a page about the new bundle, on the validation data.
 func (p *program) reportHeldOut(
 	c *cli.Context, bar *progress, config *calibration.Config, made *calibration.Report,
 ) error {
@@ -91,6 +91,6 @@ func (p *program) reportHeldOut(
 	if err != nil {
 		return fmt.Errorf("the bundle %s is written, and the report is not: %w", config.Out, err)
 	}
-	evaluation.Warnings = made.Warnings // that it is the data of the calibration goes without saying
+	evaluation.Warnings = made.Warnings // without the warning that these are the data of the calibration
 	return writePage(c, evaluation, report.Options{Tuned: true})
 }

@@ -50,8 +50,8 @@ object a line; it never has inputs.`,
 	}
 }
 
-// serveFlags are the flags that write to a Config, each in its line, and those that serveConfig reads. What is not
-// given has the Config's own default.
+// serveFlags returns the flags of serve. Most write to config, whose zero values are the defaults; serveConfig
+// reads the others.
 func serveFlags(to *serve.Config) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "bundle", Category: dataFlags, Usage: "`[NAME=]DIR` a folder that calibrate wrote; may be repeated"},
@@ -75,12 +75,12 @@ func serveFlags(to *serve.Config) []cli.Flag {
 	}
 }
 
-// textFlag is a flag whose value is taken as it stands.
+// textFlag is a flag with a string.
 func textFlag(name, category, usage string, to *string) cli.Flag {
 	return &cli.StringFlag{Name: name, Category: category, Usage: usage, Destination: to}
 }
 
-// addressFlag is a flag of an address to listen at, which "none" makes empty.
+// addressFlag is a flag with a listen address; none is "".
 func addressFlag(name, usage, standard string, to *string) cli.Flag {
 	if standard != "none" {
 		*to = standard
@@ -96,7 +96,7 @@ func addressFlag(name, usage, standard string, to *string) cli.Flag {
 		}}
 }
 
-// limitFlag is a flag of a positive number of units.
+// limitFlag is a flag with a positive number of units.
 func limitFlag[N int | int64](name, usage string, standard int, to *N, unit N) cli.Flag {
 	return &cli.IntFlag{Name: name, Category: loadFlags, Usage: fmt.Sprintf("%s [%d]", usage, standard),
 		Action: func(c *cli.Context, v int) error {
@@ -113,7 +113,7 @@ func limitFlag[N int | int64](name, usage string, standard int, to *N, unit N) c
 // refused is a zero of timeFlag.
 const refused = math.MinInt64
 
-// timeFlag is a flag of a time that is not negative. For 0 the Config has zero, unless that is refused.
+// timeFlag is a flag with a non-negative duration. If zero is refused, 0 is an error.
 func timeFlag(name, category, usage string, standard time.Duration, to *time.Duration, zero time.Duration) cli.Flag {
 	return &cli.DurationFlag{Name: name, Category: category, Usage: fmt.Sprintf("%s [%v]", usage, standard),
 		Action: func(c *cli.Context, v time.Duration) error {
@@ -130,19 +130,19 @@ func timeFlag(name, category, usage string, standard time.Duration, to *time.Dur
 		}}
 }
 
-// tokenVariable is an environment variable: a token in an argument would show in lists of processes.
+// tokenVariable is an environment variable, since arguments show in process lists.
 const tokenVariable = "MFGS_TOKEN"
 
 func (p *program) runServe(c *cli.Context, config serve.Config) error {
 	if err := p.serveConfig(c, &config); err != nil {
 		return err
 	}
-	// The heap of a server is small beside the model, which is none of it: by Go's own measure it would be
-	// collected many times a second.
+	// The heap of a server is small, as the model is not in it: with the default it would be collected many times
+	// a second.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
-	hangups := make(chan os.Signal, 1) // from here on: while bundles are loaded it would end the process
+	hangups := make(chan os.Signal, 1) // from now on: a SIGHUP while bundles are loaded must not end the process
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	server, err := serve.New(c.Context, config)
@@ -161,15 +161,15 @@ func (p *program) runServe(c *cli.Context, config serve.Config) error {
 	return server.Run(c.Context)
 }
 
-// memoryLimit is how much memory Go's heap may take before garbage is collected whatever it costs: all that
-// requests may, bundles as they are, twice while one is exchanged, and connections.
+// memoryLimit returns Go's soft memory limit: that of all requests in flight, of the bundles, twice while one is
+// reloaded, and of connections.
 func memoryLimit(requests int64) int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return requests + 2*int64(m.Sys-m.HeapReleased) + 64<<20
 }
 
-// serveConfig completes what serveFlags have written.
+// serveConfig completes the config that serveFlags wrote to.
 func (p *program) serveConfig(c *cli.Context, config *serve.Config) (err error) {
 	fail := func(format string, args ...any) error { return usagef(c.Command.Name, format, args...) }
 	if err := noArguments(c); err != nil {
@@ -188,12 +188,12 @@ func (p *program) serveConfig(c *cli.Context, config *serve.Config) (err error) 
 		if dir == arg {
 			one.Name = ""
 		}
-		if err := leads(dir, wanted["bundle"]); err != nil {
+		if err := checkPath(dir, pathKinds["bundle"]); err != nil {
 			return fmt.Errorf("--bundle %w", err)
 		}
 		config.Bundles = append(config.Bundles, serve.Bundle{Name: one.Name, Dir: dir, Model: c.String("model")})
 	}
-	if err := found(c, "model"); err != nil {
+	if err := checkPaths(c, "model"); err != nil {
 		return err
 	}
 	if config.HTTP == "" && config.GRPC == "" {
@@ -212,7 +212,7 @@ func (p *program) serveConfig(c *cli.Context, config *serve.Config) (err error) 
 	return nil
 }
 
-// readToken reads the token from a file, or the environment; it is "" where there is neither.
+// readToken reads the token from a file or the environment, "" if there is neither.
 func readToken(path string) (string, error) {
 	text, from := os.LookupEnv(tokenVariable)
 	where := tokenVariable
@@ -230,14 +230,14 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// reloadOn has the server look at its bundles when a signal comes.
+// reloadOn reloads changed bundles on each signal.
 func reloadOn(ctx context.Context, hangups <-chan os.Signal, server *serve.Server) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		for {
 			select {
 			case <-hangups:
-				_ = server.Reload(ctx) // which logs what goes wrong
+				_ = server.Reload(ctx) // which logs errors
 			case <-ctx.Done():
 				return
 			}
@@ -246,7 +246,7 @@ func reloadOn(ctx context.Context, hangups <-chan os.Signal, server *serve.Serve
 	return cancel
 }
 
-// writeServing says where the server listens.
+// writeServing writes the addresses of the server.
 func writeServing(w io.Writer, server *serve.Server) {
 	var f facts
 	if a := server.HTTPAddr(); a != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// SIGHUP ends no server that is still loading its bundles, and Go's heap is bounded when they are loaded.
-func TestServeIsAskedToReloadWhileItLoads(t *testing.T) {
+// A SIGHUP does not end a server that is still loading bundles, and Go's memory limit is set once they are loaded.
+func TestServeTakesASIGHUPWhileItLoads(t *testing.T) {
 	limit, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
 	defer func() { debug.SetMemoryLimit(limit); debug.SetGCPercent(percent) }()
 	dir := filepath.Join(t.TempDir(), "b")

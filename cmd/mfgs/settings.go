@@ -18,8 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// A setting is a flag whose value is a field of a calibration's Config: what a job says in YAML, a flag says on the
-// command line.
+// A setting is a flag for a field of a calibration's Config, which a job sets in YAML.
 type setting struct {
 	flag cli.Flag
 	of   func(*calibration.Config) any // a pointer to the field
@@ -27,8 +26,7 @@ type setting struct {
 
 func (s *setting) name() string { return s.flag.Names()[0] }
 
-// allSettings are those under each heading of the help. A flag keeps what a run of the command line said: each
-// run makes its own.
+// allSettings returns the settings of all headings. Flags hold the values of one run, so each run makes its own.
 func allSettings() []setting {
 	return slices.Concat(
 		dataSettings(), outputSettings(), fitSettings(), decisionSettings(), headSettings(), runtimeSettings())
@@ -74,7 +72,8 @@ func fitSettings() []setting {
 			func(c *calibration.Config) any { return &c.Covariance }},
 		{choiceFlag("structure", fitFlags, "`NAME` "+alternatives(structures)+" [auto: full while it is small]", "", structures),
 			func(c *calibration.Config) any { return &c.Structure }},
-		{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"}, score.Names()},
+		{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"},
+			score.Names()},
 			func(c *calibration.Config) any { return &c.OODScore }},
 		{&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
 			func(c *calibration.Config) any { return &c.Damping }},
@@ -108,7 +107,7 @@ func headSettings() []setting {
 			func(c *calibration.Config) any { return &c.Head.Features }},
 		{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
 			func(c *calibration.Config) any { return &c.Head.Logits }},
-		{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: "+layer.Names(), "", layer.All),
+		{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: "+alternatives(layer.All), "", layer.All),
 			func(c *calibration.Config) any { return &c.Head.Link }},
 		{choiceFlag("approximate", headFlags, "`relu` may stand behind the last layer; variances are then approximate", "",
 			[]head.Approximation{head.IgnoreRelu}),
@@ -135,7 +134,7 @@ func flagsOf(list []setting) []cli.Flag {
 	return flags
 }
 
-// readSettings sets the fields whose flags are given. A verb need not have all of them.
+// readSettings sets the fields whose flags are given. A verb may have only some of the flags.
 func readSettings(c *cli.Context, config *calibration.Config) error {
 	for _, s := range allSettings() {
 		name := s.name()
@@ -172,13 +171,13 @@ func readSettings(c *cli.Context, config *calibration.Config) error {
 	return nil
 }
 
-// jobFlag names a calibration that is written down.
+// jobFlag is --file, a calibration in YAML.
 func jobFlag() cli.Flag {
 	return &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Category: dataFlags,
 		Usage: "`FILE` a calibration written down, in YAML with the keys of a bundle's bundle.yaml, or that file itself, to repeat it; flags go before what it says"}
 }
 
-// readJob reads --file, and sets the flags that are not given as it has them.
+// readJob reads --file and sets the flags that are not given.
 func readJob(c *cli.Context) (*calibration.Job, error) {
 	path := c.String("file")
 	if path == "" {
@@ -192,7 +191,7 @@ func readJob(c *cli.Context) (*calibration.Job, error) {
 		return nil, fmt.Errorf("--file %w", err)
 	}
 	config := &j.Config
-	// Of what the command line replaces, nothing is known.
+	// What the command line replaces need not match the job.
 	for _, role := range []bundle.Role{bundle.Train, bundle.Val, bundle.OOD} {
 		if c.IsSet(string(role)) || c.IsSet(string(role)+"-features") || c.IsSet("limit") {
 			delete(config.Expect.Data, role)
@@ -202,7 +201,7 @@ func readJob(c *cli.Context) (*calibration.Job, error) {
 		config.Expect.Model = ""
 	}
 	words := map[string]string{"preprocess": j.Preprocess, "classes": j.Classes, "report": j.Report}
-	if c.IsSet("dry-run") || c.IsSet("shard") { // which make no bundle that one could be about
+	if c.IsSet("dry-run") || c.IsSet("shard") { // they make no bundle to report on
 		words["report"] = ""
 	}
 	for _, s := range allSettings() {
@@ -223,7 +222,7 @@ func readJob(c *cli.Context) (*calibration.Job, error) {
 	return j, nil
 }
 
-// wordOf is what a flag says that has the value of a field, "" for its zero value.
+// wordOf writes the value of a field as a flag takes it, "" for zero.
 func wordOf(field any) string {
 	v := reflect.ValueOf(field).Elem()
 	if v.IsZero() {

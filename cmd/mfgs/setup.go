@@ -49,7 +49,7 @@ official build of %s into the user's cache.`, install.MinVersion, install.EnvLib
 			if err != nil {
 				return err
 			}
-			// What the file says of itself is one thing, that it works another.
+			// A library may be found and still fail to load.
 			if err := ort.Load(lib); err != nil {
 				return err
 			}

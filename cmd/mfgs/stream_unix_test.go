@@ -22,7 +22,7 @@ import (
 	"github.com/mfgs/mfgs/internal/install"
 )
 
-// A stream is a process of mfgs predict - at the other end of two pipes.
+// A stream is a process of mfgs predict - with pipes to and from it.
 type stream struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -59,7 +59,7 @@ func startStream(t *testing.T, bundle string, args ...string) *stream {
 			_ = s.cmd.Wait()
 		}
 	})
-	// A test that waits for an answer for ever says nothing.
+	// Kill it rather than wait forever for an answer.
 	if err := out.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (s *stream) write(text string) {
 	}
 }
 
-// next reads an answer, which says input or error.
+// next reads an answer and returns its input or error.
 func (s *stream) next() (input, wrong string) {
 	s.t.Helper()
 	if !s.lines.Scan() {
@@ -99,8 +99,7 @@ func (s *stream) wait() syscall.WaitStatus {
 	return s.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// streamBundle calibrates a model that takes rows of numbers, and returns a bundle of
-// four classes and a line of its input.
+// streamBundle returns a bundle of four classes for rows of numbers, and a line of input.
 func streamBundle(t *testing.T) (bundle, line string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,7 +120,7 @@ func streamBundle(t *testing.T) (bundle, line string) {
 	return bundle, `{"x": [1, 2, 3, 1, 0]}` + "\n"
 }
 
-func TestAStreamIsAnsweredLineByLineForLong(t *testing.T) {
+func TestALongStreamIsAnsweredLineByLine(t *testing.T) {
 	t.Parallel()
 	bundle, line := streamBundle(t)
 	s := startStream(t, bundle)
@@ -134,7 +133,7 @@ func TestAStreamIsAnsweredLineByLineForLong(t *testing.T) {
 		}
 		n++
 	}
-	// The answer is there while standard input stays open, of a bad line too.
+	// Each line is answered while standard input is open, bad lines too.
 	for range 3 {
 		s.write(line)
 		want(false)
@@ -169,7 +168,7 @@ func TestAStreamIsAnsweredLineByLineForLong(t *testing.T) {
 	}
 }
 
-// resident returns the bytes that the process has in memory; 0 where the system does not tell.
+// resident returns the resident memory of the process in bytes, 0 if unknown.
 func (s *stream) resident() int {
 	s.t.Helper()
 	if runtime.GOOS != "linux" {
@@ -187,7 +186,7 @@ func (s *stream) resident() int {
 	return n << 10
 }
 
-func TestAStreamEndsAsItIsAskedTo(t *testing.T) {
+func TestAStreamEndsWithItsInputOrOutput(t *testing.T) {
 	t.Parallel()
 	bundle, line := streamBundle(t)
 
@@ -203,7 +202,7 @@ func TestAStreamEndsAsItIsAskedTo(t *testing.T) {
 		}
 	})
 
-	// As of any filter: by the signal, without a word.
+	// Like any filter: by the signal, silently.
 	t.Run("nobody reads", func(t *testing.T) {
 		s := startStream(t, bundle)
 		s.write(line)

@@ -7,8 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// didYouMean asks for the names that one may stand for, as a clause to end an error
-// with; "" where none is near. Package cli always suggests one, however far.
+// didYouMean returns ": did you mean …?" with similar names, "" if there are none. Package cli suggests a name
+// however different.
 func didYouMean(got, dashes string, names []string) string {
 	near := text.Nearest(got, names)
 	if near == nil {
@@ -20,7 +20,7 @@ func didYouMean(got, dashes string, names []string) string {
 	return ": did you mean " + alternatives(near) + "?"
 }
 
-// flagNames returns the names of all flags, help too.
+// flagNames returns the sorted names of all flags, help included.
 func flagNames(flags []cli.Flag) []string {
 	names := []string{"help"}
 	for _, f := range flags {

@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// printable writes s as a terminal may be given it.
+// printable escapes what could control a terminal.
 func printable(s string) string { return text.Printable(s) }
 
 // A table is text in columns.
@@ -20,7 +20,7 @@ type table struct {
 	rows  [][]string
 }
 
-// row adds a row: a term, and the cells to the right of it.
+// row adds a row: its first cell, and the others.
 func (t *table) row(term string, cells ...string) {
 	cells = append([]string{term}, cells...)
 	if len(cells) > len(t.align) {
@@ -70,7 +70,7 @@ func formatRow(align string, widths []int, row []string) string {
 	return strings.TrimRight(line.String(), " ") + "\n"
 }
 
-// percent writes a fraction for people.
+// percent writes a fraction in per cent.
 func percent(v float64) string { return strconv.FormatFloat(100*v, 'f', 2, 64) + "%" }
 
 // number writes a number to four significant digits.
@@ -110,12 +110,12 @@ func plural(n int, noun string) string {
 	return count(n) + " " + noun + "s"
 }
 
-// facts are terms and what is to say of each.
+// facts are terms with their values.
 type facts [][2]string
 
 func (f *facts) add(term, value string) { *f = append(*f, [2]string{term, printable(value)}) }
 
-// text returns the facts below each other, long ones in several lines.
+// text returns a line for each fact, or several if it is long.
 func (f facts) text() string {
 	width := 0
 	for _, fact := range f {
@@ -131,8 +131,7 @@ func (f facts) text() string {
 // textWidth is the width that sentences are wrapped to.
 const textWidth = 80
 
-// wrapText breaks a sentence into lines: the first begins with prefix, the others
-// with as many blanks.
+// wrapText wraps a text: the first line begins with prefix, the others with as many blanks.
 func wrapText(prefix, text string) string {
 	var b strings.Builder
 	indent := strings.Repeat(" ", utf8.RuneCountInString(prefix))
@@ -152,7 +151,7 @@ func wrapText(prefix, text string) string {
 	return b.String()
 }
 
-// oneLine writes a message in one line that a terminal may be given.
+// oneLine returns a message on one printable line.
 func oneLine(s string) string { return text.Line(s) }
 
 // alternatives writes "a, b or c".

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal reports whether somebody looks at what is written to w.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// A colour is what a terminal is told before a text: a parameter of "select graphic rendition".
+// A colour is a parameter of the escape sequence SGR (select graphic rendition).
 type colour string
 
 const (
@@ -23,8 +23,7 @@ const (
 	yellow colour = "33"
 )
 
-// painted returns a text in a colour where w is a terminal that shows colours, and as it is elsewhere.
-// NO_COLOR is that of no-color.org: anything but "" is a no.
+// painted colours a text if w is a terminal that shows colours and NO_COLOR (no-color.org) is empty.
 func painted(w io.Writer, c colour, text string) string {
 	if os.Getenv("NO_COLOR") != "" || !isTerminal(w) || !showsColours(w.(*os.File)) {
 		return text
@@ -32,8 +31,8 @@ func painted(w io.Writer, c colour, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// complaint returns an error of one line or more with what it begins with, up to a colon, in red.
-func complaint(w io.Writer, text string) string {
+// redPrefix returns an error message with its beginning, up to the first colon, in red.
+func redPrefix(w io.Writer, text string) string {
 	who, what, ok := strings.Cut(text, ": ")
 	if !ok {
 		return text

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// showsColours reports whether a console understands escape sequences, which it is asked to do: consoles
-// before Windows 10 do not.
+// showsColours asks a console to understand escape sequences and reports whether it does: before Windows 10 they
+// do not.
 func showsColours(f *os.File) bool {
 	var mode uint32
 	console := windows.Handle(f.Fd())

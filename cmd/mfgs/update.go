@@ -53,7 +53,7 @@ For a bundle of ready-made features the SPECs are such files.`,
 
 func (p *program) updateConfig(c *cli.Context, bar *progress) (calibration.UpdateConfig, error) {
 	of := calibration.Config{Runtime: library(c, bar)}
-	if err := cmp.Or(noArguments(c), required(c, "bundle", "train"), readSettings(c, &of), found(c, "model")); err != nil {
+	if err := cmp.Or(noArguments(c), required(c, "bundle", "train"), readSettings(c, &of), checkPaths(c, "model")); err != nil {
 		return calibration.UpdateConfig{}, err
 	}
 	if of.Out != "" {

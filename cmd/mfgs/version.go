@@ -10,27 +10,27 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// versions are those of this program and of what it runs on.
+// versions are the versions of this program and its environment.
 type versions struct {
 	Version  string `json:"version"`
-	Commit   string `json:"commit,omitempty"`   // that it was built from, where that is known
-	Modified bool   `json:"modified,omitempty"` // what it was built from differed from the commit
+	Commit   string `json:"commit,omitempty"`   // it was built from, if known
+	Modified bool   `json:"modified,omitempty"` // the work tree differed from the commit
 	Time     string `json:"time,omitempty"`     // of the commit, RFC 3339
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 
-	// ONNXRuntime is what the next command would load; null where nothing usable is found.
+	// ONNXRuntime is the library that commands would load; null if none is found.
 	ONNXRuntime *libraryInfo `json:"onnxruntime"`
 }
 
-// libraryInfo names an ONNX Runtime on this machine.
+// libraryInfo describes an ONNX Runtime library.
 type libraryInfo struct {
 	Path    string `json:"path"`
-	Version string `json:"version,omitempty"` // "" where the file does not tell
+	Version string `json:"version,omitempty"` // "" if unknown
 	Source  string `json:"source"`
 }
 
-// readVersions asks the program and the machine, without loading a library.
+// readVersions finds the versions without loading a library.
 func readVersions() versions {
 	v := versions{Version: wrap.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -1,9 +1,9 @@
-// Package option has errors name options in a way that fits their reader. A library writes
+// Package option makes errors whose messages name options, for Go programs and for commands. A library writes
 //
 //	option.Errorf("%w: use %s to replace it", err, option.Force)
 //
-// whose message has the name of a field, as a Go program sets it: "use Force to replace it". A command
-// words the same message with its flags: see [Text].
+// whose message has the name of the field: "use Force to replace it". A command prints the same message with its
+// flags: see [Text].
 package option
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A Name is that of a field in a Config, Options or Settings.
+// A Name is the name of a field in a Config, Options or Settings.
 type Name string
 
 // The options that errors name.
@@ -44,10 +44,10 @@ var All = []Name{
 	OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume, Train,
 }
 
-// wordEnd is between two words of a name.
+// wordEnd matches the boundary between two words of a name.
 var wordEnd = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 
-// Kebab is a name as flags are written: ood-score for OODScore.
+// Kebab returns a name in the form of flags: ood-score for OODScore.
 func (n Name) Kebab() string {
 	return strings.ToLower(wordEnd.ReplaceAllString(string(n), "$1$3-$2$4"))
 }
@@ -59,14 +59,14 @@ type Error struct {
 	message error // with the names of fields
 }
 
-// Errorf is fmt.Errorf for a message of which some arguments are Names.
+// Errorf is fmt.Errorf for a message with Names among its arguments.
 func Errorf(format string, args ...any) *Error {
 	return &Error{format, args, fmt.Errorf(format, args...)}
 }
 
 func (e *Error) Error() string { return e.message.Error() }
 
-// Unwrap returns what %w stands for.
+// Unwrap returns the errors of %w.
 func (e *Error) Unwrap() []error {
 	switch w := e.message.(type) {
 	case interface{ Unwrap() error }:
@@ -77,7 +77,7 @@ func (e *Error) Unwrap() []error {
 	return nil
 }
 
-// words returns the message with other words for the names.
+// words returns the message with each name replaced.
 func (e *Error) words(of func(Name) string) string {
 	args := make([]any, len(e.args))
 	for i, arg := range e.args {
@@ -89,15 +89,15 @@ func (e *Error) words(of func(Name) string) string {
 	return fmt.Errorf(e.format, args...).Error()
 }
 
-// Text returns the message of err with other words for the names of options in it and in what it wraps.
+// Text returns the message of err, in which of replaces each name of an option, in wrapped errors too.
 func Text(err error, of func(Name) string) string {
 	text := err.Error()
 	reword(err, func(e *Error) { text = strings.Replace(text, e.Error(), e.words(of), 1) })
 	return text
 }
 
-// reword calls each for every Error in the tree of err, an outer one before what it wraps, whose
-// message is in the outer one's words still the same.
+// reword calls each for every Error in the tree of err. Outer ones come first: their new words still contain the old
+// message of what they wrap.
 func reword(err error, each func(*Error)) {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		each(e)

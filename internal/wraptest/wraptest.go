@@ -91,7 +91,7 @@ func Config(t testing.TB, out string) calibration.Config {
 	t.Helper()
 	return calibration.Config{
 		Model: Digits(t, models.DigitsModel), Train: Digits(t, models.DigitsTrain), Val: Digits(t, models.DigitsVal),
-		OOD: Digits(t, models.UnfamiliarVal), Out: out,
+		OOD: Digits(t, models.OODVal), Out: out,
 		Settings: bundle.Settings{OODScore: score.Default},
 	}
 }

@@ -13,12 +13,11 @@ import (
 
 var (
 	citation = regexp.MustCompile(`\]\(([a-zA-Z0-9_./-]+\.md)?(?:#([^)]*))?\)`)
-	// numeral is a number that is no part of a name, and its unit.
+	// numeral is a number that is not part of a name, and its unit.
 	numeral = regexp.MustCompile(`(?:^|[^\w.-])(\d[\d,]*(?:\.\d+)?|\.\d+)( %)?`)
 )
 
-// figures are the numbers of a text but those of one digit, without commas and without a zero
-// before the point.
+// figures returns the numbers of a text, except single digits, without commas and without a zero before the point.
 func figures(text string) (all []string) {
 	for _, m := range numeral.FindAllStringSubmatch(text, -1) {
 		f := strings.ReplaceAll(m[1], ",", "")
@@ -32,8 +31,7 @@ func figures(text string) (all []string) {
 	return all
 }
 
-// section is what stands below the heading with an anchor, subsections included; all of a page
-// for "".
+// section returns the text below the heading with an anchor, subsections included; "" is the whole page.
 func section(page, anchor string) string {
 	if anchor == "" {
 		return page
@@ -55,9 +53,9 @@ func section(page, anchor string) string {
 	return page[begin:]
 }
 
-// uncited lists the figures of a page's prose that have no link behind them, and those that are not
-// in the section of the next link, within a paragraph or an item of a list. Only whole numbers may be cited
-// from a whole page, where chance would find any other figure too. read returns a page.
+// uncited lists the figures in a page's prose without a link behind them in the same paragraph or list item, and those
+// that are not in the section of the next link. Only whole numbers may be cited from a whole page, since a long page
+// has almost any other figure. read returns a page.
 func uncited(name, text string, read func(name string) string) (wrong []string, found int) {
 	for _, block := range regexp.MustCompile(`\n\n|\n- `).Split(prose(text), -1) {
 		if strings.HasPrefix(block, "|") || strings.HasPrefix(block, "#") {
@@ -93,8 +91,7 @@ func uncited(name, text string, read func(name string) string) (wrong []string, 
 	return wrong, found
 }
 
-// The figures that a page quotes in its prose are in the section that it names behind them; those
-// of its tables cmd/mfgs-paper compares with the report.
+// Figures quoted in prose are in the section cited behind them. cmd/mfgs-paper checks those in tables.
 func TestQuotedFiguresAreThoseOfTheirSources(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.FromSlash(name))

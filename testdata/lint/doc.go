@@ -1,4 +1,4 @@
-// Package lint holds what the tree is to look like, as tests that read it and run nothing: which package may import
-// which, the shape of functions and files, which types promise to stay, what a download holds, where links of documents lead
-// and which source a quoted figure has. make lint runs it, and make test does not.
+// Package lint checks the source tree and its documents by tests that read files and run nothing of the program: the
+// table of imports, the length of functions and lines, the stable types, the size of a download, the links of documents
+// and the sources of quoted figures. make lint runs it; make test does not.
 package lint

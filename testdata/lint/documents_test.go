@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// A reader sees on the first screen of the README what to install, and the commands that run the main job and the
-// tests.
+// The first screen of the README says what to install, and has the commands of the demo and the tests.
 func TestTheReadmeBeginsWithTheSetUp(t *testing.T) {
 	const screen = 25 // lines
 	text := readText(t, "../../README.md")
@@ -54,8 +53,8 @@ func readText(t *testing.T, path string) string {
 // fileName is the first line of a fenced file, which cmd/mfgs runs.
 var fileName = regexp.MustCompile(`^(?://|#) ([a-z0-9_]+\.[a-z]+)$`)
 
-// TestGoInDocumentsRuns finds the Go that documents show in the examples of packages, which go test runs. Programs in
-// files are run by TestDocumentedCommands of cmd/mfgs.
+// Go code in documents is in an example_test.go, which go test runs, or in a program that TestDocumentedCommands of
+// cmd/mfgs runs.
 func TestGoInDocumentsRuns(t *testing.T) {
 	var examples strings.Builder
 	for _, file := range goFiles(t) {
@@ -82,7 +81,7 @@ func TestGoInDocumentsRuns(t *testing.T) {
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// unindented is text without the white space at the beginning of lines.
+// unindented removes white space at the ends of lines.
 func unindented(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {

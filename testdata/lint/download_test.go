@@ -18,15 +18,15 @@ import (
 // maxDownload is how many bytes go get and go install may unpack of this module.
 const maxDownload = 8_000_000
 
-// A file of the tree by its path from the root, for package zip.
+// A treeFile is a file for package zip, by its path from the root.
 type treeFile string
 
 func (f treeFile) Path() string                 { return string(f) }
 func (f treeFile) Lstat() (fs.FileInfo, error)  { return os.Lstat(filepath.Join(root, string(f))) }
 func (f treeFile) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(root, string(f))) }
 
-// The module holds what programs are built from. Large data is kept in folders with a go.mod of their own, which
-// takes them out of it: the networks of the report, the documentation, the fixtures that several packages read.
+// Folders of large data have a go.mod of their own, which excludes them from the module: networks of the report,
+// documentation, shared fixtures.
 func TestTheModuleIsASmallDownload(t *testing.T) {
 	out, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "let TestTheFiguresAreDocumented write the tables into docs/methods.md")
 
-// docs/methods.md has the tables of all figures between its headline and what follows, written with -update.
+// docs/methods.md has the tables of all figures; -update writes them.
 func TestTheFiguresAreDocumented(t *testing.T) {
 	const file, headline, next = root + "/docs/methods.md", "### All figures\n\n", "`--per-class` adds"
 	var b strings.Builder

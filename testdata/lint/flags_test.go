@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// flagName is a flag of a command: in the reference, and in a message.
+// flagName matches a flag in the reference or in a message.
 var flagName = regexp.MustCompile(`--[a-z][a-z-]*`)
 
-// A library names options in its messages, by internal/option where a command is to word them: it may be used by a
-// program that has no flags. A comment in a file that is written may say by which command.
+// Messages of a library name options, not flags, since other programs use it too. internal/option lets the command
+// replace them. Only a comment in a generated file may name a command line.
 func TestNoMessageOfALibraryNamesAFlag(t *testing.T) {
 	flags := map[string]bool{}
 	for _, flag := range flagName.FindAllString(readText(t, root+"/docs/cli.md"), -1) {

@@ -17,7 +17,7 @@ import (
 
 const module = "github.com/mfgs/mfgs"
 
-// ground is what any package may import. It imports nothing of ours but other ground.
+// ground are packages that any package may import. They import no other packages of this module.
 var ground = []string{
 	"internal/approx", "internal/realdata", "internal/testerr", // for tests
 	"internal/chart", "internal/eigen", "internal/files", "internal/parallel", "internal/pixels", "internal/safetensors",
@@ -26,13 +26,11 @@ var ground = []string{
 	"onnx/tensor", // element types and tensors, which users see
 }
 
-// imports says what each package may import of this module beyond ground, in the files that are
-// built: tests may import anything. It is a statement of policy: a package without a row fails the test,
-// and a row is the place to argue about a new arrow. A pattern matches as path.Match does; a trailing /...
-// takes a package and all below it. Of several rows that match a package the longest holds.
+// imports says which packages of this module each package may import beyond ground; tests may import anything.
+// Every package needs a row, and each new dependency is argued for in review. Patterns match as in path.Match; a trailing
+// /... matches a package and all below it. The longest matching row counts.
 //
-// Left to right is the way from a model file to a served prediction: nothing mathematical knows of
-// ONNX Runtime, and nothing that reads model files knows of the mathematics.
+// Mathematics does not import ONNX Runtime, and packages that read model files do not import mathematics.
 var imports = map[string][]string{
 	"internal/install":       {},
 	"internal/oip":           {"internal/oip/inference"},
@@ -62,7 +60,7 @@ var imports = map[string][]string{
 	"featurize/dataset/internal/*": {},
 	"featurize/preprocess":         {},
 
-	// What several rooms share, and users do not see.
+	// Shared by several packages, and not public.
 	"internal/attach":    {"calibrate/...", "featurize", "featurize/preprocess", "onnx", "onnx/fuse", "onnx/head", "wrap/bundle"},
 	"internal/measure":   {"calibrate", "calibrate/..."},
 	"internal/source":    {"calibrate/rows", "featurize", "featurize/dataset", "internal/synthetic", "wrap/bundle"},
@@ -96,8 +94,7 @@ var imports = map[string][]string{
 	"cmd/mfgs-paper/internal/onnxlayers":     {"internal/onnx/...", "onnx", "onnx/head"},
 }
 
-// thirdParty says which packages, tests included, may import each module from
-// elsewhere. What is not listed is not imported at all.
+// thirdParty says which packages, tests included, may import each third-party module. Other modules are forbidden.
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go": {"featurize/ort"},
 	"gonum.org/v1/gonum":              {"calibrate/...", "internal/synthetic", "internal/eigen", "internal/measure", "internal/parallel", "wrap/bench", "cmd/mfgs-paper/internal/..."},
@@ -124,27 +121,27 @@ var thirdParty = map[string][]string{
 	"go.opentelemetry.io/proto/otlp":           {"wrap/serve/internal/telemetry"}, // only its tests
 }
 
-// topLevel is all that the root of the repository holds beside dot files.
+// topLevel are the entries of the repository's root, except dot files.
 var topLevel = []string{
 	"go.mod", "go.sum", "onnx", "featurize", "calibrate", "wrap", "cmd", "models", "testdata",
 	"internal", "README.md", "LICENSE", "NOTICE", "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs",
 }
 
-// notOurs are build products that .gitignore keeps out of the repository.
+// notOurs are build products, which .gitignore excludes.
 var notOurs = []string{"mfgs", "mfgs.exe", "dist", "*.test", "*.prof", "*.out"}
 
 const root = "../.."
 
-type arrow struct {
+type dependency struct {
 	from, file, to string
 	test           bool
 }
 
 func TestImportsFollowTheTable(t *testing.T) {
-	arrows, packages := readImports(t)
-	for _, room := range []string{"onnx", "featurize/ort", "featurize", "calibrate", "wrap", "models", "cmd/mfgs"} {
-		if !slices.Contains(packages, room) {
-			t.Errorf("package %s was not found: the test looks in the wrong place", room)
+	dependencies, packages := readImports(t)
+	for _, known := range []string{"onnx", "featurize/ort", "featurize", "calibrate", "wrap", "models", "cmd/mfgs"} {
+		if !slices.Contains(packages, known) {
+			t.Errorf("package %s was not found: the test looks in the wrong place", known)
 		}
 	}
 	for _, p := range packages {
@@ -153,7 +150,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, a := range arrows {
+	for _, a := range dependencies {
 		seen[a.to] = true
 		if ours, ok := strings.CutPrefix(a.to, module+"/"); ok {
 			if a.test || slices.Contains(ground, ours) {
@@ -175,11 +172,11 @@ func TestImportsFollowTheTable(t *testing.T) {
 		}
 	}
 	if !seen["github.com/yalue/onnxruntime_go"] || !seen[module+"/onnx"] {
-		t.Error("the arrows that must exist were not seen: the test reads no imports")
+		t.Error("the imports that must exist were not found: the test reads no imports")
 	}
 }
 
-// embedded are the modules from elsewhere that a program links which imports package wrap.
+// embedded are the third-party modules that package wrap depends on.
 var embedded = []string{
 	"github.com/rogpeppe/go-internal", // locks around an installation
 	"github.com/yalue/onnxruntime_go",
@@ -190,8 +187,7 @@ var embedded = []string{
 	"gopkg.in/yaml.v3",
 }
 
-// What a program pays for embedding the library is these modules and no more: readers of heavy
-// formats are imported by the command alone.
+// A program that embeds the library needs only these modules: only the command imports readers of heavy formats.
 func TestEmbeddingTheLibraryTakesFewModules(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", module+"/wrap")
 	list.Dir = root
@@ -207,11 +203,11 @@ func TestEmbeddingTheLibraryTakesFewModules(t *testing.T) {
 	}
 }
 
-// Every row and every pattern in it stands for an import that there is.
-func TestTheTableHasNothingThatDoesNotExist(t *testing.T) {
-	arrows, packages := readImports(t)
+// Every row and pattern matches an import that exists.
+func TestEveryRowOfTheImportTableIsUsed(t *testing.T) {
+	dependencies, packages := readImports(t)
 	used := func(from, to string) bool {
-		return slices.ContainsFunc(arrows, func(a arrow) bool {
+		return slices.ContainsFunc(dependencies, func(a dependency) bool {
 			return matchAny([]string{from}, a.from) && matchAny([]string{to}, strings.TrimPrefix(a.to, module+"/"))
 		})
 	}
@@ -254,9 +250,9 @@ func TestTopLevelIsAsDesigned(t *testing.T) {
 	}
 }
 
-// readImports parses the import lines of every Go file of the module, for all
-// platforms and build tags. Folders that the go command ignores are ignored.
-func readImports(t *testing.T) (arrows []arrow, packages []string) {
+// readImports parses the imports of every Go file, for all platforms and build tags, except in folders that the go
+// command ignores.
+func readImports(t *testing.T) (dependencies []dependency, packages []string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
 		t.Fatal(err)
@@ -294,14 +290,14 @@ func readImports(t *testing.T) (arrows []arrow, packages []string) {
 			if err != nil {
 				return errors.Join(errors.New(rel), err)
 			}
-			arrows = append(arrows, arrow{from, rel, to, strings.HasSuffix(name, "_test.go")})
+			dependencies = append(dependencies, dependency{from, rel, to, strings.HasSuffix(name, "_test.go")})
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return arrows, packages
+	return dependencies, packages
 }
 
 // row returns the value of the longest key that matches a package.

@@ -9,16 +9,15 @@ import (
 	"testing"
 )
 
-// installation is a line of a block that installs packages of Python.
+// installation matches a line that installs Python packages.
 var installation = regexp.MustCompile(`(?m)^(?:    |\t|\$ )?[^|\x60\n]*\bpip install +(.*)$`)
 
-// installed are the pages that name packages to install, with what the test of that page installs.
+// installed maps pages that name packages to the requirements that their test installs.
 var installed = map[string]string{
 	"docs/spark.md": "testdata/spark/requirements.txt",
 }
 
-// What a page says to install is what its test installs, and nothing else: a file of requirements that is there,
-// or the very packages of the one that the test has.
+// A page installs what its test installs: an existing file of requirements, or exactly the packages of the test's.
 func TestPagesSayToInstallWhatTheirTestsInstall(t *testing.T) {
 	found := 0
 	for page, text := range documents(t) {
@@ -52,7 +51,7 @@ func TestPagesSayToInstallWhatTheirTestsInstall(t *testing.T) {
 	}
 }
 
-// requirements lists the packages of a file, in order.
+// requirements lists the packages of a file, sorted.
 func requirements(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)

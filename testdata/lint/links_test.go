@@ -11,15 +11,15 @@ import (
 )
 
 var (
-	// inline is what Markdown has between two backquotes.
+	// inline matches inline code.
 	inline = regexp.MustCompile("`[^`\n]*`")
-	// target is that of a Markdown link or picture.
+	// target matches the target of a link or picture.
 	target = regexp.MustCompile(`\]\(([^()\s]+)\)`)
-	// heading is a heading and its words.
+	// heading matches a heading and its text.
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
 )
 
-// documents are the Markdown files of the tree, by path from its root; what a folder of tests has is none.
+// documents returns the Markdown files by path from the root, without those in testdata folders of packages.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -50,7 +50,7 @@ func documents(t *testing.T) map[string]string {
 	return texts
 }
 
-// prose is Markdown without its fenced and indented code.
+// prose removes fenced and indented code.
 func prose(text string) string {
 	var kept []string
 	fenced := false
@@ -64,7 +64,7 @@ func prose(text string) string {
 	return strings.Join(kept, "\n")
 }
 
-// anchors are those that GitHub gives to the headings of a document.
+// anchors returns the anchors that GitHub makes for headings.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{"": true}
 	for _, h := range heading.FindAllStringSubmatch(prose(text), -1) {
@@ -83,7 +83,7 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// TestLinksLeadSomewhere follows every link from one document to a file, a heading or a package of this tree.
+// Every link inside the repository leads to a file, a heading or a package.
 func TestLinksLeadSomewhere(t *testing.T) {
 	const packages = "https://pkg.go.dev/github.com/mfgs/mfgs"
 	texts := documents(t)

@@ -18,14 +18,14 @@ import (
 	"unicode/utf8"
 )
 
-// The shape that the tree is to keep. Generated files have none.
+// The limits of source files, except generated ones.
 const (
-	maxFunctionLines = 80  // of a function, but for tables in it
-	maxColumns       = 120 // of a line, with tabs of four, but for string literals
-	mayCircle        = 10  // files of a package whose files may refer to each other in circles
+	maxFunctionLines = 80  // of a function, without tables in it
+	maxColumns       = 120 // of a line, with tabs of four, without string literals
+	mayCircle        = 10  // packages with more files must not have cycles of files
 )
 
-// sourceFile is a Go file of the module.
+// A sourceFile is a Go file of the module.
 type sourceFile struct {
 	path, pkg string // from the root, with slashes
 	test      bool
@@ -36,10 +36,10 @@ type sourceFile struct {
 
 func (f *sourceFile) line(p token.Pos) int { return f.fset.Position(p).Line }
 
-// lines is how many lines a node spans.
+// lines returns how many lines a node spans.
 func (f *sourceFile) lines(n ast.Node) int { return f.line(n.End()) - f.line(n.Pos()) + 1 }
 
-// goFiles are all Go files of the module, parsed once, but for generated ones.
+// goFiles returns all Go files of the module except generated ones, parsed once.
 func goFiles(t *testing.T) []*sourceFile {
 	t.Helper()
 	all, err := parsedFiles()
@@ -52,7 +52,7 @@ func goFiles(t *testing.T) []*sourceFile {
 	return all
 }
 
-// parsedFiles parses the files for all platforms and build tags. Folders that the go command ignores are ignored.
+// parsedFiles parses the files of all platforms and build tags, except in folders that the go command ignores.
 var parsedFiles = sync.OnceValues(func() (all []*sourceFile, err error) {
 	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -104,8 +104,8 @@ func TestFunctionsAreShort(t *testing.T) {
 	}
 }
 
-// tableLines counts the lines of tables in a function: of composite literals in which no function
-// has more than one statement.
+// tableLines counts the lines of tables in a function: composite literals whose function literals have at most one
+// statement.
 func (f *sourceFile) tableLines(fn ast.Node) (n int) {
 	ast.Inspect(fn, func(node ast.Node) bool {
 		lit, ok := node.(*ast.CompositeLit)
@@ -140,7 +140,7 @@ func TestLinesAreNarrow(t *testing.T) {
 
 func columns(s string) int { return utf8.RuneCountInString(strings.ReplaceAll(s, "\t", "    ")) }
 
-// spared counts the columns that string literals and the expected output of examples take, by line.
+// spared counts the columns of string literals and of expected output of examples, by line.
 func (f *sourceFile) spared() map[int]int {
 	taken := map[int]int{}
 	ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -161,9 +161,8 @@ func (f *sourceFile) spared() map[int]int {
 	return taken
 }
 
-// TestFilesReferOneWay wants the files of a package that has many to stand in an order in which
-// each refers to earlier ones only: it can then be read from one end to the other. A file refers
-// to another by a name that is declared there; methods belong to the file of their type.
+// The files of a large package have an order in which each uses only names of earlier ones, so that it can be read in
+// that order. Methods belong to the file of their type.
 func TestFilesReferOneWay(t *testing.T) {
 	packages := map[string][]*sourceFile{}
 	for _, f := range goFiles(t) {
@@ -181,7 +180,7 @@ func TestFilesReferOneWay(t *testing.T) {
 	}
 }
 
-// references returns for each file the files of its package whose names it uses.
+// references maps each file to the files of its package whose names it uses.
 func references(files []*sourceFile) map[string]map[string]bool {
 	declared := map[string][]string{} // name → files: those of several platforms may declare the same
 	for _, f := range files {
@@ -206,7 +205,7 @@ func references(files []*sourceFile) map[string]map[string]bool {
 	return uses
 }
 
-// declaredNames are the names that a declaration gives the package.
+// declaredNames returns the package-level names of a declaration.
 func declaredNames(d ast.Decl) (names []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

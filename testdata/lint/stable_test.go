@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// stable is what docs/release.md promises to keep: all that wrap and wrap/calibration export, and of other packages
-// the types that these expose, with their fields.
+// stable is the API that docs/release.md guarantees: everything that wrap and wrap/calibration export, and the types
+// of other packages that these expose, with their fields.
 var stable = map[string][]string{
 	"wrap": nil, "wrap/calibration": nil, // all
 
@@ -41,9 +41,8 @@ var stable = map[string][]string{
 	"onnx/tensor": {"Layout", "Tensor", "Type"},
 }
 
-// What promises stability exposes only what promises as much, and the standard library: a type of another
-// package could change, and with it what a program was compiled against.
-func TestWhatPromisesStabilityExposesOnlyWhatPromisesAsMuch(t *testing.T) {
+// The stable API exposes only stable types and the standard library: a change of any other type would break programs.
+func TestTheStableAPIExposesOnlyStableTypes(t *testing.T) {
 	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}
 	for p := range stable {
 		args = append(args, module+"/"+p)
@@ -75,7 +74,7 @@ func TestWhatPromisesStabilityExposesOnlyWhatPromisesAsMuch(t *testing.T) {
 		for _, name := range types {
 			o := pkg.Scope().Lookup(name)
 			if o == nil {
-				t.Errorf("%s is said to be stable, and there is none", pkg.Path()+"."+name)
+				t.Errorf("%s is listed as stable and does not exist", pkg.Path()+"."+name)
 			} else if o.Exported() {
 				e := exposure{pkg: pkg, methods: all, by: pkg.Path() + "." + name, seen: seen{}, out: exposed}
 				e.declared(o)
@@ -92,7 +91,7 @@ type seen map[types.Type]bool
 // exposure finds the types that a declaration of a package exposes.
 type exposure struct {
 	pkg     *types.Package
-	methods bool // of types too
+	methods bool // of types as well
 	by      string
 	seen    seen
 	out     map[string]bool
@@ -136,7 +135,7 @@ func (e *exposure) of(t types.Type) {
 		}
 		ours, is := strings.CutPrefix(pkg.Path(), module+"/")
 		if list, promised := stable[ours]; is && (!promised || list != nil && !slices.Contains(list, t.Obj().Name())) {
-			e.out[fmt.Sprintf("%s exposes %s.%s, which is not said to be stable", e.by, ours, t.Obj().Name())] = true
+			e.out[fmt.Sprintf("%s exposes %s.%s, which is not stable", e.by, ours, t.Obj().Name())] = true
 		} else if !is && strings.Contains(strings.Split(pkg.Path(), "/")[0], ".") {
 			e.out[fmt.Sprintf("%s exposes %s.%s, of another module", e.by, pkg.Path(), t.Obj().Name())] = true
 		}

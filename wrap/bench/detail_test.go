@@ -28,7 +28,7 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 	mustCalibrate(t, quick(c))
 	e, err := Evaluate(t.Context(), Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"ts"}, Detailed: true,
-		OOD: []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}, {"stand-ins", wrap.SyntheticOOD}},
+		OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}, {"stand-ins", wrap.SyntheticOOD}},
 	})
 	if err != nil {
 		t.Fatal(err)

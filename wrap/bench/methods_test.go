@@ -42,7 +42,7 @@ func TestEachSetHasFiguresOfItsOwn(t *testing.T) {
 	cfg := Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mf0", "ts"},
 		Shifts: []NamedSpec{{"part", part}, {"held out", digits(t, models.DigitsVal)}},
-		OOD:    []NamedSpec{{"digits", part}, {"unfamiliar", digits(t, models.UnfamiliarTest)}},
+		OOD:    []NamedSpec{{"digits", part}, {"unfamiliar", digits(t, models.OODTest)}},
 	}
 	e, err := Evaluate(t.Context(), cfg)
 	if err != nil {

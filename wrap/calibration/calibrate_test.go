@@ -64,7 +64,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 
 			e, err := bench.Evaluate(t.Context(), bench.Config{
 				Bundle: dir, Test: digits(t, models.DigitsTest),
-				OOD: []bench.NamedSpec{{Name: "unfamiliar", Spec: digits(t, models.UnfamiliarTest)}},
+				OOD: []bench.NamedSpec{{Name: "unfamiliar", Spec: digits(t, models.OODTest)}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -188,7 +188,7 @@ func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 				PrecomputedFeatures: true, Out: filepath.Join(dir, "b"),
 				Train:    features(t, p, dir, "train", models.DigitsTrain, 0, 1200),
 				Val:      features(t, p, dir, "val", models.DigitsVal, 1200, 1500),
-				OOD:      features(t, p, dir, "ood", models.UnfamiliarVal, 0, 300),
+				OOD:      features(t, p, dir, "ood", models.OODVal, 0, 300),
 				Settings: bundle.Settings{Structure: s},
 			}
 			got := mustCalibrate(t, c)
@@ -593,7 +593,7 @@ func TestDataInTwoRolesGiveAWarning(t *testing.T) {
 		name, train, val, ood string
 		want                  []string
 	}{
-		{"apart", digits(t, images+"[0:1200]"), digits(t, images+"[1200:1500]"), digits(t, models.UnfamiliarVal), nil},
+		{"apart", digits(t, images+"[0:1200]"), digits(t, images+"[1200:1500]"), digits(t, models.OODVal), nil},
 		{"the same", digits(t, images+"[0:300]"), digits(t, images+"[:300]"), "", []string{"train and val are the same data"}},
 		{"the same in a copy", digits(t, images+"[0:300]"), copied + "[0:300]", "", []string{"train and val are the same data"}},
 		{"a part", digits(t, images+"[0:1200]"), digits(t, images+"[1000:1500]"), "", []string{"train and val share", images + "[1000:1200]"}},
@@ -633,14 +633,14 @@ func TestEvaluationOnCalibrationDataGivesAWarning(t *testing.T) {
 		}
 		return e.Warnings
 	}
-	if got := warnings(models.DigitsTest, models.UnfamiliarTest); len(got) > 0 {
+	if got := warnings(models.DigitsTest, models.OODTest); len(got) > 0 {
 		t.Errorf("warnings %q", got)
 	}
-	got := warnings(models.DigitsVal, models.UnfamiliarVal)
+	got := warnings(models.DigitsVal, models.OODVal)
 	if len(got) != 2 || !strings.HasPrefix(got[0], "test: the same data that was used as val") || !strings.HasPrefix(got[1], "drawings: the same data that was used as ood") {
 		t.Errorf("warnings %q", got)
 	}
-	if got := warnings(models.DigitsTrain, models.UnfamiliarTest); len(got) != 1 || !strings.HasPrefix(got[0], "test: the same data that was used as train") {
+	if got := warnings(models.DigitsTrain, models.OODTest); len(got) != 1 || !strings.HasPrefix(got[0], "test: the same data that was used as train") {
 		t.Errorf("warnings %q", got)
 	}
 }

@@ -177,7 +177,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"a method twice", func(c *bench.Config) { c.Methods = []string{"mf0", "mf0"} }, []string{"twice"}},
 		{"a name twice", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "a", Spec: c.Test}, {Name: "a", Spec: c.Test}} },
 			[]string{`"a"`, "NAME=SPEC"}},
-		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.UnfamiliarTest) }, []string{"test: ", "no labels"}},
+		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.OODTest) }, []string{"test: ", "no labels"}},
 		{"images of another size", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "letters", Spec: large}} }, []string{"letters: 0001.png", "28×28"}},
 		{"another model", func(c *bench.Config) { c.Model = "../../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
 		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"limit is -1"}},
@@ -198,7 +198,7 @@ func TestEvaluateTakesAPart(t *testing.T) {
 	last := map[string]Progress{}
 	e, err := bench.Evaluate(t.Context(), bench.Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest),
-		OOD:     []bench.NamedSpec{{Name: "letters", Spec: digits(t, models.UnfamiliarTest)}},
+		OOD:     []bench.NamedSpec{{Name: "letters", Spec: digits(t, models.OODTest)}},
 		Methods: []string{"leverage", "mle"}, Limit: 50, Progress: func(p Progress) { last[p.Stage] = p },
 	})
 	if err != nil {
@@ -339,7 +339,7 @@ func TestForceReplacesABundleAndNothingElse(t *testing.T) {
 
 	c.Force = true
 	failing := c
-	failing.Val = digits(t, models.UnfamiliarVal) // without labels
+	failing.Val = digits(t, models.OODVal) // without labels
 	_, err = Calibrate(t.Context(), failing)
 	says(t, err, "no labels")
 	unchanged()

@@ -77,7 +77,7 @@ func makeBundles(ctx context.Context, dir string) (*bundles, error) {
 		}
 		_, err := calibration.Calibrate(ctx, calibration.Config{
 			Model: model, Train: in(models.DigitsTrain), Val: in(models.DigitsVal),
-			OOD: in(models.UnfamiliarVal), Out: one.dir,
+			OOD: in(models.OODVal), Out: one.dir,
 
 			Settings: format.Settings{
 				Structure: calibrate.Kronecker, Limit: 300, Damping: calibrate.Damping{Relative: damping},

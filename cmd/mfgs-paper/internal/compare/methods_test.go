@@ -44,7 +44,7 @@ func trajectory() []string {
 func everything(t testing.TB, bundle string, methods ...string) Config {
 	c := Config{Config: bench.Config{
 		Bundle: bundle, Test: digits(t, models.DigitsTest),
-		OOD:     []bench.NamedSpec{{Name: "unfamiliar", Spec: digits(t, models.UnfamiliarTest)}},
+		OOD:     []bench.NamedSpec{{Name: "unfamiliar", Spec: digits(t, models.OODTest)}},
 		Methods: methods,
 	}, With: map[string][]string{}}
 	for _, name := range methods {
@@ -112,9 +112,17 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 			t.Errorf("%s: out of distribution %+v", name, r.OOD)
 			continue
 		}
+		// No method detects the drawings worse than the network's own softmax, but for two scores of the logits
+		// and two trainings.
+		least := mle.OOD[0].AUROC - 0.01
+		switch name {
+		case "energy", "max_logit":
+			least -= 0.1
+		case "edl", "bnn-vi:40":
+			least -= 0.03
+		}
 		if measure.IsScore(name) {
-			t.Logf("AUROCS %s %v", name, r.OOD[0].AUROC)
-			if !(r.OOD[0].AUROC > 0.7) || r.InDomain != nil {
+			if !(r.OOD[0].AUROC > least) || r.InDomain != nil {
 				t.Errorf("%s: AUROC %v, in domain %v", name, r.OOD[0].AUROC, r.InDomain)
 			}
 			continue
@@ -129,9 +137,8 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 		if r.InDomain.N != 297 || !(r.InDomain.NLL < mle.InDomain.NLL+worse) || !(r.InDomain.Error < wrong) {
 			t.Errorf("%s: in domain %+v, the network %+v", name, r.InDomain.InDomain, mle.InDomain.InDomain)
 		}
-		t.Logf("AUROCS %s %v", name, r.OOD[0].AUROC)
-		if !(r.OOD[0].AUROC > 0.7) {
-			t.Errorf("%s: AUROC %v", name, r.OOD[0].AUROC)
+		if !(r.OOD[0].AUROC > least) {
+			t.Errorf("%s: AUROC %v, the network's own %v", name, r.OOD[0].AUROC, mle.OOD[0].AUROC)
 		}
 		if own := slices.Contains([]string{"mle", "ts", "mf0"}, name); own != (r.Temperatures == nil) {
 			t.Errorf("%s: temperatures %v", name, r.Temperatures)
@@ -251,7 +258,7 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "rue:5")
 	held := digits(t, models.DigitsVal)
-	cfg.OOD = append(cfg.OOD, bench.NamedSpec{Name: "other", Spec: digits(t, models.UnfamiliarVal)})
+	cfg.OOD = append(cfg.OOD, bench.NamedSpec{Name: "other", Spec: digits(t, models.OODVal)})
 	cfg.Shifts = []bench.NamedSpec{{Name: "first", Spec: held}, {Name: "second", Spec: held}, {Name: "third", Spec: held}}
 	b := ready(t, cfg)
 	seen := map[uint64]string{}
@@ -540,7 +547,7 @@ func TestTheCurvatureThatIsKeptServes(t *testing.T) {
 		c := config(t, filepath.Join(t.TempDir(), "b"))
 		c.Structure, c.Covariance, c.Damping = of.structure, of.covariance, calibrate.Damping{Relative: 1}
 		mustCalibrate(t, c)
-		names := []string{"mf2", "mc:5", "mf1", "mf2@hessian"}
+		names := []string{"mf2", "mc:5", "mf1@hessian"}
 		summed := everything(t, c.Out, names...)
 		want := evaluated(t, summed)
 		c.KeepCurvature, c.Out = true, filepath.Join(t.TempDir(), "kept")
@@ -647,8 +654,8 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 		"full layers":              {"mc@hessian/full", func(c *Config) { c.Layers = 2 }, []string{"/full"}},
 		"layers below none":        {"mf0", func(c *Config) { c.Layers = -1 }, []string{"layers are -1"}},
 		"all dropped":              {"dropout", func(c *Config) { c.DropoutRate = 1 }, []string{"dropout rate is 1"}},
-		"labels that are lacking":  {"mc", func(c *Config) { c.Val = digits(t, models.UnfamiliarVal) }, []string{"val", "no labels"}},
-		"unlabelled training":      {"rue", func(c *Config) { c.Train = digits(t, models.UnfamiliarVal) }, []string{"train", "no labels"}},
+		"labels that are lacking":  {"mc", func(c *Config) { c.Val = digits(t, models.OODVal) }, []string{"val", "no labels"}},
+		"unlabelled training":      {"rue", func(c *Config) { c.Train = digits(t, models.OODVal) }, []string{"train", "no labels"}},
 		"unknown evidence":         {"edl", func(c *Config) { c.Evidence = "tanh" }, []string{`evidence "tanh"`, "relu, softplus or exp"}},
 		"an ensemble for nothing":  {"mf0", func(c *Config) { c.With["ensemble"] = []string{"a", "b"} }, []string{"--with ensemble=FILE is for method ensemble", "--methods"}},
 		"a vi for nothing":         {"ensemble", func(c *Config) { c.With["bnn-vi"] = []string{"a"} }, []string{"--with bnn-vi=FILE is for method bnn-vi"}},
@@ -682,7 +689,7 @@ func TestMethodsWantTheDataOfCalibration(t *testing.T) {
 
 	write(t, dir, names, read(t, digits(t, names))[:20])
 	_, err := Evaluate(t.Context(), cfg)
-	says(t, err, "the data of calibration", "--train")
+	says(t, err, "the data of calibration", "with train")
 	cfg.Train = c.Val
 	evaluated(t, cfg)
 }

@@ -2,8 +2,8 @@
 
 package doctor
 
-// free is not known here.
+// free is unknown on this system.
 func free(string) (n uint64, ok bool) { return 0, false }
 
-// mayWrite would have to make a file to know.
+// mayWrite cannot tell without making a file.
 func mayWrite(string) error { return nil }

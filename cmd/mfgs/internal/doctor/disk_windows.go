@@ -2,7 +2,7 @@ package doctor
 
 import "golang.org/x/sys/windows"
 
-// free is what is left for this user on the disk of a folder.
+// free returns the free space for this user on the disk of a folder, in bytes.
 func free(dir string) (n uint64, ok bool) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil || windows.GetDiskFreeSpaceEx(name, &n, nil, nil) != nil {
@@ -11,5 +11,5 @@ func free(dir string) (n uint64, ok bool) {
 	return n, true
 }
 
-// mayWrite would have to make a file to know.
+// mayWrite cannot tell without making a file.
 func mayWrite(string) error { return nil }

@@ -1,5 +1,5 @@
-// Package doctor looks whether a machine has what the command needs, and names the command that mends
-// what is wrong. It installs nothing and writes nothing but one file into the cache folder, which it removes.
+// Package doctor diagnoses the installation and names the command that fixes each problem. It installs nothing, and
+// writes only one file into the cache folder, which it removes.
 package doctor
 
 import (
@@ -14,33 +14,33 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// A Status is how something is.
+// A Status is the result of a check.
 type Status string
 
-// From good to bad. A command that needs what has failed will fail.
+// From good to bad. Fail means that commands will fail.
 const (
 	OK   Status = "ok"
 	Warn Status = "warn"
 	Fail Status = "fail"
 )
 
-// A Check is one thing that was looked at. Its texts are single printable lines.
+// A Check is one thing that was checked. Its texts are single printable lines.
 type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
 	Found  string `json:"found"`
-	Fix    string `json:"fix"` // a command, with words in capitals to be replaced; "" where all is well
+	Fix    string `json:"fix"` // a command, with words in capitals to be replaced; "" if the status is OK
 }
 
-// Config says what to look at beside the machine.
+// Config says what to check besides the machine.
 type Config struct {
-	Library  string // the user's own choice of ONNX Runtime, "" for none
-	Provider string // one of ort.Providers that must be there; "" is the CPU
-	Bundle   string // a folder that is to open and to answer its probe, "" for none
-	Model    string // the model file of a bundle that holds none
+	Library  string // path of ONNX Runtime's library; "" to find it
+	Provider string // one of ort.Providers that must work; "" is the CPU
+	Bundle   string // folder of a bundle to open and probe, "" for none
+	Model    string // model file of a bundle without one
 }
 
-// Examine looks at everything. The library of ONNX Runtime stays loaded.
+// Examine runs all checks. ONNX Runtime stays loaded.
 func Examine(ctx context.Context, c Config) []Check {
 	if c.Provider == "" {
 		c.Provider = ort.CPU
@@ -64,7 +64,7 @@ func Examine(ctx context.Context, c Config) []Check {
 	return checks
 }
 
-// Lines writes a line for each check; paint gives the word of a status its colour.
+// Lines writes a line for each check; paint colours the word of a status.
 func Lines(checks []Check, paint func(Status) string) string {
 	var b strings.Builder
 	for _, c := range checks {
@@ -77,7 +77,7 @@ func Lines(checks []Check, paint func(Status) string) string {
 	return b.String()
 }
 
-// Failed is the error of checks of which any failed.
+// Failed returns an error if any check failed.
 func Failed(checks []Check) error {
 	n := 0
 	for _, c := range checks {
@@ -91,7 +91,7 @@ func Failed(checks []Check) error {
 	return fmt.Errorf("%d of %d checks failed: run the fix of each that did", n, len(checks))
 }
 
-// bytes writes an amount of memory or of a disk.
+// bytes writes an amount of memory or disk space.
 func bytes(n uint64) string {
 	if n < 1<<30 {
 		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))

@@ -8,8 +8,8 @@ import (
 	"testing/fstest"
 )
 
-// The least limit counts: the machine's, that of a cgroup on the way up, of the address space.
-func TestMemoryIsWhatTheProcessMayHave(t *testing.T) {
+// The least limit counts: of the machine, of any cgroup above the process, or of the address space.
+func TestMemoryIsTheLeastLimit(t *testing.T) {
 	const machine = "MemTotal:  8388608 kB\nMemFree: 1 kB\nMemAvailable:  4194304 kB\n"
 	for name, test := range map[string]struct {
 		files  map[string]string

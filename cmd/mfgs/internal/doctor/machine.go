@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	wantedSpace  = 128 << 20 // of the cache folder's disk: ONNX Runtime and the archive that it comes in
-	wantedMemory = 512 << 20 // with which models of usual size are calibrated
+	wantedSpace  = 128 << 20 // on the disk of the cache folder, for ONNX Runtime and its archive
+	wantedMemory = 512 << 20 // enough to calibrate models of usual size
 )
 
-// cache looks at the folder that ONNX Runtime is installed to, which must be in order only where that is needed.
+// cache checks the folder that ONNX Runtime is installed to; problems there matter only if it must be installed.
 func cache(needed bool) Check {
 	bad := func(found string) Check {
 		fix := map[string]string{"darwin": "export HOME=FOLDER", "windows": `$env:LocalAppData = "FOLDER"`}[runtime.GOOS]
@@ -38,7 +38,7 @@ func cache(needed bool) Check {
 	at, state := dir, "not there yet"
 	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		// It is made when it is needed.
+		// It will be made when needed.
 		for err != nil && filepath.Dir(at) != at {
 			at = filepath.Dir(at)
 			info, err = os.Stat(at)
@@ -78,11 +78,11 @@ func write(dir string) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-// used adds up the files of a folder.
+// used returns the size of all files in a folder, in bytes.
 func used(dir string) (n uint64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // what others may read, or have just removed
+			return nil // unreadable, or just removed
 		}
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
 			n += uint64(info.Size())
@@ -92,7 +92,7 @@ func used(dir string) (n uint64) {
 	return n
 }
 
-// memory tells what this process may have, by Linux's files, which lie in system; other systems have none.
+// memory checks how much memory this process may use, by Linux's files below system; other systems have none.
 func memory(system fs.FS) Check {
 	total, ok := number(system, "proc/meminfo", "MemTotal:")
 	available, _ := number(system, "proc/meminfo", "MemAvailable:")
@@ -113,7 +113,7 @@ func memory(system fs.FS) Check {
 	return Check{"memory", OK, found, ""}
 }
 
-// number reads the first word of a file behind a label, and whether it is a number.
+// number reads the first number after a label in a file.
 func number(system fs.FS, file, label string) (n uint64, ok bool) {
 	data, err := fs.ReadFile(system, file)
 	if err != nil {
@@ -130,7 +130,7 @@ func number(system fs.FS, file, label string) (n uint64, ok bool) {
 	return 0, false
 }
 
-// cgroupMemory is the least limit of this process's cgroups and of those above them, of version 1 or 2.
+// cgroupMemory returns the least limit of this process's cgroups and their parents, version 1 or 2.
 func cgroupMemory(system fs.FS) (least uint64, ok bool) {
 	groups, err := fs.ReadFile(system, "proc/self/cgroup")
 	if err != nil {
@@ -148,7 +148,7 @@ func cgroupMemory(system fs.FS) (least uint64, ok bool) {
 				continue
 			}
 		}
-		// In a container the path may be that outside of it, and its own group lies at the root.
+		// In a container the path may be the one outside of it; its own group is then at the root.
 		for dir := path.Clean("/" + fields[2]); ; dir = path.Dir(dir) {
 			if n, found := number(system, path.Join(folder, dir, file), ""); found && (!ok || n < least) {
 				least, ok = n, true

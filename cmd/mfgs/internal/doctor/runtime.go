@@ -21,7 +21,7 @@ import (
 
 const setup = "mfgs setup"
 
-// library finds ONNX Runtime as every command does, but for installing it, and runs a small model in it.
+// library finds ONNX Runtime as every command does, without installing it, and runs a small model.
 func (c Config) library(ctx context.Context) Check {
 	const name = "ONNX Runtime"
 	lib, err := install.Find(install.Config{Flag: c.Library})
@@ -53,13 +53,13 @@ func (c Config) library(ctx context.Context) Check {
 		fix = setup
 	case install.SourceEnvironment:
 		fix = without(install.EnvLibrary) + setup
-	case install.SourceExecutable: // which goes before what is installed
+	case install.SourceExecutable: // found before an installed one
 		fix = fmt.Sprintf("mv %s %s && %s", quoted(lib.Path), quoted(lib.Path+".old"), setup)
 	}
 	return Check{name, Fail, found, fix}
 }
 
-// without returns the beginning of a command line that unsets a variable, "" where it is not set.
+// without returns the beginning of a command line that unsets a variable, "" if it is not set.
 func without(variable string) string {
 	switch {
 	case os.Getenv(variable) == "":
@@ -70,7 +70,7 @@ func without(variable string) string {
 	return "unset " + variable + "; "
 }
 
-// quoted writes a path as shells take it.
+// quoted quotes a path for shells.
 func quoted(path string) string {
 	if !strings.ContainsAny(path, " \t\"'`$&|;<>()*?[]#~!{}") {
 		return path
@@ -111,7 +111,7 @@ func try(ctx context.Context, provider string) error {
 	return nil
 }
 
-// providers tells which of them run a model here. Only the one that is asked for must.
+// providers checks which providers can run a model here. Only the requested one must.
 func (c Config) providers(ctx context.Context) Check {
 	const name = "providers"
 	if _, ok := ort.Loaded(); !ok {
@@ -151,7 +151,7 @@ func providerFix(provider string) string {
 		python, ort.PythonPackage(provider), provider, python)
 }
 
-// bundle opens one and has it answer its probe.
+// bundle opens a bundle and probes it.
 func (c Config) bundle(ctx context.Context) Check {
 	const name = "bundle"
 	lib, ok := ort.Loaded()

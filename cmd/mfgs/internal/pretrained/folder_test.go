@@ -19,7 +19,7 @@ const (
 	timm = `{"architecture": "resnet18", "pretrained_cfg": {"input_size": [3, 32, 32]}, "label_names": ["cat", "dog"]}`
 )
 
-// write makes files of a folder, which it returns.
+// write makes a folder with files and returns it.
 func write(t *testing.T, contents map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "a folder")
@@ -93,7 +93,7 @@ func TestFoldersThatAreRefused(t *testing.T) {
 		if _, err := pretrained.Open(dir); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
-		// Beside a model it may be of something else.
+		// Beside a model file it may belong to something else.
 		if _, ok := c.files["config.json"]; ok {
 			if f := pretrained.Beside(filepath.Join(dir, "model.onnx")); f.Unusable == nil || f.Classes != nil {
 				t.Errorf("%s: from the model %+v", name, f)
@@ -106,7 +106,7 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	}
 }
 
-// Of ImageNet two classes are called crane.
+// ImageNet has two classes called crane.
 func TestNamesOfSeveralClassesGetTheirLabel(t *testing.T) {
 	t.Parallel()
 	names, err := pretrained.Classes([]byte(`{"id2label": {"0": "crane", "1": "maillot", "2": "crane"}}`))
@@ -158,7 +158,7 @@ func TestSuggestions(t *testing.T) {
 	}
 }
 
-// What a command is made of comes out of a shell as it was.
+// A shell parses a quoted command into the original arguments.
 func TestQuotedArgumentsComeBack(t *testing.T) {
 	t.Parallel()
 	shell, err := exec.LookPath("sh")

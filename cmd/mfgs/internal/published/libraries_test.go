@@ -58,7 +58,7 @@ func libraryCases(t testing.TB) []libraryCase {
 	}
 }
 
-// specOf reads the configuration of a case as --preprocess does.
+// specOf reads the configuration of a case, as --preprocess does.
 func specOf(t testing.TB, config string) preprocess.Spec {
 	t.Helper()
 	var s preprocess.Spec
@@ -80,7 +80,7 @@ func specOf(t testing.TB, config string) preprocess.Spec {
 	return s
 }
 
-// tensorOf makes a tensor of a picture.
+// tensorOf preprocesses a picture.
 func tensorOf(t testing.TB, s preprocess.Spec, picture string) ([]float32, []int) {
 	t.Helper()
 	file, err := os.ReadFile("testdata/pictures/" + picture)
@@ -107,7 +107,7 @@ func tensorOf(t testing.TB, s preprocess.Spec, picture string) ([]float32, []int
 	return out, p.Shape()
 }
 
-// level returns by how much element i of a tensor changes from one pixel value to the next.
+// level returns the step of element i between two consecutive pixel values.
 func level(s preprocess.Spec, shape []int, i int) float64 {
 	step := s.Scale
 	if step == 0 {
@@ -122,8 +122,8 @@ func level(s preprocess.Spec, shape []int, i int) float64 {
 	return step
 }
 
-// What transformers, timm and torchvision make of pictures is made of them here, from the files
-// that these libraries write: equally, where an image is resized in bytes and decoded alike.
+// Tensors equal those of transformers, timm and torchvision, with the files that these libraries write; exactly, if an
+// image is resized in bytes and decoded identically.
 func TestTensorsEqualTheLibraries(t *testing.T) {
 	t.Parallel()
 	cases := libraryCases(t)
@@ -154,7 +154,7 @@ func TestTensorsEqualTheLibraries(t *testing.T) {
 			off := math.Abs(float64(got[at])-float64(want)) / level(s, shape, at)
 			most = max(most, off)
 		}
-		// The rounding of float32, of numbers of the size of 255.
+		// Rounding of float32 at magnitude 255.
 		bound, kind := 1e-3, c.Backend
 		if strings.HasPrefix(c.Config, "dinov3") {
 			bound, kind = 1, "fractions" // the rounding to bytes, half of it after either pass

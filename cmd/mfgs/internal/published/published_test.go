@@ -12,7 +12,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
-// read reads a document, whose name it must be able to give.
+// read reads a document and checks that its source is named.
 func read(t *testing.T, document, modelType string) (preprocess.Spec, string) {
 	t.Helper()
 	s, from, err := published.Read([]byte(document), modelType)
@@ -22,8 +22,7 @@ func read(t *testing.T, document, modelType string) (preprocess.Spec, string) {
 	return s, from
 }
 
-// What a file leaves out is what transformers takes: testdata/defaults.json has every class's own
-// file, in full.
+// Missing keys have the defaults of transformers: testdata/defaults.json has the complete file of every class.
 func TestDefaultsAreThoseOfTransformers(t *testing.T) {
 	t.Parallel()
 	file, err := os.ReadFile("testdata/defaults.json")
@@ -49,10 +48,10 @@ func TestDefaultsAreThoseOfTransformers(t *testing.T) {
 	}
 }
 
-// What a file of timm leaves out is what its create_transform takes: timm.data.constants and the
-// arguments' own defaults.
+// Missing keys have the defaults of timm's create_transform: timm.data.constants and the defaults of its arguments.
 func TestDefaultsAreThoseOfTimm(t *testing.T) {
 	t.Parallel()
+	read(t, `{"input_size": [3, 224, 224], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}`, "") // which leaves the defaults alone
 	for _, document := range []string{`{"input_size": [3, 224, 224]}`,
 		`{"input_size": [3, 224, 224], "crop_pct": null, "crop_mode": null, "interpolation": null, "mean": null, "std": null}`,
 		`{"pretrained_cfg": {"crop_pct": 0}}`} {
@@ -66,7 +65,7 @@ func TestDefaultsAreThoseOfTimm(t *testing.T) {
 	}
 }
 
-// A crop that takes all of the resized image lacks nothing, and nothing is padded.
+// A crop of the whole resized image needs no padding.
 func TestACropOfAllIsNotPadded(t *testing.T) {
 	t.Parallel()
 	for document, side := range map[string]int{
@@ -84,7 +83,7 @@ func TestACropOfAllIsNotPadded(t *testing.T) {
 	}
 }
 
-// Whether image files are turned is said by the loaders that are published: transformers' alone.
+// Only transformers publishes a loader, which turns image files upright.
 func TestOnlyTransformersSaysEXIF(t *testing.T) {
 	t.Parallel()
 	vision, err := published.Torchvision("resnet50")
@@ -99,7 +98,7 @@ func TestOnlyTransformersSaysEXIF(t *testing.T) {
 	}
 }
 
-// Files of older releases and of other classes with the same steps say the same.
+// Files of older releases, and of other classes with the same steps, give the same Spec.
 func TestTheSameInOtherWords(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ a, b, modelType string }{
@@ -121,8 +120,8 @@ func TestTheSameInOtherWords(t *testing.T) {
 	}
 }
 
-// What a Spec cannot say is refused by name, and never left out.
-func TestWhatCannotBeDoneIsRefusedByName(t *testing.T) {
+// A step that a Spec cannot express is refused by name.
+func TestUnsupportedStepsAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	const vit = `{"image_processor_type": "ViTImageProcessor", `
 	for document, want := range map[string]string{
@@ -196,7 +195,7 @@ func TestTorchvisionNames(t *testing.T) {
 	}
 }
 
-// Every line of the table is a Spec.
+// Every line of the table gives a valid Spec.
 func TestTheTableOfTorchvisionIsWhole(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("torchvision.txt")
@@ -220,7 +219,7 @@ func TestTheTableOfTorchvisionIsWhole(t *testing.T) {
 	}
 }
 
-// No document takes the reader down, and what it makes of one is valid.
+// No document makes the reader panic, and its Spec is valid.
 func FuzzPublished(f *testing.F) {
 	files, err := filepath.Glob("testdata/configs/*.json")
 	if err != nil || len(files) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// timm reads a config.json of timm, which describes the preprocessing beside the model.
+// timm reads a config.json of timm.
 func (c *config) timm() (preprocess.Spec, string, error) {
 	var no preprocess.Spec
 	from := "timm"
@@ -29,13 +29,13 @@ func (c *config) timm() (preprocess.Spec, string, error) {
 	return inner.timmConfig(from)
 }
 
-// timmConfig reads a pretrained_cfg as timm's create_transform(**resolve_data_config(…)) does,
-// which passes over what is about training and the model itself.
+// timmConfig reads a pretrained_cfg as timm's create_transform(**resolve_data_config(…)) does, which ignores
+// keys about training and the model.
 func (c *config) timmConfig(from string) (preprocess.Spec, string, error) {
 	var no preprocess.Spec
 	input, pct := []int{3, 224, 224}, 0.
 	interpolation, mode := "bicubic", "center"
-	mean, std := imagenet[:], imagenetStd[:]
+	mean, std := slices.Clone(imagenet[:]), slices.Clone(imagenetStd[:])
 	if err := errors.Join(
 		c.get("input_size", "[channels, height, width]", &input),
 		c.get("crop_pct", "a number", &pct),
