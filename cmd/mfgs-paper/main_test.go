@@ -23,12 +23,12 @@ func invoke(ctx context.Context, args ...string) (code int, stdout, stderr strin
 	return code, out.String(), err.String()
 }
 
-func TestCommandLine(t *testing.T) {
+func TestReportCommandLines(t *testing.T) {
 	tests := []struct {
 		name string
 		args []string
 		code int
-		says string // on standard error, or on standard output where it ends well
+		says string // on standard error, or on standard output if it succeeds
 	}{
 		{"help", []string{"report", "--help"}, exitDone, "--data DIR"},
 		{"no verb", nil, exitUsage, "want compare or report"},
@@ -47,11 +47,11 @@ func TestCommandLine(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := invoke(t.Context(), test.args...)
-			told := stderr
+			printed := stderr
 			if test.code == exitDone {
-				told = stdout
+				printed = stdout
 			}
-			if code != test.code || !strings.Contains(told, test.says) {
+			if code != test.code || !strings.Contains(printed, test.says) {
 				t.Errorf("%q: exit code %d, stdout %q, stderr %q; want %d and %q", test.args, code, stdout, stderr, test.code, test.says)
 			}
 		})
@@ -71,8 +71,7 @@ func TestPartsComeInTheirOrder(t *testing.T) {
 	}
 }
 
-// A part whose network is missing fails, names the script, and leaves no report.
-func TestMissingNetwork(t *testing.T) {
+func TestAMissingNetworkNamesItsTrainingScript(t *testing.T) {
 	dir := t.TempDir()
 	code, _, stderr := invoke(t.Context(), "report", "--data", dir, "--models", "../../models", "--seeds", "77", "--only", "ukf", "--out", filepath.Join(dir, "out"))
 	if code != exitFailed || !strings.Contains(stderr, "seed77.onnx: no such network") || !strings.Contains(stderr, "train.py") {
@@ -83,8 +82,7 @@ func TestMissingNetwork(t *testing.T) {
 	}
 }
 
-// Where no report can be written is said before anything is measured.
-func TestNowhereToWrite(t *testing.T) {
+func TestAnUnwritableOutFailsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -96,7 +94,7 @@ func TestNowhereToWrite(t *testing.T) {
 	}
 }
 
-func TestInterrupted(t *testing.T) {
+func TestAnInterruptedRunWritesNoReport(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	dir := t.TempDir()
@@ -109,7 +107,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// digitsLab is a lab whose MNIST is the small digits that ship.
+// digitsLab returns a lab that uses the small digits as MNIST.
 func digitsLab(t *testing.T) *lab {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "digits")
@@ -138,8 +136,7 @@ func digitsLab(t *testing.T) *lab {
 	return l
 }
 
-// From networks to files, on small data: a table, both maps, and the chart.
-func TestReport(t *testing.T) {
+func TestReportOnDigits(t *testing.T) {
 	l := digitsLab(t)
 	chosen, err := parseParts("ukf,cifar100,heatmap,rotation")
 	if err != nil {
@@ -206,14 +203,14 @@ func TestReport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, told := direct.Methods[0].InDomain, direct.Methods[0].OOD[0]
+			want, ood := direct.Methods[0].InDomain, direct.Methods[0].OOD[0]
 			if e.NLL == nil || *e.NLL != want.NLL || *e.Error != want.Error || *e.ECE != want.ECE ||
-				e.OOD[notMNIST] != (detection{told.Accuracy, told.AUROC, told.AUPRIn, told.AUPROut}) ||
+				e.OOD[notMNIST] != (detection{ood.Accuracy, ood.AUROC, ood.AUPRIn, ood.AUPROut}) ||
 				e.OODNLL[notMNIST].AUROC != direct.Methods[0].OODNLL[0].AUROC {
-				t.Errorf("mf0: %+v, want %+v and %+v", e, *want, told)
+				t.Errorf("mf0: %+v, want %+v and %+v", e, *want, ood)
 			}
 		}
-		if e.Table == "rotation" && e.Data == acrossName && e.Row == "mf0" && e.ECE == nil {
+		if e.Table == "rotation" && e.Data == allRotations && e.Row == "mf0" && e.ECE == nil {
 			t.Errorf("mf0 under rotation: %+v", e)
 		}
 		if e.Table == "cifar100" && (e.Seed != nil || e.Error != nil) {

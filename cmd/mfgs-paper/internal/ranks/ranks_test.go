@@ -90,7 +90,7 @@ func TestFriedmanAgreesWithSciPy(t *testing.T) {
 
 // The example of Demšar 2006, table 6: four variants of C4.5 on 14 data sets, of which voting has two
 // equal to three digits that he ranks apart. His χ² is not corrected for ties.
-func TestExampleOfDemsar(t *testing.T) {
+func TestDemsarsExample(t *testing.T) {
 	c := Compare([][]float64{
 		{.763, .768, .771, .798}, {.599, .591, .590, .569}, {.954, .971, .968, .967}, {.628, .661, .654, .657},
 		{.882, .888, .886, .898}, {.936, .931, .916, .931}, {.661, .668, .609, .685}, {.583, .583, .563, .625},
@@ -121,7 +121,7 @@ func TestGroupsAreTheLongestRuns(t *testing.T) {
 	}
 }
 
-func TestNothingDiffers(t *testing.T) {
+func TestMethodsWithEqualRanksHaveChiSquaredZero(t *testing.T) {
 	c := Compare([][]float64{{.1, .2}, {.2, .1}})
 	if c.ChiSquared != 0 || c.P != 1 || c.F != 0 || c.FP != 1 {
 		t.Errorf("two methods that take turns: %+v", c)
