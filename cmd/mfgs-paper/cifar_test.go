@@ -13,6 +13,7 @@ import (
 // docs/paper.md has the figures on all the data. On the subset here the 95 % intervals
 // are ± .005 for digits and ± .013 to .016 for the others.
 func TestTheDefaultScoreDetectsOODImagesForCIFAR10(t *testing.T) {
+	t.Parallel()
 	data := realdata.Dir(t)
 	l := newLab(data, "../../models", t.TempDir(), nil, io.Discard)
 	encoded, err := images.ReadArchive(t.Context(), filepath.Join(data, "cifar10", "cifar10.tar.gz"))

@@ -15,6 +15,7 @@ import (
 )
 
 func TestCompareRefusesCommandLines(t *testing.T) {
+	t.Parallel()
 	of := func(args ...string) []string {
 		return append([]string{"compare", "--bundle", "b", "--test", "t"}, args...)
 	}
@@ -41,6 +42,7 @@ func TestCompareRefusesCommandLines(t *testing.T) {
 }
 
 func TestCompareMeasuresAPaperMethodOnABundle(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, models.DigitsMLP()); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestTheFingerprintChangesWithFilesAndArguments(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	write := func(text string, at int64) {
@@ -49,6 +50,7 @@ func TestTheFingerprintChangesWithFilesAndArguments(t *testing.T) {
 }
 
 func TestTheFingerprintFollowsLinks(t *testing.T) {
+	t.Parallel()
 	dir, links := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "data", "a")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

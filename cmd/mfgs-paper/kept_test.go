@@ -10,6 +10,7 @@ import (
 )
 
 func TestSavedPartsAreLoadedAndForeignOnesRefused(t *testing.T) {
+	t.Parallel()
 	l := newLab("", "", t.TempDir(), nil, io.Discard)
 	if s, err := l.kept("ukf"); s != nil || err != nil {
 		t.Errorf("%v, error %v: want nothing", s, err)

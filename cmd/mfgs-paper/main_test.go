@@ -24,6 +24,7 @@ func invoke(ctx context.Context, args ...string) (code int, stdout, stderr strin
 }
 
 func TestReportCommandLines(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		args []string
@@ -59,6 +60,7 @@ func TestReportCommandLines(t *testing.T) {
 }
 
 func TestPartsComeInTheirOrder(t *testing.T) {
+	t.Parallel()
 	chosen, err := parseParts("rotation,table1")
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +74,7 @@ func TestPartsComeInTheirOrder(t *testing.T) {
 }
 
 func TestAMissingNetworkNamesItsTrainingScript(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	code, _, stderr := invoke(t.Context(), "report", "--data", dir, "--models", "../../models", "--seeds", "77", "--only", "ukf", "--out", filepath.Join(dir, "out"))
 	if code != exitFailed || !strings.Contains(stderr, "seed77.onnx: no such network") || !strings.Contains(stderr, "train.py") {
@@ -83,6 +86,7 @@ func TestAMissingNetworkNamesItsTrainingScript(t *testing.T) {
 }
 
 func TestAnUnwritableOutFailsAtOnce(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -95,6 +99,7 @@ func TestAnUnwritableOutFailsAtOnce(t *testing.T) {
 }
 
 func TestAnInterruptedRunWritesNoReport(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	dir := t.TempDir()
@@ -137,6 +142,7 @@ func digitsLab(t *testing.T) *lab {
 }
 
 func TestReportOnDigits(t *testing.T) {
+	t.Parallel()
 	l := digitsLab(t)
 	chosen, err := parseParts("ukf,cifar100,heatmap,rotation")
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import "testing"
 
 func TestMarkdownTablesAlignNumbers(t *testing.T) {
+	t.Parallel()
 	numbers := numberTable("row", "NLL", "ROC")
 	numbers.row("mf0", ".05", "97.1")
 	if got, want := numbers.String(), "| row | NLL | ROC |\n|---|---:|---:|\n| mf0 | .05 | 97.1 |\n"; got != want {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestOODSetsAreWrittenInTheNetworksFormat(t *testing.T) {
+	t.Parallel()
 	g := &images.Images{Width: 4, Height: 4, Channels: 3, Labels: make([]byte, 10)}
 	for i := range 10 {
 		g.Pixels = append(g.Pixels, slices.Repeat([]byte{byte(20 * i)}, 48)...)
@@ -47,6 +48,7 @@ func TestOODSetsAreWrittenInTheNetworksFormat(t *testing.T) {
 
 // Tuning on one set and testing on another needs two.
 func TestEveryNetworkHasTwoSetsOrMore(t *testing.T) {
+	t.Parallel()
 	sets := map[string][]string{}
 	for _, e := range allPairs {
 		if slices.Contains(sets[e.network], e.set) {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestRunParallelCallsAllWithBoundedParallelism(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	var done [n]atomic.Int32
 	var running, most atomic.Int32
@@ -40,6 +41,7 @@ func TestRunParallelCallsAllWithBoundedParallelism(t *testing.T) {
 }
 
 func TestRunParallelRunsTasksAtOnce(t *testing.T) {
+	t.Parallel()
 	var all sync.WaitGroup
 	all.Add(maxParallel)
 	err := runParallel(t.Context(), maxParallel, func(context.Context, int) error {
@@ -53,6 +55,7 @@ func TestRunParallelRunsTasksAtOnce(t *testing.T) {
 }
 
 func TestRunParallelEndsWithTheFirstError(t *testing.T) {
+	t.Parallel()
 	want := errors.New("enough")
 	var calls atomic.Int32
 	err := runParallel(t.Context(), 100, func(ctx context.Context, i int) error {
@@ -76,6 +79,7 @@ func TestRunParallelEndsWithTheFirstError(t *testing.T) {
 }
 
 func TestRunGroupedBeginsWithTheFirstOfEachGroup(t *testing.T) {
+	t.Parallel()
 	groups := []string{"", "a", "b", "a", "", "c", "b", "a"}
 	group := func(i int) string { return groups[i] }
 	for range 200 {
@@ -113,6 +117,7 @@ func TestRunGroupedBeginsWithTheFirstOfEachGroup(t *testing.T) {
 }
 
 func TestLocksAreIndependentByName(t *testing.T) {
+	t.Parallel()
 	var l namedLocks
 	release := l.lock("a")
 	l.lock("b")() // which is another

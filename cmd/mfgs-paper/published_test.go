@@ -38,6 +38,7 @@ func published(t *testing.T) *report {
 
 // It has every part, row, figure and comparison, and names the commit that produced it.
 func TestThePublishedReportIsWhole(t *testing.T) {
+	t.Parallel()
 	r := published(t)
 	if !slices.Equal(r.names(), partNames()) {
 		t.Errorf("its parts are %v, want %v", r.names(), partNames())
@@ -86,6 +87,7 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 
 // All but the heat maps is rendered from paper.json.
 func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
+	t.Parallel()
 	r := published(t)
 	again, err := r.json()
 	if err != nil {
@@ -151,6 +153,7 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 
 // Bounds on MNIST and notMNIST, for means over all networks with default settings.
 func TestThePublishedFiguresKeepThePromises(t *testing.T) {
+	t.Parallel()
 	r := published(t)
 	rows := r.results()
 	row := rows[place{"4", mnistName, "mf0"}]
@@ -186,6 +189,7 @@ func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 }
 
 func TestForeignReportsAreRefused(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		`{}`:                                 "cannot unmarshal",
 		`[{"table":"parts","row":"table9"}]`: `"table9" is no part`,

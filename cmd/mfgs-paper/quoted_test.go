@@ -310,6 +310,7 @@ func (q *quoting) sentence(text string, s sentence) (string, error) {
 }
 
 func TestQuotedFiguresAreThoseOfTheReport(t *testing.T) {
+	t.Parallel()
 	figure := regexp.MustCompile(`\d*\.\d+`)
 	q := &quoting{means: publishedMeans(t)}
 	for _, page := range []string{"README.md", "docs/choosing.md"} {
@@ -364,6 +365,7 @@ func TestQuotedFiguresAreThoseOfTheReport(t *testing.T) {
 }
 
 func TestQuotingFindsWrongAndMissingFigures(t *testing.T) {
+	t.Parallel()
 	half := .5
 	at := place{"4", "set", "row"}
 	one := map[place]figures{at: {Error: &half}}

@@ -28,6 +28,7 @@ func twoRuns() row {
 }
 
 func TestPaperJSONHasRunsAndTheirMean(t *testing.T) {
+	t.Parallel()
 	r := &report{sections: []*section{{Name: "table3", Rows: []row{twoRuns(), {place: place{"3", imagenetName, "Deep E.(5)"}, Note: "not made"}}}}}
 	data, err := r.json()
 	if err != nil {
@@ -64,6 +65,7 @@ func TestPaperJSONHasRunsAndTheirMean(t *testing.T) {
 }
 
 func TestTablesShowMeansDeviationsAndThePaper(t *testing.T) {
+	t.Parallel()
 	one := twoRuns()
 	one.row, one.Runs, one.Paper, one.Note = "one", one.Runs[1:], nil, "slow"
 	got := render([]row{twoRuns(), one, {place: place{"1", mnistName, "none"}, Note: "no data"}}, inDomain[0],
@@ -86,6 +88,7 @@ func TestTablesShowMeansDeviationsAndThePaper(t *testing.T) {
 }
 
 func TestMeanAndStandardDeviation(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		of           sample
 		mean, stdDev float64
@@ -103,6 +106,7 @@ func TestMeanAndStandardDeviation(t *testing.T) {
 }
 
 func TestResultsOfIntervals(t *testing.T) {
+	t.Parallel()
 	roc, err := rocOf(notMNIST), errorOf // within .003, and within .001
 	tests := []struct {
 		name string
@@ -126,6 +130,7 @@ func TestResultsOfIntervals(t *testing.T) {
 }
 
 func TestVerdictsFollowFromAllComparisons(t *testing.T) {
+	t.Parallel()
 	rows := func(name string, rocs ...float64) row {
 		r := row{place: place{"4", mnistName, name}}
 		for seed, roc := range rocs {
@@ -171,6 +176,7 @@ func TestVerdictsFollowFromAllComparisons(t *testing.T) {
 }
 
 func TestMeanRowAveragesRunByRun(t *testing.T) {
+	t.Parallel()
 	one := func(err float64, resamples ...float32) row {
 		m := of(3, figures{Error: &err})
 		m.Resampled = map[string][]float32{"error": resamples}

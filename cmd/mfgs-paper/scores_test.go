@@ -12,6 +12,7 @@ import (
 
 // Every score has a row under every protocol, with the figures of package bench.
 func TestScoresOfASmallNetwork(t *testing.T) {
+	t.Parallel()
 	l := digitsLab(t)
 	l.models = filepath.Join("..", "..", "models")
 	m := oodWriter{t.TempDir(), 8, 1, 60, 160}

@@ -27,6 +27,7 @@ func digitsForShift(t *testing.T) *lab {
 
 // Figures are those of package bench; rows by severity are means over kinds.
 func TestTheShiftPart(t *testing.T) {
+	t.Parallel()
 	l := digitsForShift(t)
 	chosen, err := parseParts("shift")
 	if err != nil {

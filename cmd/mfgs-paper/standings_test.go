@@ -53,6 +53,7 @@ func falling(_ pair, c candidate) float64 {
 }
 
 func TestRanksFollowTheRows(t *testing.T) {
+	t.Parallel()
 	s := standingsOf(standingRows(.01, []float64{0}, falling))
 	all, c := s.ranked()
 	for i := range all {
@@ -73,6 +74,7 @@ func TestRanksFollowTheRows(t *testing.T) {
 }
 
 func TestSignificantMeansBeyondTheIntervalOnEveryNetwork(t *testing.T) {
+	t.Parallel()
 	e := allPairs[0]
 	c := candidate{untuned, "vim"}
 	at := func(all ...metrics.Difference) standings {
@@ -107,6 +109,7 @@ func TestSignificantMeansBeyondTheIntervalOnEveryNetwork(t *testing.T) {
 }
 
 func TestAdviceFollowsTheRows(t *testing.T) {
+	t.Parallel()
 	learnedWins := func(e pair, c candidate) float64 {
 		if c == (candidate{synthetic, learnedScore}) {
 			return falling(e, candidate{untuned, score.Default}) + .03
@@ -150,6 +153,7 @@ func TestAdviceFollowsTheRows(t *testing.T) {
 }
 
 func TestStandingsIgnoreOtherTables(t *testing.T) {
+	t.Parallel()
 	rows := standingRows(.01, []float64{0}, falling)
 	rows = append(rows[:len(rows)/len(allPairs)*2], row{place: place{"1", mnistName, "mf0"}})
 	s := standingsOf(rows)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
+	t.Parallel()
 	upper, lower := table1Trials()
 	trials := map[string][]trial{
 		"1 MNIST":            append(upper, lower...),
@@ -63,6 +64,7 @@ func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
 }
 
 func TestThePapersFiguresArePlausible(t *testing.T) {
+	t.Parallel()
 	for _, p := range paperTable {
 		for _, q := range []quantity{errorOf, nllOf, eceOf} {
 			if v := q.of(p.figures); v == nil && p.table != "cifar100" || v != nil && !(*v > 0 && *v < 1.2) {
@@ -89,6 +91,7 @@ func TestThePapersFiguresArePlausible(t *testing.T) {
 
 // Every contrast of every claim names rows, sets and quantities that exist.
 func TestEveryContrastHasItsRows(t *testing.T) {
+	t.Parallel()
 	s := new(section)
 	ood := map[string]detection{}
 	for _, set := range append([]string{notMNIST, deduplicated}, cifarSets...) {
@@ -156,6 +159,7 @@ func TestEveryContrastHasItsRows(t *testing.T) {
 
 // A row with a damping in its name is compared with the paper's row without it.
 func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
+	t.Parallel()
 	upper, lower := table1Trials()
 	for _, trial := range slices.Concat(upper, lower, table2Trials(), table4Trials(), ukfTrials(), shortTrials()) {
 		name, paper := strings.CutSuffix(trial.row, ", eps = 1")
@@ -171,6 +175,7 @@ func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
 
 // Ensembles of one size use all networks equally often, and a row of single networks has one seed each.
 func TestRequestsAndDrawsOfTrials(t *testing.T) {
+	t.Parallel()
 	set := &benchmark{seeds: []int{0, 1, 2, 3, 4}, trained: map[string]int{short: 2, evidentialKind: 1}}
 	tests := []struct {
 		of   trial
@@ -222,6 +227,7 @@ func TestRequestsAndDrawsOfTrials(t *testing.T) {
 }
 
 func TestEnsemblesUseTheFilesOfTheirSeeds(t *testing.T) {
+	t.Parallel()
 	set := newLab("data", "models", t.TempDir(), nil, io.Discard).mnist()
 	tests := []struct {
 		of   members

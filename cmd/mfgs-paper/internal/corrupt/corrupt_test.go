@@ -66,6 +66,7 @@ func distance(a, b Image) float64 {
 }
 
 func TestSeverityRaisesTheDistance(t *testing.T) {
+	t.Parallel()
 	const images = 10
 	for sort, of := range sorts {
 		for _, kind := range Kinds() {
@@ -89,6 +90,7 @@ func TestSeverityRaisesTheDistance(t *testing.T) {
 }
 
 func TestTheSeedAloneDecides(t *testing.T) {
+	t.Parallel()
 	drawn := func(kind string) bool { // rather than following from the image
 		return !slices.Contains([]string{"defocus blur", "zoom blur", "brightness", "contrast", "pixelate", "jpeg compression"}, kind)
 	}
@@ -117,6 +119,7 @@ func TestTheSeedAloneDecides(t *testing.T) {
 }
 
 func TestFifteenKinds(t *testing.T) {
+	t.Parallel()
 	all := Kinds()
 	slices.Sort(all)
 	if len(slices.Compact(all)) != 15 {
@@ -125,6 +128,7 @@ func TestFifteenKinds(t *testing.T) {
 }
 
 func TestUnknownKindsAndBadImagesAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		kind     string
 		severity int
@@ -159,6 +163,7 @@ func TestUnknownKindsAndBadImagesAreRefused(t *testing.T) {
 }
 
 func TestAnySizeIsAccepted(t *testing.T) {
+	t.Parallel()
 	for _, size := range [][3]int{{1, 1, 1}, {1, 1, 3}, {2, 1, 3}, {1, 9, 1}, {5, 3, 3}, {40, 17, 1}} {
 		im := Image{size[0], size[1], size[2], bytes.Repeat([]byte{99}, size[0]*size[1]*size[2])}
 		for _, kind := range Kinds() {
@@ -172,6 +177,7 @@ func TestAnySizeIsAccepted(t *testing.T) {
 }
 
 func TestBlursAndGeometryLeaveAUniformImageUnchanged(t *testing.T) {
+	t.Parallel()
 	for _, channels := range []int{1, 3} {
 		im := Image{32, 28, channels, bytes.Repeat([]byte{120}, 32*28*channels)}
 		for _, kind := range []string{
@@ -193,6 +199,7 @@ func TestBlursAndGeometryLeaveAUniformImageUnchanged(t *testing.T) {
 }
 
 func TestBlursSpreadASpotAndKeepItsSum(t *testing.T) {
+	t.Parallel()
 	p := newPicture(33, 33, 1)
 	p.row(16, 16)[0] = 1
 	for name, blurred := range map[string]*picture{
@@ -211,6 +218,7 @@ func TestBlursSpreadASpotAndKeepItsSum(t *testing.T) {
 }
 
 func TestNoiseHasTheStandardDeviationOfItsLevel(t *testing.T) {
+	t.Parallel()
 	const side = 200
 	spread := func(p *picture) (mean, deviation float64) {
 		for _, v := range p.v {
@@ -247,6 +255,7 @@ func TestNoiseHasTheStandardDeviationOfItsLevel(t *testing.T) {
 }
 
 func TestBrightnessContrastAndPixelateByHand(t *testing.T) {
+	t.Parallel()
 	p := &picture{2, 1, 3, []float64{.2, .4, .8, 0, 0, 0}}
 	got := brightness(&picture{2, 1, 3, slices.Clone(p.v)}, level{.1}, nil).v
 	for i, want := range []float64{.225, .45, .9, .1, .1, .1} {

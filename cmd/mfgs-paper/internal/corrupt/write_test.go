@@ -20,6 +20,7 @@ func rainbow(n, channels int) *images.Images {
 }
 
 func TestCorruptedImagesAreWrittenOnce(t *testing.T) {
+	t.Parallel()
 	for _, channels := range []int{1, 3} {
 		dir := t.TempDir()
 		g := rainbow(6, channels)
@@ -87,6 +88,7 @@ func TestCorruptedImagesAreWrittenOnce(t *testing.T) {
 }
 
 func TestEachCorruptionHasItsOwnFile(t *testing.T) {
+	t.Parallel()
 	names := map[string]bool{}
 	for _, c := range Corruptions() {
 		names[c.fileName()] = true

@@ -18,6 +18,7 @@ func runs(kind string, values ...float64) (all []Run) {
 }
 
 func TestIntervalsOverNetworksAreStudentsAndPaired(t *testing.T) {
+	t.Parallel()
 	a, b := runs("", 1, 2, 4), runs("", 1, 1, 1)
 	tests := []struct {
 		name  string
@@ -56,6 +57,7 @@ func TestIntervalsOverNetworksAreStudentsAndPaired(t *testing.T) {
 
 // With a single network, draws are a component of their own.
 func TestDrawsAreAveragedBeforeNetworks(t *testing.T) {
+	t.Parallel()
 	one := []Run{{Networks: []int{0}, Value: 1}, {Networks: []int{0}, Value: 3}}
 	e, _ := Of(Term{2, one})
 	if got := e.Interval(.95); e.Value != 4 || !approx.Equal(got[1]-4, 12.706205*2*1, 1e-5) {
@@ -71,6 +73,7 @@ func TestDrawsAreAveragedBeforeNetworks(t *testing.T) {
 }
 
 func TestResamplesOfAllTermsAreShared(t *testing.T) {
+	t.Parallel()
 	a := Run{Networks: []int{0}, Value: 2, Resamples: []float32{1, 2, 3}}
 	b := Run{Networks: []int{0}, Value: 1, Resamples: []float32{0, 1, 2}}
 	if e, _ := Of(Term{1, []Run{a}}, Term{-1, []Run{b}}); e.Interval(.95) != [2]float64{1, 1} {
@@ -83,6 +86,7 @@ func TestResamplesOfAllTermsAreShared(t *testing.T) {
 }
 
 func TestCoverageIsAtLeastNominal(t *testing.T) {
+	t.Parallel()
 	const trials = 800
 	rng := rand.New(rand.NewPCG(5, 5))
 	shared := make([]float32, 200)

@@ -62,6 +62,7 @@ func namesOf(files []File) []string {
 }
 
 func TestSplitDividesEachClass(t *testing.T) {
+	t.Parallel()
 	all, err := ReadArchive(t.Context(), packed(t, "test/cat/9.png", "train/cat/2.png", "train/cat/1.png", "train/dog/1.png", "README", "train/cat/3.png", "train/dog/2.png"))
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +90,7 @@ func TestSplitDividesEachClass(t *testing.T) {
 }
 
 func TestArchiveIsBounded(t *testing.T) {
+	t.Parallel()
 	if _, err := ReadArchive(t.Context(), packed(t, "../evil.png")); err == nil || !strings.Contains(err.Error(), "out of the archive") {
 		t.Errorf("a name that leads out: %v", err)
 	}
@@ -108,6 +110,7 @@ func TestArchiveIsBounded(t *testing.T) {
 
 // Package dataset reads what is written, labels as given or by folder.
 func TestAWrittenArchiveIsADataset(t *testing.T) {
+	t.Parallel()
 	p := picture1(t)
 	tests := []struct {
 		name    string
@@ -144,6 +147,7 @@ func TestAWrittenArchiveIsADataset(t *testing.T) {
 }
 
 func TestLabelsAreFoundByPath(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "labels.txt")
 	if err := os.WriteFile(path, []byte("a/1.png\t5\tn05\na/2.png 6\n"), 0o666); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestDecodedImagesAreThoseOfTheArchive(t *testing.T) {
+	t.Parallel()
 	var images []File
 	var want []byte
 	for i, name := range []string{"a/1.png", "a/2.png", "b/1.png"} {
@@ -48,6 +49,7 @@ func TestDecodedImagesAreThoseOfTheArchive(t *testing.T) {
 }
 
 func TestRotationsByQuarterTurnsAreExact(t *testing.T) {
+	t.Parallel()
 	const w, h = 5, 5
 	in := make([]byte, w*h)
 	for i := range in {
@@ -82,6 +84,7 @@ func TestRotationsByQuarterTurnsAreExact(t *testing.T) {
 
 // The centre of a uniform image keeps its value under any rotation; a far corner becomes black.
 func TestRotationKeepsTheCentre(t *testing.T) {
+	t.Parallel()
 	const side = 28
 	in := bytes.Repeat([]byte{200}, side*side)
 	for degrees := 0.; degrees <= 180; degrees += 7.5 {
@@ -100,6 +103,7 @@ func TestRotationKeepsTheCentre(t *testing.T) {
 }
 
 func TestImagesAreWrittenAndReadBack(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	images := filepath.Join(dir, "a-images-idx3-ubyte")
 	g := &Images{Width: 3, Height: 2, Channels: 1, Labels: []byte{4, 9},
@@ -154,6 +158,7 @@ func TestImagesAreWrittenAndReadBack(t *testing.T) {
 }
 
 func TestNoiseHasItsMeanAndStandardDeviation(t *testing.T) {
+	t.Parallel()
 	const n = 100_000
 	tests := []struct {
 		name         string
@@ -195,6 +200,7 @@ func rainbow(n, channels int) *Images {
 }
 
 func TestASubsampleIsEvenlySpaced(t *testing.T) {
+	t.Parallel()
 	few := rainbow(10, 3).Subsample(4)
 	if !slices.Equal(few.Labels, []byte{0, 2, 5, 7}) || few.Len() != 4 || few.Image(3)[2] != 21 || few.Channels != 3 {
 		t.Errorf("labels %v, pixels %v", few.Labels, few.Pixels)
@@ -205,6 +211,7 @@ func TestASubsampleIsEvenlySpaced(t *testing.T) {
 }
 
 func TestImagesMustHaveOneSize(t *testing.T) {
+	t.Parallel()
 	colours := image.NewNRGBA(image.Rect(0, 0, 2, 1))
 	copy(colours.Pix, []byte{1, 2, 3, 255, 4, 5, 6, 255})
 	var file bytes.Buffer

@@ -8,6 +8,7 @@ import (
 )
 
 func TestResizeIsBilinear(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name          string
 		in            pixels.Pixels
@@ -38,6 +39,7 @@ func TestResizeIsBilinear(t *testing.T) {
 }
 
 func TestChannelsAreConverted(t *testing.T) {
+	t.Parallel()
 	colours := pixels.Pixels{Data: []uint8{255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 9, 9}, Height: 1, Width: 4, Channels: 3}
 	if got := ToGrey(colours); got.Channels != 1 || !slices.Equal(got.Data, []uint8{76, 150, 29, 9}) {
 		t.Errorf("in grey %v", got.Data)

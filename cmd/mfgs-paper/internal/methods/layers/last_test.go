@@ -170,6 +170,7 @@ func wantNumbers(t *testing.T, what string, got, want []float64, tolerance float
 }
 
 func TestLastLayerEqualsTheDenseInverse(t *testing.T) {
+	t.Parallel()
 	for i, h := range []calibrate.Head{
 		{Logits: 2, Features: 3, Link: link.Softmax},
 		{Logits: 5, Features: 7, Bias: true, Link: link.Softmax},
@@ -234,6 +235,7 @@ func wantSolutions(t *testing.T, name string, l *LastLayer, sigma *mat.Dense, n 
 
 // Beyond the classes of a dense B covariances are zero.
 func TestLastLayerOfManyClasses(t *testing.T) {
+	t.Parallel()
 	h := calibrate.Head{Logits: calibrate.MaxDense + 1, Features: 2, Bias: true, Link: link.Softmax}
 	train, test := lastSet(h, 40, 30), lastSet(h, 3, 31)
 	c := lastCurvature(t, h, calibrate.Kronecker, train)
@@ -243,7 +245,7 @@ func TestLastLayerOfManyClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := h.Logits
-		got, own := make([]float64, 3*packedSize(k)), make([]float64, 3*k)
+		got, own := make([]float64, 3*methods.PackedSize(k)), make([]float64, 3*k)
 		if err := errors.Join(l.Covariances(got, test.Features, 3), l.Variances(own, test.Features, 3)); err != nil {
 			t.Fatal(err)
 		}
@@ -272,6 +274,7 @@ func TestLastLayerOfManyClasses(t *testing.T) {
 }
 
 func TestLastLayersThatAreRefused(t *testing.T) {
+	t.Parallel()
 	softmax := calibrate.Head{Logits: 3, Features: 2, Link: link.Softmax}
 	many := calibrate.Head{Logits: maxSandwich + 1, Features: 2, Link: link.Softmax}
 	separate := calibrate.Head{Logits: 1, Features: 2, Link: link.Sigmoid}
@@ -307,6 +310,7 @@ func TestLastLayersThatAreRefused(t *testing.T) {
 
 // Each of the products fails in turn.
 func TestLastLayerPassesOnErrors(t *testing.T) {
+	t.Parallel()
 	h := calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: link.Softmax}
 	train := lastSet(h, 20, 50)
 	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
@@ -316,7 +320,7 @@ func TestLastLayerPassesOnErrors(t *testing.T) {
 				p := &counted{calibrate.OrGo(nil), calls}
 				l, err := NewLastLayer(c, cov, 1, p)
 				if err == nil {
-					err = l.Covariances(make([]float64, 20*packedSize(3)), train.Features, 20)
+					err = l.Covariances(make([]float64, 20*methods.PackedSize(3)), train.Features, 20)
 				}
 				if err == nil {
 					err = l.Variances(make([]float64, 20*3), train.Features, 20)
@@ -343,6 +347,7 @@ func TestLastLayerPassesOnErrors(t *testing.T) {
 // a ReLU, and most logits sure: one direction of Σ is far larger than others. mf0 must
 // be that of a calibration with the same posterior.
 func TestLastLayerUnderEachIntegral(t *testing.T) {
+	t.Parallel()
 	h := calibrate.Head{Logits: 5, Features: 12, Bias: true, Link: link.Softmax}
 	const n = 300
 	k := h.Logits
