@@ -1,7 +1,7 @@
-"""What the training scripts of the models beside this file have in common.
+"""Shared by the training scripts of the models.
 
-Everything runs on the CPU in float32 with the whole data set in memory, and the
-weights kept are always those after the last epoch.
+Everything runs on the CPU in float32 with the whole data set in memory. The weights
+exported are always those after the last epoch.
 """
 
 import copy
@@ -16,15 +16,14 @@ import onnx
 import torch
 from torch import nn
 
-OPSET = 14  # torch 1.13's default, named so that an upgrade does not move it
+OPSET = 14  # the default of torch 1.13, fixed against upgrades
 
-# From PyTorch 2.9 on the exporter that needs no further packages must be asked for.
+# From PyTorch 2.9 on, the exporter without further dependencies must be requested.
 LEGACY = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
 
-# Adam's epsilon. With PyTorch's 1e-8 a network that fits its training data is
-# thrown off it again and again once its gradients have faded, and the last epoch
-# may stand anywhere (mnist-mlp/README.md has an example). 1e-7, the default of
-# Keras, lets training settle.
+# Adam's epsilon. With PyTorch's 1e-8, training is unstable once a network interpolates
+# and its gradients have vanished, so that the last epoch may be bad (mnist-mlp/README.md
+# has an example). With 1e-7, the default of Keras, it settles.
 EPSILON = 1e-7
 
 
@@ -48,8 +47,8 @@ def load(images, labels):
 def mnist(folder):
     """Returns the images and labels of MNIST's parts: train, val and test.
 
-    The folder holds its four files. The split is the paper's: the last 5,000 of
-    the 60,000 training examples are left for tuning.
+    The folder holds its four files. As in the paper, the last 5,000 of the 60,000
+    training examples are for validation.
     """
 
     def part(name):
@@ -63,10 +62,10 @@ def mnist(folder):
 
 
 def mlp(*widths, dense=nn.Linear, behind=()):
-    """A ReLU network of these widths, first the pixels, last the classes.
+    """A ReLU network of these widths, from pixels to classes.
 
-    It flattens its input itself, so that the input keeps the shape of an image
-    and tools can tell it for one. Behind every ReLU stand the layers of behind.
+    It flattens its input itself, so that tools recognise it as an image. The layers
+    in behind follow each ReLU.
     """
     layers = [nn.Flatten(), dense(*widths[:2])]
     for i, o in zip(widths[1:], widths[2:]):
@@ -79,10 +78,10 @@ def cross_entropy(logits, labels, epochs):
 
 
 def fit(net, x, y, seed, epochs, batch, rate, decay, loss=cross_entropy, after=None, fused=False):
-    """Trains with Adam; the learning rate is multiplied by decay after an epoch.
+    """Trains with Adam; the learning rate is multiplied by decay after each epoch.
 
-    The loss is a function of outputs, labels and the epochs gone; after(epoch) is
-    called when one has ended. Fused steps are faster, and round differently.
+    The loss is a function of outputs, labels and the number of epochs so far;
+    after(epoch) is called after each. Fused steps are faster, and round differently.
     """
     net.train()
     shuffle = torch.Generator().manual_seed(seed)
@@ -108,7 +107,7 @@ def fit(net, x, y, seed, epochs, batch, rate, decay, loss=cross_entropy, after=N
 
 
 def pixels(x):
-    """Returns images in 0..1, whether they are bytes or that already."""
+    """Converts images to 0..1 if they are bytes."""
     return x.float() / 255 if x.dtype == torch.uint8 else x
 
 
@@ -132,7 +131,7 @@ def figures(net, x, y):
 
 
 def export(net, example, path, name="image", mode=torch.onnx.TrainingMode.EVAL):
-    """Writes an ONNX file with one input and output logits, both for any N."""
+    """Writes an ONNX file with one input and the output logits, both for any N."""
     net.train(mode == torch.onnx.TrainingMode.TRAINING)
     torch.onnx.export(
         net,
@@ -150,10 +149,10 @@ def export(net, example, path, name="image", mode=torch.onnx.TrainingMode.EVAL):
 
 
 def export_head(linear, path):
-    """Writes a last layer alone: input features [N,d], output logits [N,K].
+    """Writes only the last layer: input features [N,d], output logits [N,K].
 
-    Such a file is a whole classifier, of features, and a few kilobytes long: all
-    that SWAG reads of a checkpoint.
+    The file is a classifier of features of a few kilobytes, which is all that SWAG
+    needs of a checkpoint.
     """
     head = nn.Sequential(copy.deepcopy(linear))
     export(head, torch.zeros(1, linear.in_features), path, name="features")

@@ -8,14 +8,12 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// The out-of-distribution sets of CIFAR-10 that are to be had.
+// The OOD sets available for CIFAR-10.
 const (
 	tinyImageNet  = "tinyimagenet"
 	digits        = "mnist"
@@ -23,44 +21,43 @@ const (
 	gaussianNoise = "gaussian noise"
 )
 
-// shiftName is CIFAR-10 for a network that was trained on other encodings of its images.
+// shiftName is CIFAR-10 for a network trained on other encodings of the images.
 const shiftName = "CIFAR-10 under shift"
 
 const (
 	cifarSide    = 32
-	cifarHeldOut = -500 // the last images of each class, as models/cifar10-resnet20/train.py has it
-	shiftHeldOut = 200  // the first test images of each class, for a network trained on all the others
+	cifarHeldOut = -500 // the last images of each class, as in models/cifar10-resnet20/train.py
+	shiftHeldOut = 200  // the first test images of each class, for a network trained on all training images
 	noiseImages  = 4500
 	digitImages  = 6000
-	longEpochs   = 100 // of the networks, as models/cifar10-resnet20/README.md has it
+	longEpochs   = 100 // of training, as in models/cifar10-resnet20/README.md
 )
 
-// cifar10 makes CIFAR-10 ready, for the repository's network and for the one of the
-// original pixels.
+// cifar10 prepares CIFAR-10 for the repository's networks and for the network trained on the original pixels.
 func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 	if own, shift = l.sets[cifar10Name], l.sets[shiftName]; own != nil {
 		return own, shift, nil
 	}
 	l.say("unpacking CIFAR-10")
-	images, err := archive.Read(ctx, filepath.Join(l.data, "cifar10", "cifar10.tar.gz"))
+	encoded, err := images.ReadArchive(ctx, filepath.Join(l.data, "cifar10", "cifar10.tar.gz"))
 	if err != nil {
 		return nil, nil, err
 	}
-	all, test := archive.Within(images, "train"), archive.Within(images, "test")
-	train, val, err := archive.Split(all, cifarHeldOut)
+	all, test := images.Under(encoded, "train"), images.Under(encoded, "test")
+	train, val, err := images.Split(all, cifarHeldOut)
 	if err != nil {
 		return nil, nil, err
 	}
-	shiftVal, shiftTest, err := archive.Split(test, shiftHeldOut)
+	shiftVal, shiftTest, err := images.Split(test, shiftHeldOut)
 	if err != nil {
 		return nil, nil, err
 	}
 	file := func(name string) string { return filepath.Join(l.scratch, "cifar10", name) }
 	names := []string{"all", "train", "val", "test", "shift-val", "shift-test"}
-	parts := [][]archive.Image{all, train, val, test, shiftVal, shiftTest}
+	parts := [][]images.File{all, train, val, test, shiftVal, shiftTest}
 	specs := make([]string, len(parts))
-	err = lanes.Run(ctx, len(parts), func(ctx context.Context, i int) (err error) {
-		specs[i], err = gallery.Decode(ctx, file(names[i]), parts[i])
+	err = runParallel(ctx, len(parts), func(ctx context.Context, i int) (err error) {
+		specs[i], err = images.Decode(ctx, file(names[i]), parts[i])
 		return err
 	})
 	if err != nil {
@@ -108,14 +105,14 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 	return own, shift, nil
 }
 
-// cifarOOD writes the digits and the noise.
+// cifarOOD writes the sets of digits and noise.
 func (l *lab) cifarOOD(ctx context.Context, file func(string) string) ([]bench.NamedSpec, error) {
-	g, err := gallery.Read(ctx, l.mnist().test)
+	g, err := images.Read(ctx, l.mnist().test)
 	if err != nil {
 		return nil, err
 	}
-	g = g.Some(digitImages)
-	coloured, err := g.Colour(cifarSide)
+	g = g.Subsample(digitImages)
+	coloured, err := g.CentredRGB(cifarSide)
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +124,11 @@ func (l *lab) cifarOOD(ctx context.Context, file func(string) string) ([]bench.N
 		n    int
 	}{
 		{digits, coloured, g.Len()},
-		{uniformNoise, gallery.Uniform(size, 1), noiseImages},
-		{gaussianNoise, gallery.Gaussian(size, 1), noiseImages},
+		{uniformNoise, images.Uniform(size, 1), noiseImages},
+		{gaussianNoise, images.Gaussian(size, 1), noiseImages},
 	} {
 		path := file(fileName(s.name) + "-images-idx4-ubyte")
-		if err := gallery.WriteIDX(path, s.data, s.n, cifarSide, cifarSide, 3); err != nil {
+		if err := images.WriteIDX(path, s.data, s.n, cifarSide, cifarSide, 3); err != nil {
 			return nil, err
 		}
 		specs = append(specs, bench.NamedSpec{Name: s.name, Spec: path})
@@ -139,7 +136,7 @@ func (l *lab) cifarOOD(ctx context.Context, file func(string) string) ([]bench.N
 	return specs, nil
 }
 
-// cifarTrials are the rows of the networks trained on the same files.
+// cifarTrials are the rows for the networks trained on the same files.
 func cifarTrials() []trial {
 	const (
 		onFeatures = "last layers, on the features of one network"
@@ -147,48 +144,50 @@ func cifarTrials() []trial {
 	)
 	var trials []trial
 	for _, m := range []int{2, 3, 4, 5} {
-		trials = append(trials, trial{row: fmt.Sprintf("Deep E.(%d)", m), method: "ensemble", joint: m})
+		trials = append(trials, trial{row: fmt.Sprintf("Deep E.(%d)", m), method: "ensemble", ensembleSize: m})
 	}
 	return append(trials, []trial{
-		{row: "Deep E.(20), last layers", method: "ensemble-ll:20", few: 1, once: true, note: onFeatures},
-		{row: "RUE", method: "rue:50", few: someNetworks, note: lastLayer},
+		{row: "Deep E.(20), last layers", method: "ensemble-ll:20", maxNetworks: 1, oneDraw: true, note: onFeatures},
+		{row: "RUE", method: "rue:50", maxNetworks: someNetworks, note: lastLayer},
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},
-		{row: "Dropout", method: "dropout:50", few: someNetworks, note: "of the features of a network trained without it"},
+		{row: "Dropout", method: "dropout:50", maxNetworks: someNetworks, note: "of the features of a network trained without it"},
 		{row: "BNN(VI)", note: "not made: no network was trained so"},
-		{row: "BNN(LL-VI)", method: "bnn-ll-vi:50", few: someNetworks},
+		{row: "BNN(LL-VI)", method: "bnn-ll-vi:50", maxNetworks: someNetworks},
 		{row: "BNN(KFAC)", method: "bnn-kfac:50", note: lastLayer},
 		{row: "mf0", method: "mf0"},
-		{row: "mf0, eps = 1", paper: "mf0", method: "mf0", few: someNetworks, posterior: posterior{damping: calibrate.Damping{Absolute: 1}}},
-		{row: "mf1", method: "mf1", few: someNetworks},
-		{row: "mf2", method: "mf2", few: someNetworks},
-		{row: "ukf", method: "ukf", few: someNetworks},
+		{
+			row: "mf0, eps = 1", paper: "mf0", method: "mf0", maxNetworks: someNetworks,
+			posterior: posterior{damping: calibrate.Damping{Absolute: 1}},
+		},
+		{row: "mf1", method: "mf1", maxNetworks: someNetworks},
+		{row: "mf2", method: "mf2", maxNetworks: someNetworks},
+		{row: "ukf", method: "ukf", maxNetworks: someNetworks},
 		{row: "M=50", method: "mc:50"},
-		{row: "mf0, J^-1", method: "mf0", few: someNetworks, posterior: posterior{covariance: calibrate.Fisher}},
-		{row: "mf0, H^-1JH^-1", method: "mf0", few: someNetworks, posterior: posterior{covariance: calibrate.Sandwich}},
-		{row: "mf0, SWAG", method: "mf0@swag", few: someNetworks, note: "the covariance is that of eight epochs of training"},
-		{row: "EDL, last layer", method: "edl", few: 1, once: true, note: onFeatures},
+		{row: "mf0, J^-1", method: "mf0", maxNetworks: someNetworks, posterior: posterior{covariance: calibrate.Fisher}},
+		{row: "mf0, H^-1JH^-1", method: "mf0", maxNetworks: someNetworks, posterior: posterior{covariance: calibrate.Sandwich}},
+		{row: "mf0, SWAG", method: "mf0@swag", maxNetworks: someNetworks, note: "the covariance is that of eight epochs of training"},
+		{row: "EDL, last layer", method: "edl", maxNetworks: 1, oneDraw: true, note: onFeatures},
 		{row: "leverage", method: "leverage", note: "of mfgs, not of the paper"},
 		{row: "studentized", method: "studentized", note: "of mfgs, not of the paper"},
 	}...)
 }
 
-// shiftedNetworkTrials are those of the one network of the original pixels.
+// shiftedNetworkTrials are the rows for the network trained on the original pixels.
 func shiftedNetworkTrials() []trial {
 	rows := []string{"MLE", "T. Scale", "BNN(KFAC)", "mf0", "mf0, eps = 1", "M=50", "mf0, J^-1", "mf0, H^-1JH^-1", "leverage", "studentized"}
 	return slices.DeleteFunc(cifarTrials(), func(t trial) bool { return !slices.Contains(rows, t.row) })
 }
 
-// oodHeldOut is how many examples of every out-of-distribution set are tuned on.
+// oodHeldOut is how many examples of each OOD set are used for tuning.
 const oodHeldOut = 2000
 
-// telling returns the benchmark for each of its out-of-distribution sets: the first
-// oodHeldOut of it are tuned on, the others tested.
-func (b *benchmark) telling() []*benchmark {
+// perOODSet returns a benchmark for each OOD set: its first oodHeldOut examples are for tuning, the others for testing.
+func (b *benchmark) perOODSet() []*benchmark {
 	var all []*benchmark
 	for _, o := range b.ood {
 		one := *b
-		one.told = o.Name
+		one.valOODName = o.Name
 		one.valOOD = fmt.Sprintf("%s[0:%d]", o.Spec, oodHeldOut)
 		one.ood = []bench.NamedSpec{{Name: o.Name, Spec: fmt.Sprintf("%s[%d:]", o.Spec, oodHeldOut)}}
 		all = append(all, &one)
@@ -196,23 +195,23 @@ func (b *benchmark) telling() []*benchmark {
 	return all
 }
 
-// everySet reports whether a row is made for every out-of-distribution set, rather than
-// for the first alone: those that claims are about, and that take little time.
+// everySet reports whether a row is measured on every OOD set, rather than on the first only: rows that claims
+// are about and that take little time.
 func (t trial) everySet() bool {
 	rows := []string{"Deep E.(4)", "Deep E.(5)", "MLE", "T. Scale", "BNN(KFAC)", "mf0", "leverage", "studentized"}
 	return slices.Contains(rows, t.row)
 }
 
-// measureCIFAR makes the rows of a benchmark, with the temperatures for telling tuned to each set.
+// measureCIFAR measures the rows of a benchmark, with temperatures tuned for each OOD set.
 func (l *lab) measureCIFAR(ctx context.Context, set *benchmark, trials []trial) ([]row, error) {
-	sets := set.telling()
+	sets := set.perOODSet()
 	rows, err := l.measure(ctx, "cifar10", sets[0], trials)
 	if err != nil {
 		return nil, err
 	}
 	some := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return !t.everySet() })
 	others := make([][]row, len(sets)-1)
-	err = lanes.Run(ctx, len(others), func(ctx context.Context, i int) (err error) {
+	err = runParallel(ctx, len(others), func(ctx context.Context, i int) (err error) {
 		others[i], err = l.measure(ctx, "cifar10", sets[1+i], some)
 		return err
 	})
@@ -221,16 +220,16 @@ func (l *lab) measureCIFAR(ctx context.Context, set *benchmark, trials []trial) 
 	}
 	for _, r := range slices.Concat(others...) {
 		first := slices.IndexFunc(rows, func(of row) bool { return of.place == r.place })
-		if err := rows[first].tells(r); err != nil {
+		if err := rows[first].addOOD(r); err != nil {
 			return nil, err
 		}
 	}
 	return rows, nil
 }
 
-// tells adds how well another set is told, run by run. A row may have drawn more often for the first set,
-// with others in the same request.
-func (r row) tells(other row) error {
+// addOOD adds the detection figures of another set, run by run. The first set may have more draws, because of others
+// in the same request.
+func (r row) addOOD(other row) error {
 	for _, run := range other.Runs {
 		j := slices.IndexFunc(r.Runs, func(m measurement) bool { return m.Seed == run.Seed && m.Draw == run.Draw })
 		if j < 0 {
@@ -255,8 +254,8 @@ func measureCIFAR10(ctx context.Context, l *lab, s *section) error {
 	}
 	sets, trials := []*benchmark{own, shift}, [][]trial{cifarTrials(), shiftedNetworkTrials()}
 	rows := make([][]row, len(sets))
-	// One of them has one network, which leaves a lane free.
-	err = lanes.Run(ctx, len(sets), func(ctx context.Context, i int) (err error) {
+	// One of the two has one network only, which leaves processors idle.
+	err = runParallel(ctx, len(sets), func(ctx context.Context, i int) (err error) {
 		rows[i], err = l.measureCIFAR(ctx, sets[i], trials[i])
 		return err
 	})
@@ -278,7 +277,7 @@ func writeCIFAR10(s *section) {
 	s.write("### Sets not to be had")
 	for _, set := range []string{lsun, svhn} {
 		s.write("CIFAR-10 versus %s:", map[string]string{lsun: "LSUN", svhn: "SVHN"}[set])
-		s.write("%s", render(unmade("cifar10", cifar10Name, ""), detecting(set, false)...))
+		s.write("%s", render(unmade("cifar10", cifar10Name, ""), detectionColumns(set, false)...))
 	}
 	s.write("### A ResNet-20 trained on the original pixels")
 	s.write("Its test data has another encoding than what it was trained on, so it is under shift. It saw all training images, so that " +
@@ -286,30 +285,30 @@ func writeCIFAR10(s *section) {
 	writeCIFAR(s, s.of("cifar10", shiftName, shiftedNetworkTrials()))
 }
 
-// cifarSets are the out-of-distribution sets of CIFAR-10.
+// cifarSets are the OOD sets of CIFAR-10.
 var cifarSets = []string{tinyImageNet, digits, uniformNoise, gaussianNoise}
 
-// writeCIFAR writes the labelled test set's table, and one for each other set.
+// writeCIFAR writes a table for the labelled test set, and one for each OOD set.
 func writeCIFAR(s *section, rows []row) {
 	in := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.row == "leverage" || r.row == "studentized" })
 	s.write("%s", render(in, inDomain...))
 	made := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return len(r.Runs) == 0 })
 	for i := range made {
-		made[i].Note = "" // told above
+		made[i].Note = "" // oodQuantity above
 	}
 	for _, set := range cifarSets {
 		s.write("Told from %s:", set)
 		made := slices.DeleteFunc(slices.Clone(made), func(r row) bool { return len(r.over(rocOf(set))) == 0 })
-		s.write("%s", render(made, append(detecting(set, false), detecting(set, true)...)...))
+		s.write("%s", render(made, append(detectionColumns(set, false), detectionColumns(set, true)...)...))
 	}
 }
 
-// unmade are the paper's rows of a table as rows without runs.
+// unmade returns the rows of one of the paper's tables, without runs.
 func unmade(table, data, why string) []row {
 	var rows []row
-	for _, name := range paperRows(table, data) {
+	for _, name := range paperRowNames(table, data) {
 		p := place{table, data, name}
-		rows = append(rows, row{place: p, Paper: paperSays(p), Note: why})
+		rows = append(rows, row{place: p, Paper: paperFigures(p), Note: why})
 	}
 	return rows
 }
@@ -321,5 +320,5 @@ func measureCIFAR100(_ context.Context, _ *lab, s *section) error {
 
 func writeCIFAR100(s *section) {
 	s.write("Neither CIFAR-100 nor SVHN is to be had; the paper's rows:")
-	s.write("%s", render(unmade("cifar100", cifar100Name, ""), detecting(svhn, false)...))
+	s.write("%s", render(unmade("cifar100", cifar100Name, ""), detectionColumns(svhn, false)...))
 }

@@ -5,41 +5,40 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/internal/realdata"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// The score that serves where nothing unfamiliar is given tells other images and noise from CIFAR-10's:
-// docs/paper.md has its figures on all the data. Of the part of it here intervals
-// of 95 % are ± .005 for digits and ± .013 to .016 for the others.
-func TestDefaultScoreTellsOthersFromCIFAR10Unseen(t *testing.T) {
+// docs/paper.md has the figures on all the data. On the subset here the 95 % intervals
+// are ± .005 for digits and ± .013 to .016 for the others.
+func TestTheDefaultScoreDetectsOODImagesForCIFAR10(t *testing.T) {
 	t.Parallel()
 	data := realdata.Dir(t)
 	l := newLab(data, "../../models", t.TempDir(), nil, io.Discard)
-	images, err := archive.Read(t.Context(), filepath.Join(data, "cifar10", "cifar10.tar.gz"))
+	encoded, err := images.ReadArchive(t.Context(), filepath.Join(data, "cifar10", "cifar10.tar.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := func(images []archive.Image, n int) []archive.Image {
+	first := func(encoded []images.File, n int) []images.File {
 		t.Helper()
-		before, _, err := archive.Split(images, n)
+		before, _, err := images.Split(encoded, n)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return before
 	}
-	_, heldOut, err := archive.Split(archive.Within(images, "train"), cifarHeldOut)
+	_, heldOut, err := images.Split(images.Under(encoded, "train"), cifarHeldOut)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := func(name string) string { return filepath.Join(l.scratch, name) }
-	for name, part := range map[string][]archive.Image{
-		"train.tar": first(archive.Within(images, "train"), 300),
+	for name, part := range map[string][]images.File{
+		"train.tar": first(images.Under(encoded, "train"), 300),
 		"val.tar":   first(heldOut, 50),
-		"test.tar":  first(archive.Within(images, "test"), 200),
+		"test.tar":  first(images.Under(encoded, "test"), 200),
 	} {
-		if err := archive.Write(file(name), part); err != nil {
+		if err := images.WriteArchive(file(name), part); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,57 +8,57 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 )
 
-// variants are the tables in which mf0 and sampling stand beside each other, and the ends of the names of their
-// rows: the paper's damping is judged where networks do not interpolate, alone.
+// variants are the tables that hold both mf0 and sampling, with the suffixes of their rows. The paper's damping is
+// judged on networks that do not interpolate only.
 var variants = []struct{ table, suffix, where string }{
 	{"1", "", "interpolating networks"},
 	{"short", ", eps = 1", "networks that do not interpolate, eps = 1"},
 }
 
-// everywhere compares a row with others in all variants.
-func everywhere(q quantity, a string, others ...string) (all []contest) {
+// inVariants contrasts a row with others in all variants.
+func inVariants(q quantity, a string, others ...string) (all []contrast) {
 	for _, v := range variants {
 		for _, b := range others {
 			if b == "M=500" && v.table != "1" {
 				continue
 			}
-			all = append(all, contest{v.table, mnistName, a + v.suffix, b + v.suffix, q, v.where})
+			all = append(all, contrast{v.table, mnistName, a + v.suffix, b + v.suffix, q, v.where})
 		}
 	}
 	return all
 }
 
-// inTable compares a row with others of one table.
-func inTable(table, data string, q quantity, a string, others ...string) (all []contest) {
+// inTable contrasts a row with others of one table.
+func inTable(table, data string, q quantity, a string, others ...string) (all []contrast) {
 	for _, b := range others {
-		all = append(all, contest{table, data, a, b, q, data})
+		all = append(all, contrast{table, data, a, b, q, data})
 	}
 	return all
 }
 
-// toldFrom compares how well sets are told from CIFAR-10.
-func toldFrom(data string, sets []string, a string, others ...string) (all []contest) {
+// onOODSets contrasts the AUROC of rows on OOD sets of CIFAR-10.
+func onOODSets(data string, sets []string, a string, others ...string) (all []contrast) {
 	for _, set := range sets {
 		for _, b := range others {
-			all = append(all, contest{"cifar10", data, a, b, rocOf(set), data + ", " + set})
+			all = append(all, contrast{"cifar10", data, a, b, rocOf(set), data + ", " + set})
 		}
 	}
 	return all
 }
 
-// temperature asks for a number of the heat maps.
-func temperature(key string, higher bool) []contest {
-	return []contest{{heatMapRow.table, heatMapRow.data, heatMapRow.row, "", moreOf(key, higher), ""}}
+// heatMapContrast compares a figure of the heat maps with 0.
+func heatMapContrast(key string, higher bool) []contrast {
+	return []contrast{{heatMapRow.table, heatMapRow.data, heatMapRow.row, "", moreOf(key, higher), ""}}
 }
 
-// pictures are the sets that stand in for the paper's of CIFAR-10, and noises those that do not.
-var pictures, noises = cifarSets[:2], cifarSets[2:]
+// imageSets replace the paper's OOD sets of CIFAR-10.
+var imageSets, noiseSets = cifarSets[:2], cifarSets[2:]
 
-// questions are the claims of the paper, with their place in it: those that can be tried here, and those that cannot.
-func questions() []claim {
+// paperClaims are the claims of the paper, with their sections. Those with Why cannot be tested here.
+func paperClaims() []claim {
 	roc := rocOf(notMNIST)
 	sampling := []string{"M=20", "M=100", "M=500"}
-	var mf0Layers, samplingDepth []contest
+	var mf0Layers, samplingDepth []contrast
 	for _, name := range layerNames {
 		mf0Layers = append(mf0Layers, inTable("2", mnistName, roc, "mf0, "+name, "M=50, "+name)...)
 	}
@@ -66,27 +66,27 @@ func questions() []claim {
 	singles := []string{"MLE", "T. Scale", "EDL", "RUE"}
 	bayesian := []string{"Dropout", "BNN(VI)", "BNN(KFAC)"}
 	others := []string{"MLE", "T. Scale", "RUE", "Dropout", "BNN(LL-VI)", "BNN(KFAC)"}
-	of := func(text, source string, a assertion, contests ...[]contest) claim {
-		return claim{Text: text, Source: source, assertion: a, contests: slices.Concat(contests...)}
+	of := func(text, source string, a assertion, contrasts ...[]contrast) claim {
+		return claim{Text: text, Source: source, assertion: a, contrasts: slices.Concat(contrasts...)}
 	}
 	untried := func(text, source, why string) claim { return claim{Text: text, Source: source, Why: why} }
-	mnist := func(q quantity, a string, others ...string) []contest {
+	mnist := func(q quantity, a string, others ...string) []contrast {
 		return inTable("4", mnistName, q, a, others...)
 	}
-	cifar := func(q quantity, a string, others ...string) []contest {
+	cifar := func(q quantity, a string, others ...string) []contrast {
 		return inTable("cifar10", cifar10Name, q, a, others...)
 	}
 	return []claim{
-		of("mf0 tells notMNIST better than sampling", "§6.2, table 1", isBetter, everywhere(roc, "mf0", sampling...)),
+		of("mf0 tells notMNIST better than sampling", "§6.2, table 1", isBetter, inVariants(roc, "mf0", sampling...)),
 		of("mf1 and mf2 tell notMNIST better than sampling", "§6.2, table 1", isBetter,
-			everywhere(roc, "mf1", sampling...), everywhere(roc, "mf2", sampling...)),
-		of("mf0 has a lower ECE than sampling", "§6.2, table 1", isBetter, everywhere(eceOf, "mf0", sampling...)),
-		of("mf0 has no higher NLL than sampling", "§6.2, table 1", isNotWorse, everywhere(nllOf, "mf0", sampling...)),
+			inVariants(roc, "mf1", sampling...), inVariants(roc, "mf2", sampling...)),
+		of("mf0 has a lower ECE than sampling", "§6.2, table 1", isBetter, inVariants(eceOf, "mf0", sampling...)),
+		of("mf0 has no higher NLL than sampling", "§6.2, table 1", isNotWorse, inVariants(nllOf, "mf0", sampling...)),
 		of("sampling improves with more samples, 500 on 20", "§6.2", isBetter, inTable("1", mnistName, roc, "M=500", "M=20")),
-		of("mf0, mf1 and mf2 tell notMNIST equally well", "§6.2, table 1", isEqual, everywhere(roc, "mf0", "mf1", "mf2")),
-		of("mf0 has a lower ECE than mf1 and mf2", "§6.2, table 1", isBetter, everywhere(eceOf, "mf0", "mf1", "mf2")),
-		of("H⁻¹ tells notMNIST better than J⁻¹", "§6.2, table 1", isBetter, everywhere(roc, "mf0", "J^-1")),
-		of("H⁻¹ tells notMNIST better than H⁻¹JH⁻¹", "§6.2, table 1", isBetter, everywhere(roc, "mf0", "H^-1JH^-1")),
+		of("mf0, mf1 and mf2 tell notMNIST equally well", "§6.2, table 1", isEqual, inVariants(roc, "mf0", "mf1", "mf2")),
+		of("mf0 has a lower ECE than mf1 and mf2", "§6.2, table 1", isBetter, inVariants(eceOf, "mf0", "mf1", "mf2")),
+		of("H⁻¹ tells notMNIST better than J⁻¹", "§6.2, table 1", isBetter, inVariants(roc, "mf0", "J^-1")),
+		of("H⁻¹ tells notMNIST better than H⁻¹JH⁻¹", "§6.2, table 1", isBetter, inVariants(roc, "mf0", "H^-1JH^-1")),
 		of("H⁻¹ tells notMNIST better than SWAG", "§6.2, table 1", isBetter, inTable("1", mnistName, roc, "mf0", "SWAG")),
 		of("SWAG does as well as H⁻¹JH⁻¹", "§6.2, table 1", isEqual,
 			inTable("1", mnistName, roc, "SWAG", "H^-1JH^-1", "H^-1JH^-1, eps = 1")),
@@ -116,9 +116,9 @@ func questions() []claim {
 			mnist(roc, "Dropout", "MLE", "T. Scale", "EDL"), mnist(roc, "BNN(VI)", "MLE", "T. Scale", "EDL"),
 			mnist(roc, "BNN(KFAC)", "MLE", "T. Scale", "EDL"), mnist(roc, "Deep E.(5)", "MLE", "T. Scale", "EDL")),
 		of("mf0 tells other data from CIFAR-10 better than other methods of one network", "appendix A.2, table 6", isBetter,
-			toldFrom(cifar10Name, pictures[:1], "mf0", others...), toldFrom(cifar10Name, pictures[1:], "mf0", "MLE", "T. Scale", "BNN(KFAC)")),
+			onOODSets(cifar10Name, imageSets[:1], "mf0", others...), onOODSets(cifar10Name, imageSets[1:], "mf0", "MLE", "T. Scale", "BNN(KFAC)")),
 		of("mf0 tells other data from CIFAR-10 better than ensembles (here of four)", "appendix A.2, table 6", isBetter,
-			toldFrom(cifar10Name, pictures, "mf0", "Deep E.(4)")),
+			onOODSets(cifar10Name, imageSets, "mf0", "Deep E.(4)")),
 		of("ensembles (here of four) err less than mf0 on CIFAR-10", "appendix A.2, table 6", isBetter, cifar(errorOf, "Deep E.(4)", "mf0")),
 		of("ensembles (here of four) have a lower NLL than mf0 on CIFAR-10", "appendix A.2, table 6", isBetter,
 			cifar(nllOf, "Deep E.(4)", "mf0")),
@@ -139,34 +139,34 @@ func questions() []claim {
 		untried("mf0 has a lower ECE on ImageNet than RUE, dropout and BNN(KFAC)", "§6.4, appendix A.1, tables 3 and 5",
 			"ten draws of last layers of 1,001 classes take too long to tune"),
 		untried("on ImageNet ensembles have a lower error and NLL than mf0, and a higher ECE", "§6.4, table 3", "there is one network"),
-		of("likelihood wants T_act ≥ 1 (log₁₀ above 0)", "appendix A.3, figure 1", isBetter, temperature("log10 T_act, NLL", true)),
+		of("likelihood wants T_act ≥ 1 (log₁₀ above 0)", "appendix A.3, figure 1", isBetter, heatMapContrast("log10 T_act, NLL", true)),
 		of("likelihood wants T_ens ≤ 0.01 (log₁₀ below −2)", "appendix A.3, figure 1", isBetter, lowTens()),
 		of("telling notMNIST wants a lower T_act than likelihood (log₁₀ of the ratio)", "appendix A.3, figure 1", isBetter,
-			temperature("log10 T_act, ROC less NLL", false)),
+			heatMapContrast("log10 T_act, ROC less NLL", false)),
 		of("telling notMNIST wants a lower T_ens than likelihood (log₁₀ of the ratio)", "appendix A.3, figure 1", isBetter,
-			temperature("log10 T_ens, ROC less NLL", false)),
+			heatMapContrast("log10 T_ens, ROC less NLL", false)),
 		of("T_act does more to NLL and ROC where T_ens is high", "appendix A.3, figure 1", isBetter,
-			temperature("what T_act does to NLL, at the highest T_ens less at the lowest", true),
-			temperature("what T_act does to ROC, at the highest T_ens less at the lowest", true)),
+			heatMapContrast("what T_act does to NLL, at the highest T_ens less at the lowest", true),
+			heatMapContrast("what T_act does to ROC, at the highest T_ens less at the lowest", true)),
 		of("T_ens does more to NLL and ROC where T_act is low", "appendix A.3, figure 1", isBetter,
-			temperature("what T_ens does to NLL, at the lowest T_act less at the highest", true),
-			temperature("what T_ens does to ROC, at the lowest T_act less at the highest", true)),
+			heatMapContrast("what T_ens does to NLL, at the lowest T_act less at the highest", true),
+			heatMapContrast("what T_ens does to ROC, at the lowest T_act less at the highest", true)),
 		of("mf0 is better calibrated than others on rotated digits, or as well", "appendix A.4, figure 1", isNotWorse,
-			inTable("rotation", acrossName, rotatedECE, "mf0", "MLE", "T. Scale", "Deep E.(5)", "Dropout")),
-		of("mf0 tells notMNIST better than the unscented filter", "appendix B, table 8", isBetter, besideUKF(roc)),
-		of("mf0 has a lower ECE than the unscented filter", "appendix B, table 8", isBetter, besideUKF(eceOf)),
+			inTable("rotation", allRotations, rotatedECE, "mf0", "MLE", "T. Scale", "Deep E.(5)", "Dropout")),
+		of("mf0 tells notMNIST better than the unscented filter", "appendix B, table 8", isBetter, ukfContrasts(roc)),
+		of("mf0 has a lower ECE than the unscented filter", "appendix B, table 8", isBetter, ukfContrasts(eceOf)),
 	}
 }
 
-func besideUKF(q quantity) []contest {
-	return []contest{{"ukf", mnistName, "mf0", "ukf", q, ""}, {"ukf", mnistName, "mf0, eps = 1", "ukf, eps = 1", q, ""}}
+func ukfContrasts(q quantity) []contrast {
+	return []contrast{{"ukf", mnistName, "mf0", "ukf", q, ""}, {"ukf", mnistName, "mf0, eps = 1", "ukf, eps = 1", q, ""}}
 }
 
-// rotatedECE is the ECE where it is larger by far.
+// rotatedECE is the ECE under rotation, where it is much larger.
 var rotatedECE = quantity{"ece", "", "ECE %", eceOf.of, false, .01, 100, 1}
 
-// lowTens asks how far T_ens for likelihood is below 0.01.
-func lowTens() []contest {
+// lowTens compares T_ens for likelihood with 0.01.
+func lowTens() []contrast {
 	q := moreOf("log10 T_ens, NLL", false)
 	of := q.of
 	q.of = func(f figures) *float64 {
@@ -178,35 +178,35 @@ func lowTens() []contest {
 		return &above
 	}
 	q.key += ", above that of 0.01"
-	return []contest{{heatMapRow.table, heatMapRow.data, heatMapRow.row, "", q, ""}}
+	return []contrast{{heatMapRow.table, heatMapRow.data, heatMapRow.row, "", q, ""}}
 }
 
-// ownQuestions are ours.
-func ownQuestions() []claim {
+// ownClaims are claims that the paper does not make.
+func ownClaims() []claim {
 	roc := rocOf(notMNIST)
-	kron := func(q quantity) []contest { return inTable("1", mnistName, q, "mf0", "mf0, kron") }
+	kron := func(q quantity) []contrast { return inTable("1", mnistName, q, "mf0", "mf0, kron") }
 	all := []claim{
-		{Text: sameDampingText, assertion: isBetter, contests: sameDamping(roc)},
-		{Text: marginMNISTText, assertion: isNotWorse, contests: inTable("4", mnistName, roc, "studentized", "mf0")},
-		{Text: marginCIFARText, assertion: isNotWorse, contests: toldFrom(cifar10Name, cifarSets, "studentized", "mf0")},
+		{Text: sameDampingText, assertion: isBetter, contrasts: sameDamping(roc)},
+		{Text: marginMNISTText, assertion: isNotWorse, contrasts: inTable("4", mnistName, roc, "studentized", "mf0")},
+		{Text: marginCIFARText, assertion: isNotWorse, contrasts: onOODSets(cifar10Name, cifarSets, "studentized", "mf0")},
 		{Text: "the studentized margin, tuned on nothing, tells other data as well as mf0 tuned on them, for a network under shift",
-			assertion: isNotWorse, contests: toldFrom(shiftName, cifarSets, "studentized", "mf0")},
+			assertion: isNotWorse, contrasts: onOODSets(shiftName, cifarSets, "studentized", "mf0")},
 		{Text: "mf0 tells noise from CIFAR-10 better than MLE, temperature scaling and BNN(KFAC)", assertion: isBetter,
-			contests: toldFrom(cifar10Name, noises, "mf0", "MLE", "T. Scale", "BNN(KFAC)")},
+			contrasts: onOODSets(cifar10Name, noiseSets, "mf0", "MLE", "T. Scale", "BNN(KFAC)")},
 		{Text: "mf0 tells other data better than MLE, temperature scaling and BNN(KFAC), for a network under shift", assertion: isBetter,
-			contests: toldFrom(shiftName, cifarSets, "mf0", "MLE", "T. Scale", "BNN(KFAC)")},
+			contrasts: onOODSets(shiftName, cifarSets, "mf0", "MLE", "T. Scale", "BNN(KFAC)")},
 		{Text: "without letters to tune on, mf0 tells notMNIST better than the network and temperature scaling", assertion: isBetter,
-			contests: inTable("4", mnistName, nllROCOf(notMNIST), "mf0", "MLE", "T. Scale")},
+			contrasts: inTable("4", mnistName, nllROCOf(notMNIST), "mf0", "MLE", "T. Scale")},
 		{Text: "mf0 has no higher debiased calibration error than temperature scaling", assertion: isNotWorse,
-			contests: slices.Concat(inTable("4", mnistName, debiasedOf, "mf0", "T. Scale"),
+			contrasts: slices.Concat(inTable("4", mnistName, debiasedOf, "mf0", "T. Scale"),
 				inTable("cifar10", cifar10Name, debiasedOf, "mf0", "T. Scale"), inTable("cifar10", shiftName, debiasedOf, "mf0", "T. Scale"),
 				inTable("3", imagenetName, debiasedOf, "mf0", "T. Scale"))},
 		{Text: "mf0 has a lower debiased calibration error than the network", assertion: isBetter,
-			contests: slices.Concat(inTable("4", mnistName, debiasedOf, "mf0", "MLE"),
+			contrasts: slices.Concat(inTable("4", mnistName, debiasedOf, "mf0", "MLE"),
 				inTable("cifar10", cifar10Name, debiasedOf, "mf0", "MLE"), inTable("cifar10", shiftName, debiasedOf, "mf0", "MLE"),
 				inTable("3", imagenetName, debiasedOf, "mf0", "MLE"))},
-		{Text: "duplicates in notMNIST change nothing in how it is told", assertion: isEqual, contests: withoutDuplicates()},
-		{Text: "Kronecker structure does as well as the full Hessian", assertion: isEqual, contests: slices.Concat(kron(roc), kron(nllOf))},
+		{Text: "duplicates in notMNIST change nothing in how it is told", assertion: isEqual, contrasts: withoutDuplicates()},
+		{Text: "Kronecker structure does as well as the full Hessian", assertion: isEqual, contrasts: slices.Concat(kron(roc), kron(nllOf))},
 	}
 	for _, set := range shiftedSets {
 		for _, trial := range set.trials {
@@ -218,7 +218,7 @@ func ownQuestions() []claim {
 				for severity := range corrupt.Severities + 1 {
 					at := shiftPlace(set.name, severity, "")
 					where := fmt.Sprintf("%d", severity)
-					c.contests = append(c.contests, contest{at.table, at.data, "mf0", trial.row, q, where})
+					c.contrasts = append(c.contrasts, contrast{at.table, at.data, "mf0", trial.row, q, where})
 				}
 				all = append(all, c)
 			}
@@ -227,24 +227,24 @@ func ownQuestions() []claim {
 	return all
 }
 
-// Claims that findings tell of.
+// Claims that findings refer to.
 const (
 	sameDampingText = "H⁻¹ tells notMNIST better than H⁻¹JH⁻¹ with the same damping (ρ = 1 and 0.01, interpolating networks)"
 	marginMNISTText = "the studentized margin, tuned on nothing, tells notMNIST as well as mf0 tuned on it"
 	marginCIFARText = "the studentized margin, tuned on nothing, tells other data from CIFAR-10 as well as mf0 tuned on them"
 )
 
-// underShift is the claim that mf0 is no worse than another method on spoiled images.
+// underShift is the claim that mf0 is no worse than another method on corrupted images.
 func underShift(q quantity, other, set string) string {
 	return fmt.Sprintf("mf0 has no higher %s than %s on corrupted %s, severity by severity", strings.TrimSuffix(q.name, ", %"), other, set)
 }
 
-// withoutDuplicates asks what leaving duplicates out does to how notMNIST is told.
-func withoutDuplicates() (all []contest) {
+// withoutDuplicates compares the AUROC on notMNIST without and with duplicates.
+func withoutDuplicates() (all []contrast) {
 	q := rocOf(notMNIST)
 	q.key, q.name = "ROC without duplicates less with them", "ROC without duplicates less with them"
 	q.of = func(f figures) *float64 {
-		without, with := rocOf(apart).of(f), rocOf(notMNIST).of(f)
+		without, with := rocOf(deduplicated).of(f), rocOf(notMNIST).of(f)
 		if without == nil || with == nil {
 			return nil
 		}
@@ -252,23 +252,23 @@ func withoutDuplicates() (all []contest) {
 		return &d
 	}
 	for _, t := range duplicatesTrials() {
-		all = append(all, contest{"duplicates", mnistName, t.row, "", q, ""})
+		all = append(all, contrast{"duplicates", mnistName, t.row, "", q, ""})
 	}
 	return all
 }
 
-func sameDamping(q quantity) (all []contest) {
+func sameDamping(q quantity) (all []contrast) {
 	for _, rho := range equalDampings {
-		all = append(all, contest{"damping", mnistName, fmt.Sprintf("H^-1, rho = %g", rho), fmt.Sprintf("H^-1JH^-1, rho = %g", rho), q, ""})
+		all = append(all, contrast{"damping", mnistName, fmt.Sprintf("H^-1, rho = %g", rho), fmt.Sprintf("H^-1JH^-1, rho = %g", rho), q, ""})
 	}
 	return all
 }
 
-// judge holds all contests that can be held.
+// judge judges all claims whose rows were measured.
 func (r *report) judge() {
 	all := r.results()
 	r.claims = nil
-	for _, q := range slices.Concat(questions(), ownQuestions()) {
+	for _, q := range slices.Concat(paperClaims(), ownClaims()) {
 		if q.Why != "" {
 			q.Verdict, q.Comparisons = absent, []comparison{}
 			r.claims = append(r.claims, q)

@@ -8,19 +8,18 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/estimate"
 )
 
-// level is how often an interval is to hold what it is of.
+// level is the confidence level of intervals.
 const level = .95
 
-// A contest asks for the difference between two rows of a table in a quantity or, without a second
-// row, for what the quantity of the first is above 0.
-type contest struct {
+// A contrast is the difference in a quantity between two rows of a table or, without a second row, the quantity itself.
+type contrast struct {
 	table, data string
 	a, b        string // rows
 	q           quantity
-	where       string // what tells the contest from others of its claim
+	where       string // distinguishes the contrasts of a claim
 }
 
-// A result is what came out of one comparison.
+// A result is the outcome of one comparison.
 type result string
 
 const (
@@ -30,60 +29,58 @@ const (
 	unclear result = "cannot be said"
 )
 
-// A comparison is a contest that was held. Differences are of the first row less the second, in
-// fractions, nats or what the quantity is in.
+// A comparison is an estimated contrast: the first row minus the second, in the quantity's unit.
 type comparison struct {
-	Table    string     `json:"table"`
-	Data     string     `json:"data"`
-	A        string     `json:"a"`
-	B        string     `json:"b,omitempty"`
-	Quantity string     `json:"quantity"`
-	Here     float64    `json:"difference"`
-	Interval [2]float64 `json:"interval"`
-	There    *float64   `json:"paper,omitempty"`
-	Networks int        `json:"networks"`
-	Result   result     `json:"result"`
-	// Refuted says that the claim is contradicted here, by Wide.
+	Table      string     `json:"table"`
+	Data       string     `json:"data"`
+	A          string     `json:"a"`
+	B          string     `json:"b,omitempty"`
+	Quantity   string     `json:"quantity"`
+	Difference float64    `json:"difference"`
+	Interval   [2]float64 `json:"interval"`
+	Paper      *float64   `json:"paper,omitempty"`
+	Networks   int        `json:"networks"`
+	Result     result     `json:"result"`
+	// Refuted reports whether Wide contradicts the claim.
 	Refuted bool `json:"refuted,omitempty"`
 
-	// Wide is the interval at a level that allows for how many comparisons the claim has.
+	// Wide is the interval with Bonferroni correction for the number of comparisons of the claim.
 	Wide [2]float64 `json:"wide"`
 
 	quantity quantity
 }
 
-// results finds rows of the report.
+// results are the rows of the report by place.
 type results map[place]row
 
-// compare holds a contest; it is false where a row is not made, or nothing tells how sure the
-// difference is. The wide interval is that of so many comparisons together (Bonferroni).
-func (r results) compare(c contest, many int) (comparison, bool) {
+// compare estimates a contrast. It returns false if a row was not measured or no interval is known. many is the
+// number of comparisons of the claim.
+func (r results) compare(c contrast, many int) (comparison, bool) {
 	a, b := r[place{c.table, c.data, c.a}], r[place{c.table, c.data, c.b}]
 	terms := []estimate.Term{{Weight: 1, Runs: a.runs(c.q)}}
 	if c.b != "" {
 		terms = append(terms, estimate.Term{Weight: -1, Runs: b.runs(c.q)})
 	}
 	e, ok := estimate.Of(terms...)
-	if !ok || !e.Sure() {
+	if !ok || !e.HasInterval() {
 		return comparison{}, false
 	}
 	of := comparison{
-		Table: c.table, Data: c.data, A: c.a, B: c.b, Quantity: c.q.key, Here: e.Value,
+		Table: c.table, Data: c.data, A: c.a, B: c.b, Quantity: c.q.key, Difference: e.Value,
 		Interval: e.Interval(level), Networks: e.Networks,
 		quantity: c.q, Wide: e.Interval(1 - (1-level)/float64(many)),
 	}
 	if a.Paper != nil && b.Paper != nil {
 		if u, v := c.q.of(*a.Paper), c.q.of(*b.Paper); u != nil && v != nil {
 			d := *u - *v
-			of.There = &d
+			of.Paper = &d
 		}
 	}
 	of.Result = c.q.judge(of.Interval)
 	return of, true
 }
 
-// judge says what an interval of a difference is to the first of two rows. Differences within the
-// resolution are a tie, however sure they are.
+// judge classifies the interval of a difference, for the first row. Intervals within the resolution are ties.
 func (q quantity) judge(i [2]float64) result {
 	lo, hi := q.lead(i)
 	switch {
@@ -97,7 +94,7 @@ func (q quantity) judge(i [2]float64) result {
 	return unclear
 }
 
-// A verdict is what the comparisons say of a claim.
+// A verdict is the outcome of a claim.
 type verdict string
 
 const (
@@ -108,11 +105,11 @@ const (
 	absent verdict = "not tried"
 )
 
-// An assertion is what a claim says of all its comparisons: whether an interval of the first row's lead,
-// positive where it is better, bears it out or contradicts it. r is the resolution of the quantity.
+// An assertion is what a claim says about each of its comparisons. It decides whether an interval, turned so that
+// positive is better, supports or refutes the claim. r is the resolution of the quantity.
 type assertion struct {
-	text           string
-	borne, refuted func(lo, hi, r float64) bool
+	text               string
+	supported, refuted func(lo, hi, r float64) bool
 }
 
 func within(lo, hi, r float64) bool { return -r <= lo && hi <= r }
@@ -135,7 +132,7 @@ var (
 	}
 )
 
-// lead turns an interval of a difference so that what is better is positive.
+// lead turns an interval so that positive is better.
 func (q quantity) lead(i [2]float64) (lo, hi float64) {
 	if q.higher {
 		return i[0], i[1]
@@ -143,57 +140,56 @@ func (q quantity) lead(i [2]float64) (lo, hi float64) {
 	return -i[1], -i[0]
 }
 
-// A claim is a statement, with what came out.
+// A claim is a statement with its verdict.
 type claim struct {
 	Text        string       `json:"row"`
-	Source      string       `json:"source"`  // in the paper; "" of ours
-	Asserts     string       `json:"asserts"` // of all comparisons: better, equal or not worse
+	Source      string       `json:"source"`  // section of the paper; "" if the claim is ours
+	Asserts     string       `json:"asserts"` // better, equal or not worse
 	Verdict     verdict      `json:"verdict"`
 	Comparisons []comparison `json:"comparisons"`
-	Why         string       `json:"why,omitempty"` // it is not tried
+	Why         string       `json:"why,omitempty"` // why it was not tested
 
 	assertion assertion
-	contests  []contest
+	contrasts []contrast
 }
 
-// judge holds the contests of a claim; it is false where there is none to be held.
+// judge estimates the contrasts of a claim. It returns false if none can be estimated.
 func (r results) judge(c claim) (claim, bool) {
-	for _, contest := range c.contests {
-		of, ok := r.compare(contest, len(c.contests))
+	for _, contrast := range c.contrasts {
+		of, ok := r.compare(contrast, len(c.contrasts))
 		if !ok {
 			continue
 		}
 		lo, hi := of.quantity.lead(of.Wide)
-		of.Refuted = c.assertion.refuted(lo, hi, of.quantity.resolution) && !c.borne(of)
+		of.Refuted = c.assertion.refuted(lo, hi, of.quantity.resolution) && !c.supported(of)
 		c.Comparisons = append(c.Comparisons, of)
 	}
 	c.Asserts, c.Verdict = c.assertion.text, c.verdict()
 	return c, len(c.Comparisons) > 0
 }
 
-// borne reports whether a comparison bears the claim out.
-func (c claim) borne(of comparison) bool {
+// supported reports whether a comparison supports the claim.
+func (c claim) supported(of comparison) bool {
 	lo, hi := of.quantity.lead(of.Interval)
-	return c.assertion.borne(lo, hi, of.quantity.resolution)
+	return c.assertion.supported(lo, hi, of.quantity.resolution)
 }
 
-// verdict: a claim holds where every comparison bears it out, holds in part where one does and
-// another contradicts it, and does not hold where some contradict it and none bears it out. Of
-// anything else nothing can be said.
+// verdict: a claim holds if every comparison supports it, holds in part if one supports and another refutes it, and
+// does not hold if some refute it and none supports it. Anything else is open.
 func (c claim) verdict() verdict {
-	borne, refuted := 0, 0
+	supported, refuted := 0, 0
 	for _, of := range c.Comparisons {
 		switch {
-		case c.borne(of):
-			borne++
+		case c.supported(of):
+			supported++
 		case of.Refuted:
 			refuted++
 		}
 	}
 	switch {
-	case borne == len(c.Comparisons):
+	case supported == len(c.Comparisons):
 		return holds
-	case refuted > 0 && borne > 0:
+	case refuted > 0 && supported > 0:
 		return inPart
 	case refuted > 0:
 		return fails
@@ -201,17 +197,17 @@ func (c claim) verdict() verdict {
 	return open
 }
 
-// least is the comparison that is least favourable to the claim.
+// least returns the comparison least favourable to the claim.
 func (c claim) least() comparison {
 	return slices.MaxFunc(c.Comparisons, func(a, b comparison) int {
 		return cmp.Or(cmp.Compare(c.against(a), c.against(b)), cmp.Compare(c.distance(a), c.distance(b)))
 	})
 }
 
-// against ranks results: those that bear a claim out, those that say nothing, those that contradict it.
+// against ranks comparisons: 0 supports the claim, 1 is open, 2 refutes it.
 func (c claim) against(of comparison) int {
 	switch {
-	case c.borne(of):
+	case c.supported(of):
 		return 0
 	case of.Refuted:
 		return 2
@@ -219,10 +215,10 @@ func (c claim) against(of comparison) int {
 	return 1
 }
 
-// distance is how far a difference is from what the claim says, in units of the resolution or, of a
-// quantity without one, of the interval.
+// distance is how far a difference is from the claim, in units of the resolution or, without one, of the
+// interval.
 func (c claim) distance(of comparison) float64 {
-	d := of.Here
+	d := of.Difference
 	if c.assertion.text == isEqual.text {
 		d = max(d, -d)
 	} else if of.quantity.higher {
@@ -232,10 +228,10 @@ func (c claim) distance(of comparison) float64 {
 	return d / unit
 }
 
-// shown prints a difference as its quantity is printed.
+// shown formats a difference.
 func (q quantity) shown(v float64) string { return fmt.Sprintf("%+.*f", q.digits, q.scale*v) }
 
-// between names what was compared.
+// between names the rows compared.
 func (of comparison) between() string {
 	if of.B == "" {
 		return of.A

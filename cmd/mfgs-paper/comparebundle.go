@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/compare"
-	_ "github.com/mfgs/mfgs/featurize/dataset/arrow" // for SPECs, as mfgs has them
+	_ "github.com/mfgs/mfgs/featurize/dataset/arrow" // registers the formats that mfgs reads
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/text"
@@ -104,7 +104,7 @@ func parseCompare(args []string, stdout io.Writer) (c compare.Config, asJSON boo
 	return c, asJSON, err
 }
 
-// describeMethods lists what --methods may hold.
+// describeMethods lists the values of --methods.
 func describeMethods() string {
 	var b strings.Builder
 	for _, name := range compare.Methods() {
@@ -113,7 +113,7 @@ func describeMethods() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// parseWith reads NAME=FILE.
+// parseWith parses NAME=FILE.
 func parseWith(args []string) (map[string][]string, error) {
 	with := map[string][]string{}
 	for _, arg := range args {

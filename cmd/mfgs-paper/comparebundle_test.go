@@ -35,14 +35,13 @@ func TestCompareRefusesCommandLines(t *testing.T) {
 		"no networks":   {of("--methods", "ensemble"), exitFailed, "0 files with --with ensemble=FILE, want at least 2"},
 	} {
 		code, stdout, stderr := invoke(t.Context(), test.args...)
-		if told := stdout + stderr; code != test.code || !strings.Contains(told, test.says) {
-			t.Errorf("%s: exit code %d, %q; want %d and %q", name, code, told, test.code, test.says)
+		if printed := stdout + stderr; code != test.code || !strings.Contains(printed, test.says) {
+			t.Errorf("%s: exit code %d, %q; want %d and %q", name, code, printed, test.code, test.says)
 		}
 	}
 }
 
-// A user's bundle is compared with a method of the paper, as tables and as JSON.
-func TestCompareOnABundle(t *testing.T) {
+func TestCompareMeasuresAPaperMethodOnABundle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, models.DigitsMLP()); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 )
 
-// equalDampings are those that the covariances are compared at, in units of the mean eigenvalue of H.
+// equalDampings are the dampings at which covariances are compared, in units of the mean eigenvalue of H.
 var equalDampings = []float64{1, .01}
 
 func dampingTrials() []trial {
@@ -18,7 +18,7 @@ func dampingTrials() []trial {
 			of   calibrate.Covariance
 		}{{"H^-1", calibrate.Hessian}, {"H^-1JH^-1", calibrate.Sandwich}} {
 			trials = append(trials, trial{
-				row: fmt.Sprintf("%s, rho = %g", c.name, rho), method: "mf0", few: someNetworks,
+				row: fmt.Sprintf("%s, rho = %g", c.name, rho), method: "mf0", maxNetworks: someNetworks,
 				posterior: posterior{covariance: c.of, damping: calibrate.Damping{Relative: rho}},
 			})
 		}

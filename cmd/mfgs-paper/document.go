@@ -5,37 +5,35 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// paper.json is a list of objects, each with a table and a row: one of what made the report, one of each part, one
-// of each claim, and the rows of the report's tables. All that paper.md says is made of it, but for the heat maps.
+// paper.json is a list of objects, each with a table and a row: one for the report's origin, one per part, one
+// per claim, then the rows of the report's tables. paper.md is rendered from it, except for the heat maps.
 
-// The tables of objects that are no rows.
+// The "table" of objects that are not rows.
 const (
 	reportTable = "report"
 	partsTable  = "parts"
 	claimsTable = "claims"
 )
 
-// An origin says what made the report.
+// An origin records how the report was produced.
 type origin struct {
 	Table   string `json:"table"`
 	Row     string `json:"row"`
-	Code    string `json:"code"`    // that measured, as mfgs version has it
-	Machine string `json:"machine"` // that it ran on
-	Seeds   []int  `json:"seeds"`   // of the usual networks on MNIST
+	Code    string `json:"code"` // as printed by mfgs version
+	Machine string `json:"machine"`
+	Seeds   []int  `json:"seeds"` // of the default networks on MNIST
 }
 
-// A made is a part of the report.
+// A made is a part of the report, as in paper.json.
 type made struct {
 	Table   string             `json:"table"`
 	Name    string             `json:"row"`
@@ -43,21 +41,21 @@ type made struct {
 	Facts   map[string]float64 `json:"facts,omitempty"`
 }
 
-// A judged is a claim with what came out.
+// A judged is a claim with its verdict, as in paper.json.
 type judged struct {
 	Table string `json:"table"`
 	claim
 }
 
-// An entry is a row of one network and one draw, the mean of those of several or, all of its
-// numbers null, a row that could not be made.
+// An entry is a row for one network and draw, or the mean over several. All figures of a row that was not measured
+// are null.
 type entry struct {
 	Part  string `json:"part"`
 	Table string `json:"table"`
 	Row   string `json:"row"`
 	Data  string `json:"data"`
-	Kind  string `json:"kind,omitempty"` // of networks, "" the usual one
-	Seed  any    `json:"seed"`           // a number, several as in "0,1,2", or "mean"; null where there is none
+	Kind  string `json:"kind,omitempty"` // of networks; "" for the default
+	Seed  any    `json:"seed"`           // a number, several as in "0,1,2", "mean", or null
 	Draw  int    `json:"draw,omitempty"`
 	figures
 
@@ -66,7 +64,7 @@ type entry struct {
 	Note    string          `json:"note,omitempty"`
 }
 
-// entries returns the rows as paper.json has them.
+// entries converts a row to entries.
 func (r row) entries(part string) []*entry {
 	base := entry{Part: part, Table: r.table, Row: r.row, Data: r.data, Paper: r.Paper, Note: r.Note}
 	if len(r.Runs) == 0 {
@@ -86,7 +84,7 @@ func (r row) entries(part string) []*entry {
 	return all
 }
 
-// json renders paper.json, with an object on each line.
+// json renders paper.json, one object per line.
 func (r *report) json() ([]byte, error) {
 	all := []any{origin{reportTable, "made by", r.code, r.machine, r.seeds}}
 	for _, s := range r.sections {
@@ -115,35 +113,34 @@ func (r *report) json() ([]byte, error) {
 	return slices.Concat([]byte("[\n"), bytes.Join(lines, []byte(",\n")), []byte("\n]\n")), nil
 }
 
-// ask gives a claim that was read the quantities of its contests.
-func (c *claim) ask(all []claim) error {
+// restore sets the fields of a claim that paper.json does not hold, from the same claim in all.
+func (c *claim) restore(all []claim) error {
 	at := slices.IndexFunc(all, func(q claim) bool { return q.Text == c.Text && q.Source == c.Source })
 	if at < 0 {
 		return fmt.Errorf("%q is no claim of the report", c.Text)
 	}
-	c.assertion, c.contests = all[at].assertion, all[at].contests
+	c.assertion, c.contrasts = all[at].assertion, all[at].contrasts
 	for i := range c.Comparisons {
 		of := &c.Comparisons[i]
-		k := slices.IndexFunc(c.contests, func(q contest) bool {
+		k := slices.IndexFunc(c.contrasts, func(q contrast) bool {
 			return q.table == of.Table && q.data == of.Data && q.a == of.A && q.b == of.B && q.q.key == of.Quantity
 		})
 		if k < 0 {
 			return fmt.Errorf("%q has no comparison of %s and %s", c.Text, of.A, of.B)
 		}
-		of.quantity = c.contests[k].q
+		of.quantity = c.contrasts[k].q
 	}
 	return nil
 }
 
-// readReport returns the report that a paper.json is of, without resamples, and without pictures
-// that were measured.
+// readReport parses a paper.json. The report lacks resamples and measured pictures.
 func readReport(data []byte, parts []part) (*report, error) {
 	var lines []json.RawMessage
 	if err := json.Unmarshal(data, &lines); err != nil {
 		return nil, err
 	}
 	r := &report{}
-	asked := slices.Concat(questions(), ownQuestions())
+	known := slices.Concat(paperClaims(), ownClaims())
 	for _, line := range lines {
 		var e entry
 		if err := json.Unmarshal(line, &e); err != nil {
@@ -166,7 +163,7 @@ func readReport(data []byte, parts []part) (*report, error) {
 		case claimsTable:
 			var j judged
 			if err = json.Unmarshal(line, &j); err == nil {
-				err = j.ask(asked)
+				err = j.restore(known)
 			}
 			r.claims = append(r.claims, j.claim)
 		default:
@@ -180,7 +177,7 @@ func readReport(data []byte, parts []part) (*report, error) {
 	return r, nil
 }
 
-// readRow adds a row, or a run of the last one, to the part that it is of.
+// readRow adds a row, or a run of the last row, to its part.
 func (r *report) readRow(e *entry) error {
 	i := slices.IndexFunc(r.sections, func(s *section) bool { return s.Name == e.Part })
 	if i < 0 {
@@ -211,7 +208,7 @@ func (r *report) readRow(e *entry) error {
 	return nil
 }
 
-// write puts the report into a folder: every file whole, and paper.json last.
+// write writes the report to a folder.
 func (r *report) write(dir string) error {
 	document, err := r.json()
 	if err != nil {
@@ -224,10 +221,7 @@ func (r *report) write(dir string) error {
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(list)) {
-		if err := os.MkdirAll(filepath.Dir(path), files.FolderMode); err != nil {
-			return err
-		}
-		if err := archive.WriteFile(path, list[path]); err != nil {
+		if err := images.WriteFile(path, list[path]); err != nil {
 			return err
 		}
 	}

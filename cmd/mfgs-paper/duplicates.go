@@ -4,29 +4,29 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// apart is notMNIST's test part without images that equal one that was tuned on, or an earlier one.
-const apart = "notmnist without duplicates"
+// deduplicated is the test part of notMNIST without copies of tuning images or of earlier test images.
+const deduplicated = "notmnist without duplicates"
 
 func duplicatesTrials() []trial {
 	return []trial{
-		{row: "MLE", method: "mle", few: someNetworks},
-		{row: "mf0", method: "mf0", few: someNetworks},
-		{row: "leverage", method: "leverage", few: someNetworks},
-		{row: "studentized", method: "studentized", few: someNetworks},
+		{row: "MLE", method: "mle", maxNetworks: someNetworks},
+		{row: "mf0", method: "mf0", maxNetworks: someNetworks},
+		{row: "leverage", method: "leverage", maxNetworks: someNetworks},
+		{row: "studentized", method: "studentized", maxNetworks: someNetworks},
 	}
 }
 
 func measureDuplicates(ctx context.Context, l *lab, s *section) error {
 	set := *l.mnist()
-	heldOut, err := gallery.Read(ctx, set.valOOD)
+	heldOut, err := images.Read(ctx, set.valOOD)
 	if err != nil {
 		return err
 	}
-	tested, err := gallery.Read(ctx, set.ood[0].Spec)
+	tested, err := images.Read(ctx, set.ood[0].Spec)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func measureDuplicates(ctx context.Context, l *lab, s *section) error {
 	for i := range heldOut.Len() {
 		held[string(heldOut.Image(i))] = true
 	}
-	kept := &gallery.Gallery{Width: tested.Width, Height: tested.Height, Channels: tested.Channels}
+	kept := &images.Images{Width: tested.Width, Height: tested.Height, Channels: tested.Channels}
 	var asHeld, asEarlier float64
 	for i := range tested.Len() {
 		image := string(tested.Image(i))
@@ -49,11 +49,11 @@ func measureDuplicates(ctx context.Context, l *lab, s *section) error {
 		seen[image] = true
 	}
 	path := filepath.Join(l.scratch, "notmnist-apart-images-idx3-ubyte")
-	if err := gallery.WriteIDX(path, kept.Pixels, kept.Len(), kept.Height, kept.Width); err != nil {
+	if err := images.WriteIDX(path, kept.Pixels, kept.Len(), kept.Height, kept.Width); err != nil {
 		return err
 	}
 	s.Facts = map[string]float64{"as held out": asHeld, "as an earlier one": asEarlier, "left": float64(kept.Len())}
-	set.ood = []bench.NamedSpec{set.ood[0], {Name: apart, Spec: path}}
+	set.ood = []bench.NamedSpec{set.ood[0], {Name: deduplicated, Spec: path}}
 	set.name = mnistName
 	rows, err := l.measure(ctx, "duplicates", &set, duplicatesTrials())
 	s.add(rows...)
@@ -65,8 +65,8 @@ func writeDuplicates(s *section) {
 	s.write("Of the %.0f test images of notMNIST %.0f equal one of those that were tuned on, byte for byte, and %.0f more an earlier test image; %.0f are left without these. "+
 		"Under the temperatures tuned on all that were held out:", all, s.Facts["as held out"], s.Facts["as an earlier one"], s.Facts["left"])
 	s.write("%s", render(s.of("duplicates", mnistName, duplicatesTrials()),
-		detecting(notMNIST, false)[1].named("ROC, all"), detecting(apart, false)[1].named("ROC, without duplicates"),
-		detecting(notMNIST, true)[1].named("nll ROC, all"), detecting(apart, true)[1].named("nll ROC, without duplicates")))
+		detectionColumns(notMNIST, false)[1].named("ROC, all"), detectionColumns(deduplicated, false)[1].named("ROC, without duplicates"),
+		detectionColumns(notMNIST, true)[1].named("nll ROC, all"), detectionColumns(deduplicated, true)[1].named("nll ROC, without duplicates")))
 	s.write("Other tables are of all of them, as the paper's are. Tiny-ImageNet's test images come without labels, so that those of classes which CIFAR-10 has " +
 		"(cars, vans, cats, dogs, frogs, birds and boats are among its two hundred) cannot be taken out: figures for it are of a set that is partly familiar.")
 }

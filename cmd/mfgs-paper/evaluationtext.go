@@ -6,12 +6,11 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// evaluationText is an evaluation as Markdown: a table of methods for each set, figures with half of their
-// interval, and what is recommended.
+// evaluationText formats an evaluation as Markdown: a table of methods for each set, figures with half the width of
+// their intervals, and the recommendation.
 func evaluationText(e *bench.Evaluation) string {
 	var b strings.Builder
 	labelled := func(set string, of func(*bench.MethodResult) *metrics.Labelled) {
@@ -20,7 +19,7 @@ func evaluationText(e *bench.Evaluation) string {
 		for _, f := range columns {
 			head = append(head, f.Label)
 		}
-		t := markdown.NewTable(head...)
+		t := numberTable(head...)
 		for i := range e.Methods {
 			m := &e.Methods[i]
 			l := of(m)
@@ -31,7 +30,7 @@ func evaluationText(e *bench.Evaluation) string {
 			for _, f := range columns {
 				cells = append(cells, figureText(f.Figure, f.Of(l), l.Certainty))
 			}
-			t.Row(cells...)
+			t.row(cells...)
 		}
 		fmt.Fprintf(&b, "%s\n", t)
 	}
@@ -61,14 +60,14 @@ func evaluationText(e *bench.Evaluation) string {
 		for _, f := range columns {
 			head = append(head, f.Label)
 		}
-		t := markdown.NewTable(head...)
+		t := numberTable(head...)
 		for _, m := range e.Methods {
 			o := &m.OOD[i]
 			cells := []string{m.Name, strconv.Itoa(o.N)}
 			for _, f := range columns {
 				cells = append(cells, figureText(f.Figure, f.Of(&o.OOD), o.Certainty))
 			}
-			t.Row(cells...)
+			t.row(cells...)
 		}
 		fmt.Fprintf(&b, "%s\n", t)
 	}
@@ -86,7 +85,7 @@ func evaluationText(e *bench.Evaluation) string {
 	return b.String()
 }
 
-// figureText writes a figure and half of its interval.
+// figureText formats a figure and half the width of its interval.
 func figureText(f metrics.Figure, value float64, c metrics.Certainty) string {
 	write := func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
 	if f.Unit == metrics.Fraction {

@@ -3,11 +3,9 @@ package main
 import (
 	"fmt"
 	"strings"
-
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 )
 
-// listClaims is the table of claims, those of the paper first.
+// listClaims returns the tables of claims, first those of the paper.
 func (r *report) listClaims() string {
 	var b strings.Builder
 	count := map[verdict]int{}
@@ -30,32 +28,32 @@ func (r *report) listClaims() string {
 }
 
 func (r *report) claimTable(is func(claim) bool) string {
-	t := markdown.NewList("claim", "in the paper", "least favourable comparison", "here", "95 %", "the paper", "verdict")
+	t := textTable("claim", "in the paper", "least favourable comparison", "here", "95 %", "the paper", "verdict")
 	for _, c := range r.claims {
 		if !is(c) {
 			continue
 		}
 		if c.Verdict == absent {
-			t.Row(c.Text, c.Source, c.Why, "", "", "", "*"+string(absent)+"*")
+			t.row(c.Text, c.Source, c.Why, "", "", "", "*"+string(absent)+"*")
 			continue
 		}
 		of := c.least()
-		borne := 0
+		supported := 0
 		for _, each := range c.Comparisons {
 			if c.against(each) == 0 {
-				borne++
+				supported++
 			}
 		}
 		verdict := fmt.Sprintf("**%s**", c.Verdict)
 		if len(c.Comparisons) > 1 {
-			verdict += fmt.Sprintf(", %d of %d", borne, len(c.Comparisons))
+			verdict += fmt.Sprintf(", %d of %d", supported, len(c.Comparisons))
 		}
-		t.Row(c.Text, c.Source, of.title(), of.quantity.shown(of.Here), of.interval(), of.there(), verdict)
+		t.row(c.Text, c.Source, of.title(), of.quantity.shown(of.Difference), of.interval(), of.paperText(), verdict)
 	}
 	return t.String()
 }
 
-// title says what was compared, where and in what.
+// title describes a comparison: rows, quantity and data.
 func (of comparison) title() string {
 	parts := []string{of.between()}
 	if of.quantity.scale != 1 || of.B != "" {
@@ -69,7 +67,7 @@ func (of comparison) title() string {
 	return strings.Join(parts, "; ")
 }
 
-// where tells data and tables from those that are meant unsaid.
+// where names data and table unless they are the default ones.
 func (of comparison) where() string {
 	switch {
 	case of.Table == "short":
@@ -86,16 +84,16 @@ func (of comparison) interval() string {
 	return fmt.Sprintf("%s to %s", of.quantity.shown(of.Interval[0]), of.quantity.shown(of.Interval[1]))
 }
 
-func (of comparison) there() string {
-	if of.There == nil {
+func (of comparison) paperText() string {
+	if of.Paper == nil {
 		return ""
 	}
-	return of.quantity.shown(*of.There)
+	return of.quantity.shown(*of.Paper)
 }
 
-// listComparisons is the table of all that was compared.
+// listComparisons returns the table of all comparisons.
 func (r *report) listComparisons() string {
-	t := markdown.NewList("claim", "comparison", "difference", "95 %", "the paper", "networks", "result")
+	t := textTable("claim", "comparison", "difference", "95 %", "the paper", "networks", "result")
 	for _, c := range r.claims {
 		for i, of := range c.Comparisons {
 			text := ""
@@ -106,7 +104,7 @@ func (r *report) listComparisons() string {
 			if of.Refuted {
 				said += ", against the claim"
 			}
-			t.Row(text, of.title(), of.quantity.shown(of.Here), of.interval(), of.there(),
+			t.row(text, of.title(), of.quantity.shown(of.Difference), of.interval(), of.paperText(),
 				fmt.Sprint(of.Networks), said)
 		}
 	}
@@ -123,14 +121,14 @@ func (r *report) claimOf(text string) claim {
 	return claim{}
 }
 
-// A wording makes a sentence of figures, and knows whether all were there.
+// A wording formats figures for a sentence, and records whether any is missing.
 type wording struct {
 	rows    results
 	claims  []claim
 	missing bool
 }
 
-// of prints the mean of a row.
+// of formats the mean of a row.
 func (t *wording) of(table, data, row string, q quantity) string {
 	all := t.rows[place{table, data, row}].over(q)
 	if len(all) == 0 {
@@ -140,8 +138,7 @@ func (t *wording) of(table, data, row string, q quantity) string {
 	return fmt.Sprintf("%.*f", q.digits, q.scale*all.mean())
 }
 
-// less prints the difference of two rows on the networks that both have, as a claim compares them, with its
-// interval and what it is to the first.
+// less formats the difference of two rows as compared by a claim, with its interval and result.
 func (t *wording) less(table, data, a, b string, q quantity) string {
 	for _, c := range t.claims {
 		for _, of := range c.Comparisons {
@@ -149,10 +146,10 @@ func (t *wording) less(table, data, a, b string, q quantity) string {
 				continue
 			}
 			if of.A == b && of.B == a {
-				of = of.turned()
+				of = of.swapped()
 			}
 			if of.A == a && of.B == b {
-				return fmt.Sprintf("%s (%s, %s)", q.shown(of.Here), of.interval(), of.Result)
+				return fmt.Sprintf("%s (%s, %s)", q.shown(of.Difference), of.interval(), of.Result)
 			}
 		}
 	}
@@ -160,16 +157,15 @@ func (t *wording) less(table, data, a, b string, q quantity) string {
 	return ""
 }
 
-// turned is the comparison of the second row with the first.
-func (of comparison) turned() comparison {
-	of.A, of.B, of.Here = of.B, of.A, -of.Here
+// swapped compares the second row with the first.
+func (of comparison) swapped() comparison {
+	of.A, of.B, of.Difference = of.B, of.A, -of.Difference
 	of.Interval = [2]float64{-of.Interval[1], -of.Interval[0]}
 	of.Result = of.quantity.judge(of.Interval)
 	return of
 }
 
-// findings are what a reader should take from the report, each with what it rests on. Those of parts that were
-// not made are left out.
+// findings lists the main results with their figures, except those of missing parts.
 func (r *report) findings() string {
 	var b strings.Builder
 	n := 0
@@ -186,7 +182,7 @@ func (r *report) findings() string {
 	return "Differences are of the first named less the second, with their interval and what it makes of the first.\n\n" + b.String() + "\n"
 }
 
-// findings are sentences of figures, in their order.
+// findings are the sentences, in order.
 var findings = []func(*wording) string{
 	func(t *wording) string {
 		return fmt.Sprintf("**Probabilities.** NLL of the network, temperature scaling and mf0 is %s, %s and %s on MNIST, and %s, %s and %s on CIFAR-10; mf0 less temperature scaling: %s and %s.",
@@ -233,14 +229,14 @@ var findings = []func(*wording) string{
 			t.less("2", mnistName, "mf0, last layer", "mf0, top two layers", roc), t.less("2", mnistName, "mf0, last layer", "mf0, all three layers", roc))
 	},
 	func(t *wording) string {
-		of := func(row string) string { return t.of("rotation", acrossName, row, rotatedECE) }
-		less := func(row string) string { return t.less("rotation", acrossName, "mf0", row, rotatedECE) }
+		of := func(row string) string { return t.of("rotation", allRotations, row, rotatedECE) }
+		less := func(row string) string { return t.less("rotation", allRotations, "mf0", row, rotatedECE) }
 		return fmt.Sprintf("**A large shift.** ECE on rotated digits is %s %% for the network, %s %% for temperature scaling, %s %% for mf0, %s %% for five networks and %s %% for dropout; mf0 less these others: %s, %s, %s and %s.",
 			of("MLE"), of("T. Scale"), of("mf0"), of("Deep E.(5)"), of("Dropout"), less("MLE"), less("T. Scale"), less("Deep E.(5)"), less("Dropout"))
 	},
 }
 
-// shiftFinding says at which severities mf0's NLL is above temperature scaling's.
+// shiftFinding compares the NLL of mf0 and of temperature scaling by severity.
 func (r *report) shiftFinding() string {
 	var parts []string
 	for _, set := range shiftedSets {
@@ -251,7 +247,8 @@ func (r *report) shiftFinding() string {
 		by := map[result][]string{}
 		for _, of := range c.Comparisons {
 			_, severity, _ := strings.Cut(of.Data, ", severity ")
-			by[of.Result] = append(by[of.Result], fmt.Sprintf("%s (%s; %s)", severity, of.quantity.shown(of.Here), of.interval()))
+			text := fmt.Sprintf("%s (%s; %s)", severity, of.quantity.shown(of.Difference), of.interval())
+			by[of.Result] = append(by[of.Result], text)
 		}
 		text := "on " + set.name
 		for _, v := range []result{better, tie, worse, unclear} {
@@ -265,7 +262,7 @@ func (r *report) shiftFinding() string {
 	return "**Corruptions.** mf0's NLL against temperature scaling's is " + strings.Join(parts, "; ") + "."
 }
 
-// preamble tells of data, networks, and what was chosen and when.
+// preamble describes data, networks, intervals and choices.
 func (r *report) preamble() string {
 	tie := func(q quantity) string { return strings.TrimPrefix(q.shown(q.resolution), "+") }
 	return fmt.Sprintf(`**Data.** MNIST is split as in the paper: the first 55,000 training images for training and curvature, the last 5,000 held out,

@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// A usageError is a command line that cannot be meant.
+// A usageError reports an invalid command line.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
-// parseFlags reads a verb's flags, beside which there is nothing, or shows them.
+// parseFlags parses a verb's flags, and refuses positional arguments. --help prints the flags.
 func parseFlags(f *flag.FlagSet, args []string, stdout io.Writer, needed string) error {
-	f.SetOutput(io.Discard) // errors are told once, by run
+	f.SetOutput(io.Discard) // run prints errors
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -14,8 +14,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// heatMapRow is the one row of the part: the paper's method, with its damping, on the networks that do
-// not interpolate.
+// heatMapRow is the only row: the paper's method and damping on networks that do not interpolate.
 var heatMapRow = place{"heatmap", mnistName, "mf0, eps = 1"}
 
 func measureHeatMaps(ctx context.Context, l *lab, s *section) error {
@@ -46,7 +45,7 @@ func measureHeatMaps(ctx context.Context, l *lab, s *section) error {
 	return nil
 }
 
-// temperatureFigures are the best temperatures of a bundle, and what each does where the other is high or low.
+// temperatureFigures returns the best temperatures of a bundle, and the effect of each when the other is high or low.
 func temperatureFigures(r *calibration.Report, m *bundle.Manifest) map[string]float64 {
 	nll, roc := *r.Temperatures.Optimum, r.Temperatures.OOD
 	all := map[string]float64{

@@ -7,27 +7,25 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/peak"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
-// imagenetTrain is the number of images in ILSVRC-2012's training set.
+// imagenetTrain is the size of ILSVRC-2012's training set.
 const imagenetTrain = 1_281_167
 
-// imagenet makes ready what there is of ILSVRC-2012: of every class of the validation
-// images half are held out, half tested.
+// imagenet prepares the available part of ILSVRC-2012. Half of the validation images of each class are for validation,
+// half for testing.
 func (l *lab) imagenet(ctx context.Context) (*benchmark, error) {
 	dir := filepath.Join(l.data, "imagenet")
-	images, err := archive.Read(ctx, filepath.Join(dir, "ilsvrc_val.tar"))
+	encoded, err := images.ReadArchive(ctx, filepath.Join(dir, "ilsvrc_val.tar"))
 	if err != nil {
 		return nil, err
 	}
-	if err := archive.ReadLabels(filepath.Join(dir, "ilsvrc_val-labels.txt"), images); err != nil {
+	if err := images.ReadLabels(filepath.Join(dir, "ilsvrc_val-labels.txt"), encoded); err != nil {
 		return nil, err
 	}
-	val, test, err := archive.Split(images, 25)
+	val, test, err := images.Split(encoded, 25)
 	if err != nil {
 		return nil, err
 	}
@@ -43,10 +41,10 @@ func (l *lab) imagenet(ctx context.Context) (*benchmark, error) {
 			return filepath.Join(l.data, "models", "imagenet_mobilenet_v2_1.0_224.onnx")
 		},
 	}
-	if err := archive.Write(b.val, val); err != nil {
+	if err := images.WriteArchive(b.val, val); err != nil {
 		return nil, err
 	}
-	return b, archive.Write(b.test, test)
+	return b, images.WriteArchive(b.test, test)
 }
 
 func imagenetTrials() []trial {
@@ -69,13 +67,13 @@ func measureTable3(ctx context.Context, l *lab, s *section) error {
 	if err != nil {
 		return err
 	}
-	// What it costs is to be measured: features kept from another run would hide it.
+	// The cost is measured, which cached features would hide.
 	if err := os.RemoveAll(l.cache(set.name)); err != nil {
 		return err
 	}
 	l.runtime.Threads = 0 // nothing else runs
-	defer func() { l.runtime.Threads = lanes.Threads() }()
-	peak.Reset()
+	defer func() { l.runtime.Threads = threadsPerTask() }()
+	resetPeakMemory()
 	report, err := l.accumulate(ctx, subject{set: set})
 	if err != nil {
 		return err
@@ -84,7 +82,7 @@ func measureTable3(ctx context.Context, l *lab, s *section) error {
 		return err
 	}
 	s.Facts = map[string]float64{"images": float64(report.Examples.Train), "seconds": report.Seconds["train"]}
-	if most, known := peak.Memory(); known {
+	if most, known := peakMemory(); known {
 		s.Facts["peak MB"] = most / 1e6
 	}
 	rows, err := l.measure(ctx, "3", set, imagenetTrials())
@@ -99,9 +97,9 @@ func writeTable3(s *section) {
 		"that was stored in 8 bits, not a ResNet-50. Small sets and another network: orders within the table can be compared, and hardly more.")
 	s.write("%s", render(s.of("3", imagenetName, imagenetTrials()), inDomain...))
 	s.write("ImageNet versus ImageNet-O, which is not to be had:")
-	s.write("%s", render(unmade("3", imagenetName, ""), detecting(imagenetO, false)...))
+	s.write("%s", render(unmade("3", imagenetName, ""), detectionColumns(imagenetO, false)...))
 	s.write("CIFAR-100, and CIFAR-100 versus LSUN, which are not to be had:")
-	s.write("%s", render(unmade("3", cifar100Name, ""), slices.Concat(inDomain, detecting(lsun, false))...))
+	s.write("%s", render(unmade("3", cifar100Name, ""), slices.Concat(inDomain, detectionColumns(lsun, false))...))
 
 	each := s.Facts["seconds"] / s.Facts["images"]
 	text := fmt.Sprintf("What calibration costs here, with Kronecker structure: %.1f ms an image, %.0f s for %.0f images",

@@ -5,27 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// A keptPart is a section as it is kept: with the places of its rows, which JSON does not have.
+// A keptPart is a saved section, with the places of its rows, which are unexported there.
 type keptPart struct {
 	Section *section
 	Places  [][3]string
 }
 
-// maxKept bounds the file of a part.
+// maxKept bounds the size of a saved part.
 const maxKept = 1 << 30
 
 func (l *lab) keptPath(part string) string {
-	return filepath.Join(l.scratch, "parts", l.stamped, part+".json")
+	return filepath.Join(l.scratch, "parts", l.fingerprint, part+".json")
 }
 
-// keep writes a part that is made.
+// keep saves a part.
 func (l *lab) keep(s *section) error {
 	kept := keptPart{Section: s}
 	for _, r := range s.Rows {
@@ -35,14 +34,10 @@ func (l *lab) keep(s *section) error {
 	if err != nil {
 		return err
 	}
-	path := l.keptPath(s.Name)
-	if err := os.MkdirAll(filepath.Dir(path), files.FolderMode); err != nil {
-		return err
-	}
-	return archive.WriteFile(path, data)
+	return images.WriteFile(l.keptPath(s.Name), data)
 }
 
-// kept returns a part that was made before, nil where it was not.
+// kept loads a saved part, nil if there is none.
 func (l *lab) kept(part string) (*section, error) {
 	data, err := files.Read(l.keptPath(part), maxKept)
 	if errors.Is(err, fs.ErrNotExist) {

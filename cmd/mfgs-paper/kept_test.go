@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// What is kept of a part is found again; another's, or none, is refused by name.
-func TestKeptParts(t *testing.T) {
+func TestSavedPartsAreLoadedAndForeignOnesRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab("", "", t.TempDir(), nil, io.Discard)
 	if s, err := l.kept("ukf"); s != nil || err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/compare"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
@@ -26,35 +25,35 @@ import (
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// A lab calibrates and evaluates, and remembers what it did.
+// A lab calibrates networks and evaluates methods, and caches results.
 type lab struct {
 	data, models, scratch string
 
-	stamped string // what measures, and on what: see stamp
-	seeds   []int  // of the MNIST networks
-	runtime wrap.Runtime
-	log     io.Writer
-	making  string // the part, for the log
-	began   time.Time
+	fingerprint string // of program and data
+	seeds       []int  // of the MNIST networks
+	runtime     wrap.Runtime
+	log         io.Writer
+	making      string // the current part, for the log
+	began       time.Time
 
-	sets    map[string]*benchmark // those that were made ready, by name
+	sets    map[string]*benchmark // prepared benchmarks, by name
 	bundles sync.Map              // *calibration.Report by subject
-	locks   lanes.Locks           // of what is made of a network, by path
+	locks   namedLocks            // one per path of sums
 
-	mu      sync.Mutex                      // of the log, too
-	answers map[request]map[string][]answer // by method, one for each draw
+	mu      sync.Mutex                      // guards answers and log
+	answers map[request]map[string][]answer // by method; one per draw
 }
 
 func newLab(data, models, scratch string, seeds []int, log io.Writer) *lab {
 	return &lab{
 		data: data, models: models, scratch: scratch, seeds: seeds, log: log,
-		runtime: wrap.Runtime{Install: true, Threads: lanes.Threads()},
+		runtime: wrap.Runtime{Install: true, Threads: threadsPerTask()},
 		answers: map[request]map[string][]answer{},
 		sets:    map[string]*benchmark{},
 	}
 }
 
-// say writes a line of progress.
+// say logs a line of progress.
 func (l *lab) say(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,33 +66,32 @@ func (l *lab) warn(warnings []string) {
 	}
 }
 
-// A benchmark is data to calibrate and evaluate on, and its networks.
+// A benchmark is a data set to calibrate and evaluate on, with its networks.
 type benchmark struct {
-	name       string // as paper.json has it
+	name       string // as in paper.json
 	preprocess *preprocess.Spec
 
-	train, val, valOOD, test string // SPECs; no valOOD: nothing is tuned on such data
+	train, val, valOOD, test string // SPECs; valOOD is "" if nothing is tuned on OOD data
 	ood                      []bench.NamedSpec
-	told                     string // the set of which valOOD is a part, where there are several benchmarks of one name
+	valOODName               string // the set that valOOD is part of, if several benchmarks share a name
 
-	seeds   []int          // of the usual networks
-	trained map[string]int // how many networks there are of each other kind
-	// network returns the file of a network: kind is "" for the usual one.
+	seeds   []int          // of the default networks
+	trained map[string]int // how many networks exist of each other kind
+	// network returns the file of a network; kind is "" for the default kind.
 	network func(kind string, seed int) string
-	// fisher reports which networks have posteriors that take the Fisher matrix; nil: it is not known before.
+	// fisher reports whether some posterior of a network needs the Fisher matrix. Nil if that is unknown.
 	fisher func(kind string, seed int) bool
-	// files names the trained networks that a method needs, as compare.Config.With does; nil where
-	// there are none.
+	// files returns the other networks that a method needs, as in compare.Config.With. Nil if none.
 	files func(method string, q request) map[string][]string
 }
 
-// How many networks what takes long is on.
+// How many networks slow methods run on.
 const (
 	someNetworks = 3
-	moreNetworks = 5 // where two draws of each are enough
+	moreNetworks = 5 // with two draws each
 )
 
-// A subject is what there is a bundle of.
+// A subject identifies a bundle.
 type subject struct {
 	set  *benchmark
 	kind string // of network
@@ -101,15 +99,15 @@ type subject struct {
 	posterior
 }
 
-// A posterior is how a bundle is made. Its zero value is what mfgs does unasked: the inverse
-// Hessian in the structure that its size suggests, the damping chosen on held-out likelihood.
+// A posterior is the settings of a calibration. The zero value is the default of mfgs: the inverse
+// Hessian, its structure by size, its damping chosen by validation likelihood.
 type posterior struct {
 	covariance calibrate.Covariance
 	damping    calibrate.Damping
 	structure  calibrate.Structure
 }
 
-// String describes a posterior as the log and the tables do.
+// String describes a posterior, for logs, tables and file names.
 func (p posterior) String() string {
 	name := map[calibrate.Covariance]string{"": "H^-1", calibrate.Hessian: "H^-1", calibrate.Fisher: "J^-1",
 		calibrate.Sandwich: "H^-1JH^-1"}[p.covariance]
@@ -126,33 +124,33 @@ func (p posterior) String() string {
 }
 
 func (l *lab) bundlePath(s subject) string {
-	name := fmt.Sprintf("%s %s %s%d %v", s.set.name, s.set.told, s.kind, s.seed, s.posterior)
-	return filepath.Join(l.scratch, "bundles", l.stamped, fileName(name))
+	name := fmt.Sprintf("%s %s %s%d %v", s.set.name, s.set.valOODName, s.kind, s.seed, s.posterior)
+	return filepath.Join(l.scratch, "bundles", l.fingerprint, fileName(name))
 }
 
-// sumsPath is where what is read for a subject is kept, for all posteriors that are made of it.
+// sumsPath is the folder of the accumulated sums, which all posteriors of a network share.
 func (l *lab) sumsPath(s subject) string {
-	name := fmt.Sprintf("%s %s %s%d %s", s.set.name, s.set.told, s.kind, s.seed, s.structure)
+	name := fmt.Sprintf("%s %s %s%d %s", s.set.name, s.set.valOODName, s.kind, s.seed, s.structure)
 	if s.withFisher() {
 		name += " with fisher"
 	}
-	return filepath.Join(l.scratch, "sums", l.stamped, fileName(name))
+	return filepath.Join(l.scratch, "sums", l.fingerprint, fileName(name))
 }
 
-// withFisher reports whether the Fisher matrix is summed as well, for this posterior or for others of the network.
+// withFisher reports whether the sums include the Fisher matrix, for this or another posterior of the network.
 func (s subject) withFisher() bool {
 	return s.covariance.NeedsFisher() || s.structure == "" && s.set.fisher != nil && s.set.fisher(s.kind, s.seed)
 }
 
-// calibrate makes the bundle of a subject, unless there is one, and keeps the curvature in it if that is
-// asked for: methods that find none in a bundle sum it again.
+// calibrate calibrates a subject unless that was done. With curvature, the bundle keeps the curvature, which
+// methods otherwise recompute.
 func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*calibration.Report, error) {
 	sums, out := l.sumsPath(s), l.bundlePath(s)
-	defer l.locks.Hold(sums)()
+	defer l.locks.lock(sums)()
 	if r, ok := l.bundles.Load(s); ok {
 		return r.(*calibration.Report), nil
 	}
-	if !exists(sums) { // a part is a folder that appears whole, and this one is of the same program and data
+	if !exists(sums) { // its path holds the fingerprint, and the folder appears atomically
 		if _, err := l.accumulate(ctx, s); err != nil {
 			return nil, err
 		}
@@ -174,10 +172,10 @@ func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*calibr
 	return r, nil
 }
 
-// accumulate reads the data of a subject.
+// accumulate computes the sums of a subject from its data.
 func (l *lab) accumulate(ctx context.Context, s subject) (*calibration.PartReport, error) {
 	model, out := s.set.network(s.kind, s.seed), l.sumsPath(s)
-	if err := trained(model); err != nil {
+	if err := requireNetwork(model); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(out), files.FolderMode); err != nil {
@@ -193,24 +191,24 @@ func (l *lab) accumulate(ctx context.Context, s subject) (*calibration.PartRepor
 		Out: out, Force: true,
 		Preprocess: s.set.preprocess, Cache: l.cache(s.set.name), Runtime: l.runtime,
 		Settings: bundle.Settings{
-			OODScore:   score.Default, // to compare all takes longer than all else
+			OODScore:   score.Default, // comparing all scores would dominate the time
 			Covariance: covariance, Structure: s.structure,
 		},
 	})
 }
 
-// cache keeps the features of a benchmark.
+// cache returns the folder of a benchmark's features.
 func (l *lab) cache(name string) string {
 	return filepath.Join(l.scratch, "features", fileName(name))
 }
 
-// fileName makes a file's name of a title.
+// fileName converts a title to a file name.
 func fileName(title string) string {
 	return strings.NewReplacer(" ", "-", ",", "", "=", "", "^", "").Replace(strings.ToLower(title))
 }
 
-// trained reports a network that is not there, with the script that makes it.
-func trained(path string) error {
+// requireNetwork returns an error that names the training script if a network's file is missing.
+func requireNetwork(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -227,8 +225,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// ask sees to answers to methods: one for each of so many draws of those that draw at random. Those that
-// were not asked for before are evaluated in one pass.
+// ask fills l.answers for methods, with one answer per random draw. Methods without answers so far are evaluated in one
+// pass.
 func (l *lab) ask(ctx context.Context, q request, methods []string, draws int) error {
 	l.mu.Lock()
 	known := l.answers[q]
@@ -258,18 +256,17 @@ func (l *lab) ask(ctx context.Context, q request, methods []string, draws int) e
 	return nil
 }
 
-// A request is what one call of compare.Evaluate can answer.
+// A request identifies one call of compare.Evaluate.
 type request struct {
 	subject
 	layers  int
 	members members
 }
 
-// Members are the networks of an ensemble: so many in a circle of some, from one on. There are none of
-// a method of one network.
+// members are the networks of an ensemble: n from from on, cyclically among of. Zero for a method of one network.
 type members struct{ from, n, of int }
 
-// network tells which network was asked, "" for an ensemble.
+// network names the network, "" for an ensemble.
 func (q request) network() string {
 	if q.members.n > 0 {
 		return ""
@@ -277,7 +274,7 @@ func (q request) network() string {
 	return fmt.Sprint(q.kind, q.seed)
 }
 
-// networks are the seeds of what was asked.
+// networks returns the seeds of the networks.
 func (q request) networks() []int {
 	if q.members.n == 0 {
 		return []int{q.seed}
@@ -289,7 +286,7 @@ func (q request) networks() []int {
 	return all
 }
 
-// label returns what paper.json has for the seed of what was asked.
+// label returns the seeds as in paper.json.
 func (q request) label() any {
 	seeds := q.networks()
 	if len(seeds) == 1 {
@@ -298,13 +295,13 @@ func (q request) label() any {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(seeds), "[]"), " ", ",")
 }
 
-// evaluate measures methods. Those that draw at random draw something else for every network.
+// evaluate measures methods. Random draws differ between networks.
 func (l *lab) evaluate(
 	ctx context.Context, q request, methods []string, draws int, ood, shifts []bench.NamedSpec,
 ) (*bench.Evaluation, error) {
-	// A bundle is a folder that appears whole, and this one is of the same program and data.
-	if !exists(l.bundlePath(q.subject)) {
-		if _, err := l.calibrate(ctx, q.subject, q.layers > 1 || slices.ContainsFunc(methods, curved)); err != nil {
+	if !exists(l.bundlePath(q.subject)) { // its path holds the fingerprint, and the folder appears atomically
+		curvature := q.layers > 1 || slices.ContainsFunc(methods, needsCurvature)
+		if _, err := l.calibrate(ctx, q.subject, curvature); err != nil {
 			return nil, err
 		}
 	}
@@ -334,13 +331,13 @@ func (l *lab) evaluate(
 	return e, nil
 }
 
-// curved reports whether a method is made of the curvature of a bundle's posterior.
-func curved(method string) bool {
+// needsCurvature reports whether a method uses the curvature of the bundle's posterior.
+func needsCurvature(method string) bool {
 	name := strings.FieldsFunc(method, func(r rune) bool { return r == ':' || r == '@' })[0]
 	return slices.Contains([]string{"mc", "mf1", "mf2", "ukf", "rue"}, name)
 }
 
-// fill adds what the methods of c ask for.
+// fill adds the networks that the methods of c need.
 func (b *benchmark) fill(c *compare.Config, q request) error {
 	if b.files == nil {
 		return nil
@@ -349,7 +346,7 @@ func (b *benchmark) fill(c *compare.Config, q request) error {
 	for _, m := range c.Methods {
 		for name, paths := range b.files(m, q) {
 			for _, path := range paths {
-				if err := trained(path); err != nil {
+				if err := requireNetwork(path); err != nil {
 					return err
 				}
 			}

@@ -1,10 +1,11 @@
-// Mfgs-paper is the research beside mfgs. Its verb report makes the tables and figures of the paper again: Lu,
+// Mfgs-paper holds the experiments around mfgs. The verb report reproduces the tables and figures of the paper: Lu,
 // Ie and Sha, "Mean-Field Approximation to Gaussian-Softmax Integral with Application to Uncertainty
-// Estimation". Its verb compare (comparebundle.go) measures the paper's methods on a user's own bundle.
+// Estimation". The verb compare (comparebundle.go) measures the paper's methods on a user's own bundle.
 //
-// A lab (lab.go) calibrates networks and evaluates methods (trial.go). Each part has a file: what is
-// measured, and what is written of it. Claims (claims.go) are judged by comparisons of rows (compare.go).
-// The report is paper.json (document.go), and Markdown and SVG made of it.
+//  1. A lab (lab.go) calibrates networks and evaluates methods (trial.go).
+//  2. Each part of the report has a file with a function that measures and one that writes.
+//  3. Claims (claims.go) are judged by comparing rows (compare.go).
+//  4. The results are written as paper.json (document.go), from which Markdown and SVG are rendered.
 package main
 
 import (
@@ -22,7 +23,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/stamp"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/text"
@@ -38,7 +38,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for an orderly end; a second one ends at once.
+	// The first signal cancels the run; a second one kills it.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -51,7 +51,7 @@ const usage = `usage: mfgs-paper VERB [flags]
 mfgs-paper VERB --help lists the flags of each.
 `
 
-// run is the whole command: it returns the exit code.
+// run runs the command and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := runVerb(ctx, args, stdout, stderr)
 	var wrong *usageError
@@ -90,7 +90,7 @@ func runVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	}
 }
 
-// Options are what the command line says.
+// options are the parsed flags of report.
 type options struct {
 	data, models, out, scratch string
 
@@ -124,7 +124,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	return o, nil
 }
 
-// parseParts returns the parts of a list in their own order, all for "".
+// parseParts returns the named parts in report order, or all for "".
 func parseParts(list string) ([]part, error) {
 	if list == "" {
 		return parts, nil
@@ -156,7 +156,7 @@ func parseSeeds(list string) ([]int, error) {
 	return seeds, nil
 }
 
-// parts are all of them, in the order of the report.
+// parts are all parts, in report order.
 var parts = []part{
 	{"table1", "Table 1: the mean-field approximation against sampling", measureTable1, writeTable1},
 	{"short", "Table 1 on networks that do not interpolate", measureShort, writeShort},
@@ -182,12 +182,12 @@ func partNames() []string {
 	return names
 }
 
-// reproduce makes the parts and writes the report.
+// reproduce measures the parts and writes the report.
 func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 	if s, err := os.Stat(o.data); err != nil || !s.IsDir() {
 		return fmt.Errorf("%s: no such folder: --data wants the one with the data sets", o.data)
 	}
-	if err := os.MkdirAll(o.out, files.FolderMode); err != nil { // sooner than half an hour later
+	if err := os.MkdirAll(o.out, files.FolderMode); err != nil { // fail now rather than after half an hour
 		return fmt.Errorf("--out: %w", err)
 	}
 	scratch := o.scratch
@@ -200,7 +200,7 @@ func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 		return err
 	}
 	l := newLab(o.data, o.models, scratch, o.seeds, stderr)
-	if l.stamped, err = stamp.Of([]string{l.data, l.models}, l.seeds); err != nil {
+	if l.fingerprint, err = fingerprint([]string{l.data, l.models}, l.seeds); err != nil {
 		return err
 	}
 	r, err := l.make(ctx, o.parts)
@@ -210,7 +210,7 @@ func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 	return r.write(o.out)
 }
 
-// make makes parts of the report, but for those that are kept.
+// make measures parts of the report, or loads them from an earlier run.
 func (l *lab) make(ctx context.Context, chosen []part) (*report, error) {
 	r := &report{
 		code: wrap.Version(), seeds: l.seeds, all: len(chosen) == len(parts),
@@ -228,7 +228,7 @@ func (l *lab) make(ctx context.Context, chosen []part) (*report, error) {
 	return r, nil
 }
 
-// part makes a part, or finds it made.
+// part measures a part, or loads it.
 func (l *lab) part(ctx context.Context, p part) (*section, error) {
 	l.making, l.began = p.name, time.Now()
 	s, err := l.kept(p.name)

@@ -23,13 +23,13 @@ func invoke(ctx context.Context, args ...string) (code int, stdout, stderr strin
 	return code, out.String(), err.String()
 }
 
-func TestCommandLine(t *testing.T) {
+func TestReportCommandLines(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
 		args []string
 		code int
-		says string // on standard error, or on standard output where it ends well
+		says string // on standard error, or on standard output if it succeeds
 	}{
 		{"help", []string{"report", "--help"}, exitDone, "--data DIR"},
 		{"no verb", nil, exitUsage, "want compare or report"},
@@ -48,11 +48,11 @@ func TestCommandLine(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := invoke(t.Context(), test.args...)
-			told := stderr
+			printed := stderr
 			if test.code == exitDone {
-				told = stdout
+				printed = stdout
 			}
-			if code != test.code || !strings.Contains(told, test.says) {
+			if code != test.code || !strings.Contains(printed, test.says) {
 				t.Errorf("%q: exit code %d, stdout %q, stderr %q; want %d and %q", test.args, code, stdout, stderr, test.code, test.says)
 			}
 		})
@@ -73,8 +73,7 @@ func TestPartsComeInTheirOrder(t *testing.T) {
 	}
 }
 
-// A part whose network is missing fails, names the script, and leaves no report.
-func TestMissingNetwork(t *testing.T) {
+func TestAMissingNetworkNamesItsTrainingScript(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	code, _, stderr := invoke(t.Context(), "report", "--data", dir, "--models", "../../models", "--seeds", "77", "--only", "ukf", "--out", filepath.Join(dir, "out"))
@@ -86,8 +85,7 @@ func TestMissingNetwork(t *testing.T) {
 	}
 }
 
-// Where no report can be written is said before anything is measured.
-func TestNowhereToWrite(t *testing.T) {
+func TestAnUnwritableOutFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -100,7 +98,7 @@ func TestNowhereToWrite(t *testing.T) {
 	}
 }
 
-func TestInterrupted(t *testing.T) {
+func TestAnInterruptedRunWritesNoReport(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
@@ -114,7 +112,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// digitsLab is a lab whose MNIST is the small digits that ship.
+// digitsLab returns a lab that uses the small digits as MNIST.
 func digitsLab(t *testing.T) *lab {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "digits")
@@ -143,8 +141,7 @@ func digitsLab(t *testing.T) *lab {
 	return l
 }
 
-// From networks to files, on small data: a table, both maps, and the chart.
-func TestReport(t *testing.T) {
+func TestReportOnDigits(t *testing.T) {
 	t.Parallel()
 	l := digitsLab(t)
 	chosen, err := parseParts("ukf,cifar100,heatmap,rotation")
@@ -212,14 +209,14 @@ func TestReport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, told := direct.Methods[0].InDomain, direct.Methods[0].OOD[0]
+			want, ood := direct.Methods[0].InDomain, direct.Methods[0].OOD[0]
 			if e.NLL == nil || *e.NLL != want.NLL || *e.Error != want.Error || *e.ECE != want.ECE ||
-				e.OOD[notMNIST] != (detection{told.Accuracy, told.AUROC, told.AUPRIn, told.AUPROut}) ||
+				e.OOD[notMNIST] != (detection{ood.Accuracy, ood.AUROC, ood.AUPRIn, ood.AUPROut}) ||
 				e.OODNLL[notMNIST].AUROC != direct.Methods[0].OODNLL[0].AUROC {
-				t.Errorf("mf0: %+v, want %+v and %+v", e, *want, told)
+				t.Errorf("mf0: %+v, want %+v and %+v", e, *want, ood)
 			}
 		}
-		if e.Table == "rotation" && e.Data == acrossName && e.Row == "mf0" && e.ECE == nil {
+		if e.Table == "rotation" && e.Data == allRotations && e.Row == "mf0" && e.ECE == nil {
 			t.Errorf("mf0 under rotation: %+v", e)
 		}
 		if e.Table == "cifar100" && (e.Seed != nil || e.Error != nil) {

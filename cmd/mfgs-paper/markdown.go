@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 )
 
 // markdown renders paper.md.
@@ -34,18 +32,18 @@ func (r *report) markdown() []byte {
 	fmt.Fprintf(&b, "    %s\n\n", command)
 	b.WriteString("No network is trained; the scripts that trained them stand beside them in `models`. With `--scratch DIR` a run that was stopped " +
 		"goes on from the parts that are made. ")
-	t := markdown.NewTable("part", "seconds")
+	t := numberTable("part", "seconds")
 	var total float64
 	for _, s := range r.sections {
-		t.Row(s.Name, fmt.Sprintf("%.0f", s.Seconds))
+		t.row(s.Name, fmt.Sprintf("%.0f", s.Seconds))
 		total += s.Seconds
 	}
-	t.Row("all", fmt.Sprintf("%.0f", total))
+	t.row("all", fmt.Sprintf("%.0f", total))
 	fmt.Fprintf(&b, "Seconds that each part took, what several share counted where it was first needed; %s on %s:\n\n%s", r.code, r.machine, t)
 	return b.Bytes()
 }
 
-// render makes the text and the pictures of all parts of what was measured.
+// render renders the text and pictures of all sections.
 func (r *report) render() {
 	for _, s := range r.sections {
 		s.text.Reset()

@@ -55,7 +55,7 @@ func (l *lab) mnist() *benchmark {
 			for _, seed := range q.networks() {
 				all = append(all, model(seed))
 			}
-			if len(all) == 1 { // the method wants two: the mean of a network and itself is that network
+			if len(all) == 1 { // the method needs two; the mean of a network and itself is that network
 				all = append(all, all...)
 			}
 			return map[string][]string{"ensemble": all}
@@ -72,7 +72,7 @@ func (l *lab) mnist() *benchmark {
 	return b
 }
 
-// trajectory returns the files of the last layers after each of some epochs.
+// trajectory returns the files of the last layers after each epoch.
 func trajectory(dir string, from, to int) []string {
 	var all []string
 	for epoch := from; epoch <= to; epoch++ {
@@ -81,10 +81,10 @@ func trajectory(dir string, from, to int) []string {
 	return all
 }
 
-// unused is the posterior of networks whose bundle says what to tune on, and no more: the cheapest.
-var unused = posterior{structure: calibrate.Kronecker}
+// cheapestPosterior is for bundles whose posterior is not used.
+var cheapestPosterior = posterior{structure: calibrate.Kronecker}
 
-// The kinds of networks on MNIST beside the usual one.
+// The kinds of networks on MNIST other than the default.
 const (
 	short           = "short" // trained for 15 epochs, so that they do not interpolate
 	dropoutKind     = "dropout"

@@ -2,7 +2,7 @@ package main
 
 import "math"
 
-// Names of data sets, as paper.json has them.
+// Names of data sets, as in paper.json.
 const (
 	mnistName    = "MNIST"
 	cifar10Name  = "CIFAR-10"
@@ -15,19 +15,19 @@ const (
 	imagenetO = "imagenet-o"
 )
 
-// A printedRow is what the paper's table says there.
-type printedRow struct {
+// A paperRow is a row of the paper's tables.
+type paperRow struct {
 	place
 	figures
 }
 
-// printed holds the numbers of the paper's tables, rows in their order there. Table 3
+// paperTable holds the numbers of the paper's tables, rows in their order there. Table 3
 // and its extension in the appendix are one.
-var printed = func() []printedRow {
-	var all []printedRow
-	mnist := func(table, name string, err, nll, ece float64, told ...float64) {
-		all = append(all, printedRow{place{table, mnistName, name},
-			percent(err, nll, ece, map[string][]float64{notMNIST: told})})
+var paperTable = func() []paperRow {
+	var all []paperRow
+	mnist := func(table, name string, err, nll, ece float64, ood ...float64) {
+		all = append(all, paperRow{place{table, mnistName, name},
+			percent(err, nll, ece, map[string][]float64{notMNIST: ood})})
 	}
 	mnist("1", "M=20", 1.7, .06, .4, 87.6, 93.5, 91.7, 94.3)
 	mnist("1", "M=100", 1.7, .05, .5, 90.1, 95.6, 94.6, 96.1)
@@ -63,9 +63,9 @@ var printed = func() []printedRow {
 
 	large := func(name string, cifar, imagenet, versusLSUN, versusO []float64) {
 		all = append(all,
-			printedRow{place{"3", cifar100Name, name},
+			paperRow{place{"3", cifar100Name, name},
 				percent(cifar[0], cifar[1], cifar[2], map[string][]float64{lsun: versusLSUN})},
-			printedRow{place{"3", imagenetName, name},
+			paperRow{place{"3", imagenetName, name},
 				percent(imagenet[0], imagenet[1], imagenet[2], map[string][]float64{imagenetO: versusO})})
 	}
 	type f = []float64
@@ -81,7 +81,7 @@ var printed = func() []printedRow {
 	large("mf2", f{24.3, .91, 2.22}, f{23.7, .91, 1.17}, f{82.2, 89.9, 92.0, 86.6}, f{63.2, 62.9, 83.5, 33.3})
 
 	cifar10 := func(name string, err, nll, ece float64, versusLSUN, versusSVHN []float64) {
-		all = append(all, printedRow{place{"cifar10", cifar10Name, name},
+		all = append(all, paperRow{place{"cifar10", cifar10Name, name},
 			percent(err, nll, ece, map[string][]float64{lsun: versusLSUN, svhn: versusSVHN})})
 	}
 	cifar10("Deep E.(5)", 6.66, .20, 1.37, f{88.0, 94.4, 95.9, 92.1}, f{88.7, 93.4, 92.4, 94.8})
@@ -94,10 +94,10 @@ var printed = func() []printedRow {
 	cifar10("BNN(KFAC)", 8.75, .29, 3.45, f{85.0, 91.3, 93.8, 87.8}, f{86.3, 90.7, 89.5, 92.6})
 	cifar10("mf0", 8.81, .26, .56, f{91.0, 96.4, 97.4, 94.8}, f{89.7, 94.6, 93.3, 95.3})
 
-	cifar100 := func(name string, told ...float64) {
+	cifar100 := func(name string, ood ...float64) {
 		var f figures
-		f.OOD = map[string]detection{svhn: told4(told)}
-		all = append(all, printedRow{place{"cifar100", cifar100Name, name}, f})
+		f.OOD = map[string]detection{svhn: percentDetection(ood)}
+		all = append(all, paperRow{place{"cifar100", cifar100Name, name}, f})
 	}
 	cifar100("Deep E.(5)", 75.99, 83.48, 77.75, 88.85)
 	cifar100("RUE", 73.90, 80.69, 74.03, 86.93)
@@ -110,27 +110,27 @@ var printed = func() []printedRow {
 	return all
 }()
 
-// percent turns the paper's units into fractions and nats.
-func percent(err, nll, ece float64, told map[string][]float64) figures {
+// percent converts the paper's units to fractions and nats.
+func percent(err, nll, ece float64, ood map[string][]float64) figures {
 	err, ece = fraction(err), fraction(ece)
 	f := figures{Error: &err, NLL: &nll, ECE: &ece, OOD: map[string]detection{}}
-	for name, t := range told {
-		f.OOD[name] = told4(t)
+	for name, t := range ood {
+		f.OOD[name] = percentDetection(t)
 	}
 	return f
 }
 
-// told4 takes accuracy, ROC and PR in and out, in per cent.
-func told4(t []float64) detection {
+// percentDetection takes accuracy, ROC, PR in and PR out, in per cent.
+func percentDetection(t []float64) detection {
 	return detection{fraction(t[0]), fraction(t[1]), fraction(t[2]), fraction(t[3])}
 }
 
-// fraction turns per cent, of at most two decimals, into the nearest fraction.
+// fraction converts per cent with at most two decimals to a fraction.
 func fraction(percent float64) float64 { return math.Round(100*percent) / 1e4 }
 
-// paperSays returns the paper's numbers of a row, nil where it has no such row.
-func paperSays(p place) *figures {
-	for _, r := range printed {
+// paperFigures returns the paper's figures for a row, nil if it has no such row.
+func paperFigures(p place) *figures {
+	for _, r := range paperTable {
 		if r.place == p {
 			return &r.figures
 		}
@@ -138,10 +138,10 @@ func paperSays(p place) *figures {
 	return nil
 }
 
-// paperRows returns the names of the paper's rows of a table, in their order.
-func paperRows(table, data string) []string {
+// paperRowNames returns the names of the rows of one of the paper's tables, in order.
+func paperRowNames(table, data string) []string {
 	var names []string
-	for _, r := range printed {
+	for _, r := range paperTable {
 		if r.table == table && r.data == data {
 			names = append(names, r.row)
 		}

@@ -25,7 +25,7 @@ func publishedFile(t *testing.T, name string) []byte {
 	return data
 }
 
-// published is the report that docs has, as paper.json tells it.
+// published returns the report in docs, read from paper.json.
 func published(t *testing.T) *report {
 	t.Helper()
 	r, err := readReport(publishedFile(t, "paper.json"), parts)
@@ -36,8 +36,7 @@ func published(t *testing.T) *report {
 	return r
 }
 
-// The published report has every part, every row that the program makes, with numbers, and every comparison of every
-// claim; and it names the code that made it.
+// It has every part, row, figure and comparison, and names the commit that produced it.
 func TestThePublishedReportIsWhole(t *testing.T) {
 	t.Parallel()
 	r := published(t)
@@ -61,21 +60,21 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 				t.Errorf("table %s, %s: %d runs, want %d at least", table, trial.row, got, want)
 			}
 			for _, run := range of.Runs {
-				told, ok := run.OOD[notMNIST]
+				ood, ok := run.OOD[notMNIST]
 				score := trial.method == "leverage" || trial.method == "studentized"
-				if !score && (run.NLL == nil || !(*run.NLL > 0)) || !ok || !(told.AUROC > 0.4) {
+				if !score && (run.NLL == nil || !(*run.NLL > 0)) || !ok || !(ood.AUROC > 0.4) {
 					t.Errorf("table %s, %s: %+v", table, trial.row, run.figures)
 				}
 			}
 		}
 	}
-	asked := slices.Concat(questions(), ownQuestions())
-	if len(r.claims) != len(asked) {
-		t.Errorf("%d claims, want %d", len(r.claims), len(asked))
+	claims := slices.Concat(paperClaims(), ownClaims())
+	if len(r.claims) != len(claims) {
+		t.Errorf("%d claims, want %d", len(r.claims), len(claims))
 	}
 	for i, c := range r.claims {
-		if len(c.Comparisons) != len(asked[i].contests) {
-			t.Errorf("%q: %d of %d comparisons", c.Text, len(c.Comparisons), len(asked[i].contests))
+		if len(c.Comparisons) != len(claims[i].contrasts) {
+			t.Errorf("%q: %d of %d comparisons", c.Text, len(c.Comparisons), len(claims[i].contrasts))
 		}
 	}
 	text := string(publishedFile(t, "paper.md"))
@@ -86,7 +85,7 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 	}
 }
 
-// All that is published but the heat maps is what the program makes of paper.json.
+// All but the heat maps is rendered from paper.json.
 func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 	t.Parallel()
 	r := published(t)
@@ -120,18 +119,18 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var there []string
+	var files []string
 	for _, e := range entries {
-		there = append(there, e.Name())
+		files = append(files, e.Name())
 	}
-	if slices.Sort(want); !slices.Equal(there, want) {
-		t.Errorf("the pictures are %v, want %v", there, want)
+	if slices.Sort(want); !slices.Equal(files, want) {
+		t.Errorf("the pictures are %v, want %v", files, want)
 	}
 	shown := regexp.MustCompile(`\]\((paper/[^)]+\.svg)\)`).FindAllString(string(publishedFile(t, "paper.md")), -1)
 	if len(shown) != len(want) {
 		t.Errorf("%d pictures are shown, want %d", len(shown), len(want))
 	}
-	// What a comparison says is the difference of the rows that are published.
+	// Comparisons are differences of published rows.
 	rows := r.results()
 	for _, c := range r.claims {
 		if got := c.verdict(); got != c.Verdict && c.Verdict != absent {
@@ -143,16 +142,16 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 			}
 			a, b := rows[place{of.Table, of.Data, of.A}], rows[place{of.Table, of.Data, of.B}]
 			if of.B == "" || a.networks() != b.networks() {
-				continue // of other networks than the rows
+				continue // on other networks than the rows
 			}
-			if d := a.over(of.quantity).mean() - b.over(of.quantity).mean(); !(math.Abs(d-of.Here) < 1e-9) {
-				t.Errorf("%q: %s differ by %v, published %v", c.Text, of.title(), d, of.Here)
+			if d := a.over(of.quantity).mean() - b.over(of.quantity).mean(); !(math.Abs(d-of.Difference) < 1e-9) {
+				t.Errorf("%q: %s differ by %v, published %v", c.Text, of.title(), d, of.Difference)
 			}
 		}
 	}
 }
 
-// What mfgs promises on MNIST and notMNIST, as means of all networks with its default settings.
+// Bounds on MNIST and notMNIST, for means over all networks with default settings.
 func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 	t.Parallel()
 	r := published(t)
@@ -162,7 +161,7 @@ func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 		t.Fatalf("mf0 is of %d networks", row.networks())
 	}
 	mf0 := row.mean()
-	told := mf0.OOD[notMNIST]
+	ood := mf0.OOD[notMNIST]
 	for _, c := range []struct {
 		what     string
 		got      float64
@@ -171,10 +170,10 @@ func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 		{"error", *mf0.Error, 0, 0.0175},
 		{"NLL", *mf0.NLL, 0, 0.048},
 		{"ECE", *mf0.ECE, 0, 0.005},
-		{"accuracy", told.Accuracy, 0.914, 1},
-		{"AUROC", told.AUROC, 0.970, 1},
-		{"AUPR in", told.AUPRIn, 0.960, 1},
-		{"AUPR out", told.AUPROut, 0.968, 1},
+		{"accuracy", ood.Accuracy, 0.914, 1},
+		{"AUROC", ood.AUROC, 0.970, 1},
+		{"AUPR in", ood.AUPRIn, 0.960, 1},
+		{"AUPR out", ood.AUPROut, 0.968, 1},
 	} {
 		if !(c.got >= c.from && c.got <= c.to) {
 			t.Errorf("%s %v, want %v to %v", c.what, c.got, c.from, c.to)
@@ -189,8 +188,7 @@ func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 	}
 }
 
-// A report that is read from another program's paper.json is refused.
-func TestReadReport(t *testing.T) {
+func TestForeignReportsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{}`:                                 "cannot unmarshal",

@@ -15,7 +15,7 @@ import (
 var updateQuotes = flag.Bool("update", false,
 	"let TestQuotedFiguresAreThoseOfTheReport write the figures of paper.json into the pages")
 
-// A place of paper.json for the data that a column is of; that of a blank cell is empty.
+// A placing maps a column's data to a place in paper.json, or to an empty place for a blank cell.
 type placing func(data string) place
 
 // A unit is how a page prints a quantity.
@@ -24,22 +24,22 @@ type unit struct {
 	scale  float64
 	digits int
 	suffix string
-	blank  bool // where there is none
+	blank  bool // print nothing if there is no figure
 }
 
-// A quotedColumn is of some data; without a quantity it has words.
+// A quotedColumn is a column for some data. Without a quantity it holds text.
 type quotedColumn struct {
 	head, data string
 	unit
 }
 
-// A quotedRow begins with a cell that begins with first.
+// A quotedRow is a row whose first cell begins with first.
 type quotedRow struct {
 	first string
 	at    placing
 }
 
-// A quotedTable is the one table of a page that has these columns.
+// A quotedTable is the table of a page with these columns.
 type quotedTable struct {
 	page    string // below the root
 	columns []quotedColumn
@@ -53,19 +53,19 @@ type sentence struct {
 	at []place
 }
 
-// corrupted is behind the name of a set whose images are spoiled: means over all kinds.
+// corrupted is the suffix of corrupted sets: means over all kinds.
 const corrupted = ", severity 3"
 
-// methods places a row of the paper's tables, or of those in their manner.
+// methods places a row of the tables of methods.
 func methods(row string) placing {
 	tables := map[string]string{
-		mnistName: "4", mnistName + corrupted: "shift", acrossName: "rotation",
+		mnistName: "4", mnistName + corrupted: "shift", allRotations: "rotation",
 		cifar10Name: "cifar10", cifar10Name + corrupted: "shift", shiftName: "cifar10",
 	}
 	return func(data string) place { return place{tables[data], data, row} }
 }
 
-// only places a row that there is of one set; the cells of others are blank.
+// only places a row measured on one set; other cells are blank.
 func only(table, data, row string) placing {
 	return func(of string) place {
 		if of != data {
@@ -75,7 +75,7 @@ func only(table, data, row string) placing {
 	}
 }
 
-// Networks and the sets that they are to tell, in the bench of scores.
+// Pairs of a network and an OOD set, in the table of scores.
 const (
 	notMNISTPair     = mnistName + ": " + notMNIST
 	tinyImageNetPair = cifar10Name + ": " + tinyImageNet
@@ -84,23 +84,22 @@ const (
 	enlargedPair     = imagenetName + ": cifar10"
 )
 
-// What a score was tuned on, in the bench of scores.
+// What a score was tuned on, in the table of scores.
 const (
 	onNothing  = ", nothing to tune on"
 	onStandIns = ", stand-ins"
 	onExamples = ", tuned on a part" // of the very set
 )
 
-// scored places a row of the bench of scores: data is a network with what it tells, or
-// the network alone.
+// scored places a row of the table of scores. data is a pair or a network.
 func scored(row, tuned string) placing {
 	pairs := map[string]string{mnistName: notMNISTPair, cifar10Name: tinyImageNetPair}
 	return func(data string) place { return place{"scores", cmp.Or(pairs[data], data) + tuned, row} }
 }
 
-// telling is how well a set is told, or the only one that there is.
-func telling(set string, nll bool) quantity {
-	q := told(set, nll, "ROC", aurocOf)
+// aurocOn is the AUROC on a set, or on the only one that was measured.
+func aurocOn(set string, nll bool) quantity {
+	q := oodQuantity(set, nll, "ROC", aurocOf)
 	q.of = func(f figures) *float64 {
 		sets, set := f.OOD, set
 		if nll {
@@ -111,7 +110,7 @@ func telling(set string, nll bool) quantity {
 				set = name
 			}
 		}
-		return told(set, nll, "ROC", aurocOf).of(f)
+		return oodQuantity(set, nll, "ROC", aurocOf).of(f)
 	}
 	return q
 }
@@ -119,11 +118,11 @@ func telling(set string, nll bool) quantity {
 var (
 	nllPrinted   = unit{of: nllOf, scale: 1, digits: 3, blank: true}
 	ecePrinted   = unit{of: eceOf, scale: 100, digits: 2}
-	aurocPrinted = unit{of: telling(tinyImageNet, false), scale: 100, digits: 1}
-	unseenAUROC  = unit{of: telling("", true), scale: 100, digits: 1}
+	aurocPrinted = unit{of: aurocOn(tinyImageNet, false), scale: 100, digits: 1}
+	unseenAUROC  = unit{of: aurocOn("", true), scale: 100, digits: 1}
 )
 
-// percent of the unit is printed behind its figures, which may be absent.
+// percent appends a per-cent sign.
 func (u unit) percent(blank bool) unit {
 	u.suffix, u.blank = " %", blank
 	return u
@@ -148,7 +147,7 @@ var quotedTables = []quotedTable{
 	{"docs/choosing.md", []quotedColumn{
 		{"MNIST", mnistName, ecePrinted},
 		{"MNIST, corrupted", mnistName + corrupted, ecePrinted},
-		{"MNIST, rotated", acrossName, ecePrinted},
+		{"MNIST, rotated", allRotations, ecePrinted},
 		{"CIFAR-10", cifar10Name, ecePrinted},
 		{"CIFAR-10, corrupted", cifar10Name + corrupted, ecePrinted},
 		{"CIFAR-10, other encoding", shiftName, ecePrinted},
@@ -199,7 +198,7 @@ var sentences = []sentence{
 		[]place{{"short", mnistName, "H^-1JH^-1, eps = 1"}, {"short", mnistName, "mf0, eps = 1"}}},
 }
 
-// publishedMeans are the figures of the report: of several runs their mean.
+// publishedMeans returns the report's figures, averaged over runs.
 func publishedMeans(t *testing.T) map[place]figures {
 	t.Helper()
 	means := map[place]figures{}
@@ -211,13 +210,13 @@ func publishedMeans(t *testing.T) map[place]figures {
 	return means
 }
 
-// A quoting compares a page with the report, and makes the page that the report wants.
+// A quoting compares a page with the report and corrects it.
 type quoting struct {
 	means          map[place]figures
 	missing, wrong []string
 }
 
-// figure prints a figure, "?" where the report has none.
+// figure formats a figure, "?" if the report has none.
 func (q *quoting) figure(p place, u unit) string {
 	if p == (place{}) {
 		return ""
@@ -241,7 +240,7 @@ func (q *quoting) compare(where, got, want string) {
 	}
 }
 
-// cells are those of a line of a table.
+// cells splits a line of a table.
 func cells(line string) []string {
 	all := strings.Split(strings.Trim(line, "|"), "|")
 	for i := range all {
@@ -250,7 +249,7 @@ func cells(line string) []string {
 	return all
 }
 
-// table returns the lines with the figures of a table made right, and at which line it begins.
+// table returns the lines with a table's figures corrected, and the line at which it begins.
 func (q *quoting) table(lines []string, t quotedTable) ([]string, int, error) {
 	head := []string{""}
 	for _, c := range t.columns {
@@ -292,7 +291,7 @@ func (q *quoting) table(lines []string, t quotedTable) ([]string, int, error) {
 	return lines, begin, nil
 }
 
-// sentence returns the text with the figures of a sentence made right.
+// sentence returns the text with a sentence's figures corrected.
 func (q *quoting) sentence(text string, s sentence) (string, error) {
 	words := strings.Fields(regexp.QuoteMeta(s.text))
 	pattern := regexp.MustCompile(strings.ReplaceAll(strings.Join(words, `\s+`), "#", `(\d*\.\d+|\?)`))
@@ -310,7 +309,6 @@ func (q *quoting) sentence(text string, s sentence) (string, error) {
 	return text, nil
 }
 
-// What the pages for users quote of the report is what paper.json has.
 func TestQuotedFiguresAreThoseOfTheReport(t *testing.T) {
 	t.Parallel()
 	figure := regexp.MustCompile(`\d*\.\d+`)
@@ -366,8 +364,7 @@ func TestQuotedFiguresAreThoseOfTheReport(t *testing.T) {
 	}
 }
 
-// The comparison sees what is wrong, what is missing and what is there twice.
-func TestQuotingTellsWrongFiguresFromRightOnes(t *testing.T) {
+func TestQuotingFindsWrongAndMissingFigures(t *testing.T) {
 	t.Parallel()
 	half := .5
 	at := place{"4", "set", "row"}
@@ -382,7 +379,7 @@ func TestQuotingTellsWrongFiguresFromRightOnes(t *testing.T) {
 	}{
 		{"right", "| row | 50.0 | words |", "| row | 50.0 | words |", one, 0, 0},
 		{"bold", "| row, of all | **50.1** | |", "| row, of all | **50.0** | |", one, 1, 0},
-		{"not made then", "| row | ? |  |", "| row | 50.0 | |", one, 1, 0},
+		{"not measured then", "| row | ? |  |", "| row | 50.0 | |", one, 1, 0},
 		{"no row", "| row | 50.0 | words |", "| row | ? | words |", nil, 0, 1},
 		{"no figure", "| row | 50.0 | words |", "| row | ? | words |", map[place]figures{at: {}}, 0, 1},
 	} {

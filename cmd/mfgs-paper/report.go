@@ -7,35 +7,33 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 )
 
-// A report is what is written in the end.
+// A report is the whole report.
 type report struct {
-	code     string // that made it
+	code     string // version of mfgs-paper
 	machine  string
 	seeds    []int
 	sections []*section
 	claims   []claim
-	all      bool // of the parts
+	all      bool // it has all parts
 }
 
 // A part is a table or figure of the report.
 type part struct {
 	name    string
 	title   string
-	measure func(context.Context, *lab, *section) error // fills what a section keeps
-	write   func(*section)                              // makes its text and pictures of that
+	measure func(context.Context, *lab, *section) error // fills the exported fields of a section
+	write   func(*section)                              // renders its text and pictures from those
 }
 
-// A section is one part of the report: what was measured, of which the rest is made.
+// A section is the result of a part. Text and pictures are rendered from its exported fields.
 type section struct {
 	Name     string
 	Seconds  float64
 	Rows     []row
-	Facts    map[string]float64 // what else was measured, by name
-	Measured []picture          // of more than the rows hold
+	Facts    map[string]float64 // other measurements, by name
+	Measured []picture          // pictures that need more than the rows
 
 	part     part
 	text     bytes.Buffer // Markdown
@@ -48,10 +46,9 @@ type picture struct {
 	SVG  []byte
 }
 
-// add keeps rows.
 func (s *section) add(rows ...row) { s.Rows = append(s.Rows, rows...) }
 
-// of returns the rows of trials, without runs where there are none.
+// of returns the rows of trials; those that were not measured have no runs.
 func (s *section) of(table, data string, trials []trial) []row {
 	var rows []row
 	for _, t := range trials {
@@ -60,7 +57,7 @@ func (s *section) of(table, data string, trials []trial) []row {
 	return rows
 }
 
-// at returns the row of a place.
+// at returns the row of a place, without runs if there is none.
 func (s *section) at(p place) row {
 	if i := slices.IndexFunc(s.Rows, func(r row) bool { return r.place == p }); i >= 0 {
 		return s.Rows[i]
@@ -73,10 +70,9 @@ func (s *section) write(format string, args ...any) {
 	fmt.Fprintf(&s.text, format+"\n\n", args...)
 }
 
-// draw adds a picture.
 func (s *section) draw(p picture) { s.pictures = append(s.pictures, p) }
 
-// results are the rows by their places.
+// results returns all rows by place.
 func (r *report) results() results {
 	all := results{}
 	for _, s := range r.sections {
@@ -87,7 +83,7 @@ func (r *report) results() results {
 	return all
 }
 
-// A column is a quantity under a name; two are printed as a : b.
+// A column is a named quantity; two are printed as a : b.
 type column struct {
 	name string
 	of   []quantity
@@ -95,22 +91,22 @@ type column struct {
 
 func columnOf(q quantity) column { return column{q.name, []quantity{q}} }
 
-// named is the column under another name.
+// named renames the column.
 func (c column) named(name string) column { return column{name, c.of} }
 
-// inDomain are the columns of a labelled test set.
+// inDomain are the columns for a labelled test set.
 var inDomain = []column{columnOf(errorOf), columnOf(nllOf), columnOf(eceOf), columnOf(debiasedOf)}
 
-// detecting are the columns of how well a set is told.
-func detecting(set string, nll bool) []column {
-	in, out := told(set, nll, "PR in : out", auprInOf), told(set, nll, "PR out", auprOutOf)
+// detectionColumns are the columns for detecting an OOD set.
+func detectionColumns(set string, nll bool) []column {
+	in, out := oodQuantity(set, nll, "PR in : out", auprInOf), oodQuantity(set, nll, "PR out", auprOutOf)
 	return []column{
-		columnOf(told(set, nll, "Acc.", accuracyOf)), columnOf(told(set, nll, "ROC", aurocOf)),
+		columnOf(oodQuantity(set, nll, "Acc.", accuracyOf)), columnOf(oodQuantity(set, nll, "ROC", aurocOf)),
 		{in.name, []quantity{in, out}},
 	}
 }
 
-// cell prints a quantity of a row: its mean, and its spread over networks.
+// cell prints the mean of a row's quantity and its standard deviation over networks.
 func (c column) cell(r row) string {
 	var parts []string
 	for _, q := range c.of {
@@ -120,15 +116,15 @@ func (c column) cell(r row) string {
 		}
 		text := fmt.Sprintf("%.*f", q.digits, q.scale*all.mean())
 		if len(all) > 1 {
-			text += fmt.Sprintf(" ± %.*f", q.digits, q.scale*all.spread())
+			text += fmt.Sprintf(" ± %.*f", q.digits, q.scale*all.stdDev())
 		}
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, " : ")
 }
 
-// printed prints a quantity as the paper does.
-func (c column) printed(f figures) string {
+// paperCell prints the paper's figure, to the paper's digits.
+func (c column) paperCell(f figures) string {
 	var parts []string
 	for _, q := range c.of {
 		v := q.of(f)
@@ -140,13 +136,13 @@ func (c column) printed(f figures) string {
 	return strings.Join(parts, " : ")
 }
 
-// render is a table of rows, each with the paper's numbers below it.
+// render returns a table of rows, each with the paper's numbers below it.
 func render(rows []row, columns ...column) string {
 	head := []string{""}
 	for _, c := range columns {
 		head = append(head, c.name)
 	}
-	t := markdown.NewTable(head...)
+	t := numberTable(head...)
 	for _, r := range rows {
 		cells := []string{"**" + r.row + "**"}
 		for _, c := range columns {
@@ -159,22 +155,22 @@ func render(rows []row, columns ...column) string {
 		if len(r.Runs) == 0 {
 			cells[1] = "not made"
 		}
-		t.Row(cells...)
+		t.row(cells...)
 		if r.Paper == nil {
 			continue
 		}
 		cells = []string{"*the paper*"}
 		for _, c := range columns {
-			cells = append(cells, c.printed(*r.Paper))
+			cells = append(cells, c.paperCell(*r.Paper))
 		}
 		if slices.ContainsFunc(cells[1:], func(c string) bool { return c != "" }) {
-			t.Row(cells...)
+			t.row(cells...)
 		}
 	}
 	return t.String() + notes(rows)
 }
 
-// notes lists what is to be said of rows.
+// notes lists notes on the rows: their own, and how many networks and draws they have.
 func notes(rows []row) string {
 	most, kind := 0, ""
 	for _, r := range rows {

@@ -3,34 +3,31 @@ package main
 import (
 	"encoding/json"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func ptr(v float64) *float64 { return &v }
 
-// of is a measurement on one network.
+// of returns a measurement on one network.
 func of(seed int, f figures) measurement {
 	return measurement{Seed: seed, Networks: []int{seed}, answer: answer{figures: f}}
 }
 
-// twoRuns is a row of two networks.
+// twoRuns returns a row with two networks.
 func twoRuns() row {
 	at := func(seed int, err, roc float64) measurement {
 		d := map[string]detection{notMNIST: {.9, roc, .8, .7}}
 		return of(seed, figures{Error: ptr(err), NLL: ptr(.05), ECE: ptr(.002), OOD: d, OODNLL: d})
 	}
 	p := place{"1", mnistName, "mf0"}
-	return row{place: p, Runs: []measurement{at(0, .01, .96), at(1, .02, .98)}, Paper: paperSays(p)}
+	return row{place: p, Runs: []measurement{at(0, .01, .96), at(1, .02, .98)}, Paper: paperFigures(p)}
 }
 
-func TestEntries(t *testing.T) {
+func TestPaperJSONHasRunsAndTheirMean(t *testing.T) {
 	t.Parallel()
 	r := &report{sections: []*section{{Name: "table3", Rows: []row{twoRuns(), {place: place{"3", imagenetName, "Deep E.(5)"}, Note: "not made"}}}}}
 	data, err := r.json()
@@ -67,12 +64,12 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-func TestRender(t *testing.T) {
+func TestTablesShowMeansDeviationsAndThePaper(t *testing.T) {
 	t.Parallel()
 	one := twoRuns()
 	one.row, one.Runs, one.Paper, one.Note = "one", one.Runs[1:], nil, "slow"
 	got := render([]row{twoRuns(), one, {place: place{"1", mnistName, "none"}, Note: "no data"}}, inDomain[0],
-		detecting(notMNIST, false)[1], detecting(notMNIST, true)[2])
+		detectionColumns(notMNIST, false)[1], detectionColumns(notMNIST, true)[2])
 	want := strings.Join([]string{
 		"|  | error % | ROC | nll PR in : out |",
 		"|---|---:|---:|---:|",
@@ -90,20 +87,20 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestSpread(t *testing.T) {
+func TestMeanAndStandardDeviation(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		of           sample
-		mean, spread float64
+		mean, stdDev float64
 	}{
 		{sample{3}, 3, 0},
 		{sample{1, 3}, 2, math.Sqrt2},
 		{sample{1, 2, 3}, 2, 1},
 	}
 	for _, test := range tests {
-		if m, s := test.of.mean(), test.of.spread(); !approx.Equal(m, test.mean, 1e-15) ||
-			!approx.Equal(s, test.spread, 1e-15) {
-			t.Errorf("%v: %v ± %v, want %v ± %v", test.of, m, s, test.mean, test.spread)
+		if m, s := test.of.mean(), test.of.stdDev(); !approx.Equal(m, test.mean, 1e-15) ||
+			!approx.Equal(s, test.stdDev, 1e-15) {
+			t.Errorf("%v: %v ± %v, want %v ± %v", test.of, m, s, test.mean, test.stdDev)
 		}
 	}
 }
@@ -132,8 +129,7 @@ func TestResultsOfIntervals(t *testing.T) {
 	}
 }
 
-// The verdict of a claim follows from all its comparisons.
-func TestVerdicts(t *testing.T) {
+func TestVerdictsFollowFromAllComparisons(t *testing.T) {
 	t.Parallel()
 	rows := func(name string, rocs ...float64) row {
 		r := row{place: place{"4", mnistName, name}}
@@ -166,50 +162,29 @@ func TestVerdicts(t *testing.T) {
 		{"one that is not made", isBetter, []string{"MLE", "RUE"}, holds, "MLE"},
 	}
 	for _, test := range tests {
-		contests := inTable("4", mnistName, rocOf(notMNIST), "mf0", test.rivals...)
-		q := claim{Text: test.name, assertion: test.claim, contests: contests}
+		contrasts := inTable("4", mnistName, rocOf(notMNIST), "mf0", test.rivals...)
+		q := claim{Text: test.name, assertion: test.claim, contrasts: contrasts}
 		got, ok := report.results().judge(q)
 		if !ok || got.Verdict != test.verdict || got.least().B != test.least {
 			t.Errorf("%s: %q by %+v, want %q, least %s", test.name, got.Verdict, got.Comparisons, test.verdict, test.least)
 		}
 	}
-	none := claim{assertion: isBetter, contests: inTable("4", mnistName, rocOf(notMNIST), "mf0", "RUE")}
+	none := claim{assertion: isBetter, contrasts: inTable("4", mnistName, rocOf(notMNIST), "mf0", "RUE")}
 	if _, ok := report.results().judge(none); ok {
-		t.Error("a claim none of whose contests is held is judged")
+		t.Error("a claim without rows is judged")
 	}
 }
 
-// A row over several sets is their mean, run by run, of figures and resamples.
-func TestAcross(t *testing.T) {
+func TestMeanRowAveragesRunByRun(t *testing.T) {
 	t.Parallel()
 	one := func(err float64, resamples ...float32) row {
 		m := of(3, figures{Error: &err})
 		m.Resampled = map[string][]float32{"error": resamples}
 		return row{Runs: []measurement{m}}
 	}
-	got := across(place{"shift", "X", "mf0"}, []row{one(.1, 1, 2), one(.3, 3, 6)})
+	got := meanRow(place{"shift", "X", "mf0"}, []row{one(.1, 1, 2), one(.3, 3, 6)})
 	if len(got.Runs) != 1 || got.Runs[0].Seed != 3 || !approx.Equal(*got.Runs[0].Error, .2, 1e-15) ||
 		!slices.Equal(got.Runs[0].Resampled["error"], []float32{2, 4}) {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestWriteFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a")
-	for _, content := range []string{"one", "two"} {
-		if err := archive.WriteFile(path, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := os.ReadFile(path); err != nil || string(got) != content {
-			t.Errorf("got %q, %v", got, err)
-		}
-	}
-	if err := archive.WriteFile(filepath.Join(dir, "none", "a"), nil); err == nil {
-		t.Error("no error where there is no folder")
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("%d files are left, %v", len(entries), err)
 	}
 }

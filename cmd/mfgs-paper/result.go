@@ -10,10 +10,10 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// A place is a row of one of the paper's tables.
+// A place identifies a row: its table, data set and name.
 type place struct{ table, data, row string }
 
-// Figures are one row's numbers: fractions, and nats. Nil is one that there is none of.
+// figures are the figures of a row, as fractions and nats. Nil means not measured.
 type figures struct {
 	Error      *float64 `json:"error"`
 	NLL        *float64 `json:"nll"`
@@ -21,18 +21,18 @@ type figures struct {
 	DebiasedCE *float64 `json:"debiased_ce,omitempty"`
 	AURC       *float64 `json:"aurc,omitempty"`
 
-	// OOD by set, under the temperatures for telling it, and OODNLL, under those for likelihood.
+	// Detection by OOD set: OOD with the temperatures tuned for detection, OODNLL with those tuned for NLL.
 	OOD    map[string]detection `json:"ood,omitempty"`
 	OODNLL map[string]detection `json:"ood_nll,omitempty"`
 
-	// OverDefault is by how much the AUROC under OOD is above that of the score that mfgs serves
-	// unasked, on the same images, with its interval. It is of the bench of scores alone.
+	// OverDefault is the AUROC in OOD minus that of the default score on the same images, with its interval.
+	// Only the part "scores" has it.
 	OverDefault map[string]metrics.Difference `json:"auroc_over_default,omitempty"`
 
-	More map[string]float64 `json:"more,omitempty"` // numbers of one part alone
+	More map[string]float64 `json:"more,omitempty"` // figures of a single part
 }
 
-// A detection says how well one set is told.
+// A detection holds the figures for detecting one OOD set.
 type detection struct {
 	Accuracy float64 `json:"accuracy"`
 	AUROC    float64 `json:"auroc"`
@@ -40,14 +40,14 @@ type detection struct {
 	AUPROut  float64 `json:"aupr_out"`
 }
 
-// A quantity is one number of figures, and how it is read and printed.
+// A quantity is a figure, with how it is compared and printed.
 type quantity struct {
-	key        string // under which its resamples are kept
-	set        string // that is told, of a detection
+	key        string // of its resamples
+	set        string // the OOD set, for detection
 	name       string
-	of         func(figures) *float64 // nil where they have none
+	of         func(figures) *float64 // nil if not measured
 	higher     bool                   // is better
-	resolution float64                // differences up to it are too small to matter
+	resolution float64                // smaller differences count as ties
 	scale      float64
 	digits     int
 }
@@ -60,9 +60,8 @@ var (
 	aurcOf     = quantity{"aurc", "", "AURC %", func(f figures) *float64 { return f.AURC }, false, .001, 100, 2}
 )
 
-// told is a number of how well a set is told under the temperatures for that; with nll under
-// those for likelihood.
-func told(set string, nll bool, name string, of func(detection) float64) quantity {
+// oodQuantity is a detection figure of a set with the temperatures tuned for detection, or with those tuned for NLL.
+func oodQuantity(set string, nll bool, name string, of func(detection) float64) quantity {
 	q := quantity{name + " " + set, set, name, nil, true, .003, 100, 1}
 	if nll {
 		q.key, q.name = "nll "+q.key, "nll "+name
@@ -82,15 +81,15 @@ func told(set string, nll bool, name string, of func(detection) float64) quantit
 	return q
 }
 
-func rocOf(set string) quantity    { return told(set, false, "ROC", aurocOf) }
-func nllROCOf(set string) quantity { return told(set, true, "ROC", aurocOf) }
+func rocOf(set string) quantity    { return oodQuantity(set, false, "ROC", aurocOf) }
+func nllROCOf(set string) quantity { return oodQuantity(set, true, "ROC", aurocOf) }
 
 func accuracyOf(d detection) float64 { return d.Accuracy }
 func aurocOf(d detection) float64    { return d.AUROC }
 func auprInOf(d detection) float64   { return d.AUPRIn }
 func auprOutOf(d detection) float64  { return d.AUPROut }
 
-// moreOf is a number of one part, better where it is higher or where it is not.
+// moreOf is a figure of a single part.
 func moreOf(key string, higher bool) quantity {
 	return quantity{key, "", key, func(f figures) *float64 {
 		v, ok := f.More[key]
@@ -104,12 +103,12 @@ func moreOf(key string, higher bool) quantity {
 // A row is a line of a table, measured on one network or several.
 type row struct {
 	place
-	Runs  []measurement // none where there is no data or no network for it
+	Runs  []measurement // none if data or networks are missing
 	Paper *figures
-	Note  string // what is not as in the paper, or why there are no runs
+	Note  string // how it differs from the paper, or why there are no runs
 }
 
-// A measurement is a row of one network, or one ensemble, and one random draw.
+// A measurement is a row on one network or ensemble, for one random draw.
 type measurement struct {
 	Seed     any    // a number, or several as in "0,1,2"
 	Kind     string // of the networks
@@ -118,20 +117,19 @@ type measurement struct {
 	answer
 }
 
-// An answer is what bench says of a method on data that nothing was tuned on.
+// An answer is the evaluation of a method on test data.
 type answer struct {
 	figures
 	Damping *bundle.Damping // of the bundle
 	Note    string
-	// Resampled are the figures by key on resamples of the examples. All answers on the same sets
-	// share these.
+	// Resampled are figures by key on bootstrap resamples, which all answers on the same sets share.
 	Resampled map[string][]float32
 }
 
-// resamples is how many there are: enough for a standard error within a twenty-fourth of itself.
+// resamples is the number of bootstrap resamples: the relative error of a standard error is about 1/24.
 const resamples = 300
 
-// answerOf is what an evaluation says of a method.
+// answerOf extracts a method's result from an evaluation.
 func answerOf(of *bench.Evaluation, m bench.MethodResult) answer {
 	a := answer{Damping: &of.Bundle.Damping, Note: m.Note, Resampled: map[string][]float32{}}
 	if in := m.InDomain; in != nil {
@@ -141,7 +139,7 @@ func answerOf(of *bench.Evaluation, m bench.MethodResult) answer {
 		all := map[string]detection{}
 		for _, r := range results {
 			all[r.Name] = detectionOf(r.OOD)
-			a.keep(told(r.Name, nll, "ROC", aurocOf).key, r.Series["auroc"])
+			a.keep(oodQuantity(r.Name, nll, "ROC", aurocOf).key, r.Series["auroc"])
 		}
 		return all
 	}
@@ -149,7 +147,7 @@ func answerOf(of *bench.Evaluation, m bench.MethodResult) answer {
 	return a
 }
 
-// addLabelled takes the figures of a labelled set.
+// addLabelled adds the figures of a labelled set.
 func (a *answer) addLabelled(in *metrics.Labelled) {
 	a.Error, a.NLL, a.ECE, a.DebiasedCE, a.AURC = &in.Error, &in.NLL, &in.ECE, &in.DebiasedCE, &in.AURC
 	if a.Resampled == nil {
@@ -172,7 +170,7 @@ func detectionOf(o metrics.OOD) detection {
 	return detection{o.Accuracy, o.AUROC, o.AUPRIn, o.AUPROut}
 }
 
-// runs are a quantity of a row as estimates are made of.
+// runs returns a row's quantity as input for package estimate.
 func (r row) runs(q quantity) (all []estimate.Run) {
 	for _, m := range r.Runs {
 		if v := q.of(m.figures); v != nil {
@@ -183,7 +181,6 @@ func (r row) runs(q quantity) (all []estimate.Run) {
 	return all
 }
 
-// Of numbers that may be absent.
 type sample []float64
 
 func (s sample) mean() float64 {
@@ -194,8 +191,8 @@ func (s sample) mean() float64 {
 	return sum / float64(len(s))
 }
 
-// spread is the standard deviation, 0 of a single one.
-func (s sample) spread() float64 {
+// stdDev is the standard deviation, 0 for a single value.
+func (s sample) stdDev() float64 {
 	if len(s) < 2 {
 		return 0
 	}
@@ -206,8 +203,8 @@ func (s sample) spread() float64 {
 	return math.Sqrt(sum / float64(len(s)-1))
 }
 
-// over returns a quantity of the networks of a row, each the mean over its draws; of a single network
-// those of its draws. It is nil where there is none of it.
+// over returns a quantity for each network, averaged over draws; for a single network, for each draw. It is nil if
+// the quantity was not measured.
 func (r row) over(q quantity) sample {
 	var seeds []any
 	by := map[any]sample{}
@@ -229,7 +226,7 @@ func (r row) over(q quantity) sample {
 	return all
 }
 
-// networks counts those of a row.
+// networks returns the number of networks.
 func (r row) networks() int {
 	var seeds []any
 	for _, m := range r.Runs {
@@ -240,7 +237,7 @@ func (r row) networks() int {
 	return len(seeds)
 }
 
-// mean returns the means of all figures.
+// mean averages all figures.
 func (r row) mean() figures {
 	var f figures
 	at := func(q quantity) *float64 {
@@ -258,7 +255,7 @@ func (r row) mean() figures {
 	sets := func(nll bool, first map[string]detection) map[string]detection {
 		means := map[string]detection{}
 		for set := range first {
-			of := func(o func(detection) float64) float64 { return r.over(told(set, nll, "", o)).mean() }
+			of := func(o func(detection) float64) float64 { return r.over(oodQuantity(set, nll, "", o)).mean() }
 			means[set] = detection{of(accuracyOf), of(aurocOf), of(auprInOf), of(auprOutOf)}
 		}
 		return means
@@ -273,8 +270,8 @@ func (r row) mean() figures {
 	return f
 }
 
-// across is a row of the means of others with the same runs, run by run.
-func across(p place, rows []row) row {
+// meanRow averages rows with the same runs, run by run.
+func meanRow(p place, rows []row) row {
 	all := row{place: p}
 	for i, first := range rows[0].Runs {
 		one := row{}

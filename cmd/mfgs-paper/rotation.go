@@ -7,15 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/internal/chart"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// turns are the angles of the third figure, in degrees.
-func turns() []int {
+// rotationAngles returns the angles of the figure, in degrees.
+func rotationAngles() []int {
 	var all []int
 	for d := 0; d <= 180; d += 15 {
 		all = append(all, d)
@@ -27,13 +25,13 @@ func rotationTrials() []trial {
 	return []trial{
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},
-		{row: "Deep E.(5)", method: "ensemble", joint: 5},
-		{row: "Dropout", method: "dropout:20", network: dropoutKind, posterior: unused},
+		{row: "Deep E.(5)", method: "ensemble", ensembleSize: 5},
+		{row: "Dropout", method: "dropout:20", network: dropoutKind, posterior: cheapestPosterior},
 		{row: "mf0", method: "mf0"},
 	}
 }
 
-// drawRotation draws the rows of each trial, one for each turn.
+// drawRotation draws the chart; rows are by trial and angle.
 func drawRotation(trials []trial, rows [][]row) []byte {
 	c := chart.Chart{
 		Name: "ECE on MNIST's test digits, rotated", Width: 640, Height: 420,
@@ -42,7 +40,7 @@ func drawRotation(trials []trial, rows [][]row) []byte {
 	for i, t := range trials {
 		stroke := chart.Strokes[i%len(chart.Strokes)]
 		line := chart.Series{Name: t.row, Tone: stroke.Tone, Dashes: stroke.Dashes}
-		for j, degrees := range turns() {
+		for j, degrees := range rotationAngles() {
 			line.X = append(line.X, float64(degrees))
 			line.Y = append(line.Y, rows[i][j].over(eceOf).mean())
 		}
@@ -51,19 +49,19 @@ func drawRotation(trials []trial, rows [][]row) []byte {
 	return c.Document()
 }
 
-// rotatedImages is how many test images are rotated, spread evenly.
+// rotatedImages is how many test images are rotated, evenly spaced.
 const rotatedImages = 2500
 
 func measureRotation(ctx context.Context, l *lab, s *section) error {
 	set := l.mnist()
-	g, err := gallery.Read(ctx, set.test)
+	g, err := images.Read(ctx, set.test)
 	if err != nil {
 		return err
 	}
-	g = g.Some(rotatedImages)
+	g = g.Subsample(rotatedImages)
 	l.say("rotating %d images", g.Len())
 	var shifts []bench.NamedSpec
-	for _, degrees := range turns() {
+	for _, degrees := range rotationAngles() {
 		spec, err := g.WriteRotated(filepath.Join(l.scratch, "rotated"), degrees)
 		if err != nil {
 			return err
@@ -72,50 +70,50 @@ func measureRotation(ctx context.Context, l *lab, s *section) error {
 	}
 	trials := rotationTrials()
 	rows, err := l.measureShifts(ctx, set, trials, shifts, func(degrees string, t trial) place {
-		return place{"rotation", rotatedBy(degrees), t.row}
+		return place{"rotation", rotationData(degrees), t.row}
 	})
 	if err != nil {
 		return err
 	}
 	for i, t := range trials {
 		s.add(rows[i]...)
-		s.add(across(place{"rotation", acrossName, t.row}, rows[i][1:]))
+		s.add(meanRow(place{"rotation", allRotations, t.row}, rows[i][1:]))
 	}
 	return nil
 }
 
-// acrossName is MNIST under all rotations but that by nothing.
-const acrossName = mnistName + " rotated by 15 to 180, mean"
+// allRotations is the mean over all rotations except 0.
+const allRotations = mnistName + " rotated by 15 to 180, mean"
 
-func rotatedBy(degrees any) string { return fmt.Sprintf("%s rotated by %v", mnistName, degrees) }
+func rotationData(degrees any) string { return fmt.Sprintf("%s rotated by %v", mnistName, degrees) }
 
 func writeRotation(s *section) {
 	trials := rotationTrials()
 	rows := make([][]row, len(trials))
 	for i, t := range trials {
-		for _, degrees := range turns() {
-			rows[i] = append(rows[i], s.at(place{"rotation", rotatedBy(degrees), t.row}))
+		for _, degrees := range rotationAngles() {
+			rows[i] = append(rows[i], s.at(place{"rotation", rotationData(degrees), t.row}))
 		}
 	}
 	s.draw(picture{"rotation.svg", drawRotation(trials, rows)})
 	s.write("![ECE over the angle of rotation](paper/rotation.svg)")
 	s.write("Of the test digits 2,500, spread evenly, turned about their centre, with bilinear interpolation; means over the networks, dropout by 20 runs. Nothing was tuned on rotated digits.")
 	head := []string{"ECE %"}
-	for _, degrees := range turns() {
+	for _, degrees := range rotationAngles() {
 		head = append(head, fmt.Sprintf("%d°", degrees))
 	}
-	t := markdown.NewTable(head...)
+	t := numberTable(head...)
 	for i, trial := range trials {
 		cells := []string{trial.row}
-		for j := range turns() {
+		for j := range rotationAngles() {
 			cells = append(cells, fmt.Sprintf("%.1f", 100*rows[i][j].over(eceOf).mean()))
 		}
-		t.Row(cells...)
+		t.row(cells...)
 	}
 	s.write("%s", t)
 }
 
-// measureShifts makes the rows of each trial, one for each shifted set. at names them.
+// measureShifts measures rows by trial and shifted set. at returns their places.
 func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial, shifts []bench.NamedSpec,
 	at func(shift string, t trial) place) ([][]row, error) {
 	rows := make([][]row, len(trials)) // by trial and shift
@@ -132,11 +130,11 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 			of[q] = append(of[q], i)
 		}
 	}
-	// Networks of a kind of their own, which is dropout, take longest: no lane is to wait for one in the end.
+	// Networks of another kind, dropout, are slowest and come first, so that no processor idles at the end.
 	slices.SortStableFunc(order, func(a, b request) int { return cmp.Compare(b.kind, a.kind) })
 	made := make([]*bench.Evaluation, len(order))
 	network := func(at int) string { return order[at].network() }
-	err := lanes.Grouped(ctx, len(order), network, func(ctx context.Context, at int) (err error) {
+	err := runGrouped(ctx, len(order), network, func(ctx context.Context, at int) (err error) {
 		var methods []string
 		for _, i := range of[order[at]] {
 			methods = append(methods, trials[i].method)

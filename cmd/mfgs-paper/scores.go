@@ -10,7 +10,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -18,12 +17,11 @@ import (
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// scoreCalibration calibrates a network of a home with unfamiliar data, for a score to be served; "" lets
-// the data choose.
-func (l *lab) scoreCalibration(ctx context.Context, h home, seed int, ood, serve string, d calibrate.Damping,
+// scoreCalibration calibrates a network with OOD data and selects the score serve, or by validation if it is "".
+func (l *lab) scoreCalibration(ctx context.Context, h scoreNetwork, seed int, ood, serve string, d calibrate.Damping,
 ) (*calibration.Report, error) {
 	model := h.set.network(h.kind, seed)
-	if err := trained(model); err != nil {
+	if err := requireNetwork(model); err != nil {
 		return nil, err
 	}
 	out := filepath.Join(l.scratch, "bundles", fileName(fmt.Sprintf("scores of %s %d", h.name, seed)))
@@ -43,7 +41,7 @@ func (l *lab) scoreCalibration(ctx context.Context, h home, seed int, ood, serve
 }
 
 // scoreFigures measures methods of a bundle on sets, by method and set.
-func (l *lab) scoreFigures(ctx context.Context, h home, bundle string, methods []string, sets []unfamiliar,
+func (l *lab) scoreFigures(ctx context.Context, h scoreNetwork, bundle string, methods []string, sets []oodSet,
 ) (map[string]map[string]answer, error) {
 	c := bench.Config{
 		Bundle: bundle, Test: h.set.test, Limit: scoreImages, Methods: methods, Alone: true, Resamples: scoreResamples,
@@ -77,23 +75,22 @@ func (l *lab) scoreFigures(ctx context.Context, h home, bundle string, methods [
 	return all, nil
 }
 
-// lead is how much higher the AUROC of a score is than that of another on the same examples, with its
-// paired interval.
+// lead is the difference in AUROC between two scores on the same examples, with its paired interval.
 func lead(a, b metrics.Certainty) metrics.Difference {
 	s := a.Series["auroc"].Minus(b.Series["auroc"])
 	interval, ok := s.Interval(scoreLevel)
-	if !ok { // it is the same on all draws
+	if !ok { // the same on all resamples
 		interval = metrics.Interval{s.Value, s.Value}
 	}
 	return metrics.Difference{Difference: s.Value, Interval: interval}
 }
 
-// A scoreBench gathers the rows of encounters.
+// A scoreBench collects rows.
 type scoreBench struct {
 	rows []row
 }
 
-// put adds what was measured on one network, with what is to be said of it.
+// put adds a measurement on one network.
 func (b *scoreBench) put(p place, seed int, a answer, note string) {
 	at := slices.IndexFunc(b.rows, func(r row) bool { return r.place == p })
 	if at < 0 {
@@ -104,8 +101,8 @@ func (b *scoreBench) put(p place, seed int, a answer, note string) {
 	b.rows[at].Runs = append(b.rows[at].Runs, m)
 }
 
-// measureHome measures all scores of one network on all its sets.
-func (l *lab) measureHome(ctx context.Context, b *scoreBench, h home, seed int) error {
+// measureScoreNetwork measures all scores of one network on all its sets.
+func (l *lab) measureScoreNetwork(ctx context.Context, b *scoreBench, h scoreNetwork, seed int) error {
 	l.say("scores of %s, %s", h.name, filepath.Base(h.set.network(h.kind, seed)))
 	report, err := l.scoreCalibration(ctx, h, seed, wrap.SyntheticOOD, learnedScore, calibrate.Damping{})
 	if err != nil {
@@ -115,25 +112,25 @@ func (l *lab) measureHome(ctx context.Context, b *scoreBench, h home, seed int) 
 	if err != nil {
 		return err
 	}
-	of := func(u unfamiliar) encounter { return encounterOf(h.name, u.name) }
+	of := func(u oodSet) pair { return pairOf(h.name, u.name) }
 	for _, u := range h.sets {
 		for _, name := range untunedScores() {
 			b.put(scorePlace(of(u), untuned, name), seed, all[name][u.name], "")
 		}
-		b.put(scorePlace(of(u), standIn, learnedScore), seed, all[learnedScore][u.name], "")
+		b.put(scorePlace(of(u), synthetic, learnedScore), seed, all[learnedScore][u.name], "")
 		auroc := func(name string) string { return points(all[name][u.name].OOD[u.name].AUROC) }
 		l.say("AUROC against %s: network %s, %s %s, %s %s", u.name, auroc("mle"), score.Default, auroc(score.Default),
 			learnedScore, auroc(learnedScore))
 	}
-	if seed != h.seeds[0] { // tuning takes long
+	if seed != h.seeds[0] { // tuning is slow
 		return nil
 	}
-	return l.tuneHome(ctx, b, h, seed, calibrate.Damping{Absolute: report.Damping.Epsilon}, all)
+	return l.tuneScoreNetwork(ctx, b, h, seed, calibrate.Damping{Absolute: report.Damping.Epsilon}, all)
 }
 
-// tuneHome tunes on a part of each set of a network, and measures on all of them. d is the damping that was
-// chosen on familiar data, and untuned the answers without any tuning, by score and set.
-func (l *lab) tuneHome(ctx context.Context, b *scoreBench, h home, seed int, d calibrate.Damping,
+// tuneScoreNetwork tunes on a part of each of a network's sets, and measures on all of them. d is the damping chosen
+// on in-distribution data, untuned the answers without tuning, by score and set.
+func (l *lab) tuneScoreNetwork(ctx context.Context, b *scoreBench, h scoreNetwork, seed int, d calibrate.Damping,
 	untuned map[string]map[string]answer) error {
 	serves := map[string]string{}
 	all := map[string]map[string]map[string]answer{} // by the set tuned on, score and set
@@ -147,12 +144,12 @@ func (l *lab) tuneHome(ctx context.Context, b *scoreBench, h home, seed int, d c
 		if err != nil {
 			return err
 		}
-		// Temperatures are the same whatever serves.
+		// Temperatures do not depend on the selected score.
 		got, err := l.scoreFigures(ctx, h, learned.Bundle, []string{score.Default, "ts", "mf0", learnedScore}, h.sets)
 		if err != nil {
 			return err
 		}
-		// Scores other than mf0 are not tuned, only chosen.
+		// Scores other than mf0 have nothing to tune.
 		serves[u.name] = chosen.OODScore.Name
 		if got[chosenScore] = untuned[serves[u.name]]; serves[u.name] == "mf0" {
 			got[chosenScore] = got["mf0"]
@@ -160,7 +157,7 @@ func (l *lab) tuneHome(ctx context.Context, b *scoreBench, h home, seed int, d c
 		all[u.name] = got
 	}
 	for _, u := range h.sets {
-		e := encounterOf(h.name, u.name)
+		e := pairOf(h.name, u.name)
 		for _, name := range tunedScores {
 			note := ""
 			if name == chosenScore {
@@ -173,13 +170,13 @@ func (l *lab) tuneHome(ctx context.Context, b *scoreBench, h home, seed int, d c
 					others = append(others, all[o.name][name][u.name])
 				}
 			}
-			b.put(scorePlace(e, elsewhere, name), seed, meanAnswer(u.name, others), "")
+			b.put(scorePlace(e, tunedOnOther, name), seed, meanAnswer(u.name, others), "")
 		}
 	}
 	return nil
 }
 
-// meanAnswer is the mean of how well a set is told.
+// meanAnswer averages detection figures of a set.
 func meanAnswer(set string, all []answer) answer {
 	var r row
 	var leads []metrics.Difference
@@ -192,21 +189,21 @@ func meanAnswer(set string, all []answer) answer {
 	return a
 }
 
-func encounterOf(network, set string) encounter {
-	i := slices.IndexFunc(encounters, func(p encounter) bool { return p.network == network && p.set == set })
-	return encounters[i]
+func pairOf(network, set string) pair {
+	i := slices.IndexFunc(allPairs, func(p pair) bool { return p.network == network && p.set == set })
+	return allPairs[i]
 }
 
 func measureScores(ctx context.Context, l *lab, s *section) error {
-	homes, err := l.homes(ctx)
+	scoreNetworks, err := l.scoreNetworks(ctx)
 	if err != nil {
 		return err
 	}
-	benches := make([]scoreBench, len(homes))
-	err = lanes.Run(ctx, len(homes), func(ctx context.Context, at int) error {
-		i := len(homes) - 1 - at // ImageNet's takes longest, with one network
-		for _, seed := range homes[i].seeds {
-			if err := l.measureHome(ctx, &benches[i], homes[i], seed); err != nil {
+	benches := make([]scoreBench, len(scoreNetworks))
+	err = runParallel(ctx, len(scoreNetworks), func(ctx context.Context, at int) error {
+		i := len(scoreNetworks) - 1 - at // ImageNet's takes longest, with one network
+		for _, seed := range scoreNetworks[i].seeds {
+			if err := l.measureScoreNetwork(ctx, &benches[i], scoreNetworks[i], seed); err != nil {
 				return err
 			}
 		}
@@ -221,7 +218,6 @@ func measureScores(ctx context.Context, l *lab, s *section) error {
 	return nil
 }
 
-// writeScores writes all that rows say of scores.
 func writeScores(s *section) {
 	of := standingsOf(s.Rows)
 	s.write("%s", of.preamble())

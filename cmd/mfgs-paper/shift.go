@@ -7,50 +7,48 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/spoil"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/internal/chart"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 const shiftTitle = "Corrupted images: not the paper's"
 
-// shiftImages is how many test images are spoiled in every way.
+// shiftImages is how many test images are corrupted in every way.
 const shiftImages = 400
 
-// spoil writes the test images of a benchmark, spoiled in every way.
-func (l *lab) spoil(ctx context.Context, set *benchmark) ([]bench.NamedSpec, error) {
-	g, err := gallery.Read(ctx, set.test)
+// corrupt writes the test images of a benchmark under each corruption.
+func (l *lab) corrupt(ctx context.Context, set *benchmark) ([]bench.NamedSpec, error) {
+	g, err := images.Read(ctx, set.test)
 	if err != nil {
 		return nil, err
 	}
-	g = g.Some(shiftImages)
-	ways := spoil.Ways()
-	l.say("spoiling %d images of %s in %d ways", g.Len(), set.name, len(ways)-1)
-	specs, err := spoil.Write(ctx, g, filepath.Join(l.scratch, "spoiled", fileName(set.name)))
+	g = g.Subsample(shiftImages)
+	corruptions := corrupt.Corruptions()
+	l.say("spoiling %d images of %s in %d ways", g.Len(), set.name, len(corruptions)-1)
+	specs, err := corrupt.WriteAll(ctx, g, filepath.Join(l.scratch, "spoiled", fileName(set.name)))
 	var shifts []bench.NamedSpec
 	for i, spec := range specs {
-		shifts = append(shifts, bench.NamedSpec{Name: ways[i].String(), Spec: spec})
+		shifts = append(shifts, bench.NamedSpec{Name: corruptions[i].String(), Spec: spec})
 	}
 	return shifts, err
 }
 
-// shiftTrials are those of a benchmark: ensembles of so many networks, and dropout where there are networks for it.
-func shiftTrials(joint int, dropout bool) []trial {
+// shiftTrials are the trials of a benchmark: dropout only if there are networks trained with it.
+func shiftTrials(ensembleSize int, dropout bool) []trial {
 	all := []trial{
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},
 		{row: "mf0", method: "mf0"},
-		{row: fmt.Sprintf("Deep E.(%d)", joint), method: "ensemble", joint: joint},
+		{row: fmt.Sprintf("Deep E.(%d)", ensembleSize), method: "ensemble", ensembleSize: ensembleSize},
 	}
 	if dropout {
-		all = append(all, trial{row: "Dropout", method: "dropout:20", network: dropoutKind, posterior: unused})
+		all = append(all, trial{row: "Dropout", method: "dropout:20", network: dropoutKind, posterior: cheapestPosterior})
 	}
 	return all
 }
 
-// Quantities under shift, where differences matter from a larger size on.
+// Quantities under shift, with larger resolutions.
 var (
 	shiftNLL      = quantity{"nll", "", "NLL", nllOf.of, false, .005, 1, 3}
 	shiftDebiased = quantity{"debiased_ce", "", "debiased calibration error, %", debiasedOf.of, false, .005, 100, 1}
@@ -58,10 +56,9 @@ var (
 	shiftError    = quantity{"error", "", "error, %", errorOf.of, false, .005, 100, 1}
 )
 
-// shiftQuantities are what is printed, and the first of them drawn.
+// shiftQuantities are printed; the first shiftPictures are also drawn.
 var shiftQuantities = []quantity{shiftNLL, shiftDebiased, shiftAURC, shiftError}
 
-// shiftPictures is how many of them are drawn.
 const shiftPictures = 3
 
 func shiftPlace(set string, severity int, row string) place {
@@ -72,7 +69,7 @@ func kindPlace(set, kind, row string) place {
 	return place{"shift", set + ", " + kind, row}
 }
 
-// drawShift draws a quantity over the severities; rows are by trial and severity.
+// drawShift charts a quantity over severities; rows are by trial and severity.
 func drawShift(set string, trials []trial, rows [][]row, quantity int) picture {
 	q := shiftQuantities[quantity]
 	c := chart.Chart{
@@ -91,7 +88,7 @@ func drawShift(set string, trials []trial, rows [][]row, quantity int) picture {
 	return picture{"shift-" + fileName(set) + "-" + strings.ReplaceAll(q.key, "_", "-") + ".svg", c.Document()}
 }
 
-// shiftedSets are the benchmarks whose test images are spoiled.
+// shiftedSets are the benchmarks whose test images are corrupted.
 var shiftedSets = []struct {
 	name   string
 	trials []trial
@@ -103,7 +100,7 @@ func measureShift(ctx context.Context, l *lab, s *section) error {
 		return err
 	}
 	for i, set := range []*benchmark{l.mnist(), own} {
-		shifts, err := l.spoil(ctx, set)
+		shifts, err := l.corrupt(ctx, set)
 		if err != nil {
 			return err
 		}
@@ -122,30 +119,30 @@ func measureShift(ctx context.Context, l *lab, s *section) error {
 	return nil
 }
 
-// bySeverity are the rows of a trial averaged over kinds, one for each severity from 0 on.
+// bySeverity averages the rows of a trial over kinds: one row per severity from 0 on.
 func bySeverity(set string, t trial, rows []row) (all []row) {
 	for severity := range corrupt.Severities + 1 {
 		var of []row
-		for i, w := range spoil.Ways() {
+		for i, w := range corrupt.Corruptions() {
 			if w.Severity == severity {
 				of = append(of, rows[i])
 			}
 		}
-		all = append(all, across(shiftPlace(set, severity, t.row), of))
+		all = append(all, meanRow(shiftPlace(set, severity, t.row), of))
 	}
 	return all
 }
 
-// byKind are the rows of a trial averaged over severities, one for each kind.
+// byKind averages the rows of a trial over severities: one row per kind.
 func byKind(set string, t trial, rows []row) (all []row) {
 	for _, kind := range corrupt.Kinds() {
 		var of []row
-		for i, w := range spoil.Ways() {
+		for i, w := range corrupt.Corruptions() {
 			if w.Kind == kind {
 				of = append(of, rows[i])
 			}
 		}
-		all = append(all, across(kindPlace(set, kind, t.row), of))
+		all = append(all, meanRow(kindPlace(set, kind, t.row), of))
 	}
 	return all
 }
@@ -162,7 +159,7 @@ func writeShift(s *section) {
 	}
 }
 
-// writeShifted writes what was measured on a benchmark.
+// writeShifted writes the figures and tables of a benchmark.
 func writeShifted(s *section, set string, trials []trial) {
 	rows := make([][]row, len(trials))
 	for i, t := range trials {
@@ -183,22 +180,22 @@ func writeShifted(s *section, set string, trials []trial) {
 		for severity := range corrupt.Severities + 1 {
 			head = append(head, fmt.Sprintf("severity %d", severity))
 		}
-		t := markdown.NewTable(head...)
+		t := numberTable(head...)
 		for i, trial := range trials {
 			cells := []string{trial.row}
 			for _, r := range rows[i] {
 				cells = append(cells, fmt.Sprintf("%.*f", q.digits, q.scale*r.over(q).mean()))
 			}
-			t.Row(cells...)
+			t.row(cells...)
 		}
 		s.write("%s", t)
 	}
-	t := markdown.NewTable(append([]string{"kind, mean of the severities", "error of MLE, %"}, "NLL: MLE", "T. Scale", "mf0")...)
+	t := numberTable(append([]string{"kind, mean of the severities", "error of MLE, %"}, "NLL: MLE", "T. Scale", "mf0")...)
 	for _, kind := range corrupt.Kinds() {
 		at := func(method string, q quantity) string {
 			return fmt.Sprintf("%.*f", q.digits, q.scale*s.at(kindPlace(set, kind, method)).over(q).mean())
 		}
-		t.Row(kind, at("MLE", shiftError), at("MLE", shiftNLL), at("T. Scale", shiftNLL), at("mf0", shiftNLL))
+		t.row(kind, at("MLE", shiftError), at("MLE", shiftNLL), at("T. Scale", shiftNLL), at("mf0", shiftNLL))
 	}
 	s.write("%s", t)
 }

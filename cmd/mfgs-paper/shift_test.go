@@ -1,23 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	goimage "image"
-	"image/png"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/spoil"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// digitsForShift has the lab's small digits stand in for CIFAR-10 as well.
+// digitsForShift returns a lab that uses the small digits as CIFAR-10, too.
 func digitsForShift(t *testing.T) *lab {
 	l := digitsLab(t)
 	set := l.mnist()
@@ -31,7 +25,7 @@ func digitsForShift(t *testing.T) *lab {
 	return l
 }
 
-// The figures of images as they are, and of spoiled ones, are the library's; means over kinds are means.
+// Figures are those of package bench; rows by severity are means over kinds.
 func TestTheShiftPart(t *testing.T) {
 	t.Parallel()
 	l := digitsForShift(t)
@@ -52,9 +46,9 @@ func TestTheShiftPart(t *testing.T) {
 	}
 	set := l.mnist()
 	var shifts []bench.NamedSpec
-	for i, way := range spoil.Ways() {
-		if way.Severity == 2 {
-			file := fileName(way.String()) + "-images-idx3-ubyte"
+	for i, c := range corrupt.Corruptions() {
+		if c.Severity == 2 {
+			file := fileName(c.String()) + "-images-idx3-ubyte"
 			spec := filepath.Join(l.scratch, "spoiled", "mnist", file)
 			shifts = append(shifts, bench.NamedSpec{Name: fmt.Sprint(i), Spec: spec})
 		}
@@ -91,50 +85,4 @@ func TestTheShiftPart(t *testing.T) {
 	for _, p := range r.sections[0].pictures {
 		wellFormed(t, p.Name, p.SVG)
 	}
-}
-
-// Files of images are read as well as arrays, and of one size and kind only.
-func TestAGalleryOfFiles(t *testing.T) {
-	t.Parallel()
-	colours := goimage.NewNRGBA(goimage.Rect(0, 0, 2, 1))
-	copy(colours.Pix, []byte{1, 2, 3, 255, 4, 5, 6, 255})
-	var file bytes.Buffer
-	if err := png.Encode(&file, colours); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "a.tar")
-	images := []archive.Image{{Name: "a/1.png", Data: file.Bytes(), Label: "7"}, {Name: "a/2.png", Data: file.Bytes(), Label: "3"}}
-	if err := archive.Write(path, images); err != nil {
-		t.Fatal(err)
-	}
-	g, err := gallery.Read(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if g.Width != 2 || g.Height != 1 || g.Channels != 3 || !slices.Equal(g.Image(1), []byte{1, 2, 3, 4, 5, 6}) ||
-		!slices.Equal(g.Labels, []byte{7, 3}) {
-		t.Errorf("%+v", g)
-	}
-	if _, err := g.Colour(8); err == nil || !strings.Contains(err.Error(), "want grey ones") {
-		t.Errorf("in colour once more: %v", err)
-	}
-	if _, err := g.WriteRotated(t.TempDir(), 90); err == nil || !strings.Contains(err.Error(), "want grey ones") {
-		t.Errorf("rotated: %v", err)
-	}
-	images[1].Data = picture1(t)
-	if err := archive.Write(path, images); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := gallery.Read(t.Context(), path); err == nil || !strings.Contains(err.Error(), "a/2.png") {
-		t.Errorf("a grey image after one in colour: %v", err)
-	}
-}
-
-// picture1 is a PNG file of one pixel.
-func picture1(t *testing.T) []byte {
-	var b bytes.Buffer
-	if err := png.Encode(&b, goimage.NewGray(goimage.Rect(0, 0, 1, 1))); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
 }

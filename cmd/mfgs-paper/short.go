@@ -7,9 +7,9 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 )
 
-// shortTrials are the rows of table 1, and two to compare them with, on networks that do not
-// interpolate. The paper's damping comes first here: there is no SWAG, which goes on from networks that
-// interpolate, and M = 500, which takes longest, is left to table 1.
+// shortTrials are the rows of table 1, and two baselines, on networks that do not interpolate. The
+// paper's damping comes first. SWAG is left out, since its training continues from interpolating networks, and so is
+// M = 500, which is slow.
 func shortTrials() []trial {
 	papers := calibrate.Damping{Absolute: 1}
 	trials := []trial{
@@ -18,10 +18,10 @@ func shortTrials() []trial {
 		{row: "M=20, eps = 1", paper: "M=20", method: "mc:20", posterior: posterior{damping: papers}},
 		{row: "M=100, eps = 1", paper: "M=100", method: "mc:100", posterior: posterior{damping: papers}},
 	}
-	trials = append(trials, damped(
+	trials = append(trials, withDampings(
 		trial{row: "mf0", method: "mf0"},
-		trial{row: "mf1", method: "mf1", few: someNetworks},
-		trial{row: "mf2", method: "mf2", few: someNetworks},
+		trial{row: "mf1", method: "mf1", maxNetworks: someNetworks},
+		trial{row: "mf2", method: "mf2", maxNetworks: someNetworks},
 		trial{row: "J^-1", method: "mf0", posterior: posterior{covariance: calibrate.Fisher}},
 		trial{row: "H^-1JH^-1", method: "mf0", posterior: posterior{covariance: calibrate.Sandwich}},
 	)...)

@@ -10,12 +10,11 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/ranks"
 	"github.com/mfgs/mfgs/internal/chart"
 )
 
-// Standings are rows of scores by where they stand. All that is said of scores is said by them.
+// standings are the rows of scores by place. They compute and write the report's part on scores.
 type standings map[place]row
 
 func standingsOf(rows []row) standings {
@@ -28,9 +27,9 @@ func standingsOf(rows []row) standings {
 	return all
 }
 
-// met are the pairs of a network and a set that there are rows of, of one nearness or, for "", of all.
-func (s standings) met(of nearness) (all []encounter) {
-	for _, e := range encounters {
+// pairs returns the pairs that were measured, of one nearness or, for "", all.
+func (s standings) pairs(of nearness) (all []pair) {
+	for _, e := range allPairs {
 		_, ok := s[scorePlace(e, untuned, score.Default)]
 		if ok && (of == "" || of == e.nearness) {
 			all = append(all, e)
@@ -39,13 +38,13 @@ func (s standings) met(of nearness) (all []encounter) {
 	return all
 }
 
-// auroc returns that of a contender, the mean over networks.
-func (s standings) auroc(e encounter, c contender) float64 {
+// auroc returns the AUROC of a candidate, averaged over networks.
+func (s standings) auroc(e pair, c candidate) float64 {
 	return s[scorePlace(e, c.by, c.name)].over(rocOf(e.set)).mean()
 }
 
 // mean returns the mean AUROC over pairs.
-func (s standings) mean(all []encounter, c contender) float64 {
+func (s standings) mean(all []pair, c candidate) float64 {
 	var v sample
 	for _, e := range all {
 		v = append(v, s.auroc(e, c))
@@ -53,9 +52,9 @@ func (s standings) mean(all []encounter, c contender) float64 {
 	return v.mean()
 }
 
-// lead returns by how much a contender's AUROC is above the default's: 1 and -1 say that it is better or
-// worse beyond chance, which is by more than the paired interval over examples and in every network.
-func (s standings) lead(e encounter, c contender) (d metrics.Difference, sign int) {
+// lead returns a candidate's AUROC minus the default's. sign is 1 or -1 if the difference is significant: the paired
+// interval over examples excludes 0, and the sign is the same on every network.
+func (s standings) lead(e pair, c candidate) (d metrics.Difference, sign int) {
 	var all []metrics.Difference
 	for _, run := range s[scorePlace(e, c.by, c.name)].Runs {
 		all = append(all, run.OverDefault[e.set])
@@ -71,9 +70,8 @@ func (s standings) lead(e encounter, c contender) (d metrics.Difference, sign in
 	return d, 0
 }
 
-// meanDifference is the mean of differences that are measured on the same images. Its interval is the
-// mean of theirs: the standard error of a mean is at most the mean of the standard errors, however what
-// is averaged goes together.
+// meanDifference averages differences measured on the same images. Its interval is the mean of theirs: whatever the
+// correlation, the standard error of a mean is at most the mean of the standard errors.
 func meanDifference(all []metrics.Difference) (mean metrics.Difference) {
 	for _, d := range all {
 		n := float64(len(all))
@@ -84,15 +82,14 @@ func meanDifference(all []metrics.Difference) (mean metrics.Difference) {
 	return mean
 }
 
-// A record is how often a contender is better than the default beyond chance, and worse, and by how much
-// at most.
+// A record counts on how many pairs a candidate is significantly better or worse than the default.
 type record struct {
 	better, worse, same int
-	most, least         float64   // of the differences
-	at                  encounter // of the least
+	most, least         float64 // differences
+	at                  pair    // where the difference is least
 }
 
-func (s standings) record(all []encounter, c contender) record {
+func (s standings) record(all []pair, c candidate) record {
 	r := record{most: math.Inf(-1), least: math.Inf(1)}
 	for _, e := range all {
 		d, sign := s.lead(e, c)
@@ -112,8 +109,8 @@ func (s standings) record(all []encounter, c contender) record {
 	return r
 }
 
-// gain returns the mean over pairs of a contender's AUROC less the default's, of the same networks.
-func (s standings) gain(all []encounter, c contender) float64 {
+// gain returns the mean over pairs of a candidate's AUROC minus the default's on the same networks.
+func (s standings) gain(all []pair, c candidate) float64 {
 	var v sample
 	for _, e := range all {
 		d, _ := s.lead(e, c)
@@ -122,10 +119,10 @@ func (s standings) gain(all []encounter, c contender) float64 {
 	return v.mean()
 }
 
-// worst returns where a contender has its lowest AUROC.
-func (s standings) worst(c contender) (at encounter, auroc float64) {
+// worst returns the pair on which a candidate has its lowest AUROC.
+func (s standings) worst(c candidate) (at pair, auroc float64) {
 	auroc = math.Inf(1)
-	for _, e := range s.met("") {
+	for _, e := range s.pairs("") {
 		if v := s.auroc(e, c); v < auroc {
 			at, auroc = e, v
 		}
@@ -133,11 +130,11 @@ func (s standings) worst(c contender) (at encounter, auroc float64) {
 	return at, auroc
 }
 
-// ranked compares the contenders for which nothing unfamiliar is needed over all pairs.
-func (s standings) ranked() ([]contender, ranks.Comparison) {
-	all := untunedContenders()
+// ranked compares the candidates that need no OOD data, over all pairs.
+func (s standings) ranked() ([]candidate, ranks.Comparison) {
+	all := untunedCandidates()
 	var values [][]float64
-	for _, e := range s.met("") {
+	for _, e := range s.pairs("") {
 		var v []float64
 		for _, c := range all {
 			v = append(v, s.auroc(e, c))
@@ -147,10 +144,10 @@ func (s standings) ranked() ([]contender, ranks.Comparison) {
 	return all, ranks.Compare(values)
 }
 
-// best returns contenders by their mean AUROC over pairs, the best first.
-func (s standings) best(all []encounter, among []contender) []contender {
+// best sorts candidates by mean AUROC over pairs, best first.
+func (s standings) best(all []pair, among []candidate) []candidate {
 	among = slices.Clone(among)
-	slices.SortStableFunc(among, func(a, b contender) int { return cmp.Compare(s.mean(all, b), s.mean(all, a)) })
+	slices.SortStableFunc(among, func(a, b candidate) int { return cmp.Compare(s.mean(all, b), s.mean(all, a)) })
 	return among
 }
 
@@ -171,75 +168,74 @@ func (s standings) drawRanks() picture {
 	return picture{"scores-ranks.svg", d.Document()}
 }
 
-// points writes a fraction in per cent.
+// points formats a fraction in per cent.
 func points(v float64) string { return fmt.Sprintf("%.1f", 100*v) }
 
-// nearnesses are all, with how a sentence has them.
 var nearnesses = []struct {
 	nearness
 	text string
 }{{near, "near"}, {far, "far"}, {noise, "noise"}}
 
-// means writes the means of a contender, as in "near 85.1, far 93.0, noise 81.2".
-func (s standings) means(c contender) string {
+// means formats a candidate's means, as in "near 85.1, far 93.0, noise 81.2".
+func (s standings) means(c candidate) string {
 	var parts []string
 	for _, n := range nearnesses {
-		if all := s.met(n.nearness); len(all) > 0 {
+		if all := s.pairs(n.nearness); len(all) > 0 {
 			parts = append(parts, n.text+" "+points(s.mean(all, c)))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// summary is the table of all that needs nothing unfamiliar, by mean rank.
+// summary is the table of candidates that need no OOD data, by mean rank.
 func (s standings) summary() string {
 	all, c := s.ranked()
-	t := markdown.NewTable("score", "mean rank", "near", "far", "noise", "all", "lowest", "better", "no difference", "worse")
+	t := numberTable("score", "mean rank", "near", "far", "noise", "all", "lowest", "better", "no difference", "worse")
 	for _, i := range c.Order() {
 		cells := []string{"`" + all[i].name + "`", fmt.Sprintf("%.1f", c.Mean[i])}
 		if all[i].name == score.Default {
 			cells[0] = "**" + cells[0] + "**, the default"
 		}
-		if all[i].by == standIn {
+		if all[i].by == synthetic {
 			cells[0] += ", from stand-ins"
 		}
 		for _, n := range nearnesses {
-			cells = append(cells, points(s.mean(s.met(n.nearness), all[i])))
+			cells = append(cells, points(s.mean(s.pairs(n.nearness), all[i])))
 		}
 		_, lowest := s.worst(all[i])
-		cells = append(cells, points(s.mean(s.met(""), all[i])), points(lowest))
-		if r := s.record(s.met(""), all[i]); all[i].name == score.Default {
+		cells = append(cells, points(s.mean(s.pairs(""), all[i])), points(lowest))
+		if r := s.record(s.pairs(""), all[i]); all[i].name == score.Default {
 			cells = append(cells, "", "", "")
 		} else {
 			cells = append(cells, fmt.Sprint(r.better), fmt.Sprint(r.same), fmt.Sprint(r.worse))
 		}
-		t.Row(cells...)
+		t.row(cells...)
 	}
 	return t.String()
 }
 
-// networks are the tables of each network: scores and sets.
+// networks returns a table of scores and sets for each network.
 func (s standings) networks() string {
 	var b strings.Builder
 	var names []string
-	for _, e := range s.met("") {
+	for _, e := range s.pairs("") {
 		if !slices.Contains(names, e.network) {
 			names = append(names, e.network)
 		}
 	}
 	for _, name := range names {
-		var all []encounter
+		var all []pair
 		head := []string{name + ", AUROC %"}
-		for _, e := range s.met("") {
+		for _, e := range s.pairs("") {
 			if e.network == name {
 				all = append(all, e)
 				head = append(head, e.set+" ("+string(e.nearness)+")")
 			}
 		}
-		t := markdown.NewTable(head...)
-		for _, list := range [][]contender{untunedContenders(), tunedContenders(tuned), tunedContenders(elsewhere)} {
+		t := numberTable(head...)
+		for _, list := range [][]candidate{untunedCandidates(), tunedCandidates(tuned), tunedCandidates(tunedOnOther)} {
 			for _, c := range list {
-				cells := []string{"`" + c.name + "`" + map[protocol]string{standIn: ", from stand-ins", tuned: ", tuned on a part of it", elsewhere: ", tuned on another set"}[c.by]}
+				cells := []string{"`" + c.name + "`" + map[protocol]string{synthetic: ", from stand-ins", tuned: ", tuned on a part of it", tunedOnOther: ", tuned on another set"}[c.by]}
 				for _, e := range all {
 					text := points(s.auroc(e, c))
 					if s.leads(e, c, list) {
@@ -247,7 +243,7 @@ func (s standings) networks() string {
 					}
 					cells = append(cells, text)
 				}
-				t.Row(cells...)
+				t.row(cells...)
 			}
 		}
 		fmt.Fprintf(&b, "%s\n", t)
@@ -255,12 +251,12 @@ func (s standings) networks() string {
 	return b.String()
 }
 
-// leads reports whether none of a list has a higher AUROC.
-func (s standings) leads(e encounter, c contender, list []contender) bool {
-	return !slices.ContainsFunc(list, func(o contender) bool { return s.auroc(e, o) > s.auroc(e, c) })
+// leads reports whether no candidate in list has a higher AUROC.
+func (s standings) leads(e pair, c candidate, list []candidate) bool {
+	return !slices.ContainsFunc(list, func(o candidate) bool { return s.auroc(e, o) > s.auroc(e, c) })
 }
 
-// first are the standings of the first network of each kind, the one that is tuned.
+// first returns the standings of the first network of each kind, the only one that is tuned.
 func (s standings) first() standings {
 	all := standings{}
 	for at, r := range s {
@@ -272,53 +268,54 @@ func (s standings) first() standings {
 	return all
 }
 
-// protocols is the table of what differs by what there is to tune on, of the first network of each kind.
+// protocols is the table of scores by protocol, on the first network of each kind.
 func (s standings) protocols() string {
 	s = s.first()
-	t := markdown.NewTable("score", "tuned on", "near", "far", "noise", "all", "better than the default", "no difference", "worse")
-	for _, c := range []contender{
+	t := numberTable("score", "tuned on", "near", "far", "noise", "all", "better than the default", "no difference", "worse")
+	for _, c := range []candidate{
 		{untuned, "mle"}, {untuned, "ts"}, {tuned, "ts"}, {untuned, "mf0"}, {tuned, "mf0"}, {untuned, score.Default},
-		{standIn, learnedScore}, {tuned, learnedScore}, {tuned, chosenScore},
-		{elsewhere, "ts"}, {elsewhere, "mf0"}, {elsewhere, learnedScore}, {elsewhere, chosenScore},
+		{synthetic, learnedScore}, {tuned, learnedScore}, {tuned, chosenScore},
+		{tunedOnOther, "ts"}, {tunedOnOther, "mf0"}, {tunedOnOther, learnedScore}, {tunedOnOther, chosenScore},
 	} {
-		cells := []string{"`" + c.name + "`", map[protocol]string{untuned: "nothing", standIn: "stand-ins", tuned: "a part of the set", elsewhere: "another set"}[c.by]}
+		cells := []string{"`" + c.name + "`", map[protocol]string{untuned: "nothing", synthetic: "stand-ins", tuned: "a part of the set", tunedOnOther: "another set"}[c.by]}
 		if c.name == chosenScore {
 			cells[0] = "what mfgs chooses"
 		}
 		for _, n := range nearnesses {
-			cells = append(cells, points(s.mean(s.met(n.nearness), c)))
+			cells = append(cells, points(s.mean(s.pairs(n.nearness), c)))
 		}
-		cells = append(cells, points(s.mean(s.met(""), c)))
-		if r := s.record(s.met(""), c); c.name == score.Default {
+		cells = append(cells, points(s.mean(s.pairs(""), c)))
+		if r := s.record(s.pairs(""), c); c.name == score.Default {
 			cells = append(cells, "", "", "")
 		} else {
 			cells = append(cells, fmt.Sprint(r.better), fmt.Sprint(r.same), fmt.Sprint(r.worse))
 		}
-		t.Row(cells...)
+		t.row(cells...)
 	}
 	return t.String()
 }
 
-// test says what the ranks show.
+// test reports Friedman's and Nemenyi's tests.
 func (s standings) test() string {
 	all, c := s.ranked()
-	told := func(i int) bool { return math.Abs(c.Mean[i]-c.Mean[placeOf(all, score.Default)]) >= c.Critical }
+	base := c.Mean[candidateIndex(all, score.Default)]
+	significant := func(i int) bool { return math.Abs(c.Mean[i]-base) >= c.Critical }
 	var worse, better []string
 	for _, i := range c.Order() {
-		if told(i) && c.Mean[i] > c.Mean[placeOf(all, score.Default)] {
+		if significant(i) && c.Mean[i] > base {
 			worse = append(worse, "`"+all[i].name+"`")
-		} else if told(i) {
+		} else if significant(i) {
 			better = append(better, "`"+all[i].name+"`")
 		}
 	}
 	return fmt.Sprintf("Friedman's test of %d scores over %d pairs: χ² = %.1f, p = %.2g, and %.2g by the F of Iman and Davenport. Nemenyi's critical difference at .05: "+
 		"%.2f ranks, by which the default is behind %s and ahead of %s. The pairs are not independent, as the test takes them to be: networks of one kind meet "+
 		"the same sets, and noise is noise. So p is too small, and the critical difference too; the counts of better and worse, pair by pair, do not rest on it.",
-		len(all), c.Sets, c.ChiSquared, c.P, c.FP, c.Critical, listed(better), listed(worse))
+		len(all), c.Sets, c.ChiSquared, c.P, c.FP, c.Critical, enumerate(better), enumerate(worse))
 }
 
-// listed joins names, none of which is "none".
-func listed(names []string) string {
+// enumerate joins names with commas and "and".
+func enumerate(names []string) string {
 	switch n := len(names); n {
 	case 0:
 		return "none"
@@ -329,12 +326,12 @@ func listed(names []string) string {
 	}
 }
 
-func placeOf(all []contender, name string) int {
-	return slices.IndexFunc(all, func(c contender) bool { return c.name == name })
+func candidateIndex(all []candidate, name string) int {
+	return slices.IndexFunc(all, func(c candidate) bool { return c.name == name })
 }
 
-// counted says a record in words.
-func (r record) counted() string {
+// sentence words a record.
+func (r record) sentence() string {
 	text := fmt.Sprintf("better than the default in %d of %d pairs, worse in %d", r.better, r.better+r.same+r.worse, r.worse)
 	if r.least < 0 {
 		text += fmt.Sprintf(", by %s points at most (%v)", points(-r.least), r.at)
@@ -344,27 +341,27 @@ func (r record) counted() string {
 
 // advice says which score to use when.
 func (s standings) advice() string {
-	base := contender{untuned, score.Default}
-	network := contender{untuned, "mle"}
+	base := candidate{untuned, score.Default}
+	network := candidate{untuned, "mle"}
 	all, c := s.ranked()
-	pairs := s.met("")
+	pairs := s.pairs("")
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "- "+format+"\n", args...) }
 
 	order := c.Order()
-	rank := slices.Index(order, placeOf(all, score.Default)) + 1
-	alone := slices.DeleteFunc(untunedContenders(), func(c contender) bool { return c.by != untuned })
+	rank := slices.Index(order, candidateIndex(all, score.Default)) + 1
+	alone := slices.DeleteFunc(untunedCandidates(), func(c candidate) bool { return c.by != untuned })
 	first := s.best(pairs, alone)[0]
 	text := fmt.Sprintf("**Nothing to tune on.** The default, `%s`: %s; the network itself: %s. By mean rank it is number %d of %d.",
 		score.Default, s.means(base), s.means(network), rank, len(all))
 	if first.name != score.Default {
-		text += fmt.Sprintf(" The best mean of those that need no images has `%s` (%s), %s.", first.name, s.means(first), s.record(pairs, first).counted())
+		text += fmt.Sprintf(" The best mean of those that need no images has `%s` (%s), %s.", first.name, s.means(first), s.record(pairs, first).sentence())
 	}
 	line("%s", text)
 
-	stand := contender{standIn, learnedScore}
+	stand := candidate{synthetic, learnedScore}
 	r := s.record(pairs, stand)
-	line("**Images, and stand-ins made of them.** `%s`: %s; %s. %s", learnedScore, s.means(stand), r.counted(), s.gained(stand))
+	line("**Images, and stand-ins made of them.** `%s`: %s; %s. %s", learnedScore, s.means(stand), r.sentence(), s.gainSentence(stand))
 
 	served := map[string]int{}
 	for _, e := range pairs {
@@ -376,45 +373,45 @@ func (s standings) advice() string {
 	for i, n := range names {
 		names[i] = fmt.Sprintf("`%s` %d times", n, served[n])
 	}
-	called := map[string]string{chosenScore: "what `--ood` chooses, " + listed(names), "mf0": "`mf0`, its temperatures tuned on them",
+	called := map[string]string{chosenScore: "what `--ood` chooses, " + enumerate(names), "mf0": "`mf0`, its temperatures tuned on them",
 		learnedScore: "`learned` from them", "ts": "temperature scaling, tuned on them"}
 	group := func(by protocol) {
-		for _, c := range s.best(pairs, tunedContenders(by)) {
-			fmt.Fprintf(&b, "  - %s: %s; %s\n", called[c.name], s.means(c), s.record(pairs, c).counted())
+		for _, c := range s.best(pairs, tunedCandidates(by)) {
+			fmt.Fprintf(&b, "  - %s: %s; %s\n", called[c.name], s.means(c), s.record(pairs, c).sentence())
 		}
 	}
 	line("**Examples of what comes**, by their mean:")
 	group(tuned)
-	other := s.best(pairs, tunedContenders(elsewhere))[0]
+	other := s.best(pairs, tunedCandidates(tunedOnOther))[0]
 	line("**Examples, and then something else comes** (the mean over the network's other sets to tune on). The best of these is %+.1f points from the default that knows no examples:",
 		100*s.gain(pairs, other))
-	group(elsewhere)
+	group(tunedOnOther)
 
 	for _, n := range nearnesses {
-		met := s.met(n.nearness)
-		if len(met) == 0 {
+		these := s.pairs(n.nearness)
+		if len(these) == 0 {
 			continue
 		}
 		var top []string
-		for _, c := range s.best(met, untunedContenders())[:3] {
-			top = append(top, fmt.Sprintf("`%s` %s", c, points(s.mean(met, c))))
+		for _, c := range s.best(these, untunedCandidates())[:3] {
+			top = append(top, fmt.Sprintf("`%s` %s", c, points(s.mean(these, c))))
 		}
-		line("**%s** (%d pairs). Best without tuning: %s; the default %s, the network itself %s.", strings.ToUpper(n.text[:1])+n.text[1:], len(met),
-			listed(top), points(s.mean(met, base)), points(s.mean(met, network)))
+		line("**%s** (%d pairs). Best without tuning: %s; the default %s, the network itself %s.", strings.ToUpper(n.text[:1])+n.text[1:], len(these),
+			enumerate(top), points(s.mean(these, base)), points(s.mean(these, network)))
 	}
 
 	var below []string
-	for _, c := range untunedContenders() {
+	for _, c := range untunedCandidates() {
 		if at, v := s.worst(c); v < .5 {
 			below = append(below, fmt.Sprintf("`%s` (%s: %v)", c, points(v), at))
 		}
 	}
-	last := s.best(pairs, untunedContenders())
+	last := s.best(pairs, untunedCandidates())
 	worst := last[len(last)-1]
 	line("**To avoid.** Below chance somewhere, with their lowest AUROC: %s. The lowest mean has `%s`, %s, %s points below the default's.",
-		listed(below), worst, points(s.mean(pairs, worst)), points(s.mean(pairs, base)-s.mean(pairs, worst)))
+		enumerate(below), worst, points(s.mean(pairs, worst)), points(s.mean(pairs, base)-s.mean(pairs, worst)))
 
-	fresh := slices.DeleteFunc(slices.Clone(pairs), encounter.designed)
+	fresh := slices.DeleteFunc(slices.Clone(pairs), pair.usedForDesign)
 	if len(fresh) > 0 && len(fresh) < len(pairs) {
 		line("**On data that it was not designed on**, %d of the pairs: the default has %s, `%s` from stand-ins %s, the network itself %s.", len(fresh),
 			points(s.mean(fresh, base)), learnedScore, points(s.mean(fresh, stand)), points(s.mean(fresh, network)))
@@ -422,15 +419,15 @@ func (s standings) advice() string {
 	return b.String()
 }
 
-// gained says by how much a contender's mean is above the default's.
-func (s standings) gained(c contender) string {
-	return fmt.Sprintf("Its mean is %+.1f points from the default's, of the same networks.", 100*s.gain(s.met(""), c))
+// gainSentence words a candidate's gain.
+func (s standings) gainSentence(c candidate) string {
+	return fmt.Sprintf("Its mean is %+.1f points from the default's, of the same networks.", 100*s.gain(s.pairs(""), c))
 }
 
-// preamble says what was measured, and how figures are to be read.
+// preamble says what was measured and how to read it.
 func (s standings) preamble() string {
-	networks, runs := map[string]bool{}, 0 // of the pair with the most networks
-	for _, e := range s.met("") {
+	networks, runs := map[string]bool{}, 0 // runs: of the pair with the most
+	for _, e := range s.pairs("") {
 		networks[e.network] = true
 		runs = max(runs, len(s[scorePlace(e, untuned, score.Default)].Runs))
 	}
@@ -440,14 +437,14 @@ func (s standings) preamble() string {
 		"Three protocols: nothing to tune on, with mf0 at its temperatures for likelihood; stand-ins, made of the network's own held-out images, from which only `%s` is learned; and a part of the very set, "+
 		"set aside, on which temperatures are tuned, a score is learned, or mfgs chooses one, for the first network of each alone; it is measured on that set, and on the network's others. "+
 		"Better and worse than the default, `%s`, are differences that the paired 95 %% interval over images sets apart from 0, with the same sign in every network.",
-		len(s.met("")), len(networks), scoreImages, runs, learnedScore, score.Default)
+		len(s.pairs("")), len(networks), scoreImages, runs, learnedScore, score.Default)
 }
 
-// list is the table of pairs, with what makes them near or far.
+// list is the table of pairs, with the reasons for their nearness.
 func (s standings) list() string {
-	t := markdown.NewTable("pair", "is", "because it has")
-	for _, e := range s.met("") {
-		t.Row(e.String(), string(e.nearness), e.why)
+	t := numberTable("pair", "is", "because it has")
+	for _, e := range s.pairs("") {
+		t.row(e.String(), string(e.nearness), e.why)
 	}
 	return t.String()
 }

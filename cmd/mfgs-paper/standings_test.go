@@ -10,13 +10,13 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 )
 
-// standingRows are rows of all pairs, on as many networks as there are shifts of the AUROC. of returns
-// the AUROC of a contender, and its difference to the default has an interval of ± half.
-func standingRows(half float64, shifts []float64, of func(encounter, contender) float64) []row {
+// standingRows returns rows of all pairs, on one network per shift of the AUROC. of returns the AUROC of a candidate;
+// its difference from the default has an interval of ± half.
+func standingRows(half float64, shifts []float64, of func(pair, candidate) float64) []row {
 	var rows []row
-	for _, e := range encounters {
-		base := of(e, contender{untuned, score.Default})
-		for _, c := range slices.Concat(untunedContenders(), tunedContenders(tuned), tunedContenders(elsewhere)) {
+	for _, e := range allPairs {
+		base := of(e, candidate{untuned, score.Default})
+		for _, c := range slices.Concat(untunedCandidates(), tunedCandidates(tuned), tunedCandidates(tunedOnOther)) {
 			r := row{place: scorePlace(e, c.by, c.name)}
 			if c.name == chosenScore {
 				r.Note = "vim"
@@ -36,15 +36,15 @@ func standingRows(half float64, shifts []float64, of func(encounter, contender) 
 	return rows
 }
 
-// falling has each contender a little below the one before it, in the order of the list.
-func falling(_ encounter, c contender) float64 {
+// falling gives each candidate a slightly lower AUROC than the one before it.
+func falling(_ pair, c candidate) float64 {
 	switch c.by {
 	case tuned:
 		return .95
-	case elsewhere:
+	case tunedOnOther:
 		return .6
 	}
-	for i, o := range untunedContenders() {
+	for i, o := range untunedCandidates() {
 		if o == c {
 			return .9 - .02*float64(i)
 		}
@@ -61,8 +61,8 @@ func TestRanksFollowTheRows(t *testing.T) {
 			t.Errorf("%s has the mean rank %v, want %d", all[i].name, c.Mean[i], i+1)
 		}
 	}
-	if c.Sets != len(encounters) {
-		t.Errorf("%d pairs are ranked, want %d", c.Sets, len(encounters))
+	if c.Sets != len(allPairs) {
+		t.Errorf("%d pairs are ranked, want %d", c.Sets, len(allPairs))
 	}
 	svg := s.drawRanks().SVG
 	wellFormed(t, "scores-ranks.svg", svg)
@@ -73,11 +73,10 @@ func TestRanksFollowTheRows(t *testing.T) {
 	}
 }
 
-// Better is what is above the default by more than the interval in every network, and worse what is below it so.
-func TestABetterScoreIsBetterBeyondChanceInEveryNetwork(t *testing.T) {
+func TestSignificantMeansBeyondTheIntervalOnEveryNetwork(t *testing.T) {
 	t.Parallel()
-	e := encounters[0]
-	c := contender{untuned, "vim"}
+	e := allPairs[0]
+	c := candidate{untuned, "vim"}
 	at := func(all ...metrics.Difference) standings {
 		r := row{place: scorePlace(e, c.by, c.name)}
 		for seed, d := range all {
@@ -109,26 +108,25 @@ func TestABetterScoreIsBetterBeyondChanceInEveryNetwork(t *testing.T) {
 	}
 }
 
-// What is advised follows the figures, and names them.
 func TestAdviceFollowsTheRows(t *testing.T) {
 	t.Parallel()
-	learnedWins := func(e encounter, c contender) float64 {
-		if c == (contender{standIn, learnedScore}) {
-			return falling(e, contender{untuned, score.Default}) + .03
+	learnedWins := func(e pair, c candidate) float64 {
+		if c == (candidate{synthetic, learnedScore}) {
+			return falling(e, candidate{untuned, score.Default}) + .03
 		}
 		return falling(e, c)
 	}
-	below := func(e encounter, c contender) float64 {
-		if e == encounters[3] && c.name == "residual" {
+	below := func(e pair, c candidate) float64 {
+		if e == allPairs[3] && c.name == "residual" {
 			return .321
 		}
 		return falling(e, c)
 	}
-	base := falling(encounters[0], contender{untuned, score.Default})
-	n := len(encounters)
+	base := falling(allPairs[0], candidate{untuned, score.Default})
+	n := len(allPairs)
 	for _, test := range []struct {
 		name string
-		of   func(encounter, contender) float64
+		of   func(pair, candidate) float64
 		want []string
 	}{
 		{"stand-ins help", learnedWins, []string{
@@ -139,7 +137,7 @@ func TestAdviceFollowsTheRows(t *testing.T) {
 			fmt.Sprintf("better than the default in 0 of %d pairs, worse in %d, by", n, n), "Its mean is -", "The lowest mean has `learned`",
 			"Below chance somewhere, with their lowest AUROC: none",
 		}},
-		{"below chance", below, []string{"`residual` (32.1: " + encounters[3].String() + ")"}},
+		{"below chance", below, []string{"`residual` (32.1: " + allPairs[3].String() + ")"}},
 		{"a better one", falling, []string{"The best mean of those that need no images has `mle`", fmt.Sprintf("chooses, `vim` %d times: near 95.0", n), "is -26.0 points from the default"}},
 	} {
 		text := standingsOf(standingRows(.01, []float64{-.01, .01}, test.of)).advice()
@@ -154,17 +152,16 @@ func TestAdviceFollowsTheRows(t *testing.T) {
 	}
 }
 
-// Rows of other tables are left out, and pairs without rows.
-func TestStandingsAreOfTheirRowsAlone(t *testing.T) {
+func TestStandingsIgnoreOtherTables(t *testing.T) {
 	t.Parallel()
 	rows := standingRows(.01, []float64{0}, falling)
-	rows = append(rows[:len(rows)/len(encounters)*2], row{place: place{"1", mnistName, "mf0"}})
+	rows = append(rows[:len(rows)/len(allPairs)*2], row{place: place{"1", mnistName, "mf0"}})
 	s := standingsOf(rows)
-	if got := s.met(""); len(got) != 2 || got[0] != encounters[0] || got[1] != encounters[1] {
+	if got := s.pairs(""); len(got) != 2 || got[0] != allPairs[0] || got[1] != allPairs[1] {
 		t.Errorf("pairs are %v", got)
 	}
 	for _, n := range nearnesses {
-		for _, e := range s.met(n.nearness) {
+		for _, e := range s.pairs(n.nearness) {
 			if e.nearness != n.nearness {
 				t.Errorf("%v is %s, and not %s", e, e.nearness, n.nearness)
 			}

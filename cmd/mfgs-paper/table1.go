@@ -9,39 +9,39 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 )
 
-// table1Trials are its upper and its lower half. The paper's damping is on few networks, and not with
-// samples: where networks interpolate it makes H⁻¹ and J⁻¹ multiples of I.
+// table1Trials are the upper and lower half of the table. The paper's damping is measured on few networks, and
+// without sampling: on interpolating networks it makes H⁻¹ and J⁻¹ multiples of I.
 func table1Trials() (sampling, covariances []trial) {
 	sampling = []trial{
 		{row: "M=20", method: "mc:20"},
 		{row: "M=100", method: "mc:100"},
 		{row: "M=500", method: "mc:500"},
 	}
-	sampling = append(sampling, damped(
+	sampling = append(sampling, withDampings(
 		trial{row: "mf0", method: "mf0"},
-		trial{row: "mf1", method: "mf1", few: someNetworks},
-		trial{row: "mf2", method: "mf2", few: someNetworks},
+		trial{row: "mf1", method: "mf1", maxNetworks: someNetworks},
+		trial{row: "mf2", method: "mf2", maxNetworks: someNetworks},
 	)...)
-	covariances = damped(
-		trial{row: "J^-1", method: "mf0", few: someNetworks, posterior: posterior{covariance: calibrate.Fisher}},
+	covariances = withDampings(
+		trial{row: "J^-1", method: "mf0", maxNetworks: someNetworks, posterior: posterior{covariance: calibrate.Fisher}},
 		trial{
-			row: "H^-1JH^-1", method: "mf0", few: someNetworks,
+			row: "H^-1JH^-1", method: "mf0", maxNetworks: someNetworks,
 			posterior: posterior{covariance: calibrate.Sandwich},
 		},
 	)
 	covariances = append(covariances,
-		trial{row: "SWAG", method: "mf0@swag", few: someNetworks, note: "the covariance is that of 20 epochs of training, in which weights of about 0.19 move by 0.002; nothing is added to it"},
+		trial{row: "SWAG", method: "mf0@swag", maxNetworks: someNetworks, note: "the covariance is that of 20 epochs of training, in which weights of about 0.19 move by 0.002; nothing is added to it"},
 		trial{
-			row: "mf0, kron", paper: "mf0", method: "mf0", few: someNetworks,
+			row: "mf0, kron", paper: "mf0", method: "mf0", maxNetworks: someNetworks,
 			posterior: posterior{structure: calibrate.Kronecker}, note: "Kronecker-factored H⁻¹",
 		},
 	)
 	for _, half := range [][]trial{sampling, covariances} {
 		for i := range half {
 			if t := &half[i]; t.damping != (calibrate.Damping{}) && t.method == "mf0" {
-				t.few = someNetworks
+				t.maxNetworks = someNetworks
 			} else if t.damping != (calibrate.Damping{}) {
-				t.few = 1 // no claim is judged by them
+				t.maxNetworks = 1 // no claim depends on them
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func rhos(r row) string {
 	return strings.Join(all, ", ")
 }
 
-// chosenDampings says what automatic damping came to.
+// chosenDampings lists the automatically chosen dampings.
 func chosenDampings(rows []row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -92,12 +92,12 @@ func chosenDampings(rows []row) string {
 	return "Damping that was chosen on held-out likelihood, network by network; ρ is in units of the mean eigenvalue:\n\n" + b.String()
 }
 
-// mnistColumns are those of the tables on MNIST and notMNIST.
+// mnistColumns are the columns of tables on MNIST and notMNIST.
 func mnistColumns() []column {
-	return slices.Concat(inDomain, detecting(notMNIST, false), detecting(notMNIST, true))
+	return slices.Concat(inDomain, detectionColumns(notMNIST, false), detectionColumns(notMNIST, true))
 }
 
-// measureMNIST makes the rows of a table on MNIST.
+// measureMNIST measures the rows of a table on MNIST.
 func (l *lab) measureMNIST(ctx context.Context, s *section, table string, trials []trial) error {
 	rows, err := l.measure(ctx, table, l.mnist(), trials)
 	s.add(rows...)

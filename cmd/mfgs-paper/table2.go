@@ -2,7 +2,7 @@ package main
 
 import "context"
 
-// layerNames are what a posterior may be over.
+// layerNames name the layers of a posterior.
 var layerNames = []string{"last layer", "top two layers", "all three layers"}
 
 func table2Trials() []trial {
@@ -13,7 +13,7 @@ func table2Trials() []trial {
 			if method.row != "mf0" {
 				t.paper = "M=500, " + name
 			}
-			t.few = someNetworks
+			t.maxNetworks = someNetworks
 			if layers > 0 { // the last layer's posterior is the bundle's
 				t.layers = layers + 1
 				t.note = "Kronecker-factored blocks, one a layer"

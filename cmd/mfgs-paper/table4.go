@@ -6,39 +6,39 @@ import (
 	"slices"
 )
 
-// jointly are the sizes of ensembles, as far as there are networks.
-var jointly = []int{1, 2, 3, 5, 9, 10}
+// ensembleSizes are limited by the number of networks.
+var ensembleSizes = []int{1, 2, 3, 5, 9, 10}
 
 func ensembleTrials() []trial {
 	var trials []trial
-	for _, m := range jointly {
-		trials = append(trials, trial{row: fmt.Sprintf("Deep E.(%d)", m), method: "ensemble", joint: m})
+	for _, m := range ensembleSizes {
+		trials = append(trials, trial{row: fmt.Sprintf("Deep E.(%d)", m), method: "ensemble", ensembleSize: m})
 	}
 	return trials
 }
 
 func table4Trials() []trial {
 	trials := append(ensembleTrials(), []trial{
-		{row: "RUE", method: "rue:50", few: someNetworks, note: "M = 50, where the paper has 500"},
+		{row: "RUE", method: "rue:50", maxNetworks: someNetworks, note: "M = 50, where the paper has 500"},
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},
-		{row: "EDL", method: "edl", answers: evidentialKind},
-		{row: "Dropout", method: "dropout:20", network: dropoutKind, posterior: unused, note: "a network trained with dropout; M = 20, where the paper has 500"},
-		{row: "BNN(VI)", method: "bnn-vi:20", answers: variationalKind, note: "a network trained so, all layers, the divergence from the prior weighed by 0.1; M = 20, where the paper has 500"},
-		{row: "BNN(KFAC)", method: "bnn-kfac:20", layers: 3, few: moreNetworks, note: "all layers; M = 20, where the paper has 500; tuned on a fifth of the held-out data"},
+		{row: "EDL", method: "edl", evaluated: evidentialKind},
+		{row: "Dropout", method: "dropout:20", network: dropoutKind, posterior: cheapestPosterior, note: "a network trained with dropout; M = 20, where the paper has 500"},
+		{row: "BNN(VI)", method: "bnn-vi:20", evaluated: variationalKind, note: "a network trained so, all layers, the divergence from the prior weighed by 0.1; M = 20, where the paper has 500"},
+		{row: "BNN(KFAC)", method: "bnn-kfac:20", layers: 3, maxNetworks: moreNetworks, note: "all layers; M = 20, where the paper has 500; tuned on a fifth of the held-out data"},
 	}...)
-	trials = append(trials, damped(trial{row: "mf0", method: "mf0"})...)
-	trials[len(trials)-1].few = someNetworks
+	trials = append(trials, withDampings(trial{row: "mf0", method: "mf0"})...)
+	trials[len(trials)-1].maxNetworks = someNetworks
 	return append(trials,
 		trial{row: "leverage", method: "leverage", note: "of mfgs, not of the paper: it tells unfamiliar inputs and gives no probabilities"},
 		trial{row: "studentized", method: "studentized", note: "likewise; the score that mfgs serves unless told otherwise"})
 }
 
-// lastLayerTrials are rows that stand in for ensembles of hundreds of networks.
+// lastLayerTrials replace ensembles of hundreds of networks.
 func lastLayerTrials() []trial {
 	return []trial{
-		{row: "Deep E.(20), last layers", paper: "Deep E.(500)", method: "ensemble-ll:20", few: 1, once: true},
-		{row: "JKnife(20), last layers", paper: "JKnife(500)", method: "jackknife-ll:20", few: 1, once: true},
+		{row: "Deep E.(20), last layers", paper: "Deep E.(500)", method: "ensemble-ll:20", maxNetworks: 1, oneDraw: true},
+		{row: "JKnife(20), last layers", paper: "JKnife(500)", method: "jackknife-ll:20", maxNetworks: 1, oneDraw: true},
 	}
 }
 

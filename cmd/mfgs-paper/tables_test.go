@@ -12,7 +12,6 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 )
 
-// Every row of the paper is measured or said to be missing.
 func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
 	t.Parallel()
 	upper, lower := table1Trials()
@@ -29,7 +28,7 @@ func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
 		"3 CIFAR-100":        nil, // tables without data list the paper's rows
 		"cifar100 CIFAR-100": nil,
 	}
-	for _, p := range printed {
+	for _, p := range paperTable {
 		all, ok := trials[p.table+" "+p.data]
 		if !ok {
 			t.Errorf("no trials for table %s on %s", p.table, p.data)
@@ -64,12 +63,9 @@ func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
 	}
 }
 
-func TestPrintedNumbers(t *testing.T) {
+func TestThePapersFiguresArePlausible(t *testing.T) {
 	t.Parallel()
-	if n := len(printed); n != 9+6+11+2+20+9+8 {
-		t.Errorf("%d rows", n)
-	}
-	for _, p := range printed {
+	for _, p := range paperTable {
 		for _, q := range []quantity{errorOf, nllOf, eceOf} {
 			if v := q.of(p.figures); v == nil && p.table != "cifar100" || v != nil && !(*v > 0 && *v < 1.2) {
 				t.Errorf("%v: %v", p.place, p.figures)
@@ -83,28 +79,28 @@ func TestPrintedNumbers(t *testing.T) {
 			}
 		}
 	}
-	f := paperSays(place{"1", mnistName, "mf0"})
+	f := paperFigures(place{"1", mnistName, "mf0"})
 	if f == nil || *f.Error != .017 || *f.NLL != .05 || *f.ECE != .002 ||
 		f.OOD[notMNIST] != (detection{.919, .969, .967, .970}) {
 		t.Errorf("mf0 of table 1: %+v", f)
 	}
-	if f := paperSays(place{"1", mnistName, "mf3"}); f != nil {
+	if f := paperFigures(place{"1", mnistName, "mf3"}); f != nil {
 		t.Errorf("mf3: %+v", f)
 	}
 }
 
-// Every contest of every claim is held where all parts are made: they name rows, sets and quantities that there are.
-func TestEveryContestIsHeld(t *testing.T) {
+// Every contrast of every claim names rows, sets and quantities that exist.
+func TestEveryContrastHasItsRows(t *testing.T) {
 	t.Parallel()
 	s := new(section)
-	told := map[string]detection{}
-	for _, set := range append([]string{notMNIST, apart}, cifarSets...) {
-		told[set] = detection{AUROC: .9}
+	ood := map[string]detection{}
+	for _, set := range append([]string{notMNIST, deduplicated}, cifarSets...) {
+		ood[set] = detection{AUROC: .9}
 	}
 	runs := func(r row) row {
 		more := map[string]float64{}
-		for _, c := range questions() {
-			for _, of := range c.contests {
+		for _, c := range paperClaims() {
+			for _, of := range c.contrasts {
 				if of.table == heatMapRow.table {
 					more[strings.TrimSuffix(of.q.key, ", above that of 0.01")] = 1
 				}
@@ -113,7 +109,7 @@ func TestEveryContestIsHeld(t *testing.T) {
 		for seed := range 2 {
 			f := figures{
 				Error: ptr(.1), NLL: ptr(.1), ECE: ptr(.1), DebiasedCE: ptr(.1), AURC: ptr(.1),
-				OOD: told, OODNLL: told, More: more,
+				OOD: ood, OODNLL: ood, More: more,
 			}
 			r.Runs = append(r.Runs, of(seed, f))
 		}
@@ -128,7 +124,7 @@ func TestEveryContestIsHeld(t *testing.T) {
 		{"4", mnistName, table4Trials()}, {"ukf", mnistName, ukfTrials()}, {"damping", mnistName, dampingTrials()},
 		{"duplicates", mnistName, duplicatesTrials()},
 		{"3", imagenetName, imagenetTrials()}, {"cifar10", cifar10Name, cifarTrials()}, {"cifar10", shiftName, shiftedNetworkTrials()},
-		{"rotation", acrossName, rotationTrials()}, {"heatmap", mnistName, []trial{{row: heatMapRow.row, method: "mf0"}}},
+		{"rotation", allRotations, rotationTrials()}, {"heatmap", mnistName, []trial{{row: heatMapRow.row, method: "mf0"}}},
 	} {
 		for _, trial := range all.trials {
 			if trial.method != "" {
@@ -145,9 +141,9 @@ func TestEveryContestIsHeld(t *testing.T) {
 	}
 	r := &report{sections: []*section{s}}
 	r.judge()
-	asked := slices.Concat(questions(), ownQuestions())
-	if len(r.claims) != len(asked) || len(questions()) < 30 {
-		t.Errorf("%d claims are judged, %d asked", len(r.claims), len(asked))
+	all := slices.Concat(paperClaims(), ownClaims())
+	if len(r.claims) != len(all) || len(paperClaims()) < 30 {
+		t.Errorf("%d claims are judged, want %d", len(r.claims), len(all))
 	}
 	texts := map[string]bool{}
 	for i, c := range r.claims {
@@ -155,14 +151,13 @@ func TestEveryContestIsHeld(t *testing.T) {
 			t.Errorf("%q is claimed twice", c.Text)
 		}
 		texts[c.Text] = true
-		if len(c.Comparisons) != len(asked[i].contests) {
-			t.Errorf("%q: %d of %d contests are held", c.Text, len(c.Comparisons), len(asked[i].contests))
+		if len(c.Comparisons) != len(all[i].contrasts) {
+			t.Errorf("%q: %d of %d contrasts are estimated", c.Text, len(c.Comparisons), len(all[i].contrasts))
 		}
 	}
 }
 
-// A row is made with the damping that its name tells, and stands beside the paper's row of
-// its name without that.
+// A row with a damping in its name is compared with the paper's row without it.
 func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
 	t.Parallel()
 	upper, lower := table1Trials()
@@ -178,22 +173,22 @@ func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
 	}
 }
 
-// Ensembles of one size have all networks the same number of times, and a row of single networks has one seed each.
-func TestRequests(t *testing.T) {
+// Ensembles of one size use all networks equally often, and a row of single networks has one seed each.
+func TestRequestsAndDrawsOfTrials(t *testing.T) {
 	t.Parallel()
 	set := &benchmark{seeds: []int{0, 1, 2, 3, 4}, trained: map[string]int{short: 2, evidentialKind: 1}}
 	tests := []struct {
 		of   trial
 		want []any
 	}{
-		{trial{method: "ensemble", joint: 1}, []any{0, 1, 2, 3, 4}},
-		{trial{method: "ensemble", joint: 2}, []any{"0,1", "1,2", "2,3", "3,4", "4,0"}},
-		{trial{method: "ensemble", joint: 5}, []any{"0,1,2,3,4"}},
-		{trial{method: "ensemble", joint: 9}, nil},
+		{trial{method: "ensemble", ensembleSize: 1}, []any{0, 1, 2, 3, 4}},
+		{trial{method: "ensemble", ensembleSize: 2}, []any{"0,1", "1,2", "2,3", "3,4", "4,0"}},
+		{trial{method: "ensemble", ensembleSize: 5}, []any{"0,1,2,3,4"}},
+		{trial{method: "ensemble", ensembleSize: 9}, nil},
 		{trial{method: "mf0"}, []any{0, 1, 2, 3, 4}},
-		{trial{method: "mf0", few: someNetworks}, []any{0, 1, 2}},
+		{trial{method: "mf0", maxNetworks: someNetworks}, []any{0, 1, 2}},
 		{trial{method: "mf0", network: short}, []any{0, 1}},
-		{trial{method: "edl", answers: evidentialKind}, []any{0}},
+		{trial{method: "edl", evaluated: evidentialKind}, []any{0}},
 		{trial{}, nil},
 	}
 	for _, test := range tests {
@@ -209,9 +204,9 @@ func TestRequests(t *testing.T) {
 		of   trial
 		want []int // by network
 	}{
-		{trial{}, []int{2, 2, 2, 2, 2}}, {trial{few: someNetworks}, []int{4, 3, 3}},
-		{trial{network: short}, []int{5, 5}}, {trial{answers: evidentialKind}, []int{10}},
-		{trial{once: true}, []int{1, 1, 1, 1, 1}},
+		{trial{}, []int{2, 2, 2, 2, 2}}, {trial{maxNetworks: someNetworks}, []int{4, 3, 3}},
+		{trial{network: short}, []int{5, 5}}, {trial{evaluated: evidentialKind}, []int{10}},
+		{trial{oneDraw: true}, []int{1, 1, 1, 1, 1}},
 	} {
 		test.of.method = "mc:20"
 		var got []int
@@ -222,7 +217,7 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%+v: %d draws a network, want %d", test.of, got, test.want)
 		}
 	}
-	if got := set.draws(trial{method: "mf0", few: 1}, 0); got != 1 {
+	if got := set.draws(trial{method: "mf0", maxNetworks: 1}, 0); got != 1 {
 		t.Errorf("what draws nothing is drawn %d times", got)
 	}
 	many := &benchmark{seeds: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}
@@ -231,8 +226,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// An ensemble is of the files of its seeds, and of one network it is that network.
-func TestFilesOfNetworks(t *testing.T) {
+func TestEnsemblesUseTheFilesOfTheirSeeds(t *testing.T) {
 	t.Parallel()
 	set := newLab("data", "models", t.TempDir(), nil, io.Discard).mnist()
 	tests := []struct {

@@ -3,10 +3,10 @@ package main
 import "context"
 
 func ukfTrials() []trial {
-	trials := damped(trial{row: "mf0", method: "mf0"}, trial{row: "ukf", method: "ukf", few: someNetworks})
+	trials := withDampings(trial{row: "mf0", method: "mf0"}, trial{row: "ukf", method: "ukf", maxNetworks: someNetworks})
 	for i := range trials {
 		if i > 1 {
-			trials[i].few = someNetworks
+			trials[i].maxNetworks = someNetworks
 		}
 	}
 	return trials

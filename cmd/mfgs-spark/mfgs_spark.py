@@ -1,8 +1,7 @@
-"""Calibrates and predicts with mfgs on Apache Spark: docs/spark.md says how, and what it promises.
+"""Calibrates and predicts with mfgs on Apache Spark: see docs/spark.md.
 
-Spark reads the data, with whatever connector it has, and mapInArrow hands each partition to an
-mfgs process as a stream of Arrow record batches. What comes back are parts, one a partition, or
-predictions. Nothing is computed here.
+Spark reads the data with any of its connectors, and mapInArrow streams each partition to an mfgs process as Arrow
+record batches. The results are parts, one per partition, or predictions. Nothing is computed here.
 
     spark-submit --files mfgs,libonnxruntime.so,model.onnx mfgs_spark.py calibrate \\
         --model model.onnx --train s3a://lake/train --val s3a://lake/val --out digits.mfgs
@@ -31,33 +30,32 @@ from pyspark.sql.types import StructType
 if __name__ != "__main__":  # so that executors need no copy of this file
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# A part travels as rows, pieces of its files: no folder need be shared, what a killed task has
-# written is never seen, and no row comes near the 2 GiB that one may have.
+# A part is transferred as rows, which are pieces of its files: no shared folder is needed, the output of a killed task
+# is never seen, and rows stay far below their limit of 2 GiB.
 PIECE = 1 << 20
 PIECES = pa.schema([("part", pa.int32()), ("file", pa.string()), ("offset", pa.int64()), ("data", pa.binary())])
 ROWS = from_arrow_schema(PIECES)  # the same, for Spark
 
-# How many parts one merge takes at most; all of them lie on its machine's disk.
+# The maximal number of parts of one merge, all of which are on its machine's disk.
 FAN = 8
 
-
-# How many shards mfgs takes: a partition is one.
+# The maximal number of shards of mfgs. A partition is a shard.
 SHARDS = 4096
 
 
 class MfgsError(Exception):
-    """What mfgs said of its failure, one line."""
+    """The error message of mfgs, one line."""
 
 
 def calibrate(train, val, *, model, out, ood=None, mfgs="mfgs", options=(), force=False):
     """Calibrates a model with DataFrames, and writes the bundle to the driver's folder out.
 
-    Their columns are those that mfgs takes of a Parquet file: image and label, or the model's
-    inputs and label. model, mfgs (the program) and options, which are more words for
-    `mfgs calibrate`, name what --files or --archives shipped, or else what every machine has.
+    Their columns are those that mfgs reads from a Parquet file: image and label, or the model's inputs and label.
+    model, mfgs (the program) and options (more arguments of `mfgs calibrate`) name files shipped by --files or
+    --archives, or else files on every machine.
 
-    Raises MfgsError with the last line of an mfgs that failed, and ValueError for a DataFrame of
-    which Spark might not read the same rows twice.
+    Raises MfgsError with the last line of an mfgs that failed, and ValueError for a DataFrame whose rows Spark might
+    not read the same way twice.
     """
     if os.path.exists(out) and not force:
         raise ValueError(f"{out} exists: choose another folder, or force")
@@ -66,10 +64,10 @@ def calibrate(train, val, *, model, out, ood=None, mfgs="mfgs", options=(), forc
     with contextlib.ExitStack() as stack:
         stack.enter_context(one_line())
         stack.enter_context(steady_plans(train.sparkSession))
-        # The driver has the model, too: it does not travel with the parts.
+        # The driver has the model, too, so parts do not contain it.
         words = [mfgs, "calibrate", "--model", model, "--no-model", *options]
         parts, count, first = None, 0, 0
-        # The large set comes last: what is wrong with a small one shows before.
+        # The large set comes last, so that errors in the small ones show first.
         for flag, df in (("--val", val), ("--ood", ood), ("--train", train)):
             if df is None:
                 continue
@@ -81,9 +79,9 @@ def calibrate(train, val, *, model, out, ood=None, mfgs="mfgs", options=(), forc
                 raise ValueError(f"{flag}: {shards} partitions, at most {SHARDS}: coalesce the DataFrame")
             made = df.mapInArrow(accumulation([*words, flag, "arrow:-"], count, shards, df), ROWS)
             parts = parts.unionAll(made) if parts else made
-            first, count = count, count + shards  # those of the training data are the last
-        parts = kept(stack, parts)  # in one job, so that no core waits for the end of a small set
-        # Sums add up to one as large; rows only become more, and are merged once.
+            first, count = count, count + shards  # the training data come last
+        parts = kept(stack, parts)  # in one job, so that no core idles at the end of a small set
+        # Merged sums stay as large as one; rows accumulate, and are merged once.
         number = functions.col("part")
         sums = merged(stack, parts.where(number >= first), first, count - first, mfgs)
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="mfgs-"))
@@ -94,11 +92,11 @@ def calibrate(train, val, *, model, out, ood=None, mfgs="mfgs", options=(), forc
 
 
 def predict(df, *, bundle, keys=(), mfgs="mfgs", options=()):
-    """Returns a DataFrame with a row for each of df: its columns keys, and those of a prediction.
+    """Returns a DataFrame with one row per row of df: its columns keys, and those of a prediction.
 
-    The other columns of df are what calibrate() takes; label may be missing. bundle, mfgs and
-    options, words for `mfgs predict`, are named as there. The driver asks mfgs for the columns of
-    predictions, which refuses a bundle or columns that are wrong before any task runs.
+    The other columns of df are as for calibrate(); label may be missing. bundle, mfgs and options (arguments of
+    `mfgs predict`) are as there, too. The driver asks mfgs for the columns of predictions, so that a wrong bundle or
+    wrong columns fail before any task runs.
     """
     inputs = [c for c in df.columns if c not in keys]
     words = [mfgs, "predict", "--bundle", bundle, "arrow:-", "--format", "arrow", *options]
@@ -129,7 +127,7 @@ def accumulation(words, first, shards, df):
 
 
 def merged(stack, parts, first, count, mfgs):
-    """Merges parts, numbered from first on, in a tree on the executors, until one is left."""
+    """Merges parts, numbered from first on, in a tree on the executors, down to one."""
 
     def task(batches):
         with scratch_folder() as scratch:
@@ -154,7 +152,7 @@ def prediction(words, keys, schema):
     """What a task does: the predictions of its partition, beside the keys."""
 
     def task(batches):
-        waiting = deque()  # the keys of rows that have gone in and have not come out
+        waiting = deque()  # keys of rows without predictions so far
 
         def fed():
             for batch in batches:
@@ -172,7 +170,7 @@ def prediction(words, keys, schema):
 
 
 def take(waiting, rows):
-    """Takes so many rows from the front of a queue of record batches, and returns their columns."""
+    """Removes rows from the front of a queue of record batches, and returns their columns."""
     taken = []
     while rows > 0:
         batch = waiting.popleft()
@@ -187,10 +185,10 @@ def take(waiting, rows):
 
 @contextlib.contextmanager
 def running(words, schema=None, batches=None, answers=False):
-    """Runs mfgs, with record batches on its standard input, and waits for its end.
+    """Runs mfgs with record batches on its standard input, and waits for its end.
 
-    With answers it gives the standard output, to be read to the end. Input, output and messages
-    flow at the same time, so that none waits for another, and of each there is a buffer's worth.
+    With answers it yields the standard output, to be read to the end. Input, output and messages are streamed
+    concurrently, with bounded buffers.
     """
     process = subprocess.Popen(
         [located(word) for word in words],
@@ -206,7 +204,7 @@ def running(words, schema=None, batches=None, answers=False):
             with process.stdin as pipe:
                 write_stream(pipe, schema, batches)
         except Exception as e:
-            if getattr(e, "errno", None) != errno.EPIPE:  # of that its exit status tells more
+            if getattr(e, "errno", None) != errno.EPIPE:  # its exit status tells more
                 failure.append(e)
                 process.kill()
 
@@ -223,7 +221,7 @@ def running(words, schema=None, batches=None, answers=False):
     broken = None
     try:
         yield process.stdout
-    except pa.ArrowException as e:  # the answers of a program that failed
+    except pa.ArrowException as e:  # output of a failed program
         broken = e
     except BaseException:
         process.kill()
@@ -243,7 +241,7 @@ def running(words, schema=None, batches=None, answers=False):
 
 
 def write_stream(file, schema, batches):
-    """Writes record batches as a stream; where there are none, it has the schema given."""
+    """Writes record batches as a stream, with the given schema if there are none."""
     first = next(iter(batches), None)
     with pa.ipc.new_stream(file, first.schema if first else schema) as stream:
         if first:
@@ -253,23 +251,23 @@ def write_stream(file, schema, batches):
 
 
 def located(word):
-    """The path of a file that was shipped under this name, on this machine; or the word itself."""
+    """The local path of a file shipped under this name, or the word itself."""
     path = SparkFiles.get(word)
     return path if word and os.path.exists(path) else word
 
 
 def threaded(words):
-    """The words of a command that runs networks, with the threads that a task may have."""
+    """The arguments of a command that runs networks, with the threads of a task."""
     return words if "--threads" in words else [*words, "--threads", str(TaskContext.get().cpus())]
 
 
 def scratch_folder():
-    """A temporary folder among the executor's own files, with which it goes after a SIGKILL."""
+    """A temporary folder among the executor's files, which is removed with them after a SIGKILL."""
     return tempfile.TemporaryDirectory(prefix="mfgs-", dir=SparkFiles.getRootDirectory())
 
 
 def pieces(part, folder):
-    """The files of a part as record batches of one row; a file without bytes is one piece, too."""
+    """The files of a part as record batches of one row. An empty file is one piece, too."""
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), "rb") as file:
             for offset in range(0, max(os.fstat(file.fileno()).st_size, 1), PIECE):
@@ -278,7 +276,7 @@ def pieces(part, folder):
 
 
 def write_piece(folder, row):
-    """Writes a piece to where it belongs; pieces come in any order."""
+    """Writes a piece to its place. Pieces come in any order."""
     folder = os.path.join(folder, f"{row['part']:06d}")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, os.path.basename(row["file"]))
@@ -288,30 +286,29 @@ def write_piece(folder, row):
 
 
 def folders(root, depth):
-    """The folders so far below another, in their order."""
+    """The folders at a depth below another, sorted."""
     if depth == 0:
         return [root]
     return [f for name in sorted(os.listdir(root)) for f in folders(os.path.join(root, name), depth - 1)]
 
 
 def kept(stack, parts):
-    """Keeps parts on two machines, so that the end of one does not have them made again."""
+    """Stores parts on two machines, so that they survive the loss of one."""
     parts.persist(StorageLevel.DISK_ONLY_2)
     stack.callback(parts.unpersist)
     return parts
 
 
 def fetch(parts, folder):
-    """Writes parts into a folder of the driver, which has twice some 16 pieces in memory at a time."""
+    """Writes parts to a folder of the driver, with about 32 pieces in memory at a time."""
     spread = parts.repartition(1 + parts.count() // 16, "part", "file", "offset")
-    # Pickled on the executors, which get the next pieces ready meanwhile.
+    # Pickled on the executors, which prefetch the next pieces.
     for row in spread.rdd.toLocalIterator(prefetchPartitions=True):
         write_piece(folder, row)
 
 
-# A task that runs again must find the same rows in the same order, or its part is another. These
-# steps take rows as they stand, and those divide them the same way every time, but leave them in
-# the order in which they arrive.
+# A task that runs again must see the same rows in the same order, or its part changes. ROWWISE steps keep rows in order;
+# SHUFFLING steps partition them the same way each time, but in order of arrival.
 ROWWISE = set(
     "Project Filter Generate Union SubqueryAlias View ResolvedHint MapInArrow MapInPandas LocalRelation Range".split()
 )
@@ -319,7 +316,7 @@ SHUFFLING = set("Repartition RepartitionByExpression RebalancePartitions Sort Jo
 
 
 def repeatable(df, flag):
-    """Returns a DataFrame that gives the same rows in the same order every time it is read."""
+    """Returns a DataFrame that yields the same rows in the same order each time it is read."""
 
     def ordered(node):
         children = node.children()
@@ -327,7 +324,7 @@ def repeatable(df, flag):
         name = node.nodeName()
         if name == "LogicalRDD":
             name = node.rdd().outputDeterministicLevel().toString()
-        if name == "LogicalRelation":  # a database answers in any order
+        if name == "LogicalRelation":  # a database returns rows in any order
             name = "DETERMINATE" if node.relation().getClass().getSimpleName() == "HadoopFsRelation" else "UNORDERED"
         if name == "Sort" and not getattr(node, "global")() and node.order().size() == node.output().size():
             return True  # by all columns, as randomSplit does
@@ -340,22 +337,22 @@ def repeatable(df, flag):
             "write the DataFrame, or checkpoint() it, and calibrate with what was written"
         )
 
-    df = df.select("*")  # planned anew, under these settings
+    df = df.select("*")  # replanned under these settings
     return df if ordered(df._jdf.queryExecution().analyzed()) else df.sortWithinPartitions(*df.columns)
 
 
 @contextlib.contextmanager
 def steady_plans(spark):
-    """Settings under which a DataFrame is divided the same way however often it is planned."""
+    """Settings under which a DataFrame is partitioned the same way each time it is planned."""
     conf = spark.conf
     parallelism = conf.get("spark.sql.leafNodeDefaultParallelism", None)
     settings = {
         "spark.sql.adaptive.enabled": "false",
-        # Else it is the number of cores that are alive.
+        # The default is the number of live cores.
         "spark.sql.leafNodeDefaultParallelism": parallelism or str(spark.sparkContext.defaultParallelism),
-        # A partition of a union is one of its DataFrames.
+        # A partition of a union comes from one of its DataFrames.
         "spark.sql.unionOutputPartitioning": "false",
-        # Images: 10,000 of them, the default, are no batch.
+        # The default, 10,000, is too large for images.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     }
     before = {name: conf.get(name, None) for name in settings}
@@ -370,7 +367,7 @@ def steady_plans(spark):
 
 @contextlib.contextmanager
 def one_line():
-    """Raises what mfgs said in a task as MfgsError, without what Spark wraps around it."""
+    """Raises an error of mfgs in a task as MfgsError, without Spark's wrapping."""
     try:
         yield
     except Exception as e:
@@ -404,7 +401,7 @@ def main(arguments):
     args, options = parser.parse_known_args(arguments)
 
     spark = SparkSession.builder.appName(f"mfgs {args.verb}").getOrCreate()
-    spark.sparkContext.setLogLevel("FATAL")  # what fails is reported once, below
+    spark.sparkContext.setLogLevel("FATAL")  # failures are reported once, below
 
     def read(path):
         return path and spark.read.format(args.format).load(path)

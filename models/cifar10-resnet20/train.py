@@ -2,23 +2,20 @@
 """Trains the ResNet-20 of the paper's CIFAR-10 experiments and exports it to ONNX.
 
 ResNet-20 with the parameter-free shortcuts of He et al. (2015, section 4.2) on
-45,000 of the 50,000 training images: of every class the first 4,500 files in the
-order of their names; the last 500 are left for tuning. Crops of 32 from images
-padded by 4, and flips. SGD with Nesterov momentum 0.9 and weight decay 5e-4 on
-batches of 128, 32 epochs unless told otherwise: the rate climbs to 0.2 in three of
-them and falls to zero along a cosine. That is the network exported. Then eight epochs
-at a constant rate of 0.02 from there, after each of which the last layer is written
-down: the trajectory whose moments SWAG takes (Maddox et al., 2019). They change
-nothing in the network exported.
+45,000 of the 50,000 training images: of each class the first 4,500 files by name; the
+last 500 are for validation. Crops of 32 from images padded by 4, and flips. SGD with
+Nesterov momentum 0.9 and weight decay 5e-4 on batches of 128, 32 epochs by default:
+the rate rises to 0.2 in three epochs and falls to zero along a cosine. That network
+is exported. Eight more epochs at a constant rate of 0.02 follow, after each of which
+the last layer is written: the trajectory for SWAG (Maddox et al., 2019).
 
     OMP_NUM_THREADS=2 python3 train.py --data DIR --seed 0 --out model.onnx \\
         [--epochs N] [--device cuda] [--checkpoints DIR]
 
 DIR holds train/<class>/*.jpg and test/<class>/*.jpg. Convolutions run in bfloat16
-where the processor has instructions for it, which is what makes this a matter of
-minutes; the exported network is float32, and so are the figures printed. On a GPU
-everything but the export and the figures runs there, the images and their random
-crops too; the random numbers are others than on a CPU.
+if the processor supports it, which reduces the time to minutes; the exported network
+and the figures are float32. With a GPU everything but export and figures runs there,
+with other random numbers than on a CPU.
 """
 
 import argparse
@@ -40,7 +37,7 @@ import training  # noqa: E402 (found through the line above)
 WARMUP, RATE = 3, 0.2
 TRAJECTORY, TRAJECTORY_RATE = 8, 0.02
 BATCH, DECAY = 128, 5e-4
-HELD_OUT = 500  # of each class, the last ones
+VALIDATION = 500  # of each class, the last ones
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
@@ -57,11 +54,11 @@ def read(folder):
 
 
 def split(y):
-    """Returns the positions of the training and of the held-out images."""
+    """Returns the positions of the training and of the validation images."""
     positions = [torch.nonzero(y == c).flatten() for c in range(10)]
     return (
-        torch.cat([p[:-HELD_OUT] for p in positions]),
-        torch.cat([p[-HELD_OUT:] for p in positions]),
+        torch.cat([p[:-VALIDATION] for p in positions]),
+        torch.cat([p[-VALIDATION:] for p in positions]),
     )
 
 
@@ -83,7 +80,7 @@ class Block(nn.Module):
 
 
 class ResNet20(nn.Module):
-    """Input [N,3,32,32] in 0..1; it normalises its input itself."""
+    """Input [N,3,32,32] in 0..1, which it normalises itself."""
 
     def __init__(self):
         super().__init__()
@@ -128,13 +125,13 @@ def main():
     args = parser.parse_args()
 
     x, y = read(os.path.join(args.data, "train"))
-    train, held_out = split(y)
+    train, validation = split(y)
     images, labels = x[train].to(args.device), y[train].to(args.device)
     torch.manual_seed(args.seed)
     generator = torch.Generator(args.device).manual_seed(args.seed)
     net = ResNet20().to(args.device, memory_format=torch.channels_last)
     on_gpu = args.device == "cuda"
-    # The kernels of so small a network take less time than their launches.
+    # The kernels of such a small network take less time than their launches.
     run = torch.compile(net, mode="reduce-overhead", dynamic=False) if on_gpu else net
     matrices = [p for p in net.parameters() if p.dim() > 1]
     others = [p for p in net.parameters() if p.dim() <= 1]
@@ -194,7 +191,7 @@ def main():
     torch.backends.cudnn.allow_tf32 = False
     trained.to(args.device)
     test = read(os.path.join(args.data, "test"))
-    parts = {"train": (x[train], y[train]), "val": (x[held_out], y[held_out]), "test": test}
+    parts = {"train": (x[train], y[train]), "val": (x[validation], y[validation]), "test": test}
     results = {p: training.figures(trained, *(t.to(args.device) for t in d)) for p, d in parts.items()}
     print(json.dumps({"seed": args.seed} | results), flush=True)
 

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Writes the data of this folder: real digits, and inputs that are no digits.
+"""Writes the data of this folder: real digits, and out-of-distribution images.
 
     python3 make_data.py
 
 digits-images-idx3-ubyte.gz, digits-labels-idx1-ubyte.gz
-    The 1,797 handwritten digits that scikit-learn bundles, shuffled once.
-    [0:1200] trains, [1200:1500] tunes, [1500:1797] tests.
+    The 1,797 handwritten digits of scikit-learn, shuffled once.
+    [0:1200] is for training, [1200:1500] for validation, [1500:1797] for testing.
 unfamiliar-images-idx3-ubyte.gz, unfamiliar-names.txt
-    600 images of the same shape that no digit classifier was made for, and
-    their names, one a line. [0:300] tunes, [300:600] tests; each half is 200
-    letters, 50 inverted digits and 50 scrambled ones, and the halves have no
-    letter and no digit in common.
+    600 out-of-distribution images of the same shape, and their names, one per
+    line. [0:300] is for validation, [300:600] for testing; each half is 200
+    letters, 50 inverted digits and 50 scrambled ones. The halves share no
+    letter and no digit.
 
-Pixels are stored as round(v * 255 / 16) for the original's v in 0..16, so that
-the usual x/255 gives v/16 within 0.002; round(x * 16 / 255) gives v back.
+Pixels are stored as round(v * 255 / 16) for the original v in 0..16, so that
+the usual x/255 is v/16 within 0.002; round(x * 16 / 255) recovers v.
 """
 
 import gzip
@@ -27,11 +27,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LEVELS = 16  # grey levels of the original, besides 0
 TUNE, TEST = slice(1200, 1500), slice(1500, 1797)
 VARIANTS = 25  # drawings of each letter
-STRANGE = 50  # inverted digits in each half, and as many scrambled ones
+CHANGED = 50  # inverted digits in each half, and as many scrambled ones
 
 # Capital letters as pen strokes, each a polyline of x,y points in a unit box
-# with y pointing down. Letters that people write like a digit (B, D, G, I, J,
-# O, Q, S, Y, Z) are left out: to call them digits would be no mistake.
+# with y pointing down. Letters that resemble digits (B, D, G, I, J, O, Q, S, Y, Z)
+# are left out.
 TUNING_LETTERS = {
     "A": "0,1 .5,0 1,1; .2,.62 .8,.62",
     "C": "1,.2 .75,.03 .4,.03 .1,.25 0,.5 .1,.78 .4,.97 .75,.97 1,.8",
@@ -64,10 +64,10 @@ def segments(strokes):
 
 
 def draw(strokes, random):
-    """Draws a letter as the digits were made: 32x32 bits, counted in 4x4 blocks.
+    """Draws a letter in the format of the digits: 32x32 bits, counted in 4x4 blocks.
 
-    Every drawing has its own slant, width, pen and trembling of the hand. Like
-    the digits, it fills the height and stands in the middle.
+    Slant, width, pen and jitter vary. Like the digits, it fills the height and is
+    centred.
     """
     lines = segments(strokes)
     corners, index = np.unique(lines.reshape(-1, 2), axis=0, return_inverse=True)
@@ -104,13 +104,13 @@ def inverted(images, labels):
 
 
 def scrambled(images, labels, random):
-    """Each image's own pixels, in an order of their own."""
+    """Each image with its pixels permuted."""
     shuffled = [random.permutation(image.ravel()).reshape(8, 8) for image in images]
     return np.array(shuffled), [f"scrambled {label}" for label in labels]
 
 
 def write_gz(name, data):
-    # No time stamp and no name inside: the same data gives the same file.
+    # Reproducible: no time stamp and no name.
     with open(os.path.join(HERE, name), "wb") as f:
         with gzip.GzipFile("", "wb", 9, f, mtime=0) as z:
             z.write(data)
@@ -125,7 +125,7 @@ def write_images(name, levels):
 def main():
     digits = load_digits()
     images, labels = digits.images.astype(int), digits.target
-    # RandomState, because NumPy promises its streams for good.
+    # RandomState, because NumPy guarantees its streams.
     order = np.random.RandomState(0).permutation(len(images))
     images, labels = images[order], labels[order]
     write_images("digits-images-idx3-ubyte.gz", images)
@@ -139,8 +139,8 @@ def main():
     for alphabet, half in ((TUNING_LETTERS, TUNE), (TEST_LETTERS, TEST)):
         x, y = images[half], labels[half]
         parts.append(letters(alphabet, random))
-        parts.append(inverted(x[:STRANGE], y[:STRANGE]))
-        parts.append(scrambled(x[STRANGE : 2 * STRANGE], y[STRANGE : 2 * STRANGE], random))
+        parts.append(inverted(x[:CHANGED], y[:CHANGED]))
+        parts.append(scrambled(x[CHANGED : 2 * CHANGED], y[CHANGED : 2 * CHANGED], random))
     write_images("unfamiliar-images-idx3-ubyte.gz", np.concatenate([p[0] for p in parts]))
     with open(os.path.join(HERE, "unfamiliar-names.txt"), "w", encoding="ascii") as f:
         f.writelines(name + "\n" for _, names in parts for name in names)

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Trains the networks that mfgs is compared with on MNIST and exports them to ONNX.
 
-All are 784-256-256-10 networks with ReLU, trained as ../mnist-mlp is but for what
-their method asks for, on the same 55,000 examples. METHOD is one of
+All are 784-256-256-10 networks with ReLU, trained as ../mnist-mlp except for what
+the method requires, on the same 55,000 examples. METHOD is one of
 
-  dropout  dropout behind each hidden layer (Gal and Ghahramani, 2016), p = --rate.
-           The Dropout nodes stay in the file, switched off as anywhere in ONNX
+  dropout  dropout after each hidden layer (Gal and Ghahramani, 2016), p = --rate.
+           The file keeps the Dropout nodes, inactive as usual in ONNX
   edl      evidential deep learning (Sensoy, Kaplan and Kandemir, 2018), evidence =
-           --evidence of the logits. The file gives the logits, and names the function
+           --evidence of the logits. The file outputs logits and names the function
   vi       mean-field variational inference over all layers (Blundell et al.,
-           2015), prior N(0, --prior^2), the divergence from it times --weight. The
-           file draws its weights anew in every run
+           2015), prior N(0, --prior^2), its divergence times --weight. The
+           file draws its weights in each run
   swag     the trajectory of SWAG (Maddox et al., 2019): 20 more epochs of the
            network --start at a constant rate, after each of which its last layer is
            written to the folder --out
@@ -49,7 +49,7 @@ def dropout(args, x, y):
 
 
 def switch_off(path):
-    """Takes from the Dropout nodes of a file the input that has them drop."""
+    """Removes the training-mode input of the Dropout nodes in a file."""
     model = onnx.load(path)
     for node in model.graph.node:
         if node.op_type == "Dropout":
@@ -79,7 +79,7 @@ class Dirichlet(nn.Module):
 def edl(args, x, y):
     net, evidence = training.mlp(*WIDTHS), EVIDENCE[args.evidence]
     if args.evidence == "exp":
-        net.append(nn.Hardtanh(-10, 10))  # as its authors do: else it overflows
+        net.append(nn.Hardtanh(-10, 10))  # against overflow, as its authors do
 
     def loss(logits, labels, epochs):
         return evidential(evidence(logits) + 1, labels, min(1.0, epochs / 10))
@@ -93,11 +93,11 @@ def edl(args, x, y):
 
 
 def evidential(alpha, labels, weight):
-    """Equation 5 of Sensoy et al. and weight times their penalty.
+    """Equation 5 of Sensoy et al. plus weight times their penalty.
 
     The expected squared error of draws of the Dirichlet alpha is |y - mean|^2 plus
-    their variance. What the penalty is on is evidence for other classes than the
-    label: the divergence from the uniform Dirichlet once the label's is taken away.
+    their variance. The penalty is on evidence for wrong classes: the divergence from
+    the uniform Dirichlet after removing the evidence for the label.
     """
     total = alpha.sum(dim=1, keepdim=True)
     target = F.one_hot(labels, alpha.shape[1])
@@ -112,9 +112,9 @@ def evidential(alpha, labels, weight):
 class Gaussian(nn.Linear):
     """A dense layer with independent Gaussian weights and biases.
 
-    The means are those of nn.Linear; a standard deviation is the softplus of a
-    parameter. In training every example has a draw of its own, made where it is
-    cheap, of the layer's outputs (Kingma, Salimans and Welling, 2015). Otherwise
+    The means are those of nn.Linear; standard deviations are the softplus of a
+    parameter. In training each example has its own draw of the layer's outputs
+    (local reparametrisation, Kingma, Salimans and Welling, 2015). Otherwise
     all examples of a call share one draw of the weights.
     """
 
@@ -140,7 +140,7 @@ class Gaussian(nn.Linear):
         return mean + variance.sqrt() * torch.randn_like(mean)
 
     def divergence(self, prior):
-        """Kullback-Leibler divergence in nats from N(0, prior^2), as last drawn."""
+        """Kullback-Leibler divergence from N(0, prior^2) in nats, of the last forward pass."""
         return sum(
             ((std.square() + mean.square()) / (2 * prior**2) - torch.log(std)).sum()
             + mean.numel() * (np.log(prior) - 0.5)
@@ -149,7 +149,7 @@ class Gaussian(nn.Linear):
 
 
 class Averaged(nn.Module):
-    """Scores whose softmax is the mean of the softmaxes of many runs."""
+    """Scores whose softmax is the mean softmax of many runs."""
 
     def __init__(self, net, runs=50):
         super().__init__()
@@ -208,8 +208,7 @@ def main():
     train, epochs = METHODS[args.method]
     args.epochs = args.epochs or epochs
 
-    # The weights that vi gives to pixels without ink fade until they are denormal,
-    # which slows a processor down.
+    # In vi, the weights of pixels without ink decay until they are denormal, which is slow.
     torch.set_flush_denormal(True)
     parts = training.mnist(args.data)
     torch.manual_seed(args.seed)

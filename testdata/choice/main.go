@@ -1,19 +1,16 @@
-// Choice measures the rule by which calibration chooses whose probabilities are served:
-// the network's own, temperature scaling's or mf0's. It writes the tables of
-// docs/choice.md to standard output.
+// Choice measures the rule by which calibration selects the probabilities to serve: the network's own, temperature
+// scaling's or mf0's. It writes the tables of docs/choice.md to standard output.
 //
 //	go run -C testdata ./choice --data ../../shared/data --cifar DIR > tables.md
 //
-// DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. About
+// DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. It takes
 // half an hour on two cores.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"iter"
 	"log"
 	"math"
 	"math/rand/v2"
@@ -22,19 +19,15 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/featurize"
-	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/install"
-	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/testdata/internal/trained"
+	"github.com/mfgs/mfgs/wrap"
 )
 
 var sizes = []int{50, 100, 200, 400, 1000, 5000}
 
-// leastFresh is how many examples must be left to measure a draw on.
-const leastFresh = 300
+// minTest is the minimal number of examples to test a draw on.
+const minTest = 300
 
 func main() {
 	log.SetFlags(0)
@@ -47,63 +40,59 @@ func main() {
 	}
 }
 
-// A network is calibrated with examples of its training data, and draws its held-out sets
-// from a pool of examples that it was not trained on.
-type network struct {
-	name, model string
-	preprocess  *preprocess.Spec
-	files       []string
-	training    func(file, position int) bool // else of the pool
-}
-
-func networks(data, cifar string) []network {
-	mnist := []string{filepath.Join(data, "mnist", "train-images-idx3-ubyte.gz"), filepath.Join(data, "mnist", "t10k-images-idx3-ubyte.gz")}
-	mnistTraining := func(file, position int) bool { return file == 0 && position < 55_000 }
-	digits := []string{filepath.Join("..", "models", "digits-mlp", "digits-images-idx3-ubyte.gz")}
-	images := []string{filepath.Join(cifar, "train"), filepath.Join(cifar, "test")}
-	shift := &preprocess.Spec{Color: preprocess.RGB, Scale: 1. / 255, Mean: []float64{.485, .456, .406}, Std: []float64{.229, .224, .225}}
-	return []network{
-		{"digits-mlp", filepath.Join("..", "models", "digits-mlp", "model.onnx"), nil, digits,
-			func(_, position int) bool { return position < 1200 }},
-		{"mnist-mlp, seed 0", filepath.Join("..", "models", "mnist-mlp", "model.onnx"), nil, mnist, mnistTraining},
-		{"mnist-mlp, seed 3", filepath.Join("..", "models", "mnist-mlp", "seed3.onnx"), nil, mnist, mnistTraining},
-		{"mnist-methods, dropout", filepath.Join("..", "models", "mnist-methods", "dropout0.onnx"), nil, mnist, mnistTraining},
-		// By class, the last 500 of 5,000 training images were held out.
-		{"cifar10-resnet20", filepath.Join("..", "models", "cifar10-resnet20", "model.onnx"), nil, images,
-			func(file, position int) bool { return file == 0 && position%5000 < 4500 }},
-		{"a ResNet-20 under shift", filepath.Join(data, "models", "cifar10_resnet20.onnx"), shift, images,
-			func(file, _ int) bool { return file == 0 }},
+func networks(data, cifar string) []trained.Network {
+	mnist, mnistTraining := trained.MNIST(data)
+	images, cifarTraining := trained.CIFAR10(cifar)
+	model := func(parts ...string) string { return filepath.Join("..", "models", filepath.Join(parts...)) }
+	shift := &preprocess.Spec{
+		Color: preprocess.RGB, Scale: 1. / 255, Mean: []float64{.485, .456, .406}, Std: []float64{.229, .224, .225},
+	}
+	return []trained.Network{
+		{
+			Name: "digits-mlp", Model: model("digits-mlp", "model.onnx"),
+			Files:    []string{model("digits-mlp", "digits-images-idx3-ubyte.gz")},
+			Training: func(_, position int) bool { return position < 1200 },
+		},
+		{Name: "mnist-mlp, seed 0", Model: model("mnist-mlp", "model.onnx"), Files: mnist, Training: mnistTraining},
+		{Name: "mnist-mlp, seed 3", Model: model("mnist-mlp", "seed3.onnx"), Files: mnist, Training: mnistTraining},
+		{
+			Name: "mnist-methods, dropout", Model: model("mnist-methods", "dropout0.onnx"),
+			Files: mnist, Training: mnistTraining,
+		},
+		{Name: "cifar10-resnet20", Model: model("cifar10-resnet20", "model.onnx"), Files: images, Training: cifarTraining},
+		{
+			Name: "a ResNet-20 under shift", Model: filepath.Join(data, "models", "cifar10_resnet20.onnx"),
+			Preprocess: shift, Files: images, Training: func(file, _ int) bool { return file == 0 },
+		},
 	}
 }
 
-// A loss is by how much a draw's NLL on fresh examples is above the least of the three,
-// each as fitted on that draw, for each choice there is.
+// A loss is the excess NLL of each choice on test examples over the best of the three methods, all fitted on one
+// draw of validation data.
 type loss struct {
 	network string
 	chosen  calibrate.Method
-	of      map[string]float64 // "rule", or a method
+	of      map[string]float64 // by method, and "rule"
 }
 
 func run(ctx context.Context, data, cifar string, draws int) error {
 	if cifar == "" {
-		return errors.New("--cifar is missing: want the folder with CIFAR-10's folders train and test")
+		return trained.ErrNoCIFAR
 	}
-	lib, err := install.Ensure(ctx, install.Config{})
-	if err != nil {
-		return err
-	}
-	if err := ort.Load(lib); err != nil {
+	if err := (&wrap.Runtime{}).Load(ctx); err != nil {
 		return err
 	}
 	losses := map[int][]loss{}
 	for _, n := range networks(data, cifar) {
-		log.Print(n.name)
-		curvature, pool, err := n.open(ctx)
+		log.Print(n.Name)
+		opened, err := n.Open(ctx)
 		if err != nil {
-			return fmt.Errorf("%s: %w", n.name, err)
+			return fmt.Errorf("%s: %w", n.Name, err)
 		}
+		opened.Close()
+		curvature, pool := opened.Curvature, opened.Pool
 		for _, size := range sizes {
-			if pool.N-size < leastFresh {
+			if pool.N-size < minTest {
 				continue
 			}
 			for draw := range draws {
@@ -111,9 +100,9 @@ func run(ctx context.Context, data, cifar string, draws int) error {
 				order := rng.Perm(pool.N)
 				l, err := measure(ctx, curvature, pool.Pick(order[:size]), pool.Pick(order[size:]))
 				if err != nil {
-					return fmt.Errorf("%s: draw %d of %d: %w", n.name, draw, size, err)
+					return fmt.Errorf("%s: draw %d of %d: %w", n.Name, draw, size, err)
 				}
-				l.network = n.name
+				l.network = n.Name
 				losses[size] = append(losses[size], l)
 			}
 		}
@@ -122,96 +111,8 @@ func run(ctx context.Context, data, cifar string, draws int) error {
 	return nil
 }
 
-// open runs the network over its data.
-func (n network) open(ctx context.Context) (*calibrate.Curvature, *rows.Batch, error) {
-	model, err := onnx.Open(n.model)
-	if err != nil {
-		return nil, nil, err
-	}
-	found, err := head.Find(model, head.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	e, err := featurize.New(featurize.Config{Model: model, Head: found, Preprocess: n.preprocess})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer e.Close()
-	h := found.Head
-	product, err := featurize.NewProduct(0)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Kronecker factors, whose damping costs next to nothing to change: there are a
-	// thousand fits to each network.
-	sums, err := calibrate.NewSums(calibrate.CurvatureConfig{Head: h, Structure: calibrate.Kronecker, Product: product})
-	if err != nil {
-		return nil, nil, err
-	}
-	pool := &rows.Batch{}
-	training := func(yield func(*rows.Batch, error) bool) {
-		at := 0
-		for one, err := range n.examples(ctx, e, h.Classes()) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if !one.training {
-				pool.Append(one.Batch)
-				continue
-			}
-			one.Positions = []int{at}
-			at++
-			if !yield(one.Batch, nil) {
-				return
-			}
-		}
-	}
-	for block, err := range rows.InBlocks(training) {
-		if err == nil {
-			err = sums.AddBlock(block)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	curvature, err := sums.Finish()
-	return curvature, pool, err
-}
-
-// example is one of a network's examples.
-type example struct {
-	*rows.Batch
-	training bool
-}
-
-// examples runs a network over all of its files, one example after the other.
-func (n *network) examples(ctx context.Context, e *featurize.Network, classes int) iter.Seq2[example, error] {
-	return func(yield func(example, error) bool) {
-		for i, file := range n.files {
-			ds, err := dataset.Open(ctx, file, dataset.Options{Classes: classes})
-			if err != nil {
-				yield(example{}, err)
-				return
-			}
-			defer ds.Close()
-			for b, err := range e.Rows(ctx, ds, featurize.StreamConfig{}) {
-				if err != nil {
-					yield(example{}, err)
-					return
-				}
-				for j, position := range b.Positions {
-					if !yield(example{b.Slice(j, j+1), n.training(i, position)}, nil) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
-// measure fits on a held-out set and measures on fresh examples.
-func measure(ctx context.Context, curvature *calibrate.Curvature, val, fresh *rows.Batch) (loss, error) {
+// measure fits on validation examples and measures on test examples.
+func measure(ctx context.Context, curvature *calibrate.Curvature, val, test *rows.Batch) (loss, error) {
 	f, err := calibrate.Fit(ctx, curvature, val, nil, calibrate.FitOptions{})
 	if err != nil {
 		return loss{}, err
@@ -222,10 +123,10 @@ func measure(ctx context.Context, curvature *calibrate.Curvature, val, fresh *ro
 	for _, m := range []calibrate.Method{calibrate.MLE, calibrate.TS, calibrate.MF0} {
 		c := f.Calibration
 		c.Method = m
-		logp := c.Predict(fresh.Features, fresh.Logits, fresh.N).LogP
+		logp := c.Predict(test.Features, test.Logits, test.N).LogP
 		var nll float64
-		for i, y := range fresh.Labels {
-			nll -= logp[i*h.Probabilities()+y] / float64(len(fresh.Labels))
+		for i, y := range test.Labels {
+			nll -= logp[i*h.Probabilities()+y] / float64(len(test.Labels))
 		}
 		l.of[string(m)], least = nll, math.Min(least, nll)
 	}

@@ -5,18 +5,19 @@ import (
 	"io"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/testdata/internal/trained"
 )
 
-// tables writes what a rule loses, and of which network.
-func tables(w io.Writer, networks []network, losses map[int][]loss) {
+// tables writes the losses of the rule and of each method, and those of the rule by network.
+func tables(w io.Writer, networks []trained.Network, losses map[int][]loss) {
 	fmt.Fprintln(w, "| held out | rule: mean | network with the largest mean | worst draw | always mf0: mean, worst | always temperature scaling | always the network |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|")
 	for _, size := range sizes {
 		all := losses[size]
 		largest, of := 0.0, ""
 		for _, n := range networks {
-			if mean, _, count := summary(all, n.name, "rule"); count > 0 && mean >= largest {
-				largest, of = mean, n.name
+			if mean, _, count := summary(all, n.Name, "rule"); count > 0 && mean >= largest {
+				largest, of = mean, n.Name
 			}
 		}
 		mean, worst, _ := summary(all, "", "rule")
@@ -38,16 +39,16 @@ func tables(w io.Writer, networks []network, losses map[int][]loss) {
 	}
 	fmt.Fprintln(w)
 	for _, n := range networks {
-		fmt.Fprintf(w, "| %s |", n.name)
+		fmt.Fprintf(w, "| %s |", n.Name)
 		for _, size := range sizes {
-			mean, worst, count := summary(losses[size], n.name, "rule")
+			mean, worst, count := summary(losses[size], n.Name, "rule")
 			if count == 0 {
 				fmt.Fprint(w, " – |")
 				continue
 			}
 			chosen := map[calibrate.Method]int{}
 			for _, l := range losses[size] {
-				if l.network == n.name {
+				if l.network == n.Name {
 					chosen[l.chosen]++
 				}
 			}
@@ -57,7 +58,7 @@ func tables(w io.Writer, networks []network, losses map[int][]loss) {
 	}
 }
 
-// summary is the mean and the largest loss of a choice, of one network or, for "", all.
+// summary returns the mean and the largest loss of a choice, for one network or, if "", all.
 func summary(losses []loss, network, choice string) (mean, worst float64, count int) {
 	for _, l := range losses {
 		if network == "" || l.network == network {

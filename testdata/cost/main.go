@@ -1,5 +1,5 @@
-// Command cost measures what calibrations and merges take, for docs/cost.md: it runs mfgs on random
-// features, at several numbers of examples and classes, each in a process of its own.
+// Command cost measures the time and memory of calibrations and merges, for docs/cost.md. It runs mfgs on random
+// features, at several numbers of examples and classes, each in its own process.
 //
 //	go build -o /tmp/mfgs ./cmd/mfgs && go run -C testdata ./cost -mfgs /tmp/mfgs
 package main
@@ -70,7 +70,7 @@ func main() {
 	}
 }
 
-// merge measures the merging of n parts, of a block each.
+// merge measures merging n parts of one block each.
 func merge(dir, val, ood string, k, n int) {
 	train := filepath.Join(dir, "train.npz")
 	features(train, 512*n, k, 0)
@@ -124,7 +124,7 @@ func run(args ...string) (stages map[string]float64, cpu, peak float64) {
 	return report.Seconds, (state.UserTime() + state.SystemTime()).Seconds(), peak
 }
 
-// features writes an .npz of n examples, of each class as many. Most logits are largest at the label.
+// features writes an .npz of n examples, balanced over classes. Most have their largest logit at the label.
 func features(path string, n, k int, seed uint64) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -164,7 +164,7 @@ func features(path string, n, k int, seed uint64) {
 	}
 }
 
-// normal writes random numbers. Features are none below 0, and logits are larger at the label.
+// normal writes random numbers. Features are clipped at 0, and logits are larger at the label.
 func normal(w io.Writer, r *rand.Rand, n, each int, positive bool) {
 	row := make([]byte, 4*each)
 	for i := range n {

@@ -1,9 +1,8 @@
-"""Checks every exported model: mfgs inspect, calibrate and predict, with ONNX Runtime's own run of
-the untouched model as the judge.
+"""Checks each exported model with mfgs inspect, calibrate and predict, against ONNX Runtime's run of the original model.
 
-A line per model goes into WORK/results.jsonl; the last line of an id counts. A model is `wrapped`
-when inspect found a head of the right size, calibrate and predict ran without any flag about the
-head, and the cut model's logits are those that the original yields on the same inputs.
+Each model has a line in WORK/results.jsonl; the last line of an id counts. A model is `wrapped` if inspect finds a head of
+the right size, calibrate and predict run without flags about the head, and the cut model's logits are those of the
+original on the same inputs.
 """
 
 import argparse
@@ -19,13 +18,12 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-# Examples to train with and held out: odd, so that a fixed batch of 2 does not divide them, and fewer for large networks.
+# Training and validation examples: odd numbers, which a fixed batch of 2 does not divide; fewer for large networks.
 EXAMPLES, FEW, LARGE = (25, 13), (7, 5), 20e6
-# Largest difference allowed, relative to the largest logit. The cut model is the same arithmetic as
-# the original but for the last layer, whose terms come in another order, so that float32 leaves 1e-5
-# or so; where the runtime fuses the network differently once it is cut, rounding moves a little more.
-# Half precision rounds each value to 1e-3. In an int8 network a sum that rounds the other way shifts
-# a whole quantisation step in every layer behind it.
+# Largest difference allowed, relative to the largest logit. The cut model computes the same as the original except for
+# the order of terms in the last layer, which leaves about 1e-5 in float32; a little more if the runtime fuses the cut
+# network differently. Half precision rounds each value to 1e-3. In an int8 network a sum that rounds
+# differently shifts a whole quantisation step in all later layers.
 TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "int8": 5e-2}
 QUICK = 1000  # weights from which on the Kronecker structure is asked for
 SECONDS = {"inspect": 120, "calibrate": 1800, "predict": 600}
@@ -58,8 +56,8 @@ def draw(inputs, n, rng):
 
 
 def pictures(i, n, rng):
-    """Smooth random fields in [0, 1], each with a brightness and contrast of its own, and some noise:
-    random networks tell such pictures apart, and white noise hardly."""
+    """Smooth random fields in [0, 1] of varying brightness and contrast, with some noise: random networks
+    distinguish such images, but hardly white noise."""
     h, w, c = i["shape"] if i["channels_last"] else (*i["shape"][1:], i["shape"][0])
     coarse = rng.random((n, 5, 5, c))
     y, x = np.linspace(0, 3.999, h), np.linspace(0, 3.999, w)
@@ -75,7 +73,7 @@ def pictures(i, n, rng):
 
 
 def original(path, data):
-    """The untouched model's outputs by Python's onnxruntime: a list of arrays, maps made into rows."""
+    """The original model's outputs by Python's onnxruntime: a list of arrays, with maps as rows."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
@@ -98,7 +96,7 @@ def original(path, data):
 
 
 def wanted(rows, meta):
-    """The output to compare with: a row of classes per example, in float64."""
+    """The reference output: a row of classes per example, in float64."""
     if meta["outputs"] == "class":
         return next(o for o in rows if o.dtype.kind in "iu" and o.size == len(o)).reshape(len(rows[0]), 1).astype(np.float64)
     for o in rows:
@@ -122,7 +120,7 @@ def log_sigmoid(a):
 
 
 def log_probabilities(out, meta):
-    """What the model's own output says, as logarithms of probabilities."""
+    """The model's own output as log probabilities."""
     if meta["outputs"] == "log probabilities":
         return out
     if meta["outputs"] == "negative log probabilities":
@@ -135,10 +133,9 @@ def log_probabilities(out, meta):
 
 
 def difference(z, out, meta):
-    """How far the logits z are from the model's output, relative to its largest logit; for
-    probabilities the largest difference of their logarithms, over entries above 1e-6 (above 1e-3
-    where a constant was added to them), likewise, or of themselves where the network is quantised.
-    Where the output is the class alone, 0 if all are the same."""
+    """The largest difference between the logits z and the model's output, relative to its largest logit. For
+    probabilities, that of their logarithms, over entries above 1e-6 (above 1e-3 if a constant was added), or of
+    the probabilities if the network is quantised. If the output is the class only, 0 if all are equal."""
     if meta["outputs"] == "class":
         chosen = z.argmax(1) if z.shape[1] > 1 else z[:, 0] > 0
         return 0.0 if (chosen == out[:, 0]).all() else np.inf
@@ -185,7 +182,7 @@ def command(mfgs, words, folder):
 
 
 def examples(folder, meta, rng):
-    """Examples to train with, examples held out, and the labels of those, or None where they are not known."""
+    """Training examples, validation examples, and the labels of those, or None if unknown."""
     n_train, n = FEW if meta["bytes"] > LARGE else EXAMPLES
     if meta["inputs"][0]["kind"] != "given":
         return draw(meta["inputs"], n_train, rng), draw(meta["inputs"], n, rng), None
@@ -196,7 +193,7 @@ def examples(folder, meta, rng):
 
 
 def labels(out, meta, rng):
-    """Mostly what the model says, else chance."""
+    """Mostly the model's prediction, else random."""
     n, k = out.shape
     chance = rng.random(n) < 0.3
     if meta["outputs"] == "class":
@@ -213,7 +210,7 @@ def labels(out, meta, rng):
 
 
 def check(mfgs, folder, meta, inspect_only, max_dim, threads):
-    """What became of one model: a dict for results.jsonl, or None where it is postponed."""
+    """The result of one model: a dict for results.jsonl, or None if it is postponed."""
     model = folder / "model.onnx"
     r = dict(id=meta["id"])
     status, out, error, r["inspect_s"] = command(mfgs, ["inspect", "--json", model], folder)

@@ -1,9 +1,8 @@
-"""What the export scripts share: cases, the loop that runs them, and the notes left for check.py.
+"""Shared by the export scripts: cases, the loop that runs them, and the notes for check.py.
 
-A case makes one folder, WORK/ID, with model.onnx (and its external data) and meta.json. Each case
-runs in a process of its own, forked after the libraries are loaded: whatever a network does to
-memory, or to the process, ends with it. The folder gets its name only when it is complete, so a run
-that was stopped goes on where it was.
+A case creates one folder, WORK/ID, with model.onnx (and its external data) and meta.json. Each case
+runs in its own process, forked after the libraries are loaded, so that crashes and memory are contained. A folder
+gets its name only when it is complete, so an interrupted run continues where it was.
 """
 
 import argparse
@@ -22,8 +21,8 @@ from typing import Callable, Optional
 class Case:
     """One model to export.
 
-    build writes model.onnx into the folder it is given and returns the notes for meta.json: see
-    notes below. fallback is tried where this case's exporter fails.
+    build writes model.onnx into a folder and returns the notes for meta.json: see notes below. fallback is tried if this
+    case's exporter fails.
     """
 
     id: str
@@ -32,16 +31,16 @@ class Case:
 
 
 def notes(source, features, classes, inputs, link="softmax", refuse="", outputs="logits", **more):
-    """What is known of a model without asking mfgs.
+    """What is known about a model without mfgs.
 
     source    the library and exporter, a cell of the table
-    features  list of the feature counts that are right: one, but for networks with two classifiers
+    features  list of the right feature counts: one, except for networks with two classifiers
     classes   logits of the classifier
     link      softmax, sigmoid (one logit), multilabel, sigmoids (of one label's classes) or normalised sigmoids
-    outputs   what the model's outputs are: logits, shifted logits (up to what all classes have in common), probabilities, log
-              probabilities, negative log probabilities, or class; in more, smoothing and scale say what was done to probabilities
-    refuse    why refusing it is right; empty where it must be wrapped
-    linear    in more: true where a model to be refused is linear all the same
+    outputs   kind of the model's outputs: logits, shifted logits (up to a common constant), probabilities, log
+              probabilities, negative log probabilities, or class; in more, smoothing and scale are transformations of probabilities
+    refuse    why refusing it is right; empty if it must be wrapped
+    linear    in more: true if a model to be refused is linear nevertheless
     inputs    list of image(), tokens(), … below
     """
     return dict(source=source, features=features, classes=classes, link=link, outputs=outputs,
@@ -49,28 +48,28 @@ def notes(source, features, classes, inputs, link="softmax", refuse="", outputs=
 
 
 def given(file):
-    """Examples that the case itself made: the arrays of an .npz beside the model, and labels where they are known."""
+    """Examples from the case itself: the arrays of an .npz beside the model, and labels if known."""
     return [dict(kind="given", file=file)]
 
 
 def image(name, shape, low=-2.0, high=2.0, dtype="float32", channels_last=False):
-    """An input of smooth random pictures; shape is one example's."""
+    """An input of smooth random images; shape is per example."""
     return dict(name=name, kind="image", shape=list(shape), low=low, high=high, dtype=dtype,
                 channels_last=channels_last)
 
 
 def numbers(name, shape, low=-2.0, high=2.0, dtype="float32"):
-    """An input of independent uniform numbers; shape is one example's."""
+    """An input of independent uniform numbers; shape is per example."""
     return dict(name=name, kind="numbers", shape=list(shape), low=low, high=high, dtype=dtype)
 
 
 def tokens(name, length, vocabulary, pad=None, dtype="int64", low=3):
-    """Token numbers from low on; behind an example's own length stands pad, unless that is None."""
+    """Token numbers from low on, padded with pad after an example's length unless that is None."""
     return dict(name=name, kind="tokens", shape=[length], low=low, high=vocabulary - 1, pad=pad, dtype=dtype)
 
 
 def mask(name, length, ragged=True, dtype="int64"):
-    """Ones, and zeros behind an example's own length where it is ragged."""
+    """Ones, and zeros after an example's length if ragged."""
     return dict(name=name, kind="mask", shape=[length], ragged=ragged, dtype=dtype)
 
 
@@ -85,7 +84,7 @@ def arguments(description):
 
 
 def run(cases, args, versions):
-    """Exports every case that is not there yet. versions goes into each meta.json."""
+    """Exports all cases that do not exist yet. versions goes into each meta.json."""
     ids = [c.id for c in cases]
     assert len(set(ids)) == len(ids), "two cases of one id"
     cases = [c for c in cases if re.search(args.only, c.id)]
@@ -152,8 +151,8 @@ def build(case, partial, versions):
 
 
 def wait(pid, timeout):
-    """None when the child ended by itself, else what became of it. The time is the processor's, so
-    that a busy machine fails nothing."""
+    """None if the child ended by itself, else why it was ended. The limit is on CPU time, so that a busy
+    machine causes no failures."""
     tick = os.sysconf("SC_CLK_TCK")
     while True:
         gone, status = os.waitpid(pid, os.WNOHANG)

@@ -64,7 +64,7 @@ def case(args, kind, base, variant, source, convert, **more):
 
 
 def prepared(path, out):
-    """What the quantiser's documentation wants done first: shapes inferred, nodes folded."""
+    """The preparation that the quantiser's documentation recommends: shapes inferred, nodes folded."""
     target = out / "prepared.onnx"
     try:
         quant_pre_process(str(path), str(target), skip_symbolic_shape=True)

@@ -13,7 +13,7 @@ import onnxruntime
 
 from common import Case, arguments, notes, numbers, run
 
-# JAX's threads do not survive a fork: each case loads it for itself.
+# JAX's threads do not survive a fork, so each case loads it.
 VERSIONS = {p: version(p) for p in ("jax", "flax", "jax2onnx", "onnx")}
 X, D, K = 6, 24, 10
 
@@ -24,7 +24,7 @@ def draw(*shape, scale=0.3):
 
 
 def case(name, f, classes=K, **more):
-    """f makes the output of jax, jax.numpy, features [N,D] and a function that gives logits of so many classes."""
+    """f computes the output from jax, jax.numpy, features [N,D] and a function that returns logits of so many classes."""
     def build(folder):
         import jax
         from jax2onnx import to_onnx

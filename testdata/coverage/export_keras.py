@@ -22,12 +22,12 @@ VERSIONS = {p: version(p) for p in ("tensorflow-cpu", "keras", "tf2onnx", "onnx"
 def convert(model, folder, opset):
     spec = [tf.TensorSpec([None] + list(i.shape[1:]), i.dtype, name=i.name.split(":")[0]) for i in model.inputs]
     tf2onnx.convert.from_keras(model, spec, opset=opset, output_path=str(folder / "model.onnx"))
-    # tf2onnx leaves what it cannot translate in the file, where no runtime knows it.
+    # tf2onnx leaves operators that it cannot translate in the file, and no runtime knows them.
     onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
 
 
 def randomise(model, head, spec):
-    """Weights for the classifier, and statistics for batch normalisation that keep the scale of activations."""
+    """Sets the classifier's weights, and statistics of batch normalisation that keep the scale of activations."""
     rng = np.random.default_rng(0)
     w = head.get_weights()
     d = int(np.prod(w[0].shape[:-1]))

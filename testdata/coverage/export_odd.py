@@ -1,5 +1,5 @@
-"""Writes odd heads without PyTorch: node by node with onnx.helper, in the manner of exporters that are named, and with
-onnxscript, skl2onnx and Hummingbird. The odd heads of PyTorch, Keras and JAX come from those libraries' own scripts.
+"""Writes odd heads without PyTorch: node by node with onnx.helper, in the style of named exporters, and with
+onnxscript, skl2onnx and Hummingbird. The odd heads of PyTorch, Keras and JAX come from the scripts of those libraries.
 """
 
 import os
@@ -36,7 +36,7 @@ def draw(*shape, scale=1.0, seed=5):
 
 
 class Graph:
-    """A graph of onnx.helper, one node after the other; tensors are their names.
+    """A graph built with onnx.helper, node by node; tensors are given by their names.
 
     Before operator set 13 the axes of Unsqueeze, Squeeze and ReduceSum are attributes, and before 18 those of the other
     reductions. constants says whether weights are initializers or Constant nodes.

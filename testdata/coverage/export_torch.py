@@ -1,8 +1,8 @@
 """Exports torchvision, timm and transformers classifiers with PyTorch's two ONNX exporters.
 
 Weights are random. Batch normalisation takes its statistics from one batch of noise, so that deep
-networks keep the scale of their activations, and the classifier gets weights of its own: several
-libraries begin with zeros there, of which any head would be the right one.
+networks keep the scale of their activations. The classifier gets new weights: several
+libraries initialise it to zero, for which any head would be right.
 """
 
 import os

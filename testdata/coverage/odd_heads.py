@@ -1,4 +1,4 @@
-"""Small networks whose last layer is linear but written as nobody's textbook has it, and some that only look so."""
+"""Small networks whose last layer is linear but written in unusual ways, and some that only look linear."""
 
 import torch
 from torch import nn

@@ -1,9 +1,8 @@
 """Writes docs/coverage.md from the notes of the export scripts and the results of check.py.
 
-Rows of models that have no result under WORK are kept from the document as it is, and marked, so that a
-part of the families can be run again. Fails, and writes nothing, where the table does not hold what it
-promises: 250 models or more, 99 % of those that are linear wrapped, every refusal expected and explained,
-and no wrong head.
+Rows of models without a result under WORK are kept from the existing document, and marked, so that some
+families can be rerun. Fails, and writes nothing, unless there are at least 250 models, 99 % of the linear ones are
+wrapped, every refusal is expected and explained, and no head is wrong.
 """
 
 import argparse
@@ -47,7 +46,7 @@ def load(work):
 
 
 def problems(metas, results):
-    """What keeps the table from being published, a line each."""
+    """The reasons against publishing the table, one per line."""
     bad = []
     for i, r in results.items():
         if r["result"] not in ("wrapped", "refused"):
@@ -60,7 +59,7 @@ def problems(metas, results):
 
 
 def too_few(rows):
-    """What the numbers of all rows, old and new, lack of the promise."""
+    """The requirements that the numbers of all rows, old and new, miss."""
     bad = []
     if len(rows) < LEAST_MODELS:
         bad.append(f"{len(rows)} models, want {LEAST_MODELS} or more")
@@ -72,7 +71,7 @@ def too_few(rows):
 
 @dataclass
 class Row:
-    """One model: its line in the table and, where it is refused, why."""
+    """One model: its line in the table and, if it is refused, why."""
     line: str
     wrapped: bool
     why: str = ""
@@ -81,7 +80,7 @@ class Row:
 
 
 def reason(r):
-    """The refusal as mfgs words it, without the advice that follows on how to name a layer."""
+    """The refusal as worded by mfgs, without the advice on naming a layer."""
     return r["reason"].split("; if another layer")[0].replace("|", "\\|")
 
 
@@ -96,7 +95,7 @@ def row(meta, r):
 
 
 def kept(path, new):
-    """The rows of the document as it is that have no new result: id → Row."""
+    """The rows of the existing document without a new result: id → Row."""
     if not path.exists():
         return {}
     rows, why, linear = {}, {}, False

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	heldOut    = 4000 // of each split; half of them tune, half set thresholds
-	confidence = 0.95
-	falseAlarm = 0.05
-	share      = 0.9 // the target coverage of answers
+	validation     = 4000 // examples per split; half tune, half set thresholds
+	confidence     = 0.95
+	falseAlarmRate = 0.05
+	targetCoverage = 0.9 // the target coverage of answers
 )
 
 var alphas = []float64{0.1, 0.05, 0.01}
 
-// results are figures of each split, by their names.
+// results are the figures of each split, by name.
 type results struct {
 	network
 	pools  []*pool
@@ -28,9 +28,9 @@ type results struct {
 	figure map[string][]float64
 }
 
-// measure splits the pool at random, sets thresholds on one part and measures on the rest.
+// measure splits the pool at random, sets thresholds on one part and measures the rest.
 func measure(n network, pools []*pool, splits int) (*results, error) {
-	r := &results{network: n, pools: pools, fresh: pools[0].n - heldOut, figure: map[string][]float64{}}
+	r := &results{network: n, pools: pools, fresh: pools[0].n - validation, figure: map[string][]float64{}}
 	figures := make([]map[string]float64, splits)
 	failed := make([]error, splits)
 	work := make(chan int)
@@ -58,14 +58,14 @@ func measure(n network, pools []*pool, splits int) (*results, error) {
 	return r, nil
 }
 
-// A side is some of a pool's examples with their probabilities.
+// A side is a subset of a pool, with probabilities.
 type side struct {
 	*conformal.Examples
-	doubts  conformal.Losses
-	strange []float64
+	doubts conformal.Losses
+	ood    []float64
 }
 
-// at returns examples of a pool, under temperature scaling.
+// at returns examples of a pool, with temperature scaling.
 func (p *pool) at(order []int, temperature float64) side {
 	s := side{Examples: &conformal.Examples{Classes: p.k}}
 	for _, i := range order {
@@ -78,7 +78,7 @@ func (p *pool) at(order []int, temperature float64) side {
 		}
 		s.doubts.Uncertainty = append(s.doubts.Uncertainty, conformal.Uncertainty(probabilities))
 		s.doubts.Loss = append(s.doubts.Loss, loss)
-		s.strange = append(s.strange, p.strange[i])
+		s.ood = append(s.ood, p.ood[i])
 	}
 	return s
 }
@@ -95,7 +95,7 @@ func softmax(a []float32, temperature float64) []float64 {
 	return p
 }
 
-// temperature minimises the mean -log p of the labels by golden sections of its logarithm.
+// temperature minimises the NLL by golden-section search over its logarithm.
 func (p *pool) temperature(order []int) float64 {
 	nll := func(log float64) (sum float64) {
 		for _, i := range order {
@@ -115,19 +115,19 @@ func (p *pool) temperature(order []int) float64 {
 	return math.Exp((low + high) / 2)
 }
 
-// split measures one.
+// split measures one random split.
 func split(n network, pools []*pool, rng *rand.Rand) (map[string]float64, error) {
 	f := map[string]float64{}
 	order := rng.Perm(pools[0].n)
 	var tuning, setting []int
-	for i, at := range order[:heldOut] {
+	for i, at := range order[:validation] {
 		if i%2 == 0 {
 			tuning = append(tuning, at)
 		} else {
 			setting = append(setting, at)
 		}
 	}
-	fresh := order[heldOut:]
+	fresh := order[validation:]
 	t := pools[0].temperature(tuning)
 	tune, set := pools[0].at(tuning, t), pools[0].at(setting, t)
 	sides := map[string]side{"": pools[0].at(fresh, t)}
@@ -145,15 +145,15 @@ func split(n network, pools []*pool, rng *rand.Rand) (map[string]float64, error)
 		return nil, err
 	}
 	randomised(f, rng, set, sides[""])
-	// Those that thresholds are set on were drawn from all that nothing was tuned on.
-	sides["all"] = pools[0].at(order[heldOut:], t).with(set)
+	// The guarantee is for all examples that nothing was tuned on, including those that set thresholds.
+	sides["all"] = pools[0].at(order[validation:], t).with(set)
 	return f, answers(f, n.targets, tune, set, sides)
 }
 
 func (s side) with(o side) side {
 	s.doubts.Uncertainty = append(s.doubts.Uncertainty, o.doubts.Uncertainty...)
 	s.doubts.Loss = append(s.doubts.Loss, o.doubts.Loss...)
-	s.strange = append(s.strange, o.strange...)
+	s.ood = append(s.ood, o.ood...)
 	return s
 }
 
@@ -188,7 +188,7 @@ func sets(f map[string]float64, tune, set side, sides map[string]side) error {
 
 func key(what string, alpha float64) string { return fmt.Sprintf("%s %v ", what, alpha) }
 
-// cover measures the sets of examples: coverage, size, what share is empty, and the least coverage of a class.
+// cover measures prediction sets: coverage, size, the fraction that is empty, and coverage by class.
 func cover(f map[string]float64, name string, x *conformal.Examples, set func(p []float64) []int) {
 	n, size, empty, covered := len(x.Labels), 0, 0, 0
 	hit, of := make([]float64, x.Classes), make([]float64, x.Classes)
@@ -214,7 +214,7 @@ func cover(f map[string]float64, name string, x *conformal.Examples, set func(p 
 	f[name+" empty"] = float64(empty) / float64(n)
 }
 
-// randomised measures the sets of APS with its random part, for comparison.
+// randomised measures APS with randomisation, for comparison.
 func randomised(f map[string]float64, rng *rand.Rand, set, fresh side) {
 	scores := func(p []float64) []float64 {
 		u, all := rng.Float64(), make([]float64, len(p))
@@ -246,18 +246,18 @@ func randomised(f map[string]float64, rng *rand.Rand, set, fresh side) {
 	}
 }
 
-// answers measures when not to answer: by doubt alone, and by doubt among what is not unfamiliar.
+// answers measures abstention: by uncertainty alone, and by uncertainty among examples not flagged as OOD.
 func answers(f map[string]float64, targets []float64, tune, set side, sides map[string]side) error {
-	covering, err := conformal.ToleranceLimit(set.doubts.Uncertainty, share, confidence)
+	covering, err := conformal.ToleranceLimit(set.doubts.Uncertainty, targetCoverage, confidence)
 	if err != nil {
 		return err
 	}
-	familiar, err := conformal.ToleranceLimit(set.strange, 1-falseAlarm, confidence)
+	familiar, err := conformal.ToleranceLimit(set.ood, 1-falseAlarmRate, confidence)
 	if err != nil {
 		return err
 	}
 	var among conformal.Losses
-	for i, v := range set.strange {
+	for i, v := range set.ood {
 		if v < familiar.Threshold {
 			among.Uncertainty, among.Loss = append(among.Uncertainty, set.doubts.Uncertainty[i]), append(among.Loss, set.doubts.Loss[i])
 		}
@@ -278,7 +278,7 @@ func answers(f map[string]float64, targets []float64, tune, set side, sides map[
 	return nil
 }
 
-// atTarget returns the threshold for a target error: below all doubts where it cannot be shown.
+// atTarget returns the threshold for a target error. It accepts nothing if the target cannot be guaranteed.
 func atTarget(f map[string]float64, name string, target float64, tune, set conformal.Losses) conformal.Rule {
 	rule, err := conformal.TargetError(tune, set, target, confidence)
 	f[name+"not shown"] = 0
@@ -288,11 +288,11 @@ func atTarget(f map[string]float64, name string, target float64, tune, set confo
 	return rule
 }
 
-// accept measures what share of examples is accepted, and its error.
-func accept(f map[string]float64, name string, x side, doubt, strange float64) {
+// accept measures the fraction of examples accepted, and their error.
+func accept(f map[string]float64, name string, x side, doubt, ood float64) {
 	n, wrong := 0.0, 0.0
 	for i, d := range x.doubts.Uncertainty {
-		if d <= doubt && x.strange[i] <= strange {
+		if d <= doubt && x.ood[i] <= ood {
 			n++
 			wrong += x.doubts.Loss[i]
 		}

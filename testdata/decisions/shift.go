@@ -13,7 +13,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
-// A shift changes an image, [h,w,c] in 0 to 255, that the network was not made for.
+// A shift changes an image, [h,w,c] in 0 to 255.
 type shift struct {
 	name   string
 	change func(rng *rand.Rand, x []float64, h, w, c int) []float64
@@ -37,7 +37,7 @@ var shifts = []shift{
 		out := make([]float64, len(x))
 		for i := range out {
 			y, z := float64(i/c/w)-float64(h-1)/2, float64(i/c%w)-float64(w-1)/2
-			// The nearest pixel, and beyond the edge that of the edge.
+			// The nearest pixel, clamped to the edge.
 			row := min(max(math.Round(cos*y-sin*z+float64(h-1)/2), 0), float64(h-1))
 			column := min(max(math.Round(sin*y+cos*z+float64(w-1)/2), 0), float64(w-1))
 			out[i] = x[(int(row)*w+int(column))*c+i%c]
@@ -46,12 +46,12 @@ var shifts = []shift{
 	}},
 }
 
-// write makes a file of a network's pool, shifted, and returns its SPEC.
+// write writes a network's pool, shifted, and returns its SPEC.
 func (s shift) write(ctx context.Context, dir string, n network) (spec string, err error) {
 	var images, labels []byte
 	var shape []int
 	rng := rand.New(rand.NewPCG(14, uint64(len(s.name))))
-	for i, file := range n.files {
+	for i, file := range n.Files {
 		ds, err := dataset.Open(ctx, file, dataset.Options{})
 		if err != nil {
 			return "", err
@@ -60,7 +60,7 @@ func (s shift) write(ctx context.Context, dir string, n network) (spec string, e
 			if err != nil {
 				return "", err
 			}
-			if n.training(i, one.Index) {
+			if n.Training(i, one.Index) {
 				continue
 			}
 			if err := one.Decode(); err != nil {

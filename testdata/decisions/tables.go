@@ -9,12 +9,12 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 )
 
-// tables writes what was counted.
+// tables writes the results.
 func tables(w io.Writer, all []*results) error {
 	for _, r := range all {
 		splits := len(r.figure["coverage  error"])
 		fmt.Fprintf(w, "### %s\n\n%d splits of %d examples: %d tune, %d set thresholds, %d are fresh.\n\n",
-			r.name, splits, r.pools[0].n, heldOut/2, heldOut/2, r.fresh)
+			r.Name, splits, r.pools[0].n, validation/2, validation/2, r.fresh)
 		r.sets(w)
 		r.answers(w)
 		r.shifted(w)
@@ -35,7 +35,7 @@ func (r *results) sets(w io.Writer) {
 			}
 			mean, sd := moments(covered)
 			se := sd / math.Sqrt(float64(len(covered)))
-			verdict, threshold := "yes", heldOut/2
+			verdict, threshold := "yes", validation/2
 			if name == "conditional lac" {
 				threshold /= r.pools[0].k
 			}
@@ -73,10 +73,10 @@ func (r *results) answers(w io.Writer) {
 	for _, target := range r.targets {
 		row(fmt.Sprintf("error ≤ %v %%", 100*target), key("error", target), "error", above(target))
 	}
-	row(fmt.Sprintf("answered ≥ %v %%", 100*share), "coverage ", "accepted", func(v float64) bool { return v < share })
-	row(fmt.Sprintf("false alarms ≤ %v %%", 100*falseAlarm), "alarm ", "accepted", func(v float64) bool { return v < 1-falseAlarm })
+	row(fmt.Sprintf("answered ≥ %v %%", 100*targetCoverage), "coverage ", "accepted", func(v float64) bool { return v < targetCoverage })
+	row(fmt.Sprintf("false alarms ≤ %v %%", 100*falseAlarmRate), "alarm ", "accepted", func(v float64) bool { return v < 1-falseAlarmRate })
 	for _, target := range r.targets {
-		row(fmt.Sprintf("false alarms ≤ %v %%, and error ≤ %v %% of the rest", 100*falseAlarm, 100*target), key("both", target), "error", above(target))
+		row(fmt.Sprintf("false alarms ≤ %v %%, and error ≤ %v %% of the rest", 100*falseAlarmRate, 100*target), key("both", target), "error", above(target))
 	}
 	fmt.Fprintln(w)
 }
@@ -113,7 +113,7 @@ func (r *results) shifted(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// plainError is the network's own, of a pool.
+// plainError is the network's error on a pool.
 func (r *results) plainError(name string) float64 {
 	p := r.pools[0]
 	if i := slices.IndexFunc(r.pools, func(p *pool) bool { return p.name == name }); i >= 0 {

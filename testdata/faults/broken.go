@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// A breakage is something broken that mfgs is given, and what it must say.
+// A breakage is a corrupt input, and the error that mfgs must report.
 type breakage struct {
 	name  string
 	harm  func(h *harness, dir string) error // nil breaks nothing
-	room  string                             // of the disk, in tmpfs' words; "" is enough
+	room  string                             // size of the disk, for tmpfs; "" is unlimited
 	args  []string
-	words []string // in the one line of the error; none where it is to be done all the same
+	words []string // required in the error's only line; none if the command must succeed
 }
 
-// edit changes a file.
+// edit modifies a file.
 func edit(name string, change func([]byte) []byte) func(*harness, string) error {
 	return func(_ *harness, dir string) error {
 		path := filepath.Join(dir, name)
@@ -38,7 +38,7 @@ func edit(name string, change func([]byte) []byte) func(*harness, string) error 
 func flip(data []byte) []byte { data[len(data)/2] ^= 4; return data }
 func half(data []byte) []byte { return data[:len(data)/2] }
 
-// copied copies data, changed where that is not nil.
+// copied copies data, modified by change unless that is nil.
 func copied(change func([]byte) []byte, from, to string) func(*harness, string) error {
 	return func(h *harness, dir string) error {
 		data, err := os.ReadFile(strings.ReplaceAll(from, "DATA", filepath.Join(h.dir, "data")))
@@ -52,7 +52,7 @@ func copied(change func([]byte) []byte, from, to string) func(*harness, string) 
 	}
 }
 
-// run has mfgs do something as the breaking of something.
+// run runs mfgs as the breakage.
 func run(args ...string) func(*harness, string) error {
 	return func(h *harness, dir string) error {
 		_, err := h.must(dir, args)
@@ -71,7 +71,7 @@ func all(steps ...func(*harness, string) error) func(*harness, string) error {
 	}
 }
 
-// otherModel is the model with another producer, and so another model.
+// otherModel writes the model with another producer, and so another hash.
 func otherModel(h *harness, dir string) error {
 	data, err := os.ReadFile(filepath.Join(h.dir, "data", "model.onnx"))
 	if err != nil {
@@ -80,7 +80,7 @@ func otherModel(h *harness, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "other.onnx"), bytes.Replace(data, []byte("pytorch"), []byte("pytorcx"), 1), 0o644)
 }
 
-// with is a command with another argument in the place of one.
+// with replaces text in the arguments of a command.
 func with(args []string, old, other string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {
@@ -99,8 +99,8 @@ var (
 	images = "DATA/digits-images-idx3-ubyte"
 )
 
-// breakages are tried in a folder with the parts p1, p2 and p3 of a calibration and a bundle b, where
-// disk is another disk.
+// breakages are tried in a folder with the parts p1, p2 and p3 of a calibration and a bundle b; disk is a separate
+// disk.
 var breakages = []breakage{
 	{name: "a shard missing", args: merge("p3", "p1"), words: []string{"shard 2 of 3", "missing"}},
 	{name: "a shard twice", harm: run("merge", "--part", "p2", "--out", "p2again"), args: merge("p1", "p2", "p3", "p2again"),
@@ -133,7 +133,7 @@ var breakages = []breakage{
 	{name: "disk full: a checkpoint", room: "1900k", args: calibrate("--out", "disk/b", "--structure", "full")},
 }
 
-// checkpointOf leaves the checkpoint of a calibration that was killed.
+// checkpointOf leaves the checkpoint of a killed calibration.
 func checkpointOf(out string) func(*harness, string) error {
 	return func(h *harness, dir string) error {
 		part := filepath.Join(dir, out+".checkpoint", "part")
@@ -164,7 +164,7 @@ func checkpointOf(out string) func(*harness, string) error {
 	}
 }
 
-// breakThings gives mfgs what is broken, and shows what it says.
+// breakThings runs mfgs on each breakage and prints what it reports.
 func (h *harness) breakThings() error {
 	base := &scenario{name: "broken", prepare: append(threeParts, calibrate("--out", "b"))}
 	dir := filepath.Join(h.dir, "broken")
@@ -246,7 +246,7 @@ func (h *harness) tryBreakage(base *scenario, b *breakage, dir string) error {
 	return err
 }
 
-// inside is a state as it is seen from a folder.
+// inside returns a state with paths relative to a folder.
 func (s state) inside(folder string) state {
 	out := state{}
 	for name, data := range s {

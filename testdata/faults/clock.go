@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// clockVariable says by how many seconds the clock of a program is wrong, from its start on and from some
-// nanoseconds later on: "BEFORE LATER NANOSECONDS". libfaketime changes nothing for a Go program, which asks
-// the kernel and not libc: the program is built with another package time.
+// clockVariable holds the clock error of a process in seconds, from its start and from some nanoseconds later on:
+// "BEFORE LATER NANOSECONDS". libfaketime has no effect on Go programs, which do not use libc for the time, so
+// the program is built with a modified package time.
 const clockVariable = "MFGS_FAULTS_CLOCK"
 
 // wrongClock is added to package time.
@@ -53,7 +53,7 @@ func clockError(mono int64) int64 {
 }
 `
 
-// build builds the program, with a clock that can be wrong if that is wanted.
+// build builds the program, with clock errors if clock is set.
 func (h *harness) build(clock bool) error {
 	args := []string{"build", "-C", "..", "-ldflags", "-X github.com/mfgs/mfgs/wrap/calibration.checkpointEvery=" + every, "-o", h.mfgs}
 	if clock {
@@ -69,7 +69,7 @@ func (h *harness) build(clock bool) error {
 	return nil
 }
 
-// overlay writes a package time whose clock can be wrong, and what tells the go command of it.
+// overlay writes a package time with clock errors, and the overlay file for the go command.
 func (h *harness) overlay() (string, error) {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -101,8 +101,8 @@ func (h *harness) overlay() (string, error) {
 	return path, os.WriteFile(path, document, 0o644)
 }
 
-// jump is a clock that is right or wrong at first and jumps within so long: by a second up to ten days, more than
-// the age at which what nobody writes to any more is removed.
+// jump returns a clock error that changes once within a duration, by up to ten days: more than the age at which
+// abandoned files are removed.
 func (h *harness) jump(within time.Duration) string {
 	errors := []int{0, 0, -1, 2, -7200, 7200, -10 * 86400, 10 * 86400}
 	pick := func() int { return errors[h.rng.IntN(len(errors))] }

@@ -1,16 +1,14 @@
 //go:build unix
 
-// Faults kills mfgs at random instants, starts it again, and compares what is there in the end with
-// what an undisturbed run makes; and it breaks what mfgs is given, and looks for an error that names
-// it. From the root of the repository:
+// Faults kills mfgs at random instants, restarts it, and compares the result with that of an undisturbed run. Then it
+// corrupts the inputs of mfgs and checks that the error names them. From the root of the repository:
 //
 //	go run -C testdata ./faults            200 kills, some minutes
 //	go run -C testdata ./faults -kills 10  some seconds
 //
-// After each kill whatever is there must be whole: as it was before, or as it is in the end. A
-// bundle or part that is finished is never lost. Some are killed right after a periodic checkpoint, and some while
-// one is written; and the clock of some jumps back and forth. The program ends with status 1 if anything was
-// otherwise, and prints the seed that shows it again.
+// After each kill every output must be whole, either old or new. A finished bundle or part is never lost. Some
+// kills come right after a periodic checkpoint, some while one is written; in some runs the clock jumps. The
+// exit status is 1 on any failure, and the seed printed reproduces it.
 package main
 
 import (
@@ -53,8 +51,8 @@ type harness struct {
 	verbose  bool
 	examples int
 	mfgs     string // the program
-	dir      string // of everything that is written
-	clock    string // how the clock of the next program is wrong; see clock.go
+	dir      string // of all files written
+	clock    string // clock error of the next process; see clock.go
 	failures int
 }
 
@@ -63,8 +61,7 @@ func (h *harness) failf(format string, args ...any) {
 	fmt.Printf("FAIL "+format+"\n", args...)
 }
 
-// every is how often the program that is killed writes checkpoints: far more often than others, so
-// that kills meet them.
+// every is the interval of checkpoints in the program under test: short, so that kills hit them.
 const every = "40ms"
 
 func (h *harness) run(kills int, only string) (err error) {
@@ -116,39 +113,39 @@ func (h *harness) run(kills int, only string) (err error) {
 	return h.breakThings()
 }
 
-// A scenario is something that is killed while it writes.
+// A scenario is a command that is killed while it writes.
 type scenario struct {
 	name string
-	// prepare makes what is there before, in an empty folder.
+	// prepare creates the inputs in an empty folder.
 	prepare [][]string
-	// command is killed, again its next attempt: the same where that is nil.
+	// command is killed; again is the next attempt, nil for the same command.
 	command, again []string
-	once           bool     // when it has ended, it cannot be run again
-	clock          bool     // the clock jumps, between attempts and during each
-	scratch        string   // a folder whose content may be another
-	units          []string // what it writes, each of which appears as a whole; file/* are files of a folder
+	once           bool     // it cannot run again after it finished
+	clock          bool     // the clock jumps between and during attempts
+	scratch        string   // a folder whose content may differ
+	units          []string // outputs, each of which appears atomically; file/* are the files of a folder
 
-	input, want   state // before and afterwards
+	input, want   state // before and after an undisturbed run
 	takes         time.Duration
 	kills, tries  int
-	before, after int // kills after which the output was as before, and as in the end
-	kept, writing int // kills after which a periodic checkpoint was there, and the draft of one
-	resumed       int // attempts that went on from a checkpoint
+	before, after int // kills that left the old and the new output
+	kept, writing int // kills that left a periodic checkpoint, and the draft of one
+	resumed       int // attempts that resumed from a checkpoint
 	folder        string
 }
 
-// state is the content of files by path.
+// state is file contents by path.
 type state map[string]string
 
-// heldOut is how many of the examples are held out.
-const heldOut = 3000
+// validation is how many of the examples are for validation.
+const validation = 3000
 
-// command makes the arguments ready, in which DATA is the folder of data.
+// command prepares a command; DATA in its arguments is the data folder.
 func (h *harness) command(dir string, args []string) *exec.Cmd {
 	cmd := exec.Command(h.mfgs)
 	for _, a := range args {
 		cmd.Args = append(cmd.Args, strings.NewReplacer("DATA", filepath.Join(h.dir, "data"),
-			"[train]", fmt.Sprintf("[:%d]", h.examples-heldOut), "[val]", fmt.Sprintf("[%d:]", h.examples-heldOut),
+			"[train]", fmt.Sprintf("[:%d]", h.examples-validation), "[val]", fmt.Sprintf("[%d:]", h.examples-validation),
 		).Replace(a))
 	}
 	cmd.Dir = dir
@@ -157,7 +154,7 @@ func (h *harness) command(dir string, args []string) *exec.Cmd {
 	return cmd
 }
 
-// must runs a command that nothing disturbs.
+// must runs a command undisturbed.
 func (h *harness) must(dir string, args []string) (string, error) {
 	out, err := h.command(dir, args).CombinedOutput()
 	if err != nil {
@@ -209,7 +206,7 @@ func (h *harness) prepare(s *scenario, dir string) error {
 	return nil
 }
 
-// write makes the files of a state below a folder.
+// write writes the files of a state below a folder.
 func (s state) write(dir string) error {
 	for name, data := range s {
 		path := filepath.Join(dir, name)
@@ -233,7 +230,7 @@ func read(dir string) (state, error) {
 		data, err := os.ReadFile(path)
 		name, _ := filepath.Rel(dir, path)
 		if len(data) == 0 && filepath.Base(name) == "lock" {
-			return err // of a process that was killed when it had made it; it is removed a day later
+			return err // left by a killed process; removed a day later
 		}
 		s[name] = string(data)
 		return err
@@ -241,8 +238,7 @@ func read(dir string) (state, error) {
 	return s, err
 }
 
-// under returns the files of a unit, without those that are being written: in the end there must be
-// none, but no reader minds them.
+// under returns the files of a unit without drafts, which readers ignore.
 func (s state) under(unit string) state {
 	part := state{}
 	for name, data := range s {
@@ -256,7 +252,7 @@ func (s state) under(unit string) state {
 	return part
 }
 
-// without returns the files that are not below a folder.
+// without returns the files outside a folder.
 func (s state) without(folder string) state {
 	rest := maps.Clone(s)
 	maps.DeleteFunc(rest, func(name, _ string) bool { return strings.HasPrefix(name, folder+"/") })
@@ -275,7 +271,7 @@ func (s state) equal(o state) bool {
 	return true
 }
 
-// differences names files that are not the same.
+// differences lists the files that differ.
 func (s state) differences(o state) string {
 	var names []string
 	for name, data := range s {
@@ -293,7 +289,7 @@ func (s state) differences(o state) string {
 	return strings.Join(names, " ")
 }
 
-// round lets a scenario be killed once or more, and then end. It returns how often it was killed.
+// round kills a scenario one or more times and then lets it finish. It returns the number of kills.
 func (h *harness) round(s *scenario) (kills int, err error) {
 	dir := s.folder
 	if err := h.prepare(s, dir); err != nil {
@@ -353,9 +349,9 @@ func (h *harness) round(s *scenario) (kills int, err error) {
 	}
 }
 
-// instant returns what waits until it is time to kill, in turn: where a scenario keeps checkpoints, after some of
-// them were written and while one is; at any time; and soon after the program has begun to write what it leaves.
-// It returns false when done is closed.
+// instant returns a function that waits for the moment to kill, or returns false when done is closed. The moments
+// alternate: for scenarios with checkpoints, after some were written and while one is; at any time; and soon after
+// the program begins to write its output.
 func (h *harness) instant(s *scenario, dir string) func(done <-chan struct{}) bool {
 	const (
 		anyTime = iota
@@ -399,7 +395,7 @@ func (h *harness) instant(s *scenario, dir string) func(done <-chan struct{}) bo
 	}
 }
 
-// checkpoint is the folder in which a scenario keeps what it has read, "" if it does not.
+// checkpoint is the folder of a scenario's checkpoint, "" if it has none.
 func (s *scenario) checkpoint() string {
 	if !slices.Contains(s.command, "--resume") {
 		return ""
@@ -416,12 +412,12 @@ func wait(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// writes reports whether a draft in a folder has content.
+// writes reports whether a folder holds a non-empty draft.
 func writes(dir string) bool {
 	return drafted(dir, ".mfgs-*.tmp/new/*", ".mfgs-*.tmp/new/*/*", "*/.mfgs-*.tmp/new/*", "*/.mfgs-*.tmp/new/*/*")
 }
 
-// drafted reports whether a file with content has a path of one of these patterns.
+// drafted reports whether a non-empty file matches one of the patterns.
 func drafted(dir string, patterns ...string) bool {
 	for _, pattern := range patterns {
 		names, _ := filepath.Glob(filepath.Join(dir, pattern))
@@ -434,14 +430,14 @@ func drafted(dir string, patterns ...string) bool {
 	return false
 }
 
-// kill kills a process and those it started when it is time.
+// kill waits for the instant and kills a process group.
 func (h *harness) kill(pid int, instant func(<-chan struct{}) bool, done <-chan struct{}) {
 	if instant(done) {
 		syscall.Kill(-pid, syscall.SIGKILL)
 	}
 }
 
-// inspect looks at what is there after a kill, and reports whether it is what is there in the end.
+// inspect checks the files after a kill, and reports whether the outputs are complete.
 func (h *harness) inspect(s *scenario, dir string) (ended bool, err error) {
 	got, err := read(dir)
 	if err != nil {
@@ -484,7 +480,7 @@ func (h *harness) inspect(s *scenario, dir string) (ended bool, err error) {
 	return ended, nil
 }
 
-// unitsIn lists what a scenario writes: of the files of a folder those that a whole run makes.
+// unitsIn lists a scenario's outputs; for a folder, the files of an undisturbed run.
 func (s *scenario) unitsIn(got state) (units []string) {
 	for _, unit := range s.units {
 		folder, all := strings.CutSuffix(unit, "/*")

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// makeData makes what is calibrated on: the images of a small network that ships, over and over
-// with other noise, in files that have not changed for an hour.
+// makeData writes the data set: the images of the small digits network, repeated with different noise, in files
+// that were last modified an hour ago.
 func (h *harness) makeData() error {
 	from, to := filepath.Join("..", "models", "digits-mlp"), filepath.Join(h.dir, "data")
 	if err := os.Mkdir(to, 0o755); err != nil {
@@ -72,15 +72,15 @@ func (h *harness) makeData() error {
 	return err
 }
 
-// calibrate returns a command that calibrates with all of the data, and more. It tries one damping: kills
-// are to meet what reads and writes.
+// calibrate returns a calibration command with more arguments. It tries one damping only, so that kills hit reading
+// and writing.
 func calibrate(more ...string) []string {
 	return append([]string{"calibrate", "--model", "DATA/model.onnx", "--train", "DATA/digits-images-idx3-ubyte[train]",
 		"--val", "DATA/digits-images-idx3-ubyte[val]", "--ood", "DATA/unfamiliar-images-idx3-ubyte.gz[0:300]",
 		"--batch", "100", "--damping", "rel:1"}, more...)
 }
 
-// scenarios are what is killed.
+// scenarios are the commands that are killed.
 var scenarios = []*scenario{
 	{
 		name: "calibrate --resume", units: []string{"b"},
@@ -99,7 +99,7 @@ var scenarios = []*scenario{
 		command: calibrate("--out", "b", "--resume"),
 	},
 	{
-		// What a store of the cache says of the data's times depends on the clock.
+		// The cache records modification times, which depend on the clock.
 		name: "a clock, with a cache", units: []string{"b"}, clock: true, scratch: "cache",
 		command: calibrate("--out", "b", "--features-cache", "cache", "--resume"),
 	},

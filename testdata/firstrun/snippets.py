@@ -1,6 +1,6 @@
-"""Runs the Python that docs/export.md, docs/examples.md and docs/tutorials/text.md show, on what the commands above
-it make, and compares what is printed with the indented lines below. That of docs/serve.md is compiled here; what it does,
-testdata/serve/clients tries. In a Python environment with onnxruntime, from the root of the repository:
+"""Runs the Python of docs/export.md, docs/examples.md and docs/tutorials/text.md on the results of the commands above it,
+and compares its output with the indented lines below. The Python of docs/serve.md is only compiled; testdata/serve/clients
+tests it. In a Python environment with onnxruntime, from the root of the repository:
 
     make build
     python testdata/firstrun/snippets.py
@@ -22,7 +22,7 @@ import onnxruntime
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MFGS = ROOT / "mfgs"
-# What the text around a block says is there.
+# Variables that the text around a block defines.
 GIVEN = {
     "docs/export.md": {"onnxruntime": onnxruntime, "images": np.zeros((2, 1, 8, 8), np.float32)},
     "docs/examples.md": {},
@@ -39,13 +39,13 @@ def commands(text):
 
 
 def blocks(text):
-    """Each ```python block, and the indented lines that follow what is said of it."""
+    """Each ```python block, and the indented output that follows it."""
     for found in re.finditer(r"^```python\n(.*?)^```\n(?:\n[^\n#|]+:\n\n((?:    [^\n]*\n)+))?", text, re.M | re.S):
         yield found[1], [line[4:] for line in (found[2] or "").splitlines()]
 
 
 def same(got, shown):
-    """Whether words are the same, and figures but for another processor's rounding."""
+    """Whether words are equal, and figures equal up to rounding."""
 
     def near(a, b):
         try:

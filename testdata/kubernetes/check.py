@@ -1,10 +1,9 @@
-"""Checks what is in docs/kubernetes.
+"""Checks the files of docs/kubernetes.
 
-All files are held against the published schemas, strictly: a field that no schema has is an
-error. Their pods must be what Kubernetes' restricted standard wants. Then the Jobs' commands run
-as the Jobs would have them, a process a pod: merge first, the shards in random order, some killed
-with SIGKILL and started again. What comes out must be, byte for byte, the bundle of shards that
-nobody killed. It runs the mfgs on PATH. The servers' commands are run by testdata/serve/image.
+All files are validated against the published schemas, strictly: unknown fields are errors. Pods must meet
+Kubernetes' restricted standard. Then the commands of the Jobs run, one process per pod: merge first, the shards in random
+order, some killed with SIGKILL and restarted. The result must be byte for byte the bundle of an undisturbed run. It runs
+the mfgs on PATH. testdata/serve/image runs the servers' commands.
 
     pip install -r testdata/kubernetes/requirements.txt
     make jobs
@@ -54,7 +53,7 @@ def fits(job, version):
 
 
 def strict(schema):
-    """A schema of a custom resource as Kubernetes reads it, and no field beside those it has."""
+    """A schema of a custom resource as Kubernetes reads it, without additional fields."""
     if isinstance(schema, list):
         return [strict(s) for s in schema]
     if not isinstance(schema, dict):
@@ -71,7 +70,7 @@ def strict(schema):
 
 
 def custom_schemas(scratch):
-    """The schemas of resources that Kubernetes has not itself: (apiVersion, kind) to schema."""
+    """The schemas of custom resources: (apiVersion, kind) to schema."""
     schemas = {}
     for module, names in CUSTOM.items():
         fetched = subprocess.run(["go", "mod", "download", "-json", module], cwd=scratch, stdout=subprocess.PIPE,
@@ -89,7 +88,7 @@ def custom_schemas(scratch):
 
 
 def restricted(name, pod):
-    """Ends the check where a pod breaks the rules of the Pod Security Standard "restricted"."""
+    """Fails if a pod violates the Pod Security Standard "restricted"."""
     allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected",
                "secret"}
     of_pod = pod.get("securityContext", {})
@@ -116,7 +115,7 @@ MAPS = {"labels", "matchLabels", "annotations", "requests", "limits"}  # of any 
 
 
 def objects(part):
-    """All objects in a part of a document, itself included."""
+    """All objects in a part of a document, including itself."""
     if isinstance(part, dict):
         yield part
         part = [v for k, v in part.items() if k not in MAPS]
@@ -129,7 +128,7 @@ def check_schemas(scratch):
     custom = custom_schemas(scratch)
     for path in sorted(JOBS.glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
-            # YAML's anchors make one object of several.
+            # YAML's anchors share objects.
             document = json.loads(json.dumps(document))
             name = f"{path.name}: {document['kind']}"
             schema = custom.get((document["apiVersion"], document["kind"]))
@@ -157,11 +156,11 @@ def check_schemas(scratch):
 
 
 def start(container, volumes, index=None):
-    """Starts a container's command as a process, its volumes in a folder."""
+    """Starts a container's command as a process, with its volumes in a folder."""
     words = list(container["command"])
     for path in ("/data", "/parts"):
         words[-1] = words[-1].replace(path + "/", f"{volumes}{path}/")
-    # What the example calls its data, and what there is here.
+    # Data in the example, and here.
     digits = f"{ROOT}/models/digits-mlp/digits-images-idx3-ubyte.gz"
     for example, here in {
         f"'{volumes}/data/train-{{0000..1023}}.tar'": f"'{digits}[0:1200]'",

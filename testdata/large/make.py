@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes a classifier whose weights take more than 2 GiB, and data for it, to the folder given.
+"""Writes a classifier with more than 2 GiB of weights, and data for it, to a folder.
 
     python3 make.py FOLDER        (needs onnx and numpy)
 
-Nearly all of the weights are zeros that take no room on disk: a table of 2 GiB in which one row is looked up, and two square
-layers of 256 MiB that add nothing to what goes through them. What remains is a small network with random weights, so that
-the files behave as any model's but for their size.
+Nearly all weights are zeros that take no disk space: a table of 2 GiB of which one row is looked up, and two square layers of
+256 MiB that add zero. The rest is a small network with random weights, so that the files behave like any model's except
+for their size.
 """
 
 import os
@@ -59,7 +59,7 @@ with open(os.path.join(folder, "big.onnx"), "wb") as f:
 with open(os.path.join(folder, data), "wb") as f:
     f.truncate(offset)
 
-# Labels drawn from the network's own probabilities, as of a classifier that knows how sure it may be.
+# Labels drawn from the network's probabilities: a calibrated classifier.
 values = {t.name: nh.to_array(t) for t in inits if t.data_location != T.EXTERNAL}
 for name, n in [("train", 512), ("val", 512)]:
     x = r.normal(size=(n, 16)).astype(np.float32)

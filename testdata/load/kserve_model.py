@@ -1,4 +1,4 @@
-"""Serves an exported model by KServe's Python model server and onnxruntime, for testdata/load's -peer.
+"""Serves an exported model with KServe's Python model server and onnxruntime, for testdata/load's -peer.
 
     pip install -r requirements.txt
     python3 kserve_model.py --model_name m --file fused.onnx --threads 2 --http_port 8080 --enable_grpc false

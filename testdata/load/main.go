@@ -1,14 +1,14 @@
-// Command load measures what mfgs serve adds to ONNX Runtime: beside a bare loop over the same model, with
-// the same threads, on the same machine, in turns; and, for one client, beside that loop in a process of its
-// own behind a plain socket.
+// Command load measures the overhead of mfgs serve over ONNX Runtime. It alternates with a bare loop over the same
+// model, with the same threads on the same machine, and, for one client, with that loop in its own process behind a
+// plain socket.
 //
 //	go build -o mfgs ./cmd/mfgs
 //	mfgs export --bundle BUNDLE --out fused.onnx
 //	go run -C testdata ./load -mfgs ../mfgs -bundle BUNDLE -model fused.onnx
 //
-// The bare loop runs the exported model, which gives the same outputs, on batches of as many examples as the
-// server puts into one; the requests are of one example each, as bytes, over connections that stay. Client
-// and server share the machine: what the client takes of it counts against the server.
+// The bare loop runs the exported model, which has the same outputs, with the server's batch size. Requests
+// have one example each, as bytes, over persistent connections. Client and server share the machine, so the client's
+// work counts against the server.
 package main
 
 import (
@@ -40,8 +40,8 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/onnx/tensor"
+	"github.com/mfgs/mfgs/wrap"
 )
 
 var (
@@ -70,11 +70,7 @@ func run(ctx context.Context) error {
 	if *clients == 0 {
 		*clients = 2 * *batch
 	}
-	lib, err := install.Ensure(ctx, install.Config{Install: true})
-	if err != nil {
-		return err
-	}
-	if err := ort.Load(lib); err != nil {
+	if err := (&wrap.Runtime{Install: true}).Load(ctx); err != nil {
 		return err
 	}
 	if shape := os.Getenv(socketVariable); shape != "" {
@@ -109,7 +105,7 @@ func run(ctx context.Context) error {
 	return s.openLoop("4 x overload", 4*peak)
 }
 
-// compare runs bare loops and the server in turns: throughput at saturation, and latency of one client.
+// compare alternates bare loops and the server: throughput at saturation, and latency of one client.
 func compare(s *server, bare, alone *loop) error {
 	other, err := s.peer()
 	if err != nil {
@@ -153,8 +149,8 @@ func compare(s *server, bare, alone *loop) error {
 	return nil
 }
 
-// alternate times each of several calls, a few of one after a few of another: what the machine does beside
-// them changes within seconds by more than they differ.
+// alternate times several calls in short turns, since the machine's other load varies within seconds by more than
+// they differ.
 func alternate(calls []func() error, times *[4][]float64) error {
 	for begun := time.Now(); time.Since(begun).Seconds() < *seconds*float64(len(calls)); {
 		for i, f := range calls {
@@ -180,11 +176,11 @@ func quantile(x []float64, q float64) float64 {
 	return x[min(len(x)-1, int(q*float64(len(x))))]
 }
 
-// A loop is a model in ONNX Runtime with nothing around it.
+// A loop is a bare session of ONNX Runtime.
 type loop struct {
 	session *ort.Session
 	name    string
-	shape   []int64 // of an example
+	shape   []int64 // per example
 }
 
 func newBare(path string, shape []int64) (*loop, error) {
@@ -199,7 +195,7 @@ func newBare(path string, shape []int64) (*loop, error) {
 	return &loop{session, session.Inputs()[0].Name, shape}, nil
 }
 
-// rate returns examples in a second, in batches of n.
+// rate returns examples per second, in batches of n.
 func (l *loop) rate(n int) (float64, error) {
 	in := l.input(n)
 	begun, done := time.Now(), 0
@@ -212,7 +208,7 @@ func (l *loop) rate(n int) (float64, error) {
 	return float64(done) / time.Since(begun).Seconds(), nil
 }
 
-// one returns what runs one example.
+// one returns a function that runs one example.
 func (l *loop) one() func() error {
 	in := l.input(1)
 	return func() error {
@@ -242,7 +238,7 @@ func numbers(n int) []float32 {
 	return x
 }
 
-// A server is mfgs serve in a process of its own.
+// A server is a process of mfgs serve.
 type server struct {
 	process *exec.Cmd
 	url     string
@@ -252,7 +248,7 @@ type server struct {
 	shape   []int64 // of an example
 	body    []byte
 	header  string
-	peak    float64 // answers in a second
+	peak    float64 // answers per second
 }
 
 func serve(ctx context.Context) (*server, error) {
@@ -293,7 +289,7 @@ func (s *server) stop() {
 	}
 }
 
-// peer is the server of -peer, nil without. It serves the same model.
+// peer is the server of -peer, nil without one. It serves the same model.
 func (s *server) peer() (*server, error) {
 	if *peer == "" {
 		return nil, nil
@@ -307,7 +303,7 @@ func (s *server) peer() (*server, error) {
 	return &other, other.learn()
 }
 
-// learn asks what the model takes, and makes the request that is sent.
+// learn asks for the model's input and builds the request.
 func (s *server) learn() error {
 	r, err := http.Get(s.url + "/v2/models/" + s.name)
 	if err != nil {
@@ -343,8 +339,7 @@ func (s *server) learn() error {
 	return err
 }
 
-// A connection asks and is answered. It is not net/http's: what a client takes of the machine is taken from
-// the server.
+// A connection sends requests. It avoids net/http, whose work would be taken from the server.
 type connection struct {
 	net.Conn
 	*bufio.Reader
@@ -361,7 +356,7 @@ func (s *server) connect() (*connection, error) {
 	return &connection{c, bufio.NewReaderSize(c, 16<<10), append([]byte(head), s.body...)}, nil
 }
 
-// ask sends the request, and returns the status of its answer: OK or too many requests.
+// ask sends the request and returns the status, OK or too many requests.
 func (c *connection) ask() (int, error) {
 	if _, err := c.Write(c.request); err != nil {
 		return 0, err
@@ -394,7 +389,7 @@ func (c *connection) ask() (int, error) {
 	return code, nil
 }
 
-// one returns what asks once, over a new connection where the server has closed the last for want of use.
+// one returns a function that asks once, and reconnects if the server closed the idle connection.
 func (s *server) one() func() error {
 	var c *connection
 	return func() (err error) {
@@ -412,7 +407,7 @@ func (s *server) one() func() error {
 	}
 }
 
-// saturate returns answers in a second to clients that ask again at once.
+// saturate returns answers per second to clients that ask again immediately.
 func (s *server) saturate() (float64, error) {
 	var done atomic.Int64
 	var failed atomic.Pointer[error]
@@ -443,19 +438,19 @@ func (s *server) saturate() (float64, error) {
 	return float64(done.Load()) / time.Since(begun).Seconds(), nil
 }
 
-// mostWaiting is how many requests of an open loop are under way at most: what would come beside them is
-// counted as lost, as a client that ran out of connections would.
-const mostWaiting = 1000
+// maxWaiting bounds the concurrent requests of an open loop. Further ones count as lost, as for a client that ran
+// out of connections.
+const maxWaiting = 1000
 
-// openLoop sends requests at random times, so many in a second, whatever becomes of those before. Times are
-// counted from when a request was due.
+// openLoop sends requests at random times at a rate, regardless of earlier ones. Latency counts from when a request was
+// due.
 func (s *server) openLoop(what string, rate float64) error {
 	var mu sync.Mutex
 	var answered, refused []float64
 	var failures []string
 	lost := 0
 	var all sync.WaitGroup
-	var free []*connection // the last used one last: those that were not used for long may be closed
+	var free []*connection // most recently used last, since the server closes idle ones
 	waiting := 0
 	begun := time.Now()
 	next, before := begun, s.memory()
@@ -472,7 +467,7 @@ func (s *server) openLoop(what string, rate float64) error {
 		if n := len(free); n > 0 {
 			c, free = free[n-1], free[:n-1]
 		}
-		if waiting == mostWaiting {
+		if waiting == maxWaiting {
 			mu.Unlock()
 			lost++
 			continue
@@ -520,16 +515,16 @@ func (s *server) openLoop(what string, rate float64) error {
 	return nil
 }
 
-// sleep is precise to about 50 µs, where time.Sleep rounds up to a whole millisecond when nothing else runs:
-// requests would come late, and several at once.
+// sleep is precise to about 50 µs. time.Sleep rounds up to a millisecond on an idle machine, so that requests would
+// come late and in bursts.
 func sleep(d time.Duration) {
 	if d > 0 {
 		t := syscall.NsecToTimespec(d.Nanoseconds())
-		_ = syscall.Nanosleep(&t, nil) // a signal may cut it short, which does no harm
+		_ = syscall.Nanosleep(&t, nil) // harmless if a signal cuts it short
 	}
 }
 
-// memory is what the server's process takes, in MiB.
+// memory is the server's resident memory in MiB.
 func (s *server) memory() int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Process.Pid))
 	if err != nil {

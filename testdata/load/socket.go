@@ -14,18 +14,18 @@ import (
 	"strings"
 )
 
-// socketVariable has this program be the process that a socket asks: it is the shape of an example.
+// socketVariable makes this program the process behind a socket. It holds the shape of an example.
 const socketVariable = "LOAD_SOCKET"
 
-// A socket is the bare loop in a process of its own behind a plain TCP connection: no HTTP, no queue, no
-// allocation. What it takes beyond the bare loop, any server does.
+// A socket is the bare loop in its own process behind a plain TCP connection, without HTTP, queue or allocation.
+// Any server has at least its overhead.
 type socket struct {
 	process *exec.Cmd
 	net.Conn
 	request, answer []byte
 }
 
-// dial starts the process and sends it the numbers of one example.
+// dial starts the process and prepares a request.
 func dial(l *loop) (*socket, error) {
 	p := exec.Command(os.Args[0], os.Args[1:]...)
 	p.Env = append(os.Environ(), socketVariable+"="+strings.Trim(fmt.Sprint(l.shape), "[]"))
@@ -58,7 +58,7 @@ func (s *socket) stop() {
 	_ = s.process.Wait()
 }
 
-// one asks once.
+// one sends one request.
 func (s *socket) one() error {
 	if _, err := s.Write(s.request); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *socket) one() error {
 	return err
 }
 
-// answerSocket is the other process: it answers examples of a shape with a few bytes, one after the other.
+// answerSocket is the other process. It answers each example of a shape with a few bytes.
 func answerSocket(shape string) error {
 	var dims []int64
 	for _, d := range strings.Fields(shape) {

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""Makes the networks of this folder: those that the methods of `mfgs eval` take
-beside a bundle's own, small and on the digits of models/digits-mlp.
+"""Trains the networks of this folder, which the methods of `mfgs-paper compare` take
+beside a bundle's own: small ones on the digits of models/digits-mlp.
 
     OMP_NUM_THREADS=1 python3 make.py
 
-They are trained by ../../models/mnist-methods/train.py, whose pinned versions
-(requirements.txt) are wanted, on the examples that the digits network was trained
-on. What they are:
+They are trained by ../../models/mnist-methods/train.py, with its pinned versions
+(requirements.txt), on the training examples of the digits network:
 
   seed1.onnx, seed2.onnx   the digits network from other seeds
   dropout.onnx             with dropout, its nodes in the file
   edl.onnx                 evidential, softplus
-  vi.onnx                  draws its weights anew in every run
-  trajectory/epochN.onnx   last layers along a training that went on
+  vi.onnx                  draws its weights in each run
+  trajectory/epochN.onnx   last layers of continued training
 """
 
 import argparse

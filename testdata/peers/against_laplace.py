@@ -1,9 +1,8 @@
 """mfgs against laplace-torch's last-layer Laplace: the same networks, data, structure and damping (a
-prior precision of 1), on all cores each.
+prior precision of 1), each on all cores.
 
-Each measurement is a process of its own, the two sides taking turns. laplace-torch fits the posterior
-at a fixed prior and stops there; what mfgs does beyond that, the tuning of two temperatures on held-out
-data, is counted where the title says so.
+Each measurement is its own process, and the two sides alternate. laplace-torch only fits the posterior at a fixed
+prior. mfgs also tunes two temperatures on validation data, which is counted if the title says so.
 """
 
 import shutil
@@ -18,8 +17,8 @@ BACKENDS = ("curvlinops", "backpack", "asdl")
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison. laplace-torch keeps for each example K × K·D numbers several times over, so that
-    it can take but few examples at a time, and where one takes long but few are measured."""
+    """One comparison. laplace-torch stores K × K·D numbers per example several times, so that its batches
+    are small, and slow cases are measured on few examples."""
 
     classes: int
     structure: str
@@ -69,7 +68,7 @@ def laplace(case, *more, backend=None, sampled=False, runs=1):
 
 
 def values(done, key):
-    """The runs of one kind, without the first where there are others: threads and caches warm up."""
+    """The runs of one kind, without the first (warm-up) unless it is the only one."""
     all_of_them = done.out.get(key, [])
     return all_of_them[1:] if len(all_of_them) > 1 else all_of_them
 
@@ -94,7 +93,7 @@ def compare(case, prefix, section, what, ours, theirs, key, unit, bound, order, 
 
 
 def memory(case, prefix, section, ours, theirs, order):
-    """The most memory of both. It is read of a process that ran out of it too."""
+    """Compares the peak memory, also of a process that ran out of memory."""
     error = trouble(*theirs)
     record(args, f"{prefix}-memory-{case.name}", section, f"{case.title}: most memory", "MiB",
            [side("mfgs", ours), side("laplace-torch", [] if error else [d.peak for d in theirs], error=error,
@@ -103,7 +102,7 @@ def memory(case, prefix, section, ours, theirs, order):
 
 
 def refused(case, done, prefix, section, order):
-    """Notes that neither side can: what each says."""
+    """Records that neither side can, with the error of each."""
     record(args, f"{prefix}-{case.name}", section, f"{case.title}", "s",
            [side("mfgs", [], error=done.error), side("laplace-torch", [], error=trouble(laplace_cached(case, 1)))], order=order)
 
@@ -154,7 +153,7 @@ def whole(case, order):
                                       "--batch", 2 * sizes.batch, "--json", "--out", bundle])))
         predicts.append(must(process([args.harness, "predict", "-bundle", bundle, "-data", f"{images}[0:{sizes.few_val}]",
                                       "-batch", sizes.batch, "-runs", 2])))
-        # Of what there is to predict, every image once.
+        # Predict every image once.
         theirs.append(laplace(replace(case, predict=min(case.predict, sizes.few_val)), "--network", f"{case.network}:{case.classes}:{state}", "--images", images, "--limit", sizes.few_train,
                               "--size", sizes.image, "--test", args.work / "val.npz", "--batch", 2 * sizes.batch, backend=fastest(case)))
     shutil.rmtree(bundle)
@@ -168,8 +167,8 @@ def whole(case, order):
 
 @cache
 def fastest(case):
-    """The backend of laplace-torch that fits fastest, tried on a few examples. Of the full curvature all
-    of them but the default, which is slower, have one and the same implementation."""
+    """The fastest backend of laplace-torch, tried on a few examples. For the full curvature all but the
+    slower default share one implementation."""
     if case.structure == "full":
         return "backpack"
     times = {}

@@ -1,5 +1,5 @@
-"""What the scripts here share: their arguments, the measuring of processes, and the form in which a
-measurement is noted. It imports nothing large, so that it costs the measured processes nothing.
+"""Shared by the scripts here: arguments, measuring processes, and recording measurements. It imports nothing
+large, to cost the measured processes nothing.
 """
 
 import argparse
@@ -22,23 +22,23 @@ ROOT = HERE.parent.parent
 THREADS = os.cpu_count()
 PACKAGES = ("torch", "torchvision", "laplace-torch", "curvlinops-for-pytorch", "backpack-for-pytorch", "asdfghjkl",
             "onnx", "onnxruntime", "numpy")
-# What a process may allocate. A measurement that needs more counts as out of memory.
+# Memory limit of a process. A measurement that needs more counts as out of memory.
 MEMORY = 16 << 30
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. `FULL` is for the table, `QUICK` shows in a few minutes that all scripts run."""
+    """Sizes of the measurements. `FULL` is for the table; `QUICK` tests all scripts in a few minutes."""
 
-    image: int  # pixels a side
-    batch: int  # images at a time, where nothing else is said
+    image: int  # pixels per side
+    batch: int  # default batch of images
     runs: int  # alternating runs of a latency
     train: int  # images for the throughput of calibration
-    val: int  # images held out for it
+    val: int  # validation images for it
     few_train: int  # images for the comparison with laplace-torch
     few_val: int
-    features: int  # ready-made features to fit
-    rounds: int  # alternating processes, where one takes long
+    features: int  # precomputed features to fit
+    rounds: int  # alternating processes, for slow ones
     samples: int  # Monte Carlo samples of the logits
     classes: tuple  # for the comparison with laplace-torch
 
@@ -62,7 +62,7 @@ def arguments(doc, more=lambda parser: None):
 
 
 def environment():
-    """That of measured processes: both sides run the same ONNX Runtime."""
+    """The environment of measured processes: both sides run the same ONNX Runtime."""
     library, = (Path(find_spec("onnxruntime").origin).parent / "capi").glob("libonnxruntime.so.*")
     return os.environ | {"ONNXRUNTIME_SHARED_LIBRARY_PATH": str(library)}
 
@@ -72,7 +72,7 @@ def say(*words):
 
 
 def peak():
-    """The most memory that this process had resident so far, MiB."""
+    """The peak resident memory of this process, MiB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -81,10 +81,10 @@ def peak():
 
 @dataclass
 class Process:
-    seconds: float  # from its start to its end
+    seconds: float  # wall time
     peak: float  # MiB resident
-    out: dict  # the JSON document that it printed
-    error: str = ""  # what one that failed said on stderr; out is then empty
+    out: dict  # the JSON document printed
+    error: str = ""  # stderr of a failed process; out is then empty
 
 
 def process(command, limited=False):
@@ -134,8 +134,8 @@ def must(done):
 
 
 def alternate(runs, *sides):
-    """Calls each function in turn, `runs` times after one call that does not count, in the other order
-    every second time; returns the seconds of each."""
+    """Alternates between functions, reversing the order every second time, for `runs` calls each after one
+    untimed call. Returns the seconds of each."""
     for f in sides:
         f()
     seconds = [[] for _ in sides]
@@ -150,7 +150,7 @@ def alternate(runs, *sides):
 
 
 def side(who, values, error="", note=""):
-    """One of those compared. `values` are the single measurements, empty where it failed."""
+    """One side of a comparison. `values` are the measurements, empty if it failed."""
     return {"who": who, "values": list(values), "error": error, "note": note}
 
 
@@ -185,7 +185,7 @@ def record(args, name, section, title, unit, sides, bounds=(), notes=(), order=0
 
 
 def command_words():
-    """The arguments that this script was called with, but for the paths of this machine."""
+    """The arguments of this script, without paths of this machine."""
     words, skip = [], False
     for word in sys.argv[1:]:
         if skip:

@@ -1,6 +1,4 @@
-"""The part of `make bench` that this project has promised something of: mf0 against its exact form, and
-the eigensolver against gonum's, which both need no peer outside of Go.
-"""
+"""The benchmarks in Go: mf0 against its exact form, and the eigensolver against gonum's."""
 
 import re
 import subprocess
@@ -11,7 +9,7 @@ args = arguments(__doc__)
 
 
 def bench(package, pattern, *flags, more=()):
-    """name → unit → the values of all runs."""
+    """Returns name → unit → values of all runs."""
     command = ["go", "test", "-run", "^$", "-bench", pattern, *flags, package, *more]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
@@ -40,9 +38,9 @@ for order, (k, ratio, least) in enumerate([(1000, 2, 30), (1000, 10, 15), (21841
     record(args, f"mf0-{k}-{ratio}", "go", f"mf0, K = {k}, temperatures in a ratio of {ratio}", "µs", sides, bounds, order=order)
 
 n = 512 if args.quick else 2048
-# gonum's takes half a minute: once is enough.
-ours = bench("./calibrate/internal/eigen", f"^BenchmarkSym$/^Sym$/^{n}$", *(["-benchtime", "1x"] if args.quick else ["-benchtime", "3x"]), more=["-large"])
-gonum = bench("./calibrate/internal/eigen", f"^BenchmarkSym$/^EigenSym$/^{n}$", "-benchtime", "1x", more=["-large"])
+# gonum's takes half a minute, so it runs once.
+ours = bench("./internal/eigen", f"^BenchmarkSym$/^Sym$/^{n}$", *(["-benchtime", "1x"] if args.quick else ["-benchtime", "3x"]), more=["-large"])
+gonum = bench("./internal/eigen", f"^BenchmarkSym$/^EigenSym$/^{n}$", "-benchtime", "1x", more=["-large"])
 record(args, "eigen", "go", f"eigenvectors of a symmetric matrix of order {n}", "s",
        [side("mfgs", [t / 1e9 for t in ours[f"Sym/Sym/{n}"]["ns/op"]]), side("gonum's EigenSym", [t / 1e9 for t in gonum[f"Sym/EigenSym/{n}"]["ns/op"]])],
        [(1, 0, "at least", 4)], order=10)

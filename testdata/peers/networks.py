@@ -1,7 +1,7 @@
-"""The networks that are measured: torchvision's, with random weights that are the same every time.
+"""The networks measured: torchvision's, with reproducible random weights.
 
-Batch normalisation takes its statistics from one batch of pictures, so that activations keep their
-scale through the depth of the network, as in a trained one, and the softmax does not saturate.
+Batch normalisation takes its statistics from one batch of images, so that activations keep their scale through the
+network, as in a trained one, and the softmax does not saturate.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import torchvision
 
 
 def pictures(n, size, seed):
-    """[n, 3, size, size] float32: coarse noise with a level of its own in each picture, and fine noise."""
+    """[n, 3, size, size] float32: coarse noise of a level that differs between images, and fine noise."""
     rng = np.random.default_rng(seed)
     coarse = rng.random((n, 3, 8, 8), dtype=np.float32) + 2 * rng.random((n, 3, 1, 1), dtype=np.float32) - 1.5
     fine = rng.random((n, 3, size, size), dtype=np.float32) - 0.5
@@ -28,7 +28,7 @@ def architecture(name, classes):
 
 
 def network(name, classes, size):
-    """The network with its weights, in the mode for inference."""
+    """The network with its weights, in inference mode."""
     torch.manual_seed(7)
     model = architecture(name, classes)
     last = model.get_submodule(last_layer(name))

@@ -1,8 +1,7 @@
-"""Measures laplace-torch's last-layer Laplace in a process of its own, and prints a JSON document.
+"""Measures laplace-torch's last-layer Laplace in its own process, and prints a JSON document.
 
-The library is used as well as its public interface allows: the network's body is frozen, so that no
-graph is kept for it, predictions run without gradients, batches are slices of one array rather than
-collated examples, and all cores are used.
+The library is used as efficiently as its public interface allows: the network's body is frozen, predictions run
+without gradients, batches are slices of one array rather than collated examples, and all cores are used.
 """
 
 import argparse
@@ -41,7 +40,7 @@ torch.set_num_threads(THREADS)
 
 
 class Batches:
-    """Batches of arrays, as slices; what a DataLoader would give, without its cost."""
+    """Batches of arrays as slices: a DataLoader without its cost."""
 
     def __init__(self, x, labels, size):
         self.x, self.labels, self.size = x, labels, size
@@ -90,12 +89,12 @@ def fitted():
         p.requires_grad_(True)
     la.fit(Batches(x, labels, args.batch))
     if args.structure == "full":
-        la.posterior_scale  # the inverse, which is otherwise left to the first prediction
+        la.posterior_scale  # the inverse, otherwise computed by the first prediction
     return la
 
 
 def failed(error):
-    """The document of a run that the library could not end."""
+    """The document of a failed run."""
     text = str(error)
     if "can't allocate memory" in text or isinstance(error, MemoryError):
         text = "out of memory: " + text.split("you tried to ")[-1].split(".")[0]

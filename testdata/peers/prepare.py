@@ -1,4 +1,4 @@
-"""Makes models, data, bundles and fused models in WORK; what is there already is left alone."""
+"""Creates models, data, bundles and fused models in WORK, unless they exist."""
 
 import subprocess
 import warnings
@@ -15,7 +15,7 @@ sizes = args.sizes
 
 
 def once(path, make):
-    """Makes a file or folder under another name, which it loses when it is whole."""
+    """Creates a file or folder under a temporary name and renames it when it is complete."""
     path = args.work / path
     if path.exists():
         return path
@@ -44,7 +44,7 @@ def labelled(n, seed):
 
 
 def features(classes, d, n, seed):
-    """Features as behind a ReLU, logits of a linear layer of them, labels drawn from their softmax."""
+    """Features as after a ReLU, logits of a linear layer, labels drawn from their softmax."""
     def write(path):
         head, rng = np.random.default_rng(3), np.random.default_rng(seed)
         w, b = head.normal(size=(classes, d)) * 2 * d**-0.5, head.normal(size=classes) * 0.1
@@ -72,9 +72,9 @@ def calibrate(model, train, val):
 
 args.work.mkdir(parents=True, exist_ok=True)
 torch.set_num_threads(THREADS)
-for program, package in (("mfgs", "./cmd/mfgs"), ("harness", "./testdata/peers/harness")):
+for program, module, package in (("mfgs", ROOT, "./cmd/mfgs"), ("harness", ROOT / "testdata", "./peers/harness")):
     say("building", program)
-    subprocess.run(["go", "build", "-o", args.work / program, package], cwd=ROOT, check=True)
+    subprocess.run(["go", "build", "-o", args.work / program, package], cwd=module, check=True)
 
 once("train.npy", lambda path: np.save(open(path, "wb"), pictures(sizes.train, sizes.image, 4)))
 once("val.npz", labelled(sizes.val, 5))

@@ -1,5 +1,5 @@
-"""The fused ResNet-50 against the network alone, in Python's ONNX Runtime and in Go: latency, and the
-most memory of a process that does nothing else.
+"""The fused ResNet-50 against the plain network, in Python's ONNX Runtime and in Go: latency, and peak memory of a
+dedicated process.
 """
 
 import json
@@ -18,13 +18,13 @@ MEMORY = 1.4
 def session(path):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
-    # Threads that spin while they wait would take the cores from the other session.
+    # Spinning threads would take the cores from the other session.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def images(args, batch):
-    """The last of the training images, which the bundle was not made of."""
+    """The last training images, which the bundle was not calibrated with."""
     return {"images": np.ascontiguousarray(np.load(args.work / "train.npy", mmap_mode="r")[-batch:])}
 
 

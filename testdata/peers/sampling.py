@@ -1,4 +1,4 @@
-"""The fused ResNet-50 against what else gives such probabilities: an ensemble of five networks, and
+"""The fused ResNet-50 against other ways to such probabilities: an ensemble of five networks, and
 Monte Carlo over logits drawn from the Gaussian that the fused model integrates in closed form.
 """
 

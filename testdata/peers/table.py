@@ -1,6 +1,6 @@
 """Writes docs/benchmarks.md from the results of the other scripts.
 
-What was measured with --quick is no measurement, and is refused unless --out says where it may go.
+Results of --quick are refused unless --out is given.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Images a second through `mfgs calibrate` while it reads the training set, against a loop in Python
-that does nothing but run the plain ResNet-50 on the same batches.
+"""Images per second of `mfgs calibrate` while it reads the training set, against a loop in Python that only runs the plain
+ResNet-50 on the same batches.
 """
 
 import json

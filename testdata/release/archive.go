@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A file goes into an archive or a wheel.
+// A file is an entry of an archive or a wheel.
 type file struct {
 	name       string // with slashes
 	data       []byte
@@ -22,8 +22,8 @@ func (f file) mode() int64 {
 	return 0o644
 }
 
-// writeTar writes files as a tar.gz. Nothing in it tells who wrote it, where or when: files belong to
-// nobody, and were changed at the given time.
+// writeTar writes files as a reproducible tar.gz: without owner, host or build time. All files have the given
+// modification time.
 func writeTar(w io.Writer, files []file, changed time.Time) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
@@ -45,7 +45,7 @@ func writeTar(w io.Writer, files []file, changed time.Time) error {
 	return z.Close()
 }
 
-// writeZip writes files as a zip, as writeTar does.
+// writeZip writes files as a reproducible zip.
 func writeZip(w io.Writer, files []file, changed time.Time) error {
 	z := zip.NewWriter(w)
 	for _, f := range files {

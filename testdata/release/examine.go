@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// examine wants a program to need nothing that its platform may lack, and to have no name of one of
-// these folders in it.
+// examine checks that a program needs nothing that its platform may lack, and contains none of the folder names.
 func (p platform) examine(program []byte, folders ...string) error {
 	for _, folder := range folders {
 		if folder != "" && bytes.Contains(program, []byte(folder)) {
@@ -31,7 +30,7 @@ func (p platform) examine(program []byte, folders ...string) error {
 	return fmt.Errorf("no programs for %s are known", p.goos)
 }
 
-// examineELF wants libraries of glibc alone, and of them functions that the oldest one has.
+// examineELF accepts only glibc's libraries, and functions of the oldest supported version.
 func examineELF(r *bytes.Reader) error {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -66,7 +65,7 @@ func newer(a, b string) bool {
 		for part := range strings.SplitSeq(s, ".") {
 			n, err := strconv.Atoi(part)
 			if err != nil {
-				n = 1 << 30 // GLIBC_PRIVATE: of no version
+				n = 1 << 30 // GLIBC_PRIVATE: no version
 			}
 			all = append(all, n)
 		}
@@ -75,7 +74,7 @@ func newer(a, b string) bool {
 	return slices.Compare(numbers(a), numbers(b)) > 0
 }
 
-// examineMachO wants libraries of the system alone, and a signature where the kernel does.
+// examineMachO accepts only system libraries, and requires a signature where the kernel does.
 func examineMachO(r *bytes.Reader, signed bool) error {
 	f, err := macho.NewFile(r)
 	if err != nil {
@@ -102,7 +101,7 @@ func examineMachO(r *bytes.Reader, signed bool) error {
 	return nil
 }
 
-// examinePE wants libraries that come with Windows alone.
+// examinePE accepts only libraries that come with Windows.
 func examinePE(r *bytes.Reader) error {
 	f, err := pe.NewFile(r)
 	if err != nil {

@@ -1,17 +1,17 @@
-// Mfgs-release builds a release of mfgs: an archive for each platform, a wheel that puts the program into
-// a Python environment, and the list of what the program is made of; and the checksums of all.
+// Mfgs-release builds a release of mfgs: for each platform an archive, a wheel that installs the program into
+// a Python environment, and a bill of materials; and checksums of all.
 //
 //		go run -C testdata ./release -version 0.1.0
 //
 //	 1. The commit that is checked out is cloned, and the clone tagged with the version (source.go).
 //	 2. Each platform (platform.go) is built by zig, which compiles C for all of them (zig.go), against
 //	    stubs of what macOS has (stubs.go), and the program examined (examine.go).
-//	 3. What goes with it is gathered: licences, the manual page, completion and the bill of materials
-//	    (parts.go); archives and wheels are written (archive.go, wheel.go).
+//	 3. Licences, the manual page, completion and the bill of materials are added (parts.go); archives and
+//	    wheels are written (archive.go, wheel.go).
 //	 4. The programs are run as users would, where this machine can (try.go).
 //
-// The bytes depend on the commit, the version, and the versions of Go and zig alone: neither on folders
-// nor on the time. With -twice all is built a second time, with empty caches, and compared.
+// The bytes depend only on the commit, the version, and the versions of Go and zig, not on folders or time. With -twice
+// everything is built a second time with empty caches, and compared.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// A release is what is made, and where.
+// A release is the configuration of a release.
 type release struct {
 	version string // without a v
 	out     string // the folder of the files
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.work)) }()
-	// Only what is whole and has been tried appears under the name that was asked for.
+	// The folder appears under its name only when it is complete and tested.
 	if r.out, err = filepath.Abs(r.out); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	return publish(draft, r.out)
 }
 
-// publish puts a folder in its place, whole or not at all.
+// publish moves a folder to its place atomically.
 func publish(from, to string) (err error) {
 	d, err := files.NewDraft(filepath.Dir(to))
 	if err != nil {
@@ -112,8 +112,7 @@ func publish(from, to string) (err error) {
 	return d.MoveNew(name)
 }
 
-// build makes the files of all platforms in the folder out. With caches, a folder, nothing that was
-// compiled before is used.
+// build builds the files of all platforms in the folder out. caches, if not "", is a folder for fresh build caches.
 func (r *release) build(ctx context.Context, chosen []platform, out, caches string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
@@ -138,7 +137,7 @@ func (r *release) build(ctx context.Context, chosen []platform, out, caches stri
 
 func (r *release) checksumsName() string { return "mfgs-" + r.version + "-sha256.txt" }
 
-// checksums lists the SHA-256 of the files of a folder, as sha256sum does and checks.
+// checksums lists the SHA-256 of the files of a folder, in sha256sum's format.
 func checksums(dir string) (string, error) {
 	entries, err := os.ReadDir(dir) // in order
 	if err != nil {
@@ -155,7 +154,7 @@ func checksums(dir string) (string, error) {
 	return b.String(), nil
 }
 
-// compare wants two folders to hold the same files.
+// compare returns an error unless two folders hold the same files.
 func (r *release) compare(one, other string) error {
 	a, err := checksums(one)
 	if err != nil {

@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// twice wants a writer to write the same bytes twice, in whatever zone, and returns them.
+// twice checks that a writer writes the same bytes in different time zones, and returns them.
 func twice(t *testing.T, write func(io.Writer, time.Time) error) []byte {
 	t.Helper()
 	var a, b bytes.Buffer
@@ -46,7 +46,8 @@ func twice(t *testing.T, write func(io.Writer, time.Time) error) []byte {
 	return a.Bytes()
 }
 
-func TestTarTellsNothingOfWhoWroteIt(t *testing.T) {
+func TestATarIsReproducible(t *testing.T) {
+	t.Parallel()
 	data := twice(t, func(w io.Writer, at time.Time) error { return writeTar(w, small, at) })
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -77,7 +78,8 @@ func TestTarTellsNothingOfWhoWroteIt(t *testing.T) {
 	}
 }
 
-func TestZipKeepsModesAndOneTime(t *testing.T) {
+func TestAZipIsReproducibleAndKeepsModes(t *testing.T) {
+	t.Parallel()
 	data := twice(t, func(w io.Writer, at time.Time) error { return writeZip(w, small, at) })
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
@@ -124,7 +126,8 @@ func script() wheel {
 	}
 }
 
-func TestWheelIsAsTheSpecificationHasIt(t *testing.T) {
+func TestAWheelFollowsTheSpecification(t *testing.T) {
+	t.Parallel()
 	data := twice(t, script().write)
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
@@ -184,8 +187,9 @@ func TestWheelIsAsTheSpecificationHasIt(t *testing.T) {
 	}
 }
 
-// Pip is asked where there is one, as it is on the machines that make releases.
+// Skipped without pip, which release machines have.
 func TestPipInstallsAWheel(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("the wheel of this test is for linux/amd64")
 	}
@@ -222,7 +226,8 @@ func TestPipInstallsAWheel(t *testing.T) {
 	}
 }
 
-func TestNamesOfFiles(t *testing.T) {
+func TestFilesAreNamedForVersionAndPlatform(t *testing.T) {
+	t.Parallel()
 	for i, want := range []struct{ archive, wheel string }{
 		{"mfgs-0.1.0-linux-amd64.tar.gz", "mfgs-0.1.0-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"},
 		{"mfgs-0.1.0-linux-arm64.tar.gz", "mfgs-0.1.0-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl"},
@@ -241,6 +246,7 @@ func TestNamesOfFiles(t *testing.T) {
 }
 
 func TestVersionsAndPlatformsAreChecked(t *testing.T) {
+	t.Parallel()
 	for version, want := range map[string]bool{
 		"0.1.0": true, "1.20.300": true, "v0.1.0": false, "0.1": false, "0.1.0rc1": false, "": false, "0.01.0": false, "0..1": false, "1.2.-3": false,
 	} {
@@ -265,6 +271,7 @@ func TestVersionsAndPlatformsAreChecked(t *testing.T) {
 }
 
 func TestGlibcVersionsAreCompared(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		a, b string
 		want bool
@@ -277,8 +284,9 @@ func TestGlibcVersionsAreCompared(t *testing.T) {
 	}
 }
 
-// A program of this machine's compiler has its folder in it: that is what must not be released.
-func TestProgramsWithFoldersInThemAreRefused(t *testing.T) {
+// Programs compiled here contain the folder name, which must not be released.
+func TestProgramsThatContainFolderNamesAreRefused(t *testing.T) {
+	t.Parallel()
 	program := []byte("… /home/somebody/go/src …")
 	err := platforms[0].examine(program, "", "/home/somebody")
 	if err == nil || !strings.Contains(err.Error(), "/home/somebody") {
@@ -291,8 +299,9 @@ func TestProgramsWithFoldersInThemAreRefused(t *testing.T) {
 	}
 }
 
-// Every platform's own format is read: the test's own program needs no library that a release may not.
-func TestOwnProgramIsExamined(t *testing.T) {
+// The test program needs no library that a release may not.
+func TestTheTestProgramPassesExamination(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("a program of Linux is examined")
 	}
@@ -314,8 +323,9 @@ func TestOwnProgramIsExamined(t *testing.T) {
 	}
 }
 
-// What Go calls of macOS is found in its own packages, and written as the linker reads it.
-func TestStubsNameWhatGoCalls(t *testing.T) {
+// The functions are found in the packages of Go.
+func TestStubsNameTheFunctionsThatGoCalls(t *testing.T) {
+	t.Parallel()
 	goroot, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -348,7 +358,7 @@ func TestStubsNameWhatGoCalls(t *testing.T) {
 	}
 }
 
-// The source of a release is the commit, under the version's tag, and nothing that lies about.
+// The clone has the commit and the version tag, and no untracked files.
 func TestTheCommitIsCloned(t *testing.T) {
 	dir := t.TempDir()
 	git := func(args ...string) {
@@ -390,8 +400,8 @@ func TestTheCommitIsCloned(t *testing.T) {
 	}
 }
 
-// A program for another processor sees the libraries it was given and no list of this machine's processors.
-func TestEmulatedProgramsSeeNoProcessors(t *testing.T) {
+func TestEmulatedProgramsSeeNoProcessorList(t *testing.T) {
+	t.Parallel()
 	libraries, root := t.TempDir(), filepath.Join(t.TempDir(), "root")
 	for _, name := range []string{"lib/ld-linux-aarch64.so.1", "sys/devices/system/cpu/possible"} {
 		name = filepath.Join(libraries, filepath.FromSlash(name))
@@ -415,8 +425,8 @@ func TestEmulatedProgramsSeeNoProcessors(t *testing.T) {
 	}
 }
 
-// What runs programs of Windows may lack what Go needs: then the release is not tried there, and says so.
-func TestOldWineIsNotTried(t *testing.T) {
+// Go needs more than an old Wine has.
+func TestAnOldWineIsSkipped(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the stand-in for Wine is a shell script")
 	}
@@ -456,6 +466,7 @@ func TestOldWineIsNotTried(t *testing.T) {
 }
 
 func TestLicencesAreFoundOrMissed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"LICENSE.txt", "license_test.go", "NOTICE", "README.md", "LICENSE-APACHE"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("of "+name), 0o644); err != nil {
@@ -476,8 +487,9 @@ func TestLicencesAreFoundOrMissed(t *testing.T) {
 	}
 }
 
-// A release is in its place whole, and what is there already stays.
-func TestAReleaseIsPutInItsPlaceWhole(t *testing.T) {
+// An existing folder stays.
+func TestAReleaseIsPublishedAtomically(t *testing.T) {
+	t.Parallel()
 	from, dir := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(from, "a"), []byte("one"), 0o644); err != nil {
 		t.Fatal(err)

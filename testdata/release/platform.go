@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A platform is an operating system and processor that there is a release for.
+// A platform is an operating system and processor with a release.
 type platform struct {
 	goos, goarch string
-	target       string   // as zig calls it, with the oldest system that the program is to run on
+	target       string   // zig's name, with the oldest supported system
 	tags         []string // of the wheel: platforms
 }
 
@@ -23,15 +23,15 @@ var platforms = []platform{
 	{"windows", "amd64", "x86_64-windows-gnu", []string{"win_amd64"}},
 }
 
-// glibcFloor is the oldest glibc that the programs for Linux run with: that of manylinux2014.
+// glibcFloor is the oldest supported glibc: that of manylinux2014.
 const glibcFloor = "2.17"
 
 func (p platform) String() string { return p.goos + "/" + p.goarch }
 
-// own reports whether this machine is of the platform.
+// own reports whether this machine has the platform.
 func (p platform) own() bool { return p.goos == runtime.GOOS && p.goarch == runtime.GOARCH }
 
-// program is the name of the program.
+// program returns the file name of the program.
 func (p platform) program() string {
 	if p.goos == "windows" {
 		return "mfgs.exe"
@@ -39,17 +39,17 @@ func (p platform) program() string {
 	return "mfgs"
 }
 
-// archive is the name of the archive, and of the folder in it with "" for a suffix.
+// archive returns the name of the archive or, with the suffix "", of the folder in it.
 func (p platform) archive(version, suffix string) string {
 	return fmt.Sprintf("mfgs-%s-%s-%s%s", version, p.goos, p.goarch, suffix)
 }
 
-// wheel is the file name of the wheel.
+// wheel returns the file name of the wheel.
 func (p platform) wheel(version string) string {
 	return fmt.Sprintf("mfgs-%s-py3-none-%s.whl", version, strings.Join(p.tags, "."))
 }
 
-// choose returns the platforms that a list names, all for "".
+// choose returns the platforms in a list, or all for "".
 func choose(list string) ([]platform, error) {
 	if list == "" {
 		return platforms, nil
@@ -65,8 +65,7 @@ func choose(list string) ([]platform, error) {
 	return chosen, nil
 }
 
-// isVersion reports whether a version is three numbers: that is a version of Go's modules, behind a v,
-// and of Python's packages.
+// isVersion reports whether a version is three numbers, which Go modules (after a v) and Python packages accept.
 func isVersion(s string) bool {
 	parts := strings.Split(s, ".")
 	return len(parts) == 3 && !slices.ContainsFunc(parts, func(part string) bool {

@@ -13,19 +13,18 @@ import (
 	"time"
 )
 
-// A source is a clone of a commit, where nothing else lies.
+// A source is a clean clone of a commit.
 type source struct {
 	dir     string
 	version string
 	commit  string
-	changed time.Time // when the commit was made: the time of all files
+	changed time.Time // commit time, used for all files
 }
 
 func (s source) name() string { return "mfgs " + s.version + " of commit " + s.commit[:12] }
 
-// clone clones the commit that is checked out in the working folder. The clone has one tag, the
-// version, which the go command writes into the program; a commit that is tagged with another version
-// is refused.
+// clone clones the commit checked out in the working folder. The clone has one tag, the version, which the go command
+// writes into the program. It returns an error if the commit is tagged with another version.
 func clone(ctx context.Context, version, dir string) (source, error) {
 	s := source{dir: dir, version: version}
 	git := func(args ...string) (string, error) {
@@ -70,7 +69,7 @@ func clone(ctx context.Context, version, dir string) (source, error) {
 // read reads a file of the source.
 func (s source) read(name string) ([]byte, error) { return os.ReadFile(filepath.Join(s.dir, name)) }
 
-// output runs a program and returns what it writes. The error has the end of what it complains of.
+// output runs a program and returns its output. The error includes the end of its standard error.
 func output(ctx context.Context, dir string, env []string, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = dir, env

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// dynamic is a line by which Go's own packages name what they call of a library.
+// dynamic matches the lines by which Go's packages import functions of a library.
 var dynamic = regexp.MustCompile(`(?m)^//go:cgo_import_dynamic \S+ (\S+) "(/\S+)"`)
 
-// machVM declares what a C file of client_golang calls of the system's library, which zig has, by a
-// header that zig does not have. The types are in headers of zig.
+// machVM declares the system functions that a C file of client_golang calls. zig has the library and the types, but not
+// this header.
 const machVM = `#pragma once
 #include <mach/mach_types.h>
 #include <mach/vm_region.h>
@@ -21,11 +21,11 @@ kern_return_t mach_vm_region(vm_map_t, mach_vm_address_t *, mach_vm_size_t *, vm
 	vm_region_info_t, mach_msg_type_number_t *, mach_port_t *);
 `
 
-// Stubs stand for what zig does not have of macOS. The zero value has none.
+// stubs are compiler flags for the parts of macOS that zig lacks. The zero value has none.
 type stubs struct{ compile, link string } // flags
 
-// writeStubs writes what the compiler and the linker must know of macOS and zig does not have: one
-// header, the names of libraries, and those of the functions that Go's own packages, in goroot, call.
+// writeStubs writes the parts of macOS that zig lacks: one header, and stubs of libraries with the functions that Go's
+// packages, in goroot, call.
 func writeStubs(dir, goroot string) (stubs, error) {
 	include := filepath.Join(dir, "include")
 	if err := os.MkdirAll(filepath.Join(include, "mach"), 0o755); err != nil {

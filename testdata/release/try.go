@@ -16,10 +16,10 @@ import (
 	"github.com/mfgs/mfgs/internal/install"
 )
 
-// demoLimit is the time for a demonstration, most of it for downloading ONNX Runtime, or emulation.
+// demoLimit is the time for a demo, mostly for downloading ONNX Runtime, or emulation.
 const demoLimit = 15 * time.Minute
 
-// try runs the programs as users would, where this machine can, and says where it cannot.
+// try runs the programs as users would, and reports which ones this machine cannot run.
 func (r *release) try(ctx context.Context, chosen []platform, out string) error {
 	for _, p := range chosen {
 		dir := filepath.Join(r.work, "try", p.goos+"-"+p.goarch)
@@ -35,7 +35,7 @@ func (r *release) try(ctx context.Context, chosen []platform, out string) error 
 	return nil
 }
 
-// tryOne says how a program was tried, or why it was not.
+// tryOne runs a program and returns how, or why it cannot.
 func (r *release) tryOne(ctx context.Context, p platform, out, dir string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("not done in %v", demoLimit))
 	defer cancel()
@@ -72,12 +72,12 @@ func (r *release) tryOne(ctx context.Context, p platform, out, dir string) (stri
 	return "linked, not run", nil
 }
 
-// oldWine is what Go's runtime says before anything else runs, on a Windows older than 10 or the like of it.
+// oldWine is what Go's runtime prints at its start on a Windows, or Wine, older than 10.
 const oldWine = "fatal error: bcryptprimitives.dll not found"
 
-// emulated makes in root what a program sees of the folder of libraries, and lists of processors that are
-// empty. ONNX Runtime reads these at its start, goes by what /proc/cpuinfo says of each, and crashes where
-// that is of another kind of processor, as with qemu 7; with none it asks the system.
+// emulated prepares root for an emulator: the folder of libraries, and empty lists of processors. ONNX Runtime reads
+// these at its start along with /proc/cpuinfo, and crashes if that describes another architecture, as with qemu 7;
+// if they are empty it asks the system.
 func emulated(libraries, root string) error {
 	libraries, err := filepath.Abs(libraries)
 	if err != nil {
@@ -107,7 +107,7 @@ func emulated(libraries, root string) error {
 	return nil
 }
 
-// look finds the first of some programs that there is.
+// look returns the first program that is installed.
 func look(names ...string) (string, bool) {
 	for _, name := range names {
 		if found, err := exec.LookPath(name); err == nil {
@@ -117,8 +117,8 @@ func look(names ...string) (string, bool) {
 	return "", false
 }
 
-// tryWheel installs a wheel into an empty environment and runs the demonstration with nothing in the
-// user's folders, so that it installs ONNX Runtime.
+// tryWheel installs a wheel into an empty environment and runs the demo with empty user folders, so that it installs
+// ONNX Runtime.
 func (r *release) tryWheel(ctx context.Context, wheel, dir string) error {
 	venv := filepath.Join(dir, "venv")
 	if _, err := output(ctx, dir, nil, "python3", "-m", "venv", venv); err != nil {
@@ -131,8 +131,8 @@ func (r *release) tryWheel(ctx context.Context, wheel, dir string) error {
 	return r.demo(ctx, dir, []string{filepath.Join(bin, "mfgs")}, "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
-// tryForeign runs the demonstration of a wheel for another platform by an emulator, with the official
-// ONNX Runtime for that platform beside the program.
+// tryForeign runs the demo of a wheel for another platform in an emulator, with the official ONNX Runtime for that
+// platform beside the program.
 func (r *release) tryForeign(ctx context.Context, p platform, wheel, dir string, emulator []string) error {
 	tag := "win_amd64"
 	if p.goos == "linux" {
@@ -157,7 +157,7 @@ func (r *release) tryForeign(ctx context.Context, p platform, wheel, dir string,
 	return r.demo(ctx, dir, append(emulator, filepath.Join(bin, p.program())), "WINEPREFIX="+filepath.Join(dir, "wine"), "WINEDEBUG=-all")
 }
 
-// unpack copies the files of a zip in whose names a folder is into one folder.
+// unpack copies the files of a zip whose paths contain a folder.
 func unpack(archive, folder, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
@@ -187,7 +187,7 @@ func unpack(archive, folder, to string) error {
 	return nil
 }
 
-// demo asks a program for its version and for the demonstration, with empty folders of the user.
+// demo runs a program's version and demo commands, with empty user folders.
 func (r *release) demo(ctx context.Context, dir string, program []string, env ...string) error {
 	home := filepath.Join(dir, "home")
 	if err := os.MkdirAll(home, 0o755); err != nil {

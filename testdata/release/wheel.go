@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// A wheel is a Python package without Python: pip puts the program among the scripts of an environment,
-// and the manual page and completion where shells and man look there. See the specification of binary
-// distributions (PEP 427), of metadata 2.4 and of the tags.
+// A wheel is a Python package without Python code: pip installs the program as a script of an environment, and the
+// manual page and completions at their places. See the specifications of binary
+// distributions (PEP 427), metadata 2.4 and tags.
 type wheel struct {
 	version  string
 	tags     []string // platforms
 	program  file
-	data     []file // below the environment's root
+	data     []file // below the root of the environment
 	licences []file
 	bill     []byte // of materials: CycloneDX as JSON
 	readme   []byte
 }
 
-// write writes the wheel, whose bytes depend on what it holds alone.
+// write writes the wheel reproducibly.
 func (w wheel) write(to io.Writer, changed time.Time) error {
 	root := "mfgs-" + w.version
 	info, data := root+".dist-info/", root+".data/"
@@ -38,7 +38,7 @@ func (w wheel) write(to io.Writer, changed time.Time) error {
 	for _, f := range w.data {
 		add(data+"data/"+f.name, f)
 	}
-	// What is in dist-info comes last, for readers that take the end of the file first.
+	// dist-info comes last, for readers that begin at the end of the file.
 	for _, f := range w.licences {
 		add(info+"licenses/"+f.name, f)
 	}
@@ -80,7 +80,7 @@ func (w wheel) description() []byte {
 	return b.Bytes()
 }
 
-// record lists files with their hashes and sizes, and itself without.
+// record lists files with their hashes and sizes, and itself without them.
 func record(files []file, itself string) []byte {
 	var b strings.Builder
 	c := csv.NewWriter(&b)
@@ -89,6 +89,6 @@ func record(files []file, itself string) []byte {
 		c.Write([]string{f.name, "sha256=" + base64.RawURLEncoding.EncodeToString(sum[:]), strconv.Itoa(len(f.data))})
 	}
 	c.Write([]string{itself, "", ""})
-	c.Flush() // which cannot fail, into memory
+	c.Flush() // cannot fail in memory
 	return []byte(b.String())
 }

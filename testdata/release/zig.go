@@ -12,15 +12,14 @@ import (
 	"strings"
 )
 
-// zigVersion is that of the package ziglang on PyPI, which releases are built by. It compiles C for all
-// platforms and has what of their systems a program is linked with, but for parts of macOS (stubs.go).
+// zigVersion is the version of the package ziglang on PyPI, which compiles and links C for all platforms, except
+// for parts of macOS (stubs.go).
 const zigVersion = "0.17.1"
 
 // zigWheel is the SHA-256 of the package for Linux on x86-64, where releases are built.
 const zigWheel = "ea6cc5d87b033cf0aedfbc8f9549a908cae6c50ac31f1698188fa48a74524b54"
 
-// zigFolder returns the folder of the zig that is given, or of one that is installed into the user's
-// cache if it is not there.
+// zigFolder returns the folder of the given zig, or of one installed into the user's cache.
 func zigFolder(ctx context.Context, given string) (string, error) {
 	if given != "" {
 		return filepath.Abs(given)
@@ -64,9 +63,8 @@ func zigFolder(ctx context.Context, given string) (string, error) {
 	return "", errors.New("the package ziglang has no zig")
 }
 
-// environment returns the environment of the go command, in which nothing changes what is built but
-// what is set here: of this machine's settings those stay that say where modules come from and where
-// caches lie. With caches, a folder, these lie there.
+// environment returns the environment of the go command. Of this machine's settings it keeps only those for module
+// sources and caches, so that no other affects the build. caches, if not "", is a folder for fresh build caches.
 func environment(ctx context.Context, zig, caches string) ([]string, error) {
 	var env []string
 	for _, v := range os.Environ() {
@@ -75,7 +73,7 @@ func environment(ctx context.Context, zig, caches string) ([]string, error) {
 			env = append(env, v)
 		}
 	}
-	// Found by its name, so that no folder of this machine goes into what identifies a build.
+	// Found in PATH, so that no folder name enters the build's identity.
 	env = append(env, "PATH="+zig+string(filepath.ListSeparator)+os.Getenv("PATH"),
 		"GOENV=off", "GOFLAGS=-mod=readonly", "GOTOOLCHAIN=local", "GOWORK=off")
 	for _, name := range []string{"GOPATH", "GOMODCACHE", "GOCACHE", "GOPROXY", "GOSUMDB", "GONOPROXY", "GONOSUMDB", "GOPRIVATE", "GOINSECURE"} {
@@ -103,13 +101,13 @@ func environment(ctx context.Context, zig, caches string) ([]string, error) {
 	return env, nil
 }
 
-// crossed is the environment that builds for a platform.
+// crossed returns the environment for building for a platform.
 func (b *builder) crossed(p platform) []string {
 	flags := "-O2"
 	if p.goos == "darwin" {
 		flags += b.stubs.compile
 	}
-	// Without -g, which has zig keep debugging information all the same.
+	// Without -g, which makes zig keep debugging information.
 	return append(slices.Clone(b.env), "GOOS="+p.goos, "GOARCH="+p.goarch, "GOAMD64=v1", "GOARM64=v8.0", "CGO_ENABLED=1",
 		"CC=zig cc -target "+p.target, "CXX=zig c++ -target "+p.target, "CGO_CFLAGS="+flags, "CGO_CXXFLAGS="+flags, "CGO_LDFLAGS=-O2")
 }

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Holds the exported models against the standard, as onnx implements it.
+"""Checks the exported models against the standard, as implemented by onnx.
 
     python3 check.py --work FOLDER        (after prepare.py)
 
-Each must pass onnx.checker with full_check and shape inference in strict mode, which must find for the outputs of mfgs the types and
-ranks that are promised. No opset may have been added or changed, no operator may be used beside those of the default domain that the
-original does not use, and the original's outputs must come first, as they are. Of the models that are made for it, the inputs must have
-been such that the log-sum-exps were interpolated, or computed in full too. A model that the checker refuses before mfgs has
-touched it, as its outputs have no types, must pass without them.
+Each must pass onnx.checker with full_check and strict shape inference, which must find the documented types and ranks for the outputs of
+mfgs. No opset may be added or changed, no operator may be used that is neither in the default domain nor in the original, and the
+original's outputs must come first, unchanged. For the models made for it, the inputs must exercise both interpolated and full
+log-sum-exps. A model whose original the checker refuses, since its outputs have no types, must pass without them.
 """
 
 import argparse
@@ -36,7 +35,7 @@ def inference(model):
 
 
 def refusal(check, model):
-    """Why a check refuses a model, given as a file or itself; "" if it does not."""
+    """Why a check refuses a model, given as a file or a proto; "" if it does not."""
     try:
         check(model)
     except Exception as e:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what the runtimes gave for the exported models with what mfgs predicts in Go.
+"""Compares the runtimes' outputs of the exported models with the predictions of mfgs in Go.
 
     python3 compare.py --work FOLDER        (after prepare.py and the run_*s)
 

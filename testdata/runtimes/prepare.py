@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Writes exported models, inputs for them, and what mfgs predicts in Go for these inputs.
+"""Writes exported models, inputs for them, and the predictions of mfgs in Go.
 
     python3 prepare.py --mfgs MFGS --work FOLDER [--only REGEX]        (needs the packages of requirements.txt)
 
 Each case is a folder FOLDER/cases/ID with
 
-    fused.onnx      what `mfgs export` wrote
+    fused.onnx      the output of `mfgs export`
     case.json       the path of the original model, the runs (inputs by name), the names of the outputs, and whether the model rounds
-    want.json       of each run, what `mfgs predict --json` says, and the temperatures it was computed with
+    want.json       for each run, the output of `mfgs predict --json`, and the temperatures used
 
 Cases are all of testdata/onnx that have a head, the models that ship, and random ones for what those leave out. Labels of random
-models are drawn from the network's own probabilities, as of a classifier that knows how sure it may be.
+models are drawn from the network's probabilities, so that it is calibrated.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the exported models in Python: in the onnxruntime that is installed, or in onnx's reference evaluator.
+"""Runs the exported models in Python: in the installed onnxruntime, or in onnx's reference evaluator.
 
     python3 run_python.py --work FOLDER [--reference | --unoptimised]        (after prepare.py)
 

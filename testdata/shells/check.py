@@ -1,11 +1,10 @@
-"""Drives bash, zsh and fish at a terminal: what a TAB makes of command lines of mfgs.
+"""Drives bash, zsh and fish at a terminal and tests the completion of mfgs's command lines.
 
     python3 check.py MFGS [SHELL=PATH...] [mandoc=PATH]
 
-A shell that is not named is looked for in PATH. Each line below is typed, with its TABs, into an
-interactive shell in which a stand-in for mfgs says with which arguments it was called; the
-completions are those of MFGS. Then mandoc, where there is one, is to find nothing in the manual
-page but lines that say so. Python 3.9 or newer, on Linux; no packages.
+Shells that are not named are found in PATH. Each line below is typed, with its TABs, into an interactive shell in which
+a fake mfgs prints its arguments; the completions are those of MFGS. Then mandoc, if installed, must find nothing
+wrong with the manual page. Python 3.9 or newer, on Linux; no packages.
 """
 import os
 import pty
@@ -17,7 +16,7 @@ import sys
 import tempfile
 import time
 
-# What is typed, and the arguments that come of it.
+# What is typed, and the resulting arguments.
 LINES = [
     ("mfgs cal\t", ["calibrate"]),
     ("mfgs calibrate --cov\tsan\t", ["calibrate", "--covariance", "sandwich"]),

@@ -1,4 +1,4 @@
-"""A standalone Spark on this machine, from what PyPI's pyspark holds, for the scripts beside it."""
+"""A standalone Spark on this machine, from PyPI's pyspark, for the scripts beside it."""
 
 import json
 import os
@@ -24,10 +24,10 @@ os.environ["PYSPARK_PYTHON"] = sys.executable  # of the executors
 
 
 class Cluster:
-    """A master and workers of one core on 127.0.0.1, each with a folder of its own."""
+    """A master and workers with one core each on 127.0.0.1, each with its own folder."""
 
     def __init__(self, folder, workers, cores=None):
-        """Starts the workers, each bound to one of the cores, if these are given."""
+        """Starts the workers, each bound to one of the cores if given."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         with socket.socket() as s:
@@ -35,7 +35,7 @@ class Cluster:
             port = s.getsockname()[1]
         self.url = f"spark://127.0.0.1:{port}"
         self.cores = cores or [None] * workers
-        # An application is given up after ten executors, by default, and ours lose more.
+        # By default an application fails after losing ten executors, and ours lose more.
         self.master = self._daemon(
             "master.Master",
             ["--port", str(port)],
@@ -71,7 +71,7 @@ class Cluster:
         return self._daemon("worker.Worker", words, {"SPARK_LOCAL_DIRS": str(home / "local")}, self.cores[i])
 
     def kill(self, i):
-        """Kills a worker with all its processes, SIGKILL each, and removes what they wrote."""
+        """Kills a worker and all its processes by SIGKILL, and removes their files."""
         kill(self.workers[i])
         shutil.rmtree(self.folder / f"worker{i}", ignore_errors=True)
 
@@ -79,7 +79,7 @@ class Cluster:
         self.workers[i] = self._worker(i)
 
     def session(self, files, **conf):
-        """A session of this cluster, to which files have been shipped."""
+        """A session of this cluster with shipped files."""
         builder = SparkSession.builder.master(self.url).appName("mfgs")
         for name, value in {
             "spark.ui.enabled": "false",
@@ -133,7 +133,7 @@ def descendants(pid):
 
 
 def program(folder):
-    """Builds mfgs, and returns what is shipped: the program and its runtime library."""
+    """Builds mfgs, and returns the files to ship: the program and its runtime library."""
     mfgs = pathlib.Path(folder) / "mfgs"
     subprocess.run(["go", "build", "-o", mfgs, "./cmd/mfgs"], cwd=ROOT, check=True)
     found = subprocess.run([mfgs, "setup", "--json"], check=True, capture_output=True, text=True).stdout

@@ -1,15 +1,15 @@
 """Kills Spark's workers while they calibrate, and compares the bundles.
 
-A standalone master and two workers of one core run here. Partitions of images in Parquet are first
-calibrated by hand, with the command line, and their parts merged by one `mfgs merge`. Then Spark
-does the same, undisturbed, and again and again while whole workers, with their executors, Python
-and mfgs, end by SIGKILL at random instants and lose what they wrote. Every bundle must have the
-same bytes. At last predictions are made under the same kills, and compared with `mfgs predict`.
+A standalone master and two workers of one core run here. Partitions of images in Parquet are first calibrated by the
+command line, and their parts merged by one `mfgs merge`. Then Spark does the same, first undisturbed, then
+repeatedly while whole workers, with their executors, Python and mfgs, are killed by SIGKILL at random instants and lose
+their files. All bundles must have the same bytes. Finally predictions under the same kills are compared with
+`mfgs predict`.
 
     pip install -r testdata/spark/requirements.txt
     python testdata/spark/kill.py
 
-`make spark` does so in an environment of its own.
+`make spark` runs this in its own environment.
 """
 
 import argparse
@@ -37,7 +37,7 @@ DIGITS = ROOT / "models" / "digits-mlp"
 
 
 def write_images(folder, name, first, end, files, rng):
-    """Writes images as Parquet files of random sizes, of which one has nothing but label -1."""
+    """Writes images as Parquet files of random sizes, one of which has only the label -1."""
     folder.mkdir()
     pixels = gzip.decompress((DIGITS / f"{name}-images-idx3-ubyte.gz").read_bytes())[16:]
     labels = bytes(len(pixels) // 64)
@@ -55,7 +55,7 @@ def write_images(folder, name, first, end, files, rng):
 
 
 def streams(df, folder):
-    """Writes what Spark hands to each partition's mfgs into files, and returns their names."""
+    """Writes the input of each partition's mfgs to files, and returns their names."""
     folder.mkdir(parents=True)
     schema = mfgs_spark.to_arrow_schema(df.schema)
 
@@ -108,7 +108,7 @@ def same(a, b):
 
 
 class Killer(threading.Thread):
-    """Kills random workers at random times until it is left, or has killed enough, and starts them again."""
+    """Kills and restarts random workers at random times, until the block ends or the number is reached."""
 
     def __init__(self, cluster, rng, seconds, most):
         super().__init__()
@@ -175,7 +175,7 @@ def check(workers, data, mfgs, library, scratch, most, rng):
 
 
 def empty_first(spark, sets, data, mfgs, scratch):
-    """Where the first partition of the validation data is empty, the bundle keeps inputs of the next."""
+    """If the first partition of the validation data is empty, the bundle keeps inputs of the next."""
     table = pa.concat_tables(pq.read_table(file) for file in sorted((data / "val").iterdir()))
     pq.write_table(table, scratch / "one.parquet")
     size = (scratch / "one.parquet").stat().st_size
@@ -195,7 +195,7 @@ def empty_first(spark, sets, data, mfgs, scratch):
 
 
 def refusals(sets, spark):
-    """Failures are one line, and rows that may change are refused before anything runs."""
+    """Failures are one line, and DataFrames whose rows may change are refused before anything runs."""
     wrong = sets["val"].withColumn("label", functions.expr("if(label = 3, 77, label)"))
     for said, train, val in [
         ("77", sets["train"], wrong),

@@ -1,8 +1,8 @@
-"""Runs what docs/spark.md shows, in an environment with what the page says to install and nothing else.
+"""Runs the commands of docs/spark.md in an environment with exactly the packages that the page installs.
 
-The page's own `pip install` goes into a fresh virtual environment. There its commands and its Python run as they
-stand, on small data in the place of the lake: s3a://lake is a folder. Then kill.py runs in the same environment.
-Takes Python 3.11 and Java 17; from the root of the repository:
+The page's `pip install` goes into a fresh virtual environment. There its commands and Python run unchanged, on small
+data: s3a://lake is a folder. Then kill.py runs in the same environment.
+Needs Python 3.11 and Java 17; from the root of the repository:
 
     python testdata/spark/page.py [options of kill.py]
 """
@@ -21,7 +21,7 @@ import venv
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "spark.md").read_text()
 
-# What the page takes for granted: the lake. It runs in the environment, which has the packages for it.
+# The data lake, which the page assumes. This runs in the environment, which has the packages for it.
 LAKE = """
 import pathlib, random, sys
 sys.path[:0] = [sys.argv[1] + "/testdata/spark", sys.argv[1] + "/cmd/mfgs-spark"]
@@ -42,7 +42,7 @@ for name, rows, files in ("train", 400, 4), ("val", 200, 2), ("odd", 100, 1), ("
         pq.write_table(table, folder / f"{i}.parquet")
 """
 
-# What has an image resized to the input of the model, whose sizes are open.
+# Preprocessing that resizes images to the model's input, whose sizes are open.
 PREPROCESS = "resize: {size: 16}\nscale: 0.00392156862745098\ncolor: RGB\nlayout: NCHW\n"
 
 

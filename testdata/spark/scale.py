@@ -1,9 +1,8 @@
 """Times calibration on Spark with one worker of one core and with two, and without Spark.
 
-Workers, and mfgs beside them, are bound to a core each, and networks run in one thread. Time is
-that of calibrate(), merge and tuning included, in a session whose executors are up. Give it a
-machine with two cores that do nothing else. The driver and the master are not bound: beside one worker
-they have a core to themselves, beside two they have none.
+Workers, and mfgs without Spark, are bound to one core each, and networks run in one thread. The time is that of
+calibrate(), including merge and tuning, in a session with running executors. It needs a machine with two idle cores. The
+driver and the master are not bound: beside one worker they have a free core, beside two they have none.
 
     python testdata/spark/scale.py --model resnet50.onnx --preprocess imagenet \\
         --train train.tar --val val.tar [--train-images 3000] [--val-images 100]
@@ -49,7 +48,7 @@ def images(path, most):
 
 
 def write(rows, folder, files):
-    """Writes images as so many Parquet files, and as one."""
+    """Writes images as several Parquet files, and as one."""
     table = pa.Table.from_pylist(list(rows), IMAGES)
     (folder / "files").mkdir(parents=True)
     pq.write_table(table, folder / "all.parquet", row_group_size=100, compression="none")

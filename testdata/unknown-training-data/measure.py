@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what standing in for the training data costs: docs/unknown-training-data.md.
+"""Measures the cost of replacing the training data by other data: docs/unknown-training-data.md.
 
 Calibrates models/mnist-mlp and models/cifar10-resnet20 with one set after another as
 --train, and evaluates each bundle on the same test data. Writes the two tables into
@@ -62,7 +62,7 @@ def noise(shape):
 
 
 class Case:
-    """A network, its data, and what stands in for its training data."""
+    """A network, its data, and the replacements for its training data."""
 
     def __init__(self, model, train, val, test, other, folds):
         self.model, self.val = model, val

@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// switches is what instrumented code asks whether a rule is off.
+// switches is the code by which instrumented code asks whether a rule is off.
 const switches = `package graph
 
 var off int
 
 var tables []func()
 
-// RuleTables notes a function that fills tables of rules anew.
+// RuleTables registers a function that rebuilds tables of rules.
 func RuleTables(fill func()) { tables = append(tables, fill) }
 
 // SwitchOff switches one rule off, and all others on.
@@ -32,7 +32,7 @@ func SwitchOff(rule int) {
 	}
 }
 
-// RuleNamed is the name of an operator where its rule is on.
+// RuleNamed returns the name of an operator if its rule is on.
 func RuleNamed(rule int, name string) string {
 	if rule == off {
 		return "-" + name
@@ -44,7 +44,7 @@ func RuleNamed(rule int, name string) string {
 func RuleIsOff(rule int) bool { return rule == off }
 `
 
-// exported and imported let this command reach them.
+// exported and imported give this command access to them.
 const exported = `package head
 
 import "github.com/mfgs/mfgs/internal/onnx/graph"
@@ -63,16 +63,16 @@ import "github.com/mfgs/mfgs/onnx/head"
 func init() { switchOff = head.SwitchOff }
 `
 
-// An edit puts text at a place in a file, in the stead of what stands there up to end.
+// An edit replaces a range of a file by text.
 type edit struct {
 	at, end int
 	text    string
 }
 
-// operator is what the names of operators look like.
+// operator matches operator names.
 var operator = regexp.MustCompile(`^([a-z.]+\.)?[A-Z]\w+$`)
 
-// instrument returns a file in which every rule can be switched off, and appends the rules' names.
+// instrument returns a file in which each rule can be switched off, and appends the names of the rules.
 func instrument(name, dir string, rules *[]string) ([]byte, error) {
 	source, err := os.ReadFile(name)
 	if err != nil {
@@ -156,14 +156,14 @@ func instrument(name, dir string, rules *[]string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// switched are functions that recognise one way of writing, and may recognise nothing.
+// switched are functions that recognise one pattern, and can be made to recognise nothing.
 var switched = regexp.MustCompile(`^(fold[A-Z]\w*|lower[A-Z]\w*|cdist|differences|squares|spread|narrow|complements|` +
 	`made|passes|slicesAll|negative|einsumOverRest|slicesColumn1|` +
 	`sum|joined|stacked|scaled|shifted|factor|repeat|uniform|isDistance|nearest|candidates|labels|named|literals|quoted|` +
 	`numerals|linkBehind|leadsOut|merges|flattens|timeFirst|givesScores|exclusive|gatherND|recurrent|Common|` +
 	`gemm|matMul|conv|selectsClasses|ungated|gates)$`)
 
-// nothing is what a function returns where it recognises nothing: "" if that is not known.
+// nothing is the return statement of a function that recognises nothing, "" if unknown.
 func nothing(f *ast.FuncDecl) string {
 	var list []string
 	if f.Type.Results == nil {

@@ -1,9 +1,9 @@
-// Command ablation switches off the rules by which onnx/head finds a classifier's last layer, one after another, and
-// counts the models of a folder that are then not wrapped, or wrapped otherwise.
+// Command ablation switches off the rules by which onnx/head finds a classifier's last layer, one at a time, and counts
+// the models of a folder that are then not wrapped, or wrapped differently.
 //
-// A rule is the name of an operator in the code of onnx/head and onnx/internal/graph (a row of a table, a case of a
-// switch, a name in a list), which is made one that no operator has, or one of the functions in switched, which is made
-// to recognise nothing. The code is changed by go build -overlay alone, so that the product knows nothing of it.
+// A rule is an operator name in the code of onnx/head and internal/onnx/graph (a row of a table, a case of a
+// switch, a name in a list), which is replaced by one that no operator has, or one of the functions in switched,
+// which is made to recognise nothing. The code is changed by go build -overlay only.
 //
 //	go run -C testdata ./coverage/ablation -models coverage/work -models ../../shared/data/models > table.md
 package main
@@ -88,7 +88,7 @@ func run(root string, folders []string, only, raw string, workers int) error {
 	return t.write(os.Stdout)
 }
 
-// find returns the model files of folders.
+// find returns the model files in folders.
 func find(folders []string) (list []string, err error) {
 	for _, folder := range folders {
 		if folder, err = filepath.Abs(folder); err != nil {
@@ -110,7 +110,7 @@ func find(folders []string) (list []string, err error) {
 	return list, nil
 }
 
-// build makes this command with switches in the code that finds heads, and returns the names of the rules.
+// build builds this command with instrumented head-finding code, and returns the names of the rules.
 func build(root, scratch string) (rules []string, binary string, err error) {
 	replace := map[string]string{}
 	for _, dir := range []string{"onnx/internal/graph", "onnx/head"} {
@@ -159,7 +159,7 @@ func overlay(replace map[string]string, scratch, name string, source []byte) err
 	return os.WriteFile(replace[name], source, 0o666)
 }
 
-// fill looks at all models, in several processes.
+// fill probes all models, in several processes.
 func (t *table) fill(binary string, rules []string, match *regexp.Regexp, list []string, workers int) error {
 	var wanted []string
 	for i, rule := range rules {

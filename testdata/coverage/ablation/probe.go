@@ -15,22 +15,22 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-// A finding is what Find says of one model, and what follows from it.
+// A finding is the result of Find on a model.
 type finding struct {
 	Error string `json:",omitempty"`
 	Head  *head.Head
-	Range string // in which the logits are kept
+	Range string // of the logits
 	Gives []float64
 	Sum   string // of the weights
 	Cut   string // the operators of the cut model's end
 	Says  []string
 }
 
-// switchOff switches a rule off, where the command is built with switches.
+// switchOff switches a rule off, if the command is instrumented.
 var switchOff = func(rule int) {}
 
-// probe prints what is found in the models named: a line "0", name and finding, and for each of the rules without which
-// another head is found, or none, a line with its number.
+// probe prints the finding for each model as a line with "0", name and finding, and a line with the number of each rule
+// whose absence changes it.
 func probe(in io.Reader, out io.Writer, numbers string) {
 	w := bufio.NewWriter(out)
 	defer w.Flush()
@@ -70,7 +70,7 @@ func encode(f finding) string {
 	return string(line)
 }
 
-// findings looks for the head, and once more where a Relu may be passed.
+// findings looks for the head, and again with Relu allowed.
 func findings(m *onnx.Model) finding {
 	first := look(m, head.Options{})
 	if first.Error != "" {
@@ -89,7 +89,7 @@ func look(m *onnx.Model, o head.Options) (f finding) {
 			f = finding{Error: fmt.Sprint(r)}
 		}
 	}()
-	m, err := m.Derive(m.Proto()) // whose view is new
+	m, err := m.Derive(m.Proto()) // with a new view
 	if err != nil {
 		return finding{Error: err.Error()}
 	}

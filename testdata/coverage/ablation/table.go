@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A table says which rules which models need.
+// A table records which models need which rules.
 type table struct {
 	needs  map[string][]string // rule → models
 	models map[string]int      // group → wrapped models
@@ -25,13 +25,13 @@ func (t *table) count(model, found string) {
 	}
 }
 
-// library are those of the odd heads that a library's own classifier or function of JAX gives, and no code of ours.
+// library are the odd heads that come from a library's classifier or a function of JAX.
 var library = regexp.MustCompile(`/odd/([^/]+/(skl2onnx|hummingbird)|flax-softmax/.*|(softmax|log-softmax)/jax2onnx)/model.onnx$`)
 
-// invented is the group of what nobody else writes.
+// invented is the group of models that only our scripts write.
 const invented = "invented"
 
-// group says who writes such models.
+// group returns who writes a model.
 func group(model string) string {
 	model = filepath.ToSlash(model)
 	_, after, ok := strings.Cut(model, "/work/")
@@ -55,7 +55,7 @@ func group(model string) string {
 	}
 }
 
-// write prints the page: rules that models of exporters and vendors need, and those that none does.
+// write prints the page: the rules that models of exporters and vendors need, and the others.
 func (t *table) write(w io.Writer) error {
 	real, wrapping := 0, 0
 	var groups []string
@@ -117,7 +117,7 @@ weights took 37 ms in the mean on the same busy machine, and it cannot run witho
 stayed, beside it.
 `
 
-// real counts the models of exporters and vendors that need a rule.
+// real counts models of exporters and vendors that need a rule.
 func (t *table) real(rule string) (n int) {
 	for _, m := range t.needs[rule] {
 		if group(m) != invented {
@@ -127,7 +127,7 @@ func (t *table) real(rule string) (n int) {
 	return n
 }
 
-// which says who writes the models that need a rule.
+// which lists the groups of models that need a rule.
 func (t *table) which(rule string) string {
 	groups := map[string]int{}
 	for _, m := range t.needs[rule] {

@@ -1,12 +1,12 @@
-// Resnet50 makes what a reader of the README brings along: a trained network of the shape and size of
-// torchvision's ResNet-50, and folders of pictures. From the root of the repository, where ONNX Runtime is installed:
+// Resnet50 generates the inputs of the README's commands: a network of the shape and size of torchvision's
+// ResNet-50, and folders of images. From the root of the repository, with ONNX Runtime installed:
 //
 //	go run -C testdata ./firstrun/resnet50 -out ../try
 //
-// The pictures are of ten weaves: waves of five directions and two widths, under noise. The network has the
-// layers of ResNet-50, version 1.5, and ten classes. All layers but the last have random weights; the last one is
-// fitted to the training pictures, and its logits tripled, so that it is too sure, as networks are that were
-// trained for long. It is no model of anything: it takes the time and the memory of one.
+// The images show ten weaves: waves of five directions and two widths, with noise. The network has the layers of
+// ResNet-50, version 1.5, and ten classes. All layers but the last have random weights; the last one is fitted to
+// the training images, and its logits are tripled, so that it is overconfident like networks after long training.
+// It takes the time and memory of a real network, but is useless otherwise.
 package main
 
 import (
@@ -31,17 +31,17 @@ import (
 
 const (
 	classes = 10
-	side    = 256 // of a picture
-	crop    = 224 // of what the network takes
+	side    = 256 // of an image
+	crop    = 224 // of the network's input
 
-	sureness = 3 // that the logits are multiplied by
+	sharpness = 3 // factor of the logits
 )
 
 // weaves are the names of the classes, in the order of folders.
 var weaves = [classes]string{"broad-0", "broad-108", "broad-144", "broad-36", "broad-72",
 	"fine-0", "fine-108", "fine-144", "fine-36", "fine-72"}
 
-// waves are direction, in degrees, and length, in pixels, of each.
+// waves are the direction, in degrees, and wavelength, in pixels, of each.
 var waves = [classes][2]float64{{0, 24}, {108, 24}, {144, 24}, {36, 24}, {72, 24},
 	{0, 12}, {108, 12}, {144, 12}, {36, 12}, {72, 12}}
 
@@ -84,7 +84,7 @@ func make50(out string) error {
 	})
 }
 
-// pictures writes n JPEG files of each weave, in a folder each, and returns them in the order of classes.
+// pictures writes n JPEG files of each weave, one folder per weave, and returns them in the order of classes.
 func pictures(rng *rand.Rand, dir string, n int) ([]image.Image, error) {
 	var all []image.Image
 	for k, name := range weaves {
@@ -99,7 +99,7 @@ func pictures(rng *rand.Rand, dir string, n int) ([]image.Image, error) {
 	return all, nil
 }
 
-// weave draws waves whose direction and length are a little off, in two colours and under noise.
+// weave draws waves of jittered direction and length, in two colours and with noise.
 func weave(rng *rand.Rand, wave [2]float64) image.Image {
 	angle := (wave[0] + 9*rng.NormFloat64()) * math.Pi / 180
 	k := 2 * math.Pi / (wave[1] * math.Exp(0.16*rng.NormFloat64()))
@@ -114,7 +114,7 @@ func weave(rng *rand.Rand, wave [2]float64) image.Image {
 	})
 }
 
-// spots writes pictures of discs, which are no weaves.
+// spots writes images of discs, the OOD set.
 func spots(rng *rand.Rand, dir string, n int) error {
 	for i := range n {
 		var at [40][3]float64 // x, y, radius
@@ -136,7 +136,7 @@ func spots(rng *rand.Rand, dir string, n int) error {
 	return nil
 }
 
-// draw asks for each channel of each pixel.
+// draw calls f for each channel of each pixel.
 func draw(value func(x, y float64, channel int) float64) image.Image {
 	img := image.NewRGBA(image.Rect(0, 0, side, side))
 	for y := range side {
@@ -163,7 +163,7 @@ func writeJPEG(path string, img image.Image) (err error) {
 	return jpeg.Encode(f, img, &jpeg.Options{Quality: 90})
 }
 
-// run gives the features [n, featureDim] of pictures, cut to their middle and normalised as torchvision does.
+// run returns the features [n, featureDim] of images, centre-cropped and normalised as by torchvision.
 func run(model []byte, all []image.Image) ([][]float32, error) {
 	lib, err := install.Find(install.Config{})
 	if err != nil {
@@ -199,8 +199,8 @@ func run(model []byte, all []image.Image) ([][]float32, error) {
 	return features, nil
 }
 
-// fit is a softmax regression on the features of as many examples of each class, by gradient descent with momentum, from
-// zero, on what each example adds to the weights: [classes][featureDim] and [classes].
+// fit fits a softmax regression to the features of balanced classes, by gradient descent with momentum from zero in the
+// dual: each example's coefficient in the weights. It returns weights [classes][featureDim] and biases [classes].
 func fit(features [][]float32) ([]float32, []float32) {
 	n := len(features)
 	mean, spread := make([]float64, featureDim), 0.0
@@ -212,7 +212,7 @@ func fit(features [][]float32) ([]float32, []float32) {
 			spread += math.Pow(float64(f[d])-mean[d], 2) / float64(n)
 		}
 	}
-	kernel := make([][]float64, n) // of centred features, its mean diagonal 1
+	kernel := make([][]float64, n) // of centred features, with mean diagonal 1
 	for i := range kernel {
 		kernel[i] = make([]float64, n)
 		for j := range i + 1 {
@@ -252,7 +252,7 @@ func fit(features [][]float32) ([]float32, []float32) {
 			for i, f := range features {
 				w += adds[i][k] * (float64(f[d]) - m)
 			}
-			w *= sureness / spread
+			w *= sharpness / spread
 			weight[k*featureDim+d] = float32(w)
 			b -= w * m
 		}
@@ -261,7 +261,7 @@ func fit(features [][]float32) ([]float32, []float32) {
 	return weight, bias
 }
 
-// residual is what the logits' softmax lacks of the label.
+// residual is the one-hot label minus the softmax of the logits.
 func residual(logits [classes]float64, label int) [classes]float64 {
 	sum := 0.0
 	for _, a := range logits {

@@ -11,16 +11,16 @@ import (
 
 const featureDim = 2048
 
-// A network is an ONNX graph while it is made: what onnx.proto calls GraphProto, field by field.
+// A network is an ONNX graph under construction: the fields of onnx.proto's GraphProto.
 type network struct {
 	rng   *rand.Rand
 	graph []byte
-	last  string // the tensor that the next layer takes
+	last  string // input tensor of the next layer
 	count int
 }
 
-// resnet50 has the layers of torchvision's ResNet-50, version 1.5, up to its features. Batch normalisation is folded
-// into the convolutions, as exporters do.
+// resnet50 builds torchvision's ResNet-50, version 1.5, up to its features. Batch normalisation is folded into the
+// convolutions, as by exporters.
 func resnet50(rng *rand.Rand) *network {
 	n := &network{rng: rng, last: "image"}
 	n.conv(3, 64, 7, 2, 1)
@@ -43,8 +43,8 @@ func resnet50(rng *rand.Rand) *network {
 	return n
 }
 
-// bottleneck adds a block of three convolutions beside what it is added to. The last of them has small weights, so that
-// the signal neither grows nor fades from block to block.
+// bottleneck adds a residual block of three convolutions. The last of them has small weights, so that the signal
+// neither grows nor vanishes.
 func (n *network) bottleneck(in, width, stride int, project bool) {
 	straight := n.last
 	n.conv(in, width, 1, 1, 1)
@@ -62,7 +62,7 @@ func (n *network) bottleneck(in, width, stride int, project bool) {
 	n.node("Relu", nil, n.last)
 }
 
-// conv adds a convolution with normal weights of the variance 2·gain²/inputs, and without a bias to speak of.
+// conv adds a convolution with normal weights of variance 2·gain²/inputs and a tiny bias.
 func (n *network) conv(in, out, size, stride int, gain float64) {
 	weights := make([]float32, out*in*size*size)
 	deviation := gain * math.Sqrt(2/float64(in*size*size))
@@ -82,7 +82,7 @@ func (n *network) linear(weights, bias []float32) {
 	n.node("Gemm", [][]byte{transB}, n.last, n.constant(weights, len(bias), featureDim), n.constant(bias, len(bias)))
 }
 
-// node adds a NodeProto whose one output is what the next takes.
+// node adds a NodeProto whose output is the input of the next.
 func (n *network) node(op string, attributes [][]byte, inputs ...string) {
 	n.count++
 	n.last = fmt.Sprintf("%s_%d", op, n.count)
@@ -115,7 +115,7 @@ func (n *network) constant(values []float32, dims ...int) string {
 	return name
 }
 
-// model is the network as a ModelProto whose output [N, width] is called name.
+// model returns the network as a ModelProto with output name [N, width].
 func (n *network) model(name string, width int) []byte {
 	rename := field(field(field(nil, 1, []byte(n.last)), 2, []byte(name)), 4, []byte("Identity"))
 	graph := field(append([]byte(nil), n.graph...), 1, rename)

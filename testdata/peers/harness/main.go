@@ -1,6 +1,5 @@
-// Command harness measures the Go library for the scripts beside it. Every
-// sub-command prints one JSON document: seconds of single runs, and peak_mib, the
-// most memory that the process had resident.
+// Command harness measures the Go library for the scripts beside it. Each subcommand prints one JSON document: the
+// seconds of each run, and peak_mib, the peak resident memory.
 package main
 
 import (
@@ -23,7 +22,6 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
 )
@@ -78,15 +76,6 @@ func peak() (float64, error) {
 	return 0, fmt.Errorf("no VmHWM in /proc/self/status")
 }
 
-// load loads ONNX Runtime, as the environment names it.
-func load(ctx context.Context) error {
-	lib, err := install.Ensure(ctx, install.Config{})
-	if err != nil {
-		return err
-	}
-	return ort.Load(lib)
-}
-
 // timed returns the seconds that f takes.
 func timed(f func() error) (float64, error) {
 	start := time.Now()
@@ -94,7 +83,7 @@ func timed(f func() error) (float64, error) {
 	return time.Since(start).Seconds(), err
 }
 
-// latency runs the plain network and the predictor on the same batch, in turn.
+// latency alternates between the plain network and the predictor on the same batch.
 func latency(ctx context.Context) (map[string]any, error) {
 	m, err := onnx.Open(*model)
 	if err != nil {
@@ -114,7 +103,7 @@ func latency(ctx context.Context) (map[string]any, error) {
 
 	sides := map[string]func() error{}
 	if *only != "fused" {
-		if err := load(ctx); err != nil {
+		if err := (&wrap.Runtime{}).Load(ctx); err != nil {
 			return nil, err
 		}
 		graph, weights, err := m.Runnable()
@@ -195,14 +184,14 @@ func features(ctx context.Context) (head layer.Head, phi, logits []float32, err 
 	return head, phi, logits, nil
 }
 
-// fit turns features in memory into the posterior at damping 1.
+// fit computes the posterior at damping 1 from features in memory.
 func fit(ctx context.Context) (map[string]any, error) {
 	debug.SetGCPercent(25) // as mfgs calibrate does
 	head, phi, logits, err := features(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := load(ctx); err != nil {
+	if err := (&wrap.Runtime{}).Load(ctx); err != nil {
 		return nil, err
 	}
 	product, err := featurize.NewProduct(0)
@@ -222,7 +211,7 @@ func fit(ctx context.Context) (map[string]any, error) {
 	return repeat("fit", 1, one)
 }
 
-// predictFeatures predicts features in memory; seconds an example.
+// predictFeatures predicts features in memory, in seconds per example.
 func predictFeatures(ctx context.Context) (map[string]any, error) {
 	head, phi, logits, err := features(ctx)
 	if err != nil {
@@ -246,7 +235,7 @@ func predictFeatures(ctx context.Context) (map[string]any, error) {
 	})
 }
 
-// predict predicts a dataset from its file; seconds an image.
+// predict predicts a dataset from its file, in seconds per image.
 func predict(ctx context.Context) (map[string]any, error) {
 	p, err := wrap.Open(ctx, *folder, wrap.Options{Runtime: wrap.Runtime{Batch: *batch}})
 	if err != nil {
@@ -270,14 +259,14 @@ func predict(ctx context.Context) (map[string]any, error) {
 	return repeat("predict", n, pass)
 }
 
-// repeat times f, after a first time that is not, and divides by n.
+// repeat times f after one untimed run, and divides by n.
 func repeat(name string, n int, f func() error) (map[string]any, error) {
 	if err := f(); err != nil {
 		return nil, err
 	}
 	var seconds []float64
 	for range *runs {
-		debug.FreeOSMemory() // what a run has left counts for no other
+		debug.FreeOSMemory() // memory of one run must not count for the next
 		t, err := timed(f)
 		if err != nil {
 			return nil, err

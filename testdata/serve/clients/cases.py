@@ -1,4 +1,4 @@
-"""What clients ask about, what the answers must be, and a loop over checks."""
+"""The clients' requests, the expected answers, and a loop over checks."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Case:
-    """A model, its examples, and what predict says of them."""
+    """A model, its examples, and their predictions."""
 
     def __init__(self, name, case, x):
         self.name, self.input, self.datatype = name, case["input"], case["datatype"]
@@ -17,7 +17,7 @@ class Case:
         self.want = case["want"]
 
     def check(self, outputs, rows=None):
-        """Holds outputs, by name, against what is wanted of rows."""
+        """Compares outputs, by name, with the expected ones of rows."""
         want = [self.want[i] for i in (range(len(self.x)) if rows is None else rows)]
         classes = len(want[0]["probabilities"])
         names = {"probabilities", "logits", "logit_variance", "ood_score", "ood_percentile", "leverage"}
@@ -42,7 +42,7 @@ def read():
 
 
 def run(checks):
-    """Runs functions, says what came of each, and ends the program."""
+    """Runs functions, prints the result of each, and exits."""
     failed = 0
     for name, check in checks:
         try:
@@ -56,7 +56,7 @@ def run(checks):
 
 
 def raises(kind, word, call, *args, **more):
-    """Checks that a call raises an error of a client, whose message has a word."""
+    """Checks that a call raises a client error whose message contains a word."""
     try:
         call(*args, **more)
     except kind as e:

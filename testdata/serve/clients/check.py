@@ -1,9 +1,9 @@
-"""Asks mfgs serve by the clients that people have, and holds every answer against mfgs predict.
+"""Tests mfgs serve with common clients, and compares all answers with mfgs predict.
 
-Bundles of the digits, of MNIST where ../shared/data has it, of a model that takes FP16 and of one that
-takes strings are served by one process. Then Triton's client, KServe's and curl ask about some examples
-in all the ways that they know: triton.py, kserving.py and curl.py, each in a process of its own, as the
-first two bring the same messages of gRPC. It runs the mfgs on PATH, or that of $MFGS.
+One process serves bundles of the digits, of MNIST if ../shared/data has it, of a model with FP16 inputs and of one with
+string inputs. Then Triton's client, KServe's and curl send requests in all supported ways: triton.py, kserving.py and
+curl.py, each in its own process, since the first two register the same gRPC messages. It runs the mfgs on PATH, or
+that of $MFGS.
 
     pip install -r testdata/serve/clients/requirements.txt
     make clients
@@ -66,7 +66,7 @@ def mnist(folder):
 
 
 def network(path, nodes, weights, name, kind, shape, opsets):
-    """Writes a network that ends with two layers, and returns what they compute."""
+    """Writes a network that ends with two layers, and returns a function that computes them."""
     rng = np.random.default_rng(1)
     wide = 16 if kind == TensorProto.FLOAT16 else 15
     w = {"w1": rng.normal(size=(wide, 12)) / wide**0.5, "b1": rng.normal(size=12), "w2": rng.normal(size=(12, 4)), "b2": np.zeros(4)}
@@ -88,7 +88,7 @@ def network(path, nodes, weights, name, kind, shape, opsets):
 
 
 def lines(path, name, inputs, logits):
-    """Writes inputs and labels that the network is mostly right about."""
+    """Writes inputs and labels for which the network is mostly right."""
     labels = (logits + np.random.default_rng(2).gumbel(size=logits.shape)).argmax(1)
     with path.open("w") as f:
         for x, label in zip(inputs, labels):
@@ -127,7 +127,7 @@ def words(folder):
 
 
 def make(folder):
-    """Makes the bundles, and writes what is asked about and what predict says of it."""
+    """Creates the bundles, and writes the examples and their predictions."""
     cases, arrays, bundles = {}, {}, []
     for name, of in {"digits": digits, "mnist": mnist, "half": half, "words": words}.items():
         if case := of(folder):

@@ -1,4 +1,4 @@
-"""Asks by curl, as people do at a prompt."""
+"""Tests curl, as used at a prompt."""
 
 import gzip
 import json

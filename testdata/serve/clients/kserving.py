@@ -1,4 +1,4 @@
-"""Asks by KServe's client, over REST and gRPC."""
+"""Tests KServe's client, over REST and gRPC."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Asks by Triton's client, over HTTP and gRPC, and by gRPC's own tools."""
+"""Tests Triton's client, over HTTP and gRPC, and gRPC's own tools."""
 
 import asyncio
 import queue
@@ -80,7 +80,7 @@ def rpc(case, compression):
 
 
 def rpc_deflate():
-    """Messages may be packed by gzip only, and the error says so."""
+    """Messages may be compressed by gzip only, and the error says so."""
     cases.raises(InferenceServerException, "deflate", rpc, DIGITS, "deflate")
 
 
@@ -107,7 +107,7 @@ def rpc_aio():
 
 
 def shared():
-    """Many threads on one connection of gRPC, each about examples of its own."""
+    """Many threads on one gRPC connection, each with its own examples."""
     with tg.InferenceServerClient(GRPC) as c:
 
         def ask(seed):
@@ -231,7 +231,7 @@ def managed(lib, address):
 
 
 def while_reloading():
-    """Requests are answered while the model that they ask is loaded anew."""
+    """Requests are answered while their model is reloaded."""
     end = threading.Event()
 
     def reload():

@@ -1,15 +1,13 @@
 """Checks docs/serve/Dockerfile without Docker, and the servers of docs/kubernetes in the image.
 
-The Dockerfile is carried out: its build stage on an overlay of this machine's root, which stands for
-the image of Go, and its last stage on the Debian packages that distroless/cc is made of. What comes
-out is started as a node starts the containers of serve.yaml and kserve.yaml: their arguments, user,
-capabilities and mounts, a root that cannot be written, a network of its own with nothing but
-loopback, the entry point as process 1. They must pass their probes, predict what `mfgs predict`
-does, and at SIGTERM take requests while they say that they are not ready, and end with status 0.
-Nothing that they do may try to write a file.
+The Dockerfile is executed: its build stage on an overlay of this machine's root in place of the image of Go, and its
+last stage on the Debian packages of distroless/cc. The result is started as a node starts the containers of serve.yaml
+and kserve.yaml: with their arguments, user, capabilities and mounts, a read-only root, a network with only loopback, and
+the entry point as process 1. They must pass their probes, predict like `mfgs predict`, at SIGTERM answer requests while
+they report not ready, and exit with status 0. They must not try to write a file.
 
-Linux, as root, with Go, apt for bookworm, iproute2 and strace. Everything happens in namespaces of
-its own and in a temporary folder.
+Linux, as root, with Go, apt for bookworm, iproute2 and strace. Everything happens in separate namespaces and in a
+temporary folder.
 
     pip install -r testdata/serve/image/requirements.txt
     make image

@@ -31,7 +31,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// An asker makes requests, one after another.
+// An asker is a client that makes one request at a time.
 type asker struct {
 	*soak
 	rng  *rand.Rand
@@ -52,7 +52,7 @@ func (s *soak) dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient(s.server.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// A question is a request that is right, and what it is about.
+// A question is a valid request.
 type question struct {
 	*oip.Request
 	of []int
@@ -70,7 +70,7 @@ func (a *asker) question(most int) question {
 	}, of}
 }
 
-// refusal is an error that the server gives as an answer.
+// refusal is an error answered by the server.
 type refusal struct {
 	code int // of HTTP
 	says string
@@ -78,7 +78,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("%d %s", r.code, r.says) }
 
-// judged says what came of a question: an answer that is right, or a refusal that may be.
+// judged checks an answer or refusal of a question, and returns its outcome.
 func (a *asker) judged(q question, r *oip.Response, err error) (outcome, error) {
 	if err == nil {
 		return answered, a.bundles.check(r, q.Model, q.ID, q.of)
@@ -95,7 +95,7 @@ func (a *asker) judged(q question, r *oip.Response, err error) (outcome, error) 
 	return "", err
 }
 
-// post makes a request of HTTP, and reads its answer.
+// post makes an HTTP request and reads its answer.
 func (a *asker) post(ctx context.Context, path string, body []byte, headers ...string) (http.Header, []byte, error) {
 	request, err := http.NewRequestWithContext(ctx, "POST", "http://"+a.server.http+path, bytes.NewReader(body))
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *asker) post(ctx context.Context, path string, body []byte, headers ...s
 	return response.Header, answer, err
 }
 
-// packed is a body in one of the encodings that the server takes.
+// packed encodes a body in one of the accepted encodings.
 func (a *asker) packed(body []byte) ([]byte, string) {
 	var b bytes.Buffer
 	var z io.WriteCloser
@@ -140,7 +140,7 @@ func (a *asker) packed(body []byte) ([]byte, string) {
 	return b.Bytes(), name
 }
 
-// inferHTTP asks by HTTP, inputs and outputs each as JSON or as bytes.
+// inferHTTP asks over HTTP, with inputs and outputs each as JSON or bytes.
 func (a *asker) inferHTTP(ctx context.Context, q question) (outcome, error) {
 	binary := a.rng.IntN(2) == 0
 	q.Binary = a.rng.IntN(2) == 0
@@ -157,7 +157,7 @@ func (a *asker) inferHTTP(ctx context.Context, q question) (outcome, error) {
 	return a.judged(q, r, err)
 }
 
-// inferRPC asks by gRPC, inputs raw or in fields.
+// inferRPC asks over gRPC, with inputs raw or in fields.
 func (a *asker) inferRPC(ctx context.Context, q question) (outcome, error) {
 	m, err := a.message(q)
 	if err != nil {
@@ -184,7 +184,7 @@ func (a *asker) message(q question) (*inference.ModelInferRequest, error) {
 	return m, err
 }
 
-// ofRPC makes a refusal of what gRPC has for one.
+// ofRPC converts a gRPC status to a refusal.
 func ofRPC(err error) error {
 	switch s := status.Convert(err); s.Code() {
 	case codes.ResourceExhausted:
@@ -199,7 +199,7 @@ func ofRPC(err error) error {
 	return err
 }
 
-// stream asks some questions in one stream of gRPC.
+// stream asks several questions in one gRPC stream.
 func (a *asker) stream(ctx context.Context) (outcome, error) {
 	stream, err := a.rpc.ModelStreamInfer(ctx)
 	if err != nil {
@@ -242,7 +242,7 @@ func (a *asker) stream(ctx context.Context) (outcome, error) {
 	return answered, nil
 }
 
-// predict asks POST /v1/predict about one example, as JSON or as a picture.
+// predict asks POST /v1/predict about one example, as JSON or as an image.
 func (a *asker) predict(ctx context.Context) (outcome, error) {
 	q := a.question(1)
 	body, kind := a.picture(q.of[0]), "image/png"
@@ -279,7 +279,7 @@ func (a *asker) predict(ctx context.Context) (outcome, error) {
 	return answered, nil
 }
 
-// picture is an example as PNG.
+// picture returns an example as PNG.
 func (a *asker) picture(i int) []byte {
 	m := image.NewGray(image.Rect(0, 0, 8, 8))
 	for k, v := range a.bundles.images[i*pixels:][:pixels] {
@@ -290,7 +290,7 @@ func (a *asker) picture(i int) []byte {
 	return b.Bytes()
 }
 
-// cancelled asks, and goes away at some moment. What came before must be right all the same.
+// cancelled asks and cancels at a random moment. An answer that came before must still be right.
 func (a *asker) cancelled(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.rng.Int64N(int64(30*time.Millisecond))))
 	defer cancel()
@@ -304,7 +304,7 @@ func (a *asker) cancelled(ctx context.Context) (outcome, error) {
 	default:
 		o, err = a.stream(ctx)
 	}
-	// The server knows the deadline too, and may be the first to say that it has passed.
+	// The server knows the deadline, too, and may report it first.
 	if deadline, _ := ctx.Deadline(); err != nil && time.Until(deadline) < 5*time.Millisecond {
 		return abandoned, nil
 	}

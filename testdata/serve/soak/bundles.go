@@ -24,9 +24,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// The models that are served: of swapped the bundle is exchanged for the other, of another network, and back,
-// and damaged;
-// steady has one bundle for ever; spare is unloaded and loaded.
+// The models served. The bundle of swapped alternates with that of another network, and is corrupted; steady never
+// changes; spare is unloaded and loaded.
 const (
 	swapped = "swapped"
 	steady  = "steady"
@@ -39,16 +38,16 @@ const (
 	pixels   = 64
 )
 
-// bundles are what is served.
+// bundles are the bundles served.
 type bundles struct {
-	dir     string             // holds a folder for each served model, and one for each bundle as it was made
+	dir     string             // holds a folder for each served model, and one for each original bundle
 	made    []*bundle          // the two
-	images  []byte             // [examples, pixels]: what is asked about
-	current int                // which of made is in the place of swapped, if it is whole
-	by      map[string]*bundle // by what they are sealed with
+	images  []byte             // [examples, pixels]
+	current int                // index in made of the bundle of swapped, if it is whole
+	by      map[string]*bundle // by hash
 }
 
-// A bundle is one that was made, and what it says of the examples.
+// A bundle is a bundle with its predictions for the examples.
 type bundle struct {
 	dir, sha256 string
 	want        []wrap.Prediction
@@ -114,7 +113,7 @@ func unzipped(path string) ([]byte, error) {
 	return io.ReadAll(z)
 }
 
-// predict has a bundle say what it does of the examples.
+// predict computes a bundle's predictions for the examples.
 func (b *bundles) predict(ctx context.Context, one *bundle) error {
 	p, err := wrap.Open(ctx, one.dir, wrap.Options{Runtime: wrap.Runtime{Threads: 1}})
 	if err != nil {
@@ -130,7 +129,7 @@ func (b *bundles) predict(ctx context.Context, one *bundle) error {
 	return err
 }
 
-// input is the model's input of some examples.
+// input returns the model's input for some examples.
 func (b *bundles) input(of []int) tensor.Tensor {
 	data := make([]float32, 0, len(of)*pixels)
 	for _, i := range of {
@@ -141,7 +140,7 @@ func (b *bundles) input(of []int) tensor.Tensor {
 	return tensor.Tensor{Name: "image", Shape: []int64{int64(len(of)), 1, 8, 8}, Data: data}
 }
 
-// place is where the bundle of a served model lies.
+// place is the folder of a served model's bundle.
 func (b *bundles) place(name string) string { return filepath.Join(b.dir, "served-"+name) }
 
 // args are the arguments of mfgs serve.
@@ -153,14 +152,14 @@ func (b *bundles) args() []string {
 	return args
 }
 
-// put puts one of the two bundles in the place of swapped, whatever is there, in some way, and says how.
+// put replaces the bundle of swapped by one of the two, in a random way, which it returns.
 func (b *bundles) put(rng *rand.Rand, which int) (string, error) {
 	b.current = which
 	w := ways[rng.IntN(len(ways))]
 	return w.name, w.put(rng, b.place(swapped), b.made[which])
 }
 
-// damage breaks the bundle of swapped on disk, so that it cannot be loaded, and says how.
+// damage corrupts the bundle of swapped on disk, so that it cannot be loaded, and returns how.
 func (b *bundles) damage(rng *rand.Rand) (string, error) {
 	dir := b.place(swapped)
 	name := []string{"bundle.yaml", "model.onnx", "posterior.safetensors"}[rng.IntN(3)]
@@ -183,10 +182,10 @@ func (b *bundles) damage(rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("changes byte %d of %s", at, name), os.WriteFile(path, data, 0o644)
 }
 
-// near reports whether two numbers are the same but for rounding, which differs with the size of batches.
+// near reports whether two numbers are equal up to rounding, which depends on the batch size.
 func near(got, want float64) bool { return math.Abs(got-want) <= 1e-4*math.Abs(want)+1e-6 }
 
-// check holds an answer against what the bundle says that it names.
+// check compares an answer with the predictions of the bundle that it names.
 func (b *bundles) check(r *oip.Response, model, id string, of []int) error {
 	if r.Model != model || r.ID != id {
 		return fmt.Errorf("the answer is to %q about %s, and was asked as %q about %s", r.ID, r.Model, id, model)
@@ -224,7 +223,7 @@ func (b *bundles) check(r *oip.Response, model, id string, of []int) error {
 	return nil
 }
 
-// number is an element of a tensor, truth being 1.
+// number converts an element of a tensor; true is 1.
 func number(t tensor.Tensor, i int) float64 {
 	switch d := t.Data.(type) {
 	case []float32:
@@ -244,7 +243,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// outputs are what an answer holds of a prediction.
+// outputs returns the outputs of an answer that a prediction determines.
 var outputs = map[string]func(*wrap.Prediction) []float64{
 	"probabilities":  func(p *wrap.Prediction) []float64 { return p.Probabilities },
 	"logit_variance": func(p *wrap.Prediction) []float64 { return p.LogitVariance },

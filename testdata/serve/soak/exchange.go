@@ -13,8 +13,8 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// A way is how one bundle comes into the place of another, in the folder to. Only the first leaves no
-// moment in which the folder holds files of both, or halves of files.
+// A way is a way to replace the bundle in the folder to by another. Only the first is atomic; with the others the
+// folder holds files of both or partial files for a moment.
 type way struct {
 	name string
 	put  func(rng *rand.Rand, to string, from *bundle) error
@@ -65,7 +65,7 @@ var ways = []way{
 	}},
 }
 
-// each has do put every file of the bundle into a folder, in any order.
+// each calls do for each file of the bundle, in random order.
 func (b *bundle) each(rng *rand.Rand, to string, do func(path string, data []byte) error) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
@@ -87,10 +87,10 @@ func (b *bundle) each(rng *rand.Rand, to string, do func(path string, data []byt
 	return nil
 }
 
-// copyOver is what cp does with a file that is there: it is emptied and written.
+// copyOver truncates and rewrites a file, as cp does.
 func copyOver(path string, data []byte) error { return os.WriteFile(path, data, 0o644) }
 
-// copyInPlace is what rsync --inplace does: pieces of the file are written where they belong.
+// copyInPlace overwrites pieces of a file, as rsync --inplace does.
 func copyInPlace(rng *rand.Rand, path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
@@ -108,7 +108,7 @@ func copyInPlace(rng *rand.Rand, path string, data []byte) error {
 	return f.Truncate(int64(len(data)))
 }
 
-// renameOver is what rsync does: a file is written beside its place, and renamed.
+// renameOver writes a temporary file and renames it, as rsync does.
 func renameOver(path string, data []byte) error {
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
 	if err := os.WriteFile(next, data, 0o644); err != nil {
@@ -117,7 +117,7 @@ func renameOver(path string, data []byte) error {
 	return os.Rename(next, path)
 }
 
-// inOneStep exchanges the folder, whatever is there.
+// inOneStep replaces the folder atomically.
 func inOneStep(_ *rand.Rand, to string, from *bundle) error {
 	draft, err := files.NewDraft(filepath.Dir(to))
 	if err != nil {
@@ -135,7 +135,7 @@ func inOneStep(_ *rand.Rand, to string, from *bundle) error {
 	return err
 }
 
-// pause lets up to so many milliseconds pass.
+// pause sleeps up to so many milliseconds.
 func pause(rng *rand.Rand, most int) {
 	time.Sleep(time.Duration(rng.IntN(most*1000)) * time.Microsecond)
 }

@@ -1,10 +1,9 @@
 //go:build linux
 
-// Soak serves two bundles by mfgs serve, built with the race detector, and asks it by all its ways for a
-// while: JSON and binary over HTTP, gRPC and its streams, POST /v1/predict; requests that are cancelled,
-// clients that dribble their bodies or do not read their answers, requests that are wrong. Meanwhile
-// bundles are exchanged in place, reloaded by request, by SIGHUP and because they are watched, damaged on
-// disk and mended. From the root of the repository:
+// Soak runs mfgs serve, built with the race detector, with two bundles under mixed traffic: JSON and binary over HTTP,
+// gRPC and its streams, POST /v1/predict; cancelled requests, clients that send bodies slowly or do not read
+// answers, invalid requests. Meanwhile bundles are replaced in place, reloaded by request, by SIGHUP and by
+// watching, corrupted on disk and repaired. From the root of the repository:
 //
 //	go run -C testdata ./serve/soak               an hour
 //	go run -C testdata ./serve/soak -time 1m
@@ -12,14 +11,12 @@
 //	go run -C testdata ./serve/soak -race=false -exchanges 10000 -workers 32
 //	go run -C testdata ./serve/soak -race=false -restarts 100
 //
-// Every answer is held against what a wrap.Predictor of the bundle that it names gives for the same
-// inputs. The program ends with status 1 where one is otherwise, where a request that is right is not
-// answered in time, where the race detector reports anything, and where after a quiet spell goroutines,
-// threads or file descriptors are not what they were, or memory grew on.
+// Every answer is compared with the predictions of a wrap.Predictor of the bundle that it names. The exit status is
+// 1 if one differs, if a valid request is not answered in time, if the race detector reports anything, or if after
+// a quiet period goroutines, threads or file descriptors have leaked, or memory kept growing.
 //
-// With -restarts it is the server that is exchanged: 64 clients over HTTP and gRPC, which keep their
-// connections or open one for each request, ask while it is ended by SIGTERM and started again. Any
-// request that is lost is a failure, but for connections that are refused.
+// With -restarts the server itself is restarted by SIGTERM, while 64 clients over HTTP and gRPC, with persistent or
+// new connections, send requests. Any lost request is a failure, except refused connections.
 package main
 
 import (
@@ -73,12 +70,12 @@ type soak struct {
 	program           string
 	seed              uint64
 
-	dir     string    // of everything that is written
-	until   time.Time // that requests are made
+	dir     string    // of all files written
+	until   time.Time // end of the traffic
 	bundles *bundles
 	server  *server
 	tally   tally
-	rss     []int64 // of the server, second after second
+	rss     []int64 // of the server, once per second
 }
 
 func (s *soak) run(ctx context.Context) (err error) {
@@ -121,13 +118,13 @@ func (s *soak) build(ctx context.Context) error {
 	return cmd.Run()
 }
 
-// rng makes a source of randomness of its own for one of those who ask.
+// rng returns the random generator of a client.
 func (s *soak) rng(i int) *rand.Rand { return rand.New(rand.NewPCG(s.seed, uint64(i))) }
 
-// quiet is how long nothing is asked, until what is idle is closed and garbage is given back.
+// quiet is how long to wait until idle connections are closed and garbage is returned.
 const quiet = 45 * time.Second
 
-// finish looks at what is left of the server when nothing is asked of it, and ends it.
+// finish checks the idle server for leaks and stops it.
 func (s *soak) finish() error {
 	time.Sleep(quiet)
 	end, err := s.server.usage()
@@ -141,7 +138,7 @@ func (s *soak) finish() error {
 	if err := leaks(s.rss); err != nil {
 		s.tally.fail("%v", err)
 	}
-	// A server that was asked little has as many goroutines.
+	// A fresh server gives the number of goroutines.
 	fresh, err := startServer(s.program, filepath.Join(s.dir, "fresh"), s.bundles.args()...)
 	if err != nil {
 		return err

@@ -13,14 +13,14 @@ import (
 	"github.com/mfgs/mfgs/internal/oip/inference"
 )
 
-// A kind is one of the things that askers do, and how often they do it beside the others.
+// A kind is a kind of request, with its relative frequency.
 type kind struct {
 	name  string
 	often int
 	do    func(*asker, context.Context) (outcome, error)
 }
 
-// kinds are what the mixed traffic is made of.
+// kinds are the mixed traffic.
 var kinds = []kind{
 	{"HTTP", 40, func(a *asker, ctx context.Context) (outcome, error) { return a.inferHTTP(ctx, a.question(40)) }},
 	{"gRPC", 30, func(a *asker, ctx context.Context) (outcome, error) { return a.inferRPC(ctx, a.question(40)) }},
@@ -32,7 +32,7 @@ var kinds = []kind{
 	{"HTTP/1.0", 2, (*asker).http10},
 }
 
-// slowKinds take their time, and have askers of their own.
+// slowKinds are slow and have their own clients.
 var slowKinds = []kind{
 	{"stalled", 3, (*asker).stall},
 	{"stalled gRPC", 1, (*asker).stallRPC},
@@ -41,10 +41,10 @@ var slowKinds = []kind{
 	{"dribbled", 4, (*asker).dribble},
 }
 
-// slowAskers is how many of them there are.
+// slowAskers is the number of their clients.
 const slowAskers = 6
 
-// mix asks everything at once, and reloads, for as long as it is to last.
+// mix runs all kinds of traffic and the reloads until s.until.
 func (s *soak) mix(ctx context.Context) error {
 	s.until = time.Now().Add(s.lasts)
 	return s.askAll(ctx, func(group *sync.WaitGroup, make func(int) *asker) {
@@ -58,11 +58,11 @@ func (s *soak) mix(ctx context.Context) error {
 	})
 }
 
-// askAll has askers ask, and tells how it stands meanwhile.
+// askAll runs clients and prints progress.
 func (s *soak) askAll(ctx context.Context, begin func(*sync.WaitGroup, func(int) *asker)) error {
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: s.workers}}
 	defer web.CloseIdleConnections()
-	conn, err := s.dial() // which all share
+	conn, err := s.dial() // shared by all
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *soak) askAll(ctx context.Context, begin func(*sync.WaitGroup, func(int)
 	return nil
 }
 
-// tell says every so often how it stands.
+// tell prints progress at intervals.
 func (s *soak) tell(done <-chan struct{}) {
 	started, told, ticks := time.Now(), time.Now(), time.NewTicker(time.Second)
 	defer ticks.Stop()
@@ -103,10 +103,10 @@ func (s *soak) tell(done <-chan struct{}) {
 	}
 }
 
-// over reports whether no more is to be asked. What is asked is brought to its end.
+// over reports whether to start no more requests.
 func (s *soak) over(ctx context.Context) bool { return ctx.Err() != nil || time.Now().After(s.until) }
 
-// repeat does things of some kinds until the soak is over.
+// repeat makes requests of some kinds until the soak is over.
 func (a *asker) repeat(ctx context.Context, of []kind) {
 	all := 0
 	for _, k := range of {
@@ -139,7 +139,7 @@ func (a *asker) once(ctx context.Context, k kind) {
 	}
 }
 
-// disturb exchanges, damages, mends, reloads and unloads bundles.
+// disturb replaces, corrupts, repairs, reloads and unloads bundles.
 func (a *asker) disturb(ctx context.Context) {
 	acts := []struct {
 		name string
@@ -185,7 +185,7 @@ func (a *asker) manage(ctx context.Context, model, what string) error {
 
 func (a *asker) load(ctx context.Context, model string) error { return a.manage(ctx, model, "load") }
 
-// exchange puts the other bundle in the place of swapped, and waits until it serves.
+// exchange replaces the bundle of swapped by the other one, and waits until it is served.
 func (a *asker) exchange(ctx context.Context, hint func() error) error {
 	how, err := a.bundles.put(a.rng, 1-a.bundles.current)
 	if err != nil {
@@ -200,7 +200,7 @@ func (a *asker) exchange(ctx context.Context, hint func() error) error {
 	return nil
 }
 
-// awaitCurrent waits until the bundle on disk is the one that serves.
+// awaitCurrent waits until the bundle on disk is served.
 func (a *asker) awaitCurrent(ctx context.Context) error {
 	want := a.bundles.made[a.bundles.current].sha256
 	for {
@@ -217,13 +217,13 @@ func (a *asker) awaitCurrent(ctx context.Context) error {
 	}
 }
 
-// serving is the bundle that serves as swapped.
+// serving returns the hash of the bundle served as swapped.
 func (a *asker) serving(ctx context.Context) (string, error) {
 	m, err := a.rpc.ModelMetadata(ctx, &inference.ModelMetadataRequest{Name: swapped})
 	return m.GetParameters()["bundle_sha256"].GetStringParam(), err
 }
 
-// flutter exchanges the bundles several times, faster than they can be loaded.
+// flutter replaces the bundle several times, faster than it can be loaded.
 func (a *asker) flutter(ctx context.Context) error {
 	for range 2 + a.rng.IntN(5) {
 		if how, err := a.bundles.put(a.rng, 1-a.bundles.current); err != nil {
@@ -234,9 +234,9 @@ func (a *asker) flutter(ctx context.Context) error {
 	return a.awaitCurrent(ctx)
 }
 
-// damageAndMend breaks the bundle on disk: the one in memory must serve on.
+// damageAndMend corrupts the bundle on disk. The one in memory must stay in use.
 func (a *asker) damageAndMend(ctx context.Context) error {
-	// Behind a load that may be under way, of what was there before.
+	// Wait for a load of the previous bundle that may be in progress.
 	if err := a.load(ctx, swapped); err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (a *asker) damageAndMend(ctx context.Context) error {
 	return a.awaitCurrent(ctx)
 }
 
-// count asks until there were as many requests and reloads as are wanted.
+// count runs until the requested numbers of requests and reloads.
 func (s *soak) count(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -287,7 +287,7 @@ func (s *soak) count(ctx context.Context) error {
 					for range 50 {
 						a.once(ctx, ask[min(1, a.rng.IntN(4))])
 						if s.exchanges > 0 {
-							pause(a.rng, 40) // which leaves the server time to open bundles
+							pause(a.rng, 40) // leave the server time to open bundles
 						}
 					}
 				}
@@ -307,7 +307,7 @@ func (s *soak) count(ctx context.Context) error {
 		}
 		if s.exchanges > 0 {
 			group.Go(func() {
-				defer cancel() // with the last of them, no more is asked
+				defer cancel() // ends the requests, too
 				for a := make(s.workers); more() && s.tally.count(reloaded) < s.exchanges; {
 					a.once(ctx, kind{"exchange", 1, func(a *asker, ctx context.Context) (outcome, error) {
 						hints := []func() error{

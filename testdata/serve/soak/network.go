@@ -10,17 +10,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Of a network's table, one row is used for each place of the brightest pixel.
+// Each position of the brightest pixel selects one row of the network's table.
 const (
 	classes   = 10
 	rowStride = 700
 	tableRows = (pixels-1)*rowStride + 1
 )
 
-// network is an ONNX model of images [N,1,8,8] whose weights are random: it adds to the pixels a row of a
-// table of more than 10 MB, and has a dense layer behind that. ONNX Runtime does not copy such a table but
-// uses it where it lies, so that answers show what becomes of the file. Every seed gives a file of another
-// size.
+// network returns an ONNX model of images [N,1,8,8] with random weights: it adds a row of a table of more than 10 MB to
+// the pixels, followed by a dense layer. ONNX Runtime uses such a table in place without copying, so that answers
+// reveal changes of the file. Each seed gives a different file size.
 func network(seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	message := func(b []byte, field protowire.Number, m []byte) []byte {

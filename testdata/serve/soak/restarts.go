@@ -27,7 +27,7 @@ import (
 	"github.com/mfgs/mfgs/internal/oip/inference"
 )
 
-// restarters are the clients of restart: of each kind so many, with so many requests for a connection at most.
+// restarters are the clients of restart: their kind, number, and maximal requests per connection.
 var restarters = []struct {
 	kind             string
 	clients, perConn int
@@ -39,11 +39,11 @@ var restarters = []struct {
 	{"gRPC, connections kept", 8, 1 << 30, (*asker).callRPC},
 }
 
-// errNoConnection is of a request that was never sent, as the server listened no more, or not yet.
+// errNoConnection reports a request that was not sent because the server was not listening.
 var errNoConnection = errors.New("connection refused")
 
-// restart starts the server again and again while clients ask, and ends it by SIGTERM. Of what clients ask all
-// must be answered, but for connections that are refused.
+// restart stops the server by SIGTERM and starts it again and again while clients send requests. All must be answered,
+// except on refused connections.
 func (s *soak) restart(ctx context.Context) error {
 	s.server = &server{http: unusedAddress(), grpc: unusedAddress()}
 	asking, stop := context.WithCancel(ctx)
@@ -82,7 +82,7 @@ func (s *soak) restart(ctx context.Context) error {
 	return nil
 }
 
-// serveOnce starts a server, and ends it while it is busy.
+// serveOnce starts a server and stops it while it is busy.
 func (s *soak) serveOnce(ctx context.Context, i int) error {
 	notice := time.Duration(rand.IntN(500)) * time.Millisecond
 	if i%4 == 0 {
@@ -113,8 +113,8 @@ func (s *soak) serveOnce(ctx context.Context, i int) error {
 	return nil
 }
 
-// unusedAddress is one at which nobody listens, of a port that no client gets by itself: while the server is
-// away, such a client could take it.
+// unusedAddress returns a free address outside the range of ephemeral ports, which a client could take while the server
+// is down.
 func unusedAddress() string {
 	for {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
@@ -125,7 +125,7 @@ func unusedAddress() string {
 	}
 }
 
-// counted counts what came of a question. In this mode nothing is unloaded.
+// counted counts the outcome of a question. In this mode nothing is unloaded.
 func (a *asker) counted(kind string, q question, begun time.Time, r *oip.Response, err error) error {
 	o, err := a.judged(q, r, err)
 	if err == nil && o == absent {
@@ -137,7 +137,7 @@ func (a *asker) counted(kind string, q question, begun time.Time, r *oip.Respons
 	return err
 }
 
-// callHTTP makes so many requests at most on a new connection, one after another.
+// callHTTP makes at most so many consecutive requests on a new connection.
 func (a *asker) callHTTP(ctx context.Context, most int) error {
 	d := net.Dialer{Timeout: late}
 	c, err := d.Dial("tcp", a.server.http)
@@ -181,7 +181,7 @@ func (a *asker) callHTTP(ctx context.Context, most int) error {
 	return nil
 }
 
-// callRPC makes so many calls at most with a new client, one after another.
+// callRPC makes at most so many consecutive calls with a new client.
 func (a *asker) callRPC(ctx context.Context, most int) error {
 	conn, err := grpc.NewClient(a.server.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: late, Backoff: backoff.Config{

@@ -24,7 +24,7 @@ import (
 	"github.com/mfgs/mfgs/internal/oip"
 )
 
-// wrong makes requests that must be refused, each with an error that says so.
+// wrong makes invalid requests, which must be refused with the right error.
 func (a *asker) wrong(ctx context.Context) (outcome, error) {
 	q := a.question(3)
 	q.Model = steady
@@ -78,7 +78,7 @@ func bomb(n int) []byte {
 
 func (a *asker) refused(ctx context.Context, path string, body []byte, headers ...string) error {
 	_, _, err := a.post(ctx, path, body, headers...)
-	// A body that is too large may be refused while it is sent: the client then sees no answer.
+	// The server may refuse a body that is too large while it is sent: the client then sees no answer.
 	if len(body) > maxBody && err != nil && ctx.Err() == nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ func mustRefuse(err error) error {
 	return nil
 }
 
-// strange asks about a number that is none: it must be refused, or be unfamiliar.
+// strange sends NaN, which must be refused or be out-of-distribution.
 func (a *asker) strange(ctx context.Context, raw []byte, length string, v float32) error {
 	raw = bytes.Clone(raw)
 	binary.LittleEndian.PutUint32(raw[len(raw)-4:], math.Float32bits(v))
@@ -116,7 +116,7 @@ func (a *asker) strange(ctx context.Context, raw []byte, length string, v float3
 	return nil
 }
 
-// raw makes a request by hand: one that is written and read as slowly as one likes.
+// raw builds a request by hand, to be written and read slowly.
 func (a *asker) raw(q question) (net.Conn, []byte, error) {
 	body, length, err := q.Body(func(string) bool { return true })
 	if err != nil {
@@ -132,7 +132,7 @@ func (a *asker) raw(q question) (net.Conn, []byte, error) {
 	return c, append([]byte(head), body...), nil
 }
 
-// dribble sends a request in pieces, and must be answered.
+// dribble sends a request in small pieces, and must be answered.
 func (a *asker) dribble(ctx context.Context) (outcome, error) {
 	q := a.question(40)
 	c, all, err := a.raw(q)
@@ -170,7 +170,7 @@ func (a *asker) readRaw(c net.Conn, q question) (outcome, error) {
 	return a.judged(q, r, err)
 }
 
-// stall sends a part of a request and no more: the server must give up, in its head or its body.
+// stall sends part of a request and stops: the server must give up.
 func (a *asker) stall(ctx context.Context) (outcome, error) {
 	c, all, err := a.raw(a.question(40))
 	if err != nil {
@@ -183,7 +183,7 @@ func (a *asker) stall(ctx context.Context) (outcome, error) {
 	return waitCut(ctx, c)
 }
 
-// stallRPC opens a connection for gRPC and says nothing, or half of what it must.
+// stallRPC opens a gRPC connection and sends nothing, or half of the preface.
 func (a *asker) stallRPC(ctx context.Context) (outcome, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", a.server.grpc)
@@ -212,7 +212,7 @@ func waitCut(ctx context.Context, c net.Conn) (outcome, error) {
 	return cut, nil
 }
 
-// deaf asks again and again on one connection, and reads no answer for a while, or never.
+// deaf sends many requests on one connection, and reads no answer for a while, or never.
 func (a *asker) deaf(ctx context.Context) (outcome, error) {
 	q := a.question(40)
 	c, all, err := a.raw(q)
@@ -230,7 +230,7 @@ func (a *asker) deaf(ctx context.Context) (outcome, error) {
 	return abandoned, nil
 }
 
-// deafRPC opens a stream of gRPC, and reads no answer.
+// deafRPC opens a gRPC stream and reads no answer.
 func (a *asker) deafRPC(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.rng.Int64N(int64(2*timeout))))
 	defer cancel()
@@ -241,7 +241,7 @@ func (a *asker) deafRPC(ctx context.Context) (outcome, error) {
 			err = stream.Send(m)
 		}
 	}
-	if errors.Is(err, io.EOF) { // Recv says why
+	if errors.Is(err, io.EOF) { // Recv returns the reason
 		for err = nil; err == nil; {
 			_, err = stream.Recv()
 		}
@@ -252,7 +252,7 @@ func (a *asker) deafRPC(ctx context.Context) (outcome, error) {
 	return abandoned, nil
 }
 
-// http10 asks as HTTP/1.0 has it, or several times at once on one connection.
+// http10 asks over HTTP/1.0, or pipelines several requests on one connection.
 func (a *asker) http10(context.Context) (outcome, error) {
 	q := a.question(40)
 	c, all, err := a.raw(q)

@@ -19,20 +19,20 @@ import (
 	"time"
 )
 
-// timeout is the server's for a request, and late is when an answer comes too late: what a body may take,
-// and the answer, and what this machine may be busy with.
+// timeout is the server's request timeout. late is when an answer is too late: the time for body and answer, and slack
+// for a busy machine.
 const (
 	timeout = 5 * time.Second
 	late    = 2*timeout + 20*time.Second
 	maxBody = 8 << 20
 )
 
-// A server is one that runs, and where it listens.
+// A server is a running mfgs serve.
 type server struct {
 	cmd        *exec.Cmd
 	log        string // file of its standard error
 	http, grpc string // addresses
-	start      usage  // once it serves
+	start      usage  // when it is ready
 	ended      chan error
 }
 
@@ -85,7 +85,7 @@ func startServer(program, log string, args ...string) (*server, error) {
 		return nil, fmt.Errorf("mfgs serve is not ready: %v", err)
 	}
 	response.Body.Close()
-	http.DefaultClient.CloseIdleConnections() // or the server would wait for a request on them
+	http.DefaultClient.CloseIdleConnections() // the server would wait for requests on them
 	s.start, err = s.usage()
 	return s, err
 }
@@ -94,7 +94,7 @@ func (s *server) kill() { _ = s.cmd.Process.Kill() }
 
 func (s *server) hangup() error { return s.cmd.Process.Signal(syscall.SIGHUP) }
 
-// goroutines ends the server by SIGQUIT, upon which it writes all of its goroutines, and counts them.
+// goroutines stops the server by SIGQUIT and counts the goroutines that it dumps.
 func (s *server) goroutines() (int, error) {
 	if err := s.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 		return 0, err
@@ -108,7 +108,7 @@ func (s *server) goroutines() (int, error) {
 	return len(regexp.MustCompile(`(?m)^goroutine [1-9]\d* `).FindAll(said, -1)), err
 }
 
-// badLines are what the server has said that it must not.
+// badLines returns log lines that report races, panics or internal errors.
 func (s *server) badLines() []string {
 	said, err := os.ReadFile(s.log)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *server) badLines() []string {
 	return bad
 }
 
-// A usage is what a process has.
+// A usage is the resources of a process.
 type usage struct {
 	rss          int64 // bytes
 	fds, threads int
@@ -143,7 +143,7 @@ func (u usage) String() string {
 	return fmt.Sprintf("%4d MiB, %3d files, %2d threads", u.rss>>20, u.fds, u.threads)
 }
 
-// usage reads what the server has from /proc.
+// usage reads the server's resources from /proc.
 func (s *server) usage() (u usage, err error) {
 	dir := filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid))
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
@@ -168,10 +168,10 @@ func (s *server) usage() (u usage, err error) {
 	return u, err
 }
 
-// moreThreads is how many more threads a server may have that was asked much: Go keeps those for calls of C.
+// moreThreads is how many threads a server may gain under load: Go keeps threads used for C calls.
 const moreThreads = 24
 
-// grown says what there is more of than in the beginning.
+// grown returns an error if files or threads leaked.
 func (u usage) grown(start usage) error {
 	switch {
 	case u.fds > start.fds+2:
@@ -182,8 +182,8 @@ func (u usage) grown(start usage) error {
 	return nil
 }
 
-// leaks says whether memory, in bytes and second after second, goes on growing: its most in the second half
-// of the time is much above that in the first, when every kind of request was met.
+// leaks returns an error if memory keeps growing: if its maximum in the second half of the time is far above that
+// in the first, in which all kinds of requests occurred.
 func leaks(rss []int64) error {
 	if len(rss) < 4 {
 		return nil

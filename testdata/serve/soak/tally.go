@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// An outcome is what came of a request.
+// An outcome is the result of a request.
 type outcome string
 
 const (
-	answered  outcome = "answered"  // and as it should be
+	answered  outcome = "answered"  // correctly
 	shed      outcome = "shed"      // refused for load
-	absent    outcome = "absent"    // refused as the model was unloaded
-	rejected  outcome = "rejected"  // wrong, and refused
-	abandoned outcome = "abandoned" // by who asked
-	cut       outcome = "cut off"   // as it took its time
+	absent    outcome = "absent"    // refused because the model was unloaded
+	rejected  outcome = "rejected"  // invalid, and refused
+	abandoned outcome = "abandoned" // by the client
+	cut       outcome = "cut off"   // for slowness
 	reloaded  outcome = "reloaded"
 	refused   outcome = "without a connection"
 )
 
-// A tally counts outcomes by the kind of request, and keeps what went wrong.
+// A tally counts outcomes by kind of request, and records failures.
 type tally struct {
 	mu       sync.Mutex
 	of       map[string]map[outcome]int
@@ -66,7 +66,7 @@ func (t *tally) wrong() int {
 	return len(t.failures)
 }
 
-// count is how many requests had an outcome, of all kinds.
+// count returns the number of requests with an outcome.
 func (t *tally) count(o outcome) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +77,7 @@ func (t *tally) count(o outcome) int {
 	return n
 }
 
-// line says in one line how it stands.
+// line summarises the outcomes in one line.
 func (t *tally) line() string {
 	var all []string
 	for _, o := range []outcome{answered, shed, absent, rejected, abandoned, cut, refused, reloaded} {
@@ -90,7 +90,7 @@ func (t *tally) line() string {
 	return fmt.Sprintf("%s; slowest %.2f s; %d failures", strings.Join(all, ", "), t.slowest.Seconds(), len(t.failures))
 }
 
-// table says what came of each kind.
+// table lists the outcomes by kind.
 func (t *tally) table() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

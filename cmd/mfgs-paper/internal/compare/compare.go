@@ -1,6 +1,5 @@
-// Package compare measures the methods of the paper, which no bundle can serve, beside those of a bundle:
-// each is an entry of the registry in registry.go, and the file that makes it; its mathematics is in
-// package methods.
+// Package compare measures the paper's methods, which no bundle can serve, beside those of a bundle.
+// Each has an entry in the registry (registry.go) and a file; its mathematics is in package methods.
 package compare
 
 import (
@@ -26,7 +25,7 @@ func Evaluate(ctx context.Context, cfg Config) (*bench.Evaluation, error) {
 	return bench.Evaluate(ctx, cfg.Config)
 }
 
-// check refuses what cannot work before any work is done.
+// check validates the Config before any work is done.
 func (b *comparison) check() (err error) {
 	names := b.Methods
 	if len(names) == 0 {
@@ -52,7 +51,7 @@ func (b *comparison) Takes(name string) bool {
 
 // Check implements bench.Comparators.
 func (b *comparison) Check(names []string) error {
-	for _, r := range b.taken(names) {
+	for _, r := range b.requestsOf(names) {
 		if err := b.checkRequest(r); err != nil {
 			return fmt.Errorf("method %q: %w", r.text, err)
 		}
@@ -60,24 +59,24 @@ func (b *comparison) Check(names []string) error {
 	return nil
 }
 
-// taken returns the requests of these names.
-func (b *comparison) taken(names []string) (list []*request) {
+// requestsOf parses names that Takes accepted.
+func (b *comparison) requestsOf(names []string) (list []*request) {
 	for _, name := range names {
 		r, err := parseMethod(name)
 		if err != nil {
-			panic(err) // Takes has read it
+			panic(err) // Takes parsed it
 		}
 		list = append(list, r)
 	}
 	return list
 }
 
-// Open implements bench.Comparators. It refuses what would stop a method only after others are done.
+// Open implements bench.Comparators. It finds errors that would otherwise stop a method after others are done.
 func (b *comparison) Open(ctx context.Context, s *bench.Session, names []string) ([]bench.Comparator, error) {
 	b.session, b.manifest, b.calibration = s, &s.Bundle().Manifest, s.Calibration()
 	b.head, b.product = b.calibration.Posterior.Head, b.calibration.Product
 	b.model, b.modelHead = s.Model()
-	list := b.taken(names)
+	list := b.requestsOf(names)
 	for _, r := range list {
 		if b.model == nil && b.runsNetworks(r) {
 			return nil, fmt.Errorf("method %q runs networks, and the bundle was made of ready-made features", r.text)
@@ -110,7 +109,7 @@ func (b *comparison) Open(ctx context.Context, s *bench.Session, names []string)
 	return all, nil
 }
 
-// openSets opens the sets that methods are tuned on and, with train, fitted to.
+// openSets opens the sets for tuning and, with train, for fitting.
 func (b *comparison) openSets(ctx context.Context, train bool) (err error) {
 	if b.val, err = b.session.Open(ctx, bundle.Val, b.Val); err != nil {
 		return err
@@ -186,9 +185,9 @@ func (b *comparison) run(
 	}, nil
 }
 
-// noteOf adds to what fitting told what a reader should know of the tuning.
+// noteOf adds remarks on the tuning to the note from fitting.
 func (b *comparison) noteOf(r *request, note string, tuned *calibrate.Tuned) string {
-	costly := r.method == bnnKFAC && b.overLayers(r) // whose fit says so
+	costly := r.method == bnnKFAC && b.overLayers(r) // its fit has the remark
 	if most := b.tunedOn(r); !costly && most > 0 && b.val.Data().N > most {
 		note = joinNotes(note, fmt.Sprintf("tuned on %d of %d held-out examples", most, b.val.Data().N))
 	}
@@ -208,7 +207,7 @@ func joinNotes(a, b string) string {
 	return a + "; " + b
 }
 
-// prepare reads what the method is tuned on and fitted to.
+// prepare reads the sets for tuning and fitting.
 func (b *comparison) prepare(ctx context.Context, r *request) error {
 	sets := []*bench.Set{b.val}
 	if b.ood != nil {
@@ -231,7 +230,7 @@ func (b *comparison) prepare(ctx context.Context, r *request) error {
 	return nil
 }
 
-// fit makes a method ready to predict. The note says what was decided.
+// fit fits a method. The note states choices made.
 func (b *comparison) fit(ctx context.Context, r *request) (predictor, string, error) {
 	if b.overLayers(r) {
 		return b.fitLayers(ctx, r)
@@ -239,7 +238,7 @@ func (b *comparison) fit(ctx context.Context, r *request) (predictor, string, er
 	return r.fit(ctx, b, r)
 }
 
-// tune finds a method's temperatures on the held-out sets.
+// tune finds a method's temperatures on the validation sets.
 func (b *comparison) tune(ctx context.Context, r *request, predict predictor) (*calibrate.Tuned, error) {
 	prepared := func(s *bench.Set) (calibrate.Predictive, *bench.Set, error) {
 		if most := b.tunedOn(r); most > 0 {
@@ -264,18 +263,18 @@ func (b *comparison) tune(ctx context.Context, r *request, predict predictor) (*
 	return calibrate.Tune(ctx, val, v.Data().Labels, ood, b.limit)
 }
 
-// tunedOn is how many examples of each held-out set a method is tuned on, 0 for all.
+// tunedOn is how many examples of each validation set a method is tuned on, 0 for all.
 func (b *comparison) tunedOn(r *request) int {
 	switch {
 	case r.method == bnnKFAC && b.overLayers(r):
-		return costlyHeldOut
+		return costlyVal
 	case r.samples > 0:
-		return max(costlyHeldOut, drawnHeldOut/r.samples)
+		return max(costlyVal, drawnVal/r.samples)
 	}
 	return 0
 }
 
-// test returns what a tuned method gives for a set.
+// test returns a tuned method's predictions for a set.
 func test(
 	ctx context.Context, predict predictor, tuned *calibrate.Tuned, s *bench.Set,
 ) (out bench.Predictions, err error) {

@@ -6,24 +6,24 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 )
 
-// logitCovariance is a covariance of logits that has the variances by themselves.
+// logitCovariance is a covariance of logits whose variances are also available alone.
 type logitCovariance interface {
 	methods.Covariance
 	methods.Variances
 }
 
-// computed is a covariance of logits that keeps what it computed of examples, since several methods and
-// draws want the same. What it is asked for must stay as it is.
+// computed caches the covariances of blocks of examples, which several methods and draws need. The features of
+// a block must not change.
 type computed struct {
 	logitCovariance
-	room *int                   // numbers that more can be kept of
-	kept map[*float32][]float64 // by the first feature of a block of examples
+	room *int                   // how many more numbers may be cached
+	kept map[*float32][]float64 // by the address of a block's first feature
 }
 
-// mostComputed is how many numbers are kept of all covariances.
-const mostComputed = 8 << 20
+// maxComputed bounds the numbers cached for all covariances.
+const maxComputed = 8 << 20
 
-// Covariances is that of the covariance.
+// Covariances implements methods.Covariance.
 func (c *computed) Covariances(dst []float64, phi []float32, n int) error {
 	if kept := c.kept[&phi[0]]; len(kept) == len(dst) {
 		copy(dst, kept)

@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-// likelihoodCovariance is the bundle's, where it is an inverse curvature.
+// likelihoodCovariance returns the bundle's covariance if it is an inverse curvature, else the Hessian.
 func (b *comparison) likelihoodCovariance() calibrate.Covariance {
 	if b.manifest.Covariance == calibrate.Fisher {
 		return calibrate.Fisher
@@ -31,8 +31,7 @@ func (b *comparison) covarianceOf(ctx context.Context, key dampedKey) (*layers.L
 	return b.logitVariances[key], err
 }
 
-// dampingOf returns the curvature and ε: the bundle's own where it has this covariance, else what
-// its rule gives.
+// dampingOf returns the curvature and ε: the bundle's own if it has this covariance, else from its rule.
 func (b *comparison) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvature, float64, error) {
 	c, err := b.curvatureOf(ctx, key)
 	if err != nil {
@@ -58,8 +57,7 @@ func (b *comparison) dampingOf(ctx context.Context, key dampedKey) (*calibrate.C
 	return c, b.dampings[key], nil
 }
 
-// curvatureOf returns the curvature that the bundle keeps or, where it keeps none such, that of the
-// training set.
+// curvatureOf returns the curvature stored in the bundle or, without one, that of the training set.
 func (b *comparison) curvatureOf(ctx context.Context, key dampedKey) (*calibrate.Curvature, error) {
 	k := key.curvature()
 	if c := b.curvatures[k]; c != nil {

@@ -15,10 +15,10 @@ import (
 
 var dropout = &method{name: "dropout", doc: "the network's own Dropout, else of features", sampled: true, check: checkWeights, fit: fitDropout}
 
-// dropoutRates are tried where there is none to go by.
+// dropoutRates are tried if none is given.
 var dropoutRates = []float64{0.05, 0.1, 0.2, 0.3, 0.5}
 
-// fitDropout switches the network's own Dropout on or, where it has none, leaves out features.
+// fitDropout activates the network's own Dropout nodes or, if it has none, drops features.
 func fitDropout(ctx context.Context, b *comparison, r *request) (predictor, string, error) {
 	if b.model != nil {
 		cut, err := head.OnlyLogits(b.model, b.modelHead)
@@ -59,7 +59,7 @@ func fitDropout(ctx context.Context, b *comparison, r *request) (predictor, stri
 			best, rate = predict, p
 			break
 		}
-		nll, err := b.heldOutNLL(ctx, predict)
+		nll, err := b.validationNLL(ctx, predict)
 		if err != nil {
 			return nil, "", err
 		}
@@ -73,8 +73,8 @@ func fitDropout(ctx context.Context, b *comparison, r *request) (predictor, stri
 	return best, fmt.Sprintf("of features, rate %g", rate), nil
 }
 
-// heldOutNLL is the least that temperatures reach.
-func (b *comparison) heldOutNLL(ctx context.Context, predict predictor) (float64, error) {
+// validationNLL is the NLL at the optimal temperatures.
+func (b *comparison) validationNLL(ctx context.Context, predict predictor) (float64, error) {
 	val, err := predict(ctx, b.val)
 	if err != nil {
 		return 0, err

@@ -19,11 +19,10 @@ var edl = &method{
 		}
 		return err
 	},
-	files: &Files{Name: "edl", Most: 1, of: "method edl", run: true},
+	files: &files{name: "edl", most: 1, of: "method edl", run: true},
 }
 
-// evidenceKey is the metadata in which an evidential network says what makes evidence
-// of its logits.
+// evidenceKey is the metadata key under which an evidential network names its evidence function.
 const evidenceKey = "mfgs.evidence"
 
 // evidential opens the evidential network.

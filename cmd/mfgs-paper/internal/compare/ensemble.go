@@ -9,15 +9,15 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// Networks that were trained apart.
+// Independently trained networks.
 var (
 	ensemble = &method{
 		name: "ensemble", doc: "networks trained apart: --with ensemble=FILE", check: checkNetworks, fit: fitNetworks,
-		files: &Files{Name: "ensemble", least: 2, of: "method ensemble", run: true},
+		files: &files{name: "ensemble", least: 2, of: "method ensemble", run: true},
 	}
 	jackknife = &method{
 		name: "jackknife", doc: "networks of parts of the data: --with jackknife=FILE", check: checkNetworks, fit: fitNetworks,
-		files: &Files{Name: "jackknife", least: 2, of: "method jackknife", run: true},
+		files: &files{name: "jackknife", least: 2, of: "method jackknife", run: true},
 	}
 )
 
@@ -30,7 +30,7 @@ func checkNetworks(b *comparison, r *request) error {
 	return nil
 }
 
-// fitNetworks predicts with the mean of several networks' probabilities.
+// fitNetworks averages the probabilities of several networks.
 func fitNetworks(_ context.Context, b *comparison, r *request) (predictor, string, error) {
 	paths := b.given(r)
 	var members []*bench.Network

@@ -49,7 +49,7 @@ func fitGaussian(ctx context.Context, b *comparison, r *request) (predictor, str
 	return b.integrate(r, cov, data), "", nil
 }
 
-// inputs returns what the covariance of logits is a function of.
+// inputs returns the inputs of the covariance of logits, as features.
 type inputs func(context.Context, *bench.Set) (*rows.Batch, error)
 
 // integrate predicts with a Gaussian over logits.
@@ -61,8 +61,8 @@ func (b *comparison) integrate(r *request, cov logitCovariance, inputs inputs) p
 			return nil, err
 		}
 		cov := cov
-		if s.Whole() == nil { // else its features are a copy, made anew each time
-			cov = b.remembered(cov)
+		if s.Whole() == nil { // a subsample's features are a new copy each time
+			cov = b.cached(cov)
 		}
 		if r.sampled {
 			return methods.NewMonteCarlo(ctx, cov, x, k, r.samples, s.Seed(r.seed))
@@ -71,8 +71,8 @@ func (b *comparison) integrate(r *request, cov logitCovariance, inputs inputs) p
 	}
 }
 
-// remembered is a covariance that keeps what it computes.
-func (b *comparison) remembered(cov logitCovariance) logitCovariance {
+// cached adds a cache to a covariance.
+func (b *comparison) cached(cov logitCovariance) logitCovariance {
 	if b.computed[cov] == nil {
 		b.computed[cov] = &computed{cov, &b.room, map[*float32][]float64{}}
 	}
@@ -82,9 +82,7 @@ func (b *comparison) remembered(cov logitCovariance) logitCovariance {
 // swag is the covariance of the last layers along a training trajectory.
 const swag = "swag"
 
-var swagFiles = &Files{
-	Name: swag, least: 2, of: "a method with @swag",
-}
+var swagFiles = &files{name: swag, least: 2, of: "a method with @swag"}
 
 // swag reads the last layers of the checkpoints.
 func (b *comparison) swag() (*methods.SWAG, error) {

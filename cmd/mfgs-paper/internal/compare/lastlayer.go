@@ -59,7 +59,7 @@ func fitJackknifeLL(ctx context.Context, b *comparison, r *request) (predictor, 
 	return ofRows(l), "", err
 }
 
-// predictive is what methods that are functions of features and logits have in common.
+// predictive is a method that depends on features and logits only.
 type predictive interface {
 	Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error)
 }

@@ -46,7 +46,7 @@ func (b *comparison) openDense() (*dense, error) {
 	return t, nil
 }
 
-// inputs returns what of a set goes into the layers, as features.
+// inputs returns a set's inputs to the layers, as features.
 func (t *dense) inputs(ctx context.Context, b *comparison, s *bench.Set) (*rows.Batch, error) {
 	if x := t.sets[s]; x != nil {
 		return x, nil
@@ -73,7 +73,7 @@ func (t *dense) inputs(ctx context.Context, b *comparison, s *bench.Set) (*rows.
 	return x, nil
 }
 
-// check proves the layers on the first examples: they must give the network's logits.
+// check compares the layers' logits with the network's on the first examples.
 func (t *dense) check(x *rows.Batch) error {
 	d, k := t.network.Inputs(), t.network.Logits()
 	n := min(32, len(x.Logits)/k)
@@ -111,8 +111,8 @@ func (b *comparison) fitLayers(ctx context.Context, r *request) (predictor, stri
 		note += ", as was chosen for the last"
 	}
 	if r.method == bnnKFAC {
-		if n := b.val.Data().N; n > costlyHeldOut {
-			note += fmt.Sprintf("; tuned on %d of %d held-out examples and nine T_ens", costlyHeldOut, n)
+		if n := b.val.Data().N; n > costlyVal {
+			note += fmt.Sprintf("; tuned on %d of %d held-out examples and nine T_ens", costlyVal, n)
 		}
 		draws, err := p.Draw(r.samples, r.seed)
 		return func(ctx context.Context, s *bench.Set) (calibrate.Predictive, error) {
@@ -127,8 +127,8 @@ func (b *comparison) fitLayers(ctx context.Context, r *request) (predictor, stri
 	return b.integrate(r, p, inputs), note, nil
 }
 
-// posteriorOf is damped as the bundle's: by the same ε or, where that was relative to
-// the mean eigenvalue, by the same part of each layer's own.
+// posteriorOf returns a posterior damped as the bundle's: with the same ε or, if that was relative, the same
+// fraction of each layer's mean eigenvalue.
 func (b *comparison) posteriorOf(
 	ctx context.Context, t *dense, cov calibrate.Covariance,
 ) (*layers.Posterior, calibrate.Damping, error) {

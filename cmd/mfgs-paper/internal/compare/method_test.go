@@ -4,9 +4,12 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/wraptest"
 )
 
-func TestMethodsAreRead(t *testing.T) {
+func TestMain(m *testing.M) { wraptest.Main(m, nil) }
+
+func TestMethodsAreParsed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]request{
 		"mf0":                  {method: find("mf0")},
@@ -40,7 +43,7 @@ func TestMethodsAreRead(t *testing.T) {
 	}
 }
 
-func TestMethodsThatAreNoneAreRefused(t *testing.T) {
+func TestUnknownMethodsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, words := range map[string][]string{
 		"":                  {`method ""`, "not known", "bnn-kfac"},
@@ -60,9 +63,9 @@ func TestMethodsThatAreNoneAreRefused(t *testing.T) {
 		"mf0@swag/kron":     {"structure of its own", "/kron"},
 		"mf0@hessian@kron":  {`covariance "hessian@kron"`},
 	} {
-		says(t, CheckMethods([]string{text}), words...)
+		wraptest.Says(t, CheckMethods([]string{text}), words...)
 	}
-	says(t, CheckMethods([]string{"mc", "mf0", "mc"}), `"mc"`, "twice")
+	wraptest.Says(t, CheckMethods([]string{"mc", "mf0", "mc"}), `"mc"`, "twice")
 	if err := CheckMethods([]string{"mc", "mc:20", "mc@fisher", "mf0", "mf0@hessian"}); err != nil {
 		t.Error(err)
 	}

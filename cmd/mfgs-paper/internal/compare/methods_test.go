@@ -43,14 +43,14 @@ func trajectory() []string {
 // everything is an evaluation of the digits by which the methods have what they need.
 func everything(t testing.TB, bundle string, methods ...string) Config {
 	c := Config{Config: bench.Config{
-		Bundle: bundle, Test: digits(t, models.DigitsTest),
-		OOD:     []bench.NamedSpec{{Name: "unfamiliar", Spec: digits(t, models.OODTest)}},
+		Bundle: bundle, Test: wraptest.Digits(t, models.DigitsTest),
+		OOD:     []bench.NamedSpec{{Name: "unfamiliar", Spec: wraptest.Digits(t, models.OODTest)}},
 		Methods: methods,
 	}, With: map[string][]string{}}
 	for _, name := range methods {
 		switch {
 		case name == "ensemble":
-			c.With["ensemble"] = []string{digits(t, models.DigitsModel), methodFile("seed1.onnx"), methodFile("seed2.onnx")}
+			c.With["ensemble"] = []string{wraptest.Digits(t, models.DigitsModel), methodFile("seed1.onnx"), methodFile("seed2.onnx")}
 		case name == "jackknife":
 			c.With["jackknife"] = []string{methodFile("seed1.onnx"), methodFile("seed2.onnx")}
 		case strings.HasSuffix(name, "@swag"):
@@ -87,9 +87,9 @@ func evaluated(t *testing.T, cfg Config) map[string]bench.MethodResult {
 
 func TestEveryMethodOnTheDigits(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Full)
+	dir, _ := wraptest.Calibrated(t, calibrate.Full)
 	var names []string
-	for _, k := range registry {
+	for i, k := range registry {
 		name := k.name
 		if name == measure.Served || measure.IsScore(name) && !measure.Plain(name, nil) {
 			continue // another name for one of these; what learns is measured where a bundle serves it
@@ -98,10 +98,12 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 			name += ":40"
 		}
 		names = append(names, name)
-		if k.gaussian {
-			for _, of := range []string{"@fisher", "@sandwich/full", "@hessian/kron", "@swag"} {
-				names = append(names, name+of)
+		if covariances := []string{"@fisher", "@sandwich/full", "@hessian/kron", "@swag"}; k == mf0 {
+			for _, c := range covariances {
+				names = append(names, name+c)
 			}
+		} else if k.gaussian { // one in turn: they share the code that makes them
+			names = append(names, name+covariances[i%len(covariances)])
 		}
 	}
 	by := evaluated(t, everything(t, dir, names...))
@@ -155,8 +157,8 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 // The bundle's own posterior and temperatures, made anew, are the bundle's.
 func TestEvaluationOfTheBundlesOwnCovarianceGivesTheBundle(t *testing.T) {
 	t.Parallel()
-	for _, s := range structures {
-		dir, _ := calibrated(t, s)
+	for _, s := range wraptest.Structures {
+		dir, _ := wraptest.Calibrated(t, s)
 		by := evaluated(t, everything(t, dir, "mf0", "mf0@hessian", "mf1", "ts"))
 		own, again := by["mf0"], by["mf0@hessian"]
 		if d := own.InDomain.NLL - again.InDomain.NLL; !approx.Equal(d, 0, 2e-4) {
@@ -220,11 +222,11 @@ func (b *comparison) measured() []*bench.Set {
 // covariance finds.
 func TestEachCovarianceHasADampingOfItsOwn(t *testing.T) {
 	t.Parallel()
-	dir, report := calibrated(t, calibrate.Kronecker)
-	_, full := calibrated(t, calibrate.Full)
-	c := config(t, filepath.Join(t.TempDir(), "b"))
+	dir, report := wraptest.Calibrated(t, calibrate.Kronecker)
+	_, full := wraptest.Calibrated(t, calibrate.Full)
+	c := wraptest.Config(t, filepath.Join(t.TempDir(), "b"))
 	c.Structure, c.Covariance = calibrate.Kronecker, calibrate.Fisher
-	fisher := mustCalibrate(t, c)
+	fisher := wraptest.MustCalibrate(t, c)
 	b := ready(t, everything(t, dir, "mf0@fisher", "mf0@hessian/full"))
 	for _, s := range []*bench.Set{b.val, b.ood} {
 		if err := b.session.Read(t.Context(), s); err != nil {
@@ -255,10 +257,10 @@ func TestEachCovarianceHasADampingOfItsOwn(t *testing.T) {
 // No two sets share their draws, of one role or of several.
 func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "rue:5")
-	held := digits(t, models.DigitsVal)
-	cfg.OOD = append(cfg.OOD, bench.NamedSpec{Name: "other", Spec: digits(t, models.OODVal)})
+	held := wraptest.Digits(t, models.DigitsVal)
+	cfg.OOD = append(cfg.OOD, bench.NamedSpec{Name: "other", Spec: wraptest.Digits(t, models.OODVal)})
 	cfg.Shifts = []bench.NamedSpec{{Name: "first", Spec: held}, {Name: "second", Spec: held}, {Name: "third", Spec: held}}
 	b := ready(t, cfg)
 	seen := map[uint64]string{}
@@ -279,7 +281,7 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 // A network that draws gets another seed for each set.
 func TestEachSetHasPassesOfItsOwn(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	e := ready(t, everything(t, dir, "mc:5"))
 	stop := errors.New("stop")
 	seen := map[int]int{} // how many sets have a seed
@@ -301,7 +303,7 @@ func TestEachSetHasPassesOfItsOwn(t *testing.T) {
 // Where no rate is given, that of the least held-out NLL drops features.
 func TestDropoutTakesTheBestRate(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	b := ready(t, everything(t, dir, "dropout:5"))
 	for _, s := range []*bench.Set{b.val, b.ood} {
 		if err := b.session.Read(t.Context(), s); err != nil {
@@ -319,7 +321,7 @@ func TestDropoutTakesTheBestRate(t *testing.T) {
 		if want := fmt.Sprintf("of features, rate %g", rate); note != want {
 			t.Errorf("note %q, want %q", note, want)
 		}
-		nll, err := b.heldOutNLL(t.Context(), predict)
+		nll, err := b.validationNLL(t.Context(), predict)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +340,7 @@ func TestDropoutTakesTheBestRate(t *testing.T) {
 // be, or as was asked for.
 func TestLayersAreDampedAsTheBundle(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "mf1")
 	cfg.Layers = 2
 	b := ready(t, cfg)
@@ -368,10 +370,10 @@ func TestLayersAreDampedAsTheBundle(t *testing.T) {
 // An ensemble of one network, twice, is that network with temperature scaling.
 func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 	t.Parallel()
-	dir, r := calibrated(t, calibrate.Kronecker)
+	dir, r := wraptest.Calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "ts", "ensemble")
 	cfg.With["ensemble"] = []string{cfg.With["ensemble"][0], cfg.With["ensemble"][0]}
-	cfg.Shifts = []bench.NamedSpec{{Name: "held out", Spec: digits(t, models.DigitsVal)}}
+	cfg.Shifts = []bench.NamedSpec{{Name: "held out", Spec: wraptest.Digits(t, models.DigitsVal)}}
 	e, err := Evaluate(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -397,7 +399,7 @@ func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 
 func TestEvaluationOverSeveralLayers(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	names := []string{"mf0", "mf2", "mc:40", "bnn-kfac:40", "mf0@fisher", "ts"}
 	one := evaluated(t, everything(t, dir, names...))
 	cfg := everything(t, dir, names...)
@@ -418,14 +420,14 @@ func TestEvaluationOverSeveralLayers(t *testing.T) {
 	cfg.Layers = 3
 	cfg.Methods = names[:1]
 	_, err := Evaluate(t.Context(), cfg)
-	says(t, err, "2 dense layers", "not in 3")
+	wraptest.Says(t, err, "2 dense layers", "not in 3")
 }
 
 func TestANetworksOwnDropoutIsSwitchedOn(t *testing.T) {
 	t.Parallel()
-	c := config(t, filepath.Join(t.TempDir(), "b"))
+	c := wraptest.Config(t, filepath.Join(t.TempDir(), "b"))
 	c.Model = methodFile("dropout.onnx")
-	mustCalibrate(t, quick(c))
+	wraptest.MustCalibrate(t, wraptest.Quick(c))
 	cfg := everything(t, c.Out, "dropout:60", "mle")
 	by := evaluated(t, cfg)
 	r := by["dropout:60"]
@@ -452,13 +454,13 @@ func TestANetworksOwnDropoutIsSwitchedOn(t *testing.T) {
 // nothing else that is measured.
 func TestDrawsFollowFromTheSeed(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	names := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5"}
-	cfg := everything(t, dir, names...)
+	cfg := small(t, everything(t, dir, names...))
 	cfg.DropoutRate = 0.2
 	first := evaluated(t, cfg)
 	again := cfg
-	again.Shifts = []bench.NamedSpec{{Name: "a part", Spec: strings.Replace(digits(t, models.DigitsTest), "[1500:1797]", "[1500:1600]", 1)}}
+	again.Shifts = []bench.NamedSpec{{Name: "a part", Spec: strings.Replace(wraptest.Digits(t, models.DigitsTest), "[1500:1797]", "[1500:1600]", 1)}}
 	again.Methods = slices.Concat(names[3:], names[:3])
 	second := evaluated(t, again)
 	cfg.Seed = 1
@@ -478,10 +480,10 @@ func TestDrawsFollowFromTheSeed(t *testing.T) {
 // are drawn between, at the temperatures of the first; and what draws nothing is there once.
 func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Full)
+	dir, _ := wraptest.Calibrated(t, calibrate.Full)
 	random := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5", "ensemble-ll:2",
 		"jackknife-ll:2", "edl"}
-	cfg := everything(t, dir, append(random, "mf1", "ts")...)
+	cfg := small(t, everything(t, dir, append(random, "mf1", "ts")...))
 	cfg.Resamples = 20
 	cfg.Seed = 7
 	alone := evaluated(t, cfg)
@@ -530,48 +532,45 @@ func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
 	}
 }
 
-// What is made of the curvature that a bundle keeps is what is made of the training data, which is not looked
-// at; but data that is given is.
-func TestTheCurvatureThatIsKeptServes(t *testing.T) {
+// A bundle's stored curvature gives what the training data gives, without reading it. Other training data or
+// preprocessing overrides it.
+func TestStoredCurvatureReplacesTheTrainingData(t *testing.T) {
 	t.Parallel()
-	half := strings.Replace(digits(t, models.DigitsTrain), "[0:1200]", "[0:600]", 1)
-	if half == digits(t, models.DigitsTrain) {
+	half := strings.Replace(wraptest.Digits(t, models.DigitsTrain), "[0:1200]", "[0:600]", 1)
+	if half == wraptest.Digits(t, models.DigitsTrain) {
 		t.Fatalf("%s is not as expected", half)
 	}
+	names := []string{"mf2", "mc:5", "mf2@hessian"}
 	for _, of := range []struct {
 		structure  calibrate.Structure
 		covariance calibrate.Covariance
-	}{
-		{calibrate.Full, calibrate.Sandwich}, {calibrate.Kronecker, calibrate.Fisher},
-	} {
-		c := config(t, filepath.Join(t.TempDir(), "b"))
+	}{{calibrate.Full, calibrate.Sandwich}, {calibrate.Kronecker, calibrate.Fisher}} {
+		c := wraptest.Config(t, filepath.Join(t.TempDir(), "b"))
 		c.Structure, c.Covariance, c.Damping = of.structure, of.covariance, calibrate.Damping{Relative: 1}
-		mustCalibrate(t, c)
-		names := []string{"mf2", "mc:5", "mf1@hessian"}
-		summed := everything(t, c.Out, names...)
-		want := evaluated(t, summed)
+		wraptest.MustCalibrate(t, c)
+		summed := small(t, everything(t, c.Out, names...))
 		c.KeepCurvature, c.Out = true, filepath.Join(t.TempDir(), "kept")
-		mustCalibrate(t, c)
-		kept := everything(t, c.Out, names...)
+		wraptest.MustCalibrate(t, c)
+		kept := small(t, everything(t, c.Out, names...))
 		same := func(what string, got, want map[string]bench.MethodResult) {
 			t.Helper()
 			for _, m := range names {
 				got, want := got[m], want[m]
 				if got.InDomain.InDomain != want.InDomain.InDomain || got.OOD[0].OOD != want.OOD[0].OOD {
-					t.Errorf("%v, %s: %s gives %+v, of the training data %+v", of, what, m, got.InDomain, want.InDomain)
+					t.Errorf("%v, %s: %s gives %+v, with the training data %+v", of, what, m, got.InDomain, want.InDomain)
 				}
 			}
 		}
 		got := evaluated(t, kept)
-		same("kept", got, want)
+		same("stored", got, evaluated(t, summed))
 		b := ready(t, kept)
 		if b.train != nil {
 			t.Errorf("%v: the training data is opened", of)
 		}
 		summed.Train, kept.Train = half, half
-		given := evaluated(t, kept)
-		same("given", given, evaluated(t, summed))
-		if given["mf2"].InDomain.InDomain == got["mf2"].InDomain.InDomain {
+		other := evaluated(t, kept)
+		same("half of the data", other, evaluated(t, summed))
+		if other["mf2"].InDomain.InDomain == got["mf2"].InDomain.InDomain {
 			t.Errorf("%v: half of the training data gives the same", of)
 		}
 		kept.Train, kept.Preprocess = "", b.manifest.Preprocess
@@ -579,21 +578,30 @@ func TestTheCurvatureThatIsKeptServes(t *testing.T) {
 			t.Fatal("the bundle has no preprocessing")
 		}
 		if b := ready(t, kept); b.train == nil {
-			t.Errorf("%v: the curvature of other pixels serves", of)
+			t.Errorf("%v: the curvature is used in spite of other preprocessing", of)
 		}
 	}
+}
+
+// small tunes and measures on a hundred examples of each set, for tests that compare evaluations.
+func small(t *testing.T, c Config) Config {
+	t.Helper()
+	c.Limit = 100
+	c.Val = strings.Replace(wraptest.Digits(t, models.DigitsVal), "[1200:1500]", "[1200:1300]", 1)
+	c.ValOOD = strings.Replace(wraptest.Digits(t, models.OODVal), "[0:300]", "[0:100]", 1)
+	return c
 }
 
 // The figures of a method are those at the temperatures that it reports.
 func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	r := evaluated(t, everything(t, dir, "mf0@hessian"))["mf0@hessian"]
 	b, err := bundle.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	labels := read(t, digits(t, "digits-labels-idx1-ubyte.gz"))
+	labels := wraptest.Read(t, wraptest.Digits(t, "digits-labels-idx1-ubyte.gz"))
 	z, err := gzip.NewReader(bytes.NewReader(labels))
 	if err != nil {
 		t.Fatal(err)
@@ -601,7 +609,7 @@ func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
 	if labels, err = io.ReadAll(z); err != nil {
 		t.Fatal(err)
 	}
-	phi, logits := rowsOf(t, digits(t, models.DigitsModel), digitTensor(t, 1500, 1797))
+	phi, logits := wraptest.RowsOf(t, wraptest.Digits(t, models.DigitsModel), wraptest.DigitTensor(t, 1500, 1797))
 	c := b.Calibration()
 	c.Method = calibrate.MF0
 	c.NLL = layer.Temperatures{Act: r.Temperatures.NLL.Act, Ens: r.Temperatures.NLL.Ens}
@@ -616,7 +624,7 @@ func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
 
 func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "edl")
 	cfg.With["edl"] = []string{methodFile("edl.onnx")}
 	r := evaluated(t, cfg)["edl"]
@@ -629,12 +637,12 @@ func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
 	}
 	cfg.With["edl"], cfg.Evidence = []string{methodFile("seed1.onnx")}, ""
 	_, err := Evaluate(t.Context(), cfg)
-	says(t, err, "seed1.onnx", "mfgs.evidence", "--evidence")
+	wraptest.Says(t, err, "seed1.onnx", "mfgs.evidence", "--evidence")
 }
 
 func TestMethodsTellWhatTheyLack(t *testing.T) {
 	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	other := filepath.Join("..", "..", "..", "..", "testdata", "onnx", "gemm.onnx")
 	mnist := filepath.Join("..", "..", "..", "..", "models", "mnist-mlp", "model.onnx")
 	for name, tt := range map[string]struct {
@@ -654,8 +662,8 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 		"full layers":              {"mc@hessian/full", func(c *Config) { c.Layers = 2 }, []string{"/full"}},
 		"layers below none":        {"mf0", func(c *Config) { c.Layers = -1 }, []string{"layers are -1"}},
 		"all dropped":              {"dropout", func(c *Config) { c.DropoutRate = 1 }, []string{"dropout rate is 1"}},
-		"labels that are lacking":  {"mc", func(c *Config) { c.Val = digits(t, models.OODVal) }, []string{"val", "no labels"}},
-		"unlabelled training":      {"rue", func(c *Config) { c.Train = digits(t, models.OODVal) }, []string{"train", "no labels"}},
+		"labels that are lacking":  {"mc", func(c *Config) { c.Val = wraptest.Digits(t, models.OODVal) }, []string{"val", "no labels"}},
+		"unlabelled training":      {"rue", func(c *Config) { c.Train = wraptest.Digits(t, models.OODVal) }, []string{"train", "no labels"}},
 		"unknown evidence":         {"edl", func(c *Config) { c.Evidence = "tanh" }, []string{`evidence "tanh"`, "relu, softplus or exp"}},
 		"an ensemble for nothing":  {"mf0", func(c *Config) { c.With["ensemble"] = []string{"a", "b"} }, []string{"--with ensemble=FILE is for method ensemble", "--methods"}},
 		"a vi for nothing":         {"ensemble", func(c *Config) { c.With["bnn-vi"] = []string{"a"} }, []string{"--with bnn-vi=FILE is for method bnn-vi"}},
@@ -669,7 +677,7 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		says(t, err, tt.words...)
+		wraptest.Says(t, err, tt.words...)
 	}
 }
 
@@ -677,19 +685,19 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 func TestMethodsWantTheDataOfCalibration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	images, names := digits(t, "digits-images-idx3-ubyte.gz"), "digits-labels-idx1-ubyte.gz"
-	data := read(t, images)
-	write(t, dir, "digits-images-idx3-ubyte.gz", data)
-	write(t, dir, names, read(t, digits(t, names)))
-	c := config(t, filepath.Join(dir, "b"))
+	images, names := wraptest.Digits(t, "digits-images-idx3-ubyte.gz"), "digits-labels-idx1-ubyte.gz"
+	data := wraptest.Read(t, images)
+	wraptest.Write(t, dir, "digits-images-idx3-ubyte.gz", data)
+	wraptest.Write(t, dir, names, wraptest.Read(t, wraptest.Digits(t, names)))
+	c := wraptest.Config(t, filepath.Join(dir, "b"))
 	c.Train = filepath.Join(dir, models.DigitsTrain)
-	mustCalibrate(t, quick(c))
+	wraptest.MustCalibrate(t, wraptest.Quick(c))
 	cfg := everything(t, c.Out, "mf2", "mle")
 	evaluated(t, cfg)
 
-	write(t, dir, names, read(t, digits(t, names))[:20])
+	wraptest.Write(t, dir, names, wraptest.Read(t, wraptest.Digits(t, names))[:20])
 	_, err := Evaluate(t.Context(), cfg)
-	says(t, err, "the data of calibration", "with train")
+	wraptest.Says(t, err, "the data of calibration", "--train")
 	cfg.Train = c.Val
 	evaluated(t, cfg)
 }
@@ -706,12 +714,12 @@ func TestMethodsAreFittedToManyExamples(t *testing.T) {
 			labels[i] = 1
 		}
 	}
-	file := write(t, t.TempDir(), "f.npz", wraptest.NPZ(t, map[string]wraptest.Array{
+	file := wraptest.Write(t, t.TempDir(), "f.npz", wraptest.NPZ(t, map[string]wraptest.Array{
 		"features": {Data: phi, Dims: []int{n, 1}}, "logits": {Data: logits, Dims: []int{n, 2}},
 		"labels": {Data: labels, Dims: []int{n}},
 	}))
 	out := filepath.Join(t.TempDir(), "b")
-	mustCalibrate(t, calibration.Config{PrecomputedFeatures: true, Train: file, Val: file + "[:300]", Out: out})
+	wraptest.MustCalibrate(t, calibration.Config{PrecomputedFeatures: true, Train: file, Val: file + "[:300]", Out: out})
 	e, err := Evaluate(t.Context(), Config{Config: bench.Config{Bundle: out, Test: file + "[300:600]", Methods: []string{"rue:2"}}})
 	if err != nil || e.Methods[0].InDomain == nil {
 		t.Errorf("%+v: %v", e, err)

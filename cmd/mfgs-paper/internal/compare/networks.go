@@ -16,10 +16,9 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// passes predicts with the mean of the probabilities that a network which draws random
-// numbers gives in so many runs. Its one output are logits or, if they look like it,
-// probabilities. seeded makes the network for a seed: every set has its own, so that
-// what is drawn for one depends on no other.
+// passes averages the probabilities of several runs of a network with random nodes. Its only output is logits or,
+// if they look like it, probabilities. seeded returns the network for a seed: each set has its own, so that its
+// draws do not depend on the other sets.
 func (b *comparison) passes(r *request, batch int, seeded func(seed int) (*onnx.Model, error)) predictor {
 	k := b.head.Logits
 	return func(ctx context.Context, s *bench.Set) (calibrate.Predictive, error) {
@@ -46,7 +45,7 @@ func (b *comparison) passes(r *request, batch int, seeded func(seed int) (*onnx.
 	}
 }
 
-// maxSeed bounds seeds of ONNX nodes, which are float32.
+// maxSeed bounds the seeds of ONNX nodes, which are float32.
 const maxSeed = 1 << 20
 
 // openHead opens another network for the bundle's classes.

@@ -14,15 +14,15 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// registry has the methods in the order of tables: those of a bundle, of which mf0 may have another
-// covariance and mf1 is tuned by itself, and the comparators.
+// registry has the methods in the order of tables: those of a bundle (mf0 with any covariance, mf1 tuned by
+// itself), then the comparators.
 var registry = slices.Concat(ofBundle(), []*method{
 	mf1, mf2, ukf, mc, bnnKFAC, rue,
 	ensemble, jackknife, ensembleLL, jackknifeLL,
 	dropout, bnnVI, bnnLLVI, edl,
 })
 
-// ofBundle are the methods that package bench knows by itself.
+// ofBundle returns the methods of package bench.
 func ofBundle() (all []*method) {
 	for _, name := range bench.Methods() {
 		switch name {
@@ -36,9 +36,9 @@ func ofBundle() (all []*method) {
 	return all
 }
 
-// FileKinds lists what Config.With may hold.
-func FileKinds() []*Files {
-	list := []*Files{swagFiles}
+// allFiles lists the files that Config.With may hold.
+func allFiles() []*files {
+	list := []*files{swagFiles}
 	for _, m := range registry {
 		if m.files != nil {
 			list = append(list, m.files)
@@ -47,7 +47,7 @@ func FileKinds() []*Files {
 	return list
 }
 
-// Methods returns what Config.Methods may hold; see there for what may be added.
+// Methods returns the names of all methods.
 func Methods() []string {
 	names := make([]string, len(registry))
 	for i, m := range registry {
@@ -56,7 +56,7 @@ func Methods() []string {
 	return names
 }
 
-// DescribeMethod says in a few words what a method of Methods is.
+// DescribeMethod describes a method in a few words.
 func DescribeMethod(name string) string { return find(name).doc }
 
 func find(name string) *method {
@@ -67,7 +67,7 @@ func find(name string) *method {
 	return registry[i]
 }
 
-// CheckMethods reports names that Config.Methods may not hold, or not twice.
+// CheckMethods returns an error for invalid or repeated entries of Config.Methods.
 func CheckMethods(names []string) error {
 	_, err := parseMethods(names)
 	return err
@@ -88,8 +88,8 @@ func parseMethods(names []string) ([]*request, error) {
 	return out, nil
 }
 
-// filesOf returns the kind of files that the method takes, nil for none.
-func (r *request) filesOf() *Files {
+// filesOf returns the files that the method takes, nil for none.
+func (r *request) filesOf() *files {
 	if r.covariance == swag {
 		return swagFiles
 	}
@@ -97,11 +97,11 @@ func (r *request) filesOf() *Files {
 }
 
 const (
-	defaultSamples = 100     // where a method does not say how many
-	maxSamples     = 100_000 // what is prepared of one example is in proportion
+	defaultSamples = 100     // if a method does not say how many
+	maxSamples     = 100_000 // memory per example is proportional to it
 )
 
-// parseMethod reads NAME[:M][@COVARIANCE[/STRUCTURE]].
+// parseMethod parses NAME[:M][@COVARIANCE[/STRUCTURE]].
 func parseMethod(text string) (*request, error) {
 	name, of, hasOf := strings.Cut(text, "@")
 	name, samples, hasSamples := strings.Cut(name, ":")
@@ -128,7 +128,7 @@ func parseMethod(text string) (*request, error) {
 	return r, nil
 }
 
-// parseCovariance reads COVARIANCE[/STRUCTURE].
+// parseCovariance parses COVARIANCE[/STRUCTURE].
 func (r *request) parseCovariance(text string) error {
 	if !r.gaussian {
 		return fmt.Errorf("%s has no covariance: leave out @%s", r.name, text)
@@ -151,21 +151,21 @@ func (r *request) parseCovariance(text string) error {
 	return nil
 }
 
-// overLayers reports whether the method is over several layers.
+// overLayers reports whether the method's posterior covers several layers.
 func (b *comparison) overLayers(r *request) bool {
 	return b.Layers > 1 && r.layered && r.covariance != swag
 }
 
-// given returns the files that the method was given.
+// given returns the method's files in With.
 func (b *comparison) given(r *request) []string {
 	if f := r.filesOf(); f != nil {
-		return b.With[f.Name]
+		return b.With[f.name]
 	}
 	return nil
 }
 
-// needsTrain reports whether the method is fitted to training data: one that integrates a Gaussian is not
-// where the bundle keeps the curvature that makes it.
+// needsTrain reports whether the method reads training data. A Gaussian one does not if the bundle stores the
+// curvature.
 func (b *comparison) needsTrain(r *request) bool {
 	if !r.train || len(b.given(r)) > 0 {
 		return false
@@ -173,7 +173,7 @@ func (b *comparison) needsTrain(r *request) bool {
 	return !r.gaussian || b.overLayers(r) || !b.keeps(b.keyOf(r).curvature())
 }
 
-// keyOf is the covariance of a gaussian request.
+// keyOf returns the covariance of a Gaussian request.
 func (b *comparison) keyOf(r *request) dampedKey {
 	return dampedKey{
 		cmp.Or(r.structure, b.manifest.Structure),
@@ -185,24 +185,24 @@ func (k dampedKey) curvature() curvatureKey {
 	return curvatureKey{k.structure, k.covariance.NeedsFisher()}
 }
 
-// keeps reports whether the bundle keeps a curvature, of the training data and the pixels that are wanted.
+// keeps reports whether the bundle stores a curvature for the requested training data and preprocessing.
 func (b *comparison) keeps(k curvatureKey) bool {
 	m := b.manifest
 	return b.session.Bundle().KeepsCurvature() && b.Train == "" && b.Preprocess == nil && m.Structure == k.structure &&
 		(!k.fisher || m.Covariance.NeedsFisher())
 }
 
-// random reports whether the method draws at random: samples, or in which order it is fitted.
+// random reports whether the method depends on a seed.
 func (b *comparison) random(r *request) bool {
 	return r.sampled || r.method == edl && len(b.given(r)) == 0
 }
 
-// runsNetworks reports whether the method runs other networks than the one cut at its head.
+// runsNetworks reports whether the method runs networks other than the one cut at its head.
 func (b *comparison) runsNetworks(r *request) bool {
 	return b.overLayers(r) || len(b.given(r)) > 0 && r.filesOf().run
 }
 
-// checkRequest refuses what a method cannot work with.
+// checkRequest checks the options of a method.
 func (b *comparison) checkRequest(r *request) error {
 	switch {
 	case b.Layers > 1 && r.covariance == swag:
@@ -220,13 +220,13 @@ func (b *comparison) checkRequest(r *request) error {
 	if n < f.least {
 		return fmt.Errorf("%d files with --%s, want at least %d", n, f.flag(), f.least)
 	}
-	if f.Most > 0 && n > f.Most {
-		return fmt.Errorf("%d files with --%s, want at most %d", n, f.flag(), f.Most)
+	if f.most > 0 && n > f.most {
+		return fmt.Errorf("%d files with --%s, want at most %d", n, f.flag(), f.most)
 	}
 	return nil
 }
 
-// checkFiles refuses what would stop a method that is fitted only after others are done.
+// checkFiles finds errors that would otherwise stop a method after others are done.
 func (b *comparison) checkFiles(r *request) error {
 	if b.overLayers(r) {
 		_, err := onnxlayers.Find(b.model, b.modelHead, b.Layers)
@@ -238,7 +238,7 @@ func (b *comparison) checkFiles(r *request) error {
 	return r.check(b, r)
 }
 
-// checkUnused refuses what is given for methods that are not asked for: it was meant to be used.
+// checkUnused returns an error for options of methods that were not requested.
 func (b *comparison) checkUnused() error {
 	if b.Evidence != "" {
 		if err := methods.Evidence(b.Evidence).Validate(); err != nil {
@@ -253,15 +253,15 @@ func (b *comparison) checkUnused() error {
 	named := func(m *method) func(*request) bool { return func(r *request) bool { return r.method == m } }
 	tuned := func(r *request) bool { return !r.plain(b.Layers) }
 	var options []option
-	kinds := FileKinds()
+	kinds := allFiles()
 	for name := range b.With {
-		if !slices.ContainsFunc(kinds, func(f *Files) bool { return f.Name == name }) {
+		if !slices.ContainsFunc(kinds, func(f *files) bool { return f.name == name }) {
 			return fmt.Errorf("no method takes files named %q, want one of %s", name, fileNames())
 		}
 	}
 	for _, f := range kinds {
 		used := func(r *request) bool { return r.filesOf() == f }
-		options = append(options, option{f.flag(), f.of, len(b.With[f.Name]) > 0, used})
+		options = append(options, option{f.flag(), f.of, len(b.With[f.name]) > 0, used})
 	}
 	options = append(options,
 		option{"evidence", "method edl", b.Evidence != "", named(edl)},
@@ -280,8 +280,8 @@ func (b *comparison) checkUnused() error {
 
 func fileNames() string {
 	var names []string
-	for _, f := range FileKinds() {
-		names = append(names, f.Name)
+	for _, f := range allFiles() {
+		names = append(names, f.name)
 	}
 	return strings.Join(names, ", ")
 }

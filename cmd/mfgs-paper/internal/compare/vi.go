@@ -14,15 +14,14 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// stochasticBatch is the batch of networks that draw their weights anew in every run, which costs
-// as much as many examples.
+// stochasticBatch is the batch of networks that draw their weights in each run, which costs as much as many examples.
 const stochasticBatch = 512
 
 var (
 	bnnVI = &method{
 		name: "bnn-vi", doc: "a network that draws its weights: --with bnn-vi=FILE", sampled: true, fit: fitStochastic,
 		check: func(b *comparison, _ *request) error { _, err := b.stochastic(); return err },
-		files: &Files{Name: "bnn-vi", least: 1, Most: 1, of: "method bnn-vi", run: true},
+		files: &files{name: "bnn-vi", least: 1, most: 1, of: "method bnn-vi", run: true},
 	}
 	bnnLLVI = &method{name: "bnn-ll-vi", doc: "a last layer fitted by variational inference", sampled: true, train: true, check: checkWeights, fit: fitLastLayerVI}
 )

@@ -9,7 +9,7 @@ import (
 func defocusBlur(p *picture, by level, _ *rand.Rand) *picture {
 	radius := by[0] * p.unit()
 	reach := int(math.Ceil(radius))
-	const parts = 5 // of a side of a pixel: how much of it is on the disk
+	const parts = 5 // subpixels per side, which decide how much of a pixel the disk covers
 	var taps []tap
 	for y := -reach; y <= reach; y++ {
 		for x := -reach; x <= reach; x++ {
@@ -28,7 +28,7 @@ func defocusBlur(p *picture, by level, _ *rand.Rand) *picture {
 	return p.filter(taps)
 }
 
-// glassBlur has some pixels change places with others near them, between two slight blurs.
+// glassBlur swaps some pixels with neighbours, between two slight blurs.
 func glassBlur(p *picture, by level, rng *rand.Rand) *picture {
 	share, far, spread := by[0], int(by[1]*p.unit()+.5), by[2]*p.unit()
 	p = p.smooth(spread)
@@ -48,7 +48,7 @@ func glassBlur(p *picture, by level, rng *rand.Rand) *picture {
 	return p.smooth(spread)
 }
 
-// motionBlur is the mean along a line in any direction.
+// motionBlur averages along a line in a random direction.
 func motionBlur(p *picture, by level, rng *rand.Rand) *picture {
 	sin, cos := math.Sincos(rng.Float64() * math.Pi)
 	length := by[0] * p.unit()
@@ -61,7 +61,7 @@ func motionBlur(p *picture, by level, rng *rand.Rand) *picture {
 	return p.filter(taps)
 }
 
-// zoomBlur is the mean of the image and larger ones about its centre.
+// zoomBlur averages the image with enlargements about its centre.
 func zoomBlur(p *picture, by level, _ *rand.Rand) *picture {
 	cx, cy := float64(p.width-1)/2, float64(p.height-1)/2
 	const steps = 11

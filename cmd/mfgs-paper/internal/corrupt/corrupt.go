@@ -1,11 +1,11 @@
-// Package corrupt spoils small images in fifteen ways, each in five severities, to measure
-// classifiers on data unlike what they were trained on.
+// Package corrupt applies fifteen kinds of corruption to small images, each at five severities, to measure classifiers
+// under distribution shift.
 //
 // The kinds and their order are those of Hendrycks and Dietterich ("Benchmarking Neural Network
-// Robustness to Common Corruptions and Perturbations", 2019). How each is drawn, and how strongly,
-// is ours: figures on such images are not figures on CIFAR-10-C. Severities are chosen for images of
-// 28 to 32 pixels a side, so that networks err more from each to the next. Lengths in pixels are those
-// of images of 32 × 32, and grow with the image. Frost is drawn, where theirs is of photographs.
+// Robustness to Common Corruptions and Perturbations", 2019). The implementation and its strengths are
+// ours: results are not comparable with CIFAR-10-C. Severities are chosen for images of 28 to 32 pixels a side, so that
+// the error rises with each. Lengths in pixels are for images of 32 × 32, and scale with the image. Frost is drawn;
+// theirs uses photographs.
 package corrupt
 
 import (
@@ -14,56 +14,54 @@ import (
 	"strings"
 )
 
-// Severities is how many there are: 1 is the least.
+// Severities is the number of severities. 1 is the mildest.
 const Severities = 5
 
-const mostSide = 4096
+const maxSide = 4096
 
-// An Image has its pixels row by row, the values of a pixel together: [Height,Width,Channels], with
-// 1 channel of grey or 3 of RGB.
+// An Image has pixels [Height,Width,Channels], with 1 channel of grey or 3 of RGB.
 type Image struct {
 	Width, Height, Channels int
 	Pixels                  []byte
 }
 
-// level is how strong a severity is: what the numbers mean, each kind says.
+// level holds the parameters of a severity. Their meaning depends on the kind.
 type level [3]float64
 
-// A kind is one way to spoil a picture, which it may change and return.
+// A kind is a kind of corruption. Its function may modify the picture and return it.
 type kind struct {
-	name   string
-	spoil  func(p *picture, by level, rng *rand.Rand) *picture
-	levels [Severities]level
+	name    string
+	corrupt func(p *picture, by level, rng *rand.Rand) *picture
+	levels  [Severities]level
 }
 
 var kinds = []kind{
-	// The standard deviation; the photons of white; the part of the values.
+	// The standard deviation; the mean photon count of white; the fraction of the values.
 	{"gaussian noise", gaussianNoise, [Severities]level{{.04}, {.07}, {.1}, {.14}, {.19}}},
 	{"shot noise", shotNoise, [Severities]level{{120}, {55}, {28}, {15}, {8}}},
 	{"impulse noise", impulseNoise, [Severities]level{{.01}, {.03}, {.06}, {.1}, {.16}}},
 
-	// The radius; the part of the pixels that change places, how far, and the spread of the blur; the
+	// The radius; the fraction of pixels swapped, how far, and the standard deviation of the blur; the
 	// length; the largest factor.
 	{"defocus blur", defocusBlur, [Severities]level{{.7}, {1}, {1.3}, {1.7}, {2.2}}},
 	{"glass blur", glassBlur, [Severities]level{{.15, 1, .3}, {.35, 1, .4}, {.6, 1, .5}, {.6, 2, .6}, {.9, 2, .7}}},
 	{"motion blur", motionBlur, [Severities]level{{2}, {3}, {4.5}, {6}, {8}}},
 	{"zoom blur", zoomBlur, [Severities]level{{1.1}, {1.18}, {1.26}, {1.36}, {1.5}}},
 
-	// How much paler, and the flakes for each 1,000 pixels; how opaque, the needles for each side, and how
-	// much haze; how thick; what is added.
+	// How much paler, and flakes per 1,000 pixels; opacity, needles per side, and haze; thickness; the value added.
 	{"snow", snow, [Severities]level{{.1, 8}, {.18, 16}, {.26, 26}, {.34, 38}, {.42, 55}}},
 	{"frost", frost, [Severities]level{{.45, .75, .2}, {.55, 1.5, .3}, {.65, 2.25, .4}, {.75, 3, .5}, {.85, 4, .6}}},
 	{"fog", fog, [Severities]level{{.25}, {.4}, {.52}, {.64}, {.75}}},
 	{"brightness", brightness, [Severities]level{{.1}, {.2}, {.3}, {.4}, {.5}}},
 
-	// What is left of the contrast; how far pixels move; the pixels that are left of a side; the quality.
+	// The remaining contrast; how far pixels move; the remaining pixels per side; the quality.
 	{"contrast", contrast, [Severities]level{{.6}, {.42}, {.3}, {.2}, {.12}}},
 	{"elastic transform", elastic, [Severities]level{{.5}, {.8}, {1.15}, {1.55}, {2}}},
 	{"pixelate", pixelate, [Severities]level{{24}, {19}, {15}, {12}, {9}}},
 	{"jpeg compression", compress, [Severities]level{{45}, {25}, {15}, {9}, {4}}},
 }
 
-// Kinds returns the names of all kinds, in their order.
+// Kinds returns the names of all kinds, in order.
 func Kinds() []string {
 	all := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -72,12 +70,12 @@ func Kinds() []string {
 	return all
 }
 
-// Apply returns a spoiled copy of an image. The same seed gives the same bytes; under one seed the
-// severities of a kind draw the same, so that they differ in strength. The error says that the kind is
-// none of [Kinds] or that the severity is not 1 to [Severities]. It panics where the image's numbers
-// contradict each other, or a side is longer than 4,096 pixels.
+// Apply returns a corrupted copy of an image. The same seed gives the same bytes, and the severities of a kind
+// share their random draws, so that they differ in strength only. It returns an error if the kind is not one of
+// [Kinds] or the severity is not 1 to [Severities]. It panics if the image's dimensions and pixels disagree, or a
+// side is longer than 4,096 pixels.
 func Apply(name string, severity int, im Image, seed uint64) (Image, error) {
-	if min(im.Width, im.Height) < 1 || max(im.Width, im.Height) > mostSide ||
+	if min(im.Width, im.Height) < 1 || max(im.Width, im.Height) > maxSide ||
 		im.Channels != 1 && im.Channels != 3 || len(im.Pixels) != im.Width*im.Height*im.Channels {
 		panic(fmt.Sprintf("corrupt: an image of %d × %d with %d channels and %d bytes",
 			im.Width, im.Height, im.Channels, len(im.Pixels)))
@@ -88,7 +86,7 @@ func Apply(name string, severity int, im Image, seed uint64) (Image, error) {
 	for i, k := range kinds {
 		if k.name == name {
 			rng := rand.New(rand.NewPCG(seed, uint64(i)))
-			return k.spoil(pictureOf(im), k.levels[severity-1], rng).image(), nil
+			return k.corrupt(toPicture(im), k.levels[severity-1], rng).image(), nil
 		}
 	}
 	return Image{}, fmt.Errorf("%q is no kind: want one of %s", name, strings.Join(Kinds(), ", "))

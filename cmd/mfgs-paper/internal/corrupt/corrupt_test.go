@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// digit is like those of MNIST: bright strokes on black, 28 × 28.
+// digit resembles MNIST: bright strokes on black, 28 × 28.
 func digit(seed uint64) Image {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p := newPicture(28, 28, 1)
@@ -23,7 +23,7 @@ func digit(seed uint64) Image {
 	return p.image()
 }
 
-// photo is like those of CIFAR-10: areas of some colours, with detail, 32 × 32.
+// photo resembles CIFAR-10: areas of colour with detail, 32 × 32.
 func photo(seed uint64) Image {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	p := newPicture(32, 32, 3)
@@ -65,8 +65,8 @@ func distance(a, b Image) float64 {
 	return math.Sqrt(sum / float64(len(a.Pixels)))
 }
 
-// Every severity is farther from the original than the one before, and the least is not the original.
 func TestSeverityRaisesTheDistance(t *testing.T) {
+	t.Parallel()
 	const images = 10
 	for sort, of := range sorts {
 		for _, kind := range Kinds() {
@@ -89,8 +89,8 @@ func TestSeverityRaisesTheDistance(t *testing.T) {
 	}
 }
 
-// The shape is kept, the original is left alone, and the seed alone decides.
-func TestTheSeedDecides(t *testing.T) {
+func TestTheSeedAloneDecides(t *testing.T) {
+	t.Parallel()
 	drawn := func(kind string) bool { // rather than following from the image
 		return !slices.Contains([]string{"defocus blur", "zoom blur", "brightness", "contrast", "pixelate", "jpeg compression"}, kind)
 	}
@@ -119,6 +119,7 @@ func TestTheSeedDecides(t *testing.T) {
 }
 
 func TestFifteenKinds(t *testing.T) {
+	t.Parallel()
 	all := Kinds()
 	slices.Sort(all)
 	if len(slices.Compact(all)) != 15 {
@@ -126,7 +127,8 @@ func TestFifteenKinds(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestUnknownKindsAndBadImagesAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		kind     string
 		severity int
@@ -147,7 +149,7 @@ func TestRefused(t *testing.T) {
 		"channels": {2, 2, 2, make([]byte, 8)},
 		"empty":    {0, 2, 1, nil},
 		"negative": {-1, -1, 1, make([]byte, 1)},
-		"long":     {mostSide + 1, 1, 1, make([]byte, mostSide+1)},
+		"long":     {maxSide + 1, 1, 1, make([]byte, maxSide+1)},
 	} {
 		func() {
 			defer func() {
@@ -160,8 +162,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// No size of image is too small, nor needs to be square.
-func TestAnySizeIsTaken(t *testing.T) {
+func TestAnySizeIsAccepted(t *testing.T) {
+	t.Parallel()
 	for _, size := range [][3]int{{1, 1, 1}, {1, 1, 3}, {2, 1, 3}, {1, 9, 1}, {5, 3, 3}, {40, 17, 1}} {
 		im := Image{size[0], size[1], size[2], bytes.Repeat([]byte{99}, size[0]*size[1]*size[2])}
 		for _, kind := range Kinds() {
@@ -174,8 +176,8 @@ func TestAnySizeIsTaken(t *testing.T) {
 	}
 }
 
-// What moves or averages values leaves an image of one value as it is.
-func TestAPlainImageHasNothingToMove(t *testing.T) {
+func TestBlursAndGeometryLeaveAUniformImageUnchanged(t *testing.T) {
+	t.Parallel()
 	for _, channels := range []int{1, 3} {
 		im := Image{32, 28, channels, bytes.Repeat([]byte{120}, 32*28*channels)}
 		for _, kind := range []string{
@@ -196,8 +198,8 @@ func TestAPlainImageHasNothingToMove(t *testing.T) {
 	}
 }
 
-// Blurs keep the light of a spot that is far from the border, and spread it.
-func TestBlursKeepTheLight(t *testing.T) {
+func TestBlursSpreadASpotAndKeepItsSum(t *testing.T) {
+	t.Parallel()
 	p := newPicture(33, 33, 1)
 	p.row(16, 16)[0] = 1
 	for name, blurred := range map[string]*picture{
@@ -215,8 +217,8 @@ func TestBlursKeepTheLight(t *testing.T) {
 	}
 }
 
-// Noises have the spread that their levels say, where nothing is clipped.
-func TestNoisesAreAsStrongAsTheySay(t *testing.T) {
+func TestNoiseHasTheStandardDeviationOfItsLevel(t *testing.T) {
+	t.Parallel()
 	const side = 200
 	spread := func(p *picture) (mean, deviation float64) {
 		for _, v := range p.v {
@@ -252,8 +254,8 @@ func TestNoisesAreAsStrongAsTheySay(t *testing.T) {
 	}
 }
 
-// Fog and contrast against what they are, value by value.
-func TestValuesOfSimpleKinds(t *testing.T) {
+func TestBrightnessContrastAndPixelateByHand(t *testing.T) {
+	t.Parallel()
 	p := &picture{2, 1, 3, []float64{.2, .4, .8, 0, 0, 0}}
 	got := brightness(&picture{2, 1, 3, slices.Clone(p.v)}, level{.1}, nil).v
 	for i, want := range []float64{.225, .45, .9, .1, .1, .1} {

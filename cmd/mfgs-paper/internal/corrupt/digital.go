@@ -22,7 +22,7 @@ func contrast(p *picture, by level, _ *rand.Rand) *picture {
 	return p
 }
 
-// elastic moves pixels as on a rubber sheet: neighbours go almost the same way.
+// elastic displaces pixels by a smooth random field.
 func elastic(p *picture, by level, rng *rand.Rand) *picture {
 	var moves [2]*picture
 	for i := range moves {
@@ -47,11 +47,11 @@ func elastic(p *picture, by level, rng *rand.Rand) *picture {
 	})
 }
 
-// pixelate has fewer and larger pixels: each is the mean of what it covers.
+// pixelate reduces the resolution: each larger pixel is the mean of what it covers.
 func pixelate(p *picture, by level, _ *rand.Rand) *picture {
 	cells := func(side int) int { return max(1, int(by[0]*float64(side)/32+.5)) }
 	small := newPicture(cells(p.width), cells(p.height), p.channels)
-	// How much of pixel i is in cell j of n, on a side.
+	// The fraction of cell j of n that pixel i covers, along a side.
 	part := func(i, j, side, n int) float64 {
 		scale := float64(side) / float64(n)
 		return max(0, min(float64(i+1), float64(j+1)*scale)-max(float64(i), float64(j)*scale)) / scale
@@ -72,7 +72,7 @@ func pixelate(p *picture, by level, _ *rand.Rand) *picture {
 	})
 }
 
-// compress writes the picture as JPEG of such a quality and reads it again.
+// compress encodes the picture as JPEG and decodes it.
 func compress(p *picture, by level, _ *rand.Rand) *picture {
 	im := p.image()
 	var source image.Image
@@ -88,11 +88,11 @@ func compress(p *picture, by level, _ *rand.Rand) *picture {
 	}
 	var file bytes.Buffer
 	if err := jpeg.Encode(&file, source, &jpeg.Options{Quality: int(by[0])}); err != nil {
-		panic(err) // memory takes all that is written, and Apply bounds the sides
+		panic(err) // writing to memory does not fail, and Apply bounds the sides
 	}
 	read, err := jpeg.Decode(&file)
 	if err != nil {
-		panic(err) // what was just encoded
+		panic(err) // it was just encoded
 	}
 	return p.each(func(x, y int, into []float64) {
 		c := color.NRGBAModel.Convert(read.At(x, y)).(color.NRGBA)

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// gaussianNoise adds noise of the same standard deviation everywhere.
+// gaussianNoise adds Gaussian noise.
 func gaussianNoise(p *picture, by level, rng *rand.Rand) *picture {
 	for i := range p.v {
 		p.v[i] += by[0] * rng.NormFloat64()
@@ -13,7 +13,7 @@ func gaussianNoise(p *picture, by level, rng *rand.Rand) *picture {
 	return p
 }
 
-// shotNoise counts photons, of which white has so many on average.
+// shotNoise replaces each value by a Poisson photon count.
 func shotNoise(p *picture, by level, rng *rand.Rand) *picture {
 	for i, v := range p.v {
 		p.v[i] = float64(poisson(v*by[0], rng)) / by[0]
@@ -21,7 +21,7 @@ func shotNoise(p *picture, by level, rng *rand.Rand) *picture {
 	return p
 }
 
-// poisson draws a count of such a mean: how often exponential waits fit into it.
+// poisson draws a Poisson count: how many exponential waiting times fit into the mean.
 func poisson(mean float64, rng *rand.Rand) int {
 	n := 0
 	for left := mean - rng.ExpFloat64(); left > 0; left -= rng.ExpFloat64() {
@@ -30,10 +30,10 @@ func poisson(mean float64, rng *rand.Rand) int {
 	return n
 }
 
-// impulseNoise makes some values the least or the most.
+// impulseNoise sets some values to 0 or 1.
 func impulseNoise(p *picture, by level, rng *rand.Rand) *picture {
 	for i := range p.v {
-		// Both are drawn for each value, so that severities spoil the same ones.
+		// Both are drawn for each value, so that severities hit the same ones.
 		hit, to := rng.Float64() < by[0], math.Round(rng.Float64())
 		if hit {
 			p.v[i] = to

@@ -5,13 +5,13 @@ import (
 	"math/rand/v2"
 )
 
-// A picture is an image with values from 0, black, to 1: what is beyond is clipped in the end.
+// A picture is an image with values from 0, black, to 1. Values outside are clipped at the end.
 type picture struct {
 	width, height, channels int
 	v                       []float64 // [height,width,channels]
 }
 
-func pictureOf(im Image) *picture {
+func toPicture(im Image) *picture {
 	p := newPicture(im.Width, im.Height, im.Channels)
 	for i, b := range im.Pixels {
 		p.v[i] = float64(b) / 255
@@ -33,17 +33,17 @@ func (p *picture) image() Image {
 
 func clip(v float64) float64 { return min(max(v, 0), 1) }
 
-// unit is how many pixels a pixel of an image of 32 × 32 is.
+// unit is the size, in pixels, of a pixel of a 32 × 32 image.
 func (p *picture) unit() float64 { return float64(max(p.width, p.height)) / 32 }
 
-// row returns the values of a pixel, those of the nearest for one that is outside.
+// row returns the values of a pixel, or of the nearest one if it is outside.
 func (p *picture) row(x, y int) []float64 {
 	x, y = min(max(x, 0), p.width-1), min(max(y, 0), p.height-1)
 	at := (y*p.width + x) * p.channels
 	return p.v[at : at+p.channels]
 }
 
-// add adds the values at a place between pixels, bilinearly and weighted.
+// add adds the weighted value at (x, y), interpolated bilinearly.
 func (p *picture) add(into []float64, x, y, weight float64) {
 	x0, y0 := math.Floor(x), math.Floor(y)
 	u, v := x-x0, y-y0
@@ -67,7 +67,7 @@ func (p *picture) add(into []float64, x, y, weight float64) {
 	}
 }
 
-// each makes a picture of the same size; at fills in the values of a pixel, which are 0.
+// each returns a picture of the same size; at fills in the values of each pixel, initially 0.
 func (p *picture) each(at func(x, y int, into []float64)) *picture {
 	out := newPicture(p.width, p.height, p.channels)
 	for y := range p.height {
@@ -78,10 +78,10 @@ func (p *picture) each(at func(x, y int, into []float64)) *picture {
 	return out
 }
 
-// A tap is a pixel's part in one that is so far from it.
+// A tap is the weight of a pixel at an offset.
 type tap struct{ x, y, weight float64 }
 
-// filter makes every pixel the weighted mean of those around it.
+// filter replaces each pixel by the weighted mean of the taps.
 func (p *picture) filter(taps []tap) *picture {
 	var sum float64
 	for _, t := range taps {
@@ -94,7 +94,7 @@ func (p *picture) filter(taps []tap) *picture {
 	})
 }
 
-// smooth is a Gaussian filter with a standard deviation in pixels.
+// smooth is a Gaussian filter. spread is its standard deviation in pixels.
 func (p *picture) smooth(spread float64) *picture {
 	reach := int(math.Ceil(3 * spread))
 	var across, down []tap
@@ -106,8 +106,7 @@ func (p *picture) smooth(spread float64) *picture {
 	return p.filter(across).filter(down)
 }
 
-// blend moves all values towards one, each by its part: 1 covers what was there. parts has one
-// channel.
+// blend moves all values towards one value, by the fractions in parts, which has one channel.
 func (p *picture) blend(value float64, parts *picture) *picture {
 	for i, part := range parts.v {
 		for c := range p.channels {
@@ -118,8 +117,7 @@ func (p *picture) blend(value float64, parts *picture) *picture {
 	return p
 }
 
-// clouds returns noise in [0,1] of one channel that has detail of all sizes, half as strong where it is half as
-// large.
+// clouds returns fractal noise in [0,1] of one channel: halving the scale halves the amplitude.
 func clouds(width, height int, rng *rand.Rand) *picture {
 	out := newPicture(width, height, 1)
 	strength := 1.0
@@ -147,10 +145,10 @@ func clouds(width, height int, rng *rand.Rand) *picture {
 	return out
 }
 
-// stroke draws a line of one channel, as wide as a pixel with soft sides; what is brighter stays.
-func (p *picture) stroke(x, y, dx, dy, wide, bright float64) {
+// stroke draws an antialiased line into one channel. Brighter values stay.
+func (p *picture) stroke(x, y, dx, dy, width, brightness float64) {
 	length := math.Hypot(dx, dy)
-	reach := wide + 1
+	reach := width + 1
 	for j := max(0, int(min(y, y+dy)-reach)); j < p.height && float64(j) <= max(y, y+dy)+reach; j++ {
 		for i := max(0, int(min(x, x+dx)-reach)); i < p.width && float64(i) <= max(x, x+dx)+reach; i++ {
 			px, py := float64(i)-x, float64(j)-y
@@ -160,7 +158,7 @@ func (p *picture) stroke(x, y, dx, dy, wide, bright float64) {
 			}
 			away := math.Hypot(px-along*dx, py-along*dy)
 			into := p.row(i, j)
-			into[0] = max(into[0], bright*clip(wide/2+.5-away))
+			into[0] = max(into[0], brightness*clip(width/2+.5-away))
 		}
 	}
 }

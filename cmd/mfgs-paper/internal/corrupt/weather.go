@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 )
 
-// snow makes the picture paler, and has flakes fall in one direction.
+// snow makes the picture paler and adds flakes that fall in one direction.
 func snow(p *picture, by level, rng *rand.Rand) *picture {
 	for i, v := range p.v {
 		p.v[i] = v + by[0]*(.5+.5*v-v) // dark becomes grey
 	}
-	slant := .35 + .3*rng.Float64() // of a half turn
+	slant := .35 + .3*rng.Float64() // in half turns
 	sin, cos := math.Sincos(slant * math.Pi)
 	flakes := newPicture(p.width, p.height, 1)
 	u := p.unit()
@@ -22,7 +22,7 @@ func snow(p *picture, by level, rng *rand.Rand) *picture {
 	return p.blend(1, flakes)
 }
 
-// frost has needles of ice grow from the sides, with haze between them, denser outside.
+// frost adds needles of ice that grow from the sides, and haze that is denser near them.
 func frost(p *picture, by level, rng *rand.Rand) *picture {
 	haze := clouds(p.width, p.height, rng)
 	for y := range p.height {
@@ -36,7 +36,7 @@ func frost(p *picture, by level, rng *rand.Rand) *picture {
 	side := float64(max(p.width, p.height))
 	for i := range int(4*by[1] + .5) {
 		along := rng.Float64() * side
-		// From the upper side on, clockwise; a quarter turn is downwards.
+		// Clockwise from the top; a quarter turn points down.
 		start := [4][2]float64{{along, 0}, {side, along}, {along, side}, {0, along}}[i%4]
 		inward := (float64(i%4) + .6 + .8*rng.Float64()) * math.Pi / 2
 		needle(haze, start[0], start[1], inward, side*(.25+.35*rng.Float64()), by[0], rng)
@@ -44,21 +44,21 @@ func frost(p *picture, by level, rng *rand.Rand) *picture {
 	return p.blend(.92, haze)
 }
 
-// needle draws a line with shorter ones that branch off it at 60 degrees, on both sides.
-func needle(ice *picture, x, y, angle, length, bright float64, rng *rand.Rand) {
+// needle draws a line with shorter branches at 60 degrees on both sides.
+func needle(ice *picture, x, y, angle, length, brightness float64, rng *rand.Rand) {
 	u := ice.unit()
 	sin, cos := math.Sincos(angle)
-	ice.stroke(x, y, length*cos, length*sin, u, bright)
+	ice.stroke(x, y, length*cos, length*sin, u, brightness)
 	for at := 2 * u; at < length; at += (1.5 + 2*rng.Float64()) * u {
 		for _, turn := range []float64{math.Pi / 3, -math.Pi / 3} {
 			sin, cos := math.Sincos(angle + turn)
 			reach := (length - at) * (.2 + .3*rng.Float64())
-			ice.stroke(x+at*math.Cos(angle), y+at*math.Sin(angle), reach*cos, reach*sin, .6*u, bright)
+			ice.stroke(x+at*math.Cos(angle), y+at*math.Sin(angle), reach*cos, reach*sin, .6*u, brightness)
 		}
 	}
 }
 
-// fog lies over the picture, thicker here and thinner there.
+// fog blends in fractal noise.
 func fog(p *picture, by level, rng *rand.Rand) *picture {
 	thick := clouds(p.width, p.height, rng)
 	for i, v := range thick.v {
@@ -67,7 +67,7 @@ func fog(p *picture, by level, rng *rand.Rand) *picture {
 	return p.blend(.85, thick)
 }
 
-// brightness adds to the largest value of each pixel, and keeps what the others are in proportion.
+// brightness raises the largest value of each pixel and scales the others in proportion.
 func brightness(p *picture, by level, _ *rand.Rand) *picture {
 	for at := 0; at < len(p.v); at += p.channels {
 		pixel := p.v[at : at+p.channels]

@@ -1,11 +1,10 @@
-// Package estimate says how sure means over networks are, and differences of such means.
+// Package estimate computes confidence intervals of means over networks, and of differences of such means.
 //
-// What a figure would be with other examples, other networks of the same kind and other random
-// draws of the method is told apart into components of variance. Each has its own number of degrees
-// of freedom, so that the interval of an estimate is that of Banerjee, "Approximate confidence interval
-// for linear functions of means of k populations", Sankhyā 22 (1960): its half-width is
-// √Σ t²ᵢ s²ᵢ, with tᵢ the quantile of Student's t for the degrees of freedom of component i. It covers at
-// least as often as it says, whatever the variances.
+// The variance has components: other examples, other networks of the same kind, other random draws of
+// the method. Each has its own degrees of freedom. The interval is that of Banerjee, "Approximate confidence interval
+// for linear functions of means of k populations", Sankhyā 22 (1960): its half-width is √Σ t²ᵢ s²ᵢ, where tᵢ is the
+// quantile of Student's t for the degrees of freedom of component i. Its coverage is at least nominal,
+// whatever the variances.
 package estimate
 
 import (
@@ -16,18 +15,17 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A Run is a figure as measured once.
+// A Run is one measurement of a figure.
 type Run struct {
-	Kind     string // of the networks: those of different kinds are trained apart, whatever their seeds
-	Networks []int  // the seeds of the networks that it is of, several of an ensemble
+	Kind     string // of the networks; networks of different kinds are independent even if their seeds agree
+	Networks []int  // seeds of the networks; several for an ensemble
 	Value    float64
-	// Resamples are the values on resamples of the examples; those of all runs of an estimate are of
-	// the same resamples, place by place. Nil where examples are not resampled.
+	// Resamples are the values on bootstrap resamples of the examples. All runs of an estimate use the same resamples,
+	// in the same order. Nil if examples are not resampled.
 	Resamples []float32
 }
 
-// A Term is a mean over runs, times a weight: over the random draws of each network or ensemble first,
-// and then over these.
+// A Term is a weighted mean over runs: first over the random draws of each network or ensemble, then over these.
 type Term struct {
 	Weight float64
 	Runs   []Run
@@ -36,7 +34,7 @@ type Term struct {
 // An Estimate is a sum of terms.
 type Estimate struct {
 	Value      float64
-	Networks   int // of the kind that has fewest
+	Networks   int // of the kind with the fewest
 	components []component
 }
 
@@ -44,18 +42,17 @@ type Estimate struct {
 type component struct {
 	of       string
 	variance float64
-	freedom  float64 // +Inf of the examples
+	freedom  float64 // +Inf for examples
 }
 
-// Of sums terms. Single networks of one kind that not all terms with single networks of that kind have
-// are left out, so that a difference is one network by network. It is false where a term has no run
-// left.
+// Of estimates the sum of terms. Differences are paired by network: single networks that not all terms with single
+// networks of that kind have are left out. It returns false if a term has no run left.
 //
 // The component of the examples is the variance of the sum over their resamples. That of the networks
-// of a kind is the jackknife's: the sum is taken again without each of them, in every term, and an
-// ensemble is left out with each of its members. A term all whose runs have a network in common stays
-// as it is without that one. Where a kind has several networks, what differs between random draws is
-// in this component, as each network has its own; of a single network it is a component of its own.
+// of a kind is the jackknife's: the sum is recomputed without each of them, in every term, leaving out the ensembles
+// it is a member of. A term whose runs all share that network stays unchanged. If a kind has several
+// networks, this component includes the variance between random draws, which differ between networks; for a single
+// network that variance is a component of its own.
 func Of(terms ...Term) (Estimate, bool) {
 	terms = paired(terms)
 	for _, t := range terms {
@@ -79,7 +76,7 @@ func Of(terms ...Term) (Estimate, bool) {
 	return e, true
 }
 
-// paired leaves single networks out that not all terms have.
+// paired removes single networks that not all terms have.
 func paired(terms []Term) []Term {
 	single := func(r Run) bool { return len(r.Networks) == 1 }
 	common := map[string][]int{}
@@ -111,7 +108,6 @@ func paired(terms []Term) []Term {
 	return kept
 }
 
-// A network is one of a kind.
 type network struct {
 	kind string
 	seed int
@@ -119,7 +115,7 @@ type network struct {
 
 var none = network{seed: -1}
 
-// without returns the runs that a network has no part in.
+// without returns the runs that do not involve a network.
 func (t Term) without(n network) []Run {
 	if n == none {
 		return t.Runs
@@ -129,7 +125,7 @@ func (t Term) without(n network) []Run {
 	})
 }
 
-// sum is the sum of the terms without a network, of the values as measured.
+// sum sums the terms without a network.
 func sum(terms []Term, left network) float64 {
 	var s float64
 	for _, t := range terms {
@@ -137,15 +133,14 @@ func sum(terms []Term, left network) float64 {
 		if len(runs) == 0 {
 			runs = t.Runs
 		}
-		s += t.Weight * mean(runs, func(r Run) float64 { return r.Value })
+		s += t.Weight * mean(grouped(runs), func(r Run) float64 { return r.Value })
 	}
 	return s
 }
 
-// mean is the mean of a number of runs over the draws of each network, and then over these.
-func mean(runs []Run, of func(Run) float64) float64 {
+// mean averages over the draws of each network or ensemble, then over these.
+func mean(groups [][]Run, of func(Run) float64) float64 {
 	var total float64
-	groups := grouped(runs)
 	for _, g := range groups {
 		var s float64
 		for _, r := range g {
@@ -156,7 +151,7 @@ func mean(runs []Run, of func(Run) float64) float64 {
 	return total / float64(len(groups))
 }
 
-// grouped puts runs of the same networks together.
+// grouped groups runs of the same networks.
 func grouped(runs []Run) (groups [][]Run) {
 	at := map[string]int{}
 	for _, r := range runs {
@@ -208,9 +203,10 @@ func (e *Estimate) addExamples(terms []Term) {
 		return
 	}
 	values := make([]float64, n)
-	for i := range values {
-		for _, t := range terms {
-			values[i] += t.Weight * mean(t.Runs, func(r Run) float64 { return float64(r.Resamples[i]) })
+	for _, t := range terms {
+		groups := grouped(t.Runs)
+		for i := range values {
+			values[i] += t.Weight * mean(groups, func(r Run) float64 { return float64(r.Resamples[i]) })
 		}
 	}
 	e.components = append(e.components, component{"examples", variance(values), math.Inf(1)})
@@ -226,7 +222,7 @@ func (e *Estimate) addNetworks(terms []Term, kind string, seeds []int) {
 	e.components = append(e.components, component{"networks " + kind, variance(values) * (n - 1) * (n - 1) / n, n - 1})
 }
 
-// addDraws adds what differs between the random draws on a single network.
+// addDraws adds the variance between the random draws on a single network.
 func (e *Estimate) addDraws(terms []Term, kind string) {
 	for _, t := range terms {
 		var values []float64
@@ -241,7 +237,7 @@ func (e *Estimate) addDraws(terms []Term, kind string) {
 	}
 }
 
-// variance is that of a sample, Σ(x - mean)²/(n-1).
+// variance is the sample variance, Σ(x - mean)²/(n-1).
 func variance(x []float64) float64 {
 	var m, s float64
 	for _, v := range x {
@@ -253,10 +249,10 @@ func variance(x []float64) float64 {
 	return s / float64(len(x)-1)
 }
 
-// Sure reports whether an interval can be told: at least one component of the variance is known.
-func (e Estimate) Sure() bool { return len(e.components) > 0 }
+// HasInterval reports whether at least one component of the variance is known.
+func (e Estimate) HasInterval() bool { return len(e.components) > 0 }
 
-// Interval returns the confidence interval of a level in (0,1).
+// Interval returns the confidence interval at a level in (0,1).
 func (e Estimate) Interval(level float64) [2]float64 {
 	p := (1 + level) / 2
 	var squares float64

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// runs are single networks of seeds 0, 1, … with these values, and no resamples.
+// runs returns runs of single networks of seeds 0, 1, … with these values, and no resamples.
 func runs(kind string, values ...float64) (all []Run) {
 	for i, v := range values {
 		all = append(all, Run{Kind: kind, Networks: []int{i}, Value: v})
@@ -17,8 +17,7 @@ func runs(kind string, values ...float64) (all []Run) {
 	return all
 }
 
-// The interval of a mean of networks is Student's, and that of a difference is of the paired differences.
-func TestSingleNetworks(t *testing.T) {
+func TestIntervalsOverNetworksAreStudentsAndPaired(t *testing.T) {
 	t.Parallel()
 	a, b := runs("", 1, 2, 4), runs("", 1, 1, 1)
 	tests := []struct {
@@ -29,8 +28,8 @@ func TestSingleNetworks(t *testing.T) {
 	}{
 		// t(0.975; 2) = 4.302653, s/√n of 1, 2, 4 is 1.527525/√3.
 		{"a mean", []Term{{1, a}}, 7. / 3, 4.302653 * 1.527525 / math.Sqrt(3)},
-		{"a constant less", []Term{{1, a}, {-1, b}}, 4. / 3, 4.302653 * 1.527525 / math.Sqrt(3)},
-		{"itself less", []Term{{1, a}, {-1, a}}, 0, 0},
+		{"minus a constant", []Term{{1, a}, {-1, b}}, 4. / 3, 4.302653 * 1.527525 / math.Sqrt(3)},
+		{"minus itself", []Term{{1, a}, {-1, a}}, 0, 0},
 		{"networks of the other only", []Term{{1, a}, {-1, runs("", 1, 2)}}, 0, 0},
 		// Two kinds: each has its own component. t(0.975; 1) = 12.706205.
 		{"another kind", []Term{{1, a}, {-1, runs("short", 1, 3)}}, 7./3 - 2,
@@ -56,8 +55,8 @@ func TestSingleNetworks(t *testing.T) {
 	}
 }
 
-// Draws of one network are averaged before networks are, and make a component where there is one network.
-func TestDraws(t *testing.T) {
+// With a single network, draws are a component of their own.
+func TestDrawsAreAveragedBeforeNetworks(t *testing.T) {
 	t.Parallel()
 	one := []Run{{Networks: []int{0}, Value: 1}, {Networks: []int{0}, Value: 3}}
 	e, _ := Of(Term{2, one})
@@ -68,18 +67,17 @@ func TestDraws(t *testing.T) {
 	if e, _ := Of(Term{1, several}); e.Value != 3.5 {
 		t.Errorf("mean %v, want that of 2 and 5", e.Value)
 	}
-	if e, _ := Of(Term{1, one[:1]}); e.Sure() {
-		t.Error("a single figure is sure")
+	if e, _ := Of(Term{1, one[:1]}); e.HasInterval() {
+		t.Error("a single figure has an interval")
 	}
 }
 
-// The component of examples is the spread of the sum over shared resamples.
-func TestExamples(t *testing.T) {
+func TestResamplesOfAllTermsAreShared(t *testing.T) {
 	t.Parallel()
 	a := Run{Networks: []int{0}, Value: 2, Resamples: []float32{1, 2, 3}}
 	b := Run{Networks: []int{0}, Value: 1, Resamples: []float32{0, 1, 2}}
 	if e, _ := Of(Term{1, []Run{a}}, Term{-1, []Run{b}}); e.Interval(.95) != [2]float64{1, 1} {
-		t.Errorf("what rises and falls together differs: %v", e.Interval(.95))
+		t.Errorf("a constant difference has the interval %v", e.Interval(.95))
 	}
 	e, _ := Of(Term{1, []Run{a}})
 	if got := e.Interval(.95); !approx.Equal(got[1]-2, 1.959964, 1e-5) {
@@ -87,9 +85,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// An interval of 95 % holds the truth at least about so often: of few networks and many, of draws and
-// of ensembles that share networks.
-func TestCoverage(t *testing.T) {
+func TestCoverageIsAtLeastNominal(t *testing.T) {
 	t.Parallel()
 	const trials = 800
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -132,7 +128,7 @@ func TestCoverage(t *testing.T) {
 			}
 		}
 		if share := float64(held) / trials; share < .93 {
-			t.Errorf("%s: intervals hold the truth %v of the time", test.name, share)
+			t.Errorf("%s: intervals cover the truth %v of the time", test.name, share)
 		}
 	}
 }
@@ -145,7 +141,7 @@ func singles(values []float64, resample func() []float32) []Term {
 	return []Term{{1, all}}
 }
 
-// ensembles are the cyclic ones of so many networks; an ensemble is as good as the mean of its members.
+// ensembles returns all cyclic ensembles of a size; an ensemble's value is the mean of its members'.
 func ensembles(size int) func([]float64, func() []float32) []Term {
 	return func(values []float64, resample func() []float32) []Term {
 		var all []Run

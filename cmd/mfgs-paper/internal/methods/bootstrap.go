@@ -13,20 +13,20 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Solver multiplies by the covariance that it is, H̃⁻¹ for infinitesimal bootstraps:
-// for each of m vectors g [K,D], class-major, it writes Σg to dst, which may be g.
+// Solver multiplies by a covariance Σ, H̃⁻¹ for infinitesimal bootstraps: it writes Σg to dst, which may be g,
+// for each of m vectors g [K,D], class-major.
 type Solver interface {
 	SolveTo(dst, g []float64, m int) error
 }
 
 // NewBootstrap draws infinitesimal bootstraps of the last layer (Schulam and Saria 2019,
-// RUE; paper, appendix B): a bootstrap sample has example i ω_i times, ω of a
-// multinomial distribution of N draws, and to first order moves the weights by
+// RUE; paper, appendix B). A bootstrap sample has example i ω_i times, with ω multinomial over N draws, which
+// to first order moves the weights by
 //
 //	Δ = -H̃⁻¹ Σᵢ (ωᵢ - 1) ∇ℓᵢ,  ∇ℓᵢ = (pᵢ - onehot(yᵢ)) ⊗ φᵢ
 //
-// whose covariance over samples is nearly H̃⁻¹JH̃⁻¹. train is labelled, with the network's own
-// logits. It takes 2·samples·N·K·D floating-point operations and as many solutions as samples.
+// Its covariance over samples is nearly H̃⁻¹JH̃⁻¹. train has labels and the network's logits. The cost is
+// 2·samples·N·K·D floating-point operations and one solution per sample.
 func NewBootstrap(ctx context.Context, train *rows.Batch, h layer.Head, solver Solver, product parallel.Product,
 	samples int, seed uint64) (*WeightSamples, error) {
 	l, err := newLayers(h, product, samples)
@@ -37,7 +37,7 @@ func NewBootstrap(ctx context.Context, train *rows.Batch, h layer.Head, solver S
 		return nil, fmt.Errorf("training data: %w", err)
 	}
 	n, k, d := train.N, h.Logits, h.Dim()
-	// Columns of one product, and counts in memory at once.
+	// Bounds on the columns of a product, and on the counts in memory.
 	const columns, drawn = 4096, 1 << 26
 	chunk := min(samples, max(1, min(columns/k, drawn/n)))
 	rows := min(n, blockRows)
@@ -87,7 +87,7 @@ func NewBootstrap(ctx context.Context, train *rows.Batch, h layer.Head, solver S
 	return &WeightSamples{l}, nil
 }
 
-// multinomial sets counts to how often each of them is drawn in as many draws.
+// multinomial draws len(counts) times with replacement, and counts how often each index is drawn.
 func multinomial(counts []int32, rng *rand.Rand) {
 	clear(counts)
 	n := uint64(len(counts))
@@ -96,9 +96,8 @@ func multinomial(counts []int32, rng *rand.Rand) {
 	}
 }
 
-// residual writes p - onehot(y) of an example, with mu as work space. Where p_y is the
-// largest, 1 - p_y is the sum of the others: of a network that interpolates its
-// training set it is far below the rounding error of p_y.
+// residual writes p - onehot(y) of an example; mu is work space. If p_y is the largest, 1 - p_y is the sum of the
+// others: for networks that interpolate it is far below the rounding error of p_y.
 func residual(r, mu []float64, s *rows.Batch, example int) {
 	k := len(r)
 	top := 0

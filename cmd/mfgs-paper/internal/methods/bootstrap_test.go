@@ -93,6 +93,7 @@ func naiveHessian(s *rows.Batch, h layer.Head, structure calibrate.Structure, ep
 
 // TestBootstrap solves for each sample by itself.
 func TestBootstrap(t *testing.T) {
+	t.Parallel()
 	const epsilon, seed, samples = 0.3, 11, 1400 // a second chunk of 3 classes
 	for _, bias := range []bool{false, true} {
 		for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
@@ -130,6 +131,7 @@ func TestBootstrap(t *testing.T) {
 // TestBootstrapCovariance: that of the samples is H̃⁻¹(J - ggᵀ/N)H̃⁻¹ with g the sum of
 // all gradients, zero at an optimum: the sandwich.
 func TestBootstrapCovariance(t *testing.T) {
+	t.Parallel()
 	const epsilon, samples = 0.5, 40000
 	h := softmaxHead(3, 2, true)
 	n := 3 * h.Dim()
@@ -175,6 +177,7 @@ func TestBootstrapCovariance(t *testing.T) {
 }
 
 func TestMultinomial(t *testing.T) {
+	t.Parallel()
 	const n, samples = 7, 70000
 	var mean, square, cross float64
 	rng := rand.New(rand.NewPCG(2, 2))
@@ -201,6 +204,7 @@ func TestMultinomial(t *testing.T) {
 
 // TestResidualKeepsDigits: of a network that is sure 1-p is no difference.
 func TestResidualKeepsDigits(t *testing.T) {
+	t.Parallel()
 	s := &rows.Batch{N: 1, Logits: []float32{50, 0, -1}, Labels: []int{0}}
 	r, mu := make([]float64, 3), make([]float64, 3)
 	residual(r, mu, s, 0)
@@ -239,6 +243,7 @@ var errSolver = errors.New("no solution")
 func (failingSolver) SolveTo(dst, g []float64, m int) error { return errSolver }
 
 func TestBootstrapWithoutSolution(t *testing.T) {
+	t.Parallel()
 	_, err := NewBootstrap(background, clouds(9, 2, 3, 1, 1), softmaxHead(3, 2, true), failingSolver{}, nil, 2, 1)
 	if !errors.Is(err, errSolver) {
 		t.Errorf("error %v, want %v", err, errSolver)
@@ -247,6 +252,7 @@ func TestBootstrapWithoutSolution(t *testing.T) {
 
 // TestWeightSamples compares the spread of logits with the posterior's variances.
 func TestWeightSamples(t *testing.T) {
+	t.Parallel()
 	const samples = 20000
 	h := softmaxHead(3, 4, true)
 	s := clouds(60, 4, 3, 1, 9)

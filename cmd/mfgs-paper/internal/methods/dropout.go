@@ -10,12 +10,12 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// NewDropout draws thinned last layers (Gal and Ghahramani 2016, with dropout before the last layer
-// alone): each feature is left out with probability rate, and the others are divided by 1-rate.
-// weights are the network's, [K,D] with the bias, which is never left out, in the last column.
+// NewDropout draws last layers with dropped features (Gal and Ghahramani 2016, with dropout before the last layer
+// only): each feature is dropped with probability rate, and the others are divided by 1-rate.
+// weights are the network's, [K,D] with the bias, which is never dropped, in the last column.
 //
-// One draw is one classifier for all examples, rather than a mask for each example: its logits then
-// are products of matrices, and those of any one example are distributed alike.
+// A draw is one classifier for all examples, rather than one mask per example. The logits of an example have the
+// same distribution, and are products of matrices.
 func NewDropout(ctx context.Context, weights []float64, h layer.Head, product parallel.Product, rate float64,
 	samples int, seed uint64) (*LastLayers, error) {
 	l, err := newLayers(h, product, samples)

@@ -8,17 +8,17 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// FitEnsemble fits M last layers on the features of labelled training examples, each from a random
-// start of its own (Lakshminarayanan et al. 2017, with all layers but the last in common).
+// FitEnsemble fits M last layers on the features of labelled training examples, each from its own random start
+// (Lakshminarayanan et al. 2017, with all other layers in common).
 //
-// Members go through the examples in groups of about 512/K that share one order, so that a step is
-// two products of large matrices: an epoch takes 4·M·N·K·D floating-point operations.
+// Groups of about 512/K members share the order of examples, so that a step is two products of large matrices. An
+// epoch takes 4·M·N·K·D floating-point operations.
 func FitEnsemble(ctx context.Context, train *rows.Batch, h layer.Head, members int, o FitOptions) (*LastLayers,
 	error) {
 	return fitLayers(ctx, train, h, members, o, func(member, example int) bool { return false })
 }
 
-// fitLayers fits last layers by their likelihood, each without the examples that it leaves out.
+// fitLayers fits last layers by maximum likelihood, each without the examples that it leaves out.
 func fitLayers(ctx context.Context, train *rows.Batch, h layer.Head, members int, o FitOptions,
 	leavesOut func(member, example int) bool) (*LastLayers, error) {
 	t, err := newTrainer(train, h, o, FitOptions{Epochs: 10, Start: 1 / math.Sqrt(3)})

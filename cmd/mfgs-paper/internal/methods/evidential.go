@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Evidence says how an evidential classifier makes evidence e ≥ 0 of a logit.
+// Evidence is the function that turns a logit of an evidential classifier into evidence e ≥ 0.
 type Evidence string
 
 const (
@@ -29,7 +29,7 @@ func (e Evidence) Validate() error {
 	return fmt.Errorf("evidence %q, want relu, softplus or exp", e)
 }
 
-// logConcentration returns log α, α = e + 1: finite for any logit.
+// logConcentration returns log α, α = e + 1, which is finite for any logit.
 func (e Evidence) logConcentration(a float64) float64 {
 	switch e {
 	case Exp:
@@ -44,7 +44,7 @@ func (e Evidence) logConcentration(a float64) float64 {
 func (e Evidence) concentration(a float64) (alpha, slope float64) {
 	switch e {
 	case Exp:
-		// Beyond, squares of α overflow; e²⁰⁰ examples are certainty.
+		// Above 200, squares of α overflow.
 		v := math.Exp(min(a, 200))
 		return 1 + v, v
 	case Softplus:
@@ -59,15 +59,15 @@ func (e Evidence) concentration(a float64) (alpha, slope float64) {
 // softplus returns log(1 + eᵃ).
 func softplus(a float64) float64 { return max(a, 0) + math.Log1p(math.Exp(-math.Abs(a))) }
 
-// Evidential is a Predictive of the mean of a Dirichlet distribution (Sensoy, Kaplan
-// and Kandemir 2018): p_k = α_k/Σα with α = evidence(a/T_act) + 1. It has no T_ens.
+// Evidential predicts the mean of a Dirichlet distribution (Sensoy, Kaplan and Kandemir 2018):
+// p_k = α_k/Σα with α = evidence(a/T_act) + 1. It has no T_ens.
 type Evidential struct {
 	logits   []float32 // [n,K]
 	k        int
 	evidence Evidence
 }
 
-// NewEvidential takes what an evidential classifier gives before the evidence function.
+// NewEvidential takes the outputs of an evidential classifier before the evidence function.
 func NewEvidential(logits []float32, k int, evidence Evidence) (*Evidential, error) {
 	if err := evidence.Validate(); err != nil {
 		return nil, err
@@ -112,12 +112,12 @@ func (e *Evidential) Predictor() func(logp []float64, i int, t layer.Temperature
 	}
 }
 
-// EvidentialOptions says how an evidential last layer is fitted.
+// EvidentialOptions configures FitEvidential.
 type EvidentialOptions struct {
 	FitOptions
-	Evidence Evidence // zero: Exp, which unlike the others learns 1,000 classes too
-	// Annealing is over how many epochs the divergence gets its full weight. Zero: 10,
-	// as the authors', or half of all epochs where that is less.
+	Evidence Evidence // default Exp, the only one that also learns 1,000 classes
+	// Annealing is the number of epochs until the divergence has full weight. Zero is 10,
+	// as the authors', or half of all epochs if that is less.
 	Annealing float64
 }
 
@@ -127,10 +127,9 @@ type EvidentialLayer struct {
 	layers   *layers
 }
 
-// FitEvidential fits an evidential last layer on the features of labelled training
-// examples, from a random start. The loss of an example is the expected squared error
-// under its Dirichlet distribution, and the divergence of what evidence stands for
-// wrong classes from none (Sensoy et al. 2018, eqs. 5 and 6):
+// FitEvidential fits an evidential last layer on the features of labelled training examples, from a random start.
+// The loss of an example is the expected squared error under its Dirichlet distribution, plus the divergence of the
+// evidence for wrong classes from none (Sensoy et al. 2018, eqs. 5 and 6):
 //
 //	Σ_k (y_k - p_k)² + p_k(1-p_k)/(S+1) + λ KL(Dir(y + (1-y)⊙α) ‖ Dir(1)),  S = Σα
 //
@@ -169,7 +168,7 @@ func FitEvidential(ctx context.Context, train *rows.Batch, h layer.Head, o Evide
 	return &EvidentialLayer{o.Evidence, l}, nil
 }
 
-// Predictive prepares a set, of which it needs the features.
+// Predictive prepares a set from its features.
 func (e *EvidentialLayer) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {
 	logits, err := e.layers.outputs(ctx, s)
 	if err != nil {
@@ -178,11 +177,11 @@ func (e *EvidentialLayer) Predictive(ctx context.Context, s *rows.Batch) (calibr
 	return NewEvidential(logits, e.layers.head.Logits, e.Evidence)
 }
 
-// evidentialLoss turns logits into the derivatives of the loss.
+// evidentialLoss overwrites logits by the derivatives of the loss.
 //
-// With s = Σα, q = Σ_k α_k² and r = Σ_k(y_k - p_k)² the error is r + (1 - q/s²)/(s+1),
-// whose derivatives need those of p_k = α_k/s alone: ∂p_k/∂α_j = (δ_kj - p_k)/s. For
-// β = y + (1-y)⊙α with sum b, ∂KL/∂β_j = (β_j-1)ψ'(β_j) - (b-K)ψ'(b).
+// With s = Σα, q = Σ_k α_k² and r = Σ_k(y_k - p_k)² the error is r + (1 - q/s²)/(s+1). Its derivatives follow from
+// p_k = α_k/s, ∂p_k/∂α_j = (δ_kj - p_k)/s. For β = y + (1-y)⊙α with sum b,
+// ∂KL/∂β_j = (β_j-1)ψ'(β_j) - (b-K)ψ'(b).
 func evidentialLoss(z []float64, y int, evidence Evidence, lambda float64) {
 	var s float64
 	for _, a := range z {
@@ -219,8 +218,8 @@ func evidentialLoss(z []float64, y int, evidence Evidence, lambda float64) {
 	}
 }
 
-// trigamma returns ψ'(x) for x > 0 to 1e-13 of it: by ψ'(x) = ψ'(x+1) + 1/x² up to 15,
-// from where the asymptotic series (Abramowitz and Stegun, 6.4.12) has it.
+// trigamma returns ψ'(x) for x > 0 with relative error 1e-13: by ψ'(x) = ψ'(x+1) + 1/x² up to 15, then by the
+// asymptotic series (Abramowitz and Stegun, 6.4.12).
 func trigamma(x float64) float64 {
 	var sum float64
 	for x < 15 {

@@ -28,6 +28,7 @@ func naiveAlpha(e Evidence, a float64) float64 {
 }
 
 func TestEvidential(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, evidence := range evidences {
 		for _, k := range []int{2, 7} {
@@ -60,6 +61,7 @@ func TestEvidential(t *testing.T) {
 }
 
 func TestEvidentialFarOut(t *testing.T) {
+	t.Parallel()
 	for _, evidence := range evidences {
 		e, err := NewEvidential([]float32{3e38, -3e38, 1e38, -1000, -1e4, -1e5}, 3, evidence)
 		if err != nil {
@@ -82,6 +84,7 @@ func TestEvidentialFarOut(t *testing.T) {
 }
 
 func TestTrigamma(t *testing.T) {
+	t.Parallel()
 	for x, want := range map[float64]float64{
 		1:   math.Pi * math.Pi / 6,
 		0.5: math.Pi * math.Pi / 2,
@@ -132,6 +135,7 @@ func naiveEvidentialLoss(z []float64, y int, evidence Evidence, lambda float64) 
 }
 
 func TestEvidentialLoss(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 1))
 	for _, evidence := range evidences {
 		for range 40 {
@@ -165,6 +169,7 @@ func TestEvidentialLoss(t *testing.T) {
 // TestEvidentialLossSampled checks risk and divergence of the twin against draws from
 // the Dirichlet distributions.
 func TestEvidentialLossSampled(t *testing.T) {
+	t.Parallel()
 	const draws = 200000
 	z, y := []float64{1.2, 0.3, -2, 2}, 3
 	for _, evidence := range evidences {
@@ -208,6 +213,7 @@ func TestEvidentialLossSampled(t *testing.T) {
 // points that each have examples of all classes keep the place from infinity. That of
 // relu, with its kinks, is for no such optimiser.
 func TestFitEvidential(t *testing.T) {
+	t.Parallel()
 	h := softmaxHead(3, 2, true)
 	s := clouds(100, 2, 3, 1, 12)
 	for i, v := range s.Features {
@@ -236,6 +242,7 @@ func TestFitEvidential(t *testing.T) {
 // TestEvidentialAnnealing repeats a fit of few steps, each of all examples, where λ is the
 // step's number over those of the annealing, up to 1.
 func TestEvidentialAnnealing(t *testing.T) {
+	t.Parallel()
 	h, s := softmaxHead(3, 2, true), clouds(40, 2, 3, 1, 13)
 	for _, c := range []struct {
 		epochs    int

@@ -12,7 +12,7 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Kind is a way to integrate a softmax over a Gaussian of logits in closed form.
+// Kind is a closed-form approximation of the integral of a softmax over Gaussian logits.
 type Kind string
 
 const (
@@ -20,7 +20,7 @@ const (
 	MF1 Kind = "mf1" // meanfield.MF1, from the variances; O(K²)
 	MF2 Kind = "mf2" // meanfield.MF2, from the covariance; O(K²)
 	// UKF is the unscented transform (paper, appendix): the weighted mean of the
-	// softmax at 2K+1 places; O(K²).
+	// softmax at 2K+1 points; O(K²).
 	UKF Kind = "ukf"
 )
 
@@ -32,19 +32,19 @@ type Gaussian struct {
 	kind   Kind
 	n, k   int
 	logits []float32 // [n,K]
-	// Of mf0 and mf1 variances [n,K]; of mf2 covariances [n,K(K+1)/2], and of the
-	// unscented transform their roots as cholesky makes them.
-	s      []float64
-	spread float64
+	// For mf0 and mf1 variances [n,K]; for mf2 covariances [n,K(K+1)/2]; for the
+	// unscented transform their Cholesky factors.
+	s              []float64
+	medianVariance float64
 }
 
 var _ calibrate.Predictive = (*Gaussian)(nil)
 
-// NewGaussian prepares a set of examples of K logits for one kind of integral. mf0 and mf1
-// ask a cov that has [Variances] for these alone.
+// NewGaussian prepares a set of examples of K logits for one kind of integral. mf0 and mf1 use only the
+// [Variances] of a cov that has them.
 //
-// The mean-field kinds have λ₀ = [meanfield.Lambda0] whatever calibrations are made with. As only
-// λ₀S/T_ens enters, another λ₀ is another T_ens, but where that is at a bound of its search.
+// The mean-field kinds use λ₀ = [meanfield.Lambda0], whatever the calibration used. Only λ₀S/T_ens
+// matters, so another λ₀ amounts to another T_ens, unless that is at a bound of its search.
 func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *rows.Batch, k int) (*Gaussian, error) {
 	switch kind {
 	case MF0, MF1, MF2, UKF:
@@ -57,7 +57,7 @@ func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *rows.Batch, 
 	}
 	width := k
 	if kind == MF2 || kind == UKF {
-		width = triangle(k)
+		width = PackedSize(k)
 	}
 	if err := checkSize(n, width, 8); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *rows.Batch, 
 	if width == k {
 		copy(g.s, variances)
 	}
-	g.spread = median(variances)
+	g.medianVariance = median(variances)
 	return g, nil
 }
 
@@ -98,7 +98,7 @@ func (g *Gaussian) Len() int { return g.n }
 func (g *Gaussian) Probabilities() int { return g.k }
 
 // MedianVariance returns the median over examples and classes of the logit variance.
-func (g *Gaussian) MedianVariance() float64 { return g.spread }
+func (g *Gaussian) MedianVariance() float64 { return g.medianVariance }
 
 func (g *Gaussian) Predictor() func(logp []float64, i int, t layer.Temperatures) (margin float64) {
 	mu := make([]float64, g.k)
@@ -112,7 +112,7 @@ func (g *Gaussian) Predictor() func(logp []float64, i int, t layer.Temperatures)
 	}
 }
 
-// integral returns the function that integrates for one goroutine.
+// integral returns the integrating function, with its own work space.
 func (g *Gaussian) integral() func(logp, mu, s []float64, ens float64) (margin float64) {
 	k := g.k
 	switch g.kind {
@@ -153,9 +153,8 @@ func (g *Gaussian) integral() func(logp, mu, s []float64, ens float64) (margin f
 //	e = w₀ softmax(μ) + w Σ_i (softmax(μ + hL_i) + softmax(μ - hL_i)),
 //	w₀ = -α/(1-α),  w = 1/(2(1-α)K),  h = √((1-α)K) · scale
 //
-// (paper, appendix), for the columns L_i of a root of S as cholesky makes it. w₀ is
-// negative, and so may e_k be: it is then taken for 2⁻¹²⁶, the least normal number of
-// float32, and e is divided by its sum. x and p are work space [K].
+// (paper, appendix), for the columns L_i of a Cholesky factor of S. Since w₀ is negative, e_k may be, too: it is then
+// replaced by 2⁻¹²⁶, the smallest normal float32, and e is normalised. x and p are work space [K].
 func unscented(logp, mu, root []float64, scale float64, x, p []float64) (margin float64) {
 	k := len(mu)
 	const center = -ukfAlpha / (1 - ukfAlpha)
@@ -190,11 +189,10 @@ func unscented(logp, mu, root []float64, scale float64, x, p []float64) (margin 
 }
 
 // cholesky overwrites the packed upper triangle of a covariance S by that of U, S = UᵀU:
-// row i is column i of the root L = Uᵀ, from the diagonal down.
+// row i is column i of L = Uᵀ, from the diagonal down.
 //
-// S need only be semi-definite: where nothing is left of a variance but rounding errors
-// the column is zero. It is the sum of thousands of products, with relative errors below
-// 1e-12. More than that may be missing only from what is no covariance, an error.
+// S may be semi-definite: if only rounding errors are left of a variance, the column is zero. S sums thousands of
+// products, with relative errors below 1e-12; a pivot that is clearly negative is an error.
 func cholesky(s []float64, k int) error {
 	const rounding, wrong = 1e-10, 1e-6
 	variances := make([]float64, k)
@@ -224,20 +222,20 @@ func cholesky(s []float64, k int) error {
 	return nil
 }
 
-// triangle returns the number of pairs i ≤ j below n, and packedRow where row i of a
-// packed upper triangle of order n begins.
-func triangle(n int) int { return n * (n + 1) / 2 }
+// PackedSize returns the size of a packed upper triangle of order n.
+func PackedSize(n int) int { return n * (n + 1) / 2 }
 
+// packedRow returns where row i of a packed upper triangle of order n begins.
 func packedRow(i, n int) int { return i*n - i*(i-1)/2 }
 
-// diagonal writes that of a packed upper triangle.
+// diagonal extracts the diagonal of a packed upper triangle.
 func diagonal(dst, packed []float64) {
 	for i := range dst {
 		dst[i] = packed[packedRow(i, len(dst))]
 	}
 }
 
-// checkSet returns how many examples there are.
+// checkSet checks a set and returns the number of examples.
 func checkSet(s *rows.Batch, k int) (n int, err error) {
 	if k < 2 {
 		return 0, fmt.Errorf("%d logits, want at least 2", k)
@@ -248,10 +246,10 @@ func checkSet(s *rows.Batch, k int) (n int, err error) {
 	return n, checkFinite(s.Logits, k, "logit")
 }
 
-// eachCovariance calls f with the packed covariance of each example, several at once.
+// eachCovariance calls f concurrently with the packed covariance of each example.
 func eachCovariance(ctx context.Context, cov Covariance, s *rows.Batch, k int, f func(i int,
 	packed []float64) error) error {
-	return eachBlock(ctx, s, k, triangle(k), cov.Covariances, func(i int, packed []float64) error {
+	return eachBlock(ctx, s, k, PackedSize(k), cov.Covariances, func(i int, packed []float64) error {
 		if err := checkCovariance(packed, k); err != nil {
 			return err
 		}
@@ -259,7 +257,7 @@ func eachCovariance(ctx context.Context, cov Covariance, s *rows.Batch, k int, f
 	})
 }
 
-// eachBlock calls f with the width numbers that write gives each example, several at once.
+// eachBlock calls f concurrently with the row of width numbers that write computes for each example.
 func eachBlock(ctx context.Context, s *rows.Batch, k, width int, write func(dst []float64, phi []float32, n int) error,
 	f func(i int, row []float64) error) error {
 	const most, rows = 4 << 20, 256 // numbers and examples at once

@@ -47,7 +47,7 @@ func (c *randomCovariance) Covariances(dst []float64, phi []float32, n int) erro
 					x[r] += root[r*c.d+j] * float64(v)
 				}
 			}
-			at := i * triangle(c.k)
+			at := i * PackedSize(c.k)
 			for r := range x {
 				for s := r; s < c.k; s++ {
 					dst[at] += x[r] * x[s]
@@ -63,7 +63,7 @@ func (c *randomCovariance) Covariances(dst []float64, phi []float32, n int) erro
 func dense(t *testing.T, c Covariance, s *rows.Batch, i, k int) []float64 {
 	t.Helper()
 	d := len(s.Features) / (len(s.Logits) / k)
-	packed := make([]float64, triangle(k))
+	packed := make([]float64, PackedSize(k))
 	if err := c.Covariances(packed, s.Features[i*d:(i+1)*d], 1); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (c diagonalOnly) Covariances(dst []float64, phi []float32, n int) error {
 		return err
 	}
 	for i := range dst {
-		within := i % triangle(c.k)
+		within := i % PackedSize(c.k)
 		r := 0
 		for packedRow(r+1, c.k) <= within {
 			r++
@@ -116,6 +116,7 @@ func gaussian(t *testing.T, kind Kind, cov Covariance, s *rows.Batch, k int) *Ga
 
 // TestMeanField compares with the formulas at temperatures applied by hand.
 func TestMeanField(t *testing.T) {
+	t.Parallel()
 	const n, d, k = 20, 3, 6
 	set, cov := testSet(n, d, k, 3, 1), newRandomCovariance(k, d, 4, 1)
 	var all []float64
@@ -172,6 +173,7 @@ func diagonalOf(s []float64, k int) []float64 {
 
 // TestIndependentLogits: without covariances mf2 is mf1.
 func TestIndependentLogits(t *testing.T) {
+	t.Parallel()
 	const n, d, k = 10, 2, 5
 	set := testSet(n, d, k, 3, 2)
 	cov := diagonalOnly{newRandomCovariance(k, d, 3, 2), k}
@@ -191,6 +193,7 @@ func TestIndependentLogits(t *testing.T) {
 // TestUnscentedDefinition compares with the sigma points of the paper's appendix, and
 // these with the moments that they stand for.
 func TestUnscentedDefinition(t *testing.T) {
+	t.Parallel()
 	const n, d, k = 8, 3, 4
 	set, cov := testSet(n, d, k, 2, 3), newRandomCovariance(k, d, 5, 3)
 	predict, logp := gaussian(t, UKF, cov, set, k).Predictor(), make([]float64, k)
@@ -265,12 +268,12 @@ func (c *withVariances) Covariances(dst []float64, phi []float32, n int) error {
 
 func (c *withVariances) Variances(dst []float64, phi []float32, n int) error {
 	c.variances += n
-	packed := make([]float64, n*triangle(c.k))
+	packed := make([]float64, n*PackedSize(c.k))
 	if err := c.randomCovariance.Covariances(packed, phi, n); err != nil {
 		return err
 	}
 	for i := range n {
-		diagonal(dst[i*c.k:(i+1)*c.k], packed[i*triangle(c.k):(i+1)*triangle(c.k)])
+		diagonal(dst[i*c.k:(i+1)*c.k], packed[i*PackedSize(c.k):(i+1)*PackedSize(c.k)])
 	}
 	dst[n*c.k-1] += c.wrong
 	return nil
@@ -278,13 +281,14 @@ func (c *withVariances) Variances(dst []float64, phi []float32, n int) error {
 
 // TestVariancesAlone: mf0 and mf1 are the same by them, and form no covariances.
 func TestVariancesAlone(t *testing.T) {
+	t.Parallel()
 	const n, d, k = 600, 3, 4 // blocks of examples
 	set, plain := testSet(n, d, k, 3, 12), newRandomCovariance(k, d, 4, 12)
 	for kind, few := range map[Kind]bool{MF0: true, MF1: true, MF2: false, UKF: false} {
 		cov := &withVariances{randomCovariance: plain}
 		got, want := gaussian(t, kind, cov, set, k), gaussian(t, kind, plain, set, k)
-		if !slices.Equal(got.s, want.s) || got.spread != want.spread {
-			t.Errorf("%s: other numbers, or a spread of %v, want %v", kind, got.spread, want.spread)
+		if !slices.Equal(got.s, want.s) || got.medianVariance != want.medianVariance {
+			t.Errorf("%s: other numbers, or a spread of %v, want %v", kind, got.medianVariance, want.medianVariance)
 		}
 		asked := [2]int{cov.variances, cov.covariances}
 		if few && asked != [2]int{n, 0} || !few && asked != [2]int{0, n} {
@@ -321,6 +325,7 @@ func naiveCholesky(s []float64, k int) []float64 {
 // TestUnscentedSmall: for small S the transform is exact to second order, so that its
 // error falls with S², as that of three-point Gauss-Hermite quadrature does.
 func TestUnscentedSmall(t *testing.T) {
+	t.Parallel()
 	const d, k = 2, 3
 	set, cov := testSet(5, d, k, 1, 4), newRandomCovariance(k, d, 4, 4)
 	predict, logp := gaussian(t, UKF, cov, set, k).Predictor(), make([]float64, k)
@@ -377,6 +382,7 @@ func quadrature(mu, l []float64, scale float64) []float64 {
 // TestUnscentedNegative: where the weighted sum is negative there still are
 // probabilities, of that class the least.
 func TestUnscentedNegative(t *testing.T) {
+	t.Parallel()
 	const k = 3
 	set := &rows.Batch{N: 1, Features: []float32{1}, Logits: []float32{5, 0, 0}}
 	// Of the columns (1, 2, -2), (0, 1, -1), (0, 0, 1) of a large root only the last,
@@ -417,11 +423,12 @@ func (f covarianceFunc) Covariances(dst []float64, _ []float32, n int) error {
 }
 
 func TestCholesky(t *testing.T) {
+	t.Parallel()
 	const d, k = 3, 7
 	set := testSet(1, d, k, 1, 5)
 	for _, rank := range []int{0, 1, 2, 6, 7, 20} {
 		s := dense(t, newRandomCovariance(k, d, rank, 5), set, 0, k)
-		packed := make([]float64, 0, triangle(k))
+		packed := make([]float64, 0, PackedSize(k))
 		for r := range k {
 			packed = append(packed, s[r*k+r:(r+1)*k]...)
 		}
@@ -458,6 +465,7 @@ func TestCholesky(t *testing.T) {
 // TestMonteCarlo compares draws with the covariance they are of, and averages over
 // them with another sampler's.
 func TestMonteCarlo(t *testing.T) {
+	t.Parallel()
 	const n, d, k, m = 4, 2, 3, 40000
 	set, cov := testSet(n, d, k, 1, 6), newRandomCovariance(k, d, 2, 6) // of rank 2
 	s, err := NewMonteCarlo(t.Context(), cov, set, k, m, 1)
@@ -545,6 +553,7 @@ func TestMonteCarloRepeats(t *testing.T) {
 
 // TestTuneMonteCarlo tunes what mf0 approximates, and finds about its NLL.
 func TestTuneMonteCarlo(t *testing.T) {
+	t.Parallel()
 	const n, d, k = 400, 2, 3
 	set, cov := testSet(n, d, k, 4, 9), newRandomCovariance(k, d, 3, 9)
 	rng := rand.New(rand.NewPCG(9, 9))
@@ -585,6 +594,7 @@ func TestTuneMonteCarlo(t *testing.T) {
 }
 
 func TestGaussianErrors(t *testing.T) {
+	t.Parallel()
 	const d, k = 2, 3
 	set, cov := testSet(3, d, k, 1, 10), newRandomCovariance(k, d, 3, 10)
 	nan := covarianceFunc(func(dst []float64) { dst[1] = math.NaN() })

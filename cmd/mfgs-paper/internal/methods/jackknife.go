@@ -9,13 +9,12 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// FitJackknife fits last layers as FitEnsemble does, each without leave training
-// examples of its own (Tukey 1958; paper, 500). The examples are cut into parts at
-// random, and anew where there are more members than parts. Zero leave is 500, or a
-// tenth of the examples where that is less; zero members is one for each part.
+// FitJackknife fits last layers as FitEnsemble does, each without leave training examples (Tukey 1958; 500 in the
+// paper). The examples are partitioned at random, repeatedly if there are more members than parts. Zero leave is
+// 500, or a tenth of the examples if that is less; zero members is one per part.
 //
-// Members start at random, not at the network's last layer: one that fits all training
-// examples stays where it is without some of them.
+// Members start at random: the network's own last layer, which fits all examples, would stay where it is without some
+// of them.
 func FitJackknife(ctx context.Context, train *rows.Batch, h layer.Head, members, leave int,
 	o FitOptions) (*LastLayers, error) {
 	if err := h.Validate(); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// NewWeightSamples draws last layers from a posterior, of its Gaussian around the
-// network's own weights (BNN(KFAC), Ritter et al. 2018, for the Kronecker structure).
+// NewWeightSamples draws last layers from a Gaussian posterior around the network's weights (BNN(KFAC), Ritter et al.
+// 2018, for the Kronecker structure).
 func NewWeightSamples(ctx context.Context, p *calibrate.Posterior, product parallel.Product, samples int,
 	seed uint64) (*WeightSamples, error) {
 	l, err := newLayers(p.Head, product, samples)
@@ -42,9 +42,9 @@ func NewWeightSamples(ctx context.Context, p *calibrate.Posterior, product paral
 	return &WeightSamples{l}, nil
 }
 
-// sampleWeights draws what the weights of the last layer deviate from the network's by, at ensemble
-// temperature 1, from N(0, Σ), to dst [K,D] with the bias in the last column: Q_B(Z ∘ 1/√(λ_B λ_A +
-// ε))Q_Aᵀ with Z normal. It needs the Kronecker structure and the covariance H̃⁻¹ or J̃⁻¹.
+// sampleWeights draws deviations of the last layer's weights from N(0, Σ), at ensemble temperature 1, to dst [K,D]
+// with the bias in the last column: Q_B(Z ∘ 1/√(λ_B λ_A + ε))Q_Aᵀ with Z normal. It needs the Kronecker
+// structure and the covariance H̃⁻¹ or J̃⁻¹.
 func sampleWeights(p *calibrate.Posterior, rng *rand.Rand, dst []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
 	if p.Structure != calibrate.Kronecker || p.Covariance == calibrate.Sandwich {

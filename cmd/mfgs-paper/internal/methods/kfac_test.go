@@ -14,6 +14,7 @@ import (
 
 // What is drawn has the mean 0 and the inverse of the damped Hessian as covariance.
 func TestSampledWeightsHaveTheirCovariance(t *testing.T) {
+	t.Parallel()
 	const m = 20000
 	for _, bias := range []bool{false, true} {
 		h := softmaxHead(3, 2, bias)
@@ -54,6 +55,7 @@ func TestSampledWeightsHaveTheirCovariance(t *testing.T) {
 }
 
 func TestWeightsAreNotSampledFromEveryPosterior(t *testing.T) {
+	t.Parallel()
 	h := softmaxHead(3, 2, true)
 	s := clouds(30, 2, 3, 1, 6)
 	for structure, cov := range map[calibrate.Structure]calibrate.Covariance{

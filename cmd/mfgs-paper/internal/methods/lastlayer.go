@@ -12,37 +12,34 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// FitOptions says how last layers are fitted on features that are ready: by Adam
-// (Kingma and Ba 2015) on minibatches, in a new order each epoch, with a rate that falls
-// to zero along half a cosine.
+// FitOptions configures the fit of last layers on features: Adam (Kingma and Ba 2015) on minibatches, reshuffled each
+// epoch, with a cosine schedule of the learning rate.
 //
-// The zero value fits features behind a ReLU, of a network that knows its training
-// examples by heart as of one with 1,000 classes that does not.
+// The zero value suits features after a ReLU, both of networks that interpolate their training set and of networks
+// with 1,000 classes that do not.
 type FitOptions struct {
 	Product parallel.Product // nil: Go's own
-	// Epochs over the examples. Zero: 10, 30 for variational inference, and of few
-	// examples as many as make leastSteps steps.
+	// Epochs over the examples. Zero: 10, 30 for variational inference, but at least minSteps steps.
 	Epochs int
-	Batch  int // examples of a step; zero: 500, or a hundredth of all where that is less, yet 32
-	// Rate is the first, of the weights in units of 1/r, r the root mean square of the
-	// features, so that it does not depend on the scale of these. Zero: 0.01.
+	Batch  int // examples per step; zero: a hundredth of all, between 32 and 500
+	// Rate is the initial learning rate, for weights in units of 1/r, where r is the root mean square of the
+	// features. Zero: 0.01.
 	Rate float64
-	// Start is the standard deviation of the logits of a random start, of features of length √d r.
-	// What training examples leave open stays what it was: more makes members differ more, far from
-	// the training examples most. Zero: 1/√3, of weights uniform up to 1/(r√d) as PyTorch starts
-	// dense layers; 1 for one evidential layer. On digits of models/digits-mlp held out from
-	// training, an ensemble from 6 told what is out of distribution better, at a larger NLL.
+	// Start is the standard deviation of the initial logits, for features of length √d r. A larger one makes
+	// members more diverse, most of all far from the training examples. Zero: 1/√3, i.e. weights uniform
+	// up to 1/(r√d) as PyTorch initialises dense layers; 1 for an evidential layer. On validation digits of
+	// models/digits-mlp an ensemble with 6 detected OOD data better, at a larger NLL.
 	Start float64
 	Seed  uint64
-	// Progress, where set, is told how many of the epochs are done.
+	// Progress, if set, is called with the number of epochs done.
 	Progress func(done, total int)
 }
 
-// leastSteps is how many a fit takes at least: with a rate of 0.01 it has gone no way
-// with fewer. Ten epochs of 50,000 examples have as many.
-const leastSteps = 1000
+// minSteps is the minimal number of steps of a fit: with a rate of 0.01, fewer do not get far. Ten epochs of 50,000
+// examples have as many.
+const minSteps = 1000
 
-// resolve replaces what is zero, for n examples.
+// resolve replaces zeros by defaults for n examples.
 func (o FitOptions) resolve(n int, defaults FitOptions) (FitOptions, error) {
 	switch {
 	case o.Epochs < 0 || o.Batch < 0:
@@ -60,7 +57,7 @@ func (o FitOptions) resolve(n int, defaults FitOptions) (FitOptions, error) {
 	}
 	o.Batch = min(o.Batch, n)
 	if o.Epochs == 0 {
-		o.Epochs = max(defaults.Epochs, (leastSteps*o.Batch+n-1)/n)
+		o.Epochs = max(defaults.Epochs, (minSteps*o.Batch+n-1)/n)
 	}
 	if o.Rate == 0 {
 		o.Rate = 0.01
@@ -72,7 +69,7 @@ func (o FitOptions) resolve(n int, defaults FitOptions) (FitOptions, error) {
 	return o, nil
 }
 
-// Generators of one seed that must not be alike.
+// Independent random streams of one seed.
 const (
 	streamStart = iota << 32
 	streamOrder
@@ -80,13 +77,13 @@ const (
 	streamParts
 )
 
-// trainer goes through training examples in minibatches.
+// trainer iterates over training examples in minibatches.
 type trainer struct {
 	FitOptions
 	head  layer.Head
 	train *rows.Batch
 	n     int
-	unit  []float64 // [D] unit of the weights in each row of W: 1/r, of the bias 1
+	unit  []float64 // [D] unit of the weights in each row of W: 1/r, or 1 for the bias
 }
 
 func newTrainer(train *rows.Batch, h layer.Head, o, defaults FitOptions) (*trainer, error) {
@@ -118,8 +115,7 @@ func newTrainer(train *rows.Batch, h layer.Head, o, defaults FitOptions) (*train
 	return t, nil
 }
 
-// start draws weights of one layer, [K,D], uniformly, for logits of standard deviation
-// Start and none from the bias.
+// start draws uniform initial weights of one layer, [K,D], for logits of standard deviation Start. Biases are zero.
 func (t *trainer) start(layer int) []float64 {
 	rng := rand.New(rand.NewPCG(t.Seed, streamStart+uint64(layer)))
 	w := make([]float64, t.head.Logits*t.head.Dim())
@@ -132,15 +128,15 @@ func (t *trainer) start(layer int) []float64 {
 	return w
 }
 
-// batch is what one step of descent sees.
+// batch is a minibatch.
 type batch struct {
-	examples []int     // their numbers
+	examples []int     // indices
 	x        []float64 // augmented features, [len(examples),D]
-	done     float64   // epochs before this step, with the part of this one
-	rate     float64   // that of this step
+	done     float64   // epochs before this step, fractional
+	rate     float64   // learning rate
 }
 
-// sweep calls step for one minibatch after another. Orders of other streams differ.
+// sweep calls step for each minibatch. The order of examples depends on the stream.
 func (t *trainer) sweep(ctx context.Context, stream uint64, progress func(epochs int),
 	step func(b *batch) error) error {
 	rng := rand.New(rand.NewPCG(t.Seed, streamOrder+stream))
@@ -149,7 +145,7 @@ func (t *trainer) sweep(ctx context.Context, stream uint64, progress func(epochs
 		order[i] = i
 	}
 	d := t.head.Dim()
-	batches := (t.n + t.Batch - 1) / t.Batch // as equal as can be
+	batches := (t.n + t.Batch - 1) / t.Batch // of nearly equal size
 	b := &batch{}
 	x := make([]float64, t.Batch*d)
 	for epoch := range t.Epochs {
@@ -176,8 +172,8 @@ func (t *trainer) sweep(ctx context.Context, stream uint64, progress func(epochs
 	return nil
 }
 
-// descend fits w [D,C], the C outputs of one layer or more: loss turns the outputs of an example
-// [C] into the derivatives of its loss, done epochs after the start. It is called concurrently.
+// descend fits w [D,C], the weights of the C outputs of one layer or more. loss overwrites the outputs of an example
+// [C] by the derivatives of its loss, after done epochs. It is called concurrently.
 func (t *trainer) descend(ctx context.Context, w []float64, stream uint64, progress func(epochs int),
 	loss func(z []float64, example int, done float64)) error {
 	d := t.head.Dim()
@@ -205,7 +201,7 @@ func (t *trainer) descend(ctx context.Context, w []float64, stream uint64, progr
 	})
 }
 
-// adam is the state of Adam for weights [D,C] whose rows have units of their own.
+// adam is the state of Adam for weights [D,C] with one unit per row.
 type adam struct {
 	unit    []float64
 	columns int
@@ -219,11 +215,11 @@ func newAdam(unit []float64, columns int) *adam {
 	return &adam{unit: unit, columns: columns, mean: make([]float64, n), square: make([]float64, n)}
 }
 
-// step moves w along the gradient, which is to be scaled.
+// step updates w. The gradient is multiplied by scale.
 func (a *adam) step(w, gradient []float64, scale, rate float64) {
-	const beta1, beta2, tiny = 0.9, 0.999, 1e-8 // those of the paper and of every library
+	const beta1, beta2, tiny = 0.9, 0.999, 1e-8 // as in the paper and in every library
 	a.steps++
-	// The corrections of both means for their start at zero, in one.
+	// Bias corrections of both means.
 	correct1 := 1 - math.Pow(beta1, float64(a.steps))
 	correct2 := 1 - math.Pow(beta2, float64(a.steps))
 	parallel.For(len(a.unit), func(first, last int) {
@@ -240,7 +236,7 @@ func (a *adam) step(w, gradient []float64, scale, rate float64) {
 	})
 }
 
-// crossEntropy turns logits into the derivatives of -log p_y.
+// crossEntropy overwrites logits by the derivatives of -log p_y.
 func crossEntropy(z []float64, y int) {
 	top := z[0]
 	for _, v := range z[1:] {

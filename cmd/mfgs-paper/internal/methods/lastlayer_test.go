@@ -19,6 +19,7 @@ import (
 var central = &fd.Settings{Formula: fd.Central, Step: 1e-5}
 
 func TestCrossEntropy(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 50 {
 		z := make([]float64, 2+rng.IntN(6))
@@ -65,6 +66,7 @@ func minimum(t *testing.T, n int, f func(x []float64) float64) float64 {
 // TestFitsReachTheOptimum: the loss is convex, so that every member ends where another
 // optimiser does, from any start and in minibatches of all examples.
 func TestFitsReachTheOptimum(t *testing.T) {
+	t.Parallel()
 	for _, bias := range []bool{false, true} {
 		h := softmaxHead(3, 2, bias)
 		s := clouds(60, 2, 3, 0.7, 12)
@@ -116,6 +118,7 @@ func TestFitsReachTheOptimum(t *testing.T) {
 // TestFitsDoNotDependOnTheUnit: features that are larger have logits that are the same,
 // long before any optimum.
 func TestFitsDoNotDependOnTheUnit(t *testing.T) {
+	t.Parallel()
 	h, s := softmaxHead(3, 2, true), clouds(60, 2, 3, 1, 12)
 	large := &rows.Batch{N: s.N, Features: slices.Clone(s.Features), Logits: s.Logits, Labels: s.Labels}
 	for i := range large.Features {
@@ -159,6 +162,7 @@ func TestFitsDoNotDependOnTheUnit(t *testing.T) {
 
 // TestMinibatches: they come near the optimum too, and each example is seen once an epoch.
 func TestMinibatches(t *testing.T) {
+	t.Parallel()
 	h := softmaxHead(3, 2, true)
 	s := clouds(61, 2, 3, 0.7, 12)
 	tr, err := newTrainer(s, h, FitOptions{Batch: 10, Epochs: 3, Rate: 2}, FitOptions{})
@@ -209,6 +213,7 @@ func TestMinibatches(t *testing.T) {
 }
 
 func TestRandomStart(t *testing.T) {
+	t.Parallel()
 	const d = 500
 	h := softmaxHead(40, d, true)
 	s := &rows.Batch{N: 1, Features: normals(rand.New(rand.NewPCG(1, 1)), d, 30), Logits: make([]float32, 40),
@@ -233,6 +238,7 @@ func TestRandomStart(t *testing.T) {
 // TestStartOfEnsembles: by default weights are uniform up to 1/√d in units of 1/r, and
 // almost what they were after a fit at almost no rate.
 func TestStartOfEnsembles(t *testing.T) {
+	t.Parallel()
 	const d, k = 100, 5
 	s := clouds(50, d, k, 1, 14)
 	for i := range s.Features {
@@ -257,6 +263,7 @@ func TestStartOfEnsembles(t *testing.T) {
 }
 
 func TestFeaturesOfZero(t *testing.T) {
+	t.Parallel()
 	s := &rows.Batch{N: 10, Features: make([]float32, 20), Logits: make([]float32, 30), Labels: []int{0, 1, 2, 0, 1, 2,
 		0, 1, 2, 0}}
 	h := softmaxHead(3, 2, false)
@@ -276,6 +283,7 @@ func TestFeaturesOfZero(t *testing.T) {
 }
 
 func TestJackknifeParts(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ n, members, leave int }{{10, 3, 4}, {100, 25, 10}, {7, 7, 1}, {1000, 4, 500}} {
 		leavesOut := jackknifeParts(c.n, c.members, c.leave, 1)
 		parts := (c.n + c.leave - 1) / c.leave
@@ -314,6 +322,7 @@ func TestJackknifeParts(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	s, h := clouds(40, 2, 3, 1, 1), softmaxHead(3, 2, true)
 	w := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	for name, fit := range map[string]func(o FitOptions) error{

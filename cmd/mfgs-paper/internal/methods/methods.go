@@ -6,24 +6,23 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
-// MaxBytes bounds what one set of examples is prepared into.
+// MaxBytes bounds the memory for one set of examples.
 const MaxBytes = 8 << 30
 
-// Covariance gives covariances of logits under a Gaussian over weights, at ensemble temperature 1.
+// Covariance computes covariances of logits under a Gaussian over weights, at ensemble temperature 1.
 type Covariance interface {
-	// Covariances writes the covariance S of the K logits of each example to dst
-	// [n,K(K+1)/2]: the rows of its upper triangle one after another. phi are features
-	// [n,d], or whatever else the covariance is made for, as in rows.Batch.
+	// Covariances writes the packed upper triangle of the covariance S of the K logits of each example to dst
+	// [n,K(K+1)/2]. phi are features [n,d] or other inputs, as in rows.Batch.
 	Covariances(dst []float64, phi []float32, n int) error
 }
 
-// Variances is what a Covariance may have besides, for those who need no more.
+// Variances is optionally implemented by a Covariance, for callers that need only variances.
 type Variances interface {
 	// Variances writes the diagonal of the covariance of each example to dst [n,K].
 	Variances(dst []float64, phi []float32, n int) error
 }
 
-// checkSoftmax refuses heads whose logits do not compete.
+// checkSoftmax returns an error for heads other than softmax.
 func checkSoftmax(h layer.Head) error {
 	if h.Link != layer.Softmax || h.Logits < 2 {
 		return fmt.Errorf("the head has %d logits with link %s, want a softmax of at least 2", h.Logits, h.Link)
@@ -31,8 +30,7 @@ func checkSoftmax(h layer.Head) error {
 	return nil
 }
 
-// checkSize refuses sets that would take more than MaxBytes: n examples of each numbers
-// of size bytes.
+// checkSize returns an error if n examples of each numbers of size bytes exceed MaxBytes.
 func checkSize(n, each, size int) error {
 	if bytes := float64(n) * float64(each) * float64(size); bytes > MaxBytes {
 		return fmt.Errorf("%d examples would take %.1f GB of memory, want at most %.1f: take fewer with a limit, or fewer samples", n, bytes/1e9, MaxBytes/1e9)

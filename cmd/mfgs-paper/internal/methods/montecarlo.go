@@ -8,8 +8,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// NewMonteCarlo draws so many samples of the logits of each example from N(a, S): its
-// deviations are Lz, S = LLᵀ and z normal, from a generator of its own for each example.
+// NewMonteCarlo draws samples of the logits of each example from N(a, S): deviations are Lz, S = LLᵀ and z normal.
+// Each example has its own generator.
 func NewMonteCarlo(ctx context.Context, cov Covariance, s *rows.Batch, k, samples int, seed uint64) (*Samples, error) {
 	n, err := checkSet(s, k)
 	if err != nil {

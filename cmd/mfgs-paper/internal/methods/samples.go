@@ -9,24 +9,22 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
-// Samples are classifiers drawn at random, whose probabilities are averaged: the mean
-// over M of softmax(a/T_act + δ_m/√T_ens), with logits a and what each draw deviates from
-// them by; or an ensemble of several classifiers, the mean of softmax(a_m/T_act).
+// Samples averages the probabilities of random classifiers: the mean over M of softmax(a/T_act + δ_m/√T_ens), with
+// logits a and deviations δ_m; or those of an ensemble, the mean of softmax(a_m/T_act).
 //
-// Predicting costs M·K exponentials for each example and pair of temperatures. Several T_act at one
-// T_ens, of one example after another, share them.
+// Predicting costs M·K exponentials for each example and pair of temperatures. Consecutive calls for one
+// example and T_ens share them.
 type Samples struct {
-	n, m, k int
-	center  []float32 // [n,K]; nil for an ensemble
-	draws   []float32 // [n,each] deviations, of an ensemble logits, of which an example's first [M,K] count
-	each    int
-	spread  float64
+	n, m, k        int
+	center         []float32 // [n,K]; nil for an ensemble
+	draws          []float32 // [n,each] deviations, or logits of an ensemble; the first [M,K] of each example are used
+	each           int
+	medianVariance float64
 }
 
 var _ calibrate.Predictive = (*Samples)(nil)
 
-// NewSamples returns M draws for each of n examples, from logits [n,K] and deviations
-// [n,M,K], both of which it keeps.
+// NewSamples takes logits [n,K] of n examples and M deviations each, [n,M,K], and keeps both slices.
 func NewSamples(logits, deviations []float32, n, m, k int) (*Samples, error) {
 	if err := checkDraws(deviations, n, m, k); err != nil {
 		return nil, err
@@ -47,12 +45,11 @@ func NewSamples(logits, deviations []float32, n, m, k int) (*Samples, error) {
 			}
 		}
 	}
-	s.spread = median(variances)
+	s.medianVariance = median(variances)
 	return s, nil
 }
 
-// NewEnsemble returns M classifiers as they predict each of n examples, from their
-// logits [n,M,K], which it keeps. An ensemble has no T_ens.
+// NewEnsemble takes the logits [n,M,K] of M classifiers for n examples, and keeps the slice. An ensemble has no T_ens.
 func NewEnsemble(members []float32, n, m, k int) (*Samples, error) {
 	if err := checkDraws(members, n, m, k); err != nil {
 		return nil, err
@@ -70,7 +67,7 @@ func checkDraws(draws []float32, n, m, k int) error {
 	return checkFinite(draws, m*k, "sampled logit")
 }
 
-// checkFinite refuses NaN and infinities; each example has so many values.
+// checkFinite returns an error for NaN and infinities. each is the number of values of an example.
 func checkFinite(x []float32, each int, what string) error {
 	for i, v := range x {
 		if v-v != 0 {
@@ -84,11 +81,10 @@ func (s *Samples) Len() int { return s.n }
 
 func (s *Samples) Probabilities() int { return s.k }
 
-// MedianVariance returns the median over examples and classes of the mean square deviation, or
-// zero for an ensemble.
-func (s *Samples) MedianVariance() float64 { return s.spread }
+// MedianVariance returns the median over examples and classes of the mean square deviation; zero for an ensemble.
+func (s *Samples) MedianVariance() float64 { return s.medianVariance }
 
-// Fewer returns the same examples with the first draws only, at most so many.
+// Fewer returns the same examples with at most the first most draws.
 func (s *Samples) Fewer(most int) calibrate.Predictive {
 	few := *s
 	few.m = min(s.m, most)
@@ -132,26 +128,26 @@ func (s *Samples) Predictor() func(logp []float64, i int, t layer.Temperatures) 
 	}
 }
 
-// spreads are exp(δ/√T_ens) of one example's deviations δ, [M,K], each sample's over its largest.
+// spreads are exp(δ/√T_ens) for the deviations δ [M,K] of one example, each sample divided by its largest.
 type spreads struct {
 	samples *Samples
-	example int // -1: none yet
+	example int // -1 before the first
 	scale   float64
 	e, q, x []float64
 }
 
-// mostKept is how many exponentials are kept.
-const mostKept = 1 << 16
+// maxCached bounds the exponentials that are cached.
+const maxCached = 1 << 16
 
 // mean writes the sum over samples of softmax(a + scale·δ), for logits a, to sum:
 //
 //	Σ_m w_c e_mc / Σ_j w_j e_mj,  w = exp(a - max a),  e = exp(scale·(δ - max δ))
 //
-// As in addSoftmax, what is beyond exp(-690) is that. It reports false, and writes nothing, where
-// there are too many e to keep. x is work space [K].
+// As in addSoftmax, exponentials are at least exp(-690). It returns false and writes nothing if there are too
+// many e to cache. x is work space [K].
 func (s *spreads) mean(sum, a, x []float64, example int, scale float64) bool {
 	m, k := s.samples.m, s.samples.k
-	if m*k > mostKept {
+	if m*k > maxCached {
 		return false
 	}
 	if s.example != example || s.scale != scale {
@@ -162,7 +158,7 @@ func (s *spreads) mean(sum, a, x []float64, example int, scale float64) bool {
 	exponentials(w, top)
 	for c, v := range a {
 		if v-top < leastExponent {
-			w[c] = 0 // it is next to nothing in every total that is taken
+			w[c] = 0 // negligible in every total
 		}
 	}
 	q, sum := s.q[:k], sum[:k]
@@ -206,7 +202,7 @@ func (s *spreads) prepare(example int, scale float64) {
 		draw, e := draws[:k], e[:k]
 		top := draw[0]
 		for _, v := range draw[1:] {
-			if v > top { // the builtin max thinks of NaN, too
+			if v > top { // faster than the builtin max, which handles NaN
 				top = v
 			}
 		}
@@ -216,7 +212,7 @@ func (s *spreads) prepare(example int, scale float64) {
 	}
 }
 
-// add adds the softmax of one sample, whose factors are beyond floating point.
+// add adds the softmax of one sample whose factors under- or overflow.
 func (s *spreads) add(sum, a []float64, sample int) {
 	x, top := s.x, math.Inf(-1)
 	for c, v := range s.samples.draw(s.example, sample) {
@@ -226,7 +222,7 @@ func (s *spreads) add(sum, a []float64, sample int) {
 	addSoftmax(sum, x, top, 1)
 }
 
-// addSoftmax adds weight·softmax(x) to sum, and overwrites x, of which top is the largest.
+// addSoftmax adds weight·softmax(x) to sum. top is the largest of x, which is overwritten.
 func addSoftmax(sum, x []float64, top, weight float64) {
 	weight /= exponentials(x, top)
 	sum = sum[:len(x)]
@@ -235,8 +231,8 @@ func addSoftmax(sum, x []float64, top, weight float64) {
 	}
 }
 
-// logarithms writes log(p/Σp) to logp, for p > 0, and returns the margin, for which all but
-// the largest are a sum and no difference.
+// logarithms writes log(p/Σp) to logp, for p > 0, and returns the margin. It sums all but the largest, to avoid
+// cancellation.
 func logarithms(logp, p []float64) (margin float64) {
 	top := 0
 	for c, v := range p {
@@ -261,8 +257,8 @@ func logarithms(logp, p []float64) (margin float64) {
 const (
 	// expSteps is how many powers of 2 between 1 and 2 are tabulated.
 	expSteps = 64
-	// leastExponent is where exponentials stop falling. e^-690 is 1e-300, still a
-	// normal number after a division by a sum over classes or samples.
+	// leastExponent bounds exponents from below. e^-690 is 1e-300, which stays normal when divided by a sum
+	// over classes or samples.
 	leastExponent = -690
 )
 
@@ -287,10 +283,10 @@ func exponentials(x []float64, top float64) (sum float64) {
 // exponential returns exp(max(x, -690)), x ≤ 0, with a relative error below 1e-7.
 //
 // With x = (n + r)·log 2/64, n an integer and |r| ≤ ½, exp x is 2^⌊n/64⌋ times a number from the
-// table times exp(r log 2/64), of which three terms of the series leave (log 2/128)³/6 = 2.6e-8.
-// Adding 3·2⁵¹ to a number rounds it to an integer, which then stands in the last bits.
+// table times exp(r log 2/64), whose series is cut after three terms: the error is (log 2/128)³/6 = 2.6e-8.
+// Adding 3·2⁵¹ rounds a number to an integer, held in the last bits.
 //
-// It is a fourth of the cost of math.Exp: no call, since it is inlined, and no cases.
+// It costs a fourth of math.Exp, as it is inlined and has no special cases.
 func exponential(x float64) float64 {
 	const (
 		round  = 3 << 51
@@ -305,7 +301,7 @@ func exponential(x float64) float64 {
 	r := x - (rounded - round)
 	n := math.Float64bits(rounded)
 	e := expTable[n%expSteps] * (1 + r*(first+r*second))
-	// Adding ⌊n/64⌋ to the exponent; what is above its bits is shifted out.
+	// Add ⌊n/64⌋ to the exponent; higher bits are shifted out.
 	return math.Float64frombits(math.Float64bits(e) + n/expSteps<<52)
 }
 

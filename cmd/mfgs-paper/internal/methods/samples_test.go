@@ -57,6 +57,7 @@ func wantProbabilities(t *testing.T, what string, logp []float64, rest float64, 
 }
 
 func TestExponentials(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 2000 {
 		x := make([]float64, 50)
@@ -85,6 +86,7 @@ func TestExponentials(t *testing.T) {
 }
 
 func TestSamples(t *testing.T) {
+	t.Parallel()
 	const n, m, k = 7, 30, 5
 	rng := rand.New(rand.NewPCG(2, 1))
 	logits, deviations := normals(rng, n*k, 3), normals(rng, n*m*k, 2)
@@ -130,6 +132,7 @@ func TestSamples(t *testing.T) {
 }
 
 func TestEnsemble(t *testing.T) {
+	t.Parallel()
 	const n, m, k = 6, 3, 4
 	rng := rand.New(rand.NewPCG(3, 1))
 	members := normals(rng, n*m*k, 3)
@@ -161,6 +164,7 @@ func TestEnsemble(t *testing.T) {
 // TestSamplesAtTheBounds: searches go where nothing but one class is left, and must
 // find numbers there.
 func TestSamplesAtTheBounds(t *testing.T) {
+	t.Parallel()
 	s, err := NewSamples([]float32{1000, -1000, 0, 1, 1, 1}, []float32{1e4, 0, -1e4, 0, 0, 0}, 2, 1, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +192,7 @@ func TestSamplesAtTheBounds(t *testing.T) {
 // the samples one by one; and it does not depend on what was predicted before. What is beyond 1e-260
 // may be anything below it.
 func TestSamplesOfAnySize(t *testing.T) {
+	t.Parallel()
 	const n, m, k = 4, 20, 6
 	rng := rand.New(rand.NewPCG(8, 1))
 	logits, deviations := normals(rng, n*k, 3), normals(rng, n*m*k, 2)
@@ -235,6 +240,7 @@ func TestSamplesOfAnySize(t *testing.T) {
 
 // The first draws alone are as if no others had been drawn.
 func TestFewerSamples(t *testing.T) {
+	t.Parallel()
 	const n, m, few, k = 20, 9, 4, 3
 	rng := rand.New(rand.NewPCG(4, 4))
 	logits, all := make([]float32, n*k), make([]float32, n*m*k)
@@ -278,6 +284,7 @@ func TestFewerSamples(t *testing.T) {
 }
 
 func TestSamplesErrors(t *testing.T) {
+	t.Parallel()
 	nan := float32(math.NaN())
 	five := make([]float32, 5)
 	for _, c := range []struct {

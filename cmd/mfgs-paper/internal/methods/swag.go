@@ -8,14 +8,13 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// SWAG is the Gaussian over the weights of the last layer that the weights seen along a
-// training give (Maddox et al. 2019, A Simple Baseline for Bayesian Uncertainty in Deep
-// Learning, eq. 1): half the diagonal of their variances and half their covariance,
+// SWAG is a Gaussian over the last layer's weights from checkpoints along a training (Maddox et al. 2019, A Simple
+// Baseline for Bayesian Uncertainty in Deep Learning, eq. 1): half the diagonal of their variances and half
+// their covariance,
 //
 //	Σ = ½ diag(1/T Σ_t δ_t²) + ½ 1/(T-1) Σ_t δ_tδ_tᵀ,  δ_t = w_t - mean w.
 //
-// Deviations are from the mean of all T weights, which need not be found as training
-// goes on. It serves as the covariance about the network's own logits.
+// Deviations are from the mean of all T checkpoints. The Gaussian is centred on the network's own logits.
 type SWAG struct {
 	head       layer.Head
 	product    parallel.Product
@@ -72,11 +71,10 @@ func NewSWAG(checkpoints [][]float64, h layer.Head, product parallel.Product) (*
 	return s, nil
 }
 
-// Covariances is that of the Covariance interface, for features [n,d]: K² T operations
-// for each example beside two products.
+// Covariances implements Covariance, for features [n,d]. It takes K² T operations per example, and two products.
 func (s *SWAG) Covariances(dst []float64, phi []float32, n int) error {
 	k := s.head.Logits
-	return s.each(dst, triangle(k), phi, n, func(packed, deviations, variances []float64) {
+	return s.each(dst, PackedSize(k), phi, n, func(packed, deviations, variances []float64) {
 		clear(packed)
 		for ; len(deviations) > 0; deviations = deviations[k:] {
 			addOuter(packed, deviations[:k])
@@ -87,7 +85,7 @@ func (s *SWAG) Covariances(dst []float64, phi []float32, n int) error {
 	})
 }
 
-// Variances is that of the Variances interface, for features [n,d].
+// Variances implements Variances, for features [n,d].
 func (s *SWAG) Variances(dst []float64, phi []float32, n int) error {
 	return s.each(dst, s.head.Logits, phi, n, func(row, deviations, variances []float64) {
 		clear(row)
@@ -100,8 +98,8 @@ func (s *SWAG) Variances(dst []float64, phi []float32, n int) error {
 	})
 }
 
-// each calls write with the row of dst [n,pairs] of each example and what its covariance
-// is the sum of: the products of logits of deviations [T,K], and ½ 1/T Σ_t δ_t² [K].
+// each calls write with each example's row of dst [n,pairs] and the terms of its covariance: logits of the
+// deviations [T,K], and the diagonal ½ 1/T Σ_t δ_t² [K].
 func (s *SWAG) each(dst []float64, pairs int, phi []float32, n int, write func(row, deviations,
 	variances []float64)) error {
 	k, d, width := s.head.Logits, s.head.Dim(), s.t*s.head.Logits

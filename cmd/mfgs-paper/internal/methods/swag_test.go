@@ -26,6 +26,7 @@ func randomCheckpoints(h layer.Head, n int, seed uint64) [][]float64 {
 
 // TestSWAG compares with the covariance of all weights by its definition.
 func TestSWAG(t *testing.T) {
+	t.Parallel()
 	for _, h := range []layer.Head{
 		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
 		{Logits: 2, Features: 3, Link: layer.Softmax},
@@ -55,7 +56,7 @@ func TestSWAG(t *testing.T) {
 				}
 			}
 			phi := normals(rand.New(rand.NewPCG(1, 6)), n*h.Features, 1)
-			got := make([]float64, n*triangle(k))
+			got := make([]float64, n*PackedSize(k))
 			if err := s.Covariances(got, phi, n); err != nil {
 				t.Fatal(err)
 			}
@@ -94,12 +95,12 @@ func wantDiagonals(t *testing.T, c interface {
 	Variances
 }, phi []float32, n, k int) {
 	t.Helper()
-	packed, got, want := make([]float64, n*triangle(k)), make([]float64, n*k), make([]float64, k)
+	packed, got, want := make([]float64, n*PackedSize(k)), make([]float64, n*k), make([]float64, k)
 	if err := errors.Join(c.Covariances(packed, phi, n), c.Variances(got, phi, n)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
-		diagonal(want, packed[i*triangle(k):(i+1)*triangle(k)])
+		diagonal(want, packed[i*PackedSize(k):(i+1)*PackedSize(k)])
 		for j, v := range got[i*k : (i+1)*k] {
 			if !approx.Equal(v, want[j], 1e-12*want[j]) {
 				t.Fatalf("example %d: the variance of %d is %v, want %v", i, j, v, want[j])
@@ -109,6 +110,7 @@ func wantDiagonals(t *testing.T, c interface {
 }
 
 func TestSWAGErrors(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	sigmoid := h
 	sigmoid.Link = layer.Sigmoid

@@ -12,11 +12,10 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// VariationalOptions says how last-layer variational inference is done.
+// VariationalOptions configures FitVariational.
 type VariationalOptions struct {
 	FitOptions
-	// Prior is the standard deviation of each weight before any example. Zero: the root
-	// mean square of the network's weights.
+	// Prior is the prior standard deviation of each weight. Zero: the root mean square of the network's weights.
 	Prior float64
 }
 
@@ -27,14 +26,14 @@ type Variational struct {
 	mean, variance *layers
 }
 
-// FitVariational does variational inference for the last layer on the features of labelled training
-// examples (Blundell et al. 2015; BNN(LL-VI) of the paper). From the network's own weights [K,D],
-// the bias in the last column, and a tenth of the prior's standard deviation, it minimises
+// FitVariational does variational inference for the last layer on the features of labelled training examples (Blundell
+// et al. 2015; the paper's BNN(LL-VI)). Starting from the network's weights [K,D], with the bias in the last column,
+// and a tenth of the prior's standard deviation, it minimises
 //
 //	1/N Σᵢ E[-log p(yᵢ)] + 1/N KL(N(mean, variance) ‖ N(0, Prior²))
 //
-// with one draw of the logits for each example and epoch: those of independent weights
-// are independent Gaussians (local reparametrisation, Kingma et al. 2015).
+// with one draw of the logits per example and epoch: independent weights give independent Gaussian logits (local
+// reparametrisation, Kingma et al. 2015).
 func FitVariational(ctx context.Context, train *rows.Batch, h layer.Head, weights []float64,
 	o VariationalOptions) (*Variational, error) {
 	t, err := newTrainer(train, h, o.FitOptions, FitOptions{Epochs: 30})
@@ -98,7 +97,7 @@ func FitVariational(ctx context.Context, train *rows.Batch, h layer.Head, weight
 	return v, nil
 }
 
-// variationalStep forms the gradients of one step.
+// variationalStep computes the gradients of a step.
 type variationalStep struct {
 	*trainer
 	prior      float64
@@ -117,8 +116,8 @@ func newVariationalStep(t *trainer, prior float64) *variationalStep {
 	}
 }
 
-// gradients sets those of the mean over the batch of -log p_y at the logits
-// z = xm + √v ⊙ noise, v = x²s², plus 1/N of the divergence.
+// gradients computes the gradients of the batch mean of -log p_y at the logits z = xm + √v ⊙ noise, v = x²s², plus 1/N
+// of the divergence.
 func (f *variationalStep) gradients(b *batch, mean, logs, noise []float64) error {
 	rows, d, k := len(b.examples), f.head.Dim(), f.head.Logits
 	squares, z, v := f.squares[:rows*d], f.z[:rows*k], f.v[:rows*k]
@@ -145,7 +144,7 @@ func (f *variationalStep) gradients(b *batch, mean, logs, noise []float64) error
 			crossEntropy(z, f.train.Labels[b.examples[r]])
 			for c := range z {
 				z[c] *= scale
-				if v[c] > 0 { // else all features are zero
+				if v[c] > 0 { // unless all features are zero
 					v[c] = z[c] * noise[c] / (2 * v[c]) // derivative with respect to the variance
 				}
 			}
@@ -169,8 +168,8 @@ func (f *variationalStep) gradients(b *batch, mean, logs, noise []float64) error
 	return nil
 }
 
-// Predictive prepares a set, of which it needs the features: samples draws of the
-// logits, independent Gaussians around those of the mean weights.
+// Predictive prepares a set from its features: it draws samples of the logits, independent Gaussians around those
+// of the mean weights.
 func (v *Variational) Predictive(ctx context.Context, s *rows.Batch, samples int, seed uint64) (calibrate.Predictive,
 	error) {
 	if samples < 1 {

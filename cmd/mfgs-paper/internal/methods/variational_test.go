@@ -16,6 +16,7 @@ import (
 
 // TestVariationalGradients differentiates the loss of one batch with its noise held.
 func TestVariationalGradients(t *testing.T) {
+	t.Parallel()
 	const n, d, k, prior = 8, 3, 4, 0.7
 	h := softmaxHead(k, d-1, true)
 	s := clouds(n, d-1, k, 1, 3)
@@ -77,6 +78,7 @@ func gaussianDivergence(mean, logs []float64, prior float64) (sum float64) {
 // optimiser, with expectations by quadrature: of two classes only the difference of
 // logits counts, which is Gaussian.
 func TestVariationalOptimum(t *testing.T) {
+	t.Parallel()
 	const n, prior = 40, 1.5
 	h := softmaxHead(2, 1, false)
 	s := clouds(n, 1, 2, 0.7, 2)
@@ -109,6 +111,7 @@ func TestVariationalOptimum(t *testing.T) {
 
 // TestVariationalPredictive: logits have the mean and the variance of the weights'.
 func TestVariationalPredictive(t *testing.T) {
+	t.Parallel()
 	const samples = 20000
 	h := softmaxHead(3, 2, true)
 	v := &Variational{Mean: make([]float64, 9), Variance: make([]float64, 9)}
@@ -168,6 +171,7 @@ func TestVariationalPredictive(t *testing.T) {
 // TestDropout compares logits with their mean a and variance rate/(1-rate) Σ_j w_j²φ_j²
 // and, at rate 0, with a itself.
 func TestDropout(t *testing.T) {
+	t.Parallel()
 	const samples = 20000
 	h := softmaxHead(3, 5, true)
 	s := clouds(4, 5, 3, 1, 1)

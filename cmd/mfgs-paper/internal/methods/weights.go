@@ -11,9 +11,8 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// layers are M last layers side by side. They are kept in groups of whole layers with
-// about groupColumns outputs together, so that what they give for many examples are
-// products of large matrices, however few classes there are.
+// layers are M last layers, stored in groups of whole layers with about groupColumns outputs, so that their outputs for
+// many examples are products of large matrices even if there are few classes.
 type layers struct {
 	head    layer.Head
 	product parallel.Product
@@ -26,7 +25,7 @@ const (
 	blockRows    = 512 // examples of one product
 )
 
-// groupSize returns how many layers form a group; the last may have fewer.
+// groupSize returns the number of layers in a group; the last may have fewer.
 func groupSize(h layer.Head) int { return max(1, groupColumns/h.Logits) }
 
 func newLayers(h layer.Head, product parallel.Product, m int) (*layers, error) {
@@ -50,7 +49,7 @@ func newLayers(h layer.Head, product parallel.Product, m int) (*layers, error) {
 	}, nil
 }
 
-// group returns the layers from first on that are kept together, and their weights.
+// group returns the size and weights of the group that begins with layer first.
 func (l *layers) group(first int) (size int, weights []float64) {
 	size = min(groupSize(l.head), l.m-first)
 	each := l.head.Logits * l.head.Dim()
@@ -69,7 +68,7 @@ func (l *layers) set(layer int, w []float64) {
 	}
 }
 
-// layer returns what set takes.
+// layer returns the weights of a layer, [K,D].
 func (l *layers) layer(layer int) []float64 {
 	k, d := l.head.Logits, l.head.Dim()
 	first := layer - layer%groupSize(l.head)
@@ -83,7 +82,7 @@ func (l *layers) layer(layer int) []float64 {
 	return w
 }
 
-// outputs returns what every layer gives for every example, [n,M,K].
+// outputs returns the logits of each example by each layer, [n,M,K].
 func (l *layers) outputs(ctx context.Context, s *rows.Batch) ([]float32, error) {
 	if err := calibrate.CheckBatch(l.head, s, false); err != nil {
 		return nil, err
@@ -123,7 +122,7 @@ func (l *layers) outputs(ctx context.Context, s *rows.Batch) ([]float32, error) 
 	return out, nil
 }
 
-// augment writes the features of an example and, where the head has a bias, a 1 to dst.
+// augment writes the features of an example to dst, followed by a 1 if the head has a bias.
 func augment(dst []float64, h layer.Head, features []float32, example int) {
 	for j, v := range features[example*h.Features : (example+1)*h.Features] {
 		dst[j] = float64(v)
@@ -133,7 +132,7 @@ func augment(dst []float64, h layer.Head, features []float32, example int) {
 	}
 }
 
-// checkWeights refuses weights of another size than [K,D].
+// checkWeights returns an error unless w has the size [K,D].
 func checkWeights(w []float64, h layer.Head) error {
 	if len(w) != h.Logits*h.Dim() {
 		return fmt.Errorf("the last layer has %d weights, want %d classes × %d", len(w), h.Logits, h.Dim())
@@ -141,12 +140,10 @@ func checkWeights(w []float64, h layer.Head) error {
 	return nil
 }
 
-// WeightSamples are M draws of what the weights of the last layer deviate from the
-// network's by, at ensemble temperature 1.
+// WeightSamples are M draws of the deviation of the last layer's weights from the network's, at ensemble temperature 1.
 type WeightSamples struct{ layers *layers }
 
-// Predictive prepares a set: the logits of its examples deviate from the network's by
-// the product of their features and each draw.
+// Predictive prepares a set. Logits deviate from the network's by the product of the features and each draw.
 func (w *WeightSamples) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {
 	deviations, err := w.layers.outputs(ctx, s)
 	if err != nil {
@@ -156,10 +153,10 @@ func (w *WeightSamples) Predictive(ctx context.Context, s *rows.Batch) (calibrat
 	return NewSamples(slices.Clone(s.Logits), deviations, s.N, w.layers.m, k)
 }
 
-// LastLayers are M classifiers on the same features, whose probabilities are averaged.
+// LastLayers averages the probabilities of M classifiers on the same features.
 type LastLayers struct{ layers *layers }
 
-// Predictive prepares a set, of which it needs the features; there is no T_ens.
+// Predictive prepares a set from its features. There is no T_ens.
 func (l *LastLayers) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {
 	members, err := l.layers.outputs(ctx, s)
 	if err != nil {

@@ -57,6 +57,7 @@ func naiveLogits(w []float64, h layer.Head, phi []float32) []float64 {
 }
 
 func TestLayers(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		k, d, m, n int
 		bias       bool
@@ -106,6 +107,7 @@ func TestLayers(t *testing.T) {
 
 // TestPredictives compares what becomes of sampled and of fitted layers with the definitions.
 func TestPredictives(t *testing.T) {
+	t.Parallel()
 	h := softmaxHead(3, 2, true)
 	s := clouds(4, 2, 3, 1, 2)
 	l, err := newLayers(h, nil, 2)
@@ -216,6 +218,7 @@ type identity struct{}
 func (identity) SolveTo(dst, g []float64, m int) error { copy(dst, g); return nil }
 
 func TestPreparationEnds(t *testing.T) {
+	t.Parallel()
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(background)
 	cancel(why)
@@ -250,6 +253,7 @@ func (p *limitedProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int)
 
 // TestPreparationFails lets each of the products of each preparation fail.
 func TestPreparationFails(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range preparations {
 		products := 0
 		for ; ; products++ {
@@ -294,6 +298,7 @@ func TestPreparationRepeats(t *testing.T) {
 }
 
 func TestLastLayerErrors(t *testing.T) {
+	t.Parallel()
 	s, h := clouds(20, 2, 3, 1, 1), softmaxHead(3, 2, true)
 	sigmoids := h
 	sigmoids.Link = layer.OneVsRest

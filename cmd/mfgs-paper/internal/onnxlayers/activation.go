@@ -8,8 +8,7 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// A Nonlinearity is a function that is applied to every number of a layer, by the name of ONNX's
-// operator.
+// A Nonlinearity is an elementwise function, by the name of ONNX's operator.
 type Nonlinearity string
 
 const (
@@ -21,19 +20,19 @@ const (
 	Tanh      Nonlinearity = "Tanh"
 	Logistic  Nonlinearity = "Sigmoid"   // 1/(1 + e⁻ˣ)
 	Softplus  Nonlinearity = "Softplus"  // log(1 + eˣ)
-	Gelu      Nonlinearity = "Gelu"      // xΦ(x), Φ being the normal distribution's cumulative function
+	Gelu      Nonlinearity = "Gelu"      // xΦ(x), Φ the normal CDF
 	GeluTanh  Nonlinearity = "GeluTanh"  // Gelu with Φ(x) ≈ (1 + tanh(√(2/π)(x + 0.044715x³)))/2
-	Swish     Nonlinearity = "Swish"     // x/(1 + e⁻ᵅˣ); SiLU is that with α = 1
+	Swish     Nonlinearity = "Swish"     // x/(1 + e⁻ᵅˣ); SiLU is α = 1
 	HardSwish Nonlinearity = "HardSwish" // x·max(0, min(1, x/6 + ½))
 )
 
-// An Activation is a Nonlinearity with its parameters, which are 0 where it has none.
+// An Activation is a Nonlinearity with its parameters, 0 if it has none.
 type Activation struct {
 	Func         Nonlinearity
 	Alpha, Gamma float64
 }
 
-// String returns the function's name, with its parameters where it has any.
+// String returns the function's name and parameters.
 func (a Activation) String() string {
 	switch a.Func {
 	case LeakyRelu, Elu, Swish:
@@ -44,8 +43,7 @@ func (a Activation) String() string {
 	return string(a.Func)
 }
 
-// At returns the function and its derivative at x; where there is none, that from the left. It
-// panics if a.Func is none of the above.
+// At returns the function and its derivative at x, from the left at kinks. It panics if a.Func is unknown.
 func (a Activation) At(x float64) (y, slope float64) {
 	switch a.Func {
 	case Identity:
@@ -97,12 +95,12 @@ func (a Activation) At(x float64) (y, slope float64) {
 	panic(fmt.Sprintf("onnxlayers: there is no activation %q", a.Func))
 }
 
-// Apply writes the function of each x to y, which may be x, and its derivatives to slope, unless that is nil. As
-// At it panics.
+// Apply writes the function of each x to y, which may be x, and its derivatives to slope unless that is nil. It panics
+// as At does.
 func (a Activation) Apply(y, slope, x []float64) {
 	y = y[:len(x)]
 	switch {
-	case a.Func == Relu && slope == nil: // as many layers have, and no branch that could not be foretold
+	case a.Func == Relu && slope == nil: // common, and fast without unpredictable branches
 		for i, v := range x {
 			y[i] = max(0, v)
 		}
@@ -125,24 +123,23 @@ const (
 
 func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// A recogniser finds activations, whether they are one operator or written out in several.
+// A recogniser recognises activations, as one operator or composed of several.
 type recogniser struct{ in *graph.Interpreter }
 
-// activation recognises an activation whose last operator is n, and returns the tensor it is
-// applied to; "" if n is none.
+// activation recognises an activation whose last operator is n, and returns its input tensor; "" if n is not one.
 func (f recogniser) activation(n *onnxpb.Node) (a Activation, from string) {
 	if f.in.Functions[n.Op()] || len(n.GetOutput()) == 0 {
 		return Activation{}, ""
 	}
 	a, from = f.operator(n)
 	if from == "" {
-		a, from = f.writtenOut(n)
+		a, from = f.composed(n)
 	}
 	if from == "" || f.in.Get(from).Constant {
 		return Activation{}, ""
 	}
 	in, out := f.in.Get(from).Dims, f.in.Get(n.GetOutput()[0]).Dims
-	if in != nil && out != nil && len(in) != len(out) { // a constant of more axes has given them to the result
+	if in != nil && out != nil && len(in) != len(out) { // broadcasting with a constant added axes
 		return Activation{}, ""
 	}
 	return a, from
@@ -195,14 +192,14 @@ func (f recogniser) operator(n *onnxpb.Node) (Activation, string) {
 	return Activation{}, ""
 }
 
-// writtenOut is activation for several operators, of which n is the last.
-func (f recogniser) writtenOut(n *onnxpb.Node) (Activation, string) {
+// composed is activation for several operators, of which n is the last.
+func (f recogniser) composed(n *onnxpb.Node) (Activation, string) {
 	if op := n.Op(); op != "Mul" && op != "Div" {
 		return Activation{}, ""
 	}
 	y := n.GetOutput()[0]
 	_, factors := f.product(y, "")
-	for _, name := range factors { // x times a gate, where the gate tells which tensor is x
+	for _, name := range factors { // x times a gate, which determines which tensor is x
 		gate := f.in.Producer(name)
 		if gate == nil {
 			continue
@@ -219,7 +216,7 @@ func (f recogniser) writtenOut(n *onnxpb.Node) (Activation, string) {
 	return Activation{}, ""
 }
 
-// gate recognises the second factor in a(x) = c·x·gate(x); x is "" if it is none.
+// gate recognises the second factor in a(x) = c·x·gate(x); x is "" if n is not one.
 func (f recogniser) gate(n *onnxpb.Node) (a Activation, x string, c float64) {
 	switch n.Op() {
 	case "Sigmoid":
@@ -229,7 +226,7 @@ func (f recogniser) gate(n *onnxpb.Node) (a Activation, x string, c float64) {
 		if alike(n.Float("alpha", 0.2), 1.0/6) && alike(n.Float("beta", 0.5), 0.5) {
 			return Activation{Func: HardSwish}, n.In(0), 1
 		}
-	case "Clip": // max(0, min(6, x + 3)), of which x takes a sixth
+	case "Clip": // x · max(0, min(6, x + 3)) / 6
 		lo, hi, known := f.in.Call(n).ClipBounds()
 		if add := f.in.Producer(n.In(0)); known && lo == 0 && hi == 6 && add != nil && add.Op() == "Add" {
 			if three, of := f.in.Besides(add); three == 3 {
@@ -256,8 +253,7 @@ func (f recogniser) gate(n *onnxpb.Node) (a Activation, x string, c float64) {
 	return Activation{}, "", 0
 }
 
-// scaledTensor takes a tensor apart into another, which is not a multiple by a constant, and the
-// constant.
+// scaledTensor decomposes a tensor into k · of, where of is not itself a constant multiple.
 func (f recogniser) scaledTensor(name string) (of string, k float64) {
 	k = 1
 	const far = 4
@@ -282,7 +278,7 @@ func (f recogniser) scaledTensor(name string) (of string, k float64) {
 	return name, k
 }
 
-// cubed returns x where a tensor is x + 0.044715x³, otherwise "".
+// cubed returns x if a tensor is x + 0.044715x³, else "".
 func (f recogniser) cubed(name string) string {
 	n := f.in.Producer(name)
 	if n == nil || n.Op() != "Add" || len(n.GetInput()) != 2 {
@@ -307,8 +303,7 @@ func (f recogniser) cubed(name string) string {
 	return ""
 }
 
-// product takes a tensor apart into a constant number and other tensors that are multiplied; atom
-// is not taken apart.
+// product decomposes a tensor into a constant times other tensors. atom is not decomposed.
 func (f recogniser) product(name, atom string) (k float64, of []string) {
 	return f.productTo(name, atom, 4)
 }

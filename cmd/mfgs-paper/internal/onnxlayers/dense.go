@@ -12,45 +12,42 @@ import (
 
 // A Dense layer is out = f(in · Wᵀ + b), with an elementwise f.
 type Dense struct {
-	Op         string // the operator that is linear
-	Node       string // its name or, where it has none, that of its output
-	In, Out    int    // how many numbers of an example go in and come out
+	Op         string // the linear operator
+	Node       string // its name or, without one, that of its output
+	In, Out    int    // sizes per example
 	Bias       bool
-	Activation Activation // f; that of the head is Identity
+	Activation Activation // f; Identity for the head
 
-	// A quantised model rounds what the layer gives, before or after its activation, to multiples
-	// that add up to Rounding, 0 for none, and keeps it in the range of its integers.
+	// A quantised model rounds the layer's output, before or after its activation, to multiples
+	// that add up to Rounding, 0 for none, and clips it to the range of its integers.
 	Rounding float64
 
 	layer *head.Head
 }
 
-// Weights returns w, [Out,In] row-major, and b, of length Out or nil, with every scale that stands
-// between the layer and its activation folded in. It reads them from the file on every call.
+// Weights returns w, [Out,In] row-major, and b, of length Out or nil, with all scales between the layer and its
+// activation folded in. Each call reads them from the file.
 func (d Dense) Weights() (w, b []float32, err error) { return d.layer.Weights() }
 
-// A Tail is the last dense layers of a classifier, down to its logits: with N examples
+// A Tail is the last dense layers of a classifier, down to its logits. With N examples
 //
 //	x₀ = Input [N,d₀], xᵢ = fᵢ(xᵢ₋₁·Wᵢᵀ + bᵢ) [N,dᵢ], logits = x_L [N,K]
 type Tail struct {
-	Layers []Dense // the lowest first, the head last
-	// Input is the tensor that goes into the first layer: [N,d₀] when what else it is made of has
-	// been selected and its axes have been joined, as Cut does. Of a head that adds up several
-	// layers it is several, joined by ",".
+	Layers []Dense // lowest first, the head last
+	// Input is the input tensor of the first layer: [N,d₀] after the selection and flattening that Cut does. For
+	// a head that sums several layers it is several names, joined by ",".
 	Input string
 
 	head *head.Head
 }
 
-// Find returns the top dense layers of the network that ends in h: as many as layers says, h being
-// the first of them, or with layers 0 all that follow one another. Between two of them may stand an
-// activation, a Dropout that is switched off, what changes types and shapes but leaves one row for
-// each example, and the selection of a token. What a layer is head.Find decides. It panics if h was
+// Find returns the top dense layers of the network that ends in h, including h: as many as layers, or all consecutive
+// ones if that is 0. Between two of them may be an activation, an inactive Dropout, operators that change type or shape
+// but keep one row per example, and the selection of a token. A layer is whatever head.Find accepts. It panics if h was
 // not found in m.
 //
-// Where the network has fewer the error is an *UnsupportedError that says what is in the way; any
-// other error comes from reading the file. As with head.Find, the finding rests on the graph alone,
-// and should be checked on a batch.
+// If the network has fewer, the error is an *UnsupportedError with the reason; other errors come from reading the file.
+// As with head.Find, the result depends on the graph only, and should be checked on a batch.
 func Find(m *onnx.Model, h *head.Head, layers int) (*Tail, error) {
 	if !h.Of(m) {
 		panic("onnxlayers: Find with the head of another model")
@@ -87,12 +84,11 @@ func Find(m *onnx.Model, h *head.Head, layers int) (*Tail, error) {
 	return t, nil
 }
 
-// unsupported is an error about a network that has not what is asked for.
 func unsupported(format string, args ...any) error {
 	return &UnsupportedError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// UnsupportedError is returned where a network has not what is asked for, or it cannot be changed.
+// UnsupportedError is returned for a network that lacks what is requested or cannot be changed.
 type UnsupportedError struct{ Reason string }
 
 // Error gives the reason.
@@ -110,8 +106,8 @@ func dense(h *head.Head, a Activation) Dense {
 		Rounding: h.Rounding, layer: h}
 }
 
-// Cut is head.Cut one or several layers lower: a model with two outputs, what goes into the tail,
-// [N,d₀], and the logits, [N,K], both float32. It panics if h was not found in m, or t not for h.
+// Cut is head.Cut one or several layers lower: a model with two float32 outputs, the tail's input [N,d₀] and the logits
+// [N,K]. It panics if h was not found in m, or t not for h.
 func Cut(m *onnx.Model, h *head.Head, t *Tail) (*onnx.Model, error) {
 	if !h.Of(m) || t.head != h {
 		panic("onnxlayers: Cut with the head of another model, or the tail of another head")

@@ -61,6 +61,7 @@ func forward(t *testing.T, tail *onnxlayers.Tail, x []float64) []float64 {
 // What is found in fixtures is what their generator made, and the layers give the logits that the
 // model gives.
 func TestDenseTail(t *testing.T) {
+	t.Parallel()
 	b, err := os.ReadFile(filepath.Join("../../../../testdata/onnx", "dense", "golden.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +147,7 @@ func TestDenseTail(t *testing.T) {
 
 // A tail of one layer is the head.
 func TestDenseTailOfOneLayerIsTheHead(t *testing.T) {
+	t.Parallel()
 	type golden struct {
 		File    string
 		Options head.Options
@@ -214,6 +216,7 @@ func bytesOf(t *testing.T, m *onnx.Model) []byte {
 }
 
 func TestDenseTailRefusesOtherNumbersAndModels(t *testing.T) {
+	t.Parallel()
 	open := func() (*onnx.Model, *head.Head) {
 		m, err := onnx.Open(filepath.Join("../../../../testdata/onnx", "dense", "relu.onnx"))
 		if err != nil {
@@ -255,6 +258,7 @@ func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
 // Derivatives are those of the functions: against differences on both sides.
 func TestActivationSlopes(t *testing.T) {
+	t.Parallel()
 	for _, a := range []onnxlayers.Activation{
 		{Func: onnxlayers.Identity}, {Func: onnxlayers.Relu}, {Func: onnxlayers.LeakyRelu, Alpha: 0.01},
 		{Func: onnxlayers.Elu, Alpha: 0.7}, {Func: onnxlayers.Selu, Alpha: 1.67, Gamma: 1.05},

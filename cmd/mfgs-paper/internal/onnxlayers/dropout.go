@@ -12,16 +12,15 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Stochastic returns the model with its Dropout nodes switched on, and how many these are: each
-// drops a number with probability p, at random in every run, and multiplies the others by 1/(1-p).
-// p is ratio where that is not 0, else the node's own ratio; nodes whose p is 0 stay as they are,
-// and so does a model in which there are no others. ratio must be in [0,1).
+// Stochastic returns the model with active Dropout nodes, and their number: in each run each
+// drops values with probability p and multiplies the others by 1/(1-p).
+// p is ratio or, if that is 0, the node's own ratio. Nodes with p = 0 stay unchanged, and so does a model without
+// others. ratio must be in [0,1).
 //
-// The masks are made by operators of the default domain as they are in the model's own operator
-// set, from 7 on; from 22 on the model gets operator set 21, see lastRandom. Every node has a seed
-// of its own that follows from seed, so that a new session repeats what another one gave; runs of
-// one session differ. Where a Dropout cannot be switched on the error is an *UnsupportedError: in a
-// branch or a loop, or where its mask is used.
+// Masks use operators of the default domain in the model's own operator set, from 7 on; from 22 on the model gets
+// operator set 21, see lastRandom. Each node's seed derives from seed, so that sessions repeat each other, while
+// runs of one session differ. The error is an *UnsupportedError for a Dropout that cannot be activated: in a branch
+// or loop, or with a mask that is used.
 func Stochastic(m *onnx.Model, ratio float64, seed int) (*onnx.Model, int, error) {
 	if !(ratio >= 0 && ratio < 1) {
 		return nil, 0, fmt.Errorf("dropout ratio %v, want a number in [0,1), or 0 for that of each node", ratio)
@@ -58,8 +57,7 @@ func Stochastic(m *onnx.Model, ratio float64, seed int) (*onnx.Model, int, error
 	return r, s.count, nil
 }
 
-// Random returns the names of the nodes that draw random numbers, or may, those of subgraphs and
-// functions too: a network that has any gives other results in every run.
+// Random returns the names of nodes that draw or may draw random numbers, including those in subgraphs and functions.
 func Random(m *onnx.Model) []string {
 	in := m.View().Infer()
 	var names []string
@@ -78,11 +76,9 @@ func Random(m *onnx.Model) []string {
 	return names
 }
 
-// Seeded returns the model with a seed on each of its Random nodes, in branches and loops too, in
-// place of any that is there: a new session repeats what another one gave, run by run, and runs of
-// one session differ. Each node has a seed of its own that follows from seed. A model that draws
-// nothing is returned as it is. Random nodes in functions that are called and not expanded cannot
-// be seeded one by one: the error is an *UnsupportedError.
+// Seeded returns the model with a new seed on each of its Random nodes, including those in branches and loops. Sessions
+// repeat each other run by run, while runs of one session differ. A model without such nodes is returned
+// unchanged. Random nodes in unexpanded functions cannot be seeded one by one: the error is an *UnsupportedError.
 func Seeded(m *onnx.Model, seed int) (*onnx.Model, error) {
 	in := m.View().Infer()
 	for _, f := range onnxpb.UsedFunctions(m.Proto().GetGraph().GetNode(), m.Proto().GetFunctions()) {
@@ -114,16 +110,16 @@ func Seeded(m *onnx.Model, seed int) (*onnx.Model, error) {
 	return r, nil
 }
 
-// A seeder gives random nodes their seeds.
+// A seeder sets the seeds of random nodes.
 type seeder struct {
 	in    *graph.Interpreter
 	seed  int
-	count int   // how many have one
-	err   error // the first node whose attributes make no distribution
+	count int   // nodes seeded
+	err   error // the first invalid distribution
 }
 
-// badDistribution says what is wrong with the attributes of a random node; "" of most.
-// ONNX Runtime does not look: with a standard deviation of 0 its process may end.
+// badDistribution describes invalid attributes of a random node, "" if they are valid.
+// ONNX Runtime does not check them, and may crash with a standard deviation of 0.
 func badDistribution(n *onnxpb.Node) string {
 	finite := func(v float64) bool { return v-v == 0 }
 	switch n.GetOpType() {
@@ -154,7 +150,7 @@ func (s *seeder) graph(g *onnxpb.Graph) *onnxpb.Graph {
 		s.count++
 		x := nodeSeed(s.seed, s.count)
 		a := onnxpb.FloatAttribute("seed", x)
-		if isDropout(n) { // the one that wants a whole number
+		if isDropout(n) { // the only one with an integer seed
 			a = onnxpb.IntAttribute("seed", int64(x))
 		}
 		n.Attribute = append(slices.DeleteFunc(n.Attribute,
@@ -163,33 +159,32 @@ func (s *seeder) graph(g *onnxpb.Graph) *onnxpb.Graph {
 	return g
 }
 
-// random reports whether a node draws random numbers, or may.
+// random reports whether a node draws or may draw random numbers.
 func random(in *graph.Interpreter, n *onnxpb.Node) bool {
 	return standard(in, n) && (graph.Draws(n) || in.Drops(n))
 }
 
-// randomInFunction is random for a node of a function, which alone knows what its tensors are.
+// randomInFunction is random for a node of a function, whose tensors are unknown.
 func randomInFunction(in *graph.Interpreter, n *onnxpb.Node) bool {
 	return standard(in, n) && (graph.Draws(n) || isDropout(n) && n.In(2) != "")
 }
 
-// standard reports whether a node is of an operator of the default domain, and no call of a
-// function with such a name.
+// standard reports whether a node is an operator of the default domain, not a call of a function of that name.
 func standard(in *graph.Interpreter, n *onnxpb.Node) bool {
 	return onnxpb.IsDefault(n.GetDomain()) && !in.Functions[n.GetOpType()]
 }
 
-// A switcher switches Dropout nodes on.
+// A switcher activates Dropout nodes.
 type switcher struct {
 	m     *onnx.Model
 	in    *graph.Interpreter
 	names onnxpb.Namer
 	ratio float64
 	seed  int
-	count int // how many have been
+	count int // nodes activated
 }
 
-// switched returns what is to stand for a node of the main graph: itself unless it is a Dropout.
+// switched returns the replacement of a node of the main graph: itself unless it is a Dropout.
 func (s *switcher) switched(n *onnxpb.Node) ([]*onnxpb.Node, error) {
 	for _, a := range n.GetAttribute() {
 		for _, g := range onnxpb.Subgraphs(a) {
@@ -223,7 +218,7 @@ func (s *switcher) switched(n *onnxpb.Node) ([]*onnxpb.Node, error) {
 	return s.masked(n, p), nil
 }
 
-// probability returns the probability with which a Dropout drops, in [0,1).
+// probability returns a Dropout's probability, in [0,1).
 func (s *switcher) probability(n *onnxpb.Node) (float64, error) {
 	if s.ratio > 0 {
 		return s.ratio, nil
@@ -242,8 +237,7 @@ func (s *switcher) probability(n *onnxpb.Node) (float64, error) {
 	return p, nil
 }
 
-// masked returns nodes that give x · mask/(1-p), where the mask is 1 with probability 1-p and else
-// 0.
+// masked returns nodes that compute x · mask/(1-p), where the mask is 1 with probability 1-p, else 0.
 func (s *switcher) masked(n *onnxpb.Node, p float64) []*onnxpb.Node {
 	var nodes []*onnxpb.Node
 	add := func(op, out string, in []string, attributes ...*onnxpb.Attribute) string {
@@ -263,7 +257,7 @@ func (s *switcher) masked(n *onnxpb.Node, p float64) []*onnxpb.Node {
 	kept := add("Less", fresh("kept"), []string{uniform, number("share", 1-p)})
 	mask := add("Cast", fresh("mask"), []string{kept}, onnxpb.IntAttribute("to", int64(tensor.Float32)))
 	mask = add("Mul", fresh("scaled"), []string{mask, number("scale", 1/(1-p))})
-	// unknown is mostly float32, and the runtime tells where it is not
+	// Unknown types are mostly float32; for others the runtime reports an error.
 	if typ := s.in.Get(x).Type; typ != tensor.Float32 && typ != tensor.Undefined {
 		mask = add("Cast", fresh("cast"), []string{mask}, onnxpb.IntAttribute("to", int64(typ)))
 	}
@@ -273,24 +267,23 @@ func (s *switcher) masked(n *onnxpb.Node, p float64) []*onnxpb.Node {
 	return nodes
 }
 
-// lastRandom is the last operator set in whose version ONNX Runtime has operators that draw random
-// numbers: it has none that came with 22 (seen in 1.30 and 1.31), but for Dropout itself in
-// training mode, and that one starts every run from the seed next to the last, so that the first
-// number of a mask stays as it is for thousands of runs. Up to lastLike what later sets have in
-// common with it means the same in both: they add operators, types, and attributes that are refused
-// in an older set.
+// lastRandom is the last operator set for which ONNX Runtime implements random operators: it lacks the versions of
+// set 22 (seen in 1.30 and 1.31), except for Dropout in training mode, which seeds consecutive runs with
+// consecutive numbers, so that the first value of a mask stays the same for thousands of runs. Up to lastLike,
+// later sets only add operators, types and attributes, which an older set refuses; what they share has the same
+// meaning.
 const (
 	lastRandom = 21
 	lastLike   = 26
 )
 
-// newer lists the operators that came between the two.
+// newer lists the operators added between the two.
 var newer = map[string]bool{
 	"Attention": true, "RMSNormalization": true, "RotaryEmbedding": true, "Swish": true, "TensorScatter": true,
 	"BitCast": true, "CumProd": true,
 }
 
-// lowerOpset gives a model an operator set with random numbers.
+// lowerOpset lowers a model's operator set to lastRandom if needed.
 func (s *switcher) lowerOpset(pb *onnxpb.Model) error {
 	opset := s.m.Opset()
 	if opset <= lastRandom {
@@ -321,10 +314,9 @@ func (s *switcher) lowerOpset(pb *onnxpb.Model) error {
 	return nil
 }
 
-// nodeSeed returns the seed of the i-th node: a whole number in [1, 2²⁴), which float32 holds
-// exactly, another for every node. Seeds that lie side by side, or are small multiples of each
-// other, would do no good: ONNX Runtime seeds a multiplicative generator with them, which gives
-// streams that are multiples of each other by the same factor.
+// nodeSeed returns the seed of the i-th node: an integer in [1, 2²⁴), exact in float32 and different for each node.
+// ONNX Runtime seeds a multiplicative generator with it, so seeds that are close or small multiples of each other would
+// give streams that are multiples of each other.
 func nodeSeed(seed, i int) float32 {
 	const (
 		numbers = 1<<24 - 1 // = 3²·5·7·13·17·241, of which step has no factor
@@ -341,8 +333,7 @@ func isDropout(n *onnxpb.Node) bool {
 	return onnxpb.IsDefault(n.GetDomain()) && n.GetOpType() == "Dropout"
 }
 
-// firstDropout returns the first Dropout among nodes and those of their subgraphs, nil if there is
-// none.
+// firstDropout returns the first Dropout among nodes and their subgraphs, or nil.
 func firstDropout(nodes []*onnxpb.Node) (first *onnxpb.Node) {
 	onnxpb.EachNode(nodes, func(n *onnxpb.Node) {
 		if first == nil && isDropout(n) {

@@ -58,6 +58,7 @@ func withInputs(op, in, out string, attributes ...*onnxpb.Attribute) *onnxpb.Nod
 const masked = "RandomUniformLike Constant Less Cast Constant Mul Mul"
 
 func TestStochastic(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		opset int64
@@ -147,6 +148,7 @@ func TestStochastic(t *testing.T) {
 }
 
 func TestStochasticRefuses(t *testing.T) {
+	t.Parallel()
 	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph),
 		G: &onnxpb.Graph{
 			Node: []*onnxpb.Node{onnxtest.Node("Dropout", "x p",
@@ -199,6 +201,7 @@ func TestStochasticRefuses(t *testing.T) {
 }
 
 func TestRandom(t *testing.T) {
+	t.Parallel()
 	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph),
 		G: &onnxpb.Graph{
 			Node: []*onnxpb.Node{onnxtest.Node("RandomNormalLike", "x",
@@ -246,6 +249,7 @@ func TestRandom(t *testing.T) {
 
 // Random nodes have seeds of their own, wherever they are, in place of those they had.
 func TestSeeded(t *testing.T) {
+	t.Parallel()
 	branch := func(nodes ...*onnxpb.Node) *onnxpb.Attribute {
 		return &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph),
 			G: &onnxpb.Graph{
@@ -357,6 +361,7 @@ func withoutSeeds(nodes []*onnxpb.Node) {
 }
 
 func TestSeededRefusesFunctions(t *testing.T) {
+	t.Parallel()
 	for _, inner := range []*onnxpb.Node{onnxtest.Node("RandomNormalLike", "a", "b"),
 		onnxtest.Node("Dropout", "a a a", "b")} {
 		pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Draws", "x", "y")},
@@ -378,6 +383,7 @@ func TestSeededRefusesFunctions(t *testing.T) {
 // Seeds are whole numbers that float32 holds, as many as there are nodes, and others for another
 // seed.
 func TestNodeSeeds(t *testing.T) {
+	t.Parallel()
 	seen := map[float32]string{}
 	for _, seed := range []int{0, 1, 2, -1, math.MaxInt, math.MinInt} {
 		for i := 1; i <= 2000; i++ {
@@ -409,6 +415,7 @@ func TestNodeSeeds(t *testing.T) {
 // Of a thousand nodes no two have the same seed, whatever the seed of all: that only moves them
 // together, around 2²⁴ - 1.
 func TestNodeSeedsOfOneModelDiffer(t *testing.T) {
+	t.Parallel()
 	last := make([]int, 1<<24) // the seed that had this number last, plus 1
 	check := func(seed int) {
 		for i := 1; i <= 1000; i++ {
@@ -478,6 +485,7 @@ func FuzzDense(f *testing.F) {
 }
 
 func TestSeededRefusesWhatIsNoDistribution(t *testing.T) {
+	t.Parallel()
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, tt := range []struct {
 		op         string

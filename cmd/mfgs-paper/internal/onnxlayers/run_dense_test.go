@@ -79,6 +79,7 @@ func runTail(
 
 // Every fixture, cut below all its dense layers and run, gives what its generator computed.
 func TestTailsRun(t *testing.T) {
+	t.Parallel()
 	const fixtures = "../../../../testdata/onnx/dense"
 	b, err := os.ReadFile(filepath.Join(fixtures, "golden.json"))
 	if err != nil {
@@ -139,6 +140,7 @@ func converted[T float32 | int32](x []float64) []T {
 
 // The network that ships is three dense layers and nothing else.
 func TestTailOfANetworkOfDenseLayers(t *testing.T) {
+	t.Parallel()
 	m, err := onnx.Open("../../../../models/mnist-mlp/model.onnx")
 	if err != nil {
 		t.Fatal(err)

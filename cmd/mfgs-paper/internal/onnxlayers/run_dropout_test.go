@@ -95,6 +95,7 @@ func both(a, b []float32) float64 {
 // ONNX Runtime neither works out the masks beforehand nor takes two for one: they are independent
 // of each other and of those of other runs, and come again in the same order in a new session.
 func TestDropoutSwitchedOnDrops(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		fixture  string
 		ratio, p float64
@@ -135,6 +136,7 @@ func TestDropoutSwitchedOnDrops(t *testing.T) {
 
 // A network with Dropout switched on is a classifier still, which gives other logits in every run.
 func TestStochasticNetworkHasItsHead(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"mlp_dropout_opset9", "mlp_dropout_opset13"} {
 		t.Run(name, func(t *testing.T) {
 			m, err := onnx.Open(filepath.Join("../../../../testdata/onnx/dense", name+".onnx"))
@@ -232,6 +234,7 @@ func printDrawn(seed string) {
 // which it does not without a seed: ONNX Runtime takes one from the clock, once a process. It never
 // does in another run of the same session.
 func TestSeededNetworkRepeatsItself(t *testing.T) {
+	t.Parallel()
 	here := func(seed string) (runs [drawingRuns][]float32) {
 		t.Helper()
 		runs, err := drawn(seed)

@@ -1,4 +1,4 @@
-// Package ranks compares several methods over several data sets by their ranks, as Demšar does:
+// Package ranks compares methods over several data sets by their ranks, after Demšar,
 // "Statistical Comparisons of Classifiers over Multiple Data Sets", 2006.
 package ranks
 
@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Of returns the ranks of values, 1 for the largest; those that are equal share the mean of theirs.
+// Of returns the ranks of values, 1 for the largest. Ties share the mean of their ranks.
 func Of(values []float64) []float64 {
 	order := make([]int, len(values))
 	for i := range order {
@@ -31,25 +31,23 @@ func Of(values []float64) []float64 {
 	return ranks
 }
 
-// A Comparison is of k methods over n data sets.
+// A Comparison compares k methods over n data sets.
 type Comparison struct {
-	Mean []float64 // ranks of the methods, [k]: 1 is the best
+	Mean []float64 // mean ranks of the methods, [k]: 1 is best
 	Sets int       // n
 
-	// ChiSquared is Friedman's statistic, corrected for ties, with k-1 degrees of freedom, and P its tail:
-	// how likely ranks are that differ as much or more where all methods are equal. F and FP are those of
-	// Iman and Davenport, with k-1 and (k-1)(n-1), which is less conservative (Demšar 2006, section 3.2.2).
+	// ChiSquared is Friedman's statistic, corrected for ties, with k-1 degrees of freedom, and P its p-value.
+	// F and FP are those of Iman and Davenport, with k-1 and (k-1)(n-1) degrees of freedom, which is less
+	// conservative (Demšar 2006, section 3.2.2).
 	ChiSquared, P, F, FP float64
-	// Critical is how far mean ranks of two methods have to be apart to differ at the level .05 by
-	// Nemenyi's test, which takes account of how many pairs of methods there are.
+	// Critical is the critical difference of mean ranks by Nemenyi's test at the level .05, which corrects for
+	// the number of pairs of methods.
 	Critical float64
 }
 
-// Level is that of the critical difference.
-const Level = 0.05
+const criticalLevel = 0.05
 
-// Compare compares methods by values, [n][k], of which the largest is the best. It panics where there
-// are fewer than two methods or sets.
+// Compare compares methods by values [n][k], larger being better. It panics with fewer than two methods or sets.
 func Compare(values [][]float64) Comparison {
 	n, k := len(values), len(values[0])
 	if n < 2 || k < 2 {
@@ -82,13 +80,13 @@ func Compare(values [][]float64) Comparison {
 	} else if c.F == 0 {
 		c.FP = 1
 	}
-	c.Critical = CriticalDifference(k, n, Level)
+	c.Critical = CriticalDifference(k, n, criticalLevel)
 	return c
 }
 
-// Groups returns which methods Nemenyi's test does not tell apart: the longest runs, in the order of mean
-// ranks, whose ends are closer than the critical difference. Methods are given by their places in Mean;
-// runs of one are left out, and those within another.
+// Groups returns the maximal groups of methods that do not differ significantly by Nemenyi's test: runs in the order of
+// mean ranks whose ends are closer than the critical difference. Methods are indices into Mean. Groups of one are left
+// out.
 func (c Comparison) Groups() [][]int {
 	order := c.Order()
 	var groups [][]int
@@ -106,7 +104,7 @@ func (c Comparison) Groups() [][]int {
 	return groups
 }
 
-// Order returns the places of methods, the best mean rank first.
+// Order returns the indices of the methods, best mean rank first.
 func (c Comparison) Order() []int {
 	order := make([]int, len(c.Mean))
 	for i := range order {
@@ -116,8 +114,8 @@ func (c Comparison) Order() []int {
 	return order
 }
 
-// CriticalDifference is Nemenyi's of the mean ranks of k methods over n sets at a level:
-// q √(k(k+1)/6n), with q the quantile of the studentized range over √2 (Demšar 2006, section 3.2.2).
+// CriticalDifference is Nemenyi's critical difference of the mean ranks of k methods over n sets at a level:
+// q √(k(k+1)/6n), where q is the quantile of the studentized range divided by √2 (Demšar 2006, section 3.2.2).
 func CriticalDifference(k, n int, level float64) float64 {
 	return RangeQuantile(k, 1-level) / math.Sqrt2 * math.Sqrt(float64(k*(k+1))/float64(6*n))
 }
@@ -129,8 +127,8 @@ func RangeProbability(k int, q float64) float64 {
 	if q <= 0 {
 		return 0
 	}
-	// The integrand is smooth and vanishes at both ends, so that the error of the trapezoidal rule falls
-	// faster than any power of the step.
+	// The integrand is smooth and vanishes at both ends, so the error of the trapezoidal rule falls faster than any
+	// power of the step.
 	const end, step = 12, 1. / 64
 	var sum float64
 	for i := -end * 64; i <= end*64; i++ {

@@ -16,6 +16,7 @@ func close(t *testing.T, what string, got, want, within float64) {
 }
 
 func TestEqualValuesShareTheirRanks(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ values, want []float64 }{
 		{[]float64{.5, .9, .7}, []float64{3, 1, 2}},
 		{[]float64{.9, .5, .9, .1}, []float64{1.5, 3, 1.5, 4}},
@@ -29,6 +30,7 @@ func TestEqualValuesShareTheirRanks(t *testing.T) {
 
 // The table of critical values of Demšar 2006 (table 5a), q over √2, to its three digits.
 func TestCriticalValuesAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
 	table := map[float64][]float64{
 		.05: {1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164},
 		.10: {1.645, 2.052, 2.291, 2.459, 2.589, 2.693, 2.780, 2.855, 2.920},
@@ -43,6 +45,7 @@ func TestCriticalValuesAreThoseOfTheTable(t *testing.T) {
 
 // Values of scipy 1.17, studentized_range with df = inf.
 func TestRangeAgreesWithSciPy(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		k         int
 		quantiles [3]float64 // of .9, .95 and .99
@@ -63,6 +66,7 @@ func TestRangeAgreesWithSciPy(t *testing.T) {
 
 // Of two variables the range is |x - y|, which is normal with variance 2.
 func TestRangeOfTwoIsNormal(t *testing.T) {
+	t.Parallel()
 	for _, q := range []float64{.1, 1, 3, 6} {
 		close(t, "the probability", RangeProbability(2, q), math.Erf(q/2), 1e-13)
 	}
@@ -76,6 +80,7 @@ func TestRangeOfTwoIsNormal(t *testing.T) {
 
 // scipy.stats.friedmanchisquare, and the F of its statistic.
 func TestFriedmanAgreesWithSciPy(t *testing.T) {
+	t.Parallel()
 	c := Compare([][]float64{
 		{.9, .8, .7, .6}, {.9, .85, .85, .5}, {.6, .8, .7, .9}, {.9, .8, .6, .7}, {.95, .9, .9, .9},
 	})
@@ -90,7 +95,8 @@ func TestFriedmanAgreesWithSciPy(t *testing.T) {
 
 // The example of Demšar 2006, table 6: four variants of C4.5 on 14 data sets, of which voting has two
 // equal to three digits that he ranks apart. His χ² is not corrected for ties.
-func TestExampleOfDemsar(t *testing.T) {
+func TestDemsarsExample(t *testing.T) {
+	t.Parallel()
 	c := Compare([][]float64{
 		{.763, .768, .771, .798}, {.599, .591, .590, .569}, {.954, .971, .968, .967}, {.628, .661, .654, .657},
 		{.882, .888, .886, .898}, {.936, .931, .916, .931}, {.661, .668, .609, .685}, {.583, .583, .563, .625},
@@ -109,6 +115,7 @@ func TestExampleOfDemsar(t *testing.T) {
 }
 
 func TestGroupsAreTheLongestRuns(t *testing.T) {
+	t.Parallel()
 	c := Comparison{Mean: []float64{4, 1, 2, 2.5, 6, 9}, Critical: 2}
 	if got := c.Order(); !slices.Equal(got, []int{1, 2, 3, 0, 4, 5}) {
 		t.Fatalf("the order is %v", got)
@@ -121,7 +128,8 @@ func TestGroupsAreTheLongestRuns(t *testing.T) {
 	}
 }
 
-func TestNothingDiffers(t *testing.T) {
+func TestMethodsWithEqualRanksHaveChiSquaredZero(t *testing.T) {
+	t.Parallel()
 	c := Compare([][]float64{{.1, .2}, {.2, .1}})
 	if c.ChiSquared != 0 || c.P != 1 || c.F != 0 || c.FP != 1 {
 		t.Errorf("two methods that take turns: %+v", c)

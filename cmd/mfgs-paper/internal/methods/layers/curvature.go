@@ -10,8 +10,7 @@ import (
 	"github.com/mfgs/mfgs/internal/eigen"
 )
 
-// Curvature accumulates the Kronecker factors of every layer, as sums over examples, at
-// temperature 1:
+// Curvature accumulates the Kronecker factors of each layer over examples, at temperature 1:
 //
 //	A_l = Σ h_l h_lᵀ [dim,dim]
 //	B_l = Σ J_lᵀ(diag p - ppᵀ)J_l [out,out]; for the Fisher covariance Σ J_lᵀrrᵀJ_l,  r = p - onehot(y)
@@ -22,17 +21,17 @@ type Curvature struct {
 	covariance calibrate.Covariance
 	n          int
 	a, b       [][]float64 // of each layer
-	err        error       // of a sum that is not complete
+	err        error       // set if a sum is incomplete
 
-	// Work space: blocks of examples, and derivatives of `each` rows for each.
+	// Work space for a block of examples, with `each` rows of derivatives per example.
 	each     int
 	pass     *pass
 	v, spare []float64
 	logp     []float64
 }
 
-// NewCurvature returns an empty accumulator for the Hessian or the Fisher covariance;
-// the sandwich would not be diagonal in the eigenbases.
+// NewCurvature returns an empty accumulator for the Hessian or the Fisher covariance. The sandwich is not diagonal
+// in the eigenbases.
 func NewCurvature(n *Network, cov calibrate.Covariance) (*Curvature, error) {
 	if err := cov.Validate(); err != nil {
 		return nil, err
@@ -54,10 +53,9 @@ func NewCurvature(n *Network, cov calibrate.Covariance) (*Curvature, error) {
 	return c, nil
 }
 
-// Add adds examples x [n,d₀] with labels [n], of which only the Fisher covariance has need. It
-// returns an error for values that are not finite and labels that are missing or out of range, and
-// then adds none. It ends with ctx; after that, or an error of the Product, every later call
-// returns that error. What is added in one call or in several is the same but for rounding.
+// Add adds examples x [n,d₀] with labels [n], which only the Fisher covariance needs. If a value is not finite, or a
+// label is missing or out of range, it returns an error and adds nothing. If ctx ends or the Product fails, this and
+// every later call returns that error. Splitting examples between calls changes the sums by rounding only.
 func (c *Curvature) Add(ctx context.Context, x []float32, labels []int) error {
 	if c.err != nil {
 		return c.err
@@ -94,10 +92,10 @@ func (c *Curvature) Add(ctx context.Context, x []float32, labels []int) error {
 	return c.err
 }
 
-// add adds the block that is loaded.
+// add adds the loaded block.
 //
-// With S Sᵀ = diag p - ppᵀ a layer's share of B is that of SᵀJ, row by row. One such S
-// is diag(q)(I - qqᵀ), q = √p: of length 1, so that I - qqᵀ is its own square.
+// With S Sᵀ = diag p - ppᵀ, a layer's contribution to B is JᵀS SᵀJ. One such S is diag(q)(I - qqᵀ), q = √p, because
+// q has length 1, so that I - qqᵀ is idempotent.
 func (c *Curvature) add(labels []int) error {
 	p, k := c.pass, c.network.Logits()
 	if err := p.forward(c.network.weights()); err != nil {
@@ -130,8 +128,8 @@ func (c *Curvature) add(labels []int) error {
 	return err
 }
 
-// root writes Sᵀ [K,K], S Sᵀ = diag p - ppᵀ, where rest is 1 - max p: of a network that
-// is sure of its training examples it has digits that 1 - p has not.
+// root writes Sᵀ [K,K], S Sᵀ = diag p - ppᵀ. rest is 1 - max p, without the cancellation of 1 - p for confident
+// networks.
 func root(dst, logp []float64, rest float64) {
 	k, top := len(logp), argmax(logp)
 	for c := range k {
@@ -148,7 +146,7 @@ func root(dst, logp []float64, rest float64) {
 	}
 }
 
-// residual writes p - onehot(y), where rest is 1 - max p.
+// residual writes p - onehot(y). rest is 1 - max p.
 func residual(dst, logp []float64, rest float64, y int) {
 	for j, l := range logp {
 		dst[j] = math.Exp(l)
@@ -160,7 +158,7 @@ func residual(dst, logp []float64, rest float64, y int) {
 	}
 }
 
-// argmax returns the index of the largest number, the first of equals.
+// argmax returns the first index of the largest number.
 func argmax(x []float64) int {
 	best := 0
 	for i, v := range x {
@@ -172,8 +170,7 @@ func argmax(x []float64) int {
 }
 
 // Posterior inverts the curvature, damped by one rule for all layers: ε, or ρ × each
-// layer's own mean eigenvalue, that of A_l × that of B_l / N. It ends with ctx, at the
-// latest when the eigenvalues that are being found are found.
+// layer's mean eigenvalue, mean λ(A_l) × mean λ(B_l / N). It checks ctx between layers.
 func (c *Curvature) Posterior(ctx context.Context, d calibrate.Damping) (*Posterior, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -227,7 +224,7 @@ func newFactors(l layer, a, b []float64, scale float64, d calibrate.Damping) (fa
 	return newDamped(qa, la, qb, lb, epsilon), nil
 }
 
-// newDamped is of eigenvectors and eigenvalues of A_l and B_l / N, damped by ε.
+// newDamped takes the eigenvectors and eigenvalues of A_l and B_l / N, and ε.
 func newDamped(qa, la, qb, lb []float64, epsilon float64) factors {
 	f := factors{qa: qa, qb: qb, variance: make([]float64, len(la)*len(lb))}
 	for i, a := range la {
@@ -238,7 +235,7 @@ func newDamped(qa, la, qb, lb []float64, epsilon float64) factors {
 	return f
 }
 
-// eigenSym is eigen.Semidefinite of a curvature factor.
+// eigenSym returns the eigenvectors and eigenvalues of a curvature factor.
 func eigenSym(m []float64, n int, scale float64) (q, lambda []float64, err error) {
 	if q, lambda, err = eigen.Semidefinite(m, n, scale); err != nil {
 		return nil, nil, fmt.Errorf("a curvature factor has no eigenvalues: %w", err)

@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// maxSandwich is the largest K for which the Kronecker structure gives covariances of
-	// the sandwich: the work before the first is 4K³D, a minute or so.
+	// maxSandwich is the largest K for covariances of the sandwich in the Kronecker structure: preparation takes
+	// 4K³D operations, about a minute.
 	maxSandwich = 256
-	// lastRows is how many examples are worked on at once.
+	// lastRows is the number of examples in a block.
 	lastRows = 512
 )
 
-// LastLayer gives covariances of the logits of a softmax head at ensemble temperature 1,
-// S = ∇a Σ ∇aᵀ (paper, eq. 19), for every covariance and structure that a bundle's curvature has,
-// of which the [Posterior] of one layer is the Kronecker structure with H̃⁻¹ or J̃⁻¹. It is used by
-// one goroutine at a time.
+// LastLayer computes covariances of the logits of a softmax head at ensemble temperature 1, S = ∇a Σ ∇aᵀ (paper,
+// eq. 19), for every covariance and structure of a bundle's curvature. The Kronecker structure with H̃⁻¹ or J̃⁻¹ is the
+// [Posterior] of one layer. It is not safe for concurrent use.
 type LastLayer struct {
 	head      geometry.Head
 	product   parallel.Product
@@ -42,10 +41,10 @@ var (
 	_ methods.Solver     = (*LastLayer)(nil)
 )
 
-// NewLastLayer inverts a curvature, damped by ε > 0, as Posterior does, for covariances of logits. The
-// head must be a softmax: separate logits have none. The product is nil for Go's own.
+// NewLastLayer inverts a curvature with damping ε > 0. The head must be a softmax: separate logits have no
+// covariances. A nil product is Go's own.
 //
-// The Kronecker structure refuses the sandwich of more than 256 classes.
+// The sandwich in the Kronecker structure is limited to 256 classes.
 func NewLastLayer(
 	c *calibrate.Curvature, cov calibrate.Covariance, epsilon float64, product parallel.Product,
 ) (*LastLayer, error) {
@@ -61,7 +60,7 @@ func NewLastLayer(
 			return nil
 		})
 	}
-	numbers, dense := float64(d)*float64(packedSize(k)), k <= calibrate.MaxDense
+	numbers, dense := float64(d)*float64(methods.PackedSize(k)), k <= calibrate.MaxDense
 	if cov == calibrate.Sandwich && dense && (k > maxSandwich || numbers > maxOrder*maxOrder) {
 		return nil, fmt.Errorf("the sandwich covariance of %d classes × %d parameters in the kron structure has too many numbers, want at most %d classes and %d² numbers: use the hessian or fisher covariance", k, d, maxSandwich, maxOrder)
 	}
@@ -75,14 +74,14 @@ func NewLastLayer(
 	case cov != calibrate.Sandwich:
 		l.one = ofPosterior(p, l.product)
 	default:
-		l.packed = make([]float64, d*packedSize(k))
+		l.packed = make([]float64, d*methods.PackedSize(k))
 		sandwich(l.packed, p, c.G())
 	}
 	return l, nil
 }
 
-// ofPosterior is the posterior of the last layer as that of one layer of a network, whose weights no
-// covariance depends on.
+// ofPosterior converts the posterior of the last layer to that of a one-layer network. Its weights are zero, since
+// covariances do not depend on them.
 func ofPosterior(p *calibrate.Posterior, product parallel.Product) *Posterior {
 	d, k := p.Head.Dim(), p.Head.Logits
 	last := layer{in: p.Head.Features, dim: d, out: k, forward: make([]float64, d*k)}
@@ -92,10 +91,7 @@ func ofPosterior(p *calibrate.Posterior, product parallel.Product) *Posterior {
 	}
 }
 
-// packedSize returns the number of pairs i ≤ j below n.
-func packedSize(n int) int { return n * (n + 1) / 2 }
-
-// setBlocks takes the blocks Σ_kl, l ≥ k, from the rows [D,KD] of the k-th logit.
+// setBlocks copies the blocks Σ_kl, l ≥ k, from the rows [D,KD] of the k-th logit.
 func (l *LastLayer) setBlocks(k int, rows []float64) {
 	d, n := l.head.Dim(), l.head.Logits*l.head.Dim()
 	for other := k; other < l.head.Logits; other++ {
@@ -127,7 +123,7 @@ func sandwich(dst []float64, p *calibrate.Posterior, mean []float64) {
 			}
 			blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, scaled, g, 0, t)
 			blas64.Gemm(blas.NoTrans, blas.Trans, la, t, scaled, 0, s)
-			at := i * packedSize(k)
+			at := i * methods.PackedSize(k)
 			for r := range k {
 				at += copy(dst[at:], s.Data[r*k+r:(r+1)*k])
 			}
@@ -135,11 +131,11 @@ func sandwich(dst []float64, p *calibrate.Posterior, mean []float64) {
 	})
 }
 
-// Covariances writes the covariance of the K logits of each example to dst [n,K(K+1)/2], the rows
-// of its upper triangle one after another, for features phi [n,d]. It fails only with the Product.
+// Covariances writes the packed upper triangle of the covariance of the K logits of each example to
+// dst [n,K(K+1)/2], for features phi [n,d]. It fails only with the Product.
 func (l *LastLayer) Covariances(dst []float64, phi []float32, n int) error {
 	k := l.head.Logits
-	l.check(dst, packedSize(k), phi, n)
+	l.check(dst, methods.PackedSize(k), phi, n)
 	switch {
 	case l.one != nil:
 		return l.one.Covariances(dst, phi, n)
@@ -151,18 +147,18 @@ func (l *LastLayer) Covariances(dst []float64, phi []float32, n int) error {
 		return err
 	}
 	err := l.augmented(phi, n, func(x []float64, first, rows int) error {
-		part := dst[first*packedSize(k) : (first+rows)*packedSize(k)]
+		part := dst[first*methods.PackedSize(k) : (first+rows)*methods.PackedSize(k)]
 		if l.blocks != nil {
-			return l.forms(part, packedSize(k), x, l.blocks)
+			return l.forms(part, methods.PackedSize(k), x, l.blocks)
 		}
 		return l.weighed(part, x, rows, l.packed)
 	})
-	// Rounding may make a variance negative.
+	// A variance may be negative by rounding.
 	l.eachVariance(dst, func(_ int, s *float64) { *s = math.Max(0, *s) })
 	return err
 }
 
-// Variances writes the diagonals of Covariances to dst [n,K], without the rest.
+// Variances writes the diagonals of Covariances to dst [n,K].
 func (l *LastLayer) Variances(dst []float64, phi []float32, n int) error {
 	k := l.head.Logits
 	l.check(dst, k, phi, n)
@@ -191,7 +187,7 @@ func (l *LastLayer) check(dst []float64, each int, phi []float32, n int) {
 	}
 }
 
-// eachVariance calls f with the variances in covariances, the i-th of all examples.
+// eachVariance calls f with each variance in covariances; i counts over all examples.
 func (l *LastLayer) eachVariance(s []float64, f func(i int, s *float64)) {
 	k := l.head.Logits
 	for i := 0; len(s) > 0; i += k {
@@ -200,11 +196,11 @@ func (l *LastLayer) eachVariance(s []float64, f func(i int, s *float64)) {
 			f(i+j, &s[at])
 			at += k - j
 		}
-		s = s[packedSize(k):]
+		s = s[methods.PackedSize(k):]
 	}
 }
 
-// augmented calls f with augmented features x [rows,D] of one part of the examples after another.
+// augmented calls f with the augmented features x [rows,D] of each block of examples.
 func (l *LastLayer) augmented(phi []float32, n int, f func(x []float64, first, rows int) error) error {
 	d, features := l.head.Dim(), l.head.Features
 	x := make([]float64, min(n, lastRows)*d)
@@ -212,7 +208,7 @@ func (l *LastLayer) augmented(phi []float32, n int, f func(x []float64, first, r
 		rows := min(lastRows, n-first)
 		for r := range rows {
 			row := x[r*d : (r+1)*d]
-			row[d-1] = 1 // the bias's, unless a feature follows
+			row[d-1] = 1 // for the bias; overwritten by a feature if there is none
 			for j, v := range phi[(first+r)*features : (first+r+1)*features] {
 				row[j] = float64(v)
 			}
@@ -224,7 +220,7 @@ func (l *LastLayer) augmented(phi []float32, n int, f func(x []float64, first, r
 	return nil
 }
 
-// weighed writes u·weights of each row of x, u = (Q_Aᵀx)², for weights [D, len(dst)/rows].
+// weighed writes u·weights for each row of x, u = (Q_Aᵀx)², with weights [D, len(dst)/rows].
 func (l *LastLayer) weighed(dst, x []float64, rows int, weights []float64) error {
 	d := l.head.Dim()
 	u := make([]float64, len(x))
@@ -237,7 +233,7 @@ func (l *LastLayer) weighed(dst, x []float64, rows int, weights []float64) error
 	return l.product.Multiply(dst, u, weights, rows, d, len(dst)/rows)
 }
 
-// forms writes xᵀmx of each row of x and each of the matrices to dst [rows,each].
+// forms writes xᵀmx for each row of x and each matrix m to dst [rows,each].
 func (l *LastLayer) forms(dst []float64, each int, x []float64, matrices [][]float64) error {
 	d := l.head.Dim()
 	rows, t := len(x)/d, make([]float64, len(x))
@@ -252,8 +248,8 @@ func (l *LastLayer) forms(dst []float64, each int, x []float64, matrices [][]flo
 	return nil
 }
 
-// SolveTo writes Σg to dst for each of m vectors g [m, K·D], class-major: the solutions
-// of H̃x = g, or J̃x = g. dst may be g. The sandwich, which is no inverse, is refused.
+// SolveTo writes Σg to dst for each of m vectors g [m, K·D], class-major: the solutions of H̃x = g, or J̃x = g. dst may
+// be g. The sandwich is an error, since it is not an inverse.
 func (l *LastLayer) SolveTo(dst, g []float64, m int) error {
 	k, d := l.head.Logits, l.head.Dim()
 	if len(g) != m*k*d || len(dst) != len(g) {
@@ -271,7 +267,7 @@ func (l *LastLayer) SolveTo(dst, g []float64, m int) error {
 	return l.solveFull(dst, g, m)
 }
 
-// solveFull multiplies by Σ, of which the blocks are the upper triangle, with the vectors in columns.
+// solveFull multiplies vectors, as columns, by Σ, whose upper triangle is in blocks.
 func (l *LastLayer) solveFull(dst, g []float64, m int) error {
 	k, d := l.head.Logits, l.head.Dim()
 	b := transpose(g, m, k*d)
@@ -298,8 +294,8 @@ func (l *LastLayer) solveFull(dst, g []float64, m int) error {
 	return nil
 }
 
-// solveKronecker multiplies by (Q_B ⊗ Q_A)ᵀ, the inverse eigenvalues and Q_B ⊗ Q_A: of a
-// vector as a matrix [K,D], Q_B((Q_BᵀGQ_A) ∘ weights)Q_Aᵀ.
+// solveKronecker multiplies by (Q_B ⊗ Q_A)ᵀ, the inverse eigenvalues and Q_B ⊗ Q_A. For a vector as a matrix G [K,D]
+// that is Q_B((Q_BᵀGQ_A) ∘ weights)Q_Aᵀ.
 func (l *LastLayer) solveKronecker(dst, g []float64, m int) error {
 	k, d, p := l.head.Logits, l.head.Dim(), l.posterior
 	x := make([]float64, len(g))

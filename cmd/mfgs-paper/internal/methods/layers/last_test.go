@@ -171,6 +171,7 @@ func wantNumbers(t *testing.T, what string, got, want []float64, tolerance float
 }
 
 func TestLastLayerEqualsTheDenseInverse(t *testing.T) {
+	t.Parallel()
 	for i, h := range []geometry.Head{
 		{Logits: 2, Features: 3, Link: geometry.Softmax},
 		{Logits: 5, Features: 7, Bias: true, Link: geometry.Softmax},
@@ -235,6 +236,7 @@ func wantSolutions(t *testing.T, name string, l *LastLayer, sigma *mat.Dense, n 
 
 // Beyond the classes of a dense B covariances are zero.
 func TestLastLayerOfManyClasses(t *testing.T) {
+	t.Parallel()
 	h := geometry.Head{Logits: calibrate.MaxDense + 1, Features: 2, Bias: true, Link: geometry.Softmax}
 	train, test := lastSet(h, 40, 30), lastSet(h, 3, 31)
 	c := lastCurvature(t, h, calibrate.Kronecker, train)
@@ -244,7 +246,7 @@ func TestLastLayerOfManyClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := h.Logits
-		got, own := make([]float64, 3*packedSize(k)), make([]float64, 3*k)
+		got, own := make([]float64, 3*methods.PackedSize(k)), make([]float64, 3*k)
 		if err := errors.Join(l.Covariances(got, test.Features, 3), l.Variances(own, test.Features, 3)); err != nil {
 			t.Fatal(err)
 		}
@@ -273,6 +275,7 @@ func TestLastLayerOfManyClasses(t *testing.T) {
 }
 
 func TestLastLayersThatAreRefused(t *testing.T) {
+	t.Parallel()
 	softmax := geometry.Head{Logits: 3, Features: 2, Link: geometry.Softmax}
 	many := geometry.Head{Logits: maxSandwich + 1, Features: 2, Link: geometry.Softmax}
 	separate := geometry.Head{Logits: 1, Features: 2, Link: geometry.Sigmoid}
@@ -308,6 +311,7 @@ func TestLastLayersThatAreRefused(t *testing.T) {
 
 // Each of the products fails in turn.
 func TestLastLayerPassesOnErrors(t *testing.T) {
+	t.Parallel()
 	h := geometry.Head{Logits: 3, Features: 2, Bias: true, Link: geometry.Softmax}
 	train := lastSet(h, 20, 50)
 	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
@@ -317,7 +321,7 @@ func TestLastLayerPassesOnErrors(t *testing.T) {
 				p := &counted{parallel.OrGo(nil), calls}
 				l, err := NewLastLayer(c, cov, 1, p)
 				if err == nil {
-					err = l.Covariances(make([]float64, 20*packedSize(3)), train.Features, 20)
+					err = l.Covariances(make([]float64, 20*methods.PackedSize(3)), train.Features, 20)
 				}
 				if err == nil {
 					err = l.Variances(make([]float64, 20*3), train.Features, 20)
@@ -344,6 +348,7 @@ func TestLastLayerPassesOnErrors(t *testing.T) {
 // a ReLU, and most logits sure: one direction of Σ is far larger than others. mf0 must
 // be that of a calibration with the same posterior.
 func TestLastLayerUnderEachIntegral(t *testing.T) {
+	t.Parallel()
 	h := geometry.Head{Logits: 5, Features: 12, Bias: true, Link: geometry.Softmax}
 	const n = 300
 	k := h.Logits

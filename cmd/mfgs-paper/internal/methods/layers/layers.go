@@ -1,18 +1,16 @@
-// Package layers is the posterior of several dense layers on top of a network, rather
-// than of the last alone (paper, Table 2): Gaussian, layers independent of each other,
-// and of each the Kronecker product of two small matrices (Ritter, Botev and Barber
-// 2018, "A Scalable Laplace Approximation for Neural Networks").
+// Package layers implements the posterior of the top dense layers of a network, rather than of the last only (paper,
+// Table 2). It is Gaussian and independent between layers, with a Kronecker-factored covariance for each (Ritter, Botev
+// and Barber 2018, "A Scalable Laplace Approximation for Neural Networks").
 //
 //  1. [NewNetwork] takes the layers, the lowest first:
 //     h₀ = x, z_l = W_l h_l + b_l, h_(l+1) = f_l(z_l), and the last h are the logits a.
 //  2. [Curvature] sums, over training examples, A_l = Σ h_l h_lᵀ, with h_l augmented by 1
 //     for a bias, and B_l = Σ J_lᵀ(diag p - ppᵀ)J_l, J_l = ∂a/∂z_l. The generalised
-//     Gauss-Newton matrix of a layer's weights is taken to be B_l ⊗ A_l / N. For the last
-//     layer it is the Hessian that calibrate.Curvature has.
+//     Gauss-Newton matrix of a layer's weights is approximated by B_l ⊗ A_l / N. For the last
+//     layer it is the Hessian of calibrate.Curvature.
 //  3. [Posterior] has Σ_l = (B_l ⊗ A_l / N + ε_l I)⁻¹, exactly, in the eigenbases.
-//  4. Of it come covariances of logits, S = Σ_l ∇a Σ_l ∇aᵀ (paper, eq. 19), where the
-//     logits are taken to be linear in the weights; or [Sampled], networks with weights
-//     drawn at random, where they are not.
+//  4. It gives covariances of logits, S = Σ_l ∇a Σ_l ∇aᵀ (paper, eq. 19), linearising the logits in the
+//     weights; or [Sampled] networks with random weights, without linearisation.
 package layers
 
 import (
@@ -27,10 +25,10 @@ const (
 	// maxOrder bounds factors of the curvature: 16,384 squared is 2 GiB of float64, and
 	// finding its eigenvalues takes an hour.
 	maxOrder = 16384
-	// maxNumbers bounds the float64 of a block of work, unless one example has more: 64 MiB.
+	// maxNumbers bounds the float64 of a block of work, of at least one example: 64 MiB.
 	maxNumbers = 8 << 20
-	// maxKept bounds the float32 of drawn weights that are kept: 256 MiB. Others are drawn anew each time.
-	maxKept = 64 << 20
+	// maxCached bounds the float32 of drawn weights that are cached: 256 MiB. Others are redrawn each time.
+	maxCached = 64 << 20
 )
 
 // Layer is a dense layer, Activation(W h + b).
@@ -38,13 +36,12 @@ type Layer struct {
 	In, Out int
 	Weights []float32 // W [Out,In]
 	Bias    []float32 // [Out], or nil
-	// Activation writes a function of each x to y, which may be x, and its derivatives to slope, unless
-	// that is nil. A nil Activation is the identity.
+	// Activation writes a function of each x to y, which may be x, and its derivatives to slope unless that is nil.
+	// Nil is the identity.
 	Activation func(y, slope, x []float64)
 }
 
-// Network is the dense layers on top of a network, which end in the logits of a softmax.
-// It never changes.
+// Network is the top dense layers of a network, down to the logits of a softmax. It is immutable.
 type Network struct {
 	layers  []layer
 	product parallel.Product
@@ -54,12 +51,11 @@ type Network struct {
 type layer struct {
 	in, dim, out int       // dim: in, plus one for a bias
 	forward      []float64 // [dim,out]: Wᵀ, then b
-	back         []float64 // W [out,in]; nil of the lowest layer
+	back         []float64 // W [out,in]; nil for the lowest layer
 	activation   func(y, slope, x []float64)
 }
 
-// NewNetwork checks layers, the lowest first. The product, nil for Go's own, is not
-// called concurrently by any one method of what is made of the network.
+// NewNetwork takes layers, lowest first. A nil product is Go's own. No single method calls it concurrently.
 func NewNetwork(layers []Layer, product parallel.Product) (*Network, error) {
 	if len(layers) == 0 {
 		return nil, fmt.Errorf("no layers, want at least one")
@@ -117,13 +113,13 @@ func newLayer(l Layer, back bool) (layer, error) {
 	return made, nil
 }
 
-// Inputs returns d₀, the numbers of an example that go into the lowest layer.
+// Inputs returns d₀, the size of the lowest layer's input.
 func (n *Network) Inputs() int { return n.layers[0].in }
 
 // Logits returns K.
 func (n *Network) Logits() int { return n.layers[len(n.layers)-1].out }
 
-// weights returns those of each layer, [dim,out].
+// weights returns the weights of each layer, [dim,out].
 func (n *Network) weights() [][]float64 {
 	var w [][]float64
 	for _, l := range n.layers {
@@ -132,8 +128,7 @@ func (n *Network) weights() [][]float64 {
 	return w
 }
 
-// Forward writes the logits of examples x [rows,d₀] to dst [rows,K]: to be compared with
-// those that the whole network gives.
+// Forward writes the logits of examples x [rows,d₀] to dst [rows,K], for comparison with those of the whole network.
 func (n *Network) Forward(dst []float64, x []float32) error {
 	k := n.Logits()
 	rows, err := n.check(x)
@@ -155,7 +150,7 @@ func (n *Network) Forward(dst []float64, x []float32) error {
 	return nil
 }
 
-// check returns how many examples x are, and an error for numbers that are not finite.
+// check returns the number of examples, and an error if a value is not finite.
 func (n *Network) check(x []float32) (rows int, err error) {
 	d := n.Inputs()
 	if len(x)%d != 0 {
@@ -169,18 +164,17 @@ func (n *Network) check(x []float32) (rows int, err error) {
 	return len(x) / d, nil
 }
 
-// pass is the work space of running a block of examples through the layers.
+// pass is the work space for running a block of examples through the layers.
 type pass struct {
 	*Network
 	rows int
-	// h[l] is what goes into layer l, augmented, [size,dim], and the last the logits
-	// [size,K]; slope[l] the derivatives of what follows it, [size,out], nil where they
-	// are not wanted or all 1.
+	// h[l] is the augmented input of layer l, [size,dim]; the last is the logits [size,K]. slope[l] is the
+	// derivatives of layer l's activation, [size,out]; nil if not needed or all 1.
 	h, slope [][]float64
 	z        []float64
 }
 
-// newPass makes room for blocks of size examples.
+// newPass allocates work space for blocks of size examples.
 func (n *Network) newPass(size int, slopes bool) *pass {
 	p := &pass{Network: n, slope: make([][]float64, len(n.layers))}
 	widest := 0
@@ -212,7 +206,7 @@ func (p *pass) load(x []float32) {
 	}
 }
 
-// logits are what forward has found, [rows,K].
+// logits returns the logits that forward computed, [rows,K].
 func (p *pass) logits() []float64 { return p.h[len(p.layers)][:p.rows*p.Logits()] }
 
 // forward runs the examples through layers with the given weights.
@@ -244,9 +238,9 @@ func (p *pass) forward(weights [][]float64) error {
 	return nil
 }
 
-// backward takes v [rows·each,K], which is `each` rows of derivatives by the logits for
-// each example, down the layers. It calls f with those by z_l, [rows·each,out], of every
-// layer from the last on. v and spare are work space of rows·each times the widest layer.
+// backward propagates v [rows·each,K], `each` rows of derivatives with respect to the logits for each example, down
+// the layers. It calls f with those with respect to z_l, [rows·each,out], from the last layer on. v and spare are
+// work space of rows·each times the widest layer.
 func (p *pass) backward(v, spare []float64, each int, f func(l int, v []float64) error) error {
 	for l := len(p.layers) - 1; l >= 0; l-- {
 		layer := p.layers[l]
@@ -273,13 +267,12 @@ func (p *pass) backward(v, spare []float64, each int, f func(l int, v []float64)
 	return nil
 }
 
-// blockRows returns how many examples are worked on at once, with `each` rows of the
-// widest layer for each.
+// blockRows returns the number of examples in a block, with `each` rows of the widest layer per example.
 func (n *Network) blockRows(each int) int {
 	return max(1, min(calibrate.BlockSize, maxNumbers/(each*n.widest())))
 }
 
-// widest returns the most numbers that come out of a layer.
+// widest returns the largest output of a layer.
 func (n *Network) widest() int {
 	most := 0
 	for _, l := range n.layers {

@@ -24,6 +24,7 @@ import (
 var kinds = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher}
 
 func TestForwardIsTheLayersOneAfterAnother(t *testing.T) {
+	t.Parallel()
 	const n = calibrate.BlockSize + 3
 	for _, s := range stacks() {
 		network, x, k := s.network(t, nil), s.inputs(n), s.classes()
@@ -43,6 +44,7 @@ func TestForwardIsTheLayersOneAfterAnother(t *testing.T) {
 // What backward gives each layer are the derivatives that finite differences find when
 // what comes out of the layer is moved.
 func TestJacobiansAreFiniteDifferences(t *testing.T) {
+	t.Parallel()
 	const n, step = 4, 1e-5
 	for _, s := range stacks() {
 		network, x, k := s.network(t, nil), s.inputs(n), s.classes()
@@ -84,6 +86,7 @@ func TestJacobiansAreFiniteDifferences(t *testing.T) {
 }
 
 func TestFactorsAreSumsOverExamples(t *testing.T) {
+	t.Parallel()
 	const n = calibrate.BlockSize + 21 // more than a block
 	for _, s := range stacks() {
 		for _, cov := range kinds {
@@ -127,6 +130,7 @@ func TestFactorsAreSumsOverExamples(t *testing.T) {
 
 // S is J Σ Jᵀ with a Σ that is written out and inverted whole.
 func TestCovariancesAreThoseOfTheDensePosterior(t *testing.T) {
+	t.Parallel()
 	const n, queries = 40, 5
 	rules := []calibrate.Damping{{Absolute: 0.5}, {Relative: 0.3}}
 	for _, s := range stacks() {
@@ -160,6 +164,7 @@ func TestCovariancesAreThoseOfTheDensePosterior(t *testing.T) {
 }
 
 func TestVariancesAreTheDiagonalsOfCovariances(t *testing.T) {
+	t.Parallel()
 	const n = calibrate.BlockSize + 5
 	for _, s := range stacks() {
 		for _, cov := range kinds {
@@ -199,6 +204,7 @@ func denseSigma(t *testing.T, a, b *mat.Dense, rule calibrate.Damping) *mat.Dens
 }
 
 func TestOneLayerIsTheKroneckerPosteriorOfTheLast(t *testing.T) {
+	t.Parallel()
 	const n, queries = 700, 30
 	for _, s := range stacks() {
 		if len(s.layers) > 1 {
@@ -248,6 +254,7 @@ func TestOneLayerIsTheKroneckerPosteriorOfTheLast(t *testing.T) {
 
 // Where a network is sure, 1 - p is far below what is left of a difference from 1.
 func TestRootKeepsTheDigitsOfSmallProbabilities(t *testing.T) {
+	t.Parallel()
 	for _, logits := range [][]float64{{0.3, -1, 2}, {50, 3, -20}, {-3, 0, 400}, {0, 0}} {
 		k := len(logits)
 		logp, v := make([]float64, k), make([]float64, k*k)
@@ -296,6 +303,7 @@ func TestRootKeepsTheDigitsOfSmallProbabilities(t *testing.T) {
 }
 
 func TestNetworksThatAreRefused(t *testing.T) {
+	t.Parallel()
 	good := func() []Layer { return stacks()[3].layers }
 	for _, c := range []struct {
 		name   string
@@ -321,6 +329,7 @@ func TestNetworksThatAreRefused(t *testing.T) {
 }
 
 func TestExamplesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	s := stacks()[3]
 	x := s.inputs(3)
 	bad := slices.Clone(x)
@@ -365,6 +374,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 }
 
 func TestPosteriorsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	s := stacks()[2]
 	network, ctx := s.network(t, nil), context.Background()
 	for cov, want := range map[calibrate.Covariance]string{calibrate.Sandwich: "use hessian or fisher", "": "want hessian"} {
@@ -425,6 +435,7 @@ func (c *counted) Multiply32(to, a, b []float32, rows, n, m int) error {
 
 // Wherever a product fails, its error comes out.
 func TestErrorsOfTheProduct(t *testing.T) {
+	t.Parallel()
 	const n = 6
 	s, ctx := stacks()[3], context.Background()
 	all := func(product parallel.Product) error {
@@ -471,6 +482,7 @@ func TestErrorsOfTheProduct(t *testing.T) {
 }
 
 func TestWorkEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	s := stacks()[3]
 	p := s.fit(t, calibrate.Hessian, 10, calibrate.Damping{Relative: 1}, nil)
 	sampled, err := drawn(context.Background(), p, s.inputs(4), 2, 1)

@@ -14,19 +14,17 @@ var (
 	_ methods.Variances  = (*Posterior)(nil)
 )
 
-// Posterior is the Gaussian over the weights of all layers at ensemble temperature 1. It
-// never changes.
+// Posterior is the Gaussian over the weights of all layers at ensemble temperature 1. It is immutable.
 type Posterior struct {
 	network *Network
 	layers  []factors
 }
 
-// Network returns the layers whose posterior this is.
+// Network returns the layers.
 func (p *Posterior) Network() *Network { return p.network }
 
-// Covariances writes the covariance of the logits of each example, for x [n,d₀] that go
-// into the lowest layer, to dst [n,K(K+1)/2], the rows of its upper triangle one after
-// another: with u = (Q_Aᵀh_l)²
+// Covariances writes the packed upper triangle of the covariance of the logits of each example to dst [n,K(K+1)/2], for
+// inputs x [n,d₀] of the lowest layer: with u = (Q_Aᵀh_l)²
 //
 //	S = Σ_l J_l Q_B diag(w) Q_Bᵀ J_lᵀ,  w_j = Σ_i u_i / (λ_A,i λ_B,j + ε)
 func (p *Posterior) Covariances(dst []float64, x []float32, n int) error {
@@ -34,12 +32,12 @@ func (p *Posterior) Covariances(dst []float64, x []float32, n int) error {
 	return p.forms(dst, k*(k+1)/2, x, n, addForm)
 }
 
-// Variances writes the diagonals of Covariances to dst [n,K], without the rest.
+// Variances writes the diagonals of Covariances to dst [n,K].
 func (p *Posterior) Variances(dst []float64, x []float32, n int) error {
 	return p.forms(dst, p.network.Logits(), x, n, addDiagonal)
 }
 
-// forms writes so many numbers of S for each example to dst: sums of what add adds for each layer.
+// forms writes `each` numbers of S per example to dst, summing with add over layers.
 func (p *Posterior) forms(dst []float64, each int, x []float32, n int, add func(dst, t, w, scaled []float64)) error {
 	k, d := p.network.Logits(), p.network.Inputs()
 	if len(x) != n*d || len(dst) != n*each {
@@ -58,7 +56,7 @@ func (p *Posterior) forms(dst []float64, each int, x []float32, n int, add func(
 	return nil
 }
 
-// covariances is the work space of forms, for size examples at once.
+// covariances is the work space of forms for blocks of size examples.
 type covariances struct {
 	*Posterior
 	size        int
@@ -137,7 +135,7 @@ func addForm(dst, t, w, scaled []float64) {
 	}
 }
 
-// addDiagonal adds the diagonal of what addForm adds.
+// addDiagonal adds the diagonal of t diag(w) tᵀ.
 func addDiagonal(dst, t, w, _ []float64) {
 	for i := range dst {
 		for j, v := range t[i*len(w) : (i+1)*len(w)] {

@@ -14,31 +14,31 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Draws are M networks whose weights are drawn from the posterior: W + Δ/√T_ens, each Δ of a generator
-// of its own. They and what is made of them are used by one goroutine at a time.
+// Draws are M networks with weights drawn from the posterior: W + Δ/√T_ens. Each Δ has its own generator. Draws, and
+// sets that they prepare, are not safe for concurrent use.
 type Draws struct {
-	posterior *Posterior
-	m         int
-	seed      uint64
-	turned    [][]float64 // Q_Bᵀ of each layer
+	posterior  *Posterior
+	m          int
+	seed       uint64
+	transposed [][]float64 // Q_Bᵀ of each layer
 
-	kept [][][]float32 // Δ of the first samples, by layer, [dim,out]
-	keep int           // how many of them memory has room for
+	cached   [][][]float32 // Δ of the first samples, by layer, [dim,out]
+	maxCache int           // how many samples may be cached
 }
 
-// Draw prepares so many samples, from generators seeded by seed and a sample's number.
+// Draw prepares samples, with generators seeded by seed and the sample's index.
 func (p *Posterior) Draw(samples int, seed uint64) (*Draws, error) {
 	if samples < 1 {
 		return nil, fmt.Errorf("%d samples, want at least 1", samples)
 	}
-	d := &Draws{posterior: p, m: samples, seed: seed, keep: min(samples, maxKept/p.network.numbers())}
+	d := &Draws{posterior: p, m: samples, seed: seed, maxCache: min(samples, maxCached/p.network.numbers())}
 	for i, l := range p.network.layers {
-		d.turned = append(d.turned, transpose(p.layers[i].qb, l.out, l.out))
+		d.transposed = append(d.transposed, transpose(p.layers[i].qb, l.out, l.out))
 	}
 	return d, nil
 }
 
-// numbers is how many weights there are.
+// numbers is the number of weights.
 func (n *Network) numbers() (all int) {
 	for _, l := range n.layers {
 		all += l.dim * l.out
@@ -46,26 +46,25 @@ func (n *Network) numbers() (all int) {
 	return all
 }
 
-// Sampled is a set of examples as M networks predict it whose weights are drawn from the posterior,
-// N(θ, Σ/T_ens): the mean of softmax(a/T_act) over them. Their logits a are not linear in what is
-// drawn, so that each T_ens takes M runs of all examples through all layers, and T_act divides the
-// whole of a. Where there is one layer only, T_ens is methods.Samples' divided by T_act².
+// Sampled predicts a set of examples by M networks with weights drawn from the posterior, N(θ, Σ/T_ens): the mean of
+// softmax(a/T_act) over them. The logits a are not linear in the weights, so each T_ens takes M runs of all
+// examples through all layers, and T_act divides all of a. With one layer, T_ens is that of methods.Samples divided by
+// T_act².
 type Sampled struct {
-	ctx    context.Context // of SetEns, which Tune calls without one
-	draws  *Draws
-	x      []float32
-	n      int
-	spread float64
+	ctx            context.Context // for SetEns, which Tune calls without one
+	draws          *Draws
+	x              []float32
+	n              int
+	medianVariance float64
 
-	ens      float64   // what members are drawn for; 0: nothing
+	ens      float64   // of members; 0 if there are none
 	members  []float32 // logits [n,M,K]
 	ensemble *methods.Samples
 }
 
 var _ calibrate.Resampled = (*Sampled)(nil)
 
-// Predictive prepares examples x [n,d₀], which see the same networks for every T_ens and in every
-// other set. It and SetEns end with ctx.
+// Predictive prepares examples x [n,d₀]. All sets and all T_ens share the same draws. It and SetEns end with ctx.
 func (d *Draws) Predictive(ctx context.Context, x []float32) (*Sampled, error) {
 	network := d.posterior.network
 	n, err := network.check(x)
@@ -80,20 +79,20 @@ func (d *Draws) Predictive(ctx context.Context, x []float32) (*Sampled, error) {
 		return nil, fmt.Errorf("the logits of %d examples × %d samples would take %.1f GB of memory, want at most %.1f: take fewer with a limit, or fewer samples", n, d.m, bytes/1e9, methods.MaxBytes/1e9)
 	}
 	s := &Sampled{ctx: ctx, draws: d, x: x, n: n, members: make([]float32, n*d.m*k)}
-	if s.spread, err = d.posterior.spread(ctx, x, n); err != nil {
+	if s.medianVariance, err = d.posterior.medianVariance(ctx, x, n); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// spreadOf is how many examples the median variance is taken of: it is the unit of a search, and each
-// takes K runs down the layers.
-const spreadOf = 256
+// medianOf bounds the examples for the median variance, which is only the unit of a search; each takes K backward
+// passes.
+const medianOf = 256
 
-// spread returns the median variance of a logit of some of x [n,d₀], spread evenly.
-func (p *Posterior) spread(ctx context.Context, x []float32, n int) (float64, error) {
+// medianVariance returns the median logit variance of evenly spaced examples of x [n,d₀].
+func (p *Posterior) medianVariance(ctx context.Context, x []float32, n int) (float64, error) {
 	k, d := p.network.Logits(), p.network.Inputs()
-	some := min(n, spreadOf)
+	some := min(n, medianOf)
 	of, variances := make([]float32, some*d), make([]float64, some*k)
 	for i := range some {
 		copy(of[i*d:(i+1)*d], x[i*n/some*d:])
@@ -116,12 +115,11 @@ func (s *Sampled) Len() int { return s.n }
 
 func (s *Sampled) Probabilities() int { return s.draws.posterior.network.Logits() }
 
-// MedianVariance returns the median over some of the examples and all classes of the variance of a
-// logit at T_ens = 1, were logits linear in the weights.
-func (s *Sampled) MedianVariance() float64 { return s.spread }
+// MedianVariance returns the median logit variance at T_ens = 1 over some examples and all classes, with the logits
+// linearised in the weights.
+func (s *Sampled) MedianVariance() float64 { return s.medianVariance }
 
-// SetEns draws networks at a T_ens and runs all examples through them, unless it was the
-// last that it was called with.
+// SetEns draws networks at a T_ens and runs all examples through them, unless the last call had the same T_ens.
 func (s *Sampled) SetEns(ens float64) error {
 	if !(ens > 0) || math.IsInf(ens, 1) {
 		return fmt.Errorf("ensemble temperature %v, want a positive finite number", ens)
@@ -133,7 +131,7 @@ func (s *Sampled) SetEns(ens float64) error {
 	draws, network := s.draws, s.draws.posterior.network
 	const rows = calibrate.BlockSize
 	k, d := network.Logits(), network.Inputs()
-	weights, p := room[float32](network), network.newSingle(min(s.n, rows))
+	weights, p := network.newWeights(), network.newSingle(min(s.n, rows))
 	for m := range draws.m {
 		if err := context.Cause(s.ctx); err != nil {
 			return err
@@ -163,11 +161,11 @@ func (s *Sampled) SetEns(ens float64) error {
 	return nil
 }
 
-// single is the work space of running a block of examples through layers in float32, which is twice as
-// fast: nothing that is drawn is worth more.
+// single is the work space for running a block of examples through the layers in float32, which is twice as fast and
+// precise enough for random weights.
 type single struct {
 	*Network
-	h [2][]float32 // [size,widest], of one layer after another in turn
+	h [2][]float32 // [size,widest], used by alternating layers
 }
 
 func (n *Network) newSingle(size int) *single {
@@ -178,15 +176,15 @@ func (n *Network) newSingle(size int) *single {
 	return p
 }
 
-// Spreads are tried that take weights far from anything that was trained. What is beyond all measure is
-// taken to be at these bounds, so that no sum leaves the range of float32, of inputs up to 1e18 as well.
+// The search for T_ens tries weights far from the trained ones. Values are clipped at these bounds, so that no sum
+// overflows float32, even for inputs up to 1e18.
 const (
-	mostWeight = 1e12
-	mostHidden = 1e18
+	maxWeight = 1e12
+	maxHidden = 1e18
 )
 
-func within(v, most float64) float32 {
-	switch { // the builtins think of NaN, which stays here
+func clip(v, most float64) float32 {
+	switch { // keeps NaN, and is faster than the builtins
 	case v > most:
 		v = most
 	case v < -most:
@@ -217,7 +215,7 @@ func (p *single) forward(weights [][]float32, x []float32) ([]float32, error) {
 					layer.activation(y, nil, y)
 				}
 				for i, v := range y {
-					z[i] = within(v, mostHidden)
+					z[i] = clip(v, maxHidden)
 				}
 			}
 		})
@@ -226,26 +224,26 @@ func (p *single) forward(weights [][]float32, x []float32) ([]float32, error) {
 	return h, nil
 }
 
-// room is that of the weights of all layers.
-func room[T float32 | float64](n *Network) (w [][]T) {
+// newWeights allocates weights for all layers.
+func (n *Network) newWeights() (w [][]float32) {
 	for _, l := range n.layers {
-		w = append(w, make([]T, l.dim*l.out))
+		w = append(w, make([]float32, l.dim*l.out))
 	}
 	return w
 }
 
-// weights writes those of sample m: Wᵀ + Δ/√T_ens of each layer.
+// weights writes the weights of sample m, Wᵀ + Δ/√T_ens of each layer.
 func (d *Draws) weights(dst [][]float32, m int, ens float64) error {
-	for len(d.kept) <= m && len(d.kept) < d.keep {
-		deviations, err := d.deviations(len(d.kept))
+	for len(d.cached) <= m && len(d.cached) < d.maxCache {
+		deviations, err := d.deviations(len(d.cached))
 		if err != nil {
 			return err
 		}
-		d.kept = append(d.kept, deviations)
+		d.cached = append(d.cached, deviations)
 	}
 	var deviations [][]float32
-	if m < len(d.kept) {
-		deviations = d.kept[m]
+	if m < len(d.cached) {
+		deviations = d.cached[m]
 	} else {
 		var err error
 		if deviations, err = d.deviations(m); err != nil {
@@ -256,18 +254,18 @@ func (d *Draws) weights(dst [][]float32, m int, ens float64) error {
 	for i, l := range d.posterior.network.layers {
 		w := dst[i]
 		for j, v := range deviations[i] {
-			w[j] = within(l.forward[j]+scale*float64(v), mostWeight)
+			w[j] = clip(l.forward[j]+scale*float64(v), maxWeight)
 		}
 	}
 	return nil
 }
 
-// deviations returns Δ of sample m: Q_A (Z ∘ √v) Q_Bᵀ of each layer, Z normal and v the variances in the
+// deviations returns Δ of sample m: Q_A (Z ∘ √v) Q_Bᵀ for each layer, with Z normal and v the variances in the
 // eigenbases.
 func (d *Draws) deviations(m int) ([][]float32, error) {
 	network := d.posterior.network
 	rng := rand.New(rand.NewPCG(d.seed, uint64(m)))
-	all := room[float32](network)
+	all := network.newWeights()
 	for i, l := range network.layers {
 		f, w, z := d.posterior.layers[i], make([]float64, l.dim*l.out), make([]float64, l.dim*l.out)
 		for j, v := range f.variance {
@@ -276,7 +274,7 @@ func (d *Draws) deviations(m int) ([][]float32, error) {
 		if err := network.product.Multiply(z, f.qa, w, l.dim, l.dim, l.out); err != nil {
 			return nil, err
 		}
-		if err := network.product.Multiply(w, z, d.turned[i], l.dim, l.out, l.out); err != nil {
+		if err := network.product.Multiply(w, z, d.transposed[i], l.dim, l.out, l.out); err != nil {
 			return nil, err
 		}
 		for j, v := range w {
@@ -286,7 +284,7 @@ func (d *Draws) deviations(m int) ([][]float32, error) {
 	return all, nil
 }
 
-// Predictor returns a function that is called with the T_ens of the last SetEns.
+// Predictor returns a function that must be called with the T_ens of the last SetEns.
 func (s *Sampled) Predictor() func(logp []float64, i int, t geometry.Temperatures) (margin float64) {
 	predict := s.ensemble.Predictor()
 	return func(logp []float64, i int, t geometry.Temperatures) float64 {
@@ -297,7 +295,7 @@ func (s *Sampled) Predictor() func(logp []float64, i int, t geometry.Temperature
 	}
 }
 
-// transpose returns that of x [rows,cols].
+// transpose returns the transpose of x [rows,cols].
 func transpose(x []float64, rows, cols int) []float64 {
 	t := make([]float64, len(x))
 	for r := range rows {

@@ -59,6 +59,7 @@ func (s stack) naiveDraw(p *Posterior, m int, ens float64) [][]float64 {
 }
 
 func TestSampledIsTheMeanOverDrawnNetworks(t *testing.T) {
+	t.Parallel()
 	const n, samples = 4, 7
 	for _, s := range stacks() {
 		for _, cov := range kinds {
@@ -97,6 +98,7 @@ func TestSampledIsTheMeanOverDrawnNetworks(t *testing.T) {
 // A small spread leaves the logits linear in the weights: their covariance over draws is
 // S / T_ens but for the sampling error, a variance's being √(2/M) of it.
 func TestSmallSpreadsAreLinear(t *testing.T) {
+	t.Parallel()
 	const n, samples, tau = 3, 4000, 1e6
 	for _, s := range stacks() {
 		p, k := s.fit(t, calibrate.Hessian, 200, calibrate.Damping{Relative: 1}, nil), s.classes()
@@ -139,6 +141,7 @@ func TestSmallSpreadsAreLinear(t *testing.T) {
 
 // With one layer the logits are linear in the weights at any spread.
 func TestOneLayerIsMethodsSamples(t *testing.T) {
+	t.Parallel()
 	const n, samples, ens = 5, 30, 0.1
 	s := stacks()[0]
 	p, k := s.fit(t, calibrate.Hessian, 60, calibrate.Damping{Relative: 1}, nil), s.classes()
@@ -173,6 +176,7 @@ func TestOneLayerIsMethodsSamples(t *testing.T) {
 }
 
 func TestSpreadIsTheMedianVariance(t *testing.T) {
+	t.Parallel()
 	for _, s := range stacks() {
 		p, k := s.fit(t, calibrate.Hessian, 50, calibrate.Damping{Relative: 1}, nil), s.classes()
 		const n = 9
@@ -217,19 +221,20 @@ func TestSampledDoesNotDependOnTheProcessors(t *testing.T) {
 
 // What memory has no room for is drawn anew each time, and is the same.
 func TestDrawsThatAreNotKeptAreTheSame(t *testing.T) {
+	t.Parallel()
 	s := stacks()[3]
 	const n, samples = 20, 5
 	p := s.fit(t, calibrate.Hessian, n, calibrate.Damping{Relative: 1}, nil)
 	var want []float32
 	for _, keep := range []int{samples, 2, 0} {
 		sampled := s.sampled(t, p, n, samples)
-		sampled.draws.keep = keep
+		sampled.draws.maxCache = keep
 		for _, ens := range []float64{2, 0.3} {
 			if err := sampled.SetEns(ens); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := len(sampled.draws.kept); got != keep {
+		if got := len(sampled.draws.cached); got != keep {
 			t.Errorf("%d draws are kept, want %d", got, keep)
 		}
 		if want == nil {
@@ -242,6 +247,7 @@ func TestDrawsThatAreNotKeptAreTheSame(t *testing.T) {
 }
 
 func TestSampledRefuses(t *testing.T) {
+	t.Parallel()
 	s := stacks()[3]
 	p := s.fit(t, calibrate.Hessian, 20, calibrate.Damping{Relative: 1}, nil)
 	for name, c := range map[string]struct {
@@ -282,6 +288,7 @@ func TestSampledRefuses(t *testing.T) {
 
 // Tune searches both temperatures of what is resampled.
 func TestTuneSampled(t *testing.T) {
+	t.Parallel()
 	s := stacks()[3]
 	const n = 60
 	p := s.fit(t, calibrate.Hessian, n, calibrate.Damping{Relative: 1}, nil)

@@ -1,38 +1,35 @@
-// Package gallery holds images of one size in memory, decodes them, and writes them as IDX files.
-package gallery
+// Package images reads, scales, rotates and writes the experiments' images: tar archives of encoded files, sets of
+// pixels of one size, noise, IDX files.
+package images
 
 import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/internal/files"
 )
 
-// A Gallery is images of one size, with labels.
-type Gallery struct {
+// Images are images of one size, with labels.
+type Images struct {
 	Width, Height, Channels int    // 1 channel of grey, or 3 of RGB
 	Pixels                  []byte // [n,height,width,channels]
 	Labels                  []byte
 }
 
-// Len is how many images there are.
-func (g *Gallery) Len() int { return len(g.Labels) }
+// Len returns the number of images.
+func (g *Images) Len() int { return len(g.Labels) }
 
 // Image returns the pixels of image i, [height,width,channels].
-func (g *Gallery) Image(i int) []byte {
+func (g *Images) Image(i int) []byte {
 	size := g.Width * g.Height * g.Channels
 	return g.Pixels[i*size : (i+1)*size]
 }
 
-// Read reads a labelled dataset of images, all grey or all RGB, of ten classes.
-func Read(ctx context.Context, spec string) (*Gallery, error) {
+// Read reads a labelled dataset of ten classes. Its images have one size, and are all grey or all RGB.
+func Read(ctx context.Context, spec string) (*Images, error) {
 	d, err := dataset.Open(ctx, spec, dataset.Options{Classes: 10})
 	if err != nil {
 		return nil, err
@@ -41,13 +38,13 @@ func Read(ctx context.Context, spec string) (*Gallery, error) {
 	if !d.HasLabels() {
 		return nil, fmt.Errorf("%s has no labels", spec)
 	}
-	return gather(ctx, d, spec)
+	return read(ctx, d, spec)
 }
 
-// Decode writes encoded images of ten classes as they are decoded, with their labels, and returns the SPEC: what
-// is read for many networks is decoded once. Its files begin with a name.
-func Decode(ctx context.Context, name string, images []archive.Image) (string, error) {
-	if err := archive.Write(name+".tar", images); err != nil {
+// Decode writes the pixels and labels of encoded images of ten classes as IDX files, and returns their SPEC. Images
+// that many networks read are so decoded once. The files' names begin with name.
+func Decode(ctx context.Context, name string, encoded []File) (string, error) {
+	if err := WriteArchive(name+".tar", encoded); err != nil {
 		return "", err
 	}
 	g, err := Read(ctx, name+".tar")
@@ -60,19 +57,19 @@ func Decode(ctx context.Context, name string, images []archive.Image) (string, e
 	return g.Write(name + "-")
 }
 
-// ReadImages reads such images that need no labels, whose labels mean nothing then.
-func ReadImages(ctx context.Context, spec string) (*Gallery, error) {
+// ReadUnlabelled is Read for images without labels. The labels returned mean nothing.
+func ReadUnlabelled(ctx context.Context, spec string) (*Images, error) {
 	d, err := dataset.Open(ctx, spec, dataset.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	return gather(ctx, d, spec)
+	return read(ctx, d, spec)
 }
 
-// gather reads the images of a dataset.
-func gather(ctx context.Context, d *dataset.Dataset, spec string) (*Gallery, error) {
-	g := new(Gallery)
+// read reads the images of a dataset.
+func read(ctx context.Context, d *dataset.Dataset, spec string) (*Images, error) {
+	g := new(Images)
 	for e, err := range d.Examples(ctx) {
 		if err != nil {
 			return nil, err
@@ -100,9 +97,8 @@ func gather(ctx context.Context, d *dataset.Dataset, spec string) (*Gallery, err
 	return g, nil
 }
 
-// Colour returns grey images in the middle of side × side black ones, with three
-// equal channels: [n,side,side,3].
-func (g *Gallery) Colour(side int) ([]byte, error) {
+// CentredRGB pastes grey images into the centre of black RGB ones: [n,side,side,3].
+func (g *Images) CentredRGB(side int) ([]byte, error) {
 	if g.Width > side || g.Height > side || g.Channels != 1 {
 		return nil, fmt.Errorf("images of %d × %d × %d: want grey ones that fit %d × %d", g.Width, g.Height, g.Channels, side, side)
 	}
@@ -121,7 +117,7 @@ func (g *Gallery) Colour(side int) ([]byte, error) {
 	return out, nil
 }
 
-// Uniform returns n bytes of uniform noise.
+// Uniform returns n uniform random bytes.
 func Uniform(n int, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	out := make([]byte, n)
@@ -131,8 +127,7 @@ func Uniform(n int, seed uint64) []byte {
 	return out
 }
 
-// Gaussian returns n bytes of noise around the middle of their range, with a
-// quarter of it as standard deviation, clipped.
+// Gaussian returns n bytes of Gaussian noise, mean 127.5 and standard deviation 63.75, clipped.
 func Gaussian(n int, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	out := make([]byte, n)
@@ -142,7 +137,7 @@ func Gaussian(n int, seed uint64) []byte {
 	return out
 }
 
-// WriteIDX writes an IDX file of bytes; shape begins with their number of examples.
+// WriteIDX writes an IDX file of bytes. The first dimension of shape is the number of examples.
 func WriteIDX(path string, data []byte, shape ...int) error {
 	b := []byte{0, 0, 0x08, byte(len(shape))}
 	size := 1
@@ -153,40 +148,34 @@ func WriteIDX(path string, data []byte, shape ...int) error {
 	if size != len(data) {
 		panic(fmt.Sprintf("%d bytes for the shape %v", len(data), shape))
 	}
-	if err := os.MkdirAll(filepath.Dir(path), files.FolderMode); err != nil {
-		return err
-	}
-	return files.Write(path, func(w io.Writer) error {
-		_, err := w.Write(append(b, data...))
-		return err
-	})
+	return WriteFile(path, append(b, data...))
 }
 
-// Write writes a gallery and its labels, in files whose names begin so, and returns the SPEC.
-func (g *Gallery) Write(name string) (string, error) {
+// Write writes the images and their labels as IDX files, whose names begin with name, and returns their SPEC.
+func (g *Images) Write(name string) (string, error) {
 	if err := WriteIDX(name+"labels-idx1-ubyte", g.Labels, g.Len()); err != nil {
 		return "", err
 	}
-	images, shape := g.Place(name)
-	return images, WriteIDX(images, g.Pixels, shape...)
+	file, shape := g.FileAndShape(name)
+	return file, WriteIDX(file, g.Pixels, shape...)
 }
 
-// Place returns the file in which Write leaves the images, and its shape.
-func (g *Gallery) Place(name string) (file string, shape []int) {
+// FileAndShape returns the file that Write writes the images to, and its shape.
+func (g *Images) FileAndShape(name string) (file string, shape []int) {
 	if g.Channels == 1 {
 		return name + "images-idx3-ubyte", []int{g.Len(), g.Height, g.Width}
 	}
 	return name + "images-idx4-ubyte", []int{g.Len(), g.Height, g.Width, g.Channels}
 }
 
-// Some returns at most so many images of a gallery, spread evenly.
-func (g *Gallery) Some(most int) *Gallery {
-	if g.Len() <= most {
+// Subsample returns at most n images, evenly spaced.
+func (g *Images) Subsample(n int) *Images {
+	if g.Len() <= n {
 		return g
 	}
-	few := &Gallery{Width: g.Width, Height: g.Height, Channels: g.Channels}
-	for i := range most {
-		at := i * g.Len() / most
+	few := &Images{Width: g.Width, Height: g.Height, Channels: g.Channels}
+	for i := range n {
+		at := i * g.Len() / n
 		few.Pixels, few.Labels = append(few.Pixels, g.Image(at)...), append(few.Labels, g.Labels[at])
 	}
 	return few

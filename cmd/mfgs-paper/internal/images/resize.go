@@ -1,5 +1,4 @@
-// Package resize scales images and changes their channels.
-package resize
+package images
 
 import (
 	"math"
@@ -7,14 +6,14 @@ import (
 	"github.com/mfgs/mfgs/internal/pixels"
 )
 
-// weights are those of the pixels of a row of n that make one of m, [m][]: of the first from on.
+// weights are the weights with which one output pixel sums input pixels from, from+1, ….
 type weights struct {
 	from int
 	of   []float64
 }
 
-// triangle returns the weights that scale a row of n pixels to m by bilinear interpolation, whose
-// filter widens as an image shrinks, as Pillow's does.
+// triangle returns the weights, one per output pixel, that scale a row of n pixels to m bilinearly. As in Pillow, the
+// filter widens when the image shrinks.
 func triangle(n, m int) []weights {
 	scale := float64(n) / float64(m)
 	width := math.Max(scale, 1)
@@ -35,8 +34,8 @@ func triangle(n, m int) []weights {
 	return all
 }
 
-// To returns an image [height,width,channels] at another size.
-func To(p pixels.Pixels, height, width int) pixels.Pixels {
+// Resize scales an image [height,width,channels].
+func Resize(p pixels.Pixels, height, width int) pixels.Pixels {
 	across, down := triangle(p.Width, width), triangle(p.Height, height)
 	c := p.Channels
 	rows := make([]float64, p.Height*width*c) // [p.Height,width,c]
@@ -67,8 +66,8 @@ func To(p pixels.Pixels, height, width int) pixels.Pixels {
 	return out
 }
 
-// Grey returns an image in one channel, by the luma of ITU-R 601.
-func Grey(p pixels.Pixels) pixels.Pixels {
+// ToGrey converts an image to one channel, the luma of ITU-R 601.
+func ToGrey(p pixels.Pixels) pixels.Pixels {
 	if p.Channels == 1 {
 		return p
 	}
@@ -80,8 +79,8 @@ func Grey(p pixels.Pixels) pixels.Pixels {
 	return out
 }
 
-// Coloured returns an image in three channels, which are equal where it is grey.
-func Coloured(p pixels.Pixels) pixels.Pixels {
+// ToRGB converts an image to three channels.
+func ToRGB(p pixels.Pixels) pixels.Pixels {
 	if p.Channels == 3 {
 		return p
 	}

@@ -1,5 +1,4 @@
-// Package archive reads and writes tar files of images in folders by class, or with a file of labels.
-package archive
+package images
 
 import (
 	"archive/tar"
@@ -7,7 +6,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,25 +17,25 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// Bounds of the archives read: CIFAR-10 has 60,000 files in 50 MB.
+// Limits on an archive. CIFAR-10 has 60,000 files in 50 MB.
 const (
 	maxImages     = 1 << 18
 	maxImage      = 4 << 20
 	maxImageTotal = 1 << 30
 )
 
-// An Image is an encoded image file of an archive.
-type Image struct {
+// A File is an encoded image file of an archive.
+type File struct {
 	Name  string // in the archive, with / between folders
 	Data  []byte
-	Label string // of a label file, as it stands there; "" where the folder tells
+	Label string // from a label file, verbatim; "" if the folder is the class
 }
 
 // class returns the folder of an image.
-func (i Image) class() string { return path.Base(path.Dir(i.Name)) }
+func (f File) class() string { return path.Base(path.Dir(f.Name)) }
 
-// Read reads the images of a tar file, gzipped or not, in the order of their names.
-func Read(ctx context.Context, file string) ([]Image, error) {
+// ReadArchive reads the images of a tar file, gzipped or not, sorted by name.
+func ReadArchive(ctx context.Context, file string) ([]File, error) {
 	f, err := files.Open(file)
 	if err != nil {
 		return nil, err
@@ -51,16 +49,16 @@ func Read(ctx context.Context, file string) ([]Image, error) {
 		}
 		r = z
 	}
-	images, err := images(ctx, tar.NewReader(r))
+	all, err := readTar(ctx, tar.NewReader(r))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	slices.SortFunc(images, func(a, b Image) int { return cmp.Compare(a.Name, b.Name) })
-	return images, nil
+	slices.SortFunc(all, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
 }
 
-func images(ctx context.Context, r *tar.Reader) ([]Image, error) {
-	var images []Image
+func readTar(ctx context.Context, r *tar.Reader) ([]File, error) {
+	var all []File
 	total := int64(0)
 	for {
 		if err := context.Cause(ctx); err != nil {
@@ -68,7 +66,7 @@ func images(ctx context.Context, r *tar.Reader) ([]Image, error) {
 		}
 		h, err := r.Next()
 		if err == io.EOF {
-			return images, nil
+			return all, nil
 		}
 		if err != nil {
 			return nil, err
@@ -88,19 +86,19 @@ func images(ctx context.Context, r *tar.Reader) ([]Image, error) {
 			return nil, fmt.Errorf("%q leads out of the archive", h.Name)
 		case h.Size > maxImage:
 			return nil, fmt.Errorf("%s has %d bytes, the most is %d", name, h.Size, maxImage)
-		case len(images) == maxImages || total > maxImageTotal:
+		case len(all) == maxImages || total > maxImageTotal:
 			return nil, fmt.Errorf("more than %d images, or %d bytes of them", maxImages, maxImageTotal)
 		}
 		data := make([]byte, h.Size)
 		if _, err := io.ReadFull(r, data); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		images = append(images, Image{Name: name, Data: data})
+		all = append(all, File{Name: name, Data: data})
 	}
 }
 
-// ReadLabels fills in the labels of a label file: lines of path and label.
-func ReadLabels(file string, images []Image) error {
+// ReadLabels sets the labels from a label file, whose lines are a path and a label.
+func ReadLabels(file string, all []File) error {
 	text, err := files.Read(file, 1<<30)
 	if err != nil {
 		return err
@@ -111,38 +109,38 @@ func ReadLabels(file string, images []Image) error {
 			labels[f[0]] = f[1]
 		}
 	}
-	for i := range images {
-		label, ok := labels[images[i].Name]
+	for i := range all {
+		label, ok := labels[all[i].Name]
 		if !ok {
-			return fmt.Errorf("%s: no label for %s", file, images[i].Name)
+			return fmt.Errorf("%s: no label for %s", file, all[i].Name)
 		}
-		images[i].Label = label
+		all[i].Label = label
 	}
 	return nil
 }
 
-// Within returns the images below a folder, by paths relative to it.
-func Within(images []Image, folder string) []Image {
-	var below []Image
-	for _, i := range images {
-		if name, ok := strings.CutPrefix(i.Name, folder+"/"); ok {
-			i.Name = name
-			below = append(below, i)
+// Under returns the images below a folder, with paths relative to it.
+func Under(all []File, folder string) []File {
+	var below []File
+	for _, f := range all {
+		if name, ok := strings.CutPrefix(f.Name, folder+"/"); ok {
+			f.Name = name
+			below = append(below, f)
 		}
 	}
 	return below
 }
 
-// Split returns, of every class, the images before position n and those from n on;
-// a negative n counts from the end. Images are in the order of their names.
-func Split(images []Image, n int) (before, behind []Image, err error) {
-	classes := map[string][]Image{}
+// Split divides each class at position n of its images, which are sorted by name.
+// A negative n counts from the end.
+func Split(all []File, n int) (before, after []File, err error) {
+	classes := map[string][]File{}
 	var order []string
-	for _, i := range images {
-		if classes[i.class()] == nil {
-			order = append(order, i.class())
+	for _, f := range all {
+		if classes[f.class()] == nil {
+			order = append(order, f.class())
 		}
-		classes[i.class()] = append(classes[i.class()], i)
+		classes[f.class()] = append(classes[f.class()], f)
 	}
 	for _, c := range order {
 		at := n
@@ -153,29 +151,29 @@ func Split(images []Image, n int) (before, behind []Image, err error) {
 			return nil, nil, fmt.Errorf("class %s has %d images, which cannot be split at %d", c, len(classes[c]), n)
 		}
 		before = append(before, classes[c][:at]...)
-		behind = append(behind, classes[c][at:]...)
+		after = append(after, classes[c][at:]...)
 	}
-	return before, behind, nil
+	return before, after, nil
 }
 
-// Write writes a tar file and, where images have labels, its label file,
-// for package featurize/dataset to read.
-func Write(file string, images []Image) error {
+// WriteArchive writes a tar file and, if images have labels, a label file beside it, as package
+// featurize/dataset reads them.
+func WriteArchive(file string, all []File) error {
 	var b, labels bytes.Buffer
 	w := tar.NewWriter(&b)
-	for _, i := range images {
-		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: i.Name, Size: int64(len(i.Data)), Mode: 0o644})
+	for _, f := range all {
+		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Size: int64(len(f.Data)), Mode: 0o644})
 		if err == nil {
-			_, err = w.Write(i.Data)
+			_, err = w.Write(f.Data)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		if i.Label != "" {
-			fmt.Fprintf(&labels, "%s\t%s\n", i.Name, i.Label)
+		if f.Label != "" {
+			fmt.Fprintf(&labels, "%s\t%s\n", f.Name, f.Label)
 		}
 	}
-	if err := errors.Join(w.Close(), os.MkdirAll(filepath.Dir(file), files.FolderMode)); err != nil {
+	if err := w.Close(); err != nil {
 		return err
 	}
 	if labels.Len() > 0 {
@@ -186,8 +184,11 @@ func Write(file string, images []Image) error {
 	return WriteFile(file, b.Bytes())
 }
 
-// WriteFile writes a whole file, or none.
+// WriteFile writes a file atomically and creates its folder if needed.
 func WriteFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), files.FolderMode); err != nil {
+		return err
+	}
 	return files.Write(path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err

@@ -1,4 +1,4 @@
-package archive
+package images
 
 import (
 	"archive/tar"
@@ -53,34 +53,35 @@ func picture1(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-func namesOf(images []Image) []string {
+func namesOf(files []File) []string {
 	var names []string
-	for _, i := range images {
+	for _, i := range files {
 		names = append(names, i.Name)
 	}
 	return names
 }
 
-func TestSplitArchive(t *testing.T) {
-	all, err := Read(t.Context(), packed(t, "test/cat/9.png", "train/cat/2.png", "train/cat/1.png", "train/dog/1.png", "README", "train/cat/3.png", "train/dog/2.png"))
+func TestSplitDividesEachClass(t *testing.T) {
+	t.Parallel()
+	all, err := ReadArchive(t.Context(), packed(t, "test/cat/9.png", "train/cat/2.png", "train/cat/1.png", "train/dog/1.png", "README", "train/cat/3.png", "train/dog/2.png"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	train := Within(all, "train")
+	train := Under(all, "train")
 	if got := namesOf(train); !slices.Equal(got, []string{"cat/1.png", "cat/2.png", "cat/3.png", "dog/1.png", "dog/2.png"}) {
 		t.Fatalf("got %v", got)
 	}
 	tests := []struct {
-		n              int
-		before, behind []string
+		n             int
+		before, after []string
 	}{
 		{1, []string{"cat/1.png", "dog/1.png"}, []string{"cat/2.png", "cat/3.png", "dog/2.png"}},
 		{-1, []string{"cat/1.png", "cat/2.png", "dog/1.png"}, []string{"cat/3.png", "dog/2.png"}},
 	}
 	for _, test := range tests {
-		before, behind, err := Split(train, test.n)
-		if err != nil || !slices.Equal(namesOf(before), test.before) || !slices.Equal(namesOf(behind), test.behind) {
-			t.Errorf("at %d: %v and %v, %v", test.n, namesOf(before), namesOf(behind), err)
+		before, after, err := Split(train, test.n)
+		if err != nil || !slices.Equal(namesOf(before), test.before) || !slices.Equal(namesOf(after), test.after) {
+			t.Errorf("at %d: %v and %v, %v", test.n, namesOf(before), namesOf(after), err)
 		}
 	}
 	if _, _, err := Split(train, 2); err == nil || !strings.Contains(err.Error(), "class dog has 2 images") {
@@ -89,7 +90,8 @@ func TestSplitArchive(t *testing.T) {
 }
 
 func TestArchiveIsBounded(t *testing.T) {
-	if _, err := Read(t.Context(), packed(t, "../evil.png")); err == nil || !strings.Contains(err.Error(), "out of the archive") {
+	t.Parallel()
+	if _, err := ReadArchive(t.Context(), packed(t, "../evil.png")); err == nil || !strings.Contains(err.Error(), "out of the archive") {
 		t.Errorf("a name that leads out: %v", err)
 	}
 	// A header may promise what is not there: nothing is allocated for it.
@@ -101,27 +103,28 @@ func TestArchiveIsBounded(t *testing.T) {
 	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(t.Context(), path); err == nil || !strings.Contains(err.Error(), "the most is") {
+	if _, err := ReadArchive(t.Context(), path); err == nil || !strings.Contains(err.Error(), "the most is") {
 		t.Errorf("a terabyte: %v", err)
 	}
 }
 
 // Package dataset reads what is written, labels as given or by folder.
-func TestWriteArchive(t *testing.T) {
+func TestAWrittenArchiveIsADataset(t *testing.T) {
+	t.Parallel()
 	p := picture1(t)
 	tests := []struct {
 		name    string
-		images  []Image
+		files   []File
 		classes int
 		want    []int
 	}{
-		{"folders", []Image{{Name: "cat/1.png", Data: p}, {Name: "dog/1.png", Data: p}, {Name: "cat/2.png", Data: p}}, 2, []int{0, 1, 0}},
-		{"labels", []Image{{Name: "n01/1.png", Data: p, Label: "7"}, {Name: "n02/1.png", Data: p, Label: "3"}}, 10, []int{7, 3}},
+		{"folders", []File{{Name: "cat/1.png", Data: p}, {Name: "dog/1.png", Data: p}, {Name: "cat/2.png", Data: p}}, 2, []int{0, 1, 0}},
+		{"labels", []File{{Name: "n01/1.png", Data: p, Label: "7"}, {Name: "n02/1.png", Data: p, Label: "3"}}, 10, []int{7, 3}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "new", "set.tar")
-			if err := Write(path, test.images); err != nil {
+			if err := WriteArchive(path, test.files); err != nil {
 				t.Fatal(err)
 			}
 			d, err := dataset.Open(t.Context(), path, dataset.Options{Classes: test.classes})
@@ -143,16 +146,17 @@ func TestWriteArchive(t *testing.T) {
 	}
 }
 
-func TestReadLabels(t *testing.T) {
+func TestLabelsAreFoundByPath(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "labels.txt")
 	if err := os.WriteFile(path, []byte("a/1.png\t5\tn05\na/2.png 6\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	images := []Image{{Name: "a/2.png"}, {Name: "a/1.png"}}
-	if err := ReadLabels(path, images); err != nil || images[0].Label != "6" || images[1].Label != "5" {
-		t.Errorf("%+v, %v", images, err)
+	files := []File{{Name: "a/2.png"}, {Name: "a/1.png"}}
+	if err := ReadLabels(path, files); err != nil || files[0].Label != "6" || files[1].Label != "5" {
+		t.Errorf("%+v, %v", files, err)
 	}
-	if err := ReadLabels(path, []Image{{Name: "a/3.png"}}); err == nil || !strings.Contains(err.Error(), "no label for a/3.png") {
+	if err := ReadLabels(path, []File{{Name: "a/3.png"}}); err == nil || !strings.Contains(err.Error(), "no label for a/3.png") {
 		t.Errorf("got %v", err)
 	}
 }

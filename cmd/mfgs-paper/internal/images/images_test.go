@@ -1,4 +1,4 @@
-package gallery
+package images
 
 import (
 	"bytes"
@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/internal/approx"
+	"gonum.org/v1/gonum/stat"
 )
 
-// Encoded images are written as they are decoded, in their order and with their labels.
-func TestDecode(t *testing.T) {
-	var images []archive.Image
+func TestDecodedImagesAreThoseOfTheArchive(t *testing.T) {
+	t.Parallel()
+	var images []File
 	var want []byte
 	for i, name := range []string{"a/1.png", "a/2.png", "b/1.png"} {
 		picture := image.NewRGBA(image.Rect(0, 0, 2, 3))
@@ -32,7 +32,7 @@ func TestDecode(t *testing.T) {
 		if err := png.Encode(&file, picture); err != nil {
 			t.Fatal(err)
 		}
-		images = append(images, archive.Image{Name: name, Data: file.Bytes(), Label: []string{"7", "7", "3"}[i]})
+		images = append(images, File{Name: name, Data: file.Bytes(), Label: []string{"7", "7", "3"}[i]})
 	}
 	spec, err := Decode(t.Context(), filepath.Join(t.TempDir(), "some"), images)
 	if err != nil {
@@ -48,7 +48,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestRotate(t *testing.T) {
+func TestRotationsByQuarterTurnsAreExact(t *testing.T) {
+	t.Parallel()
 	const w, h = 5, 5
 	in := make([]byte, w*h)
 	for i := range in {
@@ -81,8 +82,9 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// The centre of an even patch stays as it is under any turn; a far corner becomes black.
-func TestRotateKeepsTheCentre(t *testing.T) {
+// The centre of a uniform image keeps its value under any rotation; a far corner becomes black.
+func TestRotationKeepsTheCentre(t *testing.T) {
+	t.Parallel()
 	const side = 28
 	in := bytes.Repeat([]byte{200}, side*side)
 	for degrees := 0.; degrees <= 180; degrees += 7.5 {
@@ -100,10 +102,11 @@ func TestRotateKeepsTheCentre(t *testing.T) {
 	}
 }
 
-func TestGallery(t *testing.T) {
+func TestImagesAreWrittenAndReadBack(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	images := filepath.Join(dir, "a-images-idx3-ubyte")
-	g := &Gallery{Width: 3, Height: 2, Channels: 1, Labels: []byte{4, 9},
+	g := &Images{Width: 3, Height: 2, Channels: 1, Labels: []byte{4, 9},
 		Pixels: []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}
 	if err := WriteIDX(images, g.Pixels, 2, 2, 3); err != nil {
 		t.Fatal(err)
@@ -123,7 +126,7 @@ func TestGallery(t *testing.T) {
 		t.Errorf("read back: %+v", back)
 	}
 
-	c, err := g.Colour(4)
+	c, err := g.CentredRGB(4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +141,7 @@ func TestGallery(t *testing.T) {
 	if !slices.Equal(c, want) {
 		t.Errorf("in colour: %v\nwant %v", c, want)
 	}
-	if _, err := g.Colour(2); err == nil {
+	if _, err := g.CentredRGB(2); err == nil {
 		t.Error("images larger than the canvas are taken")
 	}
 
@@ -154,15 +157,16 @@ func TestGallery(t *testing.T) {
 	}
 }
 
-func TestNoise(t *testing.T) {
+func TestNoiseHasItsMeanAndStandardDeviation(t *testing.T) {
+	t.Parallel()
 	const n = 100_000
 	tests := []struct {
 		name         string
 		of           func(int, uint64) []byte
-		mean, spread float64
+		mean, stdDev float64
 	}{
 		{"uniform", Uniform, 127.5, 256 / math.Sqrt(12)},
-		// Clipping beyond two standard deviations takes a few per cent of the spread.
+		// Clipping beyond two standard deviations takes a few per cent of the standard deviation.
 		{"gaussian", Gaussian, 127.5, 62},
 	}
 	for _, test := range tests {
@@ -174,35 +178,20 @@ func TestNoise(t *testing.T) {
 		for _, v := range a {
 			s = append(s, float64(v))
 		}
-		// Five standard errors of the mean; of the spread, a little more than that.
-		if m := mean(s); !approx.Equal(m, test.mean, 5*test.spread/math.Sqrt(n)) {
+		// Five standard errors of the mean; of the standard deviation, a little more than that.
+		m, d := stat.MeanStdDev(s, nil)
+		if !approx.Equal(m, test.mean, 5*test.stdDev/math.Sqrt(n)) {
 			t.Errorf("%s: mean %v, want %v", test.name, m, test.mean)
 		}
-		if d := spread(s); !approx.Equal(d, test.spread, 1.5) {
-			t.Errorf("%s: standard deviation %v, want %v", test.name, d, test.spread)
+		if !approx.Equal(d, test.stdDev, 1.5) {
+			t.Errorf("%s: standard deviation %v, want %v", test.name, d, test.stdDev)
 		}
 	}
 }
 
-func mean(x []float64) (m float64) {
-	for _, v := range x {
-		m += v / float64(len(x))
-	}
-	return m
-}
-
-// spread is the standard deviation.
-func spread(x []float64) float64 {
-	m, sum := mean(x), 0.0
-	for _, v := range x {
-		sum += (v - m) * (v - m) / float64(len(x)-1)
-	}
-	return math.Sqrt(sum)
-}
-
-// rainbow is a gallery of n small images of one colour each, with their places as labels.
-func rainbow(n, channels int) *Gallery {
-	g := &Gallery{Width: 4, Height: 3, Channels: channels}
+// rainbow returns n small images, each of one colour and labelled with its index.
+func rainbow(n, channels int) *Images {
+	g := &Images{Width: 4, Height: 3, Channels: channels}
 	for i := range n {
 		g.Pixels = append(g.Pixels, bytes.Repeat([]byte{byte(i), byte(2 * i), byte(3 * i)}[:channels], 4*3)...)
 		g.Labels = append(g.Labels, byte(i))
@@ -210,12 +199,49 @@ func rainbow(n, channels int) *Gallery {
 	return g
 }
 
-func TestSomeImagesAreSpreadEvenly(t *testing.T) {
-	few := rainbow(10, 3).Some(4)
+func TestASubsampleIsEvenlySpaced(t *testing.T) {
+	t.Parallel()
+	few := rainbow(10, 3).Subsample(4)
 	if !slices.Equal(few.Labels, []byte{0, 2, 5, 7}) || few.Len() != 4 || few.Image(3)[2] != 21 || few.Channels != 3 {
 		t.Errorf("labels %v, pixels %v", few.Labels, few.Pixels)
 	}
-	if all := rainbow(3, 1); all.Some(3) != all || all.Some(9) != all {
+	if all := rainbow(3, 1); all.Subsample(3) != all || all.Subsample(9) != all {
 		t.Error("where there are no more, others are taken than all")
+	}
+}
+
+func TestImagesMustHaveOneSize(t *testing.T) {
+	t.Parallel()
+	colours := image.NewNRGBA(image.Rect(0, 0, 2, 1))
+	copy(colours.Pix, []byte{1, 2, 3, 255, 4, 5, 6, 255})
+	var file bytes.Buffer
+	if err := png.Encode(&file, colours); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "a.tar")
+	files := []File{{Name: "a/1.png", Data: file.Bytes(), Label: "7"}, {Name: "a/2.png", Data: file.Bytes(), Label: "3"}}
+	if err := WriteArchive(path, files); err != nil {
+		t.Fatal(err)
+	}
+	g, err := Read(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Width != 2 || g.Height != 1 || g.Channels != 3 || !slices.Equal(g.Image(1), []byte{1, 2, 3, 4, 5, 6}) ||
+		!slices.Equal(g.Labels, []byte{7, 3}) {
+		t.Errorf("%+v", g)
+	}
+	if _, err := g.CentredRGB(8); err == nil || !strings.Contains(err.Error(), "want grey ones") {
+		t.Errorf("in colour once more: %v", err)
+	}
+	if _, err := g.WriteRotated(t.TempDir(), 90); err == nil || !strings.Contains(err.Error(), "want grey ones") {
+		t.Errorf("rotated: %v", err)
+	}
+	files[1].Data = picture1(t)
+	if err := WriteArchive(path, files); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(t.Context(), path); err == nil || !strings.Contains(err.Error(), "a/2.png") {
+		t.Errorf("a grey image after one in colour: %v", err)
 	}
 }

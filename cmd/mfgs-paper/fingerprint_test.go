@@ -1,4 +1,4 @@
-package stamp
+package main
 
 import (
 	"os"
@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-func TestOf(t *testing.T) {
+func TestTheFingerprintChangesWithFilesAndArguments(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	write := func(text string, at int64) {
@@ -21,7 +22,7 @@ func TestOf(t *testing.T) {
 	}
 	of := func(more ...any) string {
 		t.Helper()
-		s, err := Of([]string{dir}, more...)
+		s, err := fingerprint([]string{dir}, more...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +34,7 @@ func TestOf(t *testing.T) {
 		t.Errorf("%q, and then %q", first, of(1, 2))
 	}
 	if of(1) == first {
-		t.Error("it does not depend on what it is told")
+		t.Error("it does not depend on the arguments")
 	}
 	write("x", 2)
 	if of(1, 2) == first {
@@ -43,12 +44,13 @@ func TestOf(t *testing.T) {
 	if of(1, 2) == first {
 		t.Error("it does not depend on sizes")
 	}
-	if _, err := Of([]string{filepath.Join(dir, "none")}); err == nil {
+	if _, err := fingerprint([]string{filepath.Join(dir, "none")}); err == nil {
 		t.Error("a folder that is missing: no error")
 	}
 }
 
-func TestOfFollowsLinks(t *testing.T) {
+func TestTheFingerprintFollowsLinks(t *testing.T) {
+	t.Parallel()
 	dir, links := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "data", "a")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -70,14 +72,14 @@ func TestOfFollowsLinks(t *testing.T) {
 		if name == "root" {
 			asked = link
 		}
-		before, err := Of([]string{asked})
+		before, err := fingerprint([]string{asked})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(path, []byte("longer"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if after, err := Of([]string{asked}); err != nil || after == before {
+		if after, err := fingerprint([]string{asked}); err != nil || after == before {
 			t.Errorf("%s: %q and then %q, error %v", name, before, after, err)
 		}
 	}
@@ -88,10 +90,10 @@ func TestOfFollowsLinks(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "none"), filepath.Join(nowhere, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Of([]string{nowhere}); err != nil {
+	if _, err := fingerprint([]string{nowhere}); err != nil {
 		t.Errorf("a link that leads nowhere: %v", err)
 	}
-	if _, err := Of([]string{filepath.Join(nowhere, "link")}); err == nil {
+	if _, err := fingerprint([]string{filepath.Join(nowhere, "link")}); err == nil {
 		t.Error("such a link for a folder: no error")
 	}
 	circle := filepath.Join(links, "circle")
@@ -101,7 +103,7 @@ func TestOfFollowsLinks(t *testing.T) {
 	if err := os.Symlink(circle, filepath.Join(circle, "again")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Of([]string{circle}); err == nil {
+	if _, err := fingerprint([]string{circle}); err == nil {
 		t.Error("links in a circle: no error")
 	}
 }

@@ -5,24 +5,23 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 )
 
-// Sets are written as the network takes them, the part to be tuned on apart from the one that is tested.
-func TestUnfamiliarSetsAreWritten(t *testing.T) {
+func TestOODSetsAreWrittenInTheNetworksFormat(t *testing.T) {
 	t.Parallel()
-	g := &gallery.Gallery{Width: 4, Height: 4, Channels: 3, Labels: make([]byte, 10)}
+	g := &images.Images{Width: 4, Height: 4, Channels: 3, Labels: make([]byte, 10)}
 	for i := range 10 {
 		g.Pixels = append(g.Pixels, slices.Repeat([]byte{byte(20 * i)}, 48)...)
 	}
 	for _, channels := range []int{1, 3} {
-		m := maker{filepath.Join(t.TempDir(), "made"), 2, channels, 2, 5}
+		m := oodWriter{filepath.Join(t.TempDir(), "made"), 2, channels, 2, 5}
 		u, err := m.from("a set", g)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for spec, want := range map[string][]byte{u.heldOut(): {0, 40}, u.test().Spec: {80, 120, 160}} {
-			got, err := gallery.ReadImages(t.Context(), spec)
+			got, err := images.ReadUnlabelled(t.Context(), spec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,18 +39,18 @@ func TestUnfamiliarSetsAreWritten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := gallery.ReadImages(t.Context(), u.test().Spec); err != nil || got.Len() != 3 {
+			if got, err := images.ReadUnlabelled(t.Context(), u.test().Spec); err != nil || got.Len() != 3 {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 	}
 }
 
-// Every network meets two sets or more, as one is tuned on and another comes, and none twice.
-func TestPairs(t *testing.T) {
+// Tuning on one set and testing on another needs two.
+func TestEveryNetworkHasTwoSetsOrMore(t *testing.T) {
 	t.Parallel()
 	sets := map[string][]string{}
-	for _, e := range encounters {
+	for _, e := range allPairs {
 		if slices.Contains(sets[e.network], e.set) {
 			t.Errorf("%v is there twice", e)
 		}
@@ -62,7 +61,7 @@ func TestPairs(t *testing.T) {
 	}
 	for network, all := range sets {
 		if len(all) < 2 {
-			t.Errorf("%s meets %v alone", network, all)
+			t.Errorf("%s has only %v", network, all)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package gallery
+package images
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// rotate returns an image [height,width] turned by so many degrees counter-clockwise about its
-// centre: every pixel is the bilinear interpolation of those it comes from, black outside.
+// rotate rotates an image [height,width] counter-clockwise about its centre, with bilinear
+// interpolation and black outside.
 func rotate(in []byte, width, height int, degrees float64) []byte {
 	sin, cos := math.Sincos(degrees * math.Pi / 180)
 	cx, cy := float64(width-1)/2, float64(height-1)/2
@@ -33,15 +33,15 @@ func rotate(in []byte, width, height int, degrees float64) []byte {
 	return out
 }
 
-// WriteRotated writes a grey gallery turned by so many degrees, with its labels, and returns the SPEC.
-func (g *Gallery) WriteRotated(dir string, degrees int) (string, error) {
+// WriteRotated writes grey images rotated by an angle in degrees, with their labels, and returns their SPEC.
+func (g *Images) WriteRotated(dir string, degrees int) (string, error) {
 	if g.Channels != 1 {
 		return "", fmt.Errorf("images of %d channels: want grey ones", g.Channels)
 	}
-	turned := *g
-	turned.Pixels = make([]byte, 0, len(g.Pixels))
+	rotated := *g
+	rotated.Pixels = make([]byte, 0, len(g.Pixels))
 	for i := range g.Len() {
-		turned.Pixels = append(turned.Pixels, rotate(g.Image(i), g.Width, g.Height, float64(degrees))...)
+		rotated.Pixels = append(rotated.Pixels, rotate(g.Image(i), g.Width, g.Height, float64(degrees))...)
 	}
-	return turned.Write(filepath.Join(dir, fmt.Sprintf("rotated-%03d-", degrees)))
+	return rotated.Write(filepath.Join(dir, fmt.Sprintf("rotated-%03d-", degrees)))
 }

@@ -1,5 +1,4 @@
-// Package stamp tells whether what a program made before is what it would make now.
-package stamp
+package main
 
 import (
 	"crypto/sha256"
@@ -11,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// Of identifies the running program, all files below folders by their paths, sizes and times of change,
-// and what else it is told: 16 hexadecimal digits. A link is what it leads to.
-func Of(dirs []string, more ...any) (string, error) {
+// fingerprint hashes what results depend on: the running program, the paths, sizes and modification times of all files
+// below dirs, and the other arguments. It returns 16 hexadecimal digits. Symbolic links are followed.
+func fingerprint(dirs []string, more ...any) (string, error) {
 	h := sha256.New()
 	program, err := os.Executable()
 	if err != nil {
@@ -30,21 +29,21 @@ func Of(dirs []string, more ...any) (string, error) {
 	fmt.Fprintln(h, more...)
 	for _, dir := range dirs {
 		fmt.Fprintln(h, dir)
-		if err := list(h, dir, 0); err != nil {
+		if err := listFiles(h, dir, 0); err != nil {
 			return "", err
 		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
 }
 
-// mostLinks is how many links lead from one to the next, before they are taken to lead in a circle.
-const mostLinks = 8
+// maxLinks bounds chains of symbolic links: longer ones are taken as circular.
+const maxLinks = 8
 
-// list writes a line for each file below a path.
-func list(w io.Writer, dir string, links int) error {
+// listFiles writes a line for each file below a path.
+func listFiles(w io.Writer, dir string, links int) error {
 	root, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) && links > 0 {
-		fmt.Fprintln(w, dir, "leads nowhere") // which matters to nothing that can be read
+		fmt.Fprintln(w, dir, "leads nowhere") // nothing reads a dangling link
 		return nil
 	}
 	if err != nil {
@@ -54,10 +53,10 @@ func list(w io.Writer, dir string, links int) error {
 		switch {
 		case err != nil || d.IsDir():
 			return err
-		case d.Type()&fs.ModeSymlink != 0 && links == mostLinks:
+		case d.Type()&fs.ModeSymlink != 0 && links == maxLinks:
 			return fmt.Errorf("%s: a link behind %d others", path, links)
 		case d.Type()&fs.ModeSymlink != 0:
-			return list(w, path, links+1)
+			return listFiles(w, path, links+1)
 		}
 		info, err := d.Info()
 		if err == nil {

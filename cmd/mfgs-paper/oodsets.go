@@ -5,32 +5,31 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/resize"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// A nearness says how like its network's training data an unfamiliar set is.
+// A nearness says how similar an OOD set is to the training data.
 type nearness string
 
 const (
-	near  nearness = "near"  // other classes, in pictures of the same make
-	far   nearness = "far"   // pictures of another make
-	noise nearness = "noise" // no pictures: far, and nothing that a camera gives
+	near  nearness = "near"  // other classes, similar images
+	far   nearness = "far"   // other kinds of images
+	noise nearness = "noise" // no images of anything
 )
 
-// An encounter is a network with a set to be told from its test data.
-type encounter struct {
+// A pair is a network with an OOD set.
+type pair struct {
 	network, set string
 	nearness
 	why string
 }
 
-func (e encounter) String() string { return e.network + ": " + e.set }
+func (e pair) String() string { return e.network + ": " + e.set }
 
-// Networks and sets that the scores are measured on beyond those of the paper's tables.
+// Networks and sets that only this part uses.
 const (
 	smallDigitsName = "digits"
 
@@ -38,9 +37,9 @@ const (
 	cifarSet = "cifar10"
 )
 
-// encounters are all of them. What is near and what is far is by what the images mean and how they are made,
-// as in OpenOOD (Yang et al. 2022, "OpenOOD: Benchmarking Generalized Out-of-Distribution Detection").
-var encounters = []encounter{
+// allPairs are the pairs measured. Near and far are judged by semantics and kind of image, as in OpenOOD
+// (Yang et al. 2022, "OpenOOD: Benchmarking Generalized Out-of-Distribution Detection").
+var allPairs = []pair{
 	{mnistName, notMNIST, near, "letters in the form of the digits: glyphs, white on black, 28 × 28"},
 	{mnistName, cifarSet, far, "photographs in grey, scaled to 28 × 28"},
 	{mnistName, tinyImageNet, far, "photographs in grey, scaled to 28 × 28"},
@@ -61,139 +60,139 @@ var encounters = []encounter{
 	{imagenetName, uniformNoise, noise, "every channel of every pixel on its own"},
 }
 
-// designed reports whether the default score and the recipe of the learned one were made up with this set
-// and such a network in view: see docs/standins.md.
-func (e encounter) designed() bool {
+// usedForDesign reports whether the default score and the learned one were designed on such a network and this set:
+// see docs/standins.md.
+func (e pair) usedForDesign() bool {
 	return e.network == cifar10Name || e.network == shiftName || e.network == mnistName && e.set == notMNIST
 }
 
-// A home is a network with the sets to be told from its test data.
-type home struct {
+// A scoreNetwork is a kind of network with its OOD sets.
+type scoreNetwork struct {
 	name  string
 	set   *benchmark
 	kind  string
 	seeds []int
-	sets  []unfamiliar
+	sets  []oodSet
 }
 
-// An unfamiliar is such a set: its first held images are set aside, of which at most oodHeldOut are tuned
-// on, and those behind them up to end are tested.
-type unfamiliar struct {
+// An oodSet is a set of OOD images. The first held are set aside, at most oodHeldOut of them for tuning; those up
+// to end are for testing.
+type oodSet struct {
 	name, spec string
 	held, end  int
 }
 
-func (u unfamiliar) heldOut() string { return fmt.Sprintf("%s[0:%d]", u.spec, min(u.held, oodHeldOut)) }
+func (u oodSet) heldOut() string { return fmt.Sprintf("%s[0:%d]", u.spec, min(u.held, oodHeldOut)) }
 
-func (u unfamiliar) test() bench.NamedSpec {
+func (u oodSet) test() bench.NamedSpec {
 	return bench.NamedSpec{Name: u.name, Spec: fmt.Sprintf("%s[%d:%d]", u.spec, u.held, u.end)}
 }
 
-// A maker makes unfamiliar sets for one network.
-type maker struct {
+// An oodWriter writes OOD sets in the input format of one network.
+type oodWriter struct {
 	dir           string
 	side, channel int
 	held, end     int
 }
 
-// write writes images, each as the network takes them.
-func (m maker) write(name string, images []pixels.Pixels) (unfamiliar, error) {
+// write writes images that have the network's size.
+func (m oodWriter) write(name string, all []pixels.Pixels) (oodSet, error) {
 	var data []byte
-	for _, p := range images {
+	for _, p := range all {
 		data = append(data, p.Data...)
 	}
 	return m.writeBytes(name, data)
 }
 
-func (m maker) writeBytes(name string, data []byte) (unfamiliar, error) {
+func (m oodWriter) writeBytes(name string, data []byte) (oodSet, error) {
 	n := len(data) / (m.side * m.side * m.channel)
 	path, shape := filepath.Join(m.dir, fileName(name)+"-images-idx4-ubyte"), []int{m.side, m.side, m.channel}
 	if m.channel == 1 {
 		path, shape = filepath.Join(m.dir, fileName(name)+"-images-idx3-ubyte"), shape[:2]
 	}
-	u := unfamiliar{name, path, m.held, min(n, m.end)}
-	return u, gallery.WriteIDX(path, data, append([]int{n}, shape...)...)
+	u := oodSet{name, path, m.held, min(n, m.end)}
+	return u, images.WriteIDX(path, data, append([]int{n}, shape...)...)
 }
 
-// noise writes noise of one kind.
-func (m maker) noise(name string) (unfamiliar, error) {
-	of := gallery.Uniform
+// noise writes a set of noise.
+func (m oodWriter) noise(name string) (oodSet, error) {
+	of := images.Uniform
 	if name == gaussianNoise {
-		of = gallery.Gaussian
+		of = images.Gaussian
 	}
 	return m.writeBytes(name, of(m.end*m.side*m.side*m.channel, 1))
 }
 
-// from writes as many of a gallery's images as are wanted, spread evenly, scaled and in grey or in
-// colour as the network takes them.
-func (m maker) from(name string, g *gallery.Gallery) (unfamiliar, error) {
-	images := make([]pixels.Pixels, 0, m.end)
-	g = g.Some(m.end)
+// from writes evenly spaced images, scaled and converted to the network's size and channels.
+func (m oodWriter) from(name string, g *images.Images) (oodSet, error) {
+	scaled := make([]pixels.Pixels, 0, m.end)
+	g = g.Subsample(m.end)
 	for i := range g.Len() {
 		p := pixels.Pixels{Data: g.Image(i), Height: g.Height, Width: g.Width, Channels: g.Channels}
 		if m.channel == 1 {
-			p = resize.Grey(p)
+			p = images.ToGrey(p)
 		} else {
-			p = resize.Coloured(p)
+			p = images.ToRGB(p)
 		}
-		images = append(images, resize.To(p, m.side, m.side))
+		scaled = append(scaled, images.Resize(p, m.side, m.side))
 	}
-	return m.write(name, images)
+	return m.write(name, scaled)
 }
 
-// homes makes the networks and sets of encounters ready.
-func (l *lab) homes(ctx context.Context) ([]home, error) {
+// scoreNetworks prepares the networks and sets of allPairs.
+func (l *lab) scoreNetworks(ctx context.Context) ([]scoreNetwork, error) {
 	own, shift, err := l.cifar10(ctx)
 	if err != nil {
 		return nil, err
 	}
-	photographs, err := gallery.Read(ctx, own.test)
+	photographs, err := images.Read(ctx, own.test)
 	if err != nil {
 		return nil, err
 	}
-	all := []home{
+	all := []scoreNetwork{
 		{name: mnistName, set: l.mnist(), seeds: l.seeds[:min(someNetworks, len(l.seeds))]},
 		{name: cifar10Name, set: own, seeds: own.seeds[:someNetworks]},
 		{name: shiftName, set: shift, seeds: []int{0}},
 		{name: smallDigitsName, set: l.smallDigits(), seeds: []int{0}},
 	}
 	dir := func(name string) string { return filepath.Join(l.scratch, "unfamiliar", fileName(name)) }
-	if all[0].sets, err = l.besideMNIST(ctx, maker{dir(mnistName), 28, 1, oodHeldOut, 7000}, photographs); err != nil {
+	mnist := oodWriter{dir(mnistName), 28, 1, oodHeldOut, 7000}
+	if all[0].sets, err = l.mnistOODSets(ctx, mnist, photographs); err != nil {
 		return nil, err
 	}
 	for i, b := range []*benchmark{own, shift} {
 		for _, o := range b.ood {
-			all[1+i].sets = append(all[1+i].sets, unfamiliar{o.Name, o.Spec, oodHeldOut, noiseImages})
+			all[1+i].sets = append(all[1+i].sets, oodSet{o.Name, o.Spec, oodHeldOut, noiseImages})
 		}
 	}
-	small, err := maker{dir(smallDigitsName), 8, 1, 300, 1300}.from(cifarSet, photographs)
+	small, err := oodWriter{dir(smallDigitsName), 8, 1, 300, 1300}.from(cifarSet, photographs)
 	if err != nil {
 		return nil, err
 	}
-	all[3].sets = []unfamiliar{
+	all[3].sets = []oodSet{
 		{drawings, filepath.Join(l.models, "digits-mlp", "unfamiliar-images-idx3-ubyte.gz"), 300, 600}, small,
 	}
 	photos, err := l.imagenet(ctx)
 	if err != nil {
 		return nil, err
 	}
-	beside, err := l.besideImageNet(ctx, dir(imagenetName), photographs)
-	return append(all, home{name: imagenetName, set: photos, seeds: []int{0}, sets: beside}), err
+	paperFigures, err := l.imagenetOODSets(ctx, dir(imagenetName), photographs)
+	return append(all, scoreNetwork{name: imagenetName, set: photos, seeds: []int{0}, sets: paperFigures}), err
 }
 
-// besideMNIST makes what the MLPs are to tell from digits.
-func (l *lab) besideMNIST(ctx context.Context, m maker, photographs *gallery.Gallery) ([]unfamiliar, error) {
-	tiny, err := gallery.ReadImages(ctx, filepath.Join(l.data, "tinyimagenet32", "images-idx4-ubyte.gz"))
+// mnistOODSets writes the OOD sets of the MLPs on MNIST.
+func (l *lab) mnistOODSets(ctx context.Context, m oodWriter, photographs *images.Images) ([]oodSet, error) {
+	tiny, err := images.ReadUnlabelled(ctx, filepath.Join(l.data, "tinyimagenet32", "images-idx4-ubyte.gz"))
 	if err != nil {
 		return nil, err
 	}
 	letters := filepath.Join(l.data, "notmnist", "notmnist-images-idx3-ubyte.gz")
-	sets := []unfamiliar{{notMNIST, letters, 5000, 18724}}
+	sets := []oodSet{{notMNIST, letters, 5000, 18724}}
 	for _, s := range []struct {
 		name string
-		*gallery.Gallery
+		*images.Images
 	}{{cifarSet, photographs}, {tinyImageNet, tiny}} {
-		u, err := m.from(s.name, s.Gallery)
+		u, err := m.from(s.name, s.Images)
 		if err != nil {
 			return nil, err
 		}
@@ -209,15 +208,15 @@ func (l *lab) besideMNIST(ctx context.Context, m maker, photographs *gallery.Gal
 	return sets, nil
 }
 
-// besideImageNet makes what the network of ImageNet is to tell from photographs of twenty of its classes.
-// Photographs of its other classes are nothing unfamiliar: it was trained on them.
-func (l *lab) besideImageNet(ctx context.Context, dir string, photographs *gallery.Gallery) ([]unfamiliar, error) {
-	m := maker{dir, 224, 3, 200, 500}
+// imagenetOODSets writes the OOD sets of the network on ImageNet, which is tested on twenty of its classes. Images
+// of its other classes are in-distribution: it was trained on them.
+func (l *lab) imagenetOODSets(ctx context.Context, dir string, photographs *images.Images) ([]oodSet, error) {
+	m := oodWriter{dir, 224, 3, 200, 500}
 	enlarged, err := m.from(cifarSet, photographs)
 	if err != nil {
 		return nil, err
 	}
-	g, err := gallery.Read(ctx, l.mnist().test)
+	g, err := images.Read(ctx, l.mnist().test)
 	if err != nil {
 		return nil, err
 	}
@@ -226,10 +225,10 @@ func (l *lab) besideImageNet(ctx context.Context, dir string, photographs *galle
 		return nil, err
 	}
 	random, err := m.noise(uniformNoise)
-	return []unfamiliar{enlarged, written, random}, err
+	return []oodSet{enlarged, written, random}, err
 }
 
-// smallDigits is the network that ships with its data.
+// smallDigits is the digits network, whose data ships with it.
 func (l *lab) smallDigits() *benchmark {
 	file := func(spec string) string { return filepath.Join(l.models, "digits-mlp", spec) }
 	return &benchmark{

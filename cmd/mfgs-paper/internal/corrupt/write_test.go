@@ -1,4 +1,4 @@
-package spoil
+package corrupt
 
 import (
 	"bytes"
@@ -6,13 +6,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 )
 
-// rainbow is a gallery of n small images of one colour each, with their places as labels.
-func rainbow(n, channels int) *gallery.Gallery {
-	g := &gallery.Gallery{Width: 4, Height: 3, Channels: channels}
+// rainbow returns n small images, each of one colour and labelled with its index.
+func rainbow(n, channels int) *images.Images {
+	g := &images.Images{Width: 4, Height: 3, Channels: channels}
 	for i := range n {
 		g.Pixels = append(g.Pixels, bytes.Repeat([]byte{byte(i), byte(2 * i), byte(3 * i)}[:channels], 4*3)...)
 		g.Labels = append(g.Labels, byte(i))
@@ -20,37 +19,37 @@ func rainbow(n, channels int) *gallery.Gallery {
 	return g
 }
 
-// Spoiled images are those of package corrupt, with their labels, and what there is of them is kept.
-func TestSpoiledImagesAreWrittenOnce(t *testing.T) {
+func TestCorruptedImagesAreWrittenOnce(t *testing.T) {
+	t.Parallel()
 	for _, channels := range []int{1, 3} {
 		dir := t.TempDir()
 		g := rainbow(6, channels)
-		ways := Ways()
-		if len(ways) != 1+15*corrupt.Severities {
-			t.Fatalf("%d ways", len(ways))
+		all := Corruptions()
+		if len(all) != 1+15*Severities {
+			t.Fatalf("%d corruptions", len(all))
 		}
-		for _, way := range []Way{ways[0], ways[3], ways[75]} {
-			spec, err := writeSpoiled(g, dir, way)
+		for _, c := range []Corruption{all[0], all[3], all[75]} {
+			spec, err := writeCorrupted(g, dir, c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			back, err := gallery.Read(t.Context(), spec)
+			back, err := images.Read(t.Context(), spec)
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := g.Image(5)
-			if way.Severity > 0 {
-				im := corrupt.Image{Width: 4, Height: 3, Channels: channels, Pixels: want}
-				if im, err = corrupt.Apply(way.Kind, way.Severity, im, 5); err != nil {
+			if c.Severity > 0 {
+				im := Image{Width: 4, Height: 3, Channels: channels, Pixels: want}
+				if im, err = Apply(c.Kind, c.Severity, im, 5); err != nil {
 					t.Fatal(err)
 				}
 				want = im.Pixels
 			}
 			if !slices.Equal(back.Image(5), want) || !slices.Equal(back.Labels, g.Labels) || back.Channels != channels {
-				t.Errorf("%d channels, %v: image 5 is %v, want %v; labels %v", channels, way, back.Image(5), want, back.Labels)
+				t.Errorf("%d channels, %v: image 5 is %v, want %v; labels %v", channels, c, back.Image(5), want, back.Labels)
 			}
 
-			// A change at the end is not seen, one at the beginning is, and a file that is too short.
+			// A changed first image and a short file are replaced; a change at the end goes unnoticed.
 			whole, err := os.ReadFile(spec)
 			if err != nil {
 				t.Fatal(err)
@@ -64,7 +63,7 @@ func TestSpoiledImagesAreWrittenOnce(t *testing.T) {
 				if err := os.WriteFile(spec, changed, 0o666); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := writeSpoiled(g, dir, way); err != nil {
+				if _, err := writeCorrupted(g, dir, c); err != nil {
 					t.Fatal(err)
 				}
 				now, err := os.ReadFile(spec)
@@ -72,26 +71,27 @@ func TestSpoiledImagesAreWrittenOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				if bytes.Equal(now, changed) != test.kept || !test.kept && !bytes.Equal(now, whole) {
-					t.Errorf("%v: changed at %d of %d, kept %v", way, test.at, len(whole), !test.kept)
+					t.Errorf("%v: changed at %d of %d, kept %v", c, test.at, len(whole), !test.kept)
 				}
 			}
 			if err := os.Truncate(spec, int64(len(whole)-1)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := writeSpoiled(g, dir, way); err != nil {
+			if _, err := writeCorrupted(g, dir, c); err != nil {
 				t.Fatal(err)
 			}
 			if now, err := os.ReadFile(spec); err != nil || !bytes.Equal(now, whole) {
-				t.Errorf("%v: a short file stays: %v", way, err)
+				t.Errorf("%v: a short file stays: %v", c, err)
 			}
 		}
 	}
 }
 
-func TestTheSpecIsNamedForItsWay(t *testing.T) {
+func TestEachCorruptionHasItsOwnFile(t *testing.T) {
+	t.Parallel()
 	names := map[string]bool{}
-	for _, way := range Ways() {
-		names[way.fileName()] = true
+	for _, c := range Corruptions() {
+		names[c.fileName()] = true
 	}
 	if len(names) != 76 || !names["as-they-are"] || !names["jpeg-compression-5"] {
 		t.Errorf("%d names: %v", len(names), names)

@@ -1,4 +1,4 @@
-package lanes
+package main
 
 import (
 	"context"
@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-func TestRunCallsAllAndFewAtOnce(t *testing.T) {
+func TestRunParallelCallsAllWithBoundedParallelism(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	var done [n]atomic.Int32
 	var running, most atomic.Int32
-	err := Run(t.Context(), n, func(_ context.Context, i int) error {
+	err := runParallel(t.Context(), n, func(_ context.Context, i int) error {
 		now := running.Add(1)
 		defer running.Add(-1)
 		for {
@@ -34,15 +35,16 @@ func TestRunCallsAllAndFewAtOnce(t *testing.T) {
 			t.Errorf("%d was done %d times", i, done[i].Load())
 		}
 	}
-	if most.Load() > atOnce {
-		t.Errorf("%d at once, want at most %d", most.Load(), atOnce)
+	if most.Load() > maxParallel {
+		t.Errorf("%d at once, want at most %d", most.Load(), maxParallel)
 	}
 }
 
-func TestRunGoesOnAtOnce(t *testing.T) {
+func TestRunParallelRunsTasksAtOnce(t *testing.T) {
+	t.Parallel()
 	var all sync.WaitGroup
-	all.Add(atOnce)
-	err := Run(t.Context(), atOnce, func(context.Context, int) error {
+	all.Add(maxParallel)
+	err := runParallel(t.Context(), maxParallel, func(context.Context, int) error {
 		all.Done()
 		all.Wait() // for the others, which come only if they run at the same time
 		return nil
@@ -52,10 +54,11 @@ func TestRunGoesOnAtOnce(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithTheFirstError(t *testing.T) {
+func TestRunParallelEndsWithTheFirstError(t *testing.T) {
+	t.Parallel()
 	want := errors.New("enough")
 	var calls atomic.Int32
-	err := Run(t.Context(), 100, func(ctx context.Context, i int) error {
+	err := runParallel(t.Context(), 100, func(ctx context.Context, i int) error {
 		calls.Add(1)
 		if i == 3 {
 			return want
@@ -65,24 +68,25 @@ func TestRunEndsWithTheFirstError(t *testing.T) {
 		}
 		return nil
 	})
-	if n := calls.Load(); !errors.Is(err, want) || n >= 4+atOnce {
+	if n := calls.Load(); !errors.Is(err, want) || n >= 4+maxParallel {
 		t.Errorf("error %v after %d calls, want %v after 4 and what ran at the same time", err, n, want)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(want)
-	if err := Run(ctx, 3, func(context.Context, int) error { return nil }); !errors.Is(err, want) {
+	if err := runParallel(ctx, 3, func(context.Context, int) error { return nil }); !errors.Is(err, want) {
 		t.Errorf("error %v of a context that has ended, want its cause, %v", err, want)
 	}
 }
 
-func TestGroupedBeginsWithTheFirstOfEachGroup(t *testing.T) {
+func TestRunGroupedBeginsWithTheFirstOfEachGroup(t *testing.T) {
+	t.Parallel()
 	groups := []string{"", "a", "b", "a", "", "c", "b", "a"}
 	group := func(i int) string { return groups[i] }
 	for range 200 {
 		var mu sync.Mutex
 		var begun []int
 		ended := map[int]bool{}
-		err := Grouped(t.Context(), len(groups), group, func(_ context.Context, i int) error {
+		err := runGrouped(t.Context(), len(groups), group, func(_ context.Context, i int) error {
 			mu.Lock()
 			defer mu.Unlock()
 			begun = append(begun, i)
@@ -100,7 +104,7 @@ func TestGroupedBeginsWithTheFirstOfEachGroup(t *testing.T) {
 	}
 	want := errors.New("enough")
 	for failing := range groups {
-		err := Grouped(t.Context(), len(groups), group, func(_ context.Context, i int) error {
+		err := runGrouped(t.Context(), len(groups), group, func(_ context.Context, i int) error {
 			if i == failing {
 				return want
 			}
@@ -112,17 +116,18 @@ func TestGroupedBeginsWithTheFirstOfEachGroup(t *testing.T) {
 	}
 }
 
-func TestLocksAreByName(t *testing.T) {
-	var l Locks
-	release := l.Hold("a")
-	l.Hold("b")() // which is another
+func TestLocksAreIndependentByName(t *testing.T) {
+	t.Parallel()
+	var l namedLocks
+	release := l.lock("a")
+	l.lock("b")() // which is another
 	release()
 	var inside, most atomic.Int32
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 200 {
-				release := l.Hold("a")
+				release := l.lock("a")
 				if now := inside.Add(1); now > most.Load() {
 					most.Store(now)
 				}

@@ -1,5 +1,4 @@
-// Package peak tells the most memory that a process used.
-package peak
+package main
 
 import (
 	"os"
@@ -7,11 +6,11 @@ import (
 	"strings"
 )
 
-// Reset has the kernel forget the most memory that was used, where it is Linux.
-func Reset() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
+// resetPeakMemory resets the peak that peakMemory returns. It works on Linux only.
+func resetPeakMemory() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
-// Memory returns the most memory used since, in bytes.
-func Memory() (float64, bool) {
+// peakMemory returns the peak memory of the process in bytes, and whether it is known.
+func peakMemory() (float64, bool) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0, false

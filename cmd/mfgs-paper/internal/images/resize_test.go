@@ -1,4 +1,4 @@
-package resize
+package images
 
 import (
 	"slices"
@@ -7,7 +7,8 @@ import (
 	"github.com/mfgs/mfgs/internal/pixels"
 )
 
-func TestImagesAreScaledBilinearly(t *testing.T) {
+func TestResizeIsBilinear(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name          string
 		in            pixels.Pixels
@@ -25,25 +26,26 @@ func TestImagesAreScaledBilinearly(t *testing.T) {
 		},
 		{"as it is", pixels.Pixels{Data: []uint8{1, 2, 3, 4}, Height: 2, Width: 2, Channels: 1}, 2, 2, []uint8{1, 2, 3, 4}},
 	} {
-		if got := To(test.in, test.height, test.width); !slices.Equal(got.Data, test.want) {
+		if got := Resize(test.in, test.height, test.width); !slices.Equal(got.Data, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got.Data, test.want)
 		}
 	}
 	flat := pixels.Pixels{Data: slices.Repeat([]uint8{77}, 5*7*3), Height: 5, Width: 7, Channels: 3}
 	for _, side := range []int{1, 3, 11} {
-		if got := To(flat, side, side); !slices.Equal(got.Data, slices.Repeat([]uint8{77}, side*side*3)) {
+		if got := Resize(flat, side, side); !slices.Equal(got.Data, slices.Repeat([]uint8{77}, side*side*3)) {
 			t.Errorf("an even image at side %d is uneven", side)
 		}
 	}
 }
 
-func TestColourAndGrey(t *testing.T) {
+func TestChannelsAreConverted(t *testing.T) {
+	t.Parallel()
 	colours := pixels.Pixels{Data: []uint8{255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 9, 9}, Height: 1, Width: 4, Channels: 3}
-	if got := Grey(colours); got.Channels != 1 || !slices.Equal(got.Data, []uint8{76, 150, 29, 9}) {
+	if got := ToGrey(colours); got.Channels != 1 || !slices.Equal(got.Data, []uint8{76, 150, 29, 9}) {
 		t.Errorf("in grey %v", got.Data)
 	}
 	one := pixels.Pixels{Data: []uint8{3, 4}, Height: 1, Width: 2, Channels: 1}
-	if got := Coloured(one); got.Channels != 3 || !slices.Equal(got.Data, []uint8{3, 3, 3, 4, 4, 4}) {
+	if got := ToRGB(one); got.Channels != 3 || !slices.Equal(got.Data, []uint8{3, 3, 3, 4, 4, 4}) {
 		t.Errorf("in colour %v", got.Data)
 	}
 }
