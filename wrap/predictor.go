@@ -345,7 +345,7 @@ func (p *Predictor) PredictFeatures(phi, logits []float32) ([]Prediction, error)
 		return nil, fmt.Errorf("%d features and %d logits, want %d and %d for each example", len(phi), len(logits), p.head.Features, p.head.Logits)
 	}
 	b := &rows.Batch{N: n, Features: phi, Logits: slices.Clone(logits)}
-	if err := source.CheckFinite(p.head, b); err != nil {
+	if err := source.CheckFinite(b); err != nil {
 		return nil, err
 	}
 	c, err := p.formulas()
@@ -429,7 +429,7 @@ func (p *Predictor) predictDataset(ctx context.Context, spec string, maxBad int,
 	}
 	s.Config.Stats = met
 	outside := 0
-	for of, e := range p.predictSet(ctx, s, notes) {
+	for of, e := range p.predictSet(ctx, s) {
 		if err = e; err != nil {
 			break
 		}
@@ -460,7 +460,7 @@ type predicted struct {
 }
 
 // predictSet predicts an open set: by the graph, or of precomputed features by the formulas.
-func (p *Predictor) predictSet(ctx context.Context, s *source.Set, n *source.Notes) iter.Seq2[predicted, error] {
+func (p *Predictor) predictSet(ctx context.Context, s *source.Set) iter.Seq2[predicted, error] {
 	return func(yield func(predicted, error) bool) {
 		// give reports whether there is to be more.
 		give := func(predictions []Prediction, b *rows.Batch, err error) bool {
@@ -470,7 +470,7 @@ func (p *Predictor) predictSet(ctx context.Context, s *source.Set, n *source.Not
 			return yield(predicted{predictions, b}, err) && err == nil
 		}
 		if p.network == nil {
-			for b, err := range s.Batches(ctx, p.head, n) {
+			for b, err := range s.Batches(ctx) {
 				if err != nil {
 					yield(predicted{}, err)
 					return
@@ -482,7 +482,7 @@ func (p *Predictor) predictSet(ctx context.Context, s *source.Set, n *source.Not
 			}
 			return
 		}
-		for r, err := range s.Results(ctx, n) {
+		for r, err := range s.Results(ctx) {
 			if err != nil {
 				yield(predicted{}, err)
 				return

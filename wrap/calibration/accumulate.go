@@ -165,7 +165,7 @@ func (a *accumulation) batches(ctx context.Context, s *source.Set) iter.Seq2[*ro
 	}
 	r.stats = rows.Stats{Examples: shard.Examples, Bad: r.bad}
 	s.Config.Stats = &r.stats
-	return s.Batches(ctx, a.in.head, &a.log.Notes)
+	return s.Batches(ctx)
 }
 
 // finish records that a set was read to its end.
@@ -274,13 +274,13 @@ func (a *accumulation) checkLogits(b *rows.Batch) error {
 func (a *accumulation) collect(ctx context.Context, s *source.Set, into *rows.Batch) error {
 	shard, r := a.shard(s), a.read[s]
 	batches := a.batches(ctx, s)
-	s.Reserve(into, a.in.head)
+	s.Reserve(into)
 	for b, err := range batches {
 		if err != nil {
 			return err
 		}
 		last := b.Positions[b.N-1]
-		if err := s.Keep(into, a.in.head, b); err != nil {
+		if err := s.Keep(into, b); err != nil {
 			return err
 		}
 		r.bad = r.stats.Bad

@@ -14,7 +14,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/approx"
-	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx/tensor"
@@ -152,14 +151,13 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 // features writes what the network makes of a set of digits as an .npz.
 func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int) string {
 	t.Helper()
-	notes := &source.Notes{}
-	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: notes}).Open(t.Context(), name,
+	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: &source.Notes{}}).Open(t.Context(), name,
 		digits(t, images), 10, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	set, err := s.Collect(t.Context(), attach.Head(p.Head), notes)
+	set, err := s.Collect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

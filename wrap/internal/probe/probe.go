@@ -31,7 +31,7 @@ func Read(ctx context.Context, cut *attach.Cut, val *source.Set) (p *bundle.Prob
 	}
 	b, err := cut.Run(ctx, inputs)
 	if err == nil {
-		err = source.CheckFinite(h, b)
+		err = source.CheckFinite(b)
 	}
 	if err != nil {
 		return nil, err.Error(), context.Cause(ctx)
