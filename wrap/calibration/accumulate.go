@@ -58,15 +58,9 @@ func (a *accumulation) begin() error {
 		set.Shards = []part.Shard{shard}
 		a.part.Sets = append(a.part.Sets, set)
 		a.read[s] = &reading{Progress: part.Progress{Next: shard.From}}
-	}
-	if in.val != nil {
-		a.part.Val = &rows.Batch{}
-	}
-	if in.ood != nil {
-		a.part.OOD = &rows.Batch{}
-	}
-	if in.synthetic != nil {
-		a.part.SyntheticOOD = &rows.Batch{}
+		if examples := a.part.Rows(set.Role); examples != nil {
+			*examples = &rows.Batch{}
+		}
 	}
 	if in.train == nil {
 		return nil
@@ -115,18 +109,13 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 	if err := a.keepProbe(ctx); err != nil {
 		return err
 	}
-	if s := a.in.val; s != nil && !a.whole(s) {
-		if err := a.collect(ctx, s, a.part.Val); err != nil {
+	for _, s := range a.in.sets() {
+		if s == a.in.train || a.whole(s) {
+			continue
+		}
+		if err := a.collect(ctx, s); err != nil {
 			return err
 		}
-	}
-	if s := a.in.ood; s != nil && !a.whole(s) {
-		if err := a.collect(ctx, s, a.part.OOD); err != nil {
-			return err
-		}
-	}
-	if s := a.in.synthetic; s != nil && !a.whole(s) {
-		return a.collect(ctx, s, a.part.SyntheticOOD)
 	}
 	return nil
 }
@@ -271,8 +260,8 @@ func (a *accumulation) checkLogits(b *rows.Batch) error {
 }
 
 // collect continues reading a set into memory.
-func (a *accumulation) collect(ctx context.Context, s *source.Set, into *rows.Batch) error {
-	shard, r := a.shard(s), a.read[s]
+func (a *accumulation) collect(ctx context.Context, s *source.Set) error {
+	shard, r, into := a.shard(s), a.read[s], *a.part.Rows(bundle.Role(s.Name))
 	batches := a.batches(ctx, s)
 	s.Reserve(into)
 	for b, err := range batches {
