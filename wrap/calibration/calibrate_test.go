@@ -151,8 +151,8 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 // features writes what the network makes of a set of digits as an .npz.
 func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int) string {
 	t.Helper()
-	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: &source.Notes{}}).Open(t.Context(), name,
-		digits(t, images), 10, true)
+	opener := &source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: &source.Notes{}}
+	s, err := opener.Open(t.Context(), name, digits(t, images), 10, true)
 	if err != nil {
 		t.Fatal(err)
 	}
