@@ -82,7 +82,7 @@ func (p *Predictor) predictDataset(
 			report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", foreign, met.Examples, p.head.Classes()))
 		}
 	}()
-	for batch, err := range p.predictSet(ctx, s, notes) {
+	for batch, err := range p.predictSet(ctx, s) {
 		if errors.Is(err, ErrNoExamples) && !yieldBad(math.MaxInt) {
 			return nil
 		}
@@ -133,7 +133,7 @@ type predicted struct {
 }
 
 // predictSet predicts an open set: by the graph, or from precomputed features by the formulas.
-func (p *Predictor) predictSet(ctx context.Context, s *source.Set, n *source.Notes) iter.Seq2[predicted, error] {
+func (p *Predictor) predictSet(ctx context.Context, s *source.Set) iter.Seq2[predicted, error] {
 	return func(yield func(predicted, error) bool) {
 		// give reports whether the iteration goes on.
 		give := func(predictions []Prediction, b *rows.Batch, err error) bool {
@@ -143,7 +143,7 @@ func (p *Predictor) predictSet(ctx context.Context, s *source.Set, n *source.Not
 			return yield(predicted{predictions, b}, err) && err == nil
 		}
 		if p.network == nil {
-			for b, err := range s.Batches(ctx, p.head, n) {
+			for b, err := range s.Batches(ctx) {
 				if err != nil {
 					yield(predicted{}, err)
 					return
@@ -155,7 +155,7 @@ func (p *Predictor) predictSet(ctx context.Context, s *source.Set, n *source.Not
 			}
 			return
 		}
-		for r, err := range s.Results(ctx, n) {
+		for r, err := range s.Results(ctx) {
 			if err != nil {
 				yield(predicted{}, err)
 				return

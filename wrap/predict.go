@@ -75,7 +75,7 @@ func (p *Predictor) PredictFeatures(phi, logits []float32) ([]Prediction, error)
 		return nil, fmt.Errorf("%d features and %d logits, want %d and %d for each example", len(phi), len(logits), p.head.Features, p.head.Logits)
 	}
 	b := &rows.Batch{N: n, Features: phi, Logits: slices.Clone(logits)}
-	if err := source.CheckFinite(p.head, b); err != nil {
+	if err := source.CheckFinite(b); err != nil {
 		return nil, err
 	}
 	c, err := p.formulas()

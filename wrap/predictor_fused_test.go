@@ -160,15 +160,14 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		c.Structure = s
 		mustCalibrate(t, c)
 		p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
-		notes := &source.Notes{}
-		opener := &source.Opener{Network: oracle.Network, Notes: notes}
+		opener := &source.Opener{Network: oracle.Network, Notes: &source.Notes{}}
 		set, err := opener.Open(t.Context(), "input", file, 4, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer set.Close()
 		var want []Prediction
-		for b, err := range set.Batches(t.Context(), oracle.Head.Head, notes) {
+		for b, err := range set.Batches(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -347,10 +347,11 @@ func TestTheProbeKeepsFewerLargeExamples(t *testing.T) {
 		if r.Probe.Examples != test.want || (test.want == 0) != strings.HasSuffix(r.Probe.Reason, "and 4194304 are kept at most") {
 			t.Errorf("%d rows: %+v, want %d", test.height, r.Probe, test.want)
 		}
-		if s, err := os.Stat(filepath.Join(c.Out, bundle.ProbeName)); err == nil && s.Size() > bundle.MaxProbeBytes+64<<10 {
+		s, err := os.Stat(filepath.Join(c.Out, bundle.ProbeName))
+		if err == nil && s.Size() > bundle.MaxProbeBytes+64<<10 {
 			t.Errorf("%d rows: %d bytes", test.height, s.Size())
 		}
-		err := opened(t, c.Out, Options{}).Probe(t.Context())
+		err = opened(t, c.Out, Options{}).Probe(t.Context())
 		if test.want > 0 && err != nil {
 			t.Error(err)
 		}

@@ -37,10 +37,11 @@ type Set struct {
 	Config      featurize.StreamConfig
 	IgnoredBy   []string // messages about skipped files
 
-	file      file
-	features  *dataset.Features  // nil for a dataset
-	network   *featurize.Network // nil for precomputed features
-	extractor *featurize.Network // nil for a network without features
+	file       file
+	notes      *Notes
+	multiLabel bool
+	features   *dataset.Features  // nil for a dataset
+	network    *featurize.Network // nil for precomputed features
 
 	first []record // read by First; nil before
 }
@@ -66,7 +67,6 @@ type file interface {
 // Opener opens sets for one head.
 type Opener struct {
 	Network             *featurize.Network // nil: sets are files of precomputed features
-	Extractor           *featurize.Network // of Network, to read features and logits
 	Classes             []string           // class names in label order, nil if unknown
 	MaxBad              int                // records that may be skipped
 	Cache               string             // folder that keeps features, "" for none
@@ -100,7 +100,7 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 		IgnoreUnknownLabels: o.IgnoreUnknownLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
 	}
 	s := &Set{
-		Name: name, Spec: spec, network: o.Network,
+		Name: name, Spec: spec, notes: o.Notes, multiLabel: o.MultiLabel, network: o.Network,
 		Config: featurize.StreamConfig{Limit: o.Limit},
 	}
 	if o.Network == nil {
@@ -128,7 +128,9 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 	for _, i := range d.Ignored() {
 		s.IgnoredBy = append(s.IgnoredBy, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
 	}
-	o.Notes.Ignored = append(o.Notes.Ignored, s.IgnoredBy...)
+	if !o.Synthetic { // reported once, for the images
+		o.Notes.Ignored = append(o.Notes.Ignored, s.IgnoredBy...)
+	}
 	s.Config.MaxBad = o.MaxBad
 	if o.Cache != "" {
 		s.Config.Cache = &featurize.Cache{Dir: o.Cache, Options: opts}
@@ -407,10 +409,10 @@ func (s *Set) Ignored() int {
 
 // Batches yields the set's features and logits in order. They are finite, and the caller owns them. It ends after an
 // error, which names the set.
-func (s *Set) Batches(ctx context.Context, h layer.Head, n *Notes) iter.Seq2[*rows.Batch, error] {
+func (s *Set) Batches(ctx context.Context) iter.Seq2[*rows.Batch, error] {
 	return func(yield func(*rows.Batch, error) bool) {
-		c := s.counting(n)
-		defer s.note(n, c.Stats)
+		c := s.counting()
+		defer s.note(c.Stats)
 		var batches iter.Seq2[*rows.Batch, error]
 		if s.features != nil {
 			batches = featurize.Precomputed(ctx, s.features, c)
@@ -420,7 +422,7 @@ func (s *Set) Batches(ctx context.Context, h layer.Head, n *Notes) iter.Seq2[*ro
 		for b, err := range batches {
 			if err == nil {
 				b.From = cmp.Or(b.From, filepath.Base(s.file.Path()))
-				err = CheckFinite(h, b)
+				err = CheckFinite(b)
 			}
 			if err != nil {
 				yield(nil, fmt.Errorf("%s: %w", s.Name, err))
@@ -434,10 +436,10 @@ func (s *Set) Batches(ctx context.Context, h layer.Head, n *Notes) iter.Seq2[*ro
 }
 
 // Results is Batches for a fused network, whose results may not be finite.
-func (s *Set) Results(ctx context.Context, n *Notes) iter.Seq2[featurize.Results, error] {
+func (s *Set) Results(ctx context.Context) iter.Seq2[featurize.Results, error] {
 	return func(yield func(featurize.Results, error) bool) {
-		c := s.counting(n)
-		defer s.note(n, c.Stats)
+		c := s.counting()
+		defer s.note(c.Stats)
 		for r, err := range s.network.Results(ctx, s.Data, c) {
 			if err != nil {
 				err = fmt.Errorf("%s: %w", s.Name, err)
@@ -450,20 +452,20 @@ func (s *Set) Results(ctx context.Context, n *Notes) iter.Seq2[featurize.Results
 }
 
 // counting returns the configuration of a pass, with Stats and Progress, and releases what First has read.
-func (s *Set) counting(n *Notes) featurize.StreamConfig {
+func (s *Set) counting() featurize.StreamConfig {
 	s.first = nil
 	c := s.Config
-	c.Progress = func(done, total int) { n.Step(s.Name, "examples", done, total) }
+	c.Progress = func(done, total int) { s.notes.Step(s.Name, "examples", done, total) }
 	if c.Stats == nil {
 		c.Stats = &rows.Stats{}
 	}
 	return c
 }
 
-// note adds the skipped records to n.
-func (s *Set) note(n *Notes, stats *rows.Stats) {
+// note adds the skipped records to the notes.
+func (s *Set) note(stats *rows.Stats) {
 	for _, b := range stats.Bad {
-		n.Bad = append(n.Bad, s.Name+": "+b.Message)
+		s.notes.Bad = append(s.notes.Bad, s.Name+": "+b.Message)
 	}
 }
 
@@ -490,11 +492,14 @@ func (s *Set) Fetch(ctx context.Context, positions []int) (map[int]*dataset.Exam
 }
 
 // CheckFinite returns an error for the first feature or logit that is NaN or infinite.
-func CheckFinite(h layer.Head, b *rows.Batch) error {
-	if err := CheckColumn("feature", b.Features, h.Features, b.Name); err != nil {
+func CheckFinite(b *rows.Batch) error {
+	if b.N == 0 {
+		return nil
+	}
+	if err := CheckColumn("feature", b.Features, len(b.Features)/b.N, b.Name); err != nil {
 		return err
 	}
-	return CheckColumn("logit", b.Logits, h.Logits, b.Name)
+	return CheckColumn("logit", b.Logits, len(b.Logits)/b.N, b.Name)
 }
 
 // CheckColumn returns an error for the first value that is NaN or infinite. what names the values, of which
@@ -509,12 +514,12 @@ func CheckColumn(what string, values []float32, each int, name func(i int) strin
 }
 
 // Collect reads a whole set into memory.
-func (s *Set) Collect(ctx context.Context, h layer.Head, n *Notes) (*rows.Batch, error) {
+func (s *Set) Collect(ctx context.Context) (*rows.Batch, error) {
 	out := &rows.Batch{}
-	s.Reserve(out, h)
-	for b, err := range s.Batches(ctx, h, n) {
+	s.Reserve(out)
+	for b, err := range s.Batches(ctx) {
 		if err == nil {
-			err = s.Keep(out, h, b)
+			err = s.Keep(out, b)
 		}
 		if err != nil {
 			return nil, err
@@ -524,16 +529,17 @@ func (s *Set) Collect(ctx context.Context, h layer.Head, n *Notes) (*rows.Batch,
 }
 
 // Reserve makes room for the set's examples in out.
-func (s *Set) Reserve(out *rows.Batch, h layer.Head) {
+func (s *Set) Reserve(out *rows.Batch) {
+	features, logits := s.Widths()
 	most := out.N + max(0, s.Wanted()) // unknown for a stream
-	out.Features = slices.Grow(out.Features, most*h.Features-len(out.Features))
-	out.Logits = slices.Grow(out.Logits, most*h.Logits-len(out.Logits))
+	out.Features = slices.Grow(out.Features, most*features-len(out.Features))
+	out.Logits = slices.Grow(out.Logits, most*logits-len(out.Logits))
 }
 
 // Keep appends a batch of the set to out, without names. It refuses more than MaxTuning examples of a stream;
 // other sets are limited when they are read.
-func (s *Set) Keep(out *rows.Batch, h layer.Head, b *rows.Batch) error {
-	if !s.Labelled() || h.MultiLabel() {
+func (s *Set) Keep(out, b *rows.Batch) error {
+	if !s.Labelled() || s.multiLabel {
 		b.Labels = nil
 	}
 	b.Names = nil

@@ -245,7 +245,7 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommend
 		if b.manifest.Decisions != nil {
 			decided = conformal.NewTally(b.manifest.Decisions)
 		}
-		for batch, err := range s.source.Batches(ctx, b.head, &b.notes) {
+		for batch, err := range s.source.Batches(ctx) {
 			if err != nil {
 				return nil, nil, err
 			}

@@ -97,7 +97,7 @@ func TestTheCacheTellsClassNamesApart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := s.Collect(t.Context(), e.head, &e.notes)
+			got, err := s.Collect(t.Context())
 			s.Close()
 			if err != nil || !slices.Equal(got.Labels, want) {
 				t.Errorf("labels %v, want %v (%v)", got, want, err)

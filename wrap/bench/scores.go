@@ -73,7 +73,7 @@ func (b *bench) training(ctx context.Context) (*score.Training, error) {
 		return nil, err
 	}
 	sample := &rows.Sample{}
-	for block, err := range rows.InBlocks(b.opened[bundle.Train].source.Batches(ctx, b.head, &b.notes)) {
+	for block, err := range rows.InBlocks(b.opened[bundle.Train].source.Batches(ctx)) {
 		if err != nil {
 			return nil, err
 		}

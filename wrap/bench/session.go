@@ -60,7 +60,7 @@ func (s *Session) Open(ctx context.Context, role bundle.Role, spec string) (*Set
 // Read reads the rows of a set, unless they are there.
 func (s *Session) Read(ctx context.Context, set *Set) (err error) {
 	if set.data == nil {
-		set.data, err = set.source.Collect(ctx, s.b.head, &s.b.notes)
+		set.data, err = set.source.Collect(ctx)
 	}
 	return err
 }
@@ -127,7 +127,7 @@ func (n *Network) Logits(ctx context.Context, s *Set) (logits []float32, err err
 	o := n.b.opener(nil, s.source.Config.Limit)
 	o.Network = n.cut.Network
 	err = n.read(ctx, s, o, func(other *source.Set) (examples int, err error) {
-		for batch, err := range other.Batches(ctx, n.b.head, o.Notes) {
+		for batch, err := range other.Batches(ctx) {
 			if err != nil {
 				return 0, err
 			}
@@ -153,7 +153,7 @@ func (n *Network) Outputs(ctx context.Context, s *Set, passes int) ([][]float32,
 	columns := make([][]float32, len(n.model.Outputs()))
 	err := n.read(ctx, s, o, func(other *source.Set) (examples int, err error) {
 		other.Config.Passes = passes
-		for r, err := range other.Results(ctx, o.Notes) {
+		for r, err := range other.Results(ctx) {
 			if err != nil {
 				return 0, err
 			}

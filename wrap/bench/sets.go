@@ -90,7 +90,7 @@ func (b *bench) openSets(ctx context.Context) error {
 		for i, n := range list {
 			of, spec := *opener, n.Spec
 			if role == measure.OOD && spec == wrap.SyntheticOOD {
-				of.Synthetic, of.Notes, spec = true, &source.Notes{Progress: b.notes.Progress}, b.Test
+				of.Synthetic, spec = true, b.Test
 			}
 			s, err := of.Open(ctx, n.Name, spec, b.head.Classes(), role != measure.OOD)
 			if err == nil && of.Synthetic {

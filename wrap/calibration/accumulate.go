@@ -58,15 +58,9 @@ func (a *accumulation) begin() error {
 		set.Shards = []part.Shard{shard}
 		a.part.Sets = append(a.part.Sets, set)
 		a.read[s] = &reading{Progress: part.Progress{Next: shard.From}}
-	}
-	if in.val != nil {
-		a.part.Val = &rows.Batch{}
-	}
-	if in.ood != nil {
-		a.part.OOD = &rows.Batch{}
-	}
-	if in.synthetic != nil {
-		a.part.SyntheticOOD = &rows.Batch{}
+		if examples := a.part.Rows(set.Role); examples != nil {
+			*examples = &rows.Batch{}
+		}
 	}
 	if in.train == nil {
 		return nil
@@ -115,18 +109,13 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 	if err := a.keepProbe(ctx); err != nil {
 		return err
 	}
-	if s := a.in.val; s != nil && !a.whole(s) {
-		if err := a.collect(ctx, s, a.part.Val); err != nil {
+	for _, s := range a.in.sets() {
+		if s == a.in.train || a.whole(s) {
+			continue
+		}
+		if err := a.collect(ctx, s); err != nil {
 			return err
 		}
-	}
-	if s := a.in.ood; s != nil && !a.whole(s) {
-		if err := a.collect(ctx, s, a.part.OOD); err != nil {
-			return err
-		}
-	}
-	if s := a.in.synthetic; s != nil && !a.whole(s) {
-		return a.collect(ctx, s, a.part.SyntheticOOD)
 	}
 	return nil
 }
@@ -165,7 +154,7 @@ func (a *accumulation) batches(ctx context.Context, s *source.Set) iter.Seq2[*ro
 	}
 	r.stats = rows.Stats{Examples: shard.Examples, Bad: r.bad}
 	s.Config.Stats = &r.stats
-	return s.Batches(ctx, a.in.head, &a.log.Notes)
+	return s.Batches(ctx)
 }
 
 // finish records that a set was read to its end.
@@ -271,16 +260,16 @@ func (a *accumulation) checkLogits(b *rows.Batch) error {
 }
 
 // collect continues reading a set into memory.
-func (a *accumulation) collect(ctx context.Context, s *source.Set, into *rows.Batch) error {
-	shard, r := a.shard(s), a.read[s]
+func (a *accumulation) collect(ctx context.Context, s *source.Set) error {
+	shard, r, into := a.shard(s), a.read[s], *a.part.Rows(bundle.Role(s.Name))
 	batches := a.batches(ctx, s)
-	s.Reserve(into, a.in.head)
+	s.Reserve(into)
 	for b, err := range batches {
 		if err != nil {
 			return err
 		}
 		last := b.Positions[b.N-1]
-		if err := s.Keep(into, a.in.head, b); err != nil {
+		if err := s.Keep(into, b); err != nil {
 			return err
 		}
 		r.bad = r.stats.Bad

@@ -152,14 +152,13 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 // features writes what the network makes of a set of digits as an .npz.
 func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int) string {
 	t.Helper()
-	notes := &source.Notes{}
-	s, err := (&source.Opener{Network: p.Network, Notes: notes}).Open(t.Context(), name,
-		digits(t, images), 10, true)
+	opener := &source.Opener{Network: p.Network, Notes: &source.Notes{}}
+	s, err := opener.Open(t.Context(), name, digits(t, images), 10, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	set, err := s.Collect(t.Context(), p.Head.Head, notes)
+	set, err := s.Collect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func (e *estimator) add(stage string, examples int, each, fixed float64) {
 func (e *estimator) sample(ctx context.Context, s *source.Set) (*rows.Batch, float64, error) {
 	out, batches := &rows.Batch{}, 0
 	begun, warm, cold := time.Now(), time.Time{}, 0
-	for b, err := range s.Batches(ctx, e.in.head, &e.log.Notes) {
+	for b, err := range s.Batches(ctx) {
 		if err != nil {
 			return nil, 0, err
 		}

@@ -38,7 +38,7 @@ func ValidationSet(t testing.TB, cfg Config) (warnings []string, set *rows.Batch
 	err := a.begin()
 	if err == nil {
 		set = a.part.Val
-		err = a.collect(t.Context(), in.val, set)
+		err = a.collect(t.Context(), in.val)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -208,7 +208,8 @@ func (c *Config) add(s set) error {
 // repeat returns the calibration that made a bundle.
 func repeat(m *bundle.Manifest) (*Job, error) {
 	c := Config{
-		Settings: m.CalibrationSettings(), Preprocess: m.Preprocess, Classes: m.Labels, Runtime: wrap.Runtime{Batch: m.Batch},
+		Settings: m.CalibrationSettings(), Preprocess: m.Preprocess, Classes: m.Labels,
+		Runtime:       wrap.Runtime{Batch: m.Batch},
 		KeepCurvature: m.Curvature != nil, PrecomputedFeatures: m.Model == nil,
 	}
 	if m.Model != nil {

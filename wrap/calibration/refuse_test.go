@@ -352,13 +352,6 @@ func TestForceReplacesABundleAndNothingElse(t *testing.T) {
 	if left := list(t, dir); !slices.Equal(left, []string{"b"}) {
 		t.Errorf("there lie %q", left)
 	}
-
-	write(t, c.Out, "thesis.tex", []byte("years of work"))
-	_, err = Calibrate(t.Context(), c)
-	says(t, err, "thesis.tex", "no file of a bundle")
-	if got := string(read(t, filepath.Join(c.Out, "thesis.tex"))); got != "years of work" {
-		t.Errorf("%q", got)
-	}
 }
 
 // A bundle may be made anew of its own model, unless that would be lost.

@@ -317,15 +317,10 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 	noProbe := shard.NoProbe // of this run, if the probe was read already
 	*shard = *before
 	shard.Progress, shard.NoProbe = nil, noProbe
-	switch role {
-	case bundle.Train:
+	if role == bundle.Train {
 		a.part.Sums, a.part.Counts, a.part.Sample = old.Sums, old.Counts, old.Sample
-	case bundle.Val:
-		a.part.Val = old.Val
-	case bundle.OOD:
-		a.part.OOD = old.OOD
-	case bundle.SyntheticOOD:
-		a.part.SyntheticOOD = old.SyntheticOOD
+	} else {
+		*a.part.Rows(role) = *old.Rows(role)
 	}
 	a.log.notice("%s: going on after %d examples", s.Name, shard.Examples)
 	return nil
@@ -356,9 +351,7 @@ func (a *accumulation) soFar() *part.Part {
 		set.Shards = slices.Clone(set.Shards)
 		shard := &set.Shards[0]
 		shard.Progress = &progress
-		examples := map[bundle.Role]**rows.Batch{
-			bundle.Val: &p.Val, bundle.OOD: &p.OOD, bundle.SyntheticOOD: &p.SyntheticOOD,
-		}[set.Role]
+		examples := p.Rows(set.Role)
 		if examples == nil {
 			continue
 		}

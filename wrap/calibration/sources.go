@@ -267,7 +267,7 @@ func (in *sources) openSynthetic(ctx context.Context, cfg *Config) (err error) {
 		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
 	}
 	opener := *in.opener
-	opener.Synthetic, opener.Notes = true, &source.Notes{} // ignored files are reported once, for val
+	opener.Synthetic = true
 	if in.synthetic, err = in.open(ctx, cfg, &opener, bundle.SyntheticOOD, cfg.Val); err == nil {
 		err = in.synthetic.CheckSynthetic(ctx)
 	}

@@ -153,7 +153,8 @@ func (u *update) config() *Config {
 		ood = wrap.SyntheticOOD
 	}
 	c := &Config{
-		Settings: u.manifest.CalibrationSettings(), PrecomputedFeatures: u.manifest.Model == nil, NoProbe: u.manifest.Probe == nil,
+		Settings:            u.manifest.CalibrationSettings(),
+		PrecomputedFeatures: u.manifest.Model == nil, NoProbe: u.manifest.Probe == nil,
 		Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood, Out: u.Out, Cache: u.Cache, Runtime: u.Runtime,
 	}
 	c.Limit, c.MaxBad = 0, u.MaxBad

@@ -46,7 +46,10 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 	if err := p.mergeManifests(parts); err != nil {
 		return nil, "", err
 	}
-	sets := [3]gathered{{name: ValName}, {name: OODName}, {name: SyntheticName}}
+	sets := map[bundle.Role]*gathered{}
+	for role, name := range rowsNames {
+		sets[role] = &gathered{name: name}
+	}
 	complete := tree{}
 	first := math.MaxInt // position of the first validation example so far
 	for _, f := range parts {
@@ -65,8 +68,8 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 				complete.add(&train.Shards[i], p.Sums.Join)
 			}
 		}
-		for i, b := range []*rows.Batch{o.Val, o.OOD, o.SyntheticOOD} {
-			if err := sets[i].add(f.dir, b); err != nil {
+		for _, role := range roles[1:] {
+			if err := sets[role].add(f.dir, *o.Rows(role)); err != nil {
 				return nil, "", err
 			}
 		}
@@ -77,7 +80,9 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 			model = f.dir
 		}
 	}
-	p.Val, p.OOD, p.SyntheticOOD = mergeRows(sets[0].batches), mergeRows(sets[1].batches), mergeRows(sets[2].batches)
+	for role, set := range sets {
+		*p.Rows(role) = mergeRows(set.batches)
+	}
 	return p, model, p.check()
 }
 

@@ -105,6 +105,19 @@ type Progress struct {
 // roles are the roles of sets, in their order.
 var roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD, bundle.SyntheticOOD}
 
+// Rows returns the field with the examples of a role; nil for training data, which has none.
+func (p *Part) Rows(role bundle.Role) **rows.Batch {
+	switch role {
+	case bundle.Val:
+		return &p.Val
+	case bundle.OOD:
+		return &p.OOD
+	case bundle.SyntheticOOD:
+		return &p.SyntheticOOD
+	}
+	return nil
+}
+
 // Set returns the set of a role, or nil.
 func (m *Manifest) Set(role bundle.Role) *Set {
 	if i := slices.IndexFunc(m.Sets, func(s Set) bool { return s.Role == role }); i >= 0 {

@@ -157,14 +157,14 @@ func (p *Part) read(dir string, f bundle.File, product parallel.Product) error {
 		p.Counts, err = decodeCounts(r, size)
 	case SampleName:
 		p.Sample, err = rows.DecodeSample(r, size)
-	case ValName:
-		p.Val, err = readRows(r, size)
-	case OODName:
-		p.OOD, err = readRows(r, size)
-	case SyntheticName:
-		p.SyntheticOOD, err = readRows(r, size)
 	case ProbeName:
 		p.Probe, err = bundle.DecodeProbe(r, size, p.Recipe.Head.Head)
+	default:
+		for role, name := range rowsNames {
+			if name == f.Name {
+				*p.Rows(role), err = readRows(r, size)
+			}
+		}
 	}
 	return err
 }

@@ -160,19 +160,18 @@ func (p *Part) check() error {
 			return err
 		}
 	}
-	if err := p.checkRows(ValName, p.Val, p.Set(bundle.Val), h); err != nil {
-		return err
+	for _, role := range roles[1:] {
+		if err := checkRows(rowsNames[role], *p.Rows(role), p.Set(role), h); err != nil {
+			return err
+		}
 	}
 	if p.Val != nil && p.Val.N > 0 && labelsOf(p.Val) != wantedLabels(h) {
 		return fmt.Errorf("%s has %s, want %s", ValName, labelsOf(p.Val), wantedLabels(h))
 	}
-	if err := p.checkRows(OODName, p.OOD, p.Set(bundle.OOD), h); err != nil {
-		return err
-	}
 	if p.Probe != nil && (p.Recipe.Model == nil || !p.probed()) {
 		return fmt.Errorf("%s goes with a model and with what may be the first held-out examples, and with nothing else", ProbeName)
 	}
-	return p.checkRows(SyntheticName, p.SyntheticOOD, p.Set(bundle.SyntheticOOD), h)
+	return nil
 }
 
 // probed reports whether there is a shard that gives a probe.
@@ -220,7 +219,7 @@ func wantedLabels(h layer.Head) string {
 }
 
 // checkRows reports examples that do not fit the manifest.
-func (p *Part) checkRows(name string, b *rows.Batch, s *Set, h layer.Head) error {
+func checkRows(name string, b *rows.Batch, s *Set, h layer.Head) error {
 	switch {
 	case (b != nil) != (s != nil):
 		return fmt.Errorf("%s goes with held-out data, and with nothing else", name)

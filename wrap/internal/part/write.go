@@ -35,6 +35,11 @@ const (
 	ModelDataName = bundle.ModelDataName
 )
 
+// rowsNames are the files with the examples of a role.
+var rowsNames = map[bundle.Role]string{
+	bundle.Val: ValName, bundle.OOD: OODName, bundle.SyntheticOOD: SyntheticName,
+}
+
 // comments stand above the fields of a manifest.
 var comments = map[string]string{
 	"format": "A part of a calibration, by mfgs, for: mfgs merge",
@@ -79,8 +84,8 @@ func Write(dir string, p *Part, o WriteOptions) error {
 		content[CurvatureName], content[CountsName] = p.Sums.Encode, p.Counts.encode
 		content[SampleName] = p.Sample.Encode
 	}
-	for name, b := range map[string]*rows.Batch{ValName: p.Val, OODName: p.OOD, SyntheticName: p.SyntheticOOD} {
-		if b != nil {
+	for role, name := range rowsNames {
+		if b := *p.Rows(role); b != nil {
 			content[name] = func(w io.Writer) error { return writeRows(w, b) }
 		}
 	}

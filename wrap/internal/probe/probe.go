@@ -34,7 +34,7 @@ func Read(ctx context.Context, cut *attach.Cut, val *source.Set) (p *bundle.Prob
 		return nil, err.Error(), context.Cause(ctx)
 	}
 	b := r.Rows()
-	if err := source.CheckFinite(h, b); err != nil {
+	if err := source.CheckFinite(b); err != nil {
 		return nil, err.Error(), nil
 	}
 	p = &bundle.Probe{N: b.N, Inputs: inputs, Features: b.Features, Logits: b.Logits}
