@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -18,8 +19,10 @@ type Name string
 
 // The options that errors name.
 const (
+	Alpha               Name = "Alpha"
 	Classes             Name = "Classes"
 	Covariance          Name = "Covariance"
+	FalseAlarm          Name = "FalseAlarm"
 	Features            Name = "Features"
 	Force               Name = "Force"
 	KeepCurvature       Name = "KeepCurvature"
@@ -35,13 +38,26 @@ const (
 	Preprocess          Name = "Preprocess"
 	PrecomputedFeatures Name = "PrecomputedFeatures"
 	Resume              Name = "Resume"
+	TargetCoverage      Name = "TargetCoverage"
+	TargetError         Name = "TargetError"
 	Train               Name = "Train"
+	Val                 Name = "Val"
+	ValOOD              Name = "ValOOD"
 )
 
 // All are the options that errors name.
 var All = []Name{
-	Classes, Covariance, Features, Force, KeepCurvature, Link, Logits, MaxBad, Methods, Model, NoModel,
-	OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume, Train,
+	Alpha, Classes, Covariance, FalseAlarm, Features, Force, KeepCurvature, Link, Logits, MaxBad, Methods, Model, NoModel,
+	OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume, TargetCoverage, TargetError, Train, Val, ValOOD,
+}
+
+// Of returns the option whose flag has a name, such as ood-score. It panics if there is none in [All].
+func Of(kebab string) Name {
+	i := slices.IndexFunc(All, func(n Name) bool { return n.Kebab() == kebab })
+	if i < 0 {
+		panic("option: no error names the option " + kebab)
+	}
+	return All[i]
 }
 
 // wordEnd matches the boundary between two words of a name.

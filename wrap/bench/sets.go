@@ -180,16 +180,16 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 		}
 		recorded, spec = &all[i], all[i].Spec
 		if slices.ContainsFunc(all[i+1:], func(d bundle.Dataset) bool { return d.Role == role }) {
-			return nil, option.Errorf("the bundle was updated, and its %s data are several sets: give the data with %s", role, option.Name(flag))
+			return nil, option.Errorf("the bundle was updated, and its %s data are several sets: give the data with %s", role, option.Of(flag))
 		}
 	}
 	if dataset.IsStream(spec) {
-		return nil, option.Errorf("the data of calibration came on standard input, which is gone: give the data with %s", option.Name(flag))
+		return nil, option.Errorf("the data of calibration came on standard input, which is gone: give the data with %s", option.Of(flag))
 	}
 	s, err := b.opener(nil, limit).Open(ctx, flag, spec, b.head.Classes(), role != bundle.OOD)
 	if err != nil {
 		if recorded != nil {
-			err = option.Errorf("the data of calibration: %w: give the data with %s", err, option.Name(flag))
+			err = option.Errorf("the data of calibration: %w: give the data with %s", err, option.Of(flag))
 		}
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 	if err == nil && recorded != nil {
 		var same bool
 		if same, err = b.opener(nil, 0).IsRecorded(ctx, s, b.head.Classes(), recorded); err == nil && !same {
-			err = option.Errorf("%s: %s is not the data of calibration any more: give the data with %s", flag, spec, option.Name(flag))
+			err = option.Errorf("%s: %s is not the data of calibration any more: give the data with %s", flag, spec, option.Of(flag))
 		}
 	}
 	if err != nil {

@@ -169,9 +169,9 @@ func (e *InterruptedError) Unwrap() error {
 	format, args := "%w (%s holds what was read: go on with %s", []any{e.Err, e.Checkpoint, option.Resume}
 	if short := (*conformal.InsufficientDataError)(nil); errors.As(e.Err, &short) {
 		if shown := short.Nearest(); shown != 0 {
-			format, args = format+" %s %v", append(args, option.Name(short.Flag), shown)
+			format, args = format+" %s %v", append(args, option.Of(short.Flag), shown)
 		} else {
-			format, args = format+" and without %s", append(args, option.Name(short.Flag))
+			format, args = format+" and without %s", append(args, option.Of(short.Flag))
 		}
 	}
 	return option.Errorf(format+")", args...)

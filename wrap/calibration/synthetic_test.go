@@ -178,7 +178,7 @@ func TestTheLearnedScoreNeedsOODData(t *testing.T) {
 	_, err := Calibrate(t.Context(), c)
 	says(t, err, "the score learned is learned from", "give ood")
 	_, err = Merge(t.Context(), MergeConfig{Parts: parts(t, c, 1), Out: filepath.Join(t.TempDir(), "b")})
-	says(t, err, "the score learned is learned from", "--ood auto")
+	says(t, err, "the score learned is learned from", "OOD auto")
 }
 
 // Figures on synthetic OOD data are marked as such, and do not count for recommendations.
