@@ -120,7 +120,8 @@ func TestApplyGivesTheOutputsOfAnExport(t *testing.T) {
 				t.Fatalf("example %d: class %d is in the set: %t, want %v", i, k, in, one.PredictionSet)
 			}
 		}
-		if got[6].Data.([]bool)[i] != *one.Abstain || one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore != got[3].Data.([]float64)[i] ||
+		if got[6].Data.([]bool)[i] != *one.Abstain ||
+			one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore != got[3].Data.([]float64)[i] ||
 			*one.OODPercentile != got[4].Data.([]float64)[i] || one.Leverage != float64(got[5].Data.([]float32)[i]) {
 			t.Fatalf("example %d: %+v", i, one)
 		}
