@@ -5,7 +5,7 @@
 // There is one way for each kind of input: [Predictor.PredictImages] for images, [Predictor.Predict] for tensors,
 // [Predictor.PredictDataset] and [Predictor.PredictLines] for streams of records, and [Predictor.PredictFeatures] for
 // features that the caller has computed. A server that batches by itself calls [Predictor.Run] and then
-// [Predictor.Predictions], with an [Override] if a request wants another method, temperatures or thresholds.
+// [Predictor.Apply], with an [Override] if a request wants another method, temperatures or thresholds.
 //
 // Package wrap/calibration makes bundles, wrap/bench compares methods on test data, and wrap/export turns a bundle into
 // one ONNX model that gives the same predictions, for programs without this package.

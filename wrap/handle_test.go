@@ -87,25 +87,24 @@ func open(t *testing.T, dir string) *Predictor {
 	return p
 }
 
-// Run gives the outputs of an exported model, with the names and shapes of Outputs and the numbers of Predict.
-func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
+// Apply gives the outputs of an exported model, with the names and shapes of Outputs and the numbers of Predict.
+func TestApplyGivesTheOutputsOfAnExport(t *testing.T) {
 	t.Parallel()
-	const n = 37
-	dir, _ := calibrated(t, structures[0])
-	p := opened(t, dir, Options{})
-	x := []Tensor{digitTensor(t, 0, n)}
-	got, err := p.Run(t.Context(), x)
+	const n = 100
+	p, run := digitsWithDecisions(t)
+	applied, err := p.Apply(run, Override{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := export.Write(t.Context(), dir, export.Options{Out: t.TempDir() + "/m.onnx"})
+	got := applied.Outputs
+	report, err := export.Write(t.Context(), p.Bundle().Path, export.Options{Out: t.TempDir() + "/m.onnx"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := report.Outputs.Infos(); !reflect.DeepEqual(p.Outputs(), want) {
-		t.Errorf("outputs %v, exported %v", p.Outputs(), want)
+	if want := report.Outputs.Infos(); len(got) != 8 || !reflect.DeepEqual(p.Outputs(Override{}), want) {
+		t.Fatalf("outputs %v, exported %v", p.Outputs(Override{}), want)
 	}
-	for i, info := range p.Outputs() {
+	for i, info := range p.Outputs(Override{}) {
 		shape := []int64{n}
 		for _, d := range info.Shape[1:] {
 			shape = append(shape, d.Value)
@@ -115,12 +114,14 @@ func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
 			t.Errorf("%s: %s %s %v, want %s %v", info.Name, got[i].Name, got[i].Type(), got[i].Shape, info.Type, shape)
 		}
 	}
-	predictions, err := p.Predict(t.Context(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, one := range predictions {
-		if one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore != got[3].Data.([]float64)[i] ||
+	for i, one := range applied.Predictions {
+		for k, in := range got[7].Data.([]bool)[10*i : 10*i+10] {
+			if in != slices.Contains(one.PredictionSet, k) {
+				t.Fatalf("example %d: class %d is in the set: %t, want %v", i, k, in, one.PredictionSet)
+			}
+		}
+		if got[6].Data.([]bool)[i] != *one.Abstain ||
+			one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore != got[3].Data.([]float64)[i] ||
 			*one.OODPercentile != got[4].Data.([]float64)[i] || one.Leverage != float64(got[5].Data.([]float32)[i]) {
 			t.Fatalf("example %d: %+v", i, one)
 		}

@@ -4,8 +4,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// SyntheticOOD, in place of a dataset SPEC of out-of-distribution data, asks for synthetic images made from the
-// in-distribution ones.
+// SyntheticOOD asks for synthetic out-of-distribution images, made from the in-distribution ones. It takes the place
+// of a dataset SPEC.
 const SyntheticOOD = "auto"
 
 // Progress reports the progress of one stage of the work. Stages follow one another; the last report of a stage has

@@ -2,12 +2,15 @@ package wrap
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -24,10 +27,56 @@ type Override struct {
 	MaxUncertainty, MaxOODScore *float64
 }
 
-// Predictions turns the results of Run into predictions, as Predict does, with an override. The bundle's
-// thresholds are for its own probabilities: with others there is no prediction set, and no threshold of
-// uncertainty but MaxUncertainty.
-func (p *Predictor) Predictions(outputs []Tensor, o Override) ([]Prediction, error) {
+// Results are the results of Run for some examples, with decisions and an override applied.
+type Results struct {
+	// Outputs have the form of an exported model's: those of Run, and then the decisions.
+	Outputs     []Tensor
+	Predictions []Prediction
+}
+
+// The outputs of decisions, as in an exported model.
+const (
+	abstainOutput = "abstain"        // [N]
+	setOutput     = "prediction_set" // [N,C]
+)
+
+// Outputs describes the outputs of Apply with an override, those of an exported model for the empty one: probabilities
+// [N,C], logits [N,K] and logit_variance [N,K] as float32, ood_score and ood_percentile, [N], as float64, and leverage,
+// [N], as float32, which are those of Run; and then, if there are decisions of these kinds, abstain [N] and
+// prediction_set [N,C], as bool. It is nil if there is no model.
+func (p *Predictor) Outputs(o Override) []onnx.ValueInfo {
+	outputs := cloned(p.outputs)
+	_, other, err := o.resolve(&p.bundle.Manifest)
+	d := o.decisions(p.bundle.Manifest.Decisions, other)
+	if outputs == nil || err != nil || d == nil {
+		return outputs
+	}
+	shape := slices.Clone(outputs[fuse.Probabilities].Shape)
+	if d.Abstains() {
+		outputs = append(outputs, onnx.ValueInfo{Name: abstainOutput, Type: tensor.Bool, Shape: shape[:1:1]})
+	}
+	if d.Set != nil {
+		outputs = append(outputs, onnx.ValueInfo{Name: setOutput, Type: tensor.Bool, Shape: shape})
+	}
+	return outputs
+}
+
+// Apply applies decisions and an override to the results of Run, which it does not change. The bundle's thresholds are
+// for its own probabilities: with others there is no prediction set, and no threshold of uncertainty but
+// MaxUncertainty.
+func (p *Predictor) Apply(outputs []Tensor, o Override) (r Results, err error) {
+	if r.Predictions, err = p.apply(outputs, o); err != nil || len(r.Predictions) == 0 {
+		return Results{Outputs: outputs}, err
+	}
+	r.Outputs = slices.Clone(outputs)
+	if !o.KeepsProbabilities() {
+		r.Outputs[fuse.Probabilities] = probabilitiesOf(outputs[fuse.Probabilities], r.Predictions)
+	}
+	r.Outputs = append(r.Outputs, decisionsOf(r.Predictions)...)
+	return r, nil
+}
+
+func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 	m := p.bundle.Manifest
 	method, other, err := o.resolve(&m)
 	if err != nil {
@@ -60,10 +109,45 @@ func (p *Predictor) Predictions(outputs []Tensor, o Override) ([]Prediction, err
 	return p.predictions(outputs, measure.ClassProbabilities(p.head, logp), o.decisions(m.Decisions, true), x)
 }
 
+// decisionsOf returns the decisions of predictions as outputs: abstain [N] and prediction_set [N,C], if they have any.
+func decisionsOf(predictions []Prediction) (outputs []Tensor) {
+	n := len(predictions)
+	if predictions[0].Abstain != nil {
+		abstain := make([]bool, n)
+		for i, one := range predictions {
+			abstain[i] = *one.Abstain
+		}
+		outputs = append(outputs, Tensor{Name: abstainOutput, Shape: []int64{int64(n)}, Data: abstain})
+	}
+	if predictions[0].PredictionSet != nil {
+		c := len(predictions[0].Probabilities)
+		set := make([]bool, n*c)
+		for i, one := range predictions {
+			for _, k := range one.PredictionSet {
+				set[i*c+k] = true
+			}
+		}
+		outputs = append(outputs, Tensor{Name: setOutput, Shape: []int64{int64(n), int64(c)}, Data: set})
+	}
+	return outputs
+}
+
+// probabilitiesOf returns the probabilities of predictions in the form of Run's output.
+func probabilitiesOf(output Tensor, predictions []Prediction) Tensor {
+	data := make([]float32, 0, output.Len())
+	for _, one := range predictions {
+		for _, v := range one.Probabilities {
+			data = append(data, float32(v))
+		}
+	}
+	output.Data = data
+	return output
+}
+
 // KeepsProbabilities reports whether the probabilities stay those of the bundle, whatever the thresholds.
 func (o Override) KeepsProbabilities() bool { return o.Method == "" && o.TAct == 0 && o.TEns == 0 }
 
-// CheckOverride reports an override that Predictions would refuse, such as temperatures for the network's own
+// CheckOverride reports an override that Apply would refuse, such as temperatures for the network's own
 // probabilities.
 func (p *Predictor) CheckOverride(o Override) error {
 	_, _, err := o.resolve(&p.bundle.Manifest)

@@ -34,10 +34,11 @@ func digitsWithDecisions(t *testing.T) (*Predictor, []Tensor) {
 func TestOverridesGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
-	plain, err := p.Predictions(outputs, Override{})
+	applied, err := p.Apply(outputs, Override{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	plain := applied.Predictions
 	again, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 1500, 1600)})
 	if err != nil || !reflect.DeepEqual(again, plain) {
 		t.Errorf("the empty override is not what Predict gives: %v", err)
@@ -72,10 +73,11 @@ func TestOverridesGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 		"mf0, both others":       {Override{Method: "mf0", TAct: 2, TEns: 1e-2}, mf0(2, 1e-2)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := p.Predictions(outputs, c.Override)
+			results, err := p.Apply(outputs, c.Override)
 			if err != nil {
 				t.Fatal(err)
 			}
+			got := results.Predictions
 			served := string(p.Bundle().Probabilities.Method) == c.Method && c.TAct == 0 && c.TEns == 0
 			for i, one := range got {
 				want := c.want(plain[i])
@@ -99,6 +101,9 @@ func TestOverridesHaveThresholdsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
+	if got := p.Outputs(Override{Method: "mle", MaxUncertainty: at(0.5)}); len(got) != 7 || got[6].Name != "abstain" {
+		t.Errorf("outputs %v, want abstain at the end and no prediction set", got)
+	}
 	for name, c := range map[string]struct {
 		Override
 		want func(Prediction) string
@@ -118,10 +123,11 @@ func TestOverridesHaveThresholdsOfTheirOwn(t *testing.T) {
 		"neither": {Override{Method: "mle", MaxUncertainty: at(1), MaxOODScore: at(1)}, func(Prediction) string { return "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := p.Predictions(outputs, c.Override)
+			results, err := p.Apply(outputs, c.Override)
 			if err != nil {
 				t.Fatal(err)
 			}
+			got := results.Predictions
 			kinds := map[string]int{}
 			for i, one := range got {
 				kinds[one.AbstainReason]++
@@ -151,11 +157,11 @@ func TestContradictoryOverridesAreRefused(t *testing.T) {
 		if err := p.CheckOverride(v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want %q", v, err, want)
 		}
-		if _, err := p.Predictions(outputs, v); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := p.Apply(outputs, v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want %q", v, err, want)
 		}
 	}
-	if _, err := p.Predictions(outputs[1:], Override{}); err == nil {
+	if _, err := p.Apply(outputs[1:], Override{}); err == nil {
 		t.Error("other tensors than those of Run are taken")
 	}
 }

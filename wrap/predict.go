@@ -15,9 +15,8 @@ import (
 )
 
 // Run evaluates model inputs: one tensor for each of the model's inputs, the first dimension of each being the
-// number of examples, which may be any. It gives the numbers of an exported model, but for decisions, in the
-// order of Outputs, as they come from the runtime: [Predictor.Predictions] checks them and makes predictions of
-// them. The end of ctx ends the call within about 0.1 s.
+// number of examples, which may be any. It gives the outputs of an exported model but for decisions, as they come from
+// the runtime: [Predictor.Apply] checks them and adds the decisions. The end of ctx ends the call within about 0.1 s.
 func (p *Predictor) Run(ctx context.Context, inputs []Tensor) ([]Tensor, error) {
 	if p.network == nil {
 		return nil, errUseFeatures
@@ -50,7 +49,7 @@ func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction,
 	if err != nil {
 		return nil, err
 	}
-	return p.Predictions(outputs, Override{})
+	return p.apply(outputs, Override{})
 }
 
 // PredictImages preprocesses images as the bundle says and evaluates them. At least one image must be given,

@@ -99,10 +99,6 @@ func (p *Predictor) Inputs() []onnx.ValueInfo {
 	return cloned(p.network.Inputs())
 }
 
-// Outputs describes what Run gives: probabilities [N,C], logits [N,K] and logit_variance [N,K] as float32,
-// ood_score and ood_percentile, [N], as float64, and leverage, [N], as float32. It is nil if there is no model.
-func (p *Predictor) Outputs() []onnx.ValueInfo { return cloned(p.outputs) }
-
 // Head describes the model's last layer: the numbers of features and logits that PredictFeatures takes, the
 // number of classes, and whether it is multi-label.
 func (p *Predictor) Head() bundle.Head {

@@ -2,16 +2,14 @@ package serve
 
 import (
 	"context"
-	"slices"
 
 	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// infer answers a request of the protocol. Its tensors run together with those of other requests, and the session's
-// outputs are the answer. What the session does not compute, decisions and overridden probabilities, comes from the
-// predictions, which the metrics need in any case.
+// infer answers a request of the protocol. Its tensors run together with those of other requests; package wrap applies
+// decisions and overrides to the outputs, which are the answer.
 func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error) {
 	o, err := overrideOf(r.Parameters)
 	if err != nil {
@@ -22,21 +20,17 @@ func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error)
 		if err := p.CheckOverride(o); err != nil {
 			return asInvalid(err)
 		}
-		if err := rev.metadataFor(o).Check(r); err != nil {
+		if err := rev.metadataFor(p, o).Check(r); err != nil {
 			return err
 		}
 		if err := c.add(r.Inputs[0].Shape[0] * rev.resultBytes); err != nil {
 			return err
 		}
-		outputs, predictions, err := c.run(ctx, rev, p, r.Inputs, o)
+		results, err := c.run(ctx, rev, p, r.Inputs, o)
 		if err != nil {
 			return err
 		}
-		outputs = slices.Clone(outputs)
-		if !o.KeepsProbabilities() {
-			outputs[0] = probabilitiesOf(outputs[0], predictions)
-		}
-		outputs, err = r.Select(append(outputs, decisionsOf(predictions)...), rev.classes)
+		outputs, err := r.Select(results.Outputs, rev.classes)
 		if err != nil {
 			return err
 		}
@@ -49,72 +43,35 @@ func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error)
 	return response, err
 }
 
-// metadataFor describes the outputs of a request with an override, whose thresholds add the output abstain.
-func (rev *revision) metadataFor(o wrap.Override) *oip.Metadata {
-	abstains := func(t oip.TensorMetadata) bool { return t.Name == abstainOutput }
-	if o.MaxUncertainty == nil && o.MaxOODScore == nil || slices.ContainsFunc(rev.metadata.Outputs, abstains) {
+// metadataFor describes the model for a request with an override, whose thresholds may add the output abstain.
+func (rev *revision) metadataFor(p *wrap.Predictor, o wrap.Override) *oip.Metadata {
+	if o.MaxUncertainty == nil && o.MaxOODScore == nil {
 		return rev.metadata
 	}
 	m := *rev.metadata
-	m.Outputs = append(slices.Clone(m.Outputs), abstainMetadata)
+	m.Outputs = tensorsOf(p.Outputs(o))
 	return &m
 }
 
-// run has the engine run inputs that fit the model, and returns the session's outputs, which are read-only, and the
-// predictions. It refuses results that are not finite. Metrics observe the predictions if their probabilities are
-// the bundle's own.
-func (c *call) run(ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, o wrap.Override) (
-	[]tensor.Tensor, []wrap.Prediction, error) {
+// run has the engine run inputs that fit the model, and applies decisions and the override. It refuses results that are
+// not finite. Metrics observe the predictions if their probabilities are the bundle's own.
+func (c *call) run(
+	ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, o wrap.Override,
+) (r wrap.Results, err error) {
 	c.revision = rev
 	a, err := rev.engine.Do(ctx, inputs)
 	if err != nil {
-		return nil, nil, runError(ctx, err)
+		return r, runError(ctx, err)
 	}
-	predictions, err := p.Predictions(a.Outputs, o)
-	if err != nil {
-		return nil, nil, asInvalid(err)
+	if r, err = p.Apply(a.Outputs, o); err != nil {
+		return r, asInvalid(err)
 	}
-	c.answer, c.examples = a, len(predictions)
+	c.answer, c.examples = a, len(r.Predictions)
 	c.span.Inference(ctx, a.Queue, a.Compute, a.Batch)
 	if o.KeepsProbabilities() {
-		rev.observer.Predictions(predictions)
+		rev.observer.Predictions(r.Predictions)
 	}
-	return a.Outputs, predictions, nil
-}
-
-// decisionsOf returns the decisions of predictions as outputs: abstain [N] and prediction_set [N,C], if they have any.
-func decisionsOf(predictions []wrap.Prediction) (outputs []tensor.Tensor) {
-	n := len(predictions)
-	if predictions[0].Abstain != nil {
-		abstain := make([]bool, n)
-		for i, one := range predictions {
-			abstain[i] = *one.Abstain
-		}
-		outputs = append(outputs, tensor.Tensor{Name: abstainOutput, Shape: []int64{int64(n)}, Data: abstain})
-	}
-	if predictions[0].PredictionSet != nil {
-		c := len(predictions[0].Probabilities)
-		set := make([]bool, n*c)
-		for i, one := range predictions {
-			for _, k := range one.PredictionSet {
-				set[i*c+k] = true
-			}
-		}
-		outputs = append(outputs, tensor.Tensor{Name: setOutput, Shape: []int64{int64(n), int64(c)}, Data: set})
-	}
-	return outputs
-}
-
-// probabilitiesOf returns the probabilities of predictions in the form of the session's output.
-func probabilitiesOf(output tensor.Tensor, predictions []wrap.Prediction) tensor.Tensor {
-	data := make([]float32, 0, output.Len())
-	for _, one := range predictions {
-		for _, v := range one.Probabilities {
-			data = append(data, float32(v))
-		}
-	}
-	output.Data = data
-	return output
+	return r, nil
 }
 
 // overrideOf reads the override in the parameters of a request.

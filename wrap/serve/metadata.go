@@ -4,39 +4,20 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 )
 
 // version is the version of every model, whose only one is the loaded bundle.
 const version = "1"
 
-// The outputs of decisions, as in an exported model: [N] and [N,C], BOOL.
-const (
-	abstainOutput = "abstain"
-	setOutput     = "prediction_set"
-)
-
 // metadataOf describes a model, with the outputs of a request without parameters.
 func metadataOf(name string, p *wrap.Predictor, sha256 string) *oip.Metadata {
-	m := &oip.Metadata{
+	return &oip.Metadata{
 		Name: name, Versions: []string{version}, Platform: "onnxruntime_onnx",
-		Inputs: tensorsOf(p.Inputs()), Outputs: tensorsOf(p.Outputs()),
+		Inputs: tensorsOf(p.Inputs()), Outputs: tensorsOf(p.Outputs(wrap.Override{})),
 		Parameters: oip.Parameters{"bundle_sha256": sha256},
 	}
-	d := p.Bundle().Decisions
-	if d != nil && d.Abstains() {
-		m.Outputs = append(m.Outputs, abstainMetadata)
-	}
-	if d != nil && d.Set != nil {
-		m.Outputs = append(m.Outputs, oip.TensorMetadata{
-			Name: setOutput, Datatype: oip.Datatype(tensor.Bool), Shape: []int64{-1, int64(p.Head().Classes())},
-		})
-	}
-	return m
 }
-
-var abstainMetadata = oip.TensorMetadata{Name: abstainOutput, Datatype: oip.Datatype(tensor.Bool), Shape: []int64{-1}}
 
 // tensorsOf describes a model's inputs or outputs. The first axis, of examples, is open to requests even if the model
 // has a fixed batch.

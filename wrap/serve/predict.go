@@ -139,15 +139,15 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 // answerOf runs one example, and makes the answer.
 func (c *call) answerOf(ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, q query) (
 	*answer, error) {
-	outputs, predictions, err := c.run(ctx, rev, p, inputs, q.override)
+	results, err := c.run(ctx, rev, p, inputs, q.override)
 	if err != nil {
 		return nil, err
 	}
-	network, err := p.Predictions(outputs, wrap.Override{Method: "mle"})
+	network, err := p.Apply(c.answer.Outputs, wrap.Override{Method: "mle"})
 	if err != nil {
 		return nil, err
 	}
-	one, plain := predictions[0], network[0]
+	one, plain := results.Predictions[0], network.Predictions[0]
 	return &answer{
 		Model: c.model.Name, SHA256: rev.sha256,
 		topClass: topClassOf(one, rev.classes), Labels: one.Labels, Names: one.LabelNames,

@@ -113,11 +113,11 @@ func TestEveryFormOfARequestGetsTheSamePrediction(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := func(v wrap.Override) wrap.Prediction {
-		all, err := p.Predictions(run, v)
+		applied, err := p.Apply(run, v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return all[0]
+		return applied.Predictions[0]
 	}
 	row, err := json.Marshal(x.Data)
 	if err != nil {

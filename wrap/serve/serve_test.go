@@ -209,7 +209,7 @@ func TestParametersChooseProbabilitiesAndThresholds(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := 0.5
-	want, err := p.Predictions(run, wrap.Override{Method: "mf0", TAct: 3, TEns: 1e-3, MaxOODScore: &half})
+	want, err := p.Apply(run, wrap.Override{Method: "mf0", TAct: 3, TEns: 1e-3, MaxOODScore: &half})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestParametersChooseProbabilitiesAndThresholds(t *testing.T) {
 		t.Fatalf("outputs %+v", got.Outputs)
 	}
 	abstain, p64 := got.numbers(t, "abstain"), got.numbers(t, "probabilities")
-	for i, one := range want {
+	for i, one := range want.Predictions {
 		if (abstain[i] == 1) != *one.Abstain {
 			t.Errorf("example %d abstains: %v, want %v", i, abstain[i], *one.Abstain)
 		}
