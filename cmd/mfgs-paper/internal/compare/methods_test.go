@@ -154,8 +154,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 	}
 }
 
-// The bundle's own posterior and temperatures, made anew, are the bundle's.
-func TestEvaluationOfTheBundlesOwnCovarianceGivesTheBundle(t *testing.T) {
+func TestTheBundlesOwnCovarianceGivesTheBundlesFigures(t *testing.T) {
 	t.Parallel()
 	for _, s := range wraptest.Structures {
 		dir, _ := wraptest.Calibrated(t, s)
@@ -218,9 +217,8 @@ func (b *comparison) measured() []*bench.Set {
 	return append(slices.Clone(b.session.Sets()), b.val, b.ood)
 }
 
-// The damping of a covariance that is not the bundle's is what a calibration with that
-// covariance finds.
-func TestEachCovarianceHasADampingOfItsOwn(t *testing.T) {
+// It equals that of a calibration with the covariance.
+func TestEachCovarianceHasItsOwnDamping(t *testing.T) {
 	t.Parallel()
 	dir, report := wraptest.Calibrated(t, calibrate.Kronecker)
 	_, full := wraptest.Calibrated(t, calibrate.Full)
@@ -254,8 +252,7 @@ func TestEachCovarianceHasADampingOfItsOwn(t *testing.T) {
 	}
 }
 
-// No two sets share their draws, of one role or of several.
-func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
+func TestEachSetHasItsOwnDraws(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "rue:5")
@@ -278,8 +275,7 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 	}
 }
 
-// A network that draws gets another seed for each set.
-func TestEachSetHasPassesOfItsOwn(t *testing.T) {
+func TestEachSetHasItsOwnSeedOfANetwork(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	e := ready(t, everything(t, dir, "mc:5"))
@@ -300,8 +296,7 @@ func TestEachSetHasPassesOfItsOwn(t *testing.T) {
 	}
 }
 
-// Where no rate is given, that of the least held-out NLL drops features.
-func TestDropoutTakesTheBestRate(t *testing.T) {
+func TestDropoutChoosesTheRateByValidationNLL(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	b := ready(t, everything(t, dir, "dropout:5"))
@@ -336,8 +331,6 @@ func TestDropoutTakesTheBestRate(t *testing.T) {
 	}
 }
 
-// Several layers are damped relative to their own eigenvalues, as the last was chosen to
-// be, or as was asked for.
 func TestLayersAreDampedAsTheBundle(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
@@ -367,7 +360,6 @@ func TestLayersAreDampedAsTheBundle(t *testing.T) {
 	}
 }
 
-// An ensemble of one network, twice, is that network with temperature scaling.
 func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 	t.Parallel()
 	dir, r := wraptest.Calibrated(t, calibrate.Kronecker)
@@ -397,7 +389,7 @@ func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 	}
 }
 
-func TestEvaluationOverSeveralLayers(t *testing.T) {
+func TestTwoLayersComeNearOne(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	names := []string{"mf0", "mf2", "mc:40", "bnn-kfac:40", "mf0@fisher", "ts"}
@@ -423,7 +415,7 @@ func TestEvaluationOverSeveralLayers(t *testing.T) {
 	wraptest.Says(t, err, "2 dense layers", "not in 3")
 }
 
-func TestANetworksOwnDropoutIsSwitchedOn(t *testing.T) {
+func TestANetworksOwnDropoutIsActivated(t *testing.T) {
 	t.Parallel()
 	c := wraptest.Config(t, filepath.Join(t.TempDir(), "b"))
 	c.Model = methodFile("dropout.onnx")
@@ -450,9 +442,7 @@ func TestANetworksOwnDropoutIsSwitchedOn(t *testing.T) {
 	}
 }
 
-// What is drawn follows from the seed, of a network that draws its weights too, and from
-// nothing else that is measured.
-func TestDrawsFollowFromTheSeed(t *testing.T) {
+func TestDrawsDependOnTheSeedOnly(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	names := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5"}
@@ -476,9 +466,8 @@ func TestDrawsFollowFromTheSeed(t *testing.T) {
 	}
 }
 
-// The first draw of a method is what an evaluation with its seed gives. Others are of their own seeds, whichever
-// are drawn between, at the temperatures of the first; and what draws nothing is there once.
-func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
+// All share the temperatures of the first. Methods without randomness appear once.
+func TestEachDrawDependsOnItsSeedOnly(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Full)
 	random := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5", "ensemble-ll:2",
@@ -592,7 +581,6 @@ func small(t *testing.T, c Config) Config {
 	return c
 }
 
-// The figures of a method are those at the temperatures that it reports.
 func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
@@ -622,7 +610,7 @@ func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
 	}
 }
 
-func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
+func TestAnEvidentialNetworkNamesItsEvidence(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "edl")
@@ -640,7 +628,7 @@ func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
 	wraptest.Says(t, err, "seed1.onnx", "mfgs.evidence", "--evidence")
 }
 
-func TestMethodsTellWhatTheyLack(t *testing.T) {
+func TestMethodsReportMissingInputs(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	other := filepath.Join("..", "..", "..", "..", "testdata", "onnx", "gemm.onnx")
@@ -681,8 +669,8 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 	}
 }
 
-// What methods are fitted to must be what the bundle was made of, unless other data is given.
-func TestMethodsWantTheDataOfCalibration(t *testing.T) {
+// Other data must be given explicitly.
+func TestMethodsRequireTheDataOfCalibration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	images, names := wraptest.Digits(t, "digits-images-idx3-ubyte.gz"), "digits-labels-idx1-ubyte.gz"
@@ -702,8 +690,8 @@ func TestMethodsWantTheDataOfCalibration(t *testing.T) {
 	evaluated(t, cfg)
 }
 
-// Methods are fitted to all training data, also to more of them than examples are held out at most.
-func TestMethodsAreFittedToManyExamples(t *testing.T) {
+// Also if it exceeds the limit on validation data.
+func TestMethodsAreFittedToAllTrainingData(t *testing.T) {
 	t.Parallel()
 	const n = source.MaxTuning + 100
 	phi := wraptest.Random(1, n)

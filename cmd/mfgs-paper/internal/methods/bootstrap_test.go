@@ -91,8 +91,7 @@ func naiveHessian(s *rows.Batch, h layer.Head, structure calibrate.Structure, ep
 	return sum
 }
 
-// TestBootstrap solves for each sample by itself.
-func TestBootstrap(t *testing.T) {
+func TestBootstrapSolvesEachSample(t *testing.T) {
 	t.Parallel()
 	const epsilon, seed, samples = 0.3, 11, 1400 // a second chunk of 3 classes
 	for _, bias := range []bool{false, true} {
@@ -128,9 +127,8 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
-// TestBootstrapCovariance: that of the samples is H̃⁻¹(J - ggᵀ/N)H̃⁻¹ with g the sum of
-// all gradients, zero at an optimum: the sandwich.
-func TestBootstrapCovariance(t *testing.T) {
+// It is H̃⁻¹(J - ggᵀ/N)H̃⁻¹, where g is the sum of all gradients, zero at an optimum.
+func TestBootstrapsHaveTheSandwichCovariance(t *testing.T) {
 	t.Parallel()
 	const epsilon, samples = 0.5, 40000
 	h := softmaxHead(3, 2, true)
@@ -176,7 +174,7 @@ func TestBootstrapCovariance(t *testing.T) {
 	}
 }
 
-func TestMultinomial(t *testing.T) {
+func TestMultinomialCounts(t *testing.T) {
 	t.Parallel()
 	const n, samples = 7, 70000
 	var mean, square, cross float64
@@ -202,8 +200,7 @@ func TestMultinomial(t *testing.T) {
 	}
 }
 
-// TestResidualKeepsDigits: of a network that is sure 1-p is no difference.
-func TestResidualKeepsDigits(t *testing.T) {
+func TestResidualsOfConfidentNetworksKeepTheirDigits(t *testing.T) {
 	t.Parallel()
 	s := &rows.Batch{N: 1, Logits: []float32{50, 0, -1}, Labels: []int{0}}
 	r, mu := make([]float64, 3), make([]float64, 3)
@@ -242,7 +239,7 @@ var errSolver = errors.New("no solution")
 
 func (failingSolver) SolveTo(dst, g []float64, m int) error { return errSolver }
 
-func TestBootstrapWithoutSolution(t *testing.T) {
+func TestBootstrapReturnsTheSolversError(t *testing.T) {
 	t.Parallel()
 	_, err := NewBootstrap(background, clouds(9, 2, 3, 1, 1), softmaxHead(3, 2, true), failingSolver{}, nil, 2, 1)
 	if !errors.Is(err, errSolver) {
@@ -250,8 +247,7 @@ func TestBootstrapWithoutSolution(t *testing.T) {
 	}
 }
 
-// TestWeightSamples compares the spread of logits with the posterior's variances.
-func TestWeightSamples(t *testing.T) {
+func TestWeightSamplesHaveThePosteriorsVariances(t *testing.T) {
 	t.Parallel()
 	const samples = 20000
 	h := softmaxHead(3, 4, true)

@@ -27,7 +27,7 @@ func naiveAlpha(e Evidence, a float64) float64 {
 	return 1 + math.Exp(a)
 }
 
-func TestEvidential(t *testing.T) {
+func TestEvidentialIsTheDirichletMean(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, evidence := range evidences {
@@ -60,7 +60,7 @@ func TestEvidential(t *testing.T) {
 	}
 }
 
-func TestEvidentialFarOut(t *testing.T) {
+func TestEvidentialIsFiniteForExtremeLogits(t *testing.T) {
 	t.Parallel()
 	for _, evidence := range evidences {
 		e, err := NewEvidential([]float32{3e38, -3e38, 1e38, -1000, -1e4, -1e5}, 3, evidence)
@@ -83,7 +83,7 @@ func TestEvidentialFarOut(t *testing.T) {
 	}
 }
 
-func TestTrigamma(t *testing.T) {
+func TestTrigammaIsAccurate(t *testing.T) {
 	t.Parallel()
 	for x, want := range map[float64]float64{
 		1:   math.Pi * math.Pi / 6,
@@ -134,7 +134,7 @@ func naiveEvidentialLoss(z []float64, y int, evidence Evidence, lambda float64) 
 	return risk, lambda * divergence
 }
 
-func TestEvidentialLoss(t *testing.T) {
+func TestEvidentialGradientsAreFiniteDifferences(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 1))
 	for _, evidence := range evidences {
@@ -166,9 +166,7 @@ func TestEvidentialLoss(t *testing.T) {
 	}
 }
 
-// TestEvidentialLossSampled checks risk and divergence of the twin against draws from
-// the Dirichlet distributions.
-func TestEvidentialLossSampled(t *testing.T) {
+func TestTheNaiveEvidentialLossAgreesWithSampling(t *testing.T) {
 	t.Parallel()
 	const draws = 200000
 	z, y := []float64{1.2, 0.3, -2, 2}, 3
@@ -209,10 +207,9 @@ func TestEvidentialLossSampled(t *testing.T) {
 	}
 }
 
-// TestFitEvidential compares the loss with that which another optimiser reaches. Few
-// points that each have examples of all classes keep the place from infinity. That of
-// relu, with its kinks, is for no such optimiser.
-func TestFitEvidential(t *testing.T) {
+// Few points, each with examples of all classes, keep the optimum finite. The kinks of relu are unsuitable for the
+// other optimiser.
+func TestEvidentialFitsReachTheOptimum(t *testing.T) {
 	t.Parallel()
 	h := softmaxHead(3, 2, true)
 	s := clouds(100, 2, 3, 1, 12)
@@ -239,9 +236,8 @@ func TestFitEvidential(t *testing.T) {
 	}
 }
 
-// TestEvidentialAnnealing repeats a fit of few steps, each of all examples, where λ is the
-// step's number over those of the annealing, up to 1.
-func TestEvidentialAnnealing(t *testing.T) {
+// A fit of few full-batch steps, repeated with λ = step / annealing, up to 1.
+func TestTheDivergenceIsAnnealed(t *testing.T) {
 	t.Parallel()
 	h, s := softmaxHead(3, 2, true), clouds(40, 2, 3, 1, 13)
 	for _, c := range []struct {

@@ -114,8 +114,7 @@ func gaussian(t *testing.T, kind Kind, cov Covariance, s *rows.Batch, k int) *Ga
 	return g
 }
 
-// TestMeanField compares with the formulas at temperatures applied by hand.
-func TestMeanField(t *testing.T) {
+func TestGaussianAppliesTheTemperatures(t *testing.T) {
 	t.Parallel()
 	const n, d, k = 20, 3, 6
 	set, cov := testSet(n, d, k, 3, 1), newRandomCovariance(k, d, 4, 1)
@@ -171,8 +170,7 @@ func diagonalOf(s []float64, k int) []float64 {
 	return d
 }
 
-// TestIndependentLogits: without covariances mf2 is mf1.
-func TestIndependentLogits(t *testing.T) {
+func TestMF2WithoutCovariancesIsMF1(t *testing.T) {
 	t.Parallel()
 	const n, d, k = 10, 2, 5
 	set := testSet(n, d, k, 3, 2)
@@ -190,9 +188,8 @@ func TestIndependentLogits(t *testing.T) {
 	}
 }
 
-// TestUnscentedDefinition compares with the sigma points of the paper's appendix, and
-// these with the moments that they stand for.
-func TestUnscentedDefinition(t *testing.T) {
+// The sigma points are those of the paper's appendix, and have the right moments.
+func TestUnscentedIsTheSumOverSigmaPoints(t *testing.T) {
 	t.Parallel()
 	const n, d, k = 8, 3, 4
 	set, cov := testSet(n, d, k, 2, 3), newRandomCovariance(k, d, 5, 3)
@@ -279,8 +276,7 @@ func (c *withVariances) Variances(dst []float64, phi []float32, n int) error {
 	return nil
 }
 
-// TestVariancesAlone: mf0 and mf1 are the same by them, and form no covariances.
-func TestVariancesAlone(t *testing.T) {
+func TestMF0AndMF1UseVariancesOnly(t *testing.T) {
 	t.Parallel()
 	const n, d, k = 600, 3, 4 // blocks of examples
 	set, plain := testSet(n, d, k, 3, 12), newRandomCovariance(k, d, 4, 12)
@@ -322,9 +318,8 @@ func naiveCholesky(s []float64, k int) []float64 {
 	return l
 }
 
-// TestUnscentedSmall: for small S the transform is exact to second order, so that its
-// error falls with S², as that of three-point Gauss-Hermite quadrature does.
-func TestUnscentedSmall(t *testing.T) {
+// Its error falls with S², as that of three-point Gauss-Hermite quadrature.
+func TestUnscentedIsExactToSecondOrder(t *testing.T) {
 	t.Parallel()
 	const d, k = 2, 3
 	set, cov := testSet(5, d, k, 1, 4), newRandomCovariance(k, d, 4, 4)
@@ -379,9 +374,7 @@ func quadrature(mu, l []float64, scale float64) []float64 {
 	return e
 }
 
-// TestUnscentedNegative: where the weighted sum is negative there still are
-// probabilities, of that class the least.
-func TestUnscentedNegative(t *testing.T) {
+func TestNegativeUnscentedSumsGiveTheSmallestProbability(t *testing.T) {
 	t.Parallel()
 	const k = 3
 	set := &rows.Batch{N: 1, Features: []float32{1}, Logits: []float32{5, 0, 0}}
@@ -422,7 +415,7 @@ func (f covarianceFunc) Covariances(dst []float64, _ []float32, n int) error {
 	return nil
 }
 
-func TestCholesky(t *testing.T) {
+func TestCholeskyOfSemidefiniteMatrices(t *testing.T) {
 	t.Parallel()
 	const d, k = 3, 7
 	set := testSet(1, d, k, 1, 5)
@@ -462,9 +455,7 @@ func TestCholesky(t *testing.T) {
 	}
 }
 
-// TestMonteCarlo compares draws with the covariance they are of, and averages over
-// them with another sampler's.
-func TestMonteCarlo(t *testing.T) {
+func TestMonteCarloHasItsCovarianceAndMean(t *testing.T) {
 	t.Parallel()
 	const n, d, k, m = 4, 2, 3, 40000
 	set, cov := testSet(n, d, k, 1, 6), newRandomCovariance(k, d, 2, 6) // of rank 2
@@ -524,9 +515,8 @@ func TestMonteCarlo(t *testing.T) {
 	}
 }
 
-// TestMonteCarloRepeats: draws depend on the seed and not on the processors, and are
-// another's for an example that is the same.
-func TestMonteCarloRepeats(t *testing.T) {
+// Equal examples have different draws.
+func TestMonteCarloDependsOnTheSeedOnly(t *testing.T) {
 	const d, k = 2, 3
 	set, cov := testSet(100, d, k, 1, 8), newRandomCovariance(k, d, 3, 8)
 	copy(set.Features[d:2*d], set.Features[:d])
@@ -551,8 +541,7 @@ func TestMonteCarloRepeats(t *testing.T) {
 	}
 }
 
-// TestTuneMonteCarlo tunes what mf0 approximates, and finds about its NLL.
-func TestTuneMonteCarlo(t *testing.T) {
+func TestTunedMonteCarloHasAboutTheNLLOfMF0(t *testing.T) {
 	t.Parallel()
 	const n, d, k = 400, 2, 3
 	set, cov := testSet(n, d, k, 4, 9), newRandomCovariance(k, d, 3, 9)
@@ -593,7 +582,7 @@ func TestTuneMonteCarlo(t *testing.T) {
 	}
 }
 
-func TestGaussianErrors(t *testing.T) {
+func TestGaussianRefusesBadInputs(t *testing.T) {
 	t.Parallel()
 	const d, k = 2, 3
 	set, cov := testSet(3, d, k, 1, 10), newRandomCovariance(k, d, 3, 10)

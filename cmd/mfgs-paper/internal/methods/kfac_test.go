@@ -12,7 +12,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// What is drawn has the mean 0 and the inverse of the damped Hessian as covariance.
+// Draws have mean 0 and the inverse of the damped Hessian as covariance.
 func TestSampledWeightsHaveTheirCovariance(t *testing.T) {
 	t.Parallel()
 	const m = 20000

@@ -18,7 +18,7 @@ import (
 // central differences have errors of about step² and 2⁻⁵²/step.
 var central = &fd.Settings{Formula: fd.Central, Step: 1e-5}
 
-func TestCrossEntropy(t *testing.T) {
+func TestCrossEntropyGradientsAreFiniteDifferences(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 50 {
@@ -63,8 +63,7 @@ func minimum(t *testing.T, n int, f func(x []float64) float64) float64 {
 	return r.F
 }
 
-// TestFitsReachTheOptimum: the loss is convex, so that every member ends where another
-// optimiser does, from any start and in minibatches of all examples.
+// The loss is convex: each member ends where another optimiser does, from any start.
 func TestFitsReachTheOptimum(t *testing.T) {
 	t.Parallel()
 	for _, bias := range []bool{false, true} {
@@ -115,9 +114,8 @@ func TestFitsReachTheOptimum(t *testing.T) {
 	}
 }
 
-// TestFitsDoNotDependOnTheUnit: features that are larger have logits that are the same,
-// long before any optimum.
-func TestFitsDoNotDependOnTheUnit(t *testing.T) {
+// Scaled features give the same logits, long before the optimum.
+func TestFitsDoNotDependOnTheScaleOfFeatures(t *testing.T) {
 	t.Parallel()
 	h, s := softmaxHead(3, 2, true), clouds(60, 2, 3, 1, 12)
 	large := &rows.Batch{N: s.N, Features: slices.Clone(s.Features), Logits: s.Logits, Labels: s.Labels}
@@ -160,8 +158,8 @@ func TestFitsDoNotDependOnTheUnit(t *testing.T) {
 	}
 }
 
-// TestMinibatches: they come near the optimum too, and each example is seen once an epoch.
-func TestMinibatches(t *testing.T) {
+// They come near the optimum, too.
+func TestMinibatchesSeeEachExampleOnceAnEpoch(t *testing.T) {
 	t.Parallel()
 	h := softmaxHead(3, 2, true)
 	s := clouds(61, 2, 3, 0.7, 12)
@@ -212,7 +210,7 @@ func TestMinibatches(t *testing.T) {
 	}
 }
 
-func TestRandomStart(t *testing.T) {
+func TestInitialLogitsHaveTheirStandardDeviation(t *testing.T) {
 	t.Parallel()
 	const d = 500
 	h := softmaxHead(40, d, true)
@@ -235,9 +233,8 @@ func TestRandomStart(t *testing.T) {
 	}
 }
 
-// TestStartOfEnsembles: by default weights are uniform up to 1/√d in units of 1/r, and
-// almost what they were after a fit at almost no rate.
-func TestStartOfEnsembles(t *testing.T) {
+// Weights are uniform up to 1/√d in units of 1/r, and hardly change at a tiny learning rate.
+func TestEnsemblesStartUniformly(t *testing.T) {
 	t.Parallel()
 	const d, k = 100, 5
 	s := clouds(50, d, k, 1, 14)
@@ -262,7 +259,7 @@ func TestStartOfEnsembles(t *testing.T) {
 	}
 }
 
-func TestFeaturesOfZero(t *testing.T) {
+func TestFeaturesOfZeroAreFitted(t *testing.T) {
 	t.Parallel()
 	s := &rows.Batch{N: 10, Features: make([]float32, 20), Logits: make([]float32, 30), Labels: []int{0, 1, 2, 0, 1, 2,
 		0, 1, 2, 0}}
@@ -282,7 +279,7 @@ func TestFeaturesOfZero(t *testing.T) {
 	}
 }
 
-func TestJackknifeParts(t *testing.T) {
+func TestJackknifePartsPartitionTheExamples(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ n, members, leave int }{{10, 3, 4}, {100, 25, 10}, {7, 7, 1}, {1000, 4, 500}} {
 		leavesOut := jackknifeParts(c.n, c.members, c.leave, 1)
@@ -321,7 +318,7 @@ func TestJackknifeParts(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
+func TestFitsReportProgress(t *testing.T) {
 	t.Parallel()
 	s, h := clouds(40, 2, 3, 1, 1), softmaxHead(3, 2, true)
 	w := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9}

@@ -56,7 +56,7 @@ func wantProbabilities(t *testing.T, what string, logp []float64, rest float64, 
 	}
 }
 
-func TestExponentials(t *testing.T) {
+func TestExponentialsAreAccurate(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 2000 {
@@ -85,7 +85,7 @@ func TestExponentials(t *testing.T) {
 	}
 }
 
-func TestSamples(t *testing.T) {
+func TestSamplesAverageTheSoftmax(t *testing.T) {
 	t.Parallel()
 	const n, m, k = 7, 30, 5
 	rng := rand.New(rand.NewPCG(2, 1))
@@ -131,7 +131,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-func TestEnsemble(t *testing.T) {
+func TestEnsemblesAverageTheSoftmax(t *testing.T) {
 	t.Parallel()
 	const n, m, k = 6, 3, 4
 	rng := rand.New(rand.NewPCG(3, 1))
@@ -161,9 +161,7 @@ func TestEnsemble(t *testing.T) {
 	}
 }
 
-// TestSamplesAtTheBounds: searches go where nothing but one class is left, and must
-// find numbers there.
-func TestSamplesAtTheBounds(t *testing.T) {
+func TestSamplesAreFiniteAtExtremeTemperatures(t *testing.T) {
 	t.Parallel()
 	s, err := NewSamples([]float32{1000, -1000, 0, 1, 1, 1}, []float32{1e4, 0, -1e4, 0, 0, 0}, 2, 1, 3)
 	if err != nil {
@@ -188,10 +186,8 @@ func TestSamplesAtTheBounds(t *testing.T) {
 	}
 }
 
-// However large logits and deviations are, and whichever stand against each other, the mean is that of
-// the samples one by one; and it does not depend on what was predicted before. What is beyond 1e-260
-// may be anything below it.
-func TestSamplesOfAnySize(t *testing.T) {
+// For logits and deviations of any size, and in any order of calls. Values below 1e-260 are not compared.
+func TestCachedSamplesEqualTheNaiveMean(t *testing.T) {
 	t.Parallel()
 	const n, m, k = 4, 20, 6
 	rng := rand.New(rand.NewPCG(8, 1))
@@ -238,8 +234,7 @@ func TestSamplesOfAnySize(t *testing.T) {
 	}
 }
 
-// The first draws alone are as if no others had been drawn.
-func TestFewerSamples(t *testing.T) {
+func TestFewerSamplesAreTheFirstDraws(t *testing.T) {
 	t.Parallel()
 	const n, m, few, k = 20, 9, 4, 3
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -283,7 +278,7 @@ func TestFewerSamples(t *testing.T) {
 	}
 }
 
-func TestSamplesErrors(t *testing.T) {
+func TestSamplesRefuseBadInputs(t *testing.T) {
 	t.Parallel()
 	nan := float32(math.NaN())
 	five := make([]float32, 5)

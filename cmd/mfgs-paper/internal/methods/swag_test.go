@@ -24,8 +24,7 @@ func randomCheckpoints(h layer.Head, n int, seed uint64) [][]float64 {
 	return checkpoints
 }
 
-// TestSWAG compares with the covariance of all weights by its definition.
-func TestSWAG(t *testing.T) {
+func TestSWAGIsTheCovarianceOfTheCheckpoints(t *testing.T) {
 	t.Parallel()
 	for _, h := range []layer.Head{
 		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
@@ -109,7 +108,7 @@ func wantDiagonals(t *testing.T, c interface {
 	}
 }
 
-func TestSWAGErrors(t *testing.T) {
+func TestSWAGRefusesBadInputs(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	sigmoid := h

@@ -14,8 +14,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// TestVariationalGradients differentiates the loss of one batch with its noise held.
-func TestVariationalGradients(t *testing.T) {
+func TestVariationalGradientsAreFiniteDifferences(t *testing.T) {
 	t.Parallel()
 	const n, d, k, prior = 8, 3, 4, 0.7
 	h := softmaxHead(k, d-1, true)
@@ -74,10 +73,9 @@ func gaussianDivergence(mean, logs []float64, prior float64) (sum float64) {
 	return sum
 }
 
-// TestVariationalOptimum compares the bound that is reached with that of another
-// optimiser, with expectations by quadrature: of two classes only the difference of
-// logits counts, which is Gaussian.
-func TestVariationalOptimum(t *testing.T) {
+// Compared with another optimiser and quadrature: with two classes only the difference of logits matters, which is
+// Gaussian.
+func TestVariationalFitsReachTheOptimum(t *testing.T) {
 	t.Parallel()
 	const n, prior = 40, 1.5
 	h := softmaxHead(2, 1, false)
@@ -109,8 +107,7 @@ func TestVariationalOptimum(t *testing.T) {
 	}
 }
 
-// TestVariationalPredictive: logits have the mean and the variance of the weights'.
-func TestVariationalPredictive(t *testing.T) {
+func TestVariationalLogitsHaveTheirMeanAndVariance(t *testing.T) {
 	t.Parallel()
 	const samples = 20000
 	h := softmaxHead(3, 2, true)
@@ -168,9 +165,8 @@ func TestVariationalPredictive(t *testing.T) {
 	}
 }
 
-// TestDropout compares logits with their mean a and variance rate/(1-rate) Σ_j w_j²φ_j²
-// and, at rate 0, with a itself.
-func TestDropout(t *testing.T) {
+// The mean is a, the variance rate/(1-rate) Σ_j w_j²φ_j².
+func TestDropoutHasItsMeanAndVariance(t *testing.T) {
 	t.Parallel()
 	const samples = 20000
 	h := softmaxHead(3, 5, true)

@@ -56,7 +56,7 @@ func naiveLogits(w []float64, h layer.Head, phi []float32) []float64 {
 	return a
 }
 
-func TestLayers(t *testing.T) {
+func TestLayersAreStoredInGroups(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		k, d, m, n int
@@ -105,8 +105,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestPredictives compares what becomes of sampled and of fitted layers with the definitions.
-func TestPredictives(t *testing.T) {
+func TestPredictivesFollowTheDefinitions(t *testing.T) {
 	t.Parallel()
 	h := softmaxHead(3, 2, true)
 	s := clouds(4, 2, 3, 1, 2)
@@ -217,7 +216,7 @@ type identity struct{}
 
 func (identity) SolveTo(dst, g []float64, m int) error { copy(dst, g); return nil }
 
-func TestPreparationEnds(t *testing.T) {
+func TestPreparationEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(background)
@@ -251,8 +250,8 @@ func (p *limitedProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int)
 	return p.Product.AddTransposedProduct(c, a, b, rows, m, n)
 }
 
-// TestPreparationFails lets each of the products of each preparation fail.
-func TestPreparationFails(t *testing.T) {
+// Each product of each preparation fails in turn.
+func TestPreparationReturnsTheProductsErrors(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range preparations {
 		products := 0
@@ -271,8 +270,7 @@ func TestPreparationFails(t *testing.T) {
 	}
 }
 
-// TestPreparationRepeats: results depend on the seed, not on the number of processors.
-func TestPreparationRepeats(t *testing.T) {
+func TestPreparationDependsOnTheSeedNotTheProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for name, prepare := range preparations {
 		var first []float64
@@ -297,7 +295,7 @@ func TestPreparationRepeats(t *testing.T) {
 	}
 }
 
-func TestLastLayerErrors(t *testing.T) {
+func TestLastLayersRefuseBadInputs(t *testing.T) {
 	t.Parallel()
 	s, h := clouds(20, 2, 3, 1, 1), softmaxHead(3, 2, true)
 	sigmoids := h

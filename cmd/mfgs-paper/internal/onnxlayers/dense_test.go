@@ -58,9 +58,8 @@ func forward(t *testing.T, tail *onnxlayers.Tail, x []float64) []float64 {
 	return x
 }
 
-// What is found in fixtures is what their generator made, and the layers give the logits that the
-// model gives.
-func TestDenseTail(t *testing.T) {
+// The layers must give the logits of the model.
+func TestTailsOfFixturesAreAsGenerated(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join("../../../../testdata/onnx", "dense", "golden.json"))
 	if err != nil {
@@ -145,8 +144,7 @@ func TestDenseTail(t *testing.T) {
 	}
 }
 
-// A tail of one layer is the head.
-func TestDenseTailOfOneLayerIsTheHead(t *testing.T) {
+func TestATailOfOneLayerIsTheHead(t *testing.T) {
 	t.Parallel()
 	type golden struct {
 		File    string
@@ -215,7 +213,7 @@ func bytesOf(t *testing.T, m *onnx.Model) []byte {
 	return b
 }
 
-func TestDenseTailRefusesOtherNumbersAndModels(t *testing.T) {
+func TestFindRefusesOtherNumbersAndModels(t *testing.T) {
 	t.Parallel()
 	open := func() (*onnx.Model, *head.Head) {
 		m, err := onnx.Open(filepath.Join("../../../../testdata/onnx", "dense", "relu.onnx"))
@@ -256,8 +254,7 @@ func TestDenseTailRefusesOtherNumbersAndModels(t *testing.T) {
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// Derivatives are those of the functions: against differences on both sides.
-func TestActivationSlopes(t *testing.T) {
+func TestActivationSlopesAreFiniteDifferences(t *testing.T) {
 	t.Parallel()
 	for _, a := range []onnxlayers.Activation{
 		{Func: onnxlayers.Identity}, {Func: onnxlayers.Relu}, {Func: onnxlayers.LeakyRelu, Alpha: 0.01},

@@ -57,7 +57,7 @@ func withInputs(op, in, out string, attributes ...*onnxpb.Attribute) *onnxpb.Nod
 
 const masked = "RandomUniformLike Constant Less Cast Constant Mul Mul"
 
-func TestStochastic(t *testing.T) {
+func TestStochasticReplacesDropout(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -147,7 +147,7 @@ func TestStochastic(t *testing.T) {
 	}
 }
 
-func TestStochasticRefuses(t *testing.T) {
+func TestStochasticRefusesWhatItCannotActivate(t *testing.T) {
 	t.Parallel()
 	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph),
 		G: &onnxpb.Graph{
@@ -200,7 +200,7 @@ func TestStochasticRefuses(t *testing.T) {
 	}
 }
 
-func TestRandom(t *testing.T) {
+func TestRandomListsRandomNodes(t *testing.T) {
 	t.Parallel()
 	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph),
 		G: &onnxpb.Graph{
@@ -247,8 +247,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// Random nodes have seeds of their own, wherever they are, in place of those they had.
-func TestSeeded(t *testing.T) {
+func TestSeededReplacesAllSeeds(t *testing.T) {
 	t.Parallel()
 	branch := func(nodes ...*onnxpb.Node) *onnxpb.Attribute {
 		return &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph),
@@ -380,9 +379,7 @@ func TestSeededRefusesFunctions(t *testing.T) {
 	}
 }
 
-// Seeds are whole numbers that float32 holds, as many as there are nodes, and others for another
-// seed.
-func TestNodeSeeds(t *testing.T) {
+func TestNodeSeedsAreExactAndDependOnTheSeed(t *testing.T) {
 	t.Parallel()
 	seen := map[float32]string{}
 	for _, seed := range []int{0, 1, 2, -1, math.MaxInt, math.MinInt} {
@@ -412,8 +409,7 @@ func TestNodeSeeds(t *testing.T) {
 	}
 }
 
-// Of a thousand nodes no two have the same seed, whatever the seed of all: that only moves them
-// together, around 2²⁴ - 1.
+// The seed of all only shifts them, modulo 2²⁴ - 1.
 func TestNodeSeedsOfOneModelDiffer(t *testing.T) {
 	t.Parallel()
 	last := make([]int, 1<<24) // the seed that had this number last, plus 1
@@ -484,7 +480,7 @@ func FuzzDense(f *testing.F) {
 	})
 }
 
-func TestSeededRefusesWhatIsNoDistribution(t *testing.T) {
+func TestSeededRefusesInvalidDistributions(t *testing.T) {
 	t.Parallel()
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, tt := range []struct {

@@ -77,8 +77,8 @@ func runTail(
 	return tail.Layers[0].In, r
 }
 
-// Every fixture, cut below all its dense layers and run, gives what its generator computed.
-func TestTailsRun(t *testing.T) {
+// Each fixture is cut below all its dense layers.
+func TestCutTailsRunAsGenerated(t *testing.T) {
 	t.Parallel()
 	const fixtures = "../../../../testdata/onnx/dense"
 	b, err := os.ReadFile(filepath.Join(fixtures, "golden.json"))
@@ -138,8 +138,7 @@ func converted[T float32 | int32](x []float64) []T {
 	return y
 }
 
-// The network that ships is three dense layers and nothing else.
-func TestTailOfANetworkOfDenseLayers(t *testing.T) {
+func TestTheMNISTNetworkIsThreeDenseLayers(t *testing.T) {
 	t.Parallel()
 	m, err := onnx.Open("../../../../models/mnist-mlp/model.onnx")
 	if err != nil {

@@ -92,9 +92,8 @@ func both(a, b []float32) float64 {
 	return float64(n) / float64(len(a))
 }
 
-// ONNX Runtime neither works out the masks beforehand nor takes two for one: they are independent
-// of each other and of those of other runs, and come again in the same order in a new session.
-func TestDropoutSwitchedOnDrops(t *testing.T) {
+// Masks are independent of each other and between runs, and repeat in a new session.
+func TestActiveDropoutDrops(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		fixture  string
@@ -134,8 +133,8 @@ func TestDropoutSwitchedOnDrops(t *testing.T) {
 	}
 }
 
-// A network with Dropout switched on is a classifier still, which gives other logits in every run.
-func TestStochasticNetworkHasItsHead(t *testing.T) {
+// Its logits differ between runs.
+func TestAStochasticNetworkHasItsHead(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"mlp_dropout_opset9", "mlp_dropout_opset13"} {
 		t.Run(name, func(t *testing.T) {
@@ -230,10 +229,9 @@ func printDrawn(seed string) {
 	fmt.Print(runs)
 }
 
-// A network that draws its weights repeats itself in a new session of this process and of another,
-// which it does not without a seed: ONNX Runtime takes one from the clock, once a process. It never
-// does in another run of the same session.
-func TestSeededNetworkRepeatsItself(t *testing.T) {
+// In a new session of this and of another process, but not in another run of a session. Without a seed, ONNX
+// Runtime takes one from the clock, once per process.
+func TestASeededNetworkRepeatsItself(t *testing.T) {
 	t.Parallel()
 	here := func(seed string) (runs [drawingRuns][]float32) {
 		t.Helper()

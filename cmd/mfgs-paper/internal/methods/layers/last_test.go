@@ -234,8 +234,8 @@ func wantSolutions(t *testing.T, name string, l *LastLayer, sigma *mat.Dense, n 
 	}
 }
 
-// Beyond the classes of a dense B covariances are zero.
-func TestLastLayerOfManyClasses(t *testing.T) {
+// B is diagonal beyond calibrate.MaxDense classes.
+func TestLastLayerOfManyClassesHasNoCovariances(t *testing.T) {
 	t.Parallel()
 	h := geometry.Head{Logits: calibrate.MaxDense + 1, Features: 2, Bias: true, Link: geometry.Softmax}
 	train, test := lastSet(h, 40, 30), lastSet(h, 3, 31)
@@ -309,8 +309,8 @@ func TestLastLayersThatAreRefused(t *testing.T) {
 	}
 }
 
-// Each of the products fails in turn.
-func TestLastLayerPassesOnErrors(t *testing.T) {
+// Each product fails in turn.
+func TestLastLayerReturnsTheProductsErrors(t *testing.T) {
 	t.Parallel()
 	h := geometry.Head{Logits: 3, Features: 2, Bias: true, Link: geometry.Softmax}
 	train := lastSet(h, 20, 50)
@@ -344,10 +344,9 @@ func TestLastLayerPassesOnErrors(t *testing.T) {
 	}
 }
 
-// From a curvature to every integral. Features are positive, as behind
-// a ReLU, and most logits sure: one direction of Σ is far larger than others. mf0 must
-// be that of a calibration with the same posterior.
-func TestLastLayerUnderEachIntegral(t *testing.T) {
+// mf0 must equal that of a calibration with the same posterior. Features are positive, as after a ReLU, and most logits
+// confident, so that Σ has a dominant direction.
+func TestLastLayerGivesEachIntegral(t *testing.T) {
 	t.Parallel()
 	h := geometry.Head{Logits: 5, Features: 12, Bias: true, Link: geometry.Softmax}
 	const n = 300

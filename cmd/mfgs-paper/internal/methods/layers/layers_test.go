@@ -23,7 +23,7 @@ import (
 
 var kinds = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher}
 
-func TestForwardIsTheLayersOneAfterAnother(t *testing.T) {
+func TestForwardComposesTheLayers(t *testing.T) {
 	t.Parallel()
 	const n = calibrate.BlockSize + 3
 	for _, s := range stacks() {
@@ -41,8 +41,6 @@ func TestForwardIsTheLayersOneAfterAnother(t *testing.T) {
 	}
 }
 
-// What backward gives each layer are the derivatives that finite differences find when
-// what comes out of the layer is moved.
 func TestJacobiansAreFiniteDifferences(t *testing.T) {
 	t.Parallel()
 	const n, step = 4, 1e-5
@@ -128,7 +126,7 @@ func TestFactorsAreSumsOverExamples(t *testing.T) {
 	}
 }
 
-// S is J Σ Jᵀ with a Σ that is written out and inverted whole.
+// S is J Σ Jᵀ with a dense Σ.
 func TestCovariancesAreThoseOfTheDensePosterior(t *testing.T) {
 	t.Parallel()
 	const n, queries = 40, 5
@@ -252,8 +250,7 @@ func TestOneLayerIsTheKroneckerPosteriorOfTheLast(t *testing.T) {
 	}
 }
 
-// Where a network is sure, 1 - p is far below what is left of a difference from 1.
-func TestRootKeepsTheDigitsOfSmallProbabilities(t *testing.T) {
+func TestRootKeepsTheDigitsOfConfidentNetworks(t *testing.T) {
 	t.Parallel()
 	for _, logits := range [][]float64{{0.3, -1, 2}, {50, 3, -20}, {-3, 0, 400}, {0, 0}} {
 		k := len(logits)
@@ -433,8 +430,7 @@ func (c *counted) Multiply32(to, a, b []float32, rows, n, m int) error {
 	return c.Product.Multiply32(to, a, b, rows, n, m)
 }
 
-// Wherever a product fails, its error comes out.
-func TestErrorsOfTheProduct(t *testing.T) {
+func TestErrorsOfTheProductAreReturned(t *testing.T) {
 	t.Parallel()
 	const n = 6
 	s, ctx := stacks()[3], context.Background()
@@ -513,8 +509,7 @@ func TestWorkEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Memory does not grow with the number of examples.
-func TestMemoryIsBounded(t *testing.T) {
+func TestMemoryDoesNotGrowWithTheExamples(t *testing.T) {
 	s := stacks()[3]
 	network := s.network(t, nil)
 	p := s.fit(t, calibrate.Hessian, 10, calibrate.Damping{Relative: 1}, nil)

@@ -95,9 +95,8 @@ func TestSampledIsTheMeanOverDrawnNetworks(t *testing.T) {
 	}
 }
 
-// A small spread leaves the logits linear in the weights: their covariance over draws is
-// S / T_ens but for the sampling error, a variance's being √(2/M) of it.
-func TestSmallSpreadsAreLinear(t *testing.T) {
+// The covariance over draws is S / T_ens up to the sampling error, √(2/M) for a variance.
+func TestSmallDeviationsAreLinear(t *testing.T) {
 	t.Parallel()
 	const n, samples, tau = 3, 4000, 1e6
 	for _, s := range stacks() {
@@ -139,8 +138,8 @@ func TestSmallSpreadsAreLinear(t *testing.T) {
 	}
 }
 
-// With one layer the logits are linear in the weights at any spread.
-func TestOneLayerIsMethodsSamples(t *testing.T) {
+// With one layer the logits are linear in the weights.
+func TestOneLayerEqualsMethodsSamples(t *testing.T) {
 	t.Parallel()
 	const n, samples, ens = 5, 30, 0.1
 	s := stacks()[0]
@@ -175,7 +174,7 @@ func TestOneLayerIsMethodsSamples(t *testing.T) {
 	}
 }
 
-func TestSpreadIsTheMedianVariance(t *testing.T) {
+func TestMedianVarianceIsThatOfTheExamples(t *testing.T) {
 	t.Parallel()
 	for _, s := range stacks() {
 		p, k := s.fit(t, calibrate.Hessian, 50, calibrate.Damping{Relative: 1}, nil), s.classes()
@@ -219,8 +218,7 @@ func TestSampledDoesNotDependOnTheProcessors(t *testing.T) {
 	}
 }
 
-// What memory has no room for is drawn anew each time, and is the same.
-func TestDrawsThatAreNotKeptAreTheSame(t *testing.T) {
+func TestUncachedDrawsAreTheSame(t *testing.T) {
 	t.Parallel()
 	s := stacks()[3]
 	const n, samples = 20, 5
@@ -246,7 +244,7 @@ func TestDrawsThatAreNotKeptAreTheSame(t *testing.T) {
 	}
 }
 
-func TestSampledRefuses(t *testing.T) {
+func TestSampledRefusesBadInputs(t *testing.T) {
 	t.Parallel()
 	s := stacks()[3]
 	p := s.fit(t, calibrate.Hessian, 20, calibrate.Damping{Relative: 1}, nil)
@@ -286,8 +284,7 @@ func TestSampledRefuses(t *testing.T) {
 	sampled.Predictor()(logp, 0, geometry.Temperatures{Act: 1, Ens: 1})
 }
 
-// Tune searches both temperatures of what is resampled.
-func TestTuneSampled(t *testing.T) {
+func TestTuneSearchesBothTemperaturesOfSampled(t *testing.T) {
 	t.Parallel()
 	s := stacks()[3]
 	const n = 60
