@@ -264,7 +264,8 @@ func world(rng *rand.Rand, n int) (d Losses, oodScores []float64) {
 		if rng.Float64() < uncertainty*uncertainty*(1+u)/2 {
 			loss = 1
 		}
-		d.Uncertainty, d.Loss, oodScores = append(d.Uncertainty, uncertainty), append(d.Loss, loss), append(oodScores, u)
+		d.Uncertainty, d.Loss = append(d.Uncertainty, uncertainty), append(d.Loss, loss)
+		oodScores = append(oodScores, u)
 	}
 	return d, oodScores
 }
@@ -315,7 +316,8 @@ func TestTheTargetErrorIsKeptAmongWhatIsNotFlaggedAsOOD(t *testing.T) {
 		var among Losses
 		for i, u := range oodScores {
 			if u < familiar.Threshold {
-				among.Uncertainty, among.Loss = append(among.Uncertainty, held.Uncertainty[i]), append(among.Loss, held.Loss[i])
+				among.Uncertainty = append(among.Uncertainty, held.Uncertainty[i])
+				among.Loss = append(among.Loss, held.Loss[i])
 			}
 		}
 		rule, err := TargetError(tune, among, target, confidence)

@@ -52,7 +52,8 @@ func TestBinomialBoundsAreThoseOfScipy(t *testing.T) {
 			t.Errorf("%d of %d leave %v possible at %v, want %v", k, n, got, c[2], c[4])
 		}
 		// Two sides, each with half of what is left.
-		if low, high := ClopperPearson(k, n, 2*c[2]-1); !approx.Equal(low, c[3], 1e-9) || !approx.Equal(high, c[4], 1e-9) {
+		low, high := ClopperPearson(k, n, 2*c[2]-1)
+		if !approx.Equal(low, c[3], 1e-9) || !approx.Equal(high, c[4], 1e-9) {
 			t.Errorf("%d of %d: %v to %v, want %v to %v", k, n, low, high, c[3], c[4])
 		}
 	}

@@ -295,7 +295,8 @@ func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 	all := held.losses()
 	for i, v := range held.OODScores {
 		if v < d.OOD.Threshold {
-			among.Uncertainty, among.Loss = append(among.Uncertainty, all.Uncertainty[i]), append(among.Loss, all.Loss[i])
+			among.Uncertainty = append(among.Uncertainty, all.Uncertainty[i])
+			among.Loss = append(among.Loss, all.Loss[i])
 		}
 	}
 	rule, err := TargetError(tune.losses(), among, plan.TargetError, DefaultConfidence)

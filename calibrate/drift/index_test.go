@@ -93,7 +93,9 @@ func TestTheNoiseOfTheIndex(t *testing.T) {
 // The level is χ²'s of one degree of freedom less than there are bins, which tables have, and the mean is
 // that number of degrees.
 func TestTheLevelHasOneDegreeOfFreedomLessThanBins(t *testing.T) {
-	for bins, quantile := range map[int]float64{1: 0, 2: 3.84146, 3: 5.99147, 10: 16.9190, 20: 30.1435, 31: 43.7729, 101: 124.342} {
+	for bins, quantile := range map[int]float64{
+		1: 0, 2: 3.84146, 3: 5.99147, 10: 16.9190, 20: 30.1435, 31: 43.7729, 101: 124.342,
+	} {
 		weights := make([]int, bins)
 		for b := range weights {
 			weights[b] = 30 + b

@@ -30,7 +30,8 @@ func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 	const of = 60
 	rng := rand.New(rand.NewPCG(42, 1))
 	all := ValidationData{Val: drawn(rng, 3*of/2, 3, 4), OOD: drawn(rng, 2*of+1, 3, 4)}
-	some := ValidationData{Val: &Examples{K: 3, D: 4, Link: link.Softmax}, OOD: &Examples{K: 3, D: 4, Link: link.Softmax}}
+	none := Examples{K: 3, D: 4, Link: link.Softmax}
+	some := ValidationData{Val: &none, OOD: new(none)}
 	for i := range of { // two of three, and every other
 		some.Val.add(all.Val.slice(i*3/2, i*3/2+1))
 		some.OOD.add(all.OOD.slice(2*i, 2*i+1))
@@ -64,7 +65,8 @@ func TestAScoreIsSeldomChosenByChance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(43, 1))
 	others, ahead := 0, 0
 	for range draws {
-		_, c, tried, err := Select(t.Context(), "", nil, ValidationData{Val: drawn(rng, n, 4, 5), OOD: drawn(rng, n, 4, 5)})
+		data := ValidationData{Val: drawn(rng, n, 4, 5), OOD: drawn(rng, n, 4, 5)}
+		_, c, tried, err := Select(t.Context(), "", nil, data)
 		if err != nil {
 			t.Fatal(err)
 		}
