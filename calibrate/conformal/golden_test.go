@@ -35,6 +35,7 @@ func golden(t *testing.T) (g struct {
 }
 
 func TestBinomialBoundsAreThoseOfScipy(t *testing.T) {
+	t.Parallel()
 	g := golden(t)
 	for _, c := range g.CDF {
 		// Both have logarithms of factorials of up to 25,000, some 1e5, of whose rounding 1e-10 is left.
@@ -63,6 +64,7 @@ func TestBinomialBoundsAreThoseOfScipy(t *testing.T) {
 }
 
 func TestThresholdsAndSetsAreThoseOfTorchCP(t *testing.T) {
+	t.Parallel()
 	const classes = 6
 	for _, c := range golden(t).Sets {
 		n := len(c.Labels)

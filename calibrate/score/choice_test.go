@@ -11,6 +11,7 @@ import (
 
 // What scores have in common is computed once, and makes no difference.
 func TestScoresTogetherAreThoseOfEach(t *testing.T) {
+	t.Parallel()
 	s := newScene(link.Softmax, 5, 24, 300, 41)
 	list := must(fitScores("", s.Training, true))
 	if len(list) < 17 {
@@ -27,6 +28,7 @@ func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 // However many are held out, scores are compared on so many, and the one that serves is measured on all
 // in distribution.
 func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
+	t.Parallel()
 	const of = 60
 	rng := rand.New(rand.NewPCG(42, 1))
 	all := ValidationData{Val: drawn(rng, 3*of/2, 3, 4), OOD: drawn(rng, 2*of+1, 3, 4)}
@@ -61,6 +63,7 @@ func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 // chosen in the place of the default all the same happens in one of twenty choices at most, however
 // many are tried.
 func TestAScoreIsSeldomChosenByChance(t *testing.T) {
+	t.Parallel()
 	const draws, n = 300, 60
 	rng := rand.New(rand.NewPCG(43, 1))
 	others, ahead := 0, 0

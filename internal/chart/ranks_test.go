@@ -16,6 +16,7 @@ func someRanks() Ranks {
 }
 
 func TestRanksAreWellFormed(t *testing.T) {
+	t.Parallel()
 	for name, svg := range map[string]string{
 		"ranks": string(someRanks().Document()),
 		"one":   string(Ranks{Methods: []Ranked{{Name: "a", Rank: 1}}}.Document()), "none": string(Ranks{}.Document()),
@@ -35,6 +36,7 @@ func TestRanksAreWellFormed(t *testing.T) {
 
 // Methods, groups and the critical difference are drawn to one scale, and the names within the canvas.
 func TestRanksAreDrawnToScale(t *testing.T) {
+	t.Parallel()
 	svg := string(someRanks().Document())
 	left, right := 0., 0. // where ranks 1 and 5 are
 	var leaders, bars [][]float64
