@@ -17,9 +17,9 @@ type Fitted struct {
 	Choice      Choice          // of Method
 	ScoreChoice score.Selection // of Score
 	// Scores are those that were compared on out-of-distribution data, nil where there is none: see
-	// score.Choose.
+	// score.Select.
 	Scores []score.Candidate
-	// StandIns says how the scores tell stand-ins, nil where there are none: see score.TryStandIns.
+	// StandIns says how the scores tell stand-ins, nil where there are none: see score.CompareOnSynthetic.
 	StandIns []score.Candidate
 	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
 	// preferred to them where the two cannot be told apart.
@@ -46,7 +46,7 @@ type Fitted struct {
 // maximises the AUROC of 1 - max p over the same temperatures, preferring large τ among equals;
 // TSOOD is the one temperature that maximises that of softmax(a/T). Method is mf0 where it is told
 // from temperature scaling and from the network itself; see Choice. Score is the studentized margin
-// unless another is asked for, or tells ood better; see score.Choice.
+// unless another is asked for, or tells ood better; see score.Selection.
 //
 // Fit ends with ctx, at the latest when the inversion that is under way is done.
 //

@@ -58,8 +58,8 @@ func TestDescriptionsBelongToTheCaller(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, structures[0])
 	p := opened(t, dir, Options{})
-	p.Outputs()[0].Shape[1].Value, p.Inputs()[0].Shape[1].Value = 99, 99
-	if p.Outputs()[0].Shape[1].Value != 10 || p.Inputs()[0].Shape[1].Value == 99 {
-		t.Errorf("outputs %v, inputs %v", p.Outputs(), p.Inputs())
+	p.Outputs(Override{})[0].Shape[1].Value, p.Inputs()[0].Shape[1].Value = 99, 99
+	if p.Outputs(Override{})[0].Shape[1].Value != 10 || p.Inputs()[0].Shape[1].Value == 99 {
+		t.Errorf("outputs %v, inputs %v", p.Outputs(Override{}), p.Inputs())
 	}
 }

@@ -49,7 +49,8 @@ func CoverageTail(k, m, n int, alpha float64) float64 {
 		return 0
 	}
 	j, all := float64(k), float64(m)
-	p := math.Exp(-math.Log1p(all) - mathext.Lbeta(j+1, all-j+1) + mathext.Lbeta(j+r, all-j+rest) - mathext.Lbeta(r, rest))
+	choose := -math.Log1p(all) - mathext.Lbeta(j+1, all-j+1)
+	p := math.Exp(choose + mathext.Lbeta(j+r, all-j+rest) - mathext.Lbeta(r, rest))
 	sum := 0.0
 	const negligible = 1e-17
 	for ; j >= 0 && p > sum*negligible; j-- { // the probability of j, from that of j+1

@@ -143,7 +143,8 @@ func (d *Decisions) checkSet(classes int) error {
 		return fmt.Errorf("prediction_set with alpha %v takes %d examples, and was set on %d", s.Alpha, least, s.Examples)
 	}
 	most := 1 + s.Penalty*float64(classes)
-	if i := slices.IndexFunc(s.Thresholds, func(t float64) bool { return !(t >= 0 && t <= most+roundingSlack) }); i >= 0 {
+	bad := func(t float64) bool { return !(t >= 0 && t <= most+roundingSlack) }
+	if i := slices.IndexFunc(s.Thresholds, bad); i >= 0 {
 		return fmt.Errorf("prediction_set has the threshold %v, want 0 to %v", s.Thresholds[i], most)
 	}
 	return nil

@@ -82,6 +82,7 @@ func naiveScore(s *Sets, p []float64, class int) float64 {
 }
 
 func TestThresholdsAreTheQuantilesOfTheDefinition(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, score := range Scores {
 		for _, n := range []int{9, 10, 57, 199} {
@@ -107,6 +108,7 @@ func TestThresholdsAreTheQuantilesOfTheDefinition(t *testing.T) {
 }
 
 func TestSetsHoldTheClassesWhoseScoreIsAtMostTheThreshold(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(2, 1))
 	x := softmaxed(rng, 300, 7)
 	for _, score := range Scores {
@@ -137,6 +139,7 @@ func TestSetsHoldTheClassesWhoseScoreIsAtMostTheThreshold(t *testing.T) {
 
 // The mean share of missed labels over n+1 examples, the new one missing all, by its definition.
 func TestMultiLabelThresholdIsTheLeastThatControlsTheRisk(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 1))
 	for range 20 {
 		x := labelled(rng, 60, 5)
@@ -179,6 +182,7 @@ func most(n int, p float64) int {
 
 // Each draw is of validation examples and of one new one, as the promise is.
 func TestSetsCoverAsPromised(t *testing.T) {
+	t.Parallel()
 	const draws, n, alpha = 2000, 59, 0.2
 	for _, score := range Scores {
 		rng := rand.New(rand.NewPCG(4, 1))
@@ -202,6 +206,7 @@ func TestSetsCoverAsPromised(t *testing.T) {
 }
 
 func TestClassConditionalSetsCoverEachClassAsPromised(t *testing.T) {
+	t.Parallel()
 	const draws, n, alpha = 2000, 200, 0.2
 	rng := rand.New(rand.NewPCG(5, 1))
 	missed, of := make([]int, 3), make([]int, 3)
@@ -225,6 +230,7 @@ func TestClassConditionalSetsCoverEachClassAsPromised(t *testing.T) {
 }
 
 func TestMultiLabelSetsMissAsFewLabelsAsPromised(t *testing.T) {
+	t.Parallel()
 	const draws, n, alpha = 3000, 59, 0.2
 	rng := rand.New(rand.NewPCG(6, 1))
 	var sum, squares float64
@@ -264,7 +270,8 @@ func world(rng *rand.Rand, n int) (d Losses, oodScores []float64) {
 		if rng.Float64() < uncertainty*uncertainty*(1+u)/2 {
 			loss = 1
 		}
-		d.Uncertainty, d.Loss, oodScores = append(d.Uncertainty, uncertainty), append(d.Loss, loss), append(oodScores, u)
+		d.Uncertainty, d.Loss = append(d.Uncertainty, uncertainty), append(d.Loss, loss)
+		oodScores = append(oodScores, u)
 	}
 	return d, oodScores
 }
@@ -273,6 +280,7 @@ func world(rng *rand.Rand, n int) (d Losses, oodScores []float64) {
 func risk(uncertainty, ood float64) float64 { return uncertainty * uncertainty / 3 * (1 + ood/2) / 2 }
 
 func TestTheTargetErrorIsKeptWithTheConfidencePromised(t *testing.T) {
+	t.Parallel()
 	const draws, target, confidence = 1000, 0.05, 0.9
 	rng := rand.New(rand.NewPCG(7, 1))
 	violations, unshown, share := 0, 0, 0.0
@@ -299,6 +307,7 @@ func TestTheTargetErrorIsKeptWithTheConfidencePromised(t *testing.T) {
 }
 
 func TestTheTargetErrorIsKeptAmongWhatIsNotFlaggedAsOOD(t *testing.T) {
+	t.Parallel()
 	const draws, target, share, confidence = 1000, 0.05, 0.8, 0.9
 	rng := rand.New(rand.NewPCG(8, 1))
 	wrong, alarms := 0, 0
@@ -315,7 +324,8 @@ func TestTheTargetErrorIsKeptAmongWhatIsNotFlaggedAsOOD(t *testing.T) {
 		var among Losses
 		for i, u := range oodScores {
 			if u < familiar.Threshold {
-				among.Uncertainty, among.Loss = append(among.Uncertainty, held.Uncertainty[i]), append(among.Loss, held.Loss[i])
+				among.Uncertainty = append(among.Uncertainty, held.Uncertainty[i])
+				among.Loss = append(among.Loss, held.Loss[i])
 			}
 		}
 		rule, err := TargetError(tune, among, target, confidence)
@@ -330,6 +340,7 @@ func TestTheTargetErrorIsKeptAmongWhatIsNotFlaggedAsOOD(t *testing.T) {
 
 // Losses that are parts of 1: the mean of three mistakes with one probability.
 func TestPartsOfLossesKeepTheTargetToo(t *testing.T) {
+	t.Parallel()
 	const draws, target, confidence = 500, 0.1, 0.9
 	rng := rand.New(rand.NewPCG(9, 1))
 	draw := func() (d Losses) {
@@ -363,6 +374,7 @@ func TestPartsOfLossesKeepTheTargetToo(t *testing.T) {
 
 // The rule by its definition: every threshold tested anew, from the one that tune shows best.
 func TestTargetErrorTestsThresholdsInTheirOrder(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(10, 1))
 	for range 100 {
 		tune, _ := world(rng, 80)
@@ -407,6 +419,7 @@ func TestTargetErrorTestsThresholdsInTheirOrder(t *testing.T) {
 }
 
 func TestANetworkThatIsGoodEnoughAnswersAll(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(11, 1))
 	held, _ := world(rng, 1000)
 	rule, err := TargetError(held, held, 0.5, 0.95)
@@ -416,6 +429,7 @@ func TestANetworkThatIsGoodEnoughAnswersAll(t *testing.T) {
 }
 
 func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(12, 1))
 	short := softmaxed(rng, 8, 3)
 	uneven := softmaxed(rng, 200, 3)
@@ -469,6 +483,7 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 }
 
 func TestDoubtHasDigitsWhereOneProbabilityHasAll(t *testing.T) {
+	t.Parallel()
 	if got := Uncertainty([]float64{1e-30, 1, 2e-30}); got < 2.9e-30 || got > 3.1e-30 {
 		t.Errorf("uncertainty %v, want 3e-30", got)
 	}
@@ -482,6 +497,7 @@ func TestDoubtHasDigitsWhereOneProbabilityHasAll(t *testing.T) {
 }
 
 func TestNumbersThatAreNoneAreNeverAccepted(t *testing.T) {
+	t.Parallel()
 	nan := math.NaN()
 	s := Sets{Score: LAC, Thresholds: []float64{2}}
 	if got := s.Set([]float64{nan, nan}); len(got) != 0 {
@@ -499,6 +515,7 @@ func TestNumbersThatAreNoneAreNeverAccepted(t *testing.T) {
 
 // What an error says can be shown is shown, and no step further is.
 func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(31, 1))
 	few, many := drawnOutcomes(rng, softmaxed(rng, 40, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3))
 	for i := range many.Labels {
@@ -547,6 +564,7 @@ func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
 }
 
 func TestWhereNothingIsShownTheErrorSaysSo(t *testing.T) {
+	t.Parallel()
 	wrong := Losses{Uncertainty: make([]float64, 100), Loss: make([]float64, 100)}
 	for i := range wrong.Loss {
 		wrong.Loss[i] = 1
@@ -561,6 +579,7 @@ func TestWhereNothingIsShownTheErrorSaysSo(t *testing.T) {
 // A target that is taken from the error of a smaller one is not independent of the examples any more.
 // The promise is kept here all the same.
 func TestATargetFromAnErrorIsKeptToo(t *testing.T) {
+	t.Parallel()
 	const draws, confidence = 200, 0.9
 	rng := rand.New(rand.NewPCG(32, 1))
 	second, violations := 0, 0

@@ -11,6 +11,7 @@ import (
 // What sets cover of new examples, as a sum over orders of equally likely scores: all n+m are one sample, and of the m
 // new ones as many are covered as stand before the r-th of the n.
 func TestAtMostCoveredCountsOrders(t *testing.T) {
+	t.Parallel()
 	choose := func(n, k int) float64 {
 		c := 1.0
 		for i := range k {
@@ -36,6 +37,7 @@ func TestAtMostCoveredCountsOrders(t *testing.T) {
 
 // Of data that are drawn alike few are said not to be, of many or few examples.
 func TestFewAreFoundUnlikeThatAreAlike(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	const trials, m, n, alpha = 2000, 400, 150, .1
 	found := 0

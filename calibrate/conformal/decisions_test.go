@@ -19,6 +19,7 @@ func drawnOutcomes(rng *rand.Rand, x *Examples) *Outcomes {
 }
 
 func TestThresholdsNeedExamples(t *testing.T) {
+	t.Parallel()
 	tune := drawnOutcomes(rand.New(rand.NewPCG(21, 2)), softmaxed(rand.New(rand.NewPCG(21, 3)), 1, 4))
 	for _, p := range []Plan{{Alpha: 0.5}, {TargetError: 0.5}, {TargetCoverage: 0.5}, {FalseAlarm: 0.5}} {
 		_, err := p.Decide(tune, &Outcomes{Examples: Examples{Classes: 4}})
@@ -29,6 +30,7 @@ func TestThresholdsNeedExamples(t *testing.T) {
 }
 
 func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(21, 1))
 	for name, c := range map[string]struct {
 		plan  Plan
@@ -93,6 +95,7 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 }
 
 func TestPlansThatMeanNothingAreRefused(t *testing.T) {
+	t.Parallel()
 	for want, p := range map[string]Plan{
 		"target-error is 1,":           {TargetError: 1},
 		"alpha is -0.1":                {Alpha: -0.1},
@@ -113,6 +116,7 @@ func TestPlansThatMeanNothingAreRefused(t *testing.T) {
 
 // Each lie is told in decisions that are right otherwise, with the promises that would go with it.
 func TestDecisionsThatLieAreRefused(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(22, 1))
 	tune, held := drawnOutcomes(rng, softmaxed(rng, 400, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3))
 	raps := Plan{TargetError: 0.5, FalseAlarm: 0.1, Alpha: 0.1, Sets: RAPS, ClassConditional: true}
@@ -179,6 +183,7 @@ func TestDecisionsThatLieAreRefused(t *testing.T) {
 }
 
 func TestPromisesAreWhatTheNumbersSay(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 1))
 	d, err := Plan{TargetError: 0.5, Alpha: 0.1}.Decide(
 		drawnOutcomes(rng, softmaxed(rng, 400, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3)))
@@ -206,6 +211,7 @@ func TestPromisesAreWhatTheNumbersSay(t *testing.T) {
 
 // All that is made passes, whatever is asked of whichever head.
 func TestWhatIsDecidedPassesItsCheck(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(24, 1))
 	for range 60 {
 		multi := rng.IntN(2) == 0

@@ -35,6 +35,7 @@ func golden(t *testing.T) (g struct {
 }
 
 func TestBinomialBoundsAreThoseOfScipy(t *testing.T) {
+	t.Parallel()
 	g := golden(t)
 	for _, c := range g.CDF {
 		// Both have logarithms of factorials of up to 25,000, some 1e5, of whose rounding 1e-10 is left.
@@ -52,7 +53,8 @@ func TestBinomialBoundsAreThoseOfScipy(t *testing.T) {
 			t.Errorf("%d of %d leave %v possible at %v, want %v", k, n, got, c[2], c[4])
 		}
 		// Two sides, each with half of what is left.
-		if low, high := ClopperPearson(k, n, 2*c[2]-1); !approx.Equal(low, c[3], 1e-9) || !approx.Equal(high, c[4], 1e-9) {
+		low, high := ClopperPearson(k, n, 2*c[2]-1)
+		if !approx.Equal(low, c[3], 1e-9) || !approx.Equal(high, c[4], 1e-9) {
 			t.Errorf("%d of %d: %v to %v, want %v to %v", k, n, low, high, c[3], c[4])
 		}
 	}
@@ -62,6 +64,7 @@ func TestBinomialBoundsAreThoseOfScipy(t *testing.T) {
 }
 
 func TestThresholdsAndSetsAreThoseOfTorchCP(t *testing.T) {
+	t.Parallel()
 	const classes = 6
 	for _, c := range golden(t).Sets {
 		n := len(c.Labels)

@@ -16,6 +16,7 @@ import (
 // alpha - 1/(n+1) for the n examples that set its threshold. An example has two labels or three here, so
 // that counting labels by their part of an example shows.
 func TestMultiLabelSetsCoverEachLabelAsPromised(t *testing.T) {
+	t.Parallel()
 	const draws, n, classes, alpha = 4000, 120, 4, 0.1
 	rng := rand.New(rand.NewPCG(14, 1))
 	draw := func() *Examples {
@@ -64,6 +65,7 @@ func TestMultiLabelSetsCoverEachLabelAsPromised(t *testing.T) {
 // A tally by hand: three examples, of which one is doubtful, one out-of-distribution, and one at both thresholds,
 // which is answered; each has a set of its most probable class, and one of these is the label.
 func TestATallyCountsByHand(t *testing.T) {
+	t.Parallel()
 	d := &Decisions{Uncertainty: &Rule{Threshold: 0.25}, OOD: &Rule{Threshold: 0.5},
 		Set: &Sets{Score: LAC, Thresholds: []float64{0.5}}}
 	strange := []float64{0.1, 0.75, 0.5}
@@ -103,6 +105,7 @@ func TestATallyCountsByHand(t *testing.T) {
 
 // (n+1)·alpha is a whole number that floating point may give a little less or more for.
 func TestWholeNumbersOfMissesAreNotLostToRounding(t *testing.T) {
+	t.Parallel()
 	for hundredths := 1; hundredths < 100; hundredths++ {
 		for _, n := range []int{99, 199, 999} {
 			alpha := float64(hundredths) / 100
@@ -134,6 +137,7 @@ func TestWholeNumbersOfMissesAreNotLostToRounding(t *testing.T) {
 // Free and the penalty by their definitions: so many classes as hold the label of 1-alpha of the
 // examples, and of the penalties the one whose sets are smallest on them.
 func TestRAPSIsTunedAsDefined(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 15))
@@ -189,6 +193,7 @@ func TestRAPSIsTunedAsDefined(t *testing.T) {
 
 // Where probabilities are equal the first class is the most probable, as it is in predictions.
 func TestOfEqualProbabilitiesTheFirstIsAnswered(t *testing.T) {
+	t.Parallel()
 	tally := NewTally(&Decisions{Uncertainty: &Rule{Threshold: 1}})
 	tally.Add(&Outcomes{OODScores: make([]float64, 4), Examples: Examples{Classes: 3, Labels: []int{0, 0, 1, 2},
 		Probabilities: []float64{0.4, 0.4, 0.2, 0.4, 0.4, 0.2, 0.2, 0.4, 0.4, 0.2, 0.4, 0.4}}})
@@ -199,6 +204,7 @@ func TestOfEqualProbabilitiesTheFirstIsAnswered(t *testing.T) {
 
 // A label is predicted where its probability is more than ½, as in predictions.
 func TestTheErrorOfLabelsIsTheMeanOverThem(t *testing.T) {
+	t.Parallel()
 	tally := NewTally(&Decisions{Uncertainty: &Rule{Threshold: 1}, MultiLabel: true})
 	tally.Add(&Outcomes{OODScores: make([]float64, 2), Examples: Examples{Classes: 4,
 		Probabilities: []float64{0.5, 0.51, 0.7, 0.1, 0.5, 0.49, 0.3, 1},
@@ -212,6 +218,7 @@ func TestTheErrorOfLabelsIsTheMeanOverThem(t *testing.T) {
 // However often the losses of n examples with mean target sum to so little, the bound is no smaller: of
 // losses that are c or nothing, which makes the sum binomial. Nor is it more than a few times larger.
 func TestPValuesOfPartsAreValid(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 20, 100, 400} {
 		for _, target := range []float64{0.01, 0.05, 0.3} {
 			for _, c := range []float64{1, 0.999, 0.75, 0.5, 0.34} {
@@ -239,6 +246,7 @@ func TestPValuesOfPartsAreValid(t *testing.T) {
 
 // Candidates are spread evenly over the ranks of the doubts, the most doubtful among them.
 func TestCandidatesAreSpreadOverAllDoubts(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 999, 1000, 1001, 1999, 2500, 10_000} {
 		values := make([]float64, 0, 2*n)
 		for i := range n { // each twice
@@ -261,6 +269,7 @@ func TestCandidatesAreSpreadOverAllDoubts(t *testing.T) {
 // What is chosen by looking, the candidates and the penalty, is chosen on the half that tunes: else the
 // other half's guarantee is none.
 func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(16, 1))
 	sure := func(n int) *Outcomes { // the label is always the most probable class
 		x := softmaxed(rng, n, 6)
@@ -295,7 +304,8 @@ func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 	all := held.losses()
 	for i, v := range held.OODScores {
 		if v < d.OOD.Threshold {
-			among.Uncertainty, among.Loss = append(among.Uncertainty, all.Uncertainty[i]), append(among.Loss, all.Loss[i])
+			among.Uncertainty = append(among.Uncertainty, all.Uncertainty[i])
+			among.Loss = append(among.Loss, all.Loss[i])
 		}
 	}
 	rule, err := TargetError(tune.losses(), among, plan.TargetError, DefaultConfidence)

@@ -10,8 +10,8 @@
 //
 // # Bins
 //
-// K of the m validation values are edges: the k-th is the one of rank r_k = ⌈km/(K+1)⌉. If the validation values and the
-// n values since are exchangeable and distinct, the rank of a new one among all of them is uniform, so that with
+// K of the m validation values are edges: the k-th is the one of rank r_k = ⌈km/(K+1)⌉. If the validation values and
+// the n values since are exchangeable and distinct, the rank of a new one among all of them is uniform, so that with
 // r_0 = 0 and r_{K+1} = m+1 it falls between the edges k and k+1 with probability
 //
 //	(r_{k+1} - r_k + those of the n that fell there) / (m + 1 + n),

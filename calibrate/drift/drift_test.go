@@ -103,6 +103,7 @@ func (x *naive) log10() float64 {
 }
 
 func TestTheTestIsItsDefinition(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ held, edges, stream int }{{2, 1, 150}, {40, 7, 200}, {500, 20, 300}, {60, 60, 150}} {
 		rng := rand.New(rand.NewPCG(1, uint64(c.held)))
 		held := draws(rng, sources[0].draw, c.held)
@@ -131,6 +132,7 @@ func TestTheTestIsItsDefinition(t *testing.T) {
 // Without bins, the p-value of an example is its rank among all validation and earlier ones. Bins tell no
 // more of it than that it lies in an interval, in which it does.
 func TestBinsHoldTheExactRank(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(2, 2))
 	all := draws(rng, sources[0].draw, 200)
 	r := must(NewReference(all, 20))
@@ -161,6 +163,7 @@ func TestBinsHoldTheExactRank(t *testing.T) {
 // however many are equal. 20,000 draws of validation examples and stream each: the shares of p-values in
 // each of 25 cells of the unit square are 1/25 within 4.5 standard errors.
 func TestPValuesAreUniformAndIndependent(t *testing.T) {
+	t.Parallel()
 	const draw, cells = 20_000, 5
 	for _, s := range sources {
 		for _, held := range []int{2, 3, 7, 40} {
@@ -240,6 +243,7 @@ func delay(t *testing.T, held, before int, shift float64) int {
 }
 
 func TestShiftsAreSeenSoonHoweverLateTheyCome(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		held, before int
 		shift        float64
@@ -257,6 +261,7 @@ func TestShiftsAreSeenSoonHoweverLateTheyCome(t *testing.T) {
 }
 
 func TestTheAlarmStaysUntilReset(t *testing.T) {
+	t.Parallel()
 	test := NewTest([]int{50, 51}, 0.01, 1)
 	for test.Alarm() == 0 {
 		test.Add(1)
@@ -282,6 +287,7 @@ func TestTheAlarmStaysUntilReset(t *testing.T) {
 // A capital far beyond what float64 holds grows and shrinks as its logarithm does, and the rest of
 // what was kept is never lost: the capital is R(n) at least.
 func TestTheCapitalDoesNotOverflow(t *testing.T) {
+	t.Parallel()
 	test := NewTest([]int{1, 1}, 0.01, 1)
 	for range 6_000 {
 		test.bet(0)
@@ -300,6 +306,7 @@ func TestTheCapitalDoesNotOverflow(t *testing.T) {
 }
 
 func TestPlace(t *testing.T) {
+	t.Parallel()
 	r := must(NewReference([]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 3))
 	if !slices.Equal(r.Edges, []float64{5, 10}) || !slices.Equal(r.Below, []int{4, 9}) ||
 		!slices.Equal(r.AtMost, []int{5, 10}) {
@@ -320,6 +327,7 @@ func TestPlace(t *testing.T) {
 // Values equal to an edge fall above it as often as a uniform number exceeds that of the edge, whose
 // mean is that of an order statistic: of 10 equal values the 5th has 5/11, the 10th 10/11.
 func TestTiesAreBrokenAsOrderStatistics(t *testing.T) {
+	t.Parallel()
 	values := slices.Concat(make([]float64, 5), slices.Repeat([]float64{1}, 10))
 	const draw = 20_000
 	var means [3]float64
@@ -341,6 +349,7 @@ func TestTiesAreBrokenAsOrderStatistics(t *testing.T) {
 }
 
 func TestReferencesThatNoValuesHaveAreRefused(t *testing.T) {
+	t.Parallel()
 	good := func() *Reference { return newReference([]float64{1, 2, 2, 2, 2, 2, 2, 3, 4, 5}, 4) }
 	if err := good().Check(); err != nil {
 		t.Fatal(err)
@@ -379,6 +388,7 @@ func TestReferencesThatNoValuesHaveAreRefused(t *testing.T) {
 // What is predicted in float32 is no drift from the same in float64: here half of the confidences are
 // nearer to 1 than float32 can tell, and others are off by as much as its sums are.
 func TestPrecisionIsNoDrift(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 9))
 	sure := func() float64 { return 1 / (1 + math.Exp(-30*rng.Float64())) }
 	held := make([]float64, 5000)
@@ -399,6 +409,7 @@ func TestPrecisionIsNoDrift(t *testing.T) {
 
 // What is kept of values is what sorting them shows, and is taken as it is.
 func TestReferences(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 8))
 	for _, s := range sources {
 		for _, n := range []int{2, 9, 10, 99, 1000} {

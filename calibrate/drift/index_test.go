@@ -29,6 +29,7 @@ func psi(weights []int, window []int) float64 {
 }
 
 func TestTheIndexIsOfTheLastExamples(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	weights := []int{100, 50, 30, 20, 1}
 	x := NewIndex(weights, 64)
@@ -61,6 +62,7 @@ func TestTheIndexIsOfTheLastExamples(t *testing.T) {
 // makes shares more alike, by the more the fewer examples a bin expects: 15 here. The standard
 // errors are 1.2 % and 0.6 %.
 func TestTheNoiseOfTheIndex(t *testing.T) {
+	t.Parallel()
 	const draw = 1500
 	for _, s := range sources[:2] {
 		for _, c := range []struct{ held, window, bins int }{{150, 150, 10}, {600, 300, 20}, {150, 600, 10}} {
@@ -93,7 +95,10 @@ func TestTheNoiseOfTheIndex(t *testing.T) {
 // The level is χ²'s of one degree of freedom less than there are bins, which tables have, and the mean is
 // that number of degrees.
 func TestTheLevelHasOneDegreeOfFreedomLessThanBins(t *testing.T) {
-	for bins, quantile := range map[int]float64{1: 0, 2: 3.84146, 3: 5.99147, 10: 16.9190, 20: 30.1435, 31: 43.7729, 101: 124.342} {
+	t.Parallel()
+	for bins, quantile := range map[int]float64{
+		1: 0, 2: 3.84146, 3: 5.99147, 10: 16.9190, 20: 30.1435, 31: 43.7729, 101: 124.342,
+	} {
 		weights := make([]int, bins)
 		for b := range weights {
 			weights[b] = 30 + b
@@ -112,6 +117,7 @@ func TestTheLevelHasOneDegreeOfFreedomLessThanBins(t *testing.T) {
 }
 
 func TestRareClassesShareABin(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		counts        []int
 		window        int
@@ -144,6 +150,7 @@ func TestRareClassesShareABin(t *testing.T) {
 // A thousand classes, of which most are rare: every bin has what its noise needs, and classes keep to
 // their bins.
 func TestBinsOfClassesAreLargeEnough(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	for range 200 {
 		counts := make([]int, 1+rng.IntN(1000))

@@ -12,6 +12,7 @@ import (
 
 // reliability.json is made by testdata/reliability.py.
 func TestReliabilityOfItsAuthorsLibrary(t *testing.T) {
+	t.Parallel()
 	var golden []struct {
 		K, Bins                     int
 		LogP                        []float64
@@ -66,6 +67,7 @@ func honest(rng *rand.Rand, n int) (logp []float64, labels []int) {
 
 // Where an ECE is large by chance alone, the estimate of the squared error has the mean 0.
 func TestRightProbabilitiesHaveNoDebiasedError(t *testing.T) {
+	t.Parallel()
 	const n, runs = 100, 4000
 	rng := rand.New(rand.NewPCG(7, 3))
 	var sum, squares, plain float64
@@ -90,6 +92,7 @@ func TestRightProbabilitiesHaveNoDebiasedError(t *testing.T) {
 }
 
 func TestABinOfOneExampleHasNoDebiasedError(t *testing.T) {
+	t.Parallel()
 	c := classified(t, pairs(0.95, 0.75), 2, []int{0, 1}, 10)
 	if got := c.Reliability().DebiasedCE; got != 0 {
 		t.Errorf("got %v, want 0", got)
@@ -119,6 +122,7 @@ func slowClasswise(logp []float64, k int, labels []int, bins int) (each []float6
 }
 
 func TestFiguresOfClassesAreTheirDefinitions(t *testing.T) {
+	t.Parallel()
 	const n, k, bins = 120, 4, 10
 	logp, labels := randomRows(rand.New(rand.NewPCG(5, 5)), n, k)
 	c := classified(t, logp, k, labels, bins)
@@ -150,6 +154,7 @@ func TestFiguresOfClassesAreTheirDefinitions(t *testing.T) {
 
 // Each label is a class of its own, told by the probability that it is present.
 func TestFiguresOfLabelsAreThoseOfEachApart(t *testing.T) {
+	t.Parallel()
 	const n, k = 60, 3
 	rng := rand.New(rand.NewPCG(8, 1))
 	all := NewMultiLabel(k, 0)

@@ -73,6 +73,7 @@ func slowECE(logp []float64, k int, labels []int, bins int) float64 {
 }
 
 func TestECEIsItsDefinition(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, k := range []int{2, 3, 17} {
 		for _, bins := range []int{1, 2, 10, 15} {
@@ -87,6 +88,7 @@ func TestECEIsItsDefinition(t *testing.T) {
 }
 
 func TestBinsAreOpenBelowAndClosedAbove(t *testing.T) {
+	t.Parallel()
 	for bins := 1; bins <= 100; bins++ {
 		for b := range bins {
 			edge := float64(b+1) / float64(bins)
@@ -110,6 +112,7 @@ func TestBinsAreOpenBelowAndClosedAbove(t *testing.T) {
 }
 
 func TestBinsFollowTheNumberOfClasses(t *testing.T) {
+	t.Parallel()
 	for k, want := range map[int]int{2: 10, 999: 10, 1000: 15, 21841: 15} {
 		if got := len(NewClassifier(k, 0).bins); got != want {
 			t.Errorf("%d classes: %d bins, want %d", k, got, want)
@@ -118,6 +121,7 @@ func TestBinsFollowTheNumberOfClasses(t *testing.T) {
 }
 
 func TestTheLowestOfEqualClassesIsPredicted(t *testing.T) {
+	t.Parallel()
 	row := logs(0.1, 0.45, 0.45)
 	for label, want := range map[int]float64{0: 1, 1: 0, 2: 1} {
 		got, err := Classify(row, 3, []int{label}, 0)
@@ -131,6 +135,7 @@ func TestTheLowestOfEqualClassesIsPredicted(t *testing.T) {
 }
 
 func TestNLLNeedsNoProbability(t *testing.T) {
+	t.Parallel()
 	// p(label) = e^-2000 is 0 in float64.
 	got, err := Classify([]float64{0, -2000}, 2, []int{1}, 0)
 	if err != nil {
@@ -156,6 +161,7 @@ func TestNLLNeedsNoProbability(t *testing.T) {
 }
 
 func TestOrderOfTheExamplesDoesNotCount(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(2, 2))
 	const n, k = 100, 4
 	logp, labels := randomRows(rng, n, k)
@@ -179,6 +185,7 @@ func TestOrderOfTheExamplesDoesNotCount(t *testing.T) {
 }
 
 func TestBadExamplesAreRefusedAndNotCounted(t *testing.T) {
+	t.Parallel()
 	c := NewClassifier(2, 0)
 	for _, test := range []struct {
 		row   []float64
@@ -211,6 +218,7 @@ func TestBadExamplesAreRefusedAndNotCounted(t *testing.T) {
 }
 
 func TestContradictingLengthsPanic(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]func(){
 		"Classify":      func() { Classify(make([]float64, 5), 2, make([]int, 2), 0) },
 		"one class":     func() { NewClassifier(1, 0) },
@@ -230,6 +238,7 @@ func TestContradictingLengthsPanic(t *testing.T) {
 
 // The names are those of `mfgs eval --json`.
 func TestJSONNames(t *testing.T) {
+	t.Parallel()
 	for want, v := range map[string]any{
 		`{"n":1,"error":2,"nll":3,"ece":4,"brier":5}`:                       InDomain{1, 2, 3, 4, 5},
 		`{"n":1,"accuracy":2,"auroc":3,"aupr_in":4,"aupr_out":5,"fpr95":6}`: OOD{1, 2, 3, 4, 5, 6},

@@ -11,6 +11,7 @@ import (
 
 // A bin has what the definition of the ECE puts into it, and the ECE is made of nothing else.
 func TestBinsAreThoseOfTheECE(t *testing.T) {
+	t.Parallel()
 	const n, k, bins = 300, 4, 10
 	rng := rand.New(rand.NewPCG(21, 1))
 	logp, labels := randomRows(rng, n, k)
@@ -70,6 +71,7 @@ func keptRisk(uncertainty, loss []float64, kept int) float64 {
 }
 
 func TestRiskCoverageIsItsDefinition(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(22, 1))
 	for range 60 {
 		n := 1 + rng.IntN(60)
@@ -107,6 +109,7 @@ func TestRiskCoverageIsItsDefinition(t *testing.T) {
 
 // Every corner is that of a threshold, and the area under all of them is the AUROC.
 func TestROCIsItsDefinition(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 1))
 	share := func(scores []float64, above float64) (part float64) {
 		for _, s := range scores {

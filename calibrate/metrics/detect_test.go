@@ -93,6 +93,7 @@ func detect(t *testing.T, in, out []float64) OOD {
 }
 
 func TestDetectIsItsDefinitions(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	for range 200 {
 		levels := []float64{0.5, 1, 4, 1e9}[rng.IntN(4)]
@@ -103,6 +104,7 @@ func TestDetectIsItsDefinitions(t *testing.T) {
 }
 
 func TestDetectAtTheExtremes(t *testing.T) {
+	t.Parallel()
 	low, high := []float64{1, 2, math.Inf(-1)}, []float64{3, math.Inf(1)}
 	if got, want := detect(t, low, high), (OOD{N: 2, Accuracy: 1, AUROC: 1, AUPRIn: 1, AUPROut: 1,
 		FPR95: 0}); got != want {
@@ -124,6 +126,7 @@ func TestDetectAtTheExtremes(t *testing.T) {
 
 // 0.95·20 is 19 in exact arithmetic: 19 of 20 accepted are enough.
 func TestFPR95CountsInIntegers(t *testing.T) {
+	t.Parallel()
 	for n := 20; n <= 400; n += 20 {
 		in := make([]float64, n)
 		for i := range in {
@@ -140,6 +143,7 @@ func TestFPR95CountsInIntegers(t *testing.T) {
 }
 
 func TestOnlyTheOrderOfScoresCounts(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 4))
 	in, out := scores(rng, 80, 0, 4), scores(rng, 70, 1, 4)
 	want := detect(t, in, out)
@@ -157,6 +161,7 @@ func TestOnlyTheOrderOfScoresCounts(t *testing.T) {
 }
 
 func TestExchangingTheSides(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 5))
 	negated := func(x []float64) []float64 {
 		y := make([]float64, len(x))
@@ -179,6 +184,7 @@ func TestExchangingTheSides(t *testing.T) {
 }
 
 func TestAUROCIsThatOfDetect(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(6, 6))
 	scratch := make([]float64, 0, 200)
 	for range 50 {
@@ -210,6 +216,7 @@ func TestAUROCDoesNotAllocate(t *testing.T) {
 }
 
 func TestScoresWithoutAnOrderAreRefused(t *testing.T) {
+	t.Parallel()
 	nan, ok := []float64{1, math.NaN()}, []float64{1, 2}
 	for _, test := range []struct {
 		in, out []float64

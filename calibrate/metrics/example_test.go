@@ -38,8 +38,8 @@ func ExampleResample() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sizes := []int{len(in), len(out)}
-	figures, err := metrics.Resample(context.Background(), sizes, []*metrics.Statistics{detection}, metrics.ResampleOptions{Seed: 1})
+	sizes, methods := []int{len(in), len(out)}, []*metrics.Statistics{detection}
+	figures, err := metrics.Resample(context.Background(), sizes, methods, metrics.ResampleOptions{Seed: 1})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -21,6 +21,7 @@ func wantClose(t *testing.T, what string, got, want float64) {
 
 // golden.json is made by testdata/golden.py.
 func TestFiguresOfScikitLearn(t *testing.T) {
+	t.Parallel()
 	var golden struct {
 		Classification []struct {
 			K, Bins   int

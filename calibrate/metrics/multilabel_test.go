@@ -19,6 +19,7 @@ func pairs(p ...float64) []float64 {
 
 // Two examples of three labels, worked out by hand.
 func TestMultiLabelFiguresByHand(t *testing.T) {
+	t.Parallel()
 	logp := pairs(0.9, 0.2, 0.55, 0.3, 0.5, 0.85)
 	targets := []uint8{1, 0, 0, 1, 0, 1}
 	got, err := classifyMultiLabel(logp, 3, targets, 10)
@@ -40,6 +41,7 @@ func TestMultiLabelFiguresByHand(t *testing.T) {
 // Each label is a problem of two classes, and the figures are their means; only
 // the bins of the ECE are filled by all together.
 func TestMultiLabelIsManyProblemsOfTwoClasses(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(31, 1))
 	const n, k = 50, 4
 	var logp []float64
@@ -86,6 +88,7 @@ func TestMultiLabelIsManyProblemsOfTwoClasses(t *testing.T) {
 
 // One label is as two classes, whose probabilities it has.
 func TestOneLabelIsAsTwoClasses(t *testing.T) {
+	t.Parallel()
 	one, two := NewMultiLabel(1, 0), NewClassifier(2, 0)
 	for i, p := range []float64{0.1, 0.7, 0.4, 0.95} {
 		logp, y := pairs(p), i%2
@@ -99,6 +102,7 @@ func TestOneLabelIsAsTwoClasses(t *testing.T) {
 }
 
 func TestMultiLabelRefuses(t *testing.T) {
+	t.Parallel()
 	good := pairs(0.1, 0.7)
 	m := NewMultiLabel(2, 0)
 	if err := m.Add(good, []uint8{0, 1}); err != nil {

@@ -87,6 +87,7 @@ func slowRisk(uncertainty []float64, wrong []bool, coverage float64) float64 {
 
 // The fast figures of weighted examples are those of the examples written out.
 func TestFiguresOfResampledProbabilities(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(21, 1))
 	for _, k := range []int{2, 5} {
 		for _, n := range []int{1, 7, 20, 150} {
@@ -127,6 +128,7 @@ func TestFiguresOfResampledProbabilities(t *testing.T) {
 
 // All decisions of an example are drawn together.
 func TestFiguresOfResampledDecisions(t *testing.T) {
+	t.Parallel()
 	const n, k = 40, 12
 	rng := rand.New(rand.NewPCG(22, 1))
 	one := NewMultiLabel(k, 0)
@@ -169,6 +171,7 @@ func TestFiguresOfResampledDecisions(t *testing.T) {
 }
 
 func TestFiguresOfResampledScores(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 1))
 	for _, sizes := range [][2]int{{1, 1}, {30, 50}, {200, 60}} {
 		for _, levels := range []int{1, 4, 1 << 30} { // of 1, all scores are equal
@@ -213,6 +216,7 @@ func TestFiguresOfResampledScores(t *testing.T) {
 }
 
 func TestResamplesAreSeededAndPaired(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(24, 1))
 	const n, k = 60, 3
 	logp, labels := randomRows(rng, n, k)
@@ -237,6 +241,7 @@ func TestResamplesAreSeededAndPaired(t *testing.T) {
 
 // What chance adds to a calibration error it adds again where examples are drawn again.
 func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
+	t.Parallel()
 	const n = 80
 	logp, labels := honest(rand.New(rand.NewPCG(25, 1)), n)
 	c := classified(t, logp, 2, labels, 0)
@@ -254,6 +259,7 @@ func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
 // One example that two methods disagree on is no difference significantly: a third of the draws
 // lack it.
 func TestOneExampleIsNoDifference(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	one, two := NewClassifier(2, 0), NewClassifier(2, 0)
 	for i := range n {
@@ -289,6 +295,7 @@ func TestOneExampleIsNoDifference(t *testing.T) {
 
 // Draws can not tell how far off an error of 0 is, but that two methods are the same.
 func TestNoErrorHasNoInterval(t *testing.T) {
+	t.Parallel()
 	c := classified(t, pairs(0.9, 0.8, 0.7), 2, []int{1, 1, 1}, 0)
 	by := resampled(t, []int{3}, []*Statistics{c.Probabilities(0)}, ResampleOptions{})
 	got := NewCertainty(by[0], map[string]map[string]Series{"itself": by[0]}, 0.95)
@@ -305,6 +312,7 @@ func TestNoErrorHasNoInterval(t *testing.T) {
 
 // An infinite NLL has draws without the example, and no interval where all is infinite.
 func TestIntervalsOfInfinities(t *testing.T) {
+	t.Parallel()
 	logp := append(pairs(0.25, 0.5), math.Inf(-1), 0)
 	c := classified(t, logp, 2, []int{1, 1, 0}, 0)
 	both := resampled(t, []int{3}, []*Statistics{c.Probabilities(0), c.Probabilities(0, "nll")}, ResampleOptions{})
@@ -328,6 +336,7 @@ func TestIntervalsOfInfinities(t *testing.T) {
 
 // Of many samples, some 95 in a hundred have an interval that holds the truth.
 func TestIntervalsHoldTheTruth(t *testing.T) {
+	t.Parallel()
 	const runs, n = 200, 200
 	rng := rand.New(rand.NewPCG(26, 1))
 	var entropy float64
@@ -410,6 +419,7 @@ func BenchmarkResample(b *testing.B) {
 }
 
 func TestResamplingEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := classified(t, pairs(0.5, 0.7), 2, []int{0, 1}, 0)
@@ -419,6 +429,7 @@ func TestResamplingEndsWithItsContext(t *testing.T) {
 }
 
 func TestResamplingChecksSizesAndOptions(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]func(){
 		"no samples":    func() { _, _ = Resample(t.Context(), nil, nil, ResampleOptions{}) },
 		"no examples":   func() { _, _ = Resample(t.Context(), []int{3, 0}, nil, ResampleOptions{}) },
@@ -436,6 +447,7 @@ func TestResamplingChecksSizesAndOptions(t *testing.T) {
 }
 
 func TestQuantileOfInfinities(t *testing.T) {
+	t.Parallel()
 	inf := math.Inf(1)
 	if got := Quantile([]float64{0, inf, inf}, 0.75); got != inf {
 		t.Errorf("got %v, want +Inf", got)

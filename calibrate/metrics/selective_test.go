@@ -61,6 +61,7 @@ func slowAURC(uncertainty []float64, wrong []bool) float64 {
 }
 
 func TestAURCIsTheMeanOverTheOrdersOfTies(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 9))
 	for range 60 {
 		n := 1 + rng.IntN(6)
@@ -74,6 +75,7 @@ func TestAURCIsTheMeanOverTheOrdersOfTies(t *testing.T) {
 }
 
 func TestAURCOfNoInformationIsTheErrorRate(t *testing.T) {
+	t.Parallel()
 	wrong := []bool{true, false, false, true, false, false, false, false}
 	wantClose(t, "AURC", aurc(make([]float64, 8), wrong), 0.25)
 }

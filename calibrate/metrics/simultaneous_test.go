@@ -20,6 +20,7 @@ func normal(rng *rand.Rand, shared []float64, value, sd, correlation float64) Se
 
 // The largest of m independent deviations is below c in Φ(c)^m of all cases, on both sides.
 func TestSimultaneousIntervalsAreThoseOfTheLargestDeviation(t *testing.T) {
+	t.Parallel()
 	const draws, level = 20_000, 0.95
 	rng := rand.New(rand.NewPCG(31, 4))
 	shared := make([]float64, draws)
@@ -52,6 +53,7 @@ func TestSimultaneousIntervalsAreThoseOfTheLargestDeviation(t *testing.T) {
 }
 
 func TestDifferencesWithoutSpreadOrBounds(t *testing.T) {
+	t.Parallel()
 	inf := math.Inf(1)
 	got := Simultaneous([]Series{
 		{1, []float64{0, 2, 1}}, {3, []float64{3, 3, 3}},
@@ -74,6 +76,7 @@ func TestDifferencesWithoutSpreadOrBounds(t *testing.T) {
 }
 
 func TestMeanOfFigures(t *testing.T) {
+	t.Parallel()
 	got := MeanOf([]Series{{1, []float64{1, 2}}, {3, []float64{5, 0}}})
 	if got.Value != 2 || got.Draws[0] != 3 || got.Draws[1] != 1 {
 		t.Errorf("got %+v", got)
@@ -83,6 +86,7 @@ func TestMeanOfFigures(t *testing.T) {
 // What chance may gain, by the definition: of each resample the largest deviation of all, in
 // standard errors, and the 95 % quantile of these, times each one's own standard error.
 func TestChanceGainsAreBoundedTogether(t *testing.T) {
+	t.Parallel()
 	const resamples = 400
 	rng := rand.New(rand.NewPCG(44, 1))
 	spreads := []float64{0.02, 0.3, 0, 0.1} // the third is the same on all draws

@@ -11,6 +11,7 @@ import (
 
 // What scores have in common is computed once, and makes no difference.
 func TestScoresTogetherAreThoseOfEach(t *testing.T) {
+	t.Parallel()
 	s := newScene(layer.Softmax, 5, 24, 300, 41)
 	list := must(fitScores("", s.Training, true))
 	if len(list) < 17 {
@@ -27,10 +28,12 @@ func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 // However many are held out, scores are compared on so many, and the one that serves is measured on all
 // in distribution.
 func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
+	t.Parallel()
 	const of = 60
 	rng := rand.New(rand.NewPCG(42, 1))
 	all := ValidationData{Val: drawn(rng, 3*of/2, 3, 4), OOD: drawn(rng, 2*of+1, 3, 4)}
-	some := ValidationData{Val: &Examples{K: 3, D: 4, Link: layer.Softmax}, OOD: &Examples{K: 3, D: 4, Link: layer.Softmax}}
+	none := Examples{K: 3, D: 4, Link: layer.Softmax}
+	some := ValidationData{Val: &none, OOD: new(none)}
 	for i := range of { // two of three, and every other
 		some.Val.add(all.Val.slice(i*3/2, i*3/2+1))
 		some.OOD.add(all.OOD.slice(2*i, 2*i+1))
@@ -60,11 +63,13 @@ func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 // chosen in the place of the default all the same happens in one of twenty choices at most, however
 // many are tried.
 func TestAScoreIsSeldomChosenByChance(t *testing.T) {
+	t.Parallel()
 	const draws, n = 300, 60
 	rng := rand.New(rand.NewPCG(43, 1))
 	others, ahead := 0, 0
 	for range draws {
-		_, c, tried, err := Select(t.Context(), "", nil, ValidationData{Val: drawn(rng, n, 4, 5), OOD: drawn(rng, n, 4, 5)})
+		data := ValidationData{Val: drawn(rng, n, 4, 5), OOD: drawn(rng, n, 4, 5)}
+		_, c, tried, err := Select(t.Context(), "", nil, data)
 		if err != nil {
 			t.Fatal(err)
 		}

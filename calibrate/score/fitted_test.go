@@ -251,6 +251,7 @@ func (s *scene) slowOrigin() *mat.VecDense {
 // Each score that learns is what its definition says, whatever the head and whether there are more
 // logits or more features.
 func TestFittedScoresAreTheirDefinitions(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		link layer.Link
 		k, d int
@@ -289,6 +290,7 @@ func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 
 // What a score cannot be fitted to is said by name.
 func TestWhatCannotBeFittedIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(t *Training)
 		of     []Score
@@ -327,6 +329,7 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 
 // A class without examples has no mean to be near to, and features that never vary count for much.
 func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
+	t.Parallel()
 	s := newScene(layer.Softmax, 4, 6, 80, 7)
 	for i := range s.labels {
 		s.labels[i] %= 3
@@ -356,6 +359,7 @@ func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
 
 // Of a sample of the training data the neighbour is as far as that of all: k is in proportion.
 func TestNeighboursAreInProportionToTheSample(t *testing.T) {
+	t.Parallel()
 	s := newScene(layer.Softmax, 3, 6, 80, 9)
 	for _, c := range []struct{ of, k int }{
 		{80, 50}, {600, 7}, {700, 6}, {800, 5}, {1000, 4}, {4000, 1}, {1 << 40, 1},
@@ -384,6 +388,7 @@ func TestNeighboursAreInProportionToTheSample(t *testing.T) {
 
 // As in the paper and its code, which have these numbers for 2,048 and 768 features.
 func TestPrincipalSpacesHaveThePapersDimensions(t *testing.T) {
+	t.Parallel()
 	for d, want := range map[int]int{2: 1, 7: 3, 767: 383, 768: 512, 2047: 512, 2048: 1000, 4096: 1000} {
 		if got := principalDimensions(d); got != want {
 			t.Errorf("%d of %d dimensions, want %d", got, d, want)
@@ -394,6 +399,7 @@ func TestPrincipalSpacesHaveThePapersDimensions(t *testing.T) {
 // Query features that are no numbers, or none at all, do not pass as in-distribution: what is not finite
 // scores highest, and a finite score is no smaller than those of training.
 func TestNoNumbersAreNotFamiliar(t *testing.T) {
+	t.Parallel()
 	s := newScene(layer.Softmax, 3, 12, 200, 11)
 	var fitted *Fitted
 	for _, entry := range All {

@@ -33,6 +33,7 @@ func learning(s *scene) (in, out Examples) {
 // The weights are where the loss has its least value among those that are not negative: no step
 // downhill is left.
 func TestRegressionFindsTheLeastLoss(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		const d = 4
@@ -122,6 +123,7 @@ func TestRegressionFindsTheLeastLoss(t *testing.T) {
 }
 
 func TestTheLearnedScoreIsTheSumOfItsParts(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		link layer.Link
 		k, d int
@@ -165,6 +167,7 @@ func TestTheLearnedScoreIsTheSumOfItsParts(t *testing.T) {
 
 // f(z) has all its digits where z is small, rises everywhere and is odd.
 func TestSqueezedIsOddAndRises(t *testing.T) {
+	t.Parallel()
 	terms := Numbers(Examples{N: 1})
 	last := math.Inf(-1)
 	for e := 30.; e >= -30; e-- {
@@ -188,6 +191,7 @@ func TestSqueezedIsOddAndRises(t *testing.T) {
 
 // Without training data the parts that learn from it are left out, and their tensors with them.
 func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
+	t.Parallel()
 	s := newScene(layer.Softmax, 4, 9, 120, 22)
 	in, out := learning(s)
 	noWeights := newScene(layer.Softmax, 4, 9, 120, 22).Training
@@ -213,6 +217,7 @@ func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
 }
 
 func TestWhatCannotBeLearnedIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newScene(layer.Softmax, 4, 9, 120, 23)
 	in, out := learning(s)
 	if _, err := Learn(s.Training, in, in); !errors.Is(err, ErrNoFit) ||

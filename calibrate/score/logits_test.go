@@ -101,6 +101,7 @@ func slowEnergy(by layer.Link, a []float64, _ float64) float64 {
 
 // Each score of logits, variance and leverage against its definition, for every link.
 func TestScoresAreTheirDefinitions(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, by := range layer.All {
 		for _, k := range []int{1, 2, 5, 150} {
@@ -143,6 +144,7 @@ func valuesOf(t *testing.T, s Score, x Examples) []float64 {
 }
 
 func TestMF0IsItsMargin(t *testing.T) {
+	t.Parallel()
 	x := examples(rand.New(rand.NewPCG(13, 14)), 5, 3)
 	for i, v := range valuesOf(t, mf0, x) {
 		if v != -x.Margin[i] {
@@ -154,6 +156,7 @@ func TestMF0IsItsMargin(t *testing.T) {
 // Where a network is sure, what is left of entropies has digits of its own: their logarithms fall in
 // proportion to the logits' distance, as those of definitions in higher precision do.
 func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
+	t.Parallel()
 	const h = 1.5
 	for _, gap := range []float64{1e-9, 1, 20, 36, 37, 40, 100, 300, 700} {
 		for _, k := range []int{1, 2, 4} {
@@ -184,6 +187,7 @@ func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
 
 // A network that is surer is told apart however sure it is, by what is served too.
 func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
+	t.Parallel()
 	gaps := []float32{0, 1, 300, 744, 746, 800, 7e3, 8e3, 9e4, 1e10, 2e10, 1e30, 2e30}
 	for _, by := range layer.All {
 		for k := 1; k <= 4; k++ {
@@ -220,6 +224,7 @@ func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
 
 // A score that is a similarity is nowhere positive.
 func TestFamiliaritiesAreNotNegative(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(15, 16))
 	for _, by := range layer.All {
 		x := examples(rng, 200, 3)

@@ -14,6 +14,7 @@ import (
 
 // Names become JSON keys, CSV columns and tensor names.
 func TestNamesAreUniqueIdentifiers(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
 	for _, s := range All {
 		if found, ok := Find(s.Name); !ok || found.Name != s.Name {
@@ -34,6 +35,7 @@ func TestNamesAreUniqueIdentifiers(t *testing.T) {
 
 // A formula over all operations against the same written by hand.
 func TestFormulasAreEvaluatedElementByElement(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	x := examples(rng, 7, 5)
 	matrix, row := numbers(rng, x.D*3), numbers(rng, x.K)
@@ -83,6 +85,7 @@ func everything[V any](t Terms[V], matrix, row []float64) V {
 
 // What a score learned is checked against what it says that it learns.
 func TestTensorsAreChecked(t *testing.T) {
+	t.Parallel()
 	s := Score{Name: "test", learns: []TensorSpec{{"mean", []string{"d"}}, {"index", []string{"m", "d"}}, {"norms", []string{"m"}}}}
 	good := func() Tensors {
 		return Tensors{{"mean", []int{2}, []float64{1, 2}}, {"index", []int{3, 2}, make([]float64, 6)},
@@ -117,6 +120,7 @@ func TestTensorsAreChecked(t *testing.T) {
 }
 
 func TestExamplesOfOtherSizesPanic(t *testing.T) {
+	t.Parallel()
 	defer func() {
 		if recover() == nil {
 			t.Error("three leverages were taken for four examples")

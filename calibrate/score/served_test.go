@@ -12,6 +12,7 @@ import (
 
 // The bounded forms by their definitions.
 func TestServedScoresAreBounded(t *testing.T) {
+	t.Parallel()
 	g := Served{Fitted: Fitted{Score: &studentized}, Median: 2}
 	for value, want := range map[float64]float64{
 		0: 1, -2: 0.5, -20: 2.0 / 22, -1e300: 2e-300, math.NaN(): 1, math.Inf(1): 1, math.Inf(-1): 1,
@@ -32,6 +33,7 @@ func TestServedScoresAreBounded(t *testing.T) {
 }
 
 func TestServedScoresKeepTheOrder(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(21, 22))
 	for _, s := range []Score{studentized, energy} {
 		values := numbers(rng, 1000)
@@ -52,6 +54,7 @@ func TestServedScoresKeepTheOrder(t *testing.T) {
 
 // The percentile of an example of those that were held out is the share that scores lower.
 func TestPercentilesAreSharesOfHeldOut(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 24))
 	for _, n := range []int{1, 2, 3, 100, 257, 5000} {
 		x := examples(rng, n, 4)
@@ -92,6 +95,7 @@ func TestPercentilesAreSharesOfHeldOut(t *testing.T) {
 }
 
 func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
+	t.Parallel()
 	s := Serve(&Fitted{Score: &energy}, []float64{1, 1, 1, 1})
 	for value, want := range map[float64]float64{1: 0, math.Nextafter(1, 2): 1, 0: 0, math.NaN(): 1} {
 		x := Numbers(examples(rand.New(rand.NewPCG(27, 28)), 1, 3))
@@ -105,6 +109,7 @@ func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
 // Beyond all validation examples the share that scores lower is 1, and below them 0; between two it is in
 // proportion, and the graph's formula gives the same.
 func TestPercentilesEndAtTheEnds(t *testing.T) {
+	t.Parallel()
 	s := Serve(&Fitted{Score: &energy}, []float64{2, -2, -3, 0, -1})
 	q := s.Quantiles
 	if s.Median != -1 || s.Scale != 1 || len(q) != 5 { // quartiles -2 and 0
@@ -125,6 +130,7 @@ func TestPercentilesEndAtTheEnds(t *testing.T) {
 
 // Whatever is not a finite number among features and logits gives an example the highest score.
 func TestNothingThatIsNotFiniteIsFamiliar(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(25, 26))
 	for _, link := range layer.All {
 		for _, s := range All {

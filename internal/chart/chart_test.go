@@ -57,6 +57,7 @@ func elements(t *testing.T, svg string) (list []xml.StartElement) {
 }
 
 func TestWhatIsDrawnIsWellFormedAndInert(t *testing.T) {
+	t.Parallel()
 	swatches := ""
 	for _, s := range all().Series {
 		swatches += s.Swatch()
@@ -87,6 +88,7 @@ func TestWhatIsDrawnIsWellFormedAndInert(t *testing.T) {
 
 // Every class that is drawn has a rule, in light and in dark.
 func TestTonesAreInTheStylesheet(t *testing.T) {
+	t.Parallel()
 	css := Stylesheet()
 	for _, class := range regexp.MustCompile(`class="([^"]+)"`).FindAllStringSubmatch(all().SVG(), -1) {
 		if !strings.Contains(css, "."+class[1]+"{") {
@@ -121,6 +123,7 @@ func contrast(a, b color.Color) float64 {
 }
 
 func TestColoursCanBeSeen(t *testing.T) {
+	t.Parallel()
 	for _, tone := range tones {
 		want := 3.0
 		switch tone {
@@ -157,6 +160,7 @@ func coordinates(t *testing.T, d string) (all []float64) {
 
 // A point stands where the marks of the axes say: those of the grid are drawn by another hand.
 func TestPointsStandWhereTheAxesSay(t *testing.T) {
+	t.Parallel()
 	for _, log := range []bool{false, true} {
 		x := Axis{Min: 1, Max: 1000, Log: log}
 		line := Series{Tone: Red, X: []float64{1, 10, 1000}, Y: []float64{0, 1, 4}}
@@ -191,6 +195,7 @@ func TestPointsStandWhereTheAxesSay(t *testing.T) {
 }
 
 func TestWhereTheStarStands(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		values []float64
 		v      float64
@@ -209,6 +214,7 @@ func TestWhereTheStarStands(t *testing.T) {
 }
 
 func TestRamp(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		t    float64
 		want color.Color
@@ -233,6 +239,7 @@ func TestRamp(t *testing.T) {
 }
 
 func TestStep(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ length, want float64 }{
 		{1, .2}, {52, 10}, {4, 1}, {9.9, 1}, {.031, .005}, {0, 1}, {nan, 1}, {inf, 1},
 	} {
@@ -243,6 +250,7 @@ func TestStep(t *testing.T) {
 }
 
 func TestShort(t *testing.T) {
+	t.Parallel()
 	for v, want := range map[float64]string{
 		3e-7: "3e-7", 2.6e10: "2.6e10", 1: "1", 0: "0", .25: "0.25", 1e4: "10000", 1e5: "1e5", 1. / 3: "0.3333", -.5: "-0.5", inf: "+Inf",
 		0.1 + 0.2: "0.3", 9.96e-5: "1e-4",
@@ -254,6 +262,7 @@ func TestShort(t *testing.T) {
 }
 
 func TestBrief(t *testing.T) {
+	t.Parallel()
 	for v, want := range map[float64]string{
 		3e-7: "3e-7", .0017: "2e-3", .0096: "1e-2", .02: "0.02", .128: "0.13", 3.44: "3.4", 774: "770", 999: "1000", 1234: "1e3", 2.6e10: "3e10",
 	} {
@@ -264,6 +273,7 @@ func TestBrief(t *testing.T) {
 }
 
 func TestMarksOfAxes(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		axis        Axis
 		least, most float64
@@ -304,6 +314,7 @@ func TestMarksOfAxes(t *testing.T) {
 }
 
 func TestTheSameIsDrawnTwice(t *testing.T) {
+	t.Parallel()
 	chart, map1, map2 := all().SVG(), heat().Document(), heat().Document()
 	if all().SVG() != chart || !bytes.Equal(map1, map2) {
 		t.Error("two drawings of the same differ")

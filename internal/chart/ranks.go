@@ -19,14 +19,6 @@ type Ranked struct {
 	Marked bool // drawn in another tone
 }
 
-// SVG draws the diagram for a page.
-func (r Ranks) SVG() string {
-	width, height := r.size()
-	on := &canvas{width: width, height: height}
-	r.draw(on, width)
-	return on.svg(r.Name, false)
-}
-
 // Document draws the diagram as a file of its own, with a title.
 func (r Ranks) Document() []byte {
 	width, height := r.size()

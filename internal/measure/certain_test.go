@@ -15,6 +15,7 @@ import (
 // The set of each figure is resampled, and no other: an interval is the one of a bootstrap of that
 // set alone, up to the draws.
 func TestEachSetIsResampledApart(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("mle", h, 1, []string{"far", "near"})
@@ -114,6 +115,7 @@ func bootstrap(sizes []int, stat func([][]int) float64) metrics.Interval {
 // Sets under shift are drawn with the first of their size, be it the test set; sets out of
 // distribution each by itself. The test set is drawn first.
 func TestSetsUnderShiftShareTheirDraws(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("mle", h, 5, []string{"far", "near"})
 	for part, n := range map[Part]int{
@@ -137,6 +139,7 @@ func TestSetsUnderShiftShareTheirDraws(t *testing.T) {
 // Scores alone are resampled where no method has probabilities, and a set under shift has no
 // figures then.
 func TestScoresAloneAreResampled(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("leverage", h, 1, []string{"far"})
 	for i, part := range []Part{{Test, 0}, {Test, 0}, {OOD, 0}, {OOD, 0}} {

@@ -97,7 +97,8 @@ func (t *Tally) Figures() (f Figures, err error) {
 				return f, fmt.Errorf("%s: %w", t.oods[i], err)
 			}
 		}
-		f.OOD, f.OODNLL = append(f.OOD, metrics.DetectionResult{OOD: ood}), append(f.OODNLL, metrics.DetectionResult{OOD: nll})
+		f.OOD = append(f.OOD, metrics.DetectionResult{OOD: ood})
+		f.OODNLL = append(f.OODNLL, metrics.DetectionResult{OOD: nll})
 	}
 	return f, nil
 }
@@ -158,8 +159,8 @@ func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 	return nil
 }
 
-// LooksLikeProbabilities says why logits look like probabilities: all rows are distributions or, for a multi-label head,
-// all numbers probabilities. It is "" if they do not.
+// LooksLikeProbabilities says why logits look like probabilities: all rows are distributions or, for a multi-label
+// head, all numbers probabilities. It is "" if they do not.
 func LooksLikeProbabilities(logits []float32, h layer.Head) string {
 	k := h.Logits
 	if k == 1 {

@@ -7,6 +7,7 @@ import (
 )
 
 func TestProbabilitiesAreToldFromLogits(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		rows []float32
 		link layer.Link

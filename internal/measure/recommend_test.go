@@ -40,6 +40,7 @@ func figuresOf(
 }
 
 func TestWhatIsRecommended(t *testing.T) {
+	t.Parallel()
 	type both struct{ probabilities, score string }
 	for _, test := range []struct {
 		name           string
@@ -117,6 +118,7 @@ func TestWhatIsRecommended(t *testing.T) {
 // On tuned data the figures do not decide whose probabilities serve.
 // Of several draws of a method the first stands for all.
 func TestTheFirstDrawIsCompared(t *testing.T) {
+	t.Parallel()
 	r := figuresOf(rand.New(rand.NewPCG(2, 2)), 40, 0.01, map[string]float64{"mc": 0.3, "mle": 0.5, "second": 0.1},
 		map[string][]float64{"mc": {.8}, "mle": {.7}, "second": {.9}})
 	r.tallies[2].Name = "mc"
@@ -129,6 +131,7 @@ func TestTheFirstDrawIsCompared(t *testing.T) {
 }
 
 func TestWhatWasDecidedIsKept(t *testing.T) {
+	t.Parallel()
 	r := figuresOf(rand.New(rand.NewPCG(1, 1)), 1000, 0.01,
 		map[string]float64{"mle": 0.5, "ts": 0.495, "mf0": 0.3}, map[string][]float64{"mle": {.7}, "ts": {.7}, "mf0": {.9}})
 	got := r.RecommendTuned("ts", "for a reason", "mf0")
@@ -142,6 +145,7 @@ func TestWhatWasDecidedIsKept(t *testing.T) {
 // Of methods that are all as good, another than the network is recommended in at most one case of
 // twenty, however many there are.
 func TestChanceIsSeldomRecommended(t *testing.T) {
+	t.Parallel()
 	const runs = 400
 	rng := rand.New(rand.NewPCG(2, 2))
 	wrong := 0

@@ -44,6 +44,7 @@ func standInsOf(t *testing.T, spec string, o dataset.Options) map[int]dataset.Ex
 
 // Whatever an image is stored as, its stand-in is that of its pixels and its position in the source.
 func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	const h, w = 6, 5
 	grey := ramp(3 * h * w)
@@ -107,6 +108,7 @@ func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
 }
 
 func TestStandInsOfAShardAreThoseOfItsImages(t *testing.T) {
+	t.Parallel()
 	path := write(t, t.TempDir(), "images-idx3-ubyte", idx(ramp(1300*4), 1300, 2, 2))
 	all, joined := standInsOf(t, path, dataset.Options{}), map[int]dataset.Example{}
 	for i := 1; i <= 3; i++ {
@@ -125,6 +127,7 @@ func TestStandInsOfAShardAreThoseOfItsImages(t *testing.T) {
 }
 
 func TestStandInsAreMadeOfImagesOnly(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ spec, want string }{
 		"a table": {write(t, dir, "t.csv", []byte("a,b\n1,2\n")), "it is no image of 8-bit pixels, but an array"},

@@ -1,8 +1,9 @@
 // Package synthetic makes synthetic out-of-distribution images from in-distribution ones, for use without real
 // out-of-distribution data.
 //
-// A synthetic image keeps its original's size, mean and amplitude spectrum, channel by channel; the phases of its Fourier
-// transform are those of noise, so that no shape is left. All channels share the phases, which keeps colours together.
+// A synthetic image keeps its original's size, mean and amplitude spectrum, channel by channel; the phases of its
+// Fourier transform are those of noise, so that no shape is left. All channels share the phases, which keeps colours
+// together.
 //
 // It is made in pixels, not features: means or mixtures of features lie between those of known classes, and mislead a
 // score that learns from them.

@@ -41,6 +41,7 @@ func coefficients(p *pixels.Pixels, channel int) []complex128 {
 }
 
 func TestAStandInKeepsAmplitudesAndTurnsAllChannelsAlike(t *testing.T) {
+	t.Parallel()
 	for _, size := range [][3]int{{1, 1, 1}, {1, 9, 1}, {7, 1, 3}, {8, 8, 1}, {5, 7, 3}, {9, 12, 3}, {16, 11, 1}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			p := image(size[0], size[1], size[2], 60) // too little contrast to be clipped
@@ -76,6 +77,7 @@ func TestAStandInKeepsAmplitudesAndTurnsAllChannelsAlike(t *testing.T) {
 
 // Rounding alone would leave a bound of half a byte for each: typical errors are far below.
 func TestAmplitudesAreThoseOfTheImageWithinRounding(t *testing.T) {
+	t.Parallel()
 	p := image(16, 12, 1, 60)
 	before, after := coefficients(p, 0), coefficients(Of(p, 0), 0)
 	var off, size float64
@@ -93,6 +95,7 @@ func TestAmplitudesAreThoseOfTheImageWithinRounding(t *testing.T) {
 }
 
 func TestAStandInIsThatOfItsImageAndPosition(t *testing.T) {
+	t.Parallel()
 	p := image(10, 10, 3, 200)
 	kept := slices.Clone(p.Data)
 	first := Of(p, 5)
@@ -112,6 +115,7 @@ func TestAStandInIsThatOfItsImageAndPosition(t *testing.T) {
 
 // Values that are infinite or no number would become 0 in all places alike.
 func TestStandInsOfExtremeImages(t *testing.T) {
+	t.Parallel()
 	flat := &pixels.Pixels{Data: bytes.Repeat([]byte{200}, 6*6), Height: 6, Width: 6, Channels: 1}
 	if got := Of(flat, 0); !bytes.Equal(got.Data, flat.Data) {
 		t.Errorf("an image of one colour becomes %v", got.Data)
@@ -135,6 +139,7 @@ func TestStandInsOfExtremeImages(t *testing.T) {
 }
 
 func TestFastSides(t *testing.T) {
+	t.Parallel()
 	for n, want := range map[int]int{1: 1, 28: 28, 61: 61, 67: 66, 127: 126, 1021: 1020, 1024: 1024} {
 		if got := fast(n); got != want {
 			t.Errorf("fast(%d) = %d, want %d", n, got, want)

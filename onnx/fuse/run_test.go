@@ -589,6 +589,8 @@ func TestDecisionsAreTheirDefinitions(t *testing.T) {
 			}
 			labels, classes := by == layer.Sigmoid && k > 1, max(k, 2)
 			each := []float64{0.3, 0.9, 0.6, 0.1, 0.5}[:classes]
+			rising := []float64{0.25, 0.5, 0.75, 1, 1.25}[:classes]
+			first, second := []float64{0, 0.1, 0.2, 0.3, 0.4}[:classes], []float64{0, 0, 0.1, 0.2, 0.3}[:classes]
 			for name, decisions := range map[string]*fuse.Decisions{
 				"uncertainty":     {Uncertainty: at(0.2)},
 				"ood":             {OOD: at(0.4)},
@@ -596,9 +598,9 @@ func TestDecisionsAreTheirDefinitions(t *testing.T) {
 				"a set":           {Set: &fuse.Set{Thresholds: []float64{0.7}}},
 				"sets by class":   {Set: &fuse.Set{Thresholds: each}},
 				"ranked":          {Set: &fuse.Set{Ranked: true, Thresholds: []float64{0.8}}},
-				"penalties":       {Set: &fuse.Set{Ranked: true, Penalties: []float64{0, 0.1, 0.2, 0.3, 0.4}[:classes], Thresholds: []float64{0.9}}},
-				"all have one":    {Set: &fuse.Set{Ranked: true, Penalties: []float64{0.25, 0.5, 0.75, 1, 1.25}[:classes], Thresholds: []float64{0.5}}},
-				"ranked by class": {Set: &fuse.Set{Ranked: true, Penalties: []float64{0, 0, 0.1, 0.2, 0.3}[:classes], Thresholds: each}},
+				"penalties":       {Set: &fuse.Set{Ranked: true, Penalties: first, Thresholds: []float64{0.9}}},
+				"all have one":    {Set: &fuse.Set{Ranked: true, Penalties: rising, Thresholds: []float64{0.5}}},
+				"ranked by class": {Set: &fuse.Set{Ranked: true, Penalties: second, Thresholds: each}},
 			} {
 				if decisions.Set != nil && decisions.Set.Ranked && labels {
 					continue

@@ -10,8 +10,8 @@ import (
 	"github.com/mfgs/mfgs/internal/measure"
 )
 
-// Comparators are methods from elsewhere, measured beside those of a bundle. They get a [Session], and their predictions
-// the same figures on the same resamples.
+// Comparators are methods from elsewhere, measured beside those of a bundle. They get a [Session], and their
+// predictions the same figures on the same resamples.
 type Comparators interface {
 	// Takes reports whether a name of Config.Methods is theirs. They take precedence over Methods.
 	Takes(name string) bool

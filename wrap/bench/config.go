@@ -13,13 +13,14 @@ import (
 type Config struct {
 	Bundle string
 	Model  string // if the bundle holds none
-	// Test is a SPEC with labels, or targets for a multi-label head; for a bundle without a model an .npz of features and
-	// logits.
+	// Test is a SPEC with labels, or targets for a multi-label head; for a bundle without a model an .npz of features
+	// and logits.
 	Test string
 	OOD  []NamedSpec // the Spec wrap.SyntheticOOD, with the name stand-ins, makes synthetic OOD data from Test's images
-	// Shifts are labelled sets under distribution shift: rotated, blurred, of another year. Sets of one size, and Test if
-	// it has that size, are taken for the same examples in another form and share their draws, so that figures of several
-	// sets can be combined, see metrics.Certainty. The interval of each set is the same, up to the draws.
+	// Shifts are labelled sets under distribution shift: rotated, blurred, of another year. Sets of one size, and
+	// Test if it has that size, are taken for the same examples in another form and share their draws, so that
+	// figures of several sets can be combined, see metrics.Certainty. The interval of each set is the same, up to the
+	// draws.
 	Shifts []NamedSpec
 	Limit  int // at most this many examples of each set, evenly spaced; 0: all
 
@@ -35,11 +36,12 @@ type Config struct {
 	// Comparators are methods that no bundle can serve; nil for none.
 	Comparators Comparators
 
-	// Alone leaves out the baselines mle and ts, unless Methods names them. Without mle there is no recommendation, and no
-	// difference to it.
+	// Alone leaves out the baselines mle and ts, unless Methods names them. Without mle there is no recommendation,
+	// and no difference to it.
 	Alone bool
 
-	// Train is the data for fitting scores that the bundle does not serve. "": the data of the calibration, if unchanged.
+	// Train is the data for fitting scores that the bundle does not serve. "": the data of the calibration, if
+	// unchanged.
 	Train string
 
 	Seed uint64 // of everything random

@@ -88,8 +88,8 @@ type GalleryExample struct {
 	Input *dataset.Example
 
 	// Label is the true class, -1 if unknown; Predicted and Confidence are what the bundle predicts, Network and
-	// NetworkConfidence what the network itself does. For a multi-label head Labels are the true labels, nil if unknown,
-	// PredictedLabels the predicted ones, and Confidence the mean over labels of max(p, 1-p).
+	// NetworkConfidence what the network itself does. For a multi-label head Labels are the true labels, nil if
+	// unknown, PredictedLabels the predicted ones, and Confidence the mean over labels of max(p, 1-p).
 	Label, Predicted, Network     int
 	Confidence, NetworkConfidence float64
 	Labels, PredictedLabels       []int

@@ -84,7 +84,8 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 		if g.Kind != LeastOOD || len(g.Examples) != galleryExamples || first.Input == nil || first.Label != -1 {
 			t.Errorf("gallery %s of %s with %d examples", g.Kind, g.Set, len(g.Examples))
 		}
-		if !slices.IsSortedFunc(g.Examples, func(a, b GalleryExample) int { return cmp.Compare(a.OODScore, b.OODScore) }) {
+		rising := func(a, b GalleryExample) int { return cmp.Compare(a.OODScore, b.OODScore) }
+		if !slices.IsSortedFunc(g.Examples, rising) {
 			t.Errorf("%s: not from the least strange on", g.Set)
 		}
 	}

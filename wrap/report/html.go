@@ -19,8 +19,8 @@ var pageCSS string
 
 var htmlTemplate = template.Must(template.New("report").Parse(pageHTML))
 
-// writeHTML writes the page as one file. Its Content-Security-Policy, in a meta element, allows pictures from data: URLs
-// and the style sheet in it, and nothing else.
+// writeHTML writes the page as one file. Its Content-Security-Policy, in a meta element, allows pictures from data:
+// URLs and the style sheet in it, and nothing else.
 func writeHTML(w io.Writer, p *page) error {
 	style := "\n" + chart.Stylesheet() + pageCSS
 	sum := sha256.Sum256([]byte(style))

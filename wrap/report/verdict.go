@@ -210,8 +210,9 @@ func (v *view) decisionSentences() (all []string) {
 			case plan.TargetCoverage > 0:
 				s += fmt.Sprintf("; at least %s were to be answered", percent.words(plan.TargetCoverage))
 			}
-			all = append(all, s+"."+v.guaranteeBroken(plan.TargetError > 0 && v.exceeds(*d.Error, answered, plan.TargetError) ||
-				plan.TargetCoverage > 0 && v.exceeds(1-*d.Answered, d.N, 1-plan.TargetCoverage)))
+			broken := plan.TargetError > 0 && v.exceeds(*d.Error, answered, plan.TargetError) ||
+				plan.TargetCoverage > 0 && v.exceeds(1-*d.Answered, d.N, 1-plan.TargetCoverage)
+			all = append(all, s+"."+v.guaranteeBroken(broken))
 		}
 		if d.OOD != nil && plan.FalseAlarm > 0 {
 			all = append(all, fmt.Sprintf("%s of the %s examples are held to be unfamiliar%s; at most %s was promised.",
@@ -232,11 +233,12 @@ func (v *view) setSentence(d conformal.Realised) string {
 		right = "%s of the labels that an example has%s"
 	}
 	covered := int(math.Round(*d.Covered * float64(d.N)))
-	one := !v.multiLabel() && len(sets.Thresholds) == 1
+	broken := !v.multiLabel() && len(sets.Thresholds) == 1 &&
+		conformal.CoverageTail(covered, d.N, sets.Examples, sets.Alpha) < (1-v.e.Bootstrap.Level)/2
 	return fmt.Sprintf("Prediction sets have %s classes in the mean, and "+right+"; %s was asked for.",
 		plain.words(*d.SetSize), percent.words(*d.Covered), v.proportionInterval(*d.Covered, d.N),
 		percent.words(1-sets.Alpha)) +
-		v.guaranteeBroken(one && conformal.CoverageTail(covered, d.N, sets.Examples, sets.Alpha) < (1-v.e.Bootstrap.Level)/2)
+		v.guaranteeBroken(broken)
 }
 
 // exceeds reports whether a fraction of n examples is significantly above the guaranteed one.
