@@ -394,7 +394,7 @@ func TestPartsReplaceNothingElse(t *testing.T) {
 	if err := accumulate(); err != nil {
 		t.Fatal(err)
 	}
-	says(t, accumulate(), "file already exists", "--force")
+	says(t, accumulate(), "file already exists", "use Force")
 	c.Force = true
 	if err := accumulate(); err != nil {
 		t.Error(err)

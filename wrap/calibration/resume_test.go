@@ -218,7 +218,7 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 	base := quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
 	c := interrupted(t, base)
 	_, err := Calibrate(t.Context(), c)
-	says(t, err, "b.checkpoint", "--resume", "--force")
+	says(t, err, "b.checkpoint", "go on with Resume", "with Force")
 	for name, test := range map[string]struct {
 		change func(*Config)
 		words  []string
@@ -233,8 +233,8 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 			test.change(&other)
 			other.Resume = true
 			_, err := Calibrate(t.Context(), other)
-			says(t, err, append(test.words, "b.checkpoint", "is of another calibration", "--force")...)
-			if strings.Contains(err.Error(), "--resume") {
+			says(t, err, append(test.words, "b.checkpoint", "is of another calibration", "with Force")...)
+			if strings.Contains(err.Error(), "Resume") {
 				t.Errorf("resuming is refused and advised: %v", err)
 			}
 		})
@@ -378,7 +378,7 @@ func TestAnotherResultIsNotTakenForOurs(t *testing.T) {
 		other := c
 		test.change(&other)
 		_, err := Calibrate(t.Context(), other)
-		says(t, err, append(test.words, "b is not the result of this calibration", "--force")...)
+		says(t, err, append(test.words, "b is not the result of this calibration", "use Force")...)
 		if name == "other data" {
 			continue
 		}
@@ -430,7 +430,7 @@ func TestACheckpointIsAFolder(t *testing.T) {
 		_, err := Calibrate(t.Context(), quick(config(t, out)))
 		says(t, err, "b.checkpoint", test.want)
 		if name == "a dangling link" {
-			says(t, err, "--out")
+			says(t, err, "another Out")
 		}
 	}
 }
@@ -474,7 +474,7 @@ func TestAnUpdatedBundleIsNotReplaced(t *testing.T) {
 		c.Train = train
 		_, err := Calibrate(t.Context(), c)
 		says(t, err, "b was updated and holds more training data", "[1024:2048]", "another Out")
-		if strings.Contains(err.Error(), "--force") {
+		if strings.Contains(err.Error(), "Force") {
 			t.Errorf("it says %v", err)
 		}
 		if !maps.Equal(folder(t, c.Out), updated) {

@@ -175,7 +175,7 @@ func TestTheLearnedScoreWantsSomethingToLearnFrom(t *testing.T) {
 	_, err := Calibrate(t.Context(), c)
 	says(t, err, "the score learned is learned from", "give ood")
 	_, err = Merge(t.Context(), MergeConfig{Parts: parts(t, c, 1), Out: filepath.Join(t.TempDir(), "b")})
-	says(t, err, "the score learned is learned from", "--ood auto")
+	says(t, err, "the score learned is learned from", "OOD auto")
 }
 
 // Figures on stand-ins are called that, and recommend nothing.

@@ -475,7 +475,7 @@ def unsupported():
         refused(name, model(BODY + nodes, {**b0, **weights}), reason, nearest=nearest)
 
     refuse("unsupported_distance", [("Unsqueeze", "phi axis", "p3"), ("Sub", "p3 c", "diff"), ("Pow", "diff two", "sq"), ("ReduceSum", "sq last", "dist", {"keepdims": 0}), ("Neg", "dist", "y")],
-           "with --train-features", ["x bo"])
+           "with PrecomputedFeatures", ["x bo"])
     refuse("unsupported_classes_of_two_layers", [("Gemm", "phi w1 b1", "z1", gemm), ("Gemm", "phi w3 b3", "z3", gemm), ("Concat", "z1 z3", "y", {"axis": 1})],
            'Concat "y" stands between the linear layer Gemm "z1" and "y"', ["phi z1", "phi z3"])
     refuse("unsupported_thresholds", [("MatMul", "phi w1t", "m"), ("Add", "m thresholds", "zz"), ("Sigmoid", "zz", "y")], "does not fit logits of shape", [])
