@@ -135,7 +135,7 @@ func (c Config) providers(ctx context.Context) Check {
 	return Check{name, Fail, fmt.Sprintf("no %s (%v), but %s", c.Provider, refused, strings.Join(have, ", ")), providerFix(c.Provider)}
 }
 
-// packages are the Python packages with a library for each provider.
+// packages are those of Python whose library has a provider.
 var packages = map[string]string{
 	ort.CUDA: "onnxruntime-gpu", ort.TensorRT: "onnxruntime-gpu", ort.OpenVINO: "onnxruntime-openvino",
 	ort.DirectML: "onnxruntime-directml",
