@@ -1,39 +1,39 @@
-# A fresh clone needs Go, a C compiler and make; the targets do the rest.
+# A fresh clone needs only Go, a C compiler and make.
 
 GO       ?= go
 FUZZTIME ?= 20s
 PYTHON   ?= python3
 
-# The main module, the paper's experiments, and the tools.
+# The main module, the research, and the tools.
 MODULES = . cmd/mfgs-paper testdata
 
-# The packages of a module that tests run for: what is in testdata/lint is a linter's.
+# The packages of a module with tests; testdata/lint is run by lint.
 tested = $$($(GO) list -C $(1) ./... | grep -v /testdata/lint$$)
 
-# The version that is released next, or was last.
+# The next release, or the last one.
 VERSION = 0.1.0
 
-# Pinned here and not in go.mod: a linter is no dependency of the program.
+# Pinned here and not in go.mod: the program does not depend on a linter.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page soak release setup toolchain
+.PHONY: build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page report-page soak release setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
 
-# Calibrates and evaluates the digits model that ships, and shows what changed.
+# Calibrates and evaluates the embedded model of digits, and prints what changed.
 demo: toolchain
 	$(GO) run ./cmd/mfgs demo
 
-# What the README says to copy, from a clone to a report, with an empty HOME; downloads modules and ONNX Runtime.
+# Runs the commands of the README, from a clone to a report, with an empty HOME; downloads modules and ONNX Runtime.
 firstrun: toolchain
 	testdata/firstrun/run.sh
 
-# The Python that documents show, and what it prints. In a Python environment with onnxruntime.
+# Runs the Python code in documents and checks its output. Needs a Python environment with onnxruntime.
 snippets: build setup
 	$(PYTHON) testdata/firstrun/snippets.py
 
-# The tests that need real data take it from ../shared/data where that exists.
+# Some tests need the real data in ../shared/data; without it they are skipped.
 test: setup
 	@set -e; for m in $(MODULES); do \
 		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -timeout 30m $(call tested,$$m); done
@@ -44,7 +44,7 @@ race: setup
 	@set -e; for m in $(MODULES); do \
 		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -race -timeout 60m $(call tested,$$m); done
 
-# ONNX Runtime, into the user's cache; done in a moment when it is there.
+# Installs ONNX Runtime into the user's cache, unless it is there.
 setup: toolchain
 	$(GO) run ./cmd/mfgs setup
 
@@ -55,9 +55,9 @@ lint: toolchain
 		$(GO) mod -C $$m tidy -diff; \
 		$(GO) vet -C $$m ./...; \
 		(cd $$m && $(GO) run $(STATICCHECK) -checks inherit,ST1000,ST1020,ST1021,ST1022 ./...); done
-	$(GO) test -C testdata ./lint
+	$(GO) test -C testdata -count=1 ./lint
 
-# Each fuzz target of each package for FUZZTIME.
+# Runs each fuzz target of each package for FUZZTIME.
 fuzz: toolchain
 	@set -e; found=; for dir in $$($(GO) list -f '{{.Dir}}' ./...); do \
 		for target in $$(cat $$dir/*_test.go 2>/dev/null | sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p'); do \
@@ -68,64 +68,64 @@ fuzz: toolchain
 	done; \
 	if [ -z "$$found" ]; then echo "no fuzz target found" >&2; exit 1; fi
 
-# A few minutes. With MFGS_BENCH_MODEL=resnet50.onnx, or another model of one float32
-# input of declared sizes, calibration and prediction are timed on that as well.
+# Runs the benchmarks; takes a few minutes. MFGS_BENCH_MODEL=resnet50.onnx adds calibration and prediction of that model,
+# or of another one with one float32 input of static shape.
 bench: setup
 	$(GO) test -timeout 60m -run '^$$' -bench . -benchmem ./...
 
-# Against plain ONNX Runtime, laplace-torch, ensembles and sampling: docs/benchmarks.md.
-# About half an hour, in the Python environment that testdata/peers/README.md describes.
+# Compares with plain ONNX Runtime, laplace-torch, ensembles and sampling: docs/benchmarks.md. Takes half an hour in the
+# Python environment of testdata/peers/README.md.
 peers: setup
 	testdata/peers/run.sh
 
-# The paper's tables and figures from the data in ../shared/data, into docs: some 30 minutes on two
-# cores. They name the commit: there must be nothing that is not committed. Then
-# cd cmd/mfgs-paper && go test . -run Quoted -update has README and docs/choosing.md quote them.
+# Writes the paper's tables and figures into docs, from the data in ../shared/data: 30 minutes on two cores. They
+# name the commit, so everything must be committed. Then cd cmd/mfgs-paper && go test . -run Quoted -update
+# updates the figures quoted in README and docs/choosing.md.
 paper: setup
 	$(GO) run -C cmd/mfgs-paper -buildvcs=true . report --data $(CURDIR)/../shared/data
 
-# What docs/spark.md shows is run in a fresh environment with what it says to install. There Spark's workers
-# are killed while they calibrate, and the bundles compared. Takes Python 3.11 and Java 17.
+# Runs docs/spark.md in a fresh environment with the packages it installs, kills Spark's workers while they
+# calibrate, and compares the bundles. Needs Python 3.11 and Java 17.
 spark: setup
 	$(PYTHON) testdata/spark/page.py
 
-# What is in docs/kubernetes fits the schemas, and the Jobs' commands do what they say. In a Python
-# environment with testdata/kubernetes/requirements.txt.
+# Validates docs/kubernetes against the schemas, and runs the commands of its Jobs. Needs a Python environment with
+# testdata/kubernetes/requirements.txt.
 jobs: build setup
 	PATH="$(CURDIR):$$PATH" $(PYTHON) testdata/kubernetes/check.py
 
-# The page that servers show, in a real browser: its screenshots in docs/serve are made anew. Takes Node 20
-# or newer and Chromium, and fetches what testdata/page/package-lock.json has.
+# Tests the page of servers in a real browser, and renews its screenshots in docs/serve. Needs Node 20 or newer and
+# Chromium, and downloads the packages of testdata/page/package-lock.json.
 page: build setup
 	cd testdata/page && npm ci --silent --no-fund --no-audit && node --test data.test.mjs page.test.mjs
 
-# Lines of mfgs are typed, with TABs, into the shells that are there.
+# Types command lines with TABs into the installed shells.
 shells: build
 	$(PYTHON) testdata/shells/check.py ./mfgs
 
-# Reports, in the same way: their screenshots in docs/report are made anew.
+# Tests reports in the same way, and renews their screenshots in docs/report.
 report-page: build setup
 	cd testdata/page && npm ci --silent --no-fund --no-audit && node --test report.test.mjs
 
-# The image of docs/serve/Dockerfile, without Docker, and in it the servers of docs/kubernetes. As root
-# on Debian 12, in a Python environment with testdata/serve/image/requirements.txt.
+# Builds the image of docs/serve/Dockerfile without Docker, and runs the servers of docs/kubernetes in it. Needs
+# root on Debian 12, and a Python environment with testdata/serve/image/requirements.txt.
 image: toolchain
 	$(PYTHON) testdata/serve/image/check.py
 
-# Triton's client, KServe's and curl ask a server, and predict says what they must hear. In a Python
-# environment with testdata/serve/clients/requirements.txt.
+# Compares a server's answers to Triton's client, KServe's client and curl with predict. Needs a Python environment
+# with testdata/serve/clients/requirements.txt.
 clients: build setup
 	MFGS="$(CURDIR)/mfgs" $(PYTHON) testdata/serve/clients/check.py
 
-# An hour of mixed traffic under the race detector, and then ten thousand reloads and a million requests.
+# Runs an hour of mixed traffic under the race detector, then reloads, restarts and exchanges of bundles under load.
 soak: setup
 	$(GO) run -C testdata ./serve/soak
 	$(GO) run -C testdata ./serve/soak -race=false -reloads 10000 -requests 1000000
 	$(GO) run -C testdata ./serve/soak -race=false -restarts 100
 	$(GO) run -C testdata ./serve/soak -race=false -exchanges 10000 -workers 32
 
-# Archives, wheels, bills of materials and checksums in dist, for all platforms: docs/release.md. Takes Linux
-# on x86-64, git and Python; RELEASE=-twice builds twice and compares, RELEASE=-only=linux/amd64 one platform.
+# Makes archives, wheels, SBOMs and checksums of all platforms in dist: docs/release.md. Needs Linux on x86-64, git
+# and Python. RELEASE=-twice builds twice and compares; RELEASE=-only=linux/amd64 builds one platform.
 release: toolchain
 	$(GO) run -C testdata ./release -version $(VERSION) -out $(CURDIR)/dist $(RELEASE)
 

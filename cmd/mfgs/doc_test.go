@@ -31,12 +31,13 @@ var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write th
 // mustShow are documents that must have commands.
 var mustShow = []string{"../../README.md", "../../docs/examples.md", "../../docs/serve.md"}
 
-// TestDocumentedCommands runs the commands in ```console fences of the README and docs: lines that begin with "$ mfgs ",
-// "$ curl " or "$ go run ", with continuation lines. They run in order, each document in a folder of its own with the
-// repository's models and examples. A server, with & at its end, runs in the background at free addresses. The lines
-// below a command, if any, are its output, with "…" for omitted lines. Words must be equal, and figures nearly: see
-// sameFigure. Fenced files, which begin with a comment that is their name, are in the folder from the start: see
-// documentedFiles. ```sh fences take longer: testdata/firstrun/run.sh runs them.
+// TestDocumentedCommands runs the commands in ```console fences of the README and docs: lines that begin with
+// "$ mfgs ", "$ curl " or "$ go run ", with continuation lines. They run in order, each document in a folder of
+// its own with the repository's models and examples. A server, with & at its end, runs in the background at
+// free addresses. The lines below a command, if any, are its output, with "…" for omitted lines. Words must be
+// equal, and figures nearly: see sameFigure. Fenced files, which begin with a comment that is their name, are
+// in the folder from the start: see documentedFiles. ```sh fences take longer: testdata/firstrun/run.sh runs
+// them.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	lib, err := install.Find(install.Config{})

@@ -401,7 +401,7 @@ func TestPartsReplaceNothingElse(t *testing.T) {
 	if err := accumulate(); err != nil {
 		t.Fatal(err)
 	}
-	says(t, accumulate(), "file already exists", "Force")
+	says(t, accumulate(), "file already exists", "use Force")
 	c.Force = true
 	if err := accumulate(); err != nil {
 		t.Error(err)

@@ -94,11 +94,11 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 	}
 	p := opened(t, c.Out, Options{})
 	_, err := p.PredictImages(t.Context(), images[0])
-	says(t, err, "image 0: 8×8 colour image", "nothing says how pixels become", "Preprocess")
-	says(t, predictError(t.Context(), p, folder), "000.png", "Preprocess")
+	says(t, err, "image 0: 8×8 colour image", "nothing says how pixels become", "give Preprocess")
+	says(t, predictError(t.Context(), p, folder), "000.png", "give Preprocess")
 	_, err = bench.Evaluate(t.Context(),
 		bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}}})
-	says(t, err, "photos: ", "000.png", "Preprocess")
+	says(t, err, "photos: ", "000.png", "give Preprocess")
 	if _, err := bench.Evaluate(t.Context(),
 		bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}},
 			Preprocess: &bgr}); err != nil {
@@ -134,7 +134,7 @@ func TestImagesBesideArraysNeedPreprocessing(t *testing.T) {
 		c.Progress = func(p Progress) { t.Errorf("%s: %s began", name, p.Stage) }
 		tc.change(&c)
 		_, err := Calibrate(t.Context(), c)
-		says(t, err, append(tc.says, "Preprocess")...)
+		says(t, err, append(tc.says, "give Preprocess")...)
 		c.Preprocess, c.Progress = &bgr, nil
 		mustCalibrate(t, c)
 	}

@@ -93,7 +93,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"model empty", func(c *Config) { c.Model = write(t, data, "empty.onnx", nil) }, []string{"empty.onnx", "empty"}},
 		{"model truncated", func(c *Config) { c.Model = write(t, data, "cut.onnx", model[:len(model)/2]) }, []string{"cut.onnx", "not an ONNX model"}},
 		{"model of noise", func(c *Config) { c.Model = write(t, data, "noise.onnx", photo(t, 1, 50)) }, []string{"noise.onnx", "not an ONNX model"}},
-		{"no head", func(c *Config) { c.Model = "../../testdata/onnx/no_layer.onnx" }, []string{"Features"}},
+		{"no head", func(c *Config) { c.Model = "../../testdata/onnx/no_layer.onnx" }, []string{"Features TENSOR"}},
 		{"head of other names", func(c *Config) { c.Head = head.Options{Features: "elsewhere"} }, []string{"elsewhere"}},
 		{"preprocessing that does not fit", func(c *Config) { c.Preprocess = &preprocess.Spec{Crop: &preprocess.Crop{Size: 4}} }, []string{"4×4", "[N,1,8,8]"}},
 
@@ -110,9 +110,9 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"fewer folders than classes", func(c *Config) { c.Train = tree(t, words[:9], 1) }, []string{"train: ", "9 class folders", "10 classes"}},
 		{"other folders held out", func(c *Config) { c.Train, c.Val = tree(t, words, 1), tree(t, []string{"two", "tow"}, 1) }, []string{"val: ", "tow"}},
 		{"too few class names", func(c *Config) { c.Classes = words[:9] }, []string{"9 class names", "10 classes"}},
-		{"images of another size", func(c *Config) { c.Train, c.Covariance = large, calibrate.Hessian }, []string{"train: ", "0001.png", "28×28 grey image", "[N,1,8,8]", "Preprocess"}},
+		{"images of another size", func(c *Config) { c.Train, c.Covariance = large, calibrate.Hessian }, []string{"train: ", "0001.png", "28×28 grey image", "[N,1,8,8]", "give Preprocess"}},
 		{"held-out images of another size", func(c *Config) { c.OOD = large }, []string{"ood: ", "28×28 grey image"}},
-		{"an image that does not decode", func(c *Config) { c.Train = broken }, []string{"train: two/001.png: broken PNG", "MaxBad"}},
+		{"an image that does not decode", func(c *Config) { c.Train = broken }, []string{"train: two/001.png: broken PNG", "use MaxBad"}},
 
 		{"feature not a number", func(c *Config) { logModel(c); c.Train = negative }, []string{"train: ", "negative.npz[40]: feature 2 is NaN", "preprocessing"}},
 		{"feature infinite", func(c *Config) { logModel(c); c.Train = zero }, []string{"train: ", "zero.npz[17]: feature 5 is -Inf"}},
@@ -330,7 +330,7 @@ func TestForceReplacesABundleAndNothingElse(t *testing.T) {
 
 	c.Progress = func(p Progress) { t.Errorf("work was done: %+v", p) }
 	_, err := Calibrate(t.Context(), c)
-	says(t, err, c.Out, "Force")
+	says(t, err, c.Out, "use Force")
 	if !errors.Is(err, os.ErrExist) {
 		t.Errorf("got %v", err)
 	}

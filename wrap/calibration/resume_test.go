@@ -219,7 +219,7 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 	base := quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
 	c := interrupted(t, base)
 	_, err := Calibrate(t.Context(), c)
-	says(t, err, "b.checkpoint", "Resume", "Force")
+	says(t, err, "b.checkpoint", "go on with Resume", "with Force")
 	for name, test := range map[string]struct {
 		change func(*Config)
 		words  []string
@@ -234,7 +234,7 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 			test.change(&other)
 			other.Resume = true
 			_, err := Calibrate(t.Context(), other)
-			says(t, err, append(test.words, "b.checkpoint", "is of another calibration", "Force")...)
+			says(t, err, append(test.words, "b.checkpoint", "is of another calibration", "with Force")...)
 			if strings.Contains(err.Error(), "Resume") {
 				t.Errorf("resuming is refused and advised: %v", err)
 			}
@@ -383,7 +383,7 @@ func TestTheResultOfAnotherCalibrationIsNotAccepted(t *testing.T) {
 		other := c
 		test.change(&other)
 		_, err := Calibrate(t.Context(), other)
-		says(t, err, append(test.words, "b is not the result of this calibration", "Force")...)
+		says(t, err, append(test.words, "b is not the result of this calibration", "use Force")...)
 		if name == "other data" {
 			continue
 		}
@@ -436,7 +436,7 @@ func TestACheckpointIsAFolder(t *testing.T) {
 		_, err := Calibrate(t.Context(), quick(config(t, out)))
 		says(t, err, "b.checkpoint", test.want)
 		if name == "a dangling link" {
-			says(t, err, "Out")
+			says(t, err, "another Out")
 		}
 	}
 }

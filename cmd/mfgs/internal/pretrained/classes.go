@@ -12,10 +12,11 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// Classes reads class names in label order: one name a line, a JSON array, a JSON object of names by
-// label or labels by name, or a config.json of transformers (its id2label) or timm.
+// Classes reads class names in label order: one a line; a JSON array; a JSON object of names by
+// label, or of labels by name; or a config.json of transformers, whose id2label is that, or of
+// timm.
 //
-// Names must be unique. Duplicates in id2label, as for ImageNet, get their label: "crane (517)".
+// Names must differ. Those of id2label, which for ImageNet do not, get their label: "crane (517)".
 func Classes(document []byte) ([]string, error) {
 	document = bytes.TrimRight(bytes.TrimPrefix(document, []byte("\ufeff")), "\r\n\t ")
 	start := bytes.TrimSpace(document)
@@ -42,10 +43,10 @@ func Classes(document []byte) ([]string, error) {
 	return names, distinct(names)
 }
 
-// errNoClasses reports a document without class names.
+// errNoClasses is that of a document without names.
 var errNoClasses = errors.New("holds no class names; want one a line, a JSON array, or a config.json with id2label")
 
-// distinct returns an error for duplicate names.
+// distinct refuses names that cannot be told apart.
 func distinct(names []string) error {
 	if len(names) == 0 {
 		return errNoClasses
@@ -80,7 +81,7 @@ func ofObject(document []byte) ([]string, error) {
 		return byLabel(c.ID2Label)
 	case len(c.Label2ID) > 0:
 		return byName(c.Label2ID)
-	case len(c.LabelNames) > 0: // timm
+	case len(c.LabelNames) > 0: // timm's
 		return unique(c.LabelNames), nil
 	case len(c.Pretrained) > 0:
 		var inner struct {
@@ -106,7 +107,7 @@ func ofObject(document []byte) ([]string, error) {
 	return byName(plain)
 }
 
-// byLabel reads {"0": "cat", …}, which must have every label from 0.
+// byLabel reads {"0": "cat", …}, of every label from 0.
 func byLabel(m map[string]json.RawMessage) ([]string, error) {
 	names := make([]string, len(m))
 	for key, raw := range m {
@@ -140,7 +141,7 @@ func byName(m map[string]json.RawMessage) ([]string, error) {
 	return names, nil
 }
 
-// unique trims names and appends the label to duplicates.
+// unique takes white space off names, and puts labels behind those that several classes have then.
 func unique(names []string) []string {
 	out, count := make([]string, len(names)), map[string]int{}
 	for i, n := range names {
@@ -148,14 +149,14 @@ func unique(names []string) []string {
 		count[out[i]]++
 	}
 	for i, n := range out {
-		if count[n] > 1 && n != "" { // "" is refused later
+		if count[n] > 1 && n != "" { // which is refused
 			out[i] = fmt.Sprintf("%s (%d)", n, i)
 		}
 	}
 	return out
 }
 
-// placeholders reports whether all names are placeholders of transformers, LABEL_0 and so on.
+// placeholders reports whether all names are those that transformers invents.
 func placeholders(names []string) bool {
 	for i, n := range names {
 		if n != fmt.Sprintf("LABEL_%d", i) {

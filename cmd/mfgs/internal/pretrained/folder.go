@@ -19,33 +19,35 @@ import (
 // maxFile bounds the files that are read here.
 const maxFile = 16 << 20
 
-// The files that are read.
+// The names of files that are looked at.
 const (
 	configFile    = "config.json"
 	processorFile = "preprocessor_config.json"
 	tokenizerFile = "tokenizer.json"
 )
 
-// A Folder is what the files beside a model say.
+// A Folder is what is written beside a model.
 type Folder struct {
 	Path  string
 	Model string // path of the ONNX file
 
-	// Preprocess is the preprocessing, nil if there is none. PreprocessFile is the path of its file and
-	// Processor its class. Unusable says why a file cannot be used.
+	// Preprocess is how images become the model's input, nil where nothing says it, and
+	// PreprocessFile and Processor are the path of the file that says it and what it is. Unusable
+	// says why there is none although there is a file.
 	Preprocess     *preprocess.Spec
 	PreprocessFile string
 	Processor      string
 	Unusable       error
 
-	// Classes are the class names in ClassesFile, nil for none.
+	// Classes are the names of the classes, of ClassesFile; nil where there are none.
 	Classes     []string
 	ClassesFile string
 
-	Tokenizer string // path of the tokenizer's file, "" for none
+	Tokenizer string // path of the tokenizer's file, "" where there is none
 }
 
-// Open reads a folder. Its model is model.onnx, onnx/model.onnx or the only ONNX file.
+// Open reads a folder. Its model is model.onnx or onnx/model.onnx, or else the only ONNX file there
+// is.
 func Open(dir string) (*Folder, error) {
 	model, err := modelIn(dir)
 	if err != nil {
@@ -55,8 +57,8 @@ func Open(dir string) (*Folder, error) {
 	return f, f.read()
 }
 
-// Beside reads the files in the folder of a model file or, if that is called onnx as Optimum does, in the
-// folder above. A file that cannot be used may belong to something else: it is no error but Unusable.
+// Beside reads what is written beside a model file, in its folder or, where that is called onnx, as
+// Optimum calls it, above. What cannot be used of it may be of something else: Unusable says so.
 func Beside(model string) *Folder {
 	dir := filepath.Dir(model)
 	if abs, err := filepath.Abs(dir); err == nil && filepath.Base(abs) == "onnx" && !exists(dir, configFile) {
@@ -149,8 +151,9 @@ func (f *Folder) read() error {
 	return nil
 }
 
-// Preprocessing reads a preprocessing file: YAML of mfgs, or a configuration of transformers or timm. If
-// that of transformers names no processor, the config.json beside it does.
+// Preprocessing reads a file that says how images become a model's input: YAML of mfgs, or a
+// configuration of transformers or timm. Where that of transformers does not name a processor,
+// config.json beside it does.
 func Preprocessing(path string) (preprocess.Spec, error) {
 	document, err := files.Read(path, maxFile)
 	if err != nil {
@@ -174,7 +177,7 @@ func Preprocessing(path string) (preprocess.Spec, error) {
 	return s, nil
 }
 
-// read reads a file, nil if it does not exist.
+// read reads a file, nil where there is none.
 func read(path string) ([]byte, error) {
 	document, err := files.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +189,7 @@ func read(path string) ([]byte, error) {
 	return document, nil
 }
 
-// bare removes the path from an error of the file system.
+// bare takes the path off an error of the file system.
 func bare(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -200,7 +203,7 @@ func exists(path ...string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// Taken describes what is used of the folder, a line each.
+// Taken says in words what is taken from the folder, a line each.
 func (f *Folder) Taken(preprocessing, classes bool) []string {
 	rel := func(path string) string {
 		if r, err := filepath.Rel(f.Path, path); err == nil {

@@ -11,30 +11,31 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// huggingFaceMarks are keys that identify a preprocessor_config.json.
+// huggingFaceMarks are keys by one of which a preprocessor_config.json is known.
 var huggingFaceMarks = []string{"image_processor_type", "feature_extractor_type", "do_resize", "do_normalize", "do_rescale",
 	"do_center_crop", "image_mean", "image_std"}
 
-// A processor is an image processor class of transformers, with the defaults of keys that a file omits.
+// A processor is a class of image processors of transformers, with its defaults: those of keys that
+// a file leaves out.
 type processor struct {
 	size, crop side
-	square     bool // a single number is both sides, else the shorter one
+	square     bool // a size of one number is both sides, else the shorter one
 	resample   int  // Pillow's number of the filter
 	mean, std  [3]float64
 	factor     float64 // rescale_factor; 0 is 1/255
 	cropped    bool    // do_center_crop
 	flipped    bool    // do_flip_channel_order
-	fractions  bool    // floats are resized, not bytes
+	fractions  bool    // what is resized are no bytes any more
 
-	ignoresNormalize, ignoresCrop bool // do_normalize and do_center_crop of the file are ignored
+	ignoresNormalize, ignoresCrop bool // whatever the file says of do_normalize and do_center_crop
 
-	// resize makes the resizing steps, if the class has its own.
+	// resize is how sizes become steps, where that is a matter of its own.
 	resize func(c *config, p *processed) error
-	// numbers changes scale, mean and std, if the class does.
+	// numbers is what else happens to scale, mean and std.
 	numbers func(c *config, p *processed) error
 }
 
-// side is a size of transformers: height and width, or the shorter edge.
+// side is a size as transformers writes it: Height and Width, or the shorter edge.
 type side struct {
 	Height        int `json:"height"`
 	Width         int `json:"width"`
@@ -58,7 +59,7 @@ var (
 	clipStd     = [3]float64{0.26862954, 0.26130258, 0.27577711}
 )
 
-// Pillow's filter numbers.
+// Pillow's numbers of filters.
 const (
 	lanczos  = 1
 	bilinear = 2
@@ -69,8 +70,8 @@ const (
 var pilFilters = []preprocess.Filter{preprocess.Nearest, preprocess.Lanczos, preprocess.Bilinear, preprocess.Bicubic,
 	preprocess.Box, preprocess.Hamming}
 
-// processors are the classes that a Spec can express, without the suffix "ImageProcessor".
-// TestDefaultsAreThoseOfTransformers compares them with the library.
+// processors are the classes whose steps a Spec can say, without "ImageProcessor" behind the name.
+// TestDefaultsAreThoseOfTransformers holds them against the library.
 var processors = map[string]processor{
 	"Beit":        {mean: standard, std: standard, resample: bicubic, square: true, size: sq(224), crop: sq(224)},
 	"Bit":         clip,
@@ -100,7 +101,7 @@ var processors = map[string]processor{
 	"ViT":       {mean: standard, std: standard, resample: bilinear, square: true, size: sq(224)},
 }
 
-// Shared by several classes.
+// What several classes have.
 var (
 	clip = processor{mean: clipMean, std: clipStd, resample: bicubic, size: shortest(224), crop: sq(224),
 		cropped: true}
@@ -108,7 +109,7 @@ var (
 		cropped: true}
 )
 
-// ofModelType maps the model_type of config.json to the processor, for files that name none.
+// ofModelType are the processors of models whose file names none, by the model_type of config.json.
 var ofModelType = map[string]string{
 	"beit": "Beit", "data2vec-vision": "Beit", "bit": "Bit", "blip": "Blip", "clip": "CLIP", "convnext": "ConvNext", "convnextv2": "ConvNext",
 	"cvt": "ConvNext", "deit": "DeiT", "dinov2": "Bit", "dinat": "ViT", "efficientnet": "EfficientNet", "focalnet": "Bit",
@@ -118,13 +119,13 @@ var ofModelType = map[string]string{
 	"vit": "ViT", "vit_msn": "ViT",
 }
 
-// processed is the content of a processor's file.
+// processed is what a processor's file comes to.
 type processed struct {
 	spec       preprocess.Spec
 	size, crop side
 	do         struct{ resize, crop, rescale, normalize bool }
 	filter     preprocess.Filter
-	arithmetic preprocess.Arithmetic // of PyTorch's filters for tensors
+	arithmetic preprocess.Arithmetic // of the filters that PyTorch has for tensors
 	factor     float64
 	mean, std  []float64
 }
@@ -140,7 +141,7 @@ func (c *config) huggingFace(modelType string) (preprocess.Spec, string, error) 
 		err = p.steps(c, class)
 	}
 	if err == nil {
-		// The first is for labels; files are converted to RGB in any case.
+		// Labels are what is reduced; conversion to RGB happens in any case where files are loaded.
 		c.ignore("do_reduce_labels", "reduce_labels", "do_convert_rgb", "processor_class", "model_input_names", "data_format",
 			"input_data_format", "return_tensors", "device", "disable_grouping", "num_channels", "_valid_processor_keys",
 			"default_to_square", "_name_or_path", "transformers_version", "_commit_hash")
@@ -149,7 +150,7 @@ func (c *config) huggingFace(modelType string) (preprocess.Spec, string, error) 
 	return p.spec, name, err
 }
 
-// processor finds the class of the file.
+// processor finds the class that the file is for.
 func (c *config) processor(modelType string) (name string, class processor, err error) {
 	var byFeature string
 	if err := errors.Join(c.get("image_processor_type", "a name", &name),
@@ -183,7 +184,7 @@ func (c *config) processor(modelType string) (name string, class processor, err 
 	return bare + "ImageProcessor", class, nil
 }
 
-// process reads the keys common to all classes.
+// process reads the keys that all classes have.
 func (c *config) process(class processor) (*processed, error) {
 	p := &processed{size: class.size, crop: class.crop, factor: 1. / 255, mean: class.mean[:], std: class.std[:]}
 	if class.factor != 0 {
@@ -205,7 +206,7 @@ func (c *config) process(class processor) (*processed, error) {
 		c.channels("image_mean", &p.mean),
 		c.channels("image_std", &p.std),
 	)
-	c.ignore("pad_size") // no effect without do_pad
+	c.ignore("pad_size") // means nothing without do_pad
 	switch {
 	case err != nil:
 		return p, firstOf(err)
@@ -222,7 +223,7 @@ func (c *config) process(class processor) (*processed, error) {
 	return p, nil
 }
 
-// firstOf returns the first of joined errors, to keep a message on one line.
+// firstOf returns the first of joined errors, so that a message is one line.
 func firstOf(err error) error {
 	if list, ok := err.(interface{ Unwrap() []error }); ok {
 		return list.Unwrap()[0]
@@ -230,7 +231,8 @@ func firstOf(err error) error {
 	return err
 }
 
-// size reads a size: a mapping, [height, width], or a number for both sides or the shorter one.
+// size reads a size: a mapping, [height, width], or a number, which is both sides or the shorter
+// one.
 func (c *config) size(key string, square bool, to *side) error {
 	if !c.has(key) {
 		c.used[key] = true
@@ -267,7 +269,7 @@ func (c *config) channels(key string, to *[]float64) error {
 	return c.get(key, "a number, or one for each channel", to)
 }
 
-// plain returns width and height, or the shorter side.
+// plain returns what a size asks for: width and height, or the shorter side.
 func (s side) plain(key string) (w, h, shorter int, err error) {
 	switch {
 	case s.LongestEdge != 0, s.MaxHeight != 0, s.MaxWidth != 0, s.MinimumPixels != 0, s.MaximumPixels != 0:
@@ -329,7 +331,7 @@ func (p *processed) steps(c *config, class processor) error {
 	return nil
 }
 
-// shortestResize resizes the shorter side to n.
+// shortestResize resizes so that the shorter side becomes n.
 func (p *processed) shortestResize(n int) {
 	p.spec.Resize = &preprocess.Resize{Size: n, Mode: preprocess.Shortest, Filter: p.filter, Arithmetic: p.arithmetic}
 }
@@ -353,7 +355,7 @@ func plainResize(_ *config, p *processed) error {
 	return nil
 }
 
-// centreCrop crops to crop_size, and pads smaller images with black.
+// centreCrop cuts out crop_size, filling up with black what is smaller.
 func (p *processed) centreCrop() error {
 	w, h, shorter, err := p.crop.plain("crop_size")
 	if err == nil && shorter > 0 {
@@ -379,7 +381,7 @@ func (p *processed) centreCrop() error {
 	return nil
 }
 
-// convNextResize crops from a larger resize below 384, and squeezes from 384 on.
+// convNextResize crops what is below 384 out of a larger image, and squeezes what is above.
 func convNextResize(c *config, p *processed) error {
 	pct := 224. / 256
 	if err := c.get("crop_pct", "a number", &pct); err != nil {
@@ -416,7 +418,7 @@ func divided(n int, pct float64) (int, error) {
 	return int(q), nil
 }
 
-// levitResize resizes the shorter side to 256/224 of size.
+// levitResize makes the shorter side 256/224 of what size says.
 func levitResize(c *config, p *processed) error {
 	if p.size.ShortestEdge > maxSide {
 		return fmt.Errorf("size is %d pixels; want at most %d", p.size.ShortestEdge, maxSide)
@@ -427,7 +429,7 @@ func levitResize(c *config, p *processed) error {
 	return plainResize(c, p)
 }
 
-// poolFormerResize resizes to 1/crop_pct of size.
+// poolFormerResize makes the image larger by 1/crop_pct.
 func poolFormerResize(c *config, p *processed) error {
 	pct := 0.9
 	if err := c.get("crop_pct", "a number", &pct); err != nil {
@@ -455,7 +457,8 @@ func poolFormerResize(c *config, p *processed) error {
 	return err
 }
 
-// efficientNetNumbers subtracts 1 with rescale_offset, and divides by std again with include_top.
+// efficientNetNumbers shifts by 1 with rescale_offset, and divides by std once more with
+// include_top.
 func efficientNetNumbers(c *config, p *processed) error {
 	offset, top := false, true
 	if err := errors.Join(c.get("rescale_offset", "true or false", &offset), c.get("include_top", "true or false", &top)); err != nil {

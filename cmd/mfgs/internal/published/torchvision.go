@@ -12,17 +12,17 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// TorchvisionPrefix precedes a name for Torchvision.
+// TorchvisionPrefix tells what Torchvision takes from other names.
 const TorchvisionPrefix = "torchvision:"
 
-// torchvisionTable has a line for each of torchvision's weights: name, model whose default they are,
-// shorter side after resizing, crop, filter and, if not ImageNet's, mean and std. testdata/libraries.py
-// writes it.
+// torchvisionTable has a line for each of torchvision's weights: their name, the model whose
+// default they are, the shorter side after resizing, the crop, the filter and, where these are not
+// ImageNet's, mean and std. testdata/libraries.py writes it.
 //
 //go:embed torchvision.txt
 var torchvisionTable string
 
-// torchvision maps names of weights and models, in lower case, to lines of the table.
+// torchvision has the lines of the table by name of weights and by model, both in lower case.
 var torchvision = sync.OnceValue(func() map[string][]string {
 	rows := map[string][]string{}
 	for line := range strings.Lines(torchvisionTable) {
@@ -57,7 +57,7 @@ func Torchvision(name string) (preprocess.Spec, error) {
 	return s, nil
 }
 
-// near lists names with the same beginning.
+// near names what begins alike.
 func near(name string) string {
 	family, _, _ := strings.Cut(strings.ToLower(name), ".")
 	var some []string
@@ -82,7 +82,7 @@ func twoInts(a, b string) (int, int, error) {
 	return i, j, err
 }
 
-// floats reads a list in the table.
+// floats reads a list of the table.
 func floats(list string) []float64 {
 	var out []float64
 	for v := range strings.SplitSeq(list, ",") {
