@@ -70,8 +70,7 @@ type Tuned struct {
 // labels are val's; ood may be nil. A method without T_ens has T_act alone; a Resampled one is searched at nine
 // T_ens. For a Drawn one, some dozens of draws show where to search.
 //
-// limit is [ScalingLimit] of val: Tune does not accept a larger objective for the sake of a smaller T_ens; see
-// Fit.
+// limit is [ScalingLimit] of val, at which the preference for a small T_ens ends; see Fit.
 func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, limit float64) (*Tuned, error) {
 	if len(labels) != val.Len() || val.Len() == 0 {
 		return nil, fmt.Errorf("held-out data: %d labels for %d examples, want one for each of at least one example", len(labels), val.Len())

@@ -241,7 +241,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.B
 		start := time.Now()
 		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], calibrate.FitOptions{
 			Covariance: e.cfg.Covariance, Damping: e.cfg.Damping, Lambda0: e.cfg.Lambda0, Score: e.cfg.OODScore,
-			Training: known, StandIns: few[2],
+			Training: known, Synthetic: few[2],
 			Progress: func(stage string, done, _ int) {
 				if stage == "scores" && done == 0 {
 					compared[i] = time.Since(start).Seconds()

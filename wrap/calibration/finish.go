@@ -43,7 +43,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	}
 	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, calibrate.FitOptions{
 		Covariance: asked.Covariance, Damping: asked.Damping, Lambda0: asked.Lambda0, Score: asked.OODScore,
-		Training: known, StandIns: p.StandIns,
+		Training: known, Synthetic: p.StandIns,
 		Progress: func(stage string, done, total int) { log.Step(stage, "steps", done, total) },
 	})
 	if err != nil {
@@ -148,7 +148,7 @@ func measureHeldOut(
 		results[t.Name] = figures
 	}
 	mf0, served := results["mf0"], results[string(f.Method)]
-	h := HeldOut{Scores: f.Scores, StandIns: f.StandIns}
+	h := HeldOut{Scores: f.Scores, StandIns: f.SyntheticScores}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
 	h.After = bundle.Figures{InDomain: served.InDomain, OOD: unfamiliar, OODNLL: served.OODNLL}
 	resampled, err := measure.ResampleCompared(ctx, tallies, measure.Resamples, 0)
