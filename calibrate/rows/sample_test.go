@@ -66,7 +66,7 @@ func TestASampleIsTheSameInAnyOrder(t *testing.T) {
 
 func TestASampleIsBounded(t *testing.T) {
 	for _, c := range []struct{ d, want int }{
-		{1, MaxSample}, {64, MaxSample}, {512, MaxSample}, {2048, 2048}, {1 << 23, 1},
+		{1, maxSample}, {64, maxSample}, {512, maxSample}, {2048, 2048}, {1 << 23, 1},
 	} {
 		if got := SampleSize(c.d); got != c.want {
 			t.Errorf("%d rows of %d features, want %d", got, c.d, c.want)
@@ -76,7 +76,7 @@ func TestASampleIsBounded(t *testing.T) {
 
 // Neighbours are drawn as often as others: a sample of sorted data has all of its classes.
 func TestASampleIsSpread(t *testing.T) {
-	const n = 20 * MaxSample
+	const n = 20 * maxSample
 	var s Sample
 	s.Add(numbered(n, 1))
 	var counts [20]int
@@ -85,7 +85,7 @@ func TestASampleIsSpread(t *testing.T) {
 	}
 	for i, c := range counts { // 410 ± 20 each
 		if c < 310 || c > 510 {
-			t.Errorf("%d rows of the %d-th twentieth, want about %d", c, i, MaxSample/20)
+			t.Errorf("%d rows of the %d-th twentieth, want about %d", c, i, maxSample/20)
 		}
 	}
 }
@@ -121,8 +121,8 @@ func TestASampleComesBack(t *testing.T) {
 func TestSamplesThatLieAreRefused(t *testing.T) {
 	positions := safetensors.Tensor{Name: "positions", Shape: []int{2}, Data: []int64{3, 9}}
 	features := safetensors.Tensor{Name: "features", Shape: []int{2, 1}, Data: []float32{1, 2}}
-	many := safetensors.Tensor{Name: "positions", Shape: []int{MaxSample + 1}}
-	numbers := make([]int64, MaxSample+1)
+	many := safetensors.Tensor{Name: "positions", Shape: []int{maxSample + 1}}
+	numbers := make([]int64, maxSample+1)
 	for i := range numbers {
 		numbers[i] = int64(i)
 	}
@@ -135,7 +135,7 @@ func TestSamplesThatLieAreRefused(t *testing.T) {
 		"shape [1 2], want 2": {positions, {Name: "features", Shape: []int{1, 2}, Data: []float32{1, 2}}},
 		"feature 1 is NaN":    {positions, {Name: "features", Shape: []int{2, 1}, Data: []float32{1, float32(math.NaN())}}},
 		"8193 rows of 1 features": {many,
-			{Name: "features", Shape: []int{MaxSample + 1, 1}, Data: make([]float32, MaxSample+1)}},
+			{Name: "features", Shape: []int{maxSample + 1, 1}, Data: make([]float32, maxSample+1)}},
 	} {
 		var data bytes.Buffer
 		if err := safetensors.EncodeSealed(&data, tensors, map[string]string{"mfgs.sample": "1"}); err != nil {
