@@ -176,7 +176,8 @@ func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
 func TestCurvatureEqualsItsDefinition(t *testing.T) {
 	// Few pairs of classes, and many; the last has 5,050 pairs of features, so
 	// more than one chunk of columns.
-	for i, h := range append(slices.Clone(heads), layer.Head{Logits: 6, Features: 99, Bias: true, Link: layer.Softmax}) {
+	for i, h := range append(slices.Clone(heads),
+		layer.Head{Logits: 6, Features: 99, Bias: true, Link: layer.Softmax}) {
 		for _, fisher := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/fisher=%v", nameOf(h), fisher), func(t *testing.T) {
 				n := BlockSize + 100 // a whole block and part of one

@@ -130,7 +130,8 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 }
 
 // chooseScore chooses the out-of-distribution score, and tries the scores on synthetic OOD data.
-func (f *Fitted) chooseScore(ctx context.Context, product parallel.Product, t *tuningSet, held score.HeldOut, o FitOptions,
+func (f *Fitted) chooseScore(
+	ctx context.Context, product parallel.Product, t *tuningSet, held score.HeldOut, o FitOptions,
 ) (err error) {
 	o.Progress("scores", 0, 1)
 	if b := o.Synthetic; b != nil {

@@ -235,7 +235,8 @@ func twoMinima(h layer.Head, n int) *rows.Batch {
 func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 	softmax := layer.Head{Logits: 5, Features: 4, Link: layer.Softmax}
 	sigmoid := layer.Head{Logits: 1, Features: 4, Link: layer.Sigmoid}
-	multi, rest := layer.Head{Logits: 5, Features: 4, Link: layer.Sigmoid}, layer.Head{Logits: 5, Features: 4, Link: layer.OneVsRest}
+	multi := layer.Head{Logits: 5, Features: 4, Link: layer.Sigmoid}
+	rest := layer.Head{Logits: 5, Features: 4, Link: layer.OneVsRest}
 	for name, s := range map[string]struct {
 		head layer.Head
 		set  *rows.Batch

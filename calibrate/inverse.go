@@ -100,7 +100,8 @@ func (f *factor) factorise() (bool, error) {
 				// U_ij = U_ii⁻ᵀ (…)
 				s := sums[:rows*cols]
 				clear(s)
-				if err := f.product.AddTransposedProduct(s, f.panels[i][above*rows:], block, rows, rows, cols); err != nil {
+				err := f.product.AddTransposedProduct(s, f.panels[i][above*rows:], block, rows, rows, cols)
+				if err != nil {
 					return false, err
 				}
 				copy(block, s)

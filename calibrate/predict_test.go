@@ -246,8 +246,8 @@ func TestPredictionsTakeTheProduct(t *testing.T) {
 	train, test := randomSet(h, 200, 3, 1), randomSet(h, 40, 3, 2)
 	for _, structure := range []Structure{Full, Kronecker} {
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
-		calibration := &Calibration{Posterior: mustPosterior(t, c, Hessian, 0.5), NLL: layer.Temperatures{Act: 1, Ens: 1},
-			OOD: layer.Temperatures{Act: 1, Ens: 1}, TS: 1}
+		calibration := &Calibration{Posterior: mustPosterior(t, c, Hessian, 0.5),
+			NLL: layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 1, Ens: 1}, TS: 1}
 		want := calibration.Predict(test.Features, test.Logits, test.N)
 		own := &counted{}
 		for name, p := range map[string]parallel.Product{"its own": own, "one that fails": &failingProduct{}} {

@@ -479,8 +479,8 @@ func reseal(data []byte) []byte {
 
 // FuzzDecodeSums changes what lies before a checksum that fits.
 func FuzzDecodeSums(f *testing.F) {
-	cfg := CurvatureConfig{Head: layer.Head{Logits: 2, Features: 1, Bias: true, Link: layer.Softmax}, Structure: Kronecker,
-		Fisher: true}
+	h := layer.Head{Logits: 2, Features: 1, Bias: true, Link: layer.Softmax}
+	cfg := CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}
 	s := sumsOf(f, cfg, randomSet(cfg.Head, 2, 1, 66), 5*BlockSize-1)
 	f.Add(encoded(f, s))
 	f.Add([]byte{})

@@ -273,8 +273,8 @@ func (t *tuningSet) temperatureScaling(ctx context.Context) (temperature, value 
 	return best.act, best.value, err
 }
 
-// nllSearch returns the search that minimises the objective of val. It leaves the values of the examples in val.nll and
-// val.margin.
+// nllSearch returns the search that minimises the objective of val. It leaves the values of the examples in
+// val.nll and val.margin.
 func nllSearch(val *examples, median, lambda0 float64) search {
 	s := search{least: minAct, most: maxAct, lambda0: lambda0, costly: val.costly}
 	s.values = func(acts []float64, tau float64) []float64 {

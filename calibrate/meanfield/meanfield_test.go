@@ -611,7 +611,7 @@ func TestCurveIsContinuousAtItsBeginning(t *testing.T) {
 	for _, size := range []float64{1, 100, 1e3, 1e4} {
 		logits, _, _ := randomCase(rng, 12, size, 0)
 		c := NewCurve(logits)
-		if below, at := c.at(math.Nextafter(MinBeta, 0)), c.at(MinBeta); !approx.Relative(below, at, 1e-6) {
+		if below, at := c.at(math.Nextafter(minBeta, 0)), c.at(minBeta); !approx.Relative(below, at, 1e-6) {
 			t.Errorf("logits of size %v: %v below the table, %v in it", size, below, at)
 		}
 	}

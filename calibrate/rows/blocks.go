@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// BlockSize is the number of source positions in a block. Blocks are cut from position 0 of the source, independently of
-// batches. Examples are summed and stored by block.
+// BlockSize is the number of source positions in a block. Blocks are cut from position 0 of the source,
+// independently of batches. Examples are summed and stored by block.
 const BlockSize = 512
 
 // MaxBlocks bounds the blocks of a source, so that positions do not overflow.
@@ -68,8 +68,8 @@ func (s Shard) Range(from, to int) (first, last int) {
 	return first, max(first, last)
 }
 
-// InBlocks cuts the examples of batches, whose positions ascend, into blocks. It yields a block when an example after it
-// arrives, and the last one when the batches end without an error. The receiver owns the block.
+// InBlocks cuts the examples of batches, whose positions ascend, into blocks. It yields a block when an example
+// after it arrives, and the last one when the batches end without an error. The receiver owns the block.
 func InBlocks(batches iter.Seq2[*Batch, error]) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		var c cutter

@@ -18,8 +18,8 @@ const (
 // SampleSize returns the largest number of rows of d features in a sample: 8,192 or 16 MiB, and at least one.
 func SampleSize(d int) int { return max(1, min(maxSample, maxSampleBytes/max(1, 4*d))) }
 
-// A Sample keeps the features of the [SampleSize] rows of a source whose positions have the smallest hashes. It does not
-// depend on the order or the parts in which the source was read, and is as good as a random sample.
+// A Sample keeps the features of the [SampleSize] rows of a source whose positions have the smallest hashes. It
+// does not depend on the order or the parts in which the source was read, and is as good as a random sample.
 type Sample struct {
 	most     int
 	heap     []sampled // the largest hash on top
