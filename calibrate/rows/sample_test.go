@@ -36,6 +36,7 @@ func numbered(n, d int) *Batch {
 }
 
 func TestASampleIsTheSameInAnyOrder(t *testing.T) {
+	t.Parallel()
 	const n, most = 3000, 100
 	all := numbered(n, 2)
 	for _, n := range []int{0, 1, most - 1, most, most + 1, n} {
@@ -65,6 +66,7 @@ func TestASampleIsTheSameInAnyOrder(t *testing.T) {
 }
 
 func TestASampleIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ d, want int }{
 		{1, maxSample}, {64, maxSample}, {512, maxSample}, {2048, 2048}, {1 << 23, 1},
 	} {
@@ -76,6 +78,7 @@ func TestASampleIsBounded(t *testing.T) {
 
 // Neighbours are drawn as often as others: a sample of sorted data has all of its classes.
 func TestASampleIsSpread(t *testing.T) {
+	t.Parallel()
 	const n = 20 * maxSample
 	var s Sample
 	s.Add(numbered(n, 1))
@@ -102,6 +105,7 @@ func seeded(t testing.TB, n int) (*Sample, []byte) {
 }
 
 func TestASampleComesBack(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{0, 1, 7} {
 		s, data := seeded(t, n)
 		again, err := DecodeSample(bytes.NewReader(data), int64(len(data)))
@@ -119,6 +123,7 @@ func TestASampleComesBack(t *testing.T) {
 }
 
 func TestSamplesThatLieAreRefused(t *testing.T) {
+	t.Parallel()
 	positions := safetensors.Tensor{Name: "positions", Shape: []int{2}, Data: []int64{3, 9}}
 	features := safetensors.Tensor{Name: "features", Shape: []int{2, 1}, Data: []float32{1, 2}}
 	many := safetensors.Tensor{Name: "positions", Shape: []int{maxSample + 1}}
