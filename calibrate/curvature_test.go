@@ -600,7 +600,7 @@ func TestAddRefusesBadExamplesByName(t *testing.T) {
 	}
 }
 
-func TestAddPanicsOnWhatIsNoBlock(t *testing.T) {
+func TestAddPanicsUnlessABatchIsABlock(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	one := func(features, logits int, positions ...int) *rows.Batch {
@@ -698,7 +698,7 @@ func TestStructureOfSeparateLogits(t *testing.T) {
 	}
 }
 
-func TestTargetsThatAreRefused(t *testing.T) {
+func TestBadTargetsAreRefused(t *testing.T) {
 	t.Parallel()
 	multi := layer.Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
 	single := layer.Head{Logits: 3, Features: 2, Link: layer.OneVsRest}
@@ -736,7 +736,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestHeadsThatAreRefused(t *testing.T) {
+func TestBadHeadsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		head layer.Head

@@ -27,17 +27,17 @@ type task struct{ train, val, ood *rows.Batch }
 func newTask(h layer.Head, seed uint64) task {
 	m := newMixture(h, 3, 2, seed)
 	t := task{train: m.draw(700, 0), val: m.draw(500, 0), ood: m.draw(300, 8)}
-	strange := m.draw(75, 8)
-	for range strange.N {
+	random := m.draw(75, 8)
+	for range random.N {
 		if h.MultiLabel() {
 			for range h.Logits {
-				strange.Targets = append(strange.Targets, m.toss(0.5))
+				random.Targets = append(random.Targets, m.toss(0.5))
 			}
 		} else {
-			strange.Labels = append(strange.Labels, m.rng.IntN(h.Classes()))
+			random.Labels = append(random.Labels, m.rng.IntN(h.Classes()))
 		}
 	}
-	t.val.Append(strange)
+	t.val.Append(random)
 	return t
 }
 
@@ -276,7 +276,7 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 	}
 }
 
-func TestMedianIsThatOfTheSorted(t *testing.T) {
+func TestMedianIsTheMiddleOfTheSorted(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(910, 1))
 	for n := 1; n < 200; n++ {
@@ -396,7 +396,7 @@ func offPlane(h layer.Head, seed uint64) task {
 	return t
 }
 
-func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
+func TestDampingIsChosenByValidationLikelihood(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 4, Features: 8, Bias: true, Link: layer.Softmax}
 	for name, test := range map[string]struct {
@@ -448,7 +448,7 @@ func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
 	}
 }
 
-func TestDampingThatIsGivenIsTaken(t *testing.T) {
+func TestAGivenDampingIsUsed(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 840)

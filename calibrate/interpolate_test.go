@@ -76,7 +76,7 @@ func TestSandwichOfManyClassesIsInterpolated(t *testing.T) {
 	}
 }
 
-func TestInterpolationGivesUpOnWhatIsNotSmooth(t *testing.T) {
+func TestInterpolationGivesUpUnlessFIsSmooth(t *testing.T) {
 	t.Parallel()
 	x := logSpace(1e-4, 1e4, 400)
 	dst := make([]float64, 2*len(x))

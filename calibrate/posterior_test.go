@@ -208,7 +208,7 @@ func TestGIsTheMeanProductOfResiduals(t *testing.T) {
 	}
 }
 
-func TestInversesThatAreRefused(t *testing.T) {
+func TestBadInversesAreRefused(t *testing.T) {
 	t.Parallel()
 	softmax := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	sigmoid := layer.Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
@@ -507,7 +507,7 @@ func TestMeanEigenvalueIsTraceOverOrder(t *testing.T) {
 	}
 }
 
-func TestPosteriorsThatAreRefused(t *testing.T) {
+func TestBadPosteriorsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	for _, structure := range []Structure{Full, Kronecker} {

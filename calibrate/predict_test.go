@@ -140,7 +140,7 @@ func TestZeroLambdaIsTheDefault(t *testing.T) {
 	}
 }
 
-func TestPlainIsWhatTheNetworkSays(t *testing.T) {
+func TestPlainIsSoftmaxOfTheLogits(t *testing.T) {
 	t.Parallel()
 	for i, h := range []layer.Head{
 		{Logits: 7, Features: 1, Link: layer.Softmax}, {Logits: 1, Features: 1, Link: layer.Sigmoid},

@@ -303,7 +303,7 @@ func TestTuneMissesNoOptimum(t *testing.T) {
 }
 
 // A method of T_act alone is searched by some of many examples first, and tuned on all.
-func TestTuneMissesNoTemperature(t *testing.T) {
+func TestTuneOfTActAloneFindsTheOptimum(t *testing.T) {
 	t.Parallel()
 	set, val, ood, _ := manyExamples(t)
 	val.spread, ood.spread = 0, 0

@@ -8,7 +8,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // flatSet makes held-out examples of a network that is overconfident by the
@@ -90,7 +89,7 @@ func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
 
 // Where the variances say nothing and data is plenty, likelihood decides, and
 // the preference must not overrule it.
-func TestPreferYieldsToEvidence(t *testing.T) {
+func TestPreferStopsWhereLikelihoodDecides(t *testing.T) {
 	t.Parallel()
 	val := flatSet(10_000, 2, false, 1)
 	mid := median(val.s2)
@@ -144,21 +143,5 @@ func TestPreferGivesUpLittleWithFewExamples(t *testing.T) {
 	}
 	if preferred > (1+3*maxGivenUp)*optimum {
 		t.Errorf("NLL on fresh data %.4f, that of the optimum %.4f", preferred, optimum)
-	}
-}
-
-// A mean difference and its standard error by hand: of 1, 3 and 8 the mean is 4, the variance 13, and the
-// standard error √(13/3); of one there is none.
-func TestPairedGainsByHand(t *testing.T) {
-	t.Parallel()
-	gain, stdErr := pairedGain([]float64{2, 5, 9}, []float64{1, 2, 1})
-	if !approx.Equal(gain, 4, 1e-14) || !approx.Equal(stdErr, math.Sqrt(13./3), 1e-14) {
-		t.Errorf("gain %v ± %v, want 4 ± √(13/3)", gain, stdErr)
-	}
-	if gain, stdErr = pairedGain([]float64{1, 3}, []float64{0, 0}); gain != 2 || !approx.Equal(stdErr, 1, 1e-14) {
-		t.Errorf("of two pairs %v ± %v, want 2 ± 1", gain, stdErr)
-	}
-	if gain, stdErr = pairedGain([]float64{3}, []float64{1}); gain != 2 || stdErr != 0 {
-		t.Errorf("of one pair %v ± %v, want 2 ± 0", gain, stdErr)
 	}
 }

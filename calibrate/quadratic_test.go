@@ -121,7 +121,7 @@ func TestQuadraticFormsOfAnyUnit(t *testing.T) {
 // float32 will do but where a few directions hold nearly all of the features and the
 // others much of the variance. A softmax has no such: in its constant direction, which
 // H does not see, all directions of the features weigh alike.
-func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
+func TestQuadraticFormsReportWhenTheyNeedFloat64(t *testing.T) {
 	t.Parallel()
 	const d = 40
 	for _, c := range []struct {

@@ -173,7 +173,7 @@ func TestAlongEndsWithItsContext(t *testing.T) {
 }
 
 // Where the AUROC is 1 all the way, T_ens is the largest, and T_act is at no bound.
-func TestTuneWhereAllIsTold(t *testing.T) {
+func TestTuneWhereTheAUROCIsOneEverywhere(t *testing.T) {
 	t.Parallel()
 	for name, n := range map[string]int{"few": 60, "many": 4*subsampleSize + 9} {
 		sure, unsure := &predictive{h: tuneHead, spread: 1}, &predictive{h: tuneHead, spread: 1}

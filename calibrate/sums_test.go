@@ -351,7 +351,7 @@ func TestErrorsOfTheProductAreFinal(t *testing.T) {
 	}
 }
 
-func TestACurvatureIsReadByMany(t *testing.T) {
+func TestACurvatureIsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range configs[:3] {
 		c := accumulate(t, cfg, randomSet(cfg.Head, 300, 2, 62), 0)
@@ -403,7 +403,7 @@ func resealed(t testing.TB, data []byte, change func(tensors []safetensors.Tenso
 	return b.Bytes()
 }
 
-func TestSumsThatLieAreRefused(t *testing.T) {
+func TestDamagedSumsAreRefused(t *testing.T) {
 	t.Parallel()
 	cfg := configs[0]
 	blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)

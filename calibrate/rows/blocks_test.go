@@ -117,7 +117,7 @@ func TestShardsCoverASourceOnce(t *testing.T) {
 	}
 }
 
-func TestShardsThatThereAreNotAreRefused(t *testing.T) {
+func TestBadShardsAreRefused(t *testing.T) {
 	t.Parallel()
 	for s, ok := range map[Shard]bool{
 		{}: true, {1, 1}: true, {MaxShards, MaxShards}: true,

@@ -251,7 +251,7 @@ func TestNothingIsAppendedToAWholeStore(t *testing.T) {
 	s.Append(new(bytes.Buffer))
 }
 
-func TestAStreamOfAStoreEndsWhenItIsTold(t *testing.T) {
+func TestBlocksOfAStoreEndWithTheContext(t *testing.T) {
 	t.Parallel()
 	data, _ := stored(t, examples(positions(0, 2*BlockSize)...), &end)
 	s, err := opened(data)
