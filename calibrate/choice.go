@@ -5,28 +5,26 @@ import (
 	"math"
 )
 
-// Choice says whose probabilities serve, and why: the simplest of the network itself
-// (MLE), temperature scaling (TS) and MF0 that held-out data cannot tell from a better
-// one. Gains are nats of the objective that tuning minimises, a mean over the held-out
-// examples; a method is taken for one that gains more than is needed.
+// Choice is the selected method, with the reason: the simplest of the network itself (MLE), temperature scaling (TS)
+// and MF0 that is not significantly worse on validation data than a more complex one. Gains are differences in the
+// objective of tuning, in nats per example; a more complex method must gain more than the amount needed.
 type Choice struct {
 	Method Method `yaml:"method" json:"method"`
 
-	// TSGain is what temperature scaling gains on the network. With N examples it needs 1/(2N): if
-	// the network's probabilities are right, twice the gain of all examples together has about the
-	// mean 1 (Wilks, The Large-Sample Distribution of the Likelihood Ratio, 1938). The spread
-	// between examples would say less: of a sure network a few errors have all the loss.
+	// TSGain is the gain of temperature scaling over the network. It needs 1/(2N) for N examples: if the
+	// network's probabilities are right, twice the total gain has a mean of about 1 (Wilks, The Large-Sample
+	// Distribution of the Likelihood Ratio, 1938). A standard error would say less, since a few errors make up
+	// nearly all the loss of a confident network.
 	TSGain   float64 `yaml:"ts_gain" json:"ts_gain"`
 	TSNeeded float64 `yaml:"ts_needed" json:"ts_needed"`
 
-	// MF0Gain is what mf0 gains, at its optimum, on the one of these two that was
-	// chosen. It needs one standard error of the paired differences between examples, and
-	// an NLL that is no higher without the half of an example that tuning adds.
+	// MF0Gain is the gain of mf0, at its optimum, over the better of these two. It needs one standard error of
+	// the paired differences, and an NLL that is no higher without the half example that tuning adds.
 	MF0Gain   float64 `yaml:"mf0_gain" json:"mf0_gain"`
 	MF0Needed float64 `yaml:"mf0_needed" json:"mf0_needed"`
 }
 
-// trial is a method as tuned, on the held-out examples: its losses and its mean NLL.
+// trial is the losses and the mean NLL of a tuned method on validation data.
 type trial struct {
 	losses []float64
 	nll    float64
@@ -50,7 +48,7 @@ func choose(network, scaled, mf0 trial) Choice {
 	return c
 }
 
-// String says it in a sentence, with nats.
+// String describes the choice in a sentence, with gains in nats.
 func (c Choice) String() string {
 	if c.Method == MF0 {
 		return fmt.Sprintf("mf0: on the held-out data it gains %.2g nats on what is simpler, and %.2g may be chance", c.MF0Gain, c.MF0Needed)

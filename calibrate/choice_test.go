@@ -12,7 +12,8 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-func TestTheSimplerMethodServesWhereNoGainIsTold(t *testing.T) {
+func TestTheSimplerMethodIsChosenWithoutASignificantGain(t *testing.T) {
+	t.Parallel()
 	repeat := func(values ...float64) []float64 {
 		var all []float64
 		for range 100 {
@@ -45,7 +46,8 @@ func TestTheSimplerMethodServesWhereNoGainIsTold(t *testing.T) {
 func tried(nll []float64) trial { return trial{nll, mean(nll)} }
 
 // What is gained on the half of an example that tuning adds is no reason.
-func TestMF0DoesNotServeWithAHigherNLL(t *testing.T) {
+func TestMF0IsNotChosenWithAHigherNLL(t *testing.T) {
+	t.Parallel()
 	simple, mf0 := trial{[]float64{3, 4}, 1}, trial{[]float64{2, 3}, 1.01}
 	if got := choose(simple, simple, mf0); got.Method != MLE || !strings.Contains(got.String(), "higher NLL") {
 		t.Errorf("%s (%+v)", got, got)
@@ -55,7 +57,8 @@ func TestMF0DoesNotServeWithAHigherNLL(t *testing.T) {
 	}
 }
 
-func TestChoiceSaysWhichAndWhy(t *testing.T) {
+func TestChoiceNamesTheMethodAndTheReason(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		c    Choice
 		want []string
@@ -72,7 +75,8 @@ func TestChoiceSaysWhichAndWhy(t *testing.T) {
 	}
 }
 
-func TestServedProbabilitiesAreThoseOfTheMethod(t *testing.T) {
+func TestProbabilitiesAreThoseOfTheMethod(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 	task := newTask(h, 31)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
@@ -95,6 +99,7 @@ func TestServedProbabilitiesAreThoseOfTheMethod(t *testing.T) {
 // What is fitted follows the unit of the logits: of logits c a, T_act and T are c times
 // those of a, and the NLL is the same.
 func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
+	t.Parallel()
 	for _, h := range []layer.Head{
 		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
 		{Logits: 1, Features: 4, Bias: true, Link: layer.Sigmoid},
@@ -136,7 +141,8 @@ func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 
 // A sure network that makes no error on a small held-out set must not be made surer: of
 // 50 examples none says how often it errs.
-func TestFewHeldOutExamplesMakeNoNetworkSurer(t *testing.T) {
+func TestFewValidationExamplesDoNotRaiseConfidence(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 5, Features: 4, Bias: true, Link: layer.Softmax}
 	rng := rand.New(rand.NewPCG(5, 5))
 	train := randomSet(h, 300, 3, 91)

@@ -8,19 +8,17 @@ import (
 	"github.com/mfgs/mfgs/internal/eigen"
 )
 
-// Curvature is the second derivatives of the loss with respect to the last layer's weights, H and
-// where it was asked for J, as [Sums] made them. It never changes, and is safe for concurrent use.
+// Curvature is the finished [Sums]: H and, if asked for, J. It is immutable and safe for concurrent use.
 type Curvature struct {
 	layout
 	matrices
 
-	// Spectra of the Kronecker factors, made when first asked for: posteriors that differ in
-	// damping share them.
+	// Spectra of the Kronecker factors, computed on first use. Posteriors that differ in damping share them.
 	ofA, ofB, ofG func() (spectrum, error)
 }
 
-// spectrum is the eigenvectors, in columns, and the eigenvalues of a Kronecker factor. Of a
-// diagonal one there are no vectors.
+// spectrum is the eigenvectors, in columns, and the eigenvalues of a Kronecker factor. A diagonal factor has no
+// vectors.
 type spectrum struct{ q, lambda []float64 }
 
 func newCurvature(l layout, m matrices) *Curvature {
@@ -28,8 +26,8 @@ func newCurvature(l layout, m matrices) *Curvature {
 	if l.structure == Full {
 		return c
 	}
-	// What is above the diagonal decides, as it does where sums are written: whether the product of
-	// matrices rounds the two halves alike changes nothing.
+	// The upper triangle alone counts, as in encoded sums, so that it does not matter whether the product
+	// rounds both triangles alike.
 	for _, m := range c.of(&c.layout) {
 		if m.order > 0 {
 			mirror(*m.data, m.order)
@@ -44,7 +42,7 @@ func newCurvature(l layout, m matrices) *Curvature {
 	return c
 }
 
-// spectrumOf is that of scale·m, [n,n] or a diagonal [n].
+// spectrumOf returns the spectrum of scale·m, m [n,n] or a diagonal [n].
 func spectrumOf(m []float64, n int, scale float64, diagonal bool) (spectrum, error) {
 	if diagonal {
 		lambda := make([]float64, n)
@@ -66,17 +64,17 @@ func (c *Curvature) spectra(cov Covariance) (a, b spectrum, err error) {
 	}
 	var errA, errB error
 	var wg sync.WaitGroup
-	wg.Go(func() { a, errA = c.ofA() }) // beside that of B, which takes about as long
+	wg.Go(func() { a, errA = c.ofA() }) // in parallel with that of B, which takes about as long
 	b, errB = of()
 	wg.Wait()
 	return a, b, errors.Join(errA, errB)
 }
 
-// Examples returns how many examples were summed, N.
+// Examples returns N, the number of examples summed.
 func (c *Curvature) Examples() int { return c.n }
 
-// G returns (1/N) Σ rrᵀ [K,K], the smaller factor of J in the Kronecker structure: its diagonal [K] where
-// only that was summed, and nil where no Fisher matrix was.
+// G returns (1/N) Σ rrᵀ [K,K], the smaller Kronecker factor of J: its diagonal [K] if only that was summed, and
+// nil without the Fisher matrix.
 func (c *Curvature) G() []float64 {
 	if c.g == nil {
 		return nil
@@ -86,9 +84,9 @@ func (c *Curvature) G() []float64 {
 	return g
 }
 
-// MeanEigenvalue returns trace/KD of the matrix that the covariance damps: of H
-// or, for the Fisher covariance, of J; for the Kronecker structure the product
-// of the factors' mean eigenvalues. Relative damping is in units of it.
+// MeanEigenvalue returns trace/KD of the damped matrix, which is J for the Fisher covariance and H otherwise.
+// For the Kronecker structure it is the product of the factors' mean eigenvalues. It is the unit of relative
+// damping.
 func (c *Curvature) MeanEigenvalue(cov Covariance) (float64, error) {
 	if err := c.ready(cov); err != nil {
 		return 0, err
@@ -140,8 +138,8 @@ func (c *Curvature) ready(cov Covariance) error {
 	return nil
 }
 
-// eachCoupled calls f with the elements of the symmetric matrix of the coupled logits
-// from first on: those in its upper triangle, and some of the others.
+// eachCoupled calls f with the elements of the symmetric matrix of the coupled logits from first on: those in
+// the upper triangle, and some of the others.
 func (c *Curvature) eachCoupled(packed []float64, first int, f func(row, column int, v float64)) {
 	k, d := c.coupled, c.head.Dim()
 	at := first / k * triangle(k) * triangle(d)
@@ -167,7 +165,7 @@ func (c *Curvature) dense(packed []float64, first int) []float64 {
 	return m
 }
 
-// factor is dense, to be inverted.
+// factor is dense as a factor, to be inverted.
 func (c *Curvature) factor(packed []float64, first int) *factor {
 	f := newFactor(c.coupled*c.head.Dim(), c.product)
 	c.eachCoupled(packed, first, func(i, j int, v float64) {

@@ -110,6 +110,7 @@ func second(f func(x []float64) float64, x, v []float64) float64 {
 }
 
 func TestHessianEqualsFiniteDifferencesOfTheLoss(t *testing.T) {
+	t.Parallel()
 	for i, h := range heads {
 		t.Run(nameOf(h), func(t *testing.T) {
 			weights, s := headSet(h, 20, uint64(i))
@@ -138,6 +139,7 @@ func TestHessianEqualsFiniteDifferencesOfTheLoss(t *testing.T) {
 }
 
 func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
+	t.Parallel()
 	for i, h := range heads {
 		t.Run(nameOf(h), func(t *testing.T) {
 			weights, s := headSet(h, 20, uint64(10+i))
@@ -174,9 +176,11 @@ func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
 }
 
 func TestCurvatureEqualsItsDefinition(t *testing.T) {
+	t.Parallel()
 	// Few pairs of classes, and many; the last has 5,050 pairs of features, so
 	// more than one chunk of columns.
-	for i, h := range append(slices.Clone(heads), layer.Head{Logits: 6, Features: 99, Bias: true, Link: layer.Softmax}) {
+	for i, h := range append(slices.Clone(heads),
+		layer.Head{Logits: 6, Features: 99, Bias: true, Link: layer.Softmax}) {
 		for _, fisher := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/fisher=%v", nameOf(h), fisher), func(t *testing.T) {
 				n := BlockSize + 100 // a whole block and part of one
@@ -219,6 +223,7 @@ func symmetric(packed []float64, n int) []float64 {
 }
 
 func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: layer.Softmax}
 	s := randomSet(h, 30, 3, 30)
 	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, s, 0)
@@ -243,6 +248,7 @@ func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
 // A network that interpolates its training set has probabilities whose distance
 // to 1 is below the resolution of 1, yet all of H is made of those distances.
 func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
+	t.Parallel()
 	for _, h := range []layer.Head{
 		{Logits: 4, Features: 3, Bias: true, Link: layer.Softmax}, // few pairs of classes
 		{Logits: 6, Features: 3, Bias: true, Link: layer.Softmax}, // many
@@ -385,6 +391,7 @@ func (float32Product) AddTransposedProduct(c, a, b []float64, rows, m, n int) er
 }
 
 func TestFloat32ProductIsGoodEnough(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 5, Features: 20, Bias: true, Link: layer.Softmax}
 	m := newMixture(h, 4, 2, 50)
 	train, val := m.draw(3*BlockSize, 0), m.draw(200, 0)
@@ -433,6 +440,7 @@ func TestAccumulatingIsDeterministic(t *testing.T) {
 }
 
 func TestGapsKeepTheBlocks(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	s := randomSet(h, 4, 1, 63)
 	counter := &countingProduct{}
@@ -487,6 +495,7 @@ func (p *failingProduct) Multiply(c, a, b []float64, rows, n, m int) error {
 }
 
 func TestErrorsOfTheProductInFit(t *testing.T) {
+	t.Parallel()
 	for _, structure := range []Structure{Full, Kronecker} {
 		h := layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 		task := newTask(h, 66)
@@ -511,6 +520,7 @@ func TestErrorsOfTheProductInFit(t *testing.T) {
 
 // Variances need as good a product as curvature does.
 func TestMultiplyEqualsItsSum(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(67, 1))
 	for _, dim := range [][3]int{{1, 1, 1}, {3, 70, 5}, {40, 9, 33}, {2, 5, 20_000}, {5, 300, 257}} {
 		rows, n, m := dim[0], dim[1], dim[2]
@@ -536,6 +546,7 @@ func TestMultiplyEqualsItsSum(t *testing.T) {
 }
 
 func TestAddRefusesBadExamplesByName(t *testing.T) {
+	t.Parallel()
 	softmax := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	sigmoid := layer.Head{Logits: 1, Features: 2, Link: layer.Sigmoid}
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
@@ -589,7 +600,8 @@ func TestAddRefusesBadExamplesByName(t *testing.T) {
 	}
 }
 
-func TestAddPanicsOnWhatIsNoBlock(t *testing.T) {
+func TestAddPanicsUnlessABatchIsABlock(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	one := func(features, logits int, positions ...int) *rows.Batch {
 		return &rows.Batch{N: len(positions), Positions: positions, Features: make([]float32, features),
@@ -612,6 +624,7 @@ func TestAddPanicsOnWhatIsNoBlock(t *testing.T) {
 }
 
 func TestStructureFollowsTheHead(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		structure   Structure
 		logits, dim int
@@ -653,6 +666,7 @@ func TestStructureFollowsTheHead(t *testing.T) {
 
 // Of separate logits the full curvature is K blocks of D² entries.
 func TestStructureOfSeparateLogits(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		structure   Structure
 		logits, dim int
@@ -684,7 +698,8 @@ func TestStructureOfSeparateLogits(t *testing.T) {
 	}
 }
 
-func TestTargetsThatAreRefused(t *testing.T) {
+func TestBadTargetsAreRefused(t *testing.T) {
+	t.Parallel()
 	multi := layer.Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
 	single := layer.Head{Logits: 3, Features: 2, Link: layer.OneVsRest}
 	for _, test := range []struct {
@@ -721,7 +736,8 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestHeadsThatAreRefused(t *testing.T) {
+func TestBadHeadsAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		head layer.Head
 		want string

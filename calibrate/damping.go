@@ -14,11 +14,11 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 )
 
-// Damping is the rule by which ε of H̃ = H + εI is chosen. The zero value is automatic.
+// Damping is the rule for ε of H̃ = H + εI. The zero value is automatic.
 type Damping struct {
-	// Absolute is ε itself, where positive. The paper's is 1.
+	// Absolute, if positive, is ε. The paper has 1.
 	Absolute float64
-	// Relative is ρ, where positive: ε is ρ × the mean eigenvalue.
+	// Relative, if positive, is ρ: ε is ρ times the mean eigenvalue.
 	Relative float64
 }
 
@@ -38,7 +38,7 @@ func ParseDamping(s string) (Damping, error) {
 	return Damping{Absolute: v}, nil
 }
 
-// Validate reports a damping that is no rule: negative or infinite, or both absolute and relative.
+// Validate reports a damping that is negative, infinite, or both absolute and relative.
 func (d Damping) Validate() error {
 	for _, v := range []float64{d.Absolute, d.Relative} {
 		if !(v >= 0) || math.IsInf(v, 1) {
@@ -51,7 +51,7 @@ func (d Damping) Validate() error {
 	return nil
 }
 
-// String returns what ParseDamping reads.
+// String returns the rule in the syntax of ParseDamping.
 func (d Damping) String() string {
 	switch {
 	case d.Absolute > 0:
@@ -62,7 +62,7 @@ func (d Damping) String() string {
 	return "auto"
 }
 
-// MarshalText and UnmarshalText have a rule stand in files as ParseDamping reads it.
+// MarshalText returns the rule in the syntax of ParseDamping.
 func (d Damping) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText is the inverse of MarshalText.
@@ -71,14 +71,13 @@ func (d *Damping) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// standard is the relative damping that stands unless another is better;
-// autoDamping are the others tried.
+// standard is the relative damping that automatic damping keeps unless one of autoDamping is better.
 const standard = 1.0
 
 var autoDamping = []float64{10, 0.1, 0.01}
 
-// candidates returns the relative dampings to try, the standard one first. unit is the mean eigenvalue.
-// Of an absolute ε it is its ρ, or 0 where that is no number.
+// candidates returns the relative dampings to try, the standard one first. unit is the mean eigenvalue. For an
+// absolute ε it returns its ρ, or 0 if that is not finite.
 func (d Damping) candidates(unit float64) []float64 {
 	switch {
 	case d.Absolute > 0:
@@ -100,41 +99,39 @@ func (d Damping) epsilon(rho, unit float64) float64 {
 	return rho * unit
 }
 
-// Candidate is one damping that was tried.
+// Candidate is a damping that was tried.
 type Candidate struct {
 	Rho     float64 `yaml:"rho" json:"rho"` // relative to the mean eigenvalue
 	Epsilon float64 `yaml:"epsilon" json:"epsilon"`
-	NLL     float64 `yaml:"nll" json:"nll"` // held out, at its best temperatures, nats
+	NLL     float64 `yaml:"nll" json:"nll"` // on validation data at its best temperatures, nats
 
-	// Gain is the mean of how much less NLL than at ρ = 1 an example has, and
-	// StdErr that mean's standard error. Both are zero for ρ = 1 itself.
+	// Gain is the mean decrease of an example's NLL from ρ = 1, and StdErr its standard error. Both are zero
+	// for ρ = 1.
 	Gain   float64 `yaml:"gain" json:"gain"`
 	StdErr float64 `yaml:"std_err" json:"std_err"`
 }
 
-// beats reports whether a candidate replaces the one chosen so far: ρ = 1 stands
-// unless another gains more than one standard error on it. Where variances do not
-// help, gain and standard error both vanish; what is left of them says nothing.
+// beats reports whether a candidate replaces the one chosen so far: its gain must exceed one standard error. Where
+// variances do not help, gain and standard error both vanish, and differences below resolution are noise.
 func (c Candidate) beats(chosen Candidate) bool {
 	return c.Gain > math.Max(c.StdErr, resolution) && c.NLL < chosen.NLL
 }
 
-// damped is the choice among candidates: the posterior at its damping, and where its NLL is least.
+// damped is a candidate with its posterior and the point of the least NLL.
 type damped struct {
 	Candidate
 	posterior *Posterior
-	median    float64 // held-out s²
+	median    float64 // of s², on validation data
 	grid      Grid
 	best      point
 }
 
-// tuneDamping tries dampings, and returns the one that is chosen beside all that were tried. It
-// leaves t with the variances of the chosen one. A candidate but the first that has no posterior is
-// a warning. done is called after each.
+// tuneDamping tries dampings, and returns the chosen one and all candidates. It leaves the variances of the chosen
+// one in t. A candidate without a posterior is a warning, unless it is the first. done is called after each.
 func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Batch, o FitOptions, unit float64,
 	done func(),
 ) (chosen damped, tried []Candidate, warnings []string, err error) {
-	var base []float64               // per-example NLL of the first
+	var base []float64               // NLL of each example, of the first
 	s2 := make([]float64, len(t.s2)) // of the chosen
 	for i, rho := range o.Damping.candidates(unit) {
 		if err := context.Cause(ctx); err != nil {
@@ -169,15 +166,15 @@ func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Bat
 	return chosen, tried, warnings, nil
 }
 
-// tuneAt finds the temperatures of the least NLL for a posterior, and leaves t with its variances and
-// with the values at these temperatures.
+// tuneAt finds the temperatures of the least NLL for a posterior. It leaves the posterior's variances and the values
+// at these temperatures in t.
 func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, post *Posterior,
 	lambda0 float64) (d damped, err error) {
 	if err := post.forms(c.product, t.s2, t.leverage, val.Features, t.n); err != nil {
 		return d, err
 	}
 	d.posterior, d.Epsilon, d.median = post, post.Epsilon, median(t.s2)
-	// Temperatures are in proportion, and beyond this no pair of them means anything.
+	// Temperatures are proportional to it, and meaningless beyond these bounds.
 	const least, most = 1e-50, 1e50
 	if !(d.median >= least && d.median <= most) {
 		return d, fmt.Errorf("the median held-out logit variance is %.3g at damping %.3g, want %g to %g: "+
@@ -188,24 +185,24 @@ func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, p
 	return d, err
 }
 
-// FitOptions says how Fit tunes.
+// FitOptions are the options of Fit.
 type FitOptions struct {
 	Covariance Covariance // zero: Hessian
 	Damping    Damping
 	Lambda0    float64 // zero: meanfield.Lambda0
 
-	Score    string          // of [score.Names], that is to serve; "": it is chosen
+	Score    string          // one of [score.Names]; "": it is chosen
 	Training *score.Training // for scores that learn; nil: none of these is tried
 
-	// StandIns stand in for examples out of distribution: scores are compared on them, and the learned
-	// one is fitted to them where there are no others. Temperatures are not tuned to them. May be nil.
-	StandIns *rows.Batch
+	// Synthetic is synthetic out-of-distribution data, or nil. Scores are compared on it, and the learned score
+	// is fitted to it if there is no other. Temperatures are not tuned on it.
+	Synthetic *rows.Batch
 
-	// Progress, where set, is told what is being done and how much of it.
+	// Progress, unless nil, is called with the stage and how much of it is done.
 	Progress func(stage string, done, total int)
 }
 
-// complete replaces zero values, and refuses a damping that is no rule.
+// complete replaces zero values by the defaults, and refuses an invalid damping.
 func (o *FitOptions) complete() error {
 	o.Covariance = cmp.Or(o.Covariance, Hessian)
 	o.Lambda0 = cmp.Or(o.Lambda0, meanfield.Lambda0)

@@ -13,11 +13,11 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// sumsVersion is the version of the format that Encode writes, the only one that is read.
+// sumsVersion is the format version that Encode writes, the only one that is read.
 const sumsVersion = "1"
 
-// Encode writes the sums. They are a sealed safetensors file (see [safetensors.EncodeSealed]), of
-// format version 1, whose metadata holds
+// Encode writes the sums as a sealed safetensors file (see [safetensors.EncodeSealed]) of format version 1. Its
+// metadata hold
 //
 //	mfgs.sums         "1"
 //	link              "softmax", "sigmoid" or "one-vs-rest"
@@ -25,17 +25,17 @@ const sumsVersion = "1"
 //	structure         "full" or "kron"
 //	bias, fisher      "true" or "false"
 //
-// and whose tensors are, for each part i = 0, 1, …, parts rising by their first block,
+// and its tensors, for each part i = 0, 1, … in the order of their first blocks, are
 //
 //	i.n         I64 []            examples
-//	i.blocks    I64 [spans,2]     covered: from one block to before another, rising
+//	i.blocks    I64 [spans,2]     blocks covered, [from,to), ascending
 //	i.a         F64               Σφφᵀ, [D(D+1)/2]: the rows of its upper triangle
-//	i.h, i.j    F64, full         [P·D(D+1)/2], for each of P pairs of coupled logits such a triangle
-//	i.b, i.g    F64, kron         [K(K+1)/2], likewise, or of K > 2048 and of separate logits the diagonal [K]
-//	i.c         F64               [C·(d+1)], of each class Σφ and the number of examples; C is 1, and
-//	                              that of all, of multi-label heads and beyond 2²³ numbers
+//	i.h, i.j    F64, full         [P·D(D+1)/2], such a triangle for each of P pairs of coupled logits
+//	i.b, i.g    F64, kron         [K(K+1)/2], likewise; the diagonal [K] if K > 2048 or logits are separate
+//	i.c         F64               [C·(d+1)], for each class Σφ and the number of examples; C is 1, for all
+//	                              examples together, for multi-label heads and beyond 2²³ numbers
 //
-// j and g only with the Fisher matrix. The same sums give the same bytes.
+// j and g exist only with the Fisher matrix. The same sums give the same bytes.
 func (s *Sums) Encode(w io.Writer) error {
 	if s.err != nil {
 		return s.err
@@ -62,8 +62,8 @@ func (s *Sums) Encode(w io.Writer) error {
 	})
 }
 
-// DecodeSums reads what [Sums.Encode] wrote, size bytes. It checks all of it, and allocates no more
-// than three times as much as there is. The sums go on with the given Product, which may be nil.
+// DecodeSums reads and checks the size bytes that [Sums.Encode] wrote. It allocates no more than three times
+// that size. product, which may be nil, is for blocks added later.
 func DecodeSums(r io.ReaderAt, size int64, product parallel.Product) (*Sums, error) {
 	f, err := safetensors.NewSealedFile(r, size)
 	if err != nil {

@@ -45,8 +45,8 @@ func draw(rng *rand.Rand, n int, familiar bool) *rows.Batch {
 	return s
 }
 
-// The whole way from a network's features and logits to probabilities that can
-// be believed and a score for unfamiliar inputs.
+// The whole pipeline: from the features and logits of a network to calibrated probabilities and an
+// out-of-distribution score.
 func Example() {
 	rng := rand.New(rand.NewPCG(1, 1))
 	head := layer.Head{Logits: 3, Features: 3, Bias: true, Link: layer.Softmax}
@@ -67,10 +67,10 @@ func Example() {
 	fmt.Printf("%s curvature of %d examples, %s\n", curvature.Structure(), curvature.Examples(), fitted.Posterior.Covariance)
 
 	// 4. Predictions.
-	test, strange := draw(rng, 1000, true), draw(rng, 1000, false)
+	test, other := draw(rng, 1000, true), draw(rng, 1000, false)
 	before, _ := calibrate.Plain(head, test.Logits, 1000, 1)
 	p := fitted.Predict(test.Features, test.Logits, 1000)
-	q := fitted.Predict(strange.Features, strange.Logits, 1000)
+	q := fitted.Predict(other.Features, other.Logits, 1000)
 
 	report := func(name string, logp []float64) {
 		c, err := metrics.Classify(logp, 3, test.Labels, 10)
@@ -89,10 +89,10 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("unfamiliar inputs: AUROC %.2f, by leverage %.2f\n", ood.AUROC, leverage.AUROC)
+	fmt.Printf("out of distribution: AUROC %.2f, by leverage %.2f\n", ood.AUROC, leverage.AUROC)
 	// Output:
 	// full curvature of 2000 examples, hessian
 	// softmax: NLL 0.56, calibration error 0.09
 	// mfgs: NLL 0.33, calibration error 0.03
-	// unfamiliar inputs: AUROC 0.97, by leverage 0.97
+	// out of distribution: AUROC 0.97, by leverage 0.97
 }

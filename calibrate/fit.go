@@ -11,48 +11,45 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Fitted is what calibration found.
+// Fitted is the result of Fit.
 type Fitted struct {
 	Calibration
 	Choice      Choice          // of Method
 	ScoreChoice score.Selection // of Score
-	// Scores are those that were compared on out-of-distribution data, nil where there is none: see
-	// score.Select.
+	// Scores are the candidates compared on out-of-distribution data, nil without such data: see score.Select.
 	Scores []score.Candidate
-	// StandIns says how the scores tell stand-ins, nil where there are none: see score.CompareOnSynthetic.
-	StandIns []score.Candidate
-	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
-	// preferred to them where the two cannot be told apart.
+	// SyntheticScores are the scores on synthetic OOD data, nil without such data: see score.CompareOnSynthetic.
+	SyntheticScores []score.Candidate
+	// Optimum are the temperatures of the least objective. The pair NLL is preferred where it is not
+	// significantly worse.
 	Optimum        layer.Temperatures
-	Rho            float64     // ε over the mean eigenvalue; zero where that is too small for it
-	Candidates     []Candidate // more than one where the damping was chosen
-	MedianVariance float64     // held-out s² at T_ens = 1
-	OODTuned       bool        // else OOD temperatures are those for the likelihood
+	Rho            float64     // ε over the mean eigenvalue; zero if that is too small
+	Candidates     []Candidate // more than one if the damping was chosen
+	MedianVariance float64     // of s² at T_ens = 1, on validation data
+	OODTuned       bool        // else the pair OOD is the pair NLL
 	NLLGrid        Grid
-	AUROCGrid      Grid // empty where there were no out-of-distribution examples
+	AUROCGrid      Grid // empty without out-of-distribution data
 	Warnings       []string
 }
 
 // Fit chooses damping and temperatures for a curvature.
 //
-// val are held-out labelled examples; ood, which may be nil, held-out examples out of distribution.
-// The temperature pair NLL minimises the mean -log p of val's labels, and of half an example more
-// that is wrong, under mf0, over T_act from 1/1000 of the median of max a - mean a to that itself
-// and τ = T_ens / median s² in [3e-7, 1e3], and is reported as Optimum; of thousands of examples some
-// hundreds show where to search all. Of the pairs whose NLL is higher by no more than
-// one standard error of the paired differences between examples, nor by more than 0.5 %, nor than
-// that of temperature scaling, it then takes the one with the smallest τ ≥ 0.01: where likelihood
-// cannot tell how much of the spread is the posterior's, it is given all it may have. The pair OOD
-// maximises the AUROC of 1 - max p over the same temperatures, preferring large τ among equals;
-// TSOOD is the one temperature that maximises that of softmax(a/T). Method is mf0 where it is told
-// from temperature scaling and from the network itself; see Choice. Score is the studentized margin
-// unless another is asked for, or tells ood better; see score.Selection.
+// val is labelled validation data; ood, which may be nil, is out-of-distribution data, with or without labels.
 //
-// Fit ends with ctx, at the latest when the inversion that is under way is done.
+//   - Damping: automatic damping tries ρ = 1, 10, 0.1 and 0.01 mean eigenvalues, and keeps 1 unless another has an
+//     NLL that is lower by more than one standard error of the paired differences between examples.
+//   - Optimum minimises the mean -log p of val's labels under mf0, with half a wrong example added, over T_act from
+//     1/1000 of the median of max a - mean a to that median, and τ = T_ens / median s² in [3e-7, 1e3]. With
+//     thousands of examples, some hundreds of them show where to search.
+//   - NLL is the pair with the smallest τ ≥ 0.01 whose objective is higher by no more than one standard error of
+//     the paired differences, nor by more than 0.5 %, and not above that of temperature scaling. Where the
+//     likelihood does not decide, the posterior gets the larger share of the spread.
+//   - OOD maximises the AUROC of 1 - max p over the same temperatures, with the larger τ among near equals. TSOOD is
+//     the temperature that maximises that of softmax(a/T).
+//   - Method is mf0 if it is significantly better than temperature scaling and the network itself; see Choice.
+//   - Score is the studentized margin unless another is asked for or detects ood better; see score.Selection.
 //
-// Automatic damping tries ρ = 1, 10, 0.1 and 0.01 mean eigenvalues and keeps 1
-// unless another has a held-out NLL that is lower by more than one standard
-// error of the paired differences between examples.
+// When ctx ends, Fit returns, at the latest after the inversion in progress.
 func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) (*Fitted, error) {
 	h := c.Head()
 	if err := o.complete(); err != nil {
@@ -61,7 +58,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	if err := CheckBatch(h, val, true); err != nil {
 		return nil, fmt.Errorf("held-out data: %w", err)
 	}
-	for what, b := range map[string]*rows.Batch{"out-of-distribution data": ood, "stand-ins": o.StandIns} {
+	for what, b := range map[string]*rows.Batch{"out-of-distribution data": ood, "stand-ins": o.Synthetic} {
 		if b == nil {
 			continue
 		}
@@ -109,40 +106,41 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	t.evaluate([]float64{chosen.best.act}, chosen.best.tau*chosen.median)
 	f.Choice = choose(network, scaled, t.trial(0))
 	if f.Method = f.Choice.Method; f.Method == MF0 {
-		// What mf0 was chosen for is not given up.
+		// The gain for which mf0 was chosen is kept.
 		limit = chosen.best.value + f.Choice.MF0Gain - f.Choice.MF0Needed
 	}
 	pair := prefer(&t.examples, chosen.best, limit, chosen.median, o.Lambda0)
 	f.Optimum, f.NLL = f.temperatures(chosen.best, act), f.temperatures(pair, act)
 	f.OOD = f.NLL
-	var unfamiliar *score.Examples
+	var outside *score.Examples
 	if ood != nil {
 		out, err := f.tuneOOD(ctx, c.product, t, val, ood)
 		if err != nil {
 			return nil, err
 		}
-		unfamiliar = f.examples(c.product, out, ood)
+		outside = f.examples(c.product, out, ood)
 		step()
 	}
 	f.Ratio = math.Max(f.Ratio, maxRatio(t, o.Lambda0, f.NLL, f.OOD))
-	held := score.ValidationData{Val: f.examples(c.product, t, val), OOD: unfamiliar}
-	if err := f.serveScore(ctx, c.product, t, held, o); err != nil {
+	held := score.ValidationData{Val: f.examples(c.product, t, val), OOD: outside}
+	if err := f.chooseScore(ctx, c.product, t, held, o); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// serveScore chooses the score of unfamiliarity, and tries scores on stand-ins.
-func (f *Fitted) serveScore(ctx context.Context, product parallel.Product, t *tuningSet, held score.ValidationData, o FitOptions,
+// chooseScore chooses the out-of-distribution score, and tries the scores on synthetic OOD data.
+func (f *Fitted) chooseScore(
+	ctx context.Context, product parallel.Product, t *tuningSet, held score.ValidationData, o FitOptions,
 ) (err error) {
 	o.Progress("scores", 0, 1)
-	if b := o.StandIns; b != nil {
+	if b := o.Synthetic; b != nil {
 		s := newTuningSet(t.head, b, false, f.Lambda0, t.unit)
 		if err := f.Posterior.forms(product, s.s2, s.leverage, b.Features, s.n); err != nil {
 			return err
 		}
 		held.Synthetic = f.examples(product, s, b)
-		if f.StandIns, err = score.CompareOnSynthetic(ctx, o.Training, held); err != nil {
+		if f.SyntheticScores, err = score.CompareOnSynthetic(ctx, o.Training, held); err != nil {
 			return err
 		}
 	}
@@ -151,13 +149,13 @@ func (f *Fitted) serveScore(ctx context.Context, product parallel.Product, t *tu
 	return err
 }
 
-// temperatures returns those of a point of the search. act is the unit of T_act.
+// temperatures returns the temperatures of a point of the search. act is the unit of T_act.
 func (f *Fitted) temperatures(p point, act float64) layer.Temperatures {
 	return layer.Temperatures{Act: p.act * act, Ens: p.tau * f.MedianVariance}
 }
 
-// tuneOOD sets what is tuned on held-out examples out of distribution, and returns these. t is that
-// of val.
+// tuneOOD tunes the pair OOD and TSOOD on out-of-distribution data, and returns it as a tuning set. t is that of
+// val.
 func (f *Fitted) tuneOOD(ctx context.Context, product parallel.Product, t *tuningSet, val, ood *rows.Batch,
 ) (*tuningSet, error) {
 	o := newTuningSet(t.head, ood, false, f.Lambda0, t.unit)
@@ -178,7 +176,7 @@ func (f *Fitted) tuneOOD(ctx context.Context, product parallel.Product, t *tunin
 	return o, nil
 }
 
-// maxRatio returns the largest T_max/T_min of one of the examples.
+// maxRatio returns the largest T_max/T_min of an example under one of the pairs.
 func maxRatio(t *tuningSet, lambda0 float64, pairs ...layer.Temperatures) float64 {
 	k := t.head.Logits
 	ratio := 1.0
@@ -194,7 +192,7 @@ func maxRatio(t *tuningSet, lambda0 float64, pairs ...layer.Temperatures) float6
 	return ratio
 }
 
-// examples are those of a tuning set, as scores take them.
+// examples returns the examples of a tuning set as the input of scores.
 func (f *Fitted) examples(product parallel.Product, t *tuningSet, s *rows.Batch) *score.Examples {
 	x := &score.Examples{
 		N: s.N, K: t.head.Logits, D: t.head.Features, Link: t.head.Link, Features: s.Features,

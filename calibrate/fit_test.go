@@ -27,17 +27,17 @@ type task struct{ train, val, ood *rows.Batch }
 func newTask(h layer.Head, seed uint64) task {
 	m := newMixture(h, 3, 2, seed)
 	t := task{train: m.draw(700, 0), val: m.draw(500, 0), ood: m.draw(300, 8)}
-	strange := m.draw(75, 8)
-	for range strange.N {
+	random := m.draw(75, 8)
+	for range random.N {
 		if h.MultiLabel() {
 			for range h.Logits {
-				strange.Targets = append(strange.Targets, m.toss(0.5))
+				random.Targets = append(random.Targets, m.toss(0.5))
 			}
 		} else {
-			strange.Labels = append(strange.Labels, m.rng.IntN(h.Classes()))
+			random.Labels = append(random.Labels, m.rng.IntN(h.Classes()))
 		}
 	}
-	t.val.Append(strange)
+	t.val.Append(random)
 	return t
 }
 
@@ -90,6 +90,7 @@ func auroc(t *testing.T, c *Calibration, val, ood *rows.Batch) float64 {
 const gridTolerance = 1e-5
 
 func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
+	t.Parallel()
 	for i, h := range []layer.Head{
 		{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax},
 		{Logits: 1, Features: 5, Bias: true, Link: layer.Sigmoid},
@@ -233,9 +234,11 @@ func twoMinima(h layer.Head, n int) *rows.Batch {
 }
 
 func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
+	t.Parallel()
 	softmax := layer.Head{Logits: 5, Features: 4, Link: layer.Softmax}
 	sigmoid := layer.Head{Logits: 1, Features: 4, Link: layer.Sigmoid}
-	multi, rest := layer.Head{Logits: 5, Features: 4, Link: layer.Sigmoid}, layer.Head{Logits: 5, Features: 4, Link: layer.OneVsRest}
+	multi := layer.Head{Logits: 5, Features: 4, Link: layer.Sigmoid}
+	rest := layer.Head{Logits: 5, Features: 4, Link: layer.OneVsRest}
 	for name, s := range map[string]struct {
 		head layer.Head
 		set  *rows.Batch
@@ -273,7 +276,8 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 	}
 }
 
-func TestMedianIsThatOfTheSorted(t *testing.T) {
+func TestMedianIsTheMiddleOfTheSorted(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(910, 1))
 	for n := 1; n < 200; n++ {
 		x := make([]float64, n)
@@ -296,6 +300,7 @@ func TestMedianIsThatOfTheSorted(t *testing.T) {
 }
 
 func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}
 	task := newTask(h, 820)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
@@ -330,6 +335,7 @@ func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
 }
 
 func TestAnotherDampingNeedsAStandardError(t *testing.T) {
+	t.Parallel()
 	base := Candidate{Rho: 1, NLL: 0.5}
 	for _, test := range []struct {
 		candidate, chosen Candidate
@@ -356,6 +362,7 @@ func TestAnotherDampingNeedsAStandardError(t *testing.T) {
 }
 
 func TestPairedGainIsMeanAndStandardErrorOfDifferences(t *testing.T) {
+	t.Parallel()
 	a, b := []float64{1, 5, 2, 8}, []float64{0, 5, 3, 4}
 	// Differences 1, 0, -1, 4: mean 1, squared deviations 0 + 1 + 4 + 9 = 14.
 	gain, stdErr := pairedGain(a, b)
@@ -389,7 +396,8 @@ func offPlane(h layer.Head, seed uint64) task {
 	return t
 }
 
-func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
+func TestDampingIsChosenByValidationLikelihood(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 4, Features: 8, Bias: true, Link: layer.Softmax}
 	for name, test := range map[string]struct {
 		task task
@@ -440,7 +448,8 @@ func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
 	}
 }
 
-func TestDampingThatIsGivenIsTaken(t *testing.T) {
+func TestAGivenDampingIsUsed(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 840)
 	c := accumulate(t, CurvatureConfig{Head: h, Fisher: true}, task.train, 0)
@@ -467,6 +476,7 @@ func TestDampingThatIsGivenIsTaken(t *testing.T) {
 }
 
 func TestFitWithoutOutOfDistributionData(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 850)
 	f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, nil, FitOptions{})
@@ -498,6 +508,7 @@ func TestFitIsDeterministic(t *testing.T) {
 }
 
 func TestVariancesThatDoNotHelpLeaveTemperatureScaling(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 	m := newMixture(h, 2, 3, 870) // overconfident alike everywhere
 	c := accumulate(t, CurvatureConfig{Head: h}, m.draw(700, 0), 0)
@@ -526,6 +537,7 @@ func TestVariancesThatDoNotHelpLeaveTemperatureScaling(t *testing.T) {
 }
 
 func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}
 	var beyond [2]bool // for each of them, was it ever the larger?
 	for seed := range uint64(4) {
@@ -563,6 +575,7 @@ func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
 }
 
 func TestProgressOfFitRisesToTheEnd(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	task := newTask(h, 890)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
@@ -590,6 +603,7 @@ func TestProgressOfFitRisesToTheEnd(t *testing.T) {
 }
 
 func TestFitRefusesBadData(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	c := accumulate(t, CurvatureConfig{Head: h}, randomSet(h, 50, 1, 900), 0)
 	good := func() *rows.Batch { return randomSet(h, 20, 1, 901) }
@@ -655,6 +669,7 @@ func TestFitRefusesBadData(t *testing.T) {
 
 // Every training probability is 0 or 1 to the last bit: H is zero.
 func TestFitOnCurvatureOfZero(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
 	train := randomSet(h, 50, 1, 910)
 	for i := range train.N {
@@ -684,6 +699,7 @@ func TestFitOnCurvatureOfZero(t *testing.T) {
 }
 
 func TestDampingIsReadAndWritten(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]Damping{
 		"":           {},
 		"auto":       {},
@@ -724,6 +740,7 @@ func TestDampingIsReadAndWritten(t *testing.T) {
 }
 
 func TestFitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("enough")
 	h := layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}
@@ -741,6 +758,7 @@ func TestFitEndsWithItsContext(t *testing.T) {
 
 // A usual held-out example, under the temperatures for telling, scores ½.
 func TestTheUsualExampleScoresAHalf(t *testing.T) {
+	t.Parallel()
 	for _, h := range []layer.Head{
 		{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax}, {Logits: 1, Features: 6, Bias: true,
 			Link: layer.Sigmoid}, {Logits: 3, Features: 6, Bias: true, Link: layer.Sigmoid},

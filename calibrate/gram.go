@@ -6,7 +6,7 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// gram adds the products of a block's examples to sums.
+// gram adds the products of the examples of a block to sums.
 type gram struct {
 	*layout
 	probabilities func(p, rest []float64, logits []float32)
@@ -14,7 +14,7 @@ type gram struct {
 	n       int       // examples of the block
 	phi     []float64 // [n,D] augmented
 	width   int       // weights of an example
-	weights []float64 // what phi is weighted with, [n,width]; Kronecker: [width/K, BlockSize, K]
+	weights []float64 // of phi, [n,width]; Kronecker: [width/K, BlockSize, K]
 	p, rest []float64 // of one example: p and 1-p
 	r       []float64 // of one example: p-y
 
@@ -41,7 +41,7 @@ func newGram(l *layout) *gram {
 	return g
 }
 
-// add adds a block, which is checked.
+// add adds a checked block.
 func (g *gram) add(m *matrices, b *rows.Batch) error {
 	d := g.head.Dim()
 	for g.n = 0; g.n < b.N; g.n++ {
@@ -65,8 +65,7 @@ func (g *gram) add(m *matrices, b *rows.Batch) error {
 	return g.addKronecker(m)
 }
 
-// addToGroup adds an example to the sum of its class: of its label or, where it has none, of what the
-// network takes it for.
+// addToGroup adds an example to the sum of its class: its label or, without one, the prediction.
 func (g *gram) addToGroup(m *matrices, phi, logits []float32, label int) {
 	if label < 0 {
 		label = g.head.Predicted(logits)
@@ -82,8 +81,7 @@ func (g *gram) addToGroup(m *matrices, phi, logits []float32, label int) {
 	row[d]++
 }
 
-// residuals writes p - y, y the targets or the one-hot code of the label, from p and 1-p: where y
-// is 1 it is -(1-p).
+// residuals writes r = p - y, where y is the targets or the one-hot label. Where y is 1, r is -(1-p).
 func residuals(h layer.Head, r, p, rest []float64, label int, targets []uint8) {
 	copy(r, p)
 	switch {
@@ -102,7 +100,7 @@ func residuals(h layer.Head, r, p, rest []float64, label int, targets []uint8) {
 	}
 }
 
-// weighed returns of how many pairs of logits H has weights; see terms.
+// weighed returns the number of pairs of logits for which H has weights; see terms.
 func (l *layout) weighed() int {
 	if l.coupled == 1 {
 		return l.head.Logits
@@ -110,8 +108,8 @@ func (l *layout) weighed() int {
 	return l.pairs() - l.head.Logits
 }
 
-// weigh writes the weights of example n for the full structure: a 1 for A, then w_kl for H, of every
-// coupled pair k < l or of every logit that is coupled with no other, then for J of every pair k ≤ l.
+// weigh writes the weights of example n for the full structure: 1 for A; then w_kl for H, of every coupled pair
+// k < l or of every separate logit; then those for J, of every pair k ≤ l.
 func (g *gram) weigh() {
 	p, rest, r := g.p, g.rest, g.r
 	w := g.weights[g.n*g.width : (g.n+1)*g.width]
@@ -140,9 +138,8 @@ func (g *gram) weigh() {
 	}
 }
 
-// weighKronecker writes p and r of example n, and adds to the diagonal of B: it is summed from
-// p(1-p), since the 1-p of a network that is sure of its training examples is not to be found in
-// a sum of p².
+// weighKronecker writes p and r of example n, and adds p(1-p) to the diagonal of B. A sum of p² would lose the
+// 1-p of a network that is confident on its training data.
 func (g *gram) weighKronecker(m *matrices) {
 	k, p, rest, r := len(g.p), g.p, g.rest, g.r
 	if g.diagonal {
@@ -165,10 +162,10 @@ func (g *gram) weighKronecker(m *matrices) {
 
 // addFull adds Σ w_kl φφᵀ of the block for each pair of classes.
 //
-// H has K(K+1)/2 · D(D+1)/2 distinct entries, a quarter of its (KD)². They are the product of two
-// thin matrices over the examples, weights by pairs of classes and φ_iφ_j by pairs of features;
-// the second is formed a few rows of the triangle at a time. With few classes forming it would
-// cost more than the product, and one product a pair of classes is better.
+// H has K(K+1)/2 · D(D+1)/2 distinct entries, a quarter of its (KD)². They are the product of two thin matrices:
+// the weights by pair of classes, and φ_iφ_j by pair of features, formed a few rows of the triangle at a time.
+// With few classes, forming the second costs more than the product, and one product per pair of classes is
+// faster.
 func (g *gram) addFull(m *matrices) error {
 	d, n, width := g.head.Dim(), g.n, g.width
 	const fewPairs = 16
@@ -197,10 +194,10 @@ func (g *gram) addFull(m *matrices) error {
 	})
 }
 
-// eachProducts calls f with the products φ_iφ_j, i ≤ j, of all rows x [n,D], some columns of them
-// [n,columns] at a time, and which of the D(D+1)/2 the first of these is.
+// eachProducts calls f with the products φ_iφ_j, i ≤ j, of all rows of x [n,D]: some of the D(D+1)/2 columns at
+// a time, [n,columns], and the index of the first.
 func eachProducts(x []float64, d int, scratch *[]float64, f func(offset int, products []float64) error) error {
-	const most = 4096 // columns formed at once; [512, 4096] float64 is 16 MiB
+	const most = 4096 // columns formed at once: [512, 4096] float64 are 16 MiB
 	rows := len(x) / d
 	for first := 0; first < d; {
 		last, columns := first, 0
@@ -227,7 +224,7 @@ func eachProducts(x []float64, d int, scratch *[]float64, f func(offset int, pro
 	return nil
 }
 
-// addFullByPair forms (w_kl ⊙ Φ)ᵀΦ for one pair of classes after another.
+// addFullByPair forms (w_kl ⊙ Φ)ᵀΦ for each pair of classes.
 func (g *gram) addFullByPair(m *matrices) error {
 	d, n := g.head.Dim(), g.n
 	g.products, g.sum = grow(g.products, n*d), grow(g.sum, d*d)
@@ -250,16 +247,17 @@ func (g *gram) addFullByPair(m *matrices) error {
 	return nil
 }
 
-// A term is what the products of one weight are added to and subtracted from: packed D×D sums.
+// A term holds the packed D×D sums to which the products of one weight are added, and from which they are
+// subtracted.
 type term struct {
 	plus  []float64
 	minus [][]float64
 }
 
-// terms lists those of the full structure, in the order of the weights: A, then H and J by pairs of classes.
+// terms lists the terms of the full structure in the order of the weights: A, then H and J by pair of classes.
 //
-// The p of coupled classes add up to 1, and so H's w_kl over l to p_k(1-p_k) - Σ p_kp_l = 0: its blocks
-// on the diagonal are what is subtracted, as numbers of one sign, of those beside it.
+// The p of coupled classes sum to 1, so that Σ_l w_kl = p_k(1-p_k) - Σ p_kp_l = 0. The diagonal blocks of H are
+// therefore minus the sum of the blocks beside them, a sum of numbers of one sign.
 func (g *gram) terms(m *matrices) []term {
 	all := []term{{plus: m.a}}
 	size, coupled := len(m.a), g.coupled
@@ -284,7 +282,7 @@ func (g *gram) terms(m *matrices) []term {
 	return all
 }
 
-// add adds products to the sums from an offset on.
+// add adds products to the sums, from an offset on.
 func (t *term) add(products []float64, offset int) {
 	add(t.plus[offset:offset+len(products)], products)
 	for _, x := range t.minus {

@@ -7,18 +7,21 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// interpolateRows writes f(x_i) to row i of dst [len(x), n], from values of f at far fewer places,
-// and reports whether that was possible. x ascends, f writes n values that are not negative and
-// whose logarithms are smooth functions of log x, and it is constant below floor.
+// interpolateRows writes f(x_i) to row i of dst [len(x), n] from values of f at far fewer points, and reports
+// whether it succeeded. x ascends. f writes n values ≥ 0 whose logarithms are smooth functions of log x, and is
+// constant below floor.
 //
-// The logarithms are interpolated by polynomials in log x at Chebyshev points, 8, 16, 32 … and one.
-// Each doubling keeps the old points, and what these predict at the new ones is compared with what
-// is found there. The error shrinks geometrically with the number of points (Trefethen,
-// Approximation Theory and Approximation Practice, theorem 8.2), so that of the new is about the
-// square of that of the old. It gives up where the points would be more than half of len(x).
+// The logarithms are interpolated by polynomials in log x at 9, 17, 33 … Chebyshev points. Each doubling keeps
+// the old points, and compares their prediction at the new points with f there. The error shrinks geometrically
+// with the number of points (Trefethen, Approximation Theory and Approximation Practice, theorem 8.2), so that
+// the new error is about the square of the old one. It gives up if the points would be more than half of len(x).
+//
+// Package interpolative interpolates V too, once it is known, and cannot replace this: it selects rows of V and
+// combines them linearly, in float32, since a graph multiplies matrices. Here f is expensive, the points are
+// free, and the logarithms need fewer of them and keep V to about 1e-10.
 func interpolateRows(dst, x []float64, floor float64, f func(dst []float64, x float64)) bool {
 	const (
-		tolerance = 1e-5  // of the prediction, relative
+		tolerance = 1e-5  // relative, of the prediction
 		noise     = 1e-13 // of f, relative to the largest of the n values
 	)
 	n := len(dst) / len(x)
@@ -84,9 +87,9 @@ func interpolateRows(dst, x []float64, floor float64, f func(dst []float64, x fl
 	return true
 }
 
-// barycentric evaluates at each place in at the polynomials through values
-// [len(nodes), n] at Chebyshev points of the second kind, into dst [len(at), n]
-// (Berrut and Trefethen, Barycentric Lagrange Interpolation, 2004, eq. 5.4).
+// barycentric evaluates the polynomials through values [len(nodes), n] at Chebyshev points of the second kind, at
+// each point of at, into dst [len(at), n] (Berrut and Trefethen, Barycentric Lagrange Interpolation, 2004,
+// eq. 5.4).
 func barycentric(dst, at, nodes, values []float64) {
 	m := len(nodes)
 	n := len(values) / m
@@ -114,6 +117,6 @@ func barycentric(dst, at, nodes, values []float64) {
 			row[j] /= sum
 		}
 	}
-	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(weights, len(at), m), general(values, m, n), 0, general(dst,
-		len(at), n))
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(weights, len(at), m), general(values, m, n), 0,
+		general(dst, len(at), n))
 }

@@ -9,6 +9,7 @@ import (
 )
 
 func TestInterpolatedSandwichEqualsAllRows(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 12, Features: 600, Bias: true, Link: layer.Softmax}
 	m := newMixture(h, 4, 2, 700)
 	for name, test := range map[string]struct {
@@ -56,6 +57,7 @@ func TestInterpolatedSandwichEqualsAllRows(t *testing.T) {
 }
 
 func TestSandwichOfManyClassesIsInterpolated(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 300, Features: 400, Link: layer.Softmax} // 1.1e10 multiplications
 	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, newMixture(h, 4, 2,
 		701).draw(BlockSize, 0), 0)
@@ -74,7 +76,8 @@ func TestSandwichOfManyClassesIsInterpolated(t *testing.T) {
 	}
 }
 
-func TestInterpolationGivesUpOnWhatIsNotSmooth(t *testing.T) {
+func TestInterpolationGivesUpUnlessFIsSmooth(t *testing.T) {
+	t.Parallel()
 	x := logSpace(1e-4, 1e4, 400)
 	dst := make([]float64, 2*len(x))
 	step := func(dst []float64, x float64) {
@@ -89,6 +92,7 @@ func TestInterpolationGivesUpOnWhatIsNotSmooth(t *testing.T) {
 }
 
 func TestInterpolationAtTheEdges(t *testing.T) {
+	t.Parallel()
 	f := func(dst []float64, x float64) {
 		x = math.Max(x, 1e-3) // constant below the floor
 		dst[0], dst[1], dst[2] = 1/(1+x), 0, 1e-200*x

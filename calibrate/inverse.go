@@ -10,15 +10,14 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 )
 
-// panelWidth is how many columns of a factor are worked on at once.
+// panelWidth is the number of columns of a factor in a panel.
 const panelWidth = 512
 
-// factor is the upper triangle of an n×n matrix, in panels of columns: panel j has the
-// columns from j·width on and all rows down to its last column, so that what lies in it
-// above any row is contiguous. Below the diagonal there are zeros.
+// factor is the upper triangle of an n×n matrix in panels of columns. Panel j has the columns from j·width on and
+// all rows down to its last column, so that its rows above any row are contiguous. Below the diagonal it is zero.
 //
-// It is first a symmetric positive definite matrix M, then U with UᵀU = M, and then
-// U⁻¹. Nearly all of the work is products of large matrices.
+// It is first a symmetric positive definite matrix M, then U with UᵀU = M, and then U⁻¹. Nearly all of the work
+// is products of large matrices.
 type factor struct {
 	n, width int
 	panels   [][]float64
@@ -36,27 +35,26 @@ func newFactorOf(width, n int, product parallel.Product) *factor {
 	return f
 }
 
-// bounds returns the first column of a panel and that behind its last.
+// bounds returns the columns [first,end) of panel j.
 func (f *factor) bounds(j int) (first, end int) { return j * f.width, min(f.n, (j+1)*f.width) }
 
-// row returns the part of a row that is in panel j.
+// row returns the part of row r in panel j.
 func (f *factor) row(j, r int) []float64 {
 	first, end := f.bounds(j)
 	return f.panels[j][r*(end-first) : (r+1)*(end-first)]
 }
 
-// at returns where the element in row r and column c ≥ r is.
+// at points to the element in row r and column c ≥ r.
 func (f *factor) at(r, c int) *float64 {
 	j := c / f.width
 	return &f.row(j, r)[c-j*f.width]
 }
 
-// invert makes U⁻¹ of M + εI.
+// invert replaces M by U⁻¹ of M + εI.
 //
-// M is semi-definite, so that ε is its least eigenvalue, or near it. Rounding in
-// the factorisation moves eigenvalues by up to n·2⁻⁵² of the largest entry
-// (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3): a
-// smaller ε would give an inverse of rounding errors, or none.
+// M is semi-definite, so that the least eigenvalue of M + εI is ε or not much more. Rounding in the factorisation
+// moves eigenvalues by up to n·2⁻⁵² of the largest entry (Higham, Accuracy and Stability of Numerical Algorithms,
+// theorem 10.3): a smaller ε would give the inverse of rounding errors, or none.
 func (f *factor) invert(epsilon float64) error {
 	var largest float64
 	for i := range f.n {
@@ -77,8 +75,8 @@ func (f *factor) invert(epsilon float64) error {
 	return f.invertTriangle()
 }
 
-// factorise makes U of M, with the inverses of its diagonal blocks in their place, and
-// reports whether M was positive definite.
+// factorise replaces M by U, with the diagonal blocks of U inverted, and reports whether M was positive
+// definite.
 func (f *factor) factorise() (bool, error) {
 	sums := make([]float64, f.width*f.width)
 	for j, panel := range f.panels {
@@ -102,8 +100,8 @@ func (f *factor) factorise() (bool, error) {
 				// U_ij = U_ii⁻ᵀ (…)
 				s := sums[:rows*cols]
 				clear(s)
-				if err := f.product.AddTransposedProduct(s, f.panels[i][above*rows:], block, rows, rows,
-					cols); err != nil {
+				err := f.product.AddTransposedProduct(s, f.panels[i][above*rows:], block, rows, rows, cols)
+				if err != nil {
 					return false, err
 				}
 				copy(block, s)
@@ -121,8 +119,8 @@ func (f *factor) factorise() (bool, error) {
 	return true, nil
 }
 
-// invertTriangle makes U⁻¹ of what factorise made: with W = U⁻¹ of the panels before,
-// panel j of it is W_jj = U_jj⁻¹ and above that -W U_j W_jj.
+// invertTriangle replaces the result of factorise by U⁻¹. With W = U⁻¹ of the panels before it, panel j is
+// W_jj = U_jj⁻¹ and, above that, -W U_j W_jj.
 func (f *factor) invertTriangle() error {
 	last := (len(f.panels) - 1) * f.width
 	x, part := make([]float64, last*f.width), make([]float64, last*f.width)
@@ -149,8 +147,7 @@ func (f *factor) invertTriangle() error {
 	return nil
 }
 
-// transposed returns rows from first to before end, from column first on, each in a
-// column: [n-first, end-first].
+// transposed returns the transpose of the rows [first,end), from column first on: [n-first, end-first].
 func (f *factor) transposed(first, end int) []float64 {
 	width := end - first
 	out := make([]float64, (f.n-first)*width)
@@ -167,15 +164,15 @@ func (f *factor) transposed(first, end int) []float64 {
 	return out
 }
 
-// inverseRows writes the rows from first to before end of M⁻¹ to dst [end-first, n]: those
-// of U⁻¹, zero left of column first, times U⁻ᵀ, lower, which is transposed(0, n).
+// inverseRows writes the rows [first,end) of M⁻¹ to dst [end-first, n]: those of U⁻¹, which are zero left of
+// column first, times lower = U⁻ᵀ, which is transposed(0, n).
 func (f *factor) inverseRows(dst, lower []float64, first, end int) error {
 	clear(dst)
 	return f.product.AddTransposedProduct(dst, f.transposed(first, end), lower[first*f.n:], f.n-first, end-first, f.n)
 }
 
-// gram writes the product of the rows from first to before end and their transpose to
-// dst: a block on the diagonal of U⁻¹U⁻ᵀ = M⁻¹.
+// gram writes the product of the rows [first,end) and their transpose to dst: a diagonal block of
+// U⁻¹U⁻ᵀ = M⁻¹.
 func (f *factor) gram(dst []float64, first, end int) error {
 	clear(dst)
 	t := f.transposed(first, end)

@@ -27,6 +27,7 @@ func spd(n int, rng *rand.Rand) *mat.SymDense {
 }
 
 func TestFactorInverts(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, n := range []int{1, 4, 5, 6, 10, 37} {
 		for _, width := range []int{5, 64} {
@@ -72,6 +73,7 @@ func TestFactorInverts(t *testing.T) {
 }
 
 func TestFactorRefuses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		diagonal []float64
 		epsilon  float64

@@ -4,8 +4,8 @@ import "fmt"
 
 // invertFull forms the diagonal blocks of the covariance.
 //
-// With H̃ = UᵀU the inverse is U⁻¹U⁻ᵀ, so that Σ_kk is the Gram matrix of the k-th rows of U⁻¹: no
-// need for the rest of the inverse, of which only the sandwich has use.
+// With H̃ = UᵀU the inverse is U⁻¹U⁻ᵀ, so that Σ_kk is the Gram matrix of the rows of U⁻¹ that belong to logit k.
+// Only the sandwich needs the rest of the inverse.
 func (c *Curvature) invertFull(p *Posterior) error {
 	d := c.head.Dim()
 	m := c.h
@@ -46,7 +46,7 @@ func (c *Curvature) invertFull(p *Posterior) error {
 	return u.gram(p.Leverage, 0, d)
 }
 
-// leverageDelta returns δ, or 1 where all features are zero.
+// leverageDelta returns δ, or 1 if all features are zero.
 func leverageDelta(trace float64, d int) float64 {
 	if trace == 0 {
 		return 1
@@ -54,9 +54,9 @@ func leverageDelta(trace float64, d int) float64 {
 	return leverageDamping * trace / float64(d)
 }
 
-// Inverse calls f with the rows [D,K·D] of Σ that belong to each logit of a softmax head, one after
-// another: all of the covariance of the full structure, of which a Posterior has the diagonal blocks. f
-// must not keep them, and ends the work with an error.
+// Inverse calls f with the rows [D,K·D] of Σ that belong to each logit of a softmax head in turn: the whole
+// covariance in the full structure, whereas a Posterior has its diagonal blocks. f must not retain the rows. An
+// error of f ends the work.
 func (c *Curvature) Inverse(cov Covariance, epsilon float64, f func(logit int, rows []float64) error) error {
 	if c.structure != Full || c.coupled != c.head.Logits {
 		return fmt.Errorf("a covariance of all weights is of the %s structure of a softmax head, and this is %s", Full, c)
@@ -97,7 +97,7 @@ func (c *Curvature) Inverse(cov Covariance, epsilon float64, f func(logit int, r
 		}
 	}
 	j := c.dense(c.j, 0)
-	left := lower[:d*n] // lower has done its work
+	left := lower[:d*n] // lower is no longer needed
 	for i := range k {
 		if err := c.product.Multiply(left, inverse[i*d*n:(i+1)*d*n], j, d, n, n); err != nil {
 			return err
@@ -112,8 +112,8 @@ func (c *Curvature) Inverse(cov Covariance, epsilon float64, f func(logit int, r
 	return nil
 }
 
-// sandwich writes the diagonal blocks of MJM, M = U⁻¹U⁻ᵀ, as M_k J M_kᵀ with M_k
-// the k-th D rows of M, for the coupled logits from first on.
+// sandwich writes the diagonal blocks of MJM, M = U⁻¹U⁻ᵀ, for the coupled logits from first on. They are
+// M_k J M_kᵀ, where M_k is the k-th D rows of M.
 func (c *Curvature) sandwich(blocks []float64, u *factor, first int) error {
 	k, d := c.coupled, c.head.Dim()
 	n := k * d
@@ -134,7 +134,7 @@ func (c *Curvature) sandwich(blocks []float64, u *factor, first int) error {
 	return nil
 }
 
-// transpose returns that of x [rows,cols].
+// transpose returns the transpose of x [rows,cols].
 func transpose(x []float64, rows, cols int) []float64 {
 	t := make([]float64, len(x))
 	for r := range rows {

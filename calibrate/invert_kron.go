@@ -7,8 +7,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// invertKronecker fills V so that the variance of logit k is Σ_i u_i V_ik with u = (Q_Aᵀφ)²: the
-// covariance is diagonal in the eigenbases, where damping adds ε to each product of eigenvalues.
+// invertKronecker fills V, for which the variance of logit k is Σ_i u_i V_ik with u = (Q_Aᵀφ)². H̃ is diagonal in
+// the eigenbases, where damping adds ε to each product of eigenvalues.
 //
 //	H⁻¹, J⁻¹:  V_ik = Σ_j Q_kj² / (λ_A,i λ_B,j + ε)
 //	H⁻¹JH⁻¹:  V_ik = λ_A,i Σ_jl Q_kj Q_kl G̃_jl / ((λ_A,i λ_B,j + ε)(λ_A,i λ_B,l + ε)),  G̃ = QᵀGQ
@@ -59,14 +59,14 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 	return nil
 }
 
-// sandwichV fills V, row by row, or where that would take long from fewer rows.
+// sandwichV fills V row by row or, if that would take long, interpolates it from fewer rows.
 func (c *Curvature) sandwichV(p *Posterior) {
 	k, d := c.head.Logits, len(p.LambdaA)
 	row := c.sandwichRow(p)
 	const slow = 1e10 // multiplications: a second or two
 	interpolated := false
 	if float64(d)*float64(k)*float64(k)*float64(k) > slow {
-		// Below the floor λ_A,i λ_B,j + ε is ε to 1e-10.
+		// For λ_A below the floor, λ_A λ_B,j + ε is ε to within 1e-10.
 		floor := 1e-10 * p.Epsilon / math.Max(p.LambdaB[k-1], 1e-300)
 		interpolated = interpolateRows(p.V, p.LambdaA, floor, row)
 	}
@@ -81,8 +81,8 @@ func (c *Curvature) sandwichV(p *Posterior) {
 	}
 }
 
-// sandwichRow returns the function that gives a row of V over λ_A,
-// diag(Q W Qᵀ), W = w wᵀ ⊙ G̃, w_j = 1/(λ_A λ_B,j + ε), by a K×K product.
+// sandwichRow returns a function that writes a row of V divided by λ_A, diag(Q W Qᵀ) with W = w wᵀ ⊙ G̃ and
+// w_j = 1/(λ_A λ_B,j + ε), by a K×K product.
 func (c *Curvature) sandwichRow(p *Posterior) func(dst []float64, la float64) {
 	k := c.head.Logits
 	q := general(p.QB, k, k)
@@ -102,7 +102,7 @@ func (c *Curvature) sandwichRow(p *Posterior) func(dst []float64, la float64) {
 			for j, v := range t.Data[r*k : (r+1)*k] {
 				sum += v * scaled.Data[r*k+j]
 			}
-			// A rounding error of a quadratic form of a semi-definite matrix.
+			// The form is semi-definite: less than zero is a rounding error.
 			dst[r] = math.Max(0, sum)
 		}
 	}

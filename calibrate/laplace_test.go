@@ -17,6 +17,7 @@ import (
 // ε = temperature·prior is its covariance, T_ens = 1/temperature. Its Kronecker factors are the
 // mean of φφᵀ and the sum of diag p - ppᵀ, whose product is that of the sum and the mean here.
 func TestPosteriorEqualsLaplaceTorch(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile("testdata/laplace/golden.json")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // Σ = (A+δI)⁻¹ ⊗ I, mf0's 1 - max p orders examples as the studentized margin does, as T_ens goes to
 // zero with T_act large; its margin is that of the logits in proportion.
 func TestMF0TendsToTheStudentizedMargin(t *testing.T) {
+	t.Parallel()
 	const n = 400
 	for _, by := range layer.All {
 		for _, k := range []int{1, 2, 3, 40} {

@@ -8,8 +8,7 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Covariance says which covariance of the weights the posterior has, with
-// H̃ = H + εI and J̃ = J + εI (paper, eq. 15).
+// Covariance is the form of the posterior's covariance, with H̃ = H + εI and J̃ = J + εI (paper, eq. 15).
 type Covariance string
 
 const (
@@ -33,20 +32,20 @@ func (c Covariance) Validate() error {
 // leverageDamping is relative to the mean eigenvalue of A.
 const leverageDamping = 1e-3
 
-// Posterior is the Gaussian over the last layer's weights at ensemble temperature 1, in the form
-// that gives logit variances. All matrices are row-major and never change once made.
+// Posterior is the Gaussian over the last layer's weights at ensemble temperature 1, in the form that gives
+// logit variances. Matrices are row-major and immutable.
 type Posterior struct {
 	Head       layer.Head
 	Structure  Structure // Full or Kronecker
 	Covariance Covariance
-	Epsilon    float64 // ε that was added to every eigenvalue
+	Epsilon    float64 // ε, added to every eigenvalue
 
-	// Full: Blocks[k] is Σ_kk, [K,D,D], and Leverage [D,D] is (A + δI)⁻¹. The Σ_kk of
-	// separate logits are all of Σ.
+	// Full: Blocks [K,D,D] holds the Σ_kk, and Leverage [D,D] is (A + δI)⁻¹. For separate logits the Σ_kk are
+	// all of Σ.
 	Blocks []float64
 
-	// Kronecker: eigenvectors (in columns) and eigenvalues of A [D,D], [D] and of B [K,K], [K], and
-	// V [D,K]. QB is nil where B is diagonal. Leverage [D] is 1/(λ_A + δ), one more column of V.
+	// Kronecker: eigenvectors (in columns) and eigenvalues of A [D,D], [D] and of B [K,K], [K]; V [D,K], see
+	// invertKronecker. QB is nil if B is diagonal. Leverage [D] is 1/(λ_A + δ), one more column of V.
 	QA, LambdaA []float64
 	QB, LambdaB []float64
 	V           []float64
@@ -61,22 +60,22 @@ func checkDamping(epsilon float64) error {
 	return nil
 }
 
-// batchRows bounds the rows that are worked on at once, and so the memory.
+// batchRows bounds the rows processed at once, and so the memory.
 const batchRows = 512
 
-// Variances writes the variance of each logit at ensemble temperature 1 to dst
-// [n,K], for features phi [n,d]: the diagonal of ∇a Σ ∇aᵀ (paper, eq. 19).
+// Variances writes the variance of each logit at ensemble temperature 1 to dst [n,K], for features phi [n,d]: the
+// diagonal of ∇a Σ ∇aᵀ (paper, eq. 19).
 func (p *Posterior) Variances(dst []float64, phi []float32, n int) {
 	must(p.forms(parallel.Go{}, dst, nil, phi, n))
 }
 
-// Leverages writes φᵀ(A + δI)⁻¹φ of each example to dst [n], δ = 1e-3 of the
-// mean eigenvalue of A = Σφφᵀ: how far an input is from what was trained on.
+// Leverages writes φᵀ(A + δI)⁻¹φ of each example to dst [n], with δ = 1e-3 of the mean eigenvalue of A = Σφφᵀ:
+// how far an input is from the training data.
 func (p *Posterior) Leverages(dst []float64, phi []float32, n int) {
 	must(p.forms(parallel.Go{}, nil, dst, phi, n))
 }
 
-// Both is Variances and Leverages at little more than the cost of the first.
+// Both is Variances and Leverages, for little more than the cost of Variances.
 func (p *Posterior) Both(variances, leverages []float64, phi []float32, n int) {
 	must(p.forms(parallel.Go{}, variances, leverages, phi, n))
 }
@@ -88,7 +87,7 @@ func must(err error) {
 	}
 }
 
-// forms computes variances and leverages, each unless nil, a block of rows after another.
+// forms computes variances and leverages, either of which may be nil, block by block.
 func (p *Posterior) forms(product parallel.Product, variances, leverages []float64, phi []float32, n int) error {
 	k, d, features := p.Head.Logits, p.Head.Dim(), p.Head.Features
 	if len(phi) != n*features {
@@ -122,7 +121,7 @@ func (p *Posterior) forms(product parallel.Product, variances, leverages []float
 	return nil
 }
 
-// formsFull is forms for rows of augmented φ, with as much work space.
+// formsFull is forms for rows x of augmented φ. t is work space of the same size.
 func (p *Posterior) formsFull(product parallel.Product, variances, leverages, x, t []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
 	for i := 0; i < k && variances != nil; i++ {
@@ -136,7 +135,7 @@ func (p *Posterior) formsFull(product parallel.Product, variances, leverages, x,
 	return quadratic(product, leverages, 1, x, p.Leverage, t, d)
 }
 
-// formsKronecker is formsFull for the Kronecker structure: of u = (Q_Aᵀφ)² all are linear forms.
+// formsKronecker is formsFull for the Kronecker structure, where all are linear in u = (Q_Aᵀφ)².
 func (p *Posterior) formsKronecker(product parallel.Product, variances, leverages, x, u []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
 	rows := len(x) / d
@@ -159,7 +158,7 @@ func (p *Posterior) formsKronecker(product parallel.Product, variances, leverage
 	return product.Multiply(variances, u, p.V, rows, d, k)
 }
 
-// quadratic writes xᵀmx for each row of x to dst, stride apart.
+// quadratic writes xᵀmx of each row x to dst, stride apart.
 func quadratic(product parallel.Product, dst []float64, stride int, x, m, t []float64, d int) error {
 	rows := len(x) / d
 	if err := product.Multiply(t, x, m, rows, d, d); err != nil {

@@ -115,6 +115,7 @@ func (p *Posterior) leveragesOf(s *rows.Batch) []float64 {
 }
 
 func TestFullPosteriorEqualsTheDenseInverse(t *testing.T) {
+	t.Parallel()
 	for i, h := range heads {
 		k, d := h.Logits, h.Dim()
 		train, test := randomSet(h, 100, 2, uint64(i)), randomSet(h, 9, 2, uint64(100+i))
@@ -139,6 +140,7 @@ func TestFullPosteriorEqualsTheDenseInverse(t *testing.T) {
 
 // All of a covariance, of which a posterior has the diagonal blocks.
 func TestInverseEqualsTheDenseInverse(t *testing.T) {
+	t.Parallel()
 	const epsilon = 1
 	for i, h := range []layer.Head{
 		{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax},
@@ -170,6 +172,7 @@ func TestInverseEqualsTheDenseInverse(t *testing.T) {
 }
 
 func TestInversePassesOnErrorsOfTheProduct(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	for _, cov := range covariances {
 		p := &failingProduct{left: math.MaxInt}
@@ -191,6 +194,7 @@ func TestInversePassesOnErrorsOfTheProduct(t *testing.T) {
 }
 
 func TestGIsTheMeanProductOfResiduals(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Bias: true, Link: layer.Softmax}
 	train := randomSet(h, 50, 1, 961)
 	want := newNaive(h, train).g
@@ -204,7 +208,8 @@ func TestGIsTheMeanProductOfResiduals(t *testing.T) {
 	}
 }
 
-func TestInversesThatAreRefused(t *testing.T) {
+func TestBadInversesAreRefused(t *testing.T) {
+	t.Parallel()
 	softmax := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	sigmoid := layer.Head{Logits: 3, Features: 2, Link: layer.Sigmoid}
 	of := func(h layer.Head, s Structure) *Curvature {
@@ -231,6 +236,7 @@ func TestInversesThatAreRefused(t *testing.T) {
 }
 
 func TestKroneckerPosteriorEqualsTheDenseInverse(t *testing.T) {
+	t.Parallel()
 	for i, h := range heads {
 		k, d := h.Logits, h.Dim()
 		const n = 100
@@ -288,6 +294,7 @@ func TestKroneckerPosteriorEqualsTheDenseInverse(t *testing.T) {
 // With every example of one class and the same logits, H and J are Kronecker
 // products, and so they are when each feature vector comes with every label.
 func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
+	t.Parallel()
 	for i, h := range heads {
 		for _, everyLabel := range []bool{false, true} {
 			train := randomSet(h, 120, 1, uint64(400+i))
@@ -341,6 +348,7 @@ func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
 // Each label of a multi-label head, and each class of a one-vs-rest head, is a
 // problem of one logit.
 func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
+	t.Parallel()
 	for i, h := range []layer.Head{
 		{Logits: 4, Features: 5, Bias: true, Link: layer.Sigmoid},
 		{Logits: 4, Features: 5, Link: layer.OneVsRest},
@@ -385,6 +393,7 @@ func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 }
 
 func TestLeverageIsTheSameInBothStructures(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 4, Features: 12, Bias: true, Link: layer.Softmax}
 	train, test := randomSet(h, 300, 2, 600), randomSet(h, 50, 2, 601)
 	full := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Full}, train, 0), Hessian, 1)
@@ -393,6 +402,7 @@ func TestLeverageIsTheSameInBothStructures(t *testing.T) {
 }
 
 func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: layer.Softmax}
 	const n, epsilon = 40, 0.01
 	train, test := randomSet(h, n, 3, 610), randomSet(h, 3, 3, 611)
@@ -432,6 +442,7 @@ func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
 }
 
 func TestBatchesOfAnySizeGiveTheSame(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 6, Bias: true, Link: layer.Softmax}
 	train, test := randomSet(h, 100, 1, 620), randomSet(h, 2*batchRows+3, 1, 621)
 	n := test.N
@@ -454,6 +465,7 @@ func TestBatchesOfAnySizeGiveTheSame(t *testing.T) {
 }
 
 func TestMeanEigenvalueIsTraceOverOrder(t *testing.T) {
+	t.Parallel()
 	for i, h := range heads {
 		k, d := h.Logits, h.Dim()
 		train := randomSet(h, 60, 2, uint64(630+i))
@@ -495,7 +507,8 @@ func TestMeanEigenvalueIsTraceOverOrder(t *testing.T) {
 	}
 }
 
-func TestPosteriorsThatAreRefused(t *testing.T) {
+func TestBadPosteriorsAreRefused(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	for _, structure := range []Structure{Full, Kronecker} {
 		train := randomSet(h, 10, 1, 640)
@@ -544,6 +557,7 @@ func TestPosteriorsThatAreRefused(t *testing.T) {
 
 // All features zero, as behind a dead layer: a variance of zero, and no NaN.
 func TestZeroFeatures(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 2, Link: layer.Softmax}
 	train := randomSet(h, 10, 1, 650)
 	clear(train.Features)

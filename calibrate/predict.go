@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Method says how logits become the probabilities that are served.
+// Method is how logits become probabilities.
 type Method string
 
 const (
@@ -19,7 +19,7 @@ const (
 	MF0 Method = "mf0" // the mean-field integral over the posterior (paper, eq. 9)
 )
 
-// Validate reports a method that is none of these.
+// Validate reports an unknown method.
 func (m Method) Validate() error {
 	if m != MLE && m != TS && m != MF0 {
 		return fmt.Errorf("method %.70q, want %s, %s or %s", m, MF0, TS, MLE)
@@ -27,47 +27,43 @@ func (m Method) Validate() error {
 	return nil
 }
 
-// Calibration is all that prediction needs beside the network: what a bundle
-// holds. It never changes once made and may be used concurrently.
+// Calibration is all that prediction needs beside the network, and what a bundle holds. It must not change in use,
+// and is safe for concurrent use.
 type Calibration struct {
-	Method    Method // whose probabilities are served; "" is MF0
+	Method    Method // of the probabilities; "" is MF0
 	Posterior *Posterior
-	NLL       layer.Temperatures // tuned for held-out likelihood: probabilities of MF0
-	OOD       layer.Temperatures // tuned for out-of-distribution data: the margin of the score mf0
+	NLL       layer.Temperatures // tuned for the likelihood of validation data: MF0's probabilities
+	OOD       layer.Temperatures // tuned to detect out-of-distribution data: the margin of the score mf0
 	TS        float64            // temperature scaling's T: probabilities of TS
-	TSOOD     float64            // temperature scaling's, tuned for telling apart; zero: TS
+	TSOOD     float64            // temperature scaling's, tuned to detect out-of-distribution data; zero: TS
 	Lambda0   float64            // zero: meanfield.Lambda0
 
-	// Score is the score of unfamiliarity that is served; nil: mf0, whose median margin is 1.
+	// Score is the out-of-distribution score; nil: mf0 with a median margin of 1.
 	Score *score.Served
 
-	// Product computes the variances and scores; nil, or one that fails: Go's own.
+	// Product computes variances and scores. Where it is nil or fails, parallel.Go does.
 	Product parallel.Product
 
-	// Ratio is the largest T_max/T_min of one held-out example, in or out of
-	// distribution, under either pair: over what interval mf0 is interpolated. It is
-	// at least 1, and 0 where it is unknown.
+	// Ratio is the largest T_max/T_min of a validation example, in or out of distribution, under either pair.
+	// Graphs interpolate mf0 over that interval. It is at least 1, or 0 if unknown.
 	Ratio float64
 }
 
-// Predictions are the results for n examples of C classes and K logits (C = K,
-// or two for a sigmoid head's one), row-major. Where max p stands, read for a
-// multi-label head the mean over its labels of max(p_k, 1-p_k).
+// Predictions are the results for n examples of C classes and K logits, row-major. C is K, or two for a sigmoid
+// head with a single logit. For a multi-label head, max p is the mean over its labels of max(p_k, 1-p_k).
 type Predictions struct {
-	// LogP are natural logarithms of the probabilities, [n,C]; of a multi-label
-	// head [n,K,2], log(1-p_k) and log p_k.
+	// LogP are the log-probabilities, [n,C]; for a multi-label head [n,K,2], log(1-p_k) and log p_k.
 	LogP     []float64
-	Variance []float64 // [n,K] logit variance s², the posterior's own: at T_ens = 1
-	Margin   []float64 // [n] of 1 - max p, as meanfield.OneMinusMax has it
+	Variance []float64 // [n,K] logit variance s² at T_ens = 1
+	Margin   []float64 // [n] see meanfield.OneMinusMax
 
-	// Of unfamiliarity, [n] each: the score that is served, in (0,1], half of the held-out examples
-	// below ½; the share of these that score lower, nil where the calibration does not know it; and
-	// the leverage, which is not bounded.
+	// [n] each: the out-of-distribution score in (0,1], below ½ for half of the validation data; the fraction
+	// of validation data that scores lower, nil if the calibration does not know it; and the leverage, which
+	// is unbounded.
 	OODScore, OODPercentile, Leverage []float64
 }
 
-// PlainTemperature returns the T where the probabilities served are softmax(a/T), and 0
-// where mf0 gives them.
+// PlainTemperature returns T if the probabilities are softmax(a/T), and 0 if they are mf0's.
 func (c *Calibration) PlainTemperature() float64 {
 	switch c.Method {
 	case MLE:
@@ -84,13 +80,13 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 	return p
 }
 
-// Scores computes scores of unfamiliarity of n examples, [n] for each of the list.
+// Scores computes out-of-distribution scores of n examples, [n] for each of the list.
 func (c *Calibration) Scores(list []*score.Fitted, phi, logits []float32, n int) [][]float64 {
 	_, x := c.evaluate(phi, logits, n, slices.ContainsFunc(list, needsMargin))
 	return valuesOf(list, x)
 }
 
-// PredictScores is Predict and Scores, in the time of one.
+// PredictScores is Predict and Scores in one pass.
 func (c *Calibration) PredictScores(list []*score.Fitted, phi, logits []float32, n int) (*Predictions, [][]float64) {
 	served := c.Served()
 	p, x := c.evaluate(phi, logits, n, served.Margin || slices.ContainsFunc(list, needsMargin))
@@ -108,7 +104,7 @@ func valuesOf(list []*score.Fitted, x score.Examples) [][]float64 {
 	return values
 }
 
-// Served returns the score of unfamiliarity that is served.
+// Served returns Score, or the default for nil.
 func (c *Calibration) Served() *score.Served {
 	if c.Score != nil {
 		return c.Score
@@ -117,8 +113,8 @@ func (c *Calibration) Served() *score.Served {
 	return &score.Served{Fitted: score.Fitted{Score: mf0}, Median: 1, Scale: 1}
 }
 
-// evaluate computes all of Predictions but the score, and what scores are made of: the margin under
-// the pair OOD only where that is wanted.
+// evaluate computes all of Predictions but the scores, and the inputs of scores. margin says whether these include
+// the margin under the pair OOD.
 func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Predictions, score.Examples) {
 	h := c.Posterior.Head
 	checkLogits(logits, n, h)
@@ -158,9 +154,8 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 	return p, x
 }
 
-// Plain evaluates softmax(a/T), or sigmoids, for n examples: the network's own
-// probabilities at T = 1 and temperature scaling's at T = c.TS. It returns
-// log-probabilities and margins [n], both as in [Predictions].
+// Plain evaluates softmax(a/T), or sigmoids, for n examples: the network's probabilities at T = 1, and temperature
+// scaling's at its T. It returns log-probabilities and margins as in [Predictions].
 func Plain(h layer.Head, logits []float32, n int, temperature float64) (logp, margin []float64) {
 	checkLogits(logits, n, h)
 	width := h.Probabilities()
@@ -174,9 +169,8 @@ func Plain(h layer.Head, logits []float32, n int, temperature float64) (logp, ma
 	return logp, margin
 }
 
-// MeanField evaluates mf0 for n examples from logits [n,K] and their variances at T_ens = 1, [n,K], at
-// any temperatures: [Calibration.Predict] without the features. lambda0 is as in a Calibration. It
-// returns log-probabilities and margins [n], both as in [Predictions].
+// MeanField evaluates mf0 for n examples from their logits [n,K] and variances [n,K] at T_ens = 1, at any
+// temperatures. lambda0 is as in a Calibration. It returns log-probabilities and margins as in [Predictions].
 func MeanField(h layer.Head, logits []float32, variance []float64, n int, t layer.Temperatures, lambda0 float64) (
 	logp, margin []float64,
 ) {
@@ -201,7 +195,7 @@ func checkLogits(logits []float32, n int, h layer.Head) {
 	}
 }
 
-// evaluator integrates for examples of one head, without allocating.
+// evaluator computes log-probabilities and margins for one head, without allocating.
 type evaluator struct {
 	formulas
 	separate bool // of layer.Link

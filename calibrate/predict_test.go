@@ -44,6 +44,7 @@ func servedMF0(median float64) *score.Served {
 }
 
 func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
+	t.Parallel()
 	for i, h := range []layer.Head{
 		{Logits: 3, Features: 5, Bias: true, Link: layer.Softmax},
 		{Logits: 250, Features: 5, Link: layer.Softmax}, // mf0 is interpolated
@@ -107,6 +108,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 
 // MeanField is Predict of logits and variances alone, for as many examples, at any temperatures.
 func TestMeanFieldIsPredictWithoutFeatures(t *testing.T) {
+	t.Parallel()
 	for i, h := range heads {
 		s := randomSet(h, 40, 3, uint64(1040+i))
 		c := &Calibration{
@@ -123,6 +125,7 @@ func TestMeanFieldIsPredictWithoutFeatures(t *testing.T) {
 }
 
 func TestZeroLambdaIsTheDefault(t *testing.T) {
+	t.Parallel()
 	for i, h := range []layer.Head{heads[1], heads[3], heads[5], heads[7]} {
 		s := randomSet(h, 30, 2, uint64(1020+i))
 		c := &Calibration{
@@ -137,7 +140,8 @@ func TestZeroLambdaIsTheDefault(t *testing.T) {
 	}
 }
 
-func TestPlainIsWhatTheNetworkSays(t *testing.T) {
+func TestPlainIsSoftmaxOfTheLogits(t *testing.T) {
+	t.Parallel()
 	for i, h := range []layer.Head{
 		{Logits: 7, Features: 1, Link: layer.Softmax}, {Logits: 1, Features: 1, Link: layer.Sigmoid},
 		{Logits: 7, Features: 1, Link: layer.Sigmoid}, {Logits: 7, Features: 1, Link: layer.OneVsRest},
@@ -179,6 +183,7 @@ func TestPlainIsWhatTheNetworkSays(t *testing.T) {
 
 // A sigmoid head is a softmax over [0, a] of which only the difference is known.
 func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 1, Features: 1, Link: layer.Sigmoid}
 	logp, rest := plain(h, []float32{60, -60}, 2, 1)
 	want := math.Exp(-60)
@@ -195,6 +200,7 @@ func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
 // So are the labels of a multi-label head, whose mean is no larger than its parts;
 // one-vs-rest keeps the ratio of two classes that are both all but impossible.
 func TestSeparateLogitsKeepSmallProbabilities(t *testing.T) {
+	t.Parallel()
 	multi := layer.Head{Logits: 2, Features: 1, Link: layer.Sigmoid}
 	logp, rest := plain(multi, []float32{60, -70}, 1, 1)
 	p, q := math.Exp(-60), math.Exp(-70)
@@ -208,6 +214,7 @@ func TestSeparateLogitsKeepSmallProbabilities(t *testing.T) {
 }
 
 func TestPredictIsSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
 	h := heads[1]
 	s := randomSet(h, 300, 2, 1040)
 	c := &Calibration{
@@ -242,12 +249,13 @@ func (p *counted) Multiply(c, a, b []float64, rows, n, m int) error {
 
 // A product that is brought is asked, and where it fails predictions are as without it.
 func TestPredictionsTakeTheProduct(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 5, Bias: true, Link: layer.Softmax}
 	train, test := randomSet(h, 200, 3, 1), randomSet(h, 40, 3, 2)
 	for _, structure := range []Structure{Full, Kronecker} {
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
-		calibration := &Calibration{Posterior: mustPosterior(t, c, Hessian, 0.5), NLL: layer.Temperatures{Act: 1, Ens: 1},
-			OOD: layer.Temperatures{Act: 1, Ens: 1}, TS: 1}
+		calibration := &Calibration{Posterior: mustPosterior(t, c, Hessian, 0.5),
+			NLL: layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 1, Ens: 1}, TS: 1}
 		want := calibration.Predict(test.Features, test.Logits, test.N)
 		own := &counted{}
 		for name, p := range map[string]parallel.Product{"its own": own, "one that fails": &failingProduct{}} {
@@ -263,6 +271,7 @@ func TestPredictionsTakeTheProduct(t *testing.T) {
 }
 
 func TestPredictPanicsOnShapes(t *testing.T) {
+	t.Parallel()
 	h := heads[1]
 	s := randomSet(h, 4, 2, 1050)
 	c := &Calibration{
@@ -297,6 +306,7 @@ func plain(h layer.Head, logits []float32, n int, temperature float64) (logp, re
 
 // Predictions and scores that come in the time of one are those that come apart.
 func TestPredictScoresIsBoth(t *testing.T) {
+	t.Parallel()
 	h := heads[1]
 	s := randomSet(h, 30, 2, 1060)
 	c := &Calibration{
@@ -316,6 +326,7 @@ func TestPredictScoresIsBoth(t *testing.T) {
 }
 
 func TestMethodsAreKnownByTheirNames(t *testing.T) {
+	t.Parallel()
 	for m, known := range map[Method]bool{MLE: true, TS: true, MF0: true, "mf1": false, "": false, "MF0": false} {
 		if err := m.Validate(); (err == nil) != known {
 			t.Errorf("method %q: %v", m, err)

@@ -12,36 +12,34 @@ import (
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
-// Predictive is a set of examples as one method predicts them: their probabilities
-// as a function of the temperatures.
+// Predictive is the predictions of a method for a set of examples, as functions of the temperatures.
 type Predictive interface {
-	Len() int           // examples, N
-	Probabilities() int // probabilities of an example, C
-	// MedianVariance is the median variance of a logit at T_ens = 1, the unit of T_ens. It is
-	// zero where a method has no T_ens, which is then 1.
+	Len() int           // N, the number of examples
+	Probabilities() int // C, the number of probabilities per example
+	// MedianVariance is the median variance of a logit at T_ens = 1, the unit of T_ens. It is zero for a
+	// method without T_ens, which is then 1.
 	MedianVariance() float64
-	// Predictor returns a function for one goroutine. It writes log-probabilities of
-	// example i to logp [C], in nats, and returns the margin: see meanfield.OneMinusMax.
+	// Predictor returns a function for one goroutine, which writes the log-probabilities of example i to
+	// logp [C] and returns the margin: see meanfield.OneMinusMax.
 	Predictor() func(logp []float64, i int, t layer.Temperatures) (margin float64)
 }
 
-// Resampled is a Predictive whose work is done anew for each T_ens, and is so much that only nine T_ens
-// are tried.
+// Resampled is a Predictive that must redo its work for each T_ens. The work is so much that only nine T_ens are
+// tried.
 type Resampled interface {
 	Predictive
-	// SetEns does that work. Predictor's functions are then called with no other T_ens.
+	// SetEns does that work. The functions of Predictor are then called with this T_ens only.
 	SetEns(ens float64) error
 }
 
-// Drawn is a Predictive that averages over classifiers drawn at random. Fewer returns one that averages over
-// the first of them, at most so many, and otherwise is the same.
+// Drawn is a Predictive that averages over classifiers drawn at random. Fewer returns one that averages over at
+// most the first few of them.
 type Drawn interface {
 	Predictive
 	Fewer(most int) Predictive
 }
 
-// PredictAll returns log-probabilities [N,C], in nats, and margins [N] of all examples.
-// It ends early with ctx.
+// PredictAll returns log-probabilities [N,C] and margins [N] of all examples. It ends early with ctx.
 func PredictAll(ctx context.Context, p Predictive, t layer.Temperatures) (logp, margin []float64, err error) {
 	if r, ok := p.(Resampled); ok {
 		if err := r.SetEns(t.Ens); err != nil {
@@ -59,22 +57,20 @@ func PredictAll(ctx context.Context, p Predictive, t layer.Temperatures) (logp, 
 	return logp, margin, context.Cause(ctx)
 }
 
-// Tuned are temperatures found by Tune, as those of Fitted.
+// Tuned are the temperatures found by Tune; see Fitted.
 type Tuned struct {
 	NLL, OOD layer.Temperatures
 	Optimum  layer.Temperatures
 	OODTuned bool
-	// Set where T_act is at a bound of the search: beyond it may be better.
+	// Whether T_act is at a bound of the search, beyond which it may be better.
 	NLLAtBound, OODAtBound bool
 }
 
-// Tune finds the temperatures of a method by the objectives, bounds, preferences and the search by
-// which Fit finds those of mf0. labels are val's; ood may be nil. A method without T_ens has T_act
-// alone; one that is Resampled is searched at nine T_ens. Of a method that is Drawn, some dozens of
-// what it draws show where to search.
+// Tune finds the temperatures of a method by the objectives, bounds, preferences and search that Fit uses for mf0.
+// labels are val's; ood may be nil. A method without T_ens has T_act alone; a Resampled one is searched at nine
+// T_ens. For a Drawn one, some dozens of draws show where to search.
 //
-// limit is what [ScalingLimit] returns for val, above which nothing is given up for a
-// larger spread; see Fit.
+// limit is [ScalingLimit] of val, at which the preference for a small T_ens ends; see Fit.
 func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, limit float64) (*Tuned, error) {
 	if len(labels) != val.Len() || val.Len() == 0 {
 		return nil, fmt.Errorf("held-out data: %d labels for %d examples, want one for each of at least one example", len(labels), val.Len())
@@ -113,7 +109,7 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 	}
 	for _, e := range []*examples{v, o} {
 		if e != nil && e.err != nil {
-			return nil, e.err // what made the search stumble
+			return nil, e.err // the cause of a failed search
 		}
 	}
 	if err != nil {
@@ -130,8 +126,8 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 	return t, nil
 }
 
-// unitOf is the unit of T_act for a method: that of the logits, as its probabilities
-// give them where the covariance is next to nothing.
+// unitOf returns the unit of T_act for a method: that of the logits, recovered from its probabilities where the
+// covariance is negligible.
 func unitOf(p Predictive) (float64, error) {
 	t := layer.Temperatures{Act: 1, Ens: 1}
 	if spread := p.MedianVariance(); spread > 0 {
@@ -146,8 +142,7 @@ func unitOf(p Predictive) (float64, error) {
 	return actUnit(p.Len(), p.Probabilities(), func(logp []float64, i int) { predict(logp, i, t) }), nil
 }
 
-// predicted are every step-th of the examples, with T_act in a unit. When ctx ends they
-// have no values any more.
+// predicted returns every step-th example, with T_act in the given unit. Once ctx ends, their values are NaN.
 func predicted(ctx context.Context, p Predictive, labels []int, step int, unit float64) *examples {
 	e := newExamples((p.Len()+step-1)/step, p.Probabilities())
 	e.costly = true
@@ -192,8 +187,8 @@ func predicted(ctx context.Context, p Predictive, labels []int, step int, unit f
 	return &e
 }
 
-// ScalingLimit returns the objective of temperature scaling, in nats, from the NLL of
-// each held-out example of C classes and its margin, as [Plain] returns it.
+// ScalingLimit returns the objective of temperature scaling, in nats, from the NLL of each validation example and
+// its margin, as [Plain] returns it.
 func ScalingLimit(nll, margin []float64, classes int) float64 {
 	e := examples{n: len(nll), categories: classes}
 	e.nll[0], e.margin[0] = nll, margin
@@ -261,13 +256,13 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 	}
 	best := least(nlls)
 	t := &Tuned{Optimum: best.temperatures(spread)}
-	// As prefer, among the points there are.
+	// As in prefer, among these points.
 	chosen := best
 	base := loss[slices.Index(nlls, best)]
 	for i, p := range nlls {
 		given, stdErr := pairedGain(loss[i], base)
-		if p.tau >= leastTau && p.tau < chosen.tau && given <= math.Min(stdErr, math.Min(maxGivenUp*best.value,
-			limit-best.value)) {
+		if p.tau >= leastTau && p.tau < chosen.tau &&
+			given <= math.Min(stdErr, math.Min(maxGivenUp*best.value, limit-best.value)) {
 			chosen = p
 		}
 	}
@@ -278,14 +273,14 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 	return t, nil
 }
 
-// tuneTS returns the temperature T of softmax(a/T) that tells apart best.
+// tuneTS returns the temperature T of softmax(a/T) that best detects ood.
 func tuneTS(ctx context.Context, h layer.Head, val, ood *rows.Batch, unit float64) (float64, error) {
 	v, o := plainExamples(h, val, unit), plainExamples(h, ood, unit)
 	best, err := aurocSearch(v, o, 1, 0).atTau(ctx, 1)
 	return best.act * unit, err
 }
 
-// plainExamples have no nll.
+// plainExamples are examples at softmax(a/T). They have no nll.
 func plainExamples(h layer.Head, s *rows.Batch, unit float64) *examples {
 	k := h.Logits
 	e := newExamples(s.N, h.Categories())

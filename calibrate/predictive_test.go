@@ -61,6 +61,7 @@ func fittedTask(t *testing.T) (task task, f *Fitted, val, ood *predictive) {
 }
 
 func TestTuneFindsWhatFitFinds(t *testing.T) {
+	t.Parallel()
 	task, f, val, ood := fittedTask(t)
 	limit := limitOf(task.val, f.TS)
 	got, err := Tune(t.Context(), val, task.val.Labels, ood, limit)
@@ -99,6 +100,7 @@ func limitOf(s *rows.Batch, temperature float64) float64 {
 }
 
 func TestTuneWithoutSpreadIsTemperatureScaling(t *testing.T) {
+	t.Parallel()
 	task, f, val, ood := fittedTask(t)
 	val.spread, ood.spread = 0, 0
 	got, err := Tune(t.Context(), val, task.val.Labels, ood, 0)
@@ -138,6 +140,7 @@ func at(t *testing.T, val, ood *predictive, act float64) float64 {
 }
 
 func TestTuneSearchesCostlySpreadsOnTheGrid(t *testing.T) {
+	t.Parallel()
 	task, f, val, _ := fittedTask(t)
 	ens := map[float64]bool{}
 	got, err := Tune(t.Context(), &resampled{val, ens, nil}, task.val.Labels, nil, math.Inf(1))
@@ -165,6 +168,7 @@ func TestTuneSearchesCostlySpreadsOnTheGrid(t *testing.T) {
 }
 
 func TestTuneReports(t *testing.T) {
+	t.Parallel()
 	task, _, val, ood := fittedTask(t)
 	ended, cancel := context.WithCancelCause(t.Context())
 	stop, broken := errors.New("stopped"), errors.New("no memory")
@@ -202,6 +206,7 @@ func TestTuneReports(t *testing.T) {
 
 // Networks that are sure have 1 - max p far below what is not zero: they are told apart all the same.
 func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 1, Link: layer.Softmax}
 	logits := []float32{0, 1900, 2000, 0, 1900, 2001, 1900, 1900, 2001}
 	s := &rows.Batch{N: 3, Features: make([]float32, 3), Logits: logits}
@@ -272,6 +277,7 @@ func (d drawn) Fewer(most int) Predictive {
 }
 
 func TestTuneMissesNoOptimum(t *testing.T) {
+	t.Parallel()
 	set, val, ood, spread := manyExamples(t)
 	for name, of := range map[string]func(*predictive) Predictive{
 		"mf0":    func(p *predictive) Predictive { return p },
@@ -297,7 +303,8 @@ func TestTuneMissesNoOptimum(t *testing.T) {
 }
 
 // A method of T_act alone is searched by some of many examples first, and tuned on all.
-func TestTuneMissesNoTemperature(t *testing.T) {
+func TestTuneOfTActAloneFindsTheOptimum(t *testing.T) {
+	t.Parallel()
 	set, val, ood, _ := manyExamples(t)
 	val.spread, ood.spread = 0, 0
 	got, err := Tune(t.Context(), val, set.Labels, ood, math.Inf(1))
@@ -345,6 +352,7 @@ func (n narrow) Predictor() func(logp []float64, i int, t layer.Temperatures) fl
 }
 
 func TestTuneSearchesCostlySpreadsToTell(t *testing.T) {
+	t.Parallel()
 	set, val, ood, spread := manyExamples(t)
 	limit := math.Inf(1)
 	got, err := Tune(t.Context(), &resampled{val, map[float64]bool{}, nil}, set.Labels, &resampled{ood,

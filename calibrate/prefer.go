@@ -2,23 +2,22 @@ package calibrate
 
 import "math"
 
-// leastTau ends the preference for small τ. There a median T_k is already √(1 + λ₀/0.01) ≈ 5.6, so
-// that mf0 depends on T_act²/T_ens alone, and smaller τ changes nothing but the precision left.
+// leastTau bounds the preference for small τ. There a median T_k is √(1 + λ₀/0.01) ≈ 5.6, so that mf0 depends
+// on T_act²/T_ens alone, and a smaller τ only loses precision.
 const leastTau = 0.01
 
-// maxGivenUp is the fraction of the NLL that prefer gives up at most, whatever
-// the standard error: it is large where there are few examples.
+// maxGivenUp is the largest fraction of the NLL that prefer gives up, whatever the standard error, which is large
+// for few examples.
 const maxGivenUp = 0.005
 
-// prefer returns the temperatures with the smallest τ ≥ leastTau whose objective, at its best
-// T_act, cannot be told from that of the optimum: it is above it by no more than one standard error
-// of the paired differences and by no more than maxGivenUp, and not above limit, the objective of
-// temperature scaling. val.nll[0] and val.margin[0] must be those at the optimum; afterwards they are
-// others. Losses are those of parabolas through three T_act, see floor.
+// prefer returns the temperatures with the smallest τ ≥ leastTau whose objective, at its best T_act, is not
+// significantly above the optimum: by no more than one standard error of the paired differences, nor maxGivenUp,
+// and not above limit, the objective of temperature scaling. val.nll[0] and val.margin[0] must be those at the
+// optimum; prefer overwrites them. Losses are those of parabolas through three T_act, see floor.
 //
-// Held-out likelihood says little about τ: from τ = 0 to about 0.3 it is often flat to one part in
-// two hundred, while the AUROC of 1 - max p under these temperatures falls all the way. Where the
-// data cannot tell, the posterior is given the larger part.
+// The likelihood says little about τ: from τ = 0 to about 0.3 it is often flat to one part in two hundred, while
+// the AUROC of 1 - max p under these temperatures falls all the way. Where the likelihood does not decide, the
+// posterior gets the larger share of the spread.
 func prefer(val *examples, best point, limit, median, lambda0 float64) point {
 	if best.tau <= leastTau {
 		return best

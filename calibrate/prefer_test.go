@@ -8,7 +8,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // flatSet makes held-out examples of a network that is overconfident by the
@@ -43,6 +42,7 @@ func flatSet(n int, sharpness float64, informative bool, seed uint64) *tuningSet
 }
 
 func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		n           int
 		informative bool
@@ -89,7 +89,8 @@ func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
 
 // Where the variances say nothing and data is plenty, likelihood decides, and
 // the preference must not overrule it.
-func TestPreferYieldsToEvidence(t *testing.T) {
+func TestPreferStopsWhereLikelihoodDecides(t *testing.T) {
+	t.Parallel()
 	val := flatSet(10_000, 2, false, 1)
 	mid := median(val.s2)
 	_, limit, err := val.temperatureScaling(t.Context())
@@ -106,6 +107,7 @@ func TestPreferYieldsToEvidence(t *testing.T) {
 }
 
 func TestPreferKeepsAnOptimumOfSmallTau(t *testing.T) {
+	t.Parallel()
 	best := point{act: 0.5, tau: leastTau / 2, value: 1}
 	if got := prefer(nil, best, 2, 1, meanfield.Lambda0); got != best {
 		t.Errorf("%v became %v", best, got)
@@ -115,6 +117,7 @@ func TestPreferKeepsAnOptimumOfSmallTau(t *testing.T) {
 // Few held-out examples have large standard errors. What they make prefer give up on fresh data
 // stays about what it may give up on the held-out ones, even where variances are noise.
 func TestPreferGivesUpLittleWithFewExamples(t *testing.T) {
+	t.Parallel()
 	const repetitions = 12
 	fresh := flatSet(5000, 2, false, 100)
 	var optimum, preferred float64
@@ -140,20 +143,5 @@ func TestPreferGivesUpLittleWithFewExamples(t *testing.T) {
 	}
 	if preferred > (1+3*maxGivenUp)*optimum {
 		t.Errorf("NLL on fresh data %.4f, that of the optimum %.4f", preferred, optimum)
-	}
-}
-
-// A mean difference and its standard error by hand: of 1, 3 and 8 the mean is 4, the variance 13, and the
-// standard error √(13/3); of one there is none.
-func TestPairedGainsByHand(t *testing.T) {
-	gain, stdErr := pairedGain([]float64{2, 5, 9}, []float64{1, 2, 1})
-	if !approx.Equal(gain, 4, 1e-14) || !approx.Equal(stdErr, math.Sqrt(13./3), 1e-14) {
-		t.Errorf("gain %v ± %v, want 4 ± √(13/3)", gain, stdErr)
-	}
-	if gain, stdErr = pairedGain([]float64{1, 3}, []float64{0, 0}); gain != 2 || !approx.Equal(stdErr, 1, 1e-14) {
-		t.Errorf("of two pairs %v ± %v, want 2 ± 1", gain, stdErr)
-	}
-	if gain, stdErr = pairedGain([]float64{3}, []float64{1}); gain != 2 || stdErr != 0 {
-		t.Errorf("of one pair %v ± %v, want 2 ± 0", gain, stdErr)
 	}
 }

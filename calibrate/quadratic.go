@@ -15,13 +15,13 @@ import (
 	"github.com/mfgs/mfgs/internal/eigen"
 )
 
-// singleTolerance is the relative error of a form up to which float32 will do.
+// singleTolerance is the relative error of a form up to which float32 is good enough.
 const singleTolerance = 3e-5
 
 // Quadratic returns the posterior's quadratic forms.
 func (p *Posterior) Quadratic() (*layer.Quadratic, error) {
 	d, features := p.Head.Dim(), p.Head.Features
-	// second is the second moments of the augmented features up to a factor, as root·rootᵀ.
+	// The second moments of the augmented features are root·rootᵀ, up to a factor.
 	var root []float64
 	mean := make([]float64, d)
 	q := &layer.Quadratic{Forms: p.Head.Logits + 1}
@@ -31,7 +31,7 @@ func (p *Posterior) Quadratic() (*layer.Quadratic, error) {
 		for _, l := range p.LambdaA {
 			trace += l
 		}
-		// Whatever the features' unit is, the squares are of order one.
+		// Scaled so that the squares are of order one, whatever the unit of the features.
 		scale := 1.0
 		if trace > 0 {
 			scale = math.Exp2(-math.Round(math.Log2(trace/float64(d)) / 2))
@@ -65,7 +65,7 @@ func (p *Posterior) Quadratic() (*layer.Quadratic, error) {
 		count := blas64.Dot(vector(last), vector(last))
 		if count > 0 {
 			for i := range features {
-				// A float32, as which it is subtracted: Offset makes up for no other.
+				// Rounded to float32, as graphs subtract it: Offset makes up for that value.
 				mean[i] = float64(float32(blas64.Dot(vector(root[i*d:(i+1)*d]), vector(last)) / count))
 			}
 		}
@@ -79,8 +79,8 @@ func (p *Posterior) Quadratic() (*layer.Quadratic, error) {
 	return q, nil
 }
 
-// weights joins V and the leverages, as functions of λ_A that few of their rows tell or
-// as they are.
+// weights joins V and the leverages. If a few of their rows give all others, it returns them as the product
+// reduction·weights.
 func (p *Posterior) weights() (reduction, weights []float64) {
 	k, d := p.Head.Logits, p.Head.Dim()
 	weights = make([]float64, 0, d*(k+1))
@@ -113,8 +113,8 @@ func (p *Posterior) secondMoments() ([]float64, error) {
 	for i := range d {
 		trace += a[i*d+i]
 	}
-	// δ is leverageDamping of the mean eigenvalue without it. Where all features
-	// are zero it is 1, and what is left here does not matter.
+	// δ is leverageDamping times the mean eigenvalue of A. If all features are zero, it is 1 and the result
+	// does not matter.
 	delta := trace / (1 + leverageDamping) * leverageDamping / float64(d)
 	for i := range d {
 		a[i*d+i] -= delta
@@ -122,8 +122,7 @@ func (p *Posterior) secondMoments() ([]float64, error) {
 	return a, nil
 }
 
-// roots returns R_m with R_mᵀR_m = Σ_kk, and for the leverage (A + δI)⁻¹, side by
-// side and transposed: [D,(K+1)D].
+// roots returns the square roots L of each Σ_kk = LLᵀ and of the leverage matrix, side by side: [D,(K+1)D].
 func (p *Posterior) roots() ([]float64, error) {
 	k, d := p.Head.Logits, p.Head.Dim()
 	width := (k + 1) * d
@@ -144,7 +143,7 @@ func (p *Posterior) roots() ([]float64, error) {
 	return all, nil
 }
 
-// squareRoot returns L with LLᵀ = a, positive semi-definite but for rounding.
+// squareRoot returns L with LLᵀ = a, which is positive semi-definite except for rounding.
 func squareRoot(a []float64, d int) ([]float64, error) {
 	l := append([]float64(nil), a...)
 	if tri, ok := lapack64.Potrf(blas64.Symmetric{N: d, Stride: d, Data: l, Uplo: blas.Lower}); ok {
@@ -166,8 +165,8 @@ func squareRoot(a []float64, d int) ([]float64, error) {
 	return l, nil
 }
 
-// singleError returns the largest relative error of a form that float32 makes of
-// examples with the second moments root·rootᵀ, by some such examples.
+// singleError returns the largest relative error of a form in float32, on random examples with the second moments
+// root·rootᵀ.
 func singleError(q *layer.Quadratic, root []float64, head layer.Head) float64 {
 	const examples = 8
 	d, features := head.Dim(), head.Features
@@ -187,7 +186,7 @@ func singleError(q *layer.Quadratic, root []float64, head layer.Head) float64 {
 		for i := range g {
 			g[i] = rng.NormFloat64()
 		}
-		// The mean is taken out, along which there is no spread.
+		// There is no spread along the mean, which is subtracted.
 		blas64.Gemv(blas.NoTrans, scale, general(root, d, d), vector(g), 0, vector(x))
 		if head.Bias {
 			blas64.Axpy(-x[features], vector(q.Center), vector(x[:features]))
@@ -197,7 +196,7 @@ func singleError(q *layer.Quadratic, root []float64, head layer.Head) float64 {
 			single[r] = float32(v)
 		}
 		for i, v := range x[:features] {
-			// As φ, and so its difference to the centre, comes in float32.
+			// φ is float32, and so is its difference from the centre.
 			s := float32(v)
 			for r, w := range q.Projection[i*width : (i+1)*width] {
 				exact[r] += float64(s) * w

@@ -35,6 +35,7 @@ func evaluate(q *layer.Quadratic, phi []float32) []float64 {
 }
 
 func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
+	t.Parallel()
 	for _, bias := range []bool{true, false} {
 		for _, structure := range []Structure{Full, Kronecker} {
 			for _, cov := range []Covariance{Hessian, Fisher, Sandwich} {
@@ -85,6 +86,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 
 // The unit of the features does not decide what float32 can hold.
 func TestQuadraticFormsOfAnyUnit(t *testing.T) {
+	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 6, Link: layer.Softmax}
 	for _, unit := range []float32{1e-20, 1, 1e20} {
 		for _, structure := range []Structure{Full, Kronecker} {
@@ -119,7 +121,8 @@ func TestQuadraticFormsOfAnyUnit(t *testing.T) {
 // float32 will do but where a few directions hold nearly all of the features and the
 // others much of the variance. A softmax has no such: in its constant direction, which
 // H does not see, all directions of the features weigh alike.
-func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
+func TestQuadraticFormsReportWhenTheyNeedFloat64(t *testing.T) {
+	t.Parallel()
 	const d = 40
 	for _, c := range []struct {
 		link   layer.Link
@@ -172,6 +175,7 @@ func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
 
 // With features far from zero the variances are as good as with features about it.
 func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
+	t.Parallel()
 	const d, n = 40, 400
 	h := layer.Head{Logits: 3, Features: d, Bias: true, Link: layer.Sigmoid}
 	for _, mean := range []float32{0, 10, 100, 1000} {

@@ -10,64 +10,63 @@ import (
 	"github.com/mfgs/mfgs/calibrate/internal/minimum"
 )
 
-// Bounds of the search. T_act and T are in units of logitScale / 20, which is about
-// 1 for common networks. The optimal T_ens spans ten orders of magnitude from
-// network to network, τ = T_ens / median s² does not. The lower bound of τ keeps
-// the median T_k below 1000, where float32 still ranks.
+// Bounds of the search. T_act and T are in units of actUnit, which is about 1 for common networks. The optimal T_ens
+// spans ten orders of magnitude across networks; τ = T_ens / median s² does not. The lower bound of τ keeps the median
+// T_k below 1000, where float32 still ranks.
 const (
 	minAct, maxAct = 0.02, 20
 	minTau, maxTau = 3e-7, 1e3
 	gridSize       = 9
 )
 
-// Gains for which the search over τ goes on: nats of NLL, or AUROC.
+// Gains for which the search over τ continues: nats of NLL, or AUROC.
 const (
 	fine   = 2e-5
-	coarse = 5e-5 // of few examples, which only show where to look
+	coarse = 5e-5 // on few examples, which only show where to look
 
-	// doubtful is the difference at two τ of which few examples do not say which is lower over all.
-	doubtful = 5e-4
+	// undecided is the difference between two τ up to which few examples do not decide which is lower on all.
+	undecided = 5e-4
 )
 
-// Grid is an objective over log-spaced temperatures, from which the search sets out: the paper's heat
-// maps. Of 2,000 held-out examples and more, it is over 500 to 1,000 of them.
+// Grid is an objective over log-spaced temperatures, where the search starts: the paper's heat maps. With 2,000
+// examples or more, it is evaluated on 500 to 1,000 of them.
 type Grid struct {
 	Act []float64 `yaml:"act,flow"` // T_act, rows
-	Tau []float64 `yaml:"tau,flow"` // T_ens / median held-out s², columns
+	Tau []float64 `yaml:"tau,flow"` // T_ens / median s², columns
 
-	// Value is the held-out NLL, counting half an example more that is wrong, in nats; or the AUROC.
+	// Value is the NLL with half a wrong example added, in nats, or the AUROC.
 	Value [][]float64 `yaml:"value,flow"`
 }
 
-// point is one evaluation of the search.
+// point is a point of the search and the value there.
 type point struct{ act, tau, value float64 }
 
-// A search minimises a function of (T_act, τ), of which NLL and AUROC are two.
+// A search minimises a function of (T_act, τ), such as the NLL.
 //
-// For each τ there is one valley over T_act, narrow beside the range of T_act. The inner search finds its
-// floor by parabolas through values at several T_act, which at one τ cost little more than one. The outer
-// search goes along the floor, over log τ.
+// For each τ the function has a valley over T_act, which is narrow compared with the range of T_act. The inner search
+// finds the floor of the valley by parabolas through values at several T_act, which cost little more than one value
+// at the same τ. The outer search follows the floor over log τ.
 type search struct {
 	values      func(acts []float64, tau float64) []float64
 	least, most float64 // T_act
-	lambda0     float64 // along the valley, T_act·√(1+λ₀/τ) stays as it is
+	lambda0     float64 // T_act·√(1+λ₀/τ) is nearly constant along the valley
 
-	costly bool // it goes on for larger gains, and from fewer places
-	// few is much the same function, of fewer examples, which shows where to look; nil where there is none.
+	costly bool // stop at larger gains, and start from fewer points
+	// few is nearly the same function, of fewer examples, which shows where to look; or nil.
 	few *search
 }
 
-// find returns points on the floor where the function may be least, and the grid that it set out from.
+// find returns points on the floor among which the function may be least, and the grid where it started.
 //
-// The search sets out from the lowest floor at nine τ, and from the lowest with τ below 10: a method whose
-// spread says something has a minimum there, which is easily missed beside a corner where the spread is
-// nothing. All of this is of few examples where there are many; from what may be the lowest over all it goes
-// on over all of them. Values are those of parabolas through what was evaluated.
+// The search starts from the lowest floor at nine τ, and from the lowest with τ below 10: a method with an informative
+// spread has a minimum there, which is easily missed beside a corner with negligible spread. With many examples, this
+// part uses few of them, and the search goes on with all of them from the points that may be the lowest. Values are
+// those of parabolas.
 func (s search) find(ctx context.Context) ([]point, Grid, error) {
 	if s.few == nil {
 		grid, floors, points, err := s.minima(ctx, fine)
 		points = append(points, floors...)
-		for i, p := range points { // which costs little, and of few examples parabolas go astray
+		for i, p := range points { // this is cheap, and on few examples parabolas are unreliable
 			points[i].value = s.values([]float64{p.act}, p.tau)[0]
 		}
 		return points, grid, cmp.Or(err, checkPoints(points))
@@ -78,7 +77,7 @@ func (s search) find(ctx context.Context) ([]point, Grid, error) {
 	}
 	candidates, best := lowest(points), least(points).value
 	for _, p := range floors {
-		if !s.costly && p.value <= best+doubtful {
+		if !s.costly && p.value <= best+undecided {
 			candidates = append(candidates, p)
 		}
 	}
@@ -94,7 +93,7 @@ func (s search) find(ctx context.Context) ([]point, Grid, error) {
 	return append(points, starts...), grid, err
 }
 
-// minima is find without the few. Of the floors of the grid, values are a guess.
+// minima is find without few. The values of the floors, which lie on the grid, are approximate.
 func (s search) minima(ctx context.Context, gain float64) (grid Grid, floors, points []point, err error) {
 	if grid, floors, err = s.floors(ctx); err != nil {
 		return grid, nil, nil, err
@@ -109,8 +108,8 @@ func (s search) minima(ctx context.Context, gain float64) (grid Grid, floors, po
 	return grid, floors, points, nil
 }
 
-// near returns the floors near those of another search, or of the same by T_act farther apart: between
-// those the value of a floor is a guess.
+// near returns the floors near those of another search, or of this one with T_act farther apart, whose values are
+// approximate.
 func (s search) near(points []point) []point {
 	floors := make([]point, len(points))
 	for i, p := range points {
@@ -119,7 +118,7 @@ func (s search) near(points []point) []point {
 	return floors
 }
 
-// atTau is find at one τ: it returns where the floor is.
+// atTau is find at one τ: it returns the floor.
 func (s search) atTau(ctx context.Context, tau float64) (point, error) {
 	where := s
 	if s.few != nil {
@@ -138,7 +137,7 @@ func (s search) atTau(ctx context.Context, tau float64) (point, error) {
 	return p, checkPoints([]point{p})
 }
 
-// settle returns a floor more exactly, with its own value.
+// settle returns a floor with higher precision, and the function's value there.
 func (s search) settle(p point) point {
 	p = s.floor(p.tau, p.act, finely).point
 	p.value = s.values([]float64{p.act}, p.tau)[0]
@@ -162,11 +161,11 @@ func (s search) floors(ctx context.Context) (Grid, []point, error) {
 		}
 		floors = append(floors, p)
 	}
-	slices.Reverse(floors) // where all are the same, the largest τ is the least
+	slices.Reverse(floors) // among equals, least returns the largest τ
 	return g, floors, checkPoints(floors)
 }
 
-// floorOf returns the floor at a τ, and the values from bound to bound by which it was found.
+// floorOf returns the floor at a τ, and the values from bound to bound.
 func (s search) floorOf(tau float64) ([]float64, point) {
 	acts := logSpace(s.least, s.most, gridSize)
 	values := slices.Clone(s.values(acts, tau))
@@ -177,20 +176,20 @@ func (s search) floorOf(tau float64) ([]float64, point) {
 	return values, s.floor(tau, acts[at], s.between()).point
 }
 
-// between is the spacing of T_act from one of those of the grid to both of its neighbours.
+// between is the spacing of T_act from one point of the grid to both of its neighbours.
 func (s search) between() spacing {
 	return spacing{gridSize, math.Log(s.most/s.least) / (gridSize - 1) / 4}
 }
 
-// along searches the floor for the τ where it is lowest, from a start on, as long as it promises a
-// gain, and returns all points of it that were looked at.
+// along searches the floor for its lowest τ, from a start and while it expects a gain, and returns all points that it
+// evaluated.
 func (s search) along(ctx context.Context, start point, gain float64) ([]point, error) {
 	lo, hi := math.Log(minTau), math.Log(maxTau)
 	points, from := []point{start}, clamp(math.Log(start.tau), lo, hi)
 	minimum.Downhill(func(logTau float64) float64 {
 		switch {
 		case ctx.Err() != nil:
-			return math.Inf(1) // the search ends soon, without further work
+			return math.Inf(1) // which ends the search
 		case logTau == from:
 			return start.value
 		}
@@ -204,10 +203,10 @@ func (s search) along(ctx context.Context, start point, gain float64) ([]point, 
 	return points, checkPoints(points)
 }
 
-// lowest returns the least of the points and, where it is another, the least with τ below 10.
+// lowest returns the least of the points and, if it is a different one, the least with τ below 10.
 func lowest(points []point) []point {
 	starts := []point{least(points)}
-	const nothing = 10 // beyond this τ the spread is next to nothing
+	const nothing = 10 // beyond this τ the spread is negligible
 	inner := least(slices.DeleteFunc(slices.Clone(points), func(p point) bool { return p.tau >= nothing }))
 	if inner != starts[0] {
 		starts = append(starts, inner)
@@ -215,43 +214,43 @@ func lowest(points []point) []point {
 	return starts
 }
 
-// spacing is that of several T_act, at most gridSize.
+// spacing is the number and distance of several T_act, at most gridSize.
 type spacing struct {
 	n    int
 	step float64 // in log T_act
 }
 
 var (
-	// A valley is a few tenths wide. Parabolas of these are good to 1e-5, and see over the roughness of an AUROC.
+	// A valley is a few tenths wide. These parabolas are good to 1e-5, and smooth the roughness of an AUROC.
 	around  = spacing{5, 0.08}
-	closely = spacing{3, 0.08} // of NLL, which is smooth
+	closely = spacing{3, 0.08} // for NLL, which is smooth
 	finely  = spacing{3, 0.004}
 )
 
-// A floor is where the valley at one τ is lowest, by a parabola through the values at three T_act.
+// A floor is the lowest point of the valley at one τ, by a parabola through the values at three T_act.
 type floor struct {
 	point
-	middle int     // which of the T_act evaluated last is the middle one of the three
-	above  float64 // steps from that to the floor
+	middle int     // index of the middle of the three, among the T_act evaluated last
+	above  float64 // steps from there to the floor
 }
 
-// floorNear is floor from the T_act at which points of the valley at other τ let it be expected.
+// floorNear is floor from the T_act predicted by known points of the valley at other τ.
 func (s search) floorNear(tau float64, known []point, at spacing) floor {
 	nearest := slices.MinFunc(known, func(a, b point) int {
 		return cmp.Compare(math.Abs(math.Log(a.tau/tau)), math.Abs(math.Log(b.tau/tau)))
 	})
-	// NLL and AUROC change little where the temperature of the median variance does not.
+	// NLL and AUROC change little while the temperature at the median variance is constant.
 	ratio := math.Sqrt((1 + s.lambda0/nearest.tau) / (1 + s.lambda0/tau))
 	return s.floor(tau, nearest.act*ratio, at)
 }
 
-// floor returns the floor of the valley at a τ. It looks around a T_act, and where the floor is beyond
-// what it has looked at, on there.
+// floor returns the floor of the valley at a τ. It evaluates around a T_act, and moves on while the floor lies
+// outside.
 func (s search) floor(tau, act float64, at spacing) floor {
 	const (
-		believed = 1.5 // steps from the middle, up to which a parabola is believed
-		jump     = 4   // steps that it goes on at most
-		moves    = 10
+		reach = 1.5 // steps from the middle up to which a parabola is used
+		jump  = 4   // steps that it moves at most
+		moves = 10
 	)
 	acts, last := make([]float64, at.n), at.n-1
 	width := math.Exp(at.step * float64(last) / 2)
@@ -275,7 +274,7 @@ func (s search) floor(tau, act float64, at spacing) floor {
 			bend, above = 0, jump*float64(cmp.Compare(at0, m))
 		}
 		act = clamp(acts[m]*math.Exp(at.step*above), s.least, s.most)
-		if math.Abs(above) <= believed {
+		if math.Abs(above) <= reach {
 			found = floor{point{act, tau, v[m]}, m, math.Log(act/acts[m]) / at.step}
 			if bend > 0 {
 				found.value += ((v[m+1]-v[m-1])/2 + bend/2*found.above) * found.above
@@ -286,7 +285,7 @@ func (s search) floor(tau, act float64, at spacing) floor {
 	return found
 }
 
-// middleOfLeast returns which of v is the least, NaN before all; of several the one nearest the middle.
+// middleOfLeast returns the index of the least value, or of a NaN; among several, the one nearest the middle.
 func middleOfLeast(v []float64) int {
 	least, best, nearest := slices.Min(v), 0, len(v)
 	for i, x := range v {
@@ -309,7 +308,7 @@ func least(points []point) point {
 	return slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
 }
 
-// checkPoints refuses NaN, which would pass for the least value.
+// checkPoints refuses NaN, which would count as the least value.
 func checkPoints(points []point) error {
 	for _, p := range points {
 		if math.IsNaN(p.value) {
@@ -319,11 +318,11 @@ func checkPoints(points []point) error {
 	return nil
 }
 
-// ridge is how much AUROC is given up for a larger τ: along T_act²/T_ens the
-// AUROC is flat, and the largest τ keeps the temperatures T_k moderate.
+// ridge is the AUROC given up for a larger τ: the AUROC is flat along T_act²/T_ens, and a large τ keeps the
+// temperatures T_k moderate.
 const ridge = 1e-4
 
-// onRidge returns the least point, or one with a larger τ that gives up little.
+// onRidge returns the least point, or the one with the largest τ that gives up no more than ridge.
 func onRidge(points []point) point {
 	chosen, best := least(points), least(points).value
 	for _, p := range points {

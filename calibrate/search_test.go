@@ -31,6 +31,7 @@ func trough(floor func(tau float64) (act, value float64), width float64) search 
 }
 
 func TestFloorIsWhereTheValleyIsLowest(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct{ at, from, want float64 }{
 		"there":            {1, 1, 1},
 		"near":             {1, 1.08, 1},
@@ -55,6 +56,7 @@ func TestFloorIsWhereTheValleyIsLowest(t *testing.T) {
 }
 
 func TestFloorOfValuesWithoutParabola(t *testing.T) {
+	t.Parallel()
 	inf, nan := math.Inf(1), math.NaN()
 	for name, test := range map[string]struct {
 		values   []float64 // at five T_act around any
@@ -85,6 +87,7 @@ func TestFloorOfValuesWithoutParabola(t *testing.T) {
 }
 
 func TestMiddleOfLeast(t *testing.T) {
+	t.Parallel()
 	nan := math.NaN()
 	for _, test := range []struct {
 		v    []float64
@@ -101,6 +104,7 @@ func TestMiddleOfLeast(t *testing.T) {
 
 // No T_act is beyond the bounds, whatever the values are.
 func TestFloorStaysWithinBounds(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 5))
 	for range 3000 {
 		f := searchOf(func(acts []float64, _ float64) []float64 {
@@ -126,6 +130,7 @@ func TestFloorStaysWithinBounds(t *testing.T) {
 
 // A valley that bends as that of mf0, or not at all, is followed to where it is lowest.
 func TestAlongFollowsTheValley(t *testing.T) {
+	t.Parallel()
 	for name, act := range map[string]func(tau float64) float64{
 		"as mf0":   func(tau float64) float64 { return math.Max(minAct, 5/math.Sqrt(1+meanfield.Lambda0/tau)) },
 		"straight": func(float64) float64 { return 3 },
@@ -153,6 +158,7 @@ func TestAlongFollowsTheValley(t *testing.T) {
 }
 
 func TestAlongEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop, calls := errors.New("stopped"), 0
 	f := searchOf(func(acts []float64, tau float64) []float64 {
@@ -167,7 +173,8 @@ func TestAlongEndsWithItsContext(t *testing.T) {
 }
 
 // Where the AUROC is 1 all the way, T_ens is the largest, and T_act is at no bound.
-func TestTuneWhereAllIsTold(t *testing.T) {
+func TestTuneWhereTheAUROCIsOneEverywhere(t *testing.T) {
+	t.Parallel()
 	for name, n := range map[string]int{"few": 60, "many": 4*subsampleSize + 9} {
 		sure, unsure := &predictive{h: tuneHead, spread: 1}, &predictive{h: tuneHead, spread: 1}
 		var labels []int
@@ -194,6 +201,7 @@ func TestTuneWhereAllIsTold(t *testing.T) {
 
 // Losses between T_act that were evaluated are those that there are.
 func TestLossesAtTheFloor(t *testing.T) {
+	t.Parallel()
 	val := flatSet(400, 2, true, 3)
 	spread := median(val.s2)
 	between := 0
@@ -221,6 +229,7 @@ func TestLossesAtTheFloor(t *testing.T) {
 }
 
 func TestSearchFindsTheMinimum(t *testing.T) {
+	t.Parallel()
 	bowl := func(act, tau float64) func(a, b float64) float64 {
 		return func(a, b float64) float64 {
 			u, v := math.Log(a/act), math.Log(b/tau)
@@ -287,6 +296,7 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 
 // Of many examples a few show where to look; what is found is the optimum of all.
 func TestTuningOnManyExamplesFindsTheSameOptimum(t *testing.T) {
+	t.Parallel()
 	for i, h := range []layer.Head{
 		{Logits: 4, Features: 6, Bias: true, Link: layer.Softmax},
 		{Logits: 1, Features: 6, Link: layer.Sigmoid},

@@ -9,37 +9,36 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// Structure says how the curvature of the last layer is represented.
+// Structure is the representation of the last layer's curvature.
 type Structure string
 
 const (
-	Auto      Structure = "auto" // Full while that is small (see MaxFull), else Kronecker
-	Full      Structure = "full" // KD × KD; of separate logits K blocks D × D
-	Kronecker Structure = "kron" // B ⊗ A: K × K, of separate logits diagonal, and D × D
+	Auto      Structure = "auto" // Full while that is small (see maxFull), else Kronecker
+	Full      Structure = "full" // KD × KD; K blocks D × D for separate logits
+	Kronecker Structure = "kron" // B ⊗ A: K × K, diagonal for separate logits, and D × D
 )
 
 const (
-	// MaxFull is the largest K·D for which Auto takes the full curvature of a softmax head: its
-	// Cholesky factor then takes 128 MiB and a few seconds. The K blocks of sigmoid and
-	// one-vs-rest heads may take as much, √K·D ≤ MaxFull.
-	MaxFull = 4096
-	// MaxDense is the largest K for which a Kronecker factor over classes is dense; beyond it
-	// only its diagonal is kept.
+	// MaxDense is the largest K for which a Kronecker factor over classes is dense; beyond it only the
+	// diagonal is kept.
 	MaxDense = 2048
-	// BlockSize is the number of source positions whose matrix product is formed at once.
+	// BlockSize is the number of source positions in one matrix product.
 	BlockSize = rows.BlockSize
 
-	// maxOrder bounds matrices: 16,384 squared is 2 GiB of float64, and factorising it takes an
-	// hour.
+	// maxFull is the largest K·D for which Auto takes the full curvature of a softmax head: its Cholesky
+	// factor takes 128 MiB and a few seconds. For separate logits the bound is √K·D ≤ maxFull, which takes
+	// the same memory.
+	maxFull = 4096
+	// maxOrder bounds the order of a matrix: 16,384² float64 are 2 GiB, and factorising them takes an hour.
 	maxOrder = 16384
-	// maxPairs bounds the weights of a block of the full curvature, one for each pair of coupled
-	// logits and example: 134 MB, and as much again for J. 255 classes have as many pairs.
+	// maxPairs bounds the weights of a block of the full curvature, one per example and pair of coupled
+	// logits: 134 MB, and as much again for J. It is the number of pairs of 255 classes.
 	maxPairs = 255 * 256 / 2
-	// maxClassSums bounds the sums of features by class: 8Mi float64 are 64 MiB.
+	// maxClassSums bounds the feature sums by class: 8Mi float64 are 64 MiB.
 	maxClassSums = 8 << 20
 )
 
-// Validate reports a structure that there is not.
+// Validate reports an unknown structure.
 func (s Structure) Validate() error {
 	switch s {
 	case "", Auto, Full, Kronecker:
@@ -48,7 +47,7 @@ func (s Structure) Validate() error {
 	return fmt.Errorf("structure %q: want %s, %s or %s", s, Auto, Full, Kronecker)
 }
 
-// Resolve replaces Auto by the structure that fits the head, and refuses what would not fit into
+// Resolve replaces Auto by the structure that suits the head. It refuses a curvature that would not fit into
 // memory.
 func (s Structure) Resolve(h layer.Head) (Structure, error) {
 	if h.Logits < 1 || h.Features < 1 {
@@ -57,11 +56,11 @@ func (s Structure) Resolve(h layer.Head) (Structure, error) {
 	coupled := coupledLogits(h)
 	blocks, order := h.Logits/coupled, coupled*h.Dim()
 	pairs := blocks * triangle(coupled)
-	// In floating point, for lack of overflow.
+	// In floating point, which does not overflow.
 	entries := float64(blocks) * float64(order) * float64(order)
 	if s == Auto || s == "" {
 		s = Kronecker
-		if entries <= MaxFull*MaxFull && pairs <= maxPairs {
+		if entries <= maxFull*maxFull && pairs <= maxPairs {
 			s = Full
 		}
 	}
@@ -81,7 +80,7 @@ func (s Structure) Resolve(h layer.Head) (Structure, error) {
 	return s, nil
 }
 
-// CurvatureConfig says of what head the curvature is, and in what form.
+// CurvatureConfig is the head whose curvature is summed, and the form of the sums.
 type CurvatureConfig struct {
 	Head      layer.Head
 	Structure Structure        // Full or Kronecker; zero and Auto are resolved by the head
@@ -89,15 +88,15 @@ type CurvatureConfig struct {
 	Product   parallel.Product // nil: float64 in pure Go
 }
 
-// layout is a configuration resolved: what matrices there are.
+// layout is a resolved configuration. It determines the matrices.
 type layout struct {
 	head      layer.Head
 	structure Structure
 	fisher    bool
 	product   parallel.Product
-	coupled   int  // of layer.Head.coupled
-	diagonal  bool // the Kronecker factors over classes have only their diagonals
-	groups    int  // of which features are summed: the classes, or 1
+	coupled   int  // coupledLogits of the head
+	diagonal  bool // only the diagonals of the Kronecker factors over classes are kept
+	groups    int  // of examples whose features are summed: the classes, or 1
 }
 
 func newLayout(cfg CurvatureConfig) (layout, error) {
@@ -118,16 +117,16 @@ func newLayout(cfg CurvatureConfig) (layout, error) {
 	return l, nil
 }
 
-// Head returns the head whose curvature this is.
+// Head returns the head.
 func (l *layout) Head() layer.Head { return l.head }
 
 // Structure returns Full or Kronecker.
 func (l *layout) Structure() Structure { return l.structure }
 
-// Fisher reports whether J is summed beside H.
+// Fisher reports whether J is summed too.
 func (l *layout) Fisher() bool { return l.fisher }
 
-// pairs returns how many pairs of logits the full structure has blocks for.
+// pairs returns the number of pairs of logits that have a block in the full structure.
 func (l *layout) pairs() int { return l.head.Logits / l.coupled * triangle(l.coupled) }
 
 func (l *layout) String() string {
@@ -138,31 +137,30 @@ func (l *layout) String() string {
 	return fmt.Sprintf("the %s curvature of %d %s logits × %d parameters%s", l.structure, l.head.Logits, l.head.Link, l.head.Dim(), with)
 }
 
-// matrices are sums over examples. Which of them there are, and in what form, follows from the
-// layout.
+// matrices are sums over examples. The layout determines which of them are not nil, and their form.
 type matrices struct {
 	n int       // examples
-	a []float64 // Σφφᵀ, D×D; of the full structure packed
+	a []float64 // Σφφᵀ, D×D; packed in the full structure
 
 	// Full: [K/coupled, pairs of coupled classes, pairs of features], both packed triangles.
 	h, j []float64
 	// Kronecker: K×K, or the K diagonal entries.
 	b, g []float64
 
-	// Of each group the features' sum, and behind it the number of examples: [groups, d+1].
+	// For each group the sum of its features, then its number of examples: [groups, d+1].
 	c []float64
 }
 
-// A matrix is one of matrices, with its name in encoded sums and its size.
+// A matrix is one of matrices, with its name and size in encoded sums.
 type matrix struct {
 	name  string
 	data  *[]float64
 	size  int
-	order int // of a symmetric matrix that is kept whole, order·order; else 0
+	order int // of a symmetric matrix kept whole, order·order; else 0
 }
 
-// encoded returns what encoded sums have of the matrix: of one that is kept whole the rows of its
-// upper triangle.
+// encoded returns the entries to encode: all of them, or the rows of the upper triangle of a symmetric matrix
+// kept whole.
 func (m *matrix) encoded() [][]float64 {
 	if m.order == 0 {
 		return [][]float64{*m.data}
@@ -174,7 +172,7 @@ func (m *matrix) encoded() [][]float64 {
 	return rows
 }
 
-// encodedSize returns the number of entries that encoded sums have of the matrix.
+// encodedSize returns the number of encoded entries.
 func (m *matrix) encodedSize() int {
 	if m.order == 0 {
 		return m.size
@@ -182,7 +180,7 @@ func (m *matrix) encodedSize() int {
 	return triangle(m.order)
 }
 
-// decode takes over what encoded sums have of the matrix.
+// decode sets the matrix from encoded entries.
 func (m *matrix) decode(entries []float64) {
 	if m.order == 0 {
 		*m.data = entries
@@ -195,7 +193,7 @@ func (m *matrix) decode(entries []float64) {
 	mirror(*m.data, m.order)
 }
 
-// mirror copies what is above the diagonal of a square matrix to below it.
+// mirror copies the upper triangle of a square matrix to the lower one.
 func mirror(m []float64, n int) {
 	for i := range n {
 		for j := i + 1; j < n; j++ {
@@ -204,7 +202,7 @@ func mirror(m []float64, n int) {
 	}
 }
 
-// of lists the matrices of a layout.
+// of lists the matrices of a layout: a, h or b, j or g with the Fisher matrix, and c.
 func (m *matrices) of(l *layout) []matrix {
 	k, d := l.head.Logits, l.head.Dim()
 	var list []matrix
@@ -237,7 +235,7 @@ func (m *matrices) add(o *matrices) {
 // triangle returns the number of pairs i ≤ j below n.
 func triangle(n int) int { return n * (n + 1) / 2 }
 
-// packedRow returns where row i of a packed upper triangle of order n begins.
+// packedRow returns the start of row i in a packed upper triangle of order n.
 func packedRow(i, n int) int { return i*n - i*(i-1)/2 }
 
 func add(dst, src []float64) {

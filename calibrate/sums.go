@@ -9,49 +9,47 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Sums accumulate the second derivatives of the loss with respect to the last layer's weights, as
-// sums over examples:
+// Sums accumulate the second derivatives of the training loss with respect to the last layer's weights:
 //
 //	H = Σᵢ (diag pᵢ - pᵢpᵢᵀ) ⊗ φᵢφᵢᵀ   (paper, eq. 16)
 //	J = Σᵢ rᵢrᵢᵀ ⊗ φᵢφᵢᵀ,  r = p - onehot(y)
 //
-// both at temperature 1, with φ augmented by 1 for a bias. H needs no labels. The full structure
-// keeps what is distinct of them, one symmetric D×D block for each unordered pair of classes; the
-// Kronecker structure keeps A = Σφφᵀ, B = Σ(diag p - ppᵀ) and G = Σrrᵀ.
+// both at temperature 1, with φ augmented by 1 for a bias. H needs no labels. The full structure keeps the
+// distinct entries, one symmetric D×D block for each unordered pair of classes; the Kronecker structure keeps
+// A = Σφφᵀ, B = Σ(diag p - ppᵀ) and G = Σrrᵀ.
 //
-// The logits of sigmoid and one-vs-rest heads are separate problems of two classes: H and J are K
-// blocks, H_k = Σᵢ pᵢₖ(1-pᵢₖ) φᵢφᵢᵀ and J_k = Σᵢ (pᵢₖ-yᵢₖ)² φᵢφᵢᵀ with p = σ(a), and of B and G
-// there are the diagonals.
+// The logits of sigmoid and one-vs-rest heads are separate binary problems: H and J are K blocks,
+// H_k = Σᵢ pᵢₖ(1-pᵢₖ) φᵢφᵢᵀ and J_k = Σᵢ (pᵢₖ-yᵢₖ)² φᵢφᵢᵀ with p = σ(a), and only the diagonals of B and G
+// are kept.
 //
-// Beside these stand Σφ and the number of examples of each class, by label or, of examples without
-// one, by what the network says: what scores of unfamiliarity are fitted to.
+// Sums also hold Σφ and the number of examples of each class, by label or, without one, by prediction. Scores
+// are fitted to them.
 //
-// Sums change by whole blocks of 512 source positions (see [rows.Blocks]), and know which blocks
-// they cover. They can be written and read again between any two blocks ([Sums.Encode],
-// [DecodeSums]): going on from there gives the same bits as never to have stopped. Sums of other
-// blocks can be merged: the same parts give the same bits in any order, since they are kept apart
-// until they are joined or finished, and then added in the order of their positions; another
-// division into parts agrees to some 1e-12.
+// Sums change by whole blocks of 512 source positions (see [rows.InBlocks]) and record the blocks they cover.
+// They can be written and read between any two blocks ([Sums.Encode], [DecodeSums]): going on from there gives
+// the same bits as an uninterrupted run. Sums of other blocks can be merged. The same parts give the same bits
+// in any order: parts stay apart until they are joined or finished, and are then added by position. Another
+// division into parts agrees to about 1e-12.
 //
-// Sums are used by one goroutine at a time.
+// Sums are not safe for concurrent use.
 type Sums struct {
 	layout
 	parts    []*part // by first block
-	err      error   // of the product: what it lost is not made good
+	err      error   // of the product, which is final
 	finished bool
 	work     *gram // nil before the first block
 }
 
-// A part is what was summed one block after another, or joined of such.
+// A part is the sum of blocks added one after another, or of several such parts.
 type part struct {
 	matrices
-	blocks []span // covered, rising
+	blocks []span // covered, ascending
 }
 
-// A span is the blocks from one to before another.
+// A span is the blocks [from,to).
 type span struct{ from, to int }
 
-// NewSums returns sums of no examples.
+// NewSums returns empty sums.
 func NewSums(cfg CurvatureConfig) (*Sums, error) {
 	l, err := newLayout(cfg)
 	if err != nil {
@@ -60,7 +58,7 @@ func NewSums(cfg CurvatureConfig) (*Sums, error) {
 	return &Sums{layout: l}, nil
 }
 
-// Examples returns how many examples were added, N.
+// Examples returns N, the number of examples added.
 func (s *Sums) Examples() int {
 	n := 0
 	for _, p := range s.parts {
@@ -69,12 +67,12 @@ func (s *Sums) Examples() int {
 	return n
 }
 
-// AddBlock adds a block: all examples there are in 512 source positions, with features and
-// logits. Those of blocks before it need not have been added.
+// AddBlock adds a block: all examples in 512 source positions, with features and logits. Earlier blocks need
+// not have been added.
 //
-// It returns an error, and adds nothing, for a block that is covered already, for values that are
-// not finite, for labels out of range and for a missing label where the Fisher matrix is wanted.
-// An error of the Product is final: every later call returns it.
+// It returns an error, and adds nothing, if the block is covered already, a value is not finite, a label is out
+// of range, or a label that the Fisher matrix needs is missing. An error of the Product is final: every later
+// call returns it.
 func (s *Sums) AddBlock(b *rows.Batch) error {
 	if s.err != nil || b.N == 0 {
 		return s.err
@@ -100,7 +98,7 @@ func (s *Sums) AddBlock(b *rows.Batch) error {
 	return nil
 }
 
-// check refuses examples that cannot be added. A batch that is no block is a mistake of the caller.
+// check refuses examples that cannot be added. It panics for a batch that is not a block.
 func (s *Sums) check(b *rows.Batch) error {
 	if len(b.Positions) != b.N || len(b.Features) != b.N*s.head.Features || len(b.Logits) != b.N*s.head.Logits {
 		panic(fmt.Sprintf("calibrate: %d positions, %d features and %d logits for %d examples, want 1, %d and %d each",
@@ -132,7 +130,7 @@ func coveredTwice(block int) error {
 	return fmt.Errorf("the examples from %d to %d are summed already: want every part of the data once", block*BlockSize, (block+1)*BlockSize-1)
 }
 
-// End returns the block behind all that are covered: 0 of no examples.
+// End returns the block after the last one covered, or 0 without examples.
 func (s *Sums) End() int {
 	end := 0
 	for _, p := range s.parts {
@@ -151,7 +149,7 @@ func (s *Sums) covers(index int) bool {
 func (p *part) first() int { return p.blocks[0].from }
 func (p *part) end() int   { return p.blocks[len(p.blocks)-1].to }
 
-// partBefore returns the part that ends last before a block, or a new one where there is none.
+// partBefore returns the last part that ends before a block, or else a new one.
 func (s *Sums) partBefore(index int) *part {
 	var before *part
 	for _, p := range s.parts {
@@ -168,14 +166,13 @@ func (s *Sums) partBefore(index int) *part {
 	}
 	p.blocks = []span{{index, index}}
 	at, _ := slices.BinarySearchFunc(s.parts, index, func(p *part, index int) int {
-		return cmp.Compare(p.first(),
-			index)
+		return cmp.Compare(p.first(), index)
 	})
 	s.parts = slices.Insert(s.parts, at, p)
 	return p
 }
 
-// cover notes that a block behind all others was added.
+// cover records that a block after all others was added.
 func (p *part) cover(index int) {
 	if p.end() < index {
 		p.blocks = append(p.blocks, span{index, index})
@@ -183,8 +180,8 @@ func (p *part) cover(index int) {
 	p.blocks[len(p.blocks)-1].to = index + 1
 }
 
-// Merge adds the sums of other blocks, which o gives up: it is left empty. It refuses those of
-// another configuration, and blocks that both cover.
+// Merge moves the sums of o, which is left empty, into s. It refuses sums of another configuration and blocks
+// that both cover.
 func (s *Sums) Merge(o *Sums) error {
 	if s.head != o.head || s.structure != o.structure || s.fisher != o.fisher {
 		return fmt.Errorf("cannot merge %s into %s", &o.layout, &s.layout)
@@ -234,7 +231,7 @@ func (s *Sums) Join(from, to int) {
 	})
 }
 
-// joined sorts spans that do not overlap, and makes one of those without a gap between them.
+// joined sorts disjoint spans and joins adjacent ones.
 func joined(all []span) []span {
 	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	rising := all[:1]
@@ -248,7 +245,7 @@ func joined(all []span) []span {
 	return rising
 }
 
-// overlap returns a block that two parts cover.
+// overlap returns a block that two parts cover, if any.
 func overlap(parts []*part) (block int, twice bool) {
 	var all []span
 	for _, p := range parts {
@@ -263,7 +260,7 @@ func overlap(parts []*part) (block int, twice bool) {
 	return 0, false
 }
 
-// Finish returns the curvature that the sums make. No more can be added to them.
+// Finish returns the curvature. No more can be added to the sums.
 func (s *Sums) Finish() (*Curvature, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -283,8 +280,8 @@ func (s *Sums) Finish() (*Curvature, error) {
 	return newCurvature(s.layout, total), nil
 }
 
-// NewCurvature returns the curvature of examples in memory, whose positions count from 0. The
-// error is that of NewSums, or names the example.
+// NewCurvature returns the curvature of examples in memory, with positions that count from 0. The error is that
+// of NewSums, or names the example.
 func NewCurvature(cfg CurvatureConfig, examples *rows.Batch) (*Curvature, error) {
 	s, err := NewSums(cfg)
 	if err != nil {

@@ -107,6 +107,7 @@ func size(h layer.Head) int {
 // The same parts give the same bytes in any order of merging and however it is nested; and any
 // parts agree with one pass.
 func TestMergingSortsByPosition(t *testing.T) {
+	t.Parallel()
 	for i, cfg := range configs {
 		t.Run(cfg.name(), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(i), 70))
@@ -164,6 +165,7 @@ func TestMergingSortsByPosition(t *testing.T) {
 // A run that ends between two blocks and goes on from what was written gives the bytes of one that
 // was not disturbed.
 func TestResumingChangesNothing(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range configs {
 		for _, gap := range []int{-1, 0, 1} {
 			blocks := blocksOf(t, cfg.Head, size(cfg.Head), gap)
@@ -206,6 +208,7 @@ func (p *halvesDiffer) AddTransposedProduct(c, a, b []float64, rows, m, n int) e
 // Of a symmetric matrix half is written, and that decides everything: a product that makes another of
 // the other half gives the same bytes and the same posterior, whether the sums were read again or not.
 func TestHalfOfASymmetricMatrixDecides(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range configs {
 		blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)
 		want := summed(t, cfg, blocks...)
@@ -234,6 +237,7 @@ func TestHalfOfASymmetricMatrixDecides(t *testing.T) {
 // Parts that are joined cost the memory of one, and are the same whether they were encoded and merged
 // in groups or all together, as long as the same are joined.
 func TestJoiningIsTheSameInAnyGroups(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range configs {
 		t.Run(cfg.name(), func(t *testing.T) {
 			blocks := blocksOf(t, cfg.Head, size(cfg.Head), 1)
@@ -273,6 +277,7 @@ func TestJoiningIsTheSameInAnyGroups(t *testing.T) {
 }
 
 func TestBlocksAreSummedOnce(t *testing.T) {
+	t.Parallel()
 	cfg := configs[0]
 	blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)
 	s := summed(t, cfg, blocks[1], blocks[3])
@@ -294,6 +299,7 @@ func TestBlocksAreSummedOnce(t *testing.T) {
 }
 
 func TestMergeRefusesAnotherConfiguration(t *testing.T) {
+	t.Parallel()
 	base := CurvatureConfig{Head: layer.Head{Logits: 3, Features: 4, Link: layer.Softmax}, Structure: Full}
 	for name, change := range map[string]func(*CurvatureConfig){
 		"logits":    func(c *CurvatureConfig) { c.Head.Logits = 4 },
@@ -321,6 +327,7 @@ func TestMergeRefusesAnotherConfiguration(t *testing.T) {
 }
 
 func TestErrorsOfTheProductAreFinal(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range append(slices.Clone(configs), CurvatureConfig{Head: heads[0], Structure: Full}) {
 		one := randomSet(cfg.Head, 1, 1, 65)
 		healthy := sumsOf(t, cfg, one, 99*BlockSize)
@@ -345,7 +352,8 @@ func TestErrorsOfTheProductAreFinal(t *testing.T) {
 	}
 }
 
-func TestACurvatureIsReadByMany(t *testing.T) {
+func TestACurvatureIsSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range configs[:3] {
 		c := accumulate(t, cfg, randomSet(cfg.Head, 300, 2, 62), 0)
 		want := mustPosterior(t, accumulate(t, cfg, randomSet(cfg.Head, 300, 2, 62), 0), Hessian, 0.5)
@@ -396,7 +404,8 @@ func resealed(t testing.TB, data []byte, change func(tensors []safetensors.Tenso
 	return b.Bytes()
 }
 
-func TestSumsThatLieAreRefused(t *testing.T) {
+func TestDamagedSumsAreRefused(t *testing.T) {
+	t.Parallel()
 	cfg := configs[0]
 	blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)
 	s := summed(t, cfg, blocks[1], blocks[2], blocks[4])
@@ -480,8 +489,8 @@ func reseal(data []byte) []byte {
 
 // FuzzDecodeSums changes what lies before a checksum that fits.
 func FuzzDecodeSums(f *testing.F) {
-	cfg := CurvatureConfig{Head: layer.Head{Logits: 2, Features: 1, Bias: true, Link: layer.Softmax}, Structure: Kronecker,
-		Fisher: true}
+	h := layer.Head{Logits: 2, Features: 1, Bias: true, Link: layer.Softmax}
+	cfg := CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}
 	s := sumsOf(f, cfg, randomSet(cfg.Head, 2, 1, 66), 5*BlockSize-1)
 	f.Add(encoded(f, s))
 	f.Add([]byte{})
@@ -505,6 +514,7 @@ func FuzzDecodeSums(f *testing.F) {
 // Of each class there are the sum of features and the number of examples: by label, or by what the
 // network says of examples without one.
 func TestFeaturesAreSummedByClass(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range configs {
 		blocks := blocksOf(t, cfg.Head, size(cfg.Head), 2)
 		for _, b := range blocks {
@@ -548,6 +558,7 @@ func TestFeaturesAreSummedByClass(t *testing.T) {
 
 // Where the sums of all classes would take too much memory there is one of all.
 func TestSumsByClassAreBounded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ logits, features, groups int }{
 		{1000, 2048, 1000}, {4096, 2047, 4096}, {4096, 2048, 1}, {21841, 2048, 1},
 	} {

@@ -17,9 +17,8 @@ import (
 // minTS and maxTS bound T of softmax(a/T), in the unit of T_act.
 const minTS, maxTS = 1 / meanfield.MaxBeta, 200
 
-// actUnit returns the unit of T_act for examples of n logits each: a twentieth of the median of max
-// a - mean a, how far the first class stands above the others. It follows the logits' own unit, and
-// so do all temperatures searched for. logits writes those of example i.
+// actUnit returns the unit of T_act for examples of n logits each: a twentieth of the median of max a - mean a. It
+// scales with the logits, and so do all temperatures in the search. logits writes the logits of example i.
 func actUnit(examples, n int, logits func(dst []float64, i int)) float64 {
 	margins, a := make([]float64, examples), make([]float64, n)
 	for i := range margins {
@@ -28,12 +27,12 @@ func actUnit(examples, n int, logits func(dst []float64, i int)) float64 {
 	}
 	unit := median(margins) / 20
 	if !(unit > 0) || math.IsInf(unit, 1) {
-		return 1 // all classes tie, or what is no number: any unit will do
+		return 1 // all classes tie, or values are not finite: any unit will do
 	}
 	return unit
 }
 
-// logitUnit is that of a batch. A sigmoid is a softmax of two logits, 0 and a.
+// logitUnit returns actUnit of a batch. A sigmoid is a softmax of two logits, 0 and a.
 func logitUnit(h layer.Head, s *rows.Batch) float64 {
 	k := h.Logits
 	if !h.Link.Separate() {
@@ -46,20 +45,19 @@ func logitUnit(h layer.Head, s *rows.Batch) float64 {
 	return actUnit(len(s.Logits), 2, func(dst []float64, i int) { dst[0], dst[1] = 0, float64(s.Logits[i]) })
 }
 
-// examples are held-out examples as some method predicts them: what temperatures are tuned on.
+// examples are the predictions of a method for validation or OOD data, on which temperatures are tuned.
 type examples struct {
 	n          int
-	categories int // C of the margins, 2 for independent labels
+	categories int // C of the margins
 	// evaluate sets nll and margin for at most gridSize T_act at one T_ens.
 	evaluate func(acts []float64, ens float64)
-	// subsample returns about subsampleSize of the examples, spread evenly, or nil where there
-	// are not many more.
+	// subsample returns about subsampleSize of the examples, every so manyth, or nil unless there are many
+	// more.
 	subsample func() *examples
-	err       error // of evaluate, which then gives NaN
-	costly    bool  // to evaluate, beside mf0
+	err       error // of evaluate, which then sets NaN
+	costly    bool  // evaluate costs much more than mf0 does
 
-	// Results, [N], of each T_act that was asked for: -log p of the label and the
-	// margin of 1 - max p.
+	// Results of evaluate, [N] for each T_act: -log p of the label and the margin.
 	nll, margin [gridSize][]float64
 }
 
@@ -71,14 +69,13 @@ func newExamples(n, categories int) examples {
 	return e
 }
 
-// losses returns, [N], what tuning takes the mean of: the -log p of each label and, in
-// equal parts, half of -log(1 - max p) of an average one, as if half an example more were
-// there, whose prediction is wrong.
+// losses returns the terms [N] whose mean is the objective: -log p of each label, plus an equal share of half of the
+// mean -log(1 - max p), as if there were half an example more, with a wrong prediction.
 //
-// Jeffreys' prior for the rate of errors counts half an error more than were seen. Without
-// it a network that makes no error on the examples at hand would have no temperature too
-// low, and few errors one that is too low by far; of many examples the half says next to
-// nothing. docs/choice.md has what no, one half, one and two errors more lead to.
+// Jeffreys' prior for an error rate counts half an error more than were seen. Without it, no temperature would be
+// too low for a network that makes no error on the validation data, and a network with few errors would get one that
+// is far too low. With many examples the half hardly matters. docs/choice.md compares no, one half, one and two
+// errors more.
 func (e *examples) losses(j int) []float64 {
 	wrong := e.wrong(j)
 	l := slices.Clone(e.nll[j])
@@ -88,7 +85,7 @@ func (e *examples) losses(j int) []float64 {
 	return l
 }
 
-// objectives are the means of losses at the first n T_act.
+// objectives returns the objective at each of the first n T_act.
 func (e *examples) objectives(n int) []float64 {
 	values := make([]float64, n)
 	for j := range values {
@@ -97,7 +94,7 @@ func (e *examples) objectives(n int) []float64 {
 	return values
 }
 
-// lossesAt returns the losses at a floor, by parabolas as well. Nothing may have been evaluated since.
+// lossesAt returns the losses at a floor, by parabolas. Nothing may have been evaluated since the floor was found.
 func (e *examples) lossesAt(f floor) []float64 {
 	l := e.losses(f.middle)
 	if f.above == 0 {
@@ -113,8 +110,8 @@ func (e *examples) lossesAt(f floor) []float64 {
 // objective is the mean of losses.
 func (e *examples) objective(j int) float64 { return mean(e.nll[j]) + e.wrong(j) }
 
-// wrong is the part of each example in half the mean -log(1 - max p). With margin g that
-// is log(1 + exp(g)/(C-1)); see meanfield.OneMinusMax.
+// wrong returns the share of each example in half of the mean -log(1 - max p), which is log(1 + exp(g)/(C-1)) for a
+// margin g; see meanfield.OneMinusMax.
 func (e *examples) wrong(j int) float64 {
 	var sum float64
 	others := math.Log(float64(e.categories - 1))
@@ -132,15 +129,15 @@ type tuningSet struct {
 	head    layer.Head
 	lambda0 float64
 	unit    float64           // of T_act
-	labels  []int             // nil: none, or of other classes
-	targets []uint8           // [N,K], instead of labels of a multi-label head
+	labels  []int             // nil for OOD data
+	targets []uint8           // [N,K], instead of labels, for a multi-label head
 	logits  []float64         // [N,K], in that unit
-	curves  []meanfield.Curve // unless logits are separate
+	curves  []meanfield.Curve // nil for separate logits
 	s2      []float64         // [N,K], of the posterior being tuned
 	// leverage is [N], the same for every damping.
 	leverage []float64
 
-	thin *tuningSet // of sparse
+	few *tuningSet // of sparse
 }
 
 func newTuningSet(h layer.Head, s *rows.Batch, labelled bool, lambda0, unit float64) *tuningSet {
@@ -173,43 +170,43 @@ func (t *tuningSet) init(n int) {
 	t.examples = newExamples(n, t.head.Categories())
 	t.evaluate = func(acts []float64, ens float64) { t.mf0(acts, 1/ens) }
 	t.subsample = func() *examples {
-		if thin := t.sparse(); thin != nil {
-			return &thin.examples
+		if few := t.sparse(); few != nil {
+			return &few.examples
 		}
 		return nil
 	}
 }
 
-// sparse returns about subsampleSize of the examples, spread evenly, with the variances
-// as they stand, or nil where there are not many more.
+// sparse returns about subsampleSize of the examples, every step-th, with the current variances, or nil unless there
+// are many more.
 func (t *tuningSet) sparse() *tuningSet {
 	step := t.n / subsampleSize
 	if step < 4 {
 		return nil
 	}
 	k, n := t.head.Logits, (t.n+step-1)/step
-	if t.thin == nil {
-		t.thin = &tuningSet{head: t.head, lambda0: t.lambda0, unit: t.unit, logits: make([]float64, n*k),
+	if t.few == nil {
+		t.few = &tuningSet{head: t.head, lambda0: t.lambda0, unit: t.unit, logits: make([]float64, n*k),
 			s2: make([]float64, n*k)}
-		t.thin.init(n)
+		t.few.init(n)
 	}
-	thin := t.thin
-	thin.labels, thin.targets, thin.curves = thin.labels[:0], thin.targets[:0], thin.curves[:0]
+	few := t.few
+	few.labels, few.targets, few.curves = few.labels[:0], few.targets[:0], few.curves[:0]
 	for i := range n {
 		at := i * step
-		copy(thin.logits[i*k:], t.logits[at*k:(at+1)*k])
-		copy(thin.s2[i*k:], t.s2[at*k:(at+1)*k])
+		copy(few.logits[i*k:], t.logits[at*k:(at+1)*k])
+		copy(few.s2[i*k:], t.s2[at*k:(at+1)*k])
 		if t.labels != nil {
-			thin.labels = append(thin.labels, t.labels[at])
+			few.labels = append(few.labels, t.labels[at])
 		}
 		if t.targets != nil {
-			thin.targets = append(thin.targets, t.targets[at*k:(at+1)*k]...)
+			few.targets = append(few.targets, t.targets[at*k:(at+1)*k]...)
 		}
 		if t.curves != nil {
-			thin.curves = append(thin.curves, t.curves[at])
+			few.curves = append(few.curves, t.curves[at])
 		}
 	}
-	return thin
+	return few
 }
 
 func (t *tuningSet) label(i int) int {
@@ -219,8 +216,8 @@ func (t *tuningSet) label(i int) int {
 	return t.labels[i]
 }
 
-// nllOf returns -log p of the label of example i or, of a multi-label head, the
-// mean over its labels. Without labels it is NaN.
+// nllOf returns -log p of the label of example i or, for a multi-label head, the mean over its labels. Without labels
+// it is NaN.
 func (t *tuningSet) nllOf(i int, logp []float64) float64 {
 	if t.targets != nil {
 		k := t.head.Logits
@@ -236,8 +233,8 @@ func (t *tuningSet) nllOf(i int, logp []float64) float64 {
 	return math.NaN()
 }
 
-// mf0 sets nll and margin for variances scale·s2 and at most gridSize T_act. These
-// share the temperatures T_k, whose roots cost as much as the rest.
+// mf0 sets nll and margin for variances scale·s2 and at most gridSize T_act. These share the temperatures T_k, whose
+// square roots cost as much as the rest.
 func (t *tuningSet) mf0(acts []float64, scale float64) {
 	k := t.head.Logits
 	predict := links[t.head.Link].predict
@@ -261,13 +258,12 @@ func (t *tuningSet) mf0(acts []float64, scale float64) {
 	})
 }
 
-// plain sets nll and rest for softmax(a/T), or sigmoids, of at most gridSize T: no
-// variance leaves mf0's temperatures T_k at 1.
+// plain sets nll and margin for softmax(a/T), or sigmoids, at most gridSize T. Without variance, mf0's T_k are 1.
 func (t *tuningSet) plain(temperatures ...float64) { t.mf0(temperatures, 0) }
 
-// temperatureScaling returns the T, in t.unit, that minimises the objective of the network's own
-// probabilities for logits a/T (Guo et al., On Calibration of Modern Neural Networks, 2017), and
-// that objective. It leaves the per-example values in nll[0] and margin[0].
+// temperatureScaling returns the T, in t.unit, that minimises the objective of the network's probabilities for
+// logits a/T (Guo et al., On Calibration of Modern Neural Networks, 2017), and that objective. It leaves the values
+// of the examples in nll[0] and margin[0].
 func (t *tuningSet) temperatureScaling(ctx context.Context) (temperature, value float64, err error) {
 	s := search{least: minTS, most: maxTS, values: func(temperatures []float64, _ float64) []float64 {
 		t.plain(temperatures...)
@@ -277,23 +273,23 @@ func (t *tuningSet) temperatureScaling(ctx context.Context) (temperature, value 
 	return best.act, best.value, err
 }
 
-// nllSearch is the search of the objective of val, whose parts it leaves for each example in val.nll
-// and val.margin.
+// nllSearch returns the search that minimises the objective of val. It leaves the values of the examples in
+// val.nll and val.margin.
 func nllSearch(val *examples, median, lambda0 float64) search {
 	s := search{least: minAct, most: maxAct, lambda0: lambda0, costly: val.costly}
 	s.values = func(acts []float64, tau float64) []float64 {
 		val.evaluate(acts, tau*median)
 		return val.objectives(len(acts))
 	}
-	if thin := val.subsample(); thin != nil {
-		few := nllSearch(thin, median, lambda0)
-		s.few = &few
+	if few := val.subsample(); few != nil {
+		of := nllSearch(few, median, lambda0)
+		s.few = &of
 	}
 	return s
 }
 
-// tuneNLL minimises the objective, and leaves the per-example values at the optimum in val.nll[0]
-// and val.margin[0].
+// tuneNLL minimises the objective, and leaves the values of the examples at the optimum in val.nll[0] and
+// val.margin[0].
 func tuneNLL(ctx context.Context, val *examples, median, lambda0 float64) (Grid, point, error) {
 	s := nllSearch(val, median, lambda0)
 	points, grid, err := s.find(ctx)
@@ -304,8 +300,8 @@ func tuneNLL(ctx context.Context, val *examples, median, lambda0 float64) (Grid,
 	return grid, best, checkPoints([]point{best})
 }
 
-// aurocSearch is that of the AUROC of 1 - max p between held-out examples in and out of
-// distribution, negative, to be minimised.
+// aurocSearch returns the search that minimises minus the AUROC of 1 - max p, between examples in and out of
+// distribution.
 func aurocSearch(val, ood *examples, median, lambda0 float64) search {
 	scratch := make([]float64, val.n+ood.n)
 	s := search{least: minAct, most: maxAct, lambda0: lambda0, costly: val.costly}
@@ -314,30 +310,30 @@ func aurocSearch(val, ood *examples, median, lambda0 float64) search {
 		ood.evaluate(acts, tau*median)
 		values := make([]float64, len(acts))
 		for j := range acts {
-			// An example out of distribution is to have the smaller margin.
+			// Examples out of distribution should have the smaller margins.
 			value, err := metrics.AUROC(ood.margin[j], val.margin[j], scratch)
 			if err != nil {
-				value = math.NaN() // a NaN score, which search reports
+				value = math.NaN() // a score is NaN, which the search reports
 			}
 			values[j] = -value
 		}
 		return values
 	}
-	if thin := val.subsample(); thin != nil {
-		few := aurocSearch(thin, cmp.Or(ood.subsample(), ood), median, lambda0)
-		s.few = &few
+	if few := val.subsample(); few != nil {
+		of := aurocSearch(few, cmp.Or(ood.subsample(), ood), median, lambda0)
+		s.few = &of
 	}
 	return s
 }
 
-// tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and out of distribution.
+// tuneAUROC maximises the AUROC of 1 - max p between examples in and out of distribution.
 func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64) (Grid, point, error) {
 	points, grid, err := aurocSearch(val, ood, median, lambda0).find(ctx)
 	if err != nil {
 		return grid, point{}, err
 	}
 	for i, p := range points {
-		points[i].value = math.Max(p.value, -1) // where the AUROC is 1 all the way, a parabola may be beyond
+		points[i].value = math.Max(p.value, -1) // a parabola may exceed an AUROC of 1
 	}
 	for _, row := range grid.Value {
 		for j := range row {
@@ -347,11 +343,10 @@ func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64)
 	return grid, onRidge(points), nil
 }
 
-// subsampleSize is how many examples show where it is worth looking at all of them, if these are several
-// times as many.
+// subsampleSize is the number of examples, of several times as many, that show where to search.
 const subsampleSize = 500
 
-// subsampleDraws is how many draws do for that, of a method that averages over more.
+// subsampleDraws is the number of draws that show it for a [Drawn] method.
 const subsampleDraws = 50
 
 func mean(x []float64) float64 {
@@ -362,12 +357,11 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// median returns the middle value of x, which it leaves as it is. Where there are
-// NaN it may be one.
+// median returns the middle value of x, which it does not change. With NaN among them it may be NaN.
 func median(x []float64) float64 {
 	s, rng := slices.Clone(x), rand.New(rand.NewPCG(1, 1))
 	at := len(s) / 2
-	// Of s, s[at] if all of it were sorted: whichever part holds it is parted again.
+	// Quickselect: s[at] if s were sorted.
 	for {
 		pivot := s[rng.IntN(len(s))]
 		if math.IsNaN(pivot) {
@@ -396,7 +390,7 @@ func median(x []float64) float64 {
 	}
 }
 
-// resolution is the NLL, in nats, that search and tables tell apart.
+// resolution is the smallest difference in NLL, in nats, that counts.
 const resolution = 1e-5
 
 // pairedGain returns the mean of a-b and its standard error.

@@ -5,8 +5,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 )
 
-// Training returns what scores are fitted to: the curvature's sums of features, the last layer's weights
-// w [K,d] and bias b [K], nil where they are not known or there is none, and a sample of the examples.
+// Training returns the data that scores are fitted to: the curvature's sums of features, the last layer's weights
+// w [K,d] and bias b [K], which may be nil, and a sample of the examples.
 func (c *Curvature) Training(w, b []float32, sample *rows.Batch) *score.Training {
 	h, d := c.head, c.head.Features
 	t := &score.Training{

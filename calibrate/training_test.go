@@ -9,6 +9,7 @@ import (
 
 // Sums of any structure give scores the same moments of features, without the bias.
 func TestScoresAreFittedToTheSums(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range configs {
 		h, d := cfg.Head, cfg.Head.Features
 		examples := &rows.Batch{}

@@ -83,8 +83,8 @@ func another(t *testing.T, dir, model string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Manifest.Model.SHA256, b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = m.SHA256(), h.FeaturesTensor,
-		h.LogitsTensor
+	b.Manifest.Model.SHA256 = m.SHA256()
+	b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = h.FeaturesTensor, h.LogitsTensor
 	other := filepath.Join(t.TempDir(), "b")
 	if err := bundle.Write(other, *b, bundle.WriteOptions{Model: bundle.Copy(model)}); err != nil {
 		t.Fatal(err)

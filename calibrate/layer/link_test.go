@@ -10,6 +10,7 @@ import (
 )
 
 func TestLinksAreKnownByName(t *testing.T) {
+	t.Parallel()
 	for _, l := range layer.All {
 		if err := l.Validate(); err != nil {
 			t.Error(err)

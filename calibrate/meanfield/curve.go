@@ -5,42 +5,38 @@ import (
 	"math"
 )
 
-// A Curve tabulates F(β) = log mean_i exp(β(a_i - max a)) of one example's
-// logits a for every inverse temperature β that tuning may ask for, so that
-// trying a pair of temperatures costs O(K) rather than O(K²).
+// A Curve tabulates F(β) = log mean_i exp(β(a_i - max a)) of one example's logits a over all inverse temperatures β in
+// tuning. Evaluating a pair of temperatures then costs O(K) rather than O(K²).
 //
-// With μ = a/T_act the log-sum-exp in mf0 is F(1/(T_act T_k)) + log K: it depends on the
-// temperatures through β alone. F is interpolated by cubic Hermite polynomials between its values
-// and derivatives at 16 points per octave of β. The error is about 1e-7 for common logits and below
-// 1e-4 nats for adversarial ones (K-1 classes tied far below the first): enough to choose
-// temperatures by, while what is reported with them is computed by [Workspace.MF0].
+// With μ = a/T_act the log-sum-exp in mf0 is F(1/(T_act T_k)) + log K: it depends on the temperatures through β alone.
+// F is interpolated by cubic Hermite polynomials at 16 points per octave of β. The error is about 1e-7 nats for common
+// logits and below 1e-4 for adversarial ones (K-1 classes tied far below the first). That is enough to choose
+// temperatures; results are computed by [Workspace.MF0].
 type Curve struct {
 	cells *[curveSteps * octaves]cell
-	first [2]float64 // F(β) = β(first₀ + β first₁) up to MinBeta
+	first [2]float64 // F(β) = β(first₀ + β first₁) up to minBeta
 	peak  float64
 	logK  float64
 }
 
-// A cell holds the polynomial of F between two points, c0 + c1 x + c2 x² + c3 x³
-// for x in [0,1). Four float32 are one load of 16 bytes, and resolve F to 1e-7 of
-// itself: it is next to nothing where temperatures are high.
+// A cell holds the polynomial of F between two points, c0 + c1 x + c2 x² + c3 x³ for x in [0,1). Four float32 are one
+// load of 16 bytes, and resolve F to a relative 1e-7.
 type cell [4]float32
 
 const (
 	stepBits   = 4
 	curveSteps = 1 << stepBits // per octave
-	// MinBeta and MaxBeta bound the inverse temperatures of a Curve:
-	// T_act in [0.02, 20] and T_k from 1 to 6000 lie inside.
-	MinBeta = 1.0 / (1 << 17)
+	// minBeta and MaxBeta bound the inverse temperatures of a Curve: T_act in [0.02, 20] and T_k from 1 to 6000
+	// lie inside.
+	minBeta = 1.0 / (1 << 17)
 	MaxBeta = 64.0
 
 	minExponent = -17
 	octaves     = 17 + 6
 )
 
-// NewCurve tabulates the logits of one example. It costs 16 K exponentials and
-// at most 368 K multiplications: stepping up an octave squares exp(βδ), which
-// doubles its relative error, to 1e-9 after all 23.
+// NewCurve tabulates the logits of one example. It costs 16 K exponentials and at most 368 K multiplications:
+// stepping up an octave squares exp(βδ), which doubles its relative error, to 1e-9 after 23 octaves.
 func NewCurve(logits []float64) Curve {
 	top := argmax(logits)
 	peak := logits[top]
@@ -49,7 +45,7 @@ func NewCurve(logits []float64) Curve {
 	e := make([]float64, 0, len(logits))
 	delta := make([]float64, 0, len(logits))
 	for step := range curveSteps {
-		beta := MinBeta * (1 + float64(step)/curveSteps)
+		beta := minBeta * (1 + float64(step)/curveSteps)
 		e, delta = e[:0], delta[:0]
 		for i, a := range logits {
 			if i != top {
@@ -69,7 +65,7 @@ func NewCurve(logits []float64) Curve {
 				d := delta[i]
 				sum += v
 				weighted += v * d
-				// F is wanted to 1e-7: what is far below stays out from here on.
+				// F is needed to 1e-7: negligible terms are dropped from here on.
 				const negligible = 1e-20
 				if v *= v; v > negligible {
 					e[live], delta[live] = v, d
@@ -81,9 +77,9 @@ func NewCurve(logits []float64) Curve {
 			f[p], slope[p] = math.Log1p(sum)-c.logK, weighted/(1+sum)
 		}
 	}
-	// The parabola through F(0) = 0 with F and F' at MinBeta.
-	c.first[0] = 2*f[0]/MinBeta - slope[0]
-	c.first[1] = (slope[0] - f[0]/MinBeta) / MinBeta
+	// The parabola through F(0) = 0 with F and F' at minBeta.
+	c.first[0] = 2*f[0]/minBeta - slope[0]
+	c.first[1] = (slope[0] - f[0]/minBeta) / minBeta
 	for p := range c.cells {
 		h := math.Ldexp(1, minExponent+p/curveSteps) / curveSteps
 		d0, d1, df := h*slope[p], h*slope[p+1], f[p+1]-f[p]
@@ -92,10 +88,10 @@ func NewCurve(logits []float64) Curve {
 	return c
 }
 
-// at evaluates F(β). The position in the table is read off the bits of β: the
-// exponent is the octave and the leading bits of the fraction are the step.
+// at evaluates F(β). The bits of β give the position in the table: the exponent is the octave, and the leading bits of
+// the fraction are the step.
 func (c *Curve) at(beta float64) float64 {
-	if beta < MinBeta {
+	if beta < minBeta {
 		return beta * (c.first[0] + beta*c.first[1])
 	}
 	if beta >= MaxBeta {
@@ -116,9 +112,8 @@ func InverseTemperaturesTo(dst, s2 []float64, scale, lambda0 float64) {
 	}
 }
 
-// MF0 returns, for the example whose curve this is, -log p_label, in nats, and
-// the margin of mf0 at μ = logits/tact and inverse temperatures 1/T_k of
-// the classes. A negative label gives NaN for the first.
+// MF0 returns -log p_label, in nats, and the margin of mf0 for the curve's example at μ = logits/tact and inverse
+// temperatures 1/T_k of the classes. For a negative label the first is NaN.
 func (c *Curve) MF0(logits, inverseT []float64, label int, tact float64) (nll, margin float64) {
 	checkLen("inverseT", len(inverseT), len(logits))
 	if label >= len(logits) {
@@ -126,13 +121,13 @@ func (c *Curve) MF0(logits, inverseT []float64, label int, tact float64) (nll, m
 	}
 	inverseT = inverseT[:len(logits)]
 	peak, act := c.peak, 1/tact
-	// log(K ẽ_k) ≤ log K, and the largest is at least zero: exponentials need no
-	// shift, but for the largest, which is kept out of the sum of the others.
+	// log(K ẽ_k) ≤ log K, and the largest is at least zero, so that exponentials need no shift. The largest is
+	// kept out of the sum of the others.
 	others, best, second := 0.0, math.Inf(-1), math.Inf(-1)
 	for k, a := range logits {
 		beta := act * inverseT[k]
 		l := beta * (a - peak)
-		if beta >= MinBeta && beta < MaxBeta { // [Curve.at], which is not inlined
+		if beta >= minBeta && beta < MaxBeta { // [Curve.at], which is not inlined
 			bits := math.Float64bits(beta)
 			t := &c.cells[int(bits>>(52-stepBits))-(1023+minExponent)<<stepBits]
 			x := math.Float64frombits(1023<<52|bits<<(12+stepBits)>>12) - 1
@@ -157,7 +152,7 @@ func (c *Curve) MF0(logits, inverseT []float64, label int, tact float64) (nll, m
 		total += math.Log1p(others * math.Exp(-best))
 	}
 	shift := 0.0
-	if second <= leastExponent+negligible { // exponentials of the others are beyond floating point
+	if second <= leastExponent+negligible { // the other exponentials underflow
 		shift, others = second, 0
 		for k, a := range logits {
 			beta := act * inverseT[k]
@@ -175,18 +170,17 @@ func (c *Curve) MF0(logits, inverseT []float64, label int, tact float64) (nll, m
 }
 
 const (
-	// negligible is how far below another an exponent is of which a million change nothing.
+	// negligible is the distance below another exponent at which a million terms are negligible.
 	negligible = 50
-	// leastExponent is the least that expSmall takes.
+	// leastExponent is the smallest argument of expSmall.
 	leastExponent = -700
 )
 
-// expSmall is exp(x) for x in [-700, 0] with a relative error below 1e-10, in a
-// third of [math.Exp]'s time: 2^(n/64) from a table and a cubic polynomial for
-// the rest, which is below log 2 / 128.
+// expSmall is exp(x) for x in [-700, 0] with a relative error below 1e-10, in a third of the time of [math.Exp]:
+// 2^(n/64) from a table, and a cubic polynomial for the rest, which is below log 2 / 128.
 func expSmall(x float64) float64 {
 	const (
-		round = 1<<52 + 1<<51 // added, it leaves n in the low bits of the sum
+		round = 1<<52 + 1<<51 // adding it leaves n in the low bits
 		step  = math.Ln2 / 64
 	)
 	n := x*(1/step) + round

@@ -13,20 +13,17 @@
 //	mf1  ẽ_k = 1 / Σ_i exp(-(μ_k-μ_i) / √(1+λ₀(s²_k+s²_i))),  i ≠ k    (paper, eq. 10)
 //	mf2  ẽ_k = 1 / Σ_i exp(-(μ_k-μ_i) / √(1+λ₀(s²_k+s²_i-2s_ik)))      (paper, eq. 11)
 //
-// each then renormalised to sum to one. mf0 divides all logits by T_k and
-// takes entry k; it is not the "probit" link of other libraries, which divides
-// each logit by its own T_k and changes when a constant is added to μ.
+// each then renormalised to sum to one. mf0 divides all logits by T_k and takes entry k. It is not the "probit"
+// link of other libraries, which divides each logit by its own T_k and changes when a constant is added to μ.
 //
-// Logits that do not compete have an integral each, ∫ σ(a) N(a; μ_k, s²_k) da, and its
-// approximation is that of one logit (paper, eq. 7): [Sigmoids] and [OneVsRest] of μ_k/T_k.
+// Separate logits have an integral each, ∫ σ(a) N(a; μ_k, s²_k) da, with the approximation of a single logit (paper,
+// eq. 7): [Sigmoids] and [OneVsRest] of μ_k/T_k.
 //
-// All functions work on one example, in the log domain and in float64: they take logits μ (K
-// values, already divided by the activation temperature) and variances s² (K values, already
-// divided by the ensemble temperature), write natural logarithms of probabilities, and return the
-// total probability of all classes but the most probable, 1 - max p, formed as a sum so that it
-// stays exact to relative precision where max p rounds to one.
+// All functions work on one example, in the log domain and in float64. They take logits μ (K values, already
+// divided by the activation temperature) and variances s² (K values, already divided by the ensemble temperature),
+// write log-probabilities, and return the margin, from which [OneMinusMax] gives 1 - max p to full relative
+// precision even where max p rounds to one.
 //
-// [Workspace.MF0] costs O(mK) with m about 10: its K log-sum-exps are values of one
-// smooth function that is interpolated. [Curve] tabulates that
-// function over all temperatures, which is what makes tuning them cheap.
+// [Workspace.MF0] costs O(mK) with m about 10: its K log-sum-exps are values of one smooth function, which is
+// interpolated. [Curve] tabulates that function over all temperatures, which makes tuning cheap.
 package meanfield

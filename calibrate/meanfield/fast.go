@@ -1,22 +1,18 @@
 package meanfield
 
-import (
-	"math"
-)
+import "math"
 
-// tolerance bounds the error of the interpolated log-sum-exp, in nats; it is
-// the relative error of a single ẽ_k. Far below what float32 logits resolve.
+// tolerance bounds the error of the interpolated log-sum-exp in nats, which is the relative error of a single ẽ_k.
+// It is far below what float32 logits resolve.
 const tolerance = 1e-9
 
-// Beyond the log(T_max/T_min) maxLength nothing is interpolated, nor with so few
-// classes that the exact form is as fast.
+// Nothing is interpolated beyond this log(T_max/T_min), nor with fewer classes, where the exact form is as fast.
 const (
 	maxLength  = 100
 	fewClasses = 24
 )
 
-// Workspace evaluates mf0 for examples of one class count without allocating.
-// It is not safe for concurrent use; each goroutine has its own.
+// Workspace evaluates mf0 for a fixed number of classes without allocating. It is not safe for concurrent use.
 type Workspace struct {
 	classes int
 	lambda0 float64
@@ -94,17 +90,15 @@ func nodes(classes int, angle, length, tolerance float64) int {
 	return max(4, int(math.Ceil(math.Log(math.Max(1, size)/tolerance)/math.Log(rho))))
 }
 
-// MF0 is the mean-field approximation mf0 (paper, eq. 9) of one example, as
-// [MF0Exact] to within 1e-9 relative in each ẽ_k, in O(mK).
+// MF0 is the mean-field approximation mf0 (paper, eq. 9) of one example in O(mK). It agrees with [MF0Exact] to a
+// relative 1e-9 in each ẽ_k.
 //
-// The K log-sum-exps over i of μ_i/T_k are, less log K, values of one function F(b) = log mean_i
-// exp(b(μ_i - max μ)) at b = 1/T_k, which is as small as b(μ_i - max μ) are. F is sampled at m
-// Chebyshev nodes in t = log b on each of some parts of the example's own interval, and evaluated
-// by Clenshaw's recurrence, which is stable at any m. Where that would cost as much as the exact
-// form, that is used.
+// The K log-sum-exps over i of μ_i/T_k are, minus log K, values of one function F(b) = log mean_i exp(b(μ_i - max
+// μ)) at b = 1/T_k. The example's interval of t = log b is divided into parts. F is sampled at m Chebyshev nodes
+// of each, and evaluated by Clenshaw's recurrence, which is stable for any m. If that would cost as much as the
+// exact form, the exact form is used.
 //
-// It writes log-probabilities to logp (K values, nats), which must not overlap
-// mu, and returns the margin.
+// MF0 writes log-probabilities to logp (K values), which must not overlap mu, and returns the margin.
 func (w *Workspace) MF0(logp, mu, s2 []float64) (margin float64) {
 	checkLen("logp", len(logp), w.classes)
 	checkLen("mu", len(mu), w.classes)
@@ -116,9 +110,9 @@ func (w *Workspace) MF0(logp, mu, s2 []float64) (margin float64) {
 		w.b[k] = t
 		lo, hi = math.Min(lo, t), math.Max(hi, t)
 	}
-	// t = 1+λ₀s² is T², so the interval of log b = -½ log t has this length:
+	// t = 1+λ₀s² is T², so that the interval of log b = -½ log t has this length.
 	length := 0.5 * math.Log(hi/lo)
-	// Infinite variances have no interval, and are left to the exact form too.
+	// Infinite variances have no interval, and take the exact form too.
 	if w.classes < fewClasses || !(length < maxLength) {
 		return MF0Exact(logp, mu, s2, w.lambda0)
 	}

@@ -2,36 +2,33 @@ package meanfield
 
 import "math"
 
-// A margin says how sure a prediction is: with r = 1 - max p it is
+// A margin measures the confidence of a prediction. With r = 1 - max p it is
 //
 //	g = log((1-r)/r) - log((1-r₀)/r₀) ≥ 0,
 //
-// the log-odds of the most probable class above those that it has by chance, r₀ = 1 - 1/C
-// of C classes. Of K labels that are told independently of each other r is the mean of
-// 1 - max(p_k, 1-p_k), and r₀ is ½. It falls as r grows. All functions here that write
-// probabilities return it, formed from logarithms: r itself is zero in floating point
-// where a network is sure, and within its last digits of r₀ where temperatures are high.
+// the log-odds of the most probable class minus those by chance, r₀ = 1 - 1/C for C classes. For K independent
+// labels r is the mean of 1 - max(p_k, 1-p_k), and r₀ is ½. g falls as r grows. All functions here that write
+// probabilities return it, computed from logarithms: in floating point, r itself is zero where a network is
+// confident, and equal to r₀ up to its last digits where temperatures are high.
 
-// OneMinusMax returns r = 1 - max p of a margin. categories is C, and 2 of labels told
-// independently.
+// OneMinusMax returns r = 1 - max p of a margin. categories is C, or 2 for independent labels.
 func OneMinusMax(margin float64, categories int) float64 {
 	r := math.Exp(-margin) * float64(categories-1)
 	return r / (1 + r)
 }
 
-// MarginOf returns the margin of C classes from the logarithms of their probabilities,
-// to the precision of these.
+// MarginOf returns the margin of C classes from their log-probabilities, to the precision of these.
 func MarginOf(logp []float64) float64 {
 	g, _ := marginOf(logp, argmax(logp))
 	return g
 }
 
-// marginOf returns the margin of logarithms of what is proportional to probabilities,
-// the largest of which is l[top], and Σ_{k≠top} exp(l_k - l_top).
+// marginOf returns the margin of unnormalised log-probabilities, the largest of which is l[top], and
+// Σ_{k≠top} exp(l_k - l_top).
 //
-// With x_k = l_top - l_k ≥ 0 of the other classes and m the least of them, the margin is
-// -log mean exp(-x_k) = m - log mean exp(m-x_k). Where all of them are small, and that
-// mean is nearly one, what it lacks of one is summed in its place.
+// With x_k = l_top - l_k ≥ 0 for the other classes and m the least of them, the margin is
+// -log mean exp(-x_k) = m - log mean exp(m-x_k). If all x_k are small, that mean is nearly one, and one minus it is
+// summed instead.
 func marginOf(l []float64, top int) (margin, others float64) {
 	if len(l) < 2 {
 		return 0, 0
@@ -45,7 +42,7 @@ func marginOf(l []float64, top int) (margin, others float64) {
 	}
 	count := float64(len(l) - 1)
 	if math.IsInf(least, 1) {
-		return least, 0 // no other class is possible at all
+		return least, 0 // no other class is possible
 	}
 	var sum, lack float64
 	for k, v := range l {
@@ -67,13 +64,12 @@ func marginOf(l []float64, top int) (margin, others float64) {
 	return least - math.Log(sum/count), others
 }
 
-// small is what exponents must be below for exp(x) - 1 to be worth a function of its own:
-// beyond it the mean of exp(x) differs from one by enough to take the difference.
+// small bounds the exponents for which [math.Expm1] is used. Beyond it the mean of exp(x) differs enough from one
+// to take the difference.
 const small = 0.5
 
-// logMeanExp returns log of the mean of exp(b(μ_i - μ_top)) for b ≥ 0, where μ_top is the
-// largest and depth how far the least is below it. To be taken from others of its kind it
-// keeps its digits where it is nearly zero, as b(μ_i - μ_top) are.
+// logMeanExp returns log mean_i exp(b(μ_i - μ_top)) for b ≥ 0, where μ_top is the largest, and depth the distance
+// to the least. It keeps full relative precision near zero, so that differences of such values are precise.
 func logMeanExp(mu []float64, top int, depth, b float64) float64 {
 	var others float64
 	peak, n := mu[top], float64(len(mu))
@@ -91,7 +87,7 @@ func logMeanExp(mu []float64, top int, depth, b float64) float64 {
 	return math.Log1p(others) - math.Log(n)
 }
 
-// depthOf returns how far the least of x is below the largest.
+// depthOf returns x[top], the largest, minus the least of x.
 func depthOf(x []float64, top int) float64 {
 	least := x[top]
 	for _, v := range x {

@@ -158,6 +158,7 @@ func exemplars(rng *rand.Rand, classes, count int) []exemplar {
 // No two of thousands of ordinary examples tie, whatever the unit of their logits and however
 // high their temperatures, where 1 - max p and its logarithm do by the hundred.
 func TestMarginsDoNotTie(t *testing.T) {
+	t.Parallel()
 	const n = 2000
 	for _, classes := range []int{2, 4, 10, 100} {
 		rng := rand.New(rand.NewPCG(31, uint64(classes)))
@@ -201,6 +202,7 @@ func TestMarginsDoNotTie(t *testing.T) {
 // Margins have their own digits, of whatever size they are: 1 - max p is zero in floating
 // point for some of these examples, and its largest value for others.
 func TestMarginsKeepTheirDigits(t *testing.T) {
+	t.Parallel()
 	for _, classes := range []int{2, 3, 10, 100, 1000} {
 		count := min(200, max(8, 1500/classes))
 		examples := exemplars(rand.New(rand.NewPCG(30, uint64(classes))), classes, count)

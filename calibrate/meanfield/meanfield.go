@@ -6,17 +6,16 @@ import (
 )
 
 const (
-	// Lambda0 is the default λ₀ of the Gaussian-sigmoid integral,
-	// σ(μ/√(1+λ₀s²)): it matches the variance π²/3 of the logistic
-	// distribution. The paper (below eq. 7) allows it and [LambdaProbit].
+	// Lambda0 is the default λ₀ of the Gaussian-sigmoid integral, σ(μ/√(1+λ₀s²)): it matches the variance π²/3 of
+	// the logistic distribution. The paper (below eq. 7) allows it and [LambdaProbit].
 	Lambda0 = 3 / (math.Pi * math.Pi)
-	// LambdaProbit is the λ₀ that matches the slopes of logistic and probit
-	// function at zero (Bishop, Pattern Recognition and Machine Learning, §4.5.2).
+	// LambdaProbit is the λ₀ that matches the slopes of the logistic and the probit function at zero (Bishop,
+	// Pattern Recognition and Machine Learning, §4.5.2).
 	LambdaProbit = math.Pi / 8
 )
 
-// Softmax writes log softmax(μ) to logp and returns the margin. It is the limit of every
-// approximation here as the variances vanish. logp may be mu itself.
+// Softmax writes log softmax(μ) to logp and returns the margin. It is the limit of mf0, mf1 and mf2 for vanishing
+// variances. logp may be mu itself.
 func Softmax(logp, mu []float64) (margin float64) {
 	checkLen("logp", len(logp), len(mu))
 	top := argmax(mu)
@@ -29,9 +28,9 @@ func Softmax(logp, mu []float64) (margin float64) {
 	return margin
 }
 
-// MF0Exact is the mean-field approximation mf0 (paper, eq. 9) by its formula: K log-sum-exps of K
-// terms each, O(K²). It is what [Workspace.MF0] falls back to where interpolation does not pay, and
-// what it is tested against. logp must not overlap mu.
+// MF0Exact is the mean-field approximation mf0 (paper, eq. 9) by its formula: K log-sum-exps of K terms each,
+// O(K²). [Workspace.MF0] falls back to it where interpolation does not pay, and is tested against it. logp must
+// not overlap mu.
 func MF0Exact(logp, mu, s2 []float64, lambda0 float64) (margin float64) {
 	checkLen("logp", len(logp), len(mu))
 	checkLen("s2", len(s2), len(mu))
@@ -65,8 +64,7 @@ func MF2(logp, mu, s []float64, lambda0 float64) (margin float64) {
 	return normalize(logp)
 }
 
-// pairwise writes -log of the mean over i of exp(-(μ_k-μ_i)/√t_ki) to logp[k], where
-// exp(0) stands in for i = k: it is the one of the sum.
+// pairwise writes -log of the mean over i of exp(-(μ_k-μ_i)/√t_ki) to logp[k]. The term i = k is 1.
 func pairwise(logp, mu []float64, t func(k, i int) float64) {
 	n := float64(len(mu))
 	for k := range mu {
@@ -102,9 +100,8 @@ func pairwise(logp, mu []float64, t func(k, i int) float64) {
 	}
 }
 
-// normalize subtracts log Σ exp(logp) from logp and returns the margin. The largest
-// entry is set from the sum of the others, since log(1-x) of a tiny x is -x and not a
-// difference of rounded logarithms.
+// normalize subtracts log Σ exp(logp) from logp and returns the margin. The largest entry is computed from the sum
+// of the others: for a tiny x, log(1-x) is -x and not a difference of rounded logarithms.
 func normalize(logp []float64) (margin float64) {
 	top := argmax(logp)
 	margin, others := marginOf(logp, top)
@@ -117,7 +114,7 @@ func normalize(logp []float64) (margin float64) {
 	return margin
 }
 
-// argmax returns the index of the largest value, the first among equals.
+// argmax returns the index of the largest value, the first of several.
 func argmax(x []float64) int {
 	if len(x) == 0 {
 		panic("meanfield: no classes")

@@ -62,6 +62,7 @@ func randomCase(rng *rand.Rand, n int, scale, spread float64) (mu, cov, s2 []flo
 }
 
 func TestApproximationsEqualTheirFormulas(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, n := range []int{1, 2, 3, 10, 40} {
 		for range 20 {
@@ -89,6 +90,7 @@ func TestApproximationsEqualTheirFormulas(t *testing.T) {
 }
 
 func TestNoVarianceIsSoftmax(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(2, 1))
 	for _, n := range []int{2, 10, 300} {
 		mu, _, _ := randomCase(rng, n, 5, 0)
@@ -116,6 +118,7 @@ func TestNoVarianceIsSoftmax(t *testing.T) {
 }
 
 func TestShiftingLogitsChangesNothing(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 1))
 	const n = 12
 	mu, cov, s2 := randomCase(rng, n, 4, 1)
@@ -140,6 +143,7 @@ func TestShiftingLogitsChangesNothing(t *testing.T) {
 }
 
 func TestHugeVarianceIsUniform(t *testing.T) {
+	t.Parallel()
 	const n = 7
 	mu := []float64{9, -3, 0, 2, 5, 5, -20}
 	s2 := make([]float64, n)
@@ -157,6 +161,7 @@ func TestHugeVarianceIsUniform(t *testing.T) {
 
 // The score must rank inputs whose largest probability rounds to one.
 func TestRestKeepsRelativePrecision(t *testing.T) {
+	t.Parallel()
 	mu := []float64{80, 0, 1}
 	s2 := []float64{0.5, 0.25, 0.125}
 	logp := make([]float64, 3)
@@ -171,6 +176,7 @@ func TestRestKeepsRelativePrecision(t *testing.T) {
 }
 
 func TestSigmoidIsTheTwoClassSoftmaxOfADifference(t *testing.T) {
+	t.Parallel()
 	for _, mu := range []float64{-800, -3, 0, 0.5, 40, 800} {
 		for _, s2 := range []float64{0, 1, 50} {
 			l1, l0 := sigmoid(mu / math.Sqrt(1+Lambda0*s2))
@@ -185,6 +191,7 @@ func TestSigmoidIsTheTwoClassSoftmaxOfADifference(t *testing.T) {
 }
 
 func TestSeparateSigmoidsEqualTheirDefinition(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(21, 1))
 	for range 50 {
 		k := 1 + rng.IntN(9)
@@ -219,6 +226,7 @@ func TestSeparateSigmoidsEqualTheirDefinition(t *testing.T) {
 
 // In a logit's own problem nothing overflows, and nothing that is small is lost.
 func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
+	t.Parallel()
 	mu := []float64{1e6, -1e6, 50, -800}
 	pairs := make([]float64, 8)
 	rest := OneMinusMax(Sigmoids(pairs, mu), 2)
@@ -242,6 +250,7 @@ func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
 // Seeded sampling bounds what the approximation itself costs: mf0 is no exact
 // integral, and this test says by how much it may be off on moderate inputs.
 func TestApproximationErrorAgainstSampling(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 1))
 	const n, samples = 5, 100_000
 	for range 3 {
@@ -311,6 +320,7 @@ func adversarial(n int) map[string][]float64 {
 }
 
 func TestFastMF0EqualsExact(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(6, 1))
 	for _, n := range []int{2, 10, 100, 1000} {
 		w := NewWorkspace(n, 0)
@@ -344,6 +354,7 @@ func TestFastMF0EqualsExact(t *testing.T) {
 // With classes by the ten thousand the exact form takes seconds; what is
 // interpolated can still be compared in places.
 func TestInterpolationEqualsItsFunction(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(16, 1))
 	for _, n := range []int{24, 200, 1000, 21841} {
 		w := NewWorkspace(n, 0)
@@ -376,6 +387,7 @@ func TestInterpolationEqualsItsFunction(t *testing.T) {
 
 // What is no number stays none, and stops nothing.
 func TestFastMF0OfWhatIsNotFinite(t *testing.T) {
+	t.Parallel()
 	const n = 500
 	w := NewWorkspace(n, 0)
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
@@ -403,6 +415,7 @@ func TestFastMF0OfWhatIsNotFinite(t *testing.T) {
 
 // The sums over intervals of logits are those over logits.
 func TestBinsEqualTheirSum(t *testing.T) {
+	t.Parallel()
 	const n = 5000
 	for name, mu := range adversarial(n) {
 		top := argmax(mu)
@@ -442,6 +455,7 @@ func TestFastMF0DoesNotAllocate(t *testing.T) {
 // No logits found by random search bring a zero of Σ exp(zδ) nearer to the
 // real axis than the strip assumes: the interpolation would show it.
 func TestStripSurvivesRandomSearch(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 1))
 	const n = 200
 	w := NewWorkspace(n, 0)
@@ -470,6 +484,7 @@ func TestStripSurvivesRandomSearch(t *testing.T) {
 }
 
 func TestCurveEqualsExact(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 1))
 	for _, n := range []int{2, 10, 300} {
 		logp, mu, s2, scaled, scratch := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64,
@@ -513,6 +528,7 @@ func TestCurveEqualsExact(t *testing.T) {
 }
 
 func TestExpSmallEqualsExp(t *testing.T) {
+	t.Parallel()
 	for x := 0.0; x > -700; x -= 0.00917 {
 		if got, want := expSmall(x), math.Exp(x); !approx.Relative(got, want, 1e-10) {
 			t.Fatalf("exp(%v) = %v, want %v", x, got, want)
@@ -522,6 +538,7 @@ func TestExpSmallEqualsExp(t *testing.T) {
 
 // Of ten thousand examples a few have variances beyond the table.
 func TestCurveBeyondItsTable(t *testing.T) {
+	t.Parallel()
 	logits := []float64{3, -1, 0, 2.5, -8}
 	c := NewCurve(logits)
 	n := len(logits)
@@ -607,11 +624,12 @@ func BenchmarkCurve(b *testing.B) {
 
 // Where its table begins a curve goes on as it was, for logits of any size.
 func TestCurveIsContinuousAtItsBeginning(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(19, 1))
 	for _, size := range []float64{1, 100, 1e3, 1e4} {
 		logits, _, _ := randomCase(rng, 12, size, 0)
 		c := NewCurve(logits)
-		if below, at := c.at(math.Nextafter(MinBeta, 0)), c.at(MinBeta); !approx.Relative(below, at, 1e-6) {
+		if below, at := c.at(math.Nextafter(minBeta, 0)), c.at(minBeta); !approx.Relative(below, at, 1e-6) {
 			t.Errorf("logits of size %v: %v below the table, %v in it", size, below, at)
 		}
 	}

@@ -2,11 +2,11 @@ package meanfield
 
 import "math"
 
-// piecewise is F(t) = log mean_i exp(e^t δ_i) over an interval of t, as polynomials
-// over equal parts of it, each by its Chebyshev coefficients.
+// piecewise is F(t) = log mean_i exp(e^t δ_i) over an interval of t, as polynomials on equal parts of it, each by its
+// Chebyshev coefficients.
 type piecewise struct {
-	first, width float64   // where the first part begins, and how wide each is
-	parts, m     int       // and how many coefficients each has
+	first, width float64   // start of the first part, and width of each
+	parts, m     int       // their number, and the coefficients of each
 	coef         []float64 // [parts,m]
 
 	bins   bins
@@ -14,14 +14,13 @@ type piecewise struct {
 	cosine []float64 // cos(2π i/4m), [4m]
 }
 
-// interpolate sets p to F over [lo,hi] for δ ≤ 0, of which one is 0, such that each part is within
-// the tolerance: nodes says how many coefficients that takes for a part of a length. It reports
-// false, and sets nothing, where to sum it for each δ costs no more.
+// interpolate sets p to F over [lo,hi] for δ ≤ 0, one of which is 0. nodes returns the number of coefficients that
+// keep a part of a given length within the tolerance. It reports false if summing over all δ costs no more.
 func (p *piecewise) interpolate(delta []float64, lo, hi float64, nodes func(length float64) int) bool {
 	hi = math.Max(hi, lo+shortest)
 	p.bins.gather(delta, math.Exp(lo), math.Exp(hi))
-	// The more parts, the fewer coefficients to evaluate for each class, but the
-	// more values of F, which cost as much as some coefficients each.
+	// More parts mean fewer coefficients to evaluate for each class, but more values of F, each of which costs as
+	// much as several coefficients.
 	least, value := exponential*float64(len(delta)*len(delta)), p.bins.cost(len(delta))
 	p.parts = 0
 	for parts := 1; parts <= maxParts; parts *= 2 {
@@ -64,9 +63,9 @@ func (p *piecewise) interpolate(delta []float64, lo, hi float64, nodes func(leng
 }
 
 const (
-	// maxParts bounds the parts. More pay only for ratios of temperatures in the hundreds.
+	// maxParts bounds the parts. More would pay only for temperature ratios in the hundreds.
 	maxParts = 64
-	// shortest is a length beside which rounding in t is nothing.
+	// shortest is a length at which rounding in t is negligible.
 	shortest = 1e-6
 )
 
@@ -87,20 +86,20 @@ func clenshaw(c []float64, x float64) float64 {
 	return c[0] + x*b1 - b2
 }
 
-// bins hold the δ of one example, sorted into intervals of e^hi δ of length 1 by
-// the moments of what they lack of the middle of it, r:
+// bins hold the δ of one example in intervals of e^hi δ of length 1, by the moments of their distances r to the
+// middle of the interval:
 //
 //	Σ_i exp(bδ_i) = Σ_j exp(-y(j+½)) Σ_n yⁿ/n! M_jn,  M_jn = Σ_{i in j} r_iⁿ,  y = b/e^hi
 //
-// for b ≤ e^hi, in a few operations for each interval rather than an exponential for each class.
-// The terms of the sum are positive, so its relative error is at most that of the series of
-// exp(yr), |yr| ≤ ½, cut off at n = 11: below ½¹¹/11! e^½ / e^-½, that is 4e-11. Where all of e^hi
-// δ are in [-½,0], and the mean of the exponentials may be nearly one, r is e^hi δ itself and what
-// the mean lacks of one the series without its first term, to the same relative error.
+// for b ≤ e^hi, in a few operations per interval rather than an exponential per class. The terms are positive, so
+// that the relative error of the sum is at most that of the series of exp(yr), |yr| ≤ ½, truncated at n = 11:
+// below ½¹¹/11! e^½ / e^-½ = 4e-11. If all e^hi δ are in [-½,0], where the mean of the exponentials may be nearly
+// one, r is e^hi δ itself, and the mean minus one is the series without its first term, to the same relative
+// error.
 type bins struct {
 	scale   float64   // e^hi
-	limit   float64   // -bδ beyond which a class is left out
-	depth   float64   // how far the least δ is below the largest, 0
+	limit   float64   // -bδ beyond which a class is dropped
+	depth   float64   // minus the least δ
 	n       int       // 0: not used, the sum is taken over the classes
 	around0 bool      // moments are those of δ e^hi itself, of all classes
 	moments []float64 // [n,moments], M_jn/n!
@@ -110,7 +109,7 @@ const moments = 11
 
 // gather prepares sums for b in [lo,hi].
 func (s *bins) gather(delta []float64, lo, hi float64) {
-	// Together the classes beyond have e^-32 of the largest's 1.
+	// The classes beyond sum to less than e^-32, where the largest is 1.
 	s.limit = 32 + math.Log(float64(len(delta)))
 	s.scale, s.n = hi, 0
 	var deepest float64
@@ -154,14 +153,13 @@ func (s *bins) gather(delta []float64, lo, hi float64) {
 	}
 }
 
-// What things cost, measured, in coefficients evaluated: an exponential, and an
-// interval of the bins in exponentials.
+// Measured costs: of an exponential in coefficients evaluated, and of an interval of the bins in exponentials.
 const (
 	exponential = 6
 	binCost     = 2
 )
 
-// cost is what a value costs.
+// cost returns the cost of a value of F, in coefficients.
 func (s *bins) cost(classes int) float64 {
 	if s.n == 0 {
 		return exponential * float64(classes)

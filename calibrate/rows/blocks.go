@@ -7,24 +7,23 @@ import (
 	"strings"
 )
 
-// BlockSize is the number of source positions in a block. Blocks are cut from position 0 of the
-// source, whatever the batches are, and are the unit in which examples are summed and stored.
+// BlockSize is the number of source positions in a block. Blocks are cut from position 0 of the source,
+// independently of batches. Examples are summed and stored by block.
 const BlockSize = 512
 
-// MaxBlocks bounds the blocks of a source, so that positions are far from overflowing.
+// MaxBlocks bounds the blocks of a source, so that positions do not overflow.
 const MaxBlocks = 1 << 40
 
 // Block returns the index of the block that holds a position.
 func Block(position int) int { return position / BlockSize }
 
-// MaxShards is the most shards that a source is cut into: manifests name each of them.
+// MaxShards bounds the shards of a source: manifests name each of them.
 const MaxShards = 1 << 12
 
-// Shard is one of Count runs of whole blocks that a source is cut into, Index counting from 1. The
-// zero value is all of it.
+// Shard is one of Count runs of whole blocks of a source; Index counts from 1. The zero value is the whole source.
 type Shard struct{ Index, Count int }
 
-// Validate reports a shard that there is not.
+// Validate reports a shard that does not exist.
 func (s Shard) Validate() error {
 	if s != (Shard{}) && (s.Count > MaxShards || s.Index < 1 || s.Index > s.Count) {
 		return fmt.Errorf("shard %s, want I/N with I from 1 to N, and N at most %d, as a bundle names each", s, MaxShards)
@@ -56,9 +55,8 @@ func (s *Shard) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Range returns the shard of the positions from one to before another: shard I of N has of B blocks
-// those from B(I-1)/N to before BI/N, rounded down. Where there are fewer blocks than shards, it may
-// be empty.
+// Range returns the shard of the positions [from,to): of B blocks, shard I of N has [B(I-1)/N, BI/N), rounded down. It
+// may be empty if there are fewer blocks than shards.
 func (s Shard) Range(from, to int) (first, last int) {
 	if s.Count == 0 || to <= from {
 		return from, to
@@ -70,9 +68,8 @@ func (s Shard) Range(from, to int) (first, last int) {
 	return first, max(first, last)
 }
 
-// InBlocks cuts the examples of batches, whose positions rise, into blocks. A block is handed over when
-// an example behind it has come, the last when the batches have ended without an error. Whoever takes a
-// block owns it.
+// InBlocks cuts the examples of batches, whose positions ascend, into blocks. It yields a block when an example
+// after it arrives, and the last one when the batches end without an error. The receiver owns the block.
 func InBlocks(batches iter.Seq2[*Batch, error]) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		var c cutter
@@ -93,12 +90,12 @@ func InBlocks(batches iter.Seq2[*Batch, error]) iter.Seq2[*Batch, error] {
 	}
 }
 
-// A cutter gathers batches into blocks.
+// A cutter collects batches into blocks.
 type cutter struct {
-	pending *Batch // the block that is not complete; nil before the first example
+	pending *Batch // the incomplete block, or nil
 }
 
-// add takes the next examples, and returns the blocks that they complete.
+// add takes the next examples and returns the blocks that they complete.
 func (c *cutter) add(batch *Batch) (complete []*Batch) {
 	for from := 0; from < batch.N; {
 		index, to := Block(batch.Positions[from]), from+1

@@ -11,6 +11,7 @@ import (
 
 // However batches are cut, blocks are the same.
 func TestBlocksDoNotDependOnBatches(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	whole := &Batch{From: "x"}
 	for position := range 5 * BlockSize {
@@ -64,6 +65,7 @@ func batches(whole *Batch, size func() int, last error) iter.Seq2[*Batch, error]
 
 // A block that may be incomplete is kept back: the examples behind an error may be of it.
 func TestAnErrorEndsTheBlocks(t *testing.T) {
+	t.Parallel()
 	stop := errors.New("stop")
 	whole := &Batch{N: 2, Positions: []int{0, BlockSize}}
 	var positions []int
@@ -83,6 +85,7 @@ func TestAnErrorEndsTheBlocks(t *testing.T) {
 
 // The shards of a source are whole blocks of it, in order, with nothing between them.
 func TestShardsCoverASourceOnce(t *testing.T) {
+	t.Parallel()
 	for _, c := range [][2]int{{0, 0}, {0, 1}, {0, BlockSize}, {0, BlockSize + 1}, {700, 701}, {511, 513},
 		{55000, 58000}, {100, 20000}} {
 		for _, n := range []int{1, 2, 3, 7, 16, 100, MaxShards} {
@@ -114,7 +117,8 @@ func TestShardsCoverASourceOnce(t *testing.T) {
 	}
 }
 
-func TestShardsThatThereAreNotAreRefused(t *testing.T) {
+func TestBadShardsAreRefused(t *testing.T) {
+	t.Parallel()
 	for s, ok := range map[Shard]bool{
 		{}: true, {1, 1}: true, {MaxShards, MaxShards}: true,
 		{0, 1}: false, {2, 1}: false, {-1, -1}: false, {1, 0}: false, {1, MaxShards + 1}: false,

@@ -1,20 +1,19 @@
-// Package rows holds what a network makes of examples: features, logits, and the labels
-// that came with them. It is the one form in which examples travel from a network, a file
-// or a store to the mathematics of package calibrate.
+// Package rows holds the features and logits that a network computes for examples, with their labels. All examples
+// pass in this form from a network, a file or a store to the mathematics of package calibrate.
 package rows
 
 import "fmt"
 
-// Batch is N consecutive examples of a [Source]. Matrices are row-major; what is not known is nil.
+// Batch is N examples of a source in ascending positions. Matrices are row-major; what is unknown is nil.
 type Batch struct {
 	N         int
-	Positions []int     // [N] in the source, rising
+	Positions []int     // [N] in the source, ascending
 	Features  []float32 // [N,d]
 	Logits    []float32 // [N,K]
 	Labels    []int     // [N], -1 for an example without one
-	Targets   []uint8   // [N,K], each 0 or 1, in place of labels: of a multi-label head
+	Targets   []uint8   // [N,K], each 0 or 1, instead of labels for a multi-label head
 	Names     []string  // [N], for messages
-	From      string    // the source's name, by which examples without names are named
+	From      string    // the source's name, for examples without names
 }
 
 // Row returns the features and the logits of example i.
@@ -22,7 +21,7 @@ func (b *Batch) Row(i int) (features, logits []float32) {
 	return row(b.Features, i, b.N), row(b.Logits, i, b.N)
 }
 
-// Label returns the label of example i, or -1 where there is none.
+// Label returns the label of example i, or -1 without one.
 func (b *Batch) Label(i int) int {
 	if b.Labels == nil {
 		return -1
@@ -30,10 +29,10 @@ func (b *Batch) Label(i int) int {
 	return b.Labels[i]
 }
 
-// Target returns the targets of example i, or nil where there are none.
+// Target returns the targets of example i, or nil without any.
 func (b *Batch) Target(i int) []uint8 { return row(b.Targets, i, b.N) }
 
-// Name returns what messages call example i.
+// Name returns the name of example i for messages.
 func (b *Batch) Name(i int) string {
 	switch {
 	case b.Names != nil:
@@ -44,7 +43,7 @@ func (b *Batch) Name(i int) string {
 	return fmt.Sprintf("example %d", i)
 }
 
-// Append adds the examples of another batch, which has what b has.
+// Append adds the examples of another batch with the same fields.
 func (b *Batch) Append(o *Batch) {
 	b.N += o.N
 	b.From = o.From
@@ -56,7 +55,7 @@ func (b *Batch) Append(o *Batch) {
 	b.Names = append(b.Names, o.Names...)
 }
 
-// Slice returns the examples from one to before another. They share memory with b.
+// Slice returns the examples [from,to). They share memory with b.
 func (b *Batch) Slice(from, to int) *Batch {
 	return &Batch{
 		N:         to - from,
@@ -70,7 +69,7 @@ func (b *Batch) Slice(from, to int) *Batch {
 	}
 }
 
-// Pick returns a copy of some of the examples, in the given order.
+// Pick returns a copy of the given examples, in that order.
 func (b *Batch) Pick(which []int) *Batch {
 	out := &Batch{From: b.From}
 	for _, i := range which {
@@ -81,7 +80,7 @@ func (b *Batch) Pick(which []int) *Batch {
 
 func row[T any](x []T, i, n int) []T { return part(x, i, i+1, n) }
 
-// part returns some of the rows of x [n,…], of which nil has none.
+// part returns the rows [from,to) of x [n,…], or nil for nil.
 func part[T any](x []T, from, to, n int) []T {
 	if x == nil || n == 0 {
 		return nil

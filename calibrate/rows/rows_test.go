@@ -17,6 +17,7 @@ func multi() *Batch {
 }
 
 func TestExamplesAreReadByIndex(t *testing.T) {
+	t.Parallel()
 	b := labelled()
 	features, logits := b.Row(2)
 	if !reflect.DeepEqual(features, []float32{5, 6}) || !reflect.DeepEqual(logits, []float32{-3}) {
@@ -33,6 +34,7 @@ func TestExamplesAreReadByIndex(t *testing.T) {
 }
 
 func TestPartsGiveTheWholeAgain(t *testing.T) {
+	t.Parallel()
 	for _, whole := range []*Batch{labelled(), multi()} {
 		var again Batch
 		again.Append(whole.Slice(0, 1))
@@ -46,6 +48,7 @@ func TestPartsGiveTheWholeAgain(t *testing.T) {
 }
 
 func TestPickCopiesInOrder(t *testing.T) {
+	t.Parallel()
 	b := labelled()
 	got := b.Pick([]int{2, 0})
 	want := &Batch{N: 2, Positions: []int{9, 4}, Features: []float32{5, 6, 1, 2}, Logits: []float32{-3, -1},

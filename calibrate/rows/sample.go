@@ -9,34 +9,31 @@ import (
 	"github.com/mfgs/mfgs/internal/safetensors"
 )
 
+// Bounds of a [Sample].
 const (
-	// MaxSample is the most rows that a [Sample] has, and MaxSampleBytes the most memory.
-	MaxSample      = 8192
-	MaxSampleBytes = 16 << 20
+	maxSample      = 8192 // rows
+	maxSampleBytes = 16 << 20
 )
 
-// SampleSize returns how many rows of d features a sample has at most: as many as both bounds allow,
-// yet one.
-func SampleSize(d int) int { return max(1, min(MaxSample, MaxSampleBytes/max(1, 4*d))) }
+// SampleSize returns the largest number of rows of d features in a sample: 8,192 or 16 MiB, and at least one.
+func SampleSize(d int) int { return max(1, min(maxSample, maxSampleBytes/max(1, 4*d))) }
 
-// A Sample keeps features of a source in bounded memory: the rows whose positions have the smallest
-// hashes, [SampleSize] of them. So it is the same in whatever order and parts the source was read, and
-// as good as drawn at random.
+// A Sample keeps the features of the [SampleSize] rows of a source whose positions have the smallest hashes. It
+// does not depend on the order or the parts in which the source was read, and is as good as a random sample.
 type Sample struct {
 	most     int
 	heap     []sampled // the largest hash on top
 	features []float32 // of the slots
 }
 
-// sampled is a position that was drawn, and the slot of its row.
+// sampled is a position in the sample and the slot of its row.
 type sampled struct {
 	hash     uint64
 	position int
 	slot     int
 }
 
-// hashOf spreads positions over all numbers, no two to the same (the finaliser of SplitMix64; Steele,
-// Lea and Flood 2014).
+// hashOf is a bijection that scatters positions (the finaliser of SplitMix64; Steele, Lea and Flood 2014).
 func hashOf(position int) uint64 {
 	h := uint64(position) + 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
@@ -44,7 +41,7 @@ func hashOf(position int) uint64 {
 	return h ^ h>>31
 }
 
-// Add shows the sample more rows, of positions that it was not shown before.
+// Add offers the sample more rows, of positions not offered before.
 func (s *Sample) Add(b *Batch) {
 	if b.N == 0 {
 		return
@@ -72,7 +69,7 @@ func (s *Sample) Add(b *Batch) {
 	}
 }
 
-// up moves the last row to its place in the heap, and down the first.
+// up moves the last row to its place in the heap.
 func (s *Sample) up() {
 	for i := len(s.heap) - 1; i > 0; {
 		parent := (i - 1) / 2
@@ -84,6 +81,7 @@ func (s *Sample) up() {
 	}
 }
 
+// down moves the first row to its place in the heap.
 func (s *Sample) down() {
 	for i := 0; ; {
 		largest := i
@@ -100,7 +98,7 @@ func (s *Sample) down() {
 	}
 }
 
-// Rows returns a copy of the rows, in the order of their positions: their features.
+// Rows returns a copy of the features, in the order of their positions.
 func (s *Sample) Rows() *Batch {
 	inOrder := slices.Clone(s.heap)
 	slices.SortFunc(inOrder, func(a, b sampled) int { return a.position - b.position })
@@ -113,16 +111,16 @@ func (s *Sample) Rows() *Batch {
 	return out
 }
 
-// sampleVersion is that of the format of encoded samples.
+// sampleVersion is the format version of encoded samples.
 const sampleVersion = "1"
 
-// Encode writes the sample, as a sealed safetensors file (see [safetensors.EncodeSealed]) whose metadata
-// have mfgs.sample, "1". Its tensors are, of m rows in the order of their positions,
+// Encode writes the sample as a sealed safetensors file (see [safetensors.EncodeSealed]) with mfgs.sample, "1", in its
+// metadata. Its tensors, for m rows in the order of their positions, are
 //
-//	positions  I64 [m]    rising
+//	positions  I64 [m]    ascending
 //	features   F32 [m,d]
 //
-// d is 0 of a sample without rows. The same sample gives the same bytes.
+// d is 0 for an empty sample. The same sample gives the same bytes.
 func (s *Sample) Encode(w io.Writer) error {
 	b := s.Rows()
 	return safetensors.EncodeSealed(w, []safetensors.Tensor{
@@ -131,7 +129,7 @@ func (s *Sample) Encode(w io.Writer) error {
 	}, map[string]string{"mfgs.sample": sampleVersion})
 }
 
-// DecodeSample reads what [Sample.Encode] wrote, size bytes, and checks all of it.
+// DecodeSample reads and checks the size bytes that [Sample.Encode] wrote.
 func DecodeSample(r io.ReaderAt, size int64) (*Sample, error) {
 	f, err := safetensors.NewSealedFile(r, size)
 	if err != nil {

@@ -36,6 +36,7 @@ func numbered(n, d int) *Batch {
 }
 
 func TestASampleIsTheSameInAnyOrder(t *testing.T) {
+	t.Parallel()
 	const n, most = 3000, 100
 	all := numbered(n, 2)
 	for _, n := range []int{0, 1, most - 1, most, most + 1, n} {
@@ -65,8 +66,9 @@ func TestASampleIsTheSameInAnyOrder(t *testing.T) {
 }
 
 func TestASampleIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ d, want int }{
-		{1, MaxSample}, {64, MaxSample}, {512, MaxSample}, {2048, 2048}, {1 << 23, 1},
+		{1, maxSample}, {64, maxSample}, {512, maxSample}, {2048, 2048}, {1 << 23, 1},
 	} {
 		if got := SampleSize(c.d); got != c.want {
 			t.Errorf("%d rows of %d features, want %d", got, c.d, c.want)
@@ -76,7 +78,8 @@ func TestASampleIsBounded(t *testing.T) {
 
 // Neighbours are drawn as often as others: a sample of sorted data has all of its classes.
 func TestASampleIsSpread(t *testing.T) {
-	const n = 20 * MaxSample
+	t.Parallel()
+	const n = 20 * maxSample
 	var s Sample
 	s.Add(numbered(n, 1))
 	var counts [20]int
@@ -85,7 +88,7 @@ func TestASampleIsSpread(t *testing.T) {
 	}
 	for i, c := range counts { // 410 ± 20 each
 		if c < 310 || c > 510 {
-			t.Errorf("%d rows of the %d-th twentieth, want about %d", c, i, MaxSample/20)
+			t.Errorf("%d rows of the %d-th twentieth, want about %d", c, i, maxSample/20)
 		}
 	}
 }
@@ -102,6 +105,7 @@ func seeded(t testing.TB, n int) (*Sample, []byte) {
 }
 
 func TestASampleComesBack(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{0, 1, 7} {
 		s, data := seeded(t, n)
 		again, err := DecodeSample(bytes.NewReader(data), int64(len(data)))
@@ -119,10 +123,11 @@ func TestASampleComesBack(t *testing.T) {
 }
 
 func TestSamplesThatLieAreRefused(t *testing.T) {
+	t.Parallel()
 	positions := safetensors.Tensor{Name: "positions", Shape: []int{2}, Data: []int64{3, 9}}
 	features := safetensors.Tensor{Name: "features", Shape: []int{2, 1}, Data: []float32{1, 2}}
-	many := safetensors.Tensor{Name: "positions", Shape: []int{MaxSample + 1}}
-	numbers := make([]int64, MaxSample+1)
+	many := safetensors.Tensor{Name: "positions", Shape: []int{maxSample + 1}}
+	numbers := make([]int64, maxSample+1)
 	for i := range numbers {
 		numbers[i] = int64(i)
 	}
@@ -135,7 +140,7 @@ func TestSamplesThatLieAreRefused(t *testing.T) {
 		"shape [1 2], want 2": {positions, {Name: "features", Shape: []int{1, 2}, Data: []float32{1, 2}}},
 		"feature 1 is NaN":    {positions, {Name: "features", Shape: []int{2, 1}, Data: []float32{1, float32(math.NaN())}}},
 		"8193 rows of 1 features": {many,
-			{Name: "features", Shape: []int{MaxSample + 1, 1}, Data: make([]float32, MaxSample+1)}},
+			{Name: "features", Shape: []int{maxSample + 1, 1}, Data: make([]float32, maxSample+1)}},
 	} {
 		var data bytes.Buffer
 		if err := safetensors.EncodeSealed(&data, tensors, map[string]string{"mfgs.sample": "1"}); err != nil {

@@ -1,7 +1,6 @@
 package rows
 
-// Stats counts what a pass over a source has met so far: what comes behind a batch that was handed
-// over is not in it yet.
+// Stats counts a pass over a source so far, up to the end of the last batch handed over.
 type Stats struct {
 	Examples int   // handed over
 	Bad      []Bad // skipped
@@ -17,7 +16,7 @@ func (s *Stats) Messages() []string {
 	return list
 }
 
-// Bad is a record that cannot be read.
+// Bad is a record that could not be read.
 type Bad struct {
 	Position int // in the source
 	Message  string

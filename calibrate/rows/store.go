@@ -16,25 +16,24 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A store is blocks of examples in a file that grows block by block, so that one whose writer was
-// stopped holds all blocks that were whole. It is segments, one after another, and each of them a
-// sealed safetensors file (see [safetensors.EncodeSealed]) behind its length:
+// A store is a file of examples that grows block by block. If its writer is interrupted, the whole blocks can
+// still be read. It is a sequence of segments, each a sealed safetensors file (see [safetensors.EncodeSealed])
+// after its length:
 //
 //	bytes       content
 //	8           n, the length of the segment, unsigned little-endian
 //	n           the segment
 //
-// The metadata of a segment say under "mfgs.rows" what it is, and "version" is "1".
+// The metadata of a segment have its kind under "mfgs.rows", and "version" is "1".
 //
 //	head        the first. Metadata: the caller's own; no tensors
-//	block       the examples of one block of 512 positions, of N > 0:
-//	            positions I64 [N], features F32 [N,d], logits F32 [N,K], and where there are any
+//	block       the N > 0 examples of one block of 512 positions:
+//	            positions I64 [N], features F32 [N,d], logits F32 [N,K], and optionally
 //	            labels I64 [N] (-1 for none) and targets U8 [N,K]
-//	end         the last, of a store whose stream came to its end. Metadata: "fingerprint" and
-//	            "labelled", "true" or "false"
+//	end         the last, in a complete store. Metadata: "fingerprint" and "labelled", "true" or "false"
 //
-// A block and the end may have bad U8 [m]: a JSON list of messages about the records that were left
-// out since the block before.
+// A block and the end may have bad U8 [m]: a JSON list of messages about the records skipped since the previous
+// block.
 const (
 	storeVersion = "1"
 	headKind     = "head"
@@ -42,7 +41,7 @@ const (
 	endKind      = "end"
 )
 
-// End is what is known of a stream at its end.
+// End is what is known at the end of a stream.
 type End struct {
 	Fingerprint string
 	Labelled    bool
@@ -56,13 +55,13 @@ type Writer struct {
 	bad []Bad
 }
 
-// NewWriter begins a store with metadata that say what it is of.
+// NewWriter starts a store with the given metadata.
 func NewWriter(w io.Writer, metadata map[string]string) (*Writer, error) {
 	s := &Writer{w: w}
 	return s, s.segment(headKind, nil, metadata)
 }
 
-// Add takes the next examples, and writes the blocks that they complete, each with one Write.
+// Add takes the next examples and writes the blocks that they complete, each with one Write.
 func (s *Writer) Add(b *Batch) error {
 	for _, block := range s.cut.add(b) {
 		if err := s.block(block); err != nil {
@@ -72,11 +71,10 @@ func (s *Writer) Add(b *Batch) error {
 	return nil
 }
 
-// Bad takes a record that was left out, before any example behind it is added.
+// Bad takes a skipped record. It must be called before a later example is added.
 func (s *Writer) Bad(b Bad) { s.bad = append(s.bad, b) }
 
-// End writes the last block and what makes the store complete. Without it the store has the blocks
-// that were whole.
+// End writes the last block and the end, which makes the store complete.
 func (s *Writer) End(e End) error {
 	if last := s.cut.pending; last != nil {
 		s.cut.pending = nil
@@ -92,7 +90,7 @@ func (s *Writer) End(e End) error {
 		map[string]string{"fingerprint": e.Fingerprint, "labelled": fmt.Sprint(e.Labelled)})
 }
 
-// badTensors gives up the first n messages about records that were left out.
+// badTensors removes the first n messages about skipped records, and returns them as tensors.
 func (s *Writer) badTensors(n int) ([]safetensors.Tensor, error) {
 	if n == 0 {
 		return nil, nil
@@ -154,21 +152,21 @@ func wide(x []int) []int64 {
 	return out
 }
 
-// ErrStore says that bytes are no store, or not as they were written.
+// ErrStore reports bytes that are not a store, or are damaged.
 var ErrStore = errors.New("not a store of examples as it was written")
 
-// A Store is the whole blocks of a store.
+// A Store reads the whole blocks of a store.
 type Store struct {
 	metadata map[string]string
 	blocks   []*safetensors.File
 	d, k, n  int
-	next     int   // the position behind the last block
+	next     int   // the position after the last block
 	whole    int64 // bytes up to there
 	bad      []Bad
 	end      *End
 }
 
-// Metadata reads what NewWriter was given from a store of size bytes.
+// Metadata reads the metadata given to NewWriter from a store of size bytes.
 func Metadata(r io.ReaderAt, size int64) (map[string]string, error) {
 	read := &failing{r: r}
 	f, _, err := segmentAt(read, 0, size)
@@ -184,10 +182,10 @@ func Metadata(r io.ReaderAt, size int64) (map[string]string, error) {
 	return f.Metadata(), nil
 }
 
-// A failing notes why r could not be read, which a store that was cut off is not.
+// A failing records the first read error of r, to distinguish it from a truncated store.
 type failing struct {
 	r   io.ReaderAt
-	err error // nil, or the first
+	err error
 }
 
 func (f *failing) ReadAt(p []byte, off int64) (int, error) {
@@ -198,9 +196,8 @@ func (f *failing) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Open reads and checks a store of size bytes. One that is not complete gives the blocks up to the
-// first that is not as it was written; see [Store.End]. What cannot be read is an error that is not
-// [ErrStore].
+// Open reads and checks a store of size bytes. An incomplete store has the blocks up to the first damaged one; see
+// [Store.End]. A read error is not [ErrStore].
 func Open(r io.ReaderAt, size int64) (*Store, error) {
 	f := &failing{r: r}
 	s, err := open(f, size)
@@ -219,7 +216,7 @@ func open(r io.ReaderAt, size int64) (*Store, error) {
 	for {
 		f, behind, err := segmentAt(r, s.whole, size)
 		if err != nil {
-			return s, nil // the writer came no further
+			return s, nil // the writer was interrupted here
 		}
 		if s.whole > 0 {
 			bad, err := readBad(f)
@@ -244,14 +241,14 @@ func open(r io.ReaderAt, size int64) (*Store, error) {
 	}
 }
 
-// leave notes records that were left out in the block of a position, or before it.
+// leave adds records that were skipped in the block of a position, or before it.
 func (s *Store) leave(position int, messages []string) {
 	for _, m := range messages {
 		s.bad = append(s.bad, Bad{position, m})
 	}
 }
 
-// segmentAt reads and checks the segment at an offset, and returns where the next begins.
+// segmentAt reads and checks the segment at an offset, and returns the offset of the next.
 func segmentAt(r io.ReaderAt, at, size int64) (*safetensors.File, int64, error) {
 	var prefix [8]byte
 	if size-at < int64(len(prefix)) {
@@ -275,7 +272,7 @@ func segmentAt(r io.ReaderAt, at, size int64) (*safetensors.File, int64, error) 
 	return f, at + int64(n), nil
 }
 
-// readBad reads what a segment says of records that were left out.
+// readBad reads the messages of a segment about skipped records.
 func readBad(f *safetensors.File) (messages []string, err error) {
 	if !slices.ContainsFunc(f.Tensors(), func(t safetensors.Info) bool { return t.Name == "bad" }) {
 		return nil, nil
@@ -302,7 +299,7 @@ func readBytes(f *safetensors.File, name string) ([]byte, error) {
 	return io.ReadAll(section)
 }
 
-// describe returns the positions of a block and how many features and logits its examples have.
+// describe checks a block and returns its positions, d and K.
 func describe(f *safetensors.File) (positions []int, d, k int, err error) {
 	if kind := f.Metadata()["mfgs.rows"]; kind != blockKind {
 		return nil, 0, 0, fmt.Errorf("%w: a segment %.20q, want %q", ErrStore, kind, blockKind)
@@ -356,7 +353,7 @@ func readInts(f *safetensors.File, name string) ([]int, error) {
 	return out, nil
 }
 
-// readBlock returns the examples of a block, which was described.
+// readBlock reads a block that describe has checked.
 func readBlock(f *safetensors.File) (*Batch, error) {
 	b := &Batch{}
 	var err error
@@ -381,26 +378,24 @@ func readBlock(f *safetensors.File) (*Batch, error) {
 	return b, nil
 }
 
-// Metadata returns what NewWriter was given.
+// Metadata returns the metadata given to NewWriter.
 func (s *Store) Metadata() map[string]string { return s.metadata }
 
-// End returns what was known at the end of the stream, or nil of a store that is not complete.
+// End returns what was known at the end of the stream, or nil for an incomplete store.
 func (s *Store) End() *End { return s.end }
 
-// Bad returns the records that were left out, as far as the store goes. Of their positions it knows
-// that they are not behind the block of those that it gives.
+// Bad returns the skipped records. Their positions are upper bounds, up to the block.
 func (s *Store) Bad() []Bad { return s.bad }
 
-// Next returns the position behind the last block, from which an incomplete store goes on.
+// Next returns the position after the last block, where an incomplete store continues.
 func (s *Store) Next() int { return s.next }
 
-// Size returns in how many bytes head and whole blocks lie. An incomplete store is to be cut off
-// there before more is appended.
+// Size returns the size of the head and the whole blocks in bytes. An incomplete store must be truncated to it before
+// more is appended.
 func (s *Store) Size() int64 { return s.whole }
 
-// Append returns what goes on with an incomplete store, of which w appends to the first [Store.Size]
-// bytes: the examples from [Store.Next] on are to be added. The bytes will be those of a store that
-// was written at once.
+// Append returns a Writer that continues an incomplete store, where w appends to its first [Store.Size] bytes. Add
+// it the examples from [Store.Next] on. The bytes will be those of a store written without interruption.
 func (s *Store) Append(w io.Writer) *Writer {
 	if s.end != nil {
 		panic("rows: more is appended to a store that is complete")
@@ -408,19 +403,19 @@ func (s *Store) Append(w io.Writer) *Writer {
 	return &Writer{w: w}
 }
 
-// Features returns d, 0 where there are no blocks.
+// Features returns d, or 0 without blocks.
 func (s *Store) Features() int { return s.d }
 
-// Logits returns K, 0 where there are no blocks.
+// Logits returns K, or 0 without blocks.
 func (s *Store) Logits() int { return s.k }
 
-// Len returns how many examples there are.
+// Len returns the number of examples.
 func (s *Store) Len() int { return s.n }
 
-// Labelled reports whether every example has a label, or targets, as far as is known.
+// Labelled reports whether every example is known to have a label or targets.
 func (s *Store) Labelled() bool { return s.end != nil && s.end.Labelled }
 
-// Fingerprint is that of the data, "" of a store that is not complete.
+// Fingerprint returns the fingerprint of the data, "" for an incomplete store.
 func (s *Store) Fingerprint() string {
 	if s.end == nil {
 		return ""
@@ -428,8 +423,7 @@ func (s *Store) Fingerprint() string {
 	return s.end.Fingerprint
 }
 
-// Blocks reads the blocks. Whoever takes one owns it. An error, such as that of ctx when it ends, is the
-// last.
+// Blocks reads the blocks; the receiver owns them. It ends with the first error, such as that of ctx.
 func (s *Store) Blocks(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		for _, f := range s.blocks {

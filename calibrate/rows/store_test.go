@@ -100,6 +100,7 @@ func all(t testing.TB, s *Store) *Batch {
 }
 
 func TestAStoreIsTheSourceThatWasStored(t *testing.T) {
+	t.Parallel()
 	full := examples(append(positions(100, 1100), 5000, 5003)...)
 	labels, unlabelled := *full, *full
 	labels.Targets = nil
@@ -125,6 +126,7 @@ func TestAStoreIsTheSourceThatWasStored(t *testing.T) {
 
 // However it was cut off, what was whole before is there.
 func TestACutStoreKeepsItsWholeBlocks(t *testing.T) {
+	t.Parallel()
 	want := examples(positions(0, 3*BlockSize+5)...)
 	data, edges := stored(t, want, &end)
 	blocks := edges[1 : len(edges)-1]
@@ -169,6 +171,7 @@ func TestACutStoreKeepsItsWholeBlocks(t *testing.T) {
 
 // A store that cannot be read is not taken for one that is cut off, whose rest would be written anew.
 func TestAStoreThatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
 	data, _ := stored(t, examples(positions(0, 2*BlockSize+5)...), &end)
 	broken := errors.New("input/output error")
 	for reads := 0; ; reads++ {
@@ -194,6 +197,7 @@ func (f readerAtFunc) ReadAt(p []byte, off int64) (int, error) { return f(p, off
 
 // However the writer was stopped, one that goes on from what is whole writes the same bytes.
 func TestAStoreGoesOnWhereItWasCutOff(t *testing.T) {
+	t.Parallel()
 	want := examples(append(positions(100, 1100), 5000, 5003)...)
 	data, edges := stored(t, want, &end)
 	goOn := func(torn []byte, at int) {
@@ -233,6 +237,7 @@ func TestAStoreGoesOnWhereItWasCutOff(t *testing.T) {
 }
 
 func TestNothingIsAppendedToAWholeStore(t *testing.T) {
+	t.Parallel()
 	data, _ := stored(t, examples(3), &end)
 	s, err := opened(data)
 	if err != nil {
@@ -246,7 +251,8 @@ func TestNothingIsAppendedToAWholeStore(t *testing.T) {
 	s.Append(new(bytes.Buffer))
 }
 
-func TestAStreamOfAStoreEndsWhenItIsTold(t *testing.T) {
+func TestBlocksOfAStoreEndWithTheContext(t *testing.T) {
+	t.Parallel()
 	data, _ := stored(t, examples(positions(0, 2*BlockSize)...), &end)
 	s, err := opened(data)
 	if err != nil {

@@ -302,7 +302,8 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 		"no classes": {func(t *Training) { t.ClassSums, t.ClassCounts = nil, nil }, []Score{mahalanobis, relativeMahalanobis},
 			"not summed by class"},
 		"nothing varies": {func(t *Training) {
-			*t = *trainingOf(make([]float32, 30), make([]int, 10), make([]float64, 6), make([]float64, 2), layer.Softmax)
+			*t = *trainingOf(make([]float32, 30), make([]int, 10), make([]float64, 6), make([]float64, 2),
+				layer.Softmax)
 		},
 			[]Score{mahalanobis}, "do not vary within classes"},
 		"no features": {func(t *Training) { clear(t.Sample.Features) }, []Score{knn}, "all features of training examples are 0"},

@@ -99,7 +99,8 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"inspection": {0, func(w io.Writer) error {
 			return writeInspection(w, &inspection{
 				Inspection: &wrap.Inspection{Model: *model, Evidence: []string{evil},
-					Head: &head.Head{Op: evil, Node: evil, FeaturesTensor: evil, LogitsTensor: evil, Tail: []string{evil}}},
+					Head: &head.Head{Op: evil, Node: evil, FeaturesTensor: evil, LogitsTensor: evil,
+						Tail: []string{evil}}},
 				Preprocessing: &pretrained.Suggestion{Preprocess: evil, Reason: evil}, Classes: evil, Next: evil,
 				beside: &pretrained.Folder{Tokenizer: evil},
 			})

@@ -1,10 +1,10 @@
-// Package approx compares floating-point numbers in tests. Nothing is close to NaN here, NaN
-// included, while |got - want| > tolerance is false for it: a test written that way passes.
+// Package approx compares floating-point numbers in tests. Nothing is close to NaN, not even NaN. A test of the form
+// |got - want| > tolerance would pass for it.
 package approx
 
 import "math"
 
-// Equal reports whether two numbers differ by at most the tolerance. Equal infinities do.
+// Equal reports whether two numbers differ by at most the tolerance. Equal infinities are equal.
 func Equal(got, want, tolerance float64) bool {
 	return got == want || math.Abs(got-want) <= tolerance
 }

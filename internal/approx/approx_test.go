@@ -12,6 +12,7 @@ import (
 )
 
 func TestEqual(t *testing.T) {
+	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, test := range []struct {
 		got, want, tolerance float64
@@ -47,6 +48,7 @@ func TestEqual(t *testing.T) {
 // A comparison such as math.Abs(a-b) > tolerance is false for NaN, so that the
 // test around it passes.
 func TestNoTestLetsNaNPass(t *testing.T) {
+	t.Parallel()
 	files := 0
 	err := filepath.WalkDir("../..", func(file string, d fs.DirEntry, err error) error {
 		switch {
@@ -77,6 +79,7 @@ func TestNoTestLetsNaNPass(t *testing.T) {
 }
 
 func TestLetNaNPass(t *testing.T) {
+	t.Parallel()
 	for code, want := range map[string]int{
 		"if math.Abs(a-b) > tol {}":                                1,
 		"if tol < math.Abs(a-b) {}":                                1,

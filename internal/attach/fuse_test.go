@@ -438,7 +438,8 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s/%s/K=%d/%s", by, method, k, probabilities), func(t *testing.T) {
-						nll, ood, plain := layer.Temperatures{Act: 0.7, Ens: 2}, layer.Temperatures{Act: 3, Ens: 0.4}, 0.0
+						nll, ood := layer.Temperatures{Act: 0.7, Ens: 2}, layer.Temperatures{Act: 3, Ens: 0.4}
+						plain := 0.0
 						switch probabilities {
 						case "of the score's":
 							ood = nll

@@ -9,36 +9,33 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// apart is the size from which the halves of a block are solved side by side.
+// apart is the size from which the halves of a block are solved in parallel.
 const apart = 64
 
-// conquest is the eigenvalues and, in the rows of z, eigenvectors of the
-// diagonal blocks of T that are solved so far. Row r of z belongs to value[r];
-// rows are in no order, and zero outside the columns of their block.
+// conquest is the eigenvalues and, in the rows of z, eigenvectors of the diagonal blocks of T solved so far. Row r
+// of z belongs to value[r]. Rows are unordered, and zero outside the columns of their block.
 type conquest struct {
 	n     int
-	value []float64 // [n], at first the diagonal of T
+	value []float64 // [n], initially the diagonal of T
 	off   []float64 // [n−1]
 	z     []float64 // [n,n]
 }
 
-// conquerAll overwrites diagonal with the eigenvalues of T and z, which is zero, with its
-// eigenvectors, in rows, and returns the rows in ascending order of their eigenvalues.
+// conquerAll overwrites diagonal with the eigenvalues of T, and z, which is zero, with its eigenvectors in rows.
+// It returns the rows in ascending order of their eigenvalues.
 //
-// T without the entry β that couples rows m−1 and m consists of two blocks. With |β| taken from the
-// diagonal entries beside it, T is the two and ρuuᵀ, ρ = |β|, u = (0 … 0 1 ±1 0 … 0). In the basis
-// of the blocks' eigenvectors that is D + ρzzᵀ, a diagonal matrix and one of rank one: Cuppen 1981,
-// "A divide and conquer method for the symmetric tridiagonal eigenproblem". 4/3 n³ operations at
-// most, products of matrices, and far fewer where many eigenvectors of the blocks are ones of T
-// already.
+// Without the entry β that couples rows m−1 and m, T consists of two blocks. With |β| subtracted from the diagonal
+// entries beside it, T is the two blocks plus ρuuᵀ, ρ = |β|, u = (0 … 0 1 ±1 0 … 0). In the basis of the blocks'
+// eigenvectors that is D + ρzzᵀ, a diagonal matrix plus one of rank one: Cuppen 1981, "A divide and conquer method
+// for the symmetric tridiagonal eigenproblem". It takes at most 4/3 n³ operations in products of matrices, and far
+// fewer if many eigenvectors of the blocks are eigenvectors of T already.
 func conquerAll(diagonal, off, z []float64) (order []int) {
 	n := len(diagonal)
 	c := &conquest{n: n, value: diagonal, off: off, z: z}
 	return c.solve(0, n, make([]float64, (n*n+1)/2))
 }
 
-// solve does the block of rows lo to hi, with half its area as work space, down
-// to single rows, which need nothing done.
+// solve solves the block of rows [lo,hi) recursively. work has half the area of the block.
 func (c *conquest) solve(lo, hi int, work []float64) (order []int) {
 	if hi-lo < 2 {
 		for row := lo; row < hi; row++ {
@@ -76,7 +73,7 @@ func (c *conquest) sorted(rows []int) []int {
 	return rows
 }
 
-// merge makes one block of two, rows lo to mid and mid to hi.
+// merge joins two blocks, the rows [lo,mid) and [mid,hi).
 type merge struct {
 	*conquest
 	lo, mid, hi int
@@ -84,7 +81,7 @@ type merge struct {
 
 	rho     float64
 	weight  []float64 // z by row, from lo, of norm 1
-	side    []int8    // by row, from lo: where the row is not zero
+	side    []int8    // by row, from lo: where the row is nonzero
 	kept    []int     // the rows, ascending, whose vectors change
 	zeros   []zero    // by kept row: its new eigenvalue
 	changed []float64 // by kept row: the z that has exactly these eigenvalues
@@ -125,21 +122,20 @@ func (m *merge) couple() {
 	}
 }
 
-// deflate finds the eigenvectors of the blocks that are ones of the merged block to working
-// accuracy: where z_i is nothing, and, of two eigenvalues that are almost one, the combination of
-// the vectors that makes z_i nothing (Dongarra and Sorensen 1987, "A fully parallel algorithm for
-// the symmetric eigenvalue problem"). What is neglected has norm tolerance at most each time.
+// deflate finds the eigenvectors of the blocks that are eigenvectors of the merged block to working accuracy:
+// those with a negligible z_i and, for two nearly equal eigenvalues, the combination of the vectors that makes z_i
+// zero (Dongarra and Sorensen 1987, "A fully parallel algorithm for the symmetric eigenvalue problem"). Each time,
+// what is neglected has a norm of at most tolerance.
 func (m *merge) deflate() {
-	// Below the first bound entries of a matrix of norm 1 are nothing at all: it keeps what is
-	// squared and inverted later within range. The second is about the rounding errors of a merge.
-	// From 1 to 8 ε neither the time nor the errors change; 16 ε shows in the eigenvalues.
-	const nothing, rounding = 0x1p-200, 4 * epsilon
+	// The first bound keeps numbers that are squared and inverted later in range. The second is about the rounding
+	// error of a merge: from 1 to 8 ε neither time nor errors change; 16 ε shows in the eigenvalues.
+	const negligible, rounding = 0x1p-200, 4 * epsilon
 	largest := math.Max(math.Abs(m.value[m.order[0]]), math.Abs(m.value[m.order[len(m.order)-1]]))
-	tolerance := math.Max(nothing, rounding*math.Max(largest, m.rho))
+	tolerance := math.Max(negligible, rounding*math.Max(largest, m.rho))
 	last := -1
 	for _, row := range m.order {
 		if w := m.weight[row-m.lo]; m.rho*math.Abs(w) <= tolerance {
-			m.value[row] += m.rho * w * w // so that the trace is kept
+			m.value[row] += m.rho * w * w // which keeps the trace
 			continue
 		}
 		if last >= 0 && !m.combine(last, row, tolerance) {
@@ -152,8 +148,8 @@ func (m *merge) deflate() {
 	}
 }
 
-// combine rotates the vectors of two rows, a before b in order, so that z is 0
-// in a, if that leaves no more than the tolerance beside the diagonal.
+// combine rotates the vectors of two rows, a before b in order, so that z is 0 in a, if the off-diagonal entry
+// that this makes is within the tolerance.
 func (m *merge) combine(a, b int, tolerance float64) bool {
 	za, zb := &m.weight[a-m.lo], &m.weight[b-m.lo]
 	norm := math.Hypot(*za, *zb)
@@ -172,14 +168,13 @@ func (m *merge) combine(a, b int, tolerance float64) bool {
 	return true
 }
 
-// solveSecular finds the eigenvalues λ of D + ρzzᵀ and then ẑ such that they are
-// exactly those of D + ρẑẑᵀ (Löwner's formula),
+// solveSecular finds the eigenvalues λ of D + ρzzᵀ, and then the ẑ for which they are exactly the eigenvalues of D
+// + ρẑẑᵀ (Löwner's formula),
 //
 //	ẑ_i² ∝ (λ_i − d_i) Π_{j≠i} (λ_j − d_i)/(d_j − d_i).
 //
-// The vectors made from it are orthogonal to working accuracy, however close
-// the eigenvalues are, and ẑ is near z: Gu and Eisenstat 1995, "A
-// divide-and-conquer algorithm for the symmetric tridiagonal eigenproblem".
+// The vectors computed from ẑ are orthogonal to working accuracy, however close the eigenvalues are, and ẑ is near
+// z: Gu and Eisenstat 1995, "A divide-and-conquer algorithm for the symmetric tridiagonal eigenproblem".
 func (m *merge) solveSecular() {
 	k := len(m.kept)
 	s := &secular{d: make([]float64, k), square: make([]float64, k), inverse: 1 / m.rho}
@@ -203,7 +198,7 @@ func (m *merge) solveSecular() {
 	})
 }
 
-// each calls f for 0 … n−1, in shares that are worth a switch.
+// each calls f for 0 … n−1 in parallel, in shares that are worth a switch.
 func each(n int, f func(i int)) {
 	const share = 32
 	parallel((n+share-1)/share, func(block int) {
@@ -213,10 +208,9 @@ func each(n int, f func(i int)) {
 	})
 }
 
-// multiply replaces the kept rows by their combinations, the eigenvectors of D + ρẑẑᵀ: v_i =
-// ẑ_i/(d_i − λ), normalised. Rows that are zero on one side of mid take no part in the product
-// there; a rotation that makes one nonzero on both sides has struck another one out, so that what
-// takes part on a side is no more than the columns there are.
+// multiply replaces the kept rows by their combinations, the eigenvectors of D + ρẑẑᵀ: v_i = ẑ_i/(d_i − λ),
+// normalised. Rows that are zero on one side of mid are left out of the product there. A rotation that makes a row
+// nonzero on both sides has removed another row, so that each side has at most as many rows as columns.
 func (m *merge) multiply(work []float64) {
 	k := len(m.kept)
 	grouped := make([]int, 0, k) // into kept, by side
@@ -253,7 +247,7 @@ func (m *merge) multiply(work []float64) {
 	})
 }
 
-// pack copies the columns from lo to hi of some kept rows.
+// pack copies the columns [lo,hi) of some kept rows.
 func (m *merge) pack(dst []float64, kept []int, lo, hi int) matrix {
 	cols := hi - lo
 	for p, i := range kept {
@@ -262,8 +256,7 @@ func (m *merge) pack(dst []float64, kept []int, lo, hi int) matrix {
 	return matrix{Rows: len(kept), Cols: cols, Stride: cols, Data: dst[:len(kept)*cols]}
 }
 
-// product sets the columns from lo on of some rows of z to combinations of the
-// rows of old, with weights stride apart.
+// product sets the columns from lo on of some rows of z to combinations of the rows of old, with weights stride apart.
 func (m *merge) product(rows []int, lo int, old matrix, weights []float64, stride int) {
 	for j := 0; j < old.Cols; j += tile {
 		cols := min(tile, old.Cols-j)

@@ -9,7 +9,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// parallel calls f for 0 … n−1, on as many processors as there are.
+// parallel calls f for 0 … n−1 on all processors. Unlike For of internal/parallel it hands out one index at a
+// time, since the calls differ in cost.
 func parallel(n int, f func(i int)) {
 	var next atomic.Int64
 	work := func() {
@@ -25,7 +26,7 @@ func parallel(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// matrix is some rows and columns of a row-major matrix.
+// matrix is a part of a row-major matrix.
 type matrix = blas64.General
 
 // addTo adds alpha m x to y, a dot product for each row of m.
@@ -33,8 +34,8 @@ func addTo(y []float64, alpha float64, m matrix, x []float64) {
 	blas64.Gemv(blas.NoTrans, alpha, m, vector(x), 1, vector(y))
 }
 
-// addTransTo adds alpha mᵀx to y: the rows of m times the entries of x, four rows in a pass over y.
-// gonum's Gemm adds one row in a pass, and so is half as fast.
+// addTransTo adds alpha mᵀx to y: the rows of m times the entries of x, four rows in a pass over y. gonum's Gemm
+// adds one row in a pass, and is half as fast.
 func addTransTo(y []float64, alpha float64, m matrix, x blas64.Vector) {
 	blas64.Gemv(blas.Trans, alpha, m, x, 1, vector(y))
 }

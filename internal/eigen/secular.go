@@ -17,8 +17,8 @@ type secular struct {
 	norm2     float64   // ‖z‖²
 }
 
-// zero is a λ as the sum of the pole next to it and the distance from there: so
-// d_i − λ has a small relative error for each i, however close λ is to a pole.
+// zero is a λ as the sum of the nearest pole and the distance to it, so that each d_i − λ has a small relative error
+// however close λ is to a pole.
 type zero struct {
 	pole     float64
 	distance float64
@@ -26,15 +26,15 @@ type zero struct {
 
 func (l zero) value() float64 { return l.pole + l.distance }
 
-// to is d − λ.
+// to returns d − λ.
 func (l zero) to(d float64) float64 { return (d - l.pole) - l.distance }
 
-// values are f at a point between poles j and j+1, split into what the poles up to j contribute
-// (psi, negative) and what those behind do (phi, positive), and their derivatives.
+// values are f at a point between poles j and j+1, split into the terms of the poles up to j (psi, negative) and
+// after it (phi, positive), and their derivatives.
 type values struct {
 	f, psi, phi    float64
 	slopeL, slopeR float64
-	rounding       float64 // a bound of the rounding error in f
+	rounding       float64 // a bound on the rounding error in f
 }
 
 func (s *secular) at(l zero, j int) values {
@@ -60,14 +60,14 @@ func (s *secular) at(l zero, j int) values {
 	return v
 }
 
-// zero finds the zero above pole j: the sum over the poles up to j, and that over the rest, is
-// approximated by one pole each, at j and j+1, with the same value and slope, and the zero of that
-// taken for the next point (the "middle way" of Li 1994, LAPACK Working Note 89). The zero stays
-// bracketed, and the interval is bisected where the approximation leaves it or is slow.
+// zero finds the zero above pole j. The sum over the poles up to j, and that over the rest, are approximated by
+// one pole each, at j and j+1, with the same value and slope; the zero of the approximation is the next point (the
+// "middle way" of Li 1994, LAPACK Working Note 89). The zero stays bracketed, and the interval is bisected if the
+// approximation leaves it or converges slowly.
 //
-// It ends where |f| is below its rounding error, which is as good as the eigenvectors need (Gu and
-// Eisenstat 1995), or when no number is left between the bounds: after quickSteps and 64 bisections
-// of the logarithm at most, each with one other step.
+// It ends when |f| is below its rounding error, which suffices for the eigenvectors (Gu and Eisenstat 1995), or
+// when no number is left between the bounds: at most after quickSteps and 64 bisections of the logarithm, each
+// with one other step.
 func (s *secular) zero(j int) zero {
 	l, low, high, done := s.start(j)
 	if done {
@@ -99,20 +99,18 @@ func (s *secular) zero(j int) zero {
 	}
 }
 
-// start chooses the nearer pole, by the sign of f half way, and returns bounds
-// of the distance and a first guess: the zero with all poles but j and j+1
-// replaced by their value half way. done says that the guess is the zero.
+// start chooses the nearer pole, by the sign of f half way, and returns bounds of the distance and a first guess:
+// the zero with all poles except j and j+1 replaced by their value half way. done says that the guess is the zero.
 func (s *secular) start(j int) (l zero, low, high float64, done bool) {
 	last := j == len(s.d)-1
 	gap := s.norm2 / s.inverse
 	if !last {
 		gap = s.d[j+1] - s.d[j]
 	}
-	// One pole's term is at most the sum of all others and 1/ρ, and the others
-	// are gap/2 or more away.
+	// The term of one pole is at most the sum of all others and 1/ρ, and the others are at least gap/2 away.
 	nearest := func(i int) float64 { return 0.25 * s.square[i] / (s.inverse + 2*s.norm2/gap) }
 	if last {
-		// A zero at the very bound may be beyond it by rounding.
+		// A zero at the bound may lie beyond it by rounding.
 		high = gap * (1 + 8*epsilon)
 		return zero{s.d[j], gap}, nearest(j), high, false
 	}
@@ -137,7 +135,7 @@ func (s *secular) start(j int) (l zero, low, high float64, done bool) {
 	return l, low, high, false
 }
 
-// step is the distance from λ to the zero of
+// step returns the distance from λ to the zero of
 //
 //	c + L²ψ'/(L − x) + R²φ'/(R − x),  L = d_j − λ, R = d_{j+1} − λ, c = f − Lψ' − Rφ'
 //
@@ -153,8 +151,8 @@ func (s *secular) step(l zero, j int, v values) float64 {
 	return smaller(c, a, left*right*v.f)
 }
 
-// smaller is the zero (a − √(a² − 4bc))/2c of cx² − ax + b, without cancellation:
-// the one between the two poles, whatever the sign of c.
+// smaller returns the zero (a − √(a² − 4bc))/2c of cx² − ax + b without cancellation: the one between the two poles,
+// whatever the sign of c.
 func smaller(c, a, b float64) float64 {
 	root := math.Sqrt(math.Max(0, a*a-4*b*c))
 	if a > 0 {

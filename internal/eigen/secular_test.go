@@ -12,6 +12,7 @@ import (
 
 // The zeros are compared with bisection in 200 bits.
 func TestSecularZeros(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 0))
 	for trial := range 100 {
 		s := randomSecular(1+rng.IntN(12), trial, rng)

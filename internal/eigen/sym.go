@@ -2,17 +2,15 @@
 //
 //  1. A = H T Hᵀ with T tridiagonal and H a product of Householder reflections
 //     (tridiagonal.go).
-//  2. T = Z Λ Zᵀ by divide and conquer (conquer.go), each conquest the zeros of
-//     a rational function (secular.go).
+//  2. T = Z Λ Zᵀ by divide and conquer (conquer.go). Each merge finds the zeros of a rational function
+//     (secular.go).
 //  3. Q = H Z, the reflections applied in blocks (tridiagonal.go).
 //
-// The eigenvectors are kept in rows until the end: whatever a step does, it then
-// does to contiguous memory, and nearly all of it is a product of a few rows of
-// a matrix with a vector, the operation that gonum does best.
+// Eigenvectors are kept in rows until the end, so that every step works on contiguous memory. Nearly all of the
+// work is products of a few rows of a matrix with a vector, gonum's fastest operation.
 //
-// The error is that of any backward stable method: eigenvalues are right to a
-// modest multiple of 2⁻⁵² of the largest, and the vectors are orthonormal to a
-// modest multiple of 2⁻⁵². The result does not depend on GOMAXPROCS.
+// The method is backward stable: eigenvalues are correct to a modest multiple of 2⁻⁵² of the largest, and vectors are
+// orthonormal to a modest multiple of 2⁻⁵². The result does not depend on GOMAXPROCS.
 package eigen
 
 import (
@@ -20,9 +18,8 @@ import (
 	"math"
 )
 
-// Semidefinite returns the eigenvectors, orthonormal and in columns, and the eigenvalues
-// of scale·m, which is positive semi-definite but for rounding: values below zero are
-// clamped. Of m [n,n], which stays as it is, what is on and above the diagonal is read.
+// Semidefinite returns the eigenvectors, orthonormal and in columns, and the eigenvalues of scale·m, which is positive
+// semi-definite except for rounding: negative values are set to zero. Only the upper triangle of m [n,n] is read.
 func Semidefinite(m []float64, n int, scale float64) (q, values []float64, err error) {
 	q = make([]float64, n*n)
 	for i := range n {
@@ -39,10 +36,9 @@ func Semidefinite(m []float64, n int, scale float64) (q, values []float64, err e
 	return q, values, nil
 }
 
-// Sym overwrites the symmetric n×n matrix a, row-major, with its eigenvectors,
-// orthonormal and in columns, and returns the eigenvalues in ascending order:
-// column j belongs to the j-th. Only the lower triangle of a is read. Beside a
-// it takes 1.5 n² numbers of memory. What is in a after an error is undefined.
+// Sym overwrites the symmetric n×n matrix a, row-major, with its eigenvectors, orthonormal and in columns, and
+// returns the eigenvalues in ascending order; column j belongs to the j-th. Only the lower triangle of a is read.
+// It needs memory for 1.5 n² numbers. After an error, a is undefined.
 func Sym(a []float64, n int) (values []float64, err error) {
 	if n < 0 || len(a) != n*n {
 		panic(fmt.Sprintf("eigen: %d numbers for a %d×%d matrix", len(a), n, n))
@@ -66,9 +62,8 @@ func Sym(a []float64, n int) (values []float64, err error) {
 	return values, nil
 }
 
-// normalise divides the lower triangle of a by the power of two that brings its
-// largest entry into [½, 1), so that no later step can overflow and what
-// underflows is nothing beside the rounding errors.
+// normalise divides the lower triangle of a by the power of two that brings its largest entry into [½, 1). No
+// later step can then overflow, and what underflows is negligible.
 func normalise(a []float64, n int) (exponent int, err error) {
 	var largest float64
 	for i := range n {
@@ -83,7 +78,7 @@ func normalise(a []float64, n int) (exponent int, err error) {
 	if exponent == 0 {
 		return 0, nil
 	}
-	// In two factors: 2^-exponent itself may be out of range.
+	// In two factors, since 2^-exponent may be out of range.
 	half := math.Ldexp(1, -exponent/2)
 	rest := math.Ldexp(1, -exponent-(-exponent/2))
 	for i := range n {

@@ -107,6 +107,7 @@ var spectra = []struct {
 var sizes = []int{1, 2, 3, 4, 31, 32, 33, 64, 65, 130, 200}
 
 func TestSymAgainstEigenSym(t *testing.T) {
+	t.Parallel()
 	for _, spectrum := range spectra {
 		t.Run(spectrum.name, func(t *testing.T) {
 			for _, n := range sizes {
@@ -132,6 +133,7 @@ func TestSymAgainstEigenSym(t *testing.T) {
 
 // Beyond the sizes at which work is shared out and cut into tiles.
 func TestSymLarge(t *testing.T) {
+	t.Parallel()
 	const n = 545
 	rng := rand.New(rand.NewPCG(2, 0))
 	for _, a := range []*mat.Dense{gram(random(n/2, n, rng)), gram(random(n, n, rng))} {
@@ -143,6 +145,7 @@ func TestSymLarge(t *testing.T) {
 // The eigenvalues of A_ij = min(i, j), whose inverse is tridiagonal, are
 // 1/(4 sin²((2k−1)π/(4n+2))): the errors are known exactly.
 func TestSymOfKnownSpectrum(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 10, 50, 100, 300} {
 		a := fill(n, func(i, j int) float64 { return float64(min(i, j) + 1) })
 		values, _ := decompose(t, a)
@@ -163,6 +166,7 @@ func TestSymOfKnownSpectrum(t *testing.T) {
 
 // A Gram matrix of few examples with small integers for features is exact, and so is its rank.
 func TestSymOfZeroEigenvalues(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{40, 150, 300} {
 		rng := rand.New(rand.NewPCG(3, uint64(n)))
 		examples := n / 5
@@ -200,6 +204,7 @@ func TestSymDoesNotDependOnProcessors(t *testing.T) {
 }
 
 func TestSymReadsTheLowerTriangleOnly(t *testing.T) {
+	t.Parallel()
 	const n = 70
 	a := gram(random(n, n, rand.New(rand.NewPCG(5, 0))))
 	values, q := decompose(t, a)
@@ -215,6 +220,7 @@ func TestSymReadsTheLowerTriangleOnly(t *testing.T) {
 }
 
 func TestSymOfNothing(t *testing.T) {
+	t.Parallel()
 	values, err := Sym(nil, 0)
 	if err != nil || len(values) != 0 {
 		t.Errorf("%v, %v for an empty matrix", values, err)
@@ -222,6 +228,7 @@ func TestSymOfNothing(t *testing.T) {
 }
 
 func TestSymRefuses(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		a    []float64

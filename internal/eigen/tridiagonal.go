@@ -7,17 +7,16 @@ import (
 )
 
 const (
-	// panel is the number of reflections that are applied together: with many the panels themselves
-	// cost, with few the matrix passes through the cache too often.
+	// panel is the number of reflections applied together: with many the panels themselves are expensive, with few
+	// the matrix passes through the cache too often.
 	panel = 32
-	// tile is the number of columns that are worked on at a time, so that
-	// panel rows of them (128 KB) stay in the second-level cache.
+	// tile is the number of columns processed at a time, so that panel rows of them (128 KB) stay in the
+	// second-level cache.
 	tile = 512
-	// parts is the number of sums that a product is made of. It doesn't depend
-	// on the number of processors, and so neither does the rounding.
+	// parts is the number of partial sums of a product. It does not depend on the number of processors, so that
+	// rounding does not either.
 	parts = 16
-	// serial is the size up to which a product takes no more than some 20 µs,
-	// which is what sharing it out may cost.
+	// serial is the size up to which a product takes at most some 20 µs, the cost of sharing it out.
 	serial = 384
 )
 
@@ -31,15 +30,14 @@ type tridiagonal struct {
 
 // tridiagonalise reduces the lower triangle of a, which it overwrites.
 //
-// H_i takes row i to (0 … 0 β d_i), from the last row up. With A the leading i×i block, H_i A H_i =
-// A − v wᵀ − w vᵀ, where w = p − ½ τ (pᵀv) v, p = τAv. The rows of a panel are brought up to date
-// one by one as their turn comes, and the rest of A when the panel is done: that half of the
-// operations is then a product of matrices. The other half, Av, has to read all of A for each row
-// (Dongarra, Sorensen, Hammarling 1989, "Block reduction of matrices to condensed forms for
-// eigenvalue computations"). 4/3 n³ operations.
+// H_i takes row i to (0 … 0 β d_i), from the last row up. With A the leading i×i block, H_i A H_i = A − v wᵀ − w
+// vᵀ, where w = p − ½ τ (pᵀv) v, p = τAv. The rows of a panel are updated one by one, and the rest of A when the
+// panel is done: that half of the operations is then a product of matrices. The other half, Av, must read all of A
+// for each row (Dongarra, Sorensen, Hammarling 1989, "Block reduction of matrices to condensed forms for
+// eigenvalue computations"). It takes 4/3 n³ operations.
 func tridiagonalise(a []float64, n int) *tridiagonal {
-	t := &tridiagonal{n: n, diagonal: make([]float64, n), off: make([]float64, max(0, n-1)), a: a, tau: make([]float64,
-		n)}
+	t := &tridiagonal{n: n, diagonal: make([]float64, n), off: make([]float64, max(0, n-1)), a: a,
+		tau: make([]float64, n)}
 	mirrorBlocks(a, n)
 	r := &reduction{tridiagonal: t, w: make([]float64, panel*n), sums: make([]float64, parts*n),
 		products: make([]float64, 2*panel)}
@@ -53,8 +51,7 @@ func tridiagonalise(a []float64, n int) *tridiagonal {
 	return t
 }
 
-// mirrorBlocks completes the panel×panel blocks on the diagonal of a: the rest
-// of the upper triangle is never used.
+// mirrorBlocks completes the panel×panel diagonal blocks of a. The rest of the upper triangle is never used.
 func mirrorBlocks(a []float64, n int) {
 	for i := range n {
 		for j := i + 1; j < min(n, blockEnd(i)); j++ {
@@ -63,7 +60,7 @@ func mirrorBlocks(a []float64, n int) {
 	}
 }
 
-// blockEnd is where the diagonal block that holds row i ends.
+// blockEnd returns the end of the diagonal block that holds row i.
 func blockEnd(i int) int { return (i/panel + 1) * panel }
 
 // reduction is the work space of tridiagonalise.
@@ -81,7 +78,7 @@ func (r *reduction) done(i, first, top, cols int) (v, w matrix) {
 	return v, w
 }
 
-// subtract takes Σ v_p w_pᵀ + w_p v_pᵀ, columns j0 to j0+len(row) of its i-th row, from a row.
+// subtract subtracts row i of Σ v_p w_pᵀ + w_p v_pᵀ, columns [j0,j0+len(row)), from row.
 func subtract(row []float64, v, w matrix, i, j0 int) {
 	if v.Rows == 0 {
 		return
@@ -98,7 +95,7 @@ func columns(m matrix, j, cols int) matrix {
 	return matrix{Rows: m.Rows, Cols: cols, Stride: m.Stride, Data: m.Data[j:]}
 }
 
-// row brings row i of the panel up to date and makes its v_i and w_i.
+// row updates row i of the panel and computes its v_i and w_i.
 func (r *reduction) row(i, first, top int) {
 	n := r.n
 	v, pending := r.done(i, first, top, i+1)
@@ -117,8 +114,7 @@ func (r *reduction) row(i, first, top int) {
 	}
 	r.multiply(w, x)
 	if v.Rows > 0 {
-		// A is as it was before the panel, whose reflections so far would
-		// subtract Σ v_p w_pᵀ + w_p v_pᵀ.
+		// A lacks the reflections of the panel so far, which subtract Σ v_p w_pᵀ + w_p v_pᵀ.
 		v.Cols, pending.Cols = i, i
 		vx, wx := r.products[:v.Rows], r.products[panel:panel+v.Rows]
 		clear(r.products)
@@ -131,16 +127,15 @@ func (r *reduction) row(i, first, top int) {
 	blas64.Axpy(-0.5*r.tau[i]*blas64.Dot(vector(w), vector(x)), vector(x), vector(w))
 }
 
-// householder overwrites x with v, whose last entry is 1, such that I − τvvᵀ
-// takes x to (0 … 0 β) (Golub and Van Loan, Matrix Computations, section 5.1).
-// Entries of a matrix of norm 1 that are too small to square are zero.
+// householder overwrites x with v, whose last entry is 1, such that I − τvvᵀ takes x to (0 … 0 β) (Golub and Van Loan,
+// Matrix Computations, section 5.1). Entries that are too small to square count as zero.
 func householder(x []float64) (beta, tau float64) {
-	const nothing = 0x1p-800
+	const negligible = 0x1p-800
 	last := len(x) - 1
 	head, alpha := x[:last], x[last]
 	x[last] = 1
 	square := blas64.Dot(vector(head), vector(head))
-	if square < nothing {
+	if square < negligible {
 		clear(head)
 		return alpha, 0
 	}
@@ -149,9 +144,8 @@ func householder(x []float64) (beta, tau float64) {
 	return beta, (beta - alpha) / beta
 }
 
-// multiply adds A x to y, A the leading len(x) rows and columns, of which each
-// part takes a share of the lower triangle. A tile is used twice when it has come
-// through the cache: as it is and for the upper triangle.
+// multiply adds A x to y, A the leading len(x) rows and columns. Each part takes a share of the lower triangle,
+// and uses each tile twice while it is in the cache: as it is and for the upper triangle.
 func (r *reduction) multiply(y, x []float64) {
 	n := len(x)
 	blocks := (n + panel - 1) / panel
@@ -185,11 +179,11 @@ func (r *reduction) multiply(y, x []float64) {
 	}
 }
 
-// update applies the panel to the rows ahead of it.
+// update applies the panel to the rows before it.
 func (r *reduction) update(first, top int) {
 	v, w := r.done(first-1, first, top, 0)
 	parallel((first+panel-1)/panel, func(block int) {
-		// The longest first, so that the last to be finished is a short one.
+		// The longest first, so that the last one to finish is short.
 		end := first - block*panel
 		for j := 0; j < end; j += tile {
 			for i := max(0, end-panel); i < end; i++ {
@@ -201,12 +195,11 @@ func (r *reduction) update(first, top int) {
 	})
 }
 
-// reflect multiplies each row of z [n,n] by Hᵀ = H_1 … H_{n−1} from the right:
-// vectors in rows become H times themselves. 2n³ operations.
+// reflect multiplies each row of z [n,n] by Hᵀ = H_1 … H_{n−1} from the right: vectors in rows become H times
+// themselves. It takes 2n³ operations.
 //
-// A block of reflections is I − VᵀTV with v_i in the rows of V and T upper
-// triangular (Schreiber and Van Loan 1989, "A storage-efficient WY
-// representation for products of Householder transformations").
+// A block of reflections is I − VᵀTV with v_i in the rows of V and T upper triangular (Schreiber and Van Loan 1989, "A
+// storage-efficient WY representation for products of Householder transformations").
 func (t *tridiagonal) reflect(z []float64) {
 	n := t.n
 	var starts []int // the panels of tridiagonalise, from the first row down
@@ -230,8 +223,7 @@ func (t *tridiagonal) reflect(z []float64) {
 	})
 }
 
-// block returns V of the panel that starts at a row, or the part of it that
-// exists: the last one done may be short.
+// block returns V of the panel that starts at a row. The last panel may be short.
 func (t *tridiagonal) block(start int) matrix {
 	first := max(0, start)
 	return matrix{Rows: start + panel - first, Cols: start + panel - 1, Stride: t.n, Data: t.a[first*t.n:]}

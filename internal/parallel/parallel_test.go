@@ -6,6 +6,7 @@ import (
 )
 
 func TestForDoesAllOnce(t *testing.T) {
+	t.Parallel()
 	for n := range 70 {
 		done := make([]atomic.Int32, n)
 		For(n, func(first, last int) {

@@ -261,7 +261,8 @@ func (f *fuser) hasLogits(h *head.Head) bool {
 	return h.LogitsTensor == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(),
 		func(v *onnxpb.ValueInfo) bool {
 			info := onnx.InfoOf(v)
-			return info.Name == h.LogitsTensor && info.Type == tensor.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
+			return info.Name == h.LogitsTensor && info.Type == tensor.Float32 &&
+				(h.LogitsAreRows() || len(info.Shape) == 2)
 		})
 }
 

@@ -34,7 +34,8 @@ func meanField(h *head.Head) *MeanField {
 	}
 	return &MeanField{
 		Lambda0: 0.3, NLL: layer.Temperatures{Act: 1, Ens: 2}, OOD: layer.Temperatures{Act: 3, Ens: 4},
-		Forms:     layer.Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d), Weights: fill(d * m)},
+		Forms: layer.Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d),
+			Weights: fill(d * m)},
 		Intervals: []Interval{{4, 20}, {100, 60}},
 		Scores: []Score{
 			{Name: "ood_score", Double: true,
@@ -148,7 +149,8 @@ func TestFuseNamesOutputs(t *testing.T) {
 				return
 			}
 			h2, err := head.Find(again, head.Options{})
-			if err != nil || strings.TrimPrefix(h2.FeaturesTensor, "mfgs_inner_") != h.FeaturesTensor || h2.LogitsTensor != h.LogitsTensor {
+			if err != nil || strings.TrimPrefix(h2.FeaturesTensor, "mfgs_inner_") != h.FeaturesTensor ||
+				h2.LogitsTensor != h.LogitsTensor {
 				t.Errorf("the fused model's head is %+v, %v", h2, err)
 			}
 		})

@@ -83,7 +83,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 // fitOptions returns how settings ask to fit.
 func fitOptions(s *bundle.Settings, synthetic *rows.Batch) calibrate.FitOptions {
 	return calibrate.FitOptions{
-		Covariance: s.Covariance, Damping: s.Damping, Lambda0: s.Lambda0, Score: s.OODScore, StandIns: synthetic,
+		Covariance: s.Covariance, Damping: s.Damping, Lambda0: s.Lambda0, Score: s.OODScore, Synthetic: synthetic,
 	}
 }
 
@@ -151,7 +151,7 @@ func measureValidation(
 		results[t.Name] = figures
 	}
 	mf0, served := results["mf0"], results[string(f.Method)]
-	h := Validation{Scores: f.Scores, SyntheticOOD: f.StandIns}
+	h := Validation{Scores: f.Scores, SyntheticOOD: f.SyntheticScores}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
 	h.After = bundle.Figures{InDomain: served.InDomain, OOD: detection, OODNLL: served.OODNLL}
 	resampled, err := measure.Resample(ctx, tallies, measure.Resamples, 0, measure.Compared()...)

@@ -1,27 +1,25 @@
-// Package interpolative finds interpolative decompositions: a few rows of a matrix that give all others.
+// Package interpolative finds interpolative decompositions: a few rows of a matrix from which all others follow.
 package interpolative
 
 import "math"
 
 const (
-	// Tolerance is the relative error of every single number that is interpolated:
-	// some units in the last place of a float32.
+	// Tolerance is the relative error of every interpolated number: some units in the last place of a float32.
 	Tolerance = 2e-6
-	// rowNodes is how many rows a polynomial goes through.
+	// rowNodes is the number of rows that a polynomial interpolates.
 	rowNodes = 12
 )
 
-// Rows finds few of the rows of x, [len(t),cols], positive, that give all others:
-// x is left·right to within Tolerance of every number, right [S,cols] being rows of
-// x, and left [len(t),S] at most rowNodes numbers in every row. It reports whether S is
-// small enough to be worth it. t ascends, and the rows are smooth functions of it.
+// Rows finds a few rows of x [len(t),cols] from which all others follow: x is left·right to within Tolerance of every
+// number, where right [S,cols] are rows of x, and left [len(t),S] has at most rowNodes nonzeros per row. It reports
+// whether S is small enough to be worth it. t ascends, and the rows of x are positive and smooth functions of it.
 //
-// Rows are interpolated by polynomials over pieces of t, which are halved until they are short
-// enough. A few terms near to what they make are no larger than that, so that neither large rows
-// nor large columns take digits from small ones, as they would in a singular value decomposition.
+// Rows are interpolated by polynomials over pieces of t, which are halved until they are short enough. The terms of a
+// sum are then no larger than the sum, so that neither large rows nor large columns take digits from small ones, as
+// they would in a singular value decomposition.
 func Rows(x, t []float64, cols int) (left, right []float64, ok bool) {
-	s := selection{x: x, t: t, cols: cols, most: len(t) / 4, weights: make([][]float64, len(t)), first: make([]int,
-		len(t))}
+	s := selection{x: x, t: t, cols: cols, most: len(t) / 4, weights: make([][]float64, len(t)),
+		first: make([]int, len(t))}
 	s.pieces(0, len(t))
 	if s.failed || len(s.rows) > s.most {
 		return nil, nil, false
@@ -43,11 +41,11 @@ type selection struct {
 	failed bool
 
 	rows    []int       // chosen
-	first   []int       // of each row: the place in rows of the first that it is made of
-	weights [][]float64 // and how much of each
+	first   []int       // for each row, the index in rows of the first row in its sum
+	weights [][]float64 // and the weights of these rows
 }
 
-// pieces deals with the rows from lo to before hi.
+// pieces selects rows for the piece [lo,hi).
 func (s *selection) pieces(lo, hi int) {
 	if s.failed || hi-lo <= rowNodes {
 		for i := lo; i < hi && !s.failed; i++ {
@@ -56,7 +54,7 @@ func (s *selection) pieces(lo, hi int) {
 		}
 		return
 	}
-	// Where λ_A is next to nothing all rows are alike.
+	// Where λ_A is negligible all rows are equal.
 	for _, nodes := range [][]int{{lo}, s.nodes(lo, hi)} {
 		if nodes == nil || !s.interpolate(nodes, lo, hi) {
 			continue
@@ -82,8 +80,7 @@ func (s *selection) add(i int) {
 	s.failed = len(s.rows) > s.most
 }
 
-// nodes returns the rows nearest to the Chebyshev points of a piece, or nil where they
-// would not be different ones.
+// nodes returns the rows nearest to the Chebyshev points of a piece, or nil unless they are distinct.
 func (s *selection) nodes(lo, hi int) []int {
 	middle, half := (s.t[lo]+s.t[hi-1])/2, (s.t[hi-1]-s.t[lo])/2
 	var nodes []int
@@ -101,8 +98,7 @@ func (s *selection) nodes(lo, hi int) []int {
 	return nodes
 }
 
-// interpolate sets the weights of a piece's rows, and reports whether they are good
-// enough in float32.
+// interpolate sets the weights of the rows of a piece, and reports whether they are good enough in float32.
 func (s *selection) interpolate(nodes []int, lo, hi int) bool {
 	got := make([]float64, s.cols)
 	for i := lo; i < hi; i++ {

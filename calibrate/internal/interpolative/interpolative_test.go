@@ -11,6 +11,7 @@ import (
 
 // For any spectra and damping a few rows of 1/(λ + ε), weighted, give all, to relative precision.
 func TestRowsOfAPosteriorAreInterpolated(t *testing.T) {
+	t.Parallel()
 	const d, k = 600, 50
 	rng := rand.New(rand.NewPCG(8, 1))
 	for _, orders := range []float64{1, 4, 12} {

@@ -3,9 +3,9 @@ package minimum
 
 import "math"
 
-// Downhill minimises f in [a,b] from x on. It goes where f falls, by a step and then by twice as much
-// each time, as long as f falls by more than a gain; and then to the vertices of parabolas through the
-// three best points, until such a vertex promises less.
+// Downhill minimises f in [a,b] from x on. It steps downhill, doubling the step each time, while f falls by at least
+// gain. It then moves to the vertices of parabolas through the three best points, until a vertex is expected to gain
+// less.
 func Downhill(f func(float64) float64, a, b, x, step, gain float64) float64 {
 	clamp := func(x float64) float64 { return math.Min(b, math.Max(a, x)) }
 	type value struct{ x, f float64 }
@@ -31,9 +31,9 @@ func Downhill(f func(float64) float64, a, b, x, step, gain float64) float64 {
 			ahead.f = f(ahead.x)
 		}
 	}
-	// The minimum is between ahead and behind, one of which may be mid itself, at a bound.
+	// The minimum is between ahead and behind. At a bound one of them may be mid itself.
 	const most = 12
-	before := math.Inf(1) // how far apart these were two evaluations ago
+	before := math.Inf(1) // their distance two evaluations ago
 	width := math.Inf(1)
 	for range most {
 		p, q := behind.x-mid.x, ahead.x-mid.x
@@ -47,10 +47,10 @@ func Downhill(f func(float64) float64, a, b, x, step, gain float64) float64 {
 		slope := dp - bend*p
 		u := mid.x - slope/bend/2
 		now := math.Abs(p - q)
-		switch promises := bend > 0 && slope*slope/bend/4 >= gain; {
-		case !promises && (math.Abs(far.x-mid.x) <= step/2 || far.f-mid.f < 4*gain):
+		switch expects := bend > 0 && slope*slope/bend/4 >= gain; {
+		case !expects && (math.Abs(far.x-mid.x) <= step/2 || far.f-mid.f < 4*gain):
 			return mid.x
-		case !promises: // by a point that may be too far off for a parabola
+		case !expects: // a point may be too far off for a parabola
 			u = mid.x + math.Copysign(step/2, far.x-mid.x)
 		case now > before/2:
 			u = (mid.x + far.x) / 2

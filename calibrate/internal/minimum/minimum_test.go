@@ -6,6 +6,7 @@ import (
 )
 
 func TestDownhillFindsTheMinimum(t *testing.T) {
+	t.Parallel()
 	const gain = 1e-4
 	square := func(x, at float64) float64 { return (x - at) * (x - at) }
 	for name, test := range map[string]struct {
