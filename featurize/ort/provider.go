@@ -12,20 +12,18 @@ import (
 const (
 	CPU      = "cpu"
 	CUDA     = "cuda"
-	TensorRT = "tensorrt" // with CUDA for what TensorRT does not take
+	TensorRT = "tensorrt" // with CUDA for what TensorRT does not support
 	CoreML   = "coreml"
 	DirectML = "directml"
 	OpenVINO = "openvino"
 )
 
-// Providers lists the names that SessionConfig.Provider takes. Which of them a
-// library really has shows when a session is made.
+// Providers lists the values of SessionConfig.Provider. A library need not have all of them: NewSession reports that.
 func Providers() []string {
 	return []string{CPU, CUDA, TensorRT, CoreML, DirectML, OpenVINO}
 }
 
-// builds says for each provider which builds of ONNX Runtime have it, and what
-// it wants of the machine.
+// builds says for each provider which builds of ONNX Runtime have it, and what it needs.
 var builds = map[string]string{
 	CUDA:     "a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA and cuDNN that it was made for",
 	TensorRT: "a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA, cuDNN and TensorRT that it was made for",
@@ -34,8 +32,7 @@ var builds = map[string]string{
 	OpenVINO: "a build such as that in the Python package onnxruntime-openvino, for Intel processors on Linux or Windows",
 }
 
-// A ProviderError says that the loaded library has no such provider, or that the
-// provider cannot work on this machine.
+// A ProviderError reports that the loaded library lacks a provider, or that it does not work on this machine.
 type ProviderError struct {
 	Provider string
 	Library  install.Library
@@ -50,7 +47,7 @@ func (e *ProviderError) Error() string {
 
 func (e *ProviderError) Unwrap() error { return e.Err }
 
-// appendProvider adds the provider to o, in front of the CPU that is always there.
+// appendProvider adds the provider to o, before the CPU, which is always present.
 func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib install.Library) error {
 	var err error
 	switch c.Provider {
@@ -64,7 +61,7 @@ func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib install.Libra
 	case CoreML:
 		err = o.AppendExecutionProviderCoreMLV2(nil)
 	case DirectML:
-		// DirectML works with neither memory patterns nor parallel execution.
+		// DirectML supports neither memory patterns nor parallel execution.
 		if err = o.SetMemPattern(false); err == nil {
 			err = o.AppendExecutionProviderDirectML(0)
 		}
@@ -79,8 +76,8 @@ func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib install.Libra
 	return nil
 }
 
-// appendCUDA asks for products in float32. By default the provider rounds their
-// operands to TF32's 10 bits on GPUs that can, which is 5e-4 of a logit variance.
+// appendCUDA requests matrix products in float32. By default the provider rounds operands to TF32's 10 bits if the GPU
+// supports it, which is 5e-4 of a logit variance.
 func appendCUDA(o *onnx.SessionOptions) error {
 	p, err := onnx.NewCUDAProviderOptions()
 	if err != nil {
