@@ -38,7 +38,7 @@ func (v *Value) String() string {
 // (1 GiB; the heads of the largest image classifiers have some 10⁸ weights), and less for a small file.
 // No operator needs more than maxRank dimensions.
 const (
-	MaxShapeElements  = 1 << 12
+	maxShapeElements  = 1 << 12
 	maxShapesElements = 1 << 22
 	MaxWeightElements = 1 << 27
 	maxRank           = 64
@@ -191,7 +191,7 @@ func (in *Interpreter) stored(t *onnxpb.Tensor, dims []int64, inFile bool,
 
 // take reports whether n elements may be computed.
 func (in *Interpreter) take(n int64) bool {
-	if !in.weights && n > MaxShapeElements {
+	if !in.weights && n > maxShapeElements {
 		return false
 	}
 	in.Budget -= min(n, in.Budget+1)
@@ -357,7 +357,7 @@ func (c *Call) Arg(i int) *Value {
 // ints returns the i-th input as integers, some perhaps unknown; nil if nothing is known.
 func (c *Call) ints(i int) []maybeInt {
 	v := c.Arg(i)
-	if v.Data == nil || len(v.Data) > MaxShapeElements {
+	if v.Data == nil || len(v.Data) > maxShapeElements {
 		return nil
 	}
 	list := make([]maybeInt, len(v.Data))

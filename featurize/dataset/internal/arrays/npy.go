@@ -86,8 +86,8 @@ const (
 	maxHeader = 64 << 10 // NumPy itself refuses more than 10,000 bytes by default
 )
 
-// A Header is the header of a .npy array.
-type Header struct {
+// A header is the header of a .npy array.
+type header struct {
 	Type  Type
 	Shape []int
 	Size  int // bytes of the whole header
@@ -95,9 +95,9 @@ type Header struct {
 
 var errEnd = errors.New("the data ends within its .npy header")
 
-// ReadHeader reads a header. Fortran order is refused unless it makes no difference. unsupported is set, with
+// readHeader reads a header. Fortran order is refused unless it makes no difference. unsupported is set, with
 // the rest valid, for an element type that is not numeric.
-func ReadHeader(r io.Reader) (h Header, unsupported error, err error) {
+func readHeader(r io.Reader) (h header, unsupported error, err error) {
 	lead := make([]byte, 10)
 	if _, err := io.ReadFull(r, lead); err != nil {
 		return h, nil, eofAs(err, errEnd)
@@ -143,7 +143,7 @@ func ReadHeader(r io.Reader) (h Header, unsupported error, err error) {
 
 // ReadNPY opens the array in a plain .npy file.
 func ReadNPY(name string, f io.ReaderAt, size int64) (*Array, error) {
-	h, unsupported, err := ReadHeader(io.NewSectionReader(f, 0, size))
+	h, unsupported, err := readHeader(io.NewSectionReader(f, 0, size))
 	if err = errors.Join(err, unsupported); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -24,7 +24,7 @@ func ReadZipped(name string, m *zip.File, size int64, text bool) (a *Array, igno
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
 	defer r.Close()
-	h, unsupported, err := ReadHeader(r)
+	h, unsupported, err := readHeader(r)
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("%s: %w", name, err)
