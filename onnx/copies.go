@@ -12,20 +12,20 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// copies makes private copies of the files of one model, which do not change whatever is written to the
-// originals. It copies large files to disk, where ONNX Runtime can map them, and small ones, or all if the
-// disk cannot be written, into memory.
+// copies makes private copies of the files of one model, so that writing to the originals changes nothing.
+// Large files are copied to disk, where ONNX Runtime can map them; small ones, or all if the disk cannot
+// be written, to memory.
 type copies struct {
 	draft   *files.Draft // nil until something is written
 	refusal error        // why no file can be written
 	held    int64        // bytes in memory
 }
 
-// smallCopy is how many bytes of a model are copied into memory: a second copy of so little, which ONNX
-// Runtime makes, costs less than files do.
+// smallCopy is the size of a model that is copied to memory: ONNX Runtime's second copy of it costs less
+// than files.
 var smallCopy int64 = 8 << 20 // replaced by tests
 
-// folder is the real path of where the copies lie, "" if all are in memory.
+// folder is the real path of the copies' folder, "" if all are in memory.
 func (c *copies) folder() string {
 	if c.draft == nil {
 		return ""
@@ -53,7 +53,7 @@ func (c *copies) take(original *os.File, name string, i int) (file, error) {
 	return c.hold(original, name, info.Size())
 }
 
-// write copies what can be read of a file into one of the draft.
+// write copies a file to one of the draft.
 func (c *copies) write(original io.Reader, at string) (file, error) {
 	if c.draft == nil {
 		draft, err := files.NewScratch()
@@ -95,7 +95,7 @@ func copyHashed(w io.Writer, r io.Reader) (n int64, sum []byte, err error) {
 	return n, h.Sum(nil), err
 }
 
-// hold reads a file of a size into memory.
+// hold reads a file into memory.
 func (c *copies) hold(original *os.File, name string, size int64) (file, error) {
 	if size > maxFile-c.held {
 		return file{}, cmp.Or(c.refused(c.held+size), errTooLarge)
@@ -103,13 +103,13 @@ func (c *copies) hold(original *os.File, name string, size int64) (file, error) 
 	c.held += size
 	data := make([]byte, size)
 	n, err := io.ReadFull(original, data)
-	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF { // what shrinks meanwhile is another file
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF { // a file that shrinks fails its checksum
 		return file{}, err
 	}
 	return file{name: name, data: data[:n], size: int64(n)}, nil
 }
 
-// refused says that a model of so many bytes needs a file, nil if one could be written.
+// refused is the error about a model of so many bytes that needs a file, nil if one could be written.
 func (c *copies) refused(size int64) error {
 	if c.refusal == nil {
 		return nil
@@ -127,8 +127,8 @@ func (c *copies) heldBecause() error {
 		c.held, filepath.Clean(os.TempDir()), c.refusal)
 }
 
-// close removes the copies. Windows does not remove files that a session has mapped: the next copies in the
-// same folder remove what is left then.
+// close removes the copies. Windows does not remove files that a session has mapped: they are removed by
+// the next copies in the same folder.
 func (c *copies) close() error {
 	if c.draft == nil {
 		return nil

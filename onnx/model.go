@@ -16,8 +16,8 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// Model is an ONNX model: its graph in memory, its large weights where they lie. Functions of its
-// own are expanded. It is immutable, and safe for concurrent use.
+// Model is an ONNX model: its graph is in memory, its large weights are in their files. Calls of its own
+// functions are expanded. It is immutable, and safe for concurrent use.
 type Model struct {
 	pb     *onnxpb.Model
 	graph  *graph.Graph // as it runs
@@ -27,15 +27,14 @@ type Model struct {
 	sha256 string
 }
 
-// Open reads the model file at path and checks it: its structure, the size of every tensor, and
-// that external data lies in the model's own folder. Tensors of 1 KiB and more are not read; they
-// are remembered by their place in the file, which must not change while the model is in use.
+// Open reads the model file at path and checks it: its structure, the size of every tensor, and that
+// external data is in the model's folder. Tensors of 1 KiB and more stay in their files, which must not
+// change while the model is in use.
 func Open(path string) (*Model, error) { return openWith(path, nil) }
 
 // OpenCopy is Open for a model whose files may be overwritten while it runs: ONNX Runtime maps weights
-// into memory, where it would see what is written to their file. All that is read, hashed and run is a
-// private copy of the files, below [os.TempDir], or in memory if it is small or no file can be written
-// there. Close removes the copy.
+// into memory, where such writes would show. What is read, hashed and run is a private copy of the files
+// below [os.TempDir], or in memory if it is small or no file can be written there. Close removes it.
 func OpenCopy(path string) (*Model, error) {
 	if err := glance(path); err != nil {
 		return nil, err
@@ -49,9 +48,9 @@ func OpenCopy(path string) (*Model, error) {
 	return m, nil
 }
 
-// Close removes the files that [OpenCopy] made: nothing of the model, or of what was derived from it,
-// can be read from then on, but sessions of ONNX Runtime go on. It may be called more than once. A
-// model of [Open] or [Parse] need not be closed.
+// Close removes the files that [OpenCopy] made. The model, and models derived from it, can no longer be
+// read, but sessions of ONNX Runtime continue. It may be called more than once. Models from [Open] or
+// [Parse] need not be closed.
 func (m *Model) Close() error {
 	if m.store.copies == nil {
 		return nil
@@ -62,7 +61,7 @@ func (m *Model) Close() error {
 // File returns the bytes of the model's own file, without those of external data. The caller closes it.
 func (m *Model) File() (io.ReadCloser, error) { return m.store.section(0, 0, m.store.files[0].size) }
 
-// Held says why [OpenCopy] holds the whole model in memory though it is not small; nil where it does not.
+// Held says why [OpenCopy] holds a large model in memory; nil if it does not.
 func (m *Model) Held() error {
 	if m.store.copies == nil {
 		return nil
@@ -70,7 +69,7 @@ func (m *Model) Held() error {
 	return m.store.copies.heldBecause()
 }
 
-// glance refuses a file that is not a model before it is copied, which takes longer.
+// glance refuses a file that is not a model, before the slower copying.
 func glance(path string) error {
 	f, err := files.Open(path)
 	if err != nil {
@@ -104,8 +103,8 @@ func openWith(path string, c *copies) (*Model, error) {
 	return m, nil
 }
 
-// Parse is Open for a model in memory, such as an embedded one; name stands in errors. The model
-// keeps data, which must not change any more. External data is refused.
+// Parse is Open for a model in memory, such as an embedded one; name is for errors. The model keeps data,
+// which must not be modified. External data is refused.
 func Parse(name string, data []byte) (*Model, error) {
 	s := &store{files: []file{{name: name, data: data, size: int64(len(data))}}}
 	m, err := read(s, "")
@@ -178,11 +177,11 @@ func notModel(r io.ReaderAt, err error) error {
 	return fmt.Errorf("not an ONNX model, or a damaged one: %w", err)
 }
 
-// withDefaultDomain returns a model that imports the default operators, which are what it is cut
-// with and what is put behind it. Those of scikit-learn need none, and a model of such alone may
-// not import any. Where it has one and does not say of which version it is returned as it is.
+// withDefaultDomain returns a model that imports the default operators, which cutting and appending need. A
+// model with scikit-learn's operators alone may not import them. A model that uses them without importing
+// them is returned as it is.
 func withDefaultDomain(m *onnxpb.Model) *onnxpb.Model {
-	const version = 13 // with all that mfgs writes, and known to every runtime in use
+	const version = 13 // has all operators that mfgs writes, and every runtime in use supports it
 	imported := slices.ContainsFunc(m.GetOpsetImport(),
 		func(o *onnxpb.OperatorSet) bool { return onnxpb.IsDefault(o.GetDomain()) })
 	onnxpb.EachNode(m.GetGraph().GetNode(), func(n *onnxpb.Node) {
@@ -207,7 +206,7 @@ func newModel(pb *onnxpb.Model, s *store, sum string) (*Model, error) {
 	return &Model{pb: pb, graph: g, view: view, store: s, sha256: sum}, nil
 }
 
-// Proto returns the model's message, which may not be changed.
+// Proto returns the model's message, which must not be modified.
 func (m *Model) Proto() *onnxpb.Model { return m.pb }
 
 // Graph returns the model's graph as it runs.
@@ -216,14 +215,14 @@ func (m *Model) Graph() *graph.Graph { return m.graph }
 // View returns the model's graph in plain operators.
 func (m *Model) View() *graph.View { return m.view() }
 
-// A Payload is the bytes of a tensor that is to be stored as they are.
+// A Payload is the bytes of a new tensor.
 type Payload struct {
 	Tensor *onnxpb.Tensor
 	Raw    []byte
 }
 
-// Derive returns a model with another graph that shares the files of m, and its sum. Payloads that
-// are large become files of it, so that they can be written as external data.
+// Derive returns a model with another graph that shares the files of m, and its SHA256. Large payloads
+// become files of it, so that they can be written as external data.
 func (m *Model) Derive(pb *onnxpb.Model, payloads ...Payload) (*Model, error) {
 	s := *m.store
 	s.files = slices.Clip(s.files)
@@ -265,25 +264,24 @@ func (m *Model) Metadata() map[string]string {
 // Path returns the path the model was opened from, "" for a model from memory.
 func (m *Model) Path() string { return m.path }
 
-// SHA256 identifies the model, in hexadecimal: the SHA-256 sum of its file or, where weights are
-// external data, the sum of the binary sums of that file and of each file of external data, in the
-// order of first use. A model cut from another has that one's sum.
+// SHA256 identifies the model, in hexadecimal: the SHA-256 of its file or, if it has external data, the
+// SHA-256 of the binary hashes of that file and of each file of external data, in the order of first use.
+// A model cut from another has that one's hash.
 func (m *Model) SHA256() string { return m.sha256 }
 
-// Opset returns the version of the default operator set: 13 if the model imports and uses none, 0
-// if it uses one and does not say which.
+// Opset returns the version of the default operators: 13 if the model neither imports nor uses them, 0 if it
+// uses them without importing them.
 func (m *Model) Opset() int64 { return m.graph.Opset }
 
 // IRVersion returns the version of the file format.
 func (m *Model) IRVersion() int64 { return m.pb.GetIrVersion() }
 
-// Producer returns name and version of the tool that wrote the model, as far as it gives them.
+// Producer returns the name and version of the tool that wrote the model, if recorded.
 func (m *Model) Producer() string {
 	return strings.TrimSpace(m.pb.GetProducerName() + " " + m.pb.GetProducerVersion())
 }
 
-// Inputs returns what the model must be fed, in its order. Weights that an older format lists among
-// the inputs are left out.
+// Inputs returns the model's inputs, without the weights that older formats list among them.
 func (m *Model) Inputs() []ValueInfo {
 	var in []ValueInfo
 	for _, v := range m.pb.GetGraph().GetInput() {
@@ -294,7 +292,7 @@ func (m *Model) Inputs() []ValueInfo {
 	return in
 }
 
-// Outputs returns what the model gives, in its order.
+// Outputs returns the model's outputs.
 func (m *Model) Outputs() []ValueInfo {
 	var out []ValueInfo
 	for _, v := range m.pb.GetGraph().GetOutput() {
@@ -347,8 +345,7 @@ func tensorsOf[M any](list []*onnxpb.Tensor, messages []M) []*onnxpb.Tensor {
 	return list
 }
 
-// SelfContained reports whether all of the model is in one file: none of its weights is external
-// data.
+// SelfContained reports whether the model is one file, without external data.
 func (m *Model) SelfContained() bool {
 	return !slices.ContainsFunc(m.store.files[1:], func(f file) bool { return !f.derived })
 }
@@ -359,7 +356,7 @@ type Info struct {
 	SHA256   string `json:"sha256"`
 	Opset    int64  `json:"opset"`
 	Producer string `json:"producer"`
-	// Inputs and Outputs are left out where the model is not looked at, as in merging.
+	// Inputs and Outputs are absent if the model was not opened, as in merging.
 	Inputs  []ValueInfo `json:"inputs,omitempty"`
 	Outputs []ValueInfo `json:"outputs,omitempty"`
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Bounds on what a file may ask for. They stand far above any model met in the field (the largest
-// unrolled language models have some 10⁵ nodes) and far below what would hurt: a message costs a
-// few hundred bytes of memory but may take only two bytes of file.
+// Bounds on a file. They are far above any real model (the largest unrolled language models have some 10⁵
+// nodes) and far below what would do harm: a message takes a few hundred bytes of memory, but perhaps only
+// two bytes of the file.
 const (
 	maxMessages   = 1 << 22 // protobuf messages in one file: nodes, attributes, tensors, dimensions, …
 	maxGraphNodes = 1 << 17 // nodes among them, which cost the most
@@ -23,7 +23,7 @@ const (
 // spanMin is the size in bytes from which a tensor's payload stays in the file.
 const spanMin = 1 << 10
 
-// Field numbers the scanner must know by heart; the others are read by the generated code.
+// Field numbers that the scanner needs; the others are read by the generated code.
 const (
 	tensorDataType   = 2
 	tensorFloatData  = 4
@@ -32,8 +32,8 @@ const (
 	tensorSpan       = 536870911
 )
 
-// A kind is a message type the scanner descends into: those that can hold a tensor, and those whose
-// number decides how much memory decoding takes. Everything else is copied unseen.
+// A kind is a message type that the scanner descends into: those that can contain a tensor, and those whose
+// number determines the memory of decoding. Everything else is copied.
 type kind struct {
 	name     string
 	children map[protowire.Number]*kind
@@ -63,9 +63,8 @@ func init() {
 		5: tensorKind, 6: graphKind, 10: tensorKind, 11: graphKind, 22: sparseKind, 23: sparseKind}
 }
 
-// scan reads a model's wire format and returns it without the large tensor payloads: each is
-// replaced by a span that says where in r it lies. Memory stays within the size of what remains,
-// however large the file and whatever it claims.
+// scan reads a model's wire format and returns it without the large tensor payloads: each is replaced by a
+// span, its position in r. Memory is bounded by the size of what remains, whatever the file claims.
 func scan(r io.ReaderAt, size int64) ([]byte, error) {
 	s := &scanner{r: r}
 	if err := s.message(modelKind, 0, size, 0); err != nil {
@@ -84,8 +83,8 @@ type scanner struct {
 	nodes    int
 }
 
-// field is one field of a message in the file: its tag stands at start, its value (without a length
-// prefix) in [value,end).
+// field is one field of a message in the file: its tag is at start, its value (without a length prefix) in
+// [value,end).
 type field struct {
 	num               protowire.Number
 	typ               protowire.Type
@@ -117,8 +116,8 @@ func (s *scanner) message(k *kind, start, end int64, depth int) error {
 	})
 }
 
-// nested appends a field that is a message. Its length is not known beforehand, so its prefix is a
-// varint padded to five bytes, which every protobuf decoder reads.
+// nested appends a field that is a message. Its length is unknown at first, so its prefix is a varint padded
+// to five bytes, which every protobuf decoder reads.
 func (s *scanner) nested(f field, k *kind, depth int) error {
 	s.out = protowire.AppendTag(s.out, f.num, protowire.BytesType)
 	at := len(s.out)
@@ -236,7 +235,7 @@ func (s *scanner) fields(k *kind, pos, end int64, do func(field) error) error {
 	return nil
 }
 
-// varint reads a varint at pos and returns it and the position behind it, which is at most end.
+// varint reads a varint at pos and returns it and the position after it, at most end.
 func (s *scanner) varint(k *kind, pos, end int64) (uint64, int64, error) {
 	b, err := s.peek(pos, int(min(binary.MaxVarintLen64, end-pos)))
 	if err != nil {

@@ -21,17 +21,15 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A store is where a model's bytes lie: one block of memory, files that all stay in one real folder,
-// or private copies of such files. Files are opened when they are read and closed again; a file that
-// has changed meanwhile is refused.
+// A store holds a model's bytes: in memory, in files of one folder, or in private copies of such files. Files
+// are opened for every read; a file that has changed since is refused.
 type store struct {
 	folder string  // real path, "" when in memory
 	files  []file  // the first is the model itself, the others hold external data
-	copies *copies // nil where files are read where they lie
+	copies *copies // nil if the original files are read
 }
 
-// mayGive returns how many elements computing with what is stored may reasonably come to: a small
-// file has no use for many.
+// mayGive bounds the elements computed from what is stored: a small file needs few.
 func (s *store) mayGive() int64 {
 	const small, times = 1 << 22, 16
 	n := int64(small)
@@ -43,12 +41,12 @@ func (s *store) mayGive() int64 {
 
 type file struct {
 	name    string // relative to the store's folder
-	at      string // the file that is read: its name, or that of its copy among the copies
+	at      string // the file that is read: its name, or that of its copy
 	data    []byte // in memory only
-	derived bool   // it is no file of the model's, but a payload that was put into it
+	derived bool   // it is a payload added by Derive, not a file of the model
 	size    int64
-	modTime time.Time // of the file that is read; private copies need none
-	sum     []byte    // SHA-256, where it is known
+	modTime time.Time // of the file that is read; not for private copies
+	sum     []byte    // SHA-256, if known
 }
 
 // openStore opens the model file at path, or a copy of it if there are to be copies.
@@ -65,7 +63,7 @@ func openStore(path string, copies *copies) (*store, error) {
 	return s, err
 }
 
-// readFrom is the real path of the folder in which files lie that are read, "" when all are in memory.
+// readFrom is the real path of the folder of the files that are read, "" if all are in memory.
 func (s *store) readFrom() string {
 	if s.copies == nil {
 		return s.folder
@@ -105,7 +103,7 @@ func (s *store) add(name string) (int, error) {
 	return len(s.files) - 1, nil
 }
 
-// open opens a registered file that lies on disk.
+// open opens a registered file on disk.
 func (s *store) open(i int) (*os.File, error) {
 	want := s.files[i]
 	root, err := os.OpenRoot(s.readFrom())
@@ -182,11 +180,10 @@ func (s *store) section(i int, offset, length int64) (section, error) {
 	return section{io.NewSectionReader(f, offset, length), f}, nil
 }
 
-// external finds the file that holds external data at location. Hub caches keep model and data as
-// symbolic links into one folder, so links are followed, from the folder the user named or from the
-// one the model really lies in; but what does not end in the latter is refused. So is a file that
-// has other names, by hard links: any of them may stand for what lies elsewhere, and nothing tells
-// which came first. ONNX's own loader refuses it as well.
+// external finds the file of external data at location. Hub caches keep model and data as symbolic links into
+// one folder, so links are followed, starting in the folder that the user named or in that of the real
+// model file; but the target must be in the latter. A file with several hard links is refused, as in
+// ONNX's own loader, because another name of it may be outside of that folder.
 func (s *store) external(given, location string) (int, error) {
 	switch {
 	case s.folder == "":
@@ -196,8 +193,7 @@ func (s *store) external(given, location string) (int, error) {
 	case strings.Contains(location, "_ORT_MEM_ADDR_"):
 		return 0, fmt.Errorf("external data location %q names a memory address", location)
 	}
-	// Locations are alike on every system: where backslashes and drives mean nothing, they are not
-	// taken for names either.
+	// Locations have the same meaning on every system: backslashes and drives are refused everywhere.
 	if strings.ContainsAny(location, "\\\x00") || len(location) > 1 && location[1] == ':' && isLetter(location[0]) {
 		return 0, fmt.Errorf("external data location %q is not a relative path with forward slashes", location)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// checkTensor checks that a tensor has one payload and that its size is what dims and type ask for.
+// checkTensor checks that a tensor has one payload, of the size that its dims and type require.
 func checkTensor(t *onnxpb.Tensor) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("tensor %q: %s", t.GetName(), fmt.Sprintf(format, args...))
@@ -77,8 +77,8 @@ func (s *store) Floats(t *onnxpb.Tensor, do func(float64)) error {
 		return fmt.Errorf("tensor %q: elements of type %v cannot be read as numbers", t.GetName(), typ)
 	}
 	if len(t.GetInt32Data()) > 0 {
-		// Types narrower than 32 bits lie here too: floats as their bits, and those narrower than 8
-		// as they lie in a byte.
+		// Types below 32 bits are stored here too: floats as their bits, and elements below 8 bits packed as
+		// in bytes.
 		var b [8]byte
 		bits := typ.Bits()
 		left, _ := onnxpb.Elements(t.GetDims()) // checked when the model was read
@@ -123,8 +123,8 @@ func all[T float32 | float64 | int64 | uint64](list []T, do func(float64)) bool 
 	return len(list) > 0
 }
 
-// unpackByte calls do for the elements of the given bits in a byte, the lowest first, but for no
-// more than left, and returns how many there were.
+// unpackByte calls do for the elements of the given bits in a byte, the lowest first, up to left, and returns
+// their number.
 func unpackByte(packed byte, bits, left int64, do func([]byte)) int64 {
 	n := min(8/bits, left)
 	for range n {
@@ -134,8 +134,8 @@ func unpackByte(packed byte, bits, left int64, do func([]byte)) int64 {
 	return n
 }
 
-// checkSparse checks what can be said of a sparse tensor without reading it: one value for each
-// position, no more than there are, and positions given by one number or by one for each dimension.
+// checkSparse checks a sparse tensor as far as possible without reading it: it has one value per position, no
+// more than elements, and positions of one number or one per dimension.
 func checkSparse(t *onnxpb.SparseTensor) error {
 	name := t.GetValues().GetName()
 	n, ok := onnxpb.Elements(t.GetDims())

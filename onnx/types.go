@@ -9,8 +9,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Dim is one dimension of a shape. Value is -1 where the model leaves it open, and Param is then
-// its name, if it has one.
+// Dim is one dimension of a shape. Value is -1 if the model leaves it open; then Param is its name, if it has
+// one.
 type Dim struct {
 	Value int64
 	Param string
@@ -44,9 +44,8 @@ func (d *Dim) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &d.Value)
 }
 
-// ValueInfo is the name, element type and shape of a model's input or output. Type is Undefined for
-// what is not a tensor (sequences and maps). Shape is nil where the model does not give the rank,
-// and empty for a scalar.
+// ValueInfo is the name, element type and shape of a model's input or output. Type is Undefined for sequences
+// and maps. Shape is nil if the rank is unknown, and empty for a scalar.
 type ValueInfo struct {
 	Name  string      `json:"name"`
 	Type  tensor.Type `json:"type"`

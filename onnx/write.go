@@ -17,7 +17,7 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// maxFile is the largest model that ONNX Runtime and other protobuf readers take in one piece.
+// maxFile is the largest model that ONNX Runtime and other protobuf readers accept in one piece.
 const maxFile = math.MaxInt32
 
 var errTooLarge = errors.New("the model takes more than 2 GiB in one piece, which no ONNX reader takes")
@@ -31,10 +31,10 @@ func (m *Model) Bytes() ([]byte, error) {
 	return e.bytes()
 }
 
-// Runnable returns the model for ONNX Runtime without reading its large weights: the graph refers
-// to them where they lie, and folder is what the session option
-// session.model_external_initializers_file_folder_path must say. Folder is "" when the graph is
-// complete, as for a model from memory.
+// Runnable returns the model for ONNX Runtime without reading its large weights: the graph refers to them in
+// their files, and folder is the value for the session option
+// session.model_external_initializers_file_folder_path. Folder is "" if the graph is complete, as for a
+// model from memory.
 func (m *Model) Runnable() (graph []byte, folder string, err error) {
 	if !slices.ContainsFunc(m.store.files, func(f file) bool { return f.data == nil }) {
 		if graph, err = m.Bytes(); err != nil && m.store.copies != nil {
@@ -46,7 +46,7 @@ func (m *Model) Runnable() (graph []byte, folder string, err error) {
 		if f.data != nil {
 			continue
 		}
-		f, err := m.store.open(i) // a changed file would otherwise give other weights without a word
+		f, err := m.store.open(i) // else a changed file would silently give other weights
 		if err != nil {
 			return nil, "", err
 		}
@@ -64,15 +64,13 @@ func (m *Model) Runnable() (graph []byte, folder string, err error) {
 type File struct {
 	Name string
 	Size int64 // in bytes
-	// Write writes the content, which it copies from where the model lies without holding it in
-	// memory.
+	// Write writes the content, which it copies from the model's files without holding it in memory.
 	Write func(io.Writer) error
 }
 
-// Files returns what a model is as a file called name, without a folder: one file or, where that
-// would take more than 2 GiB, which protobuf cannot, the model and beside it NAME.data with the
-// tensors of 1 KiB and more, as ONNX external data. The model is the first of the two, and only to
-// be put where a reader finds it when the other is in its place.
+// Files returns the files of a model called name: one file or, above protobuf's limit of 2 GiB, the model and
+// NAME.data with the tensors of 1 KiB and more, as ONNX external data. The model comes first; put it in
+// place last, so that no reader finds it without its data.
 func (m *Model) Files(name string) ([]File, error) {
 	return m.files(name, maxFile)
 }
@@ -95,7 +93,7 @@ func (m *Model) files(name string, limit int64) ([]File, error) {
 	return []File{{Name: name, Size: e.size, Write: e.writeTo}, {Name: d.name, Size: d.size, Write: d.writeTo}}, nil
 }
 
-// A dataFile is external data in the making: where in it the tensors of a model go.
+// A dataFile is the layout of the external data that is written.
 type dataFile struct {
 	store *store
 	name  string
@@ -104,18 +102,16 @@ type dataFile struct {
 	spans []*onnxpb.Span // in the order of their offsets
 }
 
-// place says where a span lies. Spans that are alike are written once.
+// place returns the offset of a span. Equal spans are written once.
 type place struct {
 	file           int32
 	offset, length int64
 }
 
-// dataAlign is what offsets into external data are multiples of: a page of memory, so that readers
-// can map the file.
+// dataAlign divides offsets into external data: a page of memory, so that readers can map the file.
 const dataAlign = 4096
 
-// put gives a tensor its payload as external data in d, or in the model itself where it is too
-// small for that.
+// put stores a tensor's payload as external data in d, or in the model if it is small.
 func (d *dataFile) put(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	if span.GetLength() < spanMin {
 		return d.store.load(t, span)
@@ -150,15 +146,15 @@ func (d *dataFile) writeTo(w io.Writer) error {
 	return nil
 }
 
-// An encoding is a model in wire format, with the large initializers of the main graph still to be
-// copied in.
+// An encoding is a model in wire format, except the large initializers of the main graph, which are copied
+// when it is written.
 type encoding struct {
 	store *store
 	parts []part
 	size  int64
 }
 
-// part is some bytes, and then those of a span if it is not nil.
+// part is some bytes, followed by those of a span unless it is nil.
 type part struct {
 	bytes []byte
 	span  *onnxpb.Span
@@ -224,9 +220,9 @@ func (m *Model) whole(limit int64) (*encoding, error) {
 	return e, err
 }
 
-// encode lays the model out: everything but the graph, then the graph, its initializers last and
-// one by one. Tensors that lie in files get what place gives them, but that with copied,
-// initializers of the main graph, which can be large, are copied in when the encoding is written.
+// encode lays the model out: everything but the graph, then the graph, its initializers last and one by one.
+// place replaces the payloads of tensors in files, except that with copied set the initializers of the main
+// graph, which can be large, are copied when the encoding is written.
 func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bool) (*encoding, error) {
 	pb, g := onnxpb.Shallow(m.pb), onnxpb.Shallow(m.pb.GetGraph())
 	initializers := g.Initializer
@@ -266,7 +262,7 @@ func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bo
 				if err := place(t, span); err != nil {
 					return nil, err
 				}
-				span, t.Span = t.Span, nil // what place leaves is copied in
+				span, t.Span = t.Span, nil // what place does not replace is copied
 			}
 		}
 		b, err := encoded(t)
@@ -303,8 +299,8 @@ func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bo
 	return e, nil
 }
 
-// encoded is proto.Marshal with the bound checked beforehand: messages of a model share parts, so
-// that it can be much larger written than in memory.
+// encoded is proto.Marshal that checks the bound first: messages share parts, so that a model can be much
+// larger in a file than in memory.
 func encoded(m proto.Message) ([]byte, error) {
 	if proto.Size(m) > maxFile {
 		return nil, errTooLarge
@@ -312,8 +308,8 @@ func encoded(m proto.Message) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// placed returns the messages with do called for every tensor in them that lies in a file. Those
-// with none are shared, the others copied first, as a model is never changed.
+// placed returns the messages with do called for every tensor in a file. Messages without such tensors are
+// shared, the others copied first, as a model is immutable.
 func placed[M proto.Message](list []M, do func(*onnxpb.Tensor, *onnxpb.Span) error) ([]M, error) {
 	stored := func(t *onnxpb.Tensor) bool { return t.Span != nil }
 	out := slices.Clone(list)
@@ -334,7 +330,7 @@ func placed[M proto.Message](list []M, do func(*onnxpb.Tensor, *onnxpb.Span) err
 	return out, nil
 }
 
-// load gives a tensor its payload in memory.
+// load reads a tensor's payload into memory.
 func (s *store) load(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	if span.GetLength() > maxFile {
 		return errTooLarge
@@ -347,8 +343,7 @@ func (s *store) load(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	return nil
 }
 
-// refer gives a tensor its payload as ONNX external data where it lies, and leaves one that lies in
-// memory.
+// refer makes a tensor in a file ONNX external data that refers to that file.
 func (s *store) refer(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	if s.files[span.GetFile()].data != nil {
 		t.Span = span

@@ -1,5 +1,4 @@
-// Package ort runs ONNX graphs through ONNX Runtime, whose library package
-// install finds or installs.
+// Package ort runs ONNX graphs by ONNX Runtime, whose library package install finds or installs.
 //
 //  1. [Load] loads the library, once in a process.
 //  2. [NewSession] prepares a graph, [Session.Run] and [Session.RunInto]
@@ -7,22 +6,18 @@
 //
 // # Telemetry
 //
-// The official builds report to their maker by default. [Load] turns that off; a
-// user who wants it sets ORT_DISABLE_TELEMETRY=0.
+// The official builds send telemetry by default. [Load] turns that off, unless ORT_DISABLE_TELEMETRY=0 is set.
 //
 // # Threads
 //
-// A session uses SessionConfig.Threads threads for one call of Run. They do not spin while they
-// wait for work unless SessionConfig.Spin is set: the packages above decode images and accumulate
-// curvature while the next batch runs, and a spinning thread takes exactly the core that this work
-// needs. Run may be called from many goroutines at once.
+// A session uses SessionConfig.Threads threads per call of Run. Idle threads do not spin unless SessionConfig.Spin is
+// set: while a batch runs, the packages above decode images and accumulate curvature, and a spinning thread takes the
+// core that this work needs. Run may be called concurrently.
 //
 // # Signals
 //
-// The CUDA provider, and TensorRT with it, may install signal handlers of its own in place of those
-// of the Go runtime, without the flag (SA_ONSTACK) that Go wants of them: a signal such as SIGINT
-// may then end the process with "non-Go code set up signal handler without SA_ONSTACK flag", rather
-// than reach os/signal. A program that uses it should not rely on os/signal after the first such
-// session was made: end calls through their context, and keep nothing half done that a sudden end
-// would spoil.
+// The CUDA and TensorRT providers may replace the signal handlers of the Go runtime by their own, without the flag
+// SA_ONSTACK that Go requires: a signal such as SIGINT may then end the process with "non-Go code set up signal handler
+// without SA_ONSTACK flag" instead of reaching os/signal. After the first such session a program should not rely on
+// os/signal: end calls through their context, and be prepared for a sudden end.
 package ort

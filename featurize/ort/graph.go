@@ -13,8 +13,8 @@ import (
 // An Info describes one input or output of a graph, as the graph declares it.
 type Info struct {
 	Name  string
-	Type  tensor.Type // Undefined where it is not a tensor, or of an element type that Go slices cannot hold
-	Shape []int64     // -1 for a dimension that is open; nil where even the rank is
+	Type  tensor.Type // Undefined if it is not a tensor, or Go slices cannot hold its elements
+	Shape []int64     // -1 for an open dimension; nil if even the rank is open
 }
 
 func (i Info) String() string {
@@ -26,9 +26,8 @@ func (i Info) String() string {
 
 var errNotONNX = errors.New("not an ONNX model")
 
-// readInfos returns the inputs (initializers excluded) and outputs declared by the ONNX model in
-// data. The runtime knows them as well, but the binding hands them out only for a second session
-// built from the same bytes, which costs as much time and memory as the first.
+// readInfos returns the inputs (without initializers) and outputs that the ONNX model in data declares. The binding
+// returns them only by a second session from the same bytes, which costs as much time and memory as the first.
 func readInfos(data []byte) (inputs, outputs []Info, err error) {
 	const modelGraph, graphInitializer, graphInput, graphOutput, tensorName = 7, 5, 11, 12, 8
 	initializers := map[string]bool{}
@@ -121,8 +120,8 @@ func messages(b []byte, f func(num protowire.Number, v []byte) error) error {
 	})
 }
 
-// fields calls f with each field of a message: v holds a length-delimited one,
-// and is nil for a varint, which is in n. Fields of other types are passed over.
+// fields calls f with each field of a message: v is a length-delimited one, and nil for a varint, which is n. Fields
+// of other types are skipped.
 func fields(b []byte, f func(num protowire.Number, n uint64, v []byte) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

@@ -13,19 +13,17 @@ import (
 	"github.com/mfgs/mfgs/internal/install"
 )
 
-// loaded is the process's one library. The binding keeps it in package
-// variables, without a lock of its own.
+// loaded is the process's library. The binding keeps it in package variables, without a lock.
 var loaded struct {
 	sync.Mutex
 	ok  bool
 	lib install.Library
 }
 
-// Load loads the library into the process, where it stays. Loading it again is
-// no more than a check; loading another one is an error.
+// Load loads the library into the process for good. Loading it again does nothing; loading another one is an error.
 //
-// Load turns the library's telemetry off, by setting ORT_DISABLE_TELEMETRY=1 in
-// the process's environment unless the variable is set already.
+// Load turns the library's telemetry off, by setting ORT_DISABLE_TELEMETRY=1 in the process's environment unless that
+// variable is set.
 func Load(lib install.Library) error {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -42,14 +40,13 @@ func Load(lib install.Library) error {
 	refuse := func(reason string) error {
 		return &install.LibraryError{Path: lib.Path, Source: lib.Source, Reason: reason}
 	}
-	// The official builds since 1.29 write an identifier of the device into the
-	// user's cache folder and send events about models and runs to their maker,
-	// from the moment the environment is created. That is for the user to allow.
+	// The official builds since 1.29 write a device identifier to the user's cache folder, and send events about
+	// models and runs once the environment is created. Only the user may allow that.
 	if _, decided := os.LookupEnv(envTelemetry); !decided {
 		os.Setenv(envTelemetry, "1")
 	}
 	onnx.SetSharedLibraryPath(lib.Path)
-	// Fatal only: what goes wrong is returned, and would be printed a second time.
+	// Log fatal errors only: others are returned.
 	if err := onnx.InitializeEnvironment(onnx.WithLogLevelFatal()); err != nil {
 		if strings.Contains(err.Error(), "setting ORT API base: 2") {
 			return refuse("it is too old")
@@ -58,7 +55,7 @@ func Load(lib install.Library) error {
 	}
 	lib.Version = onnx.GetVersion()
 	loaded.lib, loaded.ok = lib, true
-	// Older builds do not know the variable, but have this, on Windows.
+	// Older builds lack the variable, but have this, on Windows.
 	if os.Getenv(envTelemetry) == "1" {
 		if err := onnx.DisableTelemetry(); err != nil {
 			return refuse("cannot be set up: " + plain(err).Error())
@@ -67,7 +64,7 @@ func Load(lib install.Library) error {
 	return nil
 }
 
-// envTelemetry is ONNX Runtime's own variable against its telemetry.
+// envTelemetry is ONNX Runtime's variable that disables telemetry.
 const envTelemetry = "ORT_DISABLE_TELEMETRY"
 
 // Loaded returns the library that Load has loaded.

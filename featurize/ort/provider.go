@@ -14,7 +14,7 @@ import (
 const (
 	CPU      = "cpu"
 	CUDA     = "cuda"
-	TensorRT = "tensorrt"
+	TensorRT = "tensorrt" // with CUDA for what TensorRT does not support
 	CoreML   = "coreml"
 	DirectML = "directml"
 	OpenVINO = "openvino"
@@ -77,8 +77,7 @@ func find(name string) executionProvider {
 	return executionProvider{}
 }
 
-// A ProviderError says that the loaded library has no such provider, or that the
-// provider cannot work on this machine.
+// A ProviderError reports that the loaded library lacks a provider, or that it does not work on this machine.
 type ProviderError struct {
 	Provider string
 	Library  install.Library
@@ -93,7 +92,7 @@ func (e *ProviderError) Error() string {
 
 func (e *ProviderError) Unwrap() error { return e.Err }
 
-// appendProvider adds the provider to o, in front of the CPU that is always there.
+// appendProvider adds the provider to o, before the CPU, which is always present.
 func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib install.Library) error {
 	p := find(cmp.Or(c.Provider, CPU))
 	if p.name == "" {
@@ -105,8 +104,8 @@ func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib install.Libra
 	return nil
 }
 
-// appendCUDA asks for products in float32. By default the provider rounds their
-// operands to TF32's 10 bits on GPUs that can, which is 5e-4 of a logit variance.
+// appendCUDA requests matrix products in float32. By default the provider rounds operands to TF32's 10 bits if the GPU
+// supports it, which is 5e-4 of a logit variance.
 func appendCUDA(o *onnx.SessionOptions) error {
 	p, err := onnx.NewCUDAProviderOptions()
 	if err != nil {

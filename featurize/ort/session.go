@@ -21,26 +21,24 @@ import (
 type SessionConfig struct {
 	// Graph is the serialised ONNX model, at most 2 GiB.
 	Graph []byte
-	// Folder is where the graph's external weights lie; "" where it has none.
-	// Weights outside of it are refused.
+	// Folder is the folder of the graph's external weights; "" if it has none. Weights outside of it are refused.
 	Folder string
-	// Inputs and Outputs name the tensors that Run takes and returns, in this
-	// order. Empty means all of the graph's, in its order.
+	// Inputs and Outputs are the names of the tensors that Run takes and returns, in order. Empty means all of the
+	// graph's.
 	Inputs, Outputs []string
-	// Threads is the number of threads that one call of Run uses; 0 means one for
-	// each CPU this process may use.
+	// Threads is the number of threads per call of Run; 0 means one per CPU of this process.
 	Threads int
-	// Spin lets idle threads wait in a busy loop. A lone session gains a few
-	// microseconds a call by it; everything else that runs beside it loses.
+	// Spin lets idle threads wait in a busy loop. A session that runs alone gains a few microseconds per call; other
+	// work on the machine is slowed down.
 	Spin bool
 	// Provider is one of Providers; "" means CPU.
 	Provider string
 }
 
-// maxThreads bounds SessionConfig.Threads: every session starts as many.
+// maxThreads bounds SessionConfig.Threads, which every session starts.
 const maxThreads = 1024
 
-// ErrClosed is returned by the methods of a session that was closed.
+// ErrClosed is returned by the methods of a closed session.
 var ErrClosed = errors.New("the session is closed")
 
 // A Session is a graph made ready to run. Its methods may be called concurrently.
@@ -51,8 +49,7 @@ type Session struct {
 	session *onnx.DynamicAdvancedSession
 }
 
-// NewSession prepares a graph. The library must have been loaded ([Load]). The
-// caller closes the session.
+// NewSession prepares a graph. The library must be loaded ([Load]). The caller closes the session.
 func NewSession(c SessionConfig) (*Session, error) {
 	lib, ok := Loaded()
 	if !ok {
@@ -122,7 +119,7 @@ func (c *SessionConfig) options(lib install.Library) (_ *onnx.SessionOptions, er
 	steps := []func() error{
 		func() error { return o.SetIntraOpNumThreads(threads) },
 		func() error { return o.SetInterOpNumThreads(1) },
-		// Errors are returned; the runtime would print each a second time.
+		// Errors are returned, so the runtime need not print them.
 		func() error { return o.SetLogSeverityLevel(onnx.LoggingLevelFatal) },
 		func() error { return o.AddSessionConfigEntry("session.intra_op.allow_spinning", spin) },
 		func() error { return o.AddSessionConfigEntry("session.inter_op.allow_spinning", spin) },
@@ -140,7 +137,7 @@ func (c *SessionConfig) options(lib install.Library) (_ *onnx.SessionOptions, er
 	return o, c.appendProvider(o, lib)
 }
 
-// choose returns the wanted ones of what the graph has, in the order wanted.
+// choose returns the wanted tensors of the graph, in the wanted order.
 func choose(what string, have []Info, want []string) ([]Info, error) {
 	if len(want) == 0 {
 		return have, nil
@@ -173,8 +170,7 @@ func (s *Session) Inputs() []Info { return slices.Clone(s.inputs) }
 // Outputs describes what Run returns, in order.
 func (s *Session) Outputs() []Info { return slices.Clone(s.outputs) }
 
-// Close waits for calls of Run that are under way, then frees the session. It
-// may be called more than once.
+// Close waits for running calls of Run, then frees the session. It may be called more than once.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,22 +182,20 @@ func (s *Session) Close() error {
 	return err
 }
 
-// Run evaluates the graph. The inputs may come in any order if they have names;
-// those without stand for the session's inputs by position. The outputs come in
-// the session's order, in memory of their own.
+// Run evaluates the graph. Inputs with names may be in any order; those without are matched by position. The outputs
+// are in the session's order, in memory of their own.
 //
 // When ctx ends, the evaluation stops at the next operator and the error is context.Cause(ctx).
 //
-// A float16 or bfloat16 output can be returned only where the graph declares its
-// whole shape; append a Cast to the graph, or use RunInto, where it does not.
+// A float16 or bfloat16 output must have a fully declared shape; if it has not, append a Cast to the graph, or use
+// RunInto.
 func (s *Session) Run(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	call := newCall(s)
 	defer call.end()
 	if err := call.setInputs(inputs); err != nil {
 		return nil, err
 	}
-	// The runtime allocates the outputs, except those that the binding cannot
-	// take over from it: scalars and 16-bit floats.
+	// The runtime allocates the outputs, except scalars and 16-bit floats, which the binding cannot convert.
 	for i, o := range s.outputs {
 		half := o.Type.IsBits()
 		fixed := o.Shape != nil && !slices.Contains(o.Shape, -1)
@@ -221,7 +215,7 @@ func (s *Session) Run(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Ten
 			if err != nil {
 				return nil, fmt.Errorf("output %q: %w", o.Name, err)
 			}
-			// On error v is an interface around a nil pointer: not to be kept.
+			// On error v is a non-nil interface with a nil pointer: do not keep it.
 			v, err := carrierOf(o.Type).wrap(o.Shape, data, &call.pinner)
 			if err != nil {
 				return nil, fmt.Errorf("output %q: %w", o.Name, plain(err))
@@ -243,9 +237,9 @@ func (s *Session) Run(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Ten
 	return outputs, nil
 }
 
-// RunInto is Run into memory that the caller has allocated: each output has the
-// shape and the element type that the graph gives it for these inputs, and its
-// Data is overwritten. On error the contents of the outputs are undefined.
+// RunInto is Run into memory that the caller allocates: each output must have the shape and element type that the
+// graph computes for these inputs, and its Data is overwritten. After an error the contents of the outputs are
+// undefined.
 func (s *Session) RunInto(ctx context.Context, inputs, outputs []tensor.Tensor) error {
 	call := newCall(s)
 	defer call.end()
@@ -268,8 +262,7 @@ func (s *Session) RunInto(ctx context.Context, inputs, outputs []tensor.Tensor) 
 	return call.run(ctx)
 }
 
-// A call is one evaluation: the runtime's values for its inputs and outputs, and
-// the Go memory pinned for them.
+// A call is one evaluation: the runtime's values for its inputs and outputs, and their pinned Go memory.
 type call struct {
 	s       *Session
 	in, out []onnx.Value
@@ -280,7 +273,7 @@ func newCall(s *Session) *call {
 	return &call{s: s, in: make([]onnx.Value, len(s.inputs)), out: make([]onnx.Value, len(s.outputs))}
 }
 
-// end frees the runtime's values. Go slices taken from them stay valid.
+// end frees the runtime's values. Go slices from them stay valid.
 func (c *call) end() {
 	for _, v := range slices.Concat(c.in, c.out) {
 		if v != nil {
@@ -308,7 +301,7 @@ func (c *call) setInputs(inputs []tensor.Tensor) error {
 	return nil
 }
 
-// value checks t against what the graph declares and wraps it.
+// value checks t against the graph's declaration and wraps it.
 func (c *call) value(what string, info Info, t tensor.Tensor) (onnx.Value, error) {
 	typ, have := t.Type(), t.Len()
 	if typ == tensor.Undefined {
@@ -359,8 +352,8 @@ func (c *call) run(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	// An output that the binding could not convert is an interface around a nil
-	// pointer, which end would trip over.
+	// An output that the binding could not convert is a non-nil interface with a nil pointer, which end must not
+	// see.
 	for i, v := range c.out {
 		if v != nil && reflect.ValueOf(v).IsNil() {
 			c.out[i] = nil
@@ -372,8 +365,7 @@ func (c *call) run(ctx context.Context) error {
 	return fmt.Errorf("onnx runtime: %w", plain(err))
 }
 
-// match finds for each of the session's tensors the index of the one given:
-// by its name, or by its position if it has none.
+// match returns for each of the session's tensors the index of the given one, by name, or by position without one.
 func match(what string, infos []Info, given []tensor.Tensor) ([]int, error) {
 	if len(given) != len(infos) {
 		return nil, fmt.Errorf("want %d %ss (%s), got %d", len(infos), what, strings.Join(names(infos), ", "),
@@ -399,13 +391,12 @@ func match(what string, infos []Info, given []tensor.Tensor) ([]int, error) {
 	return order, nil
 }
 
-// fits reports whether shape is one that declared allows.
+// fits reports whether declared allows shape.
 func fits(shape, declared []int64) bool {
 	return slices.EqualFunc(shape, declared, func(have, want int64) bool { return want < 0 || have == want })
 }
 
-// plain makes one line of an error of the runtime, without the prefixes that the
-// binding puts before it.
+// plain turns an error of the runtime into one line, without the binding's prefixes.
 func plain(err error) error {
 	msg := strings.Join(strings.Fields(err.Error()), " ")
 	for _, prefix := range []string{"Error creating C session: ", "Error running network: ", "Platform-specific initialization failed: "} {

@@ -11,16 +11,15 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A carrier takes slices of one element type to the runtime, and back.
+// A carrier converts slices of one element type to the runtime's values, and back.
 type carrier struct {
-	// wrap returns a value that shares the memory of data, pinned by p until the value is
-	// destroyed.
+	// wrap returns a value that shares the memory of data, which p pins until the value is destroyed.
 	wrap func(shape onnx.Shape, data any, p *runtime.Pinner) (onnx.Value, error)
-	// unwrap returns the value's elements in Go memory that outlives the value.
+	// unwrap returns the value's elements in Go memory that stays valid after the value is destroyed.
 	unwrap func(v onnx.Value) (any, bool)
 }
 
-// carriers are those of strings and of Go's own types, for which the binding has generic tensors.
+// carriers are for strings and Go's own types, for which the binding has generic tensors.
 var carriers = map[tensor.Type]carrier{
 	tensor.Float32: numeric[float32](),
 	tensor.Float64: numeric[float64](),
@@ -36,7 +35,7 @@ var carriers = map[tensor.Type]carrier{
 	tensor.String:  {wrapStrings, unwrapStrings},
 }
 
-// carrierOf returns what carries a type that Go slices hold: bits travel as bytes.
+// carrierOf returns the carrier of a type that Go slices hold: bits are carried as bytes.
 func carrierOf(t tensor.Type) carrier {
 	if c, ok := carriers[t]; ok {
 		return c
@@ -68,7 +67,7 @@ func numeric[T onnx.TensorData]() carrier {
 	}
 }
 
-// bits carries elements that Go has no type for. The runtime's numbers for types are ONNX's.
+// bits carries elements for which Go has no type. The runtime numbers types as ONNX does.
 func bits(t tensor.Type) carrier {
 	return carrier{
 		wrap: func(shape onnx.Shape, data any, p *runtime.Pinner) (onnx.Value, error) {

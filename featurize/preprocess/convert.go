@@ -2,13 +2,13 @@ package preprocess
 
 import "fmt"
 
-// number are the element types of ready arrays, bool and string apart.
+// number is the element types of ready arrays, except bool and string.
 type number interface {
 	float32 | float64 | uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64
 }
 
-// convert copies a ready array into another number type, refusing what would change a value other
-// than by rounding it to the nearest of a real type. Truth values are 0 and 1.
+// convert copies a ready array to another number type. It refuses to change a value, except by rounding to
+// floating point. Booleans are 0 and 1.
 func convert[T number](dst []T, src any) error {
 	switch s := src.(type) {
 	case []T:
@@ -72,7 +72,7 @@ func cast[T, S number](dst []T, src []S) error {
 	return nil
 }
 
-// truth copies a ready array of truth values, or of numbers 0 and 1.
+// truth copies a ready array of booleans, or of numbers 0 and 1.
 func truth(dst []bool, src any) error {
 	if s, ok := src.([]bool); ok {
 		copy(dst, s)

@@ -1,20 +1,17 @@
-// Package preprocess turns one example, an image of any size or a ready array,
-// into the tensor that a model takes.
+// Package preprocess turns one example, an image of any size or a ready array, into a model's input tensor.
 //
-//  1. A [Spec] says what is to be done. It is written by hand as YAML ([Load]),
-//     named ([Preset]), or derived from the model's input ([For]), and it is
-//     what a bundle records.
-//  2. [New] fits it to a model's input and yields a [Pipeline].
+//  1. A [Spec] describes the preprocessing. It is written by hand as YAML ([Load]), named ([Preset]), or
+//     derived from the model's input ([For]). Bundles record it.
+//  2. [New] fits it to a model's input and returns a [Pipeline].
 //  3. [Pipeline.Apply] runs it, from any number of goroutines.
 //
-// Arrays of uint8 are images, or pixels at least, and go through all steps:
-// colour, resize, crop, scale, mean and std, layout. Every other type is taken
-// for a ready tensor: it must have the model's shape, and only its number type
-// is adapted. Nothing is ever resized or cropped unless the Spec says so.
+// Arrays of uint8 are images, or at least pixels, and go through all steps: colour, resize, crop, scale, mean
+// and std, layout. Arrays of other types are ready tensors: they must have the model's shape, and only their
+// number type is converted. Nothing is resized or cropped unless the Spec says so.
 //
 // # The schema
 //
-// Every field may be left out, and means then what stands in brackets.
+// Every field is optional; its default is in brackets.
 //
 //	resize:                # [none]
 //	  size: 256            #   the shorter side, keeping the aspect ratio; or
@@ -43,21 +40,21 @@
 //	exif: true             # turn and mirror an image file first, as its EXIF orientation
 //	                       #   asks for; false takes it as it is stored [true]
 //
-// Telephones store most pictures turned, and say so in the file's EXIF data. PNG and JPEG files have
-// it; arrays, and images that are decoded already, come as they are to be taken. In a bundle that does
-// not say exif it is false: the first ones were calibrated so.
+// Phones store most pictures rotated, and record that in the file's EXIF data, which PNG and JPEG files have.
+// Arrays and decoded images are used as they are. In a bundle without exif it is false, because the first
+// bundles were calibrated so.
 //
 // Package published reads what other libraries wrote beside a model.
 //
 // # Letterboxes
 //
-// Detectors and their classifiers often take an image as large as it fits, with bars of grey:
+// Detectors and their classifiers often resize an image to fit, and pad it with grey bars:
 //
 //	resize: {size: {width: 640, height: 640}, mode: fit}
 //	pad: {value: 114}
 //
-// Readers of text take a line at one height, as wide as it then is. What is beyond the width is
-// squeezed, and what lacks is filled behind the text, here with a value that mean and std make 0:
+// Text recognisers resize a line to a fixed height. Longer lines are squeezed to the width, and shorter ones
+// padded after the text, here with a value that mean and std map to 0:
 //
 //	resize: {size: {width: 192, height: 48}, mode: height}
 //	pad: {value: 127.5, position: corner}
@@ -67,10 +64,10 @@
 //
 // # What it equals
 //
-// Results equal what a model's training most likely used: resizing is Pillow's, with its
-// antialiasing and its 8-bit rounding after either pass, to the last bit; the rounding of the
-// shorter-side rule and of the centre crop is torchvision's; fit and pad are Pillow's
-// ImageOps.contain and ImageOps.pad, and exif is its ImageOps.exif_transpose, but for orientations
-// outside EXIF; cover, and fit with crop, are timm's ResizeKeepRatio; grey is Pillow's,
+// Results equal those of the libraries that models are trained with: resizing is Pillow's, with its
+// antialiasing and its 8-bit rounding after either pass, to the last bit; the rounding of the shorter side
+// and of the centre crop is torchvision's; fit and pad are Pillow's ImageOps.contain and ImageOps.pad, and
+// exif is its ImageOps.exif_transpose, except for orientations outside EXIF; cover, and fit with crop, are
+// timm's ResizeKeepRatio; grey is Pillow's,
 // (19595 R + 38470 G + 7471 B + 32768) >> 16.
 package preprocess

@@ -8,12 +8,11 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// maxPixels bounds what a resize may make of an image; one of a single column
-// would otherwise become endlessly long.
+// maxPixels bounds the result of a resize: a single column could become endlessly long.
 const maxPixels = 100_000_000
 
-// A view reads pixel channel k at (x,y) as pix[at + y*row + x*col + k*plane]. Steps are negative
-// where an image is read from its other end.
+// A view reads channel k at (x,y) as pix[at + y*row + x*col + k*plane]. Steps are negative in mirrored
+// directions.
 type view struct {
 	pix             []uint8
 	at              int
@@ -30,7 +29,7 @@ func (v view) String() string {
 	return fmt.Sprintf("%d×%d %s image", v.h, v.w, kind)
 }
 
-// viewOf returns m's pixels. ok is false where m is not an image.
+// viewOf returns m's pixels. ok is false if m is not an image.
 func viewOf(m Image) (v view, ok bool, err error) {
 	pix, isBytes := m.Data.([]uint8)
 	if !isBytes || m.Layout == tensor.NoImage {
@@ -55,7 +54,7 @@ func viewOf(m Image) (v view, ok bool, err error) {
 	return v, true, nil
 }
 
-// line returns row y as [w,c], copied to buf where its pixels do not lie so.
+// line returns row y as [w,c], copied to buf if it is not stored so.
 func (v view) line(y int, buf *[]uint8) []uint8 {
 	at := v.at + y*v.row
 	if v.packed() {
@@ -75,7 +74,7 @@ func (v view) line(y int, buf *[]uint8) []uint8 {
 	return out
 }
 
-// packed reports whether every row of v lies as [w,c].
+// packed reports whether every row of v is stored as [w,c].
 func (v view) packed() bool { return v.col == v.c && (v.c == 1 || v.plane == 1) }
 
 // crop narrows a view to a window.
@@ -90,7 +89,7 @@ func packedView(buf []uint8, h, w, c int) view {
 	return view{pix: buf, h: h, w: w, c: c, row: w * c, col: c, plane: 1}
 }
 
-// upright returns v turned and mirrored as an EXIF orientation asks for. No pixel is moved.
+// upright applies an EXIF orientation to v, without moving pixels.
 func (v view) upright(orientation uint8) view {
 	h, w, stored := pixels.Upright(orientation, v.h, v.w)
 	index := func(y, x int) int {
@@ -103,8 +102,7 @@ func (v view) upright(orientation uint8) view {
 	return v
 }
 
-// grey returns v in one channel, weighted as Pillow's convert("L") does (ITU-R
-// 601-2, in 16-bit fixed point).
+// grey converts v to one channel as Pillow's convert("L") does (ITU-R 601-2, in 16-bit fixed point).
 func (v view) grey(buf *[]uint8) view {
 	if v.c == 1 {
 		return v
@@ -129,8 +127,8 @@ func grow(buf *[]uint8, n int) []uint8 {
 	return (*buf)[:n]
 }
 
-// centre returns where a crop of n begins in a side of size, rounding as
-// torchvision's center_crop does: half to even.
+// centre returns where a crop of n begins in a side of size, rounding half to even as torchvision's
+// center_crop does.
 func centre(size, n int) int { return int(math.RoundToEven(float64(size-n) / 2)) }
 
 // from returns where the crop of n begins in a side of size.
@@ -163,7 +161,7 @@ func applyImage[T number](p *Pipeline, v view, dst []T, t *tables[T]) error {
 	reverse := p.spec.Color == BGR
 	nhwc := p.axes.order == NHWC
 	for k := range g.c {
-		from := 0 // grey serves all channels
+		from := 0 // grey is used for all channels
 		if v.c == 3 {
 			from = k
 			if reverse {
@@ -184,7 +182,7 @@ func applyImage[T number](p *Pipeline, v view, dst []T, t *tables[T]) error {
 	return nil
 }
 
-// write puts one channel of v into every step-th element of dst, whose rows hold so many of these.
+// write writes one channel of v to every step-th element of dst, whose rows have width of these.
 func write[T any](dst []T, step, width int, v view, channel int, t *[256]T) {
 	if v.row == v.w*v.col && width == v.w { // rows without gaps are one long row
 		v.w, v.h = v.w*v.h, 1

@@ -12,16 +12,16 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// An Image is one example before preprocessing: uint8 pixels in a Layout, or a ready array. Data is
-// a slice of a number type, of bool or of string, in row-major order.
+// An Image is one example before preprocessing: uint8 pixels in a Layout, or a ready array. Data is a slice of
+// numbers, bool or string, in row-major order.
 type Image struct {
 	Shape       []int
 	Layout      tensor.Layout
 	Data        any
-	Orientation uint8 // EXIF's, by which Data is not turned: 1 to 8, or 0 for none
+	Orientation uint8 // the EXIF orientation, not applied to Data: 1 to 8, or 0 for none
 }
 
-// String describes an image as in "28×28 grey image".
+// String formats an image as "28×28 grey image".
 func (m Image) String() string {
 	dims := make([]string, len(m.Shape))
 	for i, d := range m.Shape {
@@ -33,12 +33,11 @@ func (m Image) String() string {
 	return fmt.Sprintf("array [%s] of %s", strings.Join(dims, ","), strings.TrimPrefix(fmt.Sprintf("%T", m.Data), "[]"))
 }
 
-// A ShapeError says that an example does not have the shape that the model
-// takes. It is seldom about one example alone.
+// A ShapeError reports an example of another shape than the model's. It seldom concerns one example alone.
 type ShapeError struct {
 	Got  string // the example: "28×28 grey image"
 	Want string // the model's input: "x [N,3,224,224] float32"
-	Hint error  // the way out
+	Hint error  // what to do about it
 }
 
 func (e *ShapeError) Error() string {
@@ -56,7 +55,7 @@ type Pipeline struct {
 	spec   Spec
 	target Target
 	axes   axes
-	noAxes error // why the target takes no images
+	noAxes error // why the target does not accept images
 	shape  []int // of one preprocessed example, -1 unknown
 	size   int   // elements of shape, -1 unknown
 
@@ -66,27 +65,25 @@ type Pipeline struct {
 
 	scratch *sync.Pool // of *buffers
 
-	arrays bool // of Arrays
+	arrays bool // made by Arrays
 }
 
-// ErrUnknown is that of pixels for a model of which nobody said how they become its input.
+// ErrUnknown reports pixels for a model whose preprocessing is unknown.
 var ErrUnknown = errors.New("nothing says how pixels become the model's input")
 
-// tables hold the value of every byte, and that of Pad, for each channel in the
-// order of Spec.Color.
+// tables has the value of every byte, and that of Pad, per channel in the order of Spec.Color.
 type tables[T any] struct {
 	of  [3][256]T
 	pad [3]T
 }
 
-// buffers are one Apply's working memory.
+// buffers is the working memory of one Apply.
 type buffers struct {
 	grey, resized []uint8
 	resampler
 }
 
-// New fits spec to a target. What the Spec leaves open and the target decides
-// is filled in: see Pipeline.Spec.
+// New fits spec to a target, which supplies what the Spec leaves open: see Pipeline.Spec.
 func New(spec Spec, t Target) (*Pipeline, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -117,8 +114,8 @@ func New(spec Spec, t Target) (*Pipeline, error) {
 	return p, nil
 }
 
-// Arrays returns the pipeline for a target of which no preprocessing is known: it
-// takes ready arrays, and pixels are [ErrUnknown].
+// Arrays returns the pipeline for a target without known preprocessing: it accepts ready arrays, and pixels are
+// [ErrUnknown].
 func Arrays(t Target) (*Pipeline, error) {
 	p, err := New(For(t), t)
 	if err == nil {
@@ -127,8 +124,8 @@ func Arrays(t Target) (*Pipeline, error) {
 	return p, err
 }
 
-// Pixels reports whether it is the Spec that decides what becomes of m: an image for a
-// target that takes images, or bytes for one that takes real numbers.
+// Pixels reports whether the Spec applies to m: an image for a target that accepts images, or bytes for a
+// floating-point one.
 func (p *Pipeline) Pixels(m Image) bool {
 	if _, bytes := m.Data.([]uint8); !bytes {
 		return false
@@ -136,13 +133,12 @@ func (p *Pipeline) Pixels(m Image) bool {
 	return p.target.Type.IsFloat() || p.target.Type == tensor.Uint8 && m.Layout != tensor.NoImage && p.noAxes == nil
 }
 
-// TakesImages reports whether images can become what the target takes, of whatever size they must
-// be.
+// TakesImages reports whether images of some size can be preprocessed for the target.
 func (p *Pipeline) TakesImages() bool {
 	return p.noAxes == nil && !p.arrays && (p.target.Type.IsFloat() || p.target.Type == tensor.Uint8)
 }
 
-// known refuses pixels where no preprocessing is known.
+// known returns ErrUnknown for pixels if no preprocessing is known.
 func (p *Pipeline) known(m Image) error {
 	if p.arrays && p.Pixels(m) {
 		return option.Errorf("%v for %v: %w: give %s, as a YAML file or a preset such as imagenet, or ready arrays",
@@ -151,7 +147,7 @@ func (p *Pipeline) known(m Image) error {
 	return nil
 }
 
-// fit holds the Spec against the target's axes and settles what it fixes.
+// fit checks the Spec against the target's axes, and sets the sizes that are fixed.
 func (p *Pipeline) fit() error {
 	s, a := p.spec, &p.axes
 	if s.Flatten && !a.flat {
@@ -191,7 +187,7 @@ func (p *Pipeline) fit() error {
 	return nil
 }
 
-// shape returns the axes' sizes for a model input of the given rank, without the batch axis.
+// shape returns the sizes of the axes for a model input of the given rank, without the batch axis.
 func (a axes) shape(rank int) []int {
 	switch {
 	case a.flat && a.n < 0 && a.c > 0 && a.h > 0 && a.w > 0:
@@ -245,23 +241,22 @@ func makeTables[T any](s Spec, convert func(float64) T) *tables[T] {
 	return t
 }
 
-// Spec returns what the pipeline does, with everything written out that the
-// target decides. New of it and the same target gives the same pipeline.
+// Spec returns the preprocessing, with everything filled in that the target decides. New of it and the same
+// target gives the same pipeline.
 func (p *Pipeline) Spec() Spec { return p.spec }
 
-// Shape returns the shape of one preprocessed example, without the batch axis.
-// Sizes that the model leaves open and the Spec does not fix are -1.
+// Shape returns the shape of one preprocessed example, without the batch axis. Sizes that neither model nor Spec
+// fixes are -1.
 func (p *Pipeline) Shape() []int { return slices.Clone(p.shape) }
 
 // Resolved reports whether Shape has no unknown size.
 func (p *Pipeline) Resolved() bool { return p.size >= 0 }
 
-// Len returns the number of elements of one preprocessed example, -1 where the
-// pipeline is not resolved.
+// Len returns the number of elements of one preprocessed example, -1 if the pipeline is not resolved.
 func (p *Pipeline) Len() int { return p.size }
 
-// Resolve returns a pipeline whose unknown sizes are those that m gets, so that
-// all examples of a batch have one shape. Where all are known it returns p.
+// Resolve returns a pipeline whose unknown sizes are those of m after preprocessing, so that all examples of a
+// batch have one shape. If all sizes are known it returns p.
 func (p *Pipeline) Resolve(m Image) (*Pipeline, error) {
 	if p.Resolved() {
 		return p, nil
@@ -291,9 +286,8 @@ func (p *Pipeline) Resolve(m Image) (*Pipeline, error) {
 	return &q, nil
 }
 
-// Apply preprocesses m into dst, which has Len elements. Its type is the
-// target's number type, []float32 for targets narrower than float32. The
-// pipeline must be resolved. An example of the wrong shape is a *ShapeError.
+// Apply preprocesses m into dst, a slice of Len elements of the target's number type, float32 for 16-bit
+// floating point. The pipeline must be resolved. An example of the wrong shape is a *ShapeError.
 func (p *Pipeline) Apply(m Image, dst any) error {
 	switch d := dst.(type) {
 	case []float32:
@@ -346,7 +340,7 @@ func (p *Pipeline) mustHold(n int) {
 	}
 }
 
-// apply is Apply for one number type. t is nil for those that take no pixels.
+// apply is Apply for one number type. t is nil for types that pixels are not converted to.
 func apply[T number](p *Pipeline, m Image, dst []T, t *tables[T]) error {
 	p.mustHold(len(dst))
 	if err := p.known(m); err != nil {
@@ -377,8 +371,8 @@ func apply[T number](p *Pipeline, m Image, dst []T, t *tables[T]) error {
 	return nil
 }
 
-// ready returns the shape that an array gets which is not treated as an image. Axes of size 1 may
-// come and go, and all axes may be flattened into one, since neither moves an element.
+// ready returns the shape of a ready array for the target. Axes of size 1 may be added or dropped, and all axes
+// may be flattened into one, since neither moves an element.
 func (p *Pipeline) ready(m Image) ([]int, error) {
 	n := 1
 	for _, d := range m.Shape {
@@ -410,7 +404,7 @@ func squeeze(shape []int) []int {
 	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }
 
-// view returns m as an image, upright where the Spec says so, if it is one and the target takes images.
+// view returns m as an image, upright if the Spec says so; ok is false if m, or the target, is no image.
 func (p *Pipeline) view(m Image) (v view, isImage bool, err error) {
 	v, isImage, err = viewOf(m)
 	if isImage = isImage && p.noAxes == nil && err == nil; isImage && *p.spec.Exif {
@@ -419,18 +413,18 @@ func (p *Pipeline) view(m Image) (v view, isImage bool, err error) {
 	return v, isImage, err
 }
 
-// A geometry is what happens to an image of one size.
+// A geometry is the sizes and positions of the steps for an image of one size.
 type geometry struct {
 	w, h   int // after resize
 	x, y   int // the crop's corner
 	cw, ch int // after crop
-	c      int // channels in the end
+	c      int // channels of the result
 
 	outW, outH int // after pad
 	left, top  int // the image's corner in it
 }
 
-// geometry plans for an image.
+// geometry computes the geometry of an image.
 func (p *Pipeline) geometry(v view) (g geometry, err error) {
 	g.w, g.h = v.w, v.h
 	if r := p.spec.Resize; r != nil {
@@ -452,8 +446,7 @@ func (p *Pipeline) geometry(v view) (g geometry, err error) {
 	g.outW, g.outH = g.cw, g.ch
 	switch {
 	case crop != nil:
-		// What lacks is filled before the rest is cut off, with the odd pixel on the right and
-		// below.
+		// Pad before cropping, with the odd pixel on the right and at the bottom.
 		g.left, g.top = max(g.cw-g.w, 0)/2, max(g.ch-g.h, 0)/2
 		g.cw, g.ch = min(g.cw, g.w), min(g.ch, g.h)
 		g.x, g.y = crop.from(g.w, g.cw), crop.from(g.h, g.ch)

@@ -5,17 +5,16 @@ import (
 	"slices"
 )
 
-// Resampling is Pillow's (src/libImaging/Resample.c), to the last bit: two passes, horizontal
-// first, each with a kernel stretched by the reduction so that downscaling averages (antialiasing),
-// weights in fixed point with 22 bits, and rounding to 8 bits after either pass. PyTorch's, of
-// tensors of bytes (aten/src/ATen/native/cpu/UpSampleKernel.cpp), is the same but for weights of 16
-// bits.
+// Resampling equals Pillow's (src/libImaging/Resample.c) to the last bit: two passes, horizontal first, each
+// with a kernel stretched by the reduction so that downscaling averages (antialiasing), fixed-point weights
+// of 22 bits, and rounding to 8 bits after either pass. PyTorch's resampling of byte tensors
+// (aten/src/ATen/native/cpu/UpSampleKernel.cpp) is the same with weights of 16 bits.
 const precision = 32 - 8 - 2
 
 // A kernel holds the weights of one pass for outputs from…to-1: output i takes
 // weight[i·taps+j] of input first[i]+j, for j < n[i].
 type kernel struct {
-	precision int // bits of a weight behind the point
+	precision int // fractional bits of a weight
 	taps      int
 	first, n  []int
 	weight    []int32
@@ -38,7 +37,7 @@ func (k *kernel) set(in, out, from, to int, r *Resize) {
 	k.taps = int(math.Ceil(support))*2 + 1
 	k.first, k.n, k.weight = k.first[:0], k.n[:0], k.weight[:0]
 	w := make([]float64, k.taps)
-	// one computes the weights of output i, which begin at the input that it returns.
+	// one computes the weights of output i, and returns the first input that they apply to.
 	one := func(i int) (first, n int) {
 		middle := (float64(i) + 0.5) * scale
 		first = max(int(middle-support+0.5), 0)
@@ -77,8 +76,7 @@ func (k *kernel) set(in, out, from, to int, r *Resize) {
 	}
 }
 
-// torchPrecision returns how many bits behind the point PyTorch gives to weights, which have 16
-// bits, by the largest.
+// torchPrecision returns the fractional bits of PyTorch's 16-bit weights, which depend on the largest.
 func torchPrecision(largest float64) (bits int) {
 	for bits < precision && int(0.5+largest*float64(int64(2)<<bits)) < 1<<15 {
 		bits++
@@ -86,7 +84,7 @@ func torchPrecision(largest float64) (bits int) {
 	return bits
 }
 
-// kernel returns the filter's weight at a distance in pixels, and beyond which it is 0.
+// kernel returns the filter's weight at a distance in pixels, and its support.
 func (f Filter) kernel() (weigh func(float64) float64, support float64) {
 	switch f {
 	case Bicubic:
@@ -101,7 +99,7 @@ func (f Filter) kernel() (weigh func(float64) float64, support float64) {
 	return triangle, 1
 }
 
-// box is 1 from −½, without that, to ½.
+// box is 1 in (−½, ½].
 func box(x float64) float64 {
 	if x > -0.5 && x <= 0.5 {
 		return 1
@@ -122,7 +120,7 @@ func hamming(x float64) float64 {
 	return math.Sin(x) / x * (0.54 + 0.46*math.Cos(x))
 }
 
-// lanczos is the sinc in the window of a sinc three times as wide.
+// lanczos is the sinc windowed by a sinc three times as wide.
 func lanczos(x float64) float64 {
 	if x < -3 || x >= 3 {
 		return 0
@@ -153,18 +151,17 @@ func cubic(x float64) float64 {
 	return 0
 }
 
-// clip8 rounds a fixed-point sum, which includes one half, to a byte.
+// clip8 converts a fixed-point sum, which includes the rounding half, to a byte.
 func (k *kernel) clip8(sum int32) uint8 { return uint8(min(max(sum>>k.precision, 0), 255)) }
 
 func (k *kernel) half() int32 { return 1 << (k.precision - 1) }
 
-// resize scales v to g.w × g.h and returns g's crop of it, in
-// buf. Only what the crop needs is computed.
+// resize scales v to g.w × g.h and returns g's crop of it, in buf. It computes only what the crop needs.
 func (r *resampler) resize(v view, g geometry, how *Resize, buf *[]uint8) view {
 	if how.Filter == Nearest {
 		return r.nearest(v, g, buf)
 	}
-	// A pass that leaves its side as it is is left out, as in Pillow.
+	// As in Pillow, a pass that does not change its side is skipped.
 	top, rows := g.y, g.ch // of the input, for the horizontal pass
 	down := g.h != v.h
 	if down {
@@ -258,8 +255,8 @@ func (r *resampler) across(out, v view, top int) {
 	}
 }
 
-// nearest takes the pixel under each output pixel's centre. Positions are
-// summed up step by step, since Pillow does and rounding shows at boundaries.
+// nearest takes the pixel under each output pixel's centre. Positions are added up step by step as in Pillow,
+// because rounding shows at boundaries.
 func (r *resampler) nearest(v view, g geometry, buf *[]uint8) view {
 	r.columns = positions(r.columns, v.w, g.w)
 	r.rows = positions(r.rows, v.h, g.h)

@@ -14,8 +14,8 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// A Spec says how an image becomes a tensor; see the package documentation for
-// the fields and their defaults. The zero value changes no pixel, and turns image files upright.
+// A Spec says how an image becomes a tensor; see the package documentation for the fields and their defaults.
+// The zero value changes no pixel, and applies EXIF orientations.
 type Spec struct {
 	Resize  *Resize   `yaml:"resize,omitempty" json:"resize,omitempty"`
 	Pad     *Pad      `yaml:"pad,omitempty" json:"pad,omitempty"`
@@ -27,40 +27,37 @@ type Spec struct {
 	Layout  Order     `yaml:"layout,omitempty" json:"layout,omitempty"`
 	Flatten bool      `yaml:"flatten,omitempty" json:"flatten,omitempty"`
 
-	// Exif says whether an image file is turned and mirrored as its EXIF orientation asks for,
-	// before anything else: telephones store most pictures turned. Nil is true, except in bundles:
-	// those that do not say it were calibrated with images as they are stored.
+	// Exif says whether the EXIF orientation of an image file is applied first. Nil is true, except in
+	// bundles: those without it were calibrated with images as they are stored.
 	Exif *bool `yaml:"exif,omitempty" json:"exif,omitempty"`
 }
 
-// Resize scales an image. Either Size is set, which stands for both sides where Mode
-// wants two, or Width and Height are.
+// Resize scales an image. Either Size is set, for both sides if Mode needs two, or Width and Height are.
 type Resize struct {
 	Size   int    `yaml:"size,omitempty" json:"size,omitempty"`
 	Width  int    `yaml:"width,omitempty" json:"width,omitempty"`
 	Height int    `yaml:"height,omitempty" json:"height,omitempty"`
 	Mode   Mode   `yaml:"mode,omitempty" json:"mode,omitempty"`
 	Filter Filter `yaml:"filter,omitempty" json:"filter,omitempty"`
-	// Arithmetic is how exactly the filter's weights are known.
+	// Arithmetic is the precision of the filter's weights.
 	Arithmetic Arithmetic `yaml:"arithmetic,omitempty" json:"arithmetic,omitempty"`
 }
 
-// Arithmetic is whose rounding is met.
+// Arithmetic is the library whose rounding is reproduced.
 type Arithmetic string
 
 const (
 	Pillow Arithmetic = "pillow" // also ""
-	Torch  Arithmetic = "torch"  // PyTorch's, of tensors of bytes: weights have 16 bits
+	Torch  Arithmetic = "torch"  // PyTorch's for byte tensors: weights have 16 bits
 )
 
-// Pad fills an image that Resize made smaller than its Width × Height up to these, as a letterbox
-// does in the modes Fit and Height, or one that is smaller than Crop up to that.
+// Pad pads an image that is smaller than Resize's Width × Height to these, as letterboxes do in the modes Fit
+// and Height, or one that is smaller than Crop to that.
 type Pad struct {
-	// Value is that of every channel, from 0 to 255, before Scale, Mean and Std. An
-	// input of real numbers takes fractions too.
+	// Value is that of every channel, from 0 to 255, before Scale, Mean and Std. It may be a fraction for a
+	// floating-point input.
 	Value float64 `yaml:"value" json:"value"`
-	// Values, where there are any, are those of three channels in the order of Color, instead of
-	// Value.
+	// Values, if set, replaces Value by the values of three channels, in the order of Color.
 	Values   []float64 `yaml:"values,omitempty,flow" json:"values,omitempty"`
 	Position Position  `yaml:"position,omitempty" json:"position,omitempty"`
 }
@@ -73,15 +70,15 @@ func (p *Pad) of(c int) float64 {
 	return p.Value
 }
 
-// Position says where Pad leaves the image.
+// Position is where Pad puts the image.
 type Position string
 
 const (
 	Centre Position = "centre" // also ""
-	Corner Position = "corner" // top left: what is filled lies right and below
+	Corner Position = "corner" // top left: the padding is on the right and at the bottom
 )
 
-// Crop cuts out the centre. Either Size is set, or Width and Height are.
+// Crop crops the centre. Either Size is set, or Width and Height are.
 type Crop struct {
 	Size   int `yaml:"size,omitempty" json:"size,omitempty"`
 	Width  int `yaml:"width,omitempty" json:"width,omitempty"`
@@ -107,7 +104,7 @@ const (
 	Grey Color = "grey"
 )
 
-// channels returns how many there are, 0 for as many as the image has.
+// channels returns the number of channels, 0 for as many as the image has.
 func (c Color) channels() int {
 	switch c {
 	case RGB, BGR:
@@ -125,10 +122,10 @@ const (
 	Shortest Mode = "shortest" // the shorter side becomes Size
 	Exact    Mode = "exact"    // the image becomes Width × Height, or Size × Size
 
-	// These keep the aspect ratio, and leave room that Pad fills.
+	// These keep the aspect ratio; Pad fills the rest.
 	Fit    Mode = "fit"    // as large as fits into Width × Height
 	Cover  Mode = "cover"  // as small as covers Width × Height
-	Height Mode = "height" // the height becomes Height; only what grows wider than Width is squeezed
+	Height Mode = "height" // the height becomes Height; images that become wider than Width are squeezed
 )
 
 // Filter is a resampling filter.
@@ -151,7 +148,7 @@ const (
 	NHWC Order = "NHWC"
 )
 
-// maxSide bounds the sides of what Resize and Crop ask for.
+// maxSide bounds the sides in Resize and Crop.
 const maxSide = 16384
 
 // Load reads a Spec from YAML and validates it. Unknown fields are refused.
@@ -171,7 +168,7 @@ func Load(r io.Reader) (Spec, error) {
 		if errors.Is(err, io.EOF) {
 			return Spec{}, errors.New("the preprocessing file is empty")
 		}
-		// YAML's errors take several lines.
+		// YAML's errors have several lines.
 		return Spec{}, fmt.Errorf("preprocessing: %s", text.Line(strings.Join(strings.Fields(err.Error()), " ")))
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
@@ -207,7 +204,7 @@ func (s Spec) validate() error {
 	return nil
 }
 
-// known refuses a word that is none of some, nor left out.
+// known refuses a word that is neither "" nor among the known ones.
 func known[T ~string](what string, word T, want string, words ...T) error {
 	if word == "" || slices.Contains(words, word) {
 		return nil
@@ -314,7 +311,7 @@ func (s Spec) validateNumbers() error {
 	return nil
 }
 
-// sides checks that either size is given or width and height.
+// sides checks that either size is set, or width and height are.
 func sides(what string, size, width, height int) error {
 	for _, v := range []int{size, width, height} {
 		if v < 0 || v > maxSide {
@@ -331,7 +328,7 @@ func (r *Resize) exact() bool { return r.Mode == Exact || r.Mode == "" && r.Size
 
 func (r *Resize) leavesRoom() bool { return r.Mode == Fit || r.Mode == Height }
 
-// sides returns the width and height that are asked for.
+// sides returns the requested width and height.
 func (r *Resize) sides() (w, h int) {
 	if r.Size == 0 {
 		return r.Width, r.Height
@@ -339,13 +336,13 @@ func (r *Resize) sides() (w, h int) {
 	return r.Size, r.Size
 }
 
-// to returns the sides that an image of w × h gets, which is cropped then or not.
+// to returns the sides of a resized image of w × h, which may be cropped next.
 func (r *Resize) to(w, h int, cropped bool) (int, int) {
 	toW, toH := r.sides()
 	switch {
 	case r.exact():
 	case r.Mode == Cover, r.Mode == Fit && cropped:
-		// timm's ResizeKeepRatio, but for a side that it rounds to nothing.
+		// timm's ResizeKeepRatio, except for a side that it rounds to 0.
 		ratio := max(float64(w)/float64(toW), float64(h)/float64(toH))
 		if r.Mode == Cover {
 			ratio = min(float64(w)/float64(toW), float64(h)/float64(toH))
@@ -355,7 +352,7 @@ func (r *Resize) to(w, h int, cropped bool) (int, int) {
 		}
 		toW, toH = side(w), side(h)
 	case r.Mode == Fit:
-		// Pillow's ImageOps.contain, but for a side that it rounds to nothing.
+		// Pillow's ImageOps.contain, except for a side that it rounds to 0.
 		if ratio, wanted := float64(w)/float64(h), float64(toW)/float64(toH); ratio > wanted {
 			toH = max(1, int(math.RoundToEven(float64(h)/float64(w)*float64(toW))))
 		} else if ratio < wanted {
@@ -378,20 +375,20 @@ func (c *Crop) sides() (w, h int) {
 	return c.Size, c.Size
 }
 
-// UnmarshalYAML also takes size: {width, height}, which is what it says.
+// UnmarshalYAML also accepts size: {width, height}.
 func (r *Resize) UnmarshalYAML(n *yaml.Node) error {
 	type plain Resize
 	return decodeSized(n, (*plain)(r), "size", "width", "height", "mode", "filter", "arithmetic")
 }
 
-// UnmarshalYAML also takes size: {width, height}, which is what it says.
+// UnmarshalYAML also accepts size: {width, height}.
 func (c *Crop) UnmarshalYAML(n *yaml.Node) error {
 	type plain Crop
 	return decodeSized(n, (*plain)(c), "size", "width", "height", "round")
 }
 
-// decodeSized decodes a mapping of known fields, taking size: {width, height} for width and height.
-// It refuses unknown fields, which a decoder's KnownFields does not reach within UnmarshalYAML.
+// decodeSized decodes a mapping of known fields, and size: {width, height} as width and height. It refuses
+// unknown fields, since a decoder's KnownFields has no effect within UnmarshalYAML.
 func decodeSized(n *yaml.Node, into any, known ...string) error {
 	if n.Kind != yaml.MappingNode {
 		return n.Decode(into)
@@ -420,7 +417,7 @@ func decodeSized(n *yaml.Node, into any, known ...string) error {
 	return flat.Decode(into)
 }
 
-// unknownField words what a decoder says of one.
+// unknownField rewords a decoder's error about an unknown field.
 func unknownField(key *yaml.Node, of string) error {
 	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: field %s not found in type %s", key.Line, key.Value,
 		of)}}

@@ -18,7 +18,7 @@ type Target struct {
 	Type  tensor.Type
 }
 
-// String formats t as in "input [N,3,224,224] float32".
+// String formats t as "input [N,3,224,224] float32".
 func (t Target) String() string {
 	dims := make([]string, len(t.Shape))
 	for i, d := range t.Shape {
@@ -38,9 +38,9 @@ func (t Target) String() string {
 	return s
 }
 
-// An axes says how a Target holds an image. Unknown sizes are -1.
+// An axes is the image axes of a Target. Unknown sizes are -1.
 type axes struct {
-	order   Order // "" where nothing tells channels first from last
+	order   Order // "" if channels first or last is unknown
 	c, h, w int
 	flat    bool // [N,c·h·w] in the given order
 	n       int  // flat: length of a row
@@ -58,7 +58,7 @@ func (t Target) validate() error {
 	return nil
 }
 
-// axes reads the target as an image, or says why it is none.
+// axes returns the target's image axes, or why it has none.
 func (t Target) axes(order Order) (axes, error) {
 	dim := func(i int) int { return int(t.Shape[i]) }
 	switch len(t.Shape) {
@@ -80,7 +80,7 @@ func (t Target) axes(order Order) (axes, error) {
 		case isLast:
 			return last, nil
 		}
-		// Where nothing speaks for either, ONNX's own order.
+		// In doubt, ONNX's own order.
 		return first.checked()
 	}
 	return axes{}, errors.New("it takes no images, only arrays of its own shape")
@@ -93,8 +93,8 @@ func (a axes) checked() (axes, error) {
 	return a, nil
 }
 
-// For returns the preprocessing for a model input of which nothing else is known: x/255 where it
-// takes real numbers, colour, layout and flattening as its shape asks, and neither resize nor crop.
+// For returns the default preprocessing for a model input: x/255 if it is floating-point; colour, layout and
+// flattening by its shape; neither resize nor crop.
 func For(t Target) Spec {
 	var s Spec
 	if t.Type.IsFloat() {
@@ -103,7 +103,7 @@ func For(t Target) Spec {
 	return s.fill(t)
 }
 
-// fill writes out what the target decides.
+// fill fills in what the target decides.
 func (s Spec) fill(t Target) Spec {
 	if s.Color == "" && (len(s.Mean) == 3 || len(s.Std) == 3) {
 		s.Color = RGB
@@ -127,7 +127,7 @@ func (s Spec) fill(t Target) Spec {
 	return s
 }
 
-// Presets are the names that Preset knows.
+// Presets lists the names of the presets.
 var Presets = []string{"unit", "none", "imagenet", "mobilenet", "caffe", "imagenet-pixels", "mobilenet-pixels",
 	"caffe-pixels"}
 
@@ -139,8 +139,8 @@ var Presets = []string{"unit", "none", "imagenet", "mobilenet", "caffe", "imagen
 //	mobilenet   TensorFlow's: RGB x/127.5 − 1
 //	caffe       BGR x − (104, 117, 123)
 //
-// The last three first resize the shorter side to 8/7 of the model's and crop the centre, 256 and
-// 224 where the model's size is unknown; with -pixels behind the name they do not.
+// The last three first resize the shorter side to 8/7 of the model's and crop the centre, to 256 and 224 if the
+// model's size is unknown; with the suffix -pixels they do not.
 func Preset(name string, t Target) (Spec, error) {
 	kind, pixels := strings.CutSuffix(name, "-pixels")
 	var s Spec

@@ -14,32 +14,30 @@ import (
 	"time"
 )
 
-// A Draft is a hidden folder in which files are written before they appear in
-// the folder that holds it. It is for one goroutine.
+// A Draft is a hidden folder in which files are written before they are moved to its parent folder. It is for one
+// goroutine.
 //
-// Its process holds a lock on a file in it, which the system gives back however
-// the process ends: so the next draft in the same folder knows what it may
-// remove. Where there are no locks, nothing is removed.
+// Its process holds a lock on a file in it, which the system releases however the process ends: so the next draft in
+// the same folder knows what to remove. Without locks, nothing is removed.
 type Draft struct {
-	dir  string // where the files are to appear
+	dir  string // where the files are moved to
 	path string
 	lock *os.File
 	open []*File
 }
 
-// What a draft's folder holds.
+// The contents of a draft's folder.
 const (
-	lockName = "lock" // whose content is the host's name
+	lockName = "lock" // contains the host's name
 	newName  = "new"  // the files that are written
-	oldName  = "old"  // what is being replaced, while its place is empty
+	oldName  = "old"  // a file being replaced
 )
 
-// abandonedFor is how long nothing has been written to a draft of another host before it is taken
-// for abandoned: not all network file systems tell one host of the locks of the next.
+// abandonedFor is how long a draft of another host must be untouched to count as abandoned: not all network file
+// systems show the locks of other hosts.
 const abandonedFor = 24 * time.Hour
 
-// NewDraft makes a draft of files in the folder dir, and removes those drafts
-// there whose process is gone.
+// NewDraft makes a draft in the folder dir, and removes drafts there whose process has ended.
 func NewDraft(dir string) (*Draft, error) {
 	Sweep(dir)
 	refuse := func(err error) error { return &fs.PathError{Op: "write to", Path: dir, Err: bare(err)} }
@@ -54,7 +52,7 @@ func NewDraft(dir string) (*Draft, error) {
 		}
 		l, err := holdLock(filepath.Join(path, lockName))
 		if errors.Is(err, errSwept) {
-			os.RemoveAll(path) // what the other has left of it
+			os.RemoveAll(path) // what the other process left
 			continue
 		}
 		d := &Draft{dir: dir, path: path, lock: l}
@@ -69,8 +67,7 @@ func NewDraft(dir string) (*Draft, error) {
 	}
 }
 
-// errSwept says that another process took a new folder for one that was left,
-// in the moment before it had its lock.
+// errSwept reports that another process removed a new draft as abandoned, before it was locked.
 var errSwept = errors.New("removed before it was locked")
 
 // holdLock creates and locks the lock file of a new draft.
@@ -82,13 +79,13 @@ func holdLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// At once: without the name it is a draft of an unknown host, which is left for a day.
+	// Write the name at once: a draft without it counts as another host's.
 	_, _ = f.WriteString(hostname())
 	if err := lock(f); locked(err) {
 		f.Close()
 		return nil, errSwept
 	} else if err != nil {
-		return f, nil // no locks here: others cannot get it either, and remove nothing
+		return f, nil // no locks here, so other processes remove nothing either
 	}
 	mine, err := f.Stat()
 	if err != nil {
@@ -107,7 +104,7 @@ func hostname() string {
 	return name
 }
 
-// Sweep removes the drafts in a folder whose process is gone. What cannot be removed stays.
+// Sweep removes the drafts in a folder whose process has ended, as far as possible.
 func Sweep(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -129,7 +126,7 @@ func isDraftName(name string) bool {
 func sweepDraft(dir, path string) {
 	f, err := openRegular(filepath.Join(path, lockName), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
-		os.Remove(path) // which fails if there is anything in it
+		os.Remove(path) // fails unless it is empty
 		return
 	}
 	if err != nil {
@@ -166,8 +163,8 @@ func (d *Draft) untouched(since time.Time) bool {
 	}) == nil
 }
 
-// Close removes all that has not taken its place, and the draft with it. What is
-// left where it fails, the next draft in the same folder removes.
+// Close removes the draft and the files that have not been moved. If it fails, the next draft in the same folder
+// removes the rest.
 func (d *Draft) Close() error {
 	for _, f := range d.open {
 		f.abandon()
@@ -184,12 +181,11 @@ func (d *Draft) Close() error {
 		}
 		return err
 	}
-	removeOpen(d.lock) // last: without it nobody would dare to remove the rest
+	removeOpen(d.lock) // last, so that the rest can be removed if this fails
 	return os.Remove(d.path)
 }
 
-// restore puts back what was to be replaced where nothing has taken its place:
-// the process failed, or was killed, between two renames.
+// restore puts back a file that was being replaced when the process failed, or was killed, between two renames.
 func (d *Draft) restore() error {
 	olds, err := os.ReadDir(filepath.Join(d.path, oldName))
 	if err != nil {
@@ -207,7 +203,7 @@ func (d *Draft) restore() error {
 	return nil
 }
 
-// bare takes the operation and the paths off an error of the file system.
+// bare drops the operation and paths from a file system error.
 func bare(err error) error {
 	var pe *fs.PathError
 	var le *os.LinkError
@@ -220,7 +216,7 @@ func bare(err error) error {
 	return err
 }
 
-// named lets an error speak of the place of a file: that of the draft means nothing to anybody.
+// named puts the final path of a file in an error, in place of that in the draft.
 func (d *Draft) named(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -228,13 +224,12 @@ func (d *Draft) named(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: d.place(name), Err: bare(err)}
 }
 
-// Path returns where the file or folder of this name lies in the draft.
+// Path returns the path of a file or folder in the draft.
 func (d *Draft) Path(name string) string { return filepath.Join(d.path, newName, name) }
 
 func (d *Draft) place(name string) string { return filepath.Join(d.dir, name) }
 
-// Create creates a file of this name, and the folders on its way. Nothing may
-// be moved before it is closed. Errors name the file's place.
+// Create creates a file with its parent folders. Close it before moving anything. Errors have its final path.
 func (d *Draft) Create(name string) (*File, error) {
 	path := d.Path(name)
 	if err := os.MkdirAll(filepath.Dir(path), FolderMode); err != nil {
@@ -249,7 +244,7 @@ func (d *Draft) Create(name string) (*File, error) {
 	return file, nil
 }
 
-// Put writes a file of this name with what content writes.
+// Put writes a file, with the content that content writes.
 func (d *Draft) Put(name string, content func(io.Writer) error) error {
 	f, err := d.Create(name)
 	if err != nil {
@@ -262,7 +257,7 @@ func (d *Draft) Put(name string, content func(io.Writer) error) error {
 	return f.Close()
 }
 
-// A File is a file of a draft. What is written to it is kept back in pieces.
+// A File is a file of a draft. Writes are buffered.
 type File struct {
 	d      *Draft
 	name   string
@@ -276,7 +271,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, f.d.named("write", f.name, err)
 }
 
-// Close ends the file, when all of it is on the disk.
+// Close syncs and closes the file.
 func (f *File) Close() error {
 	if f.closed {
 		return f.d.named("close", f.name, fs.ErrClosed)
@@ -299,18 +294,17 @@ func (f *File) abandon() {
 	}
 }
 
-// Move gives the file of this name its place, and replaces a file there.
+// Move moves a file to its final path, replacing a file there.
 func (d *Draft) Move(name string) error {
 	return d.move(name, func(from, to string) error { return os.Rename(from, to) })
 }
 
-// MoveNew gives the file or folder of this name its place, which must be free:
-// else the error is an [fs.ErrExist].
+// MoveNew moves a file or folder to its final path. If that exists the error is an [fs.ErrExist].
 func (d *Draft) MoveNew(name string) error { return d.move(name, renameNew) }
 
-// Exchange gives the file or folder of this name its place, and returns where what was there is
-// now: in the draft, which takes it along when it is closed. There is no moment without one of the
-// two where the system can exchange names; elsewhere a failure puts the old one back.
+// Exchange moves a file or folder to its final path, and returns the new path of what was there: in the draft, with
+// which it is removed. If the system can exchange names, one of the two is at the path at any time; else a
+// failure puts the old one back.
 func (d *Draft) Exchange(name string) (old string, err error) {
 	err = d.move(name, func(from, to string) error {
 		old, err = exchange(from, to, filepath.Join(d.path, oldName, name))
@@ -319,8 +313,7 @@ func (d *Draft) Exchange(name string) (old string, err error) {
 	return old, err
 }
 
-// Keep takes what [Draft.Exchange] returned out of the draft, to a hidden name
-// beside its place, which it returns.
+// Keep moves what [Draft.Exchange] returned out of the draft, to a hidden name beside its old path, and returns that.
 func (d *Draft) Keep(old string) (string, error) {
 	path := d.place(fmt.Sprintf(".%s.%08x.old", filepath.Base(old), rand.Uint32()))
 	if err := renameNew(old, path); err != nil {
@@ -333,7 +326,7 @@ func (d *Draft) move(name string, rename func(from, to string) error) error {
 	if slices.ContainsFunc(d.open, func(f *File) bool { return !f.closed }) {
 		panic("files: moved before it was closed")
 	}
-	// The names in a folder that is moved are to be there before its own is.
+	// The names in a folder must be on disk before the folder is moved.
 	syncTree(d.Path(name))
 	if err := rename(d.Path(name), d.place(name)); err != nil {
 		return d.named("rename", name, err)
@@ -342,7 +335,7 @@ func (d *Draft) move(name string, rename func(from, to string) error) error {
 	return nil
 }
 
-// Write writes a whole file, or none; one that is there is replaced.
+// Write writes a file atomically, replacing an existing one.
 func Write(path string, content func(io.Writer) error) (err error) {
 	d, err := NewDraft(filepath.Dir(path))
 	if err != nil {
@@ -359,7 +352,7 @@ func Write(path string, content func(io.Writer) error) (err error) {
 // syncFile is replaced by tests.
 var syncFile = (*os.File).Sync
 
-// syncTree syncs a folder and those in it. The files in it are synced already.
+// syncTree syncs a folder and its sub-folders. Their files are synced already.
 func syncTree(path string) {
 	filepath.WalkDir(path, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
@@ -369,7 +362,7 @@ func syncTree(path string) {
 	})
 }
 
-// syncFolder lets the names in a folder survive a power cut, where folders can be synced.
+// syncFolder makes the names in a folder survive a power failure, on systems that sync folders.
 func syncFolder(path string) {
 	if d, err := os.Open(path); err == nil {
 		syncFile(d)

@@ -9,25 +9,23 @@ import (
 	"time"
 )
 
-// A Growing is a file that is written bit by bit and outlives its process, so that the next can go
-// on. One process at a time has it, which holds a lock on it that the system gives back however the
-// process ends. What was written before that is there; a reader must know whole pieces from one
-// that was cut off. It is for one goroutine.
+// A Growing is a file that is written piece by piece and outlives its process, so that the next can continue it. It is
+// locked by one process at a time; the system releases the lock however that ends. The last piece may be cut off,
+// which a reader must notice. It is for one goroutine.
 type Growing struct {
 	path string
 	f    *os.File
 	size int64
 }
 
-// ErrInUse says that another process has a file or folder, or that nothing tells whether one has:
-// not all file systems have locks.
+// ErrInUse reports that another process has locked a file or folder, or that the file system has no locks.
 var ErrInUse = errors.New("in use by another process")
 
-// Grow opens the regular file path, or makes an empty one. The error is an [ErrInUse] where it
-// cannot be had alone, and an [*IrregularError] where something else is there, or a link.
+// Grow opens the regular file path, or makes an empty one. The error is an [ErrInUse] if it cannot be locked, and an
+// [*IrregularError] if path is not a regular file, or a link.
 func Grow(path string) (*Growing, error) {
 	for {
-		// A link is refused: its own name would never be that of the file it leads to.
+		// Refuse a link: its name is never that of the file that it leads to.
 		if s, err := os.Lstat(path); err == nil {
 			if err := regular(path, s); err != nil {
 				return nil, err
@@ -57,7 +55,7 @@ func Grow(path string) (*Growing, error) {
 			f.Close()
 			return nil, err
 		}
-		// Whoever had it may have moved or removed it in the meantime.
+		// The previous process may have moved or removed it in the meantime.
 		if there, err := os.Lstat(path); err == nil && os.SameFile(there, s) {
 			return &Growing{path, f, s.Size()}, nil
 		}
@@ -65,20 +63,20 @@ func Grow(path string) (*Growing, error) {
 	}
 }
 
-// Size returns how many bytes there are.
+// Size returns the size in bytes.
 func (g *Growing) Size() int64 { return g.size }
 
 // ReadAt reads as os.File does.
 func (g *Growing) ReadAt(p []byte, off int64) (int, error) { return g.f.ReadAt(p, off) }
 
-// Write appends, at once.
+// Write appends, without a buffer.
 func (g *Growing) Write(p []byte) (int, error) {
 	n, err := g.f.WriteAt(p, g.size)
 	g.size += int64(n)
 	return n, err
 }
 
-// Cut takes away all behind the first size bytes.
+// Cut truncates the file to size bytes.
 func (g *Growing) Cut(size int64) error {
 	if err := g.f.Truncate(size); err != nil {
 		return err
@@ -87,8 +85,7 @@ func (g *Growing) Cut(size int64) error {
 	return nil
 }
 
-// Move gives the file, when all of it is on the disk, another name in its folder, and replaces a
-// file there. It is to be closed then.
+// Move syncs the file and renames it within its folder, replacing a file there. Close it afterwards.
 func (g *Growing) Move(name string) error {
 	if err := syncFile(g.f); err != nil {
 		return &fs.PathError{Op: "write", Path: g.path, Err: bare(err)}
@@ -104,12 +101,11 @@ func (g *Growing) Move(name string) error {
 // Remove removes the file, and closes it.
 func (g *Growing) Remove() error { return removeOpen(g.f) }
 
-// Close leaves the file to whoever comes next.
+// Close closes the file, which another process can then continue.
 func (g *Growing) Close() error { return g.f.Close() }
 
-// SweepGrowing removes those growing files of a folder whose names match a pattern (see
-// [filepath.Match]) to which nobody has written for so long, and which nobody has. What cannot be
-// removed stays.
+// SweepGrowing removes the growing files of a folder that match a pattern (see [filepath.Match]), have not been written
+// to for so long, and are not locked, as far as possible.
 func SweepGrowing(dir, pattern string, unwritten time.Duration) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock takes the lock of an open file without waiting. The system gives it back
-// when the file is closed, and so when its process ends in whatever way.
+// lock locks an open file without waiting. The system releases the lock when the file
+// is closed, and so however its process ends.
 func lock(f *os.File) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EINTR) {
@@ -18,10 +18,10 @@ func lock(f *os.File) error {
 	}
 }
 
-// locked reports whether lock failed because another has the lock.
+// locked reports whether lock failed because the file is locked.
 func locked(err error) bool { return errors.Is(err, syscall.EWOULDBLOCK) }
 
-// removeOpen removes and closes a file, in this order: whoever opens it before finds it locked.
+// removeOpen removes and closes a file, in this order, so that it is locked until it is gone.
 func removeOpen(f *os.File) error { return errors.Join(os.Remove(f.Name()), f.Close()) }
 
 // renameOpen gives a file another name, under its lock.

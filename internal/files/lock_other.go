@@ -11,7 +11,7 @@ func lock(*os.File) error { return errors.ErrUnsupported }
 
 func locked(error) bool { return false }
 
-// removeOpen removes and closes a file, in this order: whoever opens it before finds it locked.
+// removeOpen removes and closes a file, in this order, so that it is locked until it is gone.
 func removeOpen(f *os.File) error { return errors.Join(os.Remove(f.Name()), f.Close()) }
 
 // renameOpen gives a file another name.

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lock takes the lock of an open file without waiting. The system gives it back
-// when the file is closed, and so when its process ends in whatever way. The byte
-// locked is far behind what the file holds, which others may read.
+// lock locks an open file without waiting. The system releases the lock when the file
+// is closed, and so however its process ends. The
+// locked byte is far behind the end of the file, whose content can still be read.
 func lock(f *os.File) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
 		0, 1, 0, &windows.Overlapped{OffsetHigh: 1})
 }
 
-// locked reports whether lock failed because another has the lock.
+// locked reports whether lock failed because the file is locked.
 func locked(err error) bool { return errors.Is(err, windows.ERROR_LOCK_VIOLATION) }
 
 // removeOpen closes and removes a file, which no other order allows.

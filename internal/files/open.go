@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// An IrregularError says that a path leads to something else than a regular file.
+// An IrregularError reports a path that is not a regular file.
 type IrregularError struct {
 	Mode fs.FileMode
 }
@@ -30,15 +30,14 @@ func (e *IrregularError) Error() string {
 	return "not a regular file but " + what + ": copy what it gives into a file first"
 }
 
-// Open opens a regular file to be read, through links. For anything else the
-// error is an [*fs.PathError] of an [*IrregularError], at once: nothing is waited
-// for, even if something else takes the file's place meanwhile.
+// Open opens a regular file for reading, following links. For anything else the error is an [*fs.PathError] of an
+// [*IrregularError]. It never blocks, even if a pipe replaces the file meanwhile.
 func Open(path string) (*os.File, error) {
 	return openRegular(path, os.O_RDONLY)
 }
 
 func openRegular(path string, flag int) (*os.File, error) {
-	// Asked first: opening a device can do something to it.
+	// Check first: opening a device may have an effect.
 	s, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -49,17 +48,17 @@ func openRegular(path string, flag int) (*os.File, error) {
 	return openNow(path, flag)
 }
 
-// openNow opens a regular file without waiting for another process, whatever is there.
+// openNow opens a file without waiting for another process.
 func openNow(path string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|nonblock, 0)
 	if s, e := os.Stat(path); busy(err) && e == nil && s.Mode().IsRegular() {
-		// Another process has a lease on the file, and gives it back if one waits.
+		// Another process has a lease on the file, and releases it if one waits.
 		f, err = os.OpenFile(path, flag, 0)
 	}
 	return checked(f, path, err)
 }
 
-// checked returns a file that was opened if it is a regular one.
+// checked returns an open file if it is regular.
 func checked(f *os.File, path string, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func regular(path string, s fs.FileInfo) error {
 	return &fs.PathError{Op: "open", Path: path, Err: &IrregularError{s.Mode()}}
 }
 
-// OpenIn is [Open] of a file below root.
+// OpenIn is [Open] for a file below root.
 func OpenIn(root *os.Root, name string) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if s, e := root.Stat(name); busy(err) && e == nil && s.Mode().IsRegular() {
@@ -109,7 +108,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// DirFS is [os.DirFS] whose files are opened by [Open].
+// DirFS is [os.DirFS] with files opened by [Open].
 func DirFS(dir string) fs.FS { return dirFS{os.DirFS(dir), dir} }
 
 type dirFS struct {

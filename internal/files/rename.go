@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 )
 
-// Permissions of what is written, of which the umask may take more.
+// Permissions of new files and folders, before the umask.
 const (
 	FileMode   fs.FileMode = 0o644
 	FolderMode fs.FileMode = 0o755
 )
 
-// renameNewByNames is renameNew in two steps, for systems that have no other.
+// renameNewByNames is renameNew in two steps, for systems without a single one.
 func renameNewByNames(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrExist}
@@ -20,8 +20,7 @@ func renameNewByNames(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// exchangeByNames is exchange in two steps, for systems that have no other: what
-// was at b is then at aside.
+// exchangeByNames is exchange in two steps, for systems without a single one: what was at b is then at aside.
 func exchangeByNames(a, b, aside string) (old string, err error) {
 	if err := os.MkdirAll(filepath.Dir(aside), FolderMode); err != nil {
 		return "", err

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameNew gives from the name to, which must be free.
+// renameNew renames from to to, which must not exist.
 func renameNew(from, to string) error {
 	err := renameat2(from, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -16,8 +16,8 @@ func renameNew(from, to string) error {
 	return err
 }
 
-// exchange gives a the name b, and returns where what was at b is now: at a, in
-// one step, or else at aside.
+// exchange renames a to b, and returns the new path of what was at b: a, in one step,
+// or else aside.
 func exchange(a, b, aside string) (old string, err error) {
 	err = renameat2(a, b, unix.RENAME_EXCHANGE)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -28,7 +28,7 @@ func exchange(a, b, aside string) (old string, err error) {
 
 func renameat2(from, to string, flags uint) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
-	if errors.Is(err, unix.EINVAL) { // a file system that does not know the flag
+	if errors.Is(err, unix.EINVAL) { // a file system without the flag
 		err = errors.ErrUnsupported
 	}
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package files
 
-// renameNew gives from the name to, which must be free.
+// renameNew renames from to to, which must not exist.
 func renameNew(from, to string) error { return renameNewByNames(from, to) }
 
-// exchange gives a the name b, and returns where what was at b is now.
+// exchange renames a to b, and returns the new path of what was at b.
 func exchange(a, b, aside string) (old string, err error) { return exchangeByNames(a, b, aside) }

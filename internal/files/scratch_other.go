@@ -4,6 +4,5 @@ package files
 
 import "io/fs"
 
-// private reports whether a file is this user's, and closed to all others, which this system's
-// folder for temporary files sees to.
+// private reports whether only this user can access a file, which this system's temporary folder ensures.
 func private(fs.FileInfo) bool { return true }

@@ -17,8 +17,8 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// maxLibrary bounds the size of a library taken from an archive, in bytes. The
-// largest official one of the pinned version has 46 million.
+// maxLibrary bounds the size of a library in an archive, in bytes. The largest official one of the pinned
+// version has 46 million.
 const maxLibrary = 512 << 20
 
 // verify checks that the file at path is the archive.
@@ -42,7 +42,7 @@ func (a *archive) verify(ctx context.Context, path string) error {
 	return nil
 }
 
-// extract copies the library out of the archive at path into a new file at dst, synced to the disk.
+// extract copies the library from the archive at path to a new file dst, and syncs it.
 func (a *archive) extract(ctx context.Context, path, dst string) error {
 	if strings.HasSuffix(a.name, ".tgz") {
 		return a.extractTar(ctx, path, dst)

@@ -15,9 +15,8 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// Find looks for the library and examines what it finds, without loading it and without touching
-// the network. An explicit choice that cannot be used is a [*LibraryError]; where nothing usable
-// lies about, the error is a [*NotFoundError].
+// Find looks for the library and examines it, without loading it and without the network. An explicit choice that
+// cannot be used is a [*LibraryError]; if no usable library is found the error is a [*NotFoundError].
 func Find(c Config) (Library, error) {
 	return c.find(places(c))
 }
@@ -32,8 +31,7 @@ func (c *Config) find(places []place) (Library, error) {
 	return search(places)
 }
 
-// A place is somewhere a library may lie, in folders named only when it is asked
-// for: asking Python takes time.
+// A place is somewhere to look for a library. Its folders are computed when needed: asking Python takes time.
 type place struct {
 	source  string
 	folders func() []string
@@ -41,8 +39,8 @@ type place struct {
 
 // places lists where to look, in order.
 //
-// The current folder is not among them: a library is code, and a folder that
-// somebody merely works in must not decide what code runs.
+// The current folder is not one of them: a library is code, and the folder that somebody works in must not decide
+// which code runs.
 func places(c Config) []place {
 	return []place{
 		{SourceExecutable, executableFolders},
@@ -99,8 +97,8 @@ func newer(a, b string) bool {
 	return slices.Compare(va[:], vb[:]) > 0
 }
 
-// explicit examines the library that the user chose: a file, or the folder that
-// holds it. Where the file does not tell its version, Load will.
+// explicit examines the library that the user chose: a file, or its folder. If the file does not contain its
+// version, Load reads it.
 func explicit(path, source string) (Library, error) {
 	refuse := func(reason string) (Library, error) {
 		return Library{}, &LibraryError{Path: path, Source: source, Reason: reason}
@@ -116,8 +114,8 @@ func explicit(path, source string) (Library, error) {
 	if err != nil {
 		return Library{}, err
 	}
-	// A bare name would send the dynamic linker searching, and the runtime looks
-	// for its providers beside the path that it was loaded by.
+	// The dynamic linker would search for a bare name, and the runtime looks for its providers beside the path
+	// that it was loaded from.
 	if path, err = filepath.EvalSymlinks(path); err == nil {
 		path, err = filepath.Abs(path)
 	}
@@ -133,7 +131,7 @@ func Check(lib Library) error {
 	return err
 }
 
-// check returns the version that a library's file tells, "" where it tells none.
+// check returns the version in a library's file, "" if there is none.
 func check(path, source string) (version string, err error) {
 	version, err = probe(path, runtime.GOOS, runtime.GOARCH)
 	switch {
@@ -145,7 +143,7 @@ func check(path, source string) (version string, err error) {
 	return version, nil
 }
 
-// librariesIn lists what is named like the library in a folder.
+// librariesIn lists the files in a folder that have the library's name.
 func librariesIn(folder, goos string) []string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -182,7 +180,7 @@ func executableFolders() []string {
 	return folders
 }
 
-// systemFolders lists where the dynamic linker looks, and where people put what they unpack.
+// systemFolders lists the dynamic linker's folders, and those where people unpack archives.
 func systemFolders() []string {
 	switch runtime.GOOS {
 	case "windows":
@@ -228,7 +226,7 @@ func linkerFolders(conf string, depth int) []string {
 	return folders
 }
 
-// pythonFolders lists where pip and conda put the package onnxruntime.
+// pythonFolders lists the folders of pip's and conda's onnxruntime.
 func pythonFolders() []string {
 	var roots []string
 	for _, env := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
@@ -259,8 +257,7 @@ func pythonFolders() []string {
 	return folders
 }
 
-// askPython asks the Pythons in PATH where their onnxruntime lies, "" if none has
-// one or answers soon.
+// askPython asks the Pythons in PATH for the folder of their onnxruntime; "" if none has one or answers in time.
 func askPython() string {
 	// -I: neither the current folder nor PYTHONPATH.
 	const program = "import importlib.util as u; print(u.find_spec('onnxruntime').submodule_search_locations[0])"
@@ -277,18 +274,17 @@ func askPython() string {
 		if dir := strings.TrimSpace(string(out)); err == nil && filepath.IsAbs(dir) {
 			return filepath.Join(dir, "capi")
 		}
-		// On Windows python3 may be a program that only says where to buy one.
+		// On Windows python3 may be a stub that opens the store.
 	}
 	return ""
 }
 
-// absolute keeps the absolute ones of some paths.
+// absolute returns the absolute paths.
 func absolute(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return !filepath.IsAbs(p) })
 }
 
-// globs lists the matches of a pattern, the last in the alphabet (which among
-// versions is mostly the newest) first.
+// globs lists the matches of a pattern in descending order, which puts most newer versions first.
 func globs(pattern string) []string {
 	found, err := filepath.Glob(pattern)
 	if err != nil {
@@ -298,8 +294,7 @@ func globs(pattern string) []string {
 	return found
 }
 
-// installDir is the folder that the pinned library is installed to. It holds the
-// platform because home folders are shared between machines.
+// installDir is the folder of the pinned library. It contains the platform because machines may share home folders.
 func (c *Config) installDir() (string, error) {
 	dir := c.CacheDir
 	if dir == "" {
@@ -311,7 +306,7 @@ func (c *Config) installDir() (string, error) {
 	return filepath.Join(dir, "onnxruntime", PinnedVersion, runtime.GOOS+"-"+runtime.GOARCH), nil
 }
 
-// CacheDir is the folder below which installations go: mfgs in the user's cache folder. It need not be there.
+// CacheDir is the folder for installations, mfgs in the user's cache folder. It need not exist.
 func CacheDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// Ensure finds the library, and installs it where none is found and c allows it.
+// Ensure finds the library, or installs it if c allows that.
 func Ensure(ctx context.Context, c Config) (Library, error) {
 	return c.ensure(ctx, places(c))
 }
@@ -40,10 +40,10 @@ func (c *Config) ensure(ctx context.Context, places []place) (Library, error) {
 	return Install(ctx, *c)
 }
 
-// Install puts the library of PinnedVersion into the cache, unless it is there, whole, already and
-// c.Force is not set. It tries the GitHub release, then the PyPI wheel by pip, and takes the first
-// archive that it can get with the SHA-256 it knows; if none, the error is an [*InstallError]. It may
-// run in several processes at once: one installs, the others wait and use what it has installed.
+// Install installs the library of PinnedVersion in the cache, unless it is there and complete and c.Force is not set.
+// It tries the GitHub release, then the PyPI wheel by pip, and uses the first archive with the expected SHA-256; if
+// there is none the error is an [*InstallError]. It may run in several processes: one installs, the others wait for
+// it.
 func Install(ctx context.Context, c Config) (Library, error) {
 	p, ok := pinsFor(runtime.GOOS, runtime.GOARCH)
 	if !ok {
@@ -62,7 +62,7 @@ func noInstall() bool {
 	return true
 }
 
-// An InstallError says why each way to install the library failed.
+// An InstallError says why each route of installation failed.
 type InstallError struct {
 	Tried []error
 }
@@ -97,7 +97,7 @@ func (c *Config) install(ctx context.Context, routes []route) (Library, error) {
 	}
 	defer unlock()
 	if !c.Force {
-		// Another process may have done it while this one waited.
+		// Another process may have installed it meanwhile.
 		if lib, err := search([]place{{SourceCache, func() []string { return []string{dir} }}}); err == nil {
 			return lib, nil
 		}
@@ -113,13 +113,13 @@ func (c *Config) install(ctx context.Context, routes []route) (Library, error) {
 		}
 		failed.Tried = append(failed.Tried, fmt.Errorf("%s: %w", r.name, err))
 		if errors.Is(err, syscall.ENOSPC) {
-			break // the other routes need more space, in the same place
+			break // the other routes need more space
 		}
 	}
 	return Library{}, failed
 }
 
-// lock takes the lock that keeps concurrent installations into dir apart.
+// lock serialises installations to dir.
 func (c *Config) lock(ctx context.Context, dir string) (unlock func(), err error) {
 	type result struct {
 		unlock func()
@@ -157,14 +157,14 @@ func (c *Config) lock(ctx context.Context, dir string) (unlock func(), err error
 	}
 }
 
-// installBy gets the archive by one route and moves its library into dir.
+// installBy fetches the archive by one route and moves its library to dir.
 func (c *Config) installBy(ctx context.Context, r route, dir string) (Library, error) {
 	draft, err := files.NewDraft(dir)
 	if err != nil {
 		return Library{}, err
 	}
 	defer draft.Close()
-	// Away from the library's name: what pip leaves goes there too.
+	// Files that pip leaves stay in this temporary folder.
 	tmp := draft.Path("archive")
 	if err := os.Mkdir(tmp, files.FolderMode); err != nil {
 		return Library{}, err
@@ -203,16 +203,15 @@ func (c *Config) report(stage string, done, total int64) {
 	}
 }
 
-// A route is one way to come by an archive that holds the library.
+// A route is one way to get an archive with the library.
 type route struct {
 	name    string
 	archive archive
-	// fetch writes the archive to file, in a folder that it may use otherwise too.
+	// fetch writes the archive to file, in a folder that it may use for other files.
 	fetch func(ctx context.Context, a archive, file string) error
 }
 
-// routes lists the ways in the order to try them: the smaller download first, and
-// what needs no other tool before what does.
+// routes lists the routes in the order to try them: the smaller download, which needs no tool, first.
 func (c *Config) routes(p pins) []route {
 	return []route{
 		{"GitHub release", p.github, c.download},
@@ -221,8 +220,7 @@ func (c *Config) routes(p pins) []route {
 			if len(pip) == 0 {
 				pip = findPip()
 			}
-			// The Python that pip belongs to does not matter: only the library in the
-			// wheel is wanted, and this one is known.
+			// Any Python will do, as only the library in the wheel is used.
 			return c.command(ctx, a, file, pip, "download", "onnxruntime=="+PinnedVersion,
 				"--dest", filepath.Dir(file), "--no-deps", "--only-binary=:all:",
 				"--platform", p.wheelPlatform, "--python-version", "3.12", "--implementation", "cp", "--abi", "cp312",
@@ -243,10 +241,10 @@ func findPip() []string {
 			return []string{name, "-m", "pip"}
 		}
 	}
-	return []string{"pip"} // whose absence is told
+	return []string{"pip"} // running it reports its absence
 }
 
-// download gets the archive from the GitHub release.
+// download downloads the archive from the GitHub release.
 func (c *Config) download(ctx context.Context, a archive, file string) (err error) {
 	base := strings.TrimSuffix(c.GitHubURL, "/")
 	if base == "" {
@@ -263,7 +261,7 @@ func (c *Config) download(ctx context.Context, a archive, file string) (err erro
 	defer watchdog.Stop()
 	defer func() {
 		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx) // says more than "context canceled"
+			err = context.Cause(ctx) // more specific than "context canceled"
 		}
 	}()
 
@@ -317,13 +315,13 @@ func (c *Config) download(ctx context.Context, a archive, file string) (err erro
 	}
 }
 
-// command runs a package manager that is to leave the archive at file.
+// command runs a package manager that must write the archive to file.
 func (c *Config) command(ctx context.Context, a archive, file string, command []string, args ...string) error {
 	program, err := exec.LookPath(command[0])
 	if err != nil {
 		return err
 	}
-	if program, err = filepath.Abs(program); err != nil { // cmd.Dir is elsewhere
+	if program, err = filepath.Abs(program); err != nil { // cmd.Dir is another folder
 		return err
 	}
 	limit := c.CommandTimeout
@@ -334,7 +332,7 @@ func (c *Config) command(ctx context.Context, a archive, file string, command []
 	defer cancel()
 	dir := filepath.Dir(file)
 	cmd := exec.CommandContext(ctx, program, slices.Concat(command[1:], args)...)
-	// Whatever it leaves behind goes with the folder.
+	// Its other files are removed with the folder.
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "TMP="+dir, "TEMP="+dir)
 	if os.Getenv("HOME") == "" && runtime.GOOS != "windows" {
@@ -378,7 +376,7 @@ func (c *Config) command(ctx context.Context, a archive, file string, command []
 	return nil
 }
 
-// A head keeps the beginning of what is written to it, enough for a message.
+// A head keeps the beginning of what is written to it, for a message.
 type head struct{ bytes.Buffer }
 
 func (t *head) Write(p []byte) (int, error) {
@@ -389,7 +387,7 @@ func (t *head) Write(p []byte) (int, error) {
 
 func (t *head) String() string { return strings.Join(strings.Fields(t.Buffer.String()), " ") }
 
-// folderSize returns the bytes in the files of a folder, as far as they can be seen.
+// folderSize returns the bytes in the readable files of a folder.
 func folderSize(dir string) int64 {
 	var total int64
 	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -16,12 +16,11 @@ const (
 	// 24 of the C API, which onnxruntime_go v1.27 is built against.
 	MinVersion = "1.24"
 
-	// EnvLibrary names the environment variable that chooses the library: a file,
-	// or the folder that holds it.
+	// EnvLibrary is the environment variable that chooses the library: a file, or its folder.
 	EnvLibrary = "ONNXRUNTIME_SHARED_LIBRARY_PATH"
 
-	// EnvNoInstall names the environment variable that forbids every installation, for machines
-	// that must not reach the network. Set it to anything but "", "0" or "false".
+	// EnvNoInstall is the environment variable that forbids installations, for machines without network access. Set
+	// it to anything but "", "0" or "false".
 	EnvNoInstall = "MFGS_NO_INSTALL"
 )
 
@@ -38,25 +37,23 @@ const (
 // A Library is an ONNX Runtime on this machine.
 type Library struct {
 	Path    string // of the shared library
-	Version string // "1.30.0"; "" where the file does not tell
+	Version string // "1.30.0"; "" if the file does not contain it
 	Source  string // where it was found: one of the Source constants
-	// Installed names the archive that Install took the library from in this
-	// call; "" where it was there already. The archive's SHA-256 was the pinned one.
+	// Installed is the archive that this call installed the library from, verified by its pinned SHA-256; "" if it
+	// was installed already.
 	Installed string
 }
 
-// Config says where to look for the library and how it may be installed.
-// The zero value looks in the usual places and installs nothing.
+// Config says where to look for the library and how to install it. The zero value looks in the usual places and
+// installs nothing.
 type Config struct {
-	// Flag is the user's own choice, a file or the folder that holds it; "" means none was made.
+	// Flag is the user's choice, a file or its folder; "" for none.
 	Flag string
-	// Install allows Ensure to install the library where none is found. The
-	// variable MFGS_NO_INSTALL forbids it all the same.
+	// Install allows Ensure to install the library if none is found, unless MFGS_NO_INSTALL is set.
 	Install bool
 	// Force makes Install replace a library that is in the cache already.
 	Force bool
-	// CacheDir is the folder that installations go to; "" means that of the
-	// function CacheDir.
+	// CacheDir is the folder for installations; "" means that of the function CacheDir.
 	CacheDir string
 	// Progress is called with the stage of an installation, such as "downloading
 	// onnxruntime-linux-x64-1.30.0.tgz", and bytes done and in all, 0 if unknown. It
@@ -65,11 +62,11 @@ type Config struct {
 
 	// GitHubURL replaces https://github.com, for a mirror.
 	GitHubURL string
-	// Pip replaces the command, with leading arguments; nil means the one found
-	// in PATH: pip3, pip or that of python3 or python.
+	// Pip replaces the command, with leading arguments; nil means the one in PATH: pip3, pip or that of python3 or
+	// python.
 	Pip []string
-	// StallTimeout ends a download that has not moved for so long; 0 means one
-	// minute. CommandTimeout limits a run of pip; 0 means ten minutes.
+	// StallTimeout ends a download without progress; 0 means one minute. CommandTimeout limits a run of pip; 0 means
+	// ten minutes.
 	StallTimeout, CommandTimeout time.Duration
 }
 
@@ -94,10 +91,10 @@ func (e *LibraryError) Error() string {
 		e.Path, from, e.Reason, MinVersion, runtime.GOOS, runtime.GOARCH, way)
 }
 
-// A NotFoundError says that no usable library was found.
+// A NotFoundError reports that no usable library was found.
 type NotFoundError struct {
-	Passed []string // what was found and passed over, with the reason
-	// Forbidden is true where the library would have been installed but for MFGS_NO_INSTALL.
+	Passed []string // what was skipped, with the reason
+	// Forbidden is true if MFGS_NO_INSTALL prevented an installation.
 	Forbidden bool
 }
 
@@ -127,7 +124,7 @@ func libraryName(goos string) string {
 	return "libonnxruntime.so"
 }
 
-// tooOld reports whether a version is below MinVersion. A version that does not read as one is not.
+// tooOld reports whether a version is below MinVersion; false for a malformed one.
 func tooOld(version string) bool {
 	var have, want [2]int
 	if !parseVersion(version, &have) {
@@ -137,7 +134,7 @@ func tooOld(version string) bool {
 	return have[0] < want[0] || have[0] == want[0] && have[1] < want[1]
 }
 
-// parseVersion reads major and minor.
+// parseVersion parses major and minor.
 func parseVersion(s string, v *[2]int) bool {
 	parts := strings.SplitN(s, ".", 3)
 	if len(parts) < 2 {

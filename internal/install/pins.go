@@ -1,6 +1,6 @@
 package install
 
-// An archive is a file that holds the library, known by its content.
+// An archive is a file that contains the library, with its SHA-256.
 type archive struct {
 	name   string
 	size   int64
@@ -14,8 +14,8 @@ type pins struct {
 	wheelPlatform string // pip's --platform
 }
 
-// pinsFor returns the builds for a platform. The sums of the wheels were taken from
-// downloads of them; those of the GitHub archives are the digests of the assets of the release v1.30.0.
+// pinsFor returns the builds for a platform. The hashes of the wheels were computed from downloads; those of the
+// GitHub archives are the digests of the assets of release v1.30.0.
 func pinsFor(goos, goarch string) (pins, bool) {
 	const v = PinnedVersion
 	const so, dylib, dll = "libonnxruntime.so." + v, "libonnxruntime." + v + ".dylib", "onnxruntime.dll"

@@ -18,9 +18,8 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// probe examines the shared library at path without loading it. It returns an
-// error where the file is no complete ONNX Runtime for the given machine, and
-// else the version, or "" where the file does not tell one.
+// probe examines the shared library at path without loading it. It returns the version, "" if the file does not
+// contain it, or an error if the file is not a complete ONNX Runtime for the given machine.
 func probe(path, goos, goarch string) (version string, err error) {
 	f, err := files.Open(path)
 	if err != nil {
@@ -60,7 +59,7 @@ func inspect(f io.ReaderAt, size int64, goos, goarch string) (version string, er
 	if err != nil {
 		return "", err
 	}
-	// Other systems than Linux use ELF as well; the header does not tell them apart.
+	// Other systems than Linux use ELF too; the header does not distinguish them.
 	if goos != "windows" && goos != "darwin" && system == "linux" {
 		system = goos
 	}
@@ -80,8 +79,7 @@ var (
 	errTruncated = errors.New("the file is truncated")
 )
 
-// broken describes an error of the debug packages, which have no kinds of errors
-// worth telling apart.
+// broken describes an error of the debug packages, which does not say much.
 func broken(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errTruncated
@@ -89,8 +87,7 @@ func broken(err error) error {
 	return fmt.Errorf("the file is broken: %w", err)
 }
 
-// inspectELF takes the version from the symbol version VERS_x.y.z that ONNX
-// Runtime's build gives every exported function.
+// inspectELF reads the version from the symbol version VERS_x.y.z of ONNX Runtime's exported functions.
 func inspectELF(f io.ReaderAt, size int64) (machine, version string, err error) {
 	e, err := elf.NewFile(f)
 	if err != nil {
@@ -132,7 +129,7 @@ func inspectELF(f io.ReaderAt, size int64) (machine, version string, err error) 
 	return machine, version, nil
 }
 
-// inspectMachO takes the version from the library's own LC_ID_DYLIB.
+// inspectMachO reads the version from LC_ID_DYLIB.
 func inspectMachO(f io.ReaderAt, size int64, goarch string) (machine, version string, err error) {
 	machines := map[macho.Cpu]string{macho.CpuAmd64: "amd64", macho.CpuArm64: "arm64"}
 	var m *macho.File
@@ -168,7 +165,7 @@ func inspectMachO(f io.ReaderAt, size int64, goarch string) (machine, version st
 	return machine, version, nil
 }
 
-// inspectPE takes the version from VS_FIXEDFILEINFO in the resources.
+// inspectPE reads the version from VS_FIXEDFILEINFO in the resources.
 func inspectPE(f io.ReaderAt, size int64) (machine, version string, err error) {
 	p, err := pe.NewFile(f)
 	if err != nil {
@@ -211,7 +208,7 @@ func inspectPE(f io.ReaderAt, size int64) (machine, version string, err error) {
 	return machine, version, nil
 }
 
-// bare takes the operation and the path off an error of package os.
+// bare drops the operation and path from an error of package os.
 func bare(err error) error {
 	var e *os.PathError
 	if errors.As(err, &e) {

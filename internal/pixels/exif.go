@@ -5,9 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// Upright returns the height and width of an image of h × w stored pixels turned and mirrored as an
-// EXIF orientation asks for, and where the pixel (y,x) of it is stored. Orientations other than 2 to
-// 8 change nothing.
+// Upright returns the height and width of an image of h × w stored pixels after applying an EXIF orientation,
+// and where its pixel (y,x) is stored. Orientations other than 2 to 8 change nothing.
 func Upright(orientation uint8, h, w int) (uprightH, uprightW int, stored func(y, x int) (int, int)) {
 	right, bottom := w-1, h-1
 	switch orientation {
@@ -29,10 +28,9 @@ func Upright(orientation uint8, h, w int) (uprightH, uprightW int, stored func(y
 	return h, w, func(y, x int) (int, int) { return y, x }
 }
 
-// orientation returns the EXIF orientation of a JPEG or PNG file, from 1 to 8, or 0 where it has none.
-// It reads what Pillow's getexif reads of EXIF, and broken EXIF as far as Pillow does. Orientations in
-// XMP and in PNG's text chunks, which Pillow also takes, are no EXIF: programs that show pictures
-// ignore them.
+// orientation returns the EXIF orientation of a JPEG or PNG file, from 1 to 8, or 0 for none. It reads the same
+// EXIF as Pillow's getexif, and broken EXIF as far as Pillow does. It ignores orientations in XMP and in
+// PNG's text chunks, which Pillow reads but image viewers ignore.
 func orientation(b []byte) uint8 {
 	if isPNG(b) {
 		return tiffOrientation(pngEXIF(b))
@@ -40,10 +38,10 @@ func orientation(b []byte) uint8 {
 	return tiffOrientation(jpegEXIF(b))
 }
 
-// exifHeader stands before the TIFF structure in a JPEG file, and in some PNG files too.
+// exifHeader precedes the TIFF structure in JPEG files and some PNG files.
 var exifHeader = []byte("Exif\x00\x00")
 
-// jpegEXIF returns what the APP1 segments before the first scan hold of EXIF.
+// jpegEXIF returns the EXIF data in the APP1 segments before the first scan.
 func jpegEXIF(b []byte) (exif []byte) {
 	const app1, firstAlone, lastAlone, scan = 0xe1, 0xd0, 0xd9, 0xda // RST0 to EOI have no length
 	for i := 2; i+4 <= len(b); {
@@ -66,7 +64,7 @@ func jpegEXIF(b []byte) (exif []byte) {
 			return exif
 		}
 		if data, ok := bytes.CutPrefix(b[i+4:i+2+n], exifHeader); ok && marker == app1 {
-			exif = append(exif, data...) // what is longer than a segment goes on in the next
+			exif = append(exif, data...) // long data continue in the next segment
 		}
 		i += 2 + n
 	}
@@ -91,11 +89,11 @@ func pngEXIF(b []byte) (exif []byte) {
 	return exif
 }
 
-// tiffSize are the bytes of a value of each of TIFF's types.
+// tiffSize is the size of a value of each TIFF type in bytes.
 var tiffSize = [...]uint64{1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
 
-// tiffOrientation reads tag 274 of the first directory of a TIFF structure. The tag's last entry
-// counts, and nothing behind an entry whose value is beyond the end.
+// tiffOrientation reads tag 274 of the first directory of a TIFF structure. The tag's last entry counts; an
+// entry whose value is beyond the end ends the directory.
 func tiffOrientation(b []byte) uint8 {
 	const orientation, entry = 274, 12
 	for bytes.HasPrefix(b, exifHeader) {
@@ -143,7 +141,7 @@ func tiffOrientation(b []byte) uint8 {
 	return found
 }
 
-// orientationOf returns the first of a tag's values, 0 where it is no whole number from 1 to 8.
+// orientationOf returns the first of a tag's values, 0 if it is not an integer from 1 to 8.
 func orientationOf(order binary.ByteOrder, kind uint16, value []byte) uint8 {
 	const short, long, signedByte, signedShort, signedLong, directory, long8 = 3, 4, 6, 8, 9, 13, 16
 	var v uint64

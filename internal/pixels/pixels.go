@@ -1,4 +1,4 @@
-// Package pixels turns PNG and JPEG files, and images in memory, into bytes as Pillow does.
+// Package pixels decodes PNG and JPEG files, and images in memory, to the bytes that Pillow decodes.
 package pixels
 
 import (
@@ -16,17 +16,17 @@ import (
 // Max bounds the pixels of an image; Pillow warns of a decompression bomb at 89 million.
 const Max = 100_000_000
 
-// maxInflate is the most bytes that deflate makes of one.
+// maxInflate is deflate's largest ratio.
 const maxInflate = 1032
 
 // Pixels are [Height,Width,Channels]: one channel for grey, else RGB.
 type Pixels struct {
 	Data                    []uint8
 	Height, Width, Channels int
-	Orientation             uint8 // EXIF's, which Data is stored in: 1 to 8, 0 where the file has none; see Upright
+	Orientation             uint8 // the EXIF orientation, not applied to Data: 1 to 8, or 0 for none; see Upright
 }
 
-// Recognise reports whether a file that begins so is a PNG or JPEG file.
+// Recognise reports whether a file with these first bytes is a PNG or JPEG file.
 func Recognise(head []byte) bool { return isPNG(head) || isJPEG(head) }
 
 func isPNG(b []byte) bool  { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }
@@ -37,8 +37,8 @@ func isJPEG(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }
 // reported but not applied. PNG is exact; JPEG equals libjpeg's, with its interpolation of chroma, within 3 of 255.
 func Decode(b []byte) (*Pixels, error) {
 	decodeConfig, decode, name := png.DecodeConfig, png.Decode, "PNG"
-	// How many pixels a byte of the file can make at most: deflate gives 1032
-	// bytes of 8 one-bit pixels; JPEG codes a block of 64 in one bit or more.
+	// The most pixels that a byte of the file can encode: deflate's 1032 bytes of 8 one-bit pixels; JPEG
+	// takes at least one bit for a block of 64.
 	perByte := 8 * maxInflate
 	switch {
 	case isPNG(b):
@@ -70,8 +70,8 @@ func Decode(b []byte) (*Pixels, error) {
 		return broken(errors.New("no pixels"))
 	}
 	p := toRGB(img)
-	// Grey with transparency comes as colour from image/png. Colour types with
-	// bit 1 clear are grey. The header chunk always comes first, so at 25.
+	// image/png decodes grey with transparency as colour. Colour types with bit 1 clear are grey. The header
+	// chunk is always first, so that the colour type is at 25.
 	if name == "PNG" && p.Channels == 3 && b[25]&2 == 0 {
 		for i := range len(p.Data) / 3 {
 			p.Data[i] = p.Data[3*i]
@@ -82,13 +82,12 @@ func Decode(b []byte) (*Pixels, error) {
 	return p, nil
 }
 
-// within reports whether an image of these sides, which are not negative, has no more than Max
-// pixels.
+// within reports whether an image of these sides, which are not negative, has at most Max pixels.
 func within(w, h int) bool { return w == 0 || h <= Max/w }
 
 // Of returns the pixels of an image in memory, without alpha.
 func Of(img image.Image) (*Pixels, error) {
-	// So come those that did not decode.
+	// Images that failed to decode are nil or empty.
 	if v := reflect.ValueOf(img); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("there is none: it is nil")
 	}
@@ -122,7 +121,7 @@ func toNRGBA(img image.Image) *image.NRGBA {
 	return out
 }
 
-// toRGB returns the pixels of an image of a type that decoders return.
+// toRGB returns the pixels of an image from a decoder.
 func toRGB(img image.Image) *Pixels {
 	b := img.Bounds()
 	w, h := b.Dx(), b.Dy()
@@ -145,7 +144,7 @@ func toRGB(img image.Image) *Pixels {
 		return &Pixels{Data: pix, Height: h, Width: w, Channels: 1}
 	}
 	pix = make([]uint8, 3*w*h)
-	// each sets every pixel from row y of src, whose pixels have n bytes.
+	// each sets all pixels from src, whose pixels have n bytes.
 	each := func(src []uint8, stride, n int, set func(dst, px []uint8)) {
 		for y := range h {
 			row := src[y*stride:]

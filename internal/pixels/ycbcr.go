@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// Colour JPEGs mostly store chroma at half the resolution. Go's image package
-// repeats the samples; libjpeg, and so Pillow, torchvision and TensorFlow's
-// default, interpolates them ("fancy upsampling", jdsample.c). Pixels differ by
-// up to 25 of 255 between the two, so what follows is libjpeg's.
+// Most colour JPEGs store chroma at half the resolution. Go's image package repeats the samples; libjpeg,
+// and with it Pillow, torchvision and TensorFlow by default, interpolates them ("fancy upsampling",
+// jdsample.c). Pixels differ by up to 25 of 255, so this file follows libjpeg.
 
 // ycbcrToRGB converts m to interleaved RGB in pix.
 func ycbcrToRGB(pix []uint8, m *image.YCbCr) {
@@ -55,7 +54,7 @@ var jfifTables = sync.OnceValue(func() *chroma {
 	return t
 })
 
-// An upsampler brings chroma planes to full resolution, row by row.
+// An upsampler interpolates chroma planes to full resolution, row by row.
 type upsampler struct {
 	w, h             int // of the chroma plane, without the decoder's padding
 	stride           int
@@ -89,10 +88,9 @@ func newUpsampler(m *image.YCbCr) *upsampler {
 	return u
 }
 
-// row writes row y of the full-resolution plane to dst. Interpolation takes
-// 3/4 of the nearer sample and 1/4 of the further, edge samples standing in for
-// those beyond them, first vertically, then horizontally. The biases are
-// libjpeg's: they alternate, so that rounding favours neither side.
+// row writes row y of the full-resolution plane to dst. Interpolation adds 3/4 of the nearer sample and 1/4 of
+// the further, first vertically, then horizontally; edge samples are repeated. The biases are libjpeg's: they
+// alternate, so that rounding is unbiased.
 func (u *upsampler) row(dst, plane []uint8, y int) {
 	near := plane[y/u.sy*u.stride:][:u.w]
 	if !u.smoothX && !u.smoothY {
@@ -125,7 +123,7 @@ func (u *upsampler) row(dst, plane []uint8, y int) {
 	}
 }
 
-// double interpolates between sums, putting two bytes into dst for each.
+// double interpolates between sums, writing two bytes for each.
 func double(dst []uint8, sums []int32, left, right, shift int32) {
 	before, s := sums[0], sums[0]
 	x := 0

@@ -2,8 +2,8 @@ package text
 
 import "strings"
 
-// Nearest returns those of some names that got is most likely a slip for, at most three: the fewest
-// edits away, no more than a third of the letters, or else those that begin as it does.
+// Nearest returns up to three names that got may be a misspelling of: those the fewest edits away, at most a
+// third of the letters, or else those with got as prefix.
 func Nearest(got string, names []string) []string {
 	const most = 3
 	got = fold(got)
@@ -29,11 +29,11 @@ func Nearest(got string, names []string) []string {
 	return near
 }
 
-// fold takes a_b for a-b, and capitals for small letters.
+// fold maps a_b to a-b, and capitals to small letters.
 func fold(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
-// edits returns how many letters must be put in, left out, changed or exchanged with
-// their neighbour, to get from a to b: the optimal string alignment distance.
+// edits returns how many letters must be inserted, deleted, changed or swapped with their neighbour to turn a
+// into b: the optimal string alignment distance.
 func edits(a, b string) int {
 	// Rows of the table of distances between the first letters of a and those of b.
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

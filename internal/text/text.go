@@ -1,6 +1,5 @@
-// Package text makes what files say fit to be shown: in an error's one line, on a
-// terminal. Names of classes, columns, tensors and files are whatever the files
-// they come from say, which may be control sequences, or a megabyte.
+// Package text makes untrusted text safe to print, on a terminal or in one line of an error. Names of classes,
+// columns, tensors and files come from files, and may contain control sequences or a megabyte.
 package text
 
 import (
@@ -16,8 +15,7 @@ const (
 	maxLine = 2000 // and of a whole message
 )
 
-// Printable writes s as a terminal may be given it: what would move its cursor,
-// break the line or turn the text around is written as Go writes it in strings.
+// Printable escapes, as Go strings do, what would move a terminal's cursor, break the line or reverse the text.
 func Printable(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) {
 		return s
@@ -44,19 +42,19 @@ func unprintable(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// Name writes a name that a file gives, printable, and without the middle where it is long.
+// Name returns a name from a file, printable, and without its middle if it is long.
 func Name(s string) string { return cut(s, maxName) }
 
-// Line writes a message in one line, printable, and without the middle where it
-// is long: what went wrong is at the beginning, the way out at the end.
+// Line returns a message in one line, printable, and without its middle if it is long: the problem is at the
+// beginning, the remedy at the end.
 func Line(s string) string {
 	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
 	return cut(strings.Join(lines, "; "), maxLine)
 }
 
-// cut returns s printable, in at most that many characters.
+// cut returns s printable, in at most so many characters.
 func cut(s string, most int) string {
-	if len(s) > 8*most { // no more than this is looked at
+	if len(s) > 8*most { // look at no more than this
 		s = s[:4*most] + s[len(s)-4*most:]
 	} else if p := Printable(s); utf8.RuneCountInString(p) <= most {
 		return p

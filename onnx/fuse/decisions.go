@@ -8,26 +8,26 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Decisions are computed from the outputs probabilities and ood_score: the output abstain, [N], if there
-// is a threshold, and prediction_set, [N,C], if there is Set. NaN abstains, and is in no set.
+// Decisions are computed from the outputs probabilities and ood_score: the output abstain, [N], if there is a
+// threshold, and prediction_set, [N,C], if Set is set. NaN abstains, and is in no set.
 type Decisions struct {
-	Uncertainty, OOD *float64 // the largest that are answered; nil for no bound
+	Uncertainty, OOD *float64 // abstain above these; nil for no bound
 	Set              *Set
 }
 
-// Set says which classes are in a prediction set: those whose score is at most the threshold.
+// Set defines a prediction set: the classes whose score is at most the threshold.
 type Set struct {
-	// Ranked scores are the probability of all more probable classes plus the penalty of the class's place; others
-	// are 1 - p. They need operator set 11: see [RankedOpset].
+	// Ranked scores are the total probability of the more probable classes, plus the penalty of the class's rank;
+	// other scores are 1 - p. Ranked ones need opset 11: see [RankedOpset].
 	Ranked     bool
-	Penalties  []float64 // [C], by place; nil for none
-	Thresholds []float64 // one, or one for each class
+	Penalties  []float64 // [C], by rank; nil for none
+	Thresholds []float64 // one, or one per class
 }
 
-// RankedOpset is the operator set from which classes can be ranked in a graph.
+// RankedOpset is the first opset in which classes can be ranked.
 const RankedOpset = 11
 
-// addDecisions names the outputs of decisions.
+// addDecisions declares the outputs of decisions.
 func (f *fuser) addDecisions(add func(key string, typ tensor.Type, dims ...int64)) {
 	d := f.mf.Decisions
 	if d != nil && (d.Uncertainty != nil || d.OOD != nil) {
@@ -38,7 +38,7 @@ func (f *fuser) addDecisions(add func(key string, typ tensor.Type, dims ...int64
 	}
 }
 
-// decide makes the outputs of decisions.
+// decide computes the outputs of decisions.
 func (f *fuser) decide(outputs Outputs) {
 	d := f.mf.Decisions
 	abstain, set := outputs.Of("abstain"), outputs.Of("prediction_set")
@@ -53,8 +53,8 @@ func (f *fuser) decide(outputs Outputs) {
 		wrong := f.binary("Sub", f.number(0.5), f.unary("Abs", f.binary("Sub", p, f.number(0.5))))
 		uncertainty = f.reduce("ReduceMean", wrong, 1, true)
 	} else {
-		// That of the most probable class is the sum of the other probabilities, which has digits where
-		// p is next to 1.
+		// For the most probable class use the sum of the other probabilities, which is accurate if p is close
+		// to 1.
 		classes := make([]int64, f.classes)
 		for i := range classes {
 			classes[i] = int64(i)
@@ -94,7 +94,7 @@ func (f *fuser) decide(outputs Outputs) {
 	}
 }
 
-// atMost compares doubles with thresholds, which broadcast: ≤ by an operator that is in all sets.
+// atMost compares doubles with thresholds, which broadcast: ≤ by an operator that all opsets have.
 func (f *fuser) atMost(x string, thresholds []float64) string {
 	above := make([]float64, len(thresholds))
 	for i, t := range thresholds {
@@ -103,9 +103,9 @@ func (f *fuser) atMost(x string, thresholds []float64) string {
 	return f.binary("Less", x, f.double("thresholds", above, int64(len(above))))
 }
 
-// ranked returns the scores of a ranked set, [N,C]. The probability of what is more probable is 1 less
-// that of the class itself and of all behind it, which has digits where that is little; of the most
-// probable class it is 0, be the sum of all 1 or not quite.
+// ranked returns the scores of a ranked set, [N,C]. The total of the more probable classes is 1 minus that of the
+// class itself and all less probable ones, which is accurate if that is small; for the most probable class it
+// is exactly 0, even if the probabilities do not quite sum to 1.
 func (f *fuser) ranked(p, top string, s *Set) string {
 	topK := f.op("TopK", []string{p, f.list(f.classes)}, onnxpb.IntAttribute("axis", 1))
 	order := f.Names.Fresh("mfgs_order")

@@ -21,68 +21,63 @@ import (
 
 // Method is an approximation of the Gaussian-softmax integral: mf0 or mf1 of Lu, Ie and Sha,
 // "Mean-Field Approximation to Gaussian-Softmax Integral with Application to Uncertainty
-// Estimation" (the paper, below). Links other than Softmax have no pairs of classes, in which alone
-// the two differ.
+// Estimation" (the paper, below). They differ in pairs of classes, which only Softmax has.
 type Method string
 
 const (
 	MF0 Method = "mf0" // eq. 9
-	MF1 Method = "mf1" // eq. 10; its cost grows with the square of the classes
+	MF1 Method = "mf1" // eq. 10; its cost is quadratic in the number of classes
 )
 
-// MaxMF1Classes bounds the classes of MF1, whose graph holds numbers for every pair of them.
+// MaxMF1Classes bounds the classes of MF1, whose graph computes a number for every pair of them.
 const MaxMF1Classes = 256
 
-// Interval says that so many Chebyshev nodes interpolate while T_max/T_min of every example in the
-// batch is at most Ratio.
+// Interval is a number of Chebyshev nodes, and the largest ratio T_max/T_min of examples that they interpolate.
 type Interval struct {
 	Ratio float64
 	Nodes int
 }
 
-// MeanField is what follows the network in a fused model, in plain numbers.
+// MeanField is the numbers of the mean-field head that follows the network in a fused model.
 type MeanField struct {
 	Method  Method // "" is MF0
 	Lambda0 float64
 
-	// Plain is the T of probabilities softmax(a/T), or sigmoids, of the logits alone, which stand
-	// in the place of Method's: the network's own for 1. Zero: Method gives them.
+	// Plain, unless 0, is the T of probabilities softmax(a/T), or sigmoids, which replace those of Method; 1 is
+	// the network's own.
 	Plain float64
 
-	// Forms are the variances of the K logits at T_ens = 1, and then the leverage: M = K+1.
+	// Forms are the variances of the K logits at T_ens = 1, followed by the leverage: M = K+1.
 	Forms layer.Quadratic
 
 	NLL layer.Temperatures // for Method's probabilities
-	OOD layer.Temperatures // for Method's margin; zero where no score is made of that
+	OOD layer.Temperatures // for Method's margin; zero if no score uses it
 
 	// Scores are the graph's last outputs, computed from logits, features and variances.
 	Scores []Score
 
-	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last,
-	// and where no number of nodes is much less than that of the classes, they are computed by
-	// their formula.
+	// Intervals say how the log-sum-exps of MF0 are interpolated, in ascending order. Beyond the last, and if
+	// there are not many more classes than nodes, they are computed exactly.
 	Intervals []Interval
 
-	// Decisions are the outputs behind the scores, of which ood_score must be one where it decides; nil:
-	// none.
+	// Decisions are outputs after the scores; nil for none. If they use ood_score, it must be one of the scores.
 	Decisions *Decisions
 
-	// Alone leaves out the model's own outputs, and what only they need.
+	// Alone drops the model's own outputs, and what only they need.
 	Alone bool
 
-	// Metadata is added to the model's metadata_props. Its entries that begin with mfgs. go: they
-	// speak of another head.
+	// Metadata is added to the model's metadata_props, whose entries with prefix mfgs. are removed: they describe
+	// another head.
 	Metadata map[string]string
 }
 
-// Append returns the model with the mean-field head behind it: the model's own outputs and then
-// those of [Outputs]. A name that an input or output of the model has already gets the prefix
-// mfgs_, but that an output logits which is the head's is not doubled. Only operators of the
-// default domain are added, in the form they have in the model's own operator set. It panics if h
-// was not found in m.
+// Append returns the model with the mean-field head appended: its outputs are the model's own, followed by
+// [Outputs]. A name that an input or output of the model has already gets the prefix mfgs_, except that an output
+// logits that is the head's is not duplicated. Only operators of the default domain are added, in the form of the
+// model's opset. It panics if h was not found in m.
 //
-// The network is left as it is, and variances are formed in float32. What follows is computed as
-// package calibrate/meanfield does, in float64 and in terms of logarithms.
+// The network is unchanged, and variances are computed in float32. The rest is computed as in package
+// calibrate/meanfield, in float64 and with logarithms.
 func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, error) {
 	if !h.Of(m) {
 		panic("fuse: Append with the head of another model")
@@ -142,7 +137,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	return fused, outputs.in(fused), nil
 }
 
-// margins reports whether there is a pair for margins.
+// margins reports whether margins are needed.
 func (mf *MeanField) margins() bool { return mf.OOD != layer.Temperatures{} }
 
 func (mf *MeanField) check(h *head.Head) error {
@@ -194,10 +189,10 @@ func (mf *MeanField) check(h *head.Head) error {
 	return nil
 }
 
-// maxNodes is more than any interval needs that is worth interpolating.
+// maxNodes is more than any useful interval needs.
 const maxNodes = 1024
 
-// batchDim is the first dimension that all of a model's inputs declare.
+// batchDim is the first dimension, if all inputs of the model declare the same.
 func batchDim(m *onnx.Model) onnx.Dim {
 	open := onnx.Dim{Value: -1}
 	batch := open
@@ -210,7 +205,7 @@ func batchDim(m *onnx.Model) onnx.Dim {
 	return batch
 }
 
-// batched gives a value's first dimension.
+// batched sets a value's first dimension.
 func batched(v *onnxpb.ValueInfo, d onnx.Dim) *onnxpb.ValueInfo {
 	dim := v.GetType().GetTensorType().GetShape().GetDim()[0]
 	switch {
@@ -222,7 +217,7 @@ func batched(v *onnxpb.ValueInfo, d onnx.Dim) *onnxpb.ValueInfo {
 	return v
 }
 
-// withMetadata returns entries with properties in the place of those of an earlier head.
+// withMetadata returns entries with properties in place of those of an earlier head.
 func withMetadata(entries []*onnxpb.Entry, properties map[string]string, outputs Outputs) []*onnxpb.Entry {
 	all := map[string]string{}
 	for _, o := range outputs {
@@ -238,9 +233,8 @@ func withMetadata(entries []*onnxpb.Entry, properties map[string]string, outputs
 	return entries
 }
 
-// A fuser writes the mean-field head. Its methods add nodes and return the name of their output.
-// Shapes in comments: N examples, K logits, P pairs of temperatures, one where the two are the
-// same.
+// A fuser writes the mean-field head. Its methods add nodes and return the name of their output. Shapes in
+// comments: N examples, K logits, P pairs of temperatures, one if the two are equal.
 type fuser struct {
 	*build.Builder
 	mf      *MeanField
@@ -249,14 +243,14 @@ type fuser struct {
 	k       int64 // K
 	classes int64 // C
 
-	ints    map[string]string  // constants by their numbers
+	ints    map[string]string  // names of constants by their numbers
 	floats  map[float64]string // scalars likewise, of float32
 	doubles map[float64]string // and of float64
-	err     error              // a constant that cannot be
+	err     error              // about an impossible constant
 }
 
-// hasLogits reports whether the model has an output called as ours would be, that is the head's
-// logits as rows of float32.
+// hasLogits reports whether the model has an output with the name of ours that is the head's logits, as rows of
+// float32.
 func (f *fuser) hasLogits(h *head.Head) bool {
 	return h.LogitsTensor == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(),
 		func(v *onnxpb.ValueInfo) bool {
@@ -266,9 +260,8 @@ func (f *fuser) hasLogits(h *head.Head) bool {
 		})
 }
 
-// outputName returns a name for an output that is to be called as wanted, or with the prefix mfgs_
-// where an input or output of the model is called so. A tensor within the model makes way: rename
-// gets a name for it, and for the output.
+// outputName returns the name of an output: as wanted, or with the prefix mfgs_ if an input or output of the model
+// has that name. An inner tensor of that name is renamed: rename gets a new name for it.
 func (f *fuser) outputName(want string, rename map[string]string) string {
 	g := f.Model.Proto().GetGraph()
 	public := slices.Clone(g.GetInput())
@@ -286,7 +279,7 @@ func (f *fuser) outputName(want string, rename map[string]string) string {
 	return f.Names.Fresh(want)
 }
 
-// as runs write, the last node of which makes a tensor called name.
+// as runs write, and names the output of its last node name.
 func (f *fuser) as(name string, write func() string) {
 	f.result(write(), name)
 }
@@ -316,7 +309,7 @@ func (f *fuser) cast(x string, to tensor.Type) string {
 	return f.op("Cast", []string{x}, onnxpb.IntAttribute("to", int64(to)))
 }
 
-// tensor adds a constant. Large ones are kept as bytes that can be written as external data.
+// tensor adds a constant. Large ones can be written as external data.
 func (f *fuser) tensor(name string, typ tensor.Type, raw []byte, dims ...int64) string {
 	name = f.Names.Fresh("mfgs_" + name)
 	t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ)), Dims: dims}
@@ -330,7 +323,7 @@ func (f *fuser) float(name string, x []float64, dims ...int64) string {
 	raw := make([]byte, 0, 4*len(x))
 	for _, v := range x {
 		single := float32(v)
-		if d := single - single; d != 0 { // infinite, or not a number
+		if d := single - single; d != 0 { // infinite or NaN
 			f.err = fmt.Errorf("float32 does not hold %v, a number of the mean-field head (%s): posterior.safetensors and the temperatures in bundle.yaml do not fit the model",
 				v, name)
 		}
@@ -348,7 +341,7 @@ func (f *fuser) double(name string, x []float64, dims ...int64) string {
 	return f.tensor(name, tensor.Float64, raw, dims...)
 }
 
-// scalar is a float32 constant of no dimensions.
+// scalar is a float32 constant of rank 0.
 func (f *fuser) scalar(x float64) string {
 	if f.floats[x] == "" {
 		f.floats[x] = f.float("scalar", []float64{x})
@@ -356,7 +349,7 @@ func (f *fuser) scalar(x float64) string {
 	return f.floats[x]
 }
 
-// number is a float64 constant of no dimensions.
+// number is a float64 constant of rank 0.
 func (f *fuser) number(x float64) string {
 	if f.doubles[x] == "" {
 		f.doubles[x] = f.double("number", []float64{x})
@@ -364,12 +357,12 @@ func (f *fuser) number(x float64) string {
 	return f.doubles[x]
 }
 
-// integer is an int64 constant of no dimensions.
+// integer is an int64 constant of rank 0.
 func (f *fuser) integer(x int64) string {
 	return f.tensor("int", tensor.Int64, binary.LittleEndian.AppendUint64(nil, uint64(x)))
 }
 
-// list is an int64 constant of one dimension.
+// list is an int64 constant of rank 1.
 func (f *fuser) list(x ...int64) string {
 	key := fmt.Sprint(x)
 	if f.ints[key] == "" {
@@ -382,7 +375,7 @@ func (f *fuser) list(x ...int64) string {
 	return f.ints[key]
 }
 
-// reshape takes 0 for a dimension that stays and -1 for what is left.
+// reshape takes 0 for a dimension that is kept and -1 for the rest.
 func (f *fuser) reshape(x string, dims ...int64) string {
 	return f.op("Reshape", []string{x, f.list(dims...)})
 }
@@ -396,8 +389,7 @@ func (f *fuser) slice(x string, axis, from, to int64) string {
 	return f.op("Slice", []string{x, f.list(from), f.list(to), f.list(axis)})
 }
 
-// reduce reduces one axis. Its number became an input in operator set 13 for ReduceSum and in 18
-// for all others.
+// reduce reduces one axis, which became an input in opset 13 for ReduceSum and in 18 for the others.
 func (f *fuser) reduce(kind, x string, axis int64, keep bool) string {
 	kept := onnxpb.IntAttribute("keepdims", 0)
 	if keep {
@@ -409,7 +401,7 @@ func (f *fuser) reduce(kind, x string, axis int64, keep bool) string {
 	return f.op(kind, []string{x}, kept, onnxpb.IntsAttribute("axes", axis))
 }
 
-// clip keeps float32 numbers between two.
+// clip clips float32 numbers.
 func (f *fuser) clip(x string, low, high float64) string {
 	if f.opset < 11 {
 		return f.op("Clip", []string{x}, onnxpb.FloatAttribute("min", float32(low)),
@@ -418,8 +410,7 @@ func (f *fuser) clip(x string, low, high float64) string {
 	return f.op("Clip", []string{x, f.scalar(low), f.scalar(high)})
 }
 
-// subgraph returns the graph of the nodes that write adds; it may read tensors of the graph around
-// it.
+// subgraph returns the graph of the nodes that write adds. It may read tensors of the outer graph.
 func (f *fuser) subgraph(name string, inputs []*onnxpb.ValueInfo, write func() []*onnxpb.ValueInfo) *onnxpb.Graph {
 	outer := f.Nodes
 	f.Nodes = nil

@@ -9,18 +9,16 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Squares of features, variances and logits that are absurdly large end at these numbers, where
-// float32 would make them infinite and the scores what is not a number. Such an example is as far
-// out of distribution as can be: its T are as large as its logits.
+// Absurdly large squares of features, variances and logits are clipped to these numbers: in float32 they would be
+// infinite, and the scores NaN. Such an example is far out of distribution: its T are as large as its logits.
 const (
 	mostSquare = 1e28
 	mostForm   = 1e37
 	mostLogit  = 1e14
 )
 
-// forms returns the variances of the logits, [N,K], and the leverage, [N,1]. The variances are in
-// units of the T_ens of the pair NLL: a posterior's own may be beyond float32, where its logits
-// have an unusual unit.
+// forms returns the variances of the logits, [N,K], and the leverage, [N,1]. The variances are in units of the T_ens
+// of the pair NLL: at T_ens = 1 they may be beyond float32, for logits in unusual units.
 func (f *fuser) forms(phi string) (variance, leverage string) {
 	q := &f.mf.Forms
 	d, terms, forms := int64(len(q.Center)), int64(len(q.Offset)), int64(q.Forms)
@@ -34,7 +32,7 @@ func (f *fuser) forms(phi string) (variance, leverage string) {
 	}
 	projection, offset := q.Projection, q.Offset
 	if q.Weights == nil {
-		// Each column belongs to one form, whose scale goes into it.
+		// Each column belongs to one form, whose scale is multiplied into it.
 		scale := make([]float64, terms)
 		for r := range scale {
 			scale[r] = math.Sqrt(f.formScale(int64(r) / (terms / forms)))
@@ -43,7 +41,7 @@ func (f *fuser) forms(phi string) (variance, leverage string) {
 	}
 	z := f.op("Gemm", []string{phi, constant("projection", projection, d, terms), constant("offset", offset, terms)})
 	if q.Weights == nil {
-		// A sum over an axis of its own, [N,M,R/M].
+		// Sum over the last axis of [N,M,R/M].
 		sums := f.reduce("ReduceSumSquare", f.reshape(z, 0, forms, terms/forms), 2, false)
 		if q.Double {
 			sums = f.cast(sums, tensor.Float32)
@@ -72,14 +70,13 @@ func (f *fuser) forms(phi string) (variance, leverage string) {
 		f.binary("MatMul", u, f.float("leverages", leverages, terms, 1))
 }
 
-// variances makes the posterior's own variances of those that forms returns.
+// variances converts the variances from forms to those at T_ens = 1.
 func (f *fuser) variances(variance, output string) {
 	own := f.binary("Mul", f.cast(variance, tensor.Float64), f.double("unit", []float64{f.mf.NLL.Ens}))
 	f.as(output, func() string { return f.clip(f.cast(own, tensor.Float32), 0, mostForm) })
 }
 
-// formScale is what a form is multiplied by: one for the leverage, and for variances one over their
-// unit.
+// formScale is the factor of a form: 1 for the leverage, and 1/unit for variances.
 func (f *fuser) formScale(m int64) float64 {
 	if m == f.k {
 		return 1
@@ -105,8 +102,8 @@ func zero(x []float64) bool {
 	return true
 }
 
-// pairs returns the distinct pairs of temperatures: that for probabilities, where they need one,
-// and, last, that for margins, where these are wanted.
+// pairs returns the distinct pairs of temperatures: that of probabilities, if they need one, and last that of
+// margins, if these are wanted.
 func (f *fuser) pairs() (pairs []layer.Temperatures) {
 	if f.mf.Plain == 0 {
 		pairs = append(pairs, f.mf.NLL)
@@ -117,10 +114,9 @@ func (f *fuser) pairs() (pairs []layer.Temperatures) {
 	return pairs
 }
 
-// probabilities makes the output of probabilities from logits and their variances as forms returns
-// them, both [N,K], and returns the margin of 1 - max p under the pair OOD, [N,1], or "" where there
-// is none. All is float64: margins differ where probabilities are all but the same, or all but one
-// next to nothing.
+// probabilities computes the output probabilities from logits and their variances from forms, both [N,K], and
+// returns the margin of 1 - max p under the pair OOD, [N,1], or "" if there is none. All is float64: margins must
+// differ even if probabilities are nearly equal, or all but one nearly 0.
 func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	pairs := f.pairs()
 	p := int64(len(pairs))
@@ -130,7 +126,7 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 		ens[i] = f.mf.Lambda0 * (f.mf.NLL.Ens / t.Ens)
 	}
 	logits = f.clip(logits, -mostLogit, mostLogit)
-	if f.link == layer.Softmax { // whose probabilities do not change when all logits are shifted: now none is positive
+	if f.link == layer.Softmax { // invariant to shifts: make the largest logit 0
 		top := f.cast(f.reduce("ReduceMax", logits, 1, true), tensor.Float64)
 		logits = f.binary("Sub", f.cast(logits, tensor.Float64), top)
 	} else {
@@ -139,9 +135,9 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	if f.mf.Plain > 0 {
 		y := f.binary("Mul", logits, f.number(1/f.mf.Plain))
 		if f.link == layer.Sigmoid {
-			f.servedSigmoids(y, output)
+			f.outputSigmoids(y, output)
 		} else {
-			f.servedSoftmax(f.logWeights(y), output)
+			f.outputSoftmax(f.logWeights(y), output)
 		}
 	}
 	if p == 0 {
@@ -165,7 +161,7 @@ func (f *fuser) temperatures(spread string) string {
 	return f.unary("Sqrt", f.binary("Add", spread, f.number(1)))
 }
 
-// pair takes that pair of [N,P,n]: [N,n].
+// pair selects a pair from [N,P,n]: [N,n].
 func (f *fuser) pair(x string, i, n int64) string {
 	if len(f.pairs()) > 1 {
 		x = f.slice(x, 1, i, i+1)
@@ -173,33 +169,32 @@ func (f *fuser) pair(x string, i, n int64) string {
 	return f.reshape(x, 0, n)
 }
 
-// scored takes the last pair of [N,P,K], that of the margin, [N,K].
+// scored selects the last pair from [N,P,K], that of the margin: [N,K].
 func (f *fuser) scored(x string) string { return f.pair(x, int64(len(f.pairs()))-1, f.k) }
 
-// served casts probabilities, [N,C], to their output.
-func (f *fuser) served(p, output string) {
+// output casts probabilities, [N,C], to their output.
+func (f *fuser) output(p, output string) {
 	f.as(output, func() string { return f.cast(p, tensor.Float32) })
 }
 
-// servedSoftmax makes probabilities of logarithms, [N,K], of what is proportional to them.
-func (f *fuser) servedSoftmax(l, output string) {
+// outputSoftmax outputs the softmax of logarithms [N,K].
+func (f *fuser) outputSoftmax(l, output string) {
 	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
-	f.served(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), output)
+	f.output(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), output)
 }
 
-// servedSigmoids makes probabilities of logits y, [N,K], each of which has a sigmoid of its own.
+// outputSigmoids outputs the sigmoids of logits y, [N,K].
 //
-// With e = exp(-|y|), σ(y) is exp(min(y,0))/(1+e): no difference, and the runtime's Sigmoid, which
-// is flat beyond 18, is not used.
-func (f *fuser) servedSigmoids(y, output string) {
+// With e = exp(-|y|), σ(y) = exp(min(y,0))/(1+e), without cancellation. The runtime's Sigmoid is constant beyond 18.
+func (f *fuser) outputSigmoids(y, output string) {
 	one := f.binary("Add", f.unary("Exp", f.unary("Neg", f.unary("Abs", y))), f.number(1))
 	sigmoid := func(y string) string { return f.binary("Div", f.unary("Exp", f.negative(y)), one) }
 	if f.k > 1 {
-		f.served(sigmoid(y), output)
+		f.output(sigmoid(y), output)
 		return
 	}
 	no, yes := sigmoid(f.unary("Neg", y)), sigmoid(y)
-	f.served(f.op("Concat", []string{no, yes}, onnxpb.IntAttribute("axis", 1)), output)
+	f.output(f.op("Concat", []string{no, yes}, onnxpb.IntAttribute("axis", 1)), output)
 }
 
 // negative returns min(y,0).
@@ -210,23 +205,22 @@ func (f *fuser) negative(y string) string {
 // logWeights returns the logarithms of what probabilities are proportional to under the link.
 func (f *fuser) logWeights(y string) string { return layer.LogWeights(&Terms{f: f}, f.link, y) }
 
-// normalised makes probabilities of logarithms, [N,P,K], of what is proportional to them, and
-// returns the margin.
+// normalised outputs the softmax of logarithms [N,P,K], and returns the margin.
 func (f *fuser) normalised(logp, output string) (margin string) {
 	if f.mf.Plain == 0 {
-		f.servedSoftmax(f.pair(logp, 0, f.k), output)
+		f.outputSoftmax(f.pair(logp, 0, f.k), output)
 	}
 	if !f.mf.margins() {
 		return ""
 	}
 
-	// The margin is m - log mean exp(m-x_k) over the classes but the most probable, with x_k = max
-	// l - l_k and m their least: of those as large as the largest all but one count, with x = 0.
+	// The margin is m - log mean exp(m-x_k) over all classes except the most probable, with x_k = max l - l_k and m
+	// the least of them. Of several that tie for the maximum, all but one are included, with x = 0.
 	l := f.scored(logp)
 	x := f.binary("Sub", f.reduce("ReduceMax", l, 1, true), l)
 	smaller := f.cast(f.binary("Greater", x, f.number(0)), tensor.Float64)
 	others := f.binary("Sub", f.number(float64(f.k-1)), f.reduce("ReduceSum", smaller, 1, true))
-	// What is not to count goes so far that its exponential is zero.
+	// Move the excluded class so far that its exponential is zero.
 	const far = 1e300
 	apart := f.binary("Add", x, f.binary("Mul", f.binary("Sub", f.number(1), smaller), f.number(far)))
 	single := f.cast(f.binary("Less", others, f.number(0.5)), tensor.Float64)
@@ -239,21 +233,19 @@ func (f *fuser) normalised(logp, output string) (margin string) {
 	return f.either(f.reduce("ReduceMax", x, 1, true), close, direct)
 }
 
-// tiny is what numbers must be below for the mean of their exponentials to be so near one that its
-// logarithm, of which there are 16 digits of one, is computed from cumulants instead. The first that is
-// left out has a relative part of tiny³/24 in it, and what rounding takes of the logarithm
-// otherwise is 1e-16/tiny, both times as much as the largest number is beside the mean.
+// tiny is the bound on numbers below which the log of the mean of their exponentials is computed from cumulants,
+// because the mean is too close to 1 to be accurate. The truncation error is tiny³/24 and the rounding error of the
+// direct formula 1e-16/tiny, both relative, and times the ratio of the largest number to the mean.
 const tiny = 3e-4
 
-// either returns close where depth is below tiny, else other. Both must be finite.
+// either returns close if depth is below tiny, else other. Both must be finite.
 func (f *fuser) either(depth, close, other string) string {
 	near := f.cast(f.binary("Less", depth, f.number(tiny)), tensor.Float64)
 	far := f.binary("Sub", f.number(1), near)
 	return f.binary("Add", f.binary("Mul", near, close), f.binary("Mul", far, other))
 }
 
-// cumulants returns the first three of numbers x along an axis, of which there are so many and any
-// number of zeros besides.
+// cumulants returns the first three cumulants of count numbers x along an axis, which may have more zeros.
 func (f *fuser) cumulants(x string, axis, count int64) [3]string {
 	mean := func(x string) string {
 		return f.binary("Div", f.reduce("ReduceSum", x, axis, true), f.number(float64(count)))
@@ -266,8 +258,7 @@ func (f *fuser) cumulants(x string, axis, count int64) [3]string {
 	return [3]string{m1, k2, k3}
 }
 
-// series returns log mean exp(bx) of small bx from the cumulants of x: b k₁ + b² k₂/2 + b³ k₃/6.
-// Without b it is 1.
+// series returns log mean exp(bx) for small bx from the cumulants of x: b k₁ + b² k₂/2 + b³ k₃/6. Without b, b = 1.
 func (f *fuser) series(k [3]string, b string) string {
 	times := func(x string) string {
 		if b == "" {
@@ -279,14 +270,13 @@ func (f *fuser) series(k [3]string, b string) string {
 	return times(f.binary("Add", k[0], times(inner)))
 }
 
-// separate makes probabilities of y = μ/T, [N,P,K], where each logit has a sigmoid of its own, and
-// returns the margin.
+// separate outputs the sigmoids of y = μ/T, [N,P,K], and returns the margin.
 func (f *fuser) separate(y, output string) (margin string) {
 	if f.link.Normalised() {
 		return f.normalised(f.logWeights(y), output)
 	}
 	if f.mf.Plain == 0 {
-		f.servedSigmoids(f.pair(y, 0, f.k), output)
+		f.outputSigmoids(f.pair(y, 0, f.k), output)
 	}
 	if !f.mf.margins() {
 		return ""
@@ -323,12 +313,10 @@ func (f *fuser) mf1(mu, spread string) string {
 // mf0 returns log(K ẽ_k) = μ_k/T_k - F(1/T_k), [N,P,K], with F(b) = log mean_i exp(bμ_i), for μ ≤ 0
 // with a largest of zero.
 //
-// F is as small as bμ are: what is taken from one another here has its own digits where
-// temperatures are high. Where there are enough classes F is computed at m Chebyshev nodes of t =
-// log T over the example's own interval, and at the T_k interpolated. The error of that in exact
-// arithmetic, for whatever logits, is some |F|/log K times 200 log K ρ^-m/(ρ-1) with ρ = x +
-// √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is
-// chosen by.
+// F is as small as bμ, so that the difference is accurate at high temperatures. With enough classes F is computed at
+// m Chebyshev nodes of t = log T over the example's interval, and interpolated at the T_k. In exact arithmetic the
+// error, for any logits, is about |F|/log K times 200 log K ρ^-m/(ρ-1) with ρ = x + √(1+x²), x =
+// 1.9 atan(π/log(K-1)) / log(T_max/T_min): see meanfield.Nodes, which chooses m.
 func (f *fuser) mf0(mu, t string) string {
 	var intervals []Interval
 	for _, i := range f.mf.Intervals {
@@ -343,8 +331,8 @@ func (f *fuser) mf0(mu, t string) string {
 	} else {
 		log := f.unary("Log", t)
 		low, high := f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true)
-		// The interval is longer than its points want: in one of a few units in the last place
-		// rounding would move them far outside, where polynomials are huge.
+		// The interval is extended: in one of a few units in the last place, rounding would move points far
+		// outside, where polynomials are huge.
 		const least = 1. / 64
 		half := f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.number(0.5)), f.number(least))
 		low = f.binary("Sub", low, f.number(least))
@@ -355,9 +343,8 @@ func (f *fuser) mf0(mu, t string) string {
 	return f.binary("Sub", f.binary("Div", mu, t), mean)
 }
 
-// within adds an If for each interval: the first is interpolated that no half length exceeds. Those
-// that are not numbers count for nothing, so that an example which is none has no say in how the
-// others are computed.
+// within adds an If for each interval: the first is used that no half length exceeds. NaN is ignored, so that an
+// invalid example does not change how the others are computed.
 func (f *fuser) within(intervals []Interval, half string, interpolated func(Interval) string,
 	exact func() string) string {
 	if len(intervals) == 0 {
@@ -375,7 +362,7 @@ func (f *fuser) within(intervals []Interval, half string, interpolated func(Inte
 		branch("else_branch", func() string { return interpolated(intervals[0]) }))
 }
 
-// shifted are logits μ, [N,P,K] and none positive, as logMeanExp takes them.
+// shifted is logits μ ≤ 0, [N,P,K], for logMeanExp.
 type shifted struct {
 	terms     string    // [N,P,1,K]
 	depth     string    // -min μ, [N,P,1]
@@ -397,19 +384,18 @@ func (f *fuser) logMeanExp(b string, n int64, of shifted) string {
 	return f.either(f.binary("Mul", b, of.depth), f.series(of.cumulants, b), direct)
 }
 
-// chunk is how many of these are computed at once: their terms should stay in the processor's
-// caches.
+// chunk is how many of these are computed at a time: their terms should fit the processor's caches.
 func (f *fuser) chunk() int64 {
 	const most = 1 << 17
 	return max(4, most/f.k)
 }
 
-// exact computes every one of mf0's log mean exp by its formula, some classes in each turn of a
-// loop, so that memory stays in proportion to K.
+// exact computes mf0's log mean exp by the formula, for some classes in each turn of a loop, so that memory is linear
+// in K.
 func (f *fuser) exact(of shifted, t string) string {
 	n := min(f.chunk(), f.k)
 	turns := (f.k + n - 1) / n
-	classes := make([]int64, turns*n) // the last ones are computed more than once, if there are too many
+	classes := make([]int64, turns*n) // the last ones are repeated to fill the last turn
 	for i := range classes {
 		classes[i] = min(int64(i), f.k-1)
 	}
@@ -427,8 +413,8 @@ func (f *fuser) exact(of shifted, t string) string {
 		return []*onnxpb.ValueInfo{onnxpb.TensorInfo(on, tensor.Bool), onnxpb.TensorInfo(carry, tensor.Int64, 1),
 			onnxpb.TensorInfo(mean, tensor.Float64, -1, int64(len(f.pairs())), n)}
 	})
-	// Nothing needs to be carried from turn to turn, but before operator set 11 something must; and
-	// some take a condition that is left out for false.
+	// The loop carries nothing, but before opset 11 it must carry something; and some runtimes treat an omitted
+	// condition as false.
 	going := f.tensor("true", tensor.Bool, []byte{1})
 	rest := f.op("Loop", []string{f.reshape(total), going, total}, graphAttribute("body", body))
 	all := f.Names.Fresh("mfgs_loop") // [turns,N,P,n]
@@ -437,8 +423,7 @@ func (f *fuser) exact(of shifted, t string) string {
 	return f.slice(all, 2, 0, f.k)
 }
 
-// interpolated computes F at t = log T from those at Chebyshev nodes between low and low + 2 half,
-// [N,P,1].
+// interpolated computes F at t = log T from its values at Chebyshev nodes between low and low + 2 half, [N,P,1].
 //
 // The polynomial Σ_n c_n T_n(x) is evaluated in two steps, as Σ_q T_q(y) Σ_{j<r} D_qj T_j(x) with y
 // = T_r(x): from T_{qr+j} = 2 T_q(y) T_j(x) - T_{qr-j} it follows that D is a fixed linear function
@@ -496,12 +481,12 @@ func chebyshevNode(j, m int64) float64 {
 	return math.Cos(math.Pi * (float64(j) + 0.5) / float64(m))
 }
 
-// productCoefficients returns the matrix [m, groups·r] that makes of a polynomial's values at the m
-// Chebyshev nodes its coefficients D_qj for T_q(T_r(x)) T_j(x).
+// productCoefficients returns the matrix [m, groups·r] from a polynomial's values at the m Chebyshev nodes to its
+// coefficients D_qj for T_q(T_r(x)) T_j(x).
 func productCoefficients(m, r int64) []float64 {
 	groups := (m + r - 1) / r
 	width := groups * r
-	// expand[n] is T_n in that basis. T_{qr-j}, j > 0, is of the group before.
+	// expand[n] is T_n in that basis. T_{qr-j}, j > 0, is in the previous group.
 	expand := make([][]float64, width)
 	for n := range width {
 		row := make([]float64, width)

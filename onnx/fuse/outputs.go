@@ -10,29 +10,27 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Places of outputs in [Outputs]; from Scores on they are those of [MeanField.Scores], in their
-// order. N are examples, K logits, C classes.
+// Indices in [Outputs]; from Scores on there are those of [MeanField.Scores], in their order. N is the number of
+// examples, K of logits, C of classes.
 const (
-	// [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need
-	// not sum to 1
+	// [N,C] with C = K, or 2 for a single logit with Sigmoid; several sigmoids need not sum to 1
 	Probabilities = iota
 	Logits        // [N,K], the model's own
-	LogitVariance // [N,K], the posterior's own: at T_ens = 1
+	LogitVariance // [N,K], at T_ens = 1
 	Scores        // [N] each; decisions follow
 )
 
-// Outputs are those of a fused model, in their order there.
+// Outputs are the outputs of a fused model, in order.
 type Outputs []Output
 
-// Output is one of them. Key says what it is, and Name is what the model calls it: the same unless
-// the model had that name for something else.
+// Output is one of them. Key says what it is; Name is its name in the model, the same unless the model had used that
+// name.
 type Output struct {
 	Key string
 	onnx.ValueInfo
 }
 
-// outputs names and declares all outputs. own says that the model's own output logits is the
-// head's.
+// outputs names and declares all outputs. own says that the model's output logits is the head's.
 func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Outputs {
 	var all Outputs
 	add := func(key string, typ tensor.Type, dims ...int64) {
@@ -77,7 +75,7 @@ func (o Outputs) in(m *onnx.Model) Outputs {
 	return o
 }
 
-// Infos returns what the model declares of the outputs.
+// Infos returns the declarations of the outputs.
 func (o Outputs) Infos() []onnx.ValueInfo {
 	all := make([]onnx.ValueInfo, len(o))
 	for i, output := range o {
@@ -86,7 +84,7 @@ func (o Outputs) Infos() []onnx.ValueInfo {
 	return all
 }
 
-// Of returns the output with a key, or nil.
+// Of returns the output with the given key, or nil.
 func (o Outputs) Of(key string) *Output {
 	for i := range o {
 		if o[i].Key == key {
@@ -100,7 +98,7 @@ func (o Outputs) Of(key string) *Output {
 func (o Outputs) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	for i, output := range o {
-		key, _ := json.Marshal(output.Key) // strings always can be
+		key, _ := json.Marshal(output.Key) // strings never fail
 		value, err := json.Marshal(output.ValueInfo)
 		if err != nil {
 			return nil, err

@@ -6,9 +6,8 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// A renaming gives tensors new names, in subgraphs too, which may not use a name of the graph
-// around them for tensors of their own. The new names are nobody's, or those of other tensors that
-// get new ones.
+// A renaming maps tensors to new names, also in subgraphs, which must not shadow names of the outer graph. The new
+// names are unused, or those of other renamed tensors.
 type renaming map[string]string
 
 func (r renaming) name(name string) string {

@@ -52,7 +52,7 @@ func FromFloat16(h uint16) float32 {
 func ToBFloat16(v float32) uint16 {
 	bits := math.Float32bits(v)
 	if v != v {
-		return uint16(bits>>16) | 0x40 // so that cutting leaves a NaN
+		return uint16(bits>>16) | 0x40 // truncation must leave a NaN
 	}
 	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }
@@ -98,13 +98,13 @@ type minifloat struct {
 	nan             special
 }
 
-// special says which pattern is NaN.
+// special says which bit pattern is NaN.
 type special int
 
 const (
 	none         special = iota
-	allOnes              // all behind the sign
-	negativeZero         // the sign alone
+	allOnes              // all bits but the sign
+	negativeZero         // the sign bit alone
 )
 
 func (m minifloat) value(b []byte) float64 {

@@ -1,5 +1,5 @@
-// Package tensor holds tensors in Go slices, and the one table of their element types: its row says
-// what ONNX, Go, NumPy and Triton call a [Type] and how its elements are read.
+// Package tensor has tensors in Go slices, and the one table of their element types: for each [Type] its names
+// in ONNX, Go, NumPy and Triton, and how its elements are read.
 package tensor
 
 import (
@@ -18,11 +18,10 @@ type Tensor struct {
 	Data  any
 }
 
-// Type returns the type of t's elements, Undefined where t.Data is of no type that a tensor can
-// have.
+// Type returns the type of t's elements, Undefined if t.Data is not a slice of a tensor's elements.
 func (t Tensor) Type() Type { return TypeOf(t.Data) }
 
-// Len returns the number of elements in t.Data, -1 where it is no slice.
+// Len returns the number of elements in t.Data, -1 if it is not a slice.
 func (t Tensor) Len() int {
 	if v := reflect.ValueOf(t.Data); v.Kind() == reflect.Slice {
 		return v.Len()
@@ -30,7 +29,7 @@ func (t Tensor) Len() int {
 	return -1
 }
 
-// Slice returns rows first to last of the first axis, sharing t's memory.
+// Slice returns rows first…last-1 of the first axis, sharing t's memory.
 func (t Tensor) Slice(first, last int) Tensor {
 	row := t.Len() / int(t.Shape[0])
 	t.Data = reflect.ValueOf(t.Data).Slice(first*row, last*row).Interface()
@@ -38,8 +37,7 @@ func (t Tensor) Slice(first, last int) Tensor {
 	return t
 }
 
-// Pad returns a copy of t with its first row repeated until there are n: whatever a network checks,
-// that row passes.
+// Pad returns a copy of t with its first row repeated until there are n: a row that the network accepts.
 func (t Tensor) Pad(n int) Tensor {
 	data := reflect.ValueOf(t.Data)
 	row := data.Len() / int(t.Shape[0])
@@ -53,8 +51,7 @@ func (t Tensor) Pad(n int) Tensor {
 
 func withRows(shape []int64, n int) []int64 { return append([]int64{int64(n)}, shape[1:]...) }
 
-// Elements returns the product of shape, or an error for a negative size or a product beyond what
-// memory can hold.
+// Elements returns the product of shape, or an error for a negative size or a product too large for memory.
 func Elements(shape []int64) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {
@@ -74,7 +71,7 @@ func Elements(shape []int64) (int64, error) {
 	return n, nil
 }
 
-// FormatShape writes [N,3,224,224], with N for every dimension that is open.
+// FormatShape formats [N,3,224,224], with N for open dimensions.
 func FormatShape(shape []int64) string {
 	dims := make([]string, len(shape))
 	for i, d := range shape {

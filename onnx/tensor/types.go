@@ -10,7 +10,7 @@ import (
 // Runtime shares.
 type Type int32
 
-// The types that code names; the table below has all there are.
+// The types that code names; the table below has all.
 const (
 	Undefined  Type = 0
 	Float32    Type = 1
@@ -37,19 +37,19 @@ type Float16Bits []uint16
 // BFloat16Bits holds bfloat16 numbers, each as its 16 bits: the upper half of the float32.
 type BFloat16Bits []uint16
 
-// An entry is what is known of an element type. "" and nil mean that there is no such thing.
+// An entry describes an element type. "" and nil mean that there is none.
 type entry struct {
-	name   string                         // as NumPy and ONNX write it
-	bits   int64                          // of an element; 0 where that is not fixed
-	slice  any                            // the Go slice that holds elements
+	name   string                         // in NumPy and ONNX
+	bits   int64                          // per element; 0 if not fixed
+	slice  any                            // the Go slice of elements
 	numpy  string                         // kind and size in NumPy's descr
 	safe   string                         // in the safetensors format
 	triton string                         // in Triton's config.pbtxt
 	value  func(element []byte) float64   // of little-endian bytes; see Value
-	round  func(float32) (element uint16) // where slice holds bits
+	round  func(float32) (element uint16) // if slice holds bits
 }
 
-// types holds every element type of ONNX at its number. To add a type is to add a row.
+// types has every element type of ONNX at its number.
 var types = [...]entry{
 	Undefined:  {name: "undefined"},
 	Float32:    {"float32", 32, []float32{}, "f4", "F32", "TYPE_FP32", float32Value, nil},
@@ -80,7 +80,7 @@ var types = [...]entry{
 	26:         {name: "int2", bits: 2, value: signed(2)},
 }
 
-// byName, byGo and the others find a type by what others call it.
+// byName, byGo and the others look up types.
 var (
 	byName  = index(func(e *entry) any { return e.name })
 	byGo    = index(func(e *entry) any { return reflect.TypeOf(e.slice) })
@@ -98,11 +98,11 @@ func index(key func(*entry) any) map[any]Type {
 	return m
 }
 
-// TypeOf returns the type whose elements a Go slice holds, Undefined where there is none.
+// TypeOf returns the type whose elements a Go slice holds, Undefined if there is none.
 func TypeOf(slice any) Type { return byGo[reflect.TypeOf(slice)] }
 
-// FromNumPy returns the type of the kind and size in NumPy's descr, such as "f4", Undefined where
-// there is none. Strings are not among them: their size is not fixed.
+// FromNumPy returns the type of the kind and size in NumPy's descr, such as "f4", Undefined if there is none.
+// It excludes strings, whose size is not fixed.
 func FromNumPy(descr string) Type { return byNumPy[descr] }
 
 // FromSafetensors returns the type that the safetensors format calls so, such as "F32", Undefined where there is none.
@@ -136,11 +136,11 @@ func (t *Type) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Bits returns the size of an element, 0 where it is not fixed or not known.
+// Bits returns the size of an element, 0 if it is not fixed or unknown.
 func (t Type) Bits() int64 { return t.entry().bits }
 
-// Bytes returns the bytes that n packed elements take, and false where that is not fixed or not
-// known, or does not fit an int64.
+// Bytes returns the bytes of n packed elements, and false if that is not fixed, unknown, or does not fit an
+// int64.
 func (t Type) Bytes(n int64) (int64, bool) {
 	bits := t.Bits()
 	if bits == 0 || n > math.MaxInt64/128 {
@@ -169,19 +169,19 @@ func (t Type) Holds() bool { return t.entry().slice != nil }
 // Safetensors returns the name in the safetensors format, "" for a type that it does not have.
 func (t Type) Safetensors() string { return t.entry().safe }
 
-// Triton returns the name in Triton's config.pbtxt, "" for a type that its ONNX Runtime backend
-// does not take.
+// Triton returns the name in Triton's config.pbtxt, "" for a type that its ONNX Runtime backend does not
+// support.
 func (t Type) Triton() string { return t.entry().triton }
 
-// Value returns what computes the number that an element's little-endian bytes are; nil for strings
-// and complex numbers. An element narrower than a byte comes in the low bits of one.
+// Value returns a function from an element's little-endian bytes to its value; nil for strings and complex
+// numbers. An element of less than a byte is in the low bits of one.
 func (t Type) Value() func(element []byte) float64 { return t.entry().value }
 
-// IsBits reports whether slices of t hold the bits of numbers that Go has no type for: see Round.
+// IsBits reports whether slices of t hold the bits of numbers for which Go has no type: see Round.
 func (t Type) IsBits() bool { return t.entry().round != nil }
 
-// Round rounds numbers to the nearest of a type that IsBits, ties to even, into dst, a slice that
-// Make returned. overflow is the first finite number that has become infinite, or -1.
+// Round rounds numbers to a type that IsBits, ties to even, into dst, a slice that Make returned. overflow is
+// the index of the first finite number that becomes infinite, or -1.
 func (t Type) Round(dst any, src []float32) (overflow int) {
 	bits := reflect.ValueOf(dst).Convert(reflect.TypeFor[[]uint16]()).Interface().([]uint16)
 	round := t.entry().round

@@ -12,8 +12,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// An arrayColumn gives the rows of a column of a batch. Nothing that the batch says of itself is sure:
-// what lies outside of it panics, which is turned into an error.
+// An arrayColumn reads the rows of a column of a batch. Offsets in the batch are not checked before: one that
+// is out of bounds panics, which guarded turns into an error.
 type arrayColumn struct {
 	array arrow.Array
 	field *field
@@ -33,7 +33,7 @@ func (c *arrayColumn) next() (cell, error) {
 	return c.row(c.at - 1)
 }
 
-// stored returns what an extension's values are stored in.
+// stored returns the storage of an extension array.
 func stored(a arrow.Array) arrow.Array {
 	for {
 		e, ok := a.(array.ExtensionArray)

@@ -12,27 +12,26 @@ const (
 	// maxDims bounds the nesting of lists, as in other formats.
 	maxDims = 32
 
-	// maxPage bounds the bytes of a page, compressed and not. It is what is in memory of a column,
-	// but for long pages of plain values, such as images, which are read piece by piece.
+	// maxPage bounds the bytes of a page, compressed or not. One page per column is in memory, except long
+	// pages of plain values, such as images, which are read piece by piece.
 	maxPage = 1 << 30
 
-	// Of little that is compressed a page may have at least freePage bytes, and else no more than
-	// maxRatio times as many.
+	// A page may decompress to freePage bytes, or to maxRatio times its size if that is more.
 	freePage = 64 << 20
 	maxRatio = 1024
 
-	// maxDeltaBlock bounds the values of a block of deltas. Writers have 128 to 2048.
+	// maxDeltaBlock bounds the values of a block of deltas. Writers use 128 to 2048.
 	maxDeltaBlock = 1 << 16
 	// maxDeltaTexts bounds the texts of a page whose lengths are deltas, which are decoded at once.
 	maxDeltaTexts = 1 << 24
 
 	// maxMetadata bounds the metadata of a message, and all the names and texts in it.
 	maxMetadata = 64 << 20
-	// maxBody bounds the body of a message, compressed and not, which is in memory at once.
+	// maxBody bounds the body of a message, compressed or not, which is in memory as a whole.
 	maxBody = 1 << 30
 )
 
-// guarded turns a panic into an error: the library's decoders have some for data that are broken.
+// guarded turns a panic into an error: the library's decoders panic on broken data.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The library's codecs of Snappy and Zstandard decode as much as the data say, whatever a page's header
-// does. These, in their place, decode no more than the page may have.
+// The library's codecs of Snappy and Zstandard decode whatever the data contain, regardless of the page's
+// header. These replace them, and decode no more than the page may have.
 
-// maxZstdWindow bounds the memory that Zstandard's decoder keeps, as the command zstd does.
+// maxZstdWindow bounds the window of Zstandard's decoder, as the command zstd does.
 const maxZstdWindow = 128 << 20
 
 func init() {
@@ -21,7 +21,7 @@ func init() {
 	compress.RegisterCodec(compress.Codecs.Zstd, boundedZstd{original(compress.Codecs.Zstd)})
 }
 
-// A streamingCodec is what all of the library's codecs are that can stream.
+// A streamingCodec is a codec of the library that can stream.
 type streamingCodec interface {
 	compress.Codec
 	compress.StreamingCodec
@@ -30,14 +30,14 @@ type streamingCodec interface {
 func original(c compress.Compression) streamingCodec {
 	codec, err := compress.GetCodec(c)
 	if err != nil {
-		panic(err) // these are always there
+		panic(err) // these codecs always exist
 	}
 	return codec.(streamingCodec)
 }
 
 type boundedSnappy struct{ streamingCodec }
 
-// DecodeWithError decodes a block into dst, which has the size of what is wanted.
+// DecodeWithError decodes a block into dst, which has the expected size.
 func (c boundedSnappy) DecodeWithError(dst, src []byte) ([]byte, error) {
 	if n, err := snappy.DecodedLen(src); err != nil || n > len(dst) {
 		return nil, fmt.Errorf("snappy: %d bytes for a page of %d", n, len(dst))
@@ -59,14 +59,14 @@ func newZstd(o ...zstd.DOption) *zstd.Decoder {
 	return d
 }
 
-// DecodeWithError decodes a block into dst, which has the size of what is wanted.
+// DecodeWithError decodes a block into dst, which has the expected size.
 func (c boundedZstd) DecodeWithError(dst, src []byte) ([]byte, error) {
 	return zstdBlocks().DecodeAll(src, dst[:0:len(dst)])
 }
 
 var zstdStreams = sync.Pool{New: func() any { return newZstd(zstd.WithDecoderConcurrency(1)) }}
 
-// NewReader decodes as much as is asked for.
+// NewReader decodes as much as is read.
 func (c boundedZstd) NewReader(r io.Reader) io.ReadCloser {
 	d := zstdStreams.Get().(*zstd.Decoder)
 	if err := d.Reset(r); err != nil {
@@ -77,7 +77,7 @@ func (c boundedZstd) NewReader(r io.Reader) io.ReadCloser {
 
 type pooledZstd struct{ *zstd.Decoder }
 
-// Close gives the decoder back.
+// Close returns the decoder to the pool.
 func (p *pooledZstd) Close() error {
 	if p.Decoder != nil {
 		_ = p.Reset(nil)

@@ -6,9 +6,8 @@ import (
 	"fmt"
 )
 
-// A footer says in Thrift's compact protocol what a Parquet file holds. The library that decodes it
-// believes the lengths of lists and the numbers of children in it, so that they are held against the
-// bytes there are before.
+// A footer describes a Parquet file, in Thrift's compact protocol. The library that decodes it trusts the
+// lengths of lists and the numbers of children, so they are first checked against the bytes of the footer.
 
 // Types of the compact protocol.
 const (
@@ -28,10 +27,10 @@ const (
 
 var errFooter = errors.New("broken footer")
 
-// A thriftReader walks over a structure.
+// A thriftReader walks through a structure.
 type thriftReader struct{ rest []byte }
 
-// checkFooter refuses a footer whose lists are longer than itself, and a schema that is no tree.
+// checkFooter refuses a footer with lists longer than itself, or a schema that is not a tree.
 func checkFooter(footer []byte) error {
 	r := &thriftReader{footer}
 	var schema []int64 // children of each element
@@ -65,9 +64,9 @@ func checkFooter(footer []byte) error {
 	return checkTree(schema)
 }
 
-// checkTree follows the numbers of children of a tree's nodes in order of depth first.
+// checkTree checks the numbers of children of a tree's nodes, in depth-first order.
 func checkTree(children []int64) error {
-	var open []int64 // children that are still to come, by depth
+	var open []int64 // children still to come, by depth
 	for i, n := range children {
 		if n < 0 || n > int64(len(children)-i-1) || len(open) > maxNesting || i > 0 && len(open) == 0 {
 			return fmt.Errorf("%w: element %d of the schema has %d children, or is %d deep", errFooter, i, n, len(open))
@@ -88,7 +87,7 @@ func checkTree(children []int64) error {
 	return nil
 }
 
-// structure walks over the fields of a structure. field reads the value of one, or returns false.
+// structure walks through the fields of a structure. field reads the value of one, or returns false.
 func (r *thriftReader) structure(depth int, field func(id int16, kind byte) (bool, error)) error {
 	if depth > maxNesting {
 		return fmt.Errorf("%w: nested deeper than %d levels", errFooter, maxNesting)
@@ -123,7 +122,7 @@ func (r *thriftReader) structure(depth int, field func(id int16, kind byte) (boo
 	}
 }
 
-// skip passes over a value.
+// skip skips a value.
 func (r *thriftReader) skip(kind byte, depth int) error {
 	var err error
 	switch kind {
@@ -162,7 +161,7 @@ func (r *thriftReader) skip(kind byte, depth int) error {
 	return err
 }
 
-// many passes over n times some values.
+// many skips n values of each kind.
 func (r *thriftReader) many(n, depth int, kinds ...byte) error {
 	if depth > maxNesting {
 		return fmt.Errorf("%w: nested deeper than %d levels", errFooter, maxNesting)
@@ -177,7 +176,7 @@ func (r *thriftReader) many(n, depth int, kinds ...byte) error {
 	return nil
 }
 
-// list reads the head of a list.
+// list reads the header of a list.
 func (r *thriftReader) list() (n int, elem byte, err error) {
 	head, err := r.byte()
 	if err != nil {
@@ -191,7 +190,7 @@ func (r *thriftReader) list() (n int, elem byte, err error) {
 	return n, head & 15, err
 }
 
-// count reads a number of elements, of which each has a byte at least.
+// count reads a number of elements, each of which takes at least a byte.
 func (r *thriftReader) count() (int, error) {
 	n, err := r.uvarint()
 	if err == nil && n > uint64(len(r.rest)) {

@@ -21,16 +21,16 @@ type ipcSource struct {
 	dataset.Base
 	f        *dataset.File
 	plan     *plan
-	schema   []byte  // the message, where it is none of the file's
-	messages []place // but for batches without rows
+	schema   []byte  // the schema message, if it is only in the footer
+	messages []place // except batches without rows
 }
 
-// A place is where in the file a message is.
+// A place is the position of a message in the file.
 type place struct {
 	at   int64
 	kind byte
 	rows int // of a batch
-	row  int // its first one's position
+	row  int // the position of its first row
 }
 
 func openIPC(path string, o dataset.Options) (_ dataset.Source, err error) {
@@ -64,7 +64,7 @@ func (s *ipcSource) open(o dataset.Options) error {
 	return nil
 }
 
-// planOf decides what the columns of a schema are to the model.
+// planOf decides how the columns of a schema are used.
 func planOf(schema *arrow.Schema, o dataset.Options) (*plan, error) {
 	fields := make([]field, schema.NumFields())
 	for i, f := range schema.Fields() {
@@ -77,7 +77,7 @@ func planOf(schema *arrow.Schema, o dataset.Options) (*plan, error) {
 	return newPlan(fields, o)
 }
 
-// index finds where the messages are: in a stream by going from one to the next, in a file by its footer.
+// index finds the messages: in a stream one after another, in a file by its footer.
 func (s *ipcSource) index() error {
 	magic := make([]byte, len(fileMagic))
 	if _, err := s.f.ReadAt(magic, 0); err != nil && err != io.EOF {
@@ -104,7 +104,7 @@ func (s *ipcSource) index() error {
 	}
 }
 
-// message reads what a message says that begins at a place, and where it ends.
+// message reads the metadata of the message at an offset, and returns where it ends.
 func (s *ipcSource) message(at int64) (h head, end int64, err error) {
 	r := &counter{io.NewSectionReader(s.f, at, s.f.Size()-at), 0}
 	n, err := readHead(r)
@@ -124,7 +124,7 @@ func (s *ipcSource) message(at int64) (h head, end int64, err error) {
 	return h, at + r.n + h.body, nil
 }
 
-// add notes a message.
+// add adds a message to the index.
 func (s *ipcSource) add(at int64, h head) error {
 	if h.rows > int64(math.MaxInt-s.Count) {
 		return fmt.Errorf("%w: a batch of %d rows", errMessage, h.rows)
@@ -136,8 +136,8 @@ func (s *ipcSource) add(at int64, h head) error {
 	return nil
 }
 
-// readFooter takes the schema of a file, and the places of its messages, from the footer: not all that
-// write files repeat them as a stream has them.
+// readFooter reads the schema of a file, and the positions of its messages, from the footer: not all writers
+// also write them as a stream.
 func (s *ipcSource) readFooter() error {
 	tail := make([]byte, 4+len(fileTail))
 	size := s.f.Size() - int64(len(tail))
@@ -196,8 +196,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader reads the messages that come before one, but for rows, and then those from there to before
-// another.
+// reader reads the messages from…to-1, after the schema and dictionaries before them.
 func (s *ipcSource) reader(from, to int) *messageReader {
 	m, next := &messageReader{memo: &room{}, schema: s.schema}, 0
 	if s.schema != nil {
@@ -266,14 +265,14 @@ func (s *ipcSource) Examples(from, to int) iter.Seq2[dataset.Example, error] {
 	}
 }
 
-// An ipcStream reads what comes on standard input.
+// An ipcStream reads standard input.
 type ipcStream struct {
 	dataset.Base
 	in   *dataset.Stream
 	plan *plan
 }
 
-// streamIPC reads the schema, which comes first.
+// streamIPC reads the schema, the first message.
 func streamIPC(in *dataset.Stream, o dataset.Options) (dataset.Source, error) {
 	s := &ipcStream{in: in}
 	err := guarded(func() error {
@@ -295,7 +294,7 @@ func streamIPC(in *dataset.Stream, o dataset.Options) (dataset.Source, error) {
 	return s, nil
 }
 
-// messages reads from the beginning, behind the magic of a file.
+// messages reads from the beginning, after the magic of a file.
 func (s *ipcStream) messages() (*messageReader, error) {
 	in, err := s.in.Reader()
 	if err != nil {
@@ -334,15 +333,15 @@ func (s *ipcStream) Examples(from, to int) iter.Seq2[dataset.Example, error] {
 	}
 }
 
-// batches gives batch after batch of rows.
+// batches reads one batch after another.
 type batches struct {
 	m    *messageReader
 	r    *ipc.Reader
 	plan *plan
 }
 
-// next returns the columns that are read of the next batch, and how many rows it has; io.EOF behind the
-// last. The columns are valid until the call after.
+// next returns the used columns of the next batch, and its number of rows; io.EOF after the last. The columns
+// are valid until the next call.
 func (b *batches) next() (columns []column, rows int, err error) {
 	err = guarded(func() error {
 		if b.r == nil {

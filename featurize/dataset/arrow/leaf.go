@@ -9,17 +9,17 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A leaf is where the values of a column are.
+// A leaf describes where the values of a column are stored.
 type leaf struct {
 	*field
 	index  int // among the file's leaves
 	column *pqschema.Column
-	// nulls says for each definition level below the largest whether a value is missing there, and
-	// not the elements of a list.
+	// nulls says for each definition level below the largest whether it means a null, and not an empty
+	// list.
 	nulls []bool
 }
 
-// leavesOf describes the columns of a file. Those that are not read have no type.
+// leavesOf describes the columns of a file. Columns that cannot be read have no type.
 func leavesOf(meta *metadata.FileMetaData) []leaf {
 	root := meta.Schema.Root()
 	leaves := make([]leaf, root.NumFields())
@@ -33,7 +33,7 @@ func leavesOf(meta *metadata.FileMetaData) []leaf {
 	for i := range leaves {
 		fields[i] = *leaves[i].field
 	}
-	// What wrote the file may have left word of what Parquet has no types for.
+	// The writer may have recorded types that Parquet lacks.
 	if text := meta.KeyValueMetadata().FindValue("ARROW:schema"); text != nil {
 		addShapes(fields, *text)
 	}
@@ -58,7 +58,7 @@ func countLeaves(node pqschema.Node) int {
 	return n
 }
 
-// leafOf describes a column whose first leaf has an index.
+// leafOf describes the column whose first leaf has the given index.
 func leafOf(schema *pqschema.Schema, node pqschema.Node, index int) leaf {
 	f := &field{name: node.Name(), what: "records"}
 	l := leaf{field: f, index: index}
@@ -105,7 +105,7 @@ func leafOf(schema *pqschema.Schema, node pqschema.Node, index int) leaf {
 	return l
 }
 
-// elementOf returns the type of a leaf's values, or that they are bytes.
+// elementOf returns the type of a leaf's values, or whether they are bytes.
 func elementOf(p *pqschema.PrimitiveNode) (elem tensor.Type, bytes bool) {
 	logical := p.LogicalType()
 	if logical == nil || !logical.IsValid() || logical.IsNone() {
@@ -151,7 +151,7 @@ var wholeTypes = map[int8]map[bool]tensor.Type{
 	32: {true: tensor.Int32, false: tensor.Uint32}, 64: {true: tensor.Int64, false: tensor.Uint64},
 }
 
-// addShapes takes the shapes of lists from the Arrow schema that a file was written with.
+// addShapes adds the shapes of lists from the Arrow schema that the file was written with.
 func addShapes(fields []field, text string) {
 	message, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -159,7 +159,7 @@ func addShapes(fields []field, text string) {
 	}
 	written, err := decodeSchema(message)
 	if err != nil || written.NumFields() != len(fields) {
-		return // advice: the columns' own types stand
+		return // optional: the columns have types of their own
 	}
 	for i, w := range written.Fields() {
 		if f := fieldOf(w); f.name == fields[i].name && f.depth == fields[i].depth {

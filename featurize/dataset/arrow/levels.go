@@ -12,7 +12,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// levelBatch is how many values are decoded at once. Those of bytes stay where they were decoded.
+// levelBatch is how many values are decoded at once. Byte values stay in their page.
 const levelBatch = 4096
 
 // A pageOf reads the values of a column, P by type, with their definition and repetition levels.
@@ -21,7 +21,7 @@ type pageOf[P any] interface {
 	ReadBatchInPage(n int64, values []P, def, rep []int16) (levels int64, read int, err error)
 }
 
-// levels makes rows of a column's values and levels: the values P, as elements T.
+// levels assembles rows from a column's values, of type P, and levels. Elements have type T.
 type levels[P, T any] struct {
 	*leaf
 	guard   *pageGuard
@@ -31,12 +31,12 @@ type levels[P, T any] struct {
 
 	values   []P
 	def, rep []int16
-	n, at    int // levels decoded and taken
-	value    int // values taken
-	last     int // elements of the row before
+	n, at    int // levels decoded and used
+	value    int // values used
+	last     int // elements of the previous row
 }
 
-// newLevels returns the column of a leaf. Its type and in's belong together, as the schema says.
+// newLevels returns the column of a leaf, whose type matches that of in.
 func newLevels(l *leaf, guard *pageGuard, in file.ColumnChunkReader) column {
 	switch r := in.(type) {
 	case *file.BooleanColumnChunkReader:
@@ -64,7 +64,7 @@ func newLevels(l *leaf, guard *pageGuard, in file.ColumnChunkReader) column {
 		return levelsOf(l, guard, r, same[float32])
 	case *file.Float64ColumnChunkReader:
 		return levelsOf(l, guard, r, same[float64])
-	case *file.FixedLenByteArrayColumnChunkReader: // float16 alone
+	case *file.FixedLenByteArrayColumnChunkReader: // only float16
 		return levelsOf(l, guard, r, func(v parquet.FixedLenByteArray) float32 {
 			return tensor.FromFloat16(uint16(v[0]) | uint16(v[1])<<8)
 		})
@@ -74,7 +74,7 @@ func newLevels(l *leaf, guard *pageGuard, in file.ColumnChunkReader) column {
 		}
 		return levelsOf(l, guard, r, func(v parquet.ByteArray) string { return string(v) })
 	}
-	panic(fmt.Sprintf("arrow: a column of type %T", in)) // elementOf lets no other pass
+	panic(fmt.Sprintf("arrow: a column of type %T", in)) // elementOf refuses others
 }
 
 func same[T any](v T) T { return v }
@@ -88,7 +88,7 @@ func levelsOf[P, T any](l *leaf, guard *pageGuard, in pageOf[P], element func(P)
 	return c
 }
 
-// bytesColumn gives one []byte a row, not a list of them.
+// bytesColumn returns one []byte per row, not a list of them.
 type bytesColumn struct {
 	*levels[parquet.ByteArray, []byte]
 }
@@ -101,7 +101,7 @@ func (b bytesColumn) next() (cell, error) {
 	return c, err
 }
 
-// more decodes the next levels where all have been taken. Values are valid until then.
+// more decodes the next levels if all have been used. Values are valid until then.
 func (c *levels[P, T]) more() error {
 	if c.at < c.n {
 		return nil
@@ -140,8 +140,8 @@ func (c *levels[P, T]) more() error {
 	return nil
 }
 
-// take takes a level: whether it begins a row or an element within lists, whether there is a value and,
-// if not, whether that is one of a list without elements.
+// take uses the next level. It says whether the level begins a row, or an element within lists, and whether
+// there is a value or, if not, an empty list.
 func (c *levels[P, T]) take() (repeated int, v P, present, empty bool) {
 	if c.depth > 0 {
 		repeated = int(c.rep[c.at])
@@ -175,9 +175,9 @@ func (c *levels[P, T]) next() (cell, error) {
 	return c.list(v, present, empty)
 }
 
-// list gathers the row that begins with a value.
+// list assembles the row that begins with a value.
 func (c *levels[P, T]) list(v P, present, empty bool) (cell, error) {
-	// A list that is null differs from a null in it by its level.
+	// A null list and a null in a list have different levels.
 	if !present && !empty && c.outside(c.def[c.at-1]) {
 		return cell{null: true}, c.endOfRow()
 	}
@@ -221,7 +221,7 @@ func (c *levels[P, T]) list(v P, present, empty bool) (cell, error) {
 	return cell{data: out, shape: shape, bad: bad}, nil
 }
 
-// run returns how many of the next elements are values that go on with the innermost list, as almost all do.
+// run returns how many of the next elements continue the innermost list, as almost all do.
 func (c *levels[P, T]) run() int {
 	largest, n := c.column.MaxDefinitionLevel(), 0
 	for at := c.at; at < c.n && int(c.rep[at]) == c.depth && c.def[at] == largest; at++ {
@@ -230,7 +230,7 @@ func (c *levels[P, T]) run() int {
 	return n
 }
 
-// appendRun takes a run of elements.
+// appendRun appends a run of elements.
 func (c *levels[P, T]) appendRun(out []T, n int) []T {
 	values := c.values[c.value : c.value+n]
 	c.at, c.value = c.at+n, c.value+n
@@ -243,10 +243,10 @@ func (c *levels[P, T]) appendRun(out []T, n int) []T {
 	return out
 }
 
-// outside reports whether what is missing at a definition level is the outermost list.
+// outside reports whether a definition level means that the outermost list is null.
 func (c *levels[P, T]) outside(def int16) bool {
 	for _, null := range c.nulls[:def] {
-		if !null { // a list that is there
+		if !null { // an existing list
 			return false
 		}
 	}
@@ -293,16 +293,16 @@ func (c *levels[P, T]) skip(rows int) error {
 
 var errRagged = errors.New("lists of different lengths within one row")
 
-// A shape is that of nested lists, whose lengths come out as their elements do.
+// A shape collects the shape of nested lists, whose lengths show as their elements are read.
 type shape struct {
-	dims  []int // -1 until the first list of this depth has ended
-	open  []int // elements of the lists that have not ended
+	dims  []int // -1 until the first list at this depth has ended
+	open  []int // elements so far of the open lists
 	empty bool  // a list has no elements
 	wrong bool
 	all   int
 }
 
-// newShape returns that of lists with one element, which holds the next one's and so on.
+// newShape returns the shape of nested lists with one element each.
 func newShape(depth int) *shape {
 	s := &shape{dims: make([]int, depth), open: make([]int, depth), all: 1}
 	for i := range depth {
@@ -313,14 +313,14 @@ func newShape(depth int) *shape {
 
 func (s *shape) elements() int { return s.all }
 
-// add adds an element to the innermost list that goes on: the outermost is list 1.
+// add adds an element to the list at a depth: the outermost is 1.
 func (s *shape) add(list int) {
 	s.all++
 	s.close(list)
 	s.open[list-1]++
 }
 
-// close ends the lists within the one that goes on; others begin with one element each.
+// close ends the lists within the one that continues; new ones begin with one element each.
 func (s *shape) close(within int) {
 	for i := len(s.dims) - 1; i >= within; i-- {
 		if s.dims[i] < 0 {
@@ -331,7 +331,7 @@ func (s *shape) close(within int) {
 	}
 }
 
-// end returns the shape. Lists without elements have none that could be told.
+// end returns the shape. That of lists without elements is unknown.
 func (s *shape) end() ([]int, error) {
 	s.close(0)
 	switch {

@@ -14,11 +14,11 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// An Arrow stream is messages: a schema, dictionaries and batches of rows. Each is metadata in
-// FlatBuffers and a body. A file is the same between two magics, with a footer that repeats where the
-// messages are; it is read as a stream is.
+// An Arrow stream is a sequence of messages: a schema, dictionaries and batches of rows. Each has metadata, in
+// FlatBuffers, and a body. A file is such a stream between two magics, followed by a footer with the positions
+// of the messages; it is read like a stream.
 
-// continuation begins messages.
+// continuation precedes messages.
 const continuation = 0xffffffff
 
 // fileMagic begins a file, and fileTail ends it.
@@ -34,12 +34,12 @@ const (
 	batchMessage
 )
 
-// A head is what the metadata of a message say.
+// A head is the metadata of a message.
 type head struct {
 	kind  byte
 	body  int64
 	rows  int64 // of a batch
-	delta bool  // of a dictionary that is added to the one before
+	delta bool  // a dictionary that extends the previous one
 }
 
 var (
@@ -48,7 +48,7 @@ var (
 	errNoEnd   = fmt.Errorf("%w: the mark that ends an Arrow stream is missing", errCut)
 )
 
-// cut words that a file ends too early. What cannot be read is another matter.
+// cut turns an early end of the file into errCut, and keeps other errors.
 func cut(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return errCut
@@ -56,9 +56,9 @@ func cut(err error) error {
 	return err
 }
 
-// readHead reads the length of a message's metadata, io.EOF where the end of the stream is marked.
-// The format leaves the mark to writers, and they write it; without it a stream whose writer was
-// killed between two messages would pass for whole.
+// readHead reads the length of a message's metadata; io.EOF at the end marker. The marker is optional in the
+// format, but all writers write it; without it a stream whose writer was killed between two messages would
+// look complete.
 func readHead(r io.Reader) (int, error) {
 	var prefix [4]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
@@ -83,13 +83,13 @@ func readHead(r io.Reader) (int, error) {
 	return int(n), nil
 }
 
-// firstRoom is made at once for what has yet to come.
+// firstRoom is allocated at once for data to come.
 const firstRoom = 8 << 20
 
-// readFull reads n bytes, and makes room for them as they come.
+// readFull reads n bytes, allocating as they arrive.
 func readFull(r io.Reader, n int64) ([]byte, error) {
 	var b bytes.Buffer
-	b.Grow(int(min(n, firstRoom)) + bytes.MinRead) // so that the end is seen without growing
+	b.Grow(int(min(n, firstRoom)) + bytes.MinRead) // room to see the end without growing
 	got, err := io.CopyN(&b, r, n)
 	if err == io.EOF {
 		return nil, fmt.Errorf("%w: %d bytes of %d", errCut, got, n)
@@ -97,7 +97,7 @@ func readFull(r io.Reader, n int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// A table is one of FlatBuffers'. Its methods panic for what lies outside.
+// A table is a FlatBuffers table. Its methods panic if it is out of bounds.
 type table struct{ flatbuffers.Table }
 
 func root(metadata []byte) table {
@@ -115,7 +115,7 @@ func (t table) table(i int) (table, bool) {
 	return table{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(o + t.Pos)}}, true
 }
 
-// vector returns where the elements in a slot begin, and how many there are.
+// vector returns the offset of the elements in a slot, and their number.
 func (t table) vector(i int) (start flatbuffers.UOffsetT, n int) {
 	o := flatbuffers.UOffsetT(t.Offset(slot(i)))
 	if o == 0 {
@@ -133,7 +133,7 @@ func (t table) text(i int) int {
 	return len(t.ByteVector(o + t.Pos))
 }
 
-// inspect reads the metadata of a message, and refuses what the library would take at its word.
+// inspect reads the metadata of a message, and checks sizes that the library would trust.
 func inspect(metadata []byte) (h head, err error) {
 	defer func() {
 		if recover() != nil {
@@ -180,14 +180,14 @@ func inspect(metadata []byte) (h head, err error) {
 	return h, fmt.Errorf("%w: it is neither a schema, a dictionary nor rows", errMessage)
 }
 
-// A block is where a footer says that a message is.
+// A block is the position of a message, in a footer.
 type block struct {
 	at   int64
 	kind byte
 }
 
-// inspectFooter returns the schema in the footer of a file, as a message, and where the dictionaries and
-// then the batches are.
+// inspectFooter returns the schema in the footer of a file, as a message, and the positions of the
+// dictionaries and then the batches.
 func inspectFooter(footer []byte) (schema []byte, blocks []block, err error) {
 	defer func() {
 		if recover() != nil {
@@ -214,8 +214,8 @@ func inspectFooter(footer []byte) (schema []byte, blocks []block, err error) {
 	return schema, blocks, nil
 }
 
-// schemaOf makes a message of a schema that lies at a place in a footer: a table that refers to it, with
-// the footer behind.
+// schemaOf makes a message of the schema at an offset in a footer: a table that refers to it, followed by the
+// footer.
 func schemaOf(footer []byte, at flatbuffers.UOffsetT) []byte {
 	const (
 		vtable = 4  // behind the offset of the root
@@ -237,7 +237,7 @@ func schemaOf(footer []byte, at flatbuffers.UOffsetT) []byte {
 	return append(b, footer...)
 }
 
-// checkBatch refuses a batch with columns of more buffers than it has.
+// checkBatch refuses a batch whose columns need more buffers than it has.
 func checkBatch(batch table) error {
 	_, buffers := batch.vector(2)
 	start, n := batch.vector(4)
@@ -249,7 +249,7 @@ func checkBatch(batch table) error {
 	return nil
 }
 
-// A budget is the bytes that texts may have: tables may refer to the same one many times.
+// A budget bounds the bytes of texts: tables may refer to the same one many times.
 type budget struct{ left int }
 
 func (b *budget) take(n int) error {
@@ -259,7 +259,7 @@ func (b *budget) take(n int) error {
 	return nil
 }
 
-// pairs takes the keys and values in a slot.
+// pairs charges for the keys and values in a slot.
 func (b *budget) pairs(t table, i int) error {
 	start, n := t.vector(i)
 	for j := range n {
@@ -271,7 +271,7 @@ func (b *budget) pairs(t table, i int) error {
 	return nil
 }
 
-// fields takes the fields in a slot and all below them, of which there may be so many.
+// fields charges for the fields in a slot and all below them, at most so many.
 func (b *budget) fields(t table, i, depth int, most *int) error {
 	start, n := t.vector(i)
 	if *most -= n; *most < 0 || depth > maxNesting {
@@ -292,17 +292,17 @@ func (b *budget) fields(t table, i, depth int, most *int) error {
 	return nil
 }
 
-// A messageReader hands the messages of a stream to the library.
+// A messageReader reads the messages of a stream for the library.
 type messageReader struct {
-	r      io.Reader // stands at a message
+	r      io.Reader // at a message
 	memo   *room
-	schema []byte // comes first where it is not nil
-	// seek, where it is not nil, sets r to the next message that is wanted.
+	schema []byte // the first message, unless nil
+	// seek, unless nil, sets r to the next message.
 	seek func() error
 	last *ipc.Message
 }
 
-// Message returns the next message, which is valid until the call after.
+// Message returns the next message, which is valid until the next call.
 func (m *messageReader) Message() (*ipc.Message, error) {
 	if m.schema != nil {
 		m.last = ipc.NewMessage(memory.NewBufferBytes(m.schema), memory.NewBufferBytes(nil))
@@ -339,12 +339,12 @@ func (m *messageReader) Message() (*ipc.Message, error) {
 	return m.last, nil
 }
 
-// body reads the body of a message, of a file at once.
+// body reads the body of a message.
 func (m *messageReader) body(h head) ([]byte, error) {
 	if m.seek == nil {
 		return readFull(m.r, h.body)
 	}
-	b := make([]byte, h.body) // as long as the file at most
+	b := make([]byte, h.body) // at most as long as the file
 	if _, err := io.ReadFull(m.r, b); err != nil {
 		return nil, cut(err)
 	}
@@ -362,17 +362,17 @@ func (m *messageReader) Release() {
 	}
 }
 
-// room is the memory that the library may take for what bodies decompress to.
+// room is an allocator that bounds the memory of decompressed bodies.
 type room struct {
 	memory.GoAllocator
 	left   int64
-	deltas int64 // taken by all dictionaries that grow, from message to message
+	deltas int64 // used by all extended dictionaries, over all messages
 	delta  bool
 }
 
 var errRoom = fmt.Errorf("what is compressed has more than %d times its size, or %d bytes", maxRatio, int64(maxBody))
 
-// begin makes room for a message.
+// begin resets the room for a message.
 func (r *room) begin(h head) error {
 	r.left, r.delta = min(maxBody, max(freePage, maxRatio*h.body)), h.delta
 	if r.delta {
@@ -384,7 +384,7 @@ func (r *room) begin(h head) error {
 	return nil
 }
 
-// Allocate panics where the room does not suffice: who reads turns that into an error.
+// Allocate panics if the room is exhausted, which guarded turns into an error.
 func (r *room) Allocate(size int) []byte {
 	if size < 0 || int64(size) > r.left {
 		panic(errRoom)
@@ -396,7 +396,7 @@ func (r *room) Allocate(size int) []byte {
 	return r.GoAllocator.Allocate(size)
 }
 
-// Reallocate is Allocate for what grows.
+// Reallocate is Allocate for a growing buffer.
 func (r *room) Reallocate(size int, b []byte) []byte {
 	if cap(b) >= size {
 		return b[:size]

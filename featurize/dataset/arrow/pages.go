@@ -11,12 +11,12 @@ import (
 	pqschema "github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// A pageGuard refuses pages whose numbers of values do not fit their bytes, for which the library would
-// make room.
+// A pageGuard refuses pages that have more values than their bytes can encode, for which the library would
+// allocate.
 type pageGuard struct {
 	file.PageReader
 	column *pqschema.Column
-	single bool // values are to be decoded one by one: each may be as long as the page
+	single bool // decode values one by one: each may be as long as the page
 	err    error
 }
 
@@ -97,8 +97,8 @@ func (g *pageGuard) levelBytes(p *file.DataPageV1) (int64, error) {
 	return n, nil
 }
 
-// checkDeltas walks over values in the encoding DELTA_BINARY_PACKED, of which there may be so many, and
-// returns what is behind them.
+// checkDeltas checks values in the encoding DELTA_BINARY_PACKED, at most so many, and returns what follows
+// them.
 func checkDeltas(data []byte, most int) ([]byte, error) {
 	next := func() uint64 {
 		v, n := binary.Uvarint(data)

@@ -17,7 +17,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
-// pageBuffer is how much of a file is read at once.
+// pageBuffer is how much of a file is read at a time.
 const pageBuffer = 256 << 10
 
 var (
@@ -27,18 +27,17 @@ var (
 
 // A parquetSource reads a Parquet file, row group by row group.
 //
-// The library reads pages and decodes values; rows are made of them here and not by its package pqarrow,
-// which takes no page reader of ours, so that a page could not be held against its bytes before it is
-// decoded, and which makes whole batches: it takes 2.3 GB for 719 bytes in which 256 rows refer to one
-// image of 4 MB.
+// The library reads pages and decodes values; rows are assembled here and not by its package pqarrow. That
+// accepts no page reader of ours, so that pages could not be checked before they are decoded, and it builds
+// whole batches: it takes 2.3 GB for 719 bytes in which 256 rows refer to one image of 4 MB.
 type parquetSource struct {
 	dataset.Base
 	f      *dataset.File
 	meta   *metadata.FileMetaData
 	plan   *plan
-	leaves []leaf // of the columns that are read
-	starts []int  // of the row groups, and the end of the last
-	end    int64  // of what row groups may lie in
+	leaves []leaf // of the used columns
+	starts []int  // first position of each row group, and the end of the last
+	end    int64  // row groups must end before this offset
 }
 
 func openParquet(path string, o dataset.Options) (_ dataset.Source, err error) {
@@ -187,14 +186,14 @@ func (s *parquetSource) columns(group int) ([]column, error) {
 			return nil, fmt.Errorf("column %q: %w", l.name, err)
 		}
 		guard := &pageGuard{PageReader: pages, column: l.column}
-		//lint:ignore SA1019 no other lets pages be looked at before their values are decoded
+		//lint:ignore SA1019 no other API allows checking pages before their values are decoded
 		in := file.NewColumnReader(l.column, guard, memory.DefaultAllocator, r.BufferPool())
 		columns[i] = newLevels(&l, guard, in)
 	}
 	return columns, nil
 }
 
-// check refuses a part of a column that lies elsewhere than in the file.
+// check refuses a column chunk outside of the file.
 func (s *parquetSource) check(c *metadata.ColumnChunkMetaData) error {
 	start, size := c.DataPageOffset(), c.TotalCompressedSize()
 	if c.HasDictionaryPage() && c.DictionaryPageOffset() > 0 {

@@ -11,16 +11,16 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// labelNames are the columns that hold the label.
+// labelNames are the accepted names of the label's column.
 var labelNames = []string{"label", "labels"}
 
-// imageNames tell which of several columns of images is the input.
+// imageNames are the names by which one of several columns of images is the input.
 var imageNames = []string{"image", "img"}
 
-// pandasIndex is what pandas calls the numbers of the rows.
+// pandasIndex is pandas' name for the row numbers.
 var pandasIndex = regexp.MustCompile(`^__index_level_\d+__$`)
 
-// A plan says what the columns of a file are to the model.
+// A plan says how the columns of a file are used.
 type plan struct {
 	fields  []field
 	used    []int // columns that are read
@@ -28,15 +28,15 @@ type plan struct {
 	image   int   // likewise
 	inputs  []input
 	labels  dataset.Labels
-	classes []int // what the file's numbers of classes are to the model, nil for the same
+	classes []int // the model's class for each of the file's class numbers; nil if they are the same
 }
 
-// An input is one of the model's and the columns that feed it.
+// An input is a model input and the columns that feed it.
 type input struct {
 	name    string
 	columns []int // places among the used
-	shape   []int // of one number a column; nil where the column has lists
-	width   int   // numbers that the model takes, 0 where that is open
+	shape   []int // if each column has one number; nil for a column of lists
+	width   int   // how many numbers the model takes, 0 if that is open
 }
 
 // newPlan decides which columns feed which inputs, and which is the label.
@@ -72,14 +72,14 @@ func newPlan(fields []field, o dataset.Options) (*plan, error) {
 	return p, nil
 }
 
-// use adds a column to those that are read, and returns its place there.
+// use marks a column as used, and returns its index among the used ones.
 func (p *plan) use(column int) int {
 	p.used = append(p.used, column)
 	return len(p.used) - 1
 }
 
-// findLabel returns the column of the label, -1 for none or if none is wanted, and the columns that
-// may be inputs.
+// findLabel returns the column of the label, -1 for none or if none is wanted, and the columns that may be
+// inputs.
 func (p *plan) findLabel(o dataset.Options) (label int, rest []int, err error) {
 	label = -1
 	var named, told []int
@@ -117,8 +117,8 @@ func (p *plan) names(columns []int) []string {
 	return names
 }
 
-// findInputs decides which columns feed the model: those that have the names of its inputs; else, for
-// its only one, images, the only column or list, or all numbers of a table.
+// findInputs decides which columns feed the model: those with the names of its inputs; else, for a single
+// input, images, the only column or list, or all numbers of a table.
 func (p *plan) findInputs(rest []int, o dataset.Options) error {
 	which := func(is func(*field) bool) (list []int) {
 		for _, c := range rest {
@@ -175,7 +175,7 @@ func (p *plan) findInputs(rest []int, o dataset.Options) error {
 	return fmt.Errorf("no column that could be a model's input; there are %s", p.listed(rest))
 }
 
-// listed names some columns and their types.
+// listed names columns and their types.
 func (p *plan) listed(columns []int) string {
 	if len(columns) == 0 {
 		return "none but the label"
@@ -195,7 +195,7 @@ func (p *plan) feed(name string, column, width int) {
 		in.shape = []int{1}
 	}
 	if f.shape != nil {
-		in.width = 0 // all examples are alike: what does not suit is said once
+		in.width = 0 // all examples have the same shape: report a mismatch once
 	}
 	p.inputs = append(p.inputs, in)
 }
@@ -251,15 +251,15 @@ func (p *plan) feedTable(numbers []int, name string, width int) error {
 	return nil
 }
 
-// ragged reports whether examples may differ in their shapes.
+// ragged reports whether examples may have different shapes.
 func (p *plan) ragged() bool {
 	return slices.ContainsFunc(p.inputs, func(in input) bool {
 		return in.shape == nil && p.fields[p.used[in.columns[0]]].shape == nil
 	})
 }
 
-// tell says what the examples are. Where they may differ in their shapes, one that does not suit the
-// model is no more than a bad record.
+// tell sets what is known of the examples. If they may have different shapes, one that does not suit the model
+// is a bad record.
 func (p *plan) tell(b *dataset.Base) {
 	b.Labelled, b.Ragged, b.Text = p.label >= 0, p.ragged(), p.ragged()
 }
@@ -269,12 +269,12 @@ type cell struct {
 	data  any   // a slice of the elements' type, or the []byte of an image
 	shape []int // nil unless the column has lists
 	null  bool
-	bad   error // what is wrong with this one
+	bad   error // why there is none
 }
 
 var errNullInList = errors.New("a null within a list; want a value")
 
-// fill makes an example of a row, which has a cell for each column that is read.
+// fill fills an example from a row, which has a cell for each used column.
 func (p *plan) fill(e *dataset.Example, row []cell) error {
 	for i, c := range row {
 		if c.bad != nil {
@@ -326,7 +326,7 @@ func (p *plan) fillLabel(e *dataset.Example, c *cell) error {
 	return nil
 }
 
-// array makes one of the model's inputs.
+// array returns the array for one input.
 func (p *plan) array(in *input, row []cell) (dataset.Array, error) {
 	a := dataset.Array{Name: in.name, Shape: in.shape}
 	for _, c := range in.columns {
@@ -376,7 +376,7 @@ func product(shape []int) int {
 	return n
 }
 
-// gather makes one array of a row of numbers: int64 where all are whole, else float64.
+// gather makes one array of a row of numbers: int64 if all are integers, else float64.
 func (p *plan) gather(in *input, row []cell) any {
 	whole := !slices.ContainsFunc(in.columns, func(c int) bool {
 		f := &p.fields[p.used[c]]
@@ -425,5 +425,5 @@ func number(data any) (float64, int64) {
 	case []float64:
 		return d[0], int64(d[0])
 	}
-	panic(fmt.Sprintf("arrow: a number of type %T", data)) // scalar lets no other pass
+	panic(fmt.Sprintf("arrow: a number of type %T", data)) // scalar refuses others
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
-// A column gives its values row by row. An error concerns all that follow; io.EOF is the end.
+// A column yields its values row by row. An error ends it; io.EOF is the end.
 type column interface {
 	next() (cell, error)
 	skip(rows int) error
 }
 
-// skip passes over the next rows of all columns.
+// skip skips the next rows of all columns.
 func skip(columns []column, rows int) error {
 	if rows == 0 {
 		return nil
@@ -26,8 +26,7 @@ func skip(columns []column, rows int) error {
 	return nil
 }
 
-// rows yields the rows that columns have next, at positions from…to-1. It returns false when no more
-// are wanted.
+// rows yields the next rows of the columns, at positions from…to-1. It returns false if no more are wanted.
 func (p *plan) rows(b *dataset.Base, columns []column, file string, from, to int,
 	yield func(dataset.Example, error) bool) (more bool, err error) {
 	row := make([]cell, len(columns))

@@ -9,25 +9,25 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A field is a column of a file and what its values are. Numbers, truth values and strings stand
-// alone or in nested lists; bytes stand alone.
+// A field describes a column of a file. Numbers, booleans and strings are single or in nested lists; bytes are
+// single.
 type field struct {
 	name  string
-	elem  tensor.Type // Undefined for what is not read, and bytes
-	bytes bool        // of an image file, which may be wrapped as {bytes, path}
+	elem  tensor.Type // Undefined for bytes, and for unsupported types
+	bytes bool        // an image file, perhaps wrapped as {bytes, path}
 	depth int         // of lists
-	shape []int       // of one example, nil where that is open
-	names []string    // of classes, in the order of their numbers, nil where none are given
+	shape []int       // of one example, nil if open
+	names []string    // of classes, in the order of their numbers; nil for none
 	what  string      // its type, for messages
 }
 
 // usable reports whether the column can be a model's input.
 func (f *field) usable() bool { return f.elem != tensor.Undefined }
 
-// scalar reports whether an example has one number or truth value.
+// scalar reports whether an example has one number or boolean.
 func (f *field) scalar() bool { return f.usable() && f.depth == 0 && f.elem != tensor.String }
 
-// elems are the element types of Arrow's.
+// elems maps Arrow's types to element types.
 var elems = map[arrow.Type]tensor.Type{
 	arrow.BOOL: tensor.Bool, arrow.FLOAT16: tensor.Float16, arrow.FLOAT32: tensor.Float32,
 	arrow.FLOAT64: tensor.Float64,
@@ -82,7 +82,7 @@ func fieldOf(f arrow.Field) field {
 	return out
 }
 
-// storage returns what an extension's values are stored as.
+// storage returns the storage type of an extension.
 func storage(t arrow.DataType) arrow.DataType {
 	for {
 		e, ok := t.(arrow.ExtensionType)
@@ -94,7 +94,7 @@ func storage(t arrow.DataType) arrow.DataType {
 }
 
 const (
-	// imageBytes is the field that holds the file in Hugging Face's images.
+	// imageBytes is the field with the file in Hugging Face's images.
 	imageBytes = "bytes"
 
 	extensionName     = "ARROW:extension:name"
@@ -102,8 +102,7 @@ const (
 	fixedShapeTensor  = "arrow.fixed_shape_tensor"
 )
 
-// extensionShape returns the shape of a tensor of fixed shape, nil for other columns and for axes
-// in another order than they are stored in.
+// extensionShape returns the shape of a fixed-shape tensor, nil for other columns and for permuted axes.
 func extensionShape(f arrow.Field) []int {
 	if name, _ := f.Metadata.GetValue(extensionName); name != fixedShapeTensor {
 		return nil
@@ -119,7 +118,7 @@ func extensionShape(f arrow.Field) []int {
 	return m.Shape
 }
 
-// positive reports whether a shape is one of an example, of no more elements than this may have.
+// positive reports whether a shape has positive sizes and not too many elements.
 func positive(shape []int) bool {
 	n := 1
 	for _, d := range shape {
@@ -131,10 +130,10 @@ func positive(shape []int) bool {
 	return len(shape) <= maxDims
 }
 
-// huggingFace is the key of the metadata in which Hugging Face's datasets say what columns are.
+// huggingFace is the metadata key of Hugging Face's column descriptions.
 const huggingFace = "huggingface"
 
-// describe adds what Hugging Face's metadata say to the columns.
+// describe adds Hugging Face's descriptions to the columns.
 func describe(fields []field, metadata string) {
 	var m struct {
 		Info struct {
@@ -142,7 +141,7 @@ func describe(fields []field, metadata string) {
 		} `json:"info"`
 	}
 	if json.Unmarshal([]byte(metadata), &m) != nil {
-		return // advice: the columns' own types stand
+		return // optional: the columns have types of their own
 	}
 	for i := range fields {
 		f := &fields[i]

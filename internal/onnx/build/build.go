@@ -1,4 +1,4 @@
-// Package build makes models from parts of others and new nodes.
+// Package build builds models from parts of others and new nodes.
 package build
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A Builder makes a model from parts of another and new nodes.
+// A Builder builds a model from parts of another and new nodes.
 type Builder struct {
 	Model  *onnx.Model
 	Names  *onnxpb.Namer
 	Nodes  []*onnxpb.Node // the new ones
 	Consts []*onnxpb.Tensor
-	lent   map[string]bool // tensors of the model's view that have been taken over
+	lent   map[string]bool // tensors of the model's view that have been taken
 	Kept   []onnx.Payload  // of new constants
 }
 
@@ -24,8 +24,8 @@ func New(m *onnx.Model) *Builder {
 	return &Builder{Model: m, Names: m.View().Names(), lent: map[string]bool{}}
 }
 
-// Take makes sure that a tensor of the model's view is there, and returns its name: what only the
-// view has is computed by the view's nodes.
+// Take makes a tensor of the model's view available, and returns its name. A tensor that only the view has
+// is computed by the view's nodes.
 func (b *Builder) Take(name string) string {
 	if name == "" || b.Model.Graph().Has(name) || b.lent[name] {
 		return name
@@ -56,10 +56,10 @@ func (b *Builder) Add(op, in, out string, attributes ...*onnxpb.Attribute) strin
 	return out
 }
 
-// Rows appends what makes a tensor two-dimensional and float32, and calls the result name or
-// something like it. Rows that are so already go through Flatten and not Identity: where ONNX
-// Runtime takes an Identity away it may fuse, in the same pass, what makes the tensor with what
-// comes before, and then miss a tensor that is an output now (seen in 1.26 to 1.31).
+// Rows appends operators that make a tensor two-dimensional and float32, and names the result name, or
+// similarly. Even rows pass through a Flatten, and not an Identity: when ONNX Runtime removes an Identity
+// it may in the same pass fuse the producer of the tensor with an earlier node, and then miss the tensor,
+// which is now an output (seen in 1.26 to 1.31).
 func (b *Builder) Rows(cur string, typ tensor.Type, name string) string {
 	if typ != tensor.Float32 {
 		cur = b.Add("Cast", cur, name+"_float", onnxpb.IntAttribute("to", int64(tensor.Float32)))
@@ -67,8 +67,8 @@ func (b *Builder) Rows(cur string, typ tensor.Type, name string) string {
 	return b.Add("Flatten", cur, name, onnxpb.IntAttribute("axis", 1))
 }
 
-// Build returns a model with the given outputs, which are the new nodes' and the old graph's, and
-// what they need. Where the old graph's are among them, so are all its inputs.
+// Build returns a model with the given outputs, of new nodes and of the old graph, and what they need. If
+// there are outputs of the old graph, the model has all of its inputs.
 func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 	old := b.Model.Proto().GetGraph()
 	var roots []string
@@ -112,8 +112,8 @@ func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 		}
 	}
 	for _, v := range old.GetInput() {
-		// Before IR version 4 an initializer had to be an input as well; later it is one only so
-		// that it can be replaced.
+		// Before IR version 4 an initializer had to be an input too; since then that only allows
+		// overriding it.
 		if (whole || read[v.GetName()]) && !b.Model.Graph().Initialized(v.GetName()) {
 			g.Input = append(g.Input, v)
 		}
@@ -127,17 +127,17 @@ func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 	pb.Graph = g
 	pb.IrVersion = proto.Int64(max(4, b.Model.IRVersion()))
 	pb.Functions = onnxpb.UsedFunctions(g.Node, b.Model.Proto().GetFunctions())
-	// Training information speaks of tensors that are gone.
+	// Training information refers to tensors that are gone.
 	pb.ProtoReflect().SetUnknown(without(pb.ProtoReflect().GetUnknown(), 20))
 	return b.Model.Derive(pb, b.Kept...)
 }
 
-// without returns unknown fields less those with the given number.
+// without returns unknown fields except those with the given number.
 func without(unknown []byte, num protowire.Number) []byte {
 	var kept []byte
 	for len(unknown) > 0 {
 		got, _, n := protowire.ConsumeField(unknown)
-		if n < 0 { // cannot be: they have been parsed before
+		if n < 0 { // impossible: they were parsed before
 			break
 		}
 		if got != num {

@@ -7,11 +7,11 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// BothClasses is an operator of the view alone: 1−p beside p.
+// BothClasses is an operator of the view alone: [1−p, p].
 const BothClasses = "mfgs.BothClasses"
 
-// foldings recognise what exporters write out in several operators, by the last of them, and replace it by the one
-// operator it amounts to. Unlike lowerings they see shapes and constants, and what has been folded before. One that
+// foldings recognise groups of operators that exporters write for one, by the last of the group, and
+// replace them by that one. Unlike lowerings they see shapes, constants and earlier foldings. One that
 // returns false leaves the node alone.
 var foldings map[string]func(*folding) bool
 
@@ -28,10 +28,10 @@ func init() {
 type folding struct {
 	*lowering
 	in   *Interpreter
-	fuel *int // nodes that may still be looked at
+	fuel *int // nodes that may still be examined
 }
 
-// fold returns the model's view with all folded that can be: the view itself if there is nothing.
+// fold returns the view with all foldings applied: the view itself if there are none.
 func (v *View) fold() *Graph {
 	wanted := func(n *onnxpb.Node) bool {
 		switch n.Op() {
@@ -68,7 +68,7 @@ func (v *View) fold() *Graph {
 	return view
 }
 
-// get returns what is known of a tensor.
+// get returns the value of a tensor.
 func (f *folding) get(name string) *Value { return f.in.Get(name) }
 
 // root returns the tensor that name is a reshaped or repeated form of.
@@ -84,7 +84,7 @@ func (f *folding) root(name string) string {
 	return name
 }
 
-// carries reports whether a node gives the numbers of one input, in another shape or several times.
+// carries reports whether a node outputs the numbers of one input, reshaped or repeated.
 func (f *folding) carries(n *onnxpb.Node) bool {
 	switch n.Op() {
 	case "Identity", "Reshape", "Squeeze", "Unsqueeze", "Expand":
@@ -114,7 +114,7 @@ func (f *folding) maximum(n *onnxpb.Node) (x string, ok bool) {
 	return x, x != "" && c <= -math.MaxFloat32
 }
 
-// made returns the node behind a tensor's root if it is the given operator, nil otherwise.
+// made returns the node that computes a tensor's root if it is the given operator, else nil.
 func (f *folding) made(name, op string) *onnxpb.Node {
 	if n := f.in.Producer(f.root(name)); n != nil && n.Op() == op {
 		return n
@@ -185,7 +185,7 @@ func (f *folding) normalise(p string, axis int64) {
 	f.add("LpNormalization", f.out(), []string{p}, onnxpb.IntAttribute("axis", axis), onnxpb.IntAttribute("p", 1))
 }
 
-// foldQuotient: p/Σp, which is a Softmax where p = exp(x) or exp(x − max x), as jax2tf and Hummingbird write them.
+// foldQuotient: p/Σp, a Softmax if p = exp(x) or exp(x − max x), as jax2tf and Hummingbird write it.
 func foldQuotient(f *folding) bool {
 	p := f.Node.In(0)
 	sum := f.made(f.Node.In(1), "ReduceSum")
@@ -226,15 +226,15 @@ func foldLogSoftmax(f *folding) bool {
 	return ok
 }
 
-// alongClasses returns the axis of a reduction, of which spread is the result in another shape, if that is not of the
-// examples and the result is the same for all along it.
+// alongClasses returns the axis of a reduction, whose result spread is reshaped or repeated, if the axis
+// is not that of the examples and spread does not vary along it.
 func (f *folding) alongClasses(n *onnxpb.Node, spread string) (axis int64, ok bool) {
 	axis, ok = f.in.ReducedAxis(n)
 	rank := int64(len(f.get(n.In(0)).Dims))
 	if !ok || axis == 0 || rank == 0 || axis == -rank {
 		return 0, false
 	}
-	end := axis // counted from the end, which axes of length 1 in front do not change
+	end := axis // counted from the end, so that leading axes of length 1 do not matter
 	if end > 0 {
 		end -= rank
 	}
@@ -254,7 +254,7 @@ func (f *folding) repeats(name string, axis int64) bool {
 			return false
 		case n.Op() == "Expand" || n.Op() == "Identity" || n.Op() == "Cast":
 			name = n.In(0)
-		case n.Op() == "ReduceSum" || n.Op() == "ReduceMax" || n.Op() == "ReduceLogSumExp": // of a shape that is not known
+		case n.Op() == "ReduceSum" || n.Op() == "ReduceMax" || n.Op() == "ReduceLogSumExp": // of unknown shape
 			return n.Int("keepdims", 1) != 0
 		default:
 			return false
@@ -272,7 +272,7 @@ func (in *Interpreter) ReducedAxis(n *onnxpb.Node) (int64, bool) {
 	return list[0], true
 }
 
-// foldBothClasses: 1−p beside p.
+// foldBothClasses: [1−p, p].
 func foldBothClasses(f *folding) bool {
 	if len(f.GetInput()) != 2 {
 		return false

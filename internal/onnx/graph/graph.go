@@ -7,8 +7,8 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// A Graph is the main graph of a model with its connections: who makes a tensor, who reads it, and
-// an order in which every node stands behind those it depends on.
+// A Graph is the main graph of a model with its connections: producers and consumers of tensors, and a
+// topological order of the nodes.
 type Graph struct {
 	Proto     *onnxpb.Graph
 	Opset     int64 // of the default domain
@@ -18,7 +18,7 @@ type Graph struct {
 	Producer  map[string]*onnxpb.Node
 	Consumers map[string][]*onnxpb.Node
 	Order     []*onnxpb.Node
-	origin    map[*onnxpb.Node]*onnxpb.Node // of lowered nodes: the one of the file
+	origin    map[*onnxpb.Node]*onnxpb.Node // the node of the file that a lowered node comes from
 }
 
 func New(m *onnxpb.Model) (*Graph, error) {
@@ -73,8 +73,8 @@ func New(m *onnxpb.Model) (*Graph, error) {
 	return g, nil
 }
 
-// sort fills order: the file's own order where that is already a topological one. ONNX asks for
-// that, but converters that append nodes do not always keep it.
+// sort fills order: the file's order if that is topological. ONNX requires it, but converters that append
+// nodes do not always keep it.
 func (g *Graph) sort() error {
 	const (
 		unseen = iota
@@ -131,7 +131,7 @@ func (g *Graph) emptied() *Graph {
 	return &view
 }
 
-// extend appends what stands in the place of a node of old.
+// extend appends the replacement of a node of old.
 func (g *Graph) extend(old *Graph, n *onnxpb.Node, nodes []*onnxpb.Node, consts []*onnxpb.Tensor) {
 	for _, t := range consts {
 		g.Consts[t.GetName()] = t
@@ -152,7 +152,7 @@ func (g *Graph) extend(old *Graph, n *onnxpb.Node, nodes []*onnxpb.Node, consts 
 	}
 }
 
-// Source returns the node of the file that n is, or stands for.
+// Source returns the node of the file that n is or was lowered from.
 func (g *Graph) Source(n *onnxpb.Node) *onnxpb.Node {
 	if o := g.origin[n]; o != nil {
 		return o
@@ -165,8 +165,8 @@ func (g *Graph) Has(name string) bool {
 	return g.Producer[name] != nil || g.inputs[name] || g.Initialized(name)
 }
 
-// Initialized reports whether name is an initializer, which makes it a constant even where it is a
-// graph input too.
+// Initialized reports whether name is an initializer, which makes it a constant even if it is also a
+// graph input.
 func (g *Graph) Initialized(name string) bool {
 	return g.Consts[name] != nil || g.sparse[name] != nil
 }

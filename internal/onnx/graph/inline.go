@@ -10,31 +10,28 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// Bounds on what the calls of functions may expand to. A few hundred bytes of file can ask for any
-// number of nodes, by functions that each call the next one twice. A function that is worth having
-// is called some dozen times.
+// Bounds on the expansion of function calls. Functions that each call the next one twice could expand a
+// few hundred bytes to any number of nodes; useful functions are called some dozen times.
 const (
-	maxInlined      = 1 << 19 // messages made: nodes, attributes, subgraphs and what is in them
-	minInlined      = 1 << 14 // what a small model may expand to,
-	maxInlinedRatio = 64      // and a larger one, times the nodes and attributes it has itself
-	maxInlinedBytes = 1 << 28 // their size, and that of their names
+	maxInlined      = 1 << 19 // messages created: nodes, attributes, subgraphs and their contents
+	minInlined      = 1 << 14 // the bound for a small model,
+	maxInlinedRatio = 64      // and for a larger one, as a multiple of its own nodes and attributes
+	maxInlinedBytes = 1 << 28 // size of the messages and their names
 	maxCallDepth    = 100     // calls within calls
-	maxPrefix       = 200     // bytes of a call's name that the names inside it begin with
+	maxPrefix       = 200     // bytes of the prefix of names inside a call
 )
 
-// Inline returns the model with the calls of its own functions replaced by what they do,
-// in the main graph and the subgraphs of its nodes, so that whoever looks for an operator sees one
-// flat graph. A model without such calls is returned as it is; m is never changed.
+// Inline returns the model with the calls of its own functions expanded, in the main graph and the
+// subgraphs of its nodes. A model without such calls is returned as it is; m is never changed.
 //
-// Inside a call, tensors and nodes are named CALL/NAME, after the name of the calling node or,
-// where it has none, its first output, with a number where that is taken. Types and shapes that the
-// model declares for tensors of a function are left out.
+// Inside a call, tensors and nodes are named CALL/NAME, after the calling node or, if it has no name, its
+// first output, with a number if that is taken. Types and shapes that the model declares for tensors of a
+// function are dropped.
 //
-// Some calls stay as they are, opaque to who reads the graph: those of a function in the default
-// domain, for which ONNX leaves open whether it or the standard operator is meant; of a function
-// that uses an operator in another version than the model imports; and of one that is not well
-// formed. Functions that call themselves, and calls that expand beyond the bounds above, are
-// errors.
+// Some calls are not expanded: of functions in the default domain, where ONNX does not say whether the
+// function or the standard operator is meant; of functions that use an operator in another version than
+// the model imports; and of malformed functions. Recursive functions, and calls that expand beyond the
+// bounds above, are errors.
 func Inline(m *onnxpb.Model) (*onnxpb.Model, error) {
 	return newInliner(m).inline(m)
 }
@@ -43,7 +40,7 @@ func (x *inliner) inline(m *onnxpb.Model) (*onnxpb.Model, error) {
 	if len(x.functions) == 0 {
 		return m, nil
 	}
-	// Counted before anything is made.
+	// Count before creating anything.
 	if x.expanded(m.GetGraph().GetNode(), map[*onnxpb.Function]int64{}, 0) > x.limit {
 		return nil, x.expandsTooFar()
 	}
@@ -65,16 +62,16 @@ func (x *inliner) inline(m *onnxpb.Model) (*onnxpb.Model, error) {
 	return m, nil
 }
 
-// functionID is what a node names the function by that it calls.
+// functionID is how a node names the function that it calls.
 type functionID struct{ domain, name, overload string }
 
 type inliner struct {
-	functions              map[functionID]*onnxpb.Function // those whose calls can be expanded
+	functions              map[functionID]*onnxpb.Function // the functions whose calls can be expanded
 	versions               map[string]int64                // what the model imports, by domain
-	imports                []*onnxpb.OperatorSet           // what it has to import besides
+	imports                []*onnxpb.OperatorSet           // additional imports that it needs
 	tensors, nodes, groups onnxpb.Namer
 	calls                  []*onnxpb.Function // being expanded
-	limit, messages, bytes int64              // messages in all; messages and bytes that may still be made
+	limit, messages, bytes int64              // the bound on messages; messages and bytes that may still be created
 	changed                bool
 	err                    error
 }
@@ -90,12 +87,12 @@ func newInliner(m *onnxpb.Model) *inliner {
 		all[idOf(f)]++
 	}
 	for _, f := range m.GetFunctions() {
-		// Of two functions of one name nobody can tell which is meant.
+		// Two functions with the same name are ambiguous.
 		if all[idOf(f)] > 1 || onnxpb.IsDefault(f.GetDomain()) || !wellFormed(f) || !x.compatible(f, all) {
 			continue
 		}
 		x.functions[idOf(f)] = f
-		for _, o := range f.GetOpsetImport() { // a model need not import what only its functions use
+		for _, o := range f.GetOpsetImport() { // a model need not import domains that only its functions use
 			if _, ok := x.versions[canonical(o.GetDomain())]; !ok {
 				x.versions[canonical(o.GetDomain())] = o.GetVersion()
 				x.imports = append(x.imports, o)
@@ -117,7 +114,8 @@ func canonical(domain string) string {
 	return domain
 }
 
-// wellFormed reports whether every tensor of a function is made once, and all that is read is made.
+// wellFormed reports whether each tensor of a function is produced once, and every tensor that is read is
+// produced.
 func wellFormed(f *onnxpb.Function) bool {
 	made := map[string]bool{"": true}
 	add := func(name string) bool {
@@ -222,8 +220,7 @@ func (x *inliner) expandSubgraphs(n *onnxpb.Node) *onnxpb.Node {
 	return n
 }
 
-// body returns what stands in the place of the node call, and false where it does not fit the
-// function.
+// body returns the expansion of the node call, and false if it does not fit the function.
 func (x *inliner) body(call *onnxpb.Node, f *onnxpb.Function) ([]*onnxpb.Node, bool) {
 	if len(call.GetInput()) > len(f.GetInput()) || len(call.GetOutput()) > len(f.GetOutput()) {
 		return nil, false
@@ -239,7 +236,7 @@ func (x *inliner) body(call *onnxpb.Node, f *onnxpb.Function) ([]*onnxpb.Node, b
 	}
 	c := &expansion{x: x, prefix: x.prefix(call, f), attributes: map[string]*onnxpb.Attribute{}}
 	for _, a := range slices.Concat(f.GetAttributeProto(), call.GetAttribute()) {
-		c.attributes[a.GetName()] = a // what the call says goes before the default
+		c.attributes[a.GetName()] = a // the call overrides the default
 	}
 	s := &scope{names: map[string]string{}}
 	for i, name := range f.GetInput() {
@@ -276,7 +273,7 @@ func describeFunction(f *onnxpb.Function) string {
 	return onnxpb.Printable(f.GetDomain() + "." + f.GetName())
 }
 
-// prefix returns what names inside a call begin with.
+// prefix returns the prefix of names inside a call.
 func (x *inliner) prefix(call *onnxpb.Node, f *onnxpb.Function) string {
 	name := call.Label()
 	if name == "" || len(name) > maxPrefix {
@@ -288,7 +285,7 @@ func (x *inliner) prefix(call *onnxpb.Node, f *onnxpb.Function) string {
 	return x.groups.Fresh(name) + "/"
 }
 
-// charge counts what has been made.
+// charge counts what has been created.
 func (x *inliner) charge(messages, bytes int64) {
 	x.messages -= messages
 	x.bytes -= bytes
@@ -302,7 +299,7 @@ func (x *inliner) expandsTooFar() error {
 		x.limit, maxInlinedBytes>>20)
 }
 
-// own counts the nodes and attributes that stand in a model's file.
+// own counts the nodes and attributes in a model's file.
 func own(m *onnxpb.Model) (n int64) {
 	count := func(node *onnxpb.Node) { n += int64(1 + len(node.GetAttribute())) }
 	onnxpb.EachNode(m.GetGraph().GetNode(), count)
@@ -312,9 +309,8 @@ func own(m *onnxpb.Model) (n int64) {
 	return n
 }
 
-// expanded counts the nodes and attributes that nodes expand to, at most one more than may be made.
-// known holds what has been counted of each function, 0 while that is under way: functions that
-// call themselves, or one another without end, are found when they are expanded.
+// expanded counts the nodes and attributes that nodes expand to, up to one more than the bound. known
+// has the counts of functions, 0 while counting: recursion is found when functions are expanded.
 func (x *inliner) expanded(nodes []*onnxpb.Node, known map[*onnxpb.Function]int64, depth int) (n int64) {
 	onnxpb.EachNode(nodes, func(node *onnxpb.Node) {
 		n += int64(1 + len(node.GetAttribute()))
@@ -330,20 +326,20 @@ func (x *inliner) expanded(nodes []*onnxpb.Node, known map[*onnxpb.Function]int6
 	return n
 }
 
-// An expansion is one call on its way to become nodes.
+// An expansion is one call being expanded.
 type expansion struct {
 	x          *inliner
 	prefix     string
 	attributes map[string]*onnxpb.Attribute // of the call, by the function's names
 }
 
-// A scope holds the names that a function or a subgraph in it defines, with what they become.
+// A scope maps the names that a function, or a subgraph in it, defines to new names.
 type scope struct {
 	names map[string]string
 	outer *scope
 }
 
-// get returns what a name becomes, which is "" for an input that the call leaves out.
+// get returns the new name, "" for an input that the call omits.
 func (s *scope) get(name string) string {
 	for ; s != nil; s = s.outer {
 		if to, ok := s.names[name]; ok {
@@ -361,7 +357,7 @@ func (s *scope) all(names []string) []string {
 	return out
 }
 
-// define gives a name of the function a new one, unless it has one in this scope.
+// define gives a name a new one, unless it has one in this scope.
 func (c *expansion) define(s *scope, name string) string {
 	if name == "" || c.x.err != nil {
 		return ""
@@ -375,7 +371,7 @@ func (c *expansion) define(s *scope, name string) string {
 	return to
 }
 
-// nodes returns copies of nodes with everything named anew.
+// nodes returns copies of nodes with new names.
 func (c *expansion) nodes(list []*onnxpb.Node, s *scope) []*onnxpb.Node {
 	for _, n := range list {
 		for _, out := range n.GetOutput() {
@@ -407,8 +403,8 @@ func (c *expansion) nodes(list []*onnxpb.Node, s *scope) []*onnxpb.Node {
 	return out
 }
 
-// attribute returns an attribute with its reference resolved or its subgraphs named anew, nil where
-// it refers to what neither the call nor the function gives.
+// attribute returns an attribute with its reference resolved or its subgraphs renamed; nil if it refers
+// to an attribute that neither the call nor the function has.
 func (c *expansion) attribute(a *onnxpb.Attribute, s *scope) *onnxpb.Attribute {
 	if a.GetRefAttrName() == "" {
 		return onnxpb.WithSubgraphs(a, func(g *onnxpb.Graph) *onnxpb.Graph { return c.graph(g, s) })
@@ -422,7 +418,7 @@ func (c *expansion) attribute(a *onnxpb.Attribute, s *scope) *onnxpb.Attribute {
 	return given
 }
 
-// graph returns a subgraph with everything named anew.
+// graph returns a renamed subgraph.
 func (c *expansion) graph(g *onnxpb.Graph, outer *scope) *onnxpb.Graph {
 	c.x.charge(int64(1+len(g.GetInput())+len(g.GetOutput())+len(g.GetInitializer())+len(g.GetSparseInitializer())), 0)
 	if c.x.err != nil {

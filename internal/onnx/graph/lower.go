@@ -11,10 +11,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Lowerings express an operator through plain ones of the default domain, in floating point:
-// quantised operators through DequantizeLinear and QuantizeLinear, fused ones through their parts,
-// those of scikit-learn through Gemm. What they compute differs from the operator itself by no more
-// than rounding. A lowering that returns false leaves the node alone.
+// Lowerings express an operator by operators of the default domain, in floating point: quantised operators
+// by DequantizeLinear and QuantizeLinear, fused ones by their parts, those of scikit-learn by Gemm. The
+// results are equal up to rounding. A lowering that returns false leaves the node alone.
 var Lowerings map[string]func(*lowering) bool
 
 func init() {
@@ -46,18 +45,18 @@ func init() {
 	}
 }
 
-// A lowering is one node being expressed through others.
+// A lowering is one node being lowered.
 type lowering struct {
 	*onnxpb.Node
 	g      *Graph // as read
 	names  *onnxpb.Namer
-	budget *int // numbers that may still be copied from one operator into another
+	budget *int // numbers that may still be copied between operators
 	nodes  []*onnxpb.Node
 	consts []*onnxpb.Tensor
 }
 
-// lower returns the graph with all nodes lowered that can be: g itself where there are none.
-// Tensors of g keep their names; tensors between the new nodes have names that g has not.
+// lower returns the graph with all possible lowerings applied: g itself if there are none. Tensors of g
+// keep their names; tensors between the new nodes have new names.
 func (v *View) lower(g *Graph) *Graph {
 	wanted := func(n *onnxpb.Node) bool { return Lowerings[n.Op()] != nil && !v.functions[n.Op()] }
 	if !slices.ContainsFunc(g.Order, wanted) {
@@ -77,12 +76,12 @@ func (v *View) lower(g *Graph) *Graph {
 	return view
 }
 
-// wellFormed reports whether the node has a first input and output, as all that are lowered must.
+// wellFormed reports whether the node has a first input and output, which every lowering needs.
 func (l *lowering) wellFormed() bool {
 	return l.Node.In(0) != "" && len(l.GetOutput()) > 0 && l.out() != ""
 }
 
-// out returns the tensor that the operator gives.
+// out returns the operator's output.
 func (l *lowering) out() string { return l.GetOutput()[0] }
 
 // fresh returns a new tensor's name.
@@ -94,7 +93,7 @@ func (l *lowering) fresh(suffix string) string {
 	return l.names.Fresh(base + "/" + suffix)
 }
 
-// add appends a node that gives out, and returns out. Inputs left out at the end are dropped.
+// add appends a node with output out, and returns out. Omitted inputs at the end are dropped.
 func (l *lowering) add(op, out string, inputs []string, attributes ...*onnxpb.Attribute) string {
 	for len(inputs) > 0 && inputs[len(inputs)-1] == "" {
 		inputs = inputs[:len(inputs)-1]
@@ -116,19 +115,18 @@ func (l *lowering) floats(suffix string, data []float32, dims ...int64) string {
 // one is a scalar 1.
 func (l *lowering) one() string { return l.floats("one", []float32{1}) }
 
-// dequantized is what quantised numbers with one scale stand for: (q − zero) · scale.
+// dequantized is (q − zero) · scale, with one scale.
 func (l *lowering) dequantized(suffix, q, scale, zero string) string {
 	return l.add("DequantizeLinear", l.fresh(suffix), []string{q, scale, zero})
 }
 
-// dequantizedAlong is dequantized with a scale for each index along an axis, if there are several.
-// Only weights are: they are worked out and never run, so that the operator set need not have the
-// attribute.
+// dequantizedAlong is dequantized with a scale per index along an axis, if there are several. That is for
+// weights, which are computed here and never run, so the opset need not have the attribute.
 func (l *lowering) dequantizedAlong(axis int64, suffix, q, scale, zero string) string {
 	return l.add("DequantizeLinear", l.fresh(suffix), []string{q, scale, zero}, onnxpb.IntAttribute("axis", axis))
 }
 
-// attributes returns those of the node with the given names.
+// attributes returns the node's attributes with the given names.
 func (l *lowering) attributes(names ...string) []*onnxpb.Attribute {
 	var list []*onnxpb.Attribute
 	for _, name := range names {
@@ -139,7 +137,7 @@ func (l *lowering) attributes(names ...string) []*onnxpb.Attribute {
 	return list
 }
 
-// ins returns the first n inputs, and whether those with a number below required are all there.
+// ins returns the first n inputs, and whether the first required ones are present.
 func (l *lowering) ins(n, required int) ([]string, bool) {
 	in := make([]string, n)
 	for i := range in {
@@ -161,7 +159,7 @@ func lowerAs(op string) func(*lowering) bool {
 }
 
 // lowerQLinearMatMul: a, its scale and zero point, b, its scale and zero point, scale and zero
-// point of the result. Several scales of b are those of its columns.
+// point of the result. Several scales of b are per column.
 func lowerQLinearMatMul(l *lowering) bool {
 	in, ok := l.ins(8, 7)
 	if !ok {
@@ -175,7 +173,7 @@ func lowerQLinearMatMul(l *lowering) bool {
 }
 
 // lowerQLinearConv: as QLinearMatMul, then an int32 bias in units of the product of both scales.
-// Several scales of the weights are those of the output channels.
+// Several scales of the weights are per output channel.
 func lowerQLinearConv(l *lowering) bool {
 	in, ok := l.ins(9, 7)
 	if !ok || l.Node.Int("channels_last", 0) != 0 {
@@ -224,8 +222,8 @@ func lowerQGemm(l *lowering) bool {
 	return true
 }
 
-// lowerMatMulInteger: A, B and their zero points. The result is a whole number, as the numbers here
-// are: the view does not show that its type is an integer one, which Cast turns them into anyway.
+// lowerMatMulInteger: A, B and their zero points. The result has integer values; its type here is not an
+// integer type, which makes no difference as a Cast follows.
 func lowerMatMulInteger(l *lowering) bool {
 	in, ok := l.ins(4, 2)
 	if !ok {
@@ -271,8 +269,7 @@ func lowerMatMulIntegerToFloat(l *lowering) bool {
 	return true
 }
 
-// lowerDynamicQuantizeMatMul: A in float, B, its scale and zero point, a bias. A is quantised on
-// the way.
+// lowerDynamicQuantizeMatMul: A in float, which is quantised, B, its scale and zero point, a bias.
 func lowerDynamicQuantizeMatMul(l *lowering) bool {
 	in, ok := l.ins(5, 3)
 	if !ok {
@@ -286,8 +283,7 @@ func lowerDynamicQuantizeMatMul(l *lowering) bool {
 	return true
 }
 
-// scaledProduct is a · ((b − zero) ⊙ scale) + bias, with scales and zero points of columns or
-// single ones.
+// scaledProduct is a · ((b − zero) ⊙ scale) + bias, with scales and zero points per column or single.
 func (l *lowering) scaledProduct(a, b, scale, zero, bias string) {
 	w := l.add("Mul", l.fresh("w"), []string{l.centred(b, zero), scale})
 	l.product(a, w, bias)
@@ -335,8 +331,7 @@ func lowerQLinearUnary(op string) func(*lowering) bool {
 	}
 }
 
-// lowerFused: an operator followed by the activation it names; FusedConv may add its input Z before
-// that.
+// lowerFused: an operator followed by the activation it names. FusedConv may add its input Z before that.
 func lowerFused(op string) func(*lowering) bool {
 	return func(l *lowering) bool {
 		in, ok := l.ins(4, 2)
@@ -345,7 +340,7 @@ func lowerFused(op string) func(*lowering) bool {
 		}
 		activation := string(l.Node.Attr("activation").GetS())
 		if activation != "" && activation != "Relu" && activation != "Sigmoid" && activation != "Tanh" {
-			return false // others have parameters
+			return false // other activations have parameters
 		}
 		y := l.out()
 		if activation != "" || in[3] != "" {
@@ -370,8 +365,8 @@ func lowerFused(op string) func(*lowering) bool {
 	}
 }
 
-// lowerMatMulNBits: A [.., K] times weights of few bits in blocks along K, with scales and zero
-// points of their own.
+// lowerMatMulNBits: A [.., K] times weights of few bits, in blocks along K with a scale and zero point
+// each.
 func lowerMatMulNBits(l *lowering) bool {
 	in, ok := l.ins(6, 3)
 	if !ok || in[4] != "" { // a group index permutes the blocks
@@ -383,9 +378,9 @@ func lowerMatMulNBits(l *lowering) bool {
 	return true
 }
 
-// lowerLinearClassifier: coefficients [K,d] and intercepts [K] as attributes; outputs are the label
-// and the scores, which post_transform makes of the logits. Of two classes one row is enough: the
-// scores are then those of −a and a.
+// lowerLinearClassifier: coefficients [K,d] and intercepts [K] as attributes; outputs are the label and the
+// scores, which post_transform computes from the logits. Two classes may have one row: the logits are
+// then −a and a.
 func lowerLinearClassifier(l *lowering) bool {
 	w := l.Node.Attr("coefficients").GetFloats()
 	b := l.Node.Attr("intercepts").GetFloats()
@@ -397,7 +392,7 @@ func lowerLinearClassifier(l *lowering) bool {
 	label, scores := l.out(), l.GetOutput()[1]
 	d := len(w) / k
 	post := string(l.Node.Attr("post_transform").GetS())
-	// What makes the label is left to the operator itself, under its own name.
+	// The operator itself keeps the label.
 	if label != "" {
 		l.nodes = append(l.nodes, &onnxpb.Node{OpType: l.OpType, Domain: l.Domain, Name: l.Name, Input: l.GetInput(),
 			Output: []string{label}, Attribute: l.GetAttribute()})
@@ -411,7 +406,7 @@ func lowerLinearClassifier(l *lowering) bool {
 	}
 	pair := k == 1 && labels == 2
 	if pair && (post == "" || post == "NONE" || post == "SOFTMAX") {
-		post = "LOGISTIC" // ONNX Runtime gives 1 − a and a as scores, and the second class where a > 0
+		post = "LOGISTIC" // ONNX Runtime outputs the scores 1 − a and a, and the second class if a > 0
 	}
 	logits := scores
 	if post != "" && post != "NONE" {
@@ -505,7 +500,7 @@ func (l *lowering) slicesColumn1(n *onnxpb.Node) bool {
 	return is(1, 1) && is(2, 2) && is(3, 1) && n.In(4) == ""
 }
 
-// gemm appends the layer that a LinearClassifier's attributes give.
+// gemm appends the linear layer in a LinearClassifier's attributes.
 func (l *lowering) gemm(x string, w, b []float32, out string) {
 	k := int64(len(b))
 	features := l.add("Cast", l.fresh("features"), []string{x}, onnxpb.IntAttribute("to", int64(tensor.Float32)))
@@ -513,12 +508,11 @@ func (l *lowering) gemm(x string, w, b []float32, out string) {
 	l.add("Gemm", out, []string{features, weights, l.floats("intercepts", b, k)}, onnxpb.IntAttribute("transB", 1))
 }
 
-// last returns the tensor made last.
+// last returns the output of the last node.
 func (l *lowering) last() string { return l.nodes[len(l.nodes)-1].GetOutput()[0] }
 
-// lowerEinsum makes a MatMul of a product of two operands without common axes in the result. The
-// weights are taken to be the operand that brings a single axis to the result or, where both do,
-// its last.
+// lowerEinsum lowers a product of two operands without common axes in the result to a MatMul. The weights
+// are the operand that contributes a single axis to the result or, if both do, the last axis.
 func lowerEinsum(l *lowering) bool {
 	in, ok := l.ins(3, 2)
 	equation := strings.ReplaceAll(string(l.Node.Attr("equation").GetS()), " ", "")
@@ -546,7 +540,7 @@ func lowerEinsum(l *lowering) bool {
 	contracted := keepLetters(b, a, true)
 	if len(freeB) != 1 || contracted == "" || freeA == "" || len(result) != len(freeA)+1 ||
 		keepLetters(result, freeA+freeB, true) != result {
-		return false // an axis of both stays, or one is summed over alone
+		return false // a common axis is kept, or an axis of one operand is summed over
 	}
 	freeA = keepLetters(result, freeA, true) // in the order of the result
 	x := l.transposed("a", in[0], a, freeA+contracted)
@@ -582,7 +576,7 @@ func (l *lowering) einsumOverRest(in []string, a, b, result string) bool {
 	return true
 }
 
-// transposed brings the axes of a tensor, one letter each, into another order.
+// transposed permutes the axes of a tensor, one letter each.
 func (l *lowering) transposed(suffix, tensor, from, to string) string {
 	if from == to {
 		return tensor
@@ -590,7 +584,7 @@ func (l *lowering) transposed(suffix, tensor, from, to string) string {
 	return l.add("Transpose", l.fresh(suffix), []string{tensor}, permutation(from, to))
 }
 
-// permutation is the attribute of the Transpose that brings axes from one order into another.
+// permutation is the attribute of the Transpose from one order of axes to another.
 func permutation(from, to string) *onnxpb.Attribute {
 	perm := make([]int64, len(to))
 	for i := range to {
@@ -599,7 +593,7 @@ func permutation(from, to string) *onnxpb.Attribute {
 	return onnxpb.IntsAttribute("perm", perm...)
 }
 
-// keepLetters returns the letters of s that are in set, or those that are not.
+// keepLetters returns the letters of s that are in set, or the others.
 func keepLetters(s, set string, in bool) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(set, r) != in {

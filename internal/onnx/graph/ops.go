@@ -9,9 +9,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Ops says for each operator what is known of its i-th output. An entry gives type and shape as far
-// as they follow, and the numbers where all it needs are known; it returns nil where it knows
-// nothing. What stands without numbers here is followed in shape only.
+// Ops infers the i-th output of each operator: its type and shape as far as they follow from the inputs,
+// and its numbers if those of the inputs are known; nil if nothing is known. Some entries infer shapes
+// only.
 var Ops map[string]func(c *Call, i int) *Value
 
 func init() {
@@ -136,7 +136,7 @@ func init() {
 	}
 }
 
-// first is an operator of which only the first output is followed.
+// first is for an operator whose first output alone is inferred.
 func first(f func(*Call) *Value) func(*Call, int) *Value {
 	return func(c *Call, i int) *Value {
 		if i > 0 {
@@ -199,7 +199,7 @@ func ConstantOfShape(c *Call) *Value {
 	return v
 }
 
-// dimsOf turns the elements of a shape tensor into a shape; nil if even the rank is not known.
+// dimsOf converts a shape tensor to a shape; nil if even the rank is unknown.
 func dimsOf(list []maybeInt) []int64 {
 	if list == nil {
 		return nil
@@ -243,7 +243,7 @@ func cast(c *Call) *Value {
 	return c.mapped(v, to)
 }
 
-// mapped gives v the first input's numbers under f.
+// mapped sets v's numbers to f of the first input's.
 func (c *Call) mapped(v *Value, f func(float64) float64) *Value {
 	in := c.Arg(0).Data
 	if in == nil || !c.take(int64(len(in))) {
@@ -294,8 +294,8 @@ func clip(c *Call) *Value {
 	return c.mapped(v, func(x float64) float64 { return max(lo, min(x, hi)) })
 }
 
-// ClipBounds returns the bounds of a Clip, which are attributes before operator set 11 and inputs
-// from then on, and may be left out; false if they are not known.
+// ClipBounds returns the bounds of a Clip, which are attributes before opset 11 and inputs since, and may
+// be omitted; false if they are unknown.
 func (c *Call) ClipBounds() (lo, hi float64, known bool) {
 	lo, hi = c.Node.Float("min", math.Inf(-1)), c.Node.Float("max", math.Inf(1))
 	for i, bound := range []*float64{&lo, &hi} {
@@ -365,7 +365,7 @@ func shape(c *Call) *Value {
 func reshape(c *Call) *Value {
 	in := c.Arg(0)
 	target := c.ints(1)
-	if a := c.Node.Attr("shape"); a != nil { // operator sets before 5
+	if a := c.Node.Attr("shape"); a != nil { // before opset 5
 		target = nil
 		for _, d := range a.GetInts() {
 			target = append(target, maybeInt{d, true})
@@ -373,7 +373,7 @@ func reshape(c *Call) *Value {
 	}
 	v := &Value{Type: in.Type}
 	if target == nil {
-		// The numbers are not known, but their count is the rank.
+		// The numbers are unknown, but their count is the rank.
 		if s := c.Arg(1).Dims; len(s) == 1 && s[0] >= 0 && s[0] <= 64 {
 			v.Dims = slices.Repeat([]int64{-1}, int(s[0]))
 		}
@@ -381,7 +381,7 @@ func reshape(c *Call) *Value {
 	}
 	v.Dims = make([]int64, len(target))
 	inferred, open := -1, false
-	rest := slices.Clone(in.Dims) // what the inferred dimension has to make up for
+	rest := slices.Clone(in.Dims) // the product that the inferred dimension completes
 	for i, t := range target {
 		switch {
 		case !t.known:
@@ -392,7 +392,7 @@ func reshape(c *Call) *Value {
 			v.Dims[i] = -1
 			if i < len(in.Dims) {
 				v.Dims[i] = in.Dims[i]
-				rest[i] = 1 // cancels, even where it is not known
+				rest[i] = 1 // cancels, even if unknown
 			} else {
 				open = true
 			}
@@ -493,8 +493,7 @@ func unsqueeze(c *Call) *Value {
 	return v
 }
 
-// Permutation returns the axes a Transpose reads its output's axes from; false if the node is
-// malformed.
+// Permutation returns the input axis of each output axis of a Transpose; false if the node is malformed.
 func (c *Call) Permutation(rank int) ([]int, bool) {
 	perm := make([]int, rank)
 	a := c.Node.Attr("perm")
@@ -621,7 +620,7 @@ func gather(c *Call) *Value {
 		return nil
 	}
 	v.Dims = slices.Concat(in.Dims[:a], index.Dims, in.Dims[a+1:])
-	if v.Dims == nil { // Concat makes nil of nothing, and this is a scalar
+	if v.Dims == nil { // an empty shape: a scalar
 		v.Dims = []int64{}
 	}
 	if in.Data == nil || index.Data == nil || !c.take(int64(len(index.Data))) {
@@ -641,7 +640,7 @@ func gather(c *Call) *Value {
 	return v
 }
 
-// gatherND is followed in shape only.
+// gatherND infers the shape only.
 func gatherND(c *Call) *Value {
 	in, index := c.Arg(0), c.Arg(1).Dims
 	v := &Value{Type: in.Type}
@@ -777,8 +776,8 @@ func quantize(c *Call) *Value {
 	})
 }
 
-// scaled gives v what f makes of the first input's numbers, the scales that belong to them and the
-// zero points, which are 0 where they are left out.
+// scaled sets v's numbers to f of the first input's, their scales and their zero points, which are 0 if
+// omitted.
 func (c *Call) scaled(v *Value, f func(x, scale, zero float64) float64) *Value {
 	x, scale, zero := c.Arg(0), c.Arg(1), c.Arg(2).Data
 	if x.Data == nil || scale.Data == nil || c.Node.In(2) != "" && len(zero) != len(scale.Data) {
@@ -799,9 +798,8 @@ func (c *Call) scaled(v *Value, f func(x, scale, zero float64) float64) *Value {
 	return v
 }
 
-// scaleIndex returns which scale belongs to an element of x: the only one, that of its index along
-// an axis, or that of the block along the axis in which it lies. It returns nil where the shapes do
-// not fit.
+// scaleIndex returns the index of an element's scale: a single one, one per index along an axis, or one per
+// block along the axis. It returns nil if the shapes do not fit.
 func (c *Call) scaleIndex(x, scale *Value) func(i int) int {
 	n, block := len(scale.Data), c.Node.Int("block_size", 0)
 	if n == 1 && block == 0 {
@@ -837,7 +835,7 @@ func (c *Call) scaleIndex(x, scale *Value) func(i int) int {
 	}
 }
 
-// dynamicQuantize gives numbers of 8 bits, and the scale and zero point chosen for them.
+// dynamicQuantize infers 8-bit numbers, and their scale and zero point.
 func dynamicQuantize(c *Call, i int) *Value {
 	switch i {
 	case 0:
@@ -850,13 +848,12 @@ func dynamicQuantize(c *Call, i int) *Value {
 	return nil
 }
 
-// unpackNBits is the operator, of lowered nodes only, that gives the weights of a MatMulNBits as
-// [K,N].
+// unpackNBits is an operator of lowered nodes only: the weights of a MatMulNBits as [K,N].
 const unpackNBits = "mfgs.UnpackNBits"
 
-// unpack gives (q − zero) · scale of weights packed as [N, blocks, bytes], with bits each from the
-// lowest on, one scale a block, [N, blocks], and one zero point a block, packed likewise, each row
-// of N beginning with a new byte, or 2^(bits−1).
+// unpack returns (q − zero) · scale for weights packed as [N, blocks, bytes], bits per weight from the
+// lowest on. There is one scale per block, [N, blocks], and one zero point per block, packed alike with
+// each of the N rows starting a new byte, or 2^(bits−1).
 func unpack(c *Call) *Value {
 	k, n := c.Node.Int("K", 0), c.Node.Int("N", 0)
 	bits, size := c.Node.Int("bits", 4), c.Node.Int("block_size", 0)
@@ -901,7 +898,7 @@ func unpack(c *Call) *Value {
 	return v
 }
 
-// reduce is a reduction over the axes given, or over all.
+// reduce is a reduction over given axes, or all.
 func reduce(f func([]float64) float64) func(*Call, int) *Value {
 	return first(func(c *Call) *Value {
 		in := c.Arg(0)
@@ -998,7 +995,7 @@ func matMul(c *Call) *Value {
 	return v
 }
 
-// product multiplies two matrices that are known, within a bound on the work.
+// product multiplies two known matrices, within a bound on the work.
 func (c *Call) product(a, b *Value) []float64 {
 	const most = 1 << 31 // a few seconds
 	rows, inner, columns := a.Dims[0], a.Dims[1], b.Dims[1]
@@ -1050,8 +1047,7 @@ func pool(c *Call) *Value {
 	return v
 }
 
-// window returns the first input's type and shape [N,C,…] with the spatial dimensions still of the
-// input.
+// window returns the first input's type and shape [N,C,…], with the input's spatial dimensions.
 func window(c *Call, rank int) *Value {
 	v := c.Arg(0).Like()
 	if v.Dims == nil && rank >= 2 {
@@ -1063,7 +1059,7 @@ func window(c *Call, rank int) *Value {
 	return v
 }
 
-// slide replaces the spatial dimensions of v by those a window of the given size gives.
+// slide replaces the spatial dimensions of v by the output's, for a window of the given size.
 func (c *Call) slide(v *Value, kernel []int64) {
 	ints := func(name string, i int, otherwise int64) int64 {
 		if list := c.Node.Attr(name).GetInts(); i < len(list) {
@@ -1111,7 +1107,7 @@ func globalPool(c *Call) *Value {
 	return v
 }
 
-// doubled is the shape of what is joined with something of its own shape.
+// doubled is the shape of a tensor concatenated with one of its own shape.
 func doubled(c *Call) *Value {
 	x := c.Arg(0)
 	i, ok := Axis(c.Node.Int("axis", 0), len(x.Dims))
@@ -1125,8 +1121,8 @@ func doubled(c *Call) *Value {
 	return v
 }
 
-// recurrent is the shape of what a recurrent layer gives for x [T,N,d]: all its states
-// [T,directions,N,h], and the last ones [directions,N,h].
+// recurrent infers the outputs of a recurrent layer for x [T,N,d]: all states [T,directions,N,h], and the
+// last ones [directions,N,h].
 func recurrent(c *Call, i int) *Value {
 	x, h := c.Arg(0), c.Node.Int("hidden_size", -1)
 	if len(x.Dims) != 3 || c.Node.Int("layout", 0) != 0 {
@@ -1143,14 +1139,13 @@ func recurrent(c *Call, i int) *Value {
 	return &Value{Type: x.Type, Dims: dims}
 }
 
-// SliceAxes returns the axes a Slice cuts along; false if they are not known.
+// SliceAxes returns the axes of a Slice; false if they are unknown.
 func (c *Call) SliceAxes() ([]int64, bool) {
 	along, ok := c.List("axes", 3)
 	if along != nil || !ok {
 		return along, ok
 	}
-	// Left out, they are the first ones, as many as there are starts, whose values need not be
-	// known.
+	// If omitted they are the first ones, as many as there are starts, whose values need not be known.
 	n := len(c.Node.Attr("starts").GetInts())
 	if dims := c.Arg(1).Dims; len(dims) == 1 && dims[0] >= 0 && dims[0] <= maxRank {
 		n = int(dims[0])
@@ -1161,7 +1156,7 @@ func (c *Call) SliceAxes() ([]int64, bool) {
 	return along, n > 0
 }
 
-// IntegerRange is what a quantised number may be.
+// IntegerRange is the range of the integer types.
 var IntegerRange = map[tensor.Type][2]float64{
 	tensor.Uint8: {0, 255}, tensor.Int8: {-128, 127}, tensor.Uint16: {0, 65535}, tensor.Int16: {-32768, 32767},
 }

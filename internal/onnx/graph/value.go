@@ -12,15 +12,15 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A Value is what is known about a tensor without running the model.
+// A Value is what is known of a tensor without running the model.
 type Value struct {
-	Type     tensor.Type // Undefined: not known
-	Dims     []int64     // -1: not known; nil: not even the rank is known
+	Type     tensor.Type // Undefined: unknown
+	Dims     []int64     // -1: unknown; nil: even the rank is unknown
 	Constant bool        // the tensor depends on no input of the model
-	Data     []float64   // nil: not known. NaN stands for an unknown element of a shape.
+	Data     []float64   // nil: unknown. NaN is an unknown element of a shape.
 }
 
-// String returns the shape for people.
+// String formats the shape for messages.
 func (v *Value) String() string {
 	if v.Dims == nil {
 		return "[…]"
@@ -34,20 +34,18 @@ func (v *Value) String() string {
 	return "[" + strings.Join(s, ",") + "]"
 }
 
-// Bounds on what is computed with: while looking at shapes, the elements of one tensor and of all;
-// when weights are worked out, the elements of all (1 GiB; the heads of the largest image
-// classifiers have some 10⁸ weights), and no more than a file of that size can have a use for. No
-// operator has a use for more than maxRank dimensions.
+// Bounds on computing: for shapes, the elements of one tensor and of all; for weights, the elements of all
+// (1 GiB; the heads of the largest image classifiers have some 10⁸ weights), and less for a small file.
+// No operator needs more than maxRank dimensions.
 const (
-	MaxShapeElements  = 1 << 12
+	maxShapeElements  = 1 << 12
 	maxShapesElements = 1 << 22
 	MaxWeightElements = 1 << 27
 	maxRank           = 64
 )
 
-// An Interpreter works out values along the graph, in its order. Constants of any size get their
-// numbers when weights is set, otherwise only those that stand in the graph itself, which is enough
-// to follow shapes and reads no file.
+// An Interpreter infers values along the graph. If weights is set it computes constants of any size, else
+// only those stored in the graph itself, which is enough for shapes and reads no file.
 type Interpreter struct {
 	G         *Graph
 	reader    reader
@@ -67,7 +65,7 @@ func (v *View) Interpreter(weights bool) *Interpreter {
 	return in
 }
 
-// Infer works out every tensor of the graph.
+// Infer infers all tensors of the graph.
 func (v *View) Infer() *Interpreter {
 	in := v.Interpreter(false)
 	in.declareAll(v.model)
@@ -77,7 +75,7 @@ func (v *View) Infer() *Interpreter {
 	return in
 }
 
-// declareAll takes over what the model says of its tensors.
+// declareAll sets the types and shapes that the model declares.
 func (in *Interpreter) declareAll(m *onnxpb.Model) {
 	g := m.GetGraph()
 	for _, list := range [][]*onnxpb.ValueInfo{g.GetValueInfo(), g.GetInput(), g.GetOutput()} {
@@ -87,7 +85,7 @@ func (in *Interpreter) declareAll(m *onnxpb.Model) {
 	}
 }
 
-// declare takes over what the model says of a tensor.
+// declare sets the type and shape that the model declares for a tensor.
 func (in *Interpreter) declare(pb *onnxpb.ValueInfo) {
 	if in.G.Initialized(pb.GetName()) {
 		return
@@ -95,7 +93,7 @@ func (in *Interpreter) declare(pb *onnxpb.ValueInfo) {
 	in.Values[pb.GetName()] = Declared(pb)
 }
 
-// Declared returns what a model says of a tensor.
+// Declared returns the declared type and shape of a tensor.
 func Declared(pb *onnxpb.ValueInfo) *Value {
 	t := pb.GetType().GetTensorType()
 	v := &Value{Type: tensor.Type(t.GetElemType())}
@@ -112,7 +110,7 @@ func Declared(pb *onnxpb.ValueInfo) *Value {
 	return v
 }
 
-// Evaluate works out a constant tensor with all its numbers.
+// Evaluate computes a constant tensor with all its numbers.
 func (v *View) Evaluate(name string) (*Value, error) {
 	return v.Interpreter(true).Evaluate(name)
 }
@@ -144,7 +142,7 @@ func (in *Interpreter) Evaluate(name string) (*Value, error) {
 	return v, nil
 }
 
-// Get returns what is known of a tensor; never nil.
+// Get returns the value of a tensor, never nil.
 func (in *Interpreter) Get(name string) *Value {
 	v := in.Values[name]
 	if v == nil {
@@ -176,7 +174,7 @@ func (in *Interpreter) sparse(t *onnxpb.SparseTensor) *Value {
 		func(n int64) ([]float64, error) { return in.reader.Dense(t, n) })
 }
 
-// stored returns the value of a constant whose n numbers read gives.
+// stored returns the value of a constant whose n numbers read returns.
 func (in *Interpreter) stored(t *onnxpb.Tensor, dims []int64, inFile bool,
 	read func(n int64) ([]float64, error)) *Value {
 	v := &Value{Type: tensor.Type(t.GetDataType()), Dims: append([]int64{}, dims...), Constant: true}
@@ -193,7 +191,7 @@ func (in *Interpreter) stored(t *onnxpb.Tensor, dims []int64, inFile bool,
 
 // take reports whether n elements may be computed.
 func (in *Interpreter) take(n int64) bool {
-	if !in.weights && n > MaxShapeElements {
+	if !in.weights && n > maxShapeElements {
 		return false
 	}
 	in.Budget -= min(n, in.Budget+1)
@@ -204,7 +202,7 @@ func (in *Interpreter) take(n int64) bool {
 type Call struct {
 	*onnxpb.Node
 	*Interpreter
-	In []*Value // nil where an input is left out
+	In []*Value // nil for an omitted input
 }
 
 // Call returns a node with the values of its inputs.
@@ -220,7 +218,7 @@ func (in *Interpreter) Call(n *onnxpb.Node) *Call {
 	return c
 }
 
-// run works out the outputs of a node.
+// run infers the outputs of a node.
 func (in *Interpreter) run(n *onnxpb.Node) {
 	c := in.Call(n)
 	constant := isDeterministic(n) && !in.Drops(n) &&
@@ -267,8 +265,8 @@ func (v *Value) Merge(w *Value) {
 	}
 }
 
-// isDeterministic reports whether a node without inputs that vary gives the same outputs every time
-// and can be seen through: no random numbers, no subgraphs.
+// isDeterministic reports whether a node's outputs are constant if its inputs are: no random numbers, no
+// subgraphs.
 func isDeterministic(n *onnxpb.Node) bool {
 	if Draws(n) {
 		return false
@@ -281,7 +279,7 @@ func isDeterministic(n *onnxpb.Node) bool {
 	return true
 }
 
-// Draws reports whether a node is of an operator that draws random numbers.
+// Draws reports whether a node's operator draws random numbers.
 func Draws(n *onnxpb.Node) bool {
 	switch n.GetOpType() {
 	case "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli":
@@ -290,7 +288,7 @@ func Draws(n *onnxpb.Node) bool {
 	return false
 }
 
-// Drops reports whether a Dropout may be in training mode, in which it drops at random.
+// Drops reports whether a Dropout may be in training mode.
 func (in *Interpreter) Drops(n *onnxpb.Node) bool {
 	if n.GetOpType() != "Dropout" || n.In(2) == "" {
 		return false
@@ -299,8 +297,8 @@ func (in *Interpreter) Drops(n *onnxpb.Node) bool {
 	return len(mode.Data) != 1 || mode.Data[0] != 0
 }
 
-// Producer returns the node that makes a tensor, nil if there is none or it calls a function of the
-// model's own.
+// Producer returns the node that computes a tensor, nil if there is none or it calls one of the model's
+// functions.
 func (in *Interpreter) Producer(name string) *onnxpb.Node {
 	n := in.G.Producer[name]
 	if n == nil || in.Functions[n.Op()] {
@@ -324,8 +322,8 @@ func (in *Interpreter) Is(name string, x float64) bool {
 	return ok && c == x
 }
 
-// Besides returns the constant number and the tensor that an operator of two inputs combines; "" if
-// it has no such.
+// Besides returns the scalar constant and the tensor that a binary operator combines; "" if its operands
+// are others.
 func (in *Interpreter) Besides(n *onnxpb.Node) (c float64, of string) {
 	if len(n.GetInput()) != 2 {
 		return 0, ""
@@ -338,7 +336,7 @@ func (in *Interpreter) Besides(n *onnxpb.Node) (c float64, of string) {
 	return 0, ""
 }
 
-// Result returns what is known of the first output, never nil.
+// Result infers the first output, never nil.
 func (c *Call) Result() *Value {
 	if op := Ops[c.Node.Op()]; op != nil {
 		if v := op(c, 0); v != nil {
@@ -356,10 +354,10 @@ func (c *Call) Arg(i int) *Value {
 	return new(Value)
 }
 
-// ints returns the i-th input as integers, with false for those not known; nil if nothing is known.
+// ints returns the i-th input as integers, some perhaps unknown; nil if nothing is known.
 func (c *Call) ints(i int) []maybeInt {
 	v := c.Arg(i)
-	if v.Data == nil || len(v.Data) > MaxShapeElements {
+	if v.Data == nil || len(v.Data) > maxShapeElements {
 		return nil
 	}
 	list := make([]maybeInt, len(v.Data))
@@ -375,7 +373,7 @@ type maybeInt struct {
 	known bool
 }
 
-// toInt converts an element to an integer, clamped far outside anything a shape can hold.
+// toInt converts an element to an integer, clamped far beyond any dimension.
 func toInt(x float64) maybeInt {
 	const most = 1 << 40
 	if math.IsNaN(x) {
@@ -384,8 +382,8 @@ func toInt(x float64) maybeInt {
 	return maybeInt{int64(max(-most, min(most, x))), true}
 }
 
-// List returns a list of integers that is an attribute up to some operator set and the input i from
-// then on; ok is false if it is not fully known. A list left out is nil.
+// List returns a list of integers that is an attribute up to some opset and the input i since; ok is false
+// if it is not fully known. An omitted list is nil.
 func (c *Call) List(name string, i int) (list []int64, ok bool) {
 	if a := c.Node.Attr(name); a != nil {
 		return a.GetInts(), true
@@ -423,7 +421,7 @@ func Axes(list []int64, rank int) ([]bool, bool) {
 	return marked, true
 }
 
-// broadcast returns the shape of an elementwise operation, nil if it is not known.
+// broadcast returns the shape of an elementwise operation, nil if it is unknown.
 func broadcast(a, b []int64) []int64 {
 	if a == nil || b == nil {
 		return nil
@@ -489,10 +487,10 @@ func strided(dims, stride []int64) func(func(int)) {
 	}
 }
 
-// A Refusal is why a search ended, before it becomes an UnsupportedError.
+// A Refusal is why a search failed. Package head turns it into an UnsupportedError.
 type Refusal struct {
 	Reason string
-	At     *onnxpb.Node // the obstacle, if candidates are to be looked for behind it
+	At     *onnxpb.Node // the obstacle, if there may be candidates below it
 }
 
 func (r *Refusal) Error() string { return r.Reason }

@@ -1,21 +1,22 @@
-// Package graph is the view of a model that finding its head works on: the graph, the values of its
-// constants, operators, lowering, and inlining.
+// Package graph has the view of a model that the search for its head works on. A model's function calls are
+// inlined (inline.go); its graph (graph.go) is lowered to plain operators (lower.go), and groups of
+// operators are folded into one (fold.go). An interpreter infers shapes and computes constants
+// (value.go, ops.go).
 package graph
 
 import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// A View is a model's graph in plain operators of the default domain, for finding the head: what is
-// quantised or fused is lowered to its parts, and what is written out in several operators is
-// folded into the one it amounts to.
+// A View is a model's graph in plain operators of the default domain: quantised and fused operators are
+// lowered to their parts, and groups of operators that exporters write for one are folded into it.
 type View struct {
 	*Graph
 	file      *Graph // as it runs
 	model     *onnxpb.Model
 	functions map[string]bool // operators defined by the model itself, by opName
 	reader    reader
-	Limit     int64 // elements that computing with what the model stores may come to
+	Limit     int64 // bound on the elements computed from what the model stores
 }
 
 // A reader reads the numbers of stored tensors.
@@ -26,8 +27,8 @@ type reader interface {
 	Dense(t *onnxpb.SparseTensor, n int64) ([]float64, error)
 }
 
-// NewView returns the view of a model whose graph is g. Computing with its constants may come to
-// size elements.
+// NewView returns the view of a model whose graph is g, with a bound on the elements that are computed
+// from its constants.
 func NewView(m *onnxpb.Model, g *Graph, r reader, limit int64) *View {
 	v := &View{file: g, model: m, reader: r, Limit: min(limit, MaxWeightElements), functions: map[string]bool{}}
 	for _, f := range m.GetFunctions() {
@@ -38,7 +39,7 @@ func NewView(m *onnxpb.Model, g *Graph, r reader, limit int64) *View {
 	return v
 }
 
-// Names returns a namer that takes every name of the model and of the view.
+// Names returns a namer that avoids every name of the model and of the view.
 func (v *View) Names() *onnxpb.Namer {
 	n := new(onnxpb.Namer)
 	n.Take(v.model.GetGraph())

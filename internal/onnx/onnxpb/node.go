@@ -12,8 +12,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Dependencies returns the tensors a node reads, each once: its inputs and what its subgraphs
-// capture from outside.
+// Dependencies returns the tensors that a node reads, each once: its inputs and what its subgraphs
+// capture.
 func Dependencies(n *Node) []string {
 	seen := map[string]bool{"": true}
 	var deps []string
@@ -41,7 +41,7 @@ func Subgraphs(a *Attribute) []*Graph {
 	return append([]*Graph{a.GetG()}, a.GetGraphs()...)
 }
 
-// captures calls add for the tensors that g takes from the graph around it.
+// captures calls add for the tensors that g captures from the outer graph.
 func captures(g *Graph, add func(string)) {
 	own := map[string]bool{"": true}
 	for _, v := range g.GetInput() {
@@ -75,13 +75,12 @@ func captures(g *Graph, add func(string)) {
 
 func IsDefault(domain string) bool { return domain == "" || domain == "ai.onnx" }
 
-// Describe names a node for people: its operator with the name or, where it has none, the first
-// output.
+// Describe names a node for messages: its operator and its name or, if it has none, its first output.
 func (n *Node) Describe() string {
 	return fmt.Sprintf(`%s "%s"`, Printable(n.Op()), Printable(n.Label()))
 }
 
-// Printable escapes what would break a line, and cuts what would fill a page.
+// Printable escapes line breaks and the like, and shortens long names.
 func Printable(s string) string {
 	const most = 200
 	if len(s) > most {
@@ -129,7 +128,7 @@ func (n *Node) Float(name string, otherwise float64) float64 {
 	return otherwise
 }
 
-// In returns the name of a node's i-th input, "" where it is left out.
+// In returns the name of a node's i-th input, "" if it is omitted.
 func (n *Node) In(i int) string {
 	if i < len(n.GetInput()) {
 		return n.GetInput()[i]
@@ -137,7 +136,7 @@ func (n *Node) In(i int) string {
 	return ""
 }
 
-// EachNode calls do for nodes and those of their subgraphs.
+// EachNode calls do for nodes and the nodes of their subgraphs.
 func EachNode(nodes []*Node, do func(*Node)) {
 	for _, n := range nodes {
 		do(n)
@@ -149,7 +148,7 @@ func EachNode(nodes []*Node, do func(*Node)) {
 	}
 }
 
-// WithSubgraphs returns an attribute with its subgraphs changed.
+// WithSubgraphs returns an attribute with changed subgraphs.
 func WithSubgraphs(a *Attribute, change func(*Graph) *Graph) *Attribute {
 	if len(Subgraphs(a)) == 0 {
 		return a
@@ -194,7 +193,7 @@ func UsedFunctions(nodes []*Node, functions []*Function) []*Function {
 	return slices.DeleteFunc(slices.Clone(functions), func(f *Function) bool { return !used[f] })
 }
 
-// Shallow returns a copy of a message that shares its fields, for replacing some of them.
+// Shallow returns a shallow copy of a message.
 func Shallow[M interface {
 	*T
 	proto.Message
@@ -208,7 +207,7 @@ func Shallow[M interface {
 	return c
 }
 
-// TensorInfo describes a tensor; a dimension below 0 is left open.
+// TensorInfo describes a tensor; a negative dimension is open.
 func TensorInfo(name string, typ tensor.Type, dims ...int64) *ValueInfo {
 	shape := new(Shape)
 	for _, d := range dims {
@@ -243,19 +242,19 @@ func FloatAttribute(name string, x float32) *Attribute {
 	return &Attribute{Name: &name, Type: proto.Int32(TypeFloat), F: &x}
 }
 
-// A Namer gives names that are not taken.
+// A Namer returns unused names.
 type Namer struct {
 	Taken map[string]bool
-	next  map[string]int // where to go on counting
+	next  map[string]int // the next number to try
 }
 
-// Take takes every name of a graph.
+// Take marks every name of a graph as used.
 func (n *Namer) Take(g *Graph) {
 	n.Taken = map[string]bool{}
 	allNames(g, n.Taken)
 }
 
-// Fresh returns want, or want with a number where that is taken.
+// Fresh returns want, with a number if it is used.
 func (n *Namer) Fresh(want string) string {
 	if n.Taken == nil {
 		n.Taken = map[string]bool{}
@@ -272,8 +271,8 @@ func (n *Namer) Fresh(want string) string {
 	return name
 }
 
-// allNames collects the names of all tensors and nodes, those of subgraphs too, as they may not
-// hide outer ones.
+// allNames collects the names of all tensors and nodes, including those of subgraphs, which must not
+// shadow outer ones.
 func allNames(g *Graph, names map[string]bool) {
 	for _, list := range [][]*ValueInfo{g.GetInput(), g.GetOutput(), g.GetValueInfo()} {
 		for _, v := range list {
@@ -312,7 +311,7 @@ func Elements(dims []int64) (int64, bool) {
 	return n, true
 }
 
-// MapNodes returns copies of nodes, their subgraphs changed, for do to change further.
+// MapNodes returns copies of nodes with changed subgraphs, for do to change further.
 func MapNodes(nodes []*Node, subgraph func(*Graph) *Graph, do func(*Node)) []*Node {
 	nodes = slices.Clone(nodes)
 	for i, n := range nodes {
@@ -327,8 +326,8 @@ func MapNodes(nodes []*Node, subgraph func(*Graph) *Graph, do func(*Node)) []*No
 	return nodes
 }
 
-// Renamed returns a graph with other names: define gives those of its inputs and constants, then
-// nodes makes its nodes, and use gives the names of its outputs and of what it says of values.
+// Renamed returns a renamed graph: define names its inputs and constants, then nodes makes its nodes, and
+// use names its outputs and value infos.
 func Renamed(g *Graph, define, use func(string) string, nodes func([]*Node) []*Node) *Graph {
 	values := func(list []*ValueInfo, name func(string) string) []*ValueInfo {
 		list = slices.Clone(list)

@@ -1,4 +1,4 @@
-// Package onnxtest has the models that tests of several packages use.
+// Package onnxtest provides the models that tests of several packages use.
 package onnxtest
 
 import (
@@ -29,10 +29,10 @@ var Fixtures = func() string {
 	}
 }()
 
-// FunctionFixtures is the folder of those with functions.
+// FunctionFixtures is the folder of fixtures with functions.
 var FunctionFixtures = filepath.Join(Fixtures, "functions")
 
-// Unmarshal decodes a model as protobuf alone does, weights and all.
+// Unmarshal decodes a model by protobuf alone, including its weights.
 func Unmarshal(t testing.TB, b []byte) *onnxpb.Model {
 	t.Helper()
 	m := new(onnxpb.Model)
@@ -52,7 +52,7 @@ func Fixture(t testing.TB, name string) []byte {
 	return b
 }
 
-// Network returns a small model to tamper with: y = x·w, with w [16,32] in raw data of 2 KiB.
+// Network returns a small model to modify: y = x·w, with w [16,32] in raw data of 2 KiB.
 func Network() *onnxpb.Model {
 	w := &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{16, 32}, DataType: proto.Int32(int32(tensor.Float32)),
 		RawData: make([]byte, 16*32*4)}
@@ -71,7 +71,7 @@ func Network() *onnxpb.Model {
 	}
 }
 
-// Node makes a node with inputs and outputs that are separated by spaces.
+// Node makes a node; inputs and outputs are separated by spaces.
 func Node(op, in, out string, attributes ...*onnxpb.Attribute) *onnxpb.Node {
 	return &onnxpb.Node{OpType: &op, Input: strings.Fields(in), Output: strings.Fields(out), Attribute: attributes}
 }
@@ -121,7 +121,7 @@ func Function(name, in, out string, nodes ...*onnxpb.Node) *onnxpb.Function {
 			{Domain: proto.String("f"), Version: proto.Int64(1)}}}
 }
 
-// Calls makes a node that calls a function; "_" stands for a name left out.
+// Calls makes a node that calls a function; "_" is an omitted name.
 func Calls(name, in, out string, attributes ...*onnxpb.Attribute) *onnxpb.Node {
 	n := Node(name, in, out, attributes...)
 	n.Domain = proto.String("f")
@@ -135,8 +135,7 @@ func Calls(name, in, out string, attributes ...*onnxpb.Attribute) *onnxpb.Node {
 	return n
 }
 
-// Functional is network with these nodes instead of its own, which make y of x and w, and these
-// functions.
+// Functional is Network with these functions, and these nodes, which compute y from x and w.
 func Functional(nodes []*onnxpb.Node, functions ...*onnxpb.Function) *onnxpb.Model {
 	m := Network()
 	m.OpsetImport = append(m.OpsetImport, &onnxpb.OperatorSet{Domain: proto.String("f"), Version: proto.Int64(1)})
@@ -154,7 +153,7 @@ func BytesOf(t testing.TB, m interface{ Bytes() ([]byte, error) }) []byte {
 	return b
 }
 
-// FloatTensor is an initializer of float32. floatTensor makes a float32 tensor.
+// FloatTensor makes a float32 initializer.
 func FloatTensor(name string, data []float64, dims ...int64) *onnxpb.Tensor {
 	if n, _ := onnxpb.Elements(dims); int(n) != len(data) {
 		panic(fmt.Sprintf("%s: %d numbers of shape %v", name, len(data), dims))
@@ -178,8 +177,8 @@ func ReadJSON(t testing.TB, path string, to any) {
 	}
 }
 
-// SeedFunctions seeds a fuzz target of the number of a model and edits to it with those that have
-// functions, and returns these.
+// SeedFunctions seeds a fuzz target, whose arguments are the number of a model and edits to it, with the
+// fixtures that have functions, and returns these.
 func SeedFunctions(f *testing.F) [][]byte {
 	paths, err := filepath.Glob(filepath.Join(FunctionFixtures, "*.onnx"))
 	if err != nil || len(paths) == 0 {
@@ -198,15 +197,15 @@ func SeedFunctions(f *testing.F) [][]byte {
 	return models
 }
 
-// EditFunctions changes a model's functions, and calls of these, by edits of four bytes: what to
-// change, where, and how.
+// EditFunctions changes a model's functions and their calls by edits of four bytes: what to change, where,
+// and how.
 func EditFunctions(m *onnxpb.Model, edits []byte) {
 	for ; len(edits) >= 4 && len(m.Functions) > 0; edits = edits[4:] {
 		editFunction(m, edits[0], int(edits[1]), int(edits[2]), int(edits[3]))
 	}
 }
 
-// editFunction changes one thing of a function or of a call.
+// editFunction applies one edit.
 func editFunction(m *onnxpb.Model, what byte, i, j, to int) {
 	f := m.Functions[i%len(m.Functions)]
 	other := m.Functions[to%len(m.Functions)]
@@ -249,7 +248,7 @@ func editFunction(m *onnxpb.Model, what byte, i, j, to int) {
 	}
 }
 
-// SparseModel writes a model with a weight of size bytes, all zero, that takes no room on disk.
+// SparseModel writes a model with a weight of size zero bytes, as a sparse file.
 func SparseModel(t testing.TB, size int64) string {
 	t.Helper()
 	const rawData = 9 // the number of the field

@@ -12,9 +12,8 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// Classes reads class names in label order: one a line; a JSON array; a JSON object of names by
-// label, or of labels by name; or a config.json of transformers, whose id2label is that, or of
-// timm.
+// Classes reads class names in label order: one per line; a JSON array; a JSON object of names by label, or of
+// labels by name; or a config.json of transformers, by its id2label, or of timm.
 //
 // Names must differ. Those of id2label, which for ImageNet do not, get their label: "crane (517)".
 func Classes(document []byte) ([]string, error) {
@@ -43,10 +42,10 @@ func Classes(document []byte) ([]string, error) {
 	return names, distinct(names)
 }
 
-// errNoClasses is that of a document without names.
+// errNoClasses reports a document without names.
 var errNoClasses = errors.New("holds no class names; want one a line, a JSON array, or a config.json with id2label")
 
-// distinct refuses names that cannot be told apart.
+// distinct refuses equal names.
 func distinct(names []string) error {
 	if len(names) == 0 {
 		return errNoClasses
@@ -107,7 +106,7 @@ func ofObject(document []byte) ([]string, error) {
 	return byName(plain)
 }
 
-// byLabel reads {"0": "cat", …}, of every label from 0.
+// byLabel reads {"0": "cat", …}, with every label from 0.
 func byLabel(m map[string]json.RawMessage) ([]string, error) {
 	names := make([]string, len(m))
 	for key, raw := range m {
@@ -141,7 +140,7 @@ func byName(m map[string]json.RawMessage) ([]string, error) {
 	return names, nil
 }
 
-// unique takes white space off names, and puts labels behind those that several classes have then.
+// unique trims names, and appends labels to those of several classes.
 func unique(names []string) []string {
 	out, count := make([]string, len(names)), map[string]int{}
 	for i, n := range names {
@@ -149,14 +148,14 @@ func unique(names []string) []string {
 		count[out[i]]++
 	}
 	for i, n := range out {
-		if count[n] > 1 && n != "" { // which is refused
+		if count[n] > 1 && n != "" { // "" is refused later
 			out[i] = fmt.Sprintf("%s (%d)", n, i)
 		}
 	}
 	return out
 }
 
-// placeholders reports whether all names are those that transformers invents.
+// placeholders reports whether all names are transformers' placeholders.
 func placeholders(names []string) bool {
 	for i, n := range names {
 		if n != fmt.Sprintf("LABEL_%d", i) {

@@ -1,8 +1,7 @@
-// Package pretrained finds out what is written beside a model: how images become its input, and
-// what its classes are called.
+// Package pretrained reads what is stored beside a model: its preprocessing, and the names of its classes.
 //
-//  1. [Open] reads a folder as transformers' save_pretrained, Optimum and timm write it, and says
-//     what it takes from which file. [Beside] does for a model file.
-//  2. [Suggest] says what preprocessing a model seems to want where nothing is written, and why.
-//  3. [Classes] and [Preprocessing] read single files, by whatever program they are.
+//  1. [Open] reads a folder as transformers' save_pretrained, Optimum and timm write it, and says what it takes
+//     from which file. [Beside] does so for a model file.
+//  2. [Suggest] guesses the preprocessing of a model without such files, and says why.
+//  3. [Classes] and [Preprocessing] read single files, of any of these programs.
 package pretrained

@@ -16,38 +16,36 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// maxFile bounds the files that are read here.
+// maxFile bounds the files that are read.
 const maxFile = 16 << 20
 
-// The names of files that are looked at.
+// The names of the files that are read.
 const (
 	configFile    = "config.json"
 	processorFile = "preprocessor_config.json"
 	tokenizerFile = "tokenizer.json"
 )
 
-// A Folder is what is written beside a model.
+// A Folder is what is stored beside a model.
 type Folder struct {
 	Path  string
 	Model string // path of the ONNX file
 
-	// Preprocess is how images become the model's input, nil where nothing says it, and
-	// PreprocessFile and Processor are the path of the file that says it and what it is. Unusable
-	// says why there is none although there is a file.
+	// Preprocess is the preprocessing, nil if there is none; PreprocessFile is the path of its file, and
+	// Processor says what that is. Unusable says why a file was not used.
 	Preprocess     *preprocess.Spec
 	PreprocessFile string
 	Processor      string
 	Unusable       error
 
-	// Classes are the names of the classes, of ClassesFile; nil where there are none.
+	// Classes are the class names in ClassesFile; nil if there are none.
 	Classes     []string
 	ClassesFile string
 
-	Tokenizer string // path of the tokenizer's file, "" where there is none
+	Tokenizer string // path of the tokenizer's file, "" if there is none
 }
 
-// Open reads a folder. Its model is model.onnx or onnx/model.onnx, or else the only ONNX file there
-// is.
+// Open reads a folder. Its model is model.onnx or onnx/model.onnx, else its only ONNX file.
 func Open(dir string) (*Folder, error) {
 	model, err := modelIn(dir)
 	if err != nil {
@@ -57,8 +55,8 @@ func Open(dir string) (*Folder, error) {
 	return f, f.read()
 }
 
-// Beside reads what is written beside a model file, in its folder or, where that is called onnx, as
-// Optimum calls it, above. What cannot be used of it may be of something else: Unusable says so.
+// Beside reads what is stored beside a model file, in its folder or, if that is called onnx, as by Optimum, in the
+// parent. A file that cannot be used may belong to another model: it is no error, see Unusable.
 func Beside(model string) *Folder {
 	dir := filepath.Dir(model)
 	if abs, err := filepath.Abs(dir); err == nil && filepath.Base(abs) == "onnx" && !exists(dir, configFile) {
@@ -151,9 +149,8 @@ func (f *Folder) read() error {
 	return nil
 }
 
-// Preprocessing reads a file that says how images become a model's input: YAML of mfgs, or a
-// configuration of transformers or timm. Where that of transformers does not name a processor,
-// config.json beside it does.
+// Preprocessing reads a file with preprocessing: YAML of mfgs, or a configuration of transformers or timm. If that of
+// transformers does not name a processor, config.json beside it does.
 func Preprocessing(path string) (preprocess.Spec, error) {
 	document, err := files.Read(path, maxFile)
 	if err != nil {
@@ -177,7 +174,7 @@ func Preprocessing(path string) (preprocess.Spec, error) {
 	return s, nil
 }
 
-// read reads a file, nil where there is none.
+// read reads a file, nil if there is none.
 func read(path string) ([]byte, error) {
 	document, err := files.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,7 +186,7 @@ func read(path string) ([]byte, error) {
 	return document, nil
 }
 
-// bare takes the path off an error of the file system.
+// bare drops the path from a file system error.
 func bare(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -203,7 +200,7 @@ func exists(path ...string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// Taken says in words what is taken from the folder, a line each.
+// Taken lists what is used of the folder, a line each.
 func (f *Folder) Taken(preprocessing, classes bool) []string {
 	rel := func(path string) string {
 		if r, err := filepath.Rel(f.Path, path); err == nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A Suggestion is what --preprocess may be for a model.
+// A Suggestion is a value of --preprocess for a model.
 type Suggestion struct {
-	Preprocess string `json:"preprocess"` // "" where nothing is to be given
+	Preprocess string `json:"preprocess"` // "" if none is needed
 	Reason     string `json:"reason"`
-	Guess      bool   `json:"guess"` // nothing is written down: it is by the model's input
+	Guess      bool   `json:"guess"` // from the model's input alone
 }
 
 // Targets returns a model's inputs as preprocessing has them.
@@ -31,9 +31,8 @@ func Targets(m *onnx.Model) []preprocess.Target {
 	return list
 }
 
-// Suggest returns the preprocessing of a model with some inputs: what is written beside it, else
-// what models with such an input mostly want. beside may be nil. ok is false where the model takes
-// no images.
+// Suggest returns the preprocessing of a model with these inputs: what is stored beside it, else what most models
+// with such inputs use. beside may be nil. ok is false if the model does not take images.
 func Suggest(inputs []preprocess.Target, beside *Folder) (s Suggestion, ok bool) {
 	if len(inputs) != 1 || !takesImages(inputs[0]) {
 		return s, false
@@ -52,14 +51,13 @@ func Suggest(inputs []preprocess.Target, beside *Folder) (s Suggestion, ok bool)
 	return Suggestion{guess, s.Reason + reason, true}, true
 }
 
-// takesImages reports whether a target looks like one for images, of which it may be that pixels
-// lie flat.
+// takesImages reports whether a target may be an image, perhaps flattened.
 func takesImages(t preprocess.Target) bool {
 	_, _, _, ok := sides(t)
 	return ok && (t.Type.IsFloat() || t.Type == tensor.Uint8)
 }
 
-// sides returns channels, height and width, -1 where they are open, and whether channels are last.
+// sides returns channels, height and width, -1 if open, and whether channels are last.
 func sides(t preprocess.Target) (c, h int64, last, ok bool) {
 	if len(t.Shape) != 4 {
 		return 0, 0, false, false
@@ -74,10 +72,10 @@ func sides(t preprocess.Target) (c, h int64, last, ok bool) {
 	return 0, 0, false, false
 }
 
-// guessed is by the input alone.
+// guessed is the suggestion from the input alone.
 func guessed(t preprocess.Target) (preset, reason string) {
 	c, h, last, _ := sides(t)
-	const small = 64 // what is larger is mostly of ImageNet
+	const small = 64 // larger inputs are mostly ImageNet's
 	switch {
 	case t.Type == tensor.Uint8:
 		return "none", "it takes bytes, which are pixels as they are"
@@ -92,10 +90,10 @@ func guessed(t preprocess.Target) (preset, reason string) {
 	return "imagenet", "channels are first, as PyTorch has them, where most models have torchvision's mean and deviation"
 }
 
-// plain is what a shell takes as it is.
+// plain matches text that a shell needs no quotes for.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*$`)
 
-// Quote returns an argument as a POSIX shell takes it.
+// Quote quotes an argument for a POSIX shell.
 func Quote(arg string) string {
 	if plain.MatchString(arg) {
 		return arg
@@ -103,7 +101,7 @@ func Quote(arg string) string {
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
-// Command joins arguments to a line for a shell.
+// Command joins arguments into a line for a shell.
 func Command(args ...string) string {
 	quoted := slices.Clone(args)
 	for i, a := range args {

@@ -11,12 +11,11 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// huggingFaceMarks are keys by one of which a preprocessor_config.json is known.
+// huggingFaceMarks are keys of which a preprocessor_config.json has at least one.
 var huggingFaceMarks = []string{"image_processor_type", "feature_extractor_type", "do_resize", "do_normalize", "do_rescale",
 	"do_center_crop", "image_mean", "image_std"}
 
-// A processor is a class of image processors of transformers, with its defaults: those of keys that
-// a file leaves out.
+// A processor is one of transformers' image processors, with its defaults for keys that a file omits.
 type processor struct {
 	size, crop side
 	square     bool // a size of one number is both sides, else the shorter one
@@ -25,13 +24,13 @@ type processor struct {
 	factor     float64 // rescale_factor; 0 is 1/255
 	cropped    bool    // do_center_crop
 	flipped    bool    // do_flip_channel_order
-	fractions  bool    // what is resized are no bytes any more
+	fractions  bool    // resizes fractions, not bytes
 
-	ignoresNormalize, ignoresCrop bool // whatever the file says of do_normalize and do_center_crop
+	ignoresNormalize, ignoresCrop bool // ignores do_normalize or do_center_crop in the file
 
-	// resize is how sizes become steps, where that is a matter of its own.
+	// resize turns sizes into steps, if the class has a way of its own.
 	resize func(c *config, p *processed) error
-	// numbers is what else happens to scale, mean and std.
+	// numbers makes further changes to scale, mean and std.
 	numbers func(c *config, p *processed) error
 }
 
@@ -70,8 +69,8 @@ const (
 var pilFilters = []preprocess.Filter{preprocess.Nearest, preprocess.Lanczos, preprocess.Bilinear, preprocess.Bicubic,
 	preprocess.Box, preprocess.Hamming}
 
-// processors are the classes whose steps a Spec can say, without "ImageProcessor" behind the name.
-// TestDefaultsAreThoseOfTransformers holds them against the library.
+// processors are the classes whose steps a Spec can express, without the suffix "ImageProcessor".
+// TestDefaultsAreThoseOfTransformers compares them with the library.
 var processors = map[string]processor{
 	"Beit":        {mean: standard, std: standard, resample: bicubic, square: true, size: sq(224), crop: sq(224)},
 	"Bit":         clip,
@@ -101,7 +100,7 @@ var processors = map[string]processor{
 	"ViT":       {mean: standard, std: standard, resample: bilinear, square: true, size: sq(224)},
 }
 
-// What several classes have.
+// Functions of several classes.
 var (
 	clip = processor{mean: clipMean, std: clipStd, resample: bicubic, size: shortest(224), crop: sq(224),
 		cropped: true}
@@ -109,7 +108,7 @@ var (
 		cropped: true}
 )
 
-// ofModelType are the processors of models whose file names none, by the model_type of config.json.
+// ofModelType maps the model_type in config.json to the processor, for files that name none.
 var ofModelType = map[string]string{
 	"beit": "Beit", "data2vec-vision": "Beit", "bit": "Bit", "blip": "Blip", "clip": "CLIP", "convnext": "ConvNext", "convnextv2": "ConvNext",
 	"cvt": "ConvNext", "deit": "DeiT", "dinov2": "Bit", "dinat": "ViT", "efficientnet": "EfficientNet", "focalnet": "Bit",
@@ -119,13 +118,13 @@ var ofModelType = map[string]string{
 	"vit": "ViT", "vit_msn": "ViT",
 }
 
-// processed is what a processor's file comes to.
+// processed is the content of a processor's file.
 type processed struct {
 	spec       preprocess.Spec
 	size, crop side
 	do         struct{ resize, crop, rescale, normalize bool }
 	filter     preprocess.Filter
-	arithmetic preprocess.Arithmetic // of the filters that PyTorch has for tensors
+	arithmetic preprocess.Arithmetic // for the filters that PyTorch implements for tensors
 	factor     float64
 	mean, std  []float64
 }
@@ -141,7 +140,7 @@ func (c *config) huggingFace(modelType string) (preprocess.Spec, string, error) 
 		err = p.steps(c, class)
 	}
 	if err == nil {
-		// Labels are what is reduced; conversion to RGB happens in any case where files are loaded.
+		// do_reduce_labels concerns labels; loading files always converts to RGB.
 		c.ignore("do_reduce_labels", "reduce_labels", "do_convert_rgb", "processor_class", "model_input_names", "data_format",
 			"input_data_format", "return_tensors", "device", "disable_grouping", "num_channels", "_valid_processor_keys",
 			"default_to_square", "_name_or_path", "transformers_version", "_commit_hash")
@@ -184,7 +183,7 @@ func (c *config) processor(modelType string) (name string, class processor, err 
 	return bare + "ImageProcessor", class, nil
 }
 
-// process reads the keys that all classes have.
+// process reads the keys common to all classes.
 func (c *config) process(class processor) (*processed, error) {
 	p := &processed{size: class.size, crop: class.crop, factor: 1. / 255, mean: class.mean[:], std: class.std[:]}
 	if class.factor != 0 {
@@ -206,7 +205,7 @@ func (c *config) process(class processor) (*processed, error) {
 		c.channels("image_mean", &p.mean),
 		c.channels("image_std", &p.std),
 	)
-	c.ignore("pad_size") // means nothing without do_pad
+	c.ignore("pad_size") // has no effect without do_pad
 	switch {
 	case err != nil:
 		return p, firstOf(err)
@@ -231,8 +230,7 @@ func firstOf(err error) error {
 	return err
 }
 
-// size reads a size: a mapping, [height, width], or a number, which is both sides or the shorter
-// one.
+// size reads a size: a mapping, [height, width], or a number, for both sides or the shorter one.
 func (c *config) size(key string, square bool, to *side) error {
 	if !c.has(key) {
 		c.used[key] = true
@@ -269,7 +267,7 @@ func (c *config) channels(key string, to *[]float64) error {
 	return c.get(key, "a number, or one for each channel", to)
 }
 
-// plain returns what a size asks for: width and height, or the shorter side.
+// plain returns a Resize for a size: width and height, or the shorter side.
 func (s side) plain(key string) (w, h, shorter int, err error) {
 	switch {
 	case s.LongestEdge != 0, s.MaxHeight != 0, s.MaxWidth != 0, s.MinimumPixels != 0, s.MaximumPixels != 0:
@@ -282,7 +280,7 @@ func (s side) plain(key string) (w, h, shorter int, err error) {
 	return 0, 0, 0, fmt.Errorf("%s wants height and width, or shortest_edge", key)
 }
 
-// steps makes the Spec.
+// steps builds the Spec.
 func (p *processed) steps(c *config, class processor) error {
 	p.spec = preprocess.Spec{Color: preprocess.RGB, Exif: new(true)}
 	switch p.filter {
@@ -355,7 +353,7 @@ func plainResize(_ *config, p *processed) error {
 	return nil
 }
 
-// centreCrop cuts out crop_size, filling up with black what is smaller.
+// centreCrop crops to crop_size, padding smaller images with black.
 func (p *processed) centreCrop() error {
 	w, h, shorter, err := p.crop.plain("crop_size")
 	if err == nil && shorter > 0 {
@@ -381,7 +379,7 @@ func (p *processed) centreCrop() error {
 	return nil
 }
 
-// convNextResize crops what is below 384 out of a larger image, and squeezes what is above.
+// convNextResize crops sizes below 384 from a larger image, and squeezes to larger sizes.
 func convNextResize(c *config, p *processed) error {
 	pct := 224. / 256
 	if err := c.get("crop_pct", "a number", &pct); err != nil {
@@ -418,7 +416,7 @@ func divided(n int, pct float64) (int, error) {
 	return int(q), nil
 }
 
-// levitResize makes the shorter side 256/224 of what size says.
+// levitResize makes the shorter side 256/224 of the size.
 func levitResize(c *config, p *processed) error {
 	if p.size.ShortestEdge > maxSide {
 		return fmt.Errorf("size is %d pixels; want at most %d", p.size.ShortestEdge, maxSide)

@@ -1,29 +1,27 @@
-// Package published reads how images become a model's input as other libraries write it beside the
-// model: a preprocessor_config.json of transformers, a config.json of timm ([Read]), and the
-// transforms of torchvision's weights, by name ([Torchvision]).
+// Package published reads the preprocessing that other libraries write beside a model: transformers'
+// preprocessor_config.json, timm's config.json ([Read]), and the transforms of torchvision's weights, by name
+// ([Torchvision]).
 //
 // # What it equals
 //
-// Tensors equal those of transformers 5.23, timm 1.0.31 and torchvision 0.29, and of a JPEG file
-// within 4 of 255, by what its decoder does: see [pixels.Decode]. What transformers does with
-// Pillow instead of torchvision, it resizes a little otherwise: the two are off each other by 2 of
-// 255 in seven of a million elements, and else by 1 at most. The exceptions:
+// Tensors equal those of transformers 5.23, timm 1.0.31 and torchvision 0.29; for JPEG files within 4 of 255,
+// because of the decoder: see [pixels.Decode]. transformers resizes slightly differently with Pillow than with
+// torchvision: by 2 of 255 in seven of a million elements, and else by at most 1. The exceptions:
 //
 //   - DINOv3ViTImageProcessor resizes fractions instead of bytes: within 1 of 255.
-//   - Pillow 13 resizes in the other order where an image is made wider and lower: for timm and
-//     torchvision's weights, at sharp edges, up to 2 of 255 with the filter bicubic and 3 with
-//     lanczos.
-//   - Where the filter nearest falls between two pixels, transformers takes one with Pillow, and
-//     the other with torchvision. Here it is Pillow's.
-//   - An image that is smaller than the crop by an odd number of pixels lies one pixel further
-//     right and below in transformers with Pillow. Here it lies as with torchvision.
+//   - Pillow 13 resizes in the other order if an image becomes wider and lower: for timm and torchvision's
+//     weights, at sharp edges, up to 2 of 255 with the filter bicubic and 3 with lanczos.
+//   - If the filter nearest falls between two pixels, transformers with Pillow takes the one, and with
+//     torchvision the other. Here it is Pillow's.
+//   - An image that is smaller than the crop by an odd number of pixels is one pixel further right and down in
+//     transformers with Pillow. Here it is as with torchvision.
 //
-// Files are opened as the libraries' loaders do, without alpha and with palettes looked up. There is
-// one exception: the loaders of timm and torchvision ignore an EXIF orientation. The transforms that
-// they publish begin behind the loader and say nothing of it, so Exif is left open here, and image
-// files are turned upright, as networks know them. transformers' load_image turns them, too.
+// Files are opened as by the libraries' loaders, without alpha and with palettes looked up, with one exception:
+// timm's and torchvision's loaders ignore an EXIF orientation. Their transforms start after the loader and do not
+// mention it, so Exif is left unset here, and image files are turned upright, as networks expect them.
+// transformers' load_image does that too.
 //
-// [pixels.Decode]: https://pkg.go.dev/github.com/mfgs/mfgs/featurize/pixels#Decode
+// [pixels.Decode]: https://pkg.go.dev/github.com/mfgs/mfgs/internal/pixels#Decode
 package published
 
 import (
@@ -39,28 +37,26 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// maxSide bounds the sides of images, as a Spec does.
+// maxSide bounds the sides of images, as in a Spec.
 const maxSide = 16384
 
-// A config is a JSON object of which every key is accounted for: what nobody asked for in the
-// end is refused.
+// A config is a JSON object whose keys must all be used: unused ones are refused at the end.
 type config struct {
 	fields map[string]json.RawMessage
 	used   map[string]bool
 }
 
-// ErrNone is that of a document which is no published configuration.
+// ErrNone reports a document that is not a published configuration.
 var ErrNone = errors.New("it says nothing of preprocessing: want a preprocessor_config.json of transformers, " +
 	"or a config.json of timm")
 
-// Read reads the configuration of preprocessing that another library wrote beside a model: a
-// preprocessor_config.json of transformers, or a config.json of timm. modelType is the model_type
-// of the model's config.json, by which transformers knows the processor where the file does not
-// name one; it may be empty. from names what was read, as in "ViTImageProcessor" or "timm,
-// resnet50".
+// Read reads the preprocessing that another library wrote beside a model: transformers'
+// preprocessor_config.json, or timm's config.json. modelType is the model_type in the model's config.json, which
+// selects the processor if the file does not name one; it may be empty. from names what was read, such as
+// "ViTImageProcessor" or "timm, resnet50".
 //
-// What the library would do and a Spec cannot say is an error that names it. Where transformers
-// ignores a key, so does Read; a key that it cannot account for is refused.
+// A step that a Spec cannot express is an error that names it. Keys that transformers ignores are ignored; unknown
+// keys are refused.
 func Read(document []byte, modelType string) (s preprocess.Spec, from string, err error) {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(document, &fields); err != nil {
@@ -74,7 +70,7 @@ func Read(document []byte, modelType string) (s preprocess.Spec, from string, er
 	}
 	c := &config{fields: fields, used: map[string]bool{}}
 	switch {
-	case c.has("sampling_rate"): // of sounds
+	case c.has("sampling_rate"): // audio
 		err = ErrNone
 	case c.has("pretrained_cfg"):
 		s, from, err = c.timm()
@@ -97,7 +93,7 @@ func Read(document []byte, modelType string) (s preprocess.Spec, from string, er
 	return s, from, nil
 }
 
-// Recognise reports whether a document is for Read: a JSON object with none of a Spec's own fields.
+// Recognise reports whether a document is for Read: a JSON object without any field of a Spec.
 func Recognise(document []byte) bool {
 	fields := map[string]json.RawMessage{}
 	if !bytes.HasPrefix(bytes.TrimSpace(document), []byte("{")) || json.Unmarshal(document, &fields) != nil {
@@ -114,13 +110,13 @@ func Recognise(document []byte) bool {
 
 func (c *config) hasAny(keys ...string) bool { return slices.ContainsFunc(keys, c.has) }
 
-// has reports whether key is there, and not null.
+// has reports whether key is present, and not null.
 func (c *config) has(key string) bool {
 	raw, ok := c.fields[key]
 	return ok && string(bytes.TrimSpace(raw)) != "null"
 }
 
-// get decodes key into v, which stays as it is where the key is missing or null.
+// get decodes key into v, which is unchanged if the key is missing or null.
 func (c *config) get(key, want string, v any) error {
 	c.used[key] = true
 	if !c.has(key) {
@@ -140,14 +136,14 @@ func short(raw []byte) string {
 	return string(raw)
 }
 
-// ignore accounts for keys that change no pixel.
+// ignore marks keys that change no pixel as used.
 func (c *config) ignore(keys ...string) {
 	for _, k := range keys {
 		c.used[k] = true
 	}
 }
 
-// rest refuses what nothing accounted for, but null, false and what is empty.
+// rest refuses unused keys, unless their values are null, false or empty.
 func (c *config) rest() error {
 	var left []string
 	for _, k := range slices.Sorted(maps.Keys(c.fields)) {

@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// timm reads a config.json of timm, which describes the preprocessing beside the model.
+// timm reads timm's config.json, which describes model and preprocessing.
 func (c *config) timm() (preprocess.Spec, string, error) {
 	var no preprocess.Spec
 	from := "timm"
@@ -29,8 +29,8 @@ func (c *config) timm() (preprocess.Spec, string, error) {
 	return inner.timmConfig(from)
 }
 
-// timmConfig reads a pretrained_cfg as timm's create_transform(**resolve_data_config(…)) does,
-// which passes over what is about training and the model itself.
+// timmConfig reads a pretrained_cfg as timm's create_transform(**resolve_data_config(…)) does, which ignores keys
+// about training and the model itself.
 func (c *config) timmConfig(from string) (preprocess.Spec, string, error) {
 	var no preprocess.Spec
 	input, pct := []int{3, 224, 224}, 0.

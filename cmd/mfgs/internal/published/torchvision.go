@@ -12,12 +12,12 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// TorchvisionPrefix tells what Torchvision takes from other names.
+// TorchvisionPrefix is the prefix of names for Torchvision.
 const TorchvisionPrefix = "torchvision:"
 
-// torchvisionTable has a line for each of torchvision's weights: their name, the model whose
-// default they are, the shorter side after resizing, the crop, the filter and, where these are not
-// ImageNet's, mean and std. testdata/libraries.py writes it.
+// torchvisionTable has a line for each of torchvision's weights: their name, the model whose default they are, the
+// shorter side after resizing, the crop, the filter and, unless ImageNet's, mean and std. testdata/libraries.py
+// writes it.
 //
 //go:embed torchvision.txt
 var torchvisionTable string
@@ -57,7 +57,7 @@ func Torchvision(name string) (preprocess.Spec, error) {
 	return s, nil
 }
 
-// near names what begins alike.
+// near lists names with the same beginning.
 func near(name string) string {
 	family, _, _ := strings.Cut(strings.ToLower(name), ".")
 	var some []string
@@ -82,7 +82,7 @@ func twoInts(a, b string) (int, int, error) {
 	return i, j, err
 }
 
-// floats reads a list of the table.
+// floats parses a list in the table.
 func floats(list string) []float64 {
 	var out []float64
 	for v := range strings.SplitSeq(list, ",") {

@@ -13,17 +13,15 @@ const (
 	// MaxItem bounds the bytes of one example's array. A 100-megapixel RGB image has 3e8.
 	MaxItem = 1 << 29
 
-	// MaxStrings bounds the strings of one example's array, each of which costs
-	// more than its bytes.
+	// MaxStrings bounds the strings of one example's array, which take more memory than their bytes.
 	MaxStrings = 1 << 20
 
-	// MaxInflate bounds how much longer than its compressed form data can be:
-	// deflate reaches 1032:1 and not more.
+	// MaxInflate is the largest compression ratio of deflate, 1032:1.
 	MaxInflate = 1032
 )
 
-// An Array is an array [count, shape…] stored in row-major order behind a
-// header: plain in a file, gzipped, or in a zip member.
+// An Array is an array [count, shape…] stored in row-major order after a header: in a plain or gzipped file, or
+// in a zip member.
 type Array struct {
 	Name  string // for messages
 	Type  Type
@@ -35,8 +33,7 @@ type Array struct {
 	Open func(skip int64) (io.ReadCloser, error)
 }
 
-// NewArray checks sizes before anything of them is allocated. limit is
-// the largest number of data bytes that can be there.
+// NewArray checks sizes before anything is allocated. limit is the most data bytes that there can be.
 func NewArray(name string, t Type, dims []int, limit int64) (*Array, error) {
 	a := &Array{Name: name, Type: t, Count: dims[0], Shape: dims[1:]}
 	if a.Count == 0 {
@@ -76,8 +73,8 @@ func (a *Array) From(i int) (*Reader, error) {
 
 func (r *Reader) Close() error { return r.src.Close() }
 
-// Read returns the next n items as one slice of the array's Go type. Having
-// read the last item it makes sure that the data ends there.
+// Read returns the next n items as one slice of the array's Go type. After the last item it checks that the
+// data end.
 func (r *Reader) Read(n int) (any, error) {
 	size := n * r.Item
 	if cap(r.raw) < size {
@@ -89,7 +86,7 @@ func (r *Reader) Read(n int) (any, error) {
 	}
 	r.Pos += n
 	if r.Pos == r.Count {
-		// The end is also where gzip and zip compare their checksums.
+		// gzip and zip compare their checksums at the end.
 		if _, err := r.buf.ReadByte(); err == nil {
 			return nil, fmt.Errorf("%s: corrupt: more data follows the %d examples that its header promises", r.Name,
 				r.Count)
@@ -100,7 +97,7 @@ func (r *Reader) Read(n int) (any, error) {
 	return r.Type.Decode(r.raw), nil
 }
 
-// readError words an error met after got items.
+// readError describes an error after got items.
 func (a *Array) readError(err error, got int) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%s: truncated: its header promises %d examples, the data ends after %d", a.Name, a.Count,
@@ -130,7 +127,7 @@ func Gzip(f io.ReaderAt, start, size int64) func(int64) (io.ReadCloser, error) {
 	}
 }
 
-// Discard passes over so many bytes.
+// Discard skips n bytes.
 func Discard(r io.Reader, n int64) error {
 	got, err := io.CopyN(io.Discard, r, n)
 	if err == io.EOF && got < n {

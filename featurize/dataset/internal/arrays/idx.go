@@ -17,10 +17,10 @@ var idxTypes = map[byte]tensor.Type{
 	0x0e: tensor.Float64,
 }
 
-// maxIDXDims: videos have [N,T,H,W,C], and nothing has more.
+// maxIDXDims allows videos, [N,T,H,W,C].
 const maxIDXDims = 5
 
-// IsIDX reports whether a file begins as one of IDX does.
+// IsIDX reports whether the first bytes of a file are those of IDX.
 func IsIDX(head []byte) bool {
 	if len(head) < 4 || head[0] != 0 || head[1] != 0 || head[3] == 0 || head[3] > maxIDXDims {
 		return false

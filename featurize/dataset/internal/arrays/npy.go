@@ -15,22 +15,22 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A Type is how an array stores its elements: an element type in a byte order or, with the type
-// String, texts of one size, as NumPy's U or S.
+// A Type is how an array stores its elements: an element type and byte order or, for String, texts of one
+// size, as NumPy's U or S.
 type Type struct {
 	tensor.Type
 	Size  int  // bytes
-	utf32 bool // of texts: U, else S
+	utf32 bool // for texts: U, else S
 	order binary.ByteOrder
 }
 
-// Stored returns how elements of a type of fixed size are stored.
+// Stored returns the stored form of a type of fixed size.
 func Stored(t tensor.Type, order binary.ByteOrder) Type {
 	return Type{t, int(t.Bits() / 8), false, order}
 }
 
-// Decode returns the elements in raw, whose length is a multiple of t.Size, as a new slice of the
-// matching Go type. Those that Go has no type for become float32.
+// Decode returns the elements in raw, whose length is a multiple of t.Size, as a new slice of the matching Go
+// type. 16-bit floats become float32.
 func (t Type) Decode(raw []byte) any {
 	n := len(raw) / t.Size
 	switch {
@@ -61,7 +61,7 @@ func (t Type) Decode(raw []byte) any {
 
 func (t Type) IsText() bool { return t.Type == tensor.String }
 
-// text returns one string, which zeros fill up to the type's size.
+// text returns one string, without the zeros that pad it.
 func (t Type) text(raw []byte) string {
 	if !t.utf32 {
 		return string(bytes.TrimRight(raw, "\x00"))
@@ -86,8 +86,8 @@ const (
 	maxHeader = 64 << 10 // NumPy itself refuses more than 10,000 bytes by default
 )
 
-// An Header is what stands before an array's elements.
-type Header struct {
+// A header is the header of a .npy array.
+type header struct {
 	Type  Type
 	Shape []int
 	Size  int // bytes of the whole header
@@ -95,9 +95,9 @@ type Header struct {
 
 var errEnd = errors.New("the data ends within its .npy header")
 
-// ReadHeader reads a header. An array in Fortran order is refused unless it means the same.
-// unsupported is set, with the rest valid, for an element type that is no number.
-func ReadHeader(r io.Reader) (h Header, unsupported error, err error) {
+// readHeader reads a header. Fortran order is refused unless it makes no difference. unsupported is set, with
+// the rest valid, for an element type that is not numeric.
+func readHeader(r io.Reader) (h header, unsupported error, err error) {
 	lead := make([]byte, 10)
 	if _, err := io.ReadFull(r, lead); err != nil {
 		return h, nil, eofAs(err, errEnd)
@@ -143,7 +143,7 @@ func ReadHeader(r io.Reader) (h Header, unsupported error, err error) {
 
 // ReadNPY opens the array in a plain .npy file.
 func ReadNPY(name string, f io.ReaderAt, size int64) (*Array, error) {
-	h, unsupported, err := ReadHeader(io.NewSectionReader(f, 0, size))
+	h, unsupported, err := readHeader(io.NewSectionReader(f, 0, size))
 	if err = errors.Join(err, unsupported); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -170,11 +170,11 @@ func eofAs(err, as error) error {
 	return err
 }
 
-// parseDescr understands descr values such as "<f4". A structured dtype comes as "[".
+// parseDescr parses descr values such as "<f4". A structured dtype is "[".
 func parseDescr(descr string) (Type, error) {
 	bad := fmt.Errorf("elements of type %q are not supported; want bool, int8–64, uint8–64 or float16–64", descr)
 	if t, ok := textType(descr); ok {
-		return t, bad // but where strings are wanted
+		return t, bad // unless strings are wanted
 	}
 	if strings.HasPrefix(descr, "[") {
 		return Type{}, errors.New("structured arrays are not supported; save one array for each field")
@@ -193,7 +193,7 @@ func parseDescr(descr string) (Type, error) {
 	return t, nil
 }
 
-// textType understands "<U5", strings of 5 code points, and "|S5", of 5 bytes.
+// textType parses "<U5", strings of 5 code points, and "|S5", of 5 bytes.
 func textType(descr string) (Type, bool) {
 	if len(descr) < 3 {
 		return Type{}, false
@@ -213,7 +213,7 @@ func textType(descr string) (Type, bool) {
 	return Type{}, false
 }
 
-// A dictParser reads the subset of Python literals that NumPy writes:
+// A dictParser parses the subset of Python literals that NumPy writes:
 // {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 type dictParser struct{ rest string }
 
@@ -278,7 +278,7 @@ func (p *dictParser) take(token string) bool {
 	return ok
 }
 
-// str reads a string in either kind of quotes, without escapes.
+// str parses a string in either kind of quotes, without escapes.
 func (p *dictParser) str() (string, error) {
 	for _, q := range []string{"'", `"`} {
 		if p.take(q) {
@@ -293,8 +293,7 @@ func (p *dictParser) str() (string, error) {
 	return "", p.want("a string")
 }
 
-// descr reads a type name. Structured types, lists of tuples, are skipped up
-// to their end and come as "[".
+// descr parses a type name. Structured types, which are lists of tuples, are skipped and become "[".
 func (p *dictParser) descr() (string, error) {
 	if !p.take("[") {
 		return p.str()

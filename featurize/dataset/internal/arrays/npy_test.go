@@ -16,7 +16,7 @@ func FuzzHeader(f *testing.F) {
 		f.Add(append(binary.LittleEndian.AppendUint16(b, uint16(len(dict))), dict...))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, unsupported, err := ReadHeader(bytes.NewReader(b))
+		h, unsupported, err := readHeader(bytes.NewReader(b))
 		if err != nil {
 			return
 		}

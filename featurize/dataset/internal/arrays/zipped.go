@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// ReadZipped opens one array, or says why it is passed over.
+// ReadZipped opens one array, or says why it is ignored.
 func ReadZipped(name string, m *zip.File, size int64, text bool) (a *Array, ignored string, err error) {
-	// The directory's sizes are claims: hold them against the file's own.
+	// The directory's sizes are not trusted: check them against the file's.
 	factor := uint64(1)
 	if m.Method == zip.Deflate {
 		factor = MaxInflate
@@ -24,7 +24,7 @@ func ReadZipped(name string, m *zip.File, size int64, text bool) (a *Array, igno
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
 	defer r.Close()
-	h, unsupported, err := ReadHeader(r)
+	h, unsupported, err := readHeader(r)
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("%s: %w", name, err)

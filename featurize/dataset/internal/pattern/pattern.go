@@ -1,4 +1,4 @@
-// Package pattern finds the files that a pattern names, as a shell does.
+// Package pattern expands file name patterns as a shell does.
 package pattern
 
 import (
@@ -13,22 +13,21 @@ import (
 )
 
 const (
-	// MaxFiles bounds the files that a pattern names. ImageNet's training set comes in 1,281 shards.
+	// MaxFiles bounds the files of a pattern. ImageNet's training set comes in 1,281 shards.
 	MaxFiles = 1 << 17
 
 	// maxLength bounds the bytes of a pattern.
 	maxLength = 1024
 )
 
-// Is reports whether a path has something of a pattern.
+// Is reports whether a path may be a pattern.
 func Is(path string) bool {
 	return strings.ContainsAny(path, "*?[") || strings.Contains(path, "{") && strings.ContainsAny(path, ",.")
 }
 
-// Files returns the files and folders that a pattern names: {a,b} and {007..120} are each of them, in
-// their order, the last group changing fastest; *, ? and [a-z] are what package filepath's Match takes
-// them for, hidden files only behind a dot of the pattern, in byte-wise order. What braces alone name
-// must exist, and nothing may be named twice.
+// Files returns the files and folders that a pattern names: {a,b} and {007..120} expand in order, with the last
+// group changing fastest; *, ? and [a-z] match as in filepath.Match, in byte-wise order, and hidden files only
+// after a dot in the pattern. Names from braces alone must exist, and no file may be named twice.
 func Files(pattern string) ([]string, error) {
 	spelt, err := expand(pattern)
 	if err != nil {
@@ -58,7 +57,7 @@ func Files(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// glob returns what *, ? and [] of a pattern stand for, which is something.
+// glob returns the matches of *, ? and []. No match is an error.
 func glob(pattern string) ([]string, error) {
 	found, err := filepath.Glob(pattern)
 	if err != nil {
@@ -143,8 +142,8 @@ func braces(s string) ([]string, error) {
 	return []string{s}, nil
 }
 
-// group takes what is behind a { apart at the commas of its own, and returns where it ends, behind
-// its }. The parts are nil where there is none.
+// group splits the text after a { at its own commas, and returns the index after its }. The parts are nil if
+// there is no }.
 func group(s string) (parts []string, end int) {
 	depth, start := 0, 0
 	for i := range len(s) {
@@ -167,8 +166,8 @@ func group(s string) (parts []string, end int) {
 
 var numbers = regexp.MustCompile(`^(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})$`)
 
-// sequence spells a..b out, numbers or letters, nil where it is none. Numbers are as wide as the wider
-// of the two where one begins with 0.
+// sequence expands a..b, numbers or letters; nil if s is neither. If one of the numbers begins with 0, all are
+// padded to the wider one.
 func sequence(s string) ([]string, error) {
 	if len(s) == 4 && s[1:3] == ".." && letter(s[0]) && letter(s[3]) {
 		return count(int64(s[0]), int64(s[3]), func(i int64) string { return string(rune(i)) })
@@ -196,7 +195,7 @@ func sequence(s string) ([]string, error) {
 
 func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// count spells the numbers from one to another out, in either direction.
+// count lists the numbers from one to another, in either direction.
 func count(from, to int64, text func(int64) string) ([]string, error) {
 	step := int64(1)
 	if to < from {
