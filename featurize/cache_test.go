@@ -485,7 +485,8 @@ func TestManyMayFillOneCache(t *testing.T) {
 		wg.Go(func() {
 			for range 3 {
 				got := &collected{}
-				if _, err := pass(context.Background(), e.Rows, ds, StreamConfig{Cache: cache}, collect(got)); err != nil {
+				c := StreamConfig{Cache: cache}
+				if _, err := pass(context.Background(), e.Rows, ds, c, collect(got)); err != nil {
 					t.Error(err)
 					return
 				}

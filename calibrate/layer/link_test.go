@@ -46,7 +46,9 @@ func (numbers) Greater(x, y float64) float64 {
 
 // log 2σ(y) is log 2 - log(1 + exp(-y)), and has its digits near y = 0, where it is y/2.
 func TestLogWeightsOfOneVsRestAreLogSigmoids(t *testing.T) {
-	for _, y := range []float64{-700, -30, -3, -0.011, -0.0099, -1e-3, -1e-9, 0, 1e-12, 1e-5, 0.0099, 0.011, 2, 40, 800} {
+	for _, y := range []float64{
+		-700, -30, -3, -0.011, -0.0099, -1e-3, -1e-9, 0, 1e-12, 1e-5, 0.0099, 0.011, 2, 40, 800,
+	} {
 		want := -math.Log1p(math.Expm1(-y) / 2) // 1/(2σ(y)) - 1, with all its digits
 		if y < -600 {                           // beyond the exponent of Expm1
 			want = y + math.Ln2

@@ -47,7 +47,8 @@ const (
 
 // All are the options that errors name.
 var All = []Name{
-	Alpha, Classes, Covariance, FalseAlarm, Features, Force, KeepCurvature, Link, Logits, MaxBad, Methods, Model, NoModel,
+	Alpha, Classes, Covariance, FalseAlarm, Features, Force, KeepCurvature, Link, Logits, MaxBad, Methods, Model,
+	NoModel,
 	OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume, TargetCoverage, TargetError, Train, Val, ValOOD,
 }
 

@@ -79,8 +79,8 @@ func (e *UnsupportedError) Unwrap() error {
 			sep = ": nearest"
 		}
 		format += sep + " %s %s %s %s (%s, %d features, %d classes)"
-		args = append(args, option.Features, onnxpb.Printable(h.FeaturesTensor), option.Logits, onnxpb.Printable(h.LogitsTensor),
-			h.Op, h.Features, h.Logits)
+		args = append(args, option.Features, onnxpb.Printable(h.FeaturesTensor),
+			option.Logits, onnxpb.Printable(h.LogitsTensor), h.Op, h.Features, h.Logits)
 	}
 	format += "; or give features and logits computed elsewhere, with %s"
 	return option.Errorf(format, append(args, option.PrecomputedFeatures)...)

@@ -104,7 +104,6 @@ var thirdParty = map[string][]string{
 	"google.golang.org/genproto":      {"wrap/serve"}, // grpc's
 	// wrap/serve/internal/telemetry: only its tests.
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/calibration", "wrap/internal/part", "wrap/serve/internal/telemetry"},
-	"golang.org/x/mod":                  {"cmd/mfgs"}, // only its tests
 	"golang.org/x/sync":                 {"featurize", "wrap/serve", "wrap/serve/internal/inbound", "cmd/mfgs-paper", "cmd/mfgs-paper/internal/corrupt"},
 	"golang.org/x/sys":                  {"internal/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle", "wrap/serve"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
