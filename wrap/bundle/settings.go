@@ -13,8 +13,8 @@ import (
 )
 
 // Settings say how to calibrate. The zero value of each field is its default. Flags and YAML jobs set them,
-// parts and manifests record them. To add a setting, add a field here, its check in Validate, its row in the
-// package documentation, a flag, and its use.
+// parts and manifests record them. Their YAML is the tag and the comment of each field. To add a setting, add a field
+// here, its check in Validate, a flag, and its use.
 type Settings struct {
 	Head       head.Options         `yaml:"head,omitempty"`      // zero: find the head
 	Covariance calibrate.Covariance `yaml:"covariance"`          // "": hessian
