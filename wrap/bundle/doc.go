@@ -62,11 +62,7 @@
 //	  resize.mode              fit and height, of its values                         –  (2)
 //	  exif                     whether image files are turned upright, see below     –  (2)
 //	bytes                      true: bytes were turned into numbers, see below       –  (2)
-//	settings                   of the calibration: a Settings                        –  (2)
-//	  head                     features, logits, output, link and approximation, each
-//	                           left out where it was found                            –  (2)
-//	  covariance, damping, lambda0, structure (or auto), ood_score, decisions, limit,
-//	  max_bad                  as mfgs calibrate takes them                           –  (2)
+//	settings                   of the calibration: see the fields of [Settings]      –  (2)
 //	covariance                 hessian, fisher or sandwich                           1   2
 //	structure                  full or kron                                          1   2
 //	damping                    ε, which was added to every eigenvalue                1   2
