@@ -137,7 +137,7 @@ func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 }
 
 func sparseError(m tarEntry) error {
-	return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse", m.Name)
+	return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without its option sparse", m.Name)
 }
 
 // isHiddenMember reports whether any part of a path is hidden.

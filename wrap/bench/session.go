@@ -41,7 +41,7 @@ func (s *Session) Sets() []*Set { return s.b.sets }
 func (s *Session) Open(ctx context.Context, role bundle.Role, spec string) (*Set, error) {
 	b := s.b
 	if dataset.IsStream(spec) {
-		return nil, streamed(flagOf[role], spec)
+		return nil, streamed(optionOf[role].Kebab(), spec)
 	}
 	set, err := b.openRole(ctx, role, spec)
 	if err != nil || set == nil {

@@ -146,8 +146,10 @@ func (b *bench) warnOfUsed(ctx context.Context, s *Set) error {
 	return nil
 }
 
-// flagOf is the flag for the data of a role.
-var flagOf = map[bundle.Role]string{bundle.Train: "train", bundle.Val: "val", bundle.OOD: "val-ood"}
+// optionOf is the option for the data of a role. Its flag is the name of the set in messages.
+var optionOf = map[bundle.Role]option.Name{
+	bundle.Train: option.Train, bundle.Val: option.Val, bundle.OOD: option.ValOOD,
+}
 
 // partOf is the part of a role's data. Out-of-distribution data follow those that are measured.
 func (b *bench) partOf(role bundle.Role) measure.Part {
@@ -166,7 +168,7 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 	if s := b.opened[role]; s != nil {
 		return s, nil
 	}
-	flag, limit := flagOf[role], source.MaxTuning
+	name, limit := optionOf[role].Kebab(), source.MaxTuning
 	if role == bundle.Train {
 		limit = 0
 	}
@@ -180,16 +182,16 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 		}
 		recorded, spec = &all[i], all[i].Spec
 		if slices.ContainsFunc(all[i+1:], func(d bundle.Dataset) bool { return d.Role == role }) {
-			return nil, option.Errorf("the bundle was updated, and its %s data are several sets: give the data with %s", role, option.Of(flag))
+			return nil, option.Errorf("the bundle was updated, and its %s data are several sets: give the data with %s", role, optionOf[role])
 		}
 	}
 	if dataset.IsStream(spec) {
-		return nil, option.Errorf("the data of calibration came on standard input, which is gone: give the data with %s", option.Of(flag))
+		return nil, option.Errorf("the data of calibration came on standard input, which is gone: give the data with %s", optionOf[role])
 	}
-	s, err := b.opener(nil, limit).Open(ctx, flag, spec, b.head.Classes(), role != bundle.OOD)
+	s, err := b.opener(nil, limit).Open(ctx, name, spec, b.head.Classes(), role != bundle.OOD)
 	if err != nil {
 		if recorded != nil {
-			err = option.Errorf("the data of calibration: %w: give the data with %s", err, option.Of(flag))
+			err = option.Errorf("the data of calibration: %w: give the data with %s", err, optionOf[role])
 		}
 		return nil, err
 	}
@@ -199,7 +201,7 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 	if err == nil && recorded != nil {
 		var same bool
 		if same, err = b.opener(nil, 0).IsRecorded(ctx, s, b.head.Classes(), recorded); err == nil && !same {
-			err = option.Errorf("%s: %s is not the data of calibration any more: give the data with %s", flag, spec, option.Of(flag))
+			err = option.Errorf("%s: %s is not the data of calibration any more: give the data with %s", name, spec, optionOf[role])
 		}
 	}
 	if err != nil {
