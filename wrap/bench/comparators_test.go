@@ -206,7 +206,7 @@ func TestFittingWantsTheDataOfCalibration(t *testing.T) {
 	}
 	write(t, dir, names, read(t, digits(t, names))[:20])
 	_, err := Evaluate(t.Context(), cfg)
-	says(t, err, "the data of calibration", "with train")
+	says(t, err, "the data of calibration", "with Train")
 	cfg.Train = c.Val
 	if _, err := Evaluate(t.Context(), cfg); err != nil {
 		t.Error(err)
