@@ -203,11 +203,11 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	}
 	other := classified(t, 2000, 4, 3)
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: other + "[1:]"})
-	says(t, err, "is not the data of the bundle any more", "with val")
+	says(t, err, "is not the data of the bundle any more", "with Val")
 	_, err = bench.Evaluate(t.Context(), bench.Config{
 		Bundle: c.Out, Test: file, Methods: []string{"mle", "knn"},
 	})
-	says(t, err, "the bundle was updated", "with train")
+	says(t, err, "the bundle was updated", "with Train")
 }
 
 // Data is known again however a bundle came about and wherever it lies. Of a file that has changed
