@@ -11,9 +11,9 @@ func InSubsample(i, n, m int) bool { return i*m/n != (i+1)*m/n }
 // SubsampledBefore returns how many of the first i of n examples are [InSubsample].
 func SubsampledBefore(i, n, m int) int { return i * m / n }
 
-// Subsample returns the examples that are [InSubsample], or b itself if it has no more than m.
+// Subsample returns the examples that are [InSubsample], or b itself if it is nil or has no more than m.
 func (b *Batch) Subsample(m int) *Batch {
-	if b.N <= m {
+	if b == nil || b.N <= m {
 		return b
 	}
 	var which []int

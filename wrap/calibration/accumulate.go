@@ -157,8 +157,8 @@ func (a *accumulation) batches(ctx context.Context, s *source.Set) iter.Seq2[*ro
 	return s.Batches(ctx)
 }
 
-// finish records that a set was read to its end.
-func (a *accumulation) finish(ctx context.Context, s *source.Set) error {
+// finishSet records that a set was read to its end.
+func (a *accumulation) finishSet(ctx context.Context, s *source.Set) error {
 	s.Fingerprint = "" // take that of what was read
 	if err := s.Identify(ctx); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (a *accumulation) readTrain(ctx context.Context) error {
 		shard.Examples, r.Next = a.part.Counts.Examples, next
 		a.save()
 	}
-	return a.finish(ctx, in.train)
+	return a.finishSet(ctx, in.train)
 }
 
 // addBlock adds a block of the training set.
@@ -276,7 +276,7 @@ func (a *accumulation) collect(ctx context.Context, s *source.Set) error {
 		shard.Examples, r.Next = into.N, max(shard.From, rows.Block(last)*rows.BlockSize)
 		a.save()
 	}
-	return a.finish(ctx, s)
+	return a.finishSet(ctx, s)
 }
 
 // identify adds fingerprints, and warns of sets that share examples.

@@ -47,7 +47,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		if err := cfg.Expect.checkData(p); err != nil {
 			return err
 		}
-		report, err = finish(ctx, p, to, log)
+		report, err = fitAndWrite(ctx, p, to, log)
 		return err
 	})
 	return report, err

@@ -16,15 +16,15 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// finish fits the posterior and the temperatures to a part that has all of the data, and writes the bundle.
-func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {
+// fitAndWrite fits the posterior and the temperatures to a part that has all of the data, and writes the bundle.
+func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {
 	log.begin("tuning")
 	settings := &p.Recipe.Settings
 	whole := *p // the caller may write its own to a checkpoint if this fails
 	p = &whole
 	// Parts of a stream may have MaxTuning examples each.
-	p.Val, p.OOD = subsample(p.Val, source.MaxTuning), subsample(p.OOD, source.MaxTuning)
-	p.SyntheticOOD = subsample(p.SyntheticOOD, source.MaxTuning)
+	p.Val, p.OOD = p.Val.Subsample(source.MaxTuning), p.OOD.Subsample(source.MaxTuning)
+	p.SyntheticOOD = p.SyntheticOOD.Subsample(source.MaxTuning)
 	if p.OOD != nil && p.OOD.N < 2 {
 		return nil, fmt.Errorf("out-of-distribution data: %d example, want at least 2, or some hundreds to tune by", p.OOD.N)
 	}

@@ -206,7 +206,7 @@ func Merge(ctx context.Context, cfg MergeConfig) (*Report, error) {
 	if err := m.Missing(); err != nil {
 		return nil, err
 	}
-	return finish(ctx, m.Part, &target{
+	return fitAndWrite(ctx, m.Part, &target{
 		dir: cfg.Out, keepCurvature: cfg.KeepCurvature, model: m.model, weights: m.weights,
 		WriteOptions: bundle.WriteOptions{Force: cfg.Force, Model: m.Model, ModelData: m.ModelData},
 	}, log)

@@ -104,7 +104,7 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 		a.shard(u.in.val).NoProbe = hadNone
 	}
 	u.describe(to)
-	return finish(ctx, a.part, to, u.log)
+	return fitAndWrite(ctx, a.part, to, u.log)
 }
 
 // update is the state of an update.

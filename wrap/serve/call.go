@@ -39,7 +39,7 @@ func (s *Server) begin(ctx context.Context, name, version string, get func(heade
 			return ctx, nil, err
 		}
 	}
-	c := &call{reservation: s.reserve(), model: m, begun: time.Now()}
+	c := &call{reservation: s.newReservation(), model: m, begun: time.Now()}
 	ctx, c.span = s.tracing.Request(ctx, "infer", m.Name, get)
 	ctx, c.cancel = context.WithTimeout(ctx, s.config.Timeout)
 	return ctx, c, nil

@@ -129,7 +129,7 @@ func (s *Server) read(ctx context.Context, unread *inference.ModelInferRequest, 
 			return nil, packedError(ctx, err)
 		}
 		fail := func(err error) error { return packedError(ctx, err) }
-		if raw, err = readAll(z, 0, 0, s.config.MaxBody, s.beyond("message"), memory, fail); err != nil {
+		if raw, err = readAll(z, 0, 0, s.config.MaxBody, s.bodyTooLarge("message"), memory, fail); err != nil {
 			return nil, err
 		}
 	}

@@ -79,7 +79,7 @@ func TestMessagesAreReadWithinTheMemoryOfRequests(t *testing.T) {
 				continue // more than is received
 			}
 			m := received(t, c.raw, packed)
-			memory := s.reserve()
+			memory := s.newReservation()
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			got, err := s.read(context.Background(), m, &memory)
@@ -103,7 +103,7 @@ func TestMessagesAreReadWithinTheMemoryOfRequests(t *testing.T) {
 	broken := received(t, right, true)
 	raw := broken.ProtoReflect().GetUnknown()
 	broken.ProtoReflect().SetUnknown(raw[:len(raw)/2])
-	memory := s.reserve()
+	memory := s.newReservation()
 	if _, err := s.read(context.Background(), broken, &memory); oip.StatusOf(err) != oip.Invalid {
 		t.Errorf("a packed message that ends early: %v", err)
 	}

@@ -116,7 +116,7 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 		return nil, err
 	}
 	defer func() { c.end(err) }()
-	if c.body, err = readBody(r, 0, s.config.MaxBody, s.beyond("body"), &c.reservation); err != nil {
+	if c.body, err = readBody(r, 0, s.config.MaxBody, s.bodyTooLarge("body"), &c.reservation); err != nil {
 		return nil, err
 	}
 	err = c.model.use(func(rev *revision, p *wrap.Predictor) error {

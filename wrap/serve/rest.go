@@ -100,7 +100,7 @@ func (s *Server) inferBody(ctx context.Context, c *call, r *http.Request) (answe
 	length := r.Header.Get(oip.Header)
 	n, _ := strconv.Atoi(length) // an invalid one is refused below
 	pad := -n & 7                // aligns the bytes behind the JSON, so that they need not be copied
-	if c.body, err = readBody(r, pad, s.config.MaxBody, s.beyond("body"), &c.reservation); err != nil {
+	if c.body, err = readBody(r, pad, s.config.MaxBody, s.bodyTooLarge("body"), &c.reservation); err != nil {
 		return nil, "", err
 	}
 	request, err := oip.ReadRequest(c.body[pad:], length, s.limitsOf(&c.reservation))
@@ -119,7 +119,7 @@ var documentLimits = oip.Limits{Bytes: 64 << 10}
 
 // document reads the small JSON object of a request, which may be empty.
 func (s *Server) document(r *http.Request, read func([]byte) error) error {
-	memory := s.reserve()
+	memory := s.newReservation()
 	defer memory.release()
 	limit := documentLimits.Bytes
 	beyond := tooLarge("the body has more than %d bytes, which is the most that is taken here: want a small JSON object, or nothing", limit)

@@ -129,7 +129,7 @@ func (s *service) ModelInfer(ctx context.Context, r *inference.ModelInferRequest
 // inferMessage answers a request that is not parsed yet, and returns its id as well.
 func (s *service) inferMessage(ctx context.Context, unread *inference.ModelInferRequest) (
 	id string, answer *inference.ModelInferResponse, err error) {
-	memory := s.reserve()
+	memory := s.newReservation()
 	defer memory.release()
 	message, err := s.read(ctx, unread, &memory)
 	if err != nil {

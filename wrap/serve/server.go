@@ -95,8 +95,8 @@ func (s *Server) updateHealth() {
 	s.health.SetServingStatus(inference.GRPCInferenceService_ServiceDesc.ServiceName, status)
 }
 
-// beyond returns the error of a body or message that is too large.
-func (s *Server) beyond(what string) error {
+// bodyTooLarge returns the error of a body or message that is too large.
+func (s *Server) bodyTooLarge(what string) error {
 	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or raise the limit of the server", what, s.config.MaxBody)
 }
 
@@ -107,4 +107,6 @@ func (s *Server) limitsOf(memory *reservation) oip.Limits {
 	return l
 }
 
-func (s *Server) reserve() reservation { return reservation{of: s.inFlight, limit: s.config.InFlight} }
+func (s *Server) newReservation() reservation {
+	return reservation{of: s.inFlight, limit: s.config.InFlight}
+}

@@ -172,8 +172,8 @@ func subsampled(p *part.Part) (warnings []string) {
 	return warnings
 }
 
-// dataWarnings returns the warnings from reading the data, and warns of sets that overlap, repeat examples or lack
-// classes. Some may be "". Without counts, as in an update, it does not check the training data.
+// dataWarnings collects the warnings noted while reading, such as of sets that overlap, and adds those about repeated
+// examples and absent classes. Some may be "". Without counts, as in an update, it does not check the training data.
 func dataWarnings(p *part.Part) []string {
 	warnings := subsampled(p)
 	for _, s := range p.Set(bundle.Train).Shards {

@@ -18,10 +18,10 @@ const (
 	baselineBins = 32
 )
 
-// newDriftBaseline returns the distribution of the predictions for all validation examples, nil if there are fewer
-// than two.
+// newDriftBaseline returns the distribution of the predictions for at most baselineExamples validation examples, nil
+// if there are fewer than two.
 func newDriftBaseline(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error) {
-	val = subsample(val, baselineExamples)
+	val = val.Subsample(baselineExamples)
 	if val.N < 2 {
 		return nil, nil
 	}
@@ -51,18 +51,4 @@ func newDriftBaseline(c *calibrate.Calibration, val *rows.Batch) (*bundle.Refere
 		*q.to = *baseline
 	}
 	return r, nil
-}
-
-// subsample returns at most so many of the examples, spread evenly; nil for nil.
-func subsample(b *rows.Batch, most int) *rows.Batch {
-	if b == nil || b.N <= most {
-		return b
-	}
-	var wanted []int
-	for i := range b.N {
-		if rows.InSubsample(i, b.N, most) {
-			wanted = append(wanted, i)
-		}
-	}
-	return b.Pick(wanted)
 }
