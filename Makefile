@@ -8,7 +8,7 @@ PYTHON   ?= python3
 MODULES = . cmd/mfgs-paper testdata
 
 # The packages of a module with tests; testdata/lint is run by lint.
-tested = $$($(GO) list -C $(1) ./... | grep -v /testdata/lint$$)
+tested = $$($(GO) list -C $(1) -f "{{if ne .Name \"lint\"}}{{.ImportPath}}{{end}}" ./...)
 
 # The next release, or the last one.
 VERSION = 0.1.0
@@ -36,13 +36,15 @@ snippets: build setup
 # Some tests need the real data in ../shared/data; without it they are skipped.
 test: setup
 	@set -e; for m in $(MODULES); do \
-		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -timeout 30m $(call tested,$$m); done
+		tested=$(call tested,$$m); \
+		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -timeout 30m $$tested; done
 	@[ -d ../shared/data ] || echo "NOT TESTED ON REAL DATA: there is no ../shared/data, and the tests that want it were skipped"
 	@python3 -m pip --version >/dev/null 2>&1 || echo "NOT TESTED WITH PIP: there is none, and that it installs a wheel was skipped"
 
 race: setup
 	@set -e; for m in $(MODULES); do \
-		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -race -timeout 60m $(call tested,$$m); done
+		tested=$(call tested,$$m); \
+		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -race -timeout 60m $$tested; done
 
 # Installs ONNX Runtime into the user's cache, unless it is there.
 setup: toolchain

@@ -38,15 +38,12 @@ type TooManyBadError struct {
 	Bad     []string // one message each
 }
 
-func (e *TooManyBadError) Error() string { return e.Unwrap().Error() }
-
-// Unwrap returns an error of the same message, which names the option.
-func (e *TooManyBadError) Unwrap() error {
+func (e *TooManyBadError) Error() string {
 	last := e.Bad[len(e.Bad)-1]
 	if e.Allowed == 0 {
-		return option.Errorf("%s (use %s N to skip up to N such records)", last, option.MaxBad)
+		return fmt.Sprintf("%s (use %s N to skip up to N such records)", last, option.MaxBad)
 	}
-	return option.Errorf("%s: that is %d unreadable records, %s allows %d", last, len(e.Bad), option.MaxBad, e.Allowed)
+	return fmt.Sprintf("%s: that is %d unreadable records, %s allows %d", last, len(e.Bad), option.MaxBad, e.Allowed)
 }
 
 // check panics if a number makes no sense, and sets Stats.

@@ -15,7 +15,6 @@ type Inspection struct {
 	Reason    string       `json:"reason"`     // why it is not supported; empty if it is
 	Evidence  []string     `json:"evidence"`   // by which the head was recognised
 	Nearest   []*head.Head `json:"candidates"` // if unsupported: candidate linear layers
-	Err       error        `json:"-"`          // if unsupported: the error whose message is Reason
 }
 
 // Inspect reads a model file and finds its head. A model whose head is not recognised, or cannot be calibrated, is
@@ -30,17 +29,16 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 	var unsupported *head.UnsupportedError
 	switch {
 	case errors.As(err, &unsupported):
-		in.Err = err
+		in.Reason = unsupported.Error()
 		in.Nearest = append(in.Nearest, unsupported.Candidates...)
 	case err != nil:
 		return nil, err
 	default:
 		in.Head, in.Evidence = h, h.Evidence
-		in.Err = h.Validate()
-	}
-	in.Supported = in.Err == nil
-	if in.Err != nil {
-		in.Reason = in.Err.Error()
+		if err := h.Validate(); err != nil {
+			in.Reason = err.Error()
+		}
+		in.Supported = in.Reason == ""
 	}
 	return in, nil
 }

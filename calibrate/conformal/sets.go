@@ -56,10 +56,13 @@ func (s *Sets) Ranked() bool { return kinds[s.Score].ranked }
 func (s *Sets) Penalties(classes int) []float64 {
 	penalties := make([]float64, classes)
 	for place := range penalties {
-		penalties[place] = s.Penalty * float64(max(0, place+1-s.Free))
+		penalties[place] = s.penalty(place)
 	}
 	return penalties
 }
+
+// penalty is added to the score of the class with this many more probable classes.
+func (s *Sets) penalty(place int) float64 { return s.Penalty * float64(max(0, place+1-s.Free)) }
 
 // checkParameters reports parameters that the score does not have.
 func (s *Sets) checkParameters(classes int) error {
@@ -327,9 +330,8 @@ func (s *Sets) scoresTo(score []float64, r *ranking, p []float64) {
 		return
 	}
 	r.rank(p)
-	penalties := s.Penalties(len(p))
 	for k, place := range r.place {
-		score[k] = r.above[k] + penalties[place]
+		score[k] = r.above[k] + s.penalty(place)
 	}
 }
 

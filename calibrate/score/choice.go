@@ -145,7 +145,7 @@ func CompareOnSynthetic(ctx context.Context, training *Training, held Validation
 func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
 	ood := cmp.Or(held.OOD, held.Synthetic)
 	if ood == nil {
-		return nil, option.Errorf("the score %s is learned from what it is to tell apart: "+
+		return nil, fmt.Errorf("the score %s is learned from what it is to tell apart: "+
 			"give out-of-distribution data or, of images, stand-ins: %s auto", learned.Name, option.OOD)
 	}
 	one, err := Learn(training, *held.Val, *ood)

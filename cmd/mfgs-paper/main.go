@@ -36,6 +36,9 @@ const (
 	exitUsage  = 2
 )
 
+// Messages of libraries name options; those of this command name its flags.
+func init() { option.Spell = func(n option.Name) string { return "--" + n.Kebab() } }
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal cancels the run; a second one kills it.
@@ -64,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "mfgs-paper: interrupted")
 	default:
-		fmt.Fprintln(stderr, "mfgs-paper:", text.Line(option.Text(err, func(n option.Name) string { return "--" + n.Kebab() })))
+		fmt.Fprintln(stderr, "mfgs-paper:", text.Line(err.Error()))
 	}
 	return exitFailed
 }

@@ -123,7 +123,7 @@ func (p *program) notDone(c *cli.Context, bar *progress, err error) error {
 	if c.Bool("json") {
 		return writeJSON(p.stdout, map[string]any{"out": c.String("out"), "nothing_to_do": true})
 	}
-	fmt.Fprintln(p.stderr, "mfgs:", oneLine(message(err)))
+	fmt.Fprintln(p.stderr, "mfgs:", oneLine(err.Error()))
 	return nil
 }
 

@@ -41,7 +41,7 @@ layer is recognised the exit code is 1, and the reason tells what may help.`,
 				err = writeInspection(p.stdout, in)
 			}
 			if err == nil && !in.Supported {
-				err = fmt.Errorf("%s: %w", in.Model.Path, in.Err)
+				err = fmt.Errorf("%s: %s", in.Model.Path, in.Reason)
 			}
 			return err
 		},
@@ -75,9 +75,6 @@ func inspectModel(c *cli.Context) (*inspection, error) {
 	found, err := wrap.Inspect(path, of.Head)
 	if err != nil {
 		return nil, err
-	}
-	if found.Err != nil {
-		found.Reason = message(found.Err)
 	}
 	in := &inspection{Inspection: found, beside: folder}
 	if folder == nil {

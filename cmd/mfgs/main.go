@@ -49,9 +49,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		if kept := (*calibration.InterruptedError)(nil); errors.As(err, &kept) {
 			interrupted = &calibration.InterruptedError{Checkpoint: kept.Checkpoint, Err: interrupted}
 		}
-		fmt.Fprintln(stderr, redPrefix(stderr, "mfgs: "+oneLine(message(interrupted))))
+		fmt.Fprintln(stderr, redPrefix(stderr, "mfgs: "+oneLine(interrupted.Error())))
 	default:
-		fmt.Fprintln(stderr, redPrefix(stderr, "mfgs: "+oneLine(message(err))))
+		fmt.Fprintln(stderr, redPrefix(stderr, "mfgs: "+oneLine(err.Error())))
 	}
 	return exitFailed
 }

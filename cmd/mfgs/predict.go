@@ -199,7 +199,7 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 		switch {
 		case errors.As(err, &record):
 			bad++
-			text := oneLine(message(record.Err))
+			text := oneLine(record.Err.Error())
 			if err := out.Encode(badLine{record.Input, text}); err != nil {
 				return err
 			}

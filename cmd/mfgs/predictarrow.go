@@ -31,7 +31,7 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 			record, text := (*wrap.RecordError)(nil), ""
 			switch {
 			case errors.As(err, &record):
-				prediction.Input, text = record.Input, oneLine(message(record.Err))
+				prediction.Input, text = record.Input, oneLine(record.Err.Error())
 				bad++
 			case errors.Is(err, wrap.ErrNoExamples): // an answer without rows
 				continue

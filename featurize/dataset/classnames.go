@@ -23,7 +23,7 @@ func mapFolders(folders, names []string, k int) ([]int, error) {
 		k = len(names)
 	}
 	if k != 0 && len(folders) != k {
-		return nil, option.Errorf("%d class folders (%s) for %d classes: name the folders by class name or by integer label, or give the class names with %s",
+		return nil, fmt.Errorf("%d class folders (%s) for %d classes: name the folders by class name or by integer label, or give the class names with %s",
 			len(folders), Some(folders), k, option.Classes)
 	}
 	labels := make([]int, len(folders))

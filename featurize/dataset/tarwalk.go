@@ -38,17 +38,17 @@ func walkTar(r io.Reader) iter.Seq2[tarEntry, error] {
 		if seeker != nil {
 			archive = tar.NewReader(&wholeSeeker{w, seeker})
 		}
-		last := ""
+		last, begun := "", false
 		for {
 			h, err := archive.Next()
 			if err == io.EOF && !w.short {
 				return
 			}
 			var m tarEntry
-			if err = w.headerError(h, err, last); err == nil {
+			if err = w.headerError(h, err, last, begun); err == nil {
 				m = tarEntry{Name: unpackedPath(h.Name), Size: h.Size, Sparse: isSparse(h), Content: archive}
 				m.Regular = h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse
-				last = m.Name
+				last, begun = m.Name, true
 				if h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeXGlobalHeader {
 					continue
 				}
@@ -65,14 +65,15 @@ func walkTar(r io.Reader) iter.Seq2[tarEntry, error] {
 	}
 }
 
-// headerError says what is wrong with the header behind the member called last, "" for none.
-func (w *wholeReader) headerError(h *tar.Header, err error, last string) error {
+// headerError says what is wrong with the header after the member called last, which is "" for the folder itself, or
+// with the first header if no other was read.
+func (w *wholeReader) headerError(h *tar.Header, err error, last string, begun bool) error {
 	behind := "its beginning"
-	if last != "" {
+	if begun {
 		behind = strconv.Quote(last)
 	}
 	switch {
-	case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) && last != "":
+	case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) && begun:
 		return fmt.Errorf("is cut off: the two blocks of zeros that end an archive are missing behind %s; pack it again",
 			behind)
 	case err != nil && w.err != nil:

@@ -141,7 +141,7 @@ func (p *Pipeline) TakesImages() bool {
 // known returns ErrUnknown for pixels if no preprocessing is known.
 func (p *Pipeline) known(m Image) error {
 	if p.arrays && p.Pixels(m) {
-		return option.Errorf("%v for %v: %w: give %s, as a YAML file or a preset such as imagenet, or ready arrays",
+		return fmt.Errorf("%v for %v: %w: give %s, as a YAML file or a preset such as imagenet, or ready arrays",
 			m, p.target, ErrUnknown, option.Preprocess)
 	}
 	return nil
@@ -471,7 +471,7 @@ func (p *Pipeline) geometry(v view) (g geometry, err error) {
 		return g, p.shapeError(v, "")
 	}
 	if a.flat && a.order == "" && g.c > 1 {
-		return g, option.Errorf(
+		return g, fmt.Errorf(
 			"a colour image flattened can have its channels first or last: say layout NCHW or NHWC in %s", option.Preprocess)
 	}
 	return g, nil
@@ -487,7 +487,7 @@ func (p *Pipeline) shapeError(v view, why string) error {
 	case r != nil || p.spec.Crop != nil:
 		hint = errors.New("the preprocessing's resize and crop leave another size")
 	default:
-		hint = option.Errorf("images are never resized unasked; "+
+		hint = fmt.Errorf("images are never resized unasked; "+
 			"give %s with a resize, as a YAML file or a preset such as imagenet", option.Preprocess)
 	}
 	want := p.target.String()

@@ -76,7 +76,7 @@ func (t Target) axes(order Order) (axes, error) {
 		case order == NCHW:
 			return first.checked()
 		case isFirst && isLast:
-			return axes{}, option.Errorf("it can be NCHW and NHWC; say which with layout in %s", option.Preprocess)
+			return axes{}, fmt.Errorf("it can be NCHW and NHWC; say which with layout in %s", option.Preprocess)
 		case isLast:
 			return last, nil
 		}

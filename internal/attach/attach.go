@@ -102,7 +102,7 @@ func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
 		return m, nil
 	}
 	if want.File == nil {
-		return nil, option.Errorf("the bundle holds no model: give the file with %s (SHA-256 %.12s…)", option.Model, want.SHA256)
+		return nil, fmt.Errorf("the bundle holds no model: give the file with %s (SHA-256 %.12s…)", option.Model, want.SHA256)
 	}
 	if m, err = bundledModel(b); err != nil {
 		return nil, err

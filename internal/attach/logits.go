@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -46,7 +47,7 @@ func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 	worst = max(worst, 0)
 	// Written so that NaN fails.
 	if h.Approximation == "" && !(worst/size <= LogitTolerance) {
-		return 0, option.Errorf("%s times the weights of %s is not %s: they differ by %.2g of the largest logit, want at most %.2g; name the right tensors with %s and %s",
+		return 0, fmt.Errorf("%s times the weights of %s is not %s: they differ by %.2g of the largest logit, want at most %.2g; name the right tensors with %s and %s",
 			h.FeaturesTensor, h.Node, h.LogitsTensor, worst/size, LogitTolerance, option.Features, option.Logits)
 	}
 	return worst / size, nil

@@ -1,21 +1,26 @@
-// Package option makes errors whose messages name options, for Go programs and for commands. A library writes
+// Package option names options in messages, in the words of their reader. A library writes
 //
-//	option.Errorf("%w: use %s to replace it", err, option.Force)
+//	fmt.Errorf("%w: use %s to replace it", err, option.Force)
 //
-// whose message has the name of the field: "use Force to replace it". A command prints the same message with its
-// flags: see [Text].
+// A Go program reads the name of a field, "use Force to replace it", and the user of a command its flag, "use --force
+// to replace it": see [Spell].
 package option
 
 import (
-	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// A Name is the name of a field in a Config, Options or Settings.
+// Spell returns the name of an option in messages: that of the field in a Config, Options or Settings. A command
+// replaces it when it starts, by a function that returns flags.
+var Spell = func(n Name) string { return string(n) }
+
+// A Name is the name of a field in a Config, Options or Settings. Formatted, it is spelled by [Spell].
 type Name string
+
+// String spells the name for messages.
+func (n Name) String() string { return Spell(n) }
 
 // The options that errors name.
 const (
@@ -48,8 +53,8 @@ const (
 // All are the options that errors name.
 var All = []Name{
 	Alpha, Classes, Covariance, FalseAlarm, Features, Force, KeepCurvature, Link, Logits, MaxBad, Methods, Model,
-	NoModel,
-	OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume, TargetCoverage, TargetError, Train, Val, ValOOD,
+	NoModel, OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume, TargetCoverage, TargetError, Train, Val,
+	ValOOD,
 }
 
 // Of returns the option whose flag has a name, such as ood-score. It panics if there is none in [All].
@@ -67,59 +72,4 @@ var wordEnd = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 // Kebab returns a name in the form of flags: ood-score for OODScore.
 func (n Name) Kebab() string {
 	return strings.ToLower(wordEnd.ReplaceAllString(string(n), "$1$3-$2$4"))
-}
-
-// Error is an error whose message names options.
-type Error struct {
-	format  string
-	args    []any
-	message error // with the names of fields
-}
-
-// Errorf is fmt.Errorf for a message with Names among its arguments.
-func Errorf(format string, args ...any) *Error {
-	return &Error{format, args, fmt.Errorf(format, args...)}
-}
-
-func (e *Error) Error() string { return e.message.Error() }
-
-// Unwrap returns the errors of %w.
-func (e *Error) Unwrap() []error {
-	switch w := e.message.(type) {
-	case interface{ Unwrap() error }:
-		return []error{w.Unwrap()}
-	case interface{ Unwrap() []error }:
-		return w.Unwrap()
-	}
-	return nil
-}
-
-// words returns the message with each name replaced.
-func (e *Error) words(of func(Name) string) string {
-	args := make([]any, len(e.args))
-	for i, arg := range e.args {
-		if name, ok := arg.(Name); ok {
-			arg = of(name)
-		}
-		args[i] = arg
-	}
-	return fmt.Errorf(e.format, args...).Error()
-}
-
-// Text returns the message of err, in which of replaces each name of an option, in wrapped errors too.
-func Text(err error, of func(Name) string) string {
-	text := err.Error()
-	reword(err, func(e *Error) { text = strings.Replace(text, e.Error(), e.words(of), 1) })
-	return text
-}
-
-// reword calls each for every Error in the tree of err. Outer ones come first: their new words still contain the old
-// message of what they wrap.
-func reword(err error, each func(*Error)) {
-	if e := (*Error)(nil); errors.As(err, &e) {
-		each(e)
-		for _, inner := range e.Unwrap() {
-			reword(inner, each)
-		}
-	}
 }

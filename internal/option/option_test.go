@@ -1,36 +1,54 @@
 package option_test
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/mfgs/mfgs/internal/option"
 )
 
-func TestAnErrorNamesFieldsToProgramsAndFlagsToPeople(t *testing.T) {
-	t.Parallel()
-	exists := option.Errorf("%s: %w: use %s to replace it", "b", fs.ErrExist, option.Force)
-	nested := fmt.Errorf("calibrate: %w", option.Errorf("%w, or choose another %s", exists, option.Out))
-	flag := func(n option.Name) string { return "the flag for " + string(n) }
-	for _, test := range []struct {
-		err         error
-		plain, text string
-	}{
-		{errors.New("Force"), "Force", "Force"},
-		{exists, "b: file already exists: use Force to replace it", "b: file already exists: use the flag for Force to replace it"},
-		{nested, "calibrate: b: file already exists: use Force to replace it, or choose another Out",
-			"calibrate: b: file already exists: use the flag for Force to replace it, or choose another the flag for Out"},
-	} {
-		if got := test.err.Error(); got != test.plain {
-			t.Errorf("%q, want %q", got, test.plain)
-		}
-		if got := option.Text(test.err, flag); got != test.text {
-			t.Errorf("%q, want %q", got, test.text)
-		}
+func TestAMessageNamesFieldsToProgramsAndFlagsToUsersOfACommand(t *testing.T) {
+	if got := fmt.Sprintf("use %s", option.OODScore); got != "use OODScore" {
+		t.Errorf("a program reads %q", got)
 	}
-	if !errors.Is(nested, fs.ErrExist) {
-		t.Error("what an error wraps is not found")
+	defer func(before func(option.Name) string) { option.Spell = before }(option.Spell)
+	option.Spell = func(n option.Name) string { return "--" + n.Kebab() }
+	if got := fmt.Errorf("use %s", option.OODScore).Error(); got != "use --ood-score" {
+		t.Errorf("the user of a command reads %q", got)
+	}
+}
+
+// The names are written down twice, as constants and in All. Of would panic for one that All lacks.
+func TestAllHasEveryName(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "option.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+			name, _ := strconv.Unquote(value.Value)
+			if n++; spec.Names[0].Name != name || !slices.Contains(option.All, option.Name(name)) {
+				t.Errorf("%s = %q: want its own name, and its place in All", spec.Names[0].Name, name)
+			}
+		}
+		return true
+	})
+	if n != len(option.All) {
+		t.Errorf("%d constants, %d names in All", n, len(option.All))
+	}
+	for _, name := range option.All {
+		if option.Of(name.Kebab()) != name {
+			t.Errorf("%s is not found by its flag %s", string(name), name.Kebab())
+		}
 	}
 }

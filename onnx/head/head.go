@@ -66,24 +66,21 @@ type UnsupportedError struct {
 	Candidates []*Head
 }
 
-// Error gives the reason and the way out.
-func (e *UnsupportedError) Error() string { return e.Unwrap().Error() }
-
-// Unwrap returns an error of the same message, which names the options.
-func (e *UnsupportedError) Unwrap() error {
-	format := "no classification head: %s; if another layer is meant, name it with %s TENSOR %s TENSOR"
-	args := []any{e.Reason, option.Features, option.Logits}
+// Error gives the reason, and what to do about it.
+func (e *UnsupportedError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no classification head: %s; if another layer is meant, name it with %s TENSOR %s TENSOR",
+		e.Reason, option.Features, option.Logits)
 	for i, h := range e.Candidates {
 		sep := ", or"
 		if i == 0 {
 			sep = ": nearest"
 		}
-		format += sep + " %s %s %s %s (%s, %d features, %d classes)"
-		args = append(args, option.Features, onnxpb.Printable(h.FeaturesTensor),
-			option.Logits, onnxpb.Printable(h.LogitsTensor), h.Op, h.Features, h.Logits)
+		fmt.Fprintf(&b, "%s %s %s %s %s (%s, %d features, %d classes)", sep, option.Features,
+			onnxpb.Printable(h.FeaturesTensor), option.Logits, onnxpb.Printable(h.LogitsTensor), h.Op, h.Features, h.Logits)
 	}
-	format += "; or give features and logits computed elsewhere, with %s"
-	return option.Errorf(format, append(args, option.PrecomputedFeatures)...)
+	fmt.Fprintf(&b, "; or give features and logits computed elsewhere, with %s", option.PrecomputedFeatures)
+	return b.String()
 }
 
 // Find finds the linear layer that computes a classifier's logits.

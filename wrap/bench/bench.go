@@ -112,7 +112,7 @@ func (b *bench) check() error {
 	}
 	learns := func(r *request) bool { return r.learns() }
 	if b.Train != "" && len(taken) == 0 && !slices.ContainsFunc(b.requests, learns) {
-		return option.Errorf("%s is for a method that is fitted, and the methods have none: add it with %s",
+		return fmt.Errorf("%s is for a method that is fitted, and the methods have none: add it with %s",
 			option.Train, option.Methods)
 	}
 	if len(taken) > 0 {

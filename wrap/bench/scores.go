@@ -30,7 +30,7 @@ func (b *bench) openScores(ctx context.Context) (err error) {
 	}
 	for _, s := range b.unserved() {
 		if s.Name == "learned" {
-			return option.Errorf("method learned is learned from unfamiliar data or stand-ins while calibrating, "+
+			return fmt.Errorf("method learned is learned from unfamiliar data or stand-ins while calibrating, "+
 				"and the bundle does not serve it: calibrate with %s learned, and give that bundle", option.OODScore)
 		}
 	}

@@ -182,16 +182,16 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 		}
 		recorded, spec = &all[i], all[i].Spec
 		if slices.ContainsFunc(all[i+1:], func(d bundle.Dataset) bool { return d.Role == role }) {
-			return nil, option.Errorf("the bundle was updated, and its %s data are several sets: give the data with %s", role, optionOf[role])
+			return nil, fmt.Errorf("the bundle was updated, and its %s data are several sets: give the data with %s", role, optionOf[role])
 		}
 	}
 	if dataset.IsStream(spec) {
-		return nil, option.Errorf("the data of calibration came on standard input, which is gone: give the data with %s", optionOf[role])
+		return nil, fmt.Errorf("the data of calibration came on standard input, which is gone: give the data with %s", optionOf[role])
 	}
 	s, err := b.opener(nil, limit).Open(ctx, name, spec, b.head.Classes(), role != bundle.OOD)
 	if err != nil {
 		if recorded != nil {
-			err = option.Errorf("the data of calibration: %w: give the data with %s", err, optionOf[role])
+			err = fmt.Errorf("the data of calibration: %w: give the data with %s", err, optionOf[role])
 		}
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 	if err == nil && recorded != nil {
 		var same bool
 		if same, err = b.opener(nil, 0).IsRecorded(ctx, s, b.head.Classes(), recorded); err == nil && !same {
-			err = option.Errorf("%s: %s is not the data of calibration any more: give the data with %s", name, spec, optionOf[role])
+			err = fmt.Errorf("%s: %s is not the data of calibration any more: give the data with %s", name, spec, optionOf[role])
 		}
 	}
 	if err != nil {

@@ -205,7 +205,7 @@
 //
 // # scores.safetensors
 //
-// What the score of ood_score was fitted to the training data, F64, row-major and finite: tensors with the
+// The tensors that the score of ood_score was fitted with on the training data: F64, row-major and finite, with the
 // names and shapes of package score. K is head.classes, d head.feature_dim, and other dimensions are at most
 // 2^14.
 //

@@ -50,7 +50,10 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		report, err = fitAndWrite(ctx, p, to, log)
 		return err
 	})
-	return report, err
+	if err != nil {
+		return nil, err
+	}
+	return report, nil
 }
 
 // Validate reports settings that cannot work, before any work is done.
@@ -67,7 +70,7 @@ func (c *Config) Validate() error {
 	case !c.PrecomputedFeatures && c.Model == "":
 		return errors.New("model is missing: give it, or ready-made features")
 	case c.Resume && c.stream() != "":
-		return option.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave %s out, or give files",
+		return fmt.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave %s out, or give files",
 			c.stream(), option.Resume)
 	case c.Limit > 0 && dataset.IsStream(c.Train):
 		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)

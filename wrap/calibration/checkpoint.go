@@ -65,7 +65,7 @@ func openCheckpoint(out string, resume, force bool) (*checkpoint, error) {
 	switch {
 	case !c.kept || resume:
 	case !force:
-		err = option.Errorf("%s: a calibration to it was interrupted, and %s holds what it had read: "+
+		err = fmt.Errorf("%s: a calibration to it was interrupted, and %s holds what it had read: "+
 			"go on with %s, or start anew with %s", out, c.dir, option.Resume, option.Force)
 	default:
 		err = c.discard()
@@ -85,12 +85,12 @@ func (c *checkpoint) take() (err error) {
 		}
 		if s, err := os.Lstat(c.dir); err == nil && !s.IsDir() {
 			if s, err := os.Stat(c.dir); err != nil || !s.IsDir() {
-				return option.Errorf("%s is no folder, and checkpoints go there: remove it, or choose another %s", c.dir, option.Out)
+				return fmt.Errorf("%s is no folder, and checkpoints go there: remove it, or choose another %s", c.dir, option.Out)
 			}
 		}
 		c.lock, err = files.Grow(filepath.Join(c.dir, lockName))
 		if errors.Is(err, files.ErrInUse) {
-			return option.Errorf("another process calibrates to it: wait for it, or choose another %s (%w)", option.Out, err)
+			return fmt.Errorf("another process calibrates to it: wait for it, or choose another %s (%w)", option.Out, err)
 		}
 		// The process that held the folder may have removed it in between.
 		if err != nil && (try == takeTries || !errors.Is(err, fs.ErrNotExist)) {
@@ -162,17 +162,15 @@ type InterruptedError struct {
 	Err        error
 }
 
-func (e *InterruptedError) Error() string { return e.Unwrap().Error() }
-
-// Unwrap returns an error of the same message, which names the options and wraps e.Err.
-func (e *InterruptedError) Unwrap() error {
-	format, args := "%w (%s holds what was read: go on with %s", []any{e.Err, e.Checkpoint, option.Resume}
+func (e *InterruptedError) Error() string {
+	instead := ""
 	if short := (*conformal.InsufficientDataError)(nil); errors.As(e.Err, &short) {
+		instead = fmt.Sprintf(" and without %s", option.Of(short.Flag))
 		if shown := short.Nearest(); shown != 0 {
-			format, args = format+" %s %v", append(args, option.Of(short.Flag), shown)
-		} else {
-			format, args = format+" and without %s", append(args, option.Of(short.Flag))
+			instead = fmt.Sprintf(" %s %v", option.Of(short.Flag), shown)
 		}
 	}
-	return option.Errorf(format+")", args...)
+	return fmt.Sprintf("%v (%s holds what was read: go on with %s%s)", e.Err, e.Checkpoint, option.Resume, instead)
 }
+
+func (e *InterruptedError) Unwrap() error { return e.Err }

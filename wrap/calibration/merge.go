@@ -66,7 +66,10 @@ func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 		}
 		return err
 	})
-	return report, err
+	if err != nil {
+		return nil, err
+	}
+	return report, nil
 }
 
 // writePart writes a part and reports it.
@@ -178,7 +181,7 @@ func (c *MergeConfig) check() error {
 	}
 	for _, dir := range c.Parts {
 		if folder.Inside(c.Out, dir) {
-			return option.Errorf("%s would lie in the part %s: choose another folder for %s", c.Out, dir, option.Out)
+			return fmt.Errorf("%s would lie in the part %s: choose another folder for %s", c.Out, dir, option.Out)
 		}
 	}
 	return nil

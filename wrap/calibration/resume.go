@@ -45,7 +45,7 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 			return o.check(a.cfg)
 		}
 		a.refused = true // even where Force is not set: the update would be lost
-		return option.Errorf("%s was updated and holds more training data: %s: calibrate into another %s",
+		return fmt.Errorf("%s was updated and holds more training data: %s: calibrate into another %s",
 			out, strings.Join(more, ", "), option.Out)
 	}
 	if err == nil {
@@ -75,7 +75,7 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 		return o.check(a.cfg)
 	}
 	a.refused = true
-	return option.Errorf("%w: use %s to replace it, or choose another %s", err, option.Force, option.Out)
+	return fmt.Errorf("%w: use %s to replace it, or choose another %s", err, option.Force, option.Out)
 }
 
 // added returns the SPECs of training data added by updates.
@@ -220,7 +220,7 @@ func (a *accumulation) resume(ctx context.Context) error {
 	old.Recipe.Settings.MaxBad, old.Recipe.Settings.Decisions = asked.MaxBad, asked.Decisions
 	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
 		a.refused = true
-		return option.Errorf("%s is of another calibration: %s was %s, and is %s: start anew with %s, or choose another %s",
+		return fmt.Errorf("%s is of another calibration: %s was %s, and is %s: start anew with %s, or choose another %s",
 			c.dir, field, before, now, option.Force, option.Out)
 	}
 	for _, s := range a.in.sets() {

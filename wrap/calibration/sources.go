@@ -186,7 +186,7 @@ func (in *sources) open(
 	}
 	s, err := opener.Open(ctx, string(role), spec, classes, role == bundle.Train || role == bundle.Val)
 	if err == nil && cfg.Out != "" && folder.Inside(cfg.Out, s.Path()) {
-		err = option.Errorf("%s: %s would lie in %s, among the data: choose another folder for %s",
+		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for %s",
 			role, cfg.Out, s.Path(), option.Out)
 	}
 	if err == nil && classes == 0 {
@@ -298,7 +298,7 @@ func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*bundle.
 	case images != nil && arrays != nil && spec == nil:
 		return nil, fmt.Errorf("%s: %s holds bytes, and %s: %s ready arrays: nothing says how the one become the other: give arrays of one type", images.Name, images.Spec, arrays.Name, arrays.Spec)
 	case images != nil && arrays != nil:
-		return nil, option.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give %s, as a YAML file or a preset such as imagenet, or ready arrays alone",
+		return nil, fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give %s, as a YAML file or a preset such as imagenet, or ready arrays alone",
 			images.Name, images.Spec, arrays.Name, arrays.Spec, preprocess.ErrUnknown, option.Preprocess)
 	case images != nil:
 		return &bundle.Preprocessing{Source: bundle.Assumed, Spec: spec}, nil

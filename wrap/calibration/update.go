@@ -131,7 +131,7 @@ func (u *update) openBundle() (err error) {
 	}
 	u.manifest = &u.bundle.Manifest
 	if !u.bundle.KeepsCurvature() {
-		return option.Errorf("%s keeps no curvature to add to: calibrate with %s", u.Bundle, option.KeepCurvature)
+		return fmt.Errorf("%s keeps no curvature to add to: calibrate with %s", u.Bundle, option.KeepCurvature)
 	}
 	u.in = &sources{head: u.manifest.Head.Head, classes: u.manifest.Labels}
 	return nil
@@ -192,7 +192,7 @@ func (u *update) open(ctx context.Context) error {
 	for _, role := range []bundle.Role{bundle.Val, bundle.OOD} {
 		configured := map[bundle.Role]string{bundle.Val: u.Val, bundle.OOD: u.OOD}[role]
 		if configured == "" && dataset.IsStream(specs[string(role)]) {
-			return option.Errorf("the %s data of the bundle came on standard input, which is gone: give it with %s", role, option.Of(string(role)))
+			return fmt.Errorf("the %s data of the bundle came on standard input, which is gone: give it with %s", role, option.Of(string(role)))
 		}
 	}
 	if err := source.OneStream(specs); err != nil {
@@ -384,7 +384,7 @@ func (u *update) check(ctx context.Context) error {
 			return err
 		}
 		if !same {
-			return option.Errorf("%s: %s is not the data of the bundle any more: give the data with %s", s.role, d.Spec, option.Of(string(s.role)))
+			return fmt.Errorf("%s: %s is not the data of the bundle any more: give the data with %s", s.role, d.Spec, option.Of(string(s.role)))
 		}
 	}
 	return nil

@@ -114,7 +114,7 @@ func modelFiles(m *onnx.Model) (model, data func(io.Writer) error, err error) {
 	}
 	files, err := m.Files(bundle.ModelName)
 	if err != nil {
-		return nil, nil, option.Errorf("%w; leave the model out of the bundle with %s", err, option.NoModel)
+		return nil, nil, fmt.Errorf("%w; leave the model out of the bundle with %s", err, option.NoModel)
 	}
 	if len(files) == 2 {
 		data = files[1].Write

@@ -201,7 +201,7 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 		all.sort()
 		p.Sets = append(p.Sets, *all)
 		if n := p.Recipe.Settings.MaxBad; all.Bad() > n {
-			return option.Errorf("%s: the parts left out %d unreadable records together, %s allows %d",
+			return fmt.Errorf("%s: the parts left out %d unreadable records together, %s allows %d",
 				role, all.Bad(), option.MaxBad, n)
 		}
 	}

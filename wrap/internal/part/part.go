@@ -2,6 +2,7 @@ package part
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -169,7 +170,7 @@ func (p *Part) Change(c calibrate.Covariance, d *calibrate.Damping) error {
 	}
 	if p.Sums != nil {
 		if c.NeedsFisher() && !p.Sums.Fisher() {
-			return option.Errorf("the parts were made for the %s covariance and have no Fisher matrix, which %s needs: make them with %s %s",
+			return fmt.Errorf("the parts were made for the %s covariance and have no Fisher matrix, which %s needs: make them with %s %s",
 				s.Covariance, c, option.Covariance, c)
 		}
 		if !c.NeedsFisher() && p.Sums.Fisher() {

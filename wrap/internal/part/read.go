@@ -24,9 +24,15 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
-// ErrCheckpoint says that a part is the checkpoint of a calibration that was not ended.
-var ErrCheckpoint error = option.Errorf(
-	"the checkpoint of a calibration that was interrupted: end that with %s, which makes a part or a bundle", option.Resume)
+// ErrCheckpoint reports the checkpoint of a calibration that was interrupted.
+var ErrCheckpoint error = checkpointError{}
+
+type checkpointError struct{}
+
+func (checkpointError) Error() string {
+	return fmt.Sprintf("the checkpoint of a calibration that was interrupted: end that with %s, which makes a part or a bundle",
+		option.Resume)
+}
 
 // ReadManifest reads and checks the manifest of a part, and no other file. Errors begin with
 // dir.

@@ -174,7 +174,7 @@ func (a *agreement) error(h *head.Head, n int) error {
 	if a.what == "classes" {
 		found = fmt.Sprintf("they differ in %d of %d examples, want none", a.classes, n)
 	}
-	return option.Errorf("the %s made of the logits %q by %s are not the model's own %q: %s; name the tensor that the model makes them of with %s, behind every bias and scale, and their %s, or give features and logits ready made",
+	return fmt.Errorf("the %s made of the logits %q by %s are not the model's own %q: %s; name the tensor that the model makes them of with %s, behind every bias and scale, and their %s, or give features and logits ready made",
 		a.what, h.LogitsTensor, h.Link, a.output, found, option.Logits, option.Link)
 }
 

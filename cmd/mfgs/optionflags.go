@@ -2,8 +2,8 @@ package main
 
 import "github.com/mfgs/mfgs/internal/option"
 
-// message returns the message of an error, with flags for the options it names.
-func message(err error) string { return option.Text(err, flagOf) }
+// Messages of libraries name options; those of this command name its flags.
+func init() { option.Spell = flagOf }
 
 // flagOf returns the flag of an option: --max-bad for MaxBad.
 func flagOf(n option.Name) string {
