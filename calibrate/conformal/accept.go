@@ -61,20 +61,20 @@ type Rule struct {
 const mostThresholds = 1000
 
 // TargetError returns the rule that accepts the most examples while the mean loss of new accepted ones is at most
-// target. This fails with a probability of at most 1 - confidence over the draw of held.
+// target. This fails with a probability of at most 1 - confidence over the draw of calib.
 //
 // It is fixed-sequence testing as in Learn-then-Test (Angelopoulos et al., 2021): candidates are uncertainties in
-// tune. Starting with the one whose error has the smallest p-value on tune, larger ones are tested on held, and
+// tune. Starting with the one whose error has the smallest p-value on tune, larger ones are tested on calib, and
 // finally 1, which accepts everything. The null hypothesis, that the error is above target, is tested by the exact
 // binomial test, or for fractional losses by the inequalities of Hoeffding and Bentkus. The result is the last
-// threshold before the first that is not rejected. tune and held must not share examples.
+// threshold before the first that is not rejected. tune and calib must not share examples.
 //
 // If the first is not rejected, the error is a [*InsufficientDataError].
-func TargetError(tune, held Losses, target, confidence float64) (Rule, error) {
+func TargetError(tune, calib Losses, target, confidence float64) (Rule, error) {
 	if !(target > 0 && target < 1) || !(confidence > 0 && confidence < 1) {
 		return Rule{}, fmt.Errorf("target error %v with confidence %v, want numbers between 0 and 1", target, confidence)
 	}
-	for _, d := range []Losses{tune, held} {
+	for _, d := range []Losses{tune, calib} {
 		if err := d.check(); err != nil {
 			return Rule{}, err
 		}
@@ -98,11 +98,11 @@ func TargetError(tune, held Losses, target, confidence float64) (Rule, error) {
 		}
 		return at
 	}
-	rule := Rule{Threshold: -1, Examples: len(held.Uncertainty)}
-	accepted = held.accepted()
+	rule := Rule{Threshold: -1, Examples: len(calib.Uncertainty)}
+	accepted = calib.accepted()
 	for _, t := range thresholds[first(target):] {
 		n, loss := accepted(t)
-		if pValue(loss, n, held.Fractional, target) > 1-confidence {
+		if pValue(loss, n, calib.Fractional, target) > 1-confidence {
 			break
 		}
 		rule.Threshold, rule.Accepted, rule.Wrong = t, n, loss
@@ -112,9 +112,9 @@ func TargetError(tune, held Losses, target, confidence float64) (Rule, error) {
 	}
 	shows := func(target float64) bool {
 		n, loss := accepted(thresholds[first(target)])
-		return pValue(loss, n, held.Fractional, target) <= 1-confidence
+		return pValue(loss, n, calib.Fractional, target) <= 1-confidence
 	}
-	return Rule{}, &InsufficientDataError{"target-error", target, shownBy(len(held.Uncertainty), target, confidence, answers),
+	return Rule{}, &InsufficientDataError{"target-error", target, shownBy(len(calib.Uncertainty), target, confidence, answers),
 		func() float64 { return nearest(target, shows) }}
 }
 

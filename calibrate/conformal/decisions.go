@@ -119,28 +119,28 @@ type Decisions struct {
 	Guarantees []string `yaml:"promises" json:"promises"` // for people
 }
 
-// Decide sets the thresholds of a plan on the examples held. tune are others, for the candidate thresholds and the
+// Decide sets the thresholds of a plan on the examples calib. tune are others, for the candidate thresholds and the
 // penalty of RAPS.
-func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
+func (p Plan) Decide(tune, calib *Outcomes) (*Decisions, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	if held.len() == 0 {
+	if calib.len() == 0 {
 		return nil, errors.New("there are no held-out examples that thresholds are set on: give more")
 	}
 	p = p.Complete()
 	others := p
 	others.TargetError = 0 // setRules has the better error
-	if err := others.Reachable(held.len()); err != nil {
+	if err := others.Reachable(calib.len()); err != nil {
 		return nil, err
 	}
-	d := &Decisions{Plan: p, Examples: held.len(), MultiLabel: held.Targets != nil}
-	if err := d.setRules(tune, held); err != nil {
+	d := &Decisions{Plan: p, Examples: calib.len(), MultiLabel: calib.Targets != nil}
+	if err := d.setRules(tune, calib); err != nil {
 		return nil, err
 	}
 	if p.Alpha > 0 {
 		o := SetOptions{Score: p.Sets, Alpha: p.Alpha, ClassConditional: p.ClassConditional}
-		sets, err := Fit(&tune.Examples, &held.Examples, o)
+		sets, err := Fit(&tune.Examples, &calib.Examples, o)
 		if err != nil {
 			return nil, err
 		}
@@ -151,10 +151,10 @@ func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
 }
 
 // setRules sets the rules of when to abstain.
-func (d *Decisions) setRules(tune, held *Outcomes) error {
-	losses := held.losses()
+func (d *Decisions) setRules(tune, calib *Outcomes) error {
+	losses := calib.losses()
 	if d.FalseAlarm > 0 {
-		rule, err := ToleranceLimit(held.OODScores, 1-d.FalseAlarm, d.Confidence)
+		rule, err := ToleranceLimit(calib.OODScores, 1-d.FalseAlarm, d.Confidence)
 		if err != nil {
 			return fmt.Errorf("false-alarm %v: %w", d.FalseAlarm, err)
 		}
@@ -167,7 +167,7 @@ func (d *Decisions) setRules(tune, held *Outcomes) error {
 		if d.OOD != nil {
 			// Given the threshold, examples below it are independent draws: see ToleranceLimit.
 			below := Losses{Fractional: losses.Fractional}
-			for i, v := range held.OODScores {
+			for i, v := range calib.OODScores {
 				if v < d.OOD.Threshold {
 					below.Uncertainty = append(below.Uncertainty, losses.Uncertainty[i])
 					below.Loss = append(below.Loss, losses.Loss[i])

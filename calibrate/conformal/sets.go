@@ -130,7 +130,7 @@ type SetOptions struct {
 	ClassConditional bool    // a threshold and the bound for each class
 }
 
-// Fit sets the thresholds of prediction sets on the examples held.
+// Fit sets the thresholds of prediction sets on the examples calib.
 //
 // With n examples the threshold is the ⌈(n+1)(1-alpha)⌉-th smallest score of their labels. For multi-label examples
 // it is the least one with which the mean fraction of missed labels over n+1 examples is at most alpha, the new
@@ -138,12 +138,12 @@ type SetOptions struct {
 // the same. Class-conditional thresholds are set on the examples of one class (Vovk, "Conditional Validity of
 // Inductive Conformal Predictors", 2013).
 //
-// tune are examples for the penalty of RAPS, none of them in held: the one of 0.001, 0.01, 0.1, 0.2 and 0.5 that
+// tune are examples for the penalty of RAPS, none of them in calib: the one of 0.001, 0.01, 0.1, 0.2 and 0.5 that
 // makes their sets smallest, behind as many free classes as cover 1 - alpha of them. Other scores ignore tune.
 //
 // Fit needs at least 1/alpha - 1 examples, of each class for class-conditional sets. It refuses APS and RAPS, which
 // rank classes that exclude each other, for multi-label examples.
-func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
+func Fit(tune, calib *Examples, o SetOptions) (*Sets, error) {
 	o.Score = cmp.Or(o.Score, LAC)
 	if !slices.Contains(Scores, o.Score) {
 		return nil, fmt.Errorf("score %.70q of prediction sets, want one of %v", o.Score, Scores)
@@ -151,11 +151,11 @@ func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
 	if !(o.Alpha > 0 && o.Alpha < 1) {
 		return nil, fmt.Errorf("alpha is %v, want a number between 0 and 1: how often a set may miss the label", o.Alpha)
 	}
-	s := &Sets{Score: o.Score, Alpha: o.Alpha, MultiLabel: held.Targets != nil, Examples: held.len()}
+	s := &Sets{Score: o.Score, Alpha: o.Alpha, MultiLabel: calib.Targets != nil, Examples: calib.len()}
 	if s.MultiLabel && s.Ranked() {
 		return nil, fmt.Errorf("%s ranks classes that exclude each other, and these are labels of which an example has any number: use %s", s.Score, LAC)
 	}
-	if err := held.check(); err != nil {
+	if err := calib.check(); err != nil {
 		return nil, err
 	}
 	if kinds[s.Score].tuned {
@@ -163,16 +163,16 @@ func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
 			return nil, err
 		}
 	}
-	missed := s.missed(held)
+	missed := s.missed(calib)
 	if !o.ClassConditional {
-		t, ok := threshold(missed, held.len(), o.Alpha)
+		t, ok := threshold(missed, calib.len(), o.Alpha)
 		if !ok {
-			return nil, shortOfSets(o.Alpha, held.len())
+			return nil, shortOfSets(o.Alpha, calib.len())
 		}
 		s.Thresholds = []float64{t}
 		return s, nil
 	}
-	byClass := make([][]miss, held.Classes)
+	byClass := make([][]miss, calib.Classes)
 	for _, m := range missed {
 		m.weight = 1
 		byClass[m.class] = append(byClass[m.class], m)

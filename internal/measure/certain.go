@@ -25,7 +25,7 @@ type Resampled struct {
 // place is a method and a set. nll: of the scores under the temperatures for likelihood, if they differ.
 type place struct {
 	tally int
-	part  Part
+	part  SetID
 	nll   bool
 }
 
@@ -36,11 +36,11 @@ func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64,
 	drawn := samplesOf(tallies)
 	for i, t := range tallies {
 		if t.test != nil {
-			g.add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test, keys...))
+			g.add(place{i, SetID{Role: Test}, false}, t.test.Probabilities(drawn.test, keys...))
 		}
 		for j, c := range t.shifts {
 			if c != nil {
-				g.add(place{i, Part{Shift, j}, false}, c.Probabilities(drawn.shifts[j], keys...))
+				g.add(place{i, SetID{Shift, j}, false}, c.Probabilities(drawn.shifts[j], keys...))
 			}
 		}
 		for j, out := range t.out {
@@ -48,14 +48,14 @@ func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64,
 			if err != nil {
 				return nil, err
 			}
-			g.add(place{i, Part{OOD, j}, false}, m)
+			g.add(place{i, SetID{OOD, j}, false}, m)
 			if len(out.NLL) == 0 || len(keys) > 0 {
 				continue
 			}
 			if m, err = metrics.Detection(t.in.NLL, out.NLL, drawn.test, drawn.out[j]); err != nil {
 				return nil, err
 			}
-			g.add(place{i, Part{OOD, j}, true}, m)
+			g.add(place{i, SetID{OOD, j}, true}, m)
 		}
 	}
 	return g.resample(ctx, drawn.sizes, resamples, seed)
@@ -144,13 +144,13 @@ func (r *Resampled) certainty(p place) metrics.Certainty {
 // Add adds intervals and differences to the figures of a tally.
 func (r *Resampled) Add(tally int, f *Figures) {
 	if f.InDomain != nil {
-		f.InDomain.Certainty = r.certainty(place{tally, Part{Role: Test}, false})
+		f.InDomain.Certainty = r.certainty(place{tally, SetID{Role: Test}, false})
 	}
 	for j := range f.Shifts {
-		f.Shifts[j].Certainty = r.certainty(place{tally, Part{Shift, j}, false})
+		f.Shifts[j].Certainty = r.certainty(place{tally, SetID{Shift, j}, false})
 	}
 	for j := range f.OOD {
-		f.OOD[j].Certainty = r.certainty(place{tally, Part{OOD, j}, false})
-		f.OODNLL[j].Certainty = r.certainty(place{tally, Part{OOD, j}, true})
+		f.OOD[j].Certainty = r.certainty(place{tally, SetID{OOD, j}, false})
+		f.OODNLL[j].Certainty = r.certainty(place{tally, SetID{OOD, j}, true})
 	}
 }

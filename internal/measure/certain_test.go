@@ -19,8 +19,8 @@ func TestEachSetIsResampledApart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("mle", h, 1, []string{"far", "near"})
-	sizes := map[Part]int{{Test, 0}: 200, {Shift, 0}: 50, {OOD, 0}: 90, {OOD, 1}: 30}
-	losses, scores := map[Part][]float64{}, map[Part][]float64{}
+	sizes := map[SetID]int{{Test, 0}: 200, {Shift, 0}: 50, {OOD, 0}: 90, {OOD, 1}: 30}
+	losses, scores := map[SetID][]float64{}, map[SetID][]float64{}
 	for part, n := range sizes {
 		for range n {
 			p := 0.5 + rng.Float64()/2
@@ -48,7 +48,7 @@ func TestEachSetIsResampledApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for part, name := range map[Part]string{{Test, 0}: "nll", {OOD, 0}: "auroc", {OOD, 1}: "auroc"} {
+	for part, name := range map[SetID]string{{Test, 0}: "nll", {OOD, 0}: "auroc", {OOD, 1}: "auroc"} {
 		got, want := compared.of(place{0, part, false}), resampled.of(place{0, part, false})
 		if !reflect.DeepEqual(got, map[string]metrics.Series{name: want[name]}) {
 			t.Errorf("%v: compared by %v, want %s alone, %v", part, got, name, want[name])
@@ -73,15 +73,15 @@ func TestEachSetIsResampledApart(t *testing.T) {
 			return sum
 		}
 	}
-	for part, in := range map[Part]metrics.Labelled{{Test, 0}: *f.InDomain, {Shift, 0}: f.Shifts[0]} {
+	for part, in := range map[SetID]metrics.Labelled{{Test, 0}: *f.InDomain, {Shift, 0}: f.Shifts[0]} {
 		check("NLL", in.Intervals["nll"], []int{sizes[part]}, mean(losses[part]))
 	}
 	for i, result := range f.OOD {
-		part := Part{OOD, i}
+		part := SetID{OOD, i}
 		check("AUROC", result.Intervals["auroc"], []int{200, sizes[part]}, func(draw [][]int) float64 {
 			var in, out []float64
 			for _, i := range draw[0] {
-				in = append(in, scores[Part{}][i])
+				in = append(in, scores[SetID{}][i])
 			}
 			for _, i := range draw[1] {
 				out = append(out, scores[part][i])
@@ -118,7 +118,7 @@ func TestSetsUnderShiftShareTheirDraws(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("mle", h, 5, []string{"far", "near"})
-	for part, n := range map[Part]int{
+	for part, n := range map[SetID]int{
 		{Test, 0}: 6, {Shift, 0}: 4, {Shift, 1}: 6, {Shift, 2}: 4, {Shift, 3}: 5, {Shift, 4}: 6,
 		{OOD, 0}: 6, {OOD, 1}: 4,
 	} {
@@ -142,7 +142,7 @@ func TestScoresAloneAreResampled(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("leverage", h, 1, []string{"far"})
-	for i, part := range []Part{{Test, 0}, {Test, 0}, {OOD, 0}, {OOD, 0}} {
+	for i, part := range []SetID{{Test, 0}, {Test, 0}, {OOD, 0}, {OOD, 0}} {
 		if err := tally.Add(part, Scores{OOD: []float64{float64(i % 3)}}, []int{0}, nil); err != nil {
 			t.Fatal(err)
 		}

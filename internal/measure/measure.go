@@ -19,8 +19,8 @@ const (
 	OOD        // out-of-distribution: to be detected
 )
 
-// Part is the role of a set, and its index among the sets of that role.
-type Part struct {
+// SetID identifies a set: its role, and its index among the sets of that role.
+type SetID struct {
 	Role  Role
 	Index int
 }
@@ -62,7 +62,7 @@ func New(name string, h layer.Head, shifts int, oods []string) *Tally {
 }
 
 // Add measures examples of a set, with their labels, or targets for multi-label heads.
-func (t *Tally) Add(p Part, s Scores, labels []int, targets []uint8) error {
+func (t *Tally) Add(p SetID, s Scores, labels []int, targets []uint8) error {
 	switch p.Role {
 	case Test:
 		t.in.add(s)

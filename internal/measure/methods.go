@@ -118,7 +118,7 @@ func Plain(name string, c *calibrate.Calibration) bool {
 
 // AddPlain adds a block of examples, whose features and logits are finite, to tallies of methods that are Plain.
 // learned are the fitted scores that c does not serve.
-func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitted, p Part, b *rows.Batch) error {
+func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitted, p SetID, b *rows.Batch) error {
 	x := &block{c: c, b: b}
 	var list []*score.Fitted
 	meanField := false

@@ -23,7 +23,7 @@ func Compared() []string { return []string{byLikelihood.Key, byDetection.Key} }
 
 // Recommend says which probabilities and which score to use. The arguments are those that the bundle serves.
 func (r *Resampled) Recommend(probabilities, score string) (rec metrics.Recommendation) {
-	if c := newContest(byLikelihood, r.entrants(byLikelihood, []Part{{Role: Test}})); c != nil {
+	if c := newContest(byLikelihood, r.entrants(byLikelihood, []SetID{{Role: Test}})); c != nil {
 		rec.Probabilities = c.recommended(c.winner(probabilities, "ts"), probabilities)
 		rec.Probabilities.Sentence = c.sentence(rec.Probabilities, c.figure.Label)
 	}
@@ -34,7 +34,7 @@ func (r *Resampled) Recommend(probabilities, score string) (rec metrics.Recommen
 // RecommendTuned is Recommend on validation data, where the calibration has already selected the probabilities, for a
 // reason.
 func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec metrics.Recommendation) {
-	if c := newContest(byLikelihood, r.entrants(byLikelihood, []Part{{Role: Test}})); c != nil {
+	if c := newContest(byLikelihood, r.entrants(byLikelihood, []SetID{{Role: Test}})); c != nil {
 		rec.Probabilities = c.recommended(entrantOf(c.entrants, probabilities), probabilities)
 		rec.Probabilities.Sentence = reason
 	}
@@ -44,10 +44,10 @@ func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec met
 
 // recommendScore returns nil without out-of-distribution sets.
 func (r *Resampled) recommendScore(score string) *metrics.Recommended {
-	var sets []Part
+	var sets []SetID
 	for j, name := range r.tallies[0].oods {
 		if name != SyntheticSet {
-			sets = append(sets, Part{OOD, j})
+			sets = append(sets, SetID{OOD, j})
 		}
 	}
 	if len(sets) == 0 {
@@ -77,7 +77,7 @@ type entrant struct {
 
 // entrants are the methods that have the figure on all parts, with its mean. Of several draws of a method only the
 // first enters.
-func (r *Resampled) entrants(figure metrics.Figure, parts []Part) (list []entrant) {
+func (r *Resampled) entrants(figure metrics.Figure, parts []SetID) (list []entrant) {
 	for i, t := range r.tallies {
 		var figures []metrics.Series
 		for _, p := range parts {
@@ -98,10 +98,10 @@ func (r *Resampled) entrants(figure metrics.Figure, parts []Part) (list []entran
 
 // worse returns the names of the sets on which the network is significantly better than a method, with simultaneous
 // intervals over all sets.
-func (r *Resampled) worse(method string, sets []Part) (names []string) {
+func (r *Resampled) worse(method string, sets []SetID) (names []string) {
 	var differences []metrics.Series
 	for _, set := range sets {
-		list := r.entrants(byDetection, []Part{set})
+		list := r.entrants(byDetection, []SetID{set})
 		network, other := entrantOf(list, Baselines[0]), entrantOf(list, method)
 		differences = append(differences, list[other].Minus(list[network].Series))
 	}

@@ -32,7 +32,7 @@ func figuresOf(
 		}
 		for j, v := range auroc[name] {
 			t.out, t.oods = append(t.out, Scores{}), append(t.oods, string(rune('a'+j)))
-			r.figures[place{tally: i, part: Part{OOD, j}}] = map[string]metrics.Series{"auroc": around(v)}
+			r.figures[place{tally: i, part: SetID{OOD, j}}] = map[string]metrics.Series{"auroc": around(v)}
 		}
 		r.tallies = append(r.tallies, t)
 	}

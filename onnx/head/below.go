@@ -45,7 +45,7 @@ func (f *finder) layerBelow(above *Head, activation func(*onnxpb.Node) string) (
 		return nil, err
 	case len(t.shares) > 1:
 		return nil, graph.Refuse("%q adds up several layers", name)
-	case t.decided || t.rounding == 0 && !(math.IsInf(t.low, -1) && math.IsInf(t.high, 1)):
+	case t.pastLogits || t.rounding == 0 && !(math.IsInf(t.low, -1) && math.IsInf(t.high, 1)):
 		return nil, graph.Refuse("%s stands between %s and %q", strings.Join(t.tail, ", "), f.describe(t.nodes[0]),
 			s.features)
 	case t.rounding > 0 && !activated:

@@ -24,7 +24,7 @@ func (p *passage) operand() (v []float64, left bool, err error) {
 
 // width is the length of an example's row of logits or probabilities.
 func (p *passage) width() int {
-	if p.decided {
+	if p.pastLogits {
 		return max(p.k, p.classes())
 	}
 	return p.k

@@ -50,7 +50,7 @@ type trail struct {
 	logits     string         // the last tensor that held the logits as rows
 	found      graph.Value    // its shape and type
 	moved      []*onnxpb.Node // reshaping steps since the layer, which features would have to pass too
-	decided    bool           // the current tensor is behind the logits
+	pastLogits bool           // the current tensor is behind the logits
 	picked     bool           // the best class has been picked
 	link       layer.Link
 	tail       []string
@@ -114,7 +114,7 @@ func (t *trail) transform(scale, shift []float64) {
 // arrive records that the trail has come to a tensor.
 func (t *trail) arrive(name string) {
 	number := t.at.Type.IsFloat() || t.at.Type == tensor.Undefined || t.at.Type == tensor.Int32
-	if !t.decided && number && t.at.rows() && (t.logits == "" || len(t.at.Dims) == 2) {
+	if !t.pastLogits && number && t.at.rows() && (t.logits == "" || len(t.at.Dims) == 2) {
 		t.logits, t.found = name, t.at.Value
 	}
 }

@@ -77,7 +77,8 @@ func (e *UnsupportedError) Error() string {
 			sep = ": nearest"
 		}
 		fmt.Fprintf(&b, "%s %s %s %s %s (%s, %d features, %d classes)", sep, option.Features,
-			onnxpb.Printable(h.FeaturesTensor), option.Logits, onnxpb.Printable(h.LogitsTensor), h.Op, h.Features, h.Logits)
+			onnxpb.Printable(h.FeaturesTensor), option.Logits, onnxpb.Printable(h.LogitsTensor),
+			h.Op, h.Features, h.Logits)
 	}
 	fmt.Fprintf(&b, "; or give features and logits computed elsewhere, with %s", option.PrecomputedFeatures)
 	return b.String()

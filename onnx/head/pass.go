@@ -37,10 +37,10 @@ type step struct {
 type fidelity int
 
 const (
-	changed fidelity = iota // it computes other numbers
-	little                  // treated as the identity if Options.Approximate asks for it
-	inRange                 // clips to a range that makes no difference
-	all                     // same numbers up to rounding, perhaps in another place
+	changed      fidelity = iota // it computes other numbers
+	approximable                 // treated as the identity if Options.Approximate asks for it
+	inRange                      // clips to a range that makes no difference
+	all                          // same numbers up to rounding, perhaps in another place
 )
 
 // A scale is the form in which probabilities come.
@@ -91,7 +91,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 	n, s := h.node, h.step
 	p := &passage{finder: f, trail: t, hop: h}
 	follow := s.logits
-	if t.decided {
+	if t.pastLogits {
 		if err := p.follows(); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 	after := p.call.Result()
 	class, reason := s.class(p.call, &t.at, after)
 	// For probabilities only the position of the classes matters.
-	if reason != "" && (!t.decided || s.logits == nil || s.picks) {
+	if reason != "" && (!t.pastLogits || s.logits == nil || s.picks) {
 		return graph.RefuseAt(n, "%s", reason)
 	}
 	p.now = flow{Value: *after, class: class, merged: t.at.merged}
@@ -156,7 +156,7 @@ func move(p *passage) error {
 		p.moved = append(p.moved, p.node)
 	}
 	rows := p.now.rows() || p.now.class == noClass || len(p.now.Dims) < 2 || p.hop.step.turns
-	if !p.decided && p.at.rows() && !rows {
+	if !p.pastLogits && p.at.rows() && !rows {
 		p.logits = "" // axis 0 is not that of examples
 	}
 	return nil
@@ -288,13 +288,13 @@ func scaleAndShift(p *passage) error {
 
 // makeProbs turns logits into probabilities.
 func makeProbs(p *passage) error {
-	p.decided, p.trail.link = true, p.hop.step.link
+	p.pastLogits, p.trail.link = true, p.hop.step.link
 	return nil
 }
 
 // pick picks the best class.
 func pick(p *passage) error {
-	p.decided, p.picked = true, true
+	p.pastLogits, p.picked = true, true
 	return nil
 }
 

@@ -78,7 +78,7 @@ func (p *passage) unexpected() error {
 
 // makeLogProbs turns logits into log-probabilities.
 func makeLogProbs(p *passage) error {
-	p.decided, p.trail.link = true, p.hop.step.link
+	p.pastLogits, p.trail.link = true, p.hop.step.link
 	p.logarithms, p.after = true, append(p.after, each(math.Log))
 	return nil
 }

@@ -17,7 +17,7 @@ func init() {
 		"DequantizeLinear": {keeps: all, class: keepClass, logits: keep, probs: keep},
 		"QuantizeLinear":   {keeps: all, class: keepClass, logits: round, probs: keep},
 		"Clip":             {keeps: inRange, class: clipClass, logits: bound},
-		"Relu":             {keeps: little, class: keepClass, logits: approximate, probs: approximate},
+		"Relu":             {keeps: approximable, class: keepClass, logits: approximate, probs: approximate},
 
 		"Cast":              {keeps: all, class: castClass, logits: move, probs: move},
 		"Flatten":           {keeps: all, class: reshapeClass, logits: move, probs: move},

@@ -59,7 +59,7 @@ func (f *finder) reach(start string) (*trail, error) {
 // be passed.
 func (f *finder) back(n *onnxpb.Node, t string) *hop {
 	s := f.step(n)
-	if s == nil || s.keeps == little && !f.approximate || n.GetOutput()[0] != t {
+	if s == nil || s.keeps == approximable && !f.approximate || n.GetOutput()[0] != t {
 		return nil
 	}
 	h := &hop{node: n, step: s}
@@ -129,7 +129,7 @@ func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 			f.describe(n))
 	case back != nil:
 		r.Reason = fmt.Sprintf("%s stands between the linear layer %s and %q", f.describe(n), f.describe(back), start)
-		if s := f.step(n); s != nil && s.keeps == little {
+		if s := f.step(n); s != nil && s.keeps == approximable {
 			r.Reason += fmt.Sprintf(", which the approximation %s would pass over", IgnoreRelu)
 		}
 	default:
@@ -228,7 +228,7 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.decided {
+		if t.pastLogits {
 			return nil, graph.RefuseAt(n, "%s adds what is behind %s: %s", f.describe(n), strings.Join(t.tail, ", "),
 				noAverage)
 		}

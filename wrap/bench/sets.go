@@ -25,7 +25,7 @@ const (
 // Set is a dataset of the evaluation.
 type Set struct {
 	source *source.Set
-	part   measure.Part
+	part   measure.SetID
 	data   *rows.Batch // if comparators need all of it
 	whole  *Set        // that this is a subsample of; nil for a whole set
 }
@@ -99,7 +99,7 @@ func (b *bench) openSets(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.sets = append(b.sets, &Set{source: s, part: measure.Part{Role: role, Index: i}})
+			b.sets = append(b.sets, &Set{source: s, part: measure.SetID{Role: role, Index: i}})
 			if role != measure.OOD && !s.Labelled() {
 				return fmt.Errorf("%s: %s has no labels", n.Name, n.Spec)
 			}
@@ -152,14 +152,14 @@ var optionOf = map[bundle.Role]option.Name{
 }
 
 // partOf is the part of a role's data. Out-of-distribution data follow those that are measured.
-func (b *bench) partOf(role bundle.Role) measure.Part {
+func (b *bench) partOf(role bundle.Role) measure.SetID {
 	switch role {
 	case bundle.Val:
-		return measure.Part{Role: heldOutRole}
+		return measure.SetID{Role: heldOutRole}
 	case bundle.OOD:
-		return measure.Part{Role: measure.OOD, Index: len(b.OOD)}
+		return measure.SetID{Role: measure.OOD, Index: len(b.OOD)}
 	}
-	return measure.Part{Role: trainRole}
+	return measure.SetID{Role: trainRole}
 }
 
 // openRole opens the given data or, without any, the data with this role in the calibration, if unchanged; nil if there

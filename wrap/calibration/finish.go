@@ -123,11 +123,11 @@ func measureValidation(
 	for i, name := range names {
 		tallies[i] = measure.New(name, f.Posterior.Head, 0, oods)
 	}
-	if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.Part{Role: measure.Test}, val); err != nil {
+	if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.SetID{Role: measure.Test}, val); err != nil {
 		return Validation{}, none, err
 	}
 	if ood != nil {
-		if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.Part{Role: measure.OOD}, ood); err != nil {
+		if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.SetID{Role: measure.OOD}, ood); err != nil {
 			return Validation{}, none, err
 		}
 	}
