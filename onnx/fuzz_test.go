@@ -7,7 +7,7 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 )
 
-// Whatever the bytes, Parse returns; and a model it accepts can be written and read again.
+// Parse returns for any bytes, and a model that it accepts can be written and read again.
 func FuzzParse(f *testing.F) {
 	for _, path := range onnxtest.FixturePaths(f) {
 		f.Add(onnxtest.Fixture(f, path))
@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := Parse("again", b)
 		if err != nil {
-			t.Fatalf("what was accepted and written is refused: %v", err)
+			t.Fatalf("Parse refuses what it accepted before: %v", err)
 		}
 		if got, want := len(again.pb.Graph.Node), len(m.pb.Graph.Node); got != want {
 			t.Errorf("%d nodes became %d", want, got)
@@ -34,7 +34,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Whatever the functions, a model that is accepted can be written and read again.
+// A model that Parse accepts can be written and read again, whatever its functions.
 func FuzzFunctions(f *testing.F) {
 	models := onnxtest.SeedFunctions(f)
 	f.Fuzz(func(t *testing.T, which uint16, edits []byte) {

@@ -2,6 +2,7 @@ package head
 
 import (
 	"errors"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
@@ -15,31 +16,38 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 )
 
-// Whatever the graph, a head is refused or can be cut at. Changed bytes seldom give a model that
-// can be read, so the fixtures are changed by edits of four bytes: what to change, where, and how.
+// Find refuses any graph with a one-line *UnsupportedError, or returns a head at which Cut succeeds.
+// Mutated bytes rarely decode as a model, so the target mutates fixtures instead: each edit is four bytes,
+// what to change, where (two bytes), and the new value. ops lists the operators that edits may assign,
+// separated by spaces. Fixture and operators are named, so that the files in testdata/fuzz keep their
+// meaning when fixtures or operators are added.
 func FuzzFindHead(f *testing.F) {
-	var models [][]byte
-	for i, path := range onnxtest.FixturePaths(f) {
+	models := map[string][]byte{}
+	for _, path := range onnxtest.FixturePaths(f) {
 		if path != "external.onnx" { // cannot be read from memory
-			models = append(models, onnxtest.Fixture(f, path))
+			models[path] = onnxtest.Fixture(f, path)
+			f.Add(path, "", false, []byte{})
+			f.Add(path, "", true, []byte{1, 2, 0, 3, 4, 1, 0, 0, 6, 0, 0, 255})
 		}
-		f.Add(uint16(i), []byte{})
-		f.Add(uint16(i), []byte{1, 2, 0, 3, 4, 1, 0, 0, 6, 0, 0, 255})
 	}
-	f.Fuzz(func(t *testing.T, which uint16, edits []byte) {
-		pb := new(onnxpb.Model)
-		if err := proto.Unmarshal(models[int(which)%len(models)], pb); err != nil {
-			t.Fatal(err)
+	paths := slices.Sorted(maps.Keys(models))
+	operators := slices.Concat(slices.Sorted(maps.Keys(graph.Ops)), slices.Sorted(maps.Keys(steps)),
+		slices.Sorted(maps.Keys(graph.Lowerings)))
+	f.Fuzz(func(t *testing.T, fixture, ops string, approximate bool, edits []byte) {
+		var assignable []string
+		for _, op := range strings.Split(ops, " ") {
+			assignable = append(assignable, oneOf(operators, op))
 		}
+		pb := onnxtest.Unmarshal(t, models[oneOf(paths, fixture)])
 		for ; len(edits) >= 4; edits = edits[4:] {
-			edit(pb.Graph, edits[0], int(edits[1]), int(edits[2]), edits[3])
+			edit(pb.Graph, assignable, edits[0], int(edits[1]), int(edits[2]), edits[3])
 		}
 		m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
 		if err != nil {
 			return
 		}
 		var o Options
-		if which&0x8000 != 0 {
+		if approximate {
 			o.Approximate = IgnoreRelu
 		}
 		h, err := Find(m, o)
@@ -63,8 +71,17 @@ func FuzzFindHead(f *testing.F) {
 	})
 }
 
-// edit changes one thing of a graph.
-func edit(g *onnxpb.Graph, what byte, i, j int, to byte) {
+// oneOf returns name if it is one of names, else one of them that depends on name alone, so that the fuzzer
+// reaches all of them.
+func oneOf(names []string, name string) string {
+	if slices.Contains(names, name) {
+		return name
+	}
+	return names[int(crc32.ChecksumIEEE([]byte(name)))%len(names)]
+}
+
+// edit changes one thing in a graph.
+func edit(g *onnxpb.Graph, assignable []string, what byte, i, j int, to byte) {
 	number := int64(int8(to))
 	if to == 127 {
 		number = 1 << 40
@@ -75,9 +92,7 @@ func edit(g *onnxpb.Graph, what byte, i, j int, to byte) {
 	n := g.Node[i%len(g.Node)]
 	switch what % 10 {
 	case 0: // another operator
-		names := slices.Sorted(maps.Keys(graph.Ops))
-		names = append(append(names, slices.Sorted(maps.Keys(steps))...), slices.Sorted(maps.Keys(graph.Lowerings))...)
-		domain, op := "", names[(int(to)+j<<8)%len(names)]
+		domain, op := "", assignable[int(to)%len(assignable)]
 		if dot := strings.LastIndex(op, "."); dot >= 0 {
 			domain, op = op[:dot], op[dot+1:]
 		}

@@ -230,15 +230,13 @@ func foldLogSoftmax(f *folding) bool {
 // is not that of the examples and spread does not vary along it.
 func (f *folding) alongClasses(n *onnxpb.Node, spread string) (axis int64, ok bool) {
 	axis, ok = f.in.ReducedAxis(n)
-	rank := int64(len(f.get(n.In(0)).Dims))
-	if !ok || axis == 0 || rank == 0 || axis == -rank {
+	rank := len(f.get(n.In(0)).Dims)
+	at, fits := Axis(axis, rank)
+	if !ok || !fits || at == 0 {
 		return 0, false
 	}
-	end := axis // counted from the end, so that leading axes of length 1 do not matter
-	if end > 0 {
-		end -= rank
-	}
-	return axis, f.repeats(spread, end)
+	// Counted from the end, so that leading axes of length 1 do not matter.
+	return axis, f.repeats(spread, int64(at-rank))
 }
 
 // repeats reports whether a tensor is known not to vary along an axis, which is counted from the end.
