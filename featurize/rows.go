@@ -32,7 +32,7 @@ func (w *Network) computed(ctx context.Context, ds *dataset.Dataset, c StreamCon
 				yield(nil, err)
 				return
 			}
-			if !yield(r.Rows(), nil) {
+			if r.N > 0 && !yield(r.Rows(), nil) {
 				return
 			}
 		}

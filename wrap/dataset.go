@@ -83,12 +83,6 @@ func (p *Predictor) predictDataset(
 		}
 	}()
 	for batch, err := range p.predictSet(ctx, s) {
-		if errors.Is(err, ErrNoExamples) && !yieldBad(math.MaxInt) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
 		for i, one := range batch.predictions {
 			if one.Label == nil && one.Targets == nil && s.Labelled() {
 				foreign++
@@ -97,8 +91,13 @@ func (p *Predictor) predictDataset(
 				return nil
 			}
 		}
+		if !yieldBad(math.MaxInt) { // behind the last prediction
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	yieldBad(math.MaxInt)
 	return nil
 }
 

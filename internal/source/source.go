@@ -435,7 +435,7 @@ func (s *Set) Batches(ctx context.Context) iter.Seq2[*rows.Batch, error] {
 	}
 }
 
-// Results is Batches for a fused network, whose results may not be finite.
+// Results is Batches for a fused network, whose results may not be finite. A batch of skipped records has N = 0.
 func (s *Set) Results(ctx context.Context) iter.Seq2[featurize.Results, error] {
 	return func(yield func(featurize.Results, error) bool) {
 		c := s.counting()
