@@ -70,7 +70,7 @@ func Precomputed(ctx context.Context, f *dataset.Features, c StreamConfig) iter.
 			c.report(c.Stats.Examples, total)
 		}
 		if want.missing(c.Stats.Examples) {
-			yield(nil, fmt.Errorf("%s holds no examples", f.Spec()))
+			yield(nil, fmt.Errorf("%s %w", f.Spec(), ErrNoExamples))
 		}
 	}
 }

@@ -126,9 +126,9 @@ func (w *Network) Results(ctx context.Context, ds *dataset.Dataset, c StreamConf
 			c.report(done, done)
 		}
 		if err == nil && want.missing(c.Stats.Examples) {
-			err = fmt.Errorf("%s: %w", ds.Spec(), ErrNoExamples)
+			err = fmt.Errorf("%s %w", ds.Spec(), ErrNoExamples)
 			if len(c.Stats.Bad) > 0 {
-				err = fmt.Errorf("%w (first: %s)", err, c.Stats.Bad[0].Message)
+				err = fmt.Errorf("%w that can be read (first: %s)", err, c.Stats.Bad[0].Message)
 			}
 		}
 		if err != nil {

@@ -251,7 +251,7 @@ func TestMoreBadRecordsThanAllowedEndTheStream(t *testing.T) {
 func TestNothingButBadRecordsIsAnError(t *testing.T) {
 	ds := openData(t, photos(t, 3, 8, 8, 3, 0, 1, 2), dataset.Options{})
 	stats, err := pass(t.Context(), extractor(t, "conv", Config{}).Rows, ds, StreamConfig{MaxBad: 3}, collect(&collected{}))
-	testerr.OneLine(t, err, ds.Spec(), "no examples could be read (first: ", "0000.png: broken PNG")
+	testerr.OneLine(t, err, ds.Spec(), "holds no examples that can be read (first: ", "0000.png: broken PNG")
 	if len(stats.Bad) != 3 {
 		t.Errorf("stats %+v", stats)
 	}

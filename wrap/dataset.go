@@ -25,7 +25,8 @@ func (e *RecordError) Error() string { return e.Input + ": " + e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// ErrNoExamples is the last error of [Predictor.PredictDataset] for a dataset without a readable record.
+// ErrNoExamples is the last error of [Predictor.PredictDataset] for a dataset without records, or without one that
+// can be read.
 var ErrNoExamples = featurize.ErrNoExamples
 
 // DatasetReport lists what PredictDataset passed over.

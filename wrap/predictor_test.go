@@ -406,6 +406,19 @@ func TestRecordErrorsPrecedeTheErrorThatEndsADataset(t *testing.T) {
 	}
 }
 
+func TestADatasetWithoutExamplesIsErrNoExamples(t *testing.T) {
+	t.Parallel()
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	p := opened(t, dir, Options{})
+	for name, content := range map[string][]byte{
+		"x.jsonl": []byte("\n"), "x.csv": []byte("\n"), "x-images-idx3": idx(nil, 0, 8, 8),
+	} {
+		if err := predictError(t.Context(), p, write(t, t.TempDir(), name, content)); !errors.Is(err, ErrNoExamples) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Labels that are not the model's do not prevent predictions.
 func TestForeignLabelsAreNotNeeded(t *testing.T) {
 	t.Parallel()
