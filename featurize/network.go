@@ -311,10 +311,17 @@ func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
 }
 
 // FeatureDim returns d, the features per example of a Network cut at its head.
-func (w *Network) FeatureDim() int { return w.cut.d }
+func (w *Network) FeatureDim() int { return w.mustBeCut("FeatureDim").d }
 
 // Logits returns K, the logits per example of a Network cut at its head.
-func (w *Network) Logits() int { return w.cut.k }
+func (w *Network) Logits() int { return w.mustBeCut("Logits").k }
+
+func (w *Network) mustBeCut(method string) *cut {
+	if w.cut == nil {
+		panic("featurize: " + method + " is for a network that is cut at its head")
+	}
+	return w.cut
+}
 
 // Batch returns how many examples one inference takes.
 func (w *Network) Batch() int { return w.batch }

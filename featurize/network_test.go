@@ -288,6 +288,20 @@ func TestACacheKeepsRowsOnly(t *testing.T) {
 	w.Results(t.Context(), openData(t, photos(t, 1, 8, 8, 3), dataset.Options{}), StreamConfig{Cache: &Cache{}})
 }
 
+func TestANetworkThatIsNotCutHasNoFeatures(t *testing.T) {
+	w := network(t, "testdata/conv.onnx", Config{})
+	for method, call := range map[string]func() int{"FeatureDim": w.FeatureDim, "Logits": w.Logits} {
+		func() {
+			defer func() {
+				if text, ok := recover().(string); !ok || text != "featurize: "+method+" is for a network that is cut at its head" {
+					t.Errorf("%s panics with %q", method, text)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
 // Passes of a network that draws nothing are alike, and stand one after another for each
 // example, in whatever batches they were run.
 func TestPassesStandOneAfterAnother(t *testing.T) {

@@ -32,7 +32,7 @@ func (w *Network) computed(ctx context.Context, ds *dataset.Dataset, c StreamCon
 				yield(nil, err)
 				return
 			}
-			if !yield(r.Rows(), nil) {
+			if r.N > 0 && !yield(r.Rows(), nil) {
 				return
 			}
 		}
@@ -70,7 +70,7 @@ func Precomputed(ctx context.Context, f *dataset.Features, c StreamConfig) iter.
 			c.report(c.Stats.Examples, total)
 		}
 		if want.missing(c.Stats.Examples) {
-			yield(nil, fmt.Errorf("%s holds no examples", f.Spec()))
+			yield(nil, fmt.Errorf("%s %w", f.Spec(), ErrNoExamples))
 		}
 	}
 }

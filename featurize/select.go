@@ -1,10 +1,10 @@
 package featurize
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/option"
 )
 
@@ -29,8 +29,8 @@ type StreamConfig struct {
 	Progress  func(done, total int)
 }
 
-// ErrNoExamples reports a dataset without examples, or without one that could be read.
-var ErrNoExamples = errors.New("no examples could be read")
+// ErrNoExamples reports a dataset without examples, or without one that can be read. The dataset's name precedes it.
+var ErrNoExamples = dataset.ErrNoExamples
 
 // TooManyBadError reports more unreadable records than allowed.
 type TooManyBadError struct {

@@ -74,8 +74,9 @@ func (j *job) release() {
 // examples. The caller owns a batch. While it is busy with one, later ones are read, decoded and
 // inferred; all of that has ended when the loop has.
 //
-// Up to c.MaxBad records that cannot be read are skipped. An error, of the dataset, of the network or
-// of ctx, is the last.
+// Up to c.MaxBad records that cannot be read are skipped. A batch all of whose records were skipped comes with
+// N = 0, so that the caller finds them in c.Stats before more are read. An error, of the dataset, of the network
+// or of ctx, is the last.
 //
 // Where the model leaves sizes of its input open, the first example settles them for all. Examples of
 // a ragged dataset are each run at their own size, together with others of the same size and never
@@ -114,7 +115,7 @@ func (w *Network) Results(ctx context.Context, ds *dataset.Dataset, c StreamConf
 				yield(Results{}, err)
 				return
 			}
-			if j.results.N > 0 && !yield(j.results, nil) {
+			if len(j.records) > 0 && !yield(j.results, nil) {
 				return
 			}
 			done += len(j.records)
@@ -125,9 +126,9 @@ func (w *Network) Results(ctx context.Context, ds *dataset.Dataset, c StreamConf
 			c.report(done, done)
 		}
 		if err == nil && want.missing(c.Stats.Examples) {
-			err = fmt.Errorf("%s: %w", ds.Spec(), ErrNoExamples)
+			err = fmt.Errorf("%s %w", ds.Spec(), ErrNoExamples)
 			if len(c.Stats.Bad) > 0 {
-				err = fmt.Errorf("%w (first: %s)", err, c.Stats.Bad[0].Message)
+				err = fmt.Errorf("%w that can be read (first: %s)", err, c.Stats.Bad[0].Message)
 			}
 		}
 		if err != nil {

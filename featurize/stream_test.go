@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	goimage "image"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,7 +251,7 @@ func TestMoreBadRecordsThanAllowedEndTheStream(t *testing.T) {
 func TestNothingButBadRecordsIsAnError(t *testing.T) {
 	ds := openData(t, photos(t, 3, 8, 8, 3, 0, 1, 2), dataset.Options{})
 	stats, err := pass(t.Context(), extractor(t, "conv", Config{}).Rows, ds, StreamConfig{MaxBad: 3}, collect(&collected{}))
-	testerr.OneLine(t, err, ds.Spec(), "no examples could be read (first: ", "0000.png: broken PNG")
+	testerr.OneLine(t, err, ds.Spec(), "holds no examples that can be read (first: ", "0000.png: broken PNG")
 	if len(stats.Bad) != 3 {
 		t.Errorf("stats %+v", stats)
 	}
@@ -632,4 +635,38 @@ func BenchmarkStreamOfPhotos(b *testing.B) {
 		}
 	}
 	b.ReportMetric(64*float64(b.N)/b.Elapsed().Seconds(), "examples/s")
+}
+
+// unsuitable is a long stream of JSON lines with words where the model wants numbers. It counts those that were read.
+type unsuitable struct {
+	line string
+	read atomic.Int32
+}
+
+const unsuitableLines = 100_000
+
+func (r *unsuitable) Read(p []byte) (int, error) {
+	if r.read.Load() == unsuitableLines {
+		return 0, io.EOF
+	}
+	r.read.Add(1)
+	return copy(p, r.line), nil
+}
+
+// The caller can end the pass at the first record that cannot be read, however many follow.
+func TestSkippedRecordsAreCountedBeforeManyMoreAreRead(t *testing.T) {
+	const batch = 4
+	w := network(t, "testdata/conv.onnx", Config{Batch: batch})
+	list := func(of string, n int) string { return "[" + strings.Repeat(of+",", n-1) + of + "]" }
+	lines, stats := &unsuitable{line: `{"image":` + list(list(list(`"x"`, 8), 8), 3) + "}\n"}, &rows.Stats{}
+	ds := openData(t, "jsonl:-", dataset.Options{Stream: dataset.NewStream(lines, "-"), Inputs: w.InputNames()})
+	for r, err := range w.Results(t.Context(), ds, StreamConfig{MaxBad: math.MaxInt, Stats: stats}) {
+		if err != nil || r.N != 0 || len(stats.Bad) != batch {
+			t.Errorf("%d results after %d records that cannot be read: %v", r.N, len(stats.Bad), err)
+		}
+		break
+	}
+	if lines.read.Load() == unsuitableLines {
+		t.Errorf("all %d lines were read", unsuitableLines)
+	}
 }

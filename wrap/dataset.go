@@ -25,7 +25,8 @@ func (e *RecordError) Error() string { return e.Input + ": " + e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// ErrNoExamples is the last error of [Predictor.PredictDataset] for a dataset without a readable record.
+// ErrNoExamples is the last error of [Predictor.PredictDataset] for a dataset without records, or without one that
+// can be read.
 var ErrNoExamples = featurize.ErrNoExamples
 
 // DatasetReport lists what PredictDataset passed over.
@@ -39,7 +40,7 @@ type DatasetReport struct {
 // [*RecordError], after which it goes on. Any other error is the last that it yields.
 //
 // Predictions have the labels that the dataset has. Those that are not classes of the model are left out, with a
-// warning in the report. The report, which may be nil, is complete when the iteration has ended.
+// warning in the report. The report, which may be nil, is reset when an iteration begins, and complete when it has ended.
 func (p *Predictor) PredictDataset(
 	ctx context.Context, spec string, report *DatasetReport,
 ) iter.Seq2[Prediction, error] {
@@ -47,6 +48,7 @@ func (p *Predictor) PredictDataset(
 		if report == nil {
 			report = new(DatasetReport)
 		}
+		*report = DatasetReport{}
 		if err := p.predictDataset(ctx, spec, report, yield); err != nil {
 			yield(Prediction{}, err)
 		}
@@ -83,12 +85,6 @@ func (p *Predictor) predictDataset(
 		}
 	}()
 	for batch, err := range p.predictSet(ctx, s) {
-		if errors.Is(err, ErrNoExamples) && !yieldBad(math.MaxInt) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
 		for i, one := range batch.predictions {
 			if one.Label == nil && one.Targets == nil && s.Labelled() {
 				foreign++
@@ -97,8 +93,13 @@ func (p *Predictor) predictDataset(
 				return nil
 			}
 		}
+		if !yieldBad(math.MaxInt) { // behind the last prediction
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	yieldBad(math.MaxInt)
 	return nil
 }
 

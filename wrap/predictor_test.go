@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	goimage "image"
 	"io"
 	"io/fs"
@@ -372,6 +373,52 @@ func TestPredictRefuses(t *testing.T) {
 	says(t, err, "closed")
 }
 
+// Records that cannot be read are yielded also if another error ends the iteration, such as for logits that are
+// not finite.
+func TestRecordErrorsPrecedeTheErrorThatEndsADataset(t *testing.T) {
+	t.Parallel()
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	p := opened(t, dir, Options{})
+	filled := func(value string) string {
+		return fmt.Sprintf("{\"image\":[[%[1]s]]}\n", strings.Repeat(","+"["+strings.Repeat(","+value, 8)[1:]+"]", 8)[1:])
+	}
+	good, bad, infinite := filled("0.5"), filled(`"x"`), filled("3e38")
+	for lines, end := range map[string]string{
+		good + "nonsense\n" + infinite: "x.jsonl[2]: logit",
+		good + infinite + bad:          "x.jsonl[1]: logit",
+		bad + bad:                      "no examples",
+	} {
+		var last error
+		records := 0
+		for _, err := range p.PredictDataset(t.Context(), write(t, t.TempDir(), "x.jsonl", []byte(lines)), nil) {
+			if errors.As(err, new(*RecordError)) {
+				records++
+			}
+			last = err
+		}
+		want := strings.Count(lines, "nonsense") + strings.Count(lines, bad)
+		if records != want || last == nil || !strings.Contains(last.Error(), end) || errors.As(last, new(*RecordError)) {
+			t.Errorf("%d records and %v, want %d and %q", records, last, want, end)
+		}
+		if errors.Is(last, ErrNoExamples) != (end == "no examples") {
+			t.Errorf("%v is ErrNoExamples, or is not", last)
+		}
+	}
+}
+
+func TestADatasetWithoutExamplesIsErrNoExamples(t *testing.T) {
+	t.Parallel()
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	p := opened(t, dir, Options{})
+	for name, content := range map[string][]byte{
+		"x.jsonl": []byte("\n"), "x.csv": []byte("\n"), "x-images-idx3": idx(nil, 0, 8, 8),
+	} {
+		if err := predictError(t.Context(), p, write(t, t.TempDir(), name, content)); !errors.Is(err, ErrNoExamples) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Labels that are not the model's do not prevent predictions.
 func TestForeignLabelsAreNotNeeded(t *testing.T) {
 	t.Parallel()
@@ -393,6 +440,11 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 	write(t, data, "x-labels-idx1", idx([]byte{1, 10}, 2))
 	images := write(t, data, "x-images-idx3", idx(make([]byte, 128), 2, 8, 8))
 	predictions, report = predicted(t, p, images)
+	again := p.PredictDataset(t.Context(), images, &report)
+	for range 2 {
+		for range again {
+		}
+	}
 	first, second := predictions[0].Label, predictions[1].Label
 	if len(predictions) != 2 || first == nil || *first != 1 || second != nil {
 		t.Errorf("predictions %+v", predictions)

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -33,8 +34,8 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 			case errors.As(err, &record):
 				prediction.Input, text = record.Input, oneLine(record.Err.Error())
 				bad++
-			case errors.Is(err, wrap.ErrNoExamples): // an answer without rows
-				continue
+			case errors.Is(err, wrap.ErrNoExamples) && (done > 0 || dataset.IsStream(input)):
+				continue // each record has its row; of an empty stream there are none
 			case err != nil:
 				return err // and the stream has no end
 			}

@@ -22,7 +22,7 @@ import (
 	"github.com/mfgs/mfgs/internal/install"
 )
 
-// A stream is a process of mfgs predict - with pipes to and from it.
+// A stream is a process of mfgs predict INPUT with pipes to and from it.
 type stream struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -32,13 +32,13 @@ type stream struct {
 	stderr strings.Builder
 }
 
-func startStream(t *testing.T, bundle string, args ...string) *stream {
+func startStream(t *testing.T, bundle, input string, args ...string) *stream {
 	t.Helper()
 	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stream{t: t, cmd: exec.Command("mfgs", append([]string{"predict", "--bundle", bundle, "-"}, args...)...)}
+	s := &stream{t: t, cmd: exec.Command("mfgs", append([]string{"predict", "--bundle", bundle, input}, args...)...)}
 	s.cmd.Env = append(os.Environ(), install.EnvLibrary+"="+lib.Path, install.EnvNoInstall+"=1")
 	out, w, err := os.Pipe()
 	if err != nil {
@@ -123,7 +123,7 @@ func streamBundle(t *testing.T) (bundle, line string) {
 func TestALongStreamIsAnsweredLineByLine(t *testing.T) {
 	t.Parallel()
 	bundle, line := streamBundle(t)
-	s := startStream(t, bundle)
+	s := startStream(t, bundle, "-")
 	n := 0
 	want := func(bad bool) {
 		t.Helper()
@@ -191,7 +191,7 @@ func TestAStreamEndsWithItsInputOrOutput(t *testing.T) {
 	bundle, line := streamBundle(t)
 
 	t.Run("signal", func(t *testing.T) {
-		s := startStream(t, bundle)
+		s := startStream(t, bundle, "-")
 		s.write(line)
 		s.next()
 		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -204,7 +204,7 @@ func TestAStreamEndsWithItsInputOrOutput(t *testing.T) {
 
 	// Like any filter: by the signal, silently.
 	t.Run("nobody reads", func(t *testing.T) {
-		s := startStream(t, bundle)
+		s := startStream(t, bundle, "-")
 		s.write(line)
 		s.next()
 		s.out.Close()
@@ -215,7 +215,7 @@ func TestAStreamEndsWithItsInputOrOutput(t *testing.T) {
 	})
 
 	t.Run("too many bad lines", func(t *testing.T) {
-		s := startStream(t, bundle, "--max-bad", "1")
+		s := startStream(t, bundle, "-", "--max-bad", "1")
 		s.write("{\n" + line + "[]\n" + line)
 		for i, bad := range []bool{true, false, true} {
 			if input, wrong := s.next(); input != fmt.Sprintf("-[%d]", i) || (wrong != "") != bad {
@@ -229,10 +229,35 @@ func TestAStreamEndsWithItsInputOrOutput(t *testing.T) {
 	})
 
 	t.Run("nothing comes", func(t *testing.T) {
-		s := startStream(t, bundle)
+		s := startStream(t, bundle, "-")
 		s.in.Close()
 		if status := s.wait(); status.ExitStatus() != exitDone || s.stderr.String() != "" || s.lines.Scan() {
 			t.Errorf("status %v, %q", status, s.stderr.String())
 		}
 	})
+}
+
+// An error ends predict while standard input is open, whether readable records follow or not.
+func TestTooManyBadRecordsOfAStreamAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	bundle, line := streamBundle(t)
+	const bad = `{"x": ["a", "b", "c", "d", "e"]}` + "\n"
+	for name, batch := range map[string]string{
+		"nothing but bad ones":              strings.Repeat(bad, 4),
+		"bad ones behind the last good one": line + strings.Repeat(bad, 3),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startStream(t, bundle, "jsonl:-", "--format", "jsonl", "--batch", "4", "--max-bad", "0")
+			s.write(batch)
+			for s.lines.Scan() {
+			}
+			if err := s.lines.Err(); err != nil {
+				t.Fatalf("it goes on: %v", err)
+			}
+			if status := s.wait(); status.ExitStatus() != exitFailed || !strings.Contains(s.stderr.String(), "--max-bad") {
+				t.Errorf("status %v, %q", status, s.stderr.String())
+			}
+		})
+	}
 }

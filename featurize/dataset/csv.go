@@ -65,7 +65,7 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 	records := newCSVReader(buf, s.comma, int64(start))
 	header, err := records.Next()
 	if err == io.EOF {
-		return fmt.Errorf("%s: holds no lines", s.Path)
+		return fmt.Errorf("%s: %w: it has no lines", s.Path, ErrNoExamples)
 	}
 	if err != nil {
 		return s.readError(fmt.Errorf("header: %w", bareParseError(err)))
@@ -89,7 +89,7 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 		s.add(place)
 	}
 	if s.Count == 0 {
-		return fmt.Errorf("%s: holds no examples, only a header", s.Path)
+		return fmt.Errorf("%s: %w, only a header", s.Path, ErrNoExamples)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 			[]string{"x.csv[0]: 2 cells; want 3, as the header has", "x.csv[2]: 4 cells", `x.csv[3]: broken CSV: extraneous or missing " in quoted-field`, "x.csv[4]: no label", "x.csv[6]: broken CSV"}, ""},
 
 		{"no examples", "a,b\n\n", Options{}, nil, nil, "holds no examples, only a header"},
-		{"blank", "\n\n", Options{}, nil, nil, "holds no lines"},
+		{"blank", "\n\n", Options{}, nil, nil, "holds no examples: it has no lines"},
 		{"no header", "1,2,0\n3,4,1\n", Options{}, nil, nil, "the first line is numbers (1, 2, 0)"},
 		{"broken header", "a,\"b\n", Options{}, nil, nil, "header: broken CSV"},
 		{"label only", "label\n1\n", Options{}, nil, nil, "no columns but label"},

@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -41,6 +42,9 @@ func (e *Example) Bytes() int {
 	}
 	return n
 }
+
+// ErrNoExamples is the error of Open for a file without examples, whose name precedes it.
+var ErrNoExamples = arrays.ErrNoExamples
 
 // A RecordError concerns one record only: the rest of the dataset can be used.
 type RecordError struct {

@@ -98,7 +98,7 @@ func (s *jsonlSource) scan(r io.Reader, o Options) error {
 	}
 	switch {
 	case s.Count == 0:
-		return fmt.Errorf("%s: holds no lines", s.Path)
+		return fmt.Errorf("%s: %w: it has no lines", s.Path, ErrNoExamples)
 	case s.inputs == nil:
 		return fmt.Errorf("%s: no line can be read; the first: %w", s.Path, broken)
 	}

@@ -49,7 +49,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 		{"input missing", `{"ids":[1],"text":1}`, two, nil, nil, `no key "mask" for the model's input; there are ids, text`},
 		{"no inputs", `{"label":1}`, Options{}, nil, nil, "no inputs"},
 		{"two labels", `{"x":1,"label":1,"labels":1}`, Options{}, nil, nil, `both "label" and "labels"`},
-		{"blank", " \n\n", Options{}, nil, nil, "x.jsonl: holds no lines"},
+		{"blank", " \n\n", Options{}, nil, nil, "x.jsonl: holds no examples: it has no lines"},
 		{"not JSON", "hello\nworld", Options{}, nil, nil, "no line can be read; the first: broken JSON: want {"},
 		{"targets for one class", `{"x":1,"label":[1,0]}`, Options{Classes: 2}, nil, nil, "label is a list; want one class"},
 		{"one class for targets", `{"x":1,"label":1}`, Options{MultiLabel: true, Classes: 2}, nil, nil, "label is no list; want a 0 or 1 for each of the head's 2 labels"},

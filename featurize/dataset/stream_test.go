@@ -151,7 +151,7 @@ func TestStreamRefused(t *testing.T) {
 		{"-[0:3]", lines(5), "a stream has no slices"},
 		{"jsonl:-[:3]", lines(5), "a stream has no slices"},
 		{"mp3:-", "x", `unknown format "mp3"`},
-		{"jsonl:-", "\n\n", "holds no lines"},
+		{"jsonl:-", "\n\n", "holds no examples: it has no lines"},
 		{"-", "{\"x\":1,\"label\":[1]}\n", "label is a list"},
 		{"-", "\x1f\x8bxx", "-: "},
 	} {

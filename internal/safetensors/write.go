@@ -29,7 +29,7 @@ func (t Tensor) info() (Info, error) {
 	var bytes int64
 	set := func(typ tensor.Type, n int) error {
 		if i.Type != tensor.Undefined && i.Type != typ {
-			return fmt.Errorf("tensor %q: %w: %T declared as %s", t.Name, ErrType, t.Data, i.Type)
+			return fmt.Errorf("tensor %q: %w: %T declared as %s", t.Name, ErrType, t.Data, cmp.Or(i.Type.Safetensors(), i.Type.String()))
 		}
 		i.Type = typ
 		bytes = int64(n) * int64(size(typ))
@@ -58,7 +58,7 @@ func (t Tensor) info() (Info, error) {
 		err = i.check()
 	}
 	if err == nil && bytes != i.Bytes() {
-		err = fmt.Errorf("tensor %q: %w: %d bytes of data for %s %v", t.Name, ErrShape, bytes, i.Type, i.Shape)
+		err = fmt.Errorf("tensor %q: %w: %d bytes of data for %s %v", t.Name, ErrShape, bytes, i.Type.Safetensors(), i.Shape)
 	}
 	return i, err
 }

@@ -185,6 +185,19 @@ func TestTensorsThatContradictThemselvesAreNotWritten(t *testing.T) {
 	}
 }
 
+func TestMessagesNameTypesAsTheFormatDoes(t *testing.T) {
+	t.Parallel()
+	for want, bad := range map[string]Tensor{
+		"[]float64 declared as I64":    {Name: "a", Shape: []int{1}, Data: []float64{1}, Type: tensor.Int64},
+		"[]float64 declared as string": {Name: "a", Shape: []int{1}, Data: []float64{1}, Type: tensor.String}, // not in the format
+		"4 bytes of data for F32 [2]":  {Name: "a", Shape: []int{2}, Data: []float32{1}},
+	} {
+		if err := Encode(io.Discard, []Tensor{bad}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
 // full has room for a number of bytes.
 type full struct{ room int }
 

@@ -118,7 +118,7 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 	}
 	if d.Len() == 0 {
 		d.Close()
-		return nil, fmt.Errorf("%s: %s holds no examples", name, spec)
+		return nil, fmt.Errorf("%s: %s %w", name, spec, featurize.ErrNoExamples)
 	}
 	if d.Len() < 0 {
 		s.Config.Limit = 0 // cannot be spread over a stream; Keep bounds what is kept
@@ -435,7 +435,7 @@ func (s *Set) Batches(ctx context.Context) iter.Seq2[*rows.Batch, error] {
 	}
 }
 
-// Results is Batches for a fused network, whose results may not be finite.
+// Results is Batches for a fused network, whose results may not be finite. A batch of skipped records has N = 0.
 func (s *Set) Results(ctx context.Context) iter.Seq2[featurize.Results, error] {
 	return func(yield func(featurize.Results, error) bool) {
 		c := s.counting()

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -51,7 +50,7 @@ func (s *ipcSource) open(o dataset.Options) error {
 		return err
 	}
 	if s.Count == 0 {
-		return errors.New("holds no examples")
+		return dataset.ErrNoExamples
 	}
 	schema, err := readSchema(s.reader(0, 1))
 	if err != nil {

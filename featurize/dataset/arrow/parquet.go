@@ -89,7 +89,7 @@ func (s *parquetSource) open(o dataset.Options) error {
 		s.starts = append(s.starts, s.Count)
 	}
 	if s.Count == 0 {
-		return errors.New("holds no examples")
+		return dataset.ErrNoExamples
 	}
 	s.plan.tell(&s.Base)
 	return nil

@@ -4,6 +4,7 @@ package arrays
 import (
 	"bufio"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -19,6 +20,9 @@ const (
 	// MaxInflate is the largest compression ratio of deflate, 1032:1.
 	MaxInflate = 1032
 )
+
+// ErrNoExamples is the error for a file without examples, whose name precedes it.
+var ErrNoExamples = errors.New("holds no examples")
 
 // An Array is an array [count, shape…] stored in row-major order after a header: in a plain or gzipped file, or
 // in a zip member.
@@ -37,7 +41,7 @@ type Array struct {
 func NewArray(name string, t Type, dims []int, limit int64) (*Array, error) {
 	a := &Array{Name: name, Type: t, Count: dims[0], Shape: dims[1:]}
 	if a.Count == 0 {
-		return nil, fmt.Errorf("%s: holds no examples (shape %v)", name, dims)
+		return nil, fmt.Errorf("%s: %w (shape %v)", name, ErrNoExamples, dims)
 	}
 	var ok bool
 	if a.Item, ok = Mul(append([]int{t.Size}, a.Shape...)...); !ok || a.Item == 0 || a.Item > MaxItem {
