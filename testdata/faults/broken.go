@@ -130,7 +130,7 @@ var breakages = []breakage{
 	{name: "disk full: merging", room: "60k", args: merge("p1", "p2", "p3"), words: []string{"disk/b", "no space left on device"}},
 	{name: "disk full: an export", room: "16k", args: []string{"export", "--bundle", "b", "--out", "disk/b.onnx"}, words: []string{"disk/b", "no space left on device"}},
 	{name: "disk full: a features cache", room: "200k", args: calibrate("--out", "new", "--features-cache", "disk/b"), words: []string{"features cache", "disk/b", "no space left on device"}},
-	{name: "disk full: a checkpoint", room: "1900k", args: calibrate("--out", "disk/b", "--structure", "full")},
+	{name: "disk full: a checkpoint", room: "1900k", args: calibrate("--out", "disk/b")},
 }
 
 // checkpointOf leaves the checkpoint of a killed calibration.
