@@ -207,7 +207,9 @@ func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bo
 			return "", false, option.Errorf("%s is %v, want a number from %g to %g", t.name, t.v, 1/t.limit, t.limit)
 		}
 	}
-	for name, at := range map[option.Name]*float64{option.MaxUncertainty: o.MaxUncertainty, option.MaxOODScore: o.MaxOODScore} {
+	for name, at := range map[option.Name]*float64{
+		option.MaxUncertainty: o.MaxUncertainty, option.MaxOODScore: o.MaxOODScore,
+	} {
 		if at != nil && !(*at >= 0 && *at <= 1) {
 			return "", false, option.Errorf("%s is %v, want a number from 0 to 1", name, *at)
 		}

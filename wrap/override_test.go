@@ -210,6 +210,7 @@ func TestNoExamplesHaveTheOutputsOfSome(t *testing.T) {
 	for i, o := range outputs {
 		none[i] = o.Slice(0, 0)
 	}
+	same := func(d int64, of onnx.Dim) bool { return d == of.Value }
 	half := 0.5
 	for name, o := range map[string]Override{
 		"the bundle's": {}, "mf0": {Method: "mf0", TAct: 2}, "ts": {Method: "ts"},
@@ -222,7 +223,7 @@ func TestNoExamplesHaveTheOutputsOfSome(t *testing.T) {
 		for i, info := range p.Outputs(o) {
 			have := got.Outputs[i]
 			if have.Name != info.Name || have.Type() != info.Type || have.Len() != 0 || have.Shape[0] != 0 ||
-				!slices.EqualFunc(have.Shape[1:], info.Shape[1:], func(d int64, want onnx.Dim) bool { return d == want.Value }) {
+				!slices.EqualFunc(have.Shape[1:], info.Shape[1:], same) {
 				t.Errorf("%s: output %+v, want %v", name, have, info)
 			}
 		}
