@@ -40,7 +40,8 @@ type DatasetReport struct {
 // [*RecordError], after which it goes on. Any other error is the last that it yields.
 //
 // Predictions have the labels that the dataset has. Those that are not classes of the model are left out, with a
-// warning in the report. The report, which may be nil, is reset when an iteration begins, and complete when it has ended.
+// warning in the report. The report, which may be nil, is reset when an iteration begins, and complete when it has
+// ended.
 func (p *Predictor) PredictDataset(
 	ctx context.Context, spec string, report *DatasetReport,
 ) iter.Seq2[Prediction, error] {

@@ -8,6 +8,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/tensor"
@@ -65,15 +66,41 @@ func (p *Predictor) Outputs(o Override) []onnx.ValueInfo {
 // for its own probabilities: with others there is no prediction set, and no threshold of uncertainty but
 // MaxUncertainty.
 func (p *Predictor) Apply(outputs []Tensor, o Override) (r Results, err error) {
-	if r.Predictions, err = p.apply(outputs, o); err != nil || len(r.Predictions) == 0 {
-		return Results{Outputs: outputs}, err
+	if r.Predictions, err = p.apply(outputs, o); err != nil {
+		return Results{}, err
 	}
 	r.Outputs = slices.Clone(outputs)
 	if !o.KeepsProbabilities() {
 		r.Outputs[fuse.Probabilities] = probabilitiesOf(outputs[fuse.Probabilities], r.Predictions)
 	}
-	r.Outputs = append(r.Outputs, decisionsOf(r.Predictions)...)
+	for _, info := range p.Outputs(o)[len(outputs):] {
+		r.Outputs = append(r.Outputs, decisionOf(info, r.Predictions))
+	}
 	return r, nil
+}
+
+// examples returns the number of examples in the results of Run. It refuses tensors that Run cannot have given.
+func (p *Predictor) examples(outputs []Tensor) (n int, err error) {
+	if p.network == nil {
+		return 0, errUseFeatures
+	}
+	if len(outputs) != len(p.outputs) {
+		return 0, fmt.Errorf("%d tensors, want the %d that Run gives", len(outputs), len(p.outputs))
+	}
+	for i, info := range p.outputs {
+		t := outputs[i]
+		if i == 0 && len(t.Shape) > 0 {
+			n = int(t.Shape[0])
+		}
+		shape, elements := []int64{int64(n)}, n
+		for _, d := range info.Shape[1:] {
+			shape, elements = append(shape, d.Value), elements*int(d.Value)
+		}
+		if n < 0 || t.Type() != info.Type || !slices.Equal(t.Shape, shape) || t.Len() != elements {
+			return 0, fmt.Errorf("tensor %d is %v%v with %d numbers, want %s as Run gives it: %v%v", i, t.Type(), t.Shape, t.Len(), info.Name, info.Type, shape)
+		}
+	}
+	return n, nil
 }
 
 func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
@@ -82,10 +109,11 @@ func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(outputs) != len(p.outputs) {
-		return nil, fmt.Errorf("%d tensors, want the %d that Run gives", len(outputs), len(p.outputs))
+	n, err := p.examples(outputs)
+	if err != nil {
+		return nil, err
 	}
-	x := &rows.Batch{N: int(outputs[fuse.Logits].Shape[0])}
+	x := &rows.Batch{N: n}
 	if !other {
 		return p.predictions(outputs, nil, o.decisions(m.Decisions, false), x)
 	}
@@ -109,27 +137,26 @@ func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 	return p.predictions(outputs, measure.ClassProbabilities(p.head, logp), o.decisions(m.Decisions, true), x)
 }
 
-// decisionsOf returns the decisions of predictions as outputs: abstain [N] and prediction_set [N,C], if they have any.
-func decisionsOf(predictions []Prediction) (outputs []Tensor) {
-	n := len(predictions)
-	if predictions[0].Abstain != nil {
-		abstain := make([]bool, n)
+// decisionOf returns the decisions of predictions as the output abstain or prediction_set that info describes.
+func decisionOf(info onnx.ValueInfo, predictions []Prediction) Tensor {
+	t := Tensor{Name: info.Name, Shape: []int64{int64(len(predictions))}}
+	if info.Name == abstainOutput {
+		abstain := make([]bool, len(predictions))
 		for i, one := range predictions {
 			abstain[i] = *one.Abstain
 		}
-		outputs = append(outputs, Tensor{Name: abstainOutput, Shape: []int64{int64(n)}, Data: abstain})
+		t.Data = abstain
+		return t
 	}
-	if predictions[0].PredictionSet != nil {
-		c := len(predictions[0].Probabilities)
-		set := make([]bool, n*c)
-		for i, one := range predictions {
-			for _, k := range one.PredictionSet {
-				set[i*c+k] = true
-			}
+	c := int(info.Shape[1].Value)
+	set := make([]bool, len(predictions)*c)
+	for i, one := range predictions {
+		for _, k := range one.PredictionSet {
+			set[i*c+k] = true
 		}
-		outputs = append(outputs, Tensor{Name: setOutput, Shape: []int64{int64(n), int64(c)}, Data: set})
 	}
-	return outputs
+	t.Shape, t.Data = append(t.Shape, int64(c)), set
+	return t
 }
 
 // probabilitiesOf returns the probabilities of predictions in the form of Run's output.
@@ -169,19 +196,22 @@ func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bo
 	}
 	temperatures := o.TAct != 0 || o.TEns != 0
 	if temperatures && method != calibrate.MF0 {
-		return "", false, fmt.Errorf("t_act and t_ens are temperatures of mf0, and the probabilities are those of %s: ask for the method mf0 as well", method)
+		return "", false, option.Errorf("%s and %s are temperatures of mf0, and the probabilities are those of %s: ask for the method mf0 as well",
+			option.TAct, option.TEns, method)
 	}
 	for _, t := range []struct {
-		name     string
+		name     option.Name
 		v, limit float64
-	}{{"t_act", o.TAct, bundle.MaxAct}, {"t_ens", o.TEns, bundle.MaxEns}} {
+	}{{option.TAct, o.TAct, bundle.MaxAct}, {option.TEns, o.TEns, bundle.MaxEns}} {
 		if t.v != 0 && !(t.v >= 1/t.limit && t.v <= t.limit) {
-			return "", false, fmt.Errorf("%s is %v, want a number from %g to %g", t.name, t.v, 1/t.limit, t.limit)
+			return "", false, option.Errorf("%s is %v, want a number from %g to %g", t.name, t.v, 1/t.limit, t.limit)
 		}
 	}
-	for name, at := range map[string]*float64{"max_doubt": o.MaxUncertainty, "max_ood_score": o.MaxOODScore} {
+	for name, at := range map[option.Name]*float64{
+		option.MaxUncertainty: o.MaxUncertainty, option.MaxOODScore: o.MaxOODScore,
+	} {
 		if at != nil && !(*at >= 0 && *at <= 1) {
-			return "", false, fmt.Errorf("%s is %v, want a number from 0 to 1", name, *at)
+			return "", false, option.Errorf("%s is %v, want a number from 0 to 1", name, *at)
 		}
 	}
 	return method, temperatures || method != own, nil

@@ -3,6 +3,7 @@ package wrap_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	goimage "image"
 	"image/png"
 	"math"
@@ -15,7 +16,9 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/onnx"
 	. "github.com/mfgs/mfgs/wrap"
+	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // digitsWithDecisions returns a predictor of digits with decisions, and the outputs of its network for some digits.
@@ -147,12 +150,12 @@ func TestContradictoryOverridesAreRefused(t *testing.T) {
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
 	for want, v := range map[string]Override{
-		`method "mf1", want mf0, ts or mle`:                              {Method: "mf1"},
-		"t_act and t_ens are temperatures of mf0, and the probabilities": {Method: "ts", TAct: 2},
-		"t_act is -1, want a number from 1e-06 to 1e+06":                 {Method: "mf0", TAct: -1},
-		"t_ens is NaN":                        {Method: "mf0", TEns: math.NaN()},
-		"max_doubt is 1.5":                    {MaxUncertainty: at(1.5)},
-		"max_ood_score is NaN, want a number": {MaxOODScore: at(math.NaN())},
+		`method "mf1", want mf0, ts or mle`:                            {Method: "mf1"},
+		"TAct and TEns are temperatures of mf0, and the probabilities": {Method: "ts", TAct: 2},
+		"TAct is -1, want a number from 1e-06 to 1e+06":                {Method: "mf0", TAct: -1},
+		"TEns is NaN":                       {Method: "mf0", TEns: math.NaN()},
+		"MaxUncertainty is 1.5":             {MaxUncertainty: at(1.5)},
+		"MaxOODScore is NaN, want a number": {MaxOODScore: at(math.NaN())},
 	} {
 		if err := p.CheckOverride(v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want %q", v, err, want)
@@ -161,8 +164,69 @@ func TestContradictoryOverridesAreRefused(t *testing.T) {
 			t.Errorf("%+v: error %v, want %q", v, err, want)
 		}
 	}
-	if _, err := p.Apply(outputs[1:], Override{}); err == nil {
-		t.Error("other tensors than those of Run are taken")
+}
+
+func TestApplyRefusesWhatRunDoesNotGive(t *testing.T) {
+	t.Parallel()
+	p, outputs := digitsWithDecisions(t)
+	with := func(i int, change func(*Tensor)) []Tensor {
+		changed := slices.Clone(outputs)
+		changed[i].Shape = slices.Clone(changed[i].Shape)
+		change(&changed[i])
+		return changed
+	}
+	for name, c := range map[string]struct {
+		outputs []Tensor
+		want    string
+	}{
+		"one too few":          {outputs[1:], "5 tensors, want the 6"},
+		"another element type": {with(3, func(t *Tensor) { t.Data = make([]float32, 100) }), "tensor 3 is float32[100]"},
+		"no elements":          {with(1, func(t *Tensor) { t.Data = nil }), "want logits as Run gives it: float32[100 10]"},
+		"too few elements":     {with(2, func(t *Tensor) { t.Data = make([]float32, 10) }), "10 numbers"},
+		"too few rows":         {with(4, func(t *Tensor) { t.Shape[0] = 99; t.Data = make([]float64, 99) }), "tensor 4"},
+		"no shape":             {with(0, func(t *Tensor) { t.Shape = nil }), "tensor 0"},
+		"a negative shape":     {with(0, func(t *Tensor) { t.Shape[0] = -1 }), "tensor 0"},
+	} {
+		got, err := p.Apply(c.outputs, Override{})
+		if err == nil || !strings.Contains(err.Error(), c.want) || got.Outputs != nil || got.Predictions != nil {
+			t.Errorf("%s: %+v, %v; want the error %q", name, got, err, c.want)
+		}
+	}
+
+	data := classified(t, 600, 4, 3)
+	c := Config{PrecomputedFeatures: true, Train: data + "[:400]", Val: data + "[400:]", Out: filepath.Join(t.TempDir(), "b")}
+	mustCalibrate(t, c)
+	for _, outputs := range [][]Tensor{nil, outputs} {
+		if _, err := opened(t, c.Out, Options{}).Apply(outputs, Override{}); !errors.Is(err, ErrNoModel) {
+			t.Errorf("without a model: %v", err)
+		}
+	}
+}
+
+func TestNoExamplesHaveTheOutputsOfSome(t *testing.T) {
+	t.Parallel()
+	p, outputs := digitsWithDecisions(t)
+	none := make([]Tensor, len(outputs))
+	for i, o := range outputs {
+		none[i] = o.Slice(0, 0)
+	}
+	same := func(d int64, of onnx.Dim) bool { return d == of.Value }
+	half := 0.5
+	for name, o := range map[string]Override{
+		"the bundle's": {}, "mf0": {Method: "mf0", TAct: 2}, "ts": {Method: "ts"},
+		"mle": {Method: "mle", MaxUncertainty: &half},
+	} {
+		got, err := p.Apply(none, o)
+		if err != nil || len(got.Predictions) != 0 || len(got.Outputs) != len(p.Outputs(o)) {
+			t.Fatalf("%s: %+v, %v", name, got, err)
+		}
+		for i, info := range p.Outputs(o) {
+			have := got.Outputs[i]
+			if have.Name != info.Name || have.Type() != info.Type || have.Len() != 0 || have.Shape[0] != 0 ||
+				!slices.EqualFunc(have.Shape[1:], info.Shape[1:], same) {
+				t.Errorf("%s: output %+v, want %v", name, have, info)
+			}
+		}
 	}
 }
 

@@ -397,7 +397,8 @@ func TestRecordErrorsPrecedeTheErrorThatEndsADataset(t *testing.T) {
 			last = err
 		}
 		want := strings.Count(lines, "nonsense") + strings.Count(lines, bad)
-		if records != want || last == nil || !strings.Contains(last.Error(), end) || errors.As(last, new(*RecordError)) {
+		if records != want || last == nil || !strings.Contains(last.Error(), end) ||
+			errors.As(last, new(*RecordError)) {
 			t.Errorf("%d records and %v, want %d and %q", records, last, want, end)
 		}
 		if errors.Is(last, ErrNoExamples) != (end == "no examples") {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
@@ -14,12 +15,28 @@ func notFound(format string, args ...any) error { return oip.Errorf(oip.NotFound
 func notReady(format string, args ...any) error { return oip.Errorf(oip.Unavailable, format, args...) }
 func tooLarge(format string, args ...any) error { return oip.Errorf(oip.TooLarge, format, args...) }
 
-// asInvalid gives an error the status Invalid, unless it has a status already.
+// asInvalid gives an error the status Invalid, unless it has a status already. Its message has the parameters of
+// requests for the options that it names.
 func asInvalid(err error) error {
 	if err == nil || oip.StatusOf(err) != oip.Internal {
 		return err
 	}
-	return invalid("%s", strings.Join(strings.Fields(err.Error()), " "))
+	return invalid("%s", strings.Join(strings.Fields(option.Text(err, parameterOf)), " "))
+}
+
+// parameterOf returns the parameter of requests that sets a field of wrap.Override; other options have none.
+func parameterOf(n option.Name) string {
+	switch n {
+	case option.TAct:
+		return "t_act"
+	case option.TEns:
+		return "t_ens"
+	case option.MaxUncertainty:
+		return "max_doubt"
+	case option.MaxOODScore:
+		return "max_ood_score"
+	}
+	return string(n)
 }
 
 var errPanicked = errors.New("the handler panicked")

@@ -216,6 +216,8 @@ func TestPredictRefusesInOneLine(t *testing.T) {
 		{"a parameter twice", "?method=ts&method=mf0", file, "", 400, `parameter "method" is given 2 times`},
 		{"a broken query", "?a=%zz", file, "", 400, "broken query"},
 		{"a threshold that is none", "?max_doubt=2", file, "", 400, "max_doubt is 2, want a number from 0 to 1"},
+		{"a score that is none", "?max_ood_score=-1", file, "", 400, "max_ood_score is -1, want a number from 0 to 1"},
+		{"a temperature that is too high", "?method=mf0&t_ens=1e99", file, "", 400, "t_ens is 1e+99, want a number"},
 		{"no number", "?t_act=NaN", file, "", 400, "t_act"},
 		{"no such method", "?method=mood", file, "", 400, "mood"},
 		{"no classes", "?top=0", file, "", 400, "parameter top is \"0\""},

@@ -258,7 +258,7 @@ func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
 		{"a wrong parameter", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_act":"warm"}`), 400, "t_act", nil},
 		{"a cold temperature", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_act":0}`), 400, "t_act is 0, want a positive number", nil},
 		{"a temperature of 0", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_ens":"0"}`), 400, "t_ens is 0, want a positive number", nil},
-		{"temperatures of none", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"method":"mle","t_act":2}`), 400, "temperatures of mf0", nil},
+		{"temperatures of none", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"method":"mle","t_act":2}`), 400, "t_act and t_ens are temperatures of mf0", nil},
 		{"not packed", "POST", infer, `{}`, 400, "Content-Encoding", []string{"Content-Encoding", "gzip"}},
 		{"packed otherwise", "POST", infer, `{}`, 400, "want gzip, deflate or none", []string{"Content-Encoding", "br"}},
 		{"no image", "POST", "/v1/predict", "abc", 400, "not a PNG or JPEG", nil},
