@@ -13,7 +13,8 @@ import (
 
 // Every example gets what it gets alone, in whatever company, and one that the
 // network fails on spoils no other.
-func TestRunExamplesEachOnItsOwnAccount(t *testing.T) {
+func TestRunExamplesFailIndependently(t *testing.T) {
+	t.Parallel()
 	const n = 120
 	ids, mask := sentences(n, 6)
 	broken := map[int]string{
