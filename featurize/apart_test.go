@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
-// Every example gets what it gets alone, in whatever company, and one that the
-// network fails on spoils no other.
+// Every example gets the result that it gets alone, and an example that the
+// network fails on does not affect the others.
 func TestRunExamplesFailIndependently(t *testing.T) {
 	t.Parallel()
 	const n = 120

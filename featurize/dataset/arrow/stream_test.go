@@ -124,8 +124,8 @@ func TestStreamsThatEnd(t *testing.T) {
 	}
 }
 
-// What cannot be read is not said to be cut off, wherever in a stream or file that is.
-func TestUnreadableColumnsAreReported(t *testing.T) {
+// A read error, anywhere in a stream or file, is not reported as a truncation.
+func TestReadErrorsAreNotReportedAsTruncation(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/table.arrows")
 	if err != nil {
