@@ -11,9 +11,10 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
-// Every example gets what it gets alone, in whatever company, and one that the
-// network fails on spoils no other.
-func TestRunExamplesEachOnItsOwnAccount(t *testing.T) {
+// Every example gets the result that it gets alone, and an example that the
+// network fails on does not affect the others.
+func TestRunExamplesFailIndependently(t *testing.T) {
+	t.Parallel()
 	const n = 120
 	ids, mask := sentences(n, 6)
 	broken := map[int]string{

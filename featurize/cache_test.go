@@ -80,6 +80,7 @@ func nameIn(t testing.TB, c *Cache, e *Network, ds *dataset.Dataset, limit int) 
 }
 
 func TestASecondRunComesFromTheCacheAlone(t *testing.T) {
+	t.Parallel()
 	images := photos(t, n, 8, 8, 3, 4, 22)
 	digits := labelled(t, t.TempDir(), 1200) + "[100:1137]"
 	for _, tt := range []struct {
@@ -127,6 +128,7 @@ func TestASecondRunComesFromTheCacheAlone(t *testing.T) {
 }
 
 func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "conv", Config{})
 	ds := openData(t, photos(t, n, 8, 8, 3, 4, 22), dataset.Options{})
 	cache := &Cache{Dir: t.TempDir()}
@@ -150,6 +152,7 @@ func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
 }
 
 func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "conv", Config{Batch: 3})
 	ds := openData(t, photos(t, n, 8, 8, 3), dataset.Options{})
 	cache, stop := &Cache{Dir: t.TempDir()}, errors.New("stop")
@@ -175,6 +178,7 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 
 // A stream from the cache ends when it is told to, as one that runs the network does.
 func TestACachedStreamCanBeCancelled(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "grey", Config{})
 	ds := openData(t, labelled(t, t.TempDir(), 1200), dataset.Options{})
 	cache, stop := &Cache{Dir: t.TempDir()}, errors.New("stop")
@@ -193,6 +197,7 @@ func TestACachedStreamCanBeCancelled(t *testing.T) {
 
 // Whatever changes the rows changes the key.
 func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := labelled(t, dir, 40)
 	options := dataset.Options{Classes: 4}
@@ -275,6 +280,7 @@ func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 
 // Where class folders label the examples, class names matter for the labels that they give the folders alone.
 func TestTheKeyOfFoldersCoversTheirLabels(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	names := []string{"a", "b", "c", "d"}
 	for i, class := range names {
@@ -301,6 +307,7 @@ func TestTheKeyOfFoldersCoversTheirLabels(t *testing.T) {
 }
 
 func TestTheKeyCoversExternalWeights(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var keys [2]string
 	ds := openData(t, write(t, dir, "x.npy", npy(random(1, 15), 3, 5)), dataset.Options{})
@@ -336,6 +343,7 @@ func TestTheKeyCoversExternalWeights(t *testing.T) {
 }
 
 func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "conv", Config{Batch: 7})
 	images := photos(t, n, 8, 8, 3, 4)
 	changed(t, images, time.Now().Add(-time.Hour))
@@ -384,6 +392,7 @@ func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 
 // A whole store under the right name that holds other rows than the network and the data give is not used.
 func TestAStoreOfOtherRowsIsWrittenAnew(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "conv", Config{Batch: 7})
 	images := photos(t, n, 8, 8, 3)
 	changed(t, images, time.Now().Add(-time.Hour))
@@ -429,6 +438,7 @@ func TestAStoreOfOtherRowsIsWrittenAnew(t *testing.T) {
 
 // Files that have the size and time of change that they had are not read again, and others are.
 func TestUnchangedDataAreNotReadAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := labelled(t, dir, 40)
 	images := filepath.Join(dir, "x-images-idx3-ubyte")
@@ -501,6 +511,7 @@ func TestManyMayFillOneCache(t *testing.T) {
 }
 
 func TestACacheThatCannotBeWrittenIsAnError(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "conv", Config{})
 	ds := openData(t, photos(t, 3, 8, 8, 3), dataset.Options{})
 	file := write(t, t.TempDir(), "file", []byte("not a folder"))
@@ -509,6 +520,7 @@ func TestACacheThatCannotBeWrittenIsAnError(t *testing.T) {
 }
 
 func TestTargetsComeWithTheRows(t *testing.T) {
+	t.Parallel()
 	targets := make([]uint8, n*4)
 	for i := range targets {
 		targets[i] = pixels(i, 1, 1, 1)[0] % 2

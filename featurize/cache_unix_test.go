@@ -14,6 +14,7 @@ import (
 
 // A pipe in the place of the rows kept a run waiting for ever.
 func TestAPipeInTheCacheIsNoRows(t *testing.T) {
+	t.Parallel()
 	e, err := newExtractor("grey", Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +62,7 @@ func TestAPipeInTheCacheIsNoRows(t *testing.T) {
 
 // What a killed run has left is as large as what it was to write.
 func TestTheNextRunClearsTheCacheOfKilledOnes(t *testing.T) {
+	t.Parallel()
 	e, err := newExtractor("grey", Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 // Every fixture of package onnx, cut at its head and run, gives the features and logits that its
 // generator computed.
 func TestFixturesRun(t *testing.T) {
+	t.Parallel()
 	const fixtures = "../testdata/onnx"
 	type golden struct {
 		Type  string

@@ -24,6 +24,7 @@ const fullDiskEnv = "FEATURIZE_TEST_FULL_DISK"
 func init() { helpers[fullDiskEnv] = streamOnFullDisk }
 
 func TestAFullDiskLeavesNothingInTheCache(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	labelled(t, dir, 600) // 600 rows of 10 numbers
 	cmd := exec.Command(os.Args[0])

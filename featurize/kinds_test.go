@@ -85,6 +85,7 @@ func typesData(n int) []typed {
 
 // Inputs of every element type, in one model.
 func TestInputsOfEveryType(t *testing.T) {
+	t.Parallel()
 	data := typesData(n)
 	want := uncut(t, "types", n, func(i int) (tensors []tensor.Tensor) {
 		for _, d := range data {
@@ -114,6 +115,7 @@ func TestInputsOfEveryType(t *testing.T) {
 
 // Other types of arrays than the model's, where they hold the same values.
 func TestArraysOfOtherTypesAreConverted(t *testing.T) {
+	t.Parallel()
 	data := typesData(n)
 	want := uncut(t, "types", n, func(i int) (tensors []tensor.Tensor) {
 		for _, d := range data {
@@ -177,6 +179,7 @@ func widened[T int8 | int16 | int32 | uint8 | uint16 | uint32 | uint64](v []T) [
 }
 
 func TestValuesThatDoNotFitAreRefused(t *testing.T) {
+	t.Parallel()
 	good := map[string]string{}
 	for _, d := range typesData(1) {
 		good[d.name] = fmt.Sprintf("[%s,%s]", d.json(0), d.json(1))
@@ -228,6 +231,7 @@ func TestValuesThatDoNotFitAreRefused(t *testing.T) {
 
 // Bytes go as they are into a network that brings its preprocessing along.
 func TestPreprocessingInsideTheGraph(t *testing.T) {
+	t.Parallel()
 	want := uncut(t, "inside", n, func(i int) []tensor.Tensor {
 		return []tensor.Tensor{{Name: "image", Shape: []int64{1, 8, 8, 3}, Data: pixels(i, 8, 8, 3)}}
 	})
@@ -241,6 +245,7 @@ func TestPreprocessingInsideTheGraph(t *testing.T) {
 
 // Bytes beside other inputs are a mask here, not pixels by 255.
 func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
+	t.Parallel()
 	ids, weight := make([]int64, n*5), make([]uint8, n*5)
 	for i := range ids {
 		ids[i], weight[i] = int64(i%20), uint8(i%7%2)
@@ -268,6 +273,7 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 
 // What fills up a fixed batch is valid input, and leaves no trace.
 func TestAFixedBatchIsFilledUpWithAnExample(t *testing.T) {
+	t.Parallel()
 	ids := make([]int64, n*3)
 	for i := range ids {
 		ids[i] = 100 + int64(i*i%20)
@@ -295,6 +301,7 @@ func everyFourth(v []float32, each int) (one []float32) {
 }
 
 func TestModelsWithoutABatchAxisOfThatName(t *testing.T) {
+	t.Parallel()
 	x := random(3, n*6)
 	for name, shape := range map[string][]int64{"folded": {1, 6}, "anonymous": {1, 6}, "default": {1, 6}} {
 		t.Run(name, func(t *testing.T) {
@@ -318,6 +325,7 @@ func TestModelsWithoutABatchAxisOfThatName(t *testing.T) {
 }
 
 func TestInputsThatAreNoTensorsAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"list", "map"} {
 		_, err := newExtractor(name, Config{})
 		testerr.OneLine(t, err, `input "x" is a sequence, a map or optional`, "want a tensor")
@@ -332,6 +340,7 @@ func TestInputsThatAreNoTensorsAreRefused(t *testing.T) {
 
 // A data frame: columns of several types, each an input, [N,1] or [N].
 func TestColumnsOfATable(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 4))
 	var table, lines strings.Builder
 	table.WriteString("id,s,size,label,age\n")
@@ -390,6 +399,7 @@ func TestColumnsOfATable(t *testing.T) {
 
 // All columns but the label for the one input of a scikit-learn model.
 func TestATableForTheOnlyInput(t *testing.T) {
+	t.Parallel()
 	x := random(3, n*6)
 	want := uncut(t, "anonymous", n, func(i int) []tensor.Tensor {
 		return []tensor.Tensor{{Name: "x", Shape: []int64{1, 6}, Data: x[6*i : 6*i+6]}}

@@ -80,6 +80,7 @@ func alike(t testing.TB, got, want Results) {
 
 // Any number of examples, in batches of any size, of models whose outputs are [N,width] and [N].
 func TestANetworkGivesAllOutputsOfAllExamples(t *testing.T) {
+	t.Parallel()
 	x := random(4, 40*192)
 	for _, tt := range []struct {
 		path   string
@@ -116,6 +117,7 @@ func TestANetworkGivesAllOutputsOfAllExamples(t *testing.T) {
 
 // Results are the caller's: no later call writes to them.
 func TestConcurrentRunsGiveTheSameBytes(t *testing.T) {
+	t.Parallel()
 	x := random(5, 37*192)
 	for _, path := range []string{"testdata/conv.onnx", "testdata/batch4.onnx"} {
 		w := network(t, path, Config{Batch: 16})
@@ -154,6 +156,7 @@ func TestConcurrentRunsGiveTheSameBytes(t *testing.T) {
 
 // Inside an operator's loop, between operators, and between batches.
 func TestACancelledRunEndsAndHarmsNoOther(t *testing.T) {
+	t.Parallel()
 	gone := errors.New("gone")
 	cancelled := func(w *Network, inputs []tensor.Tensor) {
 		t.Helper()
@@ -191,6 +194,7 @@ func TestACancelledRunEndsAndHarmsNoOther(t *testing.T) {
 }
 
 func TestANetworkStreamsADataset(t *testing.T) {
+	t.Parallel()
 	dir := photos(t, n, 8, 8, 3, 2, 11)
 	var x []float32
 	for i := range n {
@@ -229,6 +233,7 @@ func TestANetworkStreamsADataset(t *testing.T) {
 }
 
 func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
+	t.Parallel()
 	for path, words := range map[string][]string{
 		"../testdata/onnx/float64.onnx":                {`output "y" is [N,4] float64`, "want float32"},
 		"../testdata/onnx/tail_groups.onnx":            {`output "y" is [unk__0,2,2] float32`, "[N,width]"},
@@ -264,6 +269,7 @@ func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
 
 // A batch is run again for what its shapes tell, not after any failure.
 func TestShapesAreLookedForWhereTheyAreSpokenOf(t *testing.T) {
+	t.Parallel()
 	for message, want := range map[string]bool{
 		"shape mismatch attempting to re-use buffer. {4} != {1}":                                 true,
 		"Expected shape from model of {1} does not match actual shape of {4} for output y":       true,
@@ -279,6 +285,7 @@ func TestShapesAreLookedForWhereTheyAreSpokenOf(t *testing.T) {
 }
 
 func TestACacheKeepsRowsOnly(t *testing.T) {
+	t.Parallel()
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")
@@ -305,6 +312,7 @@ func TestANetworkThatIsNotCutHasNoFeatures(t *testing.T) {
 // Passes of a network that draws nothing are alike, and stand one after another for each
 // example, in whatever batches they were run.
 func TestPassesStandOneAfterAnother(t *testing.T) {
+	t.Parallel()
 	const passes = 3
 	ds := openData(t, photos(t, 11, 8, 8, 3), dataset.Options{})
 	collected := func(batch, passes int) (all Results) {
@@ -338,6 +346,7 @@ func TestPassesStandOneAfterAnother(t *testing.T) {
 
 // Inputs that insist on batches of two sizes cannot be run, whichever comes first.
 func TestInputsMustAgreeAboutTheBatch(t *testing.T) {
+	t.Parallel()
 	made := func(batches ...int64) []input {
 		var all []input
 		for i, b := range batches {

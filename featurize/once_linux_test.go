@@ -16,7 +16,7 @@ import (
 )
 
 // A folder's files are read once for their examples and their fingerprint, those that a limit
-// leaves out as well.
+// leaves out as well. Not parallel: the test counts what the process reads.
 func TestFilesAreReadOnce(t *testing.T) {
 	const files, side = 40, 200
 	dir := t.TempDir()

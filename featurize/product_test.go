@@ -10,6 +10,7 @@ import (
 )
 
 func TestProductEqualsItsSum(t *testing.T) {
+	t.Parallel()
 	p, err := NewProduct(0)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 // What is read from a position on is the rest of the whole, bit for bit, in the same batches.
 func TestAStreamFromAPositionIsTheRestOfTheWhole(t *testing.T) {
+	t.Parallel()
 	const sequences = 5000
 	ids, mask := sentences(sequences, 6)
 	broken := map[int]string{5: "{", 520: "[]", 4099: "{"}
@@ -119,6 +120,7 @@ func filled(t *testing.T, e *Network, path string, c StreamConfig) (name string,
 // However often it is interrupted, the network runs over what is missing, and the same store is
 // there in the end.
 func TestAnInterruptedFillIsContinued(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 100})
 	path := aged(t, 4*rows.BlockSize+9)
 	c := StreamConfig{Cache: &Cache{Dir: t.TempDir()}}
@@ -183,6 +185,7 @@ func leave(t *testing.T, e *Network, path string, c StreamConfig, blocks int) st
 
 // A fill that goes on takes what is there without running the network over it, as far as it is whole.
 func TestWhatIsWholeOfAFillIsTaken(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})
 	path := aged(t, 4*rows.BlockSize+9)
 	want, _ := stream(t, e, openData(t, path, dataset.Options{}), StreamConfig{})
@@ -239,6 +242,7 @@ func TestWhatIsWholeOfAFillIsTaken(t *testing.T) {
 
 // A store that lacks nothing but its name gets it.
 func TestAWholeStoreGetsItsName(t *testing.T) {
+	t.Parallel()
 	e, err := newExtractor("grey", Config{Batch: 64})
 	if err != nil {
 		t.Fatal(err)
@@ -260,6 +264,7 @@ func TestAWholeStoreGetsItsName(t *testing.T) {
 
 // What others are at is left to them, and what is no such store is replaced.
 func TestAPartialStoreThatCannotBeHadIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})
 	path := aged(t, 3*rows.BlockSize)
 	c := StreamConfig{Cache: &Cache{Dir: t.TempDir()}}
@@ -292,6 +297,7 @@ func TestAPartialStoreThatCannotBeHadIsLeftAlone(t *testing.T) {
 
 // A stream from a position takes what it can from the cache, and fills it whole.
 func TestTheCacheServesTheRestOfAStream(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})
 	path := aged(t, 3*rows.BlockSize+9)
 	want, all := stream(t, e, openData(t, path, dataset.Options{}), StreamConfig{})
@@ -309,6 +315,7 @@ func TestTheCacheServesTheRestOfAStream(t *testing.T) {
 }
 
 func TestAbandonedFillsAreRemoved(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})
 	path := aged(t, 2*rows.BlockSize)
 	c := StreamConfig{Cache: &Cache{Dir: t.TempDir()}}

@@ -24,6 +24,7 @@ func gather(t *testing.T, to *collected, batches iter.Seq2[*rows.Batch, error]) 
 // A dataset through the network and a file of its features are the same source but for names and
 // fingerprints.
 func TestSourcesGiveTheSameExamples(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 7})
 	path := labelled(t, t.TempDir(), 1200)
 	all, _ := stream(t, e, openData(t, path, dataset.Options{}), StreamConfig{})
@@ -66,6 +67,7 @@ func TestSourcesGiveTheSameExamples(t *testing.T) {
 
 // Shards give together what one pass gives, bit for bit: with a limit the same examples of it too.
 func TestShardsGiveWhatOnePassGives(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})
 	path := labelled(t, t.TempDir(), 5*rows.BlockSize+7) + "[100:]"
 	for _, limit := range []int{0, 1, 3, 700} {
@@ -89,6 +91,7 @@ func TestShardsGiveWhatOnePassGives(t *testing.T) {
 }
 
 func TestShardsOfPrecomputedFeatures(t *testing.T) {
+	t.Parallel()
 	const n = 3*rows.BlockSize + 5
 	labels := make([]uint8, n)
 	path := write(t, t.TempDir(), "f.npz", npz(t,
@@ -119,6 +122,7 @@ func TestShardsOfPrecomputedFeatures(t *testing.T) {
 
 // The fingerprint of a shard is that of the same slice.
 func TestFingerprintsOfShards(t *testing.T) {
+	t.Parallel()
 	dir := photos(t, rows.BlockSize+3, 2, 2, 1)
 	for i, slice := range []string{"[:512]", "[512:]"} {
 		for _, wanted := range []bool{false, true} {

@@ -28,6 +28,7 @@ import (
 const n = 23
 
 func TestRowsAreThoseOfTheUncutNetworkOnOneExample(t *testing.T) {
+	t.Parallel()
 	colour, grey := photos(t, n, 8, 8, 3), photos(t, n, 8, 8, 1)
 	image := func(shape []int64, data any) []tensor.Tensor {
 		return []tensor.Tensor{{Name: "image", Shape: shape, Data: data}}
@@ -147,6 +148,7 @@ func concat(a, b []tensor.Tensor) []tensor.Tensor {
 }
 
 func TestInputsOfSeveralNamesComeFromAnNPZ(t *testing.T) {
+	t.Parallel()
 	weight := random(5, n*5)
 	ids := make([]int64, n*5)
 	labels := make([]int64, n)
@@ -182,6 +184,7 @@ func TestInputsOfSeveralNamesComeFromAnNPZ(t *testing.T) {
 }
 
 func TestBadRecordsLeaveGaps(t *testing.T) {
+	t.Parallel()
 	broken := []int{0, 5, 6, 11, 22}
 	dir := photos(t, n, 8, 8, 3, broken...)
 	var want []int
@@ -249,6 +252,7 @@ func TestMoreBadRecordsThanAllowedEndTheStream(t *testing.T) {
 }
 
 func TestNothingButBadRecordsIsAnError(t *testing.T) {
+	t.Parallel()
 	ds := openData(t, photos(t, 3, 8, 8, 3, 0, 1, 2), dataset.Options{})
 	stats, err := pass(t.Context(), extractor(t, "conv", Config{}).Rows, ds, StreamConfig{MaxBad: 3}, collect(&collected{}))
 	testerr.OneLine(t, err, ds.Spec(), "holds no examples that can be read (first: ", "0000.png: broken PNG")
@@ -258,6 +262,7 @@ func TestNothingButBadRecordsIsAnError(t *testing.T) {
 }
 
 func TestALimitIsSpreadEvenly(t *testing.T) {
+	t.Parallel()
 	const all = 1000
 	dir := t.TempDir()
 	ds := openData(t, write(t, dir, "images-idx3-ubyte", idx(pixels(1, all, 8, 8), all, 8, 8))+"[100:1000]", dataset.Options{})
@@ -315,6 +320,7 @@ func TestAnExampleOfTheWrongShapeEndsTheStream(t *testing.T) {
 }
 
 func TestAnOpenSizeIsSettledAnewForEveryStream(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "open", Config{})
 	for _, size := range []int{8, 12, 5} {
 		stream(t, e, openData(t, photos(t, 3, size, size, 3), dataset.Options{}), StreamConfig{})
@@ -329,6 +335,7 @@ func TestAnOpenSizeIsSettledAnewForEveryStream(t *testing.T) {
 }
 
 func TestAModelThatMixesExamplesIsRefused(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "merged", Config{})
 	ds := openData(t, write(t, t.TempDir(), "x.npy", npy(random(1, 5*12), 5, 2, 6)), dataset.Options{})
 	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{}, collect(&collected{}))
@@ -480,6 +487,7 @@ func TestBatchesDoNotPileUp(t *testing.T) {
 }
 
 func TestConcurrentStreamsAndRunsDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "open", Config{Batch: 3})
 	errs := make(chan error, 6)
 	for g := range cap(errs) {
@@ -509,6 +517,7 @@ func TestConcurrentStreamsAndRunsDoNotDisturbEachOther(t *testing.T) {
 }
 
 func TestRunChecksItsInputs(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "tokens", Config{})
 	ids := tensor.Tensor{Name: "ids", Shape: []int64{2, 5}, Data: make([]int64, 10)}
 	weight := tensor.Tensor{Name: "weight", Shape: []int64{2, 5}, Data: make([]float32, 10)}
@@ -548,6 +557,7 @@ func TestRunChecksItsInputs(t *testing.T) {
 }
 
 func TestImagesAreWhatFilesGive(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "conv", Config{})
 	ds := openData(t, photos(t, 5, 8, 8, 3), dataset.Options{})
 	want, _ := stream(t, e, ds, StreamConfig{})
@@ -578,6 +588,7 @@ func TestImagesAreWhatFilesGive(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	_, err := newExtractor("tokens", Config{Preprocess: &preprocess.Spec{}})
 	testerr.OneLine(t, err, "2 inputs", "preprocessing")
 	_, err = newExtractor("conv", Config{Batch: -1})
@@ -589,6 +600,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestTheBatchSizeFitsTheInput(t *testing.T) {
+	t.Parallel()
 	crop := &preprocess.Spec{Resize: &preprocess.Resize{Size: 8}, Crop: &preprocess.Crop{Size: 8}}
 	for _, tt := range []struct {
 		model string

@@ -118,6 +118,7 @@ func TestSequencesOfDifferentLengthsAreRunAtTheirOwn(t *testing.T) {
 }
 
 func TestSequencesInFixedBatches(t *testing.T) {
+	t.Parallel()
 	const n = 53
 	rng := rand.New(rand.NewPCG(5, 5))
 	var frames [][]float32
@@ -149,6 +150,7 @@ func TestSequencesInFixedBatches(t *testing.T) {
 }
 
 func TestLongSequencesMakeSmallBatches(t *testing.T) {
+	t.Parallel()
 	e := extractor(t, "sequence", Config{})
 	if e.Batch() != 32 {
 		t.Errorf("batches of %d", e.Batch())
@@ -227,6 +229,7 @@ func TestWindowsDoNotPileUp(t *testing.T) {
 
 // Examples are of one shape where all of their inputs are.
 func TestShapesAreToldApart(t *testing.T) {
+	t.Parallel()
 	seen := map[string]string{}
 	for _, shapes := range [][][]int{
 		{{2}}, {{2}, {2}}, {{2}, {3}}, {{3}, {2}}, {{2, 2}}, {{22}}, {{2, 3}, {4}}, {{2}, {3, 4}}, {{2, 3, 4}},

@@ -17,6 +17,7 @@ import (
 
 // Opening a named pipe that nobody writes to would wait for ever.
 func TestPipesAreRefused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o644); err != nil {

@@ -28,6 +28,7 @@ func functionModel(t testing.TB, name string) *Model {
 
 // The flat graph is the one that ONNX Runtime makes of the same model, up to names.
 func TestInlinedFunctionsAreThoseOfONNXRuntime(t *testing.T) {
+	t.Parallel()
 	flats, err := filepath.Glob(filepath.Join(onnxtest.FunctionFixtures, "*.flat.onnx"))
 	if err != nil || len(flats) == 0 {
 		t.Fatalf("no fixtures: %v", err)
@@ -150,6 +151,7 @@ func nodeForm(n *onnxpb.Node, known map[string]string) string {
 
 // The names inside a call say where it stands, so that --features can name them.
 func TestInlinedNamesAreReadable(t *testing.T) {
+	t.Parallel()
 	var got []string
 	for _, n := range functionModel(t, "modules").Proto().Graph.Node {
 		got = append(got, n.GetName()+" "+n.GetOutput()[0])

@@ -51,6 +51,7 @@ func plain(t *testing.T, b []byte) *onnxpb.Model {
 }
 
 func TestBytesGivesBackWhatWasRead(t *testing.T) {
+	t.Parallel()
 	eachFixture(t, func(t *testing.T, path string) {
 		if filepath.Base(path) == "external.onnx" {
 			return // Bytes takes its weights in: see TestExternalData
@@ -87,6 +88,7 @@ func TestBytesGivesBackWhatWasRead(t *testing.T) {
 }
 
 func TestUnknownFieldsSurvive(t *testing.T) {
+	t.Parallel()
 	unknown := protowire.AppendTag(nil, 12345, protowire.BytesType)
 	unknown = protowire.AppendString(unknown, "of a newer version")
 	pb := onnxtest.Network()
@@ -113,6 +115,7 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 }
 
 func TestLargeTensorsStayInTheFile(t *testing.T) {
+	t.Parallel()
 	kept := 0
 	eachFixture(t, func(t *testing.T, path string) {
 		m, err := Open(path)
@@ -155,6 +158,7 @@ func TestOpenTakesMemoryForTheGraphOnly(t *testing.T) {
 
 // Every model that lies is refused, with an error that names the lie.
 func TestParseRefuses(t *testing.T) {
+	t.Parallel()
 	initializer := func(change func(*onnxpb.Tensor)) func(*onnxpb.Model) {
 		return func(m *onnxpb.Model) { change(m.Graph.Initializer[0]) }
 	}
@@ -249,7 +253,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatIsNoModel(t *testing.T) {
+func TestParseRefusesOtherFiles(t *testing.T) {
+	t.Parallel()
 	length := func(n uint64) []byte { // a graph that says it has n bytes
 		return protowire.AppendVarint(protowire.AppendTag(nil, 7, protowire.BytesType), n)
 	}
@@ -286,6 +291,7 @@ func TestParseRefusesWhatIsNoModel(t *testing.T) {
 }
 
 func TestParseRefusesEveryTruncation(t *testing.T) {
+	t.Parallel()
 	b := onnxtest.Fixture(t, "torch_softmax.onnx")
 	for n := range len(b) {
 		if _, err := Parse("model", b[:n]); err == nil {
@@ -295,6 +301,7 @@ func TestParseRefusesEveryTruncation(t *testing.T) {
 }
 
 func TestOpenNamesThePath(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	junk := filepath.Join(dir, "junk.onnx")
 	if err := os.WriteFile(junk, []byte("junk"), 0o644); err != nil {
@@ -308,6 +315,7 @@ func TestOpenNamesThePath(t *testing.T) {
 }
 
 func TestOneFileIsWhatBytesGives(t *testing.T) {
+	t.Parallel()
 	m, err := Open(filepath.Join(onnxtest.Fixtures, "external.onnx"))
 	if err != nil {
 		t.Fatal(err)
@@ -327,6 +335,7 @@ func TestOneFileIsWhatBytesGives(t *testing.T) {
 }
 
 func TestRunnableRefersToWeightsInPlace(t *testing.T) {
+	t.Parallel()
 	eachFixture(t, func(t *testing.T, path string) {
 		m, err := Open(path)
 		if err != nil {
@@ -377,6 +386,7 @@ func followed(t *testing.T, m *Model) *onnxpb.Model {
 }
 
 func TestModelFromMemoryIsRunnableInOnePiece(t *testing.T) {
+	t.Parallel()
 	b := onnxtest.Fixture(t, "torch_large.onnx")
 	m, err := Parse("model", b)
 	if err != nil {
@@ -392,6 +402,7 @@ func TestModelFromMemoryIsRunnableInOnePiece(t *testing.T) {
 }
 
 func TestExternalData(t *testing.T) {
+	t.Parallel()
 	entry := func(list ...string) (entries []*onnxpb.Entry) {
 		for i := 0; i < len(list); i += 2 {
 			entries = append(entries, &onnxpb.Entry{Key: &list[i], Value: &list[i+1]})
@@ -522,6 +533,7 @@ func TestExternalData(t *testing.T) {
 
 // External data is looked for, and refused, wherever a tensor may stand.
 func TestExternalDataAnywhere(t *testing.T) {
+	t.Parallel()
 	secret := func() *onnxpb.Tensor {
 		key, value := "location", "../secret"
 		return &onnxpb.Tensor{Name: proto.String("t"), Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Float32)),
@@ -604,6 +616,7 @@ func TestExternalDataAnywhere(t *testing.T) {
 
 // A model is reached by links of any kind: only what it refers to itself must stay beside it.
 func TestOpenFollowsLinksToTheModel(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, d := range []string{"real", "other"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
@@ -640,6 +653,7 @@ func TestOpenFollowsLinksToTheModel(t *testing.T) {
 }
 
 func TestAccessors(t *testing.T) {
+	t.Parallel()
 	m, err := Open(filepath.Join(onnxtest.Fixtures, "cntk.onnx"))
 	if err != nil {
 		t.Fatal(err)
@@ -655,6 +669,7 @@ func TestAccessors(t *testing.T) {
 }
 
 func TestSizeCountsExternalData(t *testing.T) {
+	t.Parallel()
 	var want int64
 	for _, name := range []string{"external.onnx", "external.onnx.data"} {
 		info, err := os.Stat(filepath.Join("../testdata/onnx", name))

@@ -24,6 +24,7 @@ var typeFixtures = onnxtest.Fixtures + "/types"
 // Every pattern of the narrow element types has the value that onnx's own library gives it, in both
 // ways of storing it.
 func TestNarrowElements(t *testing.T) {
+	t.Parallel()
 	var list []struct {
 		Type   int32
 		Name   string
@@ -77,6 +78,7 @@ func TestNarrowElements(t *testing.T) {
 
 // Positions that are none are an error, not a panic; and a shape alone takes no memory.
 func TestSparseInitializersThatLie(t *testing.T) {
+	t.Parallel()
 	values := func(n int64) *onnxpb.Tensor {
 		return &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{n}, DataType: proto.Int32(int32(tensor.Float32)),
 			RawData: make([]byte, 4*n)}
@@ -146,6 +148,7 @@ func TestSparseInitializersThatLie(t *testing.T) {
 
 // The same numbers come out of every way to store them.
 func TestDecode(t *testing.T) {
+	t.Parallel()
 	values := []float64{1, 0, 2, 100}
 	for _, tt := range []struct {
 		typ   tensor.Type

@@ -9,6 +9,7 @@ import (
 )
 
 func TestValueInfoSurvivesJSON(t *testing.T) {
+	t.Parallel()
 	for _, v := range []ValueInfo{
 		{Name: "image", Type: tensor.Float32, Shape: []Dim{{Value: -1, Param: "N"}, {Value: 3}, {Value: -1}}},
 		{Name: "scalar", Type: tensor.BFloat16, Shape: []Dim{}},

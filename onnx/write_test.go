@@ -20,6 +20,7 @@ import (
 
 // A model in two files is the model, whatever held its weights before.
 func TestFilesWithExternalData(t *testing.T) {
+	t.Parallel()
 	split := 0
 	eachFixture(t, func(t *testing.T, path string) {
 		m, err := Open(path)
@@ -157,6 +158,7 @@ func TestFilesAboveTwoGiB(t *testing.T) {
 
 // What only the graph makes large cannot be helped.
 func TestFilesRefuseAGraphAboveTheLimit(t *testing.T) {
+	t.Parallel()
 	m, err := Parse("model", onnxtest.Marshal(t, onnxtest.Network()))
 	if err != nil {
 		t.Fatal(err)
@@ -169,6 +171,7 @@ func TestFilesRefuseAGraphAboveTheLimit(t *testing.T) {
 
 // A tensor that two nodes share, as the bodies of functions do, is written once.
 func TestFilesShareSpans(t *testing.T) {
+	t.Parallel()
 	constant := onnxtest.Node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{
 		Dims: []int64{16, 32}, DataType: proto.Int32(int32(tensor.Float32)), RawData: make([]byte, 2048)}})
 	mix := onnxtest.Function("Mix", "a", "b", constant, onnxtest.Node("Add", "a c", "b"))
@@ -189,6 +192,7 @@ func TestFilesShareSpans(t *testing.T) {
 
 // Payloads go where the model's weights go: into the file, or beside it when one is too small.
 func TestPayloadsAreWritten(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.onnx")
 	onnxtest.WriteModel(t, path, onnxtest.Network())

@@ -24,6 +24,7 @@ func cifarRecords(labels ...[]byte) []byte {
 }
 
 func TestCIFAR(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "ten/data_batch_1.bin", cifarRecords([]byte{9}, []byte{0}))
 	write(t, dir, "ten/data_batch_2.bin", cifarRecords([]byte{5}))
@@ -81,6 +82,7 @@ func TestCIFAR(t *testing.T) {
 
 // Where the size fits both kinds, the labels decide.
 func TestCIFARKindsOfEqualSize(t *testing.T) {
+	t.Parallel()
 	records := make([][]byte, cifar100.record)
 	for i := range records {
 		records[i] = []byte{byte(i % 10)}

@@ -16,6 +16,7 @@ import (
 )
 
 func TestCSVColumnsFeedInputs(t *testing.T) {
+	t.Parallel()
 	// Examples are written as label and cells of each input.
 	for _, c := range []textCase{
 		{"all columns for the only input", "a,b,label,c\n1,2,0,3\n4,5,1,6\n", Options{}, []string{`0 "":[3]1|2|3`, `1 "":[3]4|5|6`}, nil, ""},
@@ -65,6 +66,7 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 }
 
 func TestTextBecomesWhatTheInputTakes(t *testing.T) {
+	t.Parallel()
 	of := func(cells ...string) Text { return Text{cells, []string{"a", "b", "c", "d", "e", "f"}[:len(cells)]} }
 	for _, c := range []struct {
 		text Text
@@ -106,6 +108,7 @@ func TestTextBecomesWhatTheInputTakes(t *testing.T) {
 
 // More records than lie between two places that are remembered.
 func TestManyCSVRecords(t *testing.T) {
+	t.Parallel()
 	const n = 2*indexStep + 5
 	rng := rand.New(rand.NewPCG(1, 1))
 	text := strings.Builder{}
@@ -136,6 +139,7 @@ func TestManyCSVRecords(t *testing.T) {
 }
 
 func TestARecordThatIsTooLongIsRefused(t *testing.T) {
+	t.Parallel()
 	path := write(t, t.TempDir(), "x.csv", []byte("a,b\n1,2\n3,\""+strings.Repeat("1,\n", maxText/3+5000)))
 	testerr.OneLine(t, readError(path, Options{}), "x.csv: example 1: more than 67108864 bytes", "is a quote left open?")
 	// The bound is for one record, not for all.
@@ -146,6 +150,7 @@ func TestARecordThatIsTooLongIsRefused(t *testing.T) {
 }
 
 func TestDamagedCSV(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	text := []byte("a,b\n" + strings.Repeat("1,2\n", 1000))
 	whole := gzipped(t, text)

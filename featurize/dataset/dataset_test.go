@@ -7,6 +7,7 @@ import (
 )
 
 func TestUnknownLabelsAreIgnored(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	images := write(t, dir, "images-idx3", idx(ramp(4*4), 4, 2, 2))
 	write(t, dir, "labels-idx1", idx([]byte{7, 10, 9, 255}, 4))

@@ -57,6 +57,7 @@ func imageCases(t testing.TB) map[string]imageCase {
 // PNG is decoded exactly. JPEG may differ in the rounding of the inverse
 // transform, by 1 in each of Y, Cb and Cr, so by up to 1 + 1.772 in blue.
 func TestDecodeEqualsPillow(t *testing.T) {
+	t.Parallel()
 	cases := imageCases(t)
 	if len(cases) != 10+6*3+3 {
 		t.Fatalf("%d cases", len(cases))
@@ -84,6 +85,7 @@ func TestDecodeEqualsPillow(t *testing.T) {
 
 // Formats that Pillow does not write, against what they were made from.
 func TestDecodeWhatGoEncodes(t *testing.T) {
+	t.Parallel()
 	r := image.Rect(0, 0, 5, 4)
 	random := rand.New(rand.NewPCG(1, 2))
 	deep, deepAlpha := image.NewRGBA64(r), image.NewNRGBA64(r)
@@ -121,6 +123,7 @@ func TestDecodeWhatGoEncodes(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
 	cases := imageCases(t)
 	pngFile, jpegFile := cases["png-rgb"].file, cases["jpeg-33x45-4:2:0"].file
 	resized := func(file []byte, at int, w, h uint32, width int) []byte {
@@ -151,6 +154,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 // The pixels of a file come as they are stored, and with them how they are to be turned.
 func TestDecodeKeepsTheOrientation(t *testing.T) {
+	t.Parallel()
 	file := imageCases(t)["jpeg-33x45-4:2:0"].file
 	exif := "\xff\xe1\x00\x22Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00" +
 		"\x12\x01\x03\x00\x01\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00"

@@ -24,6 +24,7 @@ func pack(t testing.TB, data any) []byte {
 }
 
 func TestFeaturesAreReadInBlocks(t *testing.T) {
+	t.Parallel()
 	phi, logits := make([]float32, 10*3), make([]float64, 10*2)
 	for i := range phi {
 		phi[i] = float32(i)
@@ -86,6 +87,7 @@ func TestFeaturesAreReadInBlocks(t *testing.T) {
 
 // Fingerprints of precomputed features depend on content, slice and labels.
 func TestFeaturesFingerprint(t *testing.T) {
+	t.Parallel()
 	members := func(last byte) map[string][]byte {
 		logits := ramp(4 * 4)
 		logits[15] = last
@@ -123,6 +125,7 @@ func TestFeaturesFingerprint(t *testing.T) {
 }
 
 func TestFeaturesOfOneLogitHaveTwoClasses(t *testing.T) {
+	t.Parallel()
 	path := write(t, t.TempDir(), "f.npz", zipped(t, map[string][]byte{
 		"features.npy": npy("<f2", "(2, 1)", ramp(4)), "logits.npy": npy("<f4", "(2, 1)", ramp(8)),
 	}))
@@ -137,6 +140,7 @@ func TestFeaturesOfOneLogitHaveTwoClasses(t *testing.T) {
 }
 
 func TestFeaturesAreRefused(t *testing.T) {
+	t.Parallel()
 	x, l, y := npy("<f4", "(2, 2)", ramp(16)), npy("<f4", "(2, 3)", ramp(24)), npy("|u1", "(2,)", []byte{2, 0})
 	for _, c := range []struct {
 		name    string
@@ -172,6 +176,7 @@ func TestFeaturesAreRefused(t *testing.T) {
 // In records features are lists by their names, and read as arrays are, in blocks of a shard's
 // positions.
 func TestFeaturesOfRecords(t *testing.T) {
+	t.Parallel()
 	var text strings.Builder
 	for i := range 10 {
 		fmt.Fprintf(&text, "{\"phi\":[%d,0.5,-1],\"id\":\"x\",\"logits\":[%d,1e3],\"label\":%d}\n", i, i*i, i%2)

@@ -123,6 +123,7 @@ func openStream(t *testing.T, spec string, features, fingerprint bool) (s stream
 // The fingerprint is the same whether it is asked for alone, after a pass, after a part of one, or
 // after several at a time.
 func TestFingerprintsStay(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	fingerprinted(t, dir)
 	for _, c := range fingerprints {
@@ -154,6 +155,7 @@ func TestFingerprintsStay(t *testing.T) {
 // What is read of the examples of other shards does not count. A shard of fewer blocks than there are
 // shards may have none itself.
 func TestFingerprintIsOfTheShardAlone(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	fingerprinted(t, dir)
 	write(t, dir, "folder/table.csv", []byte("image,label\na/1.png,0\nb/4.jpg,1\n"))
@@ -183,6 +185,7 @@ func TestFingerprintIsOfTheShardAlone(t *testing.T) {
 
 // After a pass nothing is read: the files may be gone.
 func TestFingerprintIsTakenWhileExamplesAreRead(t *testing.T) {
+	t.Parallel()
 	for _, c := range fingerprints {
 		if !c.once {
 			continue
@@ -209,6 +212,7 @@ func TestFingerprintIsTakenWhileExamplesAreRead(t *testing.T) {
 
 // A fingerprint whose end is never reached is no half of one.
 func TestFingerprintCanBeCancelled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	fingerprinted(t, dir)
 	over, cancel := context.WithCancel(t.Context())
@@ -233,6 +237,7 @@ func TestFingerprintCanBeCancelled(t *testing.T) {
 // The stamp stays while the files do, and changes with the size or time of any; it tells nothing of
 // a file that has changed just now.
 func TestStamp(t *testing.T) {
+	t.Parallel()
 	long := time.Now().Add(-time.Hour)
 	age := func(dir string, at time.Time, only string) {
 		t.Helper()

@@ -15,6 +15,7 @@ import (
 )
 
 func TestMapClasses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name           string
 		folders, names []string
@@ -53,6 +54,7 @@ func TestMapClasses(t *testing.T) {
 }
 
 func TestFolder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{
 		"dog/b.png", "dog/a.JPG", "cat/deep/er/x.jpeg", "cat/z.png", "cat/.hidden.png", ".git/x.png", "__MACOSX/y.png",
@@ -106,6 +108,7 @@ func TestFolder(t *testing.T) {
 }
 
 func TestFlatFolderIsUnlabelled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "b.png", []byte("b"))
 	write(t, dir, "a.png", []byte("a"))
@@ -125,6 +128,7 @@ func TestFlatFolderIsUnlabelled(t *testing.T) {
 
 // A file that cannot be read is one bad record; the rest comes through.
 func TestBadImagesAreRecords(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for i := range 3 {
 		write(t, dir, strconv.Itoa(i)+".png", []byte{1})
@@ -157,6 +161,7 @@ func TestBadImagesAreRecords(t *testing.T) {
 }
 
 func TestFolderThatChangesIsNoticed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "a/1.png", []byte{1})
 	d, err := Open(t.Context(), dir, Options{})
@@ -178,6 +183,7 @@ func TestFolderThatChangesIsNoticed(t *testing.T) {
 
 // Fingerprints of folders depend on content, names, labels and order.
 func TestFolderFingerprint(t *testing.T) {
+	t.Parallel()
 	images := map[string]string{"cat/1.png": "one", "cat/2.png": "two", "dog/3.png": "three"}
 	print := func(o Options, rename ...string) string {
 		t.Helper()
@@ -217,6 +223,7 @@ func TestFolderFingerprint(t *testing.T) {
 }
 
 func TestSingleImage(t *testing.T) {
+	t.Parallel()
 	z := imageCases(t)
 	path := write(t, t.TempDir(), "anything", z["png-rgb"].file)
 	d, err := Open(t.Context(), path, Options{})

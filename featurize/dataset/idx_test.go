@@ -19,6 +19,7 @@ import (
 )
 
 func TestIDXPairsImagesWithLabels(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	images, labels := idx(ramp(3*4), 3, 2, 2), idx([]byte{7, 0, 9}, 3)
 	for _, c := range []struct{ images, labels string }{
@@ -68,6 +69,7 @@ func TestIDXPairsImagesWithLabels(t *testing.T) {
 }
 
 func TestIDXNumberTypes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for code, want := range map[byte]any{
 		0x08: []uint8{1, 254}, 0x09: []int8{1, -2}, 0x0b: []int16{1, -2}, 0x0c: []int32{1, -2},
@@ -89,6 +91,7 @@ func TestIDXNumberTypes(t *testing.T) {
 }
 
 func TestIDXLies(t *testing.T) {
+	t.Parallel()
 	good, goodLabels := idx(ramp(3*4), 3, 2, 2), idx([]byte{7, 0, 9}, 3)
 	long := idx(ramp(1<<20), 1<<10, 1<<10)
 	for _, c := range []struct {
@@ -136,6 +139,7 @@ func flip(b []byte, at int) []byte {
 
 // A slice that ends before the damage is as good as ever.
 func TestDamageBehindTheSliceDoesNotMatter(t *testing.T) {
+	t.Parallel()
 	path := write(t, t.TempDir(), "x", gzipped(t, idx(ramp(200), 100, 4)))
 	if err := readError(path+"[0:50]", Options{}); err != nil {
 		t.Error(err)
@@ -144,6 +148,7 @@ func TestDamageBehindTheSliceDoesNotMatter(t *testing.T) {
 }
 
 func TestContextEndsThePass(t *testing.T) {
+	t.Parallel()
 	d, err := Open(t.Context(), write(t, t.TempDir(), "x", idx(ramp(200), 100, 2)), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -189,6 +194,7 @@ func checkArray(t *testing.T, a *arrays.Array, size int64) {
 }
 
 func TestMNISTIsRead(t *testing.T) {
+	t.Parallel()
 	d, err := Open(t.Context(), sharedData(t, "mnist/t10k-images-idx3-ubyte.gz")+"[5:12]", Options{Classes: 10})
 	if err != nil {
 		t.Fatal(err)
@@ -209,6 +215,7 @@ func TestMNISTIsRead(t *testing.T) {
 }
 
 func TestColourIDXIsRead(t *testing.T) {
+	t.Parallel()
 	d, err := Open(t.Context(), sharedData(t, "tinyimagenet32/images-idx4-ubyte.gz")+"[:3]", Options{Classes: 10})
 	if err != nil {
 		t.Fatal(err)
@@ -223,6 +230,7 @@ func TestColourIDXIsRead(t *testing.T) {
 
 // Fingerprints depend on content, labels and slice, and on nothing else.
 func TestFingerprint(t *testing.T) {
+	t.Parallel()
 	print := func(spec string, o Options) string {
 		t.Helper()
 		d, err := Open(t.Context(), spec, o)
@@ -268,6 +276,7 @@ func TestFingerprint(t *testing.T) {
 
 // What cannot be read is not said to be another format, though it be the first bytes alone.
 func TestIDXThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("input/output error")
 	for reads := range 2 {
 		data := bytes.NewReader(idx(ramp(6), 6))

@@ -10,6 +10,7 @@ import (
 )
 
 func TestFromImageGivesTheColours(t *testing.T) {
+	t.Parallel()
 	red, blue := color.NRGBA{R: 200, G: 10, B: 30, A: 255}, color.NRGBA{R: 1, G: 2, B: 250, A: 255}
 	paint := func(m interface {
 		image.Image

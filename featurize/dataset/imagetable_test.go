@@ -14,6 +14,7 @@ import (
 
 // A table and JSON lines of paths are the images that they name, with their labels.
 func TestTablesOfImages(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"a.png", "sub/b.JPG", "c d.jpeg"} {
 		write(t, dir, name, []byte(name))
@@ -67,6 +68,7 @@ func TestTablesOfImages(t *testing.T) {
 
 // A table is a stranger's: what it names outside its folder is not read, and is not said to be there.
 func TestTablesOfImagesLeadNowhereElse(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	secret := write(t, dir, "secret.png", []byte("secret"))
 	write(t, dir, "set/a.png", []byte("a"))

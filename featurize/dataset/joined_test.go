@@ -32,6 +32,7 @@ func shards(t testing.TB, sizes ...int) (dir string) {
 // Files of a pattern are one dataset: as one file of them all, slices and shards included, with the
 // same fingerprint however they are read.
 func TestFilesOfAPatternAreOneDataset(t *testing.T) {
+	t.Parallel()
 	sizes := []int{700, 1, 3, 1500, 20}
 	for range 2 * keptOpen { // so that some are opened again
 		sizes = append(sizes, 30)
@@ -89,6 +90,7 @@ func TestFilesOfAPatternAreOneDataset(t *testing.T) {
 
 // What is wrong is said with the file that it is in.
 func TestFilesOfAPatternAreRefused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"a.jsonl": lines(2), "b.jsonl": "{\"x\":[1]}\n", "c.csv": "x,label\n1,0\n", "d.jsonl": lines(1) + "{\n", "e.jsonl": "[\n",
@@ -138,6 +140,7 @@ func TestFilesOfAPatternAreRefused(t *testing.T) {
 
 // Class folders mean the same in all files, or are refused.
 func TestClassFoldersOfAPattern(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, members := range map[string][]string{"1": {"cat/a.png", "dog/b.png"}, "2": {"dog/c.png", "owl/d.png"}, "3": {"cat/e.png", "dog/f.png"}} {
 		write(t, dir, name+".tar", packed(t, members[0]+"=x", members[1]+"=x"))
@@ -165,6 +168,7 @@ func TestClassFoldersOfAPattern(t *testing.T) {
 
 // A file that changes while others are read is noticed.
 func TestAFileOfAPatternChanges(t *testing.T) {
+	t.Parallel()
 	var sizes []int
 	for range keptOpen + 1 {
 		sizes = append(sizes, 2)

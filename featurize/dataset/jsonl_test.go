@@ -17,6 +17,7 @@ import (
 )
 
 func TestJSONLinesNameInputsAndLabels(t *testing.T) {
+	t.Parallel()
 	two := Options{Inputs: []string{"ids", "mask"}}
 	for _, c := range []textCase{
 		{"one input", `{"x":[1,2],"label":1}` + "\n" + `{"label":0,"x":[3]}`, Options{}, []string{`0 x.jsonl[0] 1  "" [2]  [1 2]`, `1 x.jsonl[1] 0  "" [1]  [3]`}, nil, ""},
@@ -69,6 +70,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 
 // More lines than lie between two places that are remembered.
 func TestManyJSONLines(t *testing.T) {
+	t.Parallel()
 	const n = 3*indexStep + 5
 	rng := rand.New(rand.NewPCG(1, 1))
 	var text strings.Builder
@@ -99,6 +101,7 @@ func TestManyJSONLines(t *testing.T) {
 }
 
 func TestALineThatIsTooLongIsABadRecord(t *testing.T) {
+	t.Parallel()
 	path := write(t, t.TempDir(), "x.jsonl", slices.Concat(
 		[]byte(`{"x":1}`+"\n"+`{"x":[`), []byte(strings.Repeat("1,", maxText/2)), []byte("1]}\n"+`{"x":3}`)))
 	d, err := Open(t.Context(), path, Options{})
@@ -114,6 +117,7 @@ func TestALineThatIsTooLongIsABadRecord(t *testing.T) {
 }
 
 func TestDamagedJSONLines(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	text := []byte(strings.Repeat(`{"x":[1,2,3]}`+"\n", 1000))
 	whole := gzipped(t, text)

@@ -11,6 +11,7 @@ import (
 
 // What a file says is not repeated at length, nor in a way that a terminal obeys.
 func TestErrorsQuoteLittleOfAFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	long := strings.Repeat("\x1b[31m\x00", 10000)
 	put := func(name, content string) string {

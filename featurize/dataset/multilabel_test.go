@@ -10,6 +10,7 @@ import (
 )
 
 func TestTargetsAreReadFromEveryNumberType(t *testing.T) {
+	t.Parallel()
 	x := npy("<f4", "(3, 2)", ramp(24))
 	want := [][]uint8{{0, 1}, {1, 1}, {0, 0}}
 	for descr, data := range map[string][]byte{
@@ -39,6 +40,7 @@ func TestTargetsAreReadFromEveryNumberType(t *testing.T) {
 
 // More examples than are read at once.
 func TestTargetsOfManyExamples(t *testing.T) {
+	t.Parallel()
 	const n, k = 5000, 3
 	y := make([]byte, n*k)
 	for i := range y {
@@ -62,6 +64,7 @@ func TestTargetsOfManyExamples(t *testing.T) {
 }
 
 func TestLabelsThatTheHeadDoesNotWantAreRefused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	x := npy("<f4", "(2, 2)", ramp(16))
 	npz := func(descr, shape string, y []byte) string {
@@ -106,6 +109,7 @@ func TestLabelsThatTheHeadDoesNotWantAreRefused(t *testing.T) {
 }
 
 func TestFeaturesHaveTargets(t *testing.T) {
+	t.Parallel()
 	y := []byte{0, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0}
 	file := func(shape string, y []byte) string {
 		return write(t, t.TempDir(), "f.npz", zipped(t, map[string][]byte{

@@ -49,6 +49,7 @@ func zipped(t testing.TB, members map[string][]byte) []byte {
 }
 
 func TestNumPyTypes(t *testing.T) {
+	t.Parallel()
 	var b Base
 	z, err := openNPZFile(&b, "testdata/numpy.npz")
 	if err != nil {
@@ -108,6 +109,7 @@ func checkRead(t *testing.T, z *npzFile, name string, want any) {
 
 // Bytes are an image where it is plain which axis is that of the channels.
 func TestLayoutOfArrays(t *testing.T) {
+	t.Parallel()
 	bytes := arrays.Stored(tensor.Uint8, binary.LittleEndian)
 	for _, test := range []struct {
 		dtype arrays.Type
@@ -135,6 +137,7 @@ func TestLayoutOfArrays(t *testing.T) {
 }
 
 func TestNPYLies(t *testing.T) {
+	t.Parallel()
 	good := npy("<f4", "(2, 2)", ramp(16))
 	header := func(s string) []byte { return npyHeaded(s, ramp(16)) }
 	for _, c := range []struct {
@@ -176,6 +179,7 @@ func TestNPYLies(t *testing.T) {
 
 // Where only one axis is longer than 1, both orders are the same.
 func TestFortranOrderOfAVectorIsRead(t *testing.T) {
+	t.Parallel()
 	path := write(t, t.TempDir(), "x.npy", npyHeaded("{'descr': '|u1', 'fortran_order': True, 'shape': (3, 1)}", ramp(3)))
 	if err := readError(path, Options{}); err != nil {
 		t.Error(err)
@@ -183,6 +187,7 @@ func TestFortranOrderOfAVectorIsRead(t *testing.T) {
 }
 
 func TestNPZNamesInputsAndLabels(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	x, y := npy("<f4", "(2, 2)", ramp(16)), npy("|u1", "(2,)", []byte{1, 0})
 	for _, c := range []struct {
@@ -258,6 +263,7 @@ func utf32(order binary.AppendByteOrder, words ...string) (b []byte) {
 
 // Labels may be class names, in any of NumPy's ways to write strings, and are read as in a table.
 func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
+	t.Parallel()
 	x := npy("<f4", "(4,)", ramp(16))
 	classes := []string{"blått", "red", "PDF_a"}
 	words := []string{"red", "blått", "PDF_a", "red "}
@@ -352,6 +358,7 @@ func readFeaturesError(path string, o Options) error {
 }
 
 func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
+	t.Parallel()
 	words := []string{"red", "", "blått", "a\x00b"}
 	x := npy("<f4", "(4,)", ramp(16))
 	for descr, data := range map[string][]byte{
@@ -400,6 +407,7 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 // A directory that promises more than the file can hold is caught before any
 // of it is allocated; a flipped byte by the checksum.
 func TestNPZLies(t *testing.T) {
+	t.Parallel()
 	good := zipped(t, map[string][]byte{"x.npy": npy("|u1", "(4000, 2)", ramp(8000))})
 	entry := bytes.LastIndex(good, []byte("PK\x01\x02"))
 	if entry < 0 {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestSpecReadings(t *testing.T) {
+	t.Parallel()
 	files := []string{"a.npy", "odd[1:2]", "odd[1:2][3:4]", "npz:a", "dir[x]/b", `C:\data\a.npy`, "idx", "-", "both", "both[1:2]"}
 	exists := func(p string) bool { return slices.Contains(files, p) }
 	for _, c := range []struct {
@@ -64,6 +65,7 @@ func TestSpecReadings(t *testing.T) {
 
 // Reading a slice equals reading everything and then slicing, in every format.
 func TestSliceEqualsSliceOfAll(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "images-idx3", idx(ramp(10*6), 10, 2, 3))
 	write(t, dir, "labels-idx1", idx(ramp(10), 10))
@@ -156,7 +158,7 @@ func FuzzSpec(f *testing.F) {
 	})
 }
 
-func TestUnsuitableFilesAreRefused(t *testing.T) {
+func TestUnsuitableFilesAreRefused(t *testing.T) { // not parallel: TestRegisteredFormat adds to the listed formats
 	dir := t.TempDir()
 	for _, c := range []struct {
 		name    string

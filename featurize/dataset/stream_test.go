@@ -51,6 +51,7 @@ func indices(t testing.TB, d *Dataset, from, to int) (got []int) {
 // What comes on standard input is what a file of it holds, however it arrives, but that its length
 // is not known.
 func TestStreamIsAFileOfUnknownLength(t *testing.T) {
+	t.Parallel()
 	text := lines(2500)
 	file, err := Open(t.Context(), write(t, t.TempDir(), "x.jsonl", []byte(text)), Options{Classes: 2500})
 	if err != nil {
@@ -99,6 +100,7 @@ func TestStreamIsAFileOfUnknownLength(t *testing.T) {
 // The beginning of a stream can be looked at again, as long as nobody has gone on to its end, and by
 // who opens it anew as well.
 func TestBeginningOfAStreamIsReadAgain(t *testing.T) {
+	t.Parallel()
 	in := NewStream(strings.NewReader(lines(3000)), stdinPath)
 	for _, unlabelled := range []bool{false, true} {
 		d, err := Open(t.Context(), "-", Options{Stream: in, Unlabelled: unlabelled})
@@ -134,6 +136,7 @@ func TestBeginningOfAStreamIsReadAgain(t *testing.T) {
 
 // Streams that are shards have positions apart from each other, in their order.
 func TestStreamIsItsShard(t *testing.T) {
+	t.Parallel()
 	for index, want := range map[int]int{1: 0, 2: StreamPositions, 7: 6 * StreamPositions} {
 		d := streamed(t, "-", strings.NewReader(lines(2)), Options{Shard: rows.Shard{Index: index, Count: 7}})
 		from, to := d.Range()
@@ -144,6 +147,7 @@ func TestStreamIsItsShard(t *testing.T) {
 }
 
 func TestStreamRefused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ spec, text, want string }{
 		{"-", "", "nothing comes on standard input"},
 		{"-", "hello", "format not recognised: want one of"},
@@ -170,6 +174,7 @@ func TestStreamRefused(t *testing.T) {
 
 // A stream that breaks off is an error, not a shorter stream.
 func TestStreamBreaksOff(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("the wire is cut")
 	d := streamed(t, "-", io.MultiReader(strings.NewReader(lines(3)), iotest.ErrReader(broken)), Options{})
 	n, last := 0, error(nil)
@@ -188,6 +193,7 @@ func TestStreamBreaksOff(t *testing.T) {
 
 // Who gives up does not wait for what may never come.
 func TestStreamIsGivenUp(t *testing.T) {
+	t.Parallel()
 	r, w := io.Pipe()
 	defer w.Close()
 	go io.WriteString(w, lines(1))

@@ -12,6 +12,7 @@ import (
 
 // Of a stream each line stands on its own, and a bad one is passed over.
 func TestStreamedLinesStandOnTheirOwn(t *testing.T) {
+	t.Parallel()
 	o := Options{Inputs: []string{"a", "b"}, LabelClasses: []string{"cat", "dog"}, Classes: 2}
 	long := `{"a":"` + strings.Repeat("x", maxText) + `"}`
 	text := "\xef\xbb\xbf" + strings.Join([]string{
@@ -68,6 +69,7 @@ func TestStreamedLinesStandOnTheirOwn(t *testing.T) {
 }
 
 func TestAStreamThatBreaksEndsWithItsError(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("the pipe leaks")
 	r := io.MultiReader(strings.NewReader("{\"x\":1}\n{\"x\":2}\n{\"x\":3"), iotest.ErrReader(broken))
 	n := 0

@@ -51,6 +51,7 @@ func tarball(t testing.TB, format tar.Format, members ...string) []byte {
 func short(e Example) string { return fmt.Sprintf("%s %d %s", e.Name, e.Label, e.Encoded) }
 
 func TestTar(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("long/", 60) + "x.png"
 	for _, c := range []struct {
 		name     string
@@ -135,6 +136,7 @@ func TestTar(t *testing.T) {
 }
 
 func TestTarIsRefused(t *testing.T) {
+	t.Parallel()
 	good := tarball(t, tar.FormatUnknown, "a.png", "b.png")
 	patched := func(at int, b ...byte) []byte {
 		out := bytes.Clone(good)
@@ -214,6 +216,7 @@ func TestTarIsRefused(t *testing.T) {
 
 // A file of zeros is an archive of nothing, as tar writes it, if it is called one.
 func TestTarOfNothing(t *testing.T) {
+	t.Parallel()
 	zeros := make([]byte, 10240)
 	_, err := Open(t.Context(), write(t, t.TempDir(), "x.tar", zeros), Options{})
 	testerr.OneLine(t, err, "x.tar: no PNG or JPEG files")
@@ -225,6 +228,7 @@ func TestTarOfNothing(t *testing.T) {
 
 // However an archive is cut, it is refused.
 func TestTarCutAnywhere(t *testing.T) {
+	t.Parallel()
 	for _, format := range []tar.Format{tar.FormatPAX, tar.FormatGNU} {
 		b := tarball(t, format, "a/", "a/x.png", "a/"+strings.Repeat("y", 120)+".png", "a/l.png->x.png", "readme.txt")
 		for n := range len(b) {
@@ -240,6 +244,7 @@ func TestTarCutAnywhere(t *testing.T) {
 
 // Tabs are asked for only where they would help.
 func TestTarLabelsThatWantTabs(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		member, lines string
 		want          bool
@@ -258,6 +263,7 @@ func TestTarLabelsThatWantTabs(t *testing.T) {
 
 // Lines come out whole wherever the reads end.
 func TestTarLabelLinesInPieces(t *testing.T) {
+	t.Parallel()
 	members := []tarMember{{name: "x.png"}, {name: "y.png"}}
 	err := labelMembers(members, iotest.OneByteReader(strings.NewReader("x.png 1\r\n\r\ny.png 2\r\rz.png 3\r\n")), Options{})
 	testerr.OneLine(t, err, `first: line 5, "z.png"`)
@@ -328,6 +334,7 @@ func sumHeaders(b []byte) {
 
 // An image folder and its archive are the same dataset but for the order.
 func TestTarEqualsItsFolder(t *testing.T) {
+	t.Parallel()
 	for _, files := range [][]string{
 		{"cat/1.png", "cat/deep/2.png", "dog/3.jpg", "ferret/4.JPEG", "stray.png", "readme.txt", "dog/.x.png", "dog/x.gif"},
 		{"b.png", "a.png", "c.txt"},
@@ -375,6 +382,7 @@ func TestTarEqualsItsFolder(t *testing.T) {
 
 // An image that cannot be one is a bad record; the rest comes through.
 func TestBadTarImagesAreRecords(t *testing.T) {
+	t.Parallel()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	add := func(name string, size int64) {
@@ -411,6 +419,7 @@ func TestBadTarImagesAreRecords(t *testing.T) {
 // Passes run side by side, end with their context, and fail behind Close and
 // where the archive has become shorter.
 func TestTarPasses(t *testing.T) {
+	t.Parallel()
 	var members []string
 	for i := range 100 {
 		members = append(members, strconv.Itoa(i%7)+"/"+strconv.Itoa(i)+".png")
@@ -463,6 +472,7 @@ func TestTarPasses(t *testing.T) {
 }
 
 func TestTarFingerprint(t *testing.T) {
+	t.Parallel()
 	print := func(spec string, o Options) string {
 		t.Helper()
 		d, err := Open(t.Context(), spec, o)
@@ -609,6 +619,7 @@ func FuzzTarLabels(f *testing.F) {
 
 // Archives of photographs, whose labels are checked against a slow reading.
 func TestImageNetArchivesAreRead(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name            string
 		images, classes int

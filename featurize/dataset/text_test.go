@@ -9,6 +9,7 @@ import (
 
 // Whole numbers may have a point and a sign, as far as their type has one.
 func TestTextBecomesNumbers(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		cell string
 		elem tensor.Type

@@ -49,6 +49,7 @@ func listed(t testing.TB, d *Dataset) string {
 
 // Members of one key are a sample: from a file and from a stream.
 func TestWebDataset(t *testing.T) {
+	t.Parallel()
 	animals := Options{Classes: 3, LabelClasses: []string{"cat", "dog", "great auk"}}
 	for _, c := range []struct {
 		name     string
@@ -142,6 +143,7 @@ func TestWebDataset(t *testing.T) {
 
 // However a stream of an archive is cut, it is refused.
 func TestTarStreamCutAnywhere(t *testing.T) {
+	t.Parallel()
 	b := packed(t, "0.cls=1", "0.jpg=x", "1.jpg="+strings.Repeat("y", 700), "1.cls=0", "readme=z")
 	for n := range len(b) {
 		d, err := Open(t.Context(), "tar:-", Options{Classes: 2, Stream: NewStream(bytes.NewReader(b[:n]), stdinPath)})
@@ -159,6 +161,7 @@ func TestTarStreamCutAnywhere(t *testing.T) {
 
 // Class folders of a stream are those that are called like a class: how many there are is not known.
 func TestTarStreamOfClassFolders(t *testing.T) {
+	t.Parallel()
 	b := tarball(t, tar.FormatPAX, "data/dog/a.png", "data/cat/b.png", "data/dog/deep/cat/c.png")
 	names := Options{Classes: 2, LabelClasses: []string{"cat", "dog"}}
 	if got := listed(t, streamed(t, "-", bytes.NewReader(b), names)); got != "data/dog/a.png 1, data/cat/b.png 0, data/dog/deep/cat/c.png 1" {

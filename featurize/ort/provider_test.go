@@ -10,6 +10,7 @@ import (
 )
 
 func TestAMissingProviderIsNamedWithTheWayOut(t *testing.T) {
+	t.Parallel()
 	lib := install.Library{Path: "/lib/libonnxruntime.so", Version: "1.30.0"}
 	for _, provider := range Providers() {
 		if provider == CPU {

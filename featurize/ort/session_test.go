@@ -44,6 +44,7 @@ func session(t testing.TB, c SessionConfig) *Session {
 }
 
 func TestInputsAndOutputsAreListed(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string][2]string{
 		"linear":   {"[x [N,3] float32]", "[y [N,2] float32 total [N] float32]"}, // W is an initializer
 		"subtract": {"[a [N] float32 b [N] float32]", "[difference [N] float32]"},
@@ -62,6 +63,7 @@ func TestInputsAndOutputsAreListed(t *testing.T) {
 }
 
 func TestOutputsComeInTheOrderAskedFor(t *testing.T) {
+	t.Parallel()
 	x := tensor.Tensor{Name: "x", Shape: []int64{2, 3}, Data: []float32{1, 0, 0, 0, 1, 1}}
 	y := tensor.Tensor{Name: "y", Shape: []int64{2, 2}, Data: []float32{1.5, 1.5, 8.5, 9.5}}
 	total := tensor.Tensor{Name: "total", Shape: []int64{2}, Data: []float32{3, 18}}
@@ -82,6 +84,7 @@ func TestOutputsComeInTheOrderAskedFor(t *testing.T) {
 }
 
 func TestInputsAreTakenByNameOrPosition(t *testing.T) {
+	t.Parallel()
 	a, b := []float32{5, 7}, []float32{1, 2}
 	for _, test := range []struct {
 		session []string
@@ -126,6 +129,7 @@ func oneOfEach() []tensor.Tensor {
 }
 
 func TestEveryElementTypePasses(t *testing.T) {
+	t.Parallel()
 	inputs := oneOfEach()
 	held := 0
 	for typ := range tensor.Type(100) {
@@ -161,6 +165,7 @@ func TestEveryElementTypePasses(t *testing.T) {
 }
 
 func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
+	t.Parallel()
 	t.Run("float32", func(t *testing.T) {
 		s := session(t, SessionConfig{Graph: graph(t, "linear")})
 		y, total := make([]float32, 4), make([]float32, 2)
@@ -216,12 +221,14 @@ func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
 }
 
 func TestAHugeDeclaredOutputIsNotAllocated(t *testing.T) {
+	t.Parallel()
 	s := session(t, SessionConfig{Graph: graph(t, "half_huge")})
 	_, err := s.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1}, Data: tensor.Float16Bits{0}}})
 	testerr.OneLine(t, err, `output "y"`, "too large")
 }
 
 func TestScalars(t *testing.T) {
+	t.Parallel()
 	s := session(t, SessionConfig{Graph: graph(t, "scalar")})
 	for n := range 3 {
 		x := []float32{1, 2, 3}[:n+1]
@@ -235,6 +242,7 @@ func TestScalars(t *testing.T) {
 }
 
 func TestAnEmptyBatchGivesEmptyOutputs(t *testing.T) {
+	t.Parallel()
 	s := session(t, SessionConfig{Graph: graph(t, "subtract")})
 	empty := tensor.Tensor{Shape: []int64{0}, Data: []float32{}}
 	got, err := s.Run(t.Context(), []tensor.Tensor{empty, empty})
@@ -244,6 +252,7 @@ func TestAnEmptyBatchGivesEmptyOutputs(t *testing.T) {
 }
 
 func TestExternalWeightsAreReadFromTheFolder(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile("testdata/external/model.onnx")
 	if err != nil {
 		t.Fatal(err)
@@ -263,6 +272,7 @@ func TestExternalWeightsAreReadFromTheFolder(t *testing.T) {
 }
 
 func TestUnfitModelsAndConfigsAreRefused(t *testing.T) {
+	t.Parallel()
 	linear := graph(t, "linear")
 	for name, test := range map[string]struct {
 		c     SessionConfig
@@ -295,6 +305,7 @@ func TestUnfitModelsAndConfigsAreRefused(t *testing.T) {
 }
 
 func TestEveryProviderWorksOrSaysWhyNot(t *testing.T) {
+	t.Parallel()
 	for _, provider := range append(Providers(), "") {
 		s, err := NewSession(SessionConfig{Graph: graph(t, "linear"), Provider: provider})
 		if err == nil {
@@ -310,6 +321,7 @@ func TestEveryProviderWorksOrSaysWhyNot(t *testing.T) {
 }
 
 func TestUnfitTensorsAreRefused(t *testing.T) {
+	t.Parallel()
 	linear := session(t, SessionConfig{Graph: graph(t, "linear")})
 	subtract := session(t, SessionConfig{Graph: graph(t, "subtract")})
 	x := tensor.Tensor{Name: "x", Shape: []int64{2, 3}, Data: make([]float32, 6)}
@@ -372,6 +384,7 @@ func forever() []tensor.Tensor {
 }
 
 func TestARunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	s := session(t, SessionConfig{Graph: graph(t, "loop"), Threads: 1})
 	ask := errors.New("enough")
 	for name, test := range map[string]struct {
@@ -417,6 +430,7 @@ func TestARunEndsWithItsContext(t *testing.T) {
 }
 
 func TestOneSessionServesManyGoroutines(t *testing.T) {
+	t.Parallel()
 	s := session(t, SessionConfig{Graph: graph(t, "linear"), Threads: 2})
 	loop := session(t, SessionConfig{Graph: graph(t, "loop"), Threads: 1})
 	var wg sync.WaitGroup
@@ -468,6 +482,7 @@ func TestOneSessionServesManyGoroutines(t *testing.T) {
 }
 
 func TestCloseWaitsForRunsAndRefusesMore(t *testing.T) {
+	t.Parallel()
 	s, err := NewSession(SessionConfig{Graph: graph(t, "loop"), Threads: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -62,6 +62,7 @@ var pillowFilters = map[uint8]Filter{0: Nearest, 1: Bilinear, 2: Bicubic, 7: Lan
 
 // The requirement is 1 of 255 for bilinear; the algorithm is the same, so the bytes are.
 func TestResizePadGreyAndTurningEqualPillow(t *testing.T) {
+	t.Parallel()
 	cases := pillowCases(t)
 	kinds := map[uint8]int{}
 	for _, c := range cases {

@@ -83,6 +83,7 @@ func naive(m Image, s Spec, channels, x, y, k int) float64 {
 
 // Every layout, colour and target against a twin that computes one number at a time.
 func TestApplyEqualsNaive(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	const h, w = 6, 9
 	checked := 0
@@ -155,6 +156,7 @@ func TestApplyEqualsNaive(t *testing.T) {
 // Resizing and cropping computes the crop only; it equals resizing whole, then
 // cropping. Planar and interleaved sources give the same.
 func TestCropOfResizeEqualsWholeResize(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, filter := range []Filter{Nearest, Bilinear, Bicubic} {
 		for _, size := range [][2]int{{31, 17}, {16, 40}, {12, 12}, {5, 9}, {12, 30}} {
@@ -200,6 +202,7 @@ func TestCropOfResizeEqualsWholeResize(t *testing.T) {
 // What OCR's rule makes of lines of text, worked out by hand: one height, the width
 // rounded up and squeezed where it is too much. Of a column fit leaves one pixel.
 func TestSidesOfFitAndHeight(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		resize   Resize
 		w, h     int
@@ -226,6 +229,7 @@ func TestSidesOfFitAndHeight(t *testing.T) {
 
 // torchvision: the longer side is truncated, the crop's corner rounded half to even.
 func TestTorchvisionRounding(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ w, h, size, toW, toH int }{
 		{500, 375, 256, 341, 256}, {375, 500, 256, 256, 341}, {224, 224, 256, 256, 256}, {3, 100, 10, 10, 333},
 		{100000, 1, 16384, 1638400000, 16384},
@@ -243,6 +247,7 @@ func TestTorchvisionRounding(t *testing.T) {
 }
 
 func TestReadyArraysPassUnchanged(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		shape    []int
 		data     any
@@ -309,6 +314,7 @@ func TestReadyArraysPassUnchanged(t *testing.T) {
 
 // Nothing is resized, cropped or reinterpreted unasked.
 func TestImagesThatDoNotFitAreRefused(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, c := range []struct {
 		img   Image
@@ -361,6 +367,7 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 }
 
 func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		spec  Spec
 		shape []int64
@@ -396,6 +403,7 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 }
 
 func TestResolve(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, c := range []struct {
 		spec  Spec
@@ -461,6 +469,7 @@ func TestResolve(t *testing.T) {
 
 // What a pipeline records makes the same pipeline again.
 func TestSpecOfAPipelineIsComplete(t *testing.T) {
+	t.Parallel()
 	for _, name := range Presets {
 		for _, shape := range [][]int64{{-1, 3, 64, 64}, {-1, 64, 64, 3}, {-1, 1, 64, 64}, {-1, 3, -1, -1},
 			{-1, 4096}} {
@@ -483,6 +492,7 @@ func TestSpecOfAPipelineIsComplete(t *testing.T) {
 }
 
 func TestApplyIsSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(9, 9))
 	target := Target{Shape: []int64{-1, 3, 8, 8}, Type: tensor.Float32}
 	p, err := New(Spec{Resize: &Resize{Width: 8, Height: 8}}, target)
@@ -510,6 +520,7 @@ func TestApplyIsSafeForConcurrentUse(t *testing.T) {
 }
 
 func TestMisusePanics(t *testing.T) {
+	t.Parallel()
 	p, err := New(Spec{}, Target{Shape: []int64{-1, 4}, Type: tensor.Float32})
 	if err != nil {
 		t.Fatal(err)
@@ -578,6 +589,7 @@ func ExamplePipeline() {
 }
 
 func TestPixelsAreWhatASpecDecides(t *testing.T) {
+	t.Parallel()
 	image := Image{Shape: []int{2, 2}, Layout: tensor.HW, Data: make([]uint8, 4)}
 	bytes := Image{Shape: []int{4}, Data: make([]uint8, 4)}
 	floats := Image{Shape: []int{2, 2}, Data: make([]float32, 4)}
@@ -625,6 +637,7 @@ func TestPixelsAreWhatASpecDecides(t *testing.T) {
 
 // Turning as EXIF says equals turning the corners one by one, in every layout, and without the field nothing turns.
 func TestExifTurns(t *testing.T) {
+	t.Parallel()
 	// Where each pixel of [[1 2 3] [4 5 6]] goes.
 	turned := map[uint8][][]uint8{
 		0: {{1, 2, 3}, {4, 5, 6}}, 1: {{1, 2, 3}, {4, 5, 6}}, 9: {{1, 2, 3}, {4, 5, 6}},
@@ -681,6 +694,7 @@ func TestExifTurns(t *testing.T) {
 
 // What must fit the model is the image as it is seen, and a message says its size so.
 func TestAnUprightImageMustFitTheModel(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		h, w        int
 		orientation uint8
@@ -710,6 +724,7 @@ func TestAnUprightImageMustFitTheModel(t *testing.T) {
 
 // New says what a Spec leaves open, and a crop without a resize is taken from the upright image.
 func TestExifIsOnUnlessItIsOff(t *testing.T) {
+	t.Parallel()
 	target := Target{Shape: []int64{-1, 1, 2, 1}, Type: tensor.Uint8}
 	stored := Image{Shape: []int{2, 4}, Layout: tensor.HW, Data: []uint8{1, 2, 3, 4, 5, 6, 7, 8}, Orientation: 6}
 	for want, exif := range map[bool][]*bool{true: {nil, new(true)}, false: {new(false)}} {
@@ -737,6 +752,7 @@ func TestExifIsOnUnlessItIsOff(t *testing.T) {
 
 // A turned image is resized as the same one is whose pixels lie in the other layout.
 func TestTurnedLayoutsAreResizedAlike(t *testing.T) {
+	t.Parallel()
 	const h, w = 4, 3 // columns of a row are as many as channels
 	hwc, chw := make([]uint8, h*w*3), make([]uint8, h*w*3)
 	for i := range hwc {
@@ -765,6 +781,7 @@ func TestTurnedLayoutsAreResizedAlike(t *testing.T) {
 
 // Resizing may make as many pixels as are allowed, and not one row more.
 func TestResizedPixelsAreBounded(t *testing.T) {
+	t.Parallel()
 	for side, fits := range map[int]bool{10_000: true, 10_001: false} {
 		p, err := New(Spec{Resize: &Resize{Size: side, Mode: Shortest}},
 			Target{Shape: []int64{-1, 1, -1, -1}, Type: tensor.Float32})
@@ -780,6 +797,7 @@ func TestResizedPixelsAreBounded(t *testing.T) {
 
 // Around an image that lacks an odd number of pixels, one more is filled on the right and below.
 func TestTheOddPixelIsRightAndBelow(t *testing.T) {
+	t.Parallel()
 	p, err := New(Spec{Layout: NCHW, Crop: &Crop{Size: 4}, Pad: &Pad{Value: 255}},
 		Target{Shape: []int64{-1, 1, 4, 4}, Type: tensor.Uint8})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestLoad(t *testing.T) {
+	t.Parallel()
 	got, err := Load(strings.NewReader(`
 resize: {size: 256, mode: shortest, filter: bicubic}
 crop: {width: 200, height: 224}
@@ -35,6 +36,7 @@ flatten: true
 // The schema printed in the package documentation is a Spec, and so are the examples
 // that follow it.
 func TestDocumentedSchemaLoads(t *testing.T) {
+	t.Parallel()
 	src, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +94,7 @@ func TestDocumentedSchemaLoads(t *testing.T) {
 
 // Width and height may stand in size, as in other tools' files.
 func TestSizeMayBeWidthAndHeight(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]Spec{
 		"resize: {size: {width: 192, height: 48}}":                                              {Resize: &Resize{Width: 192, Height: 48}},
 		"resize: {filter: nearest, size: {height: 48, width: 192}, mode: fit}":                  {Resize: &Resize{Width: 192, Height: 48, Mode: Fit, Filter: Nearest}},
@@ -106,6 +109,7 @@ func TestSizeMayBeWidthAndHeight(t *testing.T) {
 }
 
 func TestBadSpecsAreRefused(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"": "the preprocessing file is empty",
 		"scale: 1 #" + strings.Repeat("x", 1<<20): "the file is longer than 1048576 bytes",
@@ -197,6 +201,7 @@ func FuzzPreprocessYAML(f *testing.F) {
 }
 
 func TestDefaultFollowsTheModel(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		shape []int64
 		elem  tensor.Type
@@ -220,6 +225,7 @@ func TestDefaultFollowsTheModel(t *testing.T) {
 }
 
 func TestPresets(t *testing.T) {
+	t.Parallel()
 	model := func(side int64) Target { return Target{Shape: []int64{-1, 3, side, side}, Type: tensor.Float32} }
 	for _, name := range Presets {
 		s, err := Preset(name, model(224))

@@ -68,6 +68,7 @@ func outputNames(m *onnx.Model) string {
 }
 
 func TestFuseNamesOutputs(t *testing.T) {
+	t.Parallel()
 	const ours = "[?,32] float32 probabilities, [?,32] float32 logits, [?,32] float32 logit_variance, [?] float64 ood_score, [?] float32 leverage"
 	for _, c := range []struct {
 		name   string
@@ -158,6 +159,7 @@ func TestFuseNamesOutputs(t *testing.T) {
 }
 
 func TestFuseReplacesMetadata(t *testing.T) {
+	t.Parallel()
 	pb := onnxtest.Network()
 	for _, kv := range []string{"mfgs.version=old", "mfgs.labels=of another head", "author=someone"} {
 		k, v, _ := strings.Cut(kv, "=")
@@ -178,6 +180,7 @@ func TestFuseReplacesMetadata(t *testing.T) {
 }
 
 func TestFuseRefuses(t *testing.T) {
+	t.Parallel()
 	m, h := parsedModel(t, onnxtest.Network())
 	for _, c := range []struct {
 		change func(*MeanField)
@@ -242,6 +245,7 @@ func TestFuseRefuses(t *testing.T) {
 
 // The constants of the head go where the model's weights go: into the file.
 func TestFusedModelIsWritten(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	onnxtest.WriteModel(t, filepath.Join(dir, "model.onnx"), onnxtest.Network())
 	m, err := onnx.Open(filepath.Join(dir, "model.onnx"))
@@ -294,6 +298,7 @@ func TestFusedModelIsWritten(t *testing.T) {
 
 // The two-step form of a Chebyshev series is the series.
 func TestProductCoefficients(t *testing.T) {
+	t.Parallel()
 	for _, m := range []int64{2, 7, 8, 9, 20, 48, 63, 64, 65, 150} {
 		const r = 8
 		groups := (m + r - 1) / r
@@ -334,6 +339,7 @@ func TestProductCoefficients(t *testing.T) {
 
 // Logit variances are computed in the unit of T_ens for likelihood, and given in their own.
 func TestFusedVariancesHaveTheUnitOfThePosterior(t *testing.T) {
+	t.Parallel()
 	m, h := parsedModel(t, onnxtest.Network())
 	mf := meanField(h)
 	fused, _, err := Append(m, h, mf)

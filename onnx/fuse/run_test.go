@@ -215,7 +215,8 @@ func oracle(by layer.Link, method fuse.Method, logits, variances []float64, lamb
 // The whole head is what the formulas give in float64, for every link and method, each form of the
 // quadratic forms, temperatures of one pair, of two and of none, and in every operator set whose
 // operators differ. With 30 classes and more log-sum-exps are interpolated, or not beyond the last interval.
-func TestTheHeadIsTheFormulas(t *testing.T) {
+func TestHeadEqualsFormulas(t *testing.T) {
+	t.Parallel()
 	const n, d, lambda0 = 12, 5, 0.37
 	kinds := []string{"weights", "a reduction", "groups"}
 	seed := uint64(0)
@@ -289,6 +290,7 @@ func TestTheHeadIsTheFormulas(t *testing.T) {
 
 // Of many classes not all log-sum-exps, and not all nodes of their interpolation, are computed at once.
 func TestManyClassesAreComputedInParts(t *testing.T) {
+	t.Parallel()
 	const n, d, k, lambda0 = 2, 3, 4124, 0.4 // 133 parts of 31, and one class more
 	// None is within the first interval, all are within the second.
 	for _, intervals := range [][]fuse.Interval{{{Ratio: 1.0001, Nodes: 2}}, {{Ratio: 1e3, Nodes: 40}}} {
@@ -323,6 +325,7 @@ func TestManyClassesAreComputedInParts(t *testing.T) {
 // Where logits are next to equal, or T are huge, margins have digits of their own: they are made of
 // series there. Where one class has nearly all they are no difference from 1 either.
 func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
+	t.Parallel()
 	const n, d, lambda0 = 8, 4, 0.4
 	for _, c := range []struct {
 		link   layer.Link
@@ -358,6 +361,7 @@ func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
 // Without variances nothing is float32 but the logits, which are known: margins have all digits that the
 // formulas promise, series and all. They lack 1e-12 where their cumulants end, and have as much of rounding.
 func TestMarginsWithoutVarianceAreExact(t *testing.T) {
+	t.Parallel()
 	const n, d, lambda0 = 40, 4, 0.4
 	for _, c := range []struct {
 		link   layer.Link
@@ -390,6 +394,7 @@ func TestMarginsWithoutVarianceAreExact(t *testing.T) {
 // Numbers beyond all that float32 can square end at bounds: no output is infinite or not a number, and
 // probabilities still sum to 1.
 func TestAbsurdNumbersStayFinite(t *testing.T) {
+	t.Parallel()
 	const d, k = 3, 5
 	for _, kind := range []string{"weights", "a reduction", "groups"} {
 		for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
@@ -425,7 +430,8 @@ func TestAbsurdNumbersStayFinite(t *testing.T) {
 }
 
 // Each operator of Terms is what its name says, in every operator set.
-func TestTermsAreTheirOperators(t *testing.T) {
+func TestTermsEqualTheirOperators(t *testing.T) {
+	t.Parallel()
 	const n, d, k = 6, 4, 3
 	constant := []float64{0.5, -1, 2, 0.25}
 	matrix := []float64{1, 2, -1, 0.5, 3, -2, 0.1, 1}
@@ -579,7 +585,8 @@ func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain 
 
 // Decisions are what their definitions make of the model's own outputs, for every kind of rule and set, and
 // what is not a number is abstained from and stands in no set.
-func TestDecisionsAreTheirDefinitions(t *testing.T) {
+func TestDecisionsFollowTheirDefinitions(t *testing.T) {
+	t.Parallel()
 	const n, d = 40, 4
 	at := func(v float64) *float64 { return &v }
 	for _, by := range []layer.Link{layer.Softmax, layer.OneVsRest, layer.Sigmoid} {
@@ -665,6 +672,7 @@ func checkDecided(t *testing.T, what string, d *fuse.Decisions, labels bool, got
 
 // Doubt, and the score of the most probable class, have digits where its probability rounds to 1.
 func TestDecisionsHaveDigitsNextToOne(t *testing.T) {
+	t.Parallel()
 	const k = 3
 	m, h := network(t, 13, layer.Softmax, []float64{40, 10, 0}, 1, k)
 	for _, side := range []bool{false, true} {

@@ -47,6 +47,7 @@ func formOf(m *onnx.Model) string {
 }
 
 func TestCutKeepsWhatIsNeeded(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		fixture string
 		options Options
@@ -80,6 +81,7 @@ func TestCutKeepsWhatIsNeeded(t *testing.T) {
 }
 
 func TestCutKeepsUsedFunctionsOnly(t *testing.T) {
+	t.Parallel()
 	pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Old", "x", "h"), onnxtest.Calls("Plain", "h", "g"),
 		onnxtest.Node("MatMul", "g w", "y"), onnxtest.Calls("OldToo", "y", "z")},
 		onnxtest.Function("Plain", "a", "b", onnxtest.Node("Relu", "a", "b")))
@@ -111,6 +113,7 @@ func TestCutKeepsUsedFunctionsOnly(t *testing.T) {
 }
 
 func TestCutNamesAreNew(t *testing.T) {
+	t.Parallel()
 	c := cutFixture(t, "names_taken", Options{})
 	if got := []string{c.Outputs()[0].Name, c.Outputs()[1].Name}; !slices.Equal(got,
 		[]string{"mfgs_features_1", "mfgs_logits_1"}) {
@@ -138,6 +141,7 @@ func TestCutNamesAreNew(t *testing.T) {
 
 // Cutting gives a new model and leaves the old one as it was.
 func TestCutChangesNothing(t *testing.T) {
+	t.Parallel()
 	b := onnxtest.Fixture(t, "torch_conv_pool.onnx")
 	m, err := onnx.Parse("model", b)
 	if err != nil {
@@ -164,6 +168,7 @@ func TestCutChangesNothing(t *testing.T) {
 }
 
 func TestCutRefusesTheHeadOfAnotherModel(t *testing.T) {
+	t.Parallel()
 	m, err := onnx.Parse("model", onnxtest.Fixture(t, "gemm.onnx"))
 	if err != nil {
 		t.Fatal(err)
@@ -186,6 +191,7 @@ func TestCutRefusesTheHeadOfAnotherModel(t *testing.T) {
 
 // Training information speaks of tensors that are gone, other fields of a newer version stay.
 func TestCutDropsTrainingInformation(t *testing.T) {
+	t.Parallel()
 	pb := onnxtest.Network()
 	training := []byte{20<<3&0x7f | 2 | 0x80, 1, 0}
 	other := []byte{26<<3&0x7f | 2 | 0x80, 1, 0}

@@ -18,6 +18,7 @@ import (
 // Heads in functions are found, at the tensors and with the weights that ONNX Runtime computes
 // with.
 func TestHeadsInFunctions(t *testing.T) {
+	t.Parallel()
 	b, err := os.ReadFile(filepath.Join(onnxtest.FunctionFixtures, "golden.json"))
 	if err != nil {
 		t.Fatal(err)

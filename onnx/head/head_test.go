@@ -60,6 +60,7 @@ func goldens(t testing.TB) []golden {
 }
 
 func TestFindHead(t *testing.T) {
+	t.Parallel()
 	for _, g := range goldens(t) {
 		name := strings.TrimSuffix(g.File, ".onnx")
 		if g.Options != (head.Options{}) {

@@ -6,6 +6,7 @@ import (
 )
 
 func TestNamesInMetadata(t *testing.T) {
+	t.Parallel()
 	three := []string{"cat", "dog", "it's a bird"}
 	for text, want := range map[string][]string{
 		`{0: 'cat', 1: 'dog', 2: "it's a bird"}`:       three, // Ultralytics: str(dict)

@@ -9,7 +9,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-func TestWhatAModelMakesOfItsLogits(t *testing.T) {
+func TestOutputsAreFollowedFromTheLogits(t *testing.T) {
+	t.Parallel()
 	for file, want := range map[string][]Output{
 		"keras.onnx":               {{Name: "y", Width: 4, Ops: []string{"Softmax"}}},
 		"torch_linear_opset7.onnx": {{Name: "y", Width: 4}},

@@ -14,6 +14,7 @@ import (
 
 // Real models from other people's exporters, which are too large to lie in this repository.
 func TestRealModels(t *testing.T) {
+	t.Parallel()
 	data := realdata.Dir(t)
 	for name, want := range map[string]string{
 		"cifar10_resnet20":               "Gemm /Flatten_output_0 → logits, 64 × 10, bias true, softmax",

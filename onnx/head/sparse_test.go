@@ -10,6 +10,7 @@ import (
 )
 
 func TestSparseInitializers(t *testing.T) {
+	t.Parallel()
 	var want map[string][]float64
 	onnxtest.ReadJSON(t, filepath.Join(onnxtest.Fixtures, "types", "sparse.json"), &want)
 	m, err := onnx.Open(filepath.Join(onnxtest.Fixtures, "types", "sparse.onnx"))

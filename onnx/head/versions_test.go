@@ -16,6 +16,7 @@ import (
 // Models of every version are read from operator set 7 on, those to come too: what they mean is up
 // to the runtime. What is written has IR version 4 at least, in which weights need not be inputs.
 func TestVersions(t *testing.T) {
+	t.Parallel()
 	for opset := int64(7); opset <= 40; opset++ {
 		for _, ir := range []int64{3, 8, 10, 13, 14, 99} {
 			pb := onnxtest.Network()
@@ -43,6 +44,7 @@ func TestVersions(t *testing.T) {
 }
 
 func TestChangedFileIsRefused(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "model.onnx")
 	onnxtest.WriteModel(t, path, onnxtest.Network())
 	m, err := onnx.Open(path)

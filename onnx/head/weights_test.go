@@ -19,6 +19,7 @@ import (
 
 // No operator of a hostile graph may take more memory than was set aside, however it multiplies.
 func TestEvaluationIsBounded(t *testing.T) {
+	t.Parallel()
 	pb := onnxtest.Network()
 	zeros := &onnxpb.Tensor{Name: proto.String("big"), DataType: proto.Int32(int32(tensor.Int64)), Dims: []int64{2},
 		Int64Data: []int64{16, 1 << 30}}
@@ -38,6 +39,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 // is the operators' definition written out, in float64, with constants that no term can be lost
 // among.
 func TestWeightsFollowTheOperators(t *testing.T) {
+	t.Parallel()
 	const d, k = 4, 3
 	rng := rand.New(rand.NewPCG(11, 12))
 	numbers := func(n int) []float64 {
@@ -172,6 +174,7 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 // Layers that take different parts of the same tensor are one layer on both parts, and not one on
 // the sum of their weights.
 func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(13, 14))
 	weights := func() []float64 {
 		w := make([]float64, 4*3)
@@ -218,6 +221,7 @@ func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 
 // What is done to rounded logits is done to the steps and the range that they are rounded to.
 func TestRoundingFollowsTheOperators(t *testing.T) {
+	t.Parallel()
 	quantised := []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("QuantizeLinear", "z step zero",
 		"q"), onnxtest.Node("DequantizeLinear", "q step zero", "u")}
 	zero := &onnxpb.Tensor{Name: proto.String("zero"), DataType: proto.Int32(int32(tensor.Int8)), RawData: []byte{3}}
@@ -251,7 +255,8 @@ func TestRoundingFollowsTheOperators(t *testing.T) {
 }
 
 // What looks like a linear layer and its link, and is not, is refused for that reason.
-func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
+func TestLookalikeHeadsAreRefused(t *testing.T) {
+	t.Parallel()
 	layer := onnxtest.Node("MatMul", "x w", "z")
 	pixels := []int64{-1, 4, 1, 1}
 	pooled := []*onnxpb.Node{onnxtest.Node("GlobalAveragePool", "z", "m"), onnxtest.Node("Flatten", "m", "y")}
@@ -341,6 +346,7 @@ func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
 
 // A Sigmoid written out is one only with the exponential of −x, added to 1.
 func TestSigmoidsByHand(t *testing.T) {
+	t.Parallel()
 	const d, k = 4, 3
 	w := make([]float64, d*k)
 	for i := range w {

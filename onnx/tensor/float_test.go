@@ -7,6 +7,7 @@ import (
 )
 
 func TestFloat16RoundsToTheNearestEven(t *testing.T) {
+	t.Parallel()
 	check := func(v float32) {
 		t.Helper()
 		if got, want := ToFloat16(float64(v)), slowFloat16(v); got != want {
@@ -42,6 +43,7 @@ func TestFloat16RoundsToTheNearestEven(t *testing.T) {
 
 // Every half has its value; a NaN keeps its sign and payload.
 func TestFloat16Widens(t *testing.T) {
+	t.Parallel()
 	for h := range 0x10000 {
 		got, want := FromFloat16(uint16(h)), halfValue(uint16(h))
 		if math.IsNaN(want) {
@@ -58,6 +60,7 @@ func TestFloat16Widens(t *testing.T) {
 
 // float64 is not rounded to float32 first: that would make a tie of what is beside one.
 func TestFloat16RoundsDoublesOnce(t *testing.T) {
+	t.Parallel()
 	for h := range uint16(0x7bff) {
 		mid := (halfValue(h) + halfValue(h+1)) / 2
 		if got := ToFloat16(math.Nextafter(mid, 0)); got != h {
@@ -70,6 +73,7 @@ func TestFloat16RoundsDoublesOnce(t *testing.T) {
 }
 
 func TestBFloat16RoundsToTheNearestEven(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i := range 1_000_000 {
 		v := math.Float32frombits(rng.Uint32())

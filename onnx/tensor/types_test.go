@@ -11,6 +11,7 @@ import (
 
 // A row of the table does not contradict itself, and no two rows share a name.
 func TestTypesAgreeWithThemselves(t *testing.T) {
+	t.Parallel()
 	seen := map[string]string{}
 	for i, e := range types {
 		typ := Type(i)
@@ -52,6 +53,7 @@ func TestTypesAgreeWithThemselves(t *testing.T) {
 
 // Values are those that Go's own types give the same bytes, at both ends of every type.
 func TestValuesOfBytes(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		v    any
 		want float64
@@ -77,7 +79,8 @@ func TestValuesOfBytes(t *testing.T) {
 }
 
 // Rounding names the first finite number that is too large, and leaves what was infinite.
-func TestRoundTellsOverflow(t *testing.T) {
+func TestRoundReportsOverflow(t *testing.T) {
+	t.Parallel()
 	inf := float32(math.Inf(1))
 	for _, tt := range []struct {
 		typ  Type
@@ -100,6 +103,7 @@ func TestRoundTellsOverflow(t *testing.T) {
 }
 
 func TestSliceAndPad(t *testing.T) {
+	t.Parallel()
 	a := Tensor{Name: "a", Shape: []int64{3, 2}, Data: []int32{1, 2, 3, 4, 5, 6}}
 	if got, want := a.Slice(1, 3), (Tensor{"a", []int64{2, 2}, []int32{3, 4, 5, 6}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("rows 1 and 2 are %v, want %v", got, want)
@@ -111,6 +115,7 @@ func TestSliceAndPad(t *testing.T) {
 }
 
 func TestElements(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		shape []int64
 		want  int64

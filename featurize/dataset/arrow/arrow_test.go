@@ -140,6 +140,7 @@ func checkColumn(t *testing.T, spec, name string, want []any) {
 // and without dictionaries, of every compression, with word of the Arrow types and without, and from
 // Arrow's files and streams.
 func TestColumnsAreReadAsWritten(t *testing.T) {
+	t.Parallel()
 	want := golden[map[string][]any](t, "columns")
 	if len(want) < 20 {
 		t.Fatalf("only %d columns", len(want))
@@ -169,6 +170,7 @@ func TestColumnsAreReadAsWritten(t *testing.T) {
 // Slices, and shards of them, begin and end anywhere, and read no row group or batch that they do not
 // need.
 func TestSlicesReadWhatTheyNeed(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"snappy.parquet", "gzip.parquet", "plain.arrows", "lz4.arrow"} {
 		all := readAll(t, file, dataset.Options{Inputs: []string{"ragged", "text"}})
 		for from := range all {
@@ -187,6 +189,7 @@ func TestSlicesReadWhatTheyNeed(t *testing.T) {
 
 // What is outside of a slice may be anything.
 func TestTheRestIsNotRead(t *testing.T) {
+	t.Parallel()
 	o := dataset.Options{Inputs: []string{"ragged", "text"}}
 	for _, file := range []string{"snappy.parquet", "lz4.arrow"} {
 		content, err := os.ReadFile("testdata/" + file)
@@ -242,6 +245,7 @@ func TestTheRestIsNotRead(t *testing.T) {
 // Images are found as Hugging Face stores them and as plain bytes; their labels are numbers of classes
 // that the file names, or names.
 func TestImages(t *testing.T) {
+	t.Parallel()
 	want := golden[[]string](t, "images")
 	for _, c := range []struct {
 		file    string
@@ -273,6 +277,7 @@ func TestImages(t *testing.T) {
 
 // Bytes may be stored as views, as Polars writes them: short ones within the view, others beside it.
 func TestImagesInViews(t *testing.T) {
+	t.Parallel()
 	want := [][]byte{[]byte("\x89PNG"), bytes.Repeat([]byte("\x89PNG"), 100), []byte("GIF")}
 	schema := arrow.NewSchema([]arrow.Field{{Name: "image", Type: arrow.BinaryTypes.BinaryView}}, nil)
 	column := array.NewBinaryViewBuilder(memory.DefaultAllocator)
@@ -306,6 +311,7 @@ func TestImagesInViews(t *testing.T) {
 // A table's numbers feed a model's only input, in the file's order, but for the label and pandas'
 // numbers of rows; what is null is NaN among real numbers.
 func TestTables(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"table.parquet", "table.arrows", "polars.arrow"} {
 		o := dataset.Options{Inputs: []string{"float_input"}, Widths: []int{3}, LabelClasses: []string{"a", "b"}}
 		var got []string
@@ -327,6 +333,7 @@ func TestTables(t *testing.T) {
 // A row with a null, or with lists of different lengths, is a bad record that names the column, and the
 // next one goes on.
 func TestGapsAreNamed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		column string
 		want   []string // by row; "" is read
@@ -367,6 +374,7 @@ func TestGapsAreNamed(t *testing.T) {
 
 // Labels of a multi-label head are lists of zeros and ones.
 func TestTargets(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"snappy.parquet", "plain.arrows"} {
 		_, err := dataset.Open(t.Context(), "testdata/"+file, dataset.Options{Inputs: []string{"fixed"}, MultiLabel: true, Classes: 2})
 		want := `column "label" holds`
@@ -398,6 +406,7 @@ func TestTargets(t *testing.T) {
 
 // What cannot be meant is refused when a file is opened, by the names of its columns.
 func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
+	t.Parallel()
 	column := func(name string, elem int32, depth int) field {
 		return field{name: name, elem: tensor.Type(elem), depth: depth, what: "that"}
 	}
@@ -449,6 +458,7 @@ func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 
 // Precomputed features are columns of lists.
 func TestFeatures(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"features.parquet", "features.arrows"} {
 		f, err := dataset.OpenFeatures("testdata/"+file+"[1:6]", dataset.Options{Classes: 2})
 		if err != nil {
@@ -471,6 +481,7 @@ func TestFeatures(t *testing.T) {
 
 // What tells a file again is its content and what is read of it, whether a pass has read it or not.
 func TestFingerprints(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"hf.parquet", "hf.arrows"} {
 		sums := map[string]bool{}
 		for _, spec := range []string{file, file + "[1:3]"} {

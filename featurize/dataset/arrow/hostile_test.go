@@ -213,6 +213,7 @@ func TestBombsAreRefused(t *testing.T) {
 // A shape of fixed size whose elements are as many as there are only where their number overflows is
 // no shape: the list's own stands.
 func TestShapesThatLie(t *testing.T) {
+	t.Parallel()
 	for shape, want := range map[string][]int{
 		"[5,1]": {5, 1}, "[3,6148914691236517207]": {5}, "[4294967296,4294967296,5]": {5}, "[-5,-1]": {5}, "[0]": {5},
 	} {
@@ -229,6 +230,7 @@ func TestShapesThatLie(t *testing.T) {
 
 // Images that are longer than what is buffered of a page, and a page with many of them, are read whole.
 func TestLongPages(t *testing.T) {
+	t.Parallel()
 	image := append(bytes.Repeat([]byte("noise in many bytes, "), 60_000), make([]byte, 100)...)
 	for i := range image {
 		image[i] ^= byte(i * i >> 7)
@@ -268,6 +270,7 @@ func TestLongPages(t *testing.T) {
 
 // Footers that lie are refused before the library reads them.
 func TestFootersThatLie(t *testing.T) {
+	t.Parallel()
 	str := func(s string) []byte { return append([]byte{byte(len(s))}, s...) }
 	element := func(name string, children byte) []byte {
 		b := append([]byte{0x48}, str(name)...) // field 4, name
@@ -330,6 +333,7 @@ func TestFootersThatLie(t *testing.T) {
 
 // Deltas whose blocks, or values, are more than there are bytes for are refused.
 func TestDeltasThatLie(t *testing.T) {
+	t.Parallel()
 	head := func(values ...uint64) (b []byte) {
 		for _, v := range values {
 			b = binary.AppendUvarint(b, v)
@@ -462,6 +466,7 @@ func TestMessagesThatLie(t *testing.T) {
 // A file that is cut off anywhere is refused or, where whole messages are left of a stream, shorter; and
 // one with a byte changed is read or refused: neither ends the program.
 func TestBrokenFiles(t *testing.T) {
+	t.Parallel()
 	for name, input := range map[string]string{"hf.parquet": "", "delta.parquet": "text", "lengths.parquet": "text",
 		"features.parquet": "features", "hf.arrows": "", "binary.arrow": "", "grown.arrows": "kind", "views.arrows": "text",
 		"polars.arrow": "count"} {

@@ -21,6 +21,7 @@ import (
 // On standard input a stream, or a file, is what it is in a file, however it arrives, but that its length
 // is not known; and what tells that the data are the same is the same for any arrival.
 func TestStreamsOnStandardInput(t *testing.T) {
+	t.Parallel()
 	sums := map[string]string{}
 	for _, name := range []string{"hf.arrows", "plain.arrows", "lz4.arrow", "grown.arrows", "binary.arrow"} {
 		content, err := os.ReadFile("testdata/" + name)
@@ -71,6 +72,7 @@ func TestStreamsOnStandardInput(t *testing.T) {
 
 // A stream that is cut off, within a message or between two, is said to be, and what is no stream is refused.
 func TestStreamsThatEnd(t *testing.T) {
+	t.Parallel()
 	content, err := os.ReadFile("testdata/table.arrows")
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +124,9 @@ func TestStreamsThatEnd(t *testing.T) {
 	}
 }
 
-// What cannot be read is not said to be cut off, wherever in a stream or file that is.
-func TestWhatCannotBeReadIsSaid(t *testing.T) {
+// A read error, anywhere in a stream or file, is not reported as a truncation.
+func TestReadErrorsAreNotReportedAsTruncation(t *testing.T) {
+	t.Parallel()
 	content, err := os.ReadFile("testdata/table.arrows")
 	if err != nil {
 		t.Fatal(err)

@@ -69,6 +69,7 @@ func matches(t testing.TB, what string, got []string, want ...string) {
 
 // A null may stand in the dictionary, to which a row refers, as well as in the row itself.
 func TestNullsInDictionariesAreNulls(t *testing.T) {
+	t.Parallel()
 	entries := array.NewStringBuilder(memory.DefaultAllocator)
 	entries.AppendValues([]string{"x", "y", "z"}, []bool{true, false, true})
 	codes := array.NewInt32Builder(memory.DefaultAllocator)
@@ -83,6 +84,7 @@ func TestNullsInDictionariesAreNulls(t *testing.T) {
 
 // Labels of a file that names its classes are numbers of these names.
 func TestLabelsAreThoseThatTheFileNames(t *testing.T) {
+	t.Parallel()
 	metadata := arrow.MetadataFrom(map[string]string{
 		"huggingface": `{"info":{"features":{"x":{"dtype":"float32","_type":"Value"},"label":{"names":["cat","dog"],"_type":"ClassLabel"}}}}`})
 	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Float32},
@@ -99,6 +101,7 @@ func TestLabelsAreThoseThatTheFileNames(t *testing.T) {
 
 // A list has as many elements as the model's input takes, or any number where that is open.
 func TestListsHaveTheWidthOfTheInput(t *testing.T) {
+	t.Parallel()
 	lists := array.NewListBuilder(memory.DefaultAllocator, arrow.PrimitiveTypes.Float32)
 	for _, v := range [][]float32{{1, 2}, {1, 2, 3}, {1, 2, 3, 4}} {
 		lists.Append(true)
@@ -115,6 +118,7 @@ func TestListsHaveTheWidthOfTheInput(t *testing.T) {
 // The Arrow schema in a Parquet file gives a list its shape where it describes that column, and no
 // other column's shape is put in its place.
 func TestTheArrowSchemaShapesItsOwnColumns(t *testing.T) {
+	t.Parallel()
 	list := func(n int32, of arrow.DataType) arrow.DataType {
 		return arrow.FixedSizeListOfField(n, arrow.Field{Name: "element", Type: of})
 	}

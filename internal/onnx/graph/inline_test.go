@@ -36,6 +36,7 @@ func listing(g *onnxpb.Graph) string {
 }
 
 func TestInline(t *testing.T) {
+	t.Parallel()
 	relu := onnxtest.Function("Relu2", "a", "b", onnxtest.Node("Relu", "a", "m"), onnxtest.Node("Relu", "m", "b"))
 	pass := onnxtest.Function("Pass", "a", "a same kept", onnxtest.Node("Relu", "a", "r"))
 	pass.Output = []string{"a", "r", "r"}

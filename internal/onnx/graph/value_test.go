@@ -79,6 +79,7 @@ func sameValue(t *testing.T, what string, got, want *Value) {
 
 // Operators on whole arrays agree with the definition of each element.
 func TestOperatorsAgainstTheirDefinition(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(2, 2))
 	for range 2000 {
 		a := randomTensor(r)
@@ -186,6 +187,7 @@ func TestOperatorsAgainstTheirDefinition(t *testing.T) {
 
 // Shapes are followed as far as they can be known, and no further.
 func TestShapes(t *testing.T) {
+	t.Parallel()
 	x := func(dims ...int64) *Value { return &Value{Type: tensor.Float32, Dims: dims} }
 	list := func(xs ...float64) *Value { return &Value{Type: tensor.Int64, Dims: []int64{int64(len(xs))}, Data: xs} }
 	ints := onnxpb.IntsAttribute
@@ -253,6 +255,7 @@ func TestShapes(t *testing.T) {
 
 // What fits once does not fit as often as it is asked for.
 func TestElementsAreGivenOutOnce(t *testing.T) {
+	t.Parallel()
 	in := &Interpreter{G: new(Graph), weights: true, Budget: 1000, Values: map[string]*Value{}}
 	in.Values["a"] = &Value{Type: tensor.Float32, Dims: []int64{400}, Data: make([]float64, 400), Constant: true}
 	var known []bool

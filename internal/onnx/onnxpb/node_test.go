@@ -8,6 +8,7 @@ import (
 
 // Counting on from the last number keeps many names of one stem from taking time with their square.
 func TestNamer(t *testing.T) {
+	t.Parallel()
 	n := Namer{Taken: map[string]bool{"a_1": true, "b": true}}
 	var got []string
 	for _, want := range []string{"a", "a", "a", "b", "a_1", "b_1"} {

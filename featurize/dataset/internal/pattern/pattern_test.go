@@ -10,6 +10,7 @@ import (
 
 // Expected as bash 5 spells them.
 func TestBraces(t *testing.T) {
+	t.Parallel()
 	for pattern, want := range map[string]string{
 		"a":                "a",
 		"{a,b}.csv":        "a.csv b.csv",
@@ -50,6 +51,7 @@ func TestBraces(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"part-2", "part-10", "part-1", ".part-0", "other", "sub/b.x", "sub/a.x", "tub/a.x"} {
 		path := filepath.Join(dir, name)
