@@ -34,3 +34,12 @@ func TestAnErrorNamesFieldsToProgramsAndFlagsToPeople(t *testing.T) {
 		t.Error("what an error wraps is not found")
 	}
 }
+
+func TestAnOptionIsFoundByItsFlag(t *testing.T) {
+	t.Parallel()
+	for _, n := range option.All {
+		if got := option.Of(n.Kebab()); got != n {
+			t.Errorf("the option of the flag %s is %s, want %s", n.Kebab(), got, n)
+		}
+	}
+}
