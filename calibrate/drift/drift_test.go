@@ -385,6 +385,22 @@ func TestReferencesThatNoValuesHaveAreRefused(t *testing.T) {
 	}
 }
 
+func TestANumberOfBinsOutOfRangePanics(t *testing.T) {
+	t.Parallel()
+	for bins, want := range map[int]any{
+		1: "drift: 1 bins, want 2 to 1024", 2: nil, 1024: nil, 1025: "drift: 1025 bins, want 2 to 1024",
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("%d bins: panic %v, want %v", bins, got, want)
+				}
+			}()
+			must(NewReference([]float64{1, 2}, bins))
+		}()
+	}
+}
+
 // What is predicted in float32 is no drift from the same in float64: here half of the confidences are
 // nearer to 1 than float32 can tell, and others are off by as much as its sums are.
 func TestPrecisionIsNoDrift(t *testing.T) {

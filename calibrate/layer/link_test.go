@@ -62,6 +62,17 @@ func TestLogWeightsOfOneVsRestAreLogSigmoids(t *testing.T) {
 	}
 }
 
+func TestOnlySigmoidsAreTrainedSeparately(t *testing.T) {
+	t.Parallel()
+	for l, want := range map[layer.Link]bool{
+		layer.Softmax: false, layer.Sigmoid: true, layer.OneVsRest: true, "": false,
+	} {
+		if got := l.Separate(); got != want {
+			t.Errorf("%q is separate: %v, want %v", l, got, want)
+		}
+	}
+}
+
 func TestASigmoidThatIsNormalisedIsOneVsRest(t *testing.T) {
 	for l, want := range map[layer.Link]layer.Link{
 		layer.Sigmoid: layer.OneVsRest, layer.OneVsRest: layer.OneVsRest, layer.Softmax: layer.Softmax,

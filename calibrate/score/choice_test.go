@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // What scores have in common is computed once, and makes no difference.
@@ -56,6 +57,52 @@ func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 	_, _, tried, err = selectAmong(t.Context(), "energy", nil, all, of)
 	if err != nil || tried[0].N != all.OOD.N {
 		t.Errorf("one alone is measured on %+v, %v", tried, err)
+	}
+}
+
+// In- and out-of-distribution examples are resampled as two independent samples, each of its own size.
+func TestNeededGainsAreOfTwoIndependentSamples(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(44, 1))
+	held := ValidationData{Val: drawn(rng, 50, 3, 4), OOD: drawn(rng, 20, 3, 4)}
+	_, _, tried, err := Select(t.Context(), "", nil, held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*metrics.Statistics
+	for _, c := range tried {
+		s, _ := Find(c.Name)
+		f := must(s.Fit(nil))
+		all = append(all, must(metrics.Detection(f.Values(*held.Val), f.Values(*held.OOD), 0, 1, "auroc")))
+	}
+	var gains []metrics.Series
+	figures := must(metrics.Resample(t.Context(), []int{50, 20}, all, metrics.ResampleOptions{}))
+	for _, f := range figures[1:] {
+		gains = append(gains, f["auroc"].Minus(figures[0]["auroc"]))
+	}
+	for i, needed := range metrics.ChanceGains(gains, 1-significance) {
+		got, gain := tried[i+1], gains[i].Value
+		if !approx.Equal(got.Gain, gain, 1e-12) || !approx.Equal(got.Needed, needed, 1e-12) {
+			t.Errorf("%s gains %v of %v needed, want %v of %v", got.Name, got.Gain, got.Needed, gain, needed)
+		}
+	}
+}
+
+func TestALearnedScoreSaysWhetherItsOODDataAreSynthetic(t *testing.T) {
+	t.Parallel()
+	s := newScene(layer.Softmax, 4, 6, 300, 45)
+	in, out := learning(s)
+	for name, c := range map[string]struct {
+		held ValidationData
+		want bool
+	}{
+		"synthetic": {ValidationData{Val: &in, Synthetic: &out}, true},
+		"given":     {ValidationData{Val: &in, OOD: &out, Synthetic: &out}, false},
+	} {
+		_, got, _, err := Select(t.Context(), learned.Name, s.Training, c.held)
+		if err != nil || got.Synthetic != c.want {
+			t.Errorf("%s: synthetic is %v, want %v: %v", name, got.Synthetic, c.want, err)
+		}
 	}
 }
 

@@ -172,6 +172,7 @@ func TestTensorsThatContradictThemselvesAreNotWritten(t *testing.T) {
 		{"shape of a negative", []Tensor{{Name: "a", Shape: []int{-1, -1}, Data: []float64{1}}}, nil, ErrShape},
 		{"shape that overflows", []Tensor{{Name: "a", Shape: []int{1 << 32, 1 << 32}, Data: []float64{}}}, nil, ErrShape},
 		{"dtype of other data", []Tensor{{Name: "a", Shape: []int{1}, Data: []float64{1}, Type: tensor.Int64}}, nil, ErrType},
+		{"dtype of other integers", []Tensor{{Name: "a", Shape: []int{1}, Data: []int64{1}, Type: tensor.Float64}}, nil, ErrType},
 		{"bytes without dtype", []Tensor{{Name: "a", Shape: []int{1}, Data: []byte{1}}}, nil, ErrDType},
 		{"data of no known type", []Tensor{{Name: "a", Shape: []int{1}, Data: []int{1}}}, nil, ErrType},
 		{"header too long", []Tensor{{Name: strings.Repeat("x", MaxHeader), Shape: []int{1}, Data: []float64{1}}}, nil, ErrHeaderSize},

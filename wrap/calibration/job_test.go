@@ -241,3 +241,17 @@ func TestAutoIsTheDefaultStructure(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+func TestAJobThatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	if j, err := ReadJob(filepath.Join(t.TempDir(), "nowhere.yaml")); err == nil || j != nil {
+		t.Errorf("job %+v, error %v", j, err)
+	}
+	path := filepath.Join(t.TempDir(), "job.yaml")
+	if err := os.WriteFile(path, []byte("nonsense: 1\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := ReadJob(path); err == nil || j != nil || !strings.HasPrefix(err.Error(), path+": ") {
+		t.Errorf("job %+v, error %v", j, err)
+	}
+}

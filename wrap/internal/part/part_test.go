@@ -367,6 +367,7 @@ func TestInvalidPartManifestsAreRefused(t *testing.T) {
 		{"tool: test", "tool: &a test", "anchors"},
 		{"classes: 3", "classes: 4", CurvatureName},
 		{"classes: 3", "classes: 0", "recipe"},
+		{"feature_dim: ", "feature_dim: 100000", "use the kron structure"},
 		{"covariance: hessian", "covariance: fisher", CurvatureName},
 		{"covariance: hessian", "covariance: none", "recipe"},
 		{"structure: full", "structure: kron", CurvatureName},
