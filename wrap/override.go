@@ -3,12 +3,12 @@ package wrap
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
-	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/tensor"
@@ -27,6 +27,14 @@ type Override struct {
 	// answered; nil keeps the bundle's threshold, if it has one.
 	MaxUncertainty, MaxOODScore *float64
 }
+
+// An OverrideError reports fields of an [Override] with values that make no sense.
+type OverrideError struct {
+	Fields []string // their names: TAct
+	Reason string   // what follows the names in the message
+}
+
+func (e *OverrideError) Error() string { return strings.Join(e.Fields, " and ") + " " + e.Reason }
 
 // Results are the results of Run for some examples, with decisions and an override applied.
 type Results struct {
@@ -196,22 +204,24 @@ func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bo
 	}
 	temperatures := o.TAct != 0 || o.TEns != 0
 	if temperatures && method != calibrate.MF0 {
-		return "", false, option.Errorf("%s and %s are temperatures of mf0, and the probabilities are those of %s: ask for the method mf0 as well",
-			option.TAct, option.TEns, method)
+		return "", false, &OverrideError{[]string{"TAct", "TEns"}, fmt.Sprintf(
+			"are temperatures of mf0, and the probabilities are those of %s: ask for the method mf0 as well", method)}
 	}
 	for _, t := range []struct {
-		name     option.Name
+		field    string
 		v, limit float64
-	}{{option.TAct, o.TAct, bundle.MaxAct}, {option.TEns, o.TEns, bundle.MaxEns}} {
+	}{{"TAct", o.TAct, bundle.MaxAct}, {"TEns", o.TEns, bundle.MaxEns}} {
 		if t.v != 0 && !(t.v >= 1/t.limit && t.v <= t.limit) {
-			return "", false, option.Errorf("%s is %v, want a number from %g to %g", t.name, t.v, 1/t.limit, t.limit)
+			return "", false, &OverrideError{[]string{t.field},
+				fmt.Sprintf("is %v, want a number from %g to %g", t.v, 1/t.limit, t.limit)}
 		}
 	}
-	for name, at := range map[option.Name]*float64{
-		option.MaxUncertainty: o.MaxUncertainty, option.MaxOODScore: o.MaxOODScore,
-	} {
-		if at != nil && !(*at >= 0 && *at <= 1) {
-			return "", false, option.Errorf("%s is %v, want a number from 0 to 1", name, *at)
+	for _, t := range []struct {
+		field string
+		at    *float64
+	}{{"MaxUncertainty", o.MaxUncertainty}, {"MaxOODScore", o.MaxOODScore}} {
+		if t.at != nil && !(*t.at >= 0 && *t.at <= 1) {
+			return "", false, &OverrideError{[]string{t.field}, fmt.Sprintf("is %v, want a number from 0 to 1", *t.at)}
 		}
 	}
 	return method, temperatures || method != own, nil

@@ -14,9 +14,7 @@ func TestEveryOptionThatErrorsNameHasAFlag(t *testing.T) {
 		flags = append(flags, verb.Flags...)
 	}
 	for _, name := range option.All {
-		switch name {
-		case option.ValOOD, // of mfgs-paper compare
-			option.TAct, option.TEns, option.MaxUncertainty, option.MaxOODScore: // parameters of requests to mfgs serve
+		if name == option.ValOOD { // of mfgs-paper compare
 			continue
 		}
 		if flag := flagOf(name); findFlag(flags, flag[2:]) == nil {

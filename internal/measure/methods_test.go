@@ -54,7 +54,7 @@ func TestEachMethodIsMeasuredByItsOwnScore(t *testing.T) {
 		for _, n := range names {
 			tallies = append(tallies, measure.New(n, h, 0, []string{"ood"}))
 		}
-		for part, x := range map[measure.Part][]float32{{Role: measure.Test}: test, {Role: measure.OOD}: ood} {
+		for part, x := range map[measure.SetID][]float32{{Role: measure.Test}: test, {Role: measure.OOD}: ood} {
 			b := &rows.Batch{N: 4, Features: x, Logits: x, Labels: []int{0, 1, 1, 0}}
 			if err := measure.AddPlain(tallies, c, nil, part, b); err != nil {
 				t.Fatal(err)

@@ -34,8 +34,6 @@ const (
 	Link                Name = "Link"
 	Logits              Name = "Logits"
 	MaxBad              Name = "MaxBad"
-	MaxOODScore         Name = "MaxOODScore"
-	MaxUncertainty      Name = "MaxUncertainty"
 	Methods             Name = "Methods"
 	Model               Name = "Model"
 	NoModel             Name = "NoModel"
@@ -45,10 +43,8 @@ const (
 	Preprocess          Name = "Preprocess"
 	PrecomputedFeatures Name = "PrecomputedFeatures"
 	Resume              Name = "Resume"
-	TAct                Name = "TAct"
 	TargetCoverage      Name = "TargetCoverage"
 	TargetError         Name = "TargetError"
-	TEns                Name = "TEns"
 	Train               Name = "Train"
 	Val                 Name = "Val"
 	ValOOD              Name = "ValOOD"
@@ -56,9 +52,9 @@ const (
 
 // All are the options that errors name.
 var All = []Name{
-	Alpha, Classes, Covariance, FalseAlarm, Features, Force, KeepCurvature, Link, Logits, MaxBad, MaxOODScore,
-	MaxUncertainty, Methods, Model, NoModel, OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume, TAct,
-	TargetCoverage, TargetError, TEns, Train, Val, ValOOD,
+	Alpha, Classes, Covariance, FalseAlarm, Features, Force, KeepCurvature, Link, Logits, MaxBad,
+	Methods, Model, NoModel, OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume,
+	TargetCoverage, TargetError, Train, Val, ValOOD,
 }
 
 // Of returns the option whose flag has a name, such as ood-score. It panics if there is none in [All].

@@ -52,12 +52,3 @@ func TestAllHasEveryName(t *testing.T) {
 		}
 	}
 }
-
-func TestAnOptionIsFoundByItsFlag(t *testing.T) {
-	t.Parallel()
-	for _, n := range option.All {
-		if got := option.Of(n.Kebab()); got != n {
-			t.Errorf("the option of the flag %s is %s, want %s", n.Kebab(), got, n)
-		}
-	}
-}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/internal/oip"
-	"github.com/mfgs/mfgs/internal/option"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
@@ -15,28 +15,26 @@ func notFound(format string, args ...any) error { return oip.Errorf(oip.NotFound
 func notReady(format string, args ...any) error { return oip.Errorf(oip.Unavailable, format, args...) }
 func tooLarge(format string, args ...any) error { return oip.Errorf(oip.TooLarge, format, args...) }
 
-// asInvalid gives an error the status Invalid, unless it has a status already. Its message has the parameters of
-// requests for the options that it names.
+// asInvalid gives an error the status Invalid, unless it has a status already. The fields of an override are called
+// as the parameters of a request.
 func asInvalid(err error) error {
 	if err == nil || oip.StatusOf(err) != oip.Internal {
 		return err
 	}
-	return invalid("%s", strings.Join(strings.Fields(option.Text(err, parameterOf)), " "))
+	text := err.Error()
+	if o := (*wrap.OverrideError)(nil); errors.As(err, &o) {
+		named := wrap.OverrideError{Reason: o.Reason}
+		for _, field := range o.Fields {
+			named.Fields = append(named.Fields, parameters[field])
+		}
+		text = named.Error()
+	}
+	return invalid("%s", strings.Join(strings.Fields(text), " "))
 }
 
-// parameterOf returns the parameter of requests that sets a field of wrap.Override; other options have none.
-func parameterOf(n option.Name) string {
-	switch n {
-	case option.TAct:
-		return "t_act"
-	case option.TEns:
-		return "t_ens"
-	case option.MaxUncertainty:
-		return "max_doubt"
-	case option.MaxOODScore:
-		return "max_ood_score"
-	}
-	return string(n)
+// parameters are those of a request that set fields of wrap.Override.
+var parameters = map[string]string{
+	"TAct": "t_act", "TEns": "t_ens", "MaxUncertainty": "max_doubt", "MaxOODScore": "max_ood_score",
 }
 
 var errPanicked = errors.New("the handler panicked")
