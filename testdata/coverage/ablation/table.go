@@ -34,7 +34,7 @@ const invented = "invented"
 // group returns who writes a model.
 func group(model string) string {
 	model = filepath.ToSlash(model)
-	_, after, ok := strings.Cut(model, "/work/")
+	_, after, ok := strings.Cut(model, "coverage/work/")
 	for _, g := range []struct{ part, name string }{
 		{"shared/data/models/", "vendors"}, {"/testdata/examples/", "examples"}, {"/models/", "examples"},
 		{"/testdata/onnx/torch_", "torch"}, {"/testdata/onnx/", invented}, {"/featurize/testdata/", invented},
