@@ -21,7 +21,7 @@ const (
 
 // Gains for which the search over τ continues: nats of NLL, or AUROC.
 const (
-	fine   = 2e-5
+	fine   = 5e-6
 	coarse = 5e-5 // on few examples, which only show where to look
 
 	// undecided is the difference between two τ up to which few examples do not decide which is lower on all.
@@ -137,9 +137,11 @@ func (s search) atTau(ctx context.Context, tau float64) (point, error) {
 	return p, checkPoints([]point{p})
 }
 
-// settle returns a floor with higher precision, and the function's value there.
+// settle returns a floor with higher precision, unless that is costly, and the function's value there.
 func (s search) settle(p point) point {
-	p = s.floor(p.tau, p.act, finely).point
+	if !s.costly {
+		p = s.floor(p.tau, p.act, finely).point
+	}
 	p.value = s.values([]float64{p.act}, p.tau)[0]
 	return p
 }

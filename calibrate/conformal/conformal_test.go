@@ -543,7 +543,7 @@ func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
 		tune := drawnOutcomes(rand.New(rand.NewPCG(31, 2)), softmaxed(rand.New(rand.NewPCG(31, 3)), 400, 3))
 		_, err := c.plan(c.asked).Decide(tune, c.held)
 		var short *InsufficientDataError
-		if !errors.As(err, &short) || short.Flag != c.flag || short.Asked != c.asked || short.Nearest() == 0 {
+		if !errors.As(err, &short) || short.Option != c.flag || short.Asked != c.asked || short.Nearest() == 0 {
 			t.Errorf("%s: %v, %+v", name, err, short)
 			continue
 		}

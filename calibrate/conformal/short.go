@@ -8,7 +8,7 @@ import (
 
 // An InsufficientDataError says that the validation examples do not support a guarantee.
 type InsufficientDataError struct {
-	Flag    string  // the kind of guarantee, such as target-error
+	Option  string  // that asked for it, such as target-error
 	Asked   float64 // its value
 	by      string  // which examples, and how many are needed
 	nearest func() float64
@@ -20,14 +20,14 @@ func (e *InsufficientDataError) Nearest() float64 { return e.nearest() }
 
 func (e *InsufficientDataError) Error() string {
 	end := "smallest"
-	if e.Flag == coverage {
+	if e.Option == coverage {
 		end = "largest"
 	}
 	way := "no other can be: leave it out, or give more"
 	if shown := e.Nearest(); shown != 0 {
 		way = fmt.Sprintf("the %s that can be is %v: ask for that, or give more", end, shown)
 	}
-	return fmt.Sprintf("%s %v cannot be shown by %s; %s", e.Flag, e.Asked, e.by, way)
+	return fmt.Sprintf("%s %v cannot be shown by %s; %s", e.Option, e.Asked, e.by, way)
 }
 
 const coverage = "target-coverage"
