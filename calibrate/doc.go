@@ -6,7 +6,8 @@
 //  1. [Sums] accumulate the last-layer Hessian H = Σᵢ (diag pᵢ - pᵢpᵢᵀ) ⊗ φᵢφᵢᵀ and the Fisher matrix
 //     J = Σᵢ rᵢrᵢᵀ ⊗ φᵢφᵢᵀ over the training set, in one pass and block by block, in full or as Kronecker
 //     factors (structure.go, sums.go, gram.go, link.go). They can be stored between blocks (encode.go) and
-//     merged with the sums of other parts of the data. [Sums.Finish] returns a [Curvature] (curvature.go).
+//     merged with the sums of other parts of the data. [Sums.Finish] returns a [Curvature] (curvature.go). These
+//     are sums over examples, not means.
 //  2. [Curvature.Posterior] inverts the damped curvature into a [Posterior]: the covariance H⁻¹, J⁻¹ or
 //     H⁻¹JH⁻¹ of the last layer's weights (invert_full.go with inverse.go, invert_kron.go with
 //     interpolate.go). It gives the variance of each logit of an example, and its leverage (posterior.go),

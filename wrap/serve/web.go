@@ -109,7 +109,7 @@ func (s *Server) adminServer() *http.Server {
 	}
 	mux.HandleFunc("/", s.noMethod(mux))
 	return &http.Server{
-		Handler:           s.named(s.admin, "use that name", s.observed(mux)),
+		Handler:           s.named(s.admin, "use that name", s.logged(mux)),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: 3 * headerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.config.Log.Handler(), slog.LevelWarn),
@@ -164,7 +164,7 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc(r.pattern, r.answer)
 	}
 	mux.HandleFunc("/", s.noMethod(mux))
-	return revived(s.drainBody(s.guard(s.observed(mux))))
+	return revived(s.drainBody(s.guard(s.logged(mux))))
 }
 
 // revived answers requests on connections whose context net/http has cancelled although the client is still there.

@@ -31,7 +31,7 @@ func TestRequestsAreLoggedAndPanicsAnswered(t *testing.T) {
 			var log bytes.Buffer
 			s := &Server{config: Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))}}
 			w := httptest.NewRecorder()
-			s.observed(c.handler).ServeHTTP(w, httptest.NewRequest("PUT", "/a/b", nil))
+			s.logged(c.handler).ServeHTTP(w, httptest.NewRequest("PUT", "/a/b", nil))
 			if w.Code != c.code || w.Body.String() != c.body {
 				t.Errorf("%s: %d %s, want %d %s", name, w.Code, w.Body, c.code, c.body)
 			}
@@ -52,5 +52,5 @@ func TestRequestsAreLoggedAndPanicsAnswered(t *testing.T) {
 	}()
 	s := &Server{config: Config{Log: slog.New(slog.DiscardHandler)}}
 	abort := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	s.observed(abort).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	s.logged(abort).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 }

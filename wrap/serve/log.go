@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// observed logs requests at level Debug, and answers requests whose handler panics.
-func (s *Server) observed(next http.Handler) http.Handler {
+// logged logs requests at level Debug and panics at level Error, and answers requests whose handler panics.
+func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started, status := time.Now(), &statusWriter{ResponseWriter: w}
 		defer func() {
