@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -8,7 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 )
 
 // Damping is the rule for ε of H̃ = H + εI. The zero value is automatic.
@@ -180,4 +183,31 @@ func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, p
 	d.grid, d.best, err = tuneNLL(ctx, &t.examples, d.median, lambda0)
 	d.NLL = mean(t.nll[0])
 	return d, err
+}
+
+// FitOptions are the options of Fit.
+type FitOptions struct {
+	Covariance Covariance // zero: Hessian
+	Damping    Damping
+	Lambda0    float64 // zero: meanfield.Lambda0
+
+	Score    string          // one of [score.Names]; "": it is chosen
+	Training *score.Training // for scores that learn; nil: none of these is tried
+
+	// Synthetic is synthetic out-of-distribution data, or nil. Scores are compared on it, and the learned score
+	// is fitted to it if there is no other. Temperatures are not tuned on it.
+	Synthetic *rows.Batch
+
+	// Progress, unless nil, is called with the stage and how much of it is done.
+	Progress func(stage string, done, total int)
+}
+
+// complete replaces zero values by the defaults, and refuses an invalid damping.
+func (o *FitOptions) complete() error {
+	o.Covariance = cmp.Or(o.Covariance, Hessian)
+	o.Lambda0 = cmp.Or(o.Lambda0, meanfield.Lambda0)
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	return o.Damping.Validate()
 }
