@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/wrap"
@@ -164,6 +165,8 @@ func (s *Server) readLoad(r *http.Request) error {
 func (s *Server) repositoryLoad(w http.ResponseWriter, r *http.Request) {
 	err := s.readLoad(r)
 	if err == nil {
+		// Opening a large bundle may take longer than answers may otherwise.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		err = s.loadModel(r.Context(), r.PathValue("model"))
 	}
 	s.done(w, err)

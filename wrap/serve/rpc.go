@@ -235,8 +235,8 @@ const (
 	maxProbes  = 128 // calls without a token if one is set, counted separately
 )
 
-// admit accepts or refuses a call by its headers. A call that is not a stream has the timeout of a request, and of its
-// headers.
+// admit accepts or refuses a call by its headers. A call that is not a stream and loads no model has the timeout of a
+// request, and of its headers.
 func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
 	name, ended := info.FullMethodName, ctx
 	calls, most, limit := &s.calls, int64(maxCalls), s.config.Timeout+headerTimeout
@@ -254,9 +254,12 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 		return ctx, s.failure(oip.Errorf(oip.Overloaded, "%d calls are under way: try again", most))
 	}
 	var cancel func()
-	if endless(name) {
+	switch {
+	case endless(name):
 		ctx, cancel = withIdle(ctx)
-	} else {
+	case name == inference.GRPCInferenceService_RepositoryModelLoad_FullMethodName:
+		ctx, cancel = context.WithCancel(ctx) // opening a large bundle takes its time
+	default:
 		ctx, cancel = context.WithTimeout(ctx, limit)
 	}
 	context.AfterFunc(ended, func() { cancel(); calls.Add(-1) })
