@@ -198,8 +198,9 @@ func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bo
 	method = own
 	if o.Method != "" {
 		method = calibrate.Method(o.Method)
-		if err := method.Validate(); err != nil {
-			return "", false, err
+		if method.Validate() != nil {
+			return "", false, &OverrideError{[]string{"Method"}, fmt.Sprintf("is %.70q, want %s, %s or %s",
+				o.Method, calibrate.MF0, calibrate.TS, calibrate.MLE)}
 		}
 	}
 	temperatures := o.TAct != 0 || o.TEns != 0

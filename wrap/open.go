@@ -31,7 +31,7 @@ type Options struct {
 	// classes are not the model's.
 	Unlabelled bool
 
-	Runtime
+	Runtime Runtime
 }
 
 // Open opens the bundle in a folder and checks all of it against its hashes. The caller closes the

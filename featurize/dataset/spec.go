@@ -117,7 +117,7 @@ func sliceBounds(a, b string) (from, to int, err error) {
 			return 0, 0, fmt.Errorf("slice end %s is too large", b)
 		}
 		if to <= from {
-			return 0, 0, fmt.Errorf("slice [%d:%d] is empty", from, to)
+			return 0, 0, fmt.Errorf("slice [%d:%d] %w", from, to, ErrNoExamples)
 		}
 	}
 	return from, to, nil

@@ -46,8 +46,8 @@ func TestSpecReadings(t *testing.T) {
 		{spec: "npy:gone[1:2]", err: "gone: no such file or folder"},
 		{spec: "a.npy[-5:]", err: "a.npy: slice [-5:] is not understood; want [a:b], [a:] or [:b] with whole numbers"},
 		{spec: "a.npy[5]", err: "a.npy: slice [5] is not understood; want [a:b], [a:] or [:b] with whole numbers"},
-		{spec: "a.npy[5:5]", err: "a.npy[5:5]: slice [5:5] is empty"},
-		{spec: "a.npy[5:3]", err: "a.npy[5:3]: slice [5:3] is empty"},
+		{spec: "a.npy[5:5]", err: "a.npy[5:5]: slice [5:5] holds no examples"},
+		{spec: "a.npy[5:3]", err: "a.npy[5:3]: slice [5:3] holds no examples"},
 		{spec: "a.npy[:99999999999999999999]", err: "a.npy[:99999999999999999999]: slice end 99999999999999999999 is too large"},
 		{spec: "hdf5:a.npy", err: `a.npy: unknown format "hdf5"; want one of ` + strings.Join(Formats(), ", ")},
 	} {

@@ -444,7 +444,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 			t.Errorf("with a folder %s: error %v", name, err)
 		}
 	}
-	if _, err := Open(filepath.Join(dir, "absent")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(filepath.Join(dir, "absent")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "want a bundle") {
 		t.Errorf("absent folder: %v", err)
 	}
 	if _, err := Open(filepath.Join(dir, ModelName)); err == nil || !strings.Contains(err.Error(), "not a bundle") {
@@ -452,6 +452,18 @@ func TestMissingFilesAreNamed(t *testing.T) {
 	}
 	if _, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a bundle") {
 		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// The model is bounded before it is read. Its weights may be in another file.
+func TestAModelBeyondTwoGiBIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := written(t, probed(), withData())
+	if err := os.Truncate(filepath.Join(dir, ModelName), 1<<31+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("%v, want ErrTooLarge", err)
 	}
 }
 

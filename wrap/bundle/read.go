@@ -101,6 +101,9 @@ const partName = "part.yaml"
 // once for it. Errors begin with dir.
 func Open(dir string) (*Bundle, error) {
 	s, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: want a bundle, the folder that mfgs calibrate wrote: %w", dir, fs.ErrNotExist)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +146,9 @@ func readManifest(fsys fs.FS) ([]byte, error) {
 	return readAll(f, ManifestName, size, MaxManifest)
 }
 
+// maxModel is the most that a model file has besides the weights in [ModelDataName]: protobuf's limit.
+const maxModel = 1 << 31
+
 // load is the one way by which a bundle is accepted: data is its manifest, sealed, fsys has its other files.
 func load(fsys fs.FS, data []byte) (*Bundle, error) {
 	document, err := folder.Unseal(data, resealHint)
@@ -172,11 +178,15 @@ func load(fsys fs.FS, data []byte) (*Bundle, error) {
 		if o == nil {
 			continue
 		}
-		f, _, err := open(fsys, o.Name)
+		f, size, err := open(fsys, o.Name)
 		if err != nil {
 			return nil, err
 		}
-		err = checkHash(f, *o)
+		if size > maxModel && o.Name == ModelName {
+			err = fmt.Errorf("%s: %w: %d bytes, at most %d are read", ModelName, ErrTooLarge, size, maxModel)
+		} else {
+			err = checkHash(f, *o)
+		}
 		f.Close()
 		if err != nil {
 			return nil, err

@@ -29,14 +29,14 @@ func (m *model) openThreaded(ctx context.Context) (p *wrap.Predictor, threads in
 	if p, err = wrap.Open(ctx, m.Dir, options); err != nil {
 		return nil, 0, err
 	}
-	if n := options.Threads; n > 0 {
+	if n := options.Runtime.Threads; n > 0 {
 		return p, min(n, processors), nil
 	}
 	together, err := p.Latency(ctx, latencyTime)
-	if err != nil || together > smallNetwork || processors == 1 || !options.OnCPU() {
+	if err != nil || together > smallNetwork || processors == 1 || !options.Runtime.OnCPU() {
 		return p, processors, nil // the probe will report an error of the bundle
 	}
-	options.Threads, options.Warn = 1, nil
+	options.Runtime.Threads, options.Warn = 1, nil
 	narrow, err := wrap.Open(ctx, m.Dir, options)
 	if err != nil {
 		return p, processors, nil
