@@ -219,13 +219,16 @@ func TestFirstReadsWholeBatchesWhateverTheShard(t *testing.T) {
 	t.Parallel()
 	w := network(t)
 	spec := photos(t, 30, 4) + "[2:]" // broken images are not known before they are decoded
-	for _, shard := range []rows.Shard{{}, {Index: 2, Count: 2}} {
+	for _, shard := range []rows.Shard{{}, {Index: 1, Count: 2}} {
 		s, at := open(t, source.Opener{Network: w, Shard: shard}, "val", spec), 2
 		for example, err := range s.First(t.Context()) {
 			if err != nil || example.Index != at {
 				t.Errorf("shard %v: example %d at %d: %v", shard, example.Index, at, err)
 			}
 			at++
+		}
+		if from, to := s.Range(); (from == to) != (shard.Count > 0) {
+			t.Errorf("shard %v has the range [%d:%d]", shard, from, to)
 		}
 		if at-2 != 35 { // 32, rounded up to batches of 5
 			t.Errorf("shard %v: %d examples, want 35", shard, at-2)
@@ -266,26 +269,34 @@ func TestFirstReadsNoMoreThan64MiB(t *testing.T) {
 	}
 }
 
-func TestFirstIsReadAgainAfterACancellation(t *testing.T) {
+func TestFirstIsReadOnceUnlessCanceled(t *testing.T) {
 	t.Parallel()
-	s := open(t, source.Opener{Network: network(t)}, "val", photos(t, 2))
+	dir := photos(t, 2)
+	s := open(t, source.Opener{Network: network(t)}, "val", dir)
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
+	var errs []error
 	for _, err := range s.First(ctx) {
-		if !errors.Is(err, cause) {
-			t.Errorf("error %v, want the cause", err)
-		}
+		errs = append(errs, err)
 	}
-	n := 0
-	for _, err := range s.First(t.Context()) {
-		if err != nil {
-			t.Error(err)
-		}
-		n++
+	if len(errs) != 1 || !errors.Is(errs[0], cause) {
+		t.Errorf("errors %v, want the cause", errs)
 	}
-	if n != 4 {
-		t.Errorf("%d examples after the cancellation, want 4", n)
+	for range 2 {
+		n := 0
+		for _, err := range s.First(t.Context()) {
+			if err != nil {
+				t.Error(err)
+			}
+			n++
+		}
+		if n != 4 {
+			t.Errorf("%d examples after the cancellation, want 4", n)
+		}
+		if err := os.RemoveAll(dir); err != nil { // the second time they come from memory
+			t.Fatal(err)
+		}
 	}
 }
 
