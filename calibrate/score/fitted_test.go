@@ -248,7 +248,7 @@ func (s *scene) slowOrigin() *mat.VecDense {
 	return &x
 }
 
-// Each score that learns is what its definition says, whatever the head and whether there are more
+// Each fitted score equals its definition, whatever the head and whether there are more
 // logits or more features.
 func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 	t.Parallel()
@@ -261,7 +261,7 @@ func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 	} {
 		s := newScene(c.link, c.k, c.d, 150, 3)
 		for _, entry := range All {
-			if !entry.Learns() {
+			if !entry.NeedsFitting() {
 				continue
 			}
 			fitted, err := entry.Fit(s.Training)
@@ -404,7 +404,7 @@ func TestNoNumbersAreNotFamiliar(t *testing.T) {
 	s := newScene(layer.Softmax, 3, 12, 200, 11)
 	var fitted *Fitted
 	for _, entry := range All {
-		if !entry.Learns() {
+		if !entry.NeedsFitting() {
 			continue
 		}
 		if entry.Name == "learned" {

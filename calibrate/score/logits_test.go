@@ -115,7 +115,7 @@ func TestScoresAreTheirDefinitions(t *testing.T) {
 			}
 			x.Logits[0] = x.Logits[k-1] // tied
 			for _, s := range All {
-				if s.Learns() || s.Name == "mf0" {
+				if s.NeedsFitting() || s.Name == "mf0" {
 					continue
 				}
 				got := valuesOf(t, s, x)
@@ -230,7 +230,7 @@ func TestFamiliaritiesAreNotNegative(t *testing.T) {
 		x := examples(rng, 200, 3)
 		x.Link = by
 		for _, s := range All {
-			if !s.Similarity || s.Learns() {
+			if !s.Similarity || s.NeedsFitting() {
 				continue
 			}
 			if most := slices.Max(valuesOf(t, s, x)); most > 0 {

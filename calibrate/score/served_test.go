@@ -59,7 +59,7 @@ func TestPercentilesAreSharesOfHeldOut(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 100, 257, 5000} {
 		x := examples(rng, n, 4)
 		for _, s := range All {
-			if s.Learns() {
+			if s.NeedsFitting() {
 				continue
 			}
 			f, _ := s.Fit(nil)
@@ -134,7 +134,7 @@ func TestNothingThatIsNotFiniteIsFamiliar(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 26))
 	for _, link := range layer.All {
 		for _, s := range All {
-			if s.Learns() {
+			if s.NeedsFitting() {
 				continue
 			}
 			for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {

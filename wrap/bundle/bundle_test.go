@@ -44,7 +44,7 @@ func posterior(h layer.Head, s calibrate.Structure, c calibrate.Covariance) *cal
 	return p
 }
 
-// served is a score that learned something.
+// served is a score that needs fitting.
 func served() *score.Served {
 	react, _ := score.Find("react")
 	fitted, err := react.With(3, 2, score.Tensors{

@@ -133,7 +133,7 @@
 //	posterior                  name and sha256 of posterior.safetensors              1   2
 //	curvature                  name and sha256 of curvature.safetensors             (1) (2)
 //	scores                     name and sha256 of scores.safetensors: must be where
-//	                           the score of ood_score learned something              –  (2)
+//	                           the score of ood_score needs fitting                    –  (2)
 //	sample                     name and sha256 of sample.safetensors                 –  (2)
 //	probe                      name and sha256 of probe.safetensors; only with model  –  (2)
 //	labels                     the classes' names in their order                    (1) (2)

@@ -91,7 +91,7 @@ func fitOptions(s *bundle.Settings, synthetic *rows.Batch) calibrate.FitOptions 
 // that needs to be.
 func needsTraining(s *bundle.Settings, ood, synthetic *rows.Batch) bool {
 	configured, ok := score.Find(s.OODScore)
-	return ood != nil || synthetic != nil || ok && configured.Learns()
+	return ood != nil || synthetic != nil || ok && configured.NeedsFitting()
 }
 
 // newReport describes a calibration, except for its figures.

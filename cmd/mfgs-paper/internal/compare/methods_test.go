@@ -92,7 +92,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 	for i, k := range registry {
 		name := k.name
 		if name == measure.Served || measure.IsScore(name) && !measure.Plain(name, nil) {
-			continue // another name for one of these; what learns is measured where a bundle serves it
+			continue // another name for one of these; scores that need fitting are measured where a bundle serves it
 		}
 		if k.sampled {
 			name += ":40"
