@@ -58,7 +58,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 		return nil, err
 	}
 	log.warn(figureWarnings(p, figures)...)
-	reference, err := newDriftBaseline(&fitted.Calibration, all)
+	reference, err := newDriftReference(&fitted.Calibration, all)
 	if err != nil {
 		return nil, err
 	}
