@@ -36,7 +36,7 @@ var bad = []Bad{{3, "x.npy[3]: a bad record"}, {700, "x.npy[700]: another"}, {1 
 
 func messages(bad []Bad) []string { return (&Stats{Bad: bad}).Messages() }
 
-// stored writes examples, and an end unless it is nil. It returns the length behind every segment
+// stored writes examples, and an end unless it is nil. It returns the length after every segment
 // too.
 func stored(t testing.TB, b *Batch, e *End) (data []byte, edges []int) {
 	t.Helper()
@@ -58,7 +58,7 @@ func stored(t testing.TB, b *Batch, e *End) (data []byte, edges []int) {
 	return buf.Bytes(), edges
 }
 
-// addFrom adds those of some examples, and of the bad records, that lie at a position or behind it.
+// addFrom adds those of some examples, and of the bad records, that lie at a position or after it.
 func addFrom(t testing.TB, w *Writer, b *Batch, position int) {
 	t.Helper()
 	left := bad
@@ -267,7 +267,7 @@ func TestBlocksOfAStoreEndWithTheContext(t *testing.T) {
 		cancel(stop)
 	}
 	if len(errs) != 2 || errs[0] != nil || errs[1] != stop {
-		t.Errorf("errors %v, want that of the context behind the first block", errs)
+		t.Errorf("errors %v, want that of the context after the first block", errs)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestNPYLies(t *testing.T) {
 		{"double key", header("{'descr': '<f4', 'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"), `"descr" stands twice`},
 		{"unknown key", header("{'descr': '<f4', 'x': 1}"), `unknown key "x"`},
 		{"code", header("__import__('os')"), "want {"},
-		{"text behind", header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)} x"), "text after the dict"},
+		{"text after", header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)} x"), "text after the dict"},
 		{"negative", header("{'descr': '<f4', 'fortran_order': False, 'shape': (-2, 2)}"), "want a dimension"},
 		{"many dimensions", npy("<f4", "("+strings.Repeat("1,", 40)+")", ramp(4)), "more than 32 dimensions"},
 	} {

@@ -123,7 +123,7 @@ func TestBeginningOfAStreamIsReadAgain(t *testing.T) {
 		t.Errorf("from 2990 on: %v", got)
 	}
 	if in.kept != nil {
-		t.Error("the beginning is kept behind the last pass")
+		t.Error("the beginning is kept after the last pass")
 	}
 	whole := streamed(t, "-", strings.NewReader(lines(3000)), Options{})
 	all(t, whole)

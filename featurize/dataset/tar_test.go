@@ -161,14 +161,14 @@ func TestTarIsRefused(t *testing.T) {
 		{"a broken header", patched(1024+150, '9'), "", Options{}, []string{`a broken one, behind "a.png": archive/tar: invalid tar header`}},
 		{"truncated within a header", good[:1024+100], "", Options{}, []string{`is cut off: the two blocks of zeros that end an archive are missing behind "a.png"; pack it again`}},
 		{"truncated within an image", good[:1536+2], "", Options{}, []string{`is cut off: "b.png" has 5 bytes, of which 2 are there; pack it again`}},
-		{"truncated behind an image", good[:1536+5], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
+		{"truncated after an image", good[:1536+5], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated within padding", good[:1536+100], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated between images", good[:1024], "", Options{}, []string{`is cut off`, `are missing behind "a.png"`}},
 		{"truncated within its end", good[:2048+100], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated halfway its end", good[:2048+512], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated within its end's last block", good[:2048+1023], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated within what is passed over", tarball(t, tar.FormatUnknown, "a.png", "readme.txt")[:1536+2], "", Options{}, []string{`is cut off`, `are missing behind "readme.txt"`}},
-		{"truncated behind a long name", tarball(t, tar.FormatPAX, "a.png", tall)[:1024+512+4608], "", Options{}, []string{`is cut off`, `are missing behind "a.png"`}},
+		{"truncated after a long name", tarball(t, tar.FormatPAX, "a.png", tall)[:1024+512+4608], "", Options{}, []string{`is cut off`, `are missing behind "a.png"`}},
 		{"one name twice", tarball(t, tar.FormatUnknown, "a/x.png", "./a/x.png"), "", Options{}, []string{`two members are called "a/x.png"`}},
 		{"a long name", tarball(t, tar.FormatPAX, "a.png", tall, "a"+tall), "", Options{}, []string{`xxx.png" has 4097 bytes; the most is 4096`}},
 		{"a sparse file of PAX", bytes.ReplaceAll(sparsePAX(t), []byte("GNU.sparsE"), []byte("GNU.sparse")), "", Options{}, []string{`"s.png" is stored with its zeros left out`, "without its option sparse"}},
@@ -416,7 +416,7 @@ func TestBadTarImagesAreRecords(t *testing.T) {
 	testerr.OneLine(t, got[0].Decode(), "a.png: not a PNG or JPEG file (it begins 61 62 63)")
 }
 
-// Passes run side by side, end with their context, and fail behind Close and
+// Passes run side by side, end with their context, and fail after Close and
 // where the archive has become shorter.
 func TestTarPasses(t *testing.T) {
 	t.Parallel()

@@ -93,7 +93,7 @@ func TestApplyEqualsNaive(t *testing.T) {
 	} {
 		for _, color := range []Color{RGB, BGR, Grey} {
 			for _, order := range []Order{NCHW, NHWC} {
-				for _, window := range []string{"whole", "crop", "bars above and below", "a bar behind"} {
+				for _, window := range []string{"whole", "crop", "bars above and below", "a bar on the right"} {
 					for _, form := range []string{"image", "flat", "plane"} {
 						c, oh, ow, dx, dy := color.channels(), h, w, 0, 0
 						s := Spec{Color: color, Layout: order, Scale: 1. / 128, Mean: []float64{.25}}
@@ -108,7 +108,7 @@ func TestApplyEqualsNaive(t *testing.T) {
 						case "bars above and below":
 							oh, dy = 13, -4 // 3.5 rows: half to even is 4
 							s.Resize, s.Pad = &Resize{Width: ow, Height: oh, Mode: Fit}, &Pad{Value: 127.5}
-						case "a bar behind":
+						case "a bar on the right":
 							ow = 11
 							s.Resize, s.Pad = &Resize{Width: ow, Height: oh, Mode: Height},
 								&Pad{Value: 3, Position: Corner}

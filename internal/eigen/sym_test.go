@@ -38,7 +38,7 @@ var spectra = []struct {
 	}},
 	{"Gram", func(n int, rng *rand.Rand) *mat.Dense { return gram(random(2*n, n, rng)) }},
 	{"Gram of few", func(n int, rng *rand.Rand) *mat.Dense { return gram(random(n/4+1, n, rng)) }},
-	{"Gram of positive", func(n int, rng *rand.Rand) *mat.Dense { // as of features behind a ReLU
+	{"Gram of positive", func(n int, rng *rand.Rand) *mat.Dense { // as of features after a ReLU
 		x := random(2*n, n, rng)
 		x.Apply(func(_, _ int, v float64) float64 { return max(0, v) }, x)
 		return gram(x)

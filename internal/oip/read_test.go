@@ -59,7 +59,7 @@ func TestRequestsAreReadFromTheirBodies(t *testing.T) {
 			Request{Outputs: []Output{{Name: "a"}, {Name: "b", Classes: 1 << 20}}}},
 		{`{"inputs":[{"name":"s","shape":[2],"datatype":"BYTES","data":["é",""]}]}`, "",
 			Request{Inputs: []tensor.Tensor{{Name: "s", Shape: []int64{2}, Data: []string{"é", ""}}}}},
-		// Bytes behind the JSON come in the order of the inputs; KServe's client writes data as null beside none.
+		// Bytes after the JSON come in the order of the inputs; KServe's client writes data as null beside none.
 		{`{"inputs":[{"name":"h","shape":[1,2],"datatype":"FP16","parameters":{"binary_data_size":4}},
 			{"name":"j","shape":[1],"datatype":"BOOL","data":[true]},
 			{"name":"s","shape":[2],"datatype":"BYTES","parameters":{"binary_data_size":10}},

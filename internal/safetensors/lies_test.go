@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// file puts the length before a header and n bytes of data behind it.
+// file puts the length before a header and n bytes of data after it.
 func file(header string, n int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), make([]byte, n)...)
@@ -76,7 +76,7 @@ var lies = []struct {
 	{"overlap", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), ErrOverlap, `tensor "b"`},
 	{"empty tensor inside another", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}}`, 2), ErrOverlap, `tensor "b"`},
 	{"data longer than the file", file(`{"a":{"dtype":"U8","shape":[1000000000000],"data_offsets":[0,1000000000000]}}`, 3), ErrTruncated, "of 3"},
-	{"data behind the last tensor", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 2), ErrTrailing, "byte 1 of 2"},
+	{"data after the last tensor", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 2), ErrTrailing, "byte 1 of 2"},
 	{"data without a tensor", file(`{}`, 1), ErrTrailing, "byte 0 of 1"},
 }
 

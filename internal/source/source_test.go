@@ -383,9 +383,15 @@ func TestSyntheticImagesAreOtherData(t *testing.T) {
 	plain := open(t, source.Opener{Network: w}, "val", spec)
 	synthetic := open(t, source.Opener{Network: w, Synthetic: true}, "ood", spec)
 	again := open(t, source.Opener{Network: w, Synthetic: true}, "ood", spec)
-	identify(t, plain, synthetic, again)
-	if plain.Fingerprint == synthetic.Fingerprint || synthetic.Fingerprint != again.Fingerprint {
-		t.Errorf("fingerprints %s of images, %s and %s of synthetic ones", plain.Fingerprint, synthetic.Fingerprint, again.Fingerprint)
+	other := open(t, source.Opener{Network: w, Synthetic: true}, "ood", photos(t, 3))
+	identify(t, plain, synthetic, again, other)
+	if data, err := plain.Data.Fingerprint(t.Context()); err != nil || plain.Fingerprint != data {
+		t.Errorf("fingerprint %s, %v of images, want that of the dataset, %s", plain.Fingerprint, err, data)
+	}
+	if synthetic.Fingerprint == plain.Fingerprint || synthetic.Fingerprint != again.Fingerprint ||
+		synthetic.Fingerprint == other.Fingerprint {
+		t.Errorf("fingerprints %s and %s of synthetic images, %s of others and %s of their images",
+			synthetic.Fingerprint, again.Fingerprint, other.Fingerprint, plain.Fingerprint)
 	}
 	if a, b := collect(t, plain), collect(t, synthetic); slices.Equal(a.Features, b.Features) {
 		t.Error("synthetic images have the features of the images")
@@ -527,6 +533,16 @@ func TestRecordedDataAreRecognised(t *testing.T) {
 		if s.Fingerprint != want {
 			t.Errorf("%s: the set's fingerprint is %s, want %s", name, s.Fingerprint, want)
 		}
+	}
+	images := photos(t, 2)
+	Write(t, images, "a.txt", []byte("a"))
+	notes := &source.Notes{}
+	again := source.Opener{Network: network(t), Notes: notes}
+	pictures := open(t, again, "val", images)
+	identify(t, pictures)
+	one := &bundle.Dataset{Parts: []bundle.DatasetPart{{Shard: rows.Shard{Index: 1, Count: 1}, Fingerprint: pictures.Fingerprint}}}
+	if is, err := again.IsRecorded(t.Context(), pictures, k, one); !is || err != nil || len(notes.Ignored) != 1 {
+		t.Errorf("recorded: %v, %v; ignored files are noted %d times, want once", is, err, len(notes.Ignored))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

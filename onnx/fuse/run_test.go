@@ -563,15 +563,15 @@ func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain 
 			score = rest
 		}
 		if d.Set.Ranked {
-			place, behind := 1, 0.0
+			place, after := 1, 0.0
 			for _, other := range p {
 				if other > v {
 					place++
 				} else {
-					behind += other
+					after += other
 				}
 			}
-			if score = 1 - behind; j == top {
+			if score = 1 - after; j == top {
 				score = 0
 			}
 			if d.Set.Penalties != nil {

@@ -205,7 +205,7 @@ func (f *finder) part(n *onnxpb.Node, verb, name string) (*trail, error) {
 	return t, err
 }
 
-// sum returns the trail behind a sum of several linear layers, such as the two heads of a distilled
+// sum returns the trail after a sum of several linear layers, such as the two heads of a distilled
 // network: they are one layer on the features of both. It returns nil if n is no such sum.
 func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	names, weights := f.addends(n)

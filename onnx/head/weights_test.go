@@ -35,7 +35,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 	}
 }
 
-// What layers and the steps behind them do to the logits is in the weights that are found: φ·W + b
+// What layers and the steps after them do to the logits is in the weights that are found: φ·W + b
 // is the operators' definition written out, in float64, with constants that no term can be lost
 // among.
 func TestWeightsFollowTheOperators(t *testing.T) {
@@ -277,7 +277,7 @@ func TestLookalikeHeadsAreRefused(t *testing.T) {
 		{"Softmax over examples", 13, []int64{-1, 4},
 			[]*onnxpb.Node{layer, onnxtest.Node("Softmax", "z", "y",
 				onnxpb.IntAttribute("axis", 0))}, "runs over axis 0"},
-		{"Softmax over axis 1 and all behind it, as it was before operator set 13", 11, []int64{-1, 4},
+		{"Softmax over axis 1 and all later ones, as before operator set 13", 11, []int64{-1, 4},
 			[]*onnxpb.Node{layer, onnxtest.Node("Unsqueeze", "z", "u", onnxpb.IntsAttribute("axes", 2)),
 				onnxtest.Node("Softmax", "u", "y")}, ""},
 		{"Softmax over the last axis, as it is from operator set 13 on", 13, []int64{-1, 4},

@@ -163,7 +163,7 @@ var manifestLies = []struct {
 	{"temperature that is NaN", "act: 0.5", "act: .nan", ErrNotFinite, "temperatures.nll.act is NaN"},
 	{"temperature that is infinite", "ens: 1e-06", "ens: .inf", ErrNotFinite, "temperatures.ood.ens is +Inf"},
 	{"figure that is NaN", "nll: 0.16", "nll: .nan", ErrNotFinite, "held_out.before.in_domain.nll"},
-	{"figure behind a pointer", "auroc: 0.94", "auroc: -.inf", ErrNotFinite, "held_out.after.ood_nll.auroc"},
+	{"figure under a pointer", "auroc: 0.94", "auroc: -.inf", ErrNotFinite, "held_out.after.ood_nll.auroc"},
 	{"grid that is NaN", "[3, 4]", "[3, .nan]", ErrNotFinite, "grids.nll.value[1][1]"},
 	{"grid with a row less", "[[1, 2], [3, 4]]", "[[1, 2]]", ErrField, "grids.nll.value has 1 rows"},
 	{"grid with a short row", "[[0.5, 0.75]]", "[[0.5]]", ErrField, "grids.auroc.value"},

@@ -186,7 +186,7 @@ func (v *view) roc(i int, set bench.OODResult) figure {
 	falseAlarms := []float64{.01, .02, .05, .1, .2}
 	t := table{Caption: "Unfamiliar inputs flagged, by the familiar ones that are", Head: []string{""}}
 	for _, x := range falseAlarms {
-		t.Head = append(t.Head, chart.Short(100*x)+percent.behind)
+		t.Head = append(t.Head, chart.Short(100*x)+percent.suffix)
 	}
 	strokes := 0
 	for j := range v.e.Methods {

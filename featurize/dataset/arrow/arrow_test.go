@@ -208,7 +208,7 @@ func TestTheRestIsNotRead(t *testing.T) {
 			for _, m := range s.messages {
 				switch m.row {
 				case 3:
-					from = m.at + 1500 // behind its metadata
+					from = m.at + 1500 // after its metadata
 				case 6:
 					to = m.at
 				}

@@ -81,7 +81,7 @@ func TestStreamsThatEnd(t *testing.T) {
 		o := dataset.Options{Unlabelled: true, Stream: dataset.NewStream(bytes.NewReader(content), "-")}
 		return dataset.Open(t.Context(), "arrow:-", o)
 	}
-	// Within a message, and between the last one and the mark of 8 bytes behind it.
+	// Within a message, and between the last one and the mark of 8 bytes after it.
 	for missing, want := range map[int]error{100: errCut, 8: errNoEnd} {
 		d, err := open(content[:len(content)-missing])
 		if err != nil {
@@ -141,7 +141,7 @@ func TestReadErrorsAreNotReportedAsTruncation(t *testing.T) {
 				_, err = m.Message()
 			}
 			if !errors.Is(err, broken) {
-				t.Fatalf("behind %d bytes: %v, want %v", n, err, broken)
+				t.Fatalf("after %d bytes: %v, want %v", n, err, broken)
 			}
 		}
 	}

@@ -198,7 +198,7 @@ func TestInlineRefuses(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
 			if x.messages < -100 || x.bytes < -1<<21 { // one node more, with the longest name here twice
-				t.Errorf("went on for %d messages and %d bytes behind the bounds", -x.messages, -x.bytes)
+				t.Errorf("went on for %d messages and %d bytes beyond the bounds", -x.messages, -x.bytes)
 			}
 			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 16<<20 {
 				t.Errorf("allocated %d MiB", allocated>>20)

@@ -42,7 +42,7 @@ func TestACheckpointIsNotMerged(t *testing.T) {
 	shard := &p.Sets[0].Shards[0]
 	shard.Progress = &Progress{Next: shard.To + 5000}
 	if err := p.Validate(); !errors.Is(err, ErrField) {
-		t.Errorf("read behind its end: %v", err)
+		t.Errorf("read beyond its end: %v", err)
 	}
 	if shard.Progress = nil; !errors.Is(p.Validate(), ErrField) {
 		t.Error("a part without a fingerprint is valid")

@@ -502,7 +502,7 @@ func TestEachDrawDependsOnItsSeedOnly(t *testing.T) {
 		}
 		first, last, again := two[name][0], two[name][want-1], three[name][len(three[name])-1]
 		for what, pair := range map[string][2]bench.MethodResult{"the first draw and its seed alone": {first, alone[name]},
-			"the last draw, behind one other and behind two": {last, again}} {
+			"the last draw, after one other and after two": {last, again}} {
 			got, want := pair[0], pair[1]
 			if got.InDomain.InDomain != want.InDomain.InDomain || got.OOD[0].OOD != want.OOD[0].OOD {
 				t.Errorf("%s: %s differ: %+v and %+v", name, what, got.InDomain.InDomain, want.InDomain.InDomain)
