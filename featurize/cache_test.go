@@ -342,7 +342,7 @@ func TestTheKeyCoversExternalWeights(t *testing.T) {
 	}
 }
 
-func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
+func TestADamagedCacheFileIsRewritten(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "conv", Config{Batch: 7})
 	images := photos(t, n, 8, 8, 3, 4)
@@ -391,7 +391,7 @@ func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 }
 
 // A whole store under the right name that holds other rows than the network and the data give is not used.
-func TestAStoreOfOtherRowsIsWrittenAnew(t *testing.T) {
+func TestAStoreOfOtherRowsIsRewritten(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "conv", Config{Batch: 7})
 	images := photos(t, n, 8, 8, 3)

@@ -268,7 +268,7 @@ func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
 }
 
 // A batch is run again for what its shapes tell, not after any failure.
-func TestShapesAreLookedForWhereTheyAreSpokenOf(t *testing.T) {
+func TestOnlyErrorsAboutShapesLeadToASecondRun(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]bool{
 		"shape mismatch attempting to re-use buffer. {4} != {1}":                                 true,

@@ -184,7 +184,7 @@ func leave(t *testing.T, e *Network, path string, c StreamConfig, blocks int) st
 }
 
 // A fill that goes on takes what is there without running the network over it, as far as it is whole.
-func TestWhatIsWholeOfAFillIsTaken(t *testing.T) {
+func TestCompleteBlocksOfAnInterruptedFillAreReused(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})
 	path := aged(t, 4*rows.BlockSize+9)

@@ -319,7 +319,7 @@ func TestAnExampleOfTheWrongShapeEndsTheStream(t *testing.T) {
 	}
 }
 
-func TestAnOpenSizeIsSettledAnewForEveryStream(t *testing.T) {
+func TestAnOpenSizeIsChosenForEveryStream(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "open", Config{})
 	for _, size := range []int{8, 12, 5} {

@@ -77,7 +77,7 @@ func TestNarrowElements(t *testing.T) {
 }
 
 // Positions that are none are an error, not a panic; and a shape alone takes no memory.
-func TestSparseInitializersThatLie(t *testing.T) {
+func TestInconsistentSparseInitializersAreRefused(t *testing.T) {
 	t.Parallel()
 	values := func(n int64) *onnxpb.Tensor {
 		return &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{n}, DataType: proto.Int32(int32(tensor.Float32)),

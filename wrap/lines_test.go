@@ -143,7 +143,7 @@ func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
 	<-ended
 }
 
-func TestLinesEnd(t *testing.T) {
+func TestLinesEndWithTheStreamOrItsError(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})

@@ -421,7 +421,7 @@ func TestADatasetWithoutExamplesIsErrNoExamples(t *testing.T) {
 }
 
 // Labels that are not the model's do not prevent predictions.
-func TestForeignLabelsAreNotNeeded(t *testing.T) {
+func TestPredictionsDoNotNeedTheModelsLabels(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	p := opened(t, dir, Options{})

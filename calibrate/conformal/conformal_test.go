@@ -181,7 +181,7 @@ func most(n int, p float64) int {
 }
 
 // Each draw is of validation examples and of one new one, as the promise is.
-func TestSetsCoverAsPromised(t *testing.T) {
+func TestSetsHaveTheNominalCoverage(t *testing.T) {
 	t.Parallel()
 	const draws, n, alpha = 2000, 59, 0.2
 	for _, score := range Scores {
@@ -205,7 +205,7 @@ func TestSetsCoverAsPromised(t *testing.T) {
 	}
 }
 
-func TestClassConditionalSetsCoverEachClassAsPromised(t *testing.T) {
+func TestClassConditionalSetsHaveTheNominalCoverageOfEachClass(t *testing.T) {
 	t.Parallel()
 	const draws, n, alpha = 2000, 200, 0.2
 	rng := rand.New(rand.NewPCG(5, 1))
@@ -229,7 +229,7 @@ func TestClassConditionalSetsCoverEachClassAsPromised(t *testing.T) {
 	}
 }
 
-func TestMultiLabelSetsMissAsFewLabelsAsPromised(t *testing.T) {
+func TestMultiLabelSetsControlTheFractionOfMissedLabels(t *testing.T) {
 	t.Parallel()
 	const draws, n, alpha = 3000, 59, 0.2
 	rng := rand.New(rand.NewPCG(6, 1))
@@ -279,7 +279,7 @@ func world(rng *rand.Rand, n int) (d Losses, oodScores []float64) {
 // risk is the true error of what is accepted: the mean of d²(1+u)/2 over d ≤ uncertainty, u ≤ ood.
 func risk(uncertainty, ood float64) float64 { return uncertainty * uncertainty / 3 * (1 + ood/2) / 2 }
 
-func TestTheTargetErrorIsKeptWithTheConfidencePromised(t *testing.T) {
+func TestTheTargetErrorHoldsWithTheNominalConfidence(t *testing.T) {
 	t.Parallel()
 	const draws, target, confidence = 1000, 0.05, 0.9
 	rng := rand.New(rand.NewPCG(7, 1))
@@ -306,7 +306,7 @@ func TestTheTargetErrorIsKeptWithTheConfidencePromised(t *testing.T) {
 	}
 }
 
-func TestTheTargetErrorIsKeptAmongWhatIsNotFlaggedAsOOD(t *testing.T) {
+func TestTheTargetErrorHoldsAmongInputsNotFlaggedAsOOD(t *testing.T) {
 	t.Parallel()
 	const draws, target, share, confidence = 1000, 0.05, 0.8, 0.9
 	rng := rand.New(rand.NewPCG(8, 1))
@@ -339,7 +339,7 @@ func TestTheTargetErrorIsKeptAmongWhatIsNotFlaggedAsOOD(t *testing.T) {
 }
 
 // Losses that are parts of 1: the mean of three mistakes with one probability.
-func TestPartsOfLossesKeepTheTargetToo(t *testing.T) {
+func TestFractionalLossesHoldTheTarget(t *testing.T) {
 	t.Parallel()
 	const draws, target, confidence = 500, 0.1, 0.9
 	rng := rand.New(rand.NewPCG(9, 1))
@@ -482,7 +482,7 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 	}
 }
 
-func TestDoubtHasDigitsWhereOneProbabilityHasAll(t *testing.T) {
+func TestUncertaintyKeepsItsDigitsWhenTheProbabilityRoundsToOne(t *testing.T) {
 	t.Parallel()
 	if got := Uncertainty([]float64{1e-30, 1, 2e-30}); got < 2.9e-30 || got > 3.1e-30 {
 		t.Errorf("uncertainty %v, want 3e-30", got)
@@ -496,7 +496,7 @@ func TestDoubtHasDigitsWhereOneProbabilityHasAll(t *testing.T) {
 	}
 }
 
-func TestNumbersThatAreNoneAreNeverAccepted(t *testing.T) {
+func TestNaNIsNeverAccepted(t *testing.T) {
 	t.Parallel()
 	nan := math.NaN()
 	s := Sets{Score: LAC, Thresholds: []float64{2}}
@@ -514,7 +514,7 @@ func TestNumbersThatAreNoneAreNeverAccepted(t *testing.T) {
 }
 
 // What an error says can be shown is shown, and no step further is.
-func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
+func TestTheTargetOfTheErrorMessageIsTheClosestPossible(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(31, 1))
 	few, many := drawnOutcomes(rng, softmaxed(rng, 40, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3))
@@ -563,7 +563,7 @@ func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
 	}
 }
 
-func TestWhereNothingIsShownTheErrorSaysSo(t *testing.T) {
+func TestTheErrorSaysThatNoBoundCanBeShown(t *testing.T) {
 	t.Parallel()
 	wrong := Losses{Uncertainty: make([]float64, 100), Loss: make([]float64, 100)}
 	for i := range wrong.Loss {
@@ -578,7 +578,7 @@ func TestWhereNothingIsShownTheErrorSaysSo(t *testing.T) {
 
 // A target that is taken from the error of a smaller one is not independent of the examples any more.
 // The promise is kept here all the same.
-func TestATargetFromAnErrorIsKeptToo(t *testing.T) {
+func TestATargetFromTheErrorMessageHoldsToo(t *testing.T) {
 	t.Parallel()
 	const draws, confidence = 200, 0.9
 	rng := rand.New(rand.NewPCG(32, 1))

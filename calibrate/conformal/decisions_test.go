@@ -94,7 +94,7 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 	}
 }
 
-func TestPlansThatMeanNothingAreRefused(t *testing.T) {
+func TestInvalidPlansAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]Plan{
 		"target-error is 1,":           {TargetError: 1},
@@ -115,7 +115,7 @@ func TestPlansThatMeanNothingAreRefused(t *testing.T) {
 }
 
 // Each lie is told in decisions that are right otherwise, with the promises that would go with it.
-func TestDecisionsThatLieAreRefused(t *testing.T) {
+func TestInconsistentDecisionsAreRefused(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(22, 1))
 	tune, held := drawnOutcomes(rng, softmaxed(rng, 400, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3))
@@ -182,7 +182,7 @@ func TestDecisionsThatLieAreRefused(t *testing.T) {
 	}
 }
 
-func TestPromisesAreWhatTheNumbersSay(t *testing.T) {
+func TestGuaranteesFollowFromTheCounts(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 1))
 	d, err := Plan{TargetError: 0.5, Alpha: 0.1}.Decide(
@@ -210,7 +210,7 @@ func TestPromisesAreWhatTheNumbersSay(t *testing.T) {
 }
 
 // All that is made passes, whatever is asked of whichever head.
-func TestWhatIsDecidedPassesItsCheck(t *testing.T) {
+func TestDecisionsPassTheirOwnCheck(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(24, 1))
 	for range 60 {

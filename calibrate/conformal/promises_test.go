@@ -15,7 +15,7 @@ import (
 // The share of the examples with a label whose set lacks it is alpha at most and, without ties, above
 // alpha - 1/(n+1) for the n examples that set its threshold. An example has two labels or three here, so
 // that counting labels by their part of an example shows.
-func TestMultiLabelSetsCoverEachLabelAsPromised(t *testing.T) {
+func TestMultiLabelSetsHaveTheNominalCoverageOfEachLabel(t *testing.T) {
 	t.Parallel()
 	const draws, n, classes, alpha = 4000, 120, 4, 0.1
 	rng := rand.New(rand.NewPCG(14, 1))
@@ -245,7 +245,7 @@ func TestPValuesOfPartsAreValid(t *testing.T) {
 }
 
 // Candidates are spread evenly over the ranks of the doubts, the most doubtful among them.
-func TestCandidatesAreSpreadOverAllDoubts(t *testing.T) {
+func TestCandidatesAreSpreadOverAllUncertainties(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 999, 1000, 1001, 1999, 2500, 10_000} {
 		values := make([]float64, 0, 2*n)

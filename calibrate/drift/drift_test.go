@@ -348,7 +348,7 @@ func TestTiesAreBrokenAsOrderStatistics(t *testing.T) {
 	}
 }
 
-func TestReferencesThatNoValuesHaveAreRefused(t *testing.T) {
+func TestImpossibleReferencesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := func() *Reference { return newReference([]float64{1, 2, 2, 2, 2, 2, 2, 3, 4, 5}, 4) }
 	if err := good().Check(); err != nil {
@@ -424,7 +424,7 @@ func TestPrecisionIsNoDrift(t *testing.T) {
 }
 
 // What is kept of values is what sorting them shows, and is taken as it is.
-func TestReferences(t *testing.T) {
+func TestAReferenceSummarisesSortedValues(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 8))
 	for _, s := range sources {

@@ -122,7 +122,7 @@ func TestASampleComesBack(t *testing.T) {
 	}
 }
 
-func TestSamplesThatLieAreRefused(t *testing.T) {
+func TestInconsistentSamplesAreRefused(t *testing.T) {
 	t.Parallel()
 	positions := safetensors.Tensor{Name: "positions", Shape: []int{2}, Data: []int64{3, 9}}
 	features := safetensors.Tensor{Name: "features", Shape: []int{2, 1}, Data: []float32{1, 2}}

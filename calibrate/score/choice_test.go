@@ -61,7 +61,7 @@ func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 }
 
 // In- and out-of-distribution examples are resampled as two independent samples, each of its own size.
-func TestNeededGainsAreOfTwoIndependentSamples(t *testing.T) {
+func TestTheRequiredGainIsThatOfTwoIndependentSamples(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(44, 1))
 	held := ValidationData{Val: drawn(rng, 50, 3, 4), OOD: drawn(rng, 20, 3, 4)}
@@ -88,7 +88,7 @@ func TestNeededGainsAreOfTwoIndependentSamples(t *testing.T) {
 	}
 }
 
-func TestALearnedScoreSaysWhetherItsOODDataAreSynthetic(t *testing.T) {
+func TestALearnedScoreReportsWhetherItsOODDataAreSynthetic(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 4, 6, 300, 45)
 	in, out := learning(s)

@@ -289,7 +289,7 @@ func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 }
 
 // What a score cannot be fitted to is said by name.
-func TestWhatCannotBeFittedIsRefused(t *testing.T) {
+func TestScoresThatCannotBeFittedReturnErrNoFit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(t *Training)
@@ -329,7 +329,7 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 }
 
 // A class without examples has no mean to be near to, and features that never vary count for much.
-func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
+func TestMahalanobisSkipsClassesWithoutExamples(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 4, 6, 80, 7)
 	for i := range s.labels {
@@ -399,7 +399,7 @@ func TestPrincipalSpacesHaveThePapersDimensions(t *testing.T) {
 
 // Query features that are no numbers, or none at all, do not pass as in-distribution: what is not finite
 // scores highest, and a finite score is no smaller than those of training.
-func TestNoNumbersAreNotFamiliar(t *testing.T) {
+func TestFeaturesThatAreNaNOrZeroScoreAsOOD(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 3, 12, 200, 11)
 	var fitted *Fitted

@@ -190,7 +190,7 @@ func TestSqueezedIsOddAndRises(t *testing.T) {
 }
 
 // Without training data the parts that learn from it are left out, and their tensors with them.
-func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
+func TestTheLearnedScoreSkipsPartsThatCannotBeFitted(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 4, 9, 120, 22)
 	in, out := learning(s)
@@ -216,7 +216,7 @@ func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeLearnedIsRefused(t *testing.T) {
+func TestLearnedScoresThatCannotBeFittedReturnErrNoFit(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 4, 9, 120, 23)
 	in, out := learning(s)

@@ -155,7 +155,7 @@ func TestMF0IsItsMargin(t *testing.T) {
 
 // Where a network is sure, what is left of entropies has digits of its own: their logarithms fall in
 // proportion to the logits' distance, as those of definitions in higher precision do.
-func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
+func TestEntropiesOfConfidentNetworksKeepTheirDigits(t *testing.T) {
 	t.Parallel()
 	const h = 1.5
 	for _, gap := range []float64{1e-9, 1, 20, 36, 37, 40, 100, 300, 700} {
@@ -186,7 +186,7 @@ func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
 }
 
 // A network that is surer is told apart however sure it is, by what is served too.
-func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
+func TestEntropiesOfConfidentNetworksDoNotTie(t *testing.T) {
 	t.Parallel()
 	gaps := []float32{0, 1, 300, 744, 746, 800, 7e3, 8e3, 9e4, 1e10, 2e10, 1e30, 2e30}
 	for _, by := range layer.All {
@@ -223,7 +223,7 @@ func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
 }
 
 // A score that is a similarity is nowhere positive.
-func TestFamiliaritiesAreNotNegative(t *testing.T) {
+func TestSimilaritiesAreNotNegative(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(15, 16))
 	for _, by := range layer.All {

@@ -53,7 +53,7 @@ func TestServedScoresKeepTheOrder(t *testing.T) {
 }
 
 // The percentile of an example of those that were held out is the share that scores lower.
-func TestPercentilesAreSharesOfHeldOut(t *testing.T) {
+func TestPercentilesAreFractionsOfTheValidationData(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 24))
 	for _, n := range []int{1, 2, 3, 100, 257, 5000} {
@@ -129,7 +129,7 @@ func TestPercentilesEndAtTheEnds(t *testing.T) {
 }
 
 // Whatever is not a finite number among features and logits gives an example the highest score.
-func TestNothingThatIsNotFiniteIsFamiliar(t *testing.T) {
+func TestNonFiniteInputsGetTheHighestScore(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(25, 26))
 	for _, link := range layer.All {

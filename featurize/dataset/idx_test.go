@@ -90,7 +90,7 @@ func TestIDXNumberTypes(t *testing.T) {
 	}
 }
 
-func TestIDXLies(t *testing.T) {
+func TestInconsistentIDXFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	good, goodLabels := idx(ramp(3*4), 3, 2, 2), idx([]byte{7, 0, 9}, 3)
 	long := idx(ramp(1<<20), 1<<10, 1<<10)

@@ -136,7 +136,7 @@ func TestLayoutOfArrays(t *testing.T) {
 	}
 }
 
-func TestNPYLies(t *testing.T) {
+func TestInconsistentNPYFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := npy("<f4", "(2, 2)", ramp(16))
 	header := func(s string) []byte { return npyHeaded(s, ramp(16)) }
@@ -406,7 +406,7 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 
 // A directory that promises more than the file can hold is caught before any
 // of it is allocated; a flipped byte by the checksum.
-func TestNPZLies(t *testing.T) {
+func TestInconsistentNPZFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := zipped(t, map[string][]byte{"x.npy": npy("|u1", "(4000, 2)", ramp(8000))})
 	entry := bytes.LastIndex(good, []byte("PK\x01\x02"))

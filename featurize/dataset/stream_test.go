@@ -192,7 +192,7 @@ func TestStreamBreaksOff(t *testing.T) {
 }
 
 // Who gives up does not wait for what may never come.
-func TestStreamIsGivenUp(t *testing.T) {
+func TestACanceledReaderDoesNotWaitForTheStream(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
 	defer w.Close()

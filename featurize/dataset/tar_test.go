@@ -215,7 +215,7 @@ func TestTarIsRefused(t *testing.T) {
 }
 
 // A file of zeros is an archive of nothing, as tar writes it, if it is called one.
-func TestTarOfNothing(t *testing.T) {
+func TestAnEmptyTarIsRefused(t *testing.T) {
 	t.Parallel()
 	zeros := make([]byte, 10240)
 	_, err := Open(t.Context(), write(t, t.TempDir(), "x.tar", zeros), Options{})

@@ -78,7 +78,7 @@ func TestNoTestLetsNaNPass(t *testing.T) {
 	}
 }
 
-func TestLetNaNPass(t *testing.T) {
+func TestComparisonsThatNaNPassesAreFound(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]int{
 		"if math.Abs(a-b) > tol {}":                                1,

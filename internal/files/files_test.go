@@ -120,7 +120,7 @@ func TestTheNextDraftRemovesThoseOfKilledProcessesOnly(t *testing.T) {
 }
 
 // Not all network file systems tell one host of the locks of the next.
-func TestADraftOfAnotherHostGetsADay(t *testing.T) {
+func TestADraftOfAnotherHostIsKeptForADay(t *testing.T) {
 	dir := t.TempDir()
 	for i, host := range []string{"elsewhere", "", hostname()} {
 		path := filepath.Join(dir, fmt.Sprintf(".mfgs-%016x.tmp", i))
@@ -165,7 +165,7 @@ func TestOnlyDraftsAreSwept(t *testing.T) {
 }
 
 // Killed between two renames, where names cannot be exchanged in one step.
-func TestWhatWasAboutToBeReplacedGoesBack(t *testing.T) {
+func TestAnInterruptedReplacementIsUndone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, ".mfgs-0123456789abcdef.tmp")
 	put(t, filepath.Join(path, lockName), hostname())
@@ -410,7 +410,7 @@ func TestRead(t *testing.T) {
 }
 
 // Some file systems tell only when a file is closed that it could not be written.
-func TestAFileThatCannotBeClosedIsNotWhole(t *testing.T) {
+func TestAFileThatCannotBeClosedIsNotCommitted(t *testing.T) {
 	dir := t.TempDir()
 	real := syncFile
 	syncFile = func(*os.File) error { return nil }

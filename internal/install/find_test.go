@@ -254,7 +254,7 @@ func TestAnExplicitChoiceIsRefusedWhenUnusable(t *testing.T) {
 	})
 }
 
-func TestWhatLiesAboutIsPassedOverWhenUnusable(t *testing.T) {
+func TestUnusableLibrariesFoundByTheSearchAreSkipped(t *testing.T) {
 	good := put(t, fakeLibrary(t, "1.25.1", ""), tempDir(t))
 	for name, kind := range unusable(t) {
 		if name == "missing" {

@@ -80,7 +80,7 @@ var lies = []struct {
 	{"data without a tensor", file(`{}`, 1), ErrTrailing, "byte 0 of 1"},
 }
 
-func TestLiesAreRefused(t *testing.T) {
+func TestInconsistentFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, lie := range lies {
 		t.Run(lie.name, func(t *testing.T) {
@@ -108,7 +108,7 @@ var truths = [][]byte{
 	file(`{"":{"dtype":"U8","shape":[0,5],"data_offsets":[0,0]},"a":{"dtype":"F64","shape":[0],"data_offsets":[0,0]}}`, 0),
 }
 
-func TestOddFilesAreAccepted(t *testing.T) {
+func TestUnusualFilesAreAccepted(t *testing.T) {
 	t.Parallel()
 	for _, b := range truths {
 		if _, err := open(b); err != nil {

@@ -43,7 +43,7 @@ func standInsOf(t *testing.T, spec string, o dataset.Options) map[int]dataset.Ex
 }
 
 // Whatever an image is stored as, its stand-in is that of its pixels and its position in the source.
-func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
+func TestSyntheticImagesDependOnPositionsInTheSource(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const h, w = 6, 5
@@ -107,7 +107,7 @@ func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
 	}
 }
 
-func TestStandInsOfAShardAreThoseOfItsImages(t *testing.T) {
+func TestAShardHasTheSyntheticImagesOfTheWholeSource(t *testing.T) {
 	t.Parallel()
 	path := write(t, t.TempDir(), "images-idx3-ubyte", idx(ramp(1300*4), 1300, 2, 2))
 	all, joined := standInsOf(t, path, dataset.Options{}), map[int]dataset.Example{}
@@ -126,7 +126,7 @@ func TestStandInsOfAShardAreThoseOfItsImages(t *testing.T) {
 	}
 }
 
-func TestStandInsAreMadeOfImagesOnly(t *testing.T) {
+func TestSyntheticOODDataNeedImages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ spec, want string }{

@@ -324,7 +324,7 @@ func TestManyClassesAreComputedInParts(t *testing.T) {
 
 // Where logits are next to equal, or T are huge, margins have digits of their own: they are made of
 // series there. Where one class has nearly all they are no difference from 1 either.
-func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
+func TestMarginsKeepTheirDigitsAtBothEnds(t *testing.T) {
 	t.Parallel()
 	const n, d, lambda0 = 8, 4, 0.4
 	for _, c := range []struct {
@@ -393,7 +393,7 @@ func TestMarginsWithoutVarianceAreExact(t *testing.T) {
 
 // Numbers beyond all that float32 can square end at bounds: no output is infinite or not a number, and
 // probabilities still sum to 1.
-func TestAbsurdNumbersStayFinite(t *testing.T) {
+func TestExtremeNumbersGiveFiniteOutputs(t *testing.T) {
 	t.Parallel()
 	const d, k = 3, 5
 	for _, kind := range []string{"weights", "a reduction", "groups"} {
@@ -671,7 +671,7 @@ func checkDecided(t *testing.T, what string, d *fuse.Decisions, labels bool, got
 }
 
 // Doubt, and the score of the most probable class, have digits where its probability rounds to 1.
-func TestDecisionsHaveDigitsNextToOne(t *testing.T) {
+func TestDecisionsKeepTheirDigitsNearOne(t *testing.T) {
 	t.Parallel()
 	const k = 3
 	m, h := network(t, 13, layer.Softmax, []float64{40, 10, 0}, 1, k)

@@ -255,7 +255,7 @@ func TestRoundingFollowsTheOperators(t *testing.T) {
 }
 
 // What looks like a linear layer and its link, and is not, is refused for that reason.
-func TestLookalikeHeadsAreRefused(t *testing.T) {
+func TestLayersThatOnlyLookLikeHeadsAreRefused(t *testing.T) {
 	t.Parallel()
 	layer := onnxtest.Node("MatMul", "x w", "z")
 	pixels := []int64{-1, 4, 1, 1}

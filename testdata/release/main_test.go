@@ -300,7 +300,7 @@ func TestProgramsThatContainFolderNamesAreRefused(t *testing.T) {
 }
 
 // The test program needs no library that a release may not.
-func TestTheTestProgramPassesExamination(t *testing.T) {
+func TestTheTestProgramNeedsOnlyAllowedLibraries(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("a program of Linux is examined")

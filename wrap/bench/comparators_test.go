@@ -115,7 +115,7 @@ func TestComparatorsThatFail(t *testing.T) {
 }
 
 // What is measured on and fitted to is told of.
-func TestSharedDataIsToldOf(t *testing.T) {
+func TestSharedDataAreReported(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	e, err := Evaluate(t.Context(), Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}},

@@ -171,7 +171,7 @@ func TestChoosingKeepsTheFirst(t *testing.T) {
 }
 
 // Without decisions sets are tried on the test set: thresholds of one half cover the other.
-func TestSetsAreTried(t *testing.T) {
+func TestSetsAreMeasuredWithoutDecisions(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	of := func(spec string) *SetTrial {
 		e, err := Evaluate(t.Context(), Config{Bundle: dir, Test: spec, Detailed: true})

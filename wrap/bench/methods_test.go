@@ -67,7 +67,7 @@ func TestEachSetHasFiguresOfItsOwn(t *testing.T) {
 
 // What class names mean decides about labels: features from a cache have those of the
 // names that are given now.
-func TestTheCacheTellsClassNamesApart(t *testing.T) {
+func TestTheCacheDependsOnClassNames(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	e := newBench(Config{Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mle"}})
 	t.Cleanup(e.close)

@@ -456,7 +456,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 }
 
 // What the manifest does not name is no part of the bundle.
-func TestDataThatTheManifestDoesNotName(t *testing.T) {
+func TestFilesThatTheManifestDoesNotNameAreIgnored(t *testing.T) {
 	t.Parallel()
 	files := inMemory(t, written(t, full(), withFiles()))
 	files[ModelDataName] = &fstest.MapFile{Data: []byte("weights of another model")}
@@ -554,7 +554,7 @@ func TestOpenFromAnArchive(t *testing.T) {
 }
 
 // A dataset that was read in parts has their fingerprints, all of them.
-func TestDatasetsOfParts(t *testing.T) {
+func TestADatasetReadInPartsHasTheirFingerprints(t *testing.T) {
 	t.Parallel()
 	parts := func() []DatasetPart {
 		return []DatasetPart{

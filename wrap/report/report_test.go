@@ -449,7 +449,7 @@ func TestFiguresHaveNamesAndNumbers(t *testing.T) {
 }
 
 // Without decisions the page says what sets would be, and that there are none.
-func TestSetsThatWouldBe(t *testing.T) {
+func TestThePageShowsPotentialSetsWithoutDecisions(t *testing.T) {
 	e := evaluation()
 	covered, size := .91, 1.5
 	e.Decisions, e.Detail.Sizes, e.Detail.Manifest.Decisions = nil, nil, nil
@@ -589,7 +589,7 @@ const brokenPromise = "not what was promised, beyond chance"
 
 // A promise is called broken where the two-sided test at the report's level says so, and nowhere else:
 // the figures are at both sides of the last that is within chance.
-func TestPromisesAreCalledBrokenBeyondChanceOnly(t *testing.T) {
+func TestOnlySignificantViolationsAreReported(t *testing.T) {
 	const n = 2000
 	// firstBroken is the first number of n that lies beyond what was promised.
 	firstBroken := func(promised float64) int {
@@ -641,7 +641,7 @@ func TestPromisesAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 
 // What sets cover varies with the examples that set their threshold: of one threshold the chance of so
 // little is known, and less than 2.5 % is called broken. Of several it is not known, and nothing is.
-func TestSetsAreCalledBrokenBeyondChanceOnly(t *testing.T) {
+func TestOnlySignificantUndercoverageIsReported(t *testing.T) {
 	const n, held, alpha = 2000, 400, .1
 	first := 0
 	for conformal.CoverageTail(first, n, held, alpha) < .025 {
@@ -670,7 +670,7 @@ func TestSetsAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 }
 
 // A star is at a figure whose difference to the network is significantly, and at no other.
-func TestStarsAreAtDifferencesBeyondChance(t *testing.T) {
+func TestStarsMarkSignificantDifferences(t *testing.T) {
 	e := evaluation()
 	d := e.Methods[1].InDomain.Differences[network]
 	d["error"], d["nll"] = differs(.001, .002), differs(.1, .05)

@@ -188,7 +188,7 @@ func TestSlicesReadWhatTheyNeed(t *testing.T) {
 }
 
 // What is outside of a slice may be anything.
-func TestTheRestIsNotRead(t *testing.T) {
+func TestDataOutsideTheSliceAreNotRead(t *testing.T) {
 	t.Parallel()
 	o := dataset.Options{Inputs: []string{"ragged", "text"}}
 	for _, file := range []string{"snappy.parquet", "lz4.arrow"} {

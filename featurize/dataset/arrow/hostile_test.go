@@ -172,7 +172,7 @@ func streamOf(t testing.TB, o ipc.Option, values ...[]byte) []byte {
 }
 
 // A small file that decompresses to much is refused before there is room for it.
-func TestBombsAreRefused(t *testing.T) {
+func TestDecompressionBombsAreRefused(t *testing.T) {
 	zeros := make([]byte, freePage+1000)
 	for name, content := range map[string][]byte{
 		"zstd.parquet": parquetOf(t, compress.Codecs.Zstd, zeros),
@@ -212,7 +212,7 @@ func TestBombsAreRefused(t *testing.T) {
 
 // A shape of fixed size whose elements are as many as there are only where their number overflows is
 // no shape: the list's own stands.
-func TestShapesThatLie(t *testing.T) {
+func TestShapesThatOverflowAreIgnored(t *testing.T) {
 	t.Parallel()
 	for shape, want := range map[string][]int{
 		"[5,1]": {5, 1}, "[3,6148914691236517207]": {5}, "[4294967296,4294967296,5]": {5}, "[-5,-1]": {5}, "[0]": {5},
@@ -269,7 +269,7 @@ func TestLongPages(t *testing.T) {
 }
 
 // Footers that lie are refused before the library reads them.
-func TestFootersThatLie(t *testing.T) {
+func TestInconsistentFootersAreRefused(t *testing.T) {
 	t.Parallel()
 	str := func(s string) []byte { return append([]byte{byte(len(s))}, s...) }
 	element := func(name string, children byte) []byte {
@@ -332,7 +332,7 @@ func TestFootersThatLie(t *testing.T) {
 }
 
 // Deltas whose blocks, or values, are more than there are bytes for are refused.
-func TestDeltasThatLie(t *testing.T) {
+func TestDeltasBeyondTheirBytesAreRefused(t *testing.T) {
 	t.Parallel()
 	head := func(values ...uint64) (b []byte) {
 		for _, v := range values {
@@ -373,7 +373,7 @@ func message(kind byte, body int64, content func(b *flatbuffers.Builder) flatbuf
 }
 
 // Metadata of messages that lie are refused before the library reads them.
-func TestMessagesThatLie(t *testing.T) {
+func TestInconsistentMessagesAreRefused(t *testing.T) {
 	vector := func(b *flatbuffers.Builder, of ...flatbuffers.UOffsetT) flatbuffers.UOffsetT {
 		b.StartVector(4, len(of), 4)
 		for _, o := range of {

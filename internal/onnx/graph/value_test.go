@@ -254,7 +254,7 @@ func TestShapes(t *testing.T) {
 }
 
 // What fits once does not fit as often as it is asked for.
-func TestElementsAreGivenOutOnce(t *testing.T) {
+func TestTheBudgetOfElementsIsSpentOnce(t *testing.T) {
 	t.Parallel()
 	in := &Interpreter{G: new(Graph), weights: true, Budget: 1000, Values: map[string]*Value{}}
 	in.Values["a"] = &Value{Type: tensor.Float32, Dims: []int64{400}, Data: make([]float64, 400), Constant: true}

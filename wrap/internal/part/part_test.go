@@ -263,7 +263,7 @@ func manifest(t testing.TB, dir string) string {
 }
 
 // A probe is kept of each shard that may have the first examples, and of no other.
-func TestWhichShardsKeepAProbe(t *testing.T) {
+func TestOnlyShardsThatMayComeFirstKeepAProbe(t *testing.T) {
 	t.Parallel()
 	blocks := func(from, to int) *Shard { return &Shard{From: 10 + from*512, To: 10 + to*512} }
 	for name, test := range map[string]struct {

@@ -173,7 +173,7 @@ func TestClassesMayHaveOtherNumbers(t *testing.T) {
 	}
 }
 
-func TestProbabilitiesTellMoreThanClasses(t *testing.T) {
+func TestProbabilitiesAreBetterEvidenceThanClasses(t *testing.T) {
 	t.Parallel()
 	classes := &agreement{what: "classes"}
 	differing := &agreement{what: "probabilities", difference: 0.1, allowed: 1e-4}

@@ -389,7 +389,7 @@ func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 	}
 }
 
-func TestTwoLayersComeNearOne(t *testing.T) {
+func TestTwoLayersGiveNearlyTheFiguresOfOne(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	names := []string{"mf0", "mf2", "mc:40", "bnn-kfac:40", "mf0@fisher", "ts"}
