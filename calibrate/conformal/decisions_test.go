@@ -182,7 +182,7 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestGuaranteesFollowFromTheCounts(t *testing.T) {
+func TestGuaranteesThatContradictTheirNumbersAreRefused(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 1))
 	d, err := Plan{TargetError: 0.5, Alpha: 0.1}.Decide(

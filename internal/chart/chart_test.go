@@ -194,7 +194,7 @@ func TestPointsStandWhereTheAxesSay(t *testing.T) {
 	}
 }
 
-func TestTheStarIsAtItsValue(t *testing.T) {
+func TestTheStarIsPlacedByInterpolation(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		values []float64
