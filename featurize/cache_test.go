@@ -176,7 +176,7 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	}
 }
 
-// A stream from the cache ends when it is told to, as one that runs the network does.
+// A stream from the cache can be canceled, as one that runs the network can.
 func TestACachedStreamCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "grey", Config{})
@@ -195,7 +195,7 @@ func TestACachedStreamCanBeCancelled(t *testing.T) {
 	}
 }
 
-// Whatever changes the rows changes the key.
+// Everything that changes the rows changes the key.
 func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

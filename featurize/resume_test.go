@@ -117,8 +117,7 @@ func filled(t *testing.T, e *Network, path string, c StreamConfig) (name string,
 	return names[0], data
 }
 
-// However often it is interrupted, the network runs over what is missing, and the same store is
-// there in the end.
+// However often it is interrupted, the network runs only on the missing examples, and the final store is the same.
 func TestAnInterruptedFillIsContinued(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 100})
@@ -183,7 +182,7 @@ func leave(t *testing.T, e *Network, path string, c StreamConfig, blocks int) st
 	return filepath.Join(c.Cache.Dir, names[0])
 }
 
-// A fill that goes on takes what is there without running the network over it, as far as it is whole.
+// A continued fill reuses complete blocks without running the network on them.
 func TestCompleteBlocksOfAnInterruptedFillAreReused(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})
@@ -262,7 +261,7 @@ func TestAWholeStoreGetsItsName(t *testing.T) {
 	}
 }
 
-// What others are at is left to them, and what is no such store is replaced.
+// Files that another process is writing are left alone, and files that are not stores are replaced.
 func TestAPartialStoreThatCannotBeHadIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})

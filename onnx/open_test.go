@@ -156,7 +156,7 @@ func TestOpenTakesMemoryForTheGraphOnly(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-// Every model that lies is refused, with an error that names the lie.
+// Every inconsistent model is refused, with an error that names the inconsistency.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	initializer := func(change func(*onnxpb.Tensor)) func(*onnxpb.Model) {

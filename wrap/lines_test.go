@@ -189,7 +189,8 @@ func TestLinesEndWithTheStreamOrItsError(t *testing.T) {
 	}
 }
 
-// Predictions have the labels of their lines, unless Options.Unlabelled is set. Labels that are no class are left out.
+// Predictions have the labels of their lines, unless Options.Unlabelled is set. Labels that are not classes are left
+// out.
 func TestLinesMayHaveLabels(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)

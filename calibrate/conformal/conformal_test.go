@@ -12,8 +12,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// softmaxed are examples of a model of which labels are drawn as it says, but for a bias: it is wrong
-// more often than it believes, and so are the sets without thresholds.
+// softmaxed returns examples of an overconfident model: it predicts softmax(2a), and labels are drawn from softmax(a).
 func softmaxed(rng *rand.Rand, n, classes int) *Examples {
 	x := &Examples{Classes: classes, Labels: make([]int, n)}
 	for i := range n {
@@ -39,7 +38,7 @@ func softmaxed(rng *rand.Rand, n, classes int) *Examples {
 	return x
 }
 
-// labelled are examples of labels that are told independently of each other.
+// labelled returns examples whose labels are drawn independently.
 func labelled(rng *rand.Rand, n, classes int) *Examples {
 	x := &Examples{Classes: classes, Targets: make([]uint8, n*classes)}
 	for i := range n * classes {
@@ -180,7 +179,7 @@ func most(n int, p float64) int {
 	return k
 }
 
-// Each draw is of validation examples and of one new one, as the promise is.
+// Each draw is of validation examples and one new example, as in the guarantee.
 func TestSetsHaveTheNominalCoverage(t *testing.T) {
 	t.Parallel()
 	const draws, n, alpha = 2000, 59, 0.2
@@ -372,7 +371,7 @@ func TestFractionalLossesHoldTheTarget(t *testing.T) {
 	}
 }
 
-// The rule by its definition: every threshold tested anew, from the one that tune shows best.
+// The rule by its definition: every threshold is tested, starting from the best one on the tuning half.
 func TestTargetErrorTestsThresholdsInTheirOrder(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(10, 1))
@@ -576,8 +575,7 @@ func TestTheErrorSaysThatNoBoundCanBeShown(t *testing.T) {
 	}
 }
 
-// A target that is taken from the error of a smaller one is not independent of the examples any more.
-// The promise is kept here all the same.
+// A target taken from the error message of a smaller one depends on the examples. The guarantee holds nevertheless.
 func TestATargetFromTheErrorMessageHoldsToo(t *testing.T) {
 	t.Parallel()
 	const draws, confidence = 200, 0.9

@@ -114,7 +114,7 @@ func TestInvalidPlansAreRefused(t *testing.T) {
 	}
 }
 
-// Each lie is told in decisions that are right otherwise, with the promises that would go with it.
+// Each inconsistency is in otherwise correct decisions, with the guarantees that would follow from it.
 func TestInconsistentDecisionsAreRefused(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(22, 1))
@@ -209,7 +209,7 @@ func TestGuaranteesThatContradictTheirNumbersAreRefused(t *testing.T) {
 	}
 }
 
-// All that is made passes, whatever is asked of whichever head.
+// All decisions pass their check, for every plan and head.
 func TestDecisionsPassTheirOwnCheck(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(24, 1))

@@ -62,7 +62,7 @@ func TestMultiLabelSetsHaveTheNominalCoverageOfEachLabel(t *testing.T) {
 	}
 }
 
-// A tally by hand: three examples, of which one is doubtful, one out-of-distribution, and one at both thresholds,
+// A tally by hand: three examples, of which one is uncertain, one out-of-distribution, and one at both thresholds,
 // which is answered; each has a set of its most probable class, and one of these is the label.
 func TestATallyCountsByHand(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestATallyCountsByHand(t *testing.T) {
 	if r.N != 3 || !slices.Equal(tally.Sizes(), []int{0, 3}) {
 		t.Errorf("%d examples with sets of the sizes %v", r.N, tally.Sizes())
 	}
-	// Without labels nothing is said of errors and coverage.
+	// Without labels errors and coverage are not reported.
 	tally = NewTally(d)
 	tally.Add(&Outcomes{OODScores: strange, Examples: Examples{Classes: 3, Probabilities: probabilities}})
 	if r := tally.Result(); r.Error != nil || r.Covered != nil || *r.Answered != 1./3 || *r.SetSize != 1 {
@@ -215,8 +215,8 @@ func TestTheErrorOfLabelsIsTheMeanOverThem(t *testing.T) {
 	}
 }
 
-// However often the losses of n examples with mean target sum to so little, the bound is no smaller: of
-// losses that are c or nothing, which makes the sum binomial. Nor is it more than a few times larger.
+// The bound is at least the probability that the losses of n examples with mean target sum to so little: for losses
+// that are c or 0, whose sum is binomial. Nor is it more than a few times larger.
 func TestPValuesOfPartsAreValid(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 20, 100, 400} {
@@ -244,7 +244,7 @@ func TestPValuesOfPartsAreValid(t *testing.T) {
 	}
 }
 
-// Candidates are spread evenly over the ranks of the doubts, the most doubtful among them.
+// Candidates are spread evenly over the ranks of the uncertainties, and include the largest.
 func TestCandidatesAreSpreadOverAllUncertainties(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 999, 1000, 1001, 1999, 2500, 10_000} {

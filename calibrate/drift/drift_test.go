@@ -129,8 +129,8 @@ func TestTheTestIsItsDefinition(t *testing.T) {
 	}
 }
 
-// Without bins, the p-value of an example is its rank among all validation and earlier ones. Bins tell no
-// more of it than that it lies in an interval, in which it does.
+// Without bins, the p-value of an example is its rank among all validation and earlier examples. Bins give an
+// interval that contains it.
 func TestBinsHoldTheExactRank(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(2, 2))
@@ -401,8 +401,8 @@ func TestANumberOfBinsOutOfRangePanics(t *testing.T) {
 	}
 }
 
-// What is predicted in float32 is no drift from the same in float64: here half of the confidences are
-// nearer to 1 than float32 can tell, and others are off by as much as its sums are.
+// Rounding to float32 is not drift: here half of the confidences are nearer to 1 than float32 can represent, and
+// others are off by the rounding of its sums.
 func TestPrecisionIsNoDrift(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 9))

@@ -152,7 +152,7 @@ func TestFiguresOfClassesAreTheirDefinitions(t *testing.T) {
 	wantClose(t, "ClasswiseECE", c.Reliability().ClasswiseECE, mean)
 }
 
-// Each label is a class of its own, told by the probability that it is present.
+// Each label is a binary class, predicted by the probability that it is present.
 func TestFiguresOfLabelsAreThoseOfEachApart(t *testing.T) {
 	t.Parallel()
 	const n, k = 60, 3

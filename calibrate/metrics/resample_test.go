@@ -256,8 +256,7 @@ func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
 	}
 }
 
-// One example that two methods disagree on is no difference significantly: a third of the draws
-// lack it.
+// One example on which two methods differ is not a significant difference: a third of the draws do not contain it.
 func TestOneExampleIsNoDifference(t *testing.T) {
 	t.Parallel()
 	const n = 200
@@ -293,7 +292,7 @@ func TestOneExampleIsNoDifference(t *testing.T) {
 	}
 }
 
-// Draws can not tell how far off an error of 0 is, but that two methods are the same.
+// Draws cannot show how uncertain an error of 0 is, but they show that two methods are the same.
 func TestNoErrorHasNoInterval(t *testing.T) {
 	t.Parallel()
 	c := classified(t, pairs(0.9, 0.8, 0.7), 2, []int{1, 1, 1}, 0)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// However batches are cut, blocks are the same.
+// Blocks do not depend on how batches are cut.
 func TestBlocksDoNotDependOnBatches(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -25,7 +25,7 @@ func drawn(b *Batch, most int) *Batch {
 	return b.Pick(order)
 }
 
-// numbered returns n rows that tell their positions, which have gaps.
+// numbered returns n rows that contain their positions, which have gaps.
 func numbered(n, d int) *Batch {
 	b := &Batch{N: n, Features: make([]float32, n*d)}
 	for i := range n {

@@ -26,8 +26,8 @@ func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 	}
 }
 
-// However many are held out, scores are compared on so many, and the one that serves is measured on all
-// in distribution.
+// Scores are compared on a bounded number of validation examples, and the selected one is measured on all
+// in-distribution ones.
 func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 	t.Parallel()
 	const of = 60
@@ -106,9 +106,8 @@ func TestALearnedScoreReportsWhetherItsOODDataAreSynthetic(t *testing.T) {
 	}
 }
 
-// Where examples in and out of distribution are drawn alike no score is better than another. That one is
-// chosen in the place of the default all the same happens in one of twenty choices at most, however
-// many are tried.
+// If in- and out-of-distribution examples have the same distribution, no score is better than another. One other than
+// the default is then selected at most one time in twenty, for any number of candidates.
 func TestAScoreIsSeldomChosenByChance(t *testing.T) {
 	t.Parallel()
 	const draws, n = 300, 60

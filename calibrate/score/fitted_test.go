@@ -288,7 +288,7 @@ func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 	}
 }
 
-// What a score cannot be fitted to is said by name.
+// The error names what a score cannot be fitted to.
 func TestScoresThatCannotBeFittedReturnErrNoFit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -358,7 +358,7 @@ func TestMahalanobisSkipsClassesWithoutExamples(t *testing.T) {
 	}
 }
 
-// Of a sample of the training data the neighbour is as far as that of all: k is in proportion.
+// The distance to a neighbour is the same in a sample of the training data: k is proportional to its size.
 func TestNeighboursAreInProportionToTheSample(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 3, 6, 80, 9)
@@ -397,8 +397,8 @@ func TestPrincipalSpacesHaveThePapersDimensions(t *testing.T) {
 	}
 }
 
-// Query features that are no numbers, or none at all, do not pass as in-distribution: what is not finite
-// scores highest, and a finite score is no smaller than those of training.
+// NaN, infinite or zero query features do not pass as in-distribution: a value that is not finite gets the highest
+// score, and a finite score is at least those of training.
 func TestFeaturesThatAreNaNOrZeroScoreAsOOD(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 3, 12, 200, 11)

@@ -165,7 +165,7 @@ func TestTheLearnedScoreIsTheSumOfItsParts(t *testing.T) {
 	}
 }
 
-// f(z) has all its digits where z is small, rises everywhere and is odd.
+// f(z) keeps its digits for small z, increases everywhere and is odd.
 func TestSqueezedIsOddAndRises(t *testing.T) {
 	t.Parallel()
 	terms := Numbers(Examples{N: 1})

@@ -153,8 +153,8 @@ func TestMF0IsItsMargin(t *testing.T) {
 	}
 }
 
-// Where a network is sure, what is left of entropies has digits of its own: their logarithms fall in
-// proportion to the logits' distance, as those of definitions in higher precision do.
+// Entropies of confident predictions keep their digits: their logarithms fall in proportion to the distance of the
+// logits, as those of the definitions in higher precision do.
 func TestEntropiesOfConfidentNetworksKeepTheirDigits(t *testing.T) {
 	t.Parallel()
 	const h = 1.5
@@ -185,7 +185,7 @@ func TestEntropiesOfConfidentNetworksKeepTheirDigits(t *testing.T) {
 	}
 }
 
-// A network that is surer is told apart however sure it is, by what is served too.
+// Scores, served ones too, distinguish predictions at any level of confidence.
 func TestEntropiesOfConfidentNetworksDoNotTie(t *testing.T) {
 	t.Parallel()
 	gaps := []float32{0, 1, 300, 744, 746, 800, 7e3, 8e3, 9e4, 1e10, 2e10, 1e30, 2e30}

@@ -128,7 +128,7 @@ func TestPercentilesEndAtTheEnds(t *testing.T) {
 	}
 }
 
-// Whatever is not a finite number among features and logits gives an example the highest score.
+// A feature or logit that is not finite gives an example the highest score.
 func TestNonFiniteInputsGetTheHighestScore(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(25, 26))

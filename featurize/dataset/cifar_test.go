@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// cifarRecords makes records whose pixels tell them apart.
+// cifarRecords makes records with different pixels.
 func cifarRecords(labels ...[]byte) []byte {
 	var b []byte
 	for i, l := range labels {

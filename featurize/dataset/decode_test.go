@@ -189,7 +189,7 @@ func pngSized(file []byte, w, h uint32) []byte {
 	return buf.Bytes()
 }
 
-// Whatever is in a file, it is decoded or refused.
+// Any file is decoded or refused.
 func FuzzDecode(f *testing.F) {
 	for _, c := range imageCases(f) {
 		f.Add(c.file)

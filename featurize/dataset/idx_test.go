@@ -171,8 +171,8 @@ func FuzzOpenIDX(f *testing.F) {
 	})
 }
 
-// checkArray reads an array that was accepted: its promises are within bounds,
-// and it is either read to the end or gives an error.
+// checkArray reads an array that was accepted: its sizes are within bounds, and it is either read to the end or gives
+// an error.
 func checkArray(t *testing.T, a *arrays.Array, size int64) {
 	t.Helper()
 	if a.Count < 1 || a.Item < 1 || a.Bytes() > size*arrays.MaxInflate {

@@ -382,7 +382,7 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 			}
 			d.Close()
 
-			// Where they are not wanted they are no matter.
+			// Arrays of strings that are not inputs are ignored.
 			d, err = Open(t.Context(), path, Options{Inputs: []string{"y"}})
 			if err != nil {
 				t.Fatal(err)
@@ -404,8 +404,8 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 	testerr.OneLine(t, readError(path, Options{Inputs: []string{"x"}}), "x: one example has 1048577 strings, 1048576 the most")
 }
 
-// A directory that promises more than the file can hold is caught before any
-// of it is allocated; a flipped byte by the checksum.
+// A directory with larger sizes than the file is refused before memory is allocated; a flipped byte is detected by
+// the checksum.
 func TestInconsistentNPZFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := zipped(t, map[string][]byte{"x.npy": npy("|u1", "(4000, 2)", ramp(8000))})

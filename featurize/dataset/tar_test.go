@@ -226,7 +226,7 @@ func TestAnEmptyTarIsRefused(t *testing.T) {
 	testerr.OneLine(t, err, "x.png: not a .png file by its content")
 }
 
-// However an archive is cut, it is refused.
+// An archive that is cut off anywhere is refused.
 func TestTarCutAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, format := range []tar.Format{tar.FormatPAX, tar.FormatGNU} {
@@ -678,7 +678,7 @@ func TestImageNetArchivesAreRead(t *testing.T) {
 			}
 		}
 	}
-	// Its class folders alone cannot be told apart by a network of 1,000 classes.
+	// Its class folders alone do not determine the labels for a network of 1,000 classes.
 	dir := t.TempDir()
 	if err := os.Symlink(sharedData(t, "imagenet/ilsvrc_val.tar"), filepath.Join(dir, "x.tar")); err != nil {
 		t.Fatal(err)

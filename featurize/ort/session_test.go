@@ -155,7 +155,7 @@ func TestEveryElementTypePasses(t *testing.T) {
 			t.Errorf("%s came as %s", info, out.Type())
 		}
 	}
-	// The outputs are no view of anything that the next call changes.
+	// The outputs share no memory with the next call.
 	if _, err := s.Run(t.Context(), inputs); err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func TestScoresInGraphsEqualThoseInGo(t *testing.T) {
 	}
 }
 
-// fitted is a score fitted to training data, the learned one to tell its sample from twice that.
+// fitted fits a score to training data; the learned score is fitted to detect twice its sample.
 func fitted(s *score.Score, training *score.Training) (*score.Fitted, error) {
 	if s.Name != "learned" {
 		return s.Fit(training)
@@ -236,8 +236,8 @@ func served(t *testing.T, name string, x score.Examples) *score.Served {
 	return score.Serve(f, f.Values(x))
 }
 
-// What is served is in the graph as in float64, in every operator set; and of what is no finite
-// number among features or logits, the graph gives the largest OOD score.
+// Served scores are the same in the graph as in float64, in every operator set. For a feature or logit that is not
+// finite the graph gives the largest OOD score.
 func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 	t.Parallel()
 	const k = 4

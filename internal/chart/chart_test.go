@@ -16,7 +16,7 @@ import (
 
 var nan, inf = math.NaN(), math.Inf(1)
 
-// all has a series of each kind, with what is not finite.
+// all has a series of each kind, and values that are not finite.
 func all() Chart {
 	return Chart{
 		Name: `<script>alert("1")</script> & 'more'`, Diagonal: true,

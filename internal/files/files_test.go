@@ -119,7 +119,7 @@ func TestTheNextDraftRemovesThoseOfKilledProcessesOnly(t *testing.T) {
 	wantList(t, dir, "a", "b")
 }
 
-// Not all network file systems tell one host of the locks of the next.
+// Some network file systems do not show one host the locks of another.
 func TestADraftOfAnotherHostIsKeptForADay(t *testing.T) {
 	dir := t.TempDir()
 	for i, host := range []string{"elsewhere", "", hostname()} {
@@ -409,7 +409,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Some file systems tell only when a file is closed that it could not be written.
+// Some file systems report a failed write only when the file is closed.
 func TestAFileThatCannotBeClosedIsNotCommitted(t *testing.T) {
 	dir := t.TempDir()
 	real := syncFile

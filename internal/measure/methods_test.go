@@ -34,7 +34,7 @@ func TestPlainMethodsNeedNoTrainingData(t *testing.T) {
 	}
 }
 
-// Methods are computed together, and each is measured by the score of its own name.
+// Methods are computed together, and each is measured with its own score.
 func TestEachMethodIsMeasuredWithItsOwnScore(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Features: 2, Logits: 2, Link: layer.Softmax}

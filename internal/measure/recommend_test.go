@@ -142,8 +142,8 @@ func TestTheTunedMethodStaysRecommended(t *testing.T) {
 	}
 }
 
-// Of methods that are all as good, another than the network is recommended in at most one case of
-// twenty, however many there are.
+// Among equally good methods, another one than the network is recommended in at most one case of twenty, for any
+// number of methods.
 func TestEqualMethodsAreSeldomRecommended(t *testing.T) {
 	t.Parallel()
 	const runs = 400

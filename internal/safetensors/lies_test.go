@@ -20,7 +20,7 @@ func open(b []byte) (*File, error) {
 	return NewFile(bytes.NewReader(b), int64(len(b)))
 }
 
-// lies are files that each say one thing that is not so.
+// lies are files that are inconsistent in one respect each.
 var lies = []struct {
 	name string
 	file []byte
@@ -98,7 +98,7 @@ func TestInconsistentFilesAreRefused(t *testing.T) {
 	}
 }
 
-// truths look odd, but break no rule.
+// truths are unusual but valid files.
 var truths = [][]byte{
 	file(`{}`, 0),
 	file("{ }   ", 0),

@@ -625,6 +625,13 @@ func TestSkippedFilesAndRecordsAreNoted(t *testing.T) {
 	s := open(t, source.Opener{Network: w, MaxBad: 1}, "val", spec)
 	_, err := s.Collect(t.Context())
 	Says(t, err, "val: 1/008.png: ", "that is 2 unreadable records, MaxBad allows 1")
+
+	counted := open(t, source.Opener{Network: w, MaxBad: 3}, "val", spec)
+	counted.Config.Stats = &rows.Stats{Examples: 100, Bad: []rows.Bad{{Position: 0, Message: "of an earlier pass"}}}
+	collect(t, counted)
+	if c := counted.Config.Stats; c.Examples != 108 || len(c.Bad) != 3 {
+		t.Errorf("%d examples and %d bad records are counted, want 108 and 3", c.Examples, len(c.Bad))
+	}
 	if n := open(t, source.Opener{}, "val", precomputed(t, 1)).Ignored(); n != 0 {
 		t.Errorf("%d files ignored beside a file of features", n)
 	}
@@ -783,8 +790,12 @@ func TestReserveMakesRoomForAllExamples(t *testing.T) {
 		if len(out.Features) != before*d || len(out.Logits) != before*k {
 			t.Errorf("%s: %d features and %d logits, there were %d and %d", name, len(out.Features), len(out.Logits), before*d, before*k)
 		}
+		got := collect(t, s) // of two batches or more, for which append alone would make too much room
 		// slices.Grow rounds up to a size of Go's allocator, by less than an eighth.
-		for of, room := range map[string][2]int{"features": {cap(out.Features), n * d}, "logits": {cap(out.Logits), n * k}} {
+		for of, room := range map[string][2]int{
+			"features": {cap(out.Features), n * d}, "logits": {cap(out.Logits), n * k},
+			"collected features": {cap(got.Features), got.N * d}, "collected logits": {cap(got.Logits), got.N * k},
+		} {
 			if room[0] < room[1] || room[0] > room[1]*9/8 {
 				t.Errorf("%s: room for %d %s, want %d", name, room[0], of, room[1])
 			}
@@ -855,6 +866,9 @@ func TestStandardInput(t *testing.T) {
 	if pixels, err := s.Pixels(ctx); pixels || err != nil {
 		t.Errorf("pixels %v, %v", pixels, err)
 	}
+	if got, err := s.Fetch(ctx, []int{1}); err != nil || len(got) != 0 {
+		t.Errorf("fetched %v, %v from a stream", got, err)
+	}
 	if err := s.Identify(ctx); err == nil {
 		t.Errorf("the fingerprint is %q before all has been read", s.Fingerprint)
 	}
@@ -870,9 +884,6 @@ func TestStandardInput(t *testing.T) {
 	identify(t, s)
 	if stamp, err := s.Stamp(); stamp != "" || err != nil {
 		t.Errorf("stamp %q, %v", stamp, err)
-	}
-	if got, err := s.Fetch(ctx, []int{1}); err != nil || len(got) != 0 {
-		t.Errorf("fetched %v, %v from a stream", got, err)
 	}
 	for fingerprint, want := range map[string]bool{s.Fingerprint: true, "other": false} {
 		recorded := &bundle.Dataset{Fingerprint: fingerprint, Parts: []bundle.DatasetPart{{Shard: rows.Shard{Index: 1, Count: 1}}}}

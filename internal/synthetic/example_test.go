@@ -42,7 +42,7 @@ func standInsOf(t *testing.T, spec string, o dataset.Options) map[int]dataset.Ex
 	return made
 }
 
-// Whatever an image is stored as, its stand-in is that of its pixels and its position in the source.
+// The synthetic image depends on the pixels and the position in the source, not on how the image is stored.
 func TestSyntheticImagesDependOnPositionsInTheSource(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

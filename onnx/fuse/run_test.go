@@ -322,8 +322,8 @@ func TestManyClassesAreComputedInParts(t *testing.T) {
 	}
 }
 
-// Where logits are next to equal, or T are huge, margins have digits of their own: they are made of
-// series there. Where one class has nearly all they are no difference from 1 either.
+// If logits are nearly equal, or T are huge, margins keep their digits, because they are computed by series. If one
+// class has nearly all probability, they are not a difference from 1 either.
 func TestMarginsKeepTheirDigitsAtBothEnds(t *testing.T) {
 	t.Parallel()
 	const n, d, lambda0 = 8, 4, 0.4
@@ -358,8 +358,8 @@ func TestMarginsKeepTheirDigitsAtBothEnds(t *testing.T) {
 	}
 }
 
-// Without variances nothing is float32 but the logits, which are known: margins have all digits that the
-// formulas promise, series and all. They lack 1e-12 where their cumulants end, and have as much of rounding.
+// Without variances only the logits are float32, and they are known: margins have all digits of the formulas, series
+// included, but for 1e-12 where the cumulants are truncated, and as much of rounding.
 func TestMarginsWithoutVarianceAreExact(t *testing.T) {
 	t.Parallel()
 	const n, d, lambda0 = 40, 4, 0.4
@@ -449,7 +449,7 @@ func TestTermsEqualTheirOperators(t *testing.T) {
 		add := func(name string, emit func(t *fuse.Terms) string, f func(phi []float64) float64) {
 			scores, want[name] = append(scores, fuse.Score{Name: name, Double: true, Emit: emit}), f
 		}
-		// weighted sums what is made of features, each with a weight of its own.
+		// weighted sums functions of the features, each with a different weight.
 		weighted := func(of func(t *fuse.Terms) string) func(t *fuse.Terms) string {
 			return func(t *fuse.Terms) string {
 				return t.Sum(t.Mul(of(t), t.Constant("weights", []float64{1, 2, 3, 4}, d)))
@@ -583,8 +583,8 @@ func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain 
 	return abstain, set
 }
 
-// Decisions are what their definitions make of the model's own outputs, for every kind of rule and set, and
-// what is not a number is abstained from and stands in no set.
+// Decisions follow their definitions on the model's own outputs, for every kind of rule and set. NaN is abstained
+// from and is in no set.
 func TestDecisionsFollowTheirDefinitions(t *testing.T) {
 	t.Parallel()
 	const n, d = 40, 4
@@ -670,7 +670,7 @@ func checkDecided(t *testing.T, what string, d *fuse.Decisions, labels bool, got
 	}
 }
 
-// Doubt, and the score of the most probable class, have digits where its probability rounds to 1.
+// Uncertainty, and the score of the most probable class, keep their digits where its probability rounds to 1.
 func TestDecisionsKeepTheirDigitsNearOne(t *testing.T) {
 	t.Parallel()
 	const k = 3

@@ -17,7 +17,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// No operator of a hostile graph may take more memory than was set aside, however it multiplies.
+// An operator of a hostile graph may not take more memory than is reserved, however it multiplies.
 func TestEvaluationIsBounded(t *testing.T) {
 	t.Parallel()
 	pb := onnxtest.Network()

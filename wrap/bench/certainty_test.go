@@ -12,8 +12,8 @@ import (
 	"github.com/mfgs/mfgs/models"
 )
 
-// Every figure has an interval around it, unless draws can tell none, and differences to the
-// network and to temperature scaling, whether these were asked for or not.
+// Every figure has an interval, unless draws cannot give one, and differences to the network and to temperature
+// scaling, whether or not these are among the methods.
 func TestFiguresHaveIntervals(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := Config{
@@ -100,8 +100,8 @@ func TestAloneComparesWithWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// Figures come with their values on the resamples, as many as were asked for, of which the intervals
-// are. An evaluation of the same test set has the same resamples of it, whatever else it measures.
+// Figures come with their values on all resamples, from which the intervals are computed. Every evaluation of the
+// same test set has the same resamples.
 func TestFiguresHaveTheirResamples(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := Config{Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"ts"}, Seed: 3, Resamples: 50}

@@ -114,7 +114,7 @@ func TestComparatorsThatFail(t *testing.T) {
 	}
 }
 
-// What is measured on and fitted to is told of.
+// Data used both for fitting and for measuring are reported.
 func TestSharedDataAreReported(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	e, err := Evaluate(t.Context(), Config{
@@ -190,7 +190,7 @@ func TestMF1IsOfFewClasses(t *testing.T) {
 	}
 }
 
-// Data for fitting must be what the bundle was made of, unless other data is given.
+// Data for fitting must be those of the calibration, unless other data are named.
 func TestFittingWantsTheDataOfCalibration(t *testing.T) {
 	dir := t.TempDir()
 	images, names := digits(t, "digits-images-idx3-ubyte.gz"), "digits-labels-idx1-ubyte.gz"

@@ -455,7 +455,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 	}
 }
 
-// What the manifest does not name is no part of the bundle.
+// A file that the manifest does not name is not part of the bundle.
 func TestFilesThatTheManifestDoesNotNameAreIgnored(t *testing.T) {
 	t.Parallel()
 	files := inMemory(t, written(t, full(), withFiles()))
@@ -469,7 +469,7 @@ func TestFilesThatTheManifestDoesNotNameAreIgnored(t *testing.T) {
 	}
 }
 
-// ONNX readers take no weights from outside the folder in which the model really lies.
+// ONNX readers take no weights from outside the folder in which the model is.
 func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
 	t.Parallel()
 	move := func(dir, to, name string) {

@@ -111,7 +111,7 @@ func TestForceDoesNotReplaceFoldersOfOtherPrograms(t *testing.T) {
 	if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), "applications") {
 		t.Errorf("it holds %q, %v", data, err)
 	}
-	// A bundle that is broken is one all the same.
+	// A broken bundle is a bundle too.
 	dir = written(t, full(), WriteOptions{})
 	if err := os.Truncate(filepath.Join(dir, ManifestName), 100); err != nil {
 		t.Fatal(err)

@@ -156,7 +156,7 @@ func TestForceDoesNotReplaceWhatIsNotABundle(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// An empty folder is no loss.
+	// An empty folder may be replaced.
 	if err := Write(dir, full(), WriteOptions{Force: true}); err != nil {
 		t.Error(err)
 	}

@@ -625,7 +625,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	}
 }
 
-// Two exports may both find that there is no repository yet.
+// Two exports may both find that the repository does not exist yet.
 func TestARepositoryMayAppearMeanwhile(t *testing.T) {
 	repository := filepath.Join(t.TempDir(), "models")
 	var places []*destination

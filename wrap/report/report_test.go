@@ -448,7 +448,7 @@ func TestFiguresHaveNamesAndNumbers(t *testing.T) {
 	}
 }
 
-// Without decisions the page says what sets would be, and that there are none.
+// Without decisions the page shows what sets would be, and says that the bundle has none.
 func TestThePageShowsPotentialSetsWithoutDecisions(t *testing.T) {
 	e := evaluation()
 	covered, size := .91, 1.5
@@ -584,14 +584,14 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// brokenPromise is what is said of a promise that was not kept.
+// brokenPromise is the text about a guarantee that does not hold.
 const brokenPromise = "not what was promised, beyond chance"
 
-// A promise is called broken where the two-sided test at the report's level says so, and nowhere else:
-// the figures are at both sides of the last that is within chance.
+// A violation is reported exactly if the two-sided test at the report's level is significant: the figures are at both
+// sides of the limit.
 func TestOnlySignificantViolationsAreReported(t *testing.T) {
 	const n = 2000
-	// firstBroken is the first number of n that lies beyond what was promised.
+	// firstBroken is the first number of n that violates the guarantee.
 	firstBroken := func(promised float64) int {
 		for k := int(promised * n); ; k++ {
 			if low, _ := conformal.ClopperPearson(k, n, .95); low > promised {
@@ -688,8 +688,8 @@ func TestStarsMarkSignificantDifferences(t *testing.T) {
 	}
 }
 
-// The network and temperature scaling are drawn whatever serves, mf0 only where it does; which one serves is
-// said, and each has its mark in the legend.
+// The network and temperature scaling are always drawn, mf0 only if it is the bundle's method. The text names the
+// bundle's method, and each curve has its mark in the legend.
 func TestTheCurvesOfAFewMethodsAreDrawn(t *testing.T) {
 	for serves, want := range map[string]string{
 		"mf0": "network itself; temperature scaling; mean-field, which serves",

@@ -479,7 +479,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// What tells a file again is its content and what is read of it, whether a pass has read it or not.
+// The fingerprint depends on a file's content and the selected examples, whether a pass has read them or not.
 func TestFingerprints(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"hf.parquet", "hf.arrows"} {

@@ -210,8 +210,7 @@ func TestDecompressionBombsAreRefused(t *testing.T) {
 	}
 }
 
-// A shape of fixed size whose elements are as many as there are only where their number overflows is
-// no shape: the list's own stands.
+// A fixed shape whose number of elements is right only because it overflows is ignored: the size of the list is used.
 func TestShapesThatOverflowAreIgnored(t *testing.T) {
 	t.Parallel()
 	for shape, want := range map[string][]int{
@@ -268,7 +267,7 @@ func TestLongPages(t *testing.T) {
 	}
 }
 
-// Footers that lie are refused before the library reads them.
+// Inconsistent footers are refused before the library reads them.
 func TestInconsistentFootersAreRefused(t *testing.T) {
 	t.Parallel()
 	str := func(s string) []byte { return append([]byte{byte(len(s))}, s...) }
@@ -372,7 +371,7 @@ func message(kind byte, body int64, content func(b *flatbuffers.Builder) flatbuf
 	return b.FinishedBytes()
 }
 
-// Metadata of messages that lie are refused before the library reads them.
+// Inconsistent metadata of messages are refused before the library reads them.
 func TestInconsistentMessagesAreRefused(t *testing.T) {
 	vector := func(b *flatbuffers.Builder, of ...flatbuffers.UOffsetT) flatbuffers.UOffsetT {
 		b.StartVector(4, len(of), 4)
@@ -521,7 +520,7 @@ func fuzz(f *testing.F, ext string, names ...string) {
 		path := written(t, "x"+ext, content)
 		o := options[int(option)%len(options)]
 		size := allocated(func() { _ = drain(t, path, o) })
-		// Each of some columns may have a page or body of freePage bytes, and is said to be as long.
+		// Each of some columns has a page or body of up to freePage bytes, with that length in its header.
 		if most := uint64(20 * freePage); size > most {
 			t.Errorf("%d bytes in a file of %d took %d", most, len(content), size)
 		}

@@ -41,8 +41,8 @@ func randomTensor(r *rand.Rand) *Value {
 	return v
 }
 
-// get is v[index...], the obvious way; an axis of length 1 serves every index, and missing axes
-// come first.
+// get is v[index...], the obvious way, with broadcasting: an axis of length 1 is used for every index, and missing
+// axes come first.
 func (v *Value) get(index []int64) float64 {
 	index = index[len(index)-len(v.Dims):]
 	flat := int64(0)
@@ -185,7 +185,7 @@ func TestOperatorsAgainstTheirDefinition(t *testing.T) {
 	}
 }
 
-// Shapes are followed as far as they can be known, and no further.
+// Shapes are inferred where they can be known.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	x := func(dims ...int64) *Value { return &Value{Type: tensor.Float32, Dims: dims} }

@@ -217,7 +217,7 @@ func streamed(t testing.TB, shard, examples int, probe bool) *Part {
 	return p
 }
 
-// The probe of merged parts is that of the first shard with examples, whatever is merged when.
+// The probe of merged parts is that of the first shard with examples, in any order of merging.
 func TestTheProbeIsOfTheFirstShardWithExamples(t *testing.T) {
 	t.Parallel()
 	orders := [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
@@ -331,7 +331,7 @@ func TestDamageIsAnError(t *testing.T) {
 	}
 }
 
-// resealed edits the manifest of a part, or its files, and seals it anew.
+// resealed edits the manifest of a part, or its files, and seals it again.
 func resealed(t *testing.T, dir string, edit func(string) string) error {
 	t.Helper()
 	path := filepath.Join(dir, ManifestName)
@@ -408,7 +408,7 @@ func TestInvalidPartManifestsAreRefused(t *testing.T) {
 	}
 }
 
-// What is no part in itself is not written.
+// An inconsistent part is not written.
 func TestInconsistentPartsAreNotWritten(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Part){
@@ -484,7 +484,7 @@ func TestCountsMergeInAnyOrder(t *testing.T) {
 	}
 }
 
-// FuzzOpen reads whatever the files of a part hold, with hashes that fit.
+// FuzzOpen reads a part with any files, whose hashes match.
 func FuzzOpen(f *testing.F) {
 	dir := written(f, example(f, 1, 2))
 	content := map[string][]byte{}

@@ -8,8 +8,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// A stream without examples does not tell whether these would have been images, and so cannot differ
-// in it from those that do.
+// Whether a stream without examples has images is unknown, so it cannot differ in that from other shards.
 func TestAPartWithoutExamplesHasNoPreprocessingOfItsOwn(t *testing.T) {
 	t.Parallel()
 	shard := func(index, examples int, source bundle.PreprocessSource) folderOf {
