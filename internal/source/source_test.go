@@ -750,9 +750,19 @@ func TestFetchReadsExamplesAgain(t *testing.T) {
 func TestLabelsThatCannotBeUsedAreNotKept(t *testing.T) {
 	t.Parallel()
 	spec := Write(t, t.TempDir(), "f.jsonl", []byte(`{"features": [1], "logits": [1, 2], "label": [0, 1]}`+"\n"))
-	targets := collect(t, open2(t, source.Opener{MultiLabel: true}, spec, true))
-	if targets.Labels != nil || !slices.Equal(targets.Targets, []uint8{0, 1}) {
-		t.Errorf("labels %v and targets %v of a multi-label head", targets.Labels, targets.Targets)
+	w := network(t)
+	lines := strings.Replace(arrays(1), `"label": 0`, `"label": [0, 1, 0, 1]`, 1)
+	images := Write(t, t.TempDir(), "a.jsonl", []byte(lines))
+	for want, set := range map[string]*source.Set{
+		"[0 1]":     open2(t, source.Opener{MultiLabel: true}, spec, true),
+		"[0 1 0 1]": open2(t, source.Opener{Network: w, MultiLabel: true}, images, true),
+	} {
+		if got := collect(t, set); got.Labels != nil || fmt.Sprint(got.Targets) != want {
+			t.Errorf("labels %v and targets %v of a multi-label head, want %s", got.Labels, got.Targets, want)
+		}
+	}
+	if got := collect(t, open2(t, source.Opener{Network: w}, photos(t, 1), false)); got.Labels != nil {
+		t.Errorf("labels %v of images that are opened without", got.Labels)
 	}
 	labelled := precomputed(t, 3)
 	for want, s := range map[string]*source.Set{
