@@ -467,7 +467,7 @@ func TestUnchangedDataAreNotReadAgain(t *testing.T) {
 	}
 	data[len(data)-1] ^= 1
 	write(t, dir, filepath.Base(images), data)
-	age(past) // a lie that shows that nothing was read
+	age(past) // a wrong time, which shows that nothing was read
 	if again, stats := run(); !stats.Cached || again != first {
 		t.Errorf("unchanged as far as can be told: fingerprint %q, %+v, want the first", again, stats)
 	}

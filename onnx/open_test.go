@@ -163,7 +163,7 @@ func TestParseRefuses(t *testing.T) {
 		return func(m *onnxpb.Model) { change(m.Graph.Initializer[0]) }
 	}
 	for _, tt := range []struct {
-		lie    string
+		what   string
 		change func(*onnxpb.Model)
 		want   string
 	}{
@@ -238,7 +238,7 @@ func TestParseRefuses(t *testing.T) {
 			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{G: g}}
 		}, "nested more than"},
 	} {
-		t.Run(tt.lie, func(t *testing.T) {
+		t.Run(tt.what, func(t *testing.T) {
 			pb := onnxtest.Network()
 			tt.change(pb)
 			m, err := Parse("model", onnxtest.Marshal(t, pb))

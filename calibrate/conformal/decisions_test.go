@@ -121,9 +121,9 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 	tune, held := drawnOutcomes(rng, softmaxed(rng, 400, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3))
 	raps := Plan{TargetError: 0.5, FalseAlarm: 0.1, Alpha: 0.1, Sets: RAPS, ClassConditional: true}
 	for name, c := range map[string]struct {
-		plan Plan
-		lie  func(*Decisions)
-		want string
+		plan   Plan
+		change func(*Decisions)
+		want   string
 	}{
 		"a rule is missing":        {raps, func(d *Decisions) { d.OOD = nil }, "unfamiliar is given: false"},
 		"a rule nobody asked for":  {raps, func(d *Decisions) { d.TargetError = 0 }, "doubt is given: true"},
@@ -171,7 +171,7 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 			t.Fatalf("%s: without it: %v", name, err)
 		}
 		before := d.Clone()
-		c.lie(d)
+		c.change(d)
 		if reflect.DeepEqual(before, d) {
 			t.Fatalf("%s: nothing is changed", name)
 		}
@@ -191,8 +191,8 @@ func TestGuaranteesThatContradictTheirNumbersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		lie  func(*Decisions)
-		want string
+		change func(*Decisions)
+		want   string
 	}{
 		"other words":      {func(d *Decisions) { d.Guarantees[0] = "no answer is wrong" }, "promises[0] is not what the numbers beside it say, \"at most 0.5"},
 		"a smaller number": {func(d *Decisions) { d.Guarantees[1] = strings.Replace(d.Guarantees[1], "0.1", "0.01", 1) }, "promises[1] is not"},
@@ -202,7 +202,7 @@ func TestGuaranteesThatContradictTheirNumbersAreRefused(t *testing.T) {
 		"other numbers":    {func(d *Decisions) { d.TargetError = 0.6 }, "promises[0] is not what the numbers beside it say, \"at most 0.6"},
 	} {
 		lying := d.Clone()
-		c.lie(lying)
+		c.change(lying)
 		if err := lying.Check(3, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

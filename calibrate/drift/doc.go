@@ -1,4 +1,4 @@
-// Package drift detects whether a stream of examples is no longer like the validation data. It knows numbers only, and
+// Package drift detects whether a stream of examples is no longer like the validation data. It handles numbers only, and
 // its memory does not grow with the stream.
 //
 //  1. [NewReference] summarises a quantity over m validation examples for a file: some values in order, and how many

@@ -354,7 +354,7 @@ func TestImpossibleReferencesAreRefused(t *testing.T) {
 	if err := good().Check(); err != nil {
 		t.Fatal(err)
 	}
-	for name, lie := range map[string]func(*Reference){
+	for name, change := range map[string]func(*Reference){
 		"no edges":           func(r *Reference) { *r = Reference{Examples: 3} },
 		"counts missing":     func(r *Reference) { r.Below = r.Below[1:] },
 		"few examples":       func(r *Reference) { r.Examples = 4 },
@@ -370,7 +370,7 @@ func TestImpossibleReferencesAreRefused(t *testing.T) {
 		"same counts, other": func(r *Reference) { r.Edges[0] = 1.5 },
 	} {
 		r := good()
-		lie(r)
+		change(r)
 		if r.Check() == nil {
 			t.Errorf("%s: taken: %+v", name, r)
 		}

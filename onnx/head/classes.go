@@ -213,7 +213,7 @@ func lpNormalizationClass(c *graph.Call, before *flow, _ *graph.Value) (int, str
 	return before.class, ""
 }
 
-// zipMapClass: the output of a ZipMap is no tensor.
+// zipMapClass: the output of a ZipMap is not a tensor.
 func zipMapClass(*graph.Call, *flow, *graph.Value) (int, string) { return noClass, "" }
 
 // softmaxClass checks that a Softmax runs over the classes. Before opset 13 it ran over all axes from

@@ -92,7 +92,7 @@ func (e *UnsupportedError) Error() string {
 // classes, and a temperature are folded in. Pooling and token selection commute with a linear layer,
 // so they may follow it. A group of operators that exporters write for one counts as that one.
 //
-// With several outputs, a layer that feeds another found layer is no head: it is an embedding that
+// With several outputs, a layer that feeds another found layer is not a head: it is an embedding that
 // is also an output. Of the others, layers followed by Softmax or Sigmoid come before those followed
 // by ArgMax, and these before the rest; among equals the first output wins, because exporters put
 // the main output first.
@@ -552,7 +552,7 @@ func (f *finder) linkAfter(name string) (found layer.Link) {
 }
 
 // leadsOut reports whether a tensor reaches an output of the model through steps only: a Sigmoid
-// that gates another tensor is no link.
+// that gates another tensor is not a link.
 func (f *finder) leadsOut(name string) bool {
 	tensors := f.forward(name, func(n *onnxpb.Node, _ string) bool {
 		s := f.step(n)

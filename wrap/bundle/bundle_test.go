@@ -494,7 +494,7 @@ func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
 		} {
 			if err := f(); err == nil || !strings.HasPrefix(err.Error(), dir) ||
 				!strings.Contains(err.Error(), ModelDataName+": a link that leaves") {
-				t.Errorf("%s lies elsewhere: error %v", name, err)
+				t.Errorf("%s is elsewhere: error %v", name, err)
 			}
 		}
 	}

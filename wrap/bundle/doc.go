@@ -157,7 +157,7 @@
 // exactly the logits: "relu", as in SqueezeNet, or absent.
 //
 // preprocess is left out in format 2 where only ready arrays were calibrated with: how images
-// become such arrays is not known then, and a reader refuses them until it is told. Format 1
+// become such arrays is not known then, and a reader refuses them until it is configured. Format 1
 // always has it, and what is left out of it changes no pixel. bytes is true where a model with
 // several inputs, which has no preprocess, was given bytes for some of them.
 //

@@ -34,7 +34,7 @@ func TestAnExportIsWritableByItsOwnerOnlyAndClearsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := list(t, folder); slices.Contains(got, ".mfgs-0123456789abcdef.tmp") {
-			t.Errorf("there lie %q", got)
+			t.Errorf("files left: %q", got)
 		}
 	}
 	for _, at := range []string{"m.onnx", "models/m"} {

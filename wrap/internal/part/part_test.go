@@ -360,7 +360,7 @@ func resealed(t *testing.T, dir string, edit func(string) string) error {
 func TestInvalidPartManifestsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := written(t, example(t, 1, 3))
-	for _, lie := range []struct{ old, new, want string }{
+	for _, c := range []struct{ old, new, want string }{
 		{"format: 2", "format: 3", "this program reads 2"},
 		{"tool: test", "tool: \"\"", "tool is missing"},
 		{"tool: test", "tool: test\nextra: 1", "field extra"},
@@ -401,9 +401,9 @@ func TestInvalidPartManifestsAreRefused(t *testing.T) {
 		{"name: counts.safetensors", "name: curvature.safetensors", "files[1]"},
 		{"name: val.rows", "name: ood.rows", OODName},
 	} {
-		err := resealed(t, dir, func(s string) string { return strings.Replace(s, lie.old, lie.new, 1) })
-		if err == nil || !strings.Contains(err.Error(), lie.want) {
-			t.Errorf("%s for %s: error %v, want %q", lie.new, lie.old, err, lie.want)
+		err := resealed(t, dir, func(s string) string { return strings.Replace(s, c.old, c.new, 1) })
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s for %s: error %v, want %q", c.new, c.old, err, c.want)
 		}
 	}
 }

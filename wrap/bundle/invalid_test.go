@@ -102,7 +102,7 @@ func TestABundleWithoutAnEXIFFieldTakesImagesAsStored(t *testing.T) {
 	oneLine(t, m.Validate(), ErrField, "preprocess.exif is a field of format 2")
 }
 
-var manifestLies = []struct {
+var invalidManifests = []struct {
 	name     string
 	old, new string // what is replaced, once
 	err      error
@@ -210,14 +210,14 @@ func TestInvalidManifestsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, lie := range manifestLies {
-		t.Run(lie.name, func(t *testing.T) {
-			if !bytes.Contains(document, []byte(lie.old)) {
-				t.Fatalf("the manifest does not say %q:\n%s", lie.old, document)
+	for _, invalid := range invalidManifests {
+		t.Run(invalid.name, func(t *testing.T) {
+			if !bytes.Contains(document, []byte(invalid.old)) {
+				t.Fatalf("the manifest does not say %q:\n%s", invalid.old, document)
 			}
-			files[ManifestName].Data = folder.Seal(bytes.Replace(document, []byte(lie.old), []byte(lie.new), 1))
+			files[ManifestName].Data = folder.Seal(bytes.Replace(document, []byte(invalid.old), []byte(invalid.new), 1))
 			_, err := OpenFS(files)
-			oneLine(t, err, lie.err, lie.text)
+			oneLine(t, err, invalid.err, invalid.text)
 		})
 	}
 
@@ -454,8 +454,8 @@ func FuzzManifest(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(document)
-		for _, lie := range manifestLies {
-			f.Add(bytes.Replace(document, []byte(lie.old), []byte(lie.new), 1))
+		for _, invalid := range invalidManifests {
+			f.Add(bytes.Replace(document, []byte(invalid.old), []byte(invalid.new), 1))
 		}
 	}
 	f.Fuzz(func(t *testing.T, document []byte) {

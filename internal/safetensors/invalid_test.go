@@ -20,8 +20,8 @@ func open(b []byte) (*File, error) {
 	return NewFile(bytes.NewReader(b), int64(len(b)))
 }
 
-// lies are files that are inconsistent in one respect each.
-var lies = []struct {
+// invalid are files that are inconsistent in one respect each.
+var invalid = []struct {
 	name string
 	file []byte
 	err  error
@@ -82,24 +82,24 @@ var lies = []struct {
 
 func TestInconsistentFilesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, lie := range lies {
-		t.Run(lie.name, func(t *testing.T) {
-			f, err := open(lie.file)
+	for _, c := range invalid {
+		t.Run(c.name, func(t *testing.T) {
+			f, err := open(c.file)
 			if err == nil {
 				t.Fatalf("accepted with %v", f.Tensors())
 			}
-			if !errors.Is(err, lie.err) {
-				t.Errorf("error %q is not %q", err, lie.err)
+			if !errors.Is(err, c.err) {
+				t.Errorf("error %q is not %q", err, c.err)
 			}
-			if !strings.Contains(err.Error(), lie.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %q, want a line with %q", err, lie.want)
+			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want a line with %q", err, c.want)
 			}
 		})
 	}
 }
 
-// truths are unusual but valid files.
-var truths = [][]byte{
+// unusual are valid files of an unusual form.
+var unusual = [][]byte{
 	file(`{}`, 0),
 	file("{ }   ", 0),
 	file(`{"__metadata__":{}}`, 0),
@@ -110,7 +110,7 @@ var truths = [][]byte{
 
 func TestUnusualFilesAreAccepted(t *testing.T) {
 	t.Parallel()
-	for _, b := range truths {
+	for _, b := range unusual {
 		if _, err := open(b); err != nil {
 			t.Errorf("%q: %v", b, err)
 		}
@@ -133,10 +133,10 @@ func TestAFileThatShrinks(t *testing.T) {
 // FuzzOpen holds that what is accepted covers its bytes, and comes back the
 // same after it was written.
 func FuzzOpen(f *testing.F) {
-	for _, lie := range lies {
-		f.Add(lie.file)
+	for _, c := range invalid {
+		f.Add(c.file)
 	}
-	for _, b := range truths {
+	for _, b := range unusual {
 		f.Add(b)
 	}
 	golden, err := os.ReadFile(goldenPath)
