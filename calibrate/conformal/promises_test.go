@@ -68,10 +68,10 @@ func TestATallyCountsByHand(t *testing.T) {
 	t.Parallel()
 	d := &Decisions{Uncertainty: &Rule{Threshold: 0.25}, OOD: &Rule{Threshold: 0.5},
 		Set: &Sets{Score: LAC, Thresholds: []float64{0.5}}}
-	strange := []float64{0.1, 0.75, 0.5}
+	scores := []float64{0.1, 0.75, 0.5}
 	probabilities := []float64{0.5, 0.25, 0.25, 0.875, 0.125, 0, 0.25, 0.75, 0}
 	tally := NewTally(d)
-	tally.Add(&Outcomes{OODScores: strange,
+	tally.Add(&Outcomes{OODScores: scores,
 		Examples: Examples{Classes: 3, Probabilities: probabilities, Labels: []int{1, 0, 0}}})
 	r := tally.Result()
 	for name, c := range map[string]struct {
@@ -90,7 +90,7 @@ func TestATallyCountsByHand(t *testing.T) {
 	}
 	// Without labels errors and coverage are not reported.
 	tally = NewTally(d)
-	tally.Add(&Outcomes{OODScores: strange, Examples: Examples{Classes: 3, Probabilities: probabilities}})
+	tally.Add(&Outcomes{OODScores: scores, Examples: Examples{Classes: 3, Probabilities: probabilities}})
 	if r := tally.Result(); r.Error != nil || r.Covered != nil || *r.Answered != 1./3 || *r.SetSize != 1 {
 		t.Errorf("without labels %+v", r)
 	}
@@ -271,14 +271,14 @@ func TestCandidatesAreSpreadOverAllUncertainties(t *testing.T) {
 func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(16, 1))
-	sure := func(n int) *Outcomes { // the label is always the most probable class
+	certain := func(n int) *Outcomes { // the label is always the most probable class
 		x := softmaxed(rng, n, 6)
 		for i := range x.Labels {
 			x.Labels[i] = floats.MaxIdx(x.of(i))
 		}
 		return drawnOutcomes(rng, x)
 	}
-	tune, held := sure(400), drawnOutcomes(rng, softmaxed(rng, 400, 6))
+	tune, held := certain(400), drawnOutcomes(rng, softmaxed(rng, 400, 6))
 	d, err := Plan{Alpha: 0.1, Sets: RAPS}.Decide(tune, held)
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if at := d.Uncertainty.Threshold; at != 1 && !slices.Contains(tune.losses().Uncertainty, at) {
-		t.Errorf("the threshold %v is no doubt of the half that tunes", at)
+		t.Errorf("the threshold %v is not an uncertainty of the half that tunes", at)
 	}
 	// The test is on those of the other half that are below the threshold for the out-of-distribution.
 	var among Losses

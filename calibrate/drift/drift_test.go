@@ -406,15 +406,15 @@ func TestANumberOfBinsOutOfRangePanics(t *testing.T) {
 func TestPrecisionIsNoDrift(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 9))
-	sure := func() float64 { return 1 / (1 + math.Exp(-30*rng.Float64())) }
+	confident := func() float64 { return 1 / (1 + math.Exp(-30*rng.Float64())) }
 	held := make([]float64, 5000)
 	for i := range held {
-		held[i] = sure()
+		held[i] = confident()
 	}
 	b := must(NewBins(must(NewReference(held, 32)), 1))
 	test, index := NewTest(b.Weights(), 0.01, 1), NewIndex(b.Weights(), 1000)
 	for range 20_000 {
-		k := b.Place(float64(min(1, float32(sure())+float32(1e-6*(rng.Float64()-0.5)))))
+		k := b.Place(float64(min(1, float32(confident())+float32(1e-6*(rng.Float64()-0.5)))))
 		test.Add(k)
 		index.Add(k)
 	}

@@ -327,9 +327,9 @@ func TestIntervalsOfInfinities(t *testing.T) {
 		t.Errorf("interval %v, %v: want one from a finite value to infinity", got, ok)
 	}
 	same := map[string]Series{"nll": nll}
-	sure := NewCertainty(same, map[string]map[string]Series{"itself": same}, 0.95)
-	if len(sure.Intervals) != 0 || len(sure.Differences["itself"]) != 0 {
-		t.Errorf("infinities have bounds: %+v", sure)
+	certainty := NewCertainty(same, map[string]map[string]Series{"itself": same}, 0.95)
+	if len(certainty.Intervals) != 0 || len(certainty.Differences["itself"]) != 0 {
+		t.Errorf("infinities have bounds: %+v", certainty)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 	for run := range runs {
 		logp, labels := honest(rng, n)
 		in, out := make([]float64, n), make([]float64, n)
-		sure := NewClassifier(2, 0)
+		one := NewClassifier(2, 0)
 		for i := range n {
 			in[i], out[i] = rng.NormFloat64(), 1+rng.NormFloat64()
 			p := 0.75 + 0.2*float64(i%2)
@@ -361,7 +361,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 			if rng.Float64() < p-0.2 {
 				label = 1
 			}
-			if err := sure.Add(pairs(p), label); err != nil {
+			if err := one.Add(pairs(p), label); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -369,7 +369,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		measured := []*Statistics{classified(t, logp, 2, labels, 0).Probabilities(0), d, sure.Probabilities(0)}
+		measured := []*Statistics{classified(t, logp, 2, labels, 0).Probabilities(0), d, one.Probabilities(0)}
 		got := resampled(t, []int{n, n}, measured, ResampleOptions{Resamples: 200, Seed: uint64(run)})
 		got[0]["auroc"], got[0]["debiased_ce of 0.2 too much"] = got[1]["auroc"], got[2]["debiased_ce"]
 		for name, want := range truth {

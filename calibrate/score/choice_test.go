@@ -91,7 +91,7 @@ func TestTheRequiredGainIsThatOfTwoIndependentSamples(t *testing.T) {
 func TestALearnedScoreReportsWhetherItsOODDataAreSynthetic(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 4, 6, 300, 45)
-	in, out := learning(s)
+	in, out := inAndOut(s)
 	for name, c := range map[string]struct {
 		held ValidationData
 		want bool

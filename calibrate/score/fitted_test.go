@@ -408,7 +408,7 @@ func TestFeaturesThatAreNaNOrZeroScoreAsOOD(t *testing.T) {
 			continue
 		}
 		if entry.Name == "learned" {
-			in, out := learning(s)
+			in, out := inAndOut(s)
 			fitted = must(Learn(s.Training, in, out))
 		} else {
 			fitted = must(entry.Fit(s.Training))

@@ -23,14 +23,14 @@ func TestFiguresHaveIntervals(t *testing.T) {
 	}
 	by := evaluated(t, cfg)
 	labelled := []string{"error", "nll", "ece", "debiased_ce", "brier", "aurc", "risk80", "risk90", "risk95"}
-	told := []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}
+	detection := []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}
 	for _, name := range []string{"mf0", "ts"} {
 		wantCertain(t, name, labelled, *by[name].InDomain, by[name].InDomain.Certainty)
 		wantCertain(t, name+" of a part", labelled, by[name].Shifts[0].Labelled, by[name].Shifts[0].Certainty)
 	}
 	for _, name := range cfg.Methods {
-		wantCertain(t, name, told, by[name].OOD[0].DetectionResult, by[name].OOD[0].Certainty)
-		wantCertain(t, name, told, by[name].OODNLL[0].DetectionResult, by[name].OODNLL[0].Certainty)
+		wantCertain(t, name, detection, by[name].OOD[0].DetectionResult, by[name].OOD[0].Certainty)
+		wantCertain(t, name, detection, by[name].OODNLL[0].DetectionResult, by[name].OODNLL[0].Certainty)
 	}
 	if by["leverage"].InDomain != nil || by["leverage"].Shifts != nil {
 		t.Error("leverage has figures of probabilities")
@@ -152,16 +152,16 @@ func wantCertain(t *testing.T, what string, names []string, figures any, c metri
 	if err := json.Unmarshal(text, &values); err != nil {
 		t.Fatal(err)
 	}
-	sure := 0
+	intervals := 0
 	for name, i := range c.Intervals {
 		v, ok := values[name].(float64)
 		if !ok || !slices.Contains(names, name) || !(i[0] <= v && v <= i[1] && i[0] < i[1]) {
 			t.Errorf("%s: %s is %v with the interval %v", what, name, values[name], i)
 		}
-		sure++
+		intervals++
 	}
-	if sure < len(names)-2 { // the risks at low coverages are 0
-		t.Errorf("%s: %d intervals, want %d", what, sure, len(names))
+	if intervals < len(names)-2 { // the risks at low coverages are 0
+		t.Errorf("%s: %d intervals, want %d", what, intervals, len(names))
 	}
 	for _, other := range []string{"mle", "ts"} {
 		if d := c.Differences[other]; what[:2] != other && len(d) != len(names) {
