@@ -182,9 +182,13 @@ func TestASetHasTheSizesOfItsFile(t *testing.T) {
 			if gotD, gotK := s.Widths(); gotD != d || gotK != k {
 				t.Errorf("%d features and %d logits, want %d and %d", gotD, gotK, d, k)
 			}
-			if got := collect(t, s); got.N != test.reads || len(got.Features) != got.N*d || len(got.Logits) != got.N*k ||
-				len(got.Labels) != got.N || got.Positions[0] < test.shardFrom || got.Positions[got.N-1] >= test.shardTo {
-				t.Errorf("%d examples from %d to %d", got.N, got.Positions[0], got.Positions[got.N-1])
+			got := collect(t, s)
+			n := test.reads
+			if got.N != n || len(got.Features) != n*d || len(got.Logits) != n*k || len(got.Labels) != n {
+				t.Fatalf("%d examples with %d features and %d logits", got.N, len(got.Features), len(got.Logits))
+			}
+			if first, last := got.Positions[0], got.Positions[got.N-1]; first < test.shardFrom || last >= test.shardTo {
+				t.Errorf("examples from %d to %d", first, last)
 			}
 		})
 	}
@@ -540,7 +544,8 @@ func TestRecordedDataAreRecognised(t *testing.T) {
 	again := source.Opener{Network: network(t), Notes: notes}
 	pictures := open(t, again, "val", images)
 	identify(t, pictures)
-	one := &bundle.Dataset{Parts: []bundle.DatasetPart{{Shard: rows.Shard{Index: 1, Count: 1}, Fingerprint: pictures.Fingerprint}}}
+	only := bundle.DatasetPart{Shard: rows.Shard{Index: 1, Count: 1}, Fingerprint: pictures.Fingerprint}
+	one := &bundle.Dataset{Parts: []bundle.DatasetPart{only}}
 	if is, err := again.IsRecorded(t.Context(), pictures, k, one); !is || err != nil || len(notes.Ignored) != 1 {
 		t.Errorf("recorded: %v, %v; ignored files are noted %d times, want once", is, err, len(notes.Ignored))
 	}
@@ -742,7 +747,8 @@ func TestFetchReadsExamplesAgain(t *testing.T) {
 	if got, err := s.Fetch(t.Context(), []int{1, 2}); err != nil || len(got) != 1 || got[2] == nil {
 		t.Errorf("fetched %v, %v beside a bad record", got, err)
 	}
-	if got, err := open(t, source.Opener{}, "val", precomputed(t, 2)).Fetch(t.Context(), []int{0}); err != nil || len(got) != 0 {
+	s = open(t, source.Opener{}, "val", precomputed(t, 2))
+	if got, err := s.Fetch(t.Context(), []int{0}); err != nil || len(got) != 0 {
 		t.Errorf("fetched %v, %v of precomputed features", got, err)
 	}
 }
@@ -896,7 +902,8 @@ func TestStandardInput(t *testing.T) {
 		t.Errorf("stamp %q, %v", stamp, err)
 	}
 	for fingerprint, want := range map[string]bool{s.Fingerprint: true, "other": false} {
-		recorded := &bundle.Dataset{Fingerprint: fingerprint, Parts: []bundle.DatasetPart{{Shard: rows.Shard{Index: 1, Count: 1}}}}
+		only := bundle.DatasetPart{Shard: rows.Shard{Index: 1, Count: 1}}
+		recorded := &bundle.Dataset{Fingerprint: fingerprint, Parts: []bundle.DatasetPart{only}}
 		if is, err := o.IsRecorded(ctx, s, k, recorded); is != want || err != nil {
 			t.Errorf("recorded as %s: %v, %v", fingerprint, is, err)
 		}

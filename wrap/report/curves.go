@@ -113,7 +113,8 @@ func (v *view) selective() section {
 		}
 		certainty := in.Certainty
 		t.Rows = append(t.Rows, []cell{
-			{Text: sentence(l.title)}, bounded(certainty, "risk80", in.Risk80, percent), bounded(certainty, "risk90", in.Risk90, percent),
+			{Text: sentence(l.title)},
+			bounded(certainty, "risk80", in.Risk80, percent), bounded(certainty, "risk90", in.Risk90, percent),
 			bounded(certainty, "risk95", in.Risk95, percent), bounded(certainty, "error", in.Error, percent),
 		})
 	}
