@@ -106,7 +106,7 @@ func TestASecondRunComesFromTheCacheAlone(t *testing.T) {
 				t.Fatalf("stats %+v, files %q", stats, entries(t, c.Cache.Dir))
 			}
 
-			// Whoever runs the network now gets an error.
+			// From here on, running the network is an error.
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
 			}

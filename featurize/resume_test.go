@@ -14,7 +14,7 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// What is read from a position on is the rest of the whole, bit for bit, in the same batches.
+// A stream from a position is the rest of the whole, bit for bit, in the same batches.
 func TestAStreamFromAPositionIsTheRestOfTheWhole(t *testing.T) {
 	t.Parallel()
 	const sequences = 5000

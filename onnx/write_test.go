@@ -156,7 +156,7 @@ func TestFilesAboveTwoGiB(t *testing.T) {
 	}
 }
 
-// What only the graph makes large cannot be helped.
+// A graph that is too large without its weights cannot be written.
 func TestFilesRefuseAGraphAboveTheLimit(t *testing.T) {
 	t.Parallel()
 	m, err := Parse("model", onnxtest.Marshal(t, onnxtest.Network()))

@@ -512,7 +512,7 @@ func TestNaNIsNeverAccepted(t *testing.T) {
 	}
 }
 
-// What an error says can be shown is shown, and no step further is.
+// The closest target that the error names can be shown, and a lower one cannot.
 func TestTheTargetOfTheErrorMessageIsTheClosestPossible(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(31, 1))

@@ -75,7 +75,7 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 				t.Errorf("%s: the promises %q do not say %q", name, text, w)
 			}
 		}
-		// What is abstained from is what the rules say.
+		// Predictions are abstained from as the rules say.
 		for i := range held.len() {
 			doubtful := d.Uncertainty != nil && held.losses().Uncertainty[i] > d.Uncertainty.Threshold
 			unfamiliar := d.OOD != nil && held.OODScores[i] > d.OOD.Threshold

@@ -94,7 +94,7 @@ func TestATallyCountsByHand(t *testing.T) {
 	if r := tally.Result(); r.Error != nil || r.Covered != nil || *r.Answered != 1./3 || *r.SetSize != 1 {
 		t.Errorf("without labels %+v", r)
 	}
-	// Of labels a set covers the part that it has, and all of an example that has none.
+	// The coverage of labels is the fraction of an example's labels in the set, and 1 for an example without labels.
 	tally = NewTally(&Decisions{Set: &Sets{Score: LAC, MultiLabel: true, Thresholds: []float64{0.5}}, MultiLabel: true})
 	tally.Add(&Outcomes{OODScores: make([]float64, 2), Examples: Examples{Classes: 3,
 		Probabilities: []float64{0.9, 0.1, 0.2, 0.1, 0.1, 0.1}, Targets: []uint8{1, 1, 0, 0, 0, 0}}})
@@ -191,7 +191,7 @@ func TestRAPSIsTunedAsDefined(t *testing.T) {
 	}
 }
 
-// Where probabilities are equal the first class is the most probable, as it is in predictions.
+// If probabilities are equal the first class is predicted, as in predictions.
 func TestOfEqualProbabilitiesTheFirstIsAnswered(t *testing.T) {
 	t.Parallel()
 	tally := NewTally(&Decisions{Uncertainty: &Rule{Threshold: 1}})
@@ -266,8 +266,8 @@ func TestCandidatesAreSpreadOverAllUncertainties(t *testing.T) {
 	}
 }
 
-// What is chosen by looking, the candidates and the penalty, is chosen on the half that tunes: else the
-// other half's guarantee is none.
+// The candidates and the penalty are chosen on the tuning half: the guarantee of the other half would not hold
+// otherwise.
 func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(16, 1))

@@ -423,7 +423,7 @@ func TestPrecisionIsNoDrift(t *testing.T) {
 	}
 }
 
-// What is kept of values is what sorting them shows, and is taken as it is.
+// A reference holds what sorting the values shows, and passes its check.
 func TestAReferenceSummarisesSortedValues(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 8))

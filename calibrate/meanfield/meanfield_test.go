@@ -536,7 +536,7 @@ func TestExpSmallEqualsExp(t *testing.T) {
 	}
 }
 
-// Of ten thousand examples a few have variances beyond the table.
+// A few of ten thousand examples have variances beyond the table.
 func TestCurveBeyondItsTable(t *testing.T) {
 	t.Parallel()
 	logits := []float64{3, -1, 0, 2.5, -8}
@@ -622,7 +622,7 @@ func BenchmarkCurve(b *testing.B) {
 	})
 }
 
-// Where its table begins a curve goes on as it was, for logits of any size.
+// A curve is continuous where its table begins, for logits of any size.
 func TestCurveIsContinuousAtItsBeginning(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(19, 1))

@@ -239,7 +239,7 @@ func TestResamplesAreSeededAndPaired(t *testing.T) {
 	}
 }
 
-// What chance adds to a calibration error it adds again where examples are drawn again.
+// Chance adds to a calibration error, and resampling adds as much again.
 func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
 	t.Parallel()
 	const n = 80
@@ -333,7 +333,7 @@ func TestIntervalsOfInfinities(t *testing.T) {
 	}
 }
 
-// Of many samples, some 95 in a hundred have an interval that holds the truth.
+// The intervals of about 95 in 100 samples contain the true value.
 func TestIntervalsHoldTheTruth(t *testing.T) {
 	t.Parallel()
 	const runs, n = 200, 200

@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// What scores have in common is computed once, and makes no difference.
+// Products that scores share are computed once, with the same results.
 func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 5, 24, 300, 41)

@@ -80,7 +80,7 @@ func TestCIFAR(t *testing.T) {
 	testerr.OneLine(t, readError(filepath.Join(dir, "cut"), Options{}), "data_batch_1.bin: not CIFAR binary", "got 5000 bytes")
 }
 
-// Where the size fits both kinds, the labels decide.
+// If the size fits both kinds, the labels decide.
 func TestCIFARKindsOfEqualSize(t *testing.T) {
 	t.Parallel()
 	records := make([][]byte, cifar100.record)

@@ -274,7 +274,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// What cannot be read is not said to be another format, though it be the first bytes alone.
+// An error of reading is not reported as another format, even if it is at the first bytes.
 func TestIDXThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("input/output error")

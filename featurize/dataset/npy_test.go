@@ -177,7 +177,7 @@ func TestInconsistentNPYFilesAreRefused(t *testing.T) {
 	testerr.OneLine(t, readError("testdata/fortran.npy", Options{}), "Fortran order")
 }
 
-// Where only one axis is longer than 1, both orders are the same.
+// If only one axis is longer than 1, both orders are the same.
 func TestFortranOrderOfAVectorIsRead(t *testing.T) {
 	t.Parallel()
 	path := write(t, t.TempDir(), "x.npy", npyHeaded("{'descr': '|u1', 'fortran_order': True, 'shape': (3, 1)}", ramp(3)))

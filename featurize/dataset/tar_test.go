@@ -272,7 +272,7 @@ func TestTarLabelLinesInPieces(t *testing.T) {
 	}
 }
 
-// What git archive writes is read, and names that a strict reader of archives would refuse.
+// Archives that git archive writes are read, with names that a strict reader of archives would refuse.
 func TestTarHeaders(t *testing.T) {
 	t.Setenv("GODEBUG", "tarinsecurepath=0")
 	var buf bytes.Buffer

@@ -467,7 +467,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// What a pipeline records makes the same pipeline again.
+// A recorded pipeline gives the same pipeline again.
 func TestSpecOfAPipelineIsComplete(t *testing.T) {
 	t.Parallel()
 	for _, name := range Presets {
@@ -692,7 +692,7 @@ func TestExifTurns(t *testing.T) {
 	}
 }
 
-// What must fit the model is the image as it is seen, and a message says its size so.
+// The upright image must fit the model, and a message names its size.
 func TestAnUprightImageMustFitTheModel(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -751,7 +751,7 @@ func TestExifIsOnUnlessItIsOff(t *testing.T) {
 }
 
 // A turned image is resized as the same one is whose pixels lie in the other layout.
-func TestTurnedLayoutsAreResizedAlike(t *testing.T) {
+func TestTransposedLayoutsGiveTheSameResize(t *testing.T) {
 	t.Parallel()
 	const h, w = 4, 3 // columns of a row are as many as channels
 	hwc, chw := make([]uint8, h*w*3), make([]uint8, h*w*3)

@@ -301,7 +301,7 @@ func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 	}
 }
 
-// What no model should meet: features far beyond all that was seen, classes masked out.
+// Extreme inputs: features far beyond the training data, and masked classes.
 func TestFusedGraphOnExtremeNumbers(t *testing.T) {
 	t.Parallel()
 	const masked = -3e38 // -Inf would be, times the zero of the other example, no number

@@ -351,7 +351,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// Where names cannot be exchanged, a failure leaves the old one in its place.
+// If names cannot be exchanged atomically, a failure leaves the old one in its place.
 func TestAFailedExchangePutsTheOldOneBack(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "b", "was b"), "")

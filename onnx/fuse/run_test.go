@@ -288,7 +288,7 @@ func TestHeadEqualsFormulas(t *testing.T) {
 	}
 }
 
-// Of many classes not all log-sum-exps, and not all nodes of their interpolation, are computed at once.
+// With many classes, log-sum-exps and the nodes of their interpolation are computed in parts.
 func TestManyClassesAreComputedInParts(t *testing.T) {
 	t.Parallel()
 	const n, d, k, lambda0 = 2, 3, 4124, 0.4 // 133 parts of 31, and one class more

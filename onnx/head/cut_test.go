@@ -53,7 +53,7 @@ func TestCutKeepsWhatIsNeeded(t *testing.T) {
 		options Options
 		want    string
 	}{
-		// What makes probabilities of the logits is gone.
+		// The operators from logits to probabilities are removed.
 		{"tail_temperature", Options{}, "Gemm Relu Gemm Mul Div Flatten Flatten | bw bb w b t u | x"},
 		// So is another output, with its weights.
 		{"outputs_aux", Options{}, "Gemm Relu Gemm Flatten Flatten | bw bb w b | x"},

@@ -219,7 +219,7 @@ func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 	}
 }
 
-// What is done to rounded logits is done to the steps and the range that they are rounded to.
+// Operations on rounded logits are applied to the steps and the range of the rounding.
 func TestRoundingFollowsTheOperators(t *testing.T) {
 	t.Parallel()
 	quantised := []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("QuantizeLinear", "z step zero",
@@ -254,7 +254,7 @@ func TestRoundingFollowsTheOperators(t *testing.T) {
 	}
 }
 
-// What looks like a linear layer and its link, and is not, is refused for that reason.
+// Something that only looks like a linear layer and its link is refused for that reason.
 func TestLayersThatOnlyLookLikeHeadsAreRefused(t *testing.T) {
 	t.Parallel()
 	layer := onnxtest.Node("MatMul", "x w", "z")

@@ -36,7 +36,7 @@ func TestFiguresHaveIntervals(t *testing.T) {
 		t.Error("leverage has figures of probabilities")
 	}
 
-	// What is compared is what stands in the table.
+	// The values compared are those in the table.
 	mle := evaluated(t, Config{Bundle: dir, Test: cfg.Test, OOD: cfg.OOD, Methods: []string{"mle"}})["mle"]
 	for name, pair := range map[string][2]float64{
 		"nll": {by["mf0"].InDomain.NLL - mle.InDomain.NLL, by["mf0"].InDomain.Differences["mle"]["nll"].Difference},

@@ -59,8 +59,8 @@ func (a *again) measure(_ context.Context, add func(*Set, Predictions) error) (O
 	return Outcome{Note: "again", Seconds: map[string]float64{"test": 1}}, nil
 }
 
-// What comparators predict becomes the figures that it is where the bundle predicts it, in the order of the
-// names; and even a name of Methods is theirs if they take it.
+// Predictions of comparators give the same figures as those of the bundle, in the order of the names. A comparator
+// may take a name of Methods.
 func TestComparatorsAreMeasuredAsTheBundle(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	a := &again{names: []string{"again", "mf0"}, draws: 2}

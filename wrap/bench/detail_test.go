@@ -20,7 +20,7 @@ import (
 // firstTest is the position of the first of models.DigitsTest.
 const firstTest = 1500
 
-// What a report shows is what the predictor says of each example, sorted by hand.
+// A report shows the predictor's answers to each example, sorted by hand.
 func TestDetailIsWhatIsServed(t *testing.T) {
 	dir := t.TempDir() + "/b"
 	c := config(t, dir)

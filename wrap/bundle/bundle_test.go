@@ -333,7 +333,7 @@ func TestFormat1(t *testing.T) {
 			if m.Format != 1 {
 				t.Errorf("format %d, want 1", m.Format)
 			}
-			// What Write sets depends on the files.
+			// The fields that Write sets depend on the files.
 			b.Manifest.Format, b.Manifest.Posterior, b.Manifest.Curvature, b.Manifest.Model = 1, m.Posterior,
 				m.Curvature, m.Model
 			b.Manifest.Covariance, b.Manifest.Structure, b.Manifest.Damping.Epsilon = m.Covariance, m.Structure,

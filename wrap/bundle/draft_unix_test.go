@@ -85,7 +85,7 @@ func TestDraftsOfKilledProcessesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFiles(t, dir, ManifestName, PosteriorName)
-	// Nor is it in the way of another bundle.
+	// It does not prevent another bundle either.
 	draftOfKilled(t, dir)
 	if err := Write(dir, kron(), WriteOptions{Force: true}); err != nil {
 		t.Fatal(err)

@@ -411,7 +411,7 @@ func TestResealAfterAnEdit(t *testing.T) {
 		t.Errorf("resealed twice: %v\n%s", err, again)
 	}
 
-	// What Open would refuse is not resealed.
+	// A bundle that Open would refuse is not resealed.
 	for _, change := range []func(string) string{
 		func(s string) string { return strings.Replace(s, "batch: 64", "bacth: 64", 1) },
 		func(s string) string {

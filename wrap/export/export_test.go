@@ -450,7 +450,7 @@ func bundleFiles(t *testing.T, dir string) map[string]bool {
 	return names
 }
 
-func TestALinkedFileIsReplacedWhereItLies(t *testing.T) {
+func TestAFileIsReplacedWhereItsLinkPoints(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	out := t.TempDir()
 	real := write(t, out, "real/m.onnx", nil)

@@ -27,7 +27,7 @@ func TestAnExportIsWritableByItsOwnerOnlyAndClearsAway(t *testing.T) {
 		if o.Out == "" {
 			folder = o.Triton
 		}
-		// What a killed one left.
+		// The files that a killed export left.
 		write(t, folder, ".mfgs-0123456789abcdef.tmp/lock", []byte(host))
 		write(t, folder, ".mfgs-0123456789abcdef.tmp/new/m.onnx", make([]byte, 1000))
 		if _, err := Write(t.Context(), dir, o); err != nil {

@@ -102,7 +102,7 @@ func TestImagesAreShown(t *testing.T) {
 	}
 }
 
-// What is none is shown as a text, or by its first values.
+// Other data are shown as text, or by their first values.
 func TestRowsAndTextsAreShown(t *testing.T) {
 	long := strings.Repeat("é\x1b", 1000)
 	cells := dataset.Text{Cells: strings.Fields("1 2 3 4 5 6 7 8 9 10"), Columns: strings.Fields("a b c d e f g h i j")}

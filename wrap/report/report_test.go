@@ -348,7 +348,7 @@ func parse(t *testing.T, html string) (list []*element) {
 	}
 }
 
-// What the data call things is shown and does nothing, and the page asks for nothing.
+// Names from the data are shown and not executed, and the page makes no requests.
 func TestThePageIsInert(t *testing.T) {
 	html := htmlOf(t, evaluation(), Options{})
 	known := " html head meta title style body header main section nav footer h1 h2 h3 p ul li a div table caption thead tbody tr th td " +
@@ -639,8 +639,8 @@ func TestOnlySignificantViolationsAreReported(t *testing.T) {
 	}
 }
 
-// What sets cover varies with the examples that set their threshold: of one threshold the chance of so
-// little is known, and less than 2.5 % is called broken. Of several it is not known, and nothing is.
+// The coverage of sets varies with the examples that set their threshold. For one threshold its distribution is
+// known, and a probability below 2.5 % is reported as a violation. For several it is unknown, and none is reported.
 func TestOnlySignificantUndercoverageIsReported(t *testing.T) {
 	const n, held, alpha = 2000, 400, .1
 	first := 0

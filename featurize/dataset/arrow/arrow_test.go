@@ -187,7 +187,7 @@ func TestSlicesReadWhatTheyNeed(t *testing.T) {
 	}
 }
 
-// What is outside of a slice may be anything.
+// Bytes outside a slice may be anything.
 func TestDataOutsideTheSliceAreNotRead(t *testing.T) {
 	t.Parallel()
 	o := dataset.Options{Inputs: []string{"ragged", "text"}}
@@ -404,7 +404,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// What cannot be meant is refused when a file is opened, by the names of its columns.
+// Ambiguous columns are refused when a file is opened, by name.
 func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 	t.Parallel()
 	column := func(name string, elem int32, depth int) field {
@@ -444,7 +444,7 @@ func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
-	// Of several images the one that is the input by its name, or called image.
+	// Among several images, the one named after the input, or image, is used.
 	for _, c := range []struct {
 		input string
 		want  int

@@ -131,8 +131,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// What a few hundred bytes can ask for is refused as soon as the bounds are reached, here smaller
-// ones than those in force.
+// Functions of a few hundred bytes that expand without end are refused at the bounds, which are smaller here.
 func TestInlineRefuses(t *testing.T) {
 	// chain is functions f0 … fn that each call the next one some times, and the last one the
 	// operator.

@@ -253,7 +253,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// What fits once does not fit as often as it is asked for.
+// The budget is spent: a value that fits once does not fit again and again.
 func TestTheBudgetOfElementsIsSpentOnce(t *testing.T) {
 	t.Parallel()
 	in := &Interpreter{G: new(Graph), weights: true, Budget: 1000, Values: map[string]*Value{}}

@@ -153,7 +153,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// What is missing for a bundle is named, and how much of it.
+// The error names the parts that a bundle lacks, and their number.
 func TestMissingShardsAreNamed(t *testing.T) {
 	t.Parallel()
 	set := func(role bundle.Role, count, examples int, without ...int) Set {

@@ -525,7 +525,7 @@ func FuzzOpen(f *testing.F) {
 		if errors.Join(errs...) != nil || p.check() != nil {
 			return
 		}
-		// What is accepted can be written.
+		// An accepted part can be written.
 		_, err = p.document()
 		if p.Sums != nil {
 			err = errors.Join(err, p.Sums.Encode(io.Discard), p.Counts.encode(io.Discard),

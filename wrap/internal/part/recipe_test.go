@@ -9,7 +9,7 @@ import (
 )
 
 // Whether a stream without examples has images is unknown, so it cannot differ in that from other shards.
-func TestAPartWithoutExamplesHasNoPreprocessingOfItsOwn(t *testing.T) {
+func TestAPartWithoutExamplesTakesThePreprocessingOfOthers(t *testing.T) {
 	t.Parallel()
 	shard := func(index, examples int, source bundle.PreprocessSource) folderOf {
 		return folderOf{dir: string(rune('a' + index)), Manifest: &Manifest{
