@@ -20,7 +20,7 @@
 //
 // [Tune] finds temperatures for any other method by the same search (predictive.go).
 //
-// What is said of softmax holds for the other links too. The K logits of a sigmoid or one-vs-rest head are
+// The same holds for the other links. The K logits of a sigmoid or one-vs-rest head are
 // separate binary problems: curvature and covariance are then K blocks, and the integrals those of Gaussian
 // and sigmoid.
 //

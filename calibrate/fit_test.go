@@ -766,7 +766,7 @@ func TestTheUsualExampleScoresAHalf(t *testing.T) {
 		task := newTask(h, 3)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, task.train, 0)
 		for _, s := range score.All {
-			if s.Learns() {
+			if s.NeedsFitting() {
 				continue
 			}
 			f := fit(t, c, task.val, task.ood, FitOptions{Damping: Damping{Relative: 1}, Score: s.Name})

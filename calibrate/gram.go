@@ -9,13 +9,13 @@ import (
 // gram adds the products of the examples of a block to sums.
 type gram struct {
 	*layout
-	probabilities func(p, rest []float64, logits []float32)
+	curvature func(p, q []float64, logits []float32) // of the link
 
 	n       int       // examples of the block
 	phi     []float64 // [n,D] augmented
 	width   int       // weights of an example
 	weights []float64 // of phi, [n,width]; Kronecker: [width/K, BlockSize, K]
-	p, rest []float64 // of one example: p and 1-p
+	p, q    []float64 // of one example: p and 1-p
 	r       []float64 // of one example: p-y
 
 	transposed, products, sum []float64 // work space
@@ -23,10 +23,10 @@ type gram struct {
 
 func newGram(l *layout) *gram {
 	k := l.head.Logits
-	g := &gram{layout: l, probabilities: links[l.head.Link].curvature}
+	g := &gram{layout: l, curvature: links[l.head.Link].curvature}
 	switch {
 	case l.structure == Full:
-		g.width = 1 + l.weighed()
+		g.width = 1 + l.curvatureWeights()
 		if l.fisher {
 			g.width += l.pairs()
 		}
@@ -37,7 +37,7 @@ func newGram(l *layout) *gram {
 	}
 	g.phi = make([]float64, BlockSize*l.head.Dim())
 	g.weights = make([]float64, BlockSize*g.width)
-	g.p, g.rest, g.r = make([]float64, k), make([]float64, k), make([]float64, k)
+	g.p, g.q, g.r = make([]float64, k), make([]float64, k), make([]float64, k)
 	return g
 }
 
@@ -47,16 +47,16 @@ func (g *gram) add(m *matrices, b *rows.Batch) error {
 	for g.n = 0; g.n < b.N; g.n++ {
 		phi, logits := b.Row(g.n)
 		augment(g.head, g.phi[g.n*d:(g.n+1)*d], phi)
-		g.probabilities(g.p, g.rest, logits)
+		g.curvature(g.p, g.q, logits)
 		if g.fisher {
-			residuals(g.head, g.r, g.p, g.rest, b.Label(g.n), b.Target(g.n))
+			residuals(g.head, g.r, g.p, g.q, b.Label(g.n), b.Target(g.n))
 		}
 		if g.structure == Full {
-			g.weigh()
+			g.fullWeights()
 		} else {
-			g.weighKronecker(m)
+			g.kroneckerWeights(m)
 		}
-		g.addToGroup(m, phi, logits, b.Label(g.n))
+		g.addClassSum(m, phi, logits, b.Label(g.n))
 	}
 	m.n += b.N
 	if g.structure == Full {
@@ -65,8 +65,8 @@ func (g *gram) add(m *matrices, b *rows.Batch) error {
 	return g.addKronecker(m)
 }
 
-// addToGroup adds an example to the sum of its class: its label or, without one, the prediction.
-func (g *gram) addToGroup(m *matrices, phi, logits []float32, label int) {
+// addClassSum adds the features of an example to the sum of its class: its label or, without one, the prediction.
+func (g *gram) addClassSum(m *matrices, phi, logits []float32, label int) {
 	if label < 0 {
 		label = g.head.Predicted(logits)
 	}
@@ -82,36 +82,36 @@ func (g *gram) addToGroup(m *matrices, phi, logits []float32, label int) {
 }
 
 // residuals writes r = p - y, where y is the targets or the one-hot label. Where y is 1, r is -(1-p).
-func residuals(h layer.Head, r, p, rest []float64, label int, targets []uint8) {
+func residuals(h layer.Head, r, p, q []float64, label int, targets []uint8) {
 	copy(r, p)
 	switch {
 	case targets != nil:
 		for k, y := range targets {
 			if y == 1 {
-				r[k] = -rest[k]
+				r[k] = -q[k]
 			}
 		}
 	case h.Logits == 1:
 		if label == 1 {
-			r[0] = -rest[0]
+			r[0] = -q[0]
 		}
 	default:
-		r[label] = -rest[label]
+		r[label] = -q[label]
 	}
 }
 
-// weighed returns the number of pairs of logits for which H has weights; see terms.
-func (l *layout) weighed() int {
+// curvatureWeights returns how many weights of an example are for H, one for each pair of logits; see terms.
+func (l *layout) curvatureWeights() int {
 	if l.coupled == 1 {
 		return l.head.Logits
 	}
 	return l.pairs() - l.head.Logits
 }
 
-// weigh writes the weights of example n for the full structure: 1 for A; then w_kl for H, of every coupled pair
+// fullWeights writes the weights of example n for the full structure: 1 for A; then w_kl for H, of every coupled pair
 // k < l or of every separate logit; then those for J, of every pair k ≤ l.
-func (g *gram) weigh() {
-	p, rest, r := g.p, g.rest, g.r
+func (g *gram) fullWeights() {
+	p, q, r := g.p, g.q, g.r
 	w := g.weights[g.n*g.width : (g.n+1)*g.width]
 	w[0] = 1
 	at := 1
@@ -119,7 +119,7 @@ func (g *gram) weigh() {
 		end := first + g.coupled
 		for i := first; i < end; i++ {
 			if g.coupled == 1 {
-				w[at] = p[i] * rest[i]
+				w[at] = p[i] * q[i]
 				at++
 			}
 			for l := i + 1; l < end; l++ {
@@ -138,13 +138,13 @@ func (g *gram) weigh() {
 	}
 }
 
-// weighKronecker writes p and r of example n, and adds p(1-p) to the diagonal of B. A sum of p² would lose the
+// kroneckerWeights writes p and r of example n, and adds p(1-p) to the diagonal of B. A sum of p² would lose the
 // 1-p of a network that is confident on its training data.
-func (g *gram) weighKronecker(m *matrices) {
-	k, p, rest, r := len(g.p), g.p, g.rest, g.r
+func (g *gram) kroneckerWeights(m *matrices) {
+	k, p, q, r := len(g.p), g.p, g.q, g.r
 	if g.diagonal {
 		for i := range k {
-			m.b[i] += p[i] * rest[i]
+			m.b[i] += p[i] * q[i]
 			if g.fisher {
 				m.g[i] += r[i] * r[i]
 			}
@@ -156,7 +156,7 @@ func (g *gram) weighKronecker(m *matrices) {
 		copy(g.weights[(BlockSize+g.n)*k:], r)
 	}
 	for i := range k {
-		m.b[i*k+i] += p[i] * rest[i]
+		m.b[i*k+i] += p[i] * q[i]
 	}
 }
 
@@ -179,7 +179,7 @@ func (g *gram) addFull(m *matrices) error {
 		}
 	}
 	terms := g.terms(m)
-	return eachProducts(g.phi[:n*d], d, &g.products, func(offset int, products []float64) error {
+	return forEachProduct(g.phi[:n*d], d, &g.products, func(offset int, products []float64) error {
 		columns := len(products) / n
 		g.sum = grow(g.sum, width*columns)
 		if err := g.product.Multiply(g.sum, g.transposed, products, width, n, columns); err != nil {
@@ -194,14 +194,14 @@ func (g *gram) addFull(m *matrices) error {
 	})
 }
 
-// eachProducts calls f with the products φ_iφ_j, i ≤ j, of all rows of x [n,D]: some of the D(D+1)/2 columns at
+// forEachProduct calls f with the products φ_iφ_j, i ≤ j, of all rows of x [n,D]: some of the D(D+1)/2 columns at
 // a time, [n,columns], and the index of the first.
-func eachProducts(x []float64, d int, scratch *[]float64, f func(offset int, products []float64) error) error {
-	const most = 4096 // columns formed at once: [512, 4096] float64 are 16 MiB
+func forEachProduct(x []float64, d int, scratch *[]float64, f func(offset int, products []float64) error) error {
+	const maxColumns = 4096 // columns at a time: [512, 4096] float64 are 16 MiB
 	rows := len(x) / d
 	for first := 0; first < d; {
 		last, columns := first, 0
-		for last < d && (columns == 0 || columns+d-last <= most) {
+		for last < d && (columns == 0 || columns+d-last <= maxColumns) {
 			columns += d - last
 			last++
 		}

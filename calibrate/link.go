@@ -9,9 +9,9 @@ import (
 
 // formulas are the mathematics of a [layer.Link].
 type formulas struct {
-	// curvature writes p_k and 1 - p_k of each logit at temperature 1, for the derivatives of the
+	// curvature writes p_k and q_k = 1 - p_k of each logit at temperature 1, for the derivatives of the
 	// training loss.
-	curvature func(p, rest []float64, logits []float32)
+	curvature func(p, q []float64, logits []float32)
 
 	// predict writes the log-probabilities of logits ([layer.Head.Probabilities]) and returns the margin.
 	predict func(logp, mu []float64) (margin float64)
@@ -23,11 +23,11 @@ var links = map[layer.Link]formulas{
 	layer.OneVsRest: {curvature: sigmoids, predict: meanfield.OneVsRest},
 }
 
-// softmax writes p and 1-p.
+// softmax writes p and q = 1-p.
 //
 // 1-p is the sum of the other probabilities. A network that interpolates its training set has 1-p near 1e-9
 // and below, where the difference keeps few digits or none, and the curvature consists of those differences.
-func softmax(p, rest []float64, logits []float32) {
+func softmax(p, q []float64, logits []float32) {
 	top := 0
 	for k, a := range logits {
 		if a > logits[top] {
@@ -44,18 +44,18 @@ func softmax(p, rest []float64, logits []float32) {
 	sum := 1 + others
 	for k := range p {
 		p[k] /= sum
-		rest[k] = 1 - p[k] // p ≤ ½ except for the top class: nothing cancels
+		q[k] = 1 - p[k] // p ≤ ½ except for the top class: nothing cancels
 	}
-	rest[top] = others / sum
+	q[top] = others / sum
 }
 
 // sigmoids writes σ(a) and σ(-a) of each logit, neither as a difference.
-func sigmoids(p, rest []float64, logits []float32) {
+func sigmoids(p, q []float64, logits []float32) {
 	for k, a := range logits {
 		e := math.Exp(-math.Abs(float64(a)))
-		p[k], rest[k] = 1/(1+e), e/(1+e)
+		p[k], q[k] = 1/(1+e), e/(1+e)
 		if a < 0 {
-			p[k], rest[k] = rest[k], p[k]
+			p[k], q[k] = q[k], p[k]
 		}
 	}
 }

@@ -220,7 +220,7 @@ func (c *Cache) find(ctx context.Context, recipe, stamp string, ds *dataset.Data
 	return store, f, err
 }
 
-// open opens a store; it returns nil for a file that is no complete store, or one that is not wanted.
+// open opens a store; it returns nil for a file that is not a complete store, or one that is not wanted.
 func (c *Cache) open(name string, wanted func(metadata map[string]string) bool) (*rows.Store, *os.File, error) {
 	f, err := files.Open(filepath.Join(c.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*files.IrregularError)) {

@@ -106,7 +106,7 @@ func TestASecondRunComesFromTheCacheAlone(t *testing.T) {
 				t.Fatalf("stats %+v, files %q", stats, entries(t, c.Cache.Dir))
 			}
 
-			// Whoever runs the network now gets an error.
+			// From here on, running the network is an error.
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	}
 }
 
-// A stream from the cache ends when it is told to, as one that runs the network does.
+// A stream from the cache can be canceled, as one that runs the network can.
 func TestACachedStreamCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "grey", Config{})
@@ -195,7 +195,7 @@ func TestACachedStreamCanBeCancelled(t *testing.T) {
 	}
 }
 
-// Whatever changes the rows changes the key.
+// Everything that changes the rows changes the key.
 func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -342,7 +342,7 @@ func TestTheKeyCoversExternalWeights(t *testing.T) {
 	}
 }
 
-func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
+func TestADamagedCacheFileIsRewritten(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "conv", Config{Batch: 7})
 	images := photos(t, n, 8, 8, 3, 4)
@@ -391,7 +391,7 @@ func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 }
 
 // A whole store under the right name that holds other rows than the network and the data give is not used.
-func TestAStoreOfOtherRowsIsWrittenAnew(t *testing.T) {
+func TestAStoreOfOtherRowsIsRewritten(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "conv", Config{Batch: 7})
 	images := photos(t, n, 8, 8, 3)
@@ -467,7 +467,7 @@ func TestUnchangedDataAreNotReadAgain(t *testing.T) {
 	}
 	data[len(data)-1] ^= 1
 	write(t, dir, filepath.Base(images), data)
-	age(past) // a lie that shows that nothing was read
+	age(past) // a wrong time, which shows that nothing was read
 	if again, stats := run(); !stats.Cached || again != first {
 		t.Errorf("unchanged as far as can be told: fingerprint %q, %+v, want the first", again, stats)
 	}

@@ -60,7 +60,7 @@ func TestAPipeInTheCacheIsNoRows(t *testing.T) {
 	}
 }
 
-// What a killed run has left is as large as what it was to write.
+// The file of a killed run is as large as the file that it was to write.
 func TestTheNextRunClearsTheCacheOfKilledOnes(t *testing.T) {
 	t.Parallel()
 	e, err := newExtractor("grey", Config{})

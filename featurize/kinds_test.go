@@ -263,7 +263,7 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 	got, _ := stream(t, extractor(t, "tokens", Config{}), data, StreamConfig{})
 	same(t, &got.Batch, want)
 
-	// Where only ready arrays are known, nothing says what bytes are.
+	// If only ready arrays are known, the meaning of bytes is not.
 	_, err := pass(t.Context(), extractor(t, "tokens", Config{ArraysOnly: true}).Rows, data, StreamConfig{},
 		func(*rows.Batch) error { return nil })
 	if !errors.Is(err, preprocess.ErrUnknown) {
@@ -271,7 +271,7 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 	}
 }
 
-// What fills up a fixed batch is valid input, and leaves no trace.
+// The rows that fill up a fixed batch are valid inputs, and do not change the results.
 func TestAFixedBatchIsFilledUpWithAnExample(t *testing.T) {
 	t.Parallel()
 	ids := make([]int64, n*3)

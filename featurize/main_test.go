@@ -14,7 +14,7 @@ import (
 // asks for it, with the variable's value.
 var helpers = map[string]func(string){}
 
-// The tests run real networks: ONNX Runtime is installed into the user's cache where there is none.
+// The tests run real networks: ONNX Runtime is installed into the user's cache if it is missing.
 func TestMain(m *testing.M) {
 	lib, err := install.Ensure(context.Background(), install.Config{Install: true})
 	if err == nil {

@@ -33,8 +33,8 @@ func network(t testing.TB, path string, c Config) *Network {
 	return w
 }
 
-// oneByOne is the slow twin: a session of its own, an example at a time or, for a
-// fixed batch, as many copies of it.
+// oneByOne is the slow twin: it runs one example at a time in a separate session or, for a fixed batch, as many
+// copies of the example.
 func oneByOne(t testing.TB, path string, copies, n int, input func(from, to int) tensor.Tensor) Results {
 	t.Helper()
 	m, err := onnx.Open(path)
@@ -256,7 +256,7 @@ func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
 	w := network(t, "../testdata/onnx/tail_fixed_batch_squeezed.onnx", Config{})
 	_, err := w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{3, 5}, Data: random(1, 15)}})
 	testerr.OneLine(t, err, "y [4] float32 for 1 examples", "want y [1]", "first axis")
-	// What else goes wrong is told as it is.
+	// Other errors are returned unchanged.
 	w = network(t, "testdata/conv.onnx", Config{})
 	_, err = w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1, 2, 8, 8}, Data: random(1, 128)}})
 	testerr.OneLine(t, err, "image", "[N,3,8,8]", "[1,2,8,8]")
@@ -267,8 +267,8 @@ func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
 	}
 }
 
-// A batch is run again for what its shapes tell, not after any failure.
-func TestShapesAreLookedForWhereTheyAreSpokenOf(t *testing.T) {
+// A batch is run again if an error is about its shapes, not after any failure.
+func TestOnlyErrorsAboutShapesLeadToASecondRun(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]bool{
 		"shape mismatch attempting to re-use buffer. {4} != {1}":                                 true,
@@ -309,8 +309,7 @@ func TestANetworkThatIsNotCutHasNoFeatures(t *testing.T) {
 	}
 }
 
-// Passes of a network that draws nothing are alike, and stand one after another for each
-// example, in whatever batches they were run.
+// Passes of a deterministic network are equal, and are next to each other for each example, whatever the batches.
 func TestPassesStandOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	const passes = 3

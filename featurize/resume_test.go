@@ -14,7 +14,7 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 )
 
-// What is read from a position on is the rest of the whole, bit for bit, in the same batches.
+// A stream from a position is the rest of the whole, bit for bit, in the same batches.
 func TestAStreamFromAPositionIsTheRestOfTheWhole(t *testing.T) {
 	t.Parallel()
 	const sequences = 5000
@@ -117,8 +117,7 @@ func filled(t *testing.T, e *Network, path string, c StreamConfig) (name string,
 	return names[0], data
 }
 
-// However often it is interrupted, the network runs over what is missing, and the same store is
-// there in the end.
+// However often it is interrupted, the network runs only on the missing examples, and the final store is the same.
 func TestAnInterruptedFillIsContinued(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 100})
@@ -183,8 +182,8 @@ func leave(t *testing.T, e *Network, path string, c StreamConfig, blocks int) st
 	return filepath.Join(c.Cache.Dir, names[0])
 }
 
-// A fill that goes on takes what is there without running the network over it, as far as it is whole.
-func TestWhatIsWholeOfAFillIsTaken(t *testing.T) {
+// A continued fill reuses complete blocks without running the network on them.
+func TestCompleteBlocksOfAnInterruptedFillAreReused(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})
 	path := aged(t, 4*rows.BlockSize+9)
@@ -262,7 +261,7 @@ func TestAWholeStoreGetsItsName(t *testing.T) {
 	}
 }
 
-// What others are at is left to them, and what is no such store is replaced.
+// Files that another process is writing are left alone, and files that are not stores are replaced.
 func TestAPartialStoreThatCannotBeHadIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "grey", Config{Batch: 64})

@@ -176,7 +176,7 @@ func TestInputsOfSeveralNamesComeFromAnNPZ(t *testing.T) {
 		}
 	}
 
-	// An input that is missing is no trouble of one record.
+	// A missing input is an error of the whole stream, not of one record.
 	file = npz(t, "weights", npy(weight, n, 5), "ids", npy(ids, n, 5))
 	ds := openData(t, write(t, t.TempDir(), "x.npz", file), dataset.Options{})
 	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{MaxBad: n}, collect(&collected{}))
@@ -319,7 +319,7 @@ func TestAnExampleOfTheWrongShapeEndsTheStream(t *testing.T) {
 	}
 }
 
-func TestAnOpenSizeIsSettledAnewForEveryStream(t *testing.T) {
+func TestAnOpenSizeIsChosenForEveryStream(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "open", Config{})
 	for _, size := range []int{8, 12, 5} {
@@ -665,7 +665,7 @@ func (r *unsuitable) Read(p []byte) (int, error) {
 	return copy(p, r.line), nil
 }
 
-// The caller can end the pass at the first record that cannot be read, however many follow.
+// The caller can end the pass at the first record that cannot be read.
 func TestSkippedRecordsAreCountedBeforeManyMoreAreRead(t *testing.T) {
 	const batch = 4
 	w := network(t, "testdata/conv.onnx", Config{Batch: batch})

@@ -228,7 +228,7 @@ func TestWindowsDoNotPileUp(t *testing.T) {
 }
 
 // Examples are of one shape where all of their inputs are.
-func TestShapesAreToldApart(t *testing.T) {
+func TestDifferentShapesHaveDifferentKeys(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, shapes := range [][][]int{

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 )
 
-// Where a disk fills up in the midst of a copy, the model is held in memory, whole, and gives the space back.
+// If the disk fills up during a copy, the whole model is held in memory, and the space is freed.
 func TestACopyThatDoesNotFitOnTheDiskIsHeldInMemory(t *testing.T) {
 	path := filepath.Join(onnxtest.Fixtures, "torch_large.onnx")
 	plain, err := Open(path)

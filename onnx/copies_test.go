@@ -14,8 +14,8 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 )
 
-// copiesIn has models be copied below a folder of the test's own, and files of more than so many bytes into
-// files. It returns what lies there.
+// copiesIn sets the folder of copies to one of the test, and the size from which weights are copied to files. It
+// returns the files in the folder.
 func copiesIn(t *testing.T, small int64) (files func() []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,7 +32,7 @@ func copiesIn(t *testing.T, small int64) (files func() []string) {
 	}
 }
 
-// A copy is the model, wherever it lies, when nothing of the originals is there any more.
+// A copy can be used when the original files are gone.
 func TestACopyIsTheModelWithoutItsFiles(t *testing.T) {
 	for name, small := range map[string]func(size int64) int64{
 		"in files":                    func(int64) int64 { return -1 },
@@ -97,7 +97,7 @@ func TestACopyIsTheModelWithoutItsFiles(t *testing.T) {
 	}
 }
 
-// What is held in memory is bounded for the whole model, however many files its weights are in.
+// The weights in memory are bounded for the whole model, for any number of files.
 func TestAModelOfManyFilesIsNotHeldInMemory(t *testing.T) {
 	const each = 4 << 10
 	pb := onnxtest.Network()
@@ -131,7 +131,7 @@ func TestAModelOfManyFilesIsNotHeldInMemory(t *testing.T) {
 	}
 }
 
-// A model that is no model leaves no copy, and one that is too large for memory says what would help.
+// A broken model leaves no copy, and the error of one that is too large for memory says what would help.
 func TestCopiesThatFailLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	junk := filepath.Join(dir, "junk.onnx")

@@ -34,7 +34,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A model that Parse accepts can be written and read again, whatever its functions.
+// A model that Parse accepts can be written and read again, with any functions.
 func FuzzFunctions(f *testing.F) {
 	models := onnxtest.SeedFunctions(f)
 	f.Fuzz(func(t *testing.T, which uint16, edits []byte) {

@@ -170,7 +170,7 @@ func TestInlinedNamesAreReadable(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	// No name is given twice, whatever the model has.
+	// Names are unique, for any names in the model.
 	for _, name := range []string{"names", "subgraphs", "modules"} {
 		seen := map[string]bool{}
 		var tensors func(g *onnxpb.Graph)

@@ -156,14 +156,14 @@ func TestOpenTakesMemoryForTheGraphOnly(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-// Every model that lies is refused, with an error that names the lie.
+// Every inconsistent model is refused, with an error that names the inconsistency.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	initializer := func(change func(*onnxpb.Tensor)) func(*onnxpb.Model) {
 		return func(m *onnxpb.Model) { change(m.Graph.Initializer[0]) }
 	}
 	for _, tt := range []struct {
-		lie    string
+		what   string
 		change func(*onnxpb.Model)
 		want   string
 	}{
@@ -238,7 +238,7 @@ func TestParseRefuses(t *testing.T) {
 			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{G: g}}
 		}, "nested more than"},
 	} {
-		t.Run(tt.lie, func(t *testing.T) {
+		t.Run(tt.what, func(t *testing.T) {
 			pb := onnxtest.Network()
 			tt.change(pb)
 			m, err := Parse("model", onnxtest.Marshal(t, pb))
@@ -510,11 +510,11 @@ func TestExternalData(t *testing.T) {
 		{"no location", entry("offset", "0"), "without a location"},
 		{"missing", entry("location", "nothing"), "is missing beside the model"},
 		{"folder", entry("location", "sub"), "not a regular file"},
-		{"offset behind the end", entry("location", "blob2", "offset", "5"),
+		{"offset beyond the end", entry("location", "blob2", "offset", "5"),
 			"reaches to byte 5+2048 and \"blob2\" has 2052"},
 		{"offset that overflows", entry("location", "blob2", "offset", "9223372036854775807", "length", "2048"),
 			"reaches to byte"},
-		{"length behind the end", entry("location", "blob2", "length", "9223372036854775807"), "reaches to byte"},
+		{"length beyond the end", entry("location", "blob2", "length", "9223372036854775807"), "reaches to byte"},
 		{"length of another shape", entry("location", "blob2", "length", "2000"), "wants 2048 bytes and has 2000"},
 		{"negative offset", entry("location", "blob2", "offset", "-1"), "is not a size"},
 		{"offset beyond int64", entry("location", "blob2", "offset", "18446744073709551616"), "is not a size"},

@@ -77,7 +77,7 @@ func TestNarrowElements(t *testing.T) {
 }
 
 // Positions that are none are an error, not a panic; and a shape alone takes no memory.
-func TestSparseInitializersThatLie(t *testing.T) {
+func TestInconsistentSparseInitializersAreRefused(t *testing.T) {
 	t.Parallel()
 	values := func(n int64) *onnxpb.Tensor {
 		return &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{n}, DataType: proto.Int32(int32(tensor.Float32)),
@@ -114,11 +114,11 @@ func TestSparseInitializersThatLie(t *testing.T) {
 			"in 0 dimensions"},
 		{"positions of another type", &onnxpb.SparseTensor{Values: values(1), Indices: values(1),
 			Dims: []int64{16, 32}}, "positions of type float32"},
-		{"a position behind the end", &onnxpb.SparseTensor{Values: values(1), Indices: indices([]int64{1}, 512),
+		{"a position beyond the end", &onnxpb.SparseTensor{Values: values(1), Indices: indices([]int64{1}, 512),
 			Dims: []int64{16, 32}}, "position 512 along 512 elements"},
-		{"a row behind the end", &onnxpb.SparseTensor{Values: values(1), Indices: indices([]int64{1, 2}, 16, 0),
+		{"a row beyond the end", &onnxpb.SparseTensor{Values: values(1), Indices: indices([]int64{1, 2}, 16, 0),
 			Dims: []int64{16, 32}}, "position 16 along 16 elements"},
-		{"a column behind the end", &onnxpb.SparseTensor{Values: values(1), Indices: indices([]int64{1, 2}, 0, 32),
+		{"a column beyond the end", &onnxpb.SparseTensor{Values: values(1), Indices: indices([]int64{1, 2}, 0, 32),
 			Dims: []int64{16, 32}}, "position 32 along 32 elements"},
 		{"a negative position", &onnxpb.SparseTensor{Values: values(1), Indices: indices([]int64{1}, -1),
 			Dims: []int64{16, 32}}, "position -1 along 512 elements"},

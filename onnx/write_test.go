@@ -18,7 +18,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// A model in two files is the model, whatever held its weights before.
+// A model in two files is the same model, wherever its weights were before.
 func TestFilesWithExternalData(t *testing.T) {
 	t.Parallel()
 	split := 0
@@ -90,7 +90,7 @@ func writeFiles(folder string, files []File) error {
 	return nil
 }
 
-// huge is a model whose weights are said to have so many bytes, which are nowhere.
+// huge is a model whose declared weights have so many bytes, which do not exist.
 func huge(t *testing.T, lengths ...int64) *Model {
 	t.Helper()
 	pb := onnxtest.Network()
@@ -156,7 +156,7 @@ func TestFilesAboveTwoGiB(t *testing.T) {
 	}
 }
 
-// What only the graph makes large cannot be helped.
+// A graph that is too large without its weights cannot be written.
 func TestFilesRefuseAGraphAboveTheLimit(t *testing.T) {
 	t.Parallel()
 	m, err := Parse("model", onnxtest.Marshal(t, onnxtest.Network()))

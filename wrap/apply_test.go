@@ -100,7 +100,7 @@ func TestOverridesGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 	}
 }
 
-func TestOverridesHaveThresholdsOfTheirOwn(t *testing.T) {
+func TestOverridesHaveSeparateThresholds(t *testing.T) {
 	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }

@@ -13,7 +13,7 @@ import (
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
-// A predictor keeps running the model that was verified, however its files are overwritten: ONNX Runtime maps large
+// A predictor keeps running the model that was verified after its files are overwritten: ONNX Runtime maps large
 // weights, and would silently use others, or crash if the file became shorter.
 func TestAnOpenPredictorKeepsTheModelThatWasVerified(t *testing.T) {
 	const n, small, large = 60, 1000, 300_000 // the largest table is not kept in memory

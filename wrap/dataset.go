@@ -13,7 +13,7 @@ import (
 	"github.com/mfgs/mfgs/internal/source"
 )
 
-// A RecordError says why one record, such as an image file or a line, has no prediction. The records behind it
+// A RecordError says why one record, such as an image file or a line, has no prediction. The records after it
 // can still be predicted.
 type RecordError struct {
 	Input string // the name of the record
@@ -94,7 +94,7 @@ func (p *Predictor) predictDataset(
 				return nil
 			}
 		}
-		if !yieldBad(math.MaxInt) { // behind the last prediction
+		if !yieldBad(math.MaxInt) { // after the last prediction
 			return nil
 		}
 		if err != nil {

@@ -53,8 +53,8 @@ func ExampleOpenFS() {
 	// class 5, confidence 0.9
 }
 
-// Open a bundle once, and use it for all predictions. A gradient and a frame are no digits: their confidence does not
-// show it, their percentile does.
+// Open a bundle once, and use it for all predictions. A gradient and a frame are not digits: their confidence does
+// not show it, their percentile does.
 func ExampleOpen() {
 	bundle, ctx := "testdata/digits", context.Background()
 	images := []image.Image{three(), gradient(), frame()}

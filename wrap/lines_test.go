@@ -143,7 +143,7 @@ func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
 	<-ended
 }
 
-func TestLinesEnd(t *testing.T) {
+func TestLinesEndWithTheStreamOrItsError(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Full)
 	p := opened(t, dir, Options{})
@@ -189,7 +189,8 @@ func TestLinesEnd(t *testing.T) {
 	}
 }
 
-// Predictions have the labels of their lines, unless Options.Unlabelled is set. Labels that are no class are left out.
+// Predictions have the labels of their lines, unless Options.Unlabelled is set. Labels that are not classes are left
+// out.
 func TestLinesMayHaveLabels(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)

@@ -23,7 +23,7 @@ type Tensor = tensor.Tensor
 
 // Predictor gives predictions with uncertainty. It is safe for concurrent use.
 //
-// The bundle's model and the mean-field head behind it run in one session of ONNX Runtime, with the network and
+// The bundle's model and the mean-field head after it run in one session of ONNX Runtime, with the network and
 // its variances in float32. PredictFeatures computes in float64. Decisions, which are rules on the results, are
 // computed by package conformal in every case; the graph of an exported model computes them again.
 type Predictor struct {

@@ -384,8 +384,8 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 	}
 }
 
-// However tuning sharpens or flattens probabilities, no two digits have the same score. In float32, 1 - max p would be
-// exactly zero for many, or one of a few numbers for all.
+// No two digits have the same score, however tuning sharpens or flattens probabilities. In float32, 1 - max p would
+// be exactly zero for many, or one of a few numbers for all.
 func TestScoresOfDigitsDoNotTie(t *testing.T) {
 	t.Parallel()
 	const n = 297

@@ -421,7 +421,7 @@ func TestADatasetWithoutExamplesIsErrNoExamples(t *testing.T) {
 }
 
 // Labels that are not the model's do not prevent predictions.
-func TestForeignLabelsAreNotNeeded(t *testing.T) {
+func TestPredictionsDoNotNeedTheModelsLabels(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	p := opened(t, dir, Options{})
@@ -436,7 +436,7 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 		t.Errorf("%d predictions, %+v", len(predictions), report)
 	}
 
-	// That labels in a file are no classes shows only while it is read.
+	// Labels that are not classes are found only while a file is read.
 	data := t.TempDir()
 	write(t, data, "x-labels-idx1", idx([]byte{1, 10}, 2))
 	images := write(t, data, "x-images-idx3", idx(make([]byte, 128), 2, 8, 8))
@@ -725,7 +725,7 @@ func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
 	}
 }
 
-// testdata/v1/digits has format 1, which names neither method nor score: mf0 gives both, and there is no percentile.
+// testdata/v1/digits has format 1, which names neither method nor score: mf0 gives both, without percentiles.
 func TestABundleOfFormat1Predicts(t *testing.T) {
 	t.Parallel()
 	p := opened(t, "testdata/v1/digits", Options{})

@@ -203,8 +203,8 @@ func TestLatencyIsOfOneExample(t *testing.T) {
 	}
 }
 
-// A calibration keeps a probe, whatever it reads the data from, unless that is switched off. --resume accepts a
-// finished bundle only if it agrees in that.
+// A calibration from any kind of data keeps a probe, unless that is switched off. --resume accepts a finished bundle
+// only if it agrees in that.
 func TestWhenAProbeIsKept(t *testing.T) {
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	c.OOD, c.Resume, c.Cache = "", true, t.TempDir()

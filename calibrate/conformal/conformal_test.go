@@ -12,8 +12,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// softmaxed are examples of a model of which labels are drawn as it says, but for a bias: it is wrong
-// more often than it believes, and so are the sets without thresholds.
+// softmaxed returns examples of an overconfident model: it predicts softmax(2a), and labels are drawn from softmax(a).
 func softmaxed(rng *rand.Rand, n, classes int) *Examples {
 	x := &Examples{Classes: classes, Labels: make([]int, n)}
 	for i := range n {
@@ -39,7 +38,7 @@ func softmaxed(rng *rand.Rand, n, classes int) *Examples {
 	return x
 }
 
-// labelled are examples of labels that are told independently of each other.
+// labelled returns examples whose labels are drawn independently.
 func labelled(rng *rand.Rand, n, classes int) *Examples {
 	x := &Examples{Classes: classes, Targets: make([]uint8, n*classes)}
 	for i := range n * classes {
@@ -180,8 +179,8 @@ func most(n int, p float64) int {
 	return k
 }
 
-// Each draw is of validation examples and of one new one, as the promise is.
-func TestSetsCoverAsPromised(t *testing.T) {
+// Each draw is of validation examples and one new example, as in the guarantee.
+func TestSetsHaveTheNominalCoverage(t *testing.T) {
 	t.Parallel()
 	const draws, n, alpha = 2000, 59, 0.2
 	for _, score := range Scores {
@@ -205,7 +204,7 @@ func TestSetsCoverAsPromised(t *testing.T) {
 	}
 }
 
-func TestClassConditionalSetsCoverEachClassAsPromised(t *testing.T) {
+func TestClassConditionalSetsHaveTheNominalCoverageOfEachClass(t *testing.T) {
 	t.Parallel()
 	const draws, n, alpha = 2000, 200, 0.2
 	rng := rand.New(rand.NewPCG(5, 1))
@@ -229,7 +228,7 @@ func TestClassConditionalSetsCoverEachClassAsPromised(t *testing.T) {
 	}
 }
 
-func TestMultiLabelSetsMissAsFewLabelsAsPromised(t *testing.T) {
+func TestMultiLabelSetsControlTheFractionOfMissedLabels(t *testing.T) {
 	t.Parallel()
 	const draws, n, alpha = 3000, 59, 0.2
 	rng := rand.New(rand.NewPCG(6, 1))
@@ -279,7 +278,7 @@ func world(rng *rand.Rand, n int) (d Losses, oodScores []float64) {
 // risk is the true error of what is accepted: the mean of d²(1+u)/2 over d ≤ uncertainty, u ≤ ood.
 func risk(uncertainty, ood float64) float64 { return uncertainty * uncertainty / 3 * (1 + ood/2) / 2 }
 
-func TestTheTargetErrorIsKeptWithTheConfidencePromised(t *testing.T) {
+func TestTheTargetErrorHoldsWithTheNominalConfidence(t *testing.T) {
 	t.Parallel()
 	const draws, target, confidence = 1000, 0.05, 0.9
 	rng := rand.New(rand.NewPCG(7, 1))
@@ -306,7 +305,7 @@ func TestTheTargetErrorIsKeptWithTheConfidencePromised(t *testing.T) {
 	}
 }
 
-func TestTheTargetErrorIsKeptAmongWhatIsNotFlaggedAsOOD(t *testing.T) {
+func TestTheTargetErrorHoldsAmongInputsNotFlaggedAsOOD(t *testing.T) {
 	t.Parallel()
 	const draws, target, share, confidence = 1000, 0.05, 0.8, 0.9
 	rng := rand.New(rand.NewPCG(8, 1))
@@ -339,7 +338,7 @@ func TestTheTargetErrorIsKeptAmongWhatIsNotFlaggedAsOOD(t *testing.T) {
 }
 
 // Losses that are parts of 1: the mean of three mistakes with one probability.
-func TestPartsOfLossesKeepTheTargetToo(t *testing.T) {
+func TestFractionalLossesHoldTheTarget(t *testing.T) {
 	t.Parallel()
 	const draws, target, confidence = 500, 0.1, 0.9
 	rng := rand.New(rand.NewPCG(9, 1))
@@ -372,7 +371,7 @@ func TestPartsOfLossesKeepTheTargetToo(t *testing.T) {
 	}
 }
 
-// The rule by its definition: every threshold tested anew, from the one that tune shows best.
+// The rule by its definition: every threshold is tested, starting from the best one on the tuning half.
 func TestTargetErrorTestsThresholdsInTheirOrder(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(10, 1))
@@ -482,7 +481,7 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 	}
 }
 
-func TestDoubtHasDigitsWhereOneProbabilityHasAll(t *testing.T) {
+func TestUncertaintyKeepsItsDigitsWhenTheProbabilityRoundsToOne(t *testing.T) {
 	t.Parallel()
 	if got := Uncertainty([]float64{1e-30, 1, 2e-30}); got < 2.9e-30 || got > 3.1e-30 {
 		t.Errorf("uncertainty %v, want 3e-30", got)
@@ -496,7 +495,7 @@ func TestDoubtHasDigitsWhereOneProbabilityHasAll(t *testing.T) {
 	}
 }
 
-func TestNumbersThatAreNoneAreNeverAccepted(t *testing.T) {
+func TestNaNIsNeverAccepted(t *testing.T) {
 	t.Parallel()
 	nan := math.NaN()
 	s := Sets{Score: LAC, Thresholds: []float64{2}}
@@ -513,8 +512,8 @@ func TestNumbersThatAreNoneAreNeverAccepted(t *testing.T) {
 	}
 }
 
-// What an error says can be shown is shown, and no step further is.
-func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
+// The closest target that the error names can be shown, and a lower one cannot.
+func TestTheTargetOfTheErrorMessageIsTheClosestPossible(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(31, 1))
 	few, many := drawnOutcomes(rng, softmaxed(rng, 40, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3))
@@ -563,7 +562,7 @@ func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
 	}
 }
 
-func TestWhereNothingIsShownTheErrorSaysSo(t *testing.T) {
+func TestTheErrorSaysThatNoBoundCanBeShown(t *testing.T) {
 	t.Parallel()
 	wrong := Losses{Uncertainty: make([]float64, 100), Loss: make([]float64, 100)}
 	for i := range wrong.Loss {
@@ -576,9 +575,8 @@ func TestWhereNothingIsShownTheErrorSaysSo(t *testing.T) {
 	}
 }
 
-// A target that is taken from the error of a smaller one is not independent of the examples any more.
-// The promise is kept here all the same.
-func TestATargetFromAnErrorIsKeptToo(t *testing.T) {
+// A target taken from the error message of a smaller one depends on the examples. The guarantee holds nevertheless.
+func TestATargetFromTheErrorMessageHoldsToo(t *testing.T) {
 	t.Parallel()
 	const draws, confidence = 200, 0.9
 	rng := rand.New(rand.NewPCG(32, 1))

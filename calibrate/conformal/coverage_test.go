@@ -35,8 +35,8 @@ func TestAtMostCoveredCountsOrders(t *testing.T) {
 	}
 }
 
-// Of data that are drawn alike few are said not to be, of many or few examples.
-func TestFewAreFoundUnlikeThatAreAlike(t *testing.T) {
+// Few samples of the same distribution are found to differ, whether examples are many or few.
+func TestFewFalseDifferencesAreFound(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	const trials, m, n, alpha = 2000, 400, 150, .1

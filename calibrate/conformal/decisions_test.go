@@ -75,7 +75,7 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 				t.Errorf("%s: the promises %q do not say %q", name, text, w)
 			}
 		}
-		// What is abstained from is what the rules say.
+		// Predictions are abstained from as the rules say.
 		for i := range held.len() {
 			doubtful := d.Uncertainty != nil && held.losses().Uncertainty[i] > d.Uncertainty.Threshold
 			unfamiliar := d.OOD != nil && held.OODScores[i] > d.OOD.Threshold
@@ -94,7 +94,7 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 	}
 }
 
-func TestPlansThatMeanNothingAreRefused(t *testing.T) {
+func TestInvalidPlansAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]Plan{
 		"target-error is 1,":           {TargetError: 1},
@@ -114,16 +114,16 @@ func TestPlansThatMeanNothingAreRefused(t *testing.T) {
 	}
 }
 
-// Each lie is told in decisions that are right otherwise, with the promises that would go with it.
-func TestDecisionsThatLieAreRefused(t *testing.T) {
+// Each inconsistency is in otherwise correct decisions, with the guarantees that would follow from it.
+func TestInconsistentDecisionsAreRefused(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(22, 1))
 	tune, held := drawnOutcomes(rng, softmaxed(rng, 400, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3))
 	raps := Plan{TargetError: 0.5, FalseAlarm: 0.1, Alpha: 0.1, Sets: RAPS, ClassConditional: true}
 	for name, c := range map[string]struct {
-		plan Plan
-		lie  func(*Decisions)
-		want string
+		plan   Plan
+		change func(*Decisions)
+		want   string
 	}{
 		"a rule is missing":        {raps, func(d *Decisions) { d.OOD = nil }, "unfamiliar is given: false"},
 		"a rule nobody asked for":  {raps, func(d *Decisions) { d.TargetError = 0 }, "doubt is given: true"},
@@ -171,7 +171,7 @@ func TestDecisionsThatLieAreRefused(t *testing.T) {
 			t.Fatalf("%s: without it: %v", name, err)
 		}
 		before := d.Clone()
-		c.lie(d)
+		c.change(d)
 		if reflect.DeepEqual(before, d) {
 			t.Fatalf("%s: nothing is changed", name)
 		}
@@ -182,7 +182,7 @@ func TestDecisionsThatLieAreRefused(t *testing.T) {
 	}
 }
 
-func TestPromisesAreWhatTheNumbersSay(t *testing.T) {
+func TestGuaranteesThatContradictTheirNumbersAreRefused(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 1))
 	d, err := Plan{TargetError: 0.5, Alpha: 0.1}.Decide(
@@ -191,8 +191,8 @@ func TestPromisesAreWhatTheNumbersSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		lie  func(*Decisions)
-		want string
+		change func(*Decisions)
+		want   string
 	}{
 		"other words":      {func(d *Decisions) { d.Guarantees[0] = "no answer is wrong" }, "promises[0] is not what the numbers beside it say, \"at most 0.5"},
 		"a smaller number": {func(d *Decisions) { d.Guarantees[1] = strings.Replace(d.Guarantees[1], "0.1", "0.01", 1) }, "promises[1] is not"},
@@ -202,15 +202,15 @@ func TestPromisesAreWhatTheNumbersSay(t *testing.T) {
 		"other numbers":    {func(d *Decisions) { d.TargetError = 0.6 }, "promises[0] is not what the numbers beside it say, \"at most 0.6"},
 	} {
 		lying := d.Clone()
-		c.lie(lying)
+		c.change(lying)
 		if err := lying.Check(3, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-// All that is made passes, whatever is asked of whichever head.
-func TestWhatIsDecidedPassesItsCheck(t *testing.T) {
+// All decisions pass their check, for every plan and head.
+func TestDecisionsPassTheirOwnCheck(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(24, 1))
 	for range 60 {

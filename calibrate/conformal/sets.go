@@ -78,7 +78,7 @@ type Sets struct {
 	Score Score   `yaml:"score" json:"score"`
 	Alpha float64 `yaml:"alpha" json:"alpha"` // the fraction of sets that may miss the label
 
-	// RAPS adds Penalty for each place behind the first Free.
+	// RAPS adds Penalty for each place after the first Free.
 	Penalty float64 `yaml:"penalty,omitempty" json:"penalty,omitempty"`
 	Free    int     `yaml:"free,omitempty" json:"free,omitempty"`
 
@@ -139,7 +139,7 @@ type SetOptions struct {
 // Inductive Conformal Predictors", 2013).
 //
 // tune are examples for the penalty of RAPS, none of them in calib: the one of 0.001, 0.01, 0.1, 0.2 and 0.5 that
-// makes their sets smallest, behind as many free classes as cover 1 - alpha of them. Other scores ignore tune.
+// makes their sets smallest, after as many free classes as cover 1 - alpha of them. Other scores ignore tune.
 //
 // Fit needs at least 1/alpha - 1 examples, of each class for class-conditional sets. It refuses APS and RAPS, which
 // rank classes that exclude each other, for multi-label examples.

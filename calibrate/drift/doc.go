@@ -1,5 +1,5 @@
-// Package drift detects whether a stream of examples is no longer like the validation data. It knows numbers only, and
-// its memory does not grow with the stream.
+// Package drift detects whether a stream of examples is no longer like the validation data. It handles numbers only,
+// and its memory does not grow with the stream.
 //
 //  1. [NewReference] summarises a quantity over m validation examples for a file: some values in order, and how many
 //     are below each. Values are rounded to multiples of [Step], so that float32 does not look like drift from float64.

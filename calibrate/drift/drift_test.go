@@ -129,8 +129,8 @@ func TestTheTestIsItsDefinition(t *testing.T) {
 	}
 }
 
-// Without bins, the p-value of an example is its rank among all validation and earlier ones. Bins tell no
-// more of it than that it lies in an interval, in which it does.
+// Without bins, the p-value of an example is its rank among all validation and earlier examples. Bins give an
+// interval that contains it.
 func TestBinsHoldTheExactRank(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(2, 2))
@@ -348,13 +348,13 @@ func TestTiesAreBrokenAsOrderStatistics(t *testing.T) {
 	}
 }
 
-func TestReferencesThatNoValuesHaveAreRefused(t *testing.T) {
+func TestImpossibleReferencesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := func() *Reference { return newReference([]float64{1, 2, 2, 2, 2, 2, 2, 3, 4, 5}, 4) }
 	if err := good().Check(); err != nil {
 		t.Fatal(err)
 	}
-	for name, lie := range map[string]func(*Reference){
+	for name, change := range map[string]func(*Reference){
 		"no edges":           func(r *Reference) { *r = Reference{Examples: 3} },
 		"counts missing":     func(r *Reference) { r.Below = r.Below[1:] },
 		"few examples":       func(r *Reference) { r.Examples = 4 },
@@ -370,7 +370,7 @@ func TestReferencesThatNoValuesHaveAreRefused(t *testing.T) {
 		"same counts, other": func(r *Reference) { r.Edges[0] = 1.5 },
 	} {
 		r := good()
-		lie(r)
+		change(r)
 		if r.Check() == nil {
 			t.Errorf("%s: taken: %+v", name, r)
 		}
@@ -401,20 +401,20 @@ func TestANumberOfBinsOutOfRangePanics(t *testing.T) {
 	}
 }
 
-// What is predicted in float32 is no drift from the same in float64: here half of the confidences are
-// nearer to 1 than float32 can tell, and others are off by as much as its sums are.
+// Rounding to float32 is not drift: here half of the confidences are nearer to 1 than float32 can represent, and
+// others are off by the rounding of its sums.
 func TestPrecisionIsNoDrift(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 9))
-	sure := func() float64 { return 1 / (1 + math.Exp(-30*rng.Float64())) }
+	confident := func() float64 { return 1 / (1 + math.Exp(-30*rng.Float64())) }
 	held := make([]float64, 5000)
 	for i := range held {
-		held[i] = sure()
+		held[i] = confident()
 	}
 	b := must(NewBins(must(NewReference(held, 32)), 1))
 	test, index := NewTest(b.Weights(), 0.01, 1), NewIndex(b.Weights(), 1000)
 	for range 20_000 {
-		k := b.Place(float64(min(1, float32(sure())+float32(1e-6*(rng.Float64()-0.5)))))
+		k := b.Place(float64(min(1, float32(confident())+float32(1e-6*(rng.Float64()-0.5)))))
 		test.Add(k)
 		index.Add(k)
 	}
@@ -423,8 +423,8 @@ func TestPrecisionIsNoDrift(t *testing.T) {
 	}
 }
 
-// What is kept of values is what sorting them shows, and is taken as it is.
-func TestReferences(t *testing.T) {
+// A reference holds what sorting the values shows, and passes its check.
+func TestAReferenceSummarisesSortedValues(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 8))
 	for _, s := range sources {

@@ -247,8 +247,8 @@ func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
 	}
 }
 
-// Seeded sampling bounds what the approximation itself costs: mf0 is no exact
-// integral, and this test says by how much it may be off on moderate inputs.
+// Seeded sampling bounds the error of the approximation itself: mf0 is not an exact integral, and this test limits
+// its error on moderate inputs.
 func TestApproximationErrorAgainstSampling(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 1))
@@ -385,7 +385,7 @@ func TestInterpolationEqualsItsFunction(t *testing.T) {
 	}
 }
 
-// What is no number stays none, and stops nothing.
+// NaN stays NaN, and every loop ends.
 func TestFastMF0OfWhatIsNotFinite(t *testing.T) {
 	t.Parallel()
 	const n = 500
@@ -536,7 +536,7 @@ func TestExpSmallEqualsExp(t *testing.T) {
 	}
 }
 
-// Of ten thousand examples a few have variances beyond the table.
+// A few of ten thousand examples have variances beyond the table.
 func TestCurveBeyondItsTable(t *testing.T) {
 	t.Parallel()
 	logits := []float64{3, -1, 0, 2.5, -8}
@@ -622,7 +622,7 @@ func BenchmarkCurve(b *testing.B) {
 	})
 }
 
-// Where its table begins a curve goes on as it was, for logits of any size.
+// A curve is continuous where its table begins, for logits of any size.
 func TestCurveIsContinuousAtItsBeginning(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(19, 1))

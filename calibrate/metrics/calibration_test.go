@@ -65,7 +65,7 @@ func honest(rng *rand.Rand, n int) (logp []float64, labels []int) {
 	return logp, labels
 }
 
-// Where an ECE is large by chance alone, the estimate of the squared error has the mean 0.
+// If an ECE is large by chance alone, the estimate of the squared error has mean 0.
 func TestRightProbabilitiesHaveNoDebiasedError(t *testing.T) {
 	t.Parallel()
 	const n, runs = 100, 4000
@@ -152,8 +152,8 @@ func TestFiguresOfClassesAreTheirDefinitions(t *testing.T) {
 	wantClose(t, "ClasswiseECE", c.Reliability().ClasswiseECE, mean)
 }
 
-// Each label is a class of its own, told by the probability that it is present.
-func TestFiguresOfLabelsAreThoseOfEachApart(t *testing.T) {
+// Each label is a binary class, predicted by the probability that it is present.
+func TestFiguresOfLabelsAreThoseOfSeparateBinaryProblems(t *testing.T) {
 	t.Parallel()
 	const n, k = 60, 3
 	rng := rand.New(rand.NewPCG(8, 1))

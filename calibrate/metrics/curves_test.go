@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// A bin has what the definition of the ECE puts into it, and the ECE is made of nothing else.
+// A bin contains what the definition of the ECE puts into it, and the ECE depends on nothing else.
 func TestBinsAreThoseOfTheECE(t *testing.T) {
 	t.Parallel()
 	const n, k, bins = 300, 4, 10

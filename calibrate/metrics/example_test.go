@@ -31,7 +31,7 @@ func Example() {
 	// AUROC 0.833, detection accuracy 0.833
 }
 
-// A 95 % interval for an AUROC, the two samples resampled apart.
+// A 95 % interval for an AUROC, with the two samples resampled independently.
 func ExampleResample() {
 	in, out := []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{4.5, 6.5, 8.5, 9, 10}
 	detection, err := metrics.Detection(in, out, 0, 1, "auroc")

@@ -239,7 +239,7 @@ func TestResamplesAreSeededAndPaired(t *testing.T) {
 	}
 }
 
-// What chance adds to a calibration error it adds again where examples are drawn again.
+// Chance adds to a calibration error, and resampling adds as much again.
 func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
 	t.Parallel()
 	const n = 80
@@ -256,8 +256,7 @@ func TestDrawsOfCalibrationErrorsAreMovedToThem(t *testing.T) {
 	}
 }
 
-// One example that two methods disagree on is no difference significantly: a third of the draws
-// lack it.
+// One example on which two methods differ is not a significant difference: a third of the draws do not contain it.
 func TestOneExampleIsNoDifference(t *testing.T) {
 	t.Parallel()
 	const n = 200
@@ -293,7 +292,7 @@ func TestOneExampleIsNoDifference(t *testing.T) {
 	}
 }
 
-// Draws can not tell how far off an error of 0 is, but that two methods are the same.
+// Draws cannot show how uncertain an error of 0 is, but they show that two methods are the same.
 func TestNoErrorHasNoInterval(t *testing.T) {
 	t.Parallel()
 	c := classified(t, pairs(0.9, 0.8, 0.7), 2, []int{1, 1, 1}, 0)
@@ -328,13 +327,13 @@ func TestIntervalsOfInfinities(t *testing.T) {
 		t.Errorf("interval %v, %v: want one from a finite value to infinity", got, ok)
 	}
 	same := map[string]Series{"nll": nll}
-	sure := NewCertainty(same, map[string]map[string]Series{"itself": same}, 0.95)
-	if len(sure.Intervals) != 0 || len(sure.Differences["itself"]) != 0 {
-		t.Errorf("infinities have bounds: %+v", sure)
+	certainty := NewCertainty(same, map[string]map[string]Series{"itself": same}, 0.95)
+	if len(certainty.Intervals) != 0 || len(certainty.Differences["itself"]) != 0 {
+		t.Errorf("infinities have bounds: %+v", certainty)
 	}
 }
 
-// Of many samples, some 95 in a hundred have an interval that holds the truth.
+// The intervals of about 95 in 100 samples contain the true value.
 func TestIntervalsHoldTheTruth(t *testing.T) {
 	t.Parallel()
 	const runs, n = 200, 200
@@ -354,7 +353,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 	for run := range runs {
 		logp, labels := honest(rng, n)
 		in, out := make([]float64, n), make([]float64, n)
-		sure := NewClassifier(2, 0)
+		one := NewClassifier(2, 0)
 		for i := range n {
 			in[i], out[i] = rng.NormFloat64(), 1+rng.NormFloat64()
 			p := 0.75 + 0.2*float64(i%2)
@@ -362,7 +361,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 			if rng.Float64() < p-0.2 {
 				label = 1
 			}
-			if err := sure.Add(pairs(p), label); err != nil {
+			if err := one.Add(pairs(p), label); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -370,7 +369,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		measured := []*Statistics{classified(t, logp, 2, labels, 0).Probabilities(0), d, sure.Probabilities(0)}
+		measured := []*Statistics{classified(t, logp, 2, labels, 0).Probabilities(0), d, one.Probabilities(0)}
 		got := resampled(t, []int{n, n}, measured, ResampleOptions{Resamples: 200, Seed: uint64(run)})
 		got[0]["auroc"], got[0]["debiased_ce of 0.2 too much"] = got[1]["auroc"], got[2]["debiased_ce"]
 		for name, want := range truth {

@@ -85,7 +85,7 @@ func TestMeanOfFigures(t *testing.T) {
 
 // What chance may gain, by the definition: of each resample the largest deviation of all, in
 // standard errors, and the 95 % quantile of these, times each one's own standard error.
-func TestChanceGainsAreBoundedTogether(t *testing.T) {
+func TestGainsByChanceAreBoundedJointly(t *testing.T) {
 	t.Parallel()
 	const resamples = 400
 	rng := rand.New(rand.NewPCG(44, 1))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// However batches are cut, blocks are the same.
+// Blocks do not depend on how batches are cut.
 func TestBlocksDoNotDependOnBatches(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -47,7 +47,7 @@ func TestBlocksDoNotDependOnBatches(t *testing.T) {
 	}
 }
 
-// batches cuts examples into batches of some sizes, behind which there may be an error.
+// batches cuts examples into batches of some sizes, after which there may be an error.
 func batches(whole *Batch, size func() int, last error) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		for from := 0; from < whole.N; {
@@ -63,7 +63,7 @@ func batches(whole *Batch, size func() int, last error) iter.Seq2[*Batch, error]
 	}
 }
 
-// A block that may be incomplete is kept back: the examples behind an error may be of it.
+// A block that may be incomplete is kept back: the examples after an error may be of it.
 func TestAnErrorEndsTheBlocks(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stop")

@@ -25,7 +25,7 @@ func drawn(b *Batch, most int) *Batch {
 	return b.Pick(order)
 }
 
-// numbered returns n rows that tell their positions, which have gaps.
+// numbered returns n rows that contain their positions, which have gaps.
 func numbered(n, d int) *Batch {
 	b := &Batch{N: n, Features: make([]float32, n*d)}
 	for i := range n {
@@ -122,7 +122,7 @@ func TestASampleComesBack(t *testing.T) {
 	}
 }
 
-func TestSamplesThatLieAreRefused(t *testing.T) {
+func TestInconsistentSamplesAreRefused(t *testing.T) {
 	t.Parallel()
 	positions := safetensors.Tensor{Name: "positions", Shape: []int{2}, Data: []int64{3, 9}}
 	features := safetensors.Tensor{Name: "features", Shape: []int{2, 1}, Data: []float32{1, 2}}

@@ -214,7 +214,7 @@ func open(r io.ReaderAt, size int64) (*Store, error) {
 	}
 	s := &Store{metadata: metadata}
 	for {
-		f, behind, err := segmentAt(r, s.whole, size)
+		f, end, err := segmentAt(r, s.whole, size)
 		if err != nil {
 			return s, nil // the writer was interrupted here
 		}
@@ -223,7 +223,7 @@ func open(r io.ReaderAt, size int64) (*Store, error) {
 			if err != nil {
 				return s, nil
 			}
-			if f.Metadata()["mfgs.rows"] == endKind && behind == size {
+			if f.Metadata()["mfgs.rows"] == endKind && end == size {
 				m := f.Metadata()
 				s.leave(s.next, bad)
 				s.end = &End{Fingerprint: m["fingerprint"], Labelled: m["labelled"] == "true"}
@@ -237,7 +237,7 @@ func open(r io.ReaderAt, size int64) (*Store, error) {
 			s.next = (Block(positions[0]) + 1) * BlockSize
 			s.leave(s.next-BlockSize, bad)
 		}
-		s.whole = behind
+		s.whole = end
 	}
 }
 

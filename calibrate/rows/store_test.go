@@ -36,7 +36,7 @@ var bad = []Bad{{3, "x.npy[3]: a bad record"}, {700, "x.npy[700]: another"}, {1 
 
 func messages(bad []Bad) []string { return (&Stats{Bad: bad}).Messages() }
 
-// stored writes examples, and an end unless it is nil. It returns the length behind every segment
+// stored writes examples, and an end unless it is nil. It returns the length after every segment
 // too.
 func stored(t testing.TB, b *Batch, e *End) (data []byte, edges []int) {
 	t.Helper()
@@ -58,7 +58,7 @@ func stored(t testing.TB, b *Batch, e *End) (data []byte, edges []int) {
 	return buf.Bytes(), edges
 }
 
-// addFrom adds those of some examples, and of the bad records, that lie at a position or behind it.
+// addFrom adds those of some examples, and of the bad records, that lie at a position or after it.
 func addFrom(t testing.TB, w *Writer, b *Batch, position int) {
 	t.Helper()
 	left := bad
@@ -124,7 +124,7 @@ func TestAStoreIsTheSourceThatWasStored(t *testing.T) {
 	}
 }
 
-// However it was cut off, what was whole before is there.
+// Wherever a store is cut off, its complete blocks can be read.
 func TestACutStoreKeepsItsWholeBlocks(t *testing.T) {
 	t.Parallel()
 	want := examples(positions(0, 3*BlockSize+5)...)
@@ -169,7 +169,7 @@ func TestACutStoreKeepsItsWholeBlocks(t *testing.T) {
 	}
 }
 
-// A store that cannot be read is not taken for one that is cut off, whose rest would be written anew.
+// A store that cannot be read is not taken for one that is cut off, which would be continued.
 func TestAStoreThatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	data, _ := stored(t, examples(positions(0, 2*BlockSize+5)...), &end)
@@ -195,7 +195,7 @@ type readerAtFunc func(p []byte, off int64) (int, error)
 
 func (f readerAtFunc) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }
 
-// However the writer was stopped, one that goes on from what is whole writes the same bytes.
+// A writer that continues from complete blocks writes the same bytes, wherever the first was interrupted.
 func TestAStoreGoesOnWhereItWasCutOff(t *testing.T) {
 	t.Parallel()
 	want := examples(append(positions(100, 1100), 5000, 5003)...)
@@ -267,11 +267,11 @@ func TestBlocksOfAStoreEndWithTheContext(t *testing.T) {
 		cancel(stop)
 	}
 	if len(errs) != 2 || errs[0] != nil || errs[1] != stop {
-		t.Errorf("errors %v, want that of the context behind the first block", errs)
+		t.Errorf("errors %v, want that of the context after the first block", errs)
 	}
 }
 
-// FuzzOpen reads whatever comes, and goes on from it.
+// FuzzOpen reads any bytes, and continues from them.
 func FuzzOpen(f *testing.F) {
 	data, edges := stored(f, examples(3, 4, BlockSize), &end)
 	f.Add(data)
@@ -292,7 +292,7 @@ func FuzzOpen(f *testing.F) {
 		if s.End() != nil {
 			return
 		}
-		// Whatever was whole goes on, and is there again.
+		// Complete blocks are continued, and can be read again.
 		again := bytes.NewBuffer(bytes.Clone(data[:s.Size()]))
 		w := s.Append(again)
 		if s.Features() > 0 && Block(s.Next()) < MaxBlocks {

@@ -11,17 +11,17 @@ var ash = Score{
 	Name: "ash", Doc: "energy of the largest third of features after a ReLU",
 	Source: "Djurisic et al. 2023 (ASH-S), with p = 65",
 	rows:   ashOf[Rows], graph: ashOf[string],
-	learns: lastLayer,
+	fitted: lastLayer,
 	fit:    (*Training).layer,
 }
 
 // ashOf is the energy of W exp(s₁/s₂) φ′ + b: φ′ are the features without the smallest ones, s₁ and s₂ the sums of φ
 // and φ′. Features equal to the bound are kept.
-func ashOf[V any](t Terms[V], learned Tensors) V {
+func ashOf[V any](t Terms[V], fitted Tensors) V {
 	phi := t.Features()
 	kept := t.D() - int(math.RoundToEven(ashPercentile*float64(t.D())))
 	bound := t.Min(t.Largest(phi, max(1, kept)))
 	pruned := t.Mul(phi, t.Sub(t.Number(1), t.Greater(bound, phi)))
 	sharp := t.Exp(t.Div(t.Sum(phi), t.Sum(pruned)))
-	return energyFrom(t, throughLayer(t, learned, t.Mul(pruned, sharp)))
+	return energyFrom(t, throughLayer(t, fitted, t.Mul(pruned, sharp)))
 }

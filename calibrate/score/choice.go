@@ -162,13 +162,13 @@ func fitScores(name string, training *Training, more bool) ([]*Fitted, error) {
 	list := []*Score{first}
 	for i := range All {
 		s := &All[i]
-		if more && name == "" && s != first && !(s.Learns() && training == nil) {
+		if more && name == "" && s != first && !(s.NeedsFitting() && training == nil) {
 			list = append(list, s)
 		}
 	}
 	var fitted []*Fitted
 	for i, s := range list {
-		if s.Learns() && training == nil {
+		if s.NeedsFitting() && training == nil {
 			return nil, fmt.Errorf("the score %s is fitted to training data, and there are none to fit it to", s.Name)
 		}
 		one, err := s.Fit(training)

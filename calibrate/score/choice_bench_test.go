@@ -36,7 +36,7 @@ func BenchmarkChoose(b *testing.B) {
 		held := ValidationData{Val: drawn(rng, n, k, d), OOD: drawn(rng, n/2, k, d)}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				t.learned.Clear()
+				t.fitted.Clear()
 				t.layerOnce = memo{}
 				if _, _, _, err := Select(context.Background(), "", t, held); err != nil {
 					b.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// What scores have in common is computed once, and makes no difference.
+// Products that scores share are computed once, with the same results.
 func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 5, 24, 300, 41)
@@ -26,8 +26,8 @@ func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 	}
 }
 
-// However many are held out, scores are compared on so many, and the one that serves is measured on all
-// in distribution.
+// Scores are compared on a bounded number of validation examples, and the selected one is measured on all
+// in-distribution ones.
 func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 	t.Parallel()
 	const of = 60
@@ -61,7 +61,7 @@ func TestScoresAreComparedOnABoundedNumber(t *testing.T) {
 }
 
 // In- and out-of-distribution examples are resampled as two independent samples, each of its own size.
-func TestNeededGainsAreOfTwoIndependentSamples(t *testing.T) {
+func TestTheRequiredGainIsThatOfTwoIndependentSamples(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(44, 1))
 	held := ValidationData{Val: drawn(rng, 50, 3, 4), OOD: drawn(rng, 20, 3, 4)}
@@ -88,10 +88,10 @@ func TestNeededGainsAreOfTwoIndependentSamples(t *testing.T) {
 	}
 }
 
-func TestALearnedScoreSaysWhetherItsOODDataAreSynthetic(t *testing.T) {
+func TestALearnedScoreReportsWhetherItsOODDataAreSynthetic(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 4, 6, 300, 45)
-	in, out := learning(s)
+	in, out := inAndOut(s)
 	for name, c := range map[string]struct {
 		held ValidationData
 		want bool
@@ -106,9 +106,8 @@ func TestALearnedScoreSaysWhetherItsOODDataAreSynthetic(t *testing.T) {
 	}
 }
 
-// Where examples in and out of distribution are drawn alike no score is better than another. That one is
-// chosen in the place of the default all the same happens in one of twenty choices at most, however
-// many are tried.
+// If in- and out-of-distribution examples have the same distribution, no score is better than another. One other than
+// the default is then selected at most one time in twenty, for any number of candidates.
 func TestAScoreIsSeldomChosenByChance(t *testing.T) {
 	t.Parallel()
 	const draws, n = 300, 60

@@ -19,15 +19,15 @@ var fdbd = Score{
 	Source:     "Liu, Qin 2024 (fDBD), by the distance to the training mean",
 	Similarity: true,
 	rows:       fdbdOf[Rows], graph: fdbdOf[string],
-	learns: []TensorSpec{{"mean", []string{"d"}}, {"closeness", []string{"K", "K"}}},
+	fitted: []TensorSpec{{"mean", []string{"d"}}, {"closeness", []string{"K", "K"}}},
 	fit:    fitFDBD,
 }
 
 // fdbdOf is -1/(K-1) Σ_{c≠y} |a_y - a_c| / (‖w_y - w_c‖ ‖φ - μ‖), y the class of the largest logit. The
 // logits of sigmoids have a boundary each, |a_c| / ‖w_c‖ away.
-func fdbdOf[V any](t Terms[V], learned Tensors) V {
-	a, closeness := t.Logits(), constant(t, learned, "closeness")
-	from := t.MaxOf(norm(t, t.Sub(t.Features(), constant(t, learned, "mean"))), t.Number(leastDistance))
+func fdbdOf[V any](t Terms[V], fitted Tensors) V {
+	a, closeness := t.Logits(), constant(t, fitted, "closeness")
+	from := t.MaxOf(norm(t, t.Sub(t.Features(), constant(t, fitted, "mean"))), t.Number(leastDistance))
 	if t.Link() == layer.Sigmoid {
 		return t.Neg(t.Div(t.Mean(t.MatMul(t.Abs(a), closeness)), from))
 	}

@@ -248,7 +248,7 @@ func (s *scene) slowOrigin() *mat.VecDense {
 	return &x
 }
 
-// Each score that learns is what its definition says, whatever the head and whether there are more
+// Each fitted score equals its definition, whatever the head and whether there are more
 // logits or more features.
 func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 	t.Parallel()
@@ -261,7 +261,7 @@ func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 	} {
 		s := newScene(c.link, c.k, c.d, 150, 3)
 		for _, entry := range All {
-			if !entry.Learns() {
+			if !entry.NeedsFitting() {
 				continue
 			}
 			fitted, err := entry.Fit(s.Training)
@@ -288,8 +288,8 @@ func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 	}
 }
 
-// What a score cannot be fitted to is said by name.
-func TestWhatCannotBeFittedIsRefused(t *testing.T) {
+// The error names what a score cannot be fitted to.
+func TestScoresThatCannotBeFittedReturnErrNoFit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(t *Training)
@@ -329,7 +329,7 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 }
 
 // A class without examples has no mean to be near to, and features that never vary count for much.
-func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
+func TestMahalanobisSkipsClassesWithoutExamples(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 4, 6, 80, 7)
 	for i := range s.labels {
@@ -358,7 +358,7 @@ func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// Of a sample of the training data the neighbour is as far as that of all: k is in proportion.
+// The distance to a neighbour is the same in a sample of the training data: k is proportional to its size.
 func TestNeighboursAreInProportionToTheSample(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 3, 6, 80, 9)
@@ -397,18 +397,18 @@ func TestPrincipalSpacesHaveThePapersDimensions(t *testing.T) {
 	}
 }
 
-// Query features that are no numbers, or none at all, do not pass as in-distribution: what is not finite
-// scores highest, and a finite score is no smaller than those of training.
-func TestNoNumbersAreNotFamiliar(t *testing.T) {
+// NaN, infinite or zero query features do not pass as in-distribution: a value that is not finite gets the highest
+// score, and a finite score is at least those of training.
+func TestFeaturesThatAreNaNOrZeroScoreAsOOD(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 3, 12, 200, 11)
 	var fitted *Fitted
 	for _, entry := range All {
-		if !entry.Learns() {
+		if !entry.NeedsFitting() {
 			continue
 		}
 		if entry.Name == "learned" {
-			in, out := learning(s)
+			in, out := inAndOut(s)
 			fitted = must(Learn(s.Training, in, out))
 		} else {
 			fitted = must(entry.Fit(s.Training))

@@ -17,18 +17,18 @@ var knn = Score{
 	Name: "knn", Doc: "distance to the k-th nearest of the training features",
 	Source: "Sun et al. 2022 (KNN), with k = 50 in proportion to a sample",
 	rows:   knnOf[Rows], graph: knnOf[string],
-	learns: []TensorSpec{{"directions", []string{"d", "m"}}, {"k", []string{"1"}}},
+	fitted: []TensorSpec{{"directions", []string{"d", "m"}}, {"k", []string{"1"}}},
 	fit:    fitKNN,
 }
 
 // knnOf is ‖φ/‖φ‖ - z_(k)‖, as √(2 - 2c) of the k-th largest cosine c. It resolves distances down to about 1e-8, where
 // cosines are rounded.
-func knnOf[V any](t Terms[V], learned Tensors) V {
+func knnOf[V any](t Terms[V], fitted Tensors) V {
 	phi := t.Features()
 	z := t.Div(phi, t.MaxOf(norm(t, phi), t.Number(leastNorm)))
-	directions := learned.Of("directions")
-	k := min(max(1, int(learned.Of("k").Data[0])), directions.Shape[1])
-	cosine := t.Min(t.Largest(t.MatMul(z, constant(t, learned, "directions")), k))
+	directions := fitted.Of("directions")
+	k := min(max(1, int(fitted.Of("k").Data[0])), directions.Shape[1])
+	cosine := t.Min(t.Largest(t.MatMul(z, constant(t, fitted, "directions")), k))
 	// z is a unit vector, or 0 if all features are 0.
 	squared := t.Sub(t.Add(t.Sum(t.Mul(z, z)), t.Number(1)), t.Add(cosine, cosine))
 	return t.Sqrt(t.MaxOf(squared, t.Number(0)))

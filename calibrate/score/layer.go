@@ -36,8 +36,8 @@ func (t *Training) layer() (Tensors, error) {
 }
 
 // throughLayer are the logits of changed features.
-func throughLayer[V any](t Terms[V], learned Tensors, phi V) V {
-	return t.Add(t.MatMul(phi, constant(t, learned, "weight")), constant(t, learned, "bias"))
+func throughLayer[V any](t Terms[V], fitted Tensors, phi V) V {
+	return t.Add(t.MatMul(phi, constant(t, fitted, "weight")), constant(t, fitted, "bias"))
 }
 
 // norm is the length of each row, [N,1].

@@ -15,7 +15,7 @@ var learned = Score{
 	Source: "docs/standins.md",
 	rows:   learnedOf[Rows],
 	graph:  learnedOf[string],
-	learns: slices.Concat(ownTensors, react.learns, fdbd.learns),
+	fitted: slices.Concat(ownTensors, react.fitted, fdbd.fitted),
 	needs:  neededBy,
 	fit: func(*Training) (Tensors, error) {
 		return nil, fmt.Errorf("%w: it is learned from stand-ins or out-of-distribution data, and training data are not enough", ErrNoFit)
@@ -42,20 +42,20 @@ func neededBy(t Tensors) []TensorSpec {
 	}
 	for j, p := range parts {
 		if t[i].Data[j] != 0 {
-			own = append(own, p.learns...)
+			own = append(own, p.fitted...)
 		}
 	}
 	return own
 }
 
 // learnedOf is Σ wⱼ f((sⱼ - mⱼ)/cⱼ) over the parts.
-func learnedOf[V any](t Terms[V], learned Tensors) V {
+func learnedOf[V any](t Terms[V], fitted Tensors) V {
 	formulas := []func(Terms[V], Tensors) V{energyOf[V], studentizedOf[V], reactOf[V], fdbdOf[V], leverageOf[V]}
-	weights, medians, scales := learned.Of(partWeights).Data, learned.Of(partMedians).Data, learned.Of(partScales).Data
+	weights, medians, scales := fitted.Of(partWeights).Data, fitted.Of(partMedians).Data, fitted.Of(partScales).Data
 	sum := t.Number(0)
 	for j, formula := range formulas {
 		if weights[j] != 0 {
-			z := t.Div(t.Sub(formula(t, learned), t.Number(medians[j])), t.Number(scales[j]))
+			z := t.Div(t.Sub(formula(t, fitted), t.Number(medians[j])), t.Number(scales[j]))
 			sum = t.Add(sum, t.Mul(t.Number(weights[j]), compressed(t, z)))
 		}
 	}
@@ -87,7 +87,7 @@ func Learn(training *Training, in, out Examples) (*Fitted, error) {
 	for j := range parts {
 		scales[j] = 1
 		p := parts[j]
-		if p.Learns() && training == nil {
+		if p.NeedsFitting() && training == nil {
 			continue
 		}
 		fitted, err := p.Fit(training)

@@ -12,9 +12,9 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// learning is a scene's head with in- and out-of-distribution examples, of other features and a larger
+// inAndOut is a scene's head with in- and out-of-distribution examples, of other features and a larger
 // leverage.
-func learning(s *scene) (in, out Examples) {
+func inAndOut(s *scene) (in, out Examples) {
 	rng := rand.New(rand.NewPCG(7, uint64(s.k)))
 	draw := func(n int, scale float64) Examples {
 		x := Examples{N: n, K: s.k, D: s.d, Link: s.link, Variance: make([]float64, n*s.k)}
@@ -129,7 +129,7 @@ func TestTheLearnedScoreIsTheSumOfItsParts(t *testing.T) {
 		k, d int
 	}{{layer.Softmax, 4, 9}, {layer.OneVsRest, 3, 6}, {layer.Sigmoid, 1, 5}, {layer.Sigmoid, 4, 7}} {
 		s := newScene(c.link, c.k, c.d, 120, 21)
-		in, out := learning(s)
+		in, out := inAndOut(s)
 		f, err := Learn(s.Training, in, out)
 		if err != nil {
 			t.Fatal(err)
@@ -165,7 +165,7 @@ func TestTheLearnedScoreIsTheSumOfItsParts(t *testing.T) {
 	}
 }
 
-// f(z) has all its digits where z is small, rises everywhere and is odd.
+// f(z) keeps its digits for small z, increases everywhere and is odd.
 func TestSqueezedIsOddAndRises(t *testing.T) {
 	t.Parallel()
 	terms := Numbers(Examples{N: 1})
@@ -190,10 +190,10 @@ func TestSqueezedIsOddAndRises(t *testing.T) {
 }
 
 // Without training data the parts that learn from it are left out, and their tensors with them.
-func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
+func TestTheLearnedScoreSkipsPartsThatCannotBeFitted(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 4, 9, 120, 22)
-	in, out := learning(s)
+	in, out := inAndOut(s)
 	noWeights := newScene(layer.Softmax, 4, 9, 120, 22).Training
 	noWeights.W, noWeights.B = nil, nil
 	for name, training := range map[string]*Training{"no training data": nil, "no weights of the layer": noWeights} {
@@ -216,10 +216,10 @@ func TestTheLearnedScoreLeavesOutWhatCannotBeFitted(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeLearnedIsRefused(t *testing.T) {
+func TestLearnedScoresThatCannotBeFittedReturnErrNoFit(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 4, 9, 120, 23)
-	in, out := learning(s)
+	in, out := inAndOut(s)
 	if _, err := Learn(s.Training, in, in); !errors.Is(err, ErrNoFit) ||
 		!strings.Contains(err.Error(), "by no score are the strange examples stranger") {
 		t.Errorf("of the same examples: %v", err)

@@ -115,7 +115,7 @@ func TestScoresAreTheirDefinitions(t *testing.T) {
 			}
 			x.Logits[0] = x.Logits[k-1] // tied
 			for _, s := range All {
-				if s.Learns() || s.Name == "mf0" {
+				if s.NeedsFitting() || s.Name == "mf0" {
 					continue
 				}
 				got := valuesOf(t, s, x)
@@ -153,9 +153,9 @@ func TestMF0IsItsMargin(t *testing.T) {
 	}
 }
 
-// Where a network is sure, what is left of entropies has digits of its own: their logarithms fall in
-// proportion to the logits' distance, as those of definitions in higher precision do.
-func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
+// Entropies of confident predictions keep their digits: their logarithms fall in proportion to the distance of the
+// logits, as those of the definitions in higher precision do.
+func TestEntropiesOfConfidentNetworksKeepTheirDigits(t *testing.T) {
 	t.Parallel()
 	const h = 1.5
 	for _, gap := range []float64{1e-9, 1, 20, 36, 37, 40, 100, 300, 700} {
@@ -185,8 +185,8 @@ func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
 	}
 }
 
-// A network that is surer is told apart however sure it is, by what is served too.
-func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
+// Scores, served ones too, distinguish predictions at any level of confidence.
+func TestEntropiesOfConfidentNetworksDoNotTie(t *testing.T) {
 	t.Parallel()
 	gaps := []float32{0, 1, 300, 744, 746, 800, 7e3, 8e3, 9e4, 1e10, 2e10, 1e30, 2e30}
 	for _, by := range layer.All {
@@ -223,14 +223,14 @@ func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
 }
 
 // A score that is a similarity is nowhere positive.
-func TestFamiliaritiesAreNotNegative(t *testing.T) {
+func TestSimilaritiesAreNotNegative(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(15, 16))
 	for _, by := range layer.All {
 		x := examples(rng, 200, 3)
 		x.Link = by
 		for _, s := range All {
-			if !s.Similarity || s.Learns() {
+			if !s.Similarity || s.NeedsFitting() {
 				continue
 			}
 			if most := slices.Max(valuesOf(t, s, x)); most > 0 {

@@ -19,7 +19,7 @@ var mahalanobis = Score{
 	Name: "mahalanobis", Doc: "squared distance to the nearest class mean",
 	Source: "Lee et al. 2018, eq. 2",
 	rows:   mahalanobisOf[Rows], graph: mahalanobisOf[string],
-	learns: gaussians,
+	fitted: gaussians,
 	fit:    func(t *Training) (Tensors, error) { return fitGaussians(t, ridge) },
 }
 
@@ -27,9 +27,9 @@ var relativeMahalanobis = Score{
 	Name: "relative_mahalanobis", Doc: "mahalanobis, less that to the mean of all",
 	Source: "Ren et al. 2021 (relative Mahalanobis distance)",
 	rows:   relativeMahalanobisOf[Rows], graph: relativeMahalanobisOf[string],
-	learns: append(gaussians, TensorSpec{"background", []string{"d", "d"}}),
+	fitted: append(gaussians, TensorSpec{"background", []string{"d", "d"}}),
 	fit: func(t *Training) (Tensors, error) {
-		tensors, err := mahalanobis.learn(t)
+		tensors, err := mahalanobis.fitOnce(t)
 		if err != nil {
 			return nil, err
 		}
@@ -43,28 +43,28 @@ var gaussians = []TensorSpec{{"centre", []string{"d"}}, {"whitening", []string{"
 
 // mahalanobisOf is min_c (φ - μ_c)ᵀ Σ⁻¹ (φ - μ_c), Σ⁻¹ = PPᵀ, as |z|² + min_c (|m_c|² - 2 zᵀm_c) with
 // z = Pᵀ(φ - μ).
-func mahalanobisOf[V any](t Terms[V], learned Tensors) V {
-	return nearest(t, learned, t.Sub(t.Features(), constant(t, learned, "centre")))
+func mahalanobisOf[V any](t Terms[V], fitted Tensors) V {
+	return nearest(t, fitted, t.Sub(t.Features(), constant(t, fitted, "centre")))
 }
 
-func nearest[V any](t Terms[V], learned Tensors, phi V) V {
-	z := t.MatMul(phi, constant(t, learned, "whitening"))
-	means := learned.Of("means")
+func nearest[V any](t Terms[V], fitted Tensors, phi V) V {
+	z := t.MatMul(phi, constant(t, fitted, "whitening"))
+	means := fitted.Of("means")
 	classes := means.Shape[1]
 	squares := make([]float64, classes)
 	for i, v := range means.Data {
 		squares[i%classes] += v * v
 	}
-	products := t.MatMul(z, constant(t, learned, "means"))
+	products := t.MatMul(z, constant(t, fitted, "means"))
 	least := t.Min(t.Sub(t.Constant("squares", squares, classes), t.Add(products, products)))
 	return t.Add(t.Sum(t.Mul(z, z)), least)
 }
 
 // relativeMahalanobisOf is that less (φ - μ)ᵀ Σ₀⁻¹ (φ - μ), Σ₀ the covariance of all classes together.
-func relativeMahalanobisOf[V any](t Terms[V], learned Tensors) V {
-	phi := t.Sub(t.Features(), constant(t, learned, "centre"))
-	z := t.MatMul(phi, constant(t, learned, "background"))
-	return t.Sub(nearest(t, learned, phi), t.Sum(t.Mul(z, z)))
+func relativeMahalanobisOf[V any](t Terms[V], fitted Tensors) V {
+	phi := t.Sub(t.Features(), constant(t, fitted, "centre"))
+	z := t.MatMul(phi, constant(t, fitted, "background"))
+	return t.Sub(nearest(t, fitted, phi), t.Sum(t.Mul(z, z)))
 }
 
 // fitGaussians computes the covariance within classes, (Σφφᵀ - Σ_c n_c μ_c μ_cᵀ)/N, from sums of one pass.

@@ -13,15 +13,15 @@ var react = Score{
 	Name: "react", Doc: "energy, features cut at their 90th percentile",
 	Source: "Sun, Guo, Li 2021 (ReAct), with p = 90",
 	rows:   reactOf[Rows], graph: reactOf[string],
-	learns: append([]TensorSpec{{"threshold", []string{"1"}}}, lastLayer...),
+	fitted: append([]TensorSpec{{"threshold", []string{"1"}}}, lastLayer...),
 	fit:    fitReact,
 }
 
 // reactOf is the energy of W min(φ, c) + b, and NaN if a feature is infinite, which clipping would hide.
-func reactOf[V any](t Terms[V], learned Tensors) V {
+func reactOf[V any](t Terms[V], fitted Tensors) V {
 	phi := t.Features()
-	clipped := t.MinOf(phi, constant(t, learned, "threshold"))
-	return t.Add(energyFrom(t, throughLayer(t, learned, clipped)), t.Sum(t.Mul(phi, t.Number(0))))
+	clipped := t.MinOf(phi, constant(t, fitted, "threshold"))
+	return t.Add(energyFrom(t, throughLayer(t, fitted, clipped)), t.Sum(t.Mul(phi, t.Number(0))))
 }
 
 // fitReact computes the percentile of all features of the sample.

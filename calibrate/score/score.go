@@ -14,7 +14,7 @@
 //
 //	func energyOf[V any](t Terms[V], _ Tensors) V { return t.Neg(logSumExp(t, t.Logits())) }
 //
-// A score that is fitted to training data has two more fields: learns, the names and shapes of its tensors, which
+// A score that is fitted to training data has two more fields: fitted, the names and shapes of its tensors, which
 // are checked when a bundle is read, and fit, which computes them from a [Training]. The formula gets them by
 // constant(t, tensors, name).
 package score
@@ -49,14 +49,14 @@ type Score struct {
 	rows  func(Terms[Rows], Tensors) Rows
 	graph func(Terms[string], Tensors) string
 
-	// learns are the tensors that fit computes; nil for most scores.
-	learns []TensorSpec
+	// fitted are the tensors that fit computes; nil for most scores.
+	fitted []TensorSpec
 	fit    func(*Training) (Tensors, error)
-	needs  func(Tensors) []TensorSpec // which of learns are present; nil: all
+	needs  func(Tensors) []TensorSpec // which of fitted are present; nil: all
 }
 
-// Learns reports whether the score is fitted to training data. If not, [Score.Fit] takes nil.
-func (s *Score) Learns() bool { return s.fit != nil }
+// NeedsFitting reports whether the score is fitted to training data. If not, [Score.Fit] takes nil.
+func (s *Score) NeedsFitting() bool { return s.fit != nil }
 
 // Fit fits the score. An error that is [ErrNoFit] says that the data lack what it needs, such as two examples of a
 // class.
@@ -64,27 +64,27 @@ func (s *Score) Fit(t *Training) (*Fitted, error) {
 	if s.fit == nil {
 		return &Fitted{Score: s}, nil
 	}
-	tensors, err := s.learn(t)
+	tensors, err := s.fitOnce(t)
 	if err != nil {
 		return nil, fmt.Errorf("score %s: %w", s.Name, err)
 	}
 	return s.With(t.K, t.D, tensors)
 }
 
-// learn calls fit once for the same training data.
-func (s *Score) learn(t *Training) (Tensors, error) {
-	m, _ := t.learned.LoadOrStore(s.Name, new(memo))
+// fitOnce calls fit once for the same training data.
+func (s *Score) fitOnce(t *Training) (Tensors, error) {
+	m, _ := t.fitted.LoadOrStore(s.Name, new(memo))
 	return m.(*memo).of(func() (Tensors, error) { return s.fit(t) })
 }
 
-// With returns the score with tensors that it learned before, for k logits and d features. It checks their names and
+// With returns the score with tensors that were fitted before, for k logits and d features. It checks their names and
 // shapes, and that all numbers are finite.
 func (s *Score) With(k, d int, tensors Tensors) (*Fitted, error) {
-	learns := s.learns
+	want := s.fitted
 	if s.needs != nil {
-		learns = s.needs(tensors)
+		want = s.needs(tensors)
 	}
-	if err := tensors.check(learns, k, d); err != nil {
+	if err := tensors.check(want, k, d); err != nil {
 		return nil, fmt.Errorf("score %s: %w", s.Name, err)
 	}
 	return &Fitted{s, tensors}, nil
@@ -93,7 +93,7 @@ func (s *Score) With(k, d int, tensors Tensors) (*Fitted, error) {
 // MostNumbers bounds the size of the score's tensors for k logits and d features.
 func (s *Score) MostNumbers(k, d int) int64 {
 	total := 0.0
-	for _, l := range s.learns {
+	for _, l := range s.fitted {
 		size := 1.0
 		for _, word := range l.Shape {
 			n, fixed := dimension(word, k, d)
@@ -110,7 +110,7 @@ func (s *Score) MostNumbers(k, d int) int64 {
 // Fitted is a score with its tensors, ready to be computed.
 type Fitted struct {
 	*Score
-	Tensors Tensors // nil if the score learns nothing
+	Tensors Tensors // nil if the score needs no fitting
 }
 
 // Emit writes the formula into a graph and returns the name of the result, [N,1].

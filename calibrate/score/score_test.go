@@ -83,10 +83,10 @@ func everything[V any](t Terms[V], matrix, row []float64) V {
 	return t.Add(all, t.Min(t.Largest(a, 2)))
 }
 
-// What a score learned is checked against what it says that it learns.
+// Fitted tensors are checked against the specs of the score.
 func TestTensorsAreChecked(t *testing.T) {
 	t.Parallel()
-	s := Score{Name: "test", learns: []TensorSpec{{"mean", []string{"d"}}, {"index", []string{"m", "d"}}, {"norms", []string{"m"}}}}
+	s := Score{Name: "test", fitted: []TensorSpec{{"mean", []string{"d"}}, {"index", []string{"m", "d"}}, {"norms", []string{"m"}}}}
 	good := func() Tensors {
 		return Tensors{{"mean", []int{2}, []float64{1, 2}}, {"index", []int{3, 2}, make([]float64, 6)},
 			{"norms", []int{3}, make([]float64, 3)}}

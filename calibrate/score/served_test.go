@@ -53,13 +53,13 @@ func TestServedScoresKeepTheOrder(t *testing.T) {
 }
 
 // The percentile of an example of those that were held out is the share that scores lower.
-func TestPercentilesAreSharesOfHeldOut(t *testing.T) {
+func TestPercentilesAreFractionsOfTheValidationData(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 24))
 	for _, n := range []int{1, 2, 3, 100, 257, 5000} {
 		x := examples(rng, n, 4)
 		for _, s := range All {
-			if s.Learns() {
+			if s.NeedsFitting() {
 				continue
 			}
 			f, _ := s.Fit(nil)
@@ -128,13 +128,13 @@ func TestPercentilesEndAtTheEnds(t *testing.T) {
 	}
 }
 
-// Whatever is not a finite number among features and logits gives an example the highest score.
-func TestNothingThatIsNotFiniteIsFamiliar(t *testing.T) {
+// A feature or logit that is not finite gives an example the highest score.
+func TestNonFiniteInputsGetTheHighestScore(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(25, 26))
 	for _, link := range layer.All {
 		for _, s := range All {
-			if s.Learns() {
+			if s.NeedsFitting() {
 				continue
 			}
 			for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {

@@ -52,9 +52,9 @@ type Terms[V any] interface {
 	MatMul(x, m V) V
 }
 
-// constant is a learned tensor: one dimension as a row, two as a matrix.
-func constant[V any](t Terms[V], learned Tensors, name string) V {
-	x := learned.Of(name)
+// constant is a fitted tensor: one dimension as a row, two as a matrix.
+func constant[V any](t Terms[V], fitted Tensors, name string) V {
+	x := fitted.Of(name)
 	return t.Constant(name, x.Data, x.Shape[len(x.Shape)-1])
 }
 

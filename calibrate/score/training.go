@@ -33,7 +33,7 @@ type Training struct {
 	// Sample is some training examples, whatever the order in which the data were read.
 	Sample Sample
 
-	learned   sync.Map // a memo by score: several scores need the same
+	fitted    sync.Map // a memo by score: several scores need the same
 	layerOnce memo     // the transposed last layer
 }
 
@@ -55,7 +55,7 @@ type Sample struct {
 	Features []float32 // [M,d]
 }
 
-// Tensor is a learned tensor, row-major.
+// Tensor is a fitted tensor, row-major.
 type Tensor struct {
 	Name  string
 	Shape []int // one or two dimensions

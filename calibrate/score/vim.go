@@ -16,7 +16,7 @@ var residual = Score{
 	Name: "residual", Doc: "part of the features outside the principal space",
 	Source: "Wang et al. 2022 (ViM), the residual",
 	rows:   residualOf[Rows], graph: residualOf[string],
-	learns: outside,
+	fitted: outside,
 	fit:    fitResidual,
 }
 
@@ -24,7 +24,7 @@ var vim = Score{
 	Name: "vim", Doc: "residual as one more logit, less energy",
 	Source: "Wang et al. 2022 (ViM)",
 	rows:   vimOf[Rows], graph: vimOf[string],
-	learns: append(outside, TensorSpec{"alpha", []string{"1"}}),
+	fitted: append(outside, TensorSpec{"alpha", []string{"1"}}),
 	fit:    fitViM,
 }
 
@@ -44,13 +44,13 @@ func principalDimensions(d int) int {
 }
 
 // residualOf is ‖Rᵀ(φ - u)‖.
-func residualOf[V any](t Terms[V], learned Tensors) V {
-	return norm(t, t.MatMul(t.Sub(t.Features(), constant(t, learned, "origin")), constant(t, learned, "outside")))
+func residualOf[V any](t Terms[V], fitted Tensors) V {
+	return norm(t, t.MatMul(t.Sub(t.Features(), constant(t, fitted, "origin")), constant(t, fitted, "outside")))
 }
 
 // vimOf is α‖Rᵀ(φ - u)‖ - log Σ exp a.
-func vimOf[V any](t Terms[V], learned Tensors) V {
-	return t.Sub(t.Mul(residualOf(t, learned), constant(t, learned, "alpha")), logSumExp(t, t.Logits()))
+func vimOf[V any](t Terms[V], fitted Tensors) V {
+	return t.Sub(t.Mul(residualOf(t, fitted), constant(t, fitted, "alpha")), logSumExp(t, t.Logits()))
 }
 
 // fitResidual takes u = -W⁺b as origin, where the logits vanish, and as R the eigenvectors of Σ(φ-u)(φ-u)ᵀ with the
@@ -87,7 +87,7 @@ func fitViM(t *Training) (Tensors, error) {
 	if t.Sample.M == 0 {
 		return nil, errNoSample
 	}
-	tensors, err := residual.learn(t)
+	tensors, err := residual.fitOnce(t)
 	if err != nil {
 		return nil, err
 	}

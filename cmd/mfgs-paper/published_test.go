@@ -152,7 +152,7 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 }
 
 // Bounds on MNIST and notMNIST, for means over all networks with default settings.
-func TestThePublishedFiguresKeepThePromises(t *testing.T) {
+func TestThePublishedFiguresAreWithinTheirBounds(t *testing.T) {
 	t.Parallel()
 	r := published(t)
 	rows := r.results()
@@ -188,7 +188,7 @@ func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 	}
 }
 
-func TestForeignReportsAreRefused(t *testing.T) {
+func TestOtherReportsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{}`:                                 "cannot unmarshal",

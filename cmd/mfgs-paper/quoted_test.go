@@ -86,9 +86,9 @@ const (
 
 // What a score was tuned on, in the table of scores.
 const (
-	onNothing  = ", nothing to tune on"
-	onStandIns = ", stand-ins"
-	onExamples = ", tuned on a part" // of the very set
+	onNothing   = ", nothing to tune on"
+	onSynthetic = ", stand-ins"
+	onExamples  = ", tuned on a part" // of the very set
 )
 
 // scored places a row of the table of scores. data is a pair or a network.
@@ -170,7 +170,7 @@ var quotedTables = []quotedTable{
 		{"`energy`", scored("energy", onNothing)},
 		{"`vim`", scored("vim", onNothing)},
 		{"`knn`", scored("knn", onNothing)},
-		{"`learned`", scored("learned", onStandIns)},
+		{"`learned`", scored("learned", onSynthetic)},
 		{"what `--ood` chooses", scored("chosen", onExamples)},
 	}},
 	{"docs/choosing.md", []quotedColumn{

@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// cifarRecords makes records whose pixels tell them apart.
+// cifarRecords makes records with different pixels.
 func cifarRecords(labels ...[]byte) []byte {
 	var b []byte
 	for i, l := range labels {
@@ -80,7 +80,7 @@ func TestCIFAR(t *testing.T) {
 	testerr.OneLine(t, readError(filepath.Join(dir, "cut"), Options{}), "data_batch_1.bin: not CIFAR binary", "got 5000 bytes")
 }
 
-// Where the size fits both kinds, the labels decide.
+// If the size fits both kinds, the labels decide.
 func TestCIFARKindsOfEqualSize(t *testing.T) {
 	t.Parallel()
 	records := make([][]byte, cifar100.record)

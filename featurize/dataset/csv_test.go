@@ -106,7 +106,7 @@ func TestTextBecomesWhatTheInputTakes(t *testing.T) {
 	}
 }
 
-// More records than lie between two places that are remembered.
+// More records than between two index entries.
 func TestManyCSVRecords(t *testing.T) {
 	t.Parallel()
 	const n = 2*indexStep + 5
@@ -172,8 +172,7 @@ func TestDamagedCSV(t *testing.T) {
 	testerr.OneLine(t, err, "changed while in use: it had 1000 examples and has 100")
 }
 
-// Whatever is read has as many cells as the header, and is what encoding/csv
-// reads from the whole.
+// Each record has as many cells as the header, and they are what encoding/csv reads from the whole file.
 func FuzzCSV(f *testing.F) {
 	f.Add([]byte("a,b,label\n1,2,0\n\n\"x\ny\",3,1\n"))
 	f.Add([]byte("\xef\xbb\xbfa;b\r\n1;\"2\"x\r\n3;\"4"))

@@ -138,13 +138,13 @@ func TestDecodeRefuses(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"truncated PNG":      {pngFile[:100], "broken PNG"},
-		"truncated JPEG":     {jpegFile[:len(jpegFile)/2], "broken JPEG"},
-		"JPEG header only":   {jpegFile[:20], "broken JPEG"},
-		"GIF":                {[]byte("GIF89a......"), "not a PNG or JPEG file (it begins 47 49 46 38)"},
-		"bomb by dimensions": {pngSized(pngFile, 100_000, 100_000), "100000×100000 pixels are more than the 100000000 allowed"},
-		"PNG that lies":      {pngSized(pngFile, 9000, 9000), "broken PNG: 9000×9000 pixels cannot be in"},
-		"JPEG that lies":     {resized(jpegFile, sof+5, 9000, 9000, 2), "broken JPEG: 9000×9000 pixels cannot be in"},
+		"truncated PNG":        {pngFile[:100], "broken PNG"},
+		"truncated JPEG":       {jpegFile[:len(jpegFile)/2], "broken JPEG"},
+		"JPEG header only":     {jpegFile[:20], "broken JPEG"},
+		"GIF":                  {[]byte("GIF89a......"), "not a PNG or JPEG file (it begins 47 49 46 38)"},
+		"bomb by dimensions":   {pngSized(pngFile, 100_000, 100_000), "100000×100000 pixels are more than the 100000000 allowed"},
+		"PNG of another size":  {pngSized(pngFile, 9000, 9000), "broken PNG: 9000×9000 pixels cannot be in"},
+		"JPEG of another size": {resized(jpegFile, sof+5, 9000, 9000, 2), "broken JPEG: 9000×9000 pixels cannot be in"},
 	} {
 		e := Example{Name: "n", Index: 7, Encoded: c.file}
 		err := e.Decode()
@@ -189,7 +189,7 @@ func pngSized(file []byte, w, h uint32) []byte {
 	return buf.Bytes()
 }
 
-// Whatever is in a file, it is decoded or refused.
+// Any file is decoded or refused.
 func FuzzDecode(f *testing.F) {
 	for _, c := range imageCases(f) {
 		f.Add(c.file)

@@ -210,7 +210,7 @@ func TestFingerprintIsTakenWhileExamplesAreRead(t *testing.T) {
 	}
 }
 
-// A fingerprint whose end is never reached is no half of one.
+// A fingerprint is complete or an error.
 func TestFingerprintCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -234,8 +234,8 @@ func TestFingerprintCanBeCancelled(t *testing.T) {
 	}
 }
 
-// The stamp stays while the files do, and changes with the size or time of any; it tells nothing of
-// a file that has changed just now.
+// The stamp is the same while the files are, changes with the size or time of any, and is empty for a file that has
+// just changed.
 func TestStamp(t *testing.T) {
 	t.Parallel()
 	long := time.Now().Add(-time.Hour)

@@ -22,7 +22,7 @@ type folderSource struct {
 	dirs []imageDir
 }
 
-// sniffFolder takes what is no folder of CIFAR batches.
+// sniffFolder accepts all folders but those of CIFAR batches.
 func sniffFolder(p *Peek) (bool, error) {
 	first, err := firstCIFAR(p.Path)
 	return first == "", err

@@ -90,7 +90,7 @@ func TestIDXNumberTypes(t *testing.T) {
 	}
 }
 
-func TestIDXLies(t *testing.T) {
+func TestInconsistentIDXFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	good, goodLabels := idx(ramp(3*4), 3, 2, 2), idx([]byte{7, 0, 9}, 3)
 	long := idx(ramp(1<<20), 1<<10, 1<<10)
@@ -171,8 +171,8 @@ func FuzzOpenIDX(f *testing.F) {
 	})
 }
 
-// checkArray reads an array that was accepted: its promises are within bounds,
-// and it is either read to the end or gives an error.
+// checkArray reads an array that was accepted: its sizes are within bounds, and it is either read to the end or gives
+// an error.
 func checkArray(t *testing.T, a *arrays.Array, size int64) {
 	t.Helper()
 	if a.Count < 1 || a.Item < 1 || a.Bytes() > size*arrays.MaxInflate {
@@ -274,7 +274,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// What cannot be read is not said to be another format, though it be the first bytes alone.
+// An error of reading is not reported as another format, even if it is at the first bytes.
 func TestIDXThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("input/output error")

@@ -66,7 +66,7 @@ func TestTablesOfImages(t *testing.T) {
 	}
 }
 
-// A table is a stranger's: what it names outside its folder is not read, and is not said to be there.
+// A table is untrusted: files outside its folder are not read, and errors do not reveal whether they exist.
 func TestTablesOfImagesLeadNowhereElse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -109,7 +109,7 @@ func TestTablesOfImagesLeadNowhereElse(t *testing.T) {
 	}
 }
 
-// Whatever a table says, nothing but the images of its folder are read.
+// Only images in the table's folder are read, whatever the table contains.
 func FuzzImageTable(f *testing.F) {
 	f.Add("file_name,label\na.png,1\n../secret.png,0\n", "x.csv")
 	f.Add(`{"image":"a.png","label":1}`+"\n"+`{"image":"..\\u002f../secret.png"}`+"\n", "x.jsonl")

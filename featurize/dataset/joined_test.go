@@ -29,8 +29,8 @@ func shards(t testing.TB, sizes ...int) (dir string) {
 	return dir
 }
 
-// Files of a pattern are one dataset: as one file of them all, slices and shards included, with the
-// same fingerprint however they are read.
+// Files of a pattern are read as one file of them all would be, slices and shards included, with the same fingerprint
+// for every way of reading them.
 func TestFilesOfAPatternAreOneDataset(t *testing.T) {
 	t.Parallel()
 	sizes := []int{700, 1, 3, 1500, 20}
@@ -88,7 +88,7 @@ func TestFilesOfAPatternAreOneDataset(t *testing.T) {
 	}
 }
 
-// What is wrong is said with the file that it is in.
+// Errors name the file in which they are.
 func TestFilesOfAPatternAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -68,7 +68,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 	}
 }
 
-// More lines than lie between two places that are remembered.
+// More lines than between two index entries.
 func TestManyJSONLines(t *testing.T) {
 	t.Parallel()
 	const n = 3*indexStep + 5

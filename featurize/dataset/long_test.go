@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// What a file says is not repeated at length, nor in a way that a terminal obeys.
+// Messages quote little of a file, and no control characters.
 func TestErrorsQuoteLittleOfAFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

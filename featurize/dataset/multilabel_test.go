@@ -94,7 +94,7 @@ func TestLabelsThatTheHeadDoesNotWantAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testerr.OneLine(t, readError(c.spec, c.options), c.words...)
-			// Where labels are not wanted, nobody minds.
+			// If labels are not wanted, they are not checked.
 			c.options.Unlabelled = true
 			d, err := Open(t.Context(), c.spec, c.options)
 			if err != nil {

@@ -136,7 +136,7 @@ func TestLayoutOfArrays(t *testing.T) {
 	}
 }
 
-func TestNPYLies(t *testing.T) {
+func TestInconsistentNPYFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := npy("<f4", "(2, 2)", ramp(16))
 	header := func(s string) []byte { return npyHeaded(s, ramp(16)) }
@@ -167,7 +167,7 @@ func TestNPYLies(t *testing.T) {
 		{"double key", header("{'descr': '<f4', 'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"), `"descr" stands twice`},
 		{"unknown key", header("{'descr': '<f4', 'x': 1}"), `unknown key "x"`},
 		{"code", header("__import__('os')"), "want {"},
-		{"text behind", header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)} x"), "text after the dict"},
+		{"text after", header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)} x"), "text after the dict"},
 		{"negative", header("{'descr': '<f4', 'fortran_order': False, 'shape': (-2, 2)}"), "want a dimension"},
 		{"many dimensions", npy("<f4", "("+strings.Repeat("1,", 40)+")", ramp(4)), "more than 32 dimensions"},
 	} {
@@ -177,7 +177,7 @@ func TestNPYLies(t *testing.T) {
 	testerr.OneLine(t, readError("testdata/fortran.npy", Options{}), "Fortran order")
 }
 
-// Where only one axis is longer than 1, both orders are the same.
+// If only one axis is longer than 1, both orders are the same.
 func TestFortranOrderOfAVectorIsRead(t *testing.T) {
 	t.Parallel()
 	path := write(t, t.TempDir(), "x.npy", npyHeaded("{'descr': '|u1', 'fortran_order': True, 'shape': (3, 1)}", ramp(3)))
@@ -382,7 +382,7 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 			}
 			d.Close()
 
-			// Where they are not wanted they are no matter.
+			// Arrays of strings that are not inputs are ignored.
 			d, err = Open(t.Context(), path, Options{Inputs: []string{"y"}})
 			if err != nil {
 				t.Fatal(err)
@@ -404,9 +404,9 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 	testerr.OneLine(t, readError(path, Options{Inputs: []string{"x"}}), "x: one example has 1048577 strings, 1048576 the most")
 }
 
-// A directory that promises more than the file can hold is caught before any
-// of it is allocated; a flipped byte by the checksum.
-func TestNPZLies(t *testing.T) {
+// A directory with larger sizes than the file is refused before memory is allocated; a flipped byte is detected by
+// the checksum.
+func TestInconsistentNPZFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := zipped(t, map[string][]byte{"x.npy": npy("|u1", "(4000, 2)", ramp(8000))})
 	entry := bytes.LastIndex(good, []byte("PK\x01\x02"))

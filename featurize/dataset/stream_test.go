@@ -48,8 +48,8 @@ func indices(t testing.TB, d *Dataset, from, to int) (got []int) {
 	return got
 }
 
-// What comes on standard input is what a file of it holds, however it arrives, but that its length
-// is not known.
+// Standard input gives the examples of a file with the same bytes, however they arrive, except that its length is
+// unknown.
 func TestStreamIsAFileOfUnknownLength(t *testing.T) {
 	t.Parallel()
 	text := lines(2500)
@@ -97,8 +97,7 @@ func TestStreamIsAFileOfUnknownLength(t *testing.T) {
 	}
 }
 
-// The beginning of a stream can be looked at again, as long as nobody has gone on to its end, and by
-// who opens it anew as well.
+// The beginning of a stream can be read again until a pass has read on to its end, even after opening it again.
 func TestBeginningOfAStreamIsReadAgain(t *testing.T) {
 	t.Parallel()
 	in := NewStream(strings.NewReader(lines(3000)), stdinPath)
@@ -123,7 +122,7 @@ func TestBeginningOfAStreamIsReadAgain(t *testing.T) {
 		t.Errorf("from 2990 on: %v", got)
 	}
 	if in.kept != nil {
-		t.Error("the beginning is kept behind the last pass")
+		t.Error("the beginning is kept after the last pass")
 	}
 	whole := streamed(t, "-", strings.NewReader(lines(3000)), Options{})
 	all(t, whole)
@@ -134,7 +133,7 @@ func TestBeginningOfAStreamIsReadAgain(t *testing.T) {
 	}
 }
 
-// Streams that are shards have positions apart from each other, in their order.
+// Shards that are streams have disjoint, ascending positions.
 func TestStreamIsItsShard(t *testing.T) {
 	t.Parallel()
 	for index, want := range map[int]int{1: 0, 2: StreamPositions, 7: 6 * StreamPositions} {
@@ -192,7 +191,7 @@ func TestStreamBreaksOff(t *testing.T) {
 }
 
 // Who gives up does not wait for what may never come.
-func TestStreamIsGivenUp(t *testing.T) {
+func TestACanceledReaderDoesNotWaitForTheStream(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
 	defer w.Close()

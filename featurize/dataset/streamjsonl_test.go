@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// Of a stream each line stands on its own, and a bad one is passed over.
+// Each line of a stream is parsed alone, and a bad one is skipped.
 func TestStreamedLinesStandOnTheirOwn(t *testing.T) {
 	t.Parallel()
 	o := Options{Inputs: []string{"a", "b"}, LabelClasses: []string{"cat", "dog"}, Classes: 2}

@@ -161,14 +161,14 @@ func TestTarIsRefused(t *testing.T) {
 		{"a broken header", patched(1024+150, '9'), "", Options{}, []string{`a broken one, behind "a.png": archive/tar: invalid tar header`}},
 		{"truncated within a header", good[:1024+100], "", Options{}, []string{`is cut off: the two blocks of zeros that end an archive are missing behind "a.png"; pack it again`}},
 		{"truncated within an image", good[:1536+2], "", Options{}, []string{`is cut off: "b.png" has 5 bytes, of which 2 are there; pack it again`}},
-		{"truncated behind an image", good[:1536+5], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
+		{"truncated after an image", good[:1536+5], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated within padding", good[:1536+100], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated between images", good[:1024], "", Options{}, []string{`is cut off`, `are missing behind "a.png"`}},
 		{"truncated within its end", good[:2048+100], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated halfway its end", good[:2048+512], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated within its end's last block", good[:2048+1023], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
 		{"truncated within what is passed over", tarball(t, tar.FormatUnknown, "a.png", "readme.txt")[:1536+2], "", Options{}, []string{`is cut off`, `are missing behind "readme.txt"`}},
-		{"truncated behind a long name", tarball(t, tar.FormatPAX, "a.png", tall)[:1024+512+4608], "", Options{}, []string{`is cut off`, `are missing behind "a.png"`}},
+		{"truncated after a long name", tarball(t, tar.FormatPAX, "a.png", tall)[:1024+512+4608], "", Options{}, []string{`is cut off`, `are missing behind "a.png"`}},
 		{"one name twice", tarball(t, tar.FormatUnknown, "a/x.png", "./a/x.png"), "", Options{}, []string{`two members are called "a/x.png"`}},
 		{"a long name", tarball(t, tar.FormatPAX, "a.png", tall, "a"+tall), "", Options{}, []string{`xxx.png" has 4097 bytes; the most is 4096`}},
 		{"a sparse file of PAX", bytes.ReplaceAll(sparsePAX(t), []byte("GNU.sparsE"), []byte("GNU.sparse")), "", Options{}, []string{`"s.png" is stored with its zeros left out`, "without its option sparse"}},
@@ -215,7 +215,7 @@ func TestTarIsRefused(t *testing.T) {
 }
 
 // A file of zeros is an archive of nothing, as tar writes it, if it is called one.
-func TestTarOfNothing(t *testing.T) {
+func TestAnEmptyTarIsRefused(t *testing.T) {
 	t.Parallel()
 	zeros := make([]byte, 10240)
 	_, err := Open(t.Context(), write(t, t.TempDir(), "x.tar", zeros), Options{})
@@ -226,7 +226,7 @@ func TestTarOfNothing(t *testing.T) {
 	testerr.OneLine(t, err, "x.png: not a .png file by its content")
 }
 
-// However an archive is cut, it is refused.
+// An archive that is cut off anywhere is refused.
 func TestTarCutAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, format := range []tar.Format{tar.FormatPAX, tar.FormatGNU} {
@@ -272,7 +272,7 @@ func TestTarLabelLinesInPieces(t *testing.T) {
 	}
 }
 
-// What git archive writes is read, and names that a strict reader of archives would refuse.
+// Archives that git archive writes are read, with names that a strict reader of archives would refuse.
 func TestTarHeaders(t *testing.T) {
 	t.Setenv("GODEBUG", "tarinsecurepath=0")
 	var buf bytes.Buffer
@@ -416,7 +416,7 @@ func TestBadTarImagesAreRecords(t *testing.T) {
 	testerr.OneLine(t, got[0].Decode(), "a.png: not a PNG or JPEG file (it begins 61 62 63)")
 }
 
-// Passes run side by side, end with their context, and fail behind Close and
+// Passes run side by side, end with their context, and fail after Close and
 // where the archive has become shorter.
 func TestTarPasses(t *testing.T) {
 	t.Parallel()
@@ -678,7 +678,7 @@ func TestImageNetArchivesAreRead(t *testing.T) {
 			}
 		}
 	}
-	// Its class folders alone cannot be told apart by a network of 1,000 classes.
+	// Its class folders alone do not determine the labels for a network of 1,000 classes.
 	dir := t.TempDir()
 	if err := os.Symlink(sharedData(t, "imagenet/ilsvrc_val.tar"), filepath.Join(dir, "x.tar")); err != nil {
 		t.Fatal(err)

@@ -68,25 +68,25 @@ func walkTar(r io.Reader) iter.Seq2[tarEntry, error] {
 // headerError says what is wrong with the header after the member called last, which is "" for the folder itself, or
 // with the first header if no other was read.
 func (w *wholeReader) headerError(h *tar.Header, err error, last string, begun bool) error {
-	behind := "its beginning"
+	place := "its beginning"
 	if begun {
-		behind = strconv.Quote(last)
+		place = strconv.Quote(last)
 	}
 	switch {
 	case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) && begun:
 		return fmt.Errorf("is cut off: the two blocks of zeros that end an archive are missing behind %s; pack it again",
-			behind)
+			place)
 	case err != nil && w.err != nil:
 		return w.err
 	case err != nil && !errors.Is(err, tar.ErrInsecurePath): // names are never opened
-		return fmt.Errorf("not a tar archive, or a broken one, behind %s: %w", behind, err)
+		return fmt.Errorf("not a tar archive, or a broken one, behind %s: %w", place, err)
 	case len(h.Name) > maxMemberName:
-		return fmt.Errorf("a member's name behind %s has %d bytes; the most is %d", behind, len(h.Name), maxMemberName)
+		return fmt.Errorf("a member's name behind %s has %d bytes; the most is %d", place, len(h.Name), maxMemberName)
 	}
 	return nil
 }
 
-// A wholeReader notes short reads. A tar.Reader asks for whole blocks, and for none behind the end of
+// A wholeReader notes short reads. A tar.Reader asks for whole blocks, and for none after the end of
 // an archive, but takes the end of the file for that of the archive.
 type wholeReader struct {
 	io.Reader

@@ -7,7 +7,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Whole numbers may have a point and a sign, as far as their type has one.
+// Integers may have a decimal point, and a sign if their type has one.
 func TestTextBecomesNumbers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -130,7 +130,7 @@ func memberLabel(m tarEntry) (label string, isJSON bool, err error) {
 	return strings.TrimSpace(string(text)), false, nil
 }
 
-// jsonLabel returns the JSON text of an object's label, "" if there is none or the text is no object.
+// jsonLabel returns the JSON text of an object's label, "" if there is none or the text is not an object.
 func jsonLabel(text []byte) (label string) {
 	p := &jsontensor.Parser{Text: text}
 	err := p.Object(func(key string) error {

@@ -141,7 +141,7 @@ func TestWebDataset(t *testing.T) {
 	}
 }
 
-// However a stream of an archive is cut, it is refused.
+// A stream of an archive that is cut off anywhere is refused.
 func TestTarStreamCutAnywhere(t *testing.T) {
 	t.Parallel()
 	b := packed(t, "0.cls=1", "0.jpg=x", "1.jpg="+strings.Repeat("y", 700), "1.cls=0", "readme=z")

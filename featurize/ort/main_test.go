@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/internal/install"
 )
 
-// The tests run with a real ONNX Runtime, which is installed where there is none.
+// The tests run with a real ONNX Runtime, which is installed if it is missing.
 func TestMain(m *testing.M) {
 	lib, err := install.Ensure(context.Background(), install.Config{Install: true})
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/internal/testerr"
 )
 
-func TestAMissingProviderIsNamedWithTheWayOut(t *testing.T) {
+func TestErrorOfAMissingProviderSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	lib := install.Library{Path: "/lib/libonnxruntime.so", Version: "1.30.0"}
 	for _, provider := range Providers() {

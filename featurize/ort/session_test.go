@@ -155,7 +155,7 @@ func TestEveryElementTypePasses(t *testing.T) {
 			t.Errorf("%s came as %s", info, out.Type())
 		}
 	}
-	// The outputs are no view of anything that the next call changes.
+	// The outputs share no memory with the next call.
 	if _, err := s.Run(t.Context(), inputs); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestExternalWeightsAreReadFromTheFolder(t *testing.T) {
 	testerr.OneLine(t, err, "onnx runtime refuses the model", "weights.bin")
 }
 
-func TestUnfitModelsAndConfigsAreRefused(t *testing.T) {
+func TestUnsuitableModelsAndConfigsAreRefused(t *testing.T) {
 	t.Parallel()
 	linear := graph(t, "linear")
 	for name, test := range map[string]struct {
@@ -320,7 +320,7 @@ func TestEveryProviderWorksOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-func TestUnfitTensorsAreRefused(t *testing.T) {
+func TestUnsuitableTensorsAreRefused(t *testing.T) {
 	t.Parallel()
 	linear := session(t, SessionConfig{Graph: graph(t, "linear")})
 	subtract := session(t, SessionConfig{Graph: graph(t, "subtract")})
@@ -511,7 +511,7 @@ func TestCloseWaitsForRunsAndRefusesMore(t *testing.T) {
 }
 
 // Calls, failing calls and sessions leave no memory of the runtime behind.
-func TestNothingLeaks(t *testing.T) {
+func TestTheRuntimesMemoryDoesNotLeak(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc/self/statm")
 	}

@@ -404,7 +404,7 @@ func squeeze(shape []int) []int {
 	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }
 
-// view returns m as an image, upright if the Spec says so; ok is false if m, or the target, is no image.
+// view returns m as an image, upright if the Spec says so; ok is false if m, or the target, is not an image.
 func (p *Pipeline) view(m Image) (v view, isImage bool, err error) {
 	v, isImage, err = viewOf(m)
 	if isImage = isImage && p.noAxes == nil && err == nil; isImage && *p.spec.Exif {

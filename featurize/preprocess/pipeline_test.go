@@ -93,7 +93,7 @@ func TestApplyEqualsNaive(t *testing.T) {
 	} {
 		for _, color := range []Color{RGB, BGR, Grey} {
 			for _, order := range []Order{NCHW, NHWC} {
-				for _, window := range []string{"whole", "crop", "bars above and below", "a bar behind"} {
+				for _, window := range []string{"whole", "crop", "bars above and below", "a bar on the right"} {
 					for _, form := range []string{"image", "flat", "plane"} {
 						c, oh, ow, dx, dy := color.channels(), h, w, 0, 0
 						s := Spec{Color: color, Layout: order, Scale: 1. / 128, Mean: []float64{.25}}
@@ -108,7 +108,7 @@ func TestApplyEqualsNaive(t *testing.T) {
 						case "bars above and below":
 							oh, dy = 13, -4 // 3.5 rows: half to even is 4
 							s.Resize, s.Pad = &Resize{Width: ow, Height: oh, Mode: Fit}, &Pad{Value: 127.5}
-						case "a bar behind":
+						case "a bar on the right":
 							ow = 11
 							s.Resize, s.Pad = &Resize{Width: ow, Height: oh, Mode: Height},
 								&Pad{Value: 3, Position: Corner}
@@ -467,7 +467,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// What a pipeline records makes the same pipeline again.
+// A recorded pipeline gives the same pipeline again.
 func TestSpecOfAPipelineIsComplete(t *testing.T) {
 	t.Parallel()
 	for _, name := range Presets {
@@ -692,7 +692,7 @@ func TestExifTurns(t *testing.T) {
 	}
 }
 
-// What must fit the model is the image as it is seen, and a message says its size so.
+// The upright image must fit the model, and a message names its size.
 func TestAnUprightImageMustFitTheModel(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -751,7 +751,7 @@ func TestExifIsOnUnlessItIsOff(t *testing.T) {
 }
 
 // A turned image is resized as the same one is whose pixels lie in the other layout.
-func TestTurnedLayoutsAreResizedAlike(t *testing.T) {
+func TestTransposedLayoutsGiveTheSameResize(t *testing.T) {
 	t.Parallel()
 	const h, w = 4, 3 // columns of a row are as many as channels
 	hwc, chw := make([]uint8, h*w*3), make([]uint8, h*w*3)

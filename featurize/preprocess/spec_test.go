@@ -63,7 +63,7 @@ func TestDocumentedSchemaLoads(t *testing.T) {
 		}
 		return s
 	}
-	// Of what excludes each other, keep one.
+	// Of settings that exclude each other, keep one.
 	without := func(text, from, to string) string {
 		i, j := strings.Index(text, from), strings.Index(text, to)
 		if i < 0 || j < i {
@@ -181,7 +181,7 @@ func FuzzPreprocessYAML(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is accepted survives being recorded, and never breaks New.
+		// An accepted spec survives being recorded, and New does not panic for it.
 		text, err := yaml.Marshal(s)
 		if err != nil {
 			t.Fatal(err)

@@ -80,7 +80,7 @@ func (t Target) axes(order Order) (axes, error) {
 		case isLast:
 			return last, nil
 		}
-		// In doubt, ONNX's own order.
+		// If ambiguous, ONNX's own order.
 		return first.checked()
 	}
 	return axes{}, errors.New("it takes no images, only arrays of its own shape")

@@ -78,7 +78,7 @@ func TestNoTestLetsNaNPass(t *testing.T) {
 	}
 }
 
-func TestLetNaNPass(t *testing.T) {
+func TestComparisonsThatNaNPassesAreFound(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]int{
 		"if math.Abs(a-b) > tol {}":                                1,
@@ -99,8 +99,8 @@ func TestLetNaNPass(t *testing.T) {
 	}
 }
 
-// letNaNPass returns where something made of math.Abs, or of a variable that the
-// if statement sets to that, is compared by >.
+// letNaNPass returns where a value computed by math.Abs, or a variable that the if statement sets to one, is compared
+// by >.
 func letNaNPass(file *ast.File) (found []token.Pos) {
 	distances := map[string]bool{}
 	isDistance := func(e ast.Expr) (is bool) {

@@ -301,7 +301,7 @@ func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 	}
 }
 
-// What no model should meet: features far beyond all that was seen, classes masked out.
+// Extreme inputs: features far beyond the training data, and masked classes.
 func TestFusedGraphOnExtremeNumbers(t *testing.T) {
 	t.Parallel()
 	const masked = -3e38 // -Inf would be, times the zero of the other example, no number
@@ -425,7 +425,7 @@ func TestFusedGraphInEveryForm(t *testing.T) {
 	}
 }
 
-// Every link and method, with and without temperatures of their own for the score.
+// Every link and method, with and without separate temperatures for the score.
 func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 	t.Parallel()
 	for _, k := range []int{1, 2, 7, 200} {
@@ -556,8 +556,8 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// The score of the graph has the digits of the float64 formulas where float32 has none:
-// where a network is sure, and where temperatures make all probabilities the same.
+// The score of the graph has the digits of the float64 formulas where float32 has none: for confident predictions,
+// and where temperatures make all probabilities equal.
 func TestFusedScoresDoNotTie(t *testing.T) {
 	t.Parallel()
 	const r = 30

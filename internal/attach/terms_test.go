@@ -158,30 +158,30 @@ func TestScoresInGraphsEqualThoseInGo(t *testing.T) {
 	}
 }
 
-// fitted is a score fitted to training data, the learned one to tell its sample from twice that.
+// fitted fits a score to training data; the learned score is fitted to detect twice its sample.
 func fitted(s *score.Score, training *score.Training) (*score.Fitted, error) {
 	if s.Name != "learned" {
 		return s.Fit(training)
 	}
-	familiar := score.Examples{N: training.Sample.M, K: training.K, D: training.D, Link: training.Link,
+	in := score.Examples{N: training.Sample.M, K: training.K, D: training.D, Link: training.Link,
 		Features: training.Sample.Features, Logits: make([]float32, training.Sample.M*training.K),
 		Variance: make([]float64, training.Sample.M*training.K)}
 	rng := rand.New(rand.NewPCG(52, uint64(training.K)))
-	for i := range familiar.Logits {
-		familiar.Logits[i] = float32(5 + rng.NormFloat64())
+	for i := range in.Logits {
+		in.Logits[i] = float32(5 + rng.NormFloat64())
 	}
-	for i := range familiar.N {
-		familiar.Leverage = append(familiar.Leverage, 1+float64(i%7))
+	for i := range in.N {
+		in.Leverage = append(in.Leverage, 1+float64(i%7))
 	}
-	strange := familiar
-	strange.Features, strange.Leverage = slices.Clone(familiar.Features), slices.Clone(familiar.Leverage)
-	for i := range strange.Features {
-		strange.Features[i] *= 2
+	out := in
+	out.Features, out.Leverage = slices.Clone(in.Features), slices.Clone(in.Leverage)
+	for i := range out.Features {
+		out.Features[i] *= 2
 	}
-	for i := range strange.Leverage {
-		strange.Leverage[i] *= 4
+	for i := range out.Leverage {
+		out.Leverage[i] *= 4
 	}
-	return score.Learn(training, familiar, strange)
+	return score.Learn(training, in, out)
 }
 
 // trainingOf draws training data for a head, 120 examples after a ReLU.
@@ -236,8 +236,8 @@ func served(t *testing.T, name string, x score.Examples) *score.Served {
 	return score.Serve(f, f.Values(x))
 }
 
-// What is served is in the graph as in float64, in every operator set; and of what is no finite
-// number among features or logits, the graph gives the largest OOD score.
+// Served scores are the same in the graph as in float64, in every operator set. For a feature or logit that is not
+// finite the graph gives the largest OOD score.
 func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 	t.Parallel()
 	const k = 4

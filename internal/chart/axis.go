@@ -194,13 +194,13 @@ func (f *frame) axes() {
 	for _, t := range f.x.marks {
 		at := f.x.pixel(t.place)
 		f.stroke(Grey, 1, nil, []point{{at, f.bottom}, {at, f.bottom + mark}})
-		f.text(point{at, f.bottom + mark + 9}, tickSize, around, Ink, t.label)
+		f.text(point{at, f.bottom + mark + 9}, tickSize, anchorMiddle, Ink, t.label)
 	}
 	for _, t := range f.y.marks {
 		at := f.y.pixel(t.place)
 		f.stroke(Grey, 1, nil, []point{{f.left - mark, at}, {f.left, at}})
-		f.text(point{f.left - mark - 3, at}, tickSize, before, Ink, t.label)
+		f.text(point{f.left - mark - 3, at}, tickSize, anchorEnd, Ink, t.label)
 	}
-	f.text(point{(f.left + f.right) / 2, f.bottom + 32}, labelSize, around, Ink, f.x.Label)
+	f.text(point{(f.left + f.right) / 2, f.bottom + 32}, labelSize, anchorMiddle, Ink, f.x.Label)
 	f.upward(point{12, (f.top + f.bottom) / 2}, labelSize, Ink, f.y.Label)
 }

@@ -87,11 +87,11 @@ func (c *canvas) dots(colour color.Color, radius float64, centres ...point) {
 	fmt.Fprintf(&c.b, `<path d="%s" %s/>`+"\n", d.String(), paint("fill", colour))
 }
 
-// Anchors: the position of a text relative to its point.
+// Values of text-anchor: which end of a text is at its point.
 const (
-	before = "end"
-	around = "middle"
-	behind = "start"
+	anchorEnd    = "end"
+	anchorMiddle = "middle"
+	anchorStart  = "start"
 )
 
 // text writes a line of text, vertically centred on a point.

@@ -48,12 +48,12 @@ func (c Chart) SVG() string {
 // Document draws the chart as a file of its own, with title and legend.
 func (c Chart) Document() []byte {
 	on := c.canvas()
-	on.text(point{on.width / 2, 20}, 15, around, Ink, c.Name)
+	on.text(point{on.width / 2, 20}, 15, anchorMiddle, Ink, c.Name)
 	f := c.draw(on, 44)
 	for i, s := range c.Series {
 		y := f.top + 14 + 18*float64(i)
 		on.stroke(s.Tone, lineWidth, s.Dashes, []point{{f.left + 10, y}, {f.left + 46, y}})
-		on.text(point{f.left + 54, y}, 12, behind, Ink, s.Name)
+		on.text(point{f.left + 54, y}, 12, anchorStart, Ink, s.Name)
 	}
 	return []byte(on.svg(c.Name, true))
 }

@@ -16,7 +16,7 @@ import (
 
 var nan, inf = math.NaN(), math.Inf(1)
 
-// all has a series of each kind, with what is not finite.
+// all has a series of each kind, and values that are not finite.
 func all() Chart {
 	return Chart{
 		Name: `<script>alert("1")</script> & 'more'`, Diagonal: true,
@@ -56,7 +56,7 @@ func elements(t *testing.T, svg string) (list []xml.StartElement) {
 	}
 }
 
-func TestWhatIsDrawnIsWellFormedAndInert(t *testing.T) {
+func TestDrawingsAreWellFormedAndInert(t *testing.T) {
 	t.Parallel()
 	swatches := ""
 	for _, s := range all().Series {
@@ -194,7 +194,7 @@ func TestPointsStandWhereTheAxesSay(t *testing.T) {
 	}
 }
 
-func TestWhereTheStarStands(t *testing.T) {
+func TestTheStarIsPlacedByInterpolation(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		values []float64
@@ -313,7 +313,7 @@ func TestMarksOfAxes(t *testing.T) {
 	}
 }
 
-func TestTheSameIsDrawnTwice(t *testing.T) {
+func TestDrawingsAreDeterministic(t *testing.T) {
 	t.Parallel()
 	chart, map1, map2 := all().SVG(), heat().Document(), heat().Document()
 	if all().SVG() != chart || !bytes.Equal(map1, map2) {

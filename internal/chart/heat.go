@@ -31,7 +31,7 @@ func (h Heat) SVG() string {
 func (h Heat) Document() []byte {
 	width, height := h.size()
 	on := &canvas{width: width + 30, height: height + 60}
-	on.text(point{on.width / 2, 24}, 15, around, Ink, h.Name)
+	on.text(point{on.width / 2, 24}, 15, anchorMiddle, Ink, h.Name)
 	on.left, on.top = 15, 45
 	h.draw(on)
 	return []byte(on.svg(h.Name, true))
@@ -104,7 +104,7 @@ func (h Heat) draw(on *canvas) {
 		for j, v := range row {
 			p := centre(float64(j), float64(i))
 			on.fill(onRamp(s.of(v)), box(p.x-cell/2, p.y-cell/2, p.x+cell/2, p.y+cell/2))
-			on.text(point{p.x, p.y + cell/2 - 7}, 9, around, over(s.of(v)), h.write(v))
+			on.text(point{p.x, p.y + cell/2 - 7}, 9, anchorMiddle, over(s.of(v)), h.write(v))
 		}
 	}
 	best := centre(at(h.Columns, h.Best[0]), at(h.Rows, h.Best[1]))
@@ -112,12 +112,12 @@ func (h Heat) draw(on *canvas) {
 	on.fill(rgb("#ffd33d"), corners)
 	on.stroke(rgb("#1f2328"), 1, nil, append(corners, corners[0]))
 	for j, v := range h.Columns {
-		on.text(point{centre(float64(j), 0).x, bottom + 12}, 10, around, Ink, brief(v))
+		on.text(point{centre(float64(j), 0).x, bottom + 12}, 10, anchorMiddle, Ink, brief(v))
 	}
 	for i, v := range h.Rows {
-		on.text(point{heatLeft - 6, centre(0, float64(i)).y}, 10, before, Ink, brief(v))
+		on.text(point{heatLeft - 6, centre(0, float64(i)).y}, 10, anchorEnd, Ink, brief(v))
 	}
-	on.text(point{(heatLeft + right) / 2, bottom + 34}, labelSize, around, Ink, h.X)
+	on.text(point{(heatLeft + right) / 2, bottom + 34}, labelSize, anchorMiddle, Ink, h.X)
 	on.upward(point{14, (heatAbove + bottom) / 2}, labelSize, Ink, h.Y)
 
 	const steps = 50
@@ -128,9 +128,9 @@ func (h Heat) draw(on *canvas) {
 	}
 	for i := range 5 {
 		t := float64(i) / 4
-		on.text(point{left + heatBar + 5, bottom - height*t}, 10, behind, Ink, h.write(s.value(t)))
+		on.text(point{left + heatBar + 5, bottom - height*t}, 10, anchorStart, Ink, h.write(s.value(t)))
 	}
-	on.text(point{left + heatBar, heatAbove - 12}, 10, around, Ink, h.Unit)
+	on.text(point{left + heatBar, heatAbove - 12}, 10, anchorMiddle, Ink, h.Unit)
 }
 
 // write writes the figure.

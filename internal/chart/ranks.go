@@ -23,7 +23,7 @@ type Ranked struct {
 func (r Ranks) Document() []byte {
 	width, height := r.size()
 	on := &canvas{width: width + 24, height: height + 44}
-	on.text(point{on.width / 2, 22}, 15, around, Ink, r.Name)
+	on.text(point{on.width / 2, 22}, 15, anchorMiddle, Ink, r.Name)
 	on.left, on.top = 12, 36
 	r.draw(on, width)
 	return []byte(on.svg(r.Name, true))
@@ -62,14 +62,14 @@ func (r Ranks) draw(c *canvas, width float64) {
 		}
 		x := at(float64(rank))
 		c.stroke(Grey, 1, nil, []point{{x, axis}, {x, axis - 5}})
-		c.text(point{x, axis - 14}, tickSize, around, Ink, fmt.Sprint(rank))
+		c.text(point{x, axis - 14}, tickSize, anchorMiddle, Ink, fmt.Sprint(rank))
 	}
 	if r.Critical > 0 {
 		const y = 22
 		end := at(1 + min(r.Critical, float64(k-1)))
 		bar := []point{{left, y}, {end, y}}
 		c.stroke(Ink, 1.5, nil, bar, []point{{left, y - 4}, {left, y + 4}}, []point{{end, y - 4}, {end, y + 4}})
-		c.text(point{(left + end) / 2, y - 11}, tickSize, around, Ink, fmt.Sprintf("critical difference %.1f", r.Critical))
+		c.text(point{(left + end) / 2, y - 11}, tickSize, anchorMiddle, Ink, fmt.Sprintf("critical difference %.1f", r.Critical))
 	}
 	const bars = axis + 8
 	for i, g := range r.Groups {
@@ -78,9 +78,9 @@ func (r Ranks) draw(c *canvas, width float64) {
 	}
 	names := float64(bars + ranksBar*len(r.Groups) + 12)
 	for i, m := range r.Methods {
-		row, end, gap, anchor := i, left-26, -10., before
+		row, end, gap, anchor := i, left-26, -10., anchorEnd
 		if i >= r.left() {
-			row, end, gap, anchor = k-1-i, right+26, 10, behind
+			row, end, gap, anchor = k-1-i, right+26, 10, anchorStart
 		}
 		tone, width := Ink, 1.
 		if m.Marked {

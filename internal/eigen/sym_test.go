@@ -38,7 +38,7 @@ var spectra = []struct {
 	}},
 	{"Gram", func(n int, rng *rand.Rand) *mat.Dense { return gram(random(2*n, n, rng)) }},
 	{"Gram of few", func(n int, rng *rand.Rand) *mat.Dense { return gram(random(n/4+1, n, rng)) }},
-	{"Gram of positive", func(n int, rng *rand.Rand) *mat.Dense { // as of features behind a ReLU
+	{"Gram of positive", func(n int, rng *rand.Rand) *mat.Dense { // as of features after a ReLU
 		x := random(2*n, n, rng)
 		x.Apply(func(_, _ int, v float64) float64 { return max(0, v) }, x)
 		return gram(x)
@@ -103,7 +103,7 @@ var spectra = []struct {
 	}},
 }
 
-// sizes lie around those of leaves, panels and tiles.
+// sizes are near those of leaves, panels and tiles.
 var sizes = []int{1, 2, 3, 4, 31, 32, 33, 64, 65, 130, 200}
 
 func TestSymAgainstEigenSym(t *testing.T) {
@@ -250,7 +250,7 @@ func TestSymRefuses(t *testing.T) {
 	Sym(make([]float64, 3), 2)
 }
 
-// FuzzConquer takes any tridiagonal matrix of some leaves apart.
+// FuzzConquer divides any tridiagonal matrix of some leaves.
 func FuzzConquer(f *testing.F) {
 	f.Add(uint8(50), []byte{})
 	f.Add(uint8(100), []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f})

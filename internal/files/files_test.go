@@ -119,8 +119,8 @@ func TestTheNextDraftRemovesThoseOfKilledProcessesOnly(t *testing.T) {
 	wantList(t, dir, "a", "b")
 }
 
-// Not all network file systems tell one host of the locks of the next.
-func TestADraftOfAnotherHostGetsADay(t *testing.T) {
+// Some network file systems do not show one host the locks of another.
+func TestADraftOfAnotherHostIsKeptForADay(t *testing.T) {
 	dir := t.TempDir()
 	for i, host := range []string{"elsewhere", "", hostname()} {
 		path := filepath.Join(dir, fmt.Sprintf(".mfgs-%016x.tmp", i))
@@ -165,7 +165,7 @@ func TestOnlyDraftsAreSwept(t *testing.T) {
 }
 
 // Killed between two renames, where names cannot be exchanged in one step.
-func TestWhatWasAboutToBeReplacedGoesBack(t *testing.T) {
+func TestAnInterruptedReplacementIsUndone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, ".mfgs-0123456789abcdef.tmp")
 	put(t, filepath.Join(path, lockName), hostname())
@@ -351,7 +351,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// Where names cannot be exchanged, a failure leaves the old one in its place.
+// If names cannot be exchanged atomically, a failure leaves the old one in its place.
 func TestAFailedExchangePutsTheOldOneBack(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "b", "was b"), "")
@@ -409,8 +409,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Some file systems tell only when a file is closed that it could not be written.
-func TestAFileThatCannotBeClosedIsNotWhole(t *testing.T) {
+// Some file systems report a failed write only when the file is closed.
+func TestAFileThatCannotBeClosedIsNotCommitted(t *testing.T) {
 	dir := t.TempDir()
 	real := syncFile
 	syncFile = func(*os.File) error { return nil }

@@ -63,7 +63,7 @@ func TestOneProcessHasAGrowingFile(t *testing.T) {
 	}
 }
 
-func TestOnlyOldGrowingFilesThatNobodyHasAreSwept(t *testing.T) {
+func TestOnlyOldUnusedGrowingFilesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"old.partial", "new.partial", "used.partial", "old.rows"} {

@@ -9,7 +9,7 @@ import (
 
 // lock locks an open file without waiting. The system releases the lock when the file
 // is closed, and so however its process ends. The
-// locked byte is far behind the end of the file, whose content can still be read.
+// locked byte is far beyond the end of the file, whose content can still be read.
 func lock(f *os.File) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
 		0, 1, 0, &windows.Overlapped{OffsetHigh: 1})

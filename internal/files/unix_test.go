@@ -59,7 +59,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 			}
 		})
 	}
-	// What takes the place of a file after the first look.
+	// A file may be replaced after the first look.
 	for _, name := range []string{"pipe", "link"} {
 		within(t, func() {
 			var irregular *IrregularError
@@ -114,7 +114,7 @@ func TestPermissionsFollowTheUmask(t *testing.T) {
 	}
 }
 
-// What others could have put into the folder for temporary files is not written to.
+// Files that others may have put into the folder for temporary files are not written to.
 func TestScratchIsPrivate(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)

@@ -25,7 +25,7 @@ func TestTooOld(t *testing.T) {
 	}
 }
 
-// Each place in turn has the library; whatever lies in later places does not matter.
+// Each place in turn has the library; the content of later places does not matter.
 func TestSearchTakesTheFirstPlace(t *testing.T) {
 	lib := fakeLibrary(t, "1.30.0", "")
 	var all []place
@@ -120,7 +120,7 @@ func TestPythonIsAsked(t *testing.T) {
 	if got := askPython(); got != "" {
 		t.Errorf("a Python without onnxruntime: got %q", got)
 	}
-	// That of Windows only says where to buy Python, which lies beside it by another name.
+	// The python3 of Windows only says where to buy Python, which is beside it under another name.
 	if err := os.WriteFile(filepath.Join(bin, "python"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -188,10 +188,10 @@ func TestFlagGoesBeforeEnvironmentBeforeTheRest(t *testing.T) {
 	}
 }
 
-// Unfit is a file that is no usable library, and why.
+// Unfit is a file that is not a usable library, and why.
 type Unfit struct{ Path, Reason string }
 
-// unusable makes one of each kind of file that is no usable library.
+// unusable makes one file of each kind that is not a usable library.
 func unusable(t testing.TB) map[string]Unfit {
 	good, err := os.ReadFile(fakeLibrary(t, "1.30.0", ""))
 	if err != nil {
@@ -254,7 +254,7 @@ func TestAnExplicitChoiceIsRefusedWhenUnusable(t *testing.T) {
 	})
 }
 
-func TestWhatLiesAboutIsPassedOverWhenUnusable(t *testing.T) {
+func TestUnusableLibrariesFoundByTheSearchAreSkipped(t *testing.T) {
 	good := put(t, fakeLibrary(t, "1.25.1", ""), tempDir(t))
 	for name, kind := range unusable(t) {
 		if name == "missing" {
@@ -296,8 +296,8 @@ func TestTheNewestOfAFolderIsTaken(t *testing.T) {
 	}
 }
 
-// A library built without symbol versions tells its version by its name, or not
-// at all; chosen explicitly it is left to Load.
+// The version of a library without symbol versions is taken from its name, or is unknown. One that is chosen
+// explicitly is left to Load.
 func TestAVersionIsReadFromTheNameOrNot(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the names are those of Linux")
@@ -338,7 +338,7 @@ func TestLinkerFolders(t *testing.T) {
 	}
 }
 
-// The real library is told apart from each of its own beginnings.
+// The real library is distinguished from each of its prefixes.
 func TestATruncatedRealLibraryIsRefused(t *testing.T) {
 	real, err := Find(Config{})
 	if err != nil {

@@ -38,7 +38,7 @@ func loaded(t *testing.T) install.Library {
 	return lib
 }
 
-// Load runs in a process of its own here: this one has its library already.
+// Load runs in a separate process here, because this one has loaded its library already.
 func TestLoadRefusesWhatItCannotUse(t *testing.T) {
 	real := loaded(t)
 	kinds := install.Unusable(t)

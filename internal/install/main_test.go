@@ -62,7 +62,7 @@ const (
 	RaceExit   = raceExit
 )
 
-// runTests runs the tests with a real ONNX Runtime, installing it where there is none.
+// runTests runs the tests with a real ONNX Runtime, and installs it if it is missing.
 func runTests(m *testing.M) int {
 	_, err := Ensure(context.Background(), Config{Install: true})
 	if err == nil {
@@ -99,9 +99,8 @@ var fakes = struct {
 	built map[[2]string]string
 }{built: map[[2]string]string{}}
 
-// fakeLibrary compiles a shared library that claims to be ONNX Runtime of a
-// version ("" for one that does not tell), but has no API to offer. Extra is
-// more C for it. The file is not to be changed.
+// fakeLibrary compiles a shared library that claims to be a version of ONNX Runtime ("" for one without a version),
+// but offers no API. extra is more C for it. The file must not be changed.
 func fakeLibrary(t testing.TB, version, extra string) string {
 	t.Helper()
 	source := `struct base { const void *(*api)(unsigned); const char *(*version)(void); };

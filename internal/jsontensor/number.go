@@ -215,8 +215,8 @@ func (p *Parser) notFinite() (float64, bool) {
 	return 0, false
 }
 
-// Scalar reads a value that is no list and no object: nil, bool, string, or a number as int64 or uint64 if that holds
-// it, else float64.
+// Scalar reads a value that is neither a list nor an object: nil, bool, string, or a number as int64 or uint64 if
+// that holds it, else float64.
 func (p *Parser) Scalar() (any, error) {
 	switch c := p.Peek(); {
 	case c == '"':

@@ -14,7 +14,7 @@ import (
 
 // The set of each figure is resampled, and no other: an interval is the one of a bootstrap of that
 // set alone, up to the draws.
-func TestEachSetIsResampledApart(t *testing.T) {
+func TestSetsAreResampledIndependently(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
@@ -43,7 +43,7 @@ func TestEachSetIsResampledApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	resampled.Add(0, &f)
-	// What is compared has the same draws by itself.
+	// A method has the same draws when it is measured alone.
 	compared, err := Resample(t.Context(), []*Tally{tally}, Resamples, 1, Compared()...)
 	if err != nil {
 		t.Fatal(err)

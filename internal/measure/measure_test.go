@@ -6,7 +6,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
-func TestProbabilitiesAreToldFromLogits(t *testing.T) {
+func TestProbabilitiesAreDistinguishedFromLogits(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		rows []float32

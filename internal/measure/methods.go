@@ -113,17 +113,17 @@ func Plain(name string, c *calibrate.Calibration) bool {
 		return true
 	}
 	s, is := score.Find(name)
-	return is && (!s.Learns() || c != nil && c.Served().Name == name)
+	return is && (!s.NeedsFitting() || c != nil && c.Served().Name == name)
 }
 
 // AddPlain adds a block of examples, whose features and logits are finite, to tallies of methods that are Plain.
-// learned are the fitted scores that c does not serve.
-func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitted, p SetID, b *rows.Batch) error {
+// fitted are the fitted scores that c does not serve.
+func AddPlain(tallies []*Tally, c *calibrate.Calibration, fitted []*score.Fitted, p SetID, b *rows.Batch) error {
 	x := &block{c: c, b: b}
 	var list []*score.Fitted
 	meanField := false
 	for _, t := range tallies {
-		if s := scoreOf(t.Name, c, learned); s != nil {
+		if s := scoreOf(t.Name, c, fitted); s != nil {
 			list = append(list, s)
 		}
 		m := find(t.Name)
@@ -142,7 +142,7 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitte
 		if m := find(t.Name); m != nil {
 			s = m.predict(x)
 		}
-		if scoreOf(t.Name, c, learned) != nil {
+		if scoreOf(t.Name, c, fitted) != nil {
 			s.OOD, values = values[0], values[1:]
 		}
 		if err := t.Add(p, s, b.Labels, b.Targets); err != nil {
@@ -153,8 +153,8 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitte
 }
 
 // scoreOf returns the score that a method uses, nil if it uses none.
-func scoreOf(name string, c *calibrate.Calibration, learned []*score.Fitted) *score.Fitted {
-	for _, s := range learned {
+func scoreOf(name string, c *calibrate.Calibration, fitted []*score.Fitted) *score.Fitted {
+	for _, s := range fitted {
 		if s.Name == name {
 			return s
 		}

@@ -34,8 +34,8 @@ func TestPlainMethodsNeedNoTrainingData(t *testing.T) {
 	}
 }
 
-// Methods are computed together, and each is measured by the score of its own name.
-func TestEachMethodIsMeasuredByItsOwnScore(t *testing.T) {
+// Methods are computed together, and each is measured with its own score.
+func TestEachMethodIsMeasuredWithItsOwnScore(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Features: 2, Logits: 2, Link: layer.Softmax}
 	c := &calibrate.Calibration{

@@ -185,7 +185,7 @@ func (c *contest) winner(preferred ...string) int {
 	return c.best(c.network)
 }
 
-// recommended describes the winner. serves is the served method.
+// recommended describes the winner. serves is the method that the bundle serves.
 func (c *contest) recommended(winner int, serves string) *metrics.Recommended {
 	c.serves = serves
 	w := c.entrants[winner]

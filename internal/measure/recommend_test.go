@@ -39,7 +39,7 @@ func figuresOf(
 	return r
 }
 
-func TestWhatIsRecommended(t *testing.T) {
+func TestRecommendations(t *testing.T) {
 	t.Parallel()
 	type both struct{ probabilities, score string }
 	for _, test := range []struct {
@@ -130,7 +130,7 @@ func TestTheFirstDrawIsCompared(t *testing.T) {
 	}
 }
 
-func TestWhatWasDecidedIsKept(t *testing.T) {
+func TestTheTunedMethodStaysRecommended(t *testing.T) {
 	t.Parallel()
 	r := figuresOf(rand.New(rand.NewPCG(1, 1)), 1000, 0.01,
 		map[string]float64{"mle": 0.5, "ts": 0.495, "mf0": 0.3}, map[string][]float64{"mle": {.7}, "ts": {.7}, "mf0": {.9}})
@@ -142,9 +142,9 @@ func TestWhatWasDecidedIsKept(t *testing.T) {
 	}
 }
 
-// Of methods that are all as good, another than the network is recommended in at most one case of
-// twenty, however many there are.
-func TestChanceIsSeldomRecommended(t *testing.T) {
+// Among equally good methods, another one than the network is recommended in at most one case of twenty, for any
+// number of methods.
+func TestEqualMethodsAreSeldomRecommended(t *testing.T) {
 	t.Parallel()
 	const runs = 400
 	rng := rand.New(rand.NewPCG(2, 2))

@@ -5,7 +5,7 @@
 //
 //	body or message ──▶ Request ──▶ Metadata.Check ──▶ (inference) ──▶ Response ──▶ body or message
 //
-// In a body, tensors are lists in JSON or, with the extension for binary tensors, bytes behind the JSON, whose length
+// In a body, tensors are lists in JSON or, with the extension for binary tensors, bytes after the JSON, whose length
 // is in a header ([Header]). In gRPC they are raw bytes or typed fields; responses are raw.
 //
 // Everything is bounded by [Limits] before memory is allocated for it. Errors are [Error]s, whose [Status] maps to

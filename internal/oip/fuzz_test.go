@@ -180,7 +180,7 @@ func FuzzRequestFromProto(f *testing.F) {
 	})
 }
 
-// FuzzMessageSize: the estimate is no less than the memory of the elements once the message is parsed.
+// FuzzMessageSize: the estimate is at least the memory of the elements once the message is parsed.
 func FuzzMessageSize(f *testing.F) {
 	for _, m := range []*inference.ModelInferRequest{
 		{ModelName: "m", Id: "q", RawInputContents: [][]byte{{1, 2, 3}, nil}},

@@ -228,7 +228,8 @@ func TestMemoryIsReservedBeforeTensorsAreAllocated(t *testing.T) {
 			t.Errorf("%s: without memory %v, and %d bytes are taken", name, err, took)
 		}
 	}
-	// The texts of all tensors are no more than the body, and are asked for with the first that has any.
+	// The texts of all tensors are at most as long as the body, and their memory is requested with the first that has
+	// any.
 	texts := `{"name":"%s","datatype":"BYTES","shape":[2],"data":["` + strings.Repeat("x", 1000) + `",""]}`
 	for name, first := range map[string]string{
 		"texts":   texts,

@@ -98,13 +98,13 @@ type Request struct {
 	Parameters     Parameters
 	Inputs         []tensor.Tensor
 	Outputs        []Output // the outputs that are asked for; none: all of the model
-	Binary         bool     // outputs not among Outputs are sent as bytes behind the JSON
+	Binary         bool     // outputs not among Outputs are sent as bytes after the JSON
 }
 
 // An Output is an output that a request asks for.
 type Output struct {
 	Name   string
-	Binary bool // as bytes behind the JSON
+	Binary bool // as bytes after the JSON
 	// Classes, if positive, asks for so many classes with the largest values instead of the tensor: the
 	// classification extension.
 	Classes int

@@ -64,7 +64,7 @@ func (w wantedOutput) output(binary bool) (o Output, err error) {
 	return o, nil
 }
 
-// IsBinary reports whether an output is sent as bytes behind the JSON.
+// IsBinary reports whether an output is sent as bytes after the JSON.
 func (r *Request) IsBinary(output string) bool {
 	for _, o := range r.Outputs {
 		if o.Name == output {

@@ -13,9 +13,9 @@ import (
 
 // Parameters that say where the elements of tensors are.
 const (
-	binarySize   = "binary_data_size"   // of a tensor: its number of bytes behind the JSON
-	binaryAll    = "binary_data_output" // of a request: all outputs behind the JSON
-	binaryOne    = "binary_data"        // of an output: it behind the JSON
+	binarySize   = "binary_data_size"   // of a tensor: its number of bytes after the JSON
+	binaryAll    = "binary_data_output" // of a request: all outputs after the JSON
+	binaryOne    = "binary_data"        // of an output: its bytes are after the JSON
 	classes      = "classification"     // of an output: its largest classes
 	sharedRegion = "shared_memory_region"
 )
@@ -51,7 +51,7 @@ func ReadResponse(body []byte, header string, l Limits) (*Response, error) {
 // A reader reads one body.
 type reader struct {
 	jsontensor.Parser
-	tail   []byte // unread bytes behind the JSON
+	tail   []byte // unread bytes after the JSON
 	texts  int64  // bound of the bytes of strings in the JSON; 0 once memory for them is reserved
 	limits Limits
 	budget budget
@@ -336,10 +336,10 @@ func (d *reader) finish(t *draft) error {
 	case binary:
 		return d.binary(t, size)
 	case t.data >= 0:
-		behind := d.Pos
+		after := d.Pos
 		d.Pos = t.data
 		err := d.elements(t)
-		d.Pos = behind
+		d.Pos = after
 		return err
 	case t.Data == nil:
 		return fmt.Errorf(`neither "data" nor %q`, binarySize)
@@ -347,7 +347,7 @@ func (d *reader) finish(t *draft) error {
 	return nil
 }
 
-// binary reads the data of a tensor from the bytes behind the JSON.
+// binary reads the data of a tensor from the bytes after the JSON.
 func (d *reader) binary(t *draft, size any) error {
 	n, ok := size.(int64)
 	if !ok || n < 0 {

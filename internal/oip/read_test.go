@@ -44,7 +44,7 @@ func TestRequestsAreReadFromTheirBodies(t *testing.T) {
 	}{
 		{`{"inputs":[{"name":"x","shape":[2,2],"datatype":"FP32","data":[1,2.5,-3,0]}]}`, "",
 			Request{Inputs: []tensor.Tensor{{Name: "x", Shape: []int64{2, 2}, Data: []float32{1, 2.5, -3, 0}}}}},
-		// What comes first does not matter, nor whether data is nested, nor what this server does not know.
+		// The order of keys, the nesting of data and unknown keys do not matter.
 		{` {"model_name":"m", "x-y":{"a":[{}]}, "id":"7", "parameters":{"a":1,"b":1.5,"c":"s","d":true,"e":null}, "outputs": null,
 			"inputs":[{"data":[[[1],[0]]],"parameters":null,"more":[[]],"datatype":"UINT8","shape":[1,2,1],"name":"x"}]} `, "",
 			Request{ID: "7", Parameters: Parameters{"a": int64(1), "b": 1.5, "c": "s", "d": true},
@@ -59,7 +59,7 @@ func TestRequestsAreReadFromTheirBodies(t *testing.T) {
 			Request{Outputs: []Output{{Name: "a"}, {Name: "b", Classes: 1 << 20}}}},
 		{`{"inputs":[{"name":"s","shape":[2],"datatype":"BYTES","data":["é",""]}]}`, "",
 			Request{Inputs: []tensor.Tensor{{Name: "s", Shape: []int64{2}, Data: []string{"é", ""}}}}},
-		// Bytes behind the JSON come in the order of the inputs; KServe's client writes data as null beside none.
+		// Bytes after the JSON come in the order of the inputs; KServe's client writes data as null beside none.
 		{`{"inputs":[{"name":"h","shape":[1,2],"datatype":"FP16","parameters":{"binary_data_size":4}},
 			{"name":"j","shape":[1],"datatype":"BOOL","data":[true]},
 			{"name":"s","shape":[2],"datatype":"BYTES","parameters":{"binary_data_size":10}},

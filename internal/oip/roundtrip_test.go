@@ -78,7 +78,7 @@ func same(a, b []tensor.Tensor) bool {
 }
 
 // Every datatype reads back the same, as JSON and as binary data.
-func TestWhatIsWrittenReadsBackTheSame(t *testing.T) {
+func TestFilesReadBackAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 8))
 	seen := map[string]int{}
@@ -142,7 +142,7 @@ func TestWhatIsWrittenReadsBackTheSame(t *testing.T) {
 }
 
 // The same for gRPC messages with raw elements, through their wire format.
-func TestWhatIsSentIsReceivedAsTheSame(t *testing.T) {
+func TestMessagesSurviveARoundTrip(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 10))
 	for range 500 {

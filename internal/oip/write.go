@@ -12,7 +12,7 @@ import (
 )
 
 // Body returns the body of the request, and the value of [Header], "" if it must be absent. binary selects the inputs
-// that are sent as bytes behind the JSON.
+// that are sent as bytes after the JSON.
 func (r *Request) Body(binary func(input string) bool) (body []byte, header string, err error) {
 	b := []byte{'{'}
 	if r.ID != "" {
@@ -58,7 +58,7 @@ func (r *Request) Body(binary func(input string) bool) (body []byte, header stri
 }
 
 // Body returns the body of the response, and the value of [Header], "" if it must be absent. binary selects the outputs
-// that are sent as bytes behind the JSON ([Request.IsBinary]). Others are one list in row-major order: floats as the
+// that are sent as bytes after the JSON ([Request.IsBinary]). Others are one list in row-major order: floats as the
 // shortest text that reads back as the same number, or NaN, Infinity and -Infinity as Triton writes them, which is not
 // JSON. 16-bit floats and strings that are not UTF-8 have no form in JSON, which is an error of status Invalid: clients
 // can ask for bytes.

@@ -53,7 +53,7 @@ func exifCases(t testing.TB, yield func(name string, file []byte, orientation ui
 	}
 }
 
-// What is broken is read as far as Pillow reads it.
+// Broken metadata are read up to where Pillow reads them.
 func TestOrientationsArePillows(t *testing.T) {
 	found := map[uint8]int{}
 	exifCases(t, func(name string, file []byte, want uint8) {

@@ -71,7 +71,7 @@ func TestSizesAreBoundedByTheHeader(t *testing.T) {
 	}
 }
 
-// Images in memory give the colours that were set, whatever alpha made of them, or are refused.
+// Images in memory give their colours without the effect of alpha, or are refused.
 func TestOfTakesColoursWithoutAlpha(t *testing.T) {
 	rect := image.Rect(0, 0, 2, 2)
 	translucent, opaque, short := image.NewRGBA(rect), image.NewRGBA(rect), image.NewRGBA(rect)

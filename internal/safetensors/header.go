@@ -80,7 +80,7 @@ func (t Info) check() error {
 	return nil
 }
 
-// parseHeader checks a header, without the length before it, against the dataLen bytes of data behind it. The
+// parseHeader checks a header, without the length before it, against the dataLen bytes of data after it. The
 // tensors come in the order of their data.
 func parseHeader(header []byte, dataLen int64) ([]Info, map[string]string, error) {
 	if len(header) == 0 || header[0] != '{' {

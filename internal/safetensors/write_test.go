@@ -155,7 +155,7 @@ func TestAskingForAnotherType(t *testing.T) {
 	}
 }
 
-func TestTensorsThatContradictThemselvesAreNotWritten(t *testing.T) {
+func TestInconsistentTensorsAreNotWritten(t *testing.T) {
 	t.Parallel()
 	ok := Tensor{Name: "a", Shape: []int{1}, Data: []float64{1}}
 	for _, test := range []struct {

@@ -116,10 +116,6 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if d.Len() == 0 {
-		d.Close()
-		return nil, fmt.Errorf("%s: %s %w", name, spec, featurize.ErrNoExamples)
-	}
 	if d.Len() < 0 {
 		s.Config.Limit = 0 // cannot be spread over a stream; Keep bounds what is kept
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // standIns reads the synthetic OOD data of a dataset, by the positions of their images.
-func standInsOf(t *testing.T, spec string, o dataset.Options) map[int]dataset.Example {
+func syntheticOf(t *testing.T, spec string, o dataset.Options) map[int]dataset.Example {
 	t.Helper()
 	d, err := dataset.Open(t.Context(), spec, o)
 	if err != nil {
@@ -42,8 +42,8 @@ func standInsOf(t *testing.T, spec string, o dataset.Options) map[int]dataset.Ex
 	return made
 }
 
-// Whatever an image is stored as, its stand-in is that of its pixels and its position in the source.
-func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
+// The synthetic image depends on the pixels and the position in the source, not on how the image is stored.
+func TestSyntheticImagesDependOnPositionsInTheSource(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const h, w = 6, 5
@@ -84,7 +84,7 @@ func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
 		"channels first": {write(t, dir, "first-images-idx4-ubyte", idx(first, 3, 3, h, w)), last, 3},
 		"files":          {dir + "/folder", last, 3},
 	} {
-		got := standInsOf(t, c.spec, dataset.Options{Unlabelled: true})
+		got := syntheticOf(t, c.spec, dataset.Options{Unlabelled: true})
 		if len(got) != 3 {
 			t.Fatalf("%s: %d examples", name, len(got))
 		}
@@ -98,7 +98,7 @@ func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
 				t.Errorf("%s: stand-in %d is %v of layout %s, and not that of its image", name, i, a.Shape, a.Layout)
 			}
 		}
-		some := standInsOf(t, c.spec+"[1:3]", dataset.Options{Unlabelled: true})
+		some := syntheticOf(t, c.spec+"[1:3]", dataset.Options{Unlabelled: true})
 		for i := 1; i < 3; i++ {
 			if !bytes.Equal(some[i].Inputs[0].Data.([]uint8), got[i].Inputs[0].Data.([]uint8)) {
 				t.Errorf("%s: another stand-in %d in a slice", name, i)
@@ -107,12 +107,12 @@ func TestStandInsAreThoseOfTheImagesAtTheirPositions(t *testing.T) {
 	}
 }
 
-func TestStandInsOfAShardAreThoseOfItsImages(t *testing.T) {
+func TestAShardHasTheSyntheticImagesOfTheWholeSource(t *testing.T) {
 	t.Parallel()
 	path := write(t, t.TempDir(), "images-idx3-ubyte", idx(ramp(1300*4), 1300, 2, 2))
-	all, joined := standInsOf(t, path, dataset.Options{}), map[int]dataset.Example{}
+	all, joined := syntheticOf(t, path, dataset.Options{}), map[int]dataset.Example{}
 	for i := 1; i <= 3; i++ {
-		for at, e := range standInsOf(t, path, dataset.Options{Shard: rows.Shard{Index: i, Count: 3}}) {
+		for at, e := range syntheticOf(t, path, dataset.Options{Shard: rows.Shard{Index: i, Count: 3}}) {
 			joined[at] = e
 		}
 	}
@@ -126,7 +126,7 @@ func TestStandInsOfAShardAreThoseOfItsImages(t *testing.T) {
 	}
 }
 
-func TestStandInsAreMadeOfImagesOnly(t *testing.T) {
+func TestSyntheticOODDataNeedImages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ spec, want string }{

@@ -6,7 +6,7 @@
 // together.
 //
 // It is made in pixels, not features: means or mixtures of features lie between those of known classes, and mislead a
-// score that learns from them.
+// score that is fitted to them.
 package synthetic
 
 import (

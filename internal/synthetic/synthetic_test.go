@@ -40,7 +40,7 @@ func coefficients(p *pixels.Pixels, channel int) []complex128 {
 	return out
 }
 
-func TestAStandInKeepsAmplitudesAndTurnsAllChannelsAlike(t *testing.T) {
+func TestASyntheticImageKeepsAmplitudesAndSharesPhasesAcrossChannels(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][3]int{{1, 1, 1}, {1, 9, 1}, {7, 1, 3}, {8, 8, 1}, {5, 7, 3}, {9, 12, 3}, {16, 11, 1}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAmplitudesAreThoseOfTheImageWithinRounding(t *testing.T) {
 	}
 }
 
-func TestAStandInIsThatOfItsImageAndPosition(t *testing.T) {
+func TestASyntheticImageDependsOnItsImageAndPositionAlone(t *testing.T) {
 	t.Parallel()
 	p := image(10, 10, 3, 200)
 	kept := slices.Clone(p.Data)
@@ -114,7 +114,7 @@ func TestAStandInIsThatOfItsImageAndPosition(t *testing.T) {
 }
 
 // Values that are infinite or no number would become 0 in all places alike.
-func TestStandInsOfExtremeImages(t *testing.T) {
+func TestSyntheticImagesOfExtremeImagesAreValid(t *testing.T) {
 	t.Parallel()
 	flat := &pixels.Pixels{Data: bytes.Repeat([]byte{200}, 6*6), Height: 6, Width: 6, Channels: 1}
 	if got := Of(flat, 0); !bytes.Equal(got.Data, flat.Data) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSlipsAreRecognised(t *testing.T) {
+func TestTyposAreRecognised(t *testing.T) {
 	names := []string{"help", "model", "train", "train-features", "val", "val-features", "ood", "out", "max-bad", "json", "force", "no_probe"}
 	for _, test := range []struct {
 		got  string

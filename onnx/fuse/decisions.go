@@ -111,12 +111,12 @@ func (f *fuser) ranked(p, top string, s *Set) string {
 	order := f.Names.Fresh("mfgs_order")
 	last := f.Nodes[len(f.Nodes)-1]
 	last.Output = append(last.Output, order)
-	behind := f.op("CumSum", []string{topK, f.integer(1)}, onnxpb.IntAttribute("reverse", 1))
+	after := f.op("CumSum", []string{topK, f.integer(1)}, onnxpb.IntAttribute("reverse", 1))
 	penalties := s.Penalties
 	if penalties == nil {
 		penalties = make([]float64, f.classes)
 	}
-	above := f.binary("Sub", f.number(1), behind)
+	above := f.binary("Sub", f.number(1), after)
 	ordered := f.binary("Add", above, f.double("penalties", penalties, f.classes))
 	scores := f.op("ScatterElements", []string{f.binary("Mul", p, f.number(0)), order, ordered}, onnxpb.IntAttribute("axis", 1))
 	return f.binary("Add", f.binary("Mul", top, f.number(penalties[0])), f.binary("Mul", f.binary("Sub", f.number(1), top), scores))

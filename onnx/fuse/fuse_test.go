@@ -20,7 +20,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// What fused graphs compute is tested in run_test.go, with a runtime. Here it is how they are put together.
+// The results of fused graphs are tested in run_test.go, with a runtime; here their structure is.
 
 // head returns a mean-field head of the right sizes, of no meaning.
 func meanField(h *head.Head) *MeanField {

@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/internal/install"
 )
 
-// What fused graphs compute is tested with a real ONNX Runtime, which is installed where there is none.
+// Fused graphs run in a real ONNX Runtime, which is installed if it is missing.
 func TestMain(m *testing.M) {
 	lib, err := install.Ensure(context.Background(), install.Config{Install: true})
 	if err == nil {

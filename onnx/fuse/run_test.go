@@ -288,7 +288,7 @@ func TestHeadEqualsFormulas(t *testing.T) {
 	}
 }
 
-// Of many classes not all log-sum-exps, and not all nodes of their interpolation, are computed at once.
+// With many classes, log-sum-exps and the nodes of their interpolation are computed in parts.
 func TestManyClassesAreComputedInParts(t *testing.T) {
 	t.Parallel()
 	const n, d, k, lambda0 = 2, 3, 4124, 0.4 // 133 parts of 31, and one class more
@@ -322,9 +322,9 @@ func TestManyClassesAreComputedInParts(t *testing.T) {
 	}
 }
 
-// Where logits are next to equal, or T are huge, margins have digits of their own: they are made of
-// series there. Where one class has nearly all they are no difference from 1 either.
-func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
+// If logits are nearly equal, or T are huge, margins keep their digits, because they are computed by series. If one
+// class has nearly all probability, they are not a difference from 1 either.
+func TestMarginsKeepTheirDigitsAtBothEnds(t *testing.T) {
 	t.Parallel()
 	const n, d, lambda0 = 8, 4, 0.4
 	for _, c := range []struct {
@@ -358,8 +358,8 @@ func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
 	}
 }
 
-// Without variances nothing is float32 but the logits, which are known: margins have all digits that the
-// formulas promise, series and all. They lack 1e-12 where their cumulants end, and have as much of rounding.
+// Without variances only the logits are float32, and they are known: margins have all digits of the formulas, series
+// included, but for 1e-12 where the cumulants are truncated, and as much of rounding.
 func TestMarginsWithoutVarianceAreExact(t *testing.T) {
 	t.Parallel()
 	const n, d, lambda0 = 40, 4, 0.4
@@ -393,7 +393,7 @@ func TestMarginsWithoutVarianceAreExact(t *testing.T) {
 
 // Numbers beyond all that float32 can square end at bounds: no output is infinite or not a number, and
 // probabilities still sum to 1.
-func TestAbsurdNumbersStayFinite(t *testing.T) {
+func TestExtremeNumbersGiveFiniteOutputs(t *testing.T) {
 	t.Parallel()
 	const d, k = 3, 5
 	for _, kind := range []string{"weights", "a reduction", "groups"} {
@@ -449,7 +449,7 @@ func TestTermsEqualTheirOperators(t *testing.T) {
 		add := func(name string, emit func(t *fuse.Terms) string, f func(phi []float64) float64) {
 			scores, want[name] = append(scores, fuse.Score{Name: name, Double: true, Emit: emit}), f
 		}
-		// weighted sums what is made of features, each with a weight of its own.
+		// weighted sums functions of the features, each with a different weight.
 		weighted := func(of func(t *fuse.Terms) string) func(t *fuse.Terms) string {
 			return func(t *fuse.Terms) string {
 				return t.Sum(t.Mul(of(t), t.Constant("weights", []float64{1, 2, 3, 4}, d)))
@@ -563,15 +563,15 @@ func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain 
 			score = rest
 		}
 		if d.Set.Ranked {
-			place, behind := 1, 0.0
+			place, after := 1, 0.0
 			for _, other := range p {
 				if other > v {
 					place++
 				} else {
-					behind += other
+					after += other
 				}
 			}
-			if score = 1 - behind; j == top {
+			if score = 1 - after; j == top {
 				score = 0
 			}
 			if d.Set.Penalties != nil {
@@ -583,8 +583,8 @@ func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain 
 	return abstain, set
 }
 
-// Decisions are what their definitions make of the model's own outputs, for every kind of rule and set, and
-// what is not a number is abstained from and stands in no set.
+// Decisions follow their definitions on the model's own outputs, for every kind of rule and set. NaN is abstained
+// from and is in no set.
 func TestDecisionsFollowTheirDefinitions(t *testing.T) {
 	t.Parallel()
 	const n, d = 40, 4
@@ -670,8 +670,8 @@ func checkDecided(t *testing.T, what string, d *fuse.Decisions, labels bool, got
 	}
 }
 
-// Doubt, and the score of the most probable class, have digits where its probability rounds to 1.
-func TestDecisionsHaveDigitsNextToOne(t *testing.T) {
+// Uncertainty, and the score of the most probable class, keep their digits where its probability rounds to 1.
+func TestDecisionsKeepTheirDigitsNearOne(t *testing.T) {
 	t.Parallel()
 	const k = 3
 	m, h := network(t, 13, layer.Softmax, []float64{40, 10, 0}, 1, k)

@@ -14,7 +14,7 @@ type share struct {
 	known      graph.Value    // shape and type of the features
 	assumed    bool           // their rank is unknown and assumed to be 2
 	transposed bool           // they are [d,N]
-	selection  []*onnxpb.Node // operators behind the layer that commute with it: pooling, token selection
+	selection  []*onnxpb.Node // operators after the layer that commute with it: pooling, token selection
 	terms      []term
 }
 

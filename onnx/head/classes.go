@@ -9,7 +9,7 @@ import (
 )
 
 // The functions below are the class functions of the table steps: each returns the axis of the
-// classes behind an operator, or a reason to refuse.
+// classes after an operator, or a reason to refuse.
 
 func keepClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	if len(after.Dims) != len(before.Dims) {
@@ -32,7 +32,7 @@ func dropoutClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	return before.class, ""
 }
 
-// reshapeClass finds the class axis behind an operator that keeps the numbers in order. Logits that
+// reshapeClass finds the class axis after an operator that keeps the numbers in order. Logits that
 // are rows stay rows if some axis holds the classes and no longer axis follows it.
 func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	if after.Dims == nil || before.class == noClass {
@@ -213,7 +213,7 @@ func lpNormalizationClass(c *graph.Call, before *flow, _ *graph.Value) (int, str
 	return before.class, ""
 }
 
-// zipMapClass: the output of a ZipMap is no tensor.
+// zipMapClass: the output of a ZipMap is not a tensor.
 func zipMapClass(*graph.Call, *flow, *graph.Value) (int, string) { return noClass, "" }
 
 // softmaxClass checks that a Softmax runs over the classes. Before opset 13 it ran over all axes from

@@ -53,12 +53,12 @@ func TestCutKeepsWhatIsNeeded(t *testing.T) {
 		options Options
 		want    string
 	}{
-		// What makes probabilities of the logits is gone.
+		// The operators from logits to probabilities are removed.
 		{"tail_temperature", Options{}, "Gemm Relu Gemm Mul Div Flatten Flatten | bw bb w b t u | x"},
 		// So is another output, with its weights.
 		{"outputs_aux", Options{}, "Gemm Relu Gemm Flatten Flatten | bw bb w b | x"},
 		{"outputs_aux", Options{Output: "aux"}, "Gemm Gemm Flatten Flatten | bw bb w2 | x"},
-		// A topological order, whatever the file's.
+		// The order is topological, for any order of the file.
 		{"unordered", Options{}, "Gemm Relu Gemm Flatten Flatten | bw bb w b | x"},
 		// Outer tensors that a branch reads stay.
 		{"control_flow", Options{}, "Gemm Relu ReduceSum Greater If Gemm Cast Flatten Flatten | bw bb w b zero | x"},

@@ -14,7 +14,7 @@
 // layer and passes each hop again: it follows the axis of the classes, folds scales and biases into
 // the weights (an affine, affine.go), and records what happens to the probabilities.
 //
-// To support another operator behind the linear layer, add a row to the table in steps.go; its
+// To support another operator after the linear layer, add a row to the table in steps.go; its
 // functions are in classes.go (the axis of the classes), constants.go and probabilities.go. Another
 // linear operator is a case in linear.go.
 package head

@@ -46,7 +46,7 @@ func Example() {
 	// 24 weights, 4 biases
 }
 
-// What has no head says why, and what to do.
+// The error of a model without a head says why, and what to do.
 func ExampleUnsupportedError() {
 	m, err := onnx.Open("../../testdata/onnx/named_candidates.onnx")
 	if err != nil {

@@ -50,7 +50,7 @@ type trail struct {
 	logits     string         // the last tensor that held the logits as rows
 	found      graph.Value    // its shape and type
 	moved      []*onnxpb.Node // reshaping steps since the layer, which features would have to pass too
-	pastLogits bool           // the current tensor is behind the logits
+	pastLogits bool           // the current tensor comes after the logits
 	picked     bool           // the best class has been picked
 	link       layer.Link
 	tail       []string

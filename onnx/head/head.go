@@ -92,7 +92,7 @@ func (e *UnsupportedError) Error() string {
 // classes, and a temperature are folded in. Pooling and token selection commute with a linear layer,
 // so they may follow it. A group of operators that exporters write for one counts as that one.
 //
-// With several outputs, a layer that feeds another found layer is no head: it is an embedding that
+// With several outputs, a layer that feeds another found layer is not a head: it is an embedding that
 // is also an output. Of the others, layers followed by Softmax or Sigmoid come before those followed
 // by ArgMax, and these before the rest; among equals the first output wins, because exporters put
 // the main output first.
@@ -508,17 +508,17 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 // linkOf returns the link, chosen by default if the path to the output shows none, and a sentence on
 // where it comes from.
 func (f *finder) linkOf(h *Head) (l layer.Link, source string) {
-	behind := f.linkBehind(h.LogitsTensor)
-	if h.Logits == 1 && behind != "" { // a Softmax of a single number would be constant
-		behind = layer.Sigmoid
+	found := f.linkAfter(h.LogitsTensor)
+	if h.Logits == 1 && found != "" { // a Softmax of a single number would be constant
+		found = layer.Sigmoid
 	}
 	switch {
 	case h.Link != "" && h.Link == f.link:
 		return h.Link, fmt.Sprintf("probabilities are made by %s, as asked", h.Link)
 	case h.Link != "":
 		return h.Link, "what follows makes probabilities of them: " + strings.Join(h.Tail, ", ")
-	case behind != "":
-		return behind, fmt.Sprintf("elsewhere in the graph the logits go into %s", behind)
+	case found != "":
+		return found, fmt.Sprintf("elsewhere in the graph the logits go into %s", found)
 	case h.Logits == 1:
 		return layer.Sigmoid, "no Sigmoid follows the logit; a single one is taken as that of two classes"
 	}
@@ -535,9 +535,9 @@ func (f *finder) reader(t *trail, p *share) *onnxpb.Node {
 	return t.nodes[0]
 }
 
-// linkBehind looks forward from the logits for a function that turns them into probabilities, past
+// linkAfter looks forward from the logits for a function that turns them into probabilities, past
 // operators that only reshape.
-func (f *finder) linkBehind(name string) (found layer.Link) {
+func (f *finder) linkAfter(name string) (found layer.Link) {
 	f.forward(name, func(n *onnxpb.Node, in string) bool {
 		s := f.step(n)
 		if s == nil || n.In(0) != in || len(n.GetOutput()) == 0 {
@@ -552,7 +552,7 @@ func (f *finder) linkBehind(name string) (found layer.Link) {
 }
 
 // leadsOut reports whether a tensor reaches an output of the model through steps only: a Sigmoid
-// that gates another tensor is no link.
+// that gates another tensor is not a link.
 func (f *finder) leadsOut(name string) bool {
 	tensors := f.forward(name, func(n *onnxpb.Node, _ string) bool {
 		s := f.step(n)

@@ -248,7 +248,7 @@ func checkCut(t *testing.T, m *onnx.Model, h *head.Head, o head.Options) {
 	if err != nil {
 		t.Fatalf("the cut model has lost the head: %v", err)
 	}
-	// A layer within an operator is one of its own in the cut model.
+	// A layer within a fused operator is a separate layer in the cut model.
 	if h2.Op == h.Op && h2.Node != h.Node || h2.Features != h.Features || h2.Logits != h.Logits {
 		t.Errorf("the cut model has head %+v, want %+v", h2, h)
 	}

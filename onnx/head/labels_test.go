@@ -23,7 +23,7 @@ func modelOf(nodes []*onnxpb.Node, constants ...*onnxpb.Tensor) *onnxpb.Model {
 	}
 }
 
-func TestIntegersThatClassesArePickedFromAreTheirNames(t *testing.T) {
+func TestIntegersIndexedByTheClassAreClassNames(t *testing.T) {
 	t.Parallel()
 	names := &onnxpb.Tensor{Name: proto.String("names"), Dims: []int64{3}, DataType: proto.Int32(int32(tensor.Int64)),
 		Int64Data: []int64{7, 30, 5}}

@@ -23,7 +23,7 @@ type linear struct {
 	assumed    bool // the rank of features is unknown and assumed to be 2
 }
 
-// linear recognises an operator that is linear in exactly one tensor. It returns nil if n is no
+// linear recognises an operator that is linear in exactly one tensor. It returns nil if n is not a
 // linear operator, and a refusal if it is one in a form that cannot be a head.
 func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	if f.in.Functions[n.Op()] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {

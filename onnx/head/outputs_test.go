@@ -20,7 +20,7 @@ func TestOutputsAreFollowedFromTheLogits(t *testing.T) {
 			{Name: "p", Width: 4, Ops: []string{"Softmax"}}},
 		"operators/qdq_softmax.onnx": {{Name: "y", Width: 4, Coarse: true,
 			Ops: []string{"DequantizeLinear", "QuantizeLinear", "Softmax"}}},
-		// behind it a ZipMap; the labels are strings
+		// after it a ZipMap; the labels are strings
 		"operators/linear_classifier.onnx": {{Name: "y", Width: 4,
 			Ops: []string{"Softmax", "ai.onnx.ml.Normalizer"}}},
 		"operators/tail_softmax_by_hand.onnx": {{Name: "y", Width: 4, Ops: []string{"Softmax"}}},

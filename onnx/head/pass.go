@@ -13,8 +13,8 @@ import (
 
 // A step describes an operator that may lie between the linear layer and the output.
 type step struct {
-	// class returns the axis of the classes behind the operator, from the flow before it and the shape
-	// behind it, or a reason to refuse.
+	// class returns the axis of the classes after the operator, from the flow before it and the shape
+	// after it, or a reason to refuse.
 	class func(c *graph.Call, before *flow, after *graph.Value) (axis int, reason string)
 	// logits and probs update the trail when the operator is applied to logits or probabilities; nil
 	// refuses it there.

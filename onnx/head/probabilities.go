@@ -65,7 +65,7 @@ func column(p *passage) error {
 	return nil
 }
 
-// unexpected refuses an operator behind the probabilities.
+// unexpected refuses an operator after the probabilities.
 func (p *passage) unexpected() error {
 	n := p.node
 	r := graph.RefuseAt(n, "%s follows %s", p.describe(n), strings.Join(p.tail, ", "))

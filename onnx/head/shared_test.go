@@ -12,7 +12,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-// Real models from other people's exporters, which are too large to lie in this repository.
+// Real models from other exporters, which are too large for this repository.
 func TestRealModels(t *testing.T) {
 	t.Parallel()
 	data := realdata.Dir(t)

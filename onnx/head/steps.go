@@ -7,7 +7,7 @@ import (
 )
 
 // steps lists the operators that may lie between a linear layer and the output, by OpName: where the
-// classes are behind it, and what it does to logits and to probabilities.
+// classes are after it, and what it does to logits and to probabilities.
 var steps map[string]*step
 
 func init() {

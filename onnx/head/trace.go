@@ -120,7 +120,7 @@ func (f *finder) factor(name string) *factor {
 	return nil
 }
 
-// obstacle refuses a node that is no step, and names the linear layer below it if one is near.
+// obstacle refuses a node that is not a step, and names the linear layer below it if one is near.
 func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 	r := &graph.Refusal{At: n}
 	switch back := f.nearest(n); {
@@ -205,8 +205,8 @@ func (f *finder) part(n *onnxpb.Node, verb, name string) (*trail, error) {
 	return t, err
 }
 
-// sum returns the trail behind a sum of several linear layers, such as the two heads of a distilled
-// network: they are one layer on the features of both. It returns nil if n is no such sum.
+// sum returns the trail after a sum of several linear layers, such as the two heads of a distilled
+// network: they are one layer on the features of both. It returns nil if n is not such a sum.
 func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	names, weights := f.addends(n)
 	varying := 0
@@ -265,7 +265,7 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	return all, nil
 }
 
-// addends returns the tensors that a node adds up and their factors; nil if it is no sum.
+// addends returns the tensors that a node adds up and their factors; nil if it is not a sum.
 func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
 	if f.in.Functions[n.Op()] {
 		return nil, nil

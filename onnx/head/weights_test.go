@@ -17,7 +17,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// No operator of a hostile graph may take more memory than was set aside, however it multiplies.
+// An operator of a hostile graph may not take more memory than is reserved, however it multiplies.
 func TestEvaluationIsBounded(t *testing.T) {
 	t.Parallel()
 	pb := onnxtest.Network()
@@ -35,7 +35,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 	}
 }
 
-// What layers and the steps behind them do to the logits is in the weights that are found: φ·W + b
+// What layers and the steps after them do to the logits is in the weights that are found: φ·W + b
 // is the operators' definition written out, in float64, with constants that no term can be lost
 // among.
 func TestWeightsFollowTheOperators(t *testing.T) {
@@ -219,7 +219,7 @@ func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 	}
 }
 
-// What is done to rounded logits is done to the steps and the range that they are rounded to.
+// Operations on rounded logits are applied to the steps and the range of the rounding.
 func TestRoundingFollowsTheOperators(t *testing.T) {
 	t.Parallel()
 	quantised := []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("QuantizeLinear", "z step zero",
@@ -254,8 +254,8 @@ func TestRoundingFollowsTheOperators(t *testing.T) {
 	}
 }
 
-// What looks like a linear layer and its link, and is not, is refused for that reason.
-func TestLookalikeHeadsAreRefused(t *testing.T) {
+// Something that only looks like a linear layer and its link is refused for that reason.
+func TestLayersThatOnlyLookLikeHeadsAreRefused(t *testing.T) {
 	t.Parallel()
 	layer := onnxtest.Node("MatMul", "x w", "z")
 	pixels := []int64{-1, 4, 1, 1}
@@ -277,7 +277,7 @@ func TestLookalikeHeadsAreRefused(t *testing.T) {
 		{"Softmax over examples", 13, []int64{-1, 4},
 			[]*onnxpb.Node{layer, onnxtest.Node("Softmax", "z", "y",
 				onnxpb.IntAttribute("axis", 0))}, "runs over axis 0"},
-		{"Softmax over axis 1 and all behind it, as it was before operator set 13", 11, []int64{-1, 4},
+		{"Softmax over axis 1 and all later ones, as before operator set 13", 11, []int64{-1, 4},
 			[]*onnxpb.Node{layer, onnxtest.Node("Unsqueeze", "z", "u", onnxpb.IntsAttribute("axes", 2)),
 				onnxtest.Node("Softmax", "u", "y")}, ""},
 		{"Softmax over the last axis, as it is from operator set 13 on", 13, []int64{-1, 4},

@@ -150,7 +150,7 @@ func slowFloat16(v float32) uint16 {
 	return sign | lo
 }
 
-// slowBFloat16 takes the nearer of the two that a float32 lies between.
+// slowBFloat16 takes the nearer of the two neighbours of a float32.
 func slowBFloat16(v float32) uint16 {
 	lo := uint16(math.Float32bits(v) >> 16)
 	value := func(b uint16) float64 {

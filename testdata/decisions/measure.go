@@ -61,7 +61,7 @@ func measure(n network, pools []*pool, splits int) (*results, error) {
 // A side is a subset of a pool, with probabilities.
 type side struct {
 	*conformal.Examples
-	doubts conformal.Losses
+	losses conformal.Losses
 	ood    []float64
 }
 
@@ -76,8 +76,8 @@ func (p *pool) at(order []int, temperature float64) side {
 		if slices.Index(probabilities, slices.Max(probabilities)) != p.labels[i] {
 			loss = 1
 		}
-		s.doubts.Uncertainty = append(s.doubts.Uncertainty, conformal.Uncertainty(probabilities))
-		s.doubts.Loss = append(s.doubts.Loss, loss)
+		s.losses.Uncertainty = append(s.losses.Uncertainty, conformal.Uncertainty(probabilities))
+		s.losses.Loss = append(s.losses.Loss, loss)
 		s.ood = append(s.ood, p.ood[i])
 	}
 	return s
@@ -151,8 +151,8 @@ func split(n network, pools []*pool, rng *rand.Rand) (map[string]float64, error)
 }
 
 func (s side) with(o side) side {
-	s.doubts.Uncertainty = append(s.doubts.Uncertainty, o.doubts.Uncertainty...)
-	s.doubts.Loss = append(s.doubts.Loss, o.doubts.Loss...)
+	s.losses.Uncertainty = append(s.losses.Uncertainty, o.losses.Uncertainty...)
+	s.losses.Loss = append(s.losses.Loss, o.losses.Loss...)
 	s.ood = append(s.ood, o.ood...)
 	return s
 }
@@ -248,32 +248,32 @@ func randomised(f map[string]float64, rng *rand.Rand, set, fresh side) {
 
 // answers measures abstention: by uncertainty alone, and by uncertainty among examples not flagged as OOD.
 func answers(f map[string]float64, targets []float64, tune, set side, sides map[string]side) error {
-	covering, err := conformal.ToleranceLimit(set.doubts.Uncertainty, targetCoverage, confidence)
+	covering, err := conformal.ToleranceLimit(set.losses.Uncertainty, targetCoverage, confidence)
 	if err != nil {
 		return err
 	}
-	familiar, err := conformal.ToleranceLimit(set.ood, 1-falseAlarmRate, confidence)
+	alarm, err := conformal.ToleranceLimit(set.ood, 1-falseAlarmRate, confidence)
 	if err != nil {
 		return err
 	}
 	var among conformal.Losses
 	for i, v := range set.ood {
-		if v < familiar.Threshold {
-			among.Uncertainty, among.Loss = append(among.Uncertainty, set.doubts.Uncertainty[i]), append(among.Loss, set.doubts.Loss[i])
+		if v < alarm.Threshold {
+			among.Uncertainty, among.Loss = append(among.Uncertainty, set.losses.Uncertainty[i]), append(among.Loss, set.losses.Loss[i])
 		}
 	}
 	none := math.Inf(1)
 	for _, target := range targets {
-		alone := atTarget(f, key("error", target), target, tune.doubts, set.doubts)
-		both := atTarget(f, key("both", target), target, tune.doubts, among)
+		alone := atTarget(f, key("error", target), target, tune.losses, set.losses)
+		both := atTarget(f, key("both", target), target, tune.losses, among)
 		for name, x := range sides {
 			accept(f, key("error", target)+name, x, alone.Threshold, none)
-			accept(f, key("both", target)+name, x, both.Threshold, familiar.Threshold)
+			accept(f, key("both", target)+name, x, both.Threshold, alarm.Threshold)
 		}
 	}
 	for name, x := range sides {
 		accept(f, "coverage "+name, x, covering.Threshold, none)
-		accept(f, "alarm "+name, x, 1, familiar.Threshold)
+		accept(f, "alarm "+name, x, 1, alarm.Threshold)
 	}
 	return nil
 }
@@ -289,14 +289,14 @@ func atTarget(f map[string]float64, name string, target float64, tune, set confo
 }
 
 // accept measures the fraction of examples accepted, and their error.
-func accept(f map[string]float64, name string, x side, doubt, ood float64) {
+func accept(f map[string]float64, name string, x side, uncertainty, ood float64) {
 	n, wrong := 0.0, 0.0
-	for i, d := range x.doubts.Uncertainty {
-		if d <= doubt && x.ood[i] <= ood {
+	for i, d := range x.losses.Uncertainty {
+		if d <= uncertainty && x.ood[i] <= ood {
 			n++
-			wrong += x.doubts.Loss[i]
+			wrong += x.losses.Loss[i]
 		}
 	}
-	f[name+" accepted"] = n / float64(len(x.doubts.Uncertainty))
+	f[name+" accepted"] = n / float64(len(x.losses.Uncertainty))
 	f[name+" error"] = wrong / max(n, 1)
 }

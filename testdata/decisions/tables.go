@@ -62,10 +62,10 @@ func (r *results) sets(w io.Writer) {
 func (r *results) answers(w io.Writer) {
 	fmt.Fprintln(w, "| promise, with confidence 95 % | answered | error of the answers | broken, of all splits | broken on the fresh part | could not be shown |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|")
-	row := func(promise, name, figure string, broken func(float64) bool) {
+	row := func(guarantee, name, figure string, broken func(float64) bool) {
 		answered, _ := moments(r.figure[name+" accepted"])
 		wrong, _ := moments(r.figure[name+" error"])
-		fmt.Fprintf(w, "| %s | %.2f %% | %.3f %% | %d | %d | %d |\n", promise, 100*answered, 100*wrong,
+		fmt.Fprintf(w, "| %s | %.2f %% | %.3f %% | %d | %d | %d |\n", guarantee, 100*answered, 100*wrong,
 			count(r.figure[name+"all "+figure], broken), count(r.figure[name+" "+figure], broken),
 			count(r.figure[name+"not shown"], func(v float64) bool { return v > 0 }))
 	}

@@ -164,8 +164,8 @@ func checkpointOf(out string) func(*harness, string) error {
 	}
 }
 
-// breakThings runs mfgs on each breakage and prints what it reports.
-func (h *harness) breakThings() error {
+// tryBreakages runs mfgs on each breakage and prints what it reports.
+func (h *harness) tryBreakages() error {
 	base := &scenario{name: "broken", prepare: append(threeParts, calibrate("--out", "b"))}
 	dir := filepath.Join(h.dir, "broken")
 	if err := h.prepare(base, dir); err != nil {

@@ -110,7 +110,7 @@ func (h *harness) run(kills int, only string) (err error) {
 	if only != "" {
 		return nil
 	}
-	return h.breakThings()
+	return h.tryBreakages()
 }
 
 // A scenario is a command that is killed while it writes.

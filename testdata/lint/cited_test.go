@@ -53,7 +53,7 @@ func section(page, anchor string) string {
 	return page[begin:]
 }
 
-// uncited lists the figures in a page's prose without a link behind them in the same paragraph or list item, and those
+// uncited lists the figures in a page's prose without a link after them in the same paragraph or list item, and those
 // that are not in the section of the next link. Only whole numbers may be cited from a whole page, since a long page
 // has almost any other figure. read returns a page.
 func uncited(name, text string, read func(name string) string) (wrong []string, found int) {
@@ -91,7 +91,7 @@ func uncited(name, text string, read func(name string) string) (wrong []string, 
 	return wrong, found
 }
 
-// Figures quoted in prose are in the section cited behind them. cmd/mfgs-paper checks those in tables.
+// Figures quoted in prose are in the section cited after them. cmd/mfgs-paper checks those in tables.
 func TestQuotedFiguresAreThoseOfTheirSources(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.FromSlash(name))

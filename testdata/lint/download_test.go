@@ -25,8 +25,8 @@ func (f treeFile) Path() string                 { return string(f) }
 func (f treeFile) Lstat() (fs.FileInfo, error)  { return os.Lstat(filepath.Join(root, string(f))) }
 func (f treeFile) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(root, string(f))) }
 
-// Folders of large data have a go.mod of their own, which excludes them from the module: networks of the report,
-// documentation, shared fixtures.
+// Folders of large data have a go.mod, which excludes them from the module: networks of the report, documentation,
+// shared fixtures.
 func TestTheModuleIsASmallDownload(t *testing.T) {
 	out, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {

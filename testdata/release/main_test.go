@@ -300,7 +300,7 @@ func TestProgramsThatContainFolderNamesAreRefused(t *testing.T) {
 }
 
 // The test program needs no library that a release may not.
-func TestTheTestProgramPassesExamination(t *testing.T) {
+func TestTheTestProgramNeedsOnlyAllowedLibraries(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("a program of Linux is examined")
@@ -313,7 +313,7 @@ func TestTheTestProgramPassesExamination(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its glibc may be newer than the floor; what it needs must be told either way.
+	// Its glibc may be newer than the floor; either way the required version must be reported.
 	own := slices.IndexFunc(platforms, platform.own)
 	if own < 0 {
 		t.Fatalf("there is no release for %s/%s", runtime.GOOS, runtime.GOARCH)

@@ -110,8 +110,8 @@ func (b *bench) check() error {
 	if err := b.checkStreams(); err != nil {
 		return err
 	}
-	learns := func(r *request) bool { return r.learns() }
-	if b.Train != "" && len(taken) == 0 && !slices.ContainsFunc(b.requests, learns) {
+	needsFitting := func(r *request) bool { return r.needsFitting() }
+	if b.Train != "" && len(taken) == 0 && !slices.ContainsFunc(b.requests, needsFitting) {
 		return fmt.Errorf("%s is for a method that is fitted, and the methods have none: add it with %s",
 			option.Train, option.Methods)
 	}
@@ -219,7 +219,7 @@ func (b *bench) openProduct() error {
 
 // measure returns the figures of all methods, in order, and the recommendation.
 func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommendation, error) {
-	seconds, err := b.learnScores(ctx)
+	seconds, err := b.fitScores(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -255,7 +255,7 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommend
 			}
 			if err == nil {
 				b.outcomes(s, batch, decided, gathered)
-				err = measure.AddPlain(plain, b.calibration, b.learned, s.part, batch)
+				err = measure.AddPlain(plain, b.calibration, b.fitted, s.part, batch)
 			}
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", s.Name(), err)

@@ -12,8 +12,8 @@ import (
 	"github.com/mfgs/mfgs/models"
 )
 
-// Every figure has an interval around it, unless draws can tell none, and differences to the
-// network and to temperature scaling, whether these were asked for or not.
+// Every figure has an interval, unless draws cannot give one, and differences to the network and to temperature
+// scaling, whether or not these are among the methods.
 func TestFiguresHaveIntervals(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := Config{
@@ -23,20 +23,20 @@ func TestFiguresHaveIntervals(t *testing.T) {
 	}
 	by := evaluated(t, cfg)
 	labelled := []string{"error", "nll", "ece", "debiased_ce", "brier", "aurc", "risk80", "risk90", "risk95"}
-	told := []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}
+	detection := []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}
 	for _, name := range []string{"mf0", "ts"} {
 		wantCertain(t, name, labelled, *by[name].InDomain, by[name].InDomain.Certainty)
 		wantCertain(t, name+" of a part", labelled, by[name].Shifts[0].Labelled, by[name].Shifts[0].Certainty)
 	}
 	for _, name := range cfg.Methods {
-		wantCertain(t, name, told, by[name].OOD[0].DetectionResult, by[name].OOD[0].Certainty)
-		wantCertain(t, name, told, by[name].OODNLL[0].DetectionResult, by[name].OODNLL[0].Certainty)
+		wantCertain(t, name, detection, by[name].OOD[0].DetectionResult, by[name].OOD[0].Certainty)
+		wantCertain(t, name, detection, by[name].OODNLL[0].DetectionResult, by[name].OODNLL[0].Certainty)
 	}
 	if by["leverage"].InDomain != nil || by["leverage"].Shifts != nil {
 		t.Error("leverage has figures of probabilities")
 	}
 
-	// What is compared is what stands in the table.
+	// The values compared are those in the table.
 	mle := evaluated(t, Config{Bundle: dir, Test: cfg.Test, OOD: cfg.OOD, Methods: []string{"mle"}})["mle"]
 	for name, pair := range map[string][2]float64{
 		"nll": {by["mf0"].InDomain.NLL - mle.InDomain.NLL, by["mf0"].InDomain.Differences["mle"]["nll"].Difference},
@@ -100,8 +100,8 @@ func TestAloneComparesWithWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// Figures come with their values on the resamples, as many as were asked for, of which the intervals
-// are. An evaluation of the same test set has the same resamples of it, whatever else it measures.
+// Figures come with their values on all resamples, from which the intervals are computed. Every evaluation of the
+// same test set has the same resamples.
 func TestFiguresHaveTheirResamples(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := Config{Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"ts"}, Seed: 3, Resamples: 50}
@@ -152,16 +152,16 @@ func wantCertain(t *testing.T, what string, names []string, figures any, c metri
 	if err := json.Unmarshal(text, &values); err != nil {
 		t.Fatal(err)
 	}
-	sure := 0
+	intervals := 0
 	for name, i := range c.Intervals {
 		v, ok := values[name].(float64)
 		if !ok || !slices.Contains(names, name) || !(i[0] <= v && v <= i[1] && i[0] < i[1]) {
 			t.Errorf("%s: %s is %v with the interval %v", what, name, values[name], i)
 		}
-		sure++
+		intervals++
 	}
-	if sure < len(names)-2 { // the risks at low coverages are 0
-		t.Errorf("%s: %d intervals, want %d", what, sure, len(names))
+	if intervals < len(names)-2 { // the risks at low coverages are 0
+		t.Errorf("%s: %d intervals, want %d", what, intervals, len(names))
 	}
 	for _, other := range []string{"mle", "ts"} {
 		if d := c.Differences[other]; what[:2] != other && len(d) != len(names) {

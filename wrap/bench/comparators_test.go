@@ -59,8 +59,8 @@ func (a *again) measure(_ context.Context, add func(*Set, Predictions) error) (O
 	return Outcome{Note: "again", Seconds: map[string]float64{"test": 1}}, nil
 }
 
-// What comparators predict becomes the figures that it is where the bundle predicts it, in the order of the
-// names; and even a name of Methods is theirs if they take it.
+// Predictions of comparators give the same figures as those of the bundle, in the order of the names. A comparator
+// may take a name of Methods.
 func TestComparatorsAreMeasuredAsTheBundle(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	a := &again{names: []string{"again", "mf0"}, draws: 2}
@@ -114,8 +114,8 @@ func TestComparatorsThatFail(t *testing.T) {
 	}
 }
 
-// What is measured on and fitted to is told of.
-func TestSharedDataIsToldOf(t *testing.T) {
+// Data used both for fitting and for measuring are reported.
+func TestSharedDataAreReported(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	e, err := Evaluate(t.Context(), Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}},
@@ -190,7 +190,7 @@ func TestMF1IsOfFewClasses(t *testing.T) {
 	}
 }
 
-// Data for fitting must be what the bundle was made of, unless other data is given.
+// Data for fitting must be those of the calibration, unless other data are named.
 func TestFittingWantsTheDataOfCalibration(t *testing.T) {
 	dir := t.TempDir()
 	images, names := digits(t, "digits-images-idx3-ubyte.gz"), "digits-labels-idx1-ubyte.gz"

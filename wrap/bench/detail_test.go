@@ -20,7 +20,7 @@ import (
 // firstTest is the position of the first of models.DigitsTest.
 const firstTest = 1500
 
-// What a report shows is what the predictor says of each example, sorted by hand.
+// A report shows the predictor's answers to each example, sorted by hand.
 func TestDetailIsWhatIsServed(t *testing.T) {
 	dir := t.TempDir() + "/b"
 	c := config(t, dir)
@@ -171,7 +171,7 @@ func TestChoosingKeepsTheFirst(t *testing.T) {
 }
 
 // Without decisions sets are tried on the test set: thresholds of one half cover the other.
-func TestSetsAreTried(t *testing.T) {
+func TestSetsAreMeasuredWithoutDecisions(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	of := func(spec string) *SetTrial {
 		e, err := Evaluate(t.Context(), Config{Bundle: dir, Test: spec, Detailed: true})

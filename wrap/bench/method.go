@@ -95,10 +95,10 @@ func (b *bench) request(names []string) (taken []string, err error) {
 	return taken, CheckMethods(own)
 }
 
-// learns reports whether the method is a score that is fitted to training data.
-func (r *request) learns() bool {
+// needsFitting reports whether the method is a score that is fitted to training data.
+func (r *request) needsFitting() bool {
 	s, is := score.Find(r.name)
-	return is && s.Learns()
+	return is && s.NeedsFitting()
 }
 
 // bench is one run of Evaluate.
@@ -118,7 +118,7 @@ type bench struct {
 
 	sets    []*Set               // that are measured, the test set first
 	opened  map[bundle.Role]*Set // for fitting and tuning
-	learned []*score.Fitted      // fitted scores that the bundle does not serve
+	fitted  []*score.Fitted      // fitted scores that the bundle does not serve
 	decided []DecisionResult
 	detail  *Detail
 }

@@ -36,7 +36,7 @@ func evaluated(t *testing.T, cfg Config) map[string]MethodResult {
 }
 
 // Each set has its own figures, in the order they were asked for.
-func TestEachSetHasFiguresOfItsOwn(t *testing.T) {
+func TestEachSetHasSeparateFigures(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	part := strings.Replace(digits(t, models.DigitsTest), "[1500:1797]", "[1500:1600]", 1)
 	cfg := Config{
@@ -65,9 +65,8 @@ func TestEachSetHasFiguresOfItsOwn(t *testing.T) {
 	}
 }
 
-// What class names mean decides about labels: features from a cache have those of the
-// names that are given now.
-func TestTheCacheTellsClassNamesApart(t *testing.T) {
+// Class names determine labels: features from a cache have the labels of the current names.
+func TestTheCacheDependsOnClassNames(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	e := newBench(Config{Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mle"}})
 	t.Cleanup(e.close)

@@ -16,7 +16,7 @@ import (
 // unserved lists the requested scores that must be fitted, as the bundle does not serve them.
 func (b *bench) unserved() (list []*score.Score) {
 	for _, r := range b.requests {
-		if s, _ := score.Find(r.name); !r.taken && r.learns() && !measure.Plain(r.name, b.calibration) {
+		if s, _ := score.Find(r.name); !r.taken && r.needsFitting() && !measure.Plain(r.name, b.calibration) {
 			list = append(list, s)
 		}
 	}
@@ -38,9 +38,9 @@ func (b *bench) openScores(ctx context.Context) (err error) {
 	return err
 }
 
-// learnScores fits the scores that the bundle does not serve, as a calibration would: to sums and a sample of the
+// fitScores fits the scores that the bundle does not serve, as a calibration would: to sums and a sample of the
 // training data. It returns the seconds for each.
-func (b *bench) learnScores(ctx context.Context) (map[string]float64, error) {
+func (b *bench) fitScores(ctx context.Context) (map[string]float64, error) {
 	list := b.unserved()
 	if len(list) == 0 {
 		return nil, nil
@@ -57,7 +57,7 @@ func (b *bench) learnScores(ctx context.Context) (map[string]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.learned = append(b.learned, fitted)
+		b.fitted = append(b.fitted, fitted)
 		seconds[s.Name] = time.Since(start).Seconds()
 	}
 	b.notes.Step("fit", "scores", len(list), len(list))

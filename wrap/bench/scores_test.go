@@ -9,8 +9,8 @@ import (
 	"github.com/mfgs/mfgs/models"
 )
 
-// A score that the bundle does not serve is fitted to the data of its calibration: its figures are
-// those of a bundle that serves it.
+// A score that is not the bundle's own is fitted to the data of its calibration: it has the figures of a bundle with
+// that score.
 func TestScoresThatAreNotServedAreFitted(t *testing.T) {
 	names := []string{"react", "ash", "fdbd", "mahalanobis", "relative_mahalanobis", "residual", "vim", "knn"}
 	cfg := func(bundle string, methods ...string) Config {

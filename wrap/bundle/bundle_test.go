@@ -44,7 +44,7 @@ func posterior(h layer.Head, s calibrate.Structure, c calibrate.Covariance) *cal
 	return p
 }
 
-// served is a score that learned something.
+// served is a score that needs fitting.
 func served() *score.Served {
 	react, _ := score.Find("react")
 	fitted, err := react.With(3, 2, score.Tensors{
@@ -333,7 +333,7 @@ func TestFormat1(t *testing.T) {
 			if m.Format != 1 {
 				t.Errorf("format %d, want 1", m.Format)
 			}
-			// What Write sets depends on the files.
+			// The fields that Write sets depend on the files.
 			b.Manifest.Format, b.Manifest.Posterior, b.Manifest.Curvature, b.Manifest.Model = 1, m.Posterior,
 				m.Curvature, m.Model
 			b.Manifest.Covariance, b.Manifest.Structure, b.Manifest.Damping.Epsilon = m.Covariance, m.Structure,
@@ -467,8 +467,8 @@ func TestAModelBeyondTwoGiBIsRefused(t *testing.T) {
 	}
 }
 
-// What the manifest does not name is no part of the bundle.
-func TestDataThatTheManifestDoesNotName(t *testing.T) {
+// A file that the manifest does not name is not part of the bundle.
+func TestFilesThatTheManifestDoesNotNameAreIgnored(t *testing.T) {
 	t.Parallel()
 	files := inMemory(t, written(t, full(), withFiles()))
 	files[ModelDataName] = &fstest.MapFile{Data: []byte("weights of another model")}
@@ -481,7 +481,7 @@ func TestDataThatTheManifestDoesNotName(t *testing.T) {
 	}
 }
 
-// ONNX readers take no weights from outside the folder in which the model really lies.
+// ONNX readers take no weights from outside the folder in which the model is.
 func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
 	t.Parallel()
 	move := func(dir, to, name string) {
@@ -506,7 +506,7 @@ func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
 		} {
 			if err := f(); err == nil || !strings.HasPrefix(err.Error(), dir) ||
 				!strings.Contains(err.Error(), ModelDataName+": a link that leaves") {
-				t.Errorf("%s lies elsewhere: error %v", name, err)
+				t.Errorf("%s is elsewhere: error %v", name, err)
 			}
 		}
 	}
@@ -566,7 +566,7 @@ func TestOpenFromAnArchive(t *testing.T) {
 }
 
 // A dataset that was read in parts has their fingerprints, all of them.
-func TestDatasetsOfParts(t *testing.T) {
+func TestADatasetReadInPartsHasTheirFingerprints(t *testing.T) {
 	t.Parallel()
 	parts := func() []DatasetPart {
 		return []DatasetPart{

@@ -133,7 +133,7 @@
 //	posterior                  name and sha256 of posterior.safetensors              1   2
 //	curvature                  name and sha256 of curvature.safetensors             (1) (2)
 //	scores                     name and sha256 of scores.safetensors: must be where
-//	                           the score of ood_score learned something              –  (2)
+//	                           the score of ood_score needs fitting                    –  (2)
 //	sample                     name and sha256 of sample.safetensors                 –  (2)
 //	probe                      name and sha256 of probe.safetensors; only with model  –  (2)
 //	labels                     the classes' names in their order                    (1) (2)
@@ -157,7 +157,7 @@
 // exactly the logits: "relu", as in SqueezeNet, or absent.
 //
 // preprocess is left out in format 2 where only ready arrays were calibrated with: how images
-// become such arrays is not known then, and a reader refuses them until it is told. Format 1
+// become such arrays is not known then, and a reader refuses them until it is configured. Format 1
 // always has it, and what is left out of it changes no pixel. bytes is true where a model with
 // several inputs, which has no preprocess, was given bytes for some of them.
 //

@@ -85,7 +85,7 @@ func TestDraftsOfKilledProcessesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFiles(t, dir, ManifestName, PosteriorName)
-	// Nor is it in the way of another bundle.
+	// It does not prevent another bundle either.
 	draftOfKilled(t, dir)
 	if err := Write(dir, kron(), WriteOptions{Force: true}); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestForceDoesNotReplaceFoldersOfOtherPrograms(t *testing.T) {
 	if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), "applications") {
 		t.Errorf("it holds %q, %v", data, err)
 	}
-	// A bundle that is broken is one all the same.
+	// A broken bundle is a bundle too.
 	dir = written(t, full(), WriteOptions{})
 	if err := os.Truncate(filepath.Join(dir, ManifestName), 100); err != nil {
 		t.Fatal(err)

@@ -138,7 +138,7 @@ type Head struct {
 	FeaturesTensor string `yaml:"features,omitempty" json:"features,omitempty"`
 	LogitsTensor   string `yaml:"logits,omitempty" json:"logits,omitempty"`
 	layer.Head     `yaml:",inline"`
-	Tail           []string `yaml:"tail,omitempty,flow" json:"tail,omitempty"` // operators behind the logits
+	Tail           []string `yaml:"tail,omitempty,flow" json:"tail,omitempty"` // operators after the logits
 
 	// Approximation names a nonlinear operator between the layer and the logits, as in SqueezeNet; empty if the
 	// logits are exactly φW + b.

@@ -75,8 +75,8 @@ func (c *checks) oodScore(m *Manifest) {
 	c.that(2 <= n && n <= score.MostQuantiles, "ood_score.quantiles has %d numbers, want 2 to %d", n, score.MostQuantiles)
 	c.that(slices.IsSorted(o.Quantiles) && (n == 0 || o.Quantiles[0] >= 0 && o.Quantiles[n-1] <= 1),
 		"ood_score.quantiles are not numbers in [0,1] that never fall")
-	c.that(s.Learns() == (m.Scores != nil), "ood_score is %s, and scores is given: %t, want %t",
-		o.Name, m.Scores != nil, s.Learns())
+	c.that(s.NeedsFitting() == (m.Scores != nil), "ood_score is %s, and scores is given: %t, want %t",
+		o.Name, m.Scores != nil, s.NeedsFitting())
 	c.file("scores", m.Scores, ScoresName)
 }
 

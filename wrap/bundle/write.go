@@ -90,7 +90,7 @@ func fill(put folder.Put, m *Manifest, b *Bundle, o WriteOptions) error {
 	var model, data *File
 	posterior := new(File)
 	var scores func(io.Writer) error
-	if b.Score != nil && b.Score.Learns() {
+	if b.Score != nil && b.Score.NeedsFitting() {
 		scores = func(w io.Writer) error { return encodeScore(w, b.Score) }
 	}
 	var probe func(io.Writer) error

@@ -156,7 +156,7 @@ func TestForceDoesNotReplaceWhatIsNotABundle(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// An empty folder is no loss.
+	// An empty folder may be replaced.
 	if err := Write(dir, full(), WriteOptions{Force: true}); err != nil {
 		t.Error(err)
 	}
@@ -199,7 +199,7 @@ func TestForceDoesNotReplaceABundleWithAFileToKeep(t *testing.T) {
 	}
 }
 
-// What comes to the place of the bundle while it is being written stays.
+// A folder that appears in place of the bundle while that is written stays.
 func TestAFolderThatAppearsMeanwhileIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -422,7 +422,7 @@ func TestAFullDiskLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// What the manifest says of files is about those written, not those of before.
+// The manifest describes the files written, not earlier ones.
 func TestABundleCanBeWrittenAgainWithoutItsOptionalFiles(t *testing.T) {
 	t.Parallel()
 	b, err := Open(written(t, full(), withData()))

@@ -145,7 +145,7 @@ func (a *accumulation) whole(s *source.Set) bool {
 	return a.begun(s) && a.read[s].Next >= a.shard(s).To
 }
 
-// batches continues reading a set. r.stats counts a bad record before it yields an example behind it.
+// batches continues reading a set. r.stats counts a bad record before it yields an example after it.
 func (a *accumulation) batches(ctx context.Context, s *source.Set) iter.Seq2[*rows.Batch, error] {
 	r, shard := a.read[s], a.shard(s)
 	s.Config.From = 0

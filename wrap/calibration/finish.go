@@ -58,7 +58,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 		return nil, err
 	}
 	log.warn(figureWarnings(p, figures)...)
-	reference, err := newDriftBaseline(&fitted.Calibration, all)
+	reference, err := newDriftReference(&fitted.Calibration, all)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func fitOptions(s *bundle.Settings, synthetic *rows.Batch) calibrate.FitOptions 
 // that needs to be.
 func needsTraining(s *bundle.Settings, ood, synthetic *rows.Batch) bool {
 	configured, ok := score.Find(s.OODScore)
-	return ood != nil || synthetic != nil || ok && configured.Learns()
+	return ood != nil || synthetic != nil || ok && configured.NeedsFitting()
 }
 
 // newReport describes a calibration, except for its figures.

@@ -333,7 +333,7 @@ func (a *accumulation) end(ctx context.Context, failed error) error {
 	return failed
 }
 
-// removeCheckpoint removes the checkpoint. Failure is reported, and is no error of the calibration.
+// removeCheckpoint removes the checkpoint. Failure is reported, and is not an error of the calibration.
 func (a *accumulation) removeCheckpoint() {
 	if err := a.checkpoint.remove(); err != nil {
 		a.log.notice("%s is left, remove it yourself: %v", a.checkpoint.dir, err)

@@ -152,7 +152,7 @@ func TestFittedScoresTakePartInTheSelection(t *testing.T) {
 		tried[s.Name] = true
 	}
 	for _, name := range fitted {
-		if s, _ := score.Find(name); !tried[name] || !s.Learns() {
+		if s, _ := score.Find(name); !tried[name] || !s.NeedsFitting() {
 			t.Errorf("%s was not tried among %v", name, tried)
 		}
 	}

@@ -275,7 +275,7 @@ func (u *update) openModel(ctx context.Context) error {
 	return err
 }
 
-// takeSums starts from the bundle's sums. The new data, which begin at position from, get the block numbers behind
+// takeSums starts from the bundle's sums. The new data, which begin at position from, get the block numbers after
 // them.
 func (u *update) takeSums(a *accumulation, from int) error {
 	sums, err := u.bundle.Sums(u.in.matrixProduct())

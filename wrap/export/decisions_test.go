@@ -187,7 +187,7 @@ func TestExportSaysWhichDecisionsAreLeftOut(t *testing.T) {
 	}
 }
 
-// There is no warning about decisions that the model makes, or that were never asked for.
+// No warning is printed about decisions that the model makes, or that were not requested.
 func TestExportWarnsOnlyAboutDecisionsThatAreLeftOut(t *testing.T) {
 	t.Parallel()
 	abstains := fuse.Outputs{{Key: "probabilities"}, {Key: "abstain"}}

@@ -1,4 +1,4 @@
-// Package export writes the network of a bundle, with the mean-field head behind it, as one ONNX
+// Package export writes the network of a bundle, with the mean-field head after it, as one ONNX
 // model or as a model in a Triton model repository.
 package export
 
@@ -93,7 +93,7 @@ func (e *NoFolderError) Unwrap() error { return fs.ErrNotExist }
 // ErrNoName says that the bundle's folder gives no name for a Triton model, and Options.Name is empty.
 var ErrNoName = errors.New("gives no name for a Triton model")
 
-// Write writes the network of the bundle in a folder, with the mean-field head behind it as standard operators, as
+// Write writes the network of the bundle in a folder, with the mean-field head after it as standard operators, as
 // one ONNX model: it gives what [wrap.Predictor] gives, wherever ONNX Runtime runs. Write itself needs no ONNX
 // Runtime. On error nothing is left behind, and what was there before is unchanged.
 //

@@ -409,7 +409,7 @@ func TestExportRefuses(t *testing.T) {
 				return
 			}
 			if left := tree(); left != before {
-				t.Errorf("there lies\n%s\nbefore\n%s", left, before)
+				t.Errorf("files left:\n%s\nbefore\n%s", left, before)
 			}
 		})
 	}
@@ -450,7 +450,7 @@ func bundleFiles(t *testing.T, dir string) map[string]bool {
 	return names
 }
 
-func TestALinkedFileIsReplacedWhereItLies(t *testing.T) {
+func TestAFileIsReplacedWhereItsLinkPoints(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	out := t.TempDir()
 	real := write(t, out, "real/m.onnx", nil)
@@ -501,7 +501,7 @@ func TestAnEndedContextLeavesNothing(t *testing.T) {
 		}
 	}
 	if left := list(t, out); len(left) > 0 {
-		t.Errorf("there lies %q", left)
+		t.Errorf("files left: %q", left)
 	}
 }
 
@@ -522,7 +522,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	want := func(dir string, files map[string]string) {
 		t.Helper()
 		if got := list(t, dir); len(got) != len(files) {
-			t.Errorf("there lie %q", got)
+			t.Errorf("files left: %q", got)
 		}
 		for name, content := range files {
 			if string(read(t, filepath.Join(dir, name))) != content {
@@ -579,7 +579,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	_, err = p.write(t.Context(), files("1", nil))
 	says(t, err, data+" is not replaced")
 	if got := list(t, dir); !slices.Equal(got, []string{data}) {
-		t.Errorf("there lies %q", got)
+		t.Errorf("files left: %q", got)
 	}
 	// If the weights cannot be replaced, the model that uses the old ones is not either.
 	dir = t.TempDir()
@@ -621,11 +621,11 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 		t.Error(err)
 	}
 	if got := list(t, dir); !slices.Equal(got, []string{model}) {
-		t.Errorf("there lies %q", got)
+		t.Errorf("files left: %q", got)
 	}
 }
 
-// Two exports may both find that there is no repository yet.
+// Two exports may both find that the repository does not exist yet.
 func TestARepositoryMayAppearMeanwhile(t *testing.T) {
 	repository := filepath.Join(t.TempDir(), "models")
 	var places []*destination
@@ -643,7 +643,7 @@ func TestARepositoryMayAppearMeanwhile(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if left := list(t, filepath.Dir(repository)); len(left) > 0 {
-		t.Errorf("there lies %q", left)
+		t.Errorf("files left: %q", left)
 	}
 	for _, p := range places[:2] {
 		if _, err := p.write(t.Context(), []onnx.File{text("config.pbtxt", nil)}); err != nil {
@@ -685,7 +685,7 @@ func TestExportNamesTheFileOfAnAbsurdPosterior(t *testing.T) {
 		}
 		says(t, err, test.words...)
 		if left := list(t, out); len(left) > 0 {
-			t.Errorf("%s: there lies %q", name, left)
+			t.Errorf("%s: files left: %q", name, left)
 		}
 	}
 }

@@ -27,14 +27,14 @@ func TestAnExportIsWritableByItsOwnerOnlyAndClearsAway(t *testing.T) {
 		if o.Out == "" {
 			folder = o.Triton
 		}
-		// What a killed one left.
+		// The files that a killed export left.
 		write(t, folder, ".mfgs-0123456789abcdef.tmp/lock", []byte(host))
 		write(t, folder, ".mfgs-0123456789abcdef.tmp/new/m.onnx", make([]byte, 1000))
 		if _, err := Write(t.Context(), dir, o); err != nil {
 			t.Fatal(err)
 		}
 		if got := list(t, folder); slices.Contains(got, ".mfgs-0123456789abcdef.tmp") {
-			t.Errorf("there lie %q", got)
+			t.Errorf("files left: %q", got)
 		}
 	}
 	for _, at := range []string{"m.onnx", "models/m"} {

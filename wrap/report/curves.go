@@ -111,10 +111,11 @@ func (v *view) selective() section {
 		if l.result == v.after {
 			c.Series = append(c.Series, intervalsAt(l, in))
 		}
-		sure := in.Certainty
+		certainty := in.Certainty
 		t.Rows = append(t.Rows, []cell{
-			{Text: sentence(l.title)}, bounded(sure, "risk80", in.Risk80, percent), bounded(sure, "risk90", in.Risk90, percent),
-			bounded(sure, "risk95", in.Risk95, percent), bounded(sure, "error", in.Error, percent),
+			{Text: sentence(l.title)},
+			bounded(certainty, "risk80", in.Risk80, percent), bounded(certainty, "risk90", in.Risk90, percent),
+			bounded(certainty, "risk95", in.Risk95, percent), bounded(certainty, "error", in.Error, percent),
 		})
 	}
 	if len(c.Series) == 0 {
@@ -186,7 +187,7 @@ func (v *view) roc(i int, set bench.OODResult) figure {
 	falseAlarms := []float64{.01, .02, .05, .1, .2}
 	t := table{Caption: "Unfamiliar inputs flagged, by the familiar ones that are", Head: []string{""}}
 	for _, x := range falseAlarms {
-		t.Head = append(t.Head, chart.Short(100*x)+percent.behind)
+		t.Head = append(t.Head, chart.Short(100*x)+percent.suffix)
 	}
 	strokes := 0
 	for j := range v.e.Methods {

@@ -12,7 +12,7 @@ import (
 type unit struct {
 	scale  float64
 	digits int
-	behind string
+	suffix string
 }
 
 var (
@@ -22,7 +22,7 @@ var (
 )
 
 // write formats a figure with a fixed number of decimals.
-func (u unit) write(v float64) string { return u.bare(v) + u.behind }
+func (u unit) write(v float64) string { return u.bare(v) + u.suffix }
 
 func (u unit) bare(v float64) string {
 	switch {
@@ -39,7 +39,7 @@ func (u unit) bare(v float64) string {
 }
 
 // words formats a figure for a sentence, to two or three significant digits.
-func (u unit) words(v float64) string { return u.short(v) + u.behind }
+func (u unit) words(v float64) string { return u.short(v) + u.suffix }
 
 func (u unit) short(v float64) string {
 	switch size := math.Abs(u.scale * v); {

@@ -44,7 +44,7 @@ func pictureOf(t *testing.T, c *card) image.Image {
 	return img
 }
 
-// What is an image is shown with each pixel where it is, whatever its layout.
+// An image is shown with each pixel in its place, for any layout.
 func TestImagesAreShown(t *testing.T) {
 	// Of 8 rows and 9 columns, the value in row y, column x and channel c is 3y + 5x + 60c.
 	value := func(y, x, c int) int { return 3*y + 5*x + 60*c }
@@ -102,7 +102,7 @@ func TestImagesAreShown(t *testing.T) {
 	}
 }
 
-// What is none is shown as a text, or by its first values.
+// Other data are shown as text, or by their first values.
 func TestRowsAndTextsAreShown(t *testing.T) {
 	long := strings.Repeat("é\x1b", 1000)
 	cells := dataset.Text{Cells: strings.Fields("1 2 3 4 5 6 7 8 9 10"), Columns: strings.Fields("a b c d e f g h i j")}

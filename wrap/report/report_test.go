@@ -348,7 +348,7 @@ func parse(t *testing.T, html string) (list []*element) {
 	}
 }
 
-// What the data call things is shown and does nothing, and the page asks for nothing.
+// Names from the data are shown and not executed, and the page makes no requests.
 func TestThePageIsInert(t *testing.T) {
 	html := htmlOf(t, evaluation(), Options{})
 	known := " html head meta title style body header main section nav footer h1 h2 h3 p ul li a div table caption thead tbody tr th td " +
@@ -448,8 +448,8 @@ func TestFiguresHaveNamesAndNumbers(t *testing.T) {
 	}
 }
 
-// Without decisions the page says what sets would be, and that there are none.
-func TestSetsThatWouldBe(t *testing.T) {
+// Without decisions the page shows what sets would be, and says that the bundle has none.
+func TestThePageShowsPotentialSetsWithoutDecisions(t *testing.T) {
 	e := evaluation()
 	covered, size := .91, 1.5
 	e.Decisions, e.Detail.Sizes, e.Detail.Manifest.Decisions = nil, nil, nil
@@ -584,14 +584,14 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// brokenPromise is what is said of a promise that was not kept.
+// brokenPromise is the text about a guarantee that does not hold.
 const brokenPromise = "not what was promised, beyond chance"
 
-// A promise is called broken where the two-sided test at the report's level says so, and nowhere else:
-// the figures are at both sides of the last that is within chance.
-func TestPromisesAreCalledBrokenBeyondChanceOnly(t *testing.T) {
+// A violation is reported exactly if the two-sided test at the report's level is significant: the figures are at both
+// sides of the limit.
+func TestOnlySignificantViolationsAreReported(t *testing.T) {
 	const n = 2000
-	// firstBroken is the first number of n that lies beyond what was promised.
+	// firstBroken is the first number of n that violates the guarantee.
 	firstBroken := func(promised float64) int {
 		for k := int(promised * n); ; k++ {
 			if low, _ := conformal.ClopperPearson(k, n, .95); low > promised {
@@ -639,9 +639,9 @@ func TestPromisesAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 	}
 }
 
-// What sets cover varies with the examples that set their threshold: of one threshold the chance of so
-// little is known, and less than 2.5 % is called broken. Of several it is not known, and nothing is.
-func TestSetsAreCalledBrokenBeyondChanceOnly(t *testing.T) {
+// The coverage of sets varies with the examples that set their threshold. For one threshold its distribution is
+// known, and a probability below 2.5 % is reported as a violation. For several it is unknown, and none is reported.
+func TestOnlySignificantUndercoverageIsReported(t *testing.T) {
 	const n, held, alpha = 2000, 400, .1
 	first := 0
 	for conformal.CoverageTail(first, n, held, alpha) < .025 {
@@ -670,7 +670,7 @@ func TestSetsAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 }
 
 // A star is at a figure whose difference to the network is significantly, and at no other.
-func TestStarsAreAtDifferencesBeyondChance(t *testing.T) {
+func TestStarsMarkSignificantDifferences(t *testing.T) {
 	e := evaluation()
 	d := e.Methods[1].InDomain.Differences[network]
 	d["error"], d["nll"] = differs(.001, .002), differs(.1, .05)
@@ -688,8 +688,8 @@ func TestStarsAreAtDifferencesBeyondChance(t *testing.T) {
 	}
 }
 
-// The network and temperature scaling are drawn whatever serves, mf0 only where it does; which one serves is
-// said, and each has its mark in the legend.
+// The network and temperature scaling are always drawn, mf0 only if it is the bundle's method. The text names the
+// bundle's method, and each curve has its mark in the legend.
 func TestTheCurvesOfAFewMethodsAreDrawn(t *testing.T) {
 	for serves, want := range map[string]string{
 		"mf0": "network itself; temperature scaling; mean-field, which serves",

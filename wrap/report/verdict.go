@@ -242,12 +242,12 @@ func (v *view) setSentence(d conformal.Realised) string {
 }
 
 // exceeds reports whether a fraction of n examples is significantly above the guaranteed one.
-func (v *view) exceeds(part float64, n int, promised float64) bool {
+func (v *view) exceeds(part float64, n int, limit float64) bool {
 	if v.multiLabel() || n == 0 {
 		return false
 	}
 	low, _ := conformal.ClopperPearson(int(math.Round(part*float64(n))), n, v.e.Bootstrap.Level)
-	return low > promised
+	return low > limit
 }
 
 // guaranteeBroken words that a guarantee was not kept, which validation data cannot show.

@@ -11,7 +11,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
-// public returns the error that the client is told. Internal errors are logged, and their text is not sent.
+// public returns the error that the client may see. Internal errors are logged, and their text is not sent.
 func (s *Server) public(err error) error {
 	switch oip.StatusOf(err) {
 	case oip.Timeout:

@@ -100,7 +100,7 @@ func (s *Server) modelInfer(w http.ResponseWriter, r *http.Request) {
 func (s *Server) inferBody(ctx context.Context, c *call, r *http.Request) (answer []byte, header string, err error) {
 	length := r.Header.Get(oip.Header)
 	n, _ := strconv.Atoi(length) // an invalid one is refused below
-	pad := -n & 7                // aligns the bytes behind the JSON, so that they need not be copied
+	pad := -n & 7                // aligns the bytes after the JSON, so that they need not be copied
 	if c.body, err = readBody(r, pad, s.config.MaxBody, s.bodyTooLarge("body"), &c.reservation); err != nil {
 		return nil, "", err
 	}

@@ -52,7 +52,7 @@ func TestRowsOfAPosteriorAreInterpolated(t *testing.T) {
 			}
 		}
 	}
-	// What is not smooth is left as it is.
+	// Values that are not smooth are left unchanged.
 	x, at := make([]float64, d*k), make([]float64, d)
 	for i := range x {
 		x[i] = rng.ExpFloat64()

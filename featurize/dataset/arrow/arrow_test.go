@@ -187,8 +187,8 @@ func TestSlicesReadWhatTheyNeed(t *testing.T) {
 	}
 }
 
-// What is outside of a slice may be anything.
-func TestTheRestIsNotRead(t *testing.T) {
+// Bytes outside a slice may be anything.
+func TestDataOutsideTheSliceAreNotRead(t *testing.T) {
 	t.Parallel()
 	o := dataset.Options{Inputs: []string{"ragged", "text"}}
 	for _, file := range []string{"snappy.parquet", "lz4.arrow"} {
@@ -208,7 +208,7 @@ func TestTheRestIsNotRead(t *testing.T) {
 			for _, m := range s.messages {
 				switch m.row {
 				case 3:
-					from = m.at + 1500 // behind its metadata
+					from = m.at + 1500 // after its metadata
 				case 6:
 					to = m.at
 				}
@@ -404,7 +404,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// What cannot be meant is refused when a file is opened, by the names of its columns.
+// Ambiguous columns are refused when a file is opened, by name.
 func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 	t.Parallel()
 	column := func(name string, elem int32, depth int) field {
@@ -444,7 +444,7 @@ func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
-	// Of several images the one that is the input by its name, or called image.
+	// Among several images, the one named after the input, or image, is used.
 	for _, c := range []struct {
 		input string
 		want  int
@@ -479,7 +479,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// What tells a file again is its content and what is read of it, whether a pass has read it or not.
+// The fingerprint depends on a file's content and the selected examples, whether a pass has read them or not.
 func TestFingerprints(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"hf.parquet", "hf.arrows"} {

@@ -172,7 +172,7 @@ func streamOf(t testing.TB, o ipc.Option, values ...[]byte) []byte {
 }
 
 // A small file that decompresses to much is refused before there is room for it.
-func TestBombsAreRefused(t *testing.T) {
+func TestDecompressionBombsAreRefused(t *testing.T) {
 	zeros := make([]byte, freePage+1000)
 	for name, content := range map[string][]byte{
 		"zstd.parquet": parquetOf(t, compress.Codecs.Zstd, zeros),
@@ -210,9 +210,8 @@ func TestBombsAreRefused(t *testing.T) {
 	}
 }
 
-// A shape of fixed size whose elements are as many as there are only where their number overflows is
-// no shape: the list's own stands.
-func TestShapesThatLie(t *testing.T) {
+// A fixed shape whose number of elements is right only because it overflows is ignored: the size of the list is used.
+func TestShapesThatOverflowAreIgnored(t *testing.T) {
 	t.Parallel()
 	for shape, want := range map[string][]int{
 		"[5,1]": {5, 1}, "[3,6148914691236517207]": {5}, "[4294967296,4294967296,5]": {5}, "[-5,-1]": {5}, "[0]": {5},
@@ -268,8 +267,8 @@ func TestLongPages(t *testing.T) {
 	}
 }
 
-// Footers that lie are refused before the library reads them.
-func TestFootersThatLie(t *testing.T) {
+// Inconsistent footers are refused before the library reads them.
+func TestInconsistentFootersAreRefused(t *testing.T) {
 	t.Parallel()
 	str := func(s string) []byte { return append([]byte{byte(len(s))}, s...) }
 	element := func(name string, children byte) []byte {
@@ -332,7 +331,7 @@ func TestFootersThatLie(t *testing.T) {
 }
 
 // Deltas whose blocks, or values, are more than there are bytes for are refused.
-func TestDeltasThatLie(t *testing.T) {
+func TestDeltasBeyondTheirBytesAreRefused(t *testing.T) {
 	t.Parallel()
 	head := func(values ...uint64) (b []byte) {
 		for _, v := range values {
@@ -372,8 +371,8 @@ func message(kind byte, body int64, content func(b *flatbuffers.Builder) flatbuf
 	return b.FinishedBytes()
 }
 
-// Metadata of messages that lie are refused before the library reads them.
-func TestMessagesThatLie(t *testing.T) {
+// Inconsistent metadata of messages are refused before the library reads them.
+func TestInconsistentMessagesAreRefused(t *testing.T) {
 	vector := func(b *flatbuffers.Builder, of ...flatbuffers.UOffsetT) flatbuffers.UOffsetT {
 		b.StartVector(4, len(of), 4)
 		for _, o := range of {
@@ -521,7 +520,7 @@ func fuzz(f *testing.F, ext string, names ...string) {
 		path := written(t, "x"+ext, content)
 		o := options[int(option)%len(options)]
 		size := allocated(func() { _ = drain(t, path, o) })
-		// Each of some columns may have a page or body of freePage bytes, and is said to be as long.
+		// Each of some columns has a page or body of up to freePage bytes, with that length in its header.
 		if most := uint64(20 * freePage); size > most {
 			t.Errorf("%d bytes in a file of %d took %d", most, len(content), size)
 		}

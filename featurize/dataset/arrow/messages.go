@@ -218,13 +218,13 @@ func inspectFooter(footer []byte) (schema []byte, blocks []block, err error) {
 // footer.
 func schemaOf(footer []byte, at flatbuffers.UOffsetT) []byte {
 	const (
-		vtable = 4  // behind the offset of the root
-		table  = 16 // behind the offsets of three fields
+		vtable = 4  // after the offset of the root
+		table  = 16 // after the offsets of three fields
 		header = table + 8
-		behind = 32
+		end    = 32
 		v5     = 4
 	)
-	b := make([]byte, behind, behind+len(footer))
+	b := make([]byte, end, end+len(footer))
 	le := binary.LittleEndian
 	le.PutUint32(b, table)
 	for i, v := range []uint16{10, 12, 4, 6, header - table} { // sizes, and where version, type and header are
@@ -233,7 +233,7 @@ func schemaOf(footer []byte, at flatbuffers.UOffsetT) []byte {
 	le.PutUint32(b[table:], table-vtable)
 	le.PutUint16(b[table+4:], v5)
 	b[table+6] = schemaMessage
-	le.PutUint32(b[header:], behind+uint32(at)-header)
+	le.PutUint32(b[header:], end+uint32(at)-header)
 	return append(b, footer...)
 }
 

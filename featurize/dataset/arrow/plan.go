@@ -82,7 +82,7 @@ func (p *plan) use(column int) int {
 // inputs.
 func (p *plan) findLabel(o dataset.Options) (label int, rest []int, err error) {
 	label = -1
-	var named, told []int
+	var named, labels []int
 	for i, f := range p.fields {
 		switch {
 		case slices.Contains(o.Inputs, f.name):
@@ -90,21 +90,21 @@ func (p *plan) findLabel(o dataset.Options) (label int, rest []int, err error) {
 		case slices.Contains(labelNames, f.name):
 			named = append(named, i)
 		case f.names != nil:
-			told = append(told, i)
+			labels = append(labels, i)
 		case !pandasIndex.MatchString(f.name):
 			rest = append(rest, i)
 		}
 	}
 	if len(named) > 0 {
-		told = named
+		labels = named
 	}
 	switch {
-	case o.Unlabelled || len(told) == 0:
-	case len(told) > 1:
+	case o.Unlabelled || len(labels) == 0:
+	case len(labels) > 1:
 		return -1, nil, fmt.Errorf("columns %s could each be the label: call one label, and the others not",
-			dataset.Some(p.names(told)))
+			dataset.Some(p.names(labels)))
 	default:
-		label = told[0]
+		label = labels[0]
 	}
 	return label, rest, nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
-// On standard input a stream, or a file, is what it is in a file, however it arrives, but that its length
-// is not known; and what tells that the data are the same is the same for any arrival.
+// A stream on standard input has the same examples as a file, however its bytes arrive, except that its length is
+// unknown. Its fingerprint does not depend on how they arrive.
 func TestStreamsOnStandardInput(t *testing.T) {
 	t.Parallel()
 	sums := map[string]string{}
@@ -70,7 +70,7 @@ func TestStreamsOnStandardInput(t *testing.T) {
 	}
 }
 
-// A stream that is cut off, within a message or between two, is said to be, and what is no stream is refused.
+// The error of a stream that ends within a message or between two says so, and other data are refused.
 func TestStreamsThatEnd(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/table.arrows")
@@ -81,7 +81,7 @@ func TestStreamsThatEnd(t *testing.T) {
 		o := dataset.Options{Unlabelled: true, Stream: dataset.NewStream(bytes.NewReader(content), "-")}
 		return dataset.Open(t.Context(), "arrow:-", o)
 	}
-	// Within a message, and between the last one and the mark of 8 bytes behind it.
+	// Within a message, and between the last one and the mark of 8 bytes after it.
 	for missing, want := range map[int]error{100: errCut, 8: errNoEnd} {
 		d, err := open(content[:len(content)-missing])
 		if err != nil {
@@ -141,14 +141,13 @@ func TestReadErrorsAreNotReportedAsTruncation(t *testing.T) {
 				_, err = m.Message()
 			}
 			if !errors.Is(err, broken) {
-				t.Fatalf("behind %d bytes: %v, want %v", n, err, broken)
+				t.Fatalf("after %d bytes: %v, want %v", n, err, broken)
 			}
 		}
 	}
 }
 
-// Of a stream, however long, a batch is in memory, and of a file too: here some megabytes of half a
-// gigabyte.
+// One batch of a stream or a file is in memory at a time: here some megabytes of half a gigabyte.
 func TestMemoryIsThatOfABatch(t *testing.T) {
 	const batches, size = 512, 1 << 20
 	schema := arrow.NewSchema([]arrow.Field{{Name: "image", Type: arrow.BinaryTypes.Binary}}, nil)

@@ -131,8 +131,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// What a few hundred bytes can ask for is refused as soon as the bounds are reached, here smaller
-// ones than those in force.
+// Functions of a few hundred bytes that expand without end are refused at the bounds, which are smaller here.
 func TestInlineRefuses(t *testing.T) {
 	// chain is functions f0 … fn that each call the next one some times, and the last one the
 	// operator.
@@ -198,7 +197,7 @@ func TestInlineRefuses(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
 			if x.messages < -100 || x.bytes < -1<<21 { // one node more, with the longest name here twice
-				t.Errorf("went on for %d messages and %d bytes behind the bounds", -x.messages, -x.bytes)
+				t.Errorf("went on for %d messages and %d bytes beyond the bounds", -x.messages, -x.bytes)
 			}
 			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 16<<20 {
 				t.Errorf("allocated %d MiB", allocated>>20)

@@ -41,8 +41,8 @@ func randomTensor(r *rand.Rand) *Value {
 	return v
 }
 
-// get is v[index...], the obvious way; an axis of length 1 serves every index, and missing axes
-// come first.
+// get is v[index...], the obvious way, with broadcasting: an axis of length 1 is used for every index, and missing
+// axes come first.
 func (v *Value) get(index []int64) float64 {
 	index = index[len(index)-len(v.Dims):]
 	flat := int64(0)
@@ -185,7 +185,7 @@ func TestOperatorsAgainstTheirDefinition(t *testing.T) {
 	}
 }
 
-// Shapes are followed as far as they can be known, and no further.
+// Shapes are inferred where they can be known.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	x := func(dims ...int64) *Value { return &Value{Type: tensor.Float32, Dims: dims} }
@@ -253,8 +253,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// What fits once does not fit as often as it is asked for.
-func TestElementsAreGivenOutOnce(t *testing.T) {
+// The budget is spent: a value that fits once does not fit again and again.
+func TestTheBudgetOfElementsIsSpentOnce(t *testing.T) {
 	t.Parallel()
 	in := &Interpreter{G: new(Graph), weights: true, Budget: 1000, Values: map[string]*Value{}}
 	in.Values["a"] = &Value{Type: tensor.Float32, Dims: []int64{400}, Data: make([]float64, 400), Constant: true}

@@ -160,7 +160,7 @@ func instrument(name, dir string, rules *[]string) ([]byte, error) {
 var switched = regexp.MustCompile(`^(fold[A-Z]\w*|lower[A-Z]\w*|cdist|differences|squares|spread|narrow|complements|` +
 	`made|passes|slicesAll|negative|einsumOverRest|slicesColumn1|` +
 	`sum|joined|stacked|scaled|shifted|factor|repeat|uniform|isDistance|nearest|candidates|labels|named|literals|quoted|` +
-	`numerals|linkBehind|leadsOut|merges|flattens|timeFirst|givesScores|exclusive|gatherND|recurrent|Common|` +
+	`numerals|linkAfter|leadsOut|merges|flattens|timeFirst|givesScores|exclusive|gatherND|recurrent|Common|` +
 	`gemm|matMul|conv|selectsClasses|ungated|gates)$`)
 
 // nothing is the return statement of a function that recognises nothing, "" if unknown.

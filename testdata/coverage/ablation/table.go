@@ -25,7 +25,7 @@ func (t *table) count(model, found string) {
 	}
 }
 
-// library are the odd heads that come from a library's classifier or a function of JAX.
+// library are the unusual heads that come from a library's classifier or a function of JAX.
 var library = regexp.MustCompile(`/odd/([^/]+/(skl2onnx|hummingbird)|flax-softmax/.*|(softmax|log-softmax)/jax2onnx)/model.onnx$`)
 
 // invented is the group of models that only our scripts write.

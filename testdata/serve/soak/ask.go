@@ -31,8 +31,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// An asker is a client that makes one request at a time.
-type asker struct {
+// A client makes one request at a time.
+type client struct {
 	*soak
 	rng  *rand.Rand
 	name string
@@ -41,9 +41,9 @@ type asker struct {
 	rpc  inference.GRPCInferenceServiceClient
 }
 
-func (s *soak) newAsker(i int, web *http.Client, conn *grpc.ClientConn) *asker {
-	return &asker{
-		soak: s, rng: s.rng(i), name: fmt.Sprint("asker", i), web: web,
+func (s *soak) newClient(i int, web *http.Client, conn *grpc.ClientConn) *client {
+	return &client{
+		soak: s, rng: s.rng(i), name: fmt.Sprint("client", i), web: web,
 		rpc: inference.NewGRPCInferenceServiceClient(conn),
 	}
 }
@@ -52,21 +52,21 @@ func (s *soak) dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient(s.server.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// A question is a valid request.
-type question struct {
+// A request is a valid request.
+type request struct {
 	*oip.Request
 	of []int
 }
 
-func (a *asker) question(most int) question {
-	model := []string{swapped, swapped, swapped, steady, steady, spare}[a.rng.IntN(6)]
-	of := make([]int, 1+a.rng.IntN(most))
+func (cl *client) request(most int) request {
+	model := []string{swapped, swapped, swapped, steady, steady, spare}[cl.rng.IntN(6)]
+	of := make([]int, 1+cl.rng.IntN(most))
 	for i := range of {
-		of[i] = a.rng.IntN(examples)
+		of[i] = cl.rng.IntN(examples)
 	}
-	a.n++
-	return question{&oip.Request{
-		Model: model, ID: a.name + "-" + strconv.Itoa(a.n), Inputs: []tensor.Tensor{a.bundles.input(of)},
+	cl.n++
+	return request{&oip.Request{
+		Model: model, ID: cl.name + "-" + strconv.Itoa(cl.n), Inputs: []tensor.Tensor{cl.bundles.input(of)},
 	}, of}
 }
 
@@ -78,10 +78,10 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("%d %s", r.code, r.says) }
 
-// judged checks an answer or refusal of a question, and returns its outcome.
-func (a *asker) judged(q question, r *oip.Response, err error) (outcome, error) {
+// judged checks an answer or refusal of a request, and returns its outcome.
+func (cl *client) judged(q request, r *oip.Response, err error) (outcome, error) {
 	if err == nil {
-		return answered, a.bundles.check(r, q.Model, q.ID, q.of)
+		return answered, cl.bundles.check(r, q.Model, q.ID, q.of)
 	}
 	var no *refusal
 	if errors.As(err, &no) {
@@ -96,8 +96,8 @@ func (a *asker) judged(q question, r *oip.Response, err error) (outcome, error) 
 }
 
 // post makes an HTTP request and reads its answer.
-func (a *asker) post(ctx context.Context, path string, body []byte, headers ...string) (http.Header, []byte, error) {
-	request, err := http.NewRequestWithContext(ctx, "POST", "http://"+a.server.http+path, bytes.NewReader(body))
+func (cl *client) post(ctx context.Context, path string, body []byte, headers ...string) (http.Header, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, "POST", "http://"+cl.server.http+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,7 +106,7 @@ func (a *asker) post(ctx context.Context, path string, body []byte, headers ...s
 			request.Header.Set(headers[i], headers[i+1])
 		}
 	}
-	response, err := a.web.Do(request)
+	response, err := cl.web.Do(request)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -123,11 +123,11 @@ func (a *asker) post(ctx context.Context, path string, body []byte, headers ...s
 }
 
 // packed encodes a body in one of the accepted encodings.
-func (a *asker) packed(body []byte) ([]byte, string) {
+func (cl *client) packed(body []byte) ([]byte, string) {
 	var b bytes.Buffer
 	var z io.WriteCloser
 	var name string
-	switch a.rng.IntN(4) {
+	switch cl.rng.IntN(4) {
 	case 0:
 		z, name = gzip.NewWriter(&b), "gzip"
 	case 1:
@@ -141,43 +141,43 @@ func (a *asker) packed(body []byte) ([]byte, string) {
 }
 
 // inferHTTP asks over HTTP, with inputs and outputs each as JSON or bytes.
-func (a *asker) inferHTTP(ctx context.Context, q question) (outcome, error) {
-	binary := a.rng.IntN(2) == 0
-	q.Binary = a.rng.IntN(2) == 0
+func (cl *client) inferHTTP(ctx context.Context, q request) (outcome, error) {
+	binary := cl.rng.IntN(2) == 0
+	q.Binary = cl.rng.IntN(2) == 0
 	body, length, err := q.Body(func(string) bool { return binary })
 	if err != nil {
 		return "", err
 	}
-	body, encoding := a.packed(body)
-	header, answer, err := a.post(ctx, "/v2/models/"+q.Model+"/infer", body, oip.Header, length, "Content-Encoding", encoding)
+	body, encoding := cl.packed(body)
+	header, answer, err := cl.post(ctx, "/v2/models/"+q.Model+"/infer", body, oip.Header, length, "Content-Encoding", encoding)
 	if err != nil {
-		return a.judged(q, nil, err)
+		return cl.judged(q, nil, err)
 	}
 	r, err := oip.ReadResponse(answer, header.Get(oip.Header), oip.Limits{})
-	return a.judged(q, r, err)
+	return cl.judged(q, r, err)
 }
 
 // inferRPC asks over gRPC, with inputs raw or in fields.
-func (a *asker) inferRPC(ctx context.Context, q question) (outcome, error) {
-	m, err := a.message(q)
+func (cl *client) inferRPC(ctx context.Context, q request) (outcome, error) {
+	m, err := cl.message(q)
 	if err != nil {
 		return "", err
 	}
 	var options []grpc.CallOption
-	if a.rng.IntN(3) == 0 {
+	if cl.rng.IntN(3) == 0 {
 		options = append(options, grpc.UseCompressor("gzip"))
 	}
-	answer, err := a.rpc.ModelInfer(ctx, m, options...)
+	answer, err := cl.rpc.ModelInfer(ctx, m, options...)
 	if err != nil {
-		return a.judged(q, nil, ofRPC(err))
+		return cl.judged(q, nil, ofRPC(err))
 	}
 	r, err := oip.ResponseFromProto(answer, oip.Limits{})
-	return a.judged(q, r, err)
+	return cl.judged(q, r, err)
 }
 
-func (a *asker) message(q question) (*inference.ModelInferRequest, error) {
+func (cl *client) message(q request) (*inference.ModelInferRequest, error) {
 	m, err := q.Proto()
-	if err == nil && a.rng.IntN(2) == 0 {
+	if err == nil && cl.rng.IntN(2) == 0 {
 		m.RawInputContents = nil
 		m.Inputs[0].Contents = &inference.InferTensorContents{Fp32Contents: q.Inputs[0].Data.([]float32)}
 	}
@@ -199,16 +199,16 @@ func ofRPC(err error) error {
 	return err
 }
 
-// stream asks several questions in one gRPC stream.
-func (a *asker) stream(ctx context.Context) (outcome, error) {
-	stream, err := a.rpc.ModelStreamInfer(ctx)
+// stream asks several requests in one gRPC stream.
+func (cl *client) stream(ctx context.Context) (outcome, error) {
+	stream, err := cl.rpc.ModelStreamInfer(ctx)
 	if err != nil {
 		return "", ofRPC(err)
 	}
-	var asked []question
-	for range 1 + a.rng.IntN(8) {
-		q := a.question(8)
-		m, err := a.message(q)
+	var asked []request
+	for range 1 + cl.rng.IntN(8) {
+		q := cl.request(8)
+		m, err := cl.message(q)
 		if err == nil {
 			err = stream.Send(m)
 		}
@@ -232,7 +232,7 @@ func (a *asker) stream(ctx context.Context) (outcome, error) {
 			return "", errors.New(says)
 		}
 		r, err := oip.ResponseFromProto(answer.GetInferResponse(), oip.Limits{})
-		if _, err := a.judged(q, r, err); err != nil {
+		if _, err := cl.judged(q, r, err); err != nil {
 			return "", err
 		}
 	}
@@ -243,10 +243,10 @@ func (a *asker) stream(ctx context.Context) (outcome, error) {
 }
 
 // predict asks POST /v1/predict about one example, as JSON or as an image.
-func (a *asker) predict(ctx context.Context) (outcome, error) {
-	q := a.question(1)
-	body, kind := a.picture(q.of[0]), "image/png"
-	if a.rng.IntN(2) == 0 {
+func (cl *client) predict(ctx context.Context) (outcome, error) {
+	q := cl.request(1)
+	body, kind := cl.picture(q.of[0]), "image/png"
+	if cl.rng.IntN(2) == 0 {
 		rows := [8][8]float32{}
 		for i, v := range q.Inputs[0].Data.([]float32) {
 			rows[i/8][i%8] = v
@@ -254,9 +254,9 @@ func (a *asker) predict(ctx context.Context) (outcome, error) {
 		body, _ = json.Marshal(map[string]any{"image": [1][8][8]float32{rows}}) // of numbers
 		kind = "application/json"
 	}
-	_, answer, err := a.post(ctx, "/v1/predict?model="+q.Model, body, "Content-Type", kind)
+	_, answer, err := cl.post(ctx, "/v1/predict?model="+q.Model, body, "Content-Type", kind)
 	if err != nil {
-		return a.judged(q, nil, err)
+		return cl.judged(q, nil, err)
 	}
 	var got struct {
 		Class      int
@@ -273,16 +273,16 @@ func (a *asker) predict(ctx context.Context) (outcome, error) {
 		return got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.Score, want.OODScore) &&
 			got.Abstain == *want.Abstain && slices.Equal(got.Set, want.PredictionSet)
 	}
-	if !slices.ContainsFunc(a.bundles.made, ofOne) {
+	if !slices.ContainsFunc(cl.bundles.made, ofOne) {
 		return "", fmt.Errorf("/v1/predict of example %d: %s", q.of[0], answer)
 	}
 	return answered, nil
 }
 
 // picture returns an example as PNG.
-func (a *asker) picture(i int) []byte {
+func (cl *client) picture(i int) []byte {
 	m := image.NewGray(image.Rect(0, 0, 8, 8))
-	for k, v := range a.bundles.images[i*pixels:][:pixels] {
+	for k, v := range cl.bundles.images[i*pixels:][:pixels] {
 		m.SetGray(k%8, k/8, color.Gray{Y: v})
 	}
 	var b bytes.Buffer
@@ -291,18 +291,18 @@ func (a *asker) picture(i int) []byte {
 }
 
 // cancelled asks and cancels at a random moment. An answer that came before must still be right.
-func (a *asker) cancelled(ctx context.Context) (outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.rng.Int64N(int64(30*time.Millisecond))))
+func (cl *client) cancelled(ctx context.Context) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(cl.rng.Int64N(int64(30*time.Millisecond))))
 	defer cancel()
 	var o outcome
 	var err error
-	switch q := a.question(40); a.rng.IntN(3) {
+	switch q := cl.request(40); cl.rng.IntN(3) {
 	case 0:
-		o, err = a.inferHTTP(ctx, q)
+		o, err = cl.inferHTTP(ctx, q)
 	case 1:
-		o, err = a.inferRPC(ctx, q)
+		o, err = cl.inferRPC(ctx, q)
 	default:
-		o, err = a.stream(ctx)
+		o, err = cl.stream(ctx)
 	}
 	// The server knows the deadline, too, and may report it first.
 	if deadline, _ := ctx.Deadline(); err != nil && time.Until(deadline) < 5*time.Millisecond {

@@ -31,12 +31,12 @@ import (
 var restarters = []struct {
 	kind             string
 	clients, perConn int
-	ask              func(*asker, context.Context, int) error
+	ask              func(*client, context.Context, int) error
 }{
-	{"HTTP, connecting anew", 24, 1, (*asker).callHTTP},
-	{"HTTP, connections kept", 12, 1 << 30, (*asker).callHTTP},
-	{"gRPC, connecting anew", 20, 1, (*asker).callRPC},
-	{"gRPC, connections kept", 8, 1 << 30, (*asker).callRPC},
+	{"HTTP, connecting anew", 24, 1, (*client).callHTTP},
+	{"HTTP, connections kept", 12, 1 << 30, (*client).callHTTP},
+	{"gRPC, connecting anew", 20, 1, (*client).callRPC},
+	{"gRPC, connections kept", 8, 1 << 30, (*client).callRPC},
 }
 
 // errNoConnection reports a request that was not sent because the server was not listening.
@@ -53,10 +53,10 @@ func (s *soak) restart(ctx context.Context) error {
 	for _, r := range restarters {
 		for range r.clients {
 			n++
-			a := s.newAsker(n, nil, nil)
+			cl := s.newClient(n, nil, nil)
 			group.Go(func() {
 				for asking.Err() == nil {
-					err := r.ask(a, asking, r.perConn)
+					err := r.ask(cl, asking, r.perConn)
 					if errors.Is(err, errNoConnection) {
 						_ = sleep(asking, 5*time.Millisecond)
 					} else if err != nil && asking.Err() == nil {
@@ -125,24 +125,24 @@ func unusedAddress() string {
 	}
 }
 
-// counted counts the outcome of a question. In this mode nothing is unloaded.
-func (a *asker) counted(kind string, q question, begun time.Time, r *oip.Response, err error) error {
-	o, err := a.judged(q, r, err)
+// counted counts the outcome of a request. In this mode nothing is unloaded.
+func (cl *client) counted(kind string, q request, begun time.Time, r *oip.Response, err error) error {
+	o, err := cl.judged(q, r, err)
 	if err == nil && o == absent {
 		err = errors.New("refused, as if the model were unloaded")
 	}
 	if err == nil {
-		a.tally.add(kind, o, len(q.of), time.Since(begun))
+		cl.tally.add(kind, o, len(q.of), time.Since(begun))
 	}
 	return err
 }
 
 // callHTTP makes at most so many consecutive requests on a new connection.
-func (a *asker) callHTTP(ctx context.Context, most int) error {
+func (cl *client) callHTTP(ctx context.Context, most int) error {
 	d := net.Dialer{Timeout: late}
-	c, err := d.Dial("tcp", a.server.http)
+	c, err := d.Dial("tcp", cl.server.http)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		a.tally.add("HTTP", refused, 0, 0)
+		cl.tally.add("HTTP", refused, 0, 0)
 		return errNoConnection
 	}
 	if err != nil {
@@ -151,7 +151,7 @@ func (a *asker) callHTTP(ctx context.Context, most int) error {
 	defer c.Close()
 	answers := bufio.NewReader(c)
 	for range most {
-		q, begun := a.question(4), time.Now()
+		q, begun := cl.request(4), time.Now()
 		body, length, err := q.Body(func(string) bool { return true })
 		if err != nil {
 			return err
@@ -174,7 +174,7 @@ func (a *asker) callHTTP(ctx context.Context, most int) error {
 		if err = error(&refusal{response.StatusCode, string(text)}); response.StatusCode == http.StatusOK {
 			answer, err = oip.ReadResponse(text, response.Header.Get(oip.Header), oip.Limits{})
 		}
-		if err := a.counted("HTTP", q, begun, answer, err); err != nil || response.Close || ctx.Err() != nil {
+		if err := cl.counted("HTTP", q, begun, answer, err); err != nil || response.Close || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -182,8 +182,8 @@ func (a *asker) callHTTP(ctx context.Context, most int) error {
 }
 
 // callRPC makes at most so many consecutive calls with a new client.
-func (a *asker) callRPC(ctx context.Context, most int) error {
-	conn, err := grpc.NewClient(a.server.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
+func (cl *client) callRPC(ctx context.Context, most int) error {
+	conn, err := grpc.NewClient(cl.server.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: late, Backoff: backoff.Config{
 			BaseDelay: time.Millisecond, Multiplier: 1, MaxDelay: time.Millisecond,
 		}}))
@@ -192,8 +192,8 @@ func (a *asker) callRPC(ctx context.Context, most int) error {
 	}
 	defer conn.Close()
 	for range most {
-		q, begun := a.question(4), time.Now()
-		m, err := a.message(q)
+		q, begun := cl.request(4), time.Now()
+		m, err := cl.message(q)
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func (a *asker) callRPC(ctx context.Context, most int) error {
 		got, err := inference.NewGRPCInferenceServiceClient(conn).ModelInfer(limited, m)
 		cancel()
 		if status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "connect: connection refused") {
-			a.tally.add("gRPC", refused, 0, 0)
+			cl.tally.add("gRPC", refused, 0, 0)
 			if err = errNoConnection; most > 1 && ctx.Err() == nil {
 				_ = sleep(ctx, 5*time.Millisecond)
 				continue
@@ -214,7 +214,7 @@ func (a *asker) callRPC(ctx context.Context, most int) error {
 		} else if status.Code(err) == codes.ResourceExhausted {
 			err = ofRPC(err)
 		}
-		if err := a.counted("gRPC", q, begun, answer, err); err != nil || ctx.Err() != nil {
+		if err := cl.counted("gRPC", q, begun, answer, err); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -25,8 +25,8 @@ import (
 )
 
 // wrong makes invalid requests, which must be refused with the right error.
-func (a *asker) wrong(ctx context.Context) (outcome, error) {
-	q := a.question(3)
+func (cl *client) wrong(ctx context.Context) (outcome, error) {
+	q := cl.request(3)
 	q.Model = steady
 	body, _, err := q.Body(func(string) bool { return false })
 	if err != nil {
@@ -39,35 +39,35 @@ func (a *asker) wrong(ctx context.Context) (outcome, error) {
 	infer := "/v2/models/" + steady + "/infer"
 	replace := func(old, new string) []byte { return bytes.Replace(body, []byte(old), []byte(new), 1) }
 	kinds := []func() error{
-		func() error { return a.refused(ctx, infer, body[:a.rng.IntN(len(body))]) },
-		func() error { return a.refused(ctx, infer, replace("FP32", "FP64")) },
-		func() error { return a.refused(ctx, infer, replace("1,8,8", "8,8,1")) },
-		func() error { return a.refused(ctx, infer, replace("1,8,8", "1,8,8000000000")) },
-		func() error { return a.refused(ctx, infer, replace("image", "picture")) },
-		func() error { return a.refused(ctx, "/v2/models/none/infer", body) },
-		func() error { return a.refused(ctx, infer, bytes.Repeat([]byte("["), 1<<a.rng.IntN(20))) },
-		func() error { return a.refused(ctx, infer, make([]byte, maxBody+1)) },
-		func() error { return a.refused(ctx, infer, raw[:len(raw)-1-a.rng.IntN(100)], oip.Header, length) },
-		func() error { return a.refused(ctx, infer, raw, oip.Header, fmt.Sprint(a.rng.Uint64())) },
-		func() error { return a.refused(ctx, infer, body, "Content-Encoding", "gzip") },
-		func() error { return a.refused(ctx, infer, bomb(maxBody*4), "Content-Encoding", "gzip") },
-		func() error { return a.refused(ctx, "/v1/predict", body[:20], "Content-Type", "image/png") },
-		func() error { return a.strange(ctx, raw, length, float32(math.NaN())) },
-		func() error { return a.strange(ctx, raw, length, float32(math.Inf(1))) },
+		func() error { return cl.refused(ctx, infer, body[:cl.rng.IntN(len(body))]) },
+		func() error { return cl.refused(ctx, infer, replace("FP32", "FP64")) },
+		func() error { return cl.refused(ctx, infer, replace("1,8,8", "8,8,1")) },
+		func() error { return cl.refused(ctx, infer, replace("1,8,8", "1,8,8000000000")) },
+		func() error { return cl.refused(ctx, infer, replace("image", "picture")) },
+		func() error { return cl.refused(ctx, "/v2/models/none/infer", body) },
+		func() error { return cl.refused(ctx, infer, bytes.Repeat([]byte("["), 1<<cl.rng.IntN(20))) },
+		func() error { return cl.refused(ctx, infer, make([]byte, maxBody+1)) },
+		func() error { return cl.refused(ctx, infer, raw[:len(raw)-1-cl.rng.IntN(100)], oip.Header, length) },
+		func() error { return cl.refused(ctx, infer, raw, oip.Header, fmt.Sprint(cl.rng.Uint64())) },
+		func() error { return cl.refused(ctx, infer, body, "Content-Encoding", "gzip") },
+		func() error { return cl.refused(ctx, infer, bomb(maxBody*4), "Content-Encoding", "gzip") },
+		func() error { return cl.refused(ctx, "/v1/predict", body[:20], "Content-Type", "image/png") },
+		func() error { return cl.sendNotFinite(ctx, raw, length, float32(math.NaN())) },
+		func() error { return cl.sendNotFinite(ctx, raw, length, float32(math.Inf(1))) },
 		func() error {
-			m, err := a.message(q)
+			m, err := cl.message(q)
 			if err != nil {
 				return err
 			}
 			m.Inputs[0].Shape[0]++
-			_, err = a.rpc.ModelInfer(ctx, m)
+			_, err = cl.rpc.ModelInfer(ctx, m)
 			return mustRefuse(ofRPC(err))
 		},
 	}
-	return rejected, kinds[a.rng.IntN(len(kinds))]()
+	return rejected, kinds[cl.rng.IntN(len(kinds))]()
 }
 
-// bomb is n bytes of nothing, packed.
+// bomb is n zero bytes, compressed.
 func bomb(n int) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -76,8 +76,8 @@ func bomb(n int) []byte {
 	return b.Bytes()
 }
 
-func (a *asker) refused(ctx context.Context, path string, body []byte, headers ...string) error {
-	_, _, err := a.post(ctx, path, body, headers...)
+func (cl *client) refused(ctx context.Context, path string, body []byte, headers ...string) error {
+	_, _, err := cl.post(ctx, path, body, headers...)
 	// The server may refuse a body that is too large while it is sent: the client then sees no answer.
 	if len(body) > maxBody && err != nil && ctx.Err() == nil {
 		return nil
@@ -88,19 +88,19 @@ func (a *asker) refused(ctx context.Context, path string, body []byte, headers .
 func mustRefuse(err error) error {
 	var no *refusal
 	if err == nil {
-		return errors.New("what is wrong is answered")
+		return errors.New("an invalid request is answered")
 	}
 	if !errors.As(err, &no) || no.code < 400 || no.code >= 500 {
-		return fmt.Errorf("what is wrong is not refused as such: %w", err)
+		return fmt.Errorf("an invalid request is not refused with a status of 4xx: %w", err)
 	}
 	return nil
 }
 
-// strange sends NaN, which must be refused or be out-of-distribution.
-func (a *asker) strange(ctx context.Context, raw []byte, length string, v float32) error {
+// sendNotFinite sends NaN or an infinity, which must be refused or be out-of-distribution.
+func (cl *client) sendNotFinite(ctx context.Context, raw []byte, length string, v float32) error {
 	raw = bytes.Clone(raw)
 	binary.LittleEndian.PutUint32(raw[len(raw)-4:], math.Float32bits(v))
-	header, answer, err := a.post(ctx, "/v2/models/"+steady+"/infer", raw, oip.Header, length)
+	header, answer, err := cl.post(ctx, "/v2/models/"+steady+"/infer", raw, oip.Header, length)
 	if err != nil {
 		return mustRefuse(err)
 	}
@@ -117,13 +117,13 @@ func (a *asker) strange(ctx context.Context, raw []byte, length string, v float3
 }
 
 // raw builds a request by hand, to be written and read slowly.
-func (a *asker) raw(q question) (net.Conn, []byte, error) {
+func (cl *client) raw(q request) (net.Conn, []byte, error) {
 	body, length, err := q.Body(func(string) bool { return true })
 	if err != nil {
 		return nil, nil, err
 	}
 	var d net.Dialer
-	c, err := d.Dial("tcp", a.server.http)
+	c, err := d.Dial("tcp", cl.server.http)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,27 +132,27 @@ func (a *asker) raw(q question) (net.Conn, []byte, error) {
 	return c, append([]byte(head), body...), nil
 }
 
-// dribble sends a request in small pieces, and must be answered.
-func (a *asker) dribble(ctx context.Context) (outcome, error) {
-	q := a.question(40)
-	c, all, err := a.raw(q)
+// sendSlowly sends a request in small pieces, and must be answered.
+func (cl *client) sendSlowly(ctx context.Context) (outcome, error) {
+	q := cl.request(40)
+	c, all, err := cl.raw(q)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	pieces := 2 + a.rng.IntN(20)
+	pieces := 2 + cl.rng.IntN(20)
 	for i := range pieces {
 		if _, err := c.Write(all[len(all)*i/pieces : len(all)*(i+1)/pieces]); err != nil {
 			return "", err
 		}
-		if err := sleep(ctx, time.Duration(a.rng.IntN(100))*time.Millisecond); err != nil {
+		if err := sleep(ctx, time.Duration(cl.rng.IntN(100))*time.Millisecond); err != nil {
 			return abandoned, nil
 		}
 	}
-	return a.readRaw(c, q)
+	return cl.readRaw(c, q)
 }
 
-func (a *asker) readRaw(c net.Conn, q question) (outcome, error) {
+func (cl *client) readRaw(c net.Conn, q request) (outcome, error) {
 	_ = c.SetReadDeadline(time.Now().Add(late))
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -164,35 +164,35 @@ func (a *asker) readRaw(c net.Conn, q question) (outcome, error) {
 		return "", err
 	}
 	if response.StatusCode != http.StatusOK {
-		return a.judged(q, nil, &refusal{response.StatusCode, string(answer)})
+		return cl.judged(q, nil, &refusal{response.StatusCode, string(answer)})
 	}
 	r, err := oip.ReadResponse(answer, response.Header.Get(oip.Header), oip.Limits{})
-	return a.judged(q, r, err)
+	return cl.judged(q, r, err)
 }
 
 // stall sends part of a request and stops: the server must give up.
-func (a *asker) stall(ctx context.Context) (outcome, error) {
-	c, all, err := a.raw(a.question(40))
+func (cl *client) stall(ctx context.Context) (outcome, error) {
+	c, all, err := cl.raw(cl.request(40))
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	if _, err := c.Write(all[:a.rng.IntN(len(all)-1)]); err != nil {
+	if _, err := c.Write(all[:cl.rng.IntN(len(all)-1)]); err != nil {
 		return "", err
 	}
 	return waitCut(ctx, c)
 }
 
 // stallRPC opens a gRPC connection and sends nothing, or half of the preface.
-func (a *asker) stallRPC(ctx context.Context) (outcome, error) {
+func (cl *client) stallRPC(ctx context.Context) (outcome, error) {
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", a.server.grpc)
+	c, err := d.DialContext(ctx, "tcp", cl.server.grpc)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-	if _, err := c.Write([]byte(preface[:a.rng.IntN(len(preface))])); err != nil {
+	if _, err := c.Write([]byte(preface[:cl.rng.IntN(len(preface))])); err != nil {
 		return "", err
 	}
 	return waitCut(ctx, c)
@@ -212,31 +212,31 @@ func waitCut(ctx context.Context, c net.Conn) (outcome, error) {
 	return cut, nil
 }
 
-// deaf sends many requests on one connection, and reads no answer for a while, or never.
-func (a *asker) deaf(ctx context.Context) (outcome, error) {
-	q := a.question(40)
-	c, all, err := a.raw(q)
+// ignoreAnswers sends many requests on one connection, and reads no answer for a while, or never.
+func (cl *client) ignoreAnswers(ctx context.Context) (outcome, error) {
+	q := cl.request(40)
+	c, all, err := cl.raw(q)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
 	_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second))
-	for range 1 + a.rng.IntN(500) {
+	for range 1 + cl.rng.IntN(500) {
 		if _, err := c.Write(all); err != nil {
 			break
 		}
 	}
-	_ = sleep(ctx, time.Duration(a.rng.Int64N(int64(3*timeout))))
+	_ = sleep(ctx, time.Duration(cl.rng.Int64N(int64(3*timeout))))
 	return abandoned, nil
 }
 
-// deafRPC opens a gRPC stream and reads no answer.
-func (a *asker) deafRPC(ctx context.Context) (outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.rng.Int64N(int64(2*timeout))))
+// ignoreRPCAnswers opens a gRPC stream and reads no answer.
+func (cl *client) ignoreRPCAnswers(ctx context.Context) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(cl.rng.Int64N(int64(2*timeout))))
 	defer cancel()
-	stream, err := a.rpc.ModelStreamInfer(ctx)
+	stream, err := cl.rpc.ModelStreamInfer(ctx)
 	for err == nil {
-		m, e := a.message(a.question(40))
+		m, e := cl.message(cl.request(40))
 		if err = e; err == nil {
 			err = stream.Send(m)
 		}
@@ -253,9 +253,9 @@ func (a *asker) deafRPC(ctx context.Context) (outcome, error) {
 }
 
 // http10 asks over HTTP/1.0, or pipelines several requests on one connection.
-func (a *asker) http10(context.Context) (outcome, error) {
-	q := a.question(40)
-	c, all, err := a.raw(q)
+func (cl *client) http10(context.Context) (outcome, error) {
+	q := cl.request(40)
+	c, all, err := cl.raw(q)
 	if err != nil {
 		return "", err
 	}
@@ -264,7 +264,7 @@ func (a *asker) http10(context.Context) (outcome, error) {
 	if _, err := c.Write(all); err != nil {
 		return "", err
 	}
-	return a.readRaw(c, q)
+	return cl.readRaw(c, q)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

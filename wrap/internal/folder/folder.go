@@ -168,7 +168,7 @@ func (k *Kind) replaceable(dir string, keep []string) error {
 	return nil
 }
 
-// holdsOnly refuses a folder with an entry that is no file of this kind.
+// holdsOnly refuses a folder with an entry that is not a file of this kind.
 func (k *Kind) holdsOnly(entries []fs.DirEntry) error {
 	for _, e := range entries {
 		if !slices.Contains(k.Files, e.Name()) || e.IsDir() {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What would take package yaml long is refused at once, and so is what it would take much memory for.
+// Manifests that would take package yaml much time or memory are refused at once.
 func TestManifestsThatTakeLongAreRefused(t *testing.T) {
 	const n = 16 << 20
 	var keys strings.Builder

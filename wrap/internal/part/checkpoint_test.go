@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A checkpoint is read as one, and is no part that could be merged.
+// A checkpoint is read as one, and cannot be merged.
 func TestACheckpointIsNotMerged(t *testing.T) {
 	t.Parallel()
 	p := example(t, 1, 2)
@@ -38,11 +38,11 @@ func TestACheckpointIsNotMerged(t *testing.T) {
 	if err := Discard(dir); err != nil {
 		t.Errorf("once more: %v", err)
 	}
-	// Without a fingerprint there is no part, and reading ends where the shard does.
+	// A shard without a fingerprint cannot become a part, and reading ends where the shard does.
 	shard := &p.Sets[0].Shards[0]
 	shard.Progress = &Progress{Next: shard.To + 5000}
 	if err := p.Validate(); !errors.Is(err, ErrField) {
-		t.Errorf("read behind its end: %v", err)
+		t.Errorf("read beyond its end: %v", err)
 	}
 	if shard.Progress = nil; !errors.Is(p.Validate(), ErrField) {
 		t.Error("a part without a fingerprint is valid")

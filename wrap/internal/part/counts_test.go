@@ -40,7 +40,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 	}
 }
 
-// Zero is zero, whatever its sign.
+// Zero and negative zero are equal.
 func TestNegativeZeroRepeatsZero(t *testing.T) {
 	t.Parallel()
 	var r repeats

@@ -67,8 +67,7 @@ func pieces(t testing.TB) (dirs []string) {
 	return dirs
 }
 
-// However parts are grouped, and in whatever order they are merged, what comes has the same bytes, and of each
-// set all examples, in order.
+// Merged parts have the same bytes in any grouping and order, and contain all examples of each set, in order.
 func TestTheOrderOfMergingDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	dirs := pieces(t)
@@ -119,7 +118,7 @@ func TestMergedNeighboursAreAsSmallAsOnePart(t *testing.T) {
 	}
 }
 
-// What is no part of the same calibration, and what is there twice, is refused by name.
+// Parts of another calibration, and shards that occur twice, are refused by name.
 func TestMergeRefuses(t *testing.T) {
 	t.Parallel()
 	dirs := []string{written(t, example(t, 1)), written(t, example(t, 2)), written(t, example(t, 3))}
@@ -154,7 +153,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// What is missing for a bundle is named, and how much of it.
+// The error names the parts that a bundle lacks, and their number.
 func TestMissingShardsAreNamed(t *testing.T) {
 	t.Parallel()
 	set := func(role bundle.Role, count, examples int, without ...int) Set {

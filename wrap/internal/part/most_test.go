@@ -48,7 +48,7 @@ func TestThereIsRoomForAllShards(t *testing.T) {
 	}
 }
 
-// What no reader would take is not written.
+// A part that no reader would accept is not written.
 func TestAManifestThatCannotBeReadIsNotWritten(t *testing.T) {
 	p := example(t, 1)
 	p.Sets[0].Shards[0].Bad = []string{strings.Repeat("x", MaxManifest)}

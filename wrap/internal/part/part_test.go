@@ -217,7 +217,7 @@ func streamed(t testing.TB, shard, examples int, probe bool) *Part {
 	return p
 }
 
-// The probe of merged parts is that of the first shard with examples, whatever is merged when.
+// The probe of merged parts is that of the first shard with examples, in any order of merging.
 func TestTheProbeIsOfTheFirstShardWithExamples(t *testing.T) {
 	t.Parallel()
 	orders := [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
@@ -263,7 +263,7 @@ func manifest(t testing.TB, dir string) string {
 }
 
 // A probe is kept of each shard that may have the first examples, and of no other.
-func TestWhichShardsKeepAProbe(t *testing.T) {
+func TestOnlyShardsThatMayComeFirstKeepAProbe(t *testing.T) {
 	t.Parallel()
 	blocks := func(from, to int) *Shard { return &Shard{From: 10 + from*512, To: 10 + to*512} }
 	for name, test := range map[string]struct {
@@ -331,7 +331,7 @@ func TestDamageIsAnError(t *testing.T) {
 	}
 }
 
-// resealed edits the manifest of a part, or its files, and seals it anew.
+// resealed edits the manifest of a part, or its files, and seals it again.
 func resealed(t *testing.T, dir string, edit func(string) string) error {
 	t.Helper()
 	path := filepath.Join(dir, ManifestName)
@@ -360,7 +360,7 @@ func resealed(t *testing.T, dir string, edit func(string) string) error {
 func TestInvalidPartManifestsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := written(t, example(t, 1, 3))
-	for _, lie := range []struct{ old, new, want string }{
+	for _, c := range []struct{ old, new, want string }{
 		{"format: 2", "format: 3", "this program reads 2"},
 		{"tool: test", "tool: \"\"", "tool is missing"},
 		{"tool: test", "tool: test\nextra: 1", "field extra"},
@@ -401,14 +401,14 @@ func TestInvalidPartManifestsAreRefused(t *testing.T) {
 		{"name: counts.safetensors", "name: curvature.safetensors", "files[1]"},
 		{"name: val.rows", "name: ood.rows", OODName},
 	} {
-		err := resealed(t, dir, func(s string) string { return strings.Replace(s, lie.old, lie.new, 1) })
-		if err == nil || !strings.Contains(err.Error(), lie.want) {
-			t.Errorf("%s for %s: error %v, want %q", lie.new, lie.old, err, lie.want)
+		err := resealed(t, dir, func(s string) string { return strings.Replace(s, c.old, c.new, 1) })
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s for %s: error %v, want %q", c.new, c.old, err, c.want)
 		}
 	}
 }
 
-// What is no part in itself is not written.
+// An inconsistent part is not written.
 func TestInconsistentPartsAreNotWritten(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Part){
@@ -484,7 +484,7 @@ func TestCountsMergeInAnyOrder(t *testing.T) {
 	}
 }
 
-// FuzzOpen reads whatever the files of a part hold, with hashes that fit.
+// FuzzOpen reads a part with any files, whose hashes match.
 func FuzzOpen(f *testing.F) {
 	dir := written(f, example(f, 1, 2))
 	content := map[string][]byte{}
@@ -525,7 +525,7 @@ func FuzzOpen(f *testing.F) {
 		if errors.Join(errs...) != nil || p.check() != nil {
 			return
 		}
-		// What is accepted can be written.
+		// An accepted part can be written.
 		_, err = p.document()
 		if p.Sums != nil {
 			err = errors.Join(err, p.Sums.Encode(io.Discard), p.Counts.encode(io.Discard),

@@ -8,9 +8,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// A stream without examples does not tell whether these would have been images, and so cannot differ
-// in it from those that do.
-func TestAPartWithoutExamplesHasNoPreprocessingOfItsOwn(t *testing.T) {
+// Whether a stream without examples has images is unknown, so it cannot differ in that from other shards.
+func TestAPartWithoutExamplesTakesThePreprocessingOfOthers(t *testing.T) {
 	t.Parallel()
 	shard := func(index, examples int, source bundle.PreprocessSource) folderOf {
 		return folderOf{dir: string(rune('a' + index)), Manifest: &Manifest{

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Whatever shards come first, neighbours are joined once both are complete, and nothing else is.
+// Neighbours are joined once both are complete, in any order of the shards, and nothing else is.
 func TestNeighboursAreJoinedInAnyOrder(t *testing.T) {
 	t.Parallel()
 	const shards, blocks = 7, 10

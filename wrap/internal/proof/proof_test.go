@@ -146,8 +146,8 @@ func TestModelOutputsAreComparedByTheirMeaning(t *testing.T) {
 	}
 }
 
-// Classes may agree where probabilities do not: these decide.
-// Classes with other numbers, such as from 1 on, are no other classes.
+// Classes may agree although probabilities differ: probabilities decide. Classes numbered differently, such as from
+// 1, are the same classes.
 func TestClassesMayHaveOtherNumbers(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 4, Features: 1, Link: layer.Softmax}
@@ -173,7 +173,7 @@ func TestClassesMayHaveOtherNumbers(t *testing.T) {
 	}
 }
 
-func TestProbabilitiesTellMoreThanClasses(t *testing.T) {
+func TestProbabilitiesAreBetterEvidenceThanClasses(t *testing.T) {
 	t.Parallel()
 	classes := &agreement{what: "classes"}
 	differing := &agreement{what: "probabilities", difference: 0.1, allowed: 1e-4}

@@ -92,7 +92,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 	for i, k := range registry {
 		name := k.name
 		if name == measure.Served || measure.IsScore(name) && !measure.Plain(name, nil) {
-			continue // another name for one of these; what learns is measured where a bundle serves it
+			continue // another name for one of these; scores that need fitting are measured where a bundle serves it
 		}
 		if k.sampled {
 			name += ":40"
@@ -389,7 +389,7 @@ func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 	}
 }
 
-func TestTwoLayersComeNearOne(t *testing.T) {
+func TestTwoLayersGiveNearlyTheFiguresOfOne(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	names := []string{"mf0", "mf2", "mc:40", "bnn-kfac:40", "mf0@fisher", "ts"}
@@ -502,7 +502,7 @@ func TestEachDrawDependsOnItsSeedOnly(t *testing.T) {
 		}
 		first, last, again := two[name][0], two[name][want-1], three[name][len(three[name])-1]
 		for what, pair := range map[string][2]bench.MethodResult{"the first draw and its seed alone": {first, alone[name]},
-			"the last draw, behind one other and behind two": {last, again}} {
+			"the last draw, after one other and after two": {last, again}} {
 			got, want := pair[0], pair[1]
 			if got.InDomain.InDomain != want.InDomain.InDomain || got.OOD[0].OOD != want.OOD[0].OOD {
 				t.Errorf("%s: %s differ: %+v and %+v", name, what, got.InDomain.InDomain, want.InDomain.InDomain)

@@ -185,7 +185,7 @@ func TestBlursAndGeometryLeaveAUniformImageUnchanged(t *testing.T) {
 		} {
 			for severity := 1; severity <= Severities; severity++ {
 				out := apply(t, kind, severity, im, 5)
-				// JPEG has steps of its own.
+				// JPEG rounds to coarser steps.
 				most := 1.
 				if kind == "jpeg compression" {
 					most = 12

@@ -55,7 +55,7 @@ func TestIntervalsOverNetworksAreStudentsAndPaired(t *testing.T) {
 	}
 }
 
-// With a single network, draws are a component of their own.
+// With a single network, draws are a separate component.
 func TestDrawsAreAveragedBeforeNetworks(t *testing.T) {
 	t.Parallel()
 	one := []Run{{Networks: []int{0}, Value: 1}, {Networks: []int{0}, Value: 3}}

@@ -94,7 +94,7 @@ func TestArchiveIsBounded(t *testing.T) {
 	if _, err := ReadArchive(t.Context(), packed(t, "../evil.png")); err == nil || !strings.Contains(err.Error(), "out of the archive") {
 		t.Errorf("a name that leads out: %v", err)
 	}
-	// A header may promise what is not there: nothing is allocated for it.
+	// Nothing is allocated for sizes in a header that the file does not have.
 	var b bytes.Buffer
 	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "a/1.png", Size: 1 << 40}); err != nil {
 		t.Fatal(err)

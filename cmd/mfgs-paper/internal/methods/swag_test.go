@@ -79,7 +79,7 @@ func TestSWAGIsTheCovarianceOfTheCheckpoints(t *testing.T) {
 				}
 			}
 			wantDiagonals(t, s, phi, n, k)
-			// Few checkpoints make covariances that have roots all the same.
+			// Covariances of few checkpoints have roots too.
 			set := &rows.Batch{N: n, Features: phi, Logits: normals(rand.New(rand.NewPCG(2, 6)), n*k, 1)}
 			if g := gaussian(t, UKF, s, set, k); !(g.MedianVariance() > 0) {
 				t.Errorf("spread %v, want a positive number", g.MedianVariance())

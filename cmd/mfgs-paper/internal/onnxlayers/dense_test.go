@@ -196,7 +196,7 @@ func TestATailOfOneLayerIsTheHead(t *testing.T) {
 			if !reflect.DeepEqual(bytesOf(t, cut), bytesOf(t, same)) {
 				t.Error("cut below one layer, the model is another than that cut at the head")
 			}
-			// However many there are, they are found without an error.
+			// Any number of layers is found without an error.
 			if all, err := onnxlayers.Find(m, h, 0); err != nil || len(all.Layers) == 0 {
 				t.Errorf("all layers: %+v, %v", all, err)
 			}

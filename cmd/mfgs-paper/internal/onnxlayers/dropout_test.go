@@ -432,8 +432,8 @@ func TestNodeSeedsOfOneModelDiffer(t *testing.T) {
 	check(1 << 20)
 }
 
-// However a model's nodes are put together, its tail, its stochastic form and its seeds are found
-// or refused, and what is found can be cut and read again.
+// For any order of nodes the tail, the stochastic form and the seeds are found or refused, and a model that is found
+// can be cut and read again.
 func FuzzDense(f *testing.F) {
 	for _, path := range onnxtest.FixturePaths(f) {
 		if strings.HasPrefix(path, "dense") || strings.HasPrefix(path, "dropout") {

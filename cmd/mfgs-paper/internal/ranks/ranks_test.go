@@ -64,7 +64,7 @@ func TestRangeAgreesWithSciPy(t *testing.T) {
 	}
 }
 
-// Of two variables the range is |x - y|, which is normal with variance 2.
+// The range of two variables is |x - y|, which is normal with variance 2.
 func TestRangeOfTwoIsNormal(t *testing.T) {
 	t.Parallel()
 	for _, q := range []float64{.1, 1, 3, 6} {

@@ -56,7 +56,7 @@ func Open(dir string) (*Folder, error) {
 }
 
 // Beside reads what is stored beside a model file, in its folder or, if that is called onnx, as by Optimum, in the
-// parent. A file that cannot be used may belong to another model: it is no error, see Unusable.
+// parent. A file that cannot be used may belong to another model: it is not an error, see Unusable.
 func Beside(model string) *Folder {
 	dir := filepath.Dir(model)
 	if abs, err := filepath.Abs(dir); err == nil && filepath.Base(abs) == "onnx" && !exists(dir, configFile) {

@@ -35,7 +35,7 @@ func write(t *testing.T, contents map[string]string) string {
 	return dir
 }
 
-func TestWhatAFolderSays(t *testing.T) {
+func TestSettingsAreReadFromAFolder(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		files                       map[string]string

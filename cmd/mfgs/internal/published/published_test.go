@@ -99,7 +99,7 @@ func TestOnlyTransformersSaysEXIF(t *testing.T) {
 }
 
 // Files of older releases, and of other classes with the same steps, give the same Spec.
-func TestTheSameInOtherWords(t *testing.T) {
+func TestEquivalentSettingsGiveTheSameSpec(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ a, b, modelType string }{
 		"fast":              {a: `{"image_processor_type": "ViTImageProcessor"}`, b: `{"image_processor_type": "ViTImageProcessorFast"}`},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever the bytes, a header is refused or within them, and its type has a size.
+// A header is refused, or ends within the bytes and has a type with a size.
 func FuzzHeader(f *testing.F) {
 	for _, dict := range []string{
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", "{'descr': '>U7', 'fortran_order': True, 'shape': ()}",

@@ -80,7 +80,7 @@ func glob(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// expand writes out the {} groups of a pattern. Braces that are no group are kept.
+// expand writes out the {} groups of a pattern. Braces that do not form a group are kept.
 func expand(pattern string) ([]string, error) {
 	if len(pattern) > maxLength {
 		return nil, fmt.Errorf("a pattern of %d bytes is too long, %d the most", len(pattern), maxLength)

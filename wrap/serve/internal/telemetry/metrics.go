@@ -144,8 +144,8 @@ func (m *Metrics) LoadFailed(model string) {
 	m.loadFailures.WithLabelValues(label(model)).Inc()
 }
 
-// Load records that a model has a new bundle, and returns its observer. The model's counters go on; drift begins anew.
-// The observer of the bundle before stays usable.
+// Load records that a model has a new bundle, and returns its observer. The model's counters go on; drift detection
+// starts again. The observer of the bundle before stays usable.
 func (m *Metrics) Load(model string, b Bundle) (*Observer, error) {
 	model = label(model)
 	m.mu.Lock()

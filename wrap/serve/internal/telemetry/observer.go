@@ -19,7 +19,7 @@ type Bundle struct {
 	Classes []string // names of the classes, or of the labels; empty if they have none
 	// Pending returns how many requests and examples wait for an inference; nil: none ever do.
 	Pending func() (requests, examples int)
-	// Reference is the baseline for drift; nil: there is no drift detection.
+	// Reference is what drift is detected against; nil: no drift detection.
 	Reference *bundle.Reference
 }
 

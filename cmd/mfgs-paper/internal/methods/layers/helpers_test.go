@@ -70,7 +70,7 @@ func stacks() []stack {
 		{"one layer without a bias", []Layer{dense(5, 2, false, nil)}},
 		{"two layers", []Layer{dense(3, 6, false, relu), dense(6, 4, true, nil)}},
 		{"three layers", []Layer{dense(4, 5, true, tanh), dense(5, 3, true, swish), dense(3, 3, false, nil)}},
-		{"linear layers, a scale behind the last", []Layer{dense(4, 3, false, nil), dense(3, 4, true, nil), dense(4, 3, true, double)}},
+		{"linear layers, a scale after the last", []Layer{dense(4, 3, false, nil), dense(3, 4, true, nil), dense(4, 3, true, double)}},
 	}
 }
 

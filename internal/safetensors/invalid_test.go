@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// file puts the length before a header and n bytes of data behind it.
+// file puts the length before a header and n bytes of data after it.
 func file(header string, n int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), make([]byte, n)...)
@@ -20,8 +20,8 @@ func open(b []byte) (*File, error) {
 	return NewFile(bytes.NewReader(b), int64(len(b)))
 }
 
-// lies are files that each say one thing that is not so.
-var lies = []struct {
+// invalid are files that are inconsistent in one respect each.
+var invalid = []struct {
 	name string
 	file []byte
 	err  error
@@ -76,30 +76,30 @@ var lies = []struct {
 	{"overlap", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), ErrOverlap, `tensor "b"`},
 	{"empty tensor inside another", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}}`, 2), ErrOverlap, `tensor "b"`},
 	{"data longer than the file", file(`{"a":{"dtype":"U8","shape":[1000000000000],"data_offsets":[0,1000000000000]}}`, 3), ErrTruncated, "of 3"},
-	{"data behind the last tensor", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 2), ErrTrailing, "byte 1 of 2"},
+	{"data after the last tensor", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 2), ErrTrailing, "byte 1 of 2"},
 	{"data without a tensor", file(`{}`, 1), ErrTrailing, "byte 0 of 1"},
 }
 
-func TestLiesAreRefused(t *testing.T) {
+func TestInconsistentFilesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, lie := range lies {
-		t.Run(lie.name, func(t *testing.T) {
-			f, err := open(lie.file)
+	for _, c := range invalid {
+		t.Run(c.name, func(t *testing.T) {
+			f, err := open(c.file)
 			if err == nil {
 				t.Fatalf("accepted with %v", f.Tensors())
 			}
-			if !errors.Is(err, lie.err) {
-				t.Errorf("error %q is not %q", err, lie.err)
+			if !errors.Is(err, c.err) {
+				t.Errorf("error %q is not %q", err, c.err)
 			}
-			if !strings.Contains(err.Error(), lie.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %q, want a line with %q", err, lie.want)
+			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want a line with %q", err, c.want)
 			}
 		})
 	}
 }
 
-// truths look odd, but break no rule.
-var truths = [][]byte{
+// unusual are valid files of an unusual form.
+var unusual = [][]byte{
 	file(`{}`, 0),
 	file("{ }   ", 0),
 	file(`{"__metadata__":{}}`, 0),
@@ -108,9 +108,9 @@ var truths = [][]byte{
 	file(`{"":{"dtype":"U8","shape":[0,5],"data_offsets":[0,0]},"a":{"dtype":"F64","shape":[0],"data_offsets":[0,0]}}`, 0),
 }
 
-func TestOddFilesAreAccepted(t *testing.T) {
+func TestUnusualFilesAreAccepted(t *testing.T) {
 	t.Parallel()
-	for _, b := range truths {
+	for _, b := range unusual {
 		if _, err := open(b); err != nil {
 			t.Errorf("%q: %v", b, err)
 		}
@@ -133,10 +133,10 @@ func TestAFileThatShrinks(t *testing.T) {
 // FuzzOpen holds that what is accepted covers its bytes, and comes back the
 // same after it was written.
 func FuzzOpen(f *testing.F) {
-	for _, lie := range lies {
-		f.Add(lie.file)
+	for _, c := range invalid {
+		f.Add(c.file)
 	}
-	for _, b := range truths {
+	for _, b := range unusual {
 		f.Add(b)
 	}
 	golden, err := os.ReadFile(goldenPath)

@@ -102,7 +102,7 @@ func TestABundleWithoutAnEXIFFieldTakesImagesAsStored(t *testing.T) {
 	oneLine(t, m.Validate(), ErrField, "preprocess.exif is a field of format 2")
 }
 
-var manifestLies = []struct {
+var invalidManifests = []struct {
 	name     string
 	old, new string // what is replaced, once
 	err      error
@@ -163,7 +163,7 @@ var manifestLies = []struct {
 	{"temperature that is NaN", "act: 0.5", "act: .nan", ErrNotFinite, "temperatures.nll.act is NaN"},
 	{"temperature that is infinite", "ens: 1e-06", "ens: .inf", ErrNotFinite, "temperatures.ood.ens is +Inf"},
 	{"figure that is NaN", "nll: 0.16", "nll: .nan", ErrNotFinite, "held_out.before.in_domain.nll"},
-	{"figure behind a pointer", "auroc: 0.94", "auroc: -.inf", ErrNotFinite, "held_out.after.ood_nll.auroc"},
+	{"figure under a pointer", "auroc: 0.94", "auroc: -.inf", ErrNotFinite, "held_out.after.ood_nll.auroc"},
 	{"grid that is NaN", "[3, 4]", "[3, .nan]", ErrNotFinite, "grids.nll.value[1][1]"},
 	{"grid with a row less", "[[1, 2], [3, 4]]", "[[1, 2]]", ErrField, "grids.nll.value has 1 rows"},
 	{"grid with a short row", "[[0.5, 0.75]]", "[[0.5]]", ErrField, "grids.auroc.value"},
@@ -179,7 +179,7 @@ var manifestLies = []struct {
 	{"infinite ratio", "max_ratio: 1.75", "max_ratio: .inf", ErrNotFinite, "mean_field.max_ratio"},
 	{"a median margin beside a score", "max_ratio: 1.75", "max_ratio: 1.75\n  median_margin: 2.5", ErrField, "mean_field.median_margin is for a bundle without ood_score"},
 	{"unknown score", "name: react", "name: softmin", ErrField, "ood_score.name is \"softmin\", want one of"},
-	{"score that learns nothing", "name: react", "name: energy", ErrField, "ood_score is energy, and scores is given: true, want false"},
+	{"score that needs no fitting", "name: react", "name: energy", ErrField, "ood_score is energy, and scores is given: true, want false"},
 	{"familiarity of no median", "name: react", "name: studentized", ErrField, "ood_score.median is -2, want a positive number"},
 	{"no scale", "scale: 0.5", "scale: 0", ErrField, "ood_score.scale"},
 	{"one quantile", "[0.125, 0.5, 0.875]", "[0.125]", ErrField, "ood_score.quantiles has 1 numbers"},
@@ -210,14 +210,14 @@ func TestInvalidManifestsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, lie := range manifestLies {
-		t.Run(lie.name, func(t *testing.T) {
-			if !bytes.Contains(document, []byte(lie.old)) {
-				t.Fatalf("the manifest does not say %q:\n%s", lie.old, document)
+	for _, invalid := range invalidManifests {
+		t.Run(invalid.name, func(t *testing.T) {
+			if !bytes.Contains(document, []byte(invalid.old)) {
+				t.Fatalf("the manifest does not say %q:\n%s", invalid.old, document)
 			}
-			files[ManifestName].Data = folder.Seal(bytes.Replace(document, []byte(lie.old), []byte(lie.new), 1))
+			files[ManifestName].Data = folder.Seal(bytes.Replace(document, []byte(invalid.old), []byte(invalid.new), 1))
 			_, err := OpenFS(files)
-			oneLine(t, err, lie.err, lie.text)
+			oneLine(t, err, invalid.err, invalid.text)
 		})
 	}
 
@@ -411,7 +411,7 @@ func TestResealAfterAnEdit(t *testing.T) {
 		t.Errorf("resealed twice: %v\n%s", err, again)
 	}
 
-	// What Open would refuse is not resealed.
+	// A bundle that Open would refuse is not resealed.
 	for _, change := range []func(string) string{
 		func(s string) string { return strings.Replace(s, "batch: 64", "bacth: 64", 1) },
 		func(s string) string {
@@ -454,8 +454,8 @@ func FuzzManifest(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(document)
-		for _, lie := range manifestLies {
-			f.Add(bytes.Replace(document, []byte(lie.old), []byte(lie.new), 1))
+		for _, invalid := range invalidManifests {
+			f.Add(bytes.Replace(document, []byte(invalid.old), []byte(invalid.new), 1))
 		}
 	}
 	f.Fuzz(func(t *testing.T, document []byte) {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// baselineExamples bounds the examples of a baseline. Each costs a prediction, and with more the bins would be
+	// referenceExamples bounds the examples of a reference. Each costs a prediction, and with more the bins would be
 	// known better than any window of traffic can be.
-	baselineExamples = 10_000
-	// baselineBins is the number of bins of each quantity. A drift index wants 5 examples in each: windows of 160.
-	baselineBins = 32
+	referenceExamples = 10_000
+	// referenceBins is the number of bins of each quantity. A drift index wants 5 examples in each: windows of 160.
+	referenceBins = 32
 )
 
-// newDriftBaseline returns the distribution of the predictions for at most baselineExamples validation examples, nil
+// newDriftReference returns the distribution of the predictions for at most referenceExamples validation examples, nil
 // if there are fewer than two.
-func newDriftBaseline(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error) {
-	val = val.Subsample(baselineExamples)
+func newDriftReference(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error) {
+	val = val.Subsample(referenceExamples)
 	if val.N < 2 {
 		return nil, nil
 	}
@@ -44,11 +44,11 @@ func newDriftBaseline(c *calibrate.Calibration, val *rows.Batch) (*bundle.Refere
 		values []float64
 		to     *drift.Reference
 	}{{"confidence", confidence, &r.Confidence}, {"entropy", entropy, &r.Entropy}, {"ood_score", score, &r.OODScore}} {
-		baseline, err := drift.NewReference(q.values, baselineBins)
+		one, err := drift.NewReference(q.values, referenceBins)
 		if err != nil {
 			return nil, fmt.Errorf("held-out %s: %w", q.name, err)
 		}
-		*q.to = *baseline
+		*q.to = *one
 	}
 	return r, nil
 }

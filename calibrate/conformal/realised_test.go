@@ -15,7 +15,7 @@ import (
 // The share of the examples with a label whose set lacks it is alpha at most and, without ties, above
 // alpha - 1/(n+1) for the n examples that set its threshold. An example has two labels or three here, so
 // that counting labels by their part of an example shows.
-func TestMultiLabelSetsCoverEachLabelAsPromised(t *testing.T) {
+func TestMultiLabelSetsHaveTheNominalCoverageOfEachLabel(t *testing.T) {
 	t.Parallel()
 	const draws, n, classes, alpha = 4000, 120, 4, 0.1
 	rng := rand.New(rand.NewPCG(14, 1))
@@ -62,16 +62,16 @@ func TestMultiLabelSetsCoverEachLabelAsPromised(t *testing.T) {
 	}
 }
 
-// A tally by hand: three examples, of which one is doubtful, one out-of-distribution, and one at both thresholds,
+// A tally by hand: three examples, of which one is uncertain, one out-of-distribution, and one at both thresholds,
 // which is answered; each has a set of its most probable class, and one of these is the label.
 func TestATallyCountsByHand(t *testing.T) {
 	t.Parallel()
 	d := &Decisions{Uncertainty: &Rule{Threshold: 0.25}, OOD: &Rule{Threshold: 0.5},
 		Set: &Sets{Score: LAC, Thresholds: []float64{0.5}}}
-	strange := []float64{0.1, 0.75, 0.5}
+	scores := []float64{0.1, 0.75, 0.5}
 	probabilities := []float64{0.5, 0.25, 0.25, 0.875, 0.125, 0, 0.25, 0.75, 0}
 	tally := NewTally(d)
-	tally.Add(&Outcomes{OODScores: strange,
+	tally.Add(&Outcomes{OODScores: scores,
 		Examples: Examples{Classes: 3, Probabilities: probabilities, Labels: []int{1, 0, 0}}})
 	r := tally.Result()
 	for name, c := range map[string]struct {
@@ -88,13 +88,13 @@ func TestATallyCountsByHand(t *testing.T) {
 	if r.N != 3 || !slices.Equal(tally.Sizes(), []int{0, 3}) {
 		t.Errorf("%d examples with sets of the sizes %v", r.N, tally.Sizes())
 	}
-	// Without labels nothing is said of errors and coverage.
+	// Without labels errors and coverage are not reported.
 	tally = NewTally(d)
-	tally.Add(&Outcomes{OODScores: strange, Examples: Examples{Classes: 3, Probabilities: probabilities}})
+	tally.Add(&Outcomes{OODScores: scores, Examples: Examples{Classes: 3, Probabilities: probabilities}})
 	if r := tally.Result(); r.Error != nil || r.Covered != nil || *r.Answered != 1./3 || *r.SetSize != 1 {
 		t.Errorf("without labels %+v", r)
 	}
-	// Of labels a set covers the part that it has, and all of an example that has none.
+	// The coverage of labels is the fraction of an example's labels in the set, and 1 for an example without labels.
 	tally = NewTally(&Decisions{Set: &Sets{Score: LAC, MultiLabel: true, Thresholds: []float64{0.5}}, MultiLabel: true})
 	tally.Add(&Outcomes{OODScores: make([]float64, 2), Examples: Examples{Classes: 3,
 		Probabilities: []float64{0.9, 0.1, 0.2, 0.1, 0.1, 0.1}, Targets: []uint8{1, 1, 0, 0, 0, 0}}})
@@ -191,7 +191,7 @@ func TestRAPSIsTunedAsDefined(t *testing.T) {
 	}
 }
 
-// Where probabilities are equal the first class is the most probable, as it is in predictions.
+// If probabilities are equal the first class is predicted, as in predictions.
 func TestOfEqualProbabilitiesTheFirstIsAnswered(t *testing.T) {
 	t.Parallel()
 	tally := NewTally(&Decisions{Uncertainty: &Rule{Threshold: 1}})
@@ -215,8 +215,8 @@ func TestTheErrorOfLabelsIsTheMeanOverThem(t *testing.T) {
 	}
 }
 
-// However often the losses of n examples with mean target sum to so little, the bound is no smaller: of
-// losses that are c or nothing, which makes the sum binomial. Nor is it more than a few times larger.
+// The bound is at least the probability that the losses of n examples with mean target sum to so little: for losses
+// that are c or 0, whose sum is binomial. Nor is it more than a few times larger.
 func TestPValuesOfPartsAreValid(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 20, 100, 400} {
@@ -244,8 +244,8 @@ func TestPValuesOfPartsAreValid(t *testing.T) {
 	}
 }
 
-// Candidates are spread evenly over the ranks of the doubts, the most doubtful among them.
-func TestCandidatesAreSpreadOverAllDoubts(t *testing.T) {
+// Candidates are spread evenly over the ranks of the uncertainties, and include the largest.
+func TestCandidatesAreSpreadOverAllUncertainties(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 999, 1000, 1001, 1999, 2500, 10_000} {
 		values := make([]float64, 0, 2*n)
@@ -266,19 +266,19 @@ func TestCandidatesAreSpreadOverAllDoubts(t *testing.T) {
 	}
 }
 
-// What is chosen by looking, the candidates and the penalty, is chosen on the half that tunes: else the
-// other half's guarantee is none.
+// The candidates and the penalty are chosen on the tuning half: the guarantee of the other half would not hold
+// otherwise.
 func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(16, 1))
-	sure := func(n int) *Outcomes { // the label is always the most probable class
+	certain := func(n int) *Outcomes { // the label is always the most probable class
 		x := softmaxed(rng, n, 6)
 		for i := range x.Labels {
 			x.Labels[i] = floats.MaxIdx(x.of(i))
 		}
 		return drawnOutcomes(rng, x)
 	}
-	tune, held := sure(400), drawnOutcomes(rng, softmaxed(rng, 400, 6))
+	tune, held := certain(400), drawnOutcomes(rng, softmaxed(rng, 400, 6))
 	d, err := Plan{Alpha: 0.1, Sets: RAPS}.Decide(tune, held)
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestChoicesAreMadeOnTheHalfThatTunes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if at := d.Uncertainty.Threshold; at != 1 && !slices.Contains(tune.losses().Uncertainty, at) {
-		t.Errorf("the threshold %v is no doubt of the half that tunes", at)
+		t.Errorf("the threshold %v is not an uncertainty of the half that tunes", at)
 	}
 	// The test is on those of the other half that are below the threshold for the out-of-distribution.
 	var among Losses
