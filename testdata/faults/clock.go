@@ -55,7 +55,7 @@ func clockError(mono int64) int64 {
 
 // build builds the program, with clock errors if clock is set.
 func (h *harness) build(clock bool) error {
-	args := []string{"build", "-C", "..", "-ldflags", "-X github.com/mfgs/mfgs/wrap/calibration.checkpointEvery=" + every, "-o", h.mfgs}
+	args := []string{"build", "-C", "..", "-ldflags", "-w -X github.com/mfgs/mfgs/wrap/calibration.checkpointEvery=" + every, "-o", h.mfgs}
 	if clock {
 		overlay, err := h.overlay()
 		if err != nil {
