@@ -106,7 +106,7 @@ func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 		{Logits: 3, Features: 4, Bias: true, Link: layer.Sigmoid},
 		{Logits: 3, Features: 4, Bias: true, Link: layer.OneVsRest},
 	} {
-		task := newTask(h, 77)
+		task := newTask(h, 77).thinned(5)
 		c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 		o := FitOptions{Damping: Damping{Relative: 1}}
 		want := fit(t, c, task.val, task.ood, o)

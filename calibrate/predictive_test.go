@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -248,16 +249,24 @@ func manyExamples(t *testing.T) (set *rows.Batch, val, ood *predictive, spread f
 	return set, val, ood, spread
 }
 
-// scan is the least value of an objective over a fine grid of both temperatures.
+// scan is the least value of an objective over a grid of both temperatures, and a finer one around its best point.
 func scan(s search) point {
 	best := point{value: math.Inf(1)}
-	for _, tau := range logSpace(minTau, maxTau, 27) {
-		for _, act := range logSpace(minAct, maxAct, 48) {
-			if v := s.values([]float64{act}, tau)[0]; v < best.value {
-				best = point{act, tau, v}
+	over := func(acts, taus []float64) {
+		for _, tau := range taus {
+			for some := range slices.Chunk(acts, gridSize) {
+				for i, v := range s.values(some, tau) {
+					if v < best.value {
+						best = point{some[i], tau, v}
+					}
+				}
 			}
 		}
 	}
+	over(logSpace(minAct, maxAct, 32), logSpace(minTau, maxTau, 14))
+	act, tau := math.Pow(maxAct/minAct, 1.0/31), math.Pow(maxTau/minTau, 1.0/13) // from one point to the next
+	over(logSpace(max(minAct, best.act/act), min(maxAct, best.act*act), 9),
+		logSpace(max(minTau, best.tau/tau), min(maxTau, best.tau*tau), 7))
 	return best
 }
 
@@ -364,7 +373,7 @@ func TestTuneSearchesCostlySpreadsToTell(t *testing.T) {
 	f := aurocSearch(v, o, spread, meanfield.Lambda0).values
 	best := math.Inf(1)
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
-		for _, act := range logSpace(minAct, maxAct, 60) {
+		for _, act := range logSpace(minAct, maxAct, 40) {
 			best = math.Min(best, f([]float64{act}, tau)[0])
 		}
 	}

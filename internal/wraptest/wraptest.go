@@ -39,7 +39,7 @@ import (
 var shared struct {
 	sync.Mutex
 	dir     string
-	reports map[calibrate.Structure]*calibration.Report
+	reports map[string]*calibration.Report // by name of the bundle
 }
 
 // Main runs the tests of a package with a real ONNX Runtime, which is installed into the user's cache if there is none.
@@ -72,7 +72,7 @@ func sharedDir(t testing.TB) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shared.dir, shared.reports = dir, map[calibrate.Structure]*calibration.Report{}
+		shared.dir, shared.reports = dir, map[string]*calibration.Report{}
 	}
 	return shared.dir
 }
@@ -109,17 +109,34 @@ var Structures = []calibrate.Structure{calibrate.Full, calibrate.Kronecker}
 func Calibrated(t testing.TB, s calibrate.Structure) (string, *calibration.Report) {
 	t.Helper()
 	c := Config(t, "")
+	c.Structure = s
+	return Shared(t, "bundle-"+string(s), c)
+}
+
+// Shared returns the bundle of a name, and the report of its calibration. It calibrates c the first time that it is
+// called with the name. Tests must not change the bundle; Copy copies it.
+func Shared(t testing.TB, name string, c calibration.Config) (string, *calibration.Report) {
+	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
-	c.Out, c.Structure = filepath.Join(shared.dir, "bundle-"+string(s)), s
-	if shared.reports[s] == nil {
-		r, err := calibration.Calibrate(t.Context(), c)
-		if err != nil {
+	c.Out = filepath.Join(sharedDir(t), "bundles", name)
+	if shared.reports[name] == nil {
+		if err := os.MkdirAll(filepath.Dir(c.Out), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		shared.reports[s] = r
+		shared.reports[name] = MustCalibrate(t, c)
 	}
-	return c.Out, shared.reports[s]
+	return c.Out, shared.reports[name]
+}
+
+// Copy returns a copy of a bundle, in a folder of the same name.
+func Copy(t testing.TB, dir string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), filepath.Base(dir))
+	if err := os.CopyFS(out, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // MustCalibrate calibrates, or ends the test.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/attach"
@@ -134,6 +135,9 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 					}}
 				if s == calibrate.Kronecker {
 					c.OOD = far // a second pair of temperatures
+				}
+				if len(each) == 1 {
+					c.OODScore = score.Default // nor does the selected score
 				}
 				r := mustCalibrate(t, c)
 				if string(r.Head.Link) != string(h.Link) || r.Head.Approximation != h.Approximation ||

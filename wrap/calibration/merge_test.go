@@ -99,7 +99,7 @@ func TestMergedPartsAreOnePass(t *testing.T) {
 			}},
 	} {
 		// Neither begins where a block does.
-		c.PrecomputedFeatures, c.Train, c.Val, c.OOD = true, file+"[100:7000]", file+"[8000:]", file+"[:100]"
+		c.PrecomputedFeatures, c.Train, c.Val, c.OOD = true, file+"[100:7000]", file+"[8400:]", file+"[:100]"
 		c.Out = filepath.Join(t.TempDir(), "one")
 		mustCalibrate(t, c)
 		counts := []int{3}
@@ -225,7 +225,7 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 func TestAMergeCanChangeCovarianceDampingAndDecisions(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 3000, 6, 4)
-	c := Config{PrecomputedFeatures: true, Train: file + "[:2000]", Val: file + "[2000:2800]", OOD: file + "[2800:]",
+	c := Config{PrecomputedFeatures: true, Train: file + "[:2000]", Val: file + "[2000:2300]", OOD: file + "[2800:]",
 		Settings: bundle.Settings{OODScore: score.Default}}
 	tenth := calibrate.Damping{Relative: 0.1}
 	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {

@@ -242,7 +242,7 @@ func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
 					file := write(t, t.TempDir(), "x.npz", npz(t, map[string]array{
 						"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(sampled(logits, n), n),
 					}))
-					c = quick(Config{PrecomputedFeatures: true, Train: file, Val: file, OOD: file, Out: c.Out})
+					c = quick(Config{PrecomputedFeatures: true, Train: file, Val: file, OOD: file, Out: c.Out, Settings: c.Settings})
 				}
 				before := []string{}
 				if name == "before it is replaced" {

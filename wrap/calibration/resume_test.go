@@ -15,8 +15,10 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/models"
 	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
@@ -71,12 +73,13 @@ var (
 func TestAnInterruptedCalibrationContinues(t *testing.T) {
 	t.Cleanup(CheckpointEvery(0)) // after the parallel cases
 	data := digitsFile(t, 3500)
-	base := Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:2850]", OOD: data + "[2850:]"}
+	base := Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:2850]", OOD: data + "[2850:]",
+		Settings: bundle.Settings{OODScore: score.Default}}
 	for name, test := range map[string]struct {
 		run    run
 		change func(*testing.T, *Config)
 	}{
-		"full": {calibrates, func(_ *testing.T, c *Config) {}},
+		"a score is selected": {calibrates, func(_ *testing.T, c *Config) { c.OODScore = "" }},
 		"kron, curvature kept": {calibrates, func(_ *testing.T, c *Config) {
 			c.Structure, c.KeepCurvature = calibrate.Kronecker, true
 		}},
@@ -178,7 +181,7 @@ func precomputed(t *testing.T, c *Config) {
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(sampled(logits, n), n),
 	}))
 	age(t, dir)
-	*c = quick(Config{PrecomputedFeatures: true, Train: file + "[:1800]", Val: file + "[1800:2400]", OOD: file + "[2400:]"})
+	*c = quick(Config{PrecomputedFeatures: true, Train: file + "[:1800]", Val: file + "[1800:2400]", OOD: file + "[2400:]", Settings: c.Settings})
 }
 
 // interrupted leaves a checkpoint of a calibration to a folder that it makes.

@@ -92,7 +92,7 @@ func TestAnUpdateFitsTheScoreToAllData(t *testing.T) {
 		c := Config{PrecomputedFeatures: true, Train: file + "[:3000]", Val: file + "[3000:]",
 			KeepCurvature: true, Out: filepath.Join(dir, "one"),
 			Settings: bundle.Settings{
-				Structure: calibrate.Kronecker, OODScore: name,
+				Structure: calibrate.Kronecker, OODScore: name, Damping: calibrate.Damping{Relative: 1},
 			}}
 		mustCalibrate(t, c)
 		one := c.Out
@@ -111,7 +111,7 @@ func TestScoresThatCannotBeFittedAreRefused(t *testing.T) {
 	file := classified(t, 1500, 6, 4)
 	ready := Config{PrecomputedFeatures: true, Train: file + "[:1000]", Val: file + "[1000:]",
 		Settings: bundle.Settings{
-			Structure: calibrate.Kronecker,
+			Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 1},
 		}}
 	for _, name := range fitted {
 		ready.OODScore, ready.Out = name, filepath.Join(t.TempDir(), "b")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -26,6 +27,7 @@ func withSynthetic(t testing.TB) Config {
 	return Config{
 		Model: "../../models/digits-mlp/model.onnx", Train: images + "[0:1100]", Val: images + "[1100:1797]",
 		OOD: SyntheticOOD, Out: filepath.Join(t.TempDir(), "out"),
+		Settings: bundle.Settings{Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 1}},
 	}
 }
 

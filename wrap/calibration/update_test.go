@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -24,11 +25,11 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 		"full": {Settings: bundle.Settings{Structure: calibrate.Full}},
 		"sandwich": {Settings: bundle.Settings{
 			Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich,
-			Damping: calibrate.Damping{Relative: 1},
+			Damping: calibrate.Damping{Relative: 1}, OODScore: score.Default,
 		}},
 	} {
 		dir := t.TempDir()
-		c.PrecomputedFeatures, c.Val, c.OOD, c.KeepCurvature = true, file+"[4000:]", file+"[:100]", true
+		c.PrecomputedFeatures, c.Val, c.OOD, c.KeepCurvature = true, file+"[4400:]", file+"[:100]", true
 		c.Train, c.Out = file+"[:3000]", filepath.Join(dir, "one")
 		mustCalibrate(t, c)
 		one := c.Out

@@ -52,6 +52,7 @@ func (r *running) byHand(all string, end bool) string {
 }
 
 func TestMalformedRequestsAreRefused(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	const post = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n"
 	for _, c := range []struct{ name, all, status, says string }{
@@ -100,6 +101,7 @@ func binaryBody(t *testing.T, from, to int) (string, string) {
 }
 
 func TestInconsistentRequestsAreRefused(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	body, length := binaryBody(t, 1500, 1503)
 	text := inferBody(t, "", 1500, 1501, "")
@@ -150,6 +152,7 @@ func TestInconsistentRequestsAreRefused(t *testing.T) {
 
 // NaN in an example is refused, or gives the largest OOD score. Requests in the same batch are answered as usual.
 func TestNaNsDoNotDisturbOtherRequests(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
 	p := wraptest.Opened(t, dir, wrap.Options{})
@@ -278,9 +281,8 @@ func TestDecompressionIsBoundedByTheMemoryOfRequests(t *testing.T) {
 
 // FuzzHandler: every request is answered, and never with an internal error.
 func FuzzHandler(f *testing.F) {
-	dir, _ := wraptest.Calibrated(f, wraptest.Structures[0])
 	s, err := serve.New(f.Context(), serve.Config{
-		Bundles: []serve.Bundle{{Name: "d", Dir: dir}}, HTTP: "127.0.0.1:0", MaxBody: 1 << 20,
+		Bundles: []serve.Bundle{{Name: "d", Dir: digits(f)}}, HTTP: "127.0.0.1:0", MaxBody: 1 << 20,
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -327,6 +329,7 @@ func FuzzHandler(f *testing.F) {
 // A client that is refused before its body is read sees the refusal, however large the body is, and at once if nothing
 // of it comes.
 func TestARefusalReachesAClientThatIsStillSending(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20})
 	known := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20, Token: "s3cret"})
 	for _, c := range []struct {
@@ -382,6 +385,7 @@ func TestTensorsCountTowardsTheMemoryOfRequests(t *testing.T) {
 
 // Results are charged too, before anything runs: those of digits are several times as large as the inputs.
 func TestResultsCountTowardsTheMemoryOfRequests(t *testing.T) {
+	t.Parallel()
 	const most = 1 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 2 * most})
 	for n, want := range map[int]int{500: 200, 2000: 413} { // 1,408 bytes each, beside 256 of the input
@@ -403,6 +407,7 @@ func TestResultsCountTowardsTheMemoryOfRequests(t *testing.T) {
 
 // A client that announces a large body and sends none of it takes no memory from others.
 func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
+	t.Parallel()
 	const most = 1 << 20
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 4 * most})
 	for size := most; size >= 512; size /= 2 {
@@ -422,9 +427,10 @@ func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
 
 // A refusal leaves the connection to further requests, unless the rest of the body is too long.
 func TestRefusalsKeepConnections(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20})
 	for size, closes := range map[int]bool{1 << 10: false, 2 << 20: false, 5 << 20: true} {
-		answer, err := http.Post(r.url+"/v2/models/none/infer", "application/json", bytes.NewReader(make([]byte, size)))
+		answer, err := r.client.Post(r.url+"/v2/models/none/infer", "application/json", bytes.NewReader(make([]byte, size)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -438,6 +444,7 @@ func TestRefusalsKeepConnections(t *testing.T) {
 // net/http cancels the context of a connection if a read deadline passes just after the end of a body, and goes on
 // taking requests from it: these must be answered.
 func TestARequestWhoseContextHadEndedBeforeIsAnswered(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

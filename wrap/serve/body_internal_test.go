@@ -13,6 +13,7 @@ import (
 // A body holds what was sent, after the bytes that align it, however it arrives and whatever its reused memory held
 // before; and no more memory is held than is reserved.
 func TestReusedBuffersHoldWhatWasSent(t *testing.T) {
+	t.Parallel()
 	beyond := errors.New("too many bytes")
 	failed := func(err error) error { return err }
 	random := rand.New(rand.NewPCG(1, 2))

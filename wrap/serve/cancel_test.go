@@ -60,6 +60,7 @@ func failures(t *testing.T, s *serve.Server) map[string]int {
 
 // A request that the client stops sending counts as canceled; an invalid one does not.
 func TestRequestsThatBreakOffAreCanceled(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	for _, path := range []string{"/v2/models/digits/infer", "/v1/predict"} {
 		r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
@@ -101,6 +102,7 @@ func TestRequestsThatBreakOffAreCanceled(t *testing.T) {
 }
 
 func TestRequestsThatBreakOffAreCanceledInHTTP2(t *testing.T) {
+	t.Parallel()
 	a := &authority{t: t, dir: t.TempDir()}
 	cert, key := a.sign("server")
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, TLS: serve.TLS{CertFile: cert, KeyFile: key}})
@@ -138,6 +140,7 @@ func TestRequestsThatBreakOffAreCanceledInHTTP2(t *testing.T) {
 
 // A body that comes too late counts as canceled by the client.
 func TestBodiesThatComeTooLateAreCanceled(t *testing.T) {
+	t.Parallel()
 	s, err := serve.New(t.Context(), serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, HTTP: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +160,7 @@ func TestBodiesThatComeTooLateAreCanceled(t *testing.T) {
 
 // In gRPC too, a request whose client leaves counts as canceled. An incomplete one names no model.
 func TestCallsThatBreakOffAreCanceled(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	_, _, end := r.attack(insecure.NewCredentials(), 1, 1, 1<<20)
 	eventually(t, "the message comes in part", func() bool { return r.Unfinished() > 1<<19 })
@@ -188,6 +192,7 @@ func TestCallsThatBreakOffAreCanceled(t *testing.T) {
 
 // Requests that are not done when the drain is over are cut off, and Run returns an error.
 func TestRequestsAreCutOffAfterTheDrain(t *testing.T) {
+	t.Parallel()
 	s, err := serve.New(t.Context(), serve.Config{
 		Bundles: []serve.Bundle{{Dir: digits(t)}}, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Drain: 50 * time.Millisecond,
 	})

@@ -5,6 +5,7 @@ import "testing"
 // However few files a process may open, the connections of HTTP and gRPC leave some for other files, and one client
 // leaves some for other clients.
 func TestConnectionsFitTheLimitOfFiles(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		files             uint64
 		perClient         int

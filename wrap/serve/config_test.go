@@ -14,6 +14,7 @@ func configured(change func(*Config)) Config {
 }
 
 func TestZeroFieldsHaveDefaults(t *testing.T) {
+	t.Parallel()
 	type limits struct {
 		MaxQueue              int
 		Delay, Timeout, Drain time.Duration
@@ -51,6 +52,7 @@ func TestZeroFieldsHaveDefaults(t *testing.T) {
 }
 
 func TestInvalidConfigsAreRefused(t *testing.T) {
+	t.Parallel()
 	named := func(names ...string) func(*Config) {
 		return func(c *Config) {
 			c.Bundles = nil

@@ -22,6 +22,7 @@ import (
 // A bundle may be copied over the served one, file by file. Until the new one is complete, the old one answers, and
 // every answer comes from the bundle that it names.
 func TestABundleCopiedOverAnotherIsServedOnceItIsComplete(t *testing.T) {
+	t.Parallel()
 	const examples, vocabulary = 40, 300_000
 	dir := t.TempDir()
 	made := map[string]map[int][]float64{} // probabilities of an example, by hash of the bundle
@@ -85,7 +86,7 @@ func TestABundleCopiedOverAnotherIsServedOnceItIsComplete(t *testing.T) {
 				select {
 				case <-stop:
 					return
-				default:
+				case <-time.After(time.Millisecond):
 					ask(i)
 				}
 			}

@@ -158,6 +158,7 @@ func TestIncompleteMessagesAreBounded(t *testing.T) {
 
 // Frames are counted inside TLS too.
 func TestMessagesBehindTLSAreCounted(t *testing.T) {
+	t.Parallel()
 	a := &authority{t: t, dir: t.TempDir()}
 	cert, key := a.sign("server")
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, TLS: serve.TLS{CertFile: cert, KeyFile: key}})
@@ -173,6 +174,7 @@ func TestMessagesBehindTLSAreCounted(t *testing.T) {
 
 // Complete large messages are answered, however many are sent at a time, and nothing remains of them.
 func TestLargeMessagesAreCountedOnce(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
 	m := message(t, 1500, 1501)
@@ -185,7 +187,7 @@ func TestLargeMessagesAreCountedOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 16 {
 		group.Go(func() {
-			for range 5 {
+			for range 2 {
 				var options []grpc.CallOption
 				if i%2 == 0 {
 					options = append(options, grpc.UseCompressor("gzip"))

@@ -17,6 +17,7 @@ func (nowhere) Context() context.Context { return context.Background() }
 
 // A panic of a handler is an error of its call, and not the end of the process.
 func TestAPanicOverGRPCIsAnInternalError(t *testing.T) {
+	t.Parallel()
 	s := &Server{config: Config{Log: slog.New(slog.DiscardHandler)}}
 	_, err := s.unary(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { panic("one") })
 	if status.Code(err) != codes.Internal {

@@ -24,6 +24,7 @@ func dialFrom(t *testing.T, from, to string) net.Conn {
 }
 
 func TestConnectionsBeyondTheLimitsAreClosedAtOnce(t *testing.T) {
+	t.Parallel()
 	const most, each = 5, 3
 	var log strings.Builder
 	l, err := listen("127.0.0.1:0", most, each, slog.New(slog.NewTextHandler(&log, nil)))
@@ -80,6 +81,7 @@ func TestConnectionsBeyondTheLimitsAreClosedAtOnce(t *testing.T) {
 
 // A server may be late to accept: it pauses for up to a second after some errors.
 func TestStoppedListenersAcceptCompletedConnections(t *testing.T) {
+	t.Parallel()
 	l, err := listen("127.0.0.1:0", 5, 5, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +100,7 @@ func TestStoppedListenersAcceptCompletedConnections(t *testing.T) {
 
 // If the system cannot drop new connections, clients that keep connecting do not delay shutdown.
 func TestStoppedListenersEndWhileClientsConnect(t *testing.T) {
+	t.Parallel()
 	l, err := listen("127.0.0.1:0", 5, 5, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +134,7 @@ func TestStoppedListenersEndWhileClientsConnect(t *testing.T) {
 }
 
 func TestClientsAreCountedByAddress(t *testing.T) {
+	t.Parallel()
 	for address, want := range map[string]string{
 		"10.1.2.3": "10.1.2.3/32", "::ffff:10.1.2.3": "10.1.2.3/32",
 		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1": "fe80::/64",

@@ -12,6 +12,7 @@ import (
 
 // Each request is logged with its status, and a panic is answered if nothing has been written yet.
 func TestRequestsAreLoggedAndPanicsAnswered(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
 		code    int

@@ -81,6 +81,7 @@ func (d description) operations(t *testing.T) map[string]operation {
 }
 
 func TestOpenAPIHasExactlyTheServersPaths(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	d := r.description()
 	served := r.Patterns()
@@ -105,6 +106,7 @@ func TestOpenAPIHasExactlyTheServersPaths(t *testing.T) {
 }
 
 func TestAnswersMatchOpenAPI(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "digits", Dir: dir}, {Name: "gone", Dir: dir}}, MaxBody: 1 << 16})
 	d := r.description()

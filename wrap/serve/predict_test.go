@@ -104,6 +104,7 @@ func (r *running) predict(query, body string, headers ...string) answer {
 }
 
 func TestEveryFormOfARequestGetsTheSamePrediction(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "first", Dir: dir}, {Name: "second", Dir: dir}}})
 	p := wraptest.Opened(t, dir, wrap.Options{})
@@ -186,6 +187,7 @@ func TestEveryFormOfARequestGetsTheSamePrediction(t *testing.T) {
 }
 
 func TestPredictCompressesLongAnswers(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	_, plain, _ := r.send("POST", "/v1/predict?top=1", digitFile(t, 1500), "Accept-Encoding", "gzip")
 	_, packed, _ := r.send("POST", "/v1/predict?top=10", digitFile(t, 1500), "Accept-Encoding", "gzip")
@@ -195,6 +197,7 @@ func TestPredictCompressesLongAnswers(t *testing.T) {
 }
 
 func TestPredictRefusesInOneLine(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}, MaxBody: 1 << 20, InFlight: 4 << 20})
 	file := digitFile(t, 1500)
@@ -301,6 +304,7 @@ func made(t *testing.T, model string, targets wraptest.Array, classes ...string)
 // Answers have the outputs in the model's metadata: with decisions if the bundle has them, and with abstain if the
 // request has a threshold.
 func TestOutputsAreAsDescribed(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	one := make([]int64, n)
 	for i := range one {
@@ -345,6 +349,7 @@ func TestOutputsAreAsDescribed(t *testing.T) {
 }
 
 func TestPredictAnswersForRowsOfModelsWithoutImages(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	one, many := make([]int64, n), make([]int64, 4*n)
 	for i := range one {

@@ -20,6 +20,7 @@ import (
 
 // A refusal reveals no internals, and says when to retry if that helps.
 func TestRefusalsSayWhyAndWhenToRetry(t *testing.T) {
+	t.Parallel()
 	const internal = "internal error: the log of the server has more"
 	busy := func(after time.Duration) error {
 		return runError(t.Context(), &engine.OverloadError{RetryAfter: after})

@@ -48,6 +48,7 @@ func message(t *testing.T, from, to int) *pb.ModelInferRequest {
 }
 
 func TestTheProtocolIsSpokenOverGRPC(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
@@ -112,6 +113,7 @@ func TestTheProtocolIsSpokenOverGRPC(t *testing.T) {
 }
 
 func TestErrorsOfGRPCHaveTheirCodes(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4096, Token: "s3cret"})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
 	known := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer s3cret")
@@ -155,6 +157,7 @@ func TestErrorsOfGRPCHaveTheirCodes(t *testing.T) {
 
 // Health watches and idle streams do not block other calls.
 func TestIdleStreamsDoNotBlockOtherCalls(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
 	health := grpc_health_v1.NewHealthClient(r.dial())
 	var group sync.WaitGroup
@@ -183,6 +186,7 @@ func TestIdleStreamsDoNotBlockOtherCalls(t *testing.T) {
 }
 
 func TestProbesWithoutATokenAreChecksOnly(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Token: "s3cret"})
 	c := r.dial()
 	health := grpc_health_v1.NewHealthClient(c)
@@ -214,6 +218,7 @@ func TestProbesWithoutATokenAreChecksOnly(t *testing.T) {
 
 // At most 1,024 calls run at a time, and 256 per connection: the next is refused, and accepted when another ends.
 func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	var last pb.GRPCInferenceService_ModelStreamInferClient
 	for range 4 {
@@ -247,6 +252,7 @@ func TestCallsAreBounded(t *testing.T) {
 }
 
 func TestMetadataOfACallIsBounded(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
 	for size, ok := range map[int]bool{10_000: true, 100_000: false} {
@@ -295,6 +301,7 @@ func TestIdleStreamsEnd(t *testing.T) {
 }
 
 func TestOversizedControlMessagesAreRefused(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
 	m := &pb.RepositoryModelLoadRequest{RepositoryName: strings.Repeat("x", 70_000)}

@@ -42,6 +42,7 @@ func (w *written) count(text string) int {
 
 // Waiting load requests are dropped when their clients leave, and shutdown does not wait for them.
 func TestLoadsOfClientsThatLeftAreNotBegun(t *testing.T) {
+	t.Parallel()
 	const requests = 200
 	var log written
 	handler := slog.NewTextHandler(&log, nil)
@@ -69,6 +70,7 @@ func TestLoadsOfClientsThatLeftAreNotBegun(t *testing.T) {
 
 // During Config.Notice, answers close their connections.
 func TestAnnouncedEndsCloseConnections(t *testing.T) {
+	t.Parallel()
 	s, err := serve.New(t.Context(), serve.Config{
 		Bundles: []serve.Bundle{{Dir: digits(t)}}, HTTP: "127.0.0.1:0", Notice: time.Second,
 	})
@@ -106,7 +108,8 @@ func TestAnnouncedEndsCloseConnections(t *testing.T) {
 
 // A bundle that could not be loaded while it was being copied is served once it is complete.
 func TestWatchTriesAgain(t *testing.T) {
-	dir := digits(t)
+	t.Parallel()
+	dir := wraptest.Copy(t, digits(t))
 	c := wraptest.Quick(wraptest.Config(t, filepath.Join(t.TempDir(), "next")))
 	c.Damping = calibrate.Damping{Relative: 10}
 	wraptest.MustCalibrate(t, c)
@@ -152,6 +155,7 @@ func TestWatchTriesAgain(t *testing.T) {
 
 // Without time to drain, idle connections are closed without an error.
 func TestNoTimeToDrain(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
 	r.dial().Connect()
 	if code, _, _ := r.send("GET", "/v2", ""); code != 200 {
@@ -164,6 +168,7 @@ func TestNoTimeToDrain(t *testing.T) {
 
 // A handler needs no address.
 func TestHandlerWithoutAnAddress(t *testing.T) {
+	t.Parallel()
 	s, err := serve.New(t.Context(), serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, GRPC: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

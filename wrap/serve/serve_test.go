@@ -30,21 +30,22 @@ import (
 
 func TestMain(m *testing.M) { wraptest.Main(m, nil) }
 
-// digits returns a bundle of digits with decisions.
-func digits(t *testing.T) string {
+// digits returns a bundle of digits with decisions, which all tests share.
+func digits(t testing.TB) string {
 	t.Helper()
-	c := wraptest.Quick(wraptest.Config(t, filepath.Join(t.TempDir(), "digits")))
+	c := wraptest.Quick(wraptest.Config(t, ""))
 	c.Decisions = conformal.Plan{TargetCoverage: 0.8, FalseAlarm: 0.1, Alpha: 0.05}
-	wraptest.MustCalibrate(t, c)
-	return c.Out
+	dir, _ := wraptest.Shared(t, "digits", c)
+	return dir
 }
 
 // A running server with its addresses.
 type running struct {
 	*serve.Server
-	t   *testing.T
-	url string // of HTTP
-	end func() error
+	t      *testing.T
+	url    string // of HTTP
+	client *http.Client
+	end    func() error
 }
 
 // start runs a server until the end of the test.
@@ -58,11 +59,12 @@ func start(t *testing.T, c serve.Config) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	r := &running{Server: s, t: t, url: "http://" + s.HTTPAddr().String()}
+	client := &http.Client{Transport: &http.Transport{}}
+	r := &running{Server: s, t: t, url: "http://" + s.HTTPAddr().String(), client: client}
 	var result error
 	done := false
 	r.end = func() error {
-		http.DefaultClient.CloseIdleConnections() // or the server would wait for a request on them
+		client.CloseIdleConnections() // or the server would wait for a request on them
 		cancel()
 		if !done {
 			result, done = <-ended, true
@@ -90,7 +92,7 @@ func (r *running) send(method, path, body string, headers ...string) (int, http.
 	if host := request.Header.Get("Host"); host != "" {
 		request.Host = host
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := r.client.Do(request)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -161,6 +163,7 @@ func (f inference) numbers(t *testing.T, name string) []float64 {
 }
 
 func TestInferGivesWhatPredictGives(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
 	p := wraptest.Opened(t, dir, wrap.Options{})
@@ -201,6 +204,7 @@ func TestInferGivesWhatPredictGives(t *testing.T) {
 }
 
 func TestParametersChooseProbabilitiesAndThresholds(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
 	p := wraptest.Opened(t, dir, wrap.Options{})
@@ -233,6 +237,7 @@ func TestParametersChooseProbabilitiesAndThresholds(t *testing.T) {
 }
 
 func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 1 << 16})
 	infer := "/v2/models/digits/infer"
 	for _, c := range []struct {
@@ -284,6 +289,7 @@ func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
 
 // The paths are those of Triton's extension_shared_memory.md.
 func TestSharedMemoryIsUnsupported(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	const unsupported = `{"error":"shared memory is not supported: send the data"}`
 	for _, memory := range []string{"/v2/systemsharedmemory", "/v2/cudasharedmemory"} {
@@ -326,6 +332,7 @@ func TestThreadsSuitTheNetworkAndTheProcessors(t *testing.T) {
 }
 
 func TestAllButProbesNeedTheToken(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Token: "s3cret"})
 	for path, want := range map[string]int{"/v2/health/ready": 200, "/v2/health/live": 200, "/v2": 401, "/v2/models/digits": 401} {
 		if code, _, answer := r.send("GET", path, ""); code != want {
@@ -340,7 +347,8 @@ func TestAllButProbesNeedTheToken(t *testing.T) {
 }
 
 func TestABundleIsReloadedOnceItsProbePasses(t *testing.T) {
-	dir := digits(t)
+	t.Parallel()
+	dir := wraptest.Copy(t, digits(t))
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "d", Dir: dir}}, Watch: 20 * time.Millisecond})
 	sum := func() string {
 		var m struct{ Parameters map[string]string }
@@ -392,6 +400,7 @@ func TestABundleIsReloadedOnceItsProbePasses(t *testing.T) {
 }
 
 func TestMetricsShowTheServedBundle(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	var got inference
 	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1503, ""), &got)
@@ -414,6 +423,7 @@ func TestMetricsShowTheServedBundle(t *testing.T) {
 }
 
 func TestStatisticsCountRequests(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}, {Name: "other", Dir: dir}}})
 	begun := time.Now()
@@ -456,6 +466,7 @@ func TestStatisticsCountRequests(t *testing.T) {
 
 // Overridden probabilities are not compared with the validation data.
 func TestOverriddenProbabilitiesAreNotCountedAsDrift(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for _, c := range []struct {
 		parameters string
@@ -481,6 +492,7 @@ func TestOverriddenProbabilitiesAreNotCountedAsDrift(t *testing.T) {
 }
 
 func TestWhatIsAskedWithoutABody(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for path, want := range map[string]string{
 		"/v2/health/live":                     `{"live":true}`,
@@ -501,6 +513,7 @@ func TestWhatIsAskedWithoutABody(t *testing.T) {
 
 // RFC 9110, 15.5.6.
 func TestAWrongMethodIsAnsweredWithTheAllowedOnes(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for request, want := range map[string]string{
 		"DELETE /v2/models/digits/infer": "POST",
@@ -519,6 +532,7 @@ func TestAWrongMethodIsAnsweredWithTheAllowedOnes(t *testing.T) {
 
 // RFC 9110, 12.5.3.
 func TestAnswersAreCompressedIfTheClientAcceptsIt(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	for accept, packed := range map[string]bool{
 		"identity": false, "br": false, "xgzip": false, "gzipx;q=1": false,
@@ -551,6 +565,7 @@ func TestAnswersAreCompressedIfTheClientAcceptsIt(t *testing.T) {
 
 // 290 test images raise no alarm, as they are distributed like the validation data; 60 grey ones do.
 func TestDriftFromTheValidationDataIsDetected(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	alarms := func() (quantities []string) {
 		_, _, text := r.send("GET", "/metrics", "")

@@ -241,9 +241,11 @@ func TestShutdownLosesNoRequest(t *testing.T) {
 
 // A connection from before the shutdown is answered if its request comes soon, and closed otherwise.
 func TestShutdownWaitsForFirstRequests(t *testing.T) {
+	t.Parallel()
 	dir := digits(t)
 	for name, mode := range modes(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var log written
 			r := start(t, serve.Config{
 				Bundles: []serve.Bundle{{Name: "digits", Dir: dir}}, TLS: mode.server,
@@ -318,6 +320,7 @@ func TestShutdownWaitsForFirstRequests(t *testing.T) {
 
 // A client that stalls while it connects does not delay shutdown beyond Drain.
 func TestHandshakesUnderWayHaveDrainAtMost(t *testing.T) {
+	t.Parallel()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: time.Second})
 	conn, err := net.Dial("tcp", r.GRPCAddr().String())
 	if err != nil {
@@ -338,6 +341,7 @@ func TestHandshakesUnderWayHaveDrainAtMost(t *testing.T) {
 
 // An idle HTTP/2 connection receives GOAWAY at shutdown.
 func TestShutdownSendsGoAway(t *testing.T) {
+	t.Parallel()
 	mode := modes(t)["TLS"]
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, TLS: mode.server})
 	mode.client.NextProtos = []string{"h2"}

@@ -65,6 +65,7 @@ func (a *authority) sign(name string) (certFile, keyFile string) {
 }
 
 func TestTLSAndClientCertificates(t *testing.T) {
+	t.Parallel()
 	a := &authority{t: t, dir: t.TempDir()}
 	ca, _ := a.sign("ca")
 	cert, key := a.sign("server")
@@ -135,6 +136,7 @@ func TestTLSAndClientCertificates(t *testing.T) {
 }
 
 func TestMismatchedTLSFilesAreRefused(t *testing.T) {
+	t.Parallel()
 	a := &authority{t: t, dir: t.TempDir()}
 	ca, caKey := a.sign("ca")
 	_, key := a.sign("server")

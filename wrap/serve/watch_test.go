@@ -14,8 +14,9 @@ import (
 
 // A bundle that cannot be loaded is tried again after pauses that double.
 func TestWatchBacksOff(t *testing.T) {
+	t.Parallel()
 	const watch = 10 * time.Millisecond
-	dir := digits(t)
+	dir := wraptest.Copy(t, digits(t))
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "d", Dir: dir}}, Watch: watch})
 	failed := func() (n int) {
 		_, rest, _ := strings.Cut(metrics(t, r.Server), `mfgs_bundle_load_failures_total{model="d"} `)
