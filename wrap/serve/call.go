@@ -24,8 +24,8 @@ type call struct {
 	examples int           // in it; 0 before
 }
 
-// begin begins a request to a model; get returns its headers. An overloaded model refuses it before its body is read,
-// which is what takes the time.
+// begin begins a request to a model; get returns its headers. Over HTTP, an overloaded model refuses it before its body
+// is read. A gRPC message names its model within itself, and is read first.
 func (s *Server) begin(ctx context.Context, name, version string, get func(header string) string) (
 	context.Context, *call, error) {
 	m, err := s.versioned(name, version)
