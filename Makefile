@@ -15,7 +15,6 @@ VERSION = 0.1.0
 
 # Pinned here and not in go.mod: the program does not depend on a linter.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-APIDIFF     = golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4
 
 .PHONY: apidiff build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page report-page soak release setup toolchain
 
@@ -61,18 +60,14 @@ lint: toolchain
 	$(GO) test -C testdata -count=1 ./lint
 	@$(MAKE) --no-print-directory apidiff
 
-# Compares the packages that promise stability with the last release, if there is one. An incompatible change needs
-# a VERSION with another minor version.
+# Compares the stable API, the list in testdata/lint/stable.go, with the last release, if there is one. An incompatible
+# change needs a VERSION with another minor version.
 apidiff:
 	@last=$$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null) || { echo "no release yet: no API to compare with"; exit 0; }; \
 	case v$(VERSION) in $${last%.*}.*) ;; *) exit 0 ;; esac; \
 	set -e; old=$$(mktemp -d); trap 'git worktree remove --force $$old/tree; rm -rf $$old' EXIT; \
-	git worktree add -q --detach $$old/tree $$last; changed=; \
-	for p in wrap wrap/calibration; do \
-		(cd $$old/tree && $(GO) run $(APIDIFF) -w $$old/api github.com/mfgs/mfgs/$$p); \
-		out=$$($(GO) run $(APIDIFF) -incompatible $$old/api github.com/mfgs/mfgs/$$p); \
-		[ -z "$$out" ] || { echo "$$p since $$last: $$out" >&2; changed=1; }; done; \
-	[ -z "$$changed" ]
+	git worktree add -q --detach $$old/tree $$last; \
+	$(GO) run -C testdata ./lint/apidiff $$old/tree
 
 # Runs each fuzz target of each package for FUZZTIME.
 fuzz: toolchain

@@ -82,6 +82,11 @@ func parseCompare(args []string, stdout io.Writer) (c compare.Config, asJSON boo
 			return c, false, &usageError{"--" + name + " is missing"}
 		}
 	}
+	layers := false
+	f.Visit(func(f *flag.Flag) { layers = layers || f.Name == "layers" })
+	if layers && c.Layers < 1 {
+		return c, false, &usageError{fmt.Sprintf("--layers is %d, want at least 1", c.Layers)}
+	}
 	if methods != "" {
 		c.Methods = strings.Split(methods, ",")
 	}

@@ -30,6 +30,7 @@ func TestCompareRefusesCommandLines(t *testing.T) {
 		"a method":      {of("--methods", "mf0,magic"), exitUsage, `method "magic": not known`},
 		"files":         {of("--with", "ensemble"), exitUsage, "--with: ensemble: want NAME=FILE"},
 		"draws":         {of("--draws", "1,x"), exitUsage, `--draws: "x" is no seed`},
+		"no layers":     {of("--layers", "0"), exitUsage, "--layers is 0, want at least 1"},
 		"preprocessing": {of("--preprocess", "nowhere.yaml"), exitFailed, "nowhere.yaml"},
 		"not a bundle":  {of(), exitFailed, "b"},
 		"no networks":   {of("--methods", "ensemble"), exitFailed, "0 files with --with ensemble=FILE, want at least 2"},

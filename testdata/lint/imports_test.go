@@ -15,8 +15,6 @@ import (
 	"testing"
 )
 
-const module = "github.com/mfgs/mfgs"
-
 // ground are packages that any package may import. They import no other packages of this module.
 var ground = []string{
 	"internal/approx", "internal/realdata", "internal/testerr", // for tests
