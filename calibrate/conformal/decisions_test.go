@@ -97,13 +97,13 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 func TestPlansThatMeanNothingAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]Plan{
-		"target-error is 1,":           {TargetError: 1},
-		"alpha is -0.1":                {Alpha: -0.1},
-		"false-alarm is NaN":           {FalseAlarm: math.NaN()},
-		"give one of them":             {TargetError: 0.1, TargetCoverage: 0.1},
-		"give alpha":                   {ClassConditional: true},
-		`sets is "top"`:                {Alpha: 0.1, Sets: "top"},
-		"confidence is that of target": {Alpha: 0.1, Confidence: 0.9},
+		"TargetError is 1,":                       {TargetError: 1},
+		"Alpha is -0.1":                           {Alpha: -0.1},
+		"FalseAlarm is NaN":                       {FalseAlarm: math.NaN()},
+		"TargetError and TargetCoverage both say": {TargetError: 0.1, TargetCoverage: 0.1},
+		"Sets and ClassConditional are for prediction sets: give Alpha": {ClassConditional: true},
+		`Sets is "top"`: {Alpha: 0.1, Sets: "top"},
+		"Confidence is that of TargetError, TargetCoverage and FalseAlarm": {Alpha: 0.1, Confidence: 0.9},
 	} {
 		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", p, err, want)

@@ -177,7 +177,7 @@ func (c *MergeConfig) check() error {
 	case c.Out == "":
 		return errors.New("out is missing: give the folder to write")
 	case c.Model != "" && c.NoModel:
-		return errors.New("model and no-model contradict each other: give one of them")
+		return fmt.Errorf("%s and %s contradict each other: give one of them", option.Model, option.NoModel)
 	}
 	for _, dir := range c.Parts {
 		if folder.Inside(c.Out, dir) {
