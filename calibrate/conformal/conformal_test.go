@@ -442,7 +442,7 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 		want string
 	}{
 		"alpha": {func() error { _, err := Fit(nil, short, SetOptions{Alpha: 0.1}); return err },
-			"alpha 0.1 cannot be shown by 8 held-out examples that set thresholds: it takes 9; the smallest that can be is 0.12"},
+			"Alpha 0.1 cannot be shown by 8 held-out examples that set thresholds: it takes 9; the smallest that can be is 0.12"},
 		"class": {func() error { _, err := Fit(nil, uneven, SetOptions{Alpha: 0.1, ClassConditional: true}); return err },
 			"by 0 held-out examples of class 2 that set thresholds: with ClassConditional it takes 9 of each; no other can be"},
 		"tune": {func() error { _, err := Fit(short, uneven, SetOptions{Score: RAPS, Alpha: 0.1}); return err },

@@ -145,7 +145,7 @@ func TestDecisionsThatLieAreRefused(t *testing.T) {
 		"a set threshold above 1": {Plan{Alpha: 0.1}, func(d *Decisions) { d.Set.Thresholds[0] = 1.01 },
 			"the threshold 1.01, want 0 to 1"},
 		"a penalty above 1":    {raps, func(d *Decisions) { d.Set.Penalty = 2 }, "penalty 2 "},
-		"no such sets":         {raps, func(d *Decisions) { d.Plan.Sets = "x" }, "sets is \"x\", want one of [lac "},
+		"no such sets":         {raps, func(d *Decisions) { d.Plan.Sets = "x" }, "Sets is \"x\", want one of [lac "},
 		"confidence 0":         {raps, func(d *Decisions) { d.Confidence = 0 }, "confidence is 0 or missing"},
 		"nothing was asked":    {raps, func(d *Decisions) { *d = Decisions{Examples: 400} }, "nothing is asked for"},
 		"a target not shown":   {raps, func(d *Decisions) { d.TargetError = 0.001 }, "does not show a target_error of 0.001 with confidence 0.95"},

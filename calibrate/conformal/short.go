@@ -38,7 +38,8 @@ func (p Plan) Reachable(examples int) error {
 	p = p.Complete()
 	faultless := func(target float64) bool { return binomialCDF(0, examples, target) <= 1-p.Confidence }
 	if e := p.TargetError; e > 0 && !faultless(e) {
-		return &InsufficientDataError{string(option.TargetError), e, shownBy(examples, e, p.Confidence, answers),
+		return &InsufficientDataError{string(option.TargetError), e,
+			shownBy(examples, e, p.Confidence, answers),
 			func() float64 { return nearest(e, faultless) }}
 	}
 	within := func(part float64) bool { return binomialCDF(examples-1, examples, 1-part) >= p.Confidence }
@@ -51,7 +52,8 @@ func (p Plan) Reachable(examples int) error {
 		if f.asked == 0 || within(f.part) {
 			continue
 		}
-		return &InsufficientDataError{string(f.name), f.asked, shownBy(examples, f.part, p.Confidence, ""), func() float64 {
+		return &InsufficientDataError{string(f.name), f.asked,
+			shownBy(examples, f.part, p.Confidence, ""), func() float64 {
 			possible := nearest(f.part, within)
 			if f.name == option.TargetCoverage && possible > 0 {
 				possible = math.Round((1-possible)*1e12) / 1e12

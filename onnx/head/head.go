@@ -202,7 +202,7 @@ func (f *finder) choose(output string) (*Head, error) {
 	}
 	if len(others) > 0 {
 		best.Evidence = append(best.Evidence,
-			fmt.Sprintf("other outputs come from other linear layers; choose one of them with %s: %s",
+			fmt.Sprintf("other outputs come from other linear layers; choose one of them with %s %s",
 				option.Logits, strings.Join(others, ", ")))
 	}
 	return best, nil

@@ -71,9 +71,9 @@ func TestCalibrateRefuses(t *testing.T) {
 		edit  func(c *Config)
 		words []string
 	}{
-		{"no training data", func(c *Config) { c.Train = "" }, []string{"give all of train and val"}},
-		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"give all of train and val"}},
-		{"no model", func(c *Config) { c.Model = "" }, []string{"model is missing", "ready-made features"}},
+		{"no training data", func(c *Config) { c.Train = "" }, []string{"a bundle needs both"}},
+		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"a bundle needs both"}},
+		{"no model", func(c *Config) { c.Model = "" }, []string{"Model is missing", "PrecomputedFeatures"}},
 		{"no folder", func(c *Config) { c.Out = "" }, []string{"folder to write"}},
 		{"a folder in none", func(c *Config) { c.Out = filepath.Join(c.Out, "b") }, []string{"no such file"}},
 		{"unknown covariance", func(c *Config) { c.Covariance = "laplace" }, []string{"laplace", "hessian"}},
@@ -180,7 +180,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.OODTest) }, []string{"test: ", "no labels"}},
 		{"images of another size", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "letters", Spec: large}} }, []string{"letters: 0001.png", "28×28"}},
 		{"another model", func(c *bench.Config) { c.Model = "../../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
-		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"limit is -1"}},
+		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"Limit is -1"}},
 		{"negative batch", func(c *bench.Config) { c.Runtime.Batch = -1 }, []string{"Batch -1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
