@@ -47,19 +47,20 @@ func (p Plan) Reachable(examples int) error {
 		name        option.Name
 		asked, part float64
 	}{
-		{option.TargetCoverage, p.TargetCoverage, 1 - p.TargetCoverage}, {option.FalseAlarm, p.FalseAlarm, p.FalseAlarm},
+		{option.TargetCoverage, p.TargetCoverage, 1 - p.TargetCoverage},
+		{option.FalseAlarm, p.FalseAlarm, p.FalseAlarm},
 	} {
 		if f.asked == 0 || within(f.part) {
 			continue
 		}
 		return &InsufficientDataError{string(f.name), f.asked,
 			shownBy(examples, f.part, p.Confidence, ""), func() float64 {
-			possible := nearest(f.part, within)
-			if f.name == option.TargetCoverage && possible > 0 {
-				possible = math.Round((1-possible)*1e12) / 1e12
-			}
-			return possible
-		}}
+				possible := nearest(f.part, within)
+				if f.name == option.TargetCoverage && possible > 0 {
+					possible = math.Round((1-possible)*1e12) / 1e12
+				}
+				return possible
+			}}
 	}
 	if p.Alpha > 0 && spare(examples, p.Alpha) < 0 {
 		return shortOfSets(p.Alpha, examples)
