@@ -12,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/option"
 )
 
 // Damping is the rule for ε of H̃ = H + εI. The zero value is automatic.
@@ -30,7 +31,7 @@ func ParseDamping(s string) (Damping, error) {
 	number, relative := strings.CutPrefix(s, "rel:")
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 0) {
-		return Damping{}, fmt.Errorf("damping %q, want auto, a positive number or rel:RHO with a positive RHO", s)
+		return Damping{}, fmt.Errorf("%s %q, want auto, a positive number or rel:RHO with a positive RHO", option.Damping, s)
 	}
 	if relative {
 		return Damping{Relative: v}, nil
@@ -42,11 +43,11 @@ func ParseDamping(s string) (Damping, error) {
 func (d Damping) Validate() error {
 	for _, v := range []float64{d.Absolute, d.Relative} {
 		if !(v >= 0) || math.IsInf(v, 1) {
-			return fmt.Errorf("damping %v, want a positive number or zero for automatic", v)
+			return fmt.Errorf("%s %v, want a positive number or zero for automatic", option.Damping, v)
 		}
 	}
 	if d.Absolute > 0 && d.Relative > 0 {
-		return fmt.Errorf("damping is both absolute, %v, and relative, %v: want one", d.Absolute, d.Relative)
+		return fmt.Errorf("%s is both absolute, %v, and relative, %v: want one", option.Damping, d.Absolute, d.Relative)
 	}
 	return nil
 }

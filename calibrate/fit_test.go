@@ -648,9 +648,9 @@ func TestFitRefusesBadData(t *testing.T) {
 		{bad(func(s *rows.Batch) { s.Logits = s.Logits[1:] }), nil, FitOptions{}, "held-out data: 80 features and 59 logits"},
 		{good(), bad(func(s *rows.Batch) { s.Features[0] = nan }), FitOptions{}, "out-of-distribution data: example 0: feature 0 is NaN"},
 		{good(), nil, FitOptions{Covariance: Fisher}, "fisher covariance needs the Fisher matrix"},
-		{good(), nil, FitOptions{Covariance: "x"}, `covariance "x"`},
-		{good(), nil, FitOptions{Damping: Damping{Absolute: -1}}, "damping -1"},
-		{good(), nil, FitOptions{Damping: Damping{Relative: math.NaN()}}, "damping NaN"},
+		{good(), nil, FitOptions{Covariance: "x"}, `Covariance "x"`},
+		{good(), nil, FitOptions{Damping: Damping{Absolute: -1}}, "Damping -1"},
+		{good(), nil, FitOptions{Damping: Damping{Relative: math.NaN()}}, "Damping NaN"},
 		{good(), nil, FitOptions{Damping: Damping{Absolute: 1, Relative: 1}}, "both"},
 		{bad(func(s *rows.Batch) { clear(s.Features) }), nil, FitOptions{}, "are the features all zero"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
@@ -26,7 +27,7 @@ func (c Covariance) Validate() error {
 	case Hessian, Fisher, Sandwich:
 		return nil
 	}
-	return fmt.Errorf("covariance %q, want hessian, fisher or sandwich", c)
+	return fmt.Errorf("%s %q, want hessian, fisher or sandwich", option.Covariance, c)
 }
 
 // leverageDamping is relative to the mean eigenvalue of A.

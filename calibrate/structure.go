@@ -5,6 +5,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/parallel"
 	"gonum.org/v1/gonum/blas/blas64"
 )
@@ -44,7 +45,7 @@ func (s Structure) Validate() error {
 	case "", Auto, Full, Kronecker:
 		return nil
 	}
-	return fmt.Errorf("structure %q: want %s, %s or %s", s, Auto, Full, Kronecker)
+	return fmt.Errorf("%s %q: want %s, %s or %s", option.Structure, s, Auto, Full, Kronecker)
 }
 
 // Resolve replaces Auto by the structure that suits the head. It refuses a curvature that would not fit into

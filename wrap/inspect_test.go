@@ -34,7 +34,7 @@ func TestInspectSaysWhyThereIsNoHead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in.Supported || in.Head != nil || !strings.Contains(in.Reason, "Features TENSOR") {
+	if in.Supported || in.Head != nil || !strings.Contains(in.Reason, "name its tensors with Features and Logits") {
 		t.Errorf("%+v", in)
 	}
 	out, err := json.Marshal(in)

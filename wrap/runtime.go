@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/install"
+	"github.com/mfgs/mfgs/internal/option"
 )
 
 // Runtime says how networks run. The zero value runs them on the CPU, with an ONNX Runtime that is found on this
@@ -29,11 +30,11 @@ type Runtime struct {
 func (r *Runtime) Validate() error {
 	switch {
 	case r.Threads < 0:
-		return fmt.Errorf("threads %d is negative", r.Threads)
+		return fmt.Errorf("%s %d is negative", option.Threads, r.Threads)
 	case r.Batch < 0:
-		return fmt.Errorf("batch %d is negative", r.Batch)
+		return fmt.Errorf("%s %d is negative", option.Batch, r.Batch)
 	case r.Provider != "" && !slices.Contains(ort.Providers(), r.Provider):
-		return fmt.Errorf("provider %.70q: want %s", r.Provider, strings.Join(ort.Providers(), ", "))
+		return fmt.Errorf("%s %.70q: want %s", option.Provider, r.Provider, strings.Join(ort.Providers(), ", "))
 	}
 	return nil
 }

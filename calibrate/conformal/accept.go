@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"github.com/mfgs/mfgs/internal/option"
 )
 
 // Losses are the uncertainties of N validation examples, and what answering each would cost.
@@ -114,7 +116,8 @@ func TargetError(tune, calib Losses, target, confidence float64) (Rule, error) {
 		n, loss := accepted(thresholds[first(target)])
 		return pValue(loss, n, calib.Fractional, target) <= 1-confidence
 	}
-	return Rule{}, &InsufficientDataError{"target-error", target, shownBy(len(calib.Uncertainty), target, confidence, answers),
+	return Rule{}, &InsufficientDataError{string(option.TargetError), target,
+		shownBy(len(calib.Uncertainty), target, confidence, answers),
 		func() float64 { return nearest(target, shows) }}
 }
 

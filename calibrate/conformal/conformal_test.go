@@ -441,9 +441,9 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 		want string
 	}{
 		"alpha": {func() error { _, err := Fit(nil, short, SetOptions{Alpha: 0.1}); return err },
-			"alpha 0.1 cannot be shown by 8 held-out examples that set thresholds: it takes 9; the smallest that can be is 0.12"},
+			"Alpha 0.1 cannot be shown by 8 held-out examples that set thresholds: it takes 9; the smallest that can be is 0.12"},
 		"class": {func() error { _, err := Fit(nil, uneven, SetOptions{Alpha: 0.1, ClassConditional: true}); return err },
-			"by 0 held-out examples of class 2 that set thresholds: with class-conditional it takes 9 of each; no other can be"},
+			"by 0 held-out examples of class 2 that set thresholds: with ClassConditional it takes 9 of each; no other can be"},
 		"tune": {func() error { _, err := Fit(short, uneven, SetOptions{Score: RAPS, Alpha: 0.1}); return err },
 			"needs 9 held-out examples to tune the penalty of raps on, there are 8"},
 		"no tune": {func() error { _, err := Fit(nil, uneven, SetOptions{Score: RAPS, Alpha: 0.1}); return err },
@@ -465,7 +465,7 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 			held.OODScores[3] = math.NaN()
 			_, err := Plan{FalseAlarm: 0.2}.Decide(held, held)
 			return err
-		}, "false-alarm 0.2: the score of held-out example 3 is NaN"},
+		}, "FalseAlarm 0.2: the score of held-out example 3 is NaN"},
 		"alpha1": {func() error { _, err := Fit(nil, uneven, SetOptions{Alpha: 1}); return err }, "between 0 and 1"},
 	} {
 		if err := c.err(); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -525,24 +525,24 @@ func TestTheTargetOfTheErrorMessageIsTheClosestPossible(t *testing.T) {
 		rare.Labels[i] = min(i/5, 2) // five of classes 0 and 1
 	}
 	for name, c := range map[string]struct {
-		held  *Outcomes
-		flag  string
-		plan  func(v float64) Plan
-		asked float64
-		step  float64 // to the next that is not shown
-		early bool    // the number of examples says it
+		held   *Outcomes
+		option string
+		plan   func(v float64) Plan
+		asked  float64
+		step   float64 // to the next that is not shown
+		early  bool    // the number of examples says it
 	}{
-		"error":    {few, "target-error", func(v float64) Plan { return Plan{TargetError: v} }, 0.01, -0.01, true},
-		"coverage": {few, "target-coverage", func(v float64) Plan { return Plan{TargetCoverage: v} }, 0.99, 0.001, true},
-		"alarms":   {few, "false-alarm", func(v float64) Plan { return Plan{FalseAlarm: v} }, 0.001, -0.001, true},
-		"alpha":    {few, "alpha", func(v float64) Plan { return Plan{Alpha: v} }, 0.001, -0.001, true},
-		"mistakes": {many, "target-error", func(v float64) Plan { return Plan{TargetError: v} }, 0.03, -0.01, false},
-		"classes":  {rare, "alpha", func(v float64) Plan { return Plan{Alpha: v, ClassConditional: true} }, 0.05, -0.01, false},
+		"error":    {few, "TargetError", func(v float64) Plan { return Plan{TargetError: v} }, 0.01, -0.01, true},
+		"coverage": {few, "TargetCoverage", func(v float64) Plan { return Plan{TargetCoverage: v} }, 0.99, 0.001, true},
+		"alarms":   {few, "FalseAlarm", func(v float64) Plan { return Plan{FalseAlarm: v} }, 0.001, -0.001, true},
+		"alpha":    {few, "Alpha", func(v float64) Plan { return Plan{Alpha: v} }, 0.001, -0.001, true},
+		"mistakes": {many, "TargetError", func(v float64) Plan { return Plan{TargetError: v} }, 0.03, -0.01, false},
+		"classes":  {rare, "Alpha", func(v float64) Plan { return Plan{Alpha: v, ClassConditional: true} }, 0.05, -0.01, false},
 	} {
 		tune := drawnOutcomes(rand.New(rand.NewPCG(31, 2)), softmaxed(rand.New(rand.NewPCG(31, 3)), 400, 3))
 		_, err := c.plan(c.asked).Decide(tune, c.held)
 		var short *InsufficientDataError
-		if !errors.As(err, &short) || short.Option != c.flag || short.Asked != c.asked || short.Nearest() == 0 {
+		if !errors.As(err, &short) || short.Option != c.option || short.Asked != c.asked || short.Nearest() == 0 {
 			t.Errorf("%s: %v, %+v", name, err, short)
 			continue
 		}

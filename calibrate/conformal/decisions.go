@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/option"
 	"gonum.org/v1/gonum/floats"
 )
 
@@ -33,11 +34,11 @@ const DefaultConfidence = 0.95
 // Validate reports a plan that contradicts itself or is out of range.
 func (p Plan) Validate() error {
 	for _, f := range []struct {
-		name  string
+		name  option.Name
 		value float64
 	}{
-		{"target-error", p.TargetError}, {"target-coverage", p.TargetCoverage}, {"false-alarm", p.FalseAlarm},
-		{"alpha", p.Alpha}, {"confidence", p.Confidence},
+		{option.TargetError, p.TargetError}, {option.TargetCoverage, p.TargetCoverage},
+		{option.FalseAlarm, p.FalseAlarm}, {option.Alpha, p.Alpha}, {option.Confidence, p.Confidence},
 	} {
 		if !(f.value >= 0 && f.value < 1) {
 			return fmt.Errorf("%s is %v, want a number between 0 and 1", f.name, f.value)
@@ -45,13 +46,16 @@ func (p Plan) Validate() error {
 	}
 	switch {
 	case p.TargetError > 0 && p.TargetCoverage > 0:
-		return errors.New("target-error and target-coverage both say how much doubt is too much: give one of them")
+		return fmt.Errorf("%s and %s both say how much doubt is too much: give one of them",
+			option.TargetError, option.TargetCoverage)
 	case p.Alpha == 0 && (p.Sets != "" || p.ClassConditional):
-		return errors.New("sets or class-conditional says which prediction sets: give alpha, how often they may miss the label")
+		return fmt.Errorf("%s and %s are for prediction sets: give %s, how often these may miss the label",
+			option.Sets, option.ClassConditional, option.Alpha)
 	case p.Sets != "" && !slices.Contains(Scores, p.Sets):
-		return fmt.Errorf("sets is %.70q, want one of %v", p.Sets, Scores)
+		return fmt.Errorf("%s is %.70q, want one of %v", option.Sets, p.Sets, Scores)
 	case p.Confidence > 0 && !p.answers():
-		return errors.New("confidence is that of target-error, target-coverage and false-alarm: give one of them")
+		return fmt.Errorf("%s is that of %s, %s and %s: give one of them",
+			option.Confidence, option.TargetError, option.TargetCoverage, option.FalseAlarm)
 	}
 	return nil
 }
@@ -156,7 +160,7 @@ func (d *Decisions) setRules(tune, calib *Outcomes) error {
 	if d.FalseAlarm > 0 {
 		rule, err := ToleranceLimit(calib.OODScores, 1-d.FalseAlarm, d.Confidence)
 		if err != nil {
-			return fmt.Errorf("false-alarm %v: %w", d.FalseAlarm, err)
+			return fmt.Errorf("%s %v: %w", option.FalseAlarm, d.FalseAlarm, err)
 		}
 		d.OOD = &rule
 	}

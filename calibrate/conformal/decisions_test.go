@@ -97,13 +97,13 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 func TestInvalidPlansAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]Plan{
-		"target-error is 1,":           {TargetError: 1},
-		"alpha is -0.1":                {Alpha: -0.1},
-		"false-alarm is NaN":           {FalseAlarm: math.NaN()},
-		"give one of them":             {TargetError: 0.1, TargetCoverage: 0.1},
-		"give alpha":                   {ClassConditional: true},
-		`sets is "top"`:                {Alpha: 0.1, Sets: "top"},
-		"confidence is that of target": {Alpha: 0.1, Confidence: 0.9},
+		"TargetError is 1,":                       {TargetError: 1},
+		"Alpha is -0.1":                           {Alpha: -0.1},
+		"FalseAlarm is NaN":                       {FalseAlarm: math.NaN()},
+		"TargetError and TargetCoverage both say": {TargetError: 0.1, TargetCoverage: 0.1},
+		"Sets and ClassConditional are for prediction sets: give Alpha": {ClassConditional: true},
+		`Sets is "top"`: {Alpha: 0.1, Sets: "top"},
+		"Confidence is that of TargetError, TargetCoverage and FalseAlarm": {Alpha: 0.1, Confidence: 0.9},
 	} {
 		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", p, err, want)
@@ -145,7 +145,7 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 		"a set threshold above 1": {Plan{Alpha: 0.1}, func(d *Decisions) { d.Set.Thresholds[0] = 1.01 },
 			"the threshold 1.01, want 0 to 1"},
 		"a penalty above 1":    {raps, func(d *Decisions) { d.Set.Penalty = 2 }, "penalty 2 "},
-		"no such sets":         {raps, func(d *Decisions) { d.Plan.Sets = "x" }, "sets is \"x\", want one of [lac "},
+		"no such sets":         {raps, func(d *Decisions) { d.Plan.Sets = "x" }, "Sets is \"x\", want one of [lac "},
 		"confidence 0":         {raps, func(d *Decisions) { d.Confidence = 0 }, "confidence is 0 or missing"},
 		"nothing was asked":    {raps, func(d *Decisions) { *d = Decisions{Examples: 400} }, "nothing is asked for"},
 		"a target not shown":   {raps, func(d *Decisions) { d.TargetError = 0.001 }, "does not show a target_error of 0.001 with confidence 0.95"},

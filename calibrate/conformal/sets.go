@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/internal/option"
 	"gonum.org/v1/gonum/floats"
 )
 
@@ -149,7 +150,8 @@ func Fit(tune, calib *Examples, o SetOptions) (*Sets, error) {
 		return nil, fmt.Errorf("score %.70q of prediction sets, want one of %v", o.Score, Scores)
 	}
 	if !(o.Alpha > 0 && o.Alpha < 1) {
-		return nil, fmt.Errorf("alpha is %v, want a number between 0 and 1: how often a set may miss the label", o.Alpha)
+		return nil, fmt.Errorf("%s is %v, want a number between 0 and 1: how often a set may miss the label",
+			option.Alpha, o.Alpha)
 	}
 	s := &Sets{Score: o.Score, Alpha: o.Alpha, MultiLabel: calib.Targets != nil, Examples: calib.len()}
 	if s.MultiLabel && s.Ranked() {
@@ -262,8 +264,8 @@ func (s *Sets) tune(x *Examples) error {
 	}
 	last, ok := threshold(places, x.len(), s.Alpha)
 	if !ok {
-		return fmt.Errorf("alpha %v needs %d held-out examples to tune the penalty of %s on, there are %d: give more, or a larger alpha",
-			s.Alpha, needed(s.Alpha), s.Score, x.len())
+		return fmt.Errorf("%s %v needs %d held-out examples to tune the penalty of %s on, there are %d: give more, or a larger %[1]s",
+			option.Alpha, s.Alpha, needed(s.Alpha), s.Score, x.len())
 	}
 	s.Free = int(last) + 1
 	least, best := math.Inf(1), 0.0

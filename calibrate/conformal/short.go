@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/mfgs/mfgs/internal/option"
 )
 
 // An InsufficientDataError says that the validation examples do not support a guarantee.
 type InsufficientDataError struct {
-	Option  string  // that asked for it, such as target-error
+	Option  string  // the field of Plan that asked for it, such as TargetError
 	Asked   float64 // its value
 	by      string  // which examples, and how many are needed
 	nearest func() float64
@@ -20,17 +22,15 @@ func (e *InsufficientDataError) Nearest() float64 { return e.nearest() }
 
 func (e *InsufficientDataError) Error() string {
 	end := "smallest"
-	if e.Option == coverage {
+	if e.Option == string(option.TargetCoverage) {
 		end = "largest"
 	}
 	way := "no other can be: leave it out, or give more"
 	if shown := e.Nearest(); shown != 0 {
 		way = fmt.Sprintf("the %s that can be is %v: ask for that, or give more", end, shown)
 	}
-	return fmt.Sprintf("%s %v cannot be shown by %s; %s", e.Option, e.Asked, e.by, way)
+	return fmt.Sprintf("%s %v cannot be shown by %s; %s", option.Name(e.Option), e.Asked, e.by, way)
 }
-
-const coverage = "target-coverage"
 
 // Reachable returns a [*InsufficientDataError] if this number of examples cannot support the plan, whatever they are.
 // A target error may still fail on their mistakes, and class-conditional sets on the number of examples of a class.
@@ -38,24 +38,29 @@ func (p Plan) Reachable(examples int) error {
 	p = p.Complete()
 	faultless := func(target float64) bool { return binomialCDF(0, examples, target) <= 1-p.Confidence }
 	if e := p.TargetError; e > 0 && !faultless(e) {
-		return &InsufficientDataError{"target-error", e, shownBy(examples, e, p.Confidence, answers),
+		return &InsufficientDataError{string(option.TargetError), e,
+			shownBy(examples, e, p.Confidence, answers),
 			func() float64 { return nearest(e, faultless) }}
 	}
 	within := func(part float64) bool { return binomialCDF(examples-1, examples, 1-part) >= p.Confidence }
 	for _, f := range []struct {
-		flag        string
+		name        option.Name
 		asked, part float64
-	}{{coverage, p.TargetCoverage, 1 - p.TargetCoverage}, {"false-alarm", p.FalseAlarm, p.FalseAlarm}} {
+	}{
+		{option.TargetCoverage, p.TargetCoverage, 1 - p.TargetCoverage},
+		{option.FalseAlarm, p.FalseAlarm, p.FalseAlarm},
+	} {
 		if f.asked == 0 || within(f.part) {
 			continue
 		}
-		return &InsufficientDataError{f.flag, f.asked, shownBy(examples, f.part, p.Confidence, ""), func() float64 {
-			possible := nearest(f.part, within)
-			if f.flag == coverage && possible > 0 {
-				possible = math.Round((1-possible)*1e12) / 1e12
-			}
-			return possible
-		}}
+		return &InsufficientDataError{string(f.name), f.asked,
+			shownBy(examples, f.part, p.Confidence, ""), func() float64 {
+				possible := nearest(f.part, within)
+				if f.name == option.TargetCoverage && possible > 0 {
+					possible = math.Round((1-possible)*1e12) / 1e12
+				}
+				return possible
+			}}
 	}
 	if p.Alpha > 0 && spare(examples, p.Alpha) < 0 {
 		return shortOfSets(p.Alpha, examples)
@@ -72,7 +77,7 @@ func shownBy(examples int, part, confidence float64, of string) string {
 const answers = " answers without a mistake, or more with some"
 
 func shortOfSets(alpha float64, examples int) error {
-	return &InsufficientDataError{"alpha", alpha,
+	return &InsufficientDataError{string(option.Alpha), alpha,
 		fmt.Sprintf("%d held-out examples that set thresholds: it takes %d", examples, needed(alpha)),
 		nearestAlpha(alpha, examples)}
 }
@@ -86,9 +91,9 @@ func shortOfClass(alpha float64, byClass [][]miss) error {
 		}
 	}
 	n := len(byClass[class])
-	return &InsufficientDataError{"alpha", alpha,
-		fmt.Sprintf("%d held-out examples of class %d that set thresholds: with class-conditional it takes %d of each",
-			n, class, needed(alpha)),
+	return &InsufficientDataError{string(option.Alpha), alpha,
+		fmt.Sprintf("%d held-out examples of class %d that set thresholds: with %s it takes %d of each",
+			n, class, option.ClassConditional, needed(alpha)),
 		nearestAlpha(alpha, n)}
 }
 

@@ -208,7 +208,7 @@ func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 	sets := []string{"train" + suffix, "val" + suffix}
 	if text := c.String("shard"); c.IsSet("shard") {
 		if shard, err = rows.ParseShard(text); err != nil {
-			return shard, usagef(c.Command.Name, "--%v", err)
+			return shard, usagef(c.Command.Name, "%v", err)
 		}
 		if c.Bool("keep-curvature") {
 			return shard, usagef(c.Command.Name, "--keep-curvature is for a bundle: a part has the curvature in any case; give it to merge")

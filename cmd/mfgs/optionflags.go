@@ -7,8 +7,11 @@ func init() { option.Spell = flagOf }
 
 // flagOf returns the flag of an option: --max-bad for MaxBad.
 func flagOf(n option.Name) string {
-	if n == option.PrecomputedFeatures {
+	switch n {
+	case option.PrecomputedFeatures:
 		return "--train-features" // and for the other sets alike
+	case option.Cache:
+		return "--features-cache"
 	}
 	return "--" + n.Kebab()
 }

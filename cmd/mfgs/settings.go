@@ -12,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
@@ -144,7 +145,7 @@ func readSettings(c *cli.Context, config *calibration.Config) error {
 		field := s.of(config)
 		if text, ok := field.(encoding.TextUnmarshaler); ok {
 			if err := text.UnmarshalText([]byte(c.String(name))); err != nil {
-				return usagef(c.Command.Name, "--%v", err)
+				return usagef(c.Command.Name, "%v", err)
 			}
 			continue
 		}
@@ -166,7 +167,7 @@ func readSettings(c *cli.Context, config *calibration.Config) error {
 		}
 	}
 	if err := config.Decisions.Validate(); err != nil {
-		return usagef(c.Command.Name, "--%v", err)
+		return usagef(c.Command.Name, "%v", err)
 	}
 	return nil
 }
@@ -191,6 +192,9 @@ func readJob(c *cli.Context) (*calibration.Job, error) {
 		return nil, fmt.Errorf("--file %w", err)
 	}
 	config := &j.Config
+	if v := config.Runtime.Provider; v != "" && !c.IsSet("provider") && !slices.Contains(ort.Providers(), v) {
+		return nil, usagef(c.Command.Name, "--file %s: provider %q: want %s", path, v, alternatives(ort.Providers()))
+	}
 	// What the command line replaces need not match the job.
 	for _, role := range []bundle.Role{bundle.Train, bundle.Val, bundle.OOD} {
 		if c.IsSet(string(role)) || c.IsSet(string(role)+"-features") || c.IsSet("limit") {

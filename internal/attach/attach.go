@@ -44,7 +44,7 @@ func Open(b *bundle.Bundle, path string, spec *preprocess.Spec) (*Attached, erro
 	}
 	if a.Head, err = FindHead(a.Model, b.Manifest.Head); err != nil {
 		a.Close()
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", filepath.Join(b.Dir(), bundle.ManifestName), err)
 	}
 	return a, nil
 }
@@ -64,6 +64,10 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 		Features: want.FeaturesTensor, Logits: want.LogitsTensor,
 		Link: want.Link, Approximate: want.Approximation,
 	})
+	if unsupported := (*head.UnsupportedError)(nil); errors.As(err, &unsupported) {
+		return nil, fmt.Errorf("the model does not have the recorded head, from the tensor %.70q to %.70q: %s",
+			want.FeaturesTensor, want.LogitsTensor, unsupported.Reason)
+	}
 	if err != nil {
 		return nil, err
 	}

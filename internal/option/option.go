@@ -8,7 +8,6 @@ package option
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -25,26 +24,40 @@ func (n Name) String() string { return Spell(n) }
 // The options that errors name.
 const (
 	Alpha               Name = "Alpha"
+	Approximate         Name = "Approximate"
+	Batch               Name = "Batch"
+	Cache               Name = "Cache"
+	ClassConditional    Name = "ClassConditional"
 	Classes             Name = "Classes"
+	Confidence          Name = "Confidence"
 	Covariance          Name = "Covariance"
+	Damping             Name = "Damping"
 	FalseAlarm          Name = "FalseAlarm"
 	Features            Name = "Features"
 	Force               Name = "Force"
 	KeepCurvature       Name = "KeepCurvature"
+	Limit               Name = "Limit"
 	Link                Name = "Link"
 	Logits              Name = "Logits"
 	MaxBad              Name = "MaxBad"
+	MaxBody             Name = "MaxBody"
 	Methods             Name = "Methods"
 	Model               Name = "Model"
 	NoModel             Name = "NoModel"
 	OOD                 Name = "OOD"
 	OODScore            Name = "OODScore"
 	Out                 Name = "Out"
-	Preprocess          Name = "Preprocess"
+	Output              Name = "Output"
 	PrecomputedFeatures Name = "PrecomputedFeatures"
+	Preprocess          Name = "Preprocess"
+	Provider            Name = "Provider"
 	Resume              Name = "Resume"
+	Sets                Name = "Sets"
+	Shard               Name = "Shard"
+	Structure           Name = "Structure"
 	TargetCoverage      Name = "TargetCoverage"
 	TargetError         Name = "TargetError"
+	Threads             Name = "Threads"
 	Train               Name = "Train"
 	Val                 Name = "Val"
 	ValOOD              Name = "ValOOD"
@@ -52,18 +65,10 @@ const (
 
 // All are the options that errors name.
 var All = []Name{
-	Alpha, Classes, Covariance, FalseAlarm, Features, Force, KeepCurvature, Link, Logits, MaxBad,
-	Methods, Model, NoModel, OOD, OODScore, Out, PrecomputedFeatures, Preprocess, Resume,
-	TargetCoverage, TargetError, Train, Val, ValOOD,
-}
-
-// Of returns the option whose flag has a name, such as ood-score. It panics if there is none in [All].
-func Of(kebab string) Name {
-	i := slices.IndexFunc(All, func(n Name) bool { return n.Kebab() == kebab })
-	if i < 0 {
-		panic("option: no error names the option " + kebab)
-	}
-	return All[i]
+	Alpha, Approximate, Batch, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
+	Features, Force, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel, OOD,
+	OODScore, Out, Output, PrecomputedFeatures, Preprocess, Provider, Resume, Sets, Shard, Structure,
+	TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }
 
 // wordEnd matches the boundary between two words of a name.

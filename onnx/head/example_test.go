@@ -55,7 +55,7 @@ func ExampleUnsupportedError() {
 	_, err = head.Find(m, head.Options{})
 	fmt.Println(err)
 	// Output:
-	// no classification head: Relu "y" stands between the linear layer Gemm "z" and "y", which the approximation relu would pass over; if another layer is meant, name it with Features TENSOR Logits TENSOR: nearest Features flat Logits z (Gemm, 6 features, 4 classes); or give features and logits computed elsewhere, with PrecomputedFeatures
+	// no classification head: Relu "y" stands between the linear layer Gemm "z" and "y", which Approximate relu would pass over; if another layer is meant, name its tensors with Features and Logits: nearest flat and z (Gemm, 6 features, 4 classes)
 }
 
 // Head and inputs have the form that mfgs inspect --json gives them.

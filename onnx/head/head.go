@@ -69,18 +69,16 @@ type UnsupportedError struct {
 // Error gives the reason, and what to do about it.
 func (e *UnsupportedError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "no classification head: %s; if another layer is meant, name it with %s TENSOR %s TENSOR",
+	fmt.Fprintf(&b, "no classification head: %s; if another layer is meant, name its tensors with %s and %s",
 		e.Reason, option.Features, option.Logits)
 	for i, h := range e.Candidates {
 		sep := ", or"
 		if i == 0 {
 			sep = ": nearest"
 		}
-		fmt.Fprintf(&b, "%s %s %s %s %s (%s, %d features, %d classes)", sep, option.Features,
-			onnxpb.Printable(h.FeaturesTensor), option.Logits, onnxpb.Printable(h.LogitsTensor),
-			h.Op, h.Features, h.Logits)
+		fmt.Fprintf(&b, "%s %s and %s (%s, %d features, %d classes)", sep,
+			onnxpb.Printable(h.FeaturesTensor), onnxpb.Printable(h.LogitsTensor), h.Op, h.Features, h.Logits)
 	}
-	fmt.Fprintf(&b, "; or give features and logits computed elsewhere, with %s", option.PrecomputedFeatures)
 	return b.String()
 }
 
@@ -127,11 +125,11 @@ func (f *finder) find(o Options) (*Head, error) {
 			f.g.Opset)
 	}
 	if o.Link != "" && o.Link.Validate() != nil {
-		return nil, graph.Refuse("there is no link %q, only %s", o.Link, layer.Names())
+		return nil, graph.Refuse("%s %q: want %s", option.Link, o.Link, layer.Names())
 	}
 	f.link = o.Link
 	if o.Approximate != "" && o.Approximate != IgnoreRelu {
-		return nil, graph.Refuse("there is no approximation %q, only %q", o.Approximate, IgnoreRelu)
+		return nil, graph.Refuse("%s %q: want %s", option.Approximate, o.Approximate, IgnoreRelu)
 	}
 	for _, name := range []string{o.Features, o.Logits} {
 		// Features of several layers are joined names, of no tensor; confirm checks them.
@@ -204,8 +202,8 @@ func (f *finder) choose(output string) (*Head, error) {
 	}
 	if len(others) > 0 {
 		best.Evidence = append(best.Evidence,
-			fmt.Sprintf("other outputs come from other linear layers; name one of these logits to choose it: %s",
-				strings.Join(others, ", ")))
+			fmt.Sprintf("other outputs come from other linear layers; choose one of them with %s %s",
+				option.Logits, strings.Join(others, ", ")))
 	}
 	return best, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/option"
 )
 
 // reach walks back from a tensor to linear layers, and forward again to it.
@@ -130,7 +131,7 @@ func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 	case back != nil:
 		r.Reason = fmt.Sprintf("%s stands between the linear layer %s and %q", f.describe(n), f.describe(back), start)
 		if s := f.step(n); s != nil && s.keeps == approximable {
-			r.Reason += fmt.Sprintf(", which the approximation %s would pass over", IgnoreRelu)
+			r.Reason += fmt.Sprintf(", which %s %s would pass over", option.Approximate, IgnoreRelu)
 		}
 	default:
 		r.Reason = fmt.Sprintf("%q comes from %s and not from a linear layer", start, f.describe(n))

@@ -408,7 +408,7 @@ def hand_fixtures():
     refuse("named_not_linear", named, inits, 'Relu "phi" stands between that and "bo"', options={"features": "bo", "logits": "z"})
     refuse("named_unknown", named, inits, 'no tensor "nothing"', options={"logits": "nothing"})
     refuse("named_output", named, inits, 'no output "z"', options={"output": "z"})
-    refuse("named_candidates", named, inits, "Features flat Logits z (Gemm, 6 features, 4 classes)")
+    refuse("named_candidates", named, inits, "Features and Logits: nearest flat and z (Gemm, 6 features, 4 classes)")
 
     # Containers and types.
     b0, w, b = body("unordered")

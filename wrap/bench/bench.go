@@ -90,7 +90,8 @@ func (b *bench) check() error {
 	}
 	switch {
 	case b.Limit < 0 || b.MaxBad < 0:
-		return fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", b.Limit, b.MaxBad)
+		return fmt.Errorf("%s is %d and %s %d, want no negative numbers",
+			option.Limit, b.Limit, option.MaxBad, b.MaxBad)
 	case b.Resamples < 0:
 		return fmt.Errorf("resamples are %d, want no negative number", b.Resamples)
 	case b.Test == "":

@@ -351,22 +351,19 @@ func parse(document []byte) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The version comes first: fields of another one need not be known.
-	var format struct {
-		Format *int `yaml:"format"`
-	}
-	if err := root.Decode(&format); err != nil {
-		return nil, folder.Error(err)
+	format, err := folder.Format(root)
+	if err != nil {
+		return nil, err
 	}
 	switch {
-	case format.Format == nil:
+	case format == nil:
 		return nil, fmt.Errorf("%w: field format is missing", ErrVersion)
-	case *format.Format < oldest || *format.Format > Version:
-		return nil, fmt.Errorf("%w: format %d, this program reads %d to %d", ErrVersion, *format.Format, oldest, Version)
+	case *format < oldest || *format > Version:
+		return nil, fmt.Errorf("%w: format %d, this program reads %d to %d", ErrVersion, *format, oldest, Version)
 	}
 
 	var m Manifest
-	if err := folder.Decode(document, &m); err != nil {
+	if err := folder.Decode(document, root, &m); err != nil {
 		return nil, err
 	}
 	if err := checkExtensions(root, &m); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
@@ -38,7 +39,7 @@ func (s Settings) Complete() Settings {
 	return s
 }
 
-// Validate reports settings that are wrong for any model and data. Errors name fields as YAML does.
+// Validate reports settings that are wrong for any model and data.
 func (s Settings) Validate() error {
 	if s.Covariance != "" {
 		if err := s.Covariance.Validate(); err != nil {
@@ -60,17 +61,17 @@ func (s Settings) Validate() error {
 		return fmt.Errorf("decisions: %w", err)
 	}
 	if s.Head.Link != "" && s.Head.Link.Validate() != nil {
-		return fmt.Errorf("head.link %q: want %s", s.Head.Link, layer.Names())
+		return fmt.Errorf("head: %s %q: want %s", option.Link, s.Head.Link, layer.Names())
 	}
 	switch {
 	case s.Head.Approximate != "" && s.Head.Approximate != head.IgnoreRelu:
-		return fmt.Errorf("head.approximation %q: want %s", s.Head.Approximate, head.IgnoreRelu)
+		return fmt.Errorf("head: %s %q: want %s", option.Approximate, s.Head.Approximate, head.IgnoreRelu)
 	case s.Lambda0 != 0 && !(s.Lambda0 >= 1e-6 && s.Lambda0 <= 1e6):
 		return fmt.Errorf("lambda0 is %v, want 1e-6 to 1e6", s.Lambda0)
 	case s.Limit < 0:
-		return fmt.Errorf("limit %d is negative", s.Limit)
+		return fmt.Errorf("%s %d is negative", option.Limit, s.Limit)
 	case s.MaxBad < 0:
-		return fmt.Errorf("max_bad %d is negative", s.MaxBad)
+		return fmt.Errorf("%s %d is negative", option.MaxBad, s.MaxBad)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package calibration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -23,11 +22,15 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	cfg.Settings = cfg.Complete()
-	if cfg.Shard != (rows.Shard{}) || cfg.Train == "" || cfg.Val == "" {
-		return nil, errors.New("train or val is missing, or shard is given: give all of train and val, or make parts with Accumulate")
+	if cfg.Shard != (rows.Shard{}) {
+		return nil, fmt.Errorf("%s is for parts, which Accumulate makes: leave it out", option.Shard)
+	}
+	if cfg.Train == "" || cfg.Val == "" {
+		return nil, fmt.Errorf("%s or %s is missing: a bundle needs both", option.Train, option.Val)
 	}
 	if cfg.OODScore == "learned" && cfg.OOD == "" {
-		return nil, errors.New("the score learned is learned from out-of-distribution data or, of images, from stand-ins: give ood")
+		return nil, fmt.Errorf("the score learned is learned from out-of-distribution data or, of images, from stand-ins: give %s",
+			option.OOD)
 	}
 	log := newJournal(cfg.Progress, cfg.Notice)
 	var report *Report
@@ -66,14 +69,15 @@ func (c *Config) Validate() error {
 	}
 	switch {
 	case c.Train == "" && c.Val == "" && c.OOD == "":
-		return errors.New("there are no data: give train, val or ood")
+		return fmt.Errorf("there are no data: give %s, %s or %s", option.Train, option.Val, option.OOD)
 	case !c.PrecomputedFeatures && c.Model == "":
-		return errors.New("model is missing: give it, or ready-made features")
+		return fmt.Errorf("%s is missing: give it or %s", option.Model, option.PrecomputedFeatures)
 	case c.Resume && c.stream() != "":
 		return fmt.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave %s out, or give files",
 			c.stream(), option.Resume)
 	case c.Limit > 0 && dataset.IsStream(c.Train):
-		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)
+		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave out %s, or give a file",
+			c.Train, option.Limit)
 	}
 	if err := c.checkPrecomputed(); err != nil {
 		return err
@@ -90,15 +94,15 @@ func (c *Config) checkPrecomputed() error {
 		return nil
 	}
 	if c.Model != "" {
-		return errors.New("model is given, and so are ready-made features: give one of them")
+		return fmt.Errorf("%s is given, and so is %s: give one of them", option.Model, option.PrecomputedFeatures)
 	}
 	for _, f := range []struct {
-		name  string
+		name  option.Name
 		given bool
 	}{
-		{"features", c.Head.Features != ""}, {"logits", c.Head.Logits != ""},
-		{"output", c.Head.Output != ""}, {"approximate", c.Head.Approximate != ""},
-		{"preprocess", c.Preprocess != nil}, {"features-cache", c.Cache != ""}, {"no-model", c.NoModel},
+		{option.Features, c.Head.Features != ""}, {option.Logits, c.Head.Logits != ""},
+		{option.Output, c.Head.Output != ""}, {option.Approximate, c.Head.Approximate != ""},
+		{option.Preprocess, c.Preprocess != nil}, {option.Cache, c.Cache != ""}, {option.NoModel, c.NoModel},
 	} {
 		if f.given {
 			return fmt.Errorf("%s is for a model, and with ready-made features there is none: leave it out", f.name)

@@ -165,9 +165,9 @@ type InterruptedError struct {
 func (e *InterruptedError) Error() string {
 	instead := ""
 	if short := (*conformal.InsufficientDataError)(nil); errors.As(e.Err, &short) {
-		instead = fmt.Sprintf(" and without %s", option.Of(short.Option))
+		instead = fmt.Sprintf(" and without %s", option.Name(short.Option))
 		if shown := short.Nearest(); shown != 0 {
-			instead = fmt.Sprintf(" %s %v", option.Of(short.Option), shown)
+			instead = fmt.Sprintf(" %s %v", option.Name(short.Option), shown)
 		}
 	}
 	return fmt.Sprintf("%v (%s holds what was read: go on with %s%s)", e.Err, e.Checkpoint, option.Resume, instead)

@@ -88,6 +88,9 @@ func parseJob(data []byte) (j *Job, manifest bool, err error) {
 	if err := checkKeys(root); err != nil {
 		return nil, false, err
 	}
+	if err := folder.CheckTypes(root, reflect.TypeFor[document](), ""); err != nil {
+		return nil, false, err
+	}
 	var d document
 	if err := root.Decode(&d); err != nil {
 		return nil, false, folder.Error(err)
@@ -150,6 +153,9 @@ func (j *Job) takeWords(root *yaml.Node) error {
 		case "model":
 			var m modelKeys
 			if err := keysOf(value, reflect.TypeOf(m), key); err != nil {
+				return err
+			}
+			if err := folder.CheckTypes(value, reflect.TypeOf(m), key); err != nil {
 				return err
 			}
 			if err := value.Decode(&m); err != nil {
@@ -244,7 +250,9 @@ func (j *Job) validate() error {
 			return err
 		}
 	}
-	return c.Runtime.Validate()
+	runtime := c.Runtime
+	runtime.Provider = "" // whoever runs the job may choose another; Calibrate checks it
+	return runtime.Validate()
 }
 
 // resolvePaths makes relative paths relative to dir, except for the SPECs of a manifest.
@@ -324,7 +332,7 @@ func keysOf(n *yaml.Node, t reflect.Type, at string) error {
 			}
 		}
 	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
-		fields := fieldsOf(t)
+		fields := folder.Fields(t)
 		for i := 0; i < len(n.Content); i += 2 {
 			key := n.Content[i]
 			field, ok := fields[key.Value]
@@ -339,20 +347,6 @@ func keysOf(n *yaml.Node, t reflect.Type, at string) error {
 	return nil
 }
 
-// fieldsOf returns the types of a struct's fields, by their YAML keys.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	fields := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		switch key, option, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); {
-		case option == "inline" && t.Field(i).Type.Kind() == reflect.Struct:
-			maps.Copy(fields, fieldsOf(t.Field(i).Type))
-		case key != "" && key != "-":
-			fields[key] = t.Field(i).Type
-		}
-	}
-	return fields
-}
-
 // unknown returns the error for an unknown key, with a hint.
 func unknown(key *yaml.Node, fields map[string]reflect.Type, at string) error {
 	names := slices.Sorted(maps.Keys(fields))
@@ -361,7 +355,7 @@ func unknown(key *yaml.Node, fields map[string]reflect.Type, at string) error {
 		hint = ": did you mean " + strings.Join(near, " or ") + "?"
 	} else if key.Value == "settings" && at == "" {
 		hint = ": its keys stand at the top of a job"
-	} else if _, ok := fieldsOf(reflect.TypeFor[bundle.Manifest]())[key.Value]; ok && at == "" {
+	} else if _, ok := folder.Fields(reflect.TypeFor[bundle.Manifest]())[key.Value]; ok && at == "" {
 		hint = ", as it is what a calibration finds out: leave it out"
 	}
 	return fmt.Errorf("line %d: %s is no key of a job%s", key.Line, name, hint)

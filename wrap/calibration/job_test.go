@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
 const whole = `
@@ -89,8 +90,8 @@ func TestKeys(t *testing.T) {
 func TestKeysOfJobsAreThoseOfManifests(t *testing.T) {
 	t.Parallel()
 	beyond := strings.Fields("lambda0 out report limit max_bad features_cache keep_curvature no_model no_probe provider threads")
-	manifest := fieldsOf(reflect.TypeFor[bundle.Manifest]())
-	for key := range fieldsOf(reflect.TypeFor[document]()) {
+	manifest := folder.Fields(reflect.TypeFor[bundle.Manifest]())
+	for key := range folder.Fields(reflect.TypeFor[document]()) {
 		if _, ok := manifest[key]; ok == slices.Contains(beyond, key) {
 			t.Errorf("%s: in the manifest %v", key, ok)
 		}
@@ -117,13 +118,13 @@ func TestInvalidJobsAreRefused(t *testing.T) {
 		{"datasets: [{role: train}]", "role train has no spec"},
 		{"datasets: [{role: val, spec: x}, {role: val, spec: y}]", "two sets have the role val"},
 		{"covariance: wobbly", "wobbly"},
-		{"structure: wobbly", `structure "wobbly": want auto, full or kron`},
-		{"damping: -1", `damping "-1", want auto`},
+		{"structure: wobbly", `Structure "wobbly": want auto, full or kron`},
+		{"damping: -1", `line 1: Damping "-1", want auto`},
 		{"ood_score: wobbly", "wobbly"},
-		{"head: {link: wobbly}", `head.link "wobbly": want softmax`},
-		{"head: {approximation: wobbly}", `head.approximation "wobbly": want relu`},
-		{"decisions: {target_error: 2}", "decisions: "},
-		{"limit: -1", "limit -1 is negative"},
+		{"head: {link: wobbly}", `head: Link "wobbly": want softmax`},
+		{"head: {approximation: wobbly}", `head: Approximate "wobbly": want relu`},
+		{"decisions: {target_error: 2}", "decisions: TargetError is 2, want"},
+		{"limit: -1", "Limit -1 is negative"},
 		{"batch: many", "many"},
 		{"out: &a x\nmodel: *a", "anchors"},
 		{"out: x\n---\nout: y", "more than one document"},
@@ -209,7 +210,7 @@ func FuzzJob(f *testing.F) {
 // What stands in a job as null was not given, a key stands there once, and messages name no type of Go.
 func TestJobsOfOddShapes(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"preprocess: null", "labels: ~", "ood_score: {}", "damping: {}", "structure: auto"} {
+	for _, text := range []string{"preprocess: null", "labels: ~", "ood_score: {}", "damping: {}", "structure: auto", "limit: 1e3"} {
 		if j, _, err := parseJob([]byte("model: m.onnx\n" + text)); err != nil || j.Preprocess != "" || j.Classes != "" {
 			t.Errorf("%s: %+v, %v", text, j, err)
 		}
@@ -219,12 +220,18 @@ func TestJobsOfOddShapes(t *testing.T) {
 		"labels: a\nlabels: [b]":       "already defined",
 		"damping: {rule: 1, rule: 2}":  "damping: want a word",
 		"ood_score: {name: {name: x}}": "ood_score: want a word",
-		"model: [x]":                   "cannot unmarshal",
-		"datasets: x":                  "cannot unmarshal",
+		"model: [x]":                   "line 1: model is a list, want a mapping",
+		"datasets: x":                  `line 1: datasets is "x", want a list`,
 		"lambda0: 1e9":                 "lambda0 is 1e+09, want 1e-6 to 1e6",
-		"provider: abacus":             `provider "abacus": want cpu`,
+		"threads: x":                   `line 1: threads is "x", want a whole number`,
+		"limit: 2.7":                   `line 1: limit is "2.7", want a whole number`,
+		"lambda0: x":                   `line 1: lambda0 is "x", want a number`,
+		"keep_curvature: maybe":        `line 1: keep_curvature is "maybe", want true or false`,
+		"labels: {a: 1}":               "line 1: labels is a mapping, want a list",
+		"head: {features: [x]}":        "line 1: head.features is a list, want a word",
+		"damping: rel:x":               `line 1: Damping "rel:x", want auto`,
 		"settings: {limit: 3}":         "its keys stand at the top of a job",
-		"batch: -3":                    "batch -3 is negative",
+		"batch: -3":                    "Batch -3 is negative",
 	} {
 		_, _, err := parseJob([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "struct") ||

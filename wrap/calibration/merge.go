@@ -177,7 +177,7 @@ func (c *MergeConfig) check() error {
 	case c.Out == "":
 		return errors.New("out is missing: give the folder to write")
 	case c.Model != "" && c.NoModel:
-		return errors.New("model and no-model contradict each other: give one of them")
+		return fmt.Errorf("%s and %s contradict each other: give one of them", option.Model, option.NoModel)
 	}
 	for _, dir := range c.Parts {
 		if folder.Inside(c.Out, dir) {
@@ -222,7 +222,7 @@ func MergeParts(ctx context.Context, cfg MergeConfig) (*PartReport, error) {
 		return nil, err
 	}
 	if cfg.KeepCurvature {
-		return nil, errors.New("a part has the sums over the training data in any case: keep-curvature is for a bundle")
+		return nil, fmt.Errorf("a part has the sums over the training data in any case: %s is for a bundle", option.KeepCurvature)
 	}
 	if cfg.Decisions != (conformal.Plan{}) {
 		return nil, errors.New("a part has the decisions of the parts that it was made of: others are for a bundle")

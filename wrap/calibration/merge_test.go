@@ -207,7 +207,7 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 		}
 		refused(func(m *MergeConfig) { m.Model = "../../featurize/testdata/conv.onnx" }, "conv.onnx", "SHA-256", "give that one")
 		refused(func(m *MergeConfig) { m.Model = "nowhere.onnx" }, "nowhere.onnx")
-		refused(func(m *MergeConfig) { m.NoModel = true }, "model and no-model contradict each other")
+		refused(func(m *MergeConfig) { m.NoModel = true }, "Model and NoModel contradict each other")
 		_, err := MergeParts(t.Context(), MergeConfig{Parts: all, Out: into + "-part", Model: c.Model})
 		says(t, err, "a model is for a bundle")
 	}

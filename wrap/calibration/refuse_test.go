@@ -71,21 +71,21 @@ func TestCalibrateRefuses(t *testing.T) {
 		edit  func(c *Config)
 		words []string
 	}{
-		{"no training data", func(c *Config) { c.Train = "" }, []string{"give all of train and val"}},
-		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"give all of train and val"}},
-		{"no model", func(c *Config) { c.Model = "" }, []string{"model is missing", "ready-made features"}},
+		{"no training data", func(c *Config) { c.Train = "" }, []string{"a bundle needs both"}},
+		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"a bundle needs both"}},
+		{"no model", func(c *Config) { c.Model = "" }, []string{"Model is missing", "PrecomputedFeatures"}},
 		{"no folder", func(c *Config) { c.Out = "" }, []string{"folder to write"}},
 		{"a folder in none", func(c *Config) { c.Out = filepath.Join(c.Out, "b") }, []string{"no such file"}},
 		{"unknown covariance", func(c *Config) { c.Covariance = "laplace" }, []string{"laplace", "hessian"}},
 		{"unknown structure", func(c *Config) { c.Structure = "diag" }, []string{"diag", "kron"}},
 		{"unknown provider", func(c *Config) { c.Runtime.Provider = "abacus" }, []string{"abacus", "cpu"}},
-		{"negative limit", func(c *Config) { c.Limit = -1 }, []string{"limit -1 is negative"}},
-		{"negative max-bad", func(c *Config) { c.MaxBad = -1 }, []string{"max_bad -1"}},
-		{"negative batch", func(c *Config) { c.Runtime.Batch = -1 }, []string{"batch -1"}},
-		{"negative threads", func(c *Config) { c.Runtime.Threads = -1 }, []string{"threads -1 is negative"}},
-		{"negative damping", func(c *Config) { c.Damping.Absolute = -1 }, []string{"damping", "-1"}},
-		{"infinite damping", func(c *Config) { c.Damping.Relative = math.Inf(1) }, []string{"damping", "+Inf"}},
-		{"two dampings", func(c *Config) { c.Damping = calibrate.Damping{Absolute: 1, Relative: 1} }, []string{"damping", "want one"}},
+		{"negative limit", func(c *Config) { c.Limit = -1 }, []string{"Limit -1 is negative"}},
+		{"negative max-bad", func(c *Config) { c.MaxBad = -1 }, []string{"MaxBad -1 is negative"}},
+		{"negative batch", func(c *Config) { c.Runtime.Batch = -1 }, []string{"Batch -1"}},
+		{"negative threads", func(c *Config) { c.Runtime.Threads = -1 }, []string{"Threads -1 is negative"}},
+		{"negative damping", func(c *Config) { c.Damping.Absolute = -1 }, []string{"Damping", "-1"}},
+		{"infinite damping", func(c *Config) { c.Damping.Relative = math.Inf(1) }, []string{"Damping", "+Inf"}},
+		{"two dampings", func(c *Config) { c.Damping = calibrate.Damping{Absolute: 1, Relative: 1} }, []string{"Damping", "want one"}},
 		{"negative lambda0", func(c *Config) { c.Lambda0 = -1 }, []string{"lambda0", "-1"}},
 		{"lambda0 not a number", func(c *Config) { c.Lambda0 = math.NaN() }, []string{"lambda0", "NaN"}},
 
@@ -93,7 +93,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"model empty", func(c *Config) { c.Model = write(t, data, "empty.onnx", nil) }, []string{"empty.onnx", "empty"}},
 		{"model truncated", func(c *Config) { c.Model = write(t, data, "cut.onnx", model[:len(model)/2]) }, []string{"cut.onnx", "not an ONNX model"}},
 		{"model of noise", func(c *Config) { c.Model = write(t, data, "noise.onnx", photo(t, 1, 50)) }, []string{"noise.onnx", "not an ONNX model"}},
-		{"no head", func(c *Config) { c.Model = "../../testdata/onnx/no_layer.onnx" }, []string{"Features TENSOR"}},
+		{"no head", func(c *Config) { c.Model = "../../testdata/onnx/no_layer.onnx" }, []string{"name its tensors with Features and Logits"}},
 		{"head of other names", func(c *Config) { c.Head = head.Options{Features: "elsewhere"} }, []string{"elsewhere"}},
 		{"preprocessing that does not fit", func(c *Config) { c.Preprocess = &preprocess.Spec{Crop: &preprocess.Crop{Size: 4}} }, []string{"4×4", "[N,1,8,8]"}},
 
@@ -119,11 +119,11 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"held-out feature not a number", func(c *Config) { logModel(c); c.Val = negative }, []string{"val: ", "negative.npz[40]: feature 2 is NaN"}},
 		{"unfamiliar feature not a number", func(c *Config) { logModel(c); c.OOD = negative }, []string{"ood: ", "negative.npz[40]: feature 2 is NaN"}},
 
-		{"features and a model", func(c *Config) { m := c.Model; precomputed(c); c.Model = m }, []string{"model is given", "give one of them"}},
-		{"features and preprocessing", func(c *Config) { precomputed(c); c.Preprocess = &preprocess.Spec{} }, []string{"preprocess is for a model", "leave it out"}},
-		{"features and a cache", func(c *Config) { precomputed(c); c.Cache = data }, []string{"features-cache is for a model", "leave it out"}},
-		{"features without their model", func(c *Config) { precomputed(c); c.NoModel = true }, []string{"no-model is for a model", "leave it out"}},
-		{"features and an output", func(c *Config) { precomputed(c); c.Head.Output = "y" }, []string{"output is for a model", "leave it out"}},
+		{"features and a model", func(c *Config) { m := c.Model; precomputed(c); c.Model = m }, []string{"Model is given, and so is PrecomputedFeatures", "give one of them"}},
+		{"features and preprocessing", func(c *Config) { precomputed(c); c.Preprocess = &preprocess.Spec{} }, []string{"Preprocess is for a model", "leave it out"}},
+		{"features and a cache", func(c *Config) { precomputed(c); c.Cache = data }, []string{"Cache is for a model", "leave it out"}},
+		{"features without their model", func(c *Config) { precomputed(c); c.NoModel = true }, []string{"NoModel is for a model", "leave it out"}},
+		{"features and an output", func(c *Config) { precomputed(c); c.Head.Output = "y" }, []string{"Output is for a model", "leave it out"}},
 		{"features not of a file of features", func(c *Config) { precomputed(c); c.Train = fine }, []string{"train: ", "features"}},
 		{"features of another width", func(c *Config) { precomputed(c); c.Val = ready("wide", 50, 7, 3, same) }, []string{"val: ", "7 features and 3 logits", "6 and 3"}},
 		{"logits of another width", func(c *Config) { precomputed(c); c.OOD = ready("long", 50, 6, 4, same) }, []string{"ood: ", "4 logits"}},
@@ -180,8 +180,8 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.OODTest) }, []string{"test: ", "no labels"}},
 		{"images of another size", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "letters", Spec: large}} }, []string{"letters: 0001.png", "28×28"}},
 		{"another model", func(c *bench.Config) { c.Model = "../../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
-		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"limit is -1"}},
-		{"negative batch", func(c *bench.Config) { c.Runtime.Batch = -1 }, []string{"batch -1"}},
+		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"Limit is -1"}},
+		{"negative batch", func(c *bench.Config) { c.Runtime.Batch = -1 }, []string{"Batch -1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := bench.Config{Bundle: dir, Test: digits(t, models.DigitsTest)}

@@ -115,6 +115,9 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 		return err
 	}
 	h, err := head.Find(model, cfg.Head)
+	if errors.As(err, new(*head.UnsupportedError)) {
+		return fmt.Errorf("%w; or give features and logits computed elsewhere, with %s", err, option.PrecomputedFeatures)
+	}
 	if err != nil {
 		return err
 	}

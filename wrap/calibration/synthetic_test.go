@@ -178,7 +178,7 @@ func TestTheLearnedScoreNeedsOODData(t *testing.T) {
 	c := withSynthetic(t)
 	c.OOD, c.OODScore = "", "learned"
 	_, err := Calibrate(t.Context(), c)
-	says(t, err, "the score learned is learned from", "give ood")
+	says(t, err, "the score learned is learned from", "give OOD")
 	_, err = Merge(t.Context(), MergeConfig{Parts: parts(t, c, 1), Out: filepath.Join(t.TempDir(), "b")})
 	says(t, err, "the score learned is learned from", "OOD auto")
 }

@@ -182,6 +182,11 @@ func (u *update) spec(role bundle.Role, configured string) string {
 	return configured
 }
 
+// optionOf is the option for the data of a role.
+var optionOf = map[bundle.Role]option.Name{
+	bundle.Train: option.Train, bundle.Val: option.Val, bundle.OOD: option.OOD,
+}
+
 // open opens model and data.
 func (u *update) open(ctx context.Context) error {
 	cfg, m := u.config(), u.manifest
@@ -192,7 +197,7 @@ func (u *update) open(ctx context.Context) error {
 	for _, role := range []bundle.Role{bundle.Val, bundle.OOD} {
 		configured := map[bundle.Role]string{bundle.Val: u.Val, bundle.OOD: u.OOD}[role]
 		if configured == "" && dataset.IsStream(specs[string(role)]) {
-			return fmt.Errorf("the %s data of the bundle came on standard input, which is gone: give it with %s", role, option.Of(string(role)))
+			return fmt.Errorf("the %s data of the bundle came on standard input, which is gone: give it with %s", role, optionOf[role])
 		}
 	}
 	if err := source.OneStream(specs); err != nil {
@@ -384,7 +389,7 @@ func (u *update) check(ctx context.Context) error {
 			return err
 		}
 		if !same {
-			return fmt.Errorf("%s: %s is not the data of the bundle any more: give the data with %s", s.role, d.Spec, option.Of(string(s.role)))
+			return fmt.Errorf("%s: %s is not the data of the bundle any more: give the data with %s", s.role, d.Spec, optionOf[s.role])
 		}
 	}
 	return nil

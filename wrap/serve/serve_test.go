@@ -257,7 +257,7 @@ func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
 		{"a wrong type", "POST", infer, strings.Replace(inferBody(t, "", 1500, 1501, ""), "FP32", "FP64", 1), 400, "FP64", nil},
 		{"a wrong shape", "POST", infer, strings.Replace(inferBody(t, "", 1500, 1501, ""), "1,1,8,8", "1,64", 1), 400, "[-1,1,8,8]", nil},
 		{"no examples", "POST", infer, `{"inputs":[{"name":"image","shape":[0,1,8,8],"datatype":"FP32","data":[]}]}`, 400, "no examples", nil},
-		{"too large", "POST", infer, inferBody(t, "", 1000, 1700, ""), 413, "65536 bytes", nil},
+		{"too large", "POST", infer, inferBody(t, "", 1000, 1700, ""), 413, "65536 bytes, which is the most that is taken: send fewer examples at a time, or start the server with a larger MaxBody", nil},
 		{"a large document", "POST", "/v2/repository/index", strings.Repeat(" ", 1<<16+1), 413, "want a small JSON object, or nothing", nil},
 		{"no such output", "POST", infer, inferBody(t, "", 1500, 1501, `,"outputs":[{"name":"mood"}]`), 400, "mood", nil},
 		{"a wrong parameter", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_act":"warm"}`), 400, "t_act", nil},

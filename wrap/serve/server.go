@@ -12,6 +12,7 @@ import (
 
 	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/internal/oip/inference"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 	"github.com/mfgs/mfgs/wrap/serve/internal/inbound"
 	"github.com/mfgs/mfgs/wrap/serve/internal/telemetry"
@@ -97,7 +98,8 @@ func (s *Server) updateHealth() {
 
 // bodyTooLarge returns the error of a body or message that is too large.
 func (s *Server) bodyTooLarge(what string) error {
-	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or raise the limit of the server", what, s.config.MaxBody)
+	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or start the server with a larger %s",
+		what, s.config.MaxBody, option.MaxBody)
 }
 
 // limitsOf returns the limits of a request, whose tensors take their memory from a reservation.

@@ -139,7 +139,7 @@ def plain():
     weights = {"s": i64(-1, 3, 1, 2), "w4": w[:, :3].reshape(K, 3, 1, 1), "b": b}
     b0, _, _ = body("fused_conv_relu")
     m = model(BODY + conv, {**b0, **weights})
-    refused("fused_conv_relu", m, "which the approximation relu would pass over")
+    refused("fused_conv_relu", m, "which Approximate relu would pass over")
     found("fused_conv_relu", m, head("com.microsoft.FusedConv", "p", "y", tail=["Relu", "GlobalAveragePool", "Flatten"], d=3),
           lambda get: get("p").mean(axis=(2, 3)), lambda get: get("p").mean(axis=(2, 3)) @ w[:, :3].T + b, {"Approximate": "relu"})
 
@@ -475,7 +475,7 @@ def unsupported():
         refused(name, model(BODY + nodes, {**b0, **weights}), reason, nearest=nearest)
 
     refuse("unsupported_distance", [("Unsqueeze", "phi axis", "p3"), ("Sub", "p3 c", "diff"), ("Pow", "diff two", "sq"), ("ReduceSum", "sq last", "dist", {"keepdims": 0}), ("Neg", "dist", "y")],
-           "with PrecomputedFeatures", ["x bo"])
+           "nearest x and bo (MatMul", ["x bo"])
     refuse("unsupported_classes_of_two_layers", [("Gemm", "phi w1 b1", "z1", gemm), ("Gemm", "phi w3 b3", "z3", gemm), ("Concat", "z1 z3", "y", {"axis": 1})],
            'Concat "y" stands between the linear layer Gemm "z1" and "y"', ["phi z1", "phi z3"])
     refuse("unsupported_thresholds", [("MatMul", "phi w1t", "m"), ("Add", "m thresholds", "zz"), ("Sigmoid", "zz", "y")], "does not fit logits of shape", [])

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -16,12 +17,12 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// Errors of manifests.
+// Errors of manifests, and of jobs.
 var (
 	ErrSeal         = errors.New("the seal is broken")
-	ErrYAML         = errors.New("the manifest is malformed")
+	ErrYAML         = errors.New("invalid YAML")
 	ErrUnknownField = errors.New("the manifest has an unknown field")
-	ErrTooMuch      = errors.New("the manifest holds too much")
+	ErrTooMuch      = errors.New("the YAML holds too much")
 )
 
 // Render returns the document of a manifest, without a seal. comments has the comments above its
@@ -128,8 +129,26 @@ func Parse(document []byte) (*yaml.Node, error) {
 	return &root, plain(&root, &pairs)
 }
 
-// Decode reads a document into a manifest, and refuses unknown fields.
-func Decode(document []byte, manifest any) error {
+// Format returns the version of a document, nil if it has none. Check it first: the fields of another version may be
+// others.
+func Format(root *yaml.Node) (*int, error) {
+	var d struct {
+		Format *int `yaml:"format"`
+	}
+	if err := CheckTypes(root, reflect.TypeOf(d), ""); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrYAML, err)
+	}
+	if err := root.Decode(&d); err != nil {
+		return nil, Error(err)
+	}
+	return d.Format, nil
+}
+
+// Decode reads a document, whose root is parsed, into a manifest, and refuses unknown fields.
+func Decode(document []byte, root *yaml.Node, manifest any) error {
+	if err := CheckTypes(root, reflect.TypeOf(manifest), ""); err != nil {
+		return fmt.Errorf("%w: %w", ErrYAML, err)
+	}
 	d := yaml.NewDecoder(bytes.NewReader(document))
 	d.KnownFields(true)
 	if err := d.Decode(manifest); err != nil {

@@ -53,7 +53,7 @@ func readManifest(dir string) (*Manifest, error) {
 	fail := func(err error) (*Manifest, error) { return nil, fmt.Errorf("%s: %w", dir, err) }
 	s, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fail(errors.New("no such folder: want a part of a calibration, which one shard writes"))
+		return fail(fmt.Errorf("no such folder: want a part of a calibration, made with %s", option.Shard))
 	}
 	if err != nil {
 		return nil, err
@@ -90,18 +90,18 @@ func parse(document []byte) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Check the version first: another one may have other fields.
-	var format struct {
-		Format int `yaml:"format"`
+	format, err := folder.Format(root)
+	if err != nil {
+		return nil, err
 	}
-	if err := root.Decode(&format); err != nil {
-		return nil, folder.Error(err)
+	if format == nil {
+		format = new(int)
 	}
-	if format.Format != Version {
-		return nil, fmt.Errorf("format %d, this program reads %d: make all parts with the same version", format.Format, Version)
+	if *format != Version {
+		return nil, fmt.Errorf("format %d, this program reads %d: make all parts with the same version", *format, Version)
 	}
 	m := &Manifest{}
-	if err := folder.Decode(document, m); err != nil {
+	if err := folder.Decode(document, root, m); err != nil {
 		return nil, err
 	}
 	if p := m.Recipe.Preprocess; p != nil && p.Spec != nil && p.Spec.Exif == nil {
