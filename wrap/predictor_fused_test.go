@@ -299,7 +299,7 @@ func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = kept.PredictFeatures(phi, logits)
-	says(t, err, dir, "no such file")
+	says(t, err, dir, "want a bundle")
 	if _, err := kept.Predict(t.Context(), []Tensor{digitTensor(t, 0, 3)}); err != nil {
 		t.Errorf("without the bundle: %v", err)
 	}

@@ -135,7 +135,7 @@ func TestErrorsOfOpenNameTheSet(t *testing.T) {
 		{nil, "-", "give a file"},
 		{w, "none", "none"},
 		{w, images + "[0:5]", "5"},
-		{w, images + "[2:2]", "is empty"},
+		{w, images + "[2:2]", "holds no examples"},
 		{w, Write(t, t.TempDir(), "images-idx3-ubyte", IDX(nil, 0, 8, 8)), "holds no examples"},
 	} {
 		o := source.Opener{Network: test.network, Notes: &source.Notes{}}

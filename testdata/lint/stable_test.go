@@ -89,11 +89,7 @@ func (e *exposure) of(t types.Type) {
 			return
 		}
 		ours, is := strings.CutPrefix(pkg.Path(), module+"/")
-<<<<<<< HEAD
-		if list, isStable := stable[ours]; is && (!isStable || list != nil && !slices.Contains(list, t.Obj().Name())) {
-=======
-		if list, promised := Stable[ours]; is && (!promised || list != nil && !slices.Contains(list, t.Obj().Name())) {
->>>>>>> wt-api
+		if list, isStable := Stable[ours]; is && (!isStable || list != nil && !slices.Contains(list, t.Obj().Name())) {
 			e.out[fmt.Sprintf("%s exposes %s.%s, which is not stable", e.by, ours, t.Obj().Name())] = true
 		} else if !is && strings.Contains(strings.Split(pkg.Path(), "/")[0], ".") {
 			e.out[fmt.Sprintf("%s exposes %s.%s, of another module", e.by, pkg.Path(), t.Obj().Name())] = true

@@ -240,7 +240,9 @@ func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
 					n, d, k := 600, 6, 3
 					logits := random(2, n*k)
 					file := write(t, t.TempDir(), "x.npz", npz(t, map[string]array{
-						"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(sampled(logits, n), n),
+						"features": arrayOf(random(1, n*d), n, d),
+						"logits":   arrayOf(logits, n, k),
+						"labels":   arrayOf(sampled(logits, n), n),
 					}))
 					c = quick(Config{PrecomputedFeatures: true, Train: file, Val: file, OOD: file, Out: c.Out, Settings: c.Settings})
 				}

@@ -8,10 +8,10 @@
 //	err = server.Run(ctx) // until ctx ends, and all requests are answered
 //
 // The path of a request: its body is read within the limits (body.go; codec.go for gRPC), package oip parses it into
-// tensors (rest.go, rpc.go), the model checks them against its metadata, and its engine runs them together with those of
-// other requests (infer.go, package engine). The session's outputs are the answer; package wrap makes predictions of
-// them for metrics, and computes decisions. POST /v1/predict (predict.go) reads an image or a JSON object (inputs.go), runs in the same
-// way, and answers with the predictions.
+// tensors (rest.go, rpc.go), the model checks them against its metadata, and its engine runs them together with those
+// of other requests (infer.go, package engine). The session's outputs are the answer; package wrap makes predictions of
+// them for metrics, and computes decisions. POST /v1/predict (predict.go) reads an image or a JSON object (inputs.go),
+// runs in the same way, and answers with the predictions.
 //
 // All memory of a request is reserved before it is allocated: its body, unpacked, the pixels of an image, its results.
 // All requests under way share Config.InFlight; incomplete gRPC messages have half of it (package inbound).
