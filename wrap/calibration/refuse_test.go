@@ -244,7 +244,8 @@ func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
 						"logits":   arrayOf(logits, n, k),
 						"labels":   arrayOf(sampled(logits, n), n),
 					}))
-					c = quick(Config{PrecomputedFeatures: true, Train: file, Val: file, OOD: file, Out: c.Out, Settings: c.Settings})
+					c = quick(Config{Out: c.Out, Settings: c.Settings})
+					c.PrecomputedFeatures, c.Train, c.Val, c.OOD = true, file, file, file
 				}
 				before := []string{}
 				if name == "before it is replaced" {
