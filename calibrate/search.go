@@ -137,11 +137,13 @@ func (s search) atTau(ctx context.Context, tau float64) (point, error) {
 	return p, checkPoints([]point{p})
 }
 
-// settle returns a floor with higher precision, unless that is costly, and the function's value there.
+// settle returns a floor with higher precision, and the function's value there.
 func (s search) settle(p point) point {
-	if !s.costly {
-		p = s.floor(p.tau, p.act, finely).point
-	}
+	return s.evaluated(s.floor(p.tau, p.act, finely).point)
+}
+
+// evaluated returns a point with the function's value in place of a parabola's.
+func (s search) evaluated(p point) point {
 	p.value = s.values([]float64{p.act}, p.tau)[0]
 	return p
 }

@@ -296,7 +296,12 @@ func tuneNLL(ctx context.Context, val *examples, median, lambda0 float64) (Grid,
 	if err != nil {
 		return grid, point{}, err
 	}
-	best := s.settle(least(points))
+	best := least(points)
+	if s.costly {
+		best = s.evaluated(best)
+	} else {
+		best = s.settle(best)
+	}
 	return grid, best, checkPoints([]point{best})
 }
 
