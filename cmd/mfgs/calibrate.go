@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
-	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -287,7 +286,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	}
 	fmt.Fprintln(&b)
 	in := table{align: "lrrrr"}
-	in.row("held-out data", "error", "NLL", "ECE", "Brier")
+	in.row("held-out data", inDomainLabels()...)
 	for _, m := range methods {
 		in.row(m.name, inDomain(m.InDomain)...)
 	}
@@ -460,11 +459,6 @@ func secondsLine(by map[string]float64) string {
 		return seconds(by["total"]) + " s"
 	}
 	return seconds(by["total"]) + " s: " + strings.Join(parts, ", ")
-}
-
-// inDomain formats the columns error, NLL, ECE and Brier.
-func inDomain(m metrics.InDomain) []string {
-	return []string{percent(m.Error), nats(m.NLL), percent(m.ECE), nats(m.Brier)}
 }
 
 // temperatures formats the tuned temperatures.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
@@ -153,7 +154,7 @@ func (d *demonstration) path(name string) string { return filepath.Join(d.dir, n
 func (d *demonstration) figures(e *bench.Evaluation) error {
 	names := map[string]string{"mle": "network as it is", "ts": "temperature scaling"}
 	t := table{align: "lrrrrr"}
-	t.row("", "error", "NLL", "ECE", "told from drawings", "AUROC")
+	t.row("", append(inDomainLabels()[:3], "told from drawings", metrics.FigureOf("auroc").Label)...)
 	for _, m := range e.Methods {
 		cells := []string{"", "", ""}
 		if m.InDomain != nil {

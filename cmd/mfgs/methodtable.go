@@ -17,6 +17,26 @@ var (
 	detectionColumns = metrics.Columns(metrics.DetectionFigures)
 )
 
+// inDomainColumns are the figures in the table of a calibration, which is about validation data.
+var inDomainColumns = slices.DeleteFunc(slices.Clone(metrics.LabelledFigures), func(f metrics.LabelledFigure) bool {
+	return !slices.Contains([]string{"error", "nll", "ece", "brier"}, f.Key)
+})
+
+func inDomainLabels() (labels []string) {
+	for _, f := range inDomainColumns {
+		labels = append(labels, f.Label)
+	}
+	return labels
+}
+
+// inDomain returns the cells of a row.
+func inDomain(m metrics.InDomain) (cells []string) {
+	for _, f := range inDomainColumns {
+		cells = append(cells, writeAs(f.Unit)(f.Of(&metrics.Labelled{InDomain: m})))
+	}
+	return cells
+}
+
 // writeAs returns the format of a unit.
 func writeAs(u metrics.Unit) func(float64) string {
 	if u == metrics.Fraction {

@@ -175,7 +175,7 @@ func (c *MergeConfig) check() error {
 	case len(c.Parts) == 0:
 		return errors.New("there are no parts to merge: give the folders that Accumulate wrote")
 	case c.Out == "":
-		return errors.New("out is missing: give the folder to write")
+		return fmt.Errorf("%s is missing: give the folder to write", option.Out)
 	case c.Model != "" && c.NoModel:
 		return fmt.Errorf("%s and %s contradict each other: give one of them", option.Model, option.NoModel)
 	}

@@ -99,8 +99,8 @@ type identity struct {
 	Batch           int              `yaml:"batch"`
 	Classes         []string         `yaml:"classes"`
 	KeepCurvature   bool             `yaml:"keep_curvature"`
-	KeepModel       bool             `yaml:"keep_model"`
-	KeepProbe       bool             `yaml:"keep_probe"`
+	NoModel         bool             `yaml:"no_model"`
+	NoProbe         bool             `yaml:"no_probe"`
 
 	Data map[string]dataIdentity `yaml:"data"`
 }
@@ -128,13 +128,13 @@ var bundleOutput = output{
 		m := &b.Manifest
 		id := identity{
 			Tool: m.Tool, Settings: m.CalibrationSettings(), Found: m.Head, Preprocess: m.Preprocess, Batch: m.Batch,
-			Classes: m.Labels, KeepCurvature: m.Curvature != nil, KeepProbe: m.Probe != nil,
+			Classes: m.Labels, KeepCurvature: m.Curvature != nil, NoModel: true, NoProbe: m.Probe == nil,
 			Data: map[string]dataIdentity{},
 		}
 		id.MaxBad = c.MaxBad // decides what is refused, not what is read
 		id.resolve()
 		if m.Model != nil {
-			id.Model, id.KeepModel = m.Model.SHA256, m.Model.File != nil
+			id.Model, id.NoModel = m.Model.SHA256, m.Model.File == nil
 		}
 		for _, d := range m.Datasets {
 			id.Data[string(d.Role)] = dataIdentity{d.Spec, d.Count + d.Bad}
@@ -145,10 +145,10 @@ var bundleOutput = output{
 		r := &a.part.Recipe
 		id := identity{
 			Tool: a.part.Tool, Settings: r.Settings, Found: r.Head, Batch: r.Batch, Classes: r.Classes,
-			KeepCurvature: a.cfg.KeepCurvature, KeepProbe: a.part.Probe != nil, Data: map[string]dataIdentity{},
+			KeepCurvature: a.cfg.KeepCurvature, NoModel: true, NoProbe: a.part.Probe == nil, Data: map[string]dataIdentity{},
 		}
 		if r.Model != nil {
-			id.Model, id.Preprocess, id.KeepModel = r.Model.SHA256, r.Preprocess.Spec, !a.cfg.NoModel
+			id.Model, id.Preprocess, id.NoModel = r.Model.SHA256, r.Preprocess.Spec, a.cfg.NoModel
 		}
 		id.resolve()
 		for _, s := range a.in.sets() {
@@ -182,7 +182,7 @@ var partOutput = output{
 // partIdentity is the identity of a part; model and probe say whether it has them.
 func partIdentity(m *part.Manifest, model, probe bool) any {
 	id := m.Identity()
-	id["keep_model"], id["keep_probe"] = model, probe
+	id["no_model"], id["no_probe"] = !model, !probe
 	return id
 }
 

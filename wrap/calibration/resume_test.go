@@ -376,7 +376,7 @@ func TestTheResultOfAnotherCalibrationIsNotAccepted(t *testing.T) {
 	}{
 		"another SPEC":       {func(c *Config) { c.Train = data + "[:1999]" }, []string{"train.", "1999"}},
 		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"covariance is hessian, want fisher"}},
-		"without its model":  {func(c *Config) { c.NoModel = true }, []string{"keep_model is true, want false"}},
+		"without its model":  {func(c *Config) { c.NoModel = true }, []string{"no_model is false, want true"}},
 		"other data": {func(*Config) {
 			pixels := read(t, data)
 			pixels[100] ^= 1
@@ -588,7 +588,7 @@ func TestAPartWithoutItsModelIsAnother(t *testing.T) {
 	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	c.Resume, c.NoModel = true, true
-	for index, want := range map[int]string{1: "its keep_model is false, want true", 2: "nothing to do"} {
+	for index, want := range map[int]string{1: "its no_model is true, want false", 2: "nothing to do"} {
 		c.Shard, c.NoModel = rows.Shard{Index: index, Count: 2}, true
 		c.Out = filepath.Join(t.TempDir(), "p")
 		if _, err := Accumulate(t.Context(), c); err != nil {

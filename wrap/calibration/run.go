@@ -3,8 +3,10 @@ package calibration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
@@ -25,7 +27,7 @@ func (o *output) run(
 	ctx context.Context, cfg *Config, log *journal, build func(*sources, *part.Part) error,
 ) (err error) {
 	if cfg.Out == "" {
-		return errors.New("out is missing: give the folder to write")
+		return fmt.Errorf("%s is missing: give the folder to write", option.Out)
 	}
 	if !cfg.resumes() {
 		if err := o.check(cfg); err != nil {
