@@ -145,7 +145,8 @@ var bundleOutput = output{
 		r := &a.part.Recipe
 		id := identity{
 			Tool: a.part.Tool, Settings: r.Settings, Found: r.Head, Batch: r.Batch, Classes: r.Classes,
-			KeepCurvature: a.cfg.KeepCurvature, NoModel: true, NoProbe: a.part.Probe == nil, Data: map[string]dataIdentity{},
+			KeepCurvature: a.cfg.KeepCurvature,
+			NoModel: true, NoProbe: a.part.Probe == nil, Data: map[string]dataIdentity{},
 		}
 		if r.Model != nil {
 			id.Model, id.Preprocess, id.NoModel = r.Model.SHA256, r.Preprocess.Spec, a.cfg.NoModel

@@ -140,6 +140,16 @@ func instrument(name, dir string, rules *[]string) ([]byte, error) {
 			return true
 		})
 	}
+	out := apply(source, edits)
+	if filled {
+		fill := "fillTables" + strings.TrimSuffix(filepath.Base(name), ".go")
+		out = fmt.Appendf(out, "\nfunc init() { %s(); RuleTables(%s) }\n", fill, fill)
+	}
+	return out, nil
+}
+
+// apply returns a file with edits, which must not overlap.
+func apply(source []byte, edits []edit) []byte {
 	slices.SortFunc(edits, func(a, b edit) int { return a.at - b.at })
 	var out bytes.Buffer
 	last := 0
@@ -149,11 +159,7 @@ func instrument(name, dir string, rules *[]string) ([]byte, error) {
 		last = e.end
 	}
 	out.Write(source[last:])
-	if filled {
-		fill := "fillTables" + strings.TrimSuffix(filepath.Base(name), ".go")
-		fmt.Fprintf(&out, "\nfunc init() { %s(); RuleTables(%s) }\n", fill, fill)
-	}
-	return out.Bytes(), nil
+	return out.Bytes()
 }
 
 // switched are functions that recognise one pattern, and can be made to recognise nothing.
