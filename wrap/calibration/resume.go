@@ -146,7 +146,7 @@ var bundleOutput = output{
 		id := identity{
 			Tool: a.part.Tool, Settings: r.Settings, Found: r.Head, Batch: r.Batch, Classes: r.Classes,
 			KeepCurvature: a.cfg.KeepCurvature,
-			NoModel: true, NoProbe: a.part.Probe == nil, Data: map[string]dataIdentity{},
+			NoModel:       true, NoProbe: a.part.Probe == nil, Data: map[string]dataIdentity{},
 		}
 		if r.Model != nil {
 			id.Model, id.Preprocess, id.NoModel = r.Model.SHA256, r.Preprocess.Spec, a.cfg.NoModel
