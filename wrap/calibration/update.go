@@ -48,7 +48,7 @@ type UpdateConfig struct {
 // rounding of sums; the old data are not read. On error the bundle is left unchanged.
 func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if cfg.Bundle == "" || cfg.Train == "" {
-		return nil, fmt.Errorf("a bundle or %s is missing: an update needs both", option.Train)
+		return nil, fmt.Errorf("a bundle or %s is missing: an update needs a bundle and training data", option.Train)
 	}
 	if err := cfg.Decisions.Validate(); err != nil {
 		return nil, err
