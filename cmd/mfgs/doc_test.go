@@ -29,7 +29,7 @@ const root = "../.."
 var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write the figures that commands print now into the documentation")
 
 // mustShow are documents that must have commands.
-var mustShow = []string{"../../README.md", "../../docs/examples.md", "../../docs/serve.md"}
+var mustShow = []string{"../../README.md", "../../docs/examples.md", "../../docs/serving.md"}
 
 // TestDocumentedCommands runs the commands in ```console fences of the README and docs: lines that begin with
 // "$ mfgs ", "$ curl " or "$ go run ", with continuation lines. They run in order, each document in a folder of
