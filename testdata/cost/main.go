@@ -1,5 +1,5 @@
-// Command cost measures the time and memory of calibrations and merges, for docs/cost.md. It runs mfgs on random
-// features, at several numbers of examples and classes, each in its own process.
+// Command cost measures the time and memory of calibrations and merges, for docs/evidence/cost.md. It runs mfgs on
+// random features, at several numbers of examples and classes, each in its own process.
 //
 //	go build -o /tmp/mfgs ./cmd/mfgs && go run -C testdata ./cost -mfgs /tmp/mfgs
 package main
