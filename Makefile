@@ -96,8 +96,8 @@ peers: setup
 paper: setup
 	$(GO) run -C cmd/mfgs-paper -buildvcs=true . report --data $(CURDIR)/../shared/data
 
-# Runs docs/spark.md in a fresh environment with the packages it installs, kills Spark's workers while they
-# calibrate, and compares the bundles. Needs Python 3.11 and Java 17.
+# Runs docs/scale.md's section on Spark in a fresh environment with the packages it installs, kills Spark's workers
+# while they calibrate, and compares the bundles. Needs Python 3.11 and Java 17.
 spark: setup
 	$(PYTHON) testdata/spark/page.py
 
@@ -136,7 +136,7 @@ soak: setup
 	$(GO) run -C testdata ./serve/soak -race=false -restarts 100
 	$(GO) run -C testdata ./serve/soak -race=false -exchanges 10000 -workers 32
 
-# Makes archives, wheels, SBOMs and checksums of all platforms in dist: docs/release.md. Needs Linux on x86-64, git
+# Makes archives, wheels, SBOMs and checksums of all platforms in dist: docs/install.md. Needs Linux on x86-64, git
 # and Python. RELEASE=-twice builds twice and compares; RELEASE=-only=linux/amd64 builds one platform.
 release: toolchain
 	$(GO) run -C testdata ./release -version $(VERSION) -out $(CURDIR)/dist $(RELEASE)
