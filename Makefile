@@ -16,8 +16,14 @@ VERSION = 0.1.0
 # Pinned here and not in go.mod: the program does not depend on a linter.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: apidiff build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page report-page soak release setup toolchain
+.PHONY: help apidiff build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page report-page soak release setup toolchain
 
+# Lists the targets.
+help:
+	@awk '/^# / {text = text (text == "" ? "" : " ") substr($$0, 3); next} \
+		/^[a-z-]+:/ {if (text != "") {sub(/:.*/, ""); printf "%s\n    %s\n", $$0, text}} {text = ""}' Makefile | fold -s -w 100
+
+# Builds the command.
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
 
@@ -33,7 +39,7 @@ firstrun: toolchain
 snippets: build setup
 	$(PYTHON) testdata/firstrun/snippets.py
 
-# Some tests need the real data in ../shared/data; without it they are skipped.
+# Runs all tests. Those on real data need ../shared/data; without it they are skipped.
 test: setup
 	@set -e; for m in $(MODULES); do \
 		tested=$(call tested,$$m); \
@@ -41,6 +47,7 @@ test: setup
 	@[ -d ../shared/data ] || echo "NOT TESTED ON REAL DATA: there is no ../shared/data, and the tests that want it were skipped"
 	@python3 -m pip --version >/dev/null 2>&1 || echo "NOT TESTED WITH PIP: there is none, and that it installs a wheel was skipped"
 
+# Runs all tests with the race detector.
 race: setup
 	@set -e; for m in $(MODULES); do \
 		tested=$(call tested,$$m); \
@@ -50,6 +57,7 @@ race: setup
 setup: toolchain
 	$(GO) run ./cmd/mfgs setup
 
+# Runs gofmt, go vet, staticcheck and the rules in testdata/lint.
 lint: toolchain
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$files" ]; then \
 		echo "not formatted by gofmt:" $$files >&2; exit 1; fi
@@ -91,8 +99,8 @@ peers: setup
 	testdata/peers/run.sh
 
 # Writes the paper's tables and figures into docs, from the data in ../shared/data: 30 minutes on two cores. They
-# name the commit, so everything must be committed. Then cd cmd/mfgs-paper && go test . -run Quoted -update
-# updates the figures quoted in README and docs/choosing.md.
+# name the commit, so everything must be committed. Then go test -C testdata ./lint -run Quoted -update
+# updates the figures that other pages quote.
 paper: setup
 	$(GO) run -C cmd/mfgs-paper -buildvcs=true . report --data $(CURDIR)/../shared/data
 
