@@ -46,9 +46,9 @@ var unused = []word{
 	words(`\bthe network as it is\b`, "the network (uncalibrated)"),
 }
 
-// notOurs are files and folders whose words are not ours to choose: data, what other programs wrote, bundles of older
+// foreign are files and folders whose words are not ours to choose: data, what other programs wrote, bundles of older
 // builds, and this list.
-var notOurs = []string{
+var foreign = []string{
 	"LICENSE", "NOTICE", "testdata/lint/words_test.go", "wrap/bundle/testdata", "wrap/testdata", "docs/paper.json",
 	"testdata/examples", "models/digits-mlp/drawings-names.txt",
 }
@@ -68,7 +68,7 @@ func TestTextsUseTheWordsOfTheField(t *testing.T) {
 			return err
 		}
 		name = filepath.ToSlash(name)
-		if slices.Contains(notOurs, name) || d.IsDir() && (d.Name() == "node_modules" || name != "." && d.Name() == ".git") {
+		if slices.Contains(foreign, name) || d.IsDir() && (d.Name() == "node_modules" || name != "." && d.Name() == ".git") {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
