@@ -27,8 +27,8 @@ import (
 
 var (
 	mfgs      = flag.String("mfgs", "mfgs", "the program")
-	width     = flag.Int("features", 512, "features an example")
-	heldOut   = flag.Int("held-out", 2000, "held-out examples, half as many out of distribution")
+	width     = flag.Int("features", 512, "features per example")
+	valSize   = flag.Int("val", 2000, "validation examples, half as many out of distribution")
 	sizes     = flag.String("examples", "1000,10000,100000", "numbers of training examples")
 	classes   = flag.String("classes", "10,100,1000", "numbers of classes")
 	structure = flag.String("structure", "kron", "structure of the posterior")
@@ -49,8 +49,8 @@ func main() {
 		runtime.GOARCH, strings.Join(strings.Fields(string(load))[:min(3, len(strings.Fields(string(load))))], " "))
 	for _, k := range numbers(*classes) {
 		val, ood := filepath.Join(dir, "val.npz"), filepath.Join(dir, "ood.npz")
-		features(val, *heldOut, k, 1)
-		features(ood, *heldOut/2, k, 2)
+		features(val, *valSize, k, 1)
+		features(ood, *valSize/2, k, 2)
 		if *shards != "" {
 			for _, n := range numbers(*shards) {
 				merge(dir, val, ood, k, n)
