@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -85,6 +86,8 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "let TestThePublishedReportFollowsFromItsFigures write the pictures")
+
 // All but the heat maps is rendered from paper.json.
 func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 	t.Parallel()
@@ -104,7 +107,7 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 		for _, p := range s.pictures {
 			want = append(want, p.Name)
 			if !bytes.Equal(p.SVG, publishedFile(t, "paper/"+p.Name)) {
-				if *updateQuotes {
+				if *update {
 					err = os.WriteFile(filepath.Join(docs, "paper", p.Name), p.SVG, 0o644)
 				} else {
 					err = errors.New("it is not what paper.json makes: go test -update writes it")

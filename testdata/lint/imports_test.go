@@ -122,7 +122,8 @@ var thirdParty = map[string][]string{
 // topLevel are the entries of the repository's root, except dot files.
 var topLevel = []string{
 	"go.mod", "go.sum", "onnx", "featurize", "calibrate", "wrap", "cmd", "models", "testdata",
-	"internal", "README.md", "LICENSE", "NOTICE", "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs",
+	"internal", "README.md", "LICENSE", "NOTICE", "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md",
+	"docs",
 }
 
 // notOurs are build products, which .gitignore excludes.
