@@ -16,7 +16,7 @@ VERSION = 0.1.0
 # Pinned here and not in go.mod: the program does not depend on a linter.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help apidiff build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page report-page soak release setup toolchain
+.PHONY: help apidiff build pictures demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page report-page soak release setup toolchain
 
 # Lists the targets.
 help:
@@ -126,6 +126,9 @@ shells: build
 # Tests reports in the same way, and renews their screenshots in docs/report.
 report-page: build setup
 	cd testdata/page && npm ci --silent --no-fund --no-audit && node --test report.test.mjs
+
+# Renews all screenshots in README and docs.
+pictures: page report-page
 
 # Builds the image of docs/serve/Dockerfile without Docker, and runs the servers of docs/kubernetes in it. Needs
 # root on Debian 12, and a Python environment with testdata/serve/image/requirements.txt.
