@@ -238,3 +238,16 @@ func (of comparison) between() string {
 	}
 	return of.A + " − " + of.B
 }
+
+// label is how paper.md words the claim.
+func (c claim) label() string { return labelOf(claimLabels, c.Text) }
+
+// label is how paper.md words the verdict.
+func (v verdict) label() string {
+	return labelOf(map[verdict]string{open: "inconclusive", absent: "not tested"}, v)
+}
+
+// label is how paper.md words the result.
+func (r result) label() string {
+	return labelOf(map[result]string{unclear: "inconclusive"}, r)
+}

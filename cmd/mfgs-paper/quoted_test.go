@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-var updateQuotes = flag.Bool("update", false,
-	"let TestQuotedFiguresAreThoseOfTheReport write the figures of paper.json into the pages")
+var update = flag.Bool("update", false, "write what is rendered or quoted from paper.json: paper.md, its pictures, and the figures quoted in other pages")
 
 // A placing maps a column's data to a place in paper.json, or to an empty place for a blank cell.
 type placing func(data string) place
@@ -348,13 +347,13 @@ func TestQuotedFiguresAreThoseOfTheReport(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if *updateQuotes && text != string(old) {
+		if *update && text != string(old) {
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if !*updateQuotes {
+	if !*update {
 		for _, w := range q.wrong {
 			t.Error(w)
 		}
