@@ -226,7 +226,8 @@ func TestDefaultScoreDetectsNotMNISTUnseen(t *testing.T) {
 	}
 }
 
-// The score learned from synthetic out-of-distribution data detects them as well: .994 on all data (docs/evidence/synthetic-ood.md).
+// The score learned from synthetic out-of-distribution data detects them as well: .994 on all data
+// (docs/evidence/synthetic-ood.md).
 func TestTheLearnedScoreDetectsNotMNISTUnseen(t *testing.T) {
 	t.Parallel()
 	if auroc := detectNotMNIST(t, "learned", "seed1.onnx"); !(auroc >= 0.988) {
