@@ -56,7 +56,7 @@ mfgs-paper COMMAND --help lists the flags of a command.
 
 // run runs the command and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := runVerb(ctx, args, stdout, stderr)
+	err := runCommand(ctx, args, stdout, stderr)
 	var wrong *usageError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -72,11 +72,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-func runVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
 		return &usageError{"no command: want compare or report"}
 	}
-	switch verb, args := args[0], args[1:]; verb {
+	switch name, args := args[0], args[1:]; name {
 	case "compare":
 		return compareBundle(ctx, args, stdout, stderr)
 	case "report":
@@ -89,7 +89,7 @@ func runVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		fmt.Fprint(stdout, usage)
 		return nil
 	default:
-		return &usageError{fmt.Sprintf("unknown command %q: want compare or report", verb)}
+		return &usageError{fmt.Sprintf("unknown command %q: want compare or report", name)}
 	}
 }
 

@@ -158,7 +158,7 @@ func (l *lab) scoreNetworks(ctx context.Context) ([]scoreNetwork, error) {
 		{name: shiftName, set: shift, seeds: []int{0}},
 		{name: smallDigitsName, set: l.smallDigits(), seeds: []int{0}},
 	}
-	dir := func(name string) string { return filepath.Join(l.scratch, "unfamiliar", fileName(name)) }
+	dir := func(name string) string { return filepath.Join(l.scratch, "ood", fileName(name)) }
 	mnist := oodWriter{dir(mnistName), 28, 1, oodHeldOut, 7000}
 	if all[0].sets, err = l.mnistOODSets(ctx, mnist, photographs); err != nil {
 		return nil, err

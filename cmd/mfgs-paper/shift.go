@@ -26,7 +26,7 @@ func (l *lab) corrupt(ctx context.Context, set *benchmark) ([]bench.NamedSpec, e
 	g = g.Subsample(shiftImages)
 	corruptions := corrupt.Corruptions()
 	l.say("corrupting %d images of %s in %d ways", g.Len(), set.name, len(corruptions)-1)
-	specs, err := corrupt.WriteAll(ctx, g, filepath.Join(l.scratch, "spoiled", fileName(set.name)))
+	specs, err := corrupt.WriteAll(ctx, g, filepath.Join(l.scratch, "corrupted", fileName(set.name)))
 	var shifts []bench.NamedSpec
 	for i, spec := range specs {
 		shifts = append(shifts, bench.NamedSpec{Name: corruptions[i].String(), Spec: spec})

@@ -1,4 +1,4 @@
-// Package compare measures the paper's methods, which no bundle can serve, beside those of a bundle.
+// Package compare measures the methods of a bundle, and those of the paper that no bundle can use.
 // Each has an entry in the registry (registry.go) and a file; its mathematics is in package methods.
 package compare
 
