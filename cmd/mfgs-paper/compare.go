@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/estimate"
 )
@@ -240,7 +241,9 @@ func (of comparison) between() string {
 }
 
 // label is how paper.md words the claim.
-func (c claim) label() string { return labelOf(claimLabels, c.Text) }
+func (c claim) label() string {
+	return strings.Replace(labelOf(claimLabels, c.Text), ", severity by severity", ", at any severity", 1)
+}
 
 // label is how paper.md words the verdict.
 func (v verdict) label() string {

@@ -273,6 +273,9 @@ func (r *report) preamble() string {
 On CIFAR-10 there are five. Slow methods run on three or five networks. A figure is the mean over networks ± their standard deviation. The paper's printed numbers are in italics below each row.
 Random methods that a claim is about have at least ten draws in total, and each network is tuned with its first draw. Dropout under shift and rotation has one draw on each of three networks.
 
+**Methods** have the paper's names. MLE is the network's softmax, T. Scale temperature scaling, M=n sampling with n draws, Deep E.(n) an ensemble of n networks and ukf the unscented Kalman filter.
+J^-1, H^-1JH^-1 and SWAG are mf0 with these covariances instead of H⁻¹. leverage and studentized are OOD scores of mfgs.
+
 **Columns.** Error, ECE, debiased (the ℓ2 calibration error, corrected for the bias of its bins), Acc. (the best accuracy at equal priors), AUROC and AUPR are in per cent, NLL in nats.
 For detection, temperatures are tuned on OOD validation data, as in the paper. Columns marked (NLL) use the temperatures tuned for in-distribution likelihood, which need no OOD data. Error, NLL and calibration errors always use the latter.
 Rows marked eps = 1 have the paper's damping, H + I. The paper asks for a smallest eigenvalue of 1, which could also mean raising only that eigenvalue. The other rows have a damping chosen by validation likelihood.

@@ -68,10 +68,10 @@ var detectionLabels = map[string]string{"ROC": "AUROC", "PR in : out": "AUPR in 
 var moreLabels = map[string]string{
 	"log10 T_act, ROC": "log10 T_act, AUROC", "log10 T_ens, ROC": "log10 T_ens, AUROC",
 	"log10 T_act, ROC less NLL": "log10 T_act, AUROC minus NLL", "log10 T_ens, ROC less NLL": "log10 T_ens, AUROC minus NLL",
-	"what T_act does to NLL, at the highest T_ens less at the lowest": "effect of T_act on NLL, at the highest minus the lowest T_ens",
-	"what T_act does to ROC, at the highest T_ens less at the lowest": "effect of T_act on AUROC, at the highest minus the lowest T_ens",
-	"what T_ens does to NLL, at the lowest T_act less at the highest": "effect of T_ens on NLL, at the lowest minus the highest T_act",
-	"what T_ens does to ROC, at the lowest T_act less at the highest": "effect of T_ens on AUROC, at the lowest minus the highest T_act",
+	"what T_act does to NLL, at the highest T_ens less at the lowest": "effect of T_act on NLL at the highest minus at the lowest T_ens",
+	"what T_act does to ROC, at the highest T_ens less at the lowest": "effect of T_act on AUROC at the highest minus at the lowest T_ens",
+	"what T_ens does to NLL, at the lowest T_act less at the highest": "effect of T_ens on NLL at the lowest minus at the highest T_act",
+	"what T_ens does to ROC, at the lowest T_act less at the highest": "effect of T_ens on AUROC at the lowest minus at the highest T_act",
 }
 
 // labelOf returns the label of a key, or the key itself.
