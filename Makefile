@@ -16,7 +16,7 @@ VERSION = 0.1.0
 # Pinned here and not in go.mod: the program does not depend on a linter.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help apidiff build pictures demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page report-page soak release setup toolchain
+.PHONY: help apidiff build pictures demo firstrun snippets test race lint fuzz bench evidence coverage peers paper spark jobs image clients shells page report-page soak release setup toolchain
 
 # Lists the targets.
 help:
@@ -93,14 +93,51 @@ fuzz: toolchain
 bench: setup
 	$(GO) test -timeout 60m -run '^$$' -bench . -benchmem ./...
 
+# Repeats the measurements of docs, about seven hours on two idle cores. Everything must be committed, since pages name
+# the commit. Needs ../shared/data and the environments of coverage, peers and testdata/unknown-training-data.
+#
+#	docs/paper.md                  30 minutes
+#	docs/evidence/choice.md        30 minutes
+#	docs/evidence/decisions.md     15 minutes
+#	docs/unknown-training-data.md  5 minutes
+#	docs/cost.md                   minutes; prints the tables, which are copied into the page
+#	docs/coverage.md               5 hours, and 35 GB of disk
+#	docs/benchmarks.md             30 minutes
+#	docs/evidence/synthetic-ood.md has no command: it was measured once
+evidence: work = $(or $(TMPDIR),/tmp)/mfgs-evidence
+evidence: data = $(CURDIR)/../shared/data
+evidence: build setup
+	mkdir -p $(work)
+	tar xzf $(data)/cifar10/cifar10.tar.gz -C $(work)
+	$(GO) build -C testdata -buildvcs=true -o $(work) ./choice ./decisions ./cost
+	$(MAKE) paper
+	cd testdata && $(work)/choice -data $(data) -cifar $(work)
+	cd testdata && $(work)/decisions -data $(data) -cifar $(work)
+	$(PYTHON) testdata/unknown-training-data/measure.py --mfgs ./mfgs --mnist $(data)/mnist --notmnist $(data)/notmnist \
+		--cifar $(work) --tinyimagenet $(data)/tinyimagenet32
+	$(work)/cost -mfgs ./mfgs
+	$(work)/cost -mfgs ./mfgs -features 64 -classes 10 -structure full
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000,50000 -held-out 200 -damping 1
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -held-out 2000
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -held-out 8000
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -shards 8,64 -held-out 200
+	$(MAKE) coverage
+	$(MAKE) peers
+
+# Exports some seven hundred classifiers, and checks mfgs with each: docs/coverage.md. Needs the Python environments of
+# testdata/coverage/README.md.
+coverage: build setup
+	testdata/coverage/run.sh ./mfgs
+
 # Compares with plain ONNX Runtime, laplace-torch, ensembles and sampling: docs/benchmarks.md. Takes half an hour in the
 # Python environment of testdata/peers/README.md.
 peers: setup
 	testdata/peers/run.sh
 
-# Writes the paper's tables and figures into docs, from the data in ../shared/data: 30 minutes on two cores. They
-# name the commit, so everything must be committed. Then go test -C testdata ./lint -run Quoted -update
-# updates the figures that other pages quote.
+# Reproduces the paper's tables and figures, from the data in ../shared/data, in 30 minutes on two cores: docs/paper.md,
+# docs/paper.json and docs/paper. They name the commit, so everything must be committed. After a change of wording,
+# cd cmd/mfgs-paper && go test . -run Published -update renders them again without measuring; go test -C
+# testdata ./lint -run Quoted -update updates the figures that other pages quote.
 paper: setup
 	$(GO) run -C cmd/mfgs-paper -buildvcs=true . report --data $(CURDIR)/../shared/data
 

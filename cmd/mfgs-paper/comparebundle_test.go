@@ -25,11 +25,11 @@ func TestCompareRefusesCommandLines(t *testing.T) {
 		says string
 	}{
 		"help":          {[]string{"compare", "--help"}, exitDone, "bnn-kfac"},
-		"no bundle":     {[]string{"compare", "--test", "t"}, exitUsage, "--bundle is missing"},
-		"no test data":  {[]string{"compare", "--bundle", "b"}, exitUsage, "--test is missing"},
-		"a method":      {of("--methods", "mf0,magic"), exitUsage, `method "magic": not known`},
+		"no bundle":     {[]string{"compare", "--test", "t"}, exitUsage, "--bundle is required"},
+		"no test data":  {[]string{"compare", "--bundle", "b"}, exitUsage, "--test is required"},
+		"a method":      {of("--methods", "mf0,magic"), exitUsage, `method "magic": unknown`},
 		"files":         {of("--with", "ensemble"), exitUsage, "--with: ensemble: want NAME=FILE"},
-		"draws":         {of("--draws", "1,x"), exitUsage, `--draws: "x" is no seed`},
+		"draws":         {of("--draws", "1,x"), exitUsage, `--draws: seed "x"`},
 		"no layers":     {of("--layers", "0"), exitUsage, "--layers is 0, want at least 1"},
 		"preprocessing": {of("--preprocess", "nowhere.yaml"), exitFailed, "nowhere.yaml"},
 		"not a bundle":  {of(), exitFailed, "b"},

@@ -62,9 +62,9 @@ var (
 
 // oodQuantity is a detection figure of a set with the temperatures tuned for detection, or with those tuned for NLL.
 func oodQuantity(set string, nll bool, name string, of func(detection) float64) quantity {
-	q := quantity{name + " " + set, set, name, nil, true, .003, 100, 1}
+	q := quantity{name + " " + set, set, labelOf(detectionLabels, name), nil, true, .003, 100, 1}
 	if nll {
-		q.key, q.name = "nll "+q.key, "nll "+name
+		q.key, q.name = "nll "+q.key, q.name+" (NLL)"
 	}
 	q.of = func(f figures) *float64 {
 		sets := f.OOD
@@ -91,7 +91,7 @@ func auprOutOf(d detection) float64  { return d.AUPROut }
 
 // moreOf is a figure of a single part.
 func moreOf(key string, higher bool) quantity {
-	return quantity{key, "", key, func(f figures) *float64 {
+	return quantity{key, "", labelOf(moreLabels, key), func(f figures) *float64 {
 		v, ok := f.More[key]
 		if !ok {
 			return nil

@@ -26,14 +26,14 @@ import (
 )
 
 var (
-	mfgs      = flag.String("mfgs", "mfgs", "the program")
+	mfgs      = flag.String("mfgs", "mfgs", "`PROGRAM` to measure")
 	width     = flag.Int("features", 512, "features per example")
-	valSize   = flag.Int("val", 2000, "validation examples, half as many out of distribution")
+	valSize   = flag.Int("val", 2000, "validation examples, and half as many OOD examples")
 	sizes     = flag.String("examples", "1000,10000,100000", "numbers of training examples")
 	classes   = flag.String("classes", "10,100,1000", "numbers of classes")
 	structure = flag.String("structure", "kron", "structure of the posterior")
-	damping   = flag.String("damping", "auto", "rule of damping")
-	shards    = flag.String("shards", "", "numbers of parts to merge, such as 8,64; then nothing else is measured")
+	damping   = flag.String("damping", "auto", "damping, as for mfgs calibrate")
+	shards    = flag.String("shards", "", "numbers of parts to merge, such as 8,64; nothing else is then measured")
 )
 
 func main() {

@@ -171,7 +171,7 @@ func sets(f map[string]float64, tune, set side, sides map[string]side) error {
 				}
 				name := key(string(score), alpha)
 				if conditional {
-					name = "conditional " + name
+					name = "class-conditional " + name
 				}
 				f[name+" penalty"] = s.Penalty
 				for from, x := range sides {
@@ -235,7 +235,7 @@ func randomised(f map[string]float64, rng *rand.Rand, set, fresh side) {
 	slices.Sort(of)
 	for _, alpha := range alphas {
 		at := of[int(math.Ceil(float64(len(of)+1)*(1-alpha)-1e-9))-1]
-		cover(f, key("aps with its random part", alpha), fresh.Examples, func(p []float64) (in []int) {
+		cover(f, key("randomised aps", alpha), fresh.Examples, func(p []float64) (in []int) {
 			for k, v := range scores(p) {
 				if v <= at {
 					in = append(in, k)
