@@ -58,9 +58,15 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 }
 
 func newBench(cfg Config) *bench {
-	return &bench{
-		Config: cfg, notes: source.Notes{Progress: cfg.step()}, opened: map[bundle.Role]*Set{},
-	}
+	b := &bench{Config: cfg, opened: map[bundle.Role]*Set{}}
+	warned := false
+	b.notes = source.Notes{Progress: cfg.step(), Warn: func(w string) {
+		if !warned { // comparators have notes of their own, and all use one cache
+			b.warnings = append(b.warnings, w)
+		}
+		warned = true
+	}}
+	return b
 }
 
 func (b *bench) close() {

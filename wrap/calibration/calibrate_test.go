@@ -762,3 +762,20 @@ func TestAFittedScoreIsUsedForPredictions(t *testing.T) {
 		}
 	}
 }
+
+// A cache only saves time. One notice tells that it is not used, though it fails for each set.
+func TestACalibrationGoesOnWithoutACacheThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := quick(config(t, filepath.Join(dir, "b")))
+	mustCalibrate(t, c)
+	var notices []string
+	c.Out, c.Cache, c.Notice = filepath.Join(dir, "uncached"), write(t, dir, "file", []byte("not a folder")),
+		func(s string) { notices = append(notices, s) }
+	mustCalibrate(t, c)
+	sameFiles(t, "without a cache", c.Out, filepath.Join(dir, "b"))
+	if len(notices) != 1 || !strings.HasPrefix(notices[0], "features cache: ") || !strings.Contains(notices[0], c.Cache) ||
+		!strings.HasSuffix(notices[0], ": going on without it") {
+		t.Errorf("notices: %q", notices)
+	}
+}
