@@ -25,11 +25,11 @@ func (r *report) markdown() []byte {
 		b.WriteString("## Every comparison\n\n" + r.listComparisons())
 	}
 	b.WriteString("## Making it again\n\n")
-	command := "go run -C cmd/mfgs-paper -buildvcs=true . report --data DIR"
+	command := "go run -buildvcs=true . report --data DIR"
 	if !r.all {
 		command += " --only " + strings.Join(r.names(), ",")
 	}
-	fmt.Fprintf(&b, "    %s\n\n", command)
+	fmt.Fprintf(&b, "In the folder `cmd/mfgs-paper` of a clone:\n\n    %s\n\n", command)
 	b.WriteString("No network is trained; the scripts that trained them stand beside them in `models`. With `--scratch DIR` a run that was stopped " +
 		"goes on from the parts that are made. ")
 	t := numberTable("part", "seconds")
