@@ -25,8 +25,8 @@ var ground = []string{
 }
 
 // imports says which packages of this module each package may import beyond ground; tests may import anything.
-// Every package needs a row, and each new dependency is argued for in review. Patterns match as in path.Match; a trailing
-// /... matches a package and all below it. The longest matching row counts.
+// Every package needs a row, and each new dependency is argued for in review. Patterns match as in path.Match; a
+// trailing /... matches a package and all below it. The longest matching row counts.
 //
 // Mathematics does not import ONNX Runtime, and packages that read model files do not import mathematics.
 var imports = map[string][]string{
