@@ -13,10 +13,10 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/yamlcheck"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
 const whole = `
@@ -90,8 +90,8 @@ func TestKeys(t *testing.T) {
 func TestKeysOfJobsAreThoseOfManifests(t *testing.T) {
 	t.Parallel()
 	beyond := strings.Fields("lambda0 out report limit max_bad features_cache keep_curvature no_model no_probe provider threads")
-	manifest := folder.Fields(reflect.TypeFor[bundle.Manifest]())
-	for key := range folder.Fields(reflect.TypeFor[document]()) {
+	manifest := yamlcheck.Fields(reflect.TypeFor[bundle.Manifest]())
+	for key := range yamlcheck.Fields(reflect.TypeFor[document]()) {
 		if _, ok := manifest[key]; ok == slices.Contains(beyond, key) {
 			t.Errorf("%s: in the manifest %v", key, ok)
 		}
