@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/text"
 	"gopkg.in/yaml.v3"
 )
@@ -32,6 +33,7 @@ func Types(n *yaml.Node, t reflect.Type, at string) error {
 	case encoding.TextUnmarshaler:
 		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
 			if err := to.UnmarshalText([]byte(n.Value)); err != nil {
+				err = option.Respell(err, func(option.Name) string { return text.Name(at) })
 				return fmt.Errorf("line %d: %w", n.Line, err)
 			}
 		}

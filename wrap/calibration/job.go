@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/internal/yamlcheck"
 	"github.com/mfgs/mfgs/wrap"
@@ -241,8 +242,10 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 	return &Job{Config: c}, nil
 }
 
-// validate reports values that no calibration can have.
-func (j *Job) validate() error {
+// validate reports values that no calibration can have, by the keys of a job.
+func (j *Job) validate() error { return option.Respell(j.check(), option.Name.Key) }
+
+func (j *Job) check() error {
 	c := &j.Config
 	if err := c.Settings.Validate(); err != nil {
 		return err
