@@ -47,6 +47,7 @@ const (
 	Methods             Name = "Methods"
 	Model               Name = "Model"
 	NoModel             Name = "NoModel"
+	NoProbe             Name = "NoProbe"
 	OOD                 Name = "OOD"
 	OODScore            Name = "OODScore"
 	Out                 Name = "Out"
@@ -69,7 +70,7 @@ const (
 // All are the options that errors name.
 var All = []Name{
 	Alpha, Approximate, Batch, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
-	Features, Force, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel, OOD,
+	Features, Force, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel, NoProbe, OOD,
 	OODScore, Out, Output, PrecomputedFeatures, Preprocess, Provider, Resume, Sets, Shard, Structure,
 	TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }
