@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -63,30 +62,6 @@ func TestEachSetHasSeparateFigures(t *testing.T) {
 			!(m.OOD[0].AUROC < 0.6) || !(m.OOD[1].AUROC > 0.7) {
 			t.Errorf("%s: in domain %+v, out of distribution %+v", m.Name, m.InDomain.InDomain, m.OOD)
 		}
-	}
-}
-
-func TestAnEvaluationGoesOnWithoutACacheThatCannotBeUsed(t *testing.T) {
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	c := Config{
-		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mle"}, Resamples: 1,
-		OOD: []NamedSpec{{Name: "letters", Spec: digits(t, models.OODTest)}},
-	}
-	want, err := Evaluate(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Cache = write(t, t.TempDir(), "file", []byte("not a folder"))
-	got, err := Evaluate(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	more := got.Warnings[len(want.Warnings):]
-	if len(more) != 1 || !strings.Contains(more[0], "features cache: ") || !strings.Contains(more[0], c.Cache) {
-		t.Errorf("warnings: %q", got.Warnings)
-	}
-	if got.Warnings = want.Warnings; !reflect.DeepEqual(got, want) {
-		t.Errorf("figures %+v, want %+v", got, want)
 	}
 }
 
