@@ -174,11 +174,11 @@ func (b *bench) open(ctx context.Context) error {
 
 // attach opens the bundle and its network, cut at the head.
 func (b *bench) attach(ctx context.Context) error {
-	opened, err := bundle.Open(b.Bundle)
+	opened, err := bundle.OpenContext(ctx, b.Bundle)
 	if err != nil {
 		return err
 	}
-	if b.attached, err = attach.Open(opened, b.Model, b.Preprocess); err != nil {
+	if b.attached, err = attach.Open(ctx, opened, b.Model, b.Preprocess); err != nil {
 		return err
 	}
 	b.closers = append(b.closers, b.attached.Close)
