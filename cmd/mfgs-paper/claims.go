@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 )
@@ -163,7 +162,7 @@ func ukfContrasts(q quantity) []contrast {
 }
 
 // rotatedECE is the ECE under rotation, where it is much larger.
-var rotatedECE = quantity{"ece", "", "ECE %", eceOf.of, false, .01, 100, 1}
+var rotatedECE = eceOf.coarser(.01, 1)
 
 // lowTens compares T_ens for likelihood with 0.01.
 func lowTens() []contrast {
@@ -237,7 +236,7 @@ const (
 
 // underShift is the claim that mf0 is no worse than another method on corrupted images.
 func underShift(q quantity, other, set string) string {
-	return fmt.Sprintf("mf0 has no higher %s than %s on corrupted %s, severity by severity", strings.TrimSuffix(q.name, ", %"), other, set)
+	return fmt.Sprintf("mf0 has no higher %s than %s on corrupted %s, severity by severity", q.name, other, set)
 }
 
 // withoutDuplicates compares the AUROC on notMNIST without and with duplicates.

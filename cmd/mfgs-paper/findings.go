@@ -58,7 +58,7 @@ func (r *report) claimTable(is func(claim) bool) string {
 func (of comparison) title() string {
 	parts := []string{of.between()}
 	if of.quantity.scale != 1 || of.B != "" {
-		parts = append(parts, of.quantity.name)
+		parts = append(parts, of.quantity.title())
 	} else {
 		parts[0] = of.quantity.name
 	}

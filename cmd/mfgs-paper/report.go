@@ -89,7 +89,7 @@ type column struct {
 	of   []quantity
 }
 
-func columnOf(q quantity) column { return column{q.name, []quantity{q}} }
+func columnOf(q quantity) column { return column{q.title(), []quantity{q}} }
 
 // named renames the column.
 func (c column) named(name string) column { return column{name, c.of} }

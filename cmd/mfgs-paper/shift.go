@@ -48,13 +48,23 @@ func shiftTrials(ensembleSize int, dropout bool) []trial {
 	return all
 }
 
-// Quantities under shift, with larger resolutions.
+// Quantities under shift.
 var (
-	shiftNLL      = quantity{"nll", "", "NLL", nllOf.of, false, .005, 1, 3}
-	shiftDebiased = quantity{"debiased_ce", "", "debiased calibration error, %", debiasedOf.of, false, .005, 100, 1}
-	shiftAURC     = quantity{"aurc", "", "AURC, %", aurcOf.of, false, .002, 100, 2}
-	shiftError    = quantity{"error", "", "error, %", errorOf.of, false, .005, 100, 1}
+	shiftNLL      = shiftOf(nllOf, nllOf.name, .005, 3)
+	shiftDebiased = shiftOf(debiasedOf, "debiased calibration error", .005, 1)
+	shiftAURC     = shiftOf(aurcOf, aurcOf.name, .002, 2)
+	shiftError    = shiftOf(errorOf, errorOf.name, .005, 1)
 )
+
+// shiftOf is a quantity with a larger resolution, and a name that may be several words.
+func shiftOf(q quantity, name string, resolution float64, digits int) quantity {
+	q = q.coarser(resolution, digits)
+	q.name = name
+	if q.unit != "" {
+		q.unit = ", %"
+	}
+	return q
+}
 
 // shiftQuantities are printed; the first shiftPictures are also drawn.
 var shiftQuantities = []quantity{shiftNLL, shiftDebiased, shiftAURC, shiftError}
@@ -73,9 +83,9 @@ func kindPlace(set, kind, row string) place {
 func drawShift(set string, trials []trial, rows [][]row, quantity int) picture {
 	q := shiftQuantities[quantity]
 	c := chart.Chart{
-		Name: set + ", corrupted: " + strings.TrimSuffix(q.name, ", %"), Width: 480, Height: 340,
+		Name: set + ", corrupted: " + q.name, Width: 480, Height: 340,
 		X: chart.Axis{Label: "severity", Max: corrupt.Severities, Whole: true},
-		Y: chart.Axis{Label: strings.Replace(q.name, ", %", " in %", 1), Percent: q.scale == 100},
+		Y: chart.Axis{Label: strings.Replace(q.title(), ", %", " in %", 1), Percent: q.scale == 100},
 	}
 	for i, t := range trials {
 		stroke := chart.Strokes[i%len(chart.Strokes)]
@@ -172,11 +182,11 @@ func writeShifted(s *section, set string, trials []trial) {
 	for i, q := range shiftQuantities[:shiftPictures] {
 		p := drawShift(set, trials, rows, i)
 		s.draw(p)
-		pictures = append(pictures, fmt.Sprintf("![%s over severity](paper/%s)", strings.TrimSuffix(q.name, ", %"), p.Name))
+		pictures = append(pictures, fmt.Sprintf("![%s over severity](paper/%s)", q.name, p.Name))
 	}
 	s.write("%s", strings.Join(pictures, "\n"))
 	for _, q := range shiftQuantities {
-		head := []string{q.name}
+		head := []string{q.title()}
 		for severity := range corrupt.Severities + 1 {
 			head = append(head, fmt.Sprintf("severity %d", severity))
 		}

@@ -96,7 +96,8 @@ func merge(dir, val, ood string, k, n int) {
 	start = time.Now()
 	seconds, cpu, peak := run(args...)
 	fmt.Printf("%d features, %d classes, %s: %d parts of %.1f MB made in %.1f s, merged in %.1f s (tuning %.1f s), CPU %.1f s, peak %.0f MB\n",
-		*width, k, *structure, n, float64(bytes)/1e6/float64(n), made.Seconds(), time.Since(start).Seconds(), seconds["tuning"], cpu, peak)
+		*width, k, *structure, n, float64(bytes)/1e6/float64(n), made.Seconds(), time.Since(start).Seconds(),
+		seconds["tuning"], cpu, peak)
 	for _, part := range args[5:] {
 		os.RemoveAll(part)
 	}

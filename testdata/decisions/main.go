@@ -127,7 +127,9 @@ func (n network) open(ctx context.Context) ([]*pool, error) {
 	var pools []*pool
 	for _, name := range names {
 		b := batches[name]
-		p := &pool{name: name, n: b.N, k: opened.Head.Logits, logits: b.Logits, labels: b.Labels, ood: make([]float64, b.N)}
+		p := &pool{
+			name: name, n: b.N, k: opened.Head.Logits, logits: b.Logits, labels: b.Labels, ood: make([]float64, b.N),
+		}
 		f.Posterior.Leverages(p.ood, b.Features, b.N)
 		for i, leverage := range p.ood {
 			p.ood[i] = -margin(p.of(i)) / math.Sqrt(leverage)

@@ -165,7 +165,8 @@ func sets(f map[string]float64, tune, set side, sides map[string]side) error {
 				if conditional && (score != conformal.LAC || alpha < 0.05) {
 					continue
 				}
-				s, err := conformal.Fit(tune.Examples, set.Examples, conformal.SetOptions{Score: score, Alpha: alpha, ClassConditional: conditional})
+				options := conformal.SetOptions{Score: score, Alpha: alpha, ClassConditional: conditional}
+				s, err := conformal.Fit(tune.Examples, set.Examples, options)
 				if err != nil {
 					return err
 				}
@@ -259,7 +260,8 @@ func answers(f map[string]float64, targets []float64, tune, set side, sides map[
 	var among conformal.Losses
 	for i, v := range set.ood {
 		if v < alarm.Threshold {
-			among.Uncertainty, among.Loss = append(among.Uncertainty, set.losses.Uncertainty[i]), append(among.Loss, set.losses.Loss[i])
+			among.Uncertainty = append(among.Uncertainty, set.losses.Uncertainty[i])
+			among.Loss = append(among.Loss, set.losses.Loss[i])
 		}
 	}
 	none := math.Inf(1)

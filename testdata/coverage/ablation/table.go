@@ -77,8 +77,8 @@ func (t *table) write(w io.Writer) error {
 		wrapping++
 		fmt.Fprintf(&rows, "| `%s` | %d | %s |\n", rule, t.real(rule), t.which(rule))
 	}
-	_, err := fmt.Fprintf(w, page, len(rules), real, strings.Join(groups, ", "), t.models[invented], wrapping, rows.String(),
-		strings.Join(none, ", "))
+	_, err := fmt.Fprintf(w, page, len(rules), real, strings.Join(groups, ", "), t.models[invented], wrapping,
+		rows.String(), strings.Join(none, ", "))
 	return err
 }
 
