@@ -224,8 +224,8 @@ func (d *Decisions) guarantees() (all []string) {
 
 // The reasons for abstaining.
 const (
-	ReasonUncertain = "doubtful"
-	ReasonOOD       = "unfamiliar"
+	ReasonUncertain = "uncertain"
+	ReasonOOD       = "out-of-distribution"
 )
 
 // Clone returns a deep copy, nil for nil.

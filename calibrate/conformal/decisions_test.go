@@ -79,7 +79,7 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 		for i := range held.len() {
 			doubtful := d.Uncertainty != nil && held.losses().Uncertainty[i] > d.Uncertainty.Threshold
 			unfamiliar := d.OOD != nil && held.OODScores[i] > d.OOD.Threshold
-			want := map[[2]bool]string{{true, false}: ReasonUncertain, {false, true}: ReasonOOD, {true, true}: "doubtful and unfamiliar"}
+			want := map[[2]bool]string{{true, false}: ReasonUncertain, {false, true}: ReasonOOD, {true, true}: "uncertain and out-of-distribution"}
 			if got := d.Abstain(held.of(i), held.OODScores[i]); got != want[[2]bool{doubtful, unfamiliar}] {
 				t.Fatalf("%s: example %d: %q", name, i, got)
 			}
