@@ -32,8 +32,8 @@ function verdict(model, answer) {
 function reasons(model, answer) {
   const rules = model.decisions ?? {}, reason = answer.abstain_reason ?? "", list = [];
   if (reason.includes("uncertain")) {
-    const least = rules.doubt && model.multi_label === false
-      ? `, below the threshold of ${percent(1 - rules.doubt.threshold)}` : "";
+    const least = rules.uncertainty && model.multi_label === false
+      ? `, below the threshold of ${percent(1 - rules.uncertainty.threshold)}` : "";
     list.push(["Uncertain", `the confidence is ${percent(answer.confidence)}${least}.`]);
   }
   if (reason.includes("out-of-distribution")) {
@@ -46,7 +46,7 @@ function reasons(model, answer) {
 
 // oodThreshold is the fraction of validation examples that are not flagged as out-of-distribution.
 function oodThreshold(model) {
-  const rule = model.decisions?.unfamiliar;
+  const rule = model.decisions?.ood;
   return rule && rule.examples > 0 ? rule.accepted / rule.examples : undefined;
 }
 
@@ -158,7 +158,7 @@ function strip(model, answer) {
 }
 
 function guarantees(model) {
-  const list = model.decisions?.promises ?? [];
+  const list = model.decisions?.guarantees ?? [];
   if (list.length === 0) return [];
   return [element("details", {}, element("summary", {}, "Guarantees"),
     element("ul", { class: "guarantees quiet" }, ...list.map((text) => element("li", {}, text))))];
