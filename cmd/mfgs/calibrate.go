@@ -24,40 +24,42 @@ import (
 func (p *program) calibrate() *cli.Command {
 	return &cli.Command{
 		Name:  "calibrate",
-		Usage: "turn a trained model and some data into a bundle",
+		Usage: "calibrate a trained model, and write a bundle",
 		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC --ood SPEC --out DIR
 mfgs calibrate --train-features NPZ --val-features NPZ ... --out DIR
 mfgs calibrate --shard I/N ... --out PART
 mfgs calibrate -f JOB.yaml [--out DIR]`,
-		Description: `Reads the training data once for the curvature of the last layer, tunes damping
-and temperatures on held-out data, and writes the bundle that eval and predict
-take. Held-out data must not have been trained on; data for eval should be
-neither.
+		Description: `Reads the training data once to compute the curvature of the loss in the last layer's weights,
+tunes damping and temperatures on the validation data, and writes a bundle for eval, predict, serve and
+export. The network is not retrained. The validation data must not have been used in training. Keep
+separate test data for eval.
 
-With -f a file says what flags say otherwise, so that a calibration can be reviewed before it is
-run; its paths are seen from its folder. A bundle's own bundle.yaml repeats the calibration that
-made it, with the same choices, model and data, or is refused; its SPECs are seen from here.
+-f reads the settings from a file, so that a calibration can be reviewed before it runs. Paths in the
+file are relative to its folder. A bundle's own bundle.yaml repeats its calibration, and fails if the
+model or the data have changed; its SPECs are relative to the current folder.
 
-With --dry-run it only says what that would take.
+--dry-run estimates time and memory.
 
-With --shard it reads one of N parts of each set and writes what merge makes the
-bundle of: N runs, on as many machines, do the work of one. Any of --train, --val
-and --ood is then enough.`,
-		Flags: slices.Concat([]cli.Flag{jobFlag()}, flagsOf(dataSettings()), []cli.Flag{
-			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` instead of --model and --train: a file with the arrays features [N,d], logits [N,K] and, where needed, labels [N]"},
-			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels; where these are [N,K], 0 or 1 each, the head is multi-label"},
-			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
-			preprocessFlag("unit, where all data are images"),
-			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line, a JSON array, or a config.json with id2label [the model's own, or the training folders']"},
-			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` read this one of N parts of the data only, and write a part for merge"},
+--shard I/N processes one of N shards of each dataset and writes a part, so that N machines share the
+work; merge turns the parts into a bundle. A shard needs only one of --train, --val and --ood.`,
+		Flags: first(slices.Concat([]cli.Flag{jobFlag()}, flagsOf(dataSettings()), []cli.Flag{
+			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` precomputed features instead of --model and --train: arrays features [N,d], logits [N,K] and, for fisher and sandwich, labels [N]"},
+			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` precomputed features instead of --val, with labels; labels [N,K] of 0 and 1 make the head multi-label"},
+			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` precomputed features instead of --ood"},
+			preprocessFlag("unit, if all data are images"),
+			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order: one per line, a JSON array, or a config.json with id2label [from the model, or the names of the training folders]"},
+			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` process only this shard of the data, and write a part for merge"},
 		}, flagsOf(outputSettings()), []cli.Flag{
-			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there, and drop what an interrupted run has read"},
-			&cli.BoolFlag{Name: "dry-run", Category: outputFlags, Usage: "say how many examples there are and about what time and memory each stage would take, from a timed part of each; write nothing"},
-			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
-			reportFlag("the bundle, on the held-out data"),
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace an existing bundle or part, and discard what an interrupted run has read"},
+			&cli.BoolFlag{Name: "dry-run", Category: outputFlags, Usage: "estimate examples, time and memory of each stage from a short trial; write nothing"},
+			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "continue an interrupted run, if there is one"},
+			reportFlag("the validation data"),
 			jsonFlag(),
 		}, flagsOf(fitSettings()), flagsOf(decisionSettings()), flagsOf(headSettings()), flagsOf(runtimeSettings()),
 			[]cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()}),
+			"model", "train", "val", "ood", "preprocess", "classes", "limit", "file",
+			"out", "report", "json", "force", "resume", "dry-run",
+			"target-error"),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.calibrateConfig(c, bar)
@@ -210,11 +212,11 @@ func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 			return shard, usagef(c.Command.Name, "%v", err)
 		}
 		if c.Bool("keep-curvature") {
-			return shard, usagef(c.Command.Name, "--keep-curvature is for a bundle: a part has the curvature in any case; give it to merge")
+			return shard, usagef(c.Command.Name, "--keep-curvature is for bundles: a part always contains the curvature: give the flag to merge")
 		}
 		sets = nil
 		if !c.IsSet("train"+suffix) && !c.IsSet("val"+suffix) && !c.IsSet("ood"+suffix) {
-			return shard, usagef(c.Command.Name, "no data: give --train%s, --val%s or --ood%s, or all of them", suffix, suffix, suffix)
+			return shard, usagef(c.Command.Name, "no data: give --train%s, --val%s or --ood%s", suffix, suffix, suffix)
 		}
 	}
 	names := sets
@@ -230,7 +232,7 @@ func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 // parentOfOut returns an error if the parent folder of --out does not exist.
 func parentOfOut(c *cli.Context) error {
 	if parent := filepath.Dir(filepath.Clean(c.String("out"))); !exists(parent) {
-		return fmt.Errorf("--out %s: there is no folder %s: make it first, or choose another", c.String("out"), parent)
+		return fmt.Errorf("--out %s: no such folder: %s: create it, or choose another", c.String("out"), parent)
 	}
 	return nil
 }
@@ -243,7 +245,7 @@ func precomputed(c *cli.Context) (bool, error) {
 	for _, name := range []string{"model", "train", "val", "ood", "preprocess", "features-cache", "no-model", "no-probe",
 		"features", "logits", "output", "approximate", "batch", "threads", "provider", "runtime"} {
 		if c.IsSet(name) {
-			return false, usagef(c.Command.Name, "--%s is for a model, and with ready-made features there is none", name)
+			return false, usagef(c.Command.Name, "--%s needs a model, and precomputed features have none: leave it out", name)
 		}
 	}
 	return true, nil

@@ -25,11 +25,10 @@ import (
 func (p *program) demo() *cli.Command {
 	return &cli.Command{
 		Name:      "demo",
-		Usage:     "calibrate and evaluate a small model that comes with mfgs",
+		Usage:     "calibrate and evaluate a small built-in model",
 		UsageText: "mfgs demo",
-		Description: `Works on a network for handwritten digits, real digits, and drawings that are no
-digits; all of it comes with the program, is unpacked to a temporary folder and
-removed in the end.`,
+		Description: `Calibrates a small network for handwritten digits, and tests it on digits and on drawings that are not
+digits. Model and data are built in. They are unpacked to a temporary folder, which is removed at the end.`,
 		Flags: []cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()},
 		Action: func(c *cli.Context) (err error) {
 			if err := noArguments(c); err != nil {

@@ -12,13 +12,12 @@ import (
 func (p *program) doctor() *cli.Command {
 	return &cli.Command{
 		Name:      "doctor",
-		Usage:     "diagnose the installation, and print the fix",
+		Usage:     "check the installation, and print fixes",
 		UsageText: "mfgs doctor [--bundle DIR]",
-		Description: `Tries ONNX Runtime and its providers, the cache folder, memory and CPUs, and a bundle
-if one is named. Installs nothing. A line each says ok, warn or fail, and the fix;
-the exit status is 1 if anything fails.`,
+		Description: `Checks ONNX Runtime and its providers, the cache folder, memory, CPUs and, with --bundle, a bundle.
+Installs nothing. Each line says ok, warn or fail, and how to fix it. The exit status is 1 if a check fails.`,
 		Flags: []cli.Flag{
-			choiceFlag("provider", runtimeFlags, "`NAME` that must be there: "+alternatives(ort.Providers())+" [cpu]", ort.CPU, ort.Providers()),
+			choiceFlag("provider", runtimeFlags, "`NAME` execution provider that must work: "+alternatives(ort.Providers())+" [cpu]", ort.CPU, ort.Providers()),
 			runtimePathFlag(runtimeFlags), bundleFlag(), modelFlag(), jsonFlag(),
 		},
 		Action: p.runDoctor,

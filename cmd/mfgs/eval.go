@@ -15,20 +15,21 @@ import (
 func (p *program) eval() *cli.Command {
 	return &cli.Command{
 		Name:      "eval",
-		Usage:     "compare methods on data that nothing was tuned on",
+		Usage:     "compare methods on test data",
 		UsageText: "mfgs eval --bundle DIR --test SPEC [--ood NAME=SPEC]... [--methods A,B,C]",
-		Description: `Without --methods these are mle, ts, mf0, ood_score, which is the score that the bundle serves,
-and leverage. All are of what the bundle can serve or export:
+		Description: `Measures probabilities on --test and --shift, and OOD scores on --test against --ood, with 95 %
+bootstrap intervals, and recommends one of each. The test data must not have been used in training or
+calibration. The default methods are mle, ts, mf0, ood_score (the bundle's OOD score) and leverage. All
+methods:
 
 ` + describeMethods() + `
 
-Scores that the bundle does not serve and that are fitted to training data are fitted to that of
-the calibration, or to --train. Methods that no bundle can serve, such as ensembles, sampling and
-posteriors over several layers, are compared by mfgs-paper compare.
+Some scores are fitted to training data. If the bundle does not contain the fit, eval reads the training
+data of the calibration, or --train. For methods that no bundle can use, such as ensembles, sampling and
+posteriors over several layers, see mfgs-paper compare.
 
-The figures of a multi-label head are over all its decisions, one for each label of
-each example. Of a bundle from ready-made features, SPECs are .npz files of the same
-kind.`,
+For a multi-label head every label of every example counts as one decision. For a bundle of precomputed
+features, SPECs are .npz files of the same kind.`,
 		Flags: slices.Concat(evalFlags(), inferenceFlags()),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
@@ -57,19 +58,19 @@ kind.`,
 func evalFlags() []cli.Flag {
 	return []cli.Flag{
 		bundleFlag(),
-		&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},
-		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated. auto: stand-ins, made of the test images"},
-		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
-		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "measure each class of the test data as well, or each label"},
-		&choice{&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [mle,ts,mf0,ood_score,leverage]"}, bench.Methods()},
-		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what scores are fitted to that the bundle does not serve [as calibrate]"},
-		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` of all that is random [0]"},
+		&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled test data"},
+		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` out-of-distribution data (labels are ignored); may be repeated; auto: synthetic images made from the test images"},
+		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` labelled data under distribution shift; may be repeated"},
+		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "also measure each class of the test data, or each label"},
+		&choice{&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` methods to compare [mle,ts,mf0,ood_score,leverage]"}, bench.Methods()},
+		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` training data for scores that must be fitted [that of the calibration]"},
+		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` random seed [0]"},
 		modelFlag(),
-		countFlag("limit", dataFlags, "`N` examples at most of each set that is measured on, spread evenly [all]"),
+		countFlag("limit", dataFlags, "`N` measure at most N examples of each dataset, subsampled evenly [all]"),
 		preprocessFlag("the bundle's"),
 		maxBadFlag(),
 		cacheFlag(),
-		reportFlag("the evaluation"),
+		reportFlag("the test data"),
 		jsonFlag(),
 	}
 }

@@ -17,16 +17,16 @@ import (
 func (p *program) inspect() *cli.Command {
 	return &cli.Command{
 		Name:      "inspect",
-		Usage:     "show a model's last layer, and whether mfgs can work with it",
+		Usage:     "find a model's last layer, and check that mfgs supports it",
 		UsageText: "mfgs inspect MODEL",
-		Description: `Looks for the linear layer that makes the logits, without running the model, and for
-what is written beside it of preprocessing and class names; says what to run next.
-MODEL is an ONNX file, or a folder as save_pretrained or Optimum writes one. Where no
-layer is recognised the exit code is 1, and the reason tells what may help.`,
+		Description: `Finds the linear layer that computes the logits, without running the model. Also looks for preprocessing
+and class names next to the model, and prints the calibrate command to run next. MODEL is an ONNX file, or a
+folder written by save_pretrained or Optimum. If no supported layer is found, the exit status is 1, and the
+error says what to try.`,
 		Flags: slices.Concat([]cli.Flag{jsonFlag()}, flagsOf(headSettings())),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return usagef(c.Command.Name, "want one model file, got %d arguments", c.NArg())
+				return usagef(c.Command.Name, "want one model, got %d arguments", c.NArg())
 			}
 			if err := checkPath(c.Args().First(), pathKinds["model"]); err != nil {
 				return err

@@ -30,25 +30,30 @@ var predictFormats = []string{"table", "json", "jsonl", "csv", "arrow"}
 func (p *program) predict() *cli.Command {
 	return &cli.Command{
 		Name:      "predict",
-		Usage:     "classify inputs, with an out-of-distribution score",
+		Usage:     "classify inputs, with calibrated confidence and an OOD score",
 		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv|arrow]\nmfgs predict --bundle DIR - < LINES",
-		Description: `An INPUT is an image file or a SPEC. Confidence is the probability of the class;
-the ood score, from 0 to 1, is larger for what is less familiar: half of the held-out
-data that was tuned on had less than 1/2, and the ood percentile is the part of it that had less than this
-input; leverage is how far the features lie from those of the training data. Where calibrate was asked for
-decisions, there are abstain, with its reason, and a prediction set too. A multi-label head gives labels, those of probability above 1/2, and its confidence is
-the mean over all labels of the probability that each was decided with. All but json
-is written as it comes; csv leaves out other lists of json than labels.
+		Description: `INPUT is an image file or a SPEC. For each input predict prints
 
-With --format arrow standard output is an Arrow stream whose columns are the fields of json and error,
-all of them always there, null where json leaves them out. Each record is answered with a row, in
-order: one that cannot be read with input and error; with --max-bad N, no more than N of them.
-With arrow:- for INPUT a stream of records is read from standard input.
+  confidence     probability of the predicted class
+  ood score      0 to 1, larger is more out-of-distribution; half of the
+                 validation data has less than 1/2
+  ood percentile fraction of the validation data with a lower OOD score
+  leverage       distance of the features from the training features
 
-With - for INPUT, JSON lines are read from standard input, an object of the model's
-inputs each, and each is answered with a line at once, in their order, for as long as
-they come. A line that cannot be predicted is answered with input and error, and the
-next one goes on; with --max-bad N, no more than N of them.`,
+and if calibrate set them, abstain with its reason, and a prediction set. A multi-label head predicts the
+labels with a probability above 1/2; its confidence is the mean over all labels of max(p, 1 - p).
+
+The format json is written at the end, the others as predictions come. csv leaves out the lists of json
+except labels.
+
+--format arrow writes an Arrow stream. Its columns are the fields of json and error, null if a field is
+missing. Every record has a row, in order; a record that cannot be read has input and error. INPUT arrow:-
+reads a stream of records from standard input.
+
+INPUT - reads JSON lines from standard input, one object of the model's inputs per line, and answers each
+line at once, in order. A line that fails is answered with input and error.
+
+Arrow streams and JSON lines continue after any number of failures, unless --max-bad sets a limit.`,
 		Flags: slices.Concat([]cli.Flag{
 			bundleFlag(),
 			modelFlag(),
@@ -67,7 +72,7 @@ func (p *program) runPredict(c *cli.Context) error {
 		return err
 	}
 	if format == "arrow" && isTerminal(p.stdout) {
-		return usagef(c.Command.Name, "an Arrow stream is no text: send standard output to a file or a program")
+		return usagef(c.Command.Name, "--format arrow is binary: redirect standard output to a file or a program")
 	}
 	bar := p.progress()
 	options := wrap.Options{
@@ -108,7 +113,7 @@ func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 		return "", false, err
 	}
 	if !c.Args().Present() {
-		return fail("no input given: want image files or dataset SPECs")
+		return fail("no input: want image files or dataset SPECs")
 	}
 	format = c.String("format")
 	if c.Bool("json") {
@@ -120,9 +125,9 @@ func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 	lines = slices.Contains(c.Args().Slice(), "-")
 	switch {
 	case lines && c.NArg() > 1:
-		return fail("- takes standard input, and nothing beside it")
+		return fail("- is standard input: want no other input")
 	case lines && format != "jsonl" && (c.IsSet("format") || c.Bool("json")):
-		return fail("- is answered in JSON lines, not as %s", format)
+		return fail("- is answered in JSON lines: want --format jsonl, got %s", format)
 	}
 	return format, lines, nil
 }
@@ -204,7 +209,7 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 				return err
 			}
 			if mostBad >= 0 && bad > mostBad {
-				return fmt.Errorf("%s: %s: that is %s that cannot be predicted, --max-bad allows %d", record.Input, text, plural(bad, "line"), mostBad)
+				return fmt.Errorf("%s: %s: %s failed, --max-bad allows %d", record.Input, text, plural(bad, "line"), mostBad)
 			}
 		case err != nil:
 			return err
@@ -215,7 +220,7 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 		}
 	}
 	if bad > 0 {
-		p.warn(fmt.Sprintf("%s of %s could not be predicted", count(bad), plural(total, "line")))
+		p.warn(fmt.Sprintf("%s of %s failed", count(bad), plural(total, "line")))
 	}
 	return nil
 }
