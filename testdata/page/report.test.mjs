@@ -16,7 +16,7 @@ before(async () => {
   const mfgs = (...args) => execFileSync(join(b.root, "mfgs"), args, { stdio: ["ignore", "ignore", "inherit"] });
   b.bundles();
   const images = join(b.root, "models/digits-mlp/digits-images-idx3-ubyte.gz");
-  const letters = join(b.root, "models/digits-mlp/unfamiliar-images-idx3-ubyte.gz");
+  const letters = join(b.root, "models/digits-mlp/drawings-images-idx3-ubyte.gz");
   mfgs("eval", "--bundle", report("digits"), "--test", `${images}[1500:]`, "--ood", `letters=${letters}[300:]`, "--report", report("digits.html"));
   writeFileSync(report("names.json"), JSON.stringify([harm, "malignant"]));
   mfgs("calibrate", "--model", join(b.table, "model.onnx"), "--train", join(b.table, "train.csv"), "--val", join(b.table, "val.csv"),
