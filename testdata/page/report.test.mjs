@@ -90,7 +90,7 @@ visiting("a report on a desk", "digits.html", {}, async (visit) => {
   assert.equal(await visit.page.$$eval("#examples img", (all) => all.filter((e) => e.complete && e.naturalWidth > 0).length), 12 + 7 + 12 + 12);
   assert.ok(await visit.page.$$eval("figure > svg", (all) => all.length) >= 8);
   await shot(visit, "desk.png", {});
-  await shot(visit, "figures.png", await part(visit, "#unfamiliar", 900));
+  await shot(visit, "figures.png", await part(visit, "#ood", 900));
 });
 
 visiting("a report in the dark", "digits.html", { scheme: "dark" }, async (visit) => {
