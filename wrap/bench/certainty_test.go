@@ -23,7 +23,7 @@ func TestFiguresHaveIntervals(t *testing.T) {
 	}
 	by := evaluated(t, cfg)
 	labelled := []string{"error", "nll", "ece", "debiased_ce", "brier", "aurc", "risk80", "risk90", "risk95"}
-	detection := []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}
+	detection := []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95", "fpr95_ood"}
 	for _, name := range []string{"mf0", "ts"} {
 		wantCertain(t, name, labelled, *by[name].InDomain, by[name].InDomain.Certainty)
 		wantCertain(t, name+" of a part", labelled, by[name].Shifts[0].Labelled, by[name].Shifts[0].Certainty)
