@@ -88,7 +88,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	evaluation, err := bench.Evaluate(ctx, bench.Config{
 		Bundle:   d.bundle,
 		Test:     d.path(models.DigitsTest),
-		OOD:      []bench.NamedSpec{{Name: "unfamiliar", Spec: d.path(models.OODTest)}},
+		OOD:      []bench.NamedSpec{{Name: "drawings", Spec: d.path(models.OODTest)}},
 		Runtime:  d.runtime,
 		Progress: d.bar.work,
 	})

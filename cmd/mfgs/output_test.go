@@ -177,7 +177,7 @@ func TestReportFits80Columns(t *testing.T) {
 	for _, args := range [][]string{
 		{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--ood", dir +
 			models.OODVal, "--out", out},
-		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "unfamiliar=" + dir + models.OODTest},
+		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "drawings=" + dir + models.OODTest},
 		{"predict", "--bundle", out, dir + models.DigitsTest},
 		{"inspect", dir + models.DigitsModel},
 		{"demo"},

@@ -17,7 +17,7 @@ before(async () => {
   browser = await b.launch();
   // The first of the letters of which the network is sure and the bundle would rather say nothing.
   for (let i = 300; ; i++) {
-    letter = b.picture("unfamiliar-images-idx3-ubyte.gz", i, "letter.png");
+    letter = b.picture("drawings-images-idx3-ubyte.gz", i, "letter.png");
     const one = await predicted(letter);
     if (one.abstain && one.network.confidence > 0.99) break;
   }

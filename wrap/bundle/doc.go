@@ -115,6 +115,7 @@
 //	  ….in_domain              examples ≥ 1, error, nll, ece, brier                  1   2
 //	  ….ood, ….ood_nll         under the pairs ood and nll: examples ≥ 2, accuracy,
 //	                           auroc, aupr_in, aupr_out, fpr95                      (1) (2)
+//	                           and fpr95_ood, left out if it is 0                    –  (2)
 //	reference                  distribution of the predictions for val, see below      –  (2)
 //	  confidence, entropy,
 //	  ood_score                of each a Reference of package drift: examples, 1 to 64
