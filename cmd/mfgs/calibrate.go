@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
@@ -92,7 +93,9 @@ func (p *program) bundleDone(c *cli.Context, bar *progress, report *calibration.
 	if err != nil {
 		return p.notDone(c, bar, err)
 	}
-	return done(p, c, bar, report, report.Warnings, writeReport)
+	return done(p, c, bar, report, report.Warnings, func(w io.Writer, r *calibration.Report) error {
+		return writeReport(w, r, c.Bool("no-model"))
+	})
 }
 
 // partDone reports a part that was written or already exists.
@@ -251,9 +254,11 @@ func precomputed(c *cli.Context) (bool, error) {
 	return true, nil
 }
 
-// writeReport writes the report of a calibration as tables.
-func writeReport(w io.Writer, r *calibration.Report) error {
+// writeReport writes the report of a calibration: what was gained, what to do next, and tables.
+func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	var b strings.Builder
+	b.WriteString(wrapText("", printable(calibrationAnswer(r))))
+	fmt.Fprintf(&b, "Next: %s\n\n", printable(afterCalibration(r, noModel)))
 	var f facts
 	f.add("bundle", r.Bundle)
 	if r.Model != nil && r.Model.Path != "" {
@@ -262,7 +267,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	f.add("head", headline(r.Head))
 	if p := r.Head.Proof; p != nil {
 		within := math.Pow(10, math.Ceil(math.Log10(max(p.Difference, 1e-6))))
-		f.add("proof", fmt.Sprintf("as the model's own %s, within %.0e on %s", p.Output, within, plural(p.Examples, "example")))
+		f.add("head check", fmt.Sprintf("matches the model's own %s within %.0e on %s", p.Output, within, plural(p.Examples, "example")))
 	}
 	if r.Preprocess != nil {
 		if line := preprocessLine(r.Preprocess); line != "" {
@@ -274,7 +279,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	f.add("probabilities", r.Probabilities.Reason)
 	f.add("ood score", r.OODScore.Reason)
 	f.add("examples", exampleLine(r.Examples))
-	f.add("probe", probeLine(r.Probe))
+	f.add("self-test", probeLine(r.Probe))
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())
 
@@ -282,21 +287,21 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 		name string
 		bundle.Figures
 	}{
-		{"network as it is", r.Validation.Before},
-		{"temperature scaling", r.Validation.TS},
-		{"mfgs (mf0)", *r.Validation.MF0},
+		{methodName("mle"), r.Validation.Before},
+		{methodName("ts"), r.Validation.TS},
+		{methodName("mf0"), *r.Validation.MF0},
 	}
-	fmt.Fprintln(&b)
+	fmt.Fprintf(&b, "\nvalidation data (n = %s, ECE with %d bins)\n", count(r.Validation.Before.N), measure.DefaultBins(r.Head.Head.Head))
 	in := table{align: "lrrrr"}
-	in.row("held-out data", inDomainLabels()...)
+	in.row("", inDomainLabels()...)
 	for _, m := range methods {
 		in.row(m.name, inDomain(m.InDomain)...)
 	}
 	_ = in.write(&b)
 
 	if r.Validation.After.OOD != nil {
-		fmt.Fprintln(&b)
-		out := detectionTable("telling out-of-distribution")
+		fmt.Fprintf(&b, "\nOOD detection (n = %s)\n", count(r.Examples.OOD))
+		out := detectionTable()
 		for _, m := range methods {
 			detectionRows(out, m.name, *m.OOD, *m.OODNLL)
 		}
@@ -304,20 +309,20 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 		shown := []string{r.OODScore.Name, score.Default, r.OODScore.Rival, "leverage"}
 		for _, s := range r.Validation.Scores {
 			if s.Name != "mf0" && slices.Contains(shown, s.Name) {
-				out.row(s.Name, detection(s.OOD)...)
+				out.row(methodName(s.Name), detection(s.OOD)...)
 			}
 		}
 		_ = out.write(&b)
 	}
-	if s := r.Recommendation.Score; s != nil {
+	if s := r.Recommendation.Score; s != nil && !s.Served {
 		fmt.Fprintf(&b, "\n%s", wrapText("recommended score  ", printable(s.Sentence)))
 	}
 	if r.Validation.SyntheticOOD != nil {
-		fmt.Fprintln(&b)
-		out := detectionTable("telling stand-ins")
+		fmt.Fprintf(&b, "\nOOD detection: synthetic images (n = %s)\n", count(r.Examples.SyntheticOOD))
+		out := detectionTable()
 		for _, s := range r.Validation.SyntheticOOD {
-			name := s.Name
-			if name == "learned" {
+			name := methodName(s.Name)
+			if s.Name == "learned" {
 				name += ", from these"
 			} else if s.Name != r.OODScore.Name && s.Name != score.Default && s.Name != "leverage" {
 				continue
@@ -398,7 +403,7 @@ func preprocessLine(p *bundle.Preprocessing) string {
 	}
 	line := strings.Join(steps, ", ")
 	if p.Source == bundle.Assumed {
-		line += ": assumed, as --preprocess says nothing else"
+		line += " (default, no --preprocess)"
 	}
 	return line
 }
@@ -420,16 +425,16 @@ func probeLine(i calibration.ProbeInfo) string {
 	if i.Examples == 0 {
 		return "none: " + i.Reason
 	}
-	return plural(i.Examples, "held-out input")
+	return plural(i.Examples, "validation input") + " stored, to test the bundle when it is loaded"
 }
 
 func exampleLine(e calibration.Examples) string {
-	s := fmt.Sprintf("train %s, held out %s", count(e.Train), count(e.Val))
+	s := fmt.Sprintf("train %s, validation %s", count(e.Train), count(e.Val))
 	if e.OOD > 0 {
-		s += ", out-of-distribution " + count(e.OOD)
+		s += ", OOD " + count(e.OOD)
 	}
 	if e.SyntheticOOD > 0 {
-		s += ", stand-ins " + count(e.SyntheticOOD)
+		s += ", synthetic OOD " + count(e.SyntheticOOD)
 	}
 	if e.Bad > 0 {
 		s += ", skipped " + count(e.Bad)
@@ -467,15 +472,15 @@ func secondsLine(by map[string]float64) string {
 func temperatures(t bundle.TemperatureInfo) *table {
 	tab := &table{align: "lrr"}
 	tab.row("temperatures", "activation", "ensemble")
-	tab.row("for the likelihood", number(t.NLL.Act), number(t.NLL.Ens))
+	tab.row("mf0, for NLL", number(t.NLL.Act), number(t.NLL.Ens))
 	if t.OODTuned {
-		tab.row("for out-of-distribution", number(t.OOD.Act), number(t.OOD.Ens))
+		tab.row("mf0, for OOD detection", number(t.OOD.Act), number(t.OOD.Ens))
 	} else {
-		tab.row("for out-of-distribution", "the same", "")
+		tab.row("mf0, for OOD detection", "the same", "")
 	}
-	tab.row("temperature scaling", number(t.TS), "")
+	tab.row("temperature scaling, for NLL", number(t.TS), "")
 	if t.TSOOD != 0 {
-		tab.row("its for out-of-distribution", number(t.TSOOD), "")
+		tab.row("temperature scaling, for OOD detection", number(t.TSOOD), "")
 	}
 	return tab
 }
@@ -519,7 +524,7 @@ func writePartReport(w io.Writer, r *calibration.PartReport) error {
 	}
 	f.add("examples", exampleLine(r.Examples))
 	if r.Probe != nil {
-		f.add("probe", probeLine(*r.Probe))
+		f.add("self-test", probeLine(*r.Probe))
 	}
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())

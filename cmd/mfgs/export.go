@@ -196,17 +196,16 @@ func pythonLines(r *export.Report) string {
 			feeds[i] += strconv.Itoa(i + 1)
 		}
 	}
-	var variables, names []string
+	var names []string
 	for i, o := range r.Outputs {
 		if i == fuse.Probabilities || i >= fuse.Scores {
-			variables, names = append(variables, o.Key), append(names, pythonString(o.Name))
+			names = append(names, pythonString(o.Name))
 		}
 	}
 	return fmt.Sprintf(`    import onnxruntime
     session = onnxruntime.InferenceSession(%s)
-    %s = session.run(
-        [%s], {%s})
-`, pythonString(r.File), strings.Join(variables, ", "), strings.Join(names, ", "), strings.Join(feeds, ", "))
+%s    results = dict(zip(names, session.run(names, {%s})))
+`, pythonString(r.File), wrapText("    names = [", strings.Join(names, ", ")+"]"), strings.Join(feeds, ", "))
 }
 
 // pythonString quotes a string as JSON does, which is valid Python, and control characters as Go does.

@@ -25,7 +25,7 @@ const datasets = `SPEC names a dataset by its path:
                or WebDataset
   IDX, CIFAR binary, .npy, .npz
   .csv, .jsonl, .parquet, .arrow
-               the model's inputs by name, or images or their paths, and label
+               the model's inputs by name, or images or paths, and label
 
 Several files of one format are one dataset: train-{000..127}.tar, part-*.csv. [a:b] after the path selects
 examples: 'train.npz[0:900]' is the first 900. format:path names a format that is not recognised. - or
@@ -167,9 +167,12 @@ func unquote(usage string) (placeholder, text string) {
 	return " " + name, text
 }
 
+// helpIndent is the indentation of texts in package cli.
+const helpIndent = 3
+
 // reflowed wraps the paragraphs of a description, except indented ones.
 func reflowed(description string) string {
-	const indent = "   " // of package cli
+	indent := strings.Repeat(" ", helpIndent)
 	paragraphs := strings.Split(description, "\n\n")
 	for i, paragraph := range paragraphs {
 		if !strings.HasPrefix(paragraph, "  ") {

@@ -99,7 +99,8 @@ func manualPage(app *cli.App, v versions) (string, error) {
 		command.Description = verbatim(command.Description)
 		for _, f := range command.Flags {
 			placeholder, usage := unquote(f.(cli.DocGenerationFlag).GetUsage())
-			flags[command.Name] = append(flags[command.Name], [3]string{f.Names()[0], strings.TrimSpace(placeholder), usage})
+			row := [3]string{f.Names()[0], strings.TrimSpace(placeholder), usage}
+			flags[command.Name] = append(flags[command.Name], row)
 		}
 	}
 	return app.ToManWithSection(1)

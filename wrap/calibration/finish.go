@@ -121,7 +121,7 @@ func measureValidation(
 	}
 	tallies := make([]*measure.Tally, len(names))
 	for i, name := range names {
-		tallies[i] = measure.New(name, f.Posterior.Head, 0, oods)
+		tallies[i] = measure.New(name, f.Posterior.Head, 0, 0, oods)
 	}
 	if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.SetID{Role: measure.Test}, val); err != nil {
 		return Validation{}, none, err
