@@ -15,6 +15,7 @@ import (
 
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/export"
 	"github.com/urfave/cli/v2"
@@ -49,10 +50,14 @@ FILE.onnx.data next to the model.
 			if err := checkExport(c); err != nil {
 				return err
 			}
+			bar := p.progress()
+			bar.work(wrap.Progress{Stage: "opening"})
 			report, err := export.Write(c.Context, c.String("bundle"), export.Options{
 				Out: c.String("out"), Triton: c.String("triton"), Name: c.String("name"), MaxBatch: c.Int("max-batch"),
 				Model: c.String("model"), Method: c.String("method"), Force: c.Bool("force"),
+				Progress: bar.work,
 			})
+			bar.done()
 			if err != nil {
 				return exportAdvice(c, err)
 			}

@@ -399,6 +399,25 @@ mfgs: progress: predicting: 1,393 examples
 	}
 }
 
+// A stage that reports nothing for a second is shown all the same.
+func TestASilentStageIsShown(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{true, false} {
+		var b bytes.Buffer
+		at := time.Unix(1e9, 0)
+		bar := newProgress(&b, plain, func() time.Time { return at })
+		at = at.Add(firstLine)
+		silent := make(chan struct{})
+		bar.work(wrap.Progress{Stage: "reading"})
+		time.AfterFunc(1500*time.Millisecond, func() { close(silent) })
+		<-silent
+		bar.done()
+		if !strings.Contains(b.String(), "reading") {
+			t.Errorf("plain %t: wrote %q", plain, b.String())
+		}
+	}
+}
+
 func TestProgressIsWipedInTheEnd(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

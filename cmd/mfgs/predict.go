@@ -86,6 +86,7 @@ func (p *program) runPredict(c *cli.Context) error {
 	if options.Preprocess, err = bundlePreprocessing(c); err != nil {
 		return err
 	}
+	bar.work(wrap.Progress{Stage: "opening"})
 	predictor, err := wrap.Open(c.Context, c.String("bundle"), options)
 	bar.done()
 	if err != nil {
@@ -150,7 +151,10 @@ func (p *program) predictAll(
 			folder = folderOf(input)
 		}
 		var report wrap.DatasetReport
-		bad, err := p.predictInput(predictor.PredictDataset(ctx, input, &report), folder, maxBad, bar, out)
+		predicted := func(done int) {
+			bar.work(wrap.Progress{Stage: "predicting", Done: done, Total: report.Total, Unit: "examples"})
+		}
+		bad, err := p.predictInput(predictor.PredictDataset(ctx, input, &report), folder, maxBad, predicted, out)
 		if err != nil {
 			// Keep what has been written; a JSON document is all or nothing.
 			_ = out.flush()
@@ -166,7 +170,7 @@ func (p *program) predictAll(
 
 // predictInput writes the predictions of one input, and returns the messages of records that cannot be read.
 func (p *program) predictInput(
-	predictions iter.Seq2[wrap.Prediction, error], folder string, maxBad int, bar *progress, out predictionWriter,
+	predictions iter.Seq2[wrap.Prediction, error], folder string, maxBad int, predicted func(int), out predictionWriter,
 ) (messages []string, err error) {
 	var bad []string
 	done := 0
@@ -183,7 +187,7 @@ func (p *program) predictInput(
 		}
 		done++
 		prediction.Input = filepath.Join(folder, prediction.Input)
-		bar.work(wrap.Progress{Stage: "predicting", Done: done, Unit: "examples"})
+		predicted(done + len(bad))
 		if err := out.write(prediction); err != nil {
 			return nil, fmt.Errorf("input: %w", err)
 		}

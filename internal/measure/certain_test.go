@@ -34,7 +34,7 @@ func TestSetsAreResampledIndependently(t *testing.T) {
 			scores[part] = append(scores[part], s.OOD...)
 		}
 	}
-	resampled, err := Resample(t.Context(), []*Tally{tally}, Resamples, 1)
+	resampled, err := Resample(t.Context(), []*Tally{tally}, metrics.ResampleOptions{Resamples: Resamples, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestSetsAreResampledIndependently(t *testing.T) {
 	}
 	resampled.Add(0, &f)
 	// A method has the same draws when it is measured alone.
-	compared, err := Resample(t.Context(), []*Tally{tally}, Resamples, 1, Compared()...)
+	compared, err := Resample(t.Context(), []*Tally{tally}, metrics.ResampleOptions{Resamples: Resamples, Seed: 1}, Compared()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestScoresAloneAreResampled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	resampled, err := Resample(t.Context(), []*Tally{tally}, Resamples, 0)
+	resampled, err := Resample(t.Context(), []*Tally{tally}, metrics.ResampleOptions{Resamples: Resamples})
 	if err != nil {
 		t.Fatal(err)
 	}

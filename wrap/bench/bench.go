@@ -171,6 +171,7 @@ func (b *bench) open(ctx context.Context) error {
 
 // attach opens the bundle and its network, cut at the head.
 func (b *bench) attach(ctx context.Context) error {
+	b.notes.Step("opening", "", 0, 0)
 	opened, err := bundle.Open(b.Bundle)
 	if err != nil {
 		return err
@@ -335,7 +336,10 @@ func (b *bench) figures(
 			return nil, err
 		}
 	}
-	resampled, err := measure.Resample(ctx, tallies, b.resamples(), b.Seed)
+	resampled, err := measure.Resample(ctx, tallies, metrics.ResampleOptions{
+		Resamples: b.resamples(), Seed: b.Seed,
+		Progress: func(done, total int) { b.notes.Step("intervals", "resamples", done, total) },
+	})
 	if err != nil {
 		return nil, err
 	}
