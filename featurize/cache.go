@@ -69,7 +69,7 @@ func (c *Cache) recipe(w *Network, ds *dataset.Dataset, pass StreamConfig) (stri
 		fields["folders"] = folders
 	}
 	if pass.Synthetic {
-		fields["stand-ins"] = synthetic.Name
+		fields["synthetic_ood"] = synthetic.Name
 	}
 	if c.Options.Shard.Count > 0 {
 		fields["of"] = want.all

@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-//go:embed digits-mlp/README.md digits-mlp/model.onnx digits-mlp/*.gz digits-mlp/unfamiliar-names.txt
+//go:embed digits-mlp/README.md digits-mlp/model.onnx digits-mlp/*.gz digits-mlp/drawings-names.txt
 var files embed.FS
 
 // The files of [DigitsMLP], as dataset specs relative to its root. The digits are labelled; the out-of-distribution
@@ -28,8 +28,8 @@ const (
 	DigitsTrain = "digits-images-idx3-ubyte.gz[0:1200]"
 	DigitsVal   = "digits-images-idx3-ubyte.gz[1200:1500]"
 	DigitsTest  = "digits-images-idx3-ubyte.gz[1500:1797]"
-	OODVal      = "unfamiliar-images-idx3-ubyte.gz[0:300]"
-	OODTest     = "unfamiliar-images-idx3-ubyte.gz[300:600]"
+	OODVal      = "drawings-images-idx3-ubyte.gz[0:300]"
+	OODTest     = "drawings-images-idx3-ubyte.gz[300:600]"
 )
 
 // DigitsMLP returns the folder digits-mlp: the model, its data, and the README with the attribution that the licence
@@ -45,7 +45,7 @@ func DigitsMLP() fs.FS {
 // OODNames returns what each out-of-distribution image shows, in the order of the images file:
 // "letter A", "inverted 7", "scrambled 3".
 func OODNames() []string {
-	text, err := files.ReadFile("digits-mlp/unfamiliar-names.txt")
+	text, err := files.ReadFile("digits-mlp/drawings-names.txt")
 	if err != nil {
 		panic(err) // the file is embedded
 	}

@@ -58,9 +58,9 @@ func TestDigitsAreTheOriginals(t *testing.T) {
 func TestOODImagesAreWhatTheirNamesSay(t *testing.T) {
 	fsys := DigitsMLP()
 	digits, labels := readIDX(t, fsys, "digits-images-idx3-ubyte.gz"), readIDX(t, fsys, "digits-labels-idx1-ubyte.gz")
-	unfamiliar, names := readIDX(t, fsys, "unfamiliar-images-idx3-ubyte.gz"), OODNames()
-	if !slices.Equal(unfamiliar.shape, []int{600, 8, 8}) || len(names) != 600 {
-		t.Fatalf("images are %v with %d names, want [600 8 8] with 600", unfamiliar.shape, len(names))
+	drawings, names := readIDX(t, fsys, "drawings-images-idx3-ubyte.gz"), OODNames()
+	if !slices.Equal(drawings.shape, []int{600, 8, 8}) || len(names) != 600 {
+		t.Fatalf("images are %v with %d names, want [600 8 8] with 600", drawings.shape, len(names))
 	}
 	isDigit := map[string]bool{}
 	for i := range labels.data {
@@ -68,7 +68,7 @@ func TestOODImagesAreWhatTheirNamesSay(t *testing.T) {
 	}
 	letters := [2]map[string]bool{{}, {}}
 	for i, name := range names {
-		image := unfamiliar.at(i)
+		image := drawings.at(i)
 		levels(t, image)
 		if isDigit[string(image)] {
 			t.Errorf("image %d, %q, is one of the digits", i, name)

@@ -111,15 +111,15 @@ func TestOverridesHaveSeparateThresholds(t *testing.T) {
 		Override
 		want func(Prediction) string
 	}{
-		"doubt": {Override{MaxUncertainty: at(0.01), MaxOODScore: at(1)}, func(one Prediction) string {
+		"uncertain": {Override{MaxUncertainty: at(0.01), MaxOODScore: at(1)}, func(one Prediction) string {
 			if one.Confidence < 0.99 {
-				return "doubtful"
+				return "uncertain"
 			}
 			return ""
 		}},
-		"unfamiliar": {Override{MaxUncertainty: at(1), MaxOODScore: at(0.5)}, func(one Prediction) string {
+		"out-of-distribution": {Override{MaxUncertainty: at(1), MaxOODScore: at(0.5)}, func(one Prediction) string {
 			if one.OODScore > 0.5 {
-				return "unfamiliar"
+				return "out-of-distribution"
 			}
 			return ""
 		}},

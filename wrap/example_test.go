@@ -22,7 +22,7 @@ import (
 //
 //	mfgs calibrate --model model.onnx --structure kron --out ../../wrap/testdata/digits \
 //		--train 'digits-images-idx3-ubyte.gz[0:1200]' --val 'digits-images-idx3-ubyte.gz[1200:1500]' \
-//		--ood 'unfamiliar-images-idx3-ubyte.gz[0:300]'
+//		--ood 'drawings-images-idx3-ubyte.gz[0:300]'
 //
 //go:embed testdata/digits
 var bundles embed.FS

@@ -35,9 +35,9 @@ type Prediction struct {
 	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; for K labels the sum over labels
 
 	// For bundles with decisions only. Abstain says that the example should not be answered, and
-	// AbstainReason why: "doubtful", "unfamiliar" or both. PredictionSet are the classes, ascending and
-	// possibly none, that contain the label as often as the bundle guarantees; if there are names,
-	// PredictionSetNames are theirs.
+	// AbstainReason why: "uncertain", "out-of-distribution", or "uncertain and out-of-distribution".
+	// PredictionSet are the classes, ascending and possibly none, that contain the label as often as
+	// the bundle guarantees; PredictionSetNames are their names, if there are any.
 	Abstain            *bool    `json:"abstain,omitempty"`
 	AbstainReason      string   `json:"abstain_reason,omitempty"`
 	PredictionSet      []int    `json:"prediction_set,omitzero"`

@@ -35,11 +35,11 @@ func (d *Decisions) Check(classes int, multiLabel bool) error {
 	}
 	for i, want := range d.guarantees() {
 		if i >= len(d.Guarantees) || d.Guarantees[i] != want {
-			return fmt.Errorf("promises[%d] is not what the numbers beside it say, %q", i, want)
+			return fmt.Errorf("guarantees[%d] is not what the numbers beside it say, %q", i, want)
 		}
 	}
 	if n := len(d.guarantees()); len(d.Guarantees) > n {
-		return fmt.Errorf("promises has %d lines, and the numbers beside it make %d", len(d.Guarantees), n)
+		return fmt.Errorf("guarantees has %d lines, and the numbers beside it make %d", len(d.Guarantees), n)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (d *Decisions) checkRules() error {
 		rule    *Rule
 		planned bool
 	}{
-		{"unfamiliar", d.OOD, d.FalseAlarm > 0}, {"doubt", d.Uncertainty, d.TargetError > 0 || d.TargetCoverage > 0},
+		{"ood", d.OOD, d.FalseAlarm > 0}, {"uncertainty", d.Uncertainty, d.TargetError > 0 || d.TargetCoverage > 0},
 	} {
 		if (r.rule != nil) != r.planned {
 			return fmt.Errorf("%s is given: %t, want %t, as was asked for", r.name, r.rule != nil, r.planned)
@@ -64,13 +64,13 @@ func (d *Decisions) checkRules() error {
 		}
 	}
 	if u := d.OOD; u != nil {
-		if err := d.checkShare("unfamiliar", u, 1-d.FalseAlarm); err != nil {
+		if err := d.checkShare("ood", u, 1-d.FalseAlarm); err != nil {
 			return err
 		}
 	}
 	switch {
 	case d.TargetCoverage > 0:
-		return d.checkShare("doubt", d.Uncertainty, d.TargetCoverage)
+		return d.checkShare("uncertainty", d.Uncertainty, d.TargetCoverage)
 	case d.TargetError > 0:
 		return d.checkError()
 	}
@@ -107,15 +107,15 @@ func (d *Decisions) checkShare(name string, r *Rule, share float64) error {
 func (d *Decisions) checkError() error {
 	r := d.Uncertainty
 	if u := d.OOD; u == nil && r.Examples != d.Examples {
-		return fmt.Errorf("doubt was set on %d examples, want %d, as the decisions", r.Examples, d.Examples)
+		return fmt.Errorf("uncertainty was set on %d examples, want %d, as the decisions", r.Examples, d.Examples)
 	} else if u != nil && r.Examples >= u.Accepted {
-		return fmt.Errorf("doubt was set on %d examples, want those below the threshold of unfamiliar, less than %d", r.Examples, u.Accepted)
+		return fmt.Errorf("uncertainty was set on %d examples, want those below the threshold of ood, less than %d", r.Examples, u.Accepted)
 	}
 	if !d.MultiLabel && r.Wrong != math.Trunc(r.Wrong) {
-		return fmt.Errorf("doubt has %v wrong of %d, want a whole number", r.Wrong, r.Accepted)
+		return fmt.Errorf("uncertainty has %v wrong of %d, want a whole number", r.Wrong, r.Accepted)
 	}
 	if pValue(r.Wrong, r.Accepted, d.MultiLabel, d.TargetError) > 1-d.Confidence {
-		return fmt.Errorf("doubt has %v wrong of %d that it accepts, which does not show a target_error of %v with confidence %v",
+		return fmt.Errorf("uncertainty has %v wrong of %d that it accepts, which does not show a target_error of %v with confidence %v",
 			r.Wrong, r.Accepted, d.TargetError, d.Confidence)
 	}
 	return nil

@@ -115,12 +115,12 @@ type Decisions struct {
 	Examples int `yaml:"examples" json:"examples"` // that set the thresholds
 
 	// The model abstains above these thresholds; nil for none.
-	Uncertainty *Rule `yaml:"doubt,omitempty,flow" json:"doubt,omitempty"`
-	OOD         *Rule `yaml:"unfamiliar,omitempty,flow" json:"unfamiliar,omitempty"`
+	Uncertainty *Rule `yaml:"uncertainty,omitempty,flow" json:"uncertainty,omitempty"`
+	OOD         *Rule `yaml:"ood,omitempty,flow" json:"ood,omitempty"`
 	Set         *Sets `yaml:"prediction_set,omitempty" json:"prediction_set,omitempty"`
 
 	MultiLabel bool     `yaml:"multi_label,omitempty" json:"multi_label,omitempty"`
-	Guarantees []string `yaml:"promises" json:"promises"` // for people
+	Guarantees []string `yaml:"guarantees" json:"guarantees"` // for people
 }
 
 // Decide sets the thresholds of a plan on the examples calib. tune are others, for the candidate thresholds and the
@@ -224,8 +224,8 @@ func (d *Decisions) guarantees() (all []string) {
 
 // The reasons for abstaining.
 const (
-	ReasonUncertain = "doubtful"
-	ReasonOOD       = "unfamiliar"
+	ReasonUncertain = "uncertain"
+	ReasonOOD       = "out-of-distribution"
 )
 
 // Clone returns a deep copy, nil for nil.

@@ -77,10 +77,10 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 		}
 		// Predictions are abstained from as the rules say.
 		for i := range held.len() {
-			doubtful := d.Uncertainty != nil && held.losses().Uncertainty[i] > d.Uncertainty.Threshold
-			unfamiliar := d.OOD != nil && held.OODScores[i] > d.OOD.Threshold
-			want := map[[2]bool]string{{true, false}: ReasonUncertain, {false, true}: ReasonOOD, {true, true}: "doubtful and unfamiliar"}
-			if got := d.Abstain(held.of(i), held.OODScores[i]); got != want[[2]bool{doubtful, unfamiliar}] {
+			uncertain := d.Uncertainty != nil && held.losses().Uncertainty[i] > d.Uncertainty.Threshold
+			ood := d.OOD != nil && held.OODScores[i] > d.OOD.Threshold
+			want := map[[2]bool]string{{true, false}: ReasonUncertain, {false, true}: ReasonOOD, {true, true}: "uncertain and out-of-distribution"}
+			if got := d.Abstain(held.of(i), held.OODScores[i]); got != want[[2]bool{uncertain, ood}] {
 				t.Fatalf("%s: example %d: %q", name, i, got)
 			}
 			if i > 20 {
@@ -125,15 +125,15 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 		change func(*Decisions)
 		want   string
 	}{
-		"a rule is missing":        {raps, func(d *Decisions) { d.OOD = nil }, "unfamiliar is given: false"},
-		"a rule nobody asked for":  {raps, func(d *Decisions) { d.TargetError = 0 }, "doubt is given: true"},
-		"a threshold is NaN":       {raps, func(d *Decisions) { d.Uncertainty.Threshold = math.NaN() }, "doubt has threshold NaN"},
-		"a threshold above 1":      {raps, func(d *Decisions) { d.OOD.Threshold = 1.5 }, "unfamiliar has threshold 1.5, want 0 to 1"},
+		"a rule is missing":        {raps, func(d *Decisions) { d.OOD = nil }, "ood is given: false"},
+		"a rule nobody asked for":  {raps, func(d *Decisions) { d.TargetError = 0 }, "uncertainty is given: true"},
+		"a threshold is NaN":       {raps, func(d *Decisions) { d.Uncertainty.Threshold = math.NaN() }, "uncertainty has threshold NaN"},
+		"a threshold above 1":      {raps, func(d *Decisions) { d.OOD.Threshold = 1.5 }, "ood has threshold 1.5, want 0 to 1"},
 		"more accepted than there": {raps, func(d *Decisions) { d.Uncertainty.Accepted = d.Uncertainty.Examples + 1 }, "want a part of them"},
-		"accepted below zero":      {raps, func(d *Decisions) { d.OOD.Accepted = -1 }, "unfamiliar accepts -1 of 400"},
-		"more wrong than accepted": {raps, func(d *Decisions) { d.Uncertainty.Wrong = 401 }, "doubt has 401 wrong of"},
+		"accepted below zero":      {raps, func(d *Decisions) { d.OOD.Accepted = -1 }, "ood accepts -1 of 400"},
+		"more wrong than accepted": {raps, func(d *Decisions) { d.Uncertainty.Wrong = 401 }, "uncertainty has 401 wrong of"},
 		"a part of a mistake":      {raps, func(d *Decisions) { d.Uncertainty.Wrong -= 0.5 }, "want a whole number"},
-		"wrong in a share":         {raps, func(d *Decisions) { d.OOD.Wrong = 1 }, "unfamiliar has 1 wrong, and none are counted"},
+		"wrong in a share":         {raps, func(d *Decisions) { d.OOD.Wrong = 1 }, "ood has 1 wrong, and none are counted"},
 		"no examples":              {raps, func(d *Decisions) { d.Examples = 0 }, "0 examples, multi_label false"},
 		"another head":             {raps, func(d *Decisions) { d.MultiLabel = true }, "want at least 1 and false"},
 		"sets are missing":         {raps, func(d *Decisions) { d.Set = nil }, "prediction_set is given: false"},
@@ -153,12 +153,12 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 		"confidence not shown": {raps, func(d *Decisions) { d.Confidence = 1 - 1e-12 }, "with confidence 0.999999999999"},
 		"alarms not shown":     {raps, func(d *Decisions) { d.FalseAlarm = 0.01 }, "which does not show a share of 0.99"},
 		"coverage not shown": {Plan{TargetCoverage: 0.8}, func(d *Decisions) { d.Uncertainty.Accepted = 320 },
-			"doubt accepts 320 of 400, which does not show a share of 0.8"},
+			"uncertainty accepts 320 of 400, which does not show a share of 0.8"},
 		"doubt of other examples": {Plan{TargetError: 0.5}, func(d *Decisions) { d.Uncertainty.Examples = 401 },
-			"doubt was set on 401 examples, want 400"},
-		"alarms of other examples": {raps, func(d *Decisions) { d.OOD.Examples = 500 }, "unfamiliar was set on 500 examples, want 400"},
-		"doubt of the unfamiliar": {raps, func(d *Decisions) { d.Uncertainty.Examples = d.OOD.Accepted },
-			"want those below the threshold of unfamiliar"},
+			"uncertainty was set on 401 examples, want 400"},
+		"alarms of other examples": {raps, func(d *Decisions) { d.OOD.Examples = 500 }, "ood was set on 500 examples, want 400"},
+		"uncertainty of flagged examples": {raps, func(d *Decisions) { d.Uncertainty.Examples = d.OOD.Accepted },
+			"want those below the threshold of ood"},
 		"alpha of too few": {Plan{Alpha: 0.1}, func(d *Decisions) { d.Alpha, d.Set.Alpha = 0.001, 0.001 },
 			"prediction_set with alpha 0.001 takes 999 examples, and was set on 400"},
 		"alpha of too few of a class": {raps, func(d *Decisions) { d.Alpha, d.Set.Alpha = 0.007, 0.007 }, "takes 426 examples"},
@@ -194,12 +194,12 @@ func TestGuaranteesThatContradictTheirNumbersAreRefused(t *testing.T) {
 		change func(*Decisions)
 		want   string
 	}{
-		"other words":      {func(d *Decisions) { d.Guarantees[0] = "no answer is wrong" }, "promises[0] is not what the numbers beside it say, \"at most 0.5"},
-		"a smaller number": {func(d *Decisions) { d.Guarantees[1] = strings.Replace(d.Guarantees[1], "0.1", "0.01", 1) }, "promises[1] is not"},
-		"a promise more":   {func(d *Decisions) { d.Guarantees = append(d.Guarantees, "whatever comes") }, "promises has 4 lines, and the numbers beside it make 3"},
-		"a promise less":   {func(d *Decisions) { d.Guarantees = d.Guarantees[:2] }, "promises[2] is not"},
-		"none":             {func(d *Decisions) { d.Guarantees = nil }, "promises[0] is not"},
-		"other numbers":    {func(d *Decisions) { d.TargetError = 0.6 }, "promises[0] is not what the numbers beside it say, \"at most 0.6"},
+		"other words":      {func(d *Decisions) { d.Guarantees[0] = "no answer is wrong" }, "guarantees[0] is not what the numbers beside it say, \"at most 0.5"},
+		"a smaller number": {func(d *Decisions) { d.Guarantees[1] = strings.Replace(d.Guarantees[1], "0.1", "0.01", 1) }, "guarantees[1] is not"},
+		"a promise more":   {func(d *Decisions) { d.Guarantees = append(d.Guarantees, "whatever comes") }, "guarantees has 4 lines, and the numbers beside it make 3"},
+		"a promise less":   {func(d *Decisions) { d.Guarantees = d.Guarantees[:2] }, "guarantees[2] is not"},
+		"none":             {func(d *Decisions) { d.Guarantees = nil }, "guarantees[0] is not"},
+		"other numbers":    {func(d *Decisions) { d.TargetError = 0.6 }, "guarantees[0] is not what the numbers beside it say, \"at most 0.6"},
 	} {
 		lying := d.Clone()
 		c.change(lying)

@@ -7,10 +7,10 @@ import "slices"
 type Realised struct {
 	N         int      `json:"n"`
 	Answered  *float64 `json:"answered,omitempty"`
-	Error     *float64 `json:"error,omitempty"`      // among the answered; for multi-label heads the mean over labels
-	OOD       *float64 `json:"unfamiliar,omitempty"` // flagged as out-of-distribution
-	Covered   *float64 `json:"covered,omitempty"`    // whose set has the label; for multi-label heads the mean fraction of labels
-	SetSize   *float64 `json:"set_size,omitempty"`   // mean number of classes in a set
+	Error     *float64 `json:"error,omitempty"`    // among the answered; for multi-label heads the mean over labels
+	OOD       *float64 `json:"ood,omitempty"`      // flagged as out-of-distribution
+	Covered   *float64 `json:"covered,omitempty"`  // whose set has the label; for multi-label heads the mean fraction of labels
+	SetSize   *float64 `json:"set_size,omitempty"` // mean number of classes in a set
 	EmptySets *float64 `json:"empty_sets,omitempty"`
 }
 

@@ -78,7 +78,7 @@ func TestATallyCountsByHand(t *testing.T) {
 		got  *float64
 		want float64
 	}{
-		"answered": {r.Answered, 1. / 3}, "error": {r.Error, 1}, "unfamiliar": {r.OOD, 1. / 3}, "covered": {r.Covered, 1. / 3},
+		"answered": {r.Answered, 1. / 3}, "error": {r.Error, 1}, "ood": {r.OOD, 1. / 3}, "covered": {r.Covered, 1. / 3},
 		"set size": {r.SetSize, 1}, "empty": {r.EmptySets, 0},
 	} {
 		if c.got == nil || !approx.Equal(*c.got, c.want, 1e-15) {

@@ -240,8 +240,8 @@ func TestContradictingLengthsPanic(t *testing.T) {
 func TestJSONNames(t *testing.T) {
 	t.Parallel()
 	for want, v := range map[string]any{
-		`{"n":1,"error":2,"nll":3,"ece":4,"brier":5}`:                       InDomain{1, 2, 3, 4, 5},
-		`{"n":1,"accuracy":2,"auroc":3,"aupr_in":4,"aupr_out":5,"fpr95":6}`: OOD{1, 2, 3, 4, 5, 6},
+		`{"n":1,"error":2,"nll":3,"ece":4,"brier":5}`:                                     InDomain{1, 2, 3, 4, 5},
+		`{"n":1,"accuracy":2,"auroc":3,"aupr_in":4,"aupr_out":5,"fpr95":6,"fpr95_ood":7}`: OOD{1, 2, 3, 4, 5, 6, 7},
 		`[1,2]`:                               Interval{1, 2},
 		`{"debiased_ce":1,"classwise_ece":2}`: Reliability{1, 2},
 		`{"aurc":1,"risk80":2,"risk90":3,"risk95":4}`: Selective{1, 2, 3, 4},

@@ -26,9 +26,18 @@ type OOD struct {
 	AUPRIn  float64 `yaml:"aupr_in" json:"aupr_in"`
 	AUPROut float64 `yaml:"aupr_out" json:"aupr_out"`
 
-	// FPR95 is the fraction of out-of-distribution examples accepted (score ≤ threshold) by the lowest threshold
-	// that accepts at least 95 % of the in-distribution ones.
-	FPR95 float64 `yaml:"fpr95" json:"fpr95"`
+	// The literature has two figures called FPR@95TPR. They differ in which class is positive.
+	//
+	// FPR95 has the in-distribution examples as positive: the fraction of out-of-distribution examples accepted
+	// (score ≤ threshold) by the lowest threshold that accepts at least 95 % of the in-distribution ones. This is
+	// the figure of ODIN (Liang et al. 2018), of most papers since, and of OpenOOD before version 1.5.
+	//
+	// FPR95OOD has the out-of-distribution examples as positive: the fraction of in-distribution examples flagged
+	// (score ≥ threshold) by the highest threshold that flags at least 95 % of the out-of-distribution ones. This
+	// is the figure of OpenOOD 1.5 (auc_and_fpr_recall) and pytorch-ood (FPR95TPR). Bundles leave it out if it is 0,
+	// and do not have it in format 1.
+	FPR95    float64 `yaml:"fpr95" json:"fpr95"`
+	FPR95OOD float64 `yaml:"fpr95_ood,omitempty" json:"fpr95_ood"`
 }
 
 // Detect measures scores of in- and out-of-distribution examples, in any order; higher means more
@@ -67,10 +76,11 @@ func (d *detector) measure(weights []int32, aurocOnly bool) OOD {
 		precisionsIn  float64
 		precisionsOut float64
 		accepted      = -1 // out-of-distribution examples, with 95 % of the others; -1 before it is known
+		flagged       int  // in-distribution examples, with 95 % of the others
 	)
 	nIn, nOut := d.in, d.out
 	// In integers: 0.95·n rounds up for some n and would ask for one more.
-	need := (95*nIn + 99) / 100
+	need, needOut := (95*nIn+99)/100, (95*nOut+99)/100
 	for _, p := range d.order {
 		n := int(weights[p.at])
 		outside := n & -int(p.out)
@@ -94,6 +104,9 @@ func (d *detector) measure(weights []int32, aurocOnly bool) OOD {
 		if accepted < 0 && next.in >= need {
 			accepted = next.out
 		}
+		if nOut-g.out >= needOut {
+			flagged = nIn - g.in
+		}
 		g = next
 	}
 	return OOD{
@@ -103,6 +116,7 @@ func (d *detector) measure(weights []int32, aurocOnly bool) OOD {
 		AUPRIn:   precisionsIn / float64(nIn),
 		AUPROut:  precisionsOut / float64(nOut),
 		FPR95:    float64(accepted) / float64(nOut),
+		FPR95OOD: float64(flagged) / float64(nIn),
 	}
 }
 

@@ -34,7 +34,7 @@ func slowDetect(in, out []float64) OOD {
 		}
 		return n
 	}
-	d := OOD{N: len(out), AUROC: wins / nIn / nOut, Accuracy: 0.5, FPR95: math.NaN()}
+	d := OOD{N: len(out), AUROC: wins / nIn / nOut, Accuracy: 0.5, FPR95: math.NaN(), FPR95OOD: math.NaN()}
 	var recall float64
 	for _, t := range thresholds { // accept score <= t
 		tp, fp := upTo(in, t), upTo(out, t)
@@ -58,6 +58,9 @@ func slowDetect(in, out []float64) OOD {
 		tp, fp := atLeast(out), atLeast(in)
 		d.AUPROut += (tp/nOut - recall) * tp / (tp + fp)
 		recall = tp / nOut
+		if math.IsNaN(d.FPR95OOD) && 100*tp >= 95*nOut {
+			d.FPR95OOD = fp / nIn
+		}
 	}
 	return d
 }
@@ -81,6 +84,7 @@ func wantCloseOOD(t *testing.T, got, want OOD) {
 	wantClose(t, "AUPRIn", got.AUPRIn, want.AUPRIn)
 	wantClose(t, "AUPROut", got.AUPROut, want.AUPROut)
 	wantClose(t, "FPR95", got.FPR95, want.FPR95)
+	wantClose(t, "FPR95OOD", got.FPR95OOD, want.FPR95OOD)
 }
 
 func detect(t *testing.T, in, out []float64) OOD {
@@ -107,15 +111,15 @@ func TestDetectAtTheExtremes(t *testing.T) {
 	t.Parallel()
 	low, high := []float64{1, 2, math.Inf(-1)}, []float64{3, math.Inf(1)}
 	if got, want := detect(t, low, high), (OOD{N: 2, Accuracy: 1, AUROC: 1, AUPRIn: 1, AUPROut: 1,
-		FPR95: 0}); got != want {
+		FPR95: 0, FPR95OOD: 0}); got != want {
 		t.Errorf("separated: %+v, want %+v", got, want)
 	}
 	same := []float64{7, 7, 7, 7}
 	if got, want := detect(t, same[:3], same), (OOD{N: 4, Accuracy: 0.5, AUROC: 0.5, AUPRIn: 3. / 7, AUPROut: 4. / 7,
-		FPR95: 1}); got != want {
+		FPR95: 1, FPR95OOD: 1}); got != want {
 		t.Errorf("all tied: %+v, want %+v", got, want)
 	}
-	if got := detect(t, high, low); got.AUROC != 0 || got.Accuracy != 0.5 || got.FPR95 != 1 {
+	if got := detect(t, high, low); got.AUROC != 0 || got.Accuracy != 0.5 || got.FPR95 != 1 || got.FPR95OOD != 1 {
 		t.Errorf("reversed: %+v", got)
 	}
 	zero := math.Copysign(0, -1)
@@ -138,6 +142,13 @@ func TestFPR95CountsInIntegers(t *testing.T) {
 		}
 		if got := detect(t, in, []float64{enough - 0.5}).FPR95; got != 1 {
 			t.Errorf("n = %d: FPR95 = %v, want 1", n, got)
+		}
+		least := float64(n - n*95/100) // the score of the last one that must be flagged
+		if got := detect(t, []float64{least - 0.5}, in).FPR95OOD; got != 0 {
+			t.Errorf("n = %d: FPR95OOD = %v, want 0", n, got)
+		}
+		if got := detect(t, []float64{least + 0.5}, in).FPR95OOD; got != 1 {
+			t.Errorf("n = %d: FPR95OOD = %v, want 1", n, got)
 		}
 	}
 }
@@ -180,6 +191,8 @@ func TestExchangingTheSides(t *testing.T) {
 		wantClose(t, "accuracy of the exchanged and negated", e.Accuracy, d.Accuracy)
 		wantClose(t, "AUPRIn of the exchanged and negated", e.AUPRIn, d.AUPROut)
 		wantClose(t, "AUPROut of the exchanged and negated", e.AUPROut, d.AUPRIn)
+		wantClose(t, "FPR95 of the exchanged and negated", e.FPR95, d.FPR95OOD)
+		wantClose(t, "FPR95OOD of the exchanged and negated", e.FPR95OOD, d.FPR95)
 	}
 }
 

@@ -18,7 +18,7 @@ type Figure struct {
 	Label  string // in tables
 	Unit   Unit
 	Higher bool   // higher is better
-	Column bool   // a column of tables of methods; others are in JSON only
+	Column bool   // a column of tables in the terminal; JSON and the report have all
 	About  string // what it is, in Markdown
 }
 
@@ -54,7 +54,7 @@ var LabelledFigures = []LabelledFigure{
 		binned: ece, biased: true,
 	},
 	{
-		Figure: Figure{Key: "debiased_ce", Label: "debiased", Unit: Fraction, Column: true, About: "the ℓ2 calibration error over the ECE's bins, less what chance adds to it: the debiased estimator of Kumar, Liang and Ma (*Verified Uncertainty Calibration*, 2019), √max(0, Σ_b (n_b/n)[(accuracy_b − confidence_b)² − accuracy_b(1 − accuracy_b)/(n_b − 1)])"},
+		Figure: Figure{Key: "debiased_ce", Label: "debiased", Unit: Fraction, Column: true, About: "the ℓ2 calibration error over the ECE's bins, corrected for its bias in finite samples: the debiased estimator of Kumar, Liang and Ma (*Verified Uncertainty Calibration*, 2019), √max(0, Σ_b (n_b/n)[(accuracy_b − confidence_b)² − accuracy_b(1 − accuracy_b)/(n_b − 1)])"},
 		Of:     func(l *Labelled) float64 { return l.DebiasedCE },
 		binned: debiased, biased: true, squared: true,
 	},
@@ -68,7 +68,7 @@ var LabelledFigures = []LabelledFigure{
 		Of:     func(l *Labelled) float64 { return l.ClasswiseECE },
 	},
 	{
-		Figure: Figure{Key: "aurc", Label: "AURC", Unit: Fraction, Column: true, About: "the area under the risk-coverage curve (Geifman and El-Yaniv 2017): the mean error over all shares of least uncertain examples that could be answered"},
+		Figure: Figure{Key: "aurc", Label: "AURC", Unit: Fraction, Column: true, About: "the area under the risk-coverage curve (Geifman and El-Yaniv 2017): the mean error over all coverages, where the least uncertain examples are answered"},
 		Of:     func(l *Labelled) float64 { return l.AURC },
 		ranked: true,
 	},
@@ -80,7 +80,7 @@ var LabelledFigures = []LabelledFigure{
 // riskFigure is the error at a coverage in per cent.
 func riskFigure(key, coverage string, of func(*Labelled) float64) LabelledFigure {
 	return LabelledFigure{
-		Figure: Figure{Key: key, Label: "error at " + coverage + " %", Unit: Fraction, About: "the error among the " + coverage + " % of the examples of least uncertainty"},
+		Figure: Figure{Key: key, Label: "error at " + coverage + " %", Unit: Fraction, About: "the error among the " + coverage + " % least uncertain examples"},
 		Of:     of,
 		ranked: true,
 	}
@@ -111,8 +111,12 @@ var DetectionFigures = []DetectionFigure{
 		func(o *OOD) float64 { return o.AUPROut },
 	},
 	{
-		Figure{Key: "fpr95", Label: "FPR95", Unit: Fraction, Column: true, About: "the fraction of the out-of-distribution examples that are accepted where 95 % of the test set are"},
+		Figure{Key: "fpr95", Label: "FPR95", Unit: Fraction, Column: true, About: "the fraction of out-of-distribution examples accepted at the threshold that accepts 95 % of the test set: FPR@95TPR with in-distribution as positive, as in ODIN and most papers"},
 		func(o *OOD) float64 { return o.FPR95 },
+	},
+	{
+		Figure{Key: "fpr95_ood", Label: "FPR95 (OOD positive)", Unit: Fraction, About: "the fraction of the test set flagged at the threshold that flags 95 % of the out-of-distribution examples: FPR@95TPR with out-of-distribution as positive, as in OpenOOD 1.5 and pytorch-ood"},
+		func(o *OOD) float64 { return o.FPR95OOD },
 	},
 }
 

@@ -201,7 +201,7 @@ func TestFiguresOfResampledScores(t *testing.T) {
 			}
 			wantFigures(t, figuresOf(m, wOut, wIn), map[string]float64{
 				"accuracy": want.Accuracy, "auroc": want.AUROC, "aupr_in": want.AUPRIn, "aupr_out": want.AUPROut,
-				"fpr95": want.FPR95,
+				"fpr95": want.FPR95, "fpr95_ood": want.FPR95OOD,
 			})
 			alone, err := Detection(in, out, 1, 0, "auroc")
 			if err != nil {

@@ -21,7 +21,7 @@ type Selection struct {
 	Name      string `yaml:"name" json:"name"`
 	Requested bool   `yaml:"given,omitempty" json:"given,omitempty"`
 	// Synthetic says that the score learned from synthetic OOD data.
-	Synthetic bool `yaml:"stand_ins,omitempty" json:"stand_ins,omitempty"`
+	Synthetic bool `yaml:"synthetic_ood,omitempty" json:"synthetic_ood,omitempty"`
 
 	// AUROC is that of Name on the validation data, zero without OOD data. Without, or if Name was requested, the
 	// other fields are zero.

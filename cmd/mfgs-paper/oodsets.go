@@ -173,7 +173,7 @@ func (l *lab) scoreNetworks(ctx context.Context) ([]scoreNetwork, error) {
 		return nil, err
 	}
 	all[3].sets = []oodSet{
-		{drawings, filepath.Join(l.models, "digits-mlp", "unfamiliar-images-idx3-ubyte.gz"), 300, 600}, small,
+		{drawings, filepath.Join(l.models, "digits-mlp", "drawings-images-idx3-ubyte.gz"), 300, 600}, small,
 	}
 	photos, err := l.imagenet(ctx)
 	if err != nil {

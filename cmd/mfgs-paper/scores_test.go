@@ -22,7 +22,7 @@ func TestScoresOfASmallNetwork(t *testing.T) {
 	}
 	made.name = cifarSet // as in allPairs
 	h := scoreNetwork{name: smallDigitsName, set: l.smallDigits(), seeds: []int{0}, sets: []oodSet{
-		{drawings, filepath.Join(l.models, "digits-mlp", "unfamiliar-images-idx3-ubyte.gz"), 300, 600}, made,
+		{drawings, filepath.Join(l.models, "digits-mlp", "drawings-images-idx3-ubyte.gz"), 300, 600}, made,
 	}}
 	b := new(scoreBench)
 	if err := l.measureScoreNetwork(t.Context(), b, h, 0); err != nil {

@@ -34,12 +34,12 @@ func TestFlagsOfCalibrate(t *testing.T) {
 		t.Helper()
 		p := &program{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
 		var got calibration.Config
-		verb := p.calibrate()
-		verb.Action = func(c *cli.Context) (err error) {
+		command := p.calibrate()
+		command.Action = func(c *cli.Context) (err error) {
 			got, err = p.calibrateConfig(c, p.progress())
 			return err
 		}
-		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{verb}}
+		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{command}}
 		if err := app.Run(append([]string{"mfgs", "calibrate"}, args...)); err != nil {
 			t.Fatal(err)
 		}
@@ -131,15 +131,15 @@ func TestPresetsAreFittedToTheModelThatIsRun(t *testing.T) {
 		{[]string{"--bundle", whole}, true}, {[]string{"--bundle", empty, "--model", digits}, true}, {[]string{"--bundle", empty}, false},
 	} {
 		p := &program{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
-		verb := p.predict()
-		verb.Action = func(c *cli.Context) error {
+		command := p.predict()
+		command.Action = func(c *cli.Context) error {
 			spec, err := bundlePreprocessing(c)
 			if err == nil && (spec == nil || spec.Scale != 1./255) {
 				t.Errorf("%q: preprocessing %+v", test.args, spec)
 			}
 			return err
 		}
-		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{verb}}
+		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{command}}
 		if err := app.Run(append([]string{"mfgs", "predict", "--preprocess", "unit"}, test.args...)); (err == nil) != test.ok {
 			t.Errorf("%q: %v", test.args, err)
 		}

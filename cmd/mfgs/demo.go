@@ -25,11 +25,10 @@ import (
 func (p *program) demo() *cli.Command {
 	return &cli.Command{
 		Name:      "demo",
-		Usage:     "calibrate and evaluate a small model that comes with mfgs",
+		Usage:     "calibrate and evaluate a small built-in model",
 		UsageText: "mfgs demo",
-		Description: `Works on a network for handwritten digits, real digits, and drawings that are no
-digits; all of it comes with the program, is unpacked to a temporary folder and
-removed in the end.`,
+		Description: `Calibrates a small network for handwritten digits, and tests it on digits and on drawings that are not
+digits. Model and data are built in. They are unpacked to a temporary folder, which is removed at the end.`,
 		Flags: []cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()},
 		Action: func(c *cli.Context) (err error) {
 			if err := noArguments(c); err != nil {
@@ -72,8 +71,8 @@ type demonstration struct {
 }
 
 func (d *demonstration) run(ctx context.Context) error {
-	fmt.Fprint(d.w, wrapText("", "A network was trained on 1,200 handwritten digits of 8 x 8 pixels. mfgs calibrates it on "+
-		"300 further digits and 300 drawings that are none, and is then tested on 297 digits and 300 other drawings.")+"\n")
+	fmt.Fprint(d.w, wrapText("", "A small network was trained on 1,200 handwritten digits of 8 x 8 pixels. mfgs calibrates it on "+
+		"300 other digits and on 300 drawings that are not digits. The test data are 297 more digits and 300 more drawings.")+"\n")
 	_, err := calibration.Calibrate(ctx, calibration.Config{
 		Model:    d.path(models.DigitsModel),
 		Train:    d.path(models.DigitsTrain),
@@ -89,7 +88,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	evaluation, err := bench.Evaluate(ctx, bench.Config{
 		Bundle:   d.bundle,
 		Test:     d.path(models.DigitsTest),
-		OOD:      []bench.NamedSpec{{Name: "unfamiliar", Spec: d.path(models.OODTest)}},
+		OOD:      []bench.NamedSpec{{Name: "drawings", Spec: d.path(models.OODTest)}},
 		Runtime:  d.runtime,
 		Progress: d.bar.work,
 	})
@@ -126,22 +125,31 @@ func (d *demonstration) show(ctx context.Context, evaluation *bench.Evaluation) 
 	}
 	rank(digits, digits)
 	rank(unfamiliar, digits)
-	fmt.Fprint(d.w, "\n", wrapText("", "Below each image stand the network's own confidence, that of mfgs, "+
-		"and how many of the 297 digits are less odd by the out-of-distribution score of mfgs."))
+	fmt.Fprint(d.w, "\n", wrapText("", "Below each image: the class and confidence of the network, those of mfgs, "+
+		"and the fraction of the test digits with a lower OOD score."))
 	// Examples are chosen by what they show, never by their result.
 	d.draw("Digits", pick(digits, "digit 1", "digit 4", "digit 8", "digit 9"))
-	d.draw("Drawings that are no digits", pick(unfamiliar, "letter E", "letter X", "inverted", "scrambled"))
+	d.draw("Drawings that are not digits", pick(unfamiliar, "letter E", "letter X", "inverted", "scrambled"))
 
 	softmaxIn, mfgsIn := means(digits)
 	softmaxOut, mfgsOut := means(unfamiliar)
 	plain, served := method(evaluation, "mle"), method(evaluation, evaluation.Bundle.OODScore.Name)
 	_, err = fmt.Fprint(d.w, "\n", wrapText("", fmt.Sprintf(
-		"The network's own softmax is on average %.0f%% sure of the digits and %.0f%% sure that a drawing is one digit or another, mfgs %.0f%% and %.0f%%. "+
-			"Where 95 digits in 100 are let pass, the softmax stops %.0f%% of the drawings and the out-of-distribution score of mfgs %.0f%%.",
+		"The mean confidence of the network is %.0f %% on digits and %.0f %% on drawings, that of mfgs %.0f %% and %.0f %%. "+
+			"At a threshold that accepts 95 %% of the digits, the confidence of the network flags %.0f %% of the drawings, and the OOD score of mfgs %.0f %%.",
 		100*softmaxIn, 100*softmaxOut, 100*mfgsIn, 100*mfgsOut,
-		100*(1-plain.OOD[0].FPR95), 100*(1-served.OOD[0].FPR95))))
+		100*(1-plain.OOD[0].FPR95), 100*(1-served.OOD[0].FPR95))), afterDemo)
 	return err
 }
+
+// afterDemo says what to do next.
+const afterDemo = `
+Next, with your own model and data:
+
+  mfgs inspect model.onnx
+  mfgs calibrate --model model.onnx --train TRAIN --val VAL --out my.mfgs
+  mfgs eval --bundle my.mfgs --test TEST --ood NAME=OOD --report report.html
+`
 
 // method returns the figures of one method.
 func method(e *bench.Evaluation, name string) bench.MethodResult {
@@ -152,21 +160,25 @@ func (d *demonstration) path(name string) string { return filepath.Join(d.dir, n
 
 // figures writes the evaluation as a small table.
 func (d *demonstration) figures(e *bench.Evaluation) error {
-	names := map[string]string{"mle": "network as it is", "ts": "temperature scaling"}
 	t := table{align: "lrrrrr"}
-	t.row("", append(inDomainLabels()[:3], "told from drawings", metrics.FigureOf("auroc").Label)...)
+	t.row("", "digits", "", "", "drawings", "")
+	t.row("", append(inDomainLabels()[:3], metrics.FigureOf("auroc").Label, metrics.FigureOf("fpr95").Label)...)
 	for _, m := range e.Methods {
 		cells := []string{"", "", ""}
 		if m.InDomain != nil {
 			cells = inDomain(m.InDomain.InDomain)[:3]
 		}
-		name, ok := names[m.Name]
-		if !ok {
+		name := methodName(m.Name)
+		if m.InDomain == nil {
 			name = "mfgs (" + m.Name + ")"
 		}
-		t.row(name, append(cells, percent(m.OOD[0].Accuracy), percent(m.OOD[0].AUROC))...)
+		t.row(name, append(cells, percent(m.OOD[0].AUROC), percent(m.OOD[0].FPR95))...)
 	}
-	return t.write(d.w)
+	if err := t.write(d.w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(d.w, wrapText("", fmt.Sprintf("ECE with %d bins. AUROC and FPR95: how well the drawings are detected as out-of-distribution (OOD).", e.Bins)))
+	return err
 }
 
 // A sight is an image of the demo and its prediction.
@@ -276,9 +288,9 @@ func (d *demonstration) draw(title string, sights []sight) {
 			return b.String()
 		})
 	}
-	line("softmax", func(s sight) string { return fmt.Sprintf("%d  %s", s.own, percent(s.softmax)) })
+	line("network", func(s sight) string { return fmt.Sprintf("%d  %s", s.own, percent(s.softmax)) })
 	line("mfgs", func(s sight) string { return fmt.Sprintf("%d  %s", s.Class, percent(s.Confidence)) })
-	line("odder", func(s sight) string { return fmt.Sprintf("than %.0f%%", 100*s.rank) })
+	line("OOD %ile", func(s sight) string { return fmt.Sprintf("%.0f%%", 100*s.rank) })
 	_ = t.write(d.w)
 }
 

@@ -177,7 +177,7 @@ func TestReportFits80Columns(t *testing.T) {
 	for _, args := range [][]string{
 		{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--ood", dir +
 			models.OODVal, "--out", out},
-		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "unfamiliar=" + dir + models.OODTest},
+		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "drawings=" + dir + models.OODTest},
 		{"predict", "--bundle", out, dir + models.DigitsTest},
 		{"inspect", dir + models.DigitsModel},
 		{"demo"},
@@ -217,7 +217,7 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 	if err := w.close(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "\n"+strings.Repeat("x", 22)+"  -") || !strings.Contains(b.String(), "  1234567  ") {
+	if !strings.Contains(b.String(), "\n…"+strings.Repeat("x", 20)+"  -") || !strings.Contains(b.String(), "  1234567  ") {
 		t.Error("the last, wider class was not written whole")
 	}
 	if got := strings.Count(b.String(), "\n"); got != rowsKept+2 {
@@ -233,7 +233,7 @@ func TestLongNamesKeepTheirEnd(t *testing.T) {
 		"é" + strings.Repeat("x", 21):             "é" + strings.Repeat("x", 21),
 		"gone" + strings.Repeat("x", 17) + "[17]": "…" + strings.Repeat("x", 17) + "[17]",
 	} {
-		if got := shorten(name); got != want {
+		if got := shortenFront(name, mostName); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
@@ -276,10 +276,10 @@ func TestLabelsInCells(t *testing.T) {
 			"b,,0 2 3,cat;a bird of some kind;3,0.5,0,0,,0\n" +
 			"c,2 3,,,1,0,0,,0\n",
 		"table": "" +
-			"input  targets                   labels        confidence  ood score  ood %ile  leverage\n" +
-			"a      none                      0 cat, 1 dog      75.00%     0.2500    12.50%     12.00\n" +
-			"b      -                         0 cat +2          50.00%     0.0000         -     0.000\n" +
-			"c      2 a bird of some kind +1  none             100.00%     0.0000         -     0.000\n",
+			"input  targets           labels        confidence  OOD score  OOD %ile  leverage\n" +
+			"a      none              0 cat, 1 dog      75.00%     0.2500    12.50%     12.00\n" +
+			"b      -                 0 cat +2          50.00%     0.0000         -     0.000\n" +
+			"c      2 a bird of som…  none             100.00%     0.0000         -     0.000\n",
 	} {
 		var b bytes.Buffer
 		w := newPredictionWriter(format, &b, names, true, nil)
@@ -399,6 +399,25 @@ mfgs: progress: predicting: 1,393 examples
 	}
 }
 
+// A stage that reports nothing for a second is shown all the same.
+func TestASilentStageIsShown(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{true, false} {
+		var b bytes.Buffer
+		at := time.Unix(1e9, 0)
+		bar := newProgress(&b, plain, func() time.Time { return at })
+		at = at.Add(firstLine)
+		silent := make(chan struct{})
+		bar.work(wrap.Progress{Stage: "reading"})
+		time.AfterFunc(1500*time.Millisecond, func() { close(silent) })
+		<-silent
+		bar.done()
+		if !strings.Contains(b.String(), "reading") {
+			t.Errorf("plain %t: wrote %q", plain, b.String())
+		}
+	}
+}
+
 func TestProgressIsWipedInTheEnd(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
@@ -450,8 +469,8 @@ func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 	}{
 		{"csv", false, "input,label,class,class_name,confidence,entropy,ood_score,ood_percentile,leverage\nx.png,2,1,dog,0.625,1.5,0.25,0.125,8\n"},
 		{"csv", true, "input,targets,labels,label_names,confidence,entropy,ood_score,ood_percentile,leverage\nx.png,0 2,1,dog,0.625,1.5,0.25,0.125,8\n"},
-		{"table", false, "input label class confidence ood score ood %ile leverage x.png 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
-		{"table", true, "input targets labels confidence ood score ood %ile leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
+		{"table", false, "input label class confidence OOD score OOD %ile leverage x.png 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
+		{"table", true, "input targets labels confidence OOD score OOD %ile leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
 	} {
 		var b bytes.Buffer
 		w := newPredictionWriter(test.format, &b, []string{"cat", "dog", "owl"}, test.multi, nil)

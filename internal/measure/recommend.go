@@ -10,7 +10,7 @@ import (
 )
 
 // SyntheticSet is the name of a set of synthetic OOD data. Recommendations ignore it.
-const SyntheticSet = "stand-ins"
+const SyntheticSet = "synthetic_ood"
 
 // The figures by which probabilities and scores are compared.
 var (

@@ -29,6 +29,7 @@ const (
 	Alpha               Name = "Alpha"
 	Approximate         Name = "Approximate"
 	Batch               Name = "Batch"
+	Bins                Name = "Bins"
 	Cache               Name = "Cache"
 	ClassConditional    Name = "ClassConditional"
 	Classes             Name = "Classes"
@@ -69,7 +70,7 @@ const (
 
 // All are the options that errors name.
 var All = []Name{
-	Alpha, Approximate, Batch, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
+	Alpha, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
 	Features, Force, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel, NoProbe, OOD,
 	OODScore, Out, Output, PrecomputedFeatures, Preprocess, Provider, Resume, Sets, Shard, Structure,
 	TargetCoverage, TargetError, Threads, Train, Val, ValOOD,

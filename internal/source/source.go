@@ -292,7 +292,7 @@ func (s *Set) identity(data string) string {
 	if !s.Config.Synthetic || data == "" {
 		return data
 	}
-	sum := sha256.Sum256([]byte("stand-ins " + synthetic.Name + " " + data))
+	sum := sha256.Sum256([]byte("synthetic_ood " + synthetic.Name + " " + data))
 	return hex.EncodeToString(sum[:])
 }
 

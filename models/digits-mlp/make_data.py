@@ -6,7 +6,7 @@
 digits-images-idx3-ubyte.gz, digits-labels-idx1-ubyte.gz
     The 1,797 handwritten digits of scikit-learn, shuffled once.
     [0:1200] is for training, [1200:1500] for validation, [1500:1797] for testing.
-unfamiliar-images-idx3-ubyte.gz, unfamiliar-names.txt
+drawings-images-idx3-ubyte.gz, drawings-names.txt
     600 out-of-distribution images of the same shape, and their names, one per
     line. [0:300] is for validation, [300:600] for testing; each half is 200
     letters, 50 inverted digits and 50 scrambled ones. The halves share no
@@ -141,8 +141,8 @@ def main():
         parts.append(letters(alphabet, random))
         parts.append(inverted(x[:CHANGED], y[:CHANGED]))
         parts.append(scrambled(x[CHANGED : 2 * CHANGED], y[CHANGED : 2 * CHANGED], random))
-    write_images("unfamiliar-images-idx3-ubyte.gz", np.concatenate([p[0] for p in parts]))
-    with open(os.path.join(HERE, "unfamiliar-names.txt"), "w", encoding="ascii") as f:
+    write_images("drawings-images-idx3-ubyte.gz", np.concatenate([p[0] for p in parts]))
+    with open(os.path.join(HERE, "drawings-names.txt"), "w", encoding="ascii") as f:
         f.writelines(name + "\n" for _, names in parts for name in names)
 
 

@@ -20,7 +20,7 @@ func (h *harness) makeData() error {
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{"model.onnx", "unfamiliar-images-idx3-ubyte.gz"} {
+	for _, name := range []string{"model.onnx", "drawings-images-idx3-ubyte.gz"} {
 		data, err := os.ReadFile(filepath.Join(from, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(to, name), data, 0o644)
@@ -76,7 +76,7 @@ func (h *harness) makeData() error {
 // and writing.
 func calibrate(more ...string) []string {
 	return append([]string{"calibrate", "--model", "DATA/model.onnx", "--train", "DATA/digits-images-idx3-ubyte[train]",
-		"--val", "DATA/digits-images-idx3-ubyte[val]", "--ood", "DATA/unfamiliar-images-idx3-ubyte.gz[0:300]",
+		"--val", "DATA/digits-images-idx3-ubyte[val]", "--ood", "DATA/drawings-images-idx3-ubyte.gz[0:300]",
 		"--batch", "100", "--damping", "rel:1"}, more...)
 }
 

@@ -52,7 +52,7 @@ export function bundles() {
   const decisions = ["--target-coverage", "0.9", "--false-alarm", "0.1", "--alpha", "0.02"];
   const images = join(digits, "digits-images-idx3-ubyte.gz");
   calibrate("--model", join(digits, "model.onnx"), "--train", `${images}[0:1200]`, "--val", `${images}[1200:1700]`,
-    "--ood", `${join(digits, "unfamiliar-images-idx3-ubyte.gz")}[0:300]`,
+    "--ood", `${join(digits, "drawings-images-idx3-ubyte.gz")}[0:300]`,
     ...decisions, "--out", join(scratch, "digits"));
   calibrate("--model", join(table, "model.onnx"), "--train", join(table, "train.csv"), "--val", join(table, "val.csv"),
     "--ood", join(table, "slipped.csv"), "--classes", join(table, "classes.txt"),

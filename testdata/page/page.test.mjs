@@ -17,7 +17,7 @@ before(async () => {
   browser = await b.launch();
   // The first of the letters of which the network is sure and the bundle would rather say nothing.
   for (let i = 300; ; i++) {
-    letter = b.picture("unfamiliar-images-idx3-ubyte.gz", i, "letter.png");
+    letter = b.picture("drawings-images-idx3-ubyte.gz", i, "letter.png");
     const one = await predicted(letter);
     if (one.abstain && one.network.confidence > 0.99) break;
   }
@@ -75,8 +75,8 @@ visiting("a picture is dropped, and the answer stands beside the network's", {},
 visiting("a letter is better not answered, and the reason is said in words", {}, async (visit) => {
   await visit.drop("body", letter);
   const text = await visit.answered();
-  assert.match(text, /Better not answered\.[\s\S]*(Unfamiliar|Doubtful): /);
-  assert.match(await visit.text("#status"), /Better not answered/);
+  assert.match(text, /The model abstains\.[\s\S]*(Out-of-distribution|Uncertain): /);
+  assert.match(await visit.text("#status"), /The model abstains/);
   await fine(visit);
   await visit.shot("letter.png");
 });
@@ -148,7 +148,7 @@ visiting("the keyboard does all", {}, async (visit) => {
   await until("radio");
   await keyboard.press("Space");
   const first = await visit.answered();
-  assert.match(first, /The file itself says: (benign|malignant)/);
+  assert.match(first, /The file’s own label: (benign|malignant)/);
   await keyboard.press("ArrowDown");
   await visit.page.waitForFunction((was) => document.getElementById("answer").innerText !== was, {}, first);
   assert.equal(await focused(), "radio");

@@ -16,7 +16,7 @@ before(async () => {
   const mfgs = (...args) => execFileSync(join(b.root, "mfgs"), args, { stdio: ["ignore", "ignore", "inherit"] });
   b.bundles();
   const images = join(b.root, "models/digits-mlp/digits-images-idx3-ubyte.gz");
-  const letters = join(b.root, "models/digits-mlp/unfamiliar-images-idx3-ubyte.gz");
+  const letters = join(b.root, "models/digits-mlp/drawings-images-idx3-ubyte.gz");
   mfgs("eval", "--bundle", report("digits"), "--test", `${images}[1500:]`, "--ood", `letters=${letters}[300:]`, "--report", report("digits.html"));
   writeFileSync(report("names.json"), JSON.stringify([harm, "malignant"]));
   mfgs("calibrate", "--model", join(b.table, "model.onnx"), "--train", join(b.table, "train.csv"), "--val", join(b.table, "val.csv"),
@@ -90,7 +90,7 @@ visiting("a report on a desk", "digits.html", {}, async (visit) => {
   assert.equal(await visit.page.$$eval("#examples img", (all) => all.filter((e) => e.complete && e.naturalWidth > 0).length), 12 + 7 + 12 + 12);
   assert.ok(await visit.page.$$eval("figure > svg", (all) => all.length) >= 8);
   await shot(visit, "desk.png", {});
-  await shot(visit, "figures.png", await part(visit, "#unfamiliar", 900));
+  await shot(visit, "figures.png", await part(visit, "#ood", 900));
 });
 
 visiting("a report in the dark", "digits.html", { scheme: "dark" }, async (visit) => {

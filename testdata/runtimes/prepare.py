@@ -362,7 +362,7 @@ def subjects():
     yield made("thousand", d=64, k=1000, opset=17, rare=8, group="wide", structures=("kron",))
 
     digits = os.path.join(root, "models/digits-mlp/digits-images-idx3-ubyte.gz")
-    other = os.path.join(root, "models/digits-mlp/unfamiliar-images-idx3-ubyte.gz")
+    other = os.path.join(root, "models/digits-mlp/drawings-images-idx3-ubyte.gz")
 
     def images(path, at):
         return np.frombuffer(gzip.open(path).read(), np.uint8, offset=16).reshape(-1, 8, 8)[at:at + BATCH].astype(np.float32) / 255

@@ -19,11 +19,11 @@ func TestFiguresHaveIntervals(t *testing.T) {
 	cfg := Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mf0", "leverage", "ts"},
 		Shifts: []NamedSpec{{"part", strings.Replace(digits(t, models.DigitsTest), "[1500:1797]", "[1500:1600]", 1)}},
-		OOD:    []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}},
+		OOD:    []NamedSpec{{"drawings", digits(t, models.OODTest)}},
 	}
 	by := evaluated(t, cfg)
 	labelled := []string{"error", "nll", "ece", "debiased_ce", "brier", "aurc", "risk80", "risk90", "risk95"}
-	detection := []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}
+	detection := []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95", "fpr95_ood"}
 	for _, name := range []string{"mf0", "ts"} {
 		wantCertain(t, name, labelled, *by[name].InDomain, by[name].InDomain.Certainty)
 		wantCertain(t, name+" of a part", labelled, by[name].Shifts[0].Labelled, by[name].Shifts[0].Certainty)
@@ -69,7 +69,7 @@ func TestAloneComparesWithWhatWasAskedFor(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mf0", "ts"}, Resamples: 50,
-		OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}},
+		OOD: []NamedSpec{{"drawings", digits(t, models.OODTest)}},
 	}
 	all, err := Evaluate(t.Context(), cfg)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestFiguresHaveTheirResamples(t *testing.T) {
 	}
 	part := strings.Replace(cfg.Test, "[1500:1797]", "[1500:1600]", 1)
 	cfg.Shifts = []NamedSpec{{"same", cfg.Test}, {"part", part}, {"that part", part}}
-	cfg.OOD = []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}}
+	cfg.OOD = []NamedSpec{{"drawings", digits(t, models.OODTest)}}
 	more, err := Evaluate(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

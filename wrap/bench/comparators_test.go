@@ -66,7 +66,7 @@ func TestComparatorsAreMeasuredAsTheBundle(t *testing.T) {
 	a := &again{names: []string{"again", "mf0"}, draws: 2}
 	e, err := Evaluate(t.Context(), Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"again", "mle", "mf0"}, Comparators: a,
-		OOD:    []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}},
+		OOD:    []NamedSpec{{"drawings", digits(t, models.OODTest)}},
 		Shifts: []NamedSpec{{"held out", digits(t, models.DigitsVal)}},
 	})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestComparatorsThatFail(t *testing.T) {
 func TestSharedDataAreReported(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	e, err := Evaluate(t.Context(), Config{
-		Bundle: dir, Test: digits(t, models.DigitsTest), OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}},
+		Bundle: dir, Test: digits(t, models.DigitsTest), OOD: []NamedSpec{{"drawings", digits(t, models.OODTest)}},
 		Methods: []string{"again"}, Comparators: opening{&again{names: []string{"again"}, draws: 1},
 			digits(t, strings.Replace(models.DigitsTest, "[1500:1797]", "[1700:1797]", 1))},
 	})
@@ -200,7 +200,7 @@ func TestFittingWantsTheDataOfCalibration(t *testing.T) {
 	c.Train = filepath.Join(dir, models.DigitsTrain)
 	mustCalibrate(t, quick(c))
 	cfg := Config{Bundle: c.Out, Test: digits(t, models.DigitsTest), Methods: []string{"knn", "mle"},
-		OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}}}
+		OOD: []NamedSpec{{"drawings", digits(t, models.OODTest)}}}
 	if _, err := Evaluate(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}

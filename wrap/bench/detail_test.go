@@ -28,7 +28,7 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 	mustCalibrate(t, quick(c))
 	e, err := Evaluate(t.Context(), Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"ts"}, Detailed: true,
-		OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}, {"stand-ins", wrap.SyntheticOOD}},
+		OOD: []NamedSpec{{"drawings", digits(t, models.OODTest)}, {"synthetic_ood", wrap.SyntheticOOD}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 
 func checkCounts(t *testing.T, d *Detail, all []wrap.Prediction) {
 	t.Helper()
-	if strings.Join(d.Scores.Sets, " ") != "test unfamiliar stand-ins" || d.Scores.N[0] != len(all) || d.Scores.N[2] != len(all) {
+	if strings.Join(d.Scores.Sets, " ") != "test drawings synthetic_ood" || d.Scores.N[0] != len(all) || d.Scores.N[2] != len(all) {
 		t.Errorf("scores of %v, %v examples", d.Scores.Sets, d.Scores.N)
 	}
 	for b, n := range d.Scores.Counts[0] {

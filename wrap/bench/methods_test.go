@@ -42,7 +42,7 @@ func TestEachSetHasSeparateFigures(t *testing.T) {
 	cfg := Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mf0", "ts"},
 		Shifts: []NamedSpec{{"part", part}, {"held out", digits(t, models.DigitsVal)}},
-		OOD:    []NamedSpec{{"digits", part}, {"unfamiliar", digits(t, models.OODTest)}},
+		OOD:    []NamedSpec{{"digits", part}, {"drawings", digits(t, models.OODTest)}},
 	}
 	e, err := Evaluate(t.Context(), cfg)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestEachSetHasSeparateFigures(t *testing.T) {
 				t.Errorf("%s: under shift %+v, %s alone %+v", m.Name, got, shift.Name, alone.Methods[0].InDomain.InDomain)
 			}
 		}
-		if m.InDomain.N != 297 || m.OOD[0].Name != "digits" || m.OOD[0].N != 100 || m.OOD[1].Name != "unfamiliar" || m.OOD[1].N != 300 ||
+		if m.InDomain.N != 297 || m.OOD[0].Name != "digits" || m.OOD[0].N != 100 || m.OOD[1].Name != "drawings" || m.OOD[1].N != 300 ||
 			!(m.OOD[0].AUROC < 0.6) || !(m.OOD[1].AUROC > 0.7) {
 			t.Errorf("%s: in domain %+v, out of distribution %+v", m.Name, m.InDomain.InDomain, m.OOD)
 		}

@@ -15,7 +15,7 @@ func TestScoresThatAreNotServedAreFitted(t *testing.T) {
 	names := []string{"react", "ash", "fdbd", "mahalanobis", "relative_mahalanobis", "residual", "vim", "knn"}
 	cfg := func(bundle string, methods ...string) Config {
 		return Config{Bundle: bundle, Test: digits(t, models.DigitsTest), Methods: methods,
-			OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}}}
+			OOD: []NamedSpec{{"drawings", digits(t, models.OODTest)}}}
 	}
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	by := evaluated(t, cfg(dir, append([]string{"leverage"}, names...)...))
@@ -42,7 +42,7 @@ func TestScoresThatAreNotServedAreFitted(t *testing.T) {
 func TestScoresAreFittedToTheDataGiven(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := Config{Bundle: dir, Test: digits(t, models.DigitsTest), Train: digits(t, models.DigitsVal),
-		OOD: []NamedSpec{{"unfamiliar", digits(t, models.OODTest)}}, Methods: []string{"knn"}}
+		OOD: []NamedSpec{{"drawings", digits(t, models.OODTest)}}, Methods: []string{"knn"}}
 	few := evaluated(t, cfg)["knn"].OOD[0].AUROC
 	cfg.Train = ""
 	if all := evaluated(t, cfg)["knn"].OOD[0].AUROC; few == all {

@@ -50,7 +50,7 @@ func TestDecisionsAreKeptAndChecked(t *testing.T) {
 	lying := *want
 	lying.OOD = nil
 	m.Decisions = &lying
-	oneLine(t, m.Validate(), ErrField, "decisions: unfamiliar is given: false, want true")
+	oneLine(t, m.Validate(), ErrField, "decisions: ood is given: false, want true")
 	m.Decisions = want
 	m.Format, m.Probabilities, m.Validation.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
 	oneLine(t, m.Validate(), ErrField, "decisions is a field of format 2")
@@ -60,13 +60,13 @@ func TestDecisionsAreKeptAndChecked(t *testing.T) {
 func TestResealedGuaranteesAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ old, new, want string }{
-		"a better promise":      {"at most 0.1 of the examples that are", "at most 0.001 of the examples that are", "promises[0] is not what the numbers beside it say"},
-		"a smaller target":      {"target_error: 0.1", "target_error: 0.01", "doubt has 1 wrong of 60 that it accepts, which does not show a target_error of 0.01"},
+		"a better promise":      {"at most 0.1 of the examples that are", "at most 0.001 of the examples that are", "guarantees[0] is not what the numbers beside it say"},
+		"a smaller target":      {"target_error: 0.1", "target_error: 0.01", "uncertainty has 1 wrong of 60 that it accepts, which does not show a target_error of 0.01"},
 		"confidence 0":          {"confidence: 0.95", "confidence: 0", "confidence is 0 or missing"},
 		"no confidence":         {"  confidence: 0.95\n", "", "confidence is 0 or missing"},
-		"fewer mistakes":        {"wrong: 1}", "wrong: -1}", "doubt has -1 wrong of 60"},
-		"more held-out data":    {"  examples: 100\n", "  examples: 150\n", "unfamiliar was set on 100 examples, want 150"},
-		"a threshold above all": {"threshold: 0.7,", "threshold: 7,", "unfamiliar has threshold 7, want 0 to 1"},
+		"fewer mistakes":        {"wrong: 1}", "wrong: -1}", "uncertainty has -1 wrong of 60"},
+		"more held-out data":    {"  examples: 100\n", "  examples: 150\n", "ood was set on 100 examples, want 150"},
+		"a threshold above all": {"threshold: 0.7,", "threshold: 7,", "ood has threshold 7, want 0 to 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "b")

@@ -88,7 +88,7 @@
 //	ood_score                  how ood_score and ood_percentile are computed         –  (2)
 //	  name                     the score, one of package score                       –   2
 //	  given                    true: it was configured                               –  (2)
-//	  stand_ins                true: it was fitted to synthetic OOD data             –  (2)
+//	  synthetic_ood            true: it was fitted to synthetic OOD data             –  (2)
 //	  auroc                    its AUROC, val against ood                            –  (2)
 //	  rival, gain, needed      the score compared with the default one, its gain
 //	                           in AUROC, and the required gain                       –  (2)
@@ -100,12 +100,12 @@
 //	  class_conditional        the settings                                          –  (2)
 //	  examples                 that thresholds are set on                            –   2
 //	  multi_label              true: of independent labels                           –  (2)
-//	  doubt, unfamiliar        threshold in 0 … 1 of what is answered; the number of
+//	  uncertainty, ood         threshold in 0 … 1 of what is answered; the number of
 //	                           examples it was set on, of accepted ones and, with a
 //	                           target_error, of wrong ones among these               –  (2)
 //	  prediction_set           score, alpha, penalty, free, multi_label, thresholds,
 //	                           one or one for each class, and examples              –  (2)
-//	  promises                 the guarantees, in words: they must follow from the
+//	  guarantees               the guarantees, in words: they must follow from the
 //	                           numbers                                               –   2
 //	held_out                   figures on the data used for tuning
 //	  before                   of the network                                        1   2
@@ -115,13 +115,14 @@
 //	  ….in_domain              examples ≥ 1, error, nll, ece, brier                  1   2
 //	  ….ood, ….ood_nll         under the pairs ood and nll: examples ≥ 2, accuracy,
 //	                           auroc, aupr_in, aupr_out, fpr95                      (1) (2)
+//	                           and fpr95_ood, left out if it is 0                    –  (2)
 //	reference                  distribution of the predictions for val, see below      –  (2)
 //	  confidence, entropy,
 //	  ood_score                of each a Reference of package drift: examples, 1 to 64
 //	                           edges, and below and at_most, as many counts            –   2
 //	  classes                  C counts of the classes predicted                       –   2
 //	datasets                   a list, with at least one train and one val           1   2
-//	  role                     train, val, ood, stand-ins                                   1   2
+//	  role                     train, val, ood, synthetic_ood                           1   2
 //	  spec                     as given on the command line                          1   2
 //	  fingerprint              hash of the content                                   1   2
 //	  count                    examples used, ≥ 1                                    1   2

@@ -39,6 +39,28 @@ func oneLine(t *testing.T, err, want error, text string) {
 	}
 }
 
+// The second FPR95 is kept in format 2; format 1 has none.
+func TestFPR95OODNeedsFormat2(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "b")
+	b := full()
+	b.Manifest.Validation.Before.OOD.FPR95OOD = 0.8
+	if err := Write(dir, b, WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	read, err := Open(dir)
+	if err != nil || read.Manifest.Validation.Before.OOD.FPR95OOD != 0.8 {
+		t.Fatalf("%+v, %v", read, err)
+	}
+	m := read.Manifest
+	m.Format, m.Probabilities, m.Validation.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
+	oneLine(t, m.Validate(), ErrField, "fpr95_ood is a field of format 2")
+	m.Validation.Before.OOD.FPR95OOD = 0
+	if err := m.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Format 1 knows no padding, which format 2 keeps.
 func TestPaddingNeedsFormat2(t *testing.T) {
 	t.Parallel()

@@ -220,7 +220,7 @@ const (
 	OOD   Role = "ood"   // the temperatures of the pair OOD
 	// SyntheticOOD images are made from those of val, and have its SPEC: scores are compared on them, and the
 	// learned one is fitted to them.
-	SyntheticOOD Role = "stand-ins"
+	SyntheticOOD Role = "synthetic_ood"
 )
 
 // Dataset is a source of examples.

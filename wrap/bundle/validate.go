@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/option"
@@ -132,6 +133,11 @@ func (c *checks) format1(m *Manifest) {
 	absent(!m.Bytes, "bytes")
 	absent(m.Settings == nil, "settings")
 	absent(m.Validation.MF0 == nil, "held_out.mf0")
+	for _, f := range []Figures{m.Validation.Before, m.Validation.TS, m.Validation.After} {
+		for _, o := range []*metrics.OOD{f.OOD, f.OODNLL} {
+			absent(o == nil || o.FPR95OOD == 0, "held_out….fpr95_ood")
+		}
+	}
 	absent(m.Sample == nil, "sample")
 	absent(m.Probe == nil, "probe")
 	c.that(m.Preprocess != nil, "preprocess is missing, and this is format 1")

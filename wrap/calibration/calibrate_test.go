@@ -64,7 +64,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 
 			e, err := bench.Evaluate(t.Context(), bench.Config{
 				Bundle: dir, Test: digits(t, models.DigitsTest),
-				OOD: []bench.NamedSpec{{Name: "unfamiliar", Spec: digits(t, models.OODTest)}},
+				OOD: []bench.NamedSpec{{Name: "drawings", Spec: digits(t, models.OODTest)}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +79,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 			mle, mf0, leverage := by["mle"], by["mf0"], by["leverage"]
 			if len(by) != 5 || by["studentized"].OOD[0].AUROC < 0.98 ||
 				leverage.InDomain != nil || mle.InDomain.N != 297 || mle.OOD[0].N != 300 ||
-				mf0.OOD[0].Name != "unfamiliar" {
+				mf0.OOD[0].Name != "drawings" {
 				t.Fatalf("%+v", e.Methods)
 			}
 			// Figures of this network, with room for the rounding of another processor:
@@ -596,7 +596,7 @@ func TestDataInTwoRolesGiveAWarning(t *testing.T) {
 		{"the same", digits(t, images+"[0:300]"), digits(t, images+"[:300]"), "", []string{"train and val are the same data"}},
 		{"the same in a copy", digits(t, images+"[0:300]"), copied + "[0:300]", "", []string{"train and val are the same data"}},
 		{"a part", digits(t, images+"[0:1200]"), digits(t, images+"[1000:1500]"), "", []string{"train and val share", images + "[1000:1200]"}},
-		{"unfamiliar", digits(t, images+"[0:1000]"), digits(t, images+"[1000:1300]"), digits(t, images+"[1200:]"), []string{"val and ood share", images + "[1200:1300]"}},
+		{"drawings", digits(t, images+"[0:1000]"), digits(t, images+"[1000:1300]"), digits(t, images+"[1200:]"), []string{"val and ood share", images + "[1200:1300]"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := quick(config(t, filepath.Join(t.TempDir(), "b")))

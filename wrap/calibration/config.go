@@ -126,7 +126,7 @@ type Validation struct {
 	Scores []score.Candidate `json:"scores,omitempty"`
 	// SyntheticOOD is how well scores detect synthetic OOD data; nil without. The last score was fitted to
 	// these very data.
-	SyntheticOOD []score.Candidate `json:"stand_ins,omitempty"`
+	SyntheticOOD []score.Candidate `json:"synthetic_ood,omitempty"`
 }
 
 // Examples counts what was read.
@@ -135,6 +135,6 @@ type Examples struct {
 	Val   int `json:"val"`
 	OOD   int `json:"ood"`
 	// SyntheticOOD counts images made from validation images.
-	SyntheticOOD int `json:"stand_ins,omitempty"`
+	SyntheticOOD int `json:"synthetic_ood,omitempty"`
 	Bad          int `json:"bad"` // records that could not be read, in all sets
 }

@@ -2,6 +2,7 @@ package calibration
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/mfgs/mfgs/internal/source"
@@ -31,8 +32,16 @@ func newJournal(progress func(wrap.Progress), notify func(string)) *journal {
 	return j
 }
 
+// silentStages are the names of stages that report no further progress, or not at once.
+var silentStages = map[string]string{
+	"open": "opening", "fingerprint": "fingerprint", "read": "reading", "tuning": "tuning", "write": "writing",
+}
+
 // begin ends the current stage and begins another.
 func (j *journal) begin(stage string) {
+	if name := silentStages[stage]; name != "" {
+		j.Step(name, "", 0, 0)
+	}
 	now := time.Now()
 	if j.stage != "" {
 		j.seconds[j.stage] += now.Sub(j.since).Seconds()
@@ -45,6 +54,27 @@ func (j *journal) end() map[string]float64 {
 	j.begin("")
 	j.seconds["total"] = time.Since(j.started).Seconds()
 	return j.seconds
+}
+
+// copying returns write with progress. It writes a number of bytes, 0 if that is unknown.
+func (j *journal) copying(write func(io.Writer) error, size int64) func(io.Writer) error {
+	return func(w io.Writer) error {
+		return write(&counted{w: w, step: func(n int) { j.Step("writing", "bytes", n, int(size)) }})
+	}
+}
+
+// counted counts what is written.
+type counted struct {
+	w    io.Writer
+	n    int
+	step func(n int)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += n
+	c.step(c.n)
+	return n, err
 }
 
 // notice passes on at once what the report need not repeat.

@@ -188,20 +188,20 @@ func TestSyntheticOODDataAreReportedSeparately(t *testing.T) {
 	t.Parallel()
 	c := withSynthetic(t)
 	mustCalibrate(t, c)
-	e := bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "stand-ins", Spec: SyntheticOOD}}}
+	e := bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "synthetic_ood", Spec: SyntheticOOD}}}
 	r, err := bench.Evaluate(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range r.Methods {
-		if len(m.OOD) != 1 || m.OOD[0].Name != "stand-ins" {
+		if len(m.OOD) != 1 || m.OOD[0].Name != "synthetic_ood" {
 			t.Errorf("%s: %+v", m.Name, m.OOD)
 		}
 	}
 	if r.Recommendation.Score != nil {
 		t.Errorf("recommended by stand-ins: %+v", r.Recommendation.Score)
 	}
-	for _, n := range []bench.NamedSpec{{Name: "stand-ins", Spec: c.Val}, {Name: "real", Spec: SyntheticOOD}} {
+	for _, n := range []bench.NamedSpec{{Name: "synthetic_ood", Spec: c.Val}, {Name: "real", Spec: SyntheticOOD}} {
 		e.OOD = []bench.NamedSpec{n}
 		_, err := bench.Evaluate(t.Context(), e)
 		says(t, err, "nothing else is called so")
@@ -219,7 +219,7 @@ func TestACalibrationWithSyntheticOODDataIsResumed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	again.Progress = func(p Progress) {
-		if p.Stage == "stand-ins" && p.Done > 600 {
+		if p.Stage == "synthetic_ood" && p.Done > 600 {
 			cancel()
 		}
 	}
@@ -230,7 +230,7 @@ func TestACalibrationWithSyntheticOODDataIsResumed(t *testing.T) {
 	var went []string
 	again.Notice = func(s string) { went = append(went, s) }
 	mustCalibrate(t, again)
-	if !slices.ContainsFunc(went, func(s string) bool { return strings.HasPrefix(s, "stand-ins: going on after 436 ") }) {
+	if !slices.ContainsFunc(went, func(s string) bool { return strings.HasPrefix(s, "synthetic_ood: going on after 436 ") }) {
 		t.Errorf("notices %q, want that the stand-ins go on after a whole block", went)
 	}
 	sameFiles(t, "resumed", again.Out, c.Out)

@@ -94,7 +94,7 @@ func sentence(s string) string {
 
 // selective is the section with risk-coverage curves.
 func (v *view) selective() section {
-	s := section{ID: "doubt", Title: "Does it know its mistakes?"}
+	s := section{ID: "selective", Title: "Does it know its mistakes?"}
 	s.Lead = []string{"Whoever leaves the most doubtful examples to somebody else makes fewer mistakes with the rest: the lower and the flatter to the left, the better doubt finds mistakes."}
 	c := chart.Chart{
 		Name: "Error among the examples that are kept", X: chart.Axis{Label: "examples kept, those of least doubt, in %", Max: 1, Percent: true},
@@ -154,7 +154,7 @@ func (v *view) detectionRow(m *bench.MethodResult, f *metrics.DetectionResult) [
 
 // ood is the section on out-of-distribution data.
 func (v *view) ood() section {
-	s := section{ID: "unfamiliar", Title: "Does it notice what it does not know?"}
+	s := section{ID: "ood", Title: "Does it notice what it does not know?"}
 	s.Lead = []string{"A threshold on the score takes some familiar inputs for unfamiliar, and misses some unfamiliar ones: a curve has all thresholds. AUROC is the area below it, 50 % that of chance; FPR95 is the part of the unfamiliar inputs that is missed where 95 % of the familiar ones pass."}
 	for i, set := range v.score.OOD {
 		t := table{Caption: fmt.Sprintf("Told from %s, %s", name(set.Name), plural(set.N, "example")),

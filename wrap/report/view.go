@@ -131,7 +131,7 @@ func bounded(c metrics.Certainty, figure string, value float64, u unit) cell {
 // The columns of tables of methods.
 var (
 	labelledColumns  = metrics.Columns(metrics.LabelledFigures)
-	detectionColumns = metrics.Columns(metrics.DetectionFigures)
+	detectionColumns = metrics.DetectionFigures
 )
 
 // unitOf is how a figure is formatted.

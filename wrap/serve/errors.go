@@ -34,7 +34,7 @@ func asInvalid(err error) error {
 
 // parameters are those of a request that set fields of wrap.Override.
 var parameters = map[string]string{
-	"Method": "method", "TAct": "t_act", "TEns": "t_ens", "MaxUncertainty": "max_doubt", "MaxOODScore": "max_ood_score",
+	"Method": "method", "TAct": "t_act", "TEns": "t_ens", "MaxUncertainty": "max_uncertainty", "MaxOODScore": "max_ood_score",
 }
 
 var errPanicked = errors.New("the handler panicked")

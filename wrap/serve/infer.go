@@ -80,7 +80,7 @@ func overrideOf(p oip.Parameters) (o wrap.Override, err error) {
 		return o, err
 	}
 	numbers := map[string]*float64{}
-	for _, name := range []string{"t_act", "t_ens", "max_doubt", "max_ood_score"} {
+	for _, name := range []string{"t_act", "t_ens", "max_uncertainty", "max_ood_score"} {
 		x, ok, err := p.Number(name)
 		if err != nil {
 			return o, err
@@ -96,6 +96,6 @@ func overrideOf(p oip.Parameters) (o wrap.Override, err error) {
 			}
 		}
 	}
-	o.MaxUncertainty, o.MaxOODScore = numbers["max_doubt"], numbers["max_ood_score"]
+	o.MaxUncertainty, o.MaxOODScore = numbers["max_uncertainty"], numbers["max_ood_score"]
 	return o, nil
 }

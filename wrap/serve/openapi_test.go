@@ -174,7 +174,7 @@ func TestAnswersMatchOpenAPI(t *testing.T) {
 	answers("GET /openapi.json", "/openapi.json", "", 200)
 	answers("GET /metrics", "/metrics", "", 200)
 	answers("POST /v1/predict", "/v1/predict", digit, 200)
-	answers("POST /v1/predict", "/v1/predict?method=ts&max_doubt=0&top=2", digit, 200)
+	answers("POST /v1/predict", "/v1/predict?method=ts&max_uncertainty=0&top=2", digit, 200)
 	answers("POST /v1/predict", "/v1/predict?model=none", digit, 404)
 	answers("POST /v1/predict", "/v1/predict", "", 400)
 	answers("POST /v1/predict", "/v1/predict", strings.Repeat("x", 1<<16+1), 413)

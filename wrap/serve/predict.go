@@ -62,7 +62,7 @@ type rankedClass struct {
 const defaultTop = 5
 
 // queryKeys are the parameters of POST /v1/predict.
-var queryKeys = []string{"model", "top", "method", "t_act", "t_ens", "max_doubt", "max_ood_score"}
+var queryKeys = []string{"model", "top", "method", "t_act", "t_ens", "max_uncertainty", "max_ood_score"}
 
 // A query holds the parameters of a request.
 type query struct {

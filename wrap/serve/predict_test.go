@@ -148,7 +148,7 @@ func TestEveryFormOfARequestGetsTheSamePrediction(t *testing.T) {
 		{"an object", "", object, []string{"Content-Type", "application/json"}, "first", wrap.Override{}},
 		{"an object, as curl calls it", "", object, []string{"Content-Type", "application/x-www-form-urlencoded"}, "first", wrap.Override{}},
 		{"temperatures", "?method=mf0&t_act=3&t_ens=0.001", file, nil, "first", wrap.Override{Method: "mf0", TAct: 3, TEns: 0.001}},
-		{"thresholds", "?max_doubt=0&max_ood_score=0", file, nil, "first", wrap.Override{MaxUncertainty: &none, MaxOODScore: &none}},
+		{"thresholds", "?max_uncertainty=0&max_ood_score=0", file, nil, "first", wrap.Override{MaxUncertainty: &none, MaxOODScore: &none}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, want, own := r.predict(c.query, c.body, c.headers...), of(c.v), of(wrap.Override{Method: "mle"})
@@ -218,7 +218,7 @@ func TestPredictRefusesInOneLine(t *testing.T) {
 		{"no such parameter", "?temperature=2", file, "", 400, `there is no parameter "temperature"; there are ["model"`},
 		{"a parameter twice", "?method=ts&method=mf0", file, "", 400, `parameter "method" is given 2 times`},
 		{"a broken query", "?a=%zz", file, "", 400, "broken query"},
-		{"a threshold that is none", "?max_doubt=2", file, "", 400, "max_doubt is 2, want a number from 0 to 1"},
+		{"a threshold that is none", "?max_uncertainty=2", file, "", 400, "max_uncertainty is 2, want a number from 0 to 1"},
 		{"a score that is none", "?max_ood_score=-1", file, "", 400, "max_ood_score is -1, want a number from 0 to 1"},
 		{"a temperature that is too high", "?method=mf0&t_ens=1e99", file, "", 400, "t_ens is 1e+99, want a number"},
 		{"no number", "?t_act=NaN", file, "", 400, "t_act"},
@@ -340,7 +340,7 @@ func TestOutputsAreAsDescribed(t *testing.T) {
 			t.Errorf("%s is described with %v, and answers %v; want the decisions %v", c.model, described, answered, c.decisions)
 		}
 	}
-	for _, parameters := range []string{`{"max_doubt":0.5}`, `{"max_ood_score":0.5}`, `{}`} {
+	for _, parameters := range []string{`{"max_uncertainty":0.5}`, `{"max_ood_score":0.5}`, `{}`} {
 		code, _, answer := r.send("POST", "/v2/models/two/infer", row+`,"outputs":[{"name":"abstain"}],"parameters":`+parameters+`}`)
 		if want := map[bool]int{true: 400, false: 200}[parameters == "{}"]; code != want {
 			t.Errorf("abstain with %s: %d %s, want %d", parameters, code, answer, want)

@@ -475,7 +475,7 @@ func TestOverriddenProbabilitiesAreNotCountedAsDrift(t *testing.T) {
 		{`{}`, 3},
 		{`{"method":"ts"}`, 3},
 		{`{"method":"mf0","t_act":2,"t_ens":0.1}`, 3},
-		{`{"max_doubt":0.5}`, 6},
+		{`{"max_uncertainty":0.5}`, 6},
 	} {
 		var got inference
 		r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1503, `,"parameters":`+c.parameters), &got)

@@ -45,11 +45,11 @@ def idx(path, first, n):
 
 def digits(folder):
     at = ROOT / "models" / "digits-mlp"
-    images, unfamiliar = at / "digits-images-idx3-ubyte.gz", at / "unfamiliar-images-idx3-ubyte.gz"
+    images, drawings = at / "digits-images-idx3-ubyte.gz", at / "drawings-images-idx3-ubyte.gz"
     names = folder / "names.txt"
     names.write_text("zero one two three four five six seven eight nine".replace(" ", "\n"))
     mfgs("calibrate", "--model", at / "model.onnx", "--train", f"{images}[0:1200]", "--val", f"{images}[1200:1500]",
-         "--ood", f"{unfamiliar}[0:300]", "--damping", "rel:1", *DECISIONS,
+         "--ood", f"{drawings}[0:300]", "--damping", "rel:1", *DECISIONS,
          "--classes", names, "--out", folder / "digits")
     return "image", "FP32", idx(images, 1500, 30), f"{images}[1500:1530]"
 

@@ -59,7 +59,7 @@ func makeBundles(ctx context.Context, dir string) (*bundles, error) {
 		return nil, err
 	}
 	b := &bundles{dir: dir, by: map[string]*bundle{}}
-	for _, name := range []string{"digits-images-idx3-ubyte.gz", "unfamiliar-images-idx3-ubyte.gz"} {
+	for _, name := range []string{"digits-images-idx3-ubyte.gz", "drawings-images-idx3-ubyte.gz"} {
 		images, err := unzipped(filepath.Join(data, name))
 		if err != nil {
 			return nil, err

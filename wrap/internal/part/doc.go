@@ -4,7 +4,7 @@
 //
 //	err := part.Write(dir, p, part.WriteOptions{})
 //	…
-//	p, model, err := part.Merge(ctx, dirs, nil)
+//	p, model, err := part.Merge(ctx, dirs, nil, nil)
 //
 // # The folder
 //
@@ -14,7 +14,7 @@
 //	sample.safetensors     with training data: the features of some of its examples
 //	val.rows               with validation data: its features, logits and labels
 //	ood.rows               with out-of-distribution data: its features and logits
-//	stand-ins.rows         with synthetic OOD images: their features and logits
+//	synthetic_ood.rows     with synthetic OOD images: their features and logits
 //	probe.safetensors      at most where val.rows may have the first examples of the data: as in a bundle
 //	model.onnx             at most in the part that has the first block of the training data: the network
 //	model.onnx.data        beside model.onnx: its weights, where it does not have them
@@ -27,7 +27,7 @@
 // Each set of examples, in the order in which its format has them, is cut into blocks at multiples
 // of 512 positions, and of B blocks shard i of n has those from B(i-1)/n to before Bi/n, rounded
 // down. A shard may have no examples. A part has one shard, or several, of each of some of the sets
-// train, val, ood and stand-ins; these may be cut into different numbers.
+// train, val, ood and synthetic_ood; these may be cut into different numbers.
 //
 // # part.yaml
 //
@@ -46,9 +46,9 @@
 //	  (provider)       what runs the model
 //	  settings         as in a bundle; limit and max_bad are for all shards
 //	  (classes)        their names, in the order of the labels
-//	sets               a list: train, val, ood, stand-ins, of which one is enough
-//	  role             train, val, ood or stand-ins
-//	  spec             as given on the command line; of stand-ins that of val
+//	sets               a list: train, val, ood, synthetic_ood, of which one is enough
+//	  role             train, val, ood or synthetic_ood
+//	  spec             as given on the command line; of synthetic_ood that of val
 //	  from, count      position of the first example, and how many there are, in all shards
 //	  (stream)         true: the shards came on standard input; each has room for 2³⁰ examples
 //	  shards           a list, in the order of their numbers
@@ -72,7 +72,7 @@
 // # The other files
 //
 // curvature.safetensors is what [calibrate.Sums.Encode] writes, of the blocks of the shards; val.rows,
-// ood.rows and stand-ins.rows are complete stores as [rows.Writer] writes them, without names.
+// ood.rows and synthetic_ood.rows are complete stores as [rows.Writer] writes them, without names.
 //
 // probe.safetensors has the first examples of the first shard with any: merging keeps that of the part
 // whose val.rows begins first.

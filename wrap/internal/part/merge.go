@@ -23,9 +23,14 @@ import (
 // matrices, and may be nil.
 //
 // Parts must have the same recipe and data, and no shard twice. [Manifest.Missing] reports missing shards.
-func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Part, model string, err error) {
+func Merge(
+	ctx context.Context, dirs []string, product parallel.Product, step func(done, total int),
+) (p *Part, model string, err error) {
 	if len(dirs) == 0 {
 		return nil, "", errors.New("no parts to merge")
+	}
+	if step == nil {
+		step = func(int, int) {}
 	}
 	parts := make([]folderOf, len(dirs))
 	for i, dir := range dirs {
@@ -52,10 +57,11 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 	}
 	complete := tree{}
 	first := math.MaxInt // position of the first validation example so far
-	for _, f := range parts {
+	for i, f := range parts {
 		if err := context.Cause(ctx); err != nil {
 			return nil, "", err
 		}
+		step(i, len(parts))
 		o, err := Open(f.dir, product)
 		if err != nil {
 			return nil, "", err
@@ -80,6 +86,7 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 			model = f.dir
 		}
 	}
+	step(len(parts), len(parts))
 	for role, set := range sets {
 		*p.Rows(role) = mergeRows(set.batches)
 	}

@@ -171,7 +171,7 @@ func TestAPartIsReadAsItWasWritten(t *testing.T) {
 // whole merges all shards of the example.
 func whole(t testing.TB, dirs ...string) *Part {
 	t.Helper()
-	p, _, err := Merge(t.Context(), dirs, nil)
+	p, _, err := Merge(t.Context(), dirs, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ const (
 	SampleName    = bundle.SampleName
 	ValName       = "val.rows"
 	OODName       = "ood.rows"
-	SyntheticName = "stand-ins.rows"
+	SyntheticName = "synthetic_ood.rows"
 	ProbeName     = bundle.ProbeName
 	ModelName     = bundle.ModelName
 	ModelDataName = bundle.ModelDataName

@@ -44,7 +44,7 @@ func trajectory() []string {
 func everything(t testing.TB, bundle string, methods ...string) Config {
 	c := Config{Config: bench.Config{
 		Bundle: bundle, Test: wraptest.Digits(t, models.DigitsTest),
-		OOD:     []bench.NamedSpec{{Name: "unfamiliar", Spec: wraptest.Digits(t, models.OODTest)}},
+		OOD:     []bench.NamedSpec{{Name: "drawings", Spec: wraptest.Digits(t, models.OODTest)}},
 		Methods: methods,
 	}, With: map[string][]string{}}
 	for _, name := range methods {
@@ -110,7 +110,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 	mle := by["mle"]
 	for _, name := range names {
 		r := by[name]
-		if len(r.OOD) != 1 || len(r.OODNLL) != 1 || r.OOD[0].Name != "unfamiliar" || r.OOD[0].N != 300 {
+		if len(r.OOD) != 1 || len(r.OODNLL) != 1 || r.OOD[0].Name != "drawings" || r.OOD[0].N != 300 {
 			t.Errorf("%s: out of distribution %+v", name, r.OOD)
 			continue
 		}

@@ -49,7 +49,7 @@ func predicted(rng *rand.Rand, shift float64) wrap.Prediction {
 		OODPercentile: &percentile, Abstain: &abstain, PredictionSet: []int{0, 2},
 	}
 	if abstain {
-		p.AbstainReason = "unfamiliar"
+		p.AbstainReason = "out-of-distribution"
 	}
 	return p
 }
@@ -105,47 +105,47 @@ func TestCountsAreExposed(t *testing.T) {
 	yes, half := true, 0.5
 	o.Predictions([]wrap.Prediction{
 		{Class: 2, Confidence: 0.97, Entropy: 0.1, OODScore: 0.3, OODPercentile: &half, Abstain: &yes,
-			AbstainReason: "doubtful and unfamiliar", PredictionSet: []int{}},
+			AbstainReason: "uncertain and out-of-distribution", PredictionSet: []int{}},
 		{Class: 9, Confidence: math.NaN(), Entropy: math.Inf(1), OODScore: math.NaN()},
 		{Labels: []int{0, 1}, Confidence: 0.5, Entropy: 0.2, OODScore: 0.2},
 	})
 	m.LoadFailed("pets")
 	text := page(t, m)
 	for series, want := range map[string]string{
-		`nv_inference_request_success{model="pets",version="1"}`:                   "1",
-		`nv_inference_request_failure{model="pets",reason="REJECTED",version="1"}`: "1",
-		`nv_inference_request_failure{model="pets",reason="OTHER",version="1"}`:    "1",
-		`nv_inference_request_failure{model="pets",reason="CANCELED",version="1"}`: "0",
-		`nv_inference_request_failure{model="pets",reason="BACKEND",version="1"}`:  "0",
-		`nv_inference_count{model="pets",version="1"}`:                             "7",
-		`nv_inference_exec_count{model="pets",version="1"}`:                        "1",
-		`nv_inference_request_duration_us{model="pets",version="1"}`:               "3000",
-		`nv_inference_queue_duration_us{model="pets",version="1"}`:                 "1000",
-		`nv_inference_compute_infer_duration_us{model="pets",version="1"}`:         "1500",
-		`nv_inference_pending_request_count{model="pets",version="1"}`:             "2",
-		`mfgs_pending_examples{model="pets"}`:                                      "5",
-		`mfgs_request_duration_seconds_bucket{model="pets",le="0.0025"}`:           "0",
-		`mfgs_request_duration_seconds_bucket{model="pets",le="0.005"}`:            "1",
-		`mfgs_queue_duration_seconds_sum{model="pets"}`:                            "0.001",
-		`mfgs_inference_batch_size_bucket{model="pets",le="8"}`:                    "1",
-		`mfgs_prediction_confidence_count{model="pets"}`:                           "2",
-		`mfgs_prediction_confidence_bucket{model="pets",le="0.95"}`:                "1",
-		`mfgs_prediction_entropy_nats_count{model="pets"}`:                         "2",
-		`mfgs_prediction_ood_percentile_ratio_bucket{model="pets",le="0.5"}`:       "1",
-		`mfgs_prediction_ood_percentile_ratio_count{model="pets"}`:                 "1",
-		`mfgs_prediction_set_size_bucket{model="pets",le="0"}`:                     "1",
-		`mfgs_prediction_set_size_count{model="pets"}`:                             "1",
-		`mfgs_abstentions_total{model="pets",reason="doubtful and unfamiliar"}`:    "1",
-		`mfgs_abstentions_total{model="pets",reason="doubtful"}`:                   "0",
-		`mfgs_predicted_class_total{class="axolotl",model="pets"}`:                 "1",
-		`mfgs_predicted_class_total{class="cat",model="pets"}`:                     "1",
-		`mfgs_predicted_class_total{class="dog",model="pets"}`:                     "1",
-		`mfgs_predicted_class_total{class="other",model="pets"}`:                   "1",
-		`mfgs_bundle_info{model="pets",sha256="3b1f",version="1"}`:                 "1",
-		`mfgs_bundle_loads_total{model="pets"}`:                                    "1",
-		`mfgs_bundle_load_failures_total{model="pets"}`:                            "1",
-		`mfgs_drift_window_examples{model="pets",quantity="ood_score"}`:            "3",
-		`mfgs_drift_alarm{model="pets",quantity="ood_score"}`:                      "0",
+		`nv_inference_request_success{model="pets",version="1"}`:                          "1",
+		`nv_inference_request_failure{model="pets",reason="REJECTED",version="1"}`:        "1",
+		`nv_inference_request_failure{model="pets",reason="OTHER",version="1"}`:           "1",
+		`nv_inference_request_failure{model="pets",reason="CANCELED",version="1"}`:        "0",
+		`nv_inference_request_failure{model="pets",reason="BACKEND",version="1"}`:         "0",
+		`nv_inference_count{model="pets",version="1"}`:                                    "7",
+		`nv_inference_exec_count{model="pets",version="1"}`:                               "1",
+		`nv_inference_request_duration_us{model="pets",version="1"}`:                      "3000",
+		`nv_inference_queue_duration_us{model="pets",version="1"}`:                        "1000",
+		`nv_inference_compute_infer_duration_us{model="pets",version="1"}`:                "1500",
+		`nv_inference_pending_request_count{model="pets",version="1"}`:                    "2",
+		`mfgs_pending_examples{model="pets"}`:                                             "5",
+		`mfgs_request_duration_seconds_bucket{model="pets",le="0.0025"}`:                  "0",
+		`mfgs_request_duration_seconds_bucket{model="pets",le="0.005"}`:                   "1",
+		`mfgs_queue_duration_seconds_sum{model="pets"}`:                                   "0.001",
+		`mfgs_inference_batch_size_bucket{model="pets",le="8"}`:                           "1",
+		`mfgs_prediction_confidence_count{model="pets"}`:                                  "2",
+		`mfgs_prediction_confidence_bucket{model="pets",le="0.95"}`:                       "1",
+		`mfgs_prediction_entropy_nats_count{model="pets"}`:                                "2",
+		`mfgs_prediction_ood_percentile_ratio_bucket{model="pets",le="0.5"}`:              "1",
+		`mfgs_prediction_ood_percentile_ratio_count{model="pets"}`:                        "1",
+		`mfgs_prediction_set_size_bucket{model="pets",le="0"}`:                            "1",
+		`mfgs_prediction_set_size_count{model="pets"}`:                                    "1",
+		`mfgs_abstentions_total{model="pets",reason="uncertain and out-of-distribution"}`: "1",
+		`mfgs_abstentions_total{model="pets",reason="uncertain"}`:                         "0",
+		`mfgs_predicted_class_total{class="axolotl",model="pets"}`:                        "1",
+		`mfgs_predicted_class_total{class="cat",model="pets"}`:                            "1",
+		`mfgs_predicted_class_total{class="dog",model="pets"}`:                            "1",
+		`mfgs_predicted_class_total{class="other",model="pets"}`:                          "1",
+		`mfgs_bundle_info{model="pets",sha256="3b1f",version="1"}`:                        "1",
+		`mfgs_bundle_loads_total{model="pets"}`:                                           "1",
+		`mfgs_bundle_load_failures_total{model="pets"}`:                                   "1",
+		`mfgs_drift_window_examples{model="pets",quantity="ood_score"}`:                   "3",
+		`mfgs_drift_alarm{model="pets",quantity="ood_score"}`:                             "0",
 	} {
 		if got := value(text, series); got != want {
 			t.Errorf("%s is %q, want %q", series, got, want)
@@ -164,13 +164,13 @@ func TestAbstentionsHaveTheirReasons(t *testing.T) {
 	m := New(Config{})
 	o := load(t, m, "pets", petsBundle(t))
 	yes, no := true, false
-	for i, reason := range []string{"doubtful", "unfamiliar", "doubtful and unfamiliar"} {
+	for i, reason := range []string{"uncertain", "out-of-distribution", "uncertain and out-of-distribution"} {
 		for range i + 1 {
 			o.Predictions([]wrap.Prediction{{Abstain: &yes, AbstainReason: reason}, {Abstain: &no}, {}})
 		}
 	}
 	text := page(t, m)
-	for reason, want := range map[string]string{"doubtful": "1", "unfamiliar": "2", "doubtful and unfamiliar": "3"} {
+	for reason, want := range map[string]string{"uncertain": "1", "out-of-distribution": "2", "uncertain and out-of-distribution": "3"} {
 		if got := value(text, `mfgs_abstentions_total{model="pets",reason="`+reason+`"}`); got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)
 		}

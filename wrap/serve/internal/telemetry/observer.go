@@ -34,7 +34,7 @@ type Observer struct {
 	requestMicros, queueMicros, inferMicros prometheus.Counter
 	latency, queued, batch                  prometheus.Observer
 	confidence, entropy, percentile, set    prometheus.Observer
-	doubtful, unfamiliar, both              prometheus.Counter
+	uncertain, ood, both                    prometheus.Counter
 	classes                                 []prometheus.Counter // by number
 	other                                   prometheus.Counter   // for all beyond
 }
@@ -56,8 +56,8 @@ func (m *Metrics) observer(model string, b Bundle) (*Observer, error) {
 		entropy:       m.entropy.WithLabelValues(model),
 		percentile:    m.percentile.WithLabelValues(model),
 		set:           m.set.WithLabelValues(model),
-		doubtful:      m.abstentions.WithLabelValues(model, conformal.ReasonUncertain),
-		unfamiliar:    m.abstentions.WithLabelValues(model, conformal.ReasonOOD),
+		uncertain:     m.abstentions.WithLabelValues(model, conformal.ReasonUncertain),
+		ood:           m.abstentions.WithLabelValues(model, conformal.ReasonOOD),
 		both:          m.abstentions.WithLabelValues(model, conformal.ReasonUncertain+" and "+conformal.ReasonOOD),
 	}
 	for _, reason := range reasons {
@@ -163,9 +163,9 @@ func (o *Observer) Predictions(all []wrap.Prediction) {
 		if p.Abstain != nil && *p.Abstain {
 			switch p.AbstainReason {
 			case conformal.ReasonUncertain:
-				o.doubtful.Inc()
+				o.uncertain.Inc()
 			case conformal.ReasonOOD:
-				o.unfamiliar.Inc()
+				o.ood.Inc()
 			default:
 				o.both.Inc()
 			}

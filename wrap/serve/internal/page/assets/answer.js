@@ -1,4 +1,4 @@
-// What stands under Answer: the elements that show what POST /v1/predict gave.
+// The elements under Answer, which show the result of POST /v1/predict.
 
 import { percent } from "./data.js";
 
@@ -13,9 +13,9 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 const methods = {
-  mf0: "mfgs: the mean-field probabilities that this bundle serves.",
-  ts: "mfgs: this bundle serves temperature scaling, by what its held-out data showed.",
-  mle: "This bundle serves the network's own probabilities: its held-out data did not show better ones.",
+  mf0: "mfgs: this bundle uses mean-field probabilities.",
+  ts: "mfgs: this bundle uses temperature scaling, which was selected on the validation data.",
+  mle: "This bundle uses the network's own probabilities: no other method was significantly better on the validation data.",
 };
 
 // verdict is the answer in a word or two, and in a sentence.
@@ -28,65 +28,69 @@ function verdict(model, answer) {
   return [names(answer), `are the labels above 50 %; the network alone has ${names(answer.network)}`];
 }
 
-// reasons say in words why an answer is better not relied on.
+// reasons say in words why the model abstains.
 function reasons(model, answer) {
-  const rules = model.decisions ?? {}, told = answer.abstain_reason ?? "", list = [];
-  if (told.includes("doubtful")) {
-    const enough = rules.doubt && model.multi_label === false
-      ? `, and this bundle answers from ${percent(1 - rules.doubt.threshold)} on` : "";
-    list.push(["Doubtful", `the confidence is ${percent(answer.confidence)}${enough}.`]);
+  const rules = model.decisions ?? {}, reason = answer.abstain_reason ?? "", list = [];
+  if (reason.includes("uncertain")) {
+    const least = rules.uncertainty && model.multi_label === false
+      ? `, below the threshold of ${percent(1 - rules.uncertainty.threshold)}` : "";
+    list.push(["Uncertain", `the confidence is ${percent(answer.confidence)}${least}.`]);
   }
-  if (told.includes("unfamiliar")) {
-    const up = familiarUpTo(model);
-    const enough = up === undefined ? "" : `, and this bundle answers up to ${percent(up)}`;
-    list.push(["Unfamiliar", `${place(answer)}${enough}.`]);
+  if (reason.includes("out-of-distribution")) {
+    const up = oodThreshold(model);
+    const most = up === undefined ? "" : `; the threshold is ${percent(up)}`;
+    list.push(["Out-of-distribution", `${place(answer)}${most}.`]);
   }
   return list;
 }
 
-// familiarUpTo is the share of held-out examples that are not held to be unfamiliar.
-function familiarUpTo(model) {
-  const rule = model.decisions?.unfamiliar;
+// oodThreshold is the fraction of validation examples that are not flagged as out-of-distribution.
+function oodThreshold(model) {
+  const rule = model.decisions?.ood;
   return rule && rule.examples > 0 ? rule.accepted / rule.examples : undefined;
 }
 
-// place says where a score lies among those of the held-out examples.
+// place says how an OOD score compares with those of the validation examples.
 function place(answer) {
   const p = answer.ood_percentile;
-  if (p === null || p === undefined) return `its score is ${answer.ood_score.toPrecision(3)}`;
-  if (p === 1) return "stranger than all held-out examples";
-  if (p === 0) return "no stranger than any held-out example";
-  return `stranger than ${percent(p)} of the held-out examples`;
+  if (p === null || p === undefined) return `its OOD score is ${answer.ood_score.toPrecision(3)}`;
+  if (p === 1) return "its OOD score is higher than those of all validation examples";
+  if (p === 0) return "its OOD score is no higher than that of any validation example";
+  return `its OOD score is higher than those of ${percent(p)} of the validation examples`;
+}
+
+function sentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
 function setNames(answer) {
   return answer.prediction_set_names ?? answer.prediction_set?.map(String);
 }
 
-// summary is what a screen reader is told at once.
+// summary is the text for screen readers.
 export function summary(model, answer) {
-  const [word, sentence] = verdict(model, answer);
-  const parts = [`${word}, ${sentence}.`];
-  if (answer.abstain === true) parts.push("Better not answered.", ...reasons(model, answer).map(([name, text]) => `${name}: ${text}`));
+  const [word, detail] = verdict(model, answer);
+  const parts = [`${word}, ${detail}.`];
+  if (answer.abstain === true) parts.push("The model abstains.", ...reasons(model, answer).map(([name, text]) => `${name}: ${text}`));
   if (answer.abstain === false) parts.push("Answered.");
   const set = setNames(answer);
   if (set) parts.push(set.length > 0 ? `Prediction set: ${set.join(", ")}.` : "The prediction set is empty.");
-  if (answer.abstain !== true) parts.push(`It is ${place(answer)}.`);
+  if (answer.abstain !== true) parts.push(sentence(place(answer)));
   return parts.join(" ");
 }
 
-// show puts an answer into a place. said is what the file itself says of the class, or undefined.
+// show puts an answer into a place. said is the label that the file gives, or undefined.
 export function show(at, model, answer, said) {
-  const [word, sentence] = verdict(model, answer);
+  const [word, detail] = verdict(model, answer);
   at.replaceChildren(...[
     element("p", { class: "verdict" }, answer.abstain === true ? `${word}?` : word),
-    element("p", {}, sentence),
-    said === undefined ? undefined : element("p", { class: "quiet" }, `The file itself says: ${nameOf(answer, said)}`),
+    element("p", {}, detail),
+    said === undefined ? undefined : element("p", { class: "quiet" }, `The file’s own label: ${nameOf(answer, said)}`),
     decision(model, answer),
     element("h3", {}, "Probabilities"), bars(model, answer),
     ...sets(model, answer),
-    element("h3", {}, "How familiar it is"), ...strip(model, answer),
-    ...promises(model),
+    element("h3", {}, "Out-of-distribution score"), ...strip(model, answer),
+    ...guarantees(model),
   ].filter((part) => part !== undefined));
 }
 
@@ -98,10 +102,10 @@ function nameOf(answer, said) {
 
 function decision(model, answer) {
   if (answer.abstain === undefined) {
-    return element("p", { class: "quiet" }, "This bundle does not decide what is better not answered.");
+    return element("p", { class: "quiet" }, "This bundle has no thresholds for abstaining.");
   }
-  if (!answer.abstain) return element("p", {}, "Answered: neither doubtful nor unfamiliar by the thresholds of this bundle.");
-  return element("ul", { class: "reasons" }, element("li", {}, element("strong", {}, "Better not answered.")),
+  if (!answer.abstain) return element("p", {}, "Answered: neither uncertain nor out-of-distribution by this bundle's thresholds.");
+  return element("ul", { class: "reasons" }, element("li", {}, element("strong", {}, "The model abstains.")),
     ...reasons(model, answer).map(([name, text]) => element("li", {}, element("strong", {}, `${name}: `), text)));
 }
 
@@ -128,7 +132,7 @@ function sets(model, answer) {
   const names = setNames(answer);
   if (!names) return [];
   const alpha = model.decisions?.prediction_set?.alpha;
-  const means = alpha === undefined ? "" : ` Sets like this miss the right class of at most ${percent(alpha)} of examples like those held out.`;
+  const means = alpha === undefined ? "" : ` Such sets miss the true class for at most ${percent(alpha)} of examples like the validation data.`;
   return [
     element("h3", {}, "Prediction set"),
     names.length === 0 ? element("p", {}, "Empty: no class is probable enough for it.")
@@ -139,24 +143,23 @@ function sets(model, answer) {
 
 function strip(model, answer) {
   const p = answer.ood_percentile;
-  const said = place(answer);
-  const sentence = element("p", {}, `${said[0].toUpperCase()}${said.slice(1)}.`);
-  if (p === null || p === undefined) return [sentence];
-  const up = familiarUpTo(model);
+  const score = element("p", {}, sentence(place(answer)));
+  if (p === null || p === undefined) return [score];
+  const up = oodThreshold(model);
   const track = element("span", { class: "track" }, up === undefined ? undefined : element("span", { class: "beyond" }));
   const made = element("div", { class: "strip", "aria-hidden": "true" }, track,
     element("span", { class: "mark" }), element("span", { class: "value" }, percent(p)),
-    element("span", { class: "ends quiet" }, element("span", {}, "familiar"), element("span", {}, "strange")));
+    element("span", { class: "ends quiet" }, element("span", {}, "in-distribution"), element("span", {}, "out-of-distribution")));
   made.style.setProperty("--at", `${100 * p}%`);
   if (up !== undefined) made.style.setProperty("--from", `${100 * up}%`);
-  const beyond = up === undefined ? "" : ` The tinted part, above ${percent(up)}, is held to be unfamiliar.`;
-  return [sentence, made, element("p", { class: "quiet" },
-    `Its score, ${model.ood_score}, is ${answer.ood_score.toPrecision(3)}; the line is the share of held-out examples that score lower.${beyond}`)];
+  const beyond = up === undefined ? "" : ` Above ${percent(up)}, the shaded part, inputs are flagged as out-of-distribution.`;
+  return [score, made, element("p", { class: "quiet" },
+    `The score (${model.ood_score}) is ${answer.ood_score.toPrecision(3)}. The line is the fraction of validation examples with a lower score.${beyond}`)];
 }
 
-function promises(model) {
-  const list = model.decisions?.promises ?? [];
+function guarantees(model) {
+  const list = model.decisions?.guarantees ?? [];
   if (list.length === 0) return [];
-  return [element("details", {}, element("summary", {}, "What this bundle promises"),
-    element("ul", { class: "promises quiet" }, ...list.map((text) => element("li", {}, text))))];
+  return [element("details", {}, element("summary", {}, "Guarantees"),
+    element("ul", { class: "guarantees quiet" }, ...list.map((text) => element("li", {}, text))))];
 }
