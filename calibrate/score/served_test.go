@@ -104,7 +104,7 @@ func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
 		x := Numbers(examples(rand.New(rand.NewPCG(27, 28)), 1, 3))
 		ood, known := oodScore(x, s, x.Number(value))
 		if got := shareOf(x, s.Quantiles, ood, known).Data[0]; got != want {
-			t.Errorf("%v is above %v of the held-out examples, want %v", value, got, want)
+			t.Errorf("%v is above %v of the validation examples, want %v", value, got, want)
 		}
 	}
 }
