@@ -29,7 +29,7 @@ build: toolchain
 
 # Calibrates and evaluates the embedded model of digits, and prints what changed.
 demo: toolchain
-	$(GO) run ./cmd/mfgs demo
+	$(GO) run ./internal/demo/run
 
 # Runs the commands of the README, from a clone to a report, with an empty HOME; downloads modules and ONNX Runtime.
 firstrun: toolchain

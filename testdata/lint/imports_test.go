@@ -60,6 +60,8 @@ var imports = map[string][]string{
 
 	// Shared by several packages, and not public.
 	"internal/attach":    {"calibrate/...", "featurize", "featurize/preprocess", "onnx", "onnx/fuse", "onnx/head", "wrap/bundle"},
+	"internal/demo":      {"calibrate", "calibrate/...", "featurize/dataset", "models", "wrap", "wrap/bench", "wrap/calibration"},
+	"internal/demo/run":  {"internal/demo", "wrap"},
 	"internal/measure":   {"calibrate", "calibrate/..."},
 	"internal/source":    {"calibrate/rows", "featurize", "featurize/dataset", "internal/synthetic", "wrap/bundle"},
 	"internal/synthetic": {"featurize/dataset"},
