@@ -18,9 +18,9 @@ import (
 // be written, to memory.
 type copies struct {
 	ctx     context.Context // while they are made
-	draft   *files.Draft // nil until something is written
-	refusal error        // why no file can be written
-	held    int64        // bytes in memory
+	draft   *files.Draft    // nil until something is written
+	refusal error           // why no file can be written
+	held    int64           // bytes in memory
 }
 
 // smallCopy is the size of a model that is copied to memory: ONNX Runtime's second copy of it costs less
