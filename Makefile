@@ -99,7 +99,7 @@ bench: setup
 #	docs/paper.md                  30 minutes
 #	docs/evidence/choice.md        30 minutes
 #	docs/evidence/decisions.md     15 minutes
-#	docs/unknown-training-data.md  5 minutes
+#	docs/evidence/training-data.md 5 minutes
 #	docs/cost.md                   minutes; prints the tables, which are copied into the page
 #	docs/coverage.md               5 hours, and 35 GB of disk
 #	docs/benchmarks.md             30 minutes
