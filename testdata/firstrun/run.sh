@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the README's commands up to make demo, and then the ```sh blocks of docs/tutorials/images.md, as somebody with a
-# fresh clone and an empty HOME would: no caches, and nothing but what PATH has. Prints how long each command took. From
+# Runs the README's commands up to make demo, the ```sh blocks of docs/tutorials/images.md, and those of the README with
+# the model and images that the tutorial made, as somebody with a fresh clone and an empty HOME would: no caches, and nothing but what PATH has. Prints how long each command took. From
 # anywhere:
 #
 #     testdata/firstrun/run.sh [FOLDER]    keeps what is made in FOLDER, which must not be there
@@ -38,7 +38,10 @@ timed() {
 	timed first README.md
 	printf 'cd %q/images\n' "$work"
 	timed blocks docs/tutorials/images.md
-	echo 'ls -l try/*.html try/*.onnx'
+	printf 'mkdir mine; ln -s %q/images/mfgs/try/resnet50.onnx mine/model.onnx\n' "$work"
+	printf 'ln -s %q/images/mfgs/try/pictures/{train,val,test} mine; cd mine\n' "$work"
+	timed blocks README.md
+	echo 'ls -l ../try/*.html ../try/*.onnx *.html'
 } >"$work/all.sh"
 
 unset GOPATH GOMODCACHE GOCACHE GOENV XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME
