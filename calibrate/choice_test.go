@@ -65,7 +65,7 @@ func TestChoiceNamesTheMethodAndTheReason(t *testing.T) {
 	}{
 		{Choice{Method: MF0, MF0Gain: 0.02, MF0Needed: 0.003}, []string{"mf0:", "0.02 nats", "0.003"}},
 		{Choice{Method: TS, TSGain: 0.1, MF0Gain: -0.01, MF0Needed: 0.004}, []string{"temperature scaling:", "0.1 nats", "-0.01", "0.004"}},
-		{Choice{Method: MLE, TSGain: 1e-4, TSNeeded: 1e-3, MF0Gain: 2e-4, MF0Needed: 5e-4}, []string{"the network's own:", "0.0001 nats", "0.001", "0.0002", "0.0005"}},
+		{Choice{Method: MLE, TSGain: 1e-4, TSNeeded: 1e-3, MF0Gain: 2e-4, MF0Needed: 5e-4}, []string{"network (uncalibrated):", "0.0001 nats", "0.001", "0.0002", "0.0005"}},
 	} {
 		for _, want := range test.want {
 			if got := test.c.String(); !strings.Contains(got, want) {

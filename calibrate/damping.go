@@ -178,8 +178,8 @@ func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, p
 	// Temperatures are proportional to it, and meaningless beyond these bounds.
 	const least, most = 1e-50, 1e50
 	if !(d.median >= least && d.median <= most) {
-		return d, fmt.Errorf("the median held-out logit variance is %.3g at damping %.3g, want %g to %g: "+
-			"are the features all zero, or is the curvature all but zero? Then give an absolute damping, such as 1", d.median, d.Epsilon, least, most)
+		return d, fmt.Errorf("the median logit variance of the validation data is %.3g at damping %.3g, want %g to %g: "+
+			"if all features or the curvature are nearly zero, give an absolute damping, such as 1", d.median, d.Epsilon, least, most)
 	}
 	d.grid, d.best, err = tuneNLL(ctx, &t.examples, d.median, lambda0)
 	d.NLL = mean(t.nll[0])

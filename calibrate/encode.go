@@ -110,12 +110,12 @@ func decodeSums(f *safetensors.File, product parallel.Product) (*Sums, error) {
 			return nil, err
 		}
 		if i > 0 && p.first() <= s.parts[i-1].first() {
-			return nil, fmt.Errorf("part %d begins with block %d, that before it with %d: want them to rise", i, p.first(), s.parts[i-1].first())
+			return nil, fmt.Errorf("part %d starts at block %d, the one before it at %d: want ascending blocks", i, p.first(), s.parts[i-1].first())
 		}
 		s.parts = append(s.parts, p)
 	}
 	if len(f.Tensors()) != each*len(s.parts) {
-		return nil, fmt.Errorf("%d tensors, want %d for each part: sums of an earlier version are not read, make them again", len(f.Tensors()), each)
+		return nil, fmt.Errorf("%d tensors, want %d for each part: sums of an earlier version cannot be read: calibrate again", len(f.Tensors()), each)
 	}
 	if block, twice := overlap(s.parts); twice {
 		return nil, coveredTwice(block)
@@ -141,7 +141,7 @@ func (s *Sums) decodePart(f *safetensors.File, prefix string) (*part, error) {
 	for i := 0; i < len(spans); i += 2 {
 		from, to := spans[i], spans[i+1]
 		if from < end || to <= from || to > rows.MaxBlocks || i > 0 && from == end {
-			return nil, fmt.Errorf("part %s covers blocks %d to %d after %d, want them to rise with gaps", prefix, from, to, end)
+			return nil, fmt.Errorf("part %s covers blocks %d to %d after %d, want ascending blocks with gaps", prefix, from, to, end)
 		}
 		p.blocks = append(p.blocks, span{int(from), int(to)})
 		blocks, end = blocks+to-from, to

@@ -56,9 +56,9 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 		return nil, err
 	}
 	if err := CheckBatch(h, val, true); err != nil {
-		return nil, fmt.Errorf("held-out data: %w", err)
+		return nil, fmt.Errorf("validation data: %w", err)
 	}
-	for what, b := range map[string]*rows.Batch{"out-of-distribution data": ood, "stand-ins": o.Synthetic} {
+	for what, b := range map[string]*rows.Batch{"out-of-distribution data": ood, "synthetic OOD data": o.Synthetic} {
 		if b == nil {
 			continue
 		}
@@ -71,7 +71,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 		return nil, err
 	}
 	if unit <= 0 && o.Damping.Absolute == 0 {
-		return nil, fmt.Errorf("the curvature is zero in float64: every training probability is exactly 0 or 1; give an absolute damping, such as 1")
+		return nil, fmt.Errorf("the curvature is zero in float64, since every training probability is exactly 0 or 1: give an absolute damping, such as 1")
 	}
 	steps, done := len(o.Damping.candidates(unit))+1, 0
 	if ood != nil {

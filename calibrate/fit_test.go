@@ -20,7 +20,7 @@ import (
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
-// task is a problem on which variances help: some held-out examples lie far from
+// task is a problem on which variances help: some validation examples lie far from
 // the training set and have labels that the logits know nothing of.
 type task struct{ train, val, ood *rows.Batch }
 
@@ -392,7 +392,7 @@ func TestPairedGainIsMeanAndStandardErrorOfDifferences(t *testing.T) {
 }
 
 // offPlane is a task for little damping: the training set lies in half of the
-// dimensions, and held-out examples outside of them have labels by chance.
+// dimensions, and validation examples outside of them have labels by chance.
 func offPlane(h layer.Head, seed uint64) task {
 	t := newTask(h, seed)
 	rng := rand.New(rand.NewPCG(seed, 4))
@@ -635,24 +635,24 @@ func TestFitRefusesBadData(t *testing.T) {
 		o        FitOptions
 		want     string
 	}{
-		{&rows.Batch{}, nil, FitOptions{}, "held-out data: no examples"},
-		{nil, nil, FitOptions{}, "held-out data: no examples"},
+		{&rows.Batch{}, nil, FitOptions{}, "validation data: no examples"},
+		{nil, nil, FitOptions{}, "validation data: no examples"},
 		{good(), &rows.Batch{}, FitOptions{}, "out-of-distribution data: no examples"},
-		{bad(func(s *rows.Batch) { s.Labels = nil }), nil, FitOptions{}, "held-out data: 0 labels for 20 examples"},
-		{bad(func(s *rows.Batch) { s.Labels = s.Labels[1:] }), nil, FitOptions{}, "held-out data: 19 labels for 20 examples"},
-		{bad(func(s *rows.Batch) { s.Labels[3] = 3 }), nil, FitOptions{}, "held-out data: example 3 has label 3, want 0 to 2"},
-		{bad(func(s *rows.Batch) { s.Labels[3] = -1 }), nil, FitOptions{}, "held-out data: example 3 has no label"},
-		{bad(func(s *rows.Batch) { s.Logits[17] = nan }), nil, FitOptions{}, "held-out data: example 5: logit 2 is NaN"},
-		{bad(func(s *rows.Batch) { s.Features[17] = nan }), nil, FitOptions{}, "held-out data: example 4: feature 1 is NaN"},
-		{bad(func(s *rows.Batch) { s.Features = s.Features[1:] }), nil, FitOptions{}, "held-out data: 79 features and 60 logits for 20 examples, want 4 and 3 each"},
-		{bad(func(s *rows.Batch) { s.Logits = s.Logits[1:] }), nil, FitOptions{}, "held-out data: 80 features and 59 logits"},
+		{bad(func(s *rows.Batch) { s.Labels = nil }), nil, FitOptions{}, "validation data: 0 labels for 20 examples"},
+		{bad(func(s *rows.Batch) { s.Labels = s.Labels[1:] }), nil, FitOptions{}, "validation data: 19 labels for 20 examples"},
+		{bad(func(s *rows.Batch) { s.Labels[3] = 3 }), nil, FitOptions{}, "validation data: example 3 has label 3, want 0 to 2"},
+		{bad(func(s *rows.Batch) { s.Labels[3] = -1 }), nil, FitOptions{}, "validation data: example 3 has no label"},
+		{bad(func(s *rows.Batch) { s.Logits[17] = nan }), nil, FitOptions{}, "validation data: example 5: logit 2 is NaN"},
+		{bad(func(s *rows.Batch) { s.Features[17] = nan }), nil, FitOptions{}, "validation data: example 4: feature 1 is NaN"},
+		{bad(func(s *rows.Batch) { s.Features = s.Features[1:] }), nil, FitOptions{}, "validation data: 79 features and 60 logits for 20 examples, want 4 and 3 each"},
+		{bad(func(s *rows.Batch) { s.Logits = s.Logits[1:] }), nil, FitOptions{}, "validation data: 80 features and 59 logits"},
 		{good(), bad(func(s *rows.Batch) { s.Features[0] = nan }), FitOptions{}, "out-of-distribution data: example 0: feature 0 is NaN"},
 		{good(), nil, FitOptions{Covariance: Fisher}, "fisher covariance needs the Fisher matrix"},
 		{good(), nil, FitOptions{Covariance: "x"}, `Covariance "x"`},
 		{good(), nil, FitOptions{Damping: Damping{Absolute: -1}}, "Damping -1"},
 		{good(), nil, FitOptions{Damping: Damping{Relative: math.NaN()}}, "Damping NaN"},
 		{good(), nil, FitOptions{Damping: Damping{Absolute: 1, Relative: 1}}, "both"},
-		{bad(func(s *rows.Batch) { clear(s.Features) }), nil, FitOptions{}, "are the features all zero"},
+		{bad(func(s *rows.Batch) { clear(s.Features) }), nil, FitOptions{}, "if all features or the curvature"},
 	} {
 		f, err := Fit(t.Context(), c, test.val, test.ood, test.o)
 		if err == nil || !strings.Contains(err.Error(), test.want) || f != nil {
@@ -672,7 +672,7 @@ func TestFitRefusesBadData(t *testing.T) {
 		val := randomSet(multi, 20, 1, 903)
 		change(val)
 		if _, err := Fit(t.Context(), cm, val, nil, FitOptions{}); err == nil ||
-			!strings.HasPrefix(err.Error(), "held-out data: "+want) {
+			!strings.HasPrefix(err.Error(), "validation data: "+want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

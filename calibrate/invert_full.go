@@ -59,7 +59,7 @@ func leverageDelta(trace float64, d int) float64 {
 // error of f ends the work.
 func (c *Curvature) Inverse(cov Covariance, epsilon float64, f func(logit int, rows []float64) error) error {
 	if c.structure != Full || c.coupled != c.head.Logits {
-		return fmt.Errorf("a covariance of all weights is of the %s structure of a softmax head, and this is %s", Full, c)
+		return fmt.Errorf("a covariance of all weights needs the %s structure and a softmax head, got %s", Full, c)
 	}
 	if err := c.ready(cov); err != nil {
 		return err

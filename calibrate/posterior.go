@@ -56,7 +56,7 @@ type Posterior struct {
 
 func checkDamping(epsilon float64) error {
 	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
-		return fmt.Errorf("damping %v, want a positive finite number: the Hessian may have zero eigenvalues, and that of a softmax always has", epsilon)
+		return fmt.Errorf("damping %v, want a positive finite number: the Hessian has zero eigenvalues", epsilon)
 	}
 	return nil
 }

@@ -222,7 +222,7 @@ func TestBadInversesAreRefused(t *testing.T) {
 		epsilon float64
 		reason  string
 	}{
-		{"separate logits", of(sigmoid, Full), Hessian, 1, "of a softmax head"},
+		{"separate logits", of(sigmoid, Full), Hessian, 1, "and a softmax head"},
 		{"factors", of(softmax, Kronecker), Hessian, 1, "the full structure"},
 		{"no Fisher matrix", of(softmax, Full), Fisher, 1, "was not accumulated"},
 		{"no damping", of(softmax, Full), Hessian, 0, "damping 0"},

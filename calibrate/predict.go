@@ -58,9 +58,9 @@ type Predictions struct {
 	Margin   []float64 // [n] see meanfield.OneMinusMax
 
 	// [n] each: the out-of-distribution score in (0,1], below ½ for half of the validation data; the fraction
-	// of validation data that scores lower, nil if the calibration does not know it; and the leverage, which
-	// is unbounded.
-	OODScore, OODPercentile, Leverage []float64
+	// of validation data that scores lower, and the p-value, see [score.Served.PValue], each nil if the calibration
+	// does not know it; and the leverage, which is unbounded.
+	OODScore, OODPercentile, OODPValue, Leverage []float64
 }
 
 // PlainTemperature returns T if the probabilities are softmax(a/T), and 0 if they are mf0's.
@@ -90,7 +90,7 @@ func (c *Calibration) Scores(list []*score.Fitted, phi, logits []float32, n int)
 func (c *Calibration) PredictScores(list []*score.Fitted, phi, logits []float32, n int) (*Predictions, [][]float64) {
 	served := c.Served()
 	p, x := c.evaluate(phi, logits, n, served.Margin || slices.ContainsFunc(list, needsMargin))
-	p.OODScore, p.OODPercentile = served.Values(x)
+	p.OODScore, p.OODPercentile, p.OODPValue = served.Values(x)
 	return p, valuesOf(list, x)
 }
 

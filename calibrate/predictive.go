@@ -73,11 +73,11 @@ type Tuned struct {
 // limit is [ScalingLimit] of val, at which the preference for a small T_ens ends; see Fit.
 func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, limit float64) (*Tuned, error) {
 	if len(labels) != val.Len() || val.Len() == 0 {
-		return nil, fmt.Errorf("held-out data: %d labels for %d examples, want one for each of at least one example", len(labels), val.Len())
+		return nil, fmt.Errorf("validation data: %d labels for %d examples, want at least one example and a label for each", len(labels), val.Len())
 	}
 	for i, y := range labels {
 		if y < 0 || y >= val.Probabilities() {
-			return nil, fmt.Errorf("held-out data: example %d has label %d, want 0 to %d", i, y, val.Probabilities()-1)
+			return nil, fmt.Errorf("validation data: example %d has label %d, want 0 to %d", i, y, val.Probabilities()-1)
 		}
 	}
 	unit, err := unitOf(val)
@@ -95,7 +95,7 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 	find := tuneAct
 	if spread := val.MedianVariance(); spread != 0 {
 		if !(spread > 0) || math.IsInf(spread, 1) {
-			return nil, fmt.Errorf("the median held-out logit variance is %v, want a positive number", spread)
+			return nil, fmt.Errorf("the median logit variance of the validation data is %v, want a positive number", spread)
 		}
 		search := tunePair
 		if _, ok := val.(Resampled); ok {

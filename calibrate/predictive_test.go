@@ -192,7 +192,7 @@ func TestTuneReports(t *testing.T) {
 		"a label out of range":    {t.Context(), val, ood, bad, "example 7 has label 3, want 0 to 2"},
 		"no examples":             {t.Context(), empty, nil, nil, "0 labels for 0 examples"},
 		"nothing to tell":         {t.Context(), val, empty, labels, "out-of-distribution data: no examples"},
-		"infinite spread":         {t.Context(), &infinite, nil, labels, "variance is +Inf"},
+		"infinite spread":         {t.Context(), &infinite, nil, labels, "validation data is +Inf"},
 		"the end, in both":        {ended, val, ood, labels, "stopped"},
 		"the end, in one":         {ended, &negative, nil, labels, "stopped"},
 		"the end, on the grid":    {ended, &resampled{val, map[float64]bool{}, nil}, nil, labels, "stopped"},

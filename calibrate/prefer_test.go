@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// flatSet makes held-out examples of a network that is overconfident by the
+// flatSet makes validation examples of a network that is overconfident by the
 // factor sharpness, some of which have more logit variance than others. The
 // variance says something of the errors where informative.
 func flatSet(n int, sharpness float64, informative bool, seed uint64) *tuningSet {
@@ -114,7 +114,7 @@ func TestPreferKeepsAnOptimumOfSmallTau(t *testing.T) {
 	}
 }
 
-// Few held-out examples have large standard errors. What they make prefer give up on fresh data
+// Few validation examples have large standard errors. What they make prefer give up on fresh data
 // stays about what it may give up on the held-out ones, even where variances are noise.
 func TestPreferGivesUpLittleWithFewExamples(t *testing.T) {
 	t.Parallel()

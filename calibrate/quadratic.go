@@ -101,7 +101,7 @@ func (p *Posterior) secondMoments() ([]float64, error) {
 	a := append([]float64(nil), p.Leverage...)
 	tri, ok := lapack64.Potrf(blas64.Symmetric{N: d, Stride: d, Data: a, Uplo: blas.Upper})
 	if !ok {
-		return nil, errors.New("the bundle's posterior.safetensors: the leverage matrix is not positive definite, as that of a calibration is: calibrate again")
+		return nil, errors.New("the bundle's posterior.safetensors: the leverage matrix is not positive definite: calibrate again")
 	}
 	lapack64.Potri(tri)
 	for i := range d {

@@ -127,7 +127,7 @@ func (s *Sums) check(b *rows.Batch) error {
 }
 
 func coveredTwice(block int) error {
-	return fmt.Errorf("the examples from %d to %d are summed already: want every part of the data once", block*BlockSize, (block+1)*BlockSize-1)
+	return fmt.Errorf("the examples from %d to %d were already added: add each part of the data once", block*BlockSize, (block+1)*BlockSize-1)
 }
 
 // End returns the block after the last one covered, or 0 without examples.

@@ -104,7 +104,7 @@ func TestOverridesHaveSeparateThresholds(t *testing.T) {
 	t.Parallel()
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
-	if got := p.Outputs(Override{Method: "mle", MaxUncertainty: at(0.5)}); len(got) != 7 || got[6].Name != "abstain" {
+	if got := p.Outputs(Override{Method: "mle", MaxUncertainty: at(0.5)}); len(got) != 8 || got[7].Name != "abstain" {
 		t.Errorf("outputs %v, want abstain at the end and no prediction set", got)
 	}
 	for name, c := range map[string]struct {
@@ -179,7 +179,7 @@ func TestApplyRefusesWhatRunDoesNotGive(t *testing.T) {
 		outputs []Tensor
 		want    string
 	}{
-		"one too few":          {outputs[1:], "5 tensors, want the 6"},
+		"one too few":          {outputs[1:], "6 tensors, want the 7"},
 		"another element type": {with(3, func(t *Tensor) { t.Data = make([]float32, 100) }), "tensor 3 is float32[100]"},
 		"no elements":          {with(1, func(t *Tensor) { t.Data = nil }), "want logits as Run gives it: float32[100 10]"},
 		"too few elements":     {with(2, func(t *Tensor) { t.Data = make([]float32, 10) }), "10 numbers"},

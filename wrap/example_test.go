@@ -136,6 +136,7 @@ func Example_export() {
 	// gives logit_variance [N,10] float32
 	// gives ood_score [N] float64
 	// gives ood_percentile [N] float64
+	// gives ood_pvalue [N] float64
 	// gives leverage [N] float32
 }
 

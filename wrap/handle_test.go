@@ -101,7 +101,7 @@ func TestApplyGivesTheOutputsOfAnExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := report.Outputs.Infos(); len(got) != 8 || !reflect.DeepEqual(p.Outputs(Override{}), want) {
+	if want := report.Outputs.Infos(); len(got) != 9 || !reflect.DeepEqual(p.Outputs(Override{}), want) {
 		t.Fatalf("outputs %v, exported %v", p.Outputs(Override{}), want)
 	}
 	for i, info := range p.Outputs(Override{}) {
@@ -115,14 +115,15 @@ func TestApplyGivesTheOutputsOfAnExport(t *testing.T) {
 		}
 	}
 	for i, one := range applied.Predictions {
-		for k, in := range got[7].Data.([]bool)[10*i : 10*i+10] {
+		for k, in := range got[8].Data.([]bool)[10*i : 10*i+10] {
 			if in != slices.Contains(one.PredictionSet, k) {
 				t.Fatalf("example %d: class %d is in the set: %t, want %v", i, k, in, one.PredictionSet)
 			}
 		}
-		if got[6].Data.([]bool)[i] != *one.Abstain ||
+		if got[7].Data.([]bool)[i] != *one.Abstain ||
 			one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore != got[3].Data.([]float64)[i] ||
-			*one.OODPercentile != got[4].Data.([]float64)[i] || one.Leverage != float64(got[5].Data.([]float32)[i]) {
+			*one.OODPercentile != got[4].Data.([]float64)[i] || *one.OODPValue != got[5].Data.([]float64)[i] ||
+			one.Leverage != float64(got[6].Data.([]float32)[i]) {
 			t.Fatalf("example %d: %+v", i, one)
 		}
 	}

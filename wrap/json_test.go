@@ -35,7 +35,7 @@ func TestPredictionsInJSONAreReadBack(t *testing.T) {
 	}
 	var plain bytes.Buffer
 	if err := want.EncodeJSON(&plain); err != nil || !strings.HasPrefix(plain.String(), `{"input":"a&b<c>.png",`) ||
-		!strings.HasSuffix(plain.String(), `"ood_score":0.5,"ood_percentile":null,"leverage":1e-300}`) {
+		!strings.HasSuffix(plain.String(), `"ood_score":0.5,"ood_percentile":null,"ood_pvalue":null,"leverage":1e-300}`) {
 		t.Errorf("%s, %v", plain.String(), err)
 	}
 	escaped, err := json.Marshal(want)

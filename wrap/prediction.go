@@ -49,6 +49,11 @@ type Prediction struct {
 	// OODPercentile is the fraction of the in-distribution validation data with a lower OODScore, in [0,1];
 	// null for bundles written before it was kept.
 	OODPercentile *float64 `json:"ood_percentile"`
+	// OODPValue is the conformal p-value that the input is in-distribution: (1 + number of validation examples that
+	// score as high or higher) / (1 + number of validation examples). Flagging inputs with a p-value of at most α
+	// flags at most the fraction α of inputs that are drawn as the validation data were, on average over draws of
+	// these. It is null for bundles written before it was kept.
+	OODPValue *float64 `json:"ood_pvalue"`
 	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded.
 	Leverage float64 `json:"leverage"`
 }
@@ -81,6 +86,9 @@ func (p *Predictor) predictRows(calibration *calibrate.Calibration, b *rows.Batc
 		if r.OODPercentile != nil {
 			out[i].OODPercentile = &r.OODPercentile[i]
 		}
+		if r.OODPValue != nil {
+			out[i].OODPValue = &r.OODPValue[i]
+		}
 		if err := p.complete(&out[i], i, p.bundle.Manifest.Decisions, b); err != nil {
 			return nil, err
 		}
@@ -104,9 +112,9 @@ func (p *Predictor) predictions(
 	variance := widened(r[fuse.LogitVariance].Data.([]float32))
 	ood := r[fuse.Scores].Data.([]float64)
 	leverage := r[len(r)-1].Data.([]float32)
-	var percentile []float64
-	if len(r) > fuse.Scores+2 { // all bundles but old ones
-		percentile = r[fuse.Scores+1].Data.([]float64)
+	var percentile, pvalue []float64
+	if len(r) > fuse.Scores+3 { // all bundles but old ones
+		percentile, pvalue = r[fuse.Scores+1].Data.([]float64), r[fuse.Scores+2].Data.([]float64)
 	}
 	out := make([]Prediction, len(logits)/k)
 	for i := range out {
@@ -118,7 +126,7 @@ func (p *Predictor) predictions(
 			Leverage:      float64(leverage[i]),
 		}
 		if percentile != nil {
-			out[i].OODPercentile = &percentile[i]
+			out[i].OODPercentile, out[i].OODPValue = &percentile[i], &pvalue[i]
 		}
 		if err := p.complete(&out[i], i, decisions, x); err != nil {
 			return nil, err

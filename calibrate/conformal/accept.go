@@ -23,7 +23,7 @@ func (d Losses) check() error {
 	}
 	for i := range d.Uncertainty {
 		if !(d.Uncertainty[i] >= 0 && d.Uncertainty[i] <= 1 && d.Loss[i] >= 0 && d.Loss[i] <= 1) {
-			return fmt.Errorf("held-out example %d has doubt %v and loss %v, want 0 to 1", i, d.Uncertainty[i], d.Loss[i])
+			return fmt.Errorf("validation example %d has uncertainty %v and loss %v, want 0 to 1", i, d.Uncertainty[i], d.Loss[i])
 		}
 		if !d.Fractional && d.Loss[i] != 0 && d.Loss[i] != 1 {
 			panic(fmt.Sprintf("conformal: loss %v of example %d, want 0 or 1", d.Loss[i], i))
@@ -150,16 +150,16 @@ func subsample(values []float64, most int) []float64 {
 // examples afterwards, as in [TargetError], keep their confidence.
 func ToleranceLimit(scores []float64, share, confidence float64) (Rule, error) {
 	if !(share > 0 && share < 1) || !(confidence > 0 && confidence < 1) {
-		return Rule{}, fmt.Errorf("share %v with confidence %v, want numbers between 0 and 1", share, confidence)
+		return Rule{}, fmt.Errorf("fraction %v with confidence %v, want numbers between 0 and 1", share, confidence)
 	}
 	if i := slices.IndexFunc(scores, math.IsNaN); i >= 0 {
-		return Rule{}, fmt.Errorf("the score of held-out example %d is NaN", i)
+		return Rule{}, fmt.Errorf("the score of validation example %d is NaN", i)
 	}
 	n := len(scores)
 	// The r-th smallest of n is at or above the share's quantile iff fewer than r scores are below it.
 	r := 1 + sort.Search(n, func(fewer int) bool { return binomialCDF(fewer, n, share) >= confidence })
 	if r > n {
-		return Rule{}, fmt.Errorf("a share of %v with confidence %v needs %d held-out examples that thresholds are set on, there are %d: give more",
+		return Rule{}, fmt.Errorf("a fraction of %v with confidence %v needs %d validation examples for thresholds, got %d: give more",
 			share, confidence, errorFreeNeeded(1-share, confidence), n)
 	}
 	sorted := slices.Clone(scores)

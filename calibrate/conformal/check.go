@@ -14,7 +14,7 @@ func (d *Decisions) Check(classes int, multiLabel bool) error {
 		return err
 	}
 	if d.Plan == (Plan{}) {
-		return errors.New("nothing is asked for, and decisions are given: leave them out")
+		return errors.New("decisions have no target: leave them out")
 	}
 	if d.answers() && d.Confidence == 0 {
 		return errors.New("confidence is 0 or missing, want a number between 0 and 1")
@@ -26,7 +26,7 @@ func (d *Decisions) Check(classes int, multiLabel bool) error {
 		return err
 	}
 	if (d.Set != nil) != (d.Alpha > 0) {
-		return fmt.Errorf("prediction_set is given: %t, want %t, as alpha is %v", d.Set != nil, d.Alpha > 0, d.Alpha)
+		return fmt.Errorf("prediction_set is present: %t, want %t, since alpha is %v", d.Set != nil, d.Alpha > 0, d.Alpha)
 	}
 	if d.Set != nil {
 		if err := d.checkSet(classes); err != nil {
@@ -35,11 +35,11 @@ func (d *Decisions) Check(classes int, multiLabel bool) error {
 	}
 	for i, want := range d.guarantees() {
 		if i >= len(d.Guarantees) || d.Guarantees[i] != want {
-			return fmt.Errorf("guarantees[%d] is not what the numbers beside it say, %q", i, want)
+			return fmt.Errorf("guarantees[%d] does not match the numbers, want %q", i, want)
 		}
 	}
 	if n := len(d.guarantees()); len(d.Guarantees) > n {
-		return fmt.Errorf("guarantees has %d lines, and the numbers beside it make %d", len(d.Guarantees), n)
+		return fmt.Errorf("guarantees has %d lines, want %d", len(d.Guarantees), n)
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func (d *Decisions) checkRules() error {
 		{"ood", d.OOD, d.FalseAlarm > 0}, {"uncertainty", d.Uncertainty, d.TargetError > 0 || d.TargetCoverage > 0},
 	} {
 		if (r.rule != nil) != r.planned {
-			return fmt.Errorf("%s is given: %t, want %t, as was asked for", r.name, r.rule != nil, r.planned)
+			return fmt.Errorf("%s is present: %t, want %t by the targets", r.name, r.rule != nil, r.planned)
 		}
 		if r.rule == nil {
 			continue
@@ -82,9 +82,9 @@ func (r *Rule) check() error {
 	case !(r.Threshold >= 0 && r.Threshold <= 1):
 		return fmt.Errorf("has threshold %v, want 0 to 1", r.Threshold)
 	case r.Accepted < 0 || r.Accepted > r.Examples:
-		return fmt.Errorf("accepts %d of %d examples, want a part of them", r.Accepted, r.Examples)
+		return fmt.Errorf("accepts %d of %d examples, want 0 to all of them", r.Accepted, r.Examples)
 	case !(r.Wrong >= 0 && r.Wrong <= float64(r.Accepted)):
-		return fmt.Errorf("has %v wrong of %d that it accepts, want a part of them", r.Wrong, r.Accepted)
+		return fmt.Errorf("has %v wrong of %d accepted, want 0 to all of them", r.Wrong, r.Accepted)
 	}
 	return nil
 }
@@ -93,11 +93,11 @@ func (r *Rule) check() error {
 func (d *Decisions) checkShare(name string, r *Rule, share float64) error {
 	switch {
 	case r.Examples != d.Examples:
-		return fmt.Errorf("%s was set on %d examples, want %d, as the decisions", name, r.Examples, d.Examples)
+		return fmt.Errorf("%s was set on %d examples, want %d as for the decisions", name, r.Examples, d.Examples)
 	case r.Wrong != 0:
-		return fmt.Errorf("%s has %v wrong, and none are counted for a share", name, r.Wrong)
+		return fmt.Errorf("%s has %v wrong, want none: this rule does not count errors", name, r.Wrong)
 	case binomialCDF(r.Accepted-1, r.Examples, share) < d.Confidence:
-		return fmt.Errorf("%s accepts %d of %d, which does not show a share of %v with confidence %v",
+		return fmt.Errorf("%s accepts %d of %d, which does not guarantee a fraction of %v with confidence %v",
 			name, r.Accepted, r.Examples, share, d.Confidence)
 	}
 	return nil
@@ -107,15 +107,15 @@ func (d *Decisions) checkShare(name string, r *Rule, share float64) error {
 func (d *Decisions) checkError() error {
 	r := d.Uncertainty
 	if u := d.OOD; u == nil && r.Examples != d.Examples {
-		return fmt.Errorf("uncertainty was set on %d examples, want %d, as the decisions", r.Examples, d.Examples)
+		return fmt.Errorf("uncertainty was set on %d examples, want %d as for the decisions", r.Examples, d.Examples)
 	} else if u != nil && r.Examples >= u.Accepted {
-		return fmt.Errorf("uncertainty was set on %d examples, want those below the threshold of ood, less than %d", r.Examples, u.Accepted)
+		return fmt.Errorf("uncertainty was set on %d examples, want fewer than %d: those below the threshold of ood", r.Examples, u.Accepted)
 	}
 	if !d.MultiLabel && r.Wrong != math.Trunc(r.Wrong) {
 		return fmt.Errorf("uncertainty has %v wrong of %d, want a whole number", r.Wrong, r.Accepted)
 	}
 	if pValue(r.Wrong, r.Accepted, d.MultiLabel, d.TargetError) > 1-d.Confidence {
-		return fmt.Errorf("uncertainty has %v wrong of %d that it accepts, which does not show a target_error of %v with confidence %v",
+		return fmt.Errorf("uncertainty has %v wrong of %d accepted, which does not guarantee a target_error of %v with confidence %v",
 			r.Wrong, r.Accepted, d.TargetError, d.Confidence)
 	}
 	return nil
@@ -140,7 +140,7 @@ func (d *Decisions) checkSet(classes int) error {
 		least *= classes
 	}
 	if s.Examples < least {
-		return fmt.Errorf("prediction_set with alpha %v takes %d examples, and was set on %d", s.Alpha, least, s.Examples)
+		return fmt.Errorf("prediction_set with alpha %v needs %d examples, got %d", s.Alpha, least, s.Examples)
 	}
 	most := 1 + s.Penalty*float64(classes)
 	bad := func(t float64) bool { return !(t >= 0 && t <= most+roundingSlack) }

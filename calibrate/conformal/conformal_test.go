@@ -96,7 +96,7 @@ func TestThresholdsAreTheQuantilesOfTheDefinition(t *testing.T) {
 					scores = append(scores, naiveScore(got, held.of(i), y))
 				}
 				slices.Sort(scores)
-				// 1-alpha of n+1 in whole numbers, as alpha is a multiple of 1/100.
+				// 1-alpha of n+1 in whole numbers, since alpha is a multiple of 1/100.
 				k := (n+1)*(100-int(math.Round(100*alpha))) + 99
 				if want := scores[k/100-1]; !approx.Equal(got.Thresholds[0], want, 1e-15) {
 					t.Errorf("%s, n = %d, alpha = %v: threshold %v, want the %d-th score, %v", score, n, alpha, got.Thresholds[0], k/100, want)
@@ -256,7 +256,7 @@ func TestMultiLabelSetsControlTheFractionOfMissedLabels(t *testing.T) {
 	}
 	mean := sum / draws
 	if se := math.Sqrt((squares/draws - mean*mean) / draws); mean > alpha+5*se || mean < alpha/2 {
-		t.Errorf("%v ± %v of an example's labels are missed, want %v", mean, se, alpha)
+		t.Errorf("%v ± %v of an input's labels are missed, want %v", mean, se, alpha)
 	}
 }
 
@@ -441,17 +441,17 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 		want string
 	}{
 		"alpha": {func() error { _, err := Fit(nil, short, SetOptions{Alpha: 0.1}); return err },
-			"Alpha 0.1 cannot be shown by 8 held-out examples that set thresholds: it takes 9; the smallest that can be is 0.12"},
+			"Alpha 0.1 cannot be guaranteed with 8 validation examples for thresholds: it needs 9; the smallest possible value is 0.12"},
 		"class": {func() error { _, err := Fit(nil, uneven, SetOptions{Alpha: 0.1, ClassConditional: true}); return err },
-			"by 0 held-out examples of class 2 that set thresholds: with ClassConditional it takes 9 of each; no other can be"},
+			"with 0 validation examples of class 2 for thresholds: with ClassConditional it needs 9 of each; no value is possible"},
 		"tune": {func() error { _, err := Fit(short, uneven, SetOptions{Score: RAPS, Alpha: 0.1}); return err },
-			"needs 9 held-out examples to tune the penalty of raps on, there are 8"},
+			"needs 9 validation examples to tune the penalty of raps, got 8"},
 		"no tune": {func() error { _, err := Fit(nil, uneven, SetOptions{Score: RAPS, Alpha: 0.1}); return err },
-			"raps needs held-out examples for its penalty"},
-		"error": {func() error { _, err := TargetError(few, few, 0.001, 0.95); return err }, "by 50 held-out examples that set thresholds, with confidence 0.95: it takes 2995 answers without a mistake"},
-		"share": {func() error { _, err := ToleranceLimit(few.Uncertainty, 0.99, 0.95); return err }, "needs 299 held-out examples that thresholds are set on, there are 50"},
+			"raps needs validation examples to tune its penalty"},
+		"error": {func() error { _, err := TargetError(few, few, 0.001, 0.95); return err }, "50 validation examples for thresholds at confidence 0.95: it needs 2995 correct answers"},
+		"share": {func() error { _, err := ToleranceLimit(few.Uncertainty, 0.99, 0.95); return err }, "needs 299 validation examples for thresholds, got 50"},
 		"multi-label": {func() error { _, err := Fit(nil, labelled(rng, 50, 4), SetOptions{Score: APS, Alpha: 0.1}); return err },
-			"aps ranks classes that exclude each other"},
+			"aps needs classes that exclude each other"},
 		"score":        {func() error { _, err := Fit(nil, uneven, SetOptions{Score: "top", Alpha: 0.1}); return err }, "one of [lac aps raps]"},
 		"share 0":      {func() error { _, err := ToleranceLimit(few.Uncertainty, 0, 0.5); return err }, "between 0 and 1"},
 		"share 1":      {func() error { _, err := ToleranceLimit(few.Uncertainty, 1, 0.5); return err }, "between 0 and 1"},
@@ -465,7 +465,7 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 			held.OODScores[3] = math.NaN()
 			_, err := Plan{FalseAlarm: 0.2}.Decide(held, held)
 			return err
-		}, "FalseAlarm 0.2: the score of held-out example 3 is NaN"},
+		}, "FalseAlarm 0.2: the score of validation example 3 is NaN"},
 		"alpha1": {func() error { _, err := Fit(nil, uneven, SetOptions{Alpha: 1}); return err }, "between 0 and 1"},
 	} {
 		if err := c.err(); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -546,7 +546,7 @@ func TestTheTargetOfTheErrorMessageIsTheClosestPossible(t *testing.T) {
 			t.Errorf("%s: %v, %+v", name, err, short)
 			continue
 		}
-		if said := fmt.Sprintf("can be is %v:", short.Nearest()); !strings.Contains(err.Error(), said) {
+		if said := fmt.Sprintf("possible value is %v:", short.Nearest()); !strings.Contains(err.Error(), said) {
 			t.Errorf("%s: %v does not say %q", name, err, said)
 		}
 		if early := c.plan(c.asked).Reachable(c.held.len()); (early != nil) != c.early {
@@ -570,7 +570,7 @@ func TestTheErrorSaysThatNoBoundCanBeShown(t *testing.T) {
 	}
 	_, err := TargetError(wrong, wrong, 0.1, 0.95)
 	var short *InsufficientDataError
-	if !errors.As(err, &short) || short.Nearest() != 0 || !strings.Contains(err.Error(), "no other can be: leave it out") {
+	if !errors.As(err, &short) || short.Nearest() != 0 || !strings.Contains(err.Error(), "no value is possible: leave it out") {
 		t.Errorf("%v", err)
 	}
 }

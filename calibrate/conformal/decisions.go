@@ -46,15 +46,15 @@ func (p Plan) Validate() error {
 	}
 	switch {
 	case p.TargetError > 0 && p.TargetCoverage > 0:
-		return fmt.Errorf("%s and %s both say how much doubt is too much: give one of them",
+		return fmt.Errorf("%s and %s both set the uncertainty threshold: give one of them",
 			option.TargetError, option.TargetCoverage)
 	case p.Alpha == 0 && (p.Sets != "" || p.ClassConditional):
-		return fmt.Errorf("%s and %s are for prediction sets: give %s, how often these may miss the label",
+		return fmt.Errorf("%s and %s apply to prediction sets: give %s, the fraction of sets that may miss the label",
 			option.Sets, option.ClassConditional, option.Alpha)
 	case p.Sets != "" && !slices.Contains(Scores, p.Sets):
 		return fmt.Errorf("%s is %.70q, want one of %v", option.Sets, p.Sets, Scores)
 	case p.Confidence > 0 && !p.answers():
-		return fmt.Errorf("%s is that of %s, %s and %s: give one of them",
+		return fmt.Errorf("%s applies to %s, %s and %s: give one of them",
 			option.Confidence, option.TargetError, option.TargetCoverage, option.FalseAlarm)
 	}
 	return nil
@@ -130,7 +130,7 @@ func (p Plan) Decide(tune, calib *Outcomes) (*Decisions, error) {
 		return nil, err
 	}
 	if calib.len() == 0 {
-		return nil, errors.New("there are no held-out examples that thresholds are set on: give more")
+		return nil, errors.New("no validation examples are left for thresholds: give more")
 	}
 	p = p.Complete()
 	others := p
@@ -192,33 +192,33 @@ func (d *Decisions) setRules(tune, calib *Outcomes) error {
 // guarantees words the guarantees.
 func (d *Decisions) guarantees() (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	draw := fmt.Sprintf("with probability %v over the draw of %d held-out examples", d.Confidence, d.Examples)
+	draw := fmt.Sprintf("with probability %v over the draw of %d validation examples", d.Confidence, d.Examples)
 	wrong := "wrong"
 	if d.MultiLabel {
-		wrong = "wrong, in the mean over their labels"
+		wrong = "wrong, averaged over their labels"
 	}
 	if d.TargetError > 0 {
-		say("at most %v of the examples that are answered are %s, %s", d.TargetError, wrong, draw)
+		say("at most %v of the answered inputs are %s, %s", d.TargetError, wrong, draw)
 	}
 	if d.TargetCoverage > 0 {
-		say("at least %v of all examples are not too doubtful to be answered, %s", d.TargetCoverage, draw)
+		say("at least %v of all inputs are certain enough to be answered, %s", d.TargetCoverage, draw)
 	}
 	if d.FalseAlarm > 0 {
-		say("at most %v of examples in distribution are held to be unfamiliar, %s", d.FalseAlarm, draw)
+		say("at most %v of in-distribution inputs are flagged as out-of-distribution, %s", d.FalseAlarm, draw)
 	}
 	if s := d.Set; s != nil {
-		what := fmt.Sprintf("prediction sets (%s) miss the label of at most %v of all examples", s.Score, s.Alpha)
+		what := fmt.Sprintf("prediction sets (%s) miss the label of at most %v of all inputs", s.Score, s.Alpha)
 		switch {
 		case s.MultiLabel && len(s.Thresholds) > 1:
-			what = fmt.Sprintf("prediction sets (%s) miss each label in at most %v of the examples that have it", s.Score, s.Alpha)
+			what = fmt.Sprintf("prediction sets (%s) miss each label for at most %v of the inputs that have it", s.Score, s.Alpha)
 		case s.MultiLabel:
-			what = fmt.Sprintf("prediction sets (%s) miss at most %v of an example's labels", s.Score, s.Alpha)
+			what = fmt.Sprintf("prediction sets (%s) miss at most %v of an input's labels", s.Score, s.Alpha)
 		case len(s.Thresholds) > 1:
-			what = fmt.Sprintf("prediction sets (%s) miss the label of at most %v of the examples of each class", s.Score, s.Alpha)
+			what = fmt.Sprintf("prediction sets (%s) miss the label of at most %v of the inputs of each class", s.Score, s.Alpha)
 		}
-		say("%s, in the mean over draws of %d held-out examples", what, s.Examples)
+		say("%s, averaged over draws of %d validation examples", what, s.Examples)
 	}
-	say("of new examples that are drawn as the held-out ones were; under shift nothing is promised")
+	say("these guarantees hold for new inputs from the distribution of the validation data, and not under distribution shift")
 	return all
 }
 

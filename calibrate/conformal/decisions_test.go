@@ -23,7 +23,7 @@ func TestThresholdsNeedExamples(t *testing.T) {
 	tune := drawnOutcomes(rand.New(rand.NewPCG(21, 2)), softmaxed(rand.New(rand.NewPCG(21, 3)), 1, 4))
 	for _, p := range []Plan{{Alpha: 0.5}, {TargetError: 0.5}, {TargetCoverage: 0.5}, {FalseAlarm: 0.5}} {
 		_, err := p.Decide(tune, &Outcomes{Examples: Examples{Classes: 4}})
-		if err == nil || !strings.Contains(err.Error(), "no held-out examples") {
+		if err == nil || !strings.Contains(err.Error(), "no validation examples") {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
@@ -37,13 +37,13 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 		multi bool
 		words []string
 	}{
-		"error":       {Plan{TargetError: 0.4}, false, []string{"at most 0.4 of the examples that are answered are wrong, with probability 0.95 over the draw of 600"}},
-		"coverage":    {Plan{TargetCoverage: 0.8, Confidence: 0.9}, false, []string{"at least 0.8 of all examples are not too doubtful", "probability 0.9 "}},
-		"all":         {Plan{TargetError: 0.4, FalseAlarm: 0.05, Alpha: 0.1, Sets: RAPS}, false, []string{"at most 0.05 of examples in distribution", "(raps) miss the label of at most 0.1 of all"}},
-		"classes":     {Plan{Alpha: 0.1, ClassConditional: true}, false, []string{"(lac) miss the label of at most 0.1 of the examples of each class"}},
-		"labels":      {Plan{TargetError: 0.4, Alpha: 0.1}, true, []string{"wrong, in the mean over their labels", "miss at most 0.1 of an example's labels"}},
-		"each label":  {Plan{Alpha: 0.2, ClassConditional: true}, true, []string{"miss each label in at most 0.2 of the examples that have it"}},
-		"alarms only": {Plan{FalseAlarm: 0.2}, false, []string{"under shift nothing is promised"}},
+		"error":       {Plan{TargetError: 0.4}, false, []string{"at most 0.4 of the answered inputs are wrong, with probability 0.95 over the draw of 600"}},
+		"coverage":    {Plan{TargetCoverage: 0.8, Confidence: 0.9}, false, []string{"at least 0.8 of all inputs are certain enough", "probability 0.9 "}},
+		"all":         {Plan{TargetError: 0.4, FalseAlarm: 0.05, Alpha: 0.1, Sets: RAPS}, false, []string{"at most 0.05 of in-distribution inputs", "(raps) miss the label of at most 0.1 of all"}},
+		"classes":     {Plan{Alpha: 0.1, ClassConditional: true}, false, []string{"(lac) miss the label of at most 0.1 of the inputs of each class"}},
+		"labels":      {Plan{TargetError: 0.4, Alpha: 0.1}, true, []string{"wrong, averaged over their labels", "miss at most 0.1 of an input's labels"}},
+		"each label":  {Plan{Alpha: 0.2, ClassConditional: true}, true, []string{"miss each label for at most 0.2 of the inputs that have it"}},
+		"alarms only": {Plan{FalseAlarm: 0.2}, false, []string{"not under distribution shift"}},
 	} {
 		draw := func() *Outcomes {
 			if c.multi {
@@ -67,12 +67,12 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 			}
 		}
 		if len(d.Guarantees) != kinds {
-			t.Errorf("%s: %d promises, want %d: %q", name, len(d.Guarantees), kinds, d.Guarantees)
+			t.Errorf("%s: %d guarantees, want %d: %q", name, len(d.Guarantees), kinds, d.Guarantees)
 		}
 		text := strings.Join(d.Guarantees, "\n")
 		for _, w := range c.words {
 			if !strings.Contains(text, w) {
-				t.Errorf("%s: the promises %q do not say %q", name, text, w)
+				t.Errorf("%s: the guarantees %q do not say %q", name, text, w)
 			}
 		}
 		// Predictions are abstained from as the rules say.
@@ -100,10 +100,10 @@ func TestInvalidPlansAreRefused(t *testing.T) {
 		"TargetError is 1,":                       {TargetError: 1},
 		"Alpha is -0.1":                           {Alpha: -0.1},
 		"FalseAlarm is NaN":                       {FalseAlarm: math.NaN()},
-		"TargetError and TargetCoverage both say": {TargetError: 0.1, TargetCoverage: 0.1},
-		"Sets and ClassConditional are for prediction sets: give Alpha": {ClassConditional: true},
+		"TargetError and TargetCoverage both set": {TargetError: 0.1, TargetCoverage: 0.1},
+		"Sets and ClassConditional apply to prediction sets: give Alpha": {ClassConditional: true},
 		`Sets is "top"`: {Alpha: 0.1, Sets: "top"},
-		"Confidence is that of TargetError, TargetCoverage and FalseAlarm": {Alpha: 0.1, Confidence: 0.9},
+		"Confidence applies to TargetError, TargetCoverage and FalseAlarm": {Alpha: 0.1, Confidence: 0.9},
 	} {
 		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", p, err, want)
@@ -125,18 +125,18 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 		change func(*Decisions)
 		want   string
 	}{
-		"a rule is missing":        {raps, func(d *Decisions) { d.OOD = nil }, "ood is given: false"},
-		"a rule nobody asked for":  {raps, func(d *Decisions) { d.TargetError = 0 }, "uncertainty is given: true"},
+		"a rule is missing":        {raps, func(d *Decisions) { d.OOD = nil }, "ood is present: false"},
+		"a rule nobody asked for":  {raps, func(d *Decisions) { d.TargetError = 0 }, "uncertainty is present: true"},
 		"a threshold is NaN":       {raps, func(d *Decisions) { d.Uncertainty.Threshold = math.NaN() }, "uncertainty has threshold NaN"},
 		"a threshold above 1":      {raps, func(d *Decisions) { d.OOD.Threshold = 1.5 }, "ood has threshold 1.5, want 0 to 1"},
-		"more accepted than there": {raps, func(d *Decisions) { d.Uncertainty.Accepted = d.Uncertainty.Examples + 1 }, "want a part of them"},
+		"more accepted than there": {raps, func(d *Decisions) { d.Uncertainty.Accepted = d.Uncertainty.Examples + 1 }, "want 0 to all of them"},
 		"accepted below zero":      {raps, func(d *Decisions) { d.OOD.Accepted = -1 }, "ood accepts -1 of 400"},
 		"more wrong than accepted": {raps, func(d *Decisions) { d.Uncertainty.Wrong = 401 }, "uncertainty has 401 wrong of"},
 		"a part of a mistake":      {raps, func(d *Decisions) { d.Uncertainty.Wrong -= 0.5 }, "want a whole number"},
-		"wrong in a share":         {raps, func(d *Decisions) { d.OOD.Wrong = 1 }, "ood has 1 wrong, and none are counted"},
+		"wrong in a share":         {raps, func(d *Decisions) { d.OOD.Wrong = 1 }, "ood has 1 wrong, want none"},
 		"no examples":              {raps, func(d *Decisions) { d.Examples = 0 }, "0 examples, multi_label false"},
 		"another head":             {raps, func(d *Decisions) { d.MultiLabel = true }, "want at least 1 and false"},
-		"sets are missing":         {raps, func(d *Decisions) { d.Set = nil }, "prediction_set is given: false"},
+		"sets are missing":         {raps, func(d *Decisions) { d.Set = nil }, "prediction_set is present: false"},
 		"sets of another score":    {raps, func(d *Decisions) { d.Set.Score = APS }, "prediction_set has score"},
 		"sets of another alpha":    {raps, func(d *Decisions) { d.Set.Alpha = 0.01 }, "alpha 0.01"},
 		"sets of other examples":   {raps, func(d *Decisions) { d.Set.Examples++ }, "401 examples, want those of the decisions"},
@@ -147,21 +147,21 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 		"a penalty above 1":    {raps, func(d *Decisions) { d.Set.Penalty = 2 }, "penalty 2 "},
 		"no such sets":         {raps, func(d *Decisions) { d.Plan.Sets = "x" }, "Sets is \"x\", want one of [lac "},
 		"confidence 0":         {raps, func(d *Decisions) { d.Confidence = 0 }, "confidence is 0 or missing"},
-		"nothing was asked":    {raps, func(d *Decisions) { *d = Decisions{Examples: 400} }, "nothing is asked for"},
-		"a target not shown":   {raps, func(d *Decisions) { d.TargetError = 0.001 }, "does not show a target_error of 0.001 with confidence 0.95"},
-		"too few of few":       {raps, func(d *Decisions) { d.Uncertainty.Accepted, d.Uncertainty.Wrong = 4, 0 }, "0 wrong of 4 that it accepts, which does not show"},
+		"nothing was asked":    {raps, func(d *Decisions) { *d = Decisions{Examples: 400} }, "decisions have no target"},
+		"a target not shown":   {raps, func(d *Decisions) { d.TargetError = 0.001 }, "does not guarantee a target_error of 0.001 with confidence 0.95"},
+		"too few of few":       {raps, func(d *Decisions) { d.Uncertainty.Accepted, d.Uncertainty.Wrong = 4, 0 }, "0 wrong of 4 accepted, which does not guarantee"},
 		"confidence not shown": {raps, func(d *Decisions) { d.Confidence = 1 - 1e-12 }, "with confidence 0.999999999999"},
-		"alarms not shown":     {raps, func(d *Decisions) { d.FalseAlarm = 0.01 }, "which does not show a share of 0.99"},
+		"alarms not shown":     {raps, func(d *Decisions) { d.FalseAlarm = 0.01 }, "which does not guarantee a fraction of 0.99"},
 		"coverage not shown": {Plan{TargetCoverage: 0.8}, func(d *Decisions) { d.Uncertainty.Accepted = 320 },
-			"uncertainty accepts 320 of 400, which does not show a share of 0.8"},
+			"uncertainty accepts 320 of 400, which does not guarantee a fraction of 0.8"},
 		"doubt of other examples": {Plan{TargetError: 0.5}, func(d *Decisions) { d.Uncertainty.Examples = 401 },
 			"uncertainty was set on 401 examples, want 400"},
 		"alarms of other examples": {raps, func(d *Decisions) { d.OOD.Examples = 500 }, "ood was set on 500 examples, want 400"},
 		"uncertainty of flagged examples": {raps, func(d *Decisions) { d.Uncertainty.Examples = d.OOD.Accepted },
-			"want those below the threshold of ood"},
+			"want fewer than 371: those below the threshold of ood"},
 		"alpha of too few": {Plan{Alpha: 0.1}, func(d *Decisions) { d.Alpha, d.Set.Alpha = 0.001, 0.001 },
-			"prediction_set with alpha 0.001 takes 999 examples, and was set on 400"},
-		"alpha of too few of a class": {raps, func(d *Decisions) { d.Alpha, d.Set.Alpha = 0.007, 0.007 }, "takes 426 examples"},
+			"prediction_set with alpha 0.001 needs 999 examples, got 400"},
+		"alpha of too few of a class": {raps, func(d *Decisions) { d.Alpha, d.Set.Alpha = 0.007, 0.007 }, "needs 426 examples"},
 	} {
 		d, err := c.plan.Decide(tune, held)
 		if err != nil {
@@ -194,12 +194,12 @@ func TestGuaranteesThatContradictTheirNumbersAreRefused(t *testing.T) {
 		change func(*Decisions)
 		want   string
 	}{
-		"other words":      {func(d *Decisions) { d.Guarantees[0] = "no answer is wrong" }, "guarantees[0] is not what the numbers beside it say, \"at most 0.5"},
-		"a smaller number": {func(d *Decisions) { d.Guarantees[1] = strings.Replace(d.Guarantees[1], "0.1", "0.01", 1) }, "guarantees[1] is not"},
-		"a promise more":   {func(d *Decisions) { d.Guarantees = append(d.Guarantees, "whatever comes") }, "guarantees has 4 lines, and the numbers beside it make 3"},
-		"a promise less":   {func(d *Decisions) { d.Guarantees = d.Guarantees[:2] }, "guarantees[2] is not"},
-		"none":             {func(d *Decisions) { d.Guarantees = nil }, "guarantees[0] is not"},
-		"other numbers":    {func(d *Decisions) { d.TargetError = 0.6 }, "guarantees[0] is not what the numbers beside it say, \"at most 0.6"},
+		"other words":      {func(d *Decisions) { d.Guarantees[0] = "no answer is wrong" }, "guarantees[0] does not match the numbers, want \"at most 0.5"},
+		"a smaller number": {func(d *Decisions) { d.Guarantees[1] = strings.Replace(d.Guarantees[1], "0.1", "0.01", 1) }, "guarantees[1] does not match"},
+		"a guarantee more": {func(d *Decisions) { d.Guarantees = append(d.Guarantees, "whatever comes") }, "guarantees has 4 lines, want 3"},
+		"a guarantee less": {func(d *Decisions) { d.Guarantees = d.Guarantees[:2] }, "guarantees[2] does not match"},
+		"none":             {func(d *Decisions) { d.Guarantees = nil }, "guarantees[0] does not match"},
+		"other numbers":    {func(d *Decisions) { d.TargetError = 0.6 }, "guarantees[0] does not match the numbers, want \"at most 0.6"},
 	} {
 		lying := d.Clone()
 		c.change(lying)

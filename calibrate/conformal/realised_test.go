@@ -94,7 +94,7 @@ func TestATallyCountsByHand(t *testing.T) {
 	if r := tally.Result(); r.Error != nil || r.Covered != nil || *r.Answered != 1./3 || *r.SetSize != 1 {
 		t.Errorf("without labels %+v", r)
 	}
-	// The coverage of labels is the fraction of an example's labels in the set, and 1 for an example without labels.
+	// The coverage of labels is the fraction of an input's labels in the set, and 1 for an example without labels.
 	tally = NewTally(&Decisions{Set: &Sets{Score: LAC, MultiLabel: true, Thresholds: []float64{0.5}}, MultiLabel: true})
 	tally.Add(&Outcomes{OODScores: make([]float64, 2), Examples: Examples{Classes: 3,
 		Probabilities: []float64{0.9, 0.1, 0.2, 0.1, 0.1, 0.1}, Targets: []uint8{1, 1, 0, 0, 0, 0}}})

@@ -113,12 +113,12 @@ func (x *Examples) check() error {
 	}
 	for i, y := range x.Labels {
 		if y < 0 || y >= c {
-			return fmt.Errorf("held-out example %d has label %d, want 0 to %d", i, y, c-1)
+			return fmt.Errorf("validation example %d has label %d, want 0 to %d", i, y, c-1)
 		}
 	}
 	for i, p := range x.Probabilities {
 		if !(p >= 0 && p <= 1) {
-			return fmt.Errorf("held-out example %d has probability %v, want 0 to 1", i/c, p)
+			return fmt.Errorf("validation example %d has probability %v, want 0 to 1", i/c, p)
 		}
 	}
 	return nil
@@ -150,12 +150,12 @@ func Fit(tune, calib *Examples, o SetOptions) (*Sets, error) {
 		return nil, fmt.Errorf("score %.70q of prediction sets, want one of %v", o.Score, Scores)
 	}
 	if !(o.Alpha > 0 && o.Alpha < 1) {
-		return nil, fmt.Errorf("%s is %v, want a number between 0 and 1: how often a set may miss the label",
+		return nil, fmt.Errorf("%s is %v, want a number between 0 and 1: the fraction of sets that may miss the label",
 			option.Alpha, o.Alpha)
 	}
 	s := &Sets{Score: o.Score, Alpha: o.Alpha, MultiLabel: calib.Targets != nil, Examples: calib.len()}
 	if s.MultiLabel && s.Ranked() {
-		return nil, fmt.Errorf("%s ranks classes that exclude each other, and these are labels of which an example has any number: use %s", s.Score, LAC)
+		return nil, fmt.Errorf("%s needs classes that exclude each other, and this head is multi-label: use %s", s.Score, LAC)
 	}
 	if err := calib.check(); err != nil {
 		return nil, err
@@ -251,7 +251,7 @@ func threshold(missed []miss, n int, alpha float64) (at float64, ok bool) {
 // tune chooses the parameters of RAPS.
 func (s *Sets) tune(x *Examples) error {
 	if x == nil || x.len() == 0 {
-		return fmt.Errorf("%s needs held-out examples for its penalty beside those that thresholds are set on", s.Score)
+		return fmt.Errorf("%s needs validation examples to tune its penalty, besides those for thresholds", s.Score)
 	}
 	if err := x.check(); err != nil {
 		return err
@@ -264,7 +264,7 @@ func (s *Sets) tune(x *Examples) error {
 	}
 	last, ok := threshold(places, x.len(), s.Alpha)
 	if !ok {
-		return fmt.Errorf("%s %v needs %d held-out examples to tune the penalty of %s on, there are %d: give more, or a larger %[1]s",
+		return fmt.Errorf("%s %v needs %d validation examples to tune the penalty of %s, got %d: give more, or a larger %[1]s",
 			option.Alpha, s.Alpha, needed(s.Alpha), s.Score, x.len())
 	}
 	s.Free = int(last) + 1

@@ -25,11 +25,11 @@ func (e *InsufficientDataError) Error() string {
 	if e.Option == string(option.TargetCoverage) {
 		end = "largest"
 	}
-	way := "no other can be: leave it out, or give more"
+	way := "no value is possible: leave it out, or give more data"
 	if shown := e.Nearest(); shown != 0 {
-		way = fmt.Sprintf("the %s that can be is %v: ask for that, or give more", end, shown)
+		way = fmt.Sprintf("the %s possible value is %v: use it, or give more data", end, shown)
 	}
-	return fmt.Sprintf("%s %v cannot be shown by %s; %s", option.Name(e.Option), e.Asked, e.by, way)
+	return fmt.Sprintf("%s %v cannot be guaranteed with %s; %s", option.Name(e.Option), e.Asked, e.by, way)
 }
 
 // Reachable returns a [*InsufficientDataError] if this number of examples cannot support the plan, whatever they are.
@@ -70,15 +70,15 @@ func (p Plan) Reachable(examples int) error {
 
 // shownBy words how many examples there are, and how many are needed if none is a mistake.
 func shownBy(examples int, part, confidence float64, of string) string {
-	return fmt.Sprintf("%d held-out examples that set thresholds, with confidence %v: it takes %d%s",
+	return fmt.Sprintf("%d validation examples for thresholds at confidence %v: it needs %d%s",
 		examples, confidence, errorFreeNeeded(part, confidence), of)
 }
 
-const answers = " answers without a mistake, or more with some"
+const answers = " correct answers, or more with some errors"
 
 func shortOfSets(alpha float64, examples int) error {
 	return &InsufficientDataError{string(option.Alpha), alpha,
-		fmt.Sprintf("%d held-out examples that set thresholds: it takes %d", examples, needed(alpha)),
+		fmt.Sprintf("%d validation examples for thresholds: it needs %d", examples, needed(alpha)),
 		nearestAlpha(alpha, examples)}
 }
 
@@ -92,7 +92,7 @@ func shortOfClass(alpha float64, byClass [][]miss) error {
 	}
 	n := len(byClass[class])
 	return &InsufficientDataError{string(option.Alpha), alpha,
-		fmt.Sprintf("%d held-out examples of class %d that set thresholds: with %s it takes %d of each",
+		fmt.Sprintf("%d validation examples of class %d for thresholds: with %s it needs %d of each",
 			n, class, option.ClassConditional, needed(alpha)),
 		nearestAlpha(alpha, n)}
 }

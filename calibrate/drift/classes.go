@@ -19,13 +19,13 @@ func NewClasses(counts []int, window int) (*Classes, error) {
 	order := make([]int, len(counts))
 	for i, n := range counts {
 		if n < 0 || n > math.MaxInt32 {
-			return nil, fmt.Errorf("class %d has %d held-out examples, want 0 to %d", i, n, math.MaxInt32)
+			return nil, fmt.Errorf("class %d has %d validation examples, want 0 to %d", i, n, math.MaxInt32)
 		}
 		total += n
 		order[i] = i
 	}
 	if total == 0 {
-		return nil, fmt.Errorf("%d classes without held-out examples, want some", len(counts))
+		return nil, fmt.Errorf("%d classes have no validation examples, want some", len(counts))
 	}
 	enough := func(n int) bool {
 		return n >= minPerBin && float64(n)*float64(window) >= minPerBin*float64(total)

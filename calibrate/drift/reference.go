@@ -45,10 +45,10 @@ func NewReference(values []float64, bins int) (*Reference, error) {
 		panic(fmt.Sprintf("drift: %d bins, want 2 to %d", bins, maxEdges+1))
 	}
 	if len(values) < 2 {
-		return nil, fmt.Errorf("%d held-out values, want 2 or more", len(values))
+		return nil, fmt.Errorf("%d values of validation examples, want at least 2", len(values))
 	}
 	if i := slices.IndexFunc(values, notFinite); i >= 0 {
-		return nil, fmt.Errorf("held-out value %d is %v, want a finite number", i, values[i])
+		return nil, fmt.Errorf("value %d of the validation examples is %v, want a finite number", i, values[i])
 	}
 	return newReference(values, max(1, min(bins, len(values)/minPerBin)-1)), nil
 }

@@ -28,7 +28,7 @@ type Shard struct{ Index, Count int }
 // Validate reports a shard that does not exist.
 func (s Shard) Validate() error {
 	if s != (Shard{}) && (s.Count > MaxShards || s.Index < 1 || s.Index > s.Count) {
-		return fmt.Errorf("%s %s, want I/N with I from 1 to N, and N at most %d, as a bundle names each", option.Shard, s, MaxShards)
+		return fmt.Errorf("%s %s, want I/N with I from 1 to N, and N at most %d", option.Shard, s, MaxShards)
 	}
 	return nil
 }

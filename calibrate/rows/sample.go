@@ -155,7 +155,7 @@ func decodeSample(f *safetensors.File) (*Batch, error) {
 	b := &Batch{N: len(positions)}
 	for i, p := range positions {
 		if p < 0 || Block(int(p)) >= MaxBlocks || i > 0 && p <= positions[i-1] {
-			return nil, fmt.Errorf("position %d behind others, want them to rise", p)
+			return nil, fmt.Errorf("position %d is out of order, want ascending positions", p)
 		}
 		b.Positions = append(b.Positions, int(p))
 	}

@@ -153,7 +153,7 @@ func wide(x []int) []int64 {
 }
 
 // ErrStore reports bytes that are not a store, or are damaged.
-var ErrStore = errors.New("not a store of examples as it was written")
+var ErrStore = errors.New("damaged, or not a store of examples")
 
 // A Store reads the whole blocks of a store.
 type Store struct {
@@ -310,7 +310,7 @@ func describe(f *safetensors.File) (positions []int, d, k int, err error) {
 	n := len(positions)
 	for i, p := range positions {
 		if p < 0 || Block(p) >= MaxBlocks || Block(p) != Block(positions[0]) || i > 0 && p <= positions[i-1] {
-			return nil, 0, 0, fmt.Errorf("%w: positions that do not rise in one block", ErrStore)
+			return nil, 0, 0, fmt.Errorf("%w: positions that are not ascending in one block", ErrStore)
 		}
 	}
 	width := map[string]int{}

@@ -47,23 +47,23 @@ type Candidate struct {
 func (c Selection) String() string {
 	switch {
 	case c.Synthetic:
-		return c.Name + ": as was asked for, learned from stand-ins: what they say of unfamiliar data is not known"
+		return c.Name + ": requested, and learned from synthetic OOD images; how well it detects real OOD data is not known"
 	case c.Requested && c.AUROC == 0:
-		return c.Name + ": as was asked for"
+		return c.Name + ": requested"
 	case c.Requested && c.Name == learned.Name:
-		return fmt.Sprintf("%s: as was asked for, AUROC %.4f on the held-out data that it is learned from", c.Name, c.AUROC)
+		return fmt.Sprintf("%s: requested, AUROC %.4f on the validation data it was learned from", c.Name, c.AUROC)
 	case c.Requested:
-		return fmt.Sprintf("%s: as was asked for, AUROC %.4f on the held-out data", c.Name, c.AUROC)
+		return fmt.Sprintf("%s: requested, AUROC %.4f on the validation data", c.Name, c.AUROC)
 	case c.Rival == "":
-		return c.Name + ": there is no out-of-distribution data to choose another by"
+		return c.Name + ": the default, without OOD data to compare scores on"
 	case c.Name == c.Rival:
-		return fmt.Sprintf("%s: on the held-out data its AUROC, %.4f, is %.2g higher than that of %s, and %.2g may be chance",
-			c.Name, c.AUROC, c.Gain, Default, c.Needed)
+		return fmt.Sprintf("%s: AUROC %.4f on the validation data, significantly higher than that of %s, by %.2g (threshold %.2g)",
+			c.Name, c.AUROC, Default, c.Gain, c.Needed)
 	case c.Gain <= 0:
-		return fmt.Sprintf("%s: on the held-out data no other score has a higher AUROC than its %.4f", c.Name, c.AUROC)
+		return fmt.Sprintf("%s: AUROC %.4f on the validation data, and no other score has a higher one", c.Name, c.AUROC)
 	}
-	return fmt.Sprintf("%s: what %s gains on its AUROC of %.4f on the held-out data, %.2g, may be chance up to %.2g",
-		c.Name, c.Rival, c.AUROC, c.Gain, c.Needed)
+	return fmt.Sprintf("%s: AUROC %.4f on the validation data; that of %s is %.2g higher, not significant (threshold %.2g)",
+		c.Name, c.AUROC, c.Rival, c.Gain, c.Needed)
 }
 
 // significance is the probability that another score than Default is selected if none is better.
@@ -145,8 +145,8 @@ func CompareOnSynthetic(ctx context.Context, training *Training, held Validation
 func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
 	ood := cmp.Or(held.OOD, held.Synthetic)
 	if ood == nil {
-		return nil, fmt.Errorf("the score %s is learned from what it is to tell apart: "+
-			"give out-of-distribution data or, of images, stand-ins: %s auto", learned.Name, option.OOD)
+		return nil, fmt.Errorf("the score %s needs OOD data to learn from: "+
+			"give %s, or for images %[2]s auto", learned.Name, option.OOD)
 	}
 	one, err := Learn(training, *held.Val, *ood)
 	return []*Fitted{one}, err
@@ -169,7 +169,7 @@ func fitScores(name string, training *Training, more bool) ([]*Fitted, error) {
 	var fitted []*Fitted
 	for i, s := range list {
 		if s.NeedsFitting() && training == nil {
-			return nil, fmt.Errorf("the score %s is fitted to training data, and there are none to fit it to", s.Name)
+			return nil, fmt.Errorf("the score %s needs training data to fit, and there are none", s.Name)
 		}
 		one, err := s.Fit(training)
 		if errors.Is(err, ErrNoFit) && i > 0 {

@@ -45,7 +45,7 @@ func fitFDBD(t *Training) (Tensors, error) {
 	case t.W == nil:
 		return nil, errNoWeights
 	case t.K > mostBoundaries:
-		return nil, fmt.Errorf("%w: it takes the boundaries between any two of %d classes, want at most %d", ErrNoFit, t.K, mostBoundaries)
+		return nil, fmt.Errorf("%w: it needs the boundaries between all pairs of %d classes, want at most %d", ErrNoFit, t.K, mostBoundaries)
 	}
 	mean := make([]float64, t.D)
 	for i, s := range t.Sum {

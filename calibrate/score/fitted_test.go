@@ -297,10 +297,10 @@ func TestScoresThatCannotBeFittedReturnErrNoFit(t *testing.T) {
 		want   string
 	}{
 		"no weights": {func(t *Training) { t.W, t.B = nil, nil }, []Score{react, ash, fdbd, residual, vim},
-			"needs the last layer's weights"},
+			"needs the weights of the last layer"},
 		"no sample": {func(t *Training) { t.Sample = Sample{} }, []Score{react, vim, knn}, "needs a sample of the training data"},
 		"no classes": {func(t *Training) { t.ClassSums, t.ClassCounts = nil, nil }, []Score{mahalanobis, relativeMahalanobis},
-			"not summed by class"},
+			"sums of features by class"},
 		"nothing varies": {func(t *Training) {
 			*t = *trainingOf(make([]float32, 30), make([]int, 10), make([]float64, 6), make([]float64, 2),
 				layer.Softmax)
@@ -314,7 +314,7 @@ func TestScoresThatCannotBeFittedReturnErrNoFit(t *testing.T) {
 		}, []Score{vim}, "want both positive"},
 		"many features": {func(t *Training) { t.D = mostMoments + 1 }, []Score{mahalanobis, relativeMahalanobis, residual, vim},
 			"the moments of 4097 features"},
-		"many classes": {func(t *Training) { t.K = mostBoundaries + 1 }, []Score{fdbd}, "boundaries between any two of 4097 classes"},
+		"many classes": {func(t *Training) { t.K = mostBoundaries + 1 }, []Score{fdbd}, "boundaries between all pairs of 4097 classes"},
 	} {
 		for _, entry := range c.of {
 			s := newScene(layer.Softmax, 3, 6, 80, 5)

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	errNoWeights = fmt.Errorf("%w: it needs the last layer's weights, and there is no model to read them from", ErrNoFit)
-	errNoSample  = fmt.Errorf("%w: it needs a sample of the training data, which the bundle that is updated does not keep", ErrNoFit)
+	errNoWeights = fmt.Errorf("%w: it needs the weights of the last layer, and there is no model", ErrNoFit)
+	errNoSample  = fmt.Errorf("%w: it needs a sample of the training data, and the bundle to update has none", ErrNoFit)
 )
 
 // mostMoments bounds the features of scores that need eigenvectors of their moments: for 4,096 a matrix takes 128 MiB,
@@ -18,7 +18,7 @@ const mostMoments = 4096
 
 func (t *Training) checkMoments() error {
 	if t.D > mostMoments {
-		return fmt.Errorf("%w: it takes eigenvectors of the moments of %d features, want at most %d", ErrNoFit, t.D, mostMoments)
+		return fmt.Errorf("%w: it needs eigenvectors of the moments of %d features, want at most %d", ErrNoFit, t.D, mostMoments)
 	}
 	return nil
 }

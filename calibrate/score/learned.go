@@ -18,7 +18,7 @@ var learned = Score{
 	fitted: slices.Concat(ownTensors, react.fitted, fdbd.fitted),
 	needs:  neededBy,
 	fit: func(*Training) (Tensors, error) {
-		return nil, fmt.Errorf("%w: it is learned from stand-ins or out-of-distribution data, and training data are not enough", ErrNoFit)
+		return nil, fmt.Errorf("%w: it is learned from OOD data or synthetic OOD images, which were not given", ErrNoFit)
 	},
 }
 

@@ -221,7 +221,7 @@ func TestLearnedScoresThatCannotBeFittedReturnErrNoFit(t *testing.T) {
 	s := newScene(layer.Softmax, 4, 9, 120, 23)
 	in, out := inAndOut(s)
 	if _, err := Learn(s.Training, in, in); !errors.Is(err, ErrNoFit) ||
-		!strings.Contains(err.Error(), "by no score are the strange examples stranger") {
+		!strings.Contains(err.Error(), "no score is higher for the OOD examples") {
 		t.Errorf("of the same examples: %v", err)
 	}
 	none := in
@@ -229,10 +229,10 @@ func TestLearnedScoresThatCannotBeFittedReturnErrNoFit(t *testing.T) {
 	for i := range none.Leverage {
 		none.Leverage[i] = math.NaN()
 	}
-	if _, err := Learn(s.Training, none, out); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "all scores are finite") {
+	if _, err := Learn(s.Training, none, out); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "finite values of all scores") {
 		t.Errorf("of examples without leverages: %v", err)
 	}
-	if _, err := Learn(s.Training, out, none); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "all scores are finite") {
+	if _, err := Learn(s.Training, out, none); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "finite values of all scores") {
 		t.Errorf("with out-of-distribution examples without leverages: %v", err)
 	}
 	if _, err := learned.Fit(s.Training); !errors.Is(err, ErrNoFit) {

@@ -2,7 +2,7 @@ package score
 
 var leverage = Score{
 	Name:   "leverage",
-	Doc:    "of the features: tells out-of-distribution data only",
+	Doc:    "leverage of the features; detects OOD data only",
 	Source: "h of a regression's hat matrix: Hoaglin and Welsch 1978, eq. 2.3; damped",
 	rows:   leverageOf[Rows],
 	graph:  leverageOf[string],

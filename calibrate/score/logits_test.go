@@ -210,7 +210,7 @@ func TestEntropiesOfConfidentNetworksDoNotTie(t *testing.T) {
 					t.Fatal(err)
 				}
 				values := f.Values(x)
-				ood, _ := Serve(f, values).Values(x)
+				ood, _, _ := Serve(f, values).Values(x)
 				for i := range gaps[1:] {
 					if !(values[i] > values[i+1] && ood[i] > ood[i+1]) {
 						t.Errorf("%s, %s: %d logits ±%v have %v and %v, of ±%v %v and %v", s.Name, by, k, gaps[i], values[i],

@@ -24,7 +24,7 @@ var mahalanobis = Score{
 }
 
 var relativeMahalanobis = Score{
-	Name: "relative_mahalanobis", Doc: "mahalanobis, less that to the mean of all",
+	Name: "relative_mahalanobis", Doc: "mahalanobis, minus the distance to the mean of all",
 	Source: "Ren et al. 2021 (relative Mahalanobis distance)",
 	rows:   relativeMahalanobisOf[Rows], graph: relativeMahalanobisOf[string],
 	fitted: append(gaussians, TensorSpec{"background", []string{"d", "d"}}),
@@ -74,7 +74,7 @@ func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 		return nil, err
 	}
 	if t.ClassSums == nil {
-		return nil, fmt.Errorf("%w: features are not summed by class, of multi-label heads and where that takes too much memory",
+		return nil, fmt.Errorf("%w: it needs sums of features by class, which multi-label heads and very large heads do not have",
 			ErrNoFit)
 	}
 	centre := make([]float64, d)

@@ -17,7 +17,7 @@ const penalty = 0.01
 // The loss is convex. Newton steps in the free weights are projected onto the feasible set (Bertsekas 1982).
 func regress(in, out [][]float64, d int) ([]float64, error) {
 	if len(in) == 0 || len(out) == 0 {
-		return nil, errors.New("there are no examples of which all scores are finite")
+		return nil, errors.New("no example has finite values of all scores")
 	}
 	l := &loss{in: in, out: out, d: d}
 	w := make([]float64, d+1) // the last is the intercept
@@ -49,7 +49,7 @@ func regress(in, out [][]float64, d int) ([]float64, error) {
 			return w[:d], nil
 		}
 	}
-	return nil, errors.New("by no score are the strange examples stranger than the familiar ones")
+	return nil, errors.New("no score is higher for the OOD examples than for the in-distribution ones")
 }
 
 // loss is the loss of a regression.

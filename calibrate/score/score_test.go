@@ -106,7 +106,7 @@ func TestTensorsAreChecked(t *testing.T) {
 		"another name":    {func(t Tensors) Tensors { t[1].Name = "list"; return t }, "index is missing"},
 		"dimensions":      {func(t Tensors) Tensors { t[1].Shape = []int{6}; return t }, "shape [6]"},
 		"other features":  {func(t Tensors) Tensors { t[0].Shape, t[0].Data = []int{1}, []float64{1}; return t }, "d = 2"},
-		"other m":         {func(t Tensors) Tensors { t[2].Shape, t[2].Data = []int{2}, make([]float64, 2); return t }, "the same everywhere"},
+		"other m":         {func(t Tensors) Tensors { t[2].Shape, t[2].Data = []int{2}, make([]float64, 2); return t }, "the same in all tensors"},
 		"none":            {func(t Tensors) Tensors { t[1].Shape, t[1].Data = []int{0, 2}, nil; return t }, "from 1 to"},
 		"too many":        {func(t Tensors) Tensors { t[1].Shape[0] = MostOpen + 1; return t }, "from 1 to"},
 		"numbers":         {func(t Tensors) Tensors { t[2].Data = t[2].Data[:2]; return t }, "2 numbers"},

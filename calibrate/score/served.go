@@ -7,7 +7,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-// Served is a score as predictions have it: bounded, and with the fraction of validation examples that score lower.
+// Served is a score as predictions have it: bounded, with the fraction of validation examples that score lower and
+// with a conformal p-value.
 //
 // With m the median on validation data, a similarity g becomes m/(m+g). Any other score s becomes, with
 // z = (s-m)/scale, ½/(1-z) below the median and 1-½/(1+z) above it. Both are strictly monotone and not clipped, and
@@ -17,14 +18,16 @@ type Served struct {
 	Median    float64   // of the score, or of the similarity, over validation examples
 	Scale     float64   // positive; not used for a similarity
 	Quantiles []float64 // of the bounded score, 2 to MostQuantiles, not falling; nil if not known
+	Examples  int       // the number of validation examples that have these quantiles; 0 if not known
 }
 
-// MostQuantiles bounds Served.Quantiles: steps of 1/256.
+// MostQuantiles bounds Served.Quantiles: steps of 1/256. Up to this number of validation examples, the quantiles are
+// their scores.
 const MostQuantiles = 257
 
 // Serve standardises a score by its values on in-distribution validation examples.
 func Serve(f *Fitted, values []float64) *Served {
-	s := &Served{Fitted: *f, Scale: 1}
+	s := &Served{Fitted: *f, Scale: 1, Examples: len(values)}
 	finite := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v-v != 0 })
 	if f.Similarity {
 		for i := range finite {
@@ -46,9 +49,16 @@ func Serve(f *Fitted, values []float64) *Served {
 		bounded[i] = s.Bounded(v)
 	}
 	slices.Sort(bounded)
-	s.Quantiles = make([]float64, max(2, min(len(bounded), MostQuantiles)))
-	for i := range s.Quantiles {
-		s.Quantiles[i] = metrics.Quantile(bounded, float64(i)/float64(len(s.Quantiles)-1))
+	switch n := len(bounded); {
+	case n == 1:
+		s.Quantiles = []float64{bounded[0], bounded[0]}
+	case n <= MostQuantiles:
+		s.Quantiles = bounded
+	default:
+		s.Quantiles = make([]float64, MostQuantiles)
+		for i := range s.Quantiles {
+			s.Quantiles[i] = metrics.Quantile(bounded, float64(i)/float64(MostQuantiles-1))
+		}
 	}
 	return s
 }
@@ -59,12 +69,15 @@ func (s *Served) Bounded(value float64) float64 {
 	return bounded(t, s, t.Number(value), finite(t, t.Number(value))).Data[0]
 }
 
-// Values computes the bounded score of the examples and the fraction of validation examples that score lower, nil
-// without quantiles.
-func (s *Served) Values(x Examples) (ood, percentile []float64) {
+// Values computes the bounded score of the examples, the fraction of validation examples that score lower, nil without
+// quantiles, and the p-value, nil without the number of validation examples.
+func (s *Served) Values(x Examples) (ood, percentile, pvalue []float64) {
 	ood = make([]float64, x.N)
 	if s.Quantiles != nil {
 		percentile = make([]float64, x.N)
+	}
+	if s.Examples > 0 {
+		pvalue = make([]float64, x.N)
 	}
 	inBlocks(x, s.Margin, func(t terms, from, to int) {
 		score, known := s.oodScore(t)
@@ -76,9 +89,38 @@ func (s *Served) Values(x Examples) (ood, percentile []float64) {
 					percentile[from+i] = s.share(ood[from+i])
 				}
 			}
+			if pvalue != nil {
+				pvalue[from+i] = s.PValue(ood[from+i])
+			}
 		}
 	})
-	return ood, percentile
+	return ood, percentile, pvalue
+}
+
+// PValue returns the conformal p-value of a bounded score: (1 + #{validation scores ≥ score}) / (Examples + 1), against
+// the hypothesis that the example is drawn as the validation examples were (Vovk, Gammerman and Shafer, Algorithmic
+// Learning in a Random World, 2005; Bates, Candès, Lei, Romano and Sesia, "Testing for outliers with conformal
+// p-values", 2023). It is at least 1/(Examples + 1).
+//
+// Up to MostQuantiles validation examples it is exact. With more, the number of scores is bounded from above by the
+// quantiles: the p-value is then too large by at most 1/256 + 1/Examples, and never too small.
+//
+// If validation examples and the new one are exchangeable, P(p ≤ α) ≤ α, over the draw of all of them. This assumes that
+// the score does not depend on the validation examples. That of the default score does not. If the score was selected
+// by these examples, or learned from them, the p-value is approximate.
+func (s *Served) PValue(score float64) float64 {
+	below, _ := slices.BinarySearch(s.Quantiles, score)
+	return float64(1+s.atLeast(below)) / float64(1+s.Examples)
+}
+
+// atLeast is the largest possible number of validation examples with a score above the first of the quantiles, below of
+// them. Quantile i is at or above the ⌊i(n-1)/(m-1)⌋ + 1 smallest of the n scores.
+func (s *Served) atLeast(below int) int {
+	n, m := s.Examples, len(s.Quantiles)
+	if below == 0 {
+		return n
+	}
+	return n - 1 - (below-1)*(n-1)/(m-1)
 }
 
 func (s *Served) oodScore(t Terms[Rows]) (ood, known Rows) {
@@ -99,13 +141,17 @@ func (s *Served) share(score float64) float64 {
 	return (float64(i-1) + (score-q[i-1])/(q[i]-q[i-1])) / float64(len(q)-1)
 }
 
-// Emit writes both into a graph, [N,1]; percentile is "" without quantiles.
-func (s *Served) Emit(t Terms[string]) (ood, percentile string) {
+// Emit writes them into a graph, [N,1]; percentile is "" without quantiles, and pvalue without the number of validation
+// examples.
+func (s *Served) Emit(t Terms[string]) (ood, percentile, pvalue string) {
 	ood, known := oodScore(t, s, s.graph(t, s.Tensors))
 	if s.Quantiles != nil {
 		percentile = shareOf(t, s.Quantiles, ood, known)
 	}
-	return ood, percentile
+	if s.Examples > 0 {
+		pvalue = pvalueOf(t, s, ood)
+	}
+	return ood, percentile, pvalue
 }
 
 // oodScore returns the bounded score of values, and known: 1 where these, the features and the logits are finite.
@@ -129,6 +175,17 @@ func shareOf[V any](t Terms[V], quantiles []float64, ood, known V) V {
 	}
 	parts := t.Div(t.Sub(ood, t.Constant("quantiles", low, n-1)), t.Constant("widths", width, n-1))
 	return t.Pow(t.Mean(t.MinOf(t.MaxOf(parts, zero), one)), known)
+}
+
+// pvalueOf is [Served.PValue]: each quantile below the score lowers it by a step. Sums are integers, and so exact.
+func pvalueOf[V any](t Terms[V], s *Served, ood V) V {
+	steps := make([]float64, len(s.Quantiles))
+	for i := range steps {
+		steps[i] = float64(s.atLeast(i) - s.atLeast(i+1))
+	}
+	n, width := t.Number(float64(1+s.Examples)), len(steps)
+	passed := t.Mul(t.Greater(ood, t.Constant("p-value thresholds", s.Quantiles, width)), t.Constant("p-value steps", steps, width))
+	return t.Div(t.Sub(n, t.Sum(passed)), n)
 }
 
 // finite is 1 where x is finite, else 0.

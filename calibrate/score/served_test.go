@@ -68,7 +68,7 @@ func TestPercentilesAreFractionsOfTheValidationData(t *testing.T) {
 			if len(served.Quantiles) > MostQuantiles || !slices.IsSorted(served.Quantiles) {
 				t.Fatalf("%s: %d quantiles %v", s.Name, len(served.Quantiles), served.Quantiles)
 			}
-			got, percentiles := served.Values(x)
+			got, percentiles, pvalues := served.Values(x)
 			for i, p := range percentiles {
 				lower := 0
 				for _, v := range values {
@@ -79,6 +79,9 @@ func TestPercentilesAreFractionsOfTheValidationData(t *testing.T) {
 				// The same, found in another way.
 				one := Numbers(Examples{N: 1})
 				same := shareOf(one, served.Quantiles, one.Number(got[i]), one.Number(1)).Data[0]
+				if q := pvalueOf(one, served, one.Number(got[i])).Data[0]; q != pvalues[i] {
+					t.Errorf("%s: p-value %v, in a graph %v", s.Name, pvalues[i], q)
+				}
 				if !approx.Equal(p, same, 1e-12) {
 					t.Errorf("%s: percentile %v, want %v", s.Name, p, same)
 				}
@@ -101,7 +104,7 @@ func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
 		x := Numbers(examples(rand.New(rand.NewPCG(27, 28)), 1, 3))
 		ood, known := oodScore(x, s, x.Number(value))
 		if got := shareOf(x, s.Quantiles, ood, known).Data[0]; got != want {
-			t.Errorf("%v is above %v of the held-out examples, want %v", value, got, want)
+			t.Errorf("%v is above %v of the validation examples, want %v", value, got, want)
 		}
 	}
 }
@@ -143,9 +146,103 @@ func TestNonFiniteInputsGetTheHighestScore(t *testing.T) {
 				f, _ := s.Fit(nil)
 				served := Serve(f, f.Values(x))
 				x.Features[1], x.Logits[8] = bad, bad
-				if got, share := served.Values(x); got[0] != 1 || got[1] != 1 || !(got[2] < 1) || share[0] != 1 {
+				if got, share, p := served.Values(x); got[0] != 1 || got[1] != 1 || !(got[2] < 1) || share[0] != 1 || p[0] != 0.25 {
 					t.Errorf("%s, %s of %v: %v, shares %v", s.Name, link, bad, got, share)
 				}
+			}
+		}
+	}
+}
+
+// slowPValue is the conformal p-value by its definition.
+func slowPValue(bounded []float64, score float64) float64 {
+	atLeast := 0
+	for _, v := range bounded {
+		if v >= score {
+			atLeast++
+		}
+	}
+	return float64(1+atLeast) / float64(1+len(bounded))
+}
+
+// Up to MostQuantiles examples the p-value is the definition, ties included. With more it is never below it, and at
+// most 1/256 + 1/n above. It is 1 for scores at most the smallest, and 1/(n+1) above the largest.
+func TestPValuesAreTheirDefinition(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(29, 30))
+	for _, n := range []int{1, 2, 3, 100, 256, 257, 258, 300, 1000, 5003} {
+		for _, levels := range []float64{1, 3, 20, 1e9} { // few make ties
+			values := numbers(rng, n)
+			for i, v := range values {
+				values[i] = math.Round(v*levels) / levels
+			}
+			served := Serve(&Fitted{Score: &energy}, values)
+			bounded := make([]float64, n)
+			for i, v := range values {
+				bounded[i] = served.Bounded(v)
+			}
+			low, high := slices.Min(bounded), slices.Max(bounded)
+			if got := served.PValue(low); got != 1 {
+				t.Errorf("n = %d: the smallest score has p = %v, want 1", n, got)
+			}
+			if got, want := served.PValue(math.Nextafter(high, 2)), 1/float64(n+1); got != want {
+				t.Errorf("n = %d: above the largest score p = %v, want %v", n, got, want)
+			}
+			for range 300 {
+				score := rng.Float64()
+				if rng.IntN(2) == 0 {
+					score = bounded[rng.IntN(n)]
+				}
+				got, want := served.PValue(score), slowPValue(bounded, score)
+				if n <= MostQuantiles && got != want || got < want || got > want+1.0/256+1/float64(n) {
+					t.Errorf("n = %d, %v levels: p = %v of %v, want %v", n, levels, got, score, want)
+				}
+				one := Numbers(Examples{N: 1})
+				if same := pvalueOf(one, served, one.Number(score)).Data[0]; same != got {
+					t.Errorf("n = %d: in a graph p = %v of %v, want %v", n, same, score, got)
+				}
+			}
+		}
+	}
+}
+
+// P(p ≤ α) is at most α if validation examples and the new one are exchangeable, with ties and without; without ties,
+// and with few examples, it is the largest multiple of 1/(n+1) that is at most α.
+func TestPValuesAreSuperUniform(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(31, 32))
+	const draws = 20000
+	for _, tc := range []struct {
+		n      int
+		levels float64
+	}{{19, 1e9}, {19, 2}, {99, 1e9}, {99, 5}, {600, 1e9}, {600, 10}} {
+		alphas := []float64{0.01, 0.05, 0.1, 0.5}
+		flagged := make([]float64, len(alphas))
+		sample := func() float64 { return math.Round(rng.NormFloat64()*tc.levels) / tc.levels }
+		runs := draws
+		if tc.n > 200 {
+			runs = draws / 10
+		}
+		for range runs {
+			values := make([]float64, tc.n)
+			for i := range values {
+				values[i] = sample()
+			}
+			served := Serve(&Fitted{Score: &energy}, values)
+			p := served.PValue(served.Bounded(sample()))
+			for i, alpha := range alphas {
+				if p <= alpha {
+					flagged[i]++
+				}
+			}
+		}
+		for i, alpha := range alphas {
+			rate, err := flagged[i]/float64(runs), 4*math.Sqrt(alpha*(1-alpha)/float64(runs))
+			if rate > alpha+err {
+				t.Errorf("n = %d, %v levels: p ≤ %v in %v of the draws", tc.n, tc.levels, alpha, rate)
+			}
+			if want := math.Floor(alpha*float64(tc.n+1)+1e-9) / float64(tc.n+1); tc.levels == 1e9 && tc.n < MostQuantiles && math.Abs(rate-want) > err {
+				t.Errorf("n = %d: p ≤ %v in %v of the draws, want about %v", tc.n, alpha, rate, want)
 			}
 		}
 	}

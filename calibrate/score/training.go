@@ -109,7 +109,7 @@ func (t Tensors) check(want []TensorSpec, k, d int) error {
 				continue
 			}
 			if n, seen := open[word]; seen && got != n || got < 1 || got > MostOpen {
-				return fmt.Errorf("tensor %s has shape %v, want %v with %s from 1 to %d, the same everywhere",
+				return fmt.Errorf("tensor %s has shape %v, want %v with %s from 1 to %d, the same in all tensors",
 					w.Name, t[i].Shape, w.Shape, word, MostOpen)
 			}
 			open[word] = got

@@ -13,7 +13,7 @@ import (
 )
 
 var residual = Score{
-	Name: "residual", Doc: "part of the features outside the principal space",
+	Name: "residual", Doc: "norm of the features outside the principal subspace",
 	Source: "Wang et al. 2022 (ViM), the residual",
 	rows:   residualOf[Rows], graph: residualOf[string],
 	fitted: outside,
@@ -21,7 +21,7 @@ var residual = Score{
 }
 
 var vim = Score{
-	Name: "vim", Doc: "residual as one more logit, less energy",
+	Name: "vim", Doc: "residual as a virtual logit, minus the energy",
 	Source: "Wang et al. 2022 (ViM)",
 	rows:   vimOf[Rows], graph: vimOf[string],
 	fitted: append(outside, TensorSpec{"alpha", []string{"1"}}),
@@ -82,7 +82,7 @@ func fitResidual(t *Training) (Tensors, error) {
 // fitViM takes the mean largest logit over the mean residual of the sample as α.
 func fitViM(t *Training) (Tensors, error) {
 	if t.Link != layer.Softmax {
-		return nil, fmt.Errorf("%w: its residual is one more logit of a softmax, and the head is %s", ErrNoFit, t.Link)
+		return nil, fmt.Errorf("%w: it needs a softmax head, got %s", ErrNoFit, t.Link)
 	}
 	if t.Sample.M == 0 {
 		return nil, errNoSample
@@ -101,7 +101,7 @@ func fitViM(t *Training) (Tensors, error) {
 		residuals += v
 	}
 	if !(logits > 0) || !(residuals > 0) {
-		return nil, fmt.Errorf("%w: the largest logits of training examples are %.3g in the mean and their residuals %.3g, want both positive",
+		return nil, fmt.Errorf("%w: the mean of the largest training logits is %.3g and of the residuals %.3g, want both positive",
 			ErrNoFit, logits/float64(t.Sample.M), residuals/float64(t.Sample.M))
 	}
 	return slices.Concat(tensors, Tensors{{"alpha", []int{1}, []float64{logits / residuals}}}), nil

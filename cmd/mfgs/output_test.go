@@ -242,9 +242,9 @@ func TestLongNamesKeepTheirEnd(t *testing.T) {
 func TestNoPredictionsAreStillADocument(t *testing.T) {
 	t.Parallel()
 	for _, multi := range []bool{false, true} {
-		header := slices.Concat(csvHeader, scoreHeader)
+		header := slices.Concat(csvHeader, csvScores)
 		if multi {
-			header = slices.Concat(csvLabelsHeader, scoreHeader)
+			header = slices.Concat(csvLabelsHeader, csvScores)
 		}
 		for format, want := range map[string]string{
 			"json":  `{"predictions":[],"bad_records":[],"ignored":[],"warnings":[]}` + "\n",
@@ -263,18 +263,18 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 // Lists of labels are written into one cell.
 func TestLabelsInCells(t *testing.T) {
 	t.Parallel()
-	names, share := []string{"cat", "dog", "a bird of some kind", "3"}, 0.125
+	names, share, rest := []string{"cat", "dog", "a bird of some kind", "3"}, 0.125, 0.875
 	predictions := []wrap.Prediction{
 		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75, Entropy: 0.5,
-			OODScore: 0.25, OODPercentile: &share, Leverage: 12},
+			OODScore: 0.25, OODPercentile: &share, OODPValue: &rest, Leverage: 12},
 		{Input: "b", Labels: []int{0, 2, 3}, LabelNames: []string{"cat", names[2], "3"}, Confidence: 0.5},
 		{Input: "c", Labels: []int{}, LabelNames: []string{}, Targets: []int{2, 3}, Confidence: 1},
 	}
 	for format, want := range map[string]string{
-		"csv": "input,targets,labels,label_names,confidence,entropy,ood_score,ood_percentile,leverage\n" +
-			"a,,0 1,cat;dog,0.75,0.5,0.25,0.125,12\n" +
-			"b,,0 2 3,cat;a bird of some kind;3,0.5,0,0,,0\n" +
-			"c,2 3,,,1,0,0,,0\n",
+		"csv": "input,targets,labels,label_names,confidence,entropy,ood_score,ood_percentile,ood_pvalue,leverage\n" +
+			"a,,0 1,cat;dog,0.75,0.5,0.25,0.125,0.875,12\n" +
+			"b,,0 2 3,cat;a bird of some kind;3,0.5,0,0,,,0\n" +
+			"c,2 3,,,1,0,0,,,0\n",
 		"table": "" +
 			"input  targets           labels        confidence  OOD score  OOD %ile  leverage\n" +
 			"a      none              0 cat, 1 dog      75.00%     0.2500    12.50%     12.00\n" +
@@ -456,10 +456,10 @@ func digits(t *testing.T) string {
 // Every number is in the column of its name, in all formats.
 func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 	t.Parallel()
-	label, share := 2, 0.125
+	label, share, rest := 2, 0.125, 0.875
 	p := wrap.Prediction{
 		Input: "x.png", Label: &label, Class: 1, ClassName: "dog", Confidence: 0.625, Entropy: 1.5,
-		OODScore: 0.25, OODPercentile: &share, Leverage: 8,
+		OODScore: 0.25, OODPercentile: &share, OODPValue: &rest, Leverage: 8,
 		Probabilities: []float64{0.25, 0.625, 0.125}, Labels: []int{1}, LabelNames: []string{"dog"}, Targets: []int{0, 2},
 	}
 	for _, test := range []struct {
@@ -467,8 +467,8 @@ func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 		multi  bool
 		want   string
 	}{
-		{"csv", false, "input,label,class,class_name,confidence,entropy,ood_score,ood_percentile,leverage\nx.png,2,1,dog,0.625,1.5,0.25,0.125,8\n"},
-		{"csv", true, "input,targets,labels,label_names,confidence,entropy,ood_score,ood_percentile,leverage\nx.png,0 2,1,dog,0.625,1.5,0.25,0.125,8\n"},
+		{"csv", false, "input,label,class,class_name,confidence,entropy,ood_score,ood_percentile,ood_pvalue,leverage\nx.png,2,1,dog,0.625,1.5,0.25,0.125,0.875,8\n"},
+		{"csv", true, "input,targets,labels,label_names,confidence,entropy,ood_score,ood_percentile,ood_pvalue,leverage\nx.png,0 2,1,dog,0.625,1.5,0.25,0.125,0.875,8\n"},
 		{"table", false, "input label class confidence OOD score OOD %ile leverage x.png 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
 		{"table", true, "input targets labels confidence OOD score OOD %ile leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
 	} {

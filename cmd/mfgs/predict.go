@@ -366,11 +366,14 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 	for i, s := range record {
 		record[i] = csvText(s)
 	}
-	percentile := ""
+	percentile, pvalue := "", ""
 	if p.OODPercentile != nil {
 		percentile = full(*p.OODPercentile)
 	}
-	record = append(record, full(p.Confidence), full(p.Entropy), full(p.OODScore), percentile, full(p.Leverage))
+	if p.OODPValue != nil {
+		pvalue = full(*p.OODPValue)
+	}
+	record = append(record, full(p.Confidence), full(p.Entropy), full(p.OODScore), percentile, pvalue, full(p.Leverage))
 	for _, column := range decisionColumns(c.decisions) {
 		switch column {
 		case "abstain":
@@ -420,7 +423,7 @@ func (c *csvPredictions) begin() error {
 	if c.multi {
 		header = csvLabelsHeader
 	}
-	return c.w.Write(slices.Concat(header, scoreHeader, decisionColumns(c.decisions)))
+	return c.w.Write(slices.Concat(header, csvScores, decisionColumns(c.decisions)))
 }
 
 func (c *csvPredictions) flush() error {
@@ -458,7 +461,8 @@ const rowsKept = 64
 var (
 	predictionHeader = []string{"input", "label", "class", "confidence"}
 	labelsHeader     = []string{"input", "targets", "labels", "confidence"}
-	scoreHeader      = []string{"ood_score", "ood_percentile", "leverage"}
+	csvScores        = []string{"ood_score", "ood_percentile", "ood_pvalue", "leverage"}
+	scoreHeader      = []string{"ood_score", "ood_percentile", "leverage"} // the p-value is in other formats
 	predictionAlign  = "lllr" + strings.Repeat("r", len(scoreHeader)) + "ll"
 	decisionAlign    = "lllrrrll"
 )

@@ -82,6 +82,7 @@ var arrowFields = []columnar.Field{
 	{Name: "prediction_set_names", Type: columnar.ListOf(columnar.BinaryTypes.String)},
 	{Name: "ood_score", Type: columnar.PrimitiveTypes.Float64},
 	{Name: "ood_percentile", Type: columnar.PrimitiveTypes.Float64},
+	{Name: "ood_pvalue", Type: columnar.PrimitiveTypes.Float64},
 	{Name: "leverage", Type: columnar.PrimitiveTypes.Float64},
 }
 
@@ -180,6 +181,10 @@ func arrowValue(column string, p *wrap.Prediction, failed string) any {
 	case "ood_percentile":
 		if p.OODPercentile != nil {
 			return *p.OODPercentile
+		}
+	case "ood_pvalue":
+		if p.OODPValue != nil {
+			return *p.OODPValue
 		}
 	case "leverage":
 		return p.Leverage

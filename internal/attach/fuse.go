@@ -81,18 +81,22 @@ func decisionsOf(d *conformal.Decisions, opset int64, classes int) *fuse.Decisio
 }
 
 // scores returns the scores of a prediction for a graph: the selected OOD score, the fraction
-// of validation examples with a lower score, if known, and the leverage.
+// of validation examples with a lower score and the p-value, if known, and the leverage.
 func scores(served *score.Served) []fuse.Score {
-	var ood, percentile string
-	both := func(t *fuse.Terms) {
+	var ood, percentile, pvalue string
+	emit := func(t *fuse.Terms) {
 		if ood == "" {
-			ood, percentile = served.Emit(terms{t})
+			ood, percentile, pvalue = served.Emit(terms{t})
 		}
 	}
-	list := []fuse.Score{{Name: OODScore, Double: true, Emit: func(t *fuse.Terms) string { both(t); return ood }}}
+	list := []fuse.Score{{Name: OODScore, Double: true, Emit: func(t *fuse.Terms) string { emit(t); return ood }}}
 	if served.Quantiles != nil {
 		list = append(list, fuse.Score{Name: OODPercentile, Double: true,
-			Emit: func(t *fuse.Terms) string { both(t); return percentile }})
+			Emit: func(t *fuse.Terms) string { emit(t); return percentile }})
+	}
+	if served.Examples > 0 {
+		list = append(list, fuse.Score{Name: OODPValue, Double: true,
+			Emit: func(t *fuse.Terms) string { emit(t); return pvalue }})
 	}
 	return append(list, fuse.Score{Name: Leverage, Emit: (*fuse.Terms).Leverage})
 }
@@ -101,6 +105,7 @@ func scores(served *score.Served) []fuse.Score {
 const (
 	OODScore      = "ood_score"
 	OODPercentile = "ood_percentile"
+	OODPValue     = "ood_pvalue"
 	Leverage      = "leverage"
 )
 

@@ -256,7 +256,7 @@ func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 	}
 	for _, name := range []string{"studentized", "mf0", "leverage", "energy", "gen", "entropy"} {
 		s := served(t, name, x)
-		scores, shares := s.Values(x)
+		scores, shares, _ := s.Values(x)
 		for opset := uint64(7); opset <= 24; opset++ {
 			m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
 				mf.Scores = attach.Scores(s)
@@ -276,6 +276,10 @@ func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 				if share := out[fuse.Scores+1].Data.([]float64)[i]; !approx.Relative(got, scores[i], 1e-6) ||
 					!approx.Equal(share, shares[i], 1e-4) {
 					t.Errorf("%s, operator set %d, %s: %v and %v, want %v and %v", name, opset, what[i], got, share, scores[i], shares[i])
+				}
+				// The score's last digits decide between two ranks.
+				if p, want := out[fuse.Scores+2].Data.([]float64)[i], s.PValue(got); p != want {
+					t.Errorf("%s, operator set %d, %s: p-value %v, want %v", name, opset, what[i], p, want)
 				}
 			}
 			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {

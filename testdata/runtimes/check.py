@@ -20,9 +20,9 @@ import numpy as np
 import onnx
 import onnxruntime
 
-RANKS = {"probabilities": 2, "logits": 2, "logit_variance": 2, "ood_score": 1, "ood_percentile": 1, "leverage": 1, "abstain": 1, "prediction_set": 2}
+RANKS = {"probabilities": 2, "logits": 2, "logit_variance": 2, "ood_score": 1, "ood_percentile": 1, "ood_pvalue": 1, "leverage": 1, "abstain": 1, "prediction_set": 2}
 DOUBLE, BOOL = onnx.TensorProto.DOUBLE, onnx.TensorProto.BOOL
-TYPES = {"ood_score": DOUBLE, "ood_percentile": DOUBLE, "abstain": BOOL, "prediction_set": BOOL}  # else FLOAT
+TYPES = {"ood_score": DOUBLE, "ood_percentile": DOUBLE, "ood_pvalue": DOUBLE, "abstain": BOOL, "prediction_set": BOOL}  # else FLOAT
 
 
 def checker(model):

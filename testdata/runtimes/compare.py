@@ -119,6 +119,13 @@ def largest(x):
     return float("inf") if np.isnan(x).any() else float(x.max(initial=0))
 
 
+def pvalues(q, n, ood):
+    """The conformal p-values of scores, by m quantiles of n: (1 + a)/(1 + n), of at most a scores at or above each."""
+    below = np.searchsorted(q, ood)
+    atleast = np.where(below == 0, n, n - 1 - (below - 1) * (n - 1) // (len(q) - 1))
+    return (1 + atleast) / (1 + n)
+
+
 def differences(id, result):
     w, wants = wanted(id)
     q = w["manifest"]["quantiles"]
@@ -126,7 +133,7 @@ def differences(id, result):
     worst["own"] = result.get("own", 0.0)
     for want, got in zip(wants, result["runs"], strict=True):
         n, k = want.logits.shape
-        shapes = {"probabilities": want.p[0].shape[1:], "logits": (k,), "logit_variance": (k,), "ood_score": (), "ood_percentile": (), "leverage": (), "abstain": (), "prediction_set": want.p[0].shape[1:]}
+        shapes = {"probabilities": want.p[0].shape[1:], "logits": (k,), "logit_variance": (k,), "ood_score": (), "ood_percentile": (), "ood_pvalue": (), "leverage": (), "abstain": (), "prediction_set": want.p[0].shape[1:]}
         a = {}
         for o, shape in shapes.items():
             if o not in got:
@@ -143,6 +150,7 @@ def differences(id, result):
             ("head", np.abs(a["probabilities"] - p)),
             *([] if ood is None else [("head", np.abs(a["ood_score"] - ood))]),
             ("pct", np.abs(a["ood_percentile"] - np.interp(a["ood_score"], q, np.linspace(0, 1, len(q))))),
+            ("pct", np.abs(a["ood_pvalue"] - pvalues(q, int(w["manifest"]["examples"]), a["ood_score"]))),
             *[("dec", (a[o] != x).mean()) for o, x in want.decisions.items() if o in a],
             ("logits", np.abs(a["logits"] - want.logits) / (1 + np.abs(want.logits).max(1, keepdims=True))),
             ("s2", relative(a["logit_variance"], want.s2)),

@@ -35,7 +35,7 @@ BATCH = 37
 ROWS, FAR = 2 * BATCH, 8
 SINGLES = [0, 1, 2, ROWS - 2, ROWS - 1]
 MARGIN = 1.25  # how many times the largest ratio of temperatures held out the first interval goes: wrap/fuse.go
-OUTPUTS = ["probabilities", "logits", "logit_variance", "ood_score", "ood_percentile", "leverage", "abstain", "prediction_set"]
+OUTPUTS = ["probabilities", "logits", "logit_variance", "ood_score", "ood_percentile", "ood_pvalue", "leverage", "abstain", "prediction_set"]
 # Decisions that bundles are to have: sets of either kind. Classes are ranked from operator set 11 on.
 DECISIONS = {"full": ["--false-alarm", ".1", "--alpha", ".1"], "kron": ["--false-alarm", ".1", "--alpha", ".1", "--sets", "aps"]}
 SCORES = {"full": "studentized", "kron": "mf0"}  # that random models serve; others what is chosen
@@ -212,7 +212,7 @@ class Manifest:
     def numbers(self):
         return {"nll": self.pair("nll"), "ood": self.pair("ood"), "lambda0": self.number(r"\n  lambda0: (.*)"), "ratio": self.number(r"\n  max_ratio: (.*)"), "ts": self.number(r"\n  ts: (.*)"),
                 "link": self.word(r"\n  link: (.*)"), "serves": self.word(r"\nprobabilities: {method: (\w+)"), "score": self.word(r"\nood_score:\n  name: (.*)"),
-                "median": self.number(r"\n  median: (.*)"), "quantiles": json.loads(self.word(r"\n  quantiles: (.*)"))}
+                "median": self.number(r"\n  median: (.*)"), "examples": self.number(r"\nood_score:\n(?:  .*\n)*?  examples: (.*)"), "quantiles": json.loads(self.word(r"\n  quantiles: (.*)"))}
 
     def edit(self, *edits):
         for pattern, value in edits:

@@ -1,7 +1,7 @@
 // What Node and the page share: runs one case in ONNX Runtime's JavaScript API and returns what run_python.py returns.
 
 // Outputs of other types than float32.
-const types = {ood_score: "float64", ood_percentile: "float64", abstain: "bool", prediction_set: "bool"};
+const types = {ood_score: "float64", ood_percentile: "float64", ood_pvalue: "float64", abstain: "bool", prediction_set: "bool"};
 
 const arrays = {
 	float32: Float32Array, float64: Float64Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array, uint16: Uint16Array,

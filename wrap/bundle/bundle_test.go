@@ -55,7 +55,7 @@ func served() *score.Served {
 	if err != nil {
 		panic(err)
 	}
-	return &score.Served{Fitted: *fitted, Median: -2, Scale: 0.5, Quantiles: []float64{0.125, 0.5, 0.875}}
+	return &score.Served{Fitted: *fitted, Median: -2, Scale: 0.5, Quantiles: []float64{0.125, 0.5, 0.875}, Examples: 3}
 }
 
 var softmax = layer.Head{Features: 2, Logits: 3, Bias: true, Link: layer.Softmax}
@@ -262,7 +262,7 @@ func TestABundleIsReadAsItWasWritten(t *testing.T) {
 			want.Posterior = File{PosteriorName, sum(files[PosteriorName].Data)}
 			if s := test.b.Score; s != nil {
 				o := *want.OODScore
-				o.Median, o.Scale, o.Quantiles = s.Median, s.Scale, s.Quantiles
+				o.Median, o.Scale, o.Quantiles, o.Examples = s.Median, s.Scale, s.Quantiles, s.Examples
 				want.OODScore, want.Scores = &o, &File{ScoresName, sum(files[ScoresName].Data)}
 				slices.SortFunc(got.Score.Tensors, func(x, y score.Tensor) int { return cmp.Compare(y.Name, x.Name) })
 				slices.SortFunc(s.Tensors, func(x, y score.Tensor) int { return cmp.Compare(y.Name, x.Name) })

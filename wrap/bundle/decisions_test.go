@@ -25,10 +25,10 @@ func decided() *conformal.Decisions {
 			Score: conformal.RAPS, Alpha: 0.1, Penalty: 0.01, Free: 1, Thresholds: []float64{0.9}, Examples: 100,
 		},
 		Guarantees: []string{
-			"at most 0.1 of the examples that are answered are wrong, with probability 0.95 over the draw of 100 held-out examples",
-			"at most 0.2 of examples in distribution are held to be unfamiliar, with probability 0.95 over the draw of 100 held-out examples",
-			"prediction sets (raps) miss the label of at most 0.1 of all examples, in the mean over draws of 100 held-out examples",
-			"of new examples that are drawn as the held-out ones were; under shift nothing is promised",
+			"at most 0.1 of the answered inputs are wrong, with probability 0.95 over the draw of 100 validation examples",
+			"at most 0.2 of in-distribution inputs are flagged as out-of-distribution, with probability 0.95 over the draw of 100 validation examples",
+			"prediction sets (raps) miss the label of at most 0.1 of all inputs, averaged over draws of 100 validation examples",
+			"these guarantees hold for new inputs from the distribution of the validation data, and not under distribution shift",
 		},
 	}
 }
@@ -61,7 +61,7 @@ func TestResealedGuaranteesAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ old, new, want string }{
 		"a better promise":      {"at most 0.1 of the examples that are", "at most 0.001 of the examples that are", "guarantees[0] is not what the numbers beside it say"},
-		"a smaller target":      {"target_error: 0.1", "target_error: 0.01", "uncertainty has 1 wrong of 60 that it accepts, which does not show a target_error of 0.01"},
+		"a smaller target":      {"target_error: 0.1", "target_error: 0.01", "uncertainty has 1 wrong of 60 accepted, which does not guarantee a target_error of 0.01"},
 		"confidence 0":          {"confidence: 0.95", "confidence: 0", "confidence is 0 or missing"},
 		"no confidence":         {"  confidence: 0.95\n", "", "confidence is 0 or missing"},
 		"fewer mistakes":        {"wrong: 1}", "wrong: -1}", "uncertainty has -1 wrong of 60"},

@@ -85,7 +85,7 @@
 //	  median_variance          median logit variance of val at T_ens = 1, > 0        1   2
 //	  max_ratio                largest T_max/T_min of an example of val or ood, ≥ 1  1   2
 //	  median_margin            > 0, left out where there is ood_score, see below     –  (2)
-//	ood_score                  how ood_score and ood_percentile are computed         –  (2)
+//	ood_score                  how ood_score, ood_percentile, ood_pvalue are computed –  (2)
 //	  name                     the score, one of package score                       –   2
 //	  given                    true: it was configured                               –  (2)
 //	  synthetic_ood            true: it was fitted to synthetic OOD data             –  (2)
@@ -93,7 +93,10 @@
 //	  rival, gain, needed      the score compared with the default one, its gain
 //	                           in AUROC, and the required gain                       –  (2)
 //	  median, scale            of the score on val, scale > 0, see below             –   2
-//	  quantiles                of ood_score on val, 2 to 257 numbers, ascending      –   2
+//	  examples                 of val, whose scores the quantiles are of, ≥ 1        –   2
+//	  quantiles                of ood_score on val, ascending: of at most 257
+//	                           examples all scores (of one it is there twice), of
+//	                           more 257 quantiles                                    –   2
 //	decisions                  when to abstain, and prediction sets: a Decisions of
 //	                           package conformal, if configured                      –  (2)
 //	  target_error, target_coverage, false_alarm, confidence, alpha, sets,
@@ -175,10 +178,12 @@
 // it is, with z = (s - median)/scale, ½/(1-z) for z ≤ 0 and 1 - ½/(1+z) otherwise. If the
 // numbers are not finite, it is 1. ood_percentile is the fraction of validation examples
 // with a lower score: quantile i of n is at i/(n-1), linear between them, and of equal ones the
-// first counts.
+// first counts. ood_pvalue is (1 + a)/(1 + n) of n examples, where a bounds the number of those whose
+// score is at least the example's: with j of m quantiles below the example's score, a is n if j = 0, else
+// n - 1 - ⌊(j-1)(n-1)/(m-1)⌋.
 //
 // Without ood_score the score is mf0 with median mean_field.median_margin, in format 1 with 1, and
-// there is no ood_percentile. The margin of mf0 is, with r = 1 - max p under the pair
+// there is no ood_percentile and no ood_pvalue. The margin of mf0 is, with r = 1 - max p under the pair
 // temperatures.ood and r₀ = 1 - 1/C of C classes, log((1-r)/r) - log((1-r₀)/r₀); of several labels r
 // is the mean of 1 - max(p_k, 1-p_k), and r₀ is ½.
 //

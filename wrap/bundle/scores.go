@@ -13,13 +13,15 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// OODScore says how ood_score and ood_percentile are computed, see score.Served, and why this score was selected.
+// OODScore says how ood_score, ood_percentile and ood_pvalue are computed, see score.Served, and why this score was
+// selected.
 type OODScore struct {
 	score.Selection `yaml:",inline"`
 
 	// Set by Write, from [Bundle.Score].
 	Median    float64   `yaml:"median"`         // on validation data
 	Scale     float64   `yaml:"scale"`          // positive
+	Examples  int       `yaml:"examples"`       // that the quantiles are of
 	Quantiles []float64 `yaml:"quantiles,flow"` // of ood_score, 2 to 257 in ascending order
 }
 
@@ -31,7 +33,8 @@ func (m *Manifest) served() *score.Served {
 		return &score.Served{Fitted: score.Fitted{Score: mf0}, Median: cmp.Or(m.MeanField.MedianMargin, 1), Scale: 1}
 	}
 	s, _ := score.Find(o.Name)
-	return &score.Served{Fitted: score.Fitted{Score: s}, Median: o.Median, Scale: o.Scale, Quantiles: o.Quantiles}
+	return &score.Served{Fitted: score.Fitted{Score: s}, Median: o.Median, Scale: o.Scale, Quantiles: o.Quantiles,
+		Examples: o.Examples}
 }
 
 // describeScore sets the manifest's fields of a score.
@@ -47,7 +50,7 @@ func (m *Manifest) describeScore(s *score.Served) error {
 		return fmt.Errorf("the bundle has the score %s, and the manifest does not describe it", s.Name)
 	}
 	o := *m.OODScore
-	o.Median, o.Scale, o.Quantiles = s.Median, s.Scale, s.Quantiles
+	o.Median, o.Scale, o.Quantiles, o.Examples = s.Median, s.Scale, s.Quantiles, s.Examples
 	m.OODScore, m.MeanField.MedianMargin = &o, 0
 	return nil
 }
@@ -73,6 +76,9 @@ func (c *checks) oodScore(m *Manifest) {
 	c.notNegative("ood_score.needed", o.Needed)
 	n := len(o.Quantiles)
 	c.that(2 <= n && n <= score.MostQuantiles, "ood_score.quantiles has %d numbers, want 2 to %d", n, score.MostQuantiles)
+	c.count("ood_score.examples", o.Examples, 1)
+	want := max(2, min(o.Examples, score.MostQuantiles))
+	c.that(n == want, "ood_score.quantiles has %d numbers, want %d of %d examples", n, want, o.Examples)
 	c.that(slices.IsSorted(o.Quantiles) && (n == 0 || o.Quantiles[0] >= 0 && o.Quantiles[n-1] <= 1),
 		"ood_score.quantiles are not numbers in [0,1] that never fall")
 	c.that(s.NeedsFitting() == (m.Scores != nil), "ood_score is %s, and scores is given: %t, want %t",

@@ -307,7 +307,7 @@ func TestLargeValidationSetsAreSubsampledWithAWarning(t *testing.T) {
 		t.Errorf("warnings %q", warnings)
 	}
 	if got != source.MaxTuning || len(set.Labels) != source.MaxTuning {
-		t.Errorf("%d held-out examples with %d labels", got, len(set.Labels))
+		t.Errorf("%d validation examples with %d labels", got, len(set.Labels))
 	}
 }
 

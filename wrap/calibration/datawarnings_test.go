@@ -52,15 +52,15 @@ func TestClassesWithoutExamplesGiveAWarning(t *testing.T) {
 		want  []string
 	}{
 		"all there":                {counts(300, 100, 1, 199), head(3), nil, nil},
-		"one missing":              {counts(300, 100, 0, 200), head(3), nil, []string{"val: class 1 has no example among 300 held-out examples", "sorted by class"}},
+		"one missing":              {counts(300, 100, 0, 200), head(3), nil, []string{"val: class 1 has no example among 300 validation examples", "sorted by class"}},
 		"one missing, named":       {counts(300, 100, 0, 100, 100), head(4), names, []string{`class 1 ("dog") has no example`}},
 		"two missing":              {counts(300, 100, 0, 200, 0), head(4), names, []string{`classes 1 ("dog"), 3 ("fox") have no example`}},
 		"few of many classes":      {counts(3100, many(620)...), head(1000), nil, []string{"val: 380 of 1000 classes have no example among 3100", "sorted by class"}},
 		"few, as chance has it":    {counts(1000, many(630)...), head(1000), nil, []string{"370 of 1000 classes", "give more examples"}},
-		"a single class":           {counts(300, 0, 300, 0), head(3), names, []string{`all 300 held-out examples are of class 1 ("dog")`, "sorted by class"}},
-		"a single one of two":      {counts(300, 300, 0), two, nil, []string{"all 300 held-out examples are of class 0"}},
+		"a single class":           {counts(300, 0, 300, 0), head(3), names, []string{`all 300 validation examples are of class 1 ("dog")`, "sorted by class"}},
+		"a single one of two":      {counts(300, 300, 0), two, nil, []string{"all 300 validation examples are of class 0"}},
 		"labels":                   {counts(300, 10, 3, 299), multi, nil, nil},
-		"a label of none":          {counts(300, 10, 0, 300), multi, names, []string{`label 1 ("dog") holds for none of 300 held-out examples`}},
+		"a label of none":          {counts(300, 10, 0, 300), multi, names, []string{`label 1 ("dog") holds for none of 300 validation examples`}},
 		"a name of the outlandish": {counts(300, 100, 0, 200), head(3), []string{"a", "b\x1b[2J\n", "c"}, []string{`class 1 ("b\x1b[2J\n")`}},
 	} {
 		checkWarning(t, name, absentValidation(tc.val, tc.head, tc.names), tc.want...)

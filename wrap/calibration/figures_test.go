@@ -31,7 +31,7 @@ func TestImplausibleFiguresGiveAWarning(t *testing.T) {
 		want string // "" for no warning of this kind
 	}{
 		"labels shifted by one": {set("shifted.npz", shifted, n), "no better than guessing"},
-		"few examples":          {set("few.npz", right, 30), "30 held-out examples say little"},
+		"few examples":          {set("few.npz", right, 30), "30 validation examples say little"},
 		"as it should be":       {set("val.npz", right, 250), ""},
 	} {
 		c := quick(Config{Model: model, Train: train, Val: tc.val, Out: filepath.Join(dir, "b"), Force: true})

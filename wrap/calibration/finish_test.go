@@ -16,7 +16,7 @@ func TestAWarningSaysWhatIsImplausibleAboutTheNetwork(t *testing.T) {
 		want           string
 	}{
 		{metrics.InDomain{N: 100, Error: 0.1}, metrics.InDomain{NLL: 0.3}, ""},
-		{metrics.InDomain{N: 99, Error: 0.1}, metrics.InDomain{NLL: 0.3}, "99 held-out examples"},
+		{metrics.InDomain{N: 99, Error: 0.1}, metrics.InDomain{NLL: 0.3}, "99 validation examples"},
 		{metrics.InDomain{N: 100}, metrics.InDomain{NLL: 0.3}, "no error"},
 		{metrics.InDomain{N: 100, Error: 0.9}, metrics.InDomain{NLL: 2.26}, "no better than guessing"},
 		{metrics.InDomain{N: 100, Error: 0.9}, metrics.InDomain{NLL: 2.25}, ""},

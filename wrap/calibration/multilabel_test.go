@@ -111,7 +111,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var nll float64 // of the held-out examples
+		var nll float64 // of the validation examples
 		for i, one := range predictions {
 			near := func(what string, got, want float64) {
 				t.Helper()

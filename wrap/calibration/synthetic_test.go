@@ -46,7 +46,7 @@ func TestSyntheticImagesOfAllShardsAreThoseOfOnePass(t *testing.T) {
 		}
 	}
 	if bytes.Equal(read(t, filepath.Join(both, part.ValName)), read(t, filepath.Join(both, part.SyntheticName))) {
-		t.Error("the stand-ins are the held-out examples")
+		t.Error("the stand-ins are the validation examples")
 	}
 	// A feature cache distinguishes images from synthetic ones.
 	cached := c
@@ -63,7 +63,7 @@ func TestSyntheticImagesOfAllShardsAreThoseOfOnePass(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.SyntheticOOD.N != p.Val.N || p.OOD != nil {
-		t.Errorf("%d stand-ins for %d held-out examples, beside out-of-distribution data %v", p.SyntheticOOD.N, p.Val.N, p.OOD)
+		t.Errorf("%d stand-ins for %d validation examples, beside out-of-distribution data %v", p.SyntheticOOD.N, p.Val.N, p.OOD)
 	}
 }
 

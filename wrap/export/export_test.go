@@ -59,8 +59,8 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := exported(t, path, x)
-		if len(got) != 6 {
-			t.Errorf("%s: %d outputs, want the 6: the model's only own one are the logits", s, len(got))
+		if len(got) != 7 {
+			t.Errorf("%s: %d outputs, want the 7: the model's only own one are the logits", s, len(got))
 		}
 		want, err := opened(t, dir, wrap.Options{}).Predict(t.Context(), []wrap.Tensor{x})
 		if err != nil {
@@ -98,6 +98,7 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 			func(p wrap.Prediction, j int) float64 { return p.LogitVariance[j] })
 		near(r.Outputs.Of("ood_score"), 1, 1e-5, 0, func(p wrap.Prediction, _ int) float64 { return p.OODScore })
 		near(r.Outputs.Of("ood_percentile"), 1, 1e-4, 0, func(p wrap.Prediction, _ int) float64 { return *p.OODPercentile })
+		near(r.Outputs.Of("ood_pvalue"), 1, 1e-4, 0, func(p wrap.Prediction, _ int) float64 { return *p.OODPValue })
 		near(r.Outputs.Of("leverage"), 1, 0, 1e-4, func(p wrap.Prediction, _ int) float64 { return p.Leverage })
 	}
 }
@@ -152,7 +153,7 @@ func TestAnExportIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(r.Inputs, m.Inputs()) || len(m.Outputs()) != 6 {
+	if !reflect.DeepEqual(r.Inputs, m.Inputs()) || len(m.Outputs()) != 7 {
 		t.Errorf("inputs %v, the file has %v, and outputs %v", r.Inputs, m.Inputs(), m.Outputs())
 	}
 	for _, o := range append(r.Outputs.Infos(), r.OwnOutputs...) {

@@ -177,7 +177,7 @@ func TestVerdict(t *testing.T) {
 			"Worse calibrated than the network itself", []string{"Calibration error rose from 3.10 % to 5.00 %"}},
 		{"chance", func(e *bench.Evaluation) { e.Methods[1].InDomain = labelled(.03, -.003, .001) },
 			"Neither better nor worse than the network itself, as far as these examples tell",
-			[]string{"went from 3.10 % to 3.00 % (95 %: 2.40 to 3.90 %) on 2,000 test examples; the difference of −0.10 points (−0.30 to 0.10 %) may be chance."}},
+			[]string{"went from 3.10 % to 3.00 % (95 %: 2.40 to 3.90 %) on 2,000 test examples; the difference of −0.10 points (−0.30 to 0.10 %)\)."}},
 		{"calibrated already", func(e *bench.Evaluation) {
 			for i, v := range []float64{.011, .01} {
 				e.Methods[i].InDomain = labelled(v, -.003, .001)
@@ -243,7 +243,7 @@ func TestVerdict(t *testing.T) {
 		{"a smaller error, within chance", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain.Error = .04
 			e.Methods[1].InDomain.Differences[network]["error"] = differs(-.01, .02)
-		}, "Better calibrated than the network itself", []string{"5.00 % before, which may be chance.\n"}},
+		}, "Better calibrated than the network itself", []string{"5.00 % before, which\).\n"}},
 		{"better likelihood", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain = labelled(.03, -.003, .001)
 			e.Methods[1].InDomain.Differences[network]["nll"] = differs(-.02, .01)
@@ -461,7 +461,7 @@ func TestThePageShowsPotentialSetsWithoutDecisions(t *testing.T) {
 	}
 	text := strings.ReplaceAll(b.String(), "\u00a0", " ")
 	for _, want := range []string{
-		"### What would prediction sets be?", "at most 10.0 % of all examples", "fitted to 1,000 of the test examples",
+		"### What would prediction sets be?", "at most 10.0 % of all inputs", "fitted to 1,000 of the test examples",
 		"| test | 1,000 | – | – | – | 91.00 % | 1.500 | – |", "| 2 | 500 | 50.00 % |",
 	} {
 		if !strings.Contains(text, want) {

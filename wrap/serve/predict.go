@@ -30,6 +30,7 @@ type answer struct {
 
 	OODScore      float64  `json:"ood_score"`
 	OODPercentile *float64 `json:"ood_percentile"`
+	OODPValue     *float64 `json:"ood_pvalue"`
 	Entropy       float64  `json:"entropy"` // nats
 
 	Network networkAnswer `json:"network"`
@@ -154,7 +155,7 @@ func (c *call) answerOf(ctx context.Context, rev *revision, p *wrap.Predictor, i
 		Top:     top(one.Probabilities, plain.Probabilities, q.top, rev.classes),
 		Abstain: one.Abstain, AbstainReason: one.AbstainReason,
 		Set: one.PredictionSet, SetNames: one.PredictionSetNames,
-		OODScore: one.OODScore, OODPercentile: one.OODPercentile, Entropy: one.Entropy,
+		OODScore: one.OODScore, OODPercentile: one.OODPercentile, OODPValue: one.OODPValue, Entropy: one.Entropy,
 		Network: networkAnswer{topClassOf(plain, rev.classes), plain.Labels, plain.LabelNames, plain.Entropy},
 	}, nil
 }

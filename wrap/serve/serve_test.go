@@ -181,6 +181,7 @@ func TestInferGivesWhatPredictGives(t *testing.T) {
 		"logit_variance": func(one wrap.Prediction) []float64 { return one.LogitVariance },
 		"ood_score":      func(one wrap.Prediction) []float64 { return []float64{one.OODScore} },
 		"ood_percentile": func(one wrap.Prediction) []float64 { return []float64{*one.OODPercentile} },
+		"ood_pvalue":     func(one wrap.Prediction) []float64 { return []float64{*one.OODPValue} },
 		"leverage":       func(one wrap.Prediction) []float64 { return []float64{one.Leverage} },
 		"abstain":        func(one wrap.Prediction) []float64 { return []float64{map[bool]float64{true: 1}[*one.Abstain]} },
 		"prediction_set": func(one wrap.Prediction) []float64 {

@@ -20,7 +20,7 @@ class Case:
         """Compares outputs, by name, with the expected ones of rows."""
         want = [self.want[i] for i in (range(len(self.x)) if rows is None else rows)]
         classes = len(want[0]["probabilities"])
-        names = {"probabilities", "logits", "logit_variance", "ood_score", "ood_percentile", "leverage"}
+        names = {"probabilities", "logits", "logit_variance", "ood_score", "ood_percentile", "ood_pvalue", "leverage"}
         if "abstain" in want[0]:
             names |= {"abstain", "prediction_set"}
         assert set(outputs) == names, (set(outputs), names)

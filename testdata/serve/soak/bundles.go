@@ -249,6 +249,7 @@ var outputs = map[string]func(*wrap.Prediction) []float64{
 	"logit_variance": func(p *wrap.Prediction) []float64 { return p.LogitVariance },
 	"ood_score":      func(p *wrap.Prediction) []float64 { return []float64{p.OODScore} },
 	"ood_percentile": func(p *wrap.Prediction) []float64 { return []float64{*p.OODPercentile} },
+	"ood_pvalue":     func(p *wrap.Prediction) []float64 { return []float64{*p.OODPValue} },
 	"leverage":       func(p *wrap.Prediction) []float64 { return []float64{p.Leverage} },
 	"abstain":        func(p *wrap.Prediction) []float64 { return []float64{truth(*p.Abstain)} },
 	"logits": func(p *wrap.Prediction) []float64 {

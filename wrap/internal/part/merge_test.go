@@ -143,7 +143,8 @@ func TestMergeRefuses(t *testing.T) {
 		"no part":          {[]string{t.TempDir()}, "it has no " + ManifestName},
 		"no folder at all": {[]string{filepath.Join(t.TempDir(), "p")}, "no such folder"},
 	} {
-		if _, _, err := Merge(t.Context(), test.dirs, nil, nil); err == nil || !strings.Contains(err.Error(), test.want) {
+		_, _, err := Merge(t.Context(), test.dirs, nil, nil)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 	}
