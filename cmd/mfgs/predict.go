@@ -480,7 +480,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		row = append(row, fitted{class, func(n int) string { return shortenEnd(class, n) }})
 	}
 	list := func(labels []int) {
-		short := func(n int) string { return shortenEnd(t.list(labels, n), n) }
+		short := func(n int) string { return t.shortList(labels, n) }
 		row = append(row, fitted{t.list(labels, mostList), short})
 	}
 	fixed := func(cells ...string) {
@@ -566,6 +566,19 @@ func (t *tablePredictions) list(labels []int, n int) string {
 
 // headerWords shortens the names of fields.
 var headerWords = strings.NewReplacer("ood", "OOD", "percentile", "%ile", "prediction_set", "set", "_", " ")
+
+// shortList is list, and shortens the first label if it does not fit.
+func (t *tablePredictions) shortList(labels []int, n int) string {
+	text := t.list(labels, n)
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	more := ""
+	if len(labels) > 1 {
+		more = fmt.Sprintf(" +%d", len(labels)-1)
+	}
+	return shortenEnd(t.class(labels[0]), max(n-len(more), 2)) + more
+}
 
 // header is the first row.
 func (t *tablePredictions) header() (header []string) {
