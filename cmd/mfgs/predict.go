@@ -44,7 +44,8 @@ func (p *program) predict() *cli.Command {
 and if calibrate set them, abstain with its reason, and a prediction set. A multi-label head predicts the
 labels with a probability above 1/2; its confidence is the mean over all labels of max(p, 1 - p).
 
-The format json is written at the end, the others as predictions come. csv leaves out the lists of json
+The other formats than the table also have the entropy, and ood_pvalue, the conformal p-value of the OOD
+score. The format json is written at the end, all others as predictions come. csv leaves out the lists of json
 except labels.
 
 --format arrow writes an Arrow stream. Its columns are the fields of json and error, null if a field is
