@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/report"
 	"github.com/urfave/cli/v2"
@@ -192,7 +193,7 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 func describeMethods() string {
 	var b strings.Builder
 	for _, name := range bench.Methods() {
-		b.WriteString(wrapTo(textWidth-helpIndent, fmt.Sprintf("  %-20s ", name), bench.DescribeMethod(name)))
+		b.WriteString(text.Wrap(textWidth-helpIndent, fmt.Sprintf("  %-20s ", name), bench.DescribeMethod(name)))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

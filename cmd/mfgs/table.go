@@ -167,26 +167,7 @@ func (f facts) text() string {
 const textWidth = 80
 
 // wrapText wraps a text to textWidth: the first line begins with prefix, the others with as many blanks.
-func wrapText(prefix, text string) string { return wrapTo(textWidth, prefix, text) }
-
-func wrapTo(width int, prefix, text string) string {
-	var b strings.Builder
-	indent := strings.Repeat(" ", utf8.RuneCountInString(prefix))
-	line, empty := prefix, true
-	for word := range strings.FieldsSeq(text) {
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-			b.WriteString(line + "\n")
-			line, empty = indent, true
-		}
-		if !empty {
-			line += " "
-		}
-		line += word
-		empty = false
-	}
-	b.WriteString(strings.TrimRight(line, " ") + "\n")
-	return b.String()
-}
+func wrapText(prefix, words string) string { return text.Wrap(textWidth, prefix, words) }
 
 // oneLine returns a message on one printable line.
 func oneLine(s string) string { return text.Line(s) }

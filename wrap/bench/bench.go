@@ -59,9 +59,15 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 }
 
 func newBench(cfg Config) *bench {
-	return &bench{
-		Config: cfg, notes: source.Notes{Progress: cfg.step()}, opened: map[bundle.Role]*Set{},
-	}
+	b := &bench{Config: cfg, opened: map[bundle.Role]*Set{}}
+	warned := false
+	b.notes = source.Notes{Progress: cfg.step(), Warn: func(w string) {
+		if !warned { // comparators have notes of their own, and all use one cache
+			b.warnings = append(b.warnings, w)
+		}
+		warned = true
+	}}
+	return b
 }
 
 func (b *bench) close() {
@@ -172,11 +178,11 @@ func (b *bench) open(ctx context.Context) error {
 // attach opens the bundle and its network, cut at the head.
 func (b *bench) attach(ctx context.Context) error {
 	b.notes.Step("opening", "", 0, 0)
-	opened, err := bundle.Open(b.Bundle)
+	opened, err := bundle.OpenContext(ctx, b.Bundle)
 	if err != nil {
 		return err
 	}
-	if b.attached, err = attach.Open(opened, b.Model, b.Preprocess); err != nil {
+	if b.attached, err = attach.Open(ctx, opened, b.Model, b.Preprocess); err != nil {
 		return err
 	}
 	b.closers = append(b.closers, b.attached.Close)

@@ -22,7 +22,7 @@ const (
 	// Tuning is timed with sampleFew and with sampleMost examples of each set.
 	sampleFew, sampleMost = 64, 512
 	// tuningMemory is the memory of an example during tuning, as a multiple of its features and logits: measured for
-	// docs/cost.md.
+	// docs/evidence/cost.md.
 	tuningMemory = 4
 )
 

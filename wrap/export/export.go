@@ -102,12 +102,12 @@ var ErrNoName = errors.New("gives no name for a Triton model")
 //
 // The model takes the network's own inputs: preprocessing is not part of it.
 func Write(ctx context.Context, dir string, o Options) (*Report, error) {
-	return export(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
+	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenContext(ctx, dir) }, o)
 }
 
 // WriteFS is [Write] for a bundle at the root of a file system; use fs.Sub to get there.
 func WriteFS(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
-	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
+	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFSContext(ctx, fsys) }, o)
 }
 
 func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (*Report, error) {
@@ -130,7 +130,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	if err != nil {
 		return nil, err
 	}
-	a, err := attach.Open(b, o.Model, nil)
+	a, err := attach.Open(ctx, b, o.Model, nil)
 	if err != nil {
 		return nil, err
 	}

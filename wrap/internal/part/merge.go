@@ -190,7 +190,8 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 				all, from = &Set{Role: role, Spec: s.Spec, From: s.From, Count: s.Count, Stream: s.Stream}, f.dir
 				all.Shards = append(all.Shards, s.Shards...)
 			} else {
-				if field, a, b := Difference(all.identity(), s.identity()); field != "" {
+				inAll := func(s *Set) setIdentity { return s.identity(s.Shards[0].Shard.Count) }
+				if field, a, b := Difference(inAll(all), inAll(s)); field != "" {
 					return mismatch(from, f.dir, fmt.Sprintf("%s %s", role, field), a, b)
 				}
 				all.Shards = append(all.Shards, s.Shards...)
@@ -225,7 +226,7 @@ func (m *Manifest) Identity() map[string]any {
 		for j, p := range s.Shards {
 			shards[j] = p.Shard.String()
 		}
-		sets[string(s.Role)] = map[string]any{"spec": s.Spec, "from": s.From, "count": s.Count, "shards": shards}
+		sets[string(s.Role)] = s.identity(shards)
 	}
 	return map[string]any{"tool": m.Tool, "recipe": m.Recipe.resolved(), "sets": sets}
 }
@@ -241,11 +242,11 @@ type setIdentity struct {
 	From   int    `yaml:"from"`
 	Count  int    `yaml:"count"`
 	Stream bool   `yaml:"stream"`
-	Shards int    `yaml:"shards"` // in total
+	Shards any    `yaml:"shards"` // which, of a part; how many in all, of parts to be merged
 }
 
-func (s *Set) identity() *setIdentity {
-	return &setIdentity{s.Spec, s.From, s.Count, s.Stream, s.Shards[0].Shard.Count}
+func (s *Set) identity(shards any) setIdentity {
+	return setIdentity{s.Spec, s.From, s.Count, s.Stream, shards}
 }
 
 // Difference returns the first YAML field in which two values differ, with its values; "" if they are equal.
