@@ -144,7 +144,7 @@ func evaluation() *bench.Evaluation {
 	}
 }
 
-func pageOf(e *bench.Evaluation, o Options) *page { return newView(e, o).page() }
+func pageOf(e *bench.Evaluation, o Options) *page { return newView(e, o, e.Detail.Probabilities, e.Detail.Score).page() }
 
 func htmlOf(t *testing.T, e *bench.Evaluation, o Options) string {
 	t.Helper()
@@ -700,7 +700,7 @@ func TestTheCurvesOfAFewMethodsAreDrawn(t *testing.T) {
 		e.Methods = append(e.Methods, bench.MethodResult{Name: "ts", InDomain: labelled(.01, -.03, -.01)})
 		e.Detail.Curves["ts"] = e.Detail.Curves["mf0"]
 		e.Detail.Probabilities = serves
-		v := newView(e, Options{})
+		v := newView(e, Options{}, e.Detail.Probabilities, e.Detail.Score)
 		var drawn []string
 		for _, l := range v.drawn() {
 			drawn = append(drawn, l.title)

@@ -35,13 +35,14 @@ type view struct {
 	before, after, score *bench.MethodResult
 }
 
-func newView(e *bench.Evaluation, o Options) *view {
+// newView is a view with the names of the selected probabilities and score.
+func newView(e *bench.Evaluation, o Options, probabilities, score string) *view {
 	v := &view{e: e, options: o}
 	find := func(name string) *bench.MethodResult {
 		i := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == name })
 		return &e.Methods[max(i, 0)]
 	}
-	v.before, v.after, v.score = find(network), find(e.Detail.Probabilities), find(e.Detail.Score)
+	v.before, v.after, v.score = find(network), find(probabilities), find(score)
 	return v
 }
 
