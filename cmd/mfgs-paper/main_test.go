@@ -39,10 +39,10 @@ func TestReportCommandLines(t *testing.T) {
 		{"unknown flag", []string{"report", "--dada", "x"}, exitUsage, "dada"},
 		{"positional", []string{"report", "--data", "x", "y"}, exitUsage, `unexpected argument "y"`},
 		{"unknown part", []string{"report", "--data", "x", "--only", "table1,table9"}, exitUsage, `"table9" is no part: want some of table1, short`},
-		{"part twice", []string{"report", "--data", "x", "--only", "ukf,ukf"}, exitUsage, `"ukf" is named twice`},
+		{"part twice", []string{"report", "--data", "x", "--only", "ukf,ukf"}, exitUsage, `"ukf" is listed twice`},
 		{"no seed", []string{"report", "--data", "x", "--seeds", "0,one"}, exitUsage, `"one" is no seed`},
 		{"negative seed", []string{"report", "--data", "x", "--seeds", "-1"}, exitUsage, `"-1" is no seed`},
-		{"seed twice", []string{"report", "--data", "x", "--seeds", "1,1"}, exitUsage, "1 is named twice"},
+		{"seed twice", []string{"report", "--data", "x", "--seeds", "1,1"}, exitUsage, "1 is listed twice"},
 		{"no folder", []string{"report", "--data", filepath.Join(t.TempDir(), "none")}, exitFailed, "no such folder"},
 	}
 	for _, test := range tests {

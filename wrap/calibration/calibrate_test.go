@@ -231,11 +231,11 @@ func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 				}
 			}
 			_, err = q.Predict(t.Context(), []Tensor{digitTensor(t, 0, 1)})
-			says(t, err, "ready-made", "PredictFeatures")
+			says(t, err, "precomputed features", "PredictFeatures")
 			_, err = q.PredictImages(t.Context())
-			says(t, err, "ready-made", "PredictFeatures")
+			says(t, err, "precomputed features", "PredictFeatures")
 			_, err = Open(t.Context(), c.Out, Options{Model: digits(t, models.DigitsModel)})
-			says(t, err, "ready-made", "no model")
+			says(t, err, "precomputed features", "no model")
 
 			// Files of features do for evaluating and predicting.
 			predictions, report := predicted(t, q, c.Val)
@@ -324,7 +324,7 @@ func TestClassNamesComeFromTheTrainingFolders(t *testing.T) {
 	if !slices.Equal(p.Classes(), words) {
 		t.Errorf("classes %q", p.Classes())
 	}
-	if len(r.Ignored) != 2 || !strings.Contains(r.Ignored[0], "train: 10 files passed over: not PNG or JPEG") {
+	if len(r.Ignored) != 2 || !strings.Contains(r.Ignored[0], "train: 10 files skipped: not PNG or JPEG") {
 		t.Errorf("ignored %q", r.Ignored)
 	}
 	// Held-out folders have their labels by name: there are seven of the ten.
@@ -636,10 +636,10 @@ func TestEvaluationOnCalibrationDataGivesAWarning(t *testing.T) {
 		t.Errorf("warnings %q", got)
 	}
 	got := warnings(models.DigitsVal, models.OODVal)
-	if len(got) != 2 || !strings.HasPrefix(got[0], "test: the same data that was used as val") || !strings.HasPrefix(got[1], "drawings: the same data that was used as ood") {
+	if len(got) != 2 || !strings.HasPrefix(got[0], "test: this data was used as val") || !strings.HasPrefix(got[1], "drawings: this data was used as ood") {
 		t.Errorf("warnings %q", got)
 	}
-	if got := warnings(models.DigitsTrain, models.OODTest); len(got) != 1 || !strings.HasPrefix(got[0], "test: the same data that was used as train") {
+	if got := warnings(models.DigitsTrain, models.OODTest); len(got) != 1 || !strings.HasPrefix(got[0], "test: this data was used as train") {
 		t.Errorf("warnings %q", got)
 	}
 }
