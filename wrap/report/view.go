@@ -182,8 +182,8 @@ func (v *view) figures() section {
 	}
 	b := v.e.Bootstrap
 	test.Note = fmt.Sprintf("Below each result is its %s interval, over %s resamples of the examples. * marks a significant difference from the network, on the same resamples. "+
-		"ECE is the mean difference between confidence and accuracy over bins of confidence; debiased is its root mean square, corrected for the bias of finite samples. "+
-		"AURC is the mean error over all coverages, where the least uncertain examples are answered.", v.level(), count(b.Resamples))
+		"ECE is the mean difference between confidence and accuracy over %d bins of confidence; debiased is its root mean square, corrected for the bias of finite samples. "+
+		"AURC is the mean error over all coverages, where the least uncertain examples are answered.", v.level(), count(b.Resamples), v.e.Bins)
 	if len(test.Rows) > 0 {
 		s.Tables = append(s.Tables, test)
 	}
