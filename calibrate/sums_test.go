@@ -452,7 +452,7 @@ func TestDamagedSumsAreRefused(t *testing.T) {
 		"covers blocks 1 to 4611686018427387904":                  spans(0, 1, 1<<62),
 		"0 bounds of blocks":                                      spans(0),
 		"3 bounds of blocks":                                      spans(0, 1, 2, 3),
-		"want ascending blocks":                                       spans(1, 1, 2),
+		"want ascending blocks":                                   spans(1, 1, 2),
 		"the examples from 1024 to 1535":                          spans(1, 2, 3),
 		`tensor "0.a": entry 3 is NaN`: func(tensors []safetensors.Tensor, _ map[string]string) {
 			tensors[2].Data.([]float64)[3] = math.NaN()

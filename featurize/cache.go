@@ -286,7 +286,7 @@ func (s *caching) fill(ctx context.Context, yield func(*rows.Batch, error) bool)
 }
 
 // errUnfinished reports that the caller stopped early.
-var errUnfinished = errors.New("not all examples were wanted")
+var errUnfinished = errors.New("not all examples were read")
 
 // missing computes the rows that a store lacks, and adds them.
 func (s *caching) missing(ctx context.Context, to *filling) iter.Seq2[*rows.Batch, error] {

@@ -318,7 +318,7 @@ func (w *Network) Logits() int { return w.mustBeCut("Logits").k }
 
 func (w *Network) mustBeCut(method string) *cut {
 	if w.cut == nil {
-		panic("featurize: " + method + " is for a network that is cut at its head")
+		panic("featurize: " + method + " needs a network that was cut at its head")
 	}
 	return w.cut
 }
@@ -522,7 +522,7 @@ func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Resul
 	}
 	for i, o := range outputs {
 		if want := into[i].Shape; !slices.Equal(o.Shape, want) {
-			return fmt.Errorf("the model gave %v for %d examples, want %v: is the first axis of its input the batch?",
+			return fmt.Errorf("the model gave %v for %d examples, want %v: check that the first axis of its input is the batch",
 				ort.Info{Name: o.Name, Type: o.Type(), Shape: o.Shape}, r.N, ort.Info{Name: o.Name,
 					Type: into[i].Type(), Shape: want})
 		}

@@ -300,7 +300,7 @@ func TestANetworkThatIsNotCutHasNoFeatures(t *testing.T) {
 	for method, call := range map[string]func() int{"FeatureDim": w.FeatureDim, "Logits": w.Logits} {
 		func() {
 			defer func() {
-				if text, ok := recover().(string); !ok || text != "featurize: "+method+" is for a network that is cut at its head" {
+				if text, ok := recover().(string); !ok || text != "featurize: "+method+" needs a network that was cut at its head" {
 					t.Errorf("%s panics with %q", method, text)
 				}
 			}()

@@ -14,7 +14,7 @@ import (
 // from c.Cache if that has them, else as Results computes them. A stream is never cached.
 func (w *Network) Rows(ctx context.Context, ds *dataset.Dataset, c StreamConfig) iter.Seq2[*rows.Batch, error] {
 	if w.cut == nil || c.Passes > 1 {
-		panic("featurize: Rows is for a network that is cut at its head, and for one pass")
+		panic("featurize: Rows needs a network that was cut at its head, and for one pass")
 	}
 	c.check()
 	if c.Cache != nil && ds.Len() >= 0 {

@@ -89,7 +89,7 @@ func (w *Network) Results(ctx context.Context, ds *dataset.Dataset, c StreamConf
 	return func(yield func(Results, error) bool) {
 		want := c.selects(ds)
 		if want.all < 0 && c.Limit > 0 {
-			yield(Results{}, fmt.Errorf("%s: a limit is spread over the data, and how many examples a stream has is not known: leave it out, or give a file",
+			yield(Results{}, fmt.Errorf("%s: a stream cannot be subsampled, since its length is not known: leave out the limit, or give a file",
 				ds.Spec()))
 			return
 		}
@@ -235,7 +235,7 @@ type reader struct {
 	network   *Network
 	tasks     chan<- task
 	jobs      chan<- *job // in order
-	lenient   bool        // a value that does not suit the model makes its record bad, and is no error
+	lenient   bool        // a value that does not fit the model makes its record bad, and is no error
 	synthetic bool        // replace examples by synthetic OOD images
 
 	job    *job

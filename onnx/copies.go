@@ -119,7 +119,7 @@ func (c *copies) refused(size int64) error {
 	if c.refusal == nil {
 		return nil
 	}
-	return fmt.Errorf("the model has %d bytes, of which no copy can be made in %s: %w: set TMPDIR to a folder with that much room",
+	return fmt.Errorf("the model has %d bytes, and cannot be copied to %s: %w: set TMPDIR to a folder with enough space",
 		size, filepath.Clean(os.TempDir()), c.refusal)
 }
 
@@ -128,7 +128,7 @@ func (c *copies) heldBecause() error {
 	if c.refusal == nil {
 		return nil
 	}
-	return fmt.Errorf("the model is held in memory while it is opened, which takes several times its %d bytes, as no copy can be made in %s: %w: set TMPDIR to a folder with that much room",
+	return fmt.Errorf("the model is read into memory, which takes several times its %d bytes, since it cannot be copied to %s: %w: set TMPDIR to a folder with enough space",
 		c.held, filepath.Clean(os.TempDir()), c.refusal)
 }
 

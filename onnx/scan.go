@@ -223,7 +223,7 @@ func (s *scanner) fields(k *kind, pos, end int64, do func(field) error) error {
 			return fmt.Errorf("invalid protobuf wire type %d in a %s at byte %d", f.typ, k.name, pos)
 		}
 		if size > uint64(end-f.value) {
-			return fmt.Errorf("cut short: field %d of a %s at byte %d wants %d bytes and %d are left", f.num, k.name,
+			return fmt.Errorf("cut short: field %d of a %s at byte %d needs %d bytes and %d are left", f.num, k.name,
 				pos, size, end-f.value)
 		}
 		f.end = f.value + int64(size)
@@ -264,7 +264,7 @@ func (s *scanner) peek(pos int64, n int) ([]byte, error) {
 	return s.win[pos-s.winOff:][:n], nil
 }
 
-var errNodes = fmt.Errorf("the model has more than %d nodes, more than a classifier can have a use for", maxGraphNodes)
+var errNodes = fmt.Errorf("the model has more than %d nodes, more than supported", maxGraphNodes)
 
 var errSkeleton = fmt.Errorf("more than %d MiB besides the weights", maxSkeleton>>20)
 

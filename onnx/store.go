@@ -222,12 +222,12 @@ func (s *store) external(given, location string) (int, error) {
 			return 0, err
 		}
 		if n := hardLinks(info); n > 1 && info.Mode().IsRegular() {
-			return 0, fmt.Errorf("external data file %q has %d hard links, of which some may be outside the model's folder; replace it by a copy",
+			return 0, fmt.Errorf("external data file %q has %d hard links, of which some may be outside the model's folder; replace it with a copy",
 				location, n)
 		}
 		return s.add(name)
 	}
-	return 0, fmt.Errorf("external data file %q is missing beside the model", location)
+	return 0, fmt.Errorf("external data file %q is missing next to the model", location)
 }
 
 func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }

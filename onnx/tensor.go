@@ -43,7 +43,7 @@ func checkTensor(t *onnxpb.Tensor) error {
 	}
 	if t.GetRawData() != nil || t.GetSpan() != nil {
 		if want, ok := typ.Bytes(n); ok && raw != want {
-			return fail("%v of %v wants %d bytes and has %d", t.GetDims(), typ, want, raw)
+			return fail("%v of %v needs %d bytes and has %d", t.GetDims(), typ, want, raw)
 		}
 		if typ == tensor.String {
 			return fail("strings cannot be raw data")
@@ -60,7 +60,7 @@ func checkTensor(t *onnxpb.Tensor) error {
 		want = (n + 3) / 4
 	}
 	if count != want {
-		return fail("%v of %v wants %d elements and has %d", t.GetDims(), typ, want, count)
+		return fail("%v of %v needs %d elements and has %d", t.GetDims(), typ, want, count)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 // maxFile is the largest model that ONNX Runtime and other protobuf readers accept in one piece.
 const maxFile = math.MaxInt32
 
-var errTooLarge = errors.New("the model takes more than 2 GiB in one piece, which no ONNX reader takes")
+var errTooLarge = errors.New("the model takes more than 2 GiB in one piece, which no ONNX reader accepts")
 
 // Bytes returns the model in one piece, with all weights. It refuses models above 2 GiB.
 func (m *Model) Bytes() ([]byte, error) {

@@ -85,7 +85,7 @@ func (p *Predictor) predictDataset(
 	foreign := 0 // labels that are not the model's
 	defer func() {
 		if foreign > 0 {
-			report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", foreign, met.Examples, p.head.Classes()))
+			report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels are outside [0,%d), the model's classes, and are ignored", foreign, met.Examples, p.head.Classes()))
 		}
 	}()
 	for batch, err := range p.predictSet(ctx, s) {

@@ -43,5 +43,5 @@ func (p *Predictor) JSONInputs(object []byte) ([]Tensor, error) {
 		}
 		return p.network.Ready(&e)
 	}
-	return nil, errors.New("no JSON object")
+	return nil, errors.New("not a JSON object")
 }

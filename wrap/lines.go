@@ -27,7 +27,7 @@ const maxWaiting = 2_500_000
 func (p *Predictor) PredictLines(ctx context.Context, r io.Reader) iter.Seq2[Prediction, error] {
 	return func(yield func(Prediction, error) bool) {
 		if p.network == nil {
-			yield(Prediction{}, fmt.Errorf("%w: lines of its inputs mean nothing; give features as an .npz", ErrNoModel))
+			yield(Prediction{}, fmt.Errorf("%w: it has no inputs for JSON lines; give features as an .npz", ErrNoModel))
 			return
 		}
 		ctx, cancel := context.WithCancel(ctx)

@@ -94,7 +94,7 @@ func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
 		}
 	}
 	says(t, got[6].err, "broken JSON")
-	says(t, got[7].err, "an array [2] of int64 does not suit the model's input image [N,1,8,8] float32")
+	says(t, got[7].err, "an array [2] of int64 does not fit the model's input image [N,1,8,8] float32")
 }
 
 // A single line is answered before the next comes; waiting lines are answered in order.

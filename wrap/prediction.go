@@ -145,7 +145,7 @@ func (p *Predictor) complete(one *Prediction, i int, decisions *conformal.Decisi
 	}
 	// The logits are finite: only absurd features or a foreign posterior lead here.
 	if math.IsNaN(sum) || math.IsInf(sum, 0) {
-		return fmt.Errorf("%s: the prediction is not finite: its features are beyond float32, or the bundle's posterior and temperatures do not fit the model", x.Name(i))
+		return fmt.Errorf("%s: the prediction is not finite: its features overflow float32, or the bundle does not match the model", x.Name(i))
 	}
 	names := p.bundle.Manifest.Labels
 	a := measure.AnswerOf(p.head, one.Probabilities)

@@ -53,13 +53,13 @@ type expected struct {
 
 // ErrNoModel is the error of calls that run the network, for a bundle that was calibrated from precomputed
 // features and has none.
-var ErrNoModel = errors.New("the bundle was made of ready-made features and runs no model")
+var ErrNoModel = errors.New("the bundle was calibrated with precomputed features and has no model")
 
 var errUseFeatures = fmt.Errorf("%w: use PredictFeatures", ErrNoModel)
 
 // ErrBundleChanged is the error of [Predictor.PredictFeatures] if the folder holds another bundle than the one
 // that was opened.
-var ErrBundleChanged = errors.New("the bundle is no longer the one that was opened: open it again")
+var ErrBundleChanged = errors.New("the bundle has changed since it was opened: open it again")
 
 // Close waits for running calls and releases the runtime's memory. Calls that begin later fail.
 func (p *Predictor) Close() error {

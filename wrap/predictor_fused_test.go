@@ -294,7 +294,7 @@ func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
 	other, _ := calibrated(t, structures[1])
 	copied(other)
 	_, err = kept.PredictFeatures(phi, logits)
-	says(t, err, dir, "no longer the one that was opened")
+	says(t, err, dir, "has changed since it was opened")
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}

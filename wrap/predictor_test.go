@@ -450,7 +450,7 @@ func TestPredictionsDoNotNeedTheModelsLabels(t *testing.T) {
 	if len(predictions) != 2 || first == nil || *first != 1 || second != nil {
 		t.Errorf("predictions %+v", predictions)
 	}
-	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "1 of 2 labels lie outside [0,10)") {
+	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "1 of 2 labels are outside [0,10)") {
 		t.Errorf("warnings %q", report.Warnings)
 	}
 	predictions, report = predicted(t, opened(t, dir, Options{Unlabelled: true}), images)
@@ -470,7 +470,7 @@ func TestABundleWithoutItsModelNeedsTheRightOne(t *testing.T) {
 		t.Errorf("the bundle holds %q", got)
 	}
 	_, err := Open(t.Context(), c.Out, Options{})
-	says(t, err, "holds no model", "with Model", "SHA-256")
+	says(t, err, "has no model", "with Model", "SHA-256")
 
 	p := opened(t, c.Out, Options{Model: c.Model})
 	if _, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 0, 3)}); err != nil {

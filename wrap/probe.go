@@ -33,7 +33,7 @@ func (p *Predictor) expect(kept *bundle.Probe, infos []onnx.ValueInfo) error {
 
 // ErrNoProbe is the error of [Predictor.Probe] for a bundle without validation inputs, if nothing else is wrong
 // with it.
-var ErrNoProbe = errors.New("the bundle keeps no held-out inputs to compare with")
+var ErrNoProbe = errors.New("the bundle has no validation inputs to compare with")
 
 // Probe runs the validation inputs that the bundle keeps and compares the predictions with those of the
 // calibration, by the float64 formulas: the error says what differs, and by how much. The rounding of another

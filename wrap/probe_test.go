@@ -84,22 +84,22 @@ func TestTheProbeDetectsAnotherNetwork(t *testing.T) {
 				b.Probe.Features[i] *= 1 + 0.005*noise[i]
 			}
 		}, nil},
-		"another logit": {func(b *bundle.Bundle) { b.Probe.Logits[13] += 0.5 * spread }, []string{"held-out input 1: logit 3", "of the logits' spread, want at most 0.05"}},
+		"another logit": {func(b *bundle.Bundle) { b.Probe.Logits[13] += 0.5 * spread }, []string{"validation input 1: logit 3", "of the logits' range, want at most 0.05"}},
 		"another input": {func(b *bundle.Bundle) {
 			x := b.Probe.Inputs[0].Data.([]float32)
 			copy(x[64:128], x[:64])
-		}, []string{"held-out input 1: logit"}},
+		}, []string{"validation input 1: logit"}},
 		"other features": {func(b *bundle.Bundle) {
 			for i := range b.Probe.Features[:128] {
 				b.Probe.Features[i] *= 1.5
 			}
-		}, []string{"held-out input 0: ood_score", "the formulas give"}},
+		}, []string{"validation input 0: ood_score", "as computed at calibration"}},
 		"another posterior": {func(b *bundle.Bundle) {
 			for i := range b.Posterior.Leverage {
 				b.Posterior.Leverage[i] *= 2
 			}
 		}, nil}, // the method of the bundle
-		"another score": {func(b *bundle.Bundle) { b.Probe.Features = make([]float32, 4*128) }, []string{"held-out input 0"}},
+		"another score": {func(b *bundle.Bundle) { b.Probe.Features = make([]float32, 4*128) }, []string{"validation input 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := opened(t, edited(t, dir, test.change), Options{}).Probe(t.Context())
@@ -134,7 +134,7 @@ func TestTheProbeDetectsAnotherSeed(t *testing.T) {
 		if i == 0 && err != nil {
 			t.Error(err)
 		} else if i > 0 {
-			says(t, err, "held-out input 0: logit 0", "of the logits' spread")
+			says(t, err, "validation input 0: logit 0", "of the logits' range")
 		}
 	}
 }
@@ -174,11 +174,11 @@ func TestWithoutAProbeZerosAreRun(t *testing.T) {
 	c := Config{PrecomputedFeatures: true, Train: classified(t, 600, 4, 3) + "[:400]", Out: filepath.Join(t.TempDir(), "b")}
 	c.Val = c.Train[:len(c.Train)-len("[:400]")] + "[400:]"
 	r := mustCalibrate(t, c)
-	if r.Probe != (ProbeInfo{Reason: "the features are ready made"}) {
+	if r.Probe != (ProbeInfo{Reason: "the features are precomputed"}) {
 		t.Errorf("the report says %+v", r.Probe)
 	}
 	if err := opened(t, c.Out, Options{}).Probe(t.Context()); !errors.Is(err, ErrNoProbe) {
-		t.Errorf("of ready-made features: error %v, want %v", err, ErrNoProbe)
+		t.Errorf("of precomputed features: error %v, want %v", err, ErrNoProbe)
 	}
 }
 

@@ -133,12 +133,12 @@ func TestInconsistentSamplesAreRefused(t *testing.T) {
 	}
 	many.Data = numbers
 	for want, tensors := range map[string][]safetensors.Tensor{
-		"with 1 tensors":      {positions},
-		"tensor: there are":   {positions, {Name: "other", Shape: []int{2, 1}, Data: []float32{1, 2}}},
-		"position 3 is out of order":   {{Name: "positions", Shape: []int{2}, Data: []int64{3, 3}}, features},
-		"position -1 is out of order":  {{Name: "positions", Shape: []int{2}, Data: []int64{-1, 3}}, features},
-		"shape [1 2], want 2": {positions, {Name: "features", Shape: []int{1, 2}, Data: []float32{1, 2}}},
-		"feature 1 is NaN":    {positions, {Name: "features", Shape: []int{2, 1}, Data: []float32{1, float32(math.NaN())}}},
+		"with 1 tensors":              {positions},
+		"tensor: there are":           {positions, {Name: "other", Shape: []int{2, 1}, Data: []float32{1, 2}}},
+		"position 3 is out of order":  {{Name: "positions", Shape: []int{2}, Data: []int64{3, 3}}, features},
+		"position -1 is out of order": {{Name: "positions", Shape: []int{2}, Data: []int64{-1, 3}}, features},
+		"shape [1 2], want 2":         {positions, {Name: "features", Shape: []int{1, 2}, Data: []float32{1, 2}}},
+		"feature 1 is NaN":            {positions, {Name: "features", Shape: []int{2, 1}, Data: []float32{1, float32(math.NaN())}}},
 		"8193 rows of 1 features": {many,
 			{Name: "features", Shape: []int{maxSample + 1, 1}, Data: make([]float32, maxSample+1)}},
 	} {

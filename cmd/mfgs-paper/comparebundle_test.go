@@ -65,7 +65,7 @@ func TestCompareMeasuresAPaperMethodOnABundle(t *testing.T) {
 		"--ood", "drawings=" + filepath.Join(dir, models.OODTest), "--draws", "3,4",
 		"--shift", "again=" + filepath.Join(dir, models.DigitsVal)}
 	code, stdout, stderr := invoke(t.Context(), args...)
-	if code != exitDone || !strings.Contains(stderr, "warning: again: the same data that was used as val") {
+	if code != exitDone || !strings.Contains(stderr, "warning: again: this data was used as val") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	for _, line := range []string{"| test | n | error | NLL |", "| mc:5 | 297 | ", "| again | n |", "| test vs drawings | n | accuracy | AUROC |", "- recommended score: "} {

@@ -138,7 +138,7 @@ func parseParts(list string) ([]part, error) {
 			return nil, fmt.Errorf("unknown part %q: want some of %s", name, strings.Join(partNames(), ", "))
 		}
 		if slices.Contains(names[:i], name) {
-			return nil, fmt.Errorf("%q is named twice", name)
+			return nil, fmt.Errorf("%q is listed twice", name)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !slices.Contains(names, p.name) }), nil
@@ -152,7 +152,7 @@ func parseSeeds(list string) ([]int, error) {
 			return nil, fmt.Errorf("seed %q: want whole numbers from 0, separated by commas", s)
 		}
 		if slices.Contains(seeds, seed) {
-			return nil, fmt.Errorf("%d is named twice", seed)
+			return nil, fmt.Errorf("%d is listed twice", seed)
 		}
 		seeds = append(seeds, seed)
 	}

@@ -39,10 +39,10 @@ func TestReportCommandLines(t *testing.T) {
 		{"unknown flag", []string{"report", "--dada", "x"}, exitUsage, "dada"},
 		{"positional", []string{"report", "--data", "x", "y"}, exitUsage, `unexpected argument "y"`},
 		{"unknown part", []string{"report", "--data", "x", "--only", "table1,table9"}, exitUsage, `unknown part "table9": want some of table1, short`},
-		{"part twice", []string{"report", "--data", "x", "--only", "ukf,ukf"}, exitUsage, `"ukf" is named twice`},
+		{"part twice", []string{"report", "--data", "x", "--only", "ukf,ukf"}, exitUsage, `"ukf" is listed twice`},
 		{"no seed", []string{"report", "--data", "x", "--seeds", "0,one"}, exitUsage, `seed "one"`},
 		{"negative seed", []string{"report", "--data", "x", "--seeds", "-1"}, exitUsage, `seed "-1"`},
-		{"seed twice", []string{"report", "--data", "x", "--seeds", "1,1"}, exitUsage, "1 is named twice"},
+		{"seed twice", []string{"report", "--data", "x", "--seeds", "1,1"}, exitUsage, "1 is listed twice"},
 		{"no folder", []string{"report", "--data", filepath.Join(t.TempDir(), "none")}, exitFailed, "no such folder"},
 	}
 	for _, test := range tests {

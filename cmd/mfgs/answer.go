@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
+	"github.com/mfgs/mfgs/wrap/report"
 )
 
 // methodNames are the names of methods in sentences and in tables of a calibration.
@@ -86,7 +87,7 @@ func afterCalibration(r *calibration.Report, noModel bool) string {
 	return pretrained.Command(args...)
 }
 
-// evaluationAnswer says which probabilities and which score to use, how sure that is, and what to do.
+// evaluationAnswer says what was gained, which probabilities and which score to use, how sure that is, and what to do.
 func evaluationAnswer(e *bench.Evaluation) string {
 	probabilities, score := "no method has any.", "no OOD data was given, so no scores are compared."
 	r := e.Recommendation
@@ -96,7 +97,11 @@ func evaluationAnswer(e *bench.Evaluation) string {
 	if r.Score != nil {
 		score = sentence(r.Score.Sentence)
 	}
-	return wrapText("", "Probabilities: "+printable(probabilities)) + wrapText("", "OOD score: "+printable(score)) +
+	gained := ""
+	if s := report.Headline(e); s != "" {
+		gained = wrapText("", printable(sentence(s)))
+	}
+	return gained + wrapText("", "Probabilities: "+printable(probabilities)) + wrapText("", "OOD score: "+printable(score)) +
 		wrapText("", "Next: "+printable(afterEvaluation(e)))
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -31,6 +32,9 @@ func (p *program) app() *cli.App {
 	}
 	for _, command := range app.Commands {
 		command.HideHelp = true
+		if strings.Contains(command.UsageText, "SPEC") || strings.Contains(command.Description, "SPEC") {
+			command.Description += "\n\nA SPEC names a dataset: see mfgs help."
+		}
 		command.Description = reflowed(command.Description)
 		for _, f := range command.Flags {
 			markFile(f)

@@ -85,9 +85,9 @@ func TestMalformedArgumentsAreRefused(t *testing.T) {
 		{[]string{"--=w"}, "unknown flag --"},
 		{[]string{"--word", "a", "--word=b"}, "--word is given twice"},
 		{[]string{"--yes", "--yes"}, "--yes is given twice"},
-		{[]string{"--word"}, "--word wants a value"},
-		{[]string{"--word", "--many", "a"}, "--word wants a value, and --many is a flag"},
-		{[]string{"--word", "--many=a"}, "--word wants a value, and --many=a is a flag"},
+		{[]string{"--word"}, "--word needs a value"},
+		{[]string{"--word", "--many", "a"}, "--word needs a value, and --many is a flag"},
+		{[]string{"--word", "--many=a"}, "--word needs a value, and --many=a is a flag"},
 	} {
 		_, _, err := arrange(tool(), test.args)
 		var usage *usageError
@@ -132,7 +132,7 @@ func FuzzArrange(f *testing.F) {
 	})
 }
 
-func TestHelpExplainsEveryFlagIn84Columns(t *testing.T) {
+func TestHelpExplainsEveryFlagIn80Columns(t *testing.T) {
 	t.Parallel()
 	for _, c := range new(program).app().Commands {
 		code, stdout, stderr := invoke(context.Background(), c.Name, "--help")
@@ -140,7 +140,7 @@ func TestHelpExplainsEveryFlagIn84Columns(t *testing.T) {
 			t.Fatalf("%s: exit code %d, %s", c.Name, code, stderr)
 		}
 		for line := range strings.Lines(stdout) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 84 {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%s: %d columns: %s", c.Name, n, line)
 			}
 		}
@@ -153,7 +153,7 @@ func TestHelpExplainsEveryFlagIn84Columns(t *testing.T) {
 				t.Errorf("%s: --%s%s is described as %q", c.Name, f.Names()[0], placeholder, text)
 			}
 		}
-		if _, overview, _ := invoke(context.Background(), "--help"); !strings.Contains(overview, "\n   "+c.Name+" ") {
+		if _, overview, _ := invoke(context.Background(), "--help"); !strings.Contains(overview, "\n     "+c.Name+" ") {
 			t.Errorf("%s is not in the overview", c.Name)
 		}
 	}

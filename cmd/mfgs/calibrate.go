@@ -277,7 +277,7 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
 	f.add("damping", dampingLine(r.Damping))
 	f.add("probabilities", r.Probabilities.Reason)
-	f.add("ood score", r.OODScore.Reason)
+	f.add("OOD score", r.OODScore.Reason)
 	f.add("examples", exampleLine(r.Examples))
 	f.add("self-test", probeLine(r.Probe))
 	f.add("time", secondsLine(r.Seconds))

@@ -27,11 +27,10 @@ func (p *program) completion() *cli.Command {
 		UsageText: "mfgs completion " + strings.Join(shells, "|"),
 		Description: `Completes commands, flags, values of flags, and files. To install it for every new shell:
 
-  bash   mfgs completion bash > ~/.local/share/bash-completion/completions/mfgs
-         or in ~/.bashrc: source <(mfgs completion bash)
-  zsh    mfgs completion zsh > "${fpath[1]}/_mfgs"
-         or in ~/.zshrc, after compinit: source <(mfgs completion zsh)
-  fish   mfgs completion fish > ~/.config/fish/completions/mfgs.fish`,
+  bash  in ~/.bashrc: source <(mfgs completion bash)
+  zsh   in ~/.zshrc, after compinit: source <(mfgs completion zsh)
+        or: mfgs completion zsh > "${fpath[1]}/_mfgs"
+  fish  mfgs completion fish > ~/.config/fish/completions/mfgs.fish`,
 		BashComplete: func(c *cli.Context) { fmt.Fprintln(c.App.Writer, strings.Join(shells, "\n")) },
 		Action: func(c *cli.Context) error {
 			shell := c.Args().First()

@@ -96,8 +96,8 @@ func TestTemperaturesForPeople(t *testing.T) {
 		of   bundle.TemperatureInfo
 		want string
 	}{
-		{told, "temperatures activation ensemble for the likelihood 1.5 20 for out-of-distribution 0.5 7 temperature scaling 2.5 its for out-of-distribution 3.5"},
-		{same, "temperatures activation ensemble for the likelihood 1.5 20 for out-of-distribution the same temperature scaling 2.5"},
+		{told, "temperatures activation ensemble mf0, for NLL 1.5 20 mf0, for OOD detection 0.5 7 temperature scaling, for NLL 2.5 temperature scaling, for OOD detection 3.5"},
+		{same, "temperatures activation ensemble mf0, for NLL 1.5 20 mf0, for OOD detection the same temperature scaling, for NLL 2.5"},
 	} {
 		var b bytes.Buffer
 		if err := temperatures(test.of).write(&b); err != nil {

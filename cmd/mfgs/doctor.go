@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/doctor"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
 
@@ -31,8 +32,11 @@ func (p *program) runDoctor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	bar := p.progress()
+	bar.work(wrap.Progress{Stage: "checking"})
 	checks := doctor.Examine(c.Context, doctor.Config{Library: c.String("runtime"), Provider: c.String("provider"),
 		Bundle: c.String("bundle"), Model: c.String("model")})
+	bar.done()
 	if c.Bool("json") {
 		err = writeJSON(p.stdout, map[string]any{"checks": checks})
 	} else {

@@ -6,13 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
 // dryRun estimates the time and memory of a calibration.
 func (p *program) dryRun(c *cli.Context, bar *progress, config calibration.Config) error {
-	config.Progress = nil // the timed parts are short
+	config.Progress = func(r wrap.Progress) { bar.work(wrap.Progress{Stage: "trying " + r.Stage}) } // of parts of the data
 	estimate, err := calibration.EstimateCalibration(c.Context, config)
 	bar.done()
 	if err != nil {

@@ -32,7 +32,10 @@ error says what to try.`,
 			if err := checkPath(c.Args().First(), pathKinds["model"]); err != nil {
 				return err
 			}
+			bar := p.progress()
+			bar.work(wrap.Progress{Stage: "reading"})
 			in, err := inspectModel(c)
+			bar.done()
 			if err != nil {
 				return err
 			}

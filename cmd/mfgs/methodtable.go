@@ -95,7 +95,7 @@ func detection(m metrics.OOD) (cells []string) {
 }
 
 // detectionRows adds a method at the temperatures for out-of-distribution data and, if its figures differ there,
-// at those for the likelihood.
+// at those for NLL.
 func detectionRows(t *table, name string, m, nll metrics.OOD) {
 	t.row(name, detection(m)...)
 	if nll != m {

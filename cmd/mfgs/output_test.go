@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
@@ -27,6 +28,12 @@ import (
 
 func TestTable(t *testing.T) {
 	t.Parallel()
+	wide := table{align: "lr"}
+	wide.row(strings.Repeat("a", 60)+strings.Repeat("b", 60), "1")
+	var fits strings.Builder
+	if err := wide.write(&fits); err != nil || fits.String() != strings.Repeat("a", 38)+"…"+strings.Repeat("b", 38)+"  1\n" {
+		t.Errorf("%v, %s", err, fits.String())
+	}
 	tab := table{align: "lrr"}
 	tab.row("", "one", "two")
 	tab.row("größer", "1", "2,000.5")
@@ -176,8 +183,9 @@ func TestReportFits80Columns(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "b")
 	for _, args := range [][]string{
 		{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--ood", dir +
-			models.OODVal, "--out", out},
-		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "drawings=" + dir + models.OODTest},
+			models.OODVal, "--out", out, "--false-alarm", "0.05", "--target-error", "0.05", "--alpha", "0.05"},
+		{"eval", "--bundle", out, "--per-class", "--test", dir + models.DigitsTest, "--shift", strings.Repeat("long", 30) + "=" + dir +
+			models.DigitsVal, "--ood", "drawings=" + dir + models.OODTest},
 		{"predict", "--bundle", out, dir + models.DigitsTest},
 		{"inspect", dir + models.DigitsModel},
 		{"demo"},
@@ -191,6 +199,43 @@ func TestReportFits80Columns(t *testing.T) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 &&
 				!strings.Contains(line, filepath.Dir(out)) && !strings.Contains(line, dir) {
 				t.Errorf("%s: %d columns: %s", args[0], n, line)
+			}
+		}
+	}
+}
+
+// Predictions with long names, labels, abstention and prediction sets fit, in the first rows and after them.
+func TestPredictionTablesFit80Columns(t *testing.T) {
+	t.Parallel()
+	classes := []string{"airplane", "sulphur-crested cockatoo, Kakatoe galerita", "cat", "a very long name of a class", "e", "f"}
+	label, share, yes := 1, 0.999, true
+	decisions := &conformal.Decisions{Plan: conformal.Plan{FalseAlarm: 0.05, Alpha: 0.05}, OOD: &conformal.Rule{}, Set: &conformal.Sets{}}
+	for _, multi := range []bool{false, true} {
+		for _, d := range []*conformal.Decisions{nil, decisions} {
+			var b bytes.Buffer
+			w := newPredictionWriter("table", &b, classes, multi, d)
+			for i := range rowsKept + 2 {
+				p := wrap.Prediction{Input: "a.png", Class: 4, Labels: []int{4}, Confidence: 1, OODPercentile: &share, Leverage: 1e-7,
+					PredictionSet: []int{4}, Abstain: new(bool)}
+				if i%rowsKept == 1 || i > rowsKept {
+					p.Input, p.Class, p.Label = strings.Repeat("folder/", 9)+"image.png", 3, &label
+					p.Labels, p.Targets, p.PredictionSet = []int{0, 1, 2, 3, 4}, []int{1, 3}, []int{0, 1, 2, 3, 4, 5}
+					p.Abstain, p.AbstainReason = &yes, "uncertain and out-of-distribution"
+				}
+				if err := w.write(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.close(); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(b.String()) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+					t.Errorf("multi-label %t, decisions %t: %d columns: %s", multi, d != nil, n, line)
+				}
+			}
+			if d != nil && (!strings.Contains(b.String(), "  both  ") || !strings.Contains(b.String(), " +5\n")) {
+				t.Errorf("multi-label %t: no reason or set in\n%s", multi, b.String())
 			}
 		}
 	}
@@ -279,7 +324,7 @@ func TestLabelsInCells(t *testing.T) {
 			"input  targets           labels        confidence  OOD score  OOD %ile  leverage\n" +
 			"a      none              0 cat, 1 dog      75.00%     0.2500    12.50%     12.00\n" +
 			"b      -                 0 cat +2          50.00%     0.0000         -     0.000\n" +
-			"c      2 a bird of som…  none             100.00%     0.0000         -     0.000\n",
+			"c      2 a bird of … +1  none             100.00%     0.0000         -     0.000\n",
 	} {
 		var b bytes.Buffer
 		w := newPredictionWriter(format, &b, names, true, nil)

@@ -44,7 +44,8 @@ func (p *program) predict() *cli.Command {
 and if calibrate set them, abstain with its reason, and a prediction set. A multi-label head predicts the
 labels with a probability above 1/2; its confidence is the mean over all labels of max(p, 1 - p).
 
-The format json is written at the end, the others as predictions come. csv leaves out the lists of json
+The other formats than the table also have the entropy, and ood_pvalue, the conformal p-value of the OOD
+score. The format json is written at the end, all others as predictions come. csv leaves out the lists of json
 except labels.
 
 --format arrow writes an Arrow stream. Its columns are the fields of json and error, null if a field is
@@ -480,7 +481,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		row = append(row, fitted{class, func(n int) string { return shortenEnd(class, n) }})
 	}
 	list := func(labels []int) {
-		short := func(n int) string { return shortenEnd(t.list(labels, n), n) }
+		short := func(n int) string { return t.shortList(labels, n) }
 		row = append(row, fitted{t.list(labels, mostList), short})
 	}
 	fixed := func(cells ...string) {
@@ -566,6 +567,19 @@ func (t *tablePredictions) list(labels []int, n int) string {
 
 // headerWords shortens the names of fields.
 var headerWords = strings.NewReplacer("ood", "OOD", "percentile", "%ile", "prediction_set", "set", "_", " ")
+
+// shortList is list, and shortens the first label if it does not fit.
+func (t *tablePredictions) shortList(labels []int, n int) string {
+	text := t.list(labels, n)
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	more := ""
+	if len(labels) > 1 {
+		more = fmt.Sprintf(" +%d", len(labels)-1)
+	}
+	return shortenEnd(t.class(labels[0]), max(n-len(more), 2)) + more
+}
 
 // header is the first row.
 func (t *tablePredictions) header() (header []string) {

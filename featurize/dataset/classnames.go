@@ -62,7 +62,7 @@ func matchClasses(folders, names []string) ([]int, error) {
 			continue
 		}
 		if j, dup := twice[names[y]]; dup {
-			return nil, fmt.Errorf("folder %s: the class name %q stands for both %d and %d; name the folders by integer label",
+			return nil, fmt.Errorf("folder %s: the class name %q is used for both %d and %d; name the folders by integer label",
 				f, names[y], y, j)
 		}
 		if other, dup := taken[y]; dup {

@@ -126,7 +126,7 @@ func separator(head []byte, path string) rune {
 func (s *csvSource) assign(header []string, o Options) error {
 	s.width = len(header)
 	if s.width > maxFeatures {
-		return fmt.Errorf("%d columns, %d the most", s.width, maxFeatures)
+		return fmt.Errorf("%d columns, want at most %d", s.width, maxFeatures)
 	}
 	numbers := 0
 	for i, name := range header {
@@ -164,7 +164,7 @@ func (s *csvSource) assign(header []string, o Options) error {
 		return fmt.Errorf("no columns but %s", csvLabel)
 	case o.Inputs == nil, len(o.Inputs) == 1 && (len(missing) == 1 || len(rest) > 1 && width(0) > 1):
 		if w := width(0); w > 0 && w != len(rest) {
-			return fmt.Errorf("%d columns beside the label (%s) for the model's input %q, which takes %d numbers an example",
+			return fmt.Errorf("%d columns beside the label (%s) for the model's input %q, which takes %d numbers per example",
 				len(rest), Some(names), o.Inputs[0], w)
 		}
 		s.inputs = []csvInput{{"", rest, names, []int{len(rest)}}}
@@ -173,7 +173,7 @@ func (s *csvSource) assign(header []string, o Options) error {
 	default:
 		for i, name := range o.Inputs {
 			if w := width(i); w > 1 {
-				return fmt.Errorf("the model's input %q takes %d numbers an example and a column has one; use JSON lines or an .npz",
+				return fmt.Errorf("the model's input %q takes %d numbers per example and a column has one; use JSON lines or an .npz",
 					name, w)
 			}
 			c := slices.Index(header, name)

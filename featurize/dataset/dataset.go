@@ -109,7 +109,7 @@ func (d *Dataset) Between(ctx context.Context, from, to int) iter.Seq2[Example, 
 			return
 		}
 		if err = stream.drain(); position == d.to {
-			err = fmt.Errorf("%s: a stream has room for %d examples: cut it into several", d.Path(), StreamPositions)
+			err = fmt.Errorf("%s: a stream can have at most %d examples: split it", d.Path(), StreamPositions)
 		}
 		if err != nil {
 			yield(Example{Label: -1}, err)
@@ -169,7 +169,7 @@ func openStdin(ctx context.Context, spec Spec, o Options) (Source, error) {
 		}
 	}
 	if f.Stream == nil {
-		return nil, fmt.Errorf("%s: %s cannot be read front to back, as a stream is: want one of %s, or a file", s.Name(),
+		return nil, fmt.Errorf("%s: %s cannot be streamed: want one of %s, or a file", s.Name(),
 			f.Name, strings.Join(streamNames(), ", "))
 	}
 	src, err := f.Stream(s, o)

@@ -88,7 +88,7 @@ func checkImageSize(size int64) error {
 	case size == 0:
 		return errors.New("the file is empty")
 	case size > maxImage:
-		return fmt.Errorf("%d bytes are too many for an image, %d the most", size, maxImage)
+		return fmt.Errorf("%d bytes are too many for an image, want at most %d", size, maxImage)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 		return nil, err
 	}
 	if s.Path == stdinPath {
-		return nil, fmt.Errorf("%s: ready-made features are not read front to back, as a stream is: give a file", s.Path)
+		return nil, fmt.Errorf("%s: precomputed features cannot be streamed: give a file", s.Path)
 	}
 	f := &Features{opened: opened{spec: spec}, ignoreUnknown: o.IgnoreUnknownLabels, multi: o.MultiLabel}
 	format := formatOf(s.Format)
@@ -56,7 +56,7 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 	count := f.src.base().Count
 	if err = f.open(s, count, "features", o); err == nil {
 		if k := f.Logits(); o.Classes > 0 && o.Classes != f.Classes() {
-			err = fmt.Errorf("%s: %d logits an example for a head of %d classes", s.Path, k, o.Classes)
+			err = fmt.Errorf("%s: %d logits per example for a head of %d classes", s.Path, k, o.Classes)
 		}
 	}
 	if err != nil {

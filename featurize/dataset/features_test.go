@@ -155,7 +155,7 @@ func TestFeaturesAreRefused(t *testing.T) {
 		{"too wide", map[string][]byte{"features.npy": npy("<f2", "(1, 1048577)", make([]byte, 2<<20+2)), "logits.npy": l}, "n at most 1048576"},
 		{"label count", map[string][]byte{"features.npy": x, "logits.npy": l, "y.npy": npy("|u1", "(1,)", ramp(1))}, "1 labels for 2 rows"},
 		{"label out of range", map[string][]byte{"features.npy": x, "logits.npy": l, "y.npy": npy("|u1", "(2,)", []byte{2, 3})}, "label 3 of example 1 is outside [0,3)"},
-		{"class count", map[string][]byte{"features.npy": x, "logits.npy": npy("<f4", "(2, 4)", ramp(32)), "y.npy": y}, "4 logits an example for a head of 3 classes"},
+		{"class count", map[string][]byte{"features.npy": x, "logits.npy": npy("<f4", "(2, 4)", ramp(32)), "y.npy": y}, "4 logits per example for a head of 3 classes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, t.TempDir(), "f.npz", zipped(t, c.members))
@@ -215,7 +215,7 @@ func TestFeaturesOfRecords(t *testing.T) {
 		"features of shape [1 1]; want a list of numbers":              `{"features":[[1]],"logits":[1]}`,
 		"features: []string; want real numbers":                        `{"features":["a"],"logits":[1]}`,
 		"label 2 of example 0 is outside [0,2)":                        `{"features":[1],"logits":[1],"label":2}`,
-		"2 logits an example for a head of 3 classes":                  `{"features":[1],"logits":[1,2]}`,
+		"2 logits per example for a head of 3 classes":                 `{"features":[1],"logits":[1,2]}`,
 	} {
 		path := write(t, t.TempDir(), "x.jsonl", []byte(text))
 		o := Options{Classes: 2}

@@ -41,7 +41,7 @@ func TestMapClasses(t *testing.T) {
 		{"integer out of range", []string{"1", "2"}, nil, 2, nil, "class folder 2 is outside [0,2)"},
 		{"the same integer", []string{"01", "1"}, nil, 2, nil, "folders 01 and 1 are both class 1"},
 		{"the same name", []string{"CAT", "cat"}, []string{"cat", "dog"}, 2, nil, `folders CAT and cat are both class "cat"`},
-		{"class name twice", []string{"cat", "crane"}, []string{"crane", "cat", "crane"}, 3, nil, `class name "crane" stands for both 0 and 2`},
+		{"class name twice", []string{"cat", "crane"}, []string{"crane", "cat", "crane"}, 3, nil, `class name "crane" is used for both 0 and 2`},
 		{"class name twice, of another folder", []string{"cat"}, []string{"crane", "cat", "crane"}, 3, []int{1}, ""},
 	} {
 		got, err := mapFolders(c.folders, c.names, c.k)

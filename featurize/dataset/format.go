@@ -188,7 +188,7 @@ func (p *Peek) unknown() error {
 	case p.Gzip:
 		return fmt.Errorf("%s: no format recognised inside the gzip: %s", p.Path, supported())
 	case p.Ext == ".json":
-		return fmt.Errorf("%s: JSON is read as lines: write one object a line into a .jsonl file", p.Path)
+		return fmt.Errorf("%s: JSON is read as lines: write one object per line to a .jsonl file", p.Path)
 	case slices.Contains([]string{".png", ".jpg", ".jpeg", ".npy", ".npz", ".tar", ".parquet", ".arrow", ".arrows", ".feather",
 		".gz"}, p.Ext):
 		return fmt.Errorf("%s: not a %s file by its content (it begins % x)", p.Path, p.Ext,

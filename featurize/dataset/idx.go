@@ -25,7 +25,7 @@ func openIDX(path string, o Options) (_ Source, err error) {
 		return nil, err
 	}
 	if len(images.Shape) == 0 {
-		return nil, fmt.Errorf("%s: holds one number an example, as labels files do; name the images file", path)
+		return nil, fmt.Errorf("%s: holds one number per example, as labels files do; name the images file", path)
 	}
 	s.inputs = []namedArray{{"", imageLayout(images.Type, images.Shape), images}}
 	if lp := labelsPath(path); lp != "" && !o.Unlabelled {

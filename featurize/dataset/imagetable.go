@@ -98,14 +98,14 @@ func pathIn(e *Example) (string, error) {
 func (s *imageTable) file(path string) (string, error) {
 	local := filepath.FromSlash(path)
 	if !filepath.IsLocal(local) {
-		return "", errors.New("the path leads out of the folder of the table, and whoever wrote that is not asked for other files: make it relative to the table")
+		return "", errors.New("the path leads out of the folder of the table, which is not allowed: make it relative to the table")
 	}
 	real, err := filepath.EvalSymlinks(filepath.Join(s.real, local))
 	if err != nil {
 		return "", bareError(err)
 	}
 	if within, err := filepath.Rel(s.real, real); err != nil || !filepath.IsLocal(within) {
-		return "", errors.New("the path leads through a link out of the folder of the table: put the table where its images are")
+		return "", errors.New("the path follows a link out of the folder of the table: put the table next to its images")
 	}
 	return real, nil
 }

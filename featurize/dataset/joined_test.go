@@ -103,7 +103,7 @@ func TestFilesOfAPatternAreRefused(t *testing.T) {
 		"{a,e}.jsonl":     "e.jsonl: no line can be read",
 		"{a,z}.jsonl":     "z.jsonl: no such file or folder",
 		"{a,a}.jsonl":     "a.jsonl twice",
-		"*.nothing":       "no file or folder is called so",
+		"*.nothing":       "no file or folder matches",
 		"{a,d}.jsonl[5:]": "reaches beyond its 4 examples",
 		"npz:{a,d}.jsonl": "broken .npz",
 	} {

@@ -51,7 +51,7 @@ func streamJSONL(in *Stream, o Options) (Source, error) {
 		return nil, err
 	}
 	if s.images {
-		return nil, fmt.Errorf("%s: paths of images on a stream lead to nothing: give the lines as a file beside the images", s.Path)
+		return nil, fmt.Errorf("%s: image paths need a file next to the images, not a stream", s.Path)
 	}
 	s.Labelled, s.Ragged, s.Text = s.labelKey != "", true, true
 	return s, nil
@@ -168,7 +168,7 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	case c == '[' && !o.MultiLabel:
 		return refuse("%s is a list; want one class, for a head whose classes exclude each other", s.labelKey)
 	case c != '[' && o.MultiLabel:
-		return refuse("%s is no list; want %s", s.labelKey, wantTargets(o.Classes))
+		return refuse("%s is not a list; want %s", s.labelKey, wantTargets(o.Classes))
 	case c == '[' && s.labels.k == 0: // all lines must have as many
 		p.Pos++
 		n, err := p.Elements(func() error { return p.Skip(0) })
@@ -215,7 +215,7 @@ func (s *jsonlSource) parse(e *Example, line []byte) error {
 	p := parserOf(line, e.Index)
 	err := p.Object(func(key string) error {
 		if slices.Contains(seen, key) {
-			return fmt.Errorf("the key %q stands twice", key)
+			return fmt.Errorf("the key %q appears twice", key)
 		}
 		if key == s.labelKey {
 			seen = append(seen, key)
@@ -228,7 +228,7 @@ func (s *jsonlSource) parse(e *Example, line []byte) error {
 		i := slices.Index(s.inputs, key)
 		if i < 0 {
 			if s.labelled && s.labelKey == "" && slices.Contains(jsonLabelNames, key) {
-				return fmt.Errorf("a %s, and the first example has none", key)
+				return fmt.Errorf("a %s, and the first example does not", key)
 			}
 			return p.Skip(0)
 		}

@@ -36,7 +36,7 @@ func newLabelParser(o Options) labelParser {
 func (l labelParser) fromText(s string) (int, error) {
 	if i, ok := l.byName[s]; ok {
 		if j := slices.Index(l.names[i+1:], s); j >= 0 {
-			return -1, refuse("the class name %q stands for both %d and %d; label by number", s, i, i+1+j)
+			return -1, refuse("the class name %q is used for both %d and %d; label by number", s, i, i+1+j)
 		}
 		return i, nil
 	}
@@ -47,14 +47,14 @@ func (l labelParser) fromText(s string) (int, error) {
 	case l.ignoreUnknown:
 		return -1, nil
 	case l.names == nil:
-		return -1, refuse("label %q is no whole number, and there are no class names: give them as classes",
+		return -1, refuse("label %q is not a whole number, and there are no class names: give the class names",
 			clip(s))
 	}
 	if near := slices.IndexFunc(l.names, func(name string) bool { return plainName(name) == plainName(s) }); near >= 0 {
-		return -1, refuse("label %q is none of the %d class names: did you mean %q?", clip(s), len(l.names),
+		return -1, refuse("label %q is not one of the %d class names: did you mean %q?", clip(s), len(l.names),
 			l.names[near])
 	}
-	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), Some(l.names))
+	return -1, refuse("label %q is not one of the %d class names (%s)", clip(s), len(l.names), Some(l.names))
 }
 
 // plainName normalises a name, to find misspellings.
@@ -149,7 +149,7 @@ func singleLabels(path string, o Options) error {
 	if !o.MultiLabel || o.Unlabelled {
 		return nil
 	}
-	return fmt.Errorf("%s: its labels are one class an example; want %s: labels [N,K] in an .npz, or lists in JSON lines",
+	return fmt.Errorf("%s: its labels are one class per example; want %s: labels [N,K] in an .npz, or lists in JSON lines",
 		path, wantTargets(o.Classes))
 }
 

@@ -88,9 +88,9 @@ func TestLabelsThatTheHeadDoesNotWantAreRefused(t *testing.T) {
 		{"two", npz("|u1", "(2, 3)", []byte{0, 1, 0, 1, 2, 0}), multi, []string{"label 1 of example 1 is 2; want 0 or 1"}},
 		{"minus one", npz("|i1", "(2, 3)", []byte{0, 1, 255, 1, 1, 0}), multi, []string{"label 2 of example 0 is -1; want 0 or 1"}},
 		{"a half", npz("<f4", "(2, 3)", pack(t, []float32{0, 0, 0, 1, .5, 0})), multi, []string{"label 1 is not a whole number"}},
-		{"idx", images, multi, []string{"labels-idx1", "one class an example", "3 labels"}},
-		{"folder", filepath.Join(dir, "folder"), multi, []string{"folder: ", "one class an example"}},
-		{"cifar", cifar, Options{MultiLabel: true}, []string{"x.bin: ", "one class an example"}},
+		{"idx", images, multi, []string{"labels-idx1", "one class per example", "3 labels"}},
+		{"folder", filepath.Join(dir, "folder"), multi, []string{"folder: ", "one class per example"}},
+		{"cifar", cifar, Options{MultiLabel: true}, []string{"x.bin: ", "one class per example"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testerr.OneLine(t, readError(c.spec, c.options), c.words...)

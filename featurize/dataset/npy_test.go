@@ -145,8 +145,8 @@ func TestInconsistentNPYFilesAreRefused(t *testing.T) {
 		content []byte
 		want    string
 	}{
-		{"truncated", good[:len(good)-1], "truncated or corrupt: its header promises 2 examples of 8 bytes"},
-		{"more than promised", append(slices.Clone(good), 0), "its header promises 16 bytes of data, the file holds 17"},
+		{"truncated", good[:len(good)-1], "truncated or corrupt: its header declares 2 examples of 8 bytes"},
+		{"more than promised", append(slices.Clone(good), 0), "its header declares 16 bytes of data, the file holds 17"},
 		{"truncated header", good[:30], "ends within its .npy header"},
 		{"cut in the length", good[:9], "ends within its .npy header"},
 		{"unknown version", append([]byte(arrays.Magic+"\x09\x00"), good[8:]...), ".npy version 9.0 is not known"},
@@ -164,7 +164,7 @@ func TestInconsistentNPYFilesAreRefused(t *testing.T) {
 		{"structured", header("{'descr': [('x', '<f4'), ('y', '<i4', (2,))], 'fortran_order': False, 'shape': (1,)}"), "structured arrays are not supported"},
 		{"fortran", header("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"), "Fortran order; save numpy.ascontiguousarray"},
 		{"missing key", header("{'descr': '<f4', 'shape': (2, 2)}"), `"fortran_order" is missing`},
-		{"double key", header("{'descr': '<f4', 'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"), `"descr" stands twice`},
+		{"double key", header("{'descr': '<f4', 'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"), `"descr" appears twice`},
 		{"unknown key", header("{'descr': '<f4', 'x': 1}"), `unknown key "x"`},
 		{"code", header("__import__('os')"), "want {"},
 		{"text after", header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)} x"), "text after the dict"},
@@ -210,10 +210,10 @@ func TestNPZNamesInputsAndLabels(t *testing.T) {
 		{"labels only", map[string][]byte{"y.npy": y}, Options{}, nil, nil, "no input arrays"},
 		{"nothing", map[string][]byte{"readme.txt": y}, Options{}, nil, nil, "no input arrays"},
 		{"objects only", map[string][]byte{"x.npy": npy("|O", "(2,)", ramp(16))}, Options{}, nil, nil, `"x" is not an array of numbers`},
-		{"labels that are words", map[string][]byte{"x.npy": y, "labels.npy": npy("<U3", "(2,)", ramp(24))}, Options{}, nil, nil, "give them as classes"},
+		{"labels that are words", map[string][]byte{"x.npy": y, "labels.npy": npy("<U3", "(2,)", ramp(24))}, Options{}, nil, nil, "give the class names"},
 		{"labels that are objects", map[string][]byte{"x.npy": y, "labels.npy": npy("|O", "(2,)", ramp(16))}, Options{}, nil, nil, "labels is not an array of numbers: labels are whole numbers from 0, or class names as NumPy's strings: labels.astype(str)"},
 		{"two labels", map[string][]byte{"x.npy": x, "y.npy": y, "labels.npy": y}, Options{}, nil, nil, `both "labels" and "y" could be the labels`},
-		{"one-hot labels", map[string][]byte{"x.npy": x, "y.npy": x}, Options{}, nil, nil, "want one label an example"},
+		{"one-hot labels", map[string][]byte{"x.npy": x, "y.npy": x}, Options{}, nil, nil, "want one label per example"},
 		{"fractional label", map[string][]byte{"x.npy": x, "y.npy": npy("<f4", "(2,)", []byte{0, 0, 0, 0, 0, 0, 0, 0x3f})}, Options{}, nil, nil, "label 1 is not a whole number"},
 		{"counts differ", map[string][]byte{"b.npy": x, "a.npy": npy("|u1", "(3,)", ramp(3))}, Options{}, nil, nil, `"a" has 3 examples, "b" has 2`},
 		{"label count differs", map[string][]byte{"b.npy": x, "y.npy": npy("|u1", "(3,)", ramp(3))}, Options{}, nil, nil, "3 labels for 2 examples"},
@@ -288,14 +288,14 @@ func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
 			[]int{1, -1, -1, -1}, ""},
 		{"not wanted", map[string][]byte{"labels": le("cow", "cow", "cow", "cow")}, Options{LabelClasses: classes, Unlabelled: true}, []int{-1, -1, -1, -1}, ""},
 
-		{"unknown", map[string][]byte{"labels": le("red", "red", "cow", "red")}, Options{LabelClasses: classes}, nil, `labels: example 2: label "cow" is none of the 3 class names (blått, red, PDF_a)`},
-		{"almost known", map[string][]byte{"labels": le("red", "pdf-a", "red", "red")}, Options{LabelClasses: classes}, nil, `labels: example 1: label "pdf-a" is none of the 3 class names: did you mean "PDF_a"?`},
-		{"a number among names that are numbers", map[string][]byte{"labels": le("7", "0", "3", "3")}, Options{LabelClasses: []string{"3", "5", "7"}}, nil, `label "0" is none of the 3 class names (3, 5, 7)`},
+		{"unknown", map[string][]byte{"labels": le("red", "red", "cow", "red")}, Options{LabelClasses: classes}, nil, `labels: example 2: label "cow" is not one of the 3 class names (blått, red, PDF_a)`},
+		{"almost known", map[string][]byte{"labels": le("red", "pdf-a", "red", "red")}, Options{LabelClasses: classes}, nil, `labels: example 1: label "pdf-a" is not one of the 3 class names: did you mean "PDF_a"?`},
+		{"a number among names that are numbers", map[string][]byte{"labels": le("7", "0", "3", "3")}, Options{LabelClasses: []string{"3", "5", "7"}}, nil, `label "0" is not one of the 3 class names (3, 5, 7)`},
 		{"out of range", map[string][]byte{"labels": le("red", "3", "red", "red")}, Options{LabelClasses: classes, Classes: 3}, nil, "x.npz[1]: label 3 is outside [0,3)"},
 		{"targets", map[string][]byte{"labels": le(words...)}, Options{LabelClasses: classes, MultiLabel: true, Classes: 3}, nil, "labels: strings; want a 0 or 1 for each of the head's 3 labels"},
 		{"two", map[string][]byte{"labels": le(words...), "y": le(words...)}, Options{LabelClasses: classes}, nil, `both "labels" and "y" could be the labels`},
-		{"long", map[string][]byte{"labels": npy("<U1025", "(4,)", make([]byte, 4*4100))}, Options{LabelClasses: classes}, nil, "labels: class names of 4100 bytes, 4096 the most"},
-		{"a name of two classes", map[string][]byte{"labels": le("b", "b", "b", "b")}, Options{LabelClasses: []string{"a", "b", "b"}}, nil, `the class name "b" stands for both 1 and 2`},
+		{"long", map[string][]byte{"labels": npy("<U1025", "(4,)", make([]byte, 4*4100))}, Options{LabelClasses: classes}, nil, "labels: class names of 4100 bytes, want at most 4096"},
+		{"a name of two classes", map[string][]byte{"labels": le("b", "b", "b", "b")}, Options{LabelClasses: []string{"a", "b", "b"}}, nil, `the class name "b" is used for both 1 and 2`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			members := map[string][]byte{"x.npy": x}
@@ -401,7 +401,7 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 		testerr.OneLine(t, readError(path, Options{Inputs: []string{"x"}}), want)
 	}
 	path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": npy("|S1", "(1, 1048577)", make([]byte, 1<<20+1))}))
-	testerr.OneLine(t, readError(path, Options{Inputs: []string{"x"}}), "x: one example has 1048577 strings, 1048576 the most")
+	testerr.OneLine(t, readError(path, Options{Inputs: []string{"x"}}), "x: one example has 1048577 strings, want at most 1048576")
 }
 
 // A directory with larger sizes than the file is refused before memory is allocated; a flipped byte is detected by

@@ -51,7 +51,7 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 			continue
 		}
 		if z.arrays[name] != nil {
-			return nil, fmt.Errorf("%s: array %q stands twice", path, text.Name(name))
+			return nil, fmt.Errorf("%s: array %q appears twice", path, text.Name(name))
 		}
 		a, reason, err := arrays.ReadZipped(path+": "+text.Name(name), m, size, slices.Contains(texts, name) ||
 			slices.Contains(labelNames, name))
@@ -116,10 +116,10 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrays.Array, error) {
 	case o.MultiLabel && (len(a.Shape) != 1 || k > 0 && a.Shape[0] != k):
 		return "", nil, fmt.Errorf("%s: shape %v; want %s, [N,K]", a.Name, shape, wantTargets(k))
 	case !o.MultiLabel && a.Item != a.Type.Size: // neither [N] nor [N,1]
-		return "", nil, fmt.Errorf("%s: shape %v; want one label an example, [N], for a head whose classes exclude each other",
+		return "", nil, fmt.Errorf("%s: shape %v; want one label per example, [N], for a head whose classes exclude each other",
 			a.Name, shape)
 	case a.Type.IsText() && a.Item > maxLabelText:
-		return "", nil, fmt.Errorf("%s: class names of %d bytes, %d the most", a.Name, a.Item, maxLabelText)
+		return "", nil, fmt.Errorf("%s: class names of %d bytes, want at most %d", a.Name, a.Item, maxLabelText)
 	}
 	return found, a, nil
 }

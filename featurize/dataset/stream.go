@@ -97,7 +97,7 @@ func (s *Stream) Reader() (io.Reader, error) {
 	return gzip.NewReader(whole)
 }
 
-var errReadTwice = errors.New("standard input is read once, front to back, and has been: give a file where data are wanted twice")
+var errReadTwice = errors.New("standard input can be read only once: give a file for data that is used twice")
 
 // begin begins a pass, and returns a function that ends it. The last pass keeps nothing for another.
 func (s *Stream) begin(ctx context.Context, last bool) (end func(), err error) {
@@ -107,7 +107,7 @@ func (s *Stream) begin(ctx context.Context, last bool) (end func(), err error) {
 	case s.last:
 		return nil, errReadTwice
 	case s.ctx != nil:
-		return nil, errors.New("standard input is being read already")
+		return nil, errors.New("standard input is already being read")
 	}
 	s.ctx, s.last = ctx, last
 	return func() {
@@ -175,7 +175,7 @@ func (s *Stream) drain() error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
-	return fmt.Errorf("%s: more than %d bytes follow the last example: is it one archive?", s.name, n)
+	return fmt.Errorf("%s: more than %d bytes follow the last example: want a single archive", s.name, n)
 }
 
 // fingerprint returns the hash of the header and all bytes.
@@ -183,7 +183,7 @@ func (s *Stream) fingerprint(header string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != io.EOF || len(s.rest) > 0 {
-		return "", fmt.Errorf("%s: what a stream holds is known when all of it has been read", s.name)
+		return "", fmt.Errorf("%s: the length of a stream is known only at its end", s.name)
 	}
 	sum := sha256.Sum256(s.sum.Sum([]byte(header)))
 	return hex.EncodeToString(sum[:]), nil

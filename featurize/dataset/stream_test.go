@@ -150,7 +150,7 @@ func TestStreamRefused(t *testing.T) {
 	for _, c := range []struct{ spec, text, want string }{
 		{"-", "", "nothing comes on standard input"},
 		{"-", "hello", "format not recognised: want one of"},
-		{"npz:-", "PK", "npz cannot be read front to back"},
+		{"npz:-", "PK", "npz cannot be streamed"},
 		{"-[0:3]", lines(5), "a stream has no slices"},
 		{"jsonl:-[:3]", lines(5), "a stream has no slices"},
 		{"mp3:-", "x", `unknown format "mp3"`},
@@ -166,7 +166,7 @@ func TestStreamRefused(t *testing.T) {
 			t.Errorf("%s of %q: %v; want %q", c.spec, c.text, err, c.want)
 		}
 	}
-	if _, err := OpenFeatures("-", Options{}); err == nil || !strings.Contains(err.Error(), "front to back") {
+	if _, err := OpenFeatures("-", Options{}); err == nil || !strings.Contains(err.Error(), "cannot be streamed") {
 		t.Errorf("features of -: %v", err)
 	}
 }

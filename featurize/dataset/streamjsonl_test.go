@@ -35,10 +35,10 @@ func TestStreamedLinesStandOnTheirOwn(t *testing.T) {
 		`x[3]: no key "b" for the model's input; there are a`,
 		"x[4]: broken JSON: want {",
 		"x[5]: more than 67108864 bytes of text",
-		`x[6]: label: label "cow" is none of the 2 class names (cat, dog)`,
+		`x[6]: label: label "cow" is not one of the 2 class names (cat, dog)`,
 		"x[7]: label 2 is outside [0,2)",
 		"x[8]: label of the first example is null",
-		`x[9]: the key "a" stands twice`,
+		`x[9]: the key "a" appears twice`,
 		"x[10]: no inputs: want an object",
 		"x[11] 0 [] [1]",
 	}

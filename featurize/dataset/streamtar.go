@@ -153,7 +153,7 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 	case s.depth >= 0:
 		folders := strings.Split(image.name, "/")
 		if len(folders) < s.depth+2 {
-			return -1, errors.New("it lies in no class folder, as the first image does")
+			return -1, errors.New("it is in no class folder, and the first image is")
 		}
 		if y, err = s.folderLabel(folders[s.depth]); err != nil && s.o.IgnoreUnknownLabels {
 			return -1, nil
@@ -165,7 +165,7 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 		text = t.label[1]
 	}
 	if text == "" && !s.o.IgnoreUnknownLabels {
-		return -1, fmt.Errorf("there is no label in a %s beside it, as the first image has", s.beside)
+		return -1, fmt.Errorf("it has no label in a %s next to it, and the first image has one", s.beside)
 	}
 	if text == "" {
 		return -1, nil

@@ -52,7 +52,7 @@ func openTar(path string, o Options) (_ Source, err error) {
 		return nil, pathError(path, err)
 	}
 	if bytes.Equal(magic, gzipMagic) {
-		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip",
+		return nil, fmt.Errorf("%s: a gzipped archive does not allow access to single images: decompress it with gunzip",
 			path)
 	}
 	x, err := indexTar(s.f.f, s.f.Size(), maxMembers)
@@ -125,7 +125,7 @@ func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 		case len(x.members) == most:
 			return nil, fmt.Errorf("holds more than %d images; unpack it and name the folder", most)
 		case m.Size > size-m.At:
-			return nil, fmt.Errorf("is cut off: %q has %d bytes, of which %d are there; pack it again", m.Name, m.Size,
+			return nil, fmt.Errorf("is cut off: %q has %d bytes, and the file has %d of them: create it again", m.Name, m.Size,
 				size-m.At)
 		}
 		group.image, seen[m.Name] = true, true
@@ -137,7 +137,7 @@ func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 }
 
 func sparseError(m tarEntry) error {
-	return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without its option sparse", m.Name)
+	return fmt.Errorf("%q is a sparse file, which is not supported; make the archive without the option --sparse", m.Name)
 }
 
 // isHiddenMember reports whether any part of a path is hidden.
@@ -235,7 +235,7 @@ func (s *tarSource) labelByMembers(texts map[string]string, member string, o Opt
 		m.label = y
 	}
 	if missing > 0 {
-		return fmt.Errorf("%s: %d of %d images have no label in a %s beside them (first: %q)", s.Path, missing, len(s.members),
+		return fmt.Errorf("%s: %d of %d images have no label in a %s next to them (first: %q)", s.Path, missing, len(s.members),
 			member, first)
 	}
 	s.Labelled = true
@@ -304,9 +304,9 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 	if strays > 0 {
 		hint := ""
 		if untabbed && slices.ContainsFunc(members, func(m tarMember) bool { return strings.Contains(m.name, " ") }) {
-			hint = "; a path with blanks wants a tab between it and its label"
+			hint = "; a path with spaces needs a tab between it and its label"
 		}
-		return fmt.Errorf("%d of its lines name no image in the archive (first: %s)%s", strays, firstStray, hint)
+		return fmt.Errorf("%d of its lines match no image in the archive (first: %s)%s", strays, firstStray, hint)
 	}
 	missing, first := 0, ""
 	for i, ok := range done {

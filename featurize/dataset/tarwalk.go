@@ -74,14 +74,14 @@ func (w *wholeReader) headerError(h *tar.Header, err error, last string, begun b
 	}
 	switch {
 	case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) && begun:
-		return fmt.Errorf("is cut off: the two blocks of zeros that end an archive are missing behind %s; pack it again",
+		return fmt.Errorf("is cut off: the two blocks of zeros that end an archive are missing after %s: create it again",
 			place)
 	case err != nil && w.err != nil:
 		return w.err
 	case err != nil && !errors.Is(err, tar.ErrInsecurePath): // names are never opened
-		return fmt.Errorf("not a tar archive, or a broken one, behind %s: %w", place, err)
+		return fmt.Errorf("not a tar archive, or a damaged one, after %s: %w", place, err)
 	case len(h.Name) > maxMemberName:
-		return fmt.Errorf("a member's name behind %s has %d bytes; the most is %d", place, len(h.Name), maxMemberName)
+		return fmt.Errorf("a member's name after %s has %d bytes; want at most %d", place, len(h.Name), maxMemberName)
 	}
 	return nil
 }

@@ -77,11 +77,11 @@ func TestWebDataset(t *testing.T) {
 		{"an empty image", []string{"0.cls=1", "0.jpg=", "1.cls=2", "1.jpg=x"}, animals, "1.jpg 2, 0.jpg: the file is empty", true, 0, ""},
 		{"a name that is none", []string{"0.cls=1", "0.jpg=x", "1.cls=Dog ", "1.jpg=x"}, animals, `did you mean "dog"?`, true, 0, ""},
 		{"a number too many", []string{"0.cls=1", "0.jpg=x", "1.cls=3", "1.jpg=x"}, animals, "label 3 is outside [0,3)", true, 0, ""},
-		{"one without", []string{"0.cls=1", "0.jpg=x", "1.jpg=x"}, animals, `1 of 2 images have no label in a .cls beside them (first: "1.jpg")`, true, 0,
-			`"1.jpg": there is no label in a .cls beside it`},
+		{"one without", []string{"0.cls=1", "0.jpg=x", "1.jpg=x"}, animals, `1 of 2 images have no label in a .cls next to them (first: "1.jpg")`, true, 0,
+			`"1.jpg": it has no label in a .cls next to it`},
 		{"one without, in JSON", []string{`0.json={"label":1}`, "0.jpg=x", "1.jpg=x", "1.json={}"}, animals, `have no label in a .json`, true, 0,
-			`"1.jpg": there is no label in a .json beside it`},
-		{"labels of several", []string{"0.cls=1", "0.jpg=x"}, Options{Classes: 3, MultiLabel: true}, "its labels are one class an example", true, 0, ""},
+			`"1.jpg": it has no label in a .json next to it`},
+		{"labels of several", []string{"0.cls=1", "0.jpg=x"}, Options{Classes: 3, MultiLabel: true}, "its labels are one class per example", true, 0, ""},
 		{"a label too long", []string{"0.cls=" + strings.Repeat("1", 5000), "0.jpg=x"}, animals, "0.jpg -1", false, 0, ""},
 		{"not images", []string{"0.cls=1", "0.txt=x"}, animals, "no PNG or JPEG files", true, 0, ""},
 	} {
@@ -176,7 +176,7 @@ func TestTarStreamOfClassFolders(t *testing.T) {
 	for _, err := range d.Examples(t.Context()) {
 		last = err
 	}
-	testerr.OneLine(t, last, `-: "z.png": it lies in no class folder`)
+	testerr.OneLine(t, last, `-: "z.png": it is in no class folder`)
 }
 
 // What a file's archive holds, its stream holds in the same order, if both are accepted; images

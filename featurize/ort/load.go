@@ -31,7 +31,7 @@ func Load(lib install.Library) error {
 		if sameFile(lib.Path, loaded.lib.Path) {
 			return nil
 		}
-		return fmt.Errorf("ONNX Runtime %s from %s is loaded already, and a process can have only one: not %s as well",
+		return fmt.Errorf("ONNX Runtime %s from %s is already loaded, and a process can load only one: cannot load %s",
 			loaded.lib.Version, loaded.lib.Path, lib.Path)
 	}
 	if err := install.Check(lib); err != nil {

@@ -32,12 +32,12 @@ var providers = []executionProvider{
 	{name: CPU, enable: func(*onnx.SessionOptions) error { return nil }}, // always there
 	{
 		CUDA, "onnxruntime-gpu",
-		"a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA and cuDNN that it was made for",
+		"a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA and cuDNN versions it was built for",
 		appendCUDA,
 	},
 	{
 		TensorRT, "onnxruntime-gpu",
-		"a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA, cuDNN and TensorRT that it was made for",
+		"a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA, cuDNN and TensorRT versions it was built for",
 		appendTensorRT,
 	},
 	{
@@ -85,7 +85,7 @@ type ProviderError struct {
 }
 
 func (e *ProviderError) Error() string {
-	return fmt.Sprintf("provider %s is not to be had from ONNX Runtime %s at %s (%s): use provider cpu, or set %s to the library of %s",
+	return fmt.Sprintf("provider %s is not available in ONNX Runtime %s at %s (%s): use provider cpu, or set %s to the library of %s",
 		e.Provider, e.Library.Version, e.Library.Path, strings.TrimRight(e.Err.Error(), ". "), install.EnvLibrary,
 		find(e.Provider).build)
 }

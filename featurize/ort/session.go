@@ -90,7 +90,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 	defer opts.Destroy()
 	s.session, err = onnx.NewDynamicAdvancedSessionWithONNXData(c.Graph, names(s.inputs), names(s.outputs), opts)
 	if err != nil {
-		return nil, fmt.Errorf("onnx runtime refuses the model: %w", plain(err))
+		return nil, fmt.Errorf("ONNX Runtime rejects the model: %w", plain(err))
 	}
 	return s, nil
 }
@@ -149,7 +149,7 @@ func choose(what string, have []Info, want []string) ([]Info, error) {
 			return nil, fmt.Errorf("the model has no %s %q, only %s", what, name, strings.Join(names(have), ", "))
 		}
 		if slices.Contains(want[:i], name) {
-			return nil, fmt.Errorf("%s %q is named twice", what, name)
+			return nil, fmt.Errorf("%s %q is listed twice", what, name)
 		}
 		chosen[i] = have[j]
 	}

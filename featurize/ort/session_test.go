@@ -268,7 +268,7 @@ func TestExternalWeightsAreReadFromTheFolder(t *testing.T) {
 		}
 	}
 	_, err = NewSession(SessionConfig{Graph: data, Folder: t.TempDir()})
-	testerr.OneLine(t, err, "onnx runtime refuses the model", "weights.bin")
+	testerr.OneLine(t, err, "ONNX Runtime rejects the model", "weights.bin")
 }
 
 func TestUnsuitableModelsAndConfigsAreRefused(t *testing.T) {
@@ -283,13 +283,13 @@ func TestUnsuitableModelsAndConfigsAreRefused(t *testing.T) {
 		"truncated":        {SessionConfig{Graph: linear[:len(linear)-7]}, []string{"not an ONNX model"}},
 		"unknown input":    {SessionConfig{Graph: linear, Inputs: []string{"z"}}, []string{`no input "z", only x`}},
 		"unknown output":   {SessionConfig{Graph: linear, Outputs: []string{"z"}}, []string{`no output "z", only y, total`}},
-		"output twice":     {SessionConfig{Graph: linear, Outputs: []string{"y", "y"}}, []string{`"y" is named twice`}},
+		"output twice":     {SessionConfig{Graph: linear, Outputs: []string{"y", "y"}}, []string{`"y" is listed twice`}},
 		"sequence":         {SessionConfig{Graph: graph(t, "sequence")}, []string{`output "s" is not a tensor`}},
 		"sequence input":   {SessionConfig{Graph: graph(t, "sequence_in")}, []string{`input "s" is not a tensor`}},
 		"negative threads": {SessionConfig{Graph: linear, Threads: -1}, []string{"threads: want 0 to 1024, got -1"}},
 		"too many threads": {SessionConfig{Graph: linear, Threads: 100_000}, []string{"threads: want 0 to 1024, got 100000"}},
 		"unknown provider": {SessionConfig{Graph: linear, Provider: "tpu"}, []string{`unknown provider "tpu"`, "cpu, cuda"}},
-		"broken node":      {SessionConfig{Graph: []byte(strings.ReplaceAll(string(linear), "Gemm", "Gem!"))}, []string{"onnx runtime refuses the model", "Gem!"}},
+		"broken node":      {SessionConfig{Graph: []byte(strings.ReplaceAll(string(linear), "Gemm", "Gem!"))}, []string{"ONNX Runtime rejects the model", "Gem!"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := NewSession(test.c)

@@ -45,7 +45,7 @@ func (e *ShapeError) Error() string {
 	if strings.HasPrefix(e.Got, "a") { // an array
 		article = "an"
 	}
-	return fmt.Sprintf("%s %s does not suit the model's input %s: %s", article, e.Got, e.Want, e.Hint)
+	return fmt.Sprintf("%s %s does not fit the model's input %s: %s", article, e.Got, e.Want, e.Hint)
 }
 
 func (e *ShapeError) Unwrap() error { return e.Hint }
@@ -69,7 +69,7 @@ type Pipeline struct {
 }
 
 // ErrUnknown reports pixels for a model whose preprocessing is unknown.
-var ErrUnknown = errors.New("nothing says how pixels become the model's input")
+var ErrUnknown = errors.New("the preprocessing of images for the model is not known")
 
 // tables has the value of every byte, and that of Pad, per channel in the order of Spec.Color.
 type tables[T any] struct {
@@ -151,22 +151,22 @@ func (p *Pipeline) known(m Image) error {
 func (p *Pipeline) fit() error {
 	s, a := p.spec, &p.axes
 	if s.Flatten && !a.flat {
-		return fmt.Errorf("flatten does not suit the model's input %v", p.target)
+		return fmt.Errorf("flatten does not fit the model's input %v", p.target)
 	}
 	if !p.target.Type.IsFloat() && (len(s.Mean) > 0 || len(s.Std) > 0 || s.Scale != 0 && s.Scale != 1) {
-		return fmt.Errorf("scale, mean and std do not suit the model's input %v, which takes whole numbers", p.target)
+		return fmt.Errorf("scale, mean and std do not fit the model's input %v, which takes whole numbers", p.target)
 	}
 	if !p.target.Type.IsFloat() && s.Pad != nil {
 		for _, v := range append([]float64{s.Pad.Value}, s.Pad.Values...) {
 			if v != math.Trunc(v) {
-				return fmt.Errorf("pad value %v does not suit the model's input %v, which takes whole numbers", v,
+				return fmt.Errorf("pad value %v does not fit the model's input %v, which takes whole numbers", v,
 					p.target)
 			}
 		}
 	}
 	if c := s.Color.channels(); c > 0 {
 		if a.c > 0 && a.c != c {
-			return fmt.Errorf("color %s does not suit the model's input %v, which has %d channels", s.Color, p.target,
+			return fmt.Errorf("color %s does not fit the model's input %v, which has %d channels", s.Color, p.target,
 				a.c)
 		}
 		a.c = c
@@ -180,7 +180,7 @@ func (p *Pipeline) fit() error {
 		return nil
 	}
 	if a.h > 0 && a.h != h || a.w > 0 && a.w != w || a.flat && a.c > 0 && a.n > 0 && a.n != a.c*h*w {
-		return fmt.Errorf("it makes images of %d×%d (height × width), which do not suit the model's input %v", h, w,
+		return fmt.Errorf("it makes images of %d×%d (height × width), which do not fit the model's input %v", h, w,
 			p.target)
 	}
 	a.h, a.w = h, w
@@ -487,7 +487,7 @@ func (p *Pipeline) shapeError(v view, why string) error {
 	case r != nil || p.spec.Crop != nil:
 		hint = errors.New("the preprocessing's resize and crop leave another size")
 	default:
-		hint = fmt.Errorf("images are never resized unasked; "+
+		hint = fmt.Errorf("images are not resized automatically: "+
 			"give %s with a resize, as a YAML file or a preset such as imagenet", option.Preprocess)
 	}
 	want := p.target.String()

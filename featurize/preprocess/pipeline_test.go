@@ -291,8 +291,8 @@ func TestReadyArraysPassUnchanged(t *testing.T) {
 		{[]int{1}, []string{"a"}, []int64{-1, 1}, tensor.Float32, make([]float32, 1), nil, "no conversion from []string to []float32"},
 		{[]int{2}, []float32{7, 1}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), nil, "real numbers"},
 		{[]int{2}, []float32{7, 1}, []int64{-1, 2}, tensor.Bool, make([]bool, 2), nil, "real numbers"},
-		{[]int{3}, []float32{1, 2, 3}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), nil, "array [3] of float32 does not suit the model's input x [N,2] float32"},
-		{[]int{2, 3}, make([]float32, 6), []int64{-1, 3, 2}, tensor.Float32, make([]float32, 6), nil, "array [2,3] of float32 does not suit"},
+		{[]int{3}, []float32{1, 2, 3}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), nil, "array [3] of float32 does not fit the model's input x [N,2] float32"},
+		{[]int{2, 3}, make([]float32, 6), []int64{-1, 3, 2}, tensor.Float32, make([]float32, 6), nil, "array [2,3] of float32 does not fit"},
 		{[]int{2, 3}, make([]float32, 5), []int64{-1, 2, 3}, tensor.Float32, make([]float32, 6), nil, "array of shape [2 3] holds 5 elements"},
 	} {
 		target := Target{Name: "x", Shape: c.target, Type: c.elem}
@@ -324,11 +324,11 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 		want  string
 	}{
 		{randomImage(r, tensor.HW, 28, 28, 1), nil, []int64{-1, 3, 224, 224}, tensor.Float32,
-			"a 28×28 grey image does not suit the model's input x [N,3,224,224] float32: images are never resized unasked; give Preprocess with a resize"},
-		{randomImage(r, tensor.HW, 28, 28, 1), nil, []int64{-1, 64}, tensor.Float32, "a 28×28 grey image does not suit the model's input x [N,64] float32"},
-		{randomImage(r, tensor.HWC, 10, 12, 3), nil, []int64{-1, 3, 12, 10}, tensor.Float32, "a 10×12 colour image does not suit"},
+			"a 28×28 grey image does not fit the model's input x [N,3,224,224] float32: images are not resized automatically: give Preprocess with a resize"},
+		{randomImage(r, tensor.HW, 28, 28, 1), nil, []int64{-1, 64}, tensor.Float32, "a 28×28 grey image does not fit the model's input x [N,64] float32"},
+		{randomImage(r, tensor.HWC, 10, 12, 3), nil, []int64{-1, 3, 12, 10}, tensor.Float32, "a 10×12 colour image does not fit"},
 		{randomImage(r, tensor.HWC, 4, 4, 3), nil, []int64{-1, 48}, tensor.Float32, "say layout NCHW or NHWC"},
-		{randomImage(r, tensor.HWC, 4, 4, 3), nil, []int64{-1, 4, 84, 84}, tensor.Float32, "a 4×4 colour image does not suit the model's input x [N,4,84,84] float32: it has 4 channels as NCHW, and images have 1 or 3"},
+		{randomImage(r, tensor.HWC, 4, 4, 3), nil, []int64{-1, 4, 84, 84}, tensor.Float32, "a 4×4 colour image does not fit the model's input x [N,4,84,84] float32: it has 4 channels as NCHW, and images have 1 or 3"},
 		{randomImage(r, tensor.HWC, 4, 4, 3), nil, []int64{-1, 4, 4, 3}, tensor.Int64, ""},
 		{randomImage(r, tensor.HWC, 4, 6, 3), &Spec{Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, tensor.Float32, "smaller than the crop of 5×5: put a resize before it"},
 		{randomImage(r, tensor.HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}},
@@ -374,17 +374,17 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 		elem  tensor.Type
 		want  string
 	}{
-		{Spec{Color: Grey}, []int64{-1, 3, 8, 8}, tensor.Float32, "color grey does not suit the model's input [N,3,8,8] float32, which has 3 channels"},
-		{Spec{Color: RGB}, []int64{-1, 1, 8, 8}, tensor.Float32, "color RGB does not suit"},
-		{Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 1, 8, 8}, tensor.Float32, "color RGB does not suit"},
-		{Spec{Flatten: true}, []int64{-1, 1, 8, 8}, tensor.Float32, "flatten does not suit"},
+		{Spec{Color: Grey}, []int64{-1, 3, 8, 8}, tensor.Float32, "color grey does not fit the model's input [N,3,8,8] float32, which has 3 channels"},
+		{Spec{Color: RGB}, []int64{-1, 1, 8, 8}, tensor.Float32, "color RGB does not fit"},
+		{Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 1, 8, 8}, tensor.Float32, "color RGB does not fit"},
+		{Spec{Flatten: true}, []int64{-1, 1, 8, 8}, tensor.Float32, "flatten does not fit"},
 		{Spec{Scale: .5}, []int64{-1, 8, 8, 3}, tensor.Uint8, "which takes whole numbers"},
-		{Spec{Crop: &Crop{Size: 7}}, []int64{-1, 1, 8, 8}, tensor.Float32, "it makes images of 7×7 (height × width), which do not suit"},
+		{Spec{Crop: &Crop{Size: 7}}, []int64{-1, 1, 8, 8}, tensor.Float32, "it makes images of 7×7 (height × width), which do not fit"},
 		{Spec{Color: Grey, Crop: &Crop{Size: 7}}, []int64{-1, 64}, tensor.Float32, "it makes images of 7×7"},
 		{Spec{Resize: &Resize{Width: 8, Height: 7}}, []int64{-1, 1, 8, 7}, tensor.Float32, "it makes images of 7×8"},
 		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{}}, []int64{-1, 1, 8, 7}, tensor.Float32, "it makes images of 7×8"},
 		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{Value: .5}}, []int64{-1, 7, 8, 3},
-			tensor.Uint8, "pad value 0.5 does not suit"},
+			tensor.Uint8, "pad value 0.5 does not fit"},
 		{Spec{}, []int64{-1, 3, 8, 3}, tensor.Float32, "it can be NCHW and NHWC; say which with layout"},
 		{Spec{}, []int64{-1, 3, 0, 8}, tensor.Float32, "impossible dimension 0"},
 		{Spec{}, []int64{-1, 3, 1 << 31, 8}, tensor.Float32, "impossible dimension 2147483648"},
@@ -462,7 +462,7 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Resolve(randomImage(r, tensor.HWC, 5, 7, 3)); err == nil || !strings.Contains(err.Error(), "does not suit the model's input [N,3,?,8] float32") {
+	if _, err := p.Resolve(randomImage(r, tensor.HWC, 5, 7, 3)); err == nil || !strings.Contains(err.Error(), "does not fit the model's input [N,3,?,8] float32") {
 		t.Error(err)
 	}
 }
@@ -585,7 +585,7 @@ func ExamplePipeline() {
 	fmt.Println(err)
 	// Output:
 	// [1 2 2] [0 0.2 0.4 1] <nil>
-	// a 3×3 grey image does not suit the model's input data [N,1,2,2] float32: images are never resized unasked; give Preprocess with a resize, as a YAML file or a preset such as imagenet
+	// a 3×3 grey image does not fit the model's input data [N,1,2,2] float32: images are not resized automatically: give Preprocess with a resize, as a YAML file or a preset such as imagenet
 }
 
 func TestPixelsAreWhatASpecDecides(t *testing.T) {
@@ -716,7 +716,7 @@ func TestAnUprightImageMustFitTheModel(t *testing.T) {
 		}
 		err = p.Apply(Image{Shape: []int{tc.h, tc.w}, Layout: tensor.HW, Data: make([]uint8, tc.h*tc.w),
 			Orientation: tc.orientation}, make([]float32, 24))
-		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says+" does not suit") {
+		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says+" does not fit") {
 			t.Errorf("%s: error %v, want %q", name, err, tc.says)
 		}
 	}

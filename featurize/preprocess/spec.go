@@ -261,7 +261,7 @@ func (p *Pad) validate(r *Resize, c *Crop) error {
 		return nil
 	}
 	if c == nil && (r == nil || !r.leavesRoom()) {
-		return errors.New("pad fills the room that resize leaves in mode fit or height, or what a crop lacks; give one of these")
+		return errors.New("pad needs a resize in mode fit or height, or a crop")
 	}
 	for _, v := range append([]float64{p.Value}, p.Values...) {
 		if !(v >= 0 && v <= 255) {
@@ -272,7 +272,7 @@ func (p *Pad) validate(r *Resize, c *Crop) error {
 	case len(p.Values) > 0 && (len(p.Values) != 3 || p.Value != 0):
 		return fmt.Errorf("pad takes either value, or values for 3 channels, not %d", len(p.Values))
 	case c != nil && p.Position == Corner:
-		return errors.New("pad around a crop leaves the image in the centre; position corner goes with a resize alone")
+		return errors.New("pad around a crop leaves the image in the centre; position corner needs a resize without a crop")
 	}
 	return known("pad position", p.Position, "centre or corner", Centre, Corner)
 }
@@ -282,10 +282,10 @@ func (c *Crop) validate(r *Resize, p *Pad) error {
 		return nil
 	}
 	if r != nil && r.Mode == Height {
-		return errors.New("crop does not go with resize mode height; pad does")
+		return errors.New("crop cannot be combined with resize mode height: use pad")
 	}
 	if r != nil && r.leavesRoom() && p == nil {
-		return fmt.Errorf("crop after resize mode %s needs pad to fill what it may lack", r.Mode)
+		return fmt.Errorf("crop after resize mode %s needs pad", r.Mode)
 	}
 	if err := known("crop round", c.Round, "even or down", Even, Down); err != nil {
 		return err

@@ -35,7 +35,7 @@ func Open(ctx context.Context, b *bundle.Bundle, path string, spec *preprocess.S
 	a := &Attached{Bundle: b}
 	if b.Manifest.Model == nil {
 		if path != "" || spec != nil {
-			return nil, errors.New("the bundle was made of ready-made features and goes with no model and no preprocessing")
+			return nil, errors.New("the bundle was calibrated with precomputed features and takes no model and no preprocessing")
 		}
 		return a, nil
 	}
@@ -102,12 +102,12 @@ func openModel(ctx context.Context, b *bundle.Bundle, path string) (m *onnx.Mode
 		}
 		// The bundle's copy has another hash if the weights were in other files.
 		if m.SHA256() != want.SHA256 && (want.File == nil || m.SHA256() != copySHA256(want)) {
-			return m, fmt.Errorf("%s has SHA-256 %.12s…, the bundle is for the model with %.12s…: calibrate again for this one", path, m.SHA256(), want.SHA256)
+			return m, fmt.Errorf("%s has SHA-256 %.12s…, the bundle needs the model with %.12s…: give that one, or calibrate this one", path, m.SHA256(), want.SHA256)
 		}
 		return m, nil
 	}
 	if want.File == nil {
-		return nil, fmt.Errorf("the bundle holds no model: give the file with %s (SHA-256 %.12s…)", option.Model, want.SHA256)
+		return nil, fmt.Errorf("the bundle has no model: give the file with %s (SHA-256 %.12s…)", option.Model, want.SHA256)
 	}
 	if m, err = bundledModel(ctx, b); err != nil {
 		return nil, err
@@ -115,15 +115,15 @@ func openModel(ctx context.Context, b *bundle.Bundle, path string) (m *onnx.Mode
 	switch {
 	// The bundle has no hashes of other files.
 	case want.Data == nil && !m.SelfContained():
-		return m, fmt.Errorf("%s: it keeps weights in other files, which the bundle's manifest does not name: calibrate again", bundle.ModelName)
+		return m, fmt.Errorf("%s: it has weights in other files that the bundle does not list: calibrate again", bundle.ModelName)
 	case want.Data != nil && m.SelfContained():
-		return m, fmt.Errorf("%s: it keeps no weights in %s, which the bundle's manifest names: calibrate again", bundle.ModelName, bundle.ModelDataName)
+		return m, fmt.Errorf("%s: it has no weights in %s, which the bundle lists: calibrate again", bundle.ModelName, bundle.ModelDataName)
 	}
 	// The hashes were checked when the bundle was opened, but the copy was read later.
 	if m.SHA256() != copySHA256(want) {
 		reason := "it was replaced while the bundle was opened"
 		if want.Data != nil {
-			reason += ", or keeps weights in other files than " + bundle.ModelDataName
+			reason += ", or has weights in other files than " + bundle.ModelDataName
 		}
 		return m, fmt.Errorf("%s: %w: %s", bundle.ModelName, bundle.ErrHash, reason)
 	}

@@ -27,7 +27,7 @@ func (e *IrregularError) Error() string {
 	case e.Mode&fs.ModeDevice != 0:
 		what = "a device"
 	}
-	return "not a regular file but " + what + ": copy what it gives into a file first"
+	return "not a regular file but " + what + ": copy its content into a file first"
 }
 
 // Open opens a regular file for reading, following links. For anything else the error is an [*fs.PathError] of an

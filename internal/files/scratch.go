@@ -28,7 +28,7 @@ func NewScratch() (*Draft, error) {
 		return nil, err
 	}
 	if !info.IsDir() || !private(info) {
-		return nil, fmt.Errorf("%s is not a folder that only its owner, this user, has access to: remove it, or set TMPDIR", dir)
+		return nil, fmt.Errorf("%s is not a folder that only this user can access: remove it, or set TMPDIR", dir)
 	}
 	return NewDraft(dir)
 }

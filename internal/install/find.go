@@ -75,7 +75,7 @@ func search(places []place) (Library, error) {
 				case err != nil:
 					notFound.Passed = append(notFound.Passed, fmt.Sprintf("%s: %v", path, err))
 				case version == "":
-					notFound.Passed = append(notFound.Passed, path+": it does not tell its version")
+					notFound.Passed = append(notFound.Passed, path+": it does not report its version")
 				case tooOld(version):
 					notFound.Passed = append(notFound.Passed, fmt.Sprintf("%s: version %s is too old", path, version))
 				case best.Path == "" || newer(version, best.Version):

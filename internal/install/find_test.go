@@ -216,7 +216,7 @@ func unusable(t testing.TB) map[string]Unfit {
 	if runtime.GOOS == "linux" {
 		foreign := bytes.Clone(good)
 		binary.LittleEndian.PutUint16(foreign[18:], 8) // e_machine: MIPS
-		kinds["foreign machine"] = Unfit{write(foreign), "made for linux/mips"}
+		kinds["foreign machine"] = Unfit{write(foreign), "built for linux/mips"}
 	}
 	return kinds
 }
@@ -268,7 +268,7 @@ func TestUnusableLibrariesFoundByTheSearchAreSkipped(t *testing.T) {
 			if !errors.As(err, &missing) {
 				t.Fatalf("got %v, want a NotFoundError", err)
 			}
-			testerr.OneLine(t, err, "passed over: "+bad, kind.Reason, "mfgs setup", EnvLibrary)
+			testerr.OneLine(t, err, "skipped: "+bad, kind.Reason, "mfgs setup", EnvLibrary)
 			folders = append(folders, filepath.Dir(good))
 			got, err := search([]place{{SourceSystem, func() []string { return folders }}})
 			if err != nil || got.Path != good {

@@ -47,7 +47,7 @@ func (c *Config) ensure(ctx context.Context, places []place) (Library, error) {
 func Install(ctx context.Context, c Config) (Library, error) {
 	p, ok := pinsFor(runtime.GOOS, runtime.GOARCH)
 	if !ok {
-		return Library{}, fmt.Errorf("there is no official ONNX Runtime %s for %s/%s: build one and set %s to it",
+		return Library{}, fmt.Errorf("there is no official ONNX Runtime %s for %s/%s: build one and set %s to its path",
 			PinnedVersion, runtime.GOOS, runtime.GOARCH, EnvLibrary)
 	}
 	return c.install(ctx, c.routes(p))
@@ -72,7 +72,7 @@ func (e *InstallError) Error() string {
 	for i, err := range e.Tried {
 		tried[i] = err.Error()
 	}
-	return fmt.Sprintf("cannot install ONNX Runtime %s: %s: put %s %s or newer on this machine by other means and set %s to it",
+	return fmt.Sprintf("cannot install ONNX Runtime %s: %s: install %s %s or newer by other means and set %s to its path",
 		PinnedVersion, strings.Join(tried, "; "), libraryName(runtime.GOOS), MinVersion, EnvLibrary)
 }
 

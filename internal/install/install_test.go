@@ -274,7 +274,7 @@ func TestFailedDownloadsLeaveNothing(t *testing.T) {
 			archive archive
 			answer  http.HandlerFunc
 			words   []string
-		}{"another machine", a, answer, []string{"made for linux/mips"}})
+		}{"another machine", a, answer, []string{"built for linux/mips"}})
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

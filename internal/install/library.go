@@ -81,9 +81,9 @@ func (e *LibraryError) Error() string {
 	var from, way string
 	switch e.Source {
 	case SourceFlag:
-		from, way = ", given by flag", "give the path of another, or none to have one found or installed"
+		from, way = ", given by flag", "give another path, or leave it out to search for one"
 	case SourceEnvironment:
-		from, way = ", from "+EnvLibrary, "set the variable to another, or unset it to have one found or installed"
+		from, way = ", from "+EnvLibrary, "set the variable to another path, or unset it to search for one"
 	default:
 		way = "set " + EnvLibrary + " to another"
 	}
@@ -102,10 +102,10 @@ func (e *NotFoundError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no ONNX Runtime %s or newer found", MinVersion)
 	if len(e.Passed) > 0 {
-		fmt.Fprintf(&b, " (passed over: %s)", strings.Join(e.Passed, "; "))
+		fmt.Fprintf(&b, " (skipped: %s)", strings.Join(e.Passed, "; "))
 	}
 	if e.Forbidden {
-		fmt.Fprintf(&b, ", and %s forbids installing it: unset that", EnvNoInstall)
+		fmt.Fprintf(&b, ", and %s forbids installing it: unset it", EnvNoInstall)
 	} else {
 		b.WriteString(": run `mfgs setup` to install it")
 	}

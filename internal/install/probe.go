@@ -64,7 +64,7 @@ func inspect(f io.ReaderAt, size int64, goos, goarch string) (version string, er
 		system = goos
 	}
 	if system != goos || machine != goarch {
-		return "", fmt.Errorf("made for %s/%s", system, machine)
+		return "", fmt.Errorf("built for %s/%s", system, machine)
 	}
 	return version, nil
 }

@@ -44,7 +44,8 @@ func TestSetsAreResampledIndependently(t *testing.T) {
 	}
 	resampled.Add(0, &f)
 	// A method has the same draws when it is measured alone.
-	compared, err := Resample(t.Context(), []*Tally{tally}, metrics.ResampleOptions{Resamples: Resamples, Seed: 1}, Compared()...)
+	o := metrics.ResampleOptions{Resamples: Resamples, Seed: 1}
+	compared, err := Resample(t.Context(), []*Tally{tally}, o, Compared()...)
 	if err != nil {
 		t.Fatal(err)
 	}

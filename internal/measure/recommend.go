@@ -64,7 +64,7 @@ func (r *Resampled) recommendScore(score string) *metrics.Recommended {
 	}
 	rec.Sentence = c.sentence(rec, label)
 	if rec.Worse = r.worse(rec.Method, sets); len(rec.Worse) > 0 {
-		rec.Sentence += "; beyond chance the network's own is better on " + strings.Join(rec.Worse, ", ")
+		rec.Sentence += "; the network itself is significantly better on " + strings.Join(rec.Worse, ", ")
 	}
 	return rec
 }
@@ -235,7 +235,7 @@ func (c *contest) sentence(rec *metrics.Recommended, figure string) string {
 	}
 	label := func(i int) string {
 		if i == served {
-			return c.entrants[i].name + ", which serves,"
+			return c.entrants[i].name + " (selected)"
 		}
 		return c.entrants[i].name
 	}
@@ -243,26 +243,25 @@ func (c *contest) sentence(rec *metrics.Recommended, figure string) string {
 	var s string
 	switch winner {
 	case c.network:
-		s = fmt.Sprintf("the network's own: no other has a %s %s than its %s beyond chance", direction, figure, value)
+		s = fmt.Sprintf("network (uncalibrated): no method has a significantly %s %s than its %s", direction, figure, value)
 	default:
-		s = fmt.Sprintf("%s: its %s of %s is %s than the network's %s", strings.TrimSuffix(label(winner), ","), figure, value,
+		s = fmt.Sprintf("%s: %s %s, significantly %s than the network's, %s", label(winner), figure, value,
 			direction, by(winner, c.network))
 		if served >= 0 && served != winner && served != c.network {
-			s += fmt.Sprintf(", and than that of %s %s", label(served), by(winner, served))
+			s += fmt.Sprintf(", and than that of %s, %s", label(served), by(winner, served))
 		}
 	}
 	rival := c.rival(winner)
 	if rival >= 0 {
-		s += fmt.Sprintf("; that of %s is %s %s, which may be chance", label(rival), direction, by(rival, winner))
+		s += fmt.Sprintf("; that of %s is %s %s, not significant", label(rival), direction, by(rival, winner))
 	}
 	switch {
 	case winner != c.network || served < 0 || served == winner:
 	case c.beats(winner, served):
-		s += fmt.Sprintf("; the bundle serves %s, which is worse %s", c.serves, by(winner, served))
-	case rival == served:
-		s += ": this data cannot tell them apart"
+		s += fmt.Sprintf("; the bundle uses %s, which is significantly worse, %s", c.serves, by(winner, served))
+	case rival == served: // the sentence says it
 	default:
-		s += fmt.Sprintf("; the bundle serves %s, and this data cannot tell them apart", c.serves)
+		s += fmt.Sprintf("; the bundle uses %s, and the difference is not significant", c.serves)
 	}
 	return s
 }

@@ -51,47 +51,47 @@ func TestRecommendations(t *testing.T) {
 		probable, tell string // of the sentences
 		worse          []string
 	}{
-		{"nothing is better beyond chance",
+		{"nothing is significantly better",
 			map[string]float64{"mle": 0.5, "ts": 0.495, "mf0": 0.52},
 			map[string][]float64{"mle": {.8}, "ts": {.8}, "mf0": {.81}, "leverage": {.5}},
 			both{"ts", "mf0"}, both{"mle", "mle"},
-			"the network's own: no other has a lower NLL than its 0.5000 beyond chance; that of ts, which serves, is lower by 0.0050 [-0.0",
-			"the network's own: no other has a higher AUROC than its 80.00 % beyond chance; that of mf0, which serves, is higher by 1.00 [-", nil},
+			"network (uncalibrated): no method has a significantly lower NLL than its 0.5000; that of ts (selected) is lower by 0.0050 [-0.0",
+			"network (uncalibrated): no method has a significantly higher AUROC than its 80.00 %; that of mf0 (selected) is higher by 1.00 [-", nil},
 		{"what serves may be the best",
 			map[string]float64{"mle": 0.5, "ts": 0.495, "mf0": 0.52},
 			map[string][]float64{"mle": {.8}, "ts": {.8}, "mf0": {.81}, "leverage": {.5}},
 			both{"ts", "mf0"}, both{"mle", "mle"},
-			", which\): this data cannot tell them apart",
-			", which\): this data cannot tell them apart", nil},
+			"], not significant",
+			"] points, not significant", nil},
 		{"what serves may be as good, and another is better by chance",
 			map[string]float64{"mle": 0.5, "ts": 0.495, "mf0": 0.502},
 			map[string][]float64{"mle": {.8}, "ts": {.795}, "mf0": {.81}},
 			both{"mf0", "ts"}, both{"mle", "mle"},
-			", which\); the bundle serves mf0, and this data cannot tell them apart",
-			", which\); the bundle serves ts, and this data cannot tell them apart", nil},
+			"], not significant; the bundle uses mf0, and the difference is not significant",
+			"] points, not significant; the bundle uses ts, and the difference is not significant", nil},
 		{"what serves is better than the network",
 			map[string]float64{"mle": 0.5, "ts": 0.395, "mf0": 0.4},
 			map[string][]float64{"mle": {.7}, "ts": {.7}, "mf0": {.9}, "leverage": {.91}},
 			both{"mf0", "mf0"}, both{"mf0", "mf0"},
-			"mf0, which serves: its NLL of 0.4000 is lower than the network's by 0.1000 [0.0", "that of leverage is higher by 1.00 [", nil},
+			"mf0 (selected): NLL 0.4000, significantly lower than the network's, by 0.1000 [0.0", "that of leverage is higher by 1.00 [", nil},
 		{"another is better than what serves",
 			map[string]float64{"mle": 0.5, "ts": 0.3, "mf0": 0.4},
 			map[string][]float64{"mle": {.7}, "ts": {.7}, "mf0": {.8}, "leverage": {.95}},
 			both{"mf0", "mf0"}, both{"ts", "leverage"},
-			"ts: its NLL of 0.3000 is lower than the network's by 0.2000 [0.1", "and than that of mf0, which serves, by 15.00 [", nil},
+			"ts: NLL 0.3000, significantly lower than the network's, by 0.2000 [0.1", "and than that of mf0 (selected), by 15.00 [", nil},
 		{"what serves is worse than the network",
 			map[string]float64{"mle": 0.5, "ts": 0.5, "mf0": 0.9},
 			map[string][]float64{"mle": {.9}, "ts": {.9}, "mf0": {.6}, "leverage": {.5}},
-			both{"mf0", "leverage"}, both{"mle", "mle"}, "; the bundle serves mf0, which is worse by 0.4000 [0.", "; the bundle serves leverage, which is worse by 40.00 [", nil},
+			both{"mf0", "leverage"}, both{"mle", "mle"}, "; the bundle uses mf0, which is significantly worse, by 0.4000 [0.", "; the bundle uses leverage, which is significantly worse, by 40.00 [", nil},
 		{"scaling is the simplest that is better",
 			map[string]float64{"mle": 0.5, "ts": 0.4, "mf0": 0.395},
 			map[string][]float64{"mle": {.9}, "ts": {.9}, "mf0": {.9}},
-			both{"mle", "none"}, both{"ts", "mle"}, "ts: its NLL", "", nil},
+			both{"mle", "none"}, both{"ts", "mle"}, "ts: NLL", "", nil},
 		{"sets on average, and one on which it is worse",
 			map[string]float64{"mle": 0.5},
 			map[string][]float64{"mle": {.8, .7, .6}, "mf0": {.6, .9, .95}},
 			both{"mle", "mf0"}, both{"mle", "mf0"}, "",
-			"mf0, which serves: its mean AUROC over 3 sets of 81.67 % is higher than the network's by 11.67 [", []string{"a"}},
+			"mf0 (selected): mean AUROC over 3 sets 81.67 %, significantly higher than the network's, by 11.67 [", []string{"a"}},
 		{"no number is worse than none",
 			map[string]float64{"mle": 0.5, "mf0": math.Inf(1)},
 			map[string][]float64{"mle": {.8}, "mf0": {.8}},
@@ -105,7 +105,7 @@ func TestRecommendations(t *testing.T) {
 			!strings.Contains(p.Sentence, test.probable) || !strings.Contains(s.Sentence, test.tell) {
 			t.Errorf("%s:\n%+v\n%+v\nwant %+v", test.name, *p, *s, test.want)
 		}
-		if len(test.worse) > 0 && !strings.HasSuffix(got.Score.Sentence, "; beyond chance the network's own is better on a") {
+		if len(test.worse) > 0 && !strings.HasSuffix(got.Score.Sentence, "; the network itself is significantly better on a") {
 			t.Errorf("%s: %s", test.name, got.Score.Sentence)
 		}
 	}

@@ -28,7 +28,7 @@ var (
 	ErrTruncated  = errors.New("the file is cut short")
 	ErrHeaderSize = errors.New("the header is too long")
 	ErrHeader     = errors.New("the header is malformed")
-	ErrDuplicate  = errors.New("the name stands twice")
+	ErrDuplicate  = errors.New("the name appears twice")
 	ErrDType      = errors.New("the dtype is unknown")
 	ErrShape      = errors.New("the shape is impossible")
 	ErrSize       = errors.New("the offsets contradict shape and dtype")

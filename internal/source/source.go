@@ -134,7 +134,7 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 	s.file, s.Data = d, d
 	s.Config.Synthetic = o.Synthetic
 	for _, i := range d.Ignored() {
-		s.IgnoredBy = append(s.IgnoredBy, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
+		s.IgnoredBy = append(s.IgnoredBy, fmt.Sprintf("%s: %d files skipped: %s, such as %s", name, i.Count, i.Reason, i.First))
 	}
 	if !o.Synthetic { // reported once, for the images
 		o.Notes.Ignored = append(o.Notes.Ignored, s.IgnoredBy...)
@@ -156,7 +156,7 @@ func OneStream(specs map[string]string) error {
 	}
 	if len(names) > 1 {
 		slices.Sort(names)
-		return fmt.Errorf("%s: standard input cannot be all of them, as it is read once: give files for all but one",
+		return fmt.Errorf("%s: standard input can be read only once: give files for all but one",
 			strings.Join(names, " and "))
 	}
 	return nil
@@ -302,9 +302,9 @@ func (s *Set) CheckSynthetic(ctx context.Context) error {
 	why := ""
 	switch {
 	case s.Data == nil:
-		why = "it holds ready-made features"
+		why = "this dataset has precomputed features"
 	case s.Size() < 0:
-		why = "it can be read only once"
+		why = "this dataset can be read only once"
 	default:
 		_, err := s.Pixels(ctx)
 		if !errors.Is(err, synthetic.ErrNoImage) {
@@ -312,7 +312,7 @@ func (s *Set) CheckSynthetic(ctx context.Context) error {
 		}
 		why = strings.TrimPrefix(err.Error(), s.Name+": ")
 	}
-	return fmt.Errorf("%s: %s: stand-ins are made of images, and %s: give data in place of auto", s.Name, s.Spec, why)
+	return fmt.Errorf("%s: %s: auto makes synthetic OOD images from images, and %s: give a dataset instead of auto", s.Name, s.Spec, why)
 }
 
 // Fits reports precomputed features with other dimensions than a head's; whose names the head in messages.
@@ -558,7 +558,7 @@ func (s *Set) Keep(out, b *rows.Batch) error {
 	}
 	b.Names = nil
 	if s.Size() < 0 && out.N+b.N > MaxTuning {
-		return fmt.Errorf("%s: %s: more than %d examples come, and which of them to tune on cannot be spread over a stream: give fewer, or a file",
+		return fmt.Errorf("%s: %s: the stream has more than %d examples, and a stream cannot be subsampled: give fewer, or a file",
 			s.Name, s.Spec, MaxTuning)
 	}
 	out.Append(b)

@@ -325,7 +325,7 @@ func TestPixels(t *testing.T) {
 		"synthetic images":                {spec: photos(t, 2), synthetic: true, want: true},
 		"synthetic images of a broken one": {spec: photos(t, 2, 0), synthetic: true,
 			says: []string{"val: 0/000.png: ", "use MaxBad N"}},
-		"synthetic images of arrays": {spec: ready, synthetic: true, says: []string{"val: ", "it is no image"}},
+		"synthetic images of arrays": {spec: ready, synthetic: true, says: []string{"val: ", "this is not an image"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := source.Opener{Network: w, MaxBad: test.maxBad, Synthetic: test.synthetic, Notes: &source.Notes{}}
@@ -362,9 +362,9 @@ func TestSyntheticImagesNeedImages(t *testing.T) {
 		says   []string
 	}{
 		"images":                {source.Opener{Network: w}, photos(t, 2), nil},
-		"arrays":                {source.Opener{Network: w}, ready, []string{"ood: " + ready + ": ", "images, and", "it is no image"}},
+		"arrays":                {source.Opener{Network: w}, ready, []string{"ood: " + ready + ": ", "images, and", "this is not an image"}},
 		"a broken image":        {source.Opener{Network: w}, photos(t, 2, 0), []string{"ood: 0/000.png: ", "use MaxBad N"}},
-		"precomputed features ": {source.Opener{}, features, []string{"ood: " + features + ": ", "it holds ready-made features"}},
+		"precomputed features ": {source.Opener{}, features, []string{"ood: " + features + ": ", "this dataset has precomputed features"}},
 	} {
 		test.opener.Synthetic = true
 		err := open(t, test.opener, "ood", test.spec).CheckSynthetic(t.Context())
@@ -603,7 +603,7 @@ func TestSkippedFilesAndRecordsAreNoted(t *testing.T) {
 	w, spec := network(t), photos(t, 5, 3, 8)
 	Write(t, spec, "0/a.txt", []byte("a"))
 	Write(t, spec, "1/b.txt", []byte("b"))
-	ignored := []string{"val: 2 files passed over: not PNG or JPEG, such as 0/a.txt"}
+	ignored := []string{"val: 2 files skipped: not PNG or JPEG, such as 0/a.txt"}
 	for _, synthetic := range []bool{false, true} {
 		steps := []string{}
 		notes := &source.Notes{Progress: func(stage, unit string, done, total int) {
@@ -866,7 +866,7 @@ func TestStandardInput(t *testing.T) {
 	if s.Size() != -1 || s.Len() != -1 || s.Wanted() != -1 || !s.Labelled() {
 		t.Errorf("Size %d, Len %d, Wanted %d, labelled %v", s.Size(), s.Len(), s.Wanted(), s.Labelled())
 	}
-	Says(t, s.CheckSynthetic(ctx), "train: -: ", "it can be read only once")
+	Says(t, s.CheckSynthetic(ctx), "train: -: ", "this dataset can be read only once")
 	for range 2 { // the second time from memory
 		n := 0
 		for example, err := range s.First(ctx) {

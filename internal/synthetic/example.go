@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNoImage says that an example is not an image.
-var ErrNoImage = errors.New("it is no image of 8-bit pixels")
+var ErrNoImage = errors.New("this is not an image with 8-bit pixels")
 
 // Replace replaces the image of an example, encoded or not, by a synthetic one. The error is [ErrNoImage] or that of
 // Decode.

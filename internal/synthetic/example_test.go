@@ -130,9 +130,9 @@ func TestSyntheticOODDataNeedImages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ spec, want string }{
-		"a table": {write(t, dir, "t.csv", []byte("a,b\n1,2\n")), "it is no image of 8-bit pixels, but an array"},
+		"a table": {write(t, dir, "t.csv", []byte("a,b\n1,2\n")), "this is not an image with 8-bit pixels, but an array"},
 		"vectors": {write(t, dir, "v-images-idx2-ubyte", idx(ramp(6), 2, 3)),
-			"it is no image of 8-bit pixels, but an array [3] of uint8"},
+			"this is not an image with 8-bit pixels, but an array [3] of uint8"},
 	} {
 		d, err := dataset.Open(t.Context(), c.spec, dataset.Options{Unlabelled: true})
 		if err != nil {

@@ -40,7 +40,7 @@ func Example() {
 	// - Conv "/fc/Conv" is linear in "/Relu_output_0", and its other side "fc.weight" is constant
 	// - logits "/ReduceMean_output_0" [N,4] = features [N,6] · Wᵀ + b
 	// - ReduceMean "/ReduceMean" commutes with the linear layer and is done on the features
-	// - what follows makes probabilities of them: ReduceMean, Softmax
+	// - the probabilities are computed from them by ReduceMean, Softmax
 	// output: mfgs_features [?,6] float32
 	// output: mfgs_logits [?,4] float32
 	// 24 weights, 4 biases
@@ -55,7 +55,7 @@ func ExampleUnsupportedError() {
 	_, err = head.Find(m, head.Options{})
 	fmt.Println(err)
 	// Output:
-	// no classification head: Relu "y" stands between the linear layer Gemm "z" and "y", which Approximate relu would pass over; if another layer is meant, name its tensors with Features and Logits: nearest flat and z (Gemm, 6 features, 4 classes)
+	// no classification head: Relu "y" stands between the linear layer Gemm "z" and "y", which Approximate relu would skip; if another layer is meant, name its tensors with Features and Logits: nearest flat and z (Gemm, 6 features, 4 classes)
 }
 
 // Head and inputs have the form that mfgs inspect --json gives them.

@@ -348,7 +348,7 @@ func (f *finder) weighs(n *onnxpb.Node) bool {
 func (f *finder) finish(t *trail, start string) (*Head, error) {
 	first := t.nodes[0]
 	if t.logits == "" {
-		return nil, graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example",
+		return nil, graph.RefuseAt(first, "%s gives %v after %s, not one row of %d logits for each example",
 			f.describe(first), &t.at, start, t.k)
 	}
 	h := &Head{
@@ -393,7 +393,7 @@ func (f *finder) fill(h *Head, t *trail, start string) error {
 	first := t.nodes[0]
 	if out := f.in.Get(start); t.shares[0].assumed && len(out.Dims) > 2 &&
 		!(&flow{Value: *out, class: len(out.Dims) - 1}).rows() {
-		return graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example",
+		return graph.RefuseAt(first, "%s gives %v after %s, not one row of %d logits for each example",
 			f.describe(first), &flow{Value: *out}, start, t.k)
 	}
 	var op, node, features []string
@@ -439,7 +439,7 @@ func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
 	if f.link != "" && f.link != h.Link {
 		if h.Link != "" && (h.Link == layer.Softmax || f.link == layer.Softmax) {
-			return graph.RefuseAt(first, "what follows %q makes probabilities by %s, not by %s", h.LogitsTensor, h.Link,
+			return graph.RefuseAt(first, "the probabilities are computed from %q by %s, not by %s", h.LogitsTensor, h.Link,
 				f.link)
 		}
 		h.Link = f.link
@@ -461,7 +461,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 	for _, p := range t.shares {
 		rank := ""
 		if p.assumed {
-			rank = ", taken to be [N,d] as the graph does not give its rank"
+			rank = ", assumed to be [N,d] since the graph does not declare its rank"
 		}
 		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank,
 			p.terms[0].weight.name)
@@ -497,7 +497,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		say("the logits are rounded to multiples of %.3g, as the model is quantised", h.Rounding)
 	}
 	if h.Approximation != "" {
-		say("approximation %s: Relu stands between the layer and the logits, and is taken to let all pass when variances are computed",
+		say("approximation %s: the Relu between the layer and the logits is ignored for the variances",
 			h.Approximation)
 	}
 	return found
@@ -512,13 +512,13 @@ func (f *finder) linkOf(h *Head) (l layer.Link, source string) {
 	}
 	switch {
 	case h.Link != "" && h.Link == f.link:
-		return h.Link, fmt.Sprintf("probabilities are made by %s, as asked", h.Link)
+		return h.Link, fmt.Sprintf("the probabilities are computed by %s, as requested", h.Link)
 	case h.Link != "":
-		return h.Link, "what follows makes probabilities of them: " + strings.Join(h.Tail, ", ")
+		return h.Link, "the probabilities are computed from them by " + strings.Join(h.Tail, ", ")
 	case found != "":
 		return found, fmt.Sprintf("elsewhere in the graph the logits go into %s", found)
 	case h.Logits == 1:
-		return layer.Sigmoid, "no Sigmoid follows the logit; a single one is taken as that of two classes"
+		return layer.Sigmoid, "no Sigmoid follows the logit; a single logit is assumed to be that of two classes"
 	}
 	return layer.Softmax, "no Softmax or Sigmoid follows the logits; one label among all classes is assumed"
 }

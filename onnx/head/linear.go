@@ -167,7 +167,7 @@ func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, er
 	}
 	size, ok := onnxpb.Elements(w.Dims[1:])
 	if !ok || n.Int("group", 1) != 1 || !all("pads", 0) || !all("dilations", 1) {
-		return nil, graph.RefuseAt(n, "%s is no linear layer: it has groups, padding or dilation", f.describe(n))
+		return nil, graph.RefuseAt(n, "%s is not a linear layer: it has groups, padding or dilation", f.describe(n))
 	}
 	out := f.in.Values[n.GetOutput()[0]]
 	kernel := w.Dims[2:]
@@ -180,7 +180,7 @@ func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, er
 		slices.Contains([]string{"", "NOTSET", "VALID"}, string(n.Attr("auto_pad").GetS())):
 		whole = true
 	default:
-		return nil, graph.RefuseAt(n, "%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input",
+		return nil, graph.RefuseAt(n, "%s is not a linear layer: its kernel %v is neither 1×1 nor as large as its input",
 			f.describe(n), kernel)
 	}
 	l.k, l.d = w.Dims[0], size

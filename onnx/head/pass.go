@@ -97,7 +97,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 		}
 		follow = s.probs
 	} else if follow == nil {
-		return graph.RefuseAt(n, "%s stands between the linear layer %s and what makes probabilities", f.describe(n),
+		return graph.RefuseAt(n, "%s stands between the linear layer %s and the probabilities", f.describe(n),
 			f.describe(t.nodes[0]))
 	}
 	p.call = f.call(n, h.from, &t.at)
@@ -298,4 +298,4 @@ func pick(p *passage) error {
 	return nil
 }
 
-const noAverage = "an average of probabilities is no softmax of one layer's logits; export the model without it, or let it average the logits"
+const noAverage = "an average of probabilities is not a softmax of one layer's logits; export the model without it, or let it average the logits"

@@ -131,7 +131,7 @@ func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 	case back != nil:
 		r.Reason = fmt.Sprintf("%s stands between the linear layer %s and %q", f.describe(n), f.describe(back), start)
 		if s := f.step(n); s != nil && s.keeps == approximable {
-			r.Reason += fmt.Sprintf(", which %s %s would pass over", option.Approximate, IgnoreRelu)
+			r.Reason += fmt.Sprintf(", which %s %s would skip", option.Approximate, IgnoreRelu)
 		}
 	default:
 		r.Reason = fmt.Sprintf("%q comes from %s and not from a linear layer", start, f.describe(n))
@@ -230,7 +230,7 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 			return nil, err
 		}
 		if t.pastLogits {
-			return nil, graph.RefuseAt(n, "%s adds what is behind %s: %s", f.describe(n), strings.Join(t.tail, ", "),
+			return nil, graph.RefuseAt(n, "%s adds the output of %s: %s", f.describe(n), strings.Join(t.tail, ", "),
 				noAverage)
 		}
 		if !t.at.rows() {

@@ -130,7 +130,7 @@ func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 func (t *Type) UnmarshalText(text []byte) error {
 	found, ok := byName[string(text)]
 	if !ok {
-		return fmt.Errorf("no element type is called %q", text)
+		return fmt.Errorf("there is no element type %q", text)
 	}
 	*t = found
 	return nil

@@ -28,7 +28,7 @@ test("numbers keep their digits, and what is none is refused", () => {
     ["", "null"], ["NaN", "NaN"], ["-inf", "-Infinity"], ["0.10", "0.10"], ["1e-7", "1e-7"]]) {
     assert.equal(data.literal(x, text, "x"), want);
   }
-  for (const text of ["abc", ".", "1,5", "0x10", "1e", "--1"]) assert.throws(() => data.literal(x, text, "x"), /is no number/);
+  for (const text of ["abc", ".", "1,5", "0x10", "1e", "--1"]) assert.throws(() => data.literal(x, text, "x"), /is not a number/);
 });
 
 test("tables are separated by commas, or else by tabs or semicolons", () => {
@@ -44,8 +44,8 @@ test("JSON lines have rows as they are, and lists in the shape of the input", ()
   const model = { inputs: [input("x", 2)] };
   assert.equal(body(model, '{"x":[1,2],"label":"b"}\n{"x":[3,4.5]}\n', 1), '{"x":[3,4.5]}');
   assert.equal(body({ inputs: [input("m", 2, 2)] }, '{"m":[[1,2],[3,4]]}'), '{"m":[[1,2],[3,4]]}');
-  assert.throws(() => data.read('{"x":1}\nno\n', false), /Line 2 is no JSON/);
-  assert.throws(() => data.read("[1]\n", false), /Line 1 is no JSON object/);
+  assert.throws(() => data.read('{"x":1}\nno\n', false), /Line 2 is not JSON/);
+  assert.throws(() => data.read("[1]\n", false), /Line 1 is not a JSON object/);
 });
 
 test("of a file that was cut the last row is left out", () => {

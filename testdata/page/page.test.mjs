@@ -121,7 +121,7 @@ visiting("a row is picked, and a value changed", {}, async (visit) => {
   await field.click({ count: 3 });
   await field.type("many");
   await visit.page.keyboard.press("Enter");
-  await visit.page.waitForFunction(() => /“many” is no number/.test(document.getElementById("error").innerText));
+  await visit.page.waitForFunction(() => /“many” is not a number/.test(document.getElementById("error").innerText));
   await visit.page.click("#rows-after");
   assert.match(await visit.text("#rows-note"), /rows 51 to 100 of 171/);
 });
@@ -164,7 +164,7 @@ visiting("a picture is pasted, of a kind that only the browser reads", {}, async
     document.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true }));
   });
   assert.match(await visit.answered(), /Probabilities/);
-  assert.match(await visit.text("#image-note"), /one\.webp, 8 × 8, made a PNG of/);
+  assert.match(await visit.text("#image-note"), /one\.webp, 8 × 8, converted to PNG/);
 });
 
 visiting("what cannot be is refused in words", {}, async (visit) => {
@@ -173,7 +173,7 @@ visiting("what cannot be is refused in words", {}, async (visit) => {
     await visit.drop("#drop", join(b.scratch, name));
     await visit.page.waitForFunction((source) => new RegExp(source).test(document.getElementById("error").innerText), { timeout: 5000 }, words);
   };
-  await refused("x.bin", Buffer.alloc(200), "neither a picture nor a file of rows");
+  await refused("x.bin", Buffer.alloc(200), "neither an image nor a file of rows");
   await refused("x.csv", "a,b\n1\n", "Row 1 has 1 cells");
   assert.deepEqual(await visit.findings(), []);
   await visit.page.select("#model", "tumours");

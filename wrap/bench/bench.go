@@ -111,7 +111,7 @@ func (b *bench) check() error {
 	}
 	for _, n := range b.OOD {
 		if (n.Name == measure.SyntheticSet) != (n.Spec == wrap.SyntheticOOD) {
-			return fmt.Errorf("%s=%s: stand-ins, made of the test images, are %s=%s, and nothing else is called so", n.Name, n.Spec, measure.SyntheticSet, wrap.SyntheticOOD)
+			return fmt.Errorf("%s=%s: synthetic OOD images are %s=%s, and no other dataset may have this name", n.Name, n.Spec, measure.SyntheticSet, wrap.SyntheticOOD)
 		}
 	}
 	if err := uniqueNames("sets under shift", b.Shifts); err != nil {

@@ -57,7 +57,7 @@ func (b *bench) openComparators(ctx context.Context) error {
 		return nil
 	}
 	if b.head.Link != layer.Softmax {
-		return fmt.Errorf("the head has %d logits with link %s: method %s is for a softmax", b.head.Logits, b.head.Link, names[0])
+		return fmt.Errorf("method %[3]s needs a softmax, and the head has %[1]d logits with link %[2]s", b.head.Logits, b.head.Link, names[0])
 	}
 	all, err := b.Comparators.Open(ctx, &Session{b}, names)
 	if err != nil {

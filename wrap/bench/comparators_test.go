@@ -183,7 +183,7 @@ func TestMF1IsOfTheBundlesTemperatures(t *testing.T) {
 
 func TestMF1IsOfFewClasses(t *testing.T) {
 	b := &bench{requests: []*request{{name: "mf1"}}, head: layer.Head{Logits: 1000, Link: layer.Softmax}}
-	says(t, b.checkPairwise(), "mf1", "1000 classes", "256 at most")
+	says(t, b.checkPairwise(), "mf1", "1000 classes", "want at most 256")
 	b.requests[0].taken = true
 	if err := b.checkPairwise(); err != nil {
 		t.Error(err)
@@ -206,7 +206,7 @@ func TestFittingWantsTheDataOfCalibration(t *testing.T) {
 	}
 	write(t, dir, names, read(t, digits(t, names))[:20])
 	_, err := Evaluate(t.Context(), cfg)
-	says(t, err, "the data of calibration", "with Train")
+	says(t, err, "the calibration data", "with Train")
 	cfg.Train = c.Val
 	if _, err := Evaluate(t.Context(), cfg); err != nil {
 		t.Error(err)

@@ -83,10 +83,10 @@ func TestEvaluationOnCalibrationDataGivesAWarning(t *testing.T) {
 		t.Errorf("warnings %q", got)
 	}
 	got := warnings(models.DigitsVal, models.OODVal)
-	if len(got) != 2 || !strings.HasPrefix(got[0], "test: the same data that was used as val") || !strings.HasPrefix(got[1], "drawings: the same data that was used as ood") {
+	if len(got) != 2 || !strings.HasPrefix(got[0], "test: this data was used as val") || !strings.HasPrefix(got[1], "drawings: the same data that was used as ood") {
 		t.Errorf("warnings %q", got)
 	}
-	if got := warnings(models.DigitsTrain, models.OODTest); len(got) != 1 || !strings.HasPrefix(got[0], "test: the same data that was used as train") {
+	if got := warnings(models.DigitsTrain, models.OODTest); len(got) != 1 || !strings.HasPrefix(got[0], "test: this data was used as train") {
 		t.Errorf("warnings %q", got)
 	}
 }

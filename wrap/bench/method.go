@@ -25,7 +25,7 @@ var registry = func() (all []method) {
 	for _, m := range measure.Methods {
 		all = append(all, method{m.Name, m.Doc})
 	}
-	all = append(all, method{measure.Served, "the score of unfamiliarity that the bundle serves"})
+	all = append(all, method{measure.Served, "the OOD score that the bundle uses"})
 	for _, s := range score.All {
 		if measure.IsScore(s.Name) {
 			all = append(all, method{s.Name, s.Doc})
@@ -56,7 +56,7 @@ func CheckMethods(names []string) error {
 	known := Methods()
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("method %q is named twice", name)
+			return fmt.Errorf("method %q is listed twice", name)
 		}
 		if !slices.Contains(known, name) {
 			return &UnknownMethodError{name}
@@ -70,7 +70,7 @@ type UnknownMethodError struct{ Method string }
 
 // Error names the method and the known ones.
 func (e *UnknownMethodError) Error() string {
-	return fmt.Sprintf("method %q is none that a bundle can serve, want some of %s", e.Method, strings.Join(Methods(), ", "))
+	return fmt.Sprintf("method %q is unknown, want some of %s", e.Method, strings.Join(Methods(), ", "))
 }
 
 // request is a name of Config.Methods.
@@ -163,7 +163,7 @@ func (b *bench) checkPairwise() error {
 	pairwise := func(r *request) bool { return r.name == measure.Pairwise && !r.taken }
 	k := b.head.Logits
 	if b.head.Link == layer.Softmax && k > fuse.MaxMF1Classes && slices.ContainsFunc(b.requests, pairwise) {
-		return fmt.Errorf("method %s: the bundle has %d classes, and it is served for %d at most: its cost grows with their square", measure.Pairwise, k, fuse.MaxMF1Classes)
+		return fmt.Errorf("method %s: the bundle has %d classes, want at most %d: its cost grows with their square", measure.Pairwise, k, fuse.MaxMF1Classes)
 	}
 	return nil
 }

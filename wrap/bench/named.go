@@ -25,7 +25,7 @@ func ParseNamedSpecs(args []string) ([]NamedSpec, error) {
 			return nil, fmt.Errorf("%q names no dataset: want NAME=SPEC", arg)
 		}
 		if slices.ContainsFunc(specs, func(other NamedSpec) bool { return other.Name == s.Name }) {
-			return nil, fmt.Errorf("two datasets have the name %q: give them others as NAME=SPEC", s.Name)
+			return nil, fmt.Errorf("two datasets have the name %q: name them with NAME=SPEC", s.Name)
 		}
 		specs = append(specs, s)
 	}

@@ -30,8 +30,8 @@ func (b *bench) openScores(ctx context.Context) (err error) {
 	}
 	for _, s := range b.unserved() {
 		if s.Name == "learned" {
-			return fmt.Errorf("method learned is learned from unfamiliar data or stand-ins while calibrating, "+
-				"and the bundle does not serve it: calibrate with %s learned, and give that bundle", option.OODScore)
+			return fmt.Errorf("method learned is fitted to OOD data during calibration, "+
+				"and this bundle does not have it: calibrate with %s learned", option.OODScore)
 		}
 	}
 	_, err = b.openRole(ctx, bundle.Train, b.Train)

@@ -182,7 +182,7 @@ func (n *Network) read(
 		return err
 	}
 	if want := s.data.N; examples != want {
-		return fmt.Errorf("%s: %d examples, %d when they were read first: did the data change?", s.Name(), examples, want)
+		return fmt.Errorf("%s: %d examples, and %d in the first pass: the data changed while it was read", s.Name(), examples, want)
 	}
 	return nil
 }

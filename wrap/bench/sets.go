@@ -140,7 +140,7 @@ func (b *bench) warnOfUsed(ctx context.Context, s *Set) error {
 			return err
 		}
 		if same {
-			b.warnings = append(b.warnings, fmt.Sprintf("%s: the same data that was used as %s for calibration: figures on new data will be worse", s.Name(), d.Role))
+			b.warnings = append(b.warnings, fmt.Sprintf("%s: this data was used as %s for calibration: results on new data will be worse", s.Name(), d.Role))
 		}
 	}
 	return nil
@@ -182,16 +182,16 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 		}
 		recorded, spec = &all[i], all[i].Spec
 		if slices.ContainsFunc(all[i+1:], func(d bundle.Dataset) bool { return d.Role == role }) {
-			return nil, fmt.Errorf("the bundle was updated, and its %s data are several sets: give the data with %s", role, optionOf[role])
+			return nil, fmt.Errorf("the bundle was updated, and its %s data comes from several datasets: give it with %s", role, optionOf[role])
 		}
 	}
 	if dataset.IsStream(spec) {
-		return nil, fmt.Errorf("the data of calibration came on standard input, which is gone: give the data with %s", optionOf[role])
+		return nil, fmt.Errorf("the calibration data came on standard input: give it again with %s", optionOf[role])
 	}
 	s, err := b.opener(nil, limit).Open(ctx, name, spec, b.head.Classes(), role != bundle.OOD)
 	if err != nil {
 		if recorded != nil {
-			err = fmt.Errorf("the data of calibration: %w: give the data with %s", err, optionOf[role])
+			err = fmt.Errorf("the calibration data: %w: give it with %s", err, optionOf[role])
 		}
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (b *bench) openRole(ctx context.Context, role bundle.Role, given string) (*
 	if err == nil && recorded != nil {
 		var same bool
 		if same, err = b.opener(nil, 0).IsRecorded(ctx, s, b.head.Classes(), recorded); err == nil && !same {
-			err = fmt.Errorf("%s: %s is not the data of calibration any more: give the data with %s", name, spec, optionOf[role])
+			err = fmt.Errorf("%s: %s has changed since the calibration: give the original data with %s", name, spec, optionOf[role])
 		}
 	}
 	if err != nil {
@@ -224,7 +224,7 @@ func (b *bench) warnOfShared(s *Set) {
 		same := func(d bundle.Dataset) bool { return d.Fingerprint == other.source.Fingerprint }
 		known := slices.ContainsFunc(b.manifest.Datasets, same)
 		if shared := other.source.Shares(s.source); shared != "" && !known {
-			b.warnings = append(b.warnings, fmt.Sprintf("%s and %s %s: figures on new data will be worse", other.Name(), s.Name(), shared))
+			b.warnings = append(b.warnings, fmt.Sprintf("%s and %s %s: results on new data will be worse", other.Name(), s.Name(), shared))
 		}
 	}
 }
@@ -240,7 +240,7 @@ func (b *bench) checkMemory(n int, name string) error {
 // checkNumbers is checkMemory for this many float32 per example.
 func checkNumbers(n, each int, name string) error {
 	if bytes := float64(n) * float64(each) * 4; bytes > maxKept {
-		return fmt.Errorf("%s: features and logits of %d examples take %.1f GB, want at most %.1f for methods that keep them: take a part of the data, as in SPEC[0:100000]", name, n, bytes/1e9, float64(maxKept)/1e9)
+		return fmt.Errorf("%s: the features and logits of %d examples take %.1f GB, want at most %.1f: take a slice of the data, such as SPEC[0:100000]", name, n, bytes/1e9, float64(maxKept)/1e9)
 	}
 	return nil
 }

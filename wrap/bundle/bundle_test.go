@@ -524,7 +524,7 @@ func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
 			func() error { return Reseal(dir) },
 		} {
 			if err := f(); err == nil || !strings.HasPrefix(err.Error(), dir) ||
-				!strings.Contains(err.Error(), ModelDataName+": a link that leaves") {
+				!strings.Contains(err.Error(), ModelDataName+": a link out of") {
 				t.Errorf("%s is elsewhere: error %v", name, err)
 			}
 		}

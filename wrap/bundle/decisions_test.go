@@ -50,7 +50,7 @@ func TestDecisionsAreKeptAndChecked(t *testing.T) {
 	lying := *want
 	lying.OOD = nil
 	m.Decisions = &lying
-	oneLine(t, m.Validate(), ErrField, "decisions: ood is given: false, want true")
+	oneLine(t, m.Validate(), ErrField, "decisions: ood is present: false, want true by the targets")
 	m.Decisions = want
 	m.Format, m.Probabilities, m.Validation.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
 	oneLine(t, m.Validate(), ErrField, "decisions is a field of format 2")
@@ -60,7 +60,7 @@ func TestDecisionsAreKeptAndChecked(t *testing.T) {
 func TestResealedGuaranteesAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ old, new, want string }{
-		"a better promise":      {"at most 0.1 of the examples that are", "at most 0.001 of the examples that are", "guarantees[0] is not what the numbers beside it say"},
+		"a better guarantee":    {"at most 0.1 of the answered inputs are", "at most 0.001 of the answered inputs are", "guarantees[0] does not match the numbers"},
 		"a smaller target":      {"target_error: 0.1", "target_error: 0.01", "uncertainty has 1 wrong of 60 accepted, which does not guarantee a target_error of 0.01"},
 		"confidence 0":          {"confidence: 0.95", "confidence: 0", "confidence is 0 or missing"},
 		"no confidence":         {"  confidence: 0.95\n", "", "confidence is 0 or missing"},
@@ -99,5 +99,5 @@ func TestResealedGuaranteesAreChecked(t *testing.T) {
 	b.Manifest.Validation.After.N = 90
 	b.Manifest.Decisions = decided()
 	oneLine(t, Write(filepath.Join(t.TempDir(), "b"), b, WriteOptions{}), ErrField,
-		"decisions: examples is 100, want the other half beside held_out's 90")
+		"decisions: examples is 100, want the other half of the validation data: held_out has 90")
 }

@@ -104,7 +104,7 @@ func TestForceDoesNotReplaceFoldersOfOtherPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{Write(dir, full(), WriteOptions{Force: true}), CheckTarget(dir, true)} {
-		if err == nil || !strings.Contains(err.Error(), "is not replaced: its bundle.yaml is not that of a bundle") {
+		if err == nil || !strings.Contains(err.Error(), "is not replaced: its bundle.yaml is not from a bundle") {
 			t.Errorf("error %v", err)
 		}
 	}

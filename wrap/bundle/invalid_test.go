@@ -139,7 +139,7 @@ var invalidManifests = []struct {
 	{"field newer than its format", "format: 2\n", "format: 1\n", ErrField, "probabilities is a field of format 2"},
 	{"unknown field of a resize", "size: 8", "size: 8\n    sice: 8", ErrUnknownField, "field sice"},
 	{"no probabilities", "probabilities: {method: ts, ts_gain: 0.1, ts_needed: 0.005, mf0_gain: -0.01, mf0_needed: 0.02}\n", "", ErrField, "probabilities is missing"},
-	{"bytes beside preprocessing", "batch: 64", "batch: 64\nbytes: true", ErrField, "bytes is for a bundle without preprocess"},
+	{"bytes beside preprocessing", "batch: 64", "batch: 64\nbytes: true", ErrField, "bytes must be left out with preprocess"},
 	{"negative need", "mf0_needed: 0.02", "mf0_needed: -0.02", ErrField, "probabilities.mf0_needed"},
 	{"gain that is NaN", "ts_gain: 0.1", "ts_gain: .nan", ErrNotFinite, "probabilities.ts_gain"},
 	{"figures of mf0 of nothing", "mf0:\n    in_domain: {examples: 100", "mf0:\n    in_domain: {examples: 0", ErrField, "held_out.mf0.in_domain.examples"},
@@ -160,7 +160,7 @@ var invalidManifests = []struct {
 	{"file elsewhere", "name: model.onnx\n", "name: ../model.onnx\n", ErrField, "model.file.name"},
 	{"weights elsewhere", "name: model.onnx.data", "name: ../model.onnx.data", ErrField, "model.data.name"},
 	{"weights of no hash", "    name: model.onnx.data\n    sha256: ", "    name: model.onnx.data\n    sha256: 0", ErrField, "model.data.sha256"},
-	{"weights without a model", "  file:\n    name: model.onnx\n    sha256: " + sum([]byte("a model")) + "\n", "", ErrField, "model.data is given without model.file"},
+	{"weights without a model", "  file:\n    name: model.onnx\n    sha256: " + sum([]byte("a model")) + "\n", "", ErrField, "model.data needs model.file"},
 	{"other weights", sum([]byte("its weights")), sum([]byte("its weight")), ErrHash, "model.onnx.data"},
 	{"unknown approximation", "bias: true", "bias: true\n  approximation: gelu", ErrField, `head.approximation is "gelu"`},
 	{"posterior elsewhere", "name: posterior.safetensors", "name: /etc/passwd", ErrField, "posterior.name"},
@@ -199,15 +199,15 @@ var invalidManifests = []struct {
 	{"no lambda0", "lambda0: 0.303964", "lambda0: 0", ErrField, "mean_field.lambda0"},
 	{"ratio below 1", "max_ratio: 1.75", "max_ratio: 0.5", ErrField, "mean_field.max_ratio"},
 	{"infinite ratio", "max_ratio: 1.75", "max_ratio: .inf", ErrNotFinite, "mean_field.max_ratio"},
-	{"a median margin beside a score", "max_ratio: 1.75", "max_ratio: 1.75\n  median_margin: 2.5", ErrField, "mean_field.median_margin is for a bundle without ood_score"},
+	{"a median margin beside a score", "max_ratio: 1.75", "max_ratio: 1.75\n  median_margin: 2.5", ErrField, "mean_field.median_margin must be left out with ood_score"},
 	{"unknown score", "name: react", "name: softmin", ErrField, "ood_score.name is \"softmin\", want one of"},
-	{"score that needs no fitting", "name: react", "name: energy", ErrField, "ood_score is energy, and scores is given: true, want false"},
+	{"score that needs no fitting", "name: react", "name: energy", ErrField, "ood_score is energy, and scores is present: true, want false"},
 	{"familiarity of no median", "name: react", "name: studentized", ErrField, "ood_score.median is -2, want a positive number"},
 	{"no scale", "scale: 0.5", "scale: 0", ErrField, "ood_score.scale"},
 	{"one quantile", "[0.125, 0.5, 0.875]", "[0.125]", ErrField, "ood_score.quantiles has 1 numbers"},
 	{"other quantiles than examples", "examples: 3\n", "examples: 4\n", ErrField, "ood_score.quantiles has 3 numbers, want 4 of 4 examples"},
 	{"quantiles of nothing", "examples: 3\n", "examples: 0\n", ErrField, "ood_score.examples is 0, want at least 1"},
-	{"quantiles that fall", "[0.125, 0.5, 0.875]", "[0.125, 0.875, 0.5]", ErrField, "ood_score.quantiles are not numbers in [0,1] that never fall"},
+	{"quantiles that fall", "[0.125, 0.5, 0.875]", "[0.125, 0.875, 0.5]", ErrField, "ood_score.quantiles are not ascending numbers in [0,1]"},
 	{"quantiles beyond one", "[0.125, 0.5, 0.875]", "[0.125, 0.5, 1.5]", ErrField, "ood_score.quantiles are not"},
 	{"a quantile that is NaN", "[0.125, 0.5, 0.875]", "[0.125, .nan, 0.875]", ErrNotFinite, "ood_score.quantiles[1]"},
 	{"another score's tensors", "name: react", "name: knn", ErrTensors, "score knn: 3 tensors, want 2"},
@@ -215,7 +215,7 @@ var invalidManifests = []struct {
 	{"negative likelihood", "nll: 0.16", "nll: -0.16", ErrField, "held_out.before.in_domain.nll"},
 	{"OOD figures of nothing", "{examples: 150, accuracy: 0.7", "{examples: 0, accuracy: 0.7", ErrField, "held_out.before.ood.examples"},
 	{"unknown role", "role: ood", "role: test", ErrField, "datasets[2].role"},
-	{"no training data", "role: train", "role: val", ErrField, "lacks one of the roles"},
+	{"no training data", "role: train", "role: val", ErrField, "needs the roles train and val"},
 	{"dataset of nothing", "count: 100", "count: 0", ErrField, "datasets[1].count"},
 	{"negative number of bad examples", "bad: 2", "bad: -2", ErrField, "datasets[0].bad"},
 	{"dataset from nowhere", "spec: ood/", "spec: \"\"", ErrField, "datasets[2].spec"},
@@ -248,7 +248,7 @@ func TestInvalidManifestsAreRefused(t *testing.T) {
 	// The posterior of so many features cannot be that large.
 	t.Run("posterior that overflows", func(t *testing.T) {
 		edited := bytes.Replace(document, []byte("feature_dim: 2\n  classes: 3"), []byte("feature_dim: 16777214\n  classes: 16777215"), 1)
-		edited = edited[:bytes.Index(edited, []byte("\n# The classes"))]
+		edited = edited[:bytes.Index(edited, []byte("\n# The class names"))]
 		files[ManifestName].Data = folder.Seal(edited)
 		_, err := OpenFS(files)
 		oneLine(t, err, ErrShape, "overflows")

@@ -87,7 +87,7 @@ func (b *Bundle) Sums(product parallel.Product) (*calibrate.Sums, error) {
 	}
 	m := &b.Manifest
 	if sums.Head() != m.Head.Head || sums.Structure() != m.Structure || sums.Fisher() != m.Covariance.NeedsFisher() {
-		return nil, fmt.Errorf("%s: not the curvature of its posterior", CurvatureName)
+		return nil, fmt.Errorf("%s: does not match the posterior", CurvatureName)
 	}
 	return sums, nil
 }
@@ -120,7 +120,7 @@ func OpenContext(ctx context.Context, dir string) (*Bundle, error) {
 		err = b.Manifest.checkLinks(dir)
 	}
 	if _, e := os.Stat(filepath.Join(dir, partName)); errors.Is(err, ErrMissing) && e == nil {
-		err = errors.New("this is a part of a calibration: make a bundle of it and the others with mfgs merge")
+		err = errors.New("this is a part of a calibration: merge all parts into a bundle with mfgs merge")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
@@ -218,7 +218,7 @@ func (m *Manifest) checkLinks(dir string) error {
 		real[i] = filepath.Dir(path)
 	}
 	if real[0] != real[1] {
-		return fmt.Errorf("%s: a link that leaves the folder of %s, %s; replace it by a copy", m.Model.Data.Name, m.Model.File.Name, real[0])
+		return fmt.Errorf("%s: a link out of the folder of %s, %s: replace it with a copy", m.Model.Data.Name, m.Model.File.Name, real[0])
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (c *checks) reference(m *Manifest) {
 		c.nested(field, q.Check())
 		edges := len(q.Edges)
 		c.that(edges <= maxReferenceEdges, "%s has %d edges, want at most %d", field, edges, maxReferenceEdges)
-		c.that(q.Examples == n, "%s.examples is %d, want %d, as of the confidence", field, q.Examples, n)
+		c.that(q.Examples == n, "%s.examples is %d, want %d as for confidence", field, q.Examples, n)
 		// Edges are rounded to a step, so that the last may exceed the maximum by half of one.
 		c.that(edges == 0 || q.Edges[0] >= -1e-9 && q.Edges[edges-1] <= q.most+drift.Step/2+1e-9,
 			"%s.edges are not in 0 … %.6g", field, q.most)
@@ -57,5 +57,5 @@ func (c *checks) reference(m *Manifest) {
 			held += d.Count
 		}
 	}
-	c.that(n <= held, "reference is of %d examples, and %d are held out", n, held)
+	c.that(n <= held, "reference has %d examples, and the validation data %d", n, held)
 }

@@ -62,7 +62,7 @@ func TestInvalidReferencesAreRefused(t *testing.T) {
 				q.Examples, q.Below, q.AtMost = 120, []int{39, 79}, []int{40, 80}
 			}
 			r.Classes = []int{40, 40, 40}
-		}, ErrField, "reference is of 120 examples, and 100 are held out"},
+		}, ErrField, "reference has 120 examples, and the validation data 100"},
 		"many edges": {func(r *Reference) {
 			q := &r.OODScore
 			*q = drift.Reference{Examples: 100}

@@ -59,11 +59,11 @@ func (m *Manifest) describeScore(s *score.Served) error {
 func (c *checks) oodScore(m *Manifest) {
 	o := m.OODScore
 	if o == nil {
-		c.that(m.Scores == nil, "scores is given without ood_score, whose tensors it has")
+		c.that(m.Scores == nil, "scores needs ood_score")
 		c.positive("mean_field.median_margin", m.MeanField.MedianMargin)
 		return
 	}
-	c.that(m.MeanField.MedianMargin == 0, "mean_field.median_margin is for a bundle without ood_score")
+	c.that(m.MeanField.MedianMargin == 0, "mean_field.median_margin must be left out with ood_score")
 	s, known := score.Find(o.Name)
 	if !known {
 		c.that(false, "ood_score.name is %.70q, want one of %v", o.Name, score.Names())
@@ -80,8 +80,8 @@ func (c *checks) oodScore(m *Manifest) {
 	want := max(2, min(o.Examples, score.MostQuantiles))
 	c.that(n == want, "ood_score.quantiles has %d numbers, want %d of %d examples", n, want, o.Examples)
 	c.that(slices.IsSorted(o.Quantiles) && (n == 0 || o.Quantiles[0] >= 0 && o.Quantiles[n-1] <= 1),
-		"ood_score.quantiles are not numbers in [0,1] that never fall")
-	c.that(s.NeedsFitting() == (m.Scores != nil), "ood_score is %s, and scores is given: %t, want %t",
+		"ood_score.quantiles are not ascending numbers in [0,1]")
+	c.that(s.NeedsFitting() == (m.Scores != nil), "ood_score is %s, and scores is present: %t, want %t",
 		o.Name, m.Scores != nil, s.NeedsFitting())
 	c.file("scores", m.Scores, ScoresName)
 }

@@ -63,12 +63,12 @@ func (m *Manifest) Summary() Summary {
 	if o := m.OODScore; o != nil {
 		s.OODScore = ScoreInfo{o.Selection, o.Selection.String()}
 	} else {
-		s.OODScore = ScoreInfo{score.Selection{Name: "mf0"}, "mf0: the bundle was written before there were others"}
+		s.OODScore = ScoreInfo{score.Selection{Name: "mf0"}, "mf0: the only score when this bundle was written"}
 	}
 	if c := m.Probabilities; c != nil {
 		s.Probabilities = ChoiceInfo{*c, c.String()}
 	} else {
-		s.Probabilities = ChoiceInfo{calibrate.Choice{Method: calibrate.MF0}, "mf0: bundles of format 1 have no other"}
+		s.Probabilities = ChoiceInfo{calibrate.Choice{Method: calibrate.MF0}, "mf0: the only method of format 1"}
 	}
 	return s
 }

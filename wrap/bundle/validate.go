@@ -27,8 +27,8 @@ var (
 	ErrUnknownField = folder.ErrUnknownField
 	ErrField        = errors.New("a field of the manifest is wrong")
 	ErrNotFinite    = folder.ErrNotFinite
-	ErrHash         = errors.New("the file is damaged: its sha256 is not that of the manifest")
-	ErrTensors      = errors.New("the tensors are others than the manifest asks for")
+	ErrHash         = errors.New("the file is damaged: its sha256 does not match the manifest")
+	ErrTensors      = errors.New("the tensors do not match the manifest")
 	ErrShape        = errors.New("a tensor has the wrong type or shape")
 	ErrNegative     = errors.New("a variance is negative")
 )
@@ -47,7 +47,7 @@ func (m *Manifest) Validate() error {
 	} else {
 		c.format2(m)
 	}
-	c.that(!m.Bytes || m.Preprocess == nil, "bytes is for a bundle without preprocess")
+	c.that(!m.Bytes || m.Preprocess == nil, "bytes must be left out with preprocess")
 	c.that(m.Tool != "", "tool is missing")
 	c.model(m)
 	c.head(m)
@@ -71,9 +71,9 @@ func (m *Manifest) Validate() error {
 	c.file("posterior", &m.Posterior, PosteriorName)
 	c.file("curvature", m.Curvature, CurvatureName)
 	c.file("sample", m.Sample, SampleName)
-	c.that(m.Sample == nil || m.Curvature != nil, "sample goes with curvature, and there is none")
+	c.that(m.Sample == nil || m.Curvature != nil, "sample needs curvature")
 	c.file("probe", m.Probe, ProbeName)
-	c.that(m.Probe == nil || m.Model != nil, "probe has inputs for a model, and there is none")
+	c.that(m.Probe == nil || m.Model != nil, "probe needs a model")
 	if m.Grids != nil {
 		c.grid("grids.nll", m.Grids.NLL)
 		c.grid("grids.auroc", m.Grids.AUROC)
@@ -172,7 +172,7 @@ func (c *checks) format2(m *Manifest) {
 		c.nested("decisions", d.Check(m.Head.Classes(), m.Head.MultiLabel()))
 		tuned := m.Validation.After.N // one half; the other sets thresholds
 		c.that(d.Examples == tuned || d.Examples == tuned-1,
-			"decisions: examples is %d, want the other half beside held_out's %d", d.Examples, tuned)
+			"decisions: examples is %d, want the other half of the validation data: held_out has %d", d.Examples, tuned)
 	}
 	c.that(m.Probabilities != nil, "probabilities is missing")
 	if p := m.Probabilities; p != nil {
@@ -189,7 +189,7 @@ func (c *checks) model(m *Manifest) {
 	c.hash("model.sha256", m.Model.SHA256)
 	c.file("model.file", m.Model.File, ModelName)
 	c.file("model.data", m.Model.Data, ModelDataName)
-	c.that(m.Model.Data == nil || m.Model.File != nil, "model.data is given without model.file, whose weights it has")
+	c.that(m.Model.Data == nil || m.Model.File != nil, "model.data needs model.file")
 	c.that(m.Head.FeaturesTensor != "" && m.Head.LogitsTensor != "", "head.features and head.logits must name tensors of the model")
 }
 
@@ -270,9 +270,9 @@ func (c *checks) datasets(all []Dataset) {
 				"%s.parts[%d].shard is %s, want %d/%d, of at least 2", field, j, p.Shard, j+1, len(d.Parts))
 			c.hash(fmt.Sprintf("%s.parts[%d].fingerprint", field, j), p.Fingerprint)
 		}
-		c.that(len(d.Parts) == 0 || d.Fingerprint == FingerprintOf(d.Parts), "%s.fingerprint is not that of its parts", field)
+		c.that(len(d.Parts) == 0 || d.Fingerprint == FingerprintOf(d.Parts), "%s.fingerprint does not match its parts", field)
 	}
-	c.that(roles[Train] > 0 && roles[Val] > 0, "datasets lacks one of the roles %s and %s", Train, Val)
+	c.that(roles[Train] > 0 && roles[Val] > 0, "datasets needs the roles %s and %s", Train, Val)
 }
 
 func (c *checks) grid(field string, g *calibrate.Grid) {
@@ -364,17 +364,17 @@ func (c *checks) settings(m *Manifest) {
 		return
 	}
 	c.nested("settings", s.Validate())
-	c.that(s.Covariance == m.Covariance, "settings.covariance is %s, and covariance %s", s.Covariance, m.Covariance)
+	c.that(s.Covariance == m.Covariance, "settings.covariance is %s, and covariance is %s", s.Covariance, m.Covariance)
 	c.that(s.Structure == "" || s.Structure == calibrate.Auto || s.Structure == m.Structure,
-		"settings.structure is %s, and structure %s", s.Structure, m.Structure)
-	c.that(s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule %s", s.Damping, m.Damping.Rule)
-	c.that(s.Lambda0 == m.MeanField.Lambda0, "settings.lambda0 is %v, and mean_field.lambda0 %v", s.Lambda0, m.MeanField.Lambda0)
+		"settings.structure is %s, and structure is %s", s.Structure, m.Structure)
+	c.that(s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule is %s", s.Damping, m.Damping.Rule)
+	c.that(s.Lambda0 == m.MeanField.Lambda0, "settings.lambda0 is %v, and mean_field.lambda0 is %v", s.Lambda0, m.MeanField.Lambda0)
 	c.that(s.OODScore == "" || m.OODScore != nil && s.OODScore == m.OODScore.Name,
-		"settings.ood_score is %s, and ood_score another", s.OODScore)
-	c.that(s.Head.Link == "" || s.Head.Link == m.Head.Link, "settings.head.link is %s, and head.link %s", s.Head.Link, m.Head.Link)
+		"settings.ood_score is %s, and ood_score.name is not", s.OODScore)
+	c.that(s.Head.Link == "" || s.Head.Link == m.Head.Link, "settings.head.link is %s, and head.link is %s", s.Head.Link, m.Head.Link)
 	var plan conformal.Plan
 	if m.Decisions != nil {
 		plan = m.Decisions.Plan
 	}
-	c.that(s.Decisions == plan, "settings.decisions are not those of decisions")
+	c.that(s.Decisions == plan, "settings.decisions does not match decisions")
 }

@@ -76,7 +76,7 @@ func write(dir string, b Bundle, o WriteOptions, create folder.Create) (err erro
 	}
 	switch {
 	case o.Model != nil && m.Model == nil:
-		return errors.New("a model is written into a bundle whose manifest does not describe it")
+		return errors.New("the bundle has a model, and the manifest does not describe it")
 	case o.ModelData != nil && o.Model == nil:
 		return fmt.Errorf("%s is written into a bundle without %s", ModelDataName, ModelName)
 	}

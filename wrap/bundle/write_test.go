@@ -135,7 +135,7 @@ func TestForceDoesNotReplaceWhatIsNotABundle(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, err := range []error{Write(dir, full(), WriteOptions{Force: true}), CheckTarget(dir, true)} {
-			if err == nil || !strings.Contains(err.Error(), "it holds "+name) || !strings.Contains(err.Error(), "no "+ManifestName) {
+			if err == nil || !strings.Contains(err.Error(), "it contains "+name) || !strings.Contains(err.Error(), "no "+ManifestName) {
 				t.Errorf("error %v", err)
 			}
 		}
@@ -148,7 +148,7 @@ func TestForceDoesNotReplaceWhatIsNotABundle(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, ManifestName, "letters"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(dir, full(), WriteOptions{Force: true}); err == nil || !strings.Contains(err.Error(), "no file of a bundle") {
+	if err := Write(dir, full(), WriteOptions{Force: true}); err == nil || !strings.Contains(err.Error(), "not a file of a bundle") {
 		t.Errorf("a folder named %s: error %v", ManifestName, err)
 	}
 	wantFiles(t, filepath.Join(dir, ManifestName), "letters")
@@ -259,7 +259,7 @@ func TestDiscardRemovesNothingButABundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds = append(holds, "thesis.tex")
-	if err := kind.Discard(dir); err == nil || !strings.Contains(err.Error(), "holds thesis.tex") {
+	if err := kind.Discard(dir); err == nil || !strings.Contains(err.Error(), "contains thesis.tex") {
 		t.Errorf("error %v", err)
 	}
 	wantFiles(t, dir, holds...)

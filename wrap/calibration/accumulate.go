@@ -132,7 +132,7 @@ func (a *accumulation) keepProbe(ctx context.Context) (err error) {
 	case a.cfg.NoProbe:
 		*why = notWanted
 	case in.cut == nil:
-		*why = "the features are ready made"
+		*why = "the features are precomputed"
 	default:
 		a.part.Probe, *why, err = probe.Read(ctx, in.cut, in.val)
 	}
@@ -254,7 +254,7 @@ func (a *accumulation) checkLogits(b *rows.Batch) error {
 	shard := a.shard(a.in.train)
 	shard.LogitError = logitError
 	if approximation := a.in.cut.Head.Approximation; approximation != "" {
-		shard.Warnings = append(shard.Warnings, fmt.Sprintf("approximation %s: φW + b differs from the logits by %.2g of the largest; variances are as approximate", approximation, logitError))
+		shard.Warnings = append(shard.Warnings, fmt.Sprintf("approximation %s: φW + b differs from the logits by %.2g of the largest, and the variances are as inaccurate", approximation, logitError))
 	}
 	return nil
 }
@@ -293,7 +293,7 @@ func (a *accumulation) identify(ctx context.Context) error {
 		}
 		for _, other := range sets[:i] {
 			if shared := s.Shares(other); shared != "" {
-				shard.Shared = append(shard.Shared, fmt.Sprintf("%s and %s %s: what is tuned here may not hold on new data", other.Name, s.Name, shared))
+				shard.Shared = append(shard.Shared, fmt.Sprintf("%s and %s %s: results on new data may be worse", other.Name, s.Name, shared))
 			}
 		}
 	}

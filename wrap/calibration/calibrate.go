@@ -23,13 +23,13 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	cfg.Settings = cfg.Complete()
 	if cfg.Shard != (rows.Shard{}) {
-		return nil, fmt.Errorf("%s is for parts, which Accumulate makes: leave it out", option.Shard)
+		return nil, fmt.Errorf("%s is for parts, which Accumulate writes: leave it out", option.Shard)
 	}
 	if cfg.Train == "" || cfg.Val == "" {
-		return nil, fmt.Errorf("%s or %s is missing: a bundle needs both", option.Train, option.Val)
+		return nil, fmt.Errorf("%s or %s is missing: calibration needs both", option.Train, option.Val)
 	}
 	if cfg.OODScore == "learned" && cfg.OOD == "" {
-		return nil, fmt.Errorf("the score learned is learned from out-of-distribution data or, of images, from stand-ins: give %s",
+		return nil, fmt.Errorf("the score learned needs OOD data to learn from: give %s",
 			option.OOD)
 	}
 	log := newJournal(cfg.Progress, cfg.Notice)
@@ -76,7 +76,7 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave %s out, or give files",
 			c.stream(), option.Resume)
 	case c.Limit > 0 && dataset.IsStream(c.Train):
-		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave out %s, or give a file",
+		return fmt.Errorf("train: %s: a stream cannot be subsampled, since its length is not known: leave out %s, or give a file",
 			c.Train, option.Limit)
 	}
 	if err := c.checkPrecomputed(); err != nil {
@@ -94,7 +94,7 @@ func (c *Config) checkPrecomputed() error {
 		return nil
 	}
 	if c.Model != "" {
-		return fmt.Errorf("%s is given, and so is %s: give one of them", option.Model, option.PrecomputedFeatures)
+		return fmt.Errorf("%s and %s exclude each other: give one of them", option.Model, option.PrecomputedFeatures)
 	}
 	for _, f := range []struct {
 		name  option.Name
@@ -105,7 +105,7 @@ func (c *Config) checkPrecomputed() error {
 		{option.Preprocess, c.Preprocess != nil}, {option.Cache, c.Cache != ""}, {option.NoModel, c.NoModel},
 	} {
 		if f.given {
-			return fmt.Errorf("%s is for a model, and with ready-made features there is none: leave it out", f.name)
+			return fmt.Errorf("%s needs a model, and precomputed features have none: leave it out", f.name)
 		}
 	}
 	return nil

@@ -231,11 +231,11 @@ func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 				}
 			}
 			_, err = q.Predict(t.Context(), []Tensor{digitTensor(t, 0, 1)})
-			says(t, err, "ready-made", "PredictFeatures")
+			says(t, err, "precomputed features", "PredictFeatures")
 			_, err = q.PredictImages(t.Context())
-			says(t, err, "ready-made", "PredictFeatures")
+			says(t, err, "precomputed features", "PredictFeatures")
 			_, err = Open(t.Context(), c.Out, Options{Model: digits(t, models.DigitsModel)})
-			says(t, err, "ready-made", "no model")
+			says(t, err, "precomputed features", "no model")
 
 			// Files of features do for evaluating and predicting.
 			predictions, report := predicted(t, q, c.Val)
@@ -324,7 +324,7 @@ func TestClassNamesComeFromTheTrainingFolders(t *testing.T) {
 	if !slices.Equal(p.Classes(), words) {
 		t.Errorf("classes %q", p.Classes())
 	}
-	if len(r.Ignored) != 2 || !strings.Contains(r.Ignored[0], "train: 10 files passed over: not PNG or JPEG") {
+	if len(r.Ignored) != 2 || !strings.Contains(r.Ignored[0], "train: 10 files skipped: not PNG or JPEG") {
 		t.Errorf("ignored %q", r.Ignored)
 	}
 	// Held-out folders have their labels by name: there are seven of the ten.

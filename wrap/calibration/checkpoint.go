@@ -65,8 +65,8 @@ func openCheckpoint(out string, resume, force bool) (*checkpoint, error) {
 	switch {
 	case !c.kept || resume:
 	case !force:
-		err = fmt.Errorf("%s: a calibration to it was interrupted, and %s holds what it had read: "+
-			"go on with %s, or start anew with %s", out, c.dir, option.Resume, option.Force)
+		err = fmt.Errorf("%s: a calibration was interrupted, and %s has the data read so far: "+
+			"continue with %s, or start again with %s", out, c.dir, option.Resume, option.Force)
 	default:
 		err = c.discard()
 	}
@@ -85,12 +85,12 @@ func (c *checkpoint) take() (err error) {
 		}
 		if s, err := os.Lstat(c.dir); err == nil && !s.IsDir() {
 			if s, err := os.Stat(c.dir); err != nil || !s.IsDir() {
-				return fmt.Errorf("%s is no folder, and checkpoints go there: remove it, or choose another %s", c.dir, option.Out)
+				return fmt.Errorf("%s is not a folder, and checkpoints are written there: remove it, or choose another %s", c.dir, option.Out)
 			}
 		}
 		c.lock, err = files.Grow(filepath.Join(c.dir, lockName))
 		if errors.Is(err, files.ErrInUse) {
-			return fmt.Errorf("another process calibrates to it: wait for it, or choose another %s (%w)", option.Out, err)
+			return fmt.Errorf("another process is writing it: wait, or choose another %s (%w)", option.Out, err)
 		}
 		// The process that held the folder may have removed it in between.
 		if err != nil && (try == takeTries || !errors.Is(err, fs.ErrNotExist)) {
@@ -170,7 +170,7 @@ func (e *InterruptedError) Error() string {
 			instead = fmt.Sprintf(" %s %v", option.Name(short.Option), shown)
 		}
 	}
-	return fmt.Sprintf("%v (%s holds what was read: go on with %s%s)", e.Err, e.Checkpoint, option.Resume, instead)
+	return fmt.Sprintf("%v (%s has the data read so far: continue with %s%s)", e.Err, e.Checkpoint, option.Resume, instead)
 }
 
 func (e *InterruptedError) Unwrap() error { return e.Err }

@@ -20,7 +20,7 @@ func repeated(name string, s *part.Counts) string {
 	if n < least || float64(n) < many*float64(s.Examples) {
 		return ""
 	}
-	return fmt.Sprintf("%s: %d of %d examples have the features of another: copies say nothing new, and make all that is tuned look surer than it is; leave them out", name, n, s.Examples)
+	return fmt.Sprintf("%s: %d of %d examples have the same features as another: duplicates make results look more certain than they are; remove them", name, n, s.Examples)
 }
 
 // fewTraining warns of a tiny training set.
@@ -28,9 +28,9 @@ func fewTraining(s *part.Counts) string {
 	const least = 10
 	switch {
 	case s.Examples == 1:
-		return "train: the posterior rests on a single example: give those that the network was trained on, or thousands like them"
+		return "train: the posterior is computed from a single example: give the training data of the network, or thousands of similar examples"
 	case s.Examples < least:
-		return fmt.Sprintf("train: the posterior rests on %d examples: give those that the network was trained on, or thousands like them", s.Examples)
+		return fmt.Sprintf("train: the posterior is computed from %d examples: give the training data of the network, or thousands of similar examples", s.Examples)
 	}
 	return ""
 }
@@ -45,7 +45,7 @@ func absentValidation(s *part.Counts, h layer.Head, names []string) string {
 	case len(gone) == 0:
 		return ""
 	case h.MultiLabel():
-		return fmt.Sprintf("val: %s of %d held-out examples: nothing is tuned or measured of them", haveNo(gone, h, names), s.Examples)
+		return fmt.Sprintf("val: %s of %d validation examples: calibration neither tunes nor measures them", haveNo(gone, h, names), s.Examples)
 	case present == 1:
 		only := 0
 		for k, n := range s.Labels {
@@ -53,13 +53,13 @@ func absentValidation(s *part.Counts, h layer.Head, names []string) string {
 				only = k
 			}
 		}
-		return fmt.Sprintf("val: all %d held-out examples are of class %s: nothing is tuned or measured of the others; give examples of all classes, in random order if a part is taken of data sorted by class", s.Examples, className(only, names))
+		return fmt.Sprintf("val: all %d validation examples are of class %s: calibration neither tunes nor measures the others; give examples of all classes, and shuffle data sorted by class before slicing it", s.Examples, className(only, names))
 	}
 	hint := "give more examples, or examples of all"
 	if !byChance(len(gone), len(s.Labels), s.Examples) {
-		hint = "a slice of data that is sorted by class looks like this: take a random part"
+		hint = "if the data is sorted by class, take a random part of it"
 	}
-	return fmt.Sprintf("val: %s among %d held-out examples: nothing is tuned or measured of them; %s", haveNo(gone, h, names), s.Examples, hint)
+	return fmt.Sprintf("val: %s among %d validation examples: calibration neither tunes nor measures them; %s", haveNo(gone, h, names), s.Examples, hint)
 }
 
 // byChance reports whether n random examples of equally frequent classes may well lack as many classes as are gone.
@@ -74,8 +74,8 @@ func absentTrain(s, val *part.Counts, h layer.Head, names []string) string {
 	const (
 		hardly = 0.02 // of the frequency in the validation data
 		least  = 20   // expected examples
-		why    = "of their weights the posterior knows nothing, and leverage takes their inputs for unfamiliar ones"
-		slice  = "a slice of data that is sorted by class looks like this: a limit takes examples spread evenly"
+		why    = "the posterior has no information about their weights, and the leverage of their inputs is high"
+		slice  = "if the data is sorted by class, use a limit, which subsamples evenly"
 	)
 	if s.Labelled > 0 {
 		gone := absent(s.Labels)
@@ -104,7 +104,7 @@ func absentTrain(s, val *part.Counts, h layer.Head, names []string) string {
 	if len(gone) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("train: the network finds next to none of %s among %d training examples, and many in the held-out data: %s; %s", listed(gone, h, names), s.Examples, why, slice)
+	return fmt.Sprintf("train: the network predicts almost none of %s among %d training examples, and many in the validation data: %s; %s", listed(gone, h, names), s.Examples, why, slice)
 }
 
 // absent returns the classes whose count is 0.
@@ -166,7 +166,7 @@ func subsampled(p *part.Part) (warnings []string) {
 			n = s.Examples()
 		}
 		if s.Role != bundle.Train && n > source.MaxTuning {
-			warnings = append(warnings, fmt.Sprintf("%s: %d of %d examples are used for tuning, spread evenly", s.Role, source.MaxTuning, n))
+			warnings = append(warnings, fmt.Sprintf("%s: %d of %d examples are used for tuning, subsampled evenly", s.Role, source.MaxTuning, n))
 		}
 	}
 	return warnings
@@ -232,9 +232,9 @@ func belowChance(scores []detection, n, m int) string {
 	if below == nil {
 		return ""
 	}
-	way := "is it data that the network is not for?"
+	way := "check that it is out-of-distribution data"
 	if best.name != "" {
 		way = fmt.Sprintf("%s has %.2f", best.name, best.auroc)
 	}
-	return fmt.Sprintf("ood: worse than chance at telling the %d unfamiliar examples from the %d held-out ones: %s: do not go by it; %s", m, n, strings.Join(below, ", "), way)
+	return fmt.Sprintf("ood: worse than chance at detecting the %d OOD examples among the %d validation examples: %s: do not use it; %s", m, n, strings.Join(below, ", "), way)
 }

@@ -73,12 +73,12 @@ func TestClassesWithoutExamplesGiveAWarning(t *testing.T) {
 		want       []string
 	}{
 		"all there":                   {counts(1000, 990, 4, 2, 2, 2), balanced, head(5), nil},
-		"the first of a sorted file":  {counts(1000, 500, 500, 0, 0, 0), balanced, head(5), []string{"train: classes 2, 3, 4 have no example among 1000 training examples", "sorted by class", "a limit takes examples"}},
+		"the first of a sorted file":  {counts(1000, 500, 500, 0, 0, 0), balanced, head(5), []string{"train: classes 2, 3, 4 have no example among 1000 training examples", "sorted by class", "use a limit"}},
 		"most missing":                {counts(1000, 1000, 0, 0, 0, 0), balanced, head(5), []string{"4 of 5 classes"}},
 		"few of many, by chance":      {counts(1000, many(640)...), counts(5000, many(1000)...), head(1000), []string{"360 of 1000 classes", "give more examples"}},
 		"unlabelled, all found":       {unlabelled(1000, 210, 190, 200, 195, 205), balanced, head(5), nil},
 		"unlabelled, long-tailed":     {unlabelled(10000, 9000, 800, 150, 40, 10), counts(500, 450, 40, 8, 2, 0), head(5), nil},
-		"unlabelled, sorted":          {unlabelled(1000, 497, 499, 1, 2, 1), balanced, head(5), []string{"the network finds next to none of classes 2, 3, 4 among 1000 training examples", "a limit takes examples"}},
+		"unlabelled, sorted":          {unlabelled(1000, 497, 499, 1, 2, 1), balanced, head(5), []string{"the network predicts almost none of classes 2, 3, 4 among 1000 training examples", "use a limit"}},
 		"unlabelled, never predicted": {unlabelled(1000, 250, 250, 250, 250, 0), counts(500, 125, 125, 125, 125, 0), head(5), nil},
 		"unlabelled, too few to tell": {unlabelled(50, 10, 10, 20, 10, 0), balanced, head(5), nil},
 		"labels":                      {counts(300, 10, 0, 300), counts(300, 10, 3, 200), multi, []string{"label 1 holds for none of 300 training examples"}},
@@ -102,8 +102,8 @@ func TestScoresBelowChanceGiveAWarning(t *testing.T) {
 		want   []string
 	}{
 		"all well":            {[]detection{{"ood_score", 0.8}, {"leverage", 0.7}}, 1000, 1000, nil},
-		"leverage":            {[]detection{{"ood_score", 0.79}, {"leverage", 0.43}}, 1000, 1000, []string{"leverage (AUROC 0.43)", "ood_score has 0.79", "1000 unfamiliar"}},
-		"both":                {[]detection{{"ood_score", 0.3}, {"leverage", 0.2}}, 1000, 1000, []string{"ood_score (AUROC 0.30), leverage (AUROC 0.20)", "is it data that the network is not for"}},
+		"leverage":            {[]detection{{"ood_score", 0.79}, {"leverage", 0.43}}, 1000, 1000, []string{"leverage (AUROC 0.43)", "ood_score has 0.79", "1000 OOD"}},
+		"both":                {[]detection{{"ood_score", 0.3}, {"leverage", 0.2}}, 1000, 1000, []string{"ood_score (AUROC 0.30), leverage (AUROC 0.20)", "check that it is out-of-distribution data"}},
 		"no more than chance": {[]detection{{"ood_score", 0.79}, {"leverage", 0.47}}, 100, 100, nil},
 	} {
 		checkWarning(t, name, belowChance(tc.scores, tc.n, tc.m), tc.want...)
@@ -123,6 +123,6 @@ func TestRepeatedExamplesGiveAWarning(t *testing.T) {
 		return c
 	}
 	checkWarning(t, "some", repeated("val", of(1000, 150)))
-	checkWarning(t, "many", repeated("val", of(1000, 500)), "val: 500 of 1000 examples have the features of another")
+	checkWarning(t, "many", repeated("val", of(1000, 500)), "val: 500 of 1000 examples have the same features as another")
 	checkWarning(t, "a handful", repeated("train", of(4, 3)))
 }

@@ -34,7 +34,7 @@ func split(val *rows.Batch, plan conformal.Plan) (tuning, thresholds *rows.Batch
 func thresholdExamples(n int) int { return n / 2 }
 
 func decisionError(err error) error {
-	return fmt.Errorf("held-out data, of which half sets thresholds and half tunes: %w", err)
+	return fmt.Errorf("validation data, half for thresholds and half for tuning: %w", err)
 }
 
 // syntheticOf returns the synthetic examples made from those that tune. An example that sets a threshold must not be
@@ -69,7 +69,7 @@ func decide(
 	t := conformal.NewTally(d)
 	t.Add(x)
 	if empty := t.Result().EmptySets; empty != nil && *empty > much && !d.MultiLabel {
-		return d, fmt.Sprintf("%.1f %% of the held-out examples have an empty prediction set: the network errs less than alpha %v allows; a smaller alpha leaves fewer empty, and the sets aps none",
+		return d, fmt.Sprintf("%.1f %% of the validation examples have an empty prediction set, since the network makes fewer errors than alpha %v allows: use a smaller alpha, or the sets aps, which are never empty",
 			100**empty, d.Alpha), nil
 	}
 	return d, "", nil

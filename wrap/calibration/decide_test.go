@@ -145,10 +145,10 @@ func TestDecisionsThatTheDataCannotGuaranteeAreRefused(t *testing.T) {
 	c.Progress = func(p Progress) { read = append(read, p.Stage) }
 	c.Decisions = conformal.Plan{TargetError: 1e-4}
 	_, err := Calibrate(t.Context(), c)
-	says(t, err, "TargetError 0.0001 cannot be guaranteed with 500 validation examples", "half tunes", "it takes 29956", "can be is 0.006:")
+	says(t, err, "TargetError 0.0001 cannot be guaranteed with 500 validation examples", "half for tuning", "it needs 29956", "possible value is 0.006:")
 	c.Decisions, c.Val = conformal.Plan{Alpha: 0.1}, file+"[3000:3016]"
 	_, err = Calibrate(t.Context(), c)
-	says(t, err, "Alpha 0.1 cannot be guaranteed with 8 validation examples", "it takes 9; the smallest possible value is 0.12")
+	says(t, err, "Alpha 0.1 cannot be guaranteed with 8 validation examples", "it needs 9; the smallest possible value is 0.12")
 	if slices.Contains(read, "train") {
 		t.Errorf("so few are refused after the stages %q", slices.Compact(read))
 	}

@@ -251,7 +251,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, sets [3]*rows.B
 			_, _, err = measureValidation(ctx, f, few[0], few[1], newJournal(nil, nil))
 		}
 		if err != nil {
-			return tuning, scores, fmt.Errorf("tuning on the first held-out examples: %w", err)
+			return tuning, scores, fmt.Errorf("tuning on the first validation examples: %w", err)
 		}
 		tuned[i] = time.Since(start).Seconds() - compared[i]
 	}

@@ -18,7 +18,7 @@ type Expect struct {
 // checkModel refuses a model at path whose hash is not the expected one.
 func (e Expect) checkModel(path, sum string) error {
 	if e.Model != "" && sum != e.Model {
-		return fmt.Errorf("%s: its SHA-256 is %s, want %s: this is another model than the expected one", path, sum, e.Model)
+		return fmt.Errorf("%s: its SHA-256 is %s, want %s: not the expected model", path, sum, e.Model)
 	}
 	return nil
 }
@@ -27,7 +27,7 @@ func (e Expect) checkModel(path, sum string) error {
 func (e Expect) checkData(p *part.Part) error {
 	for _, s := range p.Sets {
 		if want := e.Data[s.Role]; want != "" && s.Shards[0].Fingerprint != want {
-			return fmt.Errorf("%s: %s: its fingerprint is %s, want %s: the data are not those expected",
+			return fmt.Errorf("%s: %s: its fingerprint is %s, want %s: not the expected data",
 				s.Role, s.Spec, s.Shards[0].Fingerprint, want)
 		}
 	}

@@ -26,7 +26,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 	p.Val, p.OOD = p.Val.Subsample(source.MaxTuning), p.OOD.Subsample(source.MaxTuning)
 	p.SyntheticOOD = p.SyntheticOOD.Subsample(source.MaxTuning)
 	if p.OOD != nil && p.OOD.N < 2 {
-		return nil, fmt.Errorf("out-of-distribution data: %d example, want at least 2, or some hundreds to tune by", p.OOD.N)
+		return nil, fmt.Errorf("out-of-distribution data: %d example, want at least 2, and better hundreds", p.OOD.N)
 	}
 	log.warn(dataWarnings(p)...)
 	all := p.Val
@@ -173,7 +173,7 @@ func figureWarnings(p *part.Part, h Validation) (warnings []string) {
 	}
 	warnings = append(warnings, likelihoodWarning(head, h.Before.InDomain, h.TS.InDomain))
 	if look := measure.LooksLikeProbabilities(val.Logits, head); look != "" && p.Recipe.Model == nil {
-		warnings = append(warnings, fmt.Sprintf("val: %s: are they probabilities? Give the values before the %s", look, head.Link))
+		warnings = append(warnings, fmt.Sprintf("val: %s, like probabilities: give the logits, before the %s", look, head.Link))
 	}
 	return warnings
 }
@@ -189,11 +189,11 @@ func likelihoodWarning(head layer.Head, before, scaled metrics.InDomain) string 
 	switch guess := math.Log(float64(choices)); {
 	// A temperature corrects overconfidence, but not wrong classes.
 	case scaled.NLL >= 0.98*guess:
-		return fmt.Sprintf("on the held-out data the network does no better than guessing (NLL %.2f at its best temperature, log %d = %.2f): do the preprocessing, the order of the classes and the labels fit?", scaled.NLL, choices, guess)
+		return fmt.Sprintf("the network does no better than guessing on the validation data (NLL %.2f at its best temperature, log %d = %.2f): check the preprocessing, the class order and the labels", scaled.NLL, choices, guess)
 	case before.N < few:
-		return fmt.Sprintf("%d held-out examples say little about two temperatures: give some hundreds or more", before.N)
+		return fmt.Sprintf("%d validation examples are too few to tune temperatures well: give several hundred or more", before.N)
 	case before.Error == 0:
-		return "the network makes no error on the held-out data: was it trained on it? Its temperatures come out too sure"
+		return "the network makes no error on the validation data: check that it was not trained on it, which would make its probabilities overconfident"
 	}
 	return ""
 }

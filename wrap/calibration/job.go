@@ -182,7 +182,7 @@ func (j *Job) takeWords(root *yaml.Node) error {
 			case n == 2 && value.Content[1].Kind == yaml.ScalarNode:
 				*value = *value.Content[1]
 			default:
-				return fmt.Errorf("line %d: %s: want a word, or a mapping of %s to one", value.Line, key, word)
+				return fmt.Errorf("line %d: %s: want a string, or a mapping of %s to strings", value.Line, key, word)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func (c *Config) add(s set) error {
 	case s.Spec == "":
 		return fmt.Errorf("datasets: role %s has no spec", s.Role)
 	case *to != "":
-		return fmt.Errorf("datasets: two sets have the role %s, and one calibration reads one", s.Role)
+		return fmt.Errorf("datasets: two datasets have the role %s, want one", s.Role)
 	}
 	*to = s.Spec
 	if s.Fingerprint != "" {
@@ -236,7 +236,7 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 			s.Fingerprint = "" // of the parts, not of the whole
 		}
 		if err := c.add(s); err != nil {
-			return nil, fmt.Errorf("this bundle was not made by one calibration: %w", err)
+			return nil, fmt.Errorf("this bundle does not come from a single calibration: %w", err)
 		}
 	}
 	return &Job{Config: c}, nil
@@ -319,7 +319,7 @@ func hasKey(root *yaml.Node, key string) bool {
 // checkKeys refuses keys that a job does not have, and names those near them.
 func checkKeys(root *yaml.Node) error {
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		return fmt.Errorf("%w: a job is a mapping of keys such as model and datasets", folder.ErrYAML)
+		return fmt.Errorf("%w: want a mapping with keys such as model and datasets", folder.ErrYAML)
 	}
 	return keysOf(root.Content[0], reflect.TypeFor[document](), "")
 }
@@ -359,9 +359,9 @@ func unknown(key *yaml.Node, fields map[string]reflect.Type, at string) error {
 	if near := text.Nearest(key.Value, names); near != nil {
 		hint = ": did you mean " + strings.Join(near, " or ") + "?"
 	} else if key.Value == "settings" && at == "" {
-		hint = ": its keys stand at the top of a job"
+		hint = ": its keys are at the top level of a job"
 	} else if _, ok := yamlcheck.Fields(reflect.TypeFor[bundle.Manifest]())[key.Value]; ok && at == "" {
-		hint = ", as it is what a calibration finds out: leave it out"
+		hint = ", since it is a result of calibration: leave it out"
 	}
-	return fmt.Errorf("line %d: %s is no key of a job%s", key.Line, name, hint)
+	return fmt.Errorf("line %d: %s is not a key of a job%s", key.Line, name, hint)
 }

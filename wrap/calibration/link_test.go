@@ -61,5 +61,5 @@ func TestTheLinkOfPrecomputedFeaturesCanBeConfigured(t *testing.T) {
 	says(t, err, "4 logits", "0 or 1")
 	c.Head = head.Options{Link: layer.Softmax, Features: "phi"}
 	_, err = Calibrate(t.Context(), c)
-	says(t, err, "ready-made")
+	says(t, err, "precomputed features")
 }

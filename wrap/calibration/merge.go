@@ -151,14 +151,14 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 // take takes the model from a file, which must be the calibrated one.
 func (m *merging) take(path string, log *journal) error {
 	if m.model == nil {
-		return fmt.Errorf("%s: the parts are of ready-made features, which have no model", path)
+		return fmt.Errorf("%s: the parts have precomputed features and no model", path)
 	}
 	model, err := onnx.Open(path)
 	if err != nil {
 		return err
 	}
 	if model.SHA256() != m.model.SHA256 {
-		return fmt.Errorf("%s has SHA-256 %.12s…, the parts are of the model with %.12s…: give that one", path, model.SHA256(), m.model.SHA256)
+		return fmt.Errorf("%s has SHA-256 %.12s…, the parts need the model with %.12s…: give that one", path, model.SHA256(), m.model.SHA256)
 	}
 	m.weights = weightsOf(path, m.Recipe.Head)
 	m.Model, m.ModelData, err = modelFiles(model, log)
@@ -174,15 +174,15 @@ func (c *MergeConfig) check() error {
 	}
 	switch {
 	case len(c.Parts) == 0:
-		return errors.New("there are no parts to merge: give the folders that Accumulate wrote")
+		return errors.New("no parts to merge: give the folders that Accumulate wrote")
 	case c.Out == "":
 		return fmt.Errorf("%s is missing: give the folder to write", option.Out)
 	case c.Model != "" && c.NoModel:
-		return fmt.Errorf("%s and %s contradict each other: give one of them", option.Model, option.NoModel)
+		return fmt.Errorf("%s and %s exclude each other: give one of them", option.Model, option.NoModel)
 	}
 	for _, dir := range c.Parts {
 		if folder.Inside(c.Out, dir) {
-			return fmt.Errorf("%s would lie in the part %s: choose another folder for %s", c.Out, dir, option.Out)
+			return fmt.Errorf("%s would be inside the part %s: choose another folder for %s", c.Out, dir, option.Out)
 		}
 	}
 	return nil
@@ -223,16 +223,16 @@ func MergeParts(ctx context.Context, cfg MergeConfig) (*PartReport, error) {
 		return nil, err
 	}
 	if cfg.KeepCurvature {
-		return nil, fmt.Errorf("a part has the sums over the training data in any case: %s is for a bundle", option.KeepCurvature)
+		return nil, fmt.Errorf("parts always keep the sums over the training data: %s is for bundles", option.KeepCurvature)
 	}
 	if cfg.Decisions != (conformal.Plan{}) {
-		return nil, errors.New("a part has the decisions of the parts that it was made of: others are for a bundle")
+		return nil, errors.New("merging into a part keeps the decisions of its parts: others are for bundles")
 	}
 	if cfg.Covariance != "" || cfg.Damping != nil {
-		return nil, errors.New("a part has the covariance and the damping that it was made for: others are for a bundle")
+		return nil, errors.New("merging into a part keeps its covariance and damping: others are for bundles")
 	}
 	if cfg.Model != "" {
-		return nil, errors.New("a part has the model of the parts that it was made of: a model is for a bundle")
+		return nil, errors.New("merging into a part keeps the model of its parts: leave the model out")
 	}
 	if err := part.CheckTarget(cfg.Out, cfg.Force); err != nil {
 		return nil, err

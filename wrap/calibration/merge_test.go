@@ -207,9 +207,9 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 		}
 		refused(func(m *MergeConfig) { m.Model = "../../featurize/testdata/conv.onnx" }, "conv.onnx", "SHA-256", "give that one")
 		refused(func(m *MergeConfig) { m.Model = "nowhere.onnx" }, "nowhere.onnx")
-		refused(func(m *MergeConfig) { m.NoModel = true }, "Model and NoModel contradict each other")
+		refused(func(m *MergeConfig) { m.NoModel = true }, "Model and NoModel exclude each other")
 		_, err := MergeParts(t.Context(), MergeConfig{Parts: all, Out: into + "-part", Model: c.Model})
-		says(t, err, "a model is for a bundle")
+		says(t, err, "leave the model out")
 	}
 	file := classified(t, 3000, 3, 3)
 	made := parts(t, Config{
@@ -217,7 +217,7 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}},
 	}, 1)
 	_, err := Merge(t.Context(), MergeConfig{Parts: made, Out: filepath.Join(t.TempDir(), "b"), Model: "any.onnx"})
-	says(t, err, "any.onnx", "ready-made features")
+	says(t, err, "any.onnx", "precomputed features")
 }
 
 // Another covariance and damping of the same parts are what a calibration with these gives, and a bundle that
@@ -269,9 +269,9 @@ func TestAMergeCanChangeCovarianceDampingAndDecisions(t *testing.T) {
 			}
 		}
 		for words, m := range map[string]MergeConfig{
-			"no Fisher matrix, which fisher needs": {Covariance: calibrate.Fisher},
-			"laplace":                              {Covariance: "laplace"},
-			"-1":                                   {Damping: &calibrate.Damping{Absolute: -1}},
+			"without the Fisher matrix, which fisher needs": {Covariance: calibrate.Fisher},
+			"laplace": {Covariance: "laplace"},
+			"-1":      {Damping: &calibrate.Damping{Absolute: -1}},
 		} {
 			m.Parts, m.Out = hessian, filepath.Join(t.TempDir(), "b")
 			_, err := Merge(t.Context(), m)
@@ -280,7 +280,7 @@ func TestAMergeCanChangeCovarianceDampingAndDecisions(t *testing.T) {
 		for _, m := range []MergeConfig{{Covariance: calibrate.Hessian}, {Damping: &calibrate.Damping{Absolute: 1}}} {
 			m.Parts, m.Out = hessian, filepath.Join(t.TempDir(), "part")
 			_, err := MergeParts(t.Context(), m)
-			says(t, err, "others are for a bundle")
+			says(t, err, "others are for bundles")
 		}
 	}
 }
@@ -315,17 +315,17 @@ func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 		"twice":          {append(all, copied), []string{"shard 2 of 2 of train is in both", all[1], copied}},
 		"a folder twice": {append(all, all[1]+"/."), []string{"is given twice", all[1]}},
 		"no held-out":    {parts(t, onlyTrain, 2), []string{"no part has val data"}},
-		"covariance":     {[]string{all[0], other(func(c *Config) { c.Covariance = calibrate.Fisher })}, []string{"covariance is hessian in the one and fisher in the other", all[0]}},
-		"structure":      {[]string{all[0], other(func(c *Config) { c.Structure = calibrate.Full })}, []string{"structure is kron in the one and full"}},
-		"damping":        {[]string{all[0], other(func(c *Config) { c.Damping.Relative = 2 })}, []string{"damping is rel:1 in the one and rel:2"}},
+		"covariance":     {[]string{all[0], other(func(c *Config) { c.Covariance = calibrate.Fisher })}, []string{"covariance is hessian in the first and fisher in the second", all[0]}},
+		"structure":      {[]string{all[0], other(func(c *Config) { c.Structure = calibrate.Full })}, []string{"structure is kron in the first and full"}},
+		"damping":        {[]string{all[0], other(func(c *Config) { c.Damping.Relative = 2 })}, []string{"damping is rel:1 in the first and rel:2"}},
 		"lambda0":        {[]string{all[0], other(func(c *Config) { c.Lambda0 = 1 })}, []string{"lambda0 is 0.30"}},
-		"limit":          {[]string{all[0], other(func(c *Config) { c.Limit = 7 })}, []string{"limit is 0 in the one and 7"}},
-		"max bad":        {[]string{all[0], other(func(c *Config) { c.MaxBad = 7 })}, []string{"max_bad is 0 in the one and 7"}},
-		"classes":        {[]string{all[0], other(func(c *Config) { c.Classes = []string{"a", "b", "c"} })}, []string{"classes is nothing in the one and [a b c]"}},
-		"link":           {[]string{all[0], other(func(c *Config) { c.Head.Link = "one-vs-rest" })}, []string{"head.link is softmax in the one and one-vs-rest"}},
-		"data":           {[]string{all[0], other(func(c *Config) { c.Train = file + "[:1999]" })}, []string{"train spec is", "[:2000] in the one and", "[:1999] in the other"}},
+		"limit":          {[]string{all[0], other(func(c *Config) { c.Limit = 7 })}, []string{"limit is 0 in the first and 7"}},
+		"max bad":        {[]string{all[0], other(func(c *Config) { c.MaxBad = 7 })}, []string{"max_bad is 0 in the first and 7"}},
+		"classes":        {[]string{all[0], other(func(c *Config) { c.Classes = []string{"a", "b", "c"} })}, []string{"classes is nothing in the first and [a b c]"}},
+		"link":           {[]string{all[0], other(func(c *Config) { c.Head.Link = "one-vs-rest" })}, []string{"head.link is softmax in the first and one-vs-rest"}},
+		"data":           {[]string{all[0], other(func(c *Config) { c.Train = file + "[:1999]" })}, []string{"train spec is", "[:2000] in the one and", "[:1999] in the second"}},
 		"another model":  {[]string{all[0], parts(t, digits, 2)[1]}, []string{"model is nothing in the one"}},
-		"other division": {[]string{all[0], parts(t, base, 3)[1]}, []string{"train shards is 2 in the one and 3 in the other"}},
+		"other division": {[]string{all[0], parts(t, base, 3)[1]}, []string{"train shards is 2 in the first and 3 in the second"}},
 		"no part":        {[]string{all[0], t.TempDir()}, []string{"it has no part.yaml"}},
 		"nothing":        {[]string{all[0], "nowhere"}, []string{"nowhere: no such folder: want a part"}},
 		"none":           {nil, []string{"no parts"}},
@@ -367,7 +367,7 @@ func TestBadRecordsOfAllPartsCount(t *testing.T) {
 	c := quick(config(t, ""))
 	c.Train = write(t, dir, "x.jsonl", lines.Bytes())
 	c.Limit, c.Val, c.OOD = 0, c.Train, ""
-	for allowed, want := range []string{"", "the parts left out 2 unreadable records together, MaxBad allows 1", ""} {
+	for allowed, want := range []string{"", "the parts skipped 2 unreadable records in total, MaxBad allows 1", ""} {
 		if allowed == 0 {
 			continue // refused by each part
 		}
@@ -410,9 +410,9 @@ func TestPartsReplaceNothingElse(t *testing.T) {
 	if err := os.WriteFile(note, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	says(t, accumulate(), "note, which is no file of a part of a calibration")
+	says(t, accumulate(), "note, which is not a file of a part of a calibration")
 	_, err := Merge(t.Context(), MergeConfig{Parts: []string{c.Out}, Out: c.Out, Force: true})
-	says(t, err, "no file of a bundle")
+	says(t, err, "not a file of a bundle")
 }
 
 // What is merged is not written into a part, whose files would then be others.
@@ -426,7 +426,7 @@ func TestNothingIsMergedIntoAPart(t *testing.T) {
 	all := parts(t, c, 2)
 	out := filepath.Join(all[1], "b")
 	_, err := Merge(t.Context(), MergeConfig{Parts: all, Out: out})
-	says(t, err, out+" would lie in the part "+all[1])
+	says(t, err, out+" would be inside the part "+all[1])
 	if _, err := os.Lstat(out); err == nil {
 		t.Error("it is there")
 	}
@@ -440,7 +440,7 @@ func TestNoPartIsWrittenAmongTheData(t *testing.T) {
 	c := Config{Model: "../../featurize/testdata/conv.onnx", Train: images, Shard: rows.Shard{Index: 1, Count: 2}}
 	c.Out = filepath.Join(images, "part")
 	_, err := Accumulate(t.Context(), c)
-	says(t, err, "train: "+c.Out+" would lie in "+images, "choose another folder")
+	says(t, err, "train: "+c.Out+" would be inside "+images, "choose another folder")
 	if left := list(t, images); !slices.Equal(left, before) {
 		t.Errorf("%q is left", left)
 	}

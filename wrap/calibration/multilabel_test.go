@@ -355,12 +355,12 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		name, spec string
 		words      []string
 	}{
-		{"one class an example", file("single", arrayOf(make([]int64, n), n)), []string{"single.npz", "labels", "0 or 1 for each of the head's 4 labels"}},
+		{"one class per example", file("single", arrayOf(make([]int64, n), n)), []string{"single.npz", "labels", "0 or 1 for each of the head's 4 labels"}},
 		{"too few", file("few", arrayOf(good[:n*3], n, 3)), []string{"few.npz", "[60 3]", "4 labels"}},
 		{"a two", file("two", arrayOf(two, n, k)), []string{"two.npz", "label 2 of example 7 is 2", "0 or 1"}},
 		{"not a number", file("nan", arrayOf(floats(math.NaN()), n, k)), []string{"nan.npz", "label 9"}},
 		{"a half", file("half", arrayOf(floats(0.5), n, k)), []string{"half.npz", "label 9"}},
-		{"classes beside images", write(t, dir, "digits-images-idx3", idx(make([]byte, 25), 5, 1, 5)), []string{"one class an example", "4 labels"}},
+		{"classes beside images", write(t, dir, "digits-images-idx3", idx(make([]byte, 25), 5, 1, 5)), []string{"one class per example", "4 labels"}},
 	}
 	out := filepath.Join(t.TempDir(), "b")
 	c := quick(Config{Model: multiLabelModel, Train: fine, Val: fine, Out: out})
@@ -460,7 +460,7 @@ func TestImplausibleMultiLabelFiguresGiveAWarning(t *testing.T) {
 		file := write(t, dir, name+".npz", npz(t, map[string]array{"x": arrayOf(x, n, 5), "labels": arrayOf(tc.targets, n, k)}))
 		r := mustCalibrate(t, quick(Config{Model: multiLabelModel, Train: file, Val: file,
 			Out: filepath.Join(dir, name)}))
-		if got := strings.Contains(strings.Join(r.Warnings, "; "), "no better than guessing (NLL"); got != tc.want {
+		if got := strings.Contains(strings.Join(r.Warnings, "; "), "no better than guessing on the validation data (NLL"); got != tc.want {
 			t.Errorf("%s: warnings %q", name, r.Warnings)
 		}
 	}
@@ -472,7 +472,7 @@ func TestImplausibleMultiLabelFiguresGiveAWarning(t *testing.T) {
 	file := write(t, dir, "p.npz", npz(t, map[string]array{"features": arrayOf(x, n, 5), "logits": arrayOf(p, n, k), "labels": arrayOf(right, n, k)}))
 	r := mustCalibrate(t, Config{PrecomputedFeatures: true, Train: file, Val: file, Out: filepath.Join(dir, "p"),
 		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}}})
-	if !strings.Contains(strings.Join(r.Warnings, "; "), "val: all logits lie in [0,1]: are they probabilities? Give the values before the sigmoid") {
+	if !strings.Contains(strings.Join(r.Warnings, "; "), "val: all logits lie in [0,1], like probabilities: give the logits, before the sigmoid") {
 		t.Errorf("warnings %q", r.Warnings)
 	}
 }

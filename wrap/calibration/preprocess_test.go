@@ -94,7 +94,7 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 	}
 	p := opened(t, c.Out, Options{})
 	_, err := p.PredictImages(t.Context(), images[0])
-	says(t, err, "image 0: 8×8 colour image", "nothing says how pixels become", "give Preprocess")
+	says(t, err, "image 0: 8×8 colour image", "the preprocessing of images for the model is not known", "give Preprocess")
 	says(t, predictError(t.Context(), p, folder), "000.png", "give Preprocess")
 	_, err = bench.Evaluate(t.Context(),
 		bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}}})
@@ -127,8 +127,8 @@ func TestImagesBesideArraysNeedPreprocessing(t *testing.T) {
 		change func(*Config)
 		says   []string
 	}{
-		"train": {func(c *Config) { c.Train = folder }, []string{"train: " + folder + " holds pixels", "val: " + data + " ready arrays"}},
-		"ood":   {func(c *Config) { c.OOD = folder }, []string{"ood: " + folder + " holds pixels", "train: " + data + " ready arrays"}},
+		"train": {func(c *Config) { c.Train = folder }, []string{"train: " + folder + " has images", "val: " + data + " preprocessed arrays"}},
+		"ood":   {func(c *Config) { c.OOD = folder }, []string{"ood: " + folder + " has images", "train: " + data + " preprocessed arrays"}},
 	} {
 		c := quick(Config{Model: model, Train: data, Val: data, Out: filepath.Join(dir, "b"), Force: true})
 		c.Progress = func(p Progress) { t.Errorf("%s: %s began", name, p.Stage) }

@@ -19,11 +19,11 @@ func whyNoProbe(p *part.Part) string {
 	if s := p.Set(bundle.Val); s != nil {
 		for _, shard := range s.Shards {
 			if shard.Examples > 0 {
-				return cmp.Or(shard.NoProbe, "the part with the first held-out examples has none")
+				return cmp.Or(shard.NoProbe, "the part with the first validation examples has none")
 			}
 		}
 	}
-	return "there are no held-out examples"
+	return "there are no validation examples"
 }
 
 // probeInfo describes the probe of a new bundle, and warns if a wanted one is missing.
@@ -33,7 +33,7 @@ func probeInfo(p *part.Part) (info ProbeInfo, warning string) {
 	}
 	why := whyNoProbe(p)
 	if p.Recipe.Model != nil && why != notWanted && why != hadNone {
-		warning = fmt.Sprintf("val: no validation inputs are kept: %s: servers cannot check that the model gives the same there", why)
+		warning = fmt.Sprintf("val: the bundle has no probe (%s): servers cannot check that they reproduce its predictions", why)
 	}
 	return ProbeInfo{Reason: why}, warning
 }

@@ -40,7 +40,7 @@ func TestLogitsNamedInFrontOfTheBiasAreRefused(t *testing.T) {
 			t.Errorf("%s: calibrated without the bias", name)
 			continue
 		}
-		says(t, err, "made of the logits", tc.logits, `the model's own "`+tc.output+`"`, "they differ by 0.", "want at most", "with Logits", "bias")
+		says(t, err, "computed from the logits", tc.logits, `the model's own "`+tc.output+`"`, "they differ by 0.", "want at most", "with Logits", "bias")
 		if list(t, filepath.Dir(c.Out)) != nil {
 			t.Errorf("%s: something was written", name)
 		}
@@ -57,7 +57,7 @@ func TestNamedHeadsAreChecked(t *testing.T) {
 		"by its output":    {model: "../../testdata/onnx/keras.onnx", output: "y", proof: "y"},
 		"found":            {model: "../../testdata/onnx/keras.onnx", proof: "y"},
 		"an output itself": {model: "../../testdata/onnx/matmul_add.onnx", logits: "y"},
-		"nothing else":     {model: "../../testdata/onnx/named.onnx", logits: "z", warning: `nothing that its logits "z" could be compared with`},
+		"nothing else":     {model: "../../testdata/onnx/named.onnx", logits: "z", warning: `no output to compare its logits "z" with`},
 	} {
 		c := namedConfig(t, tc.model, tc.logits)
 		c.Head.Output = tc.output
@@ -66,7 +66,7 @@ func TestNamedHeadsAreChecked(t *testing.T) {
 			(got.Output != tc.proof || got.Examples != 40 || !(got.Difference <= 1e-6)) {
 			t.Errorf("%s: proof %+v, want that of %q", name, got, tc.proof)
 		}
-		i := slices.IndexFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "by hand") })
+		i := slices.IndexFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "the head was given") })
 		if (i >= 0) != (tc.warning != "") || i >= 0 && !strings.Contains(r.Warnings[i], tc.warning) {
 			t.Errorf("%s: warnings %q, want %q", name, r.Warnings, tc.warning)
 		}

@@ -46,7 +46,7 @@ func newDriftReference(c *calibrate.Calibration, val *rows.Batch) (*bundle.Refer
 	}{{"confidence", confidence, &r.Confidence}, {"entropy", entropy, &r.Entropy}, {"ood_score", score, &r.OODScore}} {
 		one, err := drift.NewReference(q.values, referenceBins)
 		if err != nil {
-			return nil, fmt.Errorf("held-out %s: %w", q.name, err)
+			return nil, fmt.Errorf("%s of the validation data: %w", q.name, err)
 		}
 		*q.to = *one
 	}

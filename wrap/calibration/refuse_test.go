@@ -70,8 +70,8 @@ func TestCalibrateRefuses(t *testing.T) {
 		edit  func(c *Config)
 		words []string
 	}{
-		{"no training data", func(c *Config) { c.Train = "" }, []string{"a bundle needs both"}},
-		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"a bundle needs both"}},
+		{"no training data", func(c *Config) { c.Train = "" }, []string{"calibration needs both"}},
+		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"calibration needs both"}},
 		{"no model", func(c *Config) { c.Model = "" }, []string{"Model is missing", "PrecomputedFeatures"}},
 		{"no folder", func(c *Config) { c.Out = "" }, []string{"folder to write"}},
 		{"a folder in none", func(c *Config) { c.Out = filepath.Join(c.Out, "b") }, []string{"no such file"}},
@@ -118,11 +118,11 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"held-out feature not a number", func(c *Config) { logModel(c); c.Val = negative }, []string{"val: ", "negative.npz[40]: feature 2 is NaN"}},
 		{"unfamiliar feature not a number", func(c *Config) { logModel(c); c.OOD = negative }, []string{"ood: ", "negative.npz[40]: feature 2 is NaN"}},
 
-		{"features and a model", func(c *Config) { m := c.Model; precomputed(c); c.Model = m }, []string{"Model is given, and so is PrecomputedFeatures", "give one of them"}},
-		{"features and preprocessing", func(c *Config) { precomputed(c); c.Preprocess = &preprocess.Spec{} }, []string{"Preprocess is for a model", "leave it out"}},
-		{"features and a cache", func(c *Config) { precomputed(c); c.Cache = data }, []string{"Cache is for a model", "leave it out"}},
-		{"features without their model", func(c *Config) { precomputed(c); c.NoModel = true }, []string{"NoModel is for a model", "leave it out"}},
-		{"features and an output", func(c *Config) { precomputed(c); c.Head.Output = "y" }, []string{"Output is for a model", "leave it out"}},
+		{"features and a model", func(c *Config) { m := c.Model; precomputed(c); c.Model = m }, []string{"Model and PrecomputedFeatures exclude each other", "give one of them"}},
+		{"features and preprocessing", func(c *Config) { precomputed(c); c.Preprocess = &preprocess.Spec{} }, []string{"Preprocess needs a model", "leave it out"}},
+		{"features and a cache", func(c *Config) { precomputed(c); c.Cache = data }, []string{"Cache needs a model", "leave it out"}},
+		{"features without their model", func(c *Config) { precomputed(c); c.NoModel = true }, []string{"NoModel needs a model", "leave it out"}},
+		{"features and an output", func(c *Config) { precomputed(c); c.Head.Output = "y" }, []string{"Output needs a model", "leave it out"}},
 		{"features not of a file of features", func(c *Config) { precomputed(c); c.Train = fine }, []string{"train: ", "features"}},
 		{"features of another width", func(c *Config) { precomputed(c); c.Val = ready("wide", 50, 7, 3, same) }, []string{"val: ", "7 features and 3 logits", "6 and 3"}},
 		{"logits of another width", func(c *Config) { precomputed(c); c.OOD = ready("long", 50, 6, 4, same) }, []string{"ood: ", "4 logits"}},
@@ -177,7 +177,7 @@ func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
 		"before it is replaced": func(p Progress) bool { return p.Stage == "tuning" && p.Done == p.Total },
 	} {
 		for _, precomputed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, features ready made %t", name, precomputed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, features precomputed %t", name, precomputed), func(t *testing.T) {
 				dir := t.TempDir()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)

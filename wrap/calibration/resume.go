@@ -25,7 +25,7 @@ import (
 type DoneError struct{ Out string }
 
 func (e *DoneError) Error() string {
-	return fmt.Sprintf("%s is the result of this calibration already: nothing to do", e.Out)
+	return fmt.Sprintf("%s already has the result of this calibration: nothing to do", e.Out)
 }
 
 // resumes reports whether an existing output may already be the result.
@@ -45,7 +45,7 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 			return o.check(a.cfg)
 		}
 		a.refused = true // even where Force is not set: the update would be lost
-		return fmt.Errorf("%s was updated and holds more training data: %s: calibrate into another %s",
+		return fmt.Errorf("%s was updated with more training data: %s: choose another %s",
 			out, strings.Join(more, ", "), option.Out)
 	}
 	if err == nil {
@@ -62,7 +62,7 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 			}
 			if !same {
 				field, is = sets[i].Name+" fingerprint", data[i].Fingerprint
-				want = cmp.Or(sets[i].Fingerprint, "that of other data")
+				want = cmp.Or(sets[i].Fingerprint, "from other data")
 			}
 		}
 		if field == "" {
@@ -226,7 +226,7 @@ func (a *accumulation) resume(ctx context.Context) error {
 	}
 	old, err := part.OpenCheckpoint(c.part(), a.in.matrixProduct())
 	if err != nil {
-		a.log.notice("the interrupted calibration starts again: %v", err)
+		a.log.notice("the interrupted calibration is started again: %v", err)
 		a.resumed = true
 		return nil
 	}
@@ -235,7 +235,7 @@ func (a *accumulation) resume(ctx context.Context) error {
 	old.Recipe.Settings.MaxBad, old.Recipe.Settings.Decisions = asked.MaxBad, asked.Decisions
 	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
 		a.refused = true
-		return fmt.Errorf("%s is of another calibration: %s was %s, and is %s: start anew with %s, or choose another %s",
+		return fmt.Errorf("%s belongs to another calibration: %s was %s, and is now %s: start again with %s, or choose another %s",
 			c.dir, fieldName(field), before, now, option.Force, option.Out)
 	}
 	for _, s := range a.in.sets() {
@@ -263,7 +263,7 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 		same = s.Fingerprint == before.Fingerprint
 	}
 	if !same {
-		a.log.notice("%s: the data have changed, or may have changed, since the interruption: they are read again", s.Name)
+		a.log.notice("%s: the data may have changed since the interruption, and is read again", s.Name)
 		return nil
 	}
 	s.Fingerprint = before.Fingerprint
@@ -279,7 +279,7 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 	} else {
 		*a.part.Rows(role) = *old.Rows(role)
 	}
-	a.log.notice("%s: going on after %d examples", s.Name, shard.Examples)
+	a.log.notice("%s: resuming after %d examples", s.Name, shard.Examples)
 	return nil
 }
 
@@ -291,7 +291,7 @@ func (a *accumulation) save() {
 	c := a.checkpoint
 	err := c.write(a.soFar())
 	if err != nil && !c.failing {
-		a.log.notice("%v: going on without", err)
+		a.log.notice("%v: continuing without it", err)
 	}
 	c.failing = err != nil
 }
@@ -351,7 +351,7 @@ func (a *accumulation) end(ctx context.Context, failed error) error {
 // removeCheckpoint removes the checkpoint. Failure is reported, and is not an error of the calibration.
 func (a *accumulation) removeCheckpoint() {
 	if err := a.checkpoint.remove(); err != nil {
-		a.log.notice("%s is left, remove it yourself: %v", a.checkpoint.dir, err)
+		a.log.notice("%s could not be removed: %v", a.checkpoint.dir, err)
 	}
 }
 

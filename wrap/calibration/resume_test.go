@@ -89,7 +89,7 @@ func TestAnInterruptedCalibrationContinues(t *testing.T) {
 		"a features cache": {calibrates, func(t *testing.T, c *Config) { c.Cache = t.TempDir() }},
 		"a shard":          {shards, func(_ *testing.T, c *Config) {}},
 		"bad records":      {calibrates, badRecords},
-		"ready made":       {calibrates, precomputed},
+		"precomputed":      {calibrates, precomputed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +107,7 @@ func TestAnInterruptedCalibrationContinues(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			interrupted, wentOn := 0, 0
 			c.Notice = func(s string) {
-				if strings.Contains(s, "going on after") {
+				if strings.Contains(s, "resuming after") {
 					wentOn++
 				}
 			}
@@ -222,7 +222,7 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 	base := quick(Config{Model: "../../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
 	c := interrupted(t, base)
 	_, err := Calibrate(t.Context(), c)
-	says(t, err, "b.checkpoint", "go on with Resume", "with Force")
+	says(t, err, "b.checkpoint", "continue with Resume", "with Force")
 	for name, test := range map[string]struct {
 		change func(*Config)
 		words  []string
@@ -237,7 +237,7 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 			test.change(&other)
 			other.Resume = true
 			_, err := Calibrate(t.Context(), other)
-			says(t, err, append(test.words, "b.checkpoint", "is of another calibration", "with Force")...)
+			says(t, err, append(test.words, "b.checkpoint", "belongs to another calibration", "with Force")...)
 			if strings.Contains(err.Error(), "Resume") {
 				t.Errorf("resuming is refused and advised: %v", err)
 			}
@@ -280,7 +280,7 @@ func TestChangedDataAreReadAgain(t *testing.T) {
 			if _, err := Calibrate(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
-			if anew := strings.Contains(strings.Join(notices, "\n"), "train: the data have changed"); anew != changes {
+			if anew := strings.Contains(strings.Join(notices, "\n"), "train: the data may have changed"); anew != changes {
 				t.Errorf("it says %q", notices)
 			}
 			want := base
@@ -339,7 +339,7 @@ func TestAClockThatJumps(t *testing.T) {
 				var notices []string
 				c.Resume, c.Notice = true, func(s string) { notices = append(notices, s) }
 				mustCalibrate(t, c)
-				if said := strings.Join(notices, "\n"); strings.Contains(said, "going on after") != test.goesOn ||
+				if said := strings.Join(notices, "\n"); strings.Contains(said, "resuming after") != test.goesOn ||
 					strings.Contains(said, "may have changed") == test.goesOn {
 					t.Errorf("it says %q", notices)
 				}
@@ -411,7 +411,7 @@ func TestTwoProcessesDoNotCalibrateToOneFolder(t *testing.T) {
 		for _, resume := range []bool{false, true} {
 			second.Resume = resume
 			_, err := Calibrate(t.Context(), second)
-			says(t, err, "b: another process calibrates to it")
+			says(t, err, "b: another process is writing it")
 		}
 	}
 	mustCalibrate(t, c)
@@ -427,8 +427,8 @@ func TestACheckpointIsAFolder(t *testing.T) {
 		make func(path string) error
 		want string
 	}{
-		"a dangling link":    {func(p string) error { return os.Symlink(filepath.Join(p, "none"), p) }, "is no folder"},
-		"a file":             {func(p string) error { return os.WriteFile(p, nil, 0o666) }, "is no folder"},
+		"a dangling link":    {func(p string) error { return os.Symlink(filepath.Join(p, "none"), p) }, "is not a folder"},
+		"a file":             {func(p string) error { return os.WriteFile(p, nil, 0o666) }, "is not a folder"},
 		"a dangling lock":    {lockedBy("none"), "not a regular file but a link"},
 		"a lock that is one": {lockedBy("."), "not a regular file but a link"},
 	} {
@@ -466,7 +466,7 @@ func TestAMergedBundleIsTheResult(t *testing.T) {
 		"labels": arrayOf(make([]int64, 4000), 4000),
 	}))
 	_, err := Calibrate(t.Context(), c)
-	says(t, err, "its train fingerprint is", "that of other data")
+	says(t, err, "its train fingerprint is", "from other data")
 }
 
 // An update is not lost by what a message advises.
@@ -484,7 +484,7 @@ func TestAnUpdatedBundleIsNotReplaced(t *testing.T) {
 	for _, train := range []string{c.Train, file + "[1024:2048]"} {
 		c.Train = train
 		_, err := Calibrate(t.Context(), c)
-		says(t, err, "b was updated and holds more training data", "[1024:2048]", "another Out")
+		says(t, err, "b was updated with more training data", "[1024:2048]", "another Out")
 		if strings.Contains(err.Error(), "Force") {
 			t.Errorf("it says %v", err)
 		}
@@ -545,7 +545,7 @@ func TestACheckpointWithAForeignFileIsLeft(t *testing.T) {
 		var notices []string
 		c.Resume, c.Notice = true, func(s string) { notices = append(notices, s) }
 		mustCalibrate(t, c)
-		if said := strings.Join(notices, "\n"); !strings.Contains(said, "b.checkpoint is left, remove it yourself") {
+		if said := strings.Join(notices, "\n"); !strings.Contains(said, "b.checkpoint could not be removed") {
 			t.Errorf("%s: it says %q", name, said)
 		}
 		if got := read(t, filepath.Join(CheckpointDir(c.Out), path)); string(got) != "mine" {
@@ -570,7 +570,7 @@ func TestACalibrationContinuesWithoutCheckpoints(t *testing.T) {
 	write(t, filepath.Join(CheckpointDir(c.Out), "part"), "foreign", []byte("mine"))
 	said := 0
 	c.Resume, c.Notice = true, func(s string) {
-		if strings.HasSuffix(s, "going on without") {
+		if strings.HasSuffix(s, "continuing without it") {
 			said++
 			if !strings.Contains(s, CheckpointDir(c.Out)+" cannot be written: ") || !strings.Contains(s, "foreign") {
 				t.Errorf("it says %q", s)
@@ -620,7 +620,7 @@ func TestACheckpointKeepsWhatWasNotTakenOver(t *testing.T) {
 	var notices []string
 	c.Notice = func(s string) { notices = append(notices, s) }
 	mustCalibrate(t, c)
-	if said := strings.Join(notices, "\n"); !strings.Contains(said, "val: going on after 1000 examples") {
+	if said := strings.Join(notices, "\n"); !strings.Contains(said, "val: resuming after 1000 examples") {
 		t.Errorf("it says %q", said)
 	}
 }

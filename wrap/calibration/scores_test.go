@@ -122,7 +122,7 @@ func TestScoresThatCannotBeFittedAreRefused(t *testing.T) {
 			}
 			continue
 		}
-		says(t, err, "score "+name+": cannot be fitted: it needs the last layer's weights")
+		says(t, err, "score "+name+": cannot be fitted: it needs the weights of the last layer")
 	}
 
 	// The weights are in the model, which a part may have, or be given.
@@ -131,7 +131,7 @@ func TestScoresThatCannotBeFittedAreRefused(t *testing.T) {
 	all := parts(t, c, 2)
 	cfg := MergeConfig{Parts: all, Out: filepath.Join(t.TempDir(), "b")}
 	_, err := Merge(t.Context(), cfg)
-	says(t, err, "score vim: cannot be fitted: it needs the last layer's weights")
+	says(t, err, "score vim: cannot be fitted: it needs the weights of the last layer")
 	cfg.Model = c.Model
 	if _, err := Merge(t.Context(), cfg); err != nil {
 		t.Error(err)

@@ -30,14 +30,14 @@ func TestDataSortedByClassGiveAWarning(t *testing.T) {
 		"as it comes":        {digits(t, models.DigitsTrain), digits(t, models.DigitsVal), nil},
 		"a random part":      {digits(t, "digits-images-idx3-ubyte.gz[100:400]"), digits(t, "digits-images-idx3-ubyte.gz[1200:1300]"), nil},
 		"train, the first":   {file(sorted, "[0:500]"), digits(t, models.DigitsVal), []string{"train: 5 of 10 classes have no example among 500"}},
-		"train, no labels":   {file(bare, "[0:500]"), digits(t, models.DigitsVal), []string{"train: the network finds next to none of"}},
+		"train, no labels":   {file(bare, "[0:500]"), digits(t, models.DigitsVal), []string{"train: the network predicts almost none of"}},
 		"held out, the last": {digits(t, models.DigitsTrain), file(sorted, fmt.Sprintf("[%d:]", len(labels)-100)), []string{"val: all 100 validation examples are of class 9"}},
 	} {
 		c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 		c.Train, c.Val, c.OOD, c.Limit = tc.train, tc.val, "", 0
 		var got []string
 		for _, w := range mustCalibrate(t, c).Warnings {
-			if strings.Contains(w, "classes") || strings.Contains(w, "of class") || strings.Contains(w, "features of another") {
+			if strings.Contains(w, "classes") || strings.Contains(w, "of class") || strings.Contains(w, "features as another") {
 				got = append(got, w)
 			}
 		}
@@ -54,7 +54,7 @@ func TestDataSortedByClassGiveAWarning(t *testing.T) {
 		}
 	}
 	copies.Val = dir
-	if w := strings.Join(mustCalibrate(t, copies).Warnings, "; "); !strings.Contains(w, "val: 100 of 200 examples have the features of another") {
+	if w := strings.Join(mustCalibrate(t, copies).Warnings, "; "); !strings.Contains(w, "val: 100 of 200 examples have the same features as another") {
 		t.Errorf("of copies: warnings %q", w)
 	}
 }

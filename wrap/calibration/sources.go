@@ -116,7 +116,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	}
 	h, err := head.Find(model, cfg.Head)
 	if errors.As(err, new(*head.UnsupportedError)) {
-		return fmt.Errorf("%w; or give features and logits computed elsewhere, with %s", err, option.PrecomputedFeatures)
+		return fmt.Errorf("%w; or give precomputed features and logits with %s", err, option.PrecomputedFeatures)
 	}
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (in *sources) openTrain(ctx context.Context, cfg *Config) error {
 		return err
 	}
 	if cfg.Covariance.NeedsFisher() && !in.train.Labelled() {
-		return fmt.Errorf("train: %s has no labels: the %s covariance needs them, hessian does not", cfg.Train, cfg.Covariance)
+		return fmt.Errorf("train: %s has no labels: the %s covariance needs labels, hessian does not", cfg.Train, cfg.Covariance)
 	}
 	k := in.head.Classes()
 	if d := in.train.Data; in.classes == nil && d != nil && len(d.Classes()) == k && !integers(d.Classes()) {
@@ -189,7 +189,7 @@ func (in *sources) open(
 	}
 	s, err := opener.Open(ctx, string(role), spec, classes, role == bundle.Train || role == bundle.Val)
 	if err == nil && cfg.Out != "" && folder.Inside(cfg.Out, s.Path()) {
-		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for %s",
+		err = fmt.Errorf("%s: %s would be inside %s, among the data: choose another folder for %s",
 			role, cfg.Out, s.Path(), option.Out)
 	}
 	if err == nil && classes == 0 {
@@ -216,7 +216,7 @@ func (in *sources) precomputedHead(cfg *Config, s *source.Set) (layer.Head, erro
 		return h, err
 	}
 	if h.MultiLabel() && !multiLabel && cfg.Val != "" {
-		return h, fmt.Errorf("val: %s has labels of one class, and %d logits with link sigmoid want %d labels of 0 or 1 an example", cfg.Val, k, k)
+		return h, fmt.Errorf("val: %s has one class per example, and %d logits with link sigmoid need %d labels of 0 or 1 per example", cfg.Val, k, k)
 	}
 	return h, nil
 }
@@ -240,7 +240,7 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config) (err error) {
 		return err
 	}
 	if in.val != nil && !in.val.Labelled() {
-		return fmt.Errorf("val: %s has no labels: held-out data needs them", cfg.Val)
+		return fmt.Errorf("val: %s has no labels: validation data needs labels", cfg.Val)
 	}
 	if in.val != nil && in.val.Size() >= 0 {
 		from, to := in.val.Slice()
@@ -267,7 +267,7 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config) (err error) {
 // openSynthetic opens the set of synthetic OOD images made from the validation images.
 func (in *sources) openSynthetic(ctx context.Context, cfg *Config) (err error) {
 	if in.val == nil {
-		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
+		return errors.New("ood: auto makes synthetic OOD images from validation images, and there is no validation data: give both, or neither")
 	}
 	opener := *in.opener
 	opener.Synthetic = true
@@ -299,9 +299,9 @@ func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*bundle.
 	}
 	switch {
 	case images != nil && arrays != nil && spec == nil:
-		return nil, fmt.Errorf("%s: %s holds bytes, and %s: %s ready arrays: nothing says how the one become the other: give arrays of one type", images.Name, images.Spec, arrays.Name, arrays.Spec)
+		return nil, fmt.Errorf("%s: %s has bytes, and %s: %s other numbers, and how they relate is not known: give arrays of one type", images.Name, images.Spec, arrays.Name, arrays.Spec)
 	case images != nil && arrays != nil:
-		return nil, fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give %s, as a YAML file or a preset such as imagenet, or ready arrays alone",
+		return nil, fmt.Errorf("%s: %s has images, and %s: %s preprocessed arrays: %w: give %s, as a YAML file or a preset such as imagenet, or only preprocessed arrays",
 			images.Name, images.Spec, arrays.Name, arrays.Spec, preprocess.ErrUnknown, option.Preprocess)
 	case images != nil:
 		return &bundle.Preprocessing{Source: bundle.Assumed, Spec: spec}, nil

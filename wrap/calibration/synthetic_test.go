@@ -75,17 +75,17 @@ func TestSyntheticOODDataNeedImages(t *testing.T) {
 		change func(c *Config)
 		want   string
 	}{
-		"ready-made features": {func(c *Config) {
+		"precomputed features": {func(c *Config) {
 			*c = Config{PrecomputedFeatures: true, Train: features, Val: features, OOD: SyntheticOOD, Out: c.Out}
 		},
-			"stand-ins are made of images, and it holds ready-made features: give data in place of auto"},
+			"auto makes synthetic OOD images from images, and this dataset has precomputed features: give a dataset instead of auto"},
 		"no held-out data": {func(c *Config) { c.Val, c.Shard = "", rows.Shard{Index: 1, Count: 2} },
-			"there are no held-out data here"},
+			"there is no validation data"},
 		"arrays": {func(c *Config) {
 			c.Val = write(t, t.TempDir(), "v.npz", npz(t, map[string]array{
 				"image": arrayOf(random(3, 30*64), 30, 1, 8, 8), "labels": arrayOf(make([]int64, 30), 30),
 			}))
-		}, "it is no image of 8-bit pixels, but an array [1 8 8] of float32: give data in place of auto"},
+		}, "this is not an image with 8-bit pixels, but an array [1 8 8] of float32: give a dataset instead of auto"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := c
@@ -121,7 +121,7 @@ func TestSyntheticOODDataAreUsedForScoresOnly(t *testing.T) {
 	if learned := tried[len(tried)-1].AUROC; !(learned > 0.98) {
 		t.Errorf("the learned score tells the stand-ins that it is learned from with AUROC %v", learned)
 	}
-	if o := r.OODScore; o.Name != "learned" || !o.Requested || !o.Synthetic || !strings.Contains(o.Reason, "stand-ins") {
+	if o := r.OODScore; o.Name != "learned" || !o.Requested || !o.Synthetic || !strings.Contains(o.Reason, "synthetic OOD images") {
 		t.Errorf("score %+v", o)
 	}
 
@@ -178,9 +178,9 @@ func TestTheLearnedScoreNeedsOODData(t *testing.T) {
 	c := withSynthetic(t)
 	c.OOD, c.OODScore = "", "learned"
 	_, err := Calibrate(t.Context(), c)
-	says(t, err, "the score learned is learned from", "give OOD")
+	says(t, err, "the score learned needs OOD data to learn from", "give OOD")
 	_, err = Merge(t.Context(), MergeConfig{Parts: parts(t, c, 1), Out: filepath.Join(t.TempDir(), "b")})
-	says(t, err, "the score learned is learned from", "OOD auto")
+	says(t, err, "the score learned needs OOD data to learn from", "OOD auto")
 }
 
 // Figures on synthetic OOD data are marked as such, and do not count for recommendations.
@@ -204,7 +204,7 @@ func TestSyntheticOODDataAreReportedSeparately(t *testing.T) {
 	for _, n := range []bench.NamedSpec{{Name: "synthetic_ood", Spec: c.Val}, {Name: "real", Spec: SyntheticOOD}} {
 		e.OOD = []bench.NamedSpec{n}
 		_, err := bench.Evaluate(t.Context(), e)
-		says(t, err, "nothing else is called so")
+		says(t, err, "no other dataset may have this name")
 	}
 }
 
@@ -230,8 +230,8 @@ func TestACalibrationWithSyntheticOODDataIsResumed(t *testing.T) {
 	var went []string
 	again.Notice = func(s string) { went = append(went, s) }
 	mustCalibrate(t, again)
-	if !slices.ContainsFunc(went, func(s string) bool { return strings.HasPrefix(s, "synthetic_ood: going on after 436 ") }) {
-		t.Errorf("notices %q, want that the stand-ins go on after a whole block", went)
+	if !slices.ContainsFunc(went, func(s string) bool { return strings.HasPrefix(s, "synthetic_ood: resuming after 436 ") }) {
+		t.Errorf("notices %q, want that the synthetic images are resumed after a whole block", went)
 	}
 	sameFiles(t, "resumed", again.Out, c.Out)
 }

@@ -131,7 +131,7 @@ func (u *update) openBundle() (err error) {
 	}
 	u.manifest = &u.bundle.Manifest
 	if !u.bundle.KeepsCurvature() {
-		return fmt.Errorf("%s keeps no curvature to add to: calibrate with %s", u.Bundle, option.KeepCurvature)
+		return fmt.Errorf("%s has no curvature to add to: calibrate with %s", u.Bundle, option.KeepCurvature)
 	}
 	u.in = &sources{head: u.manifest.Head.Head, classes: u.manifest.Labels}
 	return nil
@@ -197,7 +197,7 @@ func (u *update) open(ctx context.Context) error {
 	for _, role := range []bundle.Role{bundle.Val, bundle.OOD} {
 		configured := map[bundle.Role]string{bundle.Val: u.Val, bundle.OOD: u.OOD}[role]
 		if configured == "" && dataset.IsStream(specs[string(role)]) {
-			return fmt.Errorf("the %s data of the bundle came on standard input, which is gone: give it with %s", role, optionOf[role])
+			return fmt.Errorf("the %s data of the bundle came on standard input: give it again with %s", role, optionOf[role])
 		}
 	}
 	if err := source.OneStream(specs); err != nil {
@@ -209,7 +209,7 @@ func (u *update) open(ctx context.Context) error {
 	var err error
 	if m.Model == nil {
 		if u.Model != "" {
-			return errors.New("model is given, and the bundle was made of ready-made features, which have none: leave it out")
+			return errors.New("the bundle was calibrated with precomputed features and has no model: leave the model out")
 		}
 		err = u.in.openProduct(ctx, cfg)
 	} else {
@@ -237,7 +237,7 @@ func (u *update) open(ctx context.Context) error {
 		return err
 	}
 	if err := u.in.openTuning(ctx, cfg); err != nil {
-		return fmt.Errorf("%w (held-out data that is not given is that of the bundle)", err)
+		return fmt.Errorf("%w (validation data defaults to that of the bundle)", err)
 	}
 	return nil
 }
@@ -322,7 +322,7 @@ func (u *update) checkNew(ctx context.Context) error {
 			same = same || p.Fingerprint == u.in.train.Fingerprint
 		}
 		if same {
-			return fmt.Errorf("train: %s is in the bundle already: every example counts once", u.Train)
+			return fmt.Errorf("train: %s is already in the bundle: add each example once", u.Train)
 		}
 	}
 	return nil
@@ -341,9 +341,9 @@ func (u *update) checkOverlap(ctx context.Context) error {
 		case err != nil:
 			return err
 		case same:
-			return fmt.Errorf("train: %s is in the bundle already, of %s: every example counts once", both, d.Spec)
+			return fmt.Errorf("train: %s is already in the bundle, as part of %s: add each example once", both, d.Spec)
 		case both != "":
-			u.overlaps = append(u.overlaps, fmt.Sprintf("train: the new data and the bundle's %s share %s, which has changed since: what is there still counts twice", d.Spec, both))
+			u.overlaps = append(u.overlaps, fmt.Sprintf("train: the new data and the bundle's %s share %s, which has changed since: examples in both count twice", d.Spec, both))
 		}
 	}
 	return nil
@@ -389,7 +389,7 @@ func (u *update) check(ctx context.Context) error {
 			return err
 		}
 		if !same {
-			return fmt.Errorf("%s: %s is not the data of the bundle any more: give the data with %s", s.role, d.Spec, optionOf[s.role])
+			return fmt.Errorf("%s: %s has changed since the bundle was written: give the original data with %s", s.role, d.Spec, optionOf[s.role])
 		}
 	}
 	return nil

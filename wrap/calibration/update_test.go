@@ -71,12 +71,12 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 			c    UpdateConfig
 			want string
 		}{
-			"the first":    {UpdateConfig{Train: file + "[:1024]"}, "is in the bundle already"},
-			"the last":     {UpdateConfig{Train: file + "[2048:3000]"}, "is in the bundle already"},
-			"another name": {UpdateConfig{Train: file + "[00:1024]"}, "is in the bundle already"},
-			"some of it":   {UpdateConfig{Train: file + "[2990:3600]"}, file + "[2990:3000] is in the bundle already"},
+			"the first":    {UpdateConfig{Train: file + "[:1024]"}, "is already in the bundle"},
+			"the last":     {UpdateConfig{Train: file + "[2048:3000]"}, "is already in the bundle"},
+			"another name": {UpdateConfig{Train: file + "[00:1024]"}, "is already in the bundle"},
+			"some of it":   {UpdateConfig{Train: file + "[2990:3600]"}, file + "[2990:3000] is already in the bundle"},
 			"other data":   {UpdateConfig{Train: classified(t, 600, 3, 4)}, "3 features and 4 logits"},
-			"a model":      {UpdateConfig{Train: file + "[3000:]", Model: "m.onnx"}, "model is given, and the bundle was made of ready-made features"},
+			"a model":      {UpdateConfig{Train: file + "[3000:]", Model: "m.onnx"}, "the bundle was calibrated with precomputed features"},
 			"taken":        {UpdateConfig{Train: file + "[3000:]", Out: c.Out}, "use Force"},
 			"nothing":      {UpdateConfig{}, "training data"},
 		} {
@@ -193,10 +193,10 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 		t.Errorf("examples %+v", r.Examples)
 	}
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: again})
-	says(t, err, "is in the bundle already")
+	says(t, err, "is already in the bundle")
 
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[2900:]"})
-	says(t, err, file+"[2900:3000] is in the bundle already")
+	says(t, err, file+"[2900:3000] is already in the bundle")
 
 	// Held-out data that is not what it was is refused, and so is what eval would read.
 	if err := os.Rename(classified(t, 2999, 4, 3), again); err != nil {
@@ -204,7 +204,7 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	}
 	other := classified(t, 2000, 4, 3)
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: other + "[1:]"})
-	says(t, err, "is not the data of the bundle any more", "with Val")
+	says(t, err, "has changed since the bundle was written", "with Val")
 	_, err = bench.Evaluate(t.Context(), bench.Config{
 		Bundle: c.Out, Test: file, Methods: []string{"mle", "knn"},
 	})
@@ -236,7 +236,7 @@ func TestAnUpdateOfAMergedBundleKnowsItsData(t *testing.T) {
 		elsewhere + "[:3000]", file + "[:1024]", elsewhere + "[:1024]", link + "[2999:3100]",
 	} {
 		_, err := Update(t.Context(), UpdateConfig{Bundle: out, Train: spec})
-		says(t, err, "is in the bundle already", "counts once")
+		says(t, err, "is already in the bundle", "add each example once")
 	}
 
 	// Now with another file, and validation data configured.
@@ -281,7 +281,7 @@ func TestAnUpdateRunsTheModelAgain(t *testing.T) {
 	without := quick(config(t, filepath.Join(t.TempDir(), "without")))
 	mustCalibrate(t, without)
 	_, err = Update(t.Context(), UpdateConfig{Bundle: without.Out, Train: c.Train})
-	says(t, err, "keeps no curvature", "with KeepCurvature")
+	says(t, err, "has no curvature", "with KeepCurvature")
 	_, err = Update(t.Context(), UpdateConfig{Bundle: t.TempDir(), Train: c.Train})
 	says(t, err, "not a bundle")
 }

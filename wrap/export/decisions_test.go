@@ -182,7 +182,7 @@ func TestExportSaysWhichDecisionsAreLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Outputs.Of("prediction_set") != nil || !strings.Contains(strings.Join(r.Warnings, "\n"), "not for the probabilities of mf1") {
+	if r.Outputs.Of("prediction_set") != nil || !strings.Contains(strings.Join(r.Warnings, "\n"), "do not apply to the probabilities of mf1") {
 		t.Errorf("outputs %v, warnings %q", r.Outputs, r.Warnings)
 	}
 }
@@ -203,7 +203,7 @@ func TestExportWarnsOnlyAboutDecisionsThatAreLeftOut(t *testing.T) {
 		"none of this method":           {&conformal.Decisions{Set: set}, abstains, false, "abstain and prediction_set are left out"},
 		"no set was asked for":          {&conformal.Decisions{}, abstains, true, ""},
 		"the set is there":              {&conformal.Decisions{Set: set}, sets, true, ""},
-		"the operators cannot rank one": {&conformal.Decisions{Set: set}, abstains, true, "prediction_set is left out: aps ranks classes"},
+		"the operators cannot rank one": {&conformal.Decisions{Set: set}, abstains, true, "prediction_set is left out: aps needs operator set"},
 	} {
 		got := strings.Join(undecided(test.decisions, &Report{Method: "mf1", Outputs: test.outputs}, test.wanted), "\n")
 		if test.want == "" && got != "" || !strings.HasPrefix(got, test.want) {

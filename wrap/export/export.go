@@ -119,7 +119,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		return nil, err
 	}
 	if b.Manifest.Model == nil {
-		return nil, errors.New("the bundle was made of ready-made features, and there is no network to export: calibrate with a model, or give features to the Go function PredictFeatures")
+		return nil, errors.New("the bundle was calibrated with precomputed features and has no network to export: calibrate with a model, or use PredictFeatures in Go")
 	}
 	if o.Triton != "" && o.Name == "" {
 		if o.Name, err = tritonName(b.Dir()); err != nil {
@@ -195,9 +195,9 @@ func undecided(d *conformal.Decisions, r *Report, wanted bool) []string {
 	case d == nil:
 		return nil
 	case !wanted:
-		return []string{fmt.Sprintf("abstain and prediction_set are left out: the bundle's thresholds are not for the probabilities of %s", r.Method)}
+		return []string{fmt.Sprintf("abstain and prediction_set are left out: the bundle's thresholds do not apply to the probabilities of %s", r.Method)}
 	case d.Set != nil && r.Outputs.Of("prediction_set") == nil:
-		return []string{fmt.Sprintf("prediction_set is left out: %s ranks classes, which needs operator set %d, and the model has %d; sets of %s need none",
+		return []string{fmt.Sprintf("prediction_set is left out: %s needs operator set %d, and the model has %d; %s works with any",
 			d.Set.Score, fuse.RankedOpset, r.Opset, conformal.LAC)}
 	}
 	return nil
@@ -207,7 +207,7 @@ func undecided(d *conformal.Decisions, r *Report, wanted bool) []string {
 func moved(outputs fuse.Outputs) (warnings []string) {
 	for _, o := range outputs {
 		if o.Name != o.Key {
-			warnings = append(warnings, fmt.Sprintf("the network has an input or output %q of its own: the calibrated model's is called %q", o.Key, o.Name))
+			warnings = append(warnings, fmt.Sprintf("the network already has an input or output %q: the new output is called %q", o.Key, o.Name))
 		}
 	}
 	return warnings
@@ -222,11 +222,11 @@ func (o *Options) check() error {
 	case o.Method != "" && !slices.Contains(Methods(), o.Method):
 		return fmt.Errorf("method %q cannot be exported, want one of %s", o.Method, strings.Join(Methods(), ", "))
 	case (o.Out == "") == (o.Triton == ""):
-		return errors.New("export wants either a file or a Triton model repository to write to")
+		return errors.New("give either a file or a Triton model repository to write")
 	case o.Out != "" && !strings.HasSuffix(o.Out, ".onnx"):
-		return fmt.Errorf("%s: want a file name that ends in .onnx, by which readers know the format", o.Out)
+		return fmt.Errorf("%s: want a file name that ends in .onnx", o.Out)
 	case o.Out != "" && o.Name != "":
-		return errors.New("a name is for a model in a Triton model repository, and a file has its own")
+		return errors.New("a model name needs a Triton model repository")
 	case o.MaxBatch < 0 || o.MaxBatch > bundle.MaxBatch:
 		return fmt.Errorf("the largest batch is %d, want 1 to %d", o.MaxBatch, bundle.MaxBatch)
 	case o.Name != "":
@@ -262,7 +262,7 @@ func (o *Options) destination(b *bundle.Bundle) (*destination, error) {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
 		} else if s, e := os.Lstat(path); e == nil && s.Mode()&fs.ModeSymlink != 0 {
-			return nil, &NotReplacedError{path, "it is a link that leads to no file"}
+			return nil, &NotReplacedError{path, "it is a broken link"}
 		}
 		p.folder, p.model = filepath.Dir(path), filepath.Base(path)
 	} else {
@@ -321,7 +321,7 @@ func (p *destination) checkFile(name string) error {
 	}
 	for _, kept := range p.kept {
 		if k, err := os.Stat(kept); err == nil && os.SameFile(s, k) {
-			return &NotReplacedError{path, "it is the model that is exported"}
+			return &NotReplacedError{path, "it is the exported model"}
 		}
 	}
 	if s.Size() == 0 {
@@ -331,10 +331,10 @@ func (p *destination) checkFile(name string) error {
 	there, err := onnx.Open(filepath.Join(p.folder, p.model))
 	switch {
 	case err != nil && name == p.model:
-		return &NotReplacedError{path, "it is no ONNX model"}
+		return &NotReplacedError{path, "it is not an ONNX model"}
 	case name == p.model && there.SHA256() == p.network:
 		// The bundle has a copy, but its owner does not look for it there.
-		return &NotReplacedError{path, "it is the network that the bundle was made of"}
+		return &NotReplacedError{path, "it is the network of the bundle"}
 	case name != p.model && (err != nil || there.SelfContained()):
 		return &NotReplacedError{path, "it is not known to hold the weights of " + p.model}
 	}
@@ -351,7 +351,7 @@ func (p *destination) leftovers(files []onnx.File) []string {
 	if _, err := os.Lstat(path); err != nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s is no part of the model in %s, which holds all of its weights: remove it unless another model needs it", path, p.model)}
+	return []string{fmt.Sprintf("%s is not used by the model in %s: remove it unless another model needs it", path, p.model)}
 }
 
 // checkWhole refuses to replace a folder without force, and in any case one that no export has written.

@@ -121,7 +121,7 @@ func TestExportWarnsAboutNamesThatAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	warned := slices.ContainsFunc(r.Warnings, func(w string) bool {
-		return strings.Contains(w, `"probabilities" of its own`) && strings.Contains(w, `"mfgs_probabilities"`)
+		return strings.Contains(w, `already has an input or output "probabilities"`) && strings.Contains(w, `"mfgs_probabilities"`)
 	})
 	if !warned || r.Outputs[fuse.Probabilities].Name != "mfgs_probabilities" {
 		t.Errorf("the probabilities are called %s, warnings %q", r.Outputs[fuse.Probabilities].Name, r.Warnings)
@@ -368,24 +368,24 @@ func TestExportRefuses(t *testing.T) {
 		"a batch beyond all":          {dir, Options{Triton: out, MaxBatch: 1 << 30}, []string{"1073741824", "65536"}},
 		"a method without a graph":    {dir, Options{Out: fresh, Method: "ts"}, []string{`"ts"`, "mf0, mf1"}},
 		"no bundle":                   {out, Options{Out: fresh}, []string{"bundle.yaml", "not a bundle"}},
-		"ready-made features":         {ready, Options{Out: fresh}, []string{"ready-made features", "no network", "calibrate with a model"}},
-		"a bundle without its model":  {slim, Options{Out: fresh}, []string{"holds no model", "with Model"}},
+		"precomputed features":        {ready, Options{Out: fresh}, []string{"precomputed features", "no network", "calibrate with a model"}},
+		"a bundle without its model":  {slim, Options{Out: fresh}, []string{"has no model", "with Model"}},
 		"another model":               {slim, Options{Out: fresh, Model: other}, []string{other, "SHA-256"}},
 		"no folder":                   {dir, Options{Out: filepath.Join(out, "none", "m.onnx")}, []string{filepath.Join(out, "none") + ": file does not exist"}},
 		"no folder of a repository":   {dir, Options{Triton: filepath.Join(out, "none", "models")}, []string{filepath.Join(out, "none") + ": file does not exist"}},
 		"a name too long":             {dir, Options{Out: filepath.Join(out, strings.Repeat("x", 300)+".onnx")}, []string{"x.onnx: "}},
-		"a link to nothing":           {dir, Options{Out: dangling}, []string{dangling, "a link that leads to no file"}},
-		"a link to itself":            {dir, Options{Out: loop, Force: true}, []string{loop, "a link that leads to no file"}},
+		"a link to nothing":           {dir, Options{Out: dangling}, []string{dangling, "a broken link"}},
+		"a link to itself":            {dir, Options{Out: loop, Force: true}, []string{loop, "a broken link"}},
 		"a link as name":              {dir, Options{Triton: out, Name: "linked"}, []string{filepath.Join(out, "linked") + " is not replaced: it is a link"}},
 		"a file for a folder":         {dir, Options{Out: filepath.Join(there, "m.onnx")}, []string{there}},
 		"a file for a repository":     {dir, Options{Triton: there}, []string{there, "not a folder"}},
 		"a file that is there":        {dir, Options{Out: there}, []string{there, "file already exists"}},
-		"a file that is no model":     {dir, Options{Out: there, Force: true}, []string{there, "not replaced", "no ONNX model"}},
-		"a link to what is no model":  {dir, Options{Out: aside, Force: true}, []string{there, "not replaced", "no ONNX model"}},
+		"a file that is no model":     {dir, Options{Out: there, Force: true}, []string{there, "not replaced", "not an ONNX model"}},
+		"a link to what is no model":  {dir, Options{Out: aside, Force: true}, []string{there, "not replaced", "not an ONNX model"}},
 		"a folder that is there":      {dir, Options{Out: folder, Force: true}, []string{folder, "not a regular file"}},
 		"a device":                    {dir, Options{Out: filepath.Join(out, "null.onnx"), Force: true}, []string{"not a regular file"}},
-		"the model":                   {slim, Options{Out: mine, Model: mine, Force: true}, []string{mine, "it is the model that is exported"}},
-		"the model by another name":   {slim, Options{Out: hard, Model: mine, Force: true}, []string{hard, "it is the model that is exported"}},
+		"the model":                   {slim, Options{Out: mine, Model: mine, Force: true}, []string{mine, "it is the exported model"}},
+		"the model by another name":   {slim, Options{Out: hard, Model: mine, Force: true}, []string{hard, "it is the exported model"}},
 		"the bundle's own model":      {dir, Options{Out: filepath.Join(dir, bundle.ModelName), Force: true}, []string{dir, "is the bundle"}},
 		"a file in the bundle":        {dir, Options{Out: filepath.Join(dir, "fused.onnx")}, []string{dir, "is the bundle"}},
 		"the bundle as repository":    {dir, Options{Triton: dir, Name: "x"}, []string{dir, "is the bundle"}},
@@ -564,7 +564,7 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	if warnings := p.leftovers(files("two", nil)); len(warnings) > 0 {
 		t.Errorf("weights that are replaced: %q", warnings)
 	}
-	if warnings := p.leftovers(one); len(warnings) != 1 || !strings.Contains(warnings[0], filepath.Join(dir, data)+" is no part of the model") {
+	if warnings := p.leftovers(one); len(warnings) != 1 || !strings.Contains(warnings[0], filepath.Join(dir, data)+" is not used by the model") {
 		t.Errorf("warnings %q", warnings)
 	}
 	if _, err := p.write(t.Context(), one); err != nil {

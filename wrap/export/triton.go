@@ -80,7 +80,7 @@ func newTritonConfig(
 		case c.maxBatch == 0 && open(v) && !slices.ContainsFunc(inputs, open):
 			reason = "has an open batch, and the inputs a fixed one"
 		case slices.ContainsFunc(v.Shape[min(1, len(v.Shape)):], func(d onnx.Dim) bool { return d.Value < 0 }):
-			reason = "has dimensions that the model does not give"
+			reason = "has dimensions that the model does not declare"
 		}
 		if reason != "" {
 			return nil, fmt.Sprintf("%q %s", v.Name, reason), nil
@@ -99,13 +99,13 @@ func newTritonConfig(
 func unservable(v onnx.ValueInfo) string {
 	switch {
 	case v.Name == "" || !utf8.ValidString(v.Name):
-		return "is no name in UTF-8"
+		return "is not UTF-8"
 	case v.Type == tensor.Undefined:
 		return "is not declared as a tensor"
 	case v.Type.Triton() == "":
 		return fmt.Sprintf("is of type %s", v.Type)
 	case v.Shape == nil:
-		return "has a shape that the model does not give"
+		return "has a shape that the model does not declare"
 	case slices.ContainsFunc(v.Shape, func(d onnx.Dim) bool { return d.Value == 0 }):
 		return "has a dimension of 0"
 	}
@@ -227,7 +227,7 @@ const maxTritonName = 200
 func CheckTritonName(name string) error {
 	other := func(r rune) bool { return !inTritonName(r) }
 	if len(name) > maxTritonName || name == "" || strings.ContainsFunc(name, other) || !inTritonStart(name) {
-		return fmt.Errorf("%q is no name for a Triton model: want letters, digits, '_', '-' and '.', the first a letter, a digit or '_', at most %d bytes", name, maxTritonName)
+		return fmt.Errorf("%q is not a valid Triton model name: want letters, digits, '_', '-' and '.', the first a letter, a digit or '_', at most %d bytes", name, maxTritonName)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func TestTheConfigurationDescribesWhatTritonCanServe(t *testing.T) {
 		},
 		"an own output that says less than can be inferred": {
 			inputs: image, own: []onnx.ValueInfo{info("logits", tensor.Float32, -1, -1)}, added: added, maxBatch: 64,
-			unfit: `"logits" has dimensions that the model does not give`,
+			unfit: `"logits" has dimensions that the model does not declare`,
 		},
 		"the same of the batch": {
 			inputs: []onnx.ValueInfo{info("image", tensor.Float32, 4, 3, 8, 8)},
@@ -108,22 +108,22 @@ func TestTheConfigurationDescribesWhatTritonCanServe(t *testing.T) {
 		"logits of its own that say nothing": {
 			inputs: image, own: []onnx.ValueInfo{{Name: "probabilities", Type: tensor.Float32}},
 			added: append([]onnx.ValueInfo{{Name: "probabilities", Type: tensor.Float32}}, added[1:]...), maxBatch: 64,
-			unfit: `"probabilities" has a shape that the model does not give`,
+			unfit: `"probabilities" has a shape that the model does not declare`,
 		},
 		"an own output of any shape": {
 			inputs: image, own: []onnx.ValueInfo{rankless}, added: added, maxBatch: 64,
-			unfit: `"boxes" has a shape that the model does not give`,
+			unfit: `"boxes" has a shape that the model does not declare`,
 		},
 		"an own output of complex numbers": {
 			inputs: image, own: []onnx.ValueInfo{info("spectrum", tensor.Complex64, -1, 8)}, added: added, maxBatch: 64,
 			unfit: `"spectrum" is of type complex64`,
 		},
 
-		"an input of any shape":      {inputs: []onnx.ValueInfo{rankless}, added: added, err: `"boxes" has a shape that the model does not give, which Triton does not serve: export to a file`},
+		"an input of any shape":      {inputs: []onnx.ValueInfo{rankless}, added: added, err: `"boxes" has a shape that the model does not declare, which Triton does not serve: export to a file`},
 		"an input that is no tensor": {inputs: []onnx.ValueInfo{{Name: "rows"}}, added: added, err: `"rows" is not declared as a tensor`},
 		"an input of 8-bit floats":   {inputs: []onnx.ValueInfo{info("x", 17, -1, 8)}, added: added, err: `"x" is of type float8e4m3fn`},
 		"an input of no numbers":     {inputs: []onnx.ValueInfo{info("x", tensor.Float32, -1, 0)}, added: added, err: `"x" has a dimension of 0`},
-		"a name that is no text":     {inputs: []onnx.ValueInfo{info("\xff", tensor.Float32, -1, 1)}, added: added, err: `"\xff" is no name in UTF-8`},
+		"a name that is no text":     {inputs: []onnx.ValueInfo{info("\xff", tensor.Float32, -1, 1)}, added: added, err: `"\xff" is not UTF-8`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, unfit, err := newTritonConfig("m", test.inputs, test.own, test.added, test.maxBatch)

@@ -11,19 +11,19 @@ import (
 
 // reliability is the section with reliability diagrams.
 func (v *view) reliability() section {
-	s := section{ID: "reliability", Title: "Does confidence say how often it is right?"}
-	s.Lead = []string{fmt.Sprintf("Of examples that are predicted with 80 %% confidence, 80 %% should be right: points on the dashed line. Above it a classifier is too modest, below it too sure. "+
-		"A bar is the %s interval of a bin’s accuracy (Clopper and Pearson), which is wide where examples are few.", v.level())}
+	s := section{ID: "reliability", Title: "Is the confidence calibrated?"}
+	s.Lead = []string{fmt.Sprintf("Of the examples predicted with 80 %% confidence, 80 %% should be correct, which is the dashed line. Above it the classifier is underconfident, below it overconfident. "+
+		"A bar is the %s interval of a bin’s accuracy (Clopper and Pearson).", v.level())}
 	decisions := "examples"
 	if v.multiLabel() {
 		decisions = "decisions"
-		s.Lead = append(s.Lead, "There is one decision for each label of each example, of the side that is more probable; intervals are as if those of an example were independent, and so are somewhat too narrow.")
+		s.Lead = append(s.Lead, "There is one decision per label and example. Intervals treat the decisions of an example as independent, and are somewhat too narrow.")
 	}
 	share := chart.Chart{
-		Name: "How many " + decisions + " have which confidence", X: chart.Axis{Label: "confidence in %", Max: 1, Percent: true},
+		Name: "Distribution of the confidence of " + decisions, X: chart.Axis{Label: "confidence in %", Max: 1, Percent: true},
 		Y: chart.Axis{Label: decisions + " in %", Percent: true},
 	}
-	shares := table{Caption: "Share of the " + decisions + " by confidence", Head: []string{"confidence"}}
+	shares := table{Caption: "Fraction of the " + decisions + " by confidence", Head: []string{"confidence"}}
 	for _, l := range v.drawn() {
 		bins := v.e.Detail.Curves[l.method].Bins
 		if len(bins) == 0 {
@@ -47,7 +47,7 @@ func (v *view) reliability() section {
 		share.Series, shares.Head = append(share.Series, of), append(shares.Head, l.title)
 	}
 	if len(share.Series) > 0 {
-		s.Figures = append(s.Figures, newFigure("Where the "+decisions+" are", "", share, shares))
+		s.Figures = append(s.Figures, newFigure("Distribution of the "+decisions, "", share, shares))
 	}
 	return s
 }
@@ -79,8 +79,8 @@ func (v *view) reliabilityOf(l look) figure {
 		Name: "Accuracy by confidence, " + l.title, Diagonal: true, Series: []chart.Series{points},
 		X: chart.Axis{Label: "mean confidence in %", Max: 1, Percent: true}, Y: chart.Axis{Label: "accuracy in %", Max: 1, Percent: true},
 	}
-	caption := fmt.Sprintf("ECE %s%s; debiased root mean square, %s%s; n = %s.", percent.write(in.ECE), v.intervalOf(in.Intervals, "ece"),
-		percent.write(in.DebiasedCE), v.intervalOf(in.Intervals, "debiased_ce"), count(in.N))
+	caption := fmt.Sprintf("ECE %s%s; debiased root mean square, %s%s; %d bins, n = %s.", percent.write(in.ECE), v.intervalOf(in.Intervals, "ece"),
+		percent.write(in.DebiasedCE), v.intervalOf(in.Intervals, "debiased_ce"), len(bins), count(in.N))
 	return newFigure(sentence(l.title), caption, c, t)
 }
 
@@ -94,13 +94,13 @@ func sentence(s string) string {
 
 // selective is the section with risk-coverage curves.
 func (v *view) selective() section {
-	s := section{ID: "selective", Title: "Does it know its mistakes?"}
-	s.Lead = []string{"Whoever leaves the most doubtful examples to somebody else makes fewer mistakes with the rest: the lower and the flatter to the left, the better doubt finds mistakes."}
+	s := section{ID: "selective", Title: "Does the uncertainty find errors?"}
+	s.Lead = []string{"If the most uncertain examples are left unanswered, the error among the rest falls. The lower the curve, the better the uncertainty finds errors."}
 	c := chart.Chart{
-		Name: "Error among the examples that are kept", X: chart.Axis{Label: "examples kept, those of least doubt, in %", Max: 1, Percent: true},
+		Name: "Error among the answered examples", X: chart.Axis{Label: "least uncertain examples answered in %", Max: 1, Percent: true},
 		Y: chart.Axis{Label: "error among them in %", Percent: true},
 	}
-	t := table{Caption: "Error among the examples that are kept", Head: []string{"kept", "80 %", "90 %", "95 %", "all"}}
+	t := table{Caption: "Error among the answered examples", Head: []string{"answered", "80 %", "90 %", "95 %", "all"}}
 	for _, l := range v.drawn() {
 		points := v.e.Detail.Curves[l.method].Risk
 		if len(points) == 0 {
@@ -121,7 +121,7 @@ func (v *view) selective() section {
 	if len(c.Series) == 0 {
 		return s
 	}
-	caption := fmt.Sprintf("Bars are %s intervals of what serves, where 80, 90, 95 and 100 %% are kept.", v.level())
+	caption := fmt.Sprintf("Bars are %s intervals of the selected method where 80, 90, 95 and 100 %% are answered.", v.level())
 	s.Figures = []figure{newFigure("Risk and coverage", caption, c, t)}
 	return s
 }
@@ -154,10 +154,10 @@ func (v *view) detectionRow(m *bench.MethodResult, f *metrics.DetectionResult) [
 
 // ood is the section on out-of-distribution data.
 func (v *view) ood() section {
-	s := section{ID: "ood", Title: "Does it notice what it does not know?"}
-	s.Lead = []string{"A threshold on the score takes some familiar inputs for unfamiliar, and misses some unfamiliar ones: a curve has all thresholds. AUROC is the area below it, 50 % that of chance; FPR95 is the part of the unfamiliar inputs that is missed where 95 % of the familiar ones pass."}
+	s := section{ID: "ood", Title: "Does it detect out-of-distribution inputs?"}
+	s.Lead = []string{"A threshold on the OOD score flags some in-distribution inputs and misses some out-of-distribution ones. The curve shows all thresholds. AUROC is the area under it, and 50 % is chance. FPR95 is the fraction of out-of-distribution inputs that are accepted where 95 % of the in-distribution ones are; FPR95 (OOD positive) is the fraction of in-distribution inputs that are flagged where 95 % of the out-of-distribution ones are."}
 	for i, set := range v.score.OOD {
-		t := table{Caption: fmt.Sprintf("Told from %s, %s", name(set.Name), plural(set.N, "example")),
+		t := table{Caption: fmt.Sprintf("OOD detection: %s, %s", name(set.Name), plural(set.N, "example")),
 			Head: []string{""}}
 		for _, column := range detectionColumns {
 			t.Head = append(t.Head, columnHead(column.Figure))
@@ -171,7 +171,7 @@ func (v *view) ood() section {
 		s.Figures = append(s.Figures, v.roc(i, set), v.scores(i, set))
 	}
 	if r := v.e.Recommendation.Score; r != nil {
-		s.Lead = append(s.Lead, "Recommended by this data: "+r.Sentence+".")
+		s.Lead = append(s.Lead, "Recommended on this data: "+r.Sentence+".")
 	}
 	return s
 }
@@ -181,11 +181,11 @@ const maxCurves = 5
 
 func (v *view) roc(i int, set bench.OODResult) figure {
 	c := chart.Chart{
-		Name: "Noticed of " + name(set.Name) + ", over false alarms", Diagonal: true,
-		X: chart.Axis{Label: "familiar inputs flagged in %", Max: 1, Percent: true}, Y: chart.Axis{Label: "unfamiliar inputs flagged in %", Max: 1, Percent: true},
+		Name: "ROC curve: " + name(set.Name), Diagonal: true,
+		X: chart.Axis{Label: "in-distribution inputs flagged in %", Max: 1, Percent: true}, Y: chart.Axis{Label: "out-of-distribution inputs flagged in %", Max: 1, Percent: true},
 	}
 	falseAlarms := []float64{.01, .02, .05, .1, .2}
-	t := table{Caption: "Unfamiliar inputs flagged, by the familiar ones that are", Head: []string{""}}
+	t := table{Caption: "Out-of-distribution inputs flagged, by the fraction of in-distribution ones flagged", Head: []string{""}}
 	for _, x := range falseAlarms {
 		t.Head = append(t.Head, chart.Short(100*x)+percent.suffix)
 	}
@@ -212,7 +212,7 @@ func (v *view) roc(i int, set bench.OODResult) figure {
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	return newFigure("Noticed of "+name(set.Name), fmt.Sprintf("%s against %s.", plural(v.before.InDomain.N, "familiar input"), plural(set.N, "unfamiliar one")), c, t)
+	return newFigure("ROC curve: "+name(set.Name), fmt.Sprintf("%s and %s.", plural(v.before.InDomain.N, "in-distribution input"), plural(set.N, "out-of-distribution one")), c, t)
 }
 
 // along interpolates a curve of rising points linearly at x.
@@ -231,12 +231,12 @@ func along(points []metrics.Point, x float64) float64 {
 	return y
 }
 
-// scores is the histogram of the served score, for the test set and an out-of-distribution set.
+// scores is the histogram of the selected score, for the test set and an out-of-distribution set.
 func (v *view) scores(i int, set bench.OODResult) figure {
 	all := v.e.Detail.Scores
 	c := chart.Chart{
-		Name: "Scores of " + name(set.Name) + " and of the " + v.kind() + " data", X: chart.Axis{Label: "ood_score"},
-		Y: chart.Axis{Label: "part of the examples in %", Percent: true},
+		Name: "OOD scores of " + name(set.Name) + " and of the " + v.kind() + " data", X: chart.Axis{Label: "ood_score"},
+		Y: chart.Axis{Label: "fraction of the examples in %", Percent: true},
 	}
 	if len(all.Edges) > 0 {
 		c.X.Min, c.X.Max = all.Edges[0], all.Edges[len(all.Edges)-1]
@@ -259,6 +259,6 @@ func (v *view) scores(i int, set bench.OODResult) figure {
 				count(all.Counts[0][b]), count(all.Counts[1+i][b])))
 		}
 	}
-	caption := fmt.Sprintf("The score that is served, %s. What lies beyond the ends, half a per cent on either side, is in the first and the last bar.", v.called(v.score))
-	return newFigure("Its score of "+name(set.Name), caption, c, t)
+	caption := fmt.Sprintf("The selected score, %s. The first and the last bar include scores beyond the axis, 0.5 %% on each side.", v.called(v.score))
+	return newFigure("OOD scores: "+name(set.Name), caption, c, t)
 }

@@ -20,21 +20,21 @@ import (
 
 // sets is the section on decisions: abstention and prediction sets.
 func (v *view) sets() section {
-	s := section{ID: "decisions", Title: "What does it answer, and with which classes?"}
+	s := section{ID: "decisions", Title: "Decisions: abstention and prediction sets"}
 	results, all := v.e.Decisions, v.e.Detail.Sizes
 	switch decisions, trial := v.e.Detail.Manifest.Decisions, v.e.Detail.Trial; {
 	case decisions != nil:
-		s.Lead = []string{"Promised: " + text.Line(strings.Join(decisions.Guarantees, "; ")) + "."}
+		s.Lead = []string{"Guaranteed: " + text.Line(strings.Join(decisions.Guarantees, "; ")) + "."}
 	case trial != nil:
-		s.Title = "What would prediction sets be?"
-		s.Lead = []string{fmt.Sprintf("The bundle answers each example, with one class. This is what sets of classes would come to that miss the label of at most %s of all examples, as the setting alpha, %v, promises: fitted to %s of the %s examples, and measured on the others.",
+		s.Title = "What would prediction sets look like?"
+		s.Lead = []string{fmt.Sprintf("The bundle answers each input with one class. These are the results of prediction sets that miss the label of at most %s of all inputs, the guarantee of alpha %v: fitted to %s of the %s examples, and measured on the others.",
 			percent.words(trial.Alpha), trial.Alpha, count(trial.Held), v.kind())}
 		results = []bench.DecisionResult{{Set: "test", Realised: trial.Realised}}
 		all = []bench.SetSizes{{Set: "test", Sizes: trial.Sizes}}
 	default:
 		return s
 	}
-	t := table{Caption: "What came of it", Head: []string{"", "n", "answered", "wrong among them", "held unfamiliar", "sets with the label", "classes in a set", "empty sets"}}
+	t := table{Caption: "Results", Head: []string{"", "n", "answered", "error among answered", "flagged as OOD", "sets with the label", "classes per set", "empty sets"}}
 	part := func(v *float64, u unit) string {
 		if v == nil {
 			return "–"
@@ -66,7 +66,7 @@ func (v *view) sizes(of bench.SetSizes) figure {
 		few[min(size, maxSizes)] += examples
 	}
 	bars := chart.Series{Tone: chart.Blue, Kind: chart.Bars}
-	t := table{Caption: "Examples by the size of their set", Head: []string{"classes", "examples", "part"}}
+	t := table{Caption: "Examples by the size of their set", Head: []string{"classes", "examples", "fraction"}}
 	for size, examples := range few {
 		share := float64(examples) / float64(max(1, n))
 		bars.X, bars.Y = append(bars.X, float64(size)-.5), append(bars.Y, share)
@@ -79,11 +79,11 @@ func (v *view) sizes(of bench.SetSizes) figure {
 	bars.X = append(bars.X, float64(len(few))-.5)
 	c := chart.Chart{
 		Name: "Sizes of prediction sets, " + v.set(of.Set), X: chart.Axis{Label: "classes in the set", Whole: true, Min: -.5, Max: float64(len(few)) - .5},
-		Y: chart.Axis{Label: "part of the examples in %", Percent: true}, Series: []chart.Series{bars},
+		Y: chart.Axis{Label: "fraction of the examples in %", Percent: true}, Series: []chart.Series{bars},
 	}
 	caption := fmt.Sprintf("n = %s.", count(n))
 	if len(of.Sizes) > len(few) {
-		caption += fmt.Sprintf(" The last bar has all sets of %d classes and more; the largest has %s.", maxSizes, count(len(of.Sizes)-1))
+		caption += fmt.Sprintf(" The last bar includes all sets of %d or more classes; the largest has %s.", maxSizes, count(len(of.Sizes)-1))
 	}
 	return newFigure("Sizes of prediction sets: "+v.set(of.Set), caption, c, t)
 }
@@ -97,7 +97,7 @@ const (
 
 // classes is the section on each class.
 func (v *view) classes() section {
-	s := section{ID: "classes", Title: "Which classes are off?"}
+	s := section{ID: "classes", Title: "Which classes are miscalibrated?"}
 	before, after := v.e.Detail.Classes[v.before.Name], v.e.Detail.Classes[v.after.Name]
 	if len(after) == 0 {
 		return s
@@ -126,7 +126,7 @@ func (v *view) classes() section {
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	s.Lead = []string{fmt.Sprintf("The calibration error of a %s is that of its probability, over all examples: with few examples chance alone makes some. Its mean over all is %s, and %s of the network itself.",
+	s.Lead = []string{fmt.Sprintf("The calibration error of a %s is that of its probability over all examples. It is biased upwards where a %[1]s has few examples. Its mean over all is %[2]s, and %[3]s for the network.",
 		what, percent.words(v.after.InDomain.ClasswiseECE), percent.words(v.before.InDomain.ClasswiseECE))}
 	s.Tables = []table{t}
 	if v.after != v.before && len(after) > 2 {
@@ -163,9 +163,9 @@ func (v *view) classDots(what string, before, after []metrics.ClassFigures) figu
 	}
 	c := chart.Chart{
 		Name: "Calibration error of each " + what, Diagonal: true, Series: []chart.Series{dots},
-		X: axis("ECE of the network itself in %"), Y: axis("ECE of what serves in %"),
+		X: axis("ECE of the network in %"), Y: axis("ECE of the selected method in %"),
 	}
-	caption := fmt.Sprintf("A dot is a %s; below the dashed line it is better calibrated than before, as %s of %s are.", what, count(better), count(len(after)))
+	caption := fmt.Sprintf("Each dot is a %s. Below the dashed line it is better calibrated than before: %s of %s are.", what, count(better), count(len(after)))
 	if len(after) > len(dots.X) {
 		caption += fmt.Sprintf(" %s of them are drawn.", count(len(dots.X)))
 	}
@@ -179,9 +179,9 @@ func (v *view) temperatures() section {
 	if m.Grids == nil {
 		return s
 	}
-	s.Lead = []string{"Mean-field probabilities have two temperatures, tuned on held-out data: T_act divides the activations, T_ens the covariance of the posterior. A star marks the pair that was chosen."}
+	s.Lead = []string{"Mean-field probabilities have two temperatures, tuned on the validation data. T_act divides the logits, T_ens the covariance of the posterior. A star marks the chosen pair."}
 	if v.after.Name != "mf0" {
-		s.Lead = append(s.Lead, "Its probabilities do not serve here: "+text.Line(v.e.Bundle.Probabilities.Reason)+".")
+		s.Lead = append(s.Lead, "They are not used here: "+text.Line(v.e.Bundle.Probabilities.Reason)+".")
 	}
 	add := func(title, caption, unit, format string, log bool, g *calibrate.Grid, best layer.Temperatures) {
 		if g == nil || len(g.Act) < 2 || len(g.Tau) < 2 {
@@ -206,15 +206,15 @@ func (v *view) temperatures() section {
 		caption += fmt.Sprintf(" Chosen: T_act = %.3g, T_ens = %.3g.", best.Act, best.Ens)
 		s.Figures = append(s.Figures, figure{Title: title, Caption: caption, SVG: template.HTML(h.SVG()), Table: t})
 	}
-	add("Held-out NLL", "Lower is better. Where pairs cannot be told apart the one with the smallest T_ens is taken.", "nats", "", true, m.Grids.NLL, m.Temperatures.NLL.Temperatures)
-	add("Held-out AUROC", "Higher is better: how well unfamiliar held-out data are told.", "AUROC", "%.2f", false, m.Grids.AUROC, m.Temperatures.OOD.Temperatures)
+	add("Validation NLL", "Lower is better. Among pairs without a significant difference, the one with the smallest T_ens is chosen.", "nats", "", true, m.Grids.NLL, m.Temperatures.NLL.Temperatures)
+	add("Validation AUROC", "Higher is better: OOD detection on the validation data.", "AUROC", "%.2f", false, m.Grids.AUROC, m.Temperatures.OOD.Temperatures)
 	return s
 }
 
 // provenance is the section on the bundle, the data and the intervals.
 func (v *view) provenance() section {
 	d, b := v.e.Detail, v.e.Bundle
-	s := section{ID: "provenance", Title: "What this is of"}
+	s := section{ID: "provenance", Title: "About this report"}
 	t := table{Head: []string{"", ""}}
 	add := func(term, format string, args ...any) {
 		t.Rows = append(t.Rows, cells(term, text.Line(fmt.Sprintf(format, args...))))
@@ -232,7 +232,7 @@ func (v *view) provenance() section {
 		add(v.set(set.Name), "%s, %s", set.Spec, plural(set.N, "example"))
 	}
 	for _, set := range d.Manifest.Datasets {
-		add("calibrated on, "+string(set.Role), "%s, %s", set.Spec, plural(set.Count, "example"))
+		add("calibration data, "+string(set.Role), "%s, %s", set.Spec, plural(set.Count, "example"))
 	}
 	add("intervals", "%s, %s resamples, seed %d", v.level(), count(v.e.Bootstrap.Resamples), v.e.Bootstrap.Seed)
 	if n := len(v.e.Bad); n > 0 {

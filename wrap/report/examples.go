@@ -10,8 +10,8 @@ import (
 
 // examples is the section with example inputs.
 func (v *view) examples() section {
-	s := section{ID: "examples", Title: "What do such examples look like?"}
-	s.Lead = []string{"Each with what is true of it, what is predicted, what the network itself says, and of how many held-out examples its score is higher."}
+	s := section{ID: "examples", Title: "Examples"}
+	s.Lead = []string{"Each with its label, the prediction, the prediction of the network alone, and its OOD percentile, the fraction of validation examples with a lower OOD score."}
 	for _, g := range v.e.Detail.Galleries {
 		s.Galleries = append(s.Galleries, v.gallery(g))
 	}
@@ -22,13 +22,13 @@ func (v *view) gallery(g bench.Gallery) gallery {
 	var out gallery
 	switch g.Kind {
 	case bench.Uncertain:
-		out = gallery{Title: "Most uncertain", Lead: sentence(v.kind()) + " examples of which it has most doubt, the most doubtful first."}
+		out = gallery{Title: "Most uncertain", Lead: sentence(v.kind()) + " examples with the highest uncertainty."}
 	case bench.Wrong:
-		out = gallery{Title: "Most confidently wrong", Lead: sentence(v.kind()) + " examples that are predicted wrongly with the least doubt. Some may have wrong labels."}
+		out = gallery{Title: "Most confidently wrong", Lead: sentence(v.kind()) + " examples that are misclassified with the lowest uncertainty. Some may have wrong labels."}
 	case bench.MostOOD:
-		out = gallery{Title: "Strangest", Lead: sentence(v.kind()) + " examples that it takes for the most unfamiliar."}
+		out = gallery{Title: "Highest OOD scores", Lead: sentence(v.kind()) + " examples with the highest OOD scores."}
 	case bench.LeastOOD:
-		out = gallery{Title: "Unfamiliar, and least noticed: " + name(g.Set), Lead: "Unfamiliar examples that it takes for the most familiar."}
+		out = gallery{Title: "Missed OOD inputs: " + name(g.Set), Lead: "Out-of-distribution examples with the lowest OOD scores."}
 	}
 	for _, e := range g.Examples {
 		out.Cards = append(out.Cards, v.card(e))
@@ -41,7 +41,7 @@ func (v *view) card(e bench.GalleryExample) card {
 	fact := func(term, value string) { c.Facts = append(c.Facts, [2]string{term, value}) }
 	if v.multiLabel() {
 		if e.Labels != nil {
-			fact("has", v.labels(e.Labels))
+			fact("labels", v.labels(e.Labels))
 		}
 		fact("predicted", v.labels(e.PredictedLabels))
 		fact("confidence", percent.words(e.Confidence))
@@ -50,7 +50,7 @@ func (v *view) card(e bench.GalleryExample) card {
 		}
 	} else {
 		if e.Label >= 0 {
-			fact("is", v.brief(e.Label))
+			fact("label", v.brief(e.Label))
 		}
 		fact("predicted", v.brief(e.Predicted)+", "+percent.words(e.Confidence))
 		if v.after != v.before {
@@ -58,7 +58,7 @@ func (v *view) card(e bench.GalleryExample) card {
 		}
 	}
 	if !math.IsNaN(e.OODPercentile) {
-		fact("stranger than", percent.words(e.OODPercentile))
+		fact("OOD percentile", percent.words(e.OODPercentile))
 	} else {
 		fact("ood_score", plain.write(e.OODScore))
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,7 +78,7 @@ func evaluation() *bench.Evaluation {
 			{Role: bundle.Train, Spec: "train.csv", Count: 5000}, {Role: bundle.Val, Spec: hostile, Count: 1000},
 		},
 		Decisions: &conformal.Decisions{Plan: conformal.Plan{Alpha: .1}, Set: &conformal.Sets{Alpha: .1},
-			Guarantees: []string{"sets miss at most 0.1", "under shift nothing is promised"}},
+			Guarantees: []string{"sets miss at most 0.1", "not under distribution shift"}},
 	}
 	m.Temperatures.NLL.Temperatures = layer.Temperatures{Act: 1.1, Ens: .003}
 	m.Temperatures.OOD.Temperatures = layer.Temperatures{Act: 2, Ens: 1}
@@ -129,6 +130,7 @@ func evaluation() *bench.Evaluation {
 		{Kind: bench.LeastOOD, Set: "far", Examples: []bench.GalleryExample{{Name: "c", Label: -1, OODPercentile: .02}}},
 	}
 	return &bench.Evaluation{
+		Bins:   10,
 		Bundle: wrap.BundleInfo{Path: "some/folder/" + "b" + hostile, Summary: bundle.Summary{Structure: "full", Covariance: "hessian"}},
 		Methods: []bench.MethodResult{
 			{Name: "mle", InDomain: labelled(.031, 0, 0), OOD: []bench.OODResult{told("far", .4, false)}},
@@ -144,7 +146,9 @@ func evaluation() *bench.Evaluation {
 	}
 }
 
-func pageOf(e *bench.Evaluation, o Options) *page { return newView(e, o).page() }
+func pageOf(e *bench.Evaluation, o Options) *page {
+	return newView(e, o, e.Detail.Probabilities, e.Detail.Score).page()
+}
 
 func htmlOf(t *testing.T, e *bench.Evaluation, o Options) string {
 	t.Helper()
@@ -167,83 +171,83 @@ func TestVerdict(t *testing.T) {
 		headline string
 		says     []string
 	}{
-		{"better", func(*bench.Evaluation) {}, "Better calibrated than the network itself", []string{
+		{"better", func(*bench.Evaluation) {}, "Better calibrated than the network", []string{
 			"Calibration error fell from 3.10 % to 0.40 % (95 %: 0.32 to 0.52 %) on 2,000 test examples.",
-			"5.00 % of the examples are predicted wrongly, as before (95 %: 4.00 to 6.50 %).",
-			"Of the unfamiliar inputs of far, 97.0 % are noticed (95 %: 95.5 to 98.5 %) where 5 % of the familiar ones are taken for unfamiliar; by the network’s own doubt, 60.0 %.",
-			"Prediction sets have 1.20 classes in the mean, and the right one among them in 93.0 % of the examples (95 %: 91.8 to 94.1 %); 90.0 % was asked for.",
+			"5.00 % of the examples are misclassified, as before (95 %: 4.00 to 6.50 %).",
+			"OOD detection: 97.0 % of far are detected (95 %: 95.5 to 98.5 %) at a false-alarm rate of 5 %, and 60.0 % by the network’s own uncertainty.",
+			"Prediction sets have 1.20 classes on average and contain the true class for 93.0 % of the examples (95 %: 91.8 to 94.1 %); the target is 90.0 %.",
 		}},
 		{"worse", func(e *bench.Evaluation) { e.Methods[1].InDomain = labelled(.05, .01, .03) },
-			"Worse calibrated than the network itself", []string{"Calibration error rose from 3.10 % to 5.00 %"}},
+			"Worse calibrated than the network", []string{"Calibration error rose from 3.10 % to 5.00 %"}},
 		{"chance", func(e *bench.Evaluation) { e.Methods[1].InDomain = labelled(.03, -.003, .001) },
-			"Neither better nor worse than the network itself, as far as these examples tell",
-			[]string{"went from 3.10 % to 3.00 % (95 %: 2.40 to 3.90 %) on 2,000 test examples; the difference of −0.10 points (−0.30 to 0.10 %)\)."}},
+			"No significant difference from the network",
+			[]string{"went from 3.10 % to 3.00 % (95 %: 2.40 to 3.90 %) on 2,000 test examples; the difference of −0.10 points (−0.30 to 0.10 %) is not significant."}},
 		{"calibrated already", func(e *bench.Evaluation) {
 			for i, v := range []float64{.011, .01} {
 				e.Methods[i].InDomain = labelled(v, -.003, .001)
 				e.Methods[i].InDomain.DebiasedCE = 0
 			}
-		}, "No calibration error can be seen, before or after", []string{"Right probabilities could have as much by chance."}},
+		}, "No significant calibration error, before or after", []string{"The debiased error is not significantly above 0."}},
 		{"the network serves", func(e *bench.Evaluation) { e.Detail.Probabilities = "mle" },
-			"The network’s own probabilities serve: nothing that was tried is better beyond chance",
+			"The network’s own probabilities are used: no method is significantly better",
 			[]string{"The calibration error is 3.10 % (95 %: 2.48 to 4.03 %) on 2,000 test examples."}},
 		{"the network serves and is calibrated", func(e *bench.Evaluation) {
 			e.Detail.Probabilities = "mle"
 			e.Methods[0].InDomain.DebiasedCE = 0
-		}, "The network’s own probabilities serve: no calibration error of theirs can be seen", nil},
+		}, "The network’s own probabilities are used: they show no significant calibration error", nil},
 		{"no unfamiliar data", func(e *bench.Evaluation) {
 			for i := range e.Methods {
 				e.Methods[i].OOD = nil
 			}
-		}, "Better calibrated than the network itself", []string{"was not measured: no such data were given"}},
+		}, "Better calibrated than the network", []string{"was not measured, since no OOD data was given"}},
 		{"unfamiliar inputs", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
-		}, "Better calibrated than the network itself. It notices unfamiliar inputs better", nil},
+		}, "Better calibrated than the network. Better OOD detection", nil},
 		{"unfamiliar inputs, and stand-ins", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
 				e.Methods[i].OOD = append(e.Methods[i].OOD, told(syntheticSet, .5, false))
 			}
-		}, "Better calibrated than the network itself. It notices unfamiliar inputs better", nil},
+		}, "Better calibrated than the network. Better OOD detection", nil},
 		{"unfamiliar inputs, for the worse", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(-.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
-		}, "Better calibrated than the network itself. It notices unfamiliar inputs worse", nil},
+		}, "Better calibrated than the network. Worse OOD detection", nil},
 		{"two sets, one of them noticed better", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
 				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
 			}
-		}, "Better calibrated than the network itself", nil},
+		}, "Better calibrated than the network", nil},
 		{"two sets, one of them noticed worse", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(-.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
 				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
 			}
-		}, "Better calibrated than the network itself", nil},
+		}, "Better calibrated than the network", nil},
 		{"stand-ins alone, noticed better", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
 				e.Methods[i].OOD[0].Name = syntheticSet
 			}
-		}, "Better calibrated than the network itself", nil},
+		}, "Better calibrated than the network", nil},
 		{"a smaller error, beyond chance", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain.Error = .03
 			e.Methods[1].InDomain.Differences[network]["error"] = differs(-.02, .01)
-		}, "Better calibrated than the network itself", []string{"5.00 % before.\n"}},
+		}, "Better calibrated than the network", []string{"5.00 % before.\n"}},
 		{"a larger error, beyond chance", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain.Error = .07
 			e.Methods[1].InDomain.Differences[network]["error"] = differs(.02, .01)
-		}, "Better calibrated than the network itself", []string{"5.00 % before.\n"}},
+		}, "Better calibrated than the network", []string{"5.00 % before.\n"}},
 		{"a smaller error, within chance", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain.Error = .04
 			e.Methods[1].InDomain.Differences[network]["error"] = differs(-.01, .02)
-		}, "Better calibrated than the network itself", []string{"5.00 % before, which\).\n"}},
+		}, "Better calibrated than the network", []string{"5.00 % before, not a significant difference.\n"}},
 		{"better likelihood", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain = labelled(.03, -.003, .001)
 			e.Methods[1].InDomain.Differences[network]["nll"] = differs(-.02, .01)
@@ -257,12 +261,12 @@ func TestVerdict(t *testing.T) {
 				e.Methods[i].InDomain.Error = 0
 				delete(e.Methods[i].InDomain.Intervals, "error")
 			}
-		}, "Better calibrated than the network itself",
-			[]string{"0 % of the examples are predicted wrongly, as before (95 %: 0 to 0.18 %)."}},
+		}, "Better calibrated than the network",
+			[]string{"0 % of the examples are misclassified, as before (95 %: 0 to 0.18 %)."}},
 		{"answers", func(e *bench.Evaluation) {
 			answered, wrong := .9, 0.
 			e.Decisions[0].Answered, e.Decisions[0].Error = &answered, &wrong
-		}, "Better calibrated than the network itself",
+		}, "Better calibrated than the network",
 			[]string{"It answers 90.0 % of the test examples, and 0 % of these answers are wrong (95 %: 0 to 0.20 %)."}},
 		{"promises", func(e *bench.Evaluation) {
 			answered, wrong, unfamiliar := .9, .03, .05
@@ -270,10 +274,10 @@ func TestVerdict(t *testing.T) {
 			d := e.Detail.Manifest.Decisions
 			d.Plan = conformal.Plan{TargetError: .02, FalseAlarm: .05, Alpha: .04}
 			d.Set = &conformal.Sets{Alpha: .04, Examples: 1000, Thresholds: []float64{.9}}
-		}, "Better calibrated than the network itself", []string{
-			"3.00 % of these answers are wrong (95 %: 2.26 to 3.90 %); at most 2.00 % was promised. That is not what was promised, beyond chance",
-			"5.00 % of the test examples are held to be unfamiliar (95 %: 4.09 to 6.05 %); at most 5.00 % was promised.\n",
-			"96.0 % was asked for. That is not what was promised, beyond chance: these examples are not like the held-out ones.",
+		}, "Better calibrated than the network", []string{
+			"3.00 % of these answers are wrong (95 %: 2.26 to 3.90 %); the guarantee is at most 2.00 %. The guarantee is violated significantly",
+			"5.00 % of the test examples are flagged as out-of-distribution (95 %: 4.09 to 6.05 %); the guarantee is at most 5.00 %.\n",
+			"the target is 96.0 %. The guarantee is violated significantly: this data differs from the validation data.",
 		}},
 		{"promises within chance", func(e *bench.Evaluation) {
 			answered, wrong := .88, .03
@@ -281,14 +285,14 @@ func TestVerdict(t *testing.T) {
 			d := e.Detail.Manifest.Decisions
 			d.Plan = conformal.Plan{TargetCoverage: .89, Alpha: .05}
 			d.Set = &conformal.Sets{Alpha: .05, Examples: 100, Thresholds: []float64{.9}}
-		}, "Better calibrated than the network itself", []string{
-			"; at least 89.0 % were to be answered.\n", "95.0 % was asked for.",
+		}, "Better calibrated than the network", []string{
+			"; the guarantee is that at least 89.0 % are answered.\n", "the target is 95.0 %.",
 		}},
 		{"stand-ins", func(e *bench.Evaluation) {
 			for i := range e.Methods {
 				e.Methods[i].OOD[0].Name = syntheticSet
 			}
-		}, "Better calibrated than the network itself", []string{"Of stand-ins, made of the test images in place of unfamiliar ones, 97.0 % are noticed"}},
+		}, "Better calibrated than the network", []string{"OOD detection: 97.0 % of synthetic OOD images, made from the test images, are detected"}},
 	} {
 		e := evaluation()
 		test.change(e)
@@ -461,7 +465,7 @@ func TestThePageShowsPotentialSetsWithoutDecisions(t *testing.T) {
 	}
 	text := strings.ReplaceAll(b.String(), "\u00a0", " ")
 	for _, want := range []string{
-		"### What would prediction sets be?", "at most 10.0 % of all inputs", "fitted to 1,000 of the test examples",
+		"### What would prediction sets look like?", "at most 10.0 % of all inputs", "fitted to 1,000 of the test examples",
 		"| test | 1,000 | – | – | – | 91.00 % | 1.500 | – |", "| 2 | 500 | 50.00 % |",
 	} {
 		if !strings.Contains(text, want) {
@@ -522,7 +526,7 @@ func TestSummariesAreHTML(t *testing.T) {
 	if err := writeMarkdown(&b, pageOf(e, Options{})); err != nil {
 		t.Fatal(err)
 	}
-	if want := "<summary>Noticed of a_b&lt;c @&#8203;d #&#8203;1</summary>"; !strings.Contains(b.String(), want) {
+	if want := "<summary>ROC curve: a_b&lt;c @&#8203;d #&#8203;1</summary>"; !strings.Contains(b.String(), want) {
 		t.Errorf("%s is not in\n%s", want, b.String())
 	}
 }
@@ -584,17 +588,17 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// brokenPromise is the text about a guarantee that does not hold.
-const brokenPromise = "not what was promised, beyond chance"
+// violated is the text about a guarantee that does not hold.
+const violated = "The guarantee is violated significantly"
 
 // A violation is reported exactly if the two-sided test at the report's level is significant: the figures are at both
 // sides of the limit.
 func TestOnlySignificantViolationsAreReported(t *testing.T) {
 	const n = 2000
 	// firstBroken is the first number of n that violates the guarantee.
-	firstBroken := func(promised float64) int {
-		for k := int(promised * n); ; k++ {
-			if low, _ := conformal.ClopperPearson(k, n, .95); low > promised {
+	firstBroken := func(guaranteed float64) int {
+		for k := int(guaranteed * n); ; k++ {
+			if low, _ := conformal.ClopperPearson(k, n, .95); low > guaranteed {
 				return k
 			}
 		}
@@ -628,11 +632,11 @@ func TestOnlySignificantViolationsAreReported(t *testing.T) {
 			}
 			test.set(&e.Decisions[0].Realised, float64(count)/n)
 			verdict := strings.Join(pageOf(e, Options{}).Verdict, "\n")
-			if got := strings.Contains(verdict, brokenPromise); got != too {
+			if got := strings.Contains(verdict, violated); got != too {
 				t.Errorf("%s, %d of %d: called broken %t, want %t:\n%s", test.name, count, n, got, too, verdict)
 			}
 			tuned := strings.Join(pageOf(e, Options{Tuned: true}).Verdict, "\n")
-			if strings.Contains(tuned, brokenPromise) {
+			if strings.Contains(tuned, violated) {
 				t.Errorf("%s: on data that were tuned on a promise is called broken", test.name)
 			}
 		}
@@ -662,7 +666,7 @@ func TestOnlySignificantUndercoverageIsReported(t *testing.T) {
 		covered := float64(test.covered) / n
 		e.Decisions[0].Covered = &covered
 		verdict := strings.Join(pageOf(e, Options{}).Verdict, "\n")
-		if got := strings.Contains(verdict, brokenPromise); got != test.want || !strings.Contains(verdict, "was asked for") {
+		if got := strings.Contains(verdict, violated); got != test.want || !strings.Contains(verdict, "the target is") {
 			t.Errorf("%d of %d covered, %d thresholds, %s: called broken %t, want %t:\n%s",
 				test.covered, n, len(test.thresholds), test.link, got, test.want, verdict)
 		}
@@ -692,15 +696,15 @@ func TestStarsMarkSignificantDifferences(t *testing.T) {
 // bundle's method, and each curve has its mark in the legend.
 func TestTheCurvesOfAFewMethodsAreDrawn(t *testing.T) {
 	for serves, want := range map[string]string{
-		"mf0": "network itself; temperature scaling; mean-field, which serves",
-		"ts":  "network itself; temperature scaling, which serves",
-		"mle": "network itself, which serves; temperature scaling",
+		"mf0": "network (uncalibrated); temperature scaling; mean-field, selected",
+		"ts":  "network (uncalibrated); temperature scaling, selected",
+		"mle": "network (uncalibrated), selected; temperature scaling",
 	} {
 		e := evaluation()
 		e.Methods = append(e.Methods, bench.MethodResult{Name: "ts", InDomain: labelled(.01, -.03, -.01)})
 		e.Detail.Curves["ts"] = e.Detail.Curves["mf0"]
 		e.Detail.Probabilities = serves
-		v := newView(e, Options{})
+		v := newView(e, Options{}, e.Detail.Probabilities, e.Detail.Score)
 		var drawn []string
 		for _, l := range v.drawn() {
 			drawn = append(drawn, l.title)
@@ -715,5 +719,20 @@ func TestTheCurvesOfAFewMethodsAreDrawn(t *testing.T) {
 		if got := strings.Join(legend, "; "); got != want {
 			t.Errorf("where %s serves, the legend is %q, want %q", serves, got, want)
 		}
+	}
+}
+
+// The headline needs no detail, only the methods that it compares.
+func TestHeadlineNeedsNoDetail(t *testing.T) {
+	e := evaluation()
+	e.Bundle.Probabilities.Method, e.Bundle.OODScore.Name = calibrate.Method(e.Detail.Probabilities), e.Detail.Score
+	want := pageOf(e, Options{}).Headline
+	e.Detail = nil
+	if got := Headline(e); got != want || got == "" {
+		t.Errorf("%q, want %q", got, want)
+	}
+	e.Methods = slices.DeleteFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == network })
+	if got := Headline(e); got != "" {
+		t.Errorf("without the network: %q", got)
 	}
 }

@@ -3,39 +3,65 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// verdict is the result in plain words: a headline, and sentences with intervals.
-func (v *view) verdict() (headline string, sentences []string) {
+// Headline says in a line how the probabilities and the OOD score of a bundle compare with the network itself, "" if
+// the evaluation does not have them, or not the network.
+func Headline(e *bench.Evaluation) string {
+	names := []string{network, string(e.Bundle.Probabilities.Method), e.Bundle.OODScore.Name}
+	for _, name := range names {
+		if !slices.ContainsFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == name }) {
+			return ""
+		}
+	}
+	v := newView(e, Options{}, names[1], names[2])
+	if v.before.InDomain == nil || v.after.InDomain == nil {
+		return ""
+	}
+	return v.headline()
+}
+
+// headline is the result in a line.
+func (v *view) headline() (headline string) {
 	before, after := v.before.InDomain, v.after.InDomain
 	if before == nil || after == nil {
-		return "What was measured", nil
+		return "What was measured"
 	}
 	ece, known := after.Differences[network]["ece"]
 	switch {
 	case v.after == v.before:
-		headline = "The network’s own probabilities serve: nothing that was tried is better beyond chance"
+		headline = "The network’s own probabilities are used: no method is significantly better"
 		if v.seemsCalibrated(before) {
-			headline = "The network’s own probabilities serve: no calibration error of theirs can be seen"
+			headline = "The network’s own probabilities are used: they show no significant calibration error"
 		}
 	case known && ece.Significant() && ece.Difference < 0:
-		headline = "Better calibrated than the network itself"
+		headline = "Better calibrated than the network"
 	case known && ece.Significant():
-		headline = "Worse calibrated than the network itself"
+		headline = "Worse calibrated than the network"
 	case v.significantSign(after, "nll") < 0:
 		headline = "Better probabilities than the network’s own"
 	case v.significantSign(after, "nll") > 0:
 		headline = "Worse probabilities than the network’s own"
 	case v.seemsCalibrated(before):
-		headline = "No calibration error can be seen, before or after"
+		headline = "No significant calibration error, before or after"
 	default:
-		headline = "Neither better nor worse than the network itself, as far as these examples tell"
+		headline = "No significant difference from the network"
 	}
-	headline += v.oodHeadline()
+	return headline + v.oodHeadline()
+}
+
+// verdict is the result in plain words: a headline, and sentences with intervals.
+func (v *view) verdict() (headline string, sentences []string) {
+	before, after := v.before.InDomain, v.after.InDomain
+	if before == nil || after == nil {
+		return v.headline(), nil
+	}
+	headline = v.headline()
 	sentences = append(sentences, v.calibrationSentence(before, after))
 	if s := v.errorSentence(before, after); s != "" {
 		sentences = append(sentences, s)
@@ -63,9 +89,9 @@ func (v *view) oodHeadline() string {
 	}
 	switch {
 	case sets > 0 && better == sets:
-		return ". It notices unfamiliar inputs better"
+		return ". Better OOD detection"
 	case sets > 0 && worse == sets:
-		return ". It notices unfamiliar inputs worse"
+		return ". Worse OOD detection"
 	}
 	return ""
 }
@@ -89,7 +115,7 @@ func (v *view) calibrationSentence(before, after *metrics.Labelled) string {
 	if v.after == v.before {
 		s := fmt.Sprintf("The calibration error is %s%s %s.", percent.words(before.ECE), v.intervalOf(before.Intervals, "ece"), on)
 		if v.seemsCalibrated(before) {
-			s += " Right probabilities could have as much by chance."
+			s += " The debiased error is not significantly above 0."
 		}
 		return s
 	}
@@ -97,11 +123,11 @@ func (v *view) calibrationSentence(before, after *metrics.Labelled) string {
 	s := fmt.Sprintf("Calibration error %s from %s to %s%s %s", changed(d, known), percent.words(before.ECE), percent.words(after.ECE),
 		v.intervalOf(after.Intervals, "ece"), on)
 	if known && !d.Significant() {
-		s += fmt.Sprintf("; the difference of %s points (%s) may be chance", percent.short(d.Difference), percent.within(d.Interval))
+		s += fmt.Sprintf("; the difference of %s points (%s) is not significant", percent.short(d.Difference), percent.within(d.Interval))
 	}
 	s += "."
 	if v.seemsCalibrated(after) {
-		s += " Right probabilities could have as much by chance."
+		s += " The debiased error is not significantly above 0."
 	}
 	return s
 }
@@ -130,9 +156,9 @@ func (v *view) level() string { return plain.level(v.e.Bootstrap.Level) }
 func (unit) level(p float64) string { return fmt.Sprintf("%g %%", 100*p) }
 
 func (v *view) errorSentence(before, after *metrics.Labelled) string {
-	what := "of the examples are predicted wrongly"
+	what := "of the examples are misclassified"
 	if v.multiLabel() {
-		what = "of the decisions, one for each label of each example, are wrong"
+		what = "of the decisions, one per label and example, are wrong"
 	}
 	within := v.intervalOf(after.Intervals, "error")
 	if within == "" { // the resamples of no errors have none
@@ -146,7 +172,7 @@ func (v *view) errorSentence(before, after *metrics.Labelled) string {
 	}
 	s := fmt.Sprintf("%s %s%s, %s before", percent.words(after.Error), what, within, percent.words(before.Error))
 	if v.significantSign(after, "error") == 0 {
-		s += ", which may be chance"
+		s += ", not a significant difference"
 	}
 	return s + "."
 }
@@ -154,20 +180,20 @@ func (v *view) errorSentence(before, after *metrics.Labelled) string {
 // oodSentences say for each out-of-distribution set how much of it is detected.
 func (v *view) oodSentences() (all []string) {
 	if len(v.score.OOD) == 0 {
-		return []string{"How well unfamiliar inputs are noticed was not measured: no such data were given."}
+		return []string{"OOD detection was not measured, since no OOD data was given."}
 	}
 	for i, r := range v.score.OOD {
-		of := fmt.Sprintf("Of the unfamiliar inputs of %s", name(r.Name))
+		of := name(r.Name)
 		if r.Name == syntheticSet {
-			of = "Of stand-ins, made of the " + v.kind() + " images in place of unfamiliar ones"
+			of = "synthetic OOD images, made from the " + v.kind() + " images,"
 		}
-		noticed := bench.OODResult{Name: r.Name, DetectionResult: r.DetectionResult}
-		s := fmt.Sprintf("%s, %s are noticed%s where 5 %% of the familiar ones are taken for unfamiliar",
-			of, percent.words(1-noticed.FPR95), v.detectedInterval(r.Intervals))
+		found := bench.OODResult{Name: r.Name, DetectionResult: r.DetectionResult}
+		s := fmt.Sprintf("OOD detection: %s of %s are detected%s at a false-alarm rate of 5 %%",
+			percent.words(1-found.FPR95), of, v.detectedInterval(r.Intervals))
 		if own := v.before.OOD; v.score != v.before && i < len(own) {
-			s += fmt.Sprintf("; by the network’s own doubt, %s", percent.words(1-own[i].FPR95))
+			s += fmt.Sprintf(", and %s by the network’s own uncertainty", percent.words(1-own[i].FPR95))
 			if d, ok := r.Differences[network]["fpr95"]; ok && !d.Significant() {
-				s += ", and the difference may be chance"
+				s += ", not a significant difference"
 			}
 		}
 		all = append(all, s+".")
@@ -206,16 +232,16 @@ func (v *view) decisionSentences() (all []string) {
 				percent.words(*d.Answered), v.kind(), percent.words(*d.Error), v.proportionInterval(*d.Error, answered))
 			switch {
 			case plan.TargetError > 0:
-				s += fmt.Sprintf("; at most %s was promised", percent.words(plan.TargetError))
+				s += fmt.Sprintf("; the guarantee is at most %s", percent.words(plan.TargetError))
 			case plan.TargetCoverage > 0:
-				s += fmt.Sprintf("; at least %s were to be answered", percent.words(plan.TargetCoverage))
+				s += fmt.Sprintf("; the guarantee is that at least %s are answered", percent.words(plan.TargetCoverage))
 			}
 			broken := plan.TargetError > 0 && v.exceeds(*d.Error, answered, plan.TargetError) ||
 				plan.TargetCoverage > 0 && v.exceeds(1-*d.Answered, d.N, 1-plan.TargetCoverage)
 			all = append(all, s+"."+v.guaranteeBroken(broken))
 		}
 		if d.OOD != nil && plan.FalseAlarm > 0 {
-			all = append(all, fmt.Sprintf("%s of the %s examples are held to be unfamiliar%s; at most %s was promised.",
+			all = append(all, fmt.Sprintf("%s of the %s examples are flagged as out-of-distribution%s; the guarantee is at most %s.",
 				percent.words(*d.OOD), v.kind(), v.proportionInterval(*d.OOD, d.N), percent.words(plan.FalseAlarm))+
 				v.guaranteeBroken(v.exceeds(*d.OOD, d.N, plan.FalseAlarm)))
 		}
@@ -228,14 +254,14 @@ func (v *view) decisionSentences() (all []string) {
 
 func (v *view) setSentence(d conformal.Realised) string {
 	sets := v.e.Detail.Manifest.Decisions.Set
-	right := "the right one among them in %s of the examples%s"
+	right := "contain the true class for %s of the examples%s"
 	if v.multiLabel() {
-		right = "%s of the labels that an example has%s"
+		right = "contain %s of an example’s labels%s"
 	}
 	covered := int(math.Round(*d.Covered * float64(d.N)))
 	broken := !v.multiLabel() && len(sets.Thresholds) == 1 &&
 		conformal.CoverageTail(covered, d.N, sets.Examples, sets.Alpha) < (1-v.e.Bootstrap.Level)/2
-	return fmt.Sprintf("Prediction sets have %s classes in the mean, and "+right+"; %s was asked for.",
+	return fmt.Sprintf("Prediction sets have %s classes on average and "+right+"; the target is %s.",
 		plain.words(*d.SetSize), percent.words(*d.Covered), v.proportionInterval(*d.Covered, d.N),
 		percent.words(1-sets.Alpha)) +
 		v.guaranteeBroken(broken)
@@ -255,5 +281,5 @@ func (v *view) guaranteeBroken(is bool) string {
 	if !is || v.options.Tuned {
 		return ""
 	}
-	return " That is not what was promised, beyond chance: these examples are not like the held-out ones."
+	return " The guarantee is violated significantly: this data differs from the validation data."
 }

@@ -35,20 +35,21 @@ type view struct {
 	before, after, score *bench.MethodResult
 }
 
-func newView(e *bench.Evaluation, o Options) *view {
+// newView is a view with the names of the selected probabilities and score.
+func newView(e *bench.Evaluation, o Options, probabilities, score string) *view {
 	v := &view{e: e, options: o}
 	find := func(name string) *bench.MethodResult {
 		i := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == name })
 		return &e.Methods[max(i, 0)]
 	}
-	v.before, v.after, v.score = find(network), find(e.Detail.Probabilities), find(e.Detail.Score)
+	v.before, v.after, v.score = find(network), find(probabilities), find(score)
 	return v
 }
 
 // kind is what the measured examples are called.
 func (v *view) kind() string {
 	if v.options.Tuned {
-		return "held-out"
+		return "validation"
 	}
 	return "test"
 }
@@ -82,7 +83,7 @@ func (v *view) page() *page {
 // caveats are warnings before the figures.
 func (v *view) caveats() (all []string) {
 	if v.options.Tuned {
-		all = append(all, "These figures are on the data that the calibration was tuned on. On new data they will be worse: measure them with mfgs eval.")
+		all = append(all, "These results are on the data that the calibration was tuned on. Results on new data will be worse: measure them with mfgs eval.")
 	}
 	for _, w := range v.e.Warnings {
 		all = append(all, text.Line(w))
@@ -95,7 +96,7 @@ func name(s string) string { return text.Name(s) }
 
 // titles are the long names of methods.
 var titles = map[string]string{
-	"mle": "network itself", "ts": "temperature scaling", "mf0": "mean-field", "studentized": "studentized margin",
+	"mle": "network, uncalibrated", "ts": "temperature scaling", "mf0": "mean-field", "studentized": "studentized margin",
 }
 
 // called is the title and name of a method.
@@ -111,7 +112,7 @@ func (v *view) called(m *bench.MethodResult) string {
 func (v *view) calledServed(m *bench.MethodResult, probabilities bool) string {
 	s := v.called(m)
 	if probabilities && m == v.after || !probabilities && m == v.score {
-		s += ", which serves"
+		s += ", selected"
 	}
 	return s
 }
@@ -180,9 +181,9 @@ func (v *view) figures() section {
 		}
 	}
 	b := v.e.Bootstrap
-	test.Note = fmt.Sprintf("Below each figure is its %s interval, over %s resamples of the examples; * differs from the network itself beyond chance, on the same resamples. "+
-		"ECE is the mean distance of confidence and accuracy over bins of confidence; debiased takes off, of the root mean square of that, what chance adds. "+
-		"AURC is the mean error over all shares of the examples that are kept, those of least doubt.", v.level(), count(b.Resamples))
+	test.Note = fmt.Sprintf("Below each result is its %s interval, over %s resamples of the examples. * marks a significant difference from the network, on the same resamples. "+
+		"ECE is the mean difference between confidence and accuracy over %d bins of confidence; debiased is its root mean square, corrected for the bias of finite samples. "+
+		"AURC is the mean error over all coverages, where the least uncertain examples are answered.", v.level(), count(b.Resamples), v.e.Bins)
 	if len(test.Rows) > 0 {
 		s.Tables = append(s.Tables, test)
 	}
@@ -196,7 +197,7 @@ func (v *view) figures() section {
 		s.Tables = append(s.Tables, t)
 	}
 	if r := v.e.Recommendation.Probabilities; r != nil && !v.options.Tuned {
-		s.Lead = append(s.Lead, "Recommended by this data: "+text.Line(r.Sentence)+".")
+		s.Lead = append(s.Lead, "Recommended on this data: "+text.Line(r.Sentence)+".")
 	}
 	return s
 }
@@ -205,7 +206,7 @@ func (v *view) figures() section {
 // look it has in all figures.
 func (v *view) drawn() (list []look) {
 	for _, l := range []look{
-		{network, "network itself", chart.Grey, []float64{2, 3}, nil},
+		{network, "network (uncalibrated)", chart.Grey, []float64{2, 3}, nil},
 		{"ts", "temperature scaling", chart.Orange, []float64{7, 4}, nil},
 		{"mf0", "mean-field", chart.Green, []float64{10, 3, 2, 3}, nil},
 	} {
@@ -218,7 +219,7 @@ func (v *view) drawn() (list []look) {
 			if l.result != v.before {
 				l.tone, l.dashes = chart.Blue, nil
 			}
-			l.title += ", which serves"
+			l.title += ", selected"
 		} else if l.result != v.before && l.method == "mf0" {
 			continue // it is in the tables
 		}

@@ -56,9 +56,9 @@ func TestMalformedRequestsAreRefused(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	const post = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n"
 	for _, c := range []struct{ name, all, status, says string }{
-		{"a body that breaks off", post + "Content-Length: 100\r\n\r\n{", "400", "ends early"},
+		{"a body that breaks off", post + "Content-Length: 100\r\n\r\n{", "400", "ended early"},
 		{"a broken chunk", post + "Transfer-Encoding: chunked\r\n\r\nZZ\r\n", "400", "cannot be read"},
-		{"a packed body that breaks off", post + "Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\n\x1f\x8b", "400", "ends early"},
+		{"a packed body that breaks off", post + "Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\n\x1f\x8b", "400", "ended early"},
 		{"two lengths", post + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", "400", ""},
 		{"a negative length", post + "Content-Length: -1\r\n\r\n{}", "400", ""},
 		{"a length in words", post + "Content-Length: many\r\n\r\n{}", "400", ""},
@@ -374,7 +374,7 @@ func TestTensorsCountTowardsTheMemoryOfRequests(t *testing.T) {
 	texts := fmt.Sprintf(`{"inputs":[{"name":"x","shape":[%d],"datatype":"BYTES","data":[%s""]}]}`, n, strings.Repeat(`"",`, n-1))
 	took := allocated(func() {
 		code, _, answer := r.send("POST", "/v2/models/digits/infer", texts)
-		if code != http.StatusRequestEntityTooLarge || !strings.Contains(string(answer), "more memory than all requests together may") {
+		if code != http.StatusRequestEntityTooLarge || !strings.Contains(string(answer), "more memory than the limit for all requests") {
 			t.Errorf("%d %s", code, answer)
 		}
 	})
@@ -392,7 +392,7 @@ func TestResultsCountTowardsTheMemoryOfRequests(t *testing.T) {
 		head := fmt.Sprintf(`{"inputs":[{"name":"image","shape":[%d,1,8,8],"datatype":"FP32","parameters":{"binary_data_size":%d}}]}`, n, 256*n)
 		body := head + strings.Repeat("\x00", 256*n)
 		code, _, answer := r.send("POST", "/v2/models/digits/infer", body, oip.Header, fmt.Sprint(len(head)))
-		if code != want || code == 413 && !strings.Contains(string(answer), "more memory than all requests together may") {
+		if code != want || code == 413 && !strings.Contains(string(answer), "more memory than the limit for all requests") {
 			t.Errorf("%d examples: %d %.300s, want %d", n, code, answer, want)
 		}
 	}

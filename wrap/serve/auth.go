@@ -39,7 +39,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		local = func(next http.Handler) http.Handler { return s.named(s.http, "use that name, or set a token", next) }
 	}
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.refuse(w, oip.Errorf(oip.Forbidden, "a page of %.70q may not ask this server, which is %.70q", r.Header.Get("Origin"), r.Host))
+		s.refuse(w, oip.Errorf(oip.Forbidden, "a page from %.70q may not call this server, which is %.70q", r.Header.Get("Origin"), r.Host))
 	}))
 	checked := local(origin.Handler(next))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

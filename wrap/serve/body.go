@@ -28,7 +28,7 @@ type reservation struct {
 // add reserves n more bytes, or refuses the request.
 func (r *reservation) add(n int64) error {
 	if n > r.limit-r.held {
-		return tooLarge("the request takes more memory than all requests together may, which is %d bytes", r.limit)
+		return tooLarge("the request needs more memory than the limit for all requests, %d bytes", r.limit)
 	}
 	if !r.of.TryAcquire(n) {
 		return errBusy
@@ -176,8 +176,8 @@ func (e *ended) Read(p []byte) (int, error) {
 
 // Errors of incomplete bodies. A client that has only stopped sending can still read the answer.
 var (
-	errLateBody = oip.Errorf(oip.Invalid, "the body did not come in the time that there is for it")
-	errCutBody  = oip.Errorf(oip.Invalid, "the body ends early: the client has stopped sending it")
+	errLateBody = oip.Errorf(oip.Invalid, "the body did not arrive in time")
+	errCutBody  = oip.Errorf(oip.Invalid, "the body ended early: the client stopped sending it")
 )
 
 // cutOff reports whether the client stopped sending the body, which may also break its Content-Encoding.
@@ -202,7 +202,7 @@ func bodyError(r *http.Request, err error) error {
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, zlib.ErrHeader),
 		errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary), errors.As(err, &broken),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return invalid("the body is not what its Content-Encoding says, or ends early: %v", err)
+		return invalid("the body does not match its Content-Encoding, or ends early: %v", err)
 	}
 	return invalid("the body cannot be read: %v", err)
 }

@@ -150,7 +150,7 @@ func TestBodiesThatComeTooLateAreCanceled(t *testing.T) {
 	request := httptest.NewRequest("POST", "http://localhost/v2/models/digits/infer", late)
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, request)
-	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "did not come in the time") {
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "did not arrive in time") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if got := fmt.Sprint(failures(t, s)); got != "map[CANCELED:1]" {
@@ -210,7 +210,7 @@ func TestRequestsAreCutOffAfterTheDrain(t *testing.T) {
 	fmt.Fprint(conn, "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 	eventually(t, "the server has begun to read", func() bool { return s.Taken() > 0 })
 	cancel()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "still under way after 50ms, and were cut off") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "still in progress after 50ms were cut off") {
 		t.Errorf("Run: %v", err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))

@@ -72,11 +72,11 @@ func (c codec) small(data mem.BufferSlice, m proto.Message) error {
 			return packedError(context.Background(), err)
 		}
 		if int64(len(raw)) > limit {
-			return fmt.Errorf("a message that unpacks to more than %d bytes, want at most as many", limit)
+			return fmt.Errorf("a message that decompresses to more than %d bytes", limit)
 		}
 	}
 	if err := c.CodecV2.Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw)}, m); err != nil {
-		return fmt.Errorf("no message of protobuf: %w", err)
+		return fmt.Errorf("not a protobuf message: %w", err)
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (s *Server) read(ctx context.Context, unread *inference.ModelInferRequest, 
 	}
 	m := &inference.ModelInferRequest{}
 	if err := proto.Unmarshal(raw, m); err != nil {
-		return nil, invalid("no message of protobuf: %v", err)
+		return nil, invalid("not a protobuf message: %v", err)
 	}
 	return m, nil
 }
@@ -151,5 +151,5 @@ func packedError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return invalid("the message is not what its grpc-encoding says, or ends early: %v", err)
+	return invalid("the message does not match its grpc-encoding, or ends early: %v", err)
 }

@@ -95,7 +95,7 @@ type NameError struct {
 
 func (e *NameError) Error() string {
 	if e.Other != "" {
-		return fmt.Sprintf("%s and %s would both be served as %q: give one another name", e.Other, e.Dir, e.Name)
+		return fmt.Sprintf("%s and %s would both be served as %q: name one of them", e.Other, e.Dir, e.Name)
 	}
 	return fmt.Sprintf("%s: a bundle cannot be served as %q: give a name of letters, digits, and . _ -", e.Dir, e.Name)
 }
@@ -126,10 +126,10 @@ func (c Config) complete() (Config, error) {
 		names[b.Name] = b.Dir
 	}
 	if c.HTTP == "" && c.GRPC == "" {
-		return c, errors.New("no address to listen at")
+		return c, errors.New("no address to listen on")
 	}
 	if c.TLS.CertFile == "" && (c.TLS.KeyFile != "" || c.TLS.ClientCA != "") || c.TLS.CertFile != "" && c.TLS.KeyFile == "" {
-		return c, errors.New("TLS takes a certificate and its key")
+		return c, errors.New("TLS needs a certificate and its key")
 	}
 	for _, d := range []struct {
 		v         *time.Duration
@@ -153,7 +153,7 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.MaxQueue < 0 || c.MaxPerClient < 0 || c.MaxBody < 0 || c.InFlight < c.MaxBody ||
 		c.Timeout < 0 || c.Notice < 0 || c.Watch < 0 {
-		return c, errors.New("limits are negative, or all requests together may have fewer bytes than one")
+		return c, errors.New("limits are negative, or the limit for all requests is below that for one")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

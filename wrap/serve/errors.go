@@ -40,7 +40,7 @@ var parameters = map[string]string{
 var errPanicked = errors.New("the handler panicked")
 
 // errBusy refuses a request because the memory of all requests is taken.
-var errBusy = oip.Errorf(oip.Overloaded, "the requests under way take all the memory that they may: try again")
+var errBusy = oip.Errorf(oip.Overloaded, "the requests in progress use all the memory allowed: try again")
 
 // runError translates an error of the engine for the client.
 func runError(ctx context.Context, err error) error {

@@ -43,7 +43,7 @@ func inputsOf(p *wrap.Predictor, contentType string, body []byte, memory *reserv
 		return nil, invalid("the body is empty: send an image, PNG or JPEG, or a JSON object of the model's inputs")
 	}
 	if !p.TakesImages() {
-		return nil, invalid("the model takes no images: send a JSON object of its inputs, as %s", inputList(p))
+		return nil, invalid("the model does not take images: send a JSON object of its inputs, such as %s", inputList(p))
 	}
 	if err := checkImage(body, openSize(p), memory); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func onlyFile(form *multipart.Reader) ([]byte, error) {
 			break
 		}
 		if err != nil {
-			return nil, invalid("broken form: %v", err)
+			return nil, invalid("malformed form: %v", err)
 		}
 		if part.FileName() == "" && part.FormName() != "image" {
 			return nil, invalid("the form has a field %.70q: send parameters in the query, and the image as the only file", part.FormName())
@@ -79,7 +79,7 @@ func onlyFile(form *multipart.Reader) ([]byte, error) {
 			return nil, invalid("the form has several files, want one")
 		}
 		if file, err = io.ReadAll(part); err != nil { // no more than the body
-			return nil, invalid("broken form: %v", err)
+			return nil, invalid("malformed form: %v", err)
 		}
 		file = slices.Clip(file)
 	}

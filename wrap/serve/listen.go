@@ -146,7 +146,7 @@ func (l *listener) admit(inner net.Conn) *conn {
 	}
 	l.mu.Unlock()
 	if due { // without the lock: writing the log may block
-		l.log.Warn("connections closed: there are as many as there may be", "address", l.Addr().String(),
+		l.log.Warn("connections closed: the limit is reached", "address", l.Addr().String(),
 			"client", client.String(), "of_client", ofClient, "limit_of_client", l.each,
 			"open", open, "limit", l.most, "closed", closed)
 	}

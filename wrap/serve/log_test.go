@@ -24,7 +24,7 @@ func TestRequestsAreLoggedAndPanicsAnswered(t *testing.T) {
 		"a status": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); _, _ = io.WriteString(w, "no") },
 			404, "no", []string{"path=/a/b status=404 "}},
 		"a panic": {func(http.ResponseWriter, *http.Request) { panic("oh") },
-			500, `{"error":"internal error: the log of the server has more"}`, []string{"msg=panic error=oh path=/a/b stack=", "status=500 "}},
+			500, `{"error":"internal error: see the log of the server"}`, []string{"msg=panic error=oh path=/a/b stack=", "status=500 "}},
 		"a panic within an answer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202); panic("oh") },
 			202, "", []string{"msg=panic error=oh", "status=202 "}},
 	} {

@@ -109,9 +109,9 @@ func (m *model) loadAsked(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case m.current.Load() != nil:
-		return invalid("model %q is not loaded anew, and serves on as it was: %v", m.Name, err)
+		return invalid("model %q could not be reloaded, and keeps its old version: %v", m.Name, err)
 	}
-	return invalid("model %q is not loaded: %v", m.Name, err)
+	return invalid("model %q could not be loaded: %v", m.Name, err)
 }
 
 // replace is load for callers that hold m.loading.
@@ -174,13 +174,13 @@ func (m *model) open(ctx context.Context) (*revision, error) {
 	}
 	if p.Inputs() == nil {
 		p.Close()
-		return nil, fmt.Errorf("%s: the bundle was made of ready-made features and has no model to serve", m.Dir)
+		return nil, fmt.Errorf("%s: the bundle was calibrated with precomputed features and has no model to serve", m.Dir)
 	}
 	if err := p.Probe(ctx); err != nil && !errors.Is(err, wrap.ErrNoProbe) {
 		p.Close()
-		return nil, fmt.Errorf("%s: the bundle does not answer as it did when it was calibrated: %w", m.Dir, err)
+		return nil, fmt.Errorf("%s: the bundle does not reproduce its predictions at calibration: %w", m.Dir, err)
 	} else if err != nil {
-		c.Log.Warn("bundle served untried", "model", m.Name, "bundle", m.Dir, "reason", err.Error())
+		c.Log.Warn("bundle served without a check", "model", m.Name, "bundle", m.Dir, "reason", err.Error())
 	}
 	rev := &revision{
 		handle: wrap.NewHandle(p), sha256: p.SHA256(), classes: p.Classes(),

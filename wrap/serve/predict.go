@@ -75,7 +75,7 @@ type query struct {
 func parseQuery(text string) (q query, err error) {
 	values, err := url.ParseQuery(text)
 	if err != nil {
-		return q, invalid("broken query: %v", err)
+		return q, invalid("malformed query: %v", err)
 	}
 	parameters := oip.Parameters{}
 	for key, all := range values {
@@ -83,14 +83,14 @@ func parseQuery(text string) (q query, err error) {
 			return q, invalid("there is no parameter %.70q; there are %q", key, queryKeys)
 		}
 		if len(all) > 1 {
-			return q, invalid("parameter %q is given %d times, want it once", key, len(all))
+			return q, invalid("parameter %q appears %d times, want it once", key, len(all))
 		}
 		parameters[key] = all[0]
 	}
 	q.model, q.top = values.Get("model"), defaultTop
 	if text := values.Get("top"); values.Has("top") {
 		if q.top, err = strconv.Atoi(text); err != nil || q.top < 1 {
-			return q, invalid("parameter top is %.70q, want how many classes to list, 1 or more", text)
+			return q, invalid("parameter top is %.70q, want the number of classes to list, at least 1", text)
 		}
 	}
 	q.override, err = overrideOf(parameters)

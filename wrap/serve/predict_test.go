@@ -216,8 +216,8 @@ func TestPredictRefusesInOneLine(t *testing.T) {
 	}{
 		{"no such model", "?model=letters", file, "", 404, `there is no model "letters"; there are ["digits"]`},
 		{"no such parameter", "?temperature=2", file, "", 400, `there is no parameter "temperature"; there are ["model"`},
-		{"a parameter twice", "?method=ts&method=mf0", file, "", 400, `parameter "method" is given 2 times`},
-		{"a broken query", "?a=%zz", file, "", 400, "broken query"},
+		{"a parameter twice", "?method=ts&method=mf0", file, "", 400, `parameter "method" appears 2 times`},
+		{"a broken query", "?a=%zz", file, "", 400, "malformed query"},
 		{"a threshold that is none", "?max_uncertainty=2", file, "", 400, "max_uncertainty is 2, want a number from 0 to 1"},
 		{"a score that is none", "?max_ood_score=-1", file, "", 400, "max_ood_score is -1, want a number from 0 to 1"},
 		{"a temperature that is too high", "?method=mf0&t_ens=1e99", file, "", 400, "t_ens is 1e+99, want a number"},
@@ -230,18 +230,18 @@ func TestPredictRefusesInOneLine(t *testing.T) {
 		{"a form of two files", "", two, twoType, 400, "several files, want one"},
 		{"a form of other fields", "", field, fieldType, 400, `field "model": send parameters in the query`},
 		{"a form that is none", "", "hello", broken, 400, "the form has no file"},
-		{"a form that ends early", "", inForm[:len(inForm)-30], formType, 400, "broken form"},
+		{"a form that ends early", "", inForm[:len(inForm)-30], formType, 400, "malformed form"},
 		{"a broken type", "", file, "a/b/c", 400, "Content-Type"},
 		{"an image of another size", "", pngOf(t, image.NewGray(image.Rect(0, 0, 9, 8))), "", 400, "8×9 grey image"},
 		{"an image bomb", "", string(huge), "", 400, "broken PNG"},
-		{"an image that takes too much memory", "", large, "", 413, "more memory than all requests together may"},
+		{"an image that takes too much memory", "", large, "", 413, "more memory than the limit for all requests"},
 		{"a truncated image", "", file[:len(file)-20], "", 400, "broken PNG"},
 		{"JSON that is none", "", `{"image": [`, "", 400, "broken JSON"},
 		{"a list", "", `[1,2]`, "application/json", 400, "byte 0"},
 		{"another name", "", `{"picture": [[1]], "mask": 2}`, "", 400, `no key "image" for the model's input`},
 		{"a path of a file here", "", `{"image": "` + filepath.Join(dir, "x.png") + `"}`, "", 400, "of string"},
 		{"too deep", "", `{"image": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "", 400, "dimensions"},
-		{"too much JSON", "", `{"image": [` + strings.Repeat("1,", 200_000) + `1]}`, "", 413, "more memory than all requests together may"},
+		{"too much JSON", "", `{"image": [` + strings.Repeat("1,", 200_000) + `1]}`, "", 413, "more memory than the limit for all requests"},
 		{"too long", "", strings.Repeat("x", 1<<20+1), "", 413, "1048576 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestAnImageTakesNoMoreMemoryThanIsReserved(t *testing.T) {
 		_, err := p.ImageInputs([]byte(file))
 		runtime.ReadMemStats(&after)
 		if err == nil || !strings.Contains(err.Error(), "480×640") {
-			t.Fatalf("%s: %v", name, err) // it was decoded, and does not suit
+			t.Fatalf("%s: %v", name, err) // it was decoded, and does not fit
 		}
 		reserved, err := serve.ImageBytes([]byte(file))
 		if err != nil {
@@ -392,7 +392,7 @@ func TestPredictAnswersForRowsOfModelsWithoutImages(t *testing.T) {
 		t.Errorf("models %+v", list)
 	}
 	code, _, text := r.send("POST", "/v1/predict?model=two", digitFile(t, 1500))
-	if code != 400 || !strings.Contains(string(text), "takes no images: send a JSON object of its inputs") {
+	if code != 400 || !strings.Contains(string(text), "does not take images: send a JSON object of its inputs") {
 		t.Errorf("an image for rows: %d %s", code, text)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func (s *Server) public(err error) error {
 	switch oip.StatusOf(err) {
 	case oip.Timeout:
-		return oip.Errorf(oip.Timeout, "the request was not answered in its time, which is %v at most", s.config.Timeout)
+		return oip.Errorf(oip.Timeout, "the request was not answered within the limit of %v", s.config.Timeout)
 	case oip.Canceled:
 		return oip.Errorf(oip.Canceled, "the request was cancelled")
 	case oip.Internal:
@@ -24,7 +24,7 @@ func (s *Server) public(err error) error {
 			stack = string(panicked.Stack)
 		}
 		s.config.Log.Error("internal error", "error", err.Error(), "stack", stack)
-		return oip.Errorf(oip.Internal, "internal error: the log of the server has more")
+		return oip.Errorf(oip.Internal, "internal error: see the log of the server")
 	}
 	return err
 }

@@ -21,7 +21,7 @@ import (
 // A refusal reveals no internals, and says when to retry if that helps.
 func TestRefusalsSayWhyAndWhenToRetry(t *testing.T) {
 	t.Parallel()
-	const internal = "internal error: the log of the server has more"
+	const internal = "internal error: see the log of the server"
 	busy := func(after time.Duration) error {
 		return runError(t.Context(), &engine.OverloadError{RetryAfter: after})
 	}
@@ -46,7 +46,7 @@ func TestRefusalsSayWhyAndWhenToRetry(t *testing.T) {
 		"no token":          {errNoToken, 401, "", codes.Unauthenticated, 0, "token", false},
 		"a wrong request":   {invalid("wrong"), 400, "", codes.InvalidArgument, 0, "wrong", false},
 		"too much":          {tooLarge("large"), 413, "", codes.InvalidArgument, 0, "large", false},
-		"too late":          {context.DeadlineExceeded, 504, "", codes.DeadlineExceeded, 0, "in its time, which is 7s at most", false},
+		"too late":          {context.DeadlineExceeded, 504, "", codes.DeadlineExceeded, 0, "within the limit of 7s", false},
 		"gone":              {context.Canceled, 499, "", codes.Canceled, 0, "was cancelled", false},
 	} {
 		var log bytes.Buffer

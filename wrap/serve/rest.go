@@ -22,7 +22,7 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) serverReady(w http.ResponseWriter, _ *http.Request) {
 	if !s.ready() {
-		s.refuse(w, notReady("the server is ending, or a model is not loaded"))
+		s.refuse(w, notReady("the server is shutting down, or a model is not loaded"))
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]bool{"ready": true})
@@ -123,7 +123,7 @@ func (s *Server) document(r *http.Request, read func([]byte) error) error {
 	memory := s.newReservation()
 	defer memory.release()
 	limit := documentLimits.Bytes
-	beyond := tooLarge("the body has more than %d bytes, which is the most that is taken here: want a small JSON object, or nothing", limit)
+	beyond := tooLarge("the body has more than %d bytes: want a small JSON object, or none", limit)
 	body, err := readBody(r, 0, limit, beyond, &memory)
 	if err != nil {
 		return err

@@ -251,7 +251,7 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	}
 	if calls.Add(1) > most {
 		calls.Add(-1)
-		return ctx, s.failure(oip.Errorf(oip.Overloaded, "%d calls are under way: try again", most))
+		return ctx, s.failure(oip.Errorf(oip.Overloaded, "%d calls are in progress, the limit: try again", most))
 	}
 	var cancel func()
 	switch {

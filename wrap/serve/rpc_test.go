@@ -77,7 +77,7 @@ func TestTheProtocolIsSpokenOverGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := oip.ResponseFromProto(answer, oip.Limits{})
-	if err != nil || got.ID != "q" || len(got.Outputs) != 8 {
+	if err != nil || got.ID != "q" || len(got.Outputs) != 9 {
 		t.Fatalf("answer %+v, %v", got, err)
 	}
 	for i, w := range want {
@@ -239,7 +239,7 @@ func TestCallsAreBounded(t *testing.T) {
 	}
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
 	_, err := c.ServerLive(t.Context(), &pb.ServerLiveRequest{})
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1024 calls are under way") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1024 calls are in progress") {
 		t.Errorf("beside 1,024 calls: %v", err)
 	}
 	if err := last.CloseSend(); err != nil {
@@ -306,8 +306,8 @@ func TestOversizedControlMessagesAreRefused(t *testing.T) {
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
 	m := &pb.RepositoryModelLoadRequest{RepositoryName: strings.Repeat("x", 70_000)}
 	for says, options := range map[string][]grpc.CallOption{
-		"want at most 65536":               nil,
-		"unpacks to more than 65536 bytes": {grpc.UseCompressor("gzip")},
+		"want at most 65536":                    nil,
+		"decompresses to more than 65536 bytes": {grpc.UseCompressor("gzip")},
 	} {
 		_, err := c.RepositoryModelLoad(t.Context(), m, options...)
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {

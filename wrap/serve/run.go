@@ -50,7 +50,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	most, each := connectionsWithin(fileLimit(), c.MaxPerClient)
 	if most < maxConnections {
-		c.Log.Warn("few connections: the process may not open more files: raise its limit (ulimit -n)",
+		c.Log.Warn("few connections: the limit of open files is low: raise it (ulimit -n)",
 			"limit", most, "limit_of_client", each)
 	}
 	// Addresses come first: an occupied one is found before the bundles are loaded.
@@ -125,7 +125,7 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
-		err = fmt.Errorf("the server ended: %w", err)
+		err = fmt.Errorf("the server stopped: %w", err)
 	}
 	s.ending.Store(true)
 	s.health.Shutdown() // reports NOT_SERVING
@@ -145,7 +145,7 @@ func (s *Server) Run(ctx context.Context) error {
 	cancel()
 	watching.Wait()
 	if e := errors.Join(left...); e != nil && err == nil {
-		err = fmt.Errorf("requests were still under way after %v, and were cut off", room)
+		err = fmt.Errorf("requests still in progress after %v were cut off", room)
 	}
 	return err
 }

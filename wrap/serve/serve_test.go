@@ -258,8 +258,8 @@ func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
 		{"a wrong type", "POST", infer, strings.Replace(inferBody(t, "", 1500, 1501, ""), "FP32", "FP64", 1), 400, "FP64", nil},
 		{"a wrong shape", "POST", infer, strings.Replace(inferBody(t, "", 1500, 1501, ""), "1,1,8,8", "1,64", 1), 400, "[-1,1,8,8]", nil},
 		{"no examples", "POST", infer, `{"inputs":[{"name":"image","shape":[0,1,8,8],"datatype":"FP32","data":[]}]}`, 400, "no examples", nil},
-		{"too large", "POST", infer, inferBody(t, "", 1000, 1700, ""), 413, "65536 bytes, which is the most that is taken: send fewer examples at a time, or start the server with a larger MaxBody", nil},
-		{"a large document", "POST", "/v2/repository/index", strings.Repeat(" ", 1<<16+1), 413, "want a small JSON object, or nothing", nil},
+		{"too large", "POST", infer, inferBody(t, "", 1000, 1700, ""), 413, "65536 bytes, the limit: send fewer examples at a time, or start the server with a larger MaxBody", nil},
+		{"a large document", "POST", "/v2/repository/index", strings.Repeat(" ", 1<<16+1), 413, "want a small JSON object, or none", nil},
 		{"no such output", "POST", infer, inferBody(t, "", 1500, 1501, `,"outputs":[{"name":"mood"}]`), 400, "mood", nil},
 		{"a wrong parameter", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_act":"warm"}`), 400, "t_act", nil},
 		{"a cold temperature", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_act":0}`), 400, "t_act is 0, want a positive number", nil},
@@ -269,7 +269,7 @@ func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
 		{"packed otherwise", "POST", infer, `{}`, 400, "want gzip, deflate or none", []string{"Content-Encoding", "br"}},
 		{"no image", "POST", "/v1/predict", "abc", 400, "not a PNG or JPEG", nil},
 		{"another name of this machine", "GET", "/v2", "", 403, "evil.example", []string{"Host", "evil.example"}},
-		{"a page from elsewhere", "POST", "/v2/repository/models/digits/unload", "", 403, "may not ask", []string{"Origin", "http://evil.example"}},
+		{"a page from elsewhere", "POST", "/v2/repository/models/digits/unload", "", 403, "may not call this server", []string{"Origin", "http://evil.example"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, header, answer := r.send(c.method, c.path, c.body, c.headers...)
@@ -362,7 +362,7 @@ func TestABundleIsReloadedOnceItsProbePasses(t *testing.T) {
 	manifest := wraptest.Read(t, filepath.Join(dir, "bundle.yaml"))
 	wraptest.Write(t, dir, "bundle.yaml", bytes.Replace(manifest, []byte("damping"), []byte("dumping"), 1))
 	code, _, answer := r.send("POST", "/v2/repository/models/d/load", "")
-	if code != 400 || !strings.Contains(string(answer), "the seal is broken") || !strings.Contains(string(answer), "serves on as it was") {
+	if code != 400 || !strings.Contains(string(answer), "the seal is broken") || !strings.Contains(string(answer), "keeps its old version") {
 		t.Errorf("a damaged bundle is loaded: %d %s", code, answer)
 	}
 	var index []struct{ Name, State, Reason string }

@@ -98,7 +98,7 @@ func (s *Server) updateHealth() {
 
 // bodyTooLarge returns the error of a body or message that is too large.
 func (s *Server) bodyTooLarge(what string) error {
-	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or start the server with a larger %s",
+	return tooLarge("the %s has more than %d bytes, the limit: send fewer examples at a time, or start the server with a larger %s",
 		what, s.config.MaxBody, option.MaxBody)
 }
 

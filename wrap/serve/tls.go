@@ -34,7 +34,7 @@ func (t TLS) load() (*tls.Config, error) {
 	}
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: holds no certificate in PEM", t.ClientCA)
+		return nil, fmt.Errorf("%s: no PEM certificate in it", t.ClientCA)
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
 	return c, nil

@@ -144,7 +144,7 @@ func TestMismatchedTLSFilesAreRefused(t *testing.T) {
 	for want, c := range map[string]serve.TLS{
 		"private key does not match": {CertFile: ca, KeyFile: key},
 		"no such file":               {CertFile: filepath.Join(a.dir, "none"), KeyFile: key},
-		"holds no certificate":       {CertFile: ca, KeyFile: caKey, ClientCA: empty},
+		"no PEM certificate":         {CertFile: ca, KeyFile: caKey, ClientCA: empty},
 		"a certificate and its key":  {CertFile: ca},
 	} {
 		_, err := serve.New(t.Context(), serve.Config{

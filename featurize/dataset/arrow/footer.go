@@ -40,7 +40,7 @@ func checkFooter(footer []byte) error {
 		}
 		n, elem, err := r.list()
 		if err != nil || elem != thriftStruct || schema != nil || n > maxColumns {
-			return true, fmt.Errorf("%w: a schema of %d elements, %d the most", errFooter, n, maxColumns)
+			return true, fmt.Errorf("%w: a schema of %d elements, want at most %d", errFooter, n, maxColumns)
 		}
 		schema = make([]int64, n)
 		for i := range schema {

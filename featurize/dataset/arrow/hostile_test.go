@@ -287,19 +287,19 @@ func TestInconsistentFootersAreRefused(t *testing.T) {
 		t.Errorf("a sound schema: %v", err)
 	}
 	for want, footer := range map[string][]byte{
-		"a schema of 1000000 elements":          {0x29, 0xfc, 0xc0, 0x84, 0x3d, 0},
-		"a list of 1000000 elements in":         {0x49, 0xf5, 0xc0, 0x84, 0x3d, 0},
-		"a text of 1000000 bytes":               {0x48, 0xc0, 0x84, 0x3d, 0},
-		"element 0 of the schema has 63":        schema(element("root", 63), element("x", 0)),
-		"element 1 of the schema has -1":        schema(element("root", 1), []byte{0x55, 1, 0}),
-		"the schema is cut off":                 schema(element("root", 1))[:1],
-		"element 1 of the schema has 0":         schema(element("root", 0), element("x", 0)),
-		"nested deeper than 64":                 bytes.Repeat([]byte{0x1c}, 100),
-		"deeper":                                append([]byte{0x39}, bytes.Repeat([]byte{0x19}, 100)...),
-		"element 65 of the schema has 1":        deep,
-		"is cut off":                            {0x15},
-		"unknown type 14":                       {0x1e},
-		"a schema of 1 elements, 65536 the mos": append(schema(element("root", 0))[:len(schema(element("root", 0)))-1], 0x09, 4, 0x1c, 0),
+		"a schema of 1000000 elements":               {0x29, 0xfc, 0xc0, 0x84, 0x3d, 0},
+		"a list of 1000000 elements in":              {0x49, 0xf5, 0xc0, 0x84, 0x3d, 0},
+		"a text of 1000000 bytes":                    {0x48, 0xc0, 0x84, 0x3d, 0},
+		"element 0 of the schema has 63":             schema(element("root", 63), element("x", 0)),
+		"element 1 of the schema has -1":             schema(element("root", 1), []byte{0x55, 1, 0}),
+		"the schema is cut off":                      schema(element("root", 1))[:1],
+		"element 1 of the schema has 0":              schema(element("root", 0), element("x", 0)),
+		"nested deeper than 64":                      bytes.Repeat([]byte{0x1c}, 100),
+		"deeper":                                     append([]byte{0x39}, bytes.Repeat([]byte{0x19}, 100)...),
+		"element 65 of the schema has 1":             deep,
+		"is cut off":                                 {0x15},
+		"unknown type 14":                            {0x1e},
+		"a schema of 1 elements, want at most 65536": append(schema(element("root", 0))[:len(schema(element("root", 0)))-1], 0x09, 4, 0x1c, 0),
 	} {
 		if want == "the schema is cut off" {
 			footer = []byte{0x29, 0x0c, 0}
@@ -319,8 +319,8 @@ func TestInconsistentFootersAreRefused(t *testing.T) {
 	binary.LittleEndian.PutUint32(longer[len(longer)-8:], uint32(len(plain)))
 	encrypted := append(bytes.Clone(plain[:len(plain)-4]), "PARE"...)
 	for want, content := range map[string][]byte{
-		"2147483648 bytes, 67108864 the most": long, "bytes in a file of": longer, "is encrypted": encrypted,
-		"is cut off, or no Parquet file": plain[:len(plain)-1], "no Parquet file: 5 bytes": plain[:5],
+		"2147483648 bytes, want at most 67108864": long, "bytes in a file of": longer, "is encrypted": encrypted,
+		"truncated, or not a Parquet file": plain[:len(plain)-1], "not a Parquet file: 5 bytes": plain[:5],
 	} {
 		path := written(t, "x.parquet", content)
 		if err := drain(t, path, dataset.Options{}); err == nil || !strings.Contains(err.Error(), want) ||
@@ -442,12 +442,12 @@ func TestInconsistentMessagesAreRefused(t *testing.T) {
 		{"more than 65536 columns", message(schemaMessage, 0, doubled)},
 		{"nested deeper than 64", message(schemaMessage, 0, deep)},
 		{"more than 67108864 bytes of names", message(schemaMessage, 0, named)},
-		{"the highest byte first", message(schemaMessage, 0, swapped)},
+		{"big-endian numbers", message(schemaMessage, 0, swapped)},
 		{"a column of 8589934592 buffers", message(batchMessage, 0, views)},
 		{"a batch of -1 rows", message(batchMessage, 0, rows(-1))},
 		{"a batch of 1099511627776 rows", message(batchMessage, 0, rows(1<<40))},
-		{"-1 bytes, 1073741824 the most", message(batchMessage, -1, rows(1))},
-		{"4611686018427387904 bytes, 1073741824 the most", message(batchMessage, 1<<62, rows(1))},
+		{"-1 bytes, want at most 1073741824", message(batchMessage, -1, rows(1))},
+		{"4611686018427387904 bytes, want at most 1073741824", message(batchMessage, 1<<62, rows(1))},
 		{"neither a schema", message(9, 0, rows(1))},
 		{"refer to what is not there", []byte{255, 255, 255, 127, 0, 0, 0, 0}},
 	} {

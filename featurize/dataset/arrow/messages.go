@@ -78,7 +78,7 @@ func readHead(r io.Reader) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	case n > maxMetadata:
-		return 0, fmt.Errorf("%w: %d bytes of metadata, %d the most", errMessage, n, maxMetadata)
+		return 0, fmt.Errorf("%w: %d bytes of metadata, want at most %d", errMessage, n, maxMetadata)
 	}
 	return int(n), nil
 }
@@ -144,7 +144,7 @@ func inspect(metadata []byte) (h head, err error) {
 	h.kind = message.GetByteSlot(slot(1), 0)
 	h.body = message.GetInt64Slot(slot(3), 0)
 	if h.body < 0 || h.body > maxBody {
-		return h, fmt.Errorf("%w: %d bytes, %d the most", errMessage, h.body, int64(maxBody))
+		return h, fmt.Errorf("%w: %d bytes, want at most %d", errMessage, h.body, int64(maxBody))
 	}
 	texts := budget{maxMetadata}
 	if err := texts.pairs(message, 4); err != nil {
@@ -157,7 +157,7 @@ func inspect(metadata []byte) (h head, err error) {
 	switch h.kind {
 	case schemaMessage:
 		if content.GetInt16Slot(slot(0), 0) != 0 {
-			return h, errors.New("numbers are stored with the highest byte first, which is not read")
+			return h, errors.New("big-endian numbers are not supported")
 		}
 		if err := texts.pairs(content, 2); err != nil {
 			return h, err

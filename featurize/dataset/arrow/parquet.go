@@ -95,7 +95,7 @@ func (s *parquetSource) open(o dataset.Options) error {
 	return nil
 }
 
-var errEncrypted = errors.New("is encrypted, which is not read")
+var errEncrypted = errors.New("is encrypted, which is not supported")
 
 // footer reads the bytes that describe the file.
 func (s *parquetSource) footer() ([]byte, error) {
@@ -103,7 +103,7 @@ func (s *parquetSource) footer() ([]byte, error) {
 	size := s.f.Size()
 	end := make([]byte, tail)
 	if size < tail+int64(len(parquetMagic)) {
-		return nil, fmt.Errorf("no Parquet file: %d bytes", size)
+		return nil, fmt.Errorf("not a Parquet file: %d bytes", size)
 	}
 	if _, err := s.f.ReadAt(end, size-tail); err != nil {
 		return nil, err
@@ -112,9 +112,9 @@ func (s *parquetSource) footer() ([]byte, error) {
 	case bytes.Equal(end[4:], encryptedMagic):
 		return nil, errEncrypted
 	case !bytes.Equal(end[4:], parquetMagic):
-		return nil, errors.New("is cut off, or no Parquet file: it does not end as one")
+		return nil, errors.New("truncated, or not a Parquet file")
 	case length > maxFooter:
-		return nil, fmt.Errorf("%w: %d bytes, %d the most", errFooter, length, maxFooter)
+		return nil, fmt.Errorf("%w: %d bytes, want at most %d", errFooter, length, maxFooter)
 	case length > size-tail-int64(len(parquetMagic)):
 		return nil, fmt.Errorf("%w: %d bytes in a file of %d", errFooter, length, size)
 	default:
@@ -203,7 +203,7 @@ func (s *parquetSource) check(c *metadata.ColumnChunkMetaData) error {
 	case c.CryptoMetadata() != nil:
 		return errEncrypted
 	case c.FilePath() != "":
-		return errors.New("lies in another file, which is not read")
+		return errors.New("is in another file, which is not supported")
 	case start < int64(len(parquetMagic)), size <= 0, start > s.end || size > s.end-start, c.NumValues() < 0,
 		c.DataPageOffset() >= start+size:
 		return fmt.Errorf("%w: %d bytes at %d for %d values, in a file of %d", errFooter, size, start, c.NumValues(),

@@ -43,7 +43,7 @@ type input struct {
 func newPlan(fields []field, o dataset.Options) (*plan, error) {
 	p := &plan{fields: fields, label: -1, image: -1, labels: dataset.NewLabels(o)}
 	if len(fields) > maxColumns {
-		return nil, fmt.Errorf("%d columns, %d the most", len(fields), maxColumns)
+		return nil, fmt.Errorf("%d columns, want at most %d", len(fields), maxColumns)
 	}
 	label, rest, err := p.findLabel(o)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *plan) findLabel(o dataset.Options) (label int, rest []int, err error) {
 	switch {
 	case o.Unlabelled || len(labels) == 0:
 	case len(labels) > 1:
-		return -1, nil, fmt.Errorf("columns %s could each be the label: call one label, and the others not",
+		return -1, nil, fmt.Errorf("columns %s could each be the label: name only one of them label",
 			dataset.Some(p.names(labels)))
 	default:
 		label = labels[0]
@@ -211,7 +211,7 @@ func (p *plan) feedByName(usable []int, o dataset.Options) error {
 			width = o.Widths[i]
 		}
 		if p.fields[columns[0]].depth == 0 && width > 1 {
-			return fmt.Errorf("the model's input %q takes %d numbers an example and its column has one; want a list",
+			return fmt.Errorf("the model's input %q takes %d numbers per example and its column has one; want a list",
 				name, width)
 		}
 		p.feed(name, columns[0], width)
@@ -235,12 +235,12 @@ func (p *plan) feedImages(images []int, name string) error {
 			}
 		}
 	}
-	return fmt.Errorf("columns %s could each be the image: call one image", dataset.Some(p.names(images)))
+	return fmt.Errorf("columns %s could each be the image: name only one of them image", dataset.Some(p.names(images)))
 }
 
 func (p *plan) feedTable(numbers []int, name string, width int) error {
 	if width > 0 && width != len(numbers) {
-		return fmt.Errorf("%d columns of numbers beside the label (%s) for the model's input %q, which takes %d numbers an example",
+		return fmt.Errorf("%d columns of numbers beside the label (%s) for the model's input %q, which takes %d numbers per example",
 			len(numbers), dataset.Some(p.names(numbers)), name, width)
 	}
 	in := input{shape: []int{len(numbers)}}
@@ -258,7 +258,7 @@ func (p *plan) ragged() bool {
 	})
 }
 
-// tell sets what is known of the examples. If they may have different shapes, one that does not suit the model
+// tell sets what is known of the examples. If they may have different shapes, one that does not fit the model
 // is a bad record.
 func (p *plan) tell(b *dataset.Base) {
 	b.Labelled, b.Ragged, b.Text = p.label >= 0, p.ragged(), p.ragged()

@@ -57,7 +57,7 @@ func New(m *onnxpb.Model) (*Graph, error) {
 				continue
 			}
 			if g.Producer[out] != nil || g.inputs[out] || g.Initialized(out) {
-				return nil, fmt.Errorf("tensor %q is made twice", out)
+				return nil, fmt.Errorf("tensor %q is computed twice", out)
 			}
 			g.Producer[out] = n
 		}
@@ -67,7 +67,7 @@ func New(m *onnxpb.Model) (*Graph, error) {
 	}
 	for _, v := range pb.GetOutput() {
 		if !g.Has(v.GetName()) {
-			return nil, fmt.Errorf("nothing makes the output %q", v.GetName())
+			return nil, fmt.Errorf("no node computes the output %q", v.GetName())
 		}
 	}
 	return g, nil
@@ -106,7 +106,7 @@ func (g *Graph) sort() error {
 			p := g.Producer[name]
 			switch {
 			case p == nil && !g.Has(name):
-				return fmt.Errorf("%s reads %q, which nothing makes", top.node.Describe(), name)
+				return fmt.Errorf("%s reads %q, which no node computes", top.node.Describe(), name)
 			case p == nil || state[p] == done:
 			case state[p] == open:
 				return fmt.Errorf("the graph has a cycle through %s", p.Describe())

@@ -295,7 +295,7 @@ func (x *inliner) charge(messages, bytes int64) {
 }
 
 func (x *inliner) expandsTooFar() error {
-	return fmt.Errorf("the model's functions expand to more than %d nodes and attributes or %d MiB, for which a file of its size has no use",
+	return fmt.Errorf("the model's functions expand to more than %d nodes and attributes or %d MiB, too many for a file of this size",
 		x.limit, maxInlinedBytes>>20)
 }
 

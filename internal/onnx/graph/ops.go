@@ -485,7 +485,7 @@ func unsqueeze(c *Call) *Value {
 		case len(rest) > 0:
 			v.Dims = append(v.Dims, rest[0])
 			rest = rest[1:]
-		default: // an axis named twice
+		default: // an axis listed twice
 			return nil
 		}
 	}

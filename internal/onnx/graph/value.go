@@ -127,9 +127,9 @@ func (in *Interpreter) Evaluate(name string) (*Value, error) {
 		}
 		if out := n.GetOutput()[0]; in.Values[out] == nil || in.Values[out].Data == nil {
 			if in.Budget < 0 {
-				return nil, Refuse("%q takes more computing than a model of this size has a use for", name)
+				return nil, Refuse("computing %q takes too long for a model of this size", name)
 			}
-			return nil, Refuse("%q is computed by %s, which mfgs does not evaluate", name, n.Describe())
+			return nil, Refuse("%q is computed by %s, which is not supported", name, n.Describe())
 		}
 	}
 	v := in.Get(name)

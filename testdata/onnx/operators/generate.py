@@ -139,7 +139,7 @@ def plain():
     weights = {"s": i64(-1, 3, 1, 2), "w4": w[:, :3].reshape(K, 3, 1, 1), "b": b}
     b0, _, _ = body("fused_conv_relu")
     m = model(BODY + conv, {**b0, **weights})
-    refused("fused_conv_relu", m, "which Approximate relu would pass over")
+    refused("fused_conv_relu", m, "which Approximate relu would skip")
     found("fused_conv_relu", m, head("com.microsoft.FusedConv", "p", "y", tail=["Relu", "GlobalAveragePool", "Flatten"], d=3),
           lambda get: get("p").mean(axis=(2, 3)), lambda get: get("p").mean(axis=(2, 3)) @ w[:, :3].T + b, {"Approximate": "relu"})
 

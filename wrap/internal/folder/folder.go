@@ -77,7 +77,7 @@ func (k *Kind) tryWriting(dir, path string) error {
 		if errors.As(err, &p) {
 			err = p.Err // its path is that of a hidden file
 		}
-		return fmt.Errorf("%s cannot be written: %w: choose another folder, or see to its permissions", dir, err)
+		return fmt.Errorf("%s cannot be written: %w: choose another folder, or change its permissions", dir, err)
 	}
 	draft, err := files.NewDraft(filepath.Dir(path))
 	if err != nil {
@@ -146,7 +146,7 @@ func (k *Kind) replaceable(dir string, keep []string) error {
 		}
 	}
 	if !manifest {
-		return fmt.Errorf("%s is not replaced: it holds %s but no %s, so it is not a %s", dir, entries[0].Name(), k.Manifest, k.Noun)
+		return fmt.Errorf("%s is not replaced: it contains %s but no %s, so it is not a %s", dir, entries[0].Name(), k.Manifest, k.Noun)
 	}
 	for _, name := range keep {
 		path, err := filepath.EvalSymlinks(name)
@@ -172,7 +172,7 @@ func (k *Kind) replaceable(dir string, keep []string) error {
 func (k *Kind) holdsOnly(entries []fs.DirEntry) error {
 	for _, e := range entries {
 		if !slices.Contains(k.Files, e.Name()) || e.IsDir() {
-			return fmt.Errorf("it holds %s, which is no file of a %s", e.Name(), k.Noun)
+			return fmt.Errorf("it contains %s, which is not a file of a %s", e.Name(), k.Noun)
 		}
 	}
 	return nil
@@ -186,7 +186,7 @@ func (k *Kind) isManifest(path string) error {
 		return err
 	}
 	if len(data) > 0 && !bytes.HasPrefix(data, []byte("# "+k.Title+"\n")) && !SealLine.Match(data) {
-		return fmt.Errorf("its %s is not that of a %s: remove it yourself, or choose another folder", k.Manifest, k.Noun)
+		return fmt.Errorf("its %s is not from a %s: remove it yourself, or choose another folder", k.Manifest, k.Noun)
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (k *Kind) move(draft *files.Draft, dir string, o Options) error {
 	}
 	if err := k.Discard(old); err != nil {
 		kept, e := draft.Keep(old)
-		return fmt.Errorf("the new %s is in place, but the old one is left at %s: %w", k.Noun, kept, errors.Join(err, e))
+		return fmt.Errorf("the new %s is in place, but the old one at %s could not be removed: %w", k.Noun, kept, errors.Join(err, e))
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ var (
 	ErrSeal         = errors.New("the seal is broken")
 	ErrYAML         = errors.New("invalid YAML")
 	ErrUnknownField = errors.New("the manifest has an unknown field")
-	ErrTooMuch      = errors.New("the YAML holds too much")
+	ErrTooMuch      = errors.New("the YAML is too large")
 )
 
 // Render returns the document of a manifest, without a seal. comments has the comments above its
@@ -70,7 +70,7 @@ func Unseal(data []byte, hint string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: want %q and 64 digits as its last line; %s", ErrSeal, sealPrefix, hint)
 	}
 	if sealed := Seal(data[:n]); !bytes.Equal(sealed, data) {
-		return nil, fmt.Errorf("%w: the content is not what was sealed; %s", ErrSeal, hint)
+		return nil, fmt.Errorf("%w: the content has changed; %s", ErrSeal, hint)
 	}
 	return data[:n], nil
 }

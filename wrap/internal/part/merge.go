@@ -209,7 +209,7 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 		all.sort()
 		p.Sets = append(p.Sets, *all)
 		if n := p.Recipe.Settings.MaxBad; all.Bad() > n {
-			return fmt.Errorf("%s: the parts left out %d unreadable records together, %s allows %d",
+			return fmt.Errorf("%s: the parts skipped %d unreadable records in total, %s allows %d",
 				role, all.Bad(), option.MaxBad, n)
 		}
 	}
@@ -233,7 +233,7 @@ func (m *Manifest) Identity() map[string]any {
 
 // mismatch says in which field two parts differ.
 func mismatch(a, b, field, ofA, ofB string) error {
-	return fmt.Errorf("%s and %s are not parts of one calibration: %s is %s in the one and %s in the other", a, b, field, ofA, ofB)
+	return fmt.Errorf("%s and %s are not parts of one calibration: %s is %s in the first and %s in the second", a, b, field, ofA, ofB)
 }
 
 // setIdentity is what parts must agree on about a set.

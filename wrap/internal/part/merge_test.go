@@ -137,13 +137,14 @@ func TestMergeRefuses(t *testing.T) {
 		"by another name":  {[]string{dirs[1], again}, "given twice, also as"},
 		"the same shard":   {[]string{dirs[0], dirs[1], other(func(*Part) {})}, "shard 2 of 3 of train is in both"},
 		"another tool":     {[]string{dirs[0], other(func(p *Part) { p.Tool = "other" })}, "tool is"},
-		"another recipe":   {[]string{dirs[0], other(func(p *Part) { p.Recipe.Settings.Lambda0 = 2 })}, "lambda0 is 1 in the one and 2"},
+		"another recipe":   {[]string{dirs[0], other(func(p *Part) { p.Recipe.Settings.Lambda0 = 2 })}, "lambda0 is 1 in the first and 2"},
 		"other data":       {[]string{dirs[0], other(func(p *Part) { p.Sets[0].Spec = "z.npz" })}, "train spec is"},
-		"too much is bad":  {[]string{dirs[0], other(func(p *Part) { p.Sets[0].Shards[0].Bad = []string{"a", "b", "c"} })}, "left out 4 unreadable records together, MaxBad allows 3"},
+		"too much is bad":  {[]string{dirs[0], other(func(p *Part) { p.Sets[0].Shards[0].Bad = []string{"a", "b", "c"} })}, "skipped 4 unreadable records in total, MaxBad allows 3"},
 		"no part":          {[]string{t.TempDir()}, "it has no " + ManifestName},
 		"no folder at all": {[]string{filepath.Join(t.TempDir(), "p")}, "no such folder"},
 	} {
-		if _, _, err := Merge(t.Context(), test.dirs, nil, nil); err == nil || !strings.Contains(err.Error(), test.want) {
+		_, _, err := Merge(t.Context(), test.dirs, nil, nil)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 	}

@@ -170,7 +170,7 @@ func (p *Part) Change(c calibrate.Covariance, d *calibrate.Damping) error {
 	}
 	if p.Sums != nil {
 		if c.NeedsFisher() && !p.Sums.Fisher() {
-			return fmt.Errorf("the parts were made for the %s covariance and have no Fisher matrix, which %s needs: make them with %s %s",
+			return fmt.Errorf("the parts were computed for the %s covariance without the Fisher matrix, which %s needs: compute them with %s %s",
 				s.Covariance, c, option.Covariance, c)
 		}
 		if !c.NeedsFisher() && p.Sums.Fisher() {

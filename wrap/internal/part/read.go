@@ -30,7 +30,7 @@ var ErrCheckpoint error = checkpointError{}
 type checkpointError struct{}
 
 func (checkpointError) Error() string {
-	return fmt.Sprintf("the checkpoint of a calibration that was interrupted: end that with %s, which makes a part or a bundle",
+	return fmt.Sprintf("the checkpoint of an interrupted calibration: finish that with %s",
 		option.Resume)
 }
 
@@ -77,7 +77,7 @@ func readManifest(dir string) (*Manifest, error) {
 
 // unseal reads a manifest.
 func unseal(data []byte) (*Manifest, error) {
-	document, err := folder.Unseal(data, "make the part again")
+	document, err := folder.Unseal(data, "compute the part again")
 	if err != nil {
 		return nil, err
 	}

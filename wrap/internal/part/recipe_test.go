@@ -84,7 +84,7 @@ func TestValidationDataOfAllPartsHaveTheSameLabels(t *testing.T) {
 		}
 	}
 	err := h.add("b", &rows.Batch{N: 1})
-	const want = "what goes with ood.rows is labels in the one and no labels in the other"
+	const want = "what goes with ood.rows is labels in the first and no labels in the second"
 	if err == nil || err.Error() != "a and b are not parts of one calibration: "+want {
 		t.Errorf("error %v", err)
 	}

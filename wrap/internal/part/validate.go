@@ -65,15 +65,15 @@ func (m *Manifest) validateModel() error {
 	i, weights := holds(ModelName), holds(ModelDataName) >= 0
 	switch {
 	case i < 0 && weights:
-		return wrong("files has %s without %s, whose weights it has", ModelDataName, ModelName)
+		return wrong("files has %s without %s", ModelDataName, ModelName)
 	case i < 0:
 	case m.Recipe.Model == nil:
-		return wrong("files has %s, and recipe no model", ModelName)
+		return wrong("files has %s, and recipe has no model", ModelName)
 	case m.Recipe.Gathered:
 	case weights:
-		return wrong("files has %s, and recipe a model that is one file", ModelDataName)
+		return wrong("files has %s, and the model of recipe is one file", ModelDataName)
 	case m.Files[i].SHA256 != m.Recipe.Model.SHA256:
-		return wrong("%s is another model than that of the recipe: its sha256 is %s, want %s", ModelName, m.Files[i].SHA256, m.Recipe.Model.SHA256)
+		return wrong("%s is not the model of the recipe: its sha256 is %s, want %s", ModelName, m.Files[i].SHA256, m.Recipe.Model.SHA256)
 	}
 	return nil
 }
@@ -124,13 +124,13 @@ func (s *Set) validate() error {
 			return wrong("set %s: shard %s has positions %d to %d, want %d to %d", s.Role, p.Shard, p.From, p.To, from, to)
 		}
 		if p.Examples < 0 || p.Examples > to-from || p.Ignored < 0 || !folder.IsHash(p.Fingerprint) && !p.partly() {
-			return wrong("set %s: shard %s has %d examples of %d, %d files passed over and the fingerprint %.70q", s.Role, p.Shard, p.Examples, to-from, p.Ignored, p.Fingerprint)
+			return wrong("set %s: shard %s has %d examples of %d, %d files skipped and the fingerprint %.70q", s.Role, p.Shard, p.Examples, to-from, p.Ignored, p.Fingerprint)
 		}
 		if p.Progress != nil && (p.Progress.Next < p.From || p.Progress.Next > max(p.To, p.From)+rows.BlockSize) {
 			return wrong("set %s: shard %s is read up to %d", s.Role, p.Shard, p.Progress.Next)
 		}
 		if i > 0 && (p.Shard.Count != s.Shards[0].Shard.Count || p.Shard.Index <= s.Shards[i-1].Shard.Index) {
-			return wrong("set %s: shard %s behind %s, want shards of one division, in order", s.Role, p.Shard, s.Shards[i-1].Shard)
+			return wrong("set %s: shard %s after %s, want shards of one division, in order", s.Role, p.Shard, s.Shards[i-1].Shard)
 		}
 	}
 	return nil
@@ -146,11 +146,11 @@ func (p *Part) check() error {
 	switch {
 	case (p.Sums != nil) != (train != nil) || (p.Counts != nil) != (train != nil) ||
 		(p.Sample != nil) != (train != nil):
-		return fmt.Errorf("%s, %s and %s go with training data, and with nothing else", CurvatureName, CountsName, SampleName)
+		return fmt.Errorf("%s, %s and %s must be present with training data, and only then", CurvatureName, CountsName, SampleName)
 	case train == nil:
 	case p.Sums.Head() != h || p.Sums.Structure() != p.Recipe.Structure() ||
 		p.Sums.Fisher() != p.Recipe.Settings.Covariance.NeedsFisher():
-		return fmt.Errorf("%s: not the curvature that the recipe asks for", CurvatureName)
+		return fmt.Errorf("%s: not the curvature of the recipe", CurvatureName)
 	case p.Sums.Examples() != train.Examples() || p.Counts.Examples != train.Examples():
 		return fmt.Errorf("%s has %d examples and %s %d, of %d that were read", CurvatureName, p.Sums.Examples(), CountsName, p.Counts.Examples, train.Examples())
 	case len(p.Counts.Labels) != h.Classes() || len(p.Counts.Predicted) != h.Classes():
@@ -170,7 +170,7 @@ func (p *Part) check() error {
 		return fmt.Errorf("%s has %s, want %s", ValName, labelsOf(p.Val), wantedLabels(h))
 	}
 	if p.Probe != nil && (p.Recipe.Model == nil || !p.probed()) {
-		return fmt.Errorf("%s goes with a model and with what may be the first held-out examples, and with nothing else", ProbeName)
+		return fmt.Errorf("%s needs a model and possibly the first validation examples", ProbeName)
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (p *Part) checkSample(train *Set, h layer.Head) error {
 		return fmt.Errorf("%s has %d examples, want %d of the %d that were read", SampleName, b.N, want, train.Examples())
 	}
 	if len(b.Features) != b.N*h.Features {
-		return fmt.Errorf("%s has other features than the %d of the head", SampleName, h.Features)
+		return fmt.Errorf("%s does not have the %d features of the head", SampleName, h.Features)
 	}
 	for _, position := range b.Positions {
 		if !slices.ContainsFunc(train.Shards, func(s Shard) bool { return s.From <= position && position < s.To }) {
@@ -223,13 +223,13 @@ func wantedLabels(h layer.Head) string {
 func checkRows(name string, b *rows.Batch, s *Set, h layer.Head) error {
 	switch {
 	case (b != nil) != (s != nil):
-		return fmt.Errorf("%s goes with held-out data, and with nothing else", name)
+		return fmt.Errorf("%s must be present with validation or OOD data, and only then", name)
 	case b == nil:
 		return nil
 	case b.N != s.Examples():
 		return fmt.Errorf("%s has %d examples of %d that were read", name, b.N, s.Examples())
 	case len(b.Features) != b.N*h.Features || len(b.Logits) != b.N*h.Logits:
-		return fmt.Errorf("%s has other features or logits than the %d and %d of the head", name, h.Features, h.Logits)
+		return fmt.Errorf("%s does not have the %d features and %d logits of the head", name, h.Features, h.Logits)
 	}
 	at := 0
 	for i := range s.Shards {

@@ -42,9 +42,9 @@ var rowsNames = map[bundle.Role]string{
 
 // comments stand above the fields of a manifest.
 var comments = map[string]string{
-	"format": "A part of a calibration, by mfgs, for: mfgs merge",
-	"recipe": "What all parts of the calibration have in common.",
-	"sets":   "What was read, of which data.",
+	"format": "A part of a calibration, by mfgs. Merge the parts with: mfgs merge",
+	"recipe": "The settings that all parts of the calibration share.",
+	"sets":   "The data that was read.",
 	"files":  "The other files of this folder.",
 }
 

@@ -70,7 +70,7 @@ func first(
 		room := bundle.ProbeRoom(bytes)
 		switch {
 		case room == 0:
-			return nil, fmt.Sprintf("one takes %d bytes, and %d are kept at most", bytes, bundle.MaxProbeBytes), nil
+			return nil, fmt.Sprintf("one input has %d bytes, want at most %d", bytes, bundle.MaxProbeBytes), nil
 		case inputs == nil:
 			inputs = one
 		case !join(inputs, one):
@@ -81,7 +81,7 @@ func first(
 		}
 	}
 	if n == 0 {
-		return nil, "none of the first held-out examples can be read", nil
+		return nil, "none of the first validation examples can be read", nil
 	}
 	return inputs, "", nil
 }
@@ -107,7 +107,7 @@ func Inputs(p *bundle.Probe, infos []onnx.ValueInfo) ([]tensor.Tensor, error) {
 	for i, info := range infos {
 		at := slices.IndexFunc(p.Inputs, func(t tensor.Tensor) bool { return t.Name == info.Name })
 		if at < 0 {
-			return nil, fmt.Errorf("%s: it has no input %q, which the model takes", bundle.ProbeName, info.Name)
+			return nil, fmt.Errorf("%s: it has no input %q, and the model does", bundle.ProbeName, info.Name)
 		}
 		if inputs[i] = p.Inputs[at]; !takes(info, inputs[i]) {
 			return nil, fmt.Errorf("%s: input %q is %s %v, and the model takes %v",
@@ -170,7 +170,7 @@ func Compare(want, got []Outcome) error {
 			g := got[i].Logits[j]
 			by := math.Abs(float64(g)-float64(w)) / max(spread, math.SmallestNonzeroFloat32)
 			if !(by <= mostLogits) {
-				return fmt.Errorf("held-out input %d: logit %d is %.6g, and was %.6g in the calibration: that is %.2g of the logits' spread, want at most %.2g: the model, or what runs it, gives something else here",
+				return fmt.Errorf("validation input %d: logit %d is %.6g, and was %.6g at calibration: a difference of %.2g of the logits' range, want at most %.2g: the model or the runtime gives other results here",
 					i, j, g, w, by, mostLogits)
 			}
 			moved = max(moved, by)
@@ -213,7 +213,7 @@ func spreadOf(logits []float32) (spread float64) {
 // within returns an error for a number that is too far from the wanted one.
 func within(i int, what string, got, want, room float64) error {
 	if by := math.Abs(got - want); !(by <= room) {
-		return fmt.Errorf("held-out input %d: %s is %.6g, and the formulas give %.6g for what the calibration had: they differ by %.2g, want at most %.2g",
+		return fmt.Errorf("validation input %d: %s is %.6g, want %.6g as computed at calibration: they differ by %.2g, want at most %.2g",
 			i, what, got, want, by, room)
 	}
 	return nil

@@ -68,11 +68,11 @@ func Compare(
 		return nil, "", a.error(h, n)
 	case a != nil:
 		if s := a.smoothed; s != nil {
-			warning = fmt.Sprintf("the model's own %q are %.4g·p + %.3g of the probabilities p made of the logits: it is p that figures and temperatures are of", a.output, s[0], s[1])
+			warning = fmt.Sprintf("the model's output %q is %.4g·p + %.3g of the probabilities p computed from the logits: metrics and temperatures are those of p", a.output, s[0], s[1])
 		}
 		return &bundle.Proof{Output: a.output, Examples: n, Difference: a.difference}, warning, nil
 	case opts.Named && !itself:
-		warning = fmt.Sprintf("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.LogitsTensor, h.Link)
+		warning = fmt.Sprintf("the head was given, and the model has no output to compare its logits %q with: check that they are the right ones, and that %s is the right link", h.LogitsTensor, h.Link)
 	}
 	return nil, warning, nil
 }
@@ -170,11 +170,11 @@ func decisive(all []*agreement) *agreement {
 func (a *agreement) holds() bool { return a.smoothed != nil || a.difference <= a.allowed }
 
 func (a *agreement) error(h *head.Head, n int) error {
-	found := fmt.Sprintf("they differ by %.2g, want at most %.2g, and in %d of %d examples in their class", a.difference, a.allowed, a.classes, n)
+	found := fmt.Sprintf("they differ by %.2g, want at most %.2g, and have another class for %d of %d examples", a.difference, a.allowed, a.classes, n)
 	if a.what == "classes" {
-		found = fmt.Sprintf("they differ in %d of %d examples, want none", a.classes, n)
+		found = fmt.Sprintf("they differ for %d of %d examples, want none", a.classes, n)
 	}
-	return fmt.Errorf("the %s made of the logits %q by %s are not the model's own %q: %s; name the tensor that the model makes them of with %s, behind every bias and scale, and their %s, or give features and logits ready made",
+	return fmt.Errorf("the %s computed from the logits %q by %s do not match the model's output %q: %s; name the right logits tensor with %s, after every bias and scale, and its link with %s, or give precomputed features and logits",
 		a.what, h.LogitsTensor, h.Link, a.output, found, option.Logits, option.Link)
 }
 

@@ -77,7 +77,7 @@ func parseMethods(names []string) ([]*request, error) {
 	out := make([]*request, 0, len(names))
 	for i, text := range names {
 		if slices.Contains(names[:i], text) {
-			return nil, fmt.Errorf("method %q is named twice", text)
+			return nil, fmt.Errorf("method %q is listed twice", text)
 		}
 		r, err := parseMethod(text)
 		if err != nil {

@@ -48,7 +48,7 @@ func NewArray(name string, t Type, dims []int, limit int64) (*Array, error) {
 		return nil, fmt.Errorf("%s: one example of shape %v %s has an impossible size", name, a.Shape, t)
 	}
 	if total, ok := Mul(a.Count, a.Item); !ok || int64(total) > limit {
-		return nil, fmt.Errorf("%s: truncated or corrupt: its header promises %d examples of %d bytes, but there cannot be more than %d bytes of data",
+		return nil, fmt.Errorf("%s: truncated or corrupt: its header declares %d examples of %d bytes, but there cannot be more than %d bytes of data",
 			name, a.Count, a.Item, limit)
 	}
 	return a, nil
@@ -92,7 +92,7 @@ func (r *Reader) Read(n int) (any, error) {
 	if r.Pos == r.Count {
 		// gzip and zip compare their checksums at the end.
 		if _, err := r.buf.ReadByte(); err == nil {
-			return nil, fmt.Errorf("%s: corrupt: more data follows the %d examples that its header promises", r.Name,
+			return nil, fmt.Errorf("%s: corrupt: more data follows the %d examples that its header declares", r.Name,
 				r.Count)
 		} else if err != io.EOF {
 			return nil, r.readError(err, r.Pos)
@@ -104,7 +104,7 @@ func (r *Reader) Read(n int) (any, error) {
 // readError describes an error after got items.
 func (a *Array) readError(err error, got int) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("%s: truncated: its header promises %d examples, the data ends after %d", a.Name, a.Count,
+		return fmt.Errorf("%s: truncated: its header declares %d examples, the data ends after %d", a.Name, a.Count,
 			got)
 	}
 	return fmt.Errorf("%s: after %d of %d examples: %w", a.Name, got, a.Count, err)

@@ -67,7 +67,7 @@ func ReadIDX(name string, f io.ReaderAt, size int64) (*Array, error) {
 		return nil, err
 	}
 	if limit == size && a.Bytes() != size-int64(start) {
-		return nil, fmt.Errorf("%s: corrupt: its header promises %d examples of %d bytes, the file holds %d bytes of data",
+		return nil, fmt.Errorf("%s: corrupt: its header declares %d examples of %d bytes, the file holds %d bytes of data",
 			name, a.Count, a.Item, size-int64(start))
 	}
 	a.Open = data(f, int64(start), size)

@@ -120,7 +120,7 @@ func readHeader(r io.Reader) (h header, unsupported error, err error) {
 		return h, nil, fmt.Errorf(".npy version %d.%d is not known; want 1 to 3", lead[6], lead[7])
 	}
 	if n > maxHeader {
-		return h, nil, fmt.Errorf("a .npy header of %d bytes is too long, %d the most", n, maxHeader)
+		return h, nil, fmt.Errorf("a .npy header of %d bytes is too long, want at most %d", n, maxHeader)
 	}
 	h.Size += n
 	text := make([]byte, n)
@@ -156,7 +156,7 @@ func ReadNPY(name string, f io.ReaderAt, size int64) (*Array, error) {
 		return nil, err
 	}
 	if a.Bytes() != size-start {
-		return nil, fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the file holds %d", name, a.Bytes(),
+		return nil, fmt.Errorf("%s: corrupt: its header declares %d bytes of data, the file holds %d", name, a.Bytes(),
 			size-start)
 	}
 	a.Open = Plain(f, start, size)
@@ -228,7 +228,7 @@ func (p *dictParser) header() (descr string, fortran bool, shape []int, err erro
 			return "", false, nil, err
 		}
 		if seen[key] {
-			return "", false, nil, fmt.Errorf("%q stands twice", key)
+			return "", false, nil, fmt.Errorf("%q appears twice", key)
 		}
 		seen[key] = true
 		if !p.take(":") {

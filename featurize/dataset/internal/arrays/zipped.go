@@ -39,10 +39,10 @@ func ReadZipped(name string, m *zip.File, size int64, text bool) (a *Array, igno
 		return nil, "", err
 	}
 	if text && a.Item/a.Type.Size > MaxStrings {
-		return nil, "", fmt.Errorf("%s: one example has %d strings, %d the most", name, a.Item/a.Type.Size, MaxStrings)
+		return nil, "", fmt.Errorf("%s: one example has %d strings, want at most %d", name, a.Item/a.Type.Size, MaxStrings)
 	}
 	if a.Bytes() != data {
-		return nil, "", fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the archive %d", name, a.Bytes(),
+		return nil, "", fmt.Errorf("%s: corrupt: its header declares %d bytes of data, the archive %d", name, a.Bytes(),
 			data)
 	}
 	a.Open = func(skip int64) (io.ReadCloser, error) {

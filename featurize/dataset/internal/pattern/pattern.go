@@ -42,16 +42,16 @@ func Files(pattern string) ([]string, error) {
 				return nil, err
 			}
 		} else if _, err := os.Lstat(path); err != nil {
-			return nil, fmt.Errorf("%s: no such file or folder, which %s names", path, pattern)
+			return nil, fmt.Errorf("%s: no such file or folder, listed in %s", path, pattern)
 		}
 		for _, path := range some {
 			if seen[path] {
-				return nil, fmt.Errorf("%s names %s twice", pattern, path)
+				return nil, fmt.Errorf("%s lists %s twice", pattern, path)
 			}
 			seen[path] = true
 		}
 		if found = append(found, some...); len(found) > MaxFiles {
-			return nil, fmt.Errorf("%s names more than %d files", pattern, MaxFiles)
+			return nil, fmt.Errorf("%s matches more than %d files", pattern, MaxFiles)
 		}
 	}
 	return found, nil
@@ -61,7 +61,7 @@ func Files(pattern string) ([]string, error) {
 func glob(pattern string) ([]string, error) {
 	found, err := filepath.Glob(pattern)
 	if err != nil {
-		return nil, fmt.Errorf("%s: [ has no ] behind it, or nothing in it", pattern)
+		return nil, fmt.Errorf("%s: [ has no matching ], or is empty", pattern)
 	}
 	wanted := strings.Split(filepath.ToSlash(pattern), "/")
 	found = slices.DeleteFunc(found, func(path string) bool {
@@ -74,7 +74,7 @@ func glob(pattern string) ([]string, error) {
 		return false
 	})
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: no file or folder is called so", pattern)
+		return nil, fmt.Errorf("%s: no file or folder matches", pattern)
 	}
 	slices.Sort(found)
 	return found, nil
@@ -83,7 +83,7 @@ func glob(pattern string) ([]string, error) {
 // expand writes out the {} groups of a pattern. Braces that do not form a group are kept.
 func expand(pattern string) ([]string, error) {
 	if len(pattern) > maxLength {
-		return nil, fmt.Errorf("a pattern of %d bytes is too long, %d the most", len(pattern), maxLength)
+		return nil, fmt.Errorf("a pattern of %d bytes is too long, want at most %d", len(pattern), maxLength)
 	}
 	out, err := braces(pattern)
 	if err != nil {
@@ -92,7 +92,7 @@ func expand(pattern string) ([]string, error) {
 	return out, nil
 }
 
-var errMany = fmt.Errorf("names more than %d files", MaxFiles)
+var errMany = fmt.Errorf("matches more than %d files", MaxFiles)
 
 func braces(s string) ([]string, error) {
 	for at := 0; at < len(s); at++ {

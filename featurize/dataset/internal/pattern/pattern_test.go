@@ -67,12 +67,12 @@ func TestFiles(t *testing.T) {
 		"part-{10,2}":         "part-10 part-2",
 		"part-?":              "part-1 part-2",
 		".part-*":             ".part-0",
-		"*-0":                 "!no file or folder is called so",
+		"*-0":                 "!no file or folder matches",
 		"[st]ub/*.x":          "sub/a.x sub/b.x tub/a.x",
 		"{tub,sub}/a.x":       "tub/a.x sub/a.x",
-		"part-{1..3}":         "!part-3: no such file or folder, which",
-		"{part-1,part-[1-2]}": "!names %/part-1 twice",
-		"part-[":              "![ has no ]",
+		"part-{1..3}":         "!part-3: no such file or folder, listed in",
+		"{part-1,part-[1-2]}": "!lists %/part-1 twice",
+		"part-[":              "![ has no matching ]",
 	} {
 		got, err := Files(filepath.Join(dir, pattern))
 		if reason, refused := strings.CutPrefix(want, "!"); refused {

@@ -96,7 +96,7 @@ func (k *Counter) cut() bool {
 		return false
 	}
 	if k.closed++; time.Since(k.logged) > time.Minute {
-		k.log.Warn("gRPC connection closed: messages that are not whole take too much memory",
+		k.log.Warn("gRPC connection closed: incomplete messages use too much memory",
 			"client", largest.RemoteAddr().String(), "bytes", k.conns[largest], "closed", k.closed)
 		k.closed, k.logged = 0, time.Now()
 	}
@@ -174,7 +174,7 @@ type message struct {
 	size, counted int64
 }
 
-var errCut = errors.New("inbound: closed, as unfinished messages took too much memory")
+var errCut = errors.New("inbound: closed, since incomplete messages used too much memory")
 
 // Read reads, and waits if there is no memory for what has arrived.
 func (c *conn) Read(p []byte) (int, error) {

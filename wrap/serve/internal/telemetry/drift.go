@@ -42,7 +42,7 @@ func newWatch(r *bundle.Reference, c Config) (*watch, error) {
 		// Clients cannot guess these seeds.
 		bins, err := drift.NewBins(&q.held, rand.Uint64())
 		if err != nil {
-			return nil, fmt.Errorf("held-out %s: %w", q.name, err)
+			return nil, fmt.Errorf("%s of the validation data: %w", q.name, err)
 		}
 		w.quantities = append(w.quantities, &quantity{name: q.name, of: q.of, bins: bins})
 	}
@@ -53,7 +53,7 @@ func newWatch(r *bundle.Reference, c Config) (*watch, error) {
 	}
 	var err error
 	if w.classes, err = drift.NewClasses(r.Classes, c.Window); err != nil {
-		return nil, fmt.Errorf("held-out classes: %w", err)
+		return nil, fmt.Errorf("classes of the validation data: %w", err)
 	}
 	w.classIndex = drift.NewIndex(w.classes.Weights(), c.Window)
 	return w, nil

@@ -88,9 +88,9 @@ func (m *Metrics) triton() {
 	m.failure = m.counter("nv_inference_request_failure", "Requests that were not answered.", "version", "reason")
 	m.inferences = m.counter("nv_inference_count", "Examples in inferences.", "version")
 	m.executions = m.counter("nv_inference_exec_count", "Inferences, each a batch of examples.", "version")
-	m.requestMicros = m.counter("nv_inference_request_duration_us", "Time that answered requests took, in microseconds.", "version")
-	m.queueMicros = m.counter("nv_inference_queue_duration_us", "Time that answered requests waited, in microseconds.", "version")
-	m.inferMicros = m.counter("nv_inference_compute_infer_duration_us", "Time that the inferences of answered requests took, in microseconds.", "version")
+	m.requestMicros = m.counter("nv_inference_request_duration_us", "Duration of answered requests, in microseconds.", "version")
+	m.queueMicros = m.counter("nv_inference_queue_duration_us", "Queue time of answered requests, in microseconds.", "version")
+	m.inferMicros = m.counter("nv_inference_compute_infer_duration_us", "Inference time of answered requests, in microseconds.", "version")
 }
 
 // times are the bounds of durations, in seconds.
@@ -98,20 +98,20 @@ var times = []float64{0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 
 
 // ours makes the others.
 func (m *Metrics) ours() {
-	m.latency = m.histogram("mfgs_request_duration_seconds", "Time that answered requests took.", times)
-	m.queued = m.histogram("mfgs_queue_duration_seconds", "Time that answered requests waited.", times)
+	m.latency = m.histogram("mfgs_request_duration_seconds", "Duration of answered requests.", times)
+	m.queued = m.histogram("mfgs_queue_duration_seconds", "Queue time of answered requests.", times)
 	m.batch = m.histogram("mfgs_inference_batch_size", "Examples in an inference.",
 		[]float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
 	m.confidence = m.histogram("mfgs_prediction_confidence", "The largest probability.",
 		[]float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1})
 	m.entropy = m.histogram("mfgs_prediction_entropy_nats", "Entropy of the probabilities.",
 		[]float64{0.001, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5})
-	m.percentile = m.histogram("mfgs_prediction_ood_percentile_ratio", "Share of held-out examples with a lower score of unfamiliarity.",
+	m.percentile = m.histogram("mfgs_prediction_ood_percentile_ratio", "Fraction of validation examples with a lower OOD score.",
 		[]float64{0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 1})
 	m.set = m.histogram("mfgs_prediction_set_size", "Classes in the prediction set.",
 		[]float64{0, 1, 2, 3, 4, 5, 7, 10, 20, 50, 100})
-	m.abstentions = m.counter("mfgs_abstentions_total", "Examples that were better not answered.", "reason")
-	m.classes = m.counter("mfgs_predicted_class_total", "Examples by the class, or labels, predicted.", "class")
+	m.abstentions = m.counter("mfgs_abstentions_total", "Examples on which the model abstained.", "reason")
+	m.classes = m.counter("mfgs_predicted_class_total", "Examples by predicted class, or labels.", "class")
 	m.loads = m.counter("mfgs_bundle_loads_total", "Bundles that were loaded.")
 	m.loadFailures = m.counter("mfgs_bundle_load_failures_total", "Bundles that could not be loaded.")
 }

@@ -270,7 +270,7 @@ func TestAnInvalidReferenceIsRefused(t *testing.T) {
 	} {
 		b := petsBundle(t)
 		lie(b.Reference)
-		if _, err := m.Load("a", b); err == nil || !strings.Contains(err.Error(), "held-out") {
+		if _, err := m.Load("a", b); err == nil || !strings.Contains(err.Error(), "validation ") {
 			t.Errorf("%+v: error %v", b.Reference, err)
 		}
 	}

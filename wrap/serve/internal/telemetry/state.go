@@ -14,23 +14,23 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	pendingRequests = desc("nv_inference_pending_request_count", "Requests that wait for an inference.", "version")
-	pendingExamples = desc("mfgs_pending_examples", "Examples that wait for an inference.")
-	bundleInfo      = desc("mfgs_bundle_info", "The bundle that serves, by its SHA-256; always 1.", "version", "sha256")
-	bundleLoaded    = desc("mfgs_bundle_loaded_timestamp_seconds", "When the bundle that serves was loaded.")
+	pendingRequests = desc("nv_inference_pending_request_count", "Requests waiting for inference.", "version")
+	pendingExamples = desc("mfgs_pending_examples", "Examples waiting for inference.")
+	bundleInfo      = desc("mfgs_bundle_info", "The loaded bundle, by its SHA-256; always 1.", "version", "sha256")
+	bundleLoaded    = desc("mfgs_bundle_loaded_timestamp_seconds", "When the loaded bundle was loaded.")
 
 	driftPSI = desc("mfgs_drift_psi",
-		"Population stability index of the last examples against the held-out ones.", "quantity")
+		"Population stability index of the last examples against the validation examples.", "quantity")
 	driftExpected = desc("mfgs_drift_psi_expected", "Mean of mfgs_drift_psi without drift.", "quantity")
 	driftLevel    = desc("mfgs_drift_psi_level95",
-		"What mfgs_drift_psi exceeds in one of twenty windows without drift.", "quantity")
-	driftWindow = desc("mfgs_drift_window_examples", "Examples that mfgs_drift_psi is of.", "quantity")
+		"The value that mfgs_drift_psi exceeds in 5 % of windows without drift.", "quantity")
+	driftWindow = desc("mfgs_drift_window_examples", "Examples in the window of mfgs_drift_psi.", "quantity")
 	driftLog10  = desc("mfgs_drift_log10_martingale",
-		"Decimal logarithm of the evidence against there being no drift.", "quantity")
+		"Decimal logarithm of the evidence for drift.", "quantity")
 	driftAlarmLevel = desc("mfgs_drift_log10_alarm_level",
-		"What mfgs_drift_log10_martingale alarms at.", "quantity")
+		"The alarm threshold of mfgs_drift_log10_martingale.", "quantity")
 	driftAlarm = desc("mfgs_drift_alarm",
-		"1 if the evidence for drift ever reached its alarm level since the bundle was loaded, else 0.", "quantity")
+		"1 if the evidence for drift has reached the alarm threshold since the bundle was loaded, else 0.", "quantity")
 )
 
 // Describe implements prometheus.Collector.

@@ -87,7 +87,7 @@ func (c TracingConfig) endpoint() ([]otlptracehttp.Option, error) {
 			case "http/protobuf":
 				return nil, nil
 			default:
-				return nil, fmt.Errorf("%s is %.30q, want http/protobuf, which is how spans are sent", name, p)
+				return nil, fmt.Errorf("%s is %.30q, want http/protobuf", name, p)
 			}
 		}
 		return nil, nil

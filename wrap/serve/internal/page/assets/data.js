@@ -24,10 +24,10 @@ function readLines(text, cut) {
     try {
       row = JSON.parse(line);
     } catch {
-      throw new Error(`Line ${i + 1} is no JSON: the file must have one object a line.`);
+      throw new Error(`Line ${i + 1} is not JSON: want one object per line.`);
     }
     if (row === null || typeof row !== "object" || Array.isArray(row)) {
-      throw new Error(`Line ${i + 1} is no JSON object.`);
+      throw new Error(`Line ${i + 1} is not a JSON object.`);
     }
     for (const key of Object.keys(row)) columns.add(key);
     rows.push(row);
@@ -46,7 +46,7 @@ function readTable(text, cut) {
   if (all.length === 0) throw new Error("The file has no rows below its header.");
   const rows = all.slice(0, mostRows).map((row, i) => {
     if (row.length !== columns.length) {
-      throw new Error(`Row ${i + 1} has ${row.length} cells, and the header has ${columns.length}.`);
+      throw new Error(`Row ${i + 1} has ${row.length} cells, want ${columns.length} as in the header.`);
     }
     return Object.fromEntries(columns.map((name, k) => [name, row[k].trim()]));
   });
@@ -61,7 +61,7 @@ function cells(text, separator, most) {
     if (text[at] === '"') {
       for (at++; ; at++) {
         const end = text.indexOf('"', at);
-        if (end < 0) throw new Error("A quoted cell does not end.");
+        if (end < 0) throw new Error("A quoted cell has no closing quote.");
         cell += text.slice(at, end);
         at = end + 1;
         if (text[at] !== '"') break;
@@ -165,7 +165,7 @@ export function literal(input, text, label) {
   if (text === "") return "null"; // a missing value
   if (text.toLowerCase() in special) return special[text.toLowerCase()];
   const parts = number.exec(text);
-  if (!parts) throw new Error(`${label}: “${text}” is no number.`);
+  if (!parts) throw new Error(`${label}: “${text}” is not a number.`);
   let digits = parts[2].replace(/^(?=[.eE])/, "0").replace(/\.(?=$|[eE])/, "");
   return (parts[1] === "-" ? "-" : "") + digits;
 }

@@ -49,9 +49,9 @@ async function load() {
 // begin shows what the model takes, with nothing given yet.
 function begin() {
   const images = state.model.images;
-  at("file-title").textContent = images ? "Drop, paste or choose a picture" : "Drop or choose a file of rows";
+  at("file-title").textContent = images ? "Drop, paste or choose an image" : "Drop or choose a file of rows";
   at("file-note").textContent = images
-    ? "PNG or JPEG, or what else the browser shows. Also rows as CSV or JSON lines."
+    ? "PNG, JPEG, or another format the browser can show. Also rows as CSV or JSON lines."
     : "CSV with a header, or JSON lines. Or type values below.";
   at("file").value = "";
   at("drop").classList.remove("small");
@@ -107,13 +107,13 @@ async function takePicture(file) {
   let sent = file, note = "";
   if (file.type !== "image/png" && file.type !== "image/jpeg") {
     sent = await asPNG(file);
-    note = ", made a PNG of by the browser";
+    note = ", converted to PNG by the browser";
   }
   if (state.preview) URL.revokeObjectURL(state.preview);
   state.preview = URL.createObjectURL(sent);
   const image = at("image");
   image.src = state.preview;
-  image.alt = `The picture ${file.name}`;
+  image.alt = `The image ${file.name}`;
   await image.decode().catch(() => {}); // what is wrong with it the server says
   image.classList.toggle("tiny", image.naturalWidth > 0 && image.naturalWidth < 96);
   at("image-note").textContent = `${file.name}, ${image.naturalWidth} × ${image.naturalHeight}${note}`;
@@ -126,21 +126,21 @@ async function takePicture(file) {
 
 async function asPNG(file) {
   const bitmap = await createImageBitmap(file, { imageOrientation: "from-image" }).catch(() => {
-    throw new Error(`${file.name}: the browser cannot read this kind of picture. Save it as PNG or JPEG.`);
+    throw new Error(`${file.name}: the browser cannot read this image format. Save it as PNG or JPEG.`);
   });
   const canvas = document.createElement("canvas");
   canvas.width = bitmap.width;
   canvas.height = bitmap.height;
   canvas.getContext("2d").drawImage(bitmap, 0, 0);
   const png = await new Promise((done) => canvas.toBlob(done, "image/png"));
-  if (!png) throw new Error(`${file.name}: the picture is too large for the browser.`);
+  if (!png) throw new Error(`${file.name}: the image is too large for the browser.`);
   return png;
 }
 
 async function takeRows(file) {
   const text = await file.slice(0, mostBytes).text();
   if (/[\u0000-\u0008]/.test(text.slice(0, 1000))) {
-    throw new Error(`${file.name} is neither a picture nor a file of rows.`);
+    throw new Error(`${file.name} is neither an image nor a file of rows.`);
   }
   const read = data.read(text, file.size > mostBytes);
   const parts = Object.fromEntries(["note", "scroll", "table", "pages", "before", "after"].map((name) => [name, at(`rows-${name}`)]));
