@@ -117,10 +117,10 @@ evidence: build setup
 		--cifar $(work) --tinyimagenet $(data)/tinyimagenet32
 	$(work)/cost -mfgs ./mfgs
 	$(work)/cost -mfgs ./mfgs -features 64 -classes 10 -structure full
-	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000,50000 -held-out 200 -damping 1
-	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -held-out 2000
-	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -held-out 8000
-	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -shards 8,64 -held-out 200
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000,50000 -val 200 -damping 1
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -val 2000
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -val 8000
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -shards 8,64 -val 200
 	$(MAKE) coverage
 	$(MAKE) peers
 
