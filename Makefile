@@ -16,14 +16,20 @@ VERSION = 0.1.0
 # Pinned here and not in go.mod: the program does not depend on a linter.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: apidiff build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page report-page soak release setup toolchain
+.PHONY: help apidiff build pictures demo firstrun snippets test race lint fuzz bench evidence coverage peers paper spark jobs image clients shells page report-page soak release setup toolchain
 
+# Lists the targets.
+help:
+	@awk '/^# / {text = text (text == "" ? "" : " ") substr($$0, 3); next} \
+		/^[a-z-]+:/ {if (text != "") {sub(/:.*/, ""); printf "%s\n    %s\n", $$0, text}} {text = ""}' Makefile | fold -s -w 100
+
+# Builds the command.
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
 
 # Calibrates and evaluates the embedded model of digits, and prints what changed.
 demo: toolchain
-	$(GO) run ./cmd/mfgs demo
+	$(GO) run ./internal/demo/run
 
 # Runs the commands of the README, from a clone to a report, with an empty HOME; downloads modules and ONNX Runtime.
 firstrun: toolchain
@@ -33,7 +39,7 @@ firstrun: toolchain
 snippets: build setup
 	$(PYTHON) testdata/firstrun/snippets.py
 
-# Some tests need the real data in ../shared/data; without it they are skipped.
+# Runs all tests. Those on real data need ../shared/data; without it they are skipped.
 test: setup
 	@set -e; for m in $(MODULES); do \
 		tested=$(call tested,$$m); \
@@ -41,6 +47,7 @@ test: setup
 	@[ -d ../shared/data ] || echo "NOT TESTED ON REAL DATA: there is no ../shared/data, and the tests that want it were skipped"
 	@python3 -m pip --version >/dev/null 2>&1 || echo "NOT TESTED WITH PIP: there is none, and that it installs a wheel was skipped"
 
+# Runs all tests with the race detector.
 race: setup
 	@set -e; for m in $(MODULES); do \
 		tested=$(call tested,$$m); \
@@ -50,6 +57,7 @@ race: setup
 setup: toolchain
 	$(GO) run ./cmd/mfgs setup
 
+# Runs gofmt, go vet, staticcheck and the rules in testdata/lint.
 lint: toolchain
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$files" ]; then \
 		echo "not formatted by gofmt:" $$files >&2; exit 1; fi
@@ -85,19 +93,56 @@ fuzz: toolchain
 bench: setup
 	$(GO) test -timeout 60m -run '^$$' -bench . -benchmem ./...
 
+# Repeats the measurements of docs, about seven hours on two idle cores. Everything must be committed, since pages name
+# the commit. Needs ../shared/data and the environments of coverage, peers and testdata/unknown-training-data.
+#
+#	docs/paper.md                  30 minutes
+#	docs/evidence/choice.md        30 minutes
+#	docs/evidence/decisions.md     15 minutes
+#	docs/unknown-training-data.md  5 minutes
+#	docs/cost.md                   minutes; prints the tables, which are copied into the page
+#	docs/coverage.md               5 hours, and 35 GB of disk
+#	docs/benchmarks.md             30 minutes
+#	docs/evidence/synthetic-ood.md has no command: it was measured once
+evidence: work = $(or $(TMPDIR),/tmp)/mfgs-evidence
+evidence: data = $(CURDIR)/../shared/data
+evidence: build setup
+	mkdir -p $(work)
+	tar xzf $(data)/cifar10/cifar10.tar.gz -C $(work)
+	$(GO) build -C testdata -buildvcs=true -o $(work) ./choice ./decisions ./cost
+	$(MAKE) paper
+	cd testdata && $(work)/choice -data $(data) -cifar $(work)
+	cd testdata && $(work)/decisions -data $(data) -cifar $(work)
+	$(PYTHON) testdata/unknown-training-data/measure.py --mfgs ./mfgs --mnist $(data)/mnist --notmnist $(data)/notmnist \
+		--cifar $(work) --tinyimagenet $(data)/tinyimagenet32
+	$(work)/cost -mfgs ./mfgs
+	$(work)/cost -mfgs ./mfgs -features 64 -classes 10 -structure full
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000,50000 -held-out 200 -damping 1
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -held-out 2000
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -held-out 8000
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -shards 8,64 -held-out 200
+	$(MAKE) coverage
+	$(MAKE) peers
+
+# Exports some seven hundred classifiers, and checks mfgs with each: docs/coverage.md. Needs the Python environments of
+# testdata/coverage/README.md.
+coverage: build setup
+	testdata/coverage/run.sh ./mfgs
+
 # Compares with plain ONNX Runtime, laplace-torch, ensembles and sampling: docs/benchmarks.md. Takes half an hour in the
 # Python environment of testdata/peers/README.md.
 peers: setup
 	testdata/peers/run.sh
 
-# Writes the paper's tables and figures into docs, from the data in ../shared/data: 30 minutes on two cores. They
-# name the commit, so everything must be committed. Then cd cmd/mfgs-paper && go test . -run Quoted -update
-# updates the figures quoted in README and docs/choosing.md.
+# Reproduces the paper's tables and figures, from the data in ../shared/data, in 30 minutes on two cores: docs/paper.md,
+# docs/paper.json and docs/paper. They name the commit, so everything must be committed. After a change of wording,
+# cd cmd/mfgs-paper && go test . -run Published -update renders them again without measuring; go test -C
+# testdata ./lint -run Quoted -update updates the figures that other pages quote.
 paper: setup
 	$(GO) run -C cmd/mfgs-paper -buildvcs=true . report --data $(CURDIR)/../shared/data
 
-# Runs docs/spark.md in a fresh environment with the packages it installs, kills Spark's workers while they
-# calibrate, and compares the bundles. Needs Python 3.11 and Java 17.
+# Runs docs/scale.md's section on Spark in a fresh environment with the packages it installs, kills Spark's workers
+# while they calibrate, and compares the bundles. Needs Python 3.11 and Java 17.
 spark: setup
 	$(PYTHON) testdata/spark/page.py
 
@@ -119,6 +164,9 @@ shells: build
 report-page: build setup
 	cd testdata/page && npm ci --silent --no-fund --no-audit && node --test report.test.mjs
 
+# Renews all screenshots in README and docs.
+pictures: page report-page
+
 # Builds the image of docs/serve/Dockerfile without Docker, and runs the servers of docs/kubernetes in it. Needs
 # root on Debian 12, and a Python environment with testdata/serve/image/requirements.txt.
 image: toolchain
@@ -136,7 +184,7 @@ soak: setup
 	$(GO) run -C testdata ./serve/soak -race=false -restarts 100
 	$(GO) run -C testdata ./serve/soak -race=false -exchanges 10000 -workers 32
 
-# Makes archives, wheels, SBOMs and checksums of all platforms in dist: docs/release.md. Needs Linux on x86-64, git
+# Makes archives, wheels, SBOMs and checksums of all platforms in dist: docs/install.md. Needs Linux on x86-64, git
 # and Python. RELEASE=-twice builds twice and compares; RELEASE=-only=linux/amd64 builds one platform.
 release: toolchain
 	$(GO) run -C testdata ./release -version $(VERSION) -out $(CURDIR)/dist $(RELEASE)

@@ -31,7 +31,7 @@ func ParseDamping(s string) (Damping, error) {
 	number, relative := strings.CutPrefix(s, "rel:")
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 0) {
-		return Damping{}, fmt.Errorf("%s %q, want auto, a positive number or rel:RHO with a positive RHO", option.Damping, s)
+		return Damping{}, option.Errorf("%s %q, want auto, a positive number or rel:RHO with a positive RHO", option.Damping, s)
 	}
 	if relative {
 		return Damping{Relative: v}, nil
@@ -43,11 +43,11 @@ func ParseDamping(s string) (Damping, error) {
 func (d Damping) Validate() error {
 	for _, v := range []float64{d.Absolute, d.Relative} {
 		if !(v >= 0) || math.IsInf(v, 1) {
-			return fmt.Errorf("%s %v, want a positive number or zero for automatic", option.Damping, v)
+			return option.Errorf("%s %v, want a positive number or zero for automatic", option.Damping, v)
 		}
 	}
 	if d.Absolute > 0 && d.Relative > 0 {
-		return fmt.Errorf("%s is both absolute, %v, and relative, %v: want one", option.Damping, d.Absolute, d.Relative)
+		return option.Errorf("%s is both absolute, %v, and relative, %v: want one", option.Damping, d.Absolute, d.Relative)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (c Covariance) Validate() error {
 	case Hessian, Fisher, Sandwich:
 		return nil
 	}
-	return fmt.Errorf("%s %q, want hessian, fisher or sandwich", option.Covariance, c)
+	return option.Errorf("%s %q, want hessian, fisher or sandwich", option.Covariance, c)
 }
 
 // leverageDamping is relative to the mean eigenvalue of A.

@@ -45,7 +45,7 @@ func (s Structure) Validate() error {
 	case "", Auto, Full, Kronecker:
 		return nil
 	}
-	return fmt.Errorf("%s %q: want %s, %s or %s", option.Structure, s, Auto, Full, Kronecker)
+	return option.Errorf("%s %q: want %s, %s or %s", option.Structure, s, Auto, Full, Kronecker)
 }
 
 // Resolve replaces Auto by the structure that suits the head. It refuses a curvature that would not fit into

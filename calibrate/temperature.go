@@ -74,8 +74,8 @@ func newExamples(n, categories int) examples {
 //
 // Jeffreys' prior for an error rate counts half an error more than were seen. Without it, no temperature would be
 // too low for a network that makes no error on the validation data, and a network with few errors would get one that
-// is far too low. With many examples the half hardly matters. docs/choice.md compares no, one half, one and two
-// errors more.
+// is far too low. With many examples the half hardly matters. docs/evidence/choice.md compares none, one
+// half, one and two errors more.
 func (e *examples) losses(j int) []float64 {
 	wrong := e.wrong(j)
 	l := slices.Clone(e.nll[j])

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"iter"
 	"os"
@@ -35,10 +34,17 @@ import (
 // An interrupted run leaves its rows in RECIPE-STAMP.partial, where STAMP is a hash of the data's paths,
 // sizes and modification times. The next run with the same recipe and stamp computes the rest. Partial
 // files are removed after a week.
+//
+// If the folder cannot be read or written, rows come from the network, and Failed is called.
 type Cache struct {
 	Dir string
 	// Options are those that the datasets were opened with: labels depend on them.
 	Options dataset.Options
+	// ReadOnly takes what there is, and stores nothing.
+	ReadOnly bool
+	// Failed, if set, receives the error for which a pass goes on without the folder. What it had stored of
+	// the pass is removed by then.
+	Failed func(error)
 }
 
 const (
@@ -115,16 +121,21 @@ type caching struct {
 func (s *caching) batches(ctx context.Context) iter.Seq2[*rows.Batch, error] {
 	return func(yield func(*rows.Batch, error) bool) {
 		store, f, err := s.lookUp(ctx)
-		if err != nil {
+		failed := errors.As(err, new(*cacheError))
+		switch {
+		case failed:
+			s.failed(err)
+			fallthrough
+		case err == nil && store == nil && s.ReadOnly:
+			s.network.computed(ctx, s.ds, s.c)(yield)
+		case err != nil:
 			yield(nil, err)
-			return
-		}
-		if store == nil {
+		case store == nil:
 			s.fill(ctx, yield)
-			return
+		default:
+			defer f.Close()
+			s.stored(ctx, store, yield)
 		}
-		defer f.Close()
-		s.stored(ctx, store, yield)
 	}
 }
 
@@ -185,7 +196,7 @@ func (s *caching) stored(ctx context.Context, store *rows.Store, yield func(*row
 func (c *Cache) find(ctx context.Context, recipe, stamp string, ds *dataset.Dataset) (*rows.Store, *os.File, error) {
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("features cache: %w", err)
+		return nil, nil, &cacheError{err}
 	}
 	some := false
 	for _, entry := range entries {
@@ -227,7 +238,7 @@ func (c *Cache) open(name string, wanted func(metadata map[string]string) bool) 
 		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("features cache: %w", err)
+		return nil, nil, &cacheError{err}
 	}
 	info, err := f.Stat()
 	if err == nil {
@@ -241,7 +252,7 @@ func (c *Cache) open(name string, wanted func(metadata map[string]string) bool) 
 	}
 	f.Close()
 	if err != nil && !errors.Is(err, rows.ErrStore) {
-		return nil, nil, fmt.Errorf("features cache: %w", err)
+		return nil, nil, &cacheError{err}
 	}
 	return nil, nil, nil
 }
@@ -250,7 +261,8 @@ func (c *Cache) open(name string, wanted func(metadata map[string]string) bool) 
 func (s *caching) fill(ctx context.Context, yield func(*rows.Batch, error) bool) {
 	to, err := s.begin()
 	if err != nil {
-		yield(nil, cacheError(err))
+		s.failed(&cacheError{err})
+		s.network.computed(ctx, s.ds, s.c)(yield)
 		return
 	}
 	err = errUnfinished
@@ -286,9 +298,11 @@ func (s *caching) missing(ctx context.Context, to *filling) iter.Seq2[*rows.Batc
 	noted := len(c.Stats.Bad)
 	return func(yield func(*rows.Batch, error) bool) {
 		for b, err := range s.network.computed(ctx, s.ds, c) {
-			if err == nil {
+			if err == nil && !to.failed {
 				noted = to.note(c.Stats.Bad, noted)
-				err = to.add(b)
+				if err := to.writer.Add(b); err != nil {
+					s.abandon(to, err)
+				}
 			}
 			if !yield(b, err) || err != nil {
 				return
@@ -300,6 +314,9 @@ func (s *caching) missing(ctx context.Context, to *filling) iter.Seq2[*rows.Batc
 
 // finish completes the store, if it is not complete yet, and gives it its name.
 func (s *caching) finish(ctx context.Context, to *filling) error {
+	if to.failed {
+		return nil
+	}
 	var fingerprint string
 	if to.store != nil && to.store.End() != nil {
 		fingerprint = to.store.Fingerprint()
@@ -310,22 +327,36 @@ func (s *caching) finish(ctx context.Context, to *filling) error {
 			return err
 		}
 		if err := to.writer.End(rows.End{Fingerprint: fingerprint, Labelled: s.ds.HasLabels()}); err != nil {
-			return &writeError{cacheError(err)}
+			s.abandon(to, err)
+			return nil
 		}
 	}
 	if err := to.finish(s.name(s.recipe, fingerprint)); err != nil {
-		return &writeError{cacheError(err)}
+		s.abandon(to, err)
 	}
 	return nil
 }
 
-func cacheError(err error) error { return fmt.Errorf("features cache: %w", err) }
+// abandon removes a store that cannot be written, since it may take the space that is missing.
+func (s *caching) abandon(to *filling, err error) {
+	failure := &cacheError{err}
+	to.leave(failure)
+	to.failed, to.leave = true, func(error) {}
+	s.failed(failure)
+}
 
-// A writeError reports that a store cannot be written. Its partial file is removed, as it may take the
-// space that is missing.
-type writeError struct{ error }
+// failed reports that the pass goes on without the folder.
+func (s *caching) failed(err error) {
+	if s.Failed != nil {
+		s.Failed(err)
+	}
+}
 
-func (e *writeError) Unwrap() error { return e.error }
+// A cacheError reports that the folder cannot be read or written. The data and the network may be all right.
+type cacheError struct{ err error }
+
+func (e *cacheError) Error() string { return "features cache: " + e.err.Error() }
+func (e *cacheError) Unwrap() error { return e.err }
 
 // A filling is a store being written.
 type filling struct {
@@ -333,6 +364,7 @@ type filling struct {
 	store  *rows.Store             // what an earlier run has stored; nil for nothing
 	finish func(name string) error // gives the store its name
 	leave  func(err error)         // ends writing, successfully or because of err
+	failed bool                    // it could not be written, and is no more
 }
 
 // note stores the bad records from an index on, and returns how many there are in all.
@@ -341,14 +373,6 @@ func (f *filling) note(bad []rows.Bad, from int) int {
 		f.writer.Bad(b)
 	}
 	return len(bad)
-}
-
-// add stores examples.
-func (f *filling) add(b *rows.Batch) error {
-	if err := f.writer.Add(b); err != nil {
-		return &writeError{cacheError(err)}
-	}
-	return nil
 }
 
 // begin continues the partial file of an earlier run with the same recipe and data, or begins a new
@@ -403,7 +427,7 @@ func (s *caching) metadata() map[string]string {
 func (s *caching) grow(g *files.Growing) (to *filling, err error) {
 	head := int64(0)
 	to = &filling{finish: g.Move, leave: func(err error) {
-		if err != nil && (g.Size() <= head || errors.As(err, new(*writeError))) {
+		if err != nil && (g.Size() <= head || errors.As(err, new(*cacheError))) {
 			g.Remove()
 		} else {
 			g.Close()

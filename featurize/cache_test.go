@@ -510,13 +510,36 @@ func TestManyMayFillOneCache(t *testing.T) {
 	}
 }
 
-func TestACacheThatCannotBeWrittenIsAnError(t *testing.T) {
+func TestAPassGoesOnWithoutACacheThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	e := extractor(t, "conv", Config{})
 	ds := openData(t, photos(t, 3, 8, 8, 3), dataset.Options{})
 	file := write(t, t.TempDir(), "file", []byte("not a folder"))
-	_, err := pass(t.Context(), e.Rows, ds, StreamConfig{Cache: &Cache{Dir: file}}, collect(&collected{}))
-	testerr.OneLine(t, err, "features cache", file)
+	want, _ := stream(t, e, ds, StreamConfig{})
+	var failed []error
+	cache := &Cache{Dir: file, Failed: func(err error) { failed = append(failed, err) }}
+	got, _ := stream(t, e, ds, StreamConfig{Cache: cache})
+	equal(t, got, want)
+	if len(failed) != 1 {
+		t.Fatalf("it failed with %v, want once", failed)
+	}
+	testerr.OneLine(t, failed[0], "features cache", file)
+}
+
+func TestAReadOnlyCacheStoresNothing(t *testing.T) {
+	t.Parallel()
+	e := extractor(t, "conv", Config{})
+	ds := openData(t, photos(t, 3, 8, 8, 3), dataset.Options{})
+	c := StreamConfig{Cache: &Cache{Dir: t.TempDir(), ReadOnly: true}}
+	want, stats := stream(t, e, ds, c)
+	if left := entries(t, c.Cache.Dir); len(left) > 0 || stats.Cached {
+		t.Errorf("the cache holds %q, %+v", left, stats)
+	}
+	stream(t, e, ds, StreamConfig{Cache: &Cache{Dir: c.Cache.Dir}})
+	got, stats := stream(t, e, ds, c)
+	if equal(t, got, want); !stats.Cached {
+		t.Errorf("%+v", stats)
+	}
 }
 
 func TestTargetsComeWithTheRows(t *testing.T) {

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -16,9 +17,10 @@ import (
 // Large files are copied to disk, where ONNX Runtime can map them; small ones, or all if the disk cannot
 // be written, to memory.
 type copies struct {
-	draft   *files.Draft // nil until something is written
-	refusal error        // why no file can be written
-	held    int64        // bytes in memory
+	ctx     context.Context // while they are made
+	draft   *files.Draft    // nil until something is written
+	refusal error           // why no file can be written
+	held    int64           // bytes in memory
 }
 
 // smallCopy is the size of a model that is copied to memory: ONNX Runtime's second copy of it costs less
@@ -41,7 +43,10 @@ func (c *copies) take(original *os.File, name string, i int) (file, error) {
 	}
 	if size := info.Size(); c.held+size > smallCopy && c.refusal == nil {
 		var copied file
-		copied, c.refusal = c.write(io.LimitReader(original, size), strconv.Itoa(i))
+		copied, c.refusal = c.write(files.Reader(c.ctx, io.LimitReader(original, size)), strconv.Itoa(i))
+		if err := context.Cause(c.ctx); err != nil {
+			return file{}, err
+		}
 		if c.refusal == nil {
 			copied.name = name
 			return copied, nil
@@ -102,7 +107,7 @@ func (c *copies) hold(original *os.File, name string, size int64) (file, error) 
 	}
 	c.held += size
 	data := make([]byte, size)
-	n, err := io.ReadFull(original, data)
+	n, err := io.ReadFull(files.Reader(c.ctx, original), data)
 	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF { // a file that shrinks fails its checksum
 		return file{}, err
 	}

@@ -2,6 +2,8 @@ package onnx
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -150,5 +152,42 @@ func TestCopiesThatFailLeaveNothing(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "none")+": ") ||
 		!strings.Contains(err.Error(), "set TMPDIR") {
 		t.Errorf("error %v does not say where nothing can be written, and what to do", err)
+	}
+}
+
+// An ending is a context that ends when it was asked so often.
+type ending struct {
+	context.Context
+	left int
+}
+
+func (e *ending) Err() error {
+	if e.left--; e.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestCopyingEndsWithItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	if err := os.WriteFile(path, onnxtest.Marshal(t, onnxtest.Network()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for small, reads := range map[int64]int{0: 2, 1 << 20: 1} { // to a file, and to memory at once
+		left := copiesIn(t, small)
+		for after := range reads {
+			m, err := OpenCopyContext(&ending{t.Context(), after}, path)
+			if !errors.Is(err, context.Canceled) || len(left()) > 0 {
+				t.Errorf("of a context that ends after %d reads: %v, and there is %q", after, err, left())
+			}
+			if err == nil {
+				m.Close()
+			}
+		}
+		m, err := OpenCopyContext(&ending{t.Context(), 100}, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
 	}
 }

@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,12 +36,17 @@ func Open(path string) (*Model, error) { return openWith(path, nil) }
 // OpenCopy is Open for a model whose files may be overwritten while it runs: ONNX Runtime maps weights
 // into memory, where such writes would show. What is read, hashed and run is a private copy of the files
 // below [os.TempDir], or in memory if it is small or no file can be written there. Close removes it.
-func OpenCopy(path string) (*Model, error) {
+func OpenCopy(path string) (*Model, error) { return OpenCopyContext(context.Background(), path) }
+
+// OpenCopyContext is OpenCopy that ends early, with the cause of ctx, if ctx ends while files are copied. It does not
+// keep ctx.
+func OpenCopyContext(ctx context.Context, path string) (*Model, error) {
 	if err := glance(path); err != nil {
 		return nil, err
 	}
-	c := new(copies)
+	c := &copies{ctx: ctx}
 	m, err := openWith(path, c)
+	c.ctx = nil // models derived from this one read the copies
 	if err != nil {
 		c.close()
 		return nil, err

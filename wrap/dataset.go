@@ -33,6 +33,8 @@ var ErrNoExamples = featurize.ErrNoExamples
 type DatasetReport struct {
 	Ignored  []string // files that are no records
 	Warnings []string // such as labels that are not the model's
+	// Total is the number of records, from the first prediction on; 0 if it is unknown, as that of a stream is.
+	Total int
 }
 
 // PredictDataset evaluates a dataset, or a file of features and logits for a bundle without a model. It yields,
@@ -67,6 +69,7 @@ func (p *Predictor) predictDataset(
 	}
 	defer s.Close()
 	report.Ignored = append(report.Ignored, notes.Ignored...)
+	report.Total = max(s.Wanted(), 0)
 	met := &rows.Stats{}
 	s.Config.Stats = met
 	yielded := 0 // of the records that cannot be read

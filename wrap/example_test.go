@@ -69,8 +69,9 @@ func ExampleOpen() {
 			return err
 		}
 		for _, one := range predictions {
-			ood := one.OODPercentile != nil && *one.OODPercentile > 0.99 // 99 % of the validation data score lower
-			fmt.Printf("class %d, confidence %.1f, out of distribution: %t\n", one.Class, one.Confidence, ood)
+			ood := one.OODPercentile != nil && *one.OODPercentile > 0.99 // higher than 99 % of the validation data
+			abstain := ood || one.Abstain != nil && *one.Abstain         // a decision of the bundle
+			fmt.Printf("class %d, confidence %.1f, abstain: %t\n", one.Class, one.Confidence, abstain)
 		}
 		return nil
 	}()
@@ -78,9 +79,9 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	// Output:
-	// class 3, confidence 1.0, out of distribution: false
-	// class 2, confidence 0.8, out of distribution: true
-	// class 5, confidence 0.9, out of distribution: true
+	// class 3, confidence 1.0, abstain: false
+	// class 2, confidence 0.8, abstain: true
+	// class 5, confidence 0.9, abstain: true
 }
 
 func three() image.Image {

@@ -36,27 +36,27 @@ type Options struct {
 
 // Open opens the bundle in a folder and checks all of it against its hashes. The caller closes the
 // Predictor. Once open, a Predictor needs the folder for [Predictor.PredictFeatures] only: it runs a private
-// copy of the model, so that files may be overwritten or removed. The end of ctx also ends the installation of
-// ONNX Runtime that o may ask for; ctx is not retained after Open returns.
+// copy of the model, so that files may be overwritten or removed. The end of ctx ends the reading of large files, and
+// the installation of ONNX Runtime that o may ask for; ctx is not retained after Open returns.
 func Open(ctx context.Context, dir string, o Options) (*Predictor, error) {
-	return open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
+	return open(ctx, func(ctx context.Context) (*bundle.Bundle, error) { return bundle.OpenContext(ctx, dir) }, o)
 }
 
 // OpenFS opens a bundle at the root of a file system, such as one embedded into the program; use fs.Sub to get
 // there. ctx is as for Open.
 func OpenFS(ctx context.Context, fsys fs.FS, o Options) (*Predictor, error) {
-	return open(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
+	return open(ctx, func(ctx context.Context) (*bundle.Bundle, error) { return bundle.OpenFSContext(ctx, fsys) }, o)
 }
 
-func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (*Predictor, error) {
+func open(ctx context.Context, read reader, o Options) (*Predictor, error) {
 	if err := o.Runtime.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := read()
+	b, err := read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a, err := attach.Open(b, o.Model, o.Preprocess)
+	a, err := attach.Open(ctx, b, o.Model, o.Preprocess)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func (p *Predictor) formulas() (*calibrate.Calibration, error) {
 	if p.calibration != nil {
 		return p.calibration, nil
 	}
-	b, err := p.read()
+	b, err := p.read(context.Background())
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,13 +22,16 @@ import (
 //	wrap.Tensor{Shape: []int64{2, 3, 224, 224}, Data: make([]float32, 2*3*224*224)}
 type Tensor = tensor.Tensor
 
+// A reader reads a bundle.
+type reader = func(context.Context) (*bundle.Bundle, error)
+
 // Predictor gives predictions with uncertainty. It is safe for concurrent use.
 //
 // The bundle's model and the mean-field head after it run in one session of ONNX Runtime, with the network and
 // its variances in float32. PredictFeatures computes in float64. Decisions, which are rules on the results, are
 // computed by package conformal in every case; the graph of an exported model computes them again.
 type Predictor struct {
-	read       func() (*bundle.Bundle, error)
+	read       reader
 	bundle     *bundle.Bundle // without its posterior if the network is fused
 	head       layer.Head
 	network    *featurize.Network // with the mean-field head; nil for a bundle without a model

@@ -609,7 +609,7 @@ func TestDamagedExternalDataIsRefused(t *testing.T) {
 	other := slices.Clone(data)
 	other[len(other)-1] ^= 1
 
-	_, err := OpenRead(t.Context(), func() (*bundle.Bundle, error) {
+	_, err := OpenRead(t.Context(), func(context.Context) (*bundle.Bundle, error) {
 		b, err := bundle.Open(own)
 		write(t, own, bundle.ModelDataName, other)
 		return b, err
@@ -713,7 +713,7 @@ func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, dir, bundle.ModelName, original)
-			_, err = OpenRead(t.Context(), func() (*bundle.Bundle, error) {
+			_, err = OpenRead(t.Context(), func(context.Context) (*bundle.Bundle, error) {
 				b, err := read()
 				write(t, dir, bundle.ModelName, data)
 				return b, err

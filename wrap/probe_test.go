@@ -227,14 +227,14 @@ func TestWhenAProbeIsKept(t *testing.T) {
 	}
 	c.NoProbe = true
 	_, err = Calibrate(t.Context(), c)
-	says(t, err, "no_probe is false, want true")
+	says(t, err, "NoProbe is false, want true")
 	c.Force = true
 	if r := mustCalibrate(t, c); r.Probe != (ProbeInfo{Reason: "not wanted"}) || holds(c.Out) != nil {
 		t.Errorf("the report says %+v, and the probe has %d bytes", r.Probe, len(holds(c.Out)))
 	}
 	c.Force, c.NoProbe = false, false
 	_, err = Calibrate(t.Context(), c)
-	says(t, err, "no_probe is true, want false")
+	says(t, err, "NoProbe is true, want false")
 
 	// From the cache, which the calls above have filled.
 	c.Out = filepath.Join(t.TempDir(), "cached")

@@ -2,7 +2,6 @@ package wrap
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -30,11 +29,11 @@ type Runtime struct {
 func (r *Runtime) Validate() error {
 	switch {
 	case r.Threads < 0:
-		return fmt.Errorf("%s %d is negative", option.Threads, r.Threads)
+		return option.Errorf("%s %d is negative", option.Threads, r.Threads)
 	case r.Batch < 0:
-		return fmt.Errorf("%s %d is negative", option.Batch, r.Batch)
+		return option.Errorf("%s %d is negative", option.Batch, r.Batch)
 	case r.Provider != "" && !slices.Contains(ort.Providers(), r.Provider):
-		return fmt.Errorf("%s %.70q: want %s", option.Provider, r.Provider, strings.Join(ort.Providers(), ", "))
+		return option.Errorf("%s %.70q: want %s", option.Provider, r.Provider, strings.Join(ort.Providers(), ", "))
 	}
 	return nil
 }

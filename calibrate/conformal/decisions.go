@@ -41,20 +41,20 @@ func (p Plan) Validate() error {
 		{option.FalseAlarm, p.FalseAlarm}, {option.Alpha, p.Alpha}, {option.Confidence, p.Confidence},
 	} {
 		if !(f.value >= 0 && f.value < 1) {
-			return fmt.Errorf("%s is %v, want a number between 0 and 1", f.name, f.value)
+			return option.Errorf("%s is %v, want a number between 0 and 1", f.name, f.value)
 		}
 	}
 	switch {
 	case p.TargetError > 0 && p.TargetCoverage > 0:
-		return fmt.Errorf("%s and %s both set the uncertainty threshold: give one of them",
+		return option.Errorf("%s and %s both set the uncertainty threshold: give one of them",
 			option.TargetError, option.TargetCoverage)
 	case p.Alpha == 0 && (p.Sets != "" || p.ClassConditional):
-		return fmt.Errorf("%s and %s apply to prediction sets: give %s, the fraction of sets that may miss the label",
+		return option.Errorf("%s and %s apply to prediction sets: give %s, the fraction of sets that may miss the label",
 			option.Sets, option.ClassConditional, option.Alpha)
 	case p.Sets != "" && !slices.Contains(Scores, p.Sets):
-		return fmt.Errorf("%s is %.70q, want one of %v", option.Sets, p.Sets, Scores)
+		return option.Errorf("%s is %.70q, want one of %v", option.Sets, p.Sets, Scores)
 	case p.Confidence > 0 && !p.answers():
-		return fmt.Errorf("%s applies to %s, %s and %s: give one of them",
+		return option.Errorf("%s applies to %s, %s and %s: give one of them",
 			option.Confidence, option.TargetError, option.TargetCoverage, option.FalseAlarm)
 	}
 	return nil

@@ -165,6 +165,9 @@ func Detection(in, out []float64, inSample, outSample int, keys ...string) (*Sta
 type ResampleOptions struct {
 	Resamples int    // 0: 1000
 	Seed      uint64 // the same seed draws the same examples on every machine
+
+	// Progress, unless nil, is called with the number of resamples that are done, by one goroutine at a time.
+	Progress func(done, total int)
 }
 
 // Resample draws examples with replacement and computes the figures of all methods on the same draws, so that
@@ -201,6 +204,14 @@ func Resample(
 	all(weights, values)
 
 	draws := make([][]float64, o.Resamples)
+	var done int
+	var lock sync.Mutex
+	step := func() {
+		lock.Lock()
+		defer lock.Unlock()
+		done++
+		o.Progress(done, o.Resamples)
+	}
 	parallel(o.Resamples, func() func(int) {
 		weights := make([][]int32, len(sizes))
 		for i, n := range sizes {
@@ -219,6 +230,9 @@ func Resample(
 			}
 			draws[r] = make([]float64, width)
 			all(weights, draws[r])
+			if o.Progress != nil {
+				step()
+			}
 		}
 	})
 

@@ -28,7 +28,7 @@ type Shard struct{ Index, Count int }
 // Validate reports a shard that does not exist.
 func (s Shard) Validate() error {
 	if s != (Shard{}) && (s.Count > MaxShards || s.Index < 1 || s.Index > s.Count) {
-		return fmt.Errorf("%s %s, want I/N with I from 1 to N, and N at most %d", option.Shard, s, MaxShards)
+		return option.Errorf("%s %s, want I/N with I from 1 to N, and N at most %d", option.Shard, s, MaxShards)
 	}
 	return nil
 }
@@ -40,7 +40,7 @@ func ParseShard(text string) (s Shard, err error) {
 		s.Count, err = strconv.Atoi(count)
 	}
 	if !ok || err != nil || s == (Shard{}) || s.String() != text {
-		return Shard{}, fmt.Errorf("%s %.40q, want I/N, such as 1/8", option.Shard, text)
+		return Shard{}, option.Errorf("%s %.40q, want I/N, such as 1/8", option.Shard, text)
 	}
 	return s, s.Validate()
 }

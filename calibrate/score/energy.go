@@ -45,7 +45,7 @@ func energyFrom[V any](t Terms[V], a V) V {
 var studentizedEnergy = Score{
 	Name:   "studentized_energy",
 	Doc:    "the free energy over √leverage",
-	Source: "docs/scores.md; energy: Liu et al. 2020, eq. 4",
+	Source: "docs/methods.md; energy: Liu et al. 2020, eq. 4",
 	rows:   studentizedEnergyOf[Rows],
 	graph:  studentizedEnergyOf[string],
 }

@@ -12,7 +12,7 @@ import (
 var learned = Score{
 	Name:   "learned",
 	Doc:    "several scores, weighted by a logistic regression",
-	Source: "docs/standins.md",
+	Source: "docs/methods.md",
 	rows:   learnedOf[Rows],
 	graph:  learnedOf[string],
 	fitted: slices.Concat(ownTensors, react.fitted, fdbd.fitted),
@@ -76,7 +76,7 @@ func compressed[V any](t Terms[V], z V) V {
 	return t.Mul(t.Mul(sign, size), t.Number(bend))
 }
 
-// Learn fits the score "learned" to in- and out-of-distribution examples: see docs/standins.md. Parts that cannot be
+// Learn fits the score "learned" to in- and out-of-distribution examples: see docs/methods.md. Parts that cannot be
 // fitted to the training data, which may be nil, are left out, and so are examples with a score that is not finite.
 // An error that is [ErrNoFit] says that no part separates the examples.
 func Learn(training *Training, in, out Examples) (*Fitted, error) {

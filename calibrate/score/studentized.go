@@ -5,7 +5,7 @@ import "github.com/mfgs/mfgs/calibrate/layer"
 var studentized = Score{
 	Name:       "studentized",
 	Doc:        "the logits' margin over √leverage: mf0's limit",
-	Source:     "docs/scores.md; of residuals: Cook and Weisberg 1982, eq. 2.1.12",
+	Source:     "docs/methods.md; of residuals: Cook and Weisberg 1982, eq. 2.1.12",
 	Similarity: true,
 	rows:       studentizedOf[Rows],
 	graph:      studentizedOf[string],
@@ -20,7 +20,7 @@ func studentizedOf[V any](t Terms[V], _ Tensors) V {
 var marginLeverage = Score{
 	Name:       "margin_leverage",
 	Doc:        "the logits' margin over the leverage",
-	Source:     "docs/scores.md",
+	Source:     "docs/methods.md",
 	Similarity: true,
 	rows:       marginLeverageOf[Rows],
 	graph:      marginLeverageOf[string],

@@ -3,7 +3,7 @@ package main
 import "github.com/mfgs/mfgs/calibrate/score"
 
 const (
-	scoresTitle = "Scores of unfamiliarity: not the paper's"
+	scoresTitle = "OOD scores (not in the paper)"
 	scoresTable = "scores" // as in paper.json
 )
 
@@ -17,6 +17,11 @@ const (
 	// The mean over tuning on each of the network's other sets.
 	tunedOnOther protocol = "tuned on another set"
 )
+
+// label is what a score is tuned on.
+func (p protocol) label() string {
+	return map[protocol]string{untuned: "nothing", synthetic: "synthetic OOD images", tuned: "part of the set", tunedOnOther: "another set"}[p]
+}
 
 // To save time, at most scoreImages evenly spaced images of each set are tested, with scoreResamples bootstrap
 // resamples.

@@ -139,8 +139,8 @@ func (l *lab) cifarOOD(ctx context.Context, file func(string) string) ([]bench.N
 // cifarTrials are the rows for the networks trained on the same files.
 func cifarTrials() []trial {
 	const (
-		onFeatures = "last layers, on the features of one network"
-		lastLayer  = "of the last layer alone"
+		onFeatures = "last layers on the features of one network"
+		lastLayer  = "last layer only"
 	)
 	var trials []trial
 	for _, m := range []int{2, 3, 4, 5} {
@@ -151,8 +151,8 @@ func cifarTrials() []trial {
 		{row: "RUE", method: "rue:50", maxNetworks: someNetworks, note: lastLayer},
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},
-		{row: "Dropout", method: "dropout:50", maxNetworks: someNetworks, note: "of the features of a network trained without it"},
-		{row: "BNN(VI)", note: "not made: no network was trained so"},
+		{row: "Dropout", method: "dropout:50", maxNetworks: someNetworks, note: "network trained without dropout"},
+		{row: "BNN(VI)", note: "not run: no such network was trained"},
 		{row: "BNN(LL-VI)", method: "bnn-ll-vi:50", maxNetworks: someNetworks},
 		{row: "BNN(KFAC)", method: "bnn-kfac:50", note: lastLayer},
 		{row: "mf0", method: "mf0"},
@@ -166,10 +166,10 @@ func cifarTrials() []trial {
 		{row: "M=50", method: "mc:50"},
 		{row: "mf0, J^-1", method: "mf0", maxNetworks: someNetworks, posterior: posterior{covariance: calibrate.Fisher}},
 		{row: "mf0, H^-1JH^-1", method: "mf0", maxNetworks: someNetworks, posterior: posterior{covariance: calibrate.Sandwich}},
-		{row: "mf0, SWAG", method: "mf0@swag", maxNetworks: someNetworks, note: "the covariance is that of eight epochs of training"},
+		{row: "mf0, SWAG", method: "mf0@swag", maxNetworks: someNetworks, note: "covariance of the weights over eight epochs of training"},
 		{row: "EDL, last layer", method: "edl", maxNetworks: 1, oneDraw: true, note: onFeatures},
-		{row: "leverage", method: "leverage", note: "of mfgs, not of the paper"},
-		{row: "studentized", method: "studentized", note: "of mfgs, not of the paper"},
+		{row: "leverage", method: "leverage", note: "from mfgs, not the paper"},
+		{row: "studentized", method: "studentized", note: "from mfgs, not the paper"},
 	}...)
 }
 
@@ -267,21 +267,21 @@ func measureCIFAR10(ctx context.Context, l *lab, s *section) error {
 }
 
 func writeCIFAR10(s *section) {
-	s.write("The images are JPEG files of quality 75, and not the original pixels: no number here can be compared with the paper's " +
-		"absolute ones, only orders within a table. M = 50 for what samples, as in the paper. LSUN and SVHN are not to be had; " +
-		"Tiny-ImageNet at 32 × 32, the digits of MNIST in grey on 32 × 32, and noise stand in. As in the paper, the temperatures for telling a set " +
-		"are tuned on a part of that set, 2,000 images, and the rest is tested; all rows are made for Tiny-ImageNet, and for the others MLE, temperature scaling, BNN(KFAC), mf0, ensembles and two scores of ours.")
+	s.write("The images are JPEG files of quality 75, not the original pixels, so only the order within a table can be compared with the paper, not absolute numbers. " +
+		"Sampling methods use M = 50, as in the paper. LSUN and SVHN were not available and are replaced by Tiny-ImageNet at 32 × 32, MNIST in grey at 32 × 32, and noise. " +
+		"As in the paper, temperatures for detection are tuned on 2,000 images of each OOD set, and the others are for testing. All rows were run on Tiny-ImageNet; on the other " +
+		"sets MLE, temperature scaling, BNN(KFAC), mf0, ensembles and two scores of mfgs.")
 	s.write("### ResNet-20s trained on these files")
-	s.write("By SGD with Nesterov momentum for 100 epochs, weight decay 5e-4, with convolutions in bfloat16; the paper's by Adam for 200, weight decay 1e-4.")
+	s.write("Training: SGD with Nesterov momentum for 100 epochs, weight decay 5e-4, convolutions in bfloat16. The paper: Adam for 200 epochs, weight decay 1e-4.")
 	writeCIFAR(s, s.of("cifar10", cifar10Name, cifarTrials()))
-	s.write("### Sets not to be had")
+	s.write("### OOD sets that were not available")
 	for _, set := range []string{lsun, svhn} {
 		s.write("CIFAR-10 versus %s:", map[string]string{lsun: "LSUN", svhn: "SVHN"}[set])
 		s.write("%s", render(unmade("cifar10", cifar10Name, ""), detectionColumns(set, false)...))
 	}
 	s.write("### A ResNet-20 trained on the original pixels")
-	s.write("Its test data has another encoding than what it was trained on, so it is under shift. It saw all training images, so that " +
-		"2,000 test images, 200 of each class, are held out for tuning, and the other 8,000 are tested.")
+	s.write("This network is tested under shift: its test images have another encoding than its training images. It was trained on all training images, so " +
+		"2,000 test images, 200 per class, are for validation and the other 8,000 for testing.")
 	writeCIFAR(s, s.of("cifar10", shiftName, shiftedNetworkTrials()))
 }
 
@@ -297,7 +297,7 @@ func writeCIFAR(s *section, rows []row) {
 		made[i].Note = "" // oodQuantity above
 	}
 	for _, set := range cifarSets {
-		s.write("Told from %s:", set)
+		s.write("Detection of %s:", setLabel(set))
 		made := slices.DeleteFunc(slices.Clone(made), func(r row) bool { return len(r.over(rocOf(set))) == 0 })
 		s.write("%s", render(made, append(detectionColumns(set, false), detectionColumns(set, true)...)...))
 	}
@@ -314,11 +314,11 @@ func unmade(table, data, why string) []row {
 }
 
 func measureCIFAR100(_ context.Context, _ *lab, s *section) error {
-	s.add(unmade("cifar100", cifar100Name, "not made: no CIFAR-100 and no SVHN")...)
+	s.add(unmade("cifar100", cifar100Name, "not run: CIFAR-100 and SVHN were not available")...)
 	return nil
 }
 
 func writeCIFAR100(s *section) {
-	s.write("Neither CIFAR-100 nor SVHN is to be had; the paper's rows:")
+	s.write("CIFAR-100 and SVHN were not available. The paper's rows:")
 	s.write("%s", render(unmade("cifar100", cifar100Name, ""), detectionColumns(svhn, false)...))
 }

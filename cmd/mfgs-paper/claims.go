@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 )
@@ -91,7 +90,7 @@ func paperClaims() []claim {
 		of("SWAG does as well as H⁻¹JH⁻¹", "§6.2, table 1", isEqual,
 			inTable("1", mnistName, roc, "SWAG", "H^-1JH^-1", "H^-1JH^-1, eps = 1")),
 		untried("the logits' variances of unfamiliar inputs are nearly the same, and far above their covariances", "§6.2",
-			"a conjecture of why mf0, mf1 and mf2 agree, and no figure of the paper's"),
+			"the paper's conjecture about why mf0, mf1 and mf2 agree; it gives no figure"),
 		of("mf0 tells notMNIST better than sampling, of however many layers (here M = 50)", "§6.3, table 2", isBetter, mf0Layers),
 		of("more layers than the last do not help mf0", "§6.3, table 2", isNotWorse,
 			inTable("2", mnistName, roc, "mf0, last layer", "mf0, top two layers", "mf0, all three layers")),
@@ -109,8 +108,8 @@ func paperClaims() []claim {
 		of("mf0 tells notMNIST better than Bayesian networks", "§6.4, table 4", isBetter, mnist(roc, "mf0", bayesian...)),
 		of("mf0 tells notMNIST better than ensembles of five", "§6.4, table 4", isBetter, mnist(roc, "mf0", "Deep E.(5)")),
 		of("mf0 tells notMNIST as well as far larger ensembles (here of nine)", "§6.4", isNotWorse, mnist(roc, "mf0", "Deep E.(9)")),
-		untried("mf0 is on par with 500 networks, and these lead in domain", "§6.4, table 4", "ten networks are the most that there are"),
-		untried("500 networks take 30 hours on a GPU, mf0 one network and seconds", "§6.4", "no 500 networks were trained"),
+		untried("mf0 is on par with 500 networks, and these lead in domain", "§6.4, table 4", "only ten networks were trained"),
+		untried("500 networks take 30 hours on a GPU, mf0 one network and seconds", "§6.4", "500 networks were not trained here"),
 		of("RUE tells notMNIST better than MLE", "§6.4, table 4", isBetter, mnist(roc, "RUE", "MLE")),
 		of("MLE, temperature scaling and EDL tell notMNIST worse than Bayesian networks and ensembles", "§6.4, table 4", isBetter,
 			mnist(roc, "Dropout", "MLE", "T. Scale", "EDL"), mnist(roc, "BNN(VI)", "MLE", "T. Scale", "EDL"),
@@ -132,13 +131,13 @@ func paperClaims() []claim {
 			cifar(eceOf, "mf0", "T. Scale", "Dropout")),
 		untried("mf0 is better than BNN(VI) on CIFAR-10 and on ImageNet", "tables 5 and 6", "no such networks were trained"),
 		untried("mf0 tells SVHN from CIFAR-10 and CIFAR-100, LSUN from both, and ImageNet-O best", "§6.4, tables 3, 5, 6 and 7",
-			"none of these sets is to be had"),
-		untried("on CIFAR-100 mf0 has the lowest ECE, and ensembles the lowest error and NLL", "§6.4, tables 3 and 5", "CIFAR-100 is not to be had"),
+			"these data sets were not available"),
+		untried("on CIFAR-100 mf0 has the lowest ECE, and ensembles the lowest error and NLL", "§6.4, tables 3 and 5", "CIFAR-100 was not available"),
 		of("mf0 has a lower ECE on ImageNet than MLE and temperature scaling", "§6.4, appendix A.1, tables 3 and 5", isBetter,
 			inTable("3", imagenetName, eceOf, "mf0", "MLE", "T. Scale")),
 		untried("mf0 has a lower ECE on ImageNet than RUE, dropout and BNN(KFAC)", "§6.4, appendix A.1, tables 3 and 5",
-			"ten draws of last layers of 1,001 classes take too long to tune"),
-		untried("on ImageNet ensembles have a lower error and NLL than mf0, and a higher ECE", "§6.4, table 3", "there is one network"),
+			"tuning ten draws of last layers with 1,001 classes takes too long"),
+		untried("on ImageNet ensembles have a lower error and NLL than mf0, and a higher ECE", "§6.4, table 3", "only one network was available"),
 		of("likelihood wants T_act ≥ 1 (log₁₀ above 0)", "appendix A.3, figure 1", isBetter, heatMapContrast("log10 T_act, NLL", true)),
 		of("likelihood wants T_ens ≤ 0.01 (log₁₀ below −2)", "appendix A.3, figure 1", isBetter, lowTens()),
 		of("telling notMNIST wants a lower T_act than likelihood (log₁₀ of the ratio)", "appendix A.3, figure 1", isBetter,
@@ -163,7 +162,7 @@ func ukfContrasts(q quantity) []contrast {
 }
 
 // rotatedECE is the ECE under rotation, where it is much larger.
-var rotatedECE = quantity{"ece", "", "ECE %", eceOf.of, false, .01, 100, 1}
+var rotatedECE = eceOf.coarser(.01, 1)
 
 // lowTens compares T_ens for likelihood with 0.01.
 func lowTens() []contrast {
@@ -178,6 +177,7 @@ func lowTens() []contrast {
 		return &above
 	}
 	q.key += ", above that of 0.01"
+	q.name += ", relative to 0.01"
 	return []contrast{{heatMapRow.table, heatMapRow.data, heatMapRow.row, "", q, ""}}
 }
 
@@ -236,13 +236,13 @@ const (
 
 // underShift is the claim that mf0 is no worse than another method on corrupted images.
 func underShift(q quantity, other, set string) string {
-	return fmt.Sprintf("mf0 has no higher %s than %s on corrupted %s, severity by severity", strings.TrimSuffix(q.name, ", %"), other, set)
+	return fmt.Sprintf("mf0 has no higher %s than %s on corrupted %s, severity by severity", q.name, other, set)
 }
 
 // withoutDuplicates compares the AUROC on notMNIST without and with duplicates.
 func withoutDuplicates() (all []contrast) {
 	q := rocOf(notMNIST)
-	q.key, q.name = "ROC without duplicates less with them", "ROC without duplicates less with them"
+	q.key, q.name = "ROC without duplicates less with them", "AUROC without minus with duplicates"
 	q.of = func(f figures) *float64 {
 		without, with := rocOf(deduplicated).of(f), rocOf(notMNIST).of(f)
 		if without == nil || with == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/estimate"
 )
@@ -237,4 +238,19 @@ func (of comparison) between() string {
 		return of.A
 	}
 	return of.A + " − " + of.B
+}
+
+// label is how paper.md words the claim.
+func (c claim) label() string {
+	return strings.Replace(labelOf(claimLabels, c.Text), ", severity by severity", ", at any severity", 1)
+}
+
+// label is how paper.md words the verdict.
+func (v verdict) label() string {
+	return labelOf(map[verdict]string{open: "inconclusive", absent: "not tested"}, v)
+}
+
+// label is how paper.md words the result.
+func (r result) label() string {
+	return labelOf(map[result]string{unclear: "inconclusive"}, r)
 }

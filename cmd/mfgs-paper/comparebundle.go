@@ -19,7 +19,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// compareBundle is the verb compare.
+// compareBundle is the command compare.
 func compareBundle(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	cfg, asJSON, err := parseCompare(args, stdout)
 	if err != nil {
@@ -50,36 +50,36 @@ func parseCompare(args []string, stdout io.Writer) (c compare.Config, asJSON boo
 	}
 	c.Runtime.Install = true
 	f := flag.NewFlagSet("mfgs-paper compare", flag.ContinueOnError)
-	f.StringVar(&c.Bundle, "bundle", "", "`DIR` that mfgs calibrate wrote; must be given")
-	f.StringVar(&c.Test, "test", "", "`SPEC` of labelled data, as for mfgs eval; must be given")
+	f.StringVar(&c.Bundle, "bundle", "", "`DIR` with the bundle (required)")
+	f.StringVar(&c.Test, "test", "", "`SPEC` of labelled test data, as for mfgs eval (required)")
 	f.Func("ood", "`NAME=SPEC` of out-of-distribution data; may be repeated", list(&ood))
-	f.Func("shift", "`NAME=SPEC` of more labelled data, unlike the training data; may be repeated", list(&shifts))
-	f.StringVar(&methods, "methods", "", "`A,B,C` to be measured, each NAME[:M][@COVARIANCE[/STRUCTURE]] (default "+strings.Join(bench.DefaultMethods(), ",")+"):\n"+describeMethods())
-	f.StringVar(&c.Train, "train", "", "`SPEC` of what methods are fitted to (default that of the calibration)")
+	f.Func("shift", "`NAME=SPEC` of labelled data under shift; may be repeated", list(&shifts))
+	f.StringVar(&methods, "methods", "", "methods `A,B,C` to evaluate, each NAME[:M][@COVARIANCE[/STRUCTURE]] (default "+strings.Join(bench.DefaultMethods(), ",")+"):\n"+describeMethods())
+	f.StringVar(&c.Train, "train", "", "`SPEC` of training data (default that of the calibration)")
 	f.StringVar(&c.Val, "val", "", "`SPEC` of validation data to tune on (default that of the calibration)")
 	f.StringVar(&c.ValOOD, "val-ood", "", "`SPEC` of out-of-distribution data to tune on (default that of the calibration)")
-	f.IntVar(&c.Layers, "layers", 0, "`N` dense layers that mf0, mf1, mf2, ukf, mc and bnn-kfac are over, the last first (default 1)")
-	f.Func("with", "`NAME=FILE` another network for a method, or a checkpoint for swag; repeated for each", list(&with))
-	f.StringVar(&c.Evidence, "evidence", "", "`NAME` of what makes evidence of the logits of edl: relu, softplus or exp (default as the file says)")
-	f.Float64Var(&c.DropoutRate, "dropout-rate", 0, "`P` what part dropout leaves out (default the network's own, else chosen)")
-	f.Uint64Var(&c.Seed, "seed", 0, "`N` of all that is random")
-	f.StringVar(&draws, "draws", "", "`SEEDS`, separated by commas, with which methods that draw at random are measured (default --seed alone)")
-	f.BoolVar(&c.PerClass, "per-class", false, "measure each class of the test data as well")
-	f.IntVar(&c.Limit, "limit", 0, "`N` examples at most of each set that is measured on")
-	f.StringVar(&c.Model, "model", "", "`FILE` for a bundle that holds no model")
+	f.IntVar(&c.Layers, "layers", 0, "use the last `N` dense layers for mf0, mf1, mf2, ukf, mc and bnn-kfac (default 1)")
+	f.Func("with", "`NAME=FILE` of another network for a method, or of a checkpoint for swag; may be repeated", list(&with))
+	f.StringVar(&c.Evidence, "evidence", "", "`NAME` of the function from logits to evidence in edl: relu, softplus or exp (default from the file)")
+	f.Float64Var(&c.DropoutRate, "dropout-rate", 0, "dropout probability `P` (default the network's own, otherwise tuned)")
+	f.Uint64Var(&c.Seed, "seed", 0, "random seed `N`")
+	f.StringVar(&draws, "draws", "", "`SEEDS` of the random draws, separated by commas (default --seed)")
+	f.BoolVar(&c.PerClass, "per-class", false, "also report each class of the test data")
+	f.IntVar(&c.Limit, "limit", 0, "use at most `N` examples of each test, OOD and shift set")
+	f.StringVar(&c.Model, "model", "", "model `FILE`, for a bundle without one")
 	f.StringVar(&pixels, "preprocess", "", "`FILE` with preprocessing (default the bundle's)")
-	f.IntVar(&c.MaxBad, "max-bad", 0, "`N` records that cannot be read are skipped")
-	f.StringVar(&c.Cache, "features-cache", "", "`DIR` that keeps features between runs")
-	f.IntVar(&c.Runtime.Batch, "batch", 0, "`N` examples at a time")
-	f.IntVar(&c.Runtime.Threads, "threads", 0, "`N` of an inference")
-	f.StringVar(&c.Runtime.Provider, "provider", "", "`NAME` of "+strings.Join(ort.Providers(), ", "))
+	f.IntVar(&c.MaxBad, "max-bad", 0, "skip at most `N` unreadable records")
+	f.StringVar(&c.Cache, "features-cache", "", "keep features in `DIR` between runs")
+	f.IntVar(&c.Runtime.Batch, "batch", 0, "batch size `N`")
+	f.IntVar(&c.Runtime.Threads, "threads", 0, "threads per inference `N`")
+	f.StringVar(&c.Runtime.Provider, "provider", "", "execution provider `NAME`: "+strings.Join(ort.Providers(), ", "))
 	f.BoolVar(&asJSON, "json", false, "print JSON, as mfgs eval does")
 	if err := parseFlags(f, args, stdout, "--bundle DIR --test SPEC"); err != nil {
 		return c, false, err
 	}
 	for name, value := range map[string]string{"bundle": c.Bundle, "test": c.Test} {
 		if value == "" {
-			return c, false, &usageError{"--" + name + " is missing"}
+			return c, false, &usageError{"--" + name + " is required"}
 		}
 	}
 	layers := false
@@ -138,7 +138,7 @@ func parseDraws(list string) (seeds []uint64, err error) {
 	for s := range strings.SplitSeq(list, ",") {
 		seed, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no seed: want whole numbers from 0 on, separated by commas", s)
+			return nil, fmt.Errorf("seed %q: want whole numbers from 0, separated by commas", s)
 		}
 		seeds = append(seeds, seed)
 	}

@@ -31,7 +31,7 @@ func measureDamping(ctx context.Context, l *lab, s *section) error {
 }
 
 func writeDamping(s *section) {
-	s.write("H⁻¹ and the sandwich with the same damping, ρ in units of the mean eigenvalue of H, and not what held-out likelihood chooses for each. " +
-		"Which of them tells notMNIST better is a matter of ρ.")
+	s.write("H⁻¹ and the sandwich with the same damping, ρ in units of the mean eigenvalue of H, instead of a damping chosen for each by validation likelihood. " +
+		"Which of them has the higher AUROC on notMNIST depends on ρ.")
 	s.write("%s", render(s.of("damping", mnistName, dampingTrials()), mnistColumns()...))
 }

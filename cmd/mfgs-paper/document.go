@@ -117,7 +117,7 @@ func (r *report) json() ([]byte, error) {
 func (c *claim) restore(all []claim) error {
 	at := slices.IndexFunc(all, func(q claim) bool { return q.Text == c.Text && q.Source == c.Source })
 	if at < 0 {
-		return fmt.Errorf("%q is no claim of the report", c.Text)
+		return fmt.Errorf("unknown claim %q", c.Text)
 	}
 	c.assertion, c.contrasts = all[at].assertion, all[at].contrasts
 	for i := range c.Comparisons {
@@ -157,7 +157,7 @@ func readReport(data []byte, parts []part) (*report, error) {
 			err = json.Unmarshal(line, &m)
 			at := slices.IndexFunc(parts, func(of part) bool { return of.name == m.Name })
 			if at < 0 {
-				return nil, fmt.Errorf("%q is no part of the report", m.Name)
+				return nil, fmt.Errorf("unknown part %q", m.Name)
 			}
 			r.sections = append(r.sections, &section{Name: m.Name, Seconds: m.Seconds, Facts: m.Facts, part: parts[at]})
 		case claimsTable:
@@ -181,7 +181,7 @@ func readReport(data []byte, parts []part) (*report, error) {
 func (r *report) readRow(e *entry) error {
 	i := slices.IndexFunc(r.sections, func(s *section) bool { return s.Name == e.Part })
 	if i < 0 {
-		return fmt.Errorf("table %s, %s: %q is no part of the report", e.Table, e.Row, e.Part)
+		return fmt.Errorf("table %s, %s: unknown part %q", e.Table, e.Row, e.Part)
 	}
 	s, at := r.sections[i], place{e.Table, e.Data, e.Row}
 	if n := len(s.Rows); n == 0 || s.Rows[n-1].place != at {

@@ -62,11 +62,11 @@ func measureDuplicates(ctx context.Context, l *lab, s *section) error {
 
 func writeDuplicates(s *section) {
 	all := s.Facts["as held out"] + s.Facts["as an earlier one"] + s.Facts["left"]
-	s.write("Of the %.0f test images of notMNIST %.0f equal one of those that were tuned on, byte for byte, and %.0f more an earlier test image; %.0f are left without these. "+
-		"Under the temperatures tuned on all that were held out:", all, s.Facts["as held out"], s.Facts["as an earlier one"], s.Facts["left"])
+	s.write("Of the %.0f test images of notMNIST, %.0f are byte-identical to a validation image and %.0f more to an earlier test image; %.0f are left. "+
+		"Temperatures are tuned on all validation images.", all, s.Facts["as held out"], s.Facts["as an earlier one"], s.Facts["left"])
 	s.write("%s", render(s.of("duplicates", mnistName, duplicatesTrials()),
-		detectionColumns(notMNIST, false)[1].named("ROC, all"), detectionColumns(deduplicated, false)[1].named("ROC, without duplicates"),
-		detectionColumns(notMNIST, true)[1].named("nll ROC, all"), detectionColumns(deduplicated, true)[1].named("nll ROC, without duplicates")))
-	s.write("Other tables are of all of them, as the paper's are. Tiny-ImageNet's test images come without labels, so that those of classes which CIFAR-10 has " +
-		"(cars, vans, cats, dogs, frogs, birds and boats are among its two hundred) cannot be taken out: figures for it are of a set that is partly familiar.")
+		detectionColumns(notMNIST, false)[1].named("AUROC, all"), detectionColumns(deduplicated, false)[1].named("AUROC, no duplicates"),
+		detectionColumns(notMNIST, true)[1].named("AUROC (NLL), all"), detectionColumns(deduplicated, true)[1].named("AUROC (NLL), no duplicates")))
+	s.write("Other tables include the duplicates, as the paper does. Some of Tiny-ImageNet's two hundred classes are also in CIFAR-10 (cars, vans, cats, dogs, frogs, birds and boats). " +
+		"Its test images have no labels, so these cannot be removed: the set is partly in-distribution.")
 }

@@ -12,7 +12,7 @@ type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
-// parseFlags parses a verb's flags, and refuses positional arguments. --help prints the flags.
+// parseFlags parses the flags of a command, and refuses positional arguments. --help prints the flags.
 func parseFlags(f *flag.FlagSet, args []string, stdout io.Writer, needed string) error {
 	f.SetOutput(io.Discard) // run prints errors
 	err := f.Parse(args)

@@ -33,7 +33,7 @@ func measureHeatMaps(ctx context.Context, l *lab, s *section) error {
 		}
 		m := &b.Manifest
 		if m.Grids == nil || m.Grids.NLL == nil || m.Grids.AUROC == nil || report.Temperatures.Optimum == nil {
-			return fmt.Errorf("%s: the bundle keeps no grids of temperatures", report.Bundle)
+			return fmt.Errorf("%s: the bundle has no grids of temperatures", report.Bundle)
 		}
 		a := answer{figures: figures{More: temperatureFigures(report, m)}, Damping: &m.Damping}
 		r.Runs = append(r.Runs, measurement{q.label(), short, q.networks(), 0, a})
@@ -78,17 +78,17 @@ func heatMaps(r *calibration.Report, m *bundle.Manifest) []picture {
 	}
 	return []picture{
 		{"heatmap-nll.svg", drawn(m.Grids.NLL, *r.Temperatures.Optimum, chart.Heat{
-			Name: "Held-out NLL of mf0", Unit: "nats", Log: true, Format: "%.2g",
+			Name: "Validation NLL of mf0", Unit: "nats", Log: true, Format: "%.2g",
 		})},
 		{"heatmap-auroc.svg", drawn(m.Grids.AUROC, r.Temperatures.OOD, chart.Heat{
-			Name: "Held-out AUROC of mf0, MNIST against notMNIST", Unit: "AUROC", Format: "%.3f",
+			Name: "Validation AUROC of mf0, MNIST against notMNIST", Unit: "AUROC", Format: "%.3f",
 		})},
 	}
 }
 
 func writeHeatMaps(s *section) {
-	s.write("![Held-out NLL over T_act and T_ens](paper/heatmap-nll.svg)")
-	s.write("![Held-out AUROC over T_act and T_ens](paper/heatmap-auroc.svg)")
+	s.write("![Validation NLL over T_act and T_ens](paper/heatmap-nll.svg)")
+	s.write("![Validation AUROC over T_act and T_ens](paper/heatmap-auroc.svg)")
 	r := s.at(heatMapRow)
 	of := func(key string) string {
 		var all []string
@@ -97,8 +97,8 @@ func writeHeatMaps(s *section) {
 		}
 		return strings.Join(all, ", ")
 	}
-	s.write("The held-out data of the first network that does not interpolate, under mf0 with H⁻¹ of the last layer and the paper's damping, on the grid that mfgs searches; "+
-		"the star marks the best pair, refined from the best cell. (T_ens = ∞, T_act = 1) is MLE. The best pairs, network by network: for likelihood T_act = %s and T_ens = %s, "+
-		"for telling notMNIST T_act = %s and T_ens = %s.",
+	s.write("mf0 on the validation data of the first network that does not interpolate, with H⁻¹ of the last layer and the paper's damping, on the grid that mfgs searches. "+
+		"The star is the best pair, refined from the best cell. (T_ens = ∞, T_act = 1) is MLE. The best pairs for each network: for NLL T_act = %s and T_ens = %s; "+
+		"for AUROC on notMNIST T_act = %s and T_ens = %s.",
 		of("log10 T_act, NLL"), of("log10 T_ens, NLL"), of("log10 T_act, ROC"), of("log10 T_ens, ROC"))
 }

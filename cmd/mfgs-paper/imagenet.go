@@ -49,16 +49,16 @@ func (l *lab) imagenet(ctx context.Context) (*benchmark, error) {
 
 func imagenetTrials() []trial {
 	return []trial{
-		{row: "Deep E.(5)", note: "not made: there is one network"},
-		{row: "RUE", note: "not made: ten draws of last layers of 1,001 classes take too long to tune"},
+		{row: "Deep E.(5)", note: "not run: only one network was available"},
+		{row: "RUE", note: "not run: tuning ten draws of last layers with 1,001 classes takes too long"},
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},
-		{row: "Dropout", note: "not made, for the same reason"},
-		{row: "BNN(VI)", note: "not made: 20 classes are no data to fit 1,000 with"},
-		{row: "BNN(KFAC)", note: "not made, for the same reason"},
+		{row: "Dropout", note: "not run, for the same reason"},
+		{row: "BNN(VI)", note: "not run: 20 classes are too few to fit 1,000"},
+		{row: "BNN(KFAC)", note: "not run, for the same reason"},
 		{row: "mf0", method: "mf0"},
-		{row: "mf1", note: "not made: a million terms an example and pair of temperatures take too long to tune"},
-		{row: "mf2", note: "not made, as mf1"},
+		{row: "mf1", note: "not run: tuning a million terms per example and pair of temperatures takes too long"},
+		{row: "mf2", note: "not run, for the same reason"},
 	}
 }
 
@@ -87,26 +87,26 @@ func measureTable3(ctx context.Context, l *lab, s *section) error {
 	}
 	rows, err := l.measure(ctx, "3", set, imagenetTrials())
 	s.add(rows...)
-	s.add(unmade("3", cifar100Name, "not made: no CIFAR-100, and no network for it")...)
+	s.add(unmade("3", cifar100Name, "not run: CIFAR-100 was not available, nor a network for it")...)
 	return err
 }
 
 func writeTable3(s *section) {
-	s.write("There is no CIFAR-100 and no ImageNet-O. Of ILSVRC-2012 there are 20 of the 1,000 classes: 3,000 training images for the " +
-		"curvature (the paper's 1.28 million), and of each class 25 validation images to tune on and 25 to test. The network is a MobileNet v2 " +
-		"that was stored in 8 bits, not a ResNet-50. Small sets and another network: orders within the table can be compared, and hardly more.")
+	s.write("CIFAR-100 and ImageNet-O were not available. Of ILSVRC-2012, 20 of the 1,000 classes were: 3,000 training images for the curvature (the paper: " +
+		"1.28 million) and, per class, 25 validation and 25 test images. The network is a MobileNet v2 stored in 8 bits, not a ResNet-50. " +
+		"Only the order within the table can be compared with the paper.")
 	s.write("%s", render(s.of("3", imagenetName, imagenetTrials()), inDomain...))
-	s.write("ImageNet versus ImageNet-O, which is not to be had:")
+	s.write("ImageNet versus ImageNet-O (not available):")
 	s.write("%s", render(unmade("3", imagenetName, ""), detectionColumns(imagenetO, false)...))
-	s.write("CIFAR-100, and CIFAR-100 versus LSUN, which are not to be had:")
+	s.write("CIFAR-100, and CIFAR-100 versus LSUN (not available):")
 	s.write("%s", render(unmade("3", cifar100Name, ""), slices.Concat(inDomain, detectionColumns(lsun, false))...))
 
 	each := s.Facts["seconds"] / s.Facts["images"]
-	text := fmt.Sprintf("What calibration costs here, with Kronecker structure: %.1f ms an image, %.0f s for %.0f images",
+	text := fmt.Sprintf("Cost of the calibration, with Kronecker structure: %.1f ms per image, %.0f s for %.0f images",
 		1000*each, s.Facts["seconds"], s.Facts["images"])
 	if peak, known := s.Facts["peak MB"]; known {
-		text += fmt.Sprintf(", and %.0f MB of memory at most", peak)
+		text += fmt.Sprintf(", %.0f MB of peak memory", peak)
 	}
-	s.write("%s. For the 1,281,167 images of the whole training set that is an estimate of %.1f hours on this machine, and no more memory: "+
-		"curvature is a sum over images. Nothing was run at that scale.", text, each*imagenetTrain/3600)
+	s.write("%s. Extrapolated, the 1,281,167 images of the whole training set take %.1f hours on this machine and no more memory, because the curvature is a sum over images. "+
+		"This was not run.", text, each*imagenetTrain/3600)
 }

@@ -48,10 +48,10 @@ func (l *lab) kept(part string) (*section, error) {
 	}
 	var kept keptPart
 	if err := json.Unmarshal(data, &kept); err != nil {
-		return nil, fmt.Errorf("%s is no part that mfgs-paper keeps: %w: remove it", l.keptPath(part), err)
+		return nil, fmt.Errorf("%s: not a saved part: %w: remove it", l.keptPath(part), err)
 	}
 	if kept.Section == nil || kept.Section.Name != part || len(kept.Places) != len(kept.Section.Rows) {
-		return nil, fmt.Errorf("%s is no part that mfgs-paper keeps: remove it", l.keptPath(part))
+		return nil, fmt.Errorf("%s: not a saved part: remove it", l.keptPath(part))
 	}
 	for i, p := range kept.Places {
 		r := &kept.Section.Rows[i]

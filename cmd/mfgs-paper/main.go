@@ -1,6 +1,6 @@
-// Mfgs-paper holds the experiments around mfgs. The verb report reproduces the tables and figures of the paper: Lu,
+// Mfgs-paper holds the experiments around mfgs. The command report reproduces the tables and figures of the paper: Lu,
 // Ie and Sha, "Mean-Field Approximation to Gaussian-Softmax Integral with Application to Uncertainty
-// Estimation". The verb compare (comparebundle.go) measures the paper's methods on a user's own bundle.
+// Estimation". The command compare (comparebundle.go) measures the paper's methods on a user's own bundle.
 //
 //  1. A lab (lab.go) calibrates networks and evaluates methods (trial.go).
 //  2. Each part of the report has a file with a function that measures and one that writes.
@@ -46,17 +46,17 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-const usage = `usage: mfgs-paper VERB [flags]
+const usage = `usage: mfgs-paper COMMAND [flags]
 
-  compare  measure the methods of the paper on a bundle: ensembles, sampling, several layers and others
-  report   make the tables and figures of the paper again
+  compare  evaluate the methods of the paper on a bundle: ensembles, sampling, several layers and others
+  report   reproduce the tables and figures of the paper
 
-mfgs-paper VERB --help lists the flags of each.
+mfgs-paper COMMAND --help lists the flags of a command.
 `
 
 // run runs the command and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := runVerb(ctx, args, stdout, stderr)
+	err := runCommand(ctx, args, stdout, stderr)
 	var wrong *usageError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -72,11 +72,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-func runVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		return &usageError{"which verb? want compare or report"}
+		return &usageError{"no command: want compare or report"}
 	}
-	switch verb, args := args[0], args[1:]; verb {
+	switch name, args := args[0], args[1:]; name {
 	case "compare":
 		return compareBundle(ctx, args, stdout, stderr)
 	case "report":
@@ -89,7 +89,7 @@ func runVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		fmt.Fprint(stdout, usage)
 		return nil
 	default:
-		return &usageError{fmt.Sprintf("there is no verb %q: want compare or report", verb)}
+		return &usageError{fmt.Sprintf("unknown command %q: want compare or report", name)}
 	}
 }
 
@@ -105,17 +105,17 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	var o options
 	var only, seeds string
 	f := flag.NewFlagSet("mfgs-paper report", flag.ContinueOnError)
-	f.StringVar(&o.data, "data", "", "`DIR` with mnist, notmnist, cifar10, tinyimagenet32, imagenet and models; must be given")
-	f.StringVar(&o.models, "models", "../../models", "`DIR` with the trained networks of this repository")
-	f.StringVar(&only, "only", "", "make `PARTS` only, of "+strings.Join(partNames(), ",")+" (default all)")
-	f.StringVar(&o.out, "out", "../../docs", "`DIR` that paper.md, paper.json and the folder paper are written to")
-	f.StringVar(&seeds, "seeds", "0,1,2,3,4,5,6,7,8,9", "`SEEDS` of the MNIST networks")
-	f.StringVar(&o.scratch, "scratch", "", "`DIR` for features, bundles and parts that are made, kept so that a run goes on where the last one ended (default a temporary one, removed)")
+	f.StringVar(&o.data, "data", "", "`DIR` with mnist, notmnist, cifar10, tinyimagenet32, imagenet and models (required)")
+	f.StringVar(&o.models, "models", "../../models", "`DIR` with the trained networks of the repository")
+	f.StringVar(&only, "only", "", "run only these `PARTS`, separated by commas: "+strings.Join(partNames(), ",")+" (default all)")
+	f.StringVar(&o.out, "out", "../../docs", "write paper.md, paper.json and the folder paper to `DIR`")
+	f.StringVar(&seeds, "seeds", "0,1,2,3,4,5,6,7,8,9", "`SEEDS` of the MNIST networks, separated by commas")
+	f.StringVar(&o.scratch, "scratch", "", "keep features, bundles and finished parts in `DIR`, to resume an interrupted run (default a temporary folder)")
 	if err := parseFlags(f, args, stdout, "--data DIR"); err != nil {
 		return o, err
 	}
 	if o.data == "" {
-		return o, &usageError{"--data is missing: want the folder with the data sets"}
+		return o, &usageError{"--data is required: the folder with the data sets"}
 	}
 	var err error
 	if o.parts, err = parseParts(only); err != nil {
@@ -135,7 +135,7 @@ func parseParts(list string) ([]part, error) {
 	names := strings.Split(list, ",")
 	for i, name := range names {
 		if !slices.Contains(partNames(), name) {
-			return nil, fmt.Errorf("%q is no part: want some of %s", name, strings.Join(partNames(), ", "))
+			return nil, fmt.Errorf("unknown part %q: want some of %s", name, strings.Join(partNames(), ", "))
 		}
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("%q is listed twice", name)
@@ -149,7 +149,7 @@ func parseSeeds(list string) ([]int, error) {
 	for s := range strings.SplitSeq(list, ",") {
 		seed, err := strconv.Atoi(s)
 		if err != nil || seed < 0 {
-			return nil, fmt.Errorf("%q is no seed: want whole numbers from 0 on, separated by commas", s)
+			return nil, fmt.Errorf("seed %q: want whole numbers from 0, separated by commas", s)
 		}
 		if slices.Contains(seeds, seed) {
 			return nil, fmt.Errorf("%d is listed twice", seed)
@@ -163,7 +163,7 @@ func parseSeeds(list string) ([]int, error) {
 var parts = []part{
 	{"table1", "Table 1: the mean-field approximation against sampling", measureTable1, writeTable1},
 	{"short", "Table 1 on networks that do not interpolate", measureShort, writeShort},
-	{"damping", "The covariances with the same damping: not the paper's", measureDamping, writeDamping},
+	{"damping", "Covariances at equal damping (not in the paper)", measureDamping, writeDamping},
 	{"table2", "Table 2: one, two and three layers", measureTable2, writeTable2},
 	{"table4", "Table 4: other methods on MNIST and notMNIST", measureTable4, writeTable4},
 	{"duplicates", "Table 4 without duplicates", measureDuplicates, writeDuplicates},
@@ -188,7 +188,7 @@ func partNames() []string {
 // reproduce measures the parts and writes the report.
 func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 	if s, err := os.Stat(o.data); err != nil || !s.IsDir() {
-		return fmt.Errorf("%s: no such folder: --data wants the one with the data sets", o.data)
+		return fmt.Errorf("--data %s: no such folder", o.data)
 	}
 	if err := os.MkdirAll(o.out, files.FolderMode); err != nil { // fail now rather than after half an hour
 		return fmt.Errorf("--out: %w", err)
@@ -240,7 +240,7 @@ func (l *lab) part(ctx context.Context, p part) (*section, error) {
 	}
 	if s != nil {
 		s.part = p
-		l.say("was made before")
+		l.say("already done")
 		return s, nil
 	}
 	s = &section{Name: p.name, part: p}
@@ -248,6 +248,6 @@ func (l *lab) part(ctx context.Context, p part) (*section, error) {
 		return nil, err
 	}
 	s.Seconds = time.Since(l.began).Seconds()
-	l.say("made")
+	l.say("done")
 	return s, l.keep(s)
 }

@@ -32,16 +32,16 @@ func TestReportCommandLines(t *testing.T) {
 		says string // on standard error, or on standard output if it succeeds
 	}{
 		{"help", []string{"report", "--help"}, exitDone, "--data DIR"},
-		{"no verb", nil, exitUsage, "want compare or report"},
-		{"verbs", []string{"--help"}, exitDone, "mfgs-paper VERB"},
-		{"unknown verb", []string{"reports"}, exitUsage, `no verb "reports"`},
-		{"no data", []string{"report"}, exitUsage, "--data is missing"},
+		{"no command", nil, exitUsage, "want compare or report"},
+		{"commands", []string{"--help"}, exitDone, "mfgs-paper COMMAND"},
+		{"unknown command", []string{"reports"}, exitUsage, `unknown command "reports"`},
+		{"no data", []string{"report"}, exitUsage, "--data is required"},
 		{"unknown flag", []string{"report", "--dada", "x"}, exitUsage, "dada"},
 		{"positional", []string{"report", "--data", "x", "y"}, exitUsage, `unexpected argument "y"`},
-		{"unknown part", []string{"report", "--data", "x", "--only", "table1,table9"}, exitUsage, `"table9" is no part: want some of table1, short`},
+		{"unknown part", []string{"report", "--data", "x", "--only", "table1,table9"}, exitUsage, `unknown part "table9": want some of table1, short`},
 		{"part twice", []string{"report", "--data", "x", "--only", "ukf,ukf"}, exitUsage, `"ukf" is listed twice`},
-		{"no seed", []string{"report", "--data", "x", "--seeds", "0,one"}, exitUsage, `"one" is no seed`},
-		{"negative seed", []string{"report", "--data", "x", "--seeds", "-1"}, exitUsage, `"-1" is no seed`},
+		{"no seed", []string{"report", "--data", "x", "--seeds", "0,one"}, exitUsage, `seed "one"`},
+		{"negative seed", []string{"report", "--data", "x", "--seeds", "-1"}, exitUsage, `seed "-1"`},
 		{"seed twice", []string{"report", "--data", "x", "--seeds", "1,1"}, exitUsage, "1 is listed twice"},
 		{"no folder", []string{"report", "--data", filepath.Join(t.TempDir(), "none")}, exitFailed, "no such folder"},
 	}
@@ -162,7 +162,7 @@ func TestReportOnDigits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"# The paper's experiments, made again", "## The unscented Kalman filter", "| **mf0, eps = 1** |", "*96.91*", "| mf0 tells notMNIST better than the unscented filter | appendix B, table 8 |", "## Every comparison", "--only ukf,cifar100,heatmap,rotation",
+		"# Reproducing the paper", "## The unscented Kalman filter", "| **mf0, eps = 1** |", "*96.91*", "| mf0 has a higher AUROC on notMNIST than the unscented filter | appendix B, table 8 |", "## All comparisons", "--only ukf,cifar100,heatmap,rotation",
 		"](paper/heatmap-nll.svg)", "](paper/rotation.svg)",
 	} {
 		if !strings.Contains(string(text), want) {

@@ -29,6 +29,9 @@ type pair struct {
 
 func (e pair) String() string { return e.network + ": " + e.set }
 
+// label is how paper.md words the pair; its String is part of keys.
+func (e pair) label() string { return e.network + ": " + setLabel(e.set) }
+
 // Networks and sets that only this part uses.
 const (
 	smallDigitsName = "digits"
@@ -40,28 +43,28 @@ const (
 // allPairs are the pairs measured. Near and far are judged by semantics and kind of image, as in OpenOOD
 // (Yang et al. 2022, "OpenOOD: Benchmarking Generalized Out-of-Distribution Detection").
 var allPairs = []pair{
-	{mnistName, notMNIST, near, "letters in the form of the digits: glyphs, white on black, 28 × 28"},
+	{mnistName, notMNIST, near, "letters in the same format as the digits: glyphs, white on black, 28 × 28"},
 	{mnistName, cifarSet, far, "photographs in grey, scaled to 28 × 28"},
 	{mnistName, tinyImageNet, far, "photographs in grey, scaled to 28 × 28"},
-	{mnistName, uniformNoise, noise, "every pixel on its own"},
-	{mnistName, gaussianNoise, noise, "every pixel on its own"},
-	{cifar10Name, tinyImageNet, near, "photographs of 200 classes at 32 × 32, some of them CIFAR-10's own or nearly"},
+	{mnistName, uniformNoise, noise, "independent pixels"},
+	{mnistName, gaussianNoise, noise, "independent pixels"},
+	{cifar10Name, tinyImageNet, near, "photographs of 200 classes at 32 × 32; some classes are in CIFAR-10 or close to it"},
 	{cifar10Name, digits, far, "digits in grey on black"},
-	{cifar10Name, uniformNoise, noise, "every channel of every pixel on its own"},
-	{cifar10Name, gaussianNoise, noise, "every channel of every pixel on its own"},
+	{cifar10Name, uniformNoise, noise, "independent channels of independent pixels"},
+	{cifar10Name, gaussianNoise, noise, "independent channels of independent pixels"},
 	{shiftName, tinyImageNet, near, "as above"},
 	{shiftName, digits, far, "as above"},
 	{shiftName, uniformNoise, noise, "as above"},
 	{shiftName, gaussianNoise, noise, "as above"},
-	{smallDigitsName, drawings, near, "letters in the form of the digits, inverted digits, and digits in pieces"},
+	{smallDigitsName, drawings, near, "letters in the same format as the digits, inverted digits, and shuffled pieces of digits"},
 	{smallDigitsName, cifarSet, far, "photographs in grey, scaled to 8 × 8"},
 	{imagenetName, cifarSet, far, "photographs of 32 × 32 pixels, enlarged"},
 	{imagenetName, digits, far, "digits in grey on black, enlarged"},
-	{imagenetName, uniformNoise, noise, "every channel of every pixel on its own"},
+	{imagenetName, uniformNoise, noise, "independent channels of independent pixels"},
 }
 
 // usedForDesign reports whether the default score and the learned one were designed on such a network and this set:
-// see docs/standins.md.
+// see docs/evidence/synthetic-ood.md.
 func (e pair) usedForDesign() bool {
 	return e.network == cifar10Name || e.network == shiftName || e.network == mnistName && e.set == notMNIST
 }
@@ -155,7 +158,7 @@ func (l *lab) scoreNetworks(ctx context.Context) ([]scoreNetwork, error) {
 		{name: shiftName, set: shift, seeds: []int{0}},
 		{name: smallDigitsName, set: l.smallDigits(), seeds: []int{0}},
 	}
-	dir := func(name string) string { return filepath.Join(l.scratch, "unfamiliar", fileName(name)) }
+	dir := func(name string) string { return filepath.Join(l.scratch, "ood", fileName(name)) }
 	mnist := oodWriter{dir(mnistName), 28, 1, oodHeldOut, 7000}
 	if all[0].sets, err = l.mnistOODSets(ctx, mnist, photographs); err != nil {
 		return nil, err

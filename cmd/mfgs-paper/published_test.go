@@ -2,8 +2,9 @@ package main
 
 import (
 	"bytes"
-	"errors"
+	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ func published(t *testing.T) *report {
 	t.Helper()
 	r, err := readReport(publishedFile(t, "paper.json"), parts)
 	if err != nil {
-		t.Fatalf("paper.json: %v: make the report anew, with make paper", err)
+		t.Fatalf("paper.json: %v: run make paper", err)
 	}
 	r.render()
 	return r
@@ -80,8 +81,23 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 	text := string(publishedFile(t, "paper.md"))
 	for _, missing := range []string{"SVHN", "LSUN", "CIFAR-100", "ImageNet-O"} {
 		if !strings.Contains(text, missing) {
-			t.Errorf("nothing is said of %s", missing)
+			t.Errorf("paper.md does not mention %s", missing)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "let TestThePublishedReportFollowsFromItsFigures write paper.md and its pictures")
+
+// rendered compares a file in docs with what is rendered from paper.json; with -update it writes the file.
+func rendered(t *testing.T, name string, want []byte) {
+	t.Helper()
+	if bytes.Equal(want, publishedFile(t, name)) {
+		return
+	}
+	if !*update {
+		t.Errorf("docs/%s is not rendered from paper.json: go test -run Published -update writes it", name)
+	} else if err := os.WriteFile(filepath.Join(docs, name), want, 0o644); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -94,25 +110,14 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(again, publishedFile(t, "paper.json")) {
-		t.Error("paper.json is not what its own rows make")
+		t.Error("paper.json changes when it is read and written")
 	}
-	if !bytes.Equal(r.markdown(), publishedFile(t, "paper.md")) {
-		t.Error("paper.md is not what paper.json makes")
-	}
+	rendered(t, "paper.md", r.markdown())
 	want := []string{"heatmap-auroc.svg", "heatmap-nll.svg"}
 	for _, s := range r.sections {
 		for _, p := range s.pictures {
 			want = append(want, p.Name)
-			if !bytes.Equal(p.SVG, publishedFile(t, "paper/"+p.Name)) {
-				if *updateQuotes {
-					err = os.WriteFile(filepath.Join(docs, "paper", p.Name), p.SVG, 0o644)
-				} else {
-					err = errors.New("it is not what paper.json makes: go test -update writes it")
-				}
-				if err != nil {
-					t.Errorf("%s: %v", p.Name, err)
-				}
-			}
+			rendered(t, "paper/"+p.Name, p.SVG)
 		}
 	}
 	entries, err := os.ReadDir(filepath.Join(docs, "paper"))
@@ -188,13 +193,24 @@ func TestThePublishedFiguresAreWithinTheirBounds(t *testing.T) {
 	}
 }
 
+func TestEveryLabelIsOfAClaim(t *testing.T) {
+	t.Parallel()
+	unused := maps.Clone(claimLabels)
+	for _, c := range slices.Concat(paperClaims(), ownClaims()) {
+		delete(unused, c.Text)
+	}
+	for key := range unused {
+		t.Errorf("no claim has the text %q", key)
+	}
+}
+
 func TestOtherReportsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{}`:                                 "cannot unmarshal",
-		`[{"table":"parts","row":"table9"}]`: `"table9" is no part`,
-		`[{"table":"claims","row":"water is wet"}]`:                                                          "is no claim",
-		`[{"table":"ukf","row":"mf0","part":"ukf"}]`:                                                         `"ukf" is no part`,
+		`[{"table":"parts","row":"table9"}]`: `unknown part "table9"`,
+		`[{"table":"claims","row":"water is wet"}]`:                                                          "unknown claim",
+		`[{"table":"ukf","row":"mf0","part":"ukf"}]`:                                                         `unknown part "ukf"`,
 		`[{"table":"parts","row":"ukf"},{"part":"ukf","table":"ukf","row":"mf0","data":"MNIST","seed":"x"}]`: "the seed x",
 	} {
 		if _, err := readReport([]byte(text), parts); err == nil || !strings.Contains(fmt.Sprint(err), want) {

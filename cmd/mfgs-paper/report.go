@@ -89,7 +89,7 @@ type column struct {
 	of   []quantity
 }
 
-func columnOf(q quantity) column { return column{q.name, []quantity{q}} }
+func columnOf(q quantity) column { return column{q.title(), []quantity{q}} }
 
 // named renames the column.
 func (c column) named(name string) column { return column{name, c.of} }
@@ -153,13 +153,13 @@ func render(rows []row, columns ...column) string {
 			cells = append(cells, text)
 		}
 		if len(r.Runs) == 0 {
-			cells[1] = "not made"
+			cells[1] = "not run"
 		}
 		t.row(cells...)
 		if r.Paper == nil {
 			continue
 		}
-		cells = []string{"*the paper*"}
+		cells = []string{"*paper*"}
 		for _, c := range columns {
 			cells = append(cells, c.paperCell(*r.Paper))
 		}
@@ -187,12 +187,12 @@ func notes(rows []row) string {
 		if n := r.networks(); n > 0 && n < most && len(r.Runs[0].Networks) == 1 {
 			of := fmt.Sprintf("%d of the %d networks", n, most)
 			if r.Runs[0].Kind != kind {
-				of = fmt.Sprintf("%d networks of its own", n)
+				of = fmt.Sprintf("%d networks trained this way", n)
 			}
 			all = append(all, of)
 		}
 		if draws := len(r.Runs); draws > max(1, r.networks()) {
-			all = append(all, fmt.Sprintf("%d random draws in all", draws))
+			all = append(all, fmt.Sprintf("%d random draws in total", draws))
 		}
 		if len(all) > 0 {
 			fmt.Fprintf(&b, "\n- %s: %s", r.row, strings.Join(all, "; "))

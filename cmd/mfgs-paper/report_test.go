@@ -29,7 +29,7 @@ func twoRuns() row {
 
 func TestPaperJSONHasRunsAndTheirMean(t *testing.T) {
 	t.Parallel()
-	r := &report{sections: []*section{{Name: "table3", Rows: []row{twoRuns(), {place: place{"3", imagenetName, "Deep E.(5)"}, Note: "not made"}}}}}
+	r := &report{sections: []*section{{Name: "table3", Rows: []row{twoRuns(), {place: place{"3", imagenetName, "Deep E.(5)"}, Note: "not run"}}}}}
 	data, err := r.json()
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestPaperJSONHasRunsAndTheirMean(t *testing.T) {
 	}
 	all = all[2:] // what made it, and the part
 	if len(all) != 4 {
-		t.Fatalf("%d entries, want two networks, their mean, and one not made:\n%s", len(all), data)
+		t.Fatalf("%d entries, want two networks, their mean, and one not run:\n%s", len(all), data)
 	}
 	for i, want := range []any{0., 1., "mean", nil} {
 		if all[i]["seed"] != want {
@@ -59,8 +59,8 @@ func TestPaperJSONHasRunsAndTheirMean(t *testing.T) {
 	if got := mean["paper"].(map[string]any)["nll"]; got != .05 {
 		t.Errorf("the paper's NLL is %v, want 0.05", got)
 	}
-	if all[3]["error"] != nil || all[3]["note"] != "not made" {
-		t.Errorf("the row that is not made: %v", all[3])
+	if all[3]["error"] != nil || all[3]["note"] != "not run" {
+		t.Errorf("the row that was not run: %v", all[3])
 	}
 }
 
@@ -71,12 +71,12 @@ func TestTablesShowMeansDeviationsAndThePaper(t *testing.T) {
 	got := render([]row{twoRuns(), one, {place: place{"1", mnistName, "none"}, Note: "no data"}}, inDomain[0],
 		detectionColumns(notMNIST, false)[1], detectionColumns(notMNIST, true)[2])
 	want := strings.Join([]string{
-		"|  | error % | ROC | nll PR in : out |",
+		"|  | error % | AUROC | AUPR in : out (NLL) |",
 		"|---|---:|---:|---:|",
 		"| **mf0** | 1.50 ± 0.71 | 97.0 ± 1.4 | 80.0 ± 0.0 : 70.0 ± 0.0 |",
-		"| *the paper* | *1.7* | *96.9* |  |",
+		"| *paper* | *1.7* | *96.9* |  |",
 		"| **one** | 2.00 | 98.0 | 80.0 : 70.0 |",
-		"| **none** | not made |  |  |",
+		"| **none** | not run |  |  |",
 		"",
 		"- one: slow; 1 of the 2 networks",
 		"- none: no data",
@@ -159,7 +159,7 @@ func TestVerdictsFollowFromAllComparisons(t *testing.T) {
 		{"equal", isEqual, []string{"T. Scale"}, holds, "T. Scale"},
 		{"not equal", isEqual, []string{"T. Scale", "MLE"}, inPart, "MLE"},
 		{"no worse", isNotWorse, []string{"T. Scale", "MLE"}, holds, "T. Scale"},
-		{"one that is not made", isBetter, []string{"MLE", "RUE"}, holds, "MLE"},
+		{"one that was not run", isBetter, []string{"MLE", "RUE"}, holds, "MLE"},
 	}
 	for _, test := range tests {
 		contrasts := inTable("4", mnistName, rocOf(notMNIST), "mf0", test.rivals...)

@@ -45,6 +45,7 @@ type quantity struct {
 	key        string // of its resamples
 	set        string // the OOD set, for detection
 	name       string
+	unit       string                 // after the name, with what is between them
 	of         func(figures) *float64 // nil if not measured
 	higher     bool                   // is better
 	resolution float64                // smaller differences count as ties
@@ -53,18 +54,42 @@ type quantity struct {
 }
 
 var (
-	errorOf    = quantity{"error", "", "error %", func(f figures) *float64 { return f.Error }, false, .001, 100, 2}
-	nllOf      = quantity{"nll", "", "NLL", func(f figures) *float64 { return f.NLL }, false, .002, 1, 4}
-	eceOf      = quantity{"ece", "", "ECE %", func(f figures) *float64 { return f.ECE }, false, .001, 100, 2}
-	debiasedOf = quantity{"debiased_ce", "", "debiased %", func(f figures) *float64 { return f.DebiasedCE }, false, .001, 100, 2}
-	aurcOf     = quantity{"aurc", "", "AURC %", func(f figures) *float64 { return f.AURC }, false, .001, 100, 2}
+	errorOf    = labelled("error", func(f figures) *float64 { return f.Error }, .001, 2)
+	nllOf      = labelled("nll", func(f figures) *float64 { return f.NLL }, .002, 4)
+	eceOf      = labelled("ece", func(f figures) *float64 { return f.ECE }, .001, 2)
+	debiasedOf = labelled("debiased_ce", func(f figures) *float64 { return f.DebiasedCE }, .001, 2)
+	aurcOf     = labelled("aurc", func(f figures) *float64 { return f.AURC }, .001, 2)
 )
+
+// labelled is a figure of a labelled set; fractions are printed in per cent.
+func labelled(key string, of func(figures) *float64, resolution float64, digits int) quantity {
+	f := metrics.FigureOf(key)
+	q := quantity{
+		key: key, name: f.Label, of: of, higher: f.Higher, resolution: resolution, scale: 1, digits: digits,
+	}
+	if f.Unit == metrics.Fraction {
+		q.unit, q.scale = " %", 100
+	}
+	return q
+}
+
+// coarser is a quantity with a larger resolution and other digits.
+func (q quantity) coarser(resolution float64, digits int) quantity {
+	q.resolution, q.digits = resolution, digits
+	return q
+}
+
+// title is the name with the unit.
+func (q quantity) title() string { return q.name + q.unit }
 
 // oodQuantity is a detection figure of a set with the temperatures tuned for detection, or with those tuned for NLL.
 func oodQuantity(set string, nll bool, name string, of func(detection) float64) quantity {
-	q := quantity{name + " " + set, set, name, nil, true, .003, 100, 1}
+	q := quantity{
+		key: name + " " + set, set: set, name: labelOf(detectionLabels, name), higher: true, resolution: .003, scale: 100,
+		digits: 1,
+	}
 	if nll {
-		q.key, q.name = "nll "+q.key, "nll "+name
+		q.key, q.name = "nll "+q.key, q.name+" (NLL)"
 	}
 	q.of = func(f figures) *float64 {
 		sets := f.OOD
@@ -91,13 +116,14 @@ func auprOutOf(d detection) float64  { return d.AUPROut }
 
 // moreOf is a figure of a single part.
 func moreOf(key string, higher bool) quantity {
-	return quantity{key, "", key, func(f figures) *float64 {
+	of := func(f figures) *float64 {
 		v, ok := f.More[key]
 		if !ok {
 			return nil
 		}
 		return &v
-	}, higher, 0, 1, 3}
+	}
+	return quantity{key: key, name: labelOf(moreLabels, key), of: of, higher: higher, scale: 1, digits: 3}
 }
 
 // A row is a line of a table, measured on one network or several.

@@ -97,7 +97,7 @@ func writeRotation(s *section) {
 	}
 	s.draw(picture{"rotation.svg", drawRotation(trials, rows)})
 	s.write("![ECE over the angle of rotation](paper/rotation.svg)")
-	s.write("Of the test digits 2,500, spread evenly, turned about their centre, with bilinear interpolation; means over the networks, dropout by 20 runs. Nothing was tuned on rotated digits.")
+	s.write("2,500 evenly subsampled test digits, rotated about their centre with bilinear interpolation. Means over the networks; dropout with 20 runs. Nothing was tuned on rotated digits.")
 	head := []string{"ECE %"}
 	for _, degrees := range rotationAngles() {
 		head = append(head, fmt.Sprintf("%d°", degrees))

@@ -139,7 +139,7 @@ func (l *lab) tuneScoreNetwork(ctx context.Context, b *scoreBench, h scoreNetwor
 		if err != nil {
 			return err
 		}
-		l.say("for %s mfgs chooses %s", u.name, chosen.OODScore.Reason)
+		l.say("for %s mfgs selects %s", u.name, chosen.OODScore.Reason)
 		learned, err := l.scoreCalibration(ctx, h, seed, u.heldOut(), learnedScore, d)
 		if err != nil {
 			return err
@@ -221,17 +221,17 @@ func measureScores(ctx context.Context, l *lab, s *section) error {
 func writeScores(s *section) {
 	of := standingsOf(s.Rows)
 	s.write("%s", of.preamble())
-	s.write("### Which score when")
+	s.write("### Summary")
 	s.write("%s", of.advice())
-	s.write("### What needs nothing unfamiliar")
+	s.write("### Scores without OOD data")
 	s.write("%s", of.summary())
 	s.draw(of.drawRanks())
 	s.write("![Mean ranks of the scores, with the critical difference](paper/scores-ranks.svg)")
 	s.write("%s", of.test())
-	s.write("### With stand-ins, and with examples of what comes")
-	s.write("Of the first network of each kind, which alone is tuned:")
+	s.write("### Scores with synthetic OOD images or OOD examples")
+	s.write("On the first network of each kind, the only one that is tuned:")
 	s.write("%s", of.protocols())
-	s.write("### Network by network")
+	s.write("### By network")
 	s.write("%s", of.networks())
 	s.write("%s", of.list())
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-const shiftTitle = "Corrupted images: not the paper's"
+const shiftTitle = "Corrupted images (not in the paper)"
 
 // shiftImages is how many test images are corrupted in every way.
 const shiftImages = 400
@@ -25,8 +25,8 @@ func (l *lab) corrupt(ctx context.Context, set *benchmark) ([]bench.NamedSpec, e
 	}
 	g = g.Subsample(shiftImages)
 	corruptions := corrupt.Corruptions()
-	l.say("spoiling %d images of %s in %d ways", g.Len(), set.name, len(corruptions)-1)
-	specs, err := corrupt.WriteAll(ctx, g, filepath.Join(l.scratch, "spoiled", fileName(set.name)))
+	l.say("corrupting %d images of %s in %d ways", g.Len(), set.name, len(corruptions)-1)
+	specs, err := corrupt.WriteAll(ctx, g, filepath.Join(l.scratch, "corrupted", fileName(set.name)))
 	var shifts []bench.NamedSpec
 	for i, spec := range specs {
 		shifts = append(shifts, bench.NamedSpec{Name: corruptions[i].String(), Spec: spec})
@@ -48,13 +48,23 @@ func shiftTrials(ensembleSize int, dropout bool) []trial {
 	return all
 }
 
-// Quantities under shift, with larger resolutions.
+// Quantities under shift.
 var (
-	shiftNLL      = quantity{"nll", "", "NLL", nllOf.of, false, .005, 1, 3}
-	shiftDebiased = quantity{"debiased_ce", "", "debiased calibration error, %", debiasedOf.of, false, .005, 100, 1}
-	shiftAURC     = quantity{"aurc", "", "AURC, %", aurcOf.of, false, .002, 100, 2}
-	shiftError    = quantity{"error", "", "error, %", errorOf.of, false, .005, 100, 1}
+	shiftNLL      = shiftOf(nllOf, nllOf.name, .005, 3)
+	shiftDebiased = shiftOf(debiasedOf, "debiased calibration error", .005, 1)
+	shiftAURC     = shiftOf(aurcOf, aurcOf.name, .002, 2)
+	shiftError    = shiftOf(errorOf, errorOf.name, .005, 1)
 )
+
+// shiftOf is a quantity with a larger resolution, and a name that may be several words.
+func shiftOf(q quantity, name string, resolution float64, digits int) quantity {
+	q = q.coarser(resolution, digits)
+	q.name = name
+	if q.unit != "" {
+		q.unit = ", %"
+	}
+	return q
+}
 
 // shiftQuantities are printed; the first shiftPictures are also drawn.
 var shiftQuantities = []quantity{shiftNLL, shiftDebiased, shiftAURC, shiftError}
@@ -73,9 +83,9 @@ func kindPlace(set, kind, row string) place {
 func drawShift(set string, trials []trial, rows [][]row, quantity int) picture {
 	q := shiftQuantities[quantity]
 	c := chart.Chart{
-		Name: set + ", corrupted: " + strings.TrimSuffix(q.name, ", %"), Width: 480, Height: 340,
+		Name: set + ", corrupted: " + q.name, Width: 480, Height: 340,
 		X: chart.Axis{Label: "severity", Max: corrupt.Severities, Whole: true},
-		Y: chart.Axis{Label: strings.Replace(q.name, ", %", " in %", 1), Percent: q.scale == 100},
+		Y: chart.Axis{Label: strings.Replace(q.title(), ", %", " in %", 1), Percent: q.scale == 100},
 	}
 	for i, t := range trials {
 		stroke := chart.Strokes[i%len(chart.Strokes)]
@@ -148,11 +158,11 @@ func byKind(set string, t trial, rows []row) (all []row) {
 }
 
 func writeShift(s *section) {
-	s.write("The test images spoiled by a script of ours in the manner of CIFAR-10-C (Hendrycks and Dietterich, 2019): its fifteen kinds, %s, "+
-		"each in five severities. How they are drawn, and how strongly, is ours, and frost is drawn rather than photographed, so that no number here can "+
-		"be compared with one on CIFAR-10-C. %d test images, spread evenly and no more for the time that it takes, are spoiled in all 75 ways; severity 0 is these images as they are. "+
-		"Nothing was tuned on spoiled images. Figures are means over the kinds, and over the networks; the debiased calibration error is of the top class, ℓ2. "+
-		"Dropout is of networks trained with it, which there are for MNIST. Images of MNIST are far from the network's training data where their ground is not black, as in fog.",
+	s.write("Test images with the fifteen corruptions of CIFAR-10-C (Hendrycks and Dietterich, 2019), each in five severities: %s. "+
+		"The corruptions are our implementation with our own strengths, and frost is drawn rather than photographed, so these numbers cannot be compared with results on CIFAR-10-C. "+
+		"%d evenly subsampled test images are corrupted in all 75 ways; severity 0 is the uncorrupted images. Nothing was tuned on corrupted images. "+
+		"Figures are means over the corruptions and the networks. The debiased calibration error is that of the top class, ℓ2. "+
+		"Dropout uses networks trained with it, which exist for MNIST only. Corruptions that brighten the black background of MNIST, such as fog, take images far from the training data.",
 		strings.Join(corrupt.Kinds(), ", "), shiftImages)
 	for _, set := range shiftedSets {
 		writeShifted(s, set.name, set.trials)
@@ -172,11 +182,11 @@ func writeShifted(s *section, set string, trials []trial) {
 	for i, q := range shiftQuantities[:shiftPictures] {
 		p := drawShift(set, trials, rows, i)
 		s.draw(p)
-		pictures = append(pictures, fmt.Sprintf("![%s over severity](paper/%s)", strings.TrimSuffix(q.name, ", %"), p.Name))
+		pictures = append(pictures, fmt.Sprintf("![%s over severity](paper/%s)", q.name, p.Name))
 	}
 	s.write("%s", strings.Join(pictures, "\n"))
 	for _, q := range shiftQuantities {
-		head := []string{q.name}
+		head := []string{q.title()}
 		for severity := range corrupt.Severities + 1 {
 			head = append(head, fmt.Sprintf("severity %d", severity))
 		}
@@ -190,7 +200,7 @@ func writeShifted(s *section, set string, trials []trial) {
 		}
 		s.write("%s", t)
 	}
-	t := numberTable(append([]string{"kind, mean of the severities", "error of MLE, %"}, "NLL: MLE", "T. Scale", "mf0")...)
+	t := numberTable(append([]string{"corruption, mean over severities", "error of MLE, %"}, "NLL: MLE", "T. Scale", "mf0")...)
 	for _, kind := range corrupt.Kinds() {
 		at := func(method string, q quantity) string {
 			return fmt.Sprintf("%.*f", q.digits, q.scale*s.at(kindPlace(set, kind, method)).over(q).mean())

@@ -49,7 +49,7 @@ func TestTheShiftPart(t *testing.T) {
 	for i, c := range corrupt.Corruptions() {
 		if c.Severity == 2 {
 			file := fileName(c.String()) + "-images-idx3-ubyte"
-			spec := filepath.Join(l.scratch, "spoiled", "mnist", file)
+			spec := filepath.Join(l.scratch, "corrupted", "mnist", file)
 			shifts = append(shifts, bench.NamedSpec{Name: fmt.Sprint(i), Spec: spec})
 		}
 	}

@@ -38,10 +38,9 @@ func measureShort(ctx context.Context, l *lab, s *section) error {
 }
 
 func writeShort(s *section) {
-	s.write("Networks that were trained as the others, but for 15 epochs instead of 100. The others interpolate: they make no error on their " +
-		"training data and have a loss of about 1e-9 there, where the Hessian and the Fisher matrix nearly vanish. These make some, at a loss of " +
-		"0.004 to 0.014, so that the paper's damping of 1 meets curvature of its own size; and their NLL and ECE on test data are nearer to those of the paper's " +
-		"network. The paper's numbers below the rows are those of its tables 1 and 4.")
+	s.write("The same networks, trained for 15 epochs instead of 100. The others interpolate: they make no error on their training data and have a training loss of about 1e-9, " +
+		"where the Hessian and the Fisher matrix nearly vanish. These have a training loss of 0.004 to 0.014, so the curvature is of the order of the paper's damping of 1, " +
+		"and their NLL and ECE on test data are closer to those of the paper's network. The paper's numbers are from its tables 1 and 4.")
 	rows := s.of("short", mnistName, shortTrials())
 	s.write("%s", render(rows, mnistColumns()...))
 	s.write("%s", chosenDampings(rows))

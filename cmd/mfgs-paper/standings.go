@@ -155,7 +155,7 @@ func (s standings) best(all []pair, among []candidate) []candidate {
 func (s standings) drawRanks() picture {
 	all, c := s.ranked()
 	d := chart.Ranks{
-		Name:     fmt.Sprintf("Mean ranks of scores over %d pairs of a network and an unfamiliar set", c.Sets),
+		Name:     fmt.Sprintf("Mean ranks of scores over %d pairs of a network and an OOD set", c.Sets),
 		Critical: c.Critical,
 	}
 	for _, i := range c.Order() {
@@ -190,14 +190,14 @@ func (s standings) means(c candidate) string {
 // summary is the table of candidates that need no OOD data, by mean rank.
 func (s standings) summary() string {
 	all, c := s.ranked()
-	t := numberTable("score", "mean rank", "near", "far", "noise", "all", "lowest", "better", "no difference", "worse")
+	t := numberTable("score", "mean rank", "near", "far", "noise", "all", "lowest", "better", "not significant", "worse")
 	for _, i := range c.Order() {
 		cells := []string{"`" + all[i].name + "`", fmt.Sprintf("%.1f", c.Mean[i])}
 		if all[i].name == score.Default {
 			cells[0] = "**" + cells[0] + "**, the default"
 		}
 		if all[i].by == synthetic {
-			cells[0] += ", from stand-ins"
+			cells[0] += ", synthetic OOD"
 		}
 		for _, n := range nearnesses {
 			cells = append(cells, points(s.mean(s.pairs(n.nearness), all[i])))
@@ -229,13 +229,13 @@ func (s standings) networks() string {
 		for _, e := range s.pairs("") {
 			if e.network == name {
 				all = append(all, e)
-				head = append(head, e.set+" ("+string(e.nearness)+")")
+				head = append(head, setLabel(e.set)+" ("+string(e.nearness)+")")
 			}
 		}
 		t := numberTable(head...)
 		for _, list := range [][]candidate{untunedCandidates(), tunedCandidates(tuned), tunedCandidates(tunedOnOther)} {
 			for _, c := range list {
-				cells := []string{"`" + c.name + "`" + map[protocol]string{synthetic: ", from stand-ins", tuned: ", tuned on a part of it", tunedOnOther: ", tuned on another set"}[c.by]}
+				cells := []string{"`" + c.name + "`" + map[protocol]string{synthetic: ", synthetic OOD", tuned: ", tuned on part of it", tunedOnOther: ", tuned on another set"}[c.by]}
 				for _, e := range all {
 					text := points(s.auroc(e, c))
 					if s.leads(e, c, list) {
@@ -271,15 +271,15 @@ func (s standings) first() standings {
 // protocols is the table of scores by protocol, on the first network of each kind.
 func (s standings) protocols() string {
 	s = s.first()
-	t := numberTable("score", "tuned on", "near", "far", "noise", "all", "better than the default", "no difference", "worse")
+	t := numberTable("score", "tuned on", "near", "far", "noise", "all", "better", "not significant", "worse")
 	for _, c := range []candidate{
 		{untuned, "mle"}, {untuned, "ts"}, {tuned, "ts"}, {untuned, "mf0"}, {tuned, "mf0"}, {untuned, score.Default},
 		{synthetic, learnedScore}, {tuned, learnedScore}, {tuned, chosenScore},
 		{tunedOnOther, "ts"}, {tunedOnOther, "mf0"}, {tunedOnOther, learnedScore}, {tunedOnOther, chosenScore},
 	} {
-		cells := []string{"`" + c.name + "`", map[protocol]string{untuned: "nothing", synthetic: "stand-ins", tuned: "a part of the set", tunedOnOther: "another set"}[c.by]}
+		cells := []string{"`" + c.name + "`", c.by.label()}
 		if c.name == chosenScore {
-			cells[0] = "what mfgs chooses"
+			cells[0] = "selected by `--ood`"
 		}
 		for _, n := range nearnesses {
 			cells = append(cells, points(s.mean(s.pairs(n.nearness), c)))
@@ -308,9 +308,9 @@ func (s standings) test() string {
 			better = append(better, "`"+all[i].name+"`")
 		}
 	}
-	return fmt.Sprintf("Friedman's test of %d scores over %d pairs: χ² = %.1f, p = %.2g, and %.2g by the F of Iman and Davenport. Nemenyi's critical difference at .05: "+
-		"%.2f ranks, by which the default is behind %s and ahead of %s. The pairs are not independent, as the test takes them to be: networks of one kind meet "+
-		"the same sets, and noise is noise. So p is too small, and the critical difference too; the counts of better and worse, pair by pair, do not rest on it.",
+	return fmt.Sprintf("Friedman's test of %d scores over %d pairs: χ² = %.1f, p = %.2g, and %.2g with the F statistic of Iman and Davenport. Nemenyi's critical difference at .05 is "+
+		"%.2f ranks: the default is significantly behind %s and ahead of %s. The test assumes independent pairs, but networks of one kind are tested on "+
+		"the same sets, so p and the critical difference are too small. The counts of better and worse do not depend on this test.",
 		len(all), c.Sets, c.ChiSquared, c.P, c.FP, c.Critical, enumerate(better), enumerate(worse))
 }
 
@@ -332,9 +332,9 @@ func candidateIndex(all []candidate, name string) int {
 
 // sentence words a record.
 func (r record) sentence() string {
-	text := fmt.Sprintf("better than the default in %d of %d pairs, worse in %d", r.better, r.better+r.same+r.worse, r.worse)
+	text := fmt.Sprintf("significantly better than the default on %d of %d pairs, worse on %d", r.better, r.better+r.same+r.worse, r.worse)
 	if r.least < 0 {
-		text += fmt.Sprintf(", by %s points at most (%v)", points(-r.least), r.at)
+		text += fmt.Sprintf("; largest loss %s points (%s)", points(-r.least), r.at.label())
 	}
 	return text
 }
@@ -352,16 +352,16 @@ func (s standings) advice() string {
 	rank := slices.Index(order, candidateIndex(all, score.Default)) + 1
 	alone := slices.DeleteFunc(untunedCandidates(), func(c candidate) bool { return c.by != untuned })
 	first := s.best(pairs, alone)[0]
-	text := fmt.Sprintf("**Nothing to tune on.** The default, `%s`: %s; the network itself: %s. By mean rank it is number %d of %d.",
+	text := fmt.Sprintf("**Without OOD data.** The default, `%s`: %s. The network's softmax: %s. The default is number %d of %d by mean rank.",
 		score.Default, s.means(base), s.means(network), rank, len(all))
 	if first.name != score.Default {
-		text += fmt.Sprintf(" The best mean of those that need no images has `%s` (%s), %s.", first.name, s.means(first), s.record(pairs, first).sentence())
+		text += fmt.Sprintf(" `%s` has the highest mean among scores that need no images (%s): %s.", first.name, s.means(first), s.record(pairs, first).sentence())
 	}
 	line("%s", text)
 
 	stand := candidate{synthetic, learnedScore}
 	r := s.record(pairs, stand)
-	line("**Images, and stand-ins made of them.** `%s`: %s; %s. %s", learnedScore, s.means(stand), r.sentence(), s.gainSentence(stand))
+	line("**With synthetic OOD images.** `%s`: %s; %s. %s", learnedScore, s.means(stand), r.sentence(), s.gainSentence(stand))
 
 	served := map[string]int{}
 	for _, e := range pairs {
@@ -373,17 +373,17 @@ func (s standings) advice() string {
 	for i, n := range names {
 		names[i] = fmt.Sprintf("`%s` %d times", n, served[n])
 	}
-	called := map[string]string{chosenScore: "what `--ood` chooses, " + enumerate(names), "mf0": "`mf0`, its temperatures tuned on them",
-		learnedScore: "`learned` from them", "ts": "temperature scaling, tuned on them"}
+	called := map[string]string{chosenScore: "the score selected by `--ood`, " + enumerate(names), "mf0": "`mf0` with tuned temperatures",
+		learnedScore: "`learned`", "ts": "tuned temperature scaling"}
 	group := func(by protocol) {
 		for _, c := range s.best(pairs, tunedCandidates(by)) {
 			fmt.Fprintf(&b, "  - %s: %s; %s\n", called[c.name], s.means(c), s.record(pairs, c).sentence())
 		}
 	}
-	line("**Examples of what comes**, by their mean:")
+	line("**With examples of the OOD set**, by mean AUROC:")
 	group(tuned)
 	other := s.best(pairs, tunedCandidates(tunedOnOther))[0]
-	line("**Examples, and then something else comes** (the mean over the network's other sets to tune on). The best of these is %+.1f points from the default that knows no examples:",
+	line("**With examples of another OOD set** (mean over the network's other sets). The best of these is %+.1f points from the default, which uses no OOD data:",
 		100*s.gain(pairs, other))
 	group(tunedOnOther)
 
@@ -396,24 +396,24 @@ func (s standings) advice() string {
 		for _, c := range s.best(these, untunedCandidates())[:3] {
 			top = append(top, fmt.Sprintf("`%s` %s", c, points(s.mean(these, c))))
 		}
-		line("**%s** (%d pairs). Best without tuning: %s; the default %s, the network itself %s.", strings.ToUpper(n.text[:1])+n.text[1:], len(these),
+		line("**%s** (%d pairs). Best without OOD data: %s. The default: %s. The network's softmax: %s.", strings.ToUpper(n.text[:1])+n.text[1:], len(these),
 			enumerate(top), points(s.mean(these, base)), points(s.mean(these, network)))
 	}
 
 	var below []string
 	for _, c := range untunedCandidates() {
 		if at, v := s.worst(c); v < .5 {
-			below = append(below, fmt.Sprintf("`%s` (%s: %v)", c, points(v), at))
+			below = append(below, fmt.Sprintf("`%s` (%s, %s)", c, points(v), at.label()))
 		}
 	}
 	last := s.best(pairs, untunedCandidates())
 	worst := last[len(last)-1]
-	line("**To avoid.** Below chance somewhere, with their lowest AUROC: %s. The lowest mean has `%s`, %s, %s points below the default's.",
+	line("**Worst cases.** Scores with an AUROC below chance on some pair, with their lowest: %s. `%s` has the lowest mean, %s, %s points below the default.",
 		enumerate(below), worst, points(s.mean(pairs, worst)), points(s.mean(pairs, base)-s.mean(pairs, worst)))
 
 	fresh := slices.DeleteFunc(slices.Clone(pairs), pair.usedForDesign)
 	if len(fresh) > 0 && len(fresh) < len(pairs) {
-		line("**On data that it was not designed on**, %d of the pairs: the default has %s, `%s` from stand-ins %s, the network itself %s.", len(fresh),
+		line("**On the %d pairs not used in the design** of the default: the default %s, `%s` with synthetic OOD images %s, the network's softmax %s.", len(fresh),
 			points(s.mean(fresh, base)), learnedScore, points(s.mean(fresh, stand)), points(s.mean(fresh, network)))
 	}
 	return b.String()
@@ -421,7 +421,7 @@ func (s standings) advice() string {
 
 // gainSentence words a candidate's gain.
 func (s standings) gainSentence(c candidate) string {
-	return fmt.Sprintf("Its mean is %+.1f points from the default's, of the same networks.", 100*s.gain(s.pairs(""), c))
+	return fmt.Sprintf("Its mean is %+.1f points from the default's on the same networks.", 100*s.gain(s.pairs(""), c))
 }
 
 // preamble says what was measured and how to read it.
@@ -431,20 +431,20 @@ func (s standings) preamble() string {
 		networks[e.network] = true
 		runs = max(runs, len(s[scorePlace(e, untuned, score.Default)].Runs))
 	}
-	return fmt.Sprintf("How well scores of unfamiliarity, the network itself (`mle`, 1 − max p) and temperature scaling (`ts`) tell unfamiliar sets from test data, in %d pairs of such a set with one of %d kinds of networks, in the manner of "+
-		"OpenOOD (Yang et al. 2022). Near are other classes in pictures of the same make, far are pictures of another make, and noise is what no camera gives. "+
-		"At most %d images of each set are tested, spread evenly. Figures are AUROC in per cent, of MNIST and CIFAR-10 means over %d networks. All have a Kronecker-factored posterior. "+
-		"Three protocols: nothing to tune on, with mf0 at its temperatures for likelihood; stand-ins, made of the network's own held-out images, from which only `%s` is learned; and a part of the very set, "+
-		"set aside, on which temperatures are tuned, a score is learned, or mfgs chooses one, for the first network of each alone; it is measured on that set, and on the network's others. "+
-		"Better and worse than the default, `%s`, are differences that the paired 95 %% interval over images sets apart from 0, with the same sign in every network.",
+	return fmt.Sprintf("AUROC of all OOD scores, the network's softmax (`mle`, 1 − max p) and temperature scaling (`ts`) against test data, on %d pairs of an OOD set and one of %d kinds of networks, "+
+		"in the style of OpenOOD (Yang et al. 2022). Near sets have other classes in similar images, far sets other kinds of images, and noise sets no objects. "+
+		"At most %d evenly subsampled images of each set are tested. Figures are AUROC in per cent; for MNIST and CIFAR-10, means over %d networks. All have a Kronecker-factored posterior.\n\n"+
+		"There are three protocols. Without OOD data, mf0 has its temperatures for likelihood. With synthetic OOD images, made from the network's validation images, only `%s` is fitted. "+
+		"With OOD examples, a separate part of an OOD set is used to tune temperatures, fit `learned` or let `mfgs calibrate --ood` select a score; this is done for the first network of each kind, and measured on that OOD set and on the network's others. "+
+		"Scores are significantly better or worse than the default, `%s`, if the paired 95 %% interval over images excludes 0 and the sign is the same on every network.",
 		len(s.pairs("")), len(networks), scoreImages, runs, learnedScore, score.Default)
 }
 
 // list is the table of pairs, with the reasons for their nearness.
 func (s standings) list() string {
-	t := numberTable("pair", "is", "because it has")
+	t := textTable("pair", "kind", "images")
 	for _, e := range s.pairs("") {
-		t.row(e.String(), string(e.nearness), e.why)
+		t.row(e.label(), string(e.nearness), e.why)
 	}
 	return t.String()
 }

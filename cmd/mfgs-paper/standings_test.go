@@ -129,16 +129,16 @@ func TestAdviceFollowsTheRows(t *testing.T) {
 		of   func(pair, candidate) float64
 		want []string
 	}{
-		{"stand-ins help", learnedWins, []string{
-			fmt.Sprintf("`learned`: near %s", points(base+.03)), fmt.Sprintf("better than the default in %d of %d pairs, worse in 0.", n, n),
+		{"synthetic images help", learnedWins, []string{
+			fmt.Sprintf("`learned`: near %s", points(base+.03)), fmt.Sprintf("better than the default on %d of %d pairs, worse on 0.", n, n),
 			"Its mean is +3.0 points from the default's",
 		}},
-		{"stand-ins harm", falling, []string{
-			fmt.Sprintf("better than the default in 0 of %d pairs, worse in %d, by", n, n), "Its mean is -", "The lowest mean has `learned`",
-			"Below chance somewhere, with their lowest AUROC: none",
+		{"synthetic images harm", falling, []string{
+			fmt.Sprintf("better than the default on 0 of %d pairs, worse on %d; largest loss", n, n), "Its mean is -", "`learned` has the lowest mean",
+			"below chance on some pair, with their lowest: none",
 		}},
-		{"below chance", below, []string{"`residual` (32.1: " + allPairs[3].String() + ")"}},
-		{"a better one", falling, []string{"The best mean of those that need no images has `mle`", fmt.Sprintf("chooses, `vim` %d times: near 95.0", n), "is -26.0 points from the default"}},
+		{"below chance", below, []string{"`residual` (32.1, " + allPairs[3].label() + ")"}},
+		{"a better one", falling, []string{"`mle` has the highest mean among scores that need no images", fmt.Sprintf("selected by `--ood`, `vim` %d times: near 95.0", n), "is -26.0 points from the default"}},
 	} {
 		text := standingsOf(standingRows(.01, []float64{-.01, .01}, test.of)).advice()
 		for _, want := range test.want {

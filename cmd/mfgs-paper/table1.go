@@ -30,7 +30,7 @@ func table1Trials() (sampling, covariances []trial) {
 		},
 	)
 	covariances = append(covariances,
-		trial{row: "SWAG", method: "mf0@swag", maxNetworks: someNetworks, note: "the covariance is that of 20 epochs of training, in which weights of about 0.19 move by 0.002; nothing is added to it"},
+		trial{row: "SWAG", method: "mf0@swag", maxNetworks: someNetworks, note: "covariance of the weights over 20 epochs of training, in which weights of about 0.19 move by 0.002; no damping"},
 		trial{
 			row: "mf0, kron", paper: "mf0", method: "mf0", maxNetworks: someNetworks,
 			posterior: posterior{structure: calibrate.Kronecker}, note: "Kronecker-factored H⁻¹",
@@ -56,14 +56,14 @@ func measureTable1(ctx context.Context, l *lab, s *section) error {
 func writeTable1(s *section) {
 	upper, lower := table1Trials()
 	sampling, covariances := s.of("1", mnistName, upper), s.of("1", mnistName, lower)
-	s.write("Sampling and the three approximations of the same integral, with H⁻¹ of the last layer:")
+	s.write("Sampling and the three closed-form approximations of the same integral, with H⁻¹ of the last layer:")
 	s.write("%s", render(sampling, mnistColumns()...))
 	s.write("mf0 with other covariances:")
 	s.write("%s", render(covariances, mnistColumns()...))
 	s.write("%s", chosenDampings(slices.Concat(sampling, covariances)))
-	s.write("These networks interpolate: their training loss is about 1e-9 (4.6e-7 of seed 7), and H and J nearly vanish. The paper's ε = 1 is then ρ = %s times the "+
-		"mean eigenvalue of H on the three networks, so that H⁻¹ and J⁻¹ become I / ε but for a trifle, and the sandwich J / ε². Rows with eps = 1 are here to be seen, mf1 and mf2 of one network; "+
-		"claims about covariances are judged by them on the networks that do not interpolate alone.", rhos(s.at(place{"1", mnistName, "mf0, eps = 1"})))
+	s.write("These networks interpolate: their training loss is about 1e-9 (seed 7: 4.6e-7), and H and J nearly vanish. The paper's ε = 1 is then ρ = %s times the "+
+		"mean eigenvalue of H on the three networks, so H⁻¹ and J⁻¹ are close to I / ε, and the sandwich to J / ε². The rows with eps = 1 are for information only (mf1 and mf2 on one network): "+
+		"claims about covariances use eps = 1 only on networks that do not interpolate.", rhos(s.at(place{"1", mnistName, "mf0, eps = 1"})))
 }
 
 // rhos lists the dampings of a row in units of the mean eigenvalue.
@@ -89,7 +89,7 @@ func chosenDampings(rows []row) string {
 		}
 		fmt.Fprintf(&b, "- %s: %s\n", name, strings.Join(slices.Compact(each), ", "))
 	}
-	return "Damping that was chosen on held-out likelihood, network by network; ρ is in units of the mean eigenvalue:\n\n" + b.String()
+	return "Damping chosen by validation likelihood, for each network; ρ is in units of the mean eigenvalue:\n\n" + b.String()
 }
 
 // mnistColumns are the columns of tables on MNIST and notMNIST.

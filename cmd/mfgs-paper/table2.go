@@ -16,7 +16,7 @@ func table2Trials() []trial {
 			t.maxNetworks = someNetworks
 			if layers > 0 { // the last layer's posterior is the bundle's
 				t.layers = layers + 1
-				t.note = "Kronecker-factored blocks, one a layer"
+				t.note = "one Kronecker-factored block per layer"
 			}
 			trials = append(trials, t)
 		}
@@ -29,6 +29,6 @@ func measureTable2(ctx context.Context, l *lab, s *section) error {
 }
 
 func writeTable2(s *section) {
-	s.write("Beside M = 50 stand the paper's numbers of M = 500.")
+	s.write("The paper's numbers below M = 50 are those of M = 500.")
 	s.write("%s", render(s.of("2", mnistName, table2Trials()), mnistColumns()...))
 }

@@ -1,4 +1,4 @@
-"""Calibrates and predicts with mfgs on Apache Spark: see docs/spark.md.
+"""Calibrates and predicts with mfgs on Apache Spark: see docs/scale.md.
 
 Spark reads the data with any of its connectors, and mapInArrow streams each partition to an mfgs process as Arrow
 record batches. The results are parts, one per partition, or predictions. Nothing is computed here.

@@ -33,7 +33,7 @@ func accuracyWarning(set string, m metrics.InDomain, classes int) []string {
 	if !lowAccuracy(m, classes) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: accuracy is only %.1f %% on %d examples of %d classes: check the labels, "+
+	return []string{fmt.Sprintf("%s: the accuracy is only %.1f %% on %d examples of %d classes: check the labels, "+
 		"the order of the classes (--classes) and the preprocessing (--preprocess)", set, 100*(1-m.Error), m.N, classes)}
 }
 

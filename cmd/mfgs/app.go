@@ -2,58 +2,59 @@ package main
 
 import (
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
 
-// app returns the verbs, in the order of the help.
+// app returns the commands, in the order of the help.
 func (p *program) app() *cli.App {
 	app := &cli.App{
 		Name:        "mfgs",
 		Usage:       oneLiner,
-		UsageText:   "mfgs VERB [flags]",
+		UsageText:   "mfgs COMMAND [flags]",
 		Description: reflowed(overview),
-		Commands: []*cli.Command{
-			p.inspect(),
-			p.calibrate(),
-			p.merge(),
-			p.update(),
-			p.eval(),
-			p.predict(),
-			p.export(),
-			p.serve(),
-			p.reseal(),
-			p.setup(),
-			p.doctor(),
-			p.completion(),
-			p.man(),
-			p.demo(),
-			p.version(),
-			p.help(),
-		},
+		Commands: slices.Concat(
+			inGroup(startGroup, p.demo(), p.inspect(), p.calibrate(), p.eval()),
+			inGroup(useGroup, p.predict(), p.serve(), p.export()),
+			inGroup(scaleGroup, p.merge(), p.update(), p.reseal()),
+			inGroup(installGroup, p.setup(), p.doctor(), p.version(), p.completion(), p.man(), p.help()),
+		),
 		Reader:                    p.stdin,
 		Writer:                    p.stdout,
 		ErrWriter:                 p.stderr,
 		EnableBashCompletion:      true,
-		HideHelp:                  true, // the verb help and arrange replace those of package cli
+		HideHelp:                  true, // the command help and arrange replace those of package cli
 		HideVersion:               true,
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {}, // the default exits the process
 	}
-	for _, verb := range app.Commands {
-		verb.HideHelp = true
-		verb.Description = reflowed(verb.Description)
-		for _, f := range verb.Flags {
+	for _, command := range app.Commands {
+		command.HideHelp = true
+		if strings.Contains(command.UsageText, "SPEC") || strings.Contains(command.Description, "SPEC") {
+			command.Description += "\n\nA SPEC names a dataset: see mfgs help."
+		}
+		command.Description = reflowed(command.Description)
+		for _, f := range command.Flags {
 			markFile(f)
 		}
-		if verb.BashComplete == nil {
-			verb.BashComplete = offer(verb)
+		if command.BashComplete == nil {
+			command.BashComplete = offer(command)
 		}
-		verb.OnUsageError = func(c *cli.Context, err error, _ bool) error {
+		command.OnUsageError = func(c *cli.Context, err error, _ bool) error {
 			return usagef(c.Command.Name, "%s", oneDash.ReplaceAllString(err.Error(), "for --"))
 		}
 	}
 	return app
+}
+
+// inGroup sets the group of commands in the overview.
+func inGroup(name string, commands ...*cli.Command) []*cli.Command {
+	for _, c := range commands {
+		c.Category = name
+	}
+	return commands
 }
 
 // oneDash matches a flag in the messages of package flag.

@@ -21,31 +21,31 @@ type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
-// usagef returns a usageError that points to the help of a verb; "" is mfgs itself.
-func usagef(verb, format string, args ...any) error {
+// usagef returns a usageError that points to the help of a command; "" is mfgs itself.
+func usagef(command, format string, args ...any) error {
 	name := "mfgs"
-	if verb != "" {
-		name += " " + verb
+	if command != "" {
+		name += " " + command
 	}
 	return &usageError{fmt.Sprintf("%s: %s\nrun `%s --help` for usage", name, oneLine(fmt.Sprintf(format, args...)), name)}
 }
 
-// findVerb returns a verb by name, or an error that lists the verbs.
-func findVerb(app *cli.App, name string) (*cli.Command, error) {
-	if verb := app.Command(name); verb != nil {
-		return verb, nil
+// findCommand returns a command by name, or an error that lists the commands.
+func findCommand(app *cli.App, name string) (*cli.Command, error) {
+	if command := app.Command(name); command != nil {
+		return command, nil
 	}
 	if strings.HasPrefix(name, "-") {
-		return nil, usagef("", "flag %s stands before the verb; flags follow it", name)
+		return nil, usagef("", "flag %s is before the command: flags go after it", name)
 	}
 	names := make([]string, len(app.Commands))
-	for i, verb := range app.Commands {
-		names[i] = verb.Name
+	for i, command := range app.Commands {
+		names[i] = command.Name
 	}
 	if hint := didYouMean(name, "", names); hint != "" {
-		return nil, usagef("", "unknown verb %q%s", name, hint)
+		return nil, usagef("", "unknown command %q%s", name, hint)
 	}
-	return nil, usagef("", "unknown verb %q: want %s", name, alternatives(names))
+	return nil, usagef("", "unknown command %q: want %s", name, alternatives(names))
 }
 
 // movedFlags are flags that eval no longer has, with their replacement in mfgs-paper compare; "" if it has the same.
@@ -55,10 +55,10 @@ var movedFlags = map[string]string{
 	"vi": "--with bnn-vi=FILE", "edl": "--with edl=FILE",
 }
 
-// arrange puts the arguments of a verb into the only order that package cli reads: flags as --name=value,
+// arrange puts the arguments of a command into the only order that package cli reads: flags as --name=value,
 // then "--", then the positional arguments. It refuses two things that package flag accepts silently:
 // a flag that takes the next flag as its value, and a flag given twice.
-func arrange(verb *cli.Command, args []string) (arranged []string, help bool, err error) {
+func arrange(command *cli.Command, args []string) (arranged []string, help bool, err error) {
 	var positional []string
 	given := map[string]bool{}
 	for i := 0; i < len(args); i++ {
@@ -75,17 +75,17 @@ func arrange(verb *cli.Command, args []string) (arranged []string, help bool, er
 		if name == "help" || name == "h" {
 			return nil, true, nil
 		}
-		f := findFlag(verb.Flags, name)
+		f := findFlag(command.Flags, name)
 		if f == nil {
-			if of, moved := movedFlags[name]; moved && verb.Name == "eval" {
-				return nil, false, usagef(verb.Name, "unknown flag --%s: mfgs-paper compare has %s, for the methods that no bundle serves",
+			if of, moved := movedFlags[name]; moved && command.Name == "eval" {
+				return nil, false, usagef(command.Name, "unknown flag --%s: mfgs-paper compare has %s, for methods that no bundle can use",
 					name, cmp.Or(of, "it"))
 			}
-			hint := didYouMean(name, "--", flagNames(verb.Flags))
-			return nil, false, usagef(verb.Name, "unknown flag --%s%s", name, hint)
+			hint := didYouMean(name, "--", flagNames(command.Flags))
+			return nil, false, usagef(command.Name, "unknown flag --%s%s", name, hint)
 		}
 		if _, repeatable := f.(*cli.StringSliceFlag); given[f.Names()[0]] && !repeatable {
-			return nil, false, usagef(verb.Name, "--%s is given twice", name)
+			return nil, false, usagef(command.Name, "--%s is given twice", name)
 		}
 		given[f.Names()[0]] = true
 		if _, isBool := f.(*cli.BoolFlag); isBool && !hasValue {
@@ -93,11 +93,11 @@ func arrange(verb *cli.Command, args []string) (arranged []string, help bool, er
 		}
 		if !hasValue {
 			if i++; i == len(args) {
-				return nil, false, usagef(verb.Name, "--%s wants a value", name)
+				return nil, false, usagef(command.Name, "--%s needs a value", name)
 			}
 			value = args[i]
-			if next, _, _ := cutFlag(value); strings.HasPrefix(value, "-") && findFlag(verb.Flags, next) != nil {
-				return nil, false, usagef(verb.Name, "--%s wants a value, and %s is a flag (--%s=%s if it is meant)", name, value, name, value)
+			if next, _, _ := cutFlag(value); strings.HasPrefix(value, "-") && findFlag(command.Flags, next) != nil {
+				return nil, false, usagef(command.Name, "--%s needs a value, and %s is a flag: write --%s=%s if you mean it", name, value, name, value)
 			}
 		}
 		arranged = append(arranged, "--"+name+"="+value)

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// tool is a verb with a flag of each kind.
+// tool is a command with a flag of each kind.
 func tool() *cli.Command {
 	return &cli.Command{Name: "tool", Flags: []cli.Flag{
 		&cli.StringFlag{Name: "word"},
@@ -25,20 +25,20 @@ func tool() *cli.Command {
 // parsed runs arguments through arrange and package cli, as run does.
 func parsed(t *testing.T, args []string) (many, positional []string, word string, number int, yes bool) {
 	t.Helper()
-	verb := tool()
-	arranged, help, err := arrange(verb, args)
+	command := tool()
+	arranged, help, err := arrange(command, args)
 	if err != nil || help {
 		t.Fatalf("arrange(%q): help %v, %v", args, help, err)
 	}
 	ran := false
-	verb.HideHelp = true
-	verb.Action = func(c *cli.Context) error {
+	command.HideHelp = true
+	command.Action = func(c *cli.Context) error {
 		ran = true
 		many, positional = c.StringSlice("many"), c.Args().Slice()
 		word, number, yes = c.String("word"), c.Int("number"), c.Bool("yes")
 		return nil
 	}
-	app := &cli.App{Commands: []*cli.Command{verb}, Writer: io.Discard, ErrWriter: io.Discard, HideHelp: true,
+	app := &cli.App{Commands: []*cli.Command{command}, Writer: io.Discard, ErrWriter: io.Discard, HideHelp: true,
 		DisableSliceFlagSeparator: true, ExitErrHandler: func(*cli.Context, error) {}}
 	if err := app.Run(append([]string{"mfgs", "tool"}, arranged...)); err != nil || !ran {
 		t.Fatalf("%q: ran %v, %v", arranged, ran, err)
@@ -85,9 +85,9 @@ func TestMalformedArgumentsAreRefused(t *testing.T) {
 		{[]string{"--=w"}, "unknown flag --"},
 		{[]string{"--word", "a", "--word=b"}, "--word is given twice"},
 		{[]string{"--yes", "--yes"}, "--yes is given twice"},
-		{[]string{"--word"}, "--word wants a value"},
-		{[]string{"--word", "--many", "a"}, "--word wants a value, and --many is a flag"},
-		{[]string{"--word", "--many=a"}, "--word wants a value, and --many=a is a flag"},
+		{[]string{"--word"}, "--word needs a value"},
+		{[]string{"--word", "--many", "a"}, "--word needs a value, and --many is a flag"},
+		{[]string{"--word", "--many=a"}, "--word needs a value, and --many=a is a flag"},
 	} {
 		_, _, err := arrange(tool(), test.args)
 		var usage *usageError
@@ -97,7 +97,7 @@ func TestMalformedArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// No argument is lost or invented: what arrange accepts reaches the verb.
+// No argument is lost or invented: what arrange accepts reaches the command.
 func FuzzArrange(f *testing.F) {
 	for _, seed := range []string{
 		"--word w x --yes y --many a,b", "--many=a --many=b -- --yes", "- -- -", "--number 3 help", "x\n--word=\n-many=,",
@@ -132,7 +132,7 @@ func FuzzArrange(f *testing.F) {
 	})
 }
 
-func TestHelpExplainsEveryFlagIn84Columns(t *testing.T) {
+func TestHelpExplainsEveryFlagIn80Columns(t *testing.T) {
 	t.Parallel()
 	for _, c := range new(program).app().Commands {
 		code, stdout, stderr := invoke(context.Background(), c.Name, "--help")
@@ -140,7 +140,7 @@ func TestHelpExplainsEveryFlagIn84Columns(t *testing.T) {
 			t.Fatalf("%s: exit code %d, %s", c.Name, code, stderr)
 		}
 		for line := range strings.Lines(stdout) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 84 {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%s: %d columns: %s", c.Name, n, line)
 			}
 		}
@@ -153,7 +153,7 @@ func TestHelpExplainsEveryFlagIn84Columns(t *testing.T) {
 				t.Errorf("%s: --%s%s is described as %q", c.Name, f.Names()[0], placeholder, text)
 			}
 		}
-		if _, overview, _ := invoke(context.Background(), "--help"); !strings.Contains(overview, "\n   "+c.Name+" ") {
+		if _, overview, _ := invoke(context.Background(), "--help"); !strings.Contains(overview, "\n     "+c.Name+" ") {
 			t.Errorf("%s is not in the overview", c.Name)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
@@ -24,40 +25,42 @@ import (
 func (p *program) calibrate() *cli.Command {
 	return &cli.Command{
 		Name:  "calibrate",
-		Usage: "turn a trained model and some data into a bundle",
+		Usage: "calibrate a trained model, and write a bundle",
 		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC --ood SPEC --out DIR
 mfgs calibrate --train-features NPZ --val-features NPZ ... --out DIR
 mfgs calibrate --shard I/N ... --out PART
 mfgs calibrate -f JOB.yaml [--out DIR]`,
-		Description: `Reads the training data once for the curvature of the last layer, tunes damping
-and temperatures on held-out data, and writes the bundle that eval and predict
-take. Held-out data must not have been trained on; data for eval should be
-neither.
+		Description: `Reads the training data once to compute the curvature of the loss in the last layer's weights,
+tunes damping and temperatures on the validation data, and writes a bundle for eval, predict, serve and
+export. The network is not retrained. The validation data must not have been used in training. Keep
+separate test data for eval.
 
-With -f a file says what flags say otherwise, so that a calibration can be reviewed before it is
-run; its paths are seen from its folder. A bundle's own bundle.yaml repeats the calibration that
-made it, with the same choices, model and data, or is refused; its SPECs are seen from here.
+-f reads the settings from a file, so that a calibration can be reviewed before it runs. Paths in the
+file are relative to its folder. A bundle's own bundle.yaml repeats its calibration, and fails if the
+model or the data have changed; its SPECs are relative to the current folder.
 
-With --dry-run it only says what that would take.
+--dry-run estimates time and memory.
 
-With --shard it reads one of N parts of each set and writes what merge makes the
-bundle of: N runs, on as many machines, do the work of one. Any of --train, --val
-and --ood is then enough.`,
-		Flags: slices.Concat([]cli.Flag{jobFlag()}, flagsOf(dataSettings()), []cli.Flag{
-			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` instead of --model and --train: a file with the arrays features [N,d], logits [N,K] and, where needed, labels [N]"},
-			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels; where these are [N,K], 0 or 1 each, the head is multi-label"},
-			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
-			preprocessFlag("unit, where all data are images"),
-			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line, a JSON array, or a config.json with id2label [the model's own, or the training folders']"},
-			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` read this one of N parts of the data only, and write a part for merge"},
+--shard I/N processes one of N shards of each dataset and writes a part, so that N machines share the
+work; merge turns the parts into a bundle. A shard needs only one of --train, --val and --ood.`,
+		Flags: first(slices.Concat([]cli.Flag{jobFlag()}, flagsOf(dataSettings()), []cli.Flag{
+			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` precomputed features instead of --model and --train: arrays features [N,d], logits [N,K] and, for fisher and sandwich, labels [N]"},
+			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` precomputed features instead of --val, with labels; labels [N,K] of 0 and 1 make the head multi-label"},
+			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` precomputed features instead of --ood"},
+			preprocessFlag("unit, if all data are images"),
+			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order: one per line, a JSON array, or a config.json with id2label [from the model, or the names of the training folders]"},
+			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` process only this shard of the data, and write a part for merge"},
 		}, flagsOf(outputSettings()), []cli.Flag{
-			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there, and drop what an interrupted run has read"},
-			&cli.BoolFlag{Name: "dry-run", Category: outputFlags, Usage: "say how many examples there are and about what time and memory each stage would take, from a timed part of each; write nothing"},
-			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
-			reportFlag("the bundle, on the held-out data"),
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace an existing bundle or part, and discard what an interrupted run has read"},
+			&cli.BoolFlag{Name: "dry-run", Category: outputFlags, Usage: "estimate examples, time and memory of each stage from a short trial; write nothing"},
+			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "continue an interrupted run, if there is one"},
+			reportFlag("the validation data"),
 			jsonFlag(),
 		}, flagsOf(fitSettings()), flagsOf(decisionSettings()), flagsOf(headSettings()), flagsOf(runtimeSettings()),
 			[]cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()}),
+			"model", "train", "val", "ood", "preprocess", "classes", "limit", "file",
+			"out", "report", "json", "force", "resume", "dry-run",
+			"target-error"),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.calibrateConfig(c, bar)
@@ -90,7 +93,9 @@ func (p *program) bundleDone(c *cli.Context, bar *progress, report *calibration.
 	if err != nil {
 		return p.notDone(c, bar, err)
 	}
-	return done(p, c, bar, report, report.Warnings, writeReport)
+	return done(p, c, bar, report, report.Warnings, func(w io.Writer, r *calibration.Report) error {
+		return writeReport(w, r, c.Bool("no-model"))
+	})
 }
 
 // partDone reports a part that was written or already exists.
@@ -210,11 +215,11 @@ func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 			return shard, usagef(c.Command.Name, "%v", err)
 		}
 		if c.Bool("keep-curvature") {
-			return shard, usagef(c.Command.Name, "--keep-curvature is for a bundle: a part has the curvature in any case; give it to merge")
+			return shard, usagef(c.Command.Name, "--keep-curvature is for bundles: a part always contains the curvature: give the flag to merge")
 		}
 		sets = nil
 		if !c.IsSet("train"+suffix) && !c.IsSet("val"+suffix) && !c.IsSet("ood"+suffix) {
-			return shard, usagef(c.Command.Name, "no data: give --train%s, --val%s or --ood%s, or all of them", suffix, suffix, suffix)
+			return shard, usagef(c.Command.Name, "no data: give --train%s, --val%s or --ood%s", suffix, suffix, suffix)
 		}
 	}
 	names := sets
@@ -230,7 +235,7 @@ func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 // parentOfOut returns an error if the parent folder of --out does not exist.
 func parentOfOut(c *cli.Context) error {
 	if parent := filepath.Dir(filepath.Clean(c.String("out"))); !exists(parent) {
-		return fmt.Errorf("--out %s: there is no folder %s: make it first, or choose another", c.String("out"), parent)
+		return fmt.Errorf("--out %s: no such folder: %s: create it, or choose another", c.String("out"), parent)
 	}
 	return nil
 }
@@ -243,15 +248,17 @@ func precomputed(c *cli.Context) (bool, error) {
 	for _, name := range []string{"model", "train", "val", "ood", "preprocess", "features-cache", "no-model", "no-probe",
 		"features", "logits", "output", "approximate", "batch", "threads", "provider", "runtime"} {
 		if c.IsSet(name) {
-			return false, usagef(c.Command.Name, "--%s is for a model, and with ready-made features there is none", name)
+			return false, usagef(c.Command.Name, "--%s needs a model, and precomputed features have none: leave it out", name)
 		}
 	}
 	return true, nil
 }
 
-// writeReport writes the report of a calibration as tables.
-func writeReport(w io.Writer, r *calibration.Report) error {
+// writeReport writes the report of a calibration: what was gained, what to do next, and tables.
+func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	var b strings.Builder
+	b.WriteString(wrapText("", printable(calibrationAnswer(r))))
+	fmt.Fprintf(&b, "Next: %s\n\n", printable(afterCalibration(r, noModel)))
 	var f facts
 	f.add("bundle", r.Bundle)
 	if r.Model != nil && r.Model.Path != "" {
@@ -260,7 +267,7 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	f.add("head", headline(r.Head))
 	if p := r.Head.Proof; p != nil {
 		within := math.Pow(10, math.Ceil(math.Log10(max(p.Difference, 1e-6))))
-		f.add("proof", fmt.Sprintf("as the model's own %s, within %.0e on %s", p.Output, within, plural(p.Examples, "example")))
+		f.add("head check", fmt.Sprintf("matches the model's own %s within %.0e on %s", p.Output, within, plural(p.Examples, "example")))
 	}
 	if r.Preprocess != nil {
 		if line := preprocessLine(r.Preprocess); line != "" {
@@ -270,9 +277,9 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
 	f.add("damping", dampingLine(r.Damping))
 	f.add("probabilities", r.Probabilities.Reason)
-	f.add("ood score", r.OODScore.Reason)
+	f.add("OOD score", r.OODScore.Reason)
 	f.add("examples", exampleLine(r.Examples))
-	f.add("probe", probeLine(r.Probe))
+	f.add("self-test", probeLine(r.Probe))
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())
 
@@ -280,21 +287,21 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 		name string
 		bundle.Figures
 	}{
-		{"network as it is", r.Validation.Before},
-		{"temperature scaling", r.Validation.TS},
-		{"mfgs (mf0)", *r.Validation.MF0},
+		{methodName("mle"), r.Validation.Before},
+		{methodName("ts"), r.Validation.TS},
+		{methodName("mf0"), *r.Validation.MF0},
 	}
-	fmt.Fprintln(&b)
+	fmt.Fprintf(&b, "\nvalidation data (n = %s, ECE with %d bins)\n", count(r.Validation.Before.N), measure.DefaultBins(r.Head.Head.Head))
 	in := table{align: "lrrrr"}
-	in.row("held-out data", inDomainLabels()...)
+	in.row("", inDomainLabels()...)
 	for _, m := range methods {
 		in.row(m.name, inDomain(m.InDomain)...)
 	}
 	_ = in.write(&b)
 
 	if r.Validation.After.OOD != nil {
-		fmt.Fprintln(&b)
-		out := detectionTable("telling out-of-distribution")
+		fmt.Fprintf(&b, "\nOOD detection (n = %s)\n", count(r.Examples.OOD))
+		out := detectionTable()
 		for _, m := range methods {
 			detectionRows(out, m.name, *m.OOD, *m.OODNLL)
 		}
@@ -302,20 +309,20 @@ func writeReport(w io.Writer, r *calibration.Report) error {
 		shown := []string{r.OODScore.Name, score.Default, r.OODScore.Rival, "leverage"}
 		for _, s := range r.Validation.Scores {
 			if s.Name != "mf0" && slices.Contains(shown, s.Name) {
-				out.row(s.Name, detection(s.OOD)...)
+				out.row(methodName(s.Name), detection(s.OOD)...)
 			}
 		}
 		_ = out.write(&b)
 	}
-	if s := r.Recommendation.Score; s != nil {
+	if s := r.Recommendation.Score; s != nil && !s.Served {
 		fmt.Fprintf(&b, "\n%s", wrapText("recommended score  ", printable(s.Sentence)))
 	}
 	if r.Validation.SyntheticOOD != nil {
-		fmt.Fprintln(&b)
-		out := detectionTable("telling stand-ins")
+		fmt.Fprintf(&b, "\nOOD detection: synthetic images (n = %s)\n", count(r.Examples.SyntheticOOD))
+		out := detectionTable()
 		for _, s := range r.Validation.SyntheticOOD {
-			name := s.Name
-			if name == "learned" {
+			name := methodName(s.Name)
+			if s.Name == "learned" {
 				name += ", from these"
 			} else if s.Name != r.OODScore.Name && s.Name != score.Default && s.Name != "leverage" {
 				continue
@@ -396,7 +403,7 @@ func preprocessLine(p *bundle.Preprocessing) string {
 	}
 	line := strings.Join(steps, ", ")
 	if p.Source == bundle.Assumed {
-		line += ": assumed, as --preprocess says nothing else"
+		line += " (default, no --preprocess)"
 	}
 	return line
 }
@@ -418,16 +425,16 @@ func probeLine(i calibration.ProbeInfo) string {
 	if i.Examples == 0 {
 		return "none: " + i.Reason
 	}
-	return plural(i.Examples, "held-out input")
+	return plural(i.Examples, "validation input") + " stored, to test the bundle when it is loaded"
 }
 
 func exampleLine(e calibration.Examples) string {
-	s := fmt.Sprintf("train %s, held out %s", count(e.Train), count(e.Val))
+	s := fmt.Sprintf("train %s, validation %s", count(e.Train), count(e.Val))
 	if e.OOD > 0 {
-		s += ", out-of-distribution " + count(e.OOD)
+		s += ", OOD " + count(e.OOD)
 	}
 	if e.SyntheticOOD > 0 {
-		s += ", stand-ins " + count(e.SyntheticOOD)
+		s += ", synthetic OOD " + count(e.SyntheticOOD)
 	}
 	if e.Bad > 0 {
 		s += ", skipped " + count(e.Bad)
@@ -465,15 +472,15 @@ func secondsLine(by map[string]float64) string {
 func temperatures(t bundle.TemperatureInfo) *table {
 	tab := &table{align: "lrr"}
 	tab.row("temperatures", "activation", "ensemble")
-	tab.row("for the likelihood", number(t.NLL.Act), number(t.NLL.Ens))
+	tab.row("mf0, for NLL", number(t.NLL.Act), number(t.NLL.Ens))
 	if t.OODTuned {
-		tab.row("for out-of-distribution", number(t.OOD.Act), number(t.OOD.Ens))
+		tab.row("mf0, for OOD detection", number(t.OOD.Act), number(t.OOD.Ens))
 	} else {
-		tab.row("for out-of-distribution", "the same", "")
+		tab.row("mf0, for OOD detection", "the same", "")
 	}
-	tab.row("temperature scaling", number(t.TS), "")
+	tab.row("temperature scaling, for NLL", number(t.TS), "")
 	if t.TSOOD != 0 {
-		tab.row("its for out-of-distribution", number(t.TSOOD), "")
+		tab.row("temperature scaling, for OOD detection", number(t.TSOOD), "")
 	}
 	return tab
 }
@@ -517,7 +524,7 @@ func writePartReport(w io.Writer, r *calibration.PartReport) error {
 	}
 	f.add("examples", exampleLine(r.Examples))
 	if r.Probe != nil {
-		f.add("probe", probeLine(*r.Probe))
+		f.add("self-test", probeLine(*r.Probe))
 	}
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())

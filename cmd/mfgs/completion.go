@@ -23,21 +23,19 @@ var scripts embed.FS
 func (p *program) completion() *cli.Command {
 	return &cli.Command{
 		Name:      "completion",
-		Usage:     "print a script by which a shell completes command lines",
+		Usage:     "print the completion script of a shell",
 		UsageText: "mfgs completion " + strings.Join(shells, "|"),
-		Description: `The shell then knows verbs, flags, the values of flags that have few, and files. To have
-it in every new shell:
+		Description: `Completes commands, flags, values of flags, and files. To install it for every new shell:
 
-  bash   mfgs completion bash > ~/.local/share/bash-completion/completions/mfgs
-         or in ~/.bashrc: source <(mfgs completion bash)
-  zsh    mfgs completion zsh > "${fpath[1]}/_mfgs"
-         or in ~/.zshrc, after compinit: source <(mfgs completion zsh)
-  fish   mfgs completion fish > ~/.config/fish/completions/mfgs.fish`,
+  bash  in ~/.bashrc: source <(mfgs completion bash)
+  zsh   in ~/.zshrc, after compinit: source <(mfgs completion zsh)
+        or: mfgs completion zsh > "${fpath[1]}/_mfgs"
+  fish  mfgs completion fish > ~/.config/fish/completions/mfgs.fish`,
 		BashComplete: func(c *cli.Context) { fmt.Fprintln(c.App.Writer, strings.Join(shells, "\n")) },
 		Action: func(c *cli.Context) error {
 			shell := c.Args().First()
 			if c.NArg() != 1 || !slices.Contains(shells, shell) {
-				return usagef(c.Command.Name, "want one shell, %s", alternatives(shells))
+				return usagef(c.Command.Name, "want one shell: %s", alternatives(shells))
 			}
 			script, err := completionScript(c.App, shell)
 			if err == nil {
@@ -60,18 +58,18 @@ func completionScript(app *cli.App, shell string) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString(strings.ReplaceAll(script, "`", ""))
-	for _, verb := range app.Commands {
-		for _, f := range verb.Flags {
+	for _, command := range app.Commands {
+		for _, f := range command.Flags {
 			if choice, ok := f.(*choice); ok {
 				fmt.Fprintf(&b, "complete -c mfgs -n '__fish_seen_subcommand_from %s' -l %s -r -a '%s'\n",
-					verb.Name, choice.Name, strings.Join(choice.values, " "))
+					command.Name, choice.Name, strings.Join(choice.values, " "))
 			}
 		}
 	}
 	fmt.Fprintf(&b, "complete -c mfgs -n '__fish_seen_subcommand_from completion' -f -a '%s'\n", strings.Join(shells, " "))
 	fmt.Fprint(&b, "complete -c mfgs -n '__fish_seen_subcommand_from help' -f -a '")
-	for _, verb := range app.Commands {
-		fmt.Fprint(&b, verb.Name, " ")
+	for _, command := range app.Commands {
+		fmt.Fprint(&b, command.Name, " ")
 	}
 	b.WriteString("'\n")
 	return b.String(), nil
@@ -92,14 +90,14 @@ func markFile(f cli.Flag) {
 	}
 }
 
-// offer completes the command line of a verb: with the values of the last word's flag, else with what package
+// offer completes the command line of a command: with the values of the last word's flag, else with what package
 // cli offers. An incomplete word is among the arguments if it begins with a dash.
-func offer(verb *cli.Command) cli.BashCompleteFunc {
-	flags := cli.DefaultCompleteWithFlags(verb)
+func offer(command *cli.Command) cli.BashCompleteFunc {
+	flags := cli.DefaultCompleteWithFlags(command)
 	return func(c *cli.Context) {
 		last := os.Args[len(os.Args)-2]
 		name, _, hasValue := cutFlag(last)
-		choice, ok := findFlag(verb.Flags, name).(*choice)
+		choice, ok := findFlag(command.Flags, name).(*choice)
 		if !ok || !strings.HasPrefix(last, "-") {
 			flags(c)
 			return

@@ -34,12 +34,12 @@ func TestFlagsOfCalibrate(t *testing.T) {
 		t.Helper()
 		p := &program{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
 		var got calibration.Config
-		verb := p.calibrate()
-		verb.Action = func(c *cli.Context) (err error) {
+		command := p.calibrate()
+		command.Action = func(c *cli.Context) (err error) {
 			got, err = p.calibrateConfig(c, p.progress())
 			return err
 		}
-		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{verb}}
+		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{command}}
 		if err := app.Run(append([]string{"mfgs", "calibrate"}, args...)); err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +96,8 @@ func TestTemperaturesForPeople(t *testing.T) {
 		of   bundle.TemperatureInfo
 		want string
 	}{
-		{told, "temperatures activation ensemble for the likelihood 1.5 20 for out-of-distribution 0.5 7 temperature scaling 2.5 its for out-of-distribution 3.5"},
-		{same, "temperatures activation ensemble for the likelihood 1.5 20 for out-of-distribution the same temperature scaling 2.5"},
+		{told, "temperatures activation ensemble mf0, for NLL 1.5 20 mf0, for OOD detection 0.5 7 temperature scaling, for NLL 2.5 temperature scaling, for OOD detection 3.5"},
+		{same, "temperatures activation ensemble mf0, for NLL 1.5 20 mf0, for OOD detection the same temperature scaling, for NLL 2.5"},
 	} {
 		var b bytes.Buffer
 		if err := temperatures(test.of).write(&b); err != nil {
@@ -131,15 +131,15 @@ func TestPresetsAreFittedToTheModelThatIsRun(t *testing.T) {
 		{[]string{"--bundle", whole}, true}, {[]string{"--bundle", empty, "--model", digits}, true}, {[]string{"--bundle", empty}, false},
 	} {
 		p := &program{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
-		verb := p.predict()
-		verb.Action = func(c *cli.Context) error {
+		command := p.predict()
+		command.Action = func(c *cli.Context) error {
 			spec, err := bundlePreprocessing(c)
 			if err == nil && (spec == nil || spec.Scale != 1./255) {
 				t.Errorf("%q: preprocessing %+v", test.args, spec)
 			}
 			return err
 		}
-		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{verb}}
+		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{command}}
 		if err := app.Run(append([]string{"mfgs", "predict", "--preprocess", "unit"}, test.args...)); (err == nil) != test.ok {
 			t.Errorf("%q: %v", test.args, err)
 		}

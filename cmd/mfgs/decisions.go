@@ -14,18 +14,18 @@ func writeDecisions(w io.Writer, d *conformal.Decisions) {
 	if d == nil {
 		return
 	}
-	fmt.Fprintf(w, "\ndecisions, whose thresholds are set on %s held-out examples, one of each two neighbours\n", count(d.Examples))
+	fmt.Fprintf(w, "\nabstention and prediction sets (thresholds from %s validation examples)\n", count(d.Examples))
 	for _, r := range []struct {
 		what string
 		rule *conformal.Rule
-	}{{"doubt", d.Uncertainty}, {"ood_score", d.OOD}} {
+	}{{"uncertainty", d.Uncertainty}, {"OOD score", d.OOD}} {
 		if r.rule != nil {
-			fmt.Fprintf(w, "  answered where %s is at most %s: %s of %s\n", r.what, number(r.rule.Threshold),
+			fmt.Fprintf(w, "  - answers if the %s is at most %s: %s of %s\n", r.what, number(r.rule.Threshold),
 				count(r.rule.Accepted), count(r.rule.Examples))
 		}
 	}
-	for _, promise := range d.Guarantees {
-		fmt.Fprintf(w, "  %s\n", promise)
+	for _, guarantee := range d.Guarantees {
+		fmt.Fprint(w, wrapText("  - ", printable(guarantee)))
 	}
 }
 
@@ -54,8 +54,9 @@ func writeRealised(w io.Writer, d *conformal.Decisions, results []bench.Decision
 		return
 	}
 	t := table{align: "lrrrrrr"}
-	t.row("decisions", "examples", "answered", "error of them", "unfamiliar", "set has label", "set size")
-	promised := func(mark string, v float64) string {
+	t.row("", "", "", "error of", "flagged", "label", "set")
+	t.row("decisions", "n", "answered", "answered", "OOD", "in set", "size")
+	guarantee := func(mark string, v float64) string {
 		if v == 0 {
 			return ""
 		}
@@ -63,9 +64,9 @@ func writeRealised(w io.Writer, d *conformal.Decisions, results []bench.Decision
 	}
 	covered := ""
 	if d.Alpha > 0 {
-		covered = promised("≥ ", 1-d.Alpha)
+		covered = guarantee("≥ ", 1-d.Alpha)
 	}
-	t.row("promised", "", promised("≥ ", d.TargetCoverage), promised("≤ ", d.TargetError), promised("≤ ", d.FalseAlarm), covered, "")
+	t.row("guarantee", "", guarantee("≥ ", d.TargetCoverage), guarantee("≤ ", d.TargetError), guarantee("≤ ", d.FalseAlarm), covered, "")
 	part := func(v *float64, format func(float64) string) string {
 		if v == nil {
 			return "-"

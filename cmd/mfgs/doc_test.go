@@ -29,11 +29,11 @@ const root = "../.."
 var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write the figures that commands print now into the documentation")
 
 // mustShow are documents that must have commands.
-var mustShow = []string{"../../README.md", "../../docs/examples.md", "../../docs/serve.md"}
+var mustShow = []string{"../../docs/faq.md", "../../docs/serving.md"}
 
 // TestDocumentedCommands runs the commands in ```console fences of the README and docs: lines that begin with
-// "$ mfgs ", "$ curl " or "$ go run ", with continuation lines. They run in order, each document in a folder of
-// its own with the repository's models and examples. A server, with & at its end, runs in the background at
+// "$ mfgs ", "$ curl ", "$ go ", "$ cp " or "$ sed ", with continuation lines. They run in order, each document in a
+// folder of its own with the repository's models and examples. A command fails if the last line shown is an error. A server, with & at its end, runs in the background at
 // free addresses. The lines below a command, if any, are its output, with "…" for omitted lines. Words must be
 // equal, and figures nearly: see sameFigure. Fenced files, which begin with a comment that is their name, are
 // in the folder from the start: see documentedFiles. ```sh fences take longer: testdata/firstrun/run.sh runs
@@ -87,7 +87,11 @@ func TestDocumentedCommands(t *testing.T) {
 				fmt.Fprintf(&script, "exec sh -c 'exec %s --http %s --grpc %s' &\n", server, web, rpc)
 				continue
 			}
-			fmt.Fprintf(&script, "exec sh -e -c '%s'\nshows %d\n", command, i)
+			fails := ""
+			if c.fails(lines) {
+				fails = "! "
+			}
+			fmt.Fprintf(&script, "%sexec sh -e -c '%s'\nshows %d\n", fails, command, i)
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".md")
 		path := filepath.Join(t.TempDir(), name+".txtar")
@@ -125,7 +129,7 @@ func TestDocumentedCommands(t *testing.T) {
 				if err := os.Mkdir(filepath.Join(env.WorkDir, "testdata"), 0o777); err != nil {
 					return err
 				}
-				for _, dir := range []string{"models", "testdata/examples"} {
+				for _, dir := range []string{"docs", "models", "testdata/examples", "testdata/onnx"} {
 					if err := os.Symlink(filepath.Join(tree, dir), filepath.Join(env.WorkDir, dir)); err != nil {
 						return err
 					}
@@ -163,6 +167,15 @@ type documentedCommand struct {
 	from, to int
 }
 
+// errorLine matches an error of mfgs, and the hint after one of usage.
+var errorLine = regexp.MustCompile("^(mfgs( [a-z]+)?: |run `mfgs )")
+
+// fails reports whether the document shows that the command fails: the last line is an error.
+func (c documentedCommand) fails(lines []string) bool {
+	last := lines[max(c.from, c.to)-1]
+	return c.to > c.from && errorLine.MatchString(last) && !strings.HasPrefix(last, "mfgs: warning: ")
+}
+
 func documentedCommands(lines []string) ([]documentedCommand, error) {
 	var commands []documentedCommand
 	fenced, continued := false, false
@@ -186,7 +199,8 @@ func documentedCommands(lines []string) ([]documentedCommand, error) {
 			last.command = strings.TrimSuffix(last.command, `\`) + strings.TrimSpace(line)
 			last.from, last.to = i+1, i+1
 		case prompt:
-			ours = strings.HasPrefix(command, "mfgs ") || strings.HasPrefix(command, "curl ") || strings.HasPrefix(command, "go run ")
+			program, _, _ := strings.Cut(command, " ")
+			ours = slices.Contains([]string{"mfgs", "curl", "go", "cp", "sed"}, program)
 			if ours {
 				commands = append(commands, documentedCommand{command, i + 1, i + 1})
 			}

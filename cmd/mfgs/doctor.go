@@ -2,23 +2,25 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/doctor"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
 
 func (p *program) doctor() *cli.Command {
 	return &cli.Command{
 		Name:      "doctor",
-		Usage:     "diagnose the installation, and print the fix",
+		Usage:     "check the installation, and print fixes",
 		UsageText: "mfgs doctor [--bundle DIR]",
-		Description: `Tries ONNX Runtime and its providers, the cache folder, memory and CPUs, and a bundle
-if one is named. Installs nothing. A line each says ok, warn or fail, and the fix;
-the exit status is 1 if anything fails.`,
+		Description: `Checks ONNX Runtime and its providers, the cache folder, memory, CPUs and, with --bundle, a bundle.
+Installs nothing. Each check is ok, warn or fail, with a fix. The exit status is 1 if a check fails.`,
 		Flags: []cli.Flag{
-			choiceFlag("provider", runtimeFlags, "`NAME` that must be there: "+alternatives(ort.Providers())+" [cpu]", ort.CPU, ort.Providers()),
+			choiceFlag("provider", runtimeFlags, "`NAME` execution provider that must work: "+alternatives(ort.Providers())+" [cpu]", ort.CPU, ort.Providers()),
 			runtimePathFlag(runtimeFlags), bundleFlag(), modelFlag(), jsonFlag(),
 		},
 		Action: p.runDoctor,
@@ -30,15 +32,31 @@ func (p *program) runDoctor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	bar := p.progress()
+	bar.work(wrap.Progress{Stage: "checking"})
 	checks := doctor.Examine(c.Context, doctor.Config{Library: c.String("runtime"), Provider: c.String("provider"),
 		Bundle: c.String("bundle"), Model: c.String("model")})
+	bar.done()
 	if c.Bool("json") {
 		err = writeJSON(p.stdout, map[string]any{"checks": checks})
 	} else {
-		colours := map[doctor.Status]colour{doctor.OK: green, doctor.Warn: yellow, doctor.Fail: red}
-		_, err = io.WriteString(p.stdout, doctor.Lines(checks, func(s doctor.Status) string {
-			return painted(p.stdout, colours[s], string(s))
-		}))
+		err = writeChecks(p.stdout, checks)
 	}
 	return cmp.Or(err, doctor.Failed(checks))
+}
+
+// writeChecks writes each check, with its fix in a line of its own.
+func writeChecks(w io.Writer, checks []doctor.Check) error {
+	colours := map[doctor.Status]colour{doctor.OK: green, doctor.Warn: yellow, doctor.Fail: red}
+	var b strings.Builder
+	for _, c := range checks {
+		prefix := fmt.Sprintf("%-4s  %-12s  ", c.Status, c.Name)
+		text := strings.TrimPrefix(wrapText(prefix, c.Found), string(c.Status))
+		b.WriteString(painted(w, colours[c.Status], string(c.Status)) + text)
+		if c.Fix != "" {
+			fmt.Fprintf(&b, "%*sfix: %s\n", len(prefix), "", c.Fix)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

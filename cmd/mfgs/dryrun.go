@@ -6,13 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
 // dryRun estimates the time and memory of a calibration.
 func (p *program) dryRun(c *cli.Context, bar *progress, config calibration.Config) error {
-	config.Progress = nil // the timed parts are short
+	config.Progress = func(r wrap.Progress) { bar.work(wrap.Progress{Stage: "trying " + r.Stage}) } // of parts of the data
 	estimate, err := calibration.EstimateCalibration(c.Context, config)
 	bar.done()
 	if err != nil {
@@ -27,20 +28,20 @@ func (p *program) dryRun(c *cli.Context, bar *progress, config calibration.Confi
 // writeEstimate writes the estimate of each stage as a table.
 func writeEstimate(w io.Writer, e *calibration.Estimate) error {
 	t := table{align: "lrrrr"}
-	t.row("stage", "examples", "a second", "time", "memory")
+	t.row("stage", "examples", "per second", "time", "memory")
 	for _, s := range e.Stages {
 		examples := "unknown"
 		if s.Examples != nil {
 			examples = count(*s.Examples)
 		}
-		t.row(s.Stage, examples, count(int(s.PerSecond)), about(s.Seconds), megabytes(s.Bytes))
+		t.row(strings.ReplaceAll(s.Stage, "_", " "), examples, count(int(s.PerSecond)), about(s.Seconds), megabytes(s.Bytes))
 	}
 	t.row("all", "", "", about(e.Seconds), megabytes(e.Bytes))
 	var b strings.Builder
 	if err := t.write(&b); err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "\n%s structure; times from a timed part of each stage, nothing was written\n", e.Structure)
+	fmt.Fprintf(&b, "\n%s", wrapText("", fmt.Sprintf("Times are estimated from a short trial of each stage, with the %s structure. Nothing was written.", e.Structure)))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/report"
 	"github.com/urfave/cli/v2"
@@ -15,20 +18,21 @@ import (
 func (p *program) eval() *cli.Command {
 	return &cli.Command{
 		Name:      "eval",
-		Usage:     "compare methods on data that nothing was tuned on",
+		Usage:     "compare methods on test data",
 		UsageText: "mfgs eval --bundle DIR --test SPEC [--ood NAME=SPEC]... [--methods A,B,C]",
-		Description: `Without --methods these are mle, ts, mf0, ood_score, which is the score that the bundle serves,
-and leverage. All are of what the bundle can serve or export:
+		Description: `Measures probabilities on --test and --shift, and OOD scores on --test against --ood, with 95 %
+bootstrap intervals, and recommends one of each. The test data must not have been used in training or
+calibration. The default methods are mle, ts, mf0, ood_score (the bundle's OOD score) and leverage. All
+methods:
 
 ` + describeMethods() + `
 
-Scores that the bundle does not serve and that are fitted to training data are fitted to that of
-the calibration, or to --train. Methods that no bundle can serve, such as ensembles, sampling and
-posteriors over several layers, are compared by mfgs-paper compare.
+Some scores are fitted to training data. If the bundle does not contain the fit, eval reads the training
+data of the calibration, or --train. For methods that no bundle can use, such as ensembles, sampling and
+posteriors over several layers, see mfgs-paper compare.
 
-The figures of a multi-label head are over all its decisions, one for each label of
-each example. Of a bundle from ready-made features, SPECs are .npz files of the same
-kind.`,
+For a multi-label head every label of every example counts as one decision. For a bundle of precomputed
+features, SPECs are .npz files of the same kind.`,
 		Flags: slices.Concat(evalFlags(), inferenceFlags()),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
@@ -57,19 +61,20 @@ kind.`,
 func evalFlags() []cli.Flag {
 	return []cli.Flag{
 		bundleFlag(),
-		&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},
-		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated. auto: stand-ins, made of the test images"},
-		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
-		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "measure each class of the test data as well, or each label"},
-		&choice{&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [mle,ts,mf0,ood_score,leverage]"}, bench.Methods()},
-		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what scores are fitted to that the bundle does not serve [as calibrate]"},
-		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` of all that is random [0]"},
+		&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled test data"},
+		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` out-of-distribution data (labels are ignored); may be repeated; auto: synthetic images made from the test images"},
+		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` labelled data under distribution shift; may be repeated"},
+		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "also measure each class of the test data, or each label"},
+		&choice{&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` methods to compare [mle,ts,mf0,ood_score,leverage]"}, bench.Methods()},
+		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` training data for scores that must be fitted [that of the calibration]"},
+		countFlag("bins", methodFlags, fmt.Sprintf("`N` bins of ECE, debiased calibration error, class-wise ECE and reliability diagrams [%d, or %d from 1,000 classes on]", metrics.DefaultBins(2), metrics.DefaultBins(1000))),
+		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` random seed [0]"},
 		modelFlag(),
-		countFlag("limit", dataFlags, "`N` examples at most of each set that is measured on, spread evenly [all]"),
+		countFlag("limit", dataFlags, "`N` measure at most N examples of each dataset, subsampled evenly [all]"),
 		preprocessFlag("the bundle's"),
 		maxBadFlag(),
 		cacheFlag(),
-		reportFlag("the evaluation"),
+		reportFlag("the test data"),
 		jsonFlag(),
 	}
 }
@@ -84,7 +89,7 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 		return config, err
 	}
 	config = bench.Config{
-		Bundle: c.String("bundle"), Model: c.String("model"), Test: c.String("test"), Limit: c.Int("limit"),
+		Bundle: c.String("bundle"), Model: c.String("model"), Test: c.String("test"), Limit: c.Int("limit"), Bins: c.Int("bins"),
 		Train: c.String("train"), Seed: c.Uint64("seed"), PerClass: c.Bool("per-class"),
 		Detailed: c.IsSet("report"),
 		MaxBad:   c.Int("max-bad"), Cache: c.String("features-cache"),
@@ -107,9 +112,13 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	return config, err
 }
 
-// writeEvaluation writes a table of methods for each set.
+// setNames are the names of special sets in tables.
+var setNames = map[string]string{measure.SyntheticSet: "synthetic images"}
+
+// writeEvaluation writes which methods to use, and a table of all methods for each set.
 func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	var b strings.Builder
+	b.WriteString(evaluationAnswer(e) + "\n")
 	var f facts
 	f.add("bundle", e.Bundle.Path)
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", e.Bundle.Structure, e.Bundle.Covariance))
@@ -122,39 +131,39 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 			continue
 		}
 		if in == nil {
-			in = labelledTable("test data")
+			in = labelledTable()
+			fmt.Fprintf(&b, "\ntest data (n = %s)\n", count(m.InDomain.N))
 		}
 		labelledRows(in, m.Name, *m.InDomain)
 	}
 	if in != nil {
-		fmt.Fprintln(&b)
 		_ = in.write(&b)
 	}
 	if first := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Shifts != nil }); first >= 0 {
 		for i, set := range e.Methods[first].Shifts {
-			shifted := labelledTable(set.Name)
+			shifted := labelledTable()
 			for _, m := range e.Methods {
 				if len(m.Shifts) > 0 {
 					labelledRows(shifted, m.Name, m.Shifts[i].Labelled)
 				}
 			}
-			fmt.Fprintln(&b)
+			b.WriteString("\n" + setTitle("under shift: ", set.Name, set.N))
 			_ = shifted.write(&b)
 		}
 	}
 
 	if len(e.Methods) > 0 {
 		for i, set := range e.Methods[0].OOD {
-			out := detectionTable(fmt.Sprintf("told from %s, n = %s", set.Name, count(set.N)))
+			out := detectionTable()
 			for _, m := range e.Methods {
 				sureDetectionRows(out, m.Name, m.OOD[i].DetectionResult, m.OODNLL[i].DetectionResult)
 			}
-			fmt.Fprintln(&b)
+			b.WriteString("\n" + setTitle("OOD detection: ", cmp.Or(setNames[set.Name], set.Name), set.N))
 			_ = out.write(&b)
 		}
 	}
 	writeRealised(&b, e.Bundle.Decisions, e.Decisions)
-	fmt.Fprintf(&b, "\n%s", boundsLegend(e.Bootstrap))
+	fmt.Fprintf(&b, "\n%s", boundsLegend(e))
 	for _, m := range e.Methods {
 		if m.InDomain != nil && m.InDomain.Classes != nil {
 			fmt.Fprintln(&b)
@@ -165,18 +174,17 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	tuned := temperatures(e.Bundle.Temperatures)
 	for _, m := range e.Methods {
 		if t := m.Temperatures; t != nil {
-			tuned.row(m.Name+", for the likelihood", number(t.NLL.Act), number(t.NLL.Ens))
-			tuned.row(m.Name+", for out-of-distribution", number(t.OOD.Act), number(t.OOD.Ens))
+			tuned.row(m.Name+", for NLL", number(t.NLL.Act), number(t.NLL.Ens))
+			tuned.row(m.Name+", for OOD detection", number(t.OOD.Act), number(t.OOD.Ens))
 		}
 	}
 	_ = tuned.write(&b)
 	for _, m := range e.Methods {
 		if m.Note != "" {
-			fmt.Fprintf(&b, "\n%s: %s\n", m.Name, m.Note)
+			fmt.Fprintf(&b, "\n%s", wrapText(m.Name+": ", printable(m.Note)))
 		}
 	}
 	writeRecords(&b, e.Bad, e.Ignored)
-	b.WriteString("\n" + recommendation(e.Recommendation, e.Bootstrap))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -185,7 +193,7 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 func describeMethods() string {
 	var b strings.Builder
 	for _, name := range bench.Methods() {
-		fmt.Fprintf(&b, "  %-20s %s\n", name, bench.DescribeMethod(name))
+		b.WriteString(text.Wrap(textWidth-helpIndent, fmt.Sprintf("  %-20s ", name), bench.DescribeMethod(name)))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/export"
 	"github.com/urfave/cli/v2"
@@ -23,35 +24,40 @@ import (
 func (p *program) export() *cli.Command {
 	return &cli.Command{
 		Name:  "export",
-		Usage: "write network and calibration as one ONNX model",
+		Usage: "write the network and its calibration as one ONNX model",
 		UsageText: `mfgs export --bundle DIR --out FILE.onnx
 mfgs export --bundle DIR --triton REPOSITORY [--name NAME]`,
-		Description: `The model gives what predict gives, wherever ONNX Runtime runs: in Python, JavaScript,
-C# or Triton. Its inputs are the network's own, so that preprocessing is up to who
-calls it; its outputs are the network's own, and probabilities, logits,
-logit_variance, ood_score, ood_percentile and leverage, and where calibrate was asked for decisions
-abstain and prediction_set. A model above 2 GiB keeps its weights in FILE.onnx.data beside it. For Triton, REPOSITORY/NAME becomes a model of version 1
-with its config.pbtxt, and the names of the classes if there are any.`,
+		Description: `The model computes what predict computes, wherever ONNX Runtime runs: in Python, JavaScript, C# or
+Triton. Its inputs are those of the network, so the caller does the preprocessing. Its outputs are those of
+the network, and probabilities, logits, logit_variance, ood_score, ood_percentile and leverage. If the bundle
+has abstention or prediction sets, abstain and prediction_set are outputs too. Above 2 GiB the weights are in
+FILE.onnx.data next to the model.
+
+--triton writes version 1 of the model REPOSITORY/NAME, with its config.pbtxt and its class names, if any.`,
 		Flags: []cli.Flag{
 			bundleFlag(),
 			modelFlag(),
-			choiceFlag("method", dataFlags, "`NAME` whose probabilities: "+alternatives(export.Methods())+", which is for a few classes only [those that predict gives]", "", export.Methods()),
-			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` the model to write"},
-			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` the folder of a Triton model repository, to add the model to"},
-			&cli.StringFlag{Name: "name", Category: outputFlags, Usage: "`NAME` the model's in the repository [that of the bundle]"},
+			choiceFlag("method", dataFlags, "`NAME` probabilities to export: "+alternatives(export.Methods())+", which is for few classes only [those of predict]", "", export.Methods()),
+			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` model to write"},
+			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` Triton model repository to add the model to"},
+			&cli.StringFlag{Name: "name", Category: outputFlags, Usage: "`NAME` model name in the repository [name of the bundle]"},
 			&cli.IntFlag{Name: "max-batch", Category: outputFlags,
-				Usage: fmt.Sprintf("`N` examples at most that Triton puts into one inference [%d]", export.DefaultMaxBatch)},
-			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace FILE.onnx, or what an export wrote to REPOSITORY/NAME"},
+				Usage: fmt.Sprintf("`N` largest batch of Triton [%d]", export.DefaultMaxBatch)},
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace FILE.onnx, or an earlier export in REPOSITORY/NAME"},
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if err := checkExport(c); err != nil {
 				return err
 			}
+			bar := p.progress()
+			bar.work(wrap.Progress{Stage: "opening"})
 			report, err := export.Write(c.Context, c.String("bundle"), export.Options{
 				Out: c.String("out"), Triton: c.String("triton"), Name: c.String("name"), MaxBatch: c.Int("max-batch"),
 				Model: c.String("model"), Method: c.String("method"), Force: c.Bool("force"),
+				Progress: bar.work,
 			})
+			bar.done()
 			if err != nil {
 				return exportAdvice(c, err)
 			}
@@ -68,18 +74,18 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 func exportAdvice(c *cli.Context, err error) error {
 	flag, another := "--out "+c.String("out"), "choose another --out"
 	if triton := c.String("triton"); triton != "" {
-		flag, another = "--triton "+triton, "give another --name, or remove it yourself"
+		flag, another = "--triton "+triton, "choose another --name, or remove it yourself"
 	}
 	advice := ""
 	switch {
 	case errors.As(err, new(*export.NotReplacedError)):
 		advice = another
 	case errors.As(err, new(*export.NoFolderError)):
-		advice = fmt.Sprintf("make the folder for %s first, or choose another", flag)
+		advice = fmt.Sprintf("create the folder for %s, or choose another", flag)
 	case errors.Is(err, export.ErrNoName):
 		advice = "give one with --name"
 	case errors.Is(err, fs.ErrExist) && c.String("triton") != "":
-		advice = "use --force to replace it, or --name for another beside it"
+		advice = "use --force to replace it, or --name to add another"
 	case errors.Is(err, fs.ErrExist):
 		advice = "use --force to replace it"
 	default:
@@ -100,15 +106,15 @@ func checkExport(c *cli.Context) error {
 	out, triton := c.String("out"), c.String("triton")
 	switch {
 	case out == "" && triton == "":
-		return fail("missing --out, or --triton")
+		return fail("missing --out or --triton")
 	case out != "" && triton != "":
-		return fail("--out and --triton are for one export each")
+		return fail("--out and --triton contradict each other")
 	case out != "" && !strings.HasSuffix(out, ".onnx"):
-		return fail("--out %s: want a file name that ends in .onnx", out)
+		return fail("--out %s: want a file name that ends with .onnx", out)
 	}
 	for _, name := range []string{"name", "max-batch"} {
 		if c.IsSet(name) && triton == "" {
-			return fail("--%s is for --triton", name)
+			return fail("--%s needs --triton", name)
 		}
 	}
 	if n := c.Int("max-batch"); c.IsSet("max-batch") && (n < 1 || n > bundle.MaxBatch) {
@@ -137,9 +143,9 @@ func writeExport(w io.Writer, r *export.Report) error {
 	f.add("operator set", fmt.Sprintf("%d", r.Opset))
 	f.add("method", r.Method)
 	if r.Triton != nil {
-		batch := "that of each request"
+		batch := "as in each request"
 		if r.Triton.MaxBatch > 0 {
-			batch = fmt.Sprintf("at most %d examples, of requests put together", r.Triton.MaxBatch)
+			batch = fmt.Sprintf("at most %d examples, from several requests", r.Triton.MaxBatch)
 		}
 		f.add("batch", batch)
 	}
@@ -157,9 +163,9 @@ func writeExport(w io.Writer, r *export.Report) error {
 	lines("own outputs", slices.DeleteFunc(slices.Clone(r.OwnOutputs), isLogits))
 	b.WriteString(f.text())
 	if r.Triton != nil {
-		fmt.Fprintf(&b, "\nserve it:\n\n    tritonserver --model-repository=%s\n", shellWord(absolute(r.Triton.Repository)))
+		fmt.Fprintf(&b, "\nnext, serve it:\n\n    tritonserver --model-repository=%s\n", shellWord(absolute(r.Triton.Repository)))
 	} else {
-		b.WriteString("\nrun it in Python:\n\n" + pythonLines(r))
+		b.WriteString("\nnext, run it in Python:\n\n" + pythonLines(r))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -195,17 +201,16 @@ func pythonLines(r *export.Report) string {
 			feeds[i] += strconv.Itoa(i + 1)
 		}
 	}
-	var variables, names []string
+	var names []string
 	for i, o := range r.Outputs {
 		if i == fuse.Probabilities || i >= fuse.Scores {
-			variables, names = append(variables, o.Key), append(names, pythonString(o.Name))
+			names = append(names, pythonString(o.Name))
 		}
 	}
 	return fmt.Sprintf(`    import onnxruntime
     session = onnxruntime.InferenceSession(%s)
-    %s = session.run(
-        [%s], {%s})
-`, pythonString(r.File), strings.Join(variables, ", "), strings.Join(names, ", "), strings.Join(feeds, ", "))
+%s    results = dict(zip(names, session.run(names, {%s})))
+`, pythonString(r.File), wrapText("    names = [", strings.Join(names, ", ")+"]"), strings.Join(feeds, ", "))
 }
 
 // pythonString quotes a string as JSON does, which is valid Python, and control characters as Go does.

@@ -29,13 +29,13 @@ const (
 	dataFlags    = "data"
 	methodFlags  = "methods"
 	fitFlags     = "method"
-	headFlags    = "head, where it is not found"
+	headFlags    = "last layer, if it is not found automatically"
 	outputFlags  = "output"
 	runtimeFlags = "inference"
-	productFlags = "products of matrices"
+	productFlags = "matrix products"
 )
 
-// jsonFlag is --json, of every verb with a result.
+// jsonFlag is --json, of every command with a result.
 func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "print one JSON document on standard output"}
 }
@@ -47,11 +47,11 @@ func noInstallFlag() cli.Flag {
 
 func runtimePathFlag(category string) cli.Flag {
 	return &cli.StringFlag{Name: "runtime", Category: category,
-		Usage: "`PATH` ONNX Runtime's library, or its folder [$" + install.EnvLibrary + ", else found or installed]"}
+		Usage: "`PATH` ONNX Runtime library, or its folder [$" + install.EnvLibrary + ", else found or installed]"}
 }
 
 func threadsFlag(category, work string) cli.Flag {
-	return countFlag("threads", category, "`N` threads for one "+work+" [as many as CPUs]")
+	return countFlag("threads", category, "`N` threads per "+work+" [number of CPUs]")
 }
 
 // A choice is a flag with a list of values, for completion.
@@ -84,11 +84,11 @@ func inferenceFlags() []cli.Flag {
 }
 
 func batchFlag() cli.Flag {
-	return countFlag("batch", runtimeFlags, "`N` examples at a time [as the model's input suggests]")
+	return countFlag("batch", runtimeFlags, "`N` examples per inference [from the shape of the model's input]")
 }
 
 func providerFlag() cli.Flag {
-	return choiceFlag("provider", runtimeFlags, "`NAME` "+alternatives(ort.Providers())+" [cpu]", "", ort.Providers())
+	return choiceFlag("provider", runtimeFlags, "`NAME` execution provider: "+alternatives(ort.Providers())+" [cpu]", "", ort.Providers())
 }
 
 // inference reads inferenceFlags.
@@ -104,12 +104,12 @@ func library(c *cli.Context, bar *progress) wrap.Runtime {
 }
 
 func keepCurvatureFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "keep-curvature", Category: outputFlags, Usage: "keep the sums over the training data in the bundle, for update and eval"}
+	return &cli.BoolFlag{Name: "keep-curvature", Category: outputFlags, Usage: "store the curvature sums of the training data in the bundle, for update and eval"}
 }
 
 func maxBadFlag() cli.Flag {
 	return countFlag("max-bad", dataFlags,
-		"`N` records at most that cannot be read or decoded and are skipped, in each set [0]")
+		"`N` skip at most N unreadable records per dataset [0]")
 }
 
 // fileError returns an error of the file system with the path named once.
@@ -149,7 +149,7 @@ func checkPath(path, want string) error {
 		return nil
 	}
 	if s, e := os.Lstat(path); e == nil && s.Mode()&fs.ModeSymlink != 0 {
-		return fmt.Errorf("%s: a link that leads nowhere: give %s", path, want)
+		return fmt.Errorf("%s: broken link: give %s", path, want)
 	}
 	return fmt.Errorf("%w: give %s", fileError(path, err), want)
 }
@@ -179,16 +179,16 @@ func readClasses(path string) ([]string, error) {
 }
 
 func bundleFlag() cli.Flag {
-	return &cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"}
+	return &cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` bundle: the folder that calibrate wrote"}
 }
 
 func modelFlag() cli.Flag {
-	return &cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"}
+	return &cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, if the bundle does not contain it"}
 }
 
 // cacheFlag is the folder of the features cache.
 func cacheFlag() cli.Flag {
-	return &cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same, and filled further where a run was interrupted"}
+	return &cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` cache of extracted features, reused while model, data and preprocessing are unchanged; an interrupted run continues from it"}
 }
 
 // preprocessFlag is --preprocess; otherwise describes the default.
@@ -219,18 +219,18 @@ func readPreprocessing(arg, model string) (*preprocess.Spec, error) {
 	if slices.Contains(preprocess.Presets, arg) {
 		m, err := onnx.Open(model)
 		if err != nil {
-			return nil, fmt.Errorf("--preprocess %s is fitted to the model: %w", arg, err)
+			return nil, fmt.Errorf("--preprocess %s depends on the model: %w", arg, err)
 		}
 		inputs := pretrained.Targets(m)
 		if len(inputs) != 1 {
-			return nil, fmt.Errorf("preprocessing preset %q is for a model with one input, and %s has %d", arg, model, len(inputs))
+			return nil, fmt.Errorf("--preprocess %s: presets are for models with one input, and %s has %d", arg, model, len(inputs))
 		}
 		s, err := preprocess.Preset(arg, inputs[0])
 		return &s, err
 	}
 	s, err := pretrained.Preprocessing(arg)
 	if errors.Is(err, fs.ErrNotExist) || err != nil && !exists(arg) {
-		return nil, fmt.Errorf("--preprocess %s: neither a file nor one of the presets %s, nor torchvision:WEIGHTS", arg, alternatives(preprocess.Presets))
+		return nil, fmt.Errorf("--preprocess %s: no such file or preset: want a file, torchvision:WEIGHTS, or %s", arg, alternatives(preprocess.Presets))
 	}
 	if err != nil {
 		return nil, err
@@ -281,7 +281,7 @@ func parseMethods(s string) ([]string, error) {
 	}
 	err := bench.CheckMethods(methods)
 	if unknown := (*bench.UnknownMethodError)(nil); errors.As(err, &unknown) {
-		err = fmt.Errorf("%w: mfgs-paper compare measures others", err)
+		err = fmt.Errorf("%w: for other methods see mfgs-paper compare", err)
 	}
 	return methods, err
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/onnx"
@@ -17,21 +18,24 @@ import (
 func (p *program) inspect() *cli.Command {
 	return &cli.Command{
 		Name:      "inspect",
-		Usage:     "show a model's last layer, and whether mfgs can work with it",
+		Usage:     "find a model's last layer, and check that mfgs supports it",
 		UsageText: "mfgs inspect MODEL",
-		Description: `Looks for the linear layer that makes the logits, without running the model, and for
-what is written beside it of preprocessing and class names; says what to run next.
-MODEL is an ONNX file, or a folder as save_pretrained or Optimum writes one. Where no
-layer is recognised the exit code is 1, and the reason tells what may help.`,
+		Description: `Finds the linear layer that computes the logits, without running the model. Also looks for preprocessing
+and class names next to the model, and prints the calibrate command to run next. MODEL is an ONNX file, or a
+folder written by save_pretrained or Optimum. If no supported layer is found, the exit status is 1, and the
+error says what to try.`,
 		Flags: slices.Concat([]cli.Flag{jsonFlag()}, flagsOf(headSettings())),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return usagef(c.Command.Name, "want one model file, got %d arguments", c.NArg())
+				return usagef(c.Command.Name, "want one model, got %d arguments", c.NArg())
 			}
 			if err := checkPath(c.Args().First(), pathKinds["model"]); err != nil {
 				return err
 			}
+			bar := p.progress()
+			bar.work(wrap.Progress{Stage: "reading"})
 			in, err := inspectModel(c)
+			bar.done()
 			if err != nil {
 				return err
 			}
@@ -54,6 +58,7 @@ type inspection struct {
 	Preprocessing *pretrained.Suggestion `json:"preprocessing"` // null if the model takes no images
 	Classes       string                 `json:"classes"`       // file with the class names, "" for none
 	Next          string                 `json:"next"`          // command to run next, "" for none
+	next          []string               // the words of Next
 	beside        *pretrained.Folder
 }
 
@@ -108,7 +113,8 @@ func inspectModel(c *cli.Context) (*inspection, error) {
 		next = append(next, "--ood", "auto")
 	}
 	if found.Supported {
-		in.Next = pretrained.Command(append(next, "--out", bundleName(path)+".mfgs")...)
+		in.next = append(next, "--out", bundleName(path)+".mfgs")
+		in.Next = pretrained.Command(in.next...)
 	}
 	return in, nil
 }
@@ -166,7 +172,7 @@ func writeInspection(w io.Writer, in *inspection) error {
 		f.add("class names", in.Classes)
 	}
 	if in.beside.Tokenizer != "" {
-		f.add("tokenizer", in.beside.Tokenizer+": not used; give texts as token ids, named after the inputs")
+		f.add("tokenizer", in.beside.Tokenizer+" is not used: give texts as token ids, named like the model's inputs")
 	}
 	b.WriteString(f.text())
 	if len(in.Evidence) > 0 {
@@ -176,10 +182,30 @@ func writeInspection(w io.Writer, in *inspection) error {
 		}
 	}
 	if in.Next != "" {
-		fmt.Fprintf(&b, "\nnext, with your data for TRAIN and VAL\n  %s\n", printable(in.Next))
+		fmt.Fprintf(&b, "\nnext, with your data for TRAIN and VAL\n%s", commandLines(in.next))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// commandLines writes a command with its flags, continued on further lines if it is long.
+func commandLines(words []string) string {
+	var b strings.Builder
+	line := "  "
+	for len(words) > 0 {
+		n := 1
+		for n < len(words) && !strings.HasPrefix(words[n], "--") {
+			n++
+		}
+		piece := printable(pretrained.Command(words[:n]...))
+		words = words[n:]
+		if strings.TrimSpace(line) != "" && utf8.RuneCountInString(line+piece) > textWidth-2 {
+			b.WriteString(line + "\\\n")
+			line = "    "
+		}
+		line += piece + " "
+	}
+	return b.String() + strings.TrimRight(line, " ") + "\n"
 }
 
 // tensors lists inputs or outputs, as in "image [N,1,28,28] float32".

@@ -1,6 +1,6 @@
 // Mfgs gives a trained ONNX classifier calibrated uncertainty.
 //
-// Each verb has a file with its flags, the call into package wrap, and the table it prints. The verbs share
+// Each command has a file with its flags, the call into package wrap, and the table it prints. The commands share
 // arguments (args.go), help (help.go), flags (flags.go, settings.go), error messages (advice.go), progress
 // (progress.go), terminals (terminal.go), and tables and JSON (table.go, output.go).
 package main
@@ -56,13 +56,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFailed
 }
 
-// synonyms are flags that stand in place of a verb.
+// synonyms are flags that stand in place of a command.
 var synonyms = map[string]string{
 	"--help": "help", "-help": "help", "-h": "help",
 	"--version": "version", "-version": "version", "-v": "version",
 }
 
-// run arranges the arguments for package cli and runs the verb.
+// run arranges the arguments for package cli and runs the command.
 func (p *program) run(ctx context.Context, args []string) error {
 	app := p.app()
 	out := &stickyWriter{w: app.Writer}
@@ -70,23 +70,23 @@ func (p *program) run(ctx context.Context, args []string) error {
 	runApp := func(args ...string) error { return cmp.Or(app.RunContext(ctx, args), out.err) }
 	if len(args) < 2 {
 		app.Writer = p.stderr
-		return cmp.Or(runApp(args[0], "help"), error(&usageError{text: "mfgs: no verb given"}))
+		return cmp.Or(runApp(args[0], "help"), error(&usageError{text: "mfgs: no command given"}))
 	}
 	if args[len(args)-1] == "--generate-bash-completion" {
 		return runApp(args...)
 	}
-	verb, err := findVerb(app, cmp.Or(synonyms[args[1]], args[1]))
+	command, err := findCommand(app, cmp.Or(synonyms[args[1]], args[1]))
 	if err != nil {
 		return err
 	}
-	arranged, help, err := arrange(verb, args[2:])
+	arranged, help, err := arrange(command, args[2:])
 	if err != nil {
 		return err
 	}
 	if help {
-		return runApp(args[0], "help", verb.Name)
+		return runApp(args[0], "help", command.Name)
 	}
-	return runApp(append([]string{args[0], verb.Name}, arranged...)...)
+	return runApp(append([]string{args[0], command.Name}, arranged...)...)
 }
 
 // stickyWriter keeps the first write error, which package cli drops when it prints help.

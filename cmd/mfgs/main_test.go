@@ -10,14 +10,17 @@ import (
 	"fmt"
 	"image"
 	"image/png"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/install"
@@ -26,7 +29,39 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mfgs": main, "curl": curl})
+	testscript.Main(m, map[string]func(){"mfgs": measured, "curl": curl})
+}
+
+// widthsFile names a file for lines that are too wide; see measured.
+const widthsFile = "MFGS_TEST_WIDTHS"
+
+// measured is main. It notes lines of tables and texts on standard output that are wider than a terminal.
+func measured() {
+	path, args := os.Getenv(widthsFile), strings.Join(os.Args[1:], " ")
+	if path == "" || isTerminal(os.Stdout) || strings.Contains(args, "json") || strings.Contains(args, "csv") ||
+		strings.Contains(args, "arrow") || strings.HasPrefix(args, "serve") || strings.HasSuffix(args, " -") ||
+		strings.HasPrefix(args, "man") || strings.HasPrefix(args, "completion") || strings.HasSuffix(args, "-completion") {
+		main()
+	}
+	var out bytes.Buffer
+	code := run(context.Background(), os.Args, os.Stdin, io.MultiWriter(os.Stdout, &out), os.Stderr)
+	for line := range strings.Lines(out.String()) {
+		if line = strings.TrimSuffix(line, "\n"); tooWide(line) {
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+			if err != nil {
+				panic(err)
+			}
+			fmt.Fprintf(f, "mfgs %s: %d columns: %s\n", args, utf8.RuneCountInString(line), line)
+			f.Close()
+		}
+	}
+	os.Exit(code)
+}
+
+// tooWide reports whether a line is wider than 80 columns, and not because of a path or another long word.
+func tooWide(line string) bool {
+	return utf8.RuneCountInString(line) > textWidth &&
+		!slices.ContainsFunc(strings.Fields(line), func(word string) bool { return utf8.RuneCountInString(word) > 40 })
 }
 
 // TestScripts runs the scripts in testdata, which use scriptCommands besides the commands of testscript.
@@ -36,14 +71,22 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wide := filepath.Join(t.TempDir(), "wide")
+	t.Cleanup(func() { // after the scripts, which run in parallel
+		if lines, err := os.ReadFile(wide); err == nil {
+			t.Errorf("lines that are too wide:\n%s", lines)
+		}
+	})
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		ContinueOnError:     os.Getenv("CONT") != "",
 		Cmds:                scriptCommands,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv(install.EnvLibrary, lib.Path)
 			env.Setenv(install.EnvNoInstall, "1")
+			env.Setenv(widthsFile, wide)
 			env.Setenv("ADDRESS", freeAddress(t)) // of HTTP, for a server
 			return nil
 		},

@@ -16,8 +16,7 @@ func (p *program) man() *cli.Command {
 		Name:      "man",
 		Usage:     "print the manual page",
 		UsageText: "mfgs man",
-		Description: `What mfgs help says of all verbs, as a manual page. To read it, and to have it where
-man looks:
+		Description: `The help of all commands as a manual page. To read it, or to install it for man:
 
   mfgs man | man -l -
   mfgs man > ~/.local/share/man/man1/mfgs.1`,
@@ -40,10 +39,13 @@ const manual = `% "MFGS" "1" "{{.App.Metadata.date}}" "{{.App.Metadata.version}}
 mfgs - {{.App.Usage}}
 
 # SYNOPSIS
-**mfgs** VERB [flags]
+**mfgs** COMMAND [flags]
 
 # DESCRIPTION
 {{.App.Description}}
+
+# DATASETS
+{{.App.Metadata.datasets}}
 
 # COMMANDS
 {{range .App.VisibleCommands}}
@@ -68,7 +70,7 @@ mfgs - {{.App.Usage}}
 : done
 
 **1**
-: failed; standard error says why in one line
+: failed; standard error gives the reason in one line
 
 **2**
 : wrong usage
@@ -81,23 +83,24 @@ func init() { cli.MarkdownDocTemplate = manual }
 
 // environment describes the environment variables.
 var environment = [][2]string{
-	{install.EnvLibrary, "ONNX Runtime's library, or its folder"},
-	{install.EnvNoInstall, "set to anything but 0 or false, never install ONNX Runtime"},
-	{tokenVariable, "the bearer token that requests to mfgs serve must have"},
-	{"NO_COLOR", "set to anything, no colours"},
-	{"GOGC, GOMEMLIMIT", "as for every Go program: they replace what mfgs chooses"},
+	{install.EnvLibrary, "ONNX Runtime library, or its folder"},
+	{install.EnvNoInstall, "never install ONNX Runtime, if set to anything but 0 or false"},
+	{tokenVariable, "bearer token that requests to mfgs serve must send"},
+	{"NO_COLOR", "no colours, if set to anything"},
+	{"GOGC, GOMEMLIMIT", "as in every Go program; they override what mfgs chooses"},
 }
 
-// manualPage returns the help of all verbs in the macros of man(7).
+// manualPage returns the help of all commands in the macros of man(7).
 func manualPage(app *cli.App, v versions) (string, error) {
-	flags := map[string][][3]string{} // by verb: name, placeholder and usage
-	app.Metadata = map[string]any{"date": pageDate(v), "version": "mfgs " + v.Version, "environment": environment, "flags": flags}
+	flags := map[string][][3]string{} // by command: name, placeholder and usage
+	app.Metadata = map[string]any{"date": pageDate(v), "version": "mfgs " + v.Version, "environment": environment, "datasets": verbatim(datasets), "flags": flags}
 	app.Description = verbatim(app.Description)
-	for _, verb := range app.Commands {
-		verb.Description = verbatim(verb.Description)
-		for _, f := range verb.Flags {
+	for _, command := range app.Commands {
+		command.Description = verbatim(command.Description)
+		for _, f := range command.Flags {
 			placeholder, usage := unquote(f.(cli.DocGenerationFlag).GetUsage())
-			flags[verb.Name] = append(flags[verb.Name], [3]string{f.Names()[0], strings.TrimSpace(placeholder), usage})
+			row := [3]string{f.Names()[0], strings.TrimSpace(placeholder), usage}
+			flags[command.Name] = append(flags[command.Name], row)
 		}
 	}
 	return app.ToManWithSection(1)

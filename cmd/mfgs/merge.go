@@ -12,28 +12,27 @@ import (
 func (p *program) merge() *cli.Command {
 	return &cli.Command{
 		Name:      "merge",
-		Usage:     "make a bundle of the parts that calibrate --shard wrote",
+		Usage:     "combine the parts of calibrate --shard into a bundle",
 		UsageText: "mfgs merge PART... --out DIR [--part]",
 		ArgsUsage: "PART...",
-		Description: `Adds up what the runs of mfgs calibrate --shard I/N have read, tunes damping and
-temperatures, and writes the bundle that one run over all of the data would have
-written. It runs no model and reads no data but the parts; ONNX Runtime, where there
-is one, multiplies matrices. Each shard of each set must be there once; the same
-parts in any order give the same bytes. Covariance, damping and decisions are those
-of the parts or those asked for here, for which the data is not read again.
+		Description: `Adds up the parts written by mfgs calibrate --shard I/N, tunes damping and temperatures, and writes
+the same bundle as one run over all of the data. It reads only the parts and does not run the model; ONNX
+Runtime, if installed, multiplies matrices. Every shard of every dataset must be present exactly once.
+The order of the parts does not change the result. Covariance, damping, abstention and prediction sets are
+those of the parts unless they are set here; this does not read the data again.
 
-With --part it writes a part instead, in which some shards may be missing still:
-many parts are merged in groups, and these with each other.`,
+--part writes a part instead of a bundle, and accepts missing shards, so that many parts can be merged in
+groups.`,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --part of the part"},
-			&cli.BoolFlag{Name: "part", Category: outputFlags, Usage: "write a part, not a bundle"},
-			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there"},
-			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out; eval and predict then want --model"},
-			&cli.StringFlag{Name: "model", Category: outputFlags, Usage: "`FILE` of the model, for a bundle of parts made with --no-model"},
+			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder to write: the bundle, or with --part the part"},
+			&cli.BoolFlag{Name: "part", Category: outputFlags, Usage: "write a part instead of a bundle"},
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace an existing bundle or part"},
+			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then need --model"},
+			&cli.StringFlag{Name: "model", Category: outputFlags, Usage: "`FILE` the network, if the parts were made with --no-model"},
 			keepCurvatureFlag(),
 			jsonFlag(),
-			choiceFlag("covariance", fitFlags, "`NAME` "+alternatives(covariances)+"; the last two want parts made for one of them [that of the parts]", "", covariances),
-			&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` as of mfgs calibrate [that of the parts]"},
+			choiceFlag("covariance", fitFlags, "`NAME` how the posterior covariance is computed: "+alternatives(covariances)+"; fisher and sandwich need parts made with one of them [that of the parts]", "", covariances),
+			&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` as in mfgs calibrate [that of the parts]"},
 			threadsFlag(productFlags, "product"), runtimePathFlag(productFlags),
 		}, flagsOf(decisionSettings())),
 		Action: func(c *cli.Context) error {
@@ -69,15 +68,15 @@ func (p *program) mergeConfig(c *cli.Context) (calibration.MergeConfig, error) {
 	config.Runtime.Library = c.String("runtime")
 	switch {
 	case len(config.Parts) == 0:
-		return config, usagef(c.Command.Name, "no parts given: want the folders that mfgs calibrate --shard wrote")
+		return config, usagef(c.Command.Name, "no parts: want the folders that mfgs calibrate --shard wrote")
 	case c.Bool("part") && c.Bool("keep-curvature"):
-		return config, usagef(c.Command.Name, "--keep-curvature is for a bundle: a part has the curvature in any case")
+		return config, usagef(c.Command.Name, "--keep-curvature is for bundles: a part always contains the curvature")
 	case c.Bool("part") && config.Decisions != (conformal.Plan{}):
-		return config, usagef(c.Command.Name, "decisions are for a bundle: a part has those of the parts that it was made of")
+		return config, usagef(c.Command.Name, "abstention and prediction sets are set when the bundle is made: leave them out with --part")
 	case c.Bool("part") && (c.IsSet("covariance") || c.IsSet("damping")):
-		return config, usagef(c.Command.Name, "--covariance and --damping are for a bundle: a part has those that it was made for")
+		return config, usagef(c.Command.Name, "--covariance and --damping are set when the bundle is made: leave them out with --part")
 	case c.Bool("part") && config.Model != "":
-		return config, usagef(c.Command.Name, "--model is for a bundle: a part has the model of those that it was made of")
+		return config, usagef(c.Command.Name, "--model is for bundles: a part has the model of its parts")
 	case config.NoModel && config.Model != "":
 		return config, usagef(c.Command.Name, "--model and --no-model contradict each other")
 	}

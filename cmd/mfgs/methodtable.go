@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -46,19 +47,25 @@ func writeAs(u metrics.Unit) func(float64) string {
 }
 
 // labelledTable returns an empty table for figures on a labelled set.
-func labelledTable(set string) *table {
-	header := []string{"n"}
+func labelledTable() *table {
+	var header []string
 	for _, f := range labelledColumns {
 		header = append(header, f.Label)
 	}
 	t := &table{align: "l" + strings.Repeat("r", len(header))}
-	t.row(set, header...)
+	t.row("", header...)
 	return t
+}
+
+// setTitle is the line above the table of a set.
+func setTitle(what, name string, n int) string {
+	of := fmt.Sprintf(" (n = %s)", count(n))
+	return what + shortenMiddle(printable(name), textWidth-utf8.RuneCountInString(what+of)) + of + "\n"
 }
 
 // labelledRows adds a method's figures to a labelledTable, and their intervals below.
 func labelledRows(t *table, name string, m metrics.Labelled) {
-	cells, below := []string{count(m.N)}, []string{""}
+	var cells, below []string
 	for _, f := range labelledColumns {
 		value, write := f.Of(&m), writeAs(f.Unit)
 		cells = append(cells, write(value))
@@ -69,13 +76,13 @@ func labelledRows(t *table, name string, m metrics.Labelled) {
 }
 
 // detectionTable returns an empty table for figures on an out-of-distribution set.
-func detectionTable(set string) *table {
+func detectionTable() *table {
 	var header []string
 	for _, f := range detectionColumns {
 		header = append(header, f.Label)
 	}
 	t := &table{align: "l" + strings.Repeat("r", len(header))}
-	t.row(set, header...)
+	t.row("", header...)
 	return t
 }
 
@@ -88,11 +95,11 @@ func detection(m metrics.OOD) (cells []string) {
 }
 
 // detectionRows adds a method at the temperatures for out-of-distribution data and, if its figures differ there,
-// at those for the likelihood.
+// at those for NLL.
 func detectionRows(t *table, name string, m, nll metrics.OOD) {
 	t.row(name, detection(m)...)
 	if nll != m {
-		t.row("  likelihood temperatures", detection(nll)...)
+		t.row("  NLL temperatures", detection(nll)...)
 	}
 }
 
@@ -108,7 +115,7 @@ func sureDetectionRows(t *table, name string, m, nll metrics.DetectionResult) {
 	}
 	add(name, m)
 	if nll.OOD != m.OOD {
-		add("  likelihood temperatures", nll)
+		add("  NLL temperatures", nll)
 	}
 }
 
@@ -144,8 +151,8 @@ func bound(c metrics.Certainty, figure string, value float64, write func(float64
 }
 
 // boundsLegend explains bounds.
-func boundsLegend(b bench.BootstrapInfo) string {
-	return wrapText("", fmt.Sprintf("± is half of the %s %% interval over %s resamples of the examples; * differs from mle, † from ts beyond chance, on the same resamples, each by itself.", number(100*b.Level), count(b.Resamples)))
+func boundsLegend(e *bench.Evaluation) string {
+	return wrapText("", fmt.Sprintf("± is half of the %s %% interval (%s bootstrap resamples). * differs significantly from mle, † from ts; each difference is tested on its own. ECE and debiased: %d bins.", number(100*e.Bootstrap.Level), count(e.Bootstrap.Resamples), e.Bins))
 }
 
 // classTable lists the classes with the largest errors.
@@ -157,7 +164,7 @@ func classTable(method string, classes []metrics.ClassFigures) *table {
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(classes[j].Error, classes[i].Error) })
 	t := &table{align: "lrrr"}
-	t.row("classes, by "+method, "n", "error", "ECE")
+	t.row("classes, with "+method, "n", "error", "ECE")
 	for at, i := range order {
 		if at == most {
 			t.row(fmt.Sprintf("and %s more", count(len(order)-most)))
@@ -167,17 +174,4 @@ func classTable(method string, classes []metrics.ClassFigures) *table {
 		t.row(cmp.Or(c.Class, strconv.Itoa(i)), count(c.N), percent(c.Error), percent(c.ECE))
 	}
 	return t
-}
-
-// recommendation writes which probabilities and score to use.
-func recommendation(r metrics.Recommendation, b bench.BootstrapInfo) string {
-	probabilities, score := "no method has any", "no out-of-distribution data was given to compare scores on"
-	if r.Probabilities != nil {
-		probabilities = r.Probabilities.Sentence
-	}
-	if r.Score != nil {
-		score = r.Score.Sentence
-	}
-	return fmt.Sprintf("recommended, by %s %% intervals of all pairs of methods together\n", number(100*b.Level)) +
-		wrapText("  probabilities  ", printable(probabilities)) + wrapText("  score          ", printable(score))
 }

@@ -145,10 +145,10 @@ func checkMNIST(t testing.TB, structure, cache, score string) (means map[string]
 		report, m := mnist(t, promised(seed, structure, cache, score))
 		mle, mf0 := m["mle"], m["mf0"]
 		for name, row := range map[string]string{"mle": "MLE", "ts": "T. Scale"} {
-			want, in, told := published[row][i], m[name].InDomain, m[name].OOD[0]
+			want, in, detected := published[row][i], m[name].InDomain, m[name].OOD[0]
 			for what, pair := range map[string][2]float64{
 				"error": {in.Error, want.Error}, "NLL": {in.NLL, want.NLL}, "ECE": {in.ECE, want.ECE},
-				"accuracy": {told.Accuracy, want.OOD["notmnist"].Accuracy}, "AUROC": {told.AUROC, want.OOD["notmnist"].AUROC},
+				"accuracy": {detected.Accuracy, want.OOD["notmnist"].Accuracy}, "AUROC": {detected.AUROC, want.OOD["notmnist"].AUROC},
 			} {
 				if !approx.Equal(pair[0], pair[1], 5e-4) {
 					t.Errorf("%s, %s: %s %v, published as %v", seed, row, what, pair[0], pair[1])
@@ -226,7 +226,8 @@ func TestDefaultScoreDetectsNotMNISTUnseen(t *testing.T) {
 	}
 }
 
-// The score learned from synthetic out-of-distribution data detects them as well: .994 on all data (docs/standins.md).
+// The score learned from synthetic out-of-distribution data detects them as well: .994 on all data
+// (docs/evidence/synthetic-ood.md).
 func TestTheLearnedScoreDetectsNotMNISTUnseen(t *testing.T) {
 	t.Parallel()
 	if auroc := detectNotMNIST(t, "learned", "seed1.onnx"); !(auroc >= 0.988) {

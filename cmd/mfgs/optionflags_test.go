@@ -10,15 +10,15 @@ import (
 func TestEveryOptionThatErrorsNameHasAFlag(t *testing.T) {
 	t.Parallel()
 	var flags []cli.Flag
-	for _, verb := range new(program).app().Commands {
-		flags = append(flags, verb.Flags...)
+	for _, command := range new(program).app().Commands {
+		flags = append(flags, command.Flags...)
 	}
 	for _, name := range option.All {
 		if name == option.ValOOD { // of mfgs-paper compare
 			continue
 		}
 		if flag := flagOf(name); findFlag(flags, flag[2:]) == nil {
-			t.Errorf("%s: no verb has the flag %s", name, flag)
+			t.Errorf("%s: no command has the flag %s", name, flag)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
@@ -27,6 +28,12 @@ import (
 
 func TestTable(t *testing.T) {
 	t.Parallel()
+	wide := table{align: "lr"}
+	wide.row(strings.Repeat("a", 60)+strings.Repeat("b", 60), "1")
+	var fits strings.Builder
+	if err := wide.write(&fits); err != nil || fits.String() != strings.Repeat("a", 38)+"…"+strings.Repeat("b", 38)+"  1\n" {
+		t.Errorf("%v, %s", err, fits.String())
+	}
 	tab := table{align: "lrr"}
 	tab.row("", "one", "two")
 	tab.row("größer", "1", "2,000.5")
@@ -176,8 +183,9 @@ func TestReportFits80Columns(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "b")
 	for _, args := range [][]string{
 		{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--ood", dir +
-			models.OODVal, "--out", out},
-		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "drawings=" + dir + models.OODTest},
+			models.OODVal, "--out", out, "--false-alarm", "0.05", "--target-error", "0.05", "--alpha", "0.05"},
+		{"eval", "--bundle", out, "--per-class", "--test", dir + models.DigitsTest, "--shift", strings.Repeat("long", 30) + "=" + dir +
+			models.DigitsVal, "--ood", "drawings=" + dir + models.OODTest},
 		{"predict", "--bundle", out, dir + models.DigitsTest},
 		{"inspect", dir + models.DigitsModel},
 		{"demo"},
@@ -191,6 +199,43 @@ func TestReportFits80Columns(t *testing.T) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 &&
 				!strings.Contains(line, filepath.Dir(out)) && !strings.Contains(line, dir) {
 				t.Errorf("%s: %d columns: %s", args[0], n, line)
+			}
+		}
+	}
+}
+
+// Predictions with long names, labels, abstention and prediction sets fit, in the first rows and after them.
+func TestPredictionTablesFit80Columns(t *testing.T) {
+	t.Parallel()
+	classes := []string{"airplane", "sulphur-crested cockatoo, Kakatoe galerita", "cat", "a very long name of a class", "e", "f"}
+	label, share, yes := 1, 0.999, true
+	decisions := &conformal.Decisions{Plan: conformal.Plan{FalseAlarm: 0.05, Alpha: 0.05}, OOD: &conformal.Rule{}, Set: &conformal.Sets{}}
+	for _, multi := range []bool{false, true} {
+		for _, d := range []*conformal.Decisions{nil, decisions} {
+			var b bytes.Buffer
+			w := newPredictionWriter("table", &b, classes, multi, d)
+			for i := range rowsKept + 2 {
+				p := wrap.Prediction{Input: "a.png", Class: 4, Labels: []int{4}, Confidence: 1, OODPercentile: &share, Leverage: 1e-7,
+					PredictionSet: []int{4}, Abstain: new(bool)}
+				if i%rowsKept == 1 || i > rowsKept {
+					p.Input, p.Class, p.Label = strings.Repeat("folder/", 9)+"image.png", 3, &label
+					p.Labels, p.Targets, p.PredictionSet = []int{0, 1, 2, 3, 4}, []int{1, 3}, []int{0, 1, 2, 3, 4, 5}
+					p.Abstain, p.AbstainReason = &yes, "uncertain and out-of-distribution"
+				}
+				if err := w.write(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.close(); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(b.String()) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+					t.Errorf("multi-label %t, decisions %t: %d columns: %s", multi, d != nil, n, line)
+				}
+			}
+			if d != nil && (!strings.Contains(b.String(), "  both  ") || !strings.Contains(b.String(), " +5\n")) {
+				t.Errorf("multi-label %t: no reason or set in\n%s", multi, b.String())
 			}
 		}
 	}
@@ -217,7 +262,7 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 	if err := w.close(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "\n"+strings.Repeat("x", 22)+"  -") || !strings.Contains(b.String(), "  1234567  ") {
+	if !strings.Contains(b.String(), "\n…"+strings.Repeat("x", 20)+"  -") || !strings.Contains(b.String(), "  1234567  ") {
 		t.Error("the last, wider class was not written whole")
 	}
 	if got := strings.Count(b.String(), "\n"); got != rowsKept+2 {
@@ -233,7 +278,7 @@ func TestLongNamesKeepTheirEnd(t *testing.T) {
 		"é" + strings.Repeat("x", 21):             "é" + strings.Repeat("x", 21),
 		"gone" + strings.Repeat("x", 17) + "[17]": "…" + strings.Repeat("x", 17) + "[17]",
 	} {
-		if got := shorten(name); got != want {
+		if got := shortenFront(name, mostName); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
@@ -276,10 +321,10 @@ func TestLabelsInCells(t *testing.T) {
 			"b,,0 2 3,cat;a bird of some kind;3,0.5,0,0,,,0\n" +
 			"c,2 3,,,1,0,0,,,0\n",
 		"table": "" +
-			"input  targets                   labels        confidence  ood score  ood %ile  leverage\n" +
-			"a      none                      0 cat, 1 dog      75.00%     0.2500    12.50%     12.00\n" +
-			"b      -                         0 cat +2          50.00%     0.0000         -     0.000\n" +
-			"c      2 a bird of some kind +1  none             100.00%     0.0000         -     0.000\n",
+			"input  targets           labels        confidence  OOD score  OOD %ile  leverage\n" +
+			"a      none              0 cat, 1 dog      75.00%     0.2500    12.50%     12.00\n" +
+			"b      -                 0 cat +2          50.00%     0.0000         -     0.000\n" +
+			"c      2 a bird of … +1  none             100.00%     0.0000         -     0.000\n",
 	} {
 		var b bytes.Buffer
 		w := newPredictionWriter(format, &b, names, true, nil)
@@ -399,6 +444,25 @@ mfgs: progress: predicting: 1,393 examples
 	}
 }
 
+// A stage that reports nothing for a second is shown all the same.
+func TestASilentStageIsShown(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{true, false} {
+		var b bytes.Buffer
+		at := time.Unix(1e9, 0)
+		bar := newProgress(&b, plain, func() time.Time { return at })
+		at = at.Add(firstLine)
+		silent := make(chan struct{})
+		bar.work(wrap.Progress{Stage: "reading"})
+		time.AfterFunc(1500*time.Millisecond, func() { close(silent) })
+		<-silent
+		bar.done()
+		if !strings.Contains(b.String(), "reading") {
+			t.Errorf("plain %t: wrote %q", plain, b.String())
+		}
+	}
+}
+
 func TestProgressIsWipedInTheEnd(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
@@ -450,8 +514,8 @@ func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 	}{
 		{"csv", false, "input,label,class,class_name,confidence,entropy,ood_score,ood_percentile,ood_pvalue,leverage\nx.png,2,1,dog,0.625,1.5,0.25,0.125,0.875,8\n"},
 		{"csv", true, "input,targets,labels,label_names,confidence,entropy,ood_score,ood_percentile,ood_pvalue,leverage\nx.png,0 2,1,dog,0.625,1.5,0.25,0.125,0.875,8\n"},
-		{"table", false, "input label class confidence ood score ood %ile leverage x.png 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
-		{"table", true, "input targets labels confidence ood score ood %ile leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
+		{"table", false, "input label class confidence OOD score OOD %ile leverage x.png 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
+		{"table", true, "input targets labels confidence OOD score OOD %ile leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
 	} {
 		var b bytes.Buffer
 		w := newPredictionWriter(test.format, &b, []string{"cat", "dog", "owl"}, test.multi, nil)

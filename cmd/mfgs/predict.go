@@ -30,25 +30,32 @@ var predictFormats = []string{"table", "json", "jsonl", "csv", "arrow"}
 func (p *program) predict() *cli.Command {
 	return &cli.Command{
 		Name:      "predict",
-		Usage:     "classify inputs, with an out-of-distribution score",
+		Usage:     "classify inputs, with calibrated confidence and an OOD score",
 		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv|arrow]\nmfgs predict --bundle DIR - < LINES",
-		Description: `An INPUT is an image file or a SPEC. Confidence is the probability of the class;
-the ood score, from 0 to 1, is larger for what is less familiar: half of the held-out
-data that was tuned on had less than 1/2, and the ood percentile is the part of it that had less than this
-input; leverage is how far the features lie from those of the training data. Where calibrate was asked for
-decisions, there are abstain, with its reason, and a prediction set too. A multi-label head gives labels, those of probability above 1/2, and its confidence is
-the mean over all labels of the probability that each was decided with. All but json
-is written as it comes; csv leaves out other lists of json than labels.
+		Description: `INPUT is an image file or a SPEC. For each input predict prints
 
-With --format arrow standard output is an Arrow stream whose columns are the fields of json and error,
-all of them always there, null where json leaves them out. Each record is answered with a row, in
-order: one that cannot be read with input and error; with --max-bad N, no more than N of them.
-With arrow:- for INPUT a stream of records is read from standard input.
+  confidence     probability of the predicted class
+  OOD score      0 to 1, larger is more out-of-distribution; half of the
+                 validation data has less than 1/2
+  OOD percentile fraction of the validation data with a lower OOD score
+  leverage       distance of the features from the training features; the
+                 table leaves it out if there are abstention or sets
 
-With - for INPUT, JSON lines are read from standard input, an object of the model's
-inputs each, and each is answered with a line at once, in their order, for as long as
-they come. A line that cannot be predicted is answered with input and error, and the
-next one goes on; with --max-bad N, no more than N of them.`,
+and if calibrate set them, abstain with its reason, and a prediction set. A multi-label head predicts the
+labels with a probability above 1/2; its confidence is the mean over all labels of max(p, 1 - p).
+
+The other formats than the table also have the entropy, and ood_pvalue, the conformal p-value of the OOD
+score. The format json is written at the end, all others as predictions come. csv leaves out the lists of json
+except labels.
+
+--format arrow writes an Arrow stream. Its columns are the fields of json and error, null if a field is
+missing. Every record has a row, in order; a record that cannot be read has input and error. INPUT arrow:-
+reads a stream of records from standard input.
+
+INPUT - reads JSON lines from standard input, one object of the model's inputs per line, and answers each
+line at once, in order. A line that fails is answered with input and error.
+
+Arrow streams and JSON lines continue after any number of failures, unless --max-bad sets a limit.`,
 		Flags: slices.Concat([]cli.Flag{
 			bundleFlag(),
 			modelFlag(),
@@ -67,7 +74,7 @@ func (p *program) runPredict(c *cli.Context) error {
 		return err
 	}
 	if format == "arrow" && isTerminal(p.stdout) {
-		return usagef(c.Command.Name, "an Arrow stream is no text: send standard output to a file or a program")
+		return usagef(c.Command.Name, "--format arrow is binary: redirect standard output to a file or a program")
 	}
 	bar := p.progress()
 	options := wrap.Options{
@@ -80,6 +87,7 @@ func (p *program) runPredict(c *cli.Context) error {
 	if options.Preprocess, err = bundlePreprocessing(c); err != nil {
 		return err
 	}
+	bar.work(wrap.Progress{Stage: "opening"})
 	predictor, err := wrap.Open(c.Context, c.String("bundle"), options)
 	bar.done()
 	if err != nil {
@@ -108,7 +116,7 @@ func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 		return "", false, err
 	}
 	if !c.Args().Present() {
-		return fail("no input given: want image files or dataset SPECs")
+		return fail("no input: want image files or dataset SPECs")
 	}
 	format = c.String("format")
 	if c.Bool("json") {
@@ -120,9 +128,9 @@ func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 	lines = slices.Contains(c.Args().Slice(), "-")
 	switch {
 	case lines && c.NArg() > 1:
-		return fail("- takes standard input, and nothing beside it")
+		return fail("- is standard input: want no other input")
 	case lines && format != "jsonl" && (c.IsSet("format") || c.Bool("json")):
-		return fail("- is answered in JSON lines, not as %s", format)
+		return fail("- is answered in JSON lines: want --format jsonl, got %s", format)
 	}
 	return format, lines, nil
 }
@@ -144,7 +152,10 @@ func (p *program) predictAll(
 			folder = folderOf(input)
 		}
 		var report wrap.DatasetReport
-		bad, err := p.predictInput(predictor.PredictDataset(ctx, input, &report), folder, maxBad, bar, out)
+		predicted := func(done int) {
+			bar.work(wrap.Progress{Stage: "predicting", Done: done, Total: report.Total, Unit: "examples"})
+		}
+		bad, err := p.predictInput(predictor.PredictDataset(ctx, input, &report), folder, maxBad, predicted, out)
 		if err != nil {
 			// Keep what has been written; a JSON document is all or nothing.
 			_ = out.flush()
@@ -160,7 +171,7 @@ func (p *program) predictAll(
 
 // predictInput writes the predictions of one input, and returns the messages of records that cannot be read.
 func (p *program) predictInput(
-	predictions iter.Seq2[wrap.Prediction, error], folder string, maxBad int, bar *progress, out predictionWriter,
+	predictions iter.Seq2[wrap.Prediction, error], folder string, maxBad int, predicted func(int), out predictionWriter,
 ) (messages []string, err error) {
 	var bad []string
 	done := 0
@@ -177,7 +188,7 @@ func (p *program) predictInput(
 		}
 		done++
 		prediction.Input = filepath.Join(folder, prediction.Input)
-		bar.work(wrap.Progress{Stage: "predicting", Done: done, Unit: "examples"})
+		predicted(done + len(bad))
 		if err := out.write(prediction); err != nil {
 			return nil, fmt.Errorf("input: %w", err)
 		}
@@ -204,7 +215,7 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 				return err
 			}
 			if mostBad >= 0 && bad > mostBad {
-				return fmt.Errorf("%s: %s: that is %s that cannot be predicted, --max-bad allows %d", record.Input, text, plural(bad, "line"), mostBad)
+				return fmt.Errorf("%s: %s: %s failed, --max-bad allows %d", record.Input, text, plural(bad, "line"), mostBad)
 			}
 		case err != nil:
 			return err
@@ -215,7 +226,7 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 		}
 	}
 	if bad > 0 {
-		p.warn(fmt.Sprintf("%s of %s could not be predicted", count(bad), plural(total, "line")))
+		p.warn(fmt.Sprintf("%s of %s failed", count(bad), plural(total, "line")))
 	}
 	return nil
 }
@@ -428,15 +439,21 @@ func (c *csvPredictions) close() error {
 	return c.flush()
 }
 
-// tablePredictions writes rows as they come. The first rows set the column widths; a later row with a wider cell is
-// not aligned.
+// tablePredictions writes rows as they come. The first rows set the column widths, which fit textWidth. A later row
+// with wider cells is not aligned.
 type tablePredictions struct {
 	unreported
 	classes   []string
 	multi     bool
 	decisions *conformal.Decisions
-	kept      [][]string
+	kept      [][]fitted
 	widths    []int // nil until the header is written
+}
+
+// fitted is a cell that can be shortened to fit into n columns. A short nil keeps it as it is.
+type fitted struct {
+	text  string
+	short func(n int) string
 }
 
 // rowsKept is how many rows set the column widths.
@@ -448,31 +465,58 @@ var (
 	csvScores        = []string{"ood_score", "ood_percentile", "ood_pvalue", "leverage"}
 	scoreHeader      = []string{"ood_score", "ood_percentile", "leverage"} // the p-value is in other formats
 	predictionAlign  = "lllr" + strings.Repeat("r", len(scoreHeader)) + "ll"
+	decisionAlign    = "lllrrrll"
 )
 
+// shortReasons are the reasons for abstaining, in a table.
+var shortReasons = map[string]string{
+	"": "no", "uncertain": "uncertain", "out-of-distribution": "OOD", "uncertain and out-of-distribution": "both",
+}
+
 func (t *tablePredictions) write(p wrap.Prediction) error {
-	truth, found := "-", t.class(p.Class)
-	switch {
-	case t.multi:
-		found = t.list(p.Labels)
-		if p.Targets != nil {
-			truth = t.list(p.Targets)
-		}
-	case p.Label != nil:
-		truth = t.class(*p.Label)
+	name := printable(p.Input)
+	row := []fitted{{shortenFront(name, mostName), func(n int) string { return shortenFront(name, min(n, mostName)) }}}
+	label := func(i int) {
+		class := t.class(i)
+		row = append(row, fitted{class, func(n int) string { return shortenEnd(class, n) }})
 	}
-	row := []string{shorten(printable(p.Input)), truth, found, percent(p.Confidence)}
+	list := func(labels []int) {
+		short := func(n int) string { return t.shortList(labels, n) }
+		row = append(row, fitted{t.list(labels, mostList), short})
+	}
+	fixed := func(cells ...string) {
+		for _, c := range cells {
+			row = append(row, fitted{text: c})
+		}
+	}
+	switch {
+	case t.multi && p.Targets != nil:
+		list(p.Targets)
+	case !t.multi && p.Label != nil:
+		label(*p.Label)
+	default:
+		fixed("-")
+	}
+	if t.multi {
+		list(p.Labels)
+	} else {
+		label(p.Class)
+	}
 	percentile := "-"
 	if p.OODPercentile != nil {
 		percentile = percent(*p.OODPercentile)
 	}
-	row = append(row, fmt.Sprintf("%.4f", p.OODScore), percentile, fmt.Sprintf("%#.4g", p.Leverage))
-	for _, column := range decisionColumns(t.decisions) {
+	fixed(percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), percentile)
+	columns := decisionColumns(t.decisions)
+	if len(columns) == 0 {
+		fixed(fmt.Sprintf("%#.4g", p.Leverage))
+	}
+	for _, column := range columns {
 		switch column {
 		case "abstain":
-			row = append(row, cmp.Or(p.AbstainReason, "no"))
+			fixed(cmp.Or(shortReasons[p.AbstainReason], p.AbstainReason))
 		case "prediction_set":
-			row = append(row, t.list(p.PredictionSet))
+			list(p.PredictionSet)
 		}
 	}
 	if t.widths != nil {
@@ -485,15 +529,11 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	return t.begin()
 }
 
-// shorten keeps the end of a long name, where names differ, to fit rows into 80 columns.
-func shorten(name string) string {
-	const most = 22
-	runes := []rune(name)
-	if len(runes) <= most {
-		return name
-	}
-	return "…" + string(runes[len(runes)-most+1:])
-}
+// The largest widths of the names of inputs, whose ends differ, and of lists of labels.
+const (
+	mostName = 22
+	mostList = 20
+)
 
 // class writes the number of a class and its name, if that is different.
 func (t *tablePredictions) class(i int) string {
@@ -504,25 +544,62 @@ func (t *tablePredictions) class(i int) string {
 	return s
 }
 
-// list writes as many labels of a list as fit into a cell.
-func (t *tablePredictions) list(labels []int) string {
+// list writes as many labels of a list as fit into a cell of n columns, and at least one.
+func (t *tablePredictions) list(labels []int, n int) string {
 	if len(labels) == 0 {
 		return "none"
 	}
-	const most = 20
-	var b strings.Builder
-	for i, l := range labels {
-		name := t.class(l)
-		if i > 0 {
-			name = ", " + name
+	text := t.class(labels[0])
+	for i, l := range labels[1:] {
+		longer := text + ", " + t.class(l)
+		rest := len(labels) - i - 2
+		more := ""
+		if rest > 0 {
+			more = fmt.Sprintf(" +%d", rest)
 		}
-		if i > 0 && utf8.RuneCountInString(b.String()+name) > most {
-			fmt.Fprintf(&b, " +%d", len(labels)-i)
-			break
+		if utf8.RuneCountInString(longer+more) > n {
+			return text + fmt.Sprintf(" +%d", rest+1)
 		}
-		b.WriteString(name)
+		text = longer
 	}
-	return b.String()
+	return text
+}
+
+// headerWords shortens the names of fields.
+var headerWords = strings.NewReplacer("ood", "OOD", "percentile", "%ile", "prediction_set", "set", "_", " ")
+
+// shortList is list, and shortens the first label if it does not fit.
+func (t *tablePredictions) shortList(labels []int, n int) string {
+	text := t.list(labels, n)
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	more := ""
+	if len(labels) > 1 {
+		more = fmt.Sprintf(" +%d", len(labels)-1)
+	}
+	return shortenEnd(t.class(labels[0]), max(n-len(more), 2)) + more
+}
+
+// header is the first row.
+func (t *tablePredictions) header() (header []string) {
+	header = predictionHeader
+	if t.multi {
+		header = labelsHeader
+	}
+	columns := decisionColumns(t.decisions)
+	if header = slices.Concat(header, scoreHeader); len(columns) > 0 {
+		header = header[:len(header)-1] // leverage, for which there is no room
+	}
+	for _, column := range columns {
+		if column == "abstain" || column == "prediction_set" { // further columns would repeat them
+			header = append(header, column)
+		}
+	}
+	for i, name := range header {
+		header[i] = headerWords.Replace(name)
+	}
+	return header
 }
 
 // begin writes the header and the rows kept.
@@ -530,27 +607,23 @@ func (t *tablePredictions) begin() error {
 	if t.widths != nil {
 		return nil
 	}
-	header := predictionHeader
-	if t.multi {
-		header = labelsHeader
+	var header []fitted
+	for _, name := range t.header() {
+		header = append(header, fitted{text: name})
 	}
-	header = slices.Concat(header, scoreHeader)
-	for _, column := range decisionColumns(t.decisions) {
-		if column == "abstain" || column == "prediction_set" { // further columns would repeat them
-			header = append(header, column)
-		}
-	}
-	for i, name := range header {
-		header[i] = strings.ReplaceAll(strings.Replace(name, "percentile", "%ile", 1), "_", " ")
-	}
-	t.widths = make([]int, len(header))
-	rows := append([][]string{header}, t.kept...)
+	rows := append([][]fitted{header}, t.kept...)
+	widths, least, shortens := make([]int, len(header)), make([]int, len(header)), make([]bool, len(header))
 	for _, row := range rows {
 		for i, cell := range row {
-			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+			n := utf8.RuneCountInString(cell.text)
+			widths[i] = max(widths[i], n)
+			if cell.short == nil {
+				least[i] = max(least[i], n)
+			}
+			shortens[i] = shortens[i] || cell.short != nil
 		}
 	}
-	t.kept = nil
+	t.widths, t.kept = fitWidths(widths, least, shortens), nil
 	for _, row := range rows {
 		if err := t.line(row); err != nil {
 			return err
@@ -559,8 +632,47 @@ func (t *tablePredictions) begin() error {
 	return nil
 }
 
-func (t *tablePredictions) line(row []string) error {
-	_, err := t.WriteString(formatRow(predictionAlign, t.widths, row))
+// fitWidths narrows the widest columns that shorten, but not below their least width, until the row fits textWidth.
+func fitWidths(widths, least []int, shortens []bool) []int {
+	total := -2
+	for _, n := range widths {
+		total += n + 2
+	}
+	for ; total > textWidth; total-- {
+		widest := -1
+		for i, n := range widths {
+			if shortens[i] && n > least[i] && (widest < 0 || n > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}
+
+// line writes a row in the widths of the table, or wider where that fits.
+func (t *tablePredictions) line(row []fitted) error {
+	widths, shortens := slices.Clone(t.widths), make([]bool, len(row))
+	for i, cell := range row {
+		widths[i] = max(widths[i], utf8.RuneCountInString(cell.text))
+		shortens[i] = cell.short != nil
+	}
+	widths = fitWidths(widths, make([]int, len(row)), shortens)
+	cells := make([]string, len(row))
+	for i, cell := range row {
+		cells[i] = cell.text
+		if cell.short != nil {
+			cells[i] = cell.short(widths[i])
+		}
+	}
+	align := predictionAlign
+	if t.decisions != nil {
+		align = decisionAlign
+	}
+	_, err := t.WriteString(formatRow(align, widths, cells))
 	return err
 }
 

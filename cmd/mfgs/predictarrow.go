@@ -41,10 +41,10 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 			}
 			total++
 			done++
-			bar.work(wrap.Progress{Stage: "predicting", Done: done, Unit: "examples"})
+			bar.work(wrap.Progress{Stage: "predicting", Done: done, Total: report.Total, Unit: "examples"})
 			prediction.Input = filepath.Join(folder, prediction.Input)
 			if record != nil && mostBad >= 0 && bad > mostBad {
-				return fmt.Errorf("%s: %s: that is %s that cannot be read, --max-bad allows %d", prediction.Input, text,
+				return fmt.Errorf("%s: %s: %s could not be read, --max-bad allows %d", prediction.Input, text,
 					plural(bad, "record"), mostBad)
 			}
 			if err := out.write(&prediction, text); err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,10 +21,14 @@ type progress struct {
 	plain bool             // w is no terminal
 	now   func() time.Time // replaced by tests
 
-	mu    sync.Mutex
-	stage string
-	max   int64
-	bar   *progressbar.ProgressBar // nil between stages
+	mu      sync.Mutex
+	stage   string
+	unit    string // "" in a stage of which only the name is known
+	count   int64
+	max     int64
+	options []progressbar.Option
+	bar     *progressbar.ProgressBar // nil between stages
+	beats   chan struct{}            // closed to stop the heart; nil if it is stopped
 
 	begun, stageBegun time.Time
 	stageFrom         int64     // done when the stage began, as after a resume
@@ -47,11 +53,18 @@ func newProgress(w io.Writer, plain bool, now func() time.Time) *progress {
 
 // work shows a stage of a calibration or an evaluation.
 func (p *progress) work(r wrap.Progress) {
-	p.show(r.Stage, r.Unit, int64(r.Done), int64(r.Total),
-		progressbar.OptionShowIts(), progressbar.OptionSetItsString(r.Unit))
+	if r.Unit == "bytes" {
+		p.install(r.Stage, int64(r.Done), int64(r.Total))
+		return
+	}
+	var options []progressbar.Option
+	if r.Unit != "" {
+		options = []progressbar.Option{progressbar.OptionShowIts(), progressbar.OptionSetItsString(r.Unit)}
+	}
+	p.show(r.Stage, r.Unit, int64(r.Done), int64(r.Total), options...)
 }
 
-// install shows the installation of ONNX Runtime.
+// install shows the installation of ONNX Runtime, or other work on bytes.
 func (p *progress) install(stage string, done, total int64) {
 	p.show(stage, "bytes", done, total, progressbar.OptionShowBytes(true))
 }
@@ -70,19 +83,50 @@ func (p *progress) show(stage, unit string, done, total int64, options ...progre
 		p.wipe()
 		p.stage, p.max, p.stageBegun, p.stageFrom = stage, total, p.now(), done
 	}
-	if p.plain {
-		p.line(unit, done)
-		return
+	p.unit, p.count, p.options = unit, done, options
+	if p.beats == nil {
+		p.beats = make(chan struct{})
+		go p.beat(p.beats)
 	}
-	if total > 0 && done >= total {
+	switch {
+	case p.plain:
+		p.line()
+	case total > 0 && done >= total:
 		p.wipe()
-		return
+	case unit != "":
+		p.draw()
 	}
+}
+
+// beat shows progress every second, since a long step reports none itself, until stop is closed. Other stages than
+// those without a unit are shown at once.
+func (p *progress) beat(stop chan struct{}) {
+	ticks := time.NewTicker(time.Second)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticks.C:
+		}
+		p.mu.Lock()
+		switch {
+		case p.beats != stop:
+		case p.plain:
+			p.line()
+		case p.bar != nil || p.unit == "":
+			p.draw()
+		}
+		p.mu.Unlock()
+	}
+}
+
+// draw draws the bar.
+func (p *progress) draw() {
 	if p.bar == nil {
-		options = append(options,
+		options := append(slices.Clone(p.options),
 			progressbar.OptionSetWriter(p.w),
-			progressbar.OptionSetDescription(stage),
-			progressbar.OptionShowCount(),
+			progressbar.OptionSetDescription(p.stage),
 			progressbar.OptionSetPredictTime(true),
 			progressbar.OptionUseANSICodes(true),
 			progressbar.OptionClearOnFinish(),
@@ -91,24 +135,34 @@ func (p *progress) show(stage, unit string, done, total int64, options ...progre
 			progressbar.OptionSetTheme(progressbar.Theme{Saucer: "=", SaucerHead: ">", SaucerPadding: " ",
 				BarStart: "[", BarEnd: "]"}),
 		)
-		p.bar = progressbar.NewOptions64(total, options...)
+		if p.unit != "" {
+			options = append(options, progressbar.OptionShowCount())
+		}
+		p.bar = progressbar.NewOptions64(p.max, options...)
 	}
 	// Ignore errors: progress must not stop the work.
-	_ = p.bar.Set64(done)
+	if p.unit == "" {
+		_ = p.bar.RenderBlank()
+		return
+	}
+	_ = p.bar.Set64(p.count)
 }
 
 // line writes a plain line if one is due. They become rarer the longer the run.
-func (p *progress) line(unit string, done int64) {
-	now := p.now()
+func (p *progress) line() {
+	now, done := p.now(), p.count
 	if now.Before(p.next) {
 		return
 	}
 	p.next = now.Add(min(max(now.Sub(p.begun), firstLine), lineEvery))
-	text := fmt.Sprintf("mfgs: progress: %s: %s", p.stage, count(int(done)))
+	text := "mfgs: progress: " + p.stage
+	if p.unit != "" {
+		text += ": " + count(int(done))
+	}
 	if p.max > 0 {
 		text += fmt.Sprintf(" of %s", count(int(p.max)))
 	}
-	text += " " + unit
+	text = strings.TrimRight(text+" "+p.unit, " ")
 	if p.max > 0 {
 		text += fmt.Sprintf(" (%d%%)", 100*done/p.max)
 	}
@@ -133,6 +187,10 @@ func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wipe()
+	if p.beats != nil {
+		close(p.beats)
+		p.beats = nil
+	}
 }
 
 func (p *progress) wipe() {

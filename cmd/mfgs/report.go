@@ -16,7 +16,7 @@ import (
 
 // reportFlag is --report.
 func reportFlag(about string) cli.Flag {
-	return &cli.StringFlag{Name: "report", Category: outputFlags, Usage: "`FILE` also write a page about " + about + ": .html with figures and examples, in one file, or .md"}
+	return &cli.StringFlag{Name: "report", Category: outputFlags, Usage: "`FILE` also write a report on " + about + ": .html with figures and examples in one file, or .md"}
 }
 
 // reportable returns an error if the report could not be written, before any work is done.
@@ -29,10 +29,10 @@ func reportable(c *cli.Context) error {
 		return usagef(c.Command.Name, "--report %v", err)
 	}
 	if parent := filepath.Dir(path); !exists(parent) {
-		return fmt.Errorf("--report %s: there is no folder %s: make it first, or choose another", path, parent)
+		return fmt.Errorf("--report %s: no such folder: %s: create it, or choose another", path, parent)
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("--report %s: is a folder: give the name of a file", path)
+		return fmt.Errorf("--report %s: is a folder: want a file name", path)
 	}
 	return nil
 }
@@ -55,12 +55,12 @@ func reportableHeldOut(c *cli.Context, config *calibration.Config) error {
 	}
 	for _, name := range []string{"shard", "dry-run"} {
 		if c.IsSet(name) {
-			return usagef(c.Command.Name, "--report is about a bundle, and --%s makes none", name)
+			return usagef(c.Command.Name, "--report needs a bundle, and --%s writes none", name)
 		}
 	}
 	for _, spec := range []string{config.Val, config.OOD} {
 		if dataset.IsStream(spec) {
-			return usagef(c.Command.Name, "--report reads the held-out data once more, and standard input is read once: give a file")
+			return usagef(c.Command.Name, "--report reads the validation data twice, which standard input does not allow: give a file")
 		}
 	}
 	return reportable(c)
@@ -89,7 +89,7 @@ func (p *program) reportHeldOut(
 	}
 	evaluation, err := bench.Evaluate(c.Context, of)
 	if err != nil {
-		return fmt.Errorf("the bundle %s is written, and the report is not: %w", config.Out, err)
+		return fmt.Errorf("the bundle %s is written, but the report is not: %w", config.Out, err)
 	}
 	evaluation.Warnings = made.Warnings // without the warning that these are the data of the calibration
 	return writePage(c, evaluation, report.Options{Tuned: true})

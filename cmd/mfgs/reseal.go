@@ -10,10 +10,10 @@ import (
 func (p *program) reseal() *cli.Command {
 	return &cli.Command{
 		Name:      "reseal",
-		Usage:     "renew the checksum of a manifest edited by hand",
+		Usage:     "update the checksum of a manifest edited by hand",
 		UsageText: "mfgs reseal DIR",
-		Description: `Checks the bundle in DIR as every reader does, and writes the last line of its
-bundle.yaml anew. What does not hold together is refused and left as it is.`,
+		Description: `Checks the bundle in DIR as every command does, and rewrites the checksum in the last line of its
+bundle.yaml. An inconsistent bundle is refused and not changed.`,
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return usagef(c.Command.Name, "want one bundle folder, got %d arguments", c.NArg())

@@ -25,26 +25,26 @@ import (
 // Headings of serve's help.
 const (
 	addressFlags = "addresses"
-	loadFlags    = "load"
-	safetyFlags  = "who may ask"
+	loadFlags    = "load and limits"
+	safetyFlags  = "security"
 )
 
 func (p *program) serve() *cli.Command {
 	var config serve.Config
 	return &cli.Command{
 		Name:      "serve",
-		Usage:     "answer requests over HTTP and gRPC",
+		Usage:     "serve predictions over HTTP and gRPC",
 		UsageText: "mfgs serve --bundle [NAME=]DIR... [--http HOST:PORT] [--grpc HOST:PORT]",
-		Description: `Serves bundles by the Open Inference Protocol, which clients of Triton and KServe speak, over
-HTTP and gRPC. For people there is a page at /, and POST /v1/predict takes an image or a JSON object of
-the model's inputs. A bundle's NAME is that of its folder, if none is given.
+		Description: `Serves bundles over HTTP and gRPC with the Open Inference Protocol, which clients of Triton and KServe
+use. There is a web page at /, and POST /v1/predict takes an image or a JSON object of the model's inputs.
+NAME is the model's name for clients; the default is the name of the bundle's folder.
 
-Requests that come together are run together, and one that comes alone is run at once. SIGHUP, or a
-load request, has bundles read anew: the old one serves until the new one has answered the held-out
-examples that it holds. SIGTERM ends the server when all requests are answered.
+Requests that arrive together run in one batch; a single request runs at once. SIGHUP or a load request
+reloads the bundles. The old bundle answers until the new one has passed a test on its stored validation
+inputs. SIGTERM stops the server after all open requests are answered.
 
-Addresses are of this machine alone unless others are given. The log goes to standard error, one JSON
-object a line; it never has inputs.`,
+By default the server listens on this machine only. The log goes to standard error, one JSON object per
+line, and never contains inputs.`,
 		Flags:  slices.Concat(serveFlags(&config), inferenceFlags()),
 		Action: func(c *cli.Context) error { return p.runServe(c, config) },
 	}
@@ -54,24 +54,24 @@ object a line; it never has inputs.`,
 // reads the others.
 func serveFlags(to *serve.Config) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "bundle", Category: dataFlags, Usage: "`[NAME=]DIR` a folder that calibrate wrote; may be repeated"},
-		&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the only bundle holds none"},
-		addressFlag("http", "`HOST:PORT` for HTTP, or none", "127.0.0.1:8000", &to.HTTP),
-		addressFlag("grpc", "`HOST:PORT` for gRPC, or none", "127.0.0.1:8001", &to.GRPC),
-		addressFlag("admin", "`HOST:PORT` for probes and metrics alone, without TLS or a token, or none", "none", &to.Admin),
-		textFlag("tls-cert", safetyFlags, "`FILE` certificate for TLS, in PEM; a renewed one is taken up", &to.TLS.CertFile),
-		textFlag("tls-key", safetyFlags, "`FILE` its key", &to.TLS.KeyFile),
-		textFlag("client-ca", safetyFlags, "`FILE` whose certificates clients must have", &to.TLS.ClientCA),
-		&cli.StringFlag{Name: "token-file", Category: safetyFlags, Usage: "`FILE` holds the bearer token that requests must have [$" + tokenVariable + "]"},
-		limitFlag("max-queue", "`N` examples of a bundle that wait at most: others are refused", serve.DefaultMaxQueue, &to.MaxQueue, 1),
-		timeFlag("delay", loadFlags, "`TIME` that an inference waits at most for others to join it, and only under load; 0 for none", serve.DefaultDelay, &to.Delay, -1),
-		timeFlag("timeout", loadFlags, "`TIME` for a request", serve.DefaultTimeout, &to.Timeout, refused),
-		limitFlag("max-body", "`MIB` of a request at most, unpacked", serve.DefaultMaxBody>>20, &to.MaxBody, 1<<20),
-		limitFlag("max-per-client", "`N` connections that a client's address may have for HTTP, and as many for gRPC", serve.DefaultMaxPerClient, &to.MaxPerClient, 1),
-		timeFlag("drain", loadFlags, "`TIME` for requests under way once the server is to end; 0 for none", serve.DefaultDrain, &to.Drain, -1),
-		timeFlag("notice", loadFlags, "`TIME` before that, in which it takes requests and says that it is not ready", 0, &to.Notice, 0),
-		textFlag("traces", loadFlags, "`URL` that OpenTelemetry traces are sent to [$OTEL_EXPORTER_OTLP_ENDPOINT]", &to.Traces),
-		timeFlag("watch", dataFlags, "`TIME` how often to look whether bundles have changed; 0 for never", 0, &to.Watch, 0),
+		&cli.StringSliceFlag{Name: "bundle", Category: dataFlags, Usage: "`[NAME=]DIR` bundle to serve; may be repeated"},
+		&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, if the only bundle does not contain it"},
+		addressFlag("http", "`HOST:PORT` address for HTTP, or none", "127.0.0.1:8000", &to.HTTP),
+		addressFlag("grpc", "`HOST:PORT` address for gRPC, or none", "127.0.0.1:8001", &to.GRPC),
+		addressFlag("admin", "`HOST:PORT` separate address for health checks and metrics, without TLS and token, or none", "none", &to.Admin),
+		textFlag("tls-cert", safetyFlags, "`FILE` TLS certificate in PEM; reloaded when it changes", &to.TLS.CertFile),
+		textFlag("tls-key", safetyFlags, "`FILE` key of the TLS certificate", &to.TLS.KeyFile),
+		textFlag("client-ca", safetyFlags, "`FILE` CA certificates; clients must have a certificate from one of them", &to.TLS.ClientCA),
+		&cli.StringFlag{Name: "token-file", Category: safetyFlags, Usage: "`FILE` file with the bearer token that requests must send [$" + tokenVariable + "]"},
+		limitFlag("max-queue", "`N` at most N waiting examples per bundle; more are refused", serve.DefaultMaxQueue, &to.MaxQueue, 1),
+		timeFlag("delay", loadFlags, "`TIME` longest wait for more requests to fill a batch, only under load; 0: none", serve.DefaultDelay, &to.Delay, -1),
+		timeFlag("timeout", loadFlags, "`TIME` time limit for a request", serve.DefaultTimeout, &to.Timeout, refused),
+		limitFlag("max-body", "`MIB` largest request in MiB, uncompressed", serve.DefaultMaxBody>>20, &to.MaxBody, 1<<20),
+		limitFlag("max-per-client", "`N` at most N connections per client address, for HTTP and for gRPC each", serve.DefaultMaxPerClient, &to.MaxPerClient, 1),
+		timeFlag("drain", loadFlags, "`TIME` longest wait for open requests at shutdown; 0: none", serve.DefaultDrain, &to.Drain, -1),
+		timeFlag("notice", loadFlags, "`TIME` time at shutdown, before --drain, to accept requests while reporting not ready", 0, &to.Notice, 0),
+		textFlag("traces", loadFlags, "`URL` endpoint for OpenTelemetry traces [$OTEL_EXPORTER_OTLP_ENDPOINT]", &to.Traces),
+		timeFlag("watch", dataFlags, "`TIME` check this often whether bundles have changed; 0: never", 0, &to.Watch, 0),
 	}
 }
 
@@ -104,7 +104,7 @@ func limitFlag[N int | int64](name, usage string, standard int, to *N, unit N) c
 				return usagef(c.Command.Name, "--%s %d is negative", name, v)
 			}
 			if v == 0 {
-				return usagef(c.Command.Name, "--%s 0: nothing would be answered: want 1 or more, or leave it out for %d", name, standard)
+				return usagef(c.Command.Name, "--%s 0: want 1 or more, or leave it out for %d", name, standard)
 			}
 			return nil
 		}}
@@ -118,10 +118,10 @@ func timeFlag(name, category, usage string, standard time.Duration, to *time.Dur
 	return &cli.DurationFlag{Name: name, Category: category, Usage: fmt.Sprintf("%s [%v]", usage, standard),
 		Action: func(c *cli.Context, v time.Duration) error {
 			if *to = v; v < 0 {
-				return usagef(c.Command.Name, "--%s %v: want no negative time", name, v)
+				return usagef(c.Command.Name, "--%s %v is negative", name, v)
 			}
 			if v == 0 && zero == refused {
-				return usagef(c.Command.Name, "--%s 0: nothing would be answered: want a time such as 1m, or leave it out for %v", name, standard)
+				return usagef(c.Command.Name, "--%s 0: want a time such as 1m, or leave it out for %v", name, standard)
 			}
 			if v == 0 {
 				*to = zero
@@ -180,7 +180,7 @@ func (p *program) serveConfig(c *cli.Context, config *serve.Config) (err error) 
 		return fail("missing --bundle")
 	}
 	if c.String("model") != "" && len(bundles) > 1 {
-		return fail("--model is for one bundle, and %d are given", len(bundles))
+		return fail("--model needs exactly one bundle, got %d", len(bundles))
 	}
 	for _, arg := range bundles {
 		one := bench.ParseNamedSpec(arg)
@@ -197,10 +197,10 @@ func (p *program) serveConfig(c *cli.Context, config *serve.Config) (err error) 
 		return err
 	}
 	if config.HTTP == "" && config.GRPC == "" {
-		return fail("neither --http nor --grpc: there is nothing to serve at")
+		return fail("--http and --grpc are both none: there is no address to serve at")
 	}
 	if (config.TLS.CertFile == "") != (config.TLS.KeyFile == "") || config.TLS.ClientCA != "" && config.TLS.CertFile == "" {
-		return fail("--tls-cert and --tls-key go together, and --client-ca with them")
+		return fail("--tls-cert and --tls-key need each other, and --client-ca needs both")
 	}
 	if config.Token, err = readToken(c.String("token-file")); err != nil {
 		return err
@@ -225,7 +225,7 @@ func readToken(path string) (string, error) {
 	}
 	token := strings.TrimSpace(text)
 	if from && len(strings.Fields(token)) != 1 {
-		return "", fmt.Errorf("%s: want one word, got %d: give none if requests need no token", where, len(strings.Fields(token)))
+		return "", fmt.Errorf("%s: want a token of one word, got %d words: leave it out if requests need no token", where, len(strings.Fields(token)))
 	}
 	return token, nil
 }

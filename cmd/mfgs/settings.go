@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
@@ -35,15 +34,15 @@ func allSettings() []setting {
 
 func dataSettings() []setting {
 	return []setting{
-		{&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` the trained network, ONNX, or a folder of it as save_pretrained or Optimum writes one, with preprocessing and class names"},
+		{&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` trained network: an ONNX file, or a folder written by save_pretrained or Optimum, with its preprocessing and class names"},
 			func(c *calibration.Config) any { return &c.Model }},
-		{&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
+		{&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` data that the network was trained on; only the covariances fisher and sandwich need labels"},
 			func(c *calibration.Config) any { return &c.Train }},
-		{&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
+		{&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled validation data, not used in training"},
 			func(c *calibration.Config) any { return &c.Val }},
-		{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to choose the score of unfamiliarity by; labels are not used. auto: stand-ins, made of the held-out images"},
+		{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` out-of-distribution data, used to choose the OOD score (labels are ignored); auto: synthetic images made from the validation images, used only to measure scores"},
 			func(c *calibration.Config) any { return &c.OOD }},
-		{&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
+		{&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` use at most N training examples, subsampled evenly [all]"},
 			func(c *calibration.Config) any { return &c.Limit }},
 		{maxBadFlag(), func(c *calibration.Config) any { return &c.MaxBad }},
 		{cacheFlag(), func(c *calibration.Config) any { return &c.Cache }},
@@ -52,12 +51,12 @@ func dataSettings() []setting {
 
 func outputSettings() []setting {
 	return []setting{
-		{&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --shard of the part"},
+		{&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder to write: the bundle, or with --shard the part"},
 			func(c *calibration.Config) any { return &c.Out }},
 		{keepCurvatureFlag(), func(c *calibration.Config) any { return &c.KeepCurvature }},
-		{&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
+		{&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then need --model"},
 			func(c *calibration.Config) any { return &c.NoModel }},
-		{&cli.BoolFlag{Name: "no-probe", Category: outputFlags, Usage: "keep no held-out inputs in the bundle, by which a server tries it: for data that must not travel"},
+		{&cli.BoolFlag{Name: "no-probe", Category: outputFlags, Usage: "store no validation inputs in the bundle, for confidential data; a server then cannot test the bundle when it loads it"},
 			func(c *calibration.Config) any { return &c.NoProbe }},
 	}
 }
@@ -69,51 +68,51 @@ var (
 
 func fitSettings() []setting {
 	return []setting{
-		{choiceFlag("covariance", fitFlags, "`NAME` "+alternatives(covariances)+" [hessian]", "", covariances),
+		{choiceFlag("covariance", fitFlags, "`NAME` how the posterior covariance is computed: "+alternatives(covariances)+" [hessian]", "", covariances),
 			func(c *calibration.Config) any { return &c.Covariance }},
-		{choiceFlag("structure", fitFlags, "`NAME` "+alternatives(structures)+" [auto: full while it is small]", "", structures),
+		{choiceFlag("structure", fitFlags, "`NAME` structure of the curvature matrix: "+alternatives(structures)+" [auto: full if it is small, else Kronecker-factored]", "", structures),
 			func(c *calibration.Config) any { return &c.Structure }},
-		{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"},
+		{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` OOD score to use: " + alternatives(score.Names()) + " [studentized, unless another detects --ood significantly better]"},
 			score.Names()},
 			func(c *calibration.Config) any { return &c.OODScore }},
-		{&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
+		{&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` added to the eigenvalues of the curvature: auto, chosen on the validation data; a number (1 in the paper); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
 			func(c *calibration.Config) any { return &c.Damping }},
 	}
 }
 
-const decisionHeading = "decisions, for which half of the held-out data is set aside"
+const decisionHeading = "abstention and prediction sets (thresholds use half of the validation data)"
 
 func decisionSettings() []setting {
 	return []setting{
-		{&cli.Float64Flag{Name: "target-error", Category: decisionHeading, Usage: "`E` abstain from so many predictions that at most this part of the others is wrong"},
+		{&cli.Float64Flag{Name: "target-error", Category: decisionHeading, Usage: "`E` abstain so that at most this fraction of the answered inputs is wrong"},
 			func(c *calibration.Config) any { return &c.Decisions.TargetError }},
-		{&cli.Float64Flag{Name: "target-coverage", Category: decisionHeading, Usage: "`C` or from so few that at least this part is answered"},
+		{&cli.Float64Flag{Name: "target-coverage", Category: decisionHeading, Usage: "`C` abstain so that at least this fraction of inputs is answered"},
 			func(c *calibration.Config) any { return &c.Decisions.TargetCoverage }},
-		{&cli.Float64Flag{Name: "false-alarm", Category: decisionHeading, Usage: "`F` abstain from what is unfamiliar, which at most this part of familiar data is held to be"},
+		{&cli.Float64Flag{Name: "false-alarm", Category: decisionHeading, Usage: "`F` flag at most this fraction of in-distribution inputs as OOD, and abstain on what is flagged"},
 			func(c *calibration.Config) any { return &c.Decisions.FalseAlarm }},
-		{&cli.Float64Flag{Name: "confidence", Category: decisionHeading, Usage: "`P` how sure the three above are [0.95]"},
+		{&cli.Float64Flag{Name: "confidence", Category: decisionHeading, Usage: "`P` confidence level of these three guarantees [0.95]"},
 			func(c *calibration.Config) any { return &c.Decisions.Confidence }},
-		{&cli.Float64Flag{Name: "alpha", Category: decisionHeading, Usage: "`A` give prediction sets, of which at most this part lacks the label"},
+		{&cli.Float64Flag{Name: "alpha", Category: decisionHeading, Usage: "`A` add prediction sets that miss the label for at most this fraction of inputs"},
 			func(c *calibration.Config) any { return &c.Decisions.Alpha }},
-		{choiceFlag("sets", decisionHeading, "`NAME` "+alternatives(conformal.Scores)+" [lac: the smallest sets]", "", conformal.Scores),
+		{choiceFlag("sets", decisionHeading, "`NAME` how prediction sets are built: "+alternatives(conformal.Scores)+" [lac: the smallest sets]", "", conformal.Scores),
 			func(c *calibration.Config) any { return &c.Decisions.Sets }},
-		{&cli.BoolFlag{Name: "class-conditional", Category: decisionHeading, Usage: "prediction sets that keep alpha for each class"},
+		{&cli.BoolFlag{Name: "class-conditional", Category: decisionHeading, Usage: "hold --alpha for each class, not only on average"},
 			func(c *calibration.Config) any { return &c.Decisions.ClassConditional }},
 	}
 }
 
 func headSettings() []setting {
 	return []setting{
-		{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` what the last linear layer takes"},
+		{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` input of the last linear layer"},
 			func(c *calibration.Config) any { return &c.Head.Features }},
-		{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
+		{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` output of the last linear layer"},
 			func(c *calibration.Config) any { return &c.Head.Logits }},
-		{choiceFlag("link", headFlags, "`LINK` from logits to probabilities: "+alternatives(layer.All), "", layer.All),
+		{choiceFlag("link", headFlags, "`LINK` function from logits to probabilities: "+alternatives(layer.All), "", layer.All),
 			func(c *calibration.Config) any { return &c.Head.Link }},
-		{choiceFlag("approximate", headFlags, "`relu` may stand behind the last layer; variances are then approximate", "",
+		{choiceFlag("approximate", headFlags, "`relu` accept a ReLU after the last layer; variances are then approximate", "",
 			[]head.Approximation{head.IgnoreRelu}),
 			func(c *calibration.Config) any { return &c.Head.Approximate }},
-		{&cli.StringFlag{Name: "output", Category: headFlags, Usage: "`TENSOR` the output to search from, where a model has several"},
+		{&cli.StringFlag{Name: "output", Category: headFlags, Usage: "`TENSOR` output to start from, if the model has several"},
 			func(c *calibration.Config) any { return &c.Head.Output }},
 	}
 }
@@ -135,7 +134,7 @@ func flagsOf(list []setting) []cli.Flag {
 	return flags
 }
 
-// readSettings sets the fields whose flags are given. A verb may have only some of the flags.
+// readSettings sets the fields whose flags are given. A command may have only some of the flags.
 func readSettings(c *cli.Context, config *calibration.Config) error {
 	for _, s := range allSettings() {
 		name := s.name()
@@ -159,7 +158,7 @@ func readSettings(c *cli.Context, config *calibration.Config) error {
 			v.SetInt(int64(c.Int(name)))
 		case reflect.Float64:
 			if c.Float64(name) == 0 {
-				return usagef(c.Command.Name, "--%s is 0, want a number between 0 and 1", name)
+				return usagef(c.Command.Name, "--%s 0: want a number between 0 and 1", name)
 			}
 			v.SetFloat(c.Float64(name))
 		default:
@@ -175,7 +174,7 @@ func readSettings(c *cli.Context, config *calibration.Config) error {
 // jobFlag is --file, a calibration in YAML.
 func jobFlag() cli.Flag {
 	return &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Category: dataFlags,
-		Usage: "`FILE` a calibration written down, in YAML with the keys of a bundle's bundle.yaml, or that file itself, to repeat it; flags go before what it says"}
+		Usage: "`FILE` settings in YAML, with the keys of bundle.yaml; or a bundle's bundle.yaml, to repeat its calibration. Flags override the file"}
 }
 
 // readJob reads --file and sets the flags that are not given.

@@ -14,12 +14,12 @@ func (p *program) setup() *cli.Command {
 		Name:      "setup",
 		Usage:     "find or install ONNX Runtime",
 		UsageText: "mfgs setup [--force | --no-install]",
-		Description: fmt.Sprintf(`Looks for ONNX Runtime %s or newer where every command looks: --runtime, the
-variable %s, beside the executable, the user's cache,
-the system, a Python installation. Where there is none, installs the
-official build of %s into the user's cache.`, install.MinVersion, install.EnvLibrary, install.PinnedVersion),
+		Description: fmt.Sprintf(`Searches for ONNX Runtime %s or newer, as every command does: --runtime, the
+variable %s, next to the executable, the user's cache,
+the system, and Python installations. If there is none, installs the
+official build of %s in the user's cache.`, install.MinVersion, install.EnvLibrary, install.PinnedVersion),
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "force", Category: runtimeFlags, Usage: "install " + install.PinnedVersion + " anew, whatever there is"},
+			&cli.BoolFlag{Name: "force", Category: runtimeFlags, Usage: "install " + install.PinnedVersion + " even if ONNX Runtime is found"},
 			runtimePathFlag(runtimeFlags),
 			noInstallFlag(),
 			jsonFlag(),

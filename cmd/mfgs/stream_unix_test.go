@@ -163,7 +163,7 @@ func TestALongStreamIsAnsweredLineByLine(t *testing.T) {
 	if s.lines.Scan() {
 		t.Errorf("one more answer: %s", s.lines.Text())
 	}
-	if status := s.wait(); status.ExitStatus() != exitDone || s.stderr.String() != "mfgs: warning: 3 of 15,007 lines could not be predicted\n" {
+	if status := s.wait(); status.ExitStatus() != exitDone || s.stderr.String() != "mfgs: warning: 3 of 15,007 lines failed\n" {
 		t.Errorf("status %v, %q", status, s.stderr.String())
 	}
 }
@@ -222,7 +222,7 @@ func TestAStreamEndsWithItsInputOrOutput(t *testing.T) {
 				t.Fatalf("answer %d is %s, %q", i, input, wrong)
 			}
 		}
-		const want = "mfgs: -[2]: broken JSON: want {, the begin of an object at byte 0, got \"[]\": that is 2 lines that cannot be predicted, --max-bad allows 1\n"
+		const want = "mfgs: -[2]: broken JSON: want {, the begin of an object at byte 0, got \"[]\": 2 lines failed, --max-bad allows 1\n"
 		if status := s.wait(); status.ExitStatus() != exitFailed || s.stderr.String() != want {
 			t.Errorf("status %v, %q", status, s.stderr.String())
 		}

@@ -37,7 +37,8 @@ func printables(cells []string) []string {
 	return out
 }
 
-// write prints the table, columns two spaces apart and without trailing blanks.
+// write prints the table, columns two spaces apart and without trailing blanks. To fit textWidth, cells of the first
+// column are shortened in the middle.
 func (t *table) write(w io.Writer) error {
 	widths := make([]int, len(t.align))
 	for _, row := range t.rows {
@@ -45,8 +46,14 @@ func (t *table) write(w io.Writer) error {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	others := 0
+	for _, n := range widths[1:] {
+		others += 2 + n
+	}
+	widths[0] = min(widths[0], max(textWidth-others, 8))
 	var b strings.Builder
 	for _, row := range t.rows {
+		row[0] = shortenMiddle(row[0], widths[0])
 		b.WriteString(formatRow(t.align, widths, row))
 	}
 	_, err := io.WriteString(w, b.String())
@@ -68,6 +75,34 @@ func formatRow(align string, widths []int, row []string) string {
 		}
 	}
 	return strings.TrimRight(line.String(), " ") + "\n"
+}
+
+// shortenMiddle leaves out the middle of a name longer than n.
+func shortenMiddle(name string, n int) string {
+	runes := []rune(name)
+	if len(runes) <= n {
+		return name
+	}
+	n = max(n, 1) - 1
+	return string(runes[:(n+1)/2]) + "…" + string(runes[len(runes)-n/2:])
+}
+
+// shortenFront leaves out the beginning of a name longer than n.
+func shortenFront(name string, n int) string {
+	runes := []rune(name)
+	if len(runes) <= n {
+		return name
+	}
+	return "…" + string(runes[len(runes)-max(n, 1)+1:])
+}
+
+// shortenEnd leaves out the end of a text longer than n.
+func shortenEnd(text string, n int) string {
+	runes := []rune(text)
+	if len(runes) <= n {
+		return text
+	}
+	return string(runes[:max(n, 1)-1]) + "…"
 }
 
 // percent writes a fraction in per cent.
@@ -131,25 +166,8 @@ func (f facts) text() string {
 // textWidth is the width that sentences are wrapped to.
 const textWidth = 80
 
-// wrapText wraps a text: the first line begins with prefix, the others with as many blanks.
-func wrapText(prefix, text string) string {
-	var b strings.Builder
-	indent := strings.Repeat(" ", utf8.RuneCountInString(prefix))
-	line, empty := prefix, true
-	for word := range strings.FieldsSeq(text) {
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > textWidth {
-			b.WriteString(line + "\n")
-			line, empty = indent, true
-		}
-		if !empty {
-			line += " "
-		}
-		line += word
-		empty = false
-	}
-	b.WriteString(strings.TrimRight(line, " ") + "\n")
-	return b.String()
-}
+// wrapText wraps a text to textWidth: the first line begins with prefix, the others with as many blanks.
+func wrapText(prefix, words string) string { return text.Wrap(textWidth, prefix, words) }
 
 // oneLine returns a message on one printable line.
 func oneLine(s string) string { return text.Line(s) }

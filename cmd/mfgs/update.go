@@ -11,31 +11,29 @@ import (
 func (p *program) update() *cli.Command {
 	return &cli.Command{
 		Name:      "update",
-		Usage:     "add training data to a bundle, and tune it again",
+		Usage:     "add training data to a bundle and tune it again",
 		UsageText: "mfgs update --bundle DIR --train SPEC [--out DIR]",
-		Description: `Reads more training data for a bundle that was made with --keep-curvature, adds
-its curvature to the bundle's, and tunes damping and temperatures again: the
-bundle that calibrate would make of the old and the new data together. The old
-data is not read. The bundle is replaced as a whole, or with --out another is
-written.
+		Description: `Adds the curvature of more training data to a bundle that was made with --keep-curvature, and tunes
+damping and temperatures again. The result is the bundle that calibrate would make from the old and the new
+data together, but the old data is not read. The bundle is replaced, unless --out is given.
 
-Data that the bundle has is refused: the same content as was given before, wherever
-it lies, and a slice of a file or folder of which some was given and which is as it
-was. Examples in a copy that is cut differently, or on a stream, are not found.
+Data that the bundle already contains is refused: the same content under any path, and slices that
+overlap in an unchanged file or folder. Duplicates in a copy that is cut differently, or in a stream, are not
+detected.
 
-Held-out data is that of the bundle, if it is the same still, or what is given.
-Decisions are the bundle's, or those asked for here.
-For a bundle of ready-made features the SPECs are such files.`,
+The validation data and OOD data are those of the bundle, which must be unchanged, unless they are given
+here. Abstention and prediction sets are those of the bundle unless they are set here. For a bundle of
+precomputed features, SPECs are .npz files of the same kind.`,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the bundle"},
-			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` training data that it does not have"},
-			&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training [that of the bundle]"},
-			&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for [that of the bundle]"},
-			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle does not hold it"},
+			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` bundle to update"},
+			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` additional training data"},
+			&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled validation data, not used in training [that of the bundle]"},
+			&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` out-of-distribution data (labels are ignored) [that of the bundle]"},
+			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, if the bundle does not contain it"},
 			maxBadFlag(),
 			cacheFlag(),
-			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of a bundle to write [the bundle is replaced]"},
-			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle that is at --out"},
+			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of a new bundle [the bundle is replaced]"},
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace an existing bundle at --out"},
 			jsonFlag(),
 		}, flagsOf(decisionSettings()), inferenceFlags()),
 		Action: func(c *cli.Context) error {

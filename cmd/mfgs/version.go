@@ -88,7 +88,7 @@ func writeVersions(w io.Writer, v versions) error {
 		f.add("library", lib.Path)
 		f.add("found by", lib.Source)
 	} else {
-		f.add("ONNX Runtime", "none found: mfgs setup installs it")
+		f.add("ONNX Runtime", "not found: mfgs setup installs it")
 	}
 	_, err := io.WriteString(w, "mfgs "+v.Version+"\n"+f.text())
 	return err

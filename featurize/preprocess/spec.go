@@ -2,16 +2,17 @@ package preprocess
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/internal/yamlcheck"
 )
 
 // A Spec says how an image becomes a tensor; see the package documentation for the fields and their defaults.
@@ -161,23 +162,42 @@ func Load(r io.Reader) (Spec, error) {
 	if len(document) > most {
 		return Spec{}, fmt.Errorf("preprocessing: the file is longer than %d bytes", most)
 	}
-	var s Spec
-	d := yaml.NewDecoder(bytes.NewReader(document))
-	d.KnownFields(true)
-	if err := d.Decode(&s); err != nil {
-		if errors.Is(err, io.EOF) {
-			return Spec{}, errors.New("the preprocessing file is empty")
-		}
-		// YAML's errors have several lines.
-		return Spec{}, fmt.Errorf("preprocessing: %s", text.Line(strings.Join(strings.Fields(err.Error()), " ")))
-	}
-	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		return Spec{}, errors.New("preprocessing: more than one YAML document")
-	}
-	if err := s.Validate(); err != nil {
-		return Spec{}, err
+	s, err := parse(document)
+	if err != nil {
+		return Spec{}, fmt.Errorf("preprocessing: %w", err)
 	}
 	return s, nil
+}
+
+func parse(document []byte) (s Spec, err error) {
+	var root yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(document))
+	if err := d.Decode(&root); errors.Is(err, io.EOF) {
+		return s, errors.New("the file is empty")
+	} else if err != nil {
+		return s, rephrased(err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return s, errors.New("more than one YAML document")
+	}
+	if err := yamlcheck.Types(&root, reflect.TypeFor[Spec](), ""); err != nil {
+		return s, err
+	}
+	d = yaml.NewDecoder(bytes.NewReader(document))
+	d.KnownFields(true)
+	if err := d.Decode(&s); err != nil {
+		return s, rephrased(err)
+	}
+	return s, s.validate()
+}
+
+// rephrased is an error of package yaml, which has several lines and names Go types.
+func rephrased(err error) error {
+	message, unknown := yamlcheck.Message(err)
+	if unknown {
+		message = "unknown field: " + message
+	}
+	return errors.New(message)
 }
 
 // Validate checks a Spec by itself, without a model.
@@ -378,20 +398,20 @@ func (c *Crop) sides() (w, h int) {
 // UnmarshalYAML also accepts size: {width, height}.
 func (r *Resize) UnmarshalYAML(n *yaml.Node) error {
 	type plain Resize
-	return decodeSized(n, (*plain)(r), "size", "width", "height", "mode", "filter", "arithmetic")
+	return decodeSized(n, (*plain)(r), "resize", "size", "width", "height", "mode", "filter", "arithmetic")
 }
 
 // UnmarshalYAML also accepts size: {width, height}.
 func (c *Crop) UnmarshalYAML(n *yaml.Node) error {
 	type plain Crop
-	return decodeSized(n, (*plain)(c), "size", "width", "height", "round")
+	return decodeSized(n, (*plain)(c), "crop", "size", "width", "height", "round")
 }
 
-// decodeSized decodes a mapping of known fields, and size: {width, height} as width and height. It refuses
+// decodeSized decodes the mapping at a key, of known fields, and size: {width, height} as width and height. It refuses
 // unknown fields, since a decoder's KnownFields has no effect within UnmarshalYAML.
-func decodeSized(n *yaml.Node, into any, known ...string) error {
+func decodeSized(n *yaml.Node, into any, at string, known ...string) error {
 	if n.Kind != yaml.MappingNode {
-		return n.Decode(into)
+		return cmp.Or(yamlcheck.Types(n, reflect.TypeOf(into), at), n.Decode(into))
 	}
 	flat := *n
 	flat.Content = nil
@@ -410,11 +430,11 @@ func decodeSized(n *yaml.Node, into any, known ...string) error {
 			continue
 		}
 		if !slices.Contains(known, key.Value) {
-			return unknownField(key, strings.TrimPrefix(fmt.Sprintf("%T", into), "*"))
+			return unknownField(key, at)
 		}
 		flat.Content = append(flat.Content, key, value)
 	}
-	return flat.Decode(into)
+	return cmp.Or(yamlcheck.Types(&flat, reflect.TypeOf(into), at), flat.Decode(into))
 }
 
 // unknownField rewords a decoder's error about an unknown field.

@@ -4,6 +4,7 @@ package attach
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -30,7 +31,7 @@ type Attached struct {
 
 // Open opens the model of a bundle, at path or, if path is "", in the bundle itself, and
 // finds the head that was calibrated. For a bundle made from precomputed features, path must be "" and spec nil.
-func Open(b *bundle.Bundle, path string, spec *preprocess.Spec) (*Attached, error) {
+func Open(ctx context.Context, b *bundle.Bundle, path string, spec *preprocess.Spec) (*Attached, error) {
 	a := &Attached{Bundle: b}
 	if b.Manifest.Model == nil {
 		if path != "" || spec != nil {
@@ -39,7 +40,7 @@ func Open(b *bundle.Bundle, path string, spec *preprocess.Spec) (*Attached, erro
 		return a, nil
 	}
 	var err error
-	if a.Model, err = openModel(b, path); err != nil {
+	if a.Model, err = openModel(ctx, b, path); err != nil {
 		return nil, err
 	}
 	if a.Head, err = FindHead(a.Model, b.Manifest.Head); err != nil {
@@ -87,7 +88,7 @@ func Describe(h *head.Head) bundle.Head {
 }
 
 // openModel opens the model at path or else the bundle's own.
-func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
+func openModel(ctx context.Context, b *bundle.Bundle, path string) (m *onnx.Model, err error) {
 	defer func() {
 		if err != nil && m != nil {
 			m.Close()
@@ -96,7 +97,7 @@ func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
 	}()
 	want := b.Manifest.Model
 	if path != "" {
-		if m, err = onnx.OpenCopy(path); err != nil {
+		if m, err = onnx.OpenCopyContext(ctx, path); err != nil {
 			return nil, err
 		}
 		// The bundle's copy has another hash if the weights were in other files.
@@ -108,7 +109,7 @@ func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
 	if want.File == nil {
 		return nil, fmt.Errorf("the bundle has no model: give the file with %s (SHA-256 %.12s…)", option.Model, want.SHA256)
 	}
-	if m, err = bundledModel(b); err != nil {
+	if m, err = bundledModel(ctx, b); err != nil {
 		return nil, err
 	}
 	switch {
@@ -142,9 +143,9 @@ func copySHA256(m *bundle.Model) string {
 	return hex.EncodeToString(all.Sum(nil))
 }
 
-func bundledModel(b *bundle.Bundle) (*onnx.Model, error) {
+func bundledModel(ctx context.Context, b *bundle.Bundle) (*onnx.Model, error) {
 	if dir := b.Dir(); dir != "" {
-		return onnx.OpenCopy(filepath.Join(dir, bundle.ModelName))
+		return onnx.OpenCopyContext(ctx, filepath.Join(dir, bundle.ModelName))
 	}
 	if b.Manifest.Model.Data != nil {
 		return nil, fmt.Errorf("%s: its weights, %s, are read from a folder of the operating system only: copy the bundle into one and open that, or give the model's file as Options.Model", bundle.ModelName, bundle.ModelDataName)

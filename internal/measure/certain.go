@@ -31,7 +31,7 @@ type place struct {
 
 // Resample computes the figures of all tallies, which have the same sets, on the same resamples. keys select figures
 // and leave out scores under the temperatures for likelihood; without keys it computes everything.
-func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64, keys ...string) (*Resampled, error) {
+func Resample(ctx context.Context, tallies []*Tally, o metrics.ResampleOptions, keys ...string) (*Resampled, error) {
 	g := statistics{tallies: tallies}
 	drawn := samplesOf(tallies)
 	for i, t := range tallies {
@@ -58,7 +58,7 @@ func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64,
 			g.add(place{i, SetID{OOD, j}, true}, m)
 		}
 	}
-	return g.resample(ctx, drawn.sizes, resamples, seed)
+	return g.resample(ctx, drawn.sizes, o)
 }
 
 // statistics are what to resample.
@@ -72,8 +72,8 @@ func (g *statistics) add(p place, m *metrics.Statistics) {
 	g.places, g.list = append(g.places, p), append(g.list, m)
 }
 
-func (g *statistics) resample(ctx context.Context, sizes []int, resamples int, seed uint64) (*Resampled, error) {
-	series, err := metrics.Resample(ctx, sizes, g.list, metrics.ResampleOptions{Resamples: resamples, Seed: seed})
+func (g *statistics) resample(ctx context.Context, sizes []int, o metrics.ResampleOptions) (*Resampled, error) {
+	series, err := metrics.Resample(ctx, sizes, g.list, o)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func TestSetsAreResampledIndependently(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
-	tally := New("mle", h, 1, []string{"far", "near"})
+	tally := New("mle", h, 0, 1, []string{"far", "near"})
 	sizes := map[SetID]int{{Test, 0}: 200, {Shift, 0}: 50, {OOD, 0}: 90, {OOD, 1}: 30}
 	losses, scores := map[SetID][]float64{}, map[SetID][]float64{}
 	for part, n := range sizes {
@@ -34,7 +34,7 @@ func TestSetsAreResampledIndependently(t *testing.T) {
 			scores[part] = append(scores[part], s.OOD...)
 		}
 	}
-	resampled, err := Resample(t.Context(), []*Tally{tally}, Resamples, 1)
+	resampled, err := Resample(t.Context(), []*Tally{tally}, metrics.ResampleOptions{Resamples: Resamples, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,8 @@ func TestSetsAreResampledIndependently(t *testing.T) {
 	}
 	resampled.Add(0, &f)
 	// A method has the same draws when it is measured alone.
-	compared, err := Resample(t.Context(), []*Tally{tally}, Resamples, 1, Compared()...)
+	o := metrics.ResampleOptions{Resamples: Resamples, Seed: 1}
+	compared, err := Resample(t.Context(), []*Tally{tally}, o, Compared()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func bootstrap(sizes []int, stat func([][]int) float64) metrics.Interval {
 func TestSetsUnderShiftShareTheirDraws(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
-	tally := New("mle", h, 5, []string{"far", "near"})
+	tally := New("mle", h, 0, 5, []string{"far", "near"})
 	for part, n := range map[SetID]int{
 		{Test, 0}: 6, {Shift, 0}: 4, {Shift, 1}: 6, {Shift, 2}: 4, {Shift, 3}: 5, {Shift, 4}: 6,
 		{OOD, 0}: 6, {OOD, 1}: 4,
@@ -141,13 +142,13 @@ func TestSetsUnderShiftShareTheirDraws(t *testing.T) {
 func TestScoresAloneAreResampled(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
-	tally := New("leverage", h, 1, []string{"far"})
+	tally := New("leverage", h, 0, 1, []string{"far"})
 	for i, part := range []SetID{{Test, 0}, {Test, 0}, {OOD, 0}, {OOD, 0}} {
 		if err := tally.Add(part, Scores{OOD: []float64{float64(i % 3)}}, []int{0}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	resampled, err := Resample(t.Context(), []*Tally{tally}, Resamples, 0)
+	resampled, err := Resample(t.Context(), []*Tally{tally}, metrics.ResampleOptions{Resamples: Resamples})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,14 +49,15 @@ type Tally struct {
 }
 
 // New returns a tally for a test set, this number of sets under shift, and out-of-distribution sets with these names.
-func New(name string, h layer.Head, shifts int, oods []string) *Tally {
+// bins is the number of bins of the ECE, 0 for [metrics.DefaultBins].
+func New(name string, h layer.Head, bins, shifts int, oods []string) *Tally {
 	t := &Tally{Name: name, oods: oods, shifts: make([]*counter, shifts), out: make([]Scores, len(oods))}
 	if IsScore(name) {
 		return t
 	}
-	t.test = newCounter(h)
+	t.test = newCounter(h, bins)
 	for i := range t.shifts {
-		t.shifts[i] = newCounter(h)
+		t.shifts[i] = newCounter(h, bins)
 	}
 	return t
 }
@@ -130,12 +131,12 @@ type counter struct {
 	multiLabel          *metrics.MultiLabel // nil for other heads
 }
 
-func newCounter(h layer.Head) *counter {
+func newCounter(h layer.Head, bins int) *counter {
 	if h.MultiLabel() {
-		m := metrics.NewMultiLabel(h.Logits, 0)
+		m := metrics.NewMultiLabel(h.Logits, bins)
 		return &counter{m.Decisions(), h, m}
 	}
-	return &counter{metrics.NewClassifier(h.Classes(), 0), h, nil}
+	return &counter{metrics.NewClassifier(h.Classes(), bins), h, nil}
 }
 
 // add measures examples. c is nil for a method without probabilities.
@@ -157,6 +158,14 @@ func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 		logp = logp[width:]
 	}
 	return nil
+}
+
+// DefaultBins is the number of bins of the ECE of a head's probabilities, unless another is asked for.
+func DefaultBins(h layer.Head) int {
+	if h.MultiLabel() {
+		return metrics.DefaultBins(2) // each label is a decision between two classes
+	}
+	return metrics.DefaultBins(h.Classes())
 }
 
 // LooksLikeProbabilities says why logits look like probabilities: all rows are distributions or, for a multi-label

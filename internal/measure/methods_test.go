@@ -52,7 +52,7 @@ func TestEachMethodIsMeasuredWithItsOwnScore(t *testing.T) {
 	} {
 		var tallies []*measure.Tally
 		for _, n := range names {
-			tallies = append(tallies, measure.New(n, h, 0, []string{"ood"}))
+			tallies = append(tallies, measure.New(n, h, 0, 0, []string{"ood"}))
 		}
 		for part, x := range map[measure.SetID][]float32{{Role: measure.Test}: test, {Role: measure.OOD}: ood} {
 			b := &rows.Batch{N: 4, Features: x, Logits: x, Labels: []int{0, 1, 1, 0}}

@@ -7,7 +7,10 @@
 package option
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +29,7 @@ const (
 	Alpha               Name = "Alpha"
 	Approximate         Name = "Approximate"
 	Batch               Name = "Batch"
+	Bins                Name = "Bins"
 	Cache               Name = "Cache"
 	ClassConditional    Name = "ClassConditional"
 	Classes             Name = "Classes"
@@ -44,6 +48,7 @@ const (
 	Methods             Name = "Methods"
 	Model               Name = "Model"
 	NoModel             Name = "NoModel"
+	NoProbe             Name = "NoProbe"
 	OOD                 Name = "OOD"
 	OODScore            Name = "OODScore"
 	Out                 Name = "Out"
@@ -65,8 +70,8 @@ const (
 
 // All are the options that errors name.
 var All = []Name{
-	Alpha, Approximate, Batch, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
-	Features, Force, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel, OOD,
+	Alpha, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
+	Features, Force, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel, NoProbe, OOD,
 	OODScore, Out, Output, PrecomputedFeatures, Preprocess, Provider, Resume, Sets, Shard, Structure,
 	TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }
@@ -77,4 +82,50 @@ var wordEnd = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 // Kebab returns a name in the form of flags: ood-score for OODScore.
 func (n Name) Kebab() string {
 	return strings.ToLower(wordEnd.ReplaceAllString(string(n), "$1$3-$2$4"))
+}
+
+// Key returns the key of an option in the YAML of jobs, parts and bundles: ood_score for OODScore.
+func (n Name) Key() string {
+	switch n {
+	case Approximate:
+		return "approximation"
+	case Cache:
+		return "features_cache"
+	case Classes:
+		return "labels"
+	}
+	return strings.ReplaceAll(n.Kebab(), "-", "_")
+}
+
+// Errorf is [fmt.Errorf] for an error about options, such as a value that one cannot have. Its names are arguments, of
+// type Name, or in errors of Errorf that are arguments.
+func Errorf(format string, args ...any) error {
+	return &optionError{fmt.Errorf(format, args...), format, args}
+}
+
+type optionError struct {
+	error
+	format string
+	args   []any
+}
+
+func (e *optionError) Unwrap() error { return errors.Unwrap(e.error) }
+
+// Respell spells the names in an error of [Errorf] in another way: for a value from a file by the file's keys. It
+// returns any other error as it is.
+func Respell(err error, spell func(Name) string) error {
+	e, ok := err.(*optionError)
+	if !ok {
+		return err
+	}
+	args := slices.Clone(e.args)
+	for i, arg := range args {
+		switch a := arg.(type) {
+		case Name:
+			args[i] = spell(a)
+		case error:
+			args[i] = Respell(a, spell)
+		}
+	}
+	return fmt.Errorf(e.format, args...)
 }

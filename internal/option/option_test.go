@@ -1,10 +1,12 @@
 package option_test
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"slices"
 	"strconv"
 	"testing"
@@ -20,6 +22,38 @@ func TestAMessageNamesFieldsToProgramsAndFlagsToUsersOfACommand(t *testing.T) {
 	option.Spell = func(n option.Name) string { return "--" + n.Kebab() }
 	if got := fmt.Errorf("use %s", option.OODScore).Error(); got != "use --ood-score" {
 		t.Errorf("the user of a command reads %q", got)
+	}
+}
+
+func TestAnErrorIsRespelledWithWhatItWraps(t *testing.T) {
+	key := func(n option.Name) string { return "<" + n.Kebab() + ">" }
+	inner := option.Errorf("%s %d is negative: %w", option.MaxBad, -1, io.EOF)
+	outer := option.Errorf("of %s: %w, not %s", option.OOD, inner, option.Limit)
+	if got := outer.Error(); got != "of OOD: MaxBad -1 is negative: EOF, not Limit" {
+		t.Errorf("by itself %q", got)
+	}
+	got := option.Respell(outer, key)
+	if got.Error() != "of <ood>: <max-bad> -1 is negative: EOF, not <limit>" {
+		t.Errorf("respelled %q", got)
+	}
+	for _, err := range []error{inner, outer, got} {
+		if !errors.Is(err, io.EOF) {
+			t.Errorf("%v is not the error that it wraps", err)
+		}
+	}
+	if option.Respell(io.EOF, key) != io.EOF || option.Respell(nil, key) != nil {
+		t.Error("another error is changed")
+	}
+}
+
+func TestKeysAreThoseOfYAML(t *testing.T) {
+	for name, want := range map[option.Name]string{
+		option.MaxBad: "max_bad", option.OODScore: "ood_score", option.Cache: "features_cache", option.Classes: "labels",
+		option.Approximate: "approximation", option.Damping: "damping",
+	} {
+		if got := name.Key(); got != want {
+			t.Errorf("%s: %s, want %s", string(name), got, want)
+		}
 	}
 }
 

@@ -79,10 +79,14 @@ type Opener struct {
 	Notes               *Notes
 }
 
-// Notes collects messages about skipped records and files, and passes on progress.
+// Notes collects messages about skipped records and files, and passes on progress and a warning.
 type Notes struct {
 	Bad, Ignored []string
 	Progress     func(stage, unit string, done, total int) // may be nil
+	// Warn receives one warning if the features cache cannot be used; it may be nil.
+	Warn func(string)
+
+	uncached bool // the features cache failed
 }
 
 // Step reports progress.
@@ -90,6 +94,14 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 	if n.Progress != nil {
 		n.Progress(stage, unit, done, total)
 	}
+}
+
+// cacheFailed warns that the features cache cannot be used. From then on nothing is stored in it, in any set.
+func (n *Notes) cacheFailed(err error) {
+	if !n.uncached && n.Warn != nil {
+		n.Warn(fmt.Sprintf("%v: going on without it", err))
+	}
+	n.uncached = true
 }
 
 // Open opens a set under a name. classes is the number of classes that labels may name, 0 if
@@ -447,13 +459,19 @@ func (s *Set) Results(ctx context.Context) iter.Seq2[featurize.Results, error] {
 	}
 }
 
-// counting returns the configuration of a pass, with Stats and Progress, and releases what First has read.
+// counting returns the configuration of a pass, with Stats, Progress and the state of the cache, and releases what
+// First has read.
 func (s *Set) counting() featurize.StreamConfig {
 	s.first = nil
 	c := s.Config
 	c.Progress = func(done, total int) { s.notes.Step(s.Name, "examples", done, total) }
 	if c.Stats == nil {
 		c.Stats = &rows.Stats{}
+	}
+	if c.Cache != nil {
+		cache := *c.Cache
+		cache.ReadOnly, cache.Failed = s.notes.uncached, s.notes.cacheFailed
+		c.Cache = &cache
 	}
 	return c
 }

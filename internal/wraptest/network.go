@@ -86,7 +86,7 @@ func Cut(t testing.TB, dir string) CutNetwork {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := attach.Open(b, "", nil)
+	a, err := attach.Open(t.Context(), b, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

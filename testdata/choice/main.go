@@ -1,7 +1,7 @@
-// Choice measures the rule by which calibration selects the probabilities to serve: the network's own, temperature
-// scaling's or mf0's. It writes the tables of docs/choice.md to standard output.
+// Choice measures the rule by which calibration selects its probabilities: the network's own, temperature scaling's or
+// mf0's. It writes docs/evidence/choice.md.
 //
-//	go run -C testdata ./choice --data ../../shared/data --cifar DIR > tables.md
+//	go run -C testdata -buildvcs=true ./choice -cifar DIR
 //
 // DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. It takes
 // half an hour on two cores.
@@ -14,7 +14,6 @@ import (
 	"log"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -33,9 +32,10 @@ func main() {
 	log.SetFlags(0)
 	data := flag.String("data", "../../shared/data", "`DIR` with mnist and models")
 	cifar := flag.String("cifar", "", "`DIR` with train/CLASS/*.jpg and test/CLASS/*.jpg of CIFAR-10")
-	draws := flag.Int("draws", 50, "held-out sets drawn of each size")
+	draws := flag.Int("draws", 50, "validation sets of each size")
+	out := flag.String("out", "../docs/evidence/choice.md", "the `FILE` to write")
 	flag.Parse()
-	if err := run(context.Background(), *data, *cifar, *draws); err != nil {
+	if err := run(context.Background(), *data, *cifar, *out, *draws); err != nil {
 		log.Fatal("choice: ", err)
 	}
 }
@@ -75,7 +75,7 @@ type loss struct {
 	of      map[string]float64 // by method, and "rule"
 }
 
-func run(ctx context.Context, data, cifar string, draws int) error {
+func run(ctx context.Context, data, cifar, out string, draws int) error {
 	if cifar == "" {
 		return trained.ErrNoCIFAR
 	}
@@ -107,8 +107,7 @@ func run(ctx context.Context, data, cifar string, draws int) error {
 			}
 		}
 	}
-	tables(os.Stdout, networks(data, cifar), losses)
-	return nil
+	return writePage(out, networks(data, cifar), losses)
 }
 
 // measure fits on validation examples and measures on test examples.

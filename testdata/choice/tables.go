@@ -8,9 +8,9 @@ import (
 	"github.com/mfgs/mfgs/testdata/internal/trained"
 )
 
-// tables writes the losses of the rule and of each method, and those of the rule by network.
-func tables(w io.Writer, networks []trained.Network, losses map[int][]loss) {
-	fmt.Fprintln(w, "| held out | rule: mean | network with the largest mean | worst draw | always mf0: mean, worst | always temperature scaling | always the network |")
+// overall writes the losses of the rule and of each method.
+func overall(w io.Writer, networks []trained.Network, losses map[int][]loss) {
+	fmt.Fprintln(w, "| validation examples | rule: mean | largest mean of a network | worst draw | always mf0: mean, worst | always temperature scaling | always the network's softmax |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|")
 	for _, size := range sizes {
 		all := losses[size]
@@ -28,8 +28,11 @@ func tables(w io.Writer, networks []trained.Network, losses map[int][]loss) {
 		}
 		fmt.Fprintln(w)
 	}
+}
 
-	fmt.Fprint(w, "\n| network |")
+// byNetwork writes the losses of the rule by network and size.
+func byNetwork(w io.Writer, networks []trained.Network, losses map[int][]loss) {
+	fmt.Fprint(w, "| network |")
 	for _, size := range sizes {
 		fmt.Fprintf(w, " %d |", size)
 	}

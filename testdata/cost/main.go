@@ -1,5 +1,5 @@
-// Command cost measures the time and memory of calibrations and merges, for docs/cost.md. It runs mfgs on random
-// features, at several numbers of examples and classes, each in its own process.
+// Command cost measures the time and memory of calibrations and merges, for docs/evidence/cost.md. It runs mfgs on
+// random features, at several numbers of examples and classes, each in its own process.
 //
 //	go build -o /tmp/mfgs ./cmd/mfgs && go run -C testdata ./cost -mfgs /tmp/mfgs
 package main
@@ -26,14 +26,14 @@ import (
 )
 
 var (
-	mfgs      = flag.String("mfgs", "mfgs", "the program")
-	width     = flag.Int("features", 512, "features an example")
-	heldOut   = flag.Int("held-out", 2000, "held-out examples, half as many out of distribution")
+	mfgs      = flag.String("mfgs", "mfgs", "`PROGRAM` to measure")
+	width     = flag.Int("features", 512, "features per example")
+	valSize   = flag.Int("val", 2000, "validation examples, and half as many OOD examples")
 	sizes     = flag.String("examples", "1000,10000,100000", "numbers of training examples")
 	classes   = flag.String("classes", "10,100,1000", "numbers of classes")
 	structure = flag.String("structure", "kron", "structure of the posterior")
-	damping   = flag.String("damping", "auto", "rule of damping")
-	shards    = flag.String("shards", "", "numbers of parts to merge, such as 8,64; then nothing else is measured")
+	damping   = flag.String("damping", "auto", "damping, as for mfgs calibrate")
+	shards    = flag.String("shards", "", "numbers of parts to merge, such as 8,64; nothing else is then measured")
 )
 
 func main() {
@@ -49,8 +49,8 @@ func main() {
 		runtime.GOARCH, strings.Join(strings.Fields(string(load))[:min(3, len(strings.Fields(string(load))))], " "))
 	for _, k := range numbers(*classes) {
 		val, ood := filepath.Join(dir, "val.npz"), filepath.Join(dir, "ood.npz")
-		features(val, *heldOut, k, 1)
-		features(ood, *heldOut/2, k, 2)
+		features(val, *valSize, k, 1)
+		features(ood, *valSize/2, k, 2)
 		if *shards != "" {
 			for _, n := range numbers(*shards) {
 				merge(dir, val, ood, k, n)
@@ -96,7 +96,8 @@ func merge(dir, val, ood string, k, n int) {
 	start = time.Now()
 	seconds, cpu, peak := run(args...)
 	fmt.Printf("%d features, %d classes, %s: %d parts of %.1f MB made in %.1f s, merged in %.1f s (tuning %.1f s), CPU %.1f s, peak %.0f MB\n",
-		*width, k, *structure, n, float64(bytes)/1e6/float64(n), made.Seconds(), time.Since(start).Seconds(), seconds["tuning"], cpu, peak)
+		*width, k, *structure, n, float64(bytes)/1e6/float64(n), made.Seconds(), time.Since(start).Seconds(),
+		seconds["tuning"], cpu, peak)
 	for _, part := range args[5:] {
 		os.RemoveAll(part)
 	}

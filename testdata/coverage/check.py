@@ -290,6 +290,7 @@ def main():
     p.add_argument("--threads", type=int, default=1, help="threads of ONNX Runtime in mfgs")
     args = p.parse_args()
     mfgs = str(Path(args.mfgs).resolve())
+    version = json.loads(subprocess.run([mfgs, "version", "--json"], capture_output=True, check=True).stdout)["version"]
     path = args.work / "results.jsonl"
     known = {}
     if path.exists():
@@ -310,7 +311,7 @@ def main():
         if r is None:
             continue
         with path.open("a") as f:
-            f.write(json.dumps(r) + "\n")
+            f.write(json.dumps(dict(r, mfgs=version)) + "\n")
         expected = as_expected(r, meta)
         wrong += not expected
         print(("" if expected else "!! ") + f"{r['id']}: {r['result']} {r['reason'][:400]} "

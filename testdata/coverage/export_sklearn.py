@@ -98,7 +98,7 @@ def cases():
         case("minmax-MLPClassifier", lambda: make_pipeline(MinMaxScaler(), mlp()), features=12),
         case("polynomial-LogisticRegression", lambda: make_pipeline(PolynomialFeatures(2), LogisticRegression(max_iter=3000)), features=36),
         case("RandomForest", lambda: RandomForestClassifier(10, max_depth=4, random_state=0), refuse="a forest of trees has no linear layer"),
-        case("GaussianNB", GaussianNB, refuse="quadratic in the inputs: each class has variances of its own"),
+        case("GaussianNB", GaussianNB, refuse="quadratic in the inputs: each class has its own variances"),
         case("KNeighbors", KNeighborsClassifier, refuse="votes of the nearest training points: no linear layer"),
     ]
 

@@ -115,7 +115,7 @@ TORCHVISION_DYNAMO = """alexnet convnext_tiny densenet121 efficientnet_b0 effici
 # As published, with a thousand classes, in the TorchScript export.
 TORCHVISION_THOUSAND = """convnext_tiny densenet121 efficientnet_b0 googlenet mnasnet0_5 mobilenet_v2 mobilenet_v3_large mobilenet_v3_small
     regnet_x_400mf regnet_y_400mf resnet18 resnet34 shufflenet_v2_x0_5 shufflenet_v2_x1_0 swin_t vit_b_32""".split()
-RELU = "ReLU stands between the classifier's convolution and the pooling: the logits are not linear in the features"
+RELU = "ReLU is between the classifier's convolution and the pooling: the logits are not linear in the features"
 
 
 def torchvision_case(name, exporter):

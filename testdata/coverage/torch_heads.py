@@ -161,7 +161,7 @@ def cases():
         "masked-mean": dict(make=Masked, inputs=[tokens("ids", 7, 50, pad=0), mask("seen", 7)], features=D, classes=K, dynamic=(0, 1)),
         "picture-and-table": dict(make=Two, inputs=[image("picture", (3, 16, 16)), numbers("table", [5])], features=D + 5, classes=K),
         "bytes-channels-last": dict(make=Bytes, inputs=[image("image", (16, 16, 3), 0, 255, "uint8", True)], features=D, classes=K),
-        "maxout": net(Maxout, exporters=one, refuse="the larger of two linear layers is not linear"),
+        "maxout": net(Maxout, exporters=one, refuse="the maximum of two linear layers is not linear"),
         "batch-of-one": dict(make=lambda: Net(nn.Linear(D, K)), inputs=picture, features=D, classes=K, dynamic=(), batch=1),
         "conv-full-extent": dict(make=lambda: Net(nn.Sequential(nn.Conv2d(D, K, 4), nn.Flatten()), False), inputs=picture, features=16 * D,
                                  classes=K),

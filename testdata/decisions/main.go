@@ -1,8 +1,7 @@
 // Decisions measures how often the guarantees of package conformal hold on real data, over a thousand random
-// splits, and what remains of them under distribution shift. It writes the tables of docs/decisions.md to standard
-// output.
+// splits, and what remains of them under distribution shift. It writes docs/evidence/decisions.md.
 //
-//	go run -C testdata ./decisions --data ../../shared/data --cifar DIR > tables.md
+//	go run -C testdata -buildvcs=true ./decisions -cifar DIR
 //
 // DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. It takes
 // a quarter of an hour on two cores, mostly for running the networks.
@@ -28,8 +27,9 @@ func main() {
 	data := flag.String("data", "../../shared/data", "`DIR` with mnist")
 	cifar := flag.String("cifar", "", "`DIR` with train/CLASS/*.jpg and test/CLASS/*.jpg of CIFAR-10")
 	splits := flag.Int("splits", 1000, "random splits of each pool")
+	out := flag.String("out", "../docs/evidence/decisions.md", "the `FILE` to write")
 	flag.Parse()
-	if err := run(context.Background(), *data, *cifar, *splits); err != nil {
+	if err := run(context.Background(), *data, *cifar, *out, *splits); err != nil {
 		log.Fatal("decisions: ", err)
 	}
 }
@@ -67,7 +67,7 @@ type pool struct {
 	ood    []float64 // the studentized margin, larger for OOD
 }
 
-func run(ctx context.Context, data, cifar string, splits int) error {
+func run(ctx context.Context, data, cifar, out string, splits int) error {
 	if cifar == "" {
 		return trained.ErrNoCIFAR
 	}
@@ -88,7 +88,7 @@ func run(ctx context.Context, data, cifar string, splits int) error {
 		}
 		all = append(all, r)
 	}
-	return tables(os.Stdout, all)
+	return writePage(out, all)
 }
 
 // open returns the pool, and the pool under each shift.
@@ -127,7 +127,9 @@ func (n network) open(ctx context.Context) ([]*pool, error) {
 	var pools []*pool
 	for _, name := range names {
 		b := batches[name]
-		p := &pool{name: name, n: b.N, k: opened.Head.Logits, logits: b.Logits, labels: b.Labels, ood: make([]float64, b.N)}
+		p := &pool{
+			name: name, n: b.N, k: opened.Head.Logits, logits: b.Logits, labels: b.Labels, ood: make([]float64, b.N),
+		}
 		f.Posterior.Leverages(p.ood, b.Features, b.N)
 		for i, leverage := range p.ood {
 			p.ood[i] = -margin(p.of(i)) / math.Sqrt(leverage)

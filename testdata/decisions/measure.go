@@ -165,13 +165,14 @@ func sets(f map[string]float64, tune, set side, sides map[string]side) error {
 				if conditional && (score != conformal.LAC || alpha < 0.05) {
 					continue
 				}
-				s, err := conformal.Fit(tune.Examples, set.Examples, conformal.SetOptions{Score: score, Alpha: alpha, ClassConditional: conditional})
+				options := conformal.SetOptions{Score: score, Alpha: alpha, ClassConditional: conditional}
+				s, err := conformal.Fit(tune.Examples, set.Examples, options)
 				if err != nil {
 					return err
 				}
 				name := key(string(score), alpha)
 				if conditional {
-					name = "conditional " + name
+					name = "class-conditional " + name
 				}
 				f[name+" penalty"] = s.Penalty
 				for from, x := range sides {
@@ -235,7 +236,7 @@ func randomised(f map[string]float64, rng *rand.Rand, set, fresh side) {
 	slices.Sort(of)
 	for _, alpha := range alphas {
 		at := of[int(math.Ceil(float64(len(of)+1)*(1-alpha)-1e-9))-1]
-		cover(f, key("aps with its random part", alpha), fresh.Examples, func(p []float64) (in []int) {
+		cover(f, key("randomised aps", alpha), fresh.Examples, func(p []float64) (in []int) {
 			for k, v := range scores(p) {
 				if v <= at {
 					in = append(in, k)
@@ -259,7 +260,8 @@ func answers(f map[string]float64, targets []float64, tune, set side, sides map[
 	var among conformal.Losses
 	for i, v := range set.ood {
 		if v < alarm.Threshold {
-			among.Uncertainty, among.Loss = append(among.Uncertainty, set.losses.Uncertainty[i]), append(among.Loss, set.losses.Loss[i])
+			among.Uncertainty = append(among.Uncertainty, set.losses.Uncertainty[i])
+			among.Loss = append(among.Loss, set.losses.Loss[i])
 		}
 	}
 	none := math.Inf(1)

@@ -32,7 +32,7 @@ var shifts = []shift{
 		}
 		return x
 	}},
-	{"turned by 25°", func(_ *rand.Rand, x []float64, h, w, c int) []float64 {
+	{"rotated by 25°", func(_ *rand.Rand, x []float64, h, w, c int) []float64 {
 		sin, cos := math.Sincos(25 * math.Pi / 180)
 		out := make([]float64, len(x))
 		for i := range out {

@@ -9,23 +9,22 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 )
 
-// tables writes the results.
-func tables(w io.Writer, all []*results) error {
+// tables writes the tables of each network.
+func tables(w io.Writer, all []*results) {
 	for _, r := range all {
 		splits := len(r.figure["coverage  error"])
-		fmt.Fprintf(w, "### %s\n\n%d splits of %d examples: %d tune, %d set thresholds, %d are fresh.\n\n",
+		fmt.Fprintf(w, "### %s\n\n%d splits of %d images: %d for tuning, %d for thresholds, %d for testing.\n\n",
 			r.Name, splits, r.pools[0].n, validation/2, validation/2, r.fresh)
 		r.sets(w)
 		r.answers(w)
 		r.shifted(w)
 	}
-	return nil
 }
 
 func (r *results) sets(w io.Writer) {
-	fmt.Fprintln(w, "| sets | alpha | covered, % | spread of splits | as promised | classes in a set | empty sets, % | least covered class, % |")
+	fmt.Fprintln(w, "| sets | alpha | coverage, % | SD | as guaranteed | mean set size | empty sets, % | lowest class coverage, % |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|")
-	names := []string{"lac", "aps", "raps", "aps with its random part", "conditional lac"}
+	names := []string{"lac", "aps", "raps", "randomised aps", "class-conditional lac"}
 	for _, name := range names {
 		for _, alpha := range alphas {
 			k := key(name, alpha)
@@ -36,14 +35,14 @@ func (r *results) sets(w io.Writer) {
 			mean, sd := moments(covered)
 			se := sd / math.Sqrt(float64(len(covered)))
 			verdict, threshold := "yes", validation/2
-			if name == "conditional lac" {
+			if name == "class-conditional lac" {
 				threshold /= r.pools[0].k
 			}
 			switch {
 			case mean < 1-alpha-3*se:
 				verdict = "no"
 			case mean > 1-alpha+1/float64(threshold+1)+3*se:
-				verdict = "more"
+				verdict = "higher"
 			}
 			least := 1.0
 			for y := range r.pools[0].k {
@@ -60,13 +59,13 @@ func (r *results) sets(w io.Writer) {
 }
 
 func (r *results) answers(w io.Writer) {
-	fmt.Fprintln(w, "| promise, with confidence 95 % | answered | error of the answers | broken, of all splits | broken on the fresh part | could not be shown |")
+	fmt.Fprintln(w, "| guarantee, with confidence 95 % | answered | error of answers | violated in splits | violated on test part | not achievable |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|")
-	row := func(guarantee, name, figure string, broken func(float64) bool) {
+	row := func(guarantee, name, figure string, violated func(float64) bool) {
 		answered, _ := moments(r.figure[name+" accepted"])
 		wrong, _ := moments(r.figure[name+" error"])
 		fmt.Fprintf(w, "| %s | %.2f %% | %.3f %% | %d | %d | %d |\n", guarantee, 100*answered, 100*wrong,
-			count(r.figure[name+"all "+figure], broken), count(r.figure[name+" "+figure], broken),
+			count(r.figure[name+"all "+figure], violated), count(r.figure[name+" "+figure], violated),
 			count(r.figure[name+"not shown"], func(v float64) bool { return v > 0 }))
 	}
 	above := func(target float64) func(float64) bool { return func(v float64) bool { return v > target } }
@@ -76,13 +75,13 @@ func (r *results) answers(w io.Writer) {
 	row(fmt.Sprintf("answered ≥ %v %%", 100*targetCoverage), "coverage ", "accepted", func(v float64) bool { return v < targetCoverage })
 	row(fmt.Sprintf("false alarms ≤ %v %%", 100*falseAlarmRate), "alarm ", "accepted", func(v float64) bool { return v < 1-falseAlarmRate })
 	for _, target := range r.targets {
-		row(fmt.Sprintf("false alarms ≤ %v %%, and error ≤ %v %% of the rest", 100*falseAlarmRate, 100*target), key("both", target), "error", above(target))
+		row(fmt.Sprintf("false alarms ≤ %v %%, error ≤ %v %% of the rest", 100*falseAlarmRate, 100*target), key("both", target), "error", above(target))
 	}
 	fmt.Fprintln(w)
 }
 
 func (r *results) shifted(w io.Writer) {
-	fmt.Fprintln(w, "| data | network's error | LAC covers, alpha 0.1 | 0.05 | 0.01 | answered | error of the answers | splits above the target | flagged as unfamiliar |")
+	fmt.Fprintln(w, "| data | network's error | coverage of lac, alpha 0.1 | 0.05 | 0.01 | answered | error of answers | splits above target | flagged as OOD |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|")
 	sides := []string{"", "two classes"}
 	for _, p := range r.pools[1:] {
@@ -92,7 +91,7 @@ func (r *results) shifted(w io.Writer) {
 		title := name
 		switch name {
 		case "":
-			title = "as held out"
+			title = "no shift"
 		case "two classes":
 			title = fmt.Sprintf("classes %d and %d only", r.hard[0], r.hard[1])
 		}

@@ -1,5 +1,5 @@
-"""Runs the Python of docs/export.md, docs/examples.md and docs/tutorials/text.md on the results of the commands above it,
-and compares its output with the indented lines below. The Python of docs/serve.md is only compiled; testdata/serve/clients
+"""Runs the Python of docs/bundle.md, docs/examples.md and docs/tutorials/text.md on the results of the commands above it,
+and compares its output with the indented lines below. The Python of docs/serving.md is only compiled; testdata/serve/clients
 tests it. In a Python environment with onnxruntime, from the root of the repository:
 
     make build
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MFGS = ROOT / "mfgs"
 # Variables that the text around a block defines.
 GIVEN = {
-    "docs/export.md": {"onnxruntime": onnxruntime, "images": np.zeros((2, 1, 8, 8), np.float32)},
+    "docs/bundle.md": {"onnxruntime": onnxruntime, "images": np.zeros((2, 1, 8, 8), np.float32)},
     "docs/examples.md": {},
     "docs/tutorials/text.md": {"json": json, "text": "tre", "label": 4, "tokenizer": lambda text: {"input_ids": [1, 26, 2], "attention_mask": [1, 1, 1]}},
 }
@@ -77,8 +77,8 @@ def main():
                 print(f"{name}: a block of {len(code.splitlines())} lines ran, {len(shown)} lines of output as shown")
                 ran += 1
             os.chdir(ROOT)
-    for code, _ in blocks((ROOT / "docs/serve.md").read_text()):
-        compile(code, "docs/serve.md", "exec")
+    for code, _ in blocks((ROOT / "docs/serving.md").read_text()):
+        compile(code, "docs/serving.md", "exec")
         ran += 1
     if ran < 5:
         sys.exit(f"{ran} blocks found, want at least 5")

@@ -19,14 +19,14 @@ import (
 var ground = []string{
 	"internal/approx", "internal/realdata", "internal/testerr", // for tests
 	"internal/chart", "internal/eigen", "internal/files", "internal/parallel", "internal/pixels", "internal/safetensors",
-	"internal/jsontensor", "internal/option", "internal/text",
+	"internal/jsontensor", "internal/option", "internal/text", "internal/yamlcheck",
 	"calibrate/layer",
 	"onnx/tensor", // element types and tensors, which users see
 }
 
 // imports says which packages of this module each package may import beyond ground; tests may import anything.
-// Every package needs a row, and each new dependency is argued for in review. Patterns match as in path.Match; a trailing
-// /... matches a package and all below it. The longest matching row counts.
+// Every package needs a row, and each new dependency is argued for in review. Patterns match as in path.Match; a
+// trailing /... matches a package and all below it. The longest matching row counts.
 //
 // Mathematics does not import ONNX Runtime, and packages that read model files do not import mathematics.
 var imports = map[string][]string{
@@ -60,6 +60,8 @@ var imports = map[string][]string{
 
 	// Shared by several packages, and not public.
 	"internal/attach":    {"calibrate/...", "featurize", "featurize/preprocess", "onnx", "onnx/fuse", "onnx/head", "wrap/bundle"},
+	"internal/demo":      {"calibrate", "calibrate/...", "featurize/dataset", "models", "wrap", "wrap/bench", "wrap/calibration"},
+	"internal/demo/run":  {"internal/demo", "wrap"},
 	"internal/measure":   {"calibrate", "calibrate/..."},
 	"internal/source":    {"calibrate/rows", "featurize", "featurize/dataset", "internal/synthetic", "wrap/bundle"},
 	"internal/synthetic": {"featurize/dataset"},
@@ -101,7 +103,7 @@ var thirdParty = map[string][]string{
 	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/internal/inbound", "internal/oip/..."},
 	"google.golang.org/genproto":      {"wrap/serve"}, // grpc's
 	// wrap/serve/internal/telemetry: only its tests.
-	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/calibration", "wrap/internal/part", "wrap/serve/internal/telemetry"},
+	"gopkg.in/yaml.v3":                  {"internal/yamlcheck", "featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/calibration", "wrap/internal/part", "wrap/serve/internal/telemetry"},
 	"golang.org/x/sync":                 {"featurize", "wrap/serve", "wrap/serve/internal/inbound", "cmd/mfgs-paper", "cmd/mfgs-paper/internal/corrupt"},
 	"golang.org/x/sys":                  {"internal/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle", "wrap/serve"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
@@ -122,7 +124,8 @@ var thirdParty = map[string][]string{
 // topLevel are the entries of the repository's root, except dot files.
 var topLevel = []string{
 	"go.mod", "go.sum", "onnx", "featurize", "calibrate", "wrap", "cmd", "models", "testdata",
-	"internal", "README.md", "LICENSE", "NOTICE", "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs",
+	"internal", "README.md", "LICENSE", "NOTICE", "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md",
+	"docs",
 }
 
 // notOurs are build products, which .gitignore excludes.

@@ -14,7 +14,7 @@ var installation = regexp.MustCompile(`(?m)^(?:    |\t|\$ )?[^|\x60\n]*\bpip ins
 
 // installed maps pages that name packages to the requirements that their test installs.
 var installed = map[string]string{
-	"docs/spark.md": "testdata/spark/requirements.txt",
+	"docs/scale.md": "testdata/spark/requirements.txt",
 }
 
 // A page installs what its test installs: an existing file of requirements, or exactly the packages of the test's.

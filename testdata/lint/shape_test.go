@@ -25,7 +25,7 @@ const (
 	mayCircle        = 10  // packages with more files must not have cycles of files
 )
 
-// A sourceFile is a Go file of the module.
+// A sourceFile is a Go file of this repository.
 type sourceFile struct {
 	path, pkg string // from the root, with slashes
 	test      bool
@@ -39,28 +39,44 @@ func (f *sourceFile) line(p token.Pos) int { return f.fset.Position(p).Line }
 // lines returns how many lines a node spans.
 func (f *sourceFile) lines(n ast.Node) int { return f.line(n.End()) - f.line(n.Pos()) + 1 }
 
-// goFiles returns all Go files of the module except generated ones, parsed once.
+// goFiles returns all Go files of mfgs and mfgs-paper except generated ones, parsed once.
 func goFiles(t *testing.T) []*sourceFile {
 	t.Helper()
-	all, err := parsedFiles()
+	return found(t, parsedFiles, 100)
+}
+
+// toolFiles returns those of this module, of tools.
+func toolFiles(t *testing.T) []*sourceFile {
+	t.Helper()
+	return found(t, parsedTools, 20)
+}
+
+func found(t *testing.T, parsed func() ([]*sourceFile, error), least int) []*sourceFile {
+	t.Helper()
+	all, err := parsed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) < 100 {
+	if len(all) < least {
 		t.Fatalf("only %d Go files were found: the test looks in the wrong place", len(all))
 	}
 	return all
 }
 
-// parsedFiles parses the files of all platforms and build tags, except in folders that the go command ignores.
-var parsedFiles = sync.OnceValues(func() (all []*sourceFile, err error) {
-	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+var (
+	parsedFiles = sync.OnceValues(func() ([]*sourceFile, error) { return parseFiles(root) })
+	parsedTools = sync.OnceValues(func() ([]*sourceFile, error) { return parseFiles(filepath.Join(root, "testdata")) })
+)
+
+// parseFiles parses the files of all platforms and build tags, except in folders that the go command ignores.
+func parseFiles(dir string) (all []*sourceFile, err error) {
+	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if file != root && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+			if file != dir && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
 				return fs.SkipDir
 			}
 			return nil
@@ -87,10 +103,10 @@ var parsedFiles = sync.OnceValues(func() (all []*sourceFile, err error) {
 		return nil
 	})
 	return all, err
-})
+}
 
 func TestFunctionsAreShort(t *testing.T) {
-	for _, f := range goFiles(t) {
+	for _, f := range slices.Concat(goFiles(t), toolFiles(t)) {
 		if f.test {
 			continue
 		}
@@ -128,7 +144,7 @@ func (f *sourceFile) tableLines(fn ast.Node) (n int) {
 }
 
 func TestLinesAreNarrow(t *testing.T) {
-	for _, f := range goFiles(t) {
+	for _, f := range slices.Concat(goFiles(t), toolFiles(t)) {
 		spared := f.spared()
 		for i, line := range strings.Split(string(f.text), "\n") {
 			if n := columns(line) - spared[i+1]; n > maxColumns {

@@ -16,7 +16,7 @@ import (
 // module is the path of the main module.
 const module = "github.com/mfgs/mfgs"
 
-// Stable is the API that docs/release.md guarantees: everything that wrap and wrap/calibration export, and the types
+// Stable is the API that docs/install.md guarantees: everything that wrap and wrap/calibration export, and the types
 // of other packages that these expose, with their fields. It maps packages to such types, or to nil for all.
 var Stable = map[string][]string{
 	"wrap": nil, "wrap/calibration": nil, // all

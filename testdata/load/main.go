@@ -188,7 +188,8 @@ func newBare(path string, shape []int64) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	session, err := ort.NewSession(ort.SessionConfig{Graph: graph, Folder: filepath.Dir(path), Threads: *threads, Spin: false})
+	session, err := ort.NewSession(
+		ort.SessionConfig{Graph: graph, Folder: filepath.Dir(path), Threads: *threads, Spin: false})
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +219,8 @@ func (l *loop) one() func() error {
 }
 
 func (l *loop) input(n int) []tensor.Tensor {
-	return []tensor.Tensor{{Name: l.name, Shape: append([]int64{int64(n)}, l.shape...), Data: numbers(n * width(l.shape))}}
+	shape := append([]int64{int64(n)}, l.shape...)
+	return []tensor.Tensor{{Name: l.name, Shape: shape, Data: numbers(width(shape))}}
 }
 
 func width(shape []int64) int {

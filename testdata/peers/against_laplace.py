@@ -95,9 +95,9 @@ def compare(case, prefix, section, what, ours, theirs, key, unit, bound, order, 
 def memory(case, prefix, section, ours, theirs, order):
     """Compares the peak memory, also of a process that ran out of memory."""
     error = trouble(*theirs)
-    record(args, f"{prefix}-memory-{case.name}", section, f"{case.title}: most memory", "MiB",
+    record(args, f"{prefix}-memory-{case.name}", section, f"{case.title}: peak memory", "MiB",
            [side("mfgs", ours), side("laplace-torch", [] if error else [d.peak for d in theirs], error=error,
-                                     note=f"{theirs[0].out.get('idle_mib', 0):.0f} MiB once its libraries are loaded")],
+                                     note=f"{theirs[0].out.get('idle_mib', 0):.0f} MiB after loading its libraries")],
            [(0, 1, "at most", 1 / 3)], order=order)
 
 
@@ -132,10 +132,10 @@ def cached(case, order):
         theirs.append(laplace_cached(case, 3 if case.rounds else 1))
     shutil.rmtree(bundle)
     compare(case, prefix, section, f"fit {n} examples", flat(d.out["fit"] for d in fits), theirs, "fit", "s", 3, order,
-            extra=[side("mfgs calibrate, the whole command", [d.seconds for d in commands], note="start, reading, tuning and writing included")])
+            extra=[side("mfgs calibrate, the whole command", [d.seconds for d in commands], note="including start, reading, tuning and writing")])
     sampled = laplace_cached(case, 3 if case.rounds else 1, sampled=True)
     compare(case, prefix, section, "predict an example", flat(d.out["predict"] for d in predicts), theirs, "predict", "ms", 10, order + 1, scale=1e3,
-            extra=[side("laplace-torch, 100 samples of the weights", [1e3 * v for v in values(sampled, "predict")], error=trouble(sampled), note="256 at a time: no variances")])
+            extra=[side("laplace-torch, 100 samples of the weights", [1e3 * v for v in values(sampled, "predict")], error=trouble(sampled), note="batches of 256, no variances")])
     peaks = [max(a.peak, b.peak, c.peak) for a, b, c in zip(fits, predicts, commands)]
     memory(case, prefix, section, peaks, theirs, order + 2)
 
@@ -159,7 +159,7 @@ def whole(case, order):
     shutil.rmtree(bundle)
     stages = {s: t for s, t in commands[-1].out["seconds"].items() if t >= 0.005}
     compare(case, prefix, section, f"{sizes.few_train} images to posterior", [d.out["seconds"]["total"] for d in commands], theirs, "fit", "s", 1, order,
-            notes=[f"mfgs: tuning on {sizes.few_val} held-out images included. Seconds of its last run by stage, curvature a part of train: "
+            notes=[f"mfgs includes tuning on {sizes.few_val} validation images. Seconds of its last run by stage (curvature is part of train): "
                    + ", ".join(f"{s} {t:.3g}" for s, t in stages.items())])
     compare(case, prefix, section, "image to probabilities", flat(d.out["predict"] for d in predicts), theirs, "predict", "ms", 1, order + 1, scale=1e3)
     memory(case, prefix, section, [max(a.peak, b.peak) for a, b in zip(commands, predicts)], theirs, order + 2)

@@ -33,7 +33,7 @@ for order, (k, ratio, least) in enumerate([(1000, 2, 30), (1000, 10, 15), (21841
         sides.append(side("exact", [f * x for f, x in zip(fast, units["×exact"])]))
         bounds.append((1, 0, "at least" if least else "", least or 0))
     if k > 1000:
-        sides.append(side("what was aimed at", [5000]))
+        sides.append(side("target", [5000]))
         bounds.append((0, 1, "at most", 1))
     record(args, f"mf0-{k}-{ratio}", "go", f"mf0, K = {k}, temperatures in a ratio of {ratio}", "µs", sides, bounds, order=order)
 

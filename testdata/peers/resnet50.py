@@ -52,17 +52,17 @@ def main():
         record(args, f"resnet50-go-{batch}", SECTION, f"batch {batch}, Go", "ms",
                [side("Predictor", [1e3 * t for t in done["fused"]]), side("plain", [1e3 * t for t in done["plain"]])],
                [(0, 1, "at most", LIMITS[1 if batch == 1 else 16])], order=2 + order,
-               notes=["`wrap.Predictor.Predict`, which makes a `Prediction` of each row, against `ort.Session.Run`"])
+               notes=["`wrap.Predictor.Predict`, which returns a `Prediction` for each row, against `ort.Session.Run`"])
     del sessions
 
     quick = ["--quick"] if args.quick else []
     python = {name: [must(process([sys.executable, "-W", "ignore", sys.argv[0], "--only", name, "--work", args.work, *quick])).peak
                      for _ in range(sizes.rounds)] for name in models}
-    record(args, "resnet50-memory-python", SECTION, f"most memory, batch {sizes.batch}, Python", "MiB",
+    record(args, "resnet50-memory-python", SECTION, f"peak memory, batch {sizes.batch}, Python", "MiB",
            [side("fused", python["fused"]), side("plain", python["plain"])], [(0, 1, "at most", MEMORY)], order=4)
     library = {name: [must(process([*go, "-batch", sizes.batch, "-runs", 2, "-only", name])).peak
                       for _ in range(sizes.rounds)] for name in models}
-    record(args, "resnet50-memory-go", SECTION, f"most memory, batch {sizes.batch}, Go", "MiB",
+    record(args, "resnet50-memory-go", SECTION, f"peak memory, batch {sizes.batch}, Go", "MiB",
            [side("Predictor", library["fused"]), side("plain", library["plain"])], [(0, 1, "at most", MEMORY)], order=5)
 
 

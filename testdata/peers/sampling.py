@@ -45,4 +45,4 @@ for order, batch in enumerate((sizes.batch, 1)):
     record(args, f"sampling-{batch}", "sampling", f"ResNet-50, batch {batch}", "ms",
            [side("fused", ours), side(f"ensemble of {MEMBERS}", five), side(f"{sizes.samples} samples", sampled)],
            [(1, 0, "", 0), (2, 0, "", 0)], order=order,
-           notes=["The samples' variances are given, at no cost, and they are drawn independently for each logit."])
+           notes=["Sampling gets the variances at no cost and draws each logit independently."])

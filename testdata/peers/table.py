@@ -12,22 +12,22 @@ from pathlib import Path
 from common import HERE, ROOT
 
 SECTIONS = [
-    ("resnet50", "The fused model", """torchvision's ResNet-50, 1000 classes, 2048 features, Kronecker structure; images of 224 × 224. The same
-session options on both sides, and runs in turn. Of the 1 ms that the head takes at batch 1, 0.6 ms are the
-product of the features and 2049 × 2049 eigenvectors, 16.8 MB that come from memory once an inference, and
-0.4 ms some 80 small operators."""),
-    ("calibration", "Calibration", """What a training set costs beyond running the network on it. The peer is a loop in Python that keeps
-nothing of the network's output, over the same file in the same batches."""),
-    ("whole", "laplace-torch, end to end", """A ResNet-18 with 512 features or, where d = 64, a layer of so many before the last; images of 224 × 224.
-mfgs is the whole `mfgs calibrate`, with fingerprints of the data, the tuning of two temperatures on held-out
-images and the writing of the bundle; laplace-torch fits its posterior, after its libraries are loaded, and
-does none of these. Predictions are those of a loaded bundle, and of a fitted object in memory."""),
-    ("cached", "laplace-torch, on the same features", """The last layer alone, from ready-made features in memory to the posterior, and from features to
-probabilities, each without the start of the process. For few classes both sides' Kronecker fit is little but
-the eigenvectors of a matrix of order 513: ours are of float64 and in Go, torch's of float32 and by LAPACK."""),
-    ("backends", "laplace-torch's backends", """The fastest of its three is what mfgs is compared with; for the full curvature BackPACK, which shares its
-implementation there with ASDL and is faster than the default."""),
-    ("sampling", "Ensembles and Monte Carlo", """What else turns a ResNet-50 into such probabilities."""),
+    ("resnet50", "The fused model", """torchvision's ResNet-50, 1000 classes, 2048 features, Kronecker structure, images of 224 × 224, with the same session
+options on both sides. Of the 1 ms that the head takes at batch 1, 0.6 ms are the product of the features and 2049 × 2049
+eigenvectors, 16.8 MB that are read from memory in each inference, and 0.4 ms some 80 small operators. The fused models
+here give mf0's score without a percentile."""),
+    ("calibration", "Calibration", """The cost of reading a training set, compared with only running the network on it: a Python loop over the same file in
+the same batches that discards the network's output."""),
+    ("whole", "laplace-torch, end to end", """A ResNet-18 with 512 features or, for d = 64, an additional layer of 64 units before the last; images of 224 × 224. mfgs
+is the whole `mfgs calibrate`: it fingerprints the data, tunes two temperatures on validation images and writes the bundle.
+laplace-torch only fits its posterior, and the time starts after its libraries are loaded. Predictions are from a loaded
+bundle and from a fitted object in memory."""),
+    ("cached", "laplace-torch, on the same features", """Only the last layer: from precomputed features in memory to the posterior, and from features to probabilities, without
+the start of the process. With few classes, the Kronecker fit of both sides is mostly the eigenvectors of a matrix of order
+513: in float64 and Go for mfgs, in float32 and LAPACK for torch."""),
+    ("backends", "laplace-torch's backends", """mfgs is compared with the fastest of the three; for the full curvature that is BackPACK, which shares its implementation
+with ASDL there and is faster than the default."""),
+    ("sampling", "Ensembles and Monte Carlo", """Alternatives for the same ResNet-50."""),
     ("go", "In Go alone", """From `make bench`."""),
 ]
 
@@ -57,15 +57,15 @@ def cell(s, unit):
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def wanted(r):
+def bound(r):
     if not r["kind"]:
         return ""
     text = ("≤ " if r["kind"] == "at most" else "≥ ") + f"{r['limit']:.3g}"
-    return text + {None: "", True: ", held", False: ", **missed**"}[r["holds"]]
+    return text + {None: "", True: ", holds", False: ", **missed**"}[r["holds"]]
 
 
 def rows(m):
-    """A measurement as lines of a table: the first side beside each ratio with another."""
+    """A measurement as lines of a table: the first side, each other side and their ratio."""
     first, *others = m["sides"]
     lines = []
     for i, s in enumerate(others or [None]):
@@ -73,7 +73,7 @@ def rows(m):
         if ratio is None and s is not None:
             ratio = next((r for r in m["ratios"] if s["who"] in (r["of"], r["to"]) and r["of"] != first["who"] and r["to"] != first["who"]), None)
         value = "" if ratio is None or ratio["value"] is None else f"{ratio['of']} / {ratio['to']} = {factor(ratio['value'])}"
-        lines.append(f"| {m['title'] if i == 0 else ''} | {cell(first, m['unit']) if i == 0 else ''} | {cell(s, m['unit']) if s else ''} | {value} | {wanted(ratio) if ratio else ''} |")
+        lines.append(f"| {m['title'] if i == 0 else ''} | {cell(first, m['unit']) if i == 0 else ''} | {cell(s, m['unit']) if s else ''} | {value} | {bound(ratio) if ratio else ''} |")
     return lines
 
 
@@ -81,24 +81,25 @@ def document(measurements):
     first = measurements[0]
     machine, versions = first["machine"], first["versions"]
     out = ["# Benchmarks", "",
-           "Written by [testdata/peers](../testdata/peers), whose README says how each side is run and how to run all of it",
-           "again. Medians, with quartiles in brackets where there are five runs or more; the two sides of a ratio always",
-           "took turns in one run of the script on one machine. Weights are random: only times and memory are compared.", "",
+           f"Generated by `make peers`; measured with mfgs {versions['mfgs']}.", "",
+           "Times are medians, with quartiles in brackets for five or more runs. The two sides of a ratio take turns in one run of",
+           "a script on one machine. Weights are random, so only time and memory are compared. [testdata/peers](../testdata/peers)",
+           "describes each side.", "",
            f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}. "
-           + ", ".join(f"{name} {v}" for name, v in versions.items()) + ".", ""]
+           + ", ".join(f"{name} {v}" for name, v in versions.items() if name != "mfgs") + ".", ""]
     held = [r for m in measurements for r in m["ratios"] if r["holds"] is not None]
-    out += [f"{sum(r['holds'] for r in held)} of {len(held)} bounds are held.", ""]
+    out += [f"{sum(r['holds'] for r in held)} of {len(held)} bounds hold.", ""]
     for key, title, text in SECTIONS:
         part = sorted((m for m in measurements if m["section"] == key), key=lambda m: (m["order"], m["name"]))
         if not part:
             continue
-        out += [f"## {title}", "", text, "", "| | | beside | ratio | wanted |", "|---|---|---|---|---|"]
+        out += [f"## {title}", "", text, "", "| | first | second | ratio | bound |", "|---|---|---|---|---|"]
         for m in part:
             out += rows(m)
         notes = dict.fromkeys(f"- {m['title']}: {note}" for m in part for note in m["notes"])
         commands = dict.fromkeys(m["command"] for m in part)
         out += ["", *([*notes, ""] if notes else []), "Command: " + ", ".join(f"`{c}`" for c in commands) + ".", ""]
-    out += ["## Not measured", "", "Graphics processors: none of these figures is from one.", ""]
+    out += ["## Not measured", "", "GPUs.", ""]
     return "\n".join(out)
 
 
@@ -112,17 +113,17 @@ def main():
         sys.exit(f"{args.work}/results holds no measurements: run run.sh")
     quick = [m["name"] for m in measurements if m["quick"]]
     if quick and not args.out:
-        sys.exit(f"{', '.join(quick)}: measured with --quick, which shows only that it runs")
-    # A part may have been measured again: of mfgs all commits are named.
+        sys.exit(f"{', '.join(quick)}: measured with --quick, which tests only that the scripts run")
+    # A part may have been measured again: all commits of mfgs are named.
     commits = sorted({m["versions"]["mfgs"] for m in measurements})
     for m in measurements:
         m["versions"]["mfgs"] = " and ".join(commits)
     if len({json.dumps([m["machine"], m["versions"]]) for m in measurements}) > 1:
-        print("the measurements are of different machines or versions", file=sys.stderr)
+        print("the measurements are from different machines or versions", file=sys.stderr)
         if not args.out:
             sys.exit(1)
     (args.out or ROOT / "docs" / "benchmarks.md").write_text(document(measurements))
-    missed = [f"{m['name']}: {r['of']} / {r['to']} is {r['value']:.4g}, wanted {r['kind']} {r['limit']}"
+    missed = [f"{m['name']}: {r['of']} / {r['to']} is {r['value']:.4g}, want {r['kind']} {r['limit']}"
               for m in measurements for r in m["ratios"] if r["holds"] is False]
     print("\n".join(missed), file=sys.stderr)
 

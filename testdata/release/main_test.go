@@ -428,7 +428,7 @@ func TestEmulatedProgramsSeeNoProcessorList(t *testing.T) {
 // Go needs more than an old Wine has.
 func TestAnOldWineIsSkipped(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("the stand-in for Wine is a shell script")
+		t.Skip("the replacement for Wine is a shell script")
 	}
 	p := platforms[slices.IndexFunc(platforms, func(p platform) bool { return p.goos == "windows" })]
 	for _, test := range []struct{ says, how, err string }{

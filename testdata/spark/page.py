@@ -1,4 +1,4 @@
-"""Runs the commands of docs/spark.md in an environment with exactly the packages that the page installs.
+"""Runs the commands of docs/scale.md's section on Spark in an environment with exactly the packages that the page installs.
 
 The page's `pip install` goes into a fresh virtual environment. There its commands and Python run unchanged, on small
 data: s3a://lake is a folder. Then kill.py runs in the same environment.
@@ -19,7 +19,7 @@ import tempfile
 import venv
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "spark.md").read_text()
+PAGE = (ROOT / "docs" / "scale.md").read_text().partition("\n## Spark\n")[2]
 
 # The data lake, which the page assumes. This runs in the environment, which has the packages for it.
 LAKE = """
@@ -67,7 +67,7 @@ def main():
     programs = [line for line in shown if line.split()[0] in ("spark-submit", "tar")]
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
     if len(install) != 1 or len(programs) != 3 or len(blocks) != 1:
-        sys.exit(f"docs/spark.md has {len(install)} installations, {len(programs)} commands and {len(blocks)} blocks of Python, want 1, 3 and 1")
+        sys.exit(f"docs/scale.md has {len(install)} installations, {len(programs)} commands and {len(blocks)} blocks of Python, want 1, 3 and 1")
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="mfgs-spark-page-"))
     try:
         run(scratch, install[0], programs, blocks[0])
@@ -113,7 +113,7 @@ def run(scratch, install, programs, block):
     ).stdout.split()
     if count != ["100", "id"]:
         sys.exit(f"lake/answers has {count}, want 100 rows that begin with their id")
-    print("what docs/spark.md shows works with what it says to install", flush=True)
+    print("what docs/scale.md shows works with what it says to install", flush=True)
     shell([home / "bin" / "python", ROOT / "testdata" / "spark" / "kill.py", *sys.argv[1:]], env=env)
 
 

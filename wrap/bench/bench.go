@@ -47,6 +47,7 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 		Bundle:  wrap.BundleInfo{Path: b.attached.Bundle.Dir(), Summary: b.manifest.Summary()},
 		Methods: results, Recommendation: *recommendation,
 		Decisions: b.decided, Detail: b.detail,
+		Bins:      cmp.Or(b.Bins, measure.DefaultBins(b.head)),
 		Bootstrap: BootstrapInfo{b.resamples(), measure.Level, b.Seed},
 		Bad:       append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),
 		Warnings: append([]string{}, b.warnings...),
@@ -58,9 +59,15 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 }
 
 func newBench(cfg Config) *bench {
-	return &bench{
-		Config: cfg, notes: source.Notes{Progress: cfg.step()}, opened: map[bundle.Role]*Set{},
-	}
+	b := &bench{Config: cfg, opened: map[bundle.Role]*Set{}}
+	warned := false
+	b.notes = source.Notes{Progress: cfg.step(), Warn: func(w string) {
+		if !warned { // comparators have notes of their own, and all use one cache
+			b.warnings = append(b.warnings, w)
+		}
+		warned = true
+	}}
+	return b
 }
 
 func (b *bench) close() {
@@ -92,6 +99,8 @@ func (b *bench) check() error {
 	case b.Limit < 0 || b.MaxBad < 0:
 		return fmt.Errorf("%s is %d and %s %d, want no negative numbers",
 			option.Limit, b.Limit, option.MaxBad, b.MaxBad)
+	case b.Bins < 0 || b.Bins > MostBins:
+		return fmt.Errorf("%s is %d, want 1 to %d", option.Bins, b.Bins, MostBins)
 	case b.Resamples < 0:
 		return fmt.Errorf("resamples are %d, want no negative number", b.Resamples)
 	case b.Test == "":
@@ -168,11 +177,12 @@ func (b *bench) open(ctx context.Context) error {
 
 // attach opens the bundle and its network, cut at the head.
 func (b *bench) attach(ctx context.Context) error {
-	opened, err := bundle.Open(b.Bundle)
+	b.notes.Step("opening", "", 0, 0)
+	opened, err := bundle.OpenContext(ctx, b.Bundle)
 	if err != nil {
 		return err
 	}
-	if b.attached, err = attach.Open(opened, b.Model, b.Preprocess); err != nil {
+	if b.attached, err = attach.Open(ctx, opened, b.Model, b.Preprocess); err != nil {
 		return err
 	}
 	b.closers = append(b.closers, b.attached.Close)
@@ -318,7 +328,7 @@ func (b *bench) newTally(name string) *measure.Tally {
 	for i, s := range b.OOD {
 		oods[i] = s.Name
 	}
-	return measure.New(name, b.head, len(b.Shifts), oods)
+	return measure.New(name, b.head, b.Bins, len(b.Shifts), oods)
 }
 
 // figures fills the results from the first tallies, with intervals, and returns the recommendation of all.
@@ -332,7 +342,10 @@ func (b *bench) figures(
 			return nil, err
 		}
 	}
-	resampled, err := measure.Resample(ctx, tallies, b.resamples(), b.Seed)
+	resampled, err := measure.Resample(ctx, tallies, metrics.ResampleOptions{
+		Resamples: b.resamples(), Seed: b.Seed,
+		Progress: func(done, total int) { b.notes.Step("intervals", "resamples", done, total) },
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,10 @@ type Config struct {
 
 	PerClass bool // measure each class of the test set as well
 
+	// Bins is the number of bins of confidence of the ECE, the debiased calibration error, the class-wise ECE and
+	// reliability diagrams, at most MostBins; 0: metrics.DefaultBins.
+	Bins int
+
 	// Detailed fills Evaluation.Detail, and adds the network itself and what the bundle serves to the methods.
 	Detailed bool
 
@@ -56,6 +60,9 @@ type Config struct {
 	Progress func(wrap.Progress)
 }
 
+// MostBins bounds Config.Bins: each class has as many.
+const MostBins = 1000
+
 // step returns a callback for progress, nil without Progress.
 func (c *Config) step() func(stage, unit string, done, total int) {
 	if c.Progress == nil {
@@ -73,7 +80,8 @@ type Evaluation struct {
 	Methods []MethodResult  `json:"methods"`
 	// Decisions are the outcomes of the bundle's decisions on each set; nil if it has none.
 	Decisions      []DecisionResult       `json:"decisions,omitempty"`
-	Detail         *Detail                `json:"-"` // if Config.Detailed
+	Detail         *Detail                `json:"-"`    // if Config.Detailed
+	Bins           int                    `json:"bins"` // of the ECE and other binned figures
 	Bootstrap      BootstrapInfo          `json:"bootstrap"`
 	Recommendation metrics.Recommendation `json:"recommendation"`
 	Bad            []string               `json:"bad_records"`

@@ -171,7 +171,7 @@ func (n *Network) Outputs(ctx context.Context, s *Set, passes int) ([][]float32,
 func (n *Network) read(
 	ctx context.Context, s *Set, o *source.Opener, stream func(*source.Set) (int, error),
 ) error {
-	o.Notes = &source.Notes{Progress: n.b.notes.Progress}
+	o.Notes = &source.Notes{Progress: n.b.notes.Progress, Warn: n.b.notes.Warn}
 	other, err := o.Open(ctx, s.Name(), s.source.Spec, n.b.head.Classes(), s.labelled())
 	if err != nil {
 		return err

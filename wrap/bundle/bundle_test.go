@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -152,6 +153,24 @@ func withData() WriteOptions {
 	o := withFiles()
 	o.ModelData = content("its weights")
 	return o
+}
+
+func TestOpeningEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	dir := written(t, probed(), withFiles())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	b, err := OpenContext(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := errors.New("the user went home")
+	cancel(gone)
+	if _, err := OpenContext(ctx, dir); !errors.Is(err, gone) || !strings.HasPrefix(err.Error(), dir+": ") {
+		t.Errorf("an ended context: %v", err)
+	}
+	if _, err := fs.ReadFile(b.FS(), ModelName); err != nil {
+		t.Errorf("the context of opening was kept: %v", err)
+	}
 }
 
 // written returns the folder of a bundle written.

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -99,7 +100,11 @@ const partName = "part.yaml"
 
 // Open reads and checks a bundle: the manifest, the posterior, and the hash of every other file, which is read
 // once for it. Errors begin with dir.
-func Open(dir string) (*Bundle, error) {
+func Open(dir string) (*Bundle, error) { return OpenContext(context.Background(), dir) }
+
+// OpenContext is [Open] that ends early, with the cause of ctx, if ctx ends: hashing a large model takes a while. It
+// does not keep ctx.
+func OpenContext(ctx context.Context, dir string) (*Bundle, error) {
 	s, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: want a bundle, the folder that mfgs calibrate wrote: %w", dir, fs.ErrNotExist)
@@ -110,7 +115,7 @@ func Open(dir string) (*Bundle, error) {
 	if !s.IsDir() {
 		return nil, fmt.Errorf("%s: not a bundle: want a folder", dir)
 	}
-	b, err := OpenFS(files.DirFS(dir))
+	b, err := OpenFSContext(ctx, files.DirFS(dir))
 	if err == nil {
 		err = b.Manifest.checkLinks(dir)
 	}
@@ -125,12 +130,15 @@ func Open(dir string) (*Bundle, error) {
 }
 
 // OpenFS is [Open] for a bundle at the root of a file system; fs.Sub gets there. The files of an embed.FS do.
-func OpenFS(fsys fs.FS) (*Bundle, error) {
+func OpenFS(fsys fs.FS) (*Bundle, error) { return OpenFSContext(context.Background(), fsys) }
+
+// OpenFSContext is OpenFS with the context of [OpenContext].
+func OpenFSContext(ctx context.Context, fsys fs.FS) (*Bundle, error) {
 	data, err := readManifest(fsys)
 	if err != nil {
 		return nil, err
 	}
-	return load(fsys, data)
+	return load(ctx, fsys, data)
 }
 
 // readManifest reads bundle.yaml, whatever it says.
@@ -150,7 +158,7 @@ func readManifest(fsys fs.FS) ([]byte, error) {
 const maxModel = 1 << 31
 
 // load is the one way by which a bundle is accepted: data is its manifest, sealed, fsys has its other files.
-func load(fsys fs.FS, data []byte) (*Bundle, error) {
+func load(ctx context.Context, fsys fs.FS, data []byte) (*Bundle, error) {
 	document, err := folder.Unseal(data, resealHint)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ManifestName, err)
@@ -185,7 +193,7 @@ func load(fsys fs.FS, data []byte) (*Bundle, error) {
 		if size > maxModel && o.Name == ModelName {
 			err = fmt.Errorf("%s: %w: %d bytes, at most %d are read", ModelName, ErrTooLarge, size, maxModel)
 		} else {
-			err = checkHash(f, *o)
+			err = checkHash(files.Reader(ctx, f), *o)
 		}
 		f.Close()
 		if err != nil {
@@ -364,7 +372,7 @@ func reseal(dir string) error {
 		document = append(document, '\n')
 	}
 	sealed := folder.Seal(document)
-	b, err := load(fsys, sealed)
+	b, err := load(context.Background(), fsys, sealed)
 	if err != nil {
 		return err
 	}

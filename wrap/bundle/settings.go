@@ -58,20 +58,20 @@ func (s Settings) Validate() error {
 		}
 	}
 	if err := s.Decisions.Validate(); err != nil {
-		return fmt.Errorf("decisions: %w", err)
+		return option.Errorf("decisions: %w", err)
 	}
 	if s.Head.Link != "" && s.Head.Link.Validate() != nil {
-		return fmt.Errorf("head: %s %q: want %s", option.Link, s.Head.Link, layer.Names())
+		return option.Errorf("head: %s %q: want %s", option.Link, s.Head.Link, layer.Names())
 	}
 	switch {
 	case s.Head.Approximate != "" && s.Head.Approximate != head.IgnoreRelu:
-		return fmt.Errorf("head: %s %q: want %s", option.Approximate, s.Head.Approximate, head.IgnoreRelu)
+		return option.Errorf("head: %s %q: want %s", option.Approximate, s.Head.Approximate, head.IgnoreRelu)
 	case s.Lambda0 != 0 && !(s.Lambda0 >= 1e-6 && s.Lambda0 <= 1e6):
 		return fmt.Errorf("lambda0 is %v, want 1e-6 to 1e6", s.Lambda0)
 	case s.Limit < 0:
-		return fmt.Errorf("%s %d is negative", option.Limit, s.Limit)
+		return option.Errorf("%s %d is negative", option.Limit, s.Limit)
 	case s.MaxBad < 0:
-		return fmt.Errorf("%s %d is negative", option.MaxBad, s.MaxBad)
+		return option.Errorf("%s %d is negative", option.MaxBad, s.MaxBad)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
@@ -95,7 +96,7 @@ func (c *checks) that(ok bool, format string, args ...any) {
 
 // nested adds an error of another package's validation.
 func (c *checks) nested(field string, err error) {
-	c.that(err == nil, "%s: %v", field, err)
+	c.that(err == nil, "%s: %v", field, option.Respell(err, option.Name.Key))
 }
 
 func (c *checks) hash(field, s string) {

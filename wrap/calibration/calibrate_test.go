@@ -619,31 +619,6 @@ func TestDataInTwoRolesGiveAWarning(t *testing.T) {
 	}
 }
 
-func TestEvaluationOnCalibrationDataGivesAWarning(t *testing.T) {
-	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	warnings := func(test, ood string) []string {
-		t.Helper()
-		e, err := bench.Evaluate(t.Context(),
-			bench.Config{Bundle: dir, Test: digits(t, test), OOD: []bench.NamedSpec{{Name: "drawings", Spec: digits(t, ood)}},
-				Methods: []string{"mle"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e.Warnings
-	}
-	if got := warnings(models.DigitsTest, models.OODTest); len(got) > 0 {
-		t.Errorf("warnings %q", got)
-	}
-	got := warnings(models.DigitsVal, models.OODVal)
-	if len(got) != 2 || !strings.HasPrefix(got[0], "test: this data was used as val") || !strings.HasPrefix(got[1], "drawings: this data was used as ood") {
-		t.Errorf("warnings %q", got)
-	}
-	if got := warnings(models.DigitsTrain, models.OODTest); len(got) != 1 || !strings.HasPrefix(got[0], "test: this data was used as train") {
-		t.Errorf("warnings %q", got)
-	}
-}
-
 func TestTheManifestNamesTheVersion(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
@@ -760,5 +735,22 @@ func TestAFittedScoreIsUsedForPredictions(t *testing.T) {
 				t.Errorf("%s of example %d: %v, want %v", name, i, got[i].OODScore, want[i].OODScore)
 			}
 		}
+	}
+}
+
+// A cache only saves time. One notice tells that it is not used, though it fails for each set.
+func TestACalibrationGoesOnWithoutACacheThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := quick(config(t, filepath.Join(dir, "b")))
+	mustCalibrate(t, c)
+	var notices []string
+	c.Out, c.Cache, c.Notice = filepath.Join(dir, "uncached"), write(t, dir, "file", []byte("not a folder")),
+		func(s string) { notices = append(notices, s) }
+	mustCalibrate(t, c)
+	sameFiles(t, "without a cache", c.Out, filepath.Join(dir, "b"))
+	if len(notices) != 1 || !strings.HasPrefix(notices[0], "features cache: ") || !strings.Contains(notices[0], c.Cache) ||
+		!strings.HasSuffix(notices[0], ": going on without it") {
+		t.Errorf("notices: %q", notices)
 	}
 }

@@ -22,7 +22,7 @@ const (
 	// Tuning is timed with sampleFew and with sampleMost examples of each set.
 	sampleFew, sampleMost = 64, 512
 	// tuningMemory is the memory of an example during tuning, as a multiple of its features and logits: measured for
-	// docs/cost.md.
+	// docs/evidence/cost.md.
 	tuningMemory = 4
 )
 
@@ -248,7 +248,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, sets [3]*rows.B
 		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], o)
 		if err == nil {
 			compared[i] = time.Since(start).Seconds() - compared[i]
-			_, _, err = measureValidation(ctx, f, few[0], few[1])
+			_, _, err = measureValidation(ctx, f, few[0], few[1], newJournal(nil, nil))
 		}
 		if err != nil {
 			return tuning, scores, fmt.Errorf("tuning on the first validation examples: %w", err)

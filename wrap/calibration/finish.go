@@ -53,7 +53,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 		return nil, err
 	}
 	log.warn(warning)
-	figures, recommendation, err := measureValidation(ctx, fitted, p.Val, p.OOD)
+	figures, recommendation, err := measureValidation(ctx, fitted, p.Val, p.OOD, log)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func newReport(p *part.Part, to *target, m *bundle.Manifest) *Report {
 // measureValidation computes the figures of the methods that a bundle can serve on the data that they were tuned
 // on, and the recommendation that follows. ood may be nil.
 func measureValidation(
-	ctx context.Context, f *calibrate.Fitted, val, ood *rows.Batch,
+	ctx context.Context, f *calibrate.Fitted, val, ood *rows.Batch, log *journal,
 ) (Validation, metrics.Recommendation, error) {
 	var none metrics.Recommendation
 	names, oods := []string{"mle", "ts", "mf0"}, []string(nil)
@@ -121,7 +121,7 @@ func measureValidation(
 	}
 	tallies := make([]*measure.Tally, len(names))
 	for i, name := range names {
-		tallies[i] = measure.New(name, f.Posterior.Head, 0, oods)
+		tallies[i] = measure.New(name, f.Posterior.Head, 0, 0, oods)
 	}
 	if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.SetID{Role: measure.Test}, val); err != nil {
 		return Validation{}, none, err
@@ -154,7 +154,10 @@ func measureValidation(
 	h := Validation{Scores: f.Scores, SyntheticOOD: f.SyntheticScores}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
 	h.After = bundle.Figures{InDomain: served.InDomain, OOD: detection, OODNLL: served.OODNLL}
-	resampled, err := measure.Resample(ctx, tallies, measure.Resamples, 0, measure.Compared()...)
+	resampled, err := measure.Resample(ctx, tallies, metrics.ResampleOptions{
+		Resamples: measure.Resamples,
+		Progress:  func(done, total int) { log.Step("intervals", "resamples", done, total) },
+	}, measure.Compared()...)
 	if err != nil {
 		return Validation{}, none, err
 	}

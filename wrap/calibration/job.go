@@ -9,14 +9,17 @@ import (
 	"slices"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/internal/yamlcheck"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
-	"gopkg.in/yaml.v3"
 )
 
 // A Job is a calibration written down in YAML, with the keys of a bundle's manifest: it can be reviewed before it
@@ -88,7 +91,7 @@ func parseJob(data []byte) (j *Job, manifest bool, err error) {
 	if err := checkKeys(root); err != nil {
 		return nil, false, err
 	}
-	if err := folder.CheckTypes(root, reflect.TypeFor[document](), ""); err != nil {
+	if err := yamlcheck.Types(root, reflect.TypeFor[document](), ""); err != nil {
 		return nil, false, err
 	}
 	var d document
@@ -155,7 +158,7 @@ func (j *Job) takeWords(root *yaml.Node) error {
 			if err := keysOf(value, reflect.TypeOf(m), key); err != nil {
 				return err
 			}
-			if err := folder.CheckTypes(value, reflect.TypeOf(m), key); err != nil {
+			if err := yamlcheck.Types(value, reflect.TypeOf(m), key); err != nil {
 				return err
 			}
 			if err := value.Decode(&m); err != nil {
@@ -239,8 +242,10 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 	return &Job{Config: c}, nil
 }
 
-// validate reports values that no calibration can have.
-func (j *Job) validate() error {
+// validate reports values that no calibration can have, by the keys of a job.
+func (j *Job) validate() error { return option.Respell(j.check(), option.Name.Key) }
+
+func (j *Job) check() error {
 	c := &j.Config
 	if err := c.Settings.Validate(); err != nil {
 		return err
@@ -332,7 +337,7 @@ func keysOf(n *yaml.Node, t reflect.Type, at string) error {
 			}
 		}
 	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
-		fields := folder.Fields(t)
+		fields := yamlcheck.Fields(t)
 		for i := 0; i < len(n.Content); i += 2 {
 			key := n.Content[i]
 			field, ok := fields[key.Value]
@@ -355,7 +360,7 @@ func unknown(key *yaml.Node, fields map[string]reflect.Type, at string) error {
 		hint = ": did you mean " + strings.Join(near, " or ") + "?"
 	} else if key.Value == "settings" && at == "" {
 		hint = ": its keys are at the top level of a job"
-	} else if _, ok := folder.Fields(reflect.TypeFor[bundle.Manifest]())[key.Value]; ok && at == "" {
+	} else if _, ok := yamlcheck.Fields(reflect.TypeFor[bundle.Manifest]())[key.Value]; ok && at == "" {
 		hint = ", since it is a result of calibration: leave it out"
 	}
 	return fmt.Errorf("line %d: %s is not a key of a job%s", key.Line, name, hint)

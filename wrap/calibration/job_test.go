@@ -13,10 +13,10 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/yamlcheck"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
 const whole = `
@@ -90,8 +90,8 @@ func TestKeys(t *testing.T) {
 func TestKeysOfJobsAreThoseOfManifests(t *testing.T) {
 	t.Parallel()
 	beyond := strings.Fields("lambda0 out report limit max_bad features_cache keep_curvature no_model no_probe provider threads")
-	manifest := folder.Fields(reflect.TypeFor[bundle.Manifest]())
-	for key := range folder.Fields(reflect.TypeFor[document]()) {
+	manifest := yamlcheck.Fields(reflect.TypeFor[bundle.Manifest]())
+	for key := range yamlcheck.Fields(reflect.TypeFor[document]()) {
 		if _, ok := manifest[key]; ok == slices.Contains(beyond, key) {
 			t.Errorf("%s: in the manifest %v", key, ok)
 		}
@@ -118,13 +118,16 @@ func TestInvalidJobsAreRefused(t *testing.T) {
 		{"datasets: [{role: train}]", "role train has no spec"},
 		{"datasets: [{role: val, spec: x}, {role: val, spec: y}]", "two datasets have the role val"},
 		{"covariance: wobbly", "wobbly"},
-		{"structure: wobbly", `Structure "wobbly": want auto, full or kron`},
-		{"damping: -1", `line 1: Damping "-1", want auto`},
+		{"structure: wobbly", `structure "wobbly": want auto, full or kron`},
+		{"damping: -1", `line 1: damping "-1", want auto`},
 		{"ood_score: wobbly", "wobbly"},
-		{"head: {link: wobbly}", `head: Link "wobbly": want softmax`},
-		{"head: {approximation: wobbly}", `head: Approximate "wobbly": want relu`},
-		{"decisions: {target_error: 2}", "decisions: TargetError is 2, want"},
-		{"limit: -1", "Limit -1 is negative"},
+		{"head: {link: wobbly}", `head: link "wobbly": want softmax`},
+		{"head: {approximation: wobbly}", `head: approximation "wobbly": want relu`},
+		{"decisions: {target_error: 2}", "decisions: target_error is 2, want"},
+		{"decisions: {class_conditional: true}", "decisions: sets and class_conditional are for prediction sets: give alpha, "},
+		{"limit: -1", "limit -1 is negative"},
+		{"max_bad: -1", "max_bad -1 is negative"},
+		{"batch: -2", "batch -2 is negative"},
 		{"batch: many", "many"},
 		{"out: &a x\nmodel: *a", "anchors"},
 		{"out: x\n---\nout: y", "more than one document"},
@@ -229,9 +232,9 @@ func TestJobsOfOddShapes(t *testing.T) {
 		"keep_curvature: maybe":        `line 1: keep_curvature is "maybe", want true or false`,
 		"labels: {a: 1}":               "line 1: labels is a mapping, want a list",
 		"head: {features: [x]}":        "line 1: head.features is a list, want a string",
-		"damping: rel:x":               `line 1: Damping "rel:x", want auto`,
+		"damping: rel:x":               `line 1: damping "rel:x", want auto`,
 		"settings: {limit: 3}":         "its keys are at the top level of a job",
-		"batch: -3":                    "Batch -3 is negative",
+		"batch: -3":                    "batch -3 is negative",
 	} {
 		_, _, err := parseJob([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "struct") ||

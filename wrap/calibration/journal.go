@@ -2,6 +2,7 @@ package calibration
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/mfgs/mfgs/internal/source"
@@ -22,6 +23,7 @@ type journal struct {
 // newJournal starts a journal. Both functions may be nil.
 func newJournal(progress func(wrap.Progress), notify func(string)) *journal {
 	j := &journal{notify: notify, warnings: []string{}, seconds: map[string]float64{}, started: time.Now()}
+	j.Warn = func(w string) { j.notice("%s", w) } // not in the report, nor in the bundle: it changes no figure
 	if progress != nil {
 		j.Progress = func(stage, unit string, done, total int) {
 			progress(wrap.Progress{Stage: stage, Unit: unit, Done: done, Total: total})
@@ -30,8 +32,16 @@ func newJournal(progress func(wrap.Progress), notify func(string)) *journal {
 	return j
 }
 
+// silentStages are the names of stages that report no further progress, or not at once.
+var silentStages = map[string]string{
+	"open": "opening", "fingerprint": "fingerprint", "read": "reading", "tuning": "tuning", "write": "writing",
+}
+
 // begin ends the current stage and begins another.
 func (j *journal) begin(stage string) {
+	if name := silentStages[stage]; name != "" {
+		j.Step(name, "", 0, 0)
+	}
 	now := time.Now()
 	if j.stage != "" {
 		j.seconds[j.stage] += now.Sub(j.since).Seconds()
@@ -44,6 +54,27 @@ func (j *journal) end() map[string]float64 {
 	j.begin("")
 	j.seconds["total"] = time.Since(j.started).Seconds()
 	return j.seconds
+}
+
+// copying returns write with progress. It writes a number of bytes, 0 if that is unknown.
+func (j *journal) copying(write func(io.Writer) error, size int64) func(io.Writer) error {
+	return func(w io.Writer) error {
+		return write(&counted{w: w, step: func(n int) { j.Step("writing", "bytes", n, int(size)) }})
+	}
+}
+
+// counted counts what is written.
+type counted struct {
+	w    io.Writer
+	n    int
+	step func(n int)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += n
+	c.step(c.n)
+	return n, err
 }
 
 // notice passes on at once what the report need not repeat.

@@ -55,7 +55,7 @@ func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 		if in.cut != nil {
 			model = in.cut.Model.Info()
 			if cfg.holdsModel(p) {
-				if o.Model, o.ModelData, err = modelFiles(in.cut.Model); err != nil {
+				if o.Model, o.ModelData, err = modelFiles(in.cut.Model, log); err != nil {
 					return err
 				}
 			}
@@ -116,7 +116,8 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 	if err := in.openProduct(ctx, &Config{Runtime: c.Runtime}); err != nil {
 		return nil, err
 	}
-	p, dir, err := part.Merge(ctx, c.Parts, in.matrixProduct())
+	step := func(done, total int) { log.Step("merging", "parts", done, total) }
+	p, dir, err := part.Merge(ctx, c.Parts, in.matrixProduct(), step)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +132,7 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 		m.model = &onnx.Info{SHA256: r.SHA256, Opset: r.Opset, Producer: r.Producer}
 	}
 	if c.Model != "" {
-		return m, m.take(c.Model)
+		return m, m.take(c.Model, log)
 	}
 	if dir == "" {
 		return m, nil
@@ -148,7 +149,7 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 }
 
 // take takes the model from a file, which must be the calibrated one.
-func (m *merging) take(path string) error {
+func (m *merging) take(path string, log *journal) error {
 	if m.model == nil {
 		return fmt.Errorf("%s: the parts have precomputed features and no model", path)
 	}
@@ -160,7 +161,7 @@ func (m *merging) take(path string) error {
 		return fmt.Errorf("%s has SHA-256 %.12s…, the parts need the model with %.12s…: give that one", path, model.SHA256(), m.model.SHA256)
 	}
 	m.weights = weightsOf(path, m.Recipe.Head)
-	m.Model, m.ModelData, err = modelFiles(model)
+	m.Model, m.ModelData, err = modelFiles(model, log)
 	return err
 }
 

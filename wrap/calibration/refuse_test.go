@@ -18,7 +18,6 @@ import (
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
@@ -158,59 +157,6 @@ func TestCalibrateRefuses(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestEvaluateRefuses(t *testing.T) {
-	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	large := t.TempDir()
-	write(t, large, "0001.png", photo(t, 1, 28))
-	for _, tt := range []struct {
-		name  string
-		edit  func(c *bench.Config)
-		words []string
-	}{
-		{"no test data", func(c *bench.Config) { c.Test = "" }, []string{"test data"}},
-		{"no bundle", func(c *bench.Config) { c.Bundle = large }, []string{large, "not a bundle"}},
-		{"unknown method", func(c *bench.Config) { c.Methods = []string{"mf0", "magic"} }, []string{"magic", "mf0"}},
-		{"a method twice", func(c *bench.Config) { c.Methods = []string{"mf0", "mf0"} }, []string{"twice"}},
-		{"a name twice", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "a", Spec: c.Test}, {Name: "a", Spec: c.Test}} },
-			[]string{`"a"`, "NAME=SPEC"}},
-		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.OODTest) }, []string{"test: ", "no labels"}},
-		{"images of another size", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "letters", Spec: large}} }, []string{"letters: 0001.png", "28×28"}},
-		{"another model", func(c *bench.Config) { c.Model = "../../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
-		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"Limit is -1"}},
-		{"negative batch", func(c *bench.Config) { c.Runtime.Batch = -1 }, []string{"Batch -1"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := bench.Config{Bundle: dir, Test: digits(t, models.DigitsTest)}
-			tt.edit(&c)
-			_, err := bench.Evaluate(t.Context(), c)
-			says(t, err, tt.words...)
-		})
-	}
-}
-
-func TestEvaluateTakesAPart(t *testing.T) {
-	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	last := map[string]Progress{}
-	e, err := bench.Evaluate(t.Context(), bench.Config{
-		Bundle: dir, Test: digits(t, models.DigitsTest),
-		OOD:     []bench.NamedSpec{{Name: "letters", Spec: digits(t, models.OODTest)}},
-		Methods: []string{"leverage", "mle"}, Limit: 50, Progress: func(p Progress) { last[p.Stage] = p },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(e.Methods) != 2 || e.Methods[0].Name != "leverage" || e.Methods[1].InDomain.N != 50 || e.Methods[1].OOD[0].N != 50 {
-		t.Errorf("%+v", e.Methods)
-	}
-	for _, stage := range []string{"test", "letters"} {
-		if p := last[stage]; p.Done != 50 || p.Total != 50 || p.Unit != "examples" {
-			t.Errorf("progress of %s ends at %+v", stage, p)
-		}
 	}
 }
 

@@ -69,7 +69,7 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 			files.Sweep(filepath.Dir(filepath.Clean(out))) // drafts of a run that was killed at its end
 			return &DoneError{out}
 		}
-		err = fmt.Errorf("%s is not the result of this calibration: its %s is %s, want %s", out, field, is, want)
+		err = fmt.Errorf("%s is not the result of this calibration: its %s is %s, want %s", out, fieldName(field), is, want)
 	}
 	if a.cfg.Force {
 		return o.check(a.cfg)
@@ -88,13 +88,27 @@ func added(data []bundle.Dataset) (specs []string) {
 	return specs[min(1, len(specs)):]
 }
 
+// fieldName names a field of an identity: by its option, if it has one, or by its keys.
+func fieldName(keys string) string {
+	key := keys
+	for _, group := range []string{"recipe.", "settings.", "decisions."} {
+		key = strings.TrimPrefix(key, group)
+	}
+	for _, n := range option.All {
+		if n.Key() == key {
+			return n.String()
+		}
+	}
+	return keys
+}
+
 // identity is what must agree for two calibrations to give the same bundle. Fingerprints of the data are compared
 // after the rest, since they cost more.
 type identity struct {
 	Tool            string `yaml:"tool"`
 	bundle.Settings `yaml:",inline"`
 	Found           bundle.Head      `yaml:"found_head"`
-	Model           string           `yaml:"model"`
+	Model           string           `yaml:"model.sha256"`
 	Preprocess      *preprocess.Spec `yaml:"preprocess"`
 	Batch           int              `yaml:"batch"`
 	Classes         []string         `yaml:"classes"`
@@ -222,7 +236,7 @@ func (a *accumulation) resume(ctx context.Context) error {
 	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
 		a.refused = true
 		return fmt.Errorf("%s belongs to another calibration: %s was %s, and is now %s: start again with %s, or choose another %s",
-			c.dir, field, before, now, option.Force, option.Out)
+			c.dir, fieldName(field), before, now, option.Force, option.Out)
 	}
 	for _, s := range a.in.sets() {
 		if err := a.take(ctx, s, old); err != nil {

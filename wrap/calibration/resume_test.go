@@ -228,8 +228,8 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 		words  []string
 	}{
 		"another SPEC":       {func(c *Config) { c.Train = data + "[:1999]" }, []string{"sets.train.", "1999"}},
-		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"recipe.settings.covariance", "hessian", "fisher"}},
-		"another limit":      {func(c *Config) { c.Limit = 7 }, []string{"recipe.settings.limit", "0", "7"}},
+		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"Covariance was hessian, and is fisher"}},
+		"another limit":      {func(c *Config) { c.Limit = 7 }, []string{"Limit was 300, and is 7"}},
 		"more data":          {func(c *Config) { c.OOD = data }, []string{"sets.ood"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -375,8 +375,8 @@ func TestTheResultOfAnotherCalibrationIsNotAccepted(t *testing.T) {
 		words  []string
 	}{
 		"another SPEC":       {func(c *Config) { c.Train = data + "[:1999]" }, []string{"train.", "1999"}},
-		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"covariance is hessian, want fisher"}},
-		"without its model":  {func(c *Config) { c.NoModel = true }, []string{"no_model is false, want true"}},
+		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"its Covariance is hessian, want fisher"}},
+		"without its model":  {func(c *Config) { c.NoModel = true }, []string{"its NoModel is false, want true"}},
 		"other data": {func(*Config) {
 			pixels := read(t, data)
 			pixels[100] ^= 1
@@ -588,7 +588,7 @@ func TestAPartWithoutItsModelIsAnother(t *testing.T) {
 	t.Parallel()
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	c.Resume, c.NoModel = true, true
-	for index, want := range map[int]string{1: "its no_model is true, want false", 2: "nothing to do"} {
+	for index, want := range map[int]string{1: "its NoModel is true, want false", 2: "nothing to do"} {
 		c.Shard, c.NoModel = rows.Shard{Index: index, Count: 2}, true
 		c.Out = filepath.Join(t.TempDir(), "p")
 		if _, err := Accumulate(t.Context(), c); err != nil {

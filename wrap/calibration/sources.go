@@ -102,7 +102,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 
 // openNetwork opens the model and cuts it at its head.
 func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
-	model, err := onnx.OpenCopy(cfg.Model)
+	model, err := onnx.OpenCopyContext(ctx, cfg.Model)
 	if err != nil {
 		return err
 	}

@@ -244,7 +244,7 @@ func (u *update) open(ctx context.Context) error {
 
 // openModel opens the model, to be run as in the calibration.
 func (u *update) openModel(ctx context.Context) error {
-	a, err := attach.Open(u.bundle, u.Model, nil)
+	a, err := attach.Open(ctx, u.bundle, u.Model, nil)
 	if err != nil {
 		return err
 	}

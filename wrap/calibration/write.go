@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -108,29 +109,37 @@ func describeSet(s *part.Set) bundle.Dataset {
 // modelFiles returns functions that write a model into a bundle or part: a copy of its file or, if it has weights
 // in other files, one file with all of them, or a second one with the weights if one is too small. data is nil
 // unless there is a second file.
-func modelFiles(m *onnx.Model) (model, data func(io.Writer) error, err error) {
+func modelFiles(m *onnx.Model, log *journal) (model, data func(io.Writer) error, err error) {
 	if m.SelfContained() {
-		return func(w io.Writer) error { return copyModel(w, m) }, nil, nil
+		return func(w io.Writer) error { return copyModel(w, m, log) }, nil, nil
 	}
 	files, err := m.Files(bundle.ModelName)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w; leave the model out of the bundle with %s", err, option.NoModel)
 	}
 	if len(files) == 2 {
-		data = files[1].Write
+		data = log.copying(files[1].Write, files[1].Size)
 	}
-	return files[0].Write, data, nil
+	return log.copying(files[0].Write, files[0].Size), data, nil
 }
 
 // copyModel copies the file of a self-contained model.
-func copyModel(w io.Writer, m *onnx.Model) error {
+func copyModel(w io.Writer, m *onnx.Model, log *journal) error {
 	f, err := m.File()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	var size int64
+	if info, err := os.Stat(m.Path()); err == nil {
+		size = info.Size()
+	}
 	h := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(w, h), f); err != nil {
+	write := func(w io.Writer) error {
+		_, err := io.Copy(io.MultiWriter(w, h), f)
+		return err
+	}
+	if err := log.copying(write, size)(w); err != nil {
 		return err
 	}
 	if hex.EncodeToString(h.Sum(nil)) != m.SHA256() {

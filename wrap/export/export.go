@@ -20,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -42,6 +43,8 @@ type Options struct {
 	Model  string // path of the model file, for a bundle that holds none
 	Method string // one of Methods; "" keeps the bundle's probabilities
 	Force  bool   // replace what an earlier Write wrote, or with Out any ONNX model but the network itself
+
+	Progress func(wrap.Progress) // may be nil
 }
 
 // Report describes an export.
@@ -99,12 +102,12 @@ var ErrNoName = errors.New("is not a valid name for a Triton model")
 //
 // The model takes the network's own inputs: preprocessing is not part of it.
 func Write(ctx context.Context, dir string, o Options) (*Report, error) {
-	return export(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
+	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenContext(ctx, dir) }, o)
 }
 
 // WriteFS is [Write] for a bundle at the root of a file system; use fs.Sub to get there.
 func WriteFS(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
-	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
+	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFSContext(ctx, fsys) }, o)
 }
 
 func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (*Report, error) {
@@ -127,7 +130,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	if err != nil {
 		return nil, err
 	}
-	a, err := attach.Open(b, o.Model, nil)
+	a, err := attach.Open(ctx, b, o.Model, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -244,11 +247,12 @@ type destination struct {
 	made          bool     // folder is to be made
 	kept          []string // files that must not be replaced
 	network       string   // SHA-256 of the model that was calibrated
+	progress      func(wrap.Progress)
 }
 
 // destination returns where the export goes, and refuses what must not be replaced.
 func (o *Options) destination(b *bundle.Bundle) (*destination, error) {
-	p := &destination{force: o.Force}
+	p := &destination{force: o.Force, progress: o.Progress}
 	if o.Model != "" {
 		p.kept = append(p.kept, o.Model, o.Model+dataSuffix)
 	}
@@ -395,7 +399,11 @@ func (p *destination) write(ctx context.Context, list []onnx.File) (written []Wr
 	}
 	defer draft.Close()
 	for _, f := range list {
-		w := &endingWriter{ctx: ctx}
+		w := &endingWriter{ctx: ctx, step: func(n int64) {
+			if p.progress != nil {
+				p.progress(wrap.Progress{Stage: "writing", Unit: "bytes", Done: int(n), Total: int(f.Size)})
+			}
+		}}
 		err := draft.Put(filepath.Join(p.whole, filepath.FromSlash(f.Name)), func(to io.Writer) error {
 			w.w = to
 			return f.Write(w)
@@ -462,9 +470,10 @@ func (p *destination) moveWhole(draft *files.Draft) error {
 
 // endingWriter writes until a context ends, and counts bytes.
 type endingWriter struct {
-	ctx context.Context
-	w   io.Writer
-	n   int64
+	ctx  context.Context
+	w    io.Writer
+	n    int64
+	step func(n int64)
 }
 
 func (e *endingWriter) Write(p []byte) (int, error) {
@@ -473,6 +482,7 @@ func (e *endingWriter) Write(p []byte) (int, error) {
 	}
 	n, err := e.w.Write(p)
 	e.n += int64(n)
+	e.step(e.n)
 	return n, err
 }
 

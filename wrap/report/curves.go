@@ -79,8 +79,8 @@ func (v *view) reliabilityOf(l look) figure {
 		Name: "Accuracy by confidence, " + l.title, Diagonal: true, Series: []chart.Series{points},
 		X: chart.Axis{Label: "mean confidence in %", Max: 1, Percent: true}, Y: chart.Axis{Label: "accuracy in %", Max: 1, Percent: true},
 	}
-	caption := fmt.Sprintf("ECE %s%s; debiased root mean square, %s%s; n = %s.", percent.write(in.ECE), v.intervalOf(in.Intervals, "ece"),
-		percent.write(in.DebiasedCE), v.intervalOf(in.Intervals, "debiased_ce"), count(in.N))
+	caption := fmt.Sprintf("ECE %s%s; debiased root mean square, %s%s; %d bins, n = %s.", percent.write(in.ECE), v.intervalOf(in.Intervals, "ece"),
+		percent.write(in.DebiasedCE), v.intervalOf(in.Intervals, "debiased_ce"), len(bins), count(in.N))
 	return newFigure(sentence(l.title), caption, c, t)
 }
 

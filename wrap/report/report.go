@@ -50,7 +50,7 @@ func Write(path string, e *bench.Evaluation, o Options) error {
 		return errors.New("report: the evaluation has no Detail: set Config.Detailed")
 	}
 	var b bytes.Buffer
-	if err := write(&b, newView(e, o).page()); err != nil {
+	if err := write(&b, newView(e, o, e.Detail.Probabilities, e.Detail.Score).page()); err != nil {
 		return err
 	}
 	return files.Write(path, func(w io.Writer) error {

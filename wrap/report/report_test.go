@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,6 +130,7 @@ func evaluation() *bench.Evaluation {
 		{Kind: bench.LeastOOD, Set: "far", Examples: []bench.GalleryExample{{Name: "c", Label: -1, OODPercentile: .02}}},
 	}
 	return &bench.Evaluation{
+		Bins:   10,
 		Bundle: wrap.BundleInfo{Path: "some/folder/" + "b" + hostile, Summary: bundle.Summary{Structure: "full", Covariance: "hessian"}},
 		Methods: []bench.MethodResult{
 			{Name: "mle", InDomain: labelled(.031, 0, 0), OOD: []bench.OODResult{told("far", .4, false)}},
@@ -144,7 +146,9 @@ func evaluation() *bench.Evaluation {
 	}
 }
 
-func pageOf(e *bench.Evaluation, o Options) *page { return newView(e, o).page() }
+func pageOf(e *bench.Evaluation, o Options) *page {
+	return newView(e, o, e.Detail.Probabilities, e.Detail.Score).page()
+}
 
 func htmlOf(t *testing.T, e *bench.Evaluation, o Options) string {
 	t.Helper()
@@ -700,7 +704,7 @@ func TestTheCurvesOfAFewMethodsAreDrawn(t *testing.T) {
 		e.Methods = append(e.Methods, bench.MethodResult{Name: "ts", InDomain: labelled(.01, -.03, -.01)})
 		e.Detail.Curves["ts"] = e.Detail.Curves["mf0"]
 		e.Detail.Probabilities = serves
-		v := newView(e, Options{})
+		v := newView(e, Options{}, e.Detail.Probabilities, e.Detail.Score)
 		var drawn []string
 		for _, l := range v.drawn() {
 			drawn = append(drawn, l.title)
@@ -715,5 +719,20 @@ func TestTheCurvesOfAFewMethodsAreDrawn(t *testing.T) {
 		if got := strings.Join(legend, "; "); got != want {
 			t.Errorf("where %s serves, the legend is %q, want %q", serves, got, want)
 		}
+	}
+}
+
+// The headline needs no detail, only the methods that it compares.
+func TestHeadlineNeedsNoDetail(t *testing.T) {
+	e := evaluation()
+	e.Bundle.Probabilities.Method, e.Bundle.OODScore.Name = calibrate.Method(e.Detail.Probabilities), e.Detail.Score
+	want := pageOf(e, Options{}).Headline
+	e.Detail = nil
+	if got := Headline(e); got != want || got == "" {
+		t.Errorf("%q, want %q", got, want)
+	}
+	e.Methods = slices.DeleteFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == network })
+	if got := Headline(e); got != "" {
+		t.Errorf("without the network: %q", got)
 	}
 }

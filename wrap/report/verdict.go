@@ -3,17 +3,34 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
-// verdict is the result in plain words: a headline, and sentences with intervals.
-func (v *view) verdict() (headline string, sentences []string) {
+// Headline says in a line how the probabilities and the OOD score of a bundle compare with the network itself, "" if
+// the evaluation does not have them, or not the network.
+func Headline(e *bench.Evaluation) string {
+	names := []string{network, string(e.Bundle.Probabilities.Method), e.Bundle.OODScore.Name}
+	for _, name := range names {
+		if !slices.ContainsFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == name }) {
+			return ""
+		}
+	}
+	v := newView(e, Options{}, names[1], names[2])
+	if v.before.InDomain == nil || v.after.InDomain == nil {
+		return ""
+	}
+	return v.headline()
+}
+
+// headline is the result in a line.
+func (v *view) headline() (headline string) {
 	before, after := v.before.InDomain, v.after.InDomain
 	if before == nil || after == nil {
-		return "What was measured", nil
+		return "What was measured"
 	}
 	ece, known := after.Differences[network]["ece"]
 	switch {
@@ -35,7 +52,16 @@ func (v *view) verdict() (headline string, sentences []string) {
 	default:
 		headline = "No significant difference from the network"
 	}
-	headline += v.oodHeadline()
+	return headline + v.oodHeadline()
+}
+
+// verdict is the result in plain words: a headline, and sentences with intervals.
+func (v *view) verdict() (headline string, sentences []string) {
+	before, after := v.before.InDomain, v.after.InDomain
+	if before == nil || after == nil {
+		return v.headline(), nil
+	}
+	headline = v.headline()
 	sentences = append(sentences, v.calibrationSentence(before, after))
 	if s := v.errorSentence(before, after); s != "" {
 		sentences = append(sentences, s)

@@ -35,13 +35,14 @@ type view struct {
 	before, after, score *bench.MethodResult
 }
 
-func newView(e *bench.Evaluation, o Options) *view {
+// newView is a view with the names of the selected probabilities and score.
+func newView(e *bench.Evaluation, o Options, probabilities, score string) *view {
 	v := &view{e: e, options: o}
 	find := func(name string) *bench.MethodResult {
 		i := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == name })
 		return &e.Methods[max(i, 0)]
 	}
-	v.before, v.after, v.score = find(network), find(e.Detail.Probabilities), find(e.Detail.Score)
+	v.before, v.after, v.score = find(network), find(probabilities), find(score)
 	return v
 }
 
@@ -181,8 +182,8 @@ func (v *view) figures() section {
 	}
 	b := v.e.Bootstrap
 	test.Note = fmt.Sprintf("Below each result is its %s interval, over %s resamples of the examples. * marks a significant difference from the network, on the same resamples. "+
-		"ECE is the mean difference between confidence and accuracy over bins of confidence; debiased is its root mean square, corrected for the bias of finite samples. "+
-		"AURC is the mean error over all coverages, where the least uncertain examples are answered.", v.level(), count(b.Resamples))
+		"ECE is the mean difference between confidence and accuracy over %d bins of confidence; debiased is its root mean square, corrected for the bias of finite samples. "+
+		"AURC is the mean error over all coverages, where the least uncertain examples are answered.", v.level(), count(b.Resamples), v.e.Bins)
 	if len(test.Rows) > 0 {
 		s.Tables = append(s.Tables, test)
 	}

@@ -111,7 +111,8 @@ func instrument(name, dir string, rules *[]string) ([]byte, error) {
 		function := f.Name.Name + ", "
 		if f.Name.Name == "init" {
 			function, filled = "", true
-			edits = append(edits, edit{offset(f.Name.Pos()), offset(f.Name.End()), "fillTables" + strings.TrimSuffix(filepath.Base(name), ".go")})
+			tables := "fillTables" + strings.TrimSuffix(filepath.Base(name), ".go")
+			edits = append(edits, edit{offset(f.Name.Pos()), offset(f.Name.End()), tables})
 		} else if results := nothing(f); results != "" && switched.MatchString(f.Name.Name) {
 			at := offset(f.Body.Lbrace) + 1
 			edits = append(edits, edit{at, at, fmt.Sprintf("\nif RuleIsOff(%d) { return %s }\n", rule("%s", f.Name.Name), results)})

@@ -77,44 +77,43 @@ func (t *table) write(w io.Writer) error {
 		wrapping++
 		fmt.Fprintf(&rows, "| `%s` | %d | %s |\n", rule, t.real(rule), t.which(rule))
 	}
-	_, err := fmt.Fprintf(w, page, len(rules), real, strings.Join(groups, ", "), t.models[invented], wrapping, rows.String(),
-		strings.Join(none, ", "))
+	_, err := fmt.Fprintf(w, page, len(rules), real, strings.Join(groups, ", "), t.models[invented], wrapping,
+		rows.String(), strings.Join(none, ", "))
 	return err
 }
 
 const page = `# Which rules of the head finder are needed
 
-Written by [ablation](ablation/main.go). Each of %d rules of onnx/head and onnx/internal/graph was switched off alone: the
-name of an operator in a table, a switch or a list, or a function that recognises one way of writing. A rule is needed by
-a model whose head is then refused, or differs in its tensors, weights, link, labels, cut model or what is said of it.
+Written by [ablation](ablation/main.go). Each of %d rules of onnx/head and onnx/internal/graph was switched off alone. A rule is the name of an operator in a
+table, switch or list, or a function that recognises one way of writing. A model needs a rule if its head is refused without
+it, or differs in its tensors, weights, link, labels, cut model or description.
 
-The models that exporters and vendors write, and that are wrapped, are %d: %s. Beside them are %d fixtures and heads of our own.
+The wrapped models written by exporters and vendors are %d: %s. There are also %d fixtures and heads written by hand.
 
-To make it again, export models as the [README](README.md) says, then, in testdata:
+To repeat it, export the models as described in the [README](README.md); then, in testdata:
 
     go run ./coverage/ablation -models coverage/work -models examples -models ../models -models ../../shared/data/models \\
       -models onnx > coverage/rules.md
 
 %d rules are needed:
 
-| rule | models | of |
+| rule | models | groups |
 |---|---|---|
 %s
-The rest is needed by none of these models; in brackets, by how many fixtures and heads of our own: %s.
+None of these models needs the other rules. In brackets: how many fixtures and heads written by hand do: %s.
 
-Of these stay: operators whose shapes the finder follows through the body, a name each; quantised and fused operators that ONNX
-Runtime's quantiser and optimiser write for other networks; what words refusals and suggests layers; names of classes in metadata; what
-dense layers below the last need (Dropout, Unsqueeze, Transpose, BatchNormalization); and Clip, which networks of models/mnist-methods have. A rule that only
-a head of our own needs goes.
+These are kept: names of operators whose shapes the finder follows through the body; quantised and fused operators that ONNX
+Runtime's quantiser and optimiser write for other networks; rules for the text of refusals and for suggested layers; class names in
+metadata; operators that dense layers below the last need (Dropout, Unsqueeze, Transpose, BatchNormalization); and Clip, which networks
+of models/mnist-methods have. Rules that only heads written by hand need are removed.
 
-Finding by structure and proving by numbers was tried in place of lowering and of folding constants: the part between given
-features and logits was cut out and run in ONNX Runtime on 0 and the unit vectors, which gives b and W, and on random features
-to see that it is linear. Of 262 models with a head, 172 had the same W and b within 1e-6 of the largest (29 to the last bit), and 3 in half
-precision within 1e-3. The other 87 need the rules all the same: 22 round on the way, so that nothing can be read off; in 44
-features or logits are inside one operator (LinearClassifier, QGemm, MatMulInteger …), and are no tensor of the file; 19 pool or choose a
-token behind the layer; 2 add layers of several features. It took 44 ms in the median and 13 s at most, where finding and reading the
-weights took 37 ms in the mean on the same busy machine, and it cannot run without a runtime. It was not taken: most of lowering would have
-stayed, beside it.
+An alternative to lowering and constant folding was tried: cut out the part between given features and logits, run it in ONNX Runtime
+on 0 and the unit vectors, which gives b and W, and check on random features that it is linear. Of 262 models with a head, 172 had the
+same W and b within 1e-6 of the largest value (29 to the last bit), and 3 in half precision within 1e-3. The other 87 need the rules
+anyway: 22 round intermediate values; in 44, features or logits are inside one operator (LinearClassifier, QGemm, MatMulInteger …) and
+are not a tensor of the file; 19 pool or select a token after the layer; 2 add layers of several features. It took 44 ms in the median
+and 13 s at most; finding and reading the weights took 37 ms on average on the same busy machine. It also needs a runtime. It was not
+adopted, because most of lowering would have stayed.
 `
 
 // real counts models of exporters and vendors that need a rule.

@@ -70,7 +70,8 @@ func (n Network) Open(ctx context.Context) (o *Open, err error) {
 		Head: found.Head,
 		Pool: &rows.Batch{},
 	}
-	if o.network, err = featurize.New(featurize.Config{Model: model, Head: found, Preprocess: n.Preprocess}); err != nil {
+	o.network, err = featurize.New(featurize.Config{Model: model, Head: found, Preprocess: n.Preprocess})
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -82,7 +83,8 @@ func (n Network) Open(ctx context.Context) (o *Open, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sums, err := calibrate.NewSums(calibrate.CurvatureConfig{Head: o.Head, Structure: calibrate.Kronecker, Product: product})
+	sums, err := calibrate.NewSums(
+		calibrate.CurvatureConfig{Head: o.Head, Structure: calibrate.Kronecker, Product: product})
 	if err != nil {
 		return nil, err
 	}

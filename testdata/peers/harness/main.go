@@ -201,7 +201,8 @@ func fit(ctx context.Context) (map[string]any, error) {
 	defer product.Close()
 	config := calibrate.CurvatureConfig{Head: head, Structure: calibrate.Structure(*structure), Product: product}
 	one := func() error {
-		c, err := calibrate.NewCurvature(config, &rows.Batch{N: len(logits) / head.Logits, Features: phi, Logits: logits})
+		all := &rows.Batch{N: len(logits) / head.Logits, Features: phi, Logits: logits}
+		c, err := calibrate.NewCurvature(config, all)
 		if err != nil {
 			return err
 		}
@@ -226,7 +227,8 @@ func predictFeatures(ctx context.Context) (map[string]any, error) {
 	return repeat("predict", n, func() error {
 		for first := 0; first < n; first += *batch {
 			last := min(n, first+*batch)
-			_, err := p.PredictFeatures(phi[first*head.Features:last*head.Features], logits[first*head.Logits:last*head.Logits])
+			part := phi[first*head.Features : last*head.Features]
+			_, err := p.PredictFeatures(part, logits[first*head.Logits:last*head.Logits])
 			if err != nil {
 				return err
 			}

@@ -310,9 +310,8 @@ func (s *soak) count(ctx context.Context) error {
 				defer cancel() // ends the requests, too
 				for cl := make(s.workers); more() && s.tally.count(reloaded) < s.exchanges; {
 					cl.once(ctx, kind{"exchange", 1, func(cl *client, ctx context.Context) (outcome, error) {
-						hints := []func() error{
-							func() error { return cl.load(ctx, swapped) }, cl.server.hangup, func() error { return nil },
-						}
+						load := func() error { return cl.load(ctx, swapped) }
+						hints := []func() error{load, cl.server.hangup, func() error { return nil }}
 						return reloaded, cl.exchange(ctx, hints[cl.rng.IntN(len(hints))])
 					}})
 				}

@@ -110,7 +110,7 @@ func (k *Kind) target(dir string, o Options) (path string, there bool, err error
 		return "", false, err
 	}
 	if !o.Force {
-		return "", false, fmt.Errorf("%s: %w: use %s to replace it", path, fs.ErrExist, option.Force)
+		return "", false, fmt.Errorf("%s: %w: use %s to replace it", dir, fs.ErrExist, option.Force)
 	}
 	// A link to a folder stays, and the folder is replaced.
 	if path, err = filepath.EvalSymlinks(path); err != nil {

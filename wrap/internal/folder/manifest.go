@@ -14,7 +14,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/internal/yamlcheck"
 )
 
 // Errors of manifests, and of jobs.
@@ -135,7 +135,7 @@ func Format(root *yaml.Node) (*int, error) {
 	var d struct {
 		Format *int `yaml:"format"`
 	}
-	if err := CheckTypes(root, reflect.TypeOf(d), ""); err != nil {
+	if err := yamlcheck.Types(root, reflect.TypeOf(d), ""); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrYAML, err)
 	}
 	if err := root.Decode(&d); err != nil {
@@ -146,7 +146,7 @@ func Format(root *yaml.Node) (*int, error) {
 
 // Decode reads a document, whose root is parsed, into a manifest, and refuses unknown fields.
 func Decode(document []byte, root *yaml.Node, manifest any) error {
-	if err := CheckTypes(root, reflect.TypeOf(manifest), ""); err != nil {
+	if err := yamlcheck.Types(root, reflect.TypeOf(manifest), ""); err != nil {
 		return fmt.Errorf("%w: %w", ErrYAML, err)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(document))
@@ -177,29 +177,16 @@ func plain(n *yaml.Node, pairs *int) error {
 	return nil
 }
 
-var unknownField = regexp.MustCompile(`field (.+?) not found in type \S+`)
-
-// goType matches the Go types in package yaml's errors, which mean nothing to readers of a file.
-var goType = regexp.MustCompile(`(?s) into .*$`)
-
 // Error turns an error of package yaml into one of this package, on one line.
 func Error(err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: it is empty", ErrYAML)
 	}
-	s := strings.TrimPrefix(err.Error(), "yaml: ")
-	var t *yaml.TypeError
-	if errors.As(err, &t) {
-		for i, line := range t.Errors {
-			t.Errors[i] = goType.ReplaceAllString(line, "")
-		}
-		s = strings.Join(t.Errors[:min(len(t.Errors), 10)], "; ")
+	message, unknown := yamlcheck.Message(err)
+	if unknown {
+		return fmt.Errorf("%w: %s", ErrUnknownField, message)
 	}
-	s = text.Line(strings.Join(strings.Fields(s), " "))
-	if unknownField.MatchString(s) {
-		return fmt.Errorf("%w: %s", ErrUnknownField, unknownField.ReplaceAllString(s, "field $1"))
-	}
-	return fmt.Errorf("%w: %s", ErrYAML, s)
+	return fmt.Errorf("%w: %s", ErrYAML, message)
 }
 
 // IsHash reports whether s is a SHA-256 in lower-case hexadecimal.

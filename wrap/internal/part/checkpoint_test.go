@@ -19,7 +19,7 @@ func TestACheckpointIsNotMerged(t *testing.T) {
 	if _, err := Open(dir, nil); !errors.Is(err, ErrCheckpoint) {
 		t.Errorf("opened: %v", err)
 	}
-	if _, _, err := Merge(t.Context(), []string{dir}, nil); !errors.Is(err, ErrCheckpoint) {
+	if _, _, err := Merge(t.Context(), []string{dir}, nil, nil); !errors.Is(err, ErrCheckpoint) {
 		t.Errorf("merged: %v", err)
 	}
 	got, err := OpenCheckpoint(dir, nil)

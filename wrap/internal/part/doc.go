@@ -4,7 +4,7 @@
 //
 //	err := part.Write(dir, p, part.WriteOptions{})
 //	…
-//	p, model, err := part.Merge(ctx, dirs, nil)
+//	p, model, err := part.Merge(ctx, dirs, nil, nil)
 //
 // # The folder
 //

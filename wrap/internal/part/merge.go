@@ -23,9 +23,14 @@ import (
 // matrices, and may be nil.
 //
 // Parts must have the same recipe and data, and no shard twice. [Manifest.Missing] reports missing shards.
-func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Part, model string, err error) {
+func Merge(
+	ctx context.Context, dirs []string, product parallel.Product, step func(done, total int),
+) (p *Part, model string, err error) {
 	if len(dirs) == 0 {
 		return nil, "", errors.New("no parts to merge")
+	}
+	if step == nil {
+		step = func(int, int) {}
 	}
 	parts := make([]folderOf, len(dirs))
 	for i, dir := range dirs {
@@ -52,10 +57,11 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 	}
 	complete := tree{}
 	first := math.MaxInt // position of the first validation example so far
-	for _, f := range parts {
+	for i, f := range parts {
 		if err := context.Cause(ctx); err != nil {
 			return nil, "", err
 		}
+		step(i, len(parts))
 		o, err := Open(f.dir, product)
 		if err != nil {
 			return nil, "", err
@@ -80,6 +86,7 @@ func Merge(ctx context.Context, dirs []string, product parallel.Product) (p *Par
 			model = f.dir
 		}
 	}
+	step(len(parts), len(parts))
 	for role, set := range sets {
 		*p.Rows(role) = mergeRows(set.batches)
 	}
@@ -183,7 +190,8 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 				all, from = &Set{Role: role, Spec: s.Spec, From: s.From, Count: s.Count, Stream: s.Stream}, f.dir
 				all.Shards = append(all.Shards, s.Shards...)
 			} else {
-				if field, a, b := Difference(all.identity(), s.identity()); field != "" {
+				inAll := func(s *Set) setIdentity { return s.identity(s.Shards[0].Shard.Count) }
+				if field, a, b := Difference(inAll(all), inAll(s)); field != "" {
 					return mismatch(from, f.dir, fmt.Sprintf("%s %s", role, field), a, b)
 				}
 				all.Shards = append(all.Shards, s.Shards...)
@@ -218,7 +226,7 @@ func (m *Manifest) Identity() map[string]any {
 		for j, p := range s.Shards {
 			shards[j] = p.Shard.String()
 		}
-		sets[string(s.Role)] = map[string]any{"spec": s.Spec, "from": s.From, "count": s.Count, "shards": shards}
+		sets[string(s.Role)] = s.identity(shards)
 	}
 	return map[string]any{"tool": m.Tool, "recipe": m.Recipe.resolved(), "sets": sets}
 }
@@ -234,11 +242,11 @@ type setIdentity struct {
 	From   int    `yaml:"from"`
 	Count  int    `yaml:"count"`
 	Stream bool   `yaml:"stream"`
-	Shards int    `yaml:"shards"` // in total
+	Shards any    `yaml:"shards"` // which, of a part; how many in all, of parts to be merged
 }
 
-func (s *Set) identity() *setIdentity {
-	return &setIdentity{s.Spec, s.From, s.Count, s.Stream, s.Shards[0].Shard.Count}
+func (s *Set) identity(shards any) setIdentity {
+	return setIdentity{s.Spec, s.From, s.Count, s.Stream, shards}
 }
 
 // Difference returns the first YAML field in which two values differ, with its values; "" if they are equal.

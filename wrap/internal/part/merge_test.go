@@ -143,12 +143,13 @@ func TestMergeRefuses(t *testing.T) {
 		"no part":          {[]string{t.TempDir()}, "it has no " + ManifestName},
 		"no folder at all": {[]string{filepath.Join(t.TempDir(), "p")}, "no such folder"},
 	} {
-		if _, _, err := Merge(t.Context(), test.dirs, nil); err == nil || !strings.Contains(err.Error(), test.want) {
+		_, _, err := Merge(t.Context(), test.dirs, nil, nil)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 	}
 	just := other(func(p *Part) { p.Sets[0].Shards[0].Bad = []string{"a", "b"} })
-	if _, _, err := Merge(t.Context(), []string{dirs[0], just}, nil); err != nil {
+	if _, _, err := Merge(t.Context(), []string{dirs[0], just}, nil, nil); err != nil {
 		t.Errorf("as much is bad as may be: %v", err)
 	}
 }
@@ -199,11 +200,11 @@ func TestTheModelIsCopiedFromThePartThatHoldsIt(t *testing.T) {
 	without := probed(example(t, 2))
 	without.Recipe.Gathered = true
 	for _, dirs := range [][]string{{dir, written(t, without)}, {written(t, without), dir}} {
-		if _, model, err := Merge(t.Context(), dirs, nil); err != nil || model != dir {
+		if _, model, err := Merge(t.Context(), dirs, nil, nil); err != nil || model != dir {
 			t.Errorf("the model is in %q, want %q: %v", model, dir, err)
 		}
 	}
-	if _, model, err := Merge(t.Context(), []string{written(t, without)}, nil); err != nil || model != "" {
+	if _, model, err := Merge(t.Context(), []string{written(t, without)}, nil, nil); err != nil || model != "" {
 		t.Errorf("a model in %q: %v", model, err)
 	}
 	m, err := ReadManifest(dir)

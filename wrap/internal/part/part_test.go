@@ -171,7 +171,7 @@ func TestAPartIsReadAsItWasWritten(t *testing.T) {
 // whole merges all shards of the example.
 func whole(t testing.TB, dirs ...string) *Part {
 	t.Helper()
-	p, _, err := Merge(t.Context(), dirs, nil)
+	p, _, err := Merge(t.Context(), dirs, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,8 +371,8 @@ func TestInvalidPartManifestsAreRefused(t *testing.T) {
 		{"covariance: hessian", "covariance: fisher", CurvatureName},
 		{"covariance: hessian", "covariance: none", "recipe"},
 		{"structure: full", "structure: kron", CurvatureName},
-		{"structure: full", "structure: round", "Structure"},
-		{"damping: auto", "damping: much", "line 16: Damping"},
+		{"structure: full", "structure: round", `structure "round"`},
+		{"damping: auto", "damping: much", "line 16: recipe.settings.damping"},
 		{"lambda0: 1", "lambda0: -1", "lambda0"},
 		{"lambda0: 1", "lambda0: .nan", "lambda0"},
 		{"format: 2", "format: 2\nx: .nan", "field x"},
@@ -390,7 +390,7 @@ func TestInvalidPartManifestsAreRefused(t *testing.T) {
 		{"from: 10\n", "from: -10\n", "from -10"},
 		{"count: 2400", "count: 9000000000000000000", "count 9"},
 		{"count: 2400", "count: 3000", "positions"},
-		{"shard: 1/3", "shard: 4/3", "Shard 4/3"},
+		{"shard: 1/3", "shard: 4/3", "sets.shards.shard 4/3"},
 		{"shard: 1/3", "shard: 2/3", "positions"},
 		{"shard: 3/3", "shard: 1/3", "positions"},
 		{"to: 7", "to: 6", "positions"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
@@ -79,7 +80,7 @@ func (m *Manifest) validateModel() error {
 
 func (r *Recipe) validate() error {
 	s := &r.Settings
-	err := errors.Join(r.Head.Validate(), s.Validate())
+	err := errors.Join(r.Head.Validate(), option.Respell(s.Validate(), option.Name.Key))
 	if err == nil {
 		_, err = s.Structure.Resolve(r.Head.Head)
 	}

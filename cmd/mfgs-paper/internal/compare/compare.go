@@ -1,4 +1,4 @@
-// Package compare measures the paper's methods, which no bundle can serve, beside those of a bundle.
+// Package compare measures the methods of a bundle, and those of the paper that no bundle can use.
 // Each has an entry in the registry (registry.go) and a file; its mathematics is in package methods.
 package compare
 
@@ -36,7 +36,7 @@ func (b *comparison) check() (err error) {
 	}
 	switch {
 	case b.Layers < 0:
-		return fmt.Errorf("layers are %d, want a positive number, or 0 for the last alone", b.Layers)
+		return fmt.Errorf("layers are %d, want a positive number, or 0 for the last layer only", b.Layers)
 	case !(b.DropoutRate >= 0 && b.DropoutRate < 1):
 		return fmt.Errorf("dropout rate is %v, want 0 to less than 1", b.DropoutRate)
 	}
@@ -79,7 +79,7 @@ func (b *comparison) Open(ctx context.Context, s *bench.Session, names []string)
 	list := b.requestsOf(names)
 	for _, r := range list {
 		if b.model == nil && b.runsNetworks(r) {
-			return nil, fmt.Errorf("method %q runs networks, and the bundle was made of ready-made features", r.text)
+			return nil, fmt.Errorf("method %q runs networks, and the bundle was calibrated on precomputed features", r.text)
 		}
 	}
 	for _, r := range list {
@@ -115,14 +115,14 @@ func (b *comparison) openSets(ctx context.Context, train bool) (err error) {
 		return err
 	}
 	if b.val == nil {
-		return errors.New("the bundle knows no held-out data: give it with --val")
+		return errors.New("the bundle does not record its validation data: give them with --val")
 	}
 	if b.ood, err = b.session.Open(ctx, bundle.OOD, b.ValOOD); err != nil {
 		return err
 	}
 	if train {
 		if b.train, err = b.session.Open(ctx, bundle.Train, b.Train); err == nil && b.train == nil {
-			err = errors.New("the bundle knows no training data: give it with --train")
+			err = errors.New("the bundle does not record its training data: give them with --train")
 		}
 	}
 	return err
@@ -189,13 +189,13 @@ func (b *comparison) run(
 func (b *comparison) noteOf(r *request, note string, tuned *calibrate.Tuned) string {
 	costly := r.method == bnnKFAC && b.overLayers(r) // its fit has the remark
 	if most := b.tunedOn(r); !costly && most > 0 && b.val.Data().N > most {
-		note = joinNotes(note, fmt.Sprintf("tuned on %d of %d held-out examples", most, b.val.Data().N))
+		note = joinNotes(note, fmt.Sprintf("tuned on %d of %d validation examples", most, b.val.Data().N))
 	}
 	if tuned.NLLAtBound {
-		note = joinNotes(note, "T_act for the likelihood is at a bound of the search")
+		note = joinNotes(note, "T_act for likelihood is at a bound of the search")
 	}
 	if tuned.OODAtBound {
-		note = joinNotes(note, "T_act for out-of-distribution is at a bound of the search")
+		note = joinNotes(note, "T_act for OOD detection is at a bound of the search")
 	}
 	return note
 }

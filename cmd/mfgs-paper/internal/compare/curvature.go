@@ -94,7 +94,7 @@ func (b *comparison) headWeights() ([]float64, error) {
 		return b.weightsOfHead, nil
 	}
 	if b.modelHead == nil {
-		return nil, errors.New("the bundle was made of ready-made features and has no weights")
+		return nil, errors.New("the bundle was calibrated on precomputed features and has no weights")
 	}
 	var err error
 	b.weightsOfHead, err = lastLayer(b.modelHead)

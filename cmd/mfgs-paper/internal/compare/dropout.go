@@ -13,7 +13,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-var dropout = &method{name: "dropout", doc: "the network's own Dropout, else of features", sampled: true, check: checkWeights, fit: fitDropout}
+var dropout = &method{name: "dropout", doc: "dropout of the network, otherwise of its features", sampled: true, check: checkWeights, fit: fitDropout}
 
 // dropoutRates are tried if none is given.
 var dropoutRates = []float64{0.05, 0.1, 0.2, 0.3, 0.5}
@@ -34,7 +34,7 @@ func fitDropout(ctx context.Context, b *comparison, r *request) (predictor, stri
 			return nil, "", err
 		}
 		if switched > 0 {
-			note := fmt.Sprintf("%d Dropout nodes of the network", switched)
+			note := fmt.Sprintf("%d Dropout nodes in the network", switched)
 			return b.passes(r, b.Runtime.Batch, stochastic), note, nil
 		}
 	}
@@ -70,7 +70,7 @@ func fitDropout(ctx context.Context, b *comparison, r *request) (predictor, stri
 	if b.DropoutRate == 0 {
 		b.rates[r.text] = rate
 	}
-	return best, fmt.Sprintf("of features, rate %g", rate), nil
+	return best, fmt.Sprintf("on features, rate %g", rate), nil
 }
 
 // validationNLL is the NLL at the optimal temperatures.

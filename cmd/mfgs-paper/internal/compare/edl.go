@@ -12,7 +12,7 @@ import (
 )
 
 var edl = &method{
-	name: "edl", doc: "an evidential network, --with edl=FILE, else a last layer", train: true, fit: fitEvidential,
+	name: "edl", doc: "an evidential network with --with edl=FILE, otherwise a last layer", train: true, fit: fitEvidential,
 	check: func(b *comparison, _ *request) (err error) {
 		if len(b.With["edl"]) > 0 {
 			_, _, _, err = b.evidential()
@@ -36,7 +36,7 @@ func (b *comparison) evidential() (*onnx.Model, *head.Head, methods.Evidence, er
 	if evidence == "" {
 		evidence = methods.Evidence(model.Metadata()[evidenceKey])
 		if err := evidence.Validate(); err != nil {
-			return nil, nil, "", fmt.Errorf("%s: its metadata %s: %w: say with --evidence what makes evidence of its logits", path, evidenceKey, err)
+			return nil, nil, "", fmt.Errorf("%s: its metadata %s: %w: set --evidence", path, evidenceKey, err)
 		}
 	}
 	return model, h, evidence, nil
@@ -51,7 +51,7 @@ func fitEvidential(ctx context.Context, b *comparison, r *request) (predictor, s
 		if err != nil {
 			return nil, "", err
 		}
-		return ofRows(e), fmt.Sprintf("a last layer, evidence %s", e.Evidence), nil
+		return ofRows(e), fmt.Sprintf("last layer, evidence %s", e.Evidence), nil
 	}
 	model, h, evidence, err := b.evidential()
 	if err != nil {
@@ -70,5 +70,5 @@ func fitEvidential(ctx context.Context, b *comparison, r *request) (predictor, s
 			return nil, err
 		}
 		return methods.NewEvidential(columns[0], b.head.Logits, evidence)
-	}, fmt.Sprintf("a network, evidence %s", evidence), nil
+	}, fmt.Sprintf("network, evidence %s", evidence), nil
 }

@@ -12,11 +12,11 @@ import (
 // Independently trained networks.
 var (
 	ensemble = &method{
-		name: "ensemble", doc: "networks trained apart: --with ensemble=FILE", check: checkNetworks, fit: fitNetworks,
+		name: "ensemble", doc: "independently trained networks: --with ensemble=FILE", check: checkNetworks, fit: fitNetworks,
 		files: &files{name: "ensemble", least: 2, of: "method ensemble", run: true},
 	}
 	jackknife = &method{
-		name: "jackknife", doc: "networks of parts of the data: --with jackknife=FILE", check: checkNetworks, fit: fitNetworks,
+		name: "jackknife", doc: "networks trained on parts of the data: --with jackknife=FILE", check: checkNetworks, fit: fitNetworks,
 		files: &files{name: "jackknife", least: 2, of: "method jackknife", run: true},
 	}
 )

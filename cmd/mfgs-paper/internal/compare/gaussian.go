@@ -14,7 +14,7 @@ import (
 var (
 	mf0 = gaussian("mf0", "the mean-field approximation", false)
 	mf1 = gaussian("mf1", "mean field with the variances of both logits", false)
-	mf2 = gaussian("mf2", "mean field with their covariance too", false)
+	mf2 = gaussian("mf2", "mean field with the variances and covariances of the logits", false)
 	ukf = gaussian("ukf", "the unscented transform", false)
 	mc  = gaussian("mc", "sampling logits", true)
 )
@@ -96,7 +96,7 @@ func (b *comparison) swag() (*methods.SWAG, error) {
 			return nil, err
 		}
 		if h.Features != b.head.Features || h.Bias != b.head.Bias {
-			return nil, fmt.Errorf("%s: its last layer has %d features and bias %t, the bundle's %d and %t: is it of the same network?", path, h.Features, h.Bias, b.head.Features, b.head.Bias)
+			return nil, fmt.Errorf("%s: its last layer has %d features and bias %t, the bundle's %d and %t: want a checkpoint of the same network", path, h.Features, h.Bias, b.head.Features, b.head.Bias)
 		}
 		w, err := lastLayer(h)
 		if err != nil {

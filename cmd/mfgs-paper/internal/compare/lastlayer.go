@@ -12,14 +12,14 @@ import (
 // Methods that draw last layers, from a posterior or by resampling, or fit them.
 var (
 	bnnKFAC = &method{
-		name: "bnn-kfac", doc: "sampling weights from the Kronecker posterior",
+		name: "bnn-kfac", doc: "sampling weights from the Kronecker-factored posterior",
 		sampled: true, layered: true, train: true, fit: fitKFAC,
 	}
 	rue = &method{
-		name: "rue", doc: "resampling: infinitesimal bootstraps", sampled: true, train: true, fit: fitBootstrap,
+		name: "rue", doc: "the infinitesimal bootstrap", sampled: true, train: true, fit: fitBootstrap,
 	}
 	ensembleLL = &method{
-		name: "ensemble-ll", doc: "last layers fitted from random starts", sampled: true, train: true, fit: fitEnsembleLL,
+		name: "ensemble-ll", doc: "last layers fitted from random initial weights", sampled: true, train: true, fit: fitEnsembleLL,
 	}
 	jackknifeLL = &method{
 		name: "jackknife-ll", doc: "last layers fitted on parts of the data", sampled: true, train: true, fit: fitJackknifeLL,

@@ -108,11 +108,11 @@ func (b *comparison) fitLayers(ctx context.Context, r *request) (predictor, stri
 	}
 	note := fmt.Sprintf("%d layers, damping %s", b.Layers, damping)
 	if b.manifest.Damping.Rule == (calibrate.Damping{}).String() {
-		note += ", as was chosen for the last"
+		note += " as chosen for the last layer"
 	}
 	if r.method == bnnKFAC {
 		if n := b.val.Data().N; n > costlyVal {
-			note += fmt.Sprintf("; tuned on %d of %d held-out examples and nine T_ens", costlyVal, n)
+			note += fmt.Sprintf("; tuned on %d of %d validation examples and nine T_ens", costlyVal, n)
 		}
 		draws, err := p.Draw(r.samples, r.seed)
 		return func(ctx context.Context, s *bench.Set) (calibrate.Predictive, error) {

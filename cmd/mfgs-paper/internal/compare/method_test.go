@@ -46,9 +46,9 @@ func TestMethodsAreParsed(t *testing.T) {
 func TestUnknownMethodsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, words := range map[string][]string{
-		"":                  {`method ""`, "not known", "bnn-kfac"},
-		"mf3":               {`method "mf3"`, "not known"},
-		"MF0":               {"not known"},
+		"":                  {`method ""`, "unknown", "bnn-kfac"},
+		"mf3":               {`method "mf3"`, "unknown"},
+		"MF0":               {"unknown"},
 		"mf0:20":            {"draws no samples", ":20"},
 		"mc:0":              {`"0" samples`, "1 to 100000"},
 		"mc:100001":         {`"100001" samples`},
@@ -60,7 +60,7 @@ func TestUnknownMethodsAreRefused(t *testing.T) {
 		"mf0@kron":          {`covariance "kron"`},
 		"mf0@hessian/":      {`structure ""`, "full or kron"},
 		"mf0@hessian/auto":  {`structure "auto"`},
-		"mf0@swag/kron":     {"structure of its own", "/kron"},
+		"mf0@swag/kron":     {"its own structure", "/kron"},
 		"mf0@hessian@kron":  {`covariance "hessian@kron"`},
 	} {
 		wraptest.Says(t, CheckMethods([]string{text}), words...)

@@ -149,7 +149,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 	if a, b := by["mf0"].InDomain.NLL, by["mf0@hessian/kron"].InDomain.NLL; !approx.Equal(a, b, 0.01) {
 		t.Errorf("NLL %v with the full and %v with the Kronecker structure", a, b)
 	}
-	if note := by["dropout:40"].Note; !strings.Contains(note, "of features") {
+	if note := by["dropout:40"].Note; !strings.Contains(note, "on features") {
 		t.Errorf("dropout says %q of a network without Dropout", note)
 	}
 }
@@ -313,7 +313,7 @@ func TestDropoutChoosesTheRateByValidationNLL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := fmt.Sprintf("of features, rate %g", rate); note != want {
+		if want := fmt.Sprintf("on features, rate %g", rate); note != want {
 			t.Errorf("note %q, want %q", note, want)
 		}
 		nll, err := b.validationNLL(t.Context(), predict)
@@ -326,7 +326,7 @@ func TestDropoutChoosesTheRateByValidationNLL(t *testing.T) {
 	}
 	b.DropoutRate = 0
 	_, note, err := fitDropout(t.Context(), b, r)
-	if want := fmt.Sprintf("of features, rate %g", best); err != nil || note != want || !(least < worst) {
+	if want := fmt.Sprintf("on features, rate %g", best); err != nil || note != want || !(least < worst) {
 		t.Errorf("note %q, want %q (%v); NLL %v to %v", note, want, err, least, worst)
 	}
 }
@@ -616,11 +616,11 @@ func TestAnEvidentialNetworkNamesItsEvidence(t *testing.T) {
 	cfg := everything(t, dir, "edl")
 	cfg.With["edl"] = []string{methodFile("edl.onnx")}
 	r := evaluated(t, cfg)["edl"]
-	if r.Note != "a network, evidence softplus" || !(r.InDomain.Error < 0.09) {
+	if r.Note != "network, evidence softplus" || !(r.InDomain.Error < 0.09) {
 		t.Errorf("%+v %+v", r, r.InDomain.InDomain)
 	}
 	cfg.Evidence = "exp"
-	if r := evaluated(t, cfg)["edl"]; !strings.HasPrefix(r.Note, "a network, evidence exp") {
+	if r := evaluated(t, cfg)["edl"]; !strings.HasPrefix(r.Note, "network, evidence exp") {
 		t.Errorf("note %q", r.Note)
 	}
 	cfg.With["edl"], cfg.Evidence = []string{methodFile("seed1.onnx")}, ""
@@ -642,7 +642,7 @@ func TestMethodsReportMissingInputs(t *testing.T) {
 		"one of the jackknife":     {"jackknife", func(c *Config) { c.With["jackknife"] = c.With["jackknife"][:1] }, []string{"1 files with --with jackknife=FILE"}},
 		"no checkpoints":           {"mf0@swag", func(c *Config) { c.With["swag"] = nil }, []string{"--with swag=FILE", "at least 2"}},
 		"no vi":                    {"bnn-vi", func(c *Config) { c.With["bnn-vi"] = nil }, []string{"--with bnn-vi=FILE"}},
-		"vi that draws nothing":    {"bnn-vi", func(c *Config) { c.With["bnn-vi"] = []string{methodFile("seed1.onnx")} }, []string{"seed1.onnx", "draws random numbers", "RandomNormal"}},
+		"vi that draws nothing":    {"bnn-vi", func(c *Config) { c.With["bnn-vi"] = []string{methodFile("seed1.onnx")} }, []string{"seed1.onnx", "draws no random numbers", "RandomNormal"}},
 		"a file that is not there": {"ensemble", func(c *Config) { c.With["ensemble"][1] = "nowhere.onnx" }, []string{"method ensemble: nowhere.onnx: no such file"}},
 		"another network":          {"ensemble", func(c *Config) { c.With["ensemble"][1] = other }, []string{"gemm.onnx", "want a softmax of 10"}},
 		"another network's head":   {"mf0@swag", func(c *Config) { c.With["swag"][0] = mnist }, []string{"model.onnx", "256 features", "128"}},

@@ -107,7 +107,7 @@ func parseMethod(text string) (*request, error) {
 	name, samples, hasSamples := strings.Cut(name, ":")
 	r := &request{text: text, method: find(name)}
 	if r.method == nil {
-		return nil, fmt.Errorf("not known, want some of %s", strings.Join(Methods(), ", "))
+		return nil, fmt.Errorf("unknown, want some of %s", strings.Join(Methods(), ", "))
 	}
 	if r.sampled {
 		r.samples = defaultSamples
@@ -146,7 +146,7 @@ func (r *request) parseCovariance(text string) error {
 	case r.structure != calibrate.Full && r.structure != calibrate.Kronecker:
 		return fmt.Errorf("structure %q, want full or kron", structure)
 	case covariance == swag:
-		return errors.New("swag has a structure of its own: leave out /" + structure)
+		return errors.New("swag has its own structure: leave out /" + structure)
 	}
 	return nil
 }
@@ -206,11 +206,11 @@ func (b *comparison) runsNetworks(r *request) bool {
 func (b *comparison) checkRequest(r *request) error {
 	switch {
 	case b.Layers > 1 && r.covariance == swag:
-		return errors.New("swag is of the last layer: leave out --layers")
+		return errors.New("swag is for the last layer only: leave out --layers")
 	case b.Layers > 1 && r.covariance == string(calibrate.Sandwich):
-		return errors.New("several layers have no sandwich: want hessian or fisher")
+		return errors.New("the sandwich is for the last layer only: want hessian or fisher")
 	case b.Layers > 1 && r.structure == calibrate.Full:
-		return errors.New("several layers have a Kronecker posterior: leave out /full")
+		return errors.New("several layers have the Kronecker structure: leave out /full")
 	}
 	f := r.filesOf()
 	if f == nil {
@@ -272,7 +272,7 @@ func (b *comparison) checkUnused() error {
 	)
 	for _, o := range options {
 		if o.given && !slices.ContainsFunc(b.requests, o.used) {
-			return fmt.Errorf("--%s is for %s, and the methods have none: add it with --methods", o.flag, o.wants)
+			return fmt.Errorf("--%s is for %s: add one with --methods", o.flag, o.wants)
 		}
 	}
 	return nil

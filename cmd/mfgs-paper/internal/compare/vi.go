@@ -19,7 +19,7 @@ const stochasticBatch = 512
 
 var (
 	bnnVI = &method{
-		name: "bnn-vi", doc: "a network that draws its weights: --with bnn-vi=FILE", sampled: true, fit: fitStochastic,
+		name: "bnn-vi", doc: "a network with random weights: --with bnn-vi=FILE", sampled: true, fit: fitStochastic,
 		check: func(b *comparison, _ *request) error { _, err := b.stochastic(); return err },
 		files: &files{name: "bnn-vi", least: 1, most: 1, of: "method bnn-vi", run: true},
 	}
@@ -37,7 +37,7 @@ func (b *comparison) stochastic() (*onnx.Model, error) {
 		return nil, err
 	}
 	if len(onnxlayers.Random(model)) == 0 {
-		return nil, fmt.Errorf("%s: no node draws random numbers, so that every run would give the same: export the network with its weights drawn by RandomNormal or RandomNormalLike", path)
+		return nil, fmt.Errorf("%s: the network draws no random numbers: export it with weights from RandomNormal or RandomNormalLike", path)
 	}
 	out := model.Outputs()
 	if len(out) != 1 || len(out[0].Shape) != 2 || out[0].Shape[1].Value != int64(b.head.Logits) {

@@ -89,5 +89,5 @@ func Apply(name string, severity int, im Image, seed uint64) (Image, error) {
 			return k.corrupt(toPicture(im), k.levels[severity-1], rng).image(), nil
 		}
 	}
-	return Image{}, fmt.Errorf("%q is no kind: want one of %s", name, strings.Join(Kinds(), ", "))
+	return Image{}, fmt.Errorf("unknown corruption %q: want one of %s", name, strings.Join(Kinds(), ", "))
 }

@@ -137,7 +137,7 @@ func TestUnknownKindsAndBadImagesAreRefused(t *testing.T) {
 		{"fog", 0, "severity 0: want 1 to 5"},
 		{"fog", 6, "severity 6: want 1 to 5"},
 		{"fog", -1, "severity -1: want 1 to 5"},
-		{"rain", 1, `"rain" is no kind: want one of gaussian noise, shot noise`},
+		{"rain", 1, `unknown corruption "rain": want one of gaussian noise, shot noise`},
 	} {
 		_, err := Apply(test.kind, test.severity, digit(1), 0)
 		if err == nil || !strings.HasPrefix(err.Error(), test.want) {

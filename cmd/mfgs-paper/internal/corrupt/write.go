@@ -22,7 +22,7 @@ type Corruption struct {
 
 func (c Corruption) String() string {
 	if c.Severity == 0 {
-		return "as they are"
+		return "uncorrupted"
 	}
 	return fmt.Sprintf("%s %d", c.Kind, c.Severity)
 }

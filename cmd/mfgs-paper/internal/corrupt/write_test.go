@@ -93,7 +93,7 @@ func TestEachCorruptionHasItsOwnFile(t *testing.T) {
 	for _, c := range Corruptions() {
 		names[c.fileName()] = true
 	}
-	if len(names) != 76 || !names["as-they-are"] || !names["jpeg-compression-5"] {
+	if len(names) != 76 || !names["uncorrupted"] || !names["jpeg-compression-5"] {
 		t.Errorf("%d names: %v", len(names), names)
 	}
 }

@@ -83,9 +83,9 @@ func readTar(ctx context.Context, r *tar.Reader) ([]File, error) {
 		total += h.Size
 		switch {
 		case !filepath.IsLocal(name):
-			return nil, fmt.Errorf("%q leads out of the archive", h.Name)
+			return nil, fmt.Errorf("%q is outside the archive", h.Name)
 		case h.Size > maxImage:
-			return nil, fmt.Errorf("%s has %d bytes, the most is %d", name, h.Size, maxImage)
+			return nil, fmt.Errorf("%s has %d bytes, want at most %d", name, h.Size, maxImage)
 		case len(all) == maxImages || total > maxImageTotal:
 			return nil, fmt.Errorf("more than %d images, or %d bytes of them", maxImages, maxImageTotal)
 		}
@@ -148,7 +148,7 @@ func Split(all []File, n int) (before, after []File, err error) {
 			at += len(classes[c])
 		}
 		if at <= 0 || at >= len(classes[c]) {
-			return nil, nil, fmt.Errorf("class %s has %d images, which cannot be split at %d", c, len(classes[c]), n)
+			return nil, nil, fmt.Errorf("class %s has %d images: cannot split it at %d", c, len(classes[c]), n)
 		}
 		before = append(before, classes[c][:at]...)
 		after = append(after, classes[c][at:]...)

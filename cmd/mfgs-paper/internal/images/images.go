@@ -78,7 +78,7 @@ func read(ctx context.Context, d *dataset.Dataset, spec string) (*Images, error)
 			return nil, err
 		}
 		if len(e.Inputs) != 1 || len(e.Inputs[0].Shape) < 2 {
-			return nil, fmt.Errorf("%s: %s is no image", spec, e.Name)
+			return nil, fmt.Errorf("%s: %s is not an image", spec, e.Name)
 		}
 		a, channels := e.Inputs[0], 1
 		if len(a.Shape) > 2 {
@@ -89,7 +89,7 @@ func read(ctx context.Context, d *dataset.Dataset, spec string) (*Images, error)
 		}
 		pixels, ok := a.Data.([]uint8)
 		if !ok || g.Len() > 0 && (a.Shape[0] != g.Height || a.Shape[1] != g.Width || channels != g.Channels) {
-			return nil, fmt.Errorf("%s: %s is no 8-bit image, or of another size than those before it", spec, e.Name)
+			return nil, fmt.Errorf("%s: %s: want an 8-bit image of the same size as the first", spec, e.Name)
 		}
 		g.Height, g.Width, g.Channels = a.Shape[0], a.Shape[1], channels
 		g.Pixels, g.Labels = append(g.Pixels, pixels...), append(g.Labels, byte(e.Label))
@@ -100,7 +100,7 @@ func read(ctx context.Context, d *dataset.Dataset, spec string) (*Images, error)
 // CentredRGB pastes grey images into the centre of black RGB ones: [n,side,side,3].
 func (g *Images) CentredRGB(side int) ([]byte, error) {
 	if g.Width > side || g.Height > side || g.Channels != 1 {
-		return nil, fmt.Errorf("images of %d × %d × %d: want grey ones that fit %d × %d", g.Width, g.Height, g.Channels, side, side)
+		return nil, fmt.Errorf("images of %d × %d × %d: want grey images of at most %d × %d", g.Width, g.Height, g.Channels, side, side)
 	}
 	left, top := (side-g.Width)/2, (side-g.Height)/2
 	out := make([]byte, g.Len()*side*side*3)

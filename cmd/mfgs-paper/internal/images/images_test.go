@@ -231,10 +231,10 @@ func TestImagesMustHaveOneSize(t *testing.T) {
 		!slices.Equal(g.Labels, []byte{7, 3}) {
 		t.Errorf("%+v", g)
 	}
-	if _, err := g.CentredRGB(8); err == nil || !strings.Contains(err.Error(), "want grey ones") {
+	if _, err := g.CentredRGB(8); err == nil || !strings.Contains(err.Error(), "want grey images") {
 		t.Errorf("in colour once more: %v", err)
 	}
-	if _, err := g.WriteRotated(t.TempDir(), 90); err == nil || !strings.Contains(err.Error(), "want grey ones") {
+	if _, err := g.WriteRotated(t.TempDir(), 90); err == nil || !strings.Contains(err.Error(), "want grey images") {
 		t.Errorf("rotated: %v", err)
 	}
 	files[1].Data = picture1(t)

@@ -36,7 +36,7 @@ func rotate(in []byte, width, height int, degrees float64) []byte {
 // WriteRotated writes grey images rotated by an angle in degrees, with their labels, and returns their SPEC.
 func (g *Images) WriteRotated(dir string, degrees int) (string, error) {
 	if g.Channels != 1 {
-		return "", fmt.Errorf("images of %d channels: want grey ones", g.Channels)
+		return "", fmt.Errorf("images of %d channels: want grey images", g.Channels)
 	}
 	rotated := *g
 	rotated.Pixels = make([]byte, 0, len(g.Pixels))

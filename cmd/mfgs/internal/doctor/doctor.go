@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/text"
@@ -64,19 +63,6 @@ func Examine(ctx context.Context, c Config) []Check {
 	return checks
 }
 
-// Lines writes a line for each check; paint colours the word of a status.
-func Lines(checks []Check, paint func(Status) string) string {
-	var b strings.Builder
-	for _, c := range checks {
-		fmt.Fprintf(&b, "%s%s  %-12s  %s", paint(c.Status), strings.Repeat(" ", len(Fail)-len(c.Status)), c.Name, c.Found)
-		if c.Fix != "" {
-			b.WriteString("; fix: " + c.Fix)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
 // Failed returns an error if any check failed.
 func Failed(checks []Check) error {
 	n := 0
@@ -88,7 +74,7 @@ func Failed(checks []Check) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d checks failed: run the fix of each that did", n, len(checks))
+	return fmt.Errorf("%d of %d checks failed: run their fixes", n, len(checks))
 }
 
 // bytes writes an amount of memory or disk space.

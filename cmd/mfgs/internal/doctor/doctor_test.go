@@ -16,26 +16,26 @@ func TestMemoryIsTheLeastLimit(t *testing.T) {
 		status Status
 		want   string
 	}{
-		"machine": {map[string]string{"proc/meminfo": machine}, OK, "8.0 GiB, of which 4.0 GiB available"},
+		"machine": {map[string]string{"proc/meminfo": machine}, OK, "8.0 GiB, 4.0 GiB available"},
 		"version 2, above": {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "0::/a/b\n",
 			"sys/fs/cgroup/a/memory.max": "2147483648\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, OK,
-			"8.0 GiB, of which 4.0 GiB available, limit of the cgroup 2.0 GiB"},
+			"8.0 GiB, 4.0 GiB available, limit of the cgroup 2.0 GiB"},
 		"version 1, in a container": {map[string]string{"proc/meminfo": machine,
 			"proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/docker/1\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "268435456\n"}, Warn,
-			"8.0 GiB, of which 4.0 GiB available, limit of the cgroup 256 MiB"},
+			"8.0 GiB, 4.0 GiB available, limit of the cgroup 256 MiB"},
 		"version 1, no limit": {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "4:memory:/\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, OK, "8.0 GiB, of which 4.0 GiB available"},
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, OK, "8.0 GiB, 4.0 GiB available"},
 		"address space": {map[string]string{"proc/meminfo": machine,
 			"proc/self/limits": "Max address space         104857600            unlimited            bytes     \n"}, Warn,
-			"8.0 GiB, of which 4.0 GiB available, address space 100 MiB (ulimit -v)"},
+			"8.0 GiB, 4.0 GiB available, address space 100 MiB (ulimit -v)"},
 		"no limits": {map[string]string{"proc/meminfo": machine,
 			"proc/self/limits": "Max address space         unlimited            unlimited            bytes     \n"}, OK,
-			"8.0 GiB, of which 4.0 GiB available"},
+			"8.0 GiB, 4.0 GiB available"},
 		"little": {map[string]string{"proc/meminfo": "MemTotal: 1048576 kB\nMemAvailable: 102400 kB\n"}, Warn,
-			"1.0 GiB, of which 100 MiB available"},
+			"1.0 GiB, 100 MiB available"},
 		"torn": {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "memory\n0:\n\n"}, OK,
-			"8.0 GiB, of which 4.0 GiB available"},
-		"another system": {nil, OK, "not known on "},
+			"8.0 GiB, 4.0 GiB available"},
+		"another system": {nil, OK, "unknown on "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			system := fstest.MapFS{}

@@ -35,7 +35,7 @@ func cache(needed bool) Check {
 	if err != nil {
 		return bad(err.Error())
 	}
-	at, state := dir, "not there yet"
+	at, state := dir, "not created yet"
 	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		// It will be made when needed.
@@ -47,17 +47,17 @@ func cache(needed bool) Check {
 			err = mayWrite(at)
 		}
 		if err != nil {
-			return bad(fmt.Sprintf("%s cannot be made in %s: %v", dir, at, err))
+			return bad(fmt.Sprintf("%s cannot be created in %s: %v", dir, at, err))
 		}
 	case err != nil:
 		return bad(err.Error())
 	case !info.IsDir():
-		return bad(dir + " is no folder")
+		return bad(dir + " is not a folder")
 	default:
 		if err := write(dir); err != nil {
 			return bad(fmt.Sprintf("%s cannot be written to: %v", dir, err))
 		}
-		state = "writable, holds " + bytes(used(dir))
+		state = "writable, contains " + bytes(used(dir))
 	}
 	found := dir + ", " + state
 	if space, ok := free(at); ok {
@@ -98,9 +98,9 @@ func memory(system fs.FS) Check {
 	available, _ := number(system, "proc/meminfo", "MemAvailable:")
 	total, available = total<<10, available<<10
 	if !ok {
-		return Check{"memory", OK, "not known on " + runtime.GOOS, ""}
+		return Check{"memory", OK, "unknown on " + runtime.GOOS, ""}
 	}
-	found, room := fmt.Sprintf("%s, of which %s available", bytes(total), bytes(available)), available
+	found, room := fmt.Sprintf("%s, %s available", bytes(total), bytes(available)), available
 	if limit, ok := cgroupMemory(system); ok && limit < total {
 		found, room = fmt.Sprintf("%s, limit of the cgroup %s", found, bytes(limit)), min(room, limit)
 	}

@@ -33,13 +33,13 @@ func (c Config) library(ctx context.Context) Check {
 		err = try(ctx, ort.CPU)
 	}
 	if err == nil {
-		return Check{name, OK, fmt.Sprintf("%s at %s, found by %s, runs a model", lib.Version, lib.Path, lib.Source), ""}
+		return Check{name, OK, fmt.Sprintf("%s at %s, found by %s, runs a test model", lib.Version, lib.Path, lib.Source), ""}
 	}
 	var missing *install.NotFoundError
 	if errors.As(err, &missing) {
-		found := "none of version " + install.MinVersion + " or newer"
+		found := "version " + install.MinVersion + " or newer not found"
 		if len(missing.Passed) > 0 {
-			found += "; passed over: " + strings.Join(missing.Passed, "; ")
+			found += "; rejected: " + strings.Join(missing.Passed, "; ")
 		}
 		return Check{name, Fail, found, without(install.EnvNoInstall) + setup}
 	}
@@ -105,7 +105,7 @@ func try(ctx context.Context, provider string) error {
 	}
 	for _, v := range outputs[0].Data.([]float32) {
 		if v := float64(v); math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("provider %s: a small model gives %v, want finite numbers", provider, v)
+			return fmt.Errorf("provider %s: a test model returns %v, want finite numbers", provider, v)
 		}
 	}
 	return nil
@@ -115,7 +115,7 @@ func try(ctx context.Context, provider string) error {
 func (c Config) providers(ctx context.Context) Check {
 	const name = "providers"
 	if _, ok := ort.Loaded(); !ok {
-		return Check{name, Warn, "not tried without ONNX Runtime", setup}
+		return Check{name, Warn, "not tested without ONNX Runtime", setup}
 	}
 	var have []string
 	var refused error
@@ -156,7 +156,7 @@ func (c Config) bundle(ctx context.Context) Check {
 	const name = "bundle"
 	lib, ok := ort.Loaded()
 	if !ok {
-		return Check{name, Warn, c.Bundle + ": not tried without ONNX Runtime", setup}
+		return Check{name, Warn, c.Bundle + ": not tested without ONNX Runtime", setup}
 	}
 	p, err := wrap.Open(ctx, c.Bundle, wrap.Options{Model: c.Model,
 		Runtime: wrap.Runtime{Library: lib.Path, Provider: c.Provider}})
@@ -167,7 +167,7 @@ func (c Config) bundle(ctx context.Context) Check {
 	again := fmt.Sprintf("mfgs calibrate --file %s --out NEW", quoted(filepath.Join(c.Bundle, bundle.ManifestName)))
 	switch {
 	case err == nil:
-		return Check{name, OK, c.Bundle + " answers its probe", ""}
+		return Check{name, OK, c.Bundle + " passes its self-test", ""}
 	case errors.Is(err, wrap.ErrNoProbe):
 		return Check{name, Warn, fmt.Sprintf("%s opens; %v", c.Bundle, err), again}
 	}

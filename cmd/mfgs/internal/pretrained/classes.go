@@ -43,7 +43,7 @@ func Classes(document []byte) ([]string, error) {
 }
 
 // errNoClasses reports a document without names.
-var errNoClasses = errors.New("holds no class names; want one a line, a JSON array, or a config.json with id2label")
+var errNoClasses = errors.New("no class names: want one per line, a JSON array, or a config.json with id2label")
 
 // distinct refuses equal names.
 func distinct(names []string) error {
@@ -116,7 +116,7 @@ func byLabel(m map[string]json.RawMessage) ([]string, error) {
 		}
 		var name string
 		if err := json.Unmarshal(raw, &name); err != nil {
-			return nil, fmt.Errorf("the name of class %d is no text", i)
+			return nil, fmt.Errorf("the name of class %d is not a string", i)
 		}
 		names[i] = name
 	}

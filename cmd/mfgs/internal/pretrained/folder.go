@@ -99,13 +99,13 @@ func modelIn(dir string) (string, error) {
 					"optimum-cli export onnx --model %s NEW-FOLDER", dir, weights, Quote(dir))
 			}
 		}
-		return "", fmt.Errorf("%s: a folder without an ONNX file: want model.onnx or onnx/model.onnx, as Optimum writes them", dir)
+		return "", fmt.Errorf("%s: no ONNX file in the folder: want model.onnx or onnx/model.onnx, as written by Optimum", dir)
 	}
 	slices.Sort(found)
 	for i, name := range found {
 		found[i] = text.Name(name)
 	}
-	return "", fmt.Errorf("%s: none of its ONNX files is called model.onnx: give one of %s", dir, strings.Join(found, ", "))
+	return "", fmt.Errorf("%s: several ONNX files, and none is model.onnx: give one of %s", dir, strings.Join(found, ", "))
 }
 
 // read reads the files beside the model.
@@ -208,15 +208,15 @@ func (f *Folder) Taken(preprocessing, classes bool) []string {
 		}
 		return path
 	}
-	lines := []string{"the model is " + rel(f.Model)}
+	lines := []string{"model: " + rel(f.Model)}
 	if preprocessing && f.Preprocess != nil {
-		lines = append(lines, fmt.Sprintf("preprocessing is that of %s (%s)", rel(f.PreprocessFile), f.Processor))
+		lines = append(lines, fmt.Sprintf("preprocessing: %s (%s)", rel(f.PreprocessFile), f.Processor))
 	}
 	if classes && f.Classes != nil {
-		lines = append(lines, fmt.Sprintf("the names of %d classes are those of %s", len(f.Classes), rel(f.ClassesFile)))
+		lines = append(lines, fmt.Sprintf("names of %d classes: %s", len(f.Classes), rel(f.ClassesFile)))
 	}
 	if f.Tokenizer != "" {
-		lines = append(lines, rel(f.Tokenizer)+" is not used: give texts as token ids, named after the model's inputs")
+		lines = append(lines, rel(f.Tokenizer)+" is not used: give texts as token ids, named like the model's inputs")
 	}
 	return lines
 }

@@ -81,12 +81,12 @@ func TestFoldersThatAreRefused(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"no model":   {map[string]string{"x.txt": ""}, "a folder without an ONNX file: want model.onnx or onnx/model.onnx"},
+		"no model":   {map[string]string{"x.txt": ""}, "no ONNX file in the folder: want model.onnx or onnx/model.onnx"},
 		"PyTorch":    {map[string]string{"model.safetensors": ""}, "the model is not ONNX, but model.safetensors: export it with Optimum: optimum-cli export onnx --model '"},
-		"several":    {map[string]string{"a.onnx": "", "b.onnx": ""}, "none of its ONNX files is called model.onnx: give one of a.onnx, b.onnx"},
+		"several":    {map[string]string{"a.onnx": "", "b.onnx": ""}, "several ONNX files, and none is model.onnx: give one of a.onnx, b.onnx"},
 		"no JSON":    {map[string]string{"model.onnx": "", "config.json": "{"}, "config.json: not JSON"},
 		"gap":        {map[string]string{"model.onnx": "", "config.json": `{"id2label": {"0": "a", "2": "b"}}`}, `label "2" of 2 names`},
-		"no text":    {map[string]string{"model.onnx": "", "config.json": `{"id2label": {"0": 1}}`}, "the name of class 0 is no text"},
+		"no text":    {map[string]string{"model.onnx": "", "config.json": `{"id2label": {"0": 1}}`}, "the name of class 0 is not a string"},
 		"same label": {map[string]string{"model.onnx": "", "config.json": `{"label2id": {"a": 0, "b": 0}}`}, "have the label 0"},
 	} {
 		dir := write(t, c.files)
@@ -101,7 +101,7 @@ func TestFoldersThatAreRefused(t *testing.T) {
 		}
 	}
 	f, err := pretrained.Open(write(t, map[string]string{"model.onnx": "", "preprocessor_config.json": `{"image_processor_type": "DonutImageProcessor"}`}))
-	if err != nil || f.Unusable == nil || !strings.Contains(f.Unusable.Error(), "a DonutImageProcessor does") {
+	if err != nil || f.Unusable == nil || !strings.Contains(f.Unusable.Error(), "support DonutImageProcessor") {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
@@ -138,18 +138,18 @@ func TestSuggestions(t *testing.T) {
 		guess  bool
 		reason string
 	}{
-		{[]preprocess.Target{target(tensor.Float32, 3, 224, 224)}, nil, "imagenet", true, "channels are first"},
-		{[]preprocess.Target{target(tensor.Float32, 3, -1, -1)}, nil, "imagenet", true, "channels are first"},
-		{[]preprocess.Target{target(tensor.Float16, 224, 224, 3)}, nil, "mobilenet", true, "channels are last"},
+		{[]preprocess.Target{target(tensor.Float32, 3, 224, 224)}, nil, "imagenet", true, "channels first"},
+		{[]preprocess.Target{target(tensor.Float32, 3, -1, -1)}, nil, "imagenet", true, "channels first"},
+		{[]preprocess.Target{target(tensor.Float16, 224, 224, 3)}, nil, "mobilenet", true, "channels last"},
 		{[]preprocess.Target{target(tensor.Float32, 3, 32, 32)}, nil, "unit", true, "small images"},
 		{[]preprocess.Target{target(tensor.Float32, 1, 28, 28)}, nil, "unit", true, "one grey channel"},
-		{[]preprocess.Target{target(tensor.Uint8, 224, 224, 3)}, nil, "none", true, "it takes bytes"},
+		{[]preprocess.Target{target(tensor.Uint8, 224, 224, 3)}, nil, "none", true, "the model takes bytes"},
 		{[]preprocess.Target{target(tensor.Int64, -1)}, nil, "", false, ""},
 		{[]preprocess.Target{target(tensor.Float32, 30)}, nil, "", false, ""},
 		{[]preprocess.Target{target(tensor.Float32, 3, 9, 9), target(tensor.Float32, 3)}, nil, "", false, ""},
-		{[]preprocess.Target{target(tensor.Float32, 3, 32, 32)}, beside, beside.PreprocessFile, false, "ViTImageProcessor is written beside the model"},
-		{[]preprocess.Target{target(tensor.Float32, 3, 224, 224)}, beside, "imagenet", true, "does not suit it"},
-		{[]preprocess.Target{target(tensor.Float32, 3, 224, 224)}, broken, "imagenet", true, "does not know what a SamImageProcessor does"},
+		{[]preprocess.Target{target(tensor.Float32, 3, 32, 32)}, beside, beside.PreprocessFile, false, "ViTImageProcessor is next to the model"},
+		{[]preprocess.Target{target(tensor.Float32, 3, 224, 224)}, beside, "imagenet", true, "does not fit the model"},
+		{[]preprocess.Target{target(tensor.Float32, 3, 224, 224)}, broken, "imagenet", true, "does not support SamImageProcessor"},
 	} {
 		s, ok := pretrained.Suggest(c.inputs, c.beside)
 		if ok != (c.want != "") || s.Preprocess != c.want || s.Guess != c.guess || !strings.Contains(s.Reason, c.reason) {

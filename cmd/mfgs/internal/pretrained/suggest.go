@@ -40,9 +40,9 @@ func Suggest(inputs []preprocess.Target, beside *Folder) (s Suggestion, ok bool)
 	t := inputs[0]
 	if beside != nil && beside.Preprocess != nil {
 		if _, err := preprocess.New(*beside.Preprocess, t); err == nil {
-			return Suggestion{beside.PreprocessFile, beside.Processor + " is written beside the model", false}, true
+			return Suggestion{beside.PreprocessFile, beside.Processor + " is next to the model", false}, true
 		} else {
-			s.Reason = fmt.Sprintf("%s does not suit it: %v; ", beside.PreprocessFile, err)
+			s.Reason = fmt.Sprintf("%s does not fit the model: %v; ", beside.PreprocessFile, err)
 		}
 	} else if beside != nil && beside.Unusable != nil {
 		s.Reason = beside.Unusable.Error() + "; "
@@ -78,16 +78,16 @@ func guessed(t preprocess.Target) (preset, reason string) {
 	const small = 64 // larger inputs are mostly ImageNet's
 	switch {
 	case t.Type == tensor.Uint8:
-		return "none", "it takes bytes, which are pixels as they are"
+		return "none", "the model takes bytes, so pixels are used unchanged"
 	case c == 1:
-		return "unit", "it takes one grey channel, and pixels are mostly divided by 255"
+		return "unit", "the model takes one grey channel; such models usually divide pixels by 255"
 	case h > 0 && h < small:
-		return "unit", fmt.Sprintf("it takes small images, of %d pixels, and pixels are mostly divided by 255; "+
-			"many such models have a mean and a deviation of their own", h)
+		return "unit", fmt.Sprintf("the model takes small images of %d pixels; such models usually divide pixels by 255; "+
+			"many also have their own mean and standard deviation", h)
 	case last:
-		return "mobilenet", "channels are last, as TensorFlow has them, where pixels are mostly from −1 to 1"
+		return "mobilenet", "channels last, as in TensorFlow, where pixels are usually from −1 to 1"
 	}
-	return "imagenet", "channels are first, as PyTorch has them, where most models have torchvision's mean and deviation"
+	return "imagenet", "channels first, as in PyTorch, where most models use torchvision's mean and standard deviation"
 }
 
 // plain matches text that a shell needs no quotes for.

@@ -161,12 +161,12 @@ func (c *config) processor(modelType string) (name string, class processor, err 
 	}
 	if name == "" && modelType != "" {
 		if name = ofModelType[modelType]; name == "" {
-			return "", class, fmt.Errorf("it names no image_processor_type, and mfgs does not know that of a %s", text.Name(modelType))
+			return "", class, fmt.Errorf("no image_processor_type, and mfgs does not know the processor of %s", text.Name(modelType))
 		}
 		name += "ImageProcessor"
 	}
 	if name == "" {
-		return "", class, errors.New("it names no image_processor_type: add that of the model, such as ViTImageProcessor")
+		return "", class, errors.New("no image_processor_type: add that of the model, such as ViTImageProcessor")
 	}
 	bare := strings.TrimSuffix(strings.TrimSuffix(name, "Fast"), "Pil")
 	bare = strings.TrimSuffix(strings.TrimSuffix(bare, "ImageProcessor"), "FeatureExtractor")
@@ -177,7 +177,7 @@ func (c *config) processor(modelType string) (name string, class processor, err 
 			known = append(known, k)
 		}
 		slices.SortFunc(known, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
-		return "", class, fmt.Errorf("mfgs does not know what a %s does, only the image processors %s: write it as YAML", text.Name(name),
+		return "", class, fmt.Errorf("mfgs does not support %s, only the image processors %s: write the preprocessing as YAML", text.Name(name),
 			strings.Join(known, ", "))
 	}
 	return bare + "ImageProcessor", class, nil
@@ -210,7 +210,7 @@ func (c *config) process(class processor) (*processed, error) {
 	case err != nil:
 		return p, firstOf(err)
 	case pads:
-		return p, errors.New("do_pad: true pads behind the last step, which mfgs does not do")
+		return p, errors.New("do_pad: true pads after the last step, which mfgs does not support")
 	case resample < 0 || resample >= len(pilFilters):
 		return p, fmt.Errorf("resample is %d, want a number from 0 to 5", resample)
 	case p.do.rescale && !(p.factor > 0):
@@ -271,13 +271,13 @@ func (c *config) channels(key string, to *[]float64) error {
 func (s side) plain(key string) (w, h, shorter int, err error) {
 	switch {
 	case s.LongestEdge != 0, s.MaxHeight != 0, s.MaxWidth != 0, s.MinimumPixels != 0, s.MaximumPixels != 0:
-		return 0, 0, 0, fmt.Errorf("%s has a bound on the longer side or on pixels, which mfgs does not know", key)
+		return 0, 0, 0, fmt.Errorf("%s limits the longer side or the number of pixels, which mfgs does not support", key)
 	case s.Height > 0 && s.Width > 0 && s.ShortestEdge == 0:
 		return s.Width, s.Height, 0, nil
 	case s.Height == 0 && s.Width == 0 && s.ShortestEdge > 0:
 		return 0, 0, s.ShortestEdge, nil
 	}
-	return 0, 0, 0, fmt.Errorf("%s wants height and width, or shortest_edge", key)
+	return 0, 0, 0, fmt.Errorf("%s: want height and width, or shortest_edge", key)
 }
 
 // steps builds the Spec.
@@ -357,14 +357,14 @@ func plainResize(_ *config, p *processed) error {
 func (p *processed) centreCrop() error {
 	w, h, shorter, err := p.crop.plain("crop_size")
 	if err == nil && shorter > 0 {
-		err = errors.New("crop_size wants height and width")
+		err = errors.New("crop_size: want height and width")
 	}
 	if err != nil {
 		return err
 	}
 	if own := p.spec.Crop; own != nil {
 		if own.Width != w || own.Height != h {
-			return fmt.Errorf("do_center_crop to %d×%d comes behind a crop to %d×%d, which mfgs does not do", h, w, own.Height, own.Width)
+			return fmt.Errorf("do_center_crop to %d×%d after a crop to %d×%d, which mfgs does not support", h, w, own.Height, own.Width)
 		}
 		return nil
 	}
@@ -390,7 +390,7 @@ func convNextResize(c *config, p *processed) error {
 	case err != nil:
 		return err
 	case n == 0:
-		return errors.New("size wants shortest_edge")
+		return errors.New("size: want shortest_edge")
 	case n >= 384:
 		p.exactResize(n, n)
 		return nil

@@ -47,7 +47,7 @@ type config struct {
 }
 
 // ErrNone reports a document that is not a published configuration.
-var ErrNone = errors.New("it says nothing of preprocessing: want a preprocessor_config.json of transformers, " +
+var ErrNone = errors.New("no preprocessing in it: want a preprocessor_config.json of transformers, " +
 	"or a config.json of timm")
 
 // Read reads the preprocessing that another library wrote beside a model: transformers'
@@ -65,7 +65,7 @@ func Read(document []byte, modelType string) (s preprocess.Spec, from string, er
 	if nested, ok := fields["image_processor"]; ok { // a processor_config.json
 		fields = map[string]json.RawMessage{}
 		if err := json.Unmarshal(nested, &fields); err != nil {
-			return preprocess.Spec{}, "", errors.New("image_processor is no JSON object")
+			return preprocess.Spec{}, "", errors.New("image_processor is not a JSON object")
 		}
 	}
 	c := &config{fields: fields, used: map[string]bool{}}
@@ -153,7 +153,7 @@ func (c *config) rest() error {
 		}
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("mfgs does not know what %s asks for: write what is to be done as YAML", strings.Join(left, ", "))
+		return fmt.Errorf("mfgs does not support %s: write the preprocessing as YAML", strings.Join(left, ", "))
 	}
 	return nil
 }

@@ -126,13 +126,13 @@ func TestUnsupportedStepsAreRefusedByName(t *testing.T) {
 	const vit = `{"image_processor_type": "ViTImageProcessor", `
 	for document, want := range map[string]string{
 		`[]`:                                              "not a JSON object",
-		`{}`:                                              "says nothing of preprocessing",
-		`{"model_type": "vit"}`:                           "says nothing of preprocessing",
-		`{"do_resize": true}`:                             "it names no image_processor_type",
-		vit + `"do_thumbnail": true}`:                     "does not know what do_thumbnail: true asks for",
-		vit + `"do_pad": true}`:                           "do_pad: true pads behind the last step",
-		vit + `"size_divisor": 32}`:                       "does not know what size_divisor: 32 asks for",
-		vit + `"auto_map": {"a": "b.c"}}`:                 "does not know what auto_map",
+		`{}`:                                              "no preprocessing in it",
+		`{"model_type": "vit"}`:                           "no preprocessing in it",
+		`{"do_resize": true}`:                             "no image_processor_type",
+		vit + `"do_thumbnail": true}`:                     "does not support do_thumbnail: true",
+		vit + `"do_pad": true}`:                           "do_pad: true pads after the last step",
+		vit + `"size_divisor": 32}`:                       "does not support size_divisor: 32",
+		vit + `"auto_map": {"a": "b.c"}}`:                 "does not support auto_map",
 		vit + `"resample": 6}`:                            "resample is 6, want a number from 0 to 5",
 		vit + `"resample": "bicubic"}`:                    `resample is "bicubic", want a number`,
 		vit + `"do_resize": "yes"}`:                       `do_resize is "yes", want true or false`,
@@ -140,17 +140,17 @@ func TestUnsupportedStepsAreRefusedByName(t *testing.T) {
 		vit + `"rescale_factor": 0}`:                      "rescale_factor is 0, want a positive number",
 		vit + `"image_std": [0, 1, 1]}`:                   "std 0 is not positive",
 		vit + `"image_mean": [1, 2]}`:                     "mean has 2 numbers",
-		vit + `"size": {"longest_edge": 9}}`:              "size has a bound on the longer side",
-		vit + `"size": {"height": 9}}`:                    "size wants height and width, or shortest_edge",
+		vit + `"size": {"longest_edge": 9}}`:              "size limits the longer side",
+		vit + `"size": {"height": 9}}`:                    "size: want height and width, or shortest_edge",
 		vit + `"size": 99999}`:                            "resize to 99999 pixels; want 1 to 16384",
-		vit + `"size": -4}`:                               "size wants height and width",
+		vit + `"size": -4}`:                               "size: want height and width",
 		vit + `"size": [1, 2, 3]}`:                        "size is [1, 2, 3], want a number",
-		`{"image_processor_type": "DonutImageProcessor"}`: "does not know what a DonutImageProcessor does",
+		`{"image_processor_type": "DonutImageProcessor"}`: "does not support DonutImageProcessor",
 		`{"image_processor_type": "ConvNextImageProcessor", "size": 224, "crop_pct": 0}`:        "crop_pct is 0",
-		`{"image_processor_type": "ConvNextImageProcessor", "size": {"height": 1, "width": 1}}`: "size wants shortest_edge",
-		`{"image_processor_type": "CLIPImageProcessor", "crop_size": {"shortest_edge": 9}}`:     "crop_size wants height and width",
-		`{"image_processor_type": "CLIPImageProcessor", "use_square_size": true}`:               "does not know what use_square_size: true",
-		`{"image_processor": 3}`:                          "image_processor is no JSON object",
+		`{"image_processor_type": "ConvNextImageProcessor", "size": {"height": 1, "width": 1}}`: "size: want shortest_edge",
+		`{"image_processor_type": "CLIPImageProcessor", "crop_size": {"shortest_edge": 9}}`:     "crop_size: want height and width",
+		`{"image_processor_type": "CLIPImageProcessor", "use_square_size": true}`:               "does not support use_square_size: true",
+		`{"image_processor": 3}`:                          "image_processor is not a JSON object",
 		`{"pretrained_cfg": 3}`:                           "pretrained_cfg is 3",
 		`{"pretrained_cfg": {"input_size": [3, 4]}}`:      "input_size is [3 4]",
 		`{"pretrained_cfg": {"input_size": [4, 9, 9]}}`:   "1 or 3 channels",
@@ -165,7 +165,7 @@ func TestUnsupportedStepsAreRefusedByName(t *testing.T) {
 		}
 	}
 	if _, _, err := published.Read([]byte(`{"do_resize": true}`), "whisper"); err == nil ||
-		!strings.Contains(err.Error(), "does not know that of a whisper") {
+		!strings.Contains(err.Error(), "does not know the processor of whisper") {
 		t.Error(err)
 	}
 }
@@ -187,7 +187,7 @@ func TestTorchvisionNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"resnet":                      "want one such as",
 		"":                            "want one such as",
-		"ResNet50_Weights.IMAGENET2K": "there are ResNet50_Weights.IMAGENET1K_V1, ResNet50_Weights.IMAGENET1K_V2",
+		"ResNet50_Weights.IMAGENET2K": "available: ResNet50_Weights.IMAGENET1K_V1, ResNet50_Weights.IMAGENET1K_V2",
 	} {
 		if _, err := published.Torchvision(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)

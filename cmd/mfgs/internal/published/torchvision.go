@@ -41,7 +41,7 @@ var torchvision = sync.OnceValue(func() map[string][]string {
 func Torchvision(name string) (preprocess.Spec, error) {
 	row, ok := torchvision()[strings.ToLower(name)]
 	if !ok {
-		return preprocess.Spec{}, fmt.Errorf("torchvision has no weights or model %s with preprocessing of images for classification%s", text.Name(name), near(name))
+		return preprocess.Spec{}, fmt.Errorf("no torchvision weights or model %s with preprocessing for image classification%s", text.Name(name), near(name))
 	}
 	resize, crop, err := twoInts(row[2], row[3])
 	if err != nil {
@@ -70,7 +70,7 @@ func near(name string) string {
 		return ": want one such as ResNet50_Weights.IMAGENET1K_V2, or resnet50"
 	}
 	slices.Sort(some)
-	return ": there are " + strings.Join(some, ", ")
+	return ": available: " + strings.Join(some, ", ")
 }
 
 func twoInts(a, b string) (int, int, error) {

@@ -168,7 +168,7 @@ func TestTheDashboardUsesExistingMetrics(t *testing.T) {
 func TestTheDocumentNamesAllMetrics(t *testing.T) {
 	t.Parallel()
 	_, families := series(t)
-	raw, err := os.ReadFile("../../../../docs/serve/metrics.md")
+	raw, err := os.ReadFile("../../../../docs/serving.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,22 +1,31 @@
-package folder
+// Package yamlcheck says what is wrong with YAML in the words of its file: line, key, what it is and what it should be.
+// Package yaml names Go types instead.
+package yamlcheck
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/text"
 	"gopkg.in/yaml.v3"
 )
 
-// CheckTypes refuses values that cannot be decoded into type t, and says what they should be. Package yaml names Go
-// types instead, and truncates 2.7 to 2 for an int. Unknown keys are left to others. at is the node's own key.
-func CheckTypes(n *yaml.Node, t reflect.Type, at string) error {
+// Types refuses values that cannot be decoded into type t, among them 2.7 for an int, which package yaml truncates.
+// Unknown keys are left to others. at is the node's own key.
+func Types(n *yaml.Node, t reflect.Type, at string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
 	}
 	switch to := reflect.New(t).Interface().(type) {
 	case yaml.Unmarshaler:
@@ -24,25 +33,29 @@ func CheckTypes(n *yaml.Node, t reflect.Type, at string) error {
 	case encoding.TextUnmarshaler:
 		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
 			if err := to.UnmarshalText([]byte(n.Value)); err != nil {
+				err = option.Respell(err, func(option.Name) string { return text.Name(at) })
 				return fmt.Errorf("line %d: %w", n.Line, err)
 			}
 		}
 		return nil
 	}
 	if n.Kind == yaml.DocumentNode {
-		return CheckTypes(n.Content[0], t, at)
+		return Types(n.Content[0], t, at)
 	}
 	if want := wanted(n, t); want != "" {
 		is := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}[n.Kind]
 		if is == "" {
 			is = fmt.Sprintf("%.70q", n.Value)
 		}
-		return fmt.Errorf("line %d: %s is %s, want %s", n.Line, text.Name(at), is, want)
+		if at != "" {
+			at = text.Name(at) + " "
+		}
+		return fmt.Errorf("line %d: %sis %s, want %s", n.Line, at, is, want)
 	}
 	switch {
 	case n.Kind == yaml.SequenceNode && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array):
 		for _, item := range n.Content {
-			if err := CheckTypes(item, t.Elem(), at); err != nil {
+			if err := Types(item, t.Elem(), at); err != nil {
 				return err
 			}
 		}
@@ -51,7 +64,7 @@ func CheckTypes(n *yaml.Node, t reflect.Type, at string) error {
 		for i := 0; i < len(n.Content); i += 2 {
 			key := n.Content[i].Value
 			if field, ok := fields[key]; ok {
-				if err := CheckTypes(n.Content[i+1], field, strings.TrimPrefix(at+"."+key, ".")); err != nil {
+				if err := Types(n.Content[i+1], field, strings.TrimPrefix(at+"."+key, ".")); err != nil {
 					return err
 				}
 			}
@@ -105,4 +118,23 @@ func Fields(t reflect.Type) map[string]reflect.Type {
 		}
 	}
 	return fields
+}
+
+// goType matches the Go types in package yaml's errors.
+var goType = regexp.MustCompile(`(?s) into .*$`)
+
+var unknownField = regexp.MustCompile(`field (.+?) not found in type \S+`)
+
+// Message rewords an error of package yaml on one line, and reports whether it is about an unknown field.
+func Message(err error) (message string, unknown bool) {
+	lines := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
+	var t *yaml.TypeError
+	if errors.As(err, &t) {
+		lines = slices.Clone(t.Errors[:min(len(t.Errors), 10)])
+	}
+	for i, line := range lines {
+		unknown = unknown || unknownField.MatchString(line)
+		lines[i] = unknownField.ReplaceAllString(goType.ReplaceAllString(line, ""), "field $1")
+	}
+	return text.Line(strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")), unknown
 }

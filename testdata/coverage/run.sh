@@ -1,0 +1,14 @@
+#!/bin/sh
+# Exports all models, checks them with the mfgs given as the first argument, and writes docs/coverage.md. The README
+# describes the environments pt, tf and jx.
+set -eu
+mfgs=$(realpath "$1")
+cd "$(dirname "$0")"
+for script in export_torch export_sklearn export_odd export_vendors; do
+	pt/bin/python "$script.py"
+done
+tf/bin/python export_keras.py
+jx/bin/python export_jax.py
+pt/bin/python convert.py
+pt/bin/python check.py --mfgs "$mfgs" --again all
+pt/bin/python table.py
