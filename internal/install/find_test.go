@@ -131,7 +131,7 @@ func TestPythonIsAsked(t *testing.T) {
 
 func TestPipIsFoundByItsNameOrByPythons(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("the stand-ins are shell scripts")
+		t.Skip("the replacements are shell scripts")
 	}
 	for _, test := range []struct {
 		programs []string

@@ -72,18 +72,18 @@ class Case:
         fresh = test[0][fresh]
         few = np.random.default_rng(SEED).permutation(len(train))[:300]
         half = len(val[0]) // 2
-        self.ood, unfamiliar, self.ood_test = other[:folds[0]], other[folds[0]:folds[1]], other[folds[1]:]
+        self.ood, rest, self.ood_test = other[:folds[0]], other[folds[0]:folds[1]], other[folds[1]:]
         self.sets = [
             ("the training set", train, None),
             ("300 examples of it", train[few], None),
             ("other data of its kind", fresh, None),
             ("300 of these", fresh[:300], None),
             ("30 of these", fresh[:30], None),
-            ("the held-out data itself", val[0], None),
+            ("the validation data itself", val[0], None),
             ("half of it, `--val` the other half", val[0][:half], tuple(a[half:] for a in val)),
             ("its kind, rotated by 30°", rotated(fresh, 30), None),
             ("its kind, with noise of σ = 50", noisy(fresh, 50), None),
-            ("the other data that `--ood` is of", unfamiliar, None),
+            ("the other data that `--ood` is of", rest, None),
             ("noise", noise((5000,) + fresh.shape[1:]), None),
         ]
 
