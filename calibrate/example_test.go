@@ -58,7 +58,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// 2 and 3. Posterior, damping and temperatures: tuned on held-out data.
+	// 2 and 3. Posterior, damping and temperatures: tuned on validation data.
 	fitted, err := calibrate.Fit(context.Background(), curvature, draw(rng, 1000, true), draw(rng, 1000, false),
 		calibrate.FitOptions{})
 	if err != nil {

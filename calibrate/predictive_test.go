@@ -50,7 +50,7 @@ func (r *resampled) SetEns(ens float64) error {
 
 var tuneHead = layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 
-// fittedTask is a task, its fit, and its held-out sets as mf0 predicts them.
+// fittedTask is a task, its fit, and its validation sets as mf0 predicts them.
 func fittedTask(t *testing.T) (task task, f *Fitted, val, ood *predictive) {
 	t.Helper()
 	task = newTask(tuneHead, 5)

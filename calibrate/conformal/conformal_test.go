@@ -508,7 +508,7 @@ func TestNaNIsNeverAccepted(t *testing.T) {
 		}
 	}
 	if _, err := TargetError(Losses{}, Losses{Uncertainty: []float64{nan}, Loss: []float64{0}}, 0.5, 0.5); err == nil {
-		t.Error("NaN is no doubt")
+		t.Error("NaN is not uncertain")
 	}
 }
 

@@ -86,7 +86,7 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 		}
 		rising := func(a, b GalleryExample) int { return cmp.Compare(a.OODScore, b.OODScore) }
 		if !slices.IsSortedFunc(g.Examples, rising) {
-			t.Errorf("%s: not from the least strange on", g.Set)
+			t.Errorf("%s: not from the lowest OOD score on", g.Set)
 		}
 	}
 	checkCounts(t, d, all)

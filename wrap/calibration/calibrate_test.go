@@ -119,7 +119,7 @@ func TestEveryCovarianceImprovesTheLikelihood(t *testing.T) {
 				}
 				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL ||
 					r.Validation.After.OOD != nil || r.Validation.Scores != nil {
-					t.Errorf("without unfamiliar data: %+v, %+v", r.Temperatures, r.Validation)
+					t.Errorf("without OOD data: %+v, %+v", r.Temperatures, r.Validation)
 				}
 				opened(t, c.Out, Options{})
 			})

@@ -27,7 +27,7 @@ func TestThresholdsAreSetOnValidationDataThatNothingIsTunedOn(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(b.Manifest.Decisions, d) {
 		t.Fatalf("the bundle has %+v, %v; want %+v", b.Manifest.Decisions, err, d)
 	}
-	// Where thresholds were set they keep their promises to the example; those are the numbers of the rules.
+	// Where thresholds were set they keep their guarantees exactly; those are the numbers of the rules.
 	p := opened(t, c.Out, Options{})
 	got := p.Bundle().Decisions
 	if !reflect.DeepEqual(got, d) {

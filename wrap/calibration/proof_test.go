@@ -40,7 +40,7 @@ func TestLogitsNamedInFrontOfTheBiasAreRefused(t *testing.T) {
 			t.Errorf("%s: calibrated without the bias", name)
 			continue
 		}
-		says(t, err, "computed from the logits", tc.logits, `the model's own "`+tc.output+`"`, "they differ by 0.", "want at most", "with Logits", "bias")
+		says(t, err, "computed from the logits", tc.logits, `the model's output "`+tc.output+`"`, "they differ by 0.", "want at most", "with Logits", "bias")
 		if list(t, filepath.Dir(c.Out)) != nil {
 			t.Errorf("%s: something was written", name)
 		}
