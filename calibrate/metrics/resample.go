@@ -230,12 +230,17 @@ func Resample(
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	return series(measured, values, draws), nil
+}
+
+// series gives the figures and their draws, a column each, the names of the measured.
+func series(measured []*Statistics, values []float64, draws [][]float64) []map[string]Series {
 	results := make([]map[string]Series, len(measured))
 	column := 0
 	for i, m := range measured {
 		results[i] = map[string]Series{}
 		for _, of := range m.columns {
-			s := Series{values[column], make([]float64, o.Resamples)}
+			s := Series{values[column], make([]float64, len(draws))}
 			for r := range draws {
 				s.Draws[r] = draws[r][column]
 			}
@@ -252,7 +257,7 @@ func Resample(
 			column++
 		}
 	}
-	return results, nil
+	return results
 }
 
 // counter returns a function that reports one more resample to Progress.

@@ -23,7 +23,7 @@ class Case:
     classes: int
     structure: str
     width: int  # features
-    fit: int  # ready-made features to fit
+    fit: int  # precomputed features to fit
     batch: int  # of them, at a time
     predict: int  # examples for laplace-torch to predict
     predict_batch: int

@@ -183,7 +183,7 @@ found("names", model([
     node("Softplus", "call", "phi", "call_1/fc/Add"), node(PKG + "::Inner", "phi w b", "logits"), node("Softmax", "logits", "y")],
     weights("names", w1=(5, 7), b1=(7,), w2=(7, D), b2=(D,), w=(D, K), b=(K,)), [inner]), "phi", "logits", op="MatMul", tail=["Softmax"])
 
-# Two functions of one name, told apart by their overload.
+# Two functions of one name, distinguished by their overload.
 found("overload", model([
     node(PKG + "::Dense/a", "x w1 b1", "h"), node("Relu", "h", "phi"), node(PKG + "::Dense/b", "phi w b", "y")],
     weights("overload", w1=(5, D), b1=(D,), w=(K, D), b=(K,)),

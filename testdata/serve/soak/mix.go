@@ -155,7 +155,7 @@ func (cl *client) disturb(ctx context.Context) {
 			_, err := cl.rpc.RepositoryModelLoad(ctx, &inference.RepositoryModelLoadRequest{ModelName: steady})
 			return err
 		}},
-		{"damaged and mended", cl.damageAndRepair},
+		{"damaged and repaired", cl.damageAndRepair},
 		{"exchanged many times", cl.exchangeRepeatedly},
 		{"unloaded and loaded", func(ctx context.Context) error {
 			if err := cl.manage(ctx, spare, "unload"); err != nil {
@@ -248,7 +248,7 @@ func (cl *client) damageAndRepair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mend := func(err error) error {
+	repair := func(err error) error {
 		_, e := cl.bundles.put(cl.rng, cl.rng.IntN(2))
 		return errors.Join(err, e)
 	}
@@ -259,13 +259,13 @@ func (cl *client) damageAndRepair(ctx context.Context) error {
 		err = cl.server.hangup()
 	}
 	if err != nil {
-		return mend(fmt.Errorf("a bundle of which one %s: %w", how, err))
+		return repair(fmt.Errorf("a bundle of which one %s: %w", how, err))
 	}
 	_ = sleep(ctx, time.Duration(cl.rng.IntN(500))*time.Millisecond)
 	if got, err := cl.serving(ctx); err != nil || got != was {
-		return mend(fmt.Errorf("one %s, and %.12s serves in the place of %.12s: %v", how, got, was, err))
+		return repair(fmt.Errorf("one %s, and %.12s serves in the place of %.12s: %v", how, got, was, err))
 	}
-	if err := mend(nil); err != nil {
+	if err := repair(nil); err != nil {
 		return err
 	}
 	return cl.awaitCurrent(ctx)
