@@ -99,7 +99,7 @@ bench: setup
 #	docs/paper.md                  30 minutes
 #	docs/evidence/choice.md        30 minutes
 #	docs/evidence/decisions.md     15 minutes
-#	docs/unknown-training-data.md  5 minutes
+#	docs/evidence/training-data.md 5 minutes
 #	docs/cost.md                   minutes; prints the tables, which are copied into the page
 #	docs/coverage.md               5 hours, and 35 GB of disk
 #	docs/benchmarks.md             30 minutes
@@ -117,10 +117,10 @@ evidence: build setup
 		--cifar $(work) --tinyimagenet $(data)/tinyimagenet32
 	$(work)/cost -mfgs ./mfgs
 	$(work)/cost -mfgs ./mfgs -features 64 -classes 10 -structure full
-	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000,50000 -held-out 200 -damping 1
-	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -held-out 2000
-	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -held-out 8000
-	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -shards 8,64 -held-out 200
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000,50000 -val 200 -damping 1
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -val 2000
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -examples 1000 -val 8000
+	$(work)/cost -mfgs ./mfgs -features 2048 -classes 1000 -shards 8,64 -val 200
 	$(MAKE) coverage
 	$(MAKE) peers
 

@@ -204,14 +204,7 @@ func Resample(
 	all(weights, values)
 
 	draws := make([][]float64, o.Resamples)
-	var done int
-	var lock sync.Mutex
-	step := func() {
-		lock.Lock()
-		defer lock.Unlock()
-		done++
-		o.Progress(done, o.Resamples)
-	}
+	step := o.counter()
 	parallel(o.Resamples, func() func(int) {
 		weights := make([][]int32, len(sizes))
 		for i, n := range sizes {
@@ -230,21 +223,24 @@ func Resample(
 			}
 			draws[r] = make([]float64, width)
 			all(weights, draws[r])
-			if o.Progress != nil {
-				step()
-			}
+			step()
 		}
 	})
 
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	return series(measured, values, draws), nil
+}
+
+// series gives the figures and their draws, a column each, the names of the measured.
+func series(measured []*Statistics, values []float64, draws [][]float64) []map[string]Series {
 	results := make([]map[string]Series, len(measured))
 	column := 0
 	for i, m := range measured {
 		results[i] = map[string]Series{}
 		for _, of := range m.columns {
-			s := Series{values[column], make([]float64, o.Resamples)}
+			s := Series{values[column], make([]float64, len(draws))}
 			for r := range draws {
 				s.Draws[r] = draws[r][column]
 			}
@@ -261,7 +257,22 @@ func Resample(
 			column++
 		}
 	}
-	return results, nil
+	return results
+}
+
+// counter returns a function that reports one more resample to Progress.
+func (o *ResampleOptions) counter() func() {
+	if o.Progress == nil {
+		return func() {}
+	}
+	var done int
+	var lock sync.Mutex
+	return func() {
+		lock.Lock()
+		defer lock.Unlock()
+		done++
+		o.Progress(done, o.Resamples)
+	}
 }
 
 // parallel calls do for 0 … n-1 on all processors. worker returns the do of one goroutine, with its own buffers.

@@ -12,7 +12,7 @@ type protocol string
 
 const (
 	untuned   protocol = "nothing to tune on"
-	synthetic protocol = "stand-ins"       // synthetic OOD images made from the network's validation images
+	synthetic protocol = "synthetic"       // synthetic OOD images made from the network's validation images
 	tuned     protocol = "tuned on a part" // of the OOD set itself
 	// The mean over tuning on each of the network's other sets.
 	tunedOnOther protocol = "tuned on another set"

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/estimate"
 )
@@ -238,11 +237,6 @@ func (of comparison) between() string {
 		return of.A
 	}
 	return of.A + " − " + of.B
-}
-
-// label is how paper.md words the claim.
-func (c claim) label() string {
-	return strings.Replace(labelOf(claimLabels, c.Text), ", severity by severity", ", at any severity", 1)
 }
 
 // label is how paper.md words the verdict.

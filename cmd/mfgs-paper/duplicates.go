@@ -52,7 +52,7 @@ func measureDuplicates(ctx context.Context, l *lab, s *section) error {
 	if err := images.WriteIDX(path, kept.Pixels, kept.Len(), kept.Height, kept.Width); err != nil {
 		return err
 	}
-	s.Facts = map[string]float64{"as held out": asHeld, "as an earlier one": asEarlier, "left": float64(kept.Len())}
+	s.Facts = map[string]float64{"as a validation image": asHeld, "as an earlier one": asEarlier, "left": float64(kept.Len())}
 	set.ood = []bench.NamedSpec{set.ood[0], {Name: deduplicated, Spec: path}}
 	set.name = mnistName
 	rows, err := l.measure(ctx, "duplicates", &set, duplicatesTrials())
@@ -61,9 +61,9 @@ func measureDuplicates(ctx context.Context, l *lab, s *section) error {
 }
 
 func writeDuplicates(s *section) {
-	all := s.Facts["as held out"] + s.Facts["as an earlier one"] + s.Facts["left"]
+	all := s.Facts["as a validation image"] + s.Facts["as an earlier one"] + s.Facts["left"]
 	s.write("Of the %.0f test images of notMNIST, %.0f are byte-identical to a validation image and %.0f more to an earlier test image; %.0f are left. "+
-		"Temperatures are tuned on all validation images.", all, s.Facts["as held out"], s.Facts["as an earlier one"], s.Facts["left"])
+		"Temperatures are tuned on all validation images.", all, s.Facts["as a validation image"], s.Facts["as an earlier one"], s.Facts["left"])
 	s.write("%s", render(s.of("duplicates", mnistName, duplicatesTrials()),
 		detectionColumns(notMNIST, false)[1].named("AUROC, all"), detectionColumns(deduplicated, false)[1].named("AUROC, no duplicates"),
 		detectionColumns(notMNIST, true)[1].named("AUROC (NLL), all"), detectionColumns(deduplicated, true)[1].named("AUROC (NLL), no duplicates")))

@@ -35,7 +35,7 @@ func (r *report) claimTable(is func(claim) bool) string {
 			continue
 		}
 		if c.Verdict == absent {
-			t.row(c.label(), c.Source, c.Why, "", "", "", "*"+absent.label()+"*")
+			t.row(c.Text, c.Source, c.Why, "", "", "", "*"+absent.label()+"*")
 			continue
 		}
 		of := c.least()
@@ -49,7 +49,7 @@ func (r *report) claimTable(is func(claim) bool) string {
 		if len(c.Comparisons) > 1 {
 			verdict += fmt.Sprintf(", %d of %d", supported, len(c.Comparisons))
 		}
-		t.row(c.label(), c.Source, of.title(), of.quantity.shown(of.Difference), of.interval(), of.paperText(), verdict)
+		t.row(c.Text, c.Source, of.title(), of.quantity.shown(of.Difference), of.interval(), of.paperText(), verdict)
 	}
 	return t.String()
 }
@@ -99,7 +99,7 @@ func (r *report) listComparisons() string {
 		for i, of := range c.Comparisons {
 			text := ""
 			if i == 0 {
-				text = c.label()
+				text = c.Text
 			}
 			outcome := of.Result.label()
 			if of.Refuted {

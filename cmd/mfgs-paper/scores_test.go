@@ -50,7 +50,7 @@ func TestScoresOfASmallNetwork(t *testing.T) {
 			}
 		}
 		if _, is := score.Find(s[scorePlace(e, tuned, chosenScore)].Note); !is {
-			t.Errorf("%v: no score is said to be chosen", e)
+			t.Errorf("%v: no score is reported as selected", e)
 		}
 		if learned := s.auroc(e, candidate{tuned, learnedScore}); learned < .9 {
 			t.Errorf("%v: learned from the set itself it has the AUROC %v", e, learned)

@@ -19,7 +19,8 @@ digits. Model and data are built in. They are unpacked to a temporary folder, wh
 			}
 			bar := p.progress()
 			defer bar.done()
-			return demo.Run(c.Context, p.stdout, demo.Options{Runtime: library(c, bar), Progress: bar.work, Ready: bar.done})
+			options := demo.Options{Runtime: library(c, bar), Progress: bar.work, Ready: bar.done}
+			return demo.Run(c.Context, p.stdout, options)
 		},
 	}
 }

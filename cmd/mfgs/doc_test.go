@@ -33,11 +33,11 @@ var mustShow = []string{"../../docs/faq.md", "../../docs/serving.md"}
 
 // TestDocumentedCommands runs the commands in ```console fences of the README and docs: lines that begin with
 // "$ mfgs ", "$ curl ", "$ go ", "$ cp " or "$ sed ", with continuation lines. They run in order, each document in a
-// folder of its own with the repository's models and examples. A command fails if the last line shown is an error. A server, with & at its end, runs in the background at
-// free addresses. The lines below a command, if any, are its output, with "…" for omitted lines. Words must be
-// equal, and figures nearly: see sameFigure. Fenced files, which begin with a comment that is their name, are
-// in the folder from the start: see documentedFiles. ```sh fences take longer: testdata/firstrun/run.sh runs
-// them.
+// folder of its own with the repository's models and examples. A command fails if the last line shown is an error.
+// A server, with & at its end, runs in the background at free addresses. The lines below a command, if any, are its
+// output, with "…" for omitted lines. Words must be equal, and figures nearly: see sameFigure. Fenced files, which begin
+// with a comment that is their name, are in the folder from the start: see documentedFiles. ```sh fences take longer:
+// testdata/firstrun/run.sh runs them.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	lib, err := install.Find(install.Config{})
@@ -507,27 +507,32 @@ func TestManifestsHaveFlagsOfServe(t *testing.T) {
 	}
 }
 
-// sureOf matches a sentence of docs/examples.md, without its line breaks.
+// sureOf matches a sentence of two tutorials, without its line breaks.
 var sureOf = regexp.MustCompile(`the network is more than 99 % sure of (\d+) of the (\d+) test \w+, and (\d+) of those are wrong; calibrated, of (\d+), and (\d+) of those are wrong`)
 
 func TestExamplesAreAsConfidentAsDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/examples.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := sureOf.FindAllStringSubmatch(strings.Join(strings.Fields(string(text)), " "), -1)
 	const digits, texts = "../../models/digits-mlp/digits-images-idx3-ubyte.gz", "../../testdata/examples/distilbert/"
-	for i, example := range []struct{ name, train, val, test string }{
-		{"keras", digits + "[0:400]", digits + "[400:800]", digits + "[800:]"},
-		{"distilbert", texts + "train.jsonl", texts + "val.jsonl", texts + "test.jsonl"},
+	for _, example := range []struct {
+		page, model, test string
+		calibrate         []string
+	}{
+		{"vendor", "keras", digits + "[1400:]", []string{"--train", digits + "[400:900]", "--val", digits + "[900:1400]", "--target-error", ".05"}},
+		{"text", "distilbert", texts + "test.jsonl", []string{"--train", texts + "train.jsonl", "--val", texts + "val.jsonl",
+			"--ood", texts + "foreign-val.jsonl", "--target-error", ".05"}},
 	} {
-		if len(said) <= i {
-			t.Fatalf("the sentence on %s is not there", example.name)
+		text, err := os.ReadFile("../../docs/tutorials/" + example.page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := sureOf.FindStringSubmatch(strings.Join(strings.Fields(string(text)), " "))
+		if said == nil {
+			t.Fatalf("the sentence of %s is not there", example.page)
 		}
 		bundle := filepath.Join(t.TempDir(), "bundle")
-		model := "../../testdata/examples/" + example.name + "/model.onnx"
-		if code, _, stderr := invoke(t.Context(), "calibrate", "--model", model, "--train", example.train, "--val", example.val, "--out", bundle); code != 0 {
+		model := "../../testdata/examples/" + example.model + "/model.onnx"
+		args := append([]string{"calibrate", "--model", model, "--out", bundle, "--false-alarm", ".05"}, example.calibrate...)
+		if code, _, stderr := invoke(t.Context(), args...); code != 0 {
 			t.Fatal(stderr)
 		}
 		code, stdout, stderr := invoke(t.Context(), "predict", "--bundle", bundle, "--json", example.test)
@@ -574,9 +579,9 @@ func TestExamplesAreAsConfidentAsDocumented(t *testing.T) {
 		for k, want := range []struct{ count, slack int }{
 			{before, 10}, {len(report.Predictions), 0}, {wrongBefore, 2}, {after, 30}, {wrongAfter, 2},
 		} {
-			if n, err := strconv.Atoi(said[i][k+1]); err != nil || n < want.count-want.slack || n > want.count+
+			if n, err := strconv.Atoi(said[k+1]); err != nil || n < want.count-want.slack || n > want.count+
 				want.slack {
-				t.Errorf("%s: %q, but number %d is %d", example.name, said[i][0], k+1, want.count)
+				t.Errorf("%s: %q, but number %d is %d", example.page, said[0], k+1, want.count)
 			}
 		}
 	}

@@ -96,8 +96,8 @@ func TestMNIST(t *testing.T) {
 	}
 }
 
-// promised is a run on all data.
-func promised(model, structure, cache, score string) mnistRun {
+// fullRun is a run on all data.
+func fullRun(model, structure, cache, score string) mnistRun {
 	return mnistRun{
 		model: model, structure: structure, damping: "auto", score: score,
 		train: "[0:55000]", val: "[55000:60000]", ood: "[0:5000]", other: "[5000:]", cache: cache,
@@ -142,7 +142,7 @@ func checkMNIST(t testing.TB, structure, cache, score string) (means map[string]
 	means = map[string]float64{}
 	published := publishedMNIST(t)
 	for i, seed := range seeds {
-		report, m := mnist(t, promised(seed, structure, cache, score))
+		report, m := mnist(t, fullRun(seed, structure, cache, score))
 		mle, mf0 := m["mle"], m["mf0"]
 		for name, row := range map[string]string{"mle": "MLE", "ts": "T. Scale"} {
 			want, in, detected := published[row][i], m[name].InDomain, m[name].OOD[0]

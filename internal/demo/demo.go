@@ -1,5 +1,5 @@
-// Package demo calibrates the built-in digits model, tests it, and shows what was gained. It is mfgs demo, and apart from
-// it so that make demo need not compile servers and data formats.
+// Package demo calibrates the built-in digits model, tests it, and shows what was gained. It is mfgs demo, and apart
+// from it so that make demo need not compile servers and data formats.
 package demo
 
 import (

@@ -134,7 +134,7 @@ UNSUPPORTED = (
     "These heads are linear, or nearly so, but refused, because no exporter or vendor was found to write them: squared distances from prototypes; classes computed by several "
     "layers, or by a layer and a constant; one logit with several thresholds (CORAL); logits with a time axis before the batch axis; probabilities that are smoothed, clamped, "
     "negated or reordered; and a softmax written in ways that no exporter uses. The error names the operator at which the search stopped. If a linear layer comes before it, "
-    "`--features TENSOR --logits TENSOR` selects that layer; otherwise use [precomputed features and logits](data.md#features-instead-of-a-model). "
+    "`--features TENSOR --logits TENSOR` selects that layer; otherwise use [precomputed features and logits](data.md#precomputed-features). "
     "[Which rules are needed](../testdata/coverage/rules.md) is measured too.")
 RIGHT, LINEAR = "Correctly refused", "Linear, but refused"
 

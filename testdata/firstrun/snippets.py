@@ -1,4 +1,4 @@
-"""Runs the Python of docs/bundle.md, docs/examples.md and docs/tutorials/text.md on the results of the commands above it,
+"""Runs the Python of docs/bundle.md and docs/tutorials/text.md on the results of the commands above it,
 and compares its output with the indented lines below. The Python of docs/serving.md is only compiled; testdata/serve/clients
 tests it. In a Python environment with onnxruntime, from the root of the repository:
 
@@ -25,7 +25,6 @@ MFGS = ROOT / "mfgs"
 # Variables that the text around a block defines.
 GIVEN = {
     "docs/bundle.md": {"onnxruntime": onnxruntime, "images": np.zeros((2, 1, 8, 8), np.float32)},
-    "docs/examples.md": {},
     "docs/tutorials/text.md": {"json": json, "text": "tre", "label": 4, "tokenizer": lambda text: {"input_ids": [1, 26, 2], "attention_mask": [1, 1, 1]}},
 }
 

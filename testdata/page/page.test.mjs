@@ -72,7 +72,7 @@ visiting("a picture is dropped, and the answer stands beside the network's", {},
   await visit.shot("digit.png");
 });
 
-visiting("a letter is better not answered, and the reason is shown in words", {}, async (visit) => {
+visiting("a letter leads to an abstention, with the reason in words", {}, async (visit) => {
   await visit.drop("body", letter);
   const text = await visit.answered();
   assert.match(text, /The model abstains\.[\s\S]*(Out-of-distribution|Uncertain): /);

@@ -11,8 +11,8 @@
 //	 4. The programs are run as users would, where this machine can (try.go).
 //
 // The bytes depend only on the commit, the version, and the versions of Go and zig, not on folders or time. With -twice
-// everything is built a second time with empty caches, and compared. Programs in which a folder of this machine is named
-// are refused.
+// everything is built a second time with empty caches, and compared. Programs that name a folder of this machine are
+// refused.
 //
 // Releases are built on Linux on x86-64, with Go, git and Python; zig is installed from PyPI, at a pinned version and
 // hash. The first build of a platform takes about three minutes of one processor, and another one ten seconds.
@@ -28,9 +28,9 @@
 // Under qemu-aarch64 7.2 (Debian 12) and 10.0 (Debian 13) the wheel's program for Linux on arm64 and the official ONNX
 // Runtime 1.30.0 ran; the demonstration takes two minutes there. No machine with such a processor has run them.
 //
-// Under Wine 10.0 (Debian 13) the wheel's program for Windows and the official onnxruntime.dll 1.30.0 ran, and the tests
-// of internal/files, wrap/bundle and mfgs doctor pass, except for symbolic links, which Wine does not follow. Wine 8.0
-// (Debian 12) lacks bcryptprimitives.dll, which all programs of Go call. No Windows has run them, and none has installed
+// Under Wine 10.0 (Debian 13) the wheel's program for Windows and the official onnxruntime.dll 1.30.0 ran, and the
+// tests of internal/files, wrap/bundle and mfgs doctor pass, except for symbolic links, which Wine does not follow.
+// Wine 8.0 (Debian 12) lacks bcryptprimitives.dll, which all programs of Go call. No Windows has run them or installed
 // ONNX Runtime by mfgs setup.
 //
 // Nothing has run on macOS. zig links for it without Apple's SDK; stubs.go writes what zig lacks.

@@ -34,7 +34,7 @@ BATCH = 37
 # Rows of the file that is predicted: a batch of usual inputs, then one that ends in inputs far outside of all data.
 ROWS, FAR = 2 * BATCH, 8
 SINGLES = [0, 1, 2, ROWS - 2, ROWS - 1]
-MARGIN = 1.25  # how many times the largest ratio of temperatures on validation data the first interval goes: wrap/fuse.go
+MARGIN = 1.25  # the first interval ends at so many times the validation data's largest ratio of temperatures
 OUTPUTS = ["probabilities", "logits", "logit_variance", "ood_score", "ood_percentile", "ood_pvalue", "leverage", "abstain", "prediction_set"]
 # Decisions that bundles are to have: sets of either kind. Classes are ranked from operator set 11 on.
 DECISIONS = {"full": ["--false-alarm", ".1", "--alpha", ".1"], "kron": ["--false-alarm", ".1", "--alpha", ".1", "--sets", "aps"]}
@@ -224,7 +224,7 @@ class Manifest:
         mfgs("reseal", self.bundle)
 
     def soften(self, wide):
-        """Makes the posterior matter, and selects mf0: validation likelihood often drives T_ens so high that every T_k is 1. Where wide, T_max/T_min is
+        """Gives the posterior an effect, and selects mf0: the validation likelihood often drives T_ens so high that every T_k is 1. Where wide, T_max/T_min is
         to differ between examples, and not to be all that the posterior makes possible, as T_ens of the other pair often has it."""
         median, act = self.number(r"\n  median_variance: (.*)"), self.pair("nll")["act"]
         nll, ood = r"(\n  nll: {act: [^,]*, ens: )[^,]*", r"(\n  ood: {act: [^,]*, ens: )[^,]*"

@@ -34,7 +34,7 @@ LINES = [
     ("mfgs completion zs\t", ["completion", "zsh"]),
 ]
 
-# Fish gets all flags beforehand: it knows no format in front of a path.
+# Fish gets all flags in advance: it knows no format in front of a path.
 BEYOND = {"fish": {"mfgs calibrate --train tar:data/tr\t", "mfgs calibrate --train=tar:data/tr\t"}}
 
 # What each shell is started with, and what has it complete mfgs.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the cost of replacing the training data by other data: docs/unknown-training-data.md.
+"""Measures the cost of replacing the training data by other data: docs/evidence/training-data.md.
 
 Calibrates models/mnist-mlp and models/cifar10-resnet20 with one set after another as
 --train, and evaluates each bundle on the same test data. Writes the two tables into
@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "unknown-training-data.md"
+PAGE = ROOT / "docs" / "evidence" / "training-data.md"
 SEED = 1
 SCORES = ["mf0", "studentized", "leverage"]
 
@@ -72,7 +72,7 @@ class Case:
         fresh = test[0][fresh]
         few = np.random.default_rng(SEED).permutation(len(train))[:300]
         half = len(val[0]) // 2
-        self.ood, rest, self.ood_test = other[:folds[0]], other[folds[0]:folds[1]], other[folds[1]:]
+        self.ood, foreign, self.ood_test = other[:folds[0]], other[folds[0]:folds[1]], other[folds[1]:]
         self.sets = [
             ("the training set", train, None),
             ("300 examples of it", train[few], None),
@@ -83,7 +83,7 @@ class Case:
             ("half of it, `--val` the other half", val[0][:half], tuple(a[half:] for a in val)),
             ("its kind, rotated by 30°", rotated(fresh, 30), None),
             ("its kind, with noise of σ = 50", noisy(fresh, 50), None),
-            ("the other data that `--ood` is of", rest, None),
+            ("the other data that `--ood` is of", foreign, None),
             ("noise", noise((5000,) + fresh.shape[1:]), None),
         ]
 
@@ -112,7 +112,7 @@ def measure(mfgs, case, work):
         report = run("eval", "--bundle", work / "bundle", "--test", test, "--ood", f"other={ood_test}",
                      "--methods", "mle,ts,mf0,studentized,leverage")
         by = {m["name"]: m for m in report["methods"]}
-        # Which method's probabilities the bundle serves; each AUROC is that of its score, whichever serves.
+        # Which probabilities the bundle uses; each AUROC is that of its score, whichever is selected.
         served = report["bundle"]["probabilities"]["method"]
         fit = by[served]["in_domain"]
         rows.append([name, f"{len(images):,}", served, f"{fit['nll']:.4f}", f"{100 * fit['ece']:.2f} %",
@@ -121,7 +121,7 @@ def measure(mfgs, case, work):
         if plain is None:  # neither depends on --train
             plain = [[label, "", m, f"{by[m]['in_domain']['nll']:.4f}", f"{100 * by[m]['in_domain']['ece']:.2f} %",
                       f"{100 * by[m]['ood'][0]['auroc']:.1f} %", "", ""] for label, m in (("the network's softmax", "mle"), ("temperature scaling", "ts"))]
-    head = ["`--train`", "examples", "serves", "NLL", "ECE", *(f"AUROC, `{m}`" for m in SCORES)]
+    head = ["`--train`", "examples", "selected", "NLL", "ECE", *(f"AUROC, `{m}`" for m in SCORES)]
     lines = ["| " + " | ".join(r) + " |" for r in [head, ["---"] * len(head)] + rows + plain]
     return "\n".join(lines)
 

@@ -73,15 +73,16 @@ func TestEvaluateTakesAPart(t *testing.T) {
 	}
 }
 
-// All binned figures have the bins that are asked for. With one, the ECE is the difference between the mean confidence and
-// the accuracy.
+// All binned figures have the bins that are asked for. With one, the ECE is the difference between mean confidence and
+// accuracy.
 func TestBinsAreThoseAskedFor(t *testing.T) {
 	t.Parallel()
 	dir, _ := wraptest.Calibrated(t, calibrate.Kronecker)
 	classwise := map[int]float64{}
 	for asked, bins := range map[int]int{0: 10, 1: 1, 40: 40} {
 		e, err := bench.Evaluate(t.Context(), bench.Config{
-			Bundle: dir, Test: wraptest.Digits(t, models.DigitsTest), Methods: []string{"mle"}, Bins: asked, Resamples: 10, Detailed: true,
+			Bundle: dir, Test: wraptest.Digits(t, models.DigitsTest), Methods: []string{"mle"}, Bins: asked,
+			Resamples: 10, Detailed: true,
 		})
 		if err != nil {
 			t.Fatal(err)

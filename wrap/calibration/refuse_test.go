@@ -246,7 +246,10 @@ func TestProgressGoesThroughTheStages(t *testing.T) {
 		last = p
 	}
 	mustCalibrate(t, c)
-	if want := []string{"train", "val", "ood", "tuning", "scores"}; !slices.Equal(stages, want) || last.Done != last.Total {
+	want := []string{
+		"opening", "train", "val", "ood", "fingerprint", "tuning", "scores", "intervals", "writing",
+	}
+	if !slices.Equal(stages, want) || last.Done != last.Total {
 		t.Errorf("stages %q, want %q, the last %+v", stages, want, last)
 	}
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the text model of docs/examples.md, and writes its data.
+"""Trains the text model of docs/tutorials/text.md, and writes its data.
 
 A DistilBERT of the transformers library, with two layers of 48 features and
 random weights to begin with, learns to tell the language of a text that

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the int8 models of docs/examples.md from the float ones beside it.
+"""Makes the int8 models of docs/tutorials/vendor.md from the float ones beside it.
 
     python3 make.py
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the Keras network of docs/examples.md and exports it to ONNX.
+"""Trains the Keras network of docs/tutorials/vendor.md and exports it to ONNX.
 
 A convolutional network of the usual kind on the digits of models/digits-mlp,
 whose README tells what they are: Adam with Keras's settings, batches of 32, 300

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the scikit-learn pipeline of docs/examples.md, and writes its data.
+"""Trains the scikit-learn pipeline of docs/tutorials/tabular.md, and writes its data.
 
     python3 make.py
 

@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	model     = flag.String("model", "", "latency: the network alone")
+	model     = flag.String("model", "", "latency: the plain network")
 	folder    = flag.String("bundle", "", "latency, predict, predict-features: the bundle")
 	data      = flag.String("data", "", "latency: NPY whose last images are run; predict: SPEC of images; fit, predict-features: NPZ of features")
 	structure = flag.String("structure", "kron", "fit: full or kron")

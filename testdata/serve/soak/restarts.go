@@ -33,9 +33,9 @@ var restarters = []struct {
 	clients, perConn int
 	ask              func(*client, context.Context, int) error
 }{
-	{"HTTP, reconnecting", 24, 1, (*client).callHTTP},
+	{"HTTP, new connections", 24, 1, (*client).callHTTP},
 	{"HTTP, connections kept", 12, 1 << 30, (*client).callHTTP},
-	{"gRPC, reconnecting", 20, 1, (*client).callRPC},
+	{"gRPC, new connections", 20, 1, (*client).callRPC},
 	{"gRPC, connections kept", 8, 1 << 30, (*client).callRPC},
 }
 

@@ -129,7 +129,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 			}
 			continue
 		}
-		// Temperatures tuned on 300 held-out digits do not make these much worse than the
+		// Temperatures tuned on 300 validation digits do not make these much worse than the
 		// network's own probabilities, but that evidence and variational inference learn
 		// less from 1,200 digits.
 		worse, wrong := 0.02, 0.05
@@ -161,10 +161,10 @@ func TestTheBundlesOwnCovarianceGivesTheBundlesFigures(t *testing.T) {
 		by := evaluated(t, everything(t, dir, "mf0", "mf0@hessian", "mf1", "ts"))
 		own, again := by["mf0"], by["mf0@hessian"]
 		if d := own.InDomain.NLL - again.InDomain.NLL; !approx.Equal(d, 0, 2e-4) {
-			t.Errorf("%s: NLL %v, made anew %v", s, own.InDomain.NLL, again.InDomain.NLL)
+			t.Errorf("%s: NLL %v, from scratch %v", s, own.InDomain.NLL, again.InDomain.NLL)
 		}
 		if d := own.OOD[0].AUROC - again.OOD[0].AUROC; !approx.Equal(d, 0, 2e-3) {
-			t.Errorf("%s: AUROC %v, made anew %v", s, own.OOD[0].AUROC, again.OOD[0].AUROC)
+			t.Errorf("%s: AUROC %v, from scratch %v", s, own.OOD[0].AUROC, again.OOD[0].AUROC)
 		}
 	}
 }
@@ -365,7 +365,7 @@ func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 	dir, r := wraptest.Calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "ts", "ensemble")
 	cfg.With["ensemble"] = []string{cfg.With["ensemble"][0], cfg.With["ensemble"][0]}
-	cfg.Shifts = []bench.NamedSpec{{Name: "held out", Spec: wraptest.Digits(t, models.DigitsVal)}}
+	cfg.Shifts = []bench.NamedSpec{{Name: "validation", Spec: wraptest.Digits(t, models.DigitsVal)}}
 	e, err := Evaluate(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -384,7 +384,7 @@ func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 			t.Errorf("%s differs by %v", what, d)
 		}
 	}
-	if ts.Shifts[0].N != 300 || ts.Shifts[0].Name != "held out" {
+	if ts.Shifts[0].N != 300 || ts.Shifts[0].Name != "validation" {
 		t.Errorf("under shift %+v", ts.Shifts[0])
 	}
 }

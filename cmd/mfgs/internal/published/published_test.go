@@ -43,7 +43,7 @@ func TestDefaultsAreThoseOfTransformers(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 		if from != name+"ImageProcessor" {
-			t.Errorf("%s is said to be from %s", name, from)
+			t.Errorf("%s is reported as from %s", name, from)
 		}
 	}
 }
