@@ -139,7 +139,7 @@ func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 	}
 }
 
-// A sure network that makes no error on a small held-out set must not be made surer: of
+// A sure network that makes no error on a small validation set must not be made surer: of
 // 50 examples none says how often it errs.
 func TestFewValidationExamplesDoNotRaiseConfidence(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func newTask(h layer.Head, seed uint64) task {
 	return t
 }
 
-// thinned leaves every n-th held-out example.
+// thinned leaves every n-th validation example.
 func (t task) thinned(n int) task {
 	every := func(s *rows.Batch) *rows.Batch {
 		var kept []int
@@ -773,7 +773,7 @@ func TestFitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A usual held-out example, under the temperatures for telling, scores ½.
+// A usual validation example, under the temperatures for OOD detection, scores ½.
 func TestTheUsualExampleScoresAHalf(t *testing.T) {
 	t.Parallel()
 	for _, h := range []layer.Head{

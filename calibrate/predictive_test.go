@@ -50,7 +50,7 @@ func (r *resampled) SetEns(ens float64) error {
 
 var tuneHead = layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softmax}
 
-// fittedTask is a task, its fit, and its held-out sets as mf0 predicts them.
+// fittedTask is a task, its fit, and its validation sets as mf0 predicts them.
 func fittedTask(t *testing.T) (task task, f *Fitted, val, ood *predictive) {
 	t.Helper()
 	task = newTask(tuneHead, 5)
@@ -205,7 +205,7 @@ func TestTuneReports(t *testing.T) {
 	}
 }
 
-// Networks that are sure have 1 - max p far below what is not zero: they are told apart all the same.
+// Networks that are sure have 1 - max p far below what is not zero: they are still separated.
 func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 1, Link: layer.Softmax}

@@ -115,7 +115,7 @@ func TestPreferKeepsAnOptimumOfSmallTau(t *testing.T) {
 }
 
 // Few validation examples have large standard errors. What they make prefer give up on fresh data
-// stays about what it may give up on the held-out ones, even where variances are noise.
+// stays about what it may give up on the validation ones, even where variances are noise.
 func TestPreferGivesUpLittleWithFewExamples(t *testing.T) {
 	t.Parallel()
 	const repetitions = 12

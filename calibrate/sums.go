@@ -26,7 +26,7 @@ import (
 // are fitted to them.
 //
 // Sums change by whole blocks of 512 source positions (see [rows.InBlocks]) and record the blocks they cover.
-// They can be written and read between any two blocks ([Sums.Encode], [DecodeSums]): going on from there gives
+// They can be written and read between any two blocks ([Sums.Encode], [DecodeSums]): resuming from there gives
 // the same bits as an uninterrupted run. Sums of other blocks can be merged. The same parts give the same bits
 // in any order: parts stay apart until they are joined or finished, and are then added by position. Another
 // division into parts agrees to about 1e-12.

@@ -43,7 +43,7 @@ func (e *TooManyBadError) Error() string {
 	if e.Allowed == 0 {
 		return fmt.Sprintf("%s (use %s N to skip up to N such records)", last, option.MaxBad)
 	}
-	return fmt.Sprintf("%s: that is %d unreadable records, %s allows %d", last, len(e.Bad), option.MaxBad, e.Allowed)
+	return fmt.Sprintf("%s: %d unreadable records, %s allows %d", last, len(e.Bad), option.MaxBad, e.Allowed)
 }
 
 // check panics if a number makes no sense, and sets Stats.

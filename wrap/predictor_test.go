@@ -487,7 +487,7 @@ func TestABundleWithoutItsModelNeedsTheRightOne(t *testing.T) {
 	data[len(data)/2] ^= 1
 	other := write(t, dir, "other.onnx", data)
 	_, err = Open(t.Context(), c.Out, Options{Model: other})
-	says(t, err, "other.onnx", "SHA-256", "calibrate again")
+	says(t, err, "other.onnx", "SHA-256", "or calibrate this one")
 	_, err = Open(t.Context(), c.Out, Options{Model: "../featurize/testdata/conv.onnx"})
 	says(t, err, "conv.onnx", "SHA-256")
 	_, err = Open(t.Context(), c.Out, Options{Model: filepath.Join(dir, "nowhere.onnx")})
@@ -522,7 +522,7 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Open(t.Context(), other, Options{})
-	says(t, err, "6 features, 4 logits", "128, 10", "another model")
+	says(t, err, "6 features, 4 logits", "128, 10", "give the calibrated model")
 }
 
 // inTwo writes a bundle whose model has external data, as models do that are too large for one file. It returns the
@@ -624,7 +624,7 @@ func TestDamagedExternalDataIsRefused(t *testing.T) {
 	// Another bundle does not accept it either.
 	whole, _ := inTwo(t, func(*bundle.WriteOptions) {})
 	_, err = Open(t.Context(), whole, Options{Model: filepath.Join(own, bundle.ModelName)})
-	says(t, err, "model.onnx", "SHA-256", "calibrate again")
+	says(t, err, "model.onnx", "SHA-256", "or calibrate this one")
 
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

@@ -291,7 +291,7 @@ func TestAMissingProbeIsAWarning(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir, "s.jsonl", []byte(strings.Join(lines, "\n")))
 	c := quick(Config{Model: "../featurize/testdata/columns.onnx", Train: file, Val: file, Out: filepath.Join(dir, "s")})
-	const want = `no validation inputs are kept: the model's input "s" takes strings`
+	const want = `the bundle has no probe (the model's input "s" takes strings)`
 	for _, wanted := range []bool{true, false} {
 		c.NoProbe, c.Force = !wanted, true
 		single := mustCalibrate(t, c)
@@ -344,7 +344,7 @@ func TestTheProbeKeepsFewerLargeExamples(t *testing.T) {
 		}))
 		c := quick(Config{Model: "../featurize/testdata/open.onnx", Train: data, Val: data, Out: filepath.Join(dir, "b")})
 		r := mustCalibrate(t, c)
-		if r.Probe.Examples != test.want || (test.want == 0) != strings.HasSuffix(r.Probe.Reason, "and 4194304 are kept at most") {
+		if r.Probe.Examples != test.want || (test.want == 0) != strings.HasSuffix(r.Probe.Reason, "want at most 4194304") {
 			t.Errorf("%d rows: %+v, want %d", test.height, r.Probe, test.want)
 		}
 		s, err := os.Stat(filepath.Join(c.Out, bundle.ProbeName))

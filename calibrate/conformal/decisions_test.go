@@ -60,7 +60,7 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 		if err := d.Check(4, c.multi); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		kinds := 1 // what is said of all
+		kinds := 1 // the sentence for all
 		for _, asked := range []float64{c.plan.TargetError, c.plan.TargetCoverage, c.plan.FalseAlarm, c.plan.Alpha} {
 			if asked > 0 {
 				kinds++
@@ -154,7 +154,7 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 		"alarms not shown":     {raps, func(d *Decisions) { d.FalseAlarm = 0.01 }, "which does not guarantee a fraction of 0.99"},
 		"coverage not shown": {Plan{TargetCoverage: 0.8}, func(d *Decisions) { d.Uncertainty.Accepted = 320 },
 			"uncertainty accepts 320 of 400, which does not guarantee a fraction of 0.8"},
-		"doubt of other examples": {Plan{TargetError: 0.5}, func(d *Decisions) { d.Uncertainty.Examples = 401 },
+		"uncertainty of other examples": {Plan{TargetError: 0.5}, func(d *Decisions) { d.Uncertainty.Examples = 401 },
 			"uncertainty was set on 401 examples, want 400"},
 		"alarms of other examples": {raps, func(d *Decisions) { d.OOD.Examples = 500 }, "ood was set on 500 examples, want 400"},
 		"uncertainty of flagged examples": {raps, func(d *Decisions) { d.Uncertainty.Examples = d.OOD.Accepted },

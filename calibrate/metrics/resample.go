@@ -204,14 +204,7 @@ func Resample(
 	all(weights, values)
 
 	draws := make([][]float64, o.Resamples)
-	var done int
-	var lock sync.Mutex
-	step := func() {
-		lock.Lock()
-		defer lock.Unlock()
-		done++
-		o.Progress(done, o.Resamples)
-	}
+	step := o.counter()
 	parallel(o.Resamples, func() func(int) {
 		weights := make([][]int32, len(sizes))
 		for i, n := range sizes {
@@ -230,9 +223,7 @@ func Resample(
 			}
 			draws[r] = make([]float64, width)
 			all(weights, draws[r])
-			if o.Progress != nil {
-				step()
-			}
+			step()
 		}
 	})
 
@@ -267,6 +258,21 @@ func series(measured []*Statistics, values []float64, draws [][]float64) []map[s
 		}
 	}
 	return results
+}
+
+// counter returns a function that reports one more resample to Progress.
+func (o *ResampleOptions) counter() func() {
+	if o.Progress == nil {
+		return func() {}
+	}
+	var done int
+	var lock sync.Mutex
+	return func() {
+		lock.Lock()
+		defer lock.Unlock()
+		done++
+		o.Progress(done, o.Resamples)
+	}
 }
 
 // parallel calls do for 0 … n-1 on all processors. worker returns the do of one goroutine, with its own buffers.

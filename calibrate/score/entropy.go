@@ -8,7 +8,7 @@ import (
 
 var entropy = Score{
 	Name:   "entropy",
-	Doc:    "of the network's own probabilities",
+	Doc:    "entropy of the network's own probabilities",
 	Source: "Hendrycks and Gimpel 2017, section 2; Shannon 1948",
 	rows:   entropyOf[Rows],
 	graph:  entropyOf[string],

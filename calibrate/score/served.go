@@ -97,24 +97,24 @@ func (s *Served) Values(x Examples) (ood, percentile, pvalue []float64) {
 	return ood, percentile, pvalue
 }
 
-// PValue returns the conformal p-value of a bounded score: (1 + #{validation scores ≥ score}) / (Examples + 1), against
-// the hypothesis that the example is drawn as the validation examples were (Vovk, Gammerman and Shafer, Algorithmic
+// PValue returns the conformal p-value of a bounded score, (1 + #{validation scores ≥ score}) / (Examples + 1), for the
+// hypothesis that the example is drawn as the validation examples were (Vovk, Gammerman and Shafer, Algorithmic
 // Learning in a Random World, 2005; Bates, Candès, Lei, Romano and Sesia, "Testing for outliers with conformal
 // p-values", 2023). It is at least 1/(Examples + 1).
 //
 // Up to MostQuantiles validation examples it is exact. With more, the number of scores is bounded from above by the
 // quantiles: the p-value is then too large by at most 1/256 + 1/Examples, and never too small.
 //
-// If validation examples and the new one are exchangeable, P(p ≤ α) ≤ α, over the draw of all of them. This assumes that
-// the score does not depend on the validation examples. That of the default score does not. If the score was selected
-// by these examples, or learned from them, the p-value is approximate.
+// If validation examples and the new one are exchangeable, P(p ≤ α) ≤ α, over the draw of all of them. This assumes
+// that the score does not depend on the validation examples. That of the default score does not. If the score was
+// selected by these examples, or learned from them, the p-value is approximate.
 func (s *Served) PValue(score float64) float64 {
 	below, _ := slices.BinarySearch(s.Quantiles, score)
 	return float64(1+s.atLeast(below)) / float64(1+s.Examples)
 }
 
-// atLeast is the largest possible number of validation examples with a score above the first of the quantiles, below of
-// them. Quantile i is at or above the ⌊i(n-1)/(m-1)⌋ + 1 smallest of the n scores.
+// atLeast is the largest possible number of validation examples with a score above the first of the quantiles, below
+// of them. Quantile i is at or above the ⌊i(n-1)/(m-1)⌋ + 1 smallest of the n scores.
 func (s *Served) atLeast(below int) int {
 	n, m := s.Examples, len(s.Quantiles)
 	if below == 0 {

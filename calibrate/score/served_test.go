@@ -52,7 +52,7 @@ func TestServedScoresKeepTheOrder(t *testing.T) {
 	}
 }
 
-// The percentile of an example of those that were held out is the share that scores lower.
+// The percentile of a validation example is the fraction that scores lower.
 func TestPercentilesAreFractionsOfTheValidationData(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 24))
@@ -146,7 +146,8 @@ func TestNonFiniteInputsGetTheHighestScore(t *testing.T) {
 				f, _ := s.Fit(nil)
 				served := Serve(f, f.Values(x))
 				x.Features[1], x.Logits[8] = bad, bad
-				if got, share, p := served.Values(x); got[0] != 1 || got[1] != 1 || !(got[2] < 1) || share[0] != 1 || p[0] != 0.25 {
+				got, share, p := served.Values(x)
+				if got[0] != 1 || got[1] != 1 || !(got[2] < 1) || share[0] != 1 || p[0] != 0.25 {
 					t.Errorf("%s, %s of %v: %v, shares %v", s.Name, link, bad, got, share)
 				}
 			}

@@ -88,15 +88,15 @@ func TestFlagsOfCalibrate(t *testing.T) {
 // Temperatures are in their columns.
 func TestTemperaturesForPeople(t *testing.T) {
 	t.Parallel()
-	told := bundle.TemperatureInfo{NLL: layer.Temperatures{Act: 1.5, Ens: 20},
+	both := bundle.TemperatureInfo{NLL: layer.Temperatures{Act: 1.5, Ens: 20},
 		OOD: layer.Temperatures{Act: 0.5, Ens: 7}, OODTuned: true, TS: 2.5, TSOOD: 3.5}
-	same := told
+	same := both
 	same.OODTuned, same.TSOOD = false, 0
 	for _, test := range []struct {
 		of   bundle.TemperatureInfo
 		want string
 	}{
-		{told, "temperatures activation ensemble mf0, for NLL 1.5 20 mf0, for OOD detection 0.5 7 temperature scaling, for NLL 2.5 temperature scaling, for OOD detection 3.5"},
+		{both, "temperatures activation ensemble mf0, for NLL 1.5 20 mf0, for OOD detection 0.5 7 temperature scaling, for NLL 2.5 temperature scaling, for OOD detection 3.5"},
 		{same, "temperatures activation ensemble mf0, for NLL 1.5 20 mf0, for OOD detection the same temperature scaling, for NLL 2.5"},
 	} {
 		var b bytes.Buffer

@@ -209,14 +209,16 @@ func TestPredictionTablesFit80Columns(t *testing.T) {
 	t.Parallel()
 	classes := []string{"airplane", "sulphur-crested cockatoo, Kakatoe galerita", "cat", "a very long name of a class", "e", "f"}
 	label, share, yes := 1, 0.999, true
-	decisions := &conformal.Decisions{Plan: conformal.Plan{FalseAlarm: 0.05, Alpha: 0.05}, OOD: &conformal.Rule{}, Set: &conformal.Sets{}}
+	decisions := &conformal.Decisions{
+		Plan: conformal.Plan{FalseAlarm: 0.05, Alpha: 0.05}, OOD: &conformal.Rule{}, Set: &conformal.Sets{},
+	}
 	for _, multi := range []bool{false, true} {
 		for _, d := range []*conformal.Decisions{nil, decisions} {
 			var b bytes.Buffer
 			w := newPredictionWriter("table", &b, classes, multi, d)
 			for i := range rowsKept + 2 {
-				p := wrap.Prediction{Input: "a.png", Class: 4, Labels: []int{4}, Confidence: 1, OODPercentile: &share, Leverage: 1e-7,
-					PredictionSet: []int{4}, Abstain: new(bool)}
+				p := wrap.Prediction{Input: "a.png", Class: 4, Labels: []int{4}, Confidence: 1, OODPercentile: &share,
+					Leverage: 1e-7, PredictionSet: []int{4}, Abstain: new(bool)}
 				if i%rowsKept == 1 || i > rowsKept {
 					p.Input, p.Class, p.Label = strings.Repeat("folder/", 9)+"image.png", 3, &label
 					p.Labels, p.Targets, p.PredictionSet = []int{0, 1, 2, 3, 4}, []int{1, 3}, []int{0, 1, 2, 3, 4, 5}

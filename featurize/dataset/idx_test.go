@@ -101,7 +101,7 @@ func TestInconsistentIDXFilesAreRefused(t *testing.T) {
 	}{
 		{"truncated", good[:20], nil, []string{"images-idx3", "truncated", "3 examples of 4 bytes", "4 bytes of data"}},
 		{"truncated header", good[:9], nil, []string{"images-idx3", "truncated within its header of 16 bytes"}},
-		{"more than promised", append(good[:28:28], 1), nil, []string{"images-idx3", "declares 3 examples of 4 bytes", "holds 13 bytes"}},
+		{"more than declared", append(good[:28:28], 1), nil, []string{"images-idx3", "declares 3 examples of 4 bytes", "holds 13 bytes"}},
 		{"truncated gzip", gzipped(t, long)[:3000], nil, []string{"images-idx3", "truncated", "1024 examples"}},
 		{"truncated inside gzip", gzipped(t, long[:1<<19]), nil, []string{"images-idx3", "truncated", "declares 1024 examples", "ends after 511"}},
 		{"more inside gzip", gzipped(t, append(good[:28:28], 1)), nil, []string{"images-idx3", "more data follows the 3 examples"}},

@@ -102,7 +102,7 @@ func (s *joinedSource) join(i int, b *Base) error {
 	has := map[bool]string{true: "has labels", false: "has none"}
 	switch {
 	case b.Labelled != s.Labelled:
-		return fmt.Errorf("%s %s, and %s %s: files of one SPEC are all labelled, or none is", s.paths[i], has[b.Labelled],
+		return fmt.Errorf("%s %s, and %s %s: either all files of a SPEC are labelled, or no file is", s.paths[i], has[b.Labelled],
 			first, has[s.Labelled])
 	case !slices.Equal(b.Classes, s.Classes) && s.Labelled:
 		if !s.named(b.Classes) || !s.named(s.Classes) {

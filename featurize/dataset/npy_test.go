@@ -146,7 +146,7 @@ func TestInconsistentNPYFilesAreRefused(t *testing.T) {
 		want    string
 	}{
 		{"truncated", good[:len(good)-1], "truncated or corrupt: its header declares 2 examples of 8 bytes"},
-		{"more than promised", append(slices.Clone(good), 0), "its header declares 16 bytes of data, the file holds 17"},
+		{"more than declared", append(slices.Clone(good), 0), "its header declares 16 bytes of data, the file holds 17"},
 		{"truncated header", good[:30], "ends within its .npy header"},
 		{"cut in the length", good[:9], "ends within its .npy header"},
 		{"unknown version", append([]byte(arrays.Magic+"\x09\x00"), good[8:]...), ".npy version 9.0 is not known"},

@@ -180,7 +180,7 @@ func (p *Pipeline) fit() error {
 		return nil
 	}
 	if a.h > 0 && a.h != h || a.w > 0 && a.w != w || a.flat && a.c > 0 && a.n > 0 && a.n != a.c*h*w {
-		return fmt.Errorf("it makes images of %d×%d (height × width), which do not fit the model's input %v", h, w,
+		return fmt.Errorf("it produces images of %d×%d (height × width), which do not fit the model's input %v", h, w,
 			p.target)
 	}
 	a.h, a.w = h, w

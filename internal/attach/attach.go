@@ -73,7 +73,7 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 		return nil, err
 	}
 	if got, want := h.Head, want.Head; got != want {
-		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, the one that was calibrated %d, %d, %t and %s: that is another model",
+		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, want %d, %d, %t and %s as calibrated: give the calibrated model",
 			got.Features, got.Logits, got.Bias, got.Link, want.Features, want.Logits, want.Bias, want.Link)
 	}
 	return h, nil

@@ -80,7 +80,7 @@ func (e *InstallError) Unwrap() []error { return e.Tried }
 
 func (c *Config) install(ctx context.Context, routes []route) (Library, error) {
 	if noInstall() {
-		return Library{}, fmt.Errorf("%s forbids installing ONNX Runtime: unset it, or set %s to a library that is there",
+		return Library{}, fmt.Errorf("%s forbids installing ONNX Runtime: unset it, or set %s to an installed library",
 			EnvNoInstall, EnvLibrary)
 	}
 	dir, err := c.installDir()
@@ -88,7 +88,7 @@ func (c *Config) install(ctx context.Context, routes []route) (Library, error) {
 		return Library{}, fmt.Errorf("no folder to install ONNX Runtime to: %w", err)
 	}
 	if err := os.MkdirAll(dir, files.FolderMode); err != nil {
-		return Library{}, fmt.Errorf("cannot install ONNX Runtime: %w: choose another cache folder, or set %s to a library that is there",
+		return Library{}, fmt.Errorf("cannot install ONNX Runtime: %w: choose another cache folder, or set %s to an installed library",
 			err, EnvLibrary)
 	}
 	unlock, err := c.lock(ctx, dir)

@@ -135,14 +135,14 @@ func decodeStrings(n int64, raw []byte) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {
 		if len(raw) < 4 || uint64(le.Uint32(raw)) > uint64(len(raw)-4) {
-			return nil, fmt.Errorf("element %d: it ends behind the data", i)
+			return nil, fmt.Errorf("element %d: it ends after the data", i)
 		}
 		end := 4 + int(le.Uint32(raw))
 		all[i] = string(raw[4:end])
 		raw = raw[end:]
 	}
 	if len(raw) > 0 {
-		return nil, fmt.Errorf("%d bytes are left behind %d elements of BYTES", len(raw), n)
+		return nil, fmt.Errorf("%d bytes are left after %d elements of BYTES", len(raw), n)
 	}
 	return all, nil
 }

@@ -34,7 +34,7 @@ func (r *Request) setOutputs(outputs []wantedOutput) error {
 			return fmt.Errorf("output %s: %w", cmp.Or(w.name, strconv.Itoa(i)), err)
 		}
 		if slices.ContainsFunc(r.Outputs, func(other Output) bool { return other.Name == o.Name }) {
-			return fmt.Errorf("output %q is asked for twice", o.Name)
+			return fmt.Errorf("output %q is requested twice", o.Name)
 		}
 		r.Outputs = append(r.Outputs, o)
 	}

@@ -80,7 +80,7 @@ func newReader(body []byte, header string, l Limits) (*reader, error) {
 // end gives an error the status Invalid if it has none, and refuses trailing bytes.
 func (d *reader) end(what string, err error) error {
 	if err == nil && len(d.tail) > 0 {
-		err = fmt.Errorf("%d bytes are left behind those of the tensors", len(d.tail))
+		err = fmt.Errorf("%d bytes are left after those of the tensors", len(d.tail))
 	}
 	return classified(what, err)
 }
@@ -354,7 +354,7 @@ func (d *reader) binary(t *draft, size any) error {
 		return fmt.Errorf("%s %s: want a number of bytes", binarySize, show(size))
 	}
 	if n > int64(len(d.tail)) {
-		return fmt.Errorf("%s %d: only %d bytes are left behind the JSON, which ends where %s says",
+		return fmt.Errorf("%s %d: only %d bytes are left after the JSON, which ends where %s says",
 			binarySize, n, len(d.tail), Header)
 	}
 	elements, err := d.budget.take(t.typ, t.Shape)

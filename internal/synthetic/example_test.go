@@ -21,7 +21,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// standIns reads the synthetic OOD data of a dataset, by the positions of their images.
+// syntheticImages reads the synthetic OOD data of a dataset, by the positions of their images.
 func syntheticOf(t *testing.T, spec string, o dataset.Options) map[int]dataset.Example {
 	t.Helper()
 	d, err := dataset.Open(t.Context(), spec, o)
@@ -95,13 +95,13 @@ func TestSyntheticImagesDependOnPositionsInTheSource(t *testing.T) {
 			a := got[i].Inputs[0]
 			if !bytes.Equal(a.Data.([]uint8), want.Data) || a.Shape[0] != h || a.Shape[1] != w ||
 				a.Layout == tensor.CHW {
-				t.Errorf("%s: stand-in %d is %v of layout %s, and not that of its image", name, i, a.Shape, a.Layout)
+				t.Errorf("%s: synthetic image %d is %v of layout %s, and not that of its image", name, i, a.Shape, a.Layout)
 			}
 		}
 		some := syntheticOf(t, c.spec+"[1:3]", dataset.Options{Unlabelled: true})
 		for i := 1; i < 3; i++ {
 			if !bytes.Equal(some[i].Inputs[0].Data.([]uint8), got[i].Inputs[0].Data.([]uint8)) {
-				t.Errorf("%s: another stand-in %d in a slice", name, i)
+				t.Errorf("%s: another synthetic image %d in a slice", name, i)
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func TestAShardHasTheSyntheticImagesOfTheWholeSource(t *testing.T) {
 	}
 	for at, e := range joined {
 		if !slices.Equal(e.Inputs[0].Data.([]uint8), all[at].Inputs[0].Data.([]uint8)) {
-			t.Fatalf("another stand-in at %d", at)
+			t.Fatalf("another synthetic image at %d", at)
 		}
 	}
 }

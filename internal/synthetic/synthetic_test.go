@@ -47,7 +47,7 @@ func TestASyntheticImageKeepsAmplitudesAndSharesPhasesAcrossChannels(t *testing.
 			p := image(size[0], size[1], size[2], 60) // too little contrast to be clipped
 			q := Of(p, 3)
 			if q.Height != p.Height || q.Width != p.Width || q.Channels != p.Channels || len(q.Data) != len(p.Data) {
-				t.Fatalf("a stand-in of %d×%d×%d, want %v", q.Height, q.Width, q.Channels, size)
+				t.Fatalf("a synthetic image of %d×%d×%d, want %v", q.Height, q.Width, q.Channels, size)
 			}
 			// Each byte is rounded by at most a half, which moves a coefficient by as much for each.
 			room := 0.5*float64(p.Height*p.Width) + 1e-9
@@ -100,13 +100,13 @@ func TestASyntheticImageDependsOnItsImageAndPositionAlone(t *testing.T) {
 	kept := slices.Clone(p.Data)
 	first := Of(p, 5)
 	if !bytes.Equal(first.Data, Of(p, 5).Data) {
-		t.Error("another stand-in for the same image at the same position")
+		t.Error("another synthetic image for the same image at the same position")
 	}
 	if bytes.Equal(first.Data, Of(p, 6).Data) {
-		t.Error("the same stand-in at another position")
+		t.Error("the same synthetic image at another position")
 	}
 	if bytes.Equal(first.Data, p.Data) {
-		t.Error("the stand-in is the image")
+		t.Error("the synthetic image is the image")
 	}
 	if !bytes.Equal(kept, p.Data) {
 		t.Error("the image was changed")
@@ -124,7 +124,7 @@ func TestSyntheticImagesOfExtremeImagesAreValid(t *testing.T) {
 		p := image(size[0], size[1], 1, 250)
 		got := Of(p, 1)
 		if len(got.Data) != len(p.Data) || bytes.Equal(got.Data, p.Data) {
-			t.Errorf("%v: no stand-in", size)
+			t.Errorf("%v: no synthetic image", size)
 		}
 		var sum, square float64
 		for _, v := range got.Data {

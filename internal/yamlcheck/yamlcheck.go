@@ -88,7 +88,7 @@ func wanted(n *yaml.Node, t reflect.Type) string {
 	case reflect.Bool:
 		want, ok = "true or false", scalar && n.Decode(new(bool)) == nil
 	case reflect.String:
-		want, ok = "a word", scalar
+		want, ok = "a string", scalar
 	case reflect.Slice, reflect.Array:
 		want, ok = "a list", n.Kind == yaml.SequenceNode
 	case reflect.Struct, reflect.Map:

@@ -288,7 +288,7 @@ func (f *fuser) as(name string, write func() string) {
 func (f *fuser) result(made, name string) {
 	last := f.Nodes[len(f.Nodes)-1]
 	if len(last.Output) != 1 || last.Output[0] != made {
-		panic("fuse: " + made + " is not what the last node makes")
+		panic("fuse: " + made + " is not the output of the last node")
 	}
 	last.Output = []string{name}
 }

@@ -90,7 +90,7 @@ func (b *bench) check() error {
 		return err
 	}
 	if len(b.OOD) == 0 && len(b.requests) == 1 && measure.IsScore(b.requests[0].name) {
-		return fmt.Errorf("%s gives no probabilities: it needs an out-of-distribution set to be measured on", b.requests[0].name)
+		return fmt.Errorf("%s has no probabilities: it needs an out-of-distribution set", b.requests[0].name)
 	}
 	if err := b.Runtime.Validate(); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (b *bench) check() error {
 	}
 	needsFitting := func(r *request) bool { return r.needsFitting() }
 	if b.Train != "" && len(taken) == 0 && !slices.ContainsFunc(b.requests, needsFitting) {
-		return fmt.Errorf("%s is for a method that is fitted, and the methods have none: add it with %s",
+		return fmt.Errorf("%s needs a method that is fitted: add one with %s",
 			option.Train, option.Methods)
 	}
 	if len(taken) > 0 {
@@ -139,7 +139,7 @@ func (b *bench) checkStreams() error {
 	}
 	for name, spec := range measured {
 		if dataset.IsStream(spec) && b.Limit > 0 {
-			return fmt.Errorf("%s: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", name, spec)
+			return fmt.Errorf("%s: %s: a stream cannot be subsampled, since its length is not known: leave out the limit, or give a file", name, spec)
 		}
 	}
 	if dataset.IsStream(b.Train) {
@@ -149,7 +149,7 @@ func (b *bench) checkStreams() error {
 }
 
 func streamed(name, spec string) error {
-	return fmt.Errorf("%s: %s: what methods are fitted to is read more than once, and a stream is not: give a file", name, spec)
+	return fmt.Errorf("%s: %s: data for fitting is read more than once, and a stream cannot be: give a file", name, spec)
 }
 
 func uniqueNames(what string, sets []NamedSpec) error {

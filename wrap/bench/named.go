@@ -16,7 +16,7 @@ import (
 type NamedSpec struct{ Name, Spec string }
 
 // ParseNamedSpecs parses each NAME=SPEC, or a SPEC, which is named after its file. The SPEC wrap.SyntheticOOD is named
-// stand-ins.
+// synthetic_ood.
 func ParseNamedSpecs(args []string) ([]NamedSpec, error) {
 	var specs []NamedSpec
 	for _, arg := range args {

@@ -65,7 +65,7 @@ func TestResealedGuaranteesAreChecked(t *testing.T) {
 		"confidence 0":          {"confidence: 0.95", "confidence: 0", "confidence is 0 or missing"},
 		"no confidence":         {"  confidence: 0.95\n", "", "confidence is 0 or missing"},
 		"fewer mistakes":        {"wrong: 1}", "wrong: -1}", "uncertainty has -1 wrong of 60"},
-		"more held-out data":    {"  examples: 100\n", "  examples: 150\n", "ood was set on 100 examples, want 150"},
+		"more validation data":  {"  examples: 100\n", "  examples: 150\n", "ood was set on 100 examples, want 150"},
 		"a threshold above all": {"threshold: 0.7,", "threshold: 7,", "ood has threshold 7, want 0 to 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,13 +31,13 @@ func TestImplausibleFiguresGiveAWarning(t *testing.T) {
 		want string // "" for no warning of this kind
 	}{
 		"labels shifted by one": {set("shifted.npz", shifted, n), "no better than guessing"},
-		"few examples":          {set("few.npz", right, 30), "30 validation examples say little"},
+		"few examples":          {set("few.npz", right, 30), "30 validation examples are too few"},
 		"as it should be":       {set("val.npz", right, 250), ""},
 	} {
 		c := quick(Config{Model: model, Train: train, Val: tc.val, Out: filepath.Join(dir, "b"), Force: true})
 		warnings := strings.Join(mustCalibrate(t, c).Warnings, "; ")
-		for _, doubt := range []string{"no better than guessing", "held-out examples say little"} {
-			if strings.Contains(warnings, doubt) != (tc.want != "" && strings.Contains(tc.want, doubt)) {
+		for _, warning := range []string{"no better than guessing", "validation examples are too few"} {
+			if strings.Contains(warnings, warning) != (tc.want != "" && strings.Contains(tc.want, warning)) {
 				t.Errorf("%s: warnings %q, want %q", name, warnings, tc.want)
 			}
 		}

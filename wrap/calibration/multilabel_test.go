@@ -428,7 +428,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	}{
 		"training labels of another kind": {readyTargets(t, dir, "a.npz", 1, 60, func([]int64) array { return arrayOf(make([]int64, 60), 60) }), ready,
 			[]string{"train: ", "0 or 1"}},
-		"held-out labels of another kind": {ready, readyTargets(t, dir, "b.npz", 1, 60, func([]int64) array { return arrayOf(make([]int64, 60), 60) }),
+		"validation labels of another kind": {ready, readyTargets(t, dir, "b.npz", 1, 60, func([]int64) array { return arrayOf(make([]int64, 60), 60) }),
 			[]string{"train: ", "one label"}},
 		"targets of too few logits": {ready, readyTargets(t, dir, "c.npz", 1, 60, func(y []int64) array { return arrayOf(y[:120], 60, 2) }),
 			[]string{"train: ", "labels"}},

@@ -40,14 +40,14 @@ func TestLogitsNamedInFrontOfTheBiasAreRefused(t *testing.T) {
 			t.Errorf("%s: calibrated without the bias", name)
 			continue
 		}
-		says(t, err, "computed from the logits", tc.logits, `the model's own "`+tc.output+`"`, "they differ by 0.", "want at most", "with Logits", "bias")
+		says(t, err, "computed from the logits", tc.logits, `the model's output "`+tc.output+`"`, "they differ by 0.", "want at most", "with Logits", "bias")
 		if list(t, filepath.Dir(c.Out)) != nil {
 			t.Errorf("%s: something was written", name)
 		}
 	}
 }
 
-// What is right is proven, and what can be compared with nothing is told of.
+// What is right is proven, and what cannot be compared gives a warning.
 func TestNamedHeadsAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

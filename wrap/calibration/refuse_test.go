@@ -71,7 +71,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		words []string
 	}{
 		{"no training data", func(c *Config) { c.Train = "" }, []string{"calibration needs both"}},
-		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"calibration needs both"}},
+		{"no validation data", func(c *Config) { c.Val = "" }, []string{"calibration needs both"}},
 		{"no model", func(c *Config) { c.Model = "" }, []string{"Model is missing", "PrecomputedFeatures"}},
 		{"no folder", func(c *Config) { c.Out = "" }, []string{"folder to write"}},
 		{"a folder in none", func(c *Config) { c.Out = filepath.Join(c.Out, "b") }, []string{"no such file"}},
@@ -100,23 +100,23 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"empty folder", func(c *Config) { c.Train = t.TempDir() }, []string{"train: ", "no PNG or JPEG"}},
 		{"no examples", func(c *Config) { c.Val = labelled("empty", nil) }, []string{"val: ", "empty-images-idx3"}},
 		{"slice beyond the end", func(c *Config) { c.Train = digits(t, "digits-images-idx3-ubyte.gz[0:2000]") }, []string{"train: ", "1797"}},
-		{"unfamiliar data missing", func(c *Config) { c.OOD = filepath.Join(data, "none") }, []string{"ood: ", "none"}},
+		{"OOD data missing", func(c *Config) { c.OOD = filepath.Join(data, "none") }, []string{"ood: ", "none"}},
 		{"one out-of-distribution example", func(c *Config) { c.OOD = strings.Replace(c.OOD, ":300]", ":1]", 1) }, []string{"1 example, want at least 2"}},
-		{"held-out data without labels", func(c *Config) { c.Val = c.OOD }, []string{"val: ", "no labels"}},
+		{"validation data without labels", func(c *Config) { c.Val = c.OOD }, []string{"val: ", "no labels"}},
 		{"label out of range", func(c *Config) { c.Train = labelled("far", []byte{1, 2, 10, 3}) }, []string{"train: ", "far-images-idx3[2]", "label 10", "[0,10)"}},
-		{"held-out label out of range", func(c *Config) { c.Val = labelled("farther", []byte{255}) }, []string{"val: ", "label 255"}},
+		{"validation label out of range", func(c *Config) { c.Val = labelled("farther", []byte{255}) }, []string{"val: ", "label 255"}},
 		{"more folders than classes", func(c *Config) { c.Train = tree(t, append([]string{"eleven"}, words...), 1) }, []string{"train: ", "11 class folders", "10 classes"}},
 		{"fewer folders than classes", func(c *Config) { c.Train = tree(t, words[:9], 1) }, []string{"train: ", "9 class folders", "10 classes"}},
-		{"other folders held out", func(c *Config) { c.Train, c.Val = tree(t, words, 1), tree(t, []string{"two", "tow"}, 1) }, []string{"val: ", "tow"}},
+		{"other validation folders", func(c *Config) { c.Train, c.Val = tree(t, words, 1), tree(t, []string{"two", "tow"}, 1) }, []string{"val: ", "tow"}},
 		{"too few class names", func(c *Config) { c.Classes = words[:9] }, []string{"9 class names", "10 classes"}},
 		{"images of another size", func(c *Config) { c.Train, c.Covariance = large, calibrate.Hessian }, []string{"train: ", "0001.png", "28×28 grey image", "[N,1,8,8]", "give Preprocess"}},
-		{"held-out images of another size", func(c *Config) { c.OOD = large }, []string{"ood: ", "28×28 grey image"}},
+		{"validation images of another size", func(c *Config) { c.OOD = large }, []string{"ood: ", "28×28 grey image"}},
 		{"an image that does not decode", func(c *Config) { c.Train = broken }, []string{"train: two/001.png: broken PNG", "use MaxBad"}},
 
 		{"feature not a number", func(c *Config) { logModel(c); c.Train = negative }, []string{"train: ", "negative.npz[40]: feature 2 is NaN", "preprocessing"}},
 		{"feature infinite", func(c *Config) { logModel(c); c.Train = zero }, []string{"train: ", "zero.npz[17]: feature 5 is -Inf"}},
-		{"held-out feature not a number", func(c *Config) { logModel(c); c.Val = negative }, []string{"val: ", "negative.npz[40]: feature 2 is NaN"}},
-		{"unfamiliar feature not a number", func(c *Config) { logModel(c); c.OOD = negative }, []string{"ood: ", "negative.npz[40]: feature 2 is NaN"}},
+		{"validation feature not a number", func(c *Config) { logModel(c); c.Val = negative }, []string{"val: ", "negative.npz[40]: feature 2 is NaN"}},
+		{"OOD feature not a number", func(c *Config) { logModel(c); c.OOD = negative }, []string{"ood: ", "negative.npz[40]: feature 2 is NaN"}},
 
 		{"features and a model", func(c *Config) { m := c.Model; precomputed(c); c.Model = m }, []string{"Model and PrecomputedFeatures exclude each other", "give one of them"}},
 		{"features and preprocessing", func(c *Config) { precomputed(c); c.Preprocess = &preprocess.Spec{} }, []string{"Preprocess needs a model", "leave it out"}},
@@ -139,7 +139,7 @@ func TestCalibrateRefuses(t *testing.T) {
 			c.Train = ready("label", 50, 6, 3, func(_, _ []float32, labels []int64) { labels[9] = 3 })
 		}, []string{"train: ", "label 3", "example 9", "[0,3)"}},
 		{"features without labels for the Fisher matrix", func(c *Config) { precomputed(c); c.Train, c.Covariance = unlabelled, calibrate.Fisher }, []string{"train: ", "no labels", "fisher"}},
-		{"held-out features without labels", func(c *Config) { precomputed(c); c.Val = unlabelled }, []string{"val: ", "no labels"}},
+		{"validation features without labels", func(c *Config) { precomputed(c); c.Val = unlabelled }, []string{"val: ", "no labels"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
 		"before it begins":      nil,
 		"while training":        begins("train"),
 		"while holding out":     begins("val"),
-		"at unfamiliar data":    begins("ood"),
+		"at OOD data":           begins("ood"),
 		"while tuning":          begins("tuning"),
 		"before it is written":  func(p Progress) bool { return p.Stage == "tuning" && p.Done == p.Total },
 		"before it is replaced": func(p Progress) bool { return p.Stage == "tuning" && p.Done == p.Total },
@@ -246,7 +246,10 @@ func TestProgressGoesThroughTheStages(t *testing.T) {
 		last = p
 	}
 	mustCalibrate(t, c)
-	if want := []string{"train", "val", "ood", "tuning", "scores"}; !slices.Equal(stages, want) || last.Done != last.Total {
+	want := []string{
+		"opening", "train", "val", "ood", "fingerprint", "tuning", "scores", "intervals", "writing",
+	}
+	if !slices.Equal(stages, want) || last.Done != last.Total {
 		t.Errorf("stages %q, want %q, the last %+v", stages, want, last)
 	}
 }
@@ -303,7 +306,7 @@ func TestForceReplacesABundleAndNothingElse(t *testing.T) {
 	}
 }
 
-// A bundle may be made anew of its own model, unless that would be lost.
+// A bundle may be made again from its own model, unless that would be lost.
 func TestAModelInTheBundleToReplaceIsNotLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -46,7 +46,7 @@ func TestSyntheticImagesOfAllShardsAreThoseOfOnePass(t *testing.T) {
 		}
 	}
 	if bytes.Equal(read(t, filepath.Join(both, part.ValName)), read(t, filepath.Join(both, part.SyntheticName))) {
-		t.Error("the stand-ins are the validation examples")
+		t.Error("the synthetic images are the validation examples")
 	}
 	// A feature cache distinguishes images from synthetic ones.
 	cached := c
@@ -63,7 +63,7 @@ func TestSyntheticImagesOfAllShardsAreThoseOfOnePass(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.SyntheticOOD.N != p.Val.N || p.OOD != nil {
-		t.Errorf("%d stand-ins for %d validation examples, beside out-of-distribution data %v", p.SyntheticOOD.N, p.Val.N, p.OOD)
+		t.Errorf("%d synthetic images for %d validation examples, beside out-of-distribution data %v", p.SyntheticOOD.N, p.Val.N, p.OOD)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestSyntheticOODDataNeedImages(t *testing.T) {
 			*c = Config{PrecomputedFeatures: true, Train: features, Val: features, OOD: SyntheticOOD, Out: c.Out}
 		},
 			"auto makes synthetic OOD images from images, and this dataset has precomputed features: give a dataset instead of auto"},
-		"no held-out data": {func(c *Config) { c.Val, c.Shard = "", rows.Shard{Index: 1, Count: 2} },
+		"no validation data": {func(c *Config) { c.Val, c.Shard = "", rows.Shard{Index: 1, Count: 2} },
 			"there is no validation data"},
 		"arrays": {func(c *Config) {
 			c.Val = write(t, t.TempDir(), "v.npz", npz(t, map[string]array{
@@ -108,18 +108,18 @@ func TestSyntheticOODDataAreUsedForScoresOnly(t *testing.T) {
 	without.OOD, without.OODScore, without.Out = "", "", filepath.Join(t.TempDir(), "without")
 	plain := mustCalibrate(t, without)
 	if got, want := r.Temperatures, plain.Temperatures; got.OODTuned || got.NLL != want.NLL || got.OOD != want.OOD {
-		t.Errorf("temperatures %+v, without stand-ins %+v", r.Temperatures, plain.Temperatures)
+		t.Errorf("temperatures %+v, without synthetic images %+v", r.Temperatures, plain.Temperatures)
 	}
 	if r.Validation.After.OOD != nil || r.Validation.Scores != nil || r.Examples.OOD != 0 ||
 		r.Examples.SyntheticOOD != r.Examples.Val {
-		t.Errorf("stand-ins are out-of-distribution data: %+v, %+v", r.Validation, r.Examples)
+		t.Errorf("synthetic images are out-of-distribution data: %+v, %+v", r.Validation, r.Examples)
 	}
 	tried := r.Validation.SyntheticOOD
 	if len(tried) < 10 || tried[0].Name != "studentized" || tried[len(tried)-1].Name != "learned" {
-		t.Fatalf("scores on stand-ins: %+v", tried)
+		t.Fatalf("scores on synthetic images: %+v", tried)
 	}
 	if learned := tried[len(tried)-1].AUROC; !(learned > 0.98) {
-		t.Errorf("the learned score tells the stand-ins that it is learned from with AUROC %v", learned)
+		t.Errorf("the learned score detects the synthetic images that it is learned from with AUROC %v", learned)
 	}
 	if o := r.OODScore; o.Name != "learned" || !o.Requested || !o.Synthetic || !strings.Contains(o.Reason, "synthetic OOD images") {
 		t.Errorf("score %+v", o)
@@ -130,7 +130,7 @@ func TestSyntheticOODDataAreUsedForScoresOnly(t *testing.T) {
 	half.Out, half.Decisions = filepath.Join(t.TempDir(), "half"), conformal.Plan{Alpha: 0.1}
 	all, some := tried[0].N, mustCalibrate(t, half).Validation.SyntheticOOD[0].N
 	if some != (all+1)/2 {
-		t.Errorf("with decisions scores are tried on %d stand-ins, without on %d", some, all)
+		t.Errorf("with decisions scores are tried on %d synthetic images, without on %d", some, all)
 	}
 
 	b, err := bundle.Open(c.Out)
@@ -199,7 +199,7 @@ func TestSyntheticOODDataAreReportedSeparately(t *testing.T) {
 		}
 	}
 	if r.Recommendation.Score != nil {
-		t.Errorf("recommended by stand-ins: %+v", r.Recommendation.Score)
+		t.Errorf("recommended by synthetic images: %+v", r.Recommendation.Score)
 	}
 	for _, n := range []bench.NamedSpec{{Name: "synthetic_ood", Spec: c.Val}, {Name: "real", Spec: SyntheticOOD}} {
 		e.OOD = []bench.NamedSpec{n}

@@ -93,8 +93,8 @@ func (e *NoFolderError) Error() string { return e.Path + ": " + fs.ErrNotExist.E
 // Unwrap returns fs.ErrNotExist.
 func (e *NoFolderError) Unwrap() error { return fs.ErrNotExist }
 
-// ErrNoName says that the bundle's folder gives no name for a Triton model, and Options.Name is empty.
-var ErrNoName = errors.New("gives no name for a Triton model")
+// ErrNoName says that the bundle's folder is not a valid name for a Triton model, and Options.Name is empty.
+var ErrNoName = errors.New("is not a valid name for a Triton model")
 
 // Write writes the network of the bundle in a folder, with the mean-field head after it as standard operators, as
 // one ONNX model: it gives what [wrap.Predictor] gives, wherever ONNX Runtime runs. Write itself needs no ONNX

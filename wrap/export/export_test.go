@@ -214,7 +214,7 @@ func TestExportFromAFileSystem(t *testing.T) {
 		t.Error("the bundle in a folder and the same in a file system give different models")
 	}
 	_, err = WriteFS(t.Context(), os.DirFS(dir), Options{Triton: out})
-	says(t, err, "gives no name")
+	says(t, err, "is not a valid name")
 	if r, err = WriteFS(t.Context(), os.DirFS(dir), Options{Triton: out, Name: "digits"}); err != nil || r.Triton.Name != "digits" {
 		t.Errorf("%+v, %v", r, err)
 	}

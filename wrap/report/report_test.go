@@ -53,7 +53,7 @@ func labelled(ece, low, high float64) *metrics.Labelled {
 	return l
 }
 
-func told(name string, fpr float64, different bool) bench.OODResult {
+func detected(name string, fpr float64, different bool) bench.OODResult {
 	r := bench.OODResult{Name: name}
 	r.OOD = metrics.OOD{N: 500, Accuracy: .9, AUROC: .97, AUPRIn: .96, AUPROut: .95, FPR95: fpr}
 	r.Intervals = map[string]metrics.Interval{"fpr95": {fpr * .5, fpr * 1.5}, "auroc": {.96, .98}}
@@ -133,9 +133,9 @@ func evaluation() *bench.Evaluation {
 		Bins:   10,
 		Bundle: wrap.BundleInfo{Path: "some/folder/" + "b" + hostile, Summary: bundle.Summary{Structure: "full", Covariance: "hessian"}},
 		Methods: []bench.MethodResult{
-			{Name: "mle", InDomain: labelled(.031, 0, 0), OOD: []bench.OODResult{told("far", .4, false)}},
-			{Name: "mf0", InDomain: labelled(.004, -.035, -.02), OOD: []bench.OODResult{told("far", .2, true)}},
-			{Name: "studentized", OOD: []bench.OODResult{told("far", .03, true)}},
+			{Name: "mle", InDomain: labelled(.031, 0, 0), OOD: []bench.OODResult{detected("far", .4, false)}},
+			{Name: "mf0", InDomain: labelled(.004, -.035, -.02), OOD: []bench.OODResult{detected("far", .2, true)}},
+			{Name: "studentized", OOD: []bench.OODResult{detected("far", .03, true)}},
 		},
 		Decisions: []bench.DecisionResult{
 			{Set: "test", Realised: conformal.Realised{N: 2000, Covered: &covered, SetSize: &size, EmptySets: &empty}},
@@ -195,52 +195,52 @@ func TestVerdict(t *testing.T) {
 			e.Detail.Probabilities = "mle"
 			e.Methods[0].InDomain.DebiasedCE = 0
 		}, "The network’s own probabilities are used: they show no significant calibration error", nil},
-		{"no unfamiliar data", func(e *bench.Evaluation) {
+		{"no OOD data", func(e *bench.Evaluation) {
 			for i := range e.Methods {
 				e.Methods[i].OOD = nil
 			}
 		}, "Better calibrated than the network", []string{"was not measured, since no OOD data was given"}},
-		{"unfamiliar inputs", func(e *bench.Evaluation) {
+		{"OOD inputs", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 		}, "Better calibrated than the network. Better OOD detection", nil},
-		{"unfamiliar inputs, and stand-ins", func(e *bench.Evaluation) {
+		{"OOD inputs, and synthetic images", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
-				e.Methods[i].OOD = append(e.Methods[i].OOD, told(syntheticSet, .5, false))
+				e.Methods[i].OOD = append(e.Methods[i].OOD, detected(syntheticSet, .5, false))
 			}
 		}, "Better calibrated than the network. Better OOD detection", nil},
-		{"unfamiliar inputs, for the worse", func(e *bench.Evaluation) {
+		{"OOD inputs, for the worse", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(-.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 		}, "Better calibrated than the network. Worse OOD detection", nil},
-		{"two sets, one of them noticed better", func(e *bench.Evaluation) {
+		{"two sets, one of them detected better", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
-				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
+				e.Methods[i].OOD = append(e.Methods[i].OOD, detected("near", .5, false))
 			}
 		}, "Better calibrated than the network", nil},
 		{"two sets, one of them noticed worse", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(-.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
-				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
+				e.Methods[i].OOD = append(e.Methods[i].OOD, detected("near", .5, false))
 			}
 		}, "Better calibrated than the network", nil},
-		{"stand-ins alone, noticed better", func(e *bench.Evaluation) {
+		{"synthetic images alone, detected better", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
 				e.Methods[i].OOD[0].Name = syntheticSet
 			}
 		}, "Better calibrated than the network", nil},
-		{"a smaller error, beyond chance", func(e *bench.Evaluation) {
+		{"a smaller error, significantly", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain.Error = .03
 			e.Methods[1].InDomain.Differences[network]["error"] = differs(-.02, .01)
 		}, "Better calibrated than the network", []string{"5.00 % before.\n"}},
-		{"a larger error, beyond chance", func(e *bench.Evaluation) {
+		{"a larger error, significantly", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain.Error = .07
 			e.Methods[1].InDomain.Differences[network]["error"] = differs(.02, .01)
 		}, "Better calibrated than the network", []string{"5.00 % before.\n"}},
@@ -268,9 +268,9 @@ func TestVerdict(t *testing.T) {
 			e.Decisions[0].Answered, e.Decisions[0].Error = &answered, &wrong
 		}, "Better calibrated than the network",
 			[]string{"It answers 90.0 % of the test examples, and 0 % of these answers are wrong (95 %: 0 to 0.20 %)."}},
-		{"promises", func(e *bench.Evaluation) {
-			answered, wrong, unfamiliar := .9, .03, .05
-			e.Decisions[0].Answered, e.Decisions[0].Error, e.Decisions[0].OOD = &answered, &wrong, &unfamiliar
+		{"guarantees", func(e *bench.Evaluation) {
+			answered, wrong, flagged := .9, .03, .05
+			e.Decisions[0].Answered, e.Decisions[0].Error, e.Decisions[0].OOD = &answered, &wrong, &flagged
 			d := e.Detail.Manifest.Decisions
 			d.Plan = conformal.Plan{TargetError: .02, FalseAlarm: .05, Alpha: .04}
 			d.Set = &conformal.Sets{Alpha: .04, Examples: 1000, Thresholds: []float64{.9}}
@@ -279,7 +279,7 @@ func TestVerdict(t *testing.T) {
 			"5.00 % of the test examples are flagged as out-of-distribution (95 %: 4.09 to 6.05 %); the guarantee is at most 5.00 %.\n",
 			"the target is 96.0 %. The guarantee is violated significantly: this data differs from the validation data.",
 		}},
-		{"promises within chance", func(e *bench.Evaluation) {
+		{"guarantees within chance", func(e *bench.Evaluation) {
 			answered, wrong := .88, .03
 			e.Decisions[0].Answered, e.Decisions[0].Error = &answered, &wrong
 			d := e.Detail.Manifest.Decisions
@@ -288,7 +288,7 @@ func TestVerdict(t *testing.T) {
 		}, "Better calibrated than the network", []string{
 			"; the guarantee is that at least 89.0 % are answered.\n", "the target is 95.0 %.",
 		}},
-		{"stand-ins", func(e *bench.Evaluation) {
+		{"synthetic images", func(e *bench.Evaluation) {
 			for i := range e.Methods {
 				e.Methods[i].OOD[0].Name = syntheticSet
 			}
@@ -301,7 +301,7 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("%s: headline %q, want %q", test.name, p.Headline, test.headline)
 		}
 		verdict := strings.ReplaceAll(strings.Join(p.Verdict, "\n"), "\u00a0", " ")
-		if strings.HasSuffix(test.name, "within chance") && strings.Contains(verdict, "beyond chance") {
+		if strings.HasSuffix(test.name, "within chance") && strings.Contains(verdict, "significantly") {
 			t.Errorf("%s: the verdict says %s", test.name, verdict)
 		}
 		for _, s := range test.says {
@@ -474,7 +474,7 @@ func TestThePageShowsPotentialSetsWithoutDecisions(t *testing.T) {
 	}
 	e.Detail.Trial = nil
 	if html := htmlOf(t, e, Options{}); strings.Contains(html, "prediction set") {
-		t.Error("sets are told of where there are none")
+		t.Error("sets are shown where there are none")
 	}
 }
 
@@ -637,7 +637,7 @@ func TestOnlySignificantViolationsAreReported(t *testing.T) {
 			}
 			tuned := strings.Join(pageOf(e, Options{Tuned: true}).Verdict, "\n")
 			if strings.Contains(tuned, violated) {
-				t.Errorf("%s: on data that were tuned on a promise is called broken", test.name)
+				t.Errorf("%s: on data that were tuned on a guarantee is called violated", test.name)
 			}
 		}
 	}

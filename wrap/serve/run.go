@@ -130,7 +130,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.ending.Store(true)
 	s.health.Shutdown() // reports NOT_SERVING
 	room := max(0, s.config.Drain)
-	s.config.Log.Info("ending", "notice", s.config.Notice.String(), "drain", room.String())
+	s.config.Log.Info("shutting down", "notice", s.config.Notice.String(), "drain", room.String())
 	if err == nil {
 		time.Sleep(s.config.Notice)
 	}

@@ -271,7 +271,7 @@ func TestShutdownWaitsForFirstRequests(t *testing.T) {
 			ended := make(chan error)
 			begun := time.Now()
 			go func() { ended <- r.end() }()
-			for log.count("msg=ending") == 0 {
+			for log.count(`msg="shutting down"`) == 0 {
 				time.Sleep(time.Millisecond)
 			}
 			for { // until connections are dropped or refused

@@ -24,7 +24,7 @@ func (m *model) openThreaded(ctx context.Context) (p *wrap.Predictor, threads in
 	processors := runtime.GOMAXPROCS(0)
 	options := wrap.Options{Model: m.Model, Runtime: m.config.Runtime, FreeMemory: true}
 	options.Warn = func(message string) {
-		m.config.Log.Warn("the bundle needs extra resources", "model", m.Name, "bundle", m.Dir, "reason", message)
+		m.config.Log.Warn("bundle needs extra resources", "model", m.Name, "bundle", m.Dir, "reason", message)
 	}
 	if p, err = wrap.Open(ctx, m.Dir, options); err != nil {
 		return nil, 0, err

@@ -33,7 +33,7 @@ func TestDownhillFindsTheMinimum(t *testing.T) {
 			}
 			return test.f(x)
 		}, -10, 10, test.x, 1, gain)
-		tolerance := 20 * gain // whose parabola promises less
+		tolerance := 20 * gain // whose parabola predicts less
 		if name == "kink" {
 			tolerance = 0.01
 		}

@@ -431,7 +431,7 @@ func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 			`input "x" takes 4 numbers per example and its column has one; want a list`},
 		{[]field{column("a", 1, 0), column("b", 1, 0)}, dataset.Options{Inputs: []string{"x"}, Widths: []int{3}},
 			`2 columns of numbers beside the label (a, b) for the model's input "x", which takes 3`},
-		{[]field{column("label", 6, 0)}, dataset.Options{Inputs: []string{"x"}}, "there are none but the label"},
+		{[]field{column("label", 6, 0)}, dataset.Options{Inputs: []string{"x"}}, "there are only the label"},
 		{[]field{x, column("label", 6, 1)}, dataset.Options{Inputs: []string{"x"}}, `column "label" holds that; the head wants one class`},
 		{[]field{x, column("label", 6, 0)}, dataset.Options{Inputs: []string{"x"}, MultiLabel: true}, "the head wants a 0 or 1"},
 		{[]field{x, column("label", 0, 0)}, dataset.Options{Inputs: []string{"x"}}, `column "label" holds that; want class numbers or names`},
@@ -512,7 +512,7 @@ func TestFingerprints(t *testing.T) {
 			}
 		}
 		if len(sums) != 2 {
-			t.Errorf("%s: a slice is told from the whole by nothing", file)
+			t.Errorf("%s: a slice has the fingerprint of the whole", file)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func (c *levels[P, T]) more() error {
 		}
 	}
 	if present != read {
-		return fmt.Errorf("%d values where %d are said to be", read, present)
+		return fmt.Errorf("%d values, want %d", read, present)
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (c *levels[P, T]) endOfRow() error {
 		return err
 	}
 	if c.rep[c.at] != 0 {
-		return errors.New("a list goes on that is null")
+		return errors.New("a null list continues")
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func (p *plan) findInputs(rest []int, o dataset.Options) error {
 // listed names columns and their types.
 func (p *plan) listed(columns []int) string {
 	if len(columns) == 0 {
-		return "none but the label"
+		return "only the label"
 	}
 	names := p.names(columns)
 	for i, c := range columns {

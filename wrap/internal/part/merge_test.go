@@ -19,7 +19,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// piece makes a part with a shard of each set: of the training data, 21 blocks in 7, and of the held-out data, 11
+// piece makes a part with a shard of each set: of the training data, 21 blocks in 7, and of the validation data, 11
 // blocks in 5; 0 is none. Both begin within a block.
 func piece(t testing.TB, train, val int) *Part {
 	t.Helper()
@@ -286,7 +286,7 @@ func TestTheFirstShardIsNotEmpty(t *testing.T) {
 	}
 }
 
-// Held-out examples of a multi-label head have targets, which are read as they were written.
+// Validation examples of a multi-label head have targets, which are read as they were written.
 func TestTargetsAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	p := example(t, 1)

@@ -192,7 +192,7 @@ func (p *Part) checkSample(train *Set, h layer.Head) error {
 	}
 	for _, position := range b.Positions {
 		if !slices.ContainsFunc(train.Shards, func(s Shard) bool { return s.From <= position && position < s.To }) {
-			return fmt.Errorf("%s has position %d, which is in none of the shards", SampleName, position)
+			return fmt.Errorf("%s has position %d, which is not in the shards", SampleName, position)
 		}
 	}
 	return nil

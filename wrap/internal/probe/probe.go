@@ -81,7 +81,7 @@ func first(
 		}
 	}
 	if n == 0 {
-		return nil, "none of the first validation examples can be read", nil
+		return nil, "the first validation examples could not be read", nil
 	}
 	return inputs, "", nil
 }

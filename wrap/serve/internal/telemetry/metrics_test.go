@@ -199,7 +199,7 @@ func TestNamesFollowConventions(t *testing.T) {
 	}
 }
 
-// A reloaded bundle continues its counters, and drift begins anew. An unloaded one leaves no series, even if its
+// A reloaded bundle continues its counters, and drift begins again. An unloaded one leaves no series, even if its
 // observer is used once more.
 func TestModelsComeAndGo(t *testing.T) {
 	t.Parallel()
@@ -380,7 +380,7 @@ func TestDrift(t *testing.T) {
 // If one quantity drifts, only that one alarms, at the exposed level, which accounts for three tests.
 func TestOnlyTheDriftingQuantityAlarms(t *testing.T) {
 	t.Parallel()
-	at := map[string]float64{"confidence": 0, "entropy": 10, "ood_score": 20} // where the held-out values begin
+	at := map[string]float64{"confidence": 0, "entropy": 10, "ood_score": 20} // where the validation values begin
 	held := func(name string) drift.Reference {
 		v := make([]float64, 500)
 		for i := range v {
