@@ -25,12 +25,12 @@ func network(phi []float32) (logits []float32) {
 
 // draw returns n examples of three classes around the unit circle, whose third
 // feature is close to zero, or examples of none, where it is not.
-func draw(rng *rand.Rand, n int, familiar bool) *rows.Batch {
+func draw(rng *rand.Rand, n int, in bool) *rows.Batch {
 	s := &rows.Batch{N: n}
 	for range n {
 		label := rng.IntN(3)
 		angle, third := 2*float64(label), 0.1
-		if !familiar {
+		if !in {
 			third = 3
 		}
 		phi := []float32{

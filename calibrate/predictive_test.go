@@ -205,7 +205,7 @@ func TestTuneReports(t *testing.T) {
 	}
 }
 
-// Networks that are sure have 1 - max p far below what is not zero: they are told apart all the same.
+// Networks that are sure have 1 - max p far below what is not zero: they are still separated.
 func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: 3, Features: 1, Link: layer.Softmax}

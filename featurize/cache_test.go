@@ -376,10 +376,10 @@ func TestADamagedCacheFileIsRewritten(t *testing.T) {
 	try("one byte more", append(bytes.Clone(whole), 0))
 	try("nothing", nil)
 
-	// The stream does not care and mends it.
+	// The stream repairs it.
 	again, stats := stream(t, e, ds, c)
 	equal(t, again, want)
-	if mended, err := os.ReadFile(path); stats.Cached || err != nil || !bytes.Equal(mended, whole) {
+	if repaired, err := os.ReadFile(path); stats.Cached || err != nil || !bytes.Equal(repaired, whole) {
 		t.Errorf("stats %+v, %v", stats, err)
 	}
 	if _, stats := stream(t, e, ds, c); !stats.Cached {
@@ -469,7 +469,7 @@ func TestUnchangedDataAreNotReadAgain(t *testing.T) {
 	write(t, dir, filepath.Base(images), data)
 	age(past) // a wrong time, which shows that nothing was read
 	if again, stats := run(); !stats.Cached || again != first {
-		t.Errorf("unchanged as far as can be told: fingerprint %q, %+v, want the first", again, stats)
+		t.Errorf("unchanged as far as can be seen: fingerprint %q, %+v, want the first", again, stats)
 	}
 	age(past.Add(time.Second))
 	if other, stats := run(); stats.Cached || other == first {

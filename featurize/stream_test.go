@@ -224,7 +224,7 @@ func TestBadRecordsLeaveGaps(t *testing.T) {
 			}
 			for i, p := range broken {
 				if !strings.HasPrefix(stats.Bad[i].Message, fmt.Sprintf("%04d.png: broken PNG", p)) {
-					t.Errorf("bad record %d is told as %v", p, stats.Bad[i])
+					t.Errorf("bad record %d is reported as %v", p, stats.Bad[i])
 				}
 			}
 		}

@@ -87,7 +87,7 @@ func TestACopyIsTheModelWithoutItsFiles(t *testing.T) {
 				}
 				if m.SHA256() != original.SHA256() || m.Size() != original.Size() ||
 					m.SelfContained() != original.SelfContained() {
-					t.Error("it is told to be another model")
+					t.Error("it is reported as another model")
 				}
 				for range 2 {
 					if err := m.Close(); err != nil || len(left()) > 0 {

@@ -313,22 +313,22 @@ func TestTheTargetErrorHoldsAmongInputsNotFlaggedAsOOD(t *testing.T) {
 	for range draws {
 		tune, _ := world(rng, 300)
 		held, oodScores := world(rng, 300)
-		familiar, err := ToleranceLimit(oodScores, share, confidence)
+		flag, err := ToleranceLimit(oodScores, share, confidence)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if familiar.Threshold < share {
+		if flag.Threshold < share {
 			alarms++
 		}
 		var among Losses
 		for i, u := range oodScores {
-			if u < familiar.Threshold {
+			if u < flag.Threshold {
 				among.Uncertainty = append(among.Uncertainty, held.Uncertainty[i])
 				among.Loss = append(among.Loss, held.Loss[i])
 			}
 		}
 		rule, err := TargetError(tune, among, target, confidence)
-		if err == nil && risk(rule.Threshold, familiar.Threshold) > target {
+		if err == nil && risk(rule.Threshold, flag.Threshold) > target {
 			wrong++
 		}
 	}
@@ -557,7 +557,7 @@ func TestTheTargetOfTheErrorMessageIsTheClosestPossible(t *testing.T) {
 			t.Errorf("%s: %v is not shown: %v", name, last, err)
 		}
 		if _, err := c.plan(last+c.step).Decide(tune, c.held); err == nil {
-			t.Errorf("%s: %v is said to be the last, and %v is shown too", name, last, last+c.step)
+			t.Errorf("%s: %v is called the last, and %v is guaranteed too", name, last, last+c.step)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 		if err := d.Check(4, c.multi); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		kinds := 1 // what is said of all
+		kinds := 1 // the sentence for all
 		for _, asked := range []float64{c.plan.TargetError, c.plan.TargetCoverage, c.plan.FalseAlarm, c.plan.Alpha} {
 			if asked > 0 {
 				kinds++

@@ -184,7 +184,7 @@ func TestPValuesAreUniformAndIndependent(t *testing.T) {
 			for i := range first {
 				for _, n := range []int{first[i], second[i]} {
 					if !approx.Equal(float64(n), draw/25., 4.5*se) {
-						t.Errorf("%s, %d held out: %d of %d pairs of p-values in cell %d, want %d ± %.0f", s.name, held, n, draw, i, draw/25, 4.5*se)
+						t.Errorf("%s, %d validation: %d of %d pairs of p-values in cell %d, want %d ± %.0f", s.name, held, n, draw, i, draw/25, 4.5*se)
 					}
 				}
 			}
@@ -253,7 +253,7 @@ func TestShiftsAreSeenSoonHoweverLateTheyCome(t *testing.T) {
 		{1000, 1000, 1, 150}, {1000, 100_000, 1, 200}, {1000, 100_000, 3, 100}, {100, 100_000, 0.5, 800},
 	} {
 		got := delay(t, c.held, c.before, c.shift)
-		t.Logf("%d held out, %d before, shift by %v σ: %d examples", c.held, c.before, c.shift, got)
+		t.Logf("%d validation, %d before, shift by %v σ: %d examples", c.held, c.before, c.shift, got)
 		if got <= 0 || got > c.most {
 			t.Errorf("%v: the alarm came after %d examples, want at most %d", c, got, c.most)
 		}

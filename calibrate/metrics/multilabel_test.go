@@ -86,7 +86,7 @@ func TestMultiLabelIsManyProblemsOfTwoClasses(t *testing.T) {
 	wantClose(t, "ECE", got.ECE, all.Result().ECE)
 }
 
-// One label is as two classes, whose probabilities it has.
+// One label is equal to two classes with the same probabilities.
 func TestOneLabelIsAsTwoClasses(t *testing.T) {
 	t.Parallel()
 	one, two := NewMultiLabel(1, 0), NewClassifier(2, 0)

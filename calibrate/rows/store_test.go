@@ -209,7 +209,7 @@ func TestAStoreGoesOnWhereItWasCutOff(t *testing.T) {
 		for _, m := range s.Bad() {
 			for _, l := range bad {
 				if l.Message == m.Message && (l.Position >= s.Next() || Block(l.Position) > Block(m.Position)) {
-					t.Errorf("cut at %d: %v is told of as %v, before position %d", at, l, m, s.Next())
+					t.Errorf("cut at %d: %v is reported as %v, before position %d", at, l, m, s.Next())
 				}
 			}
 		}

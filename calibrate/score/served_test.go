@@ -52,7 +52,7 @@ func TestServedScoresKeepTheOrder(t *testing.T) {
 	}
 }
 
-// The percentile of an example of those that were held out is the share that scores lower.
+// The percentile of a validation example is the fraction that scores lower.
 func TestPercentilesAreFractionsOfTheValidationData(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(23, 24))

@@ -131,7 +131,7 @@ func TestPythonIsAsked(t *testing.T) {
 
 func TestPipIsFoundByItsNameOrByPythons(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("the stand-ins are shell scripts")
+		t.Skip("the replacements are shell scripts")
 	}
 	for _, test := range []struct {
 		programs []string
@@ -310,7 +310,7 @@ func TestAVersionIsReadFromTheNameOrNot(t *testing.T) {
 		t.Errorf("got %v, %v; want version 1.26.0", got, err)
 	}
 	_, err := search([]place{{SourceSystem, func() []string { return []string{filepath.Dir(unnamed)} }}})
-	testerr.OneLine(t, err, "does not tell its version")
+	testerr.OneLine(t, err, "does not report its version")
 	if got, err := Find(Config{Flag: unnamed}); err != nil || got.Version != "" {
 		t.Errorf("got %v, %v; want it without a version", got, err)
 	}

@@ -115,7 +115,7 @@ func TestRecommendations(t *testing.T) {
 	}
 }
 
-// On tuned data the figures do not decide whose probabilities serve.
+// On tuned data the figures do not decide which probabilities are selected.
 // Of several draws of a method the first stands for all.
 func TestTheFirstDrawIsCompared(t *testing.T) {
 	t.Parallel()

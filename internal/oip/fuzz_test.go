@@ -222,7 +222,7 @@ func FuzzMessageSize(f *testing.F) {
 			t.Errorf("more than there may be: %v", &m)
 		}
 		if int64(takes) > size {
-			t.Errorf("a message that takes %d is said to take %d: %v", takes, size, &m)
+			t.Errorf("a message that takes %d is reported to take %d: %v", takes, size, &m)
 		}
 	})
 }

@@ -104,7 +104,7 @@ func TestInvalidMessagesAreRefusedWithTheReason(t *testing.T) {
 		{&request{Inputs: make([]*input, 5)}, "5 inputs: at most 4", TooLarge},
 		{&request{Outputs: make([]*output, 5)}, "5 outputs: at most 4", TooLarge},
 		{&request{Outputs: []*output{{}}}, `"name" is missing`, Invalid},
-		{&request{Outputs: []*output{{Name: "a"}, {Name: "a"}}}, "asked for twice", Invalid},
+		{&request{Outputs: []*output{{Name: "a"}, {Name: "a"}}}, "requested twice", Invalid},
 		{&request{Outputs: []*output{{Name: "a", Parameters: parameters{"shared_memory_region": text("r")}}}}, "shared memory", Unsupported},
 		{&request{Inputs: []*input{{Name: "a", Parameters: parameters{"shared_memory_region": text("r")}}}}, "shared memory", Unsupported},
 		{&request{Parameters: parameters{"binary_data_output": text("r")}}, "want true or false", Invalid},

@@ -118,7 +118,7 @@ func TestInvalidRequestsAreRefusedWithTheReason(t *testing.T) {
 		{`{"inputs":[],"parameters":{"a":1,"a":2}}`, "", `"a" comes twice`, Invalid},
 		{`{"inputs":[],"parameters":{"binary_data_output":1}}`, "", "want true or false", Invalid},
 		{`{"inputs":[],"outputs":[{}]}`, "", `"name" is missing`, Invalid},
-		{`{"inputs":[],"outputs":[{"name":"a"},{"name":"a"}]}`, "", "asked for twice", Invalid},
+		{`{"inputs":[],"outputs":[{"name":"a"},{"name":"a"}]}`, "", "requested twice", Invalid},
 		{`{"inputs":[],"outputs":[{"name":"a","parameters":{"classification":-1}}]}`, "", "how many classes", Invalid},
 		{`{"inputs":[],"outputs":[{"name":"a","parameters":{"classification":1048577}}]}`, "", "how many classes", Invalid},
 		{`{"inputs":[],"outputs":[{"name":"a","parameters":{"shared_memory_region":"r"}}]}`, "", "shared memory", Unsupported},

@@ -320,7 +320,7 @@ func TestPixels(t *testing.T) {
 		"the first image is broken": {spec: photos(t, 2, 0), maxBad: 1, want: true},
 		"one broken image too many": {spec: photos(t, 2, 0), says: []string{"val: 0/000.png: ", "use MaxBad N to skip"}},
 		"three where two may be": {spec: photos(t, 2, 0, 1, 2), maxBad: 2,
-			says: []string{"val: 1/002.png: ", "that is 3 unreadable records, MaxBad allows 2"}},
+			says: []string{"val: 1/002.png: ", "3 unreadable records, MaxBad allows 2"}},
 		"only broken images, all allowed": {spec: photos(t, 1, 0, 1), maxBad: 2},
 		"synthetic images":                {spec: photos(t, 2), synthetic: true, want: true},
 		"synthetic images of a broken one": {spec: photos(t, 2, 0), synthetic: true,
@@ -629,7 +629,7 @@ func TestSkippedFilesAndRecordsAreNoted(t *testing.T) {
 	}
 	s := open(t, source.Opener{Network: w, MaxBad: 1}, "val", spec)
 	_, err := s.Collect(t.Context())
-	Says(t, err, "val: 1/008.png: ", "that is 2 unreadable records, MaxBad allows 1")
+	Says(t, err, "val: 1/008.png: ", "2 unreadable records, MaxBad allows 1")
 
 	counted := open(t, source.Opener{Network: w, MaxBad: 3}, "val", spec)
 	counted.Config.Stats = &rows.Stats{Examples: 100, Bad: []rows.Bad{{Position: 0, Message: "of an earlier pass"}}}
@@ -916,7 +916,7 @@ func TestStandardInput(t *testing.T) {
 	if err := s.Keep(out, &rows.Batch{N: source.MaxTuning}); err != nil {
 		t.Error(err)
 	}
-	Says(t, s.Keep(out, &rows.Batch{N: 1}), "train: -: more than 50000 examples come")
+	Says(t, s.Keep(out, &rows.Batch{N: 1}), "train: -: the stream has more than 50000 examples")
 	if out.N != source.MaxTuning {
 		t.Errorf("%d examples are kept", out.N)
 	}

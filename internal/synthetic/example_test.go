@@ -21,7 +21,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// standIns reads the synthetic OOD data of a dataset, by the positions of their images.
+// syntheticImages reads the synthetic OOD data of a dataset, by the positions of their images.
 func syntheticOf(t *testing.T, spec string, o dataset.Options) map[int]dataset.Example {
 	t.Helper()
 	d, err := dataset.Open(t.Context(), spec, o)

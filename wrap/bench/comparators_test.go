@@ -67,7 +67,7 @@ func TestComparatorsAreMeasuredAsTheBundle(t *testing.T) {
 	e, err := Evaluate(t.Context(), Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"again", "mle", "mf0"}, Comparators: a,
 		OOD:    []NamedSpec{{"drawings", digits(t, models.OODTest)}},
-		Shifts: []NamedSpec{{"held out", digits(t, models.DigitsVal)}},
+		Shifts: []NamedSpec{{"validation", digits(t, models.DigitsVal)}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ type Kind string
 const (
 	Uncertain Kind = "uncertain" // of the test set, the most uncertain
 	Wrong     Kind = "wrong"     // wrong predictions, the most confident
-	MostOOD   Kind = "strange"   // the highest OOD scores
+	MostOOD   Kind = "most_ood"  // the highest OOD scores
 	LeastOOD  Kind = "accepted"  // of an out-of-distribution set, the lowest OOD scores
 )
 

@@ -40,13 +40,13 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 		}
 	}
 	all, _ := wraptest.Predicted(t, wraptest.Opened(t, dir, wrap.Options{}), digits(t, models.DigitsTest))
-	doubt := func(i int) float64 { return conformal.Uncertainty(all[i].Probabilities) }
+	uncertainty := func(i int) float64 { return conformal.Uncertainty(all[i].Probabilities) }
 	for _, g := range d.Galleries[:3] {
 		if g.Set != "test" || len(g.Examples) == 0 {
 			t.Fatalf("gallery %s of %s with %d examples", g.Kind, g.Set, len(g.Examples))
 		}
 		key := map[Kind]func(i int) float64{
-			Uncertain: func(i int) float64 { return -doubt(i) }, Wrong: doubt,
+			Uncertain: func(i int) float64 { return -uncertainty(i) }, Wrong: uncertainty,
 			MostOOD: func(i int) float64 { return -all[i].OODScore },
 		}[g.Kind]
 		var order []int

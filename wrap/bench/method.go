@@ -153,7 +153,7 @@ func (b *bench) resolveScores() {
 	b.requests = kept
 }
 
-// servedMethod is the method whose probabilities the bundle serves.
+// servedMethod is the method that gives the bundle's probabilities.
 func (b *bench) servedMethod() string {
 	return string(cmp.Or(b.calibration.Method, calibrate.MF0))
 }

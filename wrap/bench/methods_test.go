@@ -41,7 +41,7 @@ func TestEachSetHasSeparateFigures(t *testing.T) {
 	part := strings.Replace(digits(t, models.DigitsTest), "[1500:1797]", "[1500:1600]", 1)
 	cfg := Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mf0", "ts"},
-		Shifts: []NamedSpec{{"part", part}, {"held out", digits(t, models.DigitsVal)}},
+		Shifts: []NamedSpec{{"part", part}, {"validation", digits(t, models.DigitsVal)}},
 		OOD:    []NamedSpec{{"digits", part}, {"drawings", digits(t, models.OODTest)}},
 	}
 	e, err := Evaluate(t.Context(), cfg)

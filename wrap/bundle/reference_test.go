@@ -57,7 +57,7 @@ func TestInvalidReferencesAreRefused(t *testing.T) {
 		"a negative class":     {func(r *Reference) { r.Classes = []int{-1, 11, 20} }, ErrField, "reference.classes has -1"},
 		"counts that overflow": {func(r *Reference) { r.Classes = []int{math.MaxInt, math.MaxInt, 32} }, ErrField, "reference.classes has 9223372036854775807"},
 		"fewer classes":        {func(r *Reference) { r.Classes = []int{10, 20} }, ErrField, "2 counts for 3 classes"},
-		"more than held out": {func(r *Reference) {
+		"more than validated": {func(r *Reference) {
 			for _, q := range []*drift.Reference{&r.Confidence, &r.Entropy, &r.OODScore} {
 				q.Examples, q.Below, q.AtMost = 120, []int{39, 79}, []int{40, 80}
 			}

@@ -19,7 +19,7 @@ import (
 )
 
 // BenchmarkCalibrate compares the training pass of a calibration, from a file of
-// tensors to the sums of the Kronecker structure, with runs of the network as it is
+// tensors to the sums of the Kronecker structure, with runs of the network alone
 // on the same batches, by turns. It reports the time for an example of each and the
 // throughput of the pass in units of the network's.
 func BenchmarkCalibrate(b *testing.B) {

@@ -51,7 +51,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 			if !(h.After.NLL <= h.Before.NLL) || !(h.TS.NLL <= h.Before.NLL) || h.After.N != 300 ||
 				!(h.After.OOD.AUROC > h.Before.OOD.AUROC) || len(h.Scores) != 1 ||
 				h.Scores[0].AUROC != h.After.OOD.AUROC {
-				t.Errorf("held out: %+v", h)
+				t.Errorf("validation: %+v", h)
 			}
 			for _, stage := range []string{"open", "fingerprint", "train", "curvature", "held_out", "tuning", "write", "total"} {
 				if _, ok := r.Seconds[stage]; !ok {
@@ -290,7 +290,7 @@ func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
 	}
 }
 
-// Held-out features beyond what tuning takes are left out, and the report says so.
+// Validation features beyond what tuning takes are left out, and the report says so.
 func TestLargeValidationSetsAreSubsampledWithAWarning(t *testing.T) {
 	t.Parallel()
 	const n, d, k = source.MaxTuning + 100, 1, 2
@@ -327,7 +327,7 @@ func TestClassNamesComeFromTheTrainingFolders(t *testing.T) {
 	if len(r.Ignored) != 2 || !strings.Contains(r.Ignored[0], "train: 10 files skipped: not PNG or JPEG") {
 		t.Errorf("ignored %q", r.Ignored)
 	}
-	// Held-out folders have their labels by name: there are seven of the ten.
+	// Validation folders have their labels by name: there are seven of the ten.
 	predictions, _ := predicted(t, p, val)
 	for _, one := range predictions {
 		name := filepath.Dir(one.Input)
@@ -432,7 +432,7 @@ func TestFeaturesOfTheCacheAreUsedAgain(t *testing.T) {
 	second := mustCalibrate(t, c)
 	for i, after := range stat() {
 		if !os.SameFile(before[i], after) || !before[i].ModTime().Equal(after.ModTime()) {
-			t.Errorf("%s was written anew", after.Name())
+			t.Errorf("%s was written again", after.Name())
 		}
 	}
 	if !reflect.DeepEqual(first.Temperatures, second.Temperatures) || first.Damping.Epsilon != second.Damping.Epsilon ||

@@ -35,7 +35,7 @@ func TestThresholdsAreSetOnValidationDataThatNothingIsTunedOn(t *testing.T) {
 	}
 	// It is the caller's.
 	*got.Uncertainty, *got.OOD, got.Set.Thresholds[0], got.Guarantees[0] = conformal.Rule{}, conformal.Rule{}, 0, ""
-	place, familiar, answered, wrong, covered := 0, 0, 0, 0, 0
+	place, in, answered, wrong, covered := 0, 0, 0, 0, 0
 	sets := SetThresholds(1000)
 	predictions, _ := predicted(t, p, file+"[3000:]")
 	for _, one := range predictions {
@@ -46,7 +46,7 @@ func TestThresholdsAreSetOnValidationDataThatNothingIsTunedOn(t *testing.T) {
 			t.Fatalf("prediction %+v", one)
 		}
 		if one.OODScore <= d.OOD.Threshold {
-			familiar++
+			in++
 		}
 		if !*one.Abstain {
 			answered++
@@ -59,8 +59,8 @@ func TestThresholdsAreSetOnValidationDataThatNothingIsTunedOn(t *testing.T) {
 		}
 	}
 	// The uncertainty rule was set on examples strictly below the OOD threshold.
-	if familiar != d.OOD.Accepted || answered < d.Uncertainty.Accepted || answered > d.Uncertainty.Accepted+1 {
-		t.Errorf("%d familiar and %d answered, the rules have %+v and %+v", familiar, answered, d.OOD, d.Uncertainty)
+	if in != d.OOD.Accepted || answered < d.Uncertainty.Accepted || answered > d.Uncertainty.Accepted+1 {
+		t.Errorf("%d in distribution and %d answered, the rules have %+v and %+v", in, answered, d.OOD, d.Uncertainty)
 	}
 	if covered < 450 || covered > 455 { // ⌈501·0.9⌉, ties, and that which set the threshold, by rounding
 		t.Errorf("%d of 500 are covered, want 451", covered)

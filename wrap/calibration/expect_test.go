@@ -18,7 +18,7 @@ func TestExpectedModelsAndData(t *testing.T) {
 	}}}
 	for name, test := range map[string]struct {
 		expect Expect
-		model  string // in what is said; "" if it is taken
+		model  string // in the error; "" if it is taken
 		data   string
 	}{
 		"nothing expected": {Expect{}, "", ""},

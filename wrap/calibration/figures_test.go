@@ -36,8 +36,8 @@ func TestImplausibleFiguresGiveAWarning(t *testing.T) {
 	} {
 		c := quick(Config{Model: model, Train: train, Val: tc.val, Out: filepath.Join(dir, "b"), Force: true})
 		warnings := strings.Join(mustCalibrate(t, c).Warnings, "; ")
-		for _, doubt := range []string{"no better than guessing", "validation examples are too few"} {
-			if strings.Contains(warnings, doubt) != (tc.want != "" && strings.Contains(tc.want, doubt)) {
+		for _, warning := range []string{"no better than guessing", "validation examples are too few"} {
+			if strings.Contains(warnings, warning) != (tc.want != "" && strings.Contains(tc.want, warning)) {
 				t.Errorf("%s: warnings %q, want %q", name, warnings, tc.want)
 			}
 		}

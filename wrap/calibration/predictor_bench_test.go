@@ -22,7 +22,7 @@ import (
 // logits, which is then calibrated on noise, or a bundle of such a model.
 const benchModel = "MFGS_BENCH_MODEL"
 
-// BenchmarkPredictor compares a prediction with one run of the network as it is, in a
+// BenchmarkPredictor compares a prediction with one run of the network alone, in a
 // session of the same kind and by turns, since a machine's speed drifts. It reports
 // the median of each, in milliseconds, and the median of their ratios.
 func BenchmarkPredictor(b *testing.B) {

@@ -50,7 +50,7 @@ func bgrPhotos(t *testing.T, n int) (images []goimage.Image, folder string, arra
 }
 
 // Ready arrays do not say how images become them. To take them for RGB from 0 to 1, as
-// images are where nothing else is said, gives other classes in silence.
+// images get by default, gives other classes in silence.
 func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 	t.Parallel()
 	const n, model = 60, "../../featurize/testdata/conv.onnx"

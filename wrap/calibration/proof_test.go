@@ -47,7 +47,7 @@ func TestLogitsNamedInFrontOfTheBiasAreRefused(t *testing.T) {
 	}
 }
 
-// What is right is proven, and what can be compared with nothing is told of.
+// What is right is proven, and what cannot be compared gives a warning.
 func TestNamedHeadsAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -107,7 +107,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"validation label out of range", func(c *Config) { c.Val = labelled("farther", []byte{255}) }, []string{"val: ", "label 255"}},
 		{"more folders than classes", func(c *Config) { c.Train = tree(t, append([]string{"eleven"}, words...), 1) }, []string{"train: ", "11 class folders", "10 classes"}},
 		{"fewer folders than classes", func(c *Config) { c.Train = tree(t, words[:9], 1) }, []string{"train: ", "9 class folders", "10 classes"}},
-		{"other folders held out", func(c *Config) { c.Train, c.Val = tree(t, words, 1), tree(t, []string{"two", "tow"}, 1) }, []string{"val: ", "tow"}},
+		{"other validation folders", func(c *Config) { c.Train, c.Val = tree(t, words, 1), tree(t, []string{"two", "tow"}, 1) }, []string{"val: ", "tow"}},
 		{"too few class names", func(c *Config) { c.Classes = words[:9] }, []string{"9 class names", "10 classes"}},
 		{"images of another size", func(c *Config) { c.Train, c.Covariance = large, calibrate.Hessian }, []string{"train: ", "0001.png", "28×28 grey image", "[N,1,8,8]", "give Preprocess"}},
 		{"validation images of another size", func(c *Config) { c.OOD = large }, []string{"ood: ", "28×28 grey image"}},
@@ -306,7 +306,7 @@ func TestForceReplacesABundleAndNothingElse(t *testing.T) {
 	}
 }
 
-// A bundle may be made anew of its own model, unless that would be lost.
+// A bundle may be made again from its own model, unless that would be lost.
 func TestAModelInTheBundleToReplaceIsNotLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

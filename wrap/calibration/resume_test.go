@@ -246,7 +246,7 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 	if left := list(t, filepath.Dir(c.Out)); !slices.Equal(left, []string{"b.checkpoint"}) {
 		t.Fatalf("there lie %q", left)
 	}
-	// More bad records may be allowed, and another one may start anew.
+	// More bad records may be allowed, and another one may start again.
 	again := c
 	again.Resume, again.MaxBad = true, 3
 	if _, err := Calibrate(t.Context(), again); err != nil {
@@ -280,7 +280,7 @@ func TestChangedDataAreReadAgain(t *testing.T) {
 			if _, err := Calibrate(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
-			if anew := strings.Contains(strings.Join(notices, "\n"), "train: the data may have changed"); anew != changes {
+			if again := strings.Contains(strings.Join(notices, "\n"), "train: the data may have changed"); again != changes {
 				t.Errorf("it says %q", notices)
 			}
 			want := base
@@ -579,7 +579,7 @@ func TestACalibrationContinuesWithoutCheckpoints(t *testing.T) {
 	}
 	mustCalibrate(t, c)
 	if said != 1 {
-		t.Errorf("it is said %d times, want once", said)
+		t.Errorf("it is reported %d times, want once", said)
 	}
 }
 

@@ -26,12 +26,12 @@ func TestDataSortedByClassGiveAWarning(t *testing.T) {
 		train, val string
 		want       []string
 	}{
-		"all":                {file(sorted, ""), digits(t, models.DigitsVal), nil},
-		"as it comes":        {digits(t, models.DigitsTrain), digits(t, models.DigitsVal), nil},
-		"a random part":      {digits(t, "digits-images-idx3-ubyte.gz[100:400]"), digits(t, "digits-images-idx3-ubyte.gz[1200:1300]"), nil},
-		"train, the first":   {file(sorted, "[0:500]"), digits(t, models.DigitsVal), []string{"train: 5 of 10 classes have no example among 500"}},
-		"train, no labels":   {file(bare, "[0:500]"), digits(t, models.DigitsVal), []string{"train: the network predicts almost none of"}},
-		"held out, the last": {digits(t, models.DigitsTrain), file(sorted, fmt.Sprintf("[%d:]", len(labels)-100)), []string{"val: all 100 validation examples are of class 9"}},
+		"all":                  {file(sorted, ""), digits(t, models.DigitsVal), nil},
+		"as it comes":          {digits(t, models.DigitsTrain), digits(t, models.DigitsVal), nil},
+		"a random part":        {digits(t, "digits-images-idx3-ubyte.gz[100:400]"), digits(t, "digits-images-idx3-ubyte.gz[1200:1300]"), nil},
+		"train, the first":     {file(sorted, "[0:500]"), digits(t, models.DigitsVal), []string{"train: 5 of 10 classes have no example among 500"}},
+		"train, no labels":     {file(bare, "[0:500]"), digits(t, models.DigitsVal), []string{"train: the network predicts almost none of"}},
+		"validation, the last": {digits(t, models.DigitsTrain), file(sorted, fmt.Sprintf("[%d:]", len(labels)-100)), []string{"val: all 100 validation examples are of class 9"}},
 	} {
 		c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 		c.Train, c.Val, c.OOD, c.Limit = tc.train, tc.val, "", 0

@@ -119,7 +119,7 @@ func TestSyntheticOODDataAreUsedForScoresOnly(t *testing.T) {
 		t.Fatalf("scores on synthetic images: %+v", tried)
 	}
 	if learned := tried[len(tried)-1].AUROC; !(learned > 0.98) {
-		t.Errorf("the learned score tells the synthetic images that it is learned from with AUROC %v", learned)
+		t.Errorf("the learned score detects the synthetic images that it is learned from with AUROC %v", learned)
 	}
 	if o := r.OODScore; o.Name != "learned" || !o.Requested || !o.Synthetic || !strings.Contains(o.Reason, "synthetic OOD images") {
 		t.Errorf("score %+v", o)

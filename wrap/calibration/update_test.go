@@ -198,7 +198,7 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[2900:]"})
 	says(t, err, file+"[2900:3000] is already in the bundle")
 
-	// Held-out data that is not what it was is refused, and so is what eval would read.
+	// Validation data that is not what it was is refused, and so is what eval would read.
 	if err := os.Rename(classified(t, 2999, 4, 3), again); err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func labelled(ece, low, high float64) *metrics.Labelled {
 	return l
 }
 
-func told(name string, fpr float64, different bool) bench.OODResult {
+func detected(name string, fpr float64, different bool) bench.OODResult {
 	r := bench.OODResult{Name: name}
 	r.OOD = metrics.OOD{N: 500, Accuracy: .9, AUROC: .97, AUPRIn: .96, AUPROut: .95, FPR95: fpr}
 	r.Intervals = map[string]metrics.Interval{"fpr95": {fpr * .5, fpr * 1.5}, "auroc": {.96, .98}}
@@ -133,9 +133,9 @@ func evaluation() *bench.Evaluation {
 		Bins:   10,
 		Bundle: wrap.BundleInfo{Path: "some/folder/" + "b" + hostile, Summary: bundle.Summary{Structure: "full", Covariance: "hessian"}},
 		Methods: []bench.MethodResult{
-			{Name: "mle", InDomain: labelled(.031, 0, 0), OOD: []bench.OODResult{told("far", .4, false)}},
-			{Name: "mf0", InDomain: labelled(.004, -.035, -.02), OOD: []bench.OODResult{told("far", .2, true)}},
-			{Name: "studentized", OOD: []bench.OODResult{told("far", .03, true)}},
+			{Name: "mle", InDomain: labelled(.031, 0, 0), OOD: []bench.OODResult{detected("far", .4, false)}},
+			{Name: "mf0", InDomain: labelled(.004, -.035, -.02), OOD: []bench.OODResult{detected("far", .2, true)}},
+			{Name: "studentized", OOD: []bench.OODResult{detected("far", .03, true)}},
 		},
 		Decisions: []bench.DecisionResult{
 			{Set: "test", Realised: conformal.Realised{N: 2000, Covered: &covered, SetSize: &size, EmptySets: &empty}},
@@ -208,7 +208,7 @@ func TestVerdict(t *testing.T) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
-				e.Methods[i].OOD = append(e.Methods[i].OOD, told(syntheticSet, .5, false))
+				e.Methods[i].OOD = append(e.Methods[i].OOD, detected(syntheticSet, .5, false))
 			}
 		}, "Better calibrated than the network. Better OOD detection", nil},
 		{"OOD inputs, for the worse", func(e *bench.Evaluation) {
@@ -219,14 +219,14 @@ func TestVerdict(t *testing.T) {
 			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
-				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
+				e.Methods[i].OOD = append(e.Methods[i].OOD, detected("near", .5, false))
 			}
 		}, "Better calibrated than the network", nil},
 		{"two sets, one of them noticed worse", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": differs(-.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
-				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
+				e.Methods[i].OOD = append(e.Methods[i].OOD, detected("near", .5, false))
 			}
 		}, "Better calibrated than the network", nil},
 		{"synthetic images alone, detected better", func(e *bench.Evaluation) {
@@ -474,7 +474,7 @@ func TestThePageShowsPotentialSetsWithoutDecisions(t *testing.T) {
 	}
 	e.Detail.Trial = nil
 	if html := htmlOf(t, e, Options{}); strings.Contains(html, "prediction set") {
-		t.Error("sets are told of where there are none")
+		t.Error("sets are shown where there are none")
 	}
 }
 

@@ -181,11 +181,11 @@ func TestNaNsDoNotDisturbOtherRequests(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat32} {
-		strange := []byte(body)
-		binary.LittleEndian.PutUint32(strange[len(strange)-4:], math.Float32bits(float32(v)))
+		packed := []byte(body)
+		binary.LittleEndian.PutUint32(packed[len(packed)-4:], math.Float32bits(float32(v)))
 		for range 4 {
 			group.Go(func() {
-				code, got := scores(string(strange))
+				code, got := scores(string(packed))
 				if code != http.StatusBadRequest && (code != http.StatusOK || len(got) != 3 || got[2] < 1) {
 					t.Errorf("%v: %d %v", v, code, got)
 				}

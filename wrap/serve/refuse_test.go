@@ -73,7 +73,7 @@ func TestRefusalsSayWhyAndWhenToRetry(t *testing.T) {
 		}
 		if strings.Contains(w.Body.String()+st.Message(), "secret") || strings.Contains(log.String(), "secret") != c.logged ||
 			strings.Contains(log.String(), "secret.go:1") != (name == "a panic") {
-			t.Errorf("%s: clients are told %s and %s, the log has %s", name, w.Body, st.Message(), log.String())
+			t.Errorf("%s: clients get %s and %s, the log has %s", name, w.Body, st.Message(), log.String())
 		}
 		if oip.StatusOf(s.public(c.err)).HTTP() != c.http {
 			t.Errorf("%s: the status becomes another", name)

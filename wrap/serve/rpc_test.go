@@ -177,7 +177,7 @@ func TestIdleStreamsDoNotBlockOtherCalls(t *testing.T) {
 	}
 	group.Wait()
 	if n := watching.Load(); n == 0 || n > 128 {
-		t.Errorf("%d are told of the server's health", n)
+		t.Errorf("%d are notified of the server's health", n)
 	}
 	_, err := pb.NewGRPCInferenceServiceClient(r.dial()).ModelInfer(t.Context(), message(t, 1500, 1501))
 	if err != nil {

@@ -70,8 +70,8 @@ func TestTLSAndClientCertificates(t *testing.T) {
 	ca, _ := a.sign("ca")
 	cert, key := a.sign("server")
 	clientCert, clientKey := a.sign("client")
-	stranger := &authority{t: t, dir: t.TempDir()}
-	strangerCert, strangerKey := stranger.sign("stranger")
+	foreign := &authority{t: t, dir: t.TempDir()}
+	foreignCert, foreignKey := foreign.sign("foreign")
 	r := start(t, serve.Config{
 		Bundles: []serve.Bundle{{Dir: digits(t)}}, TLS: serve.TLS{CertFile: cert, KeyFile: key, ClientCA: ca},
 	})
@@ -114,7 +114,7 @@ func TestTLSAndClientCertificates(t *testing.T) {
 		t.Errorf("gRPC with a certificate: %v", err)
 	}
 	for name, c := range map[string]*tls.Config{
-		"none": config("", ""), "a stranger's": config(strangerCert, strangerKey),
+		"none": config("", ""), "a foreign one": config(foreignCert, foreignKey),
 	} {
 		if got, err := ask(c); err == nil {
 			t.Errorf("with certificate %s: %s", name, got)

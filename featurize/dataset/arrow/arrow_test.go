@@ -512,7 +512,7 @@ func TestFingerprints(t *testing.T) {
 			}
 		}
 		if len(sums) != 2 {
-			t.Errorf("%s: a slice is told from the whole by nothing", file)
+			t.Errorf("%s: a slice has the fingerprint of the whole", file)
 		}
 	}
 }

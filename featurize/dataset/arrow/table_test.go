@@ -125,7 +125,7 @@ func TestTheArrowSchemaShapesItsOwnColumns(t *testing.T) {
 	float := arrow.PrimitiveTypes.Float32
 	for name, tc := range map[string]struct {
 		field arrow.Field
-		six   bool // whether the shape [6] is that of the column, or nothing is said of it
+		six   bool // whether the shape [6] is that of the column, or unknown
 	}{
 		"its own":                 {arrow.Field{Name: "x", Type: list(6, float)}, true},
 		"with a tensor's shape":   {tensorField("x", list(6, float)), false},

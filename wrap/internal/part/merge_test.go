@@ -286,7 +286,7 @@ func TestTheFirstShardIsNotEmpty(t *testing.T) {
 	}
 }
 
-// Held-out examples of a multi-label head have targets, which are read as they were written.
+// Validation examples of a multi-label head have targets, which are read as they were written.
 func TestTargetsAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	p := example(t, 1)

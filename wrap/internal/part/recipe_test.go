@@ -74,7 +74,7 @@ func TestLongListsAreShownInPart(t *testing.T) {
 	}
 }
 
-// Held-out examples of parts have labels, or targets, all of them.
+// Validation examples of parts have labels, or targets, all of them.
 func TestValidationDataOfAllPartsHaveTheSameLabels(t *testing.T) {
 	t.Parallel()
 	h := gathered{name: OODName}

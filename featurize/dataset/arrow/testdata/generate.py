@@ -160,7 +160,7 @@ pictures = pa.table({"image": array(pa.struct([("bytes", pa.binary()), ("path", 
 write("gone.parquet", pictures)
 stream("gone.arrows", pictures)
 
-# Ready-made features.
+# Precomputed features.
 features = pa.table({
     "features": array(pa.list_(pa.float32(), 3), [[i, i / 2, -i] for i in range(ROWS)]),
     "logits": array(pa.list_(pa.float64()), [[i, 1] for i in range(ROWS)]),

@@ -199,7 +199,7 @@ func TestNamesFollowConventions(t *testing.T) {
 	}
 }
 
-// A reloaded bundle continues its counters, and drift begins anew. An unloaded one leaves no series, even if its
+// A reloaded bundle continues its counters, and drift begins again. An unloaded one leaves no series, even if its
 // observer is used once more.
 func TestModelsComeAndGo(t *testing.T) {
 	t.Parallel()

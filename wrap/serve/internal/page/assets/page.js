@@ -77,7 +77,7 @@ async function ask(body, name, said) {
   at("error").hidden = true;
   try {
     const answer = await api.predict(state.model.name, body, running.signal);
-    if (answer.bundle_sha256 !== state.model.bundle_sha256) await load(); // it was loaded anew
+    if (answer.bundle_sha256 !== state.model.bundle_sha256) await load(); // it was reloaded
     show(at("result"), state.model, answer, said);
     at("result").hidden = false;
     at("empty").hidden = true;
