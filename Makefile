@@ -100,7 +100,7 @@ bench: setup
 #	docs/evidence/choice.md        30 minutes
 #	docs/evidence/decisions.md     15 minutes
 #	docs/evidence/training-data.md 5 minutes
-#	docs/cost.md                   minutes; prints the tables, which are copied into the page
+#	docs/evidence/cost.md                 minutes; prints the tables, which are copied into the page
 #	docs/coverage.md               5 hours, and 35 GB of disk
 #	docs/benchmarks.md             30 minutes
 #	docs/evidence/synthetic-ood.md has no command: it was measured once

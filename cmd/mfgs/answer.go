@@ -101,7 +101,13 @@ func evaluationAnswer(e *bench.Evaluation) string {
 	if s := report.Headline(e); s != "" {
 		gained = wrapText("", printable(sentence(s)))
 	}
-	return gained + wrapText("", "Probabilities: "+printable(probabilities)) + wrapText("", "OOD score: "+printable(score)) +
+	kept := ""
+	if violated, measured := report.Violated(e); len(violated) > 0 {
+		kept = wrapText("", "Guarantees: "+printable(strings.Join(violated, " ")))
+	} else if measured {
+		kept = "Guarantees: none is violated significantly on the test data.\n"
+	}
+	return gained + wrapText("", "Probabilities: "+printable(probabilities)) + wrapText("", "OOD score: "+printable(score)) + kept +
 		wrapText("", "Next: "+printable(afterEvaluation(e)))
 }
 

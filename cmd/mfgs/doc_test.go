@@ -35,9 +35,9 @@ var mustShow = []string{"../../docs/faq.md", "../../docs/serving.md"}
 // "$ mfgs ", "$ curl ", "$ go ", "$ cp " or "$ sed ", with continuation lines. They run in order, each document in a
 // folder of its own with the repository's models and examples. A command fails if the last line shown is an error.
 // A server, with & at its end, runs in the background at free addresses. The lines below a command, if any, are its
-// output, with "…" for omitted lines. Words must be equal, and figures nearly: see sameFigure. Fenced files, which begin
-// with a comment that is their name, are in the folder from the start: see documentedFiles. ```sh fences take longer:
-// testdata/firstrun/run.sh runs them.
+// output, with "…" for omitted lines. Words must be equal, and figures nearly: see sameFigure. Fenced files, which
+// begin with a comment that is their name, are in the folder from the start: see documentedFiles. ```sh fences take
+// longer: testdata/firstrun/run.sh runs them.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	lib, err := install.Find(install.Config{})

@@ -41,7 +41,7 @@ func (p *program) predict() *cli.Command {
   leverage       distance of the features from the training features; the
                  table leaves it out if there are abstention or sets
 
-and if calibrate set them, abstain with its reason, and a prediction set. A multi-label head predicts the
+If calibrate set them, there are abstain (no, or the reason: uncertain, OOD or both) and a prediction set. A multi-label head predicts the
 labels with a probability above 1/2; its confidence is the mean over all labels of max(p, 1 - p).
 
 The other formats than the table also have the entropy, and ood_pvalue, the conformal p-value of the OOD

@@ -16,8 +16,7 @@ type Config struct {
 	// Test is a SPEC with labels, or targets for a multi-label head; for a bundle without a model an .npz of features
 	// and logits.
 	Test string
-	// The Spec wrap.SyntheticOOD, named synthetic_ood, makes synthetic OOD data from Test's images.
-	OOD []NamedSpec
+	OOD  []NamedSpec // Spec wrap.SyntheticOOD, with Name synthetic_ood: synthetic OOD data from Test's images
 	// Shifts are labelled sets under distribution shift: rotated, blurred, of another year. Sets of one size, and
 	// Test if it has that size, are taken for the same examples in another form and share their draws, so that
 	// figures of several sets can be combined, see metrics.Certainty. The interval of each set is the same, up to the

@@ -666,6 +666,11 @@ func TestOnlySignificantUndercoverageIsReported(t *testing.T) {
 		covered := float64(test.covered) / n
 		e.Decisions[0].Covered = &covered
 		verdict := strings.Join(pageOf(e, Options{}).Verdict, "\n")
+		e.Bundle.Decisions, e.Detail = e.Detail.Manifest.Decisions.Clone(), nil
+		e.Bundle.Decisions.MultiLabel = test.link == layer.Sigmoid
+		if sentences, measured := Violated(e); (len(sentences) > 0) != test.want || !measured {
+			t.Errorf("%d of %d covered, %v, %s: violated %q, measured %t", test.covered, n, test.thresholds, test.link, sentences, measured)
+		}
 		if got := strings.Contains(verdict, violated); got != test.want || !strings.Contains(verdict, "the target is") {
 			t.Errorf("%d of %d covered, %d thresholds, %s: called broken %t, want %t:\n%s",
 				test.covered, n, len(test.thresholds), test.link, got, test.want, verdict)

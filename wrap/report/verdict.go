@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -24,6 +25,18 @@ func Headline(e *bench.Evaluation) string {
 		return ""
 	}
 	return v.headline()
+}
+
+// Violated returns the sentences about guarantees of abstention and prediction sets that are violated significantly on
+// the test data. measured is false if none was measured there.
+func Violated(e *bench.Evaluation) (sentences []string, measured bool) {
+	v := &view{e: e}
+	for _, s := range v.decisionSentences() {
+		if measured = true; strings.HasSuffix(s, violation) {
+			sentences = append(sentences, s)
+		}
+	}
+	return sentences, measured
 }
 
 // headline is the result in a line.
@@ -225,7 +238,7 @@ func (v *view) decisionSentences() (all []string) {
 		if d.Set != "test" {
 			continue
 		}
-		plan := v.e.Detail.Manifest.Decisions.Plan
+		plan := v.decisions().Plan
 		if d.Answered != nil && d.Error != nil {
 			answered := int(math.Round(*d.Answered * float64(d.N)))
 			s := fmt.Sprintf("It answers %s of the %s examples, and %s of these answers are wrong%s",
@@ -253,7 +266,7 @@ func (v *view) decisionSentences() (all []string) {
 }
 
 func (v *view) setSentence(d conformal.Realised) string {
-	sets := v.e.Detail.Manifest.Decisions.Set
+	sets := v.decisions().Set
 	right := "contain the true class for %s of the examples%s"
 	if v.multiLabel() {
 		right = "contain %s of an example’s labels%s"
@@ -281,5 +294,7 @@ func (v *view) guaranteeBroken(is bool) string {
 	if !is || v.options.Tuned {
 		return ""
 	}
-	return " The guarantee is violated significantly: this data differs from the validation data."
+	return violation
 }
+
+const violation = " The guarantee is violated significantly: this data differs from the validation data."

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/internal/chart"
 	"github.com/mfgs/mfgs/internal/text"
@@ -62,7 +63,21 @@ func (v *view) set(s string) string {
 	return name(s)
 }
 
-func (v *view) multiLabel() bool { return v.e.Detail.Manifest.Head.MultiLabel() }
+func (v *view) multiLabel() bool {
+	if v.e.Detail == nil {
+		d := v.e.Bundle.Decisions
+		return d != nil && d.MultiLabel
+	}
+	return v.e.Detail.Manifest.Head.MultiLabel()
+}
+
+// decisions are those of the bundle.
+func (v *view) decisions() *conformal.Decisions {
+	if v.e.Detail == nil {
+		return v.e.Bundle.Decisions
+	}
+	return v.e.Detail.Manifest.Decisions
+}
 
 // page builds the page. It leaves out sections without content.
 func (v *view) page() *page {
