@@ -124,7 +124,7 @@ func TestInvalidJobsAreRefused(t *testing.T) {
 		{"head: {link: wobbly}", `head: link "wobbly": want softmax`},
 		{"head: {approximation: wobbly}", `head: approximation "wobbly": want relu`},
 		{"decisions: {target_error: 2}", "decisions: target_error is 2, want"},
-		{"decisions: {class_conditional: true}", "decisions: sets and class_conditional are for prediction sets: give alpha, "},
+		{"decisions: {class_conditional: true}", "decisions: sets and class_conditional apply to prediction sets: give alpha, "},
 		{"limit: -1", "limit -1 is negative"},
 		{"max_bad: -1", "max_bad -1 is negative"},
 		{"batch: -2", "batch -2 is negative"},

@@ -228,8 +228,8 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 		words  []string
 	}{
 		"another SPEC":       {func(c *Config) { c.Train = data + "[:1999]" }, []string{"sets.train.", "1999"}},
-		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"Covariance was hessian, and is fisher"}},
-		"another limit":      {func(c *Config) { c.Limit = 7 }, []string{"Limit was 300, and is 7"}},
+		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"Covariance was hessian, and is now fisher"}},
+		"another limit":      {func(c *Config) { c.Limit = 7 }, []string{"Limit was 300, and is now 7"}},
 		"more data":          {func(c *Config) { c.OOD = data }, []string{"sets.ood"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -102,8 +102,8 @@ func TestTheProtocolIsSpokenOverGRPC(t *testing.T) {
 		t.Errorf("the answer to a wrong request of a stream is %v, %v", first, err)
 	}
 	second, err := stream.Recv()
-	if err != nil || second.GetErrorMessage() != "" || len(second.GetInferResponse().GetOutputs()) != 8 {
-		t.Errorf("the answer behind it is %v, %v", second, err)
+	if err != nil || second.GetErrorMessage() != "" || len(second.GetInferResponse().GetOutputs()) != 9 {
+		t.Errorf("the next answer is %v, %v", second, err)
 	}
 
 	h, err := grpc_health_v1.NewHealthClient(r.dial()).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
