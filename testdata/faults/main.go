@@ -314,7 +314,7 @@ func (h *harness) round(s *scenario) (kills int, err error) {
 		}
 		err = cmd.Wait()
 		close(done)
-		if strings.Contains(out.String(), "going on") {
+		if strings.Contains(out.String(), "resuming after") {
 			s.resumed++
 		}
 		var exit *exec.ExitError
