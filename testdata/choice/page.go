@@ -29,35 +29,40 @@ func text(networks []trained.Network, losses map[int][]loss) string {
 }
 
 const page = `
-` + "`mfgs calibrate`" + ` fits temperature scaling and mf0 to the validation data and selects them or the network's own softmax. This page
-measures the NLL that the selection rule loses on new data, for small and large validation sets.
+` + "`mfgs calibrate`" + ` fits temperature scaling and mf0 to the validation data. It selects one of these or the network's own
+softmax. This page shows how much higher the NLL of the selected method is on new data than that of the best method, for
+small and large validation sets.
 
 ## Method
 
-From the examples that a network was not trained on, 50 validation sets of each size were drawn. All three candidates were fitted to
-each set and tested on the remaining examples. The loss of a choice is its NLL minus that of the best of the three candidates
-fitted to the same set, in nats. A loss of zero is out of reach: it needs the test data.
+From the examples that a network was not trained on, 50 validation sets of each size were drawn. On each set the two
+models were fitted, and all three candidates were tested on the remaining examples. The loss (regret) of a choice is its
+NLL on these minus that of the best of the three candidates, in nats. No rule has a loss of zero in every draw, since
+the best candidate is known only from the test data.
 
-Five networks are those in ` + "`models`" + `. The ResNet-20 under shift was trained on the original pixels of CIFAR-10 and is tested on JPEG
-files. All have Kronecker factors, for speed. The digits are too few for more than 200 validation examples. DIR is the unpacked
-` + "`cifar10.tar.gz`" + `, with the folders train and test; the command takes half an hour on two cores.
+Five of the six networks are in ` + "`models`" + `. The sixth, the ResNet-20 under shift, was trained on the original pixels of
+CIFAR-10 and is tested on JPEG files. All posteriors have Kronecker factors, for speed. There are too few digits for
+more than 200 validation examples. DIR is the unpacked ` + "`cifar10.tar.gz`" + `, with the folders train and test; the command
+takes half an hour on two cores.
 
 ## Loss of the rule
 
 %s
-By network: the mean and the largest loss of the 50 draws, then how often the network's softmax, temperature scaling and mf0 were
-selected.
+The next table has, for each network, the mean and the largest loss of the 50 draws, then how often the network's
+softmax, temperature scaling and mf0 were selected.
 
 %s
-With up to 400 validation examples, the rule has a lower mean loss than always using mf0 or always using temperature scaling. With
-more, it is as good as mf0 to within 0.0001 nats. Keeping the network's softmax costs at least 0.1 nats at every size.
+With up to 400 validation examples, the rule has a lower mean loss than always using mf0 or always using temperature
+scaling. With more, it is as good as mf0 to within 0.0001 nats. Always keeping the network's softmax has a mean loss of
+at least 0.1 nats at every size.
 
 ## Alternatives
 
-These were measured once, when the rule was developed, on 16 draws of each size from six similar networks (full covariances where they
-are the default, and another seed in place of one). The command above does not repeat them.
+These were measured once, when the rule was developed, on 16 draws of each size and six similar networks (with full
+covariances where these are the default, and with another seed for one network). The command above does not repeat them.
 
-Mean NLL on new data of temperature scaling · mf0, by the number of wrong predictions that tuning adds to the data:
+The table has the mean NLL on new data of temperature scaling · mf0, by the number of wrong predictions that tuning adds
+to the validation data:
 
 | validation examples | none | half | one | two |
 |---|---|---|---|---|
@@ -68,12 +73,12 @@ Mean NLL on new data of temperature scaling · mf0, by the number of wrong predi
 | 1,000 | 0.2171 · 0.2168 | 0.2169 · 0.2166 | 0.2170 · 0.2167 | 0.2174 · 0.2170 |
 | 5,000 | 0.2378 · 0.2370 | 0.2378 · 0.2370 | 0.2378 · 0.2371 | 0.2379 · 0.2371 |
 
-Half an error is best or equal at every size, and without it small validation sets fail.
+Half an error is best or equal at every size. Without it, the NLL is far higher with 200 validation examples or fewer.
 
-- **A normal prior on the log temperature**, with mean 0 and standard deviation 1: with 200 examples mf0 still lost 0.17 nats in the
-  worst draw, and the prior depends on the scale of the logits.
-- **One standard error for every step of the rule**: on MNIST, 400 examples with two or three errors often do not separate T = 5 from
-  T = 1. The mean loss there was 0.013 nats, the worst 0.13.
-- **Five-fold cross-validation**: folds without an error select temperatures near zero and reject candidates that the whole set
-  supports. The mean loss there was 0.027, the worst 0.14.
+- **A normal prior on the log temperature**, with mean 0 and standard deviation 1: with 200 examples mf0 still had a
+  loss of 0.17 nats in the worst draw, and the result depends on the scale of the logits.
+- **One standard error for every step of the rule**: on MNIST, with two or three errors among 400 examples, the gain of
+  T = 5 over T = 1 is often below one standard error. The mean loss there was 0.013 nats, the worst 0.13.
+- **Five-fold cross-validation**: folds without an error select temperatures near zero and reject candidates that the
+  whole set supports. The mean loss there was 0.027 nats, the worst 0.14.
 `
