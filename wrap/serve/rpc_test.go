@@ -102,7 +102,7 @@ func TestTheProtocolIsSpokenOverGRPC(t *testing.T) {
 		t.Errorf("the answer to a wrong request of a stream is %v, %v", first, err)
 	}
 	second, err := stream.Recv()
-	if err != nil || second.GetErrorMessage() != "" || len(second.GetInferResponse().GetOutputs()) != 10 {
+	if err != nil || second.GetErrorMessage() != "" || len(second.GetInferResponse().GetOutputs()) != 9 {
 		t.Errorf("the next answer is %v, %v", second, err)
 	}
 

@@ -185,7 +185,7 @@ def layers():
           {k: v.astype(np.float16) for k, v in weights(name, I, D, K).items()}, [MLP[0] + ["Relu"], MLP[1] + ["Identity"]], INPUT, "c", tolerance=2e-2)
     one("residual", [gemm("x", 1, "h"), ("Relu", "h", "r"), ("Add", "r x", "a")], 'Add "a" stands below', sizes=(D, D, K), x=(T.FLOAT, ["N", D]))
     name = "convolution"
-    one(name, [("Conv", "x w c", "h"), ("Relu", "h", "r"), ("Flatten", "r", "a")], 'Conv "h" is no linear layer', sizes=(5, 8, K), x=(T.FLOAT, ["N", 1, 4, 4]),
+    one(name, [("Conv", "x w c", "h"), ("Relu", "h", "r"), ("Flatten", "r", "a")], 'Conv "h" is not a linear layer', sizes=(5, 8, K), x=(T.FLOAT, ["N", 1, 4, 4]),
         extra={"w": rng(name).normal(size=(2, 1, 3, 3)).astype(np.float32), "c": f32(1, 2)})
     one("pooled", [("MaxPool", "x", "m", {"kernel_shape": [2, 2], "strides": [2, 2]}), ("Flatten", "m", "a")], 'MaxPool "m" stands below', sizes=(5, 4, K),
         x=(T.FLOAT, ["N", 1, 4, 4]))

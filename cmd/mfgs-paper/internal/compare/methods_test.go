@@ -685,7 +685,7 @@ func TestMethodsRequireTheDataOfCalibration(t *testing.T) {
 
 	wraptest.Write(t, dir, names, wraptest.Read(t, wraptest.Digits(t, names))[:20])
 	_, err := Evaluate(t.Context(), cfg)
-	wraptest.Says(t, err, "the data of calibration", "with Train")
+	wraptest.Says(t, err, "the calibration data", "with Train")
 	cfg.Train = c.Val
 	evaluated(t, cfg)
 }
