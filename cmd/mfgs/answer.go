@@ -36,7 +36,7 @@ func likelihoodSentence(r *calibration.Report) string {
 	case calibrate.MF0:
 		after = r.Validation.MF0.NLL
 	}
-	sure := significance(r.Recommendation.Probabilities, string(chosen))
+	sure := significance(r.Recommendation.Probabilities, string(chosen), r.Validation.Before.InDomain.N)
 	return fmt.Sprintf("%s lowers the NLL on the validation data from %s to %s%s.",
 		capital(methodName(string(chosen))), nats(before), nats(after), sure)
 }
@@ -47,7 +47,7 @@ func scoreSentence(r *calibration.Report) string {
 	switch {
 	case before != nil && after != nil:
 		return fmt.Sprintf("OOD detection: %s has an AUROC of %s on the OOD data, the network's own confidence %s%s.",
-			name, inWords(after.AUROC), inWords(before.AUROC), significance(r.Recommendation.Score, r.OODScore.Name))
+			name, inWords(after.AUROC), inWords(before.AUROC), significance(r.Recommendation.Score, r.OODScore.Name, r.Validation.Before.InDomain.N))
 	case r.Validation.SyntheticOOD != nil:
 		return fmt.Sprintf("OOD detection: %s, measured only on synthetic images.", name)
 	}
@@ -57,8 +57,9 @@ func scoreSentence(r *calibration.Report) string {
 // inWords writes a fraction in per cent for a sentence.
 func inWords(v float64) string { return strings.Replace(percent(v), "%", " %", 1) }
 
-// significance says whether a method differs significantly from the network, "" if that is not known.
-func significance(r *metrics.Recommended, method string) string {
+// significance says whether a method differs significantly from the network on examples of the validation data, "" if
+// that is not known.
+func significance(r *metrics.Recommended, method string, examples int) string {
 	if r == nil {
 		return ""
 	}
@@ -75,7 +76,7 @@ func significance(r *metrics.Recommended, method string) string {
 	case d.Significant():
 		return " (significant)"
 	}
-	return " (not significant)"
+	return fmt.Sprintf(" (not significant with %s)", plural(examples, "example"))
 }
 
 // afterCalibration is the command to run next.

@@ -27,7 +27,7 @@ func (p *program) calibrate() *cli.Command {
 		Name:  "calibrate",
 		Usage: "calibrate a trained model, and write a bundle",
 		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC --ood SPEC --out DIR
-mfgs calibrate --train-features NPZ --val-features NPZ ... --out DIR
+mfgs calibrate --train-features SPEC --val-features SPEC ... --out DIR
 mfgs calibrate --shard I/N ... --out PART
 mfgs calibrate -f JOB.yaml [--out DIR]`,
 		Description: `Reads the training data once to compute the curvature of the loss in the last layer's weights,
@@ -44,9 +44,9 @@ model or the data have changed; its SPECs are relative to the current folder.
 --shard I/N processes one of N shards of each dataset and writes a part, so that N machines share the
 work; merge turns the parts into a bundle. A shard needs only one of --train, --val and --ood.`,
 		Flags: first(slices.Concat([]cli.Flag{jobFlag()}, flagsOf(dataSettings()), []cli.Flag{
-			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` precomputed features instead of --model and --train: arrays features [N,d], logits [N,K] and, for fisher and sandwich, labels [N]"},
-			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` precomputed features instead of --val, with labels; labels [N,K] of 0 and 1 make the head multi-label"},
-			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` precomputed features instead of --ood"},
+			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`SPEC` precomputed features (.npz, Parquet, Arrow or JSON lines) instead of --model and --train: arrays features [N,d], logits [N,K] and, for fisher and sandwich, labels [N]"},
+			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`SPEC` precomputed features instead of --val, with labels; labels [N,K] of 0 and 1 make the head multi-label"},
+			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`SPEC` precomputed features instead of --ood"},
 			preprocessFlag("unit, if all data are images"),
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order: one per line, a JSON array, or a config.json with id2label [from the model, or the names of the training folders]"},
 			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` process only this shard of the data, and write a part for merge"},

@@ -76,7 +76,7 @@ func completionScript(app *cli.App, shell string) (string, error) {
 }
 
 // file matches the placeholders of values that are paths.
-var file = regexp.MustCompile(`FILE|DIR|PATH|NPZ|SPEC|REPOSITORY`)
+var file = regexp.MustCompile(`FILE|DIR|PATH|SPEC|REPOSITORY`)
 
 // markFile marks a flag that takes a file, for fish, whose script lists all flags.
 func markFile(f cli.Flag) {

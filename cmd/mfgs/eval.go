@@ -21,7 +21,7 @@ func (p *program) eval() *cli.Command {
 		Usage:     "compare methods on test data",
 		UsageText: "mfgs eval --bundle DIR --test SPEC [--ood NAME=SPEC]... [--methods A,B,C]",
 		Description: `Measures probabilities on --test and --shift, and OOD scores on --test against --ood, with 95 %
-bootstrap intervals, and recommends one of each. The test data must not have been used in training or
+bootstrap intervals, and recommends a method for the probabilities and an OOD score. The test data must not have been used in training or
 calibration. The default methods are mle, ts, mf0, ood_score (the bundle's OOD score) and leverage. All
 methods:
 
@@ -32,8 +32,8 @@ data of the calibration, or --train. For methods that no bundle can use, such as
 posteriors over several layers, see mfgs-paper compare.
 
 For a multi-label head every label of every example counts as one decision. For a bundle of precomputed
-features, SPECs are .npz files of the same kind.`,
-		Flags: slices.Concat(evalFlags(), inferenceFlags()),
+features, SPECs are files of the same kind.`,
+		Flags: slices.Concat(evalFlags(), inferenceFlags(allCPUs)),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.evalConfig(c, bar)

@@ -29,8 +29,8 @@ func (p *program) export() *cli.Command {
 mfgs export --bundle DIR --triton REPOSITORY [--name NAME]`,
 		Description: `The model computes what predict computes, wherever ONNX Runtime runs: in Python, JavaScript, C# or
 Triton. Its inputs are those of the network, so the caller does the preprocessing. Its outputs are those of
-the network, and probabilities, logits, logit_variance, ood_score, ood_percentile and leverage. If the bundle
-has abstention or prediction sets, abstain and prediction_set are outputs too. Above 2 GiB the weights are in
+the network, and probabilities, logits, logit_variance, ood_score, ood_percentile, ood_pvalue and leverage. If
+the bundle has abstention or prediction sets, abstain and prediction_set are outputs too. Above 2 GiB the weights are in
 FILE.onnx.data next to the model.
 
 --triton writes version 1 of the model REPOSITORY/NAME, with its config.pbtxt and its class names, if any.`,

@@ -50,8 +50,8 @@ func runtimePathFlag(category string) cli.Flag {
 		Usage: "`PATH` ONNX Runtime library, or its folder [$" + install.EnvLibrary + ", else found or installed]"}
 }
 
-func threadsFlag(category, work string) cli.Flag {
-	return countFlag("threads", category, "`N` threads per "+work+" [number of CPUs]")
+func threadsFlag(category, work, otherwise string) cli.Flag {
+	return countFlag("threads", category, "`N` threads per "+work+" ["+otherwise+"]")
 }
 
 // A choice is a flag with a list of values, for completion.
@@ -76,10 +76,14 @@ func countFlag(name, category, usage string) *cli.IntFlag {
 		Action: func(c *cli.Context, _ int) error { return notNegative(c, name) }}
 }
 
-// inferenceFlags configure how the network is run.
-func inferenceFlags() []cli.Flag {
+// allCPUs is the default of --threads.
+const allCPUs = "number of CPUs"
+
+// inferenceFlags configure how the network is run; threads is the default of --threads.
+func inferenceFlags(threads string) []cli.Flag {
 	return []cli.Flag{
-		batchFlag(), threadsFlag(runtimeFlags, "inference"), providerFlag(), runtimePathFlag(runtimeFlags), noInstallFlag(),
+		batchFlag(), threadsFlag(runtimeFlags, "inference", threads), providerFlag(), runtimePathFlag(runtimeFlags),
+		noInstallFlag(),
 	}
 }
 

@@ -28,7 +28,7 @@ const datasets = `SPEC names a dataset by its path:
                the model's inputs by name, or images or paths, and label
 
 Several files of one format are one dataset: train-{000..127}.tar, part-*.csv. [a:b] after the path selects
-examples: 'train.npz[0:900]' is the first 900. format:path names a format that is not recognised. - or
+examples: 'train.npz[0:900]' is the first 900. format:path names the format if it is not recognised. - or
 format:- is standard input: tar, jsonl or arrow. IDX, .csv and .jsonl may be gzipped.`
 
 func (p *program) help() *cli.Command {

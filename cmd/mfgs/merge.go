@@ -33,7 +33,7 @@ groups.`,
 			jsonFlag(),
 			choiceFlag("covariance", fitFlags, "`NAME` how the posterior covariance is computed: "+alternatives(covariances)+"; fisher and sandwich need parts made with one of them [that of the parts]", "", covariances),
 			&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` as in mfgs calibrate [that of the parts]"},
-			threadsFlag(productFlags, "product"), runtimePathFlag(productFlags),
+			threadsFlag(productFlags, "product", allCPUs), runtimePathFlag(productFlags),
 		}, flagsOf(decisionSettings())),
 		Action: func(c *cli.Context) error {
 			config, err := p.mergeConfig(c)

@@ -39,12 +39,13 @@ func (p *program) predict() *cli.Command {
                  validation data has less than 1/2
   OOD percentile fraction of the validation data with a lower OOD score
   leverage       distance of the features from the training features; the
-                 table leaves it out if there are abstention or sets
+                 table leaves it out if the bundle has decisions
 
-If calibrate set them, there are abstain (no, or the reason: uncertain, OOD or both) and a prediction set. A multi-label head predicts the
+If the bundle has decisions, predict also prints abstain (no, or the reason: uncertain, OOD or both) and the
+prediction set. A multi-label head predicts the
 labels with a probability above 1/2; its confidence is the mean over all labels of max(p, 1 - p).
 
-The other formats than the table also have the entropy, and ood_pvalue, the conformal p-value of the OOD
+All formats but the table also have the entropy, and ood_pvalue, the conformal p-value of the OOD
 score. The format json is written at the end, all others as predictions come. csv leaves out the lists of json
 except labels.
 
@@ -63,7 +64,7 @@ Arrow streams and JSON lines continue after any number of failures, unless --max
 			maxBadFlag(),
 			choiceFlag("format", outputFlags, "`NAME` "+alternatives(predictFormats)+" [table]", "table", predictFormats),
 			&cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "the same as --format json"},
-		}, inferenceFlags()),
+		}, inferenceFlags(allCPUs)),
 		Action: p.runPredict,
 	}
 }

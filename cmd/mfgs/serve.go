@@ -39,13 +39,13 @@ func (p *program) serve() *cli.Command {
 use. There is a web page at /, and POST /v1/predict takes an image or a JSON object of the model's inputs.
 NAME is the model's name for clients; the default is the name of the bundle's folder.
 
-Requests that arrive together run in one batch; a single request runs at once. SIGHUP or a load request
-reloads the bundles. The old bundle answers until the new one has passed a test on its stored validation
-inputs. SIGTERM stops the server after all open requests are answered.
+Requests that arrive together run in one batch; a single request runs at once. SIGHUP reloads the
+bundles that have changed, and a load request reloads one. The old bundle answers until the new one has passed a test on its stored validation
+inputs. SIGTERM stops the server when all open requests are answered, or after --drain.
 
 By default the server listens on this machine only. The log goes to standard error, one JSON object per
 line, and never contains inputs.`,
-		Flags:  slices.Concat(serveFlags(&config), inferenceFlags()),
+		Flags:  slices.Concat(serveFlags(&config), inferenceFlags("1 or all CPUs, measured when a bundle is loaded")),
 		Action: func(c *cli.Context) error { return p.runServe(c, config) },
 	}
 }
@@ -62,7 +62,7 @@ func serveFlags(to *serve.Config) []cli.Flag {
 		textFlag("tls-cert", safetyFlags, "`FILE` TLS certificate in PEM; reloaded when it changes", &to.TLS.CertFile),
 		textFlag("tls-key", safetyFlags, "`FILE` key of the TLS certificate", &to.TLS.KeyFile),
 		textFlag("client-ca", safetyFlags, "`FILE` CA certificates; clients must have a certificate from one of them", &to.TLS.ClientCA),
-		&cli.StringFlag{Name: "token-file", Category: safetyFlags, Usage: "`FILE` file with the bearer token that requests must send [$" + tokenVariable + "]"},
+		&cli.StringFlag{Name: "token-file", Category: safetyFlags, Usage: "`FILE` file with the bearer token that requests must send [else the token itself is $" + tokenVariable + "]"},
 		limitFlag("max-queue", "`N` at most N waiting examples per bundle; more are refused", serve.DefaultMaxQueue, &to.MaxQueue, 1),
 		timeFlag("delay", loadFlags, "`TIME` longest wait for more requests to fill a batch, only under load; 0: none", serve.DefaultDelay, &to.Delay, -1),
 		timeFlag("timeout", loadFlags, "`TIME` time limit for a request", serve.DefaultTimeout, &to.Timeout, refused),
@@ -70,7 +70,7 @@ func serveFlags(to *serve.Config) []cli.Flag {
 		limitFlag("max-per-client", "`N` at most N connections per client address, for HTTP and for gRPC each", serve.DefaultMaxPerClient, &to.MaxPerClient, 1),
 		timeFlag("drain", loadFlags, "`TIME` longest wait for open requests at shutdown; 0: none", serve.DefaultDrain, &to.Drain, -1),
 		timeFlag("notice", loadFlags, "`TIME` time at shutdown, before --drain, to accept requests while reporting not ready", 0, &to.Notice, 0),
-		textFlag("traces", loadFlags, "`URL` endpoint for OpenTelemetry traces [$OTEL_EXPORTER_OTLP_ENDPOINT]", &to.Traces),
+		textFlag("traces", loadFlags, "`URL` endpoint for OpenTelemetry traces [$OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or $OTEL_EXPORTER_OTLP_ENDPOINT]", &to.Traces),
 		timeFlag("watch", dataFlags, "`TIME` check this often whether bundles have changed; 0: never", 0, &to.Watch, 0),
 	}
 }

@@ -40,7 +40,7 @@ func dataSettings() []setting {
 			func(c *calibration.Config) any { return &c.Train }},
 		{&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled validation data, not used in training"},
 			func(c *calibration.Config) any { return &c.Val }},
-		{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` out-of-distribution data, used to choose the OOD score (labels are ignored); auto: synthetic images made from the validation images, used only to measure scores"},
+		{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` out-of-distribution data, used to choose the OOD score (labels are ignored); auto: synthetic images made from the validation images, which measure the scores but do not choose one"},
 			func(c *calibration.Config) any { return &c.OOD }},
 		{&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` use at most N training examples, subsampled evenly [all]"},
 			func(c *calibration.Config) any { return &c.Limit }},
@@ -120,7 +120,7 @@ func headSettings() []setting {
 func runtimeSettings() []setting {
 	return []setting{
 		{batchFlag(), func(c *calibration.Config) any { return &c.Runtime.Batch }},
-		{threadsFlag(runtimeFlags, "inference"), func(c *calibration.Config) any { return &c.Runtime.Threads }},
+		{threadsFlag(runtimeFlags, "inference", allCPUs), func(c *calibration.Config) any { return &c.Runtime.Threads }},
 		{providerFlag(), func(c *calibration.Config) any { return &c.Runtime.Provider }},
 	}
 }

@@ -23,7 +23,7 @@ detected.
 
 The validation data and OOD data are those of the bundle, which must be unchanged, unless they are given
 here. Abstention and prediction sets are those of the bundle unless they are set here. For a bundle of
-precomputed features, SPECs are .npz files of the same kind.`,
+precomputed features, SPECs are files of the same kind.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` bundle to update"},
 			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` additional training data"},
@@ -35,7 +35,7 @@ precomputed features, SPECs are .npz files of the same kind.`,
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of a new bundle [the bundle is replaced]"},
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace an existing bundle at --out"},
 			jsonFlag(),
-		}, flagsOf(decisionSettings()), inferenceFlags()),
+		}, flagsOf(decisionSettings()), inferenceFlags(allCPUs)),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.updateConfig(c, bar)
