@@ -46,8 +46,9 @@ func scoreSentence(r *calibration.Report) string {
 	before, after := r.Validation.Before.OOD, r.Validation.After.OOD
 	switch {
 	case before != nil && after != nil:
+		sure := significance(r.Recommendation.Score, r.OODScore.Name, r.Validation.Before.InDomain.N)
 		return fmt.Sprintf("OOD detection: %s has an AUROC of %s on the OOD data, the network's own confidence %s%s.",
-			name, inWords(after.AUROC), inWords(before.AUROC), significance(r.Recommendation.Score, r.OODScore.Name, r.Validation.Before.InDomain.N))
+			name, inWords(after.AUROC), inWords(before.AUROC), sure)
 	case r.Validation.SyntheticOOD != nil:
 		return fmt.Sprintf("OOD detection: %s, measured only on synthetic images.", name)
 	}
