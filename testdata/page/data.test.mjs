@@ -36,7 +36,7 @@ test("tables are separated by commas, or else by tabs or semicolons", () => {
   for (const s of [",", "\t", ";"]) assert.equal(body(model, `\uFEFFa${s}b\n\n1${s}2`), '{"x":[1,2]}');
   assert.deepEqual(data.read("a,b\n1,", false).rows, [{ a: "1", b: "" }]);
   assert.throws(() => data.read("a,b\n1\n", false), /Row 1 has 1 cells/);
-  assert.throws(() => data.read('a\n"b', false), /does not end/);
+  assert.throws(() => data.read('a\n"b', false), /no closing quote/);
   assert.throws(() => data.read("a,b\n", false), /no rows/);
 });
 

@@ -178,7 +178,7 @@ visiting("what cannot be is refused in words", {}, async (visit) => {
   assert.deepEqual(await visit.findings(), []);
   await visit.page.select("#model", "tumours");
   await visit.drop("#drop", digit);
-  await visit.page.waitForFunction(() => /takes no images/.test(document.getElementById("error").innerText));
+  await visit.page.waitForFunction(() => /does not take images/.test(document.getElementById("error").innerText));
   visit.complaints = visit.complaints.filter((text) => !/status of 400/.test(text)); // the server's answer, which is wanted
 });
 
