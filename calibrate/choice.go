@@ -51,14 +51,14 @@ func choose(network, scaled, mf0 trial) Choice {
 // String describes the choice in a sentence, with gains in nats.
 func (c Choice) String() string {
 	if c.Method == MF0 {
-		return fmt.Sprintf("mf0: gains %.2g nats over the simpler methods on the validation data (threshold %.2g)", c.MF0Gain, c.MF0Needed)
+		return fmt.Sprintf("mf0: gains %.2g nats over the simpler methods on the validation data, above its threshold of %.2g", c.MF0Gain, c.MF0Needed)
 	}
-	mf0 := fmt.Sprintf("mf0 gains %.2g more, not significant (threshold %.2g)", c.MF0Gain, c.MF0Needed)
+	mf0 := fmt.Sprintf("mf0 gains %.2g more, below its threshold of %.2g", c.MF0Gain, c.MF0Needed)
 	if c.MF0Gain > c.MF0Needed {
 		mf0 = "mf0 has a higher NLL"
 	}
 	if c.Method == TS {
-		return fmt.Sprintf("temperature scaling: gains %.2g nats over the network on the validation data; %s", c.TSGain, mf0)
+		return fmt.Sprintf("temperature scaling: gains %.2g nats on the validation data, with half an error added; %s", c.TSGain, mf0)
 	}
-	return fmt.Sprintf("network (uncalibrated): temperature scaling gains %.2g nats on the validation data, not significant (threshold %.2g); %s", c.TSGain, c.TSNeeded, mf0)
+	return fmt.Sprintf("network (uncalibrated): temperature scaling gains %.2g nats on the validation data, below its threshold of %.2g; %s", c.TSGain, c.TSNeeded, mf0)
 }

@@ -16,8 +16,8 @@ type Score string
 
 const (
 	// LAC is 1 - p_k (Sadinle, Lei and Wasserman, "Least Ambiguous Set-Valued Classifiers with Bounded Error
-	// Levels", 2019): its sets are the smallest on average for their coverage. They are empty for the most uncertain
-	// examples if alpha is larger than the network's error.
+	// Levels", 2019): if the probabilities are correct, its sets are the smallest on average for their coverage.
+	// Sets can be empty; some are if alpha is larger than the network's error.
 	LAC Score = "lac"
 
 	// APS is the probability of all classes more probable than k (Romano, Sesia and Candès, "Classification with
