@@ -36,9 +36,14 @@ func likelihoodSentence(r *calibration.Report) string {
 	case calibrate.MF0:
 		after = r.Validation.MF0.NLL
 	}
-	sure := significance(r.Recommendation.Probabilities, string(chosen), r.Validation.Before.InDomain.N)
-	return fmt.Sprintf("%s lowers the NLL on the validation data from %s to %s%s.",
-		capital(methodName(string(chosen))), nats(before), nats(after), sure)
+	name, examples := capital(methodName(string(chosen))), r.Validation.Before.InDomain.N
+	if after >= before { // half an error was added: docs/guide.md
+		return fmt.Sprintf("%s is used, although the NLL on the validation data rises from %s to %s: "+
+			"%s with so few errors do not support the network's confidence.",
+			name, nats(before), nats(after), plural(examples, "example"))
+	}
+	sure := significance(r.Recommendation.Probabilities, string(chosen), examples)
+	return fmt.Sprintf("%s lowers the NLL on the validation data from %s to %s%s.", name, nats(before), nats(after), sure)
 }
 
 func scoreSentence(r *calibration.Report) string {

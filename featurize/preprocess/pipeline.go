@@ -166,7 +166,7 @@ func (p *Pipeline) fit() error {
 	}
 	if c := s.Color.channels(); c > 0 {
 		if a.c > 0 && a.c != c {
-			return fmt.Errorf("color %s does not fit the model's input %v, which has %d channels", s.Color, p.target,
+			return fmt.Errorf("color %s does not fit the model's input %v, whose number of channels is %d", s.Color, p.target,
 				a.c)
 		}
 		a.c = c

@@ -374,7 +374,7 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 		elem  tensor.Type
 		want  string
 	}{
-		{Spec{Color: Grey}, []int64{-1, 3, 8, 8}, tensor.Float32, "color grey does not fit the model's input [N,3,8,8] float32, which has 3 channels"},
+		{Spec{Color: Grey}, []int64{-1, 3, 8, 8}, tensor.Float32, "color grey does not fit the model's input [N,3,8,8] float32, whose number of channels is 3"},
 		{Spec{Color: RGB}, []int64{-1, 1, 8, 8}, tensor.Float32, "color RGB does not fit"},
 		{Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 1, 8, 8}, tensor.Float32, "color RGB does not fit"},
 		{Spec{Flatten: true}, []int64{-1, 1, 8, 8}, tensor.Float32, "flatten does not fit"},

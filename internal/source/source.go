@@ -99,7 +99,7 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 // cacheFailed warns that the features cache cannot be used. From then on nothing is stored in it, in any set.
 func (n *Notes) cacheFailed(err error) {
 	if !n.uncached && n.Warn != nil {
-		n.Warn(fmt.Sprintf("%v: going on without it", err))
+		n.Warn(fmt.Sprintf("%v: continuing without it", err))
 	}
 	n.uncached = true
 }

@@ -750,7 +750,7 @@ func TestACalibrationGoesOnWithoutACacheThatCannotBeUsed(t *testing.T) {
 	mustCalibrate(t, c)
 	sameFiles(t, "without a cache", c.Out, filepath.Join(dir, "b"))
 	if len(notices) != 1 || !strings.HasPrefix(notices[0], "features cache: ") || !strings.Contains(notices[0], c.Cache) ||
-		!strings.HasSuffix(notices[0], ": going on without it") {
+		!strings.HasSuffix(notices[0], ": continuing without it") {
 		t.Errorf("notices: %q", notices)
 	}
 }

@@ -55,7 +55,7 @@ func listen(address string, most, each int, log *slog.Logger) (*listener, error)
 	c.SetMultipathTCP(false) // stop needs a socket filter, which Linux does not attach to multipath sockets
 	l, err := c.Listen(context.Background(), "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("%s: cannot listen: %w", address, err)
+		return nil, fmt.Errorf("%s: cannot listen: %w: choose another address, or stop what uses it", address, err)
 	}
 	return newListener(l.(*net.TCPListener), most, each, log), nil
 }
