@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -149,15 +150,19 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// freeAddress returns a local address that is not in use.
+// freeAddress returns a local address that is not in use, below the ports that systems give to connections, so that no
+// other test gets it meanwhile.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port between 10000 and 30000")
+	return ""
 }
 
 // A documentedCommand is a command and the lines of its output in the document: from…to-1, without trailing blank

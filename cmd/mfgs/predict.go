@@ -444,11 +444,12 @@ func (c *csvPredictions) close() error {
 // with wider cells is not aligned.
 type tablePredictions struct {
 	unreported
-	classes   []string
-	multi     bool
-	decisions *conformal.Decisions
-	kept      [][]fitted
-	widths    []int // nil until the header is written
+	classes    []string
+	multi      bool
+	decisions  *conformal.Decisions
+	kept       [][]fitted
+	unlabelled bool  // none of the rows kept has a label: the table has no column of labels
+	widths     []int // nil until the header is written
 }
 
 // fitted is a cell that can be shortened to fit into n columns. A short nil keeps it as it is.
@@ -457,8 +458,11 @@ type fitted struct {
 	short func(n int) string
 }
 
-// rowsKept is how many rows set the column widths.
-const rowsKept = 64
+const (
+	rowsKept    = 64 // rows that set the column widths
+	labelColumn = 1  // the column of labels or targets
+	noLabel     = "-"
+)
 
 var (
 	predictionHeader = []string{"input", "label", "class", "confidence"}
@@ -483,7 +487,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	}
 	list := func(labels []int) {
 		short := func(n int) string { return t.shortList(labels, n) }
-		row = append(row, fitted{t.list(labels, mostList), short})
+		row = append(row, fitted{t.list(labels, mostList, t.class), short})
 	}
 	fixed := func(cells ...string) {
 		for _, c := range cells {
@@ -496,7 +500,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	case !t.multi && p.Label != nil:
 		label(*p.Label)
 	default:
-		fixed("-")
+		fixed(noLabel)
 	}
 	if t.multi {
 		list(p.Labels)
@@ -516,11 +520,14 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		switch column {
 		case "abstain":
 			fixed(cmp.Or(shortReasons[p.AbstainReason], p.AbstainReason))
-		case "prediction_set":
-			list(p.PredictionSet)
+		case "prediction_set": // numbers alone: names are in the other columns, or in other formats
+			fixed(t.list(p.PredictionSet, mostSet, strconv.Itoa))
 		}
 	}
 	if t.widths != nil {
+		if t.unlabelled {
+			row = slices.Delete(row, labelColumn, labelColumn+1)
+		}
 		return t.line(row)
 	}
 	t.kept = append(t.kept, row)
@@ -530,10 +537,11 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	return t.begin()
 }
 
-// The largest widths of the names of inputs, whose ends differ, and of lists of labels.
+// The largest widths of the names of inputs, whose ends differ, of lists of labels, and of sets.
 const (
 	mostName = 22
 	mostList = 20
+	mostSet  = 12
 )
 
 // class writes the number of a class and its name, if that is different.
@@ -546,13 +554,13 @@ func (t *tablePredictions) class(i int) string {
 }
 
 // list writes as many labels of a list as fit into a cell of n columns, and at least one.
-func (t *tablePredictions) list(labels []int, n int) string {
+func (t *tablePredictions) list(labels []int, n int, name func(int) string) string {
 	if len(labels) == 0 {
 		return "none"
 	}
-	text := t.class(labels[0])
+	text := name(labels[0])
 	for i, l := range labels[1:] {
-		longer := text + ", " + t.class(l)
+		longer := text + ", " + name(l)
 		rest := len(labels) - i - 2
 		more := ""
 		if rest > 0 {
@@ -571,7 +579,7 @@ var headerWords = strings.NewReplacer("ood", "OOD", "percentile", "%ile", "predi
 
 // shortList is list, and shortens the first label if it does not fit.
 func (t *tablePredictions) shortList(labels []int, n int) string {
-	text := t.list(labels, n)
+	text := t.list(labels, n, t.class)
 	if utf8.RuneCountInString(text) <= n {
 		return text
 	}
@@ -608,11 +616,18 @@ func (t *tablePredictions) begin() error {
 	if t.widths != nil {
 		return nil
 	}
+	t.unlabelled = !slices.ContainsFunc(t.kept, func(row []fitted) bool { return row[labelColumn].text != noLabel })
 	var header []fitted
 	for _, name := range t.header() {
 		header = append(header, fitted{text: name})
 	}
 	rows := append([][]fitted{header}, t.kept...)
+	if t.unlabelled {
+		for i, row := range rows {
+			rows[i] = slices.Delete(row, labelColumn, labelColumn+1)
+		}
+	}
+	header = rows[0]
 	widths, least, shortens := make([]int, len(header)), make([]int, len(header)), make([]bool, len(header))
 	for _, row := range rows {
 		for i, cell := range row {
@@ -672,6 +687,9 @@ func (t *tablePredictions) line(row []fitted) error {
 	align := predictionAlign
 	if t.decisions != nil {
 		align = decisionAlign
+	}
+	if t.unlabelled {
+		align = align[:labelColumn] + align[labelColumn+1:]
 	}
 	_, err := t.WriteString(formatRow(align, widths, cells))
 	return err
