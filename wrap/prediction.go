@@ -113,8 +113,12 @@ func (p *Predictor) predictions(
 	ood := r[fuse.Scores].Data.([]float64)
 	leverage := r[len(r)-1].Data.([]float32)
 	var percentile, pvalue []float64
-	if len(r) > fuse.Scores+3 { // all bundles but old ones
-		percentile, pvalue = r[fuse.Scores+1].Data.([]float64), r[fuse.Scores+2].Data.([]float64)
+	known := len(r) - fuse.Scores - 2 // of percentile and p-value, which older bundles lack
+	if known > 0 {
+		percentile = r[fuse.Scores+1].Data.([]float64)
+	}
+	if known > 1 {
+		pvalue = r[fuse.Scores+2].Data.([]float64)
 	}
 	out := make([]Prediction, len(logits)/k)
 	for i := range out {
@@ -126,7 +130,10 @@ func (p *Predictor) predictions(
 			Leverage:      float64(leverage[i]),
 		}
 		if percentile != nil {
-			out[i].OODPercentile, out[i].OODPValue = &percentile[i], &pvalue[i]
+			out[i].OODPercentile = &percentile[i]
+		}
+		if pvalue != nil {
+			out[i].OODPValue = &pvalue[i]
 		}
 		if err := p.complete(&out[i], i, decisions, x); err != nil {
 			return nil, err

@@ -744,6 +744,37 @@ func TestABundleOfFormat1Predicts(t *testing.T) {
 	}
 }
 
+// Bundles that do not say how many examples their quantiles are of give percentiles, and no p-values.
+func TestABundleWithoutTheNumberOfItsScoresHasNoPValues(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "digits")
+	if err := os.CopyFS(dir, os.DirFS("testdata/digits")); err != nil {
+		t.Fatal(err)
+	}
+	manifest := filepath.Join(dir, "bundle.yaml")
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := bytes.Replace(text, []byte("\n  examples: 300\n  quantiles:"), []byte("\n  quantiles:"), 1)
+	if bytes.Equal(older, text) {
+		t.Fatal("the manifest has no number of examples before the quantiles")
+	}
+	if err := errors.Join(os.WriteFile(manifest, older, 0o644), bundle.Reseal(dir)); err != nil {
+		t.Fatal(err)
+	}
+	predictions, _ := predicted(t, opened(t, dir, Options{}), digits(t, models.DigitsTest))
+	whole, _ := predicted(t, opened(t, "testdata/digits", Options{}), digits(t, models.DigitsTest))
+	for i, one := range predictions {
+		if one.OODPValue != nil || whole[i].OODPValue == nil {
+			t.Fatalf("%s: p-value %v, and %v with the number", one.Input, one.OODPValue, whole[i].OODPValue)
+		}
+		if one.OODPercentile == nil || *one.OODPercentile != *whole[i].OODPercentile {
+			t.Fatalf("%s: another percentile", one.Input)
+		}
+	}
+}
+
 //go:embed testdata/digits
 var embedded embed.FS
 

@@ -93,7 +93,8 @@
 //	  rival, gain, needed      the score compared with the default one, its gain
 //	                           in AUROC, and the required gain                       –  (2)
 //	  median, scale            of the score on val, scale > 0, see below             –   2
-//	  examples                 of val, whose scores the quantiles are of, ≥ 1        –   2
+//	  examples                 of val, whose scores the quantiles are of; without
+//	                           it there are no p-values                              –  (2)
 //	  quantiles                of ood_score on val, ascending: of at most 257
 //	                           examples all scores (of one it is there twice), of
 //	                           more 257 quantiles                                    –   2

@@ -206,7 +206,7 @@ var invalidManifests = []struct {
 	{"no scale", "scale: 0.5", "scale: 0", ErrField, "ood_score.scale"},
 	{"one quantile", "[0.125, 0.5, 0.875]", "[0.125]", ErrField, "ood_score.quantiles has 1 numbers"},
 	{"other quantiles than examples", "examples: 3\n", "examples: 4\n", ErrField, "ood_score.quantiles has 3 numbers, want 4 of 4 examples"},
-	{"quantiles of nothing", "examples: 3\n", "examples: 0\n", ErrField, "ood_score.examples is 0, want at least 1"},
+	{"quantiles of nothing", "examples: 3\n", "examples: -3\n", ErrField, "ood_score.examples is -3, want at least 0"},
 	{"quantiles that fall", "[0.125, 0.5, 0.875]", "[0.125, 0.875, 0.5]", ErrField, "ood_score.quantiles are not ascending numbers in [0,1]"},
 	{"quantiles beyond one", "[0.125, 0.5, 0.875]", "[0.125, 0.5, 1.5]", ErrField, "ood_score.quantiles are not"},
 	{"a quantile that is NaN", "[0.125, 0.5, 0.875]", "[0.125, .nan, 0.875]", ErrNotFinite, "ood_score.quantiles[1]"},

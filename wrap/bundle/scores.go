@@ -19,10 +19,10 @@ type OODScore struct {
 	score.Selection `yaml:",inline"`
 
 	// Set by Write, from [Bundle.Score].
-	Median    float64   `yaml:"median"`         // on validation data
-	Scale     float64   `yaml:"scale"`          // positive
-	Examples  int       `yaml:"examples"`       // that the quantiles are of
-	Quantiles []float64 `yaml:"quantiles,flow"` // of ood_score, 2 to 257 in ascending order
+	Median    float64   `yaml:"median"`             // on validation data
+	Scale     float64   `yaml:"scale"`              // positive
+	Examples  int       `yaml:"examples,omitempty"` // that the quantiles are of; 0 is unknown, in older bundles
+	Quantiles []float64 `yaml:"quantiles,flow"`     // of ood_score, 2 to 257 in ascending order
 }
 
 // served returns the score of a valid manifest, without its tensors.
@@ -76,9 +76,11 @@ func (c *checks) oodScore(m *Manifest) {
 	c.notNegative("ood_score.needed", o.Needed)
 	n := len(o.Quantiles)
 	c.that(2 <= n && n <= score.MostQuantiles, "ood_score.quantiles has %d numbers, want 2 to %d", n, score.MostQuantiles)
-	c.count("ood_score.examples", o.Examples, 1)
-	want := max(2, min(o.Examples, score.MostQuantiles))
-	c.that(n == want, "ood_score.quantiles has %d numbers, want %d of %d examples", n, want, o.Examples)
+	c.count("ood_score.examples", o.Examples, 0)
+	if o.Examples > 0 { // else the bundle gives no p-values
+		want := max(2, min(o.Examples, score.MostQuantiles))
+		c.that(n == want, "ood_score.quantiles has %d numbers, want %d of %d examples", n, want, o.Examples)
+	}
 	c.that(slices.IsSorted(o.Quantiles) && (n == 0 || o.Quantiles[0] >= 0 && o.Quantiles[n-1] <= 1),
 		"ood_score.quantiles are not ascending numbers in [0,1]")
 	c.that(s.NeedsFitting() == (m.Scores != nil), "ood_score is %s, and scores is present: %t, want %t",
