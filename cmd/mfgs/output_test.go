@@ -221,7 +221,8 @@ func TestPredictionTablesFit80Columns(t *testing.T) {
 					Leverage: 1e-7, PredictionSet: []int{4}, Abstain: new(bool)}
 				if i%rowsKept == 1 || i > rowsKept {
 					p.Input, p.Class, p.Label = strings.Repeat("folder/", 9)+"image.png", 3, &label
-					p.Labels, p.Targets, p.PredictionSet = []int{0, 1, 2, 3, 4}, []int{1, 3}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
+					p.Labels, p.Targets = []int{0, 1, 2, 3, 4}, []int{1, 3}
+					p.PredictionSet = []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
 					p.Abstain, p.AbstainReason = &yes, "uncertain and out-of-distribution"
 				}
 				if err := w.write(p); err != nil {
