@@ -95,6 +95,9 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 		MaxBad:   c.Int("max-bad"), Cache: c.String("features-cache"),
 		Progress: bar.work,
 	}
+	if c.IsSet("bins") && config.Bins == 0 {
+		return config, usagef(c.Command.Name, "--bins 0: want 1 or more, or leave it out")
+	}
 	if config.Methods, err = parseMethods(c.String("methods")); err != nil {
 		return config, usagef(c.Command.Name, "--methods: %v", err)
 	}

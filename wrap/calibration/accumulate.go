@@ -293,7 +293,7 @@ func (a *accumulation) identify(ctx context.Context) error {
 		}
 		for _, other := range sets[:i] {
 			if shared := s.Shares(other); shared != "" {
-				shard.Shared = append(shard.Shared, fmt.Sprintf("%s and %s %s: results on new data may be worse", other.Name, s.Name, shared))
+				shard.Shared = append(shard.Shared, fmt.Sprintf("%s and %s %s: results on new data are worse if the network was trained on it", other.Name, s.Name, shared))
 			}
 		}
 	}
