@@ -227,7 +227,7 @@ def main():
     data.mkdir()
     write_images(data / "train", "digits", 0, 1200, 20, rng)
     write_images(data / "val", "digits", 1200, 1500, 3, rng)
-    write_images(data / "ood", "ood", 0, 300, 3, rng)
+    write_images(data / "ood", "drawings", 0, 300, 3, rng)
     write_images(data / "test", "digits", 1500, 1797, 5, rng)
     try:
         with Cluster(scratch / "cluster", 2) as workers:
