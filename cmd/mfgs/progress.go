@@ -28,7 +28,7 @@ type progress struct {
 	max     int64
 	options []progressbar.Option
 	bar     *progressbar.ProgressBar // nil between stages
-	beats   chan struct{}            // closed to stop the heart; nil if it is stopped
+	beats   chan struct{}            // closed to stop beat; nil if it is stopped
 
 	begun, stageBegun time.Time
 	stageFrom         int64     // done when the stage began, as after a resume

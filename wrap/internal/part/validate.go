@@ -170,7 +170,7 @@ func (p *Part) check() error {
 		return fmt.Errorf("%s has %s, want %s", ValName, labelsOf(p.Val), wantedLabels(h))
 	}
 	if p.Probe != nil && (p.Recipe.Model == nil || !p.probed()) {
-		return fmt.Errorf("%s needs a model and possibly the first validation examples", ProbeName)
+		return fmt.Errorf("%s must be present with a model and what may be the first validation examples, and only then", ProbeName)
 	}
 	return nil
 }
