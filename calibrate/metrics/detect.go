@@ -30,11 +30,11 @@ type OOD struct {
 	//
 	// FPR95 has the in-distribution examples as positive: the fraction of out-of-distribution examples accepted
 	// (score ≤ threshold) by the lowest threshold that accepts at least 95 % of the in-distribution ones. This is
-	// the figure of ODIN (Liang et al. 2018), of most papers since, and of OpenOOD before version 1.5.
+	// the figure of ODIN (Liang et al. 2018), of most papers since, and of the first OpenOOD.
 	//
 	// FPR95OOD has the out-of-distribution examples as positive: the fraction of in-distribution examples flagged
 	// (score ≥ threshold) by the highest threshold that flags at least 95 % of the out-of-distribution ones. This
-	// is the figure of OpenOOD 1.5 (auc_and_fpr_recall) and pytorch-ood (FPR95TPR). Bundles leave it out if it is 0,
+	// is the figure of OpenOOD today (auc_and_fpr_recall) and pytorch-ood (FPR95TPR). Bundles leave it out if it is 0,
 	// and do not have it in format 1.
 	FPR95    float64 `yaml:"fpr95" json:"fpr95"`
 	FPR95OOD float64 `yaml:"fpr95_ood,omitempty" json:"fpr95_ood"`

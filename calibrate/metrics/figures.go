@@ -115,7 +115,7 @@ var DetectionFigures = []DetectionFigure{
 		func(o *OOD) float64 { return o.FPR95 },
 	},
 	{
-		Figure{Key: "fpr95_ood", Label: "FPR95 (OOD positive)", Unit: Fraction, About: "the fraction of the test set flagged at the threshold that flags 95 % of the out-of-distribution examples: FPR@95TPR with out-of-distribution as positive, as in OpenOOD 1.5 and pytorch-ood"},
+		Figure{Key: "fpr95_ood", Label: "FPR95 (OOD positive)", Unit: Fraction, About: "the fraction of the test set flagged at the threshold that flags 95 % of the out-of-distribution examples: FPR@95TPR with out-of-distribution as positive, as in OpenOOD (auc_and_fpr_recall) and pytorch-ood"},
 		func(o *OOD) float64 { return o.FPR95OOD },
 	},
 }

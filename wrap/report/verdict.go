@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -31,12 +30,13 @@ func Headline(e *bench.Evaluation) string {
 // the test data. measured is false if none was measured there.
 func Violated(e *bench.Evaluation) (sentences []string, measured bool) {
 	v := &view{e: e}
-	for _, s := range v.decisionSentences() {
-		if measured = true; strings.HasSuffix(s, violation) {
-			sentences = append(sentences, s)
+	all := v.guarantees()
+	for _, g := range all {
+		if g.violated {
+			sentences = append(sentences, g.sentence)
 		}
 	}
-	return sentences, measured
+	return sentences, len(all) > 0
 }
 
 // headline is the result in a line.
@@ -80,7 +80,10 @@ func (v *view) verdict() (headline string, sentences []string) {
 		sentences = append(sentences, s)
 	}
 	sentences = append(sentences, v.oodSentences()...)
-	return headline, append(sentences, v.decisionSentences()...)
+	for _, g := range v.guarantees() {
+		sentences = append(sentences, g.sentence)
+	}
+	return headline, sentences
 }
 
 // oodHeadline says whether all out-of-distribution sets are detected significantly better, or all worse, than by the
@@ -232,8 +235,22 @@ func (v *view) proportionInterval(part float64, n int) string {
 	return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(metrics.Interval{low, high}))
 }
 
-// decisionSentences say how the bundle's decisions did on the test set, beside their guarantees.
-func (v *view) decisionSentences() (all []string) {
+// A guarantee is how a decision of the bundle did on the test set, beside what it guarantees.
+type guarantee struct {
+	sentence string
+	violated bool // significantly
+}
+
+// guarantee words that a guarantee was broken, which validation data cannot show.
+func (v *view) guarantee(sentence string, broken bool) guarantee {
+	if !broken || v.options.Tuned {
+		return guarantee{sentence, false}
+	}
+	return guarantee{sentence + " The guarantee is violated significantly: this data differs from the validation data.", true}
+}
+
+// guarantees are those of the bundle's decisions on the test set.
+func (v *view) guarantees() (all []guarantee) {
 	for _, d := range v.e.Decisions {
 		if d.Set != "test" {
 			continue
@@ -251,21 +268,21 @@ func (v *view) decisionSentences() (all []string) {
 			}
 			broken := plan.TargetError > 0 && v.exceeds(*d.Error, answered, plan.TargetError) ||
 				plan.TargetCoverage > 0 && v.exceeds(1-*d.Answered, d.N, 1-plan.TargetCoverage)
-			all = append(all, s+"."+v.guaranteeBroken(broken))
+			all = append(all, v.guarantee(s+".", broken))
 		}
 		if d.OOD != nil && plan.FalseAlarm > 0 {
-			all = append(all, fmt.Sprintf("%s of the %s examples are flagged as out-of-distribution%s; the guarantee is at most %s.",
-				percent.words(*d.OOD), v.kind(), v.proportionInterval(*d.OOD, d.N), percent.words(plan.FalseAlarm))+
-				v.guaranteeBroken(v.exceeds(*d.OOD, d.N, plan.FalseAlarm)))
+			s := fmt.Sprintf("%s of the %s examples are flagged as out-of-distribution%s; the guarantee is at most %s.",
+				percent.words(*d.OOD), v.kind(), v.proportionInterval(*d.OOD, d.N), percent.words(plan.FalseAlarm))
+			all = append(all, v.guarantee(s, v.exceeds(*d.OOD, d.N, plan.FalseAlarm)))
 		}
 		if d.Covered != nil && d.SetSize != nil {
-			all = append(all, v.setSentence(d.Realised))
+			all = append(all, v.setGuarantee(d.Realised))
 		}
 	}
 	return all
 }
 
-func (v *view) setSentence(d conformal.Realised) string {
+func (v *view) setGuarantee(d conformal.Realised) guarantee {
 	sets := v.decisions().Set
 	right := "contain the true class for %s of the examples%s"
 	if v.multiLabel() {
@@ -274,10 +291,9 @@ func (v *view) setSentence(d conformal.Realised) string {
 	covered := int(math.Round(*d.Covered * float64(d.N)))
 	broken := !v.multiLabel() && len(sets.Thresholds) == 1 &&
 		conformal.CoverageTail(covered, d.N, sets.Examples, sets.Alpha) < (1-v.e.Bootstrap.Level)/2
-	return fmt.Sprintf("Prediction sets have %s classes on average and "+right+"; the target is %s.",
+	return v.guarantee(fmt.Sprintf("Prediction sets have %s classes on average and "+right+"; the target is %s.",
 		plain.words(*d.SetSize), percent.words(*d.Covered), v.proportionInterval(*d.Covered, d.N),
-		percent.words(1-sets.Alpha)) +
-		v.guaranteeBroken(broken)
+		percent.words(1-sets.Alpha)), broken)
 }
 
 // exceeds reports whether a fraction of n examples is significantly above the guaranteed one.
@@ -288,13 +304,3 @@ func (v *view) exceeds(part float64, n int, limit float64) bool {
 	low, _ := conformal.ClopperPearson(int(math.Round(part*float64(n))), n, v.e.Bootstrap.Level)
 	return low > limit
 }
-
-// guaranteeBroken words that a guarantee was not kept, which validation data cannot show.
-func (v *view) guaranteeBroken(is bool) string {
-	if !is || v.options.Tuned {
-		return ""
-	}
-	return violation
-}
-
-const violation = " The guarantee is violated significantly: this data differs from the validation data."
