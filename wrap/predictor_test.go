@@ -420,6 +420,45 @@ func TestADatasetWithoutExamplesIsErrNoExamples(t *testing.T) {
 	}
 }
 
+// Features that float32 can hold but not square have the highest OOD score, in the graph as from features in float64.
+func TestFeaturesBeyondFloat32AreOutOfDistribution(t *testing.T) {
+	t.Parallel()
+	for _, s := range structures {
+		dir, _ := calibrated(t, s)
+		p := opened(t, dir, Options{})
+		rows, err := cut(t, dir).Network.Run(t.Context(), []Tensor{digitTensor(t, 1400, 1401)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, scale := range []float32{1e9, 1e14, 1e20, 1e30, 1e35} {
+			input := digitTensor(t, 1400, 1401)
+			for i := range input.Data.([]float32) {
+				input.Data.([]float32)[i] *= scale
+			}
+			phi, logits := slices.Clone(rows.Columns[0]), slices.Clone(rows.Columns[1])
+			for _, x := range [][]float32{phi, logits} {
+				for i := range x {
+					x[i] *= scale
+				}
+			}
+			inGraph, err := p.Predict(t.Context(), []Tensor{input})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ofFeatures, err := p.PredictFeatures(phi, logits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range []Prediction{inGraph[0], ofFeatures[0]} {
+				if one.OODScore != 1 || *one.OODPercentile != 1 || !(*one.OODPValue < 0.01) {
+					t.Errorf("%s: features of %v have score %v, percentile %v and p-value %v", s, scale, one.OODScore,
+						*one.OODPercentile, *one.OODPValue)
+				}
+			}
+		}
+	}
+}
+
 // Labels that are not the model's do not prevent predictions.
 func TestPredictionsDoNotNeedTheModelsLabels(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,8 @@ import (
 //
 // With m the median on validation data, a similarity g becomes m/(m+g). Any other score s becomes, with
 // z = (s-m)/scale, ½/(1-z) below the median and 1-½/(1+z) above it. Both are strictly monotone and not clipped, and
-// half of the validation examples are below ½. If the score, a feature or a logit is not finite, it is 1.
+// half of the validation examples are below ½. If the score, a feature or a logit is not finite, or if the leverage
+// reaches mostLeverage, it is 1.
 type Served struct {
 	Fitted
 	Median    float64   // of the score, or of the similarity, over validation examples
@@ -24,6 +25,11 @@ type Served struct {
 // MostQuantiles bounds Served.Quantiles: steps of 1/256. Up to this number of validation examples, the quantiles are
 // their scores.
 const MostQuantiles = 257
+
+// mostLeverage is where a score no longer counts. The leverage of a training example is below 1: at 1e12 an example is
+// beyond a million times as far out as any of them, though its logits may look confident. Graphs clip terms in float32
+// from squares of 1e28 on, which would otherwise change scores.
+const mostLeverage = 1e12
 
 // Serve standardises a score by its values on in-distribution validation examples.
 func Serve(f *Fitted, values []float64) *Served {
@@ -154,12 +160,13 @@ func (s *Served) Emit(t Terms[string]) (ood, percentile, pvalue string) {
 	return ood, percentile, pvalue
 }
 
-// oodScore returns the bounded score of values, and known: 1 where these, the features and the logits are finite.
+// oodScore returns the bounded score of values, and known: 1 where these, the features and the logits are finite, and
+// the leverage is below mostLeverage.
 func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
 	zero := t.Number(0)
 	// Zero, or NaN if a feature or a logit is not finite.
 	inputs := t.Add(t.Sum(t.Mul(t.Features(), zero)), t.Sum(t.Mul(t.Logits(), zero)))
-	known = finite(t, t.Add(value, inputs))
+	known = t.Mul(finite(t, t.Add(value, inputs)), t.Greater(t.Number(mostLeverage), t.Leverage()))
 	return bounded(t, s, value, known), known
 }
 

@@ -131,7 +131,7 @@ func TestPercentilesEndAtTheEnds(t *testing.T) {
 	}
 }
 
-// A feature or logit that is not finite gives an example the highest score.
+// A feature or logit that is not finite gives an example the highest score, and so does a leverage beyond any sense.
 func TestNonFiniteInputsGetTheHighestScore(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(25, 26))
@@ -140,12 +140,15 @@ func TestNonFiniteInputsGetTheHighestScore(t *testing.T) {
 			if s.NeedsFitting() {
 				continue
 			}
-			for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+			for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 1e19} {
 				x := examples(rng, 3, 5)
 				x.Link = link
 				f, _ := s.Fit(nil)
 				served := Serve(f, f.Values(x))
 				x.Features[1], x.Logits[8] = bad, bad
+				if bad == 1e19 {
+					x.Leverage[0], x.Leverage[1] = 1e38, mostLeverage
+				}
 				got, share, p := served.Values(x)
 				if got[0] != 1 || got[1] != 1 || !(got[2] < 1) || share[0] != 1 || p[0] != 0.25 {
 					t.Errorf("%s, %s of %v: %v, shares %v", s.Name, link, bad, got, share)
