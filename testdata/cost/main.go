@@ -1,14 +1,11 @@
-// Command cost measures the time and memory of calibrations and merges, for docs/evidence/cost.md. It runs mfgs on
-// random features, at several numbers of examples and classes, each in its own process.
-//
-//	go build -o /tmp/mfgs ./cmd/mfgs && go run -C testdata ./cost -mfgs /tmp/mfgs
+// Command cost measures the processor time and memory of calibrations and merges, and writes docs/evidence/cost.md. It
+// runs mfgs on random features, each run in its own process.
 package main
 
 import (
 	"archive/zip"
 	"bufio"
 	"encoding/binary"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -18,115 +15,138 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
+// A head is a last layer and the structure of its posterior.
+type head struct {
+	features, classes int
+	structure         string
+}
+
 var (
-	mfgs      = flag.String("mfgs", "mfgs", "`PROGRAM` to measure")
-	width     = flag.Int("features", 512, "features per example")
-	valSize   = flag.Int("val", 2000, "validation examples, and half as many OOD examples")
-	sizes     = flag.String("examples", "1000,10000,100000", "numbers of training examples")
-	classes   = flag.String("classes", "10,100,1000", "numbers of classes")
-	structure = flag.String("structure", "kron", "structure of the posterior")
-	damping   = flag.String("damping", "auto", "damping, as for mfgs calibrate")
-	shards    = flag.String("shards", "", "numbers of parts to merge, such as 8,64; nothing else is then measured")
+	heads    = []head{{512, 10, "kron"}, {512, 100, "kron"}, {512, 1000, "kron"}, {64, 10, "full"}}
+	sizes    = []int{1_000, 10_000, 100_000} // training examples
+	resnet50 = head{2048, 1000, "kron"}
 )
+
+// A cost is that of one process.
+type cost struct {
+	cpu  float64 // seconds
+	peak float64 // MB
+}
+
+// A change is the cost of two runs that differ in one quantity.
+type change struct {
+	what       string
+	from, to   int
+	then, now  cost
+	digitsEach string // how the cost of one more is printed
+}
+
+// each is the processor time of one more, in seconds.
+func (c change) each() float64 { return (c.now.cpu - c.then.cpu) / float64(c.to-c.from) }
+
+// results are the measurements of the page.
+type results struct {
+	heads    [][]cost // by head and number of training examples
+	resnet50 []change // training examples, validation and OOD examples, parts
+}
 
 func main() {
 	log.SetFlags(0)
+	mfgs := flag.String("mfgs", "mfgs", "`PROGRAM` to measure")
+	page := flag.String("o", "../docs/evidence/cost.md", "`FILE` to write")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "mfgs-cost")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Printf("%d processors, %s, %s/%s, load %s\n", runtime.NumCPU(), time.Now().Format(time.DateOnly), runtime.GOOS,
-		runtime.GOARCH, strings.Join(strings.Fields(string(load))[:min(3, len(strings.Fields(string(load))))], " "))
-	for _, k := range numbers(*classes) {
-		val, ood := filepath.Join(dir, "val.npz"), filepath.Join(dir, "ood.npz")
-		features(val, *valSize, k, 1)
-		features(ood, *valSize/2, k, 2)
-		if *shards != "" {
-			for _, n := range numbers(*shards) {
-				merge(dir, val, ood, k, n)
-			}
-			continue
-		}
-		fmt.Printf("\n%d features, %d classes, %s\n%10s %9s %9s %9s %9s %9s %9s\n", *width, k, *structure, "examples", "train s",
-			"tuning s", "total s", "CPU s", "µs each", "peak MB")
-		for _, n := range numbers(*sizes) {
-			train := filepath.Join(dir, "train.npz")
-			features(train, n, k, 0)
-			seconds, cpu, peak := run("calibrate", "--train-features", train, "--val-features", val, "--ood-features", ood,
-				"--structure", *structure, "--damping", *damping, "--out", filepath.Join(dir, "bundle"), "--force", "--json")
-			fmt.Printf("%10d %9.2f %9.2f %9.2f %9.2f %9.0f %9.0f\n", n, seconds["train"], seconds["tuning"], seconds["total"], cpu,
-				1e6*seconds["train"]/float64(n), peak)
-		}
-	}
-}
-
-// merge measures merging n parts of one block each.
-func merge(dir, val, ood string, k, n int) {
-	train := filepath.Join(dir, "train.npz")
-	features(train, 512*n, k, 0)
-	args := []string{"merge", "--out", filepath.Join(dir, "bundle"), "--force", "--json"}
-	var bytes int64
-	start := time.Now()
-	for i := 1; i <= n; i++ {
-		part := filepath.Join(dir, fmt.Sprintf("part-%d", i))
-		run("calibrate", "--train-features", train, "--val-features", val, "--ood-features", ood, "--structure", *structure,
-			"--damping", *damping, "--shard", fmt.Sprintf("%d/%d", i, n), "--out", part, "--json")
-		args = append(args, part)
-		files, err := os.ReadDir(part)
-		if err != nil {
-			log.Fatal(err)
-		}
-		for _, f := range files {
-			if info, err := f.Info(); err == nil {
-				bytes += info.Size()
-			}
-		}
-	}
-	made := time.Since(start)
-	start = time.Now()
-	seconds, cpu, peak := run(args...)
-	fmt.Printf("%d features, %d classes, %s: %d parts of %.1f MB made in %.1f s, merged in %.1f s (tuning %.1f s), CPU %.1f s, peak %.0f MB\n",
-		*width, k, *structure, n, float64(bytes)/1e6/float64(n), made.Seconds(), time.Since(start).Seconds(),
-		seconds["tuning"], cpu, peak)
-	for _, part := range args[5:] {
-		os.RemoveAll(part)
-	}
-}
-
-// run runs mfgs and returns the seconds of its stages and of processors, and its peak memory in MB.
-func run(args ...string) (stages map[string]float64, cpu, peak float64) {
-	cmd := exec.Command(*mfgs, args...)
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		log.Fatalf("mfgs %s: %v: %s", strings.Join(args, " "), err, &said)
-	}
-	var report struct {
-		Seconds map[string]float64 `json:"seconds"`
-	}
-	if err := json.Unmarshal(out, &report); err != nil {
+	if err := writePage(*page, measure(&bench{mfgs: *mfgs, dir: dir})); err != nil {
 		log.Fatal(err)
 	}
-	state := cmd.ProcessState
-	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
-		peak = float64(usage.Maxrss) / 1024
+}
+
+func measure(b *bench) *results {
+	r := &results{}
+	for _, h := range heads {
+		var row []cost
+		for _, n := range sizes {
+			row = append(row, b.calibrate(h, n, validation, "auto"))
+		}
+		r.heads = append(r.heads, row)
 	}
-	return report.Seconds, (state.UserTime() + state.SystemTime()).Seconds(), peak
+	const few = 200
+	r.resnet50 = []change{{
+		what: "training examples", from: 1_000, to: 50_000, digitsEach: "%.2f",
+		then: b.calibrate(resnet50, 1_000, few, "1"), now: b.calibrate(resnet50, 50_000, few, "1"),
+	}, {
+		what: "validation and OOD examples", from: 3_000, to: 12_000, digitsEach: "%.1f",
+		then: b.calibrate(resnet50, 1_000, 2_000, "auto"), now: b.calibrate(resnet50, 1_000, 8_000, "auto"),
+	}, {
+		what: "parts to merge", from: 8, to: 64, digitsEach: "%.0f",
+		then: b.merge(resnet50, 8, few), now: b.merge(resnet50, 64, few),
+	}}
+	return r
+}
+
+// validation is the number of validation examples. There are half as many OOD examples.
+const validation = 2_000
+
+type bench struct{ mfgs, dir string }
+
+// data writes a dataset.
+func (b *bench) data(name string, h head, n int, seed uint64) string {
+	path := filepath.Join(b.dir, name+".npz")
+	features(path, n, h, seed)
+	return path
+}
+
+// sets writes the three sets of a calibration, and returns the options that name them.
+func (b *bench) sets(h head, train, val int) []string {
+	return []string{
+		"--train-features", b.data("train", h, train, 0), "--val-features", b.data("val", h, val, 1),
+		"--ood-features", b.data("ood", h, val/2, 2), "--structure", h.structure,
+	}
+}
+
+func (b *bench) calibrate(h head, train, val int, damping string) cost {
+	args := append([]string{"calibrate"}, b.sets(h, train, val)...)
+	return b.run(append(args, "--damping", damping, "--out", filepath.Join(b.dir, "bundle"), "--force", "--json")...)
+}
+
+// merge is the cost of merging n parts of one block each.
+func (b *bench) merge(h head, n, val int) cost {
+	sets := b.sets(h, 512*n, val)
+	args := []string{"merge", "--out", filepath.Join(b.dir, "bundle"), "--force", "--json"}
+	for i := range n {
+		part := filepath.Join(b.dir, fmt.Sprintf("part-%d", i))
+		b.run(append(append([]string{"calibrate"}, sets...), "--shard", fmt.Sprintf("%d/%d", i+1, n), "--out", part, "--json")...)
+		args = append(args, part)
+		defer os.RemoveAll(part)
+	}
+	return b.run(args...)
+}
+
+// run runs mfgs.
+func (b *bench) run(args ...string) cost {
+	cmd := exec.Command(b.mfgs, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if _, err := cmd.Output(); err != nil {
+		log.Fatalf("mfgs %s: %v: %s", strings.Join(args, " "), err, &stderr)
+	}
+	c := cost{cpu: (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		c.peak = float64(usage.Maxrss) / 1024
+	}
+	return c
 }
 
 // features writes an .npz of n examples, balanced over classes. Most have their largest logit at the label.
-func features(path string, n, k int, seed uint64) {
+func features(path string, n int, h head, seed uint64) {
 	f, err := os.Create(path)
 	if err != nil {
 		log.Fatal(err)
@@ -136,11 +156,11 @@ func features(path string, n, k int, seed uint64) {
 		name, descr, shape string
 		write              func(io.Writer, *rand.Rand)
 	}{
-		{"features", "<f4", fmt.Sprintf("(%d, %d)", n, *width), func(w io.Writer, r *rand.Rand) { normal(w, r, n, *width, true) }},
-		{"logits", "<f4", fmt.Sprintf("(%d, %d)", n, k), func(w io.Writer, r *rand.Rand) { normal(w, r, n, k, false) }},
+		{"features", "<f4", fmt.Sprintf("(%d, %d)", n, h.features), func(w io.Writer, r *rand.Rand) { normal(w, r, n, h.features, true) }},
+		{"logits", "<f4", fmt.Sprintf("(%d, %d)", n, h.classes), func(w io.Writer, r *rand.Rand) { normal(w, r, n, h.classes, false) }},
 		{"labels", "<i8", fmt.Sprintf("(%d,)", n), func(w io.Writer, r *rand.Rand) {
 			for i := range n {
-				_ = binary.Write(w, binary.LittleEndian, int64(i%k))
+				_ = binary.Write(w, binary.LittleEndian, int64(i%h.classes))
 			}
 		}},
 	} {
@@ -183,15 +203,4 @@ func normal(w io.Writer, r *rand.Rand, n, each int, positive bool) {
 			log.Fatal(err)
 		}
 	}
-}
-
-func numbers(list string) (out []int) {
-	for _, text := range strings.Split(list, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			log.Fatal(err)
-		}
-		out = append(out, n)
-	}
-	return out
 }
