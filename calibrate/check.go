@@ -47,12 +47,12 @@ func CheckBatch(h layer.Head, b *rows.Batch, labelled bool) error {
 func checkExample(h layer.Head, position int, phi, logits []float32, label int, targets []uint8) error {
 	for i, v := range phi {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return fmt.Errorf("example %d: feature %d is %v, want a finite number: does the preprocessing fit the model?", position, i, v)
+			return fmt.Errorf("example %d: feature %d is %v, want a finite number: is an input value missing, or the preprocessing wrong?", position, i, v)
 		}
 	}
 	for i, v := range logits {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return fmt.Errorf("example %d: logit %d is %v, want a finite number: does the preprocessing fit the model?", position, i, v)
+			return fmt.Errorf("example %d: logit %d is %v, want a finite number: is an input value missing, or the preprocessing wrong?", position, i, v)
 		}
 	}
 	if label < -1 || label >= h.Classes() {

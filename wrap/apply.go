@@ -123,7 +123,7 @@ func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 	}
 	x := &rows.Batch{N: n}
 	if !other {
-		return p.predictions(outputs, nil, o.decisions(m.Decisions, false), x)
+		return p.predictions(outputs, nil, o.decisions(m.Decisions, false), x).all()
 	}
 	logits, temperatures := outputs[fuse.Logits].Data.([]float32), m.Temperatures.NLL.Temperatures
 	if o.TAct != 0 {
@@ -142,7 +142,7 @@ func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 	default:
 		logp, _ = calibrate.Plain(p.head, logits, x.N, 1)
 	}
-	return p.predictions(outputs, measure.ClassProbabilities(p.head, logp), o.decisions(m.Decisions, true), x)
+	return p.predictions(outputs, measure.ClassProbabilities(p.head, logp), o.decisions(m.Decisions, true), x).all()
 }
 
 // decisionOf returns the decisions of predictions as the output abstain or prediction_set that info describes.

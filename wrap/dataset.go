@@ -90,10 +90,14 @@ func (p *Predictor) predictDataset(
 	}()
 	for batch, err := range p.predictSet(ctx, s) {
 		for i, one := range batch.predictions {
-			if one.Label == nil && one.Targets == nil && s.Labelled() {
+			err := batch.errs[i]
+			switch {
+			case err != nil:
+				err = &RecordError{batch.examples.Name(i), err}
+			case one.Label == nil && one.Targets == nil && s.Labelled():
 				foreign++
 			}
-			if !yieldBad(batch.examples.Positions[i]) || !yield(one, nil) {
+			if !yieldBad(batch.examples.Positions[i]) || !yield(one, err) {
 				return nil
 			}
 		}
@@ -131,30 +135,38 @@ func (p *Predictor) openDataset(
 	return s, nil
 }
 
-// predicted is a batch of predictions with the examples that they are of.
+// predicted is a batch of predictions with the examples that they are of. Example i has a prediction or, if
+// errs[i] is not nil, none.
 type predicted struct {
 	predictions []Prediction
+	errs        []error
 	examples    *rows.Batch
+}
+
+func predictedOf(x *rows.Batch, n int) predicted {
+	return predicted{make([]Prediction, n), make([]error, n), x}
+}
+
+// all returns the predictions, or the first error.
+func (p predicted) all() ([]Prediction, error) {
+	for i, err := range p.errs {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.examples.Name(i), err)
+		}
+	}
+	return p.predictions, nil
 }
 
 // predictSet predicts an open set: by the graph, or from precomputed features by the formulas.
 func (p *Predictor) predictSet(ctx context.Context, s *source.Set) iter.Seq2[predicted, error] {
 	return func(yield func(predicted, error) bool) {
-		// give reports whether the iteration goes on.
-		give := func(predictions []Prediction, b *rows.Batch, err error) bool {
-			if err != nil {
-				err = fmt.Errorf("%s: %w", s.Name, err)
-			}
-			return yield(predicted{predictions, b}, err) && err == nil
-		}
 		if p.network == nil {
 			for b, err := range s.Batches(ctx) {
 				if err != nil {
 					yield(predicted{}, err)
 					return
 				}
-				predictions, err := p.predictRows(p.calibration, b)
-				if !give(predictions, b, err) {
+				if !yield(p.predictRows(p.calibration, b), nil) {
 					return
 				}
 			}
@@ -165,8 +177,7 @@ func (p *Predictor) predictSet(ctx context.Context, s *source.Set) iter.Seq2[pre
 				yield(predicted{}, err)
 				return
 			}
-			predictions, err := p.predictions(p.tensors(r), nil, p.bundle.Manifest.Decisions, r.Examples)
-			if !give(predictions, r.Examples, err) {
+			if !yield(p.predictions(p.tensors(r), nil, p.bundle.Manifest.Decisions, r.Examples), nil) {
 				return
 			}
 		}

@@ -2,10 +2,8 @@ package wrap_test
 
 import (
 	"errors"
-	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -36,18 +34,5 @@ func TestUnreadableRecordsAreErrorsInTheirPlaces(t *testing.T) {
 		if err != nil {
 			break // which ends the work
 		}
-	}
-}
-
-func TestAnErrorOfPredictionsNamesTheDataset(t *testing.T) {
-	t.Parallel()
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	pixels := make([]float32, 2*64)
-	pixels[70] = float32(math.NaN())
-	data := write(t, t.TempDir(), "x.npz", npz(t, map[string]array{"image": arrayOf(pixels, 2, 1, 8, 8)}))
-	err := predictError(t.Context(), opened(t, dir, Options{}), data)
-	says(t, err, "logit", "NaN")
-	if err != nil && !strings.HasPrefix(err.Error(), "input: ") {
-		t.Errorf("error %q does not begin with the name of the dataset", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
@@ -158,9 +157,6 @@ func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(P
 // predictLine makes the prediction of one example.
 func (p *Predictor) predictLine(r featurize.Results, e *dataset.Example) (Prediction, error) {
 	b := &rows.Batch{N: 1, Labels: []int{e.Label}, Targets: e.Targets, Names: []string{e.Name}}
-	predictions, err := p.predictions(p.tensors(r), nil, p.bundle.Manifest.Decisions, b)
-	if err != nil {
-		return Prediction{}, errors.New(strings.TrimPrefix(err.Error(), e.Name+": "))
-	}
-	return predictions[0], nil
+	one := p.predictions(p.tensors(r), nil, p.bundle.Manifest.Decisions, b)
+	return one.predictions[0], one.errs[0]
 }

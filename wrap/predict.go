@@ -81,7 +81,7 @@ func (p *Predictor) PredictFeatures(phi, logits []float32) ([]Prediction, error)
 	if err != nil {
 		return nil, err
 	}
-	return p.predictRows(c, b)
+	return p.predictRows(c, b).all()
 }
 
 // formulas returns what computes in float64. The posterior of a thousand classes is half as large as their

@@ -3,7 +3,7 @@ package wrap
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -70,13 +70,13 @@ func (p *Prediction) EncodeJSON(w *bytes.Buffer) error {
 }
 
 // predictRows predicts finite rows by the formulas, in float64.
-func (p *Predictor) predictRows(calibration *calibrate.Calibration, b *rows.Batch) ([]Prediction, error) {
+func (p *Predictor) predictRows(calibration *calibrate.Calibration, b *rows.Batch) predicted {
 	r := calibration.Predict(b.Features, b.Logits, b.N)
 	k, c := p.head.Logits, p.head.Classes()
 	probabilities := measure.ClassProbabilities(p.head, r.LogP)
-	out := make([]Prediction, b.N)
-	for i := range out {
-		out[i] = Prediction{
+	out := predictedOf(b, b.N)
+	for i := range out.predictions {
+		one := Prediction{
 			Probabilities: row(probabilities, i, c),
 			Logits:        row(b.Logits, i, k),
 			LogitVariance: row(r.Variance, i, k),
@@ -84,28 +84,23 @@ func (p *Predictor) predictRows(calibration *calibrate.Calibration, b *rows.Batc
 			Leverage:      r.Leverage[i],
 		}
 		if r.OODPercentile != nil {
-			out[i].OODPercentile = &r.OODPercentile[i]
+			one.OODPercentile = &r.OODPercentile[i]
 		}
 		if r.OODPValue != nil {
-			out[i].OODPValue = &r.OODPValue[i]
+			one.OODPValue = &r.OODPValue[i]
 		}
-		if err := p.complete(&out[i], i, p.bundle.Manifest.Decisions, b); err != nil {
-			return nil, err
-		}
+		out.predictions[i], out.errs[i] = p.completed(one, i, p.bundle.Manifest.Decisions, b)
 	}
-	return out, nil
+	return out
 }
 
 // predictions turns the results of Run for some examples into predictions, with the given probabilities, nil
 // for those of Run, and decisions.
 func (p *Predictor) predictions(
 	r []Tensor, probabilities []float64, decisions *conformal.Decisions, x *rows.Batch,
-) ([]Prediction, error) {
+) predicted {
 	k, c := p.head.Logits, p.head.Classes()
 	logits := r[fuse.Logits].Data.([]float32)
-	if err := source.CheckColumn("logit", logits, k, x.Name); err != nil {
-		return nil, err
-	}
 	if probabilities == nil {
 		probabilities = widened(r[fuse.Probabilities].Data.([]float32))
 	}
@@ -120,9 +115,9 @@ func (p *Predictor) predictions(
 	if known > 1 {
 		pvalue = r[fuse.Scores+2].Data.([]float64)
 	}
-	out := make([]Prediction, len(logits)/k)
-	for i := range out {
-		out[i] = Prediction{
+	out := predictedOf(x, len(logits)/k)
+	for i := range out.predictions {
+		one := Prediction{
 			Probabilities: row(probabilities, i, c),
 			Logits:        row(logits, i, k),
 			LogitVariance: row(variance, i, k),
@@ -130,20 +125,21 @@ func (p *Predictor) predictions(
 			Leverage:      float64(leverage[i]),
 		}
 		if percentile != nil {
-			out[i].OODPercentile = &percentile[i]
+			one.OODPercentile = &percentile[i]
 		}
 		if pvalue != nil {
-			out[i].OODPValue = &pvalue[i]
+			one.OODPValue = &pvalue[i]
 		}
-		if err := p.complete(&out[i], i, decisions, x); err != nil {
-			return nil, err
-		}
+		out.predictions[i], out.errs[i] = p.completed(one, i, decisions, x)
 	}
-	return out, nil
+	return out
 }
 
-// complete sets what follows from the numbers of the i-th of some examples, and what is known about it.
-func (p *Predictor) complete(one *Prediction, i int, decisions *conformal.Decisions, x *rows.Batch) error {
+// completed adds what follows from the numbers of the i-th of some examples, and what is known about it.
+func (p *Predictor) completed(one Prediction, i int, decisions *conformal.Decisions, x *rows.Batch) (Prediction, error) {
+	if err := source.CheckRow("logit", one.Logits); err != nil {
+		return Prediction{}, err
+	}
 	sum := one.OODScore + one.Leverage
 	for _, list := range [][]float64{one.Probabilities, one.LogitVariance} {
 		for _, v := range list {
@@ -152,7 +148,7 @@ func (p *Predictor) complete(one *Prediction, i int, decisions *conformal.Decisi
 	}
 	// The logits are finite: only absurd features or a foreign posterior lead here.
 	if math.IsNaN(sum) || math.IsInf(sum, 0) {
-		return fmt.Errorf("%s: the prediction is not finite: its features overflow float32, or the bundle does not match the model", x.Name(i))
+		return Prediction{}, errNotFinite
 	}
 	names := p.bundle.Manifest.Labels
 	a := measure.AnswerOf(p.head, one.Probabilities)
@@ -174,8 +170,10 @@ func (p *Predictor) complete(one *Prediction, i int, decisions *conformal.Decisi
 	if k := p.head.Logits; x.Targets != nil {
 		one.Targets = indices(k, func(j int) bool { return x.Targets[i*k+j] == 1 })
 	}
-	return nil
+	return one, nil
 }
+
+var errNotFinite = errors.New("the prediction is not finite: its features overflow float32, or the bundle does not match the model")
 
 // decide applies decisions, which may be nil.
 func (p *Prediction) decide(d *conformal.Decisions, names []string) {

@@ -373,9 +373,8 @@ func TestPredictRefuses(t *testing.T) {
 	says(t, err, "closed")
 }
 
-// Records that cannot be read are yielded also if another error ends the iteration, such as for logits that are
-// not finite.
-func TestRecordErrorsPrecedeTheErrorThatEndsADataset(t *testing.T) {
+// A record that cannot be read, or whose logits are not finite, has an error in its place. The others are predicted.
+func TestRecordErrorsTakeTheirPlaceInADataset(t *testing.T) {
 	t.Parallel()
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	p := opened(t, dir, Options{})
@@ -383,26 +382,28 @@ func TestRecordErrorsPrecedeTheErrorThatEndsADataset(t *testing.T) {
 		return fmt.Sprintf("{\"image\":[[%[1]s]]}\n", strings.Repeat(","+"["+strings.Repeat(","+value, 8)[1:]+"]", 8)[1:])
 	}
 	good, bad, infinite := filled("0.5"), filled(`"x"`), filled("3e38")
-	for lines, end := range map[string]string{
-		good + "nonsense\n" + infinite: "x.jsonl[2]: logit",
-		good + infinite + bad:          "x.jsonl[1]: logit",
-		bad + bad:                      "no examples",
+	for lines, want := range map[string][]string{
+		good + "nonsense\n" + infinite + good: {"", "x.jsonl[1]: ", "x.jsonl[2]: logit 0 is ", ""},
+		infinite + bad + good:                 {"x.jsonl[0]: logit 0 is ", "x.jsonl[1]: ", ""},
+		bad + bad:                             {"x.jsonl[0]: ", "x.jsonl[1]: ", "no examples"},
 	} {
-		var last error
-		records := 0
-		for _, err := range p.PredictDataset(t.Context(), write(t, t.TempDir(), "x.jsonl", []byte(lines)), nil) {
-			if errors.As(err, new(*RecordError)) {
-				records++
+		i := 0
+		for one, err := range p.PredictDataset(t.Context(), write(t, t.TempDir(), "x.jsonl", []byte(lines)), nil) {
+			switch says := want[i]; {
+			case says == "":
+				if err != nil || len(one.Probabilities) != 10 {
+					t.Errorf("record %d of %q: %v", i, lines, err)
+				}
+			case err == nil || !strings.Contains(err.Error(), says):
+				t.Errorf("record %d of %q: %v, want %q", i, lines, err, says)
+			case errors.As(err, new(*RecordError)) == errors.Is(err, ErrNoExamples),
+				errors.Is(err, ErrNoExamples) != (says == "no examples"):
+				t.Errorf("record %d of %q: %v is of the wrong kind", i, lines, err)
 			}
-			last = err
+			i++
 		}
-		want := strings.Count(lines, "nonsense") + strings.Count(lines, bad)
-		if records != want || last == nil || !strings.Contains(last.Error(), end) ||
-			errors.As(last, new(*RecordError)) {
-			t.Errorf("%d records and %v, want %d and %q", records, last, want, end)
-		}
-		if errors.Is(last, ErrNoExamples) != (end == "no examples") {
-			t.Errorf("%v is ErrNoExamples, or is not", last)
+		if i != len(want) {
+			t.Errorf("%d records of %q, want %d", i, lines, len(want))
 		}
 	}
 }

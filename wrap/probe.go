@@ -26,7 +26,7 @@ func (p *Predictor) expect(kept *bundle.Probe, infos []onnx.ValueInfo) error {
 	}
 	p.probe = &expected{inputs: inputs}
 	b := &rows.Batch{N: kept.N, Features: kept.Features, Logits: kept.Logits}
-	predictions, err := p.predictRows(p.calibration, b)
+	predictions, err := p.predictRows(p.calibration, b).all()
 	p.probe.outcomes, p.probe.err = outcomes(predictions), err
 	return nil
 }

@@ -507,21 +507,24 @@ func (s *Set) Fetch(ctx context.Context, positions []int) (map[int]*dataset.Exam
 
 // CheckFinite returns an error for the first feature or logit that is NaN or infinite.
 func CheckFinite(b *rows.Batch) error {
-	if b.N == 0 {
-		return nil
+	for i := range b.N {
+		d, k := len(b.Features)/b.N, len(b.Logits)/b.N
+		err := CheckRow("feature", b.Features[i*d:(i+1)*d])
+		if err == nil {
+			err = CheckRow("logit", b.Logits[i*k:(i+1)*k])
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", b.Name(i), err)
+		}
 	}
-	if err := CheckColumn("feature", b.Features, len(b.Features)/b.N, b.Name); err != nil {
-		return err
-	}
-	return CheckColumn("logit", b.Logits, len(b.Logits)/b.N, b.Name)
+	return nil
 }
 
-// CheckColumn returns an error for the first value that is NaN or infinite. what names the values, of which
-// each example has each.
-func CheckColumn(what string, values []float32, each int, name func(i int) string) error {
+// CheckRow returns an error for the first value of an example that is NaN or infinite. what names the values.
+func CheckRow(what string, values []float32) error {
 	for j, v := range values {
 		if v-v != 0 { // NaN, for both
-			return fmt.Errorf("%s: %s %d is %v, want a finite number: does the preprocessing fit the model?", name(j/each), what, j%each, v)
+			return fmt.Errorf("%s %d is %v; want a finite number: is an input value missing, or the preprocessing wrong?", what, j, v)
 		}
 	}
 	return nil
