@@ -10,27 +10,27 @@ import (
 	"github.com/mfgs/mfgs/internal/text"
 )
 
-// mapFolders returns the label of each folder; see the package documentation for the rules. The folders
-// are sorted. names, the model's classes, may be nil; k may be 0 for unknown.
-func mapFolders(folders, names []string, k int) ([]int, error) {
+// mapFolders returns the label of each folder, and whether it follows from their order only; see the package
+// documentation for the rules. The folders are sorted. names, the model's classes, may be nil; k may be 0 for unknown.
+func mapFolders(folders, names []string, k int) (labels []int, byOrder bool, err error) {
 	if labels, err := matchClasses(folders, names); labels != nil || err != nil {
-		return labels, err
+		return labels, false, err
 	}
 	if labels, err := byInteger(folders, k); labels != nil || err != nil {
-		return labels, err
+		return labels, false, err
 	}
 	if k == 0 {
 		k = len(names)
 	}
 	if k != 0 && len(folders) != k {
-		return nil, fmt.Errorf("%d class folders (%s) for %d classes: name the folders by class name or by integer label, or give the class names with %s",
+		return nil, false, fmt.Errorf("%d class folders (%s) for %d classes: name the folders by class name or by integer label, or give the class names with %s",
 			len(folders), Some(folders), k, option.Classes)
 	}
-	labels := make([]int, len(folders))
+	labels = make([]int, len(folders))
 	for i := range labels {
 		labels[i] = i
 	}
-	return labels, nil
+	return labels, true, nil
 }
 
 // matchClasses returns nil labels if no folder has the name of a class. Case is ignored unless class

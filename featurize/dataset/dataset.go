@@ -67,6 +67,10 @@ func (d *Dataset) Classes() []string { return d.src.base().Classes }
 // FolderLabels returns the label of each of Classes, nil if class folders do not label the examples.
 func (d *Dataset) FolderLabels() []int { return d.src.base().Labels }
 
+// LabelledByOrder reports whether FolderLabels are the order of the class folders, because neither class names nor
+// numbers name them.
+func (d *Dataset) LabelledByOrder() bool { return d.src.base().ByOrder }
+
 // Ignored returns the files in the dataset's folder or archive that are not read.
 func (d *Dataset) Ignored() []Ignored { return d.src.base().Ignored }
 

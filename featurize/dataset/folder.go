@@ -61,7 +61,7 @@ func openFolder(root string, o Options) (Source, error) {
 		if err := singleLabels(root, o); err != nil {
 			return nil, err
 		}
-		if s.Labels, err = mapFolders(classes, o.LabelClasses, o.Classes); err != nil {
+		if s.Labels, s.ByOrder, err = mapFolders(classes, o.LabelClasses, o.Classes); err != nil {
 			return nil, fmt.Errorf("%s: %w", root, err)
 		}
 	}

@@ -44,7 +44,10 @@ func TestMapClasses(t *testing.T) {
 		{"class name twice", []string{"cat", "crane"}, []string{"crane", "cat", "crane"}, 3, nil, `class name "crane" is used for both 0 and 2`},
 		{"class name twice, of another folder", []string{"cat"}, []string{"crane", "cat", "crane"}, 3, []int{1}, ""},
 	} {
-		got, err := mapFolders(c.folders, c.names, c.k)
+		got, byOrder, err := mapFolders(c.folders, c.names, c.k)
+		if byOrder != (err == nil && strings.HasPrefix(c.name, "alphabetically")) {
+			t.Errorf("%s: by order is %t", c.name, byOrder)
+		}
 		if c.err != "" {
 			t.Run(c.name, func(t *testing.T) { testerr.OneLine(t, err, c.err) })
 		} else if err != nil || !slices.Equal(got, c.want) {

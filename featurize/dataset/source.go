@@ -32,6 +32,7 @@ type Base struct {
 	Text     bool     // examples are written value by value, or as lists of any length
 	Classes  []string // names of the class folders
 	Labels   []int    // the labels of Classes; nil if these do not label the examples
+	ByOrder  bool     // Labels are the order of Classes, for want of a better rule
 	Ignored  []Ignored
 
 	files  []*File

@@ -187,7 +187,7 @@ func (s *tarSource) labelByFolder(o Options) error {
 	if err := singleLabels(s.Path, o); err != nil {
 		return err
 	}
-	labels, err := mapFolders(classes, o.LabelClasses, o.Classes)
+	labels, byOrder, err := mapFolders(classes, o.LabelClasses, o.Classes)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Path, err)
 	}
@@ -197,7 +197,7 @@ func (s *tarSource) labelByFolder(o Options) error {
 	for i, m := range s.members {
 		s.members[i].label = place[class(m)]
 	}
-	s.Labelled, s.Labels = true, labels
+	s.Labelled, s.Labels, s.ByOrder = true, labels, byOrder
 	return nil
 }
 

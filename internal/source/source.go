@@ -20,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/synthetic"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -83,7 +84,8 @@ type Opener struct {
 type Notes struct {
 	Bad, Ignored []string
 	Progress     func(stage, unit string, done, total int) // may be nil
-	// Warn receives one warning if the features cache cannot be used; it may be nil.
+	// Warn receives a warning for each set whose labels were guessed, and one if the features cache cannot be used. It
+	// may be nil.
 	Warn func(string)
 
 	uncached bool // the features cache failed
@@ -98,10 +100,16 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 
 // cacheFailed warns that the features cache cannot be used. From then on nothing is stored in it, in any set.
 func (n *Notes) cacheFailed(err error) {
-	if !n.uncached && n.Warn != nil {
-		n.Warn(fmt.Sprintf("%v: continuing without it", err))
+	if !n.uncached {
+		n.warn("%v: continuing without it", err)
 	}
 	n.uncached = true
+}
+
+func (n *Notes) warn(format string, args ...any) {
+	if n.Warn != nil {
+		n.Warn(fmt.Sprintf(format, args...))
+	}
 }
 
 // Open opens a set under a name. classes is the number of classes that labels may name, 0 if
@@ -132,6 +140,9 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 		s.Config.Limit = 0 // cannot be spread over a stream; Keep bounds what is kept
 	}
 	s.file, s.Data = d, d
+	if labelled && d.LabelledByOrder() {
+		o.Notes.warn("%s: class folders are matched to classes by their order, since none has the name of a class: %s", name, numbered(d.Classes()))
+	}
 	s.Config.Synthetic = o.Synthetic
 	for _, i := range d.Ignored() {
 		s.IgnoredBy = append(s.IgnoredBy, fmt.Sprintf("%s: %d files skipped: %s, such as %s", name, i.Count, i.Reason, i.First))
@@ -144,6 +155,19 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 		s.Config.Cache = &featurize.Cache{Dir: o.Cache, Options: opts}
 	}
 	return s, nil
+}
+
+// numbered lists at most the first five names with their positions.
+func numbered(names []string) string {
+	var list []string
+	for i, n := range names {
+		if i == 5 {
+			list = append(list, "…")
+			break
+		}
+		list = append(list, fmt.Sprintf("%d is %s", i, text.Name(n)))
+	}
+	return strings.Join(list, ", ")
 }
 
 // OneStream refuses SPECs, by the names of their sets, if several are standard input.

@@ -60,12 +60,10 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 
 func newBench(cfg Config) *bench {
 	b := &bench{Config: cfg, opened: map[bundle.Role]*Set{}}
-	warned := false
 	b.notes = source.Notes{Progress: cfg.step(), Warn: func(w string) {
-		if !warned { // comparators have notes of their own, and all use one cache
+		if !slices.Contains(b.warnings, w) { // comparators open the same sets again, and all use one cache
 			b.warnings = append(b.warnings, w)
 		}
-		warned = true
 	}}
 	return b
 }

@@ -23,7 +23,7 @@ type journal struct {
 // newJournal starts a journal. Both functions may be nil.
 func newJournal(progress func(wrap.Progress), notify func(string)) *journal {
 	j := &journal{notify: notify, warnings: []string{}, seconds: map[string]float64{}, started: time.Now()}
-	j.Warn = func(w string) { j.notice("%s", w) } // not in the report, nor in the bundle: it changes no figure
+	j.Warn = func(w string) { j.notice("%s", w) } // not in the report, nor in the bundle: it concerns this run
 	if progress != nil {
 		j.Progress = func(stage, unit string, done, total int) {
 			progress(wrap.Progress{Stage: stage, Unit: unit, Done: done, Total: total})
