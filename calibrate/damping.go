@@ -171,7 +171,11 @@ func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Bat
 // at these temperatures in t.
 func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, post *Posterior,
 	lambda0 float64) (d damped, err error) {
-	if err := post.forms(c.product, t.s2, t.leverage, val.Features, t.n); err != nil {
+	of := post
+	if t.trained {
+		of = post.LeaveOneOut()
+	}
+	if err := of.forms(c.product, t.s2, t.leverage, val.Features, t.n); err != nil {
 		return d, err
 	}
 	d.posterior, d.Epsilon, d.median = post, post.Epsilon, median(t.s2)
@@ -194,6 +198,10 @@ type FitOptions struct {
 
 	Score    string          // one of [score.Names]; "": it is chosen
 	Training *score.Training // for scores that learn; nil: none of these is tried
+
+	// ValTrained says that the curvature includes the validation examples. Each is then left out of it in turn, see
+	// [Posterior.LeaveOneOut], and scores that are fitted to training data are not compared: they know these examples.
+	ValTrained bool
 
 	// Synthetic is synthetic out-of-distribution data, or nil. Scores are compared on it, and the learned score
 	// is fitted to it if there is no other. Temperatures are not tuned on it.

@@ -52,6 +52,17 @@ type Posterior struct {
 	V           []float64
 
 	Leverage []float64
+
+	leaveOneOut bool
+}
+
+// LeaveOneOut returns the posterior for examples that its curvature includes: their leverages are those without the
+// example itself. By the Sherman-Morrison formula h becomes h/(1-h). Variances are unchanged: they count only times a
+// temperature that is tuned with them.
+func (p *Posterior) LeaveOneOut() *Posterior {
+	other := *p
+	other.leaveOneOut = true
+	return &other
 }
 
 func checkDamping(epsilon float64) error {
@@ -117,6 +128,12 @@ func (p *Posterior) forms(product parallel.Product, variances, leverages []float
 		}
 		if err != nil {
 			return err
+		}
+	}
+	if p.leaveOneOut {
+		const rest = 1e-9 // of 1-h, which is positive but for rounding
+		for i, h := range leverages {
+			leverages[i] = h / math.Max(1-h, rest)
 		}
 	}
 	return nil

@@ -401,6 +401,34 @@ func TestLeverageIsTheSameInBothStructures(t *testing.T) {
 	wantRelative(t, "leverages", kron.leveragesOf(test), full.leveragesOf(test), 1e-11)
 }
 
+// Without the example itself, A has φφᵀ less. δ stays as it is.
+func TestLeaveOneOutTakesEachExampleOutOfTheCurvature(t *testing.T) {
+	t.Parallel()
+	h := layer.Head{Logits: 3, Features: 6, Bias: true, Link: layer.Softmax}
+	s := randomSet(h, 40, 2, 700)
+	a, d := newNaive(h, s).a, h.Dim()
+	var trace float64
+	for i := range d {
+		trace += a[i*d+i]
+	}
+	var want []float64
+	for i := range s.N {
+		rest, x := slices.Clone(a), naivePhi(h, s, i)
+		for r := range d {
+			for c := range d {
+				rest[r*d+c] -= x[r] * x[c]
+			}
+		}
+		phi := mat.NewVecDense(d, x)
+		want = append(want, mat.Inner(phi, inverse(t, rest, d, 1e-3*trace/float64(d)), phi))
+	}
+	for _, structure := range []Structure{Full, Kronecker} {
+		p := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: structure}, s, 0), Hessian, 1)
+		wantRelative(t, "leverages", p.LeaveOneOut().leveragesOf(s), want, 1e-10)
+		wantSame(t, "variances", p.LeaveOneOut().variancesOf(s), p.variancesOf(s), 0)
+	}
+}
+
 func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
 	t.Parallel()
 	h := layer.Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: layer.Softmax}

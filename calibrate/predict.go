@@ -74,6 +74,13 @@ func (c *Calibration) PlainTemperature() float64 {
 	return 0
 }
 
+// LeaveOneOut returns the calibration for examples that the curvature includes, see [Posterior.LeaveOneOut].
+func (c *Calibration) LeaveOneOut() *Calibration {
+	other := *c
+	other.Posterior = c.Posterior.LeaveOneOut()
+	return &other
+}
+
 // Predict evaluates n examples, from features [n,d] and logits [n,K].
 func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 	p, _ := c.PredictScores(nil, phi, logits, n)

@@ -130,6 +130,7 @@ type tuningSet struct {
 	lambda0 float64
 	unit    float64           // of T_act
 	labels  []int             // nil for OOD data
+	trained bool              // the curvature includes the examples
 	targets []uint8           // [N,K], instead of labels, for a multi-label head
 	logits  []float64         // [N,K], in that unit
 	curves  []meanfield.Curve // nil for separate logits

@@ -293,11 +293,23 @@ func (a *accumulation) identify(ctx context.Context) error {
 		}
 		for _, other := range sets[:i] {
 			if shared := s.Shares(other); shared != "" {
-				shard.Shared = append(shard.Shared, fmt.Sprintf("%s and %s %s: results on new data are worse if the network was trained on it", other.Name, s.Name, shared))
+				shard.Shared = append(shard.Shared, fmt.Sprintf("%s and %s %s: %s", other.Name, s.Name, shared, consequence(other, s)))
 			}
 		}
 	}
 	return nil
+}
+
+// consequence says what it means that two sets share examples.
+func consequence(a, b *source.Set) string {
+	const overconfident = "if the network was trained on these examples, it is overconfident on new data"
+	switch {
+	case a.Name != string(bundle.Train) || b.Name != string(bundle.Val):
+		return "OOD data must not be data of the others: leave these examples out of one set"
+	case a.Fingerprint == b.Fingerprint:
+		return overconfident
+	}
+	return "OOD percentiles of new data are too high: leave these examples out of train; and " + overconfident
 }
 
 // summary is what a report says about the data.

@@ -248,7 +248,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, sets [3]*rows.B
 		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], o)
 		if err == nil {
 			compared[i] = time.Since(start).Seconds() - compared[i]
-			_, _, err = measureValidation(ctx, f, few[0], few[1], newJournal(nil, nil))
+			_, _, err = measureValidation(ctx, f, &f.Calibration, few[0], few[1], newJournal(nil, nil))
 		}
 		if err != nil {
 			return tuning, scores, fmt.Errorf("tuning on the first validation examples: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
@@ -37,6 +38,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 		return nil, err
 	}
 	o := fitOptions(settings, p.SyntheticOOD)
+	o.ValTrained = valTrained(p)
 	o.Progress = func(stage string, done, total int) { log.Step(stage, "steps", done, total) }
 	if needsTraining(settings, p.OOD, p.SyntheticOOD) {
 		if o.Training, err = training(curvature, p, to.weights); err != nil {
@@ -48,17 +50,24 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 		return nil, err
 	}
 	log.warn(fitted.Warnings...)
-	decisions, warning, err := decide(settings.Decisions, &fitted.Calibration, tuning, thresholds)
+	ofVal := &fitted.Calibration
+	if o.ValTrained {
+		ofVal = ofVal.LeaveOneOut()
+		if fitted.Score.NeedsFitting() {
+			log.warn(fmt.Sprintf("val: the score %s was fitted to these examples as train: it flags too many new ones; use other data for train, or the default score", fitted.Score.Name))
+		}
+	}
+	decisions, warning, err := decide(settings.Decisions, ofVal, tuning, thresholds)
 	if err != nil {
 		return nil, err
 	}
 	log.warn(warning)
-	figures, recommendation, err := measureValidation(ctx, fitted, p.Val, p.OOD, log)
+	figures, recommendation, err := measureValidation(ctx, fitted, ofVal, p.Val, p.OOD, log)
 	if err != nil {
 		return nil, err
 	}
 	log.warn(figureWarnings(p, figures)...)
-	reference, err := newDriftReference(&fitted.Calibration, all)
+	reference, err := newDriftReference(ofVal, all)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +87,18 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 	}
 	report.Seconds = log.end()
 	return report, nil
+}
+
+// valTrained reports whether the training data are the validation data, and all of them were used.
+func valTrained(p *part.Part) bool {
+	data := func(role bundle.Role) (all []string) {
+		for _, s := range p.Set(role).Shards {
+			all = append(all, fmt.Sprint(s.Shard, s.Fingerprint))
+		}
+		return all
+	}
+	train := data(bundle.Train)
+	return p.Recipe.Settings.Limit == 0 && len(train) > 0 && slices.Equal(train, data(bundle.Val))
 }
 
 // fitOptions returns how settings ask to fit.
@@ -107,9 +128,9 @@ func newReport(p *part.Part, to *target, m *bundle.Manifest) *Report {
 }
 
 // measureValidation computes the figures of the methods that a bundle can serve on the data that they were tuned
-// on, and the recommendation that follows. ood may be nil.
+// on, and the recommendation that follows. ofVal predicts val. ood may be nil.
 func measureValidation(
-	ctx context.Context, f *calibrate.Fitted, val, ood *rows.Batch, log *journal,
+	ctx context.Context, f *calibrate.Fitted, ofVal *calibrate.Calibration, val, ood *rows.Batch, log *journal,
 ) (Validation, metrics.Recommendation, error) {
 	var none metrics.Recommendation
 	names, oods := []string{"mle", "ts", "mf0"}, []string(nil)
@@ -123,7 +144,7 @@ func measureValidation(
 	for i, name := range names {
 		tallies[i] = measure.New(name, f.Posterior.Head, 0, 0, oods)
 	}
-	if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.SetID{Role: measure.Test}, val); err != nil {
+	if err := measure.AddPlain(tallies, ofVal, nil, measure.SetID{Role: measure.Test}, val); err != nil {
 		return Validation{}, none, err
 	}
 	if ood != nil {
