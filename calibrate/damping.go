@@ -211,10 +211,13 @@ type FitOptions struct {
 	Progress func(stage string, done, total int)
 }
 
-// complete replaces zero values by the defaults, and refuses an invalid damping.
+// complete replaces zero values by the defaults and drops what is not used. It refuses an invalid damping.
 func (o *FitOptions) complete() error {
 	o.Covariance = cmp.Or(o.Covariance, Hessian)
 	o.Lambda0 = cmp.Or(o.Lambda0, meanfield.Lambda0)
+	if o.ValTrained && o.Score == "" {
+		o.Training = nil
+	}
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}

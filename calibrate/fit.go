@@ -85,9 +85,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 
 	act := logitUnit(h, val)
 	t := newTuningSet(h, val, true, o.Lambda0, act)
-	if t.trained = o.ValTrained; t.trained && o.Score == "" {
-		o.Training = nil
-	}
+	t.trained = o.ValTrained
 	t.plain(1 / act)
 	network := t.trial(0)
 	scale, limit, err := t.temperatureScaling(ctx)

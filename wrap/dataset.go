@@ -135,28 +135,6 @@ func (p *Predictor) openDataset(
 	return s, nil
 }
 
-// predicted is a batch of predictions with the examples that they are of. Example i has a prediction or, if
-// errs[i] is not nil, none.
-type predicted struct {
-	predictions []Prediction
-	errs        []error
-	examples    *rows.Batch
-}
-
-func predictedOf(x *rows.Batch, n int) predicted {
-	return predicted{make([]Prediction, n), make([]error, n), x}
-}
-
-// all returns the predictions, or the first error.
-func (p predicted) all() ([]Prediction, error) {
-	for i, err := range p.errs {
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.examples.Name(i), err)
-		}
-	}
-	return p.predictions, nil
-}
-
 // predictSet predicts an open set: by the graph, or from precomputed features by the formulas.
 func (p *Predictor) predictSet(ctx context.Context, s *source.Set) iter.Seq2[predicted, error] {
 	return func(yield func(predicted, error) bool) {

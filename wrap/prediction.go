@@ -69,6 +69,28 @@ func (p *Prediction) EncodeJSON(w *bytes.Buffer) error {
 	return nil
 }
 
+// predicted is a batch of predictions with the examples that they are of. Example i has a prediction or, if
+// errs[i] is not nil, none.
+type predicted struct {
+	predictions []Prediction
+	errs        []error
+	examples    *rows.Batch
+}
+
+func predictedOf(x *rows.Batch, n int) predicted {
+	return predicted{make([]Prediction, n), make([]error, n), x}
+}
+
+// all returns the predictions, or the first error.
+func (p predicted) all() ([]Prediction, error) {
+	for i, err := range p.errs {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.examples.Name(i), err)
+		}
+	}
+	return p.predictions, nil
+}
+
 // predictRows predicts finite rows by the formulas, in float64.
 func (p *Predictor) predictRows(calibration *calibrate.Calibration, b *rows.Batch) predicted {
 	r := calibration.Predict(b.Features, b.Logits, b.N)
@@ -136,7 +158,9 @@ func (p *Predictor) predictions(
 }
 
 // completed adds what follows from the numbers of the i-th of some examples, and what is known about it.
-func (p *Predictor) completed(one Prediction, i int, decisions *conformal.Decisions, x *rows.Batch) (Prediction, error) {
+func (p *Predictor) completed(
+	one Prediction, i int, decisions *conformal.Decisions, x *rows.Batch,
+) (Prediction, error) {
 	if err := source.CheckRow("logit", one.Logits); err != nil {
 		return Prediction{}, err
 	}

@@ -52,7 +52,7 @@ func (r *results) training(b *strings.Builder) {
 }
 
 func (r *results) layer(b *strings.Builder) {
-	b.WriteString("| varied | from | CPU s | peak MB | to | CPU s then | peak MB then | ms each |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| varied | smaller size | CPU s | peak MB | larger size | CPU s then | peak MB then | ms each |\n|---|---|---|---|---|---|---|---|\n")
 	for _, c := range r.resnet50 {
 		fmt.Fprintf(b, "| %s | %s | %.1f | %.0f | %s | %.1f | %.0f | "+c.digitsEach+" |\n", c.what, thousands(c.from), c.then.cpu,
 			c.then.peak, thousands(c.to), c.now.cpu, c.now.peak, 1e3*c.each())
@@ -118,8 +118,8 @@ explains the terms.
 
 ## Method
 
-The command runs ` + "`mfgs calibrate`" + ` and ` + "`mfgs merge`" + ` on random precomputed features, each run in its own
-process. No network runs. The tables give CPU seconds, because wall-clock time depends on what else runs on the machine,
+The command runs ` + "`mfgs calibrate`" + ` and ` + "`mfgs merge`" + ` on random precomputed features, each run in its own process.
+No network runs. The tables give CPU seconds, because wall-clock time depends on what else runs on the machine,
 and the peak memory of the process. There are 2,000 validation and 1,000 OOD examples, unless the text says otherwise.
 
 ## Training examples
@@ -128,7 +128,7 @@ CPU seconds by the number of training examples, and the line through the first a
 middle one is from that line.
 
 %s
-Time is linear in the number of examples. Memory does not depend on it.
+Time is close to linear in the number of examples. Memory does not depend on it.
 
 ## A ResNet-50's last layer
 
@@ -152,9 +152,8 @@ An engine such as Spark adds the time to start tasks and move data.
 
 ## Spark
 
-ResNet-50 at 224 × 224: 3,000 training images in 4 partitions, 100 validation images in 2, on two cores in all of an AMD
-EPYC, with each worker bound to one core. ` + "`testdata/spark/scale.py`" + ` measured this once; the command above does not
-repeat it.
+ResNet-50 at 224 × 224: 3,000 training images in 4 partitions, 100 validation images in 2, on two cores of an AMD EPYC,
+with one worker per core. ` + "`testdata/spark/scale.py`" + ` measured this once; the command above does not repeat it.
 
 | | seconds | images/s | seconds after the last image |
 |---|---|---|---|
@@ -171,7 +170,7 @@ repeat it.
 |---|---|---|
 | time that Spark adds | 12 %% | 26 %% |
 
-Merging, fetching and tuning take 9 seconds, with any number of images and workers. The driver and the master have a core
-to themselves when there is one worker; with two workers they share the workers' cores. Each partition costs about 0.5
-seconds to start mfgs, and transfers a part of 42 to 54 MB.
+Merging, fetching and tuning took 9 seconds with one worker and with two: more workers do not make them faster. The
+driver and the master have a core to themselves when there is one worker; with two workers they share the workers'
+cores. Each partition costs about 0.5 seconds to start mfgs, and transfers a part of 42 to 54 MB.
 `

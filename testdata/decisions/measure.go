@@ -290,7 +290,7 @@ func atTarget(f map[string]float64, name string, target float64, tune, set confo
 	return rule
 }
 
-// accept measures the fraction of examples accepted, and their error.
+// accept measures the fraction of examples accepted, and their error, NaN if there are none.
 func accept(f map[string]float64, name string, x side, uncertainty, ood float64) {
 	n, wrong := 0.0, 0.0
 	for i, d := range x.losses.Uncertainty {
@@ -300,5 +300,5 @@ func accept(f map[string]float64, name string, x side, uncertainty, ood float64)
 		}
 	}
 	f[name+" accepted"] = n / float64(len(x.losses.Uncertainty))
-	f[name+" error"] = wrong / max(n, 1)
+	f[name+" error"] = wrong / n
 }

@@ -40,12 +40,13 @@ is the standard deviation between splits. *As guaranteed* is "yes" if the mean i
 standard errors, and "higher" if it is above that, because ties at score zero increase the coverage. *Randomised aps* is
 the published score with its random term, for comparison.
 
-**Thresholds** (second table). *Violated in splits* counts the splits in which the target is missed on all images that
-were not used for tuning. This is the finite population from which the 2,000 images for thresholds were drawn. The
-guarantee allows 50 of 1,000 on average. Fewer are expected, because the sample is part of its population and because
-thresholds are tested in sequence. *Violated on test part* counts the splits in which the target is missed on the test
+**Thresholds** (second table). *Violated in splits* counts the splits in which the rate over the images not
+used for tuning misses the target. These images are the finite population from which the 2,000 images for thresholds
+were drawn. The guarantee allows 50 of 1,000 on average. Fewer are expected, because the sample is part of its
+population and because thresholds are tested in sequence. *Violated on test part* counts the splits in which the target is missed on the test
 images, which are a finite sample with sampling noise of its own. If a target is *not achievable*, no input is answered:
-2,000 examples are few for a target error of 1 %% with a network whose error is 13 %%.
+2,000 examples are few for a target error of 1 %% with a network whose error is 13 %%. *Answered* is the mean over all
+splits, *error of answers* the mean over those that answer.
 
 **Under shift** (third table). The test images are modified, or only those of two classes are kept. *Answered* and the
 next two columns are for the larger target error of the second table.

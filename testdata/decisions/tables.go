@@ -63,7 +63,7 @@ func (r *results) answers(w io.Writer) {
 	fmt.Fprintln(w, "|---|---|---|---|---|---|")
 	row := func(guarantee, name, figure string, violated func(float64) bool) {
 		answered, _ := moments(r.figure[name+" accepted"])
-		wrong, _ := moments(r.figure[name+" error"])
+		wrong, _ := moments(known(r.figure[name+" error"]))
 		fmt.Fprintf(w, "| %s | %.2f %% | %.3f %% | %d | %d | %d |\n", guarantee, 100*answered, 100*wrong,
 			count(r.figure[name+"all "+figure], violated), count(r.figure[name+" "+figure], violated),
 			count(r.figure[name+"not shown"], func(v float64) bool { return v > 0 }))
@@ -105,7 +105,7 @@ func (r *results) shifted(w io.Writer) {
 		}
 		target := r.targets[len(r.targets)-1]
 		answered, _ := moments(r.figure[key("error", target)+name+" accepted"])
-		of, _ := moments(r.figure[key("error", target)+name+" error"])
+		of, _ := moments(known(r.figure[key("error", target)+name+" error"]))
 		fmt.Fprintf(w, " %.1f %% | %.2f %% | %d | %.1f %% |\n", 100*answered, 100*of,
 			count(r.figure[key("error", target)+name+" error"], func(v float64) bool { return v > target }), 100*alarm)
 	}
@@ -129,6 +129,11 @@ func (r *results) plainError(name string) float64 {
 		}
 	}
 	return float64(wrong) / float64(n)
+}
+
+// known are the numbers that are not NaN.
+func known(x []float64) []float64 {
+	return slices.DeleteFunc(slices.Clone(x), math.IsNaN)
 }
 
 func moments(x []float64) (mean, sd float64) {

@@ -83,7 +83,7 @@ class Case:
             ("half of it, `--val` the other half", val[0][:half], tuple(a[half:] for a in val)),
             ("its kind, rotated by 30°", rotated(fresh, 30), None),
             ("its kind, with noise of σ = 50", noisy(fresh, 50), None),
-            ("the other data that `--ood` is of", foreign, None),
+            ("more OOD images", foreign, None),
             ("noise", noise((5000,) + fresh.shape[1:]), None),
         ]
 
