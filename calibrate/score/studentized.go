@@ -4,7 +4,7 @@ import "github.com/mfgs/mfgs/calibrate/layer"
 
 var studentized = Score{
 	Name:       "studentized",
-	Doc:        "the logits' margin over √leverage: mf0's limit",
+	Doc:        "margin of the logits divided by √leverage; ranks like mf0 in the limit",
 	Source:     "docs/methods.md; of residuals: Cook and Weisberg 1982, eq. 2.1.12",
 	Similarity: true,
 	rows:       studentizedOf[Rows],
@@ -19,7 +19,7 @@ func studentizedOf[V any](t Terms[V], _ Tensors) V {
 
 var marginLeverage = Score{
 	Name:       "margin_leverage",
-	Doc:        "the logits' margin over the leverage",
+	Doc:        "margin of the logits divided by the leverage",
 	Source:     "docs/methods.md",
 	Similarity: true,
 	rows:       marginLeverageOf[Rows],

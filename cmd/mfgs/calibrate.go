@@ -26,7 +26,7 @@ func (p *program) calibrate() *cli.Command {
 	return &cli.Command{
 		Name:  "calibrate",
 		Usage: "calibrate a trained model, and write a bundle",
-		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC --ood SPEC --out DIR
+		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC [--ood SPEC] --out DIR
 mfgs calibrate --train-features SPEC --val-features SPEC ... --out DIR
 mfgs calibrate --shard I/N ... --out PART
 mfgs calibrate -f JOB.yaml [--out DIR]`,

@@ -18,7 +18,7 @@ func (p *program) doctor() *cli.Command {
 		Usage:     "check the installation, and print fixes",
 		UsageText: "mfgs doctor [--bundle DIR]",
 		Description: `Checks ONNX Runtime and its providers, the cache folder, memory, CPUs and, with --bundle, a bundle.
-Installs nothing. Each check is ok, warn or fail, with a fix. The exit status is 1 if a check fails.`,
+Installs nothing. Prints ok, warn or fail for each check, with a fix for each warning and failure. The exit status is 1 if a check fails.`,
 		Flags: []cli.Flag{
 			choiceFlag("provider", runtimeFlags, "`NAME` execution provider that must work: "+alternatives(ort.Providers())+" [cpu]", ort.CPU, ort.Providers()),
 			runtimePathFlag(runtimeFlags), bundleFlag(), modelFlag(), jsonFlag(),

@@ -67,7 +67,7 @@ func evalFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "also measure each class of the test data, or each label"},
 		&choice{&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` methods to compare [mle,ts,mf0,ood_score,leverage]"}, bench.Methods()},
 		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` training data for scores that must be fitted [that of the calibration]"},
-		countFlag("bins", methodFlags, fmt.Sprintf("`N` bins of ECE, debiased calibration error, class-wise ECE and reliability diagrams [%d, or %d from 1,000 classes on]", metrics.DefaultBins(2), metrics.DefaultBins(1000))),
+		countFlag("bins", methodFlags, fmt.Sprintf("`N` bins of ECE, debiased calibration error, class-wise ECE and reliability diagrams [%d; %d with 1,000 or more classes]", metrics.DefaultBins(2), metrics.DefaultBins(1000))),
 		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` random seed [0]"},
 		modelFlag(),
 		countFlag("limit", dataFlags, "`N` measure at most N examples of each dataset, subsampled evenly [all]"),

@@ -37,7 +37,7 @@ FILE.onnx.data next to the model.
 		Flags: []cli.Flag{
 			bundleFlag(),
 			modelFlag(),
-			choiceFlag("method", dataFlags, "`NAME` probabilities to export: "+alternatives(export.Methods())+", which is for few classes only [those of predict]", "", export.Methods()),
+			choiceFlag("method", dataFlags, "`NAME` method for the probabilities: "+alternatives(export.Methods())+", which is for models with few classes [the bundle's]", "", export.Methods()),
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` model to write"},
 			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` Triton model repository to add the model to"},
 			&cli.StringFlag{Name: "name", Category: outputFlags, Usage: "`NAME` model name in the repository [name of the bundle]"},

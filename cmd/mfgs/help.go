@@ -25,7 +25,8 @@ const datasets = `SPEC names a dataset by its path:
                or WebDataset
   IDX, CIFAR binary, .npy, .npz
   .csv, .jsonl, .parquet, .arrow
-               the model's inputs by name, or images or paths, and label
+               one column per model input, or a column of images
+               or paths of images; and label
 
 Several files of one format are one dataset: train-{000..127}.tar, part-*.csv. [a:b] after the path selects
 examples: 'train.npz[0:900]' is the first 900. format:path names the format if it is not recognised. - or
@@ -149,6 +150,9 @@ func flagLines(f cli.Flag) string {
 	const column = 27
 	placeholder, usage := unquote(f.(cli.DocGenerationFlag).GetUsage())
 	term := "--" + f.Names()[0] + placeholder
+	for _, short := range f.Names()[1:] {
+		term = "-" + short + ", " + term
+	}
 	lines := wrapText(strings.Repeat(" ", column), usage)
 	if n := utf8.RuneCountInString(term); n+5 <= column { // it fits into the first line
 		lines = term + lines[n+3:]

@@ -16,8 +16,8 @@ func (p *program) merge() *cli.Command {
 		UsageText: "mfgs merge PART... --out DIR [--part]",
 		ArgsUsage: "PART...",
 		Description: `Adds up the parts written by mfgs calibrate --shard I/N, tunes damping and temperatures, and writes
-the bundle of one run over all of the data, up to rounding. It reads only the parts and does not run the model; ONNX
-Runtime, if installed, multiplies matrices. Every shard of every dataset must be present exactly once.
+a bundle equal, up to rounding, to that of one run over all of the data. It reads only the parts and does not
+run the model; if ONNX Runtime is installed, it makes matrix products faster. Every shard of every dataset must be present exactly once.
 The order of the parts does not change the result. Covariance, damping, abstention and prediction sets are
 those of the parts unless they are set here; this does not read the data again.
 

@@ -36,7 +36,7 @@ func (p *program) predict() *cli.Command {
 
   confidence     probability of the predicted class
   OOD score      0 to 1, larger is more out-of-distribution; half of the
-                 validation data has less than 1/2
+                 validation data scores below 1/2
   OOD percentile fraction of the validation data with a lower OOD score
   leverage       distance of the features from the training features; the
                  table leaves it out if the bundle has decisions
@@ -46,17 +46,18 @@ prediction set. A multi-label head predicts the
 labels with a probability above 1/2; its confidence is the mean over all labels of max(p, 1 - p).
 
 All formats but the table also have the entropy, and ood_pvalue, the conformal p-value of the OOD
-score. The format json is written at the end, all others as predictions come. csv leaves out the lists of json
-except labels.
+score. json is written at the end; other formats are written as predictions arrive. csv omits the lists
+of json, except labels.
 
---format arrow writes an Arrow stream. Its columns are the fields of json and error, null if a field is
-missing. Every record has a row, in order; a record that cannot be read has input and error. INPUT arrow:-
-reads a stream of records from standard input.
+--format arrow writes an Arrow stream. Its columns are the fields of json, plus error; missing values are null.
+There is one row per record, in order. For a record that cannot be predicted, only input and error are set.
+INPUT arrow:- reads a stream of records from standard input.
 
 INPUT - reads JSON lines from standard input, one object of the model's inputs per line, and answers each
-line at once, in order. A line that fails is answered with input and error.
+line immediately, in order. A line that fails is answered with input and error.
 
-Arrow streams and JSON lines continue after any number of failures, unless --max-bad sets a limit.`,
+Arrow streams and JSON lines continue after any number of failures, unless --max-bad sets a
+limit.`,
 		Flags: slices.Concat([]cli.Flag{
 			bundleFlag(),
 			modelFlag(),

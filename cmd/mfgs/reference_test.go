@@ -12,7 +12,7 @@ func TestReferenceIsTheHelp(t *testing.T) {
 	t.Parallel()
 	const file = "../../docs/cli.md"
 	var b strings.Builder
-	b.WriteString("# Commands\n\nWhat `mfgs help` says, and `mfgs man` as a manual page. A test keeps this page current.\n")
+	b.WriteString("# Commands\n\nThis page is the output of `mfgs help` for every command. `mfgs man` prints the same as a manual page.\n")
 	section := func(title string, args ...string) {
 		code, help, stderr := invoke(t.Context(), args...)
 		if code != 0 || help == "" {

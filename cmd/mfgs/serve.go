@@ -39,9 +39,9 @@ func (p *program) serve() *cli.Command {
 use. There is a web page at /, and POST /v1/predict takes an image or a JSON object of the model's inputs.
 NAME is the model's name for clients; the default is the name of the bundle's folder.
 
-Requests that arrive together run in one batch; a single request runs at once. SIGHUP reloads the
-bundles that have changed, and a load request reloads one. The old bundle answers until the new one has passed a test on its stored validation
-inputs. SIGTERM stops the server when all open requests are answered, or after --drain.
+Requests that arrive during an inference run together in the next batch; a lone request runs immediately.
+SIGHUP reloads the bundles that have changed, and a load request reloads one. The old bundle answers until the
+new one has passed a test on its stored validation inputs. SIGTERM stops the server when all open requests are answered, or after --drain.
 
 By default the server listens on this machine only. The log goes to standard error, one JSON object per
 line, and never contains inputs.`,
@@ -55,14 +55,14 @@ line, and never contains inputs.`,
 func serveFlags(to *serve.Config) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "bundle", Category: dataFlags, Usage: "`[NAME=]DIR` bundle to serve; may be repeated"},
-		&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, if the only bundle does not contain it"},
+		&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, if the bundle does not contain it; only with a single --bundle"},
 		addressFlag("http", "`HOST:PORT` address for HTTP, or none", "127.0.0.1:8000", &to.HTTP),
 		addressFlag("grpc", "`HOST:PORT` address for gRPC, or none", "127.0.0.1:8001", &to.GRPC),
-		addressFlag("admin", "`HOST:PORT` separate address for health checks and metrics, without TLS and token, or none", "none", &to.Admin),
+		addressFlag("admin", "`HOST:PORT` separate address for health checks and metrics, without TLS or a token; none turns it off", "none", &to.Admin),
 		textFlag("tls-cert", safetyFlags, "`FILE` TLS certificate in PEM; reloaded when it changes", &to.TLS.CertFile),
 		textFlag("tls-key", safetyFlags, "`FILE` key of the TLS certificate", &to.TLS.KeyFile),
 		textFlag("client-ca", safetyFlags, "`FILE` CA certificates; clients must have a certificate from one of them", &to.TLS.ClientCA),
-		&cli.StringFlag{Name: "token-file", Category: safetyFlags, Usage: "`FILE` file with the bearer token that requests must send [else the token itself is $" + tokenVariable + "]"},
+		&cli.StringFlag{Name: "token-file", Category: safetyFlags, Usage: "`FILE` file with the bearer token that requests must send [or set the token itself in $" + tokenVariable + "]"},
 		limitFlag("max-queue", "`N` at most N waiting examples per bundle; more are refused", serve.DefaultMaxQueue, &to.MaxQueue, 1),
 		timeFlag("delay", loadFlags, "`TIME` longest wait for more requests to fill a batch, only under load; 0: none", serve.DefaultDelay, &to.Delay, -1),
 		timeFlag("timeout", loadFlags, "`TIME` time limit for a request", serve.DefaultTimeout, &to.Timeout, refused),

@@ -80,8 +80,8 @@ func measure(b *bench) *results {
 	}
 	const few = 200
 	r.resnet50 = []change{{
-		what: "training examples", from: 1_000, to: 50_000, digitsEach: "%.2f",
-		then: b.calibrate(resnet50, 1_000, few, "1"), now: b.calibrate(resnet50, 50_000, few, "1"),
+		what: "training examples", from: 10_000, to: 50_000, digitsEach: "%.2f",
+		then: b.calibrate(resnet50, 10_000, few, "1"), now: b.calibrate(resnet50, 50_000, few, "1"),
 	}, {
 		what: "validation and OOD examples", from: 3_000, to: 12_000, digitsEach: "%.1f",
 		then: b.calibrate(resnet50, 1_000, 2_000, "auto"), now: b.calibrate(resnet50, 1_000, 8_000, "auto"),
