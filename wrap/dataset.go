@@ -116,7 +116,7 @@ func (p *Predictor) openDataset(
 	ctx context.Context, spec string, notes *source.Notes, report *DatasetReport,
 ) (*source.Set, error) {
 	opener := &source.Opener{
-		Network: p.network, Classes: p.Classes(), MaxBad: math.MaxInt, MultiLabel: p.head.MultiLabel(),
+		Network: p.network, Classes: p.Classes(), Columns: p.bundle.Manifest.Columns, MaxBad: math.MaxInt, MultiLabel: p.head.MultiLabel(),
 		IgnoreUnknownLabels: true,
 		Notes:               notes,
 	}

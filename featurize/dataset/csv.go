@@ -163,11 +163,16 @@ func (s *csvSource) assign(header []string, o Options) error {
 	case len(rest) == 0:
 		return fmt.Errorf("no columns but %s", csvLabel)
 	case o.Inputs == nil, len(o.Inputs) == 1 && (len(missing) == 1 || len(rest) > 1 && width(0) > 1):
-		if w := width(0); w > 0 && w != len(rest) {
-			return fmt.Errorf("%d columns beside the label (%s) for the model's input %q, which takes %d numbers per example",
-				len(rest), Some(names), o.Inputs[0], w)
+		places, known, err := InOrder(names, o)
+		if err != nil {
+			return err
 		}
-		s.inputs = []csvInput{{"", rest, names, []int{len(rest)}}}
+		if w := width(0); w > 0 && w != len(places) {
+			return fmt.Errorf("%d columns besides label (%s) for the model's input %q, which takes %d numbers per example",
+				len(places), Some(names), o.Inputs[0], w)
+		}
+		s.Columns = known
+		s.inputs = []csvInput{{"", picked(rest, places), picked(names, places), []int{len(places)}}}
 	case len(missing) > 0:
 		return fmt.Errorf("no column %q for the model's input; there are %s", missing[0], Some(names))
 	default:
@@ -196,6 +201,15 @@ func (s *csvSource) assign(header []string, o Options) error {
 		return singleLabels("column "+csvLabel, o)
 	}
 	return nil
+}
+
+// picked returns the elements at some places.
+func picked[T any](x []T, places []int) []T {
+	out := make([]T, len(places))
+	for i, at := range places {
+		out[i] = x[at]
+	}
+	return out
 }
 
 // records returns a function that reads the next record.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 	for _, c := range []textCase{
 		{"all columns for the only input", "a,b,label,c\n1,2,0,3\n4,5,1,6\n", Options{}, []string{`0 "":[3]1|2|3`, `1 "":[3]4|5|6`}, nil, ""},
 		{"and its width", "a,b,label,c\n1,2,0,3\n", Options{Inputs: []string{"x"}, Widths: []int{3}}, []string{`0 "":[3]1|2|3`}, nil, ""},
+		{"columns of another table", "id,c,a,label,b\n9,3,1,0,2\n", Options{Inputs: []string{"x"}, Widths: []int{3}, Columns: []string{"a", "b", "c"}}, []string{`0 "":[3]1|2|3`}, nil, ""},
 		{"no label", "a,b\n1,2\n", Options{}, []string{`-1 "":[2]1|2`}, nil, ""},
 		{"columns by name", "age,id,colour,label\n7,1,red,1\n8,2,\"b,l\"\"u\"\"e\",0\n", Options{Inputs: []string{"colour", "age"}}, []string{`1 "colour":[1]red "age":[1]7`, `0 "colour":[1]b,l"u"e "age":[1]8`}, nil, ""},
 		{"one column by name", "id,text,label\n7,some words,1\n", Options{Inputs: []string{"text"}, Widths: []int{1}}, []string{`1 "":[1]some words`}, nil, ""},
@@ -44,7 +46,9 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 		{"label only", "label\n1\n", Options{}, nil, nil, "no columns but label"},
 		{"two labels", "a,label,label\n1,1,1\n", Options{}, nil, nil, `two columns are called "label"`},
 		{"two columns of one input", "b,a,a\n1,1,1\n", Options{Inputs: []string{"b", "a"}}, nil, nil, `two columns are called "a"`},
-		{"wrong width", "a,b,label\n1,2,0\n", Options{Inputs: []string{"x"}, Widths: []int{3}}, nil, nil, `2 columns beside the label (a, b) for the model's input "x", which takes 3 numbers per example`},
+		{"wrong width", "a,b,label\n1,2,0\n", Options{Inputs: []string{"x"}, Widths: []int{3}}, nil, nil, `2 columns besides label (a, b) for the model's input "x", which takes 3 numbers per example`},
+		{"a column of another table is missing", "a,c,label\n1,2,0\n", Options{Inputs: []string{"x"}, Widths: []int{2}, Columns: []string{"a", "b"}}, nil, nil, `no column "b", which the model's input was calibrated with; there are a, c`},
+		{"a column of another table is there twice", "a,b,b,label\n1,2,2,0\n", Options{Inputs: []string{"x"}, Widths: []int{2}, Columns: []string{"a", "b"}}, nil, nil, `two columns are called "b"`},
 		{"input missing", "a,b,label\n1,2,0\n", Options{Inputs: []string{"a", "c"}}, nil, nil, `no column "c" for the model's input; there are a, b`},
 		{"wide input among several", "a,b,label\n1,2,0\n", Options{Inputs: []string{"a", "b"}, Widths: []int{1, 4}}, nil, nil, `input "b" takes 4 numbers per example and a column has one; use JSON lines or an .npz`},
 		{"targets", "a,label\n1,1\n", Options{MultiLabel: true, Classes: 3}, nil, nil, "column label: its labels are one class per example; want a 0 or 1 for each of the head's 3 labels"},
@@ -62,6 +66,36 @@ func TestCSVColumnsFeedInputs(t *testing.T) {
 				return s
 			})
 		})
+	}
+}
+
+// The columns of a table are known if their names tell them apart. Another table gives the same inputs with its columns
+// in another order, and so does another file of a pattern.
+func TestColumnsOfAnotherTableAreFoundByName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, want := range map[string][]string{
+		"a,b,label,c\n1,2,0,3\n": {"a", "b", "c"}, "a,b,a\n1,2,3\n": nil, "a,,b\n1,2,3\n": nil,
+	} {
+		d, err := Open(t.Context(), write(t, dir, "x.csv", []byte(name)), Options{Inputs: []string{"x"}, Widths: []int{3}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Columns(); !slices.Equal(got, want) {
+			t.Errorf("%q has the columns %q, want %q", name, got, want)
+		}
+		d.Close()
+	}
+	write(t, dir, "part-0.csv", []byte("a,b,label\n1,2,0\n"))
+	write(t, dir, "part-1.csv", []byte("label,b,a\n1,4,3\n"))
+	d, err := Open(t.Context(), filepath.Join(dir, "part-*.csv"), Options{Inputs: []string{"x"}, Widths: []int{2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	examples, bad := all(t, d)
+	if len(bad) > 0 || len(examples) != 2 || !slices.Equal(examples[1].Inputs[0].Data.(Text).Cells, []string{"3", "4"}) {
+		t.Errorf("%v, %v", examples, bad)
 	}
 }
 

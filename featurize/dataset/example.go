@@ -103,6 +103,10 @@ type Options struct {
 	// columns of a table feed an input. May be nil.
 	Widths []int `json:",omitempty"`
 
+	// Columns are the columns of a table that feed the model's only input together, in order, as [Dataset.Columns] of
+	// another table has them. Others are not read. Nil takes all columns in their order.
+	Columns []string `json:",omitempty"`
+
 	// Shard is the part of the slice that is read, and that the fingerprint covers. A stream is one whole
 	// shard, and its first example is at position (Index-1)·StreamPositions.
 	Shard rows.Shard `json:",omitzero"`

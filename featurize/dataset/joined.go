@@ -63,7 +63,7 @@ func openJoined(spec Spec, f *Format, o Options) (_ Source, err error) {
 			return nil, fmt.Errorf("%s is of format %s, and %s %s: files of one SPEC have one format", path, kind.Name,
 				s.paths[0], s.format.Name)
 		}
-		src, err := openFile(path, kind, o)
+		src, err := openFile(path, kind, s.o)
 		if err != nil {
 			return nil, err
 		}
@@ -96,6 +96,7 @@ func (s *joinedSource) join(i int, b *Base) error {
 	if i == 0 {
 		s.Format = b.Format
 		s.Labelled, s.Ragged, s.Text, s.Classes, s.Labels = b.Labelled, b.Ragged, b.Text, b.Classes, b.Labels
+		s.Columns, s.o.Columns = b.Columns, b.Columns // the other files' are found by name
 		return nil
 	}
 	first := s.paths[0]

@@ -30,6 +30,7 @@ type Base struct {
 	Labelled bool     // every example has a label
 	Ragged   bool     // examples may have different shapes
 	Text     bool     // examples are written value by value, or as lists of any length
+	Columns  []string // of a table, which feed the model's only input together; nil if there are none, or too many
 	Classes  []string // names of the class folders
 	Labels   []int    // the labels of Classes; nil if these do not label the examples
 	ByOrder  bool     // Labels are the order of Classes, for want of a better rule

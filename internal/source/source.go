@@ -69,6 +69,7 @@ type file interface {
 type Opener struct {
 	Network             *featurize.Network // nil: sets are files of precomputed features
 	Classes             []string           // class names in label order, nil if unknown
+	Columns             []string           // of tables that feed the only input together, see [dataset.Options]
 	MaxBad              int                // records that may be skipped
 	Cache               string             // folder that keeps features, "" for none
 	Limit               int                // examples at most, spread evenly; 0 is all
@@ -116,7 +117,7 @@ func (n *Notes) warn(format string, args ...any) {
 // unknown. Canceling ctx stops waiting for the first bytes of standard input.
 func (o *Opener) Open(ctx context.Context, name, spec string, classes int, labelled bool) (*Set, error) {
 	opts := dataset.Options{
-		LabelClasses: o.Classes, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
+		LabelClasses: o.Classes, Columns: o.Columns, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
 		IgnoreUnknownLabels: o.IgnoreUnknownLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
 	}
 	s := &Set{

@@ -142,6 +142,7 @@
 //	sample                     name and sha256 of sample.safetensors                 –  (2)
 //	probe                      name and sha256 of probe.safetensors; only with model  –  (2)
 //	labels                     the classes' names in their order                    (1) (2)
+//	columns                    the columns of tables, in the order of the input     –  (2)
 //	grids                      nll and auroc, each left out or act [m], tau [n] and
 //	                           value [m][n], the objectives over temperatures       (1) (2)
 //	x-…                        anything, of other programs                           –  (2)

@@ -101,6 +101,10 @@ type Manifest struct {
 	// increases with the logit.
 	Labels []string `yaml:"labels,omitempty"`
 
+	// Columns are the columns of the tables that the bundle was calibrated on, in the order in which they feed the
+	// model's only input. It is empty if there were none. Tables for the bundle need these columns, in any order.
+	Columns []string `yaml:"columns,omitempty"`
+
 	// Grids are the objectives over temperatures. It may be nil.
 	Grids *Grids `yaml:"grids,omitempty"`
 

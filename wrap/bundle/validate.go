@@ -202,6 +202,7 @@ func (c *checks) head(m *Manifest) {
 	if n := len(m.Labels); n > 0 {
 		c.that(n == h.Classes(), "labels has %d names for %d classes", n, h.Classes())
 	}
+	c.that(!slices.Contains(m.Columns, ""), "columns has an empty name")
 }
 
 func (c *checks) posterior(m *Manifest) {

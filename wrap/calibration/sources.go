@@ -192,6 +192,9 @@ func (in *sources) open(
 		err = fmt.Errorf("%s: %s would be inside %s, among the data: choose another folder for %s",
 			role, cfg.Out, s.Path(), option.Out)
 	}
+	if err == nil && s.Data != nil && opener.Columns == nil {
+		opener.Columns = s.Data.Columns()
+	}
 	if err == nil && classes == 0 {
 		in.head, err = in.precomputedHead(cfg, s)
 	}
@@ -316,6 +319,7 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	}
 	r := &part.Recipe{
 		Head: bundle.Head{Head: in.head}, Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
+		Columns: in.opener.Columns,
 	}
 	if in.cut != nil {
 		r.Head = attach.Describe(in.cut.Head)

@@ -205,6 +205,7 @@ func (u *update) open(ctx context.Context) error {
 	}
 	u.in.opener = &source.Opener{
 		MaxBad: u.MaxBad, Cache: u.Cache, MultiLabel: u.in.head.MultiLabel(), Fingerprint: true, Notes: &u.log.Notes,
+		Columns: m.Columns,
 	}
 	var err error
 	if m.Model == nil {

@@ -53,6 +53,7 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 		},
 		OODScore: &bundle.OODScore{Selection: f.ScoreChoice},
 		Labels:   p.Recipe.Classes,
+		Columns:  p.Recipe.Columns,
 		Grids:    &bundle.Grids{NLL: &f.NLLGrid},
 	}
 	if f.OODTuned {

@@ -322,6 +322,10 @@ func TestTables(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s is %q, want %q", file, got, want)
 		}
+		o.Columns, o.Widths = []string{"count", "width"}, []int{2}
+		if got := fmt.Sprint(readAll(t, file, o)[0].Inputs[0].Data); got != "[2 1.5]" {
+			t.Errorf("%s: the columns of another table are %s", file, got)
+		}
 		o = dataset.Options{Inputs: []string{"open", "count"}, Unlabelled: true}
 		e := readAll(t, file, o)[1]
 		if got := fmt.Sprint(e.Label, e.Inputs[0].Data, e.Inputs[1].Name, e.Inputs[1].Data); got != "-1 [false]count[3]" {
@@ -430,7 +434,7 @@ func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 		{[]field{column("x", 1, 0), column("s", 8, 0)}, dataset.Options{Inputs: []string{"x", "s"}, Widths: []int{4, 1}},
 			`input "x" takes 4 numbers per example and its column has one; want a list`},
 		{[]field{column("a", 1, 0), column("b", 1, 0)}, dataset.Options{Inputs: []string{"x"}, Widths: []int{3}},
-			`2 columns of numbers beside the label (a, b) for the model's input "x", which takes 3`},
+			`2 columns of numbers besides label (a, b) for the model's input "x", which takes 3`},
 		{[]field{column("label", 6, 0)}, dataset.Options{Inputs: []string{"x"}}, "there are only the label"},
 		{[]field{x, column("label", 6, 1)}, dataset.Options{Inputs: []string{"x"}}, `column "label" holds that; the head wants one class`},
 		{[]field{x, column("label", 6, 0)}, dataset.Options{Inputs: []string{"x"}, MultiLabel: true}, "the head wants a 0 or 1"},

@@ -27,6 +27,7 @@ type plan struct {
 	label   int   // its place among the used, -1 for none
 	image   int   // likewise
 	inputs  []input
+	columns []string // the names of those that feed the only input together, as far as known
 	labels  dataset.Labels
 	classes []int // the model's class for each of the file's class numbers; nil if they are the same
 }
@@ -162,7 +163,7 @@ func (p *plan) findInputs(rest []int, o dataset.Options) error {
 		}
 		return nil
 	case any && len(lists) == 0 && len(numbers) > 0:
-		return p.feedTable(numbers, name, width)
+		return p.feedTable(numbers, name, width, o)
 	case missing >= 0:
 		for _, c := range rest {
 			if f := p.fields[c]; f.name == o.Inputs[missing] {
@@ -238,14 +239,19 @@ func (p *plan) feedImages(images []int, name string) error {
 	return fmt.Errorf("columns %s could each be the image: name only one of them image", dataset.Some(p.names(images)))
 }
 
-func (p *plan) feedTable(numbers []int, name string, width int) error {
-	if width > 0 && width != len(numbers) {
-		return fmt.Errorf("%d columns of numbers beside the label (%s) for the model's input %q, which takes %d numbers per example",
-			len(numbers), dataset.Some(p.names(numbers)), name, width)
+func (p *plan) feedTable(numbers []int, name string, width int, o dataset.Options) error {
+	places, known, err := dataset.InOrder(p.names(numbers), o)
+	if err != nil {
+		return err
 	}
-	in := input{shape: []int{len(numbers)}}
-	for _, c := range numbers {
-		in.columns = append(in.columns, p.use(c))
+	p.columns = known
+	if width > 0 && width != len(places) {
+		return fmt.Errorf("%d columns of numbers besides label (%s) for the model's input %q, which takes %d numbers per example",
+			len(places), dataset.Some(p.names(numbers)), name, width)
+	}
+	in := input{shape: []int{len(places)}}
+	for _, i := range places {
+		in.columns = append(in.columns, p.use(numbers[i]))
 	}
 	p.inputs = []input{in}
 	return nil
@@ -261,7 +267,7 @@ func (p *plan) ragged() bool {
 // tell sets what is known of the examples. If they may have different shapes, one that does not fit the model
 // is a bad record.
 func (p *plan) tell(b *dataset.Base) {
-	b.Labelled, b.Ragged, b.Text = p.label >= 0, p.ragged(), p.ragged()
+	b.Labelled, b.Ragged, b.Text, b.Columns = p.label >= 0, p.ragged(), p.ragged(), p.columns
 }
 
 // A cell is the value of a column in one row.

@@ -172,7 +172,13 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 		if !f.hasExamples() {
 			recipe.Preprocess = first.Recipe.Preprocess
 		}
-		if field, a, b := Difference(first.Recipe.resolved(), recipe.resolved()); field != "" {
+		if p.Recipe.Columns == nil {
+			p.Recipe.Columns = recipe.Columns
+		}
+		if recipe.Columns == nil { // a part without tables
+			recipe.Columns = p.Recipe.Columns
+		}
+		if field, a, b := Difference(p.Recipe.resolved(), recipe.resolved()); field != "" {
 			return mismatch(first.dir, f.dir, field, a, b)
 		}
 	}

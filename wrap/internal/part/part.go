@@ -46,6 +46,7 @@ type Recipe struct {
 
 	Settings bundle.Settings `yaml:"settings"` // complete
 	Classes  []string        `yaml:"classes,omitempty"`
+	Columns  []string        `yaml:"columns,omitempty"` // of tables; nil in parts without
 }
 
 // resolved returns the recipe with settings replaced by what they led to, for comparing parts.
