@@ -100,7 +100,7 @@ func byInteger(folders []string, k int) ([]int, error) {
 		return labels, nil
 	}
 	if i := slices.IndexFunc(labels, func(y int) bool { return y >= k }); i >= 0 {
-		return nil, fmt.Errorf("class folder %s is outside [0,%d), the model's classes", folders[i], k)
+		return nil, fmt.Errorf("class folder %s is outside [0,%d), the model's classes, which count from 0", folders[i], k)
 	}
 	return labels, nil
 }

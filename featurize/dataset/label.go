@@ -141,7 +141,7 @@ func labelRange(label, classes int) string {
 	if classes == 0 {
 		return fmt.Sprintf("label %d is negative", label)
 	}
-	return fmt.Sprintf("label %d is outside [0,%d), the model's classes", label, classes)
+	return fmt.Sprintf("label %d is outside [0,%d), the model's classes, which count from 0", label, classes)
 }
 
 // singleLabels is the error about labels of one class per example under MultiLabel.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -191,11 +192,20 @@ func parse(document []byte) (s Spec, err error) {
 	return s, s.validate()
 }
 
+// fieldNames are the top-level keys of a file of preprocessing.
+var fieldNames = func() (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Spec]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		names = append(names, name)
+	}
+	return names
+}()
+
 // rephrased is an error of package yaml, which has several lines and names Go types.
 func rephrased(err error) error {
 	message, unknown := yamlcheck.Message(err)
 	if unknown {
-		message = "unknown field: " + message
+		message = "unknown field: " + message + "; the top-level fields are " + strings.Join(fieldNames, ", ")
 	}
 	return errors.New(message)
 }
