@@ -116,9 +116,8 @@ func (p *Predictor) openDataset(
 	ctx context.Context, spec string, notes *source.Notes, report *DatasetReport,
 ) (*source.Set, error) {
 	opener := &source.Opener{
-		Network: p.network, Classes: p.Classes(), Columns: p.bundle.Manifest.Columns, MaxBad: math.MaxInt, MultiLabel: p.head.MultiLabel(),
-		IgnoreUnknownLabels: true,
-		Notes:               notes,
+		Network: p.network, Classes: p.Classes(), Columns: p.bundle.Manifest.Columns,
+		MaxBad: math.MaxInt, MultiLabel: p.head.MultiLabel(), IgnoreUnknownLabels: true, Notes: notes,
 	}
 	s, err := opener.Open(ctx, "input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {

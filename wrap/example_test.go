@@ -70,7 +70,7 @@ func ExampleOpen() {
 		}
 		for _, one := range predictions {
 			ood := one.OODPercentile != nil && *one.OODPercentile > 0.99 // higher than 99 % of the validation data
-			abstain := ood || one.Abstain != nil && *one.Abstain         // a decision of the bundle
+			abstain := ood || one.Abstain != nil && *one.Abstain         // by the bundle's thresholds
 			fmt.Printf("class %d, confidence %.1f, abstain: %t\n", one.Class, one.Confidence, abstain)
 		}
 		return nil

@@ -513,7 +513,7 @@ func TestManifestsHaveFlagsOfServe(t *testing.T) {
 }
 
 // sureOf matches a sentence of two tutorials, without its line breaks.
-var sureOf = regexp.MustCompile(`the network is more than 99 % sure of (\d+) of the (\d+) test \w+, and (\d+) of those are wrong; calibrated, of (\d+), and (\d+) of those are wrong`)
+var sureOf = regexp.MustCompile(`Before calibration, (\d+) of the (\d+) test \w+ have a confidence above 99 %, and (\d+) of these are wrong. After calibration it is (\d+), and (\d+) of these (?:is|are) wrong`)
 
 func TestExamplesAreAsConfidentAsDocumented(t *testing.T) {
 	t.Parallel()

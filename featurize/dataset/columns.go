@@ -9,7 +9,7 @@ import (
 const mostNamed = 1 << 12
 
 // InOrder returns the places among names of the columns of a table that feed an input together: those of o.Columns,
-// else all. known are their names, nil if these do not tell columns apart, or are too many.
+// else all. known are their names, nil if some are empty or repeated, or if there are too many.
 func InOrder(names []string, o Options) (places []int, known []string, err error) {
 	if o.Columns == nil {
 		for i := range names {

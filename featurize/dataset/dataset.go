@@ -60,8 +60,8 @@ func (d *Dataset) Ragged() bool { return d.src.base().Ragged }
 // not suit the model is then a bad record, not an error.
 func (d *Dataset) IsText() bool { return d.src.base().Text }
 
-// Columns returns the columns of a table that feed the model's only input together, in order. It is nil if these are
-// not told apart by their names, or are more than 4,096.
+// Columns returns the columns of a table that feed the model's only input together, in order. It is nil if their names
+// are empty or repeated, or if there are more than 4,096.
 func (d *Dataset) Columns() []string { return d.src.base().Columns }
 
 // Classes returns the names of the class folders in byte-wise order, nil if there are none. FolderLabels
