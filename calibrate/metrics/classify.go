@@ -15,6 +15,19 @@ type InDomain struct {
 	Brier float64 `yaml:"brier" json:"brier"` // mean Σ_k (p_k − y_k)², in [0, 2]
 }
 
+// Implausible reports whether the figures of a network's own probabilities suggest wrong labels, class order or inputs:
+// at most chance accuracy, up to three standard errors, or an error above ½ with a calibration error above 0.3. With
+// fewer than 20 examples it is false.
+func (m InDomain) Implausible(classes int) bool {
+	const enough, often, excess = 20, 0.5, 0.3
+	if m.N < enough || classes < 2 {
+		return false
+	}
+	chance := 1 / float64(classes)
+	byChance := chance + 3*math.Sqrt(chance*(1-chance)/float64(m.N))
+	return 1-m.Error <= byChance || m.Error > often && m.ECE > excess
+}
+
 // sumTolerance is how far from 1 the probabilities of one example may sum. A softmax in float32 over 21,841
 // classes stays within 1e-4; logits passed by mistake as log-probabilities are far off.
 const sumTolerance = 1e-3

@@ -364,44 +364,10 @@ func classes(k int, by layer.Link) string {
 
 // preprocessLine describes the preprocessing in one line, "" if there is none.
 func preprocessLine(p *bundle.Preprocessing) string {
-	s := p.Spec
-	if s == nil {
+	if p.Spec == nil {
 		return ""
 	}
-	var steps []string
-	if s.Resize != nil {
-		steps = append(steps, "resized")
-	}
-	if s.Crop != nil {
-		steps = append(steps, "cropped")
-	}
-	if s.Pad != nil {
-		steps = append(steps, "padded")
-	}
-	if s.Color != "" {
-		steps = append(steps, string(s.Color))
-	}
-	pixel := "x"
-	if s.Scale != 0 && s.Scale != 1 {
-		pixel += "·" + number(s.Scale)
-		if s.Scale == 1./255 {
-			pixel = "x/255"
-		}
-	}
-	if len(s.Mean) > 0 {
-		pixel += " − mean"
-	}
-	if len(s.Std) > 0 {
-		pixel = "(" + pixel + ") / std"
-	}
-	steps = append(steps, pixel)
-	if s.Layout != "" {
-		steps = append(steps, string(s.Layout))
-	}
-	if s.Exif != nil && !*s.Exif {
-		steps = append(steps, "as stored")
-	}
-	line := strings.Join(steps, ", ")
+	line := p.Spec.Summary()
 	if p.Source == bundle.Assumed {
 		line += " (default, no --preprocess)"
 	}

@@ -45,7 +45,7 @@ features, SPECs are files of the same kind.`,
 			if err != nil {
 				return err
 			}
-			evaluation.Warnings = append(evaluation.Warnings, evaluationWarning(config, evaluation)...)
+			evaluation.Warnings = append(evaluation.Warnings, evaluationWarning(evaluation)...)
 			p.warn(evaluation.Warnings...)
 			if c.Bool("json") {
 				err = writeJSON(p.stdout, evaluation)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -208,6 +209,45 @@ func rephrased(err error) error {
 		message = "unknown field: " + message + "; the top-level fields are " + strings.Join(fieldNames, ", ")
 	}
 	return errors.New(message)
+}
+
+// Summary describes the steps in a line, such as "resized, cropped, RGB, (x/255 − mean) / std, NCHW".
+func (s *Spec) Summary() string {
+	var steps []string
+	if s.Resize != nil {
+		steps = append(steps, "resized")
+	}
+	if s.Crop != nil {
+		steps = append(steps, "cropped")
+	}
+	if s.Pad != nil {
+		steps = append(steps, "padded")
+	}
+	if s.Color != "" {
+		steps = append(steps, string(s.Color))
+	}
+	pixel := "x"
+	switch s.Scale {
+	case 0, 1:
+	case 1. / 255:
+		pixel = "x/255"
+	default:
+		pixel += "·" + strconv.FormatFloat(s.Scale, 'g', 4, 64)
+	}
+	if len(s.Mean) > 0 {
+		pixel += " − mean"
+	}
+	if len(s.Std) > 0 {
+		pixel = "(" + pixel + ") / std"
+	}
+	steps = append(steps, pixel)
+	if s.Layout != "" {
+		steps = append(steps, string(s.Layout))
+	}
+	if s.Exif != nil && !*s.Exif {
+		steps = append(steps, "as stored")
+	}
+	return strings.Join(steps, ", ")
 }
 
 // Validate checks a Spec by itself, without a model.

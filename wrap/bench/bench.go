@@ -55,6 +55,11 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	if b.cut != nil {
 		r.Model = b.cut.Model.Info()
 	}
+	for _, m := range results {
+		if m.Name == "mle" && m.InDomain != nil && !b.head.MultiLabel() {
+			r.Implausible = m.InDomain.Implausible(b.head.Classes())
+		}
+	}
 	return r, nil
 }
 

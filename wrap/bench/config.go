@@ -79,9 +79,11 @@ type Evaluation struct {
 	Bundle  wrap.BundleInfo `json:"bundle"`
 	Methods []MethodResult  `json:"methods"`
 	// Decisions are the outcomes of the bundle's decisions on each set; nil if it has none.
-	Decisions      []DecisionResult       `json:"decisions,omitempty"`
-	Detail         *Detail                `json:"-"`    // if Config.Detailed
-	Bins           int                    `json:"bins"` // of the ECE and other binned figures
+	Decisions []DecisionResult `json:"decisions,omitempty"`
+	Detail    *Detail          `json:"-"`    // if Config.Detailed
+	Bins      int              `json:"bins"` // of the ECE and other binned figures
+	// Implausible says that the network's accuracy on the test set suggests wrong labels, class order or inputs.
+	Implausible    bool                   `json:"implausible_accuracy,omitempty"`
 	Bootstrap      BootstrapInfo          `json:"bootstrap"`
 	Recommendation metrics.Recommendation `json:"recommendation"`
 	Bad            []string               `json:"bad_records"`

@@ -225,6 +225,9 @@ func (v *view) provenance() section {
 	}
 	h := d.Manifest.Head
 	add("last layer", "%s, %s, link %s", plural(h.Features, "feature"), plural(h.Classes(), "class"), h.Link)
+	if images := d.Manifest.Preprocess; images != nil {
+		add("images", "%s", images.Summary())
+	}
 	add("posterior", "%s structure, %s covariance", b.Structure, b.Covariance)
 	add("probabilities", "%s", b.Probabilities.Reason)
 	add("score", "%s", b.OODScore.Reason)

@@ -182,6 +182,8 @@ func TestVerdict(t *testing.T) {
 		{"chance", func(e *bench.Evaluation) { e.Methods[1].InDomain = labelled(.03, -.003, .001) },
 			"No significant difference from the network",
 			[]string{"went from 3.10 % to 3.00 % (95 %: 2.40 to 3.90 %) on 2,000 test examples; the difference of −0.10 points (−0.30 to 0.10 %) is not significant."}},
+		{"labels of other classes", func(e *bench.Evaluation) { e.Implausible = true },
+			"The accuracy is implausibly low: check the labels, the order of the classes and the inputs", nil},
 		{"calibrated already", func(e *bench.Evaluation) {
 			for i, v := range []float64{.011, .01} {
 				e.Methods[i].InDomain = labelled(v, -.003, .001)

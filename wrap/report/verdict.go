@@ -45,6 +45,9 @@ func (v *view) headline() (headline string) {
 	if before == nil || after == nil {
 		return "What was measured"
 	}
+	if v.e.Implausible {
+		return "The accuracy is implausibly low: check the labels, the order of the classes and the inputs"
+	}
 	ece, known := after.Differences[network]["ece"]
 	switch {
 	case v.after == v.before:

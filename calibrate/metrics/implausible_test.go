@@ -1,4 +1,4 @@
-package main
+package metrics_test
 
 import (
 	"testing"
@@ -6,7 +6,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-func TestLowAccuracy(t *testing.T) {
+// At chance, or wrong mostly and sure of it.
+func TestImplausibleAccuracy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		n, classes int
@@ -26,7 +27,7 @@ func TestLowAccuracy(t *testing.T) {
 		{10, 10, 1, .9, false}, // too few
 		{1000, 1, 1, 1, false},
 	} {
-		if got := lowAccuracy(metrics.InDomain{N: c.n, Error: c.error, ECE: c.ece}, c.classes); got != c.want {
+		if got := (metrics.InDomain{N: c.n, Error: c.error, ECE: c.ece}).Implausible(c.classes); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
