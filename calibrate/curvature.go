@@ -23,15 +23,15 @@ type spectrum struct{ q, lambda []float64 }
 
 func newCurvature(l layout, m matrices) *Curvature {
 	c := &Curvature{layout: l, matrices: m}
-	if l.structure == Full {
-		return c
-	}
 	// The upper triangle alone counts, as in encoded sums, so that it does not matter whether the product
 	// rounds both triangles alike.
 	for _, m := range c.of(&c.layout) {
 		if m.order > 0 {
 			mirror(*m.data, m.order)
 		}
+	}
+	if l.structure == Full {
+		return c
 	}
 	once := func(m []float64, n int, scale float64, diagonal bool) func() (spectrum, error) {
 		return sync.OnceValues(func() (spectrum, error) { return spectrumOf(m, n, scale, diagonal) })

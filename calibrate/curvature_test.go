@@ -452,8 +452,8 @@ func TestGapsKeepTheBlocks(t *testing.T) {
 	if err := sums.AddBlock(&rows.Batch{}); err != nil { // adds nothing
 		t.Fatal(err)
 	}
-	// A and B of the blocks that have examples.
-	if want := []int{1, 1, 1, 1, 2, 2}; !slices.Equal(counter.rows, want) {
+	// Directions, A and B of the blocks that have examples.
+	if want := []int{1, 1, 1, 1, 1, 1, 2, 2, 2}; !slices.Equal(counter.rows, want) {
 		t.Errorf("products of %v rows, want %v", counter.rows, want)
 	}
 	c, err := sums.Finish()

@@ -13,13 +13,13 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// sumsVersion is the format version that Encode writes, the only one that is read.
-const sumsVersion = "1"
+// sumsVersion is the format version that Encode writes. Version 1, without directions, is read too.
+const sumsVersion = "2"
 
-// Encode writes the sums as a sealed safetensors file (see [safetensors.EncodeSealed]) of format version 1. Its
-// metadata hold
+// Encode writes the sums as a sealed safetensors file (see [safetensors.EncodeSealed]) of format version 2, or of
+// version 1 if they were read from one. Its metadata hold
 //
-//	mfgs.sums         "1"
+//	mfgs.sums         "2"
 //	link              "softmax", "sigmoid" or "one-vs-rest"
 //	logits, features  K and d, decimal
 //	structure         "full" or "kron"
@@ -34,8 +34,10 @@ const sumsVersion = "1"
 //	i.b, i.g    F64, kron         [K(K+1)/2], likewise; the diagonal [K] if K > 2048 or logits are separate
 //	i.c         F64               [C·(d+1)], for each class Σφ and the number of examples; C is 1, for all
 //	                              examples together, for multi-label heads and beyond 2²³ numbers
+//	i.u         F64               Σuuᵀ of the directions u = φ/|φ|, [d(d+1)/2]: the rows of its upper triangle
+//	i.v         F64               [C·d], for each class Σu
 //
-// j and g exist only with the Fisher matrix. The same sums give the same bytes.
+// j and g exist only with the Fisher matrix, u and v in version 2 if C > 1 and d ≤ 4096. The same sums give the same bytes.
 func (s *Sums) Encode(w io.Writer) error {
 	if s.err != nil {
 		return s.err
@@ -55,8 +57,12 @@ func (s *Sums) Encode(w io.Writer) error {
 				safetensors.Tensor{Name: prefix + m.name, Shape: []int{m.encodedSize()}, Data: m.encoded()})
 		}
 	}
+	version := sumsVersion
+	if !s.directions && s.layout.hasDirections() {
+		version = "1"
+	}
 	return safetensors.EncodeSealed(w, tensors, map[string]string{
-		"mfgs.sums": sumsVersion, "link": string(s.head.Link),
+		"mfgs.sums": version, "link": string(s.head.Link),
 		"logits": strconv.Itoa(s.head.Logits), "features": strconv.Itoa(s.head.Features),
 		"structure": string(s.structure), "bias": strconv.FormatBool(s.head.Bias), "fisher": strconv.FormatBool(s.fisher),
 	})
@@ -78,8 +84,9 @@ func DecodeSums(r io.ReaderAt, size int64, product parallel.Product) (*Sums, err
 
 func decodeSums(f *safetensors.File, product parallel.Product) (*Sums, error) {
 	meta := f.Metadata()
-	if v := meta["mfgs.sums"]; v != sumsVersion {
-		return nil, fmt.Errorf("format version %.20q, want %q", v, sumsVersion)
+	version := meta["mfgs.sums"]
+	if version != "1" && version != sumsVersion {
+		return nil, fmt.Errorf("format version %.20q, want 1 or %s", version, sumsVersion)
 	}
 	cfg := CurvatureConfig{Head: layer.Head{Link: layer.Link(meta["link"])}, Structure: Structure(meta["structure"]), Product: product}
 	for name, v := range map[string]*int{"logits": &cfg.Head.Logits, "features": &cfg.Head.Features} {
@@ -100,6 +107,7 @@ func decodeSums(f *safetensors.File, product parallel.Product) (*Sums, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.directions = s.directions && version != "1"
 	if s.structure != cfg.Structure {
 		return nil, fmt.Errorf("structure %q, want full or kron", cfg.Structure)
 	}

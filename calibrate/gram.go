@@ -1,6 +1,8 @@
 package calibrate
 
 import (
+	"math"
+
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -17,6 +19,8 @@ type gram struct {
 	weights []float64 // of phi, [n,width]; Kronecker: [width/K, BlockSize, K]
 	p, q    []float64 // of one example: p and 1-p
 	r       []float64 // of one example: p-y
+
+	units []float64 // [n,d] the examples' directions
 
 	transposed, products, sum []float64 // work space
 }
@@ -36,6 +40,9 @@ func newGram(l *layout) *gram {
 		g.width = k
 	}
 	g.phi = make([]float64, BlockSize*l.head.Dim())
+	if l.directions {
+		g.units = make([]float64, BlockSize*l.head.Features)
+	}
 	g.weights = make([]float64, BlockSize*g.width)
 	g.p, g.q, g.r = make([]float64, k), make([]float64, k), make([]float64, k)
 	return g
@@ -59,6 +66,13 @@ func (g *gram) add(m *matrices, b *rows.Batch) error {
 		g.addClassSum(m, phi, logits, b.Label(g.n))
 	}
 	m.n += b.N
+	if g.directions {
+		d := g.head.Features
+		u := g.units[:b.N*d]
+		if err := g.product.AddTransposedProduct(m.u, u, u, b.N, d, d); err != nil {
+			return err
+		}
+	}
 	if g.structure == Full {
 		return g.addFull(m)
 	}
@@ -79,6 +93,27 @@ func (g *gram) addClassSum(m *matrices, phi, logits []float32, label int) {
 		row[i] += float64(v)
 	}
 	row[d]++
+	if !g.directions {
+		return
+	}
+	u := g.units[g.n*d : (g.n+1)*d]
+	direction(u, phi)
+	add(m.v[label*d:(label+1)*d], u)
+}
+
+// direction writes φ/|φ|, or zeros for φ = 0.
+func direction(u []float64, phi []float32) {
+	var square float64
+	for _, v := range phi {
+		square += float64(v) * float64(v)
+	}
+	scale := 0.0
+	if square > 0 {
+		scale = 1 / math.Sqrt(square)
+	}
+	for i, v := range phi {
+		u[i] = scale * float64(v)
+	}
 }
 
 // residuals writes r = p - y, where y is the targets or the one-hot label. Where y is 1, r is -(1-p).

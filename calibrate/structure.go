@@ -35,6 +35,8 @@ const (
 	// maxPairs bounds the weights of a block of the full curvature, one per example and pair of coupled
 	// logits: 134 MB, and as much again for J. It is the number of pairs of 255 classes.
 	maxPairs = 255 * 256 / 2
+	// maxDirections is the most features whose directions are summed: 4096² float64 are 128 MiB.
+	maxDirections = 4096
 	// maxClassSums bounds the feature sums by class: 8Mi float64 are 64 MiB.
 	maxClassSums = 8 << 20
 )
@@ -98,6 +100,8 @@ type layout struct {
 	coupled   int  // coupledLogits of the head
 	diagonal  bool // only the diagonals of the Kronecker factors over classes are kept
 	groups    int  // of examples whose features are summed: the classes, or 1
+	// directions says that the directions of features are summed too. Sums of an earlier version lack them.
+	directions bool
 }
 
 func newLayout(cfg CurvatureConfig) (layout, error) {
@@ -115,8 +119,12 @@ func newLayout(cfg CurvatureConfig) (layout, error) {
 	if cfg.Head.MultiLabel() || l.groups*(cfg.Head.Features+1) > maxClassSums {
 		l.groups = 1
 	}
+	l.directions = l.hasDirections()
 	return l, nil
 }
+
+// hasDirections reports whether sums of the current version have directions.
+func (l *layout) hasDirections() bool { return l.groups > 1 && l.head.Features <= maxDirections }
 
 // Head returns the head.
 func (l *layout) Head() layer.Head { return l.head }
@@ -150,6 +158,9 @@ type matrices struct {
 
 	// For each group the sum of its features, then its number of examples: [groups, d+1].
 	c []float64
+
+	// Of the directions u = φ/|φ|, zero for φ = 0: Σuuᵀ, d×d, and for each group Σu, [groups, d].
+	u, v []float64
 }
 
 // A matrix is one of matrices, with its name and size in encoded sums.
@@ -203,7 +214,7 @@ func mirror(m []float64, n int) {
 	}
 }
 
-// of lists the matrices of a layout: a, h or b, j or g with the Fisher matrix, and c.
+// of lists the matrices of a layout: a, h or b, j or g with the Fisher matrix, c, and u and v with directions.
 func (m *matrices) of(l *layout) []matrix {
 	k, d := l.head.Logits, l.head.Dim()
 	var list []matrix
@@ -219,7 +230,12 @@ func (m *matrices) of(l *layout) []matrix {
 	if !l.fisher {
 		list = list[:2]
 	}
-	return append(list, matrix{"c", &m.c, l.groups * (l.head.Features + 1), 0})
+	f := l.head.Features
+	list = append(list, matrix{"c", &m.c, l.groups * (f + 1), 0})
+	if l.directions {
+		list = append(list, matrix{"u", &m.u, f * f, f}, matrix{"v", &m.v, l.groups * f, 0})
+	}
+	return list
 }
 
 // add adds the sums of other examples.
@@ -231,6 +247,8 @@ func (m *matrices) add(o *matrices) {
 	add(m.b, o.b)
 	add(m.g, o.g)
 	add(m.c, o.c)
+	add(m.u, o.u)
+	add(m.v, o.v)
 }
 
 // triangle returns the number of pairs i ≤ j below n.

@@ -22,8 +22,8 @@ import (
 // H_k = Σᵢ pᵢₖ(1-pᵢₖ) φᵢφᵢᵀ and J_k = Σᵢ (pᵢₖ-yᵢₖ)² φᵢφᵢᵀ with p = σ(a), and only the diagonals of B and G
 // are kept.
 //
-// Sums also hold Σφ and the number of examples of each class, by label or, without one, by prediction. Scores
-// are fitted to them.
+// Sums also hold Σφ, Σφ/|φ| and the number of examples of each class, by label or, without one, by prediction, and the
+// second moments of φ/|φ|. Scores are fitted to them.
 //
 // Sums change by whole blocks of 512 source positions (see [rows.InBlocks]) and record the blocks they cover.
 // They can be written and read between any two blocks ([Sums.Encode], [DecodeSums]): resuming from there gives
@@ -189,6 +189,10 @@ func (s *Sums) Merge(o *Sums) error {
 	if err := errors.Join(s.err, o.err); err != nil {
 		return err
 	}
+	if s.directions != o.directions { // one is of an earlier version
+		s.dropDirections()
+		o.dropDirections()
+	}
 	if s.finished || o.finished {
 		panic("calibrate: sums are merged that are finished")
 	}
@@ -209,6 +213,14 @@ func (s *Sums) DropFisher() {
 	s.fisher, s.work = false, nil
 	for _, p := range s.parts {
 		p.j, p.g = nil, nil
+	}
+}
+
+// dropDirections makes of sums with directions those without.
+func (s *Sums) dropDirections() {
+	s.directions, s.work = false, nil
+	for _, p := range s.parts {
+		p.u, p.v = nil, nil
 	}
 }
 

@@ -410,6 +410,47 @@ func resealed(t testing.TB, data []byte, change func(tensors []safetensors.Tenso
 	return b.Bytes()
 }
 
+// Version 1 lacks the directions of features. Its sums are read and written as they were, and give the same curvature;
+// merged with others, the directions are left out.
+func TestSumsOfVersion1AreRead(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range configs {
+		blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)
+		s := summed(t, cfg, blocks[0], blocks[1])
+		if !s.directions {
+			continue
+		}
+		old := resealed(t, encoded(t, s), func(tensors []safetensors.Tensor, m map[string]string) []safetensors.Tensor {
+			m["mfgs.sums"] = "1"
+			return slices.DeleteFunc(tensors, func(t safetensors.Tensor) bool {
+				return strings.HasSuffix(t.Name, ".u") || strings.HasSuffix(t.Name, ".v")
+			})
+		})
+		read, err := DecodeSums(bytes.NewReader(old), int64(len(old)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := encoded(t, read); !bytes.Equal(again, old) {
+			t.Errorf("%s: sums of version 1 are written as others", cfg.Head.Link)
+		}
+		if err := read.Merge(summed(t, cfg, blocks[2])); err != nil {
+			t.Fatal(err)
+		}
+		c, err := read.Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := summed(t, cfg, blocks[0], blocks[1], blocks[2]).Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantRelative(t, "A", c.a, whole.a, 1e-13)
+		if c.u != nil || whole.u == nil || c.Training(nil, nil, &rows.Batch{}).Directions != nil {
+			t.Errorf("%s: %d and %d numbers of directions", cfg.Head.Link, len(c.u), len(whole.u))
+		}
+	}
+}
+
 func TestDamagedSumsAreRefused(t *testing.T) {
 	t.Parallel()
 	cfg := configs[0]
@@ -418,10 +459,10 @@ func TestDamagedSumsAreRefused(t *testing.T) {
 	if err := s.Merge(summed(t, cfg, blocks[3])); err != nil {
 		t.Fatal(err)
 	}
-	good := encoded(t, s) // of two parts, each with n, blocks, a, h, j and c
+	good := encoded(t, s) // of two parts, each with n, blocks, a, h, j, c, u and v
 	spans := func(part int, bounds ...int64) func([]safetensors.Tensor, map[string]string) {
 		return func(tensors []safetensors.Tensor, _ map[string]string) {
-			tensors[6*part+1].Shape, tensors[6*part+1].Data = []int{len(bounds)}, bounds
+			tensors[8*part+1].Shape, tensors[8*part+1].Data = []int{len(bounds)}, bounds
 		}
 	}
 	meta := func(name, value string) func([]safetensors.Tensor, map[string]string) {
@@ -431,7 +472,7 @@ func TestDamagedSumsAreRefused(t *testing.T) {
 		return func(tensors []safetensors.Tensor, _ map[string]string) { tensors[0].Data = []int64{n} }
 	}
 	for want, change := range map[string]func([]safetensors.Tensor, map[string]string){
-		`format version "2"`:                                      meta("mfgs.sums", "2"),
+		`format version "3"`:                                      meta("mfgs.sums", "3"),
 		`link "probit"`:                                           meta("link", "probit"),
 		`logits is "many"`:                                        meta("logits", "many"),
 		`features is "9000000000000000000"`:                       meta("features", "9000000000000000000"),
@@ -441,7 +482,7 @@ func TestDamagedSumsAreRefused(t *testing.T) {
 		`structure "dense"`:                                       meta("structure", "dense"),
 		"use the kron structure":                                  meta("features", "1000000"),
 		`tensor "0.a" is F64 [15], want F64 [21]`:                 meta("features", "5"),
-		"12 tensors, want 5 for each part":                        meta("fisher", "false"),
+		"16 tensors, want 7 for each part":                        meta("fisher", "false"),
 		`no such tensor: there are ["0.n" "0.blocks" "0.a" "0.h"`: meta("structure", "kron"),
 		"has 0 examples":                                          count(0),
 		"has 1537 examples in 3 blocks":                           count(1537),
@@ -458,7 +499,7 @@ func TestDamagedSumsAreRefused(t *testing.T) {
 			tensors[2].Data.([]float64)[3] = math.NaN()
 		},
 		`tensor "1.h": entry 0 is -Inf`: func(tensors []safetensors.Tensor, _ map[string]string) {
-			tensors[9].Data.([]float64)[0] = math.Inf(-1)
+			tensors[11].Data.([]float64)[0] = math.Inf(-1)
 		},
 	} {
 		bad := resealed(t, good, func(tensors []safetensors.Tensor, m map[string]string) []safetensors.Tensor {

@@ -11,7 +11,7 @@ func (c *Curvature) Training(w, b []float32, sample *rows.Batch) *score.Training
 	h, d := c.head, c.head.Features
 	t := &score.Training{
 		K: h.Logits, D: d, Link: h.Link, N: c.n, Gram: make([]float64, d*d), Sum: make([]float64, d),
-		Sample: score.Sample{M: sample.N, Features: sample.Features},
+		Bias: h.Bias, Sample: score.Sample{M: sample.N, Features: sample.Features},
 	}
 	if w != nil {
 		t.W, t.B = widened(w), make([]float64, h.Logits)
@@ -33,6 +33,15 @@ func (c *Curvature) Training(w, b []float32, sample *rows.Batch) *score.Training
 		if c.groups > 1 {
 			t.ClassSums, t.ClassCounts = append(t.ClassSums, row[:d]...), append(t.ClassCounts, int(row[d]))
 		}
+	}
+	if c.directions {
+		u := &score.Training{
+			K: t.K, D: d, Link: t.Link, N: t.N, Gram: c.u, Sum: make([]float64, d), ClassSums: c.v, ClassCounts: t.ClassCounts,
+		}
+		for g := range c.groups {
+			add(u.Sum, c.v[g*d:(g+1)*d])
+		}
+		t.Directions = u
 	}
 	return t
 }

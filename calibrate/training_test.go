@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -18,8 +19,19 @@ func TestScoresAreFittedToTheSums(t *testing.T) {
 			examples.Append(b)
 		}
 		gram, sum := make([]float64, d*d), make([]float64, d)
+		directions, mean := make([]float64, d*d), make([]float64, d)
 		for i := range examples.N {
 			phi := phiOf(examples, i)
+			var square float64
+			for _, v := range phi {
+				square += float64(v) * float64(v)
+			}
+			for j, v := range phi {
+				mean[j] += float64(v) / math.Sqrt(square)
+				for l, u := range phi {
+					directions[j*d+l] += float64(v) * float64(u) / square
+				}
+			}
 			for j, v := range phi {
 				sum[j] += float64(v)
 				for l, u := range phi {
@@ -37,6 +49,12 @@ func TestScoresAreFittedToTheSums(t *testing.T) {
 			len(got.W) != h.Logits*d || got.W[1] != 7 || len(got.B) != h.Logits ||
 			got.Sample.M != 6 || !slices.Equal(got.Sample.Features, sample.Features) {
 			t.Errorf("%s: %d examples, %d logits, %d features, %s", cfg.name(), got.N, got.K, got.D, got.Link)
+		}
+		if h.MultiLabel() != (got.Directions == nil) || got.Bias != h.Bias {
+			t.Errorf("%s: directions %v, bias %t", cfg.name(), got.Directions, got.Bias)
+		} else if u := got.Directions; u != nil {
+			wantSame(t, cfg.name()+": directions", u.Gram, directions, 1e-12)
+			wantSame(t, cfg.name()+": mean direction", u.Sum, mean, 1e-12)
 		}
 		if h.MultiLabel() != (got.ClassSums == nil) {
 			t.Errorf("%s: sums of %d classes", cfg.name(), len(got.ClassCounts))

@@ -8,7 +8,7 @@ import (
 
 // All are the scores, in the order of tables.
 var All = []Score{
-	studentized, mf0, leverage,
+	studentized, mf0, leverage, guardedMargin,
 	maxLogit, energy, gen, entropy, studentizedEnergy, marginLeverage,
 	react, ash, fdbd, mahalanobis, relativeMahalanobis, residual, vim, knn,
 	learned,

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -48,13 +49,18 @@ func newScene(by layer.Link, k, d, n int, seed uint64) *scene {
 		s.labels = append(s.labels, rng.IntN(classes))
 	}
 	s.Training = trainingOf(s.train, s.labels, s.w, s.b, by)
+	s.Directions = directionsOf(s.Training, s.labels)
 	return s
 }
 
 func (s *scene) examples() Examples {
 	n := len(s.queries) / s.d
-	return Examples{N: n, K: s.k, D: s.d, Link: s.link, Features: s.queries, Logits: logitsOf(s.queries, s.w, s.b),
-		Variance: make([]float64, n*s.k), Leverage: make([]float64, n)}
+	x := Examples{N: n, K: s.k, D: s.d, Link: s.link, Features: s.queries, Logits: logitsOf(s.queries, s.w, s.b),
+		Variance: make([]float64, n*s.k)}
+	for _, phi := range vectors(s.queries, s.d) {
+		x.Leverage = append(x.Leverage, s.slowLeverage(phi, -1))
+	}
+	return x
 }
 
 // vectors returns rows of float32 as vectors.
@@ -87,7 +93,7 @@ func meanOf(all []*mat.VecDense) *mat.VecDense {
 }
 
 // squaredDistance is (x-m)ᵀ (C/n + δI)⁻¹ (x-m), C the sum of the outer products of rows.
-func squaredDistance(x, m *mat.VecDense, rows []*mat.VecDense) float64 {
+func squaredDistance(x, m *mat.VecDense, rows []*mat.VecDense, ridge float64) float64 {
 	d, n := x.Len(), float64(len(rows))
 	c := mat.NewSymDense(d, nil)
 	for _, v := range rows {
@@ -157,13 +163,47 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 		return score / mat.Norm(&from, 2)
 	},
 	"mahalanobis": func(s *scene, phi *mat.VecDense) float64 { return s.slowMahalanobis(phi) },
+	"guarded_margin": func(s *scene, phi *mat.VecDense) float64 {
+		var leverages, norms []float64
+		for i, v := range vectors(s.train, s.d) {
+			leverages, norms = append(leverages, s.slowLeverage(v, i)), append(norms, mat.Norm(v, 2))
+		}
+		slices.Sort(leverages)
+		slices.Sort(norms)
+		a, h, n := s.logits(phi), s.slowLeverage(phi, -1), mat.Norm(phi, 2)
+		var m float64
+		if s.link == layer.Sigmoid {
+			for _, v := range a {
+				m += math.Abs(v) / float64(len(a))
+			}
+		} else {
+			m = slices.Max(a) - mat.Sum(mat.NewVecDense(len(a), a))/float64(len(a))
+		}
+		familiarity := m / math.Sqrt(h)
+		if s.link != layer.Sigmoid || s.k == 1 {
+			of := *s
+			for at := 0; at < len(of.train); at += s.d {
+				if at == 0 {
+					of.train = slices.Clone(of.train)
+				}
+				norm := mat.Norm(vectors(of.train[at:at+s.d], s.d)[0], 2)
+				for j := range s.d {
+					of.train[at+j] = float32(float64(of.train[at+j]) / norm)
+				}
+			}
+			var u mat.VecDense
+			u.ScaleVec(1/n, phi)
+			familiarity = m / n / of.slowDistance(&u, 1e-2)
+		}
+		return -familiarity / max(1, h/metrics.Quantile(leverages, 0.975)) / math.Pow(max(1, metrics.Quantile(norms, 0.025)/n), 2)
+	},
 	"relative_mahalanobis": func(s *scene, phi *mat.VecDense) float64 {
 		all := vectors(s.train, s.d)
 		mean := meanOf(all)
 		for _, v := range all {
 			v.SubVec(v, mean)
 		}
-		return s.slowMahalanobis(phi) - squaredDistance(phi, mean, all)
+		return s.slowMahalanobis(phi) - squaredDistance(phi, mean, all, ridge)
 	},
 	"residual": func(s *scene, phi *mat.VecDense) float64 { return s.slowResidual(phi) },
 	"vim": func(s *scene, phi *mat.VecDense) float64 {
@@ -191,8 +231,34 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 	},
 }
 
-// slowMahalanobis is the squared distance to the nearest class.
-func (s *scene) slowMahalanobis(phi *mat.VecDense) float64 {
+// slowMahalanobis is the squared distance to the nearest class, and slowDistance that with another ridge.
+func (s *scene) slowMahalanobis(phi *mat.VecDense) float64 { return s.slowDistance(phi, ridge) }
+
+// slowLeverage is φᵀ(A + δI)⁻¹φ with a constant 1 in φ, A without the training example of this number.
+func (s *scene) slowLeverage(phi *mat.VecDense, without int) float64 {
+	with := func(v *mat.VecDense) *mat.VecDense {
+		return mat.NewVecDense(s.d+1, append(slices.Clone(v.RawVector().Data), 1))
+	}
+	a := mat.NewSymDense(s.d+1, nil)
+	for _, v := range vectors(s.train, s.d) {
+		a.SymRankOne(a, 1, with(v))
+	}
+	delta := 1e-3 * mat.Trace(a) / float64(s.d+1)
+	if without >= 0 {
+		a.SymRankOne(a, -1, with(vectors(s.train, s.d)[without]))
+	}
+	for i := range s.d + 1 {
+		a.SetSym(i, i, a.At(i, i)+delta)
+	}
+	var inverse mat.Dense
+	if err := inverse.Inverse(a); err != nil {
+		panic(err)
+	}
+	x := with(phi)
+	return mat.Inner(x, &inverse, x)
+}
+
+func (s *scene) slowDistance(phi *mat.VecDense, ridge float64) float64 {
 	of := map[int][]*mat.VecDense{}
 	for i, v := range vectors(s.train, s.d) {
 		of[s.labels[i]] = append(of[s.labels[i]], v)
@@ -208,7 +274,7 @@ func (s *scene) slowMahalanobis(phi *mat.VecDense) float64 {
 	}
 	least := math.Inf(1)
 	for _, m := range means {
-		least = min(least, squaredDistance(phi, m, within))
+		least = min(least, squaredDistance(phi, m, within, ridge))
 	}
 	return least
 }

@@ -159,7 +159,26 @@ func trainingOf(features []float32, labels []int, w, b []float64, by layer.Link)
 		}
 	}
 	t.Sample = Sample{M: n, Features: features}
+	t.Bias = true
 	return t
+}
+
+// directionsOf are training data of the directions of features, nil without sums by class.
+func directionsOf(t *Training, labels []int) *Training {
+	if t.ClassSums == nil {
+		return nil
+	}
+	units := slices.Clone(t.Sample.Features)
+	for at := 0; at < len(units); at += t.D {
+		var square float64
+		for _, v := range units[at : at+t.D] {
+			square += float64(v) * float64(v)
+		}
+		for j := range t.D {
+			units[at+j] = float32(float64(units[at+j]) / math.Sqrt(square))
+		}
+	}
+	return trainingOf(units, labels, t.W, t.B, t.Link)
 }
 
 // logitsOf are Wφ + b.

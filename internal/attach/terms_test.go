@@ -219,6 +219,10 @@ func trainingOf(by layer.Link, k, d int) *score.Training {
 		}
 		t.Sample.Features = append(t.Sample.Features, phi...)
 	}
+	if t.ClassSums != nil { // of the features, in place of directions: the formula is the same
+		t.Directions = &score.Training{K: k, D: d, Link: by, N: n, Gram: t.Gram, Sum: t.Sum, ClassSums: t.ClassSums,
+			ClassCounts: t.ClassCounts}
+	}
 	return t
 }
 
