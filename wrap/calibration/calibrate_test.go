@@ -188,7 +188,7 @@ func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 				Train:    features(t, p, dir, "train", models.DigitsTrain, 0, 1200),
 				Val:      features(t, p, dir, "val", models.DigitsVal, 1200, 1500),
 				OOD:      features(t, p, dir, "ood", models.OODVal, 0, 300),
-				Settings: bundle.Settings{Structure: s},
+				Settings: bundle.Settings{Structure: s, OODScore: score.Default},
 			}
 			got := mustCalibrate(t, c)
 			close := func(name string, a, b, tolerance float64) {
