@@ -54,15 +54,15 @@ func temperatureFigures(r *calibration.Report, m *bundle.Manifest) map[string]fl
 		"log10 T_act, ROC less NLL": math.Log10(roc.Act / nll.Act), "log10 T_ens, ROC less NLL": math.Log10(roc.Ens / nll.Ens),
 	}
 	extent := func(values []float64) float64 { return slices.Max(values) - slices.Min(values) }
-	for name, g := range map[string]*calibrate.Grid{"NLL": m.Grids.NLL, "ROC": m.Grids.AUROC} {
+	for name, g := range map[string]*calibrate.Grid{"NLL": m.Grids.NLL, "AUROC": m.Grids.AUROC} {
 		column := func(j int) (of []float64) {
 			for i := range g.Act {
 				of = append(of, g.Value[i][j])
 			}
 			return of
 		}
-		all["what T_act does to "+name+", at the highest T_ens less at the lowest"] = extent(column(len(g.Tau)-1)) - extent(column(0))
-		all["what T_ens does to "+name+", at the lowest T_act less at the highest"] = extent(g.Value[0]) - extent(g.Value[len(g.Act)-1])
+		all["effect of T_act on "+name+" at the highest minus at the lowest T_ens"] = extent(column(len(g.Tau)-1)) - extent(column(0))
+		all["effect of T_ens on "+name+" at the lowest minus at the highest T_act"] = extent(g.Value[0]) - extent(g.Value[len(g.Act)-1])
 	}
 	return all
 }
