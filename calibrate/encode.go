@@ -37,7 +37,8 @@ const sumsVersion = "2"
 //	i.u         F64               Σuuᵀ of the directions u = φ/|φ|, [d(d+1)/2]: the rows of its upper triangle
 //	i.v         F64               [C·d], for each class Σu
 //
-// j and g exist only with the Fisher matrix, u and v in version 2 if C > 1 and d ≤ 4096. The same sums give the same bytes.
+// j and g exist only with the Fisher matrix, u and v in version 2 if C > 1 and d ≤ 4096. The same sums give the same
+// bytes.
 func (s *Sums) Encode(w io.Writer) error {
 	if s.err != nil {
 		return s.err

@@ -36,7 +36,8 @@ func (c *Curvature) Training(w, b []float32, sample *rows.Batch) *score.Training
 	}
 	if c.directions {
 		u := &score.Training{
-			K: t.K, D: d, Link: t.Link, N: t.N, Gram: c.u, Sum: make([]float64, d), ClassSums: c.v, ClassCounts: t.ClassCounts,
+			K: t.K, D: d, Link: t.Link, N: t.N, Gram: c.u, Sum: make([]float64, d),
+			ClassSums: c.v, ClassCounts: t.ClassCounts,
 		}
 		for g := range c.groups {
 			add(u.Sum, c.v[g*d:(g+1)*d])

@@ -179,7 +179,7 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 		} else {
 			m = slices.Max(a) - mat.Sum(mat.NewVecDense(len(a), a))/float64(len(a))
 		}
-		familiarity := m / math.Sqrt(h)
+		similarity := m / math.Sqrt(h)
 		if s.link != layer.Sigmoid || s.k == 1 {
 			of := *s
 			for at := 0; at < len(of.train); at += s.d {
@@ -193,9 +193,10 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 			}
 			var u mat.VecDense
 			u.ScaleVec(1/n, phi)
-			familiarity = m / n / of.slowDistance(&u, 1e-2)
+			similarity = m / n / of.slowDistance(&u, 1e-2)
 		}
-		return -familiarity / max(1, h/metrics.Quantile(leverages, 0.975)) / math.Pow(max(1, metrics.Quantile(norms, 0.025)/n), 2)
+		short := max(1, metrics.Quantile(norms, 0.025)/n)
+		return -similarity / max(1, h/metrics.Quantile(leverages, 0.975)) / (short * short)
 	},
 	"relative_mahalanobis": func(s *scene, phi *mat.VecDense) float64 {
 		all := vectors(s.train, s.d)

@@ -32,8 +32,8 @@ type Training struct {
 
 	// Bias says that leverages are those of the features and a constant 1.
 	Bias bool
-	// Directions has the same sums, by class too, of the directions φ/|φ|. It is nil where ClassSums are, and for sums of
-	// an earlier version.
+	// Directions has the same sums, by class too, of the directions φ/|φ|. It is nil where ClassSums are, and for sums
+	// of an earlier version.
 	Directions *Training
 
 	// Sample is some training examples, whatever the order in which the data were read.

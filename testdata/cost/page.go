@@ -169,5 +169,6 @@ with one worker per core. ` + "`testdata/spark/scale.py`" + ` measured this once
 
 Merging, fetching and tuning took 9 seconds with one worker and with two: more workers do not make them faster. The
 driver and the master have a core to themselves when there is one worker; with two workers they share the workers'
-cores. Each partition costs about 0.5 seconds to start mfgs, and transfers a part of 42 to 54 MB.
+cores. Each partition costs about 0.5 seconds to start mfgs, and transferred a part of 42 to 54 MB, which is some 80 MB
+now.
 `
