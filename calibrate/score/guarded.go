@@ -38,8 +38,8 @@ var (
 )
 
 // guardedMarginOf is -m / (n D² max(1, h/h⁺) max(1, n⁻/n)²) with the margin m, n = |φ| and D² the [mahalanobis] of the
-// direction φ/n. The margin over n and D² depend on the direction only, so short features are not scored as
-// in-distribution. Leverage and norm count where they are outside the range of the training data.
+// direction φ/n. D², and m/n up to the bias of the layer, depend on the direction only, so short features are not
+// scored as in-distribution. Leverage and norm count where they are outside the range of the training data.
 //
 // Without sums by class, such as for multi-label heads, √h takes the place of n D².
 func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {

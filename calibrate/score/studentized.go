@@ -4,7 +4,7 @@ import "github.com/mfgs/mfgs/calibrate/layer"
 
 var studentized = Score{
 	Name:       "studentized",
-	Doc:        "margin of the logits divided by √leverage; ranks like mf0 in the limit",
+	Doc:        "margin of the logits divided by √leverage; ranks like mf0 as T_ens goes to 0",
 	Source:     "docs/methods.md; of residuals: Cook and Weisberg 1982, eq. 2.1.12",
 	Similarity: true,
 	rows:       studentizedOf[Rows],

@@ -40,7 +40,7 @@ func dataSettings() []setting {
 			func(c *calibration.Config) any { return &c.Train }},
 		{&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled validation data, not used in training"},
 			func(c *calibration.Config) any { return &c.Val }},
-		{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` out-of-distribution data, used to choose the OOD score (labels are ignored); auto: make synthetic OOD images from the validation images; used only to report the scores, not to choose one"},
+		{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` out-of-distribution data, used to choose the OOD score (labels are ignored); auto: make synthetic OOD images from the validation images, to report the scores and to fit learned, not to choose a score"},
 			func(c *calibration.Config) any { return &c.OOD }},
 		{&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` use at most N training examples, subsampled evenly [all]"},
 			func(c *calibration.Config) any { return &c.Limit }},

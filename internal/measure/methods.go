@@ -37,7 +37,7 @@ var Methods = []Method{
 	{Name: "mf0", Doc: "the mean-field approximation", meanField: true, predict: func(x *block) Scores {
 		return Scores{LogP: x.mf0.LogP, NLL: negated(x.mf0.Margin)}
 	}},
-	{Name: Pairwise, Doc: "mean field with the variances of each pair of logits; export only", meanField: true, predict: (*block).pairwise},
+	{Name: Pairwise, Doc: "mean field with the variances of both logits of each pair; predict and serve do not offer it", meanField: true, predict: (*block).pairwise},
 }
 
 func find(name string) *Method {
