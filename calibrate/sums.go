@@ -189,16 +189,16 @@ func (s *Sums) Merge(o *Sums) error {
 	if err := errors.Join(s.err, o.err); err != nil {
 		return err
 	}
-	if s.directions != o.directions { // one is of an earlier version
-		s.dropDirections()
-		o.dropDirections()
-	}
 	if s.finished || o.finished {
 		panic("calibrate: sums are merged that are finished")
 	}
 	parts := append(slices.Clone(s.parts), o.parts...)
 	if block, twice := overlap(parts); twice {
 		return coveredTwice(block)
+	}
+	if s.directions != o.directions { // one is of an earlier version
+		s.dropDirections()
+		o.dropDirections()
 	}
 	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.first(), b.first()) })
 	s.parts, o.parts = parts, nil
