@@ -3,11 +3,14 @@ package calibrate
 import (
 	"fmt"
 	"math"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
-// Choice is the selected method, with the reason: the simplest of the network itself (MLE), temperature scaling (TS)
-// and MF0 that is not significantly worse on validation data than a more complex one. Gains are differences in the
-// objective of tuning, in nats per example; a more complex method must gain more than the amount needed.
+// Choice is the selected method, with the reason: the simplest of the network itself (MLE), temperature scaling (TS),
+// matrix scaling (Matrix) and MF0 that is not significantly worse on validation data than a more complex one. Gains are
+// differences in the objective of tuning, in nats per example; a more complex method must gain more than the amount
+// needed.
 type Choice struct {
 	Method Method `yaml:"method" json:"method"`
 
@@ -18,11 +21,22 @@ type Choice struct {
 	TSGain   float64 `yaml:"ts_gain" json:"ts_gain"`
 	TSNeeded float64 `yaml:"ts_needed" json:"ts_needed"`
 
-	// MF0Gain is the gain of mf0, at its optimum, over the better of these two. It needs one standard error of
+	// MatrixGain is the logarithm of the Bayes factor between matrix and temperature scaling, over N. It needs 1/N:
+	// what the parameters gain by fitting noise is not in it. Both are zero if there was nothing to fit.
+	MatrixGain   float64 `yaml:"matrix_gain,omitempty" json:"matrix_gain,omitempty"`
+	MatrixNeeded float64 `yaml:"matrix_needed,omitempty" json:"matrix_needed,omitempty"`
+
+	// MF0Gain is the gain of mf0, at its optimum, over the best of these. It needs one standard error of
 	// the paired differences, and an NLL that is no higher without the half example that tuning adds.
 	MF0Gain   float64 `yaml:"mf0_gain" json:"mf0_gain"`
 	MF0Needed float64 `yaml:"mf0_needed" json:"mf0_needed"`
+
+	// KeepClass says that only MLE and TS, which keep the network's predicted class, were allowed.
+	KeepClass bool `yaml:"keep_class,omitempty" json:"keep_class,omitempty"`
 }
+
+// MatrixScaled reports whether the calibration has matrix scaling: its logits are those of mf0 too.
+func (c Choice) MatrixScaled() bool { return c.MatrixGain > c.MatrixNeeded }
 
 // trial is the losses and the mean NLL of a tuned method on validation data.
 type trial struct {
@@ -32,20 +46,43 @@ type trial struct {
 
 func (e *examples) trial(j int) trial { return trial{e.losses(j), mean(e.nll[j])} }
 
-// choose compares the network, temperature scaling and mf0.
-func choose(network, scaled, mf0 trial) Choice {
-	c := Choice{Method: MLE, TSGain: mean(network.losses) - mean(scaled.losses),
-		TSNeeded: 0.5 / float64(len(network.losses))}
-	simple := network
-	if c.TSGain > c.TSNeeded {
-		c.Method, simple = TS, scaled
+// ladder is a choice on the way up from the simplest method, with the trial of the one chosen so far.
+type ladder struct {
+	Choice
+	simple trial
+}
+
+// climb begins with the network and temperature scaling.
+func climb(network, scaled trial) *ladder {
+	l := &ladder{Choice{Method: MLE, TSGain: mean(network.losses) - mean(scaled.losses),
+		TSNeeded: 0.5 / float64(len(network.losses))}, network}
+	if l.TSGain > l.TSNeeded {
+		l.Method, l.simple = TS, scaled
 	}
-	c.MF0Gain, c.MF0Needed = pairedGain(simple.losses, mf0.losses)
-	c.MF0Needed = math.Max(c.MF0Needed, resolution)
-	if c.MF0Gain > c.MF0Needed && mf0.nll <= simple.nll {
-		c.Method = MF0
+	return l
+}
+
+// matrix compares matrix scaling by its evidence, and reports whether it is chosen. The caller then sets simple.
+func (l *ladder) matrix(f *layer.Affine, evidence float64) bool {
+	if f == nil {
+		return false
 	}
-	return c
+	n := float64(len(l.simple.losses))
+	l.MatrixGain, l.MatrixNeeded = evidence/n, leastEvidence/n
+	if l.MatrixScaled() {
+		l.Method = Matrix
+	}
+	return l.Method == Matrix
+}
+
+// mf0 compares mf0 with the method chosen so far.
+func (l *ladder) mf0(of trial) Choice {
+	l.MF0Gain, l.MF0Needed = pairedGain(l.simple.losses, of.losses)
+	l.MF0Needed = math.Max(l.MF0Needed, resolution)
+	if l.MF0Gain > l.MF0Needed && of.nll <= l.simple.nll && !l.KeepClass {
+		l.Method = MF0
+	}
+	return l.Choice
 }
 
 // String describes the choice in a sentence, with gains in nats.
@@ -54,10 +91,16 @@ func (c Choice) String() string {
 		return fmt.Sprintf("mf0: gains %.2g nats over the simpler methods on the validation data, above its threshold of %.2g", c.MF0Gain, c.MF0Needed)
 	}
 	mf0 := fmt.Sprintf("mf0 gains %.2g more, below its threshold of %.2g", c.MF0Gain, c.MF0Needed)
-	if c.MF0Gain > c.MF0Needed {
+	switch {
+	case c.KeepClass:
+		mf0 = "matrix scaling and mf0 may change the predicted class"
+	case c.MF0Gain > c.MF0Needed:
 		mf0 = "mf0 has a higher NLL"
 	}
-	if c.Method == TS {
+	switch c.Method {
+	case Matrix:
+		return fmt.Sprintf("matrix scaling: the evidence for it is %.2g nats per example above that for temperature scaling, more than its threshold of %.2g; %s", c.MatrixGain, c.MatrixNeeded, mf0)
+	case TS:
 		return fmt.Sprintf("temperature scaling: gains %.2g nats on the validation data, with half an error added; %s", c.TSGain, mf0)
 	}
 	return fmt.Sprintf("network (uncalibrated): temperature scaling gains %.2g nats on the validation data, below its threshold of %.2g; %s", c.TSGain, c.TSNeeded, mf0)

@@ -36,7 +36,7 @@ func TestTheSimplerMethodIsChosenWithoutASignificantGain(t *testing.T) {
 		{"mf0 gains no more than the tables tell", repeat(1, 2), repeat(0.5, 1.5), repeat(0.5-5e-6, 1.5-5e-6), TS},
 		{"mf0 loses", repeat(1, 2), repeat(0.5, 1.5), repeat(2, 3), TS},
 	} {
-		if got := choose(tried(test.own), tried(test.scaled), tried(test.mf0)); got.Method != test.want {
+		if got := climb(tried(test.own), tried(test.scaled)).mf0(tried(test.mf0)); got.Method != test.want {
 			t.Errorf("%s: %s serves, want %s (%+v)", test.name, got.Method, test.want, got)
 		}
 	}
@@ -49,10 +49,10 @@ func tried(nll []float64) trial { return trial{nll, mean(nll)} }
 func TestMF0IsNotChosenWithAHigherNLL(t *testing.T) {
 	t.Parallel()
 	simple, mf0 := trial{[]float64{3, 4}, 1}, trial{[]float64{2, 3}, 1.01}
-	if got := choose(simple, simple, mf0); got.Method != MLE || !strings.Contains(got.String(), "higher NLL") {
+	if got := climb(simple, simple).mf0(mf0); got.Method != MLE || !strings.Contains(got.String(), "higher NLL") {
 		t.Errorf("%s (%+v)", got, got)
 	}
-	if mf0.nll = 1; choose(simple, simple, mf0).Method != MF0 {
+	if mf0.nll = 1; climb(simple, simple).mf0(mf0).Method != MF0 {
 		t.Error("mf0 does not serve with the same NLL")
 	}
 }
@@ -108,7 +108,7 @@ func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 	} {
 		task := newTask(h, 77).thinned(5)
 		c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
-		o := FitOptions{Damping: Damping{Relative: 1}}
+		o := FitOptions{Damping: Damping{Relative: 1}, KeepClass: true} // matrix scaling has no unit
 		want := fit(t, c, task.val, task.ood, o)
 		for _, unit := range []float64{1 << 14, 1.0 / (1 << 14)} {
 			scaled := func(s *rows.Batch) *rows.Batch {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/eigen"
 )
 
@@ -178,13 +179,19 @@ func (c *Curvature) factor(packed []float64, first int) *factor {
 
 // Posterior inverts the curvature, damped by ε > 0.
 func (c *Curvature) Posterior(cov Covariance, epsilon float64) (*Posterior, error) {
+	return c.mappedPosterior(cov, epsilon, nil)
+}
+
+// mappedPosterior is Posterior with the variances of mapped logits: Σ becomes MΣMᵀ, M being the map's matrix for each
+// parameter of a logit.
+func (c *Curvature) mappedPosterior(cov Covariance, epsilon float64, f *layer.Affine) (*Posterior, error) {
 	if err := c.ready(cov); err != nil {
 		return nil, err
 	}
 	if err := checkDamping(epsilon); err != nil {
 		return nil, err
 	}
-	p := &Posterior{Head: c.head, Structure: c.structure, Covariance: cov, Epsilon: epsilon}
+	p := &Posterior{Head: c.head, Structure: c.structure, Covariance: cov, Epsilon: epsilon, Affine: f}
 	if c.structure == Full {
 		return p, c.invertFull(p)
 	}

@@ -138,7 +138,7 @@ func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Bat
 		if err := context.Cause(ctx); err != nil {
 			return chosen, nil, nil, err
 		}
-		post, err := c.Posterior(o.Covariance, o.Damping.epsilon(rho, unit))
+		post, err := c.mappedPosterior(o.Covariance, o.Damping.epsilon(rho, unit), t.affine)
 		if err != nil {
 			if i == 0 {
 				return chosen, nil, nil, err
@@ -195,6 +195,9 @@ type FitOptions struct {
 	Covariance Covariance // zero: Hessian
 	Damping    Damping
 	Lambda0    float64 // zero: meanfield.Lambda0
+
+	// KeepClass says that the predicted class must stay the network's: Method is MLE or TS.
+	KeepClass bool
 
 	Score    string          // one of [score.Names]; "": it is chosen
 	Training *score.Training // for scores that learn; nil: none of these is tried

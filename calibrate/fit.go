@@ -36,6 +36,10 @@ type Fitted struct {
 //
 // val is labelled validation data; ood, which may be nil, is out-of-distribution data, with or without labels.
 //
+//   - TS is the T that minimises the mean -log p of val's labels under softmax(a/T), with half a wrong example added.
+//   - Matrix scaling, a ↦ Ma+b of low rank, has a normal prior around it, whose precisions maximise the evidence. It
+//     is kept if the evidence is greater by one nat than that of temperature scaling, and its logits then take the
+//     place of the network's in what follows.
 //   - Damping: automatic damping tries ρ = 1, 10, 0.1 and 0.01 mean eigenvalues, and keeps 1 unless another has an
 //     NLL that is lower by more than one standard error of the paired differences between examples.
 //   - Optimum minimises the mean -log p of val's labels under mf0, with half a wrong example added, over T_act from
@@ -46,7 +50,7 @@ type Fitted struct {
 //     likelihood does not decide, the posterior gets the larger share of the spread.
 //   - OOD maximises the AUROC of 1 - max p over the same temperatures, with the larger τ among near equals. TSOOD is
 //     the temperature that maximises that of softmax(a/T).
-//   - Method is mf0 if it is significantly better than temperature scaling and the network itself; see Choice.
+//   - Method is mf0 if it is significantly better than simpler methods; see Choice.
 //   - Score is the studentized margin unless another is asked for or detects ood better; see score.Selection.
 //
 // When ctx ends, Fit returns, at the latest after the inversion in progress.
@@ -83,16 +87,11 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	}
 	o.Progress("tuning", 0, steps)
 
-	act := logitUnit(h, val)
-	t := newTuningSet(h, val, true, o.Lambda0, act)
-	t.trained = o.ValTrained
-	t.plain(1 / act)
-	network := t.trial(0)
-	scale, limit, err := t.temperatureScaling(ctx)
+	s, err := fitSimple(ctx, h, val, &o)
 	if err != nil {
 		return nil, err
 	}
-	scaled := t.trial(0)
+	t, limit := s.t, s.limit
 	step()
 
 	chosen, tried, warnings, err := t.tuneDamping(ctx, c, val, o, unit, step)
@@ -100,12 +99,13 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 		return nil, err
 	}
 	f := &Fitted{Rho: chosen.Rho, Candidates: tried, MedianVariance: chosen.median, Warnings: warnings}
-	f.Posterior, f.Product, f.Lambda0, f.TS = chosen.posterior, c.product, o.Lambda0, scale*act
+	f.Posterior, f.Product, f.Lambda0, f.TS = chosen.posterior, c.product, o.Lambda0, s.temperature
+	act := t.unit
 	f.NLLGrid = chosen.grid
 	scaleTo(f.NLLGrid.Act, act, f.NLLGrid.Act)
 
 	t.evaluate([]float64{chosen.best.act}, chosen.best.tau*chosen.median)
-	f.Choice = choose(network, scaled, t.trial(0))
+	f.Choice = s.ladder.mf0(t.trial(0))
 	if f.Method = f.Choice.Method; f.Method == MF0 {
 		// The gain for which mf0 was chosen is kept.
 		limit = chosen.best.value + f.Choice.MF0Gain - f.Choice.MF0Needed
@@ -115,7 +115,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	f.OOD = f.NLL
 	var outside *score.Examples
 	if ood != nil {
-		out, err := f.tuneOOD(ctx, c.product, t, val, ood)
+		out, err := f.tuneOOD(ctx, c.product, t, val, ood, s.unit)
 		if err != nil {
 			return nil, err
 		}
@@ -130,13 +130,47 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	return f, nil
 }
 
+// simple is the methods without variances, fitted to validation data.
+type simple struct {
+	ladder      *ladder
+	temperature float64    // T of temperature scaling
+	unit        float64    // of T_act for the network's logits
+	t           *tuningSet // of the logits that mf0 begins with: the network's or matrix scaling's
+	limit       float64    // the objective that mf0 should not exceed: of temperature or matrix scaling
+}
+
+func fitSimple(ctx context.Context, h layer.Head, val *rows.Batch, o *FitOptions) (s simple, err error) {
+	s.t = newTuningSet(h, nil, val, true, o.Lambda0, 0)
+	s.t.plain(1 / s.t.unit)
+	network := s.t.trial(0)
+	if s.temperature, s.limit, err = s.t.temperatureScaling(ctx); err != nil {
+		return s, err
+	}
+	s.unit = s.t.unit
+	s.temperature *= s.unit
+	s.ladder = climb(network, s.t.trial(0))
+	if s.ladder.KeepClass = o.KeepClass; !o.KeepClass {
+		f, evidence, err := fitMatrix(ctx, h, val, s.temperature)
+		if err != nil {
+			return s, err
+		}
+		if s.ladder.matrix(f, evidence) {
+			s.t = newTuningSet(h, f, val, true, o.Lambda0, 0)
+			s.t.plain(1 / s.t.unit)
+			s.ladder.simple, s.limit = s.t.trial(0), s.t.objective(0)
+		}
+	}
+	s.t.trained = o.ValTrained
+	return s, nil
+}
+
 // chooseScore chooses the out-of-distribution score, and tries the scores on synthetic OOD data.
 func (f *Fitted) chooseScore(
 	ctx context.Context, product parallel.Product, t *tuningSet, held score.ValidationData, o FitOptions,
 ) (err error) {
 	o.Progress("scores", 0, 1)
 	if b := o.Synthetic; b != nil {
-		s := newTuningSet(t.head, b, false, f.Lambda0, t.unit)
+		s := newTuningSet(t.head, t.affine, b, false, f.Lambda0, t.unit)
 		if err := f.Posterior.forms(product, s.s2, s.leverage, b.Features, s.n); err != nil {
 			return err
 		}
@@ -156,10 +190,11 @@ func (f *Fitted) temperatures(p point, act float64) layer.Temperatures {
 }
 
 // tuneOOD tunes the pair OOD and TSOOD on out-of-distribution data, and returns it as a tuning set. t is that of
-// val.
-func (f *Fitted) tuneOOD(ctx context.Context, product parallel.Product, t *tuningSet, val, ood *rows.Batch,
+// val, and plainUnit the unit of T_act for the network's logits.
+func (f *Fitted) tuneOOD(
+	ctx context.Context, product parallel.Product, t *tuningSet, val, ood *rows.Batch, plainUnit float64,
 ) (*tuningSet, error) {
-	o := newTuningSet(t.head, ood, false, f.Lambda0, t.unit)
+	o := newTuningSet(t.head, t.affine, ood, false, f.Lambda0, t.unit)
 	if err := f.Posterior.forms(product, o.s2, o.leverage, ood.Features, o.n); err != nil {
 		return nil, err
 	}
@@ -167,7 +202,7 @@ func (f *Fitted) tuneOOD(ctx context.Context, product parallel.Product, t *tunin
 	if err != nil {
 		return nil, err
 	}
-	if f.TSOOD, err = tuneTS(ctx, t.head, val, ood, t.unit); err != nil {
+	if f.TSOOD, err = tuneTS(ctx, t.head, val, ood, plainUnit); err != nil {
 		return nil, err
 	}
 	f.OOD = f.temperatures(best, t.unit)
@@ -201,9 +236,10 @@ func (f *Fitted) examples(product parallel.Product, t *tuningSet, s *rows.Batch)
 		Product: product,
 	}
 	parallel.For(s.N, func(first, last int) {
-		e, logp := newEvaluator(t.head, f.Lambda0), make([]float64, t.head.Probabilities())
+		e, logp, a := newEvaluator(t.head, f.Lambda0), make([]float64, t.head.Probabilities()), make([]float64, x.K)
 		for i := first; i < last; i++ {
-			x.Margin[i] = e.mf0(logp, s.Logits[i*x.K:(i+1)*x.K], t.s2[i*x.K:(i+1)*x.K], f.OOD)
+			t.affine.To(a, s.Logits[i*x.K:(i+1)*x.K])
+			x.Margin[i] = e.mf0(logp, a, t.s2[i*x.K:(i+1)*x.K], f.OOD)
 		}
 	})
 	return x

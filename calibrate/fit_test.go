@@ -197,8 +197,8 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 // how much NLL is larger at the chosen, with its standard error.
 func (f *Fitted) optimum(t *testing.T, val *rows.Batch) (pair layer.Temperatures, loss, stdErr float64) {
 	t.Helper()
-	unit := logitUnit(f.Posterior.Head, val)
-	set := newTuningSet(f.Posterior.Head, val, true, meanfield.Lambda0, unit)
+	set := newTuningSet(f.Posterior.Head, f.Posterior.Affine, val, true, meanfield.Lambda0, 0)
+	unit := set.unit
 	copy(set.s2, f.Posterior.variancesOf(val))
 	_, best, err := tuneNLL(t.Context(), &set.examples, f.MedianVariance, f.Lambda0)
 	if err != nil {
@@ -274,7 +274,7 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 			logp, rest := Plain(s.head, s.set.Logits, n, temperature)
 			return objective(s.head, logp, rest, s.set)
 		}
-		got, _, err := newTuningSet(s.head, s.set, true, meanfield.Lambda0, 1).temperatureScaling(t.Context())
+		got, _, err := newTuningSet(s.head, nil, s.set, true, meanfield.Lambda0, 1).temperatureScaling(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +322,7 @@ func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
 	task := newTask(h, 820)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	p := mustPosterior(t, c, Hessian, 1)
-	val, ood := newTuningSet(h, task.val, true, meanfield.Lambda0, 1), newTuningSet(h, task.ood, false,
+	val, ood := newTuningSet(h, nil, task.val, true, meanfield.Lambda0, 1), newTuningSet(h, nil, task.ood, false,
 		meanfield.Lambda0, 1)
 	copy(val.s2, p.variancesOf(task.val))
 	copy(ood.s2, p.variancesOf(task.ood))

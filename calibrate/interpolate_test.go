@@ -33,7 +33,7 @@ func TestInterpolatedSandwichEqualsAllRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := mustPosterior(t, c, Sandwich, rho*unit) // by all rows: K is small
-			row, rows := c.sandwichRow(p), 0
+			row, rows := c.sandwichRow(p, p.QB), 0
 			got := make([]float64, len(p.V))
 			if !interpolateRows(got, p.LambdaA, 1e-10*p.Epsilon/p.LambdaB[h.Logits-1], func(dst []float64, x float64) {
 				rows++
@@ -66,7 +66,7 @@ func TestSandwichOfManyClassesIsInterpolated(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := mustPosterior(t, c, Sandwich, unit)
-	row, want := c.sandwichRow(p), make([]float64, h.Logits)
+	row, want := c.sandwichRow(p, p.QB), make([]float64, h.Logits)
 	for _, i := range []int{0, 57, 200, h.Dim() - 1} {
 		row(want, p.LambdaA[i])
 		for k := range want {

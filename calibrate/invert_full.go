@@ -1,11 +1,16 @@
 package calibrate
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
+)
 
 // invertFull forms the diagonal blocks of the covariance.
 //
 // With H̃ = UᵀU the inverse is U⁻¹U⁻ᵀ, so that Σ_kk is the Gram matrix of the rows of U⁻¹ that belong to logit k.
-// Only the sandwich needs the rest of the inverse.
+// Only the sandwich needs the rest of the inverse. For mapped logits, the rows of logit k are Σ_j M_kj times those
+// of j.
 func (c *Curvature) invertFull(p *Posterior) error {
 	d := c.head.Dim()
 	m := c.h
@@ -20,7 +25,13 @@ func (c *Curvature) invertFull(p *Posterior) error {
 		}
 		blocks := p.Blocks[first*d*d : (first+c.coupled)*d*d]
 		if p.Covariance == Sandwich {
-			if err := c.sandwich(blocks, u, first); err != nil {
+			if err := c.sandwich(blocks, u, first, p.Affine); err != nil {
+				return err
+			}
+			continue
+		}
+		if p.Affine != nil && c.coupled > 1 {
+			if err := c.mappedBlocks(blocks, u, p.Affine); err != nil {
 				return err
 			}
 			continue
@@ -29,6 +40,12 @@ func (c *Curvature) invertFull(p *Posterior) error {
 			if err := u.gram(blocks[i*d*d:(i+1)*d*d], i*d, (i+1)*d); err != nil {
 				return err
 			}
+		}
+	}
+	if p.Affine != nil && c.coupled == 1 {
+		for i := range p.Blocks {
+			scale := p.Affine.Scale[i/(d*d)]
+			p.Blocks[i] *= scale * scale
 		}
 	}
 	u := newFactor(d, c.product)
@@ -44,6 +61,36 @@ func (c *Curvature) invertFull(p *Posterior) error {
 	}
 	p.Leverage = make([]float64, d*d)
 	return u.gram(p.Leverage, 0, d)
+}
+
+// mappedBlocks writes the diagonal blocks of MΣMᵀ for Σ = U⁻¹U⁻ᵀ.
+func (c *Curvature) mappedBlocks(blocks []float64, u *factor, f *layer.Affine) error {
+	k, d := c.coupled, c.head.Dim()
+	lower, m := u.transposed(0, k*d), f.Matrix()
+	x := make([]float64, k*d*d)
+	for i := range k {
+		addColumns(x, lower, m[i*k:(i+1)*k], d)
+		if err := c.product.AddTransposedProduct(blocks[i*d*d:(i+1)*d*d], x, x, k*d, d, d); err != nil {
+			return err
+		}
+		mirror(blocks[i*d*d:(i+1)*d*d], d)
+	}
+	return nil
+}
+
+// addColumns writes the sum of the columns of lower [n,K·d] that belong to each logit, times its weight, to dst [n,d].
+func addColumns(dst, lower, weights []float64, d int) {
+	n := len(dst) / d
+	width := len(lower) / n
+	clear(dst)
+	for r := range n {
+		row := dst[r*d : (r+1)*d]
+		for j, w := range weights {
+			for c, v := range lower[r*width+j*d : r*width+(j+1)*d] {
+				row[c] += w * v
+			}
+		}
+	}
 }
 
 // leverageDelta returns δ, or 1 if all features are zero.
@@ -113,15 +160,25 @@ func (c *Curvature) Inverse(cov Covariance, epsilon float64, f func(logit int, r
 }
 
 // sandwich writes the diagonal blocks of MJM, M = U⁻¹U⁻ᵀ, for the coupled logits from first on. They are
-// M_k J M_kᵀ, where M_k is the k-th D rows of M.
-func (c *Curvature) sandwich(blocks []float64, u *factor, first int) error {
+// M_k J M_kᵀ, where M_k is the k-th D rows of M or, for mapped logits, their combination.
+func (c *Curvature) sandwich(blocks []float64, u *factor, first int, f *layer.Affine) error {
 	k, d := c.coupled, c.head.Dim()
 	n := k * d
 	j := c.dense(c.j, first)
 	lower := u.transposed(0, n) // U⁻ᵀ
 	m, right := make([]float64, d*n), make([]float64, d*n)
+	var weights, x []float64
+	if f != nil && k > 1 {
+		weights, x = f.Matrix(), make([]float64, n*d)
+	}
 	for i := range k {
-		if err := u.inverseRows(m, lower, i*d, (i+1)*d); err != nil { // M_k
+		if weights != nil {
+			addColumns(x, lower, weights[i*k:(i+1)*k], d)
+			clear(m)
+			if err := c.product.AddTransposedProduct(m, x, lower, n, d, n); err != nil {
+				return err
+			}
+		} else if err := u.inverseRows(m, lower, i*d, (i+1)*d); err != nil { // M_k
 			return err
 		}
 		if err := c.product.Multiply(right, m, j, d, n, n); err != nil {

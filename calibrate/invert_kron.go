@@ -12,6 +12,8 @@ import (
 //
 //	H⁻¹, J⁻¹:  V_ik = Σ_j Q_kj² / (λ_A,i λ_B,j + ε)
 //	H⁻¹JH⁻¹:  V_ik = λ_A,i Σ_jl Q_kj Q_kl G̃_jl / ((λ_A,i λ_B,j + ε)(λ_A,i λ_B,l + ε)),  G̃ = QᵀGQ
+//
+// For mapped logits Q_kj is (MQ)_kj, but in G̃.
 func (c *Curvature) invertKronecker(p *Posterior) error {
 	a, b, err := c.spectra(p.Covariance)
 	if err != nil {
@@ -33,7 +35,7 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 			}
 		}
 	case p.Covariance == Sandwich:
-		c.sandwichV(p)
+		c.sandwichV(p, p.mappedQB())
 	default:
 		inverse := make([]float64, d*k) // 1/(λ_A,i λ_B,j + ε)
 		for i, la := range p.LambdaA {
@@ -41,11 +43,11 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 				inverse[i*k+j] = 1 / (la*lb + p.Epsilon)
 			}
 		}
-		squares := make([]float64, k*k)
-		for i, v := range p.QB {
-			squares[i] = v * v
-		}
-		blas64.Gemm(blas.NoTrans, blas.Trans, 1, general(inverse, d, k), general(squares, k, k), 0, general(p.V, d, k))
+		q := general(squares(p.mappedQB()), k, k)
+		blas64.Gemm(blas.NoTrans, blas.Trans, 1, general(inverse, d, k), q, 0, general(p.V, d, k))
+	}
+	if c.diagonal && p.Affine != nil {
+		p.mapDiagonal()
 	}
 	var trace float64
 	for _, v := range p.LambdaA {
@@ -59,10 +61,30 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 	return nil
 }
 
-// sandwichV fills V row by row or, if that would take long, interpolates it from fewer rows.
-func (c *Curvature) sandwichV(p *Posterior) {
+// mappedQB returns MQ_B.
+func (p *Posterior) mappedQB() []float64 {
+	if p.Affine == nil {
+		return p.QB
+	}
+	k := p.Head.Logits
+	m, out := p.Affine.Matrix(), general(make([]float64, k*k), k, k)
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(m, k, k), general(p.QB, k, k), 0, out)
+	return out.Data
+}
+
+// mapDiagonal multiplies the variances of logits without covariances by the squares of M, which is diagonal for those
+// that a diagonal B has: separate ones, and very many.
+func (p *Posterior) mapDiagonal() {
+	k := p.Head.Logits
+	for i := range p.V {
+		p.V[i] *= p.Affine.Scale[i%k] * p.Affine.Scale[i%k]
+	}
+}
+
+// sandwichV fills V row by row or, if that would take long, interpolates it from fewer rows. q is MQ_B.
+func (c *Curvature) sandwichV(p *Posterior, q []float64) {
 	k, d := c.head.Logits, len(p.LambdaA)
-	row := c.sandwichRow(p)
+	row := c.sandwichRow(p, q)
 	const slow = 1e10 // multiplications: a second or two
 	interpolated := false
 	if float64(d)*float64(k)*float64(k)*float64(k) > slow {
@@ -83,7 +105,7 @@ func (c *Curvature) sandwichV(p *Posterior) {
 
 // sandwichRow returns a function that writes a row of V divided by λ_A, diag(Q W Qᵀ) with W = w wᵀ ⊙ G̃ and
 // w_j = 1/(λ_A λ_B,j + ε), by a K×K product.
-func (c *Curvature) sandwichRow(p *Posterior) func(dst []float64, la float64) {
+func (c *Curvature) sandwichRow(p *Posterior, mapped []float64) func(dst []float64, la float64) {
 	k := c.head.Logits
 	q := general(p.QB, k, k)
 	g, t := general(make([]float64, k*k), k, k), general(make([]float64, k*k), k, k)
@@ -93,7 +115,7 @@ func (c *Curvature) sandwichRow(p *Posterior) func(dst []float64, la float64) {
 	return func(dst []float64, la float64) {
 		for r := range k {
 			for j, lb := range p.LambdaB {
-				scaled.Data[r*k+j] = p.QB[r*k+j] / (la*lb + p.Epsilon)
+				scaled.Data[r*k+j] = mapped[r*k+j] / (la*lb + p.Epsilon)
 			}
 		}
 		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, scaled, g, 0, t)

@@ -46,7 +46,7 @@ func TestMF0TendsToTheStudentizedMargin(t *testing.T) {
 					for j := range s2 {
 						s2[j] = x.Leverage[i]
 					}
-					margin := e.mf0(logp[:h.Probabilities()], x.Logits[i*k:(i+1)*k], s2, pair)
+					margin := e.mf0(logp[:h.Probabilities()], mapped(nil, k, x.Logits[i*k:(i+1)*k]), s2, pair)
 					unit := -margin / want[i]
 					if i > 0 && !approx.Relative(unit, last, 1e-6) {
 						t.Fatalf("example %d: margin %v is %v of the score %v, of others %v", i, margin, unit, want[i], last)

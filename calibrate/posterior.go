@@ -41,6 +41,9 @@ type Posterior struct {
 	Covariance Covariance
 	Epsilon    float64 // ε, added to every eigenvalue
 
+	// Affine, unless nil, is matrix scaling: the variances are those of the mapped logits.
+	Affine *layer.Affine
+
 	// Full: Blocks [K,D,D] holds the Σ_kk, and Leverage [D,D] is (A + δI)⁻¹. For separate logits the Σ_kk are
 	// all of Σ.
 	Blocks []float64

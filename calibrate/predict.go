@@ -16,13 +16,19 @@ type Method string
 const (
 	MLE Method = "mle" // the network's own, softmax(a)
 	TS  Method = "ts"  // temperature scaling, softmax(a/T)
-	MF0 Method = "mf0" // the mean-field integral over the posterior (paper, eq. 9)
+	// Matrix is matrix scaling, softmax(Ma+b), of low rank and with a prior; for separate logits Platt scaling of each.
+	Matrix Method = "matrix"
+	// MF0 is the mean-field integral over the posterior (paper, eq. 9), of matrix scaling's logits if there are any.
+	MF0 Method = "mf0"
 )
+
+// Methods are all methods, from the simplest on.
+var Methods = []Method{MLE, TS, Matrix, MF0}
 
 // Validate reports an unknown method.
 func (m Method) Validate() error {
-	if m != MLE && m != TS && m != MF0 {
-		return fmt.Errorf("method %.70q, want %s, %s or %s", m, MF0, TS, MLE)
+	if !slices.Contains(Methods, m) {
+		return fmt.Errorf("method %.70q, want %s, %s, %s or %s", m, MF0, Matrix, TS, MLE)
 	}
 	return nil
 }
@@ -63,10 +69,19 @@ type Predictions struct {
 	OODScore, OODPercentile, OODPValue, Leverage []float64
 }
 
-// PlainTemperature returns T if the probabilities are softmax(a/T), and 0 if they are mf0's.
+// Affine returns the map of the logits that a method has, nil for none.
+func (c *Calibration) Affine(m Method) *layer.Affine {
+	if m == MLE || m == TS {
+		return nil
+	}
+	return c.Posterior.Affine
+}
+
+// PlainTemperature returns T if the probabilities are softmax(a/T) of the logits or of matrix scaling's, and 0 if they
+// are mf0's.
 func (c *Calibration) PlainTemperature() float64 {
 	switch c.Method {
-	case MLE:
+	case MLE, Matrix:
 		return 1
 	case TS:
 		return c.TS
@@ -143,18 +158,22 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 		c.Posterior.Both(p.Variance, p.Leverage, phi, n)
 	}
 	plain := c.PlainTemperature()
+	of, mapped := c.Affine(c.Method), c.Posterior.Affine
 	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, c.Lambda0)
-		unused := make([]float64, width)
+		unused, logit := make([]float64, width), make([]float64, k)
 		for i := first; i < last; i++ {
 			a, v := logits[i*k:(i+1)*k], p.Variance[i*k:(i+1)*k]
-			if margin {
-				x.Margin[i] = e.mf0(unused, a, v, c.OOD)
+			if mapped.To(logit, a); margin {
+				x.Margin[i] = e.mf0(unused, logit, v, c.OOD)
+			}
+			if of != mapped {
+				of.To(logit, a)
 			}
 			if logp := p.LogP[i*width : (i+1)*width]; plain > 0 {
-				p.Margin[i] = e.plain(logp, a, plain)
+				p.Margin[i] = e.plain(logp, logit, plain)
 			} else {
-				p.Margin[i] = e.mf0(logp, a, v, c.NLL)
+				p.Margin[i] = e.mf0(logp, logit, v, c.NLL)
 			}
 		}
 	})
@@ -164,33 +183,48 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 // Plain evaluates softmax(a/T), or sigmoids, for n examples: the network's probabilities at T = 1, and temperature
 // scaling's at its T. It returns log-probabilities and margins as in [Predictions].
 func Plain(h layer.Head, logits []float32, n int, temperature float64) (logp, margin []float64) {
-	checkLogits(logits, n, h)
-	width := h.Probabilities()
-	logp, margin = make([]float64, n*width), make([]float64, n)
-	parallel.For(n, func(first, last int) {
-		e := newEvaluator(h, 0)
-		for i := first; i < last; i++ {
-			margin[i] = e.plain(logp[i*width:(i+1)*width], logits[i*h.Logits:(i+1)*h.Logits], temperature)
-		}
+	return plainMapped(h, nil, logits, n, temperature)
+}
+
+func plainMapped(h layer.Head, f *layer.Affine, logits []float32, n int, temperature float64) (logp, margin []float64) {
+	return evaluated(h, f, logits, n, 0, func(e *evaluator, logp, a []float64, _ int) float64 {
+		return e.plain(logp, a, temperature)
 	})
-	return logp, margin
 }
 
 // MeanField evaluates mf0 for n examples from their logits [n,K] and variances [n,K] at T_ens = 1, at any
-// temperatures. lambda0 is as in a Calibration. It returns log-probabilities and margins as in [Predictions].
-func MeanField(h layer.Head, logits []float32, variance []float64, n int, t layer.Temperatures, lambda0 float64) (
+// temperatures. It returns log-probabilities and margins as in [Predictions].
+func (c *Calibration) MeanField(logits []float32, variance []float64, n int, t layer.Temperatures) (
 	logp, margin []float64,
 ) {
-	checkLogits(logits, n, h)
 	if len(variance) != len(logits) {
 		panic(fmt.Sprintf("calibrate: %d variances of %d logits", len(variance), len(logits)))
 	}
+	h := c.Posterior.Head
+	k := h.Logits
+	return evaluated(h, c.Posterior.Affine, logits, n, c.Lambda0, func(e *evaluator, logp, a []float64, i int) float64 {
+		return e.mf0(logp, a, variance[i*k:(i+1)*k], t)
+	})
+}
+
+// Plain evaluates a method other than MF0 for n examples. It returns log-probabilities and margins as in [Predictions].
+func (c *Calibration) Plain(m Method, logits []float32, n int) (logp, margin []float64) {
+	of := Calibration{Method: m, TS: c.TS}
+	return plainMapped(c.Posterior.Head, c.Affine(m), logits, n, of.PlainTemperature())
+}
+
+// evaluated calls f for every example, with the images of its logits.
+func evaluated(h layer.Head, m *layer.Affine, logits []float32, n int, lambda0 float64,
+	f func(e *evaluator, logp, logits []float64, i int) (margin float64),
+) (logp, margin []float64) {
+	checkLogits(logits, n, h)
 	k, width := h.Logits, h.Probabilities()
 	logp, margin = make([]float64, n*width), make([]float64, n)
 	parallel.For(n, func(first, last int) {
-		e := newEvaluator(h, lambda0)
+		e, a := newEvaluator(h, lambda0), make([]float64, k)
 		for i := first; i < last; i++ {
-			margin[i] = e.mf0(logp[i*width:(i+1)*width], logits[i*k:(i+1)*k], variance[i*k:(i+1)*k], t)
+			m.To(a, logits[i*k:(i+1)*k])
+			margin[i] = f(e, logp[i*width:(i+1)*width], a, i)
 		}
 	})
 	return logp, margin
@@ -225,25 +259,25 @@ func newEvaluator(h layer.Head, lambda0 float64) *evaluator {
 	}
 }
 
-func (e *evaluator) mf0(logp []float64, logits []float32, s2 []float64, t layer.Temperatures) (margin float64) {
+func (e *evaluator) mf0(logp, logits, s2 []float64, t layer.Temperatures) (margin float64) {
 	if e.separate {
 		inverseT := e.s2
 		meanfield.InverseTemperaturesTo(inverseT, s2, 1/t.Ens, e.lambda0)
 		for k, a := range logits {
-			e.mu[k] = float64(a) / t.Act * inverseT[k]
+			e.mu[k] = a / t.Act * inverseT[k]
 		}
 		return e.predict(logp, e.mu)
 	}
 	for k, a := range logits {
-		e.mu[k] = float64(a) / t.Act
+		e.mu[k] = a / t.Act
 		e.s2[k] = s2[k] / t.Ens
 	}
 	return e.w.MF0(logp, e.mu, e.s2)
 }
 
-func (e *evaluator) plain(logp []float64, logits []float32, temperature float64) (margin float64) {
+func (e *evaluator) plain(logp, logits []float64, temperature float64) (margin float64) {
 	for k, a := range logits {
-		e.mu[k] = float64(a) / temperature
+		e.mu[k] = a / temperature
 	}
 	return e.predict(logp, e.mu)
 }

@@ -117,7 +117,7 @@ func TestMeanFieldIsPredictWithoutFeatures(t *testing.T) {
 			Lambda0: 0.3, Score: servedMF0(0.4),
 		}
 		want := c.Predict(s.Features, s.Logits, s.N)
-		logp, margin := MeanField(h, s.Logits, want.Variance, s.N, c.NLL, c.Lambda0)
+		logp, margin := c.MeanField(s.Logits, want.Variance, s.N, c.NLL)
 		if !slices.Equal(logp, want.LogP) || !slices.Equal(margin, want.Margin) {
 			t.Errorf("%s: not what Predict gives", nameOf(h))
 		}

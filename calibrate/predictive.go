@@ -282,7 +282,7 @@ func tuneTS(ctx context.Context, h layer.Head, val, ood *rows.Batch, unit float6
 
 // plainExamples are examples at softmax(a/T). They have no nll.
 func plainExamples(h layer.Head, s *rows.Batch, unit float64) *examples {
-	k := h.Logits
+	k, logits := h.Logits, mapped(nil, h.Logits, s.Logits)
 	e := newExamples(s.N, h.Categories())
 	e.subsample = func() *examples { return nil }
 	e.evaluate = func(acts []float64, _ float64) {
@@ -290,7 +290,7 @@ func plainExamples(h layer.Head, s *rows.Batch, unit float64) *examples {
 			plain, logp := newEvaluator(h, 0), make([]float64, h.Probabilities())
 			for i := first; i < last; i++ {
 				for j, act := range acts {
-					e.margin[j][i] = plain.plain(logp, s.Logits[i*k:(i+1)*k], act*unit)
+					e.margin[j][i] = plain.plain(logp, logits[i*k:(i+1)*k], act*unit)
 				}
 			}
 		})

@@ -17,7 +17,7 @@ import (
 // predictive is mf0 of a set or, without a spread, its softmax, as any method's.
 type predictive struct {
 	h      layer.Head
-	logits []float32
+	logits []float64
 	s2     []float64
 	spread float64
 }
@@ -54,9 +54,11 @@ var tuneHead = layer.Head{Logits: 3, Features: 4, Bias: true, Link: layer.Softma
 func fittedTask(t *testing.T) (task task, f *Fitted, val, ood *predictive) {
 	t.Helper()
 	task = newTask(tuneHead, 5)
-	f = fit(t, accumulate(t, CurvatureConfig{Head: tuneHead}, task.train, 0), task.val, task.ood, FitOptions{})
+	c := accumulate(t, CurvatureConfig{Head: tuneHead}, task.train, 0)
+	f = fit(t, c, task.val, task.ood, FitOptions{KeepClass: true})
 	of := func(s *rows.Batch) *predictive {
-		return &predictive{tuneHead, s.Logits, f.Posterior.variancesOf(s), f.MedianVariance}
+		logits := mapped(nil, tuneHead.Logits, s.Logits)
+		return &predictive{tuneHead, logits, f.Posterior.variancesOf(s), f.MedianVariance}
 	}
 	return task, f, of(task.val), of(task.ood)
 }
@@ -211,9 +213,9 @@ func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 	h := layer.Head{Logits: 3, Features: 1, Link: layer.Softmax}
 	logits := []float32{0, 1900, 2000, 0, 1900, 2001, 1900, 1900, 2001}
 	s := &rows.Batch{N: 3, Features: make([]float32, 3), Logits: logits}
-	mf0 := newTuningSet(h, s, false, meanfield.Lambda0, 1) // with variances of zero
+	mf0 := newTuningSet(h, nil, s, false, meanfield.Lambda0, 1) // with variances of zero
 	for name, e := range map[string]*examples{
-		"mf0": &mf0.examples, "another method": predicted(t.Context(), &predictive{h: h, logits: logits}, nil, 1, 1),
+		"mf0": &mf0.examples, "another method": predicted(t.Context(), &predictive{h: h, logits: mapped(nil, 3, logits)}, nil, 1, 1),
 		"temperature scaling": plainExamples(h, s, 1),
 	} {
 		for _, act := range []float64{1, 0.05, 20} {
@@ -238,7 +240,9 @@ func manyExamples(t *testing.T) (set *rows.Batch, val, ood *predictive, spread f
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(s *rows.Batch) *predictive { return &predictive{tuneHead, s.Logits, p.variancesOf(s), 1} }
+	of := func(s *rows.Batch) *predictive {
+		return &predictive{tuneHead, mapped(nil, tuneHead.Logits, s.Logits), p.variancesOf(s), 1}
+	}
 	val, ood = of(set), of(far)
 	spread = median(val.s2)
 	val.spread, ood.spread = spread, spread
@@ -275,7 +279,7 @@ type drawn struct{ *predictive }
 
 func (d drawn) Fewer(most int) Predictive {
 	few := *d.predictive
-	few.logits = make([]float32, len(d.logits))
+	few.logits = make([]float64, len(d.logits))
 	for i, v := range d.logits {
 		few.logits[i] = v * 4 / 3
 	}

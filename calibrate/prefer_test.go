@@ -36,7 +36,7 @@ func flatSet(n int, sharpness float64, informative bool, seed uint64) *tuningSet
 		s.Features = append(s.Features, 0)
 		s.Labels = append(s.Labels, label)
 	}
-	t := newTuningSet(layer.Head{Logits: k, Features: 1, Link: layer.Softmax}, s, true, meanfield.Lambda0, 1)
+	t := newTuningSet(layer.Head{Logits: k, Features: 1, Link: layer.Softmax}, nil, s, true, meanfield.Lambda0, 1)
 	copy(t.s2, s2)
 	return t
 }

@@ -179,8 +179,8 @@ func TestTuneWhereTheAUROCIsOneEverywhere(t *testing.T) {
 		sure, unsure := &predictive{h: tuneHead, spread: 1}, &predictive{h: tuneHead, spread: 1}
 		var labels []int
 		for i := range n {
-			sure.logits = append(sure.logits, 9, 0, float32(i%7)/7)
-			unsure.logits = append(unsure.logits, 0.1, 0, float32(i%5)/50)
+			sure.logits = append(sure.logits, 9, 0, float64(i%7)/7)
+			unsure.logits = append(unsure.logits, 0.1, 0, float64(i%5)/50)
 			for range 3 {
 				sure.s2, unsure.s2 = append(sure.s2, 0.5+float64(i%3)/2), append(unsure.s2, 0.5+float64(i%3)/2)
 			}
@@ -308,7 +308,7 @@ func TestTuningOnManyExamplesFindsTheSameOptimum(t *testing.T) {
 		for _, epsilon := range []float64{1e-3, 1} {
 			p := mustPosterior(t, c, Hessian, epsilon)
 			data := m.draw(4*subsampleSize+123, 0)
-			val := newTuningSet(h, data, true, meanfield.Lambda0, 1)
+			val := newTuningSet(h, nil, data, true, meanfield.Lambda0, 1)
 			copy(val.s2, p.variancesOf(data))
 			mid := median(val.s2)
 			_, best, err := tuneNLL(t.Context(), &val.examples, mid, meanfield.Lambda0)

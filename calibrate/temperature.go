@@ -32,17 +32,12 @@ func actUnit(examples, n int, logits func(dst []float64, i int)) float64 {
 	return unit
 }
 
-// logitUnit returns actUnit of a batch. A sigmoid is a softmax of two logits, 0 and a.
-func logitUnit(h layer.Head, s *rows.Batch) float64 {
-	k := h.Logits
-	if !h.Link.Separate() {
-		return actUnit(s.N, k, func(dst []float64, i int) {
-			for j, v := range s.Logits[i*k : (i+1)*k] {
-				dst[j] = float64(v)
-			}
-		})
+// logitUnit returns actUnit of logits [N,K]. A sigmoid is a softmax of two logits, 0 and a.
+func logitUnit(h layer.Head, logits []float64) float64 {
+	if k := h.Logits; !h.Link.Separate() {
+		return actUnit(len(logits)/k, k, func(dst []float64, i int) { copy(dst, logits[i*k:(i+1)*k]) })
 	}
-	return actUnit(len(s.Logits), 2, func(dst []float64, i int) { dst[0], dst[1] = 0, float64(s.Logits[i]) })
+	return actUnit(len(logits), 2, func(dst []float64, i int) { dst[0], dst[1] = 0, logits[i] })
 }
 
 // examples are the predictions of a method for validation or OOD data, on which temperatures are tuned.
@@ -127,6 +122,7 @@ func (e *examples) wrong(j int) float64 {
 type tuningSet struct {
 	examples
 	head    layer.Head
+	affine  *layer.Affine // of the logits
 	lambda0 float64
 	unit    float64           // of T_act
 	labels  []int             // nil for OOD data
@@ -141,8 +137,12 @@ type tuningSet struct {
 	few *tuningSet // of sparse
 }
 
-func newTuningSet(h layer.Head, s *rows.Batch, labelled bool, lambda0, unit float64) *tuningSet {
-	t := &tuningSet{head: h, lambda0: lambda0, unit: unit}
+// newTuningSet prepares a batch whose logits are mapped by f. For a unit of 0 it takes that of the logits.
+func newTuningSet(h layer.Head, f *layer.Affine, s *rows.Batch, labelled bool, lambda0, unit float64) *tuningSet {
+	t := &tuningSet{head: h, affine: f, lambda0: lambda0, logits: mapped(f, h.Logits, s.Logits)}
+	if t.unit = unit; unit == 0 {
+		t.unit = logitUnit(h, t.logits)
+	}
 	t.init(s.N)
 	switch {
 	case labelled && h.MultiLabel():
@@ -150,10 +150,7 @@ func newTuningSet(h layer.Head, s *rows.Batch, labelled bool, lambda0, unit floa
 	case labelled:
 		t.labels = s.Labels
 	}
-	t.logits = make([]float64, len(s.Logits))
-	for i, v := range s.Logits {
-		t.logits[i] = float64(v) / unit
-	}
+	scaleTo(t.logits, 1/t.unit, t.logits)
 	t.s2, t.leverage = make([]float64, len(t.logits)), make([]float64, t.n)
 	if !h.Link.Separate() {
 		t.curves = make([]meanfield.Curve, t.n)

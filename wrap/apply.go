@@ -18,7 +18,7 @@ import (
 // An Override replaces the bundle's method, temperatures and thresholds in one call. The zero value replaces
 // nothing.
 type Override struct {
-	// Method gives the probabilities: mf0, ts or mle; "" keeps the bundle's.
+	// Method gives the probabilities: mf0, matrix, ts or mle; "" keeps the bundle's.
 	Method string
 	// TAct and TEns are the temperatures by which mf0 divides logits and their variances; zero keeps the
 	// bundle's. They need the method mf0.
@@ -136,11 +136,9 @@ func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 	switch method {
 	case calibrate.MF0:
 		variance := widened(outputs[fuse.LogitVariance].Data.([]float32))
-		logp, _ = calibrate.MeanField(p.head, logits, variance, x.N, temperatures, m.MeanField.Lambda0)
-	case calibrate.TS:
-		logp, _ = calibrate.Plain(p.head, logits, x.N, m.Temperatures.TS)
+		logp, _ = p.bundle.Calibration().MeanField(logits, variance, x.N, temperatures)
 	default:
-		logp, _ = calibrate.Plain(p.head, logits, x.N, 1)
+		logp, _ = p.bundle.Calibration().Plain(method, logits, x.N)
 	}
 	return p.predictions(outputs, measure.ClassProbabilities(p.head, logp), o.decisions(m.Decisions, true), x).all()
 }
@@ -199,8 +197,12 @@ func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bo
 	if o.Method != "" {
 		method = calibrate.Method(o.Method)
 		if method.Validate() != nil {
-			return "", false, &OverrideError{[]string{"Method"}, fmt.Sprintf("is %.70q, want %s, %s or %s",
-				o.Method, calibrate.MF0, calibrate.TS, calibrate.MLE)}
+			return "", false, &OverrideError{[]string{"Method"}, fmt.Sprintf("is %.70q, want %s, %s, %s or %s",
+				o.Method, calibrate.MF0, calibrate.Matrix, calibrate.TS, calibrate.MLE)}
+		}
+		if method == calibrate.Matrix && (m.Probabilities == nil || !m.Probabilities.MatrixScaled()) {
+			return "", false, &OverrideError{[]string{"Method"},
+				"is matrix, and the bundle has no matrix scaling: its validation data did not support any"}
 		}
 	}
 	temperatures := o.TAct != 0 || o.TEns != 0

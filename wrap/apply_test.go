@@ -150,7 +150,7 @@ func TestContradictoryOverridesAreRefused(t *testing.T) {
 	p, outputs := digitsWithDecisions(t)
 	at := func(v float64) *float64 { return &v }
 	for want, v := range map[string]Override{
-		`Method is "mf1", want mf0, ts or mle`:                         {Method: "mf1"},
+		`Method is "mf1", want mf0, matrix, ts or mle`:                 {Method: "mf1"},
 		"TAct and TEns are temperatures of mf0, and the probabilities": {Method: "ts", TAct: 2},
 		"TAct is -1, want a number from 1e-06 to 1e+06":                {Method: "mf0", TAct: -1},
 		"TEns is NaN":                       {Method: "mf0", TEns: math.NaN()},

@@ -12,4 +12,4 @@ var OpenRead = open
 func (p *Predictor) Formulas() (*calibrate.Calibration, error) { return p.formulas() }
 
 // HoldsPosterior reports whether the posterior is in memory.
-func (p *Predictor) HoldsPosterior() bool { return p.bundle.Posterior != nil }
+func (p *Predictor) HoldsPosterior() bool { return p.bundle.Posterior.Leverage != nil }

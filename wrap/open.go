@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"runtime/debug"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/attach"
@@ -86,7 +87,7 @@ func open(ctx context.Context, read reader, o Options) (*Predictor, error) {
 	}
 	// The graph holds the posterior now: a second copy would only take memory.
 	small := *b
-	small.Posterior, small.Probe = nil, nil
+	small.Posterior, small.Probe = &calibrate.Posterior{Head: b.Posterior.Head, Affine: b.Posterior.Affine}, nil
 	p.bundle, p.calibration = &small, nil
 	b, a.Bundle = nil, &small
 	if o.FreeMemory {

@@ -16,7 +16,7 @@ import (
 
 // methodNames are the names of methods in sentences and in tables of a calibration.
 var methodNames = map[string]string{
-	"mle": "network (uncalibrated)", "ts": "temperature scaling", "mf0": "mfgs (mf0)", "studentized": "studentized margin",
+	"mle": "network (uncalibrated)", "ts": "temperature scaling", "matrix": "matrix scaling", "mf0": "mfgs (mf0)", "studentized": "studentized margin",
 }
 
 func methodName(name string) string { return cmp.Or(methodNames[name], name) }
@@ -33,8 +33,8 @@ func likelihoodSentence(r *calibration.Report) string {
 	case calibrate.MLE:
 		return fmt.Sprintf("The network's own probabilities are used: "+
 			"no calibration lowers their NLL of %s on the validation data enough.", nats(before))
-	case calibrate.MF0:
-		after = r.Validation.MF0.NLL
+	case calibrate.Matrix, calibrate.MF0:
+		after = r.Validation.After.NLL
 	}
 	name, examples := capital(methodName(string(chosen))), r.Validation.Before.InDomain.N
 	if after >= before { // half an error was added: docs/guide.md

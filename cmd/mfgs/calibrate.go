@@ -277,20 +277,16 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
 	f.add("damping", dampingLine(r.Damping))
 	f.add("probabilities", r.Probabilities.Reason)
+	if line := classLine(&r.Validation); line != "" {
+		f.add("predicted class", line)
+	}
 	f.add("OOD score", r.OODScore.Reason)
 	f.add("examples", exampleLine(r.Examples))
 	f.add("self-test", probeLine(r.Probe))
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())
 
-	methods := []struct {
-		name string
-		bundle.Figures
-	}{
-		{methodName("mle"), r.Validation.Before},
-		{methodName("ts"), r.Validation.TS},
-		{methodName("mf0"), *r.Validation.MF0},
-	}
+	methods := tuned(&r.Validation)
 	fmt.Fprintf(&b, "\nvalidation data (n = %s, ECE with %d bins)\n", count(r.Validation.Before.N), measure.DefaultBins(r.Head.Head.Head))
 	in := table{align: "lrrrr"}
 	in.row("", inDomainLabels()...)
@@ -406,6 +402,30 @@ func exampleLine(e calibration.Examples) string {
 		s += ", skipped " + count(e.Bad)
 	}
 	return s
+}
+
+// namedFigures are the figures of a method.
+type namedFigures struct {
+	name string
+	bundle.Figures
+}
+
+// tuned are the methods that a calibration compared.
+func tuned(v *calibration.Validation) []namedFigures {
+	list := []namedFigures{{methodName("mle"), v.Before}, {methodName("ts"), v.TS}}
+	if v.Matrix != nil {
+		list = append(list, namedFigures{methodName("matrix"), *v.Matrix})
+	}
+	return append(list, namedFigures{methodName("mf0"), *v.MF0})
+}
+
+// classLine says how many predicted classes are not the network's, "" for none.
+func classLine(v *calibration.Validation) string {
+	if v.ClassChanges == 0 {
+		return ""
+	}
+	return fmt.Sprintf("not the network's for %s of the validation data (error %s, the network's %s)",
+		plural(v.ClassChanges, "example"), percent(v.After.Error), percent(v.Before.Error))
 }
 
 // secondsLine lists the seconds of each stage, longest first.

@@ -75,6 +75,8 @@ func fitSettings() []setting {
 		{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` OOD score to use: " + alternatives(score.Names()) + " [studentized, unless another detects --ood significantly better]"},
 			score.Names()},
 			func(c *calibration.Config) any { return &c.OODScore }},
+		{&cli.BoolFlag{Name: "keep-class", Category: fitFlags, Usage: "never change the predicted class: no matrix scaling, no mf0"},
+			func(c *calibration.Config) any { return &c.KeepClass }},
 		{&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` added to the eigenvalues of the curvature: auto, chosen on the validation data; a number (1 in the paper); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
 			func(c *calibration.Config) any { return &c.Damping }},
 	}

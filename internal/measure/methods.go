@@ -34,6 +34,7 @@ const Pairwise = "mf1"
 var Methods = []Method{
 	{Name: "mle", Doc: "the network's own probabilities", predict: func(x *block) Scores { return x.plain(1) }},
 	{Name: "ts", Doc: "temperature scaling", predict: (*block).scaled},
+	{Name: "matrix", Doc: "matrix scaling, if the bundle has it: else temperature scaling", predict: (*block).matrix},
 	{Name: "mf0", Doc: "the mean-field approximation", meanField: true, predict: func(x *block) Scores {
 		return Scores{LogP: x.mf0.LogP, NLL: negated(x.mf0.Margin)}
 	}},
@@ -62,6 +63,15 @@ func (x *block) scaled() Scores {
 	return s
 }
 
+// matrix returns softmax(Ma+b), or softmax(a/T) where there is no such map.
+func (x *block) matrix() Scores {
+	if x.c.Posterior.Affine == nil {
+		return x.scaled()
+	}
+	logp, margin := x.c.Plain(calibrate.Matrix, x.b.Logits, x.b.N)
+	return Scores{LogP: logp, OOD: negated(margin)}
+}
+
 // pairwise returns the probabilities of mf1 (paper, eq. 10) at the temperatures for likelihood, as an exported model
 // computes them: for separate logits those of mf0.
 func (x *block) pairwise() Scores {
@@ -74,8 +84,9 @@ func (x *block) pairwise() Scores {
 	parallel.For(x.b.N, func(first, last int) {
 		mu, s2 := make([]float64, k), make([]float64, k)
 		for i := first; i < last; i++ {
+			x.c.Posterior.Affine.To(mu, x.b.Logits[i*k:(i+1)*k])
 			for j := range k {
-				mu[j], s2[j] = float64(x.b.Logits[i*k+j])/x.c.NLL.Act, x.mf0.Variance[i*k+j]/x.c.NLL.Ens
+				mu[j], s2[j] = mu[j]/x.c.NLL.Act, x.mf0.Variance[i*k+j]/x.c.NLL.Ens
 			}
 			margin[i] = meanfield.MF1(logp[i*k:(i+1)*k], mu, s2, lambda0)
 		}

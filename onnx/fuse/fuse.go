@@ -47,6 +47,10 @@ type MeanField struct {
 	// the network's own.
 	Plain float64
 
+	// Affine, unless nil, maps the logits of probabilities and margins, and Forms are the variances of mapped logits.
+	// The output logits and scores have the network's own.
+	Affine *layer.Affine
+
 	// Forms are the variances of the K logits at T_ens = 1, followed by the leverage: M = K+1.
 	Forms layer.Quadratic
 
@@ -173,6 +177,11 @@ func (mf *MeanField) check(h *head.Head) error {
 	if !(mf.Plain >= 0) || math.IsInf(mf.Plain, 1) {
 		return fmt.Errorf("temperature %v of plain probabilities, want a positive finite number, or 0 for none",
 			mf.Plain)
+	}
+	if mf.Affine != nil {
+		if err := mf.Affine.Validate(h.Head); err != nil {
+			return err
+		}
 	}
 	scored := slices.ContainsFunc(mf.Scores, func(s Score) bool { return s.Name == "ood_score" && s.Double })
 	if d := mf.Decisions; d != nil && d.OOD != nil && !scored {

@@ -126,7 +126,12 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 		ens[i] = f.mf.Lambda0 * (f.mf.NLL.Ens / t.Ens)
 	}
 	logits = f.clip(logits, -mostLogit, mostLogit)
-	if f.link == layer.Softmax { // invariant to shifts: make the largest logit 0
+	if f.mf.Affine != nil {
+		logits = f.mapped(f.cast(logits, tensor.Float64))
+		if f.link == layer.Softmax {
+			logits = f.binary("Sub", logits, f.reduce("ReduceMax", logits, 1, true))
+		}
+	} else if f.link == layer.Softmax { // invariant to shifts: make the largest logit 0
 		top := f.cast(f.reduce("ReduceMax", logits, 1, true), tensor.Float64)
 		logits = f.binary("Sub", f.cast(logits, tensor.Float64), top)
 	} else {
@@ -154,6 +159,28 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 		return f.normalised(f.mf1(mu, spread), output)
 	}
 	return f.normalised(f.mf0(mu, f.temperatures(spread)), output)
+}
+
+// mapped maps logits, [N,K] of float64.
+func (f *fuser) mapped(logits string) string {
+	a := f.mf.Affine
+	image := f.binary("Add", f.binary("Mul", logits, f.double("scale", a.Scale, f.k)), f.double("offset", a.Offset, f.k))
+	r := int64(a.Rank())
+	if r == 0 {
+		return image
+	}
+	along := f.binary("MatMul", logits, f.double("right", transposed(a.Right, r, f.k), f.k, r))
+	return f.binary("Add", image, f.binary("MatMul", along, f.double("left", transposed(a.Left, f.k, r), r, f.k)))
+}
+
+func transposed(x []float64, rows, columns int64) []float64 {
+	out := make([]float64, 0, len(x))
+	for c := range columns {
+		for r := range rows {
+			out = append(out, x[r*columns+c])
+		}
+	}
+	return out
 }
 
 // temperatures returns T = √(1+λ₀s²).

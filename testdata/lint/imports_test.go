@@ -183,6 +183,7 @@ var embedded = []string{
 	"github.com/yalue/onnxruntime_go",
 	"golang.org/x/sync",
 	"golang.org/x/sys",
+	"golang.org/x/tools", // sets of integers, which gonum's minimisers import
 	"gonum.org/v1/gonum",
 	"google.golang.org/protobuf",
 	"gopkg.in/yaml.v3",

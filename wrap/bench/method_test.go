@@ -12,7 +12,7 @@ func TestMethodsThatNoBundleServesAreRefused(t *testing.T) {
 			t.Errorf("%q: error %v", name, err)
 		}
 	}
-	says(t, CheckMethods([]string{"mc:500"}), `method "mc:500"`, "no", "mle, ts, mf0, mf1")
+	says(t, CheckMethods([]string{"mc:500"}), `method "mc:500"`, "no", "mle, ts, matrix, mf0, mf1")
 	says(t, CheckMethods([]string{"mf1", "mf0", "mf1"}), `"mf1"`, "twice")
 	if err := CheckMethods(Methods()); err != nil {
 		t.Error(err)

@@ -71,9 +71,13 @@
 //	  rho                      ε over the mean eigenvalue, 0 where that is zero      1   2
 //	  candidates               those tried: rho, epsilon, nll, gain and std_err     (1) (2)
 //	probabilities              the selected ones                                     –   2
-//	  method                   mf0, ts or mle, see below                             –   2
+//	  method                   mf0, matrix, ts or mle, see below                     –   2
 //	  ts_gain, ts_needed       gain of temperature scaling, and the required gain    –   2
+//	  matrix_gain,
+//	  matrix_needed            and matrix scaling, which the bundle has if the gain
+//	                           is greater                                            –  (2)
 //	  mf0_gain, mf0_needed     and mf0                                               –   2
+//	  keep_class               true: only ts and mle were allowed                    –  (2)
 //	temperatures               act is T_act in 1e-6 … 1e6, ens is T_ens in 1e-60 … 1e60
 //	  nll                      act, ens and tuned_on (nll): of mf0's probabilities   1   2
 //	  optimum                  likewise: the pair with the least NLL on val         (1) (2)
@@ -114,6 +118,7 @@
 //	held_out                   figures on the data used for tuning
 //	  before                   of the network                                        1   2
 //	  ts                       of temperature scaling                                1   2
+//	  matrix                   of matrix scaling                                     –  (2)
 //	  mf0                      of mf0                                                –  (2)
 //	  after                    of the selected method, in format 1 mf0               1   2
 //	  ….in_domain              examples ≥ 1, error, nll, ece, brier                  1   2
@@ -172,8 +177,8 @@
 // with images as they are stored: readers take it for false, whatever a Spec without it means elsewhere.
 //
 // probabilities.method says which probabilities are used: mf0, under the pair
-// temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the network's own. In
-// format 1 it is always mf0.
+// temperatures.nll; matrix, softmax(Ma+b) of the tensors matrix_…; ts, softmax(a/T) with T = temperatures.ts;
+// or mle, the network's own. In format 1 it is always mf0.
 //
 // ood_score.name is an OOD score of package score. For a score g ≥ 0 that is larger in distribution,
 // such as the margins of studentized and mf0, ood_score is median/(median + g); for any other score s
@@ -210,6 +215,15 @@
 //	kron       lambda_B  [K]      its eigenvalues, ≥ 0
 //	kron       V         [D,K]    variance of logit k for each (Q_Aᵀφ)²_i, ≥ 0
 //	kron       leverage  [D]      1/(λ_A + δ), ≥ 0
+//
+// With matrix scaling, covariances and variances are those of the mapped logits, Ma+b with
+// M = diag(scale) + left right, and there are also, with R = min(K, 32) for softmax heads of at most
+// 2,048 logits and otherwise 0,
+//
+//	matrix_scale   [K]    the diagonal
+//	matrix_offset  [K]    b
+//	matrix_left    [K,R]  left; not with R = 0
+//	matrix_right   [R,K]  right; not with R = 0
 //
 // # scores.safetensors
 //

@@ -200,10 +200,11 @@ type MeanField struct {
 
 // Validation has the figures on the data that the temperatures were tuned on: they are better than on new data.
 type Validation struct {
-	Before Figures  `yaml:"before" json:"before"`     // the network's own probabilities
-	TS     Figures  `yaml:"ts" json:"ts"`             // temperature scaling
-	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0"` // of format 2
-	After  Figures  `yaml:"after" json:"after"`       // the selected probabilities and OOD score; in format 1 mf0
+	Before Figures  `yaml:"before" json:"before"`                     // the network's own probabilities
+	TS     Figures  `yaml:"ts" json:"ts"`                             // temperature scaling
+	Matrix *Figures `yaml:"matrix,omitempty" json:"matrix,omitempty"` // matrix scaling, if the bundle has it
+	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0"`                 // of format 2
+	After  Figures  `yaml:"after" json:"after"`                       // the selected probabilities and OOD score; in format 1 mf0
 }
 
 // Figures are those of one method; of a multi-label head over all its labels (see metrics.MultiLabel). OOD,

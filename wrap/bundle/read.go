@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -231,6 +232,9 @@ func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
 		Covariance: m.Covariance,
 		Epsilon:    m.Damping.Epsilon,
 	}
+	if c := m.Probabilities; c != nil && c.MatrixScaled() {
+		p.Affine = new(layer.Affine)
+	}
 	// The manifest bounds the size of the file.
 	limit := int64(headerRoom)
 	for _, t := range tensors(p) {
@@ -269,7 +273,7 @@ func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
 	return p, nil
 }
 
-// headerRoom is more than the size of a header with six tensors.
+// headerRoom is more than the size of a header with ten tensors.
 const headerRoom = 4096
 
 func readTensors(f *safetensors.File, p *calibrate.Posterior) error {

@@ -17,12 +17,13 @@ import (
 // parts and manifests record them. Their YAML is the tag and the comment of each field. To add a setting, add a field
 // here, its check in Validate, a flag, and its use.
 type Settings struct {
-	Head       head.Options         `yaml:"head,omitempty"`      // zero: find the head
-	Covariance calibrate.Covariance `yaml:"covariance"`          // "": hessian
-	Structure  calibrate.Structure  `yaml:"structure,omitempty"` // "": auto, full if small
-	Damping    calibrate.Damping    `yaml:"damping"`             // zero: auto, tuned on validation data
-	Lambda0    float64              `yaml:"lambda0"`             // 0: 3/π²
-	OODScore   string               `yaml:"ood_score,omitempty"` // of [score.Names]; "": select one
+	Head       head.Options         `yaml:"head,omitempty"`       // zero: find the head
+	Covariance calibrate.Covariance `yaml:"covariance"`           // "": hessian
+	Structure  calibrate.Structure  `yaml:"structure,omitempty"`  // "": auto, full if small
+	Damping    calibrate.Damping    `yaml:"damping"`              // zero: auto, tuned on validation data
+	Lambda0    float64              `yaml:"lambda0"`              // 0: 3/π²
+	OODScore   string               `yaml:"ood_score,omitempty"`  // of [score.Names]; "": select one
+	KeepClass  bool                 `yaml:"keep_class,omitempty"` // probabilities must not change the predicted class
 	// Decisions says when to abstain and which prediction sets to give; zero: none. Their thresholds are set on half
 	// of the validation examples, one of each two neighbours; the rest is tuned on the other half.
 	Decisions conformal.Plan `yaml:"decisions,omitempty"`

@@ -20,8 +20,8 @@ type Summary struct {
 	Temperatures  TemperatureInfo      `json:"temperatures"`
 }
 
-// ChoiceInfo says which probabilities were selected, "mf0", "ts" (temperature scaling) or "mle" (the
-// network's own), and why.
+// ChoiceInfo says which probabilities were selected, "mf0", "matrix" (matrix scaling), "ts" (temperature scaling)
+// or "mle" (the network's own), and why.
 type ChoiceInfo struct {
 	calibrate.Choice
 	Reason string `json:"reason"`

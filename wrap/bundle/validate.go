@@ -63,6 +63,9 @@ func (m *Manifest) Validate() error {
 	c.figures("held_out.before", &m.Validation.Before)
 	c.figures("held_out.ts", &m.Validation.TS)
 	c.figures("held_out.after", &m.Validation.After)
+	if m.Validation.Matrix != nil {
+		c.figures("held_out.matrix", m.Validation.Matrix)
+	}
 	if m.Validation.MF0 != nil {
 		c.figures("held_out.mf0", m.Validation.MF0)
 	}
@@ -132,6 +135,7 @@ func (c *checks) format1(m *Manifest) {
 	absent(m.Probabilities == nil, "probabilities")
 	absent(!m.Bytes, "bytes")
 	absent(m.Settings == nil, "settings")
+	absent(m.Validation.Matrix == nil, "held_out.matrix")
 	absent(m.Validation.MF0 == nil, "held_out.mf0")
 	for _, f := range []Figures{m.Validation.Before, m.Validation.TS, m.Validation.After} {
 		for _, o := range []*metrics.OOD{f.OOD, f.OODNLL} {
@@ -178,7 +182,12 @@ func (c *checks) format2(m *Manifest) {
 	if p := m.Probabilities; p != nil {
 		c.nested("probabilities.method", p.Method.Validate())
 		c.notNegative("probabilities.ts_needed", p.TSNeeded)
+		c.notNegative("probabilities.matrix_needed", p.MatrixNeeded)
 		c.notNegative("probabilities.mf0_needed", p.MF0Needed)
+		simple := p.Method == calibrate.MLE || p.Method == calibrate.TS
+		c.that(!simple || !p.MatrixScaled(), "probabilities.method is %s, want matrix or mf0 in a bundle with matrix scaling", p.Method)
+		c.that(p.Method != calibrate.Matrix || p.MatrixScaled(), "probabilities.method is matrix, and matrix_gain is not above matrix_needed")
+		c.that(simple || !p.KeepClass, "probabilities.method is %s, and keep_class allows only ts and mle", p.Method)
 	}
 }
 
@@ -310,20 +319,38 @@ func (t posteriorTensor) elements() (int, bool) {
 // tensors lists the tensors of a posterior whose head and structure are set, for reading and writing.
 func tensors(p *calibrate.Posterior) []posteriorTensor {
 	k, d := p.Head.Logits, p.Head.Dim()
+	list := affineTensors(p)
 	if p.Structure == calibrate.Full {
-		return []posteriorTensor{
-			{name: "blocks", shape: []int{k, d, d}, data: &p.Blocks},
-			{name: "leverage", shape: []int{d, d}, data: &p.Leverage},
-		}
+		return append(list,
+			posteriorTensor{name: "blocks", shape: []int{k, d, d}, data: &p.Blocks},
+			posteriorTensor{name: "leverage", shape: []int{d, d}, data: &p.Leverage},
+		)
 	}
-	return []posteriorTensor{
+	return append(list, []posteriorTensor{
 		{name: "Q_A", shape: []int{d, d}, data: &p.QA},
 		{name: "lambda_A", shape: []int{d}, data: &p.LambdaA, nonnegative: true},
 		{name: "Q_B", shape: []int{k, k}, data: &p.QB, optional: true},
 		{name: "lambda_B", shape: []int{k}, data: &p.LambdaB, nonnegative: true},
 		{name: "V", shape: []int{d, k}, data: &p.V, nonnegative: true},
 		{name: "leverage", shape: []int{d}, data: &p.Leverage, nonnegative: true},
+	}...)
+}
+
+// affineTensors lists the tensors of matrix scaling, where the posterior has it.
+func affineTensors(p *calibrate.Posterior) []posteriorTensor {
+	f, k, r := p.Affine, p.Head.Logits, p.Head.AffineRank()
+	if f == nil {
+		return nil
 	}
+	list := []posteriorTensor{
+		{name: "matrix_scale", shape: []int{k}, data: &f.Scale},
+		{name: "matrix_offset", shape: []int{k}, data: &f.Offset},
+	}
+	if r > 0 {
+		list = append(list, posteriorTensor{name: "matrix_left", shape: []int{k, r}, data: &f.Left},
+			posteriorTensor{name: "matrix_right", shape: []int{r, k}, data: &f.Right})
+	}
+	return list
 }
 
 // validatePosterior reports tensors of the wrong size, and numbers that no covariance has. Head and structure

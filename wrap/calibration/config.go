@@ -127,6 +127,9 @@ type Validation struct {
 	// SyntheticOOD is how well scores detect synthetic OOD data; nil without. The last score was fitted to
 	// these very data.
 	SyntheticOOD []score.Candidate `json:"synthetic_ood,omitempty"`
+	// ClassChanges counts the examples, of the first 10,000 at most, whose predicted class, or one of whose labels, is
+	// another than the network's.
+	ClassChanges int `json:"class_changes"`
 }
 
 // Examples counts what was read.

@@ -67,7 +67,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 		return nil, err
 	}
 	log.warn(figureWarnings(p, figures)...)
-	reference, err := newDriftReference(ofVal, all)
+	reference, changes, err := newDriftReference(ofVal, all)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +82,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 	m.Validation, m.Decisions, m.Reference, m.Warnings = figures.Validation, decisions, reference, log.warnings
 	report := newReport(p, to, m)
 	report.Validation, report.Recommendation, report.Probe = figures, recommendation, info
+	report.Validation.ClassChanges = changes
 	if err := write(p, to, fitted, m); err != nil {
 		return nil, err
 	}
@@ -105,6 +106,7 @@ func valTrained(p *part.Part) bool {
 func fitOptions(s *bundle.Settings, synthetic *rows.Batch) calibrate.FitOptions {
 	return calibrate.FitOptions{
 		Covariance: s.Covariance, Damping: s.Damping, Lambda0: s.Lambda0, Score: s.OODScore, Synthetic: synthetic,
+		KeepClass: s.KeepClass,
 	}
 }
 
@@ -134,6 +136,9 @@ func measureValidation(
 ) (Validation, metrics.Recommendation, error) {
 	var none metrics.Recommendation
 	names, oods := []string{"mle", "ts", "mf0"}, []string(nil)
+	if f.Choice.MatrixScaled() {
+		names = append(names, "matrix")
+	}
 	if ood != nil {
 		oods = []string{"ood"}
 		if f.Score.Name != "mf0" {
@@ -174,6 +179,9 @@ func measureValidation(
 	mf0, served := results["mf0"], results[string(f.Method)]
 	h := Validation{Scores: f.Scores, SyntheticOOD: f.SyntheticScores}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
+	if matrix, ok := results["matrix"]; ok {
+		h.Matrix = &matrix
+	}
 	h.After = bundle.Figures{InDomain: served.InDomain, OOD: detection, OODNLL: served.OODNLL}
 	resampled, err := measure.Resample(ctx, tallies, metrics.ResampleOptions{
 		Resamples: measure.Resamples,

@@ -2,9 +2,11 @@ package calibration
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/drift"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -19,22 +21,26 @@ const (
 )
 
 // newDriftReference returns the distribution of the predictions for at most referenceExamples validation examples, nil
-// if there are fewer than two.
-func newDriftReference(c *calibrate.Calibration, val *rows.Batch) (*bundle.Reference, error) {
+// if there are fewer than two, and how many of them have another predicted class than the network's.
+func newDriftReference(c *calibrate.Calibration, val *rows.Batch) (r *bundle.Reference, changes int, err error) {
 	val = val.Subsample(referenceExamples)
 	if val.N < 2 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	h := c.Posterior.Head
-	r := &bundle.Reference{Classes: make([]int, h.Classes())}
+	r = &bundle.Reference{Classes: make([]int, h.Classes())}
 	var confidence, entropy, score []float64
 	for from := 0; from < val.N; from += rows.BlockSize {
 		some := val.Slice(from, min(from+rows.BlockSize, val.N))
 		served := c.Predict(some.Features, some.Logits, some.N)
 		probabilities := measure.ClassProbabilities(h, served.LogP)
+		k, width := h.Logits, h.Probabilities()
 		for i := range some.N {
 			one := measure.AnswerOf(h, probabilities[i*h.Classes():(i+1)*h.Classes()])
 			r.Classes[one.Class]++
+			if changed(h, served.LogP[i*width:(i+1)*width], some.Logits[i*k:(i+1)*k]) {
+				changes++
+			}
 			confidence, entropy = append(confidence, one.Confidence), append(entropy, one.Entropy)
 		}
 		score = append(score, served.OODScore...)
@@ -46,9 +52,23 @@ func newDriftReference(c *calibrate.Calibration, val *rows.Batch) (*bundle.Refer
 	}{{"confidence", confidence, &r.Confidence}, {"entropy", entropy, &r.Entropy}, {"ood_score", score, &r.OODScore}} {
 		one, err := drift.NewReference(q.values, referenceBins)
 		if err != nil {
-			return nil, fmt.Errorf("%s of the validation data: %w", q.name, err)
+			return nil, 0, fmt.Errorf("%s of the validation data: %w", q.name, err)
 		}
 		*q.to = *one
 	}
-	return r, nil
+	return r, changes, nil
+}
+
+// changed reports whether probabilities predict another class, or other labels, than the network.
+func changed(h layer.Head, logp []float64, logits []float32) bool {
+	if !h.MultiLabel() {
+		best := h.Predicted(logits)
+		return slices.ContainsFunc(logp, func(v float64) bool { return v > logp[best] })
+	}
+	for k, a := range logits {
+		if (logp[2*k+1] > logp[2*k]) != (a > 0) {
+			return true
+		}
+	}
+	return false
 }

@@ -111,7 +111,7 @@ func name(s string) string { return text.Name(s) }
 
 // titles are the long names of methods.
 var titles = map[string]string{
-	"mle": "network, uncalibrated", "ts": "temperature scaling", "mf0": "mean-field", "studentized": "studentized margin",
+	"mle": "network, uncalibrated", "ts": "temperature scaling", "matrix": "matrix scaling", "mf0": "mean-field", "studentized": "studentized margin",
 }
 
 // called is the title and name of a method.
@@ -223,6 +223,7 @@ func (v *view) drawn() (list []look) {
 	for _, l := range []look{
 		{network, "network (uncalibrated)", chart.Grey, []float64{2, 3}, nil},
 		{"ts", "temperature scaling", chart.Orange, []float64{7, 4}, nil},
+		{"matrix", "matrix scaling", chart.Green, []float64{10, 3, 2, 3}, nil},
 		{"mf0", "mean-field", chart.Green, []float64{10, 3, 2, 3}, nil},
 	} {
 		i := slices.IndexFunc(v.e.Methods, func(m bench.MethodResult) bool { return m.Name == l.method })
@@ -235,7 +236,7 @@ func (v *view) drawn() (list []look) {
 				l.tone, l.dashes = chart.Blue, nil
 			}
 			l.title += ", selected"
-		} else if l.result != v.before && l.method == "mf0" {
+		} else if l.result != v.before && (l.method == "mf0" || l.method == "matrix") {
 			continue // it is in the tables
 		}
 		list = append(list, l)

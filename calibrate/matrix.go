@@ -1,0 +1,464 @@
+package calibrate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/optimize"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/eigen"
+	"github.com/mfgs/mfgs/internal/parallel"
+)
+
+// The prior of matrix scaling is normal, around temperature scaling. Its precisions, but for that of the scale, follow
+// from the data, and are at least leastPrecision: 50 examples could not tell standard deviations above ½.
+const (
+	scalePrecision = 100.0 // of the logarithm of the common scale
+	leastPrecision = 4.0
+	mostPrecision  = 1e6
+
+	// leastEvidence is the logarithm of the Bayes factor for which matrix scaling is chosen, in nats. It comes up with
+	// a probability of at most 1/e where temperature scaling is right.
+	leastEvidence = 1.0
+)
+
+// matrixScaling is the model a/T ↦ eˢ·a/T + b + V w(a), fitted to labels. Its directions w, of mean 0 and variance 1 on
+// the validation data, are the principal components of the logits and V is [K,R]; or, for separate logits, each logit's
+// own, and V is [K].
+//
+// It has the classes that the labels have. A class without examples would only become less probable.
+type matrixScaling struct {
+	head        layer.Head // of these classes
+	classes     []int      // their numbers
+	temperature float64
+	n, r        int       // examples; directions, or 0 for each logit's own
+	labels      []int     // among these classes; nil for a multi-label head
+	targets     []uint8   // [N,K]
+	x, w        []float64 // [N,K], a/T; [N,R] or [N,K]
+	mean        []float64 // [K] of x
+	basis       []float64 // w = (x - mean)·basis, [K,R]; or w = (x - mean)∘basis, [K]
+	fixed       bool      // s = 0
+
+	at       []float64 // where value and gradient were computed
+	value    float64
+	gradient []float64
+	z        []float64 // [N,K]; then its gradient
+}
+
+// fitMatrix fits matrix scaling to validation data, beginning with temperature scaling's T. It returns the logarithm of
+// the Bayes factor against temperature scaling, in nats, or a nil map if there is nothing to fit.
+func fitMatrix(ctx context.Context, h layer.Head, s *rows.Batch, temperature float64) (*layer.Affine, float64, error) {
+	m := newMatrixScaling(h, s, temperature)
+	if m == nil {
+		return nil, 0, nil
+	}
+	theta, evidence, err := m.fit(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("matrix scaling: %w", err)
+	}
+	return m.affine(h, theta), evidence, nil
+}
+
+func newMatrixScaling(h layer.Head, s *rows.Batch, temperature float64) *matrixScaling {
+	m := &matrixScaling{head: h, n: s.N, temperature: temperature}
+	m.classes = present(h, s)
+	k := len(m.classes)
+	if k == 0 || k == 1 && !(h.Link == layer.Sigmoid) {
+		return nil
+	}
+	m.fixed = k < h.Logits
+	m.head.Logits = k
+	m.x, m.z = make([]float64, s.N*k), make([]float64, s.N*k)
+	number := make([]int, max(h.Classes(), h.Logits))
+	for j, c := range m.classes {
+		number[c] = j
+		for i := range s.N {
+			m.x[i*k+j] = float64(s.Logits[i*h.Logits+c]) / temperature
+		}
+	}
+	switch {
+	case h.MultiLabel():
+		m.targets = make([]uint8, s.N*k)
+		for i := range s.N {
+			for j, c := range m.classes {
+				m.targets[i*k+j] = s.Targets[i*h.Logits+c]
+			}
+		}
+	case h.Link == layer.Sigmoid:
+		m.targets = make([]uint8, s.N)
+		for i, y := range s.Labels {
+			m.targets[i] = uint8(y)
+		}
+	default:
+		for _, y := range s.Labels {
+			m.labels = append(m.labels, number[y])
+		}
+	}
+	m.directions(h)
+	m.gradient = make([]float64, m.size())
+	return m
+}
+
+// present returns the classes that labels have, or the logits whose label is both present and absent.
+func present(h layer.Head, s *rows.Batch) (classes []int) {
+	counts := make([]int, h.Logits)
+	if h.MultiLabel() {
+		for i, y := range s.Targets {
+			counts[i%h.Logits] += int(y)
+		}
+	} else if h.Link == layer.Sigmoid {
+		for _, y := range s.Labels {
+			counts[0] += y
+		}
+	} else {
+		for _, y := range s.Labels {
+			counts[y]++
+		}
+	}
+	for c, n := range counts {
+		if n > 0 && (h.Link != layer.Sigmoid || n < s.N) {
+			classes = append(classes, c)
+		}
+	}
+	return classes
+}
+
+// directions sets mean, basis and w.
+func (m *matrixScaling) directions(h layer.Head) {
+	k, n := len(m.classes), float64(m.n)
+	m.mean = make([]float64, k)
+	for i, v := range m.x {
+		m.mean[i%k] += v / n
+	}
+	centred := make([]float64, len(m.x))
+	for i, v := range m.x {
+		centred[i] = v - m.mean[i%k]
+	}
+	const least = 1e-6 // of the largest variance: below are differences that rounding makes
+	if h.Link.Separate() {
+		m.basis = make([]float64, k)
+		for i, v := range centred {
+			m.basis[i%k] += v * v / n
+		}
+		most := slices.Max(m.basis)
+		for j, v := range m.basis {
+			if m.basis[j] = 0; v > least*most && k > 1 { // a single logit has its scale already
+				m.basis[j] = 1 / math.Sqrt(v)
+			}
+		}
+		m.w = centred
+		for i := range m.w {
+			m.w[i] *= m.basis[i%k]
+		}
+		return
+	}
+	rank := min(h.AffineRank(), k)
+	if rank == 0 {
+		return
+	}
+	covariance := make([]float64, k*k)
+	x := general(centred, m.n, k)
+	blas64.Gemm(blas.Trans, blas.NoTrans, 1/n, x, x, 0, general(covariance, k, k))
+	q, lambda, err := eigen.Semidefinite(covariance, k, 1)
+	if err != nil {
+		return // of logits that are not finite: biases alone are fitted
+	}
+	order := make([]int, k)
+	for j := range order {
+		order[j] = j
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case lambda[a] > lambda[b]:
+			return -1
+		case lambda[a] < lambda[b]:
+			return 1
+		}
+		return 0
+	})
+	for rank > 0 && !(lambda[order[rank-1]] > least*lambda[order[0]]) {
+		rank--
+	}
+	m.r, m.basis, m.w = rank, make([]float64, k*rank), make([]float64, m.n*rank)
+	for j := range rank {
+		of := order[j]
+		for c := range k {
+			m.basis[c*rank+j] = q[c*k+of] / math.Sqrt(lambda[of])
+		}
+	}
+	if rank > 0 {
+		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, x, general(m.basis, k, rank), 0, general(m.w, m.n, rank))
+	}
+}
+
+// size returns the number of parameters: s, b and V.
+func (m *matrixScaling) size() int {
+	k := len(m.classes)
+	if m.head.Link.Separate() {
+		return 1 + 2*k
+	}
+	return 1 + k + k*m.r
+}
+
+// groups returns the parameters that share a precision: b and V.
+func (m *matrixScaling) groups() [][2]int {
+	k := len(m.classes)
+	return [][2]int{{1, 1 + k}, {1 + k, m.size()}}
+}
+
+// logits sets z.
+func (m *matrixScaling) logits(theta []float64) {
+	k := len(m.classes)
+	scale := math.Exp(theta[0])
+	b, v := theta[1:1+k], theta[1+k:]
+	if m.r > 0 {
+		blas64.Gemm(blas.NoTrans, blas.Trans, 1, general(m.w, m.n, m.r), general(v, k, m.r), 0, general(m.z, m.n, k))
+	}
+	parallel.For(m.n, func(first, last int) {
+		for i := first * k; i < last*k; i++ {
+			switch {
+			case m.r == 0 && len(v) > 0:
+				m.z[i] = scale*m.x[i] + b[i%k] + v[i%k]*m.w[i]
+			case m.r == 0:
+				m.z[i] = scale*m.x[i] + b[i%k]
+			default:
+				m.z[i] += scale*m.x[i] + b[i%k]
+			}
+		}
+	})
+}
+
+// evaluate computes the loss of all examples, and its gradient or, with information, the diagonal of the Fisher
+// information.
+func (m *matrixScaling) evaluate(theta []float64, information bool) (float64, []float64) {
+	k := len(m.classes)
+	m.logits(theta)
+	losses := make([]float64, m.n)
+	loss := links[m.head.Link].loss
+	parallel.For(m.n, func(first, last int) {
+		gradient, fisher := make([]float64, k), make([]float64, k)
+		for i := first; i < last; i++ {
+			z := m.z[i*k : (i+1)*k]
+			if m.targets != nil {
+				for j := range z {
+					losses[i] += loss(gradient[j:j+1], fisher[j:j+1], z[j:j+1], int(m.targets[i*k+j]))
+				}
+			} else {
+				losses[i] = loss(gradient, fisher, z, m.labels[i])
+			}
+			if copy(z, gradient); information {
+				copy(z, fisher)
+			}
+		}
+	})
+	sums := make([]float64, len(theta))
+	x, w := m.x, m.w
+	if information {
+		x, w = squares(x), squares(w)
+	}
+	scale := math.Exp(theta[0])
+	if information {
+		scale *= scale
+	}
+	b, v := sums[1:1+k], sums[1+k:]
+	for i, g := range m.z {
+		sums[0] += scale * g * x[i]
+		b[i%k] += g
+		if m.r == 0 && len(v) > 0 {
+			v[i%k] += g * w[i]
+		}
+	}
+	if m.r > 0 {
+		blas64.Gemm(blas.Trans, blas.NoTrans, 1, general(m.z, m.n, k), general(w, m.n, m.r), 0, general(v, k, m.r))
+	}
+	return floats.Sum(losses), sums
+}
+
+// objective computes value and gradient at theta: the loss, plus half the precision of each parameter times its square.
+func (m *matrixScaling) objective(theta, precision []float64) {
+	if slices.Equal(m.at, theta) {
+		return
+	}
+	m.at = append(m.at[:0], theta...)
+	m.value, m.gradient = m.evaluate(theta, false)
+	for i, v := range theta {
+		m.value += precision[i] / 2 * v * v
+		m.gradient[i] += precision[i] * v
+	}
+	if m.fixed {
+		m.gradient[0] = 0
+	}
+}
+
+// minimise minimises the objective over the first free parameters, from theta on, in place.
+func (m *matrixScaling) minimise(ctx context.Context, theta, precision []float64, free int) error {
+	m.at = nil
+	whole := slices.Clone(theta)
+	at := func(x []float64) {
+		copy(whole, x)
+		m.objective(whole, precision)
+	}
+	p := optimize.Problem{
+		Func: func(x []float64) float64 { at(x); return m.value },
+		Grad: func(grad, x []float64) { at(x); copy(grad, m.gradient) },
+		Status: func() (optimize.Status, error) {
+			if err := context.Cause(ctx); err != nil {
+				return optimize.Failure, err
+			}
+			return optimize.NotTerminated, nil
+		},
+	}
+	settings := &optimize.Settings{
+		GradientThreshold: 1e-6 * float64(m.n),
+		Converger:         &optimize.FunctionConverge{Absolute: 1e-3, Iterations: 3},
+		MajorIterations:   500,
+		Concurrent:        1,
+	}
+	result, err := optimize.Minimize(p, theta[:free], settings, &optimize.LBFGS{})
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if result == nil {
+		return err
+	}
+	copy(theta, result.X) // also if the line search ended, at the least value that it found
+	return nil
+}
+
+// begin sets the precisions to those of the greatest evidence of one Newton step from b = 0, V = 0, which it returns: a
+// parameter with the gradient g and the information h adds g²/2(h+α) + log(α/(h+α))/2.
+func (m *matrixScaling) begin(theta, precision []float64) (evidence float64) {
+	_, gradient := m.evaluate(theta, false)
+	_, information := m.evaluate(theta, true)
+	for _, g := range m.groups() {
+		best, at := math.Inf(-1), mostPrecision
+		for alpha := leastPrecision; alpha <= mostPrecision; alpha *= 1.3 {
+			var sum float64
+			for i := g[0]; i < g[1]; i++ {
+				h := information[i] + alpha
+				sum += gradient[i]*gradient[i]/(2*h) + math.Log(alpha/h)/2
+			}
+			if sum > best {
+				best, at = sum, alpha
+			}
+		}
+		for i := g[0]; i < g[1]; i++ {
+			precision[i] = at
+		}
+		evidence += best
+	}
+	return evidence
+}
+
+// fit returns the parameters at the precisions of the greatest evidence, by MacKay's updates with a diagonal Hessian
+// (Bayesian Interpolation, 1992, eq. 4.5), and the logarithm of the Bayes factor against b = 0, V = 0.
+func (m *matrixScaling) fit(ctx context.Context) (theta []float64, evidence float64, err error) {
+	theta = make([]float64, m.size())
+	precision := slices.Repeat([]float64{mostPrecision}, len(theta))
+	precision[0] = scalePrecision
+	if err := m.minimise(ctx, theta, precision, 1); err != nil {
+		return nil, 0, err
+	}
+	m.at = nil
+	m.objective(theta, precision)
+	before := m.value
+	if evidence = m.begin(theta, precision); evidence < leastEvidence/2 {
+		return theta, evidence, nil
+	}
+	const most, enough = 12, 0.1
+	for range most {
+		if err := m.minimise(ctx, theta, precision, len(theta)); err != nil {
+			return nil, 0, err
+		}
+		_, information := m.evaluate(theta, true)
+		var moved float64
+		for _, g := range m.groups() {
+			if g[0] == g[1] {
+				continue
+			}
+			old := precision[g[0]]
+			var determined, square float64
+			for i := g[0]; i < g[1]; i++ {
+				determined += information[i] / (information[i] + old)
+				square += theta[i] * theta[i]
+			}
+			updated := min(max(determined/max(square, 1e-12), leastPrecision), mostPrecision)
+			for i := g[0]; i < g[1]; i++ {
+				precision[i] = updated
+			}
+			moved = max(moved, math.Abs(math.Log(updated/old)))
+		}
+		if moved < enough {
+			break
+		}
+	}
+	if err := m.minimise(ctx, theta, precision, len(theta)); err != nil {
+		return nil, 0, err
+	}
+	_, information := m.evaluate(theta, true)
+	m.at = nil
+	m.objective(theta, precision)
+	evidence = before - m.value
+	for i := 1; i < len(theta); i++ {
+		evidence += math.Log(precision[i]/(information[i]+precision[i])) / 2
+	}
+	return theta, evidence, nil
+}
+
+// affine returns the map for all logits of the head.
+func (m *matrixScaling) affine(h layer.Head, theta []float64) *layer.Affine {
+	k, scale := len(m.classes), math.Exp(theta[0])
+	b, v := theta[1:1+k], theta[1+k:]
+	r := h.AffineRank()
+	along := make([]float64, m.r) // the mean's directions
+	for i := range along {
+		for j, v := range m.mean {
+			along[i] += v * m.basis[j*m.r+i]
+		}
+	}
+	f := &layer.Affine{Scale: make([]float64, h.Logits), Offset: make([]float64, h.Logits),
+		Left: make([]float64, h.Logits*r), Right: make([]float64, r*h.Logits)}
+	for c := range f.Scale {
+		f.Scale[c] = scale / m.temperature
+	}
+	for j, c := range m.classes {
+		f.Offset[c] = b[j]
+		if h.Link.Separate() {
+			f.Scale[c] += v[j] * m.basis[j] / m.temperature
+			f.Offset[c] -= v[j] * m.basis[j] * m.mean[j]
+			continue
+		}
+		for i := range m.r {
+			f.Left[c*r+i] = v[j*m.r+i]
+			f.Right[i*h.Logits+c] = m.basis[j*m.r+i] / m.temperature
+			f.Offset[c] -= v[j*m.r+i] * along[i]
+		}
+	}
+	return f
+}
+
+// mapped returns the images of logits [N,K] under a map, which may be nil.
+func mapped(f *layer.Affine, k int, logits []float32) []float64 {
+	out := make([]float64, len(logits))
+	parallel.For(len(logits)/k, func(first, last int) {
+		for i := first; i < last; i++ {
+			f.To(out[i*k:(i+1)*k], logits[i*k:(i+1)*k])
+		}
+	})
+	return out
+}
+
+func squares(x []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = v * v
+	}
+	return out
+}
