@@ -67,8 +67,11 @@ func (s *scene) logits(phi mat.Vector) []float64 {
 
 // training are the sums of some vectors.
 func (s *scene) training(rows []*mat.VecDense) *score.Training {
-	t := &score.Training{K: s.k, D: s.d, Link: layer.Softmax, W: s.w.RawMatrix().Data, B: s.b, N: len(rows),
-		Gram: make([]float64, s.d*s.d), Sum: make([]float64, s.d), ClassSums: make([]float64, s.k*s.d), ClassCounts: make([]int, s.k)}
+	t := &score.Training{
+		K: s.k, D: s.d, Link: layer.Softmax, W: s.w.RawMatrix().Data, B: s.b, N: len(rows),
+		Gram: make([]float64, s.d*s.d), Sum: make([]float64, s.d),
+		ClassSums: make([]float64, s.k*s.d), ClassCounts: make([]int, s.k),
+	}
 	for i, v := range rows {
 		t.ClassCounts[s.labels[i]]++
 		for j := range s.d {
