@@ -148,6 +148,9 @@ func (s standings) gain(all []pair, c candidate) float64 {
 	return v.mean()
 }
 
+// leastLead is the least difference in AUROC that a table shows.
+const leastLead = 0.0005
+
 // overBest returns on how many pairs a score is significantly better than all other scores of mfgs, and on how many no
 // other is significantly better.
 func (s standings) overBest(all []pair, c candidate) (best, among int) {
@@ -158,7 +161,7 @@ func (s standings) overBest(all []pair, c candidate) (best, among int) {
 		}
 		d := meanDifference(over)
 		lower := func(d metrics.Difference) bool { return d.Difference <= 0 }
-		if d.Interval[0] > 0 && !slices.ContainsFunc(over, lower) {
+		if d.Interval[0] > 0 && d.Difference >= leastLead && !slices.ContainsFunc(over, lower) {
 			best++
 		}
 		if d.Interval[1] >= 0 {
@@ -294,7 +297,7 @@ func (s standings) summary() string {
 			learnedScore, n)
 	}
 	if s.hasBest() {
-		text += " Lowest is over all pairs. Best: the pairs on which a score is significantly better than every other score of mfgs that needs no OOD data; among the best: those on which none of them is significantly better."
+		text += " Lowest is over all pairs. Best: the pairs on which a score is better than every other score of mfgs that needs no OOD data, significantly and by 0.05 points or more; among the best: those on which none of them is significantly better."
 	}
 	return text + "\n"
 }
@@ -542,7 +545,7 @@ func (s standings) needed(own []candidate) string {
 			names[i] = fmt.Sprintf("`%s` (1 pair)", n)
 		}
 	}
-	return fmt.Sprintf("**Best on some pair**, significantly better than every other score of mfgs that needs no OOD data: %s. On none: %s.",
+	return fmt.Sprintf("**Best on some pair**, better than every other score of mfgs that needs no OOD data, significantly and by 0.05 points or more: %s. On none: %s.",
 		enumerate(names), enumerate(without))
 }
 
@@ -583,7 +586,7 @@ func (s standings) harder(measured int) string {
 		}
 	}
 	if len(field) > 0 {
-		text += fmt.Sprintf("%d scores of the field that mfgs does not have are measured too, with their papers' parameters: %s. ", len(field), enumerate(field))
+		text += fmt.Sprintf("%d scores of the field that mfgs does not have are measured too, with the parameters of their authors' code or OpenOOD's: %s. ", len(field), enumerate(field))
 	}
 	if n := len(s.pairs("")); n < measured {
 		text += fmt.Sprintf("Means, ranks and counts are over the %d pairs of softmax heads, on which all scores are defined.", n)

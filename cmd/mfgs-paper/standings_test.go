@@ -205,17 +205,18 @@ func TestTheBestScoresAreAheadOfAllOthersOnEveryNetwork(t *testing.T) {
 	set(allPairs[0], "vim", over(.02, .01), over(.03, .01))
 	set(allPairs[1], "vim", over(.1, .01), over(-.01, .01)) // not on both networks
 	set(allPairs[2], "vim", over(-.01, .02), over(-.01, .02))
+	set(allPairs[4], "vim", over(.0004, .0001), over(.0004, .0001)) // too little to be shown
 	set(allPairs[3], "neco", over(.02, .01), over(.02, .01))
 	s := standingsOf(rows)
 	best, among := s.overBest(s.pairs(""), candidate{untuned, "vim"})
-	if best != 1 || among != 3 {
-		t.Errorf("best on %d pairs and among the best on %d, want 1 and 3", best, among)
+	if best != 1 || among != 4 {
+		t.Errorf("best on %d pairs and among the best on %d, want 1 and 4", best, among)
 	}
 	advice := s.advice()
-	if !strings.Contains(advice, "needs no OOD data: `vim` (1 pair). On none: `studentized`") {
+	if !strings.Contains(advice, "0.05 points or more: `vim` (1 pair). On none: `studentized`") {
 		t.Errorf("the advice does not name the best:\n%s", advice)
 	}
-	for _, want := range []string{"| best | among the best |", ", not in mfgs |", "| 1 | 3 |", "it has no rank"} {
+	for _, want := range []string{"| best | among the best |", ", not in mfgs |", "| 1 | 4 |", "it has no rank"} {
 		if !strings.Contains(s.summary(), want) {
 			t.Errorf("the table lacks %q", want)
 		}

@@ -1,6 +1,6 @@
 // Package oodscores has out-of-distribution scores of the field that mfgs does not have, to compare its own with. As in
 // package score they are larger for what is less like the training data, and fitted in one pass: to sums and a sample
-// of the training data. Parameters have the values of the paper or its code, not ones tuned for a network.
+// of the training data. Parameters have the values of the authors' code or of OpenOOD's, not ones tuned for a network.
 package oodscores
 
 import (
@@ -32,13 +32,13 @@ var All = []Score{
 		"Müller and Hein 2025 (Mahalanobis++)", ofDirections("mahalanobis")},
 	{"relative_mahalanobis_pp", "mahalanobis_pp, minus the distance to the mean of all",
 		"Müller and Hein 2025 (relative Mahalanobis++)", ofDirections("relative_mahalanobis")},
-	{"scale", "energy of features scaled by the share of the largest", "Xu et al. 2024 (SCALE), eq. 7, with p = 85", fitScale},
+	{"scale", "energy of features scaled by the share of the largest", "Xu et al. 2024 (SCALE), with p = 85", fitScale},
 	{"nnguide", "energy times the mean similarity to the nearest confident training features",
 		"Park, Jung and Teoh 2023 (NNGuide), with k = 10", fitNNGuide},
 	{"nci", "projection of centred features on the weights of the predicted class, plus a multiple of their size",
 		"Liu and Qin 2025 (NCI), with α = 1e-4", fitNCI},
 	{"neco", "share of the principal space in the standardised features, times the largest logit",
-		"Ammar et al. 2024 (NECO), eq. 6, with 90 % of the variance", fitNECO},
+		"Ammar et al. 2024 (NECO), eq. 6, with components for 90 % of the variance", fitNECO},
 	{"class_cosine", "cosine of the features to the nearest class mean", "the cosine alone", fitCosine},
 }
 
@@ -137,7 +137,7 @@ func ofDirections(name string) func(*score.Training) (formula, error) {
 	}
 }
 
-// scalePercentile is the paper's: the percentage of an example's features that is not among the largest.
+// scalePercentile is the share of an example's features that are not among the largest.
 const scalePercentile = 0.85
 
 // fitScale is -log Σ exp(W exp(r) φ + b), with r = Σφ / Σφ′ and φ′ the largest 15 % of an example's features.
@@ -151,7 +151,7 @@ func fitScale(t *score.Training) (formula, error) {
 	}, nil
 }
 
-// guides is the paper's number of neighbours.
+// guides is the number of neighbours, in a bank of all training features or a sample.
 const guides = 10
 
 // fitNNGuide is -S·G, with the energy S = log Σ exp a and the mean G of the ten largest S_i cos(φ, φ_i) over the
@@ -167,7 +167,7 @@ func fitNNGuide(t *score.Training) (formula, error) {
 	}, nil
 }
 
-// nciNorm is α, the weight of the norm in the paper's code for CIFAR-10.
+// nciNorm is α, the weight of the norm.
 const nciNorm = 1e-4
 
 // fitNCI is -(w_y·(φ-μ)/‖φ-μ‖ + α‖φ‖₁), with the training mean μ and the class y of the largest logit.
@@ -183,7 +183,7 @@ func fitNCI(t *score.Training) (formula, error) {
 	}, nil
 }
 
-// necoVariance is the share of the variance that the paper's principal components explain.
+// necoVariance is the share of the variance that the principal components explain.
 const necoVariance = 0.9
 
 // fitNECO is -‖Pz‖/‖z‖ · max a, with the standardised features z = (φ-μ)/σ and the projection P on the principal

@@ -165,7 +165,7 @@ func (s *scene) classMeans(rows []*mat.VecDense) (means []*mat.VecDense) {
 	return means
 }
 
-// plusPlus is algorithm 1 of Müller and Hein: normalise, class means, one covariance, the least distance.
+// plusPlus is what Müller and Hein 2025 do: normalise, class means, one covariance, the least distance.
 func (s *scene) plusPlus(phi *mat.VecDense) float64 {
 	rows := all(s.train, unit)
 	means := s.classMeans(rows)
@@ -190,12 +190,12 @@ func cosine(x, y *mat.VecDense) float64 { return mat.Dot(x, y) / (mat.Norm(x, 2)
 // twins are the scores by the authors' formulas, of a query.
 var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 	"mahalanobis_pp": (*scene).plusPlus,
-	"relative_mahalanobis_pp": func(s *scene, phi *mat.VecDense) float64 { // Ren et al. 2021, eq. 3, of directions
+	"relative_mahalanobis_pp": func(s *scene, phi *mat.VecDense) float64 { // Ren et al. 2021, of directions
 		rows := all(s.train, unit)
 		m := mean(rows)
 		return s.plusPlus(phi) - distance(unit(phi), m, less(rows, func(int) *mat.VecDense { return m }))
 	},
-	"scale": func(s *scene, phi *mat.VecDense) float64 { // Xu et al. 2024, eqs. 6 and 7, and their code's rounding
+	"scale": func(s *scene, phi *mat.VecDense) float64 { // Xu et al. 2024, with their code's rounding
 		sorted := slices.Clone(phi.RawVector().Data)
 		slices.Sort(sorted)
 		pruned := int(math.RoundToEven(.85 * float64(s.d)))
@@ -210,7 +210,7 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 		x.ScaleVec(math.Exp(total/large), phi)
 		return -energy(s.logits(&x))
 	},
-	"nnguide": func(s *scene, phi *mat.VecDense) float64 { // Park et al. 2023, eqs. 4 to 6
+	"nnguide": func(s *scene, phi *mat.VecDense) float64 { // Park, Jung and Teoh 2023
 		var similar []float64
 		for _, v := range s.train {
 			similar = append(similar, energy(s.logits(v))*cosine(v, phi))
@@ -222,7 +222,7 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 		}
 		return -energy(s.logits(phi)) * guidance
 	},
-	"nci": func(s *scene, phi *mat.VecDense) float64 { // Liu and Qin 2025, eqs. 6 and 7
+	"nci": func(s *scene, phi *mat.VecDense) float64 { // Liu and Qin 2025
 		a := s.logits(phi)
 		y := slices.Index(a, slices.Max(a))
 		var centred mat.VecDense
