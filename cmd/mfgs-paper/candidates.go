@@ -1,6 +1,12 @@
 package main
 
-import "github.com/mfgs/mfgs/calibrate/score"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/oodscores"
+)
 
 const (
 	scoresTitle = "OOD scores (not in the paper)"
@@ -23,12 +29,8 @@ func (p protocol) label() string {
 	return map[protocol]string{untuned: "nothing", synthetic: "synthetic OOD images", tuned: "part of the set", tunedOnOther: "another set"}[p]
 }
 
-// To save time, at most scoreImages evenly spaced images of each set are tested, with scoreResamples bootstrap
-// resamples.
-const (
-	scoreImages    = 2500
-	scoreResamples = 300
-)
+// scoreResamples is the number of bootstrap resamples: fewer, to save time.
+const scoreResamples = 300
 
 // scoreLevel is the level of the intervals of differences between scores.
 const scoreLevel = 0.95
@@ -36,6 +38,12 @@ const scoreLevel = 0.95
 const (
 	learnedScore = "learned"
 	chosenScore  = "chosen" // what mfgs selects with OOD examples
+)
+
+// guardedScore is also fitted to predicted classes.
+const (
+	guardedScore   = "guarded_margin"
+	predictedScore = "guarded_margin, predicted labels"
 )
 
 // tunedScores are the scores that depend on OOD examples.
@@ -46,13 +54,25 @@ func scorePlace(e pair, by protocol, name string) place {
 	return place{scoresTable, e.String() + ", " + string(by), name}
 }
 
-// untunedScores are the scores that need no OOD data, the network itself first.
+// untunedScores are the scores that need no OOD data, the network itself first and those of package oodscores last.
 func untunedScores() []string {
-	names := []string{"mle", "ts"}
-	for _, name := range score.Names() {
-		if name != learnedScore {
-			names = append(names, name)
-		}
+	names := append([]string{"mle", "ts"}, ownScores()...)
+	for _, s := range oodscores.All {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// ownScores are those of mfgs.
+func ownScores() []string {
+	return slices.DeleteFunc(score.Names(), func(name string) bool { return name == learnedScore })
+}
+
+// softmaxScores are those that a sigmoid does not have.
+func softmaxScores() []string {
+	names := []string{"vim"}
+	for _, s := range oodscores.All {
+		names = append(names, s.Name)
 	}
 	return names
 }
@@ -70,14 +90,17 @@ func (c candidate) String() string {
 	return c.name
 }
 
-// untunedCandidates need no OOD data: synthetic OOD images are made from in-distribution ones.
+// untunedCandidates need no OOD data.
 func untunedCandidates() []candidate {
 	var all []candidate
 	for _, name := range untunedScores() {
 		all = append(all, candidate{untuned, name})
 	}
-	return append(all, candidate{synthetic, learnedScore})
+	return all
 }
+
+// learnedCandidate needs images, from which synthetic OOD images are made.
+var learnedCandidate = candidate{synthetic, learnedScore}
 
 // tunedCandidates depend on OOD examples.
 func tunedCandidates(by protocol) []candidate {
@@ -86,4 +109,15 @@ func tunedCandidates(by protocol) []candidate {
 		all = append(all, candidate{by, name})
 	}
 	return all
+}
+
+// fewerValidation are the numbers of validation examples that scores are compared with.
+var fewerValidation = []int{100, 300, 1000}
+
+// fewerScores are the scores measured with these.
+var fewerScores = slices.Compact([]string{score.Default, guardedScore, "mf0"})
+
+// fewerPlace is the place of a score calibrated with n validation examples.
+func fewerPlace(e pair, n int, name string) place {
+	return place{scoresTable, fmt.Sprintf("%v, %d validation examples", e, n), name}
 }

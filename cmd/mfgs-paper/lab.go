@@ -28,6 +28,7 @@ import (
 // A lab calibrates networks and evaluates methods, and caches results.
 type lab struct {
 	data, models, scratch string
+	examples              string // folder of the documentation's networks
 
 	fingerprint string // of program and data
 	seeds       []int  // of the MNIST networks
@@ -47,9 +48,10 @@ type lab struct {
 func newLab(data, models, scratch string, seeds []int, log io.Writer) *lab {
 	return &lab{
 		data: data, models: models, scratch: scratch, seeds: seeds, log: log,
-		runtime: wrap.Runtime{Install: true, Threads: threadsPerTask()},
-		answers: map[request]map[string][]answer{},
-		sets:    map[string]*benchmark{},
+		examples: filepath.Join(models, "..", "testdata", "examples"),
+		runtime:  wrap.Runtime{Install: true, Threads: threadsPerTask()},
+		answers:  map[request]map[string][]answer{},
+		sets:     map[string]*benchmark{},
 	}
 }
 

@@ -6,6 +6,7 @@ package main
 // setLabels are the labels of OOD sets.
 var setLabels = map[string]string{
 	"notmnist": "notMNIST", "tinyimagenet": "Tiny-ImageNet", "mnist": "MNIST", "cifar10": "CIFAR-10", "gaussian noise": "Gaussian noise",
+	"romance": "Romance languages", "others": "other languages",
 }
 
 func setLabel(set string) string { return labelOf(setLabels, set) }

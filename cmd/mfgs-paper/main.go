@@ -106,7 +106,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	var only, seeds string
 	f := flag.NewFlagSet("mfgs-paper report", flag.ContinueOnError)
 	f.StringVar(&o.data, "data", "", "`DIR` with mnist, notmnist, cifar10, tinyimagenet32, imagenet and models (required)")
-	f.StringVar(&o.models, "models", "../../models", "`DIR` with the trained networks of the repository")
+	f.StringVar(&o.models, "models", "../../models", "`DIR` with the trained networks of the repository, next to its testdata")
 	f.StringVar(&only, "only", "", "run only these `PARTS`, separated by commas: "+strings.Join(partNames(), ",")+" (default all)")
 	f.StringVar(&o.out, "out", "../../docs", "write paper.md, paper.json and the folder paper to `DIR`")
 	f.StringVar(&seeds, "seeds", "0,1,2,3,4,5,6,7,8,9", "`SEEDS` of the MNIST networks, separated by commas")
@@ -203,7 +203,7 @@ func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 		return err
 	}
 	l := newLab(o.data, o.models, scratch, o.seeds, stderr)
-	if l.fingerprint, err = fingerprint([]string{l.data, l.models}, l.seeds); err != nil {
+	if l.fingerprint, err = fingerprint([]string{l.data, l.models, l.examples}, l.seeds); err != nil {
 		return err
 	}
 	r, err := l.make(ctx, o.parts)

@@ -28,6 +28,8 @@ type figures struct {
 	// OverDefault is the AUROC in OOD minus that of the default score on the same images, with its interval.
 	// Only the part "scores" has it.
 	OverDefault map[string]metrics.Difference `json:"auroc_over_default,omitempty"`
+	// OverBest is the AUROC minus that of the best of mfgs's other scores that need no OOD data.
+	OverBest map[string]metrics.Difference `json:"auroc_over_best,omitempty"`
 
 	More map[string]float64 `json:"more,omitempty"` // figures of a single part
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -45,7 +46,7 @@ func (l *lab) scoreFigures(ctx context.Context, h scoreNetwork, bundle string, m
 ) (map[string]map[string]answer, error) {
 	c := bench.Config{
 		Bundle: bundle, Test: h.set.test, Limit: scoreImages, Methods: methods, Alone: true, Resamples: scoreResamples,
-		Preprocess: h.set.preprocess, Cache: l.cache(h.set.name), Runtime: l.runtime,
+		Preprocess: h.set.preprocess, Cache: l.cache(h.set.name), Runtime: l.runtime, Comparators: new(fieldScores),
 	}
 	for _, u := range sets {
 		c.OOD = append(c.OOD, u.test())
@@ -66,13 +67,29 @@ func (l *lab) scoreFigures(ctx context.Context, h scoreNetwork, bundle string, m
 			if m.Name != score.Default {
 				a.OverDefault = map[string]metrics.Difference{u.name: lead(m.OOD[i].Certainty, base.OOD[i].Certainty)}
 			}
-			if m.InDomain != nil {
+			if best := bestOther(e.Methods, m.Name, i); best != nil {
+				a.OverBest = map[string]metrics.Difference{u.name: lead(m.OOD[i].Certainty, best.OOD[i].Certainty)}
+			}
+			if m.InDomain != nil && !c.Comparators.Takes(m.Name) {
 				a.OODNLL = map[string]detection{u.name: detectionOf(m.OODNLL[i].OOD)}
 			}
 			all[m.Name][u.name] = a
 		}
 	}
 	return all, nil
+}
+
+// bestOther returns the score of mfgs with the highest AUROC on a set, other than the named one; nil if there is none.
+func bestOther(methods []bench.MethodResult, name string, set int) (best *bench.MethodResult) {
+	for i, m := range methods {
+		if m.Name == name || !slices.Contains(ownScores(), m.Name) {
+			continue
+		}
+		if best == nil || m.OOD[set].AUROC > best.OOD[set].AUROC {
+			best = &methods[i]
+		}
+	}
+	return best
 }
 
 // lead is the difference in AUROC between two scores on the same examples, with its paired interval.
@@ -83,6 +100,16 @@ func lead(a, b metrics.Certainty) metrics.Difference {
 		interval = metrics.Interval{s.Value, s.Value}
 	}
 	return metrics.Difference{Difference: s.Value, Interval: interval}
+}
+
+// methods are the scores measured, by protocol.
+func (h scoreNetwork) methods() (names []string) {
+	for _, name := range untunedScores() {
+		if !h.sigmoid || !slices.Contains(softmaxScores(), name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // A scoreBench collects rows.
@@ -104,28 +131,91 @@ func (b *scoreBench) put(p place, seed int, a answer, note string) {
 // measureScoreNetwork measures all scores of one network on all its sets.
 func (l *lab) measureScoreNetwork(ctx context.Context, b *scoreBench, h scoreNetwork, seed int) error {
 	l.say("scores of %s, %s", h.name, filepath.Base(h.set.network(h.kind, seed)))
-	report, err := l.scoreCalibration(ctx, h, seed, wrap.SyntheticOOD, learnedScore, calibrate.Damping{})
+	ood, serve, names := wrap.SyntheticOOD, learnedScore, h.methods()
+	if h.untuned {
+		ood, serve = "", score.Default
+	} else {
+		names = append(names, learnedScore)
+	}
+	if !h.sigmoid {
+		names = append(names, predictedScore)
+	}
+	report, err := l.scoreCalibration(ctx, h, seed, ood, serve, calibrate.Damping{})
 	if err != nil {
 		return err
 	}
-	all, err := l.scoreFigures(ctx, h, report.Bundle, append(untunedScores(), learnedScore), h.sets)
+	all, err := l.scoreFigures(ctx, h, report.Bundle, names, h.sets)
 	if err != nil {
 		return err
 	}
-	of := func(u oodSet) pair { return pairOf(h.name, u.name) }
 	for _, u := range h.sets {
-		for _, name := range untunedScores() {
-			b.put(scorePlace(of(u), untuned, name), seed, all[name][u.name], "")
+		e := pairOf(h.name, u.name)
+		for _, name := range names {
+			by := untuned
+			if name == learnedScore {
+				by = synthetic
+			}
+			b.put(scorePlace(e, by, name), seed, all[name][u.name], "")
 		}
-		b.put(scorePlace(of(u), synthetic, learnedScore), seed, all[learnedScore][u.name], "")
 		auroc := func(name string) string { return points(all[name][u.name].OOD[u.name].AUROC) }
 		l.say("AUROC against %s: network %s, %s %s, %s %s", u.name, auroc("mle"), score.Default, auroc(score.Default),
-			learnedScore, auroc(learnedScore))
+			guardedScore, auroc(guardedScore))
 	}
-	if seed != h.seeds[0] { // tuning is slow
+	if seed != h.seeds[0] { // the rest is slow
 		return nil
 	}
+	if h.restrictedOn != "" {
+		restricted, err := l.restricted(ctx, h, seed, report.Bundle)
+		if err != nil {
+			return err
+		}
+		for _, r := range restricted {
+			if err := l.measureScoreNetwork(ctx, b, r, seed); err != nil {
+				return err
+			}
+		}
+	}
+	if h.name == cifar10Name || h.name == smallDigitsName {
+		if err := l.measureFewerValidation(ctx, b, h, seed); err != nil {
+			return err
+		}
+	}
+	h.sets = h.tunedSets()
 	return l.tuneScoreNetwork(ctx, b, h, seed, calibrate.Damping{Absolute: report.Damping.Epsilon}, all)
+}
+
+// measureFewerValidation measures scores of a network that is calibrated with fewer validation images.
+func (l *lab) measureFewerValidation(ctx context.Context, b *scoreBench, h scoreNetwork, seed int) error {
+	val, err := images.Read(ctx, h.set.val)
+	if err != nil {
+		return err
+	}
+	for _, n := range fewerValidation {
+		if n >= val.Len() {
+			continue
+		}
+		set := *h.set
+		name := filepath.Join(l.scratch, "validation", fileName(fmt.Sprintf("%s %d ", h.name, n)))
+		if set.val, err = val.Subsample(n).Write(name); err != nil {
+			return err
+		}
+		few := h
+		few.set = &set
+		report, err := l.scoreCalibration(ctx, few, seed, "", guardedScore, calibrate.Damping{})
+		if err != nil {
+			return err
+		}
+		all, err := l.scoreFigures(ctx, few, report.Bundle, fewerScores, h.sets)
+		if err != nil {
+			return err
+		}
+		for _, u := range h.sets {
+			for _, name := range fewerScores {
+				b.put(fewerPlace(pairOf(h.name, u.name), n, name), seed, all[name][u.name], "")
+			}
+		}
+	}
+	return nil
 }
 
 // tuneScoreNetwork tunes on a part of each of a network's sets, and measures on all of them. d is the damping chosen
@@ -189,11 +279,6 @@ func meanAnswer(set string, all []answer) answer {
 	return a
 }
 
-func pairOf(network, set string) pair {
-	i := slices.IndexFunc(allPairs, func(p pair) bool { return p.network == network && p.set == set })
-	return allPairs[i]
-}
-
 func measureScores(ctx context.Context, l *lab, s *section) error {
 	scoreNetworks, err := l.scoreNetworks(ctx)
 	if err != nil {
@@ -228,6 +313,10 @@ func writeScores(s *section) {
 	s.draw(of.drawRanks())
 	s.write("![Mean ranks of the scores, with the critical difference](paper/scores-ranks.svg)")
 	s.write("%s", of.test())
+	if of.hasFewer() {
+		s.write("### Fewer validation examples, and predicted labels")
+		s.write("%s", of.fewer())
+	}
 	s.write("### Scores with synthetic OOD images or OOD examples")
 	s.write("On the first network of each kind, the only one that is tuned:")
 	s.write("%s", of.protocols())

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/score"
@@ -33,9 +32,8 @@ func TestScoresOfASmallNetwork(t *testing.T) {
 	if len(pairs) != 2 {
 		t.Fatalf("rows of %v", pairs)
 	}
-	candidates := slices.Concat(untunedCandidates(), tunedCandidates(tuned), tunedCandidates(tunedOnOther))
 	for _, e := range pairs {
-		for _, c := range candidates {
+		for _, c := range allCandidates() {
 			r := s[scorePlace(e, c.by, c.name)]
 			if len(r.Runs) != 1 {
 				t.Fatalf("%v: %s, %s has %d runs", e, c, c.by, len(r.Runs))

@@ -16,7 +16,7 @@ func standingRows(half float64, shifts []float64, of func(pair, candidate) float
 	var rows []row
 	for _, e := range allPairs {
 		base := of(e, candidate{untuned, score.Default})
-		for _, c := range slices.Concat(untunedCandidates(), tunedCandidates(tuned), tunedCandidates(tunedOnOther)) {
+		for _, c := range allCandidates() {
 			r := row{place: scorePlace(e, c.by, c.name)}
 			if c.name == chosenScore {
 				r.Note = "vim"
@@ -36,6 +36,12 @@ func standingRows(half float64, shifts []float64, of func(pair, candidate) float
 	return rows
 }
 
+// allCandidates are those under every protocol.
+func allCandidates() []candidate {
+	return slices.Concat(untunedCandidates(), []candidate{learnedCandidate}, tunedCandidates(tuned),
+		tunedCandidates(tunedOnOther))
+}
+
 // falling gives each candidate a slightly lower AUROC than the one before it.
 func falling(_ pair, c candidate) float64 {
 	switch c.by {
@@ -44,9 +50,9 @@ func falling(_ pair, c candidate) float64 {
 	case tunedOnOther:
 		return .6
 	}
-	for i, o := range untunedCandidates() {
+	for i, o := range append(untunedCandidates(), learnedCandidate) {
 		if o == c {
-			return .9 - .02*float64(i)
+			return .9 - .01*float64(i)
 		}
 	}
 	panic(c.name)
@@ -134,11 +140,11 @@ func TestAdviceFollowsTheRows(t *testing.T) {
 			"Its mean is +3.0 points from the default's",
 		}},
 		{"synthetic images harm", falling, []string{
-			fmt.Sprintf("better than the default on 0 of %d pairs, worse on %d; largest loss", n, n), "Its mean is -", "`learned` has the lowest mean",
+			fmt.Sprintf("better than the default on 0 of %d pairs, worse on %d; largest loss", n, n), "Its mean is -", "`class_cosine` has the lowest mean",
 			"below chance on some pair, with their lowest: none",
 		}},
 		{"below chance", below, []string{"`residual` (32.1, " + allPairs[3].label() + ")"}},
-		{"a better one", falling, []string{"`mle` has the highest mean among scores that need no images", fmt.Sprintf("selected by `--ood`, `vim` %d times: near 95.0", n), "is -26.0 points from the default"}},
+		{"a better one", falling, []string{"`mle` has the highest mean among the scores of mfgs that need no images", fmt.Sprintf("selected by `--ood`, `vim` %d times: near 95.0", n), fmt.Sprintf("is %+.1f points from the default", 100*(.6-base))}},
 	} {
 		text := standingsOf(standingRows(.01, []float64{-.01, .01}, test.of)).advice()
 		for _, want := range test.want {
@@ -161,9 +167,9 @@ func TestStandingsIgnoreOtherTables(t *testing.T) {
 		t.Errorf("pairs are %v", got)
 	}
 	for _, n := range nearnesses {
-		for _, e := range s.pairs(n.nearness) {
-			if e.nearness != n.nearness {
-				t.Errorf("%v is %s, and not %s", e, e.nearness, n.nearness)
+		for _, e := range s.pairs(n) {
+			if e.nearness != n {
+				t.Errorf("%v is %s, and not %s", e, e.nearness, n)
 			}
 		}
 	}
@@ -173,5 +179,67 @@ func TestStandingsIgnoreOtherTables(t *testing.T) {
 		if strings.Contains(written.text.String(), bad) {
 			t.Errorf("the text has %s", bad)
 		}
+	}
+}
+
+func TestTheBestScoresAreAheadOfAllOthersOnEveryNetwork(t *testing.T) {
+	t.Parallel()
+	rows := standingRows(.01, []float64{-.01, .01}, falling)
+	over := func(d, half float64) metrics.Difference {
+		return metrics.Difference{Difference: d, Interval: metrics.Interval{d - half, d + half}}
+	}
+	set := func(e pair, name string, differences ...metrics.Difference) {
+		for i, r := range rows {
+			for j, d := range differences {
+				if r.place == scorePlace(e, untuned, name) {
+					rows[i].Runs[j].OverBest = map[string]metrics.Difference{e.set: d}
+				}
+			}
+		}
+	}
+	for _, name := range untunedScores() {
+		for _, e := range allPairs {
+			set(e, name, over(-.1, .01), over(-.1, .01))
+		}
+	}
+	set(allPairs[0], "vim", over(.02, .01), over(.03, .01))
+	set(allPairs[1], "vim", over(.1, .01), over(-.01, .01)) // not on both networks
+	set(allPairs[2], "vim", over(-.01, .02), over(-.01, .02))
+	set(allPairs[4], "vim", over(.0004, .0001), over(.0004, .0001)) // too little to be shown
+	set(allPairs[3], "neco", over(.02, .01), over(.02, .01))
+	s := standingsOf(rows)
+	best, among := s.overBest(s.pairs(""), candidate{untuned, "vim"})
+	if best != 1 || among != 4 {
+		t.Errorf("best on %d pairs and among the best on %d, want 1 and 4", best, among)
+	}
+	advice := s.advice()
+	if !strings.Contains(advice, "0.05 points or more: `vim` (1 pair). On none: `studentized`") {
+		t.Errorf("the advice does not name the best:\n%s", advice)
+	}
+	for _, want := range []string{"| best | among the best |", ", not in mfgs |", "| 1 | 4 |", "it has no rank"} {
+		if !strings.Contains(s.summary(), want) {
+			t.Errorf("the table lacks %q", want)
+		}
+	}
+}
+
+// A pair on which a score is not defined has no ranks.
+func TestPairsWithoutAScoreHaveNoRank(t *testing.T) {
+	t.Parallel()
+	var rows []row
+	for _, r := range standingRows(.01, []float64{0}, falling) {
+		if r.row != "vim" || !strings.HasPrefix(r.data, tableName+":") {
+			rows = append(rows, r)
+		}
+	}
+	s := standingsOf(rows)
+	if got, want := len(s.pairs("")), len(allPairs)-3; got != want {
+		t.Errorf("%d pairs are ranked, want %d", got, want)
+	}
+	if _, table, ok := strings.Cut(s.networks(), "| "+tableName+", AUROC %"); !ok || strings.Contains(table, "`vim`") {
+		t.Errorf("the table of this network has the score:\n%s", table)
+	}
+	if !strings.Contains(s.preamble(), "pairs of softmax heads") {
+		t.Error("the preamble does not say which pairs are ranked")
 	}
 }

@@ -92,6 +92,7 @@ var imports = map[string][]string{
 	"cmd/mfgs-paper/internal/methods":        {"calibrate", "calibrate/meanfield", "calibrate/rows"},
 	"cmd/mfgs-paper/internal/methods/layers": {"calibrate", "calibrate/meanfield", "cmd/mfgs-paper/internal/methods"},
 	"cmd/mfgs-paper/internal/onnxlayers":     {"internal/onnx/...", "onnx", "onnx/head"},
+	"cmd/mfgs-paper/internal/oodscores":      {"calibrate/score"},
 }
 
 // thirdParty says which packages, tests included, may import each third-party module. Other modules are forbidden.
