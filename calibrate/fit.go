@@ -150,7 +150,7 @@ func fitSimple(ctx context.Context, h layer.Head, val *rows.Batch, o *FitOptions
 	s.temperature *= s.unit
 	s.ladder = climb(network, s.t.trial(0))
 	if s.ladder.KeepClass = o.KeepClass; !o.KeepClass {
-		f, evidence, err := fitMatrix(ctx, h, val, s.temperature)
+		f, evidence, err := FitMatrix(ctx, h, val, s.temperature)
 		if err != nil {
 			return s, err
 		}

@@ -52,9 +52,9 @@ type matrixScaling struct {
 	z        []float64 // [N,K]; then its gradient
 }
 
-// fitMatrix fits matrix scaling to validation data, beginning with temperature scaling's T. It returns the logarithm of
+// FitMatrix fits matrix scaling to validation data, beginning with temperature scaling's T. It returns the logarithm of
 // the Bayes factor against temperature scaling, in nats, or a nil map if there is nothing to fit.
-func fitMatrix(ctx context.Context, h layer.Head, s *rows.Batch, temperature float64) (*layer.Affine, float64, error) {
+func FitMatrix(ctx context.Context, h layer.Head, s *rows.Batch, temperature float64) (*layer.Affine, float64, error) {
 	m := newMatrixScaling(h, s, temperature)
 	if m == nil {
 		return nil, 0, nil

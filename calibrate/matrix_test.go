@@ -250,7 +250,7 @@ func TestMatrixScalingIsChosenWhereItHelps(t *testing.T) {
 		const draws = 40
 		for draw := range uint64(draws) {
 			s := distorted(h, 300, 0, 100+draw)
-			_, evidence, err := fitMatrix(t.Context(), h, s, 2)
+			_, evidence, err := FitMatrix(t.Context(), h, s, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +311,7 @@ func TestClassesWithoutExamplesKeepTheirTemperature(t *testing.T) {
 			kept = append(kept, i)
 		}
 	}
-	f, _, err := fitMatrix(t.Context(), h, s.Pick(kept), 1.5)
+	f, _, err := FitMatrix(t.Context(), h, s.Pick(kept), 1.5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func TestClassesWithoutExamplesKeepTheirTemperature(t *testing.T) {
 	}
 	// A label without both values, and a single class, leave nothing to fit.
 	one := s.Pick([]int{slices.Index(s.Labels, 0)})
-	if f, _, err := fitMatrix(t.Context(), h, one, 1); f != nil || err != nil {
+	if f, _, err := FitMatrix(t.Context(), h, one, 1); f != nil || err != nil {
 		t.Errorf("of one class: %v, %v", f, err)
 	}
 }
@@ -373,7 +373,7 @@ func TestMatrixScalingOfExtremes(t *testing.T) {
 		"two of four": {N: 2, Labels: []int{0, 2}, Logits: []float32{1, 0, 0, 0, 2, 3}},
 	} {
 		h := layer.Head{Logits: 3, Features: 1, Link: layer.Softmax}
-		f, evidence, err := fitMatrix(t.Context(), h, s, 1)
+		f, evidence, err := FitMatrix(t.Context(), h, s, 1)
 		if err != nil || f == nil || math.IsNaN(evidence) || math.IsInf(evidence, 0) {
 			t.Errorf("%s: evidence %v, %v", name, evidence, err)
 			continue
@@ -393,7 +393,7 @@ func BenchmarkMatrixScaling(b *testing.B) {
 			h := layer.Head{Logits: k, Features: 20, Bias: true, Link: layer.Softmax}
 			s := newMixture(h, 3, 2, 5).draw(5000, 0)
 			for b.Loop() {
-				if _, _, err := fitMatrix(b.Context(), h, s, 2); err != nil {
+				if _, _, err := FitMatrix(b.Context(), h, s, 2); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -246,6 +246,12 @@ func TestHeadEqualsFormulas(t *testing.T) {
 					NLL: layer.Temperatures{Act: 0.8, Ens: 0.5}, OOD: layer.Temperatures{Act: 1.4, Ens: 0.2},
 					Intervals: c.intervals, Scores: marginScore}
 				mf.Forms.Double = double
+				if seed%2 == 0 {
+					what += ", matrix scaling"
+					r := h.AffineRank()
+					mf.Affine = &layer.Affine{Scale: normal(rng, c.k, 0.5), Offset: normal(rng, c.k, 1),
+						Left: normal(rng, c.k*r, 0.3/math.Sqrt(float64(c.k))), Right: normal(rng, r*c.k, 0.3)}
+				}
 				switch pairs {
 				case "one pair":
 					mf.OOD = mf.NLL
@@ -265,6 +271,9 @@ func TestHeadEqualsFormulas(t *testing.T) {
 					if v := got.numbers["leverage"][i]; !approx.Relative(v, q[c.k], 2e-5) {
 						t.Fatalf("%s: leverage %v, want %v", what, v, q[c.k])
 					}
+					mapped := make([]float64, c.k)
+					mf.Affine.To(mapped, singles(logits))
+					logits = mapped
 					p, _ := oracle(c.link, c.method, logits, q[:c.k], lambda0, mf.NLL)
 					if plain > 0 {
 						alone := layer.Temperatures{Act: plain, Ens: 1}

@@ -1,20 +1,23 @@
-// Choice measures the rule by which calibration selects its probabilities: the network's own, temperature scaling's or
-// mf0's. It writes docs/evidence/choice.md.
+// Choice measures the rule by which calibration selects its probabilities: the network's own, those of temperature or
+// matrix scaling, or mf0's. It writes docs/evidence/choice.md.
 //
-//	go run -C testdata -buildvcs=true ./choice -cifar DIR
+//	go run -C testdata -buildvcs=true ./choice -cifar DIR -imagenet DIR
 //
-// DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. It takes
-// half an hour on two cores.
+// The first DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. The second has the folders
+// train and val, with the images of data/imagenet/ilsvrc_train_subset.tar and ilsvrc_val.tar in folders named by the
+// number of the class. It takes an hour on two cores.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
-	"math"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -32,21 +35,34 @@ func main() {
 	log.SetFlags(0)
 	data := flag.String("data", "../../shared/data", "`DIR` with mnist and models")
 	cifar := flag.String("cifar", "", "`DIR` with train/CLASS/*.jpg and test/CLASS/*.jpg of CIFAR-10")
+	imagenet := flag.String("imagenet", "", "`DIR` with train/NUMBER/*.JPEG and val/NUMBER/*.JPEG of ImageNet")
 	draws := flag.Int("draws", 50, "validation sets of each size")
 	out := flag.String("out", "../docs/evidence/choice.md", "the `FILE` to write")
 	flag.Parse()
-	if err := run(context.Background(), *data, *cifar, *out, *draws); err != nil {
+	if err := run(context.Background(), folders{*data, *cifar, *imagenet}, *out, *draws); err != nil {
 		log.Fatal("choice: ", err)
 	}
 }
 
-func networks(data, cifar string) []trained.Network {
-	mnist, mnistTraining := trained.MNIST(data)
-	images, cifarTraining := trained.CIFAR10(cifar)
+// folders have the data.
+type folders struct{ data, cifar, imagenet string }
+
+// The second network is measured on cats and dogs alone, whose logits it confuses most.
+const cat, dog = 3, 5
+
+func networks(f folders) []trained.Network {
+	mnist, mnistTraining := trained.MNIST(f.data)
+	images, cifarTraining := trained.CIFAR10(f.cifar)
+	inFirst := func(file, _ int) bool { return file == 0 }
 	model := func(parts ...string) string { return filepath.Join("..", "models", filepath.Join(parts...)) }
 	shift := &preprocess.Spec{
 		Color: preprocess.RGB, Scale: 1. / 255, Mean: []float64{.485, .456, .406}, Std: []float64{.229, .224, .225},
 	}
+	imageNet := &preprocess.Spec{
+		Color: preprocess.RGB, Scale: 2. / 255, Mean: []float64{1, 1, 1},
+		Resize: &preprocess.Resize{Size: 224}, Crop: &preprocess.Crop{Size: 224},
+	}
+	shifted := filepath.Join(f.data, "models", "cifar10_resnet20.onnx")
 	return []trained.Network{
 		{
 			Name: "digits-mlp", Model: model("digits-mlp", "model.onnx"),
@@ -61,29 +77,45 @@ func networks(data, cifar string) []trained.Network {
 		},
 		{Name: "cifar10-resnet20", Model: model("cifar10-resnet20", "model.onnx"), Files: images, Training: cifarTraining},
 		{
-			Name: "a ResNet-20 under shift", Model: filepath.Join(data, "models", "cifar10_resnet20.onnx"),
-			Preprocess: shift, Files: images, Training: func(file, _ int) bool { return file == 0 },
+			Name: "cifar10-resnet20, cats and dogs", Model: model("cifar10-resnet20", "model.onnx"), Files: images,
+			Training: cifarTraining, Classes: []int{cat, dog},
+		},
+		{Name: "a ResNet-20 under shift", Model: shifted, Preprocess: shift, Files: images, Training: inFirst},
+		{
+			Name: "a ResNet-20 under shift, cats and dogs", Model: shifted, Preprocess: shift, Files: images,
+			Training: inFirst, Classes: []int{cat, dog},
+		},
+		{
+			Name:       "a MobileNet-V2, 20 of 1,000 classes",
+			Model:      filepath.Join(f.data, "models", "imagenet_mobilenet_v2_1.0_224.onnx"),
+			Preprocess: imageNet,
+			Files:      []string{filepath.Join(f.imagenet, "train"), filepath.Join(f.imagenet, "val")},
+			Training:   inFirst,
 		},
 	}
 }
 
-// A loss is the excess NLL of each choice on test examples over the best of the three methods, all fitted on one
-// draw of validation data.
+// A loss is the excess NLL of each choice on test examples over the best of all methods, all fitted on one draw of
+// validation data.
 type loss struct {
 	network string
 	chosen  calibrate.Method
+	nll     float64            // of the rule
 	of      map[string]float64 // by method, and "rule"
 }
 
-func run(ctx context.Context, data, cifar, out string, draws int) error {
-	if cifar == "" {
+func run(ctx context.Context, in folders, out string, draws int) error {
+	if in.cifar == "" {
 		return trained.ErrNoCIFAR
+	}
+	if in.imagenet == "" {
+		return errors.New("--imagenet is missing: want the folder with ImageNet's folders train and val")
 	}
 	if err := (&wrap.Runtime{}).Load(ctx); err != nil {
 		return err
 	}
 	losses := map[int][]loss{}
-	for _, n := range networks(data, cifar) {
+	for _, n := range networks(in) {
 		log.Print(n.Name)
 		opened, err := n.Open(ctx)
 		if err != nil {
@@ -107,31 +139,60 @@ func run(ctx context.Context, data, cifar, out string, draws int) error {
 			}
 		}
 	}
-	return writePage(out, networks(data, cifar), losses)
+	return writePage(out, networks(in), losses)
 }
 
 // measure fits on validation examples and measures on test examples.
 func measure(ctx context.Context, curvature *calibrate.Curvature, val, test *rows.Batch) (loss, error) {
-	f, err := calibrate.Fit(ctx, curvature, val, nil, calibrate.FitOptions{})
+	rule, err := calibrate.Fit(ctx, curvature, val, nil, calibrate.FitOptions{})
 	if err != nil {
 		return loss{}, err
 	}
-	h := curvature.Head()
-	l := loss{chosen: f.Method, of: map[string]float64{}}
-	least := math.Inf(1)
-	for _, m := range []calibrate.Method{calibrate.MLE, calibrate.TS, calibrate.MF0} {
-		c := f.Calibration
-		c.Method = m
-		logp := c.Predict(test.Features, test.Logits, test.N).LogP
-		var nll float64
-		for i, y := range test.Labels {
-			nll -= logp[i*h.Probabilities()+y] / float64(len(test.Labels))
+	without := rule
+	if rule.Choice.MatrixScaled() {
+		if without, err = calibrate.Fit(ctx, curvature, val, nil, calibrate.FitOptions{KeepClass: true}); err != nil {
+			return loss{}, err
 		}
-		l.of[string(m)], least = nll, math.Min(least, nll)
 	}
-	l.of["rule"] = l.of[string(f.Method)]
+	matrix := without.Calibration
+	posterior := *matrix.Posterior
+	if posterior.Affine, _, err = calibrate.FitMatrix(ctx, curvature.Head(), val, rule.TS); err != nil {
+		return loss{}, err
+	}
+	matrix.Posterior = &posterior
+	l := loss{chosen: rule.Method, of: map[string]float64{}}
+	for name, c := range map[string]struct {
+		calibrate.Calibration
+		calibrate.Method
+	}{
+		"rule": {rule.Calibration, rule.Method}, "mle": {without.Calibration, calibrate.MLE},
+		"ts": {without.Calibration, calibrate.TS}, "mf0": {without.Calibration, calibrate.MF0},
+		"matrix": {matrix, calibrate.Matrix},
+	} {
+		l.of[name] = nll(&c.Calibration, c.Method, test)
+	}
+	l.nll = l.of["rule"]
+	least := slices.Min(slices.Collect(maps.Values(l.of)))
 	for m := range l.of {
 		l.of[m] -= least
 	}
 	return l, nil
+}
+
+// nll is the mean -log p of the labels.
+func nll(c *calibrate.Calibration, m calibrate.Method, test *rows.Batch) float64 {
+	h := c.Posterior.Head
+	var logp []float64
+	if m == calibrate.MF0 {
+		of := *c
+		of.Method = m
+		logp = of.Predict(test.Features, test.Logits, test.N).LogP
+	} else {
+		logp, _ = c.Plain(m, test.Logits, test.N)
+	}
+	var sum float64
+	for i, y := range test.Labels {
+		sum -= logp[i*h.Probabilities()+y] / float64(len(test.Labels))
+	}
+	return sum
 }

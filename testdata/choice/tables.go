@@ -10,8 +10,8 @@ import (
 
 // overall writes the losses of the rule and of each method.
 func overall(w io.Writer, networks []trained.Network, losses map[int][]loss) {
-	fmt.Fprintln(w, "| validation examples | rule: mean | largest mean of a network | worst draw | always mf0: mean, worst | always temperature scaling | always the network's softmax |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|---|")
+	fmt.Fprintln(w, "| validation examples | rule: mean | largest mean of a network | worst draw | always matrix scaling: mean, worst | always mf0 | always temperature scaling | always the network's softmax |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|")
 	for _, size := range sizes {
 		all := losses[size]
 		largest, of := 0.0, ""
@@ -22,7 +22,7 @@ func overall(w io.Writer, networks []trained.Network, losses map[int][]loss) {
 		}
 		mean, worst, _ := summary(all, "", "rule")
 		fmt.Fprintf(w, "| %d | %.4f | %.4f (%s) | %.4f |", size, mean, largest, of, worst)
-		for _, m := range []calibrate.Method{calibrate.MF0, calibrate.TS, calibrate.MLE} {
+		for _, m := range []calibrate.Method{calibrate.Matrix, calibrate.MF0, calibrate.TS, calibrate.MLE} {
 			mean, worst, _ := summary(all, "", string(m))
 			fmt.Fprintf(w, " %.4f, %.4f |", mean, worst)
 		}
@@ -49,13 +49,15 @@ func byNetwork(w io.Writer, networks []trained.Network, losses map[int][]loss) {
 				fmt.Fprint(w, " – |")
 				continue
 			}
-			chosen := map[calibrate.Method]int{}
+			chosen, nll := map[calibrate.Method]int{}, 0.0
 			for _, l := range losses[size] {
 				if l.network == n.Name {
 					chosen[l.chosen]++
+					nll += l.nll / float64(count)
 				}
 			}
-			fmt.Fprintf(w, " %.4f, %.4f; %d·%d·%d |", mean, worst, chosen[calibrate.MLE], chosen[calibrate.TS], chosen[calibrate.MF0])
+			fmt.Fprintf(w, " %.4f; %.4f, %.4f; %d·%d·%d·%d |", nll, mean, worst, chosen[calibrate.MLE], chosen[calibrate.TS],
+				chosen[calibrate.Matrix], chosen[calibrate.MF0])
 		}
 		fmt.Fprintln(w)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 	"path/filepath"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
@@ -24,6 +25,8 @@ type Network struct {
 	Preprocess  *preprocess.Spec
 	Files       []string                      // SPECs
 	Training    func(file, position int) bool // whether it was trained on an example
+	// Classes are the only ones of the last layer that are kept, with their examples; nil for all.
+	Classes []int
 }
 
 // MNIST returns the files of MNIST below the folder data, and what the networks of models were trained on.
@@ -50,6 +53,7 @@ type Open struct {
 	Pool      *rows.Batch          // the other examples
 
 	network *featurize.Network
+	classes int // of the network
 }
 
 // Close ends the network's session.
@@ -67,8 +71,11 @@ func (n Network) Open(ctx context.Context) (o *Open, err error) {
 		return nil, err
 	}
 	o = &Open{
-		Head: found.Head,
+		Head: found.Head, classes: found.Classes(),
 		Pool: &rows.Batch{},
+	}
+	if n.Classes != nil {
+		o.Head.Logits = len(n.Classes)
 	}
 	o.network, err = featurize.New(featurize.Config{Model: model, Head: found, Preprocess: n.Preprocess})
 	if err != nil {
@@ -110,7 +117,11 @@ func (o *Open) training(ctx context.Context, n Network) iter.Seq2[*rows.Batch, e
 					yield(nil, err)
 					return
 				}
-				if !n.Training(i, one.Positions[0]) {
+				training := n.Training(i, one.Positions[0])
+				if n.Classes != nil && !restrict(one, n.Classes) {
+					continue
+				}
+				if !training {
 					o.Pool.Append(one)
 					continue
 				}
@@ -124,10 +135,21 @@ func (o *Open) training(ctx context.Context, n Network) iter.Seq2[*rows.Batch, e
 	}
 }
 
+// restrict keeps the logits of some classes, and reports whether the example's label is one of them.
+func restrict(one *rows.Batch, classes []int) bool {
+	label := slices.Index(classes, one.Labels[0])
+	kept := make([]float32, len(classes))
+	for i, c := range classes {
+		kept[i] = one.Logits[c]
+	}
+	one.Logits, one.Labels = kept, []int{label}
+	return label >= 0
+}
+
 // Examples runs the network over a file and yields its examples one by one.
 func (o *Open) Examples(ctx context.Context, file string) iter.Seq2[*rows.Batch, error] {
 	return func(yield func(*rows.Batch, error) bool) {
-		ds, err := dataset.Open(ctx, file, dataset.Options{Classes: o.Head.Classes()})
+		ds, err := dataset.Open(ctx, file, dataset.Options{Classes: o.classes})
 		if err != nil {
 			yield(nil, err)
 			return
