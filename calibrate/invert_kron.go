@@ -18,7 +18,8 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 		return err
 	}
 	k, d := c.head.Logits, c.head.Dim()
-	p.QA, p.LambdaA, p.QB, p.LambdaB = a.q, a.lambda, b.q, b.lambda
+	p.QB, p.LambdaB = b.q, b.lambda
+	p.setLeverageKronecker(a)
 	p.V = make([]float64, d*k)
 	switch {
 	case c.diagonal:
@@ -47,6 +48,13 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 		}
 		blas64.Gemm(blas.NoTrans, blas.Trans, 1, general(inverse, d, k), general(squares, k, k), 0, general(p.V, d, k))
 	}
+	return nil
+}
+
+// setLeverageKronecker fills what leverages need.
+func (p *Posterior) setLeverageKronecker(a spectrum) {
+	p.QA, p.LambdaA = a.q, a.lambda
+	d := len(a.lambda)
 	var trace float64
 	for _, v := range p.LambdaA {
 		trace += v
@@ -56,7 +64,6 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 	for i, v := range p.LambdaA {
 		p.Leverage[i] = 1 / (v + delta)
 	}
-	return nil
 }
 
 // sandwichV fills V row by row or, if that would take long, interpolates it from fewer rows.
