@@ -79,7 +79,7 @@ const (
 func fitGuarded(t *Training) (Tensors, error) {
 	const tail, mostLeverages = 0.025, 1000
 	if t.Sample.M == 0 {
-		return nil, fmt.Errorf("%w: it needs a sample of the training data", ErrNoFit)
+		return nil, errNoSample
 	}
 	if err := t.checkMoments(); err != nil {
 		return nil, err

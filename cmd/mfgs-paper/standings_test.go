@@ -138,7 +138,7 @@ func TestAdviceFollowsTheRows(t *testing.T) {
 			"below chance on some pair, with their lowest: none",
 		}},
 		{"below chance", below, []string{"`residual` (32.1, " + allPairs[3].label() + ")"}},
-		{"a better one", falling, []string{"`mle` has the highest mean among scores that need no images", fmt.Sprintf("selected by `--ood`, `vim` %d times: near 95.0", n), "is -26.0 points from the default"}},
+		{"a better one", falling, []string{"`mle` has the highest mean among scores that need no images", fmt.Sprintf("selected by `--ood`, `vim` %d times: near 95.0", n), fmt.Sprintf("is %+.1f points from the default", 100*(.6-base))}},
 	} {
 		text := standingsOf(standingRows(.01, []float64{-.01, .01}, test.of)).advice()
 		for _, want := range test.want {
