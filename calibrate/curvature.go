@@ -197,3 +197,20 @@ func (c *Curvature) mappedPosterior(cov Covariance, epsilon float64, f *layer.Af
 	}
 	return p, c.invertKronecker(p)
 }
+
+// leverages writes the leverages of n of the examples to dst, see [Posterior.LeaveOneOut].
+func (c *Curvature) leverages(dst []float64, phi []float32, n int) error {
+	p := &Posterior{Head: c.head, Structure: c.structure}
+	if c.structure == Full {
+		if err := c.setLeverageFull(p); err != nil {
+			return err
+		}
+	} else {
+		a, err := c.ofA()
+		if err != nil {
+			return err
+		}
+		p.setLeverageKronecker(a)
+	}
+	return p.LeaveOneOut().forms(c.product, nil, dst, phi, n)
+}

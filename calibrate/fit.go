@@ -51,7 +51,7 @@ type Fitted struct {
 //   - OOD maximises the AUROC of 1 - max p over the same temperatures, with the larger τ among near equals. TSOOD is
 //     the temperature that maximises that of softmax(a/T).
 //   - Method is mf0 if it is significantly better than simpler methods; see Choice.
-//   - Score is the studentized margin unless another is asked for or detects ood better; see score.Selection.
+//   - Score is the guarded margin unless another is asked for or detects ood better; see score.Selection.
 //
 // When ctx ends, Fit returns, at the latest after the inversion in progress.
 func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) (*Fitted, error) {

@@ -48,6 +48,12 @@ func (c *Curvature) invertFull(p *Posterior) error {
 			p.Blocks[i] *= scale * scale
 		}
 	}
+	return c.setLeverageFull(p)
+}
+
+// setLeverageFull fills Leverage.
+func (c *Curvature) setLeverageFull(p *Posterior) error {
+	d := c.head.Dim()
 	u := newFactor(d, c.product)
 	var trace float64
 	for i := range d {

@@ -20,7 +20,8 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 		return err
 	}
 	k, d := c.head.Logits, c.head.Dim()
-	p.QA, p.LambdaA, p.QB, p.LambdaB = a.q, a.lambda, b.q, b.lambda
+	p.QB, p.LambdaB = b.q, b.lambda
+	p.setLeverageKronecker(a)
 	p.V = make([]float64, d*k)
 	switch {
 	case c.diagonal:
@@ -49,6 +50,13 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 	if c.diagonal && p.Affine != nil {
 		p.mapDiagonal()
 	}
+	return nil
+}
+
+// setLeverageKronecker fills what leverages need.
+func (p *Posterior) setLeverageKronecker(a spectrum) {
+	p.QA, p.LambdaA = a.q, a.lambda
+	d := len(a.lambda)
 	var trace float64
 	for _, v := range p.LambdaA {
 		trace += v
@@ -58,7 +66,6 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 	for i, v := range p.LambdaA {
 		p.Leverage[i] = 1 / (v + delta)
 	}
-	return nil
 }
 
 // mappedQB returns MQ_B.

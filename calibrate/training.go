@@ -11,7 +11,7 @@ func (c *Curvature) Training(w, b []float32, sample *rows.Batch) *score.Training
 	h, d := c.head, c.head.Features
 	t := &score.Training{
 		K: h.Logits, D: d, Link: h.Link, N: c.n, Gram: make([]float64, d*d), Sum: make([]float64, d),
-		Bias: h.Bias, Sample: score.Sample{M: sample.N, Features: sample.Features},
+		Leverages: c.leverages, Sample: score.Sample{M: sample.N, Features: sample.Features},
 	}
 	if w != nil {
 		t.W, t.B = widened(w), make([]float64, h.Logits)

@@ -50,8 +50,17 @@ func TestScoresAreFittedToTheSums(t *testing.T) {
 			got.Sample.M != 6 || !slices.Equal(got.Sample.Features, sample.Features) {
 			t.Errorf("%s: %d examples, %d logits, %d features, %s", cfg.name(), got.N, got.K, got.D, got.Link)
 		}
-		if h.MultiLabel() != (got.Directions == nil) || got.Bias != h.Bias {
-			t.Errorf("%s: directions %v, bias %t", cfg.name(), got.Directions, got.Bias)
+		p, err := finished(t, summed(t, cfg, blocks...)).Posterior(Hessian, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leverages, want := make([]float64, sample.N), p.LeaveOneOut().leveragesOf(sample)
+		if err := got.Leverages(leverages, sample.Features, sample.N); err != nil {
+			t.Fatal(err)
+		}
+		wantSame(t, cfg.name()+": leverages", leverages, want, 1e-12)
+		if h.MultiLabel() != (got.Directions == nil) {
+			t.Errorf("%s: directions %v", cfg.name(), got.Directions)
 		} else if u := got.Directions; u != nil {
 			wantSame(t, cfg.name()+": directions", u.Gram, directions, 1e-12)
 			wantSame(t, cfg.name()+": mean direction", u.Sum, mean, 1e-12)

@@ -635,7 +635,7 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 	mustCalibrate(t, quick(Config{Model: filepath.Join(own, bundle.ModelName), Train: file, Val: file, Out: own,
 		Force: true}))
 	if got, want := list(t, own), []string{bundle.ManifestName, bundle.ModelName,
-		bundle.PosteriorName, bundle.ProbeName}; !slices.Equal(got, want) {
+		bundle.PosteriorName, bundle.ProbeName, bundle.ScoresName}; !slices.Equal(got, want) {
 		t.Errorf("the bundle holds %q, want %q", got, want)
 	}
 	same("the gathered model", opened(t, own, Options{}))

@@ -5,21 +5,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/internal/option"
 )
 
 // Default is the score that is selected unless another is requested, or detects the validation OOD data
-// significantly better.
-const Default = "studentized"
+// significantly better. Fallback takes its place where it cannot be fitted.
+const (
+	Default  = "guarded_margin"
+	Fallback = "studentized"
+)
 
 // Selection says which score was selected, and why. With validation OOD data, Rival has the highest AUROC of the
-// scores whose gain over [Default] is significant, or of all others if there are none; it is selected if Gain is
-// more than Needed.
+// scores whose gain over Base is significant, or of all others if there are none; it is selected if Gain is more
+// than Needed.
 type Selection struct {
 	Name      string `yaml:"name" json:"name"`
 	Requested bool   `yaml:"given,omitempty" json:"given,omitempty"`
+	// Base is [Default] or, if that cannot be fitted, [Fallback], and Unfit says why. Base is empty if Name was
+	// requested, and in bundles of earlier versions, where it was studentized.
+	Base  string `yaml:"base,omitempty" json:"base,omitempty"`
+	Unfit string `yaml:"unfit,omitempty" json:"unfit,omitempty"`
 	// Synthetic says that the score learned from synthetic OOD data.
 	Synthetic bool `yaml:"synthetic_ood,omitempty" json:"synthetic_ood,omitempty"`
 
@@ -28,7 +36,7 @@ type Selection struct {
 	AUROC float64 `yaml:"auroc,omitempty" json:"auroc,omitempty"`
 	Rival string  `yaml:"rival,omitempty" json:"rival,omitempty"`
 
-	// Gain is the AUROC of Rival minus that of Default, and Needed the gain that chance alone may show in the
+	// Gain is the AUROC of Rival minus that of Base, and Needed the gain that chance alone may show in the
 	// largest of all candidates, at 95 %: see [metrics.ChanceGains].
 	Gain   float64 `yaml:"gain,omitempty" json:"gain,omitempty"`
 	Needed float64 `yaml:"needed,omitempty" json:"needed,omitempty"`
@@ -54,11 +62,13 @@ func (c Selection) String() string {
 		return fmt.Sprintf("%s: requested, AUROC %.4f on the validation data it was learned from", c.Name, c.AUROC)
 	case c.Requested:
 		return fmt.Sprintf("%s: requested, AUROC %.4f on the validation data", c.Name, c.AUROC)
+	case c.Rival == "" && c.Unfit != "":
+		return fmt.Sprintf("%s: the default, %s, cannot be fitted: %s", c.Name, Default, c.Unfit)
 	case c.Rival == "":
 		return c.Name + ": the default, without OOD data to compare scores on"
 	case c.Name == c.Rival:
 		return fmt.Sprintf("%s: AUROC %.4f on the validation data, significantly higher than that of %s, by %.2g (threshold %.2g)",
-			c.Name, c.AUROC, Default, c.Gain, c.Needed)
+			c.Name, c.AUROC, cmp.Or(c.Base, "studentized"), c.Gain, c.Needed)
 	case c.Gain <= 0:
 		return fmt.Sprintf("%s: AUROC %.4f on the validation data, and no other score has a higher one", c.Name, c.AUROC)
 	}
@@ -66,7 +76,7 @@ func (c Selection) String() string {
 		c.Name, c.AUROC, c.Rival, c.Gain, c.Needed)
 }
 
-// significance is the probability that another score than Default is selected if none is better.
+// significance is the probability that another score than [Selection.Base] is selected if none is better.
 const significance = 0.05
 
 // ValidationData are the examples that scores are compared and measured on.
@@ -91,15 +101,20 @@ func Select(ctx context.Context, name string, training *Training, held Validatio
 func selectAmong(ctx context.Context, name string, training *Training, held ValidationData, most int,
 ) (served *Served, c Selection, tried []Candidate, err error) {
 	var list []*Fitted
+	var unfit string
 	if name == learned.Name {
 		list, err = fitLearned(training, held)
 	} else {
-		list, err = fitScores(name, training, held.OOD != nil)
+		list, unfit, err = fitScores(name, training, held.OOD != nil)
 	}
 	if err != nil {
 		return nil, c, nil, err
 	}
-	c = Selection{Name: list[0].Name, Requested: name != "", Synthetic: name == learned.Name && held.OOD == nil}
+	c = Selection{Name: list[0].Name, Requested: name != "", Unfit: unfit,
+		Synthetic: name == learned.Name && held.OOD == nil}
+	if !c.Requested {
+		c.Base = c.Name
+	}
 	some := held.Val
 	if len(list) > 1 {
 		some, held.OOD = held.Val.subsample(most), held.OOD.subsample(most)
@@ -123,7 +138,7 @@ func selectAmong(ctx context.Context, name string, training *Training, held Vali
 // CompareOnSynthetic returns how well scores detect synthetic OOD data: the default, all others that can be fitted
 // and, last, the one learned from the same data. It says little about real OOD data.
 func CompareOnSynthetic(ctx context.Context, training *Training, held ValidationData) ([]Candidate, error) {
-	list, err := fitScores("", training, true)
+	list, _, err := fitScores("", training, true)
 	if err != nil {
 		return nil, err
 	}
@@ -153,34 +168,45 @@ func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
 }
 
 // fitScores fits the score with this name or, for "", the default one and, if more is set, all others that can be
-// fitted.
-func fitScores(name string, training *Training, more bool) ([]*Fitted, error) {
-	if err := Check(cmp.Or(name, Default)); err != nil {
-		return nil, err
+// fitted. If the default cannot be fitted, unfit says why, and the first is [Fallback].
+func fitScores(name string, training *Training, more bool) (fitted []*Fitted, unfit string, err error) {
+	first := cmp.Or(name, Default)
+	if err := Check(first); err != nil {
+		return nil, "", err
 	}
-	first, _ := Find(cmp.Or(name, Default))
-	list := []*Score{first}
-	for i := range All {
-		s := &All[i]
-		if more && name == "" && s != first && !(s.NeedsFitting() && training == nil) {
-			list = append(list, s)
-		}
-	}
-	var fitted []*Fitted
-	for i, s := range list {
+	fit := func(name string) (*Fitted, error) {
+		s, _ := Find(name)
 		if s.NeedsFitting() && training == nil {
-			return nil, fmt.Errorf("the score %s needs training data to fit, and there are none", s.Name)
+			return nil, fmt.Errorf("score %s: %w: it needs training data other than the validation data", name, ErrNoFit)
 		}
-		one, err := s.Fit(training)
-		if errors.Is(err, ErrNoFit) && i > 0 {
+		return s.Fit(training)
+	}
+	one, err := fit(first)
+	if name == "" && errors.Is(err, ErrNoFit) {
+		_, unfit, _ = strings.Cut(err.Error(), ErrNoFit.Error()+": ")
+		first = Fallback
+		one, err = fit(first)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	fitted = []*Fitted{one}
+	if !more || name != "" {
+		return fitted, unfit, nil
+	}
+	for _, s := range All {
+		if s.Name == first {
 			continue
 		}
-		if err != nil {
-			return nil, err
+		one, err := fit(s.Name)
+		if err != nil && !errors.Is(err, ErrNoFit) {
+			return nil, "", err
 		}
-		fitted = append(fitted, one)
+		if err == nil {
+			fitted = append(fitted, one)
+		}
 	}
-	return fitted, nil
+	return fitted, unfit, nil
 }
 
 // compare compares fitted scores and records the selected one, whose index it returns. in are their values on the

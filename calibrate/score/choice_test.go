@@ -1,8 +1,10 @@
 package score
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
@@ -14,9 +16,9 @@ import (
 func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 5, 24, 300, 41)
-	list := must(fitScores("", s.Training, true))
-	if len(list) < 17 {
-		t.Fatalf("%d scores", len(list))
+	list, _, err := fitScores("", s.Training, true)
+	if err != nil || len(list) < 17 {
+		t.Fatalf("%d scores, %v", len(list), err)
 	}
 	x := drawn(rand.New(rand.NewPCG(41, 1)), 150, s.k, s.d)
 	for i, got := range must(allValues(t.Context(), list, x)) {
@@ -119,7 +121,7 @@ func TestAScoreIsSeldomChosenByChance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Name != Default {
+		if c.Name != c.Base {
 			others++
 		}
 		if slices.ContainsFunc(tried[1:], func(t Candidate) bool { return t.Gain > 0 }) {
@@ -129,5 +131,38 @@ func TestAScoreIsSeldomChosenByChance(t *testing.T) {
 	// Three standard errors above 5 %, rounded down.
 	if most := 26; others > most || ahead < draws/2 {
 		t.Errorf("another score was chosen in %d of %d draws, want at most %d; one was ahead in %d", others, draws, most, ahead)
+	}
+}
+
+// Where the default score cannot be fitted, the fallback takes its place, and the selection says why.
+func TestTheFallbackReplacesADefaultThatCannotBeFitted(t *testing.T) {
+	t.Parallel()
+	s := newScene(layer.Softmax, 4, 6, 300, 46)
+	rng := rand.New(rand.NewPCG(46, 1))
+	in, out := drawn(rng, 60, s.k, s.d), drawn(rng, 60, s.k, s.d)
+	unsampled := trainingOf(s.train, s.labels, s.w, s.b, s.link)
+	unsampled.Sample = Sample{}
+	for _, c := range []struct {
+		training    *Training
+		name, unfit string
+	}{
+		{s.Training, Default, ""},
+		{unsampled, Fallback, "it needs a sample of the training data, and the bundle to update has none"},
+		{nil, Fallback, "it needs training data other than the validation data"},
+	} {
+		served, got, _, err := Select(t.Context(), "", c.training, ValidationData{Val: in})
+		if err != nil || served.Name != c.name || got.Name != c.name || got.Base != c.name || got.Unfit != c.unfit {
+			t.Errorf("%s instead of %s: %+v, %v", served.Name, c.name, got, err)
+		}
+		if text := got.String(); !strings.HasSuffix(text, c.unfit) {
+			t.Errorf("%q does not say %q", text, c.unfit)
+		}
+		_, got, tried, err := Select(t.Context(), "", c.training, ValidationData{Val: in, OOD: out})
+		if err != nil || tried[0].Name != c.name || got.Base != c.name {
+			t.Errorf("others are compared with %s, %+v, want %s: %v", tried[0].Name, got, c.name, err)
+		}
+	}
+	if _, _, _, err := Select(t.Context(), Default, nil, ValidationData{Val: in}); !errors.Is(err, ErrNoFit) {
+		t.Errorf("the default was requested, and cannot be fitted: %v", err)
 	}
 }

@@ -50,6 +50,12 @@ func newScene(by layer.Link, k, d, n int, seed uint64) *scene {
 	}
 	s.Training = trainingOf(s.train, s.labels, s.w, s.b, by)
 	s.Directions = directionsOf(s.Training, s.labels)
+	s.Leverages = func(dst []float64, phi []float32, n int) error { // of the first ones
+		for i, v := range vectors(phi, d) {
+			dst[i] = s.slowLeverage(v, i)
+		}
+		return nil
+	}
 	return s
 }
 
@@ -181,19 +187,7 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 		}
 		similarity := m / math.Sqrt(h)
 		if s.link != layer.Sigmoid || s.k == 1 {
-			of := *s
-			for at := 0; at < len(of.train); at += s.d {
-				if at == 0 {
-					of.train = slices.Clone(of.train)
-				}
-				norm := mat.Norm(vectors(of.train[at:at+s.d], s.d)[0], 2)
-				for j := range s.d {
-					of.train[at+j] = float32(float64(of.train[at+j]) / norm)
-				}
-			}
-			var u mat.VecDense
-			u.ScaleVec(1/n, phi)
-			similarity = m / n / of.slowDistance(&u, 1e-2)
+			similarity = m / n / s.slowOwnDistance(phi)
 		}
 		short := max(1, metrics.Quantile(norms, 0.025)/n)
 		return -similarity / max(1, h/metrics.Quantile(leverages, 0.975)) / (short * short)
@@ -232,9 +226,6 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 	},
 }
 
-// slowMahalanobis is the squared distance to the nearest class, and slowDistance that with another ridge.
-func (s *scene) slowMahalanobis(phi *mat.VecDense) float64 { return s.slowDistance(phi, ridge) }
-
 // slowLeverage is φᵀ(A + δI)⁻¹φ with a constant 1 in φ, A without the training example of this number.
 func (s *scene) slowLeverage(phi *mat.VecDense, without int) float64 {
 	with := func(v *mat.VecDense) *mat.VecDense {
@@ -259,13 +250,49 @@ func (s *scene) slowLeverage(phi *mat.VecDense, without int) float64 {
 	return mat.Inner(x, &inverse, x)
 }
 
-func (s *scene) slowDistance(phi *mat.VecDense, ridge float64) float64 {
+// slowOwnDistance is the squared distance of the direction of phi to the predicted class, among directions.
+func (s *scene) slowOwnDistance(phi *mat.VecDense) float64 {
+	of := *s
+	of.train = s.directions()
+	a := s.logits(phi)
+	class := slices.Index(a, slices.Max(a))
+	if s.k == 1 && a[0] > 0 {
+		class = 1
+	}
+	means, within := of.classes()
+	var u mat.VecDense
+	u.ScaleVec(1/mat.Norm(phi, 2), phi)
+	return squaredDistance(&u, means[class], within, 1e-2)
+}
+
+// directions are those of the training examples.
+func (s *scene) directions() []float32 {
+	units := make([]float32, 0, len(s.train))
+	for _, v := range vectors(s.train, s.d) {
+		for j := range s.d {
+			units = append(units, float32(v.AtVec(j)/mat.Norm(v, 2)))
+		}
+	}
+	return units
+}
+
+// slowMahalanobis is the squared distance to the nearest class.
+func (s *scene) slowMahalanobis(phi *mat.VecDense) float64 {
+	means, within := s.classes()
+	least := math.Inf(1)
+	for _, m := range means {
+		least = min(least, squaredDistance(phi, m, within, ridge))
+	}
+	return least
+}
+
+// classes are the means of classes, and the training examples less these.
+func (s *scene) classes() (means map[int]*mat.VecDense, within []*mat.VecDense) {
 	of := map[int][]*mat.VecDense{}
 	for i, v := range vectors(s.train, s.d) {
 		of[s.labels[i]] = append(of[s.labels[i]], v)
 	}
-	means := map[int]*mat.VecDense{}
-	var within []*mat.VecDense
+	means = map[int]*mat.VecDense{}
 	for c, rows := range of {
 		means[c] = meanOf(rows)
 		for _, v := range rows {
@@ -273,11 +300,7 @@ func (s *scene) slowDistance(phi *mat.VecDense, ridge float64) float64 {
 			within = append(within, v)
 		}
 	}
-	least := math.Inf(1)
-	for _, m := range means {
-		least = min(least, squaredDistance(phi, m, within, ridge))
-	}
-	return least
+	return means, within
 }
 
 // slowResidual is what is left of φ - u without its part in the principal space.
@@ -313,6 +336,54 @@ func (s *scene) slowOrigin() *mat.VecDense {
 	svd.SolveVecTo(&x, mat.NewVecDense(s.k, s.b), len(svd.Values(nil)))
 	x.ScaleVec(-1, &x)
 	return &x
+}
+
+// With fewer components than features, the distance is that of a covariance with the mean of the other eigenvalues in
+// their place.
+func TestDistanceToThePredictedClassInLeadingComponents(t *testing.T) {
+	t.Parallel()
+	const d, r = 17, 5
+	s := newScene(layer.Softmax, 4, d, 150, 3)
+	fitted, err := s.Directions.fitDirections(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := s.examples()
+	got := ownDistance(Numbers(x), fitted, Rows{widened(s.queries, d).Data, d})
+	units := *s
+	units.train = s.directions()
+	means, within := units.classes()
+	covariance := mat.NewSymDense(d, nil)
+	for _, v := range within {
+		covariance.SymRankOne(covariance, 1/float64(len(within)), v)
+	}
+	var eigen mat.EigenSym
+	if !eigen.Factorize(covariance, true) {
+		t.Fatal("no eigenvectors")
+	}
+	lambda := eigen.Values(nil) // the largest come last
+	var q mat.Dense
+	eigen.VectorsTo(&q)
+	ridge, rest := directionRidge*mat.Trace(covariance)/d, 0.0
+	for _, v := range lambda[:d-r] {
+		rest += v / (d - r)
+	}
+	for i, phi := range vectors(s.queries, d) {
+		a := s.logits(phi)
+		var diff mat.VecDense
+		diff.SubVec(phi, means[slices.Index(a, slices.Max(a))])
+		var want float64
+		for j, v := range lambda {
+			if j < d-r {
+				v = rest
+			}
+			z := mat.Dot(q.ColView(j), &diff)
+			want += z * z / (v + ridge)
+		}
+		if !approx.Relative(got.at(i, 0), want, 1e-5) { // features are float32
+			t.Errorf("query %d: %v, want %v", i, got.at(i, 0), want)
+		}
+	}
 }
 
 // Each fitted score equals its definition, whatever the head and whether there are more

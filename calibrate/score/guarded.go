@@ -6,16 +6,12 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
 var guardedMargin = Score{
 	Name:       "guarded_margin",
-	Doc:        "the logits' margin over the distance of the features' direction to the nearest class",
+	Doc:        "the logits' margin over the distance of the features' direction to the predicted class",
 	Source:     "docs/methods.md; the distance: Müller and Hein 2025 (Mahalanobis++)",
 	Similarity: true,
 	rows:       guardedMarginOf[Rows],
@@ -23,7 +19,7 @@ var guardedMargin = Score{
 	fitted:     guarded,
 	fit:        fitGuarded,
 	needs: func(t Tensors) []TensorSpec {
-		if slices.ContainsFunc(t, func(t Tensor) bool { return t.Name == "whitening" }) {
+		if t.has("means") {
 			return guarded
 		}
 		return guards
@@ -31,15 +27,17 @@ var guardedMargin = Score{
 }
 
 // guards are the 97.5 % quantile h⁺ of the leverages of training examples, each without itself, and the 2.5 % quantile
-// n⁻ of the norms of their features. guarded are also the Gaussians of directions.
+// n⁻ of the norms of their features. guarded are also the Gaussians of directions, see [ownDistance].
 var (
 	guards  = []TensorSpec{{"leverage", []string{"1"}}, {"norm", []string{"1"}}}
-	guarded = append(guards[:2:2], gaussians...)
+	guarded = append(guards[:2:2], TensorSpec{"means", []string{"C", "d"}}, TensorSpec{"whitening", []string{"d", "r"}},
+		TensorSpec{"weights", []string{"r", "1"}}, TensorSpec{"rest", []string{"1"}})
 )
 
-// guardedMarginOf is -m / (n D² max(1, h/h⁺) max(1, n⁻/n)²) with the margin m, n = |φ| and D² the [mahalanobis] of the
-// direction φ/n. D², and m/n up to the bias of the layer, depend on the direction only, so short features are not
-// scored as in-distribution. Leverage and norm count where they are outside the range of the training data.
+// guardedMarginOf is -m / (n D² max(1, h/h⁺) max(1, n⁻/n)²) with the margin m, n = |φ| and D² the distance of the
+// direction φ/n to the predicted class. D², and m/n up to the bias of the layer, depend on the direction only, so
+// short features are not scored as in-distribution. Leverage and norm count where they are outside the range of the
+// training data.
 //
 // Without sums by class, such as for multi-label heads, √h takes the place of n D².
 func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
@@ -48,34 +46,59 @@ func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
 	short := t.MaxOf(one, t.Div(constant(t, fitted, "norm"), n))
 	unlike := t.Mul(t.MaxOf(one, t.Div(h, constant(t, fitted, "leverage"))), t.Mul(short, short))
 	distance := t.Sqrt(h)
-	if slices.ContainsFunc(fitted, func(t Tensor) bool { return t.Name == "whitening" }) {
-		u := t.Div(t.Features(), n)
-		square := nearest(t, fitted, t.Sub(u, constant(t, fitted, "centre")))
+	if fitted.has("means") {
+		square := ownDistance(t, fitted, t.Div(t.Features(), n))
 		distance = t.Mul(n, t.MaxOf(t.Number(least), square))
 	}
 	return t.Neg(t.Div(margin(t), t.Mul(distance, unlike)))
 }
 
-// directionRidge is the ridge of the directions' covariance, in units of its mean eigenvalue.
-const directionRidge = 1e-2
+// ownDistance is the squared Mahalanobis distance of a direction to the mean of the predicted class. The covariance
+// has the r largest eigenvalues λ_j of that within classes, and σ² for all others, their mean; a ridge δ is added to
+// each (Moghaddam and Pentland 1997). With x the difference to the mean and z_j = q_jᵀx/√(λ_j+δ) it is
+//
+//	Σ_j z_j² + (|x|² - Σ_j (q_jᵀx)²)/(σ²+δ) = Σ_j (1 - (λ_j+δ)/(σ²+δ)) z_j² + |x|²/(σ²+δ).
+//
+// This form is for graphs, where the product z takes most of the time: r columns are fewer than d, the nearest class
+// would need another product with all means, and z may be float32 because x was subtracted in float64.
+func ownDistance[V any](t Terms[V], fitted Tensors, direction V) V {
+	means, whitening := fitted.Of("means"), fitted.Of("whitening")
+	x := t.Sub(direction, t.OfClass("means", means.Data, means.Shape[1]))
+	z := t.Project(x, "whitening", whitening.Data, whitening.Shape[1])
+	return t.Add(t.MatMul(t.Mul(z, z), constant(t, fitted, "weights")),
+		t.Mul(t.SumSquares(x), constant(t, fitted, "rest")))
+}
+
+// directionRidge is the ridge of the directions' covariance, in units of its mean eigenvalue, and mostComponents
+// bounds r.
+const (
+	directionRidge = 1e-2
+	mostComponents = 512
+)
 
 func fitGuarded(t *Training) (Tensors, error) {
-	h, err := t.sampleLeverages()
-	if err != nil {
+	const tail, mostLeverages = 0.025, 1000
+	if t.Sample.M == 0 {
+		return nil, errNoSample
+	}
+	if err := t.checkMoments(); err != nil {
 		return nil, err
 	}
-	d := t.D
-	norms := make([]float64, len(h))
+	d, m := t.D, min(t.Sample.M, mostLeverages)
+	h, norms := make([]float64, m), make([]float64, m)
+	sample := t.Sample.Features[:m*d]
+	if err := t.Leverages(h, sample, m); err != nil {
+		return nil, err
+	}
 	for i := range norms {
 		var square float64
-		for _, v := range t.Sample.Features[i*d : (i+1)*d] {
+		for _, v := range sample[i*d : (i+1)*d] {
 			square += float64(v) * float64(v)
 		}
 		norms[i] = math.Sqrt(square)
 	}
 	slices.Sort(h)
 	slices.Sort(norms)
-	const tail = 0.025
 	high, low := metrics.Quantile(h, 1-tail), metrics.Quantile(norms, tail)
 	if !(high > 0) || math.IsInf(high, 0) {
 		return nil, fmt.Errorf("%w: the training features do not vary", ErrNoFit)
@@ -84,69 +107,49 @@ func fitGuarded(t *Training) (Tensors, error) {
 	if t.Directions == nil {
 		return fitted, nil
 	}
-	of, err := fitGaussians(t.Directions, directionRidge)
+	of, err := t.Directions.fitDirections(mostComponents)
 	if errors.Is(err, ErrNoFit) {
 		return fitted, nil
 	}
 	return append(fitted, of...), err
 }
 
-// sampleLeverages returns the leverages of at most mostLeverages examples of the sample, each without itself (see
-// [calibrate.Posterior.LeaveOneOut]).
-func (t *Training) sampleLeverages() ([]float64, error) {
-	const mostLeverages = 1000
-	if t.Sample.M == 0 {
-		return nil, fmt.Errorf("%w: it needs a sample of the training data", ErrNoFit)
-	}
-	if err := t.checkMoments(); err != nil {
+// fitDirections computes the tensors of ownDistance, with at most so many components. Classes without examples have the
+// mean of all.
+func (t *Training) fitDirections(most int) (Tensors, error) {
+	g, err := t.gaussians()
+	if err != nil {
 		return nil, err
 	}
-	d, m := t.D, min(t.Sample.M, mostLeverages)
-	order := d
-	if t.Bias {
-		order++
+	q, lambda, mean, err := t.spectrum(g.within)
+	if err != nil {
+		return nil, err
 	}
-	a, trace := mat.NewSymDense(order, nil), 0.0
+	d, classes := t.D, len(t.ClassCounts)
+	means := slices.Repeat(g.centre, classes)
+	for i, c := range g.classes {
+		for j, v := range g.means[i*d : (i+1)*d] {
+			means[c*d+j] += v
+		}
+	}
+	r := min(d, most)
+	left, ridge := d-r, directionRidge*mean // the eigenvalues ascend
+	rest := 0.0
+	if left > 0 {
+		for _, v := range lambda[:left] {
+			rest += v / float64(left)
+		}
+		rest = 1 / (rest + ridge)
+	}
+	whitening, weights := make([]float64, 0, d*r), make([]float64, r)
+	for j, v := range lambda[left:] {
+		weights[j] = 1 - (v+ridge)*rest
+	}
 	for i := range d {
-		for j := i; j < d; j++ {
-			a.SetSym(i, j, t.Gram[i*d+j])
-		}
-		if t.Bias {
-			a.SetSym(i, d, t.Sum[i])
-		}
-		trace += t.Gram[i*d+i]
-	}
-	if t.Bias {
-		a.SetSym(d, d, float64(t.N))
-		trace += float64(t.N)
-	}
-	for i := range order {
-		a.SetSym(i, i, a.At(i, i)+ridge*trace/float64(order))
-	}
-	var c mat.Cholesky
-	if !c.Factorize(a) {
-		return nil, fmt.Errorf("%w: the training features do not vary", ErrNoFit)
-	}
-	// With A + δI = UᵀU the leverage is |U⁻ᵀφ|².
-	x := make([]float64, order*m)
-	for i := range m {
-		for j, v := range t.Sample.Features[i*d : (i+1)*d] {
-			x[j*m+i] = float64(v)
-		}
-		if t.Bias {
-			x[d*m+i] = 1
+		for j, v := range lambda[left:] {
+			whitening = append(whitening, q[i*d+left+j]/math.Sqrt(v+ridge))
 		}
 	}
-	blas64.Trsm(blas.Left, blas.Trans, 1, c.RawU().(*mat.TriDense).RawTriangular(), general(x, order, m))
-	h := make([]float64, m)
-	for j := range order {
-		for i, v := range x[j*m : (j+1)*m] {
-			h[i] += v * v
-		}
-	}
-	const rest = 1e-9 // of 1-h, which is positive but for rounding
-	for i, v := range h {
-		h[i] = v / math.Max(1-v, rest)
-	}
-	return h, nil
+	return Tensors{{"means", []int{classes, d}, means}, {"whitening", []int{d, r}, whitening},
+		{"weights", []int{r, 1}, weights}, {"rest", []int{1}, []float64{rest}}}, nil
 }

@@ -30,7 +30,7 @@ func knnOf[V any](t Terms[V], fitted Tensors) V {
 	k := min(max(1, int(fitted.Of("k").Data[0])), directions.Shape[1])
 	cosine := t.Min(t.Largest(t.MatMul(z, constant(t, fitted, "directions")), k))
 	// z is a unit vector, or 0 if all features are 0.
-	squared := t.Sub(t.Add(t.Sum(t.Mul(z, z)), t.Number(1)), t.Add(cosine, cosine))
+	squared := t.Sub(t.Add(t.SumSquares(z), t.Number(1)), t.Add(cosine, cosine))
 	return t.Sqrt(t.MaxOf(squared, t.Number(0)))
 }
 

@@ -41,7 +41,7 @@ func throughLayer[V any](t Terms[V], fitted Tensors, phi V) V {
 }
 
 // norm is the length of each row, [N,1].
-func norm[V any](t Terms[V], x V) V { return t.Sqrt(t.Sum(t.Mul(x, x))) }
+func norm[V any](t Terms[V], x V) V { return t.Sqrt(t.SumSquares(x)) }
 
 // transposed returns the transpose of a matrix [rows,columns].
 func transposed(m []float64, rows, columns int) []float64 {

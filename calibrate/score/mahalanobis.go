@@ -37,9 +37,9 @@ var relativeMahalanobis = Score{
 	},
 }
 
-// gaussians are Gaussians of one precision matrix PPᵀ: the training mean μ, P and, for each of C classes with examples,
-// a column Pᵀ(μ_c - μ).
-var gaussians = []TensorSpec{{"centre", []string{"d"}}, {"whitening", []string{"d", "d"}}, {"means", []string{"d", "C"}}}
+// gaussians are Gaussians of one precision matrix PPᵀ: the training mean μ, P and, for each class with examples, a
+// column Pᵀ(μ_c - μ).
+var gaussians = []TensorSpec{{"centre", []string{"d"}}, {"whitening", []string{"d", "d"}}, {"means", []string{"d", "seen"}}}
 
 // mahalanobisOf is min_c (φ - μ_c)ᵀ Σ⁻¹ (φ - μ_c), Σ⁻¹ = PPᵀ, as |z|² + min_c (|m_c|² - 2 zᵀm_c) with
 // z = Pᵀ(φ - μ).
@@ -57,18 +57,54 @@ func nearest[V any](t Terms[V], fitted Tensors, phi V) V {
 	}
 	products := t.MatMul(z, constant(t, fitted, "means"))
 	least := t.Min(t.Sub(t.Constant("squares", squares, classes), t.Add(products, products)))
-	return t.Add(t.Sum(t.Mul(z, z)), least)
+	return t.Add(t.SumSquares(z), least)
 }
 
 // relativeMahalanobisOf is that less (φ - μ)ᵀ Σ₀⁻¹ (φ - μ), Σ₀ the covariance of all classes together.
 func relativeMahalanobisOf[V any](t Terms[V], fitted Tensors) V {
 	phi := t.Sub(t.Features(), constant(t, fitted, "centre"))
 	z := t.MatMul(phi, constant(t, fitted, "background"))
-	return t.Sub(nearest(t, fitted, phi), t.Sum(t.Mul(z, z)))
+	return t.Sub(nearest(t, fitted, phi), t.SumSquares(z))
 }
 
-// fitGaussians computes the covariance within classes, (Σφφᵀ - Σ_c n_c μ_c μ_cᵀ)/N, from sums of one pass.
 func fitGaussians(t *Training, ridge float64) (Tensors, error) {
+	g, err := t.gaussians()
+	if err != nil {
+		return nil, err
+	}
+	d, classes := t.D, len(g.classes)
+	if classes > MostOpen {
+		return nil, fmt.Errorf("%w: %d classes, want at most %d", ErrNoFit, classes, MostOpen)
+	}
+	p, err := t.whitening(g.within, ridge)
+	if err != nil {
+		return nil, err
+	}
+	// Pᵀm of all, as rows at first: gonum is ten times as fast without transposes.
+	whitened := product(general(g.means, classes, d), blas.NoTrans, general(p, d, d), blas.NoTrans).Data
+	whitened = transposed(whitened, classes, d)
+	return Tensors{
+		{"centre", []int{d}, g.centre}, {"whitening", []int{d, d}, p}, {"means", []int{d, classes}, whitened},
+	}, nil
+}
+
+// fitBackground adds the covariance of all classes together to the tensors of fitGaussians.
+func fitBackground(t *Training, tensors Tensors, ridge float64) (Tensors, error) {
+	p, err := t.whitening(t.about(tensors.Of("centre").Data), ridge)
+	return slices.Concat(tensors, Tensors{{"background", []int{t.D, t.D}, p}}), err
+}
+
+// classGaussians are the training mean, the means of the classes with examples from it, and N times the covariance
+// within classes.
+type classGaussians struct {
+	centre  []float64 // [d]
+	classes []int     // [C]
+	means   []float64 // [C,d]
+	within  []float64 // [d,d]
+}
+
+// gaussians computes the covariance within classes, (Σφφᵀ - Σ_c n_c μ_c μ_cᵀ)/N, from sums of one pass.
+func (t *Training) gaussians() (*classGaussians, error) {
 	d := t.D
 	if err := t.checkMoments(); err != nil {
 		return nil, err
@@ -77,45 +113,26 @@ func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 		return nil, fmt.Errorf("%w: it needs sums of features by class, which multi-label heads and very large heads do not have",
 			ErrNoFit)
 	}
-	centre := make([]float64, d)
-	scaleTo(centre, 1/float64(t.N), t.Sum)
-	var means []float64    // [C,d], from the centre
-	var weighted []float64 // n_c times these
-	within := t.about(centre)
+	g := &classGaussians{centre: make([]float64, d)}
+	scaleTo(g.centre, 1/float64(t.N), t.Sum)
+	g.within = t.about(g.centre)
+	var weighted []float64 // n_c times the means
 	for c, n := range t.ClassCounts {
 		if n == 0 {
 			continue
 		}
 		mean := make([]float64, d)
 		for i, s := range t.ClassSums[c*d : (c+1)*d] {
-			mean[i] = s/float64(n) - centre[i]
+			mean[i] = s/float64(n) - g.centre[i]
 		}
-		means = append(means, mean...)
+		g.classes, g.means = append(g.classes, c), append(g.means, mean...)
 		scaleTo(mean, float64(n), mean)
 		weighted = append(weighted, mean...)
 	}
-	classes := len(means) / d
-	if classes > MostOpen {
-		return nil, fmt.Errorf("%w: %d classes, want at most %d", ErrNoFit, classes, MostOpen)
-	}
-	blas64.Gemm(blas.Trans, blas.NoTrans, -1, general(weighted, classes, d), general(means, classes, d),
-		1, general(within, d, d))
-	p, err := t.whitening(within, ridge)
-	if err != nil {
-		return nil, err
-	}
-	// Pᵀm of all, as rows at first: gonum is ten times as fast without transposes.
-	whitened := product(general(means, classes, d), blas.NoTrans, general(p, d, d), blas.NoTrans).Data
-	whitened = transposed(whitened, classes, d)
-	return Tensors{
-		{"centre", []int{d}, centre}, {"whitening", []int{d, d}, p}, {"means", []int{d, classes}, whitened},
-	}, nil
-}
-
-// fitBackground adds the covariance of all classes together to the tensors of fitGaussians.
-func fitBackground(t *Training, tensors Tensors, ridge float64) (Tensors, error) {
-	p, err := t.whitening(t.about(tensors.Of("centre").Data), ridge)
-	return slices.Concat(tensors, Tensors{{"background", []int{t.D, t.D}, p}}), err
+	classes := len(g.classes)
+	blas64.Gemm(blas.Trans, blas.NoTrans, -1, general(weighted, classes, d), general(g.means, classes, d),
+		1, general(g.within, d, d))
+	return g, nil
 }
 
 // about returns Σ(φ-u)(φ-u)ᵀ, [d,d].
@@ -132,23 +149,32 @@ func (t *Training) about(u []float64) []float64 {
 
 // whitening returns P with PPᵀ = (m/N + δI)⁻¹, [d,d], δ being ridge times the mean eigenvalue.
 func (t *Training) whitening(m []float64, ridge float64) ([]float64, error) {
-	d := t.D
-	q, lambda, err := eigen.Semidefinite(m, d, 1/float64(t.N))
+	q, lambda, mean, err := t.spectrum(m)
 	if err != nil {
-		return nil, fmt.Errorf("a covariance of features has no eigenvalues: %w", err)
+		return nil, err
 	}
-	var mean, squares float64
-	for i, v := range lambda {
-		mean += v / float64(d)
-		squares += t.Gram[i*d+i] / float64(t.N*d)
-	}
-	if mean <= 1e-13*squares { // zero but for rounding
-		return nil, fmt.Errorf("%w: features do not vary within classes", ErrNoFit)
-	}
+	d := t.D
 	for i := range d {
 		for j := range d {
 			q[i*d+j] /= math.Sqrt(lambda[j] + ridge*mean)
 		}
 	}
 	return q, nil
+}
+
+// spectrum returns the eigenvectors of m/N, in columns, its eigenvalues in ascending order, and their mean.
+func (t *Training) spectrum(m []float64) (q, lambda []float64, mean float64, err error) {
+	d := t.D
+	if q, lambda, err = eigen.Semidefinite(m, d, 1/float64(t.N)); err != nil {
+		return nil, nil, 0, fmt.Errorf("a covariance of features has no eigenvalues: %w", err)
+	}
+	var squares float64
+	for i, v := range lambda {
+		mean += v / float64(d)
+		squares += t.Gram[i*d+i] / float64(t.N*d)
+	}
+	if mean <= 1e-13*squares { // zero but for rounding
+		return nil, nil, 0, fmt.Errorf("%w: features do not vary within classes", ErrNoFit)
+	}
+	return q, lambda, mean, nil
 }

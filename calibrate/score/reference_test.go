@@ -159,7 +159,6 @@ func trainingOf(features []float32, labels []int, w, b []float64, by layer.Link)
 		}
 	}
 	t.Sample = Sample{M: n, Features: features}
-	t.Bias = true
 	return t
 }
 

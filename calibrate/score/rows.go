@@ -76,10 +76,11 @@ func (t terms) Exp(x Rows) Rows  { return t.unary(x, math.Exp) }
 func (t terms) Log(x Rows) Rows  { return t.unary(x, math.Log) }
 func (t terms) Sqrt(x Rows) Rows { return t.unary(x, math.Sqrt) }
 
-func (t terms) Max(x Rows) Rows  { return t.reduce(x, math.Max) }
-func (t terms) Min(x Rows) Rows  { return t.reduce(x, math.Min) }
-func (t terms) Sum(x Rows) Rows  { return t.reduce(x, func(a, b float64) float64 { return a + b }) }
-func (t terms) Mean(x Rows) Rows { return t.Div(t.Sum(x), t.Number(float64(x.Width))) }
+func (t terms) Max(x Rows) Rows        { return t.reduce(x, math.Max) }
+func (t terms) Min(x Rows) Rows        { return t.reduce(x, math.Min) }
+func (t terms) Sum(x Rows) Rows        { return t.reduce(x, func(a, b float64) float64 { return a + b }) }
+func (t terms) SumSquares(x Rows) Rows { return t.Sum(t.Mul(x, x)) }
+func (t terms) Mean(x Rows) Rows       { return t.Div(t.Sum(x), t.Number(float64(x.Width))) }
 
 func (t terms) Largest(x Rows, k int) Rows {
 	if k < 1 || k > x.Width {
@@ -124,6 +125,28 @@ func (t terms) MatMul(x, m Rows) Rows {
 	}
 	if p := t.x.Product; p == nil || p.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width) != nil {
 		parallel.Go{}.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width)
+	}
+	return out
+}
+
+func (t terms) Project(x Rows, name string, data []float64, width int) Rows {
+	return t.MatMul(x, t.Constant(name, data, width))
+}
+
+func (t terms) OfClass(_ string, data []float64, width int) Rows {
+	k := t.x.K
+	out := Rows{make([]float64, 0, t.x.N*width), width}
+	for i := range t.x.N {
+		a, c := t.x.Logits[i*k:(i+1)*k], 0
+		for j, v := range a {
+			if v > a[c] {
+				c = j
+			}
+		}
+		if k == 1 && a[0] > 0 {
+			c = 1
+		}
+		out.Data = append(out.Data, data[c*width:(c+1)*width]...)
 	}
 	return out
 }

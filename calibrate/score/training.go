@@ -30,8 +30,9 @@ type Training struct {
 	ClassSums   []float64
 	ClassCounts []int
 
-	// Bias says that leverages are those of the features and a constant 1.
-	Bias bool
+	// Leverages writes the leverages of n training examples with features phi [n,d], each without itself (h/(1-h)), to
+	// dst [n].
+	Leverages func(dst []float64, phi []float32, n int) error
 	// Directions has the same sums, by class too, of the directions φ/|φ|. It is nil where ClassSums are, and for sums
 	// of an earlier version.
 	Directions *Training
@@ -80,8 +81,12 @@ func (t Tensors) Of(name string) Tensor {
 	return t[i]
 }
 
-// TensorSpec is the name and shape of a score's tensor. A dimension is K or d, a number, or any other word for an open
-// dimension from 1 to [MostOpen], the same in all tensors of the score.
+func (t Tensors) has(name string) bool {
+	return slices.ContainsFunc(t, func(t Tensor) bool { return t.Name == name })
+}
+
+// TensorSpec is the name and shape of a score's tensor. A dimension is K, d or C (classes: K, or 2 for a single
+// logit), a number, or any other word for an open dimension from 1 to [MostOpen], the same in all tensors of the score.
 type TensorSpec struct {
 	Name  string
 	Shape []string
@@ -139,6 +144,8 @@ func dimension(word string, k, d int) (n int, fixed bool) {
 		return k, true
 	case "d":
 		return d, true
+	case "C":
+		return max(k, 2), true
 	}
 	n, err := strconv.Atoi(word)
 	return n, err == nil

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/images"
 	"github.com/mfgs/mfgs/internal/realdata"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -58,7 +59,7 @@ func TestTheDefaultScoreDetectsOODImagesForCIFAR10(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := e.Methods[0]; m.Name != "studentized" || len(m.OOD) != 4 {
+	if m := e.Methods[0]; m.Name != score.Default || len(m.OOD) != 4 {
 		t.Fatalf("%s serves, and was measured on %d sets", m.Name, len(m.OOD))
 	}
 	least := map[string]float64{tinyImageNet: .83, digits: .967, uniformNoise: .78, gaussianNoise: .77}

@@ -17,6 +17,7 @@ import (
 // methodNames are the names of methods in sentences and in tables of a calibration.
 var methodNames = map[string]string{
 	"mle": "network (uncalibrated)", "ts": "temperature scaling", "matrix": "matrix scaling", "mf0": "mfgs (mf0)", "studentized": "studentized margin",
+	"guarded_margin": "guarded margin",
 }
 
 func methodName(name string) string { return cmp.Or(methodNames[name], name) }

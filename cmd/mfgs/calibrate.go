@@ -15,7 +15,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
@@ -301,10 +300,11 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 		for _, m := range methods {
 			detectionRows(out, m.name, *m.OOD, *m.OODNLL)
 		}
-		// Of all scores only the selected one, its rival, the default, and the leverage; mf0 has its rows above.
-		shown := []string{r.OODScore.Name, score.Default, r.OODScore.Rival, "leverage"}
-		for _, s := range r.Validation.Scores {
-			if s.Name != "mf0" && slices.Contains(shown, s.Name) {
+		// Of all scores only the selected one, its rival, the default (the first), and the leverage; mf0 has its rows
+		// above.
+		shown := []string{r.OODScore.Name, r.OODScore.Rival, "leverage"}
+		for i, s := range r.Validation.Scores {
+			if s.Name != "mf0" && (i == 0 || slices.Contains(shown, s.Name)) {
 				out.row(methodName(s.Name), detection(s.OOD)...)
 			}
 		}
@@ -316,11 +316,11 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	if r.Validation.SyntheticOOD != nil {
 		fmt.Fprintf(&b, "\nOOD detection: synthetic images (n = %s)\n", count(r.Examples.SyntheticOOD))
 		out := detectionTable()
-		for _, s := range r.Validation.SyntheticOOD {
+		for i, s := range r.Validation.SyntheticOOD {
 			name := methodName(s.Name)
 			if s.Name == "learned" {
 				name += ", from these"
-			} else if s.Name != r.OODScore.Name && s.Name != score.Default && s.Name != "leverage" {
+			} else if i > 0 && s.Name != r.OODScore.Name && s.Name != "leverage" {
 				continue
 			}
 			out.row(name, detection(s.OOD)...)

@@ -72,7 +72,7 @@ func fitSettings() []setting {
 			func(c *calibration.Config) any { return &c.Covariance }},
 		{choiceFlag("structure", fitFlags, "`NAME` structure of the curvature matrix: "+alternatives(structures)+" [auto: full if it is small, else Kronecker-factored]", "", structures),
 			func(c *calibration.Config) any { return &c.Structure }},
-		{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` OOD score to use: " + alternatives(score.Names()) + " [studentized, unless another detects --ood significantly better]"},
+		{&choice{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` OOD score to use: " + alternatives(score.Names()) + " [guarded_margin, unless another detects --ood significantly better]"},
 			score.Names()},
 			func(c *calibration.Config) any { return &c.OODScore }},
 		{&cli.BoolFlag{Name: "keep-class", Category: fitFlags, Usage: "never change the predicted class: no matrix scaling, no mf0"},

@@ -34,6 +34,8 @@ func operations[V any](t score.Terms[V], matrix, row []float64) map[string]V {
 		"rows":        t.Add(t.Max(a), t.Add(t.Min(a), t.Mean(a))),
 		"largest":     t.Sum(t.Mul(t.Largest(a, 2), t.Constant("weights", []float64{1, 3}, 2))),
 		"matmul":      t.Min(t.MatMul(f, t.Constant("matrix", matrix, 3))),
+		"project":     t.Sum(t.Project(f, "projection", matrix, 3)),
+		"of class":    t.OfClass("classes", row, 1),
 		"features":    t.Sum(f),
 		"number":      t.Number(2),
 		"margin":      t.Margin(),
@@ -218,6 +220,12 @@ func trainingOf(by layer.Link, k, d int) *score.Training {
 			t.ClassCounts[i%len(t.ClassCounts)]++
 		}
 		t.Sample.Features = append(t.Sample.Features, phi...)
+	}
+	t.Leverages = func(dst []float64, _ []float32, n int) error {
+		for i := range n {
+			dst[i] = 0.1 + 0.01*float64(i%7)
+		}
+		return nil
 	}
 	if t.ClassSums != nil { // of the features, in place of directions: the formula is the same
 		t.Directions = &score.Training{K: k, D: d, Link: by, N: n, Gram: t.Gram, Sum: t.Sum, ClassSums: t.ClassSums,

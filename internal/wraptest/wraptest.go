@@ -22,7 +22,6 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/models"
@@ -92,7 +91,7 @@ func Config(t testing.TB, out string) calibration.Config {
 	return calibration.Config{
 		Model: Digits(t, models.DigitsModel), Train: Digits(t, models.DigitsTrain), Val: Digits(t, models.DigitsVal),
 		OOD: Digits(t, models.OODVal), Out: out,
-		Settings: bundle.Settings{OODScore: score.Default},
+		Settings: bundle.Settings{OODScore: "studentized"},
 	}
 }
 

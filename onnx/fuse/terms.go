@@ -87,10 +87,13 @@ func (t *Terms) Exp(x string) string  { return t.f.unary("Exp", t.double(x)) }
 func (t *Terms) Log(x string) string  { return t.f.unary("Log", t.double(x)) }
 func (t *Terms) Sqrt(x string) string { return t.f.unary("Sqrt", t.double(x)) }
 
-// Max and the three below are over a row: [N,1] of [N,n].
-func (t *Terms) Max(x string) string  { return t.f.reduce("ReduceMax", t.double(x), 1, true) }
-func (t *Terms) Min(x string) string  { return t.f.reduce("ReduceMin", t.double(x), 1, true) }
-func (t *Terms) Sum(x string) string  { return t.f.reduce("ReduceSum", t.double(x), 1, true) }
+// Max and the four below are over a row: [N,1] of [N,n].
+func (t *Terms) Max(x string) string { return t.f.reduce("ReduceMax", t.double(x), 1, true) }
+func (t *Terms) Min(x string) string { return t.f.reduce("ReduceMin", t.double(x), 1, true) }
+func (t *Terms) Sum(x string) string { return t.f.reduce("ReduceSum", t.double(x), 1, true) }
+func (t *Terms) SumSquares(x string) string {
+	return t.f.reduce("ReduceSumSquare", t.double(x), 1, true)
+}
 func (t *Terms) Mean(x string) string { return t.f.reduce("ReduceMean", t.double(x), 1, true) }
 
 // Largest returns the k largest of each row, the largest first: [N,k] of [N,n]. k became an input in
@@ -108,6 +111,25 @@ func (t *Terms) Largest(x string, k int) string {
 
 // MatMul is the product with a constant matrix, [N,b] of [N,a].
 func (t *Terms) MatMul(x, m string) string { return t.f.binary("MatMul", t.double(x), t.double(m)) }
+
+// Project is MatMul in float32 with the matrix of that name: ONNX Runtime packs a float32 constant once, and a float64
+// one for each run.
+func (t *Terms) Project(x, name string, data []float64, width int) string {
+	single := t.f.cast(t.double(x), tensor.Float32)
+	m := t.f.float(name, data, int64(len(data)/width), int64(width))
+	return t.f.cast(t.f.binary("MatMul", single, m), tensor.Float64)
+}
+
+// OfClass is the row of the most probable class of a constant matrix with a row a class, [N,width].
+func (t *Terms) OfClass(name string, data []float64, width int) string {
+	var class string
+	if t.f.k == 1 {
+		class = t.f.reshape(t.f.cast(t.f.binary("Greater", t.double(t.logits), t.f.number(0)), tensor.Int64), -1)
+	} else {
+		class = t.f.op("ArgMax", []string{t.logits}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 0))
+	}
+	return t.f.op("Gather", []string{t.Constant(name, data, width), class})
+}
 
 // extreme is Min or Max of two. Before operator set 8 these took no others than float32: there it is
 // over an axis of its own.

@@ -10,7 +10,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/models"
@@ -34,7 +33,7 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := e.Detail
-	for _, name := range []string{"mle", d.Probabilities, score.Default} {
+	for _, name := range []string{"mle", d.Probabilities, "studentized"} {
 		if !slices.ContainsFunc(e.Methods, func(m MethodResult) bool { return m.Name == name }) {
 			t.Errorf("%s is not among the methods", name)
 		}

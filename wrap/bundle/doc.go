@@ -94,8 +94,10 @@
 //	  given                    true: it was configured                               –  (2)
 //	  synthetic_ood            true: it was fitted to synthetic OOD data             –  (2)
 //	  auroc                    its AUROC, val against ood                            –  (2)
-//	  rival, gain, needed      the score compared with the default one, its gain
-//	                           in AUROC, and the required gain                       –  (2)
+//	  base, unfit              the default score, or studentized if that cannot be
+//	                           fitted, and why not; studentized if left out          –  (2)
+//	  rival, gain, needed      the score compared with base, its gain in AUROC, and
+//	                           the required gain                                     –  (2)
 //	  median, scale            of the score on val, scale > 0, see below             –   2
 //	  examples                 of val, whose scores the quantiles are of; without
 //	                           it there are no p-values                              –  (2)

@@ -188,7 +188,7 @@ func TestPrecomputedFeaturesGiveWhatTheModelGives(t *testing.T) {
 				Train:    features(t, p, dir, "train", models.DigitsTrain, 0, 1200),
 				Val:      features(t, p, dir, "val", models.DigitsVal, 1200, 1500),
 				OOD:      features(t, p, dir, "ood", models.OODVal, 0, 300),
-				Settings: bundle.Settings{Structure: s, OODScore: score.Default},
+				Settings: bundle.Settings{Structure: s, OODScore: "studentized"},
 			}
 			got := mustCalibrate(t, c)
 			close := func(name string, a, b, tolerance float64) {
@@ -687,7 +687,7 @@ func TestTheScoreIsSelectedOnOODData(t *testing.T) {
 	c := config(t, filepath.Join(t.TempDir(), "b"))
 	c.Structure, c.Damping, c.OODScore = calibrate.Kronecker, calibrate.Damping{Relative: 1}, ""
 	r := mustCalibrate(t, c)
-	if len(r.Validation.Scores) != len(score.All)-1 || r.Validation.Scores[0].Name != "studentized" {
+	if len(r.Validation.Scores) != len(score.All)-1 || r.Validation.Scores[0].Name != score.Default {
 		t.Fatalf("%d scores were tried, want all %d but the learned one: %+v", len(r.Validation.Scores), len(score.All), r.Validation.Scores)
 	}
 	best := r.Validation.Scores[0]

@@ -48,8 +48,8 @@ func checkEstimate(t *testing.T, cfg calibration.Config) {
 		report := wraptest.MustCalibrate(t, cfg)
 		n := report.Examples
 		want := map[string]int{"train": n.Train, "val": n.Val, "ood": n.OOD, "tuning": n.Val + n.OOD, "scores": n.Val + n.OOD}
-		if scores := e.Stages[len(e.Stages)-1].Stage == "scores"; scores != (cfg.OOD != "") {
-			t.Errorf("%+v: is the choice between scores counted?", e.Stages)
+		if scores := e.Stages[len(e.Stages)-1].Stage == "scores"; scores != (cfg.OOD != "" || cfg.OODScore == "") {
+			t.Errorf("%+v: are scores counted that are fitted or compared?", e.Stages)
 		}
 		for _, s := range e.Stages {
 			if *s.Examples != want[s.Stage] || s.Bytes < 10<<20 || s.Bytes > e.Bytes {

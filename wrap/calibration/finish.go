@@ -1,6 +1,7 @@
 package calibration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -54,7 +55,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 	if o.ValTrained {
 		ofVal = ofVal.LeaveOneOut()
 		if fitted.Score.NeedsFitting() {
-			log.warn(fmt.Sprintf("val: the score %s was fitted to these examples as train: it flags too many new ones; use other data for train, or the default score", fitted.Score.Name))
+			log.warn(fmt.Sprintf("val: the score %s was fitted to these examples as train: it flags too many new ones; use other data for train, or the score %s", fitted.Score.Name, score.Fallback))
 		}
 	}
 	decisions, warning, err := decide(settings.Decisions, ofVal, tuning, thresholds)
@@ -110,11 +111,11 @@ func fitOptions(s *bundle.Settings, synthetic *rows.Batch) calibrate.FitOptions 
 	}
 }
 
-// needsTraining reports whether OOD scores are fitted to training data: to be compared, or because one is configured
-// that needs to be.
+// needsTraining reports whether OOD scores are fitted to training data: to be compared, or because the configured or
+// default one needs to be.
 func needsTraining(s *bundle.Settings, ood, synthetic *rows.Batch) bool {
-	configured, ok := score.Find(s.OODScore)
-	return ood != nil || synthetic != nil || ok && configured.NeedsFitting()
+	first, ok := score.Find(cmp.Or(s.OODScore, score.Default))
+	return ood != nil || synthetic != nil || ok && first.NeedsFitting()
 }
 
 // newReport describes a calibration, except for its figures.

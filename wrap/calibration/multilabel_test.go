@@ -11,7 +11,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/approx"
 	. "github.com/mfgs/mfgs/wrap"
@@ -79,7 +78,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 			Out:     filepath.Join(dir, name),
 			Classes: classes,
 			Cache:   filepath.Join(dir, "cache"), Settings: bundle.Settings{
-				OODScore: score.Default, Structure: tt.structure, Covariance: tt.covariance,
+				OODScore: "studentized", Structure: tt.structure, Covariance: tt.covariance,
 			}}
 		r := mustCalibrate(t, c)
 		if r.Head.Link != "sigmoid" || r.Head.Logits != k || r.Examples.Val != 200 || r.Validation.After.N != 200 ||

@@ -115,7 +115,7 @@ func TestSyntheticOODDataAreUsedForScoresOnly(t *testing.T) {
 		t.Errorf("synthetic images are out-of-distribution data: %+v, %+v", r.Validation, r.Examples)
 	}
 	tried := r.Validation.SyntheticOOD
-	if len(tried) < 10 || tried[0].Name != "studentized" || tried[len(tried)-1].Name != "learned" {
+	if len(tried) < 10 || tried[0].Name != "guarded_margin" || tried[len(tried)-1].Name != "learned" {
 		t.Fatalf("scores on synthetic images: %+v", tried)
 	}
 	if learned := tried[len(tried)-1].AUROC; !(learned > 0.98) {

@@ -112,6 +112,7 @@ func name(s string) string { return text.Name(s) }
 // titles are the long names of methods.
 var titles = map[string]string{
 	"mle": "network, uncalibrated", "ts": "temperature scaling", "matrix": "matrix scaling", "mf0": "mean-field", "studentized": "studentized margin",
+	"guarded_margin": "guarded margin",
 }
 
 // called is the title and name of a method.
