@@ -3,8 +3,6 @@ package calibrate
 import (
 	"fmt"
 	"math"
-
-	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 // Choice is the selected method, with the reason: the simplest of the network itself (MLE), temperature scaling (TS),
@@ -21,8 +19,11 @@ type Choice struct {
 	TSGain   float64 `yaml:"ts_gain" json:"ts_gain"`
 	TSNeeded float64 `yaml:"ts_needed" json:"ts_needed"`
 
-	// MatrixGain is the logarithm of the Bayes factor between matrix and temperature scaling, over N. It needs 1/N:
-	// what the parameters gain by fitting noise is not in it. Both are zero if there was nothing to fit.
+	// MatrixGain is the logarithm of the Bayes factor between matrix and temperature scaling, over N: what the
+	// parameters gain by fitting noise is not in it. It needs 1/(2N), and in addition the NLL in five-fold
+	// cross-validation must be lower. Matrix says that both hold: mf0 then has its logits. Gain and need are zero if
+	// there was nothing to fit.
+	Matrix       bool    `yaml:"matrix,omitempty" json:"matrix,omitempty"`
 	MatrixGain   float64 `yaml:"matrix_gain,omitempty" json:"matrix_gain,omitempty"`
 	MatrixNeeded float64 `yaml:"matrix_needed,omitempty" json:"matrix_needed,omitempty"`
 
@@ -34,9 +35,6 @@ type Choice struct {
 	// KeepClass says that only MLE and TS, which keep the network's predicted class, were allowed.
 	KeepClass bool `yaml:"keep_class,omitempty" json:"keep_class,omitempty"`
 }
-
-// MatrixScaled reports whether the calibration has matrix scaling: its logits are those of mf0 too.
-func (c Choice) MatrixScaled() bool { return c.MatrixGain > c.MatrixNeeded }
 
 // trial is the losses and the mean NLL of a tuned method on validation data.
 type trial struct {
@@ -62,17 +60,20 @@ func climb(network, scaled trial) *ladder {
 	return l
 }
 
-// matrix compares matrix scaling by its evidence, and reports whether it is chosen. The caller then sets simple.
-func (l *ladder) matrix(f *layer.Affine, evidence float64) bool {
-	if f == nil {
+// matrix compares matrix scaling, which is tried if the evidence suffices, and reports whether it is chosen.
+func (l *ladder) matrix(f MatrixScaled, of trial) bool {
+	if f.Affine == nil {
 		return false
 	}
 	n := float64(len(l.simple.losses))
-	l.MatrixGain, l.MatrixNeeded = evidence/n, leastEvidence/n
-	if l.MatrixScaled() {
-		l.Method = Matrix
+	l.MatrixGain, l.MatrixNeeded = f.Evidence/n, leastEvidence/n
+	if of.losses == nil {
+		return false
 	}
-	return l.Method == Matrix
+	if l.Matrix = of.nll < l.simple.nll; l.Matrix {
+		l.Method, l.simple = Matrix, of
+	}
+	return l.Matrix
 }
 
 // mf0 compares mf0 with the method chosen so far.
@@ -99,7 +100,7 @@ func (c Choice) String() string {
 	}
 	switch c.Method {
 	case Matrix:
-		return fmt.Sprintf("matrix scaling: the evidence for it is %.2g nats per example above that for temperature scaling, more than its threshold of %.2g; %s", c.MatrixGain, c.MatrixNeeded, mf0)
+		return fmt.Sprintf("matrix scaling: its evidence is %.2g nats per example above that of temperature scaling, more than the threshold of %.2g; %s", c.MatrixGain, c.MatrixNeeded, mf0)
 	case TS:
 		return fmt.Sprintf("temperature scaling: gains %.2g nats on the validation data, with half an error added; %s", c.TSGain, mf0)
 	}

@@ -150,18 +150,37 @@ func fitSimple(ctx context.Context, h layer.Head, val *rows.Batch, o *FitOptions
 	s.temperature *= s.unit
 	s.ladder = climb(network, s.t.trial(0))
 	if s.ladder.KeepClass = o.KeepClass; !o.KeepClass {
-		f, evidence, err := FitMatrix(ctx, h, val, s.temperature)
-		if err != nil {
+		if err := s.scaleByMatrix(ctx, h, val, o.Lambda0); err != nil {
 			return s, err
-		}
-		if s.ladder.matrix(f, evidence) {
-			s.t = newTuningSet(h, f, val, true, o.Lambda0, 0)
-			s.t.plain(1 / s.t.unit)
-			s.ladder.simple, s.limit = s.t.trial(0), s.t.objective(0)
 		}
 	}
 	s.t.trained = o.ValTrained
 	return s, nil
+}
+
+// scaleByMatrix replaces the logits by those of matrix scaling if it is chosen. Validation examples have the logits of
+// maps that were fitted without them: else the temperatures of mf0 would be those of a set that the map knows.
+func (s *simple) scaleByMatrix(ctx context.Context, h layer.Head, val *rows.Batch, lambda0 float64) error {
+	f, err := FitMatrix(ctx, h, val, s.temperature)
+	if err != nil || f.Logits == nil {
+		s.ladder.matrix(f, trial{})
+		return err
+	}
+	t := newTuningSet(h, f.Logits, val, true, lambda0, 0)
+	temperature, _, err := t.temperatureScaling(ctx)
+	if err != nil {
+		return err
+	}
+	temperature *= t.unit
+	f.Affine.Divide(temperature)
+	scaleTo(f.Logits, 1/temperature, f.Logits)
+	t = newTuningSet(h, f.Logits, val, true, lambda0, 0)
+	t.plain(1 / t.unit)
+	if s.ladder.matrix(f, t.trial(0)) {
+		t.affine = f.Affine
+		s.t, s.limit = t, t.objective(0)
+	}
+	return nil
 }
 
 // chooseScore chooses the out-of-distribution score, and tries the scores on synthetic OOD data.
@@ -170,7 +189,7 @@ func (f *Fitted) chooseScore(
 ) (err error) {
 	o.Progress("scores", 0, 1)
 	if b := o.Synthetic; b != nil {
-		s := newTuningSet(t.head, t.affine, b, false, f.Lambda0, t.unit)
+		s := newTuningSet(t.head, mapped(t.affine, t.head.Logits, b.Logits), b, false, f.Lambda0, t.unit)
 		if err := f.Posterior.forms(product, s.s2, s.leverage, b.Features, s.n); err != nil {
 			return err
 		}
@@ -194,7 +213,7 @@ func (f *Fitted) temperatures(p point, act float64) layer.Temperatures {
 func (f *Fitted) tuneOOD(
 	ctx context.Context, product parallel.Product, t *tuningSet, val, ood *rows.Batch, plainUnit float64,
 ) (*tuningSet, error) {
-	o := newTuningSet(t.head, t.affine, ood, false, f.Lambda0, t.unit)
+	o := newTuningSet(t.head, mapped(t.affine, t.head.Logits, ood.Logits), ood, false, f.Lambda0, t.unit)
 	if err := f.Posterior.forms(product, o.s2, o.leverage, ood.Features, o.n); err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", nameOf(h), structure, cov), func(t *testing.T) {
 					t.Parallel()
-					f := fit(t, c, val, task.ood, FitOptions{Covariance: cov})
+					f := fit(t, c, val, task.ood, FitOptions{Covariance: cov, KeepClass: true})
 					at := func(pair layer.Temperatures) *Predictions {
 						c := f.Calibration
 						c.Method, c.NLL = MF0, pair
@@ -197,8 +197,12 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 // how much NLL is larger at the chosen, with its standard error.
 func (f *Fitted) optimum(t *testing.T, val *rows.Batch) (pair layer.Temperatures, loss, stdErr float64) {
 	t.Helper()
-	set := newTuningSet(f.Posterior.Head, f.Posterior.Affine, val, true, meanfield.Lambda0, 0)
-	unit := set.unit
+	o := FitOptions{Lambda0: meanfield.Lambda0, KeepClass: f.Choice.KeepClass}
+	s, err := fitSimple(t.Context(), f.Posterior.Head, val, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, unit := s.t, s.t.unit
 	copy(set.s2, f.Posterior.variancesOf(val))
 	_, best, err := tuneNLL(t.Context(), &set.examples, f.MedianVariance, f.Lambda0)
 	if err != nil {

@@ -24,9 +24,8 @@ const (
 	leastPrecision = 4.0
 	mostPrecision  = 1e6
 
-	// leastEvidence is the logarithm of the Bayes factor for which matrix scaling is chosen, in nats. It comes up with
-	// a probability of at most 1/e where temperature scaling is right.
-	leastEvidence = 1.0
+	// leastEvidence is the logarithm of the Bayes factor for which matrix scaling is tried, in nats.
+	leastEvidence = 0.5
 )
 
 // matrixScaling is the model a/T ↦ eˢ·a/T + b + V w(a), fitted to labels. Its directions w, of mean 0 and variance 1 on
@@ -52,18 +51,79 @@ type matrixScaling struct {
 	z        []float64 // [N,K]; then its gradient
 }
 
-// FitMatrix fits matrix scaling to validation data, beginning with temperature scaling's T. It returns the logarithm of
-// the Bayes factor against temperature scaling, in nats, or a nil map if there is nothing to fit.
-func FitMatrix(ctx context.Context, h layer.Head, s *rows.Batch, temperature float64) (*layer.Affine, float64, error) {
+// MatrixScaled is matrix scaling fitted to validation data.
+type MatrixScaled struct {
+	Affine *layer.Affine // nil if there was nothing to fit
+	// Evidence is the logarithm of the Bayes factor against temperature scaling, in nats.
+	Evidence float64
+	// Logits are the images [N,K] of the validation examples, each under a map that was fitted without its fifth of
+	// them. They are nil without sufficient evidence.
+	Logits []float64
+}
+
+// FitMatrix fits matrix scaling to validation data, beginning with temperature scaling's T.
+func FitMatrix(ctx context.Context, h layer.Head, s *rows.Batch, temperature float64) (f MatrixScaled, err error) {
 	m := newMatrixScaling(h, s, temperature)
 	if m == nil {
-		return nil, 0, nil
+		return f, nil
 	}
-	theta, evidence, err := m.fit(ctx)
+	theta, precision, evidence, err := m.fit(ctx)
+	if err == nil {
+		f.Affine, f.Evidence = m.affine(h, theta), evidence
+		if evidence > leastEvidence {
+			f.Logits, err = m.crossFit(ctx, h, s, theta, precision)
+		}
+	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("matrix scaling: %w", err)
+		err = fmt.Errorf("matrix scaling: %w", err)
 	}
-	return m.affine(h, theta), evidence, nil
+	return f, err
+}
+
+// crossFit returns [MatrixScaled.Logits].
+func (m *matrixScaling) crossFit(ctx context.Context, h layer.Head, s *rows.Batch, theta, precision []float64) (
+	[]float64, error,
+) {
+	const folds = 5
+	logits := make([]float64, len(s.Logits))
+	for fold := range min(folds, m.n) {
+		var others []int
+		for i := range m.n {
+			if i%folds != fold {
+				others = append(others, i)
+			}
+		}
+		part, at := m.pick(others), slices.Clone(theta)
+		if err := part.minimise(ctx, at, precision, len(at)); err != nil {
+			return nil, err
+		}
+		f, k := part.affine(h, at), h.Logits
+		for i := fold; i < m.n; i += folds {
+			f.To(logits[i*k:(i+1)*k], s.Logits[i*k:(i+1)*k])
+		}
+	}
+	return logits, nil
+}
+
+// pick returns the model for some of the examples.
+func (m *matrixScaling) pick(examples []int) *matrixScaling {
+	k, n := len(m.classes), len(examples)
+	part := *m
+	part.n, part.at, part.gradient, part.z = n, nil, make([]float64, m.size()), make([]float64, n*k)
+	width := 0
+	if m.n > 0 {
+		width = len(m.w) / m.n
+	}
+	part.x, part.w, part.labels, part.targets = nil, nil, nil, nil
+	for _, i := range examples {
+		part.x, part.w = append(part.x, m.x[i*k:(i+1)*k]...), append(part.w, m.w[i*width:(i+1)*width]...)
+		if m.targets != nil {
+			part.targets = append(part.targets, m.targets[i*k:(i+1)*k]...)
+		} else {
+			part.labels = append(part.labels, m.labels[i])
+		}
+	}
+	return &part
 }
 
 func newMatrixScaling(h layer.Head, s *rows.Batch, temperature float64) *matrixScaling {
@@ -357,25 +417,25 @@ func (m *matrixScaling) begin(theta, precision []float64) (evidence float64) {
 	return evidence
 }
 
-// fit returns the parameters at the precisions of the greatest evidence, by MacKay's updates with a diagonal Hessian
+// fit returns the parameters and their precisions of the greatest evidence, by MacKay's updates with a diagonal Hessian
 // (Bayesian Interpolation, 1992, eq. 4.5), and the logarithm of the Bayes factor against b = 0, V = 0.
-func (m *matrixScaling) fit(ctx context.Context) (theta []float64, evidence float64, err error) {
+func (m *matrixScaling) fit(ctx context.Context) (theta, precision []float64, evidence float64, err error) {
 	theta = make([]float64, m.size())
-	precision := slices.Repeat([]float64{mostPrecision}, len(theta))
+	precision = slices.Repeat([]float64{mostPrecision}, len(theta))
 	precision[0] = scalePrecision
 	if err := m.minimise(ctx, theta, precision, 1); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	m.at = nil
 	m.objective(theta, precision)
 	before := m.value
 	if evidence = m.begin(theta, precision); evidence < leastEvidence/2 {
-		return theta, evidence, nil
+		return theta, precision, evidence, nil
 	}
 	const most, enough = 12, 0.1
 	for range most {
 		if err := m.minimise(ctx, theta, precision, len(theta)); err != nil {
-			return nil, 0, err
+			return nil, nil, 0, err
 		}
 		_, information := m.evaluate(theta, true)
 		var moved float64
@@ -400,7 +460,7 @@ func (m *matrixScaling) fit(ctx context.Context) (theta []float64, evidence floa
 		}
 	}
 	if err := m.minimise(ctx, theta, precision, len(theta)); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	_, information := m.evaluate(theta, true)
 	m.at = nil
@@ -409,7 +469,7 @@ func (m *matrixScaling) fit(ctx context.Context) (theta []float64, evidence floa
 	for i := 1; i < len(theta); i++ {
 		evidence += math.Log(precision[i]/(information[i]+precision[i])) / 2
 	}
-	return theta, evidence, nil
+	return theta, precision, evidence, nil
 }
 
 // affine returns the map for all logits of the head.

@@ -122,7 +122,7 @@ func (e *examples) wrong(j int) float64 {
 type tuningSet struct {
 	examples
 	head    layer.Head
-	affine  *layer.Affine // of the logits
+	affine  *layer.Affine // that mapped the logits; nil for none
 	lambda0 float64
 	unit    float64           // of T_act
 	labels  []int             // nil for OOD data
@@ -137,11 +137,14 @@ type tuningSet struct {
 	few *tuningSet // of sparse
 }
 
-// newTuningSet prepares a batch whose logits are mapped by f. For a unit of 0 it takes that of the logits.
-func newTuningSet(h layer.Head, f *layer.Affine, s *rows.Batch, labelled bool, lambda0, unit float64) *tuningSet {
-	t := &tuningSet{head: h, affine: f, lambda0: lambda0, logits: mapped(f, h.Logits, s.Logits)}
+// newTuningSet prepares a batch with mapped logits [N,K], nil for its own. For a unit of 0 it takes that of the logits.
+func newTuningSet(h layer.Head, logits []float64, s *rows.Batch, labelled bool, lambda0, unit float64) *tuningSet {
+	if logits == nil {
+		logits = mapped(nil, h.Logits, s.Logits)
+	}
+	t := &tuningSet{head: h, lambda0: lambda0, logits: make([]float64, len(logits))}
 	if t.unit = unit; unit == 0 {
-		t.unit = logitUnit(h, t.logits)
+		t.unit = logitUnit(h, logits)
 	}
 	t.init(s.N)
 	switch {
@@ -150,7 +153,7 @@ func newTuningSet(h layer.Head, f *layer.Affine, s *rows.Batch, labelled bool, l
 	case labelled:
 		t.labels = s.Labels
 	}
-	scaleTo(t.logits, 1/t.unit, t.logits)
+	scaleTo(t.logits, 1/t.unit, logits)
 	t.s2, t.leverage = make([]float64, len(t.logits)), make([]float64, t.n)
 	if !h.Link.Separate() {
 		t.curves = make([]meanfield.Curve, t.n)

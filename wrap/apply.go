@@ -200,7 +200,7 @@ func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bo
 			return "", false, &OverrideError{[]string{"Method"}, fmt.Sprintf("is %.70q, want %s, %s, %s or %s",
 				o.Method, calibrate.MF0, calibrate.Matrix, calibrate.TS, calibrate.MLE)}
 		}
-		if method == calibrate.Matrix && (m.Probabilities == nil || !m.Probabilities.MatrixScaled()) {
+		if method == calibrate.Matrix && (m.Probabilities == nil || !m.Probabilities.Matrix) {
 			return "", false, &OverrideError{[]string{"Method"},
 				"is matrix, and the bundle has no matrix scaling: its validation data did not support any"}
 		}

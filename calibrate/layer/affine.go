@@ -65,6 +65,15 @@ func (f *Affine) To(dst []float64, logits []float32) {
 	}
 }
 
+// Divide divides the images of all logits by a temperature.
+func (f *Affine) Divide(temperature float64) {
+	for _, x := range [][]float64{f.Scale, f.Offset, f.Left} {
+		for i := range x {
+			x[i] /= temperature
+		}
+	}
+}
+
 // Matrix returns scale + left·right, [K,K].
 func (f *Affine) Matrix() []float64 {
 	k, r := len(f.Scale), f.Rank()

@@ -187,7 +187,7 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 		}
 		similarity := m / math.Sqrt(h)
 		if s.link != layer.Sigmoid || s.k == 1 {
-			similarity = m / n / s.slowOwnDistance(phi)
+			similarity = m / n / math.Pow(s.slowOwnDistance(phi), 0.75)
 		}
 		short := max(1, metrics.Quantile(norms, 0.025)/n)
 		return -similarity / max(1, h/metrics.Quantile(leverages, 0.975)) / (short * short)

@@ -34,12 +34,12 @@ var (
 		TensorSpec{"weights", []string{"r", "1"}}, TensorSpec{"rest", []string{"1"}})
 )
 
-// guardedMarginOf is -m / (n D² max(1, h/h⁺) max(1, n⁻/n)²) with the margin m, n = |φ| and D² the distance of the
-// direction φ/n to the predicted class. D², and m/n up to the bias of the layer, depend on the direction only, so
+// guardedMarginOf is -m / (n D^1.5 max(1, h/h⁺) max(1, n⁻/n)²) with the margin m, n = |φ| and D the distance of the
+// direction φ/n to the predicted class. D, and m/n up to the bias of the layer, depend on the direction only, so
 // short features are not scored as in-distribution. Leverage and norm count where they are outside the range of the
 // training data.
 //
-// Without sums by class, such as for multi-label heads, √h takes the place of n D².
+// Without sums by class, such as for multi-label heads, √h takes the place of n D^1.5.
 func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
 	const least = 1e-12 // of D², which rounding can make 0
 	one, h, n := t.Number(1), t.Leverage(), norm(t, t.Features())
@@ -48,7 +48,8 @@ func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
 	distance := t.Sqrt(h)
 	if fitted.has("means") {
 		square := ownDistance(t, fitted, t.Div(t.Features(), n))
-		distance = t.Mul(n, t.MaxOf(t.Number(least), square))
+		square = t.MaxOf(t.Number(least), square)
+		distance = t.Mul(n, t.Sqrt(t.Mul(square, t.Sqrt(square))))
 	}
 	return t.Neg(t.Div(margin(t), t.Mul(distance, unlike)))
 }

@@ -3,9 +3,9 @@
 //
 //	go run -C testdata -buildvcs=true ./choice -cifar DIR -imagenet DIR
 //
-// The first DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. The second has the folders
-// train and val, with the images of data/imagenet/ilsvrc_train_subset.tar and ilsvrc_val.tar in folders named by the
-// number of the class. It takes an hour on two cores.
+// The first DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. The second has the
+// folders train and val, with the images of data/imagenet/ilsvrc_train_subset.tar and ilsvrc_val.tar in folders named
+// by the number of the class. It takes an hour on two cores.
 package main
 
 import (
@@ -149,16 +149,18 @@ func measure(ctx context.Context, curvature *calibrate.Curvature, val, test *row
 		return loss{}, err
 	}
 	without := rule
-	if rule.Choice.MatrixScaled() {
+	if rule.Choice.Matrix {
 		if without, err = calibrate.Fit(ctx, curvature, val, nil, calibrate.FitOptions{KeepClass: true}); err != nil {
 			return loss{}, err
 		}
 	}
 	matrix := without.Calibration
 	posterior := *matrix.Posterior
-	if posterior.Affine, _, err = calibrate.FitMatrix(ctx, curvature.Head(), val, rule.TS); err != nil {
+	fitted, err := calibrate.FitMatrix(ctx, curvature.Head(), val, rule.TS)
+	if err != nil {
 		return loss{}, err
 	}
+	posterior.Affine = fitted.Affine
 	matrix.Posterior = &posterior
 	l := loss{chosen: rule.Method, of: map[string]float64{}}
 	for name, c := range map[string]struct {

@@ -73,9 +73,9 @@
 //	probabilities              the selected ones                                     –   2
 //	  method                   mf0, matrix, ts or mle, see below                     –   2
 //	  ts_gain, ts_needed       gain of temperature scaling, and the required gain    –   2
+//	  matrix                   true: the bundle has matrix scaling                   –  (2)
 //	  matrix_gain,
-//	  matrix_needed            and matrix scaling, which the bundle has if the gain
-//	                           is greater                                            –  (2)
+//	  matrix_needed            of matrix scaling                                     –  (2)
 //	  mf0_gain, mf0_needed     and mf0                                               –   2
 //	  keep_class               true: only ts and mle were allowed                    –  (2)
 //	temperatures               act is T_act in 1e-6 … 1e6, ens is T_ens in 1e-60 … 1e60

@@ -232,7 +232,7 @@ func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
 		Covariance: m.Covariance,
 		Epsilon:    m.Damping.Epsilon,
 	}
-	if c := m.Probabilities; c != nil && c.MatrixScaled() {
+	if c := m.Probabilities; c != nil && c.Matrix {
 		p.Affine = new(layer.Affine)
 	}
 	// The manifest bounds the size of the file.

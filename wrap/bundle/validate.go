@@ -185,8 +185,8 @@ func (c *checks) format2(m *Manifest) {
 		c.notNegative("probabilities.matrix_needed", p.MatrixNeeded)
 		c.notNegative("probabilities.mf0_needed", p.MF0Needed)
 		simple := p.Method == calibrate.MLE || p.Method == calibrate.TS
-		c.that(!simple || !p.MatrixScaled(), "probabilities.method is %s, want matrix or mf0 in a bundle with matrix scaling", p.Method)
-		c.that(p.Method != calibrate.Matrix || p.MatrixScaled(), "probabilities.method is matrix, and matrix_gain is not above matrix_needed")
+		c.that(!simple || !p.Matrix, "probabilities.method is %s, want matrix or mf0 in a bundle with matrix scaling", p.Method)
+		c.that(p.Method != calibrate.Matrix || p.Matrix, "probabilities.method is matrix, and matrix is missing")
 		c.that(simple || !p.KeepClass, "probabilities.method is %s, and keep_class allows only ts and mle", p.Method)
 	}
 }

@@ -137,7 +137,7 @@ func measureValidation(
 ) (Validation, metrics.Recommendation, error) {
 	var none metrics.Recommendation
 	names, oods := []string{"mle", "ts", "mf0"}, []string(nil)
-	if f.Choice.MatrixScaled() {
+	if f.Choice.Matrix {
 		names = append(names, "matrix")
 	}
 	if ood != nil {

@@ -35,7 +35,7 @@ func TestMatrixScalingIsServed(t *testing.T) {
 		c.Head.Link = link
 		r := mustCalibrate(t, c)
 		v := r.Validation
-		if !r.Probabilities.MatrixScaled() || v.Matrix == nil || !(v.After.NLL < v.TS.NLL-0.02) {
+		if !r.Probabilities.Matrix || v.Matrix == nil || !(v.After.NLL < v.TS.NLL-0.02) {
 			t.Fatalf("%s: %s, figures %+v", link, r.Probabilities.Reason, v)
 		}
 		if v.ClassChanges == 0 || !(v.After.Error < v.Before.Error) {
@@ -89,7 +89,7 @@ func TestMatrixScalingIsServed(t *testing.T) {
 		m := opened.Manifest
 		for what, change := range map[string]func(*calibrate.Choice){
 			"want matrix or mf0": func(c *calibrate.Choice) { c.Method = calibrate.TS },
-			"not above":          func(c *calibrate.Choice) { c.Method, c.MatrixGain = calibrate.Matrix, 0 },
+			"matrix is missing":  func(c *calibrate.Choice) { c.Method, c.Matrix = calibrate.Matrix, false },
 			"keep_class allows":  func(c *calibrate.Choice) { c.KeepClass = true },
 		} {
 			choice := *m.Probabilities
@@ -101,8 +101,9 @@ func TestMatrixScalingIsServed(t *testing.T) {
 
 		c.KeepClass, c.Out = true, filepath.Join(dir, "kept")
 		kept := mustCalibrate(t, c)
-		if v := kept.Validation; v.ClassChanges != 0 || v.Matrix != nil || !strings.Contains(kept.Probabilities.Reason, "may change") {
-			t.Errorf("%s: kept: %s, %+v", link, kept.Probabilities.Reason, v)
+		v, reason := kept.Validation, kept.Probabilities.Reason
+		if v.ClassChanges != 0 || v.Matrix != nil || !strings.Contains(reason, "may change") {
+			t.Errorf("%s: kept: %s, %+v", link, reason, v)
 		}
 		_, err = wraptest.Opened(t, c.Out, Options{}).Apply(outputs, Override{Method: "matrix"})
 		says(t, err, "no matrix scaling")
