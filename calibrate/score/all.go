@@ -31,11 +31,12 @@ func Check(name string) error {
 	return nil
 }
 
-// Names returns the names of All.
-func Names() []string {
-	names := make([]string, len(All))
-	for i, s := range All {
-		names[i] = s.Name
+// Names returns the names of All but the baselines.
+func Names() (names []string) {
+	for _, s := range All {
+		if !s.Baseline {
+			names = append(names, s.Name)
+		}
 	}
 	return names
 }

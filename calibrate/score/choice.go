@@ -195,7 +195,7 @@ func fitScores(name string, training *Training, more bool) (fitted []*Fitted, un
 		return fitted, unfit, nil
 	}
 	for _, s := range All {
-		if s.Name == first {
+		if s.Name == first || s.Baseline {
 			continue
 		}
 		one, err := fit(s.Name)

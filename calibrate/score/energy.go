@@ -3,11 +3,12 @@ package score
 import "github.com/mfgs/mfgs/calibrate/layer"
 
 var maxLogit = Score{
-	Name:   "max_logit",
-	Doc:    "the largest logit",
-	Source: "Hendrycks et al. 2022, section 3",
-	rows:   maxLogitOf[Rows],
-	graph:  maxLogitOf[string],
+	Name:     "max_logit",
+	Baseline: true,
+	Doc:      "the largest logit",
+	Source:   "Hendrycks et al. 2022, section 3",
+	rows:     maxLogitOf[Rows],
+	graph:    maxLogitOf[string],
 }
 
 // maxLogitOf is -max a. A single logit a is that of a softmax over ±a/2.
@@ -20,11 +21,12 @@ func maxLogitOf[V any](t Terms[V], _ Tensors) V {
 }
 
 var energy = Score{
-	Name:   "energy",
-	Doc:    "the free energy of the logits",
-	Source: "Liu et al. 2020, eq. 4; of labels: Wang et al. 2021, eq. 5",
-	rows:   energyOf[Rows],
-	graph:  energyOf[string],
+	Name:     "energy",
+	Baseline: true,
+	Doc:      "the free energy of the logits",
+	Source:   "Liu et al. 2020, eq. 4; of labels: Wang et al. 2021, eq. 5",
+	rows:     energyOf[Rows],
+	graph:    energyOf[string],
 }
 
 func energyOf[V any](t Terms[V], _ Tensors) V { return energyFrom(t, t.Logits()) }

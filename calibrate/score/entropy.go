@@ -7,11 +7,12 @@ import (
 )
 
 var entropy = Score{
-	Name:   "entropy",
-	Doc:    "entropy of the network's own probabilities",
-	Source: "Hendrycks and Gimpel 2017, section 2; Shannon 1948",
-	rows:   entropyOf[Rows],
-	graph:  entropyOf[string],
+	Name:     "entropy",
+	Baseline: true,
+	Doc:      "entropy of the network's own probabilities",
+	Source:   "Hendrycks and Gimpel 2017, section 2; Shannon 1948",
+	rows:     entropyOf[Rows],
+	graph:    entropyOf[string],
 }
 
 // entropyOf is log(-Σ p log p) in nats, for multi-label heads of the sum over labels. The logarithm keeps the order of
@@ -31,11 +32,12 @@ func entropyOf[V any](t Terms[V], _ Tensors) V {
 }
 
 var gen = Score{
-	Name:   "gen",
-	Doc:    "generalised entropy of the 100 most probable classes",
-	Source: "Liu, Lochman and Zach 2023, eq. 4, with γ = 0.1 and M = 100",
-	rows:   genOf[Rows],
-	graph:  genOf[string],
+	Name:     "gen",
+	Baseline: true,
+	Doc:      "generalised entropy of the 100 most probable classes",
+	Source:   "Liu, Lochman and Zach 2023, eq. 4, with γ = 0.1 and M = 100",
+	rows:     genOf[Rows],
+	graph:    genOf[string],
 }
 
 const (

@@ -24,7 +24,7 @@ var mahalanobis = Score{
 }
 
 var relativeMahalanobis = Score{
-	Name: "relative_mahalanobis", Doc: "mahalanobis, minus the distance to the mean of all",
+	Name: "relative_mahalanobis", Baseline: true, Doc: "mahalanobis, minus the distance to the mean of all",
 	Source: "Ren et al. 2021 (relative Mahalanobis distance)",
 	rows:   relativeMahalanobisOf[Rows], graph: relativeMahalanobisOf[string],
 	fitted: append(gaussians, TensorSpec{"background", []string{"d", "d"}}),

@@ -41,6 +41,9 @@ type Score struct {
 	// Similarity says that the score is -g for a similarity g ≥ 0 to the training data. It is served as m/(m+g), not
 	// standardised by median and scale, see [Served].
 	Similarity bool
+	// Baseline says that the score is for comparison: in docs/paper.md another is better, or as good, everywhere. It is
+	// not selected or listed, but can be requested by name.
+	Baseline bool
 	// Margin says that it needs mf0's margin, [Examples.Margin].
 	Margin bool
 

@@ -13,7 +13,7 @@ import (
 )
 
 var residual = Score{
-	Name: "residual", Doc: "norm of the features outside the principal subspace",
+	Name: "residual", Baseline: true, Doc: "norm of the features outside the principal subspace",
 	Source: "Wang et al. 2022 (ViM), the residual",
 	rows:   residualOf[Rows], graph: residualOf[string],
 	fitted: outside,
@@ -21,7 +21,7 @@ var residual = Score{
 }
 
 var vim = Score{
-	Name: "vim", Doc: "residual as a virtual logit, minus the energy",
+	Name: "vim", Baseline: true, Doc: "residual as a virtual logit, minus the energy",
 	Source: "Wang et al. 2022 (ViM)",
 	rows:   vimOf[Rows], graph: vimOf[string],
 	fitted: append(outside, TensorSpec{"alpha", []string{"1"}}),

@@ -65,7 +65,13 @@ func untunedScores() []string {
 
 // ownScores are those of mfgs.
 func ownScores() []string {
-	return slices.DeleteFunc(score.Names(), func(name string) bool { return name == learnedScore })
+	var names []string
+	for _, s := range score.All {
+		if s.Name != learnedScore {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // softmaxScores are those that a sigmoid does not have.

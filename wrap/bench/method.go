@@ -18,34 +18,42 @@ import (
 )
 
 // method is a name of Config.Methods with what it is.
-type method struct{ name, doc string }
+type method struct {
+	name, doc string
+	baseline  bool // see [score.Score]
+}
 
 // registry has the methods in the order of tables.
 var registry = func() (all []method) {
 	for _, m := range measure.Methods {
-		all = append(all, method{m.Name, m.Doc})
+		all = append(all, method{m.Name, m.Doc, false})
 	}
-	all = append(all, method{measure.Served, "the OOD score that the bundle uses"})
+	all = append(all, method{measure.Served, "the OOD score that the bundle uses", false})
 	for _, s := range score.All {
 		if measure.IsScore(s.Name) {
-			all = append(all, method{s.Name, s.Doc})
+			all = append(all, method{s.Name, s.Doc, s.Baseline})
 		}
 	}
 	return all
 }()
 
-// Methods returns what Config.Methods may hold.
-func Methods() []string {
-	names := make([]string, len(registry))
-	for i, m := range registry {
-		names[i] = m.name
+// Methods returns what Config.Methods may hold, beside scores that are baselines.
+func Methods() (names []string) {
+	for _, m := range registry {
+		if !m.baseline {
+			names = append(names, m.name)
+		}
 	}
 	return names
 }
 
+func find(name string) int {
+	return slices.IndexFunc(registry, func(m method) bool { return m.name == name })
+}
+
 // DescribeMethod describes a method of Methods in a few words.
 func DescribeMethod(name string) string {
-	return registry[slices.Index(Methods(), name)].doc
+	return registry[find(name)].doc
 }
 
 // DefaultMethods are the methods if Config.Methods is nil.
@@ -53,12 +61,11 @@ func DefaultMethods() []string { return []string{"mle", "ts", "mf0", measure.Ser
 
 // CheckMethods reports names that are not of Methods, or named twice.
 func CheckMethods(names []string) error {
-	known := Methods()
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
 			return fmt.Errorf("method %q is listed twice", name)
 		}
-		if !slices.Contains(known, name) {
+		if find(name) < 0 {
 			return &UnknownMethodError{name}
 		}
 	}

@@ -687,8 +687,8 @@ func TestTheScoreIsSelectedOnOODData(t *testing.T) {
 	c := config(t, filepath.Join(t.TempDir(), "b"))
 	c.Structure, c.Damping, c.OODScore = calibrate.Kronecker, calibrate.Damping{Relative: 1}, ""
 	r := mustCalibrate(t, c)
-	if len(r.Validation.Scores) != len(score.All)-1 || r.Validation.Scores[0].Name != score.Default {
-		t.Fatalf("%d scores were tried, want all %d but the learned one: %+v", len(r.Validation.Scores), len(score.All), r.Validation.Scores)
+	if len(r.Validation.Scores) != len(score.Names())-1 || r.Validation.Scores[0].Name != score.Default {
+		t.Fatalf("%d scores were tried, want all %d but the learned one: %+v", len(r.Validation.Scores), len(score.Names()), r.Validation.Scores)
 	}
 	best := r.Validation.Scores[0]
 	for _, s := range r.Validation.Scores[1:] {
