@@ -195,6 +195,7 @@ func (l *lab) accumulate(ctx context.Context, s subject) (*calibration.PartRepor
 		Settings: bundle.Settings{
 			OODScore:   score.Default, // comparing all scores would dominate the time
 			Covariance: covariance, Structure: s.structure,
+			KeepClass: true, // mf0 is the paper's, of the network's own logits
 		},
 	})
 }

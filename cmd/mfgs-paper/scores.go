@@ -32,7 +32,7 @@ func (l *lab) scoreCalibration(ctx context.Context, h scoreNetwork, seed int, oo
 	r, err := calibration.Calibrate(ctx, calibration.Config{
 		Model: model, Train: h.set.train, Val: h.set.val, OOD: ood, Out: out, Force: true,
 		Preprocess: h.set.preprocess, Cache: l.cache(h.set.name), Runtime: l.runtime,
-		Settings: bundle.Settings{OODScore: serve, Structure: calibrate.Kronecker, Damping: d},
+		Settings: bundle.Settings{OODScore: serve, Structure: calibrate.Kronecker, Damping: d, KeepClass: true},
 	})
 	if err != nil {
 		return nil, err
