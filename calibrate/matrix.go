@@ -190,6 +190,9 @@ func present(h layer.Head, s *rows.Batch) (classes []int) {
 	return classes
 }
 
+// leastVariance is relative to the largest variance of a direction: smaller ones are differences that rounding makes.
+const leastVariance = 1e-6
+
 // directions sets mean, basis and w.
 func (m *matrixScaling) directions(h layer.Head) {
 	k, n := len(m.classes), float64(m.n)
@@ -201,61 +204,54 @@ func (m *matrixScaling) directions(h layer.Head) {
 	for i, v := range m.x {
 		centred[i] = v - m.mean[i%k]
 	}
-	const least = 1e-6 // of the largest variance: below are differences that rounding makes
 	if h.Link.Separate() {
-		m.basis = make([]float64, k)
-		for i, v := range centred {
-			m.basis[i%k] += v * v / n
+		m.ownDirections(centred)
+	} else if rank := min(h.AffineRank(), k); rank > 0 {
+		m.principalDirections(centred, rank)
+	}
+}
+
+// ownDirections scales each logit to variance 1. A single logit has a scale already: its direction is zero.
+func (m *matrixScaling) ownDirections(centred []float64) {
+	k := len(m.classes)
+	m.w, m.basis = centred, make([]float64, k)
+	for i, v := range centred {
+		m.basis[i%k] += v * v / float64(m.n)
+	}
+	most := slices.Max(m.basis)
+	for j, v := range m.basis {
+		if m.basis[j] = 0; v > leastVariance*most && k > 1 {
+			m.basis[j] = 1 / math.Sqrt(v)
 		}
-		most := slices.Max(m.basis)
-		for j, v := range m.basis {
-			if m.basis[j] = 0; v > least*most && k > 1 { // a single logit has its scale already
-				m.basis[j] = 1 / math.Sqrt(v)
-			}
-		}
-		m.w = centred
-		for i := range m.w {
-			m.w[i] *= m.basis[i%k]
-		}
+	}
+	for i := range m.w {
+		m.w[i] *= m.basis[i%k]
+	}
+}
+
+// principalDirections are the first principal components, at most rank. There are none if logits are not finite.
+func (m *matrixScaling) principalDirections(centred []float64, rank int) {
+	k := len(m.classes)
+	covariance, x := make([]float64, k*k), general(centred, m.n, k)
+	blas64.Gemm(blas.Trans, blas.NoTrans, 1/float64(m.n), x, x, 0, general(covariance, k, k))
+	q, lambda, err := eigen.Semidefinite(covariance, k, 1)
+	if err != nil {
 		return
 	}
-	rank := min(h.AffineRank(), k)
+	for rank > 0 && !(lambda[k-rank] > leastVariance*lambda[k-1]) { // they ascend
+		rank--
+	}
 	if rank == 0 {
 		return
 	}
-	covariance := make([]float64, k*k)
-	x := general(centred, m.n, k)
-	blas64.Gemm(blas.Trans, blas.NoTrans, 1/n, x, x, 0, general(covariance, k, k))
-	q, lambda, err := eigen.Semidefinite(covariance, k, 1)
-	if err != nil {
-		return // of logits that are not finite: biases alone are fitted
-	}
-	order := make([]int, k)
-	for j := range order {
-		order[j] = j
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case lambda[a] > lambda[b]:
-			return -1
-		case lambda[a] < lambda[b]:
-			return 1
-		}
-		return 0
-	})
-	for rank > 0 && !(lambda[order[rank-1]] > least*lambda[order[0]]) {
-		rank--
-	}
 	m.r, m.basis, m.w = rank, make([]float64, k*rank), make([]float64, m.n*rank)
 	for j := range rank {
-		of := order[j]
+		from := k - 1 - j
 		for c := range k {
-			m.basis[c*rank+j] = q[c*k+of] / math.Sqrt(lambda[of])
+			m.basis[c*rank+j] = q[c*k+from] / math.Sqrt(lambda[from])
 		}
 	}
-	if rank > 0 {
-		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, x, general(m.basis, k, rank), 0, general(m.w, m.n, rank))
-	}
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, x, general(m.basis, k, rank), 0, general(m.w, m.n, rank))
 }
 
 // size returns the number of parameters: s, b and V.

@@ -26,6 +26,9 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
+// draws is the number of validation sets of each size.
+const draws = 25
+
 var sizes = []int{50, 100, 200, 400, 1000, 5000}
 
 // minTest is the minimal number of examples to test a draw on.
@@ -36,10 +39,10 @@ func main() {
 	data := flag.String("data", "../../shared/data", "`DIR` with mnist and models")
 	cifar := flag.String("cifar", "", "`DIR` with train/CLASS/*.jpg and test/CLASS/*.jpg of CIFAR-10")
 	imagenet := flag.String("imagenet", "", "`DIR` with train/NUMBER/*.JPEG and val/NUMBER/*.JPEG of ImageNet")
-	draws := flag.Int("draws", 50, "validation sets of each size")
+	sets := flag.Int("draws", draws, "validation sets of each size")
 	out := flag.String("out", "../docs/evidence/choice.md", "the `FILE` to write")
 	flag.Parse()
-	if err := run(context.Background(), folders{*data, *cifar, *imagenet}, *out, *draws); err != nil {
+	if err := run(context.Background(), folders{*data, *cifar, *imagenet}, *out, *sets); err != nil {
 		log.Fatal("choice: ", err)
 	}
 }
@@ -100,7 +103,7 @@ func networks(f folders) []trained.Network {
 type loss struct {
 	network string
 	chosen  calibrate.Method
-	nll     float64            // of the rule
+	least   float64            // NLL of the best method
 	of      map[string]float64 // by method, and "rule"
 }
 
@@ -173,10 +176,9 @@ func measure(ctx context.Context, curvature *calibrate.Curvature, val, test *row
 	} {
 		l.of[name] = nll(&c.Calibration, c.Method, test)
 	}
-	l.nll = l.of["rule"]
-	least := slices.Min(slices.Collect(maps.Values(l.of)))
+	l.least = slices.Min(slices.Collect(maps.Values(l.of)))
 	for m := range l.of {
-		l.of[m] -= least
+		l.of[m] -= l.least
 	}
 	return l, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/testdata/internal/trained"
@@ -49,18 +50,52 @@ func byNetwork(w io.Writer, networks []trained.Network, losses map[int][]loss) {
 				fmt.Fprint(w, " – |")
 				continue
 			}
-			chosen, nll := map[calibrate.Method]int{}, 0.0
+			chosen := map[calibrate.Method]int{}
 			for _, l := range losses[size] {
 				if l.network == n.Name {
 					chosen[l.chosen]++
-					nll += l.nll / float64(count)
 				}
 			}
-			fmt.Fprintf(w, " %.4f; %.4f, %.4f; %d·%d·%d·%d |", nll, mean, worst, chosen[calibrate.MLE], chosen[calibrate.TS],
+			fmt.Fprintf(w, " %.4f, %.4f; %d·%d·%d·%d |", mean, worst, chosen[calibrate.MLE], chosen[calibrate.TS],
 				chosen[calibrate.Matrix], chosen[calibrate.MF0])
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// likelihood writes the mean NLL of the selected method and of temperature scaling, by network and size.
+func likelihood(w io.Writer, networks []trained.Network, losses map[int][]loss) {
+	fmt.Fprint(w, "| network | method |")
+	for _, size := range sizes {
+		fmt.Fprintf(w, " %d |", size)
+	}
+	fmt.Fprintf(w, "\n|---|---|%s\n", strings.Repeat("---|", len(sizes)))
+	for _, n := range networks {
+		for _, m := range []struct{ title, of string }{{"temperature scaling", "ts"}, {"selected", "rule"}} {
+			fmt.Fprintf(w, "| %s | %s |", n.Name, m.title)
+			for _, size := range sizes {
+				mean, _, count := summary(losses[size], n.Name, m.of)
+				if count == 0 {
+					fmt.Fprint(w, " – |")
+					continue
+				}
+				fmt.Fprintf(w, " %.3f |", mean+least(losses[size], n.Name))
+			}
+			fmt.Fprintln(w)
+		}
+	}
+}
+
+// least returns the mean of the least NLL of all methods.
+func least(losses []loss, network string) (mean float64) {
+	count := 0.0
+	for _, l := range losses {
+		if l.network == network {
+			mean += l.least
+			count++
+		}
+	}
+	return mean / count
 }
 
 // summary returns the mean and the largest loss of a choice, for one network or, if "", all.
