@@ -89,7 +89,11 @@ func (l *ladder) mf0(of trial) Choice {
 // String describes the choice in a sentence, with gains in nats.
 func (c Choice) String() string {
 	if c.Method == MF0 {
-		return fmt.Sprintf("mf0: gains %.2g nats over the simpler methods on the validation data, above its threshold of %.2g", c.MF0Gain, c.MF0Needed)
+		of := ""
+		if c.Matrix {
+			of = " of the logits of matrix scaling"
+		}
+		return fmt.Sprintf("mf0%s: gains %.2g nats over the simpler methods on the validation data, above its threshold of %.2g", of, c.MF0Gain, c.MF0Needed)
 	}
 	mf0 := fmt.Sprintf("mf0 gains %.2g more, below its threshold of %.2g", c.MF0Gain, c.MF0Needed)
 	switch {

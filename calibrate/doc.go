@@ -12,10 +12,11 @@
 //     H⁻¹JH⁻¹ of the last layer's weights (invert_full.go with inverse.go, invert_kron.go with
 //     interpolate.go). It gives the variance of each logit of an example, and its leverage (posterior.go),
 //     and writes both as quadratic forms for graphs (quadratic.go).
-//  3. [Fit] chooses on validation data (fit.go): the damping (damping.go); the temperatures, by the
+//  3. [Fit] chooses on validation data (fit.go): whether matrix scaling maps the logits first (matrix.go); the
+//     damping (damping.go); the temperatures, by the
 //     likelihood of the labels and, given out-of-distribution data, by how well those are detected
-//     (temperature.go, search.go, prefer.go); whether mf0, temperature scaling or the network itself gives
-//     the probabilities (choice.go); and the score (package score).
+//     (temperature.go, search.go, prefer.go); whether mf0, matrix scaling, temperature scaling or the
+//     network itself gives the probabilities (choice.go); and the score (package score).
 //  4. [Calibration.Predict] integrates Gaussian and softmax for examples (predict.go, package meanfield).
 //
 // [Tune] finds temperatures for any other method by the same search (predictive.go).

@@ -38,8 +38,8 @@ type Fitted struct {
 //
 //   - TS is the T that minimises the mean -log p of val's labels under softmax(a/T), with half a wrong example added.
 //   - Matrix scaling, a ↦ Ma+b of low rank, has a normal prior around it, whose precisions maximise the evidence. It
-//     is kept if the evidence is greater by one nat than that of temperature scaling, and its logits then take the
-//     place of the network's in what follows.
+//     is kept if the evidence is greater by half a nat than that of temperature scaling and the NLL in
+//     cross-validation is lower. Its logits then take the place of the network's in what follows.
 //   - Damping: automatic damping tries ρ = 1, 10, 0.1 and 0.01 mean eigenvalues, and keeps 1 unless another has an
 //     NLL that is lower by more than one standard error of the paired differences between examples.
 //   - Optimum minimises the mean -log p of val's labels under mf0, with half a wrong example added, over T_act from

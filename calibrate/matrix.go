@@ -61,48 +61,92 @@ type MatrixScaled struct {
 	Logits []float64
 }
 
+// mostLogits bounds the logits that a map is fitted to: of more, evenly spaced examples. It is 4,000 examples of 1,000
+// classes, which take half a minute.
+const mostLogits = 4 << 20
+
 // FitMatrix fits matrix scaling to validation data, beginning with temperature scaling's T.
 func FitMatrix(ctx context.Context, h layer.Head, s *rows.Batch, temperature float64) (f MatrixScaled, err error) {
-	m := newMatrixScaling(h, s, temperature)
+	which := rows.Firsts(s.N, min(s.N, max(1, mostLogits/h.Logits)))
+	some := s
+	if len(which) < s.N {
+		some = s.Pick(which)
+	}
+	m := newMatrixScaling(h, some, temperature)
 	if m == nil {
 		return f, nil
 	}
 	theta, precision, evidence, err := m.fit(ctx)
-	if err == nil {
-		f.Affine, f.Evidence = m.affine(h, theta), evidence
-		if evidence > leastEvidence {
-			f.Logits, err = m.crossFit(ctx, h, s, theta, precision)
-		}
-	}
 	if err != nil {
-		err = fmt.Errorf("matrix scaling: %w", err)
+		return f, fmt.Errorf("matrix scaling: %w", err)
 	}
-	return f, err
+	f.Affine, f.Evidence = m.affine(h, theta), evidence
+	if evidence <= leastEvidence {
+		return f, nil
+	}
+	unseen, err := m.crossFit(ctx, h, some, theta, precision)
+	if err != nil {
+		return f, fmt.Errorf("matrix scaling: %w", err)
+	}
+	k := h.Logits
+	f.Logits = mapped(f.Affine, k, s.Logits)
+	for j, i := range which {
+		copy(f.Logits[i*k:(i+1)*k], unseen[j*k:(j+1)*k])
+	}
+	return f, nil
 }
 
 // crossFit returns [MatrixScaled.Logits].
 func (m *matrixScaling) crossFit(ctx context.Context, h layer.Head, s *rows.Batch, theta, precision []float64) (
 	[]float64, error,
 ) {
-	const folds = 5
-	logits := make([]float64, len(s.Logits))
-	for fold := range min(folds, m.n) {
+	logits, of := make([]float64, len(s.Logits)), m.folds()
+	for fold := range folds {
 		var others []int
 		for i := range m.n {
-			if i%folds != fold {
+			if of[i] != fold {
 				others = append(others, i)
 			}
+		}
+		if len(others) == 0 || len(others) == m.n {
+			continue
 		}
 		part, at := m.pick(others), slices.Clone(theta)
 		if err := part.minimise(ctx, at, precision, len(at)); err != nil {
 			return nil, err
 		}
 		f, k := part.affine(h, at), h.Logits
-		for i := fold; i < m.n; i += folds {
-			f.To(logits[i*k:(i+1)*k], s.Logits[i*k:(i+1)*k])
+		for i := range m.n {
+			if of[i] == fold {
+				f.To(logits[i*k:(i+1)*k], s.Logits[i*k:(i+1)*k])
+			}
 		}
 	}
 	return logits, nil
+}
+
+const folds = 5
+
+// folds returns the fold of each example. A fold has a fifth of each class, whose examples are neighbours: they may be
+// copies of one another. Of several labels it has a fifth of all examples.
+func (m *matrixScaling) folds() []int {
+	class := func(i int) int { return 0 }
+	switch {
+	case m.labels != nil:
+		class = func(i int) int { return m.labels[i] }
+	case len(m.targets) == m.n:
+		class = func(i int) int { return int(m.targets[i]) }
+	}
+	counts, rank, of := map[int]int{}, map[int]int{}, make([]int, m.n)
+	for i := range m.n {
+		counts[class(i)]++
+	}
+	for i := range m.n {
+		c := class(i)
+		of[i] = rank[c] * folds / counts[c]
+		rank[c]++
+	}
+	return of
 }
 
 // pick returns the model for some of the examples.
@@ -114,7 +158,8 @@ func (m *matrixScaling) pick(examples []int) *matrixScaling {
 	if m.n > 0 {
 		width = len(m.w) / m.n
 	}
-	part.x, part.w, part.labels, part.targets = nil, nil, nil, nil
+	part.x, part.w = make([]float64, 0, n*k), make([]float64, 0, n*width)
+	part.labels, part.targets = nil, nil
 	for _, i := range examples {
 		part.x, part.w = append(part.x, m.x[i*k:(i+1)*k]...), append(part.w, m.w[i*width:(i+1)*width]...)
 		if m.targets != nil {
@@ -324,10 +369,12 @@ func (m *matrixScaling) evaluate(theta []float64, information bool) (float64, []
 		scale *= scale
 	}
 	b, v := sums[1:1+k], sums[1+k:]
-	for i, g := range m.z {
-		sums[0] += scale * g * x[i]
-		b[i%k] += g
-		if m.r == 0 && len(v) > 0 {
+	sums[0] = scale * floats.Dot(m.z, x)
+	for i := range m.n {
+		floats.Add(b, m.z[i*k:(i+1)*k])
+	}
+	if m.r == 0 && len(v) > 0 {
+		for i, g := range m.z {
 			v[i%k] += g * w[i]
 		}
 	}

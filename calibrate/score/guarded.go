@@ -87,7 +87,11 @@ func fitGuarded(t *Training) (Tensors, error) {
 	}
 	d, m := t.D, min(t.Sample.M, mostLeverages)
 	h, norms := make([]float64, m), make([]float64, m)
-	sample := t.Sample.Features[:m*d]
+	sample := make([]float32, 0, m*d) // evenly spaced: files may be sorted by class
+	for i := range m {
+		from := i * t.Sample.M / m * d
+		sample = append(sample, t.Sample.Features[from:from+d]...)
+	}
 	if err := t.Leverages(h, sample, m); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ import (
 )
 
 // draws is the number of validation sets of each size.
-const draws = 25
+const draws = 16
 
 var sizes = []int{50, 100, 200, 400, 1000, 5000}
 

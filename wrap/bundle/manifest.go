@@ -328,7 +328,7 @@ var comments = map[string]string{
 	"settings":      "The settings of the calibration.",
 	"covariance":    "The posterior covariance: its kind and structure.",
 	"damping":       "Added to every eigenvalue; rho is epsilon divided by the mean eigenvalue.",
-	"probabilities": "Which probabilities are used: mf0, ts (temperature scaling) or mle (the network's own), and why: gains in nats and their thresholds.",
+	"probabilities": "Which probabilities are used: mf0, matrix (matrix scaling), ts (temperature scaling) or mle (the network's own), and why: gains in nats and their thresholds.",
 	"temperatures":  "Logits are divided by act, the covariance by ens.",
 	"mean_field":    "Constants of the approximation.",
 	"ood_score":     "The OOD score, why it was selected, and its quantiles on the validation data.",

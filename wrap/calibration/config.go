@@ -127,8 +127,8 @@ type Validation struct {
 	// SyntheticOOD is how well scores detect synthetic OOD data; nil without. The last score was fitted to
 	// these very data.
 	SyntheticOOD []score.Candidate `json:"synthetic_ood,omitempty"`
-	// ClassChanges counts the examples, of the first 10,000 at most, whose predicted class, or one of whose labels, is
-	// another than the network's.
+	// ClassChanges counts the examples, of at most 10,000 evenly spaced ones, whose predicted class, or one of whose
+	// labels, is another than the network's.
 	ClassChanges int `json:"class_changes"`
 }
 

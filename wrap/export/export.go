@@ -51,7 +51,7 @@ type Options struct {
 type Report struct {
 	Bundle string     `json:"bundle"` // "" after WriteFS
 	Model  *onnx.Info `json:"model"`  // the one that was calibrated
-	Method string     `json:"method"` // that gives the probabilities: mf0, ts, mle or mf1
+	Method string     `json:"method"` // that gives the probabilities: mf0, matrix, ts, mle or mf1
 
 	File   string           `json:"file"`  // the model that was written
 	Files  []WrittenFile    `json:"files"` // all that was written, the model first

@@ -14,6 +14,7 @@ export function element(tag, attributes = {}, ...children) {
 
 const methods = {
   mf0: "mfgs: this bundle uses mean-field probabilities.",
+  matrix: "mfgs: this bundle uses matrix scaling, which was selected on the validation data.",
   ts: "mfgs: this bundle uses temperature scaling, which was selected on the validation data.",
   mle: "This bundle uses the network's own probabilities: no other method was significantly better on the validation data.",
 };
