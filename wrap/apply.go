@@ -201,8 +201,12 @@ func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bo
 				o.Method, calibrate.MF0, calibrate.Matrix, calibrate.TS, calibrate.MLE)}
 		}
 		if method == calibrate.Matrix && (m.Probabilities == nil || !m.Probabilities.Matrix) {
+			reason := "its validation data did not support any"
+			if m.Settings != nil && m.Settings.KeepClass {
+				reason = "it was calibrated to keep the predicted class"
+			}
 			return "", false, &OverrideError{[]string{"Method"},
-				"is matrix, and the bundle has no matrix scaling: its validation data did not support any"}
+				"is matrix, and the bundle has no matrix scaling: " + reason}
 		}
 	}
 	temperatures := o.TAct != 0 || o.TEns != 0

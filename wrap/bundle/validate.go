@@ -187,7 +187,8 @@ func (c *checks) format2(m *Manifest) {
 		simple := p.Method == calibrate.MLE || p.Method == calibrate.TS
 		c.that(!simple || !p.Matrix, "probabilities.method is %s, want matrix or mf0 in a bundle with matrix scaling", p.Method)
 		c.that(p.Method != calibrate.Matrix || p.Matrix, "probabilities.method is matrix, and matrix is missing")
-		c.that(simple || !p.KeepClass, "probabilities.method is %s, and keep_class allows only ts and mle", p.Method)
+		keep := p.KeepClass || m.Settings != nil && m.Settings.KeepClass
+		c.that(simple || !keep, "probabilities.method is %s, and keep_class allows only ts and mle", p.Method)
 	}
 }
 
