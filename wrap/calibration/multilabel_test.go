@@ -218,7 +218,7 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": arrayOf(x.Data, n, 5), "labels": arrayOf(labels, n)}))
 	for _, structure := range structures {
 		c := Config{Model: oneVsRestModel, Train: file + "[:300]", Val: file + "[300:]", Out: filepath.Join(dir, string(structure)),
-			Settings: bundle.Settings{Structure: structure, Covariance: calibrate.Sandwich}}
+			Settings: bundle.Settings{Structure: structure, Covariance: calibrate.Sandwich, KeepClass: true}}
 		r := mustCalibrate(t, c)
 		if r.Head.Link != "one-vs-rest" || !approx.Equal(r.Validation.Before.NLL, plain, 1e-5) {
 			t.Errorf("%s: NLL before %v, want %v; %+v", structure, r.Validation.Before.NLL, plain, r.Head)
