@@ -5,7 +5,7 @@
 //
 // The first DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. The second has the
 // folders train and val, with the images of data/imagenet/ilsvrc_train_subset.tar and ilsvrc_val.tar in folders named
-// by the number of the class. It takes an hour on two cores.
+// by the number of the class. It takes half an hour on two cores.
 package main
 
 import (

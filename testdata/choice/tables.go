@@ -65,14 +65,14 @@ func byNetwork(w io.Writer, networks []trained.Network, losses map[int][]loss) {
 
 // likelihood writes the mean NLL of the selected method and of temperature scaling, by network and size.
 func likelihood(w io.Writer, networks []trained.Network, losses map[int][]loss) {
-	fmt.Fprint(w, "| network | method |")
+	fmt.Fprint(w, "| network, method |")
 	for _, size := range sizes {
 		fmt.Fprintf(w, " %d |", size)
 	}
-	fmt.Fprintf(w, "\n|---|---|%s\n", strings.Repeat("---|", len(sizes)))
+	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(sizes)))
 	for _, n := range networks {
 		for _, m := range []struct{ title, of string }{{"temperature scaling", "ts"}, {"selected", "rule"}} {
-			fmt.Fprintf(w, "| %s | %s |", n.Name, m.title)
+			fmt.Fprintf(w, "| %s, %s |", n.Name, m.title)
 			for _, size := range sizes {
 				mean, _, count := summary(losses[size], n.Name, m.of)
 				if count == 0 {
