@@ -142,7 +142,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 		if !(r.OOD[0].AUROC > least) {
 			t.Errorf("%s: AUROC %v, the network's own %v", name, r.OOD[0].AUROC, mle.OOD[0].AUROC)
 		}
-		if own := slices.Contains([]string{"mle", "ts", "mf0"}, name); own != (r.Temperatures == nil) {
+		if own := slices.Contains([]string{"mle", "ts", "matrix", "mf0"}, name); own != (r.Temperatures == nil) {
 			t.Errorf("%s: temperatures %v", name, r.Temperatures)
 		}
 	}
