@@ -22,7 +22,7 @@ const (
 const (
 	// MaxDense is the largest K for which a Kronecker factor over classes is dense; beyond it only the
 	// diagonal is kept.
-	MaxDense = 2048
+	MaxDense = layer.MaxDense
 	// BlockSize is the number of source positions in one matrix product.
 	BlockSize = rows.BlockSize
 

@@ -11,14 +11,14 @@ type Affine struct {
 	Right         []float64 // [R,K]
 }
 
-const (
-	maxAffineRank   = 32
-	maxAffineLogits = 2048 // with more, the map has a diagonal matrix
-)
+// MaxDense is the largest K for which a matrix over classes is dense. Beyond it maps and covariances are diagonal.
+const MaxDense = 2048
+
+const maxAffineRank = 32
 
 // AffineRank returns R of the maps for a head. Logits that are separate keep to themselves.
 func (h Head) AffineRank() int {
-	if h.Link.Separate() || h.Logits > maxAffineLogits {
+	if h.Link.Separate() || h.Logits > MaxDense {
 		return 0
 	}
 	return min(h.Logits, maxAffineRank)
