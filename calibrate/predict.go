@@ -44,6 +44,12 @@ type Calibration struct {
 	TSOOD     float64            // temperature scaling's, tuned to detect out-of-distribution data; zero: TS
 	Lambda0   float64            // zero: meanfield.Lambda0
 
+	// Prior corrects the probabilities of all methods but MLE for the frequencies π of the C classes in use, where
+	// those of the validation data are f: p is multiplied by π/f and normalised (Saerens, Latinne and Decaestecker,
+	// Adjusting the Outputs of a Classifier to New a Priori Probabilities, 2002, eq. 4). It is log π - log f, [C];
+	// nil if they are the same, and for a multi-label head.
+	Prior []float64
+
 	// Score is the out-of-distribution score; nil: mf0 with a median margin of 1.
 	Score *score.Served
 
@@ -177,7 +183,15 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 			}
 		}
 	})
+	c.correct(c.Method, p.LogP)
 	return p, x
+}
+
+// correct applies Prior to log-probabilities of a method.
+func (c *Calibration) correct(m Method, logp []float64) {
+	if m != MLE {
+		c.ApplyPrior(logp)
+	}
 }
 
 // Plain evaluates softmax(a/T), or sigmoids, for n examples: the network's probabilities at T = 1, and temperature
@@ -202,15 +216,19 @@ func (c *Calibration) MeanField(logits []float32, variance []float64, n int, t l
 	}
 	h := c.Posterior.Head
 	k := h.Logits
-	return evaluated(h, c.Posterior.Affine, logits, n, c.Lambda0, func(e *evaluator, logp, a []float64, i int) float64 {
+	logp, margin = evaluated(h, c.Posterior.Affine, logits, n, c.Lambda0, func(e *evaluator, logp, a []float64, i int) float64 {
 		return e.mf0(logp, a, variance[i*k:(i+1)*k], t)
 	})
+	c.correct(MF0, logp)
+	return logp, margin
 }
 
 // Plain evaluates a method other than MF0 for n examples. It returns log-probabilities and margins as in [Predictions].
 func (c *Calibration) Plain(m Method, logits []float32, n int) (logp, margin []float64) {
 	of := Calibration{Method: m, TS: c.TS}
-	return plainMapped(c.Posterior.Head, c.Affine(m), logits, n, of.PlainTemperature())
+	logp, margin = plainMapped(c.Posterior.Head, c.Affine(m), logits, n, of.PlainTemperature())
+	c.correct(m, logp)
+	return logp, margin
 }
 
 // evaluated calls f for every example, with the images of its logits.

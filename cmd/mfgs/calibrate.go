@@ -55,7 +55,9 @@ work; merge turns the parts into a bundle. A shard needs only one of --train, --
 			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "continue an interrupted run, if there is one"},
 			reportFlag("the validation data"),
 			jsonFlag(),
-		}, flagsOf(fitSettings()), flagsOf(decisionSettings()), flagsOf(headSettings()), flagsOf(runtimeSettings()),
+		}, flagsOf(fitSettings()), []cli.Flag{
+			&cli.StringFlag{Name: "prior", Category: fitFlags, Usage: "`FILE` correct the probabilities for other class frequencies than those of the validation data: a YAML file with lines of class: frequency; other classes share the rest"},
+		}, flagsOf(decisionSettings()), flagsOf(headSettings()), flagsOf(runtimeSettings()),
 			[]cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()}),
 			"model", "train", "val", "ood", "preprocess", "classes", "limit", "file",
 			"out", "report", "json", "force", "resume", "dry-run",
@@ -161,6 +163,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 		return config, err
 	}
 	config.Preprocess, config.Classes, config.Expect = job.Config.Preprocess, job.Config.Classes, job.Config.Expect
+	config.Prior = job.Config.Prior
 	config.Lambda0, config.Runtime = job.Config.Lambda0, library(c, bar)
 	if err := readSettings(c, &config); err != nil {
 		return config, err
@@ -197,6 +200,11 @@ func readFiles(c *cli.Context, config *calibration.Config, say func(string)) err
 	}
 	if arg := c.String("preprocess"); arg != "" {
 		if config.Preprocess, err = readPreprocessing(arg, config.Model); err != nil {
+			return err
+		}
+	}
+	if file := c.String("prior"); file != "" {
+		if config.Prior, err = calibration.ReadPrior(file); err != nil {
 			return err
 		}
 	}
@@ -278,6 +286,9 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	f.add("probabilities", r.Probabilities.Reason)
 	if line := classLine(&r.Validation); line != "" {
 		f.add("predicted class", line)
+	}
+	if line := frequencyLine(r); line != "" {
+		f.add("class frequencies", line)
 	}
 	f.add("OOD score", r.OODScore.Reason)
 	f.add("examples", exampleLine(r.Examples))
@@ -426,6 +437,44 @@ func classLine(v *calibration.Validation) string {
 	}
 	return fmt.Sprintf("not the network's for %s of the validation data (error %s, the network's %s)",
 		plural(v.ClassChanges, "example"), percent(v.After.Error), percent(v.Before.Error))
+}
+
+// frequencyLine says for which class frequencies probabilities are corrected, "" for those of the validation data: of
+// the classes whose frequency changed most, in logarithms.
+func frequencyLine(r *calibration.Report) string {
+	if r.ClassFrequencies == nil {
+		if p := r.Prior; p != nil {
+			return fmt.Sprintf("those of the validation data: %s unlabelled examples differ from these by no more than chance", count(p.Examples))
+		}
+		return ""
+	}
+	const most = 5
+	change := func(c int) float64 {
+		return math.Abs(math.Log(r.ClassFrequencies[c].Use / r.ClassFrequencies[c].Validation))
+	}
+	order := make([]int, len(r.ClassFrequencies))
+	for c := range order {
+		order[c] = c
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(change(b), change(a)) })
+	var parts []string
+	for _, c := range order[:min(most, len(order))] {
+		f := r.ClassFrequencies[c]
+		part := fmt.Sprintf("%s %s (validation data %s)", printable(f.Class), percent(f.Use), percent(f.Validation))
+		if p := r.Prior; p != nil {
+			part = fmt.Sprintf("%s %s, 95 %% interval %s to %s (validation data %s)",
+				printable(f.Class), percent(f.Use), percent(p.Low[c]), percent(p.High[c]), percent(f.Validation))
+		}
+		parts = append(parts, part)
+	}
+	if n := len(order) - most; n > 0 {
+		parts = append(parts, fmt.Sprintf("and %s with smaller changes", plural(n, "class")))
+	}
+	source := "as given"
+	if r.Prior != nil {
+		source = fmt.Sprintf("estimated from %s unlabelled examples", count(r.Prior.Examples))
+	}
+	return source + ": " + strings.Join(parts, "; ")
 }
 
 // secondsLine lists the seconds of each stage, longest first.

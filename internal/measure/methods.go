@@ -56,7 +56,8 @@ func (x *block) plain(t float64) Scores {
 }
 
 func (x *block) scaled() Scores {
-	s := x.plain(x.c.TS)
+	logp, margin := x.c.Plain(calibrate.TS, x.b.Logits, x.b.N)
+	s := Scores{LogP: logp, OOD: negated(margin)}
 	if x.c.TSOOD != 0 && x.c.TSOOD != x.c.TS {
 		s.NLL, s.OOD = s.OOD, x.plain(x.c.TSOOD).OOD
 	}
@@ -91,6 +92,7 @@ func (x *block) pairwise() Scores {
 			margin[i] = meanfield.MF1(logp[i*k:(i+1)*k], mu, s2, lambda0)
 		}
 	})
+	x.c.ApplyPrior(logp)
 	return Scores{LogP: logp, OOD: negated(margin)}
 }
 

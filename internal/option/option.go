@@ -39,6 +39,7 @@ const (
 	FalseAlarm          Name = "FalseAlarm"
 	Features            Name = "Features"
 	Force               Name = "Force"
+	KeepClass           Name = "KeepClass"
 	KeepCurvature       Name = "KeepCurvature"
 	Limit               Name = "Limit"
 	Link                Name = "Link"
@@ -55,6 +56,7 @@ const (
 	Output              Name = "Output"
 	PrecomputedFeatures Name = "PrecomputedFeatures"
 	Preprocess          Name = "Preprocess"
+	Prior               Name = "Prior"
 	Provider            Name = "Provider"
 	Resume              Name = "Resume"
 	Sets                Name = "Sets"
@@ -71,8 +73,8 @@ const (
 // All are the options that errors name.
 var All = []Name{
 	Alpha, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
-	Features, Force, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel, NoProbe, OOD,
-	OODScore, Out, Output, PrecomputedFeatures, Preprocess, Provider, Resume, Sets, Shard, Structure,
+	Features, Force, KeepClass, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel, NoProbe, OOD,
+	OODScore, Out, Output, PrecomputedFeatures, Preprocess, Prior, Provider, Resume, Sets, Shard, Structure,
 	TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }
 

@@ -59,6 +59,16 @@ func Types(n *yaml.Node, t reflect.Type, at string) error {
 				return err
 			}
 		}
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Map:
+		for i := 0; i < len(n.Content); i += 2 {
+			value, key := n.Content[i+1], strings.TrimPrefix(at+"."+n.Content[i].Value, ".")
+			if value.ShortTag() == "!!null" {
+				return fmt.Errorf("line %d: %s has no value", value.Line, text.Name(key))
+			}
+			if err := Types(value, t.Elem(), key); err != nil {
+				return err
+			}
+		}
 	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
 		fields := Fields(t)
 		for i := 0; i < len(n.Content); i += 2 {

@@ -51,6 +51,10 @@ type MeanField struct {
 	// The output logits and scores have the network's own.
 	Affine *layer.Affine
 
+	// Prior, unless nil, is added to the logarithms of the C probabilities, which are then normalised; margins and
+	// scores do not have it. It is not for multi-label heads.
+	Prior []float64
+
 	// Forms are the variances of the K logits at T_ens = 1, followed by the leverage: M = K+1.
 	Forms layer.Quadratic
 
@@ -181,6 +185,14 @@ func (mf *MeanField) check(h *head.Head) error {
 	if mf.Affine != nil {
 		if err := mf.Affine.Validate(h.Head); err != nil {
 			return err
+		}
+	}
+	if mf.Prior != nil && (h.MultiLabel() || len(mf.Prior) != h.Classes()) {
+		return fmt.Errorf("a prior of %d classes for a head with %d", len(mf.Prior), h.Classes())
+	}
+	for _, v := range mf.Prior {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("prior %v, want finite numbers", v)
 		}
 	}
 	scored := slices.ContainsFunc(mf.Scores, func(s Score) bool { return s.Name == "ood_score" && s.Double })

@@ -206,6 +206,9 @@ func (f *fuser) output(p, output string) {
 
 // outputSoftmax outputs the softmax of logarithms [N,K].
 func (f *fuser) outputSoftmax(l, output string) {
+	if f.mf.Prior != nil {
+		l = f.binary("Add", l, f.double("prior", f.mf.Prior, f.k))
+	}
 	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
 	f.output(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), output)
 }
@@ -214,6 +217,9 @@ func (f *fuser) outputSoftmax(l, output string) {
 //
 // With e = exp(-|y|), σ(y) = exp(min(y,0))/(1+e), without cancellation. The runtime's Sigmoid is constant beyond 18.
 func (f *fuser) outputSigmoids(y, output string) {
+	if p := f.mf.Prior; p != nil { // of the two classes of a single logit
+		y = f.binary("Add", y, f.number(p[1]-p[0]))
+	}
 	one := f.binary("Add", f.unary("Exp", f.unary("Neg", f.unary("Abs", y))), f.number(1))
 	sigmoid := func(y string) string { return f.binary("Div", f.unary("Exp", f.negative(y)), one) }
 	if f.k > 1 {

@@ -252,6 +252,10 @@ func TestHeadEqualsFormulas(t *testing.T) {
 					mf.Affine = &layer.Affine{Scale: normal(of, c.k, 0.5), Offset: normal(of, c.k, 1),
 						Left: normal(of, c.k*r, 0.3/math.Sqrt(float64(c.k))), Right: normal(of, r*c.k, 0.3)}
 				}
+				if seed%3 == 0 && !h.MultiLabel() {
+					what += ", prior"
+					mf.Prior = normal(rand.New(rand.NewPCG(seed, 3)), h.Classes(), 2)
+				}
 				switch pairs {
 				case "one pair":
 					mf.OOD = mf.NLL
@@ -278,6 +282,16 @@ func TestHeadEqualsFormulas(t *testing.T) {
 					if plain > 0 {
 						alone := layer.Temperatures{Act: plain, Ens: 1}
 						p, _ = oracle(c.link, fuse.MF0, logits, make([]float64, c.k), lambda0, alone)
+					}
+					if mf.Prior != nil {
+						var sum float64
+						for j := range p {
+							p[j] *= math.Exp(mf.Prior[j])
+							sum += p[j]
+						}
+						for j := range p {
+							p[j] /= sum
+						}
 					}
 					for j, v := range got.numbers["probabilities"][i*len(p) : (i+1)*len(p)] {
 						if !approx.Equal(v, p[j], 5e-6) || !approx.Relative(v, p[j], 1e-3) {

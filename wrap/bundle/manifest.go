@@ -72,6 +72,10 @@ type Manifest struct {
 	Temperatures  Temperatures      `yaml:"temperatures"`
 	MeanField     MeanField         `yaml:"mean_field"`
 
+	// ClassFrequencies are the mean probabilities of the C classes over the validation data, before [Settings.Prior]:
+	// see [calibrate.ClassFrequencies]. Nil for a multi-label head, in format 1 and in early bundles of format 2.
+	ClassFrequencies []float64 `yaml:"class_frequencies,omitempty,flow"`
+
 	// OODScore is the selected OOD score. Nil in format 1 and in early bundles of format
 	// 2: mf0.
 	OODScore *OODScore `yaml:"ood_score,omitempty"`
@@ -321,25 +325,26 @@ type Proof struct {
 
 // comments stand above the fields of a manifest.
 var comments = map[string]string{
-	"format":        "A calibrated classifier, by mfgs. After an edit by hand, run: mfgs reseal FOLDER",
-	"model":         "The network: sha256 is that of the calibrated file, file the copy in this folder.",
-	"head":          "Its last layer, logits = W·features + b.",
-	"preprocess":    "How images become the input tensor; unknown if it is left out.",
-	"settings":      "The settings of the calibration.",
-	"covariance":    "The posterior covariance: its kind and structure.",
-	"damping":       "Added to every eigenvalue; rho is epsilon divided by the mean eigenvalue.",
-	"probabilities": "Which probabilities are used: mf0, matrix (matrix scaling), ts (temperature scaling) or mle (the network's own), and why: gains in nats and their thresholds.",
-	"temperatures":  "Logits are divided by act, the covariance by ens.",
-	"mean_field":    "Constants of the approximation.",
-	"ood_score":     "The OOD score, why it was selected, and its quantiles on the validation data.",
-	"decisions":     "When the model abstains, the prediction sets, and what is guaranteed.",
-	"held_out":      "Metrics on the validation data, which was used for tuning: fractions, and nats for the NLL.",
-	"reference":     "The predictions for the validation data, with which a server detects drift: quantiles, and how many values are below and at most each.",
-	"datasets":      "The datasets and their roles.",
-	"batch":         "The batch size of inference.",
-	"posterior":     "The other files of this folder.",
-	"labels":        "The class names, in order.",
-	"grids":         "The objectives on a grid over T_act and tau = T_ens / median_variance.",
+	"format":            "A calibrated classifier, by mfgs. After an edit by hand, run: mfgs reseal FOLDER",
+	"model":             "The network: sha256 is that of the calibrated file, file the copy in this folder.",
+	"head":              "Its last layer, logits = W·features + b.",
+	"preprocess":        "How images become the input tensor; unknown if it is left out.",
+	"settings":          "The settings of the calibration.",
+	"covariance":        "The posterior covariance: its kind and structure.",
+	"damping":           "Added to every eigenvalue; rho is epsilon divided by the mean eigenvalue.",
+	"probabilities":     "Which probabilities are used: mf0, matrix (matrix scaling), ts (temperature scaling) or mle (the network's own), and why: gains in nats and their thresholds.",
+	"temperatures":      "Logits are divided by act, the covariance by ens.",
+	"mean_field":        "Constants of the approximation.",
+	"class_frequencies": "The frequencies of the classes in the validation data, for which probabilities are corrected where settings.prior has others.",
+	"ood_score":         "The OOD score, why it was selected, and its quantiles on the validation data.",
+	"decisions":         "When the model abstains, the prediction sets, and what is guaranteed.",
+	"held_out":          "Metrics on the validation data, which was used for tuning: fractions, and nats for the NLL.",
+	"reference":         "The predictions for the validation data, with which a server detects drift: quantiles, and how many values are below and at most each.",
+	"datasets":          "The datasets and their roles.",
+	"batch":             "The batch size of inference.",
+	"posterior":         "The other files of this folder.",
+	"labels":            "The class names, in order.",
+	"grids":             "The objectives on a grid over T_act and tau = T_ens / median_variance.",
 }
 
 // render returns the document of a manifest, without a seal.

@@ -46,7 +46,7 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 	if b.Manifest.Probabilities != nil {
 		method = b.Manifest.Probabilities.Method
 	}
-	return &calibrate.Calibration{
+	c := &calibrate.Calibration{
 		Method:    method,
 		Posterior: b.Posterior,
 		NLL:       t.NLL.Temperatures,
@@ -57,6 +57,10 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 		Ratio:     b.Manifest.MeanField.MaxRatio,
 		Score:     b.Score,
 	}
+	if prior, _ := b.Manifest.ResolvePrior(); prior != nil { // the manifest is valid
+		c.Prior = calibrate.PriorRatios(prior, b.Manifest.ClassFrequencies)
+	}
+	return c
 }
 
 // SHA256 identifies the bundle: the hash, in hexadecimal, in the last line of its manifest, which through the

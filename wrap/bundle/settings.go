@@ -24,6 +24,9 @@ type Settings struct {
 	Lambda0    float64              `yaml:"lambda0"`              // 0: 3/π²
 	OODScore   string               `yaml:"ood_score,omitempty"`  // of [score.Names]; "": select one
 	KeepClass  bool                 `yaml:"keep_class,omitempty"` // probabilities must not change the predicted class
+	// Prior is the frequencies of classes in use, by name or by index, where they are not those of the validation data:
+	// see [Manifest.ResolvePrior].
+	Prior map[string]float64 `yaml:"prior,omitempty,flow"`
 	// Decisions says when to abstain and which prediction sets to give; zero: none. Their thresholds are set on half
 	// of the validation examples, one of each two neighbours; the rest is tuned on the other half.
 	Decisions conformal.Plan `yaml:"decisions,omitempty"`
@@ -60,6 +63,12 @@ func (s Settings) Validate() error {
 	}
 	if err := s.Decisions.Validate(); err != nil {
 		return option.Errorf("decisions: %w", err)
+	}
+	if err := validatePrior(s.Prior); err != nil {
+		return err
+	}
+	if s.Prior != nil && s.KeepClass {
+		return option.Errorf("%s and %s exclude each other: the frequencies of classes change which is predicted", option.Prior, option.KeepClass)
 	}
 	if s.Head.Link != "" && s.Head.Link.Validate() != nil {
 		return option.Errorf("head: %s %q: want %s", option.Link, s.Head.Link, layer.Names())

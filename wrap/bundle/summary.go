@@ -11,13 +11,16 @@ import (
 
 // Summary says what a bundle predicts with, and how it was selected.
 type Summary struct {
-	Structure     string               `json:"structure"`
-	Covariance    string               `json:"covariance"`
-	Damping       Damping              `json:"damping"`
-	Probabilities ChoiceInfo           `json:"probabilities"`
-	OODScore      ScoreInfo            `json:"ood_score"`
-	Decisions     *conformal.Decisions `json:"decisions,omitempty"`
-	Temperatures  TemperatureInfo      `json:"temperatures"`
+	Structure     string     `json:"structure"`
+	Covariance    string     `json:"covariance"`
+	Damping       Damping    `json:"damping"`
+	Probabilities ChoiceInfo `json:"probabilities"`
+	// ClassFrequencies are those for which probabilities are corrected, nil if they are those of the validation data.
+	ClassFrequencies []ClassFrequency `json:"class_frequencies,omitempty"`
+
+	OODScore     ScoreInfo            `json:"ood_score"`
+	Decisions    *conformal.Decisions `json:"decisions,omitempty"`
+	Temperatures TemperatureInfo      `json:"temperatures"`
 }
 
 // ChoiceInfo says which probabilities were selected, "mf0", "matrix" (matrix scaling), "ts" (temperature scaling)
@@ -25,6 +28,13 @@ type Summary struct {
 type ChoiceInfo struct {
 	calibrate.Choice
 	Reason string `json:"reason"`
+}
+
+// ClassFrequency is the frequency of a class in the validation data and in use.
+type ClassFrequency struct {
+	Class      string  `json:"class"` // its name, or its index if it has none of its own
+	Validation float64 `json:"validation"`
+	Use        float64 `json:"use"`
 }
 
 // ScoreInfo says which out-of-distribution score was selected, and why.
@@ -55,6 +65,10 @@ func (m *Manifest) Summary() Summary {
 			NLL: m.Temperatures.NLL.Temperatures, OOD: m.Temperatures.OOD.Temperatures,
 			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
 		},
+	}
+	prior, _ := m.ResolvePrior() // the manifest is valid
+	for c, f := range prior {
+		s.ClassFrequencies = append(s.ClassFrequencies, ClassFrequency{m.PriorName(c), m.ClassFrequencies[c], f})
 	}
 	s.Damping.Candidates = slices.Clone(m.Damping.Candidates)
 	if o := m.Temperatures.Optimum; o != nil {

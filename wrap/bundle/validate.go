@@ -55,6 +55,7 @@ func (m *Manifest) Validate() error {
 		c.nested("preprocess", m.Preprocess.Validate())
 	}
 	c.settings(m)
+	c.prior(m)
 	c.posterior(m)
 	c.temperatures(&m.Temperatures)
 	c.within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
@@ -161,6 +162,7 @@ func (c *checks) format1(m *Manifest) {
 	absent(m.OODScore == nil, "ood_score")
 	absent(m.Decisions == nil, "decisions")
 	absent(m.Reference == nil, "reference")
+	absent(m.ClassFrequencies == nil, "class_frequencies")
 	absent(m.Scores == nil, "scores")
 	for _, d := range m.Datasets {
 		absent(d.Parts == nil, "datasets.parts")
@@ -174,8 +176,9 @@ func (c *checks) format2(m *Manifest) {
 	c.reference(m)
 	if d := m.Decisions; d != nil {
 		c.nested("decisions", d.Check(m.Head.Classes(), m.Head.MultiLabel()))
-		tuned := m.Validation.After.N // one half; the other sets thresholds
-		c.that(d.Examples == tuned || d.Examples == tuned-1,
+		tuned := m.Validation.After.N                           // one half; the other sets thresholds
+		thinned := m.Settings != nil && m.Settings.Prior != nil // to the frequencies of classes in use
+		c.that(thinned || d.Examples == tuned || d.Examples == tuned-1,
 			"decisions: examples is %d, want the other half of the validation data: held_out has %d", d.Examples, tuned)
 	}
 	c.that(m.Probabilities != nil, "probabilities is missing")

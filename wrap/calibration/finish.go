@@ -58,20 +58,12 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 			log.warn(fmt.Sprintf("val: the score %s was fitted to these examples as train: it flags too many new ones; use other data for train, or the score %s", fitted.Score.Name, score.Fallback))
 		}
 	}
-	decisions, warning, err := decide(settings.Decisions, ofVal, tuning, thresholds)
-	if err != nil {
-		return nil, err
-	}
-	log.warn(warning)
-	figures, recommendation, err := measureValidation(ctx, fitted, ofVal, p.Val, p.OOD, log)
+	m := manifest(p, to, fitted)
+	figures, recommendation, err := judge(ctx, m, fitted, ofVal, heldOut{all, tuning, thresholds, p.OOD}, log)
 	if err != nil {
 		return nil, err
 	}
 	log.warn(figureWarnings(p, figures)...)
-	reference, changes, err := newDriftReference(ofVal, all)
-	if err != nil {
-		return nil, err
-	}
 
 	log.begin("write")
 	if err := context.Cause(ctx); err != nil {
@@ -79,16 +71,47 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 	}
 	info, warning := probeInfo(p)
 	log.warn(warning)
-	m := manifest(p, to, fitted)
-	m.Validation, m.Decisions, m.Reference, m.Warnings = figures.Validation, decisions, reference, log.warnings
+	m.Warnings = log.warnings
 	report := newReport(p, to, m)
 	report.Validation, report.Recommendation, report.Probe = figures, recommendation, info
-	report.Validation.ClassChanges = changes
 	if err := write(p, to, fitted, m); err != nil {
 		return nil, err
 	}
 	report.Seconds = log.end()
 	return report, nil
+}
+
+// heldOut is the validation data, divided by split, and the OOD data, which may be nil.
+type heldOut struct{ all, tuning, thresholds, ood *rows.Batch }
+
+// judge completes a manifest with what follows from a fit and validation data: class frequencies, decisions, figures
+// and the reference of drift, all for the class frequencies in use. ofVal is the fit's calibration for validation data.
+func judge(
+	ctx context.Context, m *bundle.Manifest, f *calibrate.Fitted, ofVal *calibrate.Calibration, data heldOut, log *journal,
+) (figures Validation, recommendation metrics.Recommendation, err error) {
+	prior, err := priorOf(m, &f.Calibration, ofVal, data.all)
+	if err != nil {
+		return figures, recommendation, err
+	}
+	warnings, err := prior.check(data.tuning)
+	if err != nil {
+		return figures, recommendation, err
+	}
+	log.warn(warnings...)
+	f.Choice = *m.Probabilities
+	tuning := prior.sample(data.tuning)
+	var warning string
+	m.Decisions, warning, err = decide(m.Settings.Decisions, ofVal, tuning, prior.sample(data.thresholds))
+	if err != nil {
+		return figures, recommendation, err
+	}
+	log.warn(warning)
+	if figures, recommendation, err = measureValidation(ctx, f, ofVal, tuning, data.ood, log); err != nil {
+		return figures, recommendation, err
+	}
+	m.Validation = figures.Validation
+	m.Reference, figures.ClassChanges, err = newDriftReference(ofVal, prior.sample(data.all))
+	return figures, recommendation, err
 }
 
 // valTrained reports whether the training data are the validation data, and all of them were used.

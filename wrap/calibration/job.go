@@ -68,6 +68,32 @@ func ReadJob(path string) (*Job, error) {
 	return j, nil
 }
 
+// ReadPrior reads class frequencies, see [bundle.Settings], from a YAML file: a mapping of names or indices of classes.
+// Errors begin with the path.
+func ReadPrior(path string) (map[string]float64, error) {
+	data, err := files.Read(path, bundle.MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	prior := map[string]float64{}
+	root, err := folder.Parse(bytes.TrimPrefix(data, []byte("\ufeff")))
+	if err == nil {
+		err = yamlcheck.Types(root, reflect.TypeOf(prior), "")
+	}
+	if err == nil {
+		if e := root.Decode(&prior); e != nil {
+			err = folder.Error(e)
+		}
+	}
+	if err == nil {
+		err = (bundle.Settings{Prior: prior}).Validate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return prior, nil
+}
+
 // parseJob reads a job, or a manifest, and leaves paths as they are written.
 func parseJob(data []byte) (j *Job, manifest bool, err error) {
 	// Some editors write a byte order mark.

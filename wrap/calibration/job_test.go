@@ -247,7 +247,7 @@ func TestJobsOfOddShapes(t *testing.T) {
 // Settings that come to the same are the same calibration: what was asked for may be named or found.
 func TestAutoIsTheDefaultStructure(t *testing.T) {
 	t.Parallel()
-	if s := (bundle.Settings{}).Complete(); s != (bundle.Settings{Structure: calibrate.Auto}).Complete() {
+	if s := (bundle.Settings{}).Complete(); !reflect.DeepEqual(s, bundle.Settings{Structure: calibrate.Auto}.Complete()) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -317,6 +317,9 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	if _, err := cfg.Structure.Resolve(in.head); err != nil {
 		return nil, err
 	}
+	if err := cfg.CheckPrior(in.head, in.classes); err != nil {
+		return nil, err
+	}
 	r := &part.Recipe{
 		Head: bundle.Head{Head: in.head}, Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
 		Columns: in.opener.Columns,

@@ -21,10 +21,15 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// UpdateConfig says what Update does. Bundle and Train must be set.
+// UpdateConfig says what Update does. Bundle must be set, and Train or one of Prior and Unlabelled.
 type UpdateConfig struct {
-	Bundle string // folder of a bundle that was calibrated with KeepCurvature
+	Bundle string // folder of a bundle; to add training data, of one that was calibrated with KeepCurvature
 	Train  string // SPEC of additional training data
+
+	// Prior is the class frequencies in use: see [bundle.Settings]. nil keeps the bundle's; without an entry there are
+	// none. Unlabelled is the SPEC of data in use, from which they are estimated. It excludes Prior and Train.
+	Prior      map[string]float64
+	Unlabelled string
 
 	// SPECs of validation and OOD data. "" takes those of the bundle, whose content must not have
 	// changed.
@@ -43,14 +48,17 @@ type UpdateConfig struct {
 	Progress func(wrap.Progress)
 }
 
-// Update adds training data to a bundle: it adds them to the sums of the bundle's curvature, and tunes damping
+// Update adds training data to a bundle, or changes the class frequencies in use. On error the bundle is left unchanged.
+//
+// With training data it adds them to the sums of the bundle's curvature, and tunes damping
 // and temperatures again. The result is what Calibrate makes from the old data followed by the new, up to the
-// rounding of sums; the old data are not read. On error the bundle is left unchanged.
+// rounding of sums; the old data are not read.
+//
+// With class frequencies alone it keeps posterior, temperatures and scores, and reads validation data only: to set the
+// thresholds of decisions and to measure a sample of the data in use. Without them it can correct the probabilities of a
+// bundle that has no decisions.
 func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
-	if cfg.Bundle == "" || cfg.Train == "" {
-		return nil, fmt.Errorf("a bundle or %s is missing: an update needs a bundle and training data", option.Train)
-	}
-	if err := cfg.Decisions.Validate(); err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	to := &target{dir: cfg.Out, keepCurvature: true, WriteOptions: bundle.WriteOptions{Force: cfg.Force}}
@@ -62,6 +70,9 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if err := u.openBundle(); err != nil {
 		return nil, err
 	}
+	if cfg.Train != "" && !u.bundle.KeepsCurvature() {
+		return nil, fmt.Errorf("%s has no curvature to add to: calibrate with %s", cfg.Bundle, option.KeepCurvature)
+	}
 	if cfg.Model != "" && u.manifest.Model != nil && u.manifest.Model.File == nil {
 		to.Keep = []string{cfg.Model}
 	}
@@ -69,6 +80,34 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 		return nil, err
 	}
 	defer u.in.close()
+	if cfg.Train == "" {
+		return u.changePrior(ctx, to)
+	}
+	return u.addTraining(ctx, to)
+}
+
+func (c *UpdateConfig) check() error {
+	switch {
+	case c.Bundle == "":
+		return errors.New("a bundle is missing: an update needs one")
+	case c.Train == "" && c.Prior == nil && c.Unlabelled == "":
+		return fmt.Errorf("there is nothing to update: give %s or %s", option.Train, option.Prior)
+	case c.Unlabelled != "" && c.Prior != nil:
+		return errors.New("class frequencies are given and to be estimated: want one of the two")
+	case c.Unlabelled != "" && c.Train != "":
+		return fmt.Errorf("class frequencies are estimated with the probabilities of a bundle: add %s first, and estimate them in another update", option.Train)
+	case c.Train == "" && c.OOD != "":
+		return fmt.Errorf("%s needs %s: class frequencies do not change OOD scores", option.OOD, option.Train)
+	case len(c.Prior) > 0:
+		if err := (bundle.Settings{Prior: c.Prior}).Validate(); err != nil {
+			return err
+		}
+	}
+	return c.Decisions.Validate()
+}
+
+// addTraining adds training data.
+func (u *update) addTraining(ctx context.Context, to *target) (*Report, error) {
 	if err := u.open(ctx); err != nil {
 		return nil, err
 	}
@@ -118,7 +157,7 @@ type update struct {
 	overlaps []string // warnings
 }
 
-// openBundle opens the bundle, and refuses one without sums.
+// openBundle opens the bundle.
 func (u *update) openBundle() (err error) {
 	if u.document, err = u.read(); err != nil {
 		if _, e := bundle.Open(u.Bundle); e != nil {
@@ -130,9 +169,6 @@ func (u *update) openBundle() (err error) {
 		return err
 	}
 	u.manifest = &u.bundle.Manifest
-	if !u.bundle.KeepsCurvature() {
-		return fmt.Errorf("%s has no curvature to add to: calibrate with %s", u.Bundle, option.KeepCurvature)
-	}
 	u.in = &sources{head: u.manifest.Head.Head, classes: u.manifest.Labels}
 	return nil
 }
@@ -160,6 +196,12 @@ func (u *update) config() *Config {
 	c.Limit, c.MaxBad = 0, u.MaxBad
 	if u.Decisions != (conformal.Plan{}) {
 		c.Decisions = u.Decisions
+	}
+	if u.Prior != nil {
+		c.Prior = u.Prior
+	}
+	if len(c.Prior) == 0 {
+		c.Prior = nil
 	}
 	c.Settings = c.Complete()
 	return c
@@ -203,20 +245,7 @@ func (u *update) open(ctx context.Context) error {
 	if err := source.OneStream(specs); err != nil {
 		return err
 	}
-	u.in.opener = &source.Opener{
-		MaxBad: u.MaxBad, Cache: u.Cache, MultiLabel: u.in.head.MultiLabel(), Fingerprint: true, Notes: &u.log.Notes,
-		Columns: m.Columns,
-	}
-	var err error
-	if m.Model == nil {
-		if u.Model != "" {
-			return errors.New("the bundle was calibrated with precomputed features and has no model: leave the model out")
-		}
-		err = u.in.openProduct(ctx, cfg)
-	} else {
-		err = u.openModel(ctx)
-	}
-	if err != nil {
+	if err := u.openRunner(ctx, cfg); err != nil {
 		return err
 	}
 	if err := u.in.openTrain(ctx, cfg); err != nil {
@@ -241,6 +270,21 @@ func (u *update) open(ctx context.Context) error {
 		return fmt.Errorf("%w (validation data defaults to that of the bundle)", err)
 	}
 	return nil
+}
+
+// openRunner opens what computes features, and an opener of data for it.
+func (u *update) openRunner(ctx context.Context, cfg *Config) error {
+	u.in.opener = &source.Opener{
+		MaxBad: u.MaxBad, Cache: u.Cache, MultiLabel: u.in.head.MultiLabel(), Fingerprint: true, Notes: &u.log.Notes,
+		Columns: u.manifest.Columns,
+	}
+	if u.manifest.Model != nil {
+		return u.openModel(ctx)
+	}
+	if u.Model != "" {
+		return errors.New("the bundle was calibrated with precomputed features and has no model: leave the model out")
+	}
+	return u.in.openProduct(ctx, cfg)
 }
 
 // openModel opens the model, to be run as in the calibration.
@@ -376,24 +420,23 @@ func (u *update) check(ctx context.Context) error {
 	if err := u.checkNew(ctx); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		set        *source.Set
-		role       bundle.Role
-		configured string
-	}{{u.in.val, bundle.Val, u.Val}, {u.in.ood, bundle.OOD, u.OOD}} {
-		d := u.recorded(s.role)
-		if s.configured != "" || d == nil {
-			continue
-		}
-		same, err := u.in.opener.IsRecorded(ctx, s.set, u.in.head.Classes(), d)
-		if err != nil {
-			return err
-		}
-		if !same {
-			return fmt.Errorf("%s: %s has changed since the bundle was written: give the original data with %s", s.role, d.Spec, optionOf[s.role])
-		}
+	if err := u.checkUnchanged(ctx, u.in.val, bundle.Val, u.Val); err != nil {
+		return err
 	}
-	return nil
+	return u.checkUnchanged(ctx, u.in.ood, bundle.OOD, u.OOD)
+}
+
+// checkUnchanged refuses data of the bundle's SPEC that are not those of the bundle.
+func (u *update) checkUnchanged(ctx context.Context, s *source.Set, role bundle.Role, configured string) error {
+	d := u.recorded(role)
+	if configured != "" || d == nil {
+		return nil
+	}
+	same, err := u.in.opener.IsRecorded(ctx, s, u.in.head.Classes(), d)
+	if err == nil && !same {
+		err = fmt.Errorf("%s: %s has changed since the bundle was written: give the original data with %s", role, d.Spec, optionOf[role])
+	}
+	return err
 }
 
 // describe takes the model from the bundle, and makes sure before writing that nobody has changed the bundle.

@@ -3,6 +3,7 @@ package part
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -87,7 +88,7 @@ func (r *Recipe) validate() error {
 	if r.Preprocess != nil && r.Preprocess.Spec != nil {
 		err = errors.Join(err, r.Preprocess.Spec.Validate())
 	}
-	if *s != s.Complete() {
+	if !reflect.DeepEqual(*s, s.Complete()) {
 		err = errors.Join(err, errors.New("settings are not complete: want covariance, lambda0, and decisions with confidence and sets"))
 	}
 	switch {
