@@ -187,7 +187,7 @@ func TestEstimatesOfFrequencies(t *testing.T) {
 			if e.Low[k] <= use[k] && use[k] <= e.High[k] {
 				covered++
 			}
-			if math.Abs(v-use[k]) > 0.12 {
+			if !approx.Equal(v, use[k], 0.12) {
 				t.Errorf("draw %d: frequency %v of class %d, want %v", i, v, k, use[k])
 			}
 		}

@@ -10,6 +10,8 @@ type Labelled struct {
 	InDomain
 	Reliability
 	Selective
+	// ClassChanges counts the examples whose predicted class, or one of whose labels, is not the network's.
+	ClassChanges int `json:"class_changes"`
 	// Classes are the figures of each class, if requested.
 	Classes []ClassFigures `json:"classes,omitempty"`
 	Certainty

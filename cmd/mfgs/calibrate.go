@@ -204,7 +204,7 @@ func readFiles(c *cli.Context, config *calibration.Config, say func(string)) err
 		}
 	}
 	if file := c.String("prior"); file != "" {
-		if config.Prior, err = calibration.ReadPrior(file); err != nil {
+		if config.Prior, err = readPrior(file); err != nil {
 			return err
 		}
 	}
@@ -287,9 +287,6 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	if line := classLine(&r.Validation); line != "" {
 		f.add("predicted class", line)
 	}
-	if line := frequencyLine(r); line != "" {
-		f.add("class frequencies", line)
-	}
 	f.add("OOD score", r.OODScore.Reason)
 	f.add("examples", exampleLine(r.Examples))
 	f.add("self-test", probeLine(r.Probe))
@@ -321,6 +318,7 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 		}
 		_ = out.write(&b)
 	}
+	writeFrequencies(&b, r)
 	if s := r.Recommendation.Score; s != nil && !s.Served {
 		fmt.Fprintf(&b, "\n%s", wrapText("recommended score  ", printable(s.Sentence)))
 	}
@@ -439,42 +437,45 @@ func classLine(v *calibration.Validation) string {
 		plural(v.ClassChanges, "example"), percent(v.After.Error), percent(v.Before.Error))
 }
 
-// frequencyLine says for which class frequencies probabilities are corrected, "" for those of the validation data: of
-// the classes whose frequency changed most, in logarithms.
-func frequencyLine(r *calibration.Report) string {
-	if r.ClassFrequencies == nil {
-		if p := r.Prior; p != nil {
-			return fmt.Sprintf("those of the validation data: %s unlabelled examples differ from these by no more than chance", count(p.Examples))
+// writeFrequencies lists the classes whose frequencies in use differ most, in logarithms, from those of the validation
+// data.
+func writeFrequencies(b *strings.Builder, r *calibration.Report) {
+	p, f := r.Prior, r.ClassFrequencies
+	if f == nil {
+		if p != nil {
+			fmt.Fprintf(b, "\nclass frequencies: those of %s unlabelled examples differ from those of the validation\ndata by no more than chance: not corrected\n", count(p.Examples))
 		}
-		return ""
+		return
 	}
-	const most = 5
-	change := func(c int) float64 {
-		return math.Abs(math.Log(r.ClassFrequencies[c].Use / r.ClassFrequencies[c].Validation))
+	title := "class frequencies in use, as given"
+	if p != nil {
+		title = fmt.Sprintf("class frequencies in use, estimated from %s unlabelled examples", count(p.Examples))
 	}
-	order := make([]int, len(r.ClassFrequencies))
+	fmt.Fprintf(b, "\n%s\n", title)
+	change := func(c int) float64 { return math.Abs(math.Log(f[c].Use / f[c].Validation)) }
+	order := make([]int, len(f))
 	for c := range order {
 		order[c] = c
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(change(b), change(a)) })
-	var parts []string
-	for _, c := range order[:min(most, len(order))] {
-		f := r.ClassFrequencies[c]
-		part := fmt.Sprintf("%s %s (validation data %s)", printable(f.Class), percent(f.Use), percent(f.Validation))
-		if p := r.Prior; p != nil {
-			part = fmt.Sprintf("%s %s, 95 %% interval %s to %s (validation data %s)",
-				printable(f.Class), percent(f.Use), percent(p.Low[c]), percent(p.High[c]), percent(f.Validation))
+	const most = 10
+	t := table{align: "lrrr"}
+	head := []string{"validation data", "in use"}
+	if p != nil {
+		head = append(head, "95 % interval")
+	}
+	t.row("class", head...)
+	for _, c := range order[:min(most, len(f))] {
+		row := []string{percent(f[c].Validation), percent(f[c].Use)}
+		if p != nil {
+			row = append(row, percent(p.Low[c])+" to "+percent(p.High[c]))
 		}
-		parts = append(parts, part)
+		t.row(printable(f[c].Class), row...)
 	}
-	if n := len(order) - most; n > 0 {
-		parts = append(parts, fmt.Sprintf("and %s with smaller changes", plural(n, "class")))
+	_ = t.write(b)
+	if n := len(f) - most; n > 0 {
+		fmt.Fprintf(b, "and %s whose frequencies change less\n", plural(n, "other class"))
 	}
-	source := "as given"
-	if r.Prior != nil {
-		source = fmt.Sprintf("estimated from %s unlabelled examples", count(r.Prior.Examples))
-	}
-	return source + ": " + strings.Join(parts, "; ")
 }
 
 // secondsLine lists the seconds of each stage, longest first.

@@ -118,6 +118,17 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 // setNames are the names of special sets in tables.
 var setNames = map[string]string{measure.SyntheticSet: "synthetic images"}
 
+// changesLine says for how many test examples the bundle's probabilities predict another class than the network, "" for
+// none.
+func changesLine(e *bench.Evaluation) string {
+	for _, m := range e.Methods {
+		if m.Name == string(e.Bundle.Probabilities.Method) && m.InDomain != nil && m.InDomain.ClassChanges > 0 {
+			return fmt.Sprintf("not the network's for %s of the test data", plural(m.InDomain.ClassChanges, "example"))
+		}
+	}
+	return ""
+}
+
 // writeEvaluation writes which methods to use, and a table of all methods for each set.
 func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	var b strings.Builder
@@ -126,6 +137,9 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	f.add("bundle", e.Bundle.Path)
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", e.Bundle.Structure, e.Bundle.Covariance))
 	f.add("probabilities", e.Bundle.Probabilities.Reason)
+	if line := changesLine(e); line != "" {
+		f.add("predicted class", line)
+	}
 	b.WriteString(f.text())
 
 	var in *table

@@ -182,6 +182,14 @@ func readClasses(path string) ([]string, error) {
 	return names, nil
 }
 
+func readPrior(path string) (map[string]float64, error) {
+	prior, err := calibration.ReadPrior(path)
+	if err != nil && !exists(path) {
+		err = fileError(path, err)
+	}
+	return prior, err
+}
+
 func bundleFlag() cli.Flag {
 	return &cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` bundle: the folder that calibrate wrote"}
 }

@@ -79,7 +79,7 @@ func (p *program) updateConfig(c *cli.Context, bar *progress) (calibration.Updat
 		config.Prior = map[string]float64{}
 	case slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(prior)):
 		var err error
-		config.Prior, err = calibration.ReadPrior(prior)
+		config.Prior, err = readPrior(prior)
 		return config, err
 	default:
 		config.Unlabelled = prior

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -27,7 +28,7 @@ func TestSetsAreResampledIndependently(t *testing.T) {
 			score := rng.NormFloat64() + float64(part.Role)
 			s := Scores{LogP: []float64{math.Log(1 - p), math.Log(p)}, OOD: []float64{score}}
 			label := rng.IntN(2)
-			if err := tally.Add(part, s, []int{label}, nil); err != nil {
+			if err := tally.Add(part, s, &rows.Batch{Labels: []int{label}, Logits: []float32{0, 0}}); err != nil {
 				t.Fatal(err)
 			}
 			losses[part] = append(losses[part], -s.LogP[label])
@@ -125,7 +126,7 @@ func TestSetsUnderShiftShareTheirDraws(t *testing.T) {
 	} {
 		for range n {
 			s := Scores{LogP: []float64{-math.Ln2, -math.Ln2}, OOD: []float64{1}}
-			if err := tally.Add(part, s, []int{0}, nil); err != nil {
+			if err := tally.Add(part, s, &rows.Batch{Labels: []int{0}, Logits: []float32{0, 0}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -144,7 +145,7 @@ func TestScoresAloneAreResampled(t *testing.T) {
 	h := layer.Head{Logits: 2, Link: layer.Softmax}
 	tally := New("leverage", h, 0, 1, []string{"far"})
 	for i, part := range []SetID{{Test, 0}, {Test, 0}, {OOD, 0}, {OOD, 0}} {
-		if err := tally.Add(part, Scores{OOD: []float64{float64(i % 3)}}, []int{0}, nil); err != nil {
+		if err := tally.Add(part, Scores{OOD: []float64{float64(i % 3)}}, &rows.Batch{Labels: []int{0}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,9 +5,11 @@ package measure
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // Role is the role of a set in an evaluation.
@@ -62,14 +64,14 @@ func New(name string, h layer.Head, bins, shifts int, oods []string) *Tally {
 	return t
 }
 
-// Add measures examples of a set, with their labels, or targets for multi-label heads.
-func (t *Tally) Add(p SetID, s Scores, labels []int, targets []uint8) error {
+// Add measures examples of a set, with their labels, or targets for multi-label heads, and the network's logits.
+func (t *Tally) Add(p SetID, s Scores, b *rows.Batch) error {
 	switch p.Role {
 	case Test:
 		t.in.add(s)
-		return t.test.add(s.LogP, labels, targets)
+		return t.test.add(s.LogP, b)
 	case Shift:
-		return t.shifts[p.Index].add(s.LogP, labels, targets)
+		return t.shifts[p.Index].add(s.LogP, b)
 	}
 	t.out[p.Index].add(s)
 	return nil
@@ -121,7 +123,7 @@ func labelled(c *counter) *metrics.Labelled {
 	if c == nil {
 		return nil
 	}
-	return &metrics.Labelled{InDomain: c.Result(), Reliability: c.Reliability(), Selective: c.Selective()}
+	return &metrics.Labelled{InDomain: c.Result(), Reliability: c.Reliability(), Selective: c.Selective(), ClassChanges: c.changes}
 }
 
 // counter measures probabilities on one labelled set.
@@ -129,18 +131,19 @@ type counter struct {
 	*metrics.Classifier // of the decisions, for a multi-label head
 	head                layer.Head
 	multiLabel          *metrics.MultiLabel // nil for other heads
+	changes             int                 // see [ChangesClass]
 }
 
 func newCounter(h layer.Head, bins int) *counter {
 	if h.MultiLabel() {
 		m := metrics.NewMultiLabel(h.Logits, bins)
-		return &counter{m.Decisions(), h, m}
+		return &counter{Classifier: m.Decisions(), head: h, multiLabel: m}
 	}
-	return &counter{metrics.NewClassifier(h.Classes(), bins), h, nil}
+	return &counter{Classifier: metrics.NewClassifier(h.Classes(), bins), head: h}
 }
 
 // add measures examples. c is nil for a method without probabilities.
-func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
+func (c *counter) add(logp []float64, b *rows.Batch) error {
 	if c == nil {
 		return nil
 	}
@@ -148,16 +151,34 @@ func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 	for i := 0; len(logp) > 0; i++ {
 		var err error
 		if c.multiLabel != nil {
-			err = c.multiLabel.Add(logp[:width], targets[i*k:(i+1)*k])
+			err = c.multiLabel.Add(logp[:width], b.Targets[i*k:(i+1)*k])
 		} else {
-			err = c.Add(logp[:width], labels[i])
+			err = c.Add(logp[:width], b.Labels[i])
 		}
 		if err != nil {
 			return err
 		}
+		if ChangesClass(c.head, logp[:width], b.Logits[i*k:(i+1)*k]) {
+			c.changes++
+		}
 		logp = logp[width:]
 	}
 	return nil
+}
+
+// ChangesClass reports whether log-probabilities of an example predict another class, or other labels, than the
+// network's logits.
+func ChangesClass(h layer.Head, logp []float64, logits []float32) bool {
+	if !h.MultiLabel() {
+		best := h.Predicted(logits)
+		return slices.ContainsFunc(logp, func(v float64) bool { return v > logp[best] })
+	}
+	for k, a := range logits {
+		if (logp[2*k+1] > logp[2*k]) != (a > 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // DefaultBins is the number of bins of the ECE of a head's probabilities, unless another is asked for.

@@ -158,7 +158,7 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, fitted []*score.Fitted
 		if scoreOf(t.Name, c, fitted) != nil {
 			s.OOD, values = values[0], values[1:]
 		}
-		if err := t.Add(p, s, b.Labels, b.Targets); err != nil {
+		if err := t.Add(p, s, b); err != nil {
 			return err
 		}
 	}

@@ -190,6 +190,7 @@ func (b *bench) attach(ctx context.Context) error {
 	}
 	b.closers = append(b.closers, b.attached.Close)
 	b.manifest, b.head, b.calibration = &opened.Manifest, opened.Posterior.Head, opened.Calibration()
+	b.addMatrix()
 	b.resolveScores()
 	if err := b.checkPairwise(); err != nil {
 		return err

@@ -92,7 +92,7 @@ func (b *bench) compare(ctx context.Context, c *Comparator, t *measure.Tally, re
 			panic("bench: a comparator measures a set that is not measured, or twice")
 		}
 		added = append(added, s)
-		return t.Add(s.part, measure.Scores{LogP: p.LogP, OOD: p.OOD, NLL: p.NLL}, s.data.Labels, nil)
+		return t.Add(s.part, measure.Scores{LogP: p.LogP, OOD: p.OOD, NLL: p.NLL}, s.data)
 	})
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func DescribeMethod(name string) string {
 	return registry[find(name)].doc
 }
 
-// DefaultMethods are the methods if Config.Methods is nil.
+// DefaultMethods are the methods if Config.Methods is nil, and matrix if the bundle has it.
 func DefaultMethods() []string { return []string{"mle", "ts", "mf0", measure.Served, "leverage"} }
 
 // CheckMethods reports names that are not of Methods, or named twice.
@@ -128,6 +128,14 @@ type bench struct {
 	fitted  []*score.Fitted      // fitted scores that the bundle does not serve
 	decided []DecisionResult
 	detail  *Detail
+}
+
+// addMatrix adds matrix scaling to the default methods if the bundle has it.
+func (b *bench) addMatrix() {
+	if p := b.manifest.Probabilities; len(b.Methods) == 0 && p != nil && p.Matrix {
+		after := slices.IndexFunc(b.requests, func(r *request) bool { return r.name == "ts" })
+		b.requests = slices.Insert(b.requests, after+1, &request{name: "matrix"})
+	}
 }
 
 // resolveScores replaces ood_score by the name of the score that the bundle serves.

@@ -30,6 +30,9 @@ func (u *update) changePrior(ctx context.Context, to *target) (*Report, error) {
 		return nil, err
 	}
 	choice := *m.Probabilities
+	if choice.Method == calibrate.TS && choice.TSGain <= choice.TSNeeded {
+		choice.Method = calibrate.MLE // as it was selected before a prior needed another
+	}
 	m.Tool, m.Settings, m.Probabilities = "mfgs "+wrap.Version(), &cfg.Settings, &choice
 	val, unlabelled, err := u.readForPrior(ctx, cfg)
 	if err != nil {
@@ -38,7 +41,7 @@ func (u *update) changePrior(ctx context.Context, to *target) (*Report, error) {
 
 	u.log.begin("tuning")
 	f := &calibrate.Fitted{Calibration: *u.bundle.Calibration().WithoutPrior(), Choice: choice}
-	f.Product = u.in.matrixProduct()
+	f.Method, f.Product = choice.Method, u.in.matrixProduct()
 	if m.OODScore != nil {
 		f.ScoreChoice = m.OODScore.Selection
 	}

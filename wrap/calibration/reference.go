@@ -2,11 +2,9 @@ package calibration
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/drift"
-	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -38,7 +36,7 @@ func newDriftReference(c *calibrate.Calibration, val *rows.Batch) (r *bundle.Ref
 		for i := range some.N {
 			one := measure.AnswerOf(h, probabilities[i*h.Classes():(i+1)*h.Classes()])
 			r.Classes[one.Class]++
-			if changed(h, served.LogP[i*width:(i+1)*width], some.Logits[i*k:(i+1)*k]) {
+			if measure.ChangesClass(h, served.LogP[i*width:(i+1)*width], some.Logits[i*k:(i+1)*k]) {
 				changes++
 			}
 			confidence, entropy = append(confidence, one.Confidence), append(entropy, one.Entropy)
@@ -57,18 +55,4 @@ func newDriftReference(c *calibrate.Calibration, val *rows.Batch) (r *bundle.Ref
 		*q.to = *one
 	}
 	return r, changes, nil
-}
-
-// changed reports whether probabilities predict another class, or other labels, than the network.
-func changed(h layer.Head, logp []float64, logits []float32) bool {
-	if !h.MultiLabel() {
-		best := h.Predicted(logits)
-		return slices.ContainsFunc(logp, func(v float64) bool { return v > logp[best] })
-	}
-	for k, a := range logits {
-		if (logp[2*k+1] > logp[2*k]) != (a > 0) {
-			return true
-		}
-	}
-	return false
 }

@@ -233,6 +233,7 @@ func (a *accumulation) resume(ctx context.Context) error {
 	// These decide what is refused and how the data are used, not what is read.
 	asked := &a.part.Recipe.Settings
 	old.Recipe.Settings.MaxBad, old.Recipe.Settings.Decisions = asked.MaxBad, asked.Decisions
+	old.Recipe.Settings.Prior = asked.Prior
 	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
 		a.refused = true
 		return fmt.Errorf("%s belongs to another calibration: %s was %s, and is now %s: start again with %s, or choose another %s",

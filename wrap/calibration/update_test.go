@@ -78,7 +78,7 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 			"other data":   {UpdateConfig{Train: classified(t, 600, 3, 4)}, "3 features and 4 logits"},
 			"a model":      {UpdateConfig{Train: file + "[3000:]", Model: "m.onnx"}, "the bundle was calibrated with precomputed features"},
 			"taken":        {UpdateConfig{Train: file + "[3000:]", Out: c.Out}, "use Force"},
-			"nothing":      {UpdateConfig{}, "training data"},
+			"nothing":      {UpdateConfig{}, "there is nothing to update"},
 		} {
 			before := read(t, filepath.Join(other, bundle.ManifestName))
 			u.c.Bundle = other

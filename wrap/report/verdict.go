@@ -187,13 +187,25 @@ func (v *view) errorSentence(before, after *metrics.Labelled) string {
 		return fmt.Sprintf("%s %s%s.", percent.words(before.Error), what, within)
 	}
 	if before.Error == after.Error {
-		return fmt.Sprintf("%s %s, as before%s.", percent.words(after.Error), what, within)
+		return fmt.Sprintf("%s %s, as before%s%s.", percent.words(after.Error), what, within, v.changesOf(after))
 	}
 	s := fmt.Sprintf("%s %s%s, %s before", percent.words(after.Error), what, within, percent.words(before.Error))
 	if v.significantSign(after, "error") == 0 {
 		s += ", not a significant difference"
 	}
-	return s + "."
+	return s + v.changesOf(after) + "."
+}
+
+// changesOf says how many predictions are not the network's, "" for none.
+func (v *view) changesOf(after *metrics.Labelled) string {
+	if after.ClassChanges == 0 {
+		return ""
+	}
+	what := "class is"
+	if v.multiLabel() {
+		what = "labels are"
+	}
+	return fmt.Sprintf("; the predicted %s not the network’s for %s", what, plural(after.ClassChanges, "example"))
 }
 
 // oodSentences say for each out-of-distribution set how much of it is detected.
