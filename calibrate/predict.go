@@ -216,9 +216,10 @@ func (c *Calibration) MeanField(logits []float32, variance []float64, n int, t l
 	}
 	h := c.Posterior.Head
 	k := h.Logits
-	logp, margin = evaluated(h, c.Posterior.Affine, logits, n, c.Lambda0, func(e *evaluator, logp, a []float64, i int) float64 {
+	one := func(e *evaluator, logp, a []float64, i int) float64 {
 		return e.mf0(logp, a, variance[i*k:(i+1)*k], t)
-	})
+	}
+	logp, margin = evaluated(h, c.Posterior.Affine, logits, n, c.Lambda0, one)
 	c.correct(MF0, logp)
 	return logp, margin
 }

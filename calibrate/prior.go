@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/parallel"
@@ -99,6 +100,17 @@ func Thin(labels []int, prior []float64) (kept []int) {
 		}
 	}
 	return kept
+}
+
+// ConfidencesDiffer reports whether the means of confidence in two samples differ by more than four standard errors and
+// a hundredth, and returns these means. In unlabelled data and in a sample of the validation data with the same class
+// frequencies they do not, if only the frequencies differ.
+func ConfidencesDiffer(a, b []float64) (meanA, meanB float64, differ bool) {
+	const many, much = 4, 0.01
+	meanA, varianceA := stat.MeanVariance(a, nil)
+	meanB, varianceB := stat.MeanVariance(b, nil)
+	stdErr := math.Sqrt(varianceA/float64(len(a)) + varianceB/float64(len(b)))
+	return meanA, meanB, math.Abs(meanA-meanB) > math.Max(many*stdErr, much)
 }
 
 // PriorEstimate is the class frequencies of unlabelled data, with intervals.

@@ -100,7 +100,8 @@ func TestAPriorGivesTheExactProbabilitiesOfOtherFrequencies(t *testing.T) {
 		exact := s.logits(x, use)
 		norm := floats.LogSumExp(exact)
 		for k, a := range exact {
-			if at := 3*i + k; !approx.Equal(got.LogP[at], a-norm, 1e-5) || got.LogP[at] != byName[at] || own[at] != network[at] {
+			at := 3*i + k
+			if !approx.Equal(got.LogP[at], a-norm, 1e-5) || got.LogP[at] != byName[at] || own[at] != network[at] {
 				t.Fatalf("log p[%d] of example %d is %v, by name %v, want %v", k, i, got.LogP[at], byName[at], a-norm)
 			}
 		}
@@ -118,7 +119,8 @@ func TestAPriorKeepsTheDigitsOfSureClasses(t *testing.T) {
 	t.Parallel()
 	logp := []float64{-1e-30, -70, -math.Inf(1)}
 	applyPrior(logp, []float64{math.Log(2), 0, 0})
-	if want := -math.Exp(-70) / 2; !approx.Relative(logp[0], want, 1e-12) || !approx.Relative(logp[1], -70-math.Log(2), 1e-15) ||
+	want := -math.Exp(-70) / 2
+	if !approx.Relative(logp[0], want, 1e-12) || !approx.Relative(logp[1], -70-math.Log(2), 1e-15) ||
 		!math.IsInf(logp[2], -1) {
 		t.Errorf("%v, want %v first", logp, want)
 	}
@@ -234,7 +236,8 @@ func TestClassesWithoutExamplesKeepTheirFrequencies(t *testing.T) {
 	if want := []float64{0.65, 0.35, 0.25}; !floats.EqualApprox(f, want, 1e-12) {
 		t.Fatalf("frequencies %v, want %v", f, want)
 	}
-	e, err := EstimatePrior(t.Context(), c, s.draw(3, 400, []float64{0.05, 0.9, 0.05}), []float64{0.5, 0.4995, 0.0005}, 1000)
+	b := s.draw(3, 400, []float64{0.05, 0.9, 0.05})
+	e, err := EstimatePrior(t.Context(), c, b, []float64{0.5, 0.4995, 0.0005}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

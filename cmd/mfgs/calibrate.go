@@ -322,26 +322,32 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	if s := r.Recommendation.Score; s != nil && !s.Served {
 		fmt.Fprintf(&b, "\n%s", wrapText("recommended score  ", printable(s.Sentence)))
 	}
-	if r.Validation.SyntheticOOD != nil {
-		fmt.Fprintf(&b, "\nOOD detection: synthetic images (n = %s)\n", count(r.Examples.SyntheticOOD))
-		out := detectionTable()
-		for i, s := range r.Validation.SyntheticOOD {
-			name := methodName(s.Name)
-			if s.Name == "learned" {
-				name += ", from these"
-			} else if i > 0 && s.Name != r.OODScore.Name && s.Name != "leverage" {
-				continue
-			}
-			out.row(name, detection(s.OOD)...)
-		}
-		_ = out.write(&b)
-	}
+	writeSynthetic(&b, r)
 	fmt.Fprintln(&b)
 	_ = temperatures(r.Temperatures).write(&b)
 	writeDecisions(&b, r.Decisions)
 	writeRecords(&b, r.Bad, r.Ignored)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeSynthetic writes how well scores detect synthetic OOD images, if there are any.
+func writeSynthetic(b *strings.Builder, r *calibration.Report) {
+	if r.Validation.SyntheticOOD == nil {
+		return
+	}
+	fmt.Fprintf(b, "\nOOD detection: synthetic images (n = %s)\n", count(r.Examples.SyntheticOOD))
+	out := detectionTable()
+	for i, s := range r.Validation.SyntheticOOD {
+		name := methodName(s.Name)
+		if s.Name == "learned" {
+			name += ", from these"
+		} else if i > 0 && s.Name != r.OODScore.Name && s.Name != "leverage" {
+			continue
+		}
+		out.row(name, detection(s.OOD)...)
+	}
+	_ = out.write(b)
 }
 
 func headline(h calibration.HeadInfo) string {
@@ -452,12 +458,6 @@ func writeFrequencies(b *strings.Builder, r *calibration.Report) {
 		title = fmt.Sprintf("class frequencies in use, estimated from %s unlabelled examples", count(p.Examples))
 	}
 	fmt.Fprintf(b, "\n%s\n", title)
-	change := func(c int) float64 { return math.Abs(math.Log(f[c].Use / f[c].Validation)) }
-	order := make([]int, len(f))
-	for c := range order {
-		order[c] = c
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(change(b), change(a)) })
 	const most = 10
 	t := table{align: "lrrr"}
 	head := []string{"validation data", "in use"}
@@ -465,7 +465,7 @@ func writeFrequencies(b *strings.Builder, r *calibration.Report) {
 		head = append(head, "95 % interval")
 	}
 	t.row("class", head...)
-	for _, c := range order[:min(most, len(f))] {
+	for _, c := range bundle.ByChange(f)[:min(most, len(f))] {
 		row := []string{percent(f[c].Validation), percent(f[c].Use)}
 		if p != nil {
 			row = append(row, percent(p.Low[c])+" to "+percent(p.High[c]))

@@ -22,8 +22,8 @@ func (p *program) eval() *cli.Command {
 		UsageText: "mfgs eval --bundle DIR --test SPEC [--ood NAME=SPEC]... [--methods A,B,C]",
 		Description: `Measures probabilities on --test and --shift, and OOD scores on --test against --ood, with 95 %
 bootstrap intervals, and recommends a method for the probabilities and an OOD score. The test data must not have been used in training or
-calibration. The default methods are mle, ts, mf0, ood_score (the bundle's OOD score) and leverage. All
-methods:
+calibration. The default methods are mle, ts, matrix if the bundle has it, mf0, ood_score (the bundle's OOD score) and
+leverage. All methods:
 
 ` + describeMethods() + `
 
@@ -65,7 +65,7 @@ func evalFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` out-of-distribution data (labels are ignored); may be repeated; auto: synthetic images made from the test images"},
 		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` labelled data under distribution shift; may be repeated"},
 		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "also measure each class of the test data, or each label"},
-		&choice{&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` methods to compare [mle,ts,mf0,ood_score,leverage]"}, bench.Methods()},
+		&choice{&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` methods to compare [mle,ts,mf0,ood_score,leverage and, if the bundle has it, matrix]"}, bench.Methods()},
 		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` training data for scores that must be fitted [that of the calibration]"},
 		countFlag("bins", methodFlags, fmt.Sprintf("`N` bins of ECE, debiased calibration error, class-wise ECE and reliability diagrams [%d; %d with 1,000 or more classes]", metrics.DefaultBins(2), metrics.DefaultBins(1000))),
 		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` random seed [0]"},

@@ -123,7 +123,9 @@ func labelled(c *counter) *metrics.Labelled {
 	if c == nil {
 		return nil
 	}
-	return &metrics.Labelled{InDomain: c.Result(), Reliability: c.Reliability(), Selective: c.Selective(), ClassChanges: c.changes}
+	return &metrics.Labelled{
+		InDomain: c.Result(), Reliability: c.Reliability(), Selective: c.Selective(), ClassChanges: c.changes,
+	}
 }
 
 // counter measures probabilities on one labelled set.

@@ -73,9 +73,9 @@ const (
 // All are the options that errors name.
 var All = []Name{
 	Alpha, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
-	Features, Force, KeepClass, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel, NoProbe, OOD,
-	OODScore, Out, Output, PrecomputedFeatures, Preprocess, Prior, Provider, Resume, Sets, Shard, Structure,
-	TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
+	Features, Force, KeepClass, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel,
+	NoProbe, OOD, OODScore, Out, Output, PrecomputedFeatures, Preprocess, Prior, Provider, Resume, Sets, Shard,
+	Structure, TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }
 
 // wordEnd matches the boundary between two words of a name.

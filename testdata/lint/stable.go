@@ -22,11 +22,11 @@ var Stable = map[string][]string{
 	"wrap": nil, "wrap/calibration": nil, // all
 
 	"wrap/bundle": {
-		"ChoiceInfo", "Damping", "Figures", "Head", "Validation", "Preprocessing", "PreprocessSource", "Proof", "Reference",
+		"ChoiceInfo", "ClassFrequency", "Damping", "Figures", "Head", "Validation", "Preprocessing", "PreprocessSource", "Proof", "Reference",
 		"Role", "ScoreInfo", "Settings", "Summary", "TemperatureInfo",
 	},
 	"calibrate": {
-		"Candidate", "Choice", "Covariance", "Damping", "Method", "Structure",
+		"Candidate", "Choice", "Covariance", "Damping", "Method", "PriorEstimate", "Structure",
 	},
 	"calibrate/conformal": {"Decisions", "Plan", "Rule", "Score", "Sets"},
 	"calibrate/drift":     {"Reference"},

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -295,6 +296,28 @@ func (m *Manifest) CalibrationSettings() Settings {
 		s.MaxBad = max(s.MaxBad, d.Bad)
 	}
 	return s
+}
+
+// ResolvePrior returns the class frequencies in use that [Settings.Prior] asks for, [C], nil if there are none. Classes
+// that it does not name share the rest in the proportions of ClassFrequencies. No frequency is below 1e-9, so that no
+// class is impossible.
+func (m *Manifest) ResolvePrior() ([]float64, error) {
+	if m.Settings == nil || m.Settings.Prior == nil {
+		return nil, nil
+	}
+	return resolvePrior(m.Settings.Prior, m.Labels, m.ClassFrequencies)
+}
+
+// PriorName returns what a class is called in [Settings.Prior]: its name, or its index if it has none of its own.
+func (m *Manifest) PriorName(class int) string {
+	index := strconv.Itoa(class)
+	if class >= len(m.Labels) {
+		return index
+	}
+	if c, err := classOf(m.Labels[class], m.Labels, len(m.Labels)); err != nil || c != class {
+		return index
+	}
+	return m.Labels[class]
 }
 
 // Preprocessing says how images become the model's input, and how we know. A model with several inputs takes

@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -35,6 +37,17 @@ type ClassFrequency struct {
 	Class      string  `json:"class"` // its name, or its index if it has none of its own
 	Validation float64 `json:"validation"`
 	Use        float64 `json:"use"`
+}
+
+// ByChange returns the indices of classes, those whose frequency changes most, in logarithms, first.
+func ByChange(all []ClassFrequency) []int {
+	order := make([]int, len(all))
+	for c := range order {
+		order[c] = c
+	}
+	change := func(f ClassFrequency) float64 { return math.Abs(math.Log(f.Use / f.Validation)) }
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(change(all[b]), change(all[a])) })
+	return order
 }
 
 // ScoreInfo says which out-of-distribution score was selected, and why.

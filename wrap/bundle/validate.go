@@ -410,3 +410,23 @@ func (c *checks) settings(m *Manifest) {
 	}
 	c.that(s.Decisions == plan, "settings.decisions does not match decisions")
 }
+
+// prior checks class_frequencies, and that settings.prior can be resolved.
+func (c *checks) prior(m *Manifest) {
+	if f := m.ClassFrequencies; f != nil {
+		c.that(!m.Head.MultiLabel(), "class_frequencies is for classes that exclude each other, and the head is multi-label")
+		c.that(len(f) == m.Head.Classes(), "class_frequencies has %d numbers for %d classes", len(f), m.Head.Classes())
+		for _, v := range f {
+			c.that(v > 0 && v <= 1, "class_frequencies has %v, want more than 0 and at most 1", v)
+		}
+	}
+	if m.Settings == nil || m.Settings.Prior == nil {
+		return
+	}
+	c.that(m.ClassFrequencies != nil, "settings.prior needs class_frequencies")
+	c.that(m.Probabilities != nil && m.Probabilities.Method != calibrate.MLE, "probabilities.method is mle, and settings.prior corrects only the other methods")
+	if c.err == nil {
+		_, err := m.ResolvePrior()
+		c.nested("settings", err)
+	}
+}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
-
-	"gonum.org/v1/gonum/stat"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
@@ -49,7 +46,9 @@ func (u *update) changePrior(ctx context.Context, to *target) (*Report, error) {
 	if u.valTrained() {
 		ofVal = ofVal.LeaveOneOut()
 	}
-	report := &Report{Bundle: to.dir, Head: HeadInfo{Head: m.Head}, Preprocess: u.in.preprocess, Bad: []string{}, Ignored: []string{}}
+	report := &Report{
+		Bundle: to.dir, Head: HeadInfo{Head: m.Head}, Preprocess: u.in.preprocess, Bad: []string{}, Ignored: []string{},
+	}
 	if unlabelled != nil {
 		if report.Prior, err = u.estimate(ctx, &m, ofVal, val, unlabelled); err != nil {
 			return nil, err
@@ -111,7 +110,8 @@ func (u *update) readForPrior(ctx context.Context, cfg *Config) (val, unlabelled
 		}
 	}
 	val, err = u.readVal(ctx, cfg)
-	if err != nil && ctx.Err() == nil && u.Val == "" && cfg.Decisions == (conformal.Plan{}) && u.manifest.ClassFrequencies != nil {
+	needed := u.Val != "" || cfg.Decisions != (conformal.Plan{}) || u.manifest.ClassFrequencies == nil
+	if err != nil && ctx.Err() == nil && !needed {
 		u.log.warn(fmt.Sprintf("figures are those of the validation data, and there is no reference for drift, since the validation data was not read: %v", err))
 		return nil, unlabelled, nil
 	}
@@ -152,8 +152,8 @@ func (u *update) judge(
 	ctx context.Context, m *bundle.Manifest, f *calibrate.Fitted, ofVal *calibrate.Calibration, val *rows.Batch,
 ) (figures Validation, recommendation metrics.Recommendation, err error) {
 	tuning, thresholds := split(val, m.Settings.Decisions)
-	old := m.Validation
-	if figures, recommendation, err = judge(ctx, m, f, ofVal, heldOut{val, tuning, thresholds, nil}, u.log); err != nil {
+	old, data := m.Validation, heldOut{val, tuning, thresholds, nil}
+	if figures, recommendation, err = judge(ctx, m, f, ofVal, data, u.log); err != nil {
 		return figures, recommendation, err
 	}
 	for _, x := range []struct{ to, from *bundle.Figures }{
@@ -196,11 +196,8 @@ func (u *update) estimate(
 // same class frequencies: then not only these differ, and their estimate means little.
 func otherShift(m *bundle.Manifest, c, ofVal *calibrate.Calibration, val, unlabelled *rows.Batch) (warning string) {
 	p, _ := m.ResolvePrior() // the manifest is valid
-	expected, variance := stat.MeanVariance(confidences(ofVal, prior(p).sample(val)), nil)
-	got, otherVariance := stat.MeanVariance(confidences(c, unlabelled), nil)
-	n, others := float64(prior(p).sample(val).N), float64(unlabelled.N)
-	const many, much = 4, 0.01
-	if d := math.Abs(got - expected); d > many*math.Sqrt(variance/n+otherVariance/others) && d > much {
+	in := confidences(ofVal, prior(p).sample(val))
+	if got, expected, differ := calibrate.ConfidencesDiffer(confidences(c, unlabelled), in); differ {
 		return fmt.Sprintf("the mean confidence in the unlabelled data is %.2f, in validation data with these class frequencies %.2f: more than the frequencies differ, and their estimate may be wrong", got, expected)
 	}
 	return ""

@@ -87,7 +87,8 @@ type heldOut struct{ all, tuning, thresholds, ood *rows.Batch }
 // judge completes a manifest with what follows from a fit and validation data: class frequencies, decisions, figures
 // and the reference of drift, all for the class frequencies in use. ofVal is the fit's calibration for validation data.
 func judge(
-	ctx context.Context, m *bundle.Manifest, f *calibrate.Fitted, ofVal *calibrate.Calibration, data heldOut, log *journal,
+	ctx context.Context, m *bundle.Manifest, f *calibrate.Fitted, ofVal *calibrate.Calibration, data heldOut,
+	log *journal,
 ) (figures Validation, recommendation metrics.Recommendation, err error) {
 	prior, err := priorOf(m, &f.Calibration, ofVal, data.all)
 	if err != nil {

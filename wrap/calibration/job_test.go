@@ -247,7 +247,8 @@ func TestJobsOfOddShapes(t *testing.T) {
 // Settings that come to the same are the same calibration: what was asked for may be named or found.
 func TestAutoIsTheDefaultStructure(t *testing.T) {
 	t.Parallel()
-	if s := (bundle.Settings{}).Complete(); !reflect.DeepEqual(s, bundle.Settings{Structure: calibrate.Auto}.Complete()) {
+	s, auto := bundle.Settings{}.Complete(), bundle.Settings{Structure: calibrate.Auto}.Complete()
+	if !reflect.DeepEqual(s, auto) {
 		t.Errorf("%+v", s)
 	}
 }

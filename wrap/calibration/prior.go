@@ -14,7 +14,8 @@ import (
 type prior []float64
 
 // priorOf returns the prior that a manifest's settings ask for. It records the class frequencies of the validation
-// data val in the manifest, which has them already if val is nil, and corrects the probabilities of a calibration and of ofVal, the calibration for val.
+// data val in the manifest, which has them already if val is nil, and corrects the probabilities of a calibration and
+// of ofVal, the calibration for val.
 func priorOf(m *bundle.Manifest, c, ofVal *calibrate.Calibration, val *rows.Batch) (prior, error) {
 	if c.Posterior.Head.MultiLabel() {
 		return nil, nil

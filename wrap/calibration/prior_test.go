@@ -160,7 +160,8 @@ func TestAnUpdateChangesClassFrequencies(t *testing.T) {
 	test := draw(3, 4000, use...)
 	dir := t.TempDir()
 	c := Config{
-		PrecomputedFeatures: true, Train: draw(1, 600, equal...).file(t, false), Val: draw(2, 3000, equal...).file(t, true),
+		PrecomputedFeatures: true,
+		Train:               draw(1, 600, equal...).file(t, false), Val: draw(2, 3000, equal...).file(t, true),
 		Out: filepath.Join(dir, "b"), Classes: []string{"a", "b", "c", "d"}, KeepCurvature: true,
 	}
 	c.Decisions = conformal.Plan{Alpha: 0.06}
@@ -171,7 +172,8 @@ func TestAnUpdateChangesClassFrequencies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := given.ClassFrequencies; len(f) != 4 || f[0].Class != "a" || f[0].Use != 0.7 || !approx.Equal(f[2].Use, 0.05, 0.01) {
+	f := given.ClassFrequencies
+	if len(f) != 4 || f[0].Class != "a" || f[0].Use != 0.7 || !approx.Equal(f[2].Use, 0.05, 0.01) {
 		t.Errorf("frequencies %+v", given.ClassFrequencies)
 	}
 	best, missed := test.figuresOf(t, exact)
@@ -193,8 +195,8 @@ func TestAnUpdateChangesClassFrequencies(t *testing.T) {
 	}
 	for k, v := range use {
 		p := r.Prior
-		if !approx.Equal(p.Frequencies[k], v, 0.06) || !(p.Low[k] <= p.Frequencies[k] && p.Frequencies[k] <= p.High[k]) ||
-			p.High[k]-p.Low[k] > 0.2 || r.ClassFrequencies[k].Use != p.Frequencies[k] {
+		inside := p.Low[k] <= p.Frequencies[k] && p.Frequencies[k] <= p.High[k] && p.High[k]-p.Low[k] < 0.2
+		if !approx.Equal(p.Frequencies[k], v, 0.06) || !inside || r.ClassFrequencies[k].Use != p.Frequencies[k] {
 			t.Errorf("frequency %v of class %d in %v to %v, want %v", p.Frequencies[k], k, p.Low[k], p.High[k], v)
 		}
 	}
@@ -208,7 +210,8 @@ func TestAnUpdateChangesClassFrequencies(t *testing.T) {
 	}
 
 	// Data as in validation differ by no more than chance, and take the correction back.
-	if r, err = Update(t.Context(), UpdateConfig{Bundle: other, Unlabelled: draw(8, 500, equal...).file(t, false)}); err != nil {
+	same := draw(8, 500, equal...).file(t, false)
+	if r, err = Update(t.Context(), UpdateConfig{Bundle: other, Unlabelled: same}); err != nil {
 		t.Fatal(err)
 	}
 	if r.Prior == nil || r.Prior.Significant || r.ClassFrequencies != nil {
@@ -225,7 +228,7 @@ func TestAnUpdateChangesClassFrequencies(t *testing.T) {
 	}
 
 	// More training data keep the prior.
-	if _, err := Update(t.Context(), UpdateConfig{Bundle: exact, Prior: map[string]float64{"3": 0.9}, Force: true}); err != nil {
+	if _, err := Update(t.Context(), UpdateConfig{Bundle: exact, Prior: map[string]float64{"3": 0.9}}); err != nil {
 		t.Fatal(err)
 	}
 	r, err = Update(t.Context(), UpdateConfig{Bundle: exact, Train: draw(9, 600, equal...).file(t, false)})
@@ -245,7 +248,9 @@ func TestAPriorWithoutValidationData(t *testing.T) {
 	equal, use := []float64{0.25, 0.25, 0.25, 0.25}, []float64{0.1, 0.1, 0.1, 0.7}
 	dir := t.TempDir()
 	val := draw(2, 1000, equal...).file(t, true)
-	c := Config{PrecomputedFeatures: true, Train: draw(1, 600, equal...).file(t, false), Val: val, Out: filepath.Join(dir, "b")}
+	c := Config{
+		PrecomputedFeatures: true, Train: draw(1, 600, equal...).file(t, false), Val: val, Out: filepath.Join(dir, "b"),
+	}
 	mustCalibrate(t, c)
 	d := c
 	d.Decisions, d.Out = conformal.Plan{Alpha: 0.1}, filepath.Join(dir, "decided")
@@ -274,7 +279,8 @@ func TestMoreThanFrequenciesDiffers(t *testing.T) {
 	t.Parallel()
 	equal := []float64{0.25, 0.25, 0.25, 0.25}
 	c := Config{
-		PrecomputedFeatures: true, Train: draw(1, 600, equal...).file(t, false), Val: draw(2, 1000, equal...).file(t, true),
+		PrecomputedFeatures: true,
+		Train:               draw(1, 600, equal...).file(t, false), Val: draw(2, 1000, equal...).file(t, true),
 		Out: filepath.Join(t.TempDir(), "b"),
 	}
 	mustCalibrate(t, c)

@@ -48,15 +48,16 @@ type UpdateConfig struct {
 	Progress func(wrap.Progress)
 }
 
-// Update adds training data to a bundle, or changes the class frequencies in use. On error the bundle is left unchanged.
+// Update adds training data to a bundle, or changes the class frequencies in use. On error the bundle is left
+// unchanged.
 //
 // With training data it adds them to the sums of the bundle's curvature, and tunes damping
 // and temperatures again. The result is what Calibrate makes from the old data followed by the new, up to the
 // rounding of sums; the old data are not read.
 //
 // With class frequencies alone it keeps posterior, temperatures and scores, and reads validation data only: to set the
-// thresholds of decisions and to measure a sample of the data in use. Without them it can correct the probabilities of a
-// bundle that has no decisions.
+// thresholds of decisions and to measure a sample of the data in use. Without validation data it can correct the
+// probabilities of a bundle that has no decisions.
 func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/internal/chart"
 	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // sets is the section on decisions: abstention and prediction sets.
@@ -230,6 +231,9 @@ func (v *view) provenance() section {
 	}
 	add("posterior", "%s structure, %s covariance", b.Structure, b.Covariance)
 	add("probabilities", "%s", b.Probabilities.Reason)
+	if n := len(b.ClassFrequencies); n > 0 {
+		add("class frequencies", "corrected for those in use: %s", frequencies(b.ClassFrequencies))
+	}
 	add("score", "%s", b.OODScore.Reason)
 	for _, set := range d.Sets {
 		add(v.set(set.Name), "%s, %s", set.Spec, plural(set.N, "example"))
@@ -246,4 +250,18 @@ func (v *view) provenance() section {
 	}
 	s.Tables = []table{t}
 	return s
+}
+
+// frequencies lists the classes whose frequencies in use differ most from those of the validation data.
+func frequencies(all []bundle.ClassFrequency) string {
+	const most = 10
+	var parts []string
+	for _, c := range bundle.ByChange(all)[:min(most, len(all))] {
+		f := all[c]
+		parts = append(parts, fmt.Sprintf("%s %s (validation data %s)", f.Class, percent.write(f.Use), percent.write(f.Validation)))
+	}
+	if n := len(all) - most; n > 0 {
+		parts = append(parts, fmt.Sprintf("%s with smaller changes", plural(n, "other class")))
+	}
+	return strings.Join(parts, ", ")
 }
