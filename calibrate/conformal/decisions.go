@@ -119,7 +119,10 @@ type Decisions struct {
 	OOD         *Rule `yaml:"ood,omitempty,flow" json:"ood,omitempty"`
 	Set         *Sets `yaml:"prediction_set,omitempty" json:"prediction_set,omitempty"`
 
-	MultiLabel bool     `yaml:"multi_label,omitempty" json:"multi_label,omitempty"`
+	MultiLabel bool `yaml:"multi_label,omitempty" json:"multi_label,omitempty"`
+	// InUse says that the examples have the frequencies of classes in use, which are not those of the validation data.
+	InUse bool `yaml:"in_use,omitempty" json:"in_use,omitempty"`
+
 	Guarantees []string `yaml:"guarantees" json:"guarantees"` // for people
 }
 
@@ -218,8 +221,18 @@ func (d *Decisions) guarantees() (all []string) {
 		}
 		say("%s, averaged over draws of %d validation examples", what, s.Examples)
 	}
+	if d.InUse {
+		say("these guarantees hold for new inputs from the distribution of the validation data but with the class frequencies in use, and not under any other distribution shift")
+		return all
+	}
 	say("these guarantees hold for new inputs from the distribution of the validation data, and not under distribution shift")
 	return all
+}
+
+// SetInUse says that the examples have the frequencies of classes in use.
+func (d *Decisions) SetInUse() {
+	d.InUse = true
+	d.Guarantees = d.guarantees()
 }
 
 // The reasons for abstaining.

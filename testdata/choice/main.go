@@ -117,7 +117,7 @@ func run(ctx context.Context, in folders, out string, draws int) error {
 	if err := (&wrap.Runtime{}).Load(ctx); err != nil {
 		return err
 	}
-	losses := map[int][]loss{}
+	losses, changes := map[int][]loss{}, []correction{}
 	for _, n := range networks(in) {
 		log.Print(n.Name)
 		opened, err := n.Open(ctx)
@@ -133,7 +133,7 @@ func run(ctx context.Context, in folders, out string, draws int) error {
 			for draw := range draws {
 				rng := rand.New(rand.NewPCG(uint64(draw), uint64(size)))
 				order := rng.Perm(pool.N)
-				l, err := measure(ctx, curvature, pool.Pick(order[:size]), pool.Pick(order[size:]))
+				l, err := lossOf(ctx, curvature, pool.Pick(order[:size]), pool.Pick(order[size:]))
 				if err != nil {
 					return fmt.Errorf("%s: draw %d of %d: %w", n.Name, draw, size, err)
 				}
@@ -141,12 +141,22 @@ func run(ctx context.Context, in folders, out string, draws int) error {
 				losses[size] = append(losses[size], l)
 			}
 		}
+		for draw := range draws {
+			of, err := correct(ctx, curvature, pool, draw)
+			if err != nil {
+				return fmt.Errorf("%s: draw %d of class frequencies: %w", n.Name, draw, err)
+			}
+			for _, x := range of {
+				x.network = n.Name
+				changes = append(changes, x)
+			}
+		}
 	}
-	return writePage(out, networks(in), losses)
+	return writePage(out, networks(in), losses, changes)
 }
 
-// measure fits on validation examples and measures on test examples.
-func measure(ctx context.Context, curvature *calibrate.Curvature, val, test *rows.Batch) (loss, error) {
+// lossOf fits on validation examples and measures on test examples.
+func lossOf(ctx context.Context, curvature *calibrate.Curvature, val, test *rows.Batch) (loss, error) {
 	rule, err := calibrate.Fit(ctx, curvature, val, nil, calibrate.FitOptions{})
 	if err != nil {
 		return loss{}, err

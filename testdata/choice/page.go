@@ -14,12 +14,12 @@ const (
 )
 
 // writePage writes docs/evidence/choice.md.
-func writePage(file string, networks []trained.Network, losses map[int][]loss) error {
-	return evidence.Write(file, title, command, text(networks, losses))
+func writePage(file string, networks []trained.Network, losses map[int][]loss, changes []correction) error {
+	return evidence.Write(file, title, command, text(networks, losses, changes))
 }
 
 // text is the page below its first lines. Its conclusions are to be checked when tables change.
-func text(networks []trained.Network, losses map[int][]loss) string {
+func text(networks []trained.Network, losses map[int][]loss, changes []correction) string {
 	var b strings.Builder
 	overall(&b, networks, losses)
 	all := b.String()
@@ -28,7 +28,14 @@ func text(networks []trained.Network, losses map[int][]loss) string {
 	by := b.String()
 	b.Reset()
 	likelihood(&b, networks, losses)
-	return fmt.Sprintf(page, draws, all, by, b.String())
+	nlls := b.String()
+	b.Reset()
+	var names []string
+	for _, n := range networks {
+		names = append(names, n.Name)
+	}
+	corrections(&b, names, changes)
+	return fmt.Sprintf(page, draws, all, by, nlls, b.String())
 }
 
 const page = `
@@ -65,6 +72,17 @@ loss, because its prior leaves temperature scaling where the labels do not say o
 those of the network, so ` + "`mfgs calibrate`" + ` says how often. Selecting it only if the validation data support it keeps
 the network's classes elsewhere. The tables have no intervals.
 
+## Class frequencies
+
+` + "`--prior`" + ` corrects the probabilities where the classes in use are not as frequent as in the validation data. Here the
+validation data are 1,000 examples, or a third of what there is. Half of the rest is unlabelled, the other half is for
+testing. Both were thinned to class frequencies drawn uniformly from all possible ones (a Dirichlet distribution with all
+parameters 1), of the classes that have validation examples. The table has the mean NLL on the test examples without a
+correction, with one for the true frequencies, and with frequencies estimated from 100 and from 1,000 unlabelled
+examples; then how much an estimate changes the NLL where the frequencies are in fact those of the validation data. A
+dash stands for too few examples.
+
+%s
 ## Alternatives
 
 These were measured once, when the rule was developed. The command above does not repeat them. Those about matrix scaling

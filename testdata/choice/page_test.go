@@ -14,7 +14,7 @@ func TestThePageIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := evidence.Frame(evidence.Page(title, command, text(networks(folders{}), nil)))
+	want := evidence.Frame(evidence.Page(title, command, text(networks(folders{}), nil, nil)))
 	if got := evidence.Frame(string(published)); !slices.Equal(got, want) {
 		t.Errorf("docs/evidence/choice.md has\n%q\nwant\n%q", got, want)
 	}

@@ -111,6 +111,7 @@
 //	  class_conditional        the settings                                          –  (2)
 //	  examples                 that thresholds are set on                            –   2
 //	  multi_label              true: of independent labels                           –  (2)
+//	  in_use                   true: the examples have the frequencies of settings.prior – (2)
 //	  uncertainty, ood         threshold in 0 … 1 of what is answered; the number of
 //	                           examples it was set on, of accepted ones and, with a
 //	                           target_error, of wrong ones among these               –  (2)

@@ -176,9 +176,10 @@ func (c *checks) format2(m *Manifest) {
 	c.reference(m)
 	if d := m.Decisions; d != nil {
 		c.nested("decisions", d.Check(m.Head.Classes(), m.Head.MultiLabel()))
-		tuned := m.Validation.After.N                           // one half; the other sets thresholds
-		thinned := m.Settings != nil && m.Settings.Prior != nil // to the frequencies of classes in use
-		c.that(thinned || d.Examples == tuned || d.Examples == tuned-1,
+		tuned := m.Validation.After.N // one half; the other sets thresholds
+		prior := m.Settings != nil && m.Settings.Prior != nil
+		c.that(d.InUse == prior, "decisions.in_use is %t, and settings.prior is there: %t", d.InUse, prior)
+		c.that(d.InUse || d.Examples == tuned || d.Examples == tuned-1,
 			"decisions: examples is %d, want the other half of the validation data: held_out has %d", d.Examples, tuned)
 	}
 	c.that(m.Probabilities != nil, "probabilities is missing")

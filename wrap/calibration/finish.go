@@ -107,6 +107,9 @@ func judge(
 		return figures, recommendation, err
 	}
 	log.warn(warning)
+	if prior != nil && m.Decisions != nil {
+		m.Decisions.SetInUse()
+	}
 	if figures, recommendation, err = measureValidation(ctx, f, ofVal, tuning, data.ood, log); err != nil {
 		return figures, recommendation, err
 	}
