@@ -61,20 +61,43 @@ func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
 //	Σ_j z_j² + (|x|² - Σ_j (q_jᵀx)²)/(σ²+δ) = Σ_j (1 - (λ_j+δ)/(σ²+δ)) z_j² + |x|²/(σ²+δ).
 //
 // This form is for graphs, where the product z takes most of the time: r columns are fewer than d, the nearest class
-// would need another product with all means, and z may be float32 because x was subtracted in float64.
+// would need another product with all means, and most of z may be float32 because x was subtracted in float64. But
+// where λ_j is far above σ², terms are far above their sum, and z_j is float64.
 func ownDistance[V any](t Terms[V], fitted Tensors, direction V) V {
-	means, whitening := fitted.Of("means"), fitted.Of("whitening")
+	means, whitening, weights := fitted.Of("means"), fitted.Of("whitening"), fitted.Of("weights")
 	x := t.Sub(direction, t.OfClass("means", means.Data, means.Shape[1]))
-	z := t.Project(x, "whitening", whitening.Data, whitening.Shape[1])
-	return t.Add(t.MatMul(t.Mul(z, z), constant(t, fitted, "weights")),
-		t.Mul(t.SumSquares(x), constant(t, fitted, "rest")))
+	r := len(weights.Data)
+	from := slices.IndexFunc(weights.Data, func(w float64) bool { return w < -mostWeight }) // the eigenvalues ascend
+	if from < 0 {
+		from = r
+	}
+	sum := t.Mul(t.SumSquares(x), constant(t, fitted, "rest"))
+	if from > 0 {
+		z := t.Project(x, "whitening", columns(whitening.Data, r, 0, from), from)
+		sum = t.Add(sum, t.MatMul(t.Mul(z, z), t.Constant("weights", weights.Data[:from], 1)))
+	}
+	if from < r {
+		z := t.MatMul(x, t.Constant("leading", columns(whitening.Data, r, from, r), r-from))
+		sum = t.Add(sum, t.MatMul(t.Mul(z, z), t.Constant("weights", weights.Data[from:], 1)))
+	}
+	return sum
 }
 
-// directionRidge is the ridge of the directions' covariance, in units of its mean eigenvalue, and mostComponents
-// bounds r.
+// columns returns the columns [from,to) of a row-major matrix.
+func columns(x []float64, width, from, to int) []float64 {
+	out := make([]float64, 0, len(x)/width*(to-from))
+	for ; len(x) > 0; x = x[width:] {
+		out = append(out, x[from:to]...)
+	}
+	return out
+}
+
+// directionRidge is the ridge of the directions' covariance, in units of its mean eigenvalue, mostComponents bounds r,
+// and mostWeight the weights of what is computed in float32, whose rounding they multiply.
 const (
 	directionRidge = 1e-2
 	mostComponents = 512
+	mostWeight     = 8
 )
 
 func fitGuarded(t *Training) (Tensors, error) {

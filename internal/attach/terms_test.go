@@ -241,7 +241,11 @@ func served(t *testing.T, name string, x score.Examples) *score.Served {
 	if !ok {
 		t.Fatalf("there is no score %s", name)
 	}
-	f, err := s.Fit(nil)
+	var training *score.Training
+	if s.NeedsFitting() {
+		training = trainingOf(x.Link, x.K, x.D)
+	}
+	f, err := s.Fit(training)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +270,7 @@ func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 			layer.Temperatures{Act: 1.5, Ens: 0.5})
 		x.Margin = append(x.Margin, margin)
 	}
-	for _, name := range []string{"studentized", "mf0", "leverage", "energy", "gen", "entropy"} {
+	for _, name := range []string{score.Default, "studentized", "mf0", "leverage", "energy", "gen", "entropy"} {
 		s := served(t, name, x)
 		scores, shares, _ := s.Values(x)
 		for opset := uint64(7); opset <= 24; opset++ {
@@ -306,6 +310,78 @@ func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 					t.Errorf("%s, operator set %d, %v: scores %v and %v, share %v", name, opset, bad, got[0], got[1], share[1])
 				}
 			}
+		}
+	}
+}
+
+// With more features than components of the default score, and eigenvalues over five orders of magnitude, the graph's
+// product in float32 is good enough.
+func TestTheDefaultScoreOfManyFeaturesInAGraph(t *testing.T) {
+	t.Parallel()
+	const k, d, n, examples = 3, 600, 900, 20
+	rng := rand.New(rand.NewPCG(61, 62))
+	draw := func(class int) []float32 {
+		phi := make([]float32, d)
+		for j := range phi {
+			phi[j] = float32(3 * rng.NormFloat64() / math.Pow(float64(j+1), 0.9))
+		}
+		phi[class] += 3
+		return phi
+	}
+	training := &score.Training{
+		K: k, D: d, Link: layer.Softmax, N: n, Gram: make([]float64, d*d), Sum: make([]float64, d),
+		ClassSums: make([]float64, k*d), ClassCounts: make([]int, k), W: make([]float64, k*d), B: make([]float64, k),
+		Leverages: func(dst []float64, _ []float32, n int) error {
+			for i := range n {
+				dst[i] = 1 + 0.01*float64(i%7)
+			}
+			return nil
+		},
+	}
+	training.Sample.M = n
+	for i := range n {
+		phi := draw(i % k)
+		training.Sample.Features = append(training.Sample.Features, phi...)
+		training.ClassCounts[i%k]++
+		for j, v := range phi {
+			training.Sum[j] += float64(v)
+			training.ClassSums[i%k*d+j] += float64(v)
+			for l, u := range phi {
+				training.Gram[j*d+l] += float64(v) * float64(u)
+			}
+		}
+	}
+	training.Directions = training // of the features, in place of directions: the formula is the same
+	s, _ := score.Find(score.Default)
+	f, err := s.Fit(training)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := score.Examples{N: examples, K: k, D: d, Link: layer.Softmax}
+	weights, variances := make([]float32, d*k), make([]float32, d*k)
+	for i := range weights {
+		weights[i], variances[i] = float32(rng.NormFloat64()), 1
+	}
+	for i := range examples {
+		x.Features = append(x.Features, draw(i%k)...)
+	}
+	m, names := fusedSelector(t, 17, weights, variances, d, func(mf *fuse.MeanField) {
+		mf.Scores = []fuse.Score{{Name: s.Name, Double: true,
+			Emit: func(t *fuse.Terms) string { return f.Emit(attach.GraphOf(t)) }}, {Name: "leverage", Emit: (*fuse.Terms).Leverage}}
+		for i := range d {
+			mf.Forms.Weights[i*(k+1)+k] = 1
+		}
+	})
+	in := tensor.Tensor{Name: unit(1).Name, Shape: []int64{examples, d}, Data: x.Features}
+	out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Logits, x.Variance = out[fuse.Logits].Data.([]float32), widened(out[fuse.LogitVariance].Data.([]float32))
+	x.Leverage = widened(out[fuse.Scores+1].Data.([]float32))
+	for i, want := range f.Values(x) {
+		if got := out[fuse.Scores].Data.([]float64)[i]; !approx.Relative(got, want, 1e-6) {
+			t.Errorf("example %d: %v in the graph, want %v", i, got, want)
 		}
 	}
 }
