@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 
 	"gonum.org/v1/gonum/floats"
@@ -135,9 +136,17 @@ func corrections(w io.Writer, networks []string, all []correction) {
 			if unchanged[i] < draws[0] {
 				fmt.Fprint(w, " – |")
 			} else {
-				fmt.Fprintf(w, " %+.4f, %.4f |", change[i]/unchanged[i], worst[i])
+				fmt.Fprintf(w, " %.4f, %.4f |", rounded(change[i]/unchanged[i]), worst[i])
 			}
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// rounded returns zero for what would be printed as zero with a sign.
+func rounded(x float64) float64 {
+	if math.Abs(x) < 5e-5 {
+		return 0
+	}
+	return x
 }
