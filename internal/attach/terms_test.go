@@ -366,8 +366,10 @@ func TestTheDefaultScoreOfManyFeaturesInAGraph(t *testing.T) {
 		x.Features = append(x.Features, draw(i%k)...)
 	}
 	m, names := fusedSelector(t, 17, weights, variances, d, func(mf *fuse.MeanField) {
-		mf.Scores = []fuse.Score{{Name: s.Name, Double: true,
-			Emit: func(t *fuse.Terms) string { return f.Emit(attach.GraphOf(t)) }}, {Name: "leverage", Emit: (*fuse.Terms).Leverage}}
+		mf.Scores = []fuse.Score{
+			{Name: s.Name, Double: true, Emit: func(t *fuse.Terms) string { return f.Emit(attach.GraphOf(t)) }},
+			{Name: "leverage", Emit: (*fuse.Terms).Leverage},
+		}
 		for i := range d {
 			mf.Forms.Weights[i*(k+1)+k] = 1
 		}
