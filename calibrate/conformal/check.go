@@ -124,8 +124,12 @@ func (d *Decisions) checkError() error {
 // checkSet checks the sets of [Fit].
 func (d *Decisions) checkSet(classes int) error {
 	s := d.Set
+	examples := s.Examples == d.Examples
+	if d.InUse && d.ClassConditional { // these sets need no sample with the frequencies in use
+		examples = s.Examples >= d.Examples
+	}
 	switch n := len(s.Thresholds); {
-	case s.Score != d.Sets || s.Alpha != d.Alpha || s.MultiLabel != d.MultiLabel || s.Examples != d.Examples,
+	case s.Score != d.Sets || s.Alpha != d.Alpha || s.MultiLabel != d.MultiLabel || !examples,
 		s.Ranked() && s.MultiLabel:
 		return fmt.Errorf("prediction_set has score %.70q, alpha %v, multi_label %t and %d examples, want those of the decisions",
 			s.Score, s.Alpha, s.MultiLabel, s.Examples)

@@ -294,7 +294,11 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	b.WriteString(f.text())
 
 	methods := tuned(&r.Validation)
-	fmt.Fprintf(&b, "\nvalidation data (n = %s, ECE with %d bins)\n", count(r.Validation.Before.N), measure.DefaultBins(r.Head.Head.Head))
+	data := "validation data"
+	if corrected(r) {
+		data += " as in use"
+	}
+	fmt.Fprintf(&b, "\n%s (n = %s, ECE with %d bins)\n", data, count(r.Validation.Before.N), measure.DefaultBins(r.Head.Head.Head))
 	in := table{align: "lrrrr"}
 	in.row("", inDomainLabels()...)
 	for _, m := range methods {
@@ -443,32 +447,37 @@ func classLine(v *calibration.Validation) string {
 		plural(v.ClassChanges, "example"), percent(v.After.Error), percent(v.Before.Error))
 }
 
-// writeFrequencies lists the classes whose frequencies in use differ most, in logarithms, from those of the validation
-// data.
+// corrected reports whether the probabilities are corrected for class frequencies in use. Figures are then of a sample
+// of the validation data with these frequencies.
+func corrected(r *calibration.Report) bool {
+	return r.ClassFrequencies != nil && (r.PriorEstimate == nil || r.PriorEstimate.Significant)
+}
+
+// writeFrequencies lists the classes whose frequencies in use differ most from those of the validation data.
 func writeFrequencies(b *strings.Builder, r *calibration.Report) {
-	p, f := r.Prior, r.ClassFrequencies
+	e, f := r.PriorEstimate, r.ClassFrequencies
 	if f == nil {
-		if p != nil {
-			fmt.Fprintf(b, "\nclass frequencies: those of %s unlabelled examples differ from those of the validation\ndata by no more than chance: not corrected\n", count(p.Examples))
-		}
 		return
 	}
 	title := "class frequencies in use, as given"
-	if p != nil {
-		title = fmt.Sprintf("class frequencies in use, estimated from %s unlabelled examples", count(p.Examples))
+	if e != nil {
+		title = fmt.Sprintf("class frequencies in use, estimated from %s unlabelled examples", count(e.Examples))
+	}
+	if !corrected(r) {
+		title += ", not significant:\nnot corrected"
 	}
 	fmt.Fprintf(b, "\n%s\n", title)
 	const most = 10
 	t := table{align: "lrrr"}
 	head := []string{"validation data", "in use"}
-	if p != nil {
+	if e != nil {
 		head = append(head, "95 % interval")
 	}
 	t.row("class", head...)
 	for _, c := range bundle.ByChange(f)[:min(most, len(f))] {
 		row := []string{percent(f[c].Validation), percent(f[c].Use)}
-		if p != nil {
-			row = append(row, percent(p.Low[c])+" to "+percent(p.High[c]))
+		if e != nil {
+			row = append(row, percent(e.Low[c])+" to "+percent(e.High[c]))
 		}
 		t.row(printable(f[c].Class), row...)
 	}

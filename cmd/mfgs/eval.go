@@ -137,6 +137,9 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	f.add("bundle", e.Bundle.Path)
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", e.Bundle.Structure, e.Bundle.Covariance))
 	f.add("probabilities", e.Bundle.Probabilities.Reason)
+	if n := len(e.Bundle.ClassFrequencies); n > 0 {
+		f.add("class frequencies", "corrected for those in use")
+	}
 	if line := changesLine(e); line != "" {
 		f.add("predicted class", line)
 	}

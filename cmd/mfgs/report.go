@@ -74,7 +74,7 @@ func (p *program) reportHeldOut(
 		return nil
 	}
 	of := bench.Config{
-		Bundle: config.Out, Test: config.Val, Detailed: true, Runtime: config.Runtime, Progress: bar.work,
+		Bundle: config.Out, Test: config.Val, InUse: true, Detailed: true, Runtime: config.Runtime, Progress: bar.work,
 		MaxBad: config.MaxBad, Cache: config.Cache,
 	}
 	if config.NoModel {

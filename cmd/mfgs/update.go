@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
@@ -77,7 +78,7 @@ func (p *program) updateConfig(c *cli.Context, bar *progress) (calibration.Updat
 		return config, usagef(c.Command.Name, "--train and --prior are missing: give one of them")
 	case prior == "none":
 		config.Prior = map[string]float64{}
-	case slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(prior)):
+	case slices.Contains([]string{".yaml", ".yml"}, strings.ToLower(filepath.Ext(prior))):
 		var err error
 		config.Prior, err = readPrior(prior)
 		return config, err

@@ -22,7 +22,7 @@ var Stable = map[string][]string{
 	"wrap": nil, "wrap/calibration": nil, // all
 
 	"wrap/bundle": {
-		"ChoiceInfo", "ClassFrequency", "Damping", "Figures", "Head", "Validation", "Preprocessing", "PreprocessSource", "Proof", "Reference",
+		"ChoiceInfo", "ClassFrequency", "Damping", "Figures", "Head", "Validation", "Preprocessing", "PreprocessSource", "PriorEstimate", "Proof", "Reference",
 		"Role", "ScoreInfo", "Settings", "Summary", "TemperatureInfo",
 	},
 	"calibrate": {

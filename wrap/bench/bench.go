@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -254,41 +255,8 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommend
 		}
 	}
 	gathered := &detailCollector{b: b}
-	for _, s := range b.sets {
-		gathered.begin(s)
-		var decided *conformal.Tally
-		if b.manifest.Decisions != nil {
-			decided = conformal.NewTally(b.manifest.Decisions)
-		}
-		for batch, err := range s.source.Batches(ctx) {
-			if err != nil {
-				return nil, nil, err
-			}
-			if keep {
-				s.keep(batch)
-				err = b.checkMemory(s.data.N, s.Name())
-			}
-			if err == nil {
-				b.outcomes(s, batch, decided, gathered)
-				err = measure.AddPlain(plain, b.calibration, b.fitted, s.part, batch)
-			}
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", s.Name(), err)
-			}
-		}
-		if decided != nil {
-			b.decided = append(b.decided, DecisionResult{Set: s.Name(), Realised: decided.Result()})
-		}
-		gathered.end(s, decided)
-		if s.source.Size() < 0 {
-			err := s.source.Identify(ctx)
-			if err == nil {
-				err = b.warnOfUsed(ctx, s)
-			}
-			if err != nil {
-				return nil, nil, err
-			}
-		}
+	if err := b.measureSets(ctx, plain, keep, gathered); err != nil {
+		return nil, nil, err
 	}
 	results := make([]MethodResult, len(b.requests))
 	for i, r := range b.requests {
@@ -308,6 +276,82 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *metrics.Recommend
 		b.detail, err = gathered.detail(ctx, tallies)
 	}
 	return results, recommendation, err
+}
+
+// measureSets adds the sets to the tallies of plain methods, and keeps their rows for others.
+func (b *bench) measureSets(ctx context.Context, plain []*measure.Tally, keep bool, gathered *detailCollector) error {
+	inUse, testsUse := b.sampler(), 0.0
+	for _, s := range b.sets {
+		gathered.begin(s)
+		var decided *conformal.Tally
+		if b.manifest.Decisions != nil {
+			decided = conformal.NewTally(b.manifest.Decisions)
+		}
+		for batch, err := range s.source.Batches(ctx) {
+			if err != nil {
+				return err
+			}
+			if s.part.Role == measure.Test {
+				if batch = inUse.Of(batch); batch.N == 0 {
+					continue
+				}
+				for _, y := range batch.Labels {
+					testsUse += b.logUse(y)
+				}
+			}
+			if keep {
+				s.keep(batch)
+				err = b.checkMemory(s.data.N, s.Name())
+			}
+			if err == nil {
+				b.outcomes(s, batch, decided, gathered)
+				err = measure.AddPlain(plain, b.calibration, b.fitted, s.part, batch)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.Name(), err)
+			}
+		}
+		if decided != nil {
+			b.decided = append(b.decided, DecisionResult{Set: s.Name(), Realised: decided.Result()})
+		}
+		gathered.end(s, decided)
+		if s.source.Size() < 0 {
+			err := s.source.Identify(ctx)
+			if err == nil {
+				err = b.warnOfUsed(ctx, s)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if testsUse < 0 {
+		b.warnings = append(b.warnings, "test: its classes are as frequent as in the validation data, and the bundle is corrected for other frequencies in use: the figures are not those in use")
+	}
+	return nil
+}
+
+// sampler returns what InUse asks for, nil for all examples.
+func (b *bench) sampler() *calibrate.Sampler {
+	prior, _ := b.manifest.ResolvePrior() // the manifest is valid
+	if !b.InUse || prior == nil {
+		return nil
+	}
+	n := 0
+	for _, d := range b.manifest.Datasets {
+		if d.Role == bundle.Val {
+			n += d.Count
+		}
+	}
+	return calibrate.NewSampler(prior, b.manifest.ClassFrequencies, n)
+}
+
+// logUse is the logarithm of how many times as frequent a class is in use as in the validation data.
+func (b *bench) logUse(class int) float64 {
+	if b.calibration.Prior == nil {
+		return 0
+	}
+	return b.calibration.Prior[class]
 }
 
 // outcomes passes the served predictions of examples to the decisions and the report.

@@ -22,7 +22,10 @@ type Config struct {
 	// figures of several sets can be combined, see metrics.Certainty. The interval of each set is the same, up to the
 	// draws.
 	Shifts []NamedSpec
-	Limit  int // at most this many examples of each set, evenly spaced; 0: all
+	// InUse measures a sample of Test whose classes have the frequencies in use, if the bundle has such: for data like
+	// the validation data.
+	InUse bool
+	Limit int // at most this many examples of each set, evenly spaced; 0: all
 
 	PerClass bool // measure each class of the test set as well
 

@@ -79,6 +79,9 @@
 //	  mf0_gain, mf0_needed     and mf0                                               –   2
 //	  keep_class               true: only ts and mle were allowed                    –  (2)
 //	class_frequencies          of val: C numbers in (0, 1], see below               –  (2)
+//	prior_estimate             class frequencies in use, if they were estimated: spec
+//	                           and examples of the unlabelled data, frequencies, low and
+//	                           high, C numbers each, strength, gain, significant    –  (2)
 //	temperatures               act is T_act in 1e-6 … 1e6, ens is T_ens in 1e-60 … 1e60
 //	  nll                      act, ens and tuned_on (nll): of mf0's probabilities   1   2
 //	  optimum                  likewise: the pair with the least NLL on val         (1) (2)
@@ -111,7 +114,7 @@
 //	  class_conditional        the settings                                          –  (2)
 //	  examples                 that thresholds are set on                            –   2
 //	  multi_label              true: of independent labels                           –  (2)
-//	  in_use                   true: the examples have the frequencies of settings.prior – (2)
+//	  in_use                   true: the examples have the class frequencies in use  –  (2)
 //	  uncertainty, ood         threshold in 0 … 1 of what is answered; the number of
 //	                           examples it was set on, of accepted ones and, with a
 //	                           target_error, of wrong ones among these               –  (2)
@@ -184,9 +187,9 @@
 // temperatures.nll; matrix, softmax(Ma+b) of the tensors matrix_…; ts, softmax(a/T) with T = temperatures.ts;
 // or mle, the network's own. In format 1 it is always mf0.
 //
-// Where settings.prior has class frequencies π, the probabilities of the methods mf0, matrix and ts are multiplied by
-// π/f and normalised, f being class_frequencies. settings.prior has the frequencies of some classes, by name or by
-// index; the others share the rest in proportion to f. None counts as less than 1e-9.
+// Where prior_estimate or settings.prior has class frequencies π, the probabilities of the methods mf0, matrix and ts
+// are multiplied by π/f and normalised, f being class_frequencies. settings.prior has the frequencies of some classes,
+// by name or by index; the others share the rest in proportion to f. None counts as less than 1e-9.
 //
 // ood_score.name is an OOD score of package score. For a score g ≥ 0 that is larger in distribution,
 // such as the margins of studentized and mf0, ood_score is median/(median + g); for any other score s

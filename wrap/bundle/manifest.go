@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -76,6 +76,9 @@ type Manifest struct {
 	// ClassFrequencies are the mean probabilities of the C classes over the validation data, before [Settings.Prior]:
 	// see [calibrate.ClassFrequencies]. Nil for a multi-label head, in format 1 and in early bundles of format 2.
 	ClassFrequencies []float64 `yaml:"class_frequencies,omitempty,flow"`
+
+	// PriorEstimate is the class frequencies in use if they were estimated; they take the place of [Settings.Prior].
+	PriorEstimate *PriorEstimate `yaml:"prior_estimate,omitempty"`
 
 	// OODScore is the selected OOD score. Nil in format 1 and in early bundles of format
 	// 2: mf0.
@@ -298,26 +301,33 @@ func (m *Manifest) CalibrationSettings() Settings {
 	return s
 }
 
-// ResolvePrior returns the class frequencies in use that [Settings.Prior] asks for, [C], nil if there are none. Classes
-// that it does not name share the rest in the proportions of ClassFrequencies. No frequency is below 1e-9, so that no
-// class is impossible.
+// ResolvePrior returns the class frequencies in use, [C]: those of PriorEstimate or those that [Settings.Prior] asks
+// for, nil if there are none. Classes that the settings do not name share the rest in the proportions of
+// ClassFrequencies. No frequency is below [LeastPrior].
 func (m *Manifest) ResolvePrior() ([]float64, error) {
-	if m.Settings == nil || m.Settings.Prior == nil {
+	switch {
+	case m.PriorEstimate != nil:
+		prior := slices.Clone(m.PriorEstimate.Frequencies)
+		for c, v := range prior {
+			prior[c] = max(v, LeastPrior)
+		}
+		return prior, nil
+	case m.Settings == nil || m.Settings.Prior == nil:
 		return nil, nil
 	}
-	return resolvePrior(m.Settings.Prior, m.Labels, m.ClassFrequencies)
+	return resolvePrior(m.Settings.Prior, newClassNames(m.Labels, len(m.ClassFrequencies)), m.ClassFrequencies)
 }
 
-// PriorName returns what a class is called in [Settings.Prior]: its name, or its index if it has none of its own.
-func (m *Manifest) PriorName(class int) string {
-	index := strconv.Itoa(class)
-	if class >= len(m.Labels) {
-		return index
-	}
-	if c, err := classOf(m.Labels[class], m.Labels, len(m.Labels)); err != nil || c != class {
-		return index
-	}
-	return m.Labels[class]
+// HasPrior reports whether there are class frequencies in use.
+func (m *Manifest) HasPrior() bool {
+	return m.PriorEstimate != nil || m.Settings != nil && m.Settings.Prior != nil
+}
+
+// PriorEstimate says how class frequencies in use were estimated.
+type PriorEstimate struct {
+	Spec                    string `yaml:"spec" json:"spec"`         // of the unlabelled data
+	Examples                int    `yaml:"examples" json:"examples"` // of them
+	calibrate.PriorEstimate `yaml:",inline"`
 }
 
 // Preprocessing says how images become the model's input, and how we know. A model with several inputs takes
@@ -358,7 +368,7 @@ var comments = map[string]string{
 	"probabilities":     "Which probabilities are used: mf0, matrix (matrix scaling), ts (temperature scaling) or mle (the network's own), and why: gains in nats and their thresholds.",
 	"temperatures":      "Logits are divided by act, the covariance by ens.",
 	"mean_field":        "Constants of the approximation.",
-	"class_frequencies": "The frequencies of the classes in the validation data, for which probabilities are corrected where settings.prior has others.",
+	"class_frequencies": "The mean probabilities of the classes over the validation data. Where settings.prior or prior_estimate has other frequencies, probabilities are corrected.",
 	"ood_score":         "The OOD score, why it was selected, and its quantiles on the validation data.",
 	"decisions":         "When the model abstains, the prediction sets, and what is guaranteed.",
 	"held_out":          "Metrics on the validation data, which was used for tuning: fractions, and nats for the NLL.",

@@ -103,21 +103,68 @@ func (s *Settings) CheckPrior(h layer.Head, labels []string) error {
 	for c := range uniform {
 		uniform[c] = 1 / float64(len(uniform))
 	}
-	_, err := resolvePrior(s.Prior, labels, uniform)
+	_, err := resolvePrior(s.Prior, newClassNames(labels, h.Classes()), uniform)
 	return err
 }
 
-const leastPrior = 1e-9
+// LeastPrior is the least frequency of a class, so that none is impossible.
+const LeastPrior = 1e-9
+
+// classNames finds classes by what a prior calls them: their names, or their indices if no class has that name.
+type classNames struct {
+	labels  []string
+	classes int
+	of      map[string]int // -1 for the name of several
+}
+
+func newClassNames(labels []string, classes int) *classNames {
+	n := &classNames{labels, classes, make(map[string]int, len(labels))}
+	for c, name := range labels {
+		if _, taken := n.of[name]; taken {
+			c = -1
+		}
+		n.of[name] = c
+	}
+	return n
+}
+
+func (n *classNames) class(name string) (int, error) {
+	c, found := n.of[name]
+	switch {
+	case found && c < 0:
+		return 0, option.Errorf("%s: several classes have the name %.70q: give the index", option.Prior, name)
+	case found:
+		return c, nil
+	}
+	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < n.classes {
+		return i, nil
+	}
+	hint := fmt.Sprintf("want an index from 0 to %d", n.classes-1)
+	if near := text.Nearest(name, n.labels); near != nil {
+		hint = "did you mean " + near[0] + "?"
+	} else if len(n.labels) > 0 {
+		hint = "want a class name, or " + hint[len("want "):]
+	}
+	return 0, option.Errorf("%s: there is no class %.70q: %s", option.Prior, name, hint)
+}
+
+// name is what a prior calls a class: its name, or its index if it has none of its own.
+func (n *classNames) name(class int) string {
+	if class < len(n.labels) && n.of[n.labels[class]] == class {
+		return n.labels[class]
+	}
+	return strconv.Itoa(class)
+}
 
 // resolvePrior returns [Manifest.ResolvePrior] of some classes.
-func resolvePrior(named map[string]float64, labels []string, frequencies []float64) ([]float64, error) {
+func resolvePrior(named map[string]float64, names *classNames, frequencies []float64) ([]float64, error) {
 	prior := make([]float64, len(frequencies))
 	for c := range prior {
 		prior[c] = math.NaN()
 	}
 	sum := 0.0
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		c, err := classOf(name, labels, len(prior))
+		c, err := names.class(name)
 		if err != nil {
 			return nil, err
 		}
@@ -141,31 +188,9 @@ func resolvePrior(named map[string]float64, labels []string, frequencies []float
 		if math.IsNaN(v) {
 			v = max(0, 1-sum) * frequencies[c] / rest
 		}
-		prior[c] = max(v, leastPrior)
+		prior[c] = max(v, LeastPrior)
 	}
 	return prior, nil
-}
-
-// classOf returns the class that a name, or an index if no class has that name, stands for.
-func classOf(name string, labels []string, classes int) (int, error) {
-	c := slices.Index(labels, name)
-	if c < 0 {
-		i, err := strconv.Atoi(name)
-		if err != nil || i < 0 || i >= classes {
-			hint := fmt.Sprintf("want an index from 0 to %d", classes-1)
-			if near := text.Nearest(name, labels); near != nil {
-				hint = "did you mean " + near[0] + "?"
-			} else if len(labels) > 0 {
-				hint = "want a class name, or " + hint[len("want "):]
-			}
-			return 0, option.Errorf("%s: there is no class %.70q: %s", option.Prior, name, hint)
-		}
-		return i, nil
-	}
-	if slices.Contains(labels[c+1:], name) {
-		return 0, option.Errorf("%s: several classes have the name %.70q: give the index", option.Prior, name)
-	}
-	return c, nil
 }
 
 // validatePrior reports frequencies that are wrong for any classes.

@@ -17,8 +17,11 @@ type Summary struct {
 	Covariance    string     `json:"covariance"`
 	Damping       Damping    `json:"damping"`
 	Probabilities ChoiceInfo `json:"probabilities"`
-	// ClassFrequencies are those for which probabilities are corrected, nil if they are those of the validation data.
+	// ClassFrequencies are those in use, nil if they are those of the validation data. Probabilities are corrected for
+	// them, unless PriorEstimate is not significant.
 	ClassFrequencies []ClassFrequency `json:"class_frequencies,omitempty"`
+	// PriorEstimate is how they were estimated, nil if they were not. In a bundle it is significant.
+	PriorEstimate *PriorEstimate `json:"prior_estimate,omitempty"`
 
 	OODScore     ScoreInfo            `json:"ood_score"`
 	Decisions    *conformal.Decisions `json:"decisions,omitempty"`
@@ -39,13 +42,22 @@ type ClassFrequency struct {
 	Use        float64 `json:"use"`
 }
 
-// ByChange returns the indices of classes, those whose frequency changes most, in logarithms, first.
+// Frequencies returns class frequencies in use, nil for nil, beside those of the validation data.
+func (m *Manifest) Frequencies(use []float64) (all []ClassFrequency) {
+	names := newClassNames(m.Labels, len(use))
+	for c, f := range use {
+		all = append(all, ClassFrequency{names.name(c), m.ClassFrequencies[c], f})
+	}
+	return all
+}
+
+// ByChange returns the indices of classes, those whose frequency changes most first.
 func ByChange(all []ClassFrequency) []int {
 	order := make([]int, len(all))
 	for c := range order {
 		order[c] = c
 	}
-	change := func(f ClassFrequency) float64 { return math.Abs(math.Log(f.Use / f.Validation)) }
+	change := func(f ClassFrequency) float64 { return math.Abs(f.Use - f.Validation) }
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(change(all[b]), change(all[a])) })
 	return order
 }
@@ -80,9 +92,7 @@ func (m *Manifest) Summary() Summary {
 		},
 	}
 	prior, _ := m.ResolvePrior() // the manifest is valid
-	for c, f := range prior {
-		s.ClassFrequencies = append(s.ClassFrequencies, ClassFrequency{m.PriorName(c), m.ClassFrequencies[c], f})
-	}
+	s.ClassFrequencies, s.PriorEstimate = m.Frequencies(prior), m.PriorEstimate
 	s.Damping.Candidates = slices.Clone(m.Damping.Candidates)
 	if o := m.Temperatures.Optimum; o != nil {
 		s.Temperatures.Optimum = &o.Temperatures

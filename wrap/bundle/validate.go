@@ -163,6 +163,7 @@ func (c *checks) format1(m *Manifest) {
 	absent(m.Decisions == nil, "decisions")
 	absent(m.Reference == nil, "reference")
 	absent(m.ClassFrequencies == nil, "class_frequencies")
+	absent(m.PriorEstimate == nil, "prior_estimate")
 	absent(m.Scores == nil, "scores")
 	for _, d := range m.Datasets {
 		absent(d.Parts == nil, "datasets.parts")
@@ -177,8 +178,7 @@ func (c *checks) format2(m *Manifest) {
 	if d := m.Decisions; d != nil {
 		c.nested("decisions", d.Check(m.Head.Classes(), m.Head.MultiLabel()))
 		tuned := m.Validation.After.N // one half; the other sets thresholds
-		prior := m.Settings != nil && m.Settings.Prior != nil
-		c.that(d.InUse == prior, "decisions.in_use is %t, and settings.prior is there: %t", d.InUse, prior)
+		c.that(d.InUse == m.HasPrior(), "decisions.in_use is %t, and class frequencies in use are there: %t", d.InUse, m.HasPrior())
 		c.that(d.InUse || d.Examples == tuned || d.Examples == tuned-1,
 			"decisions: examples is %d, want the other half of the validation data: held_out has %d", d.Examples, tuned)
 	}
@@ -412,22 +412,35 @@ func (c *checks) settings(m *Manifest) {
 	c.that(s.Decisions == plan, "settings.decisions does not match decisions")
 }
 
-// prior checks class_frequencies, and that settings.prior can be resolved.
+// prior checks class_frequencies, and that class frequencies in use can be resolved.
 func (c *checks) prior(m *Manifest) {
 	if f := m.ClassFrequencies; f != nil {
 		c.that(!m.Head.MultiLabel(), "class_frequencies is for classes that exclude each other, and the head is multi-label")
-		c.that(len(f) == m.Head.Classes(), "class_frequencies has %d numbers for %d classes", len(f), m.Head.Classes())
-		for _, v := range f {
-			c.that(v > 0 && v <= 1, "class_frequencies has %v, want more than 0 and at most 1", v)
-		}
+		c.frequencies("class_frequencies", f, m.Head.Classes(), 1e-15)
 	}
-	if m.Settings == nil || m.Settings.Prior == nil {
+	if e := m.PriorEstimate; e != nil {
+		c.that(e.Spec != "", "prior_estimate.spec is missing")
+		c.that(e.Significant, "prior_estimate.significant is false, want true")
+		c.that(m.Settings == nil || m.Settings.Prior == nil, "settings.prior and prior_estimate exclude each other")
+		c.frequencies("prior_estimate.frequencies", e.Frequencies, m.Head.Classes(), 0)
+		c.frequencies("prior_estimate.low", e.Low, m.Head.Classes(), 0)
+		c.frequencies("prior_estimate.high", e.High, m.Head.Classes(), 0)
+	}
+	if !m.HasPrior() {
 		return
 	}
-	c.that(m.ClassFrequencies != nil, "settings.prior needs class_frequencies")
-	c.that(m.Probabilities != nil && m.Probabilities.Method != calibrate.MLE, "probabilities.method is mle, and settings.prior corrects only the other methods")
+	c.that(m.ClassFrequencies != nil, "class frequencies in use need class_frequencies")
+	c.that(m.Probabilities != nil && m.Probabilities.Method != calibrate.MLE, "probabilities.method is mle, and class frequencies in use correct only the other methods")
 	if c.err == nil {
 		_, err := m.ResolvePrior()
 		c.nested("settings", err)
+	}
+}
+
+// frequencies checks class frequencies.
+func (c *checks) frequencies(field string, f []float64, classes int, least float64) {
+	c.that(len(f) == classes, "%s has %d numbers for %d classes", field, len(f), classes)
+	for _, v := range f {
+		c.that(v >= least && v <= 1, "%s has %v, want %g to 1", field, v, least)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -30,8 +31,12 @@ func (u *update) changePrior(ctx context.Context, to *target) (*Report, error) {
 	if choice.Method == calibrate.TS && choice.TSGain <= choice.TSNeeded {
 		choice.Method = calibrate.MLE // as it was selected before a prior needed another
 	}
-	m.Tool, m.Settings, m.Probabilities = "mfgs "+wrap.Version(), &cfg.Settings, &choice
-	val, unlabelled, err := u.readForPrior(ctx, cfg)
+	m.Tool, m.Settings, m.Probabilities, m.PriorEstimate = "mfgs "+wrap.Version(), &cfg.Settings, &choice, nil
+	m.Datasets = slices.Clone(m.Datasets)
+	if m.Decisions == nil && cfg.Decisions != (conformal.Plan{}) && u.Val == "" {
+		return nil, fmt.Errorf("the bundle was calibrated without thresholds, so that all of its validation data was used for tuning: give other data with %s, or calibrate again with them", option.Val)
+	}
+	val, unlabelled, err := u.readForPrior(ctx, cfg, &m)
 	if err != nil {
 		return nil, err
 	}
@@ -49,28 +54,32 @@ func (u *update) changePrior(ctx context.Context, to *target) (*Report, error) {
 	report := &Report{
 		Bundle: to.dir, Head: HeadInfo{Head: m.Head}, Preprocess: u.in.preprocess, Bad: []string{}, Ignored: []string{},
 	}
+	var estimate *bundle.PriorEstimate
 	if unlabelled != nil {
-		if report.Prior, err = u.estimate(ctx, &m, ofVal, val, unlabelled); err != nil {
+		if estimate, err = u.estimate(ctx, &m, ofVal, val, unlabelled); err != nil {
 			return nil, err
 		}
 	}
 	if val == nil {
-		if _, err := priorOf(&m, &f.Calibration, ofVal, nil); err != nil {
+		if _, err := correctForUse(&m, &f.Calibration, ofVal, nil, u.recorded(bundle.Val).Count); err != nil {
 			return nil, err
 		}
 		m.Reference = nil
 		report.Validation = Validation{Validation: m.Validation}
-	} else if report.Validation, report.Recommendation, err = u.judge(ctx, &m, f, ofVal, val); err != nil {
+	} else if report.Validation, report.Recommendation, err = u.figures(ctx, &m, f, ofVal, val); err != nil {
 		return nil, err
 	}
-	if unlabelled != nil && m.Settings.Prior != nil && val != nil {
+	if m.PriorEstimate != nil && val != nil {
 		u.log.warn(otherShift(&m, &f.Calibration, ofVal, val, unlabelled))
 	}
-	m.Warnings = u.log.warnings
+	m.Warnings = append(withoutPrior(m.Warnings), u.log.warnings...)
 
 	u.log.begin("write")
 	u.describe(to)
-	report.Model, report.Summary, report.Warnings = to.model, m.Summary(), m.Warnings
+	report.Model, report.Summary, report.Warnings = to.model, m.Summary(), u.log.warnings
+	if estimate != nil { // significant or not
+		report.PriorEstimate, report.ClassFrequencies = estimate, m.Frequencies(estimate.Frequencies)
+	}
 	report.Examples, report.Probe = u.examples(), ProbeInfo{Reason: hadNone}
 	if u.bundle.Probe != nil {
 		report.Probe = ProbeInfo{Examples: u.bundle.Probe.N}
@@ -84,7 +93,9 @@ func (u *update) changePrior(ctx context.Context, to *target) (*Report, error) {
 
 // readForPrior reads the validation data and the unlabelled data, which are nil if there are none. A bundle without
 // decisions can do without its validation data.
-func (u *update) readForPrior(ctx context.Context, cfg *Config) (val, unlabelled *rows.Batch, err error) {
+func (u *update) readForPrior(
+	ctx context.Context, cfg *Config, m *bundle.Manifest,
+) (val, unlabelled *rows.Batch, err error) {
 	if err := cfg.Runtime.Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -99,7 +110,7 @@ func (u *update) readForPrior(ctx context.Context, cfg *Config) (val, unlabelled
 	if u.Unlabelled != "" {
 		s, err := u.in.opener.Open(ctx, "prior", u.Unlabelled, u.in.head.Classes(), false)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("%w (class frequencies are in files .yaml or .yml)", err)
 		}
 		defer s.Close()
 		if err := s.Fits(u.in.head, "the bundle"); err != nil {
@@ -108,11 +119,16 @@ func (u *update) readForPrior(ctx context.Context, cfg *Config) (val, unlabelled
 		if unlabelled, err = s.Collect(ctx); err != nil {
 			return nil, nil, err
 		}
+		for _, d := range u.manifest.Datasets {
+			if d.Spec == u.Unlabelled {
+				u.log.warn(fmt.Sprintf(priorPrefix+"%s is the %s data of the bundle", u.Unlabelled, d.Role))
+			}
+		}
 	}
-	val, err = u.readVal(ctx, cfg)
+	val, err = u.readVal(ctx, cfg, m)
 	needed := u.Val != "" || cfg.Decisions != (conformal.Plan{}) || u.manifest.ClassFrequencies == nil
 	if err != nil && ctx.Err() == nil && !needed {
-		u.log.warn(fmt.Sprintf("figures are those of the validation data, and there is no reference for drift, since the validation data was not read: %v", err))
+		u.log.warn(fmt.Sprintf(priorPrefix+"figures are those of the validation data, and there is no reference for drift, since the validation data was not read: %v", err))
 		return nil, unlabelled, nil
 	}
 	if err != nil {
@@ -121,7 +137,8 @@ func (u *update) readForPrior(ctx context.Context, cfg *Config) (val, unlabelled
 	return val, unlabelled, err
 }
 
-func (u *update) readVal(ctx context.Context, cfg *Config) (*rows.Batch, error) {
+// readVal reads the validation data. If it is not that of the bundle, it is recorded in the manifest.
+func (u *update) readVal(ctx context.Context, cfg *Config, m *bundle.Manifest) (*rows.Batch, error) {
 	s, err := u.in.open(ctx, cfg, u.in.opener, bundle.Val, cfg.Val)
 	if err != nil {
 		return nil, err
@@ -137,7 +154,14 @@ func (u *update) readVal(ctx context.Context, cfg *Config) (*rows.Batch, error) 
 	if err := s.Identify(ctx); err != nil {
 		return nil, err
 	}
-	return val, u.checkUnchanged(ctx, s, bundle.Val, u.Val)
+	if err := u.checkUnchanged(ctx, s, bundle.Val, u.Val); err != nil || u.Val == "" {
+		return val, err
+	}
+	of := slices.IndexFunc(m.Datasets, func(d bundle.Dataset) bool { return d.Role == bundle.Val })
+	m.Datasets[of] = bundle.Dataset{
+		Role: bundle.Val, Spec: u.Val, Fingerprint: s.Fingerprint, Count: val.N, Ignored: s.Ignored(),
+	}
+	return val, nil
 }
 
 // valTrained reports whether the bundle's training data are its validation data.
@@ -146,9 +170,9 @@ func (u *update) valTrained() bool {
 	return u.manifest.CalibrationSettings().Limit == 0 && train.Fingerprint == val.Fingerprint
 }
 
-// judge is the function judge for validation data alone: figures of OOD data are those of the bundle, as class
-// frequencies do not change them.
-func (u *update) judge(
+// figures is judge for validation data alone: figures of OOD data are those of the bundle, as class frequencies do not
+// change them.
+func (u *update) figures(
 	ctx context.Context, m *bundle.Manifest, f *calibrate.Fitted, ofVal *calibrate.Calibration, val *rows.Batch,
 ) (figures Validation, recommendation metrics.Recommendation, err error) {
 	tuning, thresholds := split(val, m.Settings.Decisions)
@@ -168,37 +192,39 @@ func (u *update) judge(
 	return figures, recommendation, nil
 }
 
-// estimate estimates class frequencies from unlabelled data, and puts them into the settings of a manifest.
+// estimate estimates class frequencies from unlabelled data, and puts them into a manifest if they are significant.
 func (u *update) estimate(
 	ctx context.Context, m *bundle.Manifest, c *calibrate.Calibration, val, unlabelled *rows.Batch,
-) (*PriorInfo, error) {
+) (*bundle.PriorEstimate, error) {
 	if u.in.head.MultiLabel() {
 		return nil, errors.New("class frequencies are of classes that exclude each other, and the head is multi-label")
 	}
-	n := u.recorded(bundle.Val).Count
-	if val != nil {
-		m.ClassFrequencies, n = calibrate.ClassFrequencies(measure.Outcomes(c, val).Probabilities, val.N), val.N
+	of, f, n := *c, m.ClassFrequencies, u.recorded(bundle.Val).Count
+	if of.Method == calibrate.MLE { // is not corrected
+		of.Method = calibrate.TS
 	}
-	e, err := calibrate.EstimatePrior(ctx, c, unlabelled, m.ClassFrequencies, n)
+	if val != nil {
+		tuning, _ := split(val, m.Settings.Decisions)
+		f, n = calibrate.ClassFrequencies(measure.Outcomes(&of, tuning).Probabilities, tuning.N), tuning.N
+	}
+	e, err := calibrate.EstimatePrior(ctx, &of, unlabelled, f, n)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", u.Unlabelled, err)
 	}
+	estimate := &bundle.PriorEstimate{Spec: u.Unlabelled, Examples: unlabelled.N, PriorEstimate: *e}
 	if m.Settings.Prior = nil; e.Significant {
-		m.Settings.Prior = map[string]float64{}
-		for class, v := range e.Frequencies {
-			m.Settings.Prior[m.PriorName(class)] = v
-		}
+		m.PriorEstimate = estimate
 	}
-	return &PriorInfo{Spec: u.Unlabelled, Examples: unlabelled.N, PriorEstimate: *e}, nil
+	return estimate, nil
 }
 
 // otherShift warns if confidence in unlabelled data is not what it is in a sample of the validation data with the
 // same class frequencies: then not only these differ, and their estimate means little.
 func otherShift(m *bundle.Manifest, c, ofVal *calibrate.Calibration, val, unlabelled *rows.Batch) (warning string) {
-	p, _ := m.ResolvePrior() // the manifest is valid
-	in := confidences(ofVal, prior(p).sample(val))
+	p, _ := m.ResolvePrior() // was resolved before
+	in := confidences(ofVal, calibrate.NewSampler(p, m.ClassFrequencies, val.N).Of(val))
 	if got, expected, differ := calibrate.ConfidencesDiffer(confidences(c, unlabelled), in); differ {
-		return fmt.Sprintf("the mean confidence in the unlabelled data is %.2f, in validation data with these class frequencies %.2f: more than the frequencies differ, and their estimate may be wrong", got, expected)
+		return fmt.Sprintf(priorPrefix+"the mean confidence in the unlabelled data is %.2f, in validation data with these class frequencies %.2f: more than the frequencies differ, and their estimate may be wrong", got, expected)
 	}
 	return ""
 }

@@ -1,7 +1,6 @@
 package calibration
 
 import (
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
@@ -67,8 +66,6 @@ type Report struct {
 	Head       HeadInfo              `json:"head"`
 	Preprocess *bundle.Preprocessing `json:"preprocess"` // null for precomputed features
 	bundle.Summary
-	// Prior is how class frequencies in use were estimated, nil if they were not.
-	Prior      *PriorInfo `json:"prior_estimate,omitempty"`
 	Validation Validation `json:"held_out"`
 	Probe      ProbeInfo  `json:"probe"`
 	// Recommendation follows from Validation, which was tuned on; its probabilities are the selected ones.
@@ -78,13 +75,6 @@ type Report struct {
 	Bad            []string               `json:"bad_records"`
 	Ignored        []string               `json:"ignored"` // files that were skipped, by reason
 	Warnings       []string               `json:"warnings"`
-}
-
-// PriorInfo says how class frequencies were estimated from unlabelled data.
-type PriorInfo struct {
-	Spec     string `json:"spec"`
-	Examples int    `json:"examples"`
-	calibrate.PriorEstimate
 }
 
 // ProbeInfo says how many validation inputs are kept for [wrap.Predictor.Probe], and if none, why.

@@ -11,6 +11,9 @@ import (
 	"github.com/mfgs/mfgs/internal/measure"
 )
 
+// heldOut is the validation data, divided by split, and the OOD data, which may be nil.
+type heldOut struct{ all, tuning, thresholds, ood *rows.Batch }
+
 // split divides the validation examples into those to tune on and those to set thresholds of decisions on. Of each
 // pair of neighbours it draws one, so that neither half has only one kind if kinds alternate, as the writers of
 // MNIST's digits do. Without decisions all tune, and thresholds is nil.

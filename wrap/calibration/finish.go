@@ -63,7 +63,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 	if err != nil {
 		return nil, err
 	}
-	log.warn(figureWarnings(p, figures)...)
+	log.warn(figureWarnings(p, m.HasPrior(), figures)...)
 
 	log.begin("write")
 	if err := context.Cause(ctx); err != nil {
@@ -81,40 +81,33 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 	return report, nil
 }
 
-// heldOut is the validation data, divided by split, and the OOD data, which may be nil.
-type heldOut struct{ all, tuning, thresholds, ood *rows.Batch }
-
 // judge completes a manifest with what follows from a fit and validation data: class frequencies, decisions, figures
 // and the reference of drift, all for the class frequencies in use. ofVal is the fit's calibration for validation data.
 func judge(
 	ctx context.Context, m *bundle.Manifest, f *calibrate.Fitted, ofVal *calibrate.Calibration, data heldOut,
 	log *journal,
 ) (figures Validation, recommendation metrics.Recommendation, err error) {
-	prior, err := priorOf(m, &f.Calibration, ofVal, data.all)
+	use, err := correctForUse(m, &f.Calibration, ofVal, data.tuning, data.all.N)
 	if err != nil {
 		return figures, recommendation, err
 	}
-	warnings, err := prior.check(data.tuning)
+	warnings, err := use.check(data)
 	if err != nil {
 		return figures, recommendation, err
 	}
 	log.warn(warnings...)
 	f.Choice = *m.Probabilities
-	tuning := prior.sample(data.tuning)
 	var warning string
-	m.Decisions, warning, err = decide(m.Settings.Decisions, ofVal, tuning, prior.sample(data.thresholds))
-	if err != nil {
+	if m.Decisions, warning, err = use.decide(m.Settings.Decisions, ofVal, data); err != nil {
 		return figures, recommendation, err
 	}
 	log.warn(warning)
-	if prior != nil && m.Decisions != nil {
-		m.Decisions.SetInUse()
-	}
-	if figures, recommendation, err = measureValidation(ctx, f, ofVal, tuning, data.ood, log); err != nil {
+	sample := use.examples.Of(data.tuning)
+	if figures, recommendation, err = measureValidation(ctx, f, ofVal, sample, data.ood, log); err != nil {
 		return figures, recommendation, err
 	}
 	m.Validation = figures.Validation
-	m.Reference, figures.ClassChanges, err = newDriftReference(ofVal, prior.sample(data.all))
+	m.Reference, figures.ClassChanges, err = newDriftReference(ofVal, use.examples.Of(data.all))
 	return figures, recommendation, err
 }
 
@@ -221,23 +214,24 @@ func measureValidation(
 	return h, resampled.RecommendTuned(string(f.Method), f.Choice.String(), f.Score.Name), nil
 }
 
-// figureWarnings warns of validation figures that point to a mistake, or rest on too few examples.
-func figureWarnings(p *part.Part, h Validation) (warnings []string) {
+// figureWarnings warns of validation figures that point to a mistake, or rest on too few examples. inUse says that they
+// are of a sample with the class frequencies in use.
+func figureWarnings(p *part.Part, inUse bool, h Validation) (warnings []string) {
 	head, val, ood := p.Recipe.Head.Head, p.Val, p.OOD
 	if h.Scores != nil {
 		served := detection{"ood_score", h.After.OOD.AUROC}
 		warnings = append(warnings, belowChance([]detection{served}, val.N, ood.N))
 	}
-	warnings = append(warnings, likelihoodWarning(head, h.Before.InDomain, h.TS.InDomain))
+	warnings = append(warnings, likelihoodWarning(head, val.N, inUse, h.Before.InDomain, h.TS.InDomain))
 	if look := measure.LooksLikeProbabilities(val.Logits, head); look != "" && p.Recipe.Model == nil {
 		warnings = append(warnings, fmt.Sprintf("val: %s, like probabilities: give the logits, before the %s", look, head.Link))
 	}
 	return warnings
 }
 
-// likelihoodWarning warns of implausible figures of the network itself, as it is and at its best temperature.
-// "" is no warning.
-func likelihoodWarning(head layer.Head, before, scaled metrics.InDomain) string {
+// likelihoodWarning warns of too few validation examples, n, and of implausible figures of the network itself, as it is
+// and at its best temperature, unless these are of a sample with the class frequencies in use. "" is no warning.
+func likelihoodWarning(head layer.Head, n int, inUse bool, before, scaled metrics.InDomain) string {
 	const few = 100
 	choices := head.Classes()
 	if head.MultiLabel() {
@@ -245,11 +239,11 @@ func likelihoodWarning(head layer.Head, before, scaled metrics.InDomain) string 
 	}
 	switch guess := math.Log(float64(choices)); {
 	// A temperature corrects overconfidence, but not wrong classes.
-	case scaled.NLL >= 0.98*guess:
+	case scaled.NLL >= 0.98*guess && !inUse:
 		return fmt.Sprintf("the network does no better than guessing on the validation data (NLL %.2f at its best temperature, log %d = %.2f): check the preprocessing, the class order and the labels", scaled.NLL, choices, guess)
-	case before.N < few:
-		return fmt.Sprintf("%d validation examples are too few to tune temperatures well: give several hundred or more", before.N)
-	case before.Error == 0:
+	case n < few:
+		return fmt.Sprintf("%d validation examples are too few to tune temperatures well: give several hundred or more", n)
+	case before.Error == 0 && !inUse:
 		return "the network makes no error on the validation data: check that it was not trained on it, which would make its probabilities overconfident"
 	}
 	return ""

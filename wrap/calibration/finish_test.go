@@ -21,7 +21,7 @@ func TestAWarningSaysWhatIsImplausibleAboutTheNetwork(t *testing.T) {
 		{metrics.InDomain{N: 100, Error: 0.9}, metrics.InDomain{NLL: 2.26}, "no better than guessing"},
 		{metrics.InDomain{N: 100, Error: 0.9}, metrics.InDomain{NLL: 2.25}, ""},
 	} {
-		got := likelihoodWarning(h, c.before, c.scaled)
+		got := likelihoodWarning(h, c.before.N, false, c.before, c.scaled)
 		if got == "" != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%+v, %+v: warning %q, want %q", c.before, c.scaled, got, c.want)
 		}

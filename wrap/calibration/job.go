@@ -89,7 +89,7 @@ func ReadPrior(path string) (map[string]float64, error) {
 		err = (bundle.Settings{Prior: prior}).Validate()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w: want YAML with lines of class: frequency (an update estimates them from unlabelled data)", path, err)
 	}
 	return prior, nil
 }
@@ -242,6 +242,9 @@ func (c *Config) add(s set) error {
 
 // repeat returns the calibration that made a bundle.
 func repeat(m *bundle.Manifest) (*Job, error) {
+	if m.PriorEstimate != nil {
+		return nil, fmt.Errorf("this bundle does not come from a single calibration: its class frequencies were estimated from %s", m.PriorEstimate.Spec)
+	}
 	c := Config{
 		Settings: m.CalibrationSettings(), Preprocess: m.Preprocess, Classes: m.Labels,
 		Runtime:       wrap.Runtime{Batch: m.Batch},

@@ -2,75 +2,150 @@ package calibration
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// prior is the frequencies of the classes in use, [C]; nil if they are those of the validation data.
-type prior []float64
+// inUse is the class frequencies in use, where they are not those of the validation data.
+type inUse struct {
+	prior    []float64          // [C]; nil if they are the same
+	examples *calibrate.Sampler // of validation data, as in use; nil for all
+}
 
-// priorOf returns the prior that a manifest's settings ask for. It records the class frequencies of the validation
-// data val in the manifest, which has them already if val is nil, and corrects the probabilities of a calibration and
-// of ofVal, the calibration for val.
-func priorOf(m *bundle.Manifest, c, ofVal *calibrate.Calibration, val *rows.Batch) (prior, error) {
+// correctForUse corrects the probabilities of a calibration and of ofVal, the calibration for validation data, for the
+// class frequencies in use that a manifest has. It records those of tuning, n of the validation examples, in the
+// manifest, which has them already if tuning is nil.
+func correctForUse(
+	m *bundle.Manifest, c, ofVal *calibrate.Calibration, tuning *rows.Batch, n int,
+) (u inUse, err error) {
 	if c.Posterior.Head.MultiLabel() {
-		return nil, nil
+		return u, nil
 	}
-	if val != nil {
-		m.ClassFrequencies = calibrate.ClassFrequencies(measure.Outcomes(ofVal, val).Probabilities, val.N)
+	of := *ofVal
+	if m.HasPrior() && of.Method == calibrate.MLE { // which stays the network's own
+		m.Probabilities.Method, of.Method = calibrate.TS, calibrate.TS
 	}
-	p, err := m.ResolvePrior()
-	if err != nil || p == nil {
-		return nil, err
+	if tuning != nil {
+		m.ClassFrequencies = calibrate.ClassFrequencies(measure.Outcomes(&of, tuning).Probabilities, tuning.N)
 	}
-	if m.Probabilities.Method == calibrate.MLE { // which stays the network's own
-		m.Probabilities.Method = calibrate.TS
+	if u.prior, err = m.ResolvePrior(); err != nil || u.prior == nil {
+		return u, err
 	}
+	u.examples = calibrate.NewSampler(u.prior, m.ClassFrequencies, n)
 	for _, one := range []*calibrate.Calibration{c, ofVal} {
-		one.Method, one.Prior = m.Probabilities.Method, calibrate.PriorRatios(p, m.ClassFrequencies)
+		one.Method, one.Prior = m.Probabilities.Method, calibrate.PriorRatios(u.prior, m.ClassFrequencies)
 	}
-	return p, nil
+	return u, nil
 }
 
-// sample returns the validation examples of a sample of the data in use: some of them, or all without a prior.
-func (p prior) sample(val *rows.Batch) *rows.Batch {
-	if p == nil || val == nil {
-		return val
-	}
-	return val.Pick(calibrate.Thin(val.Labels, p))
-}
+// priorPrefix begins warnings about class frequencies. An update that changes these drops them.
+const priorPrefix = "prior: "
 
-// check refuses a prior that leaves hardly any of the validation examples, and warns if it leaves few, or has classes
-// without any.
-func (p prior) check(val *rows.Batch) (warnings []string, err error) {
-	if p == nil {
+// check refuses class frequencies that leave hardly any of the validation examples. It warns if they leave few, and of
+// classes in use that have no examples.
+func (u inUse) check(data heldOut) (warnings []string, err error) {
+	if u.prior == nil {
 		return nil, nil
 	}
-	n := p.sample(val).N
+	say := func(format string, args ...any) {
+		warnings = append(warnings, fmt.Sprintf(priorPrefix+format, args...))
+	}
+	sample := u.examples.Of(data.tuning)
 	const least, few = 10, 100
-	switch {
-	case n < least:
-		return nil, fmt.Errorf("%s: %d of %d validation examples remain in a sample with these class frequencies, want at least %d: give more examples of the frequent classes", option.Prior, n, val.N, least)
-	case n < few:
-		warnings = append(warnings, fmt.Sprintf("val: figures and thresholds are for class frequencies in use, at which only %d of %d examples remain", n, val.N))
+	if sample.N < least {
+		return nil, fmt.Errorf("%s: %d of %d validation examples remain in a sample with these class frequencies, want at least %d: give more examples of the frequent classes", option.Prior, sample.N, data.tuning.N, least)
 	}
-	seen := make([]bool, len(p))
-	for _, y := range val.Labels {
-		seen[y] = true
-	}
-	absent, share := 0, 0.0
-	for c, v := range p {
-		if !seen[c] {
-			absent, share = absent+1, share+v
+	for _, of := range []struct {
+		what       string
+		all, drawn *rows.Batch
+	}{{"figures are measured on", data.tuning, sample}, {"thresholds are set on", data.thresholds, u.examples.Of(data.thresholds)}} {
+		if of.all != nil && of.drawn.N < few {
+			say("%s a sample of the validation data with the class frequencies in use, of %d of %d examples", of.what, of.drawn.N, of.all.N)
 		}
 	}
-	const much = 0.01
+	seen := make([]bool, len(u.prior))
+	for _, b := range []*rows.Batch{sample, u.examples.Of(data.thresholds)} {
+		if b != nil {
+			for _, y := range b.Labels {
+				seen[y] = true
+			}
+		}
+	}
+	missing, share, gone := 0, 0.0, 0
+	for c, v := range u.prior {
+		if !seen[c] {
+			missing, share = missing+1, share+v
+		}
+		if v <= bundle.LeastPrior {
+			gone++
+		}
+	}
+	const much = 1e-3
 	if share >= much {
-		warnings = append(warnings, fmt.Sprintf("val: %d classes that make up %.0f %% of the data in use have no examples: figures and guarantees do not include them", absent, 100*share))
+		say("no example of %s that %.1f %% of the data in use belongs to is among these: figures and guarantees do not include them", classes(missing), 100*share)
+	}
+	if gone > 0 {
+		say("%s taken to be absent in use", are(gone))
 	}
 	return warnings, nil
+}
+
+func classes(n int) string {
+	if n == 1 {
+		return "1 class"
+	}
+	return fmt.Sprintf("%d classes", n)
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "1 class is"
+	}
+	return classes(n) + " are"
+}
+
+// decide sets the thresholds of decisions for the class frequencies in use. Sets that hold for each class need no
+// sample with these frequencies.
+func (u inUse) decide(
+	plan conformal.Plan, c *calibrate.Calibration, data heldOut,
+) (d *conformal.Decisions, warning string, err error) {
+	if u.prior == nil || data.thresholds == nil {
+		return decide(plan, c, data.tuning, data.thresholds)
+	}
+	sample := heldOut{tuning: u.examples.Of(data.tuning), thresholds: u.examples.Of(data.thresholds)}
+	whole := plan
+	if plan.ClassConditional {
+		plan.Alpha, plan.Sets, plan.ClassConditional = 0, "", false
+	}
+	d = new(conformal.Decisions)
+	if plan != (conformal.Plan{}) {
+		if d, warning, err = decide(plan, c, sample.tuning, sample.thresholds); err != nil {
+			return nil, "", err
+		}
+	}
+	if whole.ClassConditional {
+		sets := conformal.Plan{Alpha: whole.Alpha, Sets: whole.Sets, ClassConditional: true}
+		of, more, err := decide(sets, c, data.tuning, data.thresholds)
+		if err != nil {
+			return nil, "", err
+		}
+		if d.Set = of.Set; d.Examples == 0 {
+			d.Examples = of.Examples
+		}
+		d.Plan, warning = whole, strings.TrimSpace(warning+more)
+	}
+	d.SetInUse()
+	return d, warning, nil
+}
+
+// withoutPrior returns a bundle's warnings but those about class frequencies.
+func withoutPrior(warnings []string) []string {
+	return slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return strings.HasPrefix(w, priorPrefix) })
 }

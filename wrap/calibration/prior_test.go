@@ -190,11 +190,11 @@ func TestAnUpdateChangesClassFrequencies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := r.Prior; p == nil || !p.Significant || p.Examples != 800 || len(r.Warnings) > 0 {
-		t.Fatalf("estimate %+v, warnings %q", r.Prior, r.Warnings)
+	if p := r.PriorEstimate; p == nil || !p.Significant || p.Examples != 800 || len(r.Warnings) > 0 {
+		t.Fatalf("estimate %+v, warnings %q", r.PriorEstimate, r.Warnings)
 	}
 	for k, v := range use {
-		p := r.Prior
+		p := r.PriorEstimate
 		inside := p.Low[k] <= p.Frequencies[k] && p.Frequencies[k] <= p.High[k] && p.High[k]-p.Low[k] < 0.2
 		if !approx.Equal(p.Frequencies[k], v, 0.06) || !inside || r.ClassFrequencies[k].Use != p.Frequencies[k] {
 			t.Errorf("frequency %v of class %d in %v to %v, want %v", p.Frequencies[k], k, p.Low[k], p.High[k], v)
@@ -214,8 +214,8 @@ func TestAnUpdateChangesClassFrequencies(t *testing.T) {
 	if r, err = Update(t.Context(), UpdateConfig{Bundle: other, Unlabelled: same}); err != nil {
 		t.Fatal(err)
 	}
-	if r.Prior == nil || r.Prior.Significant || r.ClassFrequencies != nil {
-		t.Errorf("estimate %+v, frequencies %+v", r.Prior, r.ClassFrequencies)
+	if r.PriorEstimate == nil || r.PriorEstimate.Significant || len(r.PriorEstimate.Low) != 4 {
+		t.Errorf("estimate %+v", r.PriorEstimate)
 	}
 	if _, err = Update(t.Context(), UpdateConfig{Bundle: exact, Prior: map[string]float64{}}); err != nil {
 		t.Fatal(err)
@@ -239,6 +239,131 @@ func TestAnUpdateChangesClassFrequencies(t *testing.T) {
 	j, err := ReadJob(filepath.Join(exact, bundle.ManifestName))
 	if err == nil && j.Config.Prior["3"] != 0.9 {
 		t.Errorf("a job with prior %v", j.Config.Prior)
+	}
+}
+
+// What an update of class frequencies says and records is true: where they come from, which validation data it used,
+// which warnings remain, and that thresholds need data on which nothing was tuned.
+func TestAnUpdateOfFrequenciesRecordsWhatItUsed(t *testing.T) {
+	t.Parallel()
+	equal, use := []float64{0.25, 0.25, 0.25, 0.25}, []float64{0.7, 0.1, 0.1, 0.1}
+	dir := t.TempDir()
+	c := Config{
+		PrecomputedFeatures: true,
+		Train:               draw(1, 600, equal...).file(t, false), Val: draw(2, 90, equal...).file(t, true),
+		Out: filepath.Join(dir, "b"), KeepCurvature: true,
+	}
+	few := mustCalibrate(t, c).Warnings
+	if len(few) != 1 {
+		t.Fatalf("warnings %q", few)
+	}
+	decided := UpdateConfig{Bundle: c.Out, Prior: map[string]float64{}, Decisions: conformal.Plan{Alpha: 0.1}}
+	_, err := Update(t.Context(), decided)
+	says(t, err, "all of its validation data was used for tuning")
+	val := draw(3, 2000, equal...).file(t, true)
+	unlabelled := draw(4, 800, use...).file(t, false)
+	r, err := Update(t.Context(), UpdateConfig{
+		Bundle: c.Out, Unlabelled: unlabelled, Val: val, Decisions: conformal.Plan{Alpha: 0.1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bundle.Open(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := b.Manifest
+	for _, d := range m.Datasets {
+		if d.Role == bundle.Val && (d.Spec != val || d.Count != 2000) {
+			t.Errorf("validation data %+v", d)
+		}
+	}
+	if e := m.PriorEstimate; e == nil || e.Spec != unlabelled || e.Examples != 800 || !m.Decisions.InUse {
+		t.Errorf("estimate %+v, decisions %+v", e, m.Decisions)
+	}
+	if !slices.Contains(m.Warnings, few[0]) {
+		t.Errorf("warnings %q, want those of the bundle, %q", m.Warnings, few)
+	}
+	if _, err := ReadJob(filepath.Join(c.Out, bundle.ManifestName)); err == nil || !strings.Contains(err.Error(), "were estimated") {
+		t.Errorf("a job of estimated frequencies: error %v", err)
+	}
+
+	// It is still an estimate after more training data; other validation data is not needed again.
+	more, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: draw(9, 600, equal...).file(t, false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := more.PriorEstimate
+	if e == nil || e.Spec != unlabelled || more.ClassFrequencies[0].Use != r.ClassFrequencies[0].Use {
+		t.Errorf("estimate %+v, frequencies %+v, want %+v", e, more.ClassFrequencies, r.ClassFrequencies)
+	}
+	same, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Unlabelled: val})
+	if err != nil || len(same.Warnings) == 0 || !strings.Contains(same.Warnings[0], "is the val data of the bundle") {
+		t.Errorf("error %v, warnings %q", err, same.Warnings)
+	}
+}
+
+// Sets that hold for each class are set on all examples of the class, not on those that remain at its frequency in use.
+func TestClassConditionalSetsUseAllExamplesOfAClass(t *testing.T) {
+	t.Parallel()
+	equal := []float64{0.5, 0.5}
+	c := Config{
+		PrecomputedFeatures: true,
+		Train:               draw(1, 600, equal...).file(t, false), Val: draw(2, 1000, equal...).file(t, true),
+		Out: filepath.Join(t.TempDir(), "b"),
+	}
+	c.Prior = map[string]float64{"1": 0.001}
+	c.Decisions = conformal.Plan{Alpha: 0.1, ClassConditional: true, FalseAlarm: 0.1}
+	r := mustCalibrate(t, c)
+	d := r.Decisions
+	if d.Set == nil || len(d.Set.Thresholds) != 2 || d.Set.Examples != 500 || d.Examples > 300 || !d.InUse {
+		t.Errorf("decisions %+v", d)
+	}
+	// The rare class is missing from the sample, and the report says so.
+	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "no example of 1 class that 0.1 %") }) {
+		t.Errorf("warnings %q", r.Warnings)
+	}
+	c.Out = filepath.Join(t.TempDir(), "only")
+	c.Decisions = conformal.Plan{Alpha: 0.1, ClassConditional: true}
+	if d := mustCalibrate(t, c).Decisions; d.Examples != 500 || d.Set.Examples != 500 {
+		t.Errorf("decisions %+v", d)
+	}
+}
+
+// A class that is named at its own frequency changes nothing, however many classes have no validation examples.
+func TestTheSameFrequenciesChangeNothing(t *testing.T) {
+	t.Parallel()
+	frequencies := make([]float64, 60)
+	for c := range 3 {
+		frequencies[c] = 1. / 3
+	}
+	test := draw(3, 200, frequencies...)
+	c := Config{
+		PrecomputedFeatures: true,
+		Train:               draw(1, 600, frequencies...).file(t, false),
+		Val:                 draw(2, 400, frequencies...).file(t, true), Out: filepath.Join(t.TempDir(), "b"),
+	}
+	mustCalibrate(t, c)
+	b, err := bundle.Open(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range b.Manifest.ClassFrequencies {
+		sum += f
+	}
+	if !approx.Equal(sum, 1, 1e-12) {
+		t.Errorf("class frequencies add up to %v", sum)
+	}
+	before, _ := test.figuresOf(t, c.Out)
+	same := map[string]float64{"1": b.Manifest.ClassFrequencies[1]}
+	r, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Prior: same})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The network itself may have been selected, which is not corrected: temperature scaling takes its place.
+	if after, _ := test.figuresOf(t, c.Out); !approx.Equal(after, before, 2e-3) || r.Validation.After.N != 400 {
+		t.Errorf("NLL %v, before %v, of %d validation examples", after, before, r.Validation.After.N)
 	}
 }
 

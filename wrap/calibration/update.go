@@ -144,6 +144,9 @@ func (u *update) addTraining(ctx context.Context, to *target) (*Report, error) {
 		a.shard(u.in.val).NoProbe = hadNone
 	}
 	u.describe(to)
+	if u.Prior == nil {
+		to.estimate = u.manifest.PriorEstimate
+	}
 	return fitAndWrite(ctx, a.part, to, u.log)
 }
 

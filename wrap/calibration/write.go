@@ -26,6 +26,7 @@ type target struct {
 	weights             weights          // of the last layer; nil without a model
 	trained             []bundle.Dataset // training data that the sums already had
 	confirm             func() error     // called before writing, may refuse it; may be nil
+	estimate            *bundle.PriorEstimate
 }
 
 // manifest describes a bundle, except for its figures.
@@ -60,6 +61,7 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 		m.Temperatures.OOD.TunedOn = "ood"
 		m.Grids.AUROC = &f.AUROCGrid
 	}
+	m.PriorEstimate = to.estimate
 	m.Datasets = slices.Clone(to.trained)
 	for i := range p.Sets {
 		m.Datasets = append(m.Datasets, describeSet(&p.Sets[i]))

@@ -232,7 +232,11 @@ func (v *view) provenance() section {
 	add("posterior", "%s structure, %s covariance", b.Structure, b.Covariance)
 	add("probabilities", "%s", b.Probabilities.Reason)
 	if n := len(b.ClassFrequencies); n > 0 {
-		add("class frequencies", "corrected for those in use: %s", frequencies(b.ClassFrequencies))
+		from := "as given"
+		if e := b.PriorEstimate; e != nil {
+			from = fmt.Sprintf("estimated from %s of %s", plural(e.Examples, "unlabelled example"), e.Spec)
+		}
+		add("class frequencies", "corrected for those in use, %s: %s", from, frequencies(b.ClassFrequencies))
 	}
 	add("score", "%s", b.OODScore.Reason)
 	for _, set := range d.Sets {
