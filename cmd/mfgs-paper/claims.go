@@ -224,7 +224,7 @@ func ownClaims() []claim {
 			}
 		}
 	}
-	return all
+	return append(all, confidenceClaims()...)
 }
 
 // Claims that findings refer to.

@@ -177,8 +177,11 @@ func (r *report) findings() string {
 			fmt.Fprintf(&b, "%d. %s\n", n, text)
 		}
 	}
-	if text := r.shiftFinding(); text != "" {
-		fmt.Fprintf(&b, "%d. %s\n", n+1, text)
+	for _, text := range []string{r.shiftFinding(), r.confidenceFinding()} {
+		if text != "" {
+			n++
+			fmt.Fprintf(&b, "%d. %s\n", n, text)
+		}
 	}
 	return "Differences are the first method minus the second, with the 95 % interval and the result for the first.\n\n" + b.String() + "\n"
 }
@@ -261,6 +264,25 @@ func (r *report) shiftFinding() string {
 		parts = append(parts, strings.TrimSuffix(text, ",")+".")
 	}
 	return "**Corruptions.** NLL of mf0 minus that of temperature scaling. " + strings.Join(parts, " ")
+}
+
+// confidenceFinding compares a temperature fitted to feature noise with T × 1.1.
+func (r *report) confidenceFinding() string {
+	var parts []string
+	for _, c := range confidenceSets {
+		var of []string
+		for _, data := range c.data() {
+			if d := comparisonOf(r.claims, c.place(data, "").data, noiseRow, hotRow); d != nil {
+				of = append(of, fmt.Sprintf("%s %s (%s, %s)", data, d.quantity.shown(d.Difference), d.interval(), d.Result.label()))
+			}
+		}
+		if len(of) == 0 {
+			return ""
+		}
+		parts = append(parts, c.title+": "+strings.Join(of, ", ")+".")
+	}
+	return "**Confidence under shift.** NLL of a temperature that rises far from the training data, fitted to noise on features, minus that of temperature scaling with T raised by a tenth. " +
+		strings.Join(parts, " ")
 }
 
 // preamble describes data, networks, intervals and choices.

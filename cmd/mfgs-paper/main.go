@@ -174,6 +174,7 @@ var parts = []part{
 	{"heatmap", "Figures (a) and (b): the two temperatures", measureHeatMaps, writeHeatMaps},
 	{"rotation", "Figure (c): calibration under rotation", measureRotation, writeRotation},
 	{"shift", shiftTitle, measureShift, writeShift},
+	{"confidence", confidenceTitle, measureConfidence, writeConfidence},
 	{"scores", scoresTitle, measureScores, writeScores},
 }
 

@@ -49,7 +49,7 @@ func (r *report) markdown() []byte {
 func (r *report) render() {
 	for _, s := range r.sections {
 		s.text.Reset()
-		s.pictures = slices.Clone(s.Measured)
+		s.pictures, s.claims = slices.Clone(s.Measured), r.claims
 		s.part.write(s)
 	}
 }

@@ -353,6 +353,7 @@ func (l *lab) smallDigits() *benchmark {
 	return &benchmark{
 		name:  smallDigitsName,
 		train: file(models.DigitsTrain), val: file(models.DigitsVal), test: file(models.DigitsTest),
+		seeds:   []int{0},
 		network: func(string, int) string { return file(models.DigitsModel) },
 	}
 }

@@ -36,6 +36,7 @@ type section struct {
 	Measured []picture          // pictures that need more than the rows
 
 	part     part
+	claims   []claim      // of the report, for its text
 	text     bytes.Buffer // Markdown
 	pictures []picture
 }

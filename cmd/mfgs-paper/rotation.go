@@ -113,7 +113,8 @@ func writeRotation(s *section) {
 	s.write("%s", t)
 }
 
-// measureShifts measures rows by trial and shifted set. at returns their places.
+// measureShifts measures rows by trial and shifted set. at returns their places. A shift with the SPEC "" is the test
+// data, which are measured in any case.
 func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial, shifts []bench.NamedSpec,
 	at func(shift string, t trial) place) ([][]row, error) {
 	rows := make([][]row, len(trials)) // by trial and shift
@@ -132,6 +133,8 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 	}
 	// Networks of another kind, dropout, are slowest and come first, so that no processor idles at the end.
 	slices.SortStableFunc(order, func(a, b request) int { return cmp.Compare(b.kind, a.kind) })
+	isTest := func(s bench.NamedSpec) bool { return s.Spec == "" }
+	others := slices.DeleteFunc(slices.Clone(shifts), isTest)
 	made := make([]*bench.Evaluation, len(order))
 	network := func(at int) string { return order[at].network() }
 	err := runGrouped(ctx, len(order), network, func(ctx context.Context, at int) (err error) {
@@ -139,7 +142,7 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 		for _, i := range of[order[at]] {
 			methods = append(methods, trials[i].method)
 		}
-		made[at], err = l.evaluate(ctx, order[at], methods, 1, nil, shifts)
+		made[at], err = l.evaluate(ctx, order[at], methods, 1, nil, others)
 		return err
 	})
 	if err != nil {
@@ -148,10 +151,15 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 	for at, q := range order {
 		e := made[at]
 		for j, m := range e.Methods {
-			i := of[q][j]
-			for k := range m.Shifts {
+			i, next := of[q][j], 0
+			for k, shift := range shifts {
+				labelled := m.InDomain
+				if !isTest(shift) {
+					labelled = &m.Shifts[next].Labelled
+					next++
+				}
 				a := answer{Damping: &e.Bundle.Damping}
-				a.addLabelled(&m.Shifts[k].Labelled)
+				a.addLabelled(labelled)
 				rows[i][k].Runs = append(rows[i][k].Runs, measurement{q.label(), trials[i].network, q.networks(), 0, a})
 			}
 		}

@@ -139,6 +139,13 @@ func TestEveryContrastHasItsRows(t *testing.T) {
 			}
 		}
 	}
+	for _, c := range confidenceSets {
+		for _, data := range c.data() {
+			for _, trial := range confidenceTrials(c.kind) {
+				s.add(runs(row{place: c.place(data, trial.row)}))
+			}
+		}
+	}
 	r := &report{sections: []*section{s}}
 	r.judge()
 	all := slices.Concat(paperClaims(), ownClaims())

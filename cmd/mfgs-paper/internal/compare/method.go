@@ -56,12 +56,13 @@ type method struct {
 	sampled  bool // draws as many classifiers as requested
 	layered  bool // its posterior may cover several layers
 	train    bool // is fitted to the training set, unless files replace it
+	within   bool // adds noise with the covariance of the features within classes
 	files    *files
 
 	// check finds errors of fit before data is read; nil checks nothing.
 	check func(b *comparison, r *request) error
-	// fit fits the method. The note states choices that matter for its figures. Nil for methods
-	// that package bench measures.
+	// fit fits the method, and may set its temperatures. The note states choices that matter for its figures. Nil for
+	// methods that package bench measures.
 	fit func(ctx context.Context, b *comparison, r *request) (p predictor, note string, err error)
 }
 
@@ -135,9 +136,10 @@ type comparison struct {
 	dampings       map[dampedKey]float64 // ε, except the bundle's
 	logitVariances map[dampedKey]*layers.LastLayer
 	trajectory     *methods.SWAG
+	noisy          map[bool]*methods.FeatureNoise // by whether it is within classes
 	computed       map[methods.Covariance]*computed
 	room           int // how many more numbers these may cache
-	// By request.text, from the first draw.
+	// By request.text, from the first draw, or set by fit.
 	tuned map[string]*calibrate.Tuned
 	rates map[string]float64 // of feature dropout
 }
@@ -147,6 +149,7 @@ func newComparison(cfg Config) *comparison {
 		Config: cfg, curvatures: map[curvatureKey]*calibrate.Curvature{}, dampings: map[dampedKey]float64{},
 		logitVariances: map[dampedKey]*layers.LastLayer{}, computed: map[methods.Covariance]*computed{},
 		room: maxComputed, tuned: map[string]*calibrate.Tuned{}, rates: map[string]float64{},
+		noisy: map[bool]*methods.FeatureNoise{},
 	}
 }
 

@@ -29,6 +29,8 @@ func TestMethodsAreParsed(t *testing.T) {
 		"mf0@hessian/kron":     {method: find("mf0"), covariance: "hessian", structure: calibrate.Kronecker},
 		"mc@swag":              {method: find("mc"), samples: defaultSamples, covariance: "swag"},
 		"ensemble":             {method: find("ensemble")},
+		"hot":                  {method: find("hot")},
+		"mf0_noise":            {method: find("mf0_noise")},
 		"mc:100@sandwich/kron": {method: find("mc"), samples: 100, covariance: "sandwich", structure: calibrate.Kronecker},
 	} {
 		got, err := parseMethod(text)
@@ -60,6 +62,8 @@ func TestUnknownMethodsAreRefused(t *testing.T) {
 		"mf0@kron":          {`covariance "kron"`},
 		"mf0@hessian/":      {`structure ""`, "full or kron"},
 		"mf0@hessian/auto":  {`structure "auto"`},
+		"hot:2":             {"hot draws no samples"},
+		"noise@fisher":      {"noise has no covariance"},
 		"mf0@swag/kron":     {"its own structure", "/kron"},
 		"mf0@hessian@kron":  {`covariance "hessian@kron"`},
 	} {

@@ -16,6 +16,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/methods"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/source"
@@ -711,5 +713,62 @@ func TestMethodsAreFittedToAllTrainingData(t *testing.T) {
 	e, err := Evaluate(t.Context(), Config{Config: bench.Config{Bundle: out, Test: file + "[300:600]", Methods: []string{"rue:2"}}})
 	if err != nil || e.Methods[0].InDomain == nil {
 		t.Errorf("%+v: %v", e, err)
+	}
+}
+
+// hot is softmax(a/T) with T a tenth above that of temperature scaling.
+func TestARaisedTemperatureIsATenthAboveTemperatureScaling(t *testing.T) {
+	t.Parallel()
+	dir, r := wraptest.Calibrated(t, calibrate.Kronecker)
+	by := evaluated(t, everything(t, dir, "ts", "hot"))
+	if got := by["hot"].Temperatures.NLL; !approx.Relative(got.Act, 1.1*r.Temperatures.TS, 1e-12) || got.Ens != 1 {
+		t.Errorf("temperatures %v, want 1.1 times %v", got, r.Temperatures.TS)
+	}
+	if by["ts"].InDomain.Error != by["hot"].InDomain.Error || by["ts"].InDomain.NLL == by["hot"].InDomain.NLL {
+		t.Errorf("figures %+v, of temperature scaling %+v", by["hot"].InDomain.InDomain, by["ts"].InDomain.InDomain)
+	}
+}
+
+// What is fitted to noise on features has a lower objective than what is fitted without, and is in its range.
+func TestTemperaturesFittedToFeatureNoise(t *testing.T) {
+	t.Parallel()
+	dir, r := wraptest.Calibrated(t, calibrate.Kronecker)
+	by := evaluated(t, everything(t, dir, "noise", "mf0_noise", "mf0", "ts"))
+	for name, note := range map[string]string{"noise": "log T = ", "mf0_noise": ""} {
+		if got := by[name]; !strings.HasPrefix(got.Note, note) || by[name].InDomain.Error > by["ts"].InDomain.Error+0.01 {
+			t.Errorf("%s: note %q, error %v", name, got.Note, got.InDomain.Error)
+		}
+	}
+	b := ready(t, everything(t, dir, "noise", "mf0_noise"))
+	for _, r := range b.requests {
+		if err := b.prepare(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := b.featureNoise(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(s *rows.Batch) calibrate.Predictive {
+		variances := b.calibration.Predict(s.Features, s.Logits, s.N).Variance
+		p, err := methods.NewMeanField(s.Logits, variances, b.head.Logits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	val, noisy := of(f.Val), of(f.Noisy)
+	objective := func(at layer.Temperatures) float64 {
+		v, err := f.Objective(t.Context(), val, noisy, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	fitted := objective(by["mf0_noise"].Temperatures.NLL)
+	for _, other := range []layer.Temperatures{r.Temperatures.NLL, {Act: r.Temperatures.TS, Ens: 1e9}} {
+		if v := objective(other); !(fitted <= v+1e-8) {
+			t.Errorf("objective %v at the fitted pair, and %v at %v", fitted, v, other)
+		}
 	}
 }

@@ -20,6 +20,7 @@ var registry = slices.Concat(ofBundle(), []*method{
 	mf1, mf2, ukf, mc, bnnKFAC, rue,
 	ensemble, jackknife, ensembleLL, jackknifeLL,
 	dropout, bnnVI, bnnLLVI, edl,
+	hot, noise, noiseWithin, mf0Noise,
 })
 
 // ofBundle returns the methods of package bench.

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // Images are images of one size, with labels.
@@ -179,4 +180,26 @@ func (g *Images) Subsample(n int) *Images {
 		few.Pixels, few.Labels = append(few.Pixels, g.Image(at)...), append(few.Labels, g.Labels[at])
 	}
 	return few
+}
+
+// Framed returns grey images with their central square of crop × crop pixels scaled to inner × inner, in the centre of
+// black images of side × side.
+func (g *Images) Framed(crop, inner, side int) (*Images, error) {
+	if g.Channels != 1 || crop < 1 || crop > min(g.Width, g.Height) || inner < 1 || inner > side {
+		return nil, fmt.Errorf("images of %d × %d × %d: no grey square of %d × %d to scale to %d × %d of %d × %d", g.Width, g.Height, g.Channels, crop, crop, inner, inner, side, side)
+	}
+	out := &Images{Width: side, Height: side, Channels: 1, Labels: g.Labels, Pixels: make([]byte, g.Len()*side*side)}
+	square := pixels.Pixels{Data: make([]byte, crop*crop), Height: crop, Width: crop, Channels: 1}
+	left, top, margin := (g.Width-crop)/2, (g.Height-crop)/2, (side-inner)/2
+	for i := range g.Len() {
+		from, to := g.Image(i), out.Image(i)
+		for y := range crop {
+			copy(square.Data[y*crop:(y+1)*crop], from[(top+y)*g.Width+left:])
+		}
+		scaled := Resize(square, inner, inner)
+		for y := range inner {
+			copy(to[(margin+y)*side+margin:], scaled.Data[y*inner:(y+1)*inner])
+		}
+	}
+	return out, nil
 }

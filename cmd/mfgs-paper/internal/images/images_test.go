@@ -245,3 +245,42 @@ func TestImagesMustHaveOneSize(t *testing.T) {
 		t.Errorf("a grey image after one in colour: %v", err)
 	}
 }
+
+// Each frame is the crop, scaled, with margins of black.
+func TestFramedImagesHaveTheirMargins(t *testing.T) {
+	t.Parallel()
+	g := &Images{Width: 4, Height: 4, Channels: 1, Labels: []byte{7, 2}}
+	for i := range 32 {
+		g.Pixels = append(g.Pixels, byte(i+1))
+	}
+	same, err := g.Framed(4, 4, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		for y := range 6 {
+			for x := range 6 {
+				want := byte(0)
+				if y >= 1 && y < 5 && x >= 1 && x < 5 {
+					want = g.Image(i)[(y-1)*4+x-1]
+				}
+				if got := same.Image(i)[y*6+x]; got != want {
+					t.Errorf("image %d, %d,%d: %d, want %d", i, x, y, got, want)
+				}
+			}
+		}
+	}
+	if !slices.Equal(same.Labels, g.Labels) || same.Width != 6 || same.Height != 6 {
+		t.Errorf("labels %v of %d × %d", same.Labels, same.Width, same.Height)
+	}
+	few, err := g.Framed(2, 1, 1)
+	// The means of 6, 7, 10, 11 and of 22, 23, 26, 27, rounded.
+	if err != nil || !slices.Equal(few.Pixels, []byte{9, 25}) {
+		t.Errorf("%v, %v", few, err)
+	}
+	for _, sides := range [][3]int{{5, 1, 1}, {0, 1, 1}, {2, 3, 2}, {2, 0, 2}} {
+		if _, err := g.Framed(sides[0], sides[1], sides[2]); err == nil || !strings.Contains(err.Error(), "4 × 4 × 1") {
+			t.Errorf("%v: %v", sides, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
@@ -91,6 +92,19 @@ func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *rows.Batch, 
 	}
 	g.medianVariance = median(variances)
 	return g, nil
+}
+
+// NewMeanField is [NewGaussian] of kind MF0 for variances [n,K] that are known, which it keeps.
+func NewMeanField(logits []float32, variances []float64, k int) (*Gaussian, error) {
+	if k < 2 || len(logits) == 0 || len(logits)%k != 0 || len(variances) != len(logits) {
+		return nil, fmt.Errorf("%d logits and %d variances, want as many for at least one example of %d", len(logits), len(variances), max(k, 2))
+	}
+	if err := checkFinite(logits, k, "logit"); err != nil {
+		return nil, err
+	}
+	g := &Gaussian{kind: MF0, n: len(logits) / k, k: k, logits: logits, s: variances}
+	g.medianVariance = median(slices.Clone(variances))
+	return g, checkVariances(variances)
 }
 
 func (g *Gaussian) Len() int { return g.n }
