@@ -464,7 +464,7 @@ func writeFrequencies(b *strings.Builder, r *calibration.Report) {
 		title = fmt.Sprintf("class frequencies in use, estimated from %s unlabelled examples", count(e.Examples))
 	}
 	if !corrected(r) {
-		title += ", not significant:\nnot corrected"
+		title += "\nnot corrected, since they do not differ significantly"
 	}
 	fmt.Fprintf(b, "\n%s\n", title)
 	const most = 10

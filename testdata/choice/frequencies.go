@@ -7,8 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"gonum.org/v1/gonum/floats"
-
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
@@ -45,15 +43,14 @@ func correct(ctx context.Context, curvature *calibrate.Curvature, pool *rows.Bat
 		c.Method = calibrate.TS
 	}
 	f := calibrate.ClassFrequencies(measure.Outcomes(c, val).Probabilities, val.N)
-	floats.Scale(1/floats.Sum(f), f)
 	var all []correction
 	for _, changed := range []bool{true, false} {
 		use := f
 		unlabelled, test := pool.Pick(rest[:len(rest)/2]), pool.Pick(rest[len(rest)/2:])
 		if changed {
 			use = drawFrequencies(rng, f, val.Labels)
-			unlabelled = unlabelled.Pick(calibrate.Thin(unlabelled.Labels, use))
-			test = test.Pick(calibrate.Thin(test.Labels, use))
+			inUse := calibrate.NewSampler(use, f, val.N)
+			unlabelled, test = inUse.Of(unlabelled), inUse.Of(test)
 		}
 		one := correction{changed: changed, val: n, uncorrected: nll(c, c.Method, test)}
 		corrected := *c
