@@ -25,16 +25,24 @@ func PriorRatios(prior, frequencies []float64) []float64 {
 	return ratios
 }
 
-// ClassFrequencies returns the mean of each class's probability, [C], over n validation examples with probabilities p,
-// [n,C]. It is nearer to what probabilities assume than the frequencies of labels. None is zero: all classes share half
-// an example.
-func ClassFrequencies(p []float64, n int) []float64 {
+// ClassFrequencies returns the mean of each class's probability, [C], over validation examples with probabilities p,
+// [n,C]. It is nearer to what probabilities assume than the frequencies of labels. A class without labels has less than
+// half an example, and more than none: all classes share half an example.
+func ClassFrequencies(p []float64, labels []int) []float64 {
+	n := len(labels)
 	classes := len(p) / n
-	f := make([]float64, classes)
+	f, seen := make([]float64, classes), make([]bool, classes)
 	for i, v := range p {
 		f[i%classes] += v / float64(n)
 	}
+	for _, y := range labels {
+		seen[y] = true
+	}
+	const most = 0.8 // of half an example, so that it is less after normalisation
 	for c, v := range f {
+		if !seen[c] {
+			v = min(v, most*halfExample(n))
+		}
 		f[c] = max(v, halfExample(n)/float64(classes))
 	}
 	floats.Scale(1/floats.Sum(f), f)
@@ -308,14 +316,22 @@ func (m *priorMixture) chanceGain() float64 {
 	return gains[priorDraws*95/100]
 }
 
-// drawFrequencies draws class frequencies of the validation data from a Dirichlet distribution around f.
+// drawFrequencies draws class frequencies of the validation data from a Dirichlet distribution around f. Fixed classes
+// keep theirs.
 func (m *priorMixture) drawFrequencies(rng *rand.Rand) []float64 {
-	other := make([]float64, m.classes)
+	other := slices.Clone(m.f)
+	drawn, free := 0.0, 0.0
 	for c, v := range m.f {
-		other[c] = distuv.Gamma{Alpha: v * float64(m.validation), Beta: 1, Src: rng}.Rand()
-		other[c] = max(other[c], v*1e-3)
+		if !m.fixed[c] {
+			other[c] = distuv.Gamma{Alpha: v * float64(m.validation), Beta: 1, Src: rng}.Rand()
+			drawn, free = drawn+other[c], free+v
+		}
 	}
-	floats.Scale(1/floats.Sum(other), other)
+	for c, v := range other {
+		if !m.fixed[c] {
+			other[c] = max(v*free/drawn, m.f[c]*1e-3)
+		}
+	}
 	return other
 }
 

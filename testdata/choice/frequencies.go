@@ -42,7 +42,7 @@ func correct(ctx context.Context, curvature *calibrate.Curvature, pool *rows.Bat
 	if c.Method == calibrate.MLE {
 		c.Method = calibrate.TS
 	}
-	f := calibrate.ClassFrequencies(measure.Outcomes(c, val).Probabilities, val.N)
+	f := calibrate.ClassFrequencies(measure.Outcomes(c, val).Probabilities, val.Labels)
 	var all []correction
 	for _, changed := range []bool{true, false} {
 		use := f
@@ -64,7 +64,9 @@ func correct(ctx context.Context, curvature *calibrate.Curvature, pool *rows.Bat
 			if err != nil {
 				return nil, err
 			}
-			corrected.Prior = calibrate.PriorRatios(e.Frequencies, f)
+			if corrected.Prior = nil; e.Significant {
+				corrected.Prior = calibrate.PriorRatios(e.Frequencies, f)
+			}
 			one.estimated[i], one.estimable[i] = nll(&corrected, c.Method, test), true
 		}
 		all = append(all, one)

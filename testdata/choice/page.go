@@ -79,8 +79,8 @@ validation data are 1,000 examples, or a third of what there is. Half of the res
 testing. Both were thinned to class frequencies drawn uniformly from all possible ones (a Dirichlet distribution with all
 parameters 1), of the classes that have validation examples. The table has the mean NLL on the test examples without a
 correction, with one for the true frequencies, and with frequencies estimated from 100 and from 1,000 unlabelled
-examples; then how much an estimate changes the NLL where the frequencies are in fact those of the validation data. A
-dash stands for too few examples.
+examples; then how much an estimate changes the NLL where the frequencies are in fact those of the validation data. Only
+significant estimates are used. A dash stands for too few examples.
 
 %s
 ## Alternatives

@@ -205,7 +205,7 @@ func (u *update) estimate(
 	}
 	if val != nil {
 		tuning, _ := split(val, m.Settings.Decisions)
-		f, n = calibrate.ClassFrequencies(measure.Outcomes(&of, tuning).Probabilities, tuning.N), tuning.N
+		f, n = calibrate.ClassFrequencies(measure.Outcomes(&of, tuning).Probabilities, tuning.Labels), tuning.N
 	}
 	e, err := calibrate.EstimatePrior(ctx, &of, unlabelled, f, n)
 	if err != nil {

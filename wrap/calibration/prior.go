@@ -33,7 +33,7 @@ func correctForUse(
 		m.Probabilities.Method, of.Method = calibrate.TS, calibrate.TS
 	}
 	if tuning != nil {
-		m.ClassFrequencies = calibrate.ClassFrequencies(measure.Outcomes(&of, tuning).Probabilities, tuning.N)
+		m.ClassFrequencies = calibrate.ClassFrequencies(measure.Outcomes(&of, tuning).Probabilities, tuning.Labels)
 	}
 	if u.prior, err = m.ResolvePrior(); err != nil || u.prior == nil {
 		return u, err
