@@ -85,9 +85,14 @@ func open(ctx context.Context, read reader, o Options) (*Predictor, error) {
 	if err := p.expect(b.Probe, fused.Inputs()); err != nil {
 		return nil, err
 	}
-	// The graph holds the posterior now: a second copy would only take memory.
+	// The graph holds the posterior and the score's tensors now: a second copy would only take memory.
 	small := *b
 	small.Posterior, small.Probe = &calibrate.Posterior{Head: b.Posterior.Head, Affine: b.Posterior.Affine}, nil
+	if b.Score != nil {
+		served := *b.Score
+		served.Tensors = nil
+		small.Score = &served
+	}
 	p.bundle, p.calibration = &small, nil
 	b, a.Bundle = nil, &small
 	if o.FreeMemory {

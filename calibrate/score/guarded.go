@@ -68,12 +68,15 @@ func ownDistance[V any](t Terms[V], fitted Tensors, direction V) V {
 	x := t.Sub(direction, t.OfClass("means", means.Data, means.Shape[1]))
 	r := len(weights.Data)
 	from := slices.IndexFunc(weights.Data, func(w float64) bool { return w < -mostWeight }) // the eigenvalues ascend
+	single := whitening.Data
 	if from < 0 {
 		from = r
+	} else {
+		single = columns(whitening.Data, r, 0, from)
 	}
 	sum := t.Mul(t.SumSquares(x), constant(t, fitted, "rest"))
 	if from > 0 {
-		z := t.Project(x, "whitening", columns(whitening.Data, r, 0, from), from)
+		z := t.Project(x, "whitening", single, from)
 		sum = t.Add(sum, t.MatMul(t.Mul(z, z), t.Constant("weights", weights.Data[:from], 1)))
 	}
 	if from < r {
@@ -97,7 +100,7 @@ func columns(x []float64, width, from, to int) []float64 {
 const (
 	directionRidge = 1e-2
 	mostComponents = 512
-	mostWeight     = 8
+	mostWeight     = 64
 )
 
 func fitGuarded(t *Training) (Tensors, error) {
@@ -159,6 +162,9 @@ func (t *Training) fitDirections(most int) (Tensors, error) {
 		for j, v := range g.means[i*d : (i+1)*d] {
 			means[c*d+j] += v
 		}
+	}
+	for i, v := range means { // as graphs have them
+		means[i] = float64(float32(v))
 	}
 	r := min(d, most)
 	left, ridge := d-r, directionRidge*mean // the eigenvalues ascend

@@ -120,7 +120,8 @@ func (t *Terms) Project(x, name string, data []float64, width int) string {
 	return t.f.cast(t.f.binary("MatMul", single, m), tensor.Float64)
 }
 
-// OfClass is the row of the most probable class of a constant matrix with a row a class, [N,width].
+// OfClass is the row of the most probable class of a constant matrix with a row a class, [N,width]. Its numbers are
+// rounded to float32.
 func (t *Terms) OfClass(name string, data []float64, width int) string {
 	var class string
 	if t.f.k == 1 {
@@ -128,7 +129,8 @@ func (t *Terms) OfClass(name string, data []float64, width int) string {
 	} else {
 		class = t.f.op("ArgMax", []string{t.logits}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 0))
 	}
-	return t.f.op("Gather", []string{t.Constant(name, data, width), class})
+	rows := t.f.float(name, data, int64(len(data)/width), int64(width))
+	return t.f.cast(t.f.op("Gather", []string{rows, class}), tensor.Float64)
 }
 
 // extreme is Min or Max of two. Before operator set 8 these took no others than float32: there it is

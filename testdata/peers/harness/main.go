@@ -121,7 +121,7 @@ func latency(ctx context.Context) (map[string]any, error) {
 		}
 	}
 	if *only != "plain" {
-		p, err := wrap.Open(ctx, *folder, wrap.Options{Runtime: wrap.Runtime{Batch: *batch}})
+		p, err := wrap.Open(ctx, *folder, wrap.Options{Runtime: wrap.Runtime{Batch: *batch}, FreeMemory: true})
 		if err != nil {
 			return nil, err
 		}
