@@ -337,13 +337,7 @@ func (b *bench) sampler() *calibrate.Sampler {
 	if !b.InUse || prior == nil {
 		return nil
 	}
-	n := 0
-	for _, d := range b.manifest.Datasets {
-		if d.Role == bundle.Val {
-			n += d.Count
-		}
-	}
-	return calibrate.NewSampler(prior, b.manifest.ClassFrequencies, n)
+	return calibrate.NewSampler(prior, b.manifest.ClassFrequencies, b.manifest.TuningExamples())
 }
 
 // logUse is the logarithm of how many times as frequent a class is in use as in the validation data.

@@ -323,6 +323,19 @@ func (m *Manifest) HasPrior() bool {
 	return m.PriorEstimate != nil || m.Settings != nil && m.Settings.Prior != nil
 }
 
+// TuningExamples returns how many validation examples ClassFrequencies are of: all, or the half that sets no thresholds.
+func (m *Manifest) TuningExamples() (n int) {
+	for _, d := range m.Datasets {
+		if d.Role == Val {
+			n += d.Count
+		}
+	}
+	if m.Decisions != nil {
+		n = (n + 1) / 2
+	}
+	return n
+}
+
 // PriorEstimate says how class frequencies in use were estimated.
 type PriorEstimate struct {
 	Spec                    string `yaml:"spec" json:"spec"`         // of the unlabelled data

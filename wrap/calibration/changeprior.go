@@ -48,7 +48,7 @@ func (u *update) changePrior(ctx context.Context, to *target) (*Report, error) {
 		f.ScoreChoice = m.OODScore.Selection
 	}
 	ofVal := &f.Calibration
-	if u.valTrained() {
+	if valIsTrain(&m) {
 		ofVal = ofVal.LeaveOneOut()
 	}
 	report := &Report{
@@ -61,7 +61,7 @@ func (u *update) changePrior(ctx context.Context, to *target) (*Report, error) {
 		}
 	}
 	if val == nil {
-		if _, err := correctForUse(&m, &f.Calibration, ofVal, nil, u.recorded(bundle.Val).Count); err != nil {
+		if _, err := correctForUse(&m, &f.Calibration, ofVal, nil); err != nil {
 			return nil, err
 		}
 		m.Reference = nil
@@ -80,7 +80,7 @@ func (u *update) changePrior(ctx context.Context, to *target) (*Report, error) {
 	if estimate != nil { // significant or not
 		report.PriorEstimate, report.ClassFrequencies = estimate, m.Frequencies(estimate.Frequencies)
 	}
-	report.Examples, report.Probe = u.examples(), ProbeInfo{Reason: hadNone}
+	report.Examples, report.Probe = examplesOf(&m), ProbeInfo{Reason: hadNone}
 	if u.bundle.Probe != nil {
 		report.Probe = ProbeInfo{Examples: u.bundle.Probe.N}
 	}
@@ -164,10 +164,13 @@ func (u *update) readVal(ctx context.Context, cfg *Config, m *bundle.Manifest) (
 	return val, nil
 }
 
-// valTrained reports whether the bundle's training data are its validation data.
-func (u *update) valTrained() bool {
-	train, val := u.recorded(bundle.Train), u.recorded(bundle.Val)
-	return u.manifest.CalibrationSettings().Limit == 0 && train.Fingerprint == val.Fingerprint
+// valIsTrain reports whether a bundle's training data are its validation data.
+func valIsTrain(m *bundle.Manifest) bool {
+	of := map[bundle.Role][]string{}
+	for _, d := range m.Datasets {
+		of[d.Role] = append(of[d.Role], d.Fingerprint)
+	}
+	return m.CalibrationSettings().Limit == 0 && slices.Equal(of[bundle.Train], of[bundle.Val])
 }
 
 // figures is judge for validation data alone: figures of OOD data are those of the bundle, as class frequencies do not
@@ -199,7 +202,7 @@ func (u *update) estimate(
 	if u.in.head.MultiLabel() {
 		return nil, errors.New("class frequencies are of classes that exclude each other, and the head is multi-label")
 	}
-	of, f, n := *c, m.ClassFrequencies, u.recorded(bundle.Val).Count
+	of, f, n := *c, m.ClassFrequencies, m.TuningExamples()
 	if of.Method == calibrate.MLE { // is not corrected
 		of.Method = calibrate.TS
 	}
@@ -222,7 +225,7 @@ func (u *update) estimate(
 // same class frequencies: then not only these differ, and their estimate means little.
 func otherShift(m *bundle.Manifest, c, ofVal *calibrate.Calibration, val, unlabelled *rows.Batch) (warning string) {
 	p, _ := m.ResolvePrior() // was resolved before
-	in := confidences(ofVal, calibrate.NewSampler(p, m.ClassFrequencies, val.N).Of(val))
+	in := confidences(ofVal, calibrate.NewSampler(p, m.ClassFrequencies, m.TuningExamples()).Of(val))
 	if got, expected, differ := calibrate.ConfidencesDiffer(confidences(c, unlabelled), in); differ {
 		return fmt.Sprintf(priorPrefix+"the mean confidence in the unlabelled data is %.2f, in validation data with these class frequencies %.2f: more than the frequencies differ, and their estimate may be wrong", got, expected)
 	}
@@ -240,9 +243,9 @@ func confidences(c *calibrate.Calibration, b *rows.Batch) []float64 {
 	return out
 }
 
-// examples counts the examples of the bundle.
-func (u *update) examples() (e Examples) {
-	for _, d := range u.manifest.Datasets {
+// examplesOf counts the examples of a bundle.
+func examplesOf(m *bundle.Manifest) (e Examples) {
+	for _, d := range m.Datasets {
 		*map[bundle.Role]*int{
 			bundle.Train: &e.Train, bundle.Val: &e.Val, bundle.OOD: &e.OOD, bundle.SyntheticOOD: &e.SyntheticOOD,
 		}[d.Role] += d.Count

@@ -87,7 +87,7 @@ func judge(
 	ctx context.Context, m *bundle.Manifest, f *calibrate.Fitted, ofVal *calibrate.Calibration, data heldOut,
 	log *journal,
 ) (figures Validation, recommendation metrics.Recommendation, err error) {
-	use, err := correctForUse(m, &f.Calibration, ofVal, data.tuning, data.all.N)
+	use, err := correctForUse(m, &f.Calibration, ofVal, data.tuning)
 	if err != nil {
 		return figures, recommendation, err
 	}

@@ -20,10 +20,10 @@ type inUse struct {
 }
 
 // correctForUse corrects the probabilities of a calibration and of ofVal, the calibration for validation data, for the
-// class frequencies in use that a manifest has. It records those of tuning, n of the validation examples, in the
-// manifest, which has them already if tuning is nil.
+// class frequencies in use that a manifest has. It records those of the validation examples that tune in the manifest,
+// which has them already if tuning is nil.
 func correctForUse(
-	m *bundle.Manifest, c, ofVal *calibrate.Calibration, tuning *rows.Batch, n int,
+	m *bundle.Manifest, c, ofVal *calibrate.Calibration, tuning *rows.Batch,
 ) (u inUse, err error) {
 	if c.Posterior.Head.MultiLabel() {
 		return u, nil
@@ -32,7 +32,9 @@ func correctForUse(
 	if m.HasPrior() && of.Method == calibrate.MLE { // which stays the network's own
 		m.Probabilities.Method, of.Method = calibrate.TS, calibrate.TS
 	}
+	n := m.TuningExamples()
 	if tuning != nil {
+		n = tuning.N
 		m.ClassFrequencies = calibrate.ClassFrequencies(measure.Outcomes(&of, tuning).Probabilities, tuning.Labels)
 	}
 	if u.prior, err = m.ResolvePrior(); err != nil || u.prior == nil {

@@ -330,6 +330,32 @@ func TestClassConditionalSetsUseAllExamplesOfAClass(t *testing.T) {
 	}
 }
 
+// A class without validation examples may be named: the sample in use keeps what there is of the others, with and
+// without thresholds.
+func TestAClassWithoutExamplesLeavesASample(t *testing.T) {
+	t.Parallel()
+	frequencies := make([]float64, 6)
+	for c := range 5 {
+		frequencies[c] = 0.2
+	}
+	for _, plan := range []conformal.Plan{{}, {Alpha: 0.1}} {
+		c := Config{
+			PrecomputedFeatures: true,
+			Train:               draw(1, 600, frequencies...).file(t, false),
+			Val:                 draw(2, 800, frequencies...).file(t, true), Out: filepath.Join(t.TempDir(), "b"),
+		}
+		c.Decisions, c.Prior = plan, map[string]float64{"5": 0.5}
+		r := mustCalibrate(t, c)
+		want := 800
+		if plan.Alpha > 0 {
+			want = 400
+		}
+		if n := r.Validation.After.N; n < want*9/10 {
+			t.Errorf("%+v: %d of %d examples in the sample", plan, n, want)
+		}
+	}
+}
+
 // A class that is named at its own frequency changes nothing, however many classes have no validation examples.
 func TestTheSameFrequenciesChangeNothing(t *testing.T) {
 	t.Parallel()
