@@ -323,7 +323,8 @@ func (m *Manifest) HasPrior() bool {
 	return m.PriorEstimate != nil || m.Settings != nil && m.Settings.Prior != nil
 }
 
-// TuningExamples returns how many validation examples ClassFrequencies are of: all, or the half that sets no thresholds.
+// TuningExamples returns how many validation examples ClassFrequencies are of: all, or the half that sets no
+// thresholds.
 func (m *Manifest) TuningExamples() (n int) {
 	for _, d := range m.Datasets {
 		if d.Role == Val {
