@@ -32,6 +32,9 @@ type Choice struct {
 	MF0Gain   float64 `yaml:"mf0_gain" json:"mf0_gain"`
 	MF0Needed float64 `yaml:"mf0_needed" json:"mf0_needed"`
 
+	// NoPosterior says that the head has no linear layer, and so no mf0.
+	NoPosterior bool `yaml:"no_posterior,omitempty" json:"no_posterior,omitempty"`
+
 	// KeepClass says that only MLE and TS, which keep the network's predicted class, were allowed.
 	KeepClass bool `yaml:"keep_class,omitempty" json:"keep_class,omitempty"`
 }
@@ -97,6 +100,10 @@ func (c Choice) String() string {
 	}
 	mf0 := fmt.Sprintf("mf0 gains %.2g more, below its threshold of %.2g", c.MF0Gain, c.MF0Needed)
 	switch {
+	case c.NoPosterior && c.KeepClass:
+		mf0 = "matrix scaling may change the predicted class"
+	case c.NoPosterior:
+		mf0 = "mf0 needs a linear last layer"
 	case c.KeepClass:
 		mf0 = "matrix scaling and mf0 may change the predicted class"
 	case c.MF0Gain > c.MF0Needed:

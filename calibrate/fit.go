@@ -59,16 +59,8 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	if err := CheckBatch(h, val, true); err != nil {
-		return nil, fmt.Errorf("validation data: %w", err)
-	}
-	for what, b := range map[string]*rows.Batch{"out-of-distribution data": ood, "synthetic OOD data": o.Synthetic} {
-		if b == nil {
-			continue
-		}
-		if err := CheckBatch(h, b, false); err != nil {
-			return nil, fmt.Errorf("%s: %w", what, err)
-		}
+	if err := checkData(h, val, ood, &o); err != nil {
+		return nil, err
 	}
 	unit, err := c.MeanEigenvalue(o.Covariance)
 	if err != nil {
@@ -130,11 +122,28 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	return f, nil
 }
 
+// checkData reports batches that do not fit a head.
+func checkData(h layer.Head, val, ood *rows.Batch, o *FitOptions) error {
+	if err := CheckBatch(h, val, true); err != nil {
+		return fmt.Errorf("validation data: %w", err)
+	}
+	for what, b := range map[string]*rows.Batch{"out-of-distribution data": ood, "synthetic OOD data": o.Synthetic} {
+		if b == nil {
+			continue
+		}
+		if err := CheckBatch(h, b, false); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return nil
+}
+
 // simple is the methods without variances, fitted to validation data.
 type simple struct {
 	ladder      *ladder
 	temperature float64    // T of temperature scaling
-	unit        float64    // of T_act for the network's logits
+	smoothing   float64    // ε of temperature scaling
+	unit        float64    // of T_act for the logits that temperature scaling divides
 	t           *tuningSet // of the logits that mf0 begins with: the network's or matrix scaling's
 	limit       float64    // the objective that mf0 should not exceed: of temperature or matrix scaling
 }
@@ -143,11 +152,9 @@ func fitSimple(ctx context.Context, h layer.Head, val *rows.Batch, o *FitOptions
 	s.t = newTuningSet(h, nil, val, true, o.Lambda0, 0)
 	s.t.plain(1 / s.t.unit)
 	network := s.t.trial(0)
-	if s.temperature, s.limit, err = s.t.temperatureScaling(ctx); err != nil {
+	if err := s.scaleByTemperature(ctx, h, val, o); err != nil {
 		return s, err
 	}
-	s.unit = s.t.unit
-	s.temperature *= s.unit
 	s.ladder = climb(network, s.t.trial(0))
 	if s.ladder.KeepClass = o.KeepClass; !o.KeepClass {
 		if err := s.scaleByMatrix(ctx, h, val, o.Lambda0); err != nil {
@@ -161,7 +168,7 @@ func fitSimple(ctx context.Context, h layer.Head, val *rows.Batch, o *FitOptions
 // scaleByMatrix replaces the logits by those of matrix scaling if it is chosen. Validation examples have the logits of
 // maps that were fitted without them: else the temperatures of mf0 would be those of a set that the map knows.
 func (s *simple) scaleByMatrix(ctx context.Context, h layer.Head, val *rows.Batch, lambda0 float64) error {
-	f, err := FitMatrix(ctx, h, val, s.temperature)
+	f, err := FitMatrix(ctx, h, smoothed(h, val, s.smoothing), s.temperature)
 	if err != nil || f.Logits == nil {
 		s.ladder.matrix(f, trial{})
 		return err
@@ -176,24 +183,31 @@ func (s *simple) scaleByMatrix(ctx context.Context, h layer.Head, val *rows.Batc
 	scaleTo(f.Logits, 1/temperature, f.Logits)
 	t = newTuningSet(h, f.Logits, val, true, lambda0, 0)
 	t.plain(1 / t.unit)
-	if s.ladder.matrix(f, t.trial(0)) {
+	if f.Affine.Smoothing = s.smoothing; s.ladder.matrix(f, t.trial(0)) {
 		t.affine = f.Affine
 		s.t, s.limit = t, t.objective(0)
 	}
 	return nil
 }
 
-// chooseScore chooses the out-of-distribution score, and tries the scores on synthetic OOD data.
+// chooseScore is selectScore with the variances of synthetic OOD data.
 func (f *Fitted) chooseScore(
 	ctx context.Context, product parallel.Product, t *tuningSet, held score.ValidationData, o FitOptions,
 ) (err error) {
-	o.Progress("scores", 0, 1)
 	if b := o.Synthetic; b != nil {
 		s := newTuningSet(t.head, mapped(t.affine, t.head.Logits, b.Logits), b, false, f.Lambda0, t.unit)
 		if err := f.Posterior.forms(product, s.s2, s.leverage, b.Features, s.n); err != nil {
 			return err
 		}
 		held.Synthetic = f.examples(product, s, b)
+	}
+	return f.selectScore(ctx, held, &o)
+}
+
+// selectScore chooses the out-of-distribution score, and tries the scores on synthetic OOD data.
+func (f *Fitted) selectScore(ctx context.Context, held score.ValidationData, o *FitOptions) (err error) {
+	o.Progress("scores", 0, 1)
+	if held.Synthetic != nil {
 		if f.SyntheticScores, err = score.CompareOnSynthetic(ctx, o.Training, held); err != nil {
 			return err
 		}
@@ -221,7 +235,7 @@ func (f *Fitted) tuneOOD(
 	if err != nil {
 		return nil, err
 	}
-	if f.TSOOD, err = tuneTS(ctx, t.head, val, ood, plainUnit); err != nil {
+	if f.TSOOD, err = tuneTS(ctx, t.head, nil, val, ood, plainUnit); err != nil {
 		return nil, err
 	}
 	f.OOD = f.temperatures(best, t.unit)

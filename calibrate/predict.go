@@ -41,6 +41,7 @@ type Calibration struct {
 	NLL       layer.Temperatures // tuned for the likelihood of validation data: MF0's probabilities
 	OOD       layer.Temperatures // tuned to detect out-of-distribution data: the margin of the score mf0
 	TS        float64            // temperature scaling's T: probabilities of TS
+	Smoothing float64            // temperature scaling's ε for a head without a linear layer, see [layer.Affine]
 	TSOOD     float64            // temperature scaling's, tuned to detect out-of-distribution data; zero: TS
 	Lambda0   float64            // zero: meanfield.Lambda0
 
@@ -66,19 +67,22 @@ type Calibration struct {
 type Predictions struct {
 	// LogP are the log-probabilities, [n,C]; for a multi-label head [n,K,2], log(1-p_k) and log p_k.
 	LogP     []float64
-	Variance []float64 // [n,K] logit variance s² at T_ens = 1
+	Variance []float64 // [n,K] logit variance s² at T_ens = 1; nil without a linear layer
 	Margin   []float64 // [n] see meanfield.OneMinusMax
 
 	// [n] each: the out-of-distribution score in (0,1], below ½ for half of the validation data; the fraction
 	// of validation data that scores lower, and the p-value, see [score.Served.PValue], each nil if the calibration
-	// does not know it; and the leverage, which is unbounded.
+	// does not know it; and the leverage, which is unbounded, nil without a linear layer.
 	OODScore, OODPercentile, OODPValue, Leverage []float64
 }
 
 // Affine returns the map of the logits that a method has, nil for none.
 func (c *Calibration) Affine(m Method) *layer.Affine {
-	if m == MLE || m == TS {
+	switch {
+	case m == MLE || m == TS && c.Smoothing == 0:
 		return nil
+	case m == TS:
+		return &layer.Affine{Smoothing: c.Smoothing}
 	}
 	return c.Posterior.Affine
 }
@@ -146,21 +150,19 @@ func (c *Calibration) Served() *score.Served {
 func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Predictions, score.Examples) {
 	h := c.Posterior.Head
 	checkLogits(logits, n, h)
-	p := &Predictions{
-		LogP:     make([]float64, n*h.Probabilities()),
-		Variance: make([]float64, n*h.Logits),
-		Margin:   make([]float64, n),
-		Leverage: make([]float64, n),
+	p := &Predictions{LogP: make([]float64, n*h.Probabilities()), Margin: make([]float64, n)}
+	if !h.Nonlinear {
+		p.Variance, p.Leverage = make([]float64, n*h.Logits), make([]float64, n)
 	}
 	x := score.Examples{
-		N: n, K: h.Logits, D: h.Features, Link: h.Link, Features: phi, Logits: logits, Variance: p.Variance,
-		Leverage: p.Leverage, Product: c.Product,
+		N: n, K: h.Logits, D: h.Features, Link: h.Link, Nonlinear: h.Nonlinear, Features: phi, Logits: logits,
+		Variance: p.Variance, Leverage: p.Leverage, Product: c.Product,
 	}
 	if margin {
 		x.Margin = make([]float64, n)
 	}
 	k, width := h.Logits, h.Probabilities()
-	if c.Product == nil || c.Posterior.forms(c.Product, p.Variance, p.Leverage, phi, n) != nil {
+	if !h.Nonlinear && (c.Product == nil || c.Posterior.forms(c.Product, p.Variance, p.Leverage, phi, n) != nil) {
 		c.Posterior.Both(p.Variance, p.Leverage, phi, n)
 	}
 	plain := c.PlainTemperature()
@@ -169,7 +171,10 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 		e := newEvaluator(h, c.Lambda0)
 		unused, logit := make([]float64, width), make([]float64, k)
 		for i := first; i < last; i++ {
-			a, v := logits[i*k:(i+1)*k], p.Variance[i*k:(i+1)*k]
+			a, v := logits[i*k:(i+1)*k], []float64(nil)
+			if !h.Nonlinear {
+				v = p.Variance[i*k : (i+1)*k]
+			}
 			if mapped.To(logit, a); margin {
 				x.Margin[i] = e.mf0(unused, logit, v, c.OOD)
 			}

@@ -273,16 +273,16 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 	return t, nil
 }
 
-// tuneTS returns the temperature T of softmax(a/T) that best detects ood.
-func tuneTS(ctx context.Context, h layer.Head, val, ood *rows.Batch, unit float64) (float64, error) {
-	v, o := plainExamples(h, val, unit), plainExamples(h, ood, unit)
+// tuneTS returns the temperature T of softmax(a/T) that best detects ood, where f maps the logits a first.
+func tuneTS(ctx context.Context, h layer.Head, f *layer.Affine, val, ood *rows.Batch, unit float64) (float64, error) {
+	v, o := plainExamples(h, f, val, unit), plainExamples(h, f, ood, unit)
 	best, err := aurocSearch(v, o, 1, 0).atTau(ctx, 1)
 	return best.act * unit, err
 }
 
 // plainExamples are examples at softmax(a/T). They have no nll.
-func plainExamples(h layer.Head, s *rows.Batch, unit float64) *examples {
-	k, logits := h.Logits, mapped(nil, h.Logits, s.Logits)
+func plainExamples(h layer.Head, f *layer.Affine, s *rows.Batch, unit float64) *examples {
+	k, logits := h.Logits, mapped(f, h.Logits, s.Logits)
 	e := newExamples(s.N, h.Categories())
 	e.subsample = func() *examples { return nil }
 	e.evaluate = func(acts []float64, _ float64) {

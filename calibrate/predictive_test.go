@@ -216,7 +216,7 @@ func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 	mf0 := newTuningSet(h, nil, s, false, meanfield.Lambda0, 1) // with variances of zero
 	for name, e := range map[string]*examples{
 		"mf0": &mf0.examples, "another method": predicted(t.Context(), &predictive{h: h, logits: mapped(nil, 3, logits)}, nil, 1, 1),
-		"temperature scaling": plainExamples(h, s, 1),
+		"temperature scaling": plainExamples(h, nil, s, 1),
 	} {
 		for _, act := range []float64{1, 0.05, 20} {
 			e.evaluate([]float64{act}, 1)

@@ -53,6 +53,9 @@ func (s Structure) Validate() error {
 // Resolve replaces Auto by the structure that suits the head. It refuses a curvature that would not fit into
 // memory.
 func (s Structure) Resolve(h layer.Head) (Structure, error) {
+	if h.Nonlinear && h.Features == 0 {
+		return "", nil // there is no curvature
+	}
 	if h.Logits < 1 || h.Features < 1 {
 		return "", fmt.Errorf("the head has %d logits and %d features, want at least 1 of each", h.Logits, h.Features)
 	}

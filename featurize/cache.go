@@ -65,6 +65,9 @@ func (c *Cache) recipe(w *Network, ds *dataset.Dataset, pass StreamConfig) (stri
 		"model": w.cut.model, "features": w.cut.features, "logits": w.cut.logits, "preprocess": w.Preprocess(),
 		"batch": w.batch, "provider": w.cut.provider, "runtime": w.cut.runtime, "count": want.limit, "options": options,
 	}
+	if w.cut.kind != "" {
+		fields["kind"] = w.cut.kind
+	}
 	if folders != nil {
 		fields["folders"] = folders
 	}

@@ -58,7 +58,7 @@ type cut struct {
 	d, k int // features and logits per example
 
 	// for cache keys
-	model, features, logits, provider, runtime string
+	model, features, logits, kind, provider, runtime string
 }
 
 // input is one of the model's inputs and how it is filled.
@@ -88,13 +88,15 @@ type Results struct {
 	Examples *rows.Batch
 }
 
-// Rows returns the features and logits of a network cut at its head.
+// Rows returns the features, if there are any, and logits of a network cut at its head.
 func (r Results) Rows() *rows.Batch {
 	b := r.Examples
 	if b == nil {
 		b = &rows.Batch{N: r.N}
 	}
-	b.Features, b.Logits = r.Columns[0], r.Columns[1]
+	if b.Logits = r.Columns[len(r.Columns)-1]; len(r.Columns) > 1 {
+		b.Features = r.Columns[0]
+	}
 	return b
 }
 
@@ -126,7 +128,7 @@ func New(c Config) (*Network, error) {
 	if h := c.Head; h != nil {
 		runtime, _ := ort.Loaded()
 		w.cut = &cut{
-			d: h.Features, k: h.Logits, model: c.Model.SHA256(), features: h.FeaturesTensor, logits: h.LogitsTensor,
+			d: h.Features, k: h.Logits, model: c.Model.SHA256(), features: h.FeaturesTensor, logits: h.LogitsTensor, kind: string(h.Kind),
 			provider: cmp.Or(c.Provider, ort.CPU), runtime: runtime.Version,
 		}
 		var err error

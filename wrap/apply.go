@@ -51,7 +51,8 @@ const (
 
 // Outputs describes the outputs of Apply with an override, those of an exported model for the empty one. First come
 // those of Run: probabilities [N,C], logits [N,K] and logit_variance [N,K] as float32, ood_score, ood_percentile and
-// ood_pvalue, [N], as float64, and leverage, [N], as float32. Then follow, if there are decisions of these kinds,
+// ood_pvalue, [N], as float64, and leverage, [N], as float32; without a linear layer there are no logit_variance and
+// leverage. Then follow, if there are decisions of these kinds,
 // abstain [N] and prediction_set [N,C], as bool. It is nil if there is no model.
 func (p *Predictor) Outputs(o Override) []onnx.ValueInfo {
 	outputs := cloned(p.outputs)
@@ -199,6 +200,9 @@ func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bo
 		if method.Validate() != nil {
 			return "", false, &OverrideError{[]string{"Method"}, fmt.Sprintf("is %.70q, want %s, %s, %s or %s",
 				o.Method, calibrate.MF0, calibrate.Matrix, calibrate.TS, calibrate.MLE)}
+		}
+		if method == calibrate.MF0 && m.Head.Nonlinear {
+			return "", false, &OverrideError{[]string{"Method"}, "is mf0, which needs a linear last layer, and the bundle was calibrated without one"}
 		}
 		if method == calibrate.Matrix && (m.Probabilities == nil || !m.Probabilities.Matrix) {
 			reason := "its validation data did not support any"

@@ -15,6 +15,9 @@ type Inspection struct {
 	Reason    string       `json:"reason"`     // why it is not supported; empty if it is
 	Evidence  []string     `json:"evidence"`   // by which the head was recognised
 	Nearest   []*head.Head `json:"candidates"` // if unsupported: candidate linear layers
+	// Output is what can be calibrated without a linear layer, with [head.None]; null if there is a head, or no output
+	// that is a row of numbers for each example.
+	Output *head.Head `json:"output"`
 }
 
 // Inspect reads a model file and finds its head. A model whose head is not recognised, or cannot be calibrated, is
@@ -31,6 +34,9 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 	case errors.As(err, &unsupported):
 		in.Reason = unsupported.Error()
 		in.Nearest = append(in.Nearest, unsupported.Candidates...)
+		if o.Kind == head.Linear {
+			in.Output, _ = head.Find(m, head.Options{Kind: head.None, Output: o.Output, Link: o.Link})
+		}
 	case err != nil:
 		return nil, err
 	default:

@@ -32,7 +32,7 @@ type Prediction struct {
 
 	Probabilities []float64 `json:"probabilities"`  // [C], sum 1; of a multi-label head [K], one for each label
 	Logits        []float32 `json:"logits"`         // [K], the network's own
-	LogitVariance []float64 `json:"logit_variance"` // [K], under the posterior, at T_ens = 1
+	LogitVariance []float64 `json:"logit_variance"` // [K], under the posterior, at T_ens = 1; nil without a linear layer
 	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; for K labels the sum over labels
 
 	// For bundles with decisions only. Abstain says that the example should not be answered, and
@@ -55,8 +55,28 @@ type Prediction struct {
 	// flags at most the fraction α of inputs that are drawn as the validation data were, on average over draws of
 	// these. It is null for bundles written before it was kept.
 	OODPValue *float64 `json:"ood_pvalue"`
-	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded.
+	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded. Without a linear
+	// layer there is none, nor in JSON.
 	Leverage float64 `json:"leverage"`
+}
+
+// MarshalJSON leaves out what there is only with a linear layer where there is none.
+func (p Prediction) MarshalJSON() ([]byte, error) {
+	type plain Prediction
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	var err error
+	if p.LogitVariance != nil {
+		err = e.Encode((*plain)(&p))
+	} else {
+		err = e.Encode(struct {
+			*plain
+			LogitVariance *struct{} `json:"logit_variance,omitempty"`
+			Leverage      *struct{} `json:"leverage,omitempty"`
+		}{plain: (*plain)(&p)})
+	}
+	return b.Bytes(), err
 }
 
 // EncodeJSON writes the JSON of a prediction, with <, > and & unescaped.
@@ -102,9 +122,10 @@ func (p *Predictor) predictRows(calibration *calibrate.Calibration, b *rows.Batc
 		one := Prediction{
 			Probabilities: row(probabilities, i, c),
 			Logits:        row(b.Logits, i, k),
-			LogitVariance: row(r.Variance, i, k),
 			OODScore:      r.OODScore[i],
-			Leverage:      r.Leverage[i],
+		}
+		if !p.head.Nonlinear {
+			one.LogitVariance, one.Leverage = row(r.Variance, i, k), r.Leverage[i]
 		}
 		if r.OODPercentile != nil {
 			one.OODPercentile = &r.OODPercentile[i]
@@ -127,25 +148,31 @@ func (p *Predictor) predictions(
 	if probabilities == nil {
 		probabilities = widened(r[fuse.Probabilities].Data.([]float32))
 	}
-	variance := widened(r[fuse.LogitVariance].Data.([]float32))
-	ood := r[fuse.Scores].Data.([]float64)
-	leverage := r[len(r)-1].Data.([]float32)
-	var percentile, pvalue []float64
-	known := len(r) - fuse.Scores - 2 // of percentile and p-value, which older bundles lack
-	if known > 0 {
-		percentile = r[fuse.Scores+1].Data.([]float64)
+	scores := r[fuse.FirstScore(p.head):]
+	var variance []float64
+	var leverage []float32
+	if !p.head.Nonlinear {
+		variance = widened(r[fuse.LogitVariance].Data.([]float32))
+		last := len(scores) - 1
+		leverage, scores = scores[last].Data.([]float32), scores[:last]
 	}
-	if known > 1 {
-		pvalue = r[fuse.Scores+2].Data.([]float64)
+	ood := scores[0].Data.([]float64)
+	var percentile, pvalue []float64 // which older bundles lack
+	if len(scores) > 1 {
+		percentile = scores[1].Data.([]float64)
+	}
+	if len(scores) > 2 {
+		pvalue = scores[2].Data.([]float64)
 	}
 	out := predictedOf(x, len(logits)/k)
 	for i := range out.predictions {
 		one := Prediction{
 			Probabilities: row(probabilities, i, c),
 			Logits:        row(logits, i, k),
-			LogitVariance: row(variance, i, k),
 			OODScore:      ood[i],
-			Leverage:      float64(leverage[i]),
+		}
+		if !p.head.Nonlinear {
+			one.LogitVariance, one.Leverage = row(variance, i, k), float64(leverage[i])
 		}
 		if percentile != nil {
 			one.OODPercentile = &percentile[i]

@@ -8,6 +8,10 @@ type Head struct {
 	Logits   int  `yaml:"classes" json:"classes"`         // K: columns of W
 	Bias     bool `yaml:"bias" json:"bias"`
 	Link     Link `yaml:"link" json:"link"`
+
+	// Nonlinear says that the logits come from no linear layer, such as the logarithms of a forest's probabilities.
+	// There is then no posterior, and the features, of which there may be none, serve scores alone.
+	Nonlinear bool `yaml:"nonlinear,omitempty" json:"nonlinear,omitempty"`
 }
 
 // Validate reports a head that the mathematics does not cover.
@@ -16,9 +20,15 @@ func (h Head) Validate() error {
 	if h.Link == Sigmoid {
 		least = 1
 	}
-	if h.Features < 1 {
+	switch {
+	case h.Features < 1 && !h.Nonlinear:
 		return fmt.Errorf("head has %d features, want at least 1", h.Features)
+	case h.Features < 0:
+		return fmt.Errorf("head has %d features, want at least 0", h.Features)
+	case h.Nonlinear && h.Bias:
+		return fmt.Errorf("head has a bias and no linear layer")
 	}
+
 	if err := h.Link.Validate(); err != nil {
 		return fmt.Errorf("head has %w", err)
 	}

@@ -7,16 +7,31 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/internal/option"
 )
 
 // Default is the score that is selected unless another is requested, or detects the validation OOD data
-// significantly better. Fallback takes its place where it cannot be fitted.
+// significantly better. Fallback takes its place where it cannot be fitted. Without a linear layer DefaultOfColumns is
+// that of features, and DefaultOfLogits takes its place, or is the default without features.
 const (
-	Default  = "guarded_margin"
-	Fallback = "studentized"
+	Default          = "guarded_margin"
+	Fallback         = "studentized"
+	DefaultOfColumns = "column_mahalanobis"
+	DefaultOfLogits  = "entropy"
 )
+
+// DefaultFor is the default score for a head, and what takes its place.
+func DefaultFor(h layer.Head) (first, fallback string) {
+	switch {
+	case !h.Nonlinear:
+		return Default, Fallback
+	case h.Features > 0:
+		return DefaultOfColumns, DefaultOfLogits
+	}
+	return DefaultOfLogits, DefaultOfLogits
+}
 
 // Selection says which score was selected, and why. With validation OOD data, Rival has the highest AUROC of the
 // scores whose gain over Base is significant, or of all others if there are none; it is selected if Gain is more
@@ -63,7 +78,7 @@ func (c Selection) String() string {
 	case c.Requested:
 		return fmt.Sprintf("%s: requested, AUROC %.4f on the validation data", c.Name, c.AUROC)
 	case c.Rival == "" && c.Unfit != "":
-		return fmt.Sprintf("%s: the default, %s, cannot be fitted: %s", c.Name, Default, c.Unfit)
+		return fmt.Sprintf("%s: the default, %s, cannot be fitted: %s", c.Name, c.usual(), c.Unfit)
 	case c.Rival == "":
 		return c.Name + ": the default, without OOD data to compare scores on"
 	case c.Name == c.Rival:
@@ -74,6 +89,14 @@ func (c Selection) String() string {
 	}
 	return fmt.Sprintf("%s: AUROC %.4f on the validation data; that of %s is %.2g higher, not significant (threshold %.2g)",
 		c.Name, c.AUROC, c.Rival, c.Gain, c.Needed)
+}
+
+// usual returns the default score whose place Name takes.
+func (c Selection) usual() string {
+	if c.Name == DefaultOfLogits {
+		return DefaultOfColumns
+	}
+	return Default
 }
 
 // significance is the probability that another score than [Selection.Base] is selected if none is better.
@@ -105,7 +128,7 @@ func selectAmong(ctx context.Context, name string, training *Training, held Vali
 	if name == learned.Name {
 		list, err = fitLearned(training, held)
 	} else {
-		list, unfit, err = fitScores(name, training, held.OOD != nil)
+		list, unfit, err = fitScores(name, training, held.Val, held.OOD != nil)
 	}
 	if err != nil {
 		return nil, c, nil, err
@@ -138,12 +161,14 @@ func selectAmong(ctx context.Context, name string, training *Training, held Vali
 // CompareOnSynthetic returns how well scores detect synthetic OOD data: the default, all others that can be fitted
 // and, last, the one learned from the same data. It says little about real OOD data.
 func CompareOnSynthetic(ctx context.Context, training *Training, held ValidationData) ([]Candidate, error) {
-	list, _, err := fitScores("", training, true)
+	list, _, err := fitScores("", training, held.Val, true)
 	if err != nil {
 		return nil, err
 	}
 	held.OOD = nil
-	if own, err := fitLearned(training, held); err == nil {
+	if held.Val.Nonlinear {
+		// The learned score takes variances.
+	} else if own, err := fitLearned(training, held); err == nil {
 		list = append(list, own...)
 	} else if !errors.Is(err, ErrNoFit) {
 		return nil, err
@@ -158,6 +183,9 @@ func CompareOnSynthetic(ctx context.Context, training *Training, held Validation
 
 // fitLearned fits the learned score to OOD data or, without any, to synthetic OOD data.
 func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
+	if !learned.suits(held.Val) {
+		return nil, needsLayer(&learned)
+	}
 	ood := cmp.Or(held.OOD, held.Synthetic)
 	if ood == nil {
 		return nil, fmt.Errorf("the score %s needs OOD data to learn from: "+
@@ -167,15 +195,29 @@ func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
 	return []*Fitted{one}, err
 }
 
+// needsLayer is the error for a score that cannot be computed without a linear layer, or without features.
+func needsLayer(s *Score) error {
+	if s.reads == onlyFeatures {
+		return option.Errorf("the score %s needs features, and without a linear last layer there are none unless %s names a tensor",
+			s.Name, option.Features)
+	}
+	return option.Errorf("the score %s needs a linear last layer, and the head has none", s.Name)
+}
+
 // fitScores fits the score with this name or, for "", the default one and, if more is set, all others that can be
-// fitted. If the default cannot be fitted, unfit says why, and the first is [Fallback].
-func fitScores(name string, training *Training, more bool) (fitted []*Fitted, unfit string, err error) {
-	first := cmp.Or(name, Default)
+// fitted. If the default cannot be fitted, unfit says why, and the first takes its place, see [DefaultFor]. Without a linear
+// layer all that can be computed are tried, baselines too.
+func fitScores(name string, training *Training, of *Examples, more bool) (fitted []*Fitted, unfit string, err error) {
+	first, fallback := DefaultFor(layer.Head{Nonlinear: of.Nonlinear, Features: of.D})
+	first = cmp.Or(name, first)
 	if err := Check(first); err != nil {
 		return nil, "", err
 	}
 	fit := func(name string) (*Fitted, error) {
 		s, _ := Find(name)
+		if !s.suits(of) {
+			return nil, needsLayer(s)
+		}
 		if s.NeedsFitting() && training == nil {
 			return nil, fmt.Errorf("score %s: %w: it needs training data other than the validation data", name, ErrNoFit)
 		}
@@ -184,7 +226,7 @@ func fitScores(name string, training *Training, more bool) (fitted []*Fitted, un
 	one, err := fit(first)
 	if name == "" && errors.Is(err, ErrNoFit) {
 		_, unfit, _ = strings.Cut(err.Error(), ErrNoFit.Error()+": ")
-		first = Fallback
+		first = fallback
 		one, err = fit(first)
 	}
 	if err != nil {
@@ -195,7 +237,7 @@ func fitScores(name string, training *Training, more bool) (fitted []*Fitted, un
 		return fitted, unfit, nil
 	}
 	for _, s := range All {
-		if s.Name == first || s.Baseline {
+		if s.Name == first || s.Baseline && !of.Nonlinear || !s.suits(of) {
 			continue
 		}
 		one, err := fit(s.Name)

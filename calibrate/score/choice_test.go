@@ -16,7 +16,7 @@ import (
 func TestScoresTogetherAreThoseOfEach(t *testing.T) {
 	t.Parallel()
 	s := newScene(layer.Softmax, 5, 24, 300, 41)
-	list, _, err := fitScores("", s.Training, true)
+	list, _, err := fitScores("", s.Training, new(Examples), true)
 	if err != nil || len(list) < 9 {
 		t.Fatalf("%d scores, %v", len(list), err)
 	}

@@ -5,6 +5,7 @@ import "github.com/mfgs/mfgs/calibrate/layer"
 var maxLogit = Score{
 	Name:     "max_logit",
 	Baseline: true,
+	reads:    onlyLogits,
 	Doc:      "the largest logit",
 	Source:   "Hendrycks et al. 2022, section 3",
 	rows:     maxLogitOf[Rows],
@@ -23,6 +24,7 @@ func maxLogitOf[V any](t Terms[V], _ Tensors) V {
 var energy = Score{
 	Name:     "energy",
 	Baseline: true,
+	reads:    onlyLogits,
 	Doc:      "the free energy of the logits",
 	Source:   "Liu et al. 2020, eq. 4; of labels: Wang et al. 2021, eq. 5",
 	rows:     energyOf[Rows],

@@ -9,6 +9,7 @@ import (
 var entropy = Score{
 	Name:     "entropy",
 	Baseline: true,
+	reads:    onlyLogits,
 	Doc:      "entropy of the network's own probabilities",
 	Source:   "Hendrycks and Gimpel 2017, section 2; Shannon 1948",
 	rows:     entropyOf[Rows],
@@ -34,6 +35,7 @@ func entropyOf[V any](t Terms[V], _ Tensors) V {
 var gen = Score{
 	Name:     "gen",
 	Baseline: true,
+	reads:    onlyLogits,
 	Doc:      "generalised entropy of the 100 most probable classes",
 	Source:   "Liu, Lochman and Zach 2023, eq. 4, with γ = 0.1 and M = 100",
 	rows:     genOf[Rows],

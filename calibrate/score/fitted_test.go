@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -90,6 +91,24 @@ func (s *scene) logits(phi *mat.VecDense) []float64 {
 	return a.RawVector().Data
 }
 
+// inColumns returns the scene, and a query, with each feature minus its mean in training, over its standard deviation.
+func (s *scene) inColumns(phi *mat.VecDense) (*scene, *mat.VecDense) {
+	of, z := *s, mat.VecDenseCopyOf(phi)
+	of.train = slices.Clone(s.train)
+	for j := range s.d {
+		var column []float64
+		for i := j; i < len(s.train); i += s.d {
+			column = append(column, float64(s.train[i]))
+		}
+		mean, deviation := stat.PopMeanStdDev(column, nil)
+		for i := j; i < len(s.train); i += s.d {
+			of.train[i] = float32((float64(s.train[i]) - mean) / deviation)
+		}
+		z.SetVec(j, (phi.AtVec(j)-mean)/deviation)
+	}
+	return &of, z
+}
+
 func meanOf(all []*mat.VecDense) *mat.VecDense {
 	mean := mat.NewVecDense(all[0].Len(), nil)
 	for _, v := range all {
@@ -169,6 +188,20 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 		return score / mat.Norm(&from, 2)
 	},
 	"mahalanobis": func(s *scene, phi *mat.VecDense) float64 { return s.slowMahalanobis(phi) },
+	"column_mahalanobis": func(s *scene, phi *mat.VecDense) float64 {
+		of, z := s.inColumns(phi)
+		return of.slowMahalanobis(z)
+	},
+	"column_knn": func(s *scene, phi *mat.VecDense) float64 {
+		of, z := s.inColumns(phi)
+		var distances []float64
+		for _, v := range vectors(of.train, s.d) {
+			v.SubVec(v, z)
+			distances = append(distances, mat.Norm(v, 2))
+		}
+		slices.Sort(distances)
+		return distances[4] // the fifth of at most 5,000
+	},
 	"guarded_margin": func(s *scene, phi *mat.VecDense) float64 {
 		var leverages, norms []float64
 		for i, v := range vectors(s.train, s.d) {

@@ -14,7 +14,7 @@ const (
 )
 
 var knn = Score{
-	Name: "knn", Baseline: true, Doc: "distance to the k-th nearest of the training features",
+	reads: onlyFeatures, Name: "knn", Baseline: true, Doc: "distance to the k-th nearest of the training features",
 	Source: "Sun et al. 2022 (KNN), with k = 50 in proportion to a sample",
 	rows:   knnOf[Rows], graph: knnOf[string],
 	fitted: []TensorSpec{{"directions", []string{"d", "m"}}, {"k", []string{"1"}}},

@@ -16,7 +16,7 @@ import (
 const ridge = 1e-3
 
 var mahalanobis = Score{
-	Name: "mahalanobis", Doc: "squared distance to the nearest class mean",
+	reads: onlyFeatures, Name: "mahalanobis", Doc: "squared distance to the nearest class mean",
 	Source: "Lee et al. 2018, eq. 2",
 	rows:   mahalanobisOf[Rows], graph: mahalanobisOf[string],
 	fitted: gaussians,
@@ -24,7 +24,7 @@ var mahalanobis = Score{
 }
 
 var relativeMahalanobis = Score{
-	Name: "relative_mahalanobis", Baseline: true, Doc: "mahalanobis, minus the distance to the mean of all",
+	reads: onlyFeatures, Name: "relative_mahalanobis", Baseline: true, Doc: "mahalanobis, minus the distance to the mean of all",
 	Source: "Ren et al. 2021 (relative Mahalanobis distance)",
 	rows:   relativeMahalanobisOf[Rows], graph: relativeMahalanobisOf[string],
 	fitted: append(gaussians, TensorSpec{"background", []string{"d", "d"}}),

@@ -31,6 +31,7 @@ type cachedProduct struct{ x, m, product Rows }
 func (t terms) Link() layer.Link { return t.x.Link }
 func (t terms) K() int           { return t.x.K }
 func (t terms) D() int           { return t.x.D }
+func (t terms) Nonlinear() bool  { return t.x.Nonlinear }
 
 func (t terms) Features() Rows { return widened(t.x.Features, t.x.D) }
 func (t terms) Logits() Rows   { return widened(t.x.Logits, t.x.K) }

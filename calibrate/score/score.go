@@ -26,6 +26,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/parallel"
 )
 
@@ -47,6 +48,9 @@ type Score struct {
 	// Margin says that it needs mf0's margin, [Examples.Margin].
 	Margin bool
 
+	// reads says what the formula and fit read of an example and of training.
+	reads reads
+
 	// The formula, instantiated for numbers and for names of tensors in a graph. It is any real number, larger for
 	// what is more out-of-distribution; values that are not finite count as the largest.
 	rows  func(Terms[Rows], Tensors) Rows
@@ -56,6 +60,24 @@ type Score struct {
 	fitted []TensorSpec
 	fit    func(*Training) (Tensors, error)
 	needs  func(Tensors) []TensorSpec // which of fitted are present; nil: all
+}
+
+// reads is what a score reads; the zero value is everything.
+type reads int
+
+const (
+	layerAndFeatures reads = iota // variances, leverages, margins or weights of the last layer too
+	onlyFeatures                  // features, with their classes, and logits
+	onlyLogits
+)
+
+// Suits reports whether the score can be computed for a head. Most need a linear layer.
+func (s *Score) Suits(h layer.Head) bool {
+	return !h.Nonlinear || s.reads == onlyLogits || s.reads == onlyFeatures && h.Features > 0
+}
+
+func (s *Score) suits(x *Examples) bool {
+	return s.Suits(layer.Head{Nonlinear: x.Nonlinear, Features: x.D})
 }
 
 // NeedsFitting reports whether the score is fitted to training data. If not, [Score.Fit] takes nil.

@@ -165,8 +165,14 @@ func (s *Served) Emit(t Terms[string]) (ood, percentile, pvalue string) {
 func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
 	zero := t.Number(0)
 	// Zero, or NaN if a feature or a logit is not finite.
-	inputs := t.Add(t.Sum(t.Mul(t.Features(), zero)), t.Sum(t.Mul(t.Logits(), zero)))
-	known = t.Mul(finite(t, t.Add(value, inputs)), t.Greater(t.Number(mostLeverage), t.Leverage()))
+	inputs := t.Sum(t.Mul(t.Logits(), zero))
+	if t.D() > 0 {
+		inputs = t.Add(t.Sum(t.Mul(t.Features(), zero)), inputs)
+	}
+	known = finite(t, t.Add(value, inputs))
+	if !t.Nonlinear() {
+		known = t.Mul(known, t.Greater(t.Number(mostLeverage), t.Leverage()))
+	}
 	return bounded(t, s, value, known), known
 }
 

@@ -12,6 +12,8 @@ type Terms[V any] interface {
 	Link() layer.Link
 	K() int // logits
 	D() int // features
+	// Nonlinear says that there is no linear layer, and so no variance, leverage and margin.
+	Nonlinear() bool
 
 	Features() V // [N,d]
 	Logits() V   // [N,K], the network's own

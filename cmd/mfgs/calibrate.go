@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
@@ -217,6 +218,9 @@ func readFiles(c *cli.Context, config *calibration.Config, say func(string)) err
 // requiredData checks that data and output are given, and returns the shard. A shard needs only one of the sets.
 func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 	sets := []string{"train" + suffix, "val" + suffix}
+	if c.IsSet("head") && !c.IsSet("features") { // nothing is accumulated
+		sets = sets[1:]
+	}
 	if text := c.String("shard"); c.IsSet("shard") {
 		if shard, err = rows.ParseShard(text); err != nil {
 			return shard, usagef(c.Command.Name, "%v", err)
@@ -281,8 +285,10 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 			f.add("images", line)
 		}
 	}
-	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
-	f.add("damping", dampingLine(r.Damping))
+	if !r.Head.Nonlinear {
+		f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
+		f.add("damping", dampingLine(r.Damping))
+	}
 	f.add("probabilities", r.Probabilities.Reason)
 	if line := classLine(&r.Validation); line != "" {
 		f.add("predicted class", line)
@@ -359,11 +365,27 @@ func headline(h calibration.HeadInfo) string {
 	if h.Bias {
 		s += " and bias"
 	}
+	if h.Nonlinear && h.Features == 0 {
+		s = kindLine(h.Kind)
+	} else if h.Nonlinear {
+		s = kindLine(h.Kind) + ", with " + s
+	}
 	s += fmt.Sprintf(", %s, %s", classes(h.Logits, h.Link), h.Link)
 	if h.Op != "" {
 		s = h.Op + ", " + s
 	}
 	return s
+}
+
+// kindLine says what the logits of a head without a linear layer are.
+func kindLine(k head.Kind) string {
+	switch k {
+	case head.Linear, head.None:
+		return "no linear layer"
+	case head.LogProbabilities, head.Scores:
+		return string(k) + ", no linear layer"
+	}
+	return "logarithms of " + string(k) + ", no linear layer"
 }
 
 // classes says how many classes a head of k logits has.
@@ -410,7 +432,10 @@ func probeLine(i calibration.ProbeInfo) string {
 }
 
 func exampleLine(e calibration.Examples) string {
-	s := fmt.Sprintf("train %s, validation %s", count(e.Train), count(e.Val))
+	s := "validation " + count(e.Val)
+	if e.Train > 0 {
+		s = fmt.Sprintf("train %s, %s", count(e.Train), s)
+	}
 	if e.OOD > 0 {
 		s += ", OOD " + count(e.OOD)
 	}
@@ -435,7 +460,10 @@ func tuned(v *calibration.Validation) []namedFigures {
 	if v.Matrix != nil {
 		list = append(list, namedFigures{methodName("matrix"), *v.Matrix})
 	}
-	return append(list, namedFigures{methodName("mf0"), *v.MF0})
+	if v.MF0 != nil {
+		list = append(list, namedFigures{methodName("mf0"), *v.MF0})
+	}
+	return list
 }
 
 // classLine says how many predicted classes are not the network's, "" for none.
@@ -516,16 +544,23 @@ func secondsLine(by map[string]float64) string {
 // temperatures formats the tuned temperatures.
 func temperatures(t bundle.TemperatureInfo) *table {
 	tab := &table{align: "lrr"}
-	tab.row("temperatures", "activation", "ensemble")
-	tab.row("mf0, for NLL", number(t.NLL.Act), number(t.NLL.Ens))
-	if t.OODTuned {
-		tab.row("mf0, for OOD detection", number(t.OOD.Act), number(t.OOD.Ens))
+	if nonlinear := t.NLL == (layer.Temperatures{}); nonlinear {
+		tab.row("temperatures", "", "")
 	} else {
-		tab.row("mf0, for OOD detection", "the same", "")
+		tab.row("temperatures", "activation", "ensemble")
+		tab.row("mf0, for NLL", number(t.NLL.Act), number(t.NLL.Ens))
+		if t.OODTuned {
+			tab.row("mf0, for OOD detection", number(t.OOD.Act), number(t.OOD.Ens))
+		} else {
+			tab.row("mf0, for OOD detection", "the same", "")
+		}
 	}
 	tab.row("temperature scaling, for NLL", number(t.TS), "")
 	if t.TSOOD != 0 {
 		tab.row("temperature scaling, for OOD detection", number(t.TSOOD), "")
+	}
+	if t.Smoothing != 0 {
+		tab.row("smoothing, added to each probability before", number(t.Smoothing), "")
 	}
 	return tab
 }

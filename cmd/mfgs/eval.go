@@ -135,7 +135,9 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	b.WriteString(evaluationAnswer(e) + "\n")
 	var f facts
 	f.add("bundle", e.Bundle.Path)
-	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", e.Bundle.Structure, e.Bundle.Covariance))
+	if e.Bundle.Structure != "" {
+		f.add("posterior", fmt.Sprintf("%s structure, %s covariance", e.Bundle.Structure, e.Bundle.Covariance))
+	}
 	f.add("probabilities", e.Bundle.Probabilities.Reason)
 	if n := len(e.Bundle.ClassFrequencies); n > 0 {
 		f.add("class frequencies", "corrected for those in use")

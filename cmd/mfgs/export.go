@@ -202,8 +202,8 @@ func pythonLines(r *export.Report) string {
 		}
 	}
 	var names []string
-	for i, o := range r.Outputs {
-		if i == fuse.Probabilities || i >= fuse.Scores {
+	for _, o := range r.Outputs {
+		if o.Key != "logits" && o.Key != "logit_variance" {
 			names = append(names, pythonString(o.Name))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
@@ -108,11 +109,16 @@ func inspectModel(c *cli.Context) (*inspection, error) {
 			next = append(next, "--classes", in.Classes)
 		}
 	}
-	next = append(next, "--train", "TRAIN", "--val", "VAL")
+	if found.Output != nil {
+		next = append(next, "--head", string(head.None))
+	} else if h := found.Head; h == nil || !h.Nonlinear || h.Features > 0 {
+		next = append(next, "--train", "TRAIN")
+	}
+	next = append(next, "--val", "VAL")
 	if images {
 		next = append(next, "--ood", "auto")
 	}
-	if found.Supported {
+	if found.Supported || found.Output != nil {
 		in.next = append(next, "--out", bundleName(path)+".mfgs")
 		in.Next = pretrained.Command(in.next...)
 	}
@@ -150,9 +156,15 @@ func writeInspection(w io.Writer, in *inspection) error {
 		if h.Bias {
 			bias = "bias"
 		}
-		f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s",
-			h.Op, h.Node, count(h.Features), classes(h.Logits, h.Link), bias, h.Link))
-		f.add("features", h.FeaturesTensor)
+		if h.Nonlinear {
+			f.add("head", fmt.Sprintf("%s %s: %s, %s, %s", h.Op, h.Node, kindLine(h.Kind), classes(h.Logits, h.Link), h.Link))
+		} else {
+			f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s",
+				h.Op, h.Node, count(h.Features), classes(h.Logits, h.Link), bias, h.Link))
+		}
+		if h.FeaturesTensor != "" {
+			f.add("features", h.FeaturesTensor)
+		}
 		f.add("logits", h.LogitsTensor)
 		if h.Approximation != "" {
 			f.add("approximation", string(h.Approximation))
@@ -181,8 +193,16 @@ func writeInspection(w io.Writer, in *inspection) error {
 			b.WriteString(wrapText("  - ", printable(line)))
 		}
 	}
+	if o := in.Output; o != nil {
+		b.WriteString("\n" + wrapText("", fmt.Sprintf("There is no linear last layer, and so no posterior. The output %s [N,%d] can be calibrated as it is: with temperature scaling, smoothing and matrix scaling, thresholds, prediction sets, drift and reports, but without mf0, logit variances and leverage, and with scores of unfamiliarity from its probabilities alone.",
+			printable(o.LogitsTensor), o.Logits)))
+	}
 	if in.Next != "" {
-		fmt.Fprintf(&b, "\nnext, with your data for TRAIN and VAL\n%s", commandLines(in.next))
+		data := "VAL"
+		if slices.Contains(in.next, "TRAIN") {
+			data = "TRAIN and VAL"
+		}
+		fmt.Fprintf(&b, "\nnext, with your data for %s\n%s", data, commandLines(in.next))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -12,6 +12,8 @@ func flagOf(n option.Name) string {
 		return "--train-features" // and for the other sets alike
 	case option.Cache:
 		return "--features-cache"
+	case option.Kind:
+		return "--head"
 	}
 	return "--" + n.Kebab()
 }

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
@@ -78,7 +79,7 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 	label := 1
 	table := func(multi bool, p wrap.Prediction) func(io.Writer) error {
 		return func(w io.Writer) error {
-			out := newPredictionWriter("table", w, class, multi, nil)
+			out := newPredictionWriter("table", w, class, headOf(multi), nil)
 			if err := out.write(p); err != nil {
 				return err
 			}
@@ -115,12 +116,12 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"export": {0, func(w io.Writer) error { return writeExport(w, exported) }},
 		"served": {0, func(w io.Writer) error { return writeExport(w, &served) }},
 		"CSV": {0, func(w io.Writer) error {
-			out := newPredictionWriter("csv", w, class, false, nil)
+			out := newPredictionWriter("csv", w, class, headOf(false), nil)
 			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}),
 				out.close())
 		}},
 		"JSON lines": {1, func(w io.Writer) error {
-			out := newPredictionWriter("jsonl", w, class, false, nil)
+			out := newPredictionWriter("jsonl", w, class, headOf(false), nil)
 			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}),
 				out.close())
 		}},
@@ -215,7 +216,7 @@ func TestPredictionTablesFit80Columns(t *testing.T) {
 	for _, multi := range []bool{false, true} {
 		for _, d := range []*conformal.Decisions{nil, decisions} {
 			var b bytes.Buffer
-			w := newPredictionWriter("table", &b, classes, multi, d)
+			w := newPredictionWriter("table", &b, classes, headOf(multi), d)
 			for i := range rowsKept + 2 {
 				p := wrap.Prediction{Input: "a.png", Class: 4, Labels: []int{4}, Confidence: 1, OODPercentile: &share,
 					Leverage: 1e-7, PredictionSet: []int{4}, Abstain: new(bool)}
@@ -248,7 +249,7 @@ func TestPredictionTablesFit80Columns(t *testing.T) {
 func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	w := newPredictionWriter("table", &b, nil, false, nil)
+	w := newPredictionWriter("table", &b, nil, headOf(false), nil)
 	for i := range rowsKept + 1 {
 		if i == rowsKept && b.Len() == 0 {
 			// The first rows have filled the buffer of 4 kB.
@@ -301,7 +302,7 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 			"table": "",
 		} {
 			var b bytes.Buffer
-			if err := newPredictionWriter(format, &b, nil, multi, nil).close(); err != nil || b.String() != want {
+			if err := newPredictionWriter(format, &b, nil, headOf(multi), nil).close(); err != nil || b.String() != want {
 				t.Errorf("%s: %v, written %q, want %q", format, err, b.String(), want)
 			}
 		}
@@ -330,7 +331,7 @@ func TestLabelsInCells(t *testing.T) {
 			"c      2 a bird of … +1  none             100.00%     0.0000         -     0.000\n",
 	} {
 		var b bytes.Buffer
-		w := newPredictionWriter(format, &b, names, true, nil)
+		w := newPredictionWriter(format, &b, names, headOf(true), nil)
 		for _, p := range predictions {
 			if err := w.write(p); err != nil {
 				t.Fatal(err)
@@ -521,7 +522,7 @@ func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 		{"table", true, "input targets labels confidence OOD score OOD %ile leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
 	} {
 		var b bytes.Buffer
-		w := newPredictionWriter(test.format, &b, []string{"cat", "dog", "owl"}, test.multi, nil)
+		w := newPredictionWriter(test.format, &b, []string{"cat", "dog", "owl"}, headOf(test.multi), nil)
 		if err := errors.Join(w.write(p), w.close()); err != nil {
 			t.Fatal(err)
 		}
@@ -565,4 +566,12 @@ func TestEstimatedTimes(t *testing.T) {
 	if got := about(nil); got != "unknown" {
 		t.Errorf("%s", got)
 	}
+}
+
+// headOf is a head of three classes, or of three labels that do not exclude each other.
+func headOf(multi bool) layer.Head {
+	if multi {
+		return layer.Head{Features: 2, Logits: 3, Link: layer.Sigmoid}
+	}
+	return layer.Head{Features: 2, Logits: 3, Link: layer.Softmax}
 }

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap"
@@ -143,7 +144,7 @@ func (p *program) predictAll(
 	ctx context.Context, predictor *wrap.Predictor, inputs []string, format string, maxBad int,
 ) error {
 	out := newPredictionWriter(
-		format, p.stdout, predictor.Classes(), predictor.Head().MultiLabel(), predictor.Bundle().Decisions)
+		format, p.stdout, predictor.Classes(), predictor.Head().Head, predictor.Bundle().Decisions)
 	bar := p.progress()
 	// Predictions on a terminal are the progress.
 	bar.mute = bar.mute || isTerminal(p.stdout)
@@ -267,10 +268,9 @@ type predictionWriter interface {
 	close() error
 }
 
-// newPredictionWriter returns the writer of a format. classes are the names in label order, or nil; multi is set for
-// multi-label heads.
+// newPredictionWriter returns the writer of a format for a head. classes are the names in label order, or nil.
 func newPredictionWriter(
-	format string, w io.Writer, classes []string, multi bool, decisions *conformal.Decisions,
+	format string, w io.Writer, classes []string, h layer.Head, decisions *conformal.Decisions,
 ) predictionWriter {
 	b := bufio.NewWriter(w)
 	switch format {
@@ -281,9 +281,9 @@ func newPredictionWriter(
 	case "jsonl":
 		return &jsonLines{unreported: unreported{b}}
 	case "csv":
-		return &csvPredictions{w: csv.NewWriter(w), multi: multi, decisions: decisions}
+		return &csvPredictions{w: csv.NewWriter(w), head: h, decisions: decisions}
 	}
-	return &tablePredictions{unreported: unreported{b}, classes: classes, multi: multi, decisions: decisions}
+	return &tablePredictions{unreported: unreported{b}, classes: classes, head: h, decisions: decisions}
 }
 
 // unreported is embedded by formats that have only predictions and are buffered.
@@ -343,7 +343,7 @@ func writePrediction(w io.Writer, line *bytes.Buffer, p *wrap.Prediction) error 
 type csvPredictions struct {
 	unreported
 	w         *csv.Writer
-	multi     bool
+	head      layer.Head
 	decisions *conformal.Decisions
 	started   bool
 }
@@ -361,7 +361,7 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 	}
 	record := []string{p.Input, "", strconv.Itoa(p.Class), p.ClassName}
 	switch {
-	case c.multi:
+	case c.head.MultiLabel():
 		record = []string{p.Input, numbers(p.Targets), numbers(p.Labels), strings.Join(p.LabelNames, ";")}
 	case p.Label != nil:
 		record[1] = strconv.Itoa(*p.Label)
@@ -376,7 +376,10 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 	if p.OODPValue != nil {
 		pvalue = full(*p.OODPValue)
 	}
-	record = append(record, full(p.Confidence), full(p.Entropy), full(p.OODScore), percentile, pvalue, full(p.Leverage))
+	record = append(record, full(p.Confidence), full(p.Entropy), full(p.OODScore), percentile, pvalue)
+	if !c.head.Nonlinear {
+		record = append(record, full(p.Leverage))
+	}
 	for _, column := range decisionColumns(c.decisions) {
 		switch column {
 		case "abstain":
@@ -423,10 +426,14 @@ func (c *csvPredictions) begin() error {
 	}
 	c.started = true
 	header := csvHeader
-	if c.multi {
+	if c.head.MultiLabel() {
 		header = csvLabelsHeader
 	}
-	return c.w.Write(slices.Concat(header, csvScores, decisionColumns(c.decisions)))
+	scores := csvScores
+	if c.head.Nonlinear {
+		scores = scores[:len(scores)-1] // leverage
+	}
+	return c.w.Write(slices.Concat(header, scores, decisionColumns(c.decisions)))
 }
 
 func (c *csvPredictions) flush() error {
@@ -446,7 +453,7 @@ func (c *csvPredictions) close() error {
 type tablePredictions struct {
 	unreported
 	classes    []string
-	multi      bool
+	head       layer.Head
 	decisions  *conformal.Decisions
 	kept       [][]fitted
 	unlabelled bool  // none of the rows kept has a label: the table has no column of labels
@@ -496,14 +503,14 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		}
 	}
 	switch {
-	case t.multi && p.Targets != nil:
+	case t.head.MultiLabel() && p.Targets != nil:
 		list(p.Targets)
-	case !t.multi && p.Label != nil:
+	case !t.head.MultiLabel() && p.Label != nil:
 		label(*p.Label)
 	default:
 		fixed(noLabel)
 	}
-	if t.multi {
+	if t.head.MultiLabel() {
 		list(p.Labels)
 	} else {
 		label(p.Class)
@@ -514,7 +521,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	}
 	fixed(percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), percentile)
 	columns := decisionColumns(t.decisions)
-	if len(columns) == 0 {
+	if t.hasLeverage() {
 		fixed(fmt.Sprintf("%#.4g", p.Leverage))
 	}
 	for _, column := range columns {
@@ -591,17 +598,22 @@ func (t *tablePredictions) shortList(labels []int, n int) string {
 	return shortenEnd(t.class(labels[0]), max(n-len(more), 2)) + more
 }
 
+// hasLeverage reports whether there is a column of leverages: with decisions there is no room, and without a linear
+// layer there are none.
+func (t *tablePredictions) hasLeverage() bool {
+	return len(decisionColumns(t.decisions)) == 0 && !t.head.Nonlinear
+}
+
 // header is the first row.
 func (t *tablePredictions) header() (header []string) {
 	header = predictionHeader
-	if t.multi {
+	if t.head.MultiLabel() {
 		header = labelsHeader
 	}
-	columns := decisionColumns(t.decisions)
-	if header = slices.Concat(header, scoreHeader); len(columns) > 0 {
-		header = header[:len(header)-1] // leverage, for which there is no room
+	if header = slices.Concat(header, scoreHeader); !t.hasLeverage() {
+		header = header[:len(header)-1]
 	}
-	for _, column := range columns {
+	for _, column := range decisionColumns(t.decisions) {
 		if column == "abstain" || column == "prediction_set" { // further columns would repeat them
 			header = append(header, column)
 		}
@@ -686,7 +698,7 @@ func (t *tablePredictions) line(row []fitted) error {
 		}
 	}
 	align := predictionAlign
-	if t.decisions != nil {
+	if !t.hasLeverage() {
 		align = decisionAlign
 	}
 	if t.unlabelled {

@@ -187,7 +187,9 @@ func arrowValue(column string, p *wrap.Prediction, failed string) any {
 			return *p.OODPValue
 		}
 	case "leverage":
-		return p.Leverage
+		if p.LogitVariance != nil {
+			return p.Leverage
+		}
 	}
 	return nil
 }

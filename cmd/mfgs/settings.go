@@ -42,6 +42,8 @@ func dataSettings() []setting {
 			func(c *calibration.Config) any { return &c.Val }},
 		{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` out-of-distribution data, used to choose the OOD score (labels are ignored); auto: make synthetic OOD images from the validation images, to report the scores and to fit learned, not to choose a score"},
 			func(c *calibration.Config) any { return &c.OOD }},
+		{&cli.StringFlag{Name: "expected", Category: dataFlags, Usage: "`SPEC` probabilities that the model should give for --val, an .npy [N,C], such as the exporting library's predict_proba: warn of others"},
+			func(c *calibration.Config) any { return &c.Expected }},
 		{&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` use at most N training examples, subsampled evenly [all]"},
 			func(c *calibration.Config) any { return &c.Limit }},
 		{maxBadFlag(), func(c *calibration.Config) any { return &c.MaxBad }},
@@ -105,9 +107,11 @@ func decisionSettings() []setting {
 
 func headSettings() []setting {
 	return []setting{
-		{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` input of the last linear layer"},
+		{choiceFlag("head", headFlags, "`KIND` for a model without a linear last layer, such as a forest: what its output is, "+alternatives(head.Kinds[1:])+"; none finds out", "", head.Kinds),
+			func(c *calibration.Config) any { return &c.Head.Kind }},
+		{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` input of the last linear layer; with --head, what scores of unfamiliarity may use"},
 			func(c *calibration.Config) any { return &c.Head.Features }},
-		{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` output of the last linear layer"},
+		{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` output of the last linear layer; with --head, of probabilities or scores"},
 			func(c *calibration.Config) any { return &c.Head.Logits }},
 		{choiceFlag("link", headFlags, "`LINK` function from logits to probabilities: "+alternatives(layer.All), "", layer.All),
 			func(c *calibration.Config) any { return &c.Head.Link }},

@@ -63,7 +63,7 @@ func (a *Attached) Close() error {
 func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 	h, err := head.Find(model, head.Options{
 		Features: want.FeaturesTensor, Logits: want.LogitsTensor,
-		Link: want.Link, Approximate: want.Approximation,
+		Link: want.Link, Approximate: want.Approximation, Kind: want.Kind,
 	})
 	if unsupported := (*head.UnsupportedError)(nil); errors.As(err, &unsupported) {
 		return nil, fmt.Errorf("the model does not have the recorded head, from the tensor %.70q to %.70q: %s",
@@ -83,7 +83,7 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 func Describe(h *head.Head) bundle.Head {
 	return bundle.Head{
 		Op: h.Op, Node: h.Node, FeaturesTensor: h.FeaturesTensor, LogitsTensor: h.LogitsTensor,
-		Head: h.Head, Tail: h.Tail, Approximation: h.Approximation,
+		Head: h.Head, Tail: h.Tail, Approximation: h.Approximation, Kind: h.Kind,
 	}
 }
 

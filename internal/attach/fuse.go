@@ -2,6 +2,7 @@ package attach
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -33,28 +34,18 @@ const (
 // prediction sets that rank classes below operator set [fuse.RankedOpset].
 func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model, fuse.Outputs, error) {
 	b := a.Bundle
-	forms, err := b.Posterior.Quadratic()
-	if err != nil {
-		return nil, nil, err
-	}
-	m, served := b.Manifest, b.Calibration().Served()
+	m, c := b.Manifest, b.Calibration()
 	mf := &fuse.MeanField{
-		Method:    method,
-		Lambda0:   m.MeanField.Lambda0,
-		Forms:     *forms,
-		Affine:    b.Posterior.Affine,
-		Prior:     b.Calibration().Prior,
-		NLL:       m.Temperatures.NLL.Temperatures,
-		Scores:    scores(served),
-		Intervals: intervals(a.Head.Logits, m.MeanField.MaxRatio),
-		Alone:     alone,
-		Metadata:  metadata(b, method),
-	}
-	if served.Margin {
-		mf.OOD = m.Temperatures.OOD.Temperatures
+		Method: method, Affine: b.Posterior.Affine, Prior: c.Prior, Scores: scores(c.Served(), m.Head.Nonlinear),
+		Alone: alone, Metadata: metadata(b, method),
 	}
 	if method == "" {
-		mf.Plain = b.Calibration().PlainTemperature()
+		mf.Plain = c.PlainTemperature()
+	}
+	if m.Head.Nonlinear {
+		mf.Affine = c.Affine(c.Method)
+	} else if err := a.addPosterior(mf); err != nil {
+		return nil, nil, err
 	}
 	if d := m.Decisions; decisions && d != nil {
 		mf.Decisions = decisionsOf(d, a.Model.Opset(), m.Head.Classes())
@@ -62,6 +53,21 @@ func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model,
 		mf.Metadata["mfgs.decisions"] = string(text)
 	}
 	return fuse.Append(a.Model, a.Head, mf)
+}
+
+// addPosterior adds the numbers of a posterior.
+func (a *Attached) addPosterior(mf *fuse.MeanField) error {
+	b, m := a.Bundle, &a.Bundle.Manifest
+	forms, err := b.Posterior.Quadratic()
+	if err != nil {
+		return err
+	}
+	mf.Forms, mf.Lambda0, mf.NLL = *forms, m.MeanField.Lambda0, m.Temperatures.NLL.Temperatures
+	mf.Intervals = intervals(a.Head.Logits, m.MeanField.MaxRatio)
+	if b.Calibration().Served().Margin {
+		mf.OOD = m.Temperatures.OOD.Temperatures
+	}
+	return nil
 }
 
 // decisionsOf are those of a bundle, to be written into a graph.
@@ -83,8 +89,9 @@ func decisionsOf(d *conformal.Decisions, opset int64, classes int) *fuse.Decisio
 }
 
 // scores returns the scores of a prediction for a graph: the selected OOD score, the fraction
-// of validation examples with a lower score and the p-value, if known, and the leverage.
-func scores(served *score.Served) []fuse.Score {
+// of validation examples with a lower score and the p-value, if known, and the leverage, which there is only with a
+// linear layer.
+func scores(served *score.Served, nonlinear bool) []fuse.Score {
 	var ood, percentile, pvalue string
 	emit := func(t *fuse.Terms) {
 		if ood == "" {
@@ -99,6 +106,9 @@ func scores(served *score.Served) []fuse.Score {
 	if served.Examples > 0 {
 		list = append(list, fuse.Score{Name: OODPValue, Double: true,
 			Emit: func(t *fuse.Terms) string { emit(t); return pvalue }})
+	}
+	if nonlinear {
+		return list
 	}
 	return append(list, fuse.Score{Name: Leverage, Emit: (*fuse.Terms).Leverage})
 }
@@ -138,20 +148,26 @@ func metadata(b *bundle.Bundle, method fuse.Method) map[string]string {
 	}
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	all := map[string]string{
-		"mfgs.version":              Version(),
-		"mfgs.bundle":               b.SHA256(),
-		"mfgs.model":                m.Model.SHA256,
-		"mfgs.method":               served,
-		"mfgs.temperatures.ts":      number(m.Temperatures.TS),
-		"mfgs.covariance":           string(m.Covariance),
-		"mfgs.structure":            string(m.Structure),
-		"mfgs.lambda0":              number(m.MeanField.Lambda0),
-		"mfgs.ood_score":            b.Calibration().Served().Name,
-		"mfgs.logit_variance.ens":   "1", // divided by a pair's T_ens, it is that pair's
-		"mfgs.temperatures.nll.act": number(m.Temperatures.NLL.Act),
-		"mfgs.temperatures.nll.ens": number(m.Temperatures.NLL.Ens),
-		"mfgs.temperatures.ood.act": number(m.Temperatures.OOD.Act),
-		"mfgs.temperatures.ood.ens": number(m.Temperatures.OOD.Ens),
+		"mfgs.version":         Version(),
+		"mfgs.bundle":          b.SHA256(),
+		"mfgs.model":           m.Model.SHA256,
+		"mfgs.method":          served,
+		"mfgs.temperatures.ts": number(m.Temperatures.TS),
+		"mfgs.ood_score":       b.Calibration().Served().Name,
+	}
+	if m.Head.Nonlinear {
+		all["mfgs.head"], all["mfgs.smoothing"] = string(m.Head.Kind), number(m.Temperatures.Smoothing)
+	} else {
+		maps.Copy(all, map[string]string{
+			"mfgs.covariance":           string(m.Covariance),
+			"mfgs.structure":            string(m.Structure),
+			"mfgs.lambda0":              number(m.MeanField.Lambda0),
+			"mfgs.logit_variance.ens":   "1", // divided by a pair's T_ens, it is that pair's
+			"mfgs.temperatures.nll.act": number(m.Temperatures.NLL.Act),
+			"mfgs.temperatures.nll.ens": number(m.Temperatures.NLL.Ens),
+			"mfgs.temperatures.ood.act": number(m.Temperatures.OOD.Act),
+			"mfgs.temperatures.ood.ens": number(m.Temperatures.OOD.Ens),
+		})
 	}
 	if len(m.Labels) > 0 {
 		labels, _ := json.Marshal(m.Labels) // strings always can be

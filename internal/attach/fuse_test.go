@@ -93,7 +93,7 @@ func startFused(t testing.TB, m *onnx.Model, names fuse.Outputs) *ort.Session {
 // servedMF0 is mf0 as the OOD score of a bundle with a median margin and without quantiles.
 func servedMF0(median float64) []fuse.Score {
 	mf0, _ := score.Find("mf0")
-	return attach.Scores(&score.Served{Fitted: score.Fitted{Score: mf0}, Median: median, Scale: 1})
+	return attach.Scores(&score.Served{Fitted: score.Fitted{Score: mf0}, Median: median, Scale: 1}, false)
 }
 
 // oodScore is m/(m+g) of a margin g.

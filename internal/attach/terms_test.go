@@ -275,7 +275,7 @@ func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 		scores, shares, _ := s.Values(x)
 		for opset := uint64(7); opset <= 24; opset++ {
 			m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
-				mf.Scores = attach.Scores(s)
+				mf.Scores = attach.Scores(s, false)
 				for i := range r {
 					mf.Forms.Weights[i*(k+1)+k] = x.Leverage[i]
 				}

@@ -59,7 +59,9 @@ func (x *block) scaled() Scores {
 	logp, margin := x.c.Plain(calibrate.TS, x.b.Logits, x.b.N)
 	s := Scores{LogP: logp, OOD: negated(margin)}
 	if x.c.TSOOD != 0 && x.c.TSOOD != x.c.TS {
-		s.NLL, s.OOD = s.OOD, x.plain(x.c.TSOOD).OOD
+		of := calibrate.Calibration{Posterior: x.c.Posterior, TS: x.c.TSOOD, Smoothing: x.c.Smoothing}
+		_, margin := of.Plain(calibrate.TS, x.b.Logits, x.b.N)
+		s.NLL, s.OOD = s.OOD, negated(margin)
 	}
 	return s
 }
@@ -112,6 +114,15 @@ func Negate(margins []float64) {
 
 // Served is the name of the score that a calibration serves, whichever it is.
 const Served = "ood_score"
+
+// Suits reports whether a method can be had with a head. Most need a linear layer.
+func Suits(name string, h layer.Head) bool {
+	if m := find(name); m != nil {
+		return !m.meanField || !h.Nonlinear
+	}
+	s, is := score.Find(name)
+	return !is || s.Suits(h)
+}
 
 // IsScore reports whether a method is a score alone, without probabilities. mf0 gives both.
 func IsScore(name string) bool {

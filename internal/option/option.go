@@ -41,6 +41,7 @@ const (
 	Force               Name = "Force"
 	KeepClass           Name = "KeepClass"
 	KeepCurvature       Name = "KeepCurvature"
+	Kind                Name = "Kind"
 	Limit               Name = "Limit"
 	Link                Name = "Link"
 	Logits              Name = "Logits"
@@ -73,7 +74,7 @@ const (
 // All are the options that errors name.
 var All = []Name{
 	Alpha, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
-	Features, Force, KeepClass, KeepCurvature, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel,
+	Features, Force, KeepClass, KeepCurvature, Kind, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel,
 	NoProbe, OOD, OODScore, Out, Output, PrecomputedFeatures, Preprocess, Prior, Provider, Resume, Sets, Shard,
 	Structure, TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }

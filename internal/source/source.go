@@ -204,6 +204,9 @@ func (s *Set) Close() { s.file.Close() }
 // Path returns the path of the file or folder.
 func (s *Set) Path() string { return s.file.Path() }
 
+// Use runs the examples through another network that takes the same inputs.
+func (s *Set) Use(w *featurize.Network) { s.network = w }
+
 // Size returns the number of examples, -1 for a stream.
 func (s *Set) Size() int { return s.file.Len() }
 

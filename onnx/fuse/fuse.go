@@ -55,7 +55,8 @@ type MeanField struct {
 	// scores do not have it. It is not for multi-label heads.
 	Prior []float64
 
-	// Forms are the variances of the K logits at T_ens = 1, followed by the leverage: M = K+1.
+	// Forms are the variances of the K logits at T_ens = 1, followed by the leverage: M = K+1. Without a linear layer
+	// there are none, nor Lambda0, temperatures and margins; Plain is then set.
 	Forms layer.Quadratic
 
 	NLL layer.Temperatures // for Method's probabilities
@@ -94,7 +95,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 		return nil, nil, err
 	}
 	f := &fuser{
-		Builder: build.New(m), mf: mf, k: int64(h.Logits), link: h.Link,
+		Builder: build.New(m), mf: mf, head: h.Head, k: int64(h.Logits), link: h.Link,
 		classes: int64(h.Logits), ints: map[string]string{}, floats: map[float64]string{},
 		doubles: map[float64]string{},
 	}
@@ -102,7 +103,10 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	if h.Link == layer.Sigmoid && h.Logits == 1 {
 		f.classes = 2
 	}
-	phi := h.AddFeatures(f.Builder)
+	phi := ""
+	if h.Features > 0 {
+		phi = h.AddFeatures(f.Builder)
+	}
 	own := !mf.Alone && f.hasLogits(h)
 	rename := map[string]string{}
 	outputs := f.outputs(h, own, rename)
@@ -110,10 +114,16 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	if !own {
 		f.result(h.AddLogits(f.Builder), logits)
 	}
-	variance, leverage := f.forms(phi)
-	f.variances(variance, outputs[LogitVariance].Name)
-	margin := f.probabilities(logits, variance, outputs[Probabilities].Name)
-	f.scores(newTerms(f, phi, logits, outputs[LogitVariance].Name, leverage, margin), outputs[Scores:])
+	terms := newTerms(f, phi, logits)
+	variance := ""
+	if !h.Nonlinear {
+		var leverage string
+		variance, leverage = f.forms(phi)
+		f.variances(variance, outputs[LogitVariance].Name)
+		terms.take(outputs[LogitVariance].Name, leverage)
+	}
+	terms.margin = f.probabilities(logits, variance, outputs[Probabilities].Name)
+	f.scores(terms, outputs[FirstScore(h.Head):])
 	f.decide(outputs)
 	if f.err != nil {
 		return nil, nil, f.err
@@ -155,6 +165,9 @@ func (mf *MeanField) check(h *head.Head) error {
 	if q.Reduction != nil && terms > 0 {
 		inner = len(q.Reduction) / terms
 	}
+	if h.Nonlinear {
+		return mf.checkNonlinear(h)
+	}
 	switch {
 	case mf.Method != "" && mf.Method != MF0 && mf.Method != MF1:
 		return fmt.Errorf("method %q, want %s or %s", mf.Method, MF0, MF1)
@@ -178,6 +191,27 @@ func (mf *MeanField) check(h *head.Head) error {
 			return fmt.Errorf("λ₀ %v and temperatures %v and %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD)
 		}
 	}
+	last := 1.0
+	for _, i := range mf.Intervals {
+		if !(i.Ratio >= last) || math.IsInf(i.Ratio, 0) || i.Nodes < 2 || i.Nodes > maxNodes {
+			return fmt.Errorf("%d nodes for temperature ratios up to %v, want 2 to %d nodes and rising finite ratios from 1",
+				i.Nodes, i.Ratio, maxNodes)
+		}
+		last = i.Ratio
+	}
+	return mf.checkMaps(h)
+}
+
+// checkNonlinear checks the numbers for a head without a linear layer.
+func (mf *MeanField) checkNonlinear(h *head.Head) error {
+	if mf.Method != "" || mf.Forms.Forms != 0 || mf.margins() || !(mf.Plain > 0) {
+		return errors.New("mf0 or its numbers for a head without a linear layer, want plain probabilities")
+	}
+	return mf.checkMaps(h)
+}
+
+// checkMaps checks what does not depend on variances.
+func (mf *MeanField) checkMaps(h *head.Head) error {
 	if !(mf.Plain >= 0) || math.IsInf(mf.Plain, 1) {
 		return fmt.Errorf("temperature %v of plain probabilities, want a positive finite number, or 0 for none",
 			mf.Plain)
@@ -198,14 +232,6 @@ func (mf *MeanField) check(h *head.Head) error {
 	scored := slices.ContainsFunc(mf.Scores, func(s Score) bool { return s.Name == "ood_score" && s.Double })
 	if d := mf.Decisions; d != nil && d.OOD != nil && !scored {
 		return errors.New("decisions by ood_score, which is not among the scores")
-	}
-	last := 1.0
-	for _, i := range mf.Intervals {
-		if !(i.Ratio >= last) || math.IsInf(i.Ratio, 0) || i.Nodes < 2 || i.Nodes > maxNodes {
-			return fmt.Errorf("%d nodes for temperature ratios up to %v, want 2 to %d nodes and rising finite ratios from 1",
-				i.Nodes, i.Ratio, maxNodes)
-		}
-		last = i.Ratio
 	}
 	return nil
 }
@@ -259,6 +285,7 @@ func withMetadata(entries []*onnxpb.Entry, properties map[string]string, outputs
 type fuser struct {
 	*build.Builder
 	mf      *MeanField
+	head    layer.Head
 	opset   int64
 	link    layer.Link
 	k       int64 // K

@@ -164,6 +164,14 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 // mapped maps logits, [N,K] of float64.
 func (f *fuser) mapped(logits string) string {
 	a := f.mf.Affine
+	if a.Smoothing > 0 {
+		e := f.unary("Exp", f.binary("Sub", logits, f.reduce("ReduceMax", logits, 1, true)))
+		p := f.binary("Div", e, f.reduce("ReduceSum", e, 1, true))
+		logits = f.unary("Log", f.binary("Add", p, f.number(a.Smoothing)))
+	}
+	if a.Scale == nil {
+		return logits
+	}
 	image := f.binary("Add", f.binary("Mul", logits, f.double("scale", a.Scale, f.k)), f.double("offset", a.Offset, f.k))
 	r := int64(a.Rank())
 	if r == 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -16,9 +17,17 @@ const (
 	// [N,C] with C = K, or 2 for a single logit with Sigmoid; several sigmoids need not sum to 1
 	Probabilities = iota
 	Logits        // [N,K], the model's own
-	LogitVariance // [N,K], at T_ens = 1
+	LogitVariance // [N,K], at T_ens = 1; left out without a linear layer
 	Scores        // [N] each; decisions follow
 )
+
+// FirstScore returns the index of the first of the scores: Scores, or one less without a linear layer.
+func FirstScore(h layer.Head) int {
+	if h.Nonlinear {
+		return Scores - 1
+	}
+	return Scores
+}
 
 // Outputs are the outputs of a fused model, in order.
 type Outputs []Output
@@ -45,7 +54,9 @@ func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Output
 	}
 	add("probabilities", tensor.Float32, f.classes)
 	add("logits", tensor.Float32, f.k)
-	add("logit_variance", tensor.Float32, f.k)
+	if !h.Nonlinear {
+		add("logit_variance", tensor.Float32, f.k)
+	}
 	for _, s := range f.mf.Scores {
 		if s.Double {
 			add(s.Name, tensor.Float64)

@@ -22,9 +22,14 @@ type Terms struct {
 	doubles                                      map[string]string // of float32 terms, "" until one is cast
 }
 
-func newTerms(f *fuser, features, logits, variance, leverage, margin string) *Terms {
-	return &Terms{f, features, logits, variance, leverage, margin,
-		map[string]string{features: "", logits: "", variance: "", leverage: ""}}
+func newTerms(f *fuser, features, logits string) *Terms {
+	return &Terms{f: f, features: features, logits: logits, doubles: map[string]string{features: "", logits: ""}}
+}
+
+// take adds what there is with a linear layer.
+func (t *Terms) take(variance, leverage string) {
+	t.variance, t.leverage = variance, leverage
+	t.doubles[variance], t.doubles[leverage] = "", ""
 }
 
 // Link says how the head's logits become probabilities.
@@ -34,7 +39,10 @@ func (t *Terms) Link() layer.Link { return t.f.link }
 func (t *Terms) K() int { return int(t.f.k) }
 
 // D returns how many features there are.
-func (t *Terms) D() int { return len(t.f.mf.Forms.Center) }
+func (t *Terms) D() int { return t.f.head.Features }
+
+// Nonlinear reports whether there is no linear layer, and so no variance, leverage and margin.
+func (t *Terms) Nonlinear() bool { return t.f.head.Nonlinear }
 
 // Features returns the features, [N,d].
 func (t *Terms) Features() string { return t.features }

@@ -20,7 +20,7 @@ const (
 )
 
 // Cut returns a model with two outputs: the head's features, [N,d], and its logits, [N,K], both
-// float32. Operators are appended if the tensors have another type or shape, and operators that the
+// float32. Without features there is only the second. Operators are appended if the tensors have another type or shape, and operators that the
 // two do not need are removed. It panics if h was not found in m.
 func Cut(m *onnx.Model, h *Head) (*onnx.Model, error) {
 	if h.model != m {
@@ -32,10 +32,11 @@ func Cut(m *onnx.Model, h *Head) (*onnx.Model, error) {
 // CutBelow returns a model whose outputs are the features of one layer, and the logits of h.
 func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 	b := build.New(m)
-	features, logits := lowest.AddFeatures(b), h.AddLogits(b)
-	cut, err := b.Build(
-		onnxpb.TensorInfo(features, tensor.Float32, -1, int64(lowest.Features)),
-		onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits)))
+	var outputs []*onnxpb.ValueInfo
+	if lowest.Features > 0 {
+		outputs = append(outputs, onnxpb.TensorInfo(lowest.AddFeatures(b), tensor.Float32, -1, int64(lowest.Features)))
+	}
+	cut, err := b.Build(append(outputs, onnxpb.TensorInfo(h.AddLogits(b), tensor.Float32, -1, int64(h.Logits)))...)
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)
 	}
@@ -51,6 +52,9 @@ func (h *Head) LogitsAreRows() bool { return len(h.logitsValue.Dims) == 2 }
 // AddLogits appends operators that turn the logits into rows [N,K] of float32, and returns the name
 // of the result.
 func (h *Head) AddLogits(b *build.Builder) string {
+	if h.Nonlinear {
+		return h.addNonlinear(b)
+	}
 	return b.Rows(b.Take(h.LogitsTensor), h.logitsValue.Type, CutLogits)
 }
 

@@ -28,6 +28,9 @@ type Head struct {
 	FeaturesTensor string `json:"features"`
 	// LogitsTensor is the name of the last tensor that holds the logits.
 	LogitsTensor string `json:"logits"`
+	// Kind is where the logits come from. Unless it is Linear, Op and Node are the operator that gives them, Features
+	// may be empty, and there is no layer.
+	Kind Kind `json:"kind,omitempty"`
 	// Head has d, K, whether there is a bias, and the link from logits to probabilities.
 	layer.Head
 	// Tail lists the types of the operators between the layer, with its bias, and the output.
@@ -56,18 +59,27 @@ type Head struct {
 	linked      bool        // the model computes probabilities from the logits
 	scores      bool        // and the operator outputs them in another form
 	logitsValue graph.Value // shape and type of the logits
+
+	// Of a head without a linear layer: the numbers of an example in LogitsTensor, and the names of n classes.
+	width int
+	names func(n int) []string
 }
 
 // UnsupportedError is returned if no head is found, or not the one asked for.
 type UnsupportedError struct {
 	// Reason is one sentence.
 	Reason string
+	// Kind is the one asked for.
+	Kind Kind
 	// Candidates are other linear layers in front of the output, the nearest first.
 	Candidates []*Head
 }
 
 // Error gives the reason, and what to do about it.
 func (e *UnsupportedError) Error() string {
+	if e.Kind != Linear {
+		return fmt.Sprintf("no output to calibrate: %s; if another is meant, name it with %s, or a tensor with %s", e.Reason, option.Output, option.Logits)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "no classification head: %s; if another layer is meant, name its tensors with %s and %s",
 		e.Reason, option.Features, option.Logits)
@@ -109,8 +121,8 @@ func Find(m *onnx.Model, o Options) (*Head, error) {
 	if !errors.As(err, &r) {
 		return nil, err
 	}
-	u := &UnsupportedError{Reason: r.Reason}
-	if r.At != nil {
+	u := &UnsupportedError{Reason: r.Reason, Kind: o.Kind}
+	if r.At != nil && o.Kind == Linear {
 		u.Candidates = f.candidates(r.At)
 	}
 	return nil, u
@@ -128,6 +140,9 @@ func (f *finder) find(o Options) (*Head, error) {
 		return nil, graph.Refuse("%s %q: want %s", option.Link, o.Link, layer.Names())
 	}
 	f.link = o.Link
+	if err := o.Kind.Validate(); err != nil {
+		return nil, graph.Refuse("%v", err)
+	}
 	if o.Approximate != "" && o.Approximate != IgnoreRelu {
 		return nil, graph.Refuse("%s %q: want %s", option.Approximate, o.Approximate, IgnoreRelu)
 	}
@@ -136,6 +151,9 @@ func (f *finder) find(o Options) (*Head, error) {
 		if name != "" && !f.g.Has(name) && (name == o.Logits || !strings.Contains(name, featuresSep)) {
 			return nil, graph.Refuse("the graph has no tensor %q", name)
 		}
+	}
+	if o.Kind != Linear {
+		return f.findOutput(o)
 	}
 	var h *Head
 	var err error

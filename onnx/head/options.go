@@ -10,6 +10,9 @@ type Options struct {
 	Logits string `yaml:"logits,omitempty"`
 	// Output is the name of the output to search back from; "" tries all. Logits overrides it.
 	Output string `yaml:"output,omitempty"`
+	// Kind, unless it is Linear, takes an output as it is instead of looking for a linear layer. Features then names a
+	// tensor that scores may use, and Logits the tensor to take.
+	Kind Kind `yaml:"kind,omitempty"`
 	// Link is the function that turns logits into probabilities, for models that do not contain it.
 	// "" takes it from the graph or, if it has none, assumes Softmax, and Sigmoid for a single logit.
 	Link layer.Link `yaml:"link,omitempty"`

@@ -191,6 +191,9 @@ func (b *bench) attach(ctx context.Context) error {
 	}
 	b.closers = append(b.closers, b.attached.Close)
 	b.manifest, b.head, b.calibration = &opened.Manifest, opened.Posterior.Head, opened.Calibration()
+	if err := b.suit(); err != nil {
+		return err
+	}
 	b.addMatrix()
 	b.resolveScores()
 	if err := b.checkPairwise(); err != nil {

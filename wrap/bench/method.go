@@ -56,7 +56,8 @@ func DescribeMethod(name string) string {
 	return registry[find(name)].doc
 }
 
-// DefaultMethods are the methods if Config.Methods is nil, and matrix if the bundle has it.
+// DefaultMethods are the methods if Config.Methods is nil, and matrix if the bundle has it. Those that need a linear
+// layer are left out where there is none.
 func DefaultMethods() []string { return []string{"mle", "ts", "mf0", measure.Served, "leverage"} }
 
 // CheckMethods reports names that are not of Methods, or named twice.
@@ -128,6 +129,21 @@ type bench struct {
 	fitted  []*score.Fitted      // fitted scores that the bundle does not serve
 	decided []DecisionResult
 	detail  *Detail
+}
+
+// suit drops default methods that need a linear layer where there is none, and refuses them if they were asked for.
+func (b *bench) suit() error {
+	var suited []*request
+	for _, r := range b.requests {
+		switch {
+		case r.taken || measure.Suits(r.name, b.head):
+			suited = append(suited, r)
+		case len(b.Methods) > 0:
+			return fmt.Errorf("method %s needs a linear last layer, and the bundle was calibrated without one: leave it out", r.name)
+		}
+	}
+	b.requests = suited
+	return nil
 }
 
 // addMatrix adds matrix scaling to the default methods if the bundle has it.

@@ -64,14 +64,15 @@ type Manifest struct {
 	// see [Manifest.CalibrationSettings].
 	Settings *Settings `yaml:"settings,omitempty"`
 
-	Covariance calibrate.Covariance `yaml:"covariance"` // set by Write
-	Structure  calibrate.Structure  `yaml:"structure"`  // full or kron; set by Write
-	Damping    Damping              `yaml:"damping"`
+	// Covariance, Structure, Damping and MeanField are those of the posterior. A head without a linear layer has none.
+	Covariance calibrate.Covariance `yaml:"covariance,omitempty"` // set by Write
+	Structure  calibrate.Structure  `yaml:"structure,omitempty"`  // full or kron; set by Write
+	Damping    Damping              `yaml:"damping,omitempty"`
 
 	// Probabilities says which method's probabilities are predicted. Nil in format 1: mf0.
 	Probabilities *calibrate.Choice `yaml:"probabilities,omitempty,flow"`
 	Temperatures  Temperatures      `yaml:"temperatures"`
-	MeanField     MeanField         `yaml:"mean_field"`
+	MeanField     MeanField         `yaml:"mean_field,omitempty"`
 
 	// ClassFrequencies are the mean probabilities of the C classes over the validation data, before [Settings.Prior]:
 	// see [calibrate.ClassFrequencies]. Nil for a multi-label head, in format 1 and in early bundles of format 2.
@@ -155,6 +156,9 @@ type Head struct {
 	// Approximation names a nonlinear operator between the layer and the logits, as in SqueezeNet; empty if the
 	// logits are exactly φW + b.
 	Approximation head.Approximation `yaml:"approximation,omitempty" json:"approximation,omitempty"`
+
+	// Kind says what the logits are of without a linear layer, and is empty with one and for precomputed logits.
+	Kind head.Kind `yaml:"kind,omitempty" json:"kind,omitempty"`
 }
 
 // Damping says how ε was chosen.
@@ -166,18 +170,21 @@ type Damping struct {
 	Candidates []calibrate.Candidate `yaml:"candidates,omitempty" json:"candidates"`
 }
 
-// Temperatures are the two pairs of the method and the one of temperature scaling.
+// Temperatures are the two pairs of mf0, which there are with a linear layer, and the one of temperature scaling.
 type Temperatures struct {
 	// NLL is for the probabilities of mf0: of the pairs whose validation NLL is not significantly above the
 	// minimum, the one with the smallest T_ens over median variance.
-	NLL Pair `yaml:"nll,flow"`
+	NLL Pair `yaml:"nll,omitempty,flow"`
 
 	// Optimum is the pair with the minimal validation NLL, tuned on "nll". It is not used for
 	// predictions, and may be nil.
 	Optimum *Pair `yaml:"optimum,omitempty,flow"`
 
-	OOD Pair    `yaml:"ood,flow"` // for out-of-distribution scores
+	OOD Pair    `yaml:"ood,omitempty,flow"` // for out-of-distribution scores
 	TS  float64 `yaml:"ts"`
+
+	// Smoothing is temperature scaling's and matrix scaling's ε without a linear layer, see [layer.Affine]; else 0.
+	Smoothing float64 `yaml:"smoothing,omitempty"`
 
 	// TSOOD is the temperature of temperature scaling tuned on "ood"; 0 without OOD data.
 	TSOOD float64 `yaml:"ts_ood,omitempty"`
@@ -211,7 +218,7 @@ type Validation struct {
 	Before Figures  `yaml:"before" json:"before"`                     // the network's own probabilities
 	TS     Figures  `yaml:"ts" json:"ts"`                             // temperature scaling
 	Matrix *Figures `yaml:"matrix,omitempty" json:"matrix,omitempty"` // matrix scaling, if the bundle has it
-	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0"`                 // of format 2
+	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0"`                 // of format 2, with a linear layer
 	After  Figures  `yaml:"after" json:"after"`                       // the selected probabilities and OOD score; in format 1 mf0
 }
 

@@ -53,6 +53,7 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 		OOD:       t.OOD.Temperatures,
 		TS:        t.TS,
 		TSOOD:     t.TSOOD,
+		Smoothing: t.Smoothing,
 		Lambda0:   b.Manifest.MeanField.Lambda0,
 		Ratio:     b.Manifest.MeanField.MaxRatio,
 		Score:     b.Score,
@@ -237,7 +238,7 @@ func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
 		Epsilon:    m.Damping.Epsilon,
 	}
 	if c := m.Probabilities; c != nil && c.Matrix {
-		p.Affine = new(layer.Affine)
+		p.Affine = &layer.Affine{Smoothing: m.Temperatures.Smoothing}
 	}
 	// The manifest bounds the size of the file.
 	limit := int64(headerRoom)

@@ -60,6 +60,7 @@ func (c *checks) oodScore(m *Manifest) {
 	o := m.OODScore
 	if o == nil {
 		c.that(m.Scores == nil, "scores needs ood_score")
+		c.that(!m.Head.Nonlinear, "ood_score is missing")
 		c.positive("mean_field.median_margin", m.MeanField.MedianMargin)
 		return
 	}
@@ -69,6 +70,7 @@ func (c *checks) oodScore(m *Manifest) {
 		c.that(false, "ood_score.name is %.70q, want one of %v", o.Name, score.Names())
 		return
 	}
+	c.that(s.Suits(m.Head.Head), "ood_score.name is %s, which the head does not have", o.Name)
 	if s.Similarity {
 		c.positive("ood_score.median", o.Median)
 	}

@@ -23,10 +23,10 @@ import (
 // here, its check in Validate, a flag, and its use.
 type Settings struct {
 	Head       head.Options         `yaml:"head,omitempty"`       // zero: find the head
-	Covariance calibrate.Covariance `yaml:"covariance"`           // "": hessian
+	Covariance calibrate.Covariance `yaml:"covariance,omitempty"` // "": hessian
 	Structure  calibrate.Structure  `yaml:"structure,omitempty"`  // "": auto, full if small
 	Damping    calibrate.Damping    `yaml:"damping"`              // zero: auto, tuned on validation data
-	Lambda0    float64              `yaml:"lambda0"`              // 0: 3/π²
+	Lambda0    float64              `yaml:"lambda0,omitempty"`    // 0: 3/π²
 	OODScore   string               `yaml:"ood_score,omitempty"`  // of [score.Names]; "": select one
 	KeepClass  bool                 `yaml:"keep_class,omitempty"` // probabilities must not change the predicted class
 	// Prior is the frequencies of classes in use, by name or by index, where they are not those of the validation data:
@@ -41,10 +41,13 @@ type Settings struct {
 
 // Complete fills in the defaults that do not depend on the model or the data.
 func (s Settings) Complete() Settings {
+	s.Decisions = s.Decisions.Complete()
+	if s.Head.Kind != head.Linear {
+		return s
+	}
 	s.Covariance = cmp.Or(s.Covariance, calibrate.Hessian)
 	s.Structure = cmp.Or(s.Structure, calibrate.Auto)
 	s.Lambda0 = cmp.Or(s.Lambda0, meanfield.Lambda0)
-	s.Decisions = s.Decisions.Complete()
 	return s
 }
 
@@ -75,6 +78,9 @@ func (s Settings) Validate() error {
 	if s.Prior != nil && s.KeepClass {
 		return option.Errorf("%s and %s exclude each other: the frequencies of classes change which is predicted", option.Prior, option.KeepClass)
 	}
+	if err := s.validateKind(); err != nil {
+		return option.Errorf("head: %w", err)
+	}
 	if s.Head.Link != "" && s.Head.Link.Validate() != nil {
 		return option.Errorf("head: %s %q: want %s", option.Link, s.Head.Link, layer.Names())
 	}
@@ -87,6 +93,29 @@ func (s Settings) Validate() error {
 		return option.Errorf("%s %d is negative", option.Limit, s.Limit)
 	case s.MaxBad < 0:
 		return option.Errorf("%s %d is negative", option.MaxBad, s.MaxBad)
+	}
+	return nil
+}
+
+// validateKind refuses settings of a posterior for a head without a linear layer.
+func (s *Settings) validateKind() error {
+	if s.Head.Kind == head.Linear {
+		return nil
+	}
+	if err := s.Head.Kind.Validate(); err != nil {
+		return err
+	}
+	for _, o := range []struct {
+		name  any
+		given bool
+	}{
+		{option.Covariance, s.Covariance != ""}, {option.Structure, s.Structure != ""},
+		{option.Damping, s.Damping != calibrate.Damping{}}, {"lambda0", s.Lambda0 != 0},
+		{option.Approximate, s.Head.Approximate != ""},
+	} {
+		if o.given {
+			return option.Errorf("%s is for the posterior of a linear last layer, and %s %s has none: leave it out", o.name, option.Kind, s.Head.Kind)
+		}
 	}
 	return nil
 }

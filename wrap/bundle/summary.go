@@ -79,6 +79,8 @@ type TemperatureInfo struct {
 	TS       float64             `json:"ts"`        // temperature scaling
 	// TSOOD is temperature scaling's for OOD detection; zero if OODTuned is false.
 	TSOOD float64 `json:"ts_ood,omitempty"`
+	// Smoothing is added to probabilities before temperature and matrix scaling; zero is none.
+	Smoothing float64 `json:"smoothing,omitempty"`
 }
 
 // Summary says what the bundle predicts with.
@@ -89,6 +91,7 @@ func (m *Manifest) Summary() Summary {
 		Temperatures: TemperatureInfo{
 			NLL: m.Temperatures.NLL.Temperatures, OOD: m.Temperatures.OOD.Temperatures,
 			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
+			Smoothing: m.Temperatures.Smoothing,
 		},
 	}
 	prior, _ := m.ResolvePrior() // the manifest is valid

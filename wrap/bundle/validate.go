@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -57,10 +59,7 @@ func (m *Manifest) Validate() error {
 	c.settings(m)
 	c.prior(m)
 	c.posterior(m)
-	c.temperatures(&m.Temperatures)
-	c.within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
-	c.positive("mean_field.median_variance", m.MeanField.MedianVariance)
-	c.that(m.MeanField.MaxRatio >= 1, "mean_field.max_ratio is %v, want at least 1", m.MeanField.MaxRatio)
+	c.temperatures(m)
 	c.figures("held_out.before", &m.Validation.Before)
 	c.figures("held_out.ts", &m.Validation.TS)
 	c.figures("held_out.after", &m.Validation.After)
@@ -70,7 +69,7 @@ func (m *Manifest) Validate() error {
 	if m.Validation.MF0 != nil {
 		c.figures("held_out.mf0", m.Validation.MF0)
 	}
-	c.datasets(m.Datasets)
+	c.datasets(m)
 	c.that(0 <= m.Batch && m.Batch <= MaxBatch, "batch is %d, want 0 to %d", m.Batch, MaxBatch)
 	c.file("posterior", &m.Posterior, PosteriorName)
 	c.file("curvature", m.Curvature, CurvatureName)
@@ -188,6 +187,8 @@ func (c *checks) format2(m *Manifest) {
 		c.notNegative("probabilities.ts_needed", p.TSNeeded)
 		c.notNegative("probabilities.matrix_needed", p.MatrixNeeded)
 		c.notNegative("probabilities.mf0_needed", p.MF0Needed)
+		c.that(p.NoPosterior == m.Head.Nonlinear && (!p.NoPosterior || p.Method != calibrate.MF0),
+			"probabilities.method is %s and no_posterior is %t, and head.nonlinear is %t", p.Method, p.NoPosterior, m.Head.Nonlinear)
 		simple := p.Method == calibrate.MLE || p.Method == calibrate.TS
 		c.that(!simple || !p.Matrix, "probabilities.method is %s, want matrix or mf0 in a bundle with matrix scaling", p.Method)
 		c.that(p.Method != calibrate.Matrix || p.Matrix, "probabilities.method is matrix, and matrix is missing")
@@ -204,12 +205,18 @@ func (c *checks) model(m *Manifest) {
 	c.file("model.file", m.Model.File, ModelName)
 	c.file("model.data", m.Model.Data, ModelDataName)
 	c.that(m.Model.Data == nil || m.Model.File != nil, "model.data needs model.file")
-	c.that(m.Head.FeaturesTensor != "" && m.Head.LogitsTensor != "", "head.features and head.logits must name tensors of the model")
+	named := m.Head.FeaturesTensor != "" || m.Head.Nonlinear && m.Head.Features == 0
+	c.that(named && m.Head.LogitsTensor != "",
+		"head.features and head.logits must name tensors of the model")
 }
 
 func (c *checks) head(m *Manifest) {
 	h := &m.Head
 	c.nested("head", h.Validate())
+	c.nested("head.kind", h.Kind.Validate())
+	c.that(h.Kind != head.None && (h.Nonlinear && m.Model != nil) == (h.Kind != head.Linear),
+		"head.kind is %.70q, want what the logits are of without a linear layer, and only there", string(h.Kind))
+	c.that(!h.Nonlinear || m.Curvature == nil || h.Features > 0, "curvature needs features")
 	c.that(h.Approximation == "" || h.Approximation == head.IgnoreRelu, "head.approximation is %.70q, want relu or none", h.Approximation)
 	// Larger matrices do not fit into a file.
 	c.that(h.Features < 1<<24 && h.Logits < 1<<24, "head has %d features and %d logits, want fewer than 2^24", h.Features, h.Logits)
@@ -220,6 +227,14 @@ func (c *checks) head(m *Manifest) {
 }
 
 func (c *checks) posterior(m *Manifest) {
+	if m.Head.Nonlinear {
+		c.that(m.Covariance == "" && m.Structure == "" && reflect.ValueOf(m.Damping).IsZero() && m.MeanField == MeanField{},
+			"covariance, structure, damping and mean_field are of a posterior, and the head is nonlinear")
+		return
+	}
+	c.within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
+	c.positive("mean_field.median_variance", m.MeanField.MedianVariance)
+	c.that(m.MeanField.MaxRatio >= 1, "mean_field.max_ratio is %v, want at least 1", m.MeanField.MaxRatio)
 	c.nested("covariance", m.Covariance.Validate())
 	c.that(m.Structure == calibrate.Full || m.Structure == calibrate.Kronecker,
 		"structure is %q, want %s or %s", m.Structure, calibrate.Full, calibrate.Kronecker)
@@ -240,18 +255,26 @@ const (
 )
 
 // temperatures has bounds wide enough for any result of tuning, and narrow enough for float64.
-func (c *checks) temperatures(t *Temperatures) {
+func (c *checks) temperatures(m *Manifest) {
+	t := &m.Temperatures
 	pair := func(field string, p Pair, tunedOn ...string) {
 		c.within(field+".act", p.Act, 1/MaxAct, MaxAct)
 		c.within(field+".ens", p.Ens, 1/MaxEns, MaxEns)
 		c.that(slices.Contains(tunedOn, p.TunedOn), "%s.tuned_on is %q, want %s", field, p.TunedOn, strings.Join(tunedOn, " or "))
 	}
-	pair("temperatures.nll", t.NLL, "nll")
-	if t.Optimum != nil {
-		pair("temperatures.optimum", *t.Optimum, "nll")
-	}
-	pair("temperatures.ood", t.OOD, "ood", "nll")
 	c.within("temperatures.ts", t.TS, 1e-6, 1e6)
+	c.within("temperatures.smoothing", t.Smoothing, 0, layer.MaxSmoothing)
+	c.that(t.Smoothing == 0 || m.Head.Nonlinear && m.Head.Link == layer.Softmax,
+		"temperatures.smoothing is for a nonlinear head with the link softmax")
+	if m.Head.Nonlinear {
+		c.that(t.NLL == Pair{} && t.OOD == Pair{} && t.Optimum == nil, "temperatures has those of mf0, and the head is nonlinear")
+	} else {
+		pair("temperatures.nll", t.NLL, "nll")
+		if t.Optimum != nil {
+			pair("temperatures.optimum", *t.Optimum, "nll")
+		}
+		pair("temperatures.ood", t.OOD, "ood", "nll")
+	}
 	if t.TSOOD != 0 {
 		c.within("temperatures.ts_ood", t.TSOOD, 1e-6, 1e6)
 	}
@@ -268,7 +291,8 @@ func (c *checks) figures(field string, f *Figures) {
 	}
 }
 
-func (c *checks) datasets(all []Dataset) {
+func (c *checks) datasets(m *Manifest) {
+	all := m.Datasets
 	roles := map[Role]int{Train: 0, Val: 0, OOD: 0, SyntheticOOD: 0}
 	for i, d := range all {
 		field := fmt.Sprintf("datasets[%d]", i)
@@ -287,7 +311,8 @@ func (c *checks) datasets(all []Dataset) {
 		}
 		c.that(len(d.Parts) == 0 || d.Fingerprint == FingerprintOf(d.Parts), "%s.fingerprint does not match its parts", field)
 	}
-	c.that(roles[Train] > 0 && roles[Val] > 0, "datasets needs the roles %s and %s", Train, Val)
+	trained := !m.Head.Nonlinear || m.Head.Features > 0
+	c.that((roles[Train] > 0) == trained && roles[Val] > 0, "datasets needs the roles %s and %s, and without a linear layer or features not %[1]s", Train, Val)
 }
 
 func (c *checks) grid(field string, g *calibrate.Grid) {
@@ -325,6 +350,9 @@ func (t posteriorTensor) elements() (int, bool) {
 func tensors(p *calibrate.Posterior) []posteriorTensor {
 	k, d := p.Head.Logits, p.Head.Dim()
 	list := affineTensors(p)
+	if p.Head.Nonlinear {
+		return list
+	}
 	if p.Structure == calibrate.Full {
 		return append(list,
 			posteriorTensor{name: "blocks", shape: []int{k, d, d}, data: &p.Blocks},
@@ -398,9 +426,10 @@ func (c *checks) settings(m *Manifest) {
 	}
 	c.nested("settings", s.Validate())
 	c.that(s.Covariance == m.Covariance, "settings.covariance is %s, and covariance is %s", s.Covariance, m.Covariance)
+	c.that((s.Head.Kind != head.Linear) == m.Head.Nonlinear, "settings.head.kind is %q, and head.nonlinear is %t", s.Head.Kind, m.Head.Nonlinear)
 	c.that(s.Structure == "" || s.Structure == calibrate.Auto || s.Structure == m.Structure,
 		"settings.structure is %s, and structure is %s", s.Structure, m.Structure)
-	c.that(s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule is %s", s.Damping, m.Damping.Rule)
+	c.that(m.Head.Nonlinear || s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule is %s", s.Damping, m.Damping.Rule)
 	c.that(s.Lambda0 == m.MeanField.Lambda0, "settings.lambda0 is %v, and mean_field.lambda0 is %v", s.Lambda0, m.MeanField.Lambda0)
 	c.that(s.OODScore == "" || m.OODScore != nil && s.OODScore == m.OODScore.Name,
 		"settings.ood_score is %s, and ood_score.name is not", s.OODScore)

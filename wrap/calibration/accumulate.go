@@ -117,7 +117,12 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return nil
+	warning, err := a.compareExpected(ctx)
+	if err == nil && warning != "" {
+		shard := a.shard(a.in.val)
+		shard.Warnings = append(shard.Warnings, warning)
+	}
+	return err
 }
 
 // keepProbe reads the probe if the first validation examples may be in this shard. It must run before they are read.
@@ -205,7 +210,7 @@ func (a *accumulation) prove(ctx context.Context) error {
 // readTrain adds the training set to the curvature, block by block.
 func (a *accumulation) readTrain(ctx context.Context) error {
 	in, shard, r := a.in, a.shard(a.in.train), a.read[a.in.train]
-	checked := in.cut == nil
+	checked := in.cut == nil || in.head.Nonlinear
 	for b, err := range rows.InBlocks(a.batches(ctx, in.train)) {
 		if err != nil {
 			return err

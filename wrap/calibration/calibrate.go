@@ -8,6 +8,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
@@ -25,8 +26,8 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Shard != (rows.Shard{}) {
 		return nil, fmt.Errorf("%s is for parts, which Accumulate writes: leave it out", option.Shard)
 	}
-	if cfg.Train == "" || cfg.Val == "" {
-		return nil, fmt.Errorf("%s or %s is missing: calibration needs both", option.Train, option.Val)
+	if err := cfg.checkSets(); err != nil {
+		return nil, err
 	}
 	if cfg.OODScore == "learned" && cfg.OOD == "" {
 		return nil, fmt.Errorf("the score learned needs OOD data to learn from: give %s",
@@ -59,6 +60,19 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	return report, nil
 }
 
+// checkSets reports a missing dataset.
+func (c *Config) checkSets() error {
+	switch {
+	case c.Head.Kind == head.Linear && (c.Train == "" || c.Val == ""):
+		return fmt.Errorf("%s or %s is missing: calibration needs both", option.Train, option.Val)
+	case c.Val == "":
+		return fmt.Errorf("%s is missing: calibration needs labelled data that the model was not trained on", option.Val)
+	case c.Head.Kind != head.Linear && c.Head.Features != "" && c.Train == "":
+		return fmt.Errorf("%s is missing: scores learn from it what %s %s are like", option.Train, option.Features, c.Head.Features)
+	}
+	return nil
+}
+
 // Validate reports settings that cannot work, before any work is done.
 func (c *Config) Validate() error {
 	if err := c.Settings.Validate(); err != nil {
@@ -82,6 +96,9 @@ func (c *Config) Validate() error {
 	if err := c.checkPrecomputed(); err != nil {
 		return err
 	}
+	if c.KeepCurvature && c.Head.Kind != head.Linear {
+		return fmt.Errorf("%s is for a linear last layer, and %s %s has no curvature: leave it out", option.KeepCurvature, option.Kind, c.Head.Kind)
+	}
 	if err := source.OneStream(map[string]string{"train": c.Train, "val": c.Val, "ood": c.OOD}); err != nil {
 		return err
 	}
@@ -92,6 +109,9 @@ func (c *Config) Validate() error {
 func (c *Config) checkPrecomputed() error {
 	if !c.PrecomputedFeatures {
 		return nil
+	}
+	if c.Head.Kind != head.Linear {
+		return fmt.Errorf("%s %s needs a model that gives probabilities or scores, and precomputed features have none", option.Kind, c.Head.Kind)
 	}
 	if c.Model != "" {
 		return fmt.Errorf("%s and %s exclude each other: give one of them", option.Model, option.PrecomputedFeatures)

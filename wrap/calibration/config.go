@@ -20,6 +20,9 @@ type Config struct {
 	Train string `yaml:"-"`
 	Val   string `yaml:"-"`
 	OOD   string `yaml:"-"`
+	// Expected, unless empty, is the SPEC of arrays with the probabilities that are expected of the model for Val's
+	// records, in their order, such as those of the library that exported it. Calibrate warns of others.
+	Expected string `yaml:"expected"`
 	// PrecomputedFeatures says that Train, Val and OOD are .npz files of features and logits, and that there
 	// is no model. The link is softmax, sigmoid for a single logit; if Val has targets of 0 and 1, [N,K],
 	// as labels, the head is multi-label.

@@ -176,8 +176,10 @@ func subsampled(p *part.Part) (warnings []string) {
 // examples and absent classes. Some may be "". Without counts, as in an update, it does not check the training data.
 func dataWarnings(p *part.Part) []string {
 	warnings := subsampled(p)
-	for _, s := range p.Set(bundle.Train).Shards {
-		warnings = append(warnings, s.Warnings...)
+	for _, set := range p.Sets {
+		for _, s := range set.Shards {
+			warnings = append(warnings, s.Warnings...)
+		}
 	}
 	for _, set := range p.Sets {
 		for _, s := range set.Shards {

@@ -117,7 +117,7 @@ func (e *estimator) estimate(ctx context.Context) error {
 			examples, compared = examples+n, compared+e.compared(n)
 		}
 	}
-	if in.train != nil && in.val != nil && e.cfg.Shard == (rows.Shard{}) {
+	if (in.train != nil || in.untrained(e.cfg)) && in.val != nil && e.cfg.Shard == (rows.Shard{}) {
 		fit, scores, err := e.tune(ctx, train, tuning)
 		if err != nil {
 			return err
@@ -218,12 +218,14 @@ type cost struct{ fixed, each float64 }
 // tune fits temperatures and compares scores on sampleFew and on sampleMost examples, and returns the cost of
 // either. That of scores is zero if none are compared or fitted.
 func (e *estimator) tune(ctx context.Context, train *rows.Batch, sets [3]*rows.Batch) (tuning, scores cost, err error) {
-	curvature, err := e.part.Sums.Finish()
-	if err != nil {
-		return tuning, scores, err
+	var curvature *calibrate.Curvature
+	if e.part.Sums != nil {
+		if curvature, err = e.part.Sums.Finish(); err != nil {
+			return tuning, scores, err
+		}
 	}
 	var known *score.Training
-	if needsTraining(&e.cfg.Settings, sets[1], sets[2]) {
+	if curvature != nil && needsTraining(&e.cfg.Settings, e.in.head, sets[1], sets[2]) {
 		if known, err = e.training(curvature, train); err != nil {
 			return tuning, scores, err
 		}
@@ -245,7 +247,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, sets [3]*rows.B
 				compared[i] = time.Since(start).Seconds()
 			}
 		}
-		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], o)
+		f, err := fitHead(ctx, e.in.head, curvature, few[0], few[1], o)
 		if err == nil {
 			compared[i] = time.Since(start).Seconds() - compared[i]
 			_, _, err = measureValidation(ctx, f, &f.Calibration, few[0], few[1], newJournal(nil, nil))

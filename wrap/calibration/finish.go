@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
@@ -34,19 +35,10 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 	all := p.Val
 	tuning, thresholds := split(all, settings.Decisions)
 	p.Val, p.SyntheticOOD = tuning, syntheticOf(tuning, p.SyntheticOOD)
-	curvature, err := p.Sums.Finish()
-	if err != nil {
-		return nil, err
-	}
 	o := fitOptions(settings, p.SyntheticOOD)
 	o.ValTrained = valTrained(p)
 	o.Progress = func(stage string, done, total int) { log.Step(stage, "steps", done, total) }
-	if needsTraining(settings, p.OOD, p.SyntheticOOD) {
-		if o.Training, err = training(curvature, p, to.weights); err != nil {
-			return nil, err
-		}
-	}
-	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, o)
+	fitted, err := fit(ctx, p, to, o)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +71,34 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 	}
 	report.Seconds = log.end()
 	return report, nil
+}
+
+// fit fits what the head can have to the sums and rows of a part.
+func fit(ctx context.Context, p *part.Part, to *target, o calibrate.FitOptions) (*calibrate.Fitted, error) {
+	h := p.Recipe.Head.Head
+	if p.Sums == nil {
+		return fitHead(ctx, h, nil, p.Val, p.OOD, o)
+	}
+	curvature, err := p.Sums.Finish()
+	if err != nil {
+		return nil, err
+	}
+	if needsTraining(&p.Recipe.Settings, h, p.OOD, p.SyntheticOOD) {
+		if o.Training, err = training(curvature, p, to.weights); err != nil {
+			return nil, err
+		}
+	}
+	return fitHead(ctx, h, curvature, p.Val, p.OOD, o)
+}
+
+// fitHead fits a posterior to a curvature, or the maps alone without a linear layer.
+func fitHead(
+	ctx context.Context, h layer.Head, c *calibrate.Curvature, val, ood *rows.Batch, o calibrate.FitOptions,
+) (*calibrate.Fitted, error) {
+	if h.Nonlinear {
+		return calibrate.FitMaps(ctx, h, val, ood, o)
+	}
+	return calibrate.Fit(ctx, c, val, ood, o)
 }
 
 // judge completes a manifest with what follows from a fit and validation data: class frequencies, decisions, figures
@@ -119,6 +139,9 @@ func valTrained(p *part.Part) bool {
 		}
 		return all
 	}
+	if p.Set(bundle.Train) == nil {
+		return false
+	}
 	train := data(bundle.Train)
 	return p.Recipe.Settings.Limit == 0 && len(train) > 0 && slices.Equal(train, data(bundle.Val))
 }
@@ -133,8 +156,9 @@ func fitOptions(s *bundle.Settings, synthetic *rows.Batch) calibrate.FitOptions 
 
 // needsTraining reports whether OOD scores are fitted to training data: to be compared, or because the configured or
 // default one needs to be.
-func needsTraining(s *bundle.Settings, ood, synthetic *rows.Batch) bool {
-	first, ok := score.Find(cmp.Or(s.OODScore, score.Default))
+func needsTraining(s *bundle.Settings, h layer.Head, ood, synthetic *rows.Batch) bool {
+	usual, _ := score.DefaultFor(h)
+	first, ok := score.Find(cmp.Or(s.OODScore, usual))
 	return ood != nil || synthetic != nil || ok && first.NeedsFitting()
 }
 
@@ -156,7 +180,10 @@ func measureValidation(
 	ctx context.Context, f *calibrate.Fitted, ofVal *calibrate.Calibration, val, ood *rows.Batch, log *journal,
 ) (Validation, metrics.Recommendation, error) {
 	var none metrics.Recommendation
-	names, oods := []string{"mle", "ts", "mf0"}, []string(nil)
+	names, oods := []string{"mle", "ts"}, []string(nil)
+	if !f.Posterior.Head.Nonlinear {
+		names = append(names, "mf0")
+	}
 	if f.Choice.Matrix {
 		names = append(names, "matrix")
 	}
@@ -197,9 +224,12 @@ func measureValidation(
 		}
 		results[t.Name] = figures
 	}
-	mf0, served := results["mf0"], results[string(f.Method)]
+	served := results[string(f.Method)]
 	h := Validation{Scores: f.Scores, SyntheticOOD: f.SyntheticScores}
-	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
+	h.Before, h.TS = results["mle"], results["ts"]
+	if mf0, ok := results["mf0"]; ok {
+		h.MF0 = &mf0
+	}
 	if matrix, ok := results["matrix"]; ok {
 		h.Matrix = &matrix
 	}
@@ -223,10 +253,38 @@ func figureWarnings(p *part.Part, inUse bool, h Validation) (warnings []string) 
 		warnings = append(warnings, belowChance([]detection{served}, val.N, ood.N))
 	}
 	warnings = append(warnings, likelihoodWarning(head, val.N, inUse, h.Before.InDomain, h.TS.InDomain))
+	warnings = append(warnings, floored(p))
 	if look := measure.LooksLikeProbabilities(val.Logits, head); look != "" && p.Recipe.Model == nil {
 		warnings = append(warnings, fmt.Sprintf("val: %s, like probabilities: give the logits, before the %s", look, head.Link))
 	}
 	return warnings
+}
+
+// floored says how many probabilities of the validation data are 0, or too near to it to tell, and what for.
+func floored(p *part.Part) string {
+	if p.Recipe.Head.Kind != head.Probabilities {
+		return ""
+	}
+	const least = 1.001 * head.LeastProbability
+	k, labels, zero, wrong := p.Recipe.Head.Logits, p.Val.Labels, 0, 0
+	for i := range p.Val.N {
+		for j, v := range p.Val.Logits[i*k : (i+1)*k] {
+			if float64(v) <= math.Log(least) {
+				zero++
+				if labels != nil && labels[i] == j {
+					wrong++
+				}
+			}
+		}
+	}
+	if zero == 0 || p.Recipe.Head.Link != layer.Softmax {
+		return ""
+	}
+	of := fmt.Sprintf("val: %d of %d probabilities are 0, or below %.0e, and are taken as that", zero, len(p.Val.Logits), head.LeastProbability)
+	if wrong > 0 {
+		of += fmt.Sprintf("; %d of them are the label's, so that the NLL of the model as it is would be infinite", wrong)
+	}
+	return of
 }
 
 // likelihoodWarning warns of too few validation examples, n, and of implausible figures of the network itself, as it is

@@ -292,7 +292,7 @@ func (j *Job) check() error {
 // resolvePaths makes relative paths relative to dir, except for the SPECs of a manifest.
 func (j *Job) resolvePaths(dir string, manifest bool) {
 	c := &j.Config
-	for _, path := range []*string{&c.Model, &j.Preprocess, &j.Classes, &c.Cache, &c.Out, &j.Report} {
+	for _, path := range []*string{&c.Model, &j.Preprocess, &j.Classes, &c.Cache, &c.Out, &c.Expected, &j.Report} {
 		if *path != "" && !(path == &j.Preprocess && isPreset(*path)) {
 			*path = join(dir, *path)
 		}

@@ -18,7 +18,7 @@ const proofBytes = 256 << 20
 // prove compares the probabilities or classes computed from the logits with the model's own outputs on the first
 // examples: always if the head was named by hand, otherwise if that is cheap.
 func prove(ctx context.Context, cfg *Config, in *sources) (p *bundle.Proof, warning string, err error) {
-	if in.cut == nil {
+	if in.cut == nil || in.head.Nonlinear {
 		return nil, "", nil
 	}
 	named := cfg.Head.Features != "" || cfg.Head.Logits != "" || cfg.Head.Output != ""

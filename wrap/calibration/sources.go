@@ -88,10 +88,13 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	if err != nil {
 		return in, err
 	}
-	if err := in.openTrain(ctx, cfg); err != nil {
+	if err := in.openTrain(ctx, cfg, log); err != nil {
 		return in, err
 	}
 	if err := in.openTuning(ctx, cfg); err != nil {
+		return in, err
+	}
+	if err := in.resolveKind(ctx, cfg, log); err != nil {
 		return in, err
 	}
 	if in.cut != nil {
@@ -115,8 +118,9 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 		return err
 	}
 	h, err := head.Find(model, cfg.Head)
-	if errors.As(err, new(*head.UnsupportedError)) {
-		return fmt.Errorf("%w; or give precomputed features and logits with %s", err, option.PrecomputedFeatures)
+	if errors.As(err, new(*head.UnsupportedError)) && cfg.Head.Kind == head.Linear {
+		return fmt.Errorf("%w; or calibrate its probabilities or scores, without a posterior, with %s %s; or give precomputed features and logits with %s",
+			err, option.Kind, head.None, option.PrecomputedFeatures)
 	}
 	if err != nil {
 		return err
@@ -159,8 +163,14 @@ func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 
 // openTrain opens the training set. It gives the dimensions of the head of precomputed features, and class names
 // if nothing else has given them.
-func (in *sources) openTrain(ctx context.Context, cfg *Config) error {
+func (in *sources) openTrain(ctx context.Context, cfg *Config, log *journal) error {
 	in.opener.Classes, in.opener.Limit = in.classes, cfg.Limit
+	if in.untrained(cfg) {
+		if cfg.Train != "" {
+			log.notice("train: %s is not read: without a linear layer there is no posterior that it is for", cfg.Train)
+		}
+		return nil
+	}
 	var err error
 	if in.train, err = in.open(ctx, cfg, in.opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
 		return err
@@ -174,6 +184,12 @@ func (in *sources) openTrain(ctx context.Context, cfg *Config) error {
 	}
 	in.opener.Classes = in.classes
 	return nil
+}
+
+// untrained reports whether training data are not needed: without a linear layer and features there is nothing to
+// accumulate.
+func (in *sources) untrained(cfg *Config) bool {
+	return cfg.Head.Kind != head.Linear && cfg.Head.Features == ""
 }
 
 // open opens the set of a role, nil for an empty SPEC. The first set gives the head of precomputed features.

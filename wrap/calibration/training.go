@@ -24,7 +24,7 @@ func training(c *calibrate.Curvature, p *part.Part, layer weights) (*score.Train
 	if p.Sample != nil {
 		sample = p.Sample.Rows()
 	}
-	if layer == nil {
+	if layer == nil || p.Recipe.Head.Nonlinear {
 		return c.Training(nil, nil, sample), nil
 	}
 	w, b, err := layer()

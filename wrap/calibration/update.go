@@ -252,7 +252,7 @@ func (u *update) open(ctx context.Context) error {
 	if err := u.openRunner(ctx, cfg); err != nil {
 		return err
 	}
-	if err := u.in.openTrain(ctx, cfg); err != nil {
+	if err := u.in.openTrain(ctx, cfg, u.log); err != nil {
 		return err
 	}
 	// The same SPEC need not be the same data. Identifying them now costs less than reading

@@ -35,31 +35,14 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 		Tool:          "mfgs " + wrap.Version(),
 		Head:          p.Recipe.Head,
 		Settings:      &p.Recipe.Settings,
-		Covariance:    f.Posterior.Covariance,
-		Structure:     f.Posterior.Structure,
 		Probabilities: &f.Choice,
-		Damping: bundle.Damping{
-			Rule: p.Recipe.Settings.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho,
-			Candidates: f.Candidates,
-		},
-		Temperatures: bundle.Temperatures{
-			NLL:     bundle.Pair{Temperatures: f.NLL, TunedOn: "nll"},
-			OOD:     bundle.Pair{Temperatures: f.OOD, TunedOn: "nll"},
-			Optimum: &bundle.Pair{Temperatures: f.Optimum, TunedOn: "nll"},
-			TS:      f.TS,
-			TSOOD:   f.TSOOD,
-		},
-		MeanField: bundle.MeanField{
-			Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio,
-		},
-		OODScore: &bundle.OODScore{Selection: f.ScoreChoice},
-		Labels:   p.Recipe.Classes,
-		Columns:  p.Recipe.Columns,
-		Grids:    &bundle.Grids{NLL: &f.NLLGrid},
+		Temperatures:  bundle.Temperatures{TS: f.TS, TSOOD: f.TSOOD, Smoothing: f.Smoothing},
+		OODScore:      &bundle.OODScore{Selection: f.ScoreChoice},
+		Labels:        p.Recipe.Classes,
+		Columns:       p.Recipe.Columns,
 	}
-	if f.OODTuned {
-		m.Temperatures.OOD.TunedOn = "ood"
-		m.Grids.AUROC = &f.AUROCGrid
+	if !f.Posterior.Head.Nonlinear {
+		describePosterior(m, p, f)
 	}
 	m.PriorEstimate = to.estimate
 	m.Datasets = slices.Clone(to.trained)
@@ -72,6 +55,23 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 		m.Bytes = pre.Source == bundle.Assumed && pre.Spec == nil
 	}
 	return m
+}
+
+// describePosterior describes the posterior, and what was tuned with it.
+func describePosterior(m *bundle.Manifest, p *part.Part, f *calibrate.Fitted) {
+	m.Covariance, m.Structure = f.Posterior.Covariance, f.Posterior.Structure
+	m.Damping = bundle.Damping{
+		Rule: p.Recipe.Settings.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
+	}
+	t := &m.Temperatures
+	t.NLL, t.OOD = bundle.Pair{Temperatures: f.NLL, TunedOn: "nll"}, bundle.Pair{Temperatures: f.OOD, TunedOn: "nll"}
+	t.Optimum = &bundle.Pair{Temperatures: f.Optimum, TunedOn: "nll"}
+	m.MeanField = bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio}
+	m.Grids = &bundle.Grids{NLL: &f.NLLGrid}
+	if f.OODTuned {
+		t.OOD.TunedOn = "ood"
+		m.Grids.AUROC = &f.AUROCGrid
+	}
 }
 
 // write writes the bundle.

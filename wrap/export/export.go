@@ -138,6 +138,9 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	if o.Method != "" && b.Manifest.Head.Nonlinear {
+		return nil, fmt.Errorf("method %q cannot be exported: it needs a linear last layer, and the bundle was calibrated without one", o.Method)
+	}
 	decisions := o.Method == "" || fuse.Method(o.Method) == fuse.Method(b.Calibration().Method)
 	fused, outputs, err := a.Fuse(fuse.Method(o.Method), false, decisions)
 	if err != nil {

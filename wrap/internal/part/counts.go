@@ -28,7 +28,9 @@ func (c *Counts) Add(h layer.Head, b *rows.Batch) {
 	k := h.Logits
 	for i := range b.N {
 		c.Examples++
-		c.repeats.add(b.Features[i*h.Features : (i+1)*h.Features])
+		if h.Features > 0 {
+			c.repeats.add(b.Features[i*h.Features : (i+1)*h.Features])
+		}
 		row := b.Logits[i*k : (i+1)*k]
 		switch {
 		case h.MultiLabel():

@@ -400,7 +400,8 @@ func mergeRows(batches []*rows.Batch) *rows.Batch {
 func (m *Manifest) Missing() error {
 	for _, role := range roles {
 		s := m.Set(role)
-		if s == nil && (role == bundle.Train || role == bundle.Val) {
+		trained := !m.Recipe.Head.Nonlinear || m.Recipe.Head.Features > 0
+		if s == nil && (role == bundle.Train && trained || role == bundle.Val) {
 			return fmt.Errorf("no part has %s data", role)
 		}
 		if s == nil {

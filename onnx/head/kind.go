@@ -1,0 +1,290 @@
+package head
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/internal/onnx/build"
+	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/option"
+	"github.com/mfgs/mfgs/onnx/tensor"
+)
+
+// Kind says where logits come from: from a linear layer, which [Find] looks for, or from an output that the model
+// computes in any other way, such as a forest's probabilities.
+type Kind string
+
+const (
+	Linear Kind = ""
+	// None is an output of which only its numbers can say whether they are the others' kind: see [Head.As].
+	None             Kind = "none"
+	Probabilities    Kind = "probabilities"     // the logits are their logarithms, or log p/(1-p) for a sigmoid each
+	LogProbabilities Kind = "log-probabilities" // they are the logits
+	Scores           Kind = "scores"            // such as margins of a support vector machine: they are the logits
+)
+
+// Kinds are those without a linear layer.
+var Kinds = []Kind{None, Probabilities, LogProbabilities, Scores}
+
+// Validate reports an unknown kind.
+func (k Kind) Validate() error {
+	if k == Linear || slices.Contains(Kinds, k) {
+		return nil
+	}
+	return option.Errorf("%s %.70q: want %s, %s, %s or %s", option.Kind, string(k), None, Probabilities,
+		LogProbabilities, Scores)
+}
+
+// Floors of what logarithms are taken of, and of logarithms: a model's float32 does not tell a probability nearer to 0
+// or 1 from it.
+const (
+	LeastProbability    = 0x1p-24
+	leastLogProbability = -104 // log of the smallest float32
+)
+
+// findOutput returns a head without a linear layer, of the output or tensor that the options name or else of the
+// first output that holds a row of numbers for each example.
+func (f *finder) findOutput(o Options) (*Head, error) {
+	if o.Approximate != "" {
+		return nil, graph.Refuse("%s is for a linear layer, and %s %s looks for none", option.Approximate, option.Kind, o.Kind)
+	}
+	names := []string{o.Logits}
+	if o.Logits == "" {
+		names = nil
+		for _, v := range f.m.Outputs() {
+			if o.Output == "" || v.Name == o.Output {
+				names = append(names, v.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil, graph.Refuse("the model has no output %q", o.Output)
+	}
+	var found []*Head
+	var first error // preferably of an output that may hold probabilities
+	for _, name := range names {
+		h, err := f.rowsOf(name)
+		if err != nil {
+			if t := f.in.Get(name).Type; first == nil || t == tensor.Undefined || t.IsFloat() {
+				first = err
+			}
+			continue
+		}
+		if !slices.ContainsFunc(found, func(g *Head) bool { return g.LogitsTensor == h.LogitsTensor }) {
+			found = append(found, h)
+		}
+	}
+	if len(found) == 0 {
+		return nil, first
+	}
+	// A single column beside others is rarely the classes.
+	h := slices.MaxFunc(found, func(a, b *Head) int { return min(a.Logits, 2) - min(b.Logits, 2) })
+	if len(found) > 1 {
+		var others []string
+		for _, g := range found {
+			if g != h {
+				others = append(others, fmt.Sprintf("%q [N,%d]", g.LogitsTensor, g.Logits))
+			}
+		}
+		h.Evidence = append(h.Evidence, fmt.Sprintf("other outputs hold numbers too: %s; choose one of them with %s",
+			strings.Join(others, ", "), option.Logits))
+	}
+	if o.Features != "" {
+		v := f.in.Get(o.Features)
+		width, ok := width(v)
+		if v.Constant || !v.Type.IsFloat() || !ok {
+			return nil, graph.Refuse("%q is %v, want float numbers that depend on the input, as many for each example",
+				o.Features, &flow{Value: *v})
+		}
+		h.FeaturesTensor, h.Features = o.Features, width
+		h.affine.shares = []*share{{features: o.Features, d: width, known: *v}}
+		h.Evidence = append(h.Evidence, fmt.Sprintf("scores of what is out-of-distribution may use %q [N,%d]", o.Features, width))
+	}
+	h.Link = cmp.Or(o.Link, h.Link)
+	return h.As(o.Kind)
+}
+
+// width returns how many numbers an example has in a tensor.
+func width(v *graph.Value) (int, bool) {
+	if len(v.Dims) == 0 {
+		return 0, false
+	}
+	n, ok := onnxpb.Elements(v.Dims[1:])
+	return int(n), ok && n > 0 && n < graph.MaxWeightElements
+}
+
+// rowsOf returns the head of a tensor, past what does not change its numbers.
+func (f *finder) rowsOf(name string) (*Head, error) {
+	start, tail := name, []string{}
+	for n := f.g.Producer[name]; n != nil; n = f.g.Producer[name] {
+		switch n.Op() {
+		case "ai.onnx.ml.ZipMap":
+		case "ai.onnx.ml.ArrayFeatureExtractor": // a column for each class
+			if v := f.in.Get(n.In(1)); !v.Constant || len(v.Data) != 1 {
+				return nil, graph.RefuseAt(n, "%q holds some numbers of %q", start, n.In(0))
+			}
+		default:
+			n = nil
+		}
+		if n == nil {
+			break
+		}
+		tail = append([]string{n.GetOpType()}, tail...)
+		name = n.In(0)
+	}
+	v := *f.in.Get(name)
+	node := f.g.Producer[name]
+	k, ok := width(&v)
+	if n := f.classifier(node, name); n > 0 && !ok {
+		k, ok, v.Dims = n, true, []int64{-1, int64(n)}
+	}
+	for _, out := range f.m.Outputs() { // declared, where nothing can be inferred
+		if !ok && out.Name == name && (v.Type == tensor.Undefined || v.Type == out.Type) && len(out.Shape) > 0 {
+			v.Type, v.Dims = out.Type, nil
+			for _, d := range out.Shape {
+				v.Dims = append(v.Dims, d.Value)
+			}
+			k, ok = width(&v)
+		}
+	}
+	long := 0 // axes after the first that are not of length 1
+	for _, d := range v.Dims[min(1, len(v.Dims)):] {
+		if d != 1 {
+			long++
+		}
+	}
+	switch {
+	case v.Constant:
+		return nil, graph.Refuse("%q is a constant", start)
+	case v.Type != tensor.Undefined && !v.Type.IsFloat():
+		return nil, graph.RefuseAt(node, "%q holds %v, want probabilities or scores", start, v.Type)
+	case !ok:
+		return nil, graph.RefuseAt(node, "%q is %v, want a row of numbers for each example, their number declared: export the model with it",
+			start, &flow{Value: v})
+	case long > 1:
+		return nil, graph.RefuseAt(node, "%q is %v, want one row of numbers for each example, not one for each step or position",
+			start, &flow{Value: v})
+	case node == nil:
+		return nil, graph.Refuse("%q is an input of the model", start)
+	}
+	h := &Head{
+		Op: node.GetOpType(), Node: f.g.Source(node).Label(), LogitsTensor: name, Tail: tail,
+		Head:  layer.Head{Logits: k, Link: layer.Softmax, Nonlinear: true},
+		Kind:  None,
+		width: k, model: f.m, logitsValue: v,
+	}
+	h.names = func(n int) []string {
+		if names := f.labels(&trail{nodes: []*onnxpb.Node{node}, logits: name}, n); names != nil {
+			return names
+		}
+		names, _ := named(f.m.Metadata(), n)
+		return names
+	}
+	h.Evidence = []string{fmt.Sprintf("%q [N,%d] comes from %s; no linear layer is looked for", name, k, f.describe(node))}
+	return h, nil
+}
+
+// classifier returns how many classes the operators of scikit-learn have that give a tensor, or that turn it into maps;
+// 0 if there are none.
+func (f *finder) classifier(n *onnxpb.Node, output string) (classes int) {
+	of := func(n *onnxpb.Node) {
+		for _, name := range []string{"classlabels_strings", "classlabels_ints", "classlabels_int64s"} {
+			classes = max(classes, len(n.Attr(name).GetStrings()), len(n.Attr(name).GetInts()))
+		}
+	}
+	if n != nil && len(n.GetOutput()) > 1 && n.GetOutput()[1] == output {
+		switch n.Op() {
+		case "ai.onnx.ml.TreeEnsembleClassifier", "ai.onnx.ml.SVMClassifier", "ai.onnx.ml.LinearClassifier":
+			of(n)
+		}
+	}
+	for _, n := range f.g.Consumers[output] {
+		if n.Op() == "ai.onnx.ml.ZipMap" {
+			of(n)
+		}
+	}
+	return classes
+}
+
+// As returns the head with another kind, for one without a linear layer: what [Probabilities] or [Scores] are the
+// logits of. A single probability is that of the second of two classes.
+func (h *Head) As(kind Kind) (*Head, error) {
+	if !h.Nonlinear {
+		panic("head: As for a head with a linear layer")
+	}
+	as := *h
+	as.Kind, as.Logits, as.Evidence = kind, h.width, slices.Clone(h.Evidence)
+	switch {
+	case h.width == 1 && kind == Probabilities:
+		as.Logits = 2
+		if as.Link != layer.Softmax && as.Link != layer.Sigmoid {
+			return nil, graph.Refuse("%s %s is for several classes, and %q has one number", option.Link, as.Link, h.LogitsTensor)
+		}
+		as.Link = layer.Softmax
+	case h.width == 1 && kind == LogProbabilities:
+		return nil, graph.Refuse("%q has one number for each example, and log-probabilities need one for each class: with one class's probabilities give %s %s",
+			h.LogitsTensor, option.Kind, Probabilities)
+	case h.width == 1:
+		as.Link = layer.Sigmoid
+	case kind == LogProbabilities && as.Link != layer.Softmax:
+		return nil, graph.Refuse("%s %s cannot be used with log-probabilities, which are of classes that exclude each other",
+			option.Link, as.Link)
+	}
+	as.Labels = h.names(as.Classes())
+	return &as, nil
+}
+
+// addNonlinear appends operators that compute the logits of a head without a linear layer, [N,K] of float32.
+func (h *Head) addNonlinear(b *build.Builder) string {
+	x := b.Rows(b.Take(h.LogitsTensor), h.logitsValue.Type, CutLogits+"_given")
+	switch h.Kind {
+	case LogProbabilities:
+		return h.binary(b, "Max", x, h.scalar(b, tensor.Float32, leastLogProbability), CutLogits)
+	case Probabilities:
+	default:
+		return b.Rows(x, tensor.Float32, CutLogits)
+	}
+	x = b.Add("Cast", x, CutLogits+"_double", onnxpb.IntAttribute("to", int64(tensor.Float64)))
+	least := h.scalar(b, tensor.Float64, LeastProbability)
+	log := func(x string) string {
+		return b.Add("Log", h.binary(b, "Max", x, least, CutLogits+"_floored"), CutLogits+"_log")
+	}
+	yes := log(x)
+	if h.width == 1 || h.Link != layer.Softmax {
+		no := log(h.binary(b, "Sub", h.scalar(b, tensor.Float64, 1), x, CutLogits+"_rest"))
+		if h.width > 1 {
+			yes = h.binary(b, "Sub", yes, no, CutLogits+"_odds")
+		} else {
+			out := b.Names.Fresh(CutLogits + "_both")
+			b.Nodes = append(b.Nodes, &onnxpb.Node{OpType: proto.String("Concat"), Name: &out, Input: []string{no, yes},
+				Output: []string{out}, Attribute: []*onnxpb.Attribute{onnxpb.IntAttribute("axis", 1)}})
+			yes = out
+		}
+	}
+	return b.Rows(yes, tensor.Float64, CutLogits)
+}
+
+func (h *Head) binary(b *build.Builder, op, x, y, name string) string {
+	out := b.Add(op, x, name)
+	last := b.Nodes[len(b.Nodes)-1]
+	last.Input = append(last.Input, y)
+	return out
+}
+
+func (h *Head) scalar(b *build.Builder, typ tensor.Type, v float64) string {
+	name := b.Names.Fresh("mfgs_number")
+	t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ))}
+	if typ == tensor.Float64 {
+		t.DoubleData = []float64{v}
+	} else {
+		t.FloatData = []float32{float32(v)}
+	}
+	b.Consts = append(b.Consts, t)
+	return name
+}
