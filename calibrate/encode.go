@@ -62,11 +62,15 @@ func (s *Sums) Encode(w io.Writer) error {
 	if !s.directions && s.layout.hasDirections() {
 		version = "1"
 	}
-	return safetensors.EncodeSealed(w, tensors, map[string]string{
+	meta := map[string]string{
 		"mfgs.sums": version, "link": string(s.head.Link),
 		"logits": strconv.Itoa(s.head.Logits), "features": strconv.Itoa(s.head.Features),
 		"structure": string(s.structure), "bias": strconv.FormatBool(s.head.Bias), "fisher": strconv.FormatBool(s.fisher),
-	})
+	}
+	if s.head.Nonlinear {
+		meta["nonlinear"] = "true"
+	}
+	return safetensors.EncodeSealed(w, tensors, meta)
 }
 
 // DecodeSums reads and checks the size bytes that [Sums.Encode] wrote. It allocates no more than three times
@@ -104,6 +108,7 @@ func decodeSums(f *safetensors.File, product parallel.Product) (*Sums, error) {
 			return nil, fmt.Errorf("%s is %.20q, want true or false", name, meta[name])
 		}
 	}
+	cfg.Head.Nonlinear = meta["nonlinear"] == "true"
 	s, err := NewSums(cfg)
 	if err != nil {
 		return nil, err

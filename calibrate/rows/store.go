@@ -335,7 +335,7 @@ func describe(f *safetensors.File) (positions []int, d, k int, err error) {
 	if w, ok := width["targets"]; ok && w != k {
 		return nil, 0, 0, fmt.Errorf("%w: a block of %d targets for %d logits", ErrStore, w, k)
 	}
-	if d == 0 || k == 0 {
+	if _, ok := width["features"]; !ok || k == 0 {
 		return nil, 0, 0, fmt.Errorf("%w: a block of %d features and %d logits", ErrStore, d, k)
 	}
 	return positions, d, k, nil

@@ -201,10 +201,14 @@ func partIdentity(m *part.Manifest, model, probe bool) any {
 	return id
 }
 
-// holdsModel reports whether the model goes into a part: the one with the first training examples.
+// holdsModel reports whether the model goes into a part: the one with the first training examples or, where none are
+// read, the first validation examples.
 func (c *Config) holdsModel(p *part.Part) bool {
-	train := p.Set(bundle.Train)
-	return !c.PrecomputedFeatures && !c.NoModel && train != nil && train.First(&train.Shards[0])
+	first := p.Set(bundle.Train)
+	if !p.Recipe.Trained() {
+		first = p.Set(bundle.Val)
+	}
+	return !c.PrecomputedFeatures && !c.NoModel && first != nil && first.First(&first.Shards[0])
 }
 
 // resume continues from the checkpoint with the sets that have not changed since. It refuses the checkpoint of

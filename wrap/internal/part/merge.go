@@ -400,8 +400,7 @@ func mergeRows(batches []*rows.Batch) *rows.Batch {
 func (m *Manifest) Missing() error {
 	for _, role := range roles {
 		s := m.Set(role)
-		trained := !m.Recipe.Head.Nonlinear || m.Recipe.Head.Features > 0
-		if s == nil && (role == bundle.Train && trained || role == bundle.Val) {
+		if s == nil && (role == bundle.Train && m.Recipe.Trained() || role == bundle.Val) {
 			return fmt.Errorf("no part has %s data", role)
 		}
 		if s == nil {

@@ -56,7 +56,10 @@ func (r *Recipe) resolved() *Recipe {
 	return &same
 }
 
-// Structure returns full or kron.
+// Trained reports whether training data are read: without a linear layer and features there is nothing to add up.
+func (r *Recipe) Trained() bool { return !r.Head.Nonlinear || r.Head.Features > 0 }
+
+// Structure returns full or kron, or "" if there is no curvature.
 func (r *Recipe) Structure() calibrate.Structure {
 	s, _ := r.Settings.Structure.Resolve(r.Head.Head) // the recipe is valid
 	return s
