@@ -57,6 +57,8 @@
 //	  link                     softmax, sigmoid or one-vs-rest, see below            1   2
 //	  tail                     operators between the layer and the model's output   (1) (2)
 //	  approximation            relu, or left out: see below                         (1) (2)
+//	  nonlinear, kind          true, and probabilities, log-probabilities or scores:
+//	                           there is no linear layer, see below                   –  (2)
 //	preprocess                 from image to tensor: a Spec of package preprocess    1  (2)
 //	  pad                      of it                                                 –  (2)
 //	  resize.mode              fit and height, of its values                         –  (2)
@@ -78,6 +80,7 @@
 //	  matrix_needed            of matrix scaling                                     –  (2)
 //	  mf0_gain, mf0_needed     and mf0                                               –   2
 //	  keep_class               true: only ts and mle were allowed                    –  (2)
+//	  no_posterior             true: head.nonlinear is, and mf0 was not compared     –  (2)
 //	class_frequencies          of val: C numbers in (0, 1], see below               –  (2)
 //	prior_estimate             class frequencies in use, if they were estimated: spec
 //	                           and examples of the unlabelled data, frequencies, low and
@@ -88,6 +91,7 @@
 //	  ood                      act, ens and tuned_on (ood or nll): of ood_score      1   2
 //	  ts                       T of temperature scaling, in 1e-6 … 1e6               1   2
 //	  ts_ood                   its T tuned for OOD detection                        (1) (2)
+//	  smoothing                ε of ts and matrix, in 0 … 1, see below               –  (2)
 //	mean_field                 constants of the approximation
 //	  lambda0                  λ₀, in 1e-6 … 1e6                                     1   2
 //	  median_variance          median logit variance of val at T_ens = 1, > 0        1   2
@@ -171,6 +175,14 @@
 // = 1 and for K independent labels if K ≥ 2; one-vs-rest, σ(a_k) / Σ_j σ(a_j). There are C = K classes, or two
 // for a single logit, of which the second has the probability that increases with it; labels has C names.
 //
+// head.nonlinear is true where the logits come from no linear layer. head.kind then says what they are of the
+// tensor head.logits: the logarithms of its probabilities, of which none counts as less than 2⁻²⁴, or log p/(1-p) for
+// the links sigmoid and one-vs-rest; a single number p is that of the second of two classes; with log-probabilities and
+// scores, the numbers themselves, of log-probabilities at least -104. head.feature_dim may be 0, without head.features;
+// there is a dataset train only with features. covariance, structure, damping, mean_field, temperatures.nll and
+// temperatures.ood, and curvature are left out. temperatures.smoothing is ε > 0: log(p + ε), with the softmax p of the
+// logits, takes their place in the methods ts and matrix.
+//
 // head.approximation names a nonlinear operator between the layer and the logits, so that W·φ + b is not
 // exactly the logits: "relu", as in SqueezeNet, or absent.
 //
@@ -227,7 +239,7 @@
 //	kron       V         [D,K]    variance of logit k for each (Q_Aᵀφ)²_i, ≥ 0
 //	kron       leverage  [D]      1/(λ_A + δ), ≥ 0
 //
-// With matrix scaling, covariances and variances are those of the mapped logits, Ma+b with
+// Without a linear layer there are none of these. With matrix scaling, covariances and variances are those of the mapped logits, Ma+b with
 // M = diag(scale) + left right, and there are also, with R = min(K, 32) for softmax heads of at most
 // 2,048 logits and otherwise 0,
 //
