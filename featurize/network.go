@@ -58,7 +58,7 @@ type cut struct {
 	d, k int // features and logits per example
 
 	// for cache keys
-	model, features, logits, kind, provider, runtime string
+	model, fixed, features, logits, kind, provider, runtime string
 }
 
 // input is one of the model's inputs and how it is filled.
@@ -128,7 +128,7 @@ func New(c Config) (*Network, error) {
 	if h := c.Head; h != nil {
 		runtime, _ := ort.Loaded()
 		w.cut = &cut{
-			d: h.Features, k: h.Logits, model: c.Model.SHA256(), features: h.FeaturesTensor, logits: h.LogitsTensor, kind: string(h.Kind),
+			d: h.Features, k: h.Logits, model: c.Model.SHA256(), features: h.FeaturesTensor, logits: h.LogitsTensor, kind: string(h.Kind), fixed: string(c.Model.Fixed()),
 			provider: cmp.Or(c.Provider, ort.CPU), runtime: runtime.Version,
 		}
 		var err error

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -26,6 +27,9 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 	m, err := onnx.Open(path)
 	if err != nil {
 		return nil, err
+	}
+	if m, err = m.Fix(o.Fix); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	in := &Inspection{Model: *m.Info(), Evidence: []string{}, Nearest: []*head.Head{}}
 	h, err := head.Find(m, o)

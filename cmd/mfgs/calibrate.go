@@ -257,7 +257,7 @@ func precomputed(c *cli.Context) (bool, error) {
 		return false, nil
 	}
 	for _, name := range []string{"model", "train", "val", "ood", "preprocess", "features-cache", "no-model", "no-probe",
-		"features", "logits", "output", "approximate", "batch", "threads", "provider", "runtime"} {
+		"head", "fix", "features", "logits", "output", "approximate", "batch", "threads", "provider", "runtime"} {
 		if c.IsSet(name) {
 			return false, usagef(c.Command.Name, "--%s needs a model, and precomputed features have none: leave it out", name)
 		}

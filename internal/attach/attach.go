@@ -43,7 +43,12 @@ func Open(ctx context.Context, b *bundle.Bundle, path string, spec *preprocess.S
 	if a.Model, err = openModel(ctx, b, path); err != nil {
 		return nil, err
 	}
-	if a.Head, err = FindHead(a.Model, b.Manifest.Head); err != nil {
+	fixed, err := a.Model.Fix(b.Manifest.Head.Fix)
+	if err == nil {
+		a.Model = fixed
+		a.Head, err = FindHead(a.Model, b.Manifest.Head)
+	}
+	if err != nil {
 		a.Close()
 		return nil, fmt.Errorf("%s: %w", filepath.Join(b.Dir(), bundle.ManifestName), err)
 	}

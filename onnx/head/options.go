@@ -1,6 +1,9 @@
 package head
 
-import "github.com/mfgs/mfgs/calibrate/layer"
+import (
+	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/onnx"
+)
 
 // Options says where to look for the head. The zero value tries every output of the model.
 type Options struct {
@@ -10,6 +13,8 @@ type Options struct {
 	Logits string `yaml:"logits,omitempty"`
 	// Output is the name of the output to search back from; "" tries all. Logits overrides it.
 	Output string `yaml:"output,omitempty"`
+	// Fix are inputs to make constants before the search, see [onnx.Model.Fix]. Find takes a model that has been fixed.
+	Fix onnx.Fixed `yaml:"fix,omitempty"`
 	// Kind, unless it is Linear, takes an output as it is instead of looking for a linear layer. Features then names a
 	// tensor that scores may use, and Logits the tensor to take.
 	Kind Kind `yaml:"kind,omitempty"`

@@ -57,6 +57,8 @@
 //	  link                     softmax, sigmoid or one-vs-rest, see below            1   2
 //	  tail                     operators between the layer and the model's output   (1) (2)
 //	  approximation            relu, or left out: see below                         (1) (2)
+//	  fix                      inputs of the model that were made constants, as in
+//	                           "sr=16000,state=0": see the method Fix of a model     –  (2)
 //	  nonlinear, kind          true, and probabilities, log-probabilities or scores:
 //	                           there is no linear layer, see below                   –  (2)
 //	preprocess                 from image to tensor: a Spec of package preprocess    1  (2)

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
@@ -157,6 +158,9 @@ type Head struct {
 	// logits are exactly φW + b.
 	Approximation head.Approximation `yaml:"approximation,omitempty" json:"approximation,omitempty"`
 
+	// Fix are inputs of the model that were made constants, see [onnx.Model.Fix].
+	Fix onnx.Fixed `yaml:"fix,omitempty" json:"fix,omitempty"`
+
 	// Kind says what the logits are of without a linear layer, and is empty with one and for precomputed logits.
 	Kind head.Kind `yaml:"kind,omitempty" json:"kind,omitempty"`
 }
@@ -289,7 +293,7 @@ func (m *Manifest) CalibrationSettings() Settings {
 	s := Settings{
 		Head: head.Options{
 			Features: m.Head.FeaturesTensor, Logits: m.Head.LogitsTensor, Link: m.Head.Link,
-			Approximate: m.Head.Approximation,
+			Approximate: m.Head.Approximation, Fix: m.Head.Fix,
 		},
 		Covariance: m.Covariance, Structure: m.Structure, Damping: damping, Lambda0: m.MeanField.Lambda0,
 	}

@@ -43,7 +43,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		if in.cut != nil {
 			to.model, to.weights = in.cut.Model.Info(), in.cut.Head.Weights
 			if !cfg.NoModel {
-				if to.Model, to.ModelData, err = modelFiles(in.cut.Model, log); err != nil {
+				if to.Model, to.ModelData, err = modelFiles(in.file, log); err != nil {
 					return err
 				}
 			}

@@ -55,7 +55,7 @@ func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 		if in.cut != nil {
 			model = in.cut.Model.Info()
 			if cfg.holdsModel(p) {
-				if o.Model, o.ModelData, err = modelFiles(in.cut.Model, log); err != nil {
+				if o.Model, o.ModelData, err = modelFiles(in.file, log); err != nil {
 					return err
 				}
 			}

@@ -25,6 +25,7 @@ import (
 // sources are the model and the data of a calibration, opened.
 type sources struct {
 	cut        *attach.Cut // the network; nil for precomputed features
+	file       *onnx.Model // as it was given, before inputs were fixed
 	head       layer.Head
 	opener     *source.Opener
 	product    *featurize.Product    // the runtime's matrix product; nil without a runtime
@@ -109,13 +110,17 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if err != nil {
 		return err
 	}
+	in.file = model
 	defer func() {
 		if in.cut == nil {
-			model.Close()
+			in.file.Close()
 		}
 	}()
 	if err := cfg.Expect.checkModel(cfg.Model, model.SHA256()); err != nil {
 		return err
+	}
+	if model, err = model.Fix(cfg.Head.Fix); err != nil {
+		return fmt.Errorf("%s: %w", cfg.Model, err)
 	}
 	h, err := head.Find(model, cfg.Head)
 	if errors.As(err, new(*head.UnsupportedError)) && cfg.Head.Kind == head.Linear {
@@ -342,6 +347,7 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	}
 	if in.cut != nil {
 		r.Head = attach.Describe(in.cut.Head)
+		r.Head.Fix = in.cut.Model.Fixed()
 		m := in.cut.Model.Info()
 		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
 		r.Gathered = !in.cut.Model.SelfContained()

@@ -41,6 +41,9 @@ func weightsOf(path string, h bundle.Head) weights {
 		if err != nil {
 			return nil, nil, err
 		}
+		if model, err = model.Fix(h.Fix); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
 		found, err := attach.FindHead(model, h)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", path, err)

@@ -117,23 +117,60 @@ func init() {
 		"MeanVarianceNormalization",
 		"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization",
 		"CumSum", "Trilu",
-		"Not", "ScatterND", "ScatterElements",
+		"ScatterND", "ScatterElements",
 		"SimplifiedLayerNormalization", "com.microsoft.SkipLayerNormalization",
 		"com.microsoft.SkipSimplifiedLayerNormalization",
 		"com.microsoft.Gelu", "com.microsoft.FastGelu", "com.microsoft.BiasGelu", "com.microsoft.QuickGelu",
 		"ai.onnx.ml.Normalizer", "ai.onnx.ml.Scaler"} {
 		Ops[name] = first(func(c *Call) *Value { return c.Arg(0).Like() })
 	}
-	for _, name := range []string{"Mod", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater",
-		"GreaterOrEqual"} {
-		Ops[name] = first(func(c *Call) *Value {
-			v := &Value{Type: tensor.Bool, Dims: broadcast(c.Arg(0).Dims, c.Arg(1).Dims)}
-			if name == "Mod" {
-				v.Type = c.Arg(0).Type
-			}
-			return v
-		})
+	Ops["Mod"] = first(func(c *Call) *Value {
+		return &Value{Type: c.Arg(0).Type, Dims: broadcast(c.Arg(0).Dims, c.Arg(1).Dims)}
+	})
+	for name, holds := range map[string]func(a, b float64) bool{
+		"And":   func(a, b float64) bool { return a != 0 && b != 0 },
+		"Or":    func(a, b float64) bool { return a != 0 || b != 0 },
+		"Xor":   func(a, b float64) bool { return (a != 0) != (b != 0) },
+		"Equal": func(a, b float64) bool { return a == b },
+		"Less":  func(a, b float64) bool { return a < b }, "LessOrEqual": func(a, b float64) bool { return a <= b },
+		"Greater": func(a, b float64) bool { return a > b }, "GreaterOrEqual": func(a, b float64) bool { return a >= b },
+	} {
+		Ops[name] = comparison(holds)
 	}
+	Ops["Not"] = first(func(c *Call) *Value {
+		return c.mapped(c.Arg(0).Like(), func(a float64) float64 { return truth(a == 0, a) })
+	})
+	Ops["Size"] = first(func(c *Call) *Value {
+		v := &Value{Type: tensor.Int64, Dims: []int64{}}
+		if n, ok := onnxpb.Elements(c.Arg(0).Dims); c.Arg(0).Dims != nil && ok {
+			v.Data = []float64{float64(n)}
+		}
+		return v
+	})
+}
+
+// comparison computes a truth value of two numbers, unknown if one of them is.
+func comparison(holds func(a, b float64) bool) func(*Call, int) *Value {
+	return first(func(c *Call) *Value {
+		v := elementwise(c, func(a, b float64) float64 { return truth(holds(a, b), a, b) })
+		if v != nil {
+			v.Type = tensor.Bool
+		}
+		return v
+	})
+}
+
+// truth is 1 or 0, or NaN where an operand is unknown.
+func truth(holds bool, of ...float64) float64 {
+	for _, x := range of {
+		if math.IsNaN(x) {
+			return math.NaN()
+		}
+	}
+	if holds {
+		return 1
+	}
+	return 0
 }
 
 // first is for an operator whose first output alone is inferred.
@@ -229,12 +266,7 @@ func cast(c *Call) *Value {
 	case tensor.Float16:
 		to = func(x float64) float64 { return float64(tensor.FromFloat16(tensor.ToFloat16(x))) }
 	case tensor.Bool:
-		to = func(x float64) float64 {
-			if x == 0 {
-				return 0
-			}
-			return 1
-		}
+		to = func(x float64) float64 { return truth(x != 0, x) }
 	case tensor.Int64, tensor.Int32:
 		to = math.Trunc
 	default:
