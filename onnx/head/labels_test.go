@@ -6,8 +6,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -58,5 +60,28 @@ func TestALayerBelowHasABiasIfItsSumHasOne(t *testing.T) {
 		if below, err := Below(h, relu); err != nil || below.Bias != bias || below.Features != 4 || below.Logits != 2 {
 			t.Errorf("%+v, %v, want bias %v", below, err, bias)
 		}
+	}
+}
+
+// A mean over an axis of length 1 is no average of probabilities; one over any other is.
+func TestAMeanOfOneProbabilityIsPassed(t *testing.T) {
+	t.Parallel()
+	model := func(frames int64) *onnxpb.Model {
+		m := modelOf([]*onnxpb.Node{
+			onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("Sigmoid", "z", "p"),
+			onnxtest.Node("ReduceMean", "p", "y", onnxpb.IntsAttribute("axes", 1), onnxpb.IntAttribute("keepdims", 0)),
+		}, onnxtest.FloatTensor("w", make([]float64, 12), 4, 3))
+		m.Graph.Input = []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, frames, 4)}
+		return m
+	}
+	if _, h := parsed(t, model(1)); h.FeaturesTensor != "x" || h.Features != 4 || h.Logits != 3 || h.Link != layer.Sigmoid {
+		t.Errorf("the head %+v, want the layer before the mean", h)
+	}
+	m, err := onnx.Parse("two", onnxtest.Marshal(t, model(2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := Find(m, Options{}); err == nil {
+		t.Errorf("the head %+v of a mean of two, want an error", h)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/internal/onnx/graph"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // each applies f to every number.
@@ -63,6 +64,24 @@ func column(p *passage) error {
 	p.columns = rows
 	p.now.class, p.now.merged = noClass, false
 	return nil
+}
+
+// ofOne passes a mean over axes of length 1, which changes no number.
+func ofOne(p *passage) error {
+	if before, ok := known(p.at.Dims); ok {
+		if after, ok := known(p.now.Dims); ok && before == after {
+			return move(p)
+		}
+	}
+	return column(p)
+}
+
+// known returns the product of the sizes that are known, and whether all but the first are.
+func known(dims []int64) (n int64, ok bool) {
+	if len(dims) == 0 {
+		return 0, false
+	}
+	return onnxpb.Elements(dims[1:])
 }
 
 // unexpected refuses an operator after the probabilities.

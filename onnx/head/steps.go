@@ -28,7 +28,7 @@ func init() {
 		"ai.onnx.ml.ZipMap": {keeps: all, class: zipMapClass, logits: move, probs: move},
 
 		"GlobalAveragePool": {class: globalPoolClass, logits: pool, probs: column},
-		"ReduceMean":        {class: reduceClass, logits: pool, probs: column},
+		"ReduceMean":        {class: reduceClass, logits: pool, probs: ofOne},
 		"Gather": {class: gatherClass, logits: pool, probs: column, indexed: true, selects: true,
 			along: axisOf},
 		"GatherND": {class: gatherNDClass, logits: pool, probs: column, indexed: true, selects: true,
