@@ -41,7 +41,11 @@ func writeEstimate(w io.Writer, e *calibration.Estimate) error {
 	if err := t.write(&b); err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "\n%s", wrapText("", fmt.Sprintf("Times are estimated from a short trial of each stage, with the %s structure. Nothing was written.", e.Structure)))
+	with := ""
+	if e.Structure != "" {
+		with = fmt.Sprintf(", with the %s structure", e.Structure)
+	}
+	fmt.Fprintf(&b, "\n%s", wrapText("", fmt.Sprintf("Times are estimated from a short trial of each stage%s. Nothing was written.", with)))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -225,11 +225,17 @@ func (v *view) provenance() section {
 		add("model", "SHA-256 %s", m.SHA256)
 	}
 	h := d.Manifest.Head
-	add("last layer", "%s, %s, link %s", plural(h.Features, "feature"), plural(h.Classes(), "class"), h.Link)
+	if h.Nonlinear {
+		add("output", "%s of %s, %s, link %s; no linear last layer", h.Kind, h.LogitsTensor, plural(h.Classes(), "class"), h.Link)
+	} else {
+		add("last layer", "%s, %s, link %s", plural(h.Features, "feature"), plural(h.Classes(), "class"), h.Link)
+	}
 	if images := d.Manifest.Preprocess; images != nil {
 		add("images", "%s", images.Summary())
 	}
-	add("posterior", "%s structure, %s covariance", b.Structure, b.Covariance)
+	if !h.Nonlinear {
+		add("posterior", "%s structure, %s covariance", b.Structure, b.Covariance)
+	}
 	add("probabilities", "%s", b.Probabilities.Reason)
 	if n := len(b.ClassFrequencies); n > 0 {
 		from := "as given"
