@@ -70,6 +70,9 @@ func (s *Sums) Encode(w io.Writer) error {
 	if s.head.Nonlinear {
 		meta["nonlinear"] = "true"
 	}
+	if s.head.Missing {
+		meta["missing"] = "true"
+	}
 	return safetensors.EncodeSealed(w, tensors, meta)
 }
 
@@ -108,7 +111,7 @@ func decodeSums(f *safetensors.File, product parallel.Product) (*Sums, error) {
 			return nil, fmt.Errorf("%s is %.20q, want true or false", name, meta[name])
 		}
 	}
-	cfg.Head.Nonlinear = meta["nonlinear"] == "true"
+	cfg.Head.Nonlinear, cfg.Head.Missing = meta["nonlinear"] == "true", meta["missing"] == "true"
 	s, err := NewSums(cfg)
 	if err != nil {
 		return nil, err

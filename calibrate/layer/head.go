@@ -12,6 +12,9 @@ type Head struct {
 	// Nonlinear says that the logits come from no linear layer, such as the logarithms of a forest's probabilities.
 	// There is then no posterior, and the features, of which there may be none, serve scores alone.
 	Nonlinear bool `yaml:"nonlinear,omitempty" json:"nonlinear,omitempty"`
+	// Missing says that the features are the columns of a table, with 0 in the place of missing values, followed by as
+	// many that are 1 where a value is missing and else 0.
+	Missing bool `yaml:"missing,omitempty" json:"missing,omitempty"`
 }
 
 // Validate reports a head that the mathematics does not cover.
@@ -25,6 +28,8 @@ func (h Head) Validate() error {
 		return fmt.Errorf("head has %d features, want at least 1", h.Features)
 	case h.Features < 0:
 		return fmt.Errorf("head has %d features, want at least 0", h.Features)
+	case h.Missing && !(h.Nonlinear && h.Features > 0 && h.Features%2 == 0):
+		return fmt.Errorf("head has %d features with missing values and is nonlinear: %t, want an even number and true", h.Features, h.Nonlinear)
 	case h.Nonlinear && h.Bias:
 		return fmt.Errorf("head has a bias and no linear layer")
 	}

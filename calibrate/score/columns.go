@@ -3,6 +3,7 @@ package score
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // The columns of a table have units of their own: what compares them divides each by its standard deviation first.
@@ -28,25 +29,43 @@ var columnKNN = Score{
 	Doc:    "distance to the k-th nearest training example in standardised columns",
 	Source: "Ramaswamy, Rastogi and Shim 2000, definition 2.1, with k the larger of 5 and a thousandth of a sample",
 	rows:   columnKNNOf[Rows], graph: columnKNNOf[string],
-	fitted: append(standardisation, TensorSpec{"examples", []string{"d", "m"}}, TensorSpec{"k", []string{"1"}}),
+	fitted: slices.Concat(nearestColumns, []TensorSpec{fill}),
 	fit:    fitColumnKNN,
+	needs: func(t Tensors) []TensorSpec {
+		if t.has(fill.Name) {
+			return slices.Concat(nearestColumns, []TensorSpec{fill})
+		}
+		return nearestColumns
+	},
 }
+
+// nearestColumns are the standardised examples, of c columns, and what standardises; fill, [d,c], puts the mean of a
+// column in the place of missing values, where there may be any, and leaves out the flags.
+var (
+	nearestColumns = []TensorSpec{{"column_means", []string{"c"}}, {"column_scales", []string{"c"}},
+		{"examples", []string{"c", "m"}}, {"k", []string{"1"}}}
+	fill = TensorSpec{"fill", []string{"d", "c"}}
+)
 
 // standardisation is the mean of each feature, and the inverse of its standard deviation, 1 where it does not vary.
 var standardisation = []TensorSpec{{"column_means", []string{"d"}}, {"column_scales", []string{"d"}}}
 
-// columnsOf returns the standardised features.
-func columnsOf[V any](t Terms[V], fitted Tensors) V {
-	return t.Mul(t.Sub(t.Features(), constant(t, fitted, "column_means")), constant(t, fitted, "column_scales"))
+// columnsOf returns standardised features.
+func columnsOf[V any](t Terms[V], fitted Tensors, phi V) V {
+	return t.Mul(t.Sub(phi, constant(t, fitted, "column_means")), constant(t, fitted, "column_scales"))
 }
 
 func columnMahalanobisOf[V any](t Terms[V], fitted Tensors) V {
-	return nearest(t, fitted, t.Sub(columnsOf(t, fitted), constant(t, fitted, "centre")))
+	return nearest(t, fitted, t.Sub(columnsOf(t, fitted, t.Features()), constant(t, fitted, "centre")))
 }
 
 // columnKNNOf is the root of |z|² + |x|² - 2zᵀx of the k-th nearest example x.
 func columnKNNOf[V any](t Terms[V], fitted Tensors) V {
-	z := columnsOf(t, fitted)
+	phi := t.Features()
+	if fitted.has(fill.Name) {
+		phi = t.MatMul(phi, constant(t, fitted, fill.Name))
+	}
+	z := columnsOf(t, fitted, phi)
 	examples := fitted.Of("examples")
 	d, m := examples.Shape[0], examples.Shape[1]
 	squares := make([]float64, m)
@@ -61,11 +80,13 @@ func columnKNNOf[V any](t Terms[V], fitted Tensors) V {
 
 func fitColumnKNN(t *Training) (Tensors, error) {
 	const least, perExample = 5, 1e-3
-	s, how, err := t.standardised()
+	filled, by := t.filled()
+	s, how, err := filled.standardised()
 	if err != nil {
 		return nil, err
 	}
-	d, m := t.D, min(s.Sample.M, MostOpen)
+	how = append(how, by...)
+	d, m := s.D, min(s.Sample.M, MostOpen)
 	if m == 0 {
 		return nil, errNoSample
 	}
@@ -78,6 +99,38 @@ func fitColumnKNN(t *Training) (Tensors, error) {
 	}
 	k := min(max(least, math.Round(perExample*float64(m))), float64(m))
 	return append(how, Tensor{"examples", []int{d, m}, transposed(x, m, d)}, Tensor{"k", []int{1}, []float64{k}}), nil
+}
+
+// filled returns the statistics of columns with their mean in the place of missing values, and the tensor fill, if values
+// may be missing; else t and none.
+func (t *Training) filled() (*Training, Tensors) {
+	if !t.Missing {
+		return t, nil
+	}
+	d, c := t.D, t.D/2
+	s := &Training{K: t.K, D: c, Link: t.Link, N: t.N, Gram: make([]float64, c*c), Sum: make([]float64, c),
+		Sample: Sample{M: t.Sample.M, Features: make([]float32, t.Sample.M*c)}}
+	by := make([]float64, d*c)
+	mean := make([]float64, c)
+	for j := range mean {
+		if there := float64(t.N) - t.Sum[c+j]; there > 0 {
+			mean[j] = t.Sum[j] / there
+		}
+		by[j*c+j], by[(c+j)*c+j] = 1, mean[j]
+		s.Sum[j] = t.Sum[j] + mean[j]*t.Sum[c+j]
+	}
+	for i := range c {
+		for j := range c {
+			s.Gram[i*c+j] = t.Gram[i*d+j] + mean[j]*t.Gram[i*d+c+j] + mean[i]*t.Gram[(c+i)*d+j] + mean[i]*mean[j]*t.Gram[(c+i)*d+c+j]
+		}
+	}
+	for i := range t.Sample.M {
+		row := t.Sample.Features[i*d : (i+1)*d]
+		for j := range c {
+			s.Sample.Features[i*c+j] = row[j] + float32(mean[j])*row[c+j]
+		}
+	}
+	return s, Tensors{{fill.Name, []int{d, c}, by}}
 }
 
 // standardised returns the statistics of z = (φ - mean)·scale, and what standardises.

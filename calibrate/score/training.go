@@ -15,6 +15,8 @@ import (
 type Training struct {
 	K, D int // logits, features
 	Link layer.Link
+	// Missing says that the second half of the features is 1 where a value of the first half is missing, and 0 there.
+	Missing bool
 
 	W []float64 // [K,d]; nil if unknown, as with precomputed features
 	B []float64 // [K], zeros if the head has no bias; nil if W is

@@ -61,6 +61,9 @@ func (h *Head) AddLogits(b *build.Builder) string {
 // AddFeatures appends operators that turn the features into rows [N,d] of float32, and returns the
 // name of the result.
 func (h *Head) AddFeatures(b *build.Builder) string {
+	if h.Missing {
+		return addMissing(b, h.affine.shares[0].add(b, CutFeatures+"_given"), CutFeatures)
+	}
 	if len(h.affine.shares) == 1 {
 		return h.affine.shares[0].add(b, CutFeatures)
 	}

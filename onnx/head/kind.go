@@ -104,10 +104,31 @@ func (f *finder) findOutput(o Options) (*Head, error) {
 		}
 		h.FeaturesTensor, h.Features = o.Features, width
 		h.affine.shares = []*share{{features: o.Features, d: width, known: *v}}
+		if f.g.Producer[o.Features] == nil && f.m.Opset() >= missingOpset {
+			h.Missing, h.Features = true, 2*width
+		}
 		h.Evidence = append(h.Evidence, fmt.Sprintf("scores of what is out-of-distribution may use %q [N,%d]", o.Features, width))
 	}
 	h.Link = cmp.Or(o.Link, h.Link)
 	return h.As(o.Kind)
+}
+
+// missingOpset is the operator set from which on there is IsNaN.
+const missingOpset = 9
+
+// addMissing appends operators that replace missing values (NaN) among columns [N,d] by 0, and append to them whether
+// each is missing: [N,2d]. A distance of Mahalanobis is then the same as if their mean took their place.
+func addMissing(b *build.Builder, x, name string) string {
+	is := b.Add("IsNaN", x, name+"_missing")
+	zero := b.Names.Fresh("mfgs_number")
+	b.Consts = append(b.Consts, &onnxpb.Tensor{Name: &zero, DataType: proto.Int32(int32(tensor.Float32)), FloatData: []float32{0}})
+	there := b.Names.Fresh(name + "_there")
+	b.Nodes = append(b.Nodes, &onnxpb.Node{OpType: proto.String("Where"), Name: &there, Input: []string{is, zero, x}, Output: []string{there}})
+	both := b.Names.Fresh(name + "_both")
+	flags := b.Add("Cast", is, name+"_flags", onnxpb.IntAttribute("to", int64(tensor.Float32)))
+	b.Nodes = append(b.Nodes, &onnxpb.Node{OpType: proto.String("Concat"), Name: &both, Input: []string{there, flags}, Output: []string{both},
+		Attribute: []*onnxpb.Attribute{onnxpb.IntAttribute("axis", 1)}})
+	return b.Rows(both, tensor.Float32, name)
 }
 
 // width returns how many numbers an example has in a tensor.

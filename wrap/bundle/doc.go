@@ -59,6 +59,7 @@
 //	  approximation            relu, or left out: see below                         (1) (2)
 //	  fix                      inputs of the model that were made constants, as in
 //	                           "sr=16000,state=0": see the method Fix of a model     –  (2)
+//	  missing                  true: features are columns and flags, see below       –  (2)
 //	  nonlinear, kind          true, and probabilities, log-probabilities or scores:
 //	                           there is no linear layer, see below                   –  (2)
 //	preprocess                 from image to tensor: a Spec of package preprocess    1  (2)
@@ -185,6 +186,9 @@
 // temperatures.ood, and curvature are left out. temperatures.smoothing is ε > 0: log(p + ε), with the softmax p of the
 // logits, takes their place in the methods ts and matrix.
 //
+// head.missing is true where head.features is an input with a table's columns. The features are then these columns,
+// with 0 in the place of NaN, followed by as many numbers that are 1 where there was a NaN, and 0 elsewhere.
+//
 // head.approximation names a nonlinear operator between the layer and the logits, so that W·φ + b is not
 // exactly the logits: "relu", as in SqueezeNet, or absent.
 //
@@ -261,7 +265,7 @@
 // The first readable validation examples, as inputs of the model, with their features and logits: with these a
 // server can check that it runs what was calibrated. Format and byte table are those of package safetensors; no
 // metadata. There are n = 1 to 4 examples, whose tensors take at most 4 MiB, and the file 64 KiB more. All
-// numbers are finite.
+// numbers are finite, but for NaN in inputs.
 //
 //	tensor      type  shape    content
 //	features    F32   [n,d]    φ, d being head.feature_dim

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"strings"
 
@@ -156,7 +157,7 @@ func probeInput(f *safetensors.File, info safetensors.Info, n int) (t tensor.Ten
 	}
 	value, size := info.Type.Value(), len(data)/info.Len()
 	for i := range info.Len() {
-		if v := value(data[i*size : (i+1)*size]); v-v != 0 {
+		if v := value(data[i*size : (i+1)*size]); math.IsInf(v, 0) { // NaN is a missing value
 			return t, fmt.Errorf("%w: element %d is %v", ErrNotFinite, i, v)
 		}
 	}

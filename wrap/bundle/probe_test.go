@@ -130,8 +130,8 @@ func TestInvalidProbesAreRefused(t *testing.T) {
 		"infinite logit": {func(m map[string]*safetensors.Tensor) {
 			m["logits"].Data.([]float32)[5] = infinite
 		}, ErrNotFinite, "element 5 is +Inf"},
-		"NaN in an input": {func(m map[string]*safetensors.Tensor) {
-			m["input.x"].Data.([]float32)[2] = nan
+		"infinite input": {func(m map[string]*safetensors.Tensor) {
+			m["input.x"].Data.([]float32)[2] = float32(math.Inf(1))
 		}, ErrNotFinite, "input.x"},
 		"infinite input of 16 bits": {func(m map[string]*safetensors.Tensor) {
 			m["input.x"] = &safetensors.Tensor{
