@@ -8,6 +8,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
@@ -41,7 +42,7 @@ func likelihoodSentence(r *calibration.Report) string {
 	if after >= before { // half an error was added: docs/guide.md
 		return fmt.Sprintf("%s is used, although the NLL on the validation data rises from %s to %s: "+
 			"%s with so few errors do not support the network's confidence.",
-			name, nats(before), nats(after), plural(examples, "example"))
+			name, nats(before), nats(after), text.Plural(examples, "example"))
 	}
 	sure := significance(r.Recommendation.Probabilities, string(chosen), examples)
 	return fmt.Sprintf("%s lowers the NLL on the validation data from %s to %s%s.", name, nats(before), nats(after), sure)
@@ -83,7 +84,7 @@ func significance(r *metrics.Recommended, method string, examples int) string {
 	case d.Significant():
 		return " (significant)"
 	}
-	return fmt.Sprintf(" (not significant with %s)", plural(examples, "example"))
+	return fmt.Sprintf(" (not significant with %s)", text.Plural(examples, "example"))
 }
 
 // afterCalibration is the command to run next.

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
@@ -278,7 +279,7 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	f.add("head", headline(r.Head))
 	if p := r.Head.Proof; p != nil {
 		within := math.Pow(10, math.Ceil(math.Log10(max(p.Difference, 1e-6))))
-		f.add("head check", fmt.Sprintf("matches the model's own %s within %.0e on %s", p.Output, within, plural(p.Examples, "example")))
+		f.add("head check", fmt.Sprintf("matches the model's own %s within %.0e on %s", p.Output, within, text.Plural(p.Examples, "example")))
 	}
 	if r.Preprocess != nil {
 		if line := preprocessLine(r.Preprocess); line != "" {
@@ -304,7 +305,7 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	if corrected(r) {
 		data += " as in use"
 	}
-	fmt.Fprintf(&b, "\n%s (n = %s, ECE with %d bins)\n", data, count(r.Validation.Before.N), measure.DefaultBins(r.Head.Head.Head))
+	fmt.Fprintf(&b, "\n%s (n = %s, ECE with %d bins)\n", data, text.Count(r.Validation.Before.N), measure.DefaultBins(r.Head.Head.Head))
 	in := table{align: "lrrrr"}
 	in.row("", inDomainLabels()...)
 	for _, m := range methods {
@@ -313,7 +314,7 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 	_ = in.write(&b)
 
 	if r.Validation.After.OOD != nil {
-		fmt.Fprintf(&b, "\nOOD detection (n = %s)\n", count(r.Examples.OOD))
+		fmt.Fprintf(&b, "\nOOD detection (n = %s)\n", text.Count(r.Examples.OOD))
 		out := detectionTable()
 		for _, m := range methods {
 			detectionRows(out, m.name, *m.OOD, *m.OODNLL)
@@ -346,7 +347,7 @@ func writeSynthetic(b *strings.Builder, r *calibration.Report) {
 	if r.Validation.SyntheticOOD == nil {
 		return
 	}
-	fmt.Fprintf(b, "\nOOD detection: synthetic images (n = %s)\n", count(r.Examples.SyntheticOOD))
+	fmt.Fprintf(b, "\nOOD detection: synthetic images (n = %s)\n", text.Count(r.Examples.SyntheticOOD))
 	out := detectionTable()
 	for i, s := range r.Validation.SyntheticOOD {
 		name := methodName(s.Name)
@@ -361,7 +362,7 @@ func writeSynthetic(b *strings.Builder, r *calibration.Report) {
 }
 
 func headline(h calibration.HeadInfo) string {
-	s := fmt.Sprintf("%s features", count(h.Features))
+	s := fmt.Sprintf("%s features", text.Count(h.Features))
 	if h.Bias {
 		s += " and bias"
 	}
@@ -392,11 +393,11 @@ func kindLine(k head.Kind) string {
 func classes(k int, by layer.Link) string {
 	switch {
 	case by != layer.Sigmoid:
-		return plural(k, "class")
+		return text.Plural(k, "class")
 	case k == 1:
 		return "1 logit of two classes"
 	}
-	return plural(k, "independent label")
+	return text.Plural(k, "independent label")
 }
 
 // preprocessLine describes the preprocessing in one line, "" if there is none.
@@ -428,22 +429,22 @@ func probeLine(i calibration.ProbeInfo) string {
 	if i.Examples == 0 {
 		return "none: " + i.Reason
 	}
-	return plural(i.Examples, "validation input") + " stored, to test the bundle when it is loaded"
+	return text.Plural(i.Examples, "validation input") + " stored, to test the bundle when it is loaded"
 }
 
 func exampleLine(e calibration.Examples) string {
-	s := "validation " + count(e.Val)
+	s := "validation " + text.Count(e.Val)
 	if e.Train > 0 {
-		s = fmt.Sprintf("train %s, %s", count(e.Train), s)
+		s = fmt.Sprintf("train %s, %s", text.Count(e.Train), s)
 	}
 	if e.OOD > 0 {
-		s += ", OOD " + count(e.OOD)
+		s += ", OOD " + text.Count(e.OOD)
 	}
 	if e.SyntheticOOD > 0 {
-		s += ", synthetic OOD " + count(e.SyntheticOOD)
+		s += ", synthetic OOD " + text.Count(e.SyntheticOOD)
 	}
 	if e.Bad > 0 {
-		s += ", skipped " + count(e.Bad)
+		s += ", skipped " + text.Count(e.Bad)
 	}
 	return s
 }
@@ -472,7 +473,7 @@ func classLine(v *calibration.Validation) string {
 		return ""
 	}
 	return fmt.Sprintf("not the network's for %s of the validation data (error %s, the network's %s)",
-		plural(v.ClassChanges, "example"), percent(v.After.Error), percent(v.Before.Error))
+		text.Plural(v.ClassChanges, "example"), percent(v.After.Error), percent(v.Before.Error))
 }
 
 // corrected reports whether the probabilities are corrected for class frequencies in use. Figures are then of a sample
@@ -489,7 +490,7 @@ func writeFrequencies(b *strings.Builder, r *calibration.Report) {
 	}
 	title := "class frequencies in use, as given"
 	if e != nil {
-		title = fmt.Sprintf("class frequencies in use, estimated from %s unlabelled examples", count(e.Examples))
+		title = fmt.Sprintf("class frequencies in use, estimated from %s unlabelled examples", text.Count(e.Examples))
 	}
 	if !corrected(r) {
 		title += "\nnot corrected, since they do not differ significantly"
@@ -511,7 +512,7 @@ func writeFrequencies(b *strings.Builder, r *calibration.Report) {
 	}
 	_ = t.write(b)
 	if n := len(f) - most; n > 0 {
-		fmt.Fprintf(b, "and %s whose frequencies change less\n", plural(n, "other class"))
+		fmt.Fprintf(b, "and %s whose frequencies change less\n", text.Plural(n, "other class"))
 	}
 }
 
@@ -578,7 +579,7 @@ func writeRecords(b *strings.Builder, bad, ignored []string) {
 		fmt.Fprintf(b, "\n%s\n", list.title)
 		for i, line := range list.lines {
 			if i == most {
-				fmt.Fprintf(b, "  and %s more\n", plural(len(list.lines)-most, list.noun))
+				fmt.Fprintf(b, "  and %s more\n", text.Plural(len(list.lines)-most, list.noun))
 				break
 			}
 			fmt.Fprintf(b, "  %s\n", oneLine(line))

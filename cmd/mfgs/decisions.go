@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
@@ -14,14 +15,14 @@ func writeDecisions(w io.Writer, d *conformal.Decisions) {
 	if d == nil {
 		return
 	}
-	fmt.Fprintf(w, "\nabstention and prediction sets (thresholds from %s validation examples)\n", count(d.Examples))
+	fmt.Fprintf(w, "\nabstention and prediction sets (thresholds from %s validation examples)\n", text.Count(d.Examples))
 	for _, r := range []struct {
 		what string
 		rule *conformal.Rule
 	}{{"uncertainty", d.Uncertainty}, {"OOD score", d.OOD}} {
 		if r.rule != nil {
 			fmt.Fprintf(w, "  - answers if the %s is at most %s: %s of %s\n", r.what, number(r.rule.Threshold),
-				count(r.rule.Accepted), count(r.rule.Examples))
+				text.Count(r.rule.Accepted), text.Count(r.rule.Examples))
 		}
 	}
 	for _, guarantee := range d.Guarantees {
@@ -74,7 +75,7 @@ func writeRealised(w io.Writer, d *conformal.Decisions, results []bench.Decision
 		return format(*v)
 	}
 	for _, r := range results {
-		t.row(r.Set, count(r.N), part(r.Answered, percent), part(r.Error, percent), part(r.OOD, percent),
+		t.row(r.Set, text.Count(r.N), part(r.Answered, percent), part(r.Error, percent), part(r.OOD, percent),
 			part(r.Covered, percent), part(r.SetSize, number))
 	}
 	fmt.Fprintln(w)

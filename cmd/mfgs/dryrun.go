@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
@@ -32,9 +33,9 @@ func writeEstimate(w io.Writer, e *calibration.Estimate) error {
 	for _, s := range e.Stages {
 		examples := "unknown"
 		if s.Examples != nil {
-			examples = count(*s.Examples)
+			examples = text.Count(*s.Examples)
 		}
-		t.row(strings.ReplaceAll(s.Stage, "_", " "), examples, count(int(s.PerSecond)), about(s.Seconds), megabytes(s.Bytes))
+		t.row(strings.ReplaceAll(s.Stage, "_", " "), examples, text.Count(int(s.PerSecond)), about(s.Seconds), megabytes(s.Bytes))
 	}
 	t.row("all", "", "", about(e.Seconds), megabytes(e.Bytes))
 	var b strings.Builder
@@ -77,4 +78,4 @@ func about(seconds *float64) string {
 	return words
 }
 
-func megabytes(n int64) string { return count(int(n>>20)) + " MiB" }
+func megabytes(n int64) string { return text.Count(int(n>>20)) + " MiB" }

@@ -123,7 +123,7 @@ var setNames = map[string]string{measure.SyntheticSet: "synthetic images"}
 func changesLine(e *bench.Evaluation) string {
 	for _, m := range e.Methods {
 		if m.Name == string(e.Bundle.Probabilities.Method) && m.InDomain != nil && m.InDomain.ClassChanges > 0 {
-			return fmt.Sprintf("not the network's for %s of the test data", plural(m.InDomain.ClassChanges, "example"))
+			return fmt.Sprintf("not the network's for %s of the test data", text.Plural(m.InDomain.ClassChanges, "example"))
 		}
 	}
 	return ""
@@ -154,7 +154,7 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 		}
 		if in == nil {
 			in = labelledTable()
-			fmt.Fprintf(&b, "\ntest data (n = %s)\n", count(m.InDomain.N))
+			fmt.Fprintf(&b, "\ntest data (n = %s)\n", text.Count(m.InDomain.N))
 		}
 		labelledRows(in, m.Name, *m.InDomain)
 	}

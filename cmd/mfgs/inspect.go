@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
@@ -160,7 +161,7 @@ func writeInspection(w io.Writer, in *inspection) error {
 			f.add("head", fmt.Sprintf("%s %s: %s, %s, %s", h.Op, h.Node, kindLine(h.Kind), classes(h.Logits, h.Link), h.Link))
 		} else {
 			f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s",
-				h.Op, h.Node, count(h.Features), classes(h.Logits, h.Link), bias, h.Link))
+				h.Op, h.Node, text.Count(h.Features), classes(h.Logits, h.Link), bias, h.Link))
 		}
 		if h.FeaturesTensor != "" {
 			f.add("features", h.FeaturesTensor)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
@@ -59,7 +60,7 @@ func labelledTable() *table {
 
 // setTitle is the line above the table of a set.
 func setTitle(what, name string, n int) string {
-	of := fmt.Sprintf(" (n = %s)", count(n))
+	of := fmt.Sprintf(" (n = %s)", text.Count(n))
 	return what + shortenMiddle(printable(name), textWidth-utf8.RuneCountInString(what+of)) + of + "\n"
 }
 
@@ -152,7 +153,7 @@ func bound(c metrics.Certainty, figure string, value float64, write func(float64
 
 // boundsLegend explains bounds.
 func boundsLegend(e *bench.Evaluation) string {
-	return wrapText("", fmt.Sprintf("± is half of the %s %% interval (%s bootstrap resamples). * differs significantly from mle, † from ts; each difference is tested on its own. ECE and debiased: %d bins.", number(100*e.Bootstrap.Level), count(e.Bootstrap.Resamples), e.Bins))
+	return wrapText("", fmt.Sprintf("± is half of the %s %% interval (%s bootstrap resamples). * differs significantly from mle, † from ts; each difference is tested on its own. ECE and debiased: %d bins.", number(100*e.Bootstrap.Level), text.Count(e.Bootstrap.Resamples), e.Bins))
 }
 
 // classTable lists the classes with the largest errors.
@@ -167,11 +168,11 @@ func classTable(method string, classes []metrics.ClassFigures) *table {
 	t.row("classes, with "+method, "n", "error", "ECE")
 	for at, i := range order {
 		if at == most {
-			t.row(fmt.Sprintf("and %s more", count(len(order)-most)))
+			t.row(fmt.Sprintf("and %s more", text.Count(len(order)-most)))
 			break
 		}
 		c := classes[i]
-		t.row(cmp.Or(c.Class, strconv.Itoa(i)), count(c.N), percent(c.Error), percent(c.ECE))
+		t.row(cmp.Or(c.Class, strconv.Itoa(i)), text.Count(c.N), percent(c.Error), percent(c.ECE))
 	}
 	return t
 }

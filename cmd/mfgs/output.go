@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // writeJSON writes v as one indented document. If v cannot be encoded, it writes nothing.
@@ -63,7 +65,7 @@ func (p *program) warnRecords(bad, ignored []string) {
 	const most = 10
 	for i, r := range bad {
 		if i == most {
-			p.warn(fmt.Sprintf("skipped %s more", plural(len(bad)-most, "record")))
+			p.warn(fmt.Sprintf("skipped %s more", text.Plural(len(bad)-most, "record")))
 			break
 		}
 		p.warn("skipped " + r)

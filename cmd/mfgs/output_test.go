@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
@@ -151,10 +152,10 @@ func TestNumbersForPeople(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ got, want string }{
 		{percent(0.01234), "1.23%"}, {percent(1), "100.00%"}, {percent(0), "0.00%"},
-		{count(0), "0"}, {count(999), "999"}, {count(1000), "1,000"}, {count(1234567), "1,234,567"}, {count(-1234), "-1,234"},
+		{text.Count(0), "0"}, {text.Count(999), "999"}, {text.Count(1000), "1,000"}, {text.Count(1234567), "1,234,567"}, {text.Count(-1234), "-1,234"},
 		{number(1234567), "1.235e+06"}, {number(0.5), "0.5"}, {nats(0.04861), "0.0486"},
 		{seconds(0.04), "0.0"}, {seconds(9.94), "9.9"}, {seconds(9.96), "10"}, {seconds(61.4), "61"},
-		{plural(1, "file"), "1 file"}, {plural(1200, "file"), "1,200 files"}, {plural(2, "class"), "2 classes"},
+		{text.Plural(1, "file"), "1 file"}, {text.Plural(1200, "file"), "1,200 files"}, {text.Plural(2, "class"), "2 classes"},
 		{oneLine("a\r\nb\n"), "a; b"}, {fmt.Sprint(len(oneLine(strings.Repeat("x", 400000)))), "2002"},
 		{csvText("one\ntwo, \"three\""), "one\ntwo, \"three\""}, {csvText("a\n\x1b[2J"), `a\n\x1b[2J`},
 		{alternatives([]string{"a"}), "a"}, {alternatives([]string{"a", "b"}), "a or b"}, {alternatives([]string{"a", "b", "c"}), "a, b or c"},

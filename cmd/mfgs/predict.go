@@ -22,6 +22,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
@@ -213,12 +214,12 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 		switch {
 		case errors.As(err, &record):
 			bad++
-			text := oneLine(record.Err.Error())
-			if err := out.Encode(badLine{record.Input, text}); err != nil {
+			message := oneLine(record.Err.Error())
+			if err := out.Encode(badLine{record.Input, message}); err != nil {
 				return err
 			}
 			if mostBad >= 0 && bad > mostBad {
-				return fmt.Errorf("%s: %s: %s failed, --max-bad allows %d", record.Input, text, plural(bad, "line"), mostBad)
+				return fmt.Errorf("%s: %s: %s failed, --max-bad allows %d", record.Input, message, text.Plural(bad, "line"), mostBad)
 			}
 		case err != nil:
 			return err
@@ -229,7 +230,7 @@ func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, m
 		}
 	}
 	if bad > 0 {
-		p.warn(fmt.Sprintf("%s of %s failed", count(bad), plural(total, "line")))
+		p.warn(fmt.Sprintf("%s of %s failed", text.Count(bad), text.Plural(total, "line")))
 	}
 	return nil
 }

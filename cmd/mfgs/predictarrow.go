@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -29,10 +30,10 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 		}
 		var report wrap.DatasetReport
 		for prediction, err := range predictor.PredictDataset(ctx, input, &report) {
-			record, text := (*wrap.RecordError)(nil), ""
+			record, failed := (*wrap.RecordError)(nil), ""
 			switch {
 			case errors.As(err, &record):
-				prediction.Input, text = record.Input, oneLine(record.Err.Error())
+				prediction.Input, failed = record.Input, oneLine(record.Err.Error())
 				bad++
 			case errors.Is(err, wrap.ErrNoExamples) && (done > 0 || dataset.IsStream(input)):
 				continue // each record has its row; of an empty stream there are none
@@ -44,10 +45,10 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 			bar.work(wrap.Progress{Stage: "predicting", Done: done, Total: report.Total, Unit: "examples"})
 			prediction.Input = filepath.Join(folder, prediction.Input)
 			if record != nil && mostBad >= 0 && bad > mostBad {
-				return fmt.Errorf("%s: %s: %s could not be read, --max-bad allows %d", prediction.Input, text,
-					plural(bad, "record"), mostBad)
+				return fmt.Errorf("%s: %s: %s could not be read, --max-bad allows %d", prediction.Input, failed,
+					text.Plural(bad, "record"), mostBad)
 			}
-			if err := out.write(&prediction, text); err != nil {
+			if err := out.write(&prediction, failed); err != nil {
 				return err
 			}
 		}
@@ -56,7 +57,7 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 		p.warnRecords(nil, report.Ignored)
 	}
 	if bad > 0 {
-		p.warn(fmt.Sprintf("%s of %s could not be read", count(bad), plural(total, "record")))
+		p.warn(fmt.Sprintf("%s of %s could not be read", text.Count(bad), text.Plural(total, "record")))
 	}
 	return out.close()
 }

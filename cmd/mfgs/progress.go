@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/schollz/progressbar/v3"
 )
@@ -155,23 +156,23 @@ func (p *progress) line() {
 		return
 	}
 	p.next = now.Add(min(max(now.Sub(p.begun), firstLine), lineEvery))
-	text := "mfgs: progress: " + p.stage
+	line := "mfgs: progress: " + p.stage
 	if p.unit != "" {
-		text += ": " + count(int(done))
+		line += ": " + text.Count(int(done))
 	}
 	if p.max > 0 {
-		text += fmt.Sprintf(" of %s", count(int(p.max)))
+		line += fmt.Sprintf(" of %s", text.Count(int(p.max)))
 	}
-	text = strings.TrimRight(text+" "+p.unit, " ")
+	line = strings.TrimRight(line+" "+p.unit, " ")
 	if p.max > 0 {
-		text += fmt.Sprintf(" (%d%%)", 100*done/p.max)
+		line += fmt.Sprintf(" (%d%%)", 100*done/p.max)
 	}
 	if p.max > done && done > p.stageFrom {
 		left := now.Sub(p.stageBegun).Seconds() * float64(p.max-done) / float64(done-p.stageFrom)
-		text += fmt.Sprintf(", about %v left", time.Duration(math.Ceil(left))*time.Second)
+		line += fmt.Sprintf(", about %v left", time.Duration(math.Ceil(left))*time.Second)
 	}
 	// Ignore errors: progress must not stop the work.
-	_, _ = io.WriteString(p.w, oneLine(text)+"\n")
+	_, _ = io.WriteString(p.w, oneLine(line)+"\n")
 }
 
 // say writes a line above the bar.

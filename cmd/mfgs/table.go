@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -114,35 +113,12 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 // nats writes a likelihood.
 func nats(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
 
-// count writes a whole number in groups of three digits.
-func count(n int) string {
-	s := strconv.Itoa(int(math.Abs(float64(n))))
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	if n < 0 {
-		s = "-" + s
-	}
-	return s
-}
-
 // seconds writes a duration, without its unit.
 func seconds(v float64) string {
 	if v < 9.95 {
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	}
 	return strconv.FormatFloat(v, 'f', 0, 64)
-}
-
-// plural writes "1 file" and "2 files", "1 class" and "2 classes".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	if strings.HasSuffix(noun, "s") {
-		noun += "e"
-	}
-	return count(n) + " " + noun + "s"
 }
 
 // facts are terms with their values.

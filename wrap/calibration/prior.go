@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/option"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -91,26 +92,16 @@ func (u inUse) check(data heldOut) (warnings []string, err error) {
 	}
 	const much = 1e-3
 	if share >= much {
-		say("no example of %s that %.1f %% of the data in use belongs to is among these: figures and guarantees do not include them", classes(missing), 100*share)
+		say("no example of %s that %.1f %% of the data in use belongs to is among these: figures and guarantees do not include them", text.Plural(missing, "class"), 100*share)
 	}
 	if gone > 0 {
-		say("%s taken to be absent in use", are(gone))
+		verb := "is"
+		if gone > 1 {
+			verb = "are"
+		}
+		say("%s %s taken to be absent in use", text.Plural(gone, "class"), verb)
 	}
 	return warnings, nil
-}
-
-func classes(n int) string {
-	if n == 1 {
-		return "1 class"
-	}
-	return fmt.Sprintf("%d classes", n)
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "1 class is"
-	}
-	return classes(n) + " are"
 }
 
 // decide sets the thresholds of decisions for the class frequencies in use. Sets that hold for each class need no

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/internal/chart"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
@@ -71,7 +72,7 @@ func (v *view) reliabilityOf(l look) figure {
 		}
 		points.X, points.Y = append(points.X, b.Confidence), append(points.Y, b.Accuracy)
 		points.Low, points.High = append(points.Low, b.Interval[0]), append(points.High, b.Interval[1])
-		row := cells(binRange(i, len(bins)), count(b.N), percent.write(b.Confidence), percent.write(b.Accuracy))
+		row := cells(binRange(i, len(bins)), text.Count(b.N), percent.write(b.Confidence), percent.write(b.Accuracy))
 		row[3].Interval = percent.bare(b.Interval[0]) + " – " + percent.bare(b.Interval[1])
 		t.Rows = append(t.Rows, row)
 	}
@@ -80,7 +81,7 @@ func (v *view) reliabilityOf(l look) figure {
 		X: chart.Axis{Label: "mean confidence in %", Max: 1, Percent: true}, Y: chart.Axis{Label: "accuracy in %", Max: 1, Percent: true},
 	}
 	caption := fmt.Sprintf("ECE %s%s; debiased root mean square, %s%s; %d bins, n = %s.", percent.write(in.ECE), v.intervalOf(in.Intervals, "ece"),
-		percent.write(in.DebiasedCE), v.intervalOf(in.Intervals, "debiased_ce"), len(bins), count(in.N))
+		percent.write(in.DebiasedCE), v.intervalOf(in.Intervals, "debiased_ce"), len(bins), text.Count(in.N))
 	return newFigure(sentence(l.title), caption, c, t)
 }
 
@@ -157,7 +158,7 @@ func (v *view) ood() section {
 	s := section{ID: "ood", Title: "Does it detect out-of-distribution inputs?"}
 	s.Lead = []string{"A threshold on the OOD score flags some in-distribution inputs and misses some out-of-distribution ones. The curve shows all thresholds. AUROC is the area under it, and 50 % is chance. FPR95 is the fraction of out-of-distribution inputs that are accepted where 95 % of the in-distribution ones are; FPR95 (OOD positive) is the fraction of in-distribution inputs that are flagged where 95 % of the out-of-distribution ones are."}
 	for i, set := range v.score.OOD {
-		t := table{Caption: fmt.Sprintf("OOD detection: %s, %s", name(set.Name), plural(set.N, "example")),
+		t := table{Caption: fmt.Sprintf("OOD detection: %s, %s", name(set.Name), text.Plural(set.N, "example")),
 			Head: []string{""}}
 		for _, column := range detectionColumns {
 			t.Head = append(t.Head, columnHead(column.Figure))
@@ -212,7 +213,7 @@ func (v *view) roc(i int, set bench.OODResult) figure {
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	return newFigure("ROC curve: "+name(set.Name), fmt.Sprintf("%s and %s.", plural(v.before.InDomain.N, "in-distribution input"), plural(set.N, "out-of-distribution one")), c, t)
+	return newFigure("ROC curve: "+name(set.Name), fmt.Sprintf("%s and %s.", text.Plural(v.before.InDomain.N, "in-distribution input"), text.Plural(set.N, "out-of-distribution one")), c, t)
 }
 
 // along interpolates a curve of rising points linearly at x.
@@ -251,12 +252,12 @@ func (v *view) scores(i int, set bench.OODResult) figure {
 	}
 	if 1+i < len(all.Counts) {
 		c.Series = []chart.Series{
-			series(0, chart.Series{Name: v.kind() + ", n = " + count(all.N[0]), Tone: chart.Grey, Kind: chart.Bars}),
-			series(1+i, chart.Series{Name: name(set.Name) + ", n = " + count(all.N[1+i]), Tone: chart.Red, Kind: chart.Steps}),
+			series(0, chart.Series{Name: v.kind() + ", n = " + text.Count(all.N[0]), Tone: chart.Grey, Kind: chart.Bars}),
+			series(1+i, chart.Series{Name: name(set.Name) + ", n = " + text.Count(all.N[1+i]), Tone: chart.Red, Kind: chart.Steps}),
 		}
 		for b := range all.Counts[0] {
 			t.Rows = append(t.Rows, cells(fmt.Sprintf("%.4g", all.Edges[b]), fmt.Sprintf("%.4g", all.Edges[b+1]),
-				count(all.Counts[0][b]), count(all.Counts[1+i][b])))
+				text.Count(all.Counts[0][b]), text.Count(all.Counts[1+i][b])))
 		}
 	}
 	caption := fmt.Sprintf("The selected score, %s. The first and the last bar include scores beyond the axis, 0.5 %% on each side.", v.called(v.score))

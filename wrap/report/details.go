@@ -29,7 +29,7 @@ func (v *view) sets() section {
 	case trial != nil:
 		s.Title = "What would prediction sets look like?"
 		s.Lead = []string{fmt.Sprintf("The bundle answers each input with one class. These are the results of prediction sets that miss the label of at most %s of all inputs, the guarantee of alpha %v: fitted to %s of the %s examples, and measured on the others.",
-			percent.words(trial.Alpha), trial.Alpha, count(trial.Held), v.kind())}
+			percent.words(trial.Alpha), trial.Alpha, text.Count(trial.Held), v.kind())}
 		results = []bench.DecisionResult{{Set: "test", Realised: trial.Realised}}
 		all = []bench.SetSizes{{Set: "test", Sizes: trial.Sizes}}
 	default:
@@ -43,7 +43,7 @@ func (v *view) sets() section {
 		return u.write(*v)
 	}
 	for _, d := range results {
-		t.Rows = append(t.Rows, cells(v.set(d.Set), count(d.N),
+		t.Rows = append(t.Rows, cells(v.set(d.Set), text.Count(d.N),
 			part(d.Answered, percent), part(d.Error, percent), part(d.OOD, percent),
 			part(d.Covered, percent), part(d.SetSize, plain), part(d.EmptySets, percent)))
 	}
@@ -71,20 +71,20 @@ func (v *view) sizes(of bench.SetSizes) figure {
 	for size, examples := range few {
 		share := float64(examples) / float64(max(1, n))
 		bars.X, bars.Y = append(bars.X, float64(size)-.5), append(bars.Y, share)
-		label := count(size)
+		label := text.Count(size)
 		if size == maxSizes && len(of.Sizes) > len(few) {
 			label += " and more"
 		}
-		t.Rows = append(t.Rows, cells(label, count(examples), percent.write(share)))
+		t.Rows = append(t.Rows, cells(label, text.Count(examples), percent.write(share)))
 	}
 	bars.X = append(bars.X, float64(len(few))-.5)
 	c := chart.Chart{
 		Name: "Sizes of prediction sets, " + v.set(of.Set), X: chart.Axis{Label: "classes in the set", Whole: true, Min: -.5, Max: float64(len(few)) - .5},
 		Y: chart.Axis{Label: "fraction of the examples in %", Percent: true}, Series: []chart.Series{bars},
 	}
-	caption := fmt.Sprintf("n = %s.", count(n))
+	caption := fmt.Sprintf("n = %s.", text.Count(n))
 	if len(of.Sizes) > len(few) {
-		caption += fmt.Sprintf(" The last bar includes all sets of %d or more classes; the largest has %s.", maxSizes, count(len(of.Sizes)-1))
+		caption += fmt.Sprintf(" The last bar includes all sets of %d or more classes; the largest has %s.", maxSizes, text.Count(len(of.Sizes)-1))
 	}
 	return newFigure("Sizes of prediction sets: "+v.set(of.Set), caption, c, t)
 }
@@ -114,13 +114,13 @@ func (v *view) classes() section {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(after[b].ECE, after[a].ECE) })
 	order = order[:min(len(order), shownClasses)]
 	t := table{Head: []string{what, examples, "error", "ECE before", "ECE"}}
-	t.Caption = fmt.Sprintf("The %d of %s with the largest calibration error", len(order), plural(len(after), what))
+	t.Caption = fmt.Sprintf("The %d of %s with the largest calibration error", len(order), text.Plural(len(after), what))
 	if len(order) == len(after) {
-		t.Caption = fmt.Sprintf("All %s, those with the largest calibration error first", plural(len(after), what))
+		t.Caption = fmt.Sprintf("All %s, those with the largest calibration error first", text.Plural(len(after), what))
 	}
 	for _, k := range order {
 		c := after[k]
-		row := cells(v.label(k), count(c.N), "–", percent.write(before[k].ECE), percent.write(c.ECE))
+		row := cells(v.label(k), text.Count(c.N), "–", percent.write(before[k].ECE), percent.write(c.ECE))
 		if c.N > 0 {
 			low, high := conformal.ClopperPearson(int(math.Round(c.Error*float64(c.N))), c.N, v.e.Bootstrap.Level)
 			row[2] = cell{Text: percent.write(c.Error), Interval: percent.bare(low) + " – " + percent.bare(high)}
@@ -166,9 +166,9 @@ func (v *view) classDots(what string, before, after []metrics.ClassFigures) figu
 		Name: "Calibration error of each " + what, Diagonal: true, Series: []chart.Series{dots},
 		X: axis("ECE of the network in %"), Y: axis("ECE of the selected method in %"),
 	}
-	caption := fmt.Sprintf("Each dot is a %s. Below the dashed line it is better calibrated than before: %s of %s are.", what, count(better), count(len(after)))
+	caption := fmt.Sprintf("Each dot is a %s. Below the dashed line it is better calibrated than before: %s of %s are.", what, text.Count(better), text.Count(len(after)))
 	if len(after) > len(dots.X) {
-		caption += fmt.Sprintf(" %s of them are drawn.", count(len(dots.X)))
+		caption += fmt.Sprintf(" %s of them are drawn.", text.Count(len(dots.X)))
 	}
 	return newFigure("Each "+what+", before and after", caption, c, table{})
 }
@@ -226,9 +226,9 @@ func (v *view) provenance() section {
 	}
 	h := d.Manifest.Head
 	if h.Nonlinear {
-		add("output", "%s of %s, %s, link %s; no linear last layer", h.Kind, h.LogitsTensor, plural(h.Classes(), "class"), h.Link)
+		add("output", "%s of %s, %s, link %s; no linear last layer", h.Kind, h.LogitsTensor, text.Plural(h.Classes(), "class"), h.Link)
 	} else {
-		add("last layer", "%s, %s, link %s", plural(h.Features, "feature"), plural(h.Classes(), "class"), h.Link)
+		add("last layer", "%s, %s, link %s", text.Plural(h.Features, "feature"), text.Plural(h.Classes(), "class"), h.Link)
 	}
 	if images := d.Manifest.Preprocess; images != nil {
 		add("images", "%s", images.Summary())
@@ -240,20 +240,20 @@ func (v *view) provenance() section {
 	if n := len(b.ClassFrequencies); n > 0 {
 		from := "as given"
 		if e := b.PriorEstimate; e != nil {
-			from = fmt.Sprintf("estimated from %s of %s", plural(e.Examples, "unlabelled example"), e.Spec)
+			from = fmt.Sprintf("estimated from %s of %s", text.Plural(e.Examples, "unlabelled example"), e.Spec)
 		}
 		add("class frequencies", "corrected for those in use, %s: %s", from, frequencies(b.ClassFrequencies))
 	}
 	add("score", "%s", b.OODScore.Reason)
 	for _, set := range d.Sets {
-		add(v.set(set.Name), "%s, %s", set.Spec, plural(set.N, "example"))
+		add(v.set(set.Name), "%s, %s", set.Spec, text.Plural(set.N, "example"))
 	}
 	for _, set := range d.Manifest.Datasets {
-		add("calibration data, "+string(set.Role), "%s, %s", set.Spec, plural(set.Count, "example"))
+		add("calibration data, "+string(set.Role), "%s, %s", set.Spec, text.Plural(set.Count, "example"))
 	}
-	add("intervals", "%s, %s resamples, seed %d", v.level(), count(v.e.Bootstrap.Resamples), v.e.Bootstrap.Seed)
+	add("intervals", "%s, %s resamples, seed %d", v.level(), text.Count(v.e.Bootstrap.Resamples), v.e.Bootstrap.Seed)
 	if n := len(v.e.Bad); n > 0 {
-		add("skipped", "%s that could not be read, such as %s", plural(n, "record"), v.e.Bad[0])
+		add("skipped", "%s that could not be read, such as %s", text.Plural(n, "record"), v.e.Bad[0])
 	}
 	for _, line := range v.e.Ignored {
 		add("ignored", "%s", line)
@@ -271,7 +271,7 @@ func frequencies(all []bundle.ClassFrequency) string {
 		parts = append(parts, fmt.Sprintf("%s %s (validation data %s)", f.Class, percent.write(f.Use), percent.write(f.Validation)))
 	}
 	if n := len(all) - most; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s with smaller changes", plural(n, "other class")))
+		parts = append(parts, fmt.Sprintf("%s with smaller changes", text.Plural(n, "other class")))
 	}
 	return strings.Join(parts, ", ")
 }

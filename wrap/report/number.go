@@ -59,23 +59,3 @@ func (u unit) short(v float64) string {
 
 // within formats an interval for a sentence.
 func (u unit) within(i metrics.Interval) string { return u.short(i[0]) + " to " + u.words(i[1]) }
-
-// count formats an integer in groups of three digits.
-func count(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// plural writes "1 example", "2 examples" and "2 classes".
-func plural(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case noun[len(noun)-1] == 's':
-		noun += "e"
-	}
-	return count(n) + " " + noun + "s"
-}

@@ -56,7 +56,7 @@ func show(c *card, e *dataset.Example, exif bool) {
 		c.addValues(&a, len(e.Inputs) == 1)
 	}
 	if more := len(e.Inputs) - mostArrays; more > 0 {
-		c.More = "and " + plural(more, "more input")
+		c.More = "and " + text.Plural(more, "more input")
 	}
 }
 
@@ -233,7 +233,7 @@ func (c *card) addValues(a *dataset.Array, alone bool) {
 		shown := values[:min(len(values), mostValues)]
 		s := strings.Join(shown, " ")
 		if len(values) > len(shown) {
-			s += fmt.Sprintf(" … (%s)", plural(len(values), "value"))
+			s += fmt.Sprintf(" … (%s)", text.Plural(len(values), "value"))
 		}
 		c.Values = append(c.Values, [2]string{name(a.Name), text.Name(s)})
 		return
@@ -246,7 +246,7 @@ func (c *card) addValues(a *dataset.Array, alone bool) {
 		c.Values = append(c.Values, [2]string{term, text.Name(s)})
 	}
 	if more := len(values) - mostValues; more > 0 {
-		c.More = "and " + plural(more, "more value")
+		c.More = "and " + text.Plural(more, "more value")
 	}
 }
 

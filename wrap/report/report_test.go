@@ -21,6 +21,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -575,8 +576,8 @@ func TestNumbers(t *testing.T) {
 		{percent.words(.0314), "3.14 %"}, {percent.words(.972), "97.2 %"}, {percent.words(.99996), "100.00 %"}, {percent.words(1), "100 %"},
 		{percent.words(.9996), "99.96 %"}, {percent.words(.00012), "0.012 %"}, {percent.words(.004), "0.40 %"},
 		{percent.words(1e-9), "0.00 %"}, {percent.words(0), "0 %"}, {percent.write(math.NaN()), "– %"},
-		{nats.write(math.Inf(1)), "∞"}, {count(1234567), "1,234,567"}, {count(999), "999"}, {plural(1, "class"), "1 class"},
-		{plural(2, "class"), "2 classes"}, {plural(1000, "example"), "1,000 examples"},
+		{nats.write(math.Inf(1)), "∞"}, {text.Count(1234567), "1,234,567"}, {text.Count(999), "999"}, {text.Plural(1, "class"), "1 class"},
+		{text.Plural(2, "class"), "2 classes"}, {text.Plural(1000, "example"), "1,000 examples"},
 	} {
 		if got := strings.ReplaceAll(test.got, "\u00a0", " "); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)

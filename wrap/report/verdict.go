@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
@@ -130,7 +131,7 @@ func (v *view) seemsCalibrated(m *metrics.Labelled) bool {
 }
 
 func (v *view) calibrationSentence(before, after *metrics.Labelled) string {
-	on := fmt.Sprintf("on %s", plural(after.N, v.kind()+" example"))
+	on := fmt.Sprintf("on %s", text.Plural(after.N, v.kind()+" example"))
 	if v.after == v.before {
 		s := fmt.Sprintf("The calibration error is %s%s %s.", percent.words(before.ECE), v.intervalOf(before.Intervals, "ece"), on)
 		if v.seemsCalibrated(before) {
@@ -205,7 +206,7 @@ func (v *view) changesOf(after *metrics.Labelled) string {
 	if v.multiLabel() {
 		what = "labels are"
 	}
-	return fmt.Sprintf("; the predicted %s not the network’s for %s", what, plural(after.ClassChanges, "example"))
+	return fmt.Sprintf("; the predicted %s not the network’s for %s", what, text.Plural(after.ClassChanges, "example"))
 }
 
 // oodSentences say for each out-of-distribution set how much of it is detected.

@@ -192,19 +192,19 @@ func (v *view) figures() section {
 	for i := range v.e.Methods {
 		m := &v.e.Methods[i]
 		if m.InDomain != nil {
-			test.Caption = fmt.Sprintf("On the %s data, %s", v.kind(), plural(m.InDomain.N, "example"))
+			test.Caption = fmt.Sprintf("On the %s data, %s", v.kind(), text.Plural(m.InDomain.N, "example"))
 			test.Rows = append(test.Rows, v.labelledRow(m, m.InDomain))
 		}
 	}
 	b := v.e.Bootstrap
 	test.Note = fmt.Sprintf("Below each result is its %s interval, over %s resamples of the examples. * marks a significant difference from the network, on the same resamples. "+
 		"ECE is the mean difference between confidence and accuracy over %d bins of confidence; debiased is its root mean square, corrected for the bias of finite samples. "+
-		"AURC is the mean error over all coverages, where the least uncertain examples are answered.", v.level(), count(b.Resamples), v.e.Bins)
+		"AURC is the mean error over all coverages, where the least uncertain examples are answered.", v.level(), text.Count(b.Resamples), v.e.Bins)
 	if len(test.Rows) > 0 {
 		s.Tables = append(s.Tables, test)
 	}
 	for i, shift := range v.before.Shifts {
-		t := table{Caption: fmt.Sprintf("Under shift: %s, %s", name(shift.Name), plural(shift.N, "example")), Head: labelledHead()}
+		t := table{Caption: fmt.Sprintf("Under shift: %s, %s", name(shift.Name), text.Plural(shift.N, "example")), Head: labelledHead()}
 		for j := range v.e.Methods {
 			if m := &v.e.Methods[j]; i < len(m.Shifts) {
 				t.Rows = append(t.Rows, v.labelledRow(m, &m.Shifts[i].Labelled))
