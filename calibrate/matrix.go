@@ -558,6 +558,19 @@ func mapped(f *layer.Affine, k int, logits []float32) []float64 {
 	return out
 }
 
+// smoothed returns a batch with log(p + ε) in place of its logits.
+func smoothed(h layer.Head, b *rows.Batch, epsilon float64) *rows.Batch {
+	if epsilon == 0 {
+		return b
+	}
+	other := *b
+	other.Logits = make([]float32, len(b.Logits))
+	for i, v := range mapped(&layer.Affine{Smoothing: epsilon}, h.Logits, b.Logits) {
+		other.Logits[i] = float32(v)
+	}
+	return &other
+}
+
 func squares(x []float64) []float64 {
 	out := make([]float64, len(x))
 	for i, v := range x {

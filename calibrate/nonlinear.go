@@ -53,7 +53,7 @@ func FitMaps(ctx context.Context, h layer.Head, val, ood *rows.Batch, o FitOptio
 }
 
 // leastSmoothing and mostSmoothing bound the smoothing ε that is tried, smoothings values a factor √10 apart: below,
-// log(p + ε) is that of a probability that training cannot have told from 0, and above it is nearly linear in p.
+// training does not separate such a probability from 0, and above, log(p + ε) is nearly linear in p.
 const (
 	leastSmoothing = 1e-5
 	mostSmoothing  = 0.1
@@ -85,17 +85,4 @@ func (s *simple) scaleByTemperature(ctx context.Context, h layer.Head, val *rows
 		}
 	}
 	return nil
-}
-
-// smoothed returns a batch with log(p + ε) in place of its logits.
-func smoothed(h layer.Head, b *rows.Batch, epsilon float64) *rows.Batch {
-	if epsilon == 0 {
-		return b
-	}
-	other := *b
-	other.Logits = make([]float32, len(b.Logits))
-	for i, v := range mapped(&layer.Affine{Smoothing: epsilon}, h.Logits, b.Logits) {
-		other.Logits[i] = float32(v)
-	}
-	return &other
 }

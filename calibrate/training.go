@@ -10,7 +10,8 @@ import (
 func (c *Curvature) Training(w, b []float32, sample *rows.Batch) *score.Training {
 	h, d := c.head, c.head.Features
 	t := &score.Training{
-		K: h.Logits, D: d, Link: h.Link, Missing: h.Missing, N: c.n, Gram: make([]float64, d*d), Sum: make([]float64, d),
+		K: h.Logits, D: d, Link: h.Link, Missing: h.Missing, N: c.n,
+		Gram: make([]float64, d*d), Sum: make([]float64, d),
 		Leverages: c.leverages, Sample: score.Sample{M: sample.N, Features: sample.Features},
 	}
 	if w != nil {

@@ -128,7 +128,8 @@ func New(c Config) (*Network, error) {
 	if h := c.Head; h != nil {
 		runtime, _ := ort.Loaded()
 		w.cut = &cut{
-			d: h.Features, k: h.Logits, model: c.Model.SHA256(), features: h.FeaturesTensor, logits: h.LogitsTensor, kind: string(h.Kind), fixed: string(c.Model.Fixed()),
+			d: h.Features, k: h.Logits, model: c.Model.SHA256(), fixed: c.Model.Metadata()[head.FixedKey],
+			features: h.FeaturesTensor, logits: h.LogitsTensor, kind: string(h.Kind),
 			provider: cmp.Or(c.Provider, ort.CPU), runtime: runtime.Version,
 		}
 		var err error

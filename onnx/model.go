@@ -26,7 +26,6 @@ type Model struct {
 	store  *store
 	path   string
 	sha256 string
-	fixed  Fixed
 }
 
 // Open reads the model file at path and checks it: its structure, the size of every tensor, and that
@@ -246,7 +245,7 @@ func (m *Model) Derive(pb *onnxpb.Model, payloads ...Payload) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	derived.path, derived.fixed = m.path, m.fixed
+	derived.path = m.path
 	return derived, nil
 }
 
@@ -275,9 +274,6 @@ func (m *Model) Path() string { return m.path }
 // SHA-256 of the binary hashes of that file and of each file of external data, in the order of first use.
 // A model cut from another has that one's hash.
 func (m *Model) SHA256() string { return m.sha256 }
-
-// Fixed returns the inputs that [Model.Fix] made constants, here or in a model that this one derives from.
-func (m *Model) Fixed() Fixed { return m.fixed }
 
 // Opset returns the version of the default operators: 13 if the model neither imports nor uses them, 0 if it
 // uses them without importing them.

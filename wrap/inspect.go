@@ -28,7 +28,7 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m, err = m.Fix(o.Fix); err != nil {
+	if m, err = head.Fix(m, o.Fix); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	in := &Inspection{Model: *m.Info(), Evidence: []string{}, Nearest: []*head.Head{}}

@@ -205,8 +205,8 @@ func needsLayer(s *Score) error {
 }
 
 // fitScores fits the score with this name or, for "", the default one and, if more is set, all others that can be
-// fitted. If the default cannot be fitted, unfit says why, and the first takes its place, see [DefaultFor]. Without a linear
-// layer all that can be computed are tried, baselines too.
+// fitted. If the default cannot be fitted, unfit says why, and the first takes its place, see [DefaultFor]. Without a
+// linear layer all that can be computed are tried, baselines too.
 func fitScores(name string, training *Training, of *Examples, more bool) (fitted []*Fitted, unfit string, err error) {
 	first, fallback := DefaultFor(layer.Head{Nonlinear: of.Nonlinear, Features: of.D})
 	first = cmp.Or(name, first)

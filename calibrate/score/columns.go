@@ -101,8 +101,8 @@ func fitColumnKNN(t *Training) (Tensors, error) {
 	return append(how, Tensor{"examples", []int{d, m}, transposed(x, m, d)}, Tensor{"k", []int{1}, []float64{k}}), nil
 }
 
-// filled returns the statistics of columns with their mean in the place of missing values, and the tensor fill, if values
-// may be missing; else t and none.
+// filled returns the statistics of columns with their mean in the place of missing values, and the tensor fill, if
+// values may be missing; else t and none.
 func (t *Training) filled() (*Training, Tensors) {
 	if !t.Missing {
 		return t, nil
@@ -121,7 +121,8 @@ func (t *Training) filled() (*Training, Tensors) {
 	}
 	for i := range c {
 		for j := range c {
-			s.Gram[i*c+j] = t.Gram[i*d+j] + mean[j]*t.Gram[i*d+c+j] + mean[i]*t.Gram[(c+i)*d+j] + mean[i]*mean[j]*t.Gram[(c+i)*d+c+j]
+			value, flag := t.Gram[i*d:(i+1)*d], t.Gram[(c+i)*d:(c+i+1)*d]
+			s.Gram[i*c+j] = value[j] + mean[j]*value[c+j] + mean[i]*(flag[j]+mean[j]*flag[c+j])
 		}
 	}
 	for i := range t.Sample.M {

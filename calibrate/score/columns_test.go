@@ -63,7 +63,9 @@ func TestNeighboursOfColumnsWithMissingValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := knn.Values(Examples{N: n, K: 2, D: 2 * c, Link: layer.Softmax, Nonlinear: true, Features: flagged, Logits: make([]float32, 2*n)})
+	got := knn.Values(Examples{
+		N: n, K: 2, D: 2 * c, Link: layer.Softmax, Nonlinear: true, Features: flagged, Logits: make([]float32, 2*n),
+	})
 	for i := range n {
 		var distances []float64
 		for k := range n {

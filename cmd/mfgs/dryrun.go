@@ -35,7 +35,8 @@ func writeEstimate(w io.Writer, e *calibration.Estimate) error {
 		if s.Examples != nil {
 			examples = text.Count(*s.Examples)
 		}
-		t.row(strings.ReplaceAll(s.Stage, "_", " "), examples, text.Count(int(s.PerSecond)), about(s.Seconds), megabytes(s.Bytes))
+		t.row(strings.ReplaceAll(s.Stage, "_", " "), examples, text.Count(int(s.PerSecond)), about(s.Seconds),
+			megabytes(s.Bytes))
 	}
 	t.row("all", "", "", about(e.Seconds), megabytes(e.Bytes))
 	var b strings.Builder

@@ -195,7 +195,7 @@ func writeInspection(w io.Writer, in *inspection) error {
 		}
 	}
 	if o := in.Output; o != nil {
-		b.WriteString("\n" + wrapText("", fmt.Sprintf("There is no linear last layer, and so no posterior. The output %s [N,%d] can be calibrated as it is: with temperature scaling, smoothing and matrix scaling, thresholds, prediction sets, drift and reports, but without mf0, logit variances and leverage, and with scores of unfamiliarity from its probabilities alone.",
+		b.WriteString("\n" + wrapText("", fmt.Sprintf("There is no linear last layer, and so no posterior. The output %s [N,%d] can be calibrated as it is: with temperature scaling, smoothing and matrix scaling, thresholds, prediction sets, drift and reports, but without mf0, logit variances and leverage, and with an OOD score from its probabilities alone.",
 			printable(o.LogitsTensor), o.Logits)))
 	}
 	if in.Next != "" {

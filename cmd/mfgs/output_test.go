@@ -303,7 +303,8 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 			"table": "",
 		} {
 			var b bytes.Buffer
-			if err := newPredictionWriter(format, &b, nil, headOf(multi), nil).close(); err != nil || b.String() != want {
+			err := newPredictionWriter(format, &b, nil, headOf(multi), nil).close()
+			if err != nil || b.String() != want {
 				t.Errorf("%s: %v, written %q, want %q", format, err, b.String(), want)
 			}
 		}

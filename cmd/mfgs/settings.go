@@ -111,7 +111,7 @@ func headSettings() []setting {
 			func(c *calibration.Config) any { return &c.Head.Kind }},
 		{&cli.StringFlag{Name: "fix", Category: headFlags, Usage: "`NAME=VALUE,…` make inputs of the model constants, such as a sample rate or a switch for training"},
 			func(c *calibration.Config) any { return &c.Head.Fix }},
-		{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` input of the last linear layer; with --head, what scores of unfamiliarity may use"},
+		{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` input of the last linear layer; with --head, what OOD scores may use"},
 			func(c *calibration.Config) any { return &c.Head.Features }},
 		{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` output of the last linear layer; with --head, of probabilities or scores"},
 			func(c *calibration.Config) any { return &c.Head.Logits }},

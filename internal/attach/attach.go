@@ -43,7 +43,7 @@ func Open(ctx context.Context, b *bundle.Bundle, path string, spec *preprocess.S
 	if a.Model, err = openModel(ctx, b, path); err != nil {
 		return nil, err
 	}
-	fixed, err := a.Model.Fix(b.Manifest.Head.Fix)
+	fixed, err := head.Fix(a.Model, b.Manifest.Head.Fix)
 	if err == nil {
 		a.Model = fixed
 		a.Head, err = FindHead(a.Model, b.Manifest.Head)

@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -168,6 +169,9 @@ func metadata(b *bundle.Bundle, method fuse.Method) map[string]string {
 			"mfgs.temperatures.ood.act": number(m.Temperatures.OOD.Act),
 			"mfgs.temperatures.ood.ens": number(m.Temperatures.OOD.Ens),
 		})
+	}
+	if m.Head.Fix != "" {
+		all[head.FixedKey] = m.Head.Fix
 	}
 	if len(m.Labels) > 0 {
 		labels, _ := json.Marshal(m.Labels) // strings always can be

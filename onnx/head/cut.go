@@ -20,8 +20,8 @@ const (
 )
 
 // Cut returns a model with two outputs: the head's features, [N,d], and its logits, [N,K], both
-// float32. Without features there is only the second. Operators are appended if the tensors have another type or shape, and operators that the
-// two do not need are removed. It panics if h was not found in m.
+// float32. Without features there is only the second. Operators are appended if the tensors have another type
+// or shape, and operators that the two do not need are removed. It panics if h was not found in m.
 func Cut(m *onnx.Model, h *Head) (*onnx.Model, error) {
 	if h.model != m {
 		panic("head: Cut with the head of another model")
@@ -62,7 +62,7 @@ func (h *Head) AddLogits(b *build.Builder) string {
 // name of the result.
 func (h *Head) AddFeatures(b *build.Builder) string {
 	if h.Missing {
-		return addMissing(b, h.affine.shares[0].add(b, CutFeatures+"_given"), CutFeatures)
+		return h.addMissing(b, h.affine.shares[0].add(b, CutFeatures+"_given"), CutFeatures)
 	}
 	if len(h.affine.shares) == 1 {
 		return h.affine.shares[0].add(b, CutFeatures)

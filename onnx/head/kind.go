@@ -16,31 +16,6 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Kind says where logits come from: from a linear layer, which [Find] looks for, or from an output that the model
-// computes in any other way, such as a forest's probabilities.
-type Kind string
-
-const (
-	Linear Kind = ""
-	// None is an output of which only its numbers can say whether they are the others' kind: see [Head.As].
-	None             Kind = "none"
-	Probabilities    Kind = "probabilities"     // the logits are their logarithms, or log p/(1-p) for a sigmoid each
-	LogProbabilities Kind = "log-probabilities" // they are the logits
-	Scores           Kind = "scores"            // such as margins of a support vector machine: they are the logits
-)
-
-// Kinds are those without a linear layer.
-var Kinds = []Kind{None, Probabilities, LogProbabilities, Scores}
-
-// Validate reports an unknown kind.
-func (k Kind) Validate() error {
-	if k == Linear || slices.Contains(Kinds, k) {
-		return nil
-	}
-	return option.Errorf("%s %.70q: want %s, %s, %s or %s", option.Kind, string(k), None, Probabilities,
-		LogProbabilities, Scores)
-}
-
 // Floors of what logarithms are taken of, and of logarithms: a model's float32 does not tell a probability nearer to 0
 // or 1 from it.
 const (
@@ -118,16 +93,11 @@ const missingOpset = 9
 
 // addMissing appends operators that replace missing values (NaN) among columns [N,d] by 0, and append to them whether
 // each is missing: [N,2d]. A distance of Mahalanobis is then the same as if their mean took their place.
-func addMissing(b *build.Builder, x, name string) string {
+func (h *Head) addMissing(b *build.Builder, x, name string) string {
 	is := b.Add("IsNaN", x, name+"_missing")
-	zero := b.Names.Fresh("mfgs_number")
-	b.Consts = append(b.Consts, &onnxpb.Tensor{Name: &zero, DataType: proto.Int32(int32(tensor.Float32)), FloatData: []float32{0}})
-	there := b.Names.Fresh(name + "_there")
-	b.Nodes = append(b.Nodes, &onnxpb.Node{OpType: proto.String("Where"), Name: &there, Input: []string{is, zero, x}, Output: []string{there}})
-	both := b.Names.Fresh(name + "_both")
+	there := h.node(b, "Where", []string{is, h.scalar(b, tensor.Float32, 0), x}, name+"_there")
 	flags := b.Add("Cast", is, name+"_flags", onnxpb.IntAttribute("to", int64(tensor.Float32)))
-	b.Nodes = append(b.Nodes, &onnxpb.Node{OpType: proto.String("Concat"), Name: &both, Input: []string{there, flags}, Output: []string{both},
-		Attribute: []*onnxpb.Attribute{onnxpb.IntAttribute("axis", 1)}})
+	both := h.node(b, "Concat", []string{there, flags}, name+"_both", onnxpb.IntAttribute("axis", 1))
 	return b.Rows(both, tensor.Float32, name)
 }
 
@@ -282,19 +252,21 @@ func (h *Head) addNonlinear(b *build.Builder) string {
 		if h.width > 1 {
 			yes = h.binary(b, "Sub", yes, no, CutLogits+"_odds")
 		} else {
-			out := b.Names.Fresh(CutLogits + "_both")
-			b.Nodes = append(b.Nodes, &onnxpb.Node{OpType: proto.String("Concat"), Name: &out, Input: []string{no, yes},
-				Output: []string{out}, Attribute: []*onnxpb.Attribute{onnxpb.IntAttribute("axis", 1)}})
-			yes = out
+			yes = h.node(b, "Concat", []string{no, yes}, CutLogits+"_both", onnxpb.IntAttribute("axis", 1))
 		}
 	}
 	return b.Rows(yes, tensor.Float64, CutLogits)
 }
 
 func (h *Head) binary(b *build.Builder, op, x, y, name string) string {
-	out := b.Add(op, x, name)
-	last := b.Nodes[len(b.Nodes)-1]
-	last.Input = append(last.Input, y)
+	return h.node(b, op, []string{x, y}, name)
+}
+
+// node appends a node with several inputs, and returns its output.
+func (h *Head) node(b *build.Builder, op string, in []string, out string, attributes ...*onnxpb.Attribute) string {
+	out = b.Names.Fresh(out)
+	b.Nodes = append(b.Nodes,
+		&onnxpb.Node{OpType: &op, Name: &out, Input: in, Output: []string{out}, Attribute: attributes})
 	return out
 }
 

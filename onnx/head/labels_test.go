@@ -74,7 +74,8 @@ func TestAMeanOfOneProbabilityIsPassed(t *testing.T) {
 		m.Graph.Input = []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, frames, 4)}
 		return m
 	}
-	if _, h := parsed(t, model(1)); h.FeaturesTensor != "x" || h.Features != 4 || h.Logits != 3 || h.Link != layer.Sigmoid {
+	_, h := parsed(t, model(1))
+	if h.FeaturesTensor != "x" || h.Features != 4 || h.Logits != 3 || h.Link != layer.Sigmoid {
 		t.Errorf("the head %+v, want the layer before the mean", h)
 	}
 	m, err := onnx.Parse("two", onnxtest.Marshal(t, model(2)))

@@ -1,8 +1,10 @@
 package head
 
 import (
+	"slices"
+
 	"github.com/mfgs/mfgs/calibrate/layer"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/internal/option"
 )
 
 // Options says where to look for the head. The zero value tries every output of the model.
@@ -13,8 +15,8 @@ type Options struct {
 	Logits string `yaml:"logits,omitempty"`
 	// Output is the name of the output to search back from; "" tries all. Logits overrides it.
 	Output string `yaml:"output,omitempty"`
-	// Fix are inputs to make constants before the search, see [onnx.Model.Fix]. Find takes a model that has been fixed.
-	Fix onnx.Fixed `yaml:"fix,omitempty"`
+	// Fix are inputs to make constants before the search, see [Fix]. Find takes a model that has been fixed.
+	Fix string `yaml:"fix,omitempty"`
 	// Kind, unless it is Linear, takes an output as it is instead of looking for a linear layer. Features then names a
 	// tensor that scores may use, and Logits the tensor to take.
 	Kind Kind `yaml:"kind,omitempty"`
@@ -23,6 +25,31 @@ type Options struct {
 	Link layer.Link `yaml:"link,omitempty"`
 	// Approximate allows an operator that is not linear between layer and logits; "" allows none.
 	Approximate Approximation `yaml:"approximation,omitempty"`
+}
+
+// Kind says where logits come from: from a linear layer, which [Find] looks for, or from an output that the model
+// computes in any other way, such as a forest's probabilities.
+type Kind string
+
+const (
+	Linear Kind = ""
+	// None is an output of which only its numbers can say whether they are the others' kind: see [Head.As].
+	None             Kind = "none"
+	Probabilities    Kind = "probabilities"     // the logits are their logarithms, or log p/(1-p) for a sigmoid each
+	LogProbabilities Kind = "log-probabilities" // they are the logits
+	Scores           Kind = "scores"            // such as margins of a support vector machine: they are the logits
+)
+
+// Kinds are those without a linear layer.
+var Kinds = []Kind{None, Probabilities, LogProbabilities, Scores}
+
+// Validate reports an unknown kind.
+func (k Kind) Validate() error {
+	if k == Linear || slices.Contains(Kinds, k) {
+		return nil
+	}
+	return option.Errorf("%s %.70q: want %s, %s, %s or %s", option.Kind, string(k), None, Probabilities,
+		LogProbabilities, Scores)
 }
 
 // Approximation names a nonlinearity that may be ignored.

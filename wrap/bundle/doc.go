@@ -58,7 +58,7 @@
 //	  tail                     operators between the layer and the model's output   (1) (2)
 //	  approximation            relu, or left out: see below                         (1) (2)
 //	  fix                      inputs of the model that were made constants, as in
-//	                           "sr=16000,state=0": see the method Fix of a model     –  (2)
+//	                           "sr=16000,state=0": see Fix of package head            –  (2)
 //	  missing                  true: features are columns and flags, see below       –  (2)
 //	  nonlinear, kind          true, and probabilities, log-probabilities or scores:
 //	                           there is no linear layer, see below                   –  (2)
@@ -178,13 +178,13 @@
 // = 1 and for K independent labels if K ≥ 2; one-vs-rest, σ(a_k) / Σ_j σ(a_j). There are C = K classes, or two
 // for a single logit, of which the second has the probability that increases with it; labels has C names.
 //
-// head.nonlinear is true where the logits come from no linear layer. head.kind then says what they are of the
-// tensor head.logits: the logarithms of its probabilities, of which none counts as less than 2⁻²⁴, or log p/(1-p) for
-// the links sigmoid and one-vs-rest; a single number p is that of the second of two classes; with log-probabilities and
-// scores, the numbers themselves, of log-probabilities at least -104. head.feature_dim may be 0, without head.features;
-// there is a dataset train only with features. covariance, structure, damping, mean_field, temperatures.nll and
-// temperatures.ood, and curvature are left out. temperatures.smoothing is ε > 0: log(p + ε), with the softmax p of the
-// logits, takes their place in the methods ts and matrix.
+// head.nonlinear is true where the logits come from no linear layer. head.kind then says what they are of the tensor
+// head.logits: the logarithms of its probabilities, of which none counts as less than 2^-24, or log p/(1-p) for the
+// links sigmoid and one-vs-rest; a single number p is that of the second of two classes; with log-probabilities and
+// scores, the numbers themselves, of log-probabilities at least -104. head.feature_dim may be 0, without
+// head.features; there is a dataset train only with features. covariance, structure, damping, mean_field,
+// temperatures.nll and temperatures.ood, and curvature are left out. temperatures.smoothing is ε > 0: log(p + ε), with
+// the softmax p of the logits, takes their place in the methods ts and matrix.
 //
 // head.missing is true where head.features is an input with a table's columns. The features are then these columns,
 // with 0 in the place of NaN, followed by as many numbers that are 1 where there was a NaN, and 0 elsewhere.
@@ -245,7 +245,8 @@
 //	kron       V         [D,K]    variance of logit k for each (Q_Aᵀφ)²_i, ≥ 0
 //	kron       leverage  [D]      1/(λ_A + δ), ≥ 0
 //
-// Without a linear layer there are none of these. With matrix scaling, covariances and variances are those of the mapped logits, Ma+b with
+// Without a linear layer there are none of these. With matrix scaling, covariances and variances are those of the
+// mapped logits, Ma+b with
 // M = diag(scale) + left right, and there are also, with R = min(K, 32) for softmax heads of at most
 // 2,048 logits and otherwise 0,
 //

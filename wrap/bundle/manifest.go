@@ -16,7 +16,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/text"
-	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
@@ -158,8 +157,8 @@ type Head struct {
 	// logits are exactly φW + b.
 	Approximation head.Approximation `yaml:"approximation,omitempty" json:"approximation,omitempty"`
 
-	// Fix are inputs of the model that were made constants, see [onnx.Model.Fix].
-	Fix onnx.Fixed `yaml:"fix,omitempty" json:"fix,omitempty"`
+	// Fix are inputs of the model that were made constants, see [head.Options].
+	Fix string `yaml:"fix,omitempty" json:"fix,omitempty"`
 
 	// Kind says what the logits are of without a linear layer, and is empty with one and for precomputed logits.
 	Kind head.Kind `yaml:"kind,omitempty" json:"kind,omitempty"`

@@ -78,9 +78,6 @@ func (s Settings) Validate() error {
 	if s.Prior != nil && s.KeepClass {
 		return option.Errorf("%s and %s exclude each other: the frequencies of classes change which is predicted", option.Prior, option.KeepClass)
 	}
-	if err := s.Head.Fix.Validate(); err != nil {
-		return option.Errorf("head: %w", err)
-	}
 	if err := s.validateKind(); err != nil {
 		return option.Errorf("head: %w", err)
 	}

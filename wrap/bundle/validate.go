@@ -214,7 +214,6 @@ func (c *checks) head(m *Manifest) {
 	h := &m.Head
 	c.nested("head", h.Validate())
 	c.nested("head.kind", h.Kind.Validate())
-	c.nested("head.fix", h.Fix.Validate())
 	c.that(h.Fix == "" || m.Model != nil, "head.fix needs a model")
 	c.that(h.Kind != head.None && (h.Nonlinear && m.Model != nil) == (h.Kind != head.Linear),
 		"head.kind is %.70q, want what the logits are of without a linear layer, and only there", string(h.Kind))

@@ -119,7 +119,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if err := cfg.Expect.checkModel(cfg.Model, model.SHA256()); err != nil {
 		return err
 	}
-	if model, err = model.Fix(cfg.Head.Fix); err != nil {
+	if model, err = head.Fix(model, cfg.Head.Fix); err != nil {
 		return fmt.Errorf("%s: %w", cfg.Model, err)
 	}
 	h, err := head.Find(model, cfg.Head)
@@ -347,7 +347,7 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	}
 	if in.cut != nil {
 		r.Head = attach.Describe(in.cut.Head)
-		r.Head.Fix = in.cut.Model.Fixed()
+		r.Head.Fix = in.cut.Model.Metadata()[head.FixedKey]
 		m := in.cut.Model.Info()
 		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
 		r.Gathered = !in.cut.Model.SelfContained()

@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
@@ -41,7 +42,7 @@ func weightsOf(path string, h bundle.Head) weights {
 		if err != nil {
 			return nil, nil, err
 		}
-		if model, err = model.Fix(h.Fix); err != nil {
+		if model, err = head.Fix(model, h.Fix); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
 		found, err := attach.FindHead(model, h)

@@ -1,4 +1,4 @@
-package onnx
+package head
 
 import (
 	"encoding/binary"
@@ -13,25 +13,68 @@ import (
 
 	"github.com/mfgs/mfgs/internal/onnx/graph"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Fixed names inputs that are made constants, and the number or truth value that all of their elements have:
-// NAME=VALUE,NAME=VALUE.
-type Fixed string
+// FixedKey is the key of what was fixed among the metadata of the model that [Fix] returns.
+const FixedKey = "mfgs.fixed"
 
-// Validate reports what cannot be read.
-func (f Fixed) Validate() error {
-	_, err := f.values()
-	return err
+const (
+	maxFixed  = 1 << 24 // elements of a fixed input
+	maxStored = 1 << 10 // bytes of one that is stored, not computed
+	maxNested = 200     // of branches in branches
+)
+
+// Fix returns a model with inputs made constants. fixed names them, and the number or truth value that all of their
+// elements have: NAME=VALUE,NAME=VALUE; "" returns m. Where an If depends on nothing else, the branch that is taken is
+// put in its place, however deep: a sample rate, or a switch for training, then selects the graph that the search for a
+// head sees. One axis of an input may be open: it has the length of the first axis of the first input that is left, the
+// examples. Errors name the input, what it is, and what was given. The file of the model is unchanged, and so is its
+// SHA256.
+func Fix(m *onnx.Model, fixed string) (*onnx.Model, error) {
+	values, err := fixedValues(fixed)
+	if err != nil || len(values) == 0 {
+		return m, err
+	}
+	pb := onnxpb.Shallow(m.Proto())
+	g := onnxpb.Shallow(pb.GetGraph())
+	pb.Graph = g
+	g.Input, g.Node, g.Initializer = slices.Clone(g.Input), slices.Clone(g.Node), slices.Clone(g.Initializer)
+	x := &fixer{g: g, names: m.View().Names(), opset: m.Opset()}
+	given := m.Inputs()
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		at := slices.IndexFunc(given, func(v onnx.ValueInfo) bool { return v.Name == name })
+		if at < 0 {
+			var names []string
+			for _, v := range given {
+				names = append(names, v.Name)
+			}
+			return nil, fmt.Errorf("fixed input %.70q: the model has no input of that name, only %s", name, strings.Join(names, ", "))
+		}
+		left := slices.DeleteFunc(slices.Clone(given), func(v onnx.ValueInfo) bool { return values[v.Name] != "" })
+		if len(left) == 0 {
+			return nil, fmt.Errorf("fixed input %q: no input is left", name)
+		}
+		if err := x.fix(given[at], values[name], left[0]); err != nil {
+			return nil, fmt.Errorf("fixed input %q: %w", name, err)
+		}
+	}
+	g.Node = append(x.made, g.Node...)
+	pb.MetadataProps = append(slices.Clip(pb.MetadataProps), &onnxpb.Entry{Key: proto.String(FixedKey), Value: &fixed})
+	derived, err := m.Derive(pb)
+	if err != nil {
+		return nil, err
+	}
+	return splice(derived)
 }
 
-func (f Fixed) values() (map[string]string, error) {
+func fixedValues(fixed string) (map[string]string, error) {
 	values := map[string]string{}
-	if f == "" {
+	if fixed == "" {
 		return values, nil
 	}
-	for _, part := range strings.Split(string(f), ",") {
+	for _, part := range strings.Split(fixed, ",") {
 		name, value, ok := strings.Cut(part, "=")
 		switch {
 		case !ok || name == "" || value == "":
@@ -44,53 +87,6 @@ func (f Fixed) values() (map[string]string, error) {
 	return values, nil
 }
 
-const (
-	maxFixed  = 1 << 24 // elements of a fixed input
-	maxNested = 200     // of branches in branches
-)
-
-// Fix returns the model with inputs made constants. Where an If depends on nothing else, the branch that is taken is
-// put in its place, however deep: a sample rate, or a switch for training, then selects the graph that the search for a
-// head sees. One axis of an input may be open: it has the length of the first axis of the first input that is left, the
-// examples. Errors name the input, what it is, and what was given. The file of the model is unchanged, and so is its
-// SHA256.
-func (m *Model) Fix(f Fixed) (*Model, error) {
-	values, err := f.values()
-	if err != nil || len(values) == 0 {
-		return m, err
-	}
-	pb := onnxpb.Shallow(m.pb)
-	g := onnxpb.Shallow(pb.GetGraph())
-	pb.Graph = g
-	g.Input, g.Node, g.Initializer = slices.Clone(g.Input), slices.Clone(g.Node), slices.Clone(g.Initializer)
-	x := &fixer{g: g, names: m.View().Names(), opset: m.Opset()}
-	given := m.Inputs()
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		at := slices.IndexFunc(given, func(v ValueInfo) bool { return v.Name == name })
-		if at < 0 {
-			var names []string
-			for _, v := range given {
-				names = append(names, v.Name)
-			}
-			return nil, fmt.Errorf("fixed input %.70q: the model has no input of that name, only %s", name, strings.Join(names, ", "))
-		}
-		left := slices.DeleteFunc(slices.Clone(given), func(v ValueInfo) bool { _, fixed := values[v.Name]; return fixed })
-		if len(left) == 0 {
-			return nil, fmt.Errorf("fixed input %q: no input is left", name)
-		}
-		if err := x.fix(given[at], values[name], left[0]); err != nil {
-			return nil, fmt.Errorf("fixed input %q: %w", name, err)
-		}
-	}
-	g.Node = append(x.made, g.Node...)
-	fixed, err := m.Derive(pb)
-	if err != nil {
-		return nil, err
-	}
-	fixed.fixed = f
-	return fixed.splice()
-}
-
 // fixer replaces inputs of a graph.
 type fixer struct {
 	g     *onnxpb.Graph
@@ -100,7 +96,7 @@ type fixer struct {
 }
 
 // fix makes an input a constant. batch is the input whose first axis counts the examples.
-func (x *fixer) fix(in ValueInfo, value string, batch ValueInfo) error {
+func (x *fixer) fix(in onnx.ValueInfo, value string, batch onnx.ValueInfo) error {
 	raw, err := elementOf(in.Type, value)
 	if err != nil {
 		return err
@@ -124,7 +120,7 @@ func (x *fixer) fix(in ValueInfo, value string, batch ValueInfo) error {
 	}
 	x.g.Input = slices.DeleteFunc(x.g.Input, func(v *onnxpb.ValueInfo) bool { return v.GetName() == in.Name })
 	typ := proto.Int32(int32(in.Type))
-	if open < 0 && elements*int64(len(raw)) < spanMin {
+	if open < 0 && elements*int64(len(raw)) < maxStored {
 		data := slices.Repeat(raw, int(elements))
 		x.g.Initializer = append(x.g.Initializer,
 			&onnxpb.Tensor{Name: proto.String(in.Name), Dims: dims, DataType: typ, RawData: data})
@@ -148,8 +144,9 @@ func (x *fixer) fix(in ValueInfo, value string, batch ValueInfo) error {
 
 // opened computes a shape whose open axis has the length of the first axis of a tensor.
 func (x *fixer) opened(dims []int64, open int, batch string) string {
-	length := x.node("Gather", x.names.Fresh("mfgs_examples"),
-		[]string{x.node("Shape", x.names.Fresh("mfgs_shape"), []string{batch}), x.integers([]int64{0})}, onnxpb.IntAttribute("axis", 0))
+	all := x.node("Shape", x.names.Fresh("mfgs_shape"), []string{batch})
+	length := x.node("Gather", x.names.Fresh("mfgs_examples"), []string{all, x.integers([]int64{0})},
+		onnxpb.IntAttribute("axis", 0))
 	var parts []string
 	if before := dims[:open]; len(before) > 0 {
 		parts = append(parts, x.integers(before))
@@ -214,7 +211,7 @@ func elementOf(t tensor.Type, value string) ([]byte, error) {
 }
 
 // splice puts the branch that is taken in the place of each If whose condition is a constant.
-func (m *Model) splice() (*Model, error) {
+func splice(m *onnx.Model) (*onnx.Model, error) {
 	for range maxNested {
 		pb, changed := spliced(m)
 		if !changed {
@@ -229,11 +226,11 @@ func (m *Model) splice() (*Model, error) {
 }
 
 // spliced replaces all such nodes of the main graph once.
-func spliced(m *Model) (*onnxpb.Model, bool) {
+func spliced(m *onnx.Model) (*onnxpb.Model, bool) {
 	in := m.View().Infer()
 	var which []*onnxpb.Node
 	taken := map[*onnxpb.Node]*onnxpb.Graph{}
-	for _, n := range m.pb.GetGraph().GetNode() {
+	for _, n := range m.Proto().GetGraph().GetNode() {
 		if n.Op() != "If" || len(n.GetInput()) != 1 || !in.Get(n.In(0)).Constant {
 			continue
 		}
@@ -252,7 +249,7 @@ func spliced(m *Model) (*onnxpb.Model, bool) {
 	if len(which) == 0 {
 		return nil, false
 	}
-	pb := onnxpb.Shallow(m.pb)
+	pb := onnxpb.Shallow(m.Proto())
 	g := onnxpb.Shallow(pb.GetGraph())
 	pb.Graph = g
 	g.Initializer = slices.Clone(g.Initializer)
@@ -280,7 +277,8 @@ func spliced(m *Model) (*onnxpb.Model, bool) {
 		for i, out := range n.GetOutput() {
 			if out != "" {
 				op := "Identity"
-				nodes = append(nodes, &onnxpb.Node{OpType: &op, Input: []string{branch.GetOutput()[i].GetName()}, Output: []string{out}})
+				from := branch.GetOutput()[i].GetName()
+				nodes = append(nodes, &onnxpb.Node{OpType: &op, Input: []string{from}, Output: []string{out}})
 			}
 		}
 	}
