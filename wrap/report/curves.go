@@ -253,7 +253,9 @@ func (v *view) scores(i int, set bench.OODResult) figure {
 	if 1+i < len(all.Counts) {
 		c.Series = []chart.Series{
 			series(0, chart.Series{Name: v.kind() + ", n = " + text.Count(all.N[0]), Tone: chart.Grey, Kind: chart.Bars}),
-			series(1+i, chart.Series{Name: name(set.Name) + ", n = " + text.Count(all.N[1+i]), Tone: chart.Red, Kind: chart.Steps}),
+			series(1+i, chart.Series{
+				Name: name(set.Name) + ", n = " + text.Count(all.N[1+i]), Tone: chart.Red, Kind: chart.Steps,
+			}),
 		}
 		for b := range all.Counts[0] {
 			t.Rows = append(t.Rows, cells(fmt.Sprintf("%.4g", all.Edges[b]), fmt.Sprintf("%.4g", all.Edges[b+1]),

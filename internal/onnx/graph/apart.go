@@ -9,8 +9,8 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
-// Apart returns a subgraph whose names can stand beside those taken, which it adds its own to. A name that is taken gets
-// the prefix of a scope. Names of the graph around it stay.
+// Apart returns a subgraph whose names can stand beside those taken, which it adds its own to. A name that is taken
+// gets the prefix of a scope. Names of the graph around it stay.
 func Apart(g *onnxpb.Graph, scope string, taken *onnxpb.Namer) *onnxpb.Graph {
 	own, renamed := map[string]bool{}, map[string]string{}
 	define(g, own)
