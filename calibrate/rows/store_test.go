@@ -276,6 +276,11 @@ func FuzzOpen(f *testing.F) {
 	data, edges := stored(f, examples(3, 4, BlockSize), &end)
 	f.Add(data)
 	f.Add(data[:edges[1]+7])
+	bare := examples(3, 4, BlockSize)
+	bare.Features = nil
+	without, ends := stored(f, bare, &end)
+	f.Add(without)
+	f.Add(without[:ends[1]+7])
 	f.Add([]byte(strings.Repeat("\x00", 16)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := opened(data)
@@ -295,7 +300,7 @@ func FuzzOpen(f *testing.F) {
 		// Complete blocks are continued, and can be read again.
 		again := bytes.NewBuffer(bytes.Clone(data[:s.Size()]))
 		w := s.Append(again)
-		if s.Features() > 0 && Block(s.Next()) < MaxBlocks {
+		if s.Logits() > 0 && Block(s.Next()) < MaxBlocks {
 			more := &Batch{N: 1, Positions: []int{s.Next()}, Features: make([]float32, s.Features()),
 				Logits: make([]float32, s.Logits())}
 			if err := w.Add(more); err != nil {
@@ -311,4 +316,47 @@ func FuzzOpen(f *testing.F) {
 			t.Errorf("%v: %d examples, want %d and an end", err, whole.Len(), got.N)
 		}
 	})
+}
+
+// What has logits alone, such as the outputs of a forest, is stored like any other.
+func TestAStoreMayHaveNoFeatures(t *testing.T) {
+	t.Parallel()
+	want := examples(positions(100, 100+2*BlockSize)...)
+	want.Features = nil
+	data, edges := stored(t, want, &end)
+	s, err := opened(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Features() != 0 || s.Logits() != 2 || s.Len() != want.N || s.Fingerprint() != "f00d" {
+		t.Errorf("%d features, %d logits, %d examples, fingerprint %q", s.Features(), s.Logits(), s.Len(), s.Fingerprint())
+	}
+	same := func(got *Batch, n int) bool {
+		of := want.Slice(0, n)
+		return got.N == n && len(got.Features) == 0 && slices.Equal(got.Logits, of.Logits) &&
+			slices.Equal(got.Labels, of.Labels) && slices.Equal(got.Targets, of.Targets) &&
+			slices.Equal(got.Positions, of.Positions)
+	}
+	if !same(all(t, s), want.N) {
+		t.Error("other examples came")
+	}
+	// Cut off in any segment, the complete blocks are left, and the rest is appended to the same bytes.
+	for i, at := range edges[1 : len(edges)-1] {
+		s, err := opened(data[:at+1])
+		if err != nil || s.End() != nil || s.Features() != 0 {
+			t.Fatalf("cut at %d: %v, end %v", at, err, s.End())
+		}
+		if got := all(t, s); got.N == 0 || !same(got, got.N) {
+			t.Errorf("cut after block %d: %d examples", i, got.N)
+		}
+		again := bytes.NewBuffer(bytes.Clone(data[:s.Size()]))
+		w := s.Append(again)
+		addFrom(t, w, want, s.Next())
+		if err := w.End(end); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(again.Bytes(), data) {
+			t.Errorf("continued after block %d: other bytes", i)
+		}
+	}
 }

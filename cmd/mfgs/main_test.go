@@ -24,6 +24,8 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/install"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/models"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -169,6 +171,14 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	// sameanswers ROWS LINES: output of rows equals predictions as JSON lines, except for input.
 	"sameanswers": func(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(sameAnswers(ts.ReadFile(args[0]), ts.ReadFile(args[1])))
+	},
+	// forest CLASSES DIR [NAME...]: a forest without a linear last layer, with class names if there are some, as
+	// model.onnx, tables of examples train.csv, val.csv, test.csv and, without labels, ood.csv, and the probabilities
+	// for val.csv, expected.npy, and other ones, other.npy.
+	"forest": func(ts *testscript.TestScript, neg bool, args []string) {
+		classes, err := strconv.Atoi(args[0])
+		ts.Check(err)
+		ts.Check(writeForest(ts.MkAbs(args[1]), classes, args[2:]))
 	},
 	// features FILE N SEED [nan|targets]: precomputed features of a synthetic network, with a NaN, or with targets of a
 	// multi-label head.
@@ -350,6 +360,39 @@ func writeTensors(spec, path string) error {
 		b.Write(append(line, '\n'))
 	}
 	return os.WriteFile(path, b.Bytes(), 0o666)
+}
+
+// writeForest writes what the command forest describes.
+func writeForest(dir string, classes int, names []string) error {
+	f := onnxtest.NewForest(classes)
+	files := map[string][]byte{"model.onnx": f.File(13, names...)}
+	for i, name := range []string{"train", "val", "test", "ood"} {
+		x, labels := f.Draw(uint64(21+i), 200)
+		switch name {
+		case "val":
+			var p, other []float32
+			for _, v := range f.Probabilities(x) {
+				p, other = append(p, float32(v)), append(other, float32(v+1)/2)
+			}
+			files["expected.npy"] = wraptest.NPY(wraptest.ArrayOf(p, 200, classes))
+			files["other.npy"] = wraptest.NPY(wraptest.ArrayOf(other, 200, classes))
+		case "ood":
+			for j := range x {
+				x[j] *= 5
+			}
+			labels = nil
+		}
+		files[name+".csv"] = onnxtest.ForestCSV(x, labels)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeFeatures writes 6 random features, logits of a linear layer of 3 classes, and labels drawn from its softmax at

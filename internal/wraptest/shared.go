@@ -151,7 +151,8 @@ func EqualsTheFormulas(t *testing.T, p *wrap.Predictor, oracle CutNetwork, input
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := oracle.Formulas.PredictFeatures(rows.Columns[0], rows.Columns[1])
+		of := rows.Rows()
+		want, err := oracle.Formulas.PredictFeatures(of.Features, of.Logits)
 		if err != nil {
 			t.Fatal(err)
 		}

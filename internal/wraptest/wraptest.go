@@ -243,6 +243,9 @@ func (a Array) bytes() []byte {
 // ArrayOf makes an array of a slice.
 func ArrayOf(data any, dims ...int) Array { return Array{data, dims} }
 
+// NPY makes an .npy file of an array.
+func NPY(a Array) []byte { return a.bytes() }
+
 // NPZ makes an .npz file of arrays by name.
 func NPZ(t testing.TB, arrays map[string]Array) []byte {
 	t.Helper()

@@ -2,6 +2,7 @@ package head
 
 import (
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
 // Find refuses any graph with a one-line *UnsupportedError, or returns a head at which Cut succeeds.
@@ -67,6 +69,75 @@ func FuzzFindHead(f *testing.F) {
 		}
 		if _, err := Cut(m, h); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// Find with a kind refuses any graph with a one-line *UnsupportedError, or returns a head without a layer at which Cut
+// succeeds, and which has each kind that does not contradict its numbers.
+func FuzzFindOutput(f *testing.F) {
+	models := map[string][]byte{}
+	for _, path := range onnxtest.FixturePaths(f) {
+		if path != "external.onnx" { // cannot be read from memory
+			models[path] = onnxtest.Fixture(f, path)
+			f.Add(path, "", string(Probabilities), false, []byte{})
+		}
+	}
+	for _, classes := range []int{2, 4} {
+		path := fmt.Sprintf("forest of %d", classes)
+		models[path] = onnxtest.Marshal(f, onnxtest.NewForest(classes).Model(13, nil,
+			[]*onnxpb.Node{onnxtest.ZipMap("probabilities", "maps", classes)}, onnxtest.Maps("maps", tensor.Int64)))
+		for _, kind := range Kinds {
+			f.Add(path, "", string(kind), true, []byte{})
+			f.Add(path, "Gather", string(kind), false, []byte{9, 1, 0, 3, 0, 1, 0, 0, 6, 0, 0, 255})
+		}
+	}
+	paths := slices.Sorted(maps.Keys(models))
+	operators := slices.Concat(slices.Sorted(maps.Keys(graph.Ops)), slices.Sorted(maps.Keys(steps)),
+		slices.Sorted(maps.Keys(graph.Lowerings)))
+	f.Fuzz(func(t *testing.T, fixture, ops, kind string, features bool, edits []byte) {
+		var assignable []string
+		for _, op := range strings.Split(ops, " ") {
+			assignable = append(assignable, oneOf(operators, op))
+		}
+		pb := onnxtest.Unmarshal(t, models[oneOf(paths, fixture)])
+		for ; len(edits) >= 4; edits = edits[4:] {
+			edit(pb.Graph, assignable, edits[0], int(edits[1]), int(edits[2]), edits[3])
+		}
+		m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
+		if err != nil {
+			return
+		}
+		o := Options{Kind: Kind(kind)}
+		if features {
+			o.Features = m.Inputs()[0].Name
+		}
+		if o.Kind == Linear {
+			return
+		}
+		h, err := Find(m, o)
+		if err != nil {
+			var u *UnsupportedError
+			if !errors.As(err, &u) || u.Reason == "" || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("not an *UnsupportedError of one line: %v", err)
+			}
+			return
+		}
+		if !h.Nonlinear || h.Bias || h.Kind != o.Kind || h.Logits < 1 || h.Link == "" || h.LogitsTensor == "" ||
+			(h.Features > 0) != features || h.Labels != nil && len(h.Labels) != h.Classes() {
+			t.Fatalf("impossible head %+v", h)
+		}
+		for _, kind := range Kinds {
+			as, err := h.As(kind)
+			if err != nil {
+				if strings.Contains(err.Error(), "\n") {
+					t.Fatalf("not of one line: %v", err)
+				}
+				continue
+			}
+			if _, err := Cut(m, as); err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
 		}
 	})
 }

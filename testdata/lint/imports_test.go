@@ -65,7 +65,7 @@ var imports = map[string][]string{
 	"internal/measure":   {"calibrate", "calibrate/..."},
 	"internal/source":    {"calibrate/rows", "featurize", "featurize/dataset", "internal/synthetic", "wrap/bundle"},
 	"internal/synthetic": {"featurize/dataset"},
-	"internal/wraptest":  {"calibrate", "calibrate/...", "featurize", "internal/attach", "models", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/calibration"},
+	"internal/wraptest":  {"calibrate", "calibrate/...", "featurize", "internal/attach", "internal/onnx/onnxpb", "internal/onnx/onnxtest", "models", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/calibration"},
 
 	"wrap":                          {"calibrate/...", "featurize/...", "internal/...", "onnx/...", "wrap/bundle", "wrap/internal/*"},
 	"wrap/calibration":              {"calibrate", "calibrate/...", "featurize", "featurize/...", "internal/...", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/internal/*"},

@@ -16,17 +16,15 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Fixtures is the folder of the models in testdata.
+// Fixtures is the folder of the models in testdata; "" for a test binary that runs elsewhere, as in scripts.
 var Fixtures = func() string {
-	for dir := "."; ; dir = filepath.Join("..", dir) {
+	for dir := "."; len(dir) < 100; dir = filepath.Join("..", dir) {
 		fixtures := filepath.Join(dir, "testdata", "onnx")
 		if _, err := os.Stat(fixtures); err == nil {
 			return fixtures
 		}
-		if len(dir) > 100 {
-			panic("onnxtest: no testdata/onnx in the folders above")
-		}
 	}
+	return ""
 }()
 
 // FunctionFixtures is the folder of fixtures with functions.
