@@ -2,7 +2,9 @@
 
 Each model has a line in WORK/results.jsonl; the last line of an id counts. A model is `wrapped` if inspect finds a head of
 the right size, calibrate and predict run without flags about the head, and the cut model's logits are those of the
-original on the same inputs.
+original on the same inputs. Where a model is rightly refused, calibrate and predict are tried with `--head none`: its
+`output` is then `calibrated`, if the logits are those that follow from the original's output on the same inputs, or
+`refused` with a reason.
 """
 
 import argparse
@@ -26,6 +28,13 @@ EXAMPLES, FEW, LARGE = (25, 13), (7, 5), 20e6
 # differently shifts a whole quantisation step in all later layers.
 TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "int8": 5e-2}
 QUICK = 1000  # weights from which on the Kronecker structure is asked for
+BATCH = 8  # examples that the original is run on at a time
+# What mfgs takes a kind of output for without a head, and the least probability that it takes the logarithm of.
+KINDS = {"probabilities": "probabilities", "log probabilities": "log-probabilities", "logits": "scores", "shifted logits": "scores",
+         "negative log probabilities": "scores"}
+LEAST = 2.0**-24
+EXACT = 1e-4  # from which on calibrate --expected warns of a probability
+SHOWN = ("op", "features", "classes", "inspect_s", "calibrate_s", "predict_s", "difference", "spread", "output", "kind", "library")
 SECONDS = {"inspect": 120, "calibrate": 1800, "predict": 600}
 
 
@@ -72,27 +81,37 @@ def pictures(i, n, rng):
     return field if i["channels_last"] else field.transpose(0, 3, 1, 2)
 
 
-def original(path, data):
-    """The original model's outputs by Python's onnxruntime: a list of arrays, with maps as rows."""
+def constants(session, data, fix):
+    """The inputs that are not data, by their VALUE in NAME=VALUE,…: name → array for a batch of n examples."""
+    values = dict(part.split("=") for part in fix.split(",")) if fix else {}
+    kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+    inputs = [i for i in session.get_inputs() if i.name not in data]
+    return lambda n: {i.name: np.full([d if isinstance(d, int) else n for d in i.shape], values[i.name], kinds[i.type]) for i in inputs}
+
+
+def original(path, data, fix=""):
+    """The original model's outputs by Python's onnxruntime: a list of arrays, with maps as rows. Outputs that have no
+    row for each example, such as a state, are left out."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    others = constants(session, data, fix)
     first = session.get_inputs()[0].shape
     fixed = first[0] if first and isinstance(first[0], int) else None
     n = len(next(iter(data.values())))
-    step = fixed or 8
+    step = fixed or BATCH
     rows = None
     for start in range(0, n, step):
         feed = {k: v[start:start + step] for k, v in data.items()}
         count = len(next(iter(feed.values())))
         if fixed and count < fixed:
             feed = {k: np.concatenate([v, np.repeat(v[-1:], fixed - count, 0)]) for k, v in feed.items()}
-        out = [o for o in session.run(None, feed)]
+        out = session.run(None, {**feed, **others(max(count, fixed or 0))})
         out = [np.array([[row[k] for k in sorted(row)] for row in o]) if isinstance(o, list) else np.asarray(o) for o in out]
-        out = [o[:count] if o.ndim and len(o) >= count else o for o in out]
-        rows = out if rows is None else [np.concatenate([a, b]) if a.ndim else a for a, b in zip(rows, out)]
-    return rows
+        out = [o[:count] if o.ndim and len(o) >= count else None for o in out]
+        rows = out if rows is None else [np.concatenate([a, b]) if a is not None and b is not None else None for a, b in zip(rows, out)]
+    return [o for o in rows if o is not None]
 
 
 def wanted(rows, meta):
@@ -159,7 +178,7 @@ def difference(z, out, meta):
         s = log_sigmoid(z)
         mine = s - np.log(np.exp(s).sum(1, keepdims=True))
     else:
-        mine = log_softmax(z)
+        mine = log_softmax(z)[:, -p.shape[1]:]  # one probability is that of the second class
     if mine.shape != p.shape:
         return np.inf
     if meta.get("precision") == "int8":  # the probabilities themselves are multiples of 1/256, or stand behind such steps
@@ -179,6 +198,18 @@ def command(mfgs, words, folder):
     panic = next((line for line in lines if line.startswith(("panic:", "fatal error:", "SIG"))), None)
     error = panic or next((line for line in reversed(lines) if "warning" not in line), "")
     return p.returncode, p.stdout, error, round(time.time() - start, 2)
+
+
+def output_logits(out, meta):
+    """The logits that an output has without a head."""
+    if meta["outputs"] == "log probabilities":
+        return np.maximum(out, -104)
+    if meta["outputs"] != "probabilities":
+        return out
+    yes, no = np.log(np.maximum(out, LEAST)), np.log(np.maximum(1 - out, LEAST))
+    if out.shape[1] == 1:
+        return np.hstack([no, yes])
+    return yes - no if meta["link"] == "multilabel" else yes
 
 
 def examples(folder, meta, rng):
@@ -213,7 +244,8 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
     """The result of one model: a dict for results.jsonl, or None if it is postponed."""
     model = folder / "model.onnx"
     r = dict(id=meta["id"])
-    status, out, error, r["inspect_s"] = command(mfgs, ["inspect", "--json", model], folder)
+    fix = ["--fix", meta["fix"]] if "fix" in meta else []
+    status, out, error, r["inspect_s"] = command(mfgs, ["inspect", *fix, "--json", model], folder)
     try:
         found = json.loads(out)
     except ValueError:
@@ -221,7 +253,8 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
     if not found["supported"]:
         if status != 1:
             return dict(r, result="failed", reason=f"inspect: unsupported, yet exit {status}")
-        return dict(r, result="refused", reason=found["reason"])
+        r.update(result="refused", reason=found["reason"])
+        return without_head(mfgs, folder, meta, found["output"], r, threads) if meta["refuse"] and not inspect_only else r
     if status != 0:
         return dict(r, result="failed", reason=f"inspect: supported, yet exit {status}: {error}")
     head = found["head"]
@@ -240,7 +273,7 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
         scratch = Path(scratch)
         train, held_out, y = examples(folder, meta, rng)
         n = len(next(iter(held_out.values())))
-        rows = wanted(original(model, held_out), meta)
+        rows = wanted(original(model, held_out, meta.get("fix", "")), meta)
         if not np.isfinite(rows).all():
             return dict(r, result="failed", reason="the original's own outputs are not finite")
         y = labels(rows, meta, rng) if y is None else y
@@ -250,7 +283,7 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
         structure = ["--structure", "kron"] if head["feature_dim"] * head["classes"] > 500 else []
         for damping in "rel:1", "1":
             status, out, error, r["calibrate_s"] = command(mfgs, [
-                "calibrate", *structure, "--model", model, "--train", scratch / "train.npz", "--val", scratch / "val.npz",
+                "calibrate", *structure, *fix, "--model", model, "--train", scratch / "train.npz", "--val", scratch / "val.npz",
                 "--out", scratch / "bundle", "--no-model", "--damping", damping, "--no-install", "--threads", threads], scratch)
             if "absolute --damping" not in error:  # as it is where random weights make a softmax of 0 and 1
                 break
@@ -275,6 +308,101 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
     if r["difference"] > limit:
         return dict(r, result="wrong head", reason=f"logits differ by {r['difference']} of the largest, where {limit} is allowed")
     return dict(r, result="wrapped", reason="")
+
+
+def without_head(mfgs, folder, meta, offered, r, threads):
+    """The result r of a model that was rightly refused, with what --head none makes of its output; offered is what
+    inspect says of it."""
+    model = folder / "model.onnx"
+    link = ["--link", "sigmoid"] if meta["link"] == "multilabel" else []
+    fix = ["--fix", meta["fix"]] if "fix" in meta else []
+    status, out, error, _ = command(mfgs, ["inspect", "--head", "none", *link, *fix, "--json", model], folder)
+    try:
+        found = json.loads(out)
+    except ValueError:
+        return dict(r, result="failed", reason=f"inspect --head none: exit {status}: {error}")
+    if status != (0 if found["supported"] else 1) or found["supported"] != (offered is not None):
+        return dict(r, result="failed", reason=f"inspect --head none: exit {status}, supported {found['supported']}, and inspect offers {offered}")
+    if not found["supported"]:
+        return dict(r, output="refused: " + found["reason"])
+    if meta["inputs"][0].get("file") == "":
+        return dict(r, result="failed", reason="inspect --head none: accepted, and there are no examples to check it with")
+
+    rng = np.random.default_rng(7)
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = Path(scratch)
+        train, held_out, y = examples(folder, meta, rng)
+        n = len(next(iter(held_out.values())))
+        rows = wanted(original(model, held_out, meta.get("fix", "")), meta)
+        if not np.isfinite(rows).all():
+            return dict(r, result="failed", reason="the original's own outputs are not finite")
+        np.savez(scratch / "val.npz", **held_out, labels=labels(rows, meta, rng) if y is None else y)
+        library, expected = None, []
+        if (folder / "library.npy").exists():
+            library = np.load(folder / "library.npy")[len(next(iter(train.values()))):][:n]
+            if meta["outputs"] == "probabilities":
+                np.save(scratch / "library.npy", library)
+                expected = ["--expected", scratch / "library.npy"]
+        run = ["--model", model, "--json", "--no-install", "--threads", threads]
+        if meta.get("together"):  # both run the same batches
+            run += ["--batch", BATCH]
+        first = ""
+        for kind in "none", KINDS[meta["outputs"]]:  # where the first examples do not show what they are, mfgs asks for it
+            how = ["--head", kind, *link, *fix]
+            status, out, error, r["calibrate_s"] = command(
+                mfgs, ["calibrate", *run, *how, "--val", scratch / "val.npz", *expected, "--out", scratch / "bundle", "--no-model"], scratch)
+            if status not in (0, 1):
+                return dict(r, result="failed", reason=f"calibrate --head {kind}: exit {status}: {error}")
+            if status == 0:
+                break
+            first = first or "refused: " + error.removeprefix("mfgs: ").removeprefix("val: ").replace(f"{scratch}/", "")
+        else:
+            return dict(r, output=first)
+        report = json.loads(out)
+        status, out, error, r["predict_s"] = command(mfgs, ["predict", *run, "--bundle", scratch / "bundle", scratch / "val.npz"], scratch)
+        if status != 0:
+            return dict(r, result="failed", reason=f"predict, after calibrate --head {kind}: exit {status}: {error}")
+        predictions = json.loads(out)["predictions"]
+    r["flags"], r["kind"] = " ".join(how), report["head"]["kind"]
+    wrong = wrong_output(predictions, rows, meta, r)
+    if library is not None and not wrong:
+        warned = any(w.startswith("expected:") for w in report["warnings"]) if expected else None
+        wrong = wrong_library(rows, library, warned, meta, r)
+    return dict(r, result="wrong output", reason=wrong) if wrong else dict(r, output="calibrated")
+
+
+def wrong_output(predictions, rows, meta, r):
+    """What is wrong with predictions of a model whose output is rows, or "". Records the differences in r."""
+    if r["kind"] != KINDS[meta["outputs"]]:
+        return f"taken for {r['kind']}, and it is {meta['outputs']}"
+    if len(predictions) != len(rows):
+        return f"predict: {len(predictions)} predictions for {len(rows)} examples"
+    z = np.array([p["logits"] for p in predictions], np.float64).reshape(len(rows), -1)
+    p = np.array([p["probabilities"] for p in predictions], np.float64)
+    if not (np.isfinite(z).all() and np.isfinite(p).all() and (p >= 0).all()):
+        return "predict: numbers that are not finite"
+    if meta["link"] != "multilabel" and not np.allclose(p.sum(1), 1, atol=1e-5):
+        return "predict: probabilities that do not add up to 1"
+    if "names" in meta and any(p.get("class_name", meta["names"][p["class"]]) != meta["names"][p["class"]] for p in predictions):
+        return f"class names {sorted({p['class_name'] for p in predictions})}, want {meta['names']}"
+    want = output_logits(rows, meta)
+    if z.shape != want.shape:
+        return f"logits {list(z.shape)}, want {list(want.shape)}"
+    scale = max(np.abs(want).max(), 1e-12)
+    r["difference"] = float(f"{max(np.abs(z - want).max() / scale, difference(z, rows, meta)):.2g}")
+    r["spread"] = float(f"{np.abs(np.roll(z, 1, 0) - want).max() / scale:.2g}")
+    limit = TOLERANCE[meta.get("precision", "float32")]
+    return f"logits differ from those of the output by {r['difference']} of the largest, where {limit} is allowed" if r["difference"] > limit else ""
+
+
+def wrong_library(rows, library, warned, meta, r):
+    """What is wrong where a file's numbers are compared with its library's, or ""; warned says whether --expected warned."""
+    off = np.abs(rows - library).max(1)
+    r["library"] = dict(differ=int((off > EXACT).sum()), of=len(rows), most=float(f"{off.max():.2g}"))
+    says = f"{r['library']['differ']} of {len(rows)} examples differ from the library by up to {r['library']['most']}"
+    if warned is not None and warned != bool(r["library"]["differ"]):
+        return f"--expected {'warns' if warned else 'does not warn'}, and {says}"
+    return f"{says}, and the notes do not say so" if r["library"]["differ"] and "exporter" not in meta else ""
 
 
 def main():
@@ -314,8 +442,7 @@ def main():
             f.write(json.dumps(dict(r, mfgs=version)) + "\n")
         expected = as_expected(r, meta)
         wrong += not expected
-        print(("" if expected else "!! ") + f"{r['id']}: {r['result']} {r['reason'][:400]} "
-              + " ".join(f"{k}={r[k]}" for k in ("op", "features", "classes", "inspect_s", "calibrate_s", "predict_s", "difference", "spread") if k in r),
+        print(("" if expected else "!! ") + f"{r['id']}: {r['result']} {r['reason'][:400]} " + " ".join(f"{k}={r[k]}" for k in SHOWN if k in r),
               flush=True)
         if r["result"] == "wrapped" and meta["bytes"] > args.free * 1e6:
             for f in folder.iterdir():

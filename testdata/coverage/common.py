@@ -41,6 +41,10 @@ def notes(source, features, classes, inputs, link="softmax", refuse="", outputs=
               probabilities, negative log probabilities, or class; in more, smoothing and scale are transformations of probabilities
     refuse    why refusing it is right; empty if it must be wrapped
     linear    in more: true if a model to be refused is linear nevertheless
+    fix       in more: the inputs that are no data, and their values, as for --fix
+    together  in more: true if the numbers of an example depend on the other examples of its batch
+    exporter  in more: what the exported file computes otherwise than its library
+    names     in more: the classes, as the library names them
     inputs    list of image(), tokens(), … below
     """
     return dict(source=source, features=features, classes=classes, link=link, outputs=outputs,

@@ -17,6 +17,7 @@ from onnxscript import FLOAT, script
 from onnxscript import opset18 as op18
 from skl2onnx import to_onnx
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.neural_network import MLPClassifier
@@ -407,12 +408,12 @@ def skl_float():
     return FloatTensorType([None, X])
 
 
-def hummingbird(name, make, classes=4, features=X, **more):
+def hummingbird(name, make, classes=4, features=X, how=None, **more):
     def build(folder):
         import torch
         from hummingbird.ml import convert
         x, y = sklearn_data(classes)
-        network = convert(make().fit(x, y), "torch").model
+        network = convert(make().fit(x, y), "torch", extra_config=how or {}).model
         torch.onnx.export(network, (torch.from_numpy(x[:4]),), str(folder / "model.onnx"), dynamo=False, opset_version=17, input_names=["x"],
                           output_names=["label", "probabilities"], dynamic_axes={n: {0: "batch"} for n in ("x", "label", "probabilities")})
         if classes == 2:
@@ -446,7 +447,7 @@ def cases():
         by_hand("two-groups", group_of_groups, refuse="two softmaxes of five classes: two labels per example"),
         by_hand("views-mean-of-softmaxes", averaged_views, refuse="a mean of two softmaxes is not the softmax of a linear layer", **views),
         by_hand("views-mean-of-logits", averaged_view_logits, **views),
-        by_hand("columns", columns, classes=4),
+        by_hand("columns", columns, classes=4, linear=True, refuse="an output for each class, split off after the softmax"),
         by_hand("one-hot", one_hot, refuse="the output is one-hot: only the predicted class"),
         by_hand("near-another-sum", another_sum, refuse="divided by the sum of another layer's exponentials"),
         by_hand("near-softmax-of-examples", softmax_of_examples, refuse="normalised over the examples of a batch, not over the classes"),
@@ -456,9 +457,9 @@ def cases():
         by_hand("near-weighed", weighed, refuse="each probability has its own weight, and they do not sum to one"),
         by_hand("near-scales-of-classes", prototypes(scales_of_classes), refuse="quadratic in the features: each class has its own scale"),
         by_hand("near-sigmoid-of-distance", prototypes(sigmoid_of_distance), refuse="no softmax follows: terms common to all classes do not cancel"),
-        by_hand("near-mean-of-examples", mean_of_examples, refuse="the subtracted value depends on the other examples of the batch"),
+        by_hand("near-mean-of-examples", mean_of_examples, together=True, refuse="the subtracted value depends on the other examples of the batch"),
         by_hand("near-euclidean", euclidean, refuse="exponentials divided by their Euclidean norm"),
-        by_hand("near-product-with-sum", product_with_sum, refuse="exponentials times their sum"),
+        by_hand("near-product-with-sum", product_with_sum, outputs="logits", refuse="exponentials times their sum"),
         ml_save("ml-alone-softmax", linear_classifier("SOFTMAX"), classes=4),
         ml_save("ml-alone-none", linear_classifier("NONE"), classes=4, outputs="logits"),
         ml_save("ml-alone-logistic", linear_classifier("LOGISTIC"), classes=4, link="sigmoids"),
@@ -472,13 +473,18 @@ def cases():
         sklearn("zipmap-columns-MLP", mlp, features=12, options=dict(zipmap="columns")),
         sklearn("zipmap-columns-MLP-binary", mlp, 2, features=12, options=dict(zipmap="columns")),
         sklearn("zipmap-columns-scaler", lambda: make_pipeline(StandardScaler(), lr()), options=dict(zipmap="columns")),
-        sklearn("linear-SVC", lambda: SVC(kernel="linear", probability=False), refuse="a support vector machine votes over pairs of classes"),
+        sklearn("linear-SVC", lambda: SVC(kernel="linear", probability=False), outputs="logits", refuse="a support vector machine votes over pairs of classes"),
         sklearn("quadratic-discriminant", QuadraticDiscriminantAnalysis, options=dict(zipmap=False),
                 refuse="quadratic in the inputs: each class has its own covariance"),
-        sklearn("one-vs-one", lambda: OneVsOneClassifier(lr()), refuse="votes over pairs of classes"),
+        sklearn("one-vs-one", lambda: OneVsOneClassifier(lr()), outputs="logits", refuse="votes over pairs of classes"),
         hummingbird("logistic-regression", lr, link="normalised sigmoids"),
         hummingbird("logistic-regression-binary", lr, 2),
         hummingbird("multilayer-perceptron", mlp, features=12),
+        hummingbird("forest", lambda: RandomForestClassifier(8, max_depth=4, random_state=0), how=dict(tree_implementation="gemm"),
+                    refuse="a forest of trees, written as products of matrices"),
+        hummingbird("boosting", lambda: GradientBoostingClassifier(n_estimators=8, random_state=0), how=dict(tree_implementation="gemm"),
+                    refuse="a sum of trees, written as products of matrices"),
+        hummingbird("boosting-binary", lambda: GradientBoostingClassifier(n_estimators=8, random_state=0), 2, refuse="a sum of trees, written as look-ups"),
         hummingbird("scaler-logistic-regression", lambda: make_pipeline(StandardScaler(), lr()), link="normalised sigmoids"),
     ]
 

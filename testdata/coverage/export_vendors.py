@@ -26,7 +26,8 @@ import onnxruntime
 from PIL import Image, ImageDraw, ImageFont
 from sklearn.datasets import load_sample_images
 
-from common import Case, arguments, given, image, notes, numbers, run
+from check import constants
+from common import Case, arguments, given, notes, run
 
 VERSIONS = {p: version(p) for p in ("onnx", "onnxruntime", "opencv-python-headless", "pillow")}
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mfgs-coverage"
@@ -74,7 +75,7 @@ def wrapped(id, package, file, weight, classes, prepare, link="softmax", outputs
     def build(folder):
         shutil.copy(package.file(file), folder / "model.onnx")
         d = np.prod(shapes(folder / "model.onnx")[weight], dtype=int).item() // classes
-        arrays, right, says = prepare(package, Model(folder / "model.onnx"))
+        arrays, right, says = prepare(package, Model(folder / "model.onnx", more.get("fix", "")))
         if right is not None:
             arrays = {**arrays, "labels": np.asarray(right)}
         np.savez(folder / "inputs.npz", **arrays)
@@ -83,10 +84,13 @@ def wrapped(id, package, file, weight, classes, prepare, link="softmax", outputs
 
 
 def shapes(path):
-    """Constant tensor → dimensions."""
-    graph = onnx.load(str(path)).graph
-    return {**{w.name: w.dims for w in graph.initializer},
-            **{n.output[0]: n.attribute[0].t.dims for n in graph.node if n.op_type == "Constant"}}
+    """Constant tensor → dimensions, those in branches included."""
+    out, graphs = {}, [onnx.load(str(path)).graph]
+    for graph in graphs:
+        out.update({w.name: w.dims for w in graph.initializer})
+        out.update({n.output[0]: n.attribute[0].t.dims for n in graph.node if n.op_type == "Constant"})
+        graphs += [a.g for n in graph.node for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
+    return out
 
 
 def refused(id, package, file, why):
@@ -96,19 +100,31 @@ def refused(id, package, file, why):
     return Case(f"vendors/{id}", build)
 
 
+def voices(id, package, file, why, weight, fix, samples, **more):
+    """A detector of voices in chunks of audio, with fixed other inputs, that is refused and its output tried."""
+    def build(folder):
+        shutil.copy(package.file(file), folder / "model.onnx")
+        features = np.prod(shapes(folder / "model.onnx")[weight], dtype=int).item()
+        arrays, says = chunks(Model(folder / "model.onnx", fix), samples)
+        np.savez(folder / "inputs.npz", **arrays)
+        return notes(source(package), [features], 1, given("inputs.npz"), link="sigmoid", outputs="probabilities", refuse=why, fix=fix, says=says, **more)
+    return Case(f"vendors/{id}", build)
+
+
 def source(package):
     return f"{package.name} {package.version}, {package.registry}"
 
 
 class Model:
-    """The original file in Python's onnxruntime, one example at a time."""
+    """The original file in Python's onnxruntime, one example at a time; fix gives all other inputs than the first."""
 
-    def __init__(self, path):
+    def __init__(self, path, fix=""):
         self.session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         self.input = self.session.get_inputs()[0].name
+        self.others = constants(self.session, [self.input], fix)(1)
 
     def __call__(self, x):
-        return np.concatenate([self.session.run(None, {self.input: x[i:i + 1]})[0] for i in range(len(x))])
+        return np.concatenate([self.session.run(None, {self.input: x[i:i + 1], **self.others})[0] for i in range(len(x))])
 
 
 def same(ours, theirs, tolerance=1e-4):
@@ -295,19 +311,43 @@ def tumor(package, model):
     return {model.input: arrays}, None, f"crops of scikit-learn's sample images, which are not scans: classes {sorted(set(p.argmax(1).tolist()))}"
 
 
+def voice(rng, seconds, pauses=True):
+    """A tone like a voice, at 16 kHz: eight harmonics of a pitch that varies."""
+    t = np.arange(int(seconds * 16000)) / 16000
+    pitch = rng.uniform(90, 260) * (1 + 0.1 * np.sin(2 * np.pi * rng.uniform(2, 5) * t))
+    tone = sum(np.sin(2 * np.pi * h * np.cumsum(pitch) / 16000) / h for h in range(1, 9))
+    return tone * (np.sin(2 * np.pi * rng.uniform(1.5, 4) * t) > -0.3) if pauses else tone
+
+
 def smart_turn(package, model):
     theirs = load(package.file("pipecat/audio/turn/smart_turn/_whisper_features.py"), "whisper_features")
     rng, x = np.random.default_rng(7), []
     t = np.arange(8 * 16000) / 16000
     for _ in range(N):
-        pitch = rng.uniform(90, 260) * (1 + 0.1 * np.sin(2 * np.pi * rng.uniform(2, 5) * t))
-        voice = sum(np.sin(2 * np.pi * h * np.cumsum(pitch) / 16000) / h for h in range(1, 9)) * (np.sin(2 * np.pi * rng.uniform(1.5, 4) * t) > -0.3)
+        tone = voice(rng, 8)
         end = int(rng.uniform(2, 8) * 16000)
-        sound = np.where(np.arange(len(t)) < end, voice, 0) * 0.1 + rng.normal(size=len(t)) * 0.002
+        sound = np.where(np.arange(len(t)) < end, tone, 0) * 0.1 + rng.normal(size=len(t)) * 0.002
         x.append(theirs.compute_whisper_log_mel_features(sound.astype(np.float32), do_normalize=True))
     arrays = np.stack(x).astype(np.float32)
     p = model(arrays)
     return {model.input: arrays}, None, f"voice-like tones with pauses, through the package's own features: {p.min():.3f} to {p.max():.3f}"
+
+
+def chunks(model, samples):
+    """Chunks of audio, of voice-like tones of any loudness in noise."""
+    rng, x = np.random.default_rng(9), []
+    for _ in range(N):
+        tone = voice(rng, 1, pauses=False)
+        begin = int(rng.integers(len(tone) - samples))
+        x.append(tone[begin:begin + samples] * 10 ** rng.uniform(-3, -0.5) + rng.normal(size=samples) * 10 ** rng.uniform(-4, -1))
+    arrays = np.stack(x).astype(np.float32)
+    p = model(arrays)
+    return {model.input: arrays}, f"chunks of {samples} samples of voice-like tones in noise: {p.min():.3f} to {p.max():.3f}"
+
+
+def without_branches(package, model):
+    arrays, says = chunks(model, 576)
+    return arrays, None, says
 
 
 def wake(width):
@@ -320,7 +360,10 @@ def wake(width):
 
 def cases():
     detector, step = "a detector: boxes and their classes", "one character per step along the line, not one label per example"
-    branches = "two networks in the branches of an If, selected by the sample rate; recurrent over audio chunks"
+    branches = ("two networks in the branches of an If, selected by the sample rate; with that rate fixed, another If, which tests a shape, follows "
+                "the last layer")
+    inline = "If_0_then_branch__Inline_0__decoder.decoder.2.weight"
+    start, legacy = "sr=16000,state=0", "sr=16000,h=0,c=0"
     return [
         wrapped("magika", MAGIKA, "magika/models/standard_v3_3/model.onnx", "jax2tf_get_logits_/Const_24:0", 214, magika),
         wrapped("rapidocr-onnxruntime-direction", RAPID, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx", "fc_0.w_0", 2, rapidocr),
@@ -338,9 +381,13 @@ def cases():
         refused("ddddocr", DDDD, "ddddocr/common.onnx", step),
         refused("ddddocr-detection", DDDD, "ddddocr/common_det.onnx", detector),
         refused("nudenet", NUDE, "nudenet/320n.onnx", detector),
-        refused("silero-vad", SILERO, "silero_vad/data/silero_vad.onnx", branches),
-        refused("silero-vad-sequence", SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx", "one probability per audio chunk, not per example"),
-        refused("vad-web-silero", VAD, "dist/silero_vad_legacy.onnx", branches),
+        wrapped("silero-vad-without-branches", SILERO, "silero_vad/data/silero_vad_op18_ifless.onnx", "model.decoder.decoder.2.weight", 1,
+                without_branches, link="sigmoid", fix=start),
+        voices("silero-vad", SILERO, "silero_vad/data/silero_vad.onnx", branches, inline, start, 576, linear=True),
+        voices("silero-vad-sequence", SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx", "one probability per audio chunk, not per example",
+               "output.weight", "h=0,c=0", 576, together=True),
+        voices("vad-web-silero", VAD, "dist/silero_vad_legacy.onnx", branches, "model.decoder.decoder.1.weight", legacy, 512, linear=True),
+        voices("vad-web-silero-v5", VAD, "dist/silero_vad_v5.onnx", branches, inline, start, 576, linear=True),
     ]
 
 

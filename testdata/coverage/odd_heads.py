@@ -149,7 +149,7 @@ def cases():
                                   refuse="a mean of softmaxes over tokens is not the softmax of a linear layer"),
         # Views
         "views-mean-of-logits": dict(make=lambda: Views(lambda a, b: (a + b) / 2), inputs=picture, features=[D, 2 * D], classes=K),
-        "views-mean-of-softmaxes": dict(make=lambda: Views(lambda a, b: (a.softmax(1) + b.softmax(1)) / 2), inputs=picture, features=D, classes=K,
+        "views-mean-of-softmaxes": dict(make=lambda: Views(lambda a, b: (a.softmax(1) + b.softmax(1)) / 2), inputs=picture, features=D, classes=K, outputs="probabilities",
                                         refuse="a mean of two softmaxes is not the softmax of a linear layer"),
         # What only looks linear
         "excited": net(Excited, refuse="each logit is multiplied by a gate that depends on the features"),

@@ -2,7 +2,7 @@
 
 Rows of models without a result under WORK are kept from the existing document, and marked, so that some
 families can be rerun. Fails, and writes nothing, unless there are at least 250 models, 99 % of the linear ones are
-wrapped, every refusal is expected and explained, and no head is wrong.
+wrapped, every refusal is expected and explained, and no head and no output is taken wrongly.
 """
 
 import argparse
@@ -27,6 +27,7 @@ GROUPS = [  # folder of the ids, title
     ("transformers", "transformers"),
     ("keras", "Keras"),
     ("sklearn", "scikit-learn"),
+    ("trees", "Trees, forests, boosting, kernels, neighbours and averages"),
     ("quantized", "Quantised"),
     ("float16", "Half precision"),
     ("optimised", "Optimised by ONNX Runtime"),
@@ -71,27 +72,47 @@ def too_few(rows):
 
 @dataclass
 class Row:
-    """One model: its line in the table and, if it is refused, why."""
+    """One model: its line in the table and, if it is refused, why, and what becomes of its output."""
     line: str
     wrapped: bool
     why: str = ""
     linear: bool = True
     kept: bool = False
+    output: str = ""
+
+    @property
+    def calibrated(self):
+        return self.output.startswith(CALIBRATED)
 
 
-def reason(r):
-    """The refusal as worded by mfgs, without the advice on naming a layer."""
-    return r["reason"].split("; if another layer")[0].replace("|", "\\|")
+def brief(reason):
+    """A refusal as worded by mfgs, without the advice on naming a layer, another output or its kind."""
+    return re.split("; if another|: say whether", reason)[0].replace("|", "\\|")
+
+
+def output(meta, r):
+    """What becomes of the output of a refused model."""
+    if r["result"] != "refused":
+        return f"wrong: {brief(r['reason'])}"
+    if r.get("output") != CALIBRATED:
+        return brief(r.get("output", "not tried"))
+    out = f"{CALIBRATED} as {r['kind']}"
+    if r["flags"] != "--head none":
+        out += f", with `{r['flags']}`"
+    if meta.get("together"):
+        out += "; the numbers of an example depend on the others of its batch"
+    return out + (f"; {OTHERWISE}: {meta['exporter']}" if "exporter" in meta else "")
 
 
 def row(meta, r):
     if r["result"] == "wrapped":
-        cells = f"{r['op']} | {r['features']} → {r['classes']} | {r['link']} | wrapped"
+        cells = f"{r['op']} | {r['features']} → {r['classes']} | {r['link']} | wrapped" + (f", with `--fix {meta['fix']}`" if "fix" in meta else "")
     else:
         shape = f"{meta['features'][-1]} → {meta['classes']}" if meta["classes"] else "–"
-        cells = f"– | {shape} | – | refused: {reason(r)}"
+        cells = f"– | {shape} | – | {'' if r['result'] == 'refused' else 'refused: '}{r['result']}: {brief(r['reason'])}"
     wrapped = r["result"] == "wrapped"
-    return Row(f"| {meta['id']} | {meta['source']} | {cells} |", wrapped, meta["refuse"], wrapped or meta.get("linear", not meta["refuse"]))
+    return Row(f"| {meta['id']} | {meta['source']} | {cells} |", wrapped, meta["refuse"], wrapped or meta.get("linear", not meta["refuse"]),
+               output="" if wrapped else output(meta, r))
 
 
 def kept(path, new):
@@ -102,13 +123,13 @@ def kept(path, new):
     for line in path.read_text().splitlines():
         if line.startswith("## "):
             linear = line == "## " + LINEAR
-        if m := re.match(r"- `([^`]+)`: (.*)\.$", line):
-            why.setdefault(m[1], (m[2], linear))
-        m = re.match(r"\| ([a-z0-9]+/\S+) \| (.*) \| (.*) \| (.*) \| (.*) \| (wrapped|refused: .*?)( †)? \|$", line)
+        if m := re.match(r"\| `([^`]+)` \| (.*?) \| (.*) \|$", line):
+            why[m[1]] = m[2], linear, m[3]
+        m = re.match(r"\| ([a-z0-9]+/\S+) \| (.*) \| (.*) \| (.*) \| (.*) \| (wrapped.*?|refused: .*?)( †)? \|$", line)
         if m and m[1] not in new:
             wrapped = m[6].startswith("wrapped")
-            reason, straight = why.get(m[1], ("", False))
-            rows[m[1]] = Row(line if m[7] else line[:-2] + KEPT + " |", wrapped, reason, wrapped or straight, True)
+            reason, straight, out = why.get(m[1], ("", False, ""))
+            rows[m[1]] = Row(line if m[7] else line[:-2] + KEPT + " |", wrapped, reason, wrapped or straight, True, out)
     return rows
 
 
@@ -131,11 +152,13 @@ def listed_versions(metas, path):
 
 
 UNSUPPORTED = (
-    "These heads are linear, or nearly so, but refused, because no exporter or vendor was found to write them: squared distances from prototypes; classes computed by several "
+    "These heads are linear, or nearly so, but refused, because no exporter or vendor was found to write them: an output for each class, split off after the softmax; squared distances from prototypes; classes computed by several "
     "layers, or by a layer and a constant; one logit with several thresholds (CORAL); logits with a time axis before the batch axis; probabilities that are smoothed, clamped, "
     "negated or reordered; and a softmax written in ways that no exporter uses. The error names the operator at which the search stopped. If a linear layer comes before it, "
     "`--features TENSOR --logits TENSOR` selects that layer; otherwise use [precomputed features and logits](data.md#precomputed-features). "
     "[Which rules are needed](../testdata/coverage/rules.md) is measured too.")
+CALIBRATED = "calibrated"
+OTHERWISE = "the export computes something else than the library"
 RIGHT, LINEAR = "Correctly refused", "Linear, but refused"
 
 
@@ -143,6 +166,10 @@ def document(metas, results, failed, rows, versions):
     program = " and ".join(sorted({r.get("mfgs", "of an unknown version") for r in results.values()}))
     n, wrapped, linear = count(rows)
     old = sum(r.kept for r in rows.values())
+    refused = [r for r in rows.values() if not r.wrapped]
+    taken = sum(r.calibrated for r in refused)
+    otherwise = sum(OTHERWISE in r.output for r in refused)
+    wrong = [i for i, r in rows.items() if r.output.startswith("wrong")]
     differences = sorted(r["difference"] for i, r in results.items() if "difference" in r and "precision" not in metas[i])
     out = [
         "# What mfgs can wrap",
@@ -150,10 +177,12 @@ def document(metas, results, failed, rows, versions):
         f"Generated by `testdata/coverage/table.py`; rows without{KEPT} measured with mfgs {program}.",
         "",
         f"This page lists {n} classifiers written by current exporters. According to their library or author, {linear} have a linear last layer; {wrapped} of these "
-        f"({wrapped / linear:.1%}) are wrapped without flags. The other {n - linear} have none and are refused, for the reasons below. Of all {n}, which include "
-        f"detectors, forests and mixtures, {wrapped / n:.1%} are wrapped. No wrong head was accepted.",
+        f"({wrapped / linear:.1%}) are wrapped without flags for the head. The other {n - linear} have none and are refused, for the reasons below. "
+        f"[`--head none`](guide.md#models-without-a-linear-last-layer) calibrates the output of {taken} of the {len(refused)} refused models. Of all {n}, which include "
+        f"detectors, forests and mixtures, {wrapped / n:.1%} are wrapped, and {(wrapped + taken) / n:.1%} are wrapped or have their output calibrated. No wrong head was accepted"
+        + (", and no wrong numbers." if not wrong else f". Wrong numbers were accepted of {len(wrong)}: " + ", ".join(f"`{i}`" for i in wrong) + "."),
         "",
-        "Every file is checked in three steps:",
+        "Every file is checked in these steps:",
         "",
         "- `mfgs inspect` finds a head with the numbers of features and classes that the library or the author states.",
         "- `mfgs calibrate`, without flags for the head (larger heads with the Kronecker structure, which is faster), and `mfgs predict` run: on random inputs"
@@ -162,22 +191,28 @@ def document(metas, results, failed, rows, versions):
         " terms common to all classes may differ if they cancel. The largest difference allowed is 1e-3 of the"
         " largest logit in float32, 2e-2 in half precision and 5e-2 for weights with 8 bits or fewer; quantised probabilities may differ by 0.05."
         f" The median in float32 is {differences[len(differences) // 2]:.0e}.",
+        "- If the model is rightly refused, `mfgs calibrate --head none` and `mfgs predict` run, with `--link sigmoid` for labels that do not exclude each other, and `--fix` for"
+        " inputs that are no data. Where the numbers alone do not show what they are, the kind of output is named. The logits must be those of the original's output in Python's"
+        " onnxruntime: the logarithms of probabilities, none below 2⁻²⁴, or the scores themselves, within the same limits.",
+        f"- For trees, forests and the like the numbers of the exporting library are compared too. Where the exported file computes others, as {otherwise} files do, its row"
+        " below says so. `--expected` must warn of other probabilities, and only of these.",
         "",
         f"Versions: {versions}. [testdata/coverage](../testdata/coverage) has the scripts; its README says how to run them.",
         "",
     ]
     if old:
         out += [f"{n - old} of the {n} models were run with this version. The {old} rows marked{KEPT} are from earlier versions.", ""]
-    out += ["| models from | linear | wrapped | refused, not linear | run with this version |", "|---|---|---|---|---|"]
+    out += ["| models from | linear | wrapped | refused, not linear | refused, output calibrated | run with this version |", "|---|---|---|---|---|---|"]
     for folder, title in GROUPS + [("", "all")]:
         mine = {i: r for i, r in rows.items() if i.startswith(folder + "/") or not folder}
         if mine:
             k, w, straight = count(mine)
-            out.append(f"| {title} | {straight} | {w} | {k - straight} | {sum(not r.kept for r in mine.values())} of {k} |")
+            out.append(f"| {title} | {straight} | {w} | {k - straight} | {sum(r.calibrated for r in mine.values())} of {k - w} | {sum(not r.kept for r in mine.values())} of {k} |")
     for title, straight in (RIGHT, False), (LINEAR, True):
         mine = [(i, r) for i, r in sorted(rows.items()) if not r.wrapped and r.linear == straight]
         if mine:
-            out += ["", f"## {title}", ""] + [f"- `{i}`: {r.why}." for i, r in mine]
+            out += ["", f"## {title}", "", "| model | why | output, with `--head none` |", "|---|---|---|"]
+            out += [f"| `{i}` | {r.why} | {r.output or 'not tried'} |" for i, r in mine]
     out += ["", "## Not supported", "", UNSUPPORTED, ""]
     out += ["d → K are the features and classes of the classifier. A network that averages the logits of two classifiers has the features of both.", ""]
     for folder, title in GROUPS:
@@ -187,7 +222,7 @@ def document(metas, results, failed, rows, versions):
         out += [f"## {title}", "", "| model | source | head | d → K | link | result |", "|---|---|---|---|---|---|"]
         out += [rows[i].line for i in mine]
         out.append("")
-        says = [f"- `{i}`: {metas[i]['says']}; the logits of the cut model differ from the file's output by {results[i]['difference']:.0e} of the largest logit."
+        says = [f"- `{i}`: {metas[i]['says']}; the logits{' of the cut model' if rows[i].wrapped else ''} differ from the file's output by {results[i]['difference']:.0e} of the largest logit."
                 for i in mine if i in results and metas[i].get("says") and "difference" in results[i]]
         if says:
             out += ["Inputs, and the predictions of the original models:", ""] + says + [""]
