@@ -155,7 +155,7 @@ func newTuningSet(h layer.Head, logits []float64, s *rows.Batch, labelled bool, 
 	}
 	scaleTo(t.logits, 1/t.unit, logits)
 	t.s2, t.leverage = make([]float64, len(t.logits)), make([]float64, t.n)
-	if !h.Link.Separate() {
+	if !h.Link.Separate() && !h.Nonlinear {
 		t.curves = make([]meanfield.Curve, t.n)
 		parallel.For(t.n, func(first, last int) {
 			for i := first; i < last; i++ {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -58,6 +59,12 @@ func (f *finder) findOutput(o Options) (*Head, error) {
 	if len(found) == 0 {
 		return nil, first
 	}
+	if o.Logits == "" {
+		var err error
+		if found, err = f.joinColumns(found); err != nil {
+			return nil, err
+		}
+	}
 	// A single column beside others is rarely the classes.
 	h := slices.MaxFunc(found, func(a, b *Head) int { return min(a.Logits, 2) - min(b.Logits, 2) })
 	if len(found) > 1 {
@@ -88,6 +95,55 @@ func (f *finder) findOutput(o Options) (*Head, error) {
 	return h.As(o.Kind)
 }
 
+// joinColumns replaces heads of one number each, where they are several, by that of the tensor whose columns they are,
+// as where an export has an output for each class.
+func (f *finder) joinColumns(found []*Head) ([]*Head, error) {
+	var single []*Head
+	whole, same := "", true
+	for _, h := range found {
+		if h.width == 1 {
+			of := f.columnOf(h.LogitsTensor)
+			same = same && (len(single) == 0 || of == whole)
+			whole, single = of, append(single, h)
+		}
+	}
+	if len(single) < 2 {
+		return found, nil
+	}
+	var names []string
+	for _, h := range single {
+		names = append(names, strconv.Quote(h.LogitsTensor))
+	}
+	list := strings.Join(names[:min(len(names), 8)], ", ")
+	if !same || whole == "" {
+		if len(single) < len(found) {
+			return found, nil
+		}
+		return nil, graph.Refuse("several outputs hold one number for each example: %s; choose one of them, or the tensor that holds those of all classes, with %s",
+			list, option.Logits)
+	}
+	h, err := f.rowsOf(whole)
+	if err != nil {
+		return nil, err
+	}
+	h.Evidence = append(h.Evidence, fmt.Sprintf("its columns are the outputs %s", list))
+	return append(slices.DeleteFunc(found, func(h *Head) bool { return h.width == 1 }), h), nil
+}
+
+// columnOf returns the tensor that a tensor is a column of, or "".
+func (f *finder) columnOf(name string) string {
+	for n := f.g.Producer[name]; n != nil; n = f.g.Producer[n.In(0)] {
+		switch n.Op() {
+		case "Identity", "Reshape", "Squeeze", "Unsqueeze", "Cast":
+		case "Slice", "Gather", "Split", "ai.onnx.ml.ArrayFeatureExtractor":
+			return n.In(0)
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
 // missingOpset is the operator set from which on there is IsNaN.
 const missingOpset = 9
 
@@ -113,19 +169,7 @@ func width(v *graph.Value) (int, bool) {
 // rowsOf returns the head of a tensor, past what does not change its numbers.
 func (f *finder) rowsOf(name string) (*Head, error) {
 	start, tail := name, []string{}
-	for n := f.g.Producer[name]; n != nil; n = f.g.Producer[name] {
-		switch n.Op() {
-		case "ai.onnx.ml.ZipMap":
-		case "ai.onnx.ml.ArrayFeatureExtractor": // a column for each class
-			if v := f.in.Get(n.In(1)); !v.Constant || len(v.Data) != 1 {
-				return nil, graph.RefuseAt(n, "%q holds some numbers of %q", start, n.In(0))
-			}
-		default:
-			n = nil
-		}
-		if n == nil {
-			break
-		}
+	for n := f.g.Producer[name]; n != nil && n.Op() == "ai.onnx.ml.ZipMap"; n = f.g.Producer[name] {
 		tail = append([]string{n.GetOpType()}, tail...)
 		name = n.In(0)
 	}
@@ -174,6 +218,9 @@ func (f *finder) rowsOf(name string) (*Head, error) {
 		if names := f.labels(&trail{nodes: []*onnxpb.Node{node}, logits: name}, n); names != nil {
 			return names
 		}
+		if names := f.onlyLabels(n); names != nil {
+			return names
+		}
 		names, _ := named(f.m.Metadata(), n)
 		return names
 	}
@@ -211,7 +258,11 @@ func (h *Head) As(kind Kind) (*Head, error) {
 	}
 	as := *h
 	as.Kind, as.Logits, as.Evidence = kind, h.width, slices.Clone(h.Evidence)
+	const maxOpset = 8 // from which on Max has other types than float, and broadcasts
 	switch {
+	case (kind == Probabilities || kind == LogProbabilities) && h.model.Opset() < maxOpset:
+		return nil, graph.Refuse("%s need operator set %d, and the model has %d: convert it with onnx.version_converter",
+			kind, maxOpset, h.model.Opset())
 	case h.width == 1 && kind == Probabilities:
 		as.Logits = 2
 		if as.Link != layer.Softmax && as.Link != layer.Sigmoid {

@@ -1,10 +1,12 @@
 package head
 
 import (
+	"slices"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -20,33 +22,17 @@ func (f *finder) labels(t *trail, n int) []string {
 		if l := usable(c.Attr("classlabels_strings").GetStrings(), n); l != nil {
 			return l
 		}
-		if l := usable(numerals(c.Attr("classlabels_ints").GetInts()), n); l != nil {
-			return l
+		for _, name := range []string{"classlabels_ints", "classlabels_int64s"} {
+			if l := usable(numerals(c.Attr(name).GetInts()), n); l != nil {
+				return l
+			}
 		}
 	}
 	const far = 1000
 	queue, seen := []string{t.logits}, map[string]bool{t.logits: true}
 	for i := 0; i < len(queue) && i < far; i++ {
 		for _, node := range f.g.Consumers[queue[i]] {
-			var names [][]byte
-			switch node = f.g.Source(node); node.Op() {
-			case "ai.onnx.ml.ZipMap":
-				names = node.Attr("classlabels_strings").GetStrings()
-				if names == nil {
-					names = numerals(node.Attr("classlabels_int64s").GetInts())
-				}
-			case "ai.onnx.ml.ArrayFeatureExtractor":
-				if t := f.g.Consts[node.In(0)]; tensor.Type(t.GetDataType()) == tensor.String && len(t.GetDims()) == 1 {
-					names = t.GetStringData()
-				} else if v := f.in.Get(node.In(0)); v.Constant && (v.Type == tensor.Int64 || v.Type == tensor.Int32) {
-					whole := make([]int64, len(v.Data))
-					for i, x := range v.Data {
-						whole[i] = int64(x)
-					}
-					names = numerals(whole)
-				}
-			}
-			if l := usable(names, n); l != nil {
+			if l := usable(f.namesOf(f.g.Source(node)), n); l != nil {
 				return l
 			}
 			for _, out := range node.GetOutput() {
@@ -58,6 +44,51 @@ func (f *finder) labels(t *trail, n int) []string {
 		}
 	}
 	return nil
+}
+
+// namesOf returns the class names that an operator gives scores, or picks one of.
+func (f *finder) namesOf(node *onnxpb.Node) [][]byte {
+	switch node.Op() {
+	case "ai.onnx.ml.ZipMap":
+		if names := node.Attr("classlabels_strings").GetStrings(); names != nil {
+			return names
+		}
+		return numerals(node.Attr("classlabels_int64s").GetInts())
+	case "ai.onnx.ml.ArrayFeatureExtractor":
+		t := f.g.Consts[node.In(0)]
+		if tensor.Type(t.GetDataType()) == tensor.String && len(t.GetDims()) == 1 {
+			return t.GetStringData()
+		}
+		v := f.in.Get(node.In(0))
+		if !v.Constant || v.Type != tensor.Int64 && v.Type != tensor.Int32 {
+			return nil
+		}
+		whole := make([]int64, len(v.Data))
+		for i, x := range v.Data {
+			whole[i] = int64(x)
+		}
+		return numerals(whole)
+	}
+	return nil
+}
+
+// onlyLabels returns the names of n classes that the operators of the model contain, wherever they are, or nil if they
+// contain none or different ones.
+func (f *finder) onlyLabels(n int) (only []string) {
+	for _, node := range f.m.Proto().GetGraph().GetNode() {
+		lists := [][][]byte{f.namesOf(node), node.Attr("classlabels_strings").GetStrings(),
+			numerals(node.Attr("classlabels_ints").GetInts()), numerals(node.Attr("classlabels_int64s").GetInts())}
+		for _, names := range lists {
+			l := usable(names, n)
+			if l != nil && only != nil && !slices.Equal(l, only) {
+				return nil
+			}
+			if l != nil {
+				only = l
+			}
+		}
+	}
+	return only
 }
 
 // numerals returns integers as names, nil for 0, 1, 2, ….
