@@ -162,7 +162,7 @@ func TestInconsistentNPYFilesAreRefused(t *testing.T) {
 		{"wide float", npy("<f16", "(1,)", ramp(16)), `elements of type "<f16" are not supported`},
 		{"no byte order", npy("|f4", "(4,)", ramp(16)), `elements of type "|f4" are not supported`},
 		{"structured", header("{'descr': [('x', '<f4'), ('y', '<i4', (2,))], 'fortran_order': False, 'shape': (1,)}"), "structured arrays are not supported"},
-		{"fortran", header("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"), "Fortran order; save numpy.ascontiguousarray"},
+		{"fortran", header("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2, 1)}"), "Fortran order; save numpy.ascontiguousarray"},
 		{"missing key", header("{'descr': '<f4', 'shape': (2, 2)}"), `"fortran_order" is missing`},
 		{"double key", header("{'descr': '<f4', 'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"), `"descr" appears twice`},
 		{"unknown key", header("{'descr': '<f4', 'x': 1}"), `unknown key "x"`},
@@ -174,7 +174,40 @@ func TestInconsistentNPYFilesAreRefused(t *testing.T) {
 		path := write(t, t.TempDir(), "x.npy", c.content)
 		t.Run(c.name, func(t *testing.T) { testerr.OneLine(t, readError("npy:"+path, Options{}), path+": ", c.want) })
 	}
-	testerr.OneLine(t, readError("testdata/fortran.npy", Options{}), "Fortran order")
+}
+
+// A matrix in Fortran order, as pandas has it, is read row by row, from any row on.
+func TestMatrixInFortranOrderIsRead(t *testing.T) {
+	t.Parallel()
+	const rows, columns = 5000, 300 // of more than one block
+	data := make([]byte, 0, rows*columns)
+	for j := range columns {
+		for i := range rows {
+			data = append(data, byte(i*7+j*13))
+		}
+	}
+	path := write(t, t.TempDir(), "x.npy",
+		npyHeaded(fmt.Sprintf("{'descr': '|u1', 'fortran_order': True, 'shape': (%d, %d)}", rows, columns), data))
+	for _, first := range []int{0, 4321} {
+		d, err := Open(t.Context(), fmt.Sprintf("%s[%d:]", path, first), Options{Unlabelled: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		n := first
+		examples, _ := all(t, d)
+		for _, e := range examples {
+			for j, x := range e.Inputs[0].Data.([]uint8) {
+				if want := byte(n*7 + j*13); x != want {
+					t.Fatalf("row %d has %d in column %d, want %d", n, x, j, want)
+				}
+			}
+			n++
+		}
+		if n != rows {
+			t.Errorf("%d rows from %d on, want %d", n-first, first, rows-first)
+		}
+	}
 }
 
 // If only one axis is longer than 1, both orders are the same.

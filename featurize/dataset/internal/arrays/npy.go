@@ -91,12 +91,14 @@ type header struct {
 	Type  Type
 	Shape []int
 	Size  int // bytes of the whole header
+	// Columns says that the columns of a matrix follow one another: Fortran order, in which pandas has its tables.
+	Columns bool
 }
 
 var errEnd = errors.New("the data ends within its .npy header")
 
-// readHeader reads a header. Fortran order is refused unless it makes no difference. unsupported is set, with
-// the rest valid, for an element type that is not numeric.
+// readHeader reads a header. Fortran order is refused for more than two axes, unless it makes no difference. unsupported
+// is set, with the rest valid, for an element type that is not numeric.
 func readHeader(r io.Reader) (h header, unsupported error, err error) {
 	lead := make([]byte, 10)
 	if _, err := io.ReadFull(r, lead); err != nil {
@@ -135,11 +137,16 @@ func readHeader(r io.Reader) (h header, unsupported error, err error) {
 	h.Shape = shape
 	if long := slices.IndexFunc(shape, func(d int) bool { return d > 1 }); fortran && long >= 0 &&
 		slices.ContainsFunc(shape[long+1:], func(d int) bool { return d > 1 }) {
-		return h, nil, errors.New("the array is in Fortran order; save numpy.ascontiguousarray of it")
+		if len(shape) != 2 {
+			return h, nil, errFortran
+		}
+		h.Columns = true
 	}
 	h.Type, unsupported = parseDescr(descr)
 	return h, unsupported, nil
 }
+
+var errFortran = errors.New("the array is in Fortran order; save numpy.ascontiguousarray of it")
 
 // ReadNPY opens the array in a plain .npy file.
 func ReadNPY(name string, f io.ReaderAt, size int64) (*Array, error) {
@@ -160,7 +167,61 @@ func ReadNPY(name string, f io.ReaderAt, size int64) (*Array, error) {
 			size-start)
 	}
 	a.Open = Plain(f, start, size)
+	if h.Columns {
+		a.Open = func(skip int64) (io.ReadCloser, error) {
+			m := &columnReader{f: f, start: start, rows: a.Count, columns: h.Shape[1], element: a.Type.Size,
+				row: int(skip / int64(a.Item))}
+			return io.NopCloser(m), nil
+		}
+	}
 	return a, nil
+}
+
+// columnReader reads the rows of a matrix whose columns follow one another in a file.
+type columnReader struct {
+	f             io.ReaderAt
+	start         int64
+	rows, columns int
+	element       int // bytes
+	row           int // the next to be read
+	block, rest   []byte
+}
+
+func (m *columnReader) Read(p []byte) (int, error) {
+	if len(m.rest) == 0 {
+		if err := m.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, m.rest)
+	m.rest = m.rest[n:]
+	return n, nil
+}
+
+// fill reads the next rows, about columnBlock bytes.
+func (m *columnReader) fill() error {
+	const columnBlock = 1 << 20
+	item := m.columns * m.element
+	n := min(max(1, columnBlock/item), m.rows-m.row)
+	if n == 0 {
+		return io.EOF
+	}
+	if m.block == nil {
+		m.block = make([]byte, n*item)
+	}
+	column := make([]byte, n*m.element)
+	for j := range m.columns {
+		at := m.start + (int64(j)*int64(m.rows)+int64(m.row))*int64(m.element)
+		if got, err := m.f.ReadAt(column, at); got < len(column) {
+			return eofAs(err, io.ErrUnexpectedEOF)
+		}
+		for i := range n {
+			copy(m.block[i*item+j*m.element:], column[i*m.element:(i+1)*m.element])
+		}
+	}
+	m.row += n
+	m.rest = m.block[:n*item]
+	return nil
 }
 
 func eofAs(err, as error) error {

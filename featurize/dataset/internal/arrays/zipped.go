@@ -30,6 +30,8 @@ func ReadZipped(name string, m *zip.File, size int64, text bool) (a *Array, igno
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	case unsupported != nil && !(text && h.Type.IsText()):
 		return nil, "not an array of numbers", nil
+	case h.Columns:
+		return nil, "", fmt.Errorf("%s: %w", name, errFortran)
 	case len(h.Shape) == 0:
 		return nil, "a single number, not one for each example", nil
 	}
