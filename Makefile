@@ -119,7 +119,7 @@ evidence: build setup
 	$(MAKE) coverage
 	$(MAKE) peers
 
-# Exports some seven hundred classifiers, and checks mfgs with each: docs/coverage.md. Needs the Python environments of
+# Exports more than eight hundred classifiers, and checks mfgs with each: docs/coverage.md. Needs the Python environments of
 # testdata/coverage/README.md.
 coverage: build setup
 	testdata/coverage/run.sh ./mfgs

@@ -29,8 +29,8 @@ type Choice struct {
 
 	// MF0Gain is the gain of mf0, at its optimum, over the best of these. It needs one standard error of
 	// the paired differences, and an NLL that is no higher without the half example that tuning adds.
-	MF0Gain   float64 `yaml:"mf0_gain" json:"mf0_gain"`
-	MF0Needed float64 `yaml:"mf0_needed" json:"mf0_needed"`
+	MF0Gain   float64 `yaml:"mf0_gain" json:"mf0_gain,omitempty"`
+	MF0Needed float64 `yaml:"mf0_needed" json:"mf0_needed,omitempty"`
 
 	// NoPosterior says that the head has no linear layer, and so no mf0.
 	NoPosterior bool `yaml:"no_posterior,omitempty" json:"no_posterior,omitempty"`

@@ -1,6 +1,7 @@
 package featurize_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,89 @@ func TestBranchesOfOtherInputsStay(t *testing.T) {
 	}
 }
 
+// Conditions are computed in float64 here: a branch stays if its condition may be another in ONNX Runtime.
+func TestConditionsThatRoundingChangesStay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		typ     tensor.Type
+		op      string
+		number  float64
+		fix     string
+		spliced bool
+	}{
+		{tensor.Float32, "Add", 1e-9, "s=1", false}, // s in float32
+		{tensor.Float32, "Add", 0.5, "s=1", true},
+		{tensor.Float64, "Add", 1e-9, "s=1", true},
+		{tensor.Int64, "Add", 1 << 53, "s=0", false}, // as is 1<<53 + 1 in float64
+		{tensor.Int64, "Add", 1 << 52, "s=0", true},
+		{tensor.Int32, "Div", 2, "s=3", true}, // 1
+	} {
+		number := &onnxpb.Tensor{Name: to("number"), DataType: to(int32(c.typ))}
+		switch c.typ {
+		case tensor.Float32:
+			number.FloatData = []float32{float32(c.number)}
+		case tensor.Float64:
+			number.DoubleData = []float64{c.number}
+		case tensor.Int64:
+			number.Int64Data = []int64{int64(c.number)}
+		case tensor.Int32:
+			number.Int32Data = []int32{int32(c.number)}
+		}
+		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
+			IrVersion:   to(int64(8)),
+			OpsetImport: []*onnxpb.OperatorSet{{Version: to(int64(13))}},
+			Graph: &onnxpb.Graph{
+				Initializer: []*onnxpb.Tensor{number},
+				Node: []*onnxpb.Node{
+					onnxtest.Node(c.op, "s number", "q"), onnxtest.Node("Equal", "q s", "is"),
+					branches("is", "y", branch("h", onnxtest.Node("Neg", "x", "h")), branch("h", onnxtest.Node("Identity", "x", "h"))),
+				},
+				Input:  []*onnxpb.ValueInfo{onnxpb.TensorInfo("s", c.typ), onnxpb.TensorInfo("x", tensor.Float32, -1, 2)},
+				Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2)},
+			},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixed, err := head.Fix(m, c.fix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spliced := !slices.ContainsFunc(fixed.Proto().GetGraph().GetNode(), func(n *onnxpb.Node) bool { return n.Op() == "If" })
+		if spliced != c.spliced {
+			t.Errorf("%v %s %v at %s: spliced is %t, want %t", c.typ, c.op, c.number, c.fix, spliced, c.spliced)
+		}
+	}
+}
+
+// A node of a branch may have the name of a tensor around it.
+func TestNodesMayHaveTheNamesOfTensors(t *testing.T) {
+	t.Parallel()
+	neg := onnxtest.Node("Neg", "x", "h")
+	neg.Name = to("x")
+	m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
+		IrVersion:   to(int64(8)),
+		OpsetImport: []*onnxpb.OperatorSet{{Version: to(int64(13))}},
+		Graph: &onnxpb.Graph{
+			Node:   []*onnxpb.Node{branches("training", "y", branch("h", neg), branch("h", onnxtest.Node("Identity", "x", "h")))},
+			Input:  []*onnxpb.ValueInfo{onnxpb.TensorInfo("training", tensor.Bool), onnxpb.TensorInfo("x", tensor.Float32, -1, 2)},
+			Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2)},
+		},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixed, err := head.Fix(m, "training=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	net, err := featurize.New(featurize.Config{Model: fixed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	net.Close()
+}
+
 func TestInputsThatCannotBeFixedAreNamed(t *testing.T) {
 	t.Parallel()
 	for fix, want := range map[string]string{
@@ -136,6 +220,7 @@ func TestInputsThatCannotBeFixedAreNamed(t *testing.T) {
 		"rate=99999999999999999999":     "no value of type int64",
 		"training=maybe":                `"training": "maybe" is no value of type bool`,
 		"state=NaN":                     "no value of type float32",
+		"state=1e300":                   "no value of type float32",
 		"rate":                          "want NAME=VALUE",
 		"rate=":                         "want NAME=VALUE",
 		"rate=1,rate=2":                 "named twice",

@@ -30,10 +30,10 @@ type Prediction struct {
 	LabelNames []string `json:"label_names,omitzero"`
 	Targets    []int    `json:"targets,omitzero"`
 
-	Probabilities []float64 `json:"probabilities"`  // [C], sum 1; of a multi-label head [K], one for each label
-	Logits        []float32 `json:"logits"`         // [K], the network's own
-	LogitVariance []float64 `json:"logit_variance"` // [K], under the posterior, at T_ens = 1; nil without a linear layer
-	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; for K labels the sum over labels
+	Probabilities []float64 `json:"probabilities"`            // [C], sum 1; of a multi-label head [K], one for each label
+	Logits        []float32 `json:"logits"`                   // [K], the network's own
+	LogitVariance []float64 `json:"logit_variance,omitempty"` // [K], under the posterior, at T_ens = 1; nil without a linear layer
+	Entropy       float64   `json:"entropy"`                  // of the probabilities, nats; for K labels the sum over labels
 
 	// For bundles with decisions only. Abstain says that the example should not be answered, and
 	// AbstainReason why: "uncertain", "out-of-distribution", or "uncertain and out-of-distribution".
@@ -55,28 +55,9 @@ type Prediction struct {
 	// flags at most the fraction α of inputs that are drawn as the validation data were, on average over draws of
 	// these. It is null for bundles written before it was kept.
 	OODPValue *float64 `json:"ood_pvalue"`
-	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded. Without a linear
-	// layer there is none, nor in JSON.
-	Leverage float64 `json:"leverage"`
-}
-
-// MarshalJSON leaves out what there is only with a linear layer where there is none.
-func (p Prediction) MarshalJSON() ([]byte, error) {
-	type plain Prediction
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	var err error
-	if p.LogitVariance != nil {
-		err = e.Encode((*plain)(&p))
-	} else {
-		err = e.Encode(struct {
-			*plain
-			LogitVariance *struct{} `json:"logit_variance,omitempty"`
-			Leverage      *struct{} `json:"leverage,omitempty"`
-		}{plain: (*plain)(&p)})
-	}
-	return b.Bytes(), err
+	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded. It is 0, and absent
+	// from JSON, without a linear layer.
+	Leverage float64 `json:"leverage,omitempty"`
 }
 
 // EncodeJSON writes the JSON of a prediction, with <, > and & unescaped.

@@ -198,7 +198,11 @@ func elementOf(t tensor.Type, value string) ([]byte, error) {
 		}
 		return binary.LittleEndian.AppendUint64(nil, uint64(v)), nil
 	case tensor.Float32, tensor.Float64:
-		v, err := strconv.ParseFloat(value, 64)
+		bits := 64
+		if t == tensor.Float32 {
+			bits = 32
+		}
+		v, err := strconv.ParseFloat(value, bits)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, wrong()
 		}
@@ -225,6 +229,49 @@ func splice(m *onnx.Model) (*onnx.Model, error) {
 	return nil, fmt.Errorf("the model has branches nested more than %d deep", maxNested)
 }
 
+// exact returns the value of a constant tensor, if every number on the way to it is one of its type. Numbers are computed
+// in float64 here: where one has to be rounded, or an integer is too large, a comparison may hold here and not in ONNX
+// Runtime, or the other way round.
+func exact(g *graph.View, name string) (*graph.Value, bool) {
+	const most, mostInteger = 1 << 10, 1 << 53
+	var last *graph.Value
+	interpreter := g.Interpreter(true)
+	queue, seen := []string{name}, map[string]bool{name: true}
+	for i := 0; i < len(queue); i++ {
+		v, err := interpreter.Evaluate(queue[i])
+		if err != nil || v.Data == nil || len(queue) > most {
+			return nil, false
+		}
+		if i == 0 {
+			last = v
+		}
+		for _, x := range v.Data {
+			ok := false
+			switch v.Type {
+			case tensor.Float64:
+				ok = !math.IsNaN(x)
+			case tensor.Float32:
+				ok = float64(float32(x)) == x
+			case tensor.Float16:
+				ok = float64(tensor.FromFloat16(tensor.ToFloat16(x))) == x
+			default:
+				ok = x == math.Trunc(x) && math.Abs(x) < mostInteger
+			}
+			if !ok {
+				return nil, false
+			}
+		}
+		if n := g.Producer[queue[i]]; n != nil && n.Op() != "Shape" && n.Op() != "Size" {
+			for _, in := range n.GetInput() {
+				if in != "" && !seen[in] {
+					seen[in], queue = true, append(queue, in)
+				}
+			}
+		}
+	}
+	return last, true
+}
+
 // spliced replaces all such nodes of the main graph once.
 func spliced(m *onnx.Model) (*onnxpb.Model, bool) {
 	in := m.View().Infer()
@@ -234,8 +281,8 @@ func spliced(m *onnx.Model) (*onnxpb.Model, bool) {
 		if n.Op() != "If" || len(n.GetInput()) != 1 || !in.Get(n.In(0)).Constant {
 			continue
 		}
-		v, err := m.View().Evaluate(n.In(0))
-		if err != nil || len(v.Data) != 1 {
+		v, ok := exact(m.View(), n.In(0))
+		if !ok || len(v.Data) != 1 {
 			continue
 		}
 		name := "else_branch"

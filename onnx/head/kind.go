@@ -17,8 +17,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Floors of what logarithms are taken of, and of logarithms: a model's float32 does not tell a probability nearer to 0
-// or 1 from it.
+// Floors of what logarithms are taken of, and of logarithms. Probabilities in float32 add up to 1 with an error of the
+// first; that of 1 - p is no smaller.
 const (
 	LeastProbability    = 0x1p-24
 	leastLogProbability = -104 // log of the smallest float32
@@ -65,8 +65,9 @@ func (f *finder) findOutput(o Options) (*Head, error) {
 			return nil, err
 		}
 	}
-	// A single column beside others is rarely the classes.
-	h := slices.MaxFunc(found, func(a, b *Head) int { return min(a.Logits, 2) - min(b.Logits, 2) })
+	// A single column beside others is rarely the classes, and embeddings are less likely than what ends in a softmax.
+	likely := func(h *Head) int { return 2*min(h.Logits, 2) + classifies(h.Op) }
+	h := slices.MaxFunc(found, func(a, b *Head) int { return likely(a) - likely(b) })
 	if len(found) > 1 {
 		var others []string
 		for _, g := range found {
@@ -89,10 +90,23 @@ func (f *finder) findOutput(o Options) (*Head, error) {
 		if f.g.Producer[o.Features] == nil && f.m.Opset() >= missingOpset {
 			h.Missing, h.Features = true, 2*width
 		}
-		h.Evidence = append(h.Evidence, fmt.Sprintf("scores of what is out-of-distribution may use %q [N,%d]", o.Features, width))
+		what := fmt.Sprintf("scores of what is out-of-distribution may use %q [N,%d]", o.Features, width)
+		if h.Missing {
+			what += ", and whether each is missing"
+		}
+		h.Evidence = append(h.Evidence, what)
 	}
 	h.Link = cmp.Or(o.Link, h.Link)
 	return h.As(o.Kind)
+}
+
+// classifies returns 1 for operators that mostly give probabilities, else 0.
+func classifies(op string) int {
+	switch op {
+	case "Softmax", "LogSoftmax", "Sigmoid", "TreeEnsembleClassifier", "SVMClassifier", "LinearClassifier", "Normalizer":
+		return 1
+	}
+	return 0
 }
 
 // joinColumns replaces heads of one number each, where they are several, by that of the tensor whose columns they are,
@@ -263,12 +277,10 @@ func (h *Head) As(kind Kind) (*Head, error) {
 	case (kind == Probabilities || kind == LogProbabilities) && h.model.Opset() < maxOpset:
 		return nil, graph.Refuse("%s need operator set %d, and the model has %d: convert it with onnx.version_converter",
 			kind, maxOpset, h.model.Opset())
+	case h.width == 1 && as.Link != layer.Softmax && as.Link != layer.Sigmoid:
+		return nil, graph.Refuse("%s %s is for several classes, and %q has one number", option.Link, as.Link, h.LogitsTensor)
 	case h.width == 1 && kind == Probabilities:
-		as.Logits = 2
-		if as.Link != layer.Softmax && as.Link != layer.Sigmoid {
-			return nil, graph.Refuse("%s %s is for several classes, and %q has one number", option.Link, as.Link, h.LogitsTensor)
-		}
-		as.Link = layer.Softmax
+		as.Logits, as.Link = 2, layer.Softmax
 	case h.width == 1 && kind == LogProbabilities:
 		return nil, graph.Refuse("%q has one number for each example, and log-probabilities need one for each class: with one class's probabilities give %s %s",
 			h.LogitsTensor, option.Kind, Probabilities)

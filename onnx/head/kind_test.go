@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -419,6 +420,61 @@ func TestTheOutputWithARowOfNumbersIsTaken(t *testing.T) {
 	}
 }
 
+// Outputs that are the columns of one tensor are taken together, whichever operators pick them.
+func TestColumnsAreTakenTogether(t *testing.T) {
+	t.Parallel()
+	f := onnxtest.NewForest(3)
+	pick := func(op string, class int, out string) []*onnxpb.Node {
+		switch name := strconv.Itoa(class); op {
+		case "ArrayFeatureExtractor":
+			n := onnxtest.Node(op, "probabilities c"+name, out)
+			n.Domain = proto.String("ai.onnx.ml")
+			return []*onnxpb.Node{n}
+		case "Slice":
+			return []*onnxpb.Node{onnxtest.Node(op, "probabilities c"+name+" c"+strconv.Itoa(class+1)+" c1", out+"_column"),
+				onnxtest.Node("Reshape", out+"_column flat", out)}
+		default:
+			return []*onnxpb.Node{onnxtest.Node("Gather", "probabilities c"+name, out, onnxpb.IntAttribute("axis", 1))}
+		}
+	}
+	constants := []*onnxpb.Tensor{indices("c0", []int64{0}, 1), indices("c1", []int64{1}, 1), indices("c2", []int64{2}, 1),
+		indices("c3", []int64{3}, 1), indices("flat", []int64{-1}, 1), weights("w", onnxtest.ForestColumns, 1)}
+	for _, op := range []string{"ArrayFeatureExtractor", "Slice", "Gather"} {
+		var nodes []*onnxpb.Node
+		var outputs []*onnxpb.ValueInfo
+		for class := range 3 {
+			nodes = append(nodes, pick(op, class, fmt.Sprint("y", class))...)
+			outputs = append(outputs, row(fmt.Sprint("y", class), tensor.Float32, -1))
+		}
+		m := parsed(t, with(f.Model(13, nil, nodes, outputs...), constants...))
+		h, err := head.Find(m, head.Options{Kind: head.Probabilities})
+		if err != nil || h.LogitsTensor != "probabilities" || h.Logits != 3 ||
+			!strings.Contains(strings.Join(h.Evidence, "\n"), `its columns are the outputs "y0", "y1", "y2"`) {
+			t.Errorf("%s: %+v, %v", op, h, err)
+		}
+		if h, err := head.Find(m, head.Options{Kind: head.Probabilities, Logits: "y1"}); err != nil || h.Logits != 2 {
+			t.Errorf("%s: a column that is named: %+v, %v", op, h, err)
+		}
+	}
+	nodes := append(pick("Gather", 0, "y"), onnxtest.Node("MatMul", "x w", "other"))
+	m := parsed(t, with(f.Model(13, nil, nodes, row("y", tensor.Float32, -1, 1), row("other", tensor.Float32, -1, 1)), constants...))
+	if _, err := head.Find(m, head.Options{Kind: head.Scores}); err == nil ||
+		!strings.Contains(err.Error(), `several outputs hold one number for each example: "y", "other"; choose one`) {
+		t.Errorf("columns of two tensors: %v", err)
+	}
+}
+
+// An output of probabilities is more likely than an embedding before it.
+func TestProbabilitiesComeBeforeEmbeddings(t *testing.T) {
+	t.Parallel()
+	f := onnxtest.NewForest(4)
+	m := parsed(t, with(f.Model(13, nil, []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "embedding")},
+		row("embedding", tensor.Float32, -1, 8), row("probabilities", tensor.Float32, -1, 4)), weights("w", onnxtest.ForestColumns, 8)))
+	if h, err := head.Find(m, head.Options{Kind: head.None}); err != nil || h.LogitsTensor != "probabilities" {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
 // What is no row of numbers for each example is refused in one line, which says what was found.
 func TestOutputsThatAreNoRowsAreRefused(t *testing.T) {
 	t.Parallel()
@@ -442,21 +498,22 @@ func TestOutputsThatAreNoRowsAreRefused(t *testing.T) {
 			of(head.Options{}), `"y" holds int64, want probabilities or scores`},
 		"truth values": {behind(onnxtest.Node("Cast", "probabilities", "y", onnxpb.IntAttribute("to", 9)), row("y", tensor.Bool, -1, 4)),
 			of(head.Options{}), `"y" holds bool, want probabilities or scores`},
-		"a constant":         {behind(onnxtest.Node("Relu", "w", "y"), row("y", tensor.Float32, 4, 3)), of(head.Options{}), `"y" is a constant`},
-		"stored numbers":     {plain, of(head.Options{Logits: "x"}), `"x" is an input of the model`},
-		"an unknown width":   {behind(unknown, &onnxpb.ValueInfo{Name: proto.String("y")}), of(head.Options{}), "their number declared: export the model with it"},
-		"an open width":      {behind(unknown, row("y", tensor.Float32, -1, -1)), of(head.Options{}), "want a row of numbers for each example"},
-		"one number for all": {behind(onnxtest.Node("ReduceMean", "probabilities", "y", onnxpb.IntAttribute("keepdims", 0)), row("y", tensor.Float32)), of(head.Options{}), "want a row of numbers for each example"},
-		"no such output":     {plain, of(head.Options{Output: "nowhere"}), "nowhere"},
-		"no such tensor":     {plain, of(head.Options{Logits: "nowhere"}), `the graph has no tensor "nowhere"`},
-		"a label":            {plain, of(head.Options{Output: "label"}), `"label" `},
-		"no such features":   {plain, of(head.Options{Features: "nowhere"}), `the graph has no tensor "nowhere"`},
-		"features of labels": {plain, of(head.Options{Features: "label"}), `"label" is `},
-		"constant features":  {behind(onnxtest.Node("Relu", "x", "y"), row("y", tensor.Float32, -1, 4)), of(head.Options{Features: "w"}), `"w" is `},
-		"an unknown kind":    {plain, head.Options{Kind: "odds"}, `Kind "odds": want none, probabilities, log-probabilities or scores`},
-		"an approximation":   {plain, of(head.Options{Approximate: head.IgnoreRelu}), "Approximate is for a linear layer"},
-		"an unknown link":    {plain, of(head.Options{Link: "probit"}), `"probit"`},
-		"log-p of labels":    {plain, head.Options{Kind: head.LogProbabilities, Link: layer.Sigmoid}, "classes that exclude each other"},
+		"a constant":          {behind(onnxtest.Node("Relu", "w", "y"), row("y", tensor.Float32, 4, 3)), of(head.Options{}), `"y" is a constant`},
+		"stored numbers":      {plain, of(head.Options{Logits: "x"}), `"x" is an input of the model`},
+		"an unknown width":    {behind(unknown, &onnxpb.ValueInfo{Name: proto.String("y")}), of(head.Options{}), "their number declared: export the model with it"},
+		"an open width":       {behind(unknown, row("y", tensor.Float32, -1, -1)), of(head.Options{}), "want a row of numbers for each example"},
+		"one number for all":  {behind(onnxtest.Node("ReduceMean", "probabilities", "y", onnxpb.IntAttribute("keepdims", 0)), row("y", tensor.Float32)), of(head.Options{}), "want a row of numbers for each example"},
+		"no such output":      {plain, of(head.Options{Output: "nowhere"}), "nowhere"},
+		"no such tensor":      {plain, of(head.Options{Logits: "nowhere"}), `the graph has no tensor "nowhere"`},
+		"a label":             {plain, of(head.Options{Output: "label"}), `"label" `},
+		"no such features":    {plain, of(head.Options{Features: "nowhere"}), `the graph has no tensor "nowhere"`},
+		"features of labels":  {plain, of(head.Options{Features: "label"}), `"label" is `},
+		"constant features":   {behind(onnxtest.Node("Relu", "x", "y"), row("y", tensor.Float32, -1, 4)), of(head.Options{Features: "w"}), `"w" is `},
+		"an old operator set": {forest.Model(7, nil, nil), of(head.Options{}), "probabilities need operator set 8, and the model has 7"},
+		"an unknown kind":     {plain, head.Options{Kind: "odds"}, `Kind "odds": want none, probabilities, log-probabilities or scores`},
+		"an approximation":    {plain, of(head.Options{Approximate: head.IgnoreRelu}), "Approximate is for a linear layer"},
+		"an unknown link":     {plain, of(head.Options{Link: "probit"}), `"probit"`},
+		"log-p of labels":     {plain, head.Options{Kind: head.LogProbabilities, Link: layer.Sigmoid}, "classes that exclude each other"},
 		"one class's log-p": {behind(onnxtest.Node("ReduceMin", "probabilities", "y", onnxpb.IntsAttribute("axes", 1)), row("y", tensor.Float32, -1, 1)),
 			head.Options{Kind: head.LogProbabilities}, "log-probabilities need one for each class"},
 		"one class's the rest": {behind(onnxtest.Node("ReduceMin", "probabilities", "y", onnxpb.IntsAttribute("axes", 1)), row("y", tensor.Float32, -1, 1)),

@@ -221,7 +221,7 @@ type Validation struct {
 	Before Figures  `yaml:"before" json:"before"`                     // the network's own probabilities
 	TS     Figures  `yaml:"ts" json:"ts"`                             // temperature scaling
 	Matrix *Figures `yaml:"matrix,omitempty" json:"matrix,omitempty"` // matrix scaling, if the bundle has it
-	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0"`                 // of format 2, with a linear layer
+	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0,omitempty"`                 // of format 2, with a linear layer
 	After  Figures  `yaml:"after" json:"after"`                       // the selected probabilities and OOD score; in format 1 mf0
 }
 
@@ -384,13 +384,13 @@ type Proof struct {
 var comments = map[string]string{
 	"format":            "A calibrated classifier, by mfgs. After an edit by hand, run: mfgs reseal FOLDER",
 	"model":             "The network: sha256 is that of the calibrated file, file the copy in this folder.",
-	"head":              "Its last layer, logits = W·features + b.",
+	"head":              "What gives the logits: the last layer, W·features + b, or none of that kind (nonlinear).",
 	"preprocess":        "How images become the input tensor; unknown if it is left out.",
 	"settings":          "The settings of the calibration.",
 	"covariance":        "The posterior covariance: its kind and structure.",
 	"damping":           "Added to every eigenvalue; rho is epsilon divided by the mean eigenvalue.",
 	"probabilities":     "Which probabilities are used: mf0, matrix (matrix scaling), ts (temperature scaling) or mle (the network's own), and why: gains in nats and their thresholds.",
-	"temperatures":      "Logits are divided by act, the covariance by ens.",
+	"temperatures":      "Logits are divided by ts or act, the covariance by ens.",
 	"mean_field":        "Constants of the approximation.",
 	"class_frequencies": "The mean probabilities of the classes over the validation data. Where settings.prior or prior_estimate has other frequencies, probabilities are corrected.",
 	"ood_score":         "The OOD score, why it was selected, and its quantiles on the validation data.",

@@ -11,11 +11,12 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 )
 
-// Summary says what a bundle predicts with, and how it was selected.
+// Summary says what a bundle predicts with, and how it was selected. JSON leaves out what there is only with a linear
+// layer where there is none.
 type Summary struct {
-	Structure     string     `json:"structure"`
-	Covariance    string     `json:"covariance"`
-	Damping       Damping    `json:"damping"`
+	Structure     string     `json:"structure,omitempty"`
+	Covariance    string     `json:"covariance,omitempty"`
+	Damping       Damping    `json:"damping,omitzero"`
 	Probabilities ChoiceInfo `json:"probabilities"`
 	// ClassFrequencies are those in use, nil if they are those of the validation data. Probabilities are corrected for
 	// them, unless PriorEstimate is not significant.
@@ -72,9 +73,9 @@ type ScoreInfo struct {
 type TemperatureInfo struct {
 	// NLL are those for likelihood: of the pairs that are not significantly worse than
 	// Optimum on validation data, the one with the smallest T_ens.
-	NLL      layer.Temperatures  `json:"nll"`
+	NLL      layer.Temperatures  `json:"nll,omitzero"`
 	Optimum  *layer.Temperatures `json:"optimum,omitempty"`
-	OOD      layer.Temperatures  `json:"ood"`
+	OOD      layer.Temperatures  `json:"ood,omitzero"`
 	OODTuned bool                `json:"ood_tuned"` // if false, OOD equals NLL
 	TS       float64             `json:"ts"`        // temperature scaling
 	// TSOOD is temperature scaling's for OOD detection; zero if OODTuned is false.

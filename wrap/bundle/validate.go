@@ -217,7 +217,7 @@ func (c *checks) head(m *Manifest) {
 	c.that(h.Fix == "" || m.Model != nil, "head.fix needs a model")
 	c.that(h.Kind != head.None && (h.Nonlinear && m.Model != nil) == (h.Kind != head.Linear),
 		"head.kind is %.70q, want what the logits are of without a linear layer, and only there", string(h.Kind))
-	c.that(!h.Nonlinear || m.Curvature == nil || h.Features > 0, "curvature needs features")
+	c.that(!h.Nonlinear || m.Curvature == nil, "curvature needs a linear layer")
 	c.that(h.Approximation == "" || h.Approximation == head.IgnoreRelu, "head.approximation is %.70q, want relu or none", h.Approximation)
 	// Larger matrices do not fit into a file.
 	c.that(h.Features < 1<<24 && h.Logits < 1<<24, "head has %d features and %d logits, want fewer than 2^24", h.Features, h.Logits)
@@ -428,13 +428,16 @@ func (c *checks) settings(m *Manifest) {
 	c.nested("settings", s.Validate())
 	c.that(s.Covariance == m.Covariance, "settings.covariance is %s, and covariance is %s", s.Covariance, m.Covariance)
 	c.that((s.Head.Kind != head.Linear) == m.Head.Nonlinear, "settings.head.kind is %q, and head.nonlinear is %t", s.Head.Kind, m.Head.Nonlinear)
+	c.that(!m.Head.Nonlinear || s.Head.Kind == head.None || s.Head.Kind == m.Head.Kind,
+		"settings.head.kind is %s, and head.kind is %s", s.Head.Kind, m.Head.Kind)
 	c.that(s.Structure == "" || s.Structure == calibrate.Auto || s.Structure == m.Structure,
 		"settings.structure is %s, and structure is %s", s.Structure, m.Structure)
 	c.that(m.Head.Nonlinear || s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule is %s", s.Damping, m.Damping.Rule)
 	c.that(s.Lambda0 == m.MeanField.Lambda0, "settings.lambda0 is %v, and mean_field.lambda0 is %v", s.Lambda0, m.MeanField.Lambda0)
 	c.that(s.OODScore == "" || m.OODScore != nil && s.OODScore == m.OODScore.Name,
 		"settings.ood_score is %s, and ood_score.name is not", s.OODScore)
-	c.that(s.Head.Link == "" || s.Head.Link == m.Head.Link, "settings.head.link is %s, and head.link is %s", s.Head.Link, m.Head.Link)
+	single := m.Head.Nonlinear && m.Head.Classes() == 2 // one number: softmax of two or sigmoid of one logit, by its kind
+	c.that(s.Head.Link == "" || s.Head.Link == m.Head.Link || single, "settings.head.link is %s, and head.link is %s", s.Head.Link, m.Head.Link)
 	var plan conformal.Plan
 	if m.Decisions != nil {
 		plan = m.Decisions.Plan

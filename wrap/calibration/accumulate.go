@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/part"
@@ -114,6 +115,11 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 			continue
 		}
 		if err := a.collect(ctx, s); err != nil {
+			return err
+		}
+	}
+	if a.in.cut != nil && a.part.Val != nil {
+		if err := checkKind(a.in.cut.Head, a.part.Val.Logits, a.cfg.Head.Kind != head.None); err != nil {
 			return err
 		}
 	}

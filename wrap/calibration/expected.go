@@ -35,14 +35,12 @@ func (a *accumulation) compareExpected(ctx context.Context) (warning string, err
 		by := 0.0
 		own := measure.ClassProbabilities(a.in.head, logp[i*len(logp)/val.N:(i+1)*len(logp)/val.N])
 		for j, p := range own {
-			if d := math.Abs(p - expected[i*c+j]); !(d <= by) {
-				by = d // also NaN
-			}
+			by = math.Max(by, math.Abs(p-expected[i*c+j]))
 		}
-		if !(by <= expectedTolerance) {
+		if by > expectedTolerance {
 			differ++
 		}
-		if !(by <= most) {
+		if by > most {
 			most, at = by, i
 		}
 	}
@@ -109,6 +107,11 @@ func probabilitiesOf(x *dataset.Example, classes int) ([]float64, error) {
 	}
 	if len(p) != classes {
 		return nil, fmt.Errorf("%s: %d numbers, want the probabilities of %d classes", x.Name, len(p), classes)
+	}
+	for _, v := range p {
+		if !(v >= -sumTolerance && v <= 1+sumTolerance) {
+			return nil, fmt.Errorf("%s: %v, want probabilities", x.Name, v)
+		}
 	}
 	return p, nil
 }

@@ -266,23 +266,30 @@ func floored(p *part.Part) string {
 		return ""
 	}
 	const least = 1.001 * head.LeastProbability
-	k, labels, zero, wrong := p.Recipe.Head.Logits, p.Val.Labels, 0, 0
+	k, labels, separate := p.Recipe.Head.Logits, p.Val.Labels, p.Recipe.Head.Link.Separate()
+	low, high, wrong := 0, 0, 0
 	for i := range p.Val.N {
 		for j, v := range p.Val.Logits[i*k : (i+1)*k] {
-			if float64(v) <= math.Log(least) {
-				zero++
-				if labels != nil && labels[i] == j {
+			switch {
+			case float64(v) <= math.Log(least):
+				low++
+				if labels != nil && labels[i] == j && !separate {
 					wrong++
 				}
+			case separate && float64(v) >= -math.Log(least):
+				high++
 			}
 		}
 	}
-	if zero == 0 || p.Recipe.Head.Link != layer.Softmax {
+	if low+high == 0 {
 		return ""
 	}
-	of := fmt.Sprintf("val: %d of %d probabilities are 0, or below %.0e, and are taken as that", zero, len(p.Val.Logits), head.LeastProbability)
+	of := fmt.Sprintf("val: %d of %d probabilities are 0, or below %.0e, and are taken as that", low, len(p.Val.Logits), head.LeastProbability)
+	if high > 0 {
+		of += fmt.Sprintf("; %d are 1, or as near to it", high)
+	}
 	if wrong > 0 {
-		of += fmt.Sprintf("; %d of them are the label's, so that the NLL of the model as it is would be infinite", wrong)
+		of += fmt.Sprintf("; %d of them are the label's: where they are 0, the NLL of the model as it is would be infinite", wrong)
 	}
 	return of
 }

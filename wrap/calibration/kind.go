@@ -29,7 +29,7 @@ func (in *sources) resolveKind(ctx context.Context, cfg *Config, log *journal) e
 	}
 	h := in.cut.Head
 	if h.Kind != head.None {
-		return checkKind(h, values)
+		return checkKind(h, values, true)
 	}
 	kind, why, err := kindOf(values, h.Logits, h.Link)
 	if err != nil {
@@ -40,6 +40,9 @@ func (in *sources) resolveKind(ctx context.Context, cfg *Config, log *journal) e
 		return err
 	}
 	as.Evidence = append(as.Evidence, why)
+	for _, what := range h.Evidence[1:] { // what else could have been meant
+		log.notice("%s", what)
+	}
 	log.notice("%q: %s", h.LogitsTensor, why)
 	return in.recut(cfg, as)
 }
@@ -52,7 +55,6 @@ func (in *sources) recut(cfg *Config, h *head.Head) error {
 	if err != nil {
 		return err
 	}
-	in.cut.Network.Close()
 	in.cut, in.head, in.opener.Network = cut, h.Head, cut.Network
 	for _, s := range in.sets() {
 		s.Use(cut.Network)
@@ -60,54 +62,103 @@ func (in *sources) recut(cfg *Config, h *head.Head) error {
 	return in.head.Validate()
 }
 
-// firstLogits returns the logits of the first examples of a set.
+// firstLogits returns the logits of the first examples of a set. They must not depend on each other.
 func (in *sources) firstLogits(ctx context.Context, s *source.Set) (logits []float32, err error) {
 	var examples []dataset.Example
+	var first error // of a record: where there are other examples, it is reported when all are read
 	for example, err := range s.First(ctx) {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
 		}
-		if err == nil { // other errors are reported when all examples are read
+		if err == nil {
 			examples = append(examples, example)
+		} else if first == nil {
+			first = err
 		}
 	}
+	const apart = 8 // examples that are run alone too
 	results, errs := in.cut.RunExamples(ctx, examples)
-	if cause := context.Cause(ctx); cause != nil {
-		return nil, cause
-	}
+	largest, difference := 0.0, 0.0
 	for i, r := range results {
-		if errs[i] == nil {
-			logits = append(logits, r.Rows().Logits...)
-		} else if err == nil {
-			err = fmt.Errorf("%s: %w", s.Name, errs[i])
+		switch {
+		case errs[i] != nil && first == nil:
+			first = errs[i]
+		case errs[i] == nil:
+			own := r.Rows().Logits
+			logits = append(logits, own...)
+			if i >= apart {
+				break
+			}
+			alone, err := in.cut.RunExamples(ctx, examples[i:i+1])
+			if err[0] != nil {
+				return nil, err[0]
+			}
+			for j, v := range alone[0].Rows().Logits {
+				largest = math.Max(largest, math.Abs(float64(v)))
+				difference = math.Max(difference, math.Abs(float64(v-own[j])))
+			}
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
 		}
 	}
-	if len(logits) > 0 {
+	switch {
+	case difference > batchTolerance*largest:
+		return nil, fmt.Errorf("%q: the numbers of an example depend on the other examples of its batch: alone they differ by up to %.2g, the largest being %.2g",
+			in.cut.Head.LogitsTensor, difference, largest)
+	case len(logits) > 0:
 		return logits, nil
+	case first != nil:
+		return nil, fmt.Errorf("%s: %w", s.Name, first)
 	}
-	if err == nil {
-		err = fmt.Errorf("%s: no examples could be read of %s", s.Name, s.Spec)
-	}
-	return nil, err
+	return nil, fmt.Errorf("%s: no examples could be read of %s", s.Name, s.Spec)
 }
 
-// sumTolerance is how far probabilities may be from adding up to 1: as in exports in half precision.
-const sumTolerance = 1e-3
+const (
+	// sumTolerance is how far probabilities may be from adding up to 1: as in exports in half precision.
+	sumTolerance = 1e-3
+	// declaredTolerance is that of numbers which are said to be probabilities: as of 8 bits.
+	declaredTolerance = 0.05
+	// batchTolerance is how far an example's numbers may depend on its batch, as a fraction of the largest: dynamic
+	// quantisation has one scale for a batch.
+	batchTolerance = 0.05
+)
 
-// checkKind refuses logits that are not the logarithms of probabilities, where the kind says so.
-func checkKind(h *head.Head, logits []float32) error {
-	if h.Link != layer.Softmax || h.Kind == head.Scores {
+// checkKind refuses logits that are not the logarithms of probabilities, where the kind is that. The kind was declared,
+// or else found out from the first examples.
+func checkKind(h *head.Head, logits []float32, declared bool) error {
+	if h.Kind != head.Probabilities && h.Kind != head.LogProbabilities {
 		return nil
+	}
+	tolerance := sumTolerance
+	if declared {
+		tolerance = declaredTolerance
 	}
 	k := h.Logits
 	for i := range len(logits) / k {
-		sum := 0.0
-		for _, v := range logits[i*k : (i+1)*k] {
-			sum += math.Exp(float64(v))
+		row, wrong := logits[i*k:(i+1)*k], ""
+		if h.Link == layer.Softmax {
+			sum := 0.0
+			for _, v := range row {
+				sum += math.Exp(float64(v))
+			}
+			if !(math.Abs(sum-1) <= tolerance) {
+				wrong = fmt.Sprintf("those of an example add up to %.4g, want 1", sum)
+			}
+		} else {
+			for _, v := range row { // log p - log(1-p), each at least the logarithm of the least
+				if !(math.Abs(float64(v)) <= tolerance-math.Log(head.LeastProbability)) {
+					wrong = "one lies outside [0,1]"
+				}
+			}
 		}
-		if !(math.Abs(sum-1) <= sumTolerance) {
-			return fmt.Errorf("%s %s: the first examples of %q do not have any: those of an example add up to %.4g, want 1; %[1]s %[5]s finds out what they are, and %[6]s %[7]s is for labels that do not exclude each other",
-				option.Kind, h.Kind, h.LogitsTensor, sum, head.None, option.Link, layer.Sigmoid)
+		switch {
+		case wrong != "" && declared:
+			return fmt.Errorf("%s %s: %q does not hold any: %s; %[1]s %[5]s finds out what they are, and %[6]s %[7]s is for labels that do not exclude each other",
+				option.Kind, h.Kind, h.LogitsTensor, wrong, head.None, option.Link, layer.Sigmoid)
+		case wrong != "":
+			return fmt.Errorf("%q holds %s for the first examples, and not for others: %s; say what they are with %s",
+				h.LogitsTensor, h.Kind, wrong, option.Kind)
 		}
 	}
 	return nil

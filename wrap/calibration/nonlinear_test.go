@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/internal/wraptest"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	. "github.com/mfgs/mfgs/wrap"
@@ -32,7 +34,7 @@ func withTail(width int, nodes ...*onnxpb.Node) func(*onnxtest.Forest, *onnxpb.M
 	return func(_ *onnxtest.Forest, m *onnxpb.Model) {
 		m.Graph.Node = append(m.Graph.Node, nodes...)
 		m.Graph.Initializer = append(m.Graph.Initializer, onnxtest.FloatTensor("three", []float64{3}, 1),
-			onnxtest.FloatTensor("half", []float64{0.5}, 1),
+			onnxtest.FloatTensor("half", []float64{0.5}, 1), onnxtest.FloatTensor("hundred", []float64{100}, 1),
 			onnxtest.FloatTensor("little", []float64{1e-3}, 1), &onnxpb.Tensor{Name: proto.String("second"), Dims: []int64{1},
 				DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{1}})
 		m.Graph.Output = []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, int64(width))}
@@ -55,6 +57,16 @@ var (
 	}
 	onlyRow = withTail(1, onnxtest.Node("Gather", "probabilities second", "column", onnxpb.IntAttribute("axis", 1)), onnxtest.Node("Mul", "column three", "y"))
 )
+
+// grown is the probabilities, larger where a column is above 100.
+var grown = withTail(4, onnxtest.Node("Gather", "x second", "column", onnxpb.IntAttribute("axis", 1)),
+	onnxtest.Node("Max", "column hundred", "large"), onnxtest.Node("Div", "large hundred", "by"),
+	onnxtest.Node("Mul", "probabilities by", "y"))
+
+// centred is the probabilities minus their mean over the examples of a batch.
+var centred = withTail(4,
+	onnxtest.Node("ReduceMean", "probabilities", "mean", onnxpb.IntsAttribute("axes", 0)),
+	onnxtest.Node("Sub", "probabilities mean", "y"))
 
 // What an output is is found from its numbers, recorded, and said.
 func TestTheKindOfAnOutputIsFound(t *testing.T) {
@@ -154,27 +166,33 @@ func TestCalibrateRefusesWithoutALayer(t *testing.T) {
 		"one score as probability":   {onlyRow, func(c *Config) { c.Head.Kind = head.Probabilities }, []string{"Kind probabilities", "want 1"}},
 		"log-probabilities of labels": {logarithms(4), func(c *Config) { c.Head.Kind, c.Head.Link = head.LogProbabilities, layer.Sigmoid },
 			[]string{"Link sigmoid", "exclude each other"}},
-		"an unknown kind":               {nil, func(c *Config) { c.Head.Kind = "forest" }, []string{`Kind "forest"`, "want none, probabilities"}},
-		"a covariance":                  {nil, func(c *Config) { c.Covariance = calibrate.Hessian }, []string{"Covariance is for the posterior", "Kind none has none: leave it out"}},
-		"a structure":                   {nil, func(c *Config) { c.Structure = calibrate.Full }, []string{"Structure is for the posterior"}},
-		"a damping":                     {nil, func(c *Config) { c.Damping.Relative = 1 }, []string{"Damping is for the posterior"}},
-		"a lambda0":                     {nil, func(c *Config) { c.Lambda0 = 0.3 }, []string{"lambda0 is for the posterior"}},
-		"an approximation":              {nil, func(c *Config) { c.Head.Approximate = head.IgnoreRelu }, []string{"Approximate is for the posterior"}},
-		"a curvature":                   {nil, func(c *Config) { c.KeepCurvature = true }, []string{"KeepCurvature is for a linear last layer", "leave it out"}},
-		"precomputed features":          {nil, func(c *Config) { c.PrecomputedFeatures, c.Model = true, "" }, []string{"Kind none needs a model"}},
-		"no validation data":            {nil, func(c *Config) { c.Val = "" }, []string{"Val is missing"}},
-		"features and no training data": {nil, func(c *Config) { c.Head.Features, c.Train = "x", "" }, []string{"Train is missing", "Features x"}},
-		"features that are not there":   {nil, func(c *Config) { c.Head.Features = "z" }, []string{`no tensor "z"`}},
-		"a score of leverages":          {nil, func(c *Config) { c.OODScore = "leverage" }, []string{"the score leverage needs a linear last layer"}},
-		"the score of a layer":          {nil, func(c *Config) { c.OODScore = "studentized" }, []string{"the score studentized needs a linear last layer"}},
-		"a learned score":               {nil, func(c *Config) { c.OODScore = "learned" }, []string{"the score learned needs a linear last layer"}},
-		"a score of no features":        {nil, func(c *Config) { c.OODScore = "column_mahalanobis" }, []string{"the score column_mahalanobis needs features", "Features names a tensor"}},
-		"no kind":                       {nil, func(c *Config) { c.Head.Kind = head.Linear }, []string{"no classification head", "with Kind none"}},
+		"an unknown kind":                {nil, func(c *Config) { c.Head.Kind = "forest" }, []string{`Kind "forest"`, "want none, probabilities"}},
+		"a covariance":                   {nil, func(c *Config) { c.Covariance = calibrate.Hessian }, []string{"Covariance is for the posterior", "Kind none has none: leave it out"}},
+		"a structure":                    {nil, func(c *Config) { c.Structure = calibrate.Full }, []string{"Structure is for the posterior"}},
+		"a damping":                      {nil, func(c *Config) { c.Damping.Relative = 1 }, []string{"Damping is for the posterior"}},
+		"a lambda0":                      {nil, func(c *Config) { c.Lambda0 = 0.3 }, []string{"lambda0 is for the posterior"}},
+		"an approximation":               {nil, func(c *Config) { c.Head.Approximate = head.IgnoreRelu }, []string{"Approximate is for the posterior"}},
+		"a curvature":                    {nil, func(c *Config) { c.KeepCurvature = true }, []string{"KeepCurvature is for a linear last layer", "leave it out"}},
+		"precomputed features":           {nil, func(c *Config) { c.PrecomputedFeatures, c.Model = true, "" }, []string{"Kind none needs a model"}},
+		"no validation data":             {nil, func(c *Config) { c.Val = "" }, []string{"Val is missing"}},
+		"features and no training data":  {nil, func(c *Config) { c.Head.Features, c.Train = "x", "" }, []string{"Train is missing", "Features x"}},
+		"features that are not there":    {nil, func(c *Config) { c.Head.Features = "z" }, []string{`no tensor "z"`}},
+		"a score of leverages":           {nil, func(c *Config) { c.OODScore = "leverage" }, []string{"the score leverage needs a linear last layer"}},
+		"the score of a layer":           {nil, func(c *Config) { c.OODScore = "studentized" }, []string{"the score studentized needs a linear last layer"}},
+		"a learned score":                {nil, func(c *Config) { c.OODScore = "learned" }, []string{"the score learned needs a linear last layer"}},
+		"a score of no features":         {nil, func(c *Config) { c.OODScore = "column_mahalanobis" }, []string{"the score column_mahalanobis needs features", "Features names a tensor"}},
+		"one number for several classes": {onlyRow, func(c *Config) { c.Head.Link = layer.OneVsRest }, []string{"one-vs-rest is for several classes", "has one number"}},
+		"scores as those of labels":      {tripled(4), func(c *Config) { c.Head.Kind, c.Head.Link = head.Probabilities, layer.OneVsRest }, []string{"Kind probabilities", "one lies outside [0,1]"}},
+		"what the batch changes":         {centred, func(*Config) {}, []string{`"y": the numbers of an example depend on the other examples of its batch`}},
+		"other numbers later":            {grown, func(c *Config) { c.Val = laterVal(t, 4, 1e3, 0) }, []string{`"y" holds probabilities for the first examples, and not for others`, "say what they are with", "Kind"}},
+		"other numbers later, declared":  {grown, func(c *Config) { c.Val, c.Head.Kind = laterVal(t, 4, 1e3, 0), head.Probabilities }, []string{"Kind probabilities", "add up to 10, want 1"}},
+		"a label that is no class":       {nil, func(c *Config) { c.Val = laterVal(t, 4, 0, 9) }, []string{"label 9 is outside [0,4)"}},
+		"no kind":                        {nil, func(c *Config) { c.Head.Kind = head.Linear }, []string{"no classification head", "with Kind none"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			classes := 4
-			if name == "one score as probability" {
+			if name == "one score as probability" || name == "one number for several classes" {
 				classes = 2
 			}
 			c := wraptest.ForestConfig(t, classes, tt.tail)
@@ -186,6 +204,93 @@ func TestCalibrateRefusesWithoutALayer(t *testing.T) {
 				t.Errorf("there lie %q", left)
 			}
 		})
+	}
+}
+
+// laterVal writes the validation data of a forest, with another number in the last record, and labels that are all
+// the same if one is given.
+func laterVal(t *testing.T, classes int, number float32, label int64) string {
+	x, labels := onnxtest.NewForest(classes).Draw(12, wraptest.ForestVal)
+	if number != 0 {
+		x[len(x)-onnxtest.ForestColumns+1] = number
+	}
+	for i := range labels {
+		if label != 0 {
+			labels[i] = label
+		}
+	}
+	return write(t, t.TempDir(), "val.npz", npz(t, map[string]array{"x": arrayOf(x, wraptest.ForestVal, onnxtest.ForestColumns),
+		"labels": arrayOf(labels, wraptest.ForestVal)}))
+}
+
+// One number is a probability of two classes or a score of two, whatever of the two links is named for it.
+func TestOneNumberHasTheLinkOfItsKind(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		tail func(*onnxtest.Forest, *onnxpb.Model)
+		link layer.Link
+		want layer.Head
+	}{
+		{secondColumn, layer.Sigmoid, layer.Head{Logits: 2, Link: layer.Softmax, Nonlinear: true}},
+		{onlyRow, layer.Softmax, layer.Head{Logits: 1, Link: layer.Sigmoid, Nonlinear: true}},
+	} {
+		config := wraptest.ForestConfig(t, 2, c.tail)
+		config.Head.Link, config.OOD = c.link, ""
+		if r := mustCalibrate(t, config); r.Head.Head.Head != c.want {
+			t.Errorf("%s: head %+v, want %+v", c.link, r.Head.Head.Head, c.want)
+		}
+		if b, err := bundle.Open(config.Out); err != nil || b.Manifest.Settings.Head.Link != c.link {
+			t.Errorf("%s: %v", c.link, err)
+		}
+	}
+}
+
+// A fixed input is one in everything that a bundle does, and its file is the model as it was.
+func TestFixedInputsStayInABundle(t *testing.T) {
+	t.Parallel()
+	c := wraptest.ForestConfig(t, 4, func(f *onnxtest.Forest, m *onnxpb.Model) {
+		tripled(4)(f, m)
+		branch := func(name, in string) *onnxpb.Attribute {
+			g := &onnxpb.Graph{Name: proto.String(name), Node: []*onnxpb.Node{onnxtest.Node("Identity", in, name)},
+				Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo(name, tensor.Float32)}}
+			return &onnxpb.Attribute{Name: proto.String(name + "_branch"), Type: proto.Int32(onnxpb.TypeGraph), G: g}
+		}
+		m.Graph.Node = append(m.Graph.Node,
+			onnxtest.Node("If", "training", "z", branch("then", "y"), branch("else", "probabilities")))
+		m.Graph.Input = append(m.Graph.Input, onnxpb.TensorInfo("training", tensor.Bool))
+		m.Graph.Output[0].Name = proto.String("z")
+	})
+	c.OOD = ""
+	_, err := Calibrate(t.Context(), c)
+	says(t, err, "training")
+	c.Head.Fix = "training=false"
+	if r := mustCalibrate(t, c); r.Head.Kind != head.Probabilities {
+		t.Errorf("kind %s, want that of the branch not taken in training", r.Head.Kind)
+	}
+	b, err := bundle.Open(c.Out)
+	if err != nil || b.Manifest.Head.Fix != c.Head.Fix {
+		t.Fatalf("fixed %q, %v", b.Manifest.Head.Fix, err)
+	}
+	model, err := onnx.Open(c.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	if b.Manifest.Model.SHA256 != model.SHA256() {
+		t.Error("the bundle names another model")
+	}
+	x := wraptest.ForestInputs(4, 3)
+	p, err := opened(t, c.Out, Options{}).Predict(t.Context(), []Tensor{x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := onnxtest.NewForest(4).Probabilities(x.Data.([]float32))
+	for i, one := range p {
+		for j, a := range one.Logits {
+			if e := math.Log(math.Max(want[i*4+j], head.LeastProbability)); !approx.Equal(float64(a), e, 1e-5) {
+				t.Errorf("logit %d of %d is %v, want %v", j, i, a, e)
+			}
+		}
 	}
 }
 
@@ -209,6 +314,8 @@ func TestExpectedProbabilitiesAreCompared(t *testing.T) {
 			off[i*classes] += 0.05
 		}
 		off[250*classes] += 0.1
+		missing := slices.Clone(single)
+		missing[3*classes] = float32(math.NaN())
 		dir := t.TempDir()
 		file := func(name string, a array) string { return write(t, dir, name+".npy", wraptest.NPY(a)) }
 		equal, different := file("equal", arrayOf(single, n, classes)), file("off", arrayOf(off, n, classes))
@@ -226,6 +333,7 @@ func TestExpectedProbabilitiesAreCompared(t *testing.T) {
 			"whole for a slice":       {equal, "[100:]", "", fmt.Sprintf("has %d records, and the validation data %d", n, n-100)},
 			"no such file":            {filepath.Join(dir, "none.npy"), "", "", "none.npy"},
 			"another width":           {file("wide", arrayOf(make([]float32, n*5), n, 5)), "", "", fmt.Sprintf("5 numbers, want the probabilities of %d classes", classes)},
+			"missing numbers":         {file("nan", arrayOf(missing, n, classes)), "", "", "NaN, want probabilities"},
 			"whole numbers":           {file("whole", arrayOf(make([]int64, n*classes), n, classes)), "", "", "want float32 or float64 probabilities"},
 		} {
 			if classes == 2 && tt.slice != "" {

@@ -71,7 +71,10 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if err := u.openBundle(); err != nil {
 		return nil, err
 	}
-	if cfg.Train != "" && !u.bundle.KeepsCurvature() {
+	switch {
+	case cfg.Train != "" && u.manifest.Head.Nonlinear:
+		return nil, fmt.Errorf("%s has no linear layer, so that no training data can be added: calibrate again", cfg.Bundle)
+	case cfg.Train != "" && !u.bundle.KeepsCurvature():
 		return nil, fmt.Errorf("%s has no curvature to add to: calibrate with %s", cfg.Bundle, option.KeepCurvature)
 	}
 	if cfg.Model != "" && u.manifest.Model != nil && u.manifest.Model.File == nil {
