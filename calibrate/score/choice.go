@@ -155,7 +155,11 @@ func selectAmong(ctx context.Context, name string, training *Training, held Vali
 	if some != held.Val {
 		in[at] = list[at].Values(*held.Val)
 	}
-	return Serve(list[at], in[at]), c, tried, nil
+	s := Serve(list[at], in[at])
+	if held.Val.Nonlinear {
+		s.raiseQuantiles()
+	}
+	return s, c, tried, nil
 }
 
 // CompareOnSynthetic returns how well scores detect synthetic OOD data: the default, all others that can be fitted

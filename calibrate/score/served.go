@@ -69,6 +69,16 @@ func Serve(f *Fitted, values []float64) *Served {
 	return s
 }
 
+// raiseQuantiles raises the quantiles by more than a score's rounding error. Where outputs are steps, as those of trees,
+// many examples have the same score but for rounding, and would count as lower or not by chance. p-values are then those
+// of slightly lower scores, and never too small.
+func (s *Served) raiseQuantiles() {
+	const above = 1e-7
+	for i, q := range s.Quantiles {
+		s.Quantiles[i] = math.Min(q+above, 1)
+	}
+}
+
 // Bounded returns the bounded form of a value of the score.
 func (s *Served) Bounded(value float64) float64 {
 	t := terms{x: Examples{N: 1}}
