@@ -48,7 +48,7 @@ type axes struct {
 
 func (t Target) validate() error {
 	if len(t.Shape) == 0 {
-		return fmt.Errorf("the model's input %v has no batch axis", t)
+		return fmt.Errorf("the model's input %v has no batch axis: if it is no data, %s gives it a value", t, option.Fix)
 	}
 	for _, d := range t.Shape[1:] {
 		if d == 0 || d < -1 || d > math.MaxInt32 {

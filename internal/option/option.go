@@ -38,6 +38,7 @@ const (
 	Damping             Name = "Damping"
 	FalseAlarm          Name = "FalseAlarm"
 	Features            Name = "Features"
+	Fix                 Name = "Fix"
 	Force               Name = "Force"
 	KeepClass           Name = "KeepClass"
 	KeepCurvature       Name = "KeepCurvature"
@@ -74,7 +75,7 @@ const (
 // All are the options that errors name.
 var All = []Name{
 	Alpha, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
-	Features, Force, KeepClass, KeepCurvature, Kind, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel,
+	Features, Fix, Force, KeepClass, KeepCurvature, Kind, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel,
 	NoProbe, OOD, OODScore, Out, Output, PrecomputedFeatures, Preprocess, Prior, Provider, Resume, Sets, Shard,
 	Structure, TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }

@@ -119,10 +119,14 @@ func (f *finder) evaluate(name string, numbers bool) (*graph.Value, error) {
 
 // describe names a node for messages, with the node of the file that it was lowered from.
 func (f *finder) describe(n *onnxpb.Node) string {
-	if s := f.g.Source(n); s != n {
+	switch s := f.g.Source(n); {
+	case s == n:
+		return n.Describe()
+	case n.Op() == graph.BothClasses: // of the view alone
+		return s.Describe()
+	default:
 		return n.Op() + " of " + s.Describe()
 	}
-	return n.Describe()
 }
 
 // single reports whether a tensor that depends on the input is known to hold a single number.

@@ -223,7 +223,7 @@ func (f *finder) rowsOf(name string) (*Head, error) {
 		return nil, graph.Refuse("%q is an input of the model", start)
 	}
 	h := &Head{
-		Op: node.GetOpType(), Node: f.g.Source(node).Label(), LogitsTensor: name, Tail: tail,
+		Op: f.g.Source(node).GetOpType(), Node: f.g.Source(node).Label(), LogitsTensor: name, Tail: tail,
 		Head:  layer.Head{Logits: k, Link: layer.Softmax, Nonlinear: true},
 		Kind:  None,
 		width: k, model: f.m, logitsValue: v,

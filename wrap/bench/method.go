@@ -139,7 +139,11 @@ func (b *bench) suit() error {
 		case r.taken || measure.Suits(r.name, b.head):
 			suited = append(suited, r)
 		case len(b.Methods) > 0:
-			return fmt.Errorf("method %s needs a linear last layer, and the bundle was calibrated without one: leave it out", r.name)
+			needs := "a linear last layer, and the bundle was calibrated without one"
+			if s, is := score.Find(r.name); is && s.Suits(layer.Head{Nonlinear: true, Features: 1}) {
+				needs = "features, and the bundle was calibrated without any"
+			}
+			return fmt.Errorf("method %s needs %s: leave it out", r.name, needs)
 		}
 	}
 	b.requests = suited

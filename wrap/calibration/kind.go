@@ -51,6 +51,7 @@ func (in *sources) resolveKind(ctx context.Context, cfg *Config, log *journal) e
 func (in *sources) recut(cfg *Config, h *head.Head) error {
 	run := attach.RunConfig(cfg.Runtime.Provider, cfg.Runtime.Threads, cfg.Runtime.Batch)
 	run.Preprocess = cfg.Preprocess
+	in.cut.Network.Close() // before: forests are large
 	cut, err := attach.OpenCut(in.cut.Model, h, run)
 	if err != nil {
 		return err
