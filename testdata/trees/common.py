@@ -28,7 +28,8 @@ TABLES = {
 
 def arguments():
     p = argparse.ArgumentParser()
-    p.add_argument("--work", type=pathlib.Path, required=True, help="folder with mfgs and the unpacked R packages")
+    p.add_argument("--work", type=lambda s: pathlib.Path(s).resolve(), required=True,
+                   help="folder with mfgs and the unpacked R packages")
     return p.parse_args()
 
 
@@ -66,11 +67,11 @@ class Mfgs:
         np.savez(path, x=x, labels=y)
         return path
 
-    def calibrate(self, model, x, y, *args):
+    def calibrate(self, model, x, y, *args, head=("--head", "none")):
         """Calibrates a model without a copy of it in the bundle."""
         self.model = model
         val = self.rows("val", x, y)
-        return json.loads(self.run("calibrate", "--model", model, "--head", "none", "--val", val, "--out", self.bundle,
+        return json.loads(self.run("calibrate", "--model", model, *head, "--val", val, "--out", self.bundle,
                                    "--force", "--no-model", "--json", "--threads", THREADS, *args))
 
     def predict(self, x, y):
@@ -78,9 +79,9 @@ class Mfgs:
                        "--threads", THREADS)
         return json.loads(out)["predictions"]
 
-    def export(self):
+    def export(self, *args):
         path = self.folder / "exported.onnx"
-        self.run("export", "--bundle", self.bundle, "--model", self.model, "--out", path, "--force")
+        self.run("export", "--bundle", self.bundle, "--model", self.model, "--out", path, "--force", *args)
         return path
 
 

@@ -9,6 +9,7 @@ import textwrap
 import numpy as np
 
 import decisions
+import ensembles
 import exports
 import maps
 from common import arguments
@@ -236,6 +237,35 @@ def guarantees_text(results):
     return text, total
 
 
+# Averages of networks
+
+def ensembles_text(results):
+    rows = []
+    for name, r in results.items():
+        best = max(ensembles.WHOLES, key=lambda k: r[k])
+        rows.append([name, *(f"{r[k]:.4f}" for k in ("plain", "whole", "mean of mf0")),
+                     *(f"**{r[k]:.3f}**" if k == best else f"{r[k]:.3f}" for k in ensembles.WHOLES),
+                     f"{r['auroc of members']:.3f}"])
+    lower = sum(r["whole"] < r["mean of mf0"] for r in results.values())
+    higher = sum(max(r[k] for k in ensembles.WHOLES) > r["auroc of members"] for r in results.values())
+    return "\n".join([
+        "## Averages of networks\n",
+        prose(f"""A file with the mean of the probabilities of {ensembles.MEMBERS} MLPs can be calibrated as a whole. If
+        there are the files of the members, too, each can be calibrated with its own last layer, and the results
+        averaged: the probabilities of mf0, and the percentiles of the default OOD score. Both had the same
+        {ensembles.VAL:,} validation rows, and {ensembles.TEST:,} others for testing. OOD rows are these with
+        each column permuted by itself. AUROCs of the whole are those of the default score, and of two with the table's
+        columns as features."""),
+        table(["table", "NLL, not calibrated", "NLL, whole", "NLL, members", *(f"AUROC, {k}" for k in ensembles.WHOLES),
+               "AUROC, members"], rows),
+        prose(f"""The whole has the lower NLL on {lower} of {len(results)} tables, and with the better of the scores of
+        columns the higher AUROC on {higher}. Entropy alone is worse than the members' scores on all
+        {len(results)}: where the members are there, their last layers find more."""
+              if all(r["entropy"] < r["auroc of members"] for r in results.values()) else
+              f"""The whole has the lower NLL on {lower} of {len(results)} tables, and the higher AUROC on {higher}."""),
+    ])
+
+
 def summary(exported, cells, total):
     s = exports_summary(exported)
     worst = max(cells, key=lambda k: cells[k]["gap"])
@@ -266,8 +296,8 @@ def main():
     said = subprocess.run([work / "mfgs", "version"], capture_output=True, text=True).stdout.splitlines()
     version, runtime = said[0].split()[1], next(line.split()[-1] for line in said if line.startswith("ONNX Runtime"))
     libraries = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)
-    exported, nlls, splits = (json.loads((work / f"{name}.json").read_text())
-                              for name in ("exports", "maps", "decisions"))
+    exported, nlls, splits, averages = (json.loads((work / f"{name}.json").read_text())
+                                        for name in ("exports", "maps", "decisions", "ensembles"))
     cells = nll_cells(nlls)
     guarantees, total = guarantees_text(splits)
     PAGE.write_text("\n".join([
@@ -278,7 +308,7 @@ def main():
         nearest neighbours, Naive Bayes and averages of models. It is compared with Python, where nothing of mfgs runs.
         The tables are *spam* and *ticdata* of the R package kernlab, and *satellite* and *letter* of mlbench.
         Inference had one thread."""),
-        summary(exported, cells, total), exports_text(exported), nll_text(cells), guarantees]))
+        summary(exported, cells, total), exports_text(exported), nll_text(cells), guarantees, ensembles_text(averages)]))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,6 @@ if [ ! -d "$work/usr" ]; then # unpacked, not installed: R is not needed
 fi
 [ -x "$work/mfgs" ] || (cd ../.. && go build -buildvcs=true -o "$work/mfgs" ./cmd/mfgs)
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # more are very slow where other programs need the CPUs
-for script in exports.py maps.py decisions.py page.py; do
+for script in exports.py maps.py decisions.py ensembles.py page.py; do
 	"$work/venv/bin/python" "$script" --work "$work"
 done
