@@ -177,7 +177,8 @@ func TestConditionsThatRoundingChangesStay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		spliced := !slices.ContainsFunc(fixed.Proto().GetGraph().GetNode(), func(n *onnxpb.Node) bool { return n.Op() == "If" })
+		isIf := func(n *onnxpb.Node) bool { return n.Op() == "If" }
+		spliced := !slices.ContainsFunc(fixed.Proto().GetGraph().GetNode(), isIf)
 		if spliced != c.spliced {
 			t.Errorf("%v %s %v at %s: spliced is %t, want %t", c.typ, c.op, c.number, c.fix, spliced, c.spliced)
 		}

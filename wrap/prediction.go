@@ -55,8 +55,8 @@ type Prediction struct {
 	// flags at most the fraction α of inputs that are drawn as the validation data were, on average over draws of
 	// these. It is null for bundles written before it was kept.
 	OODPValue *float64 `json:"ood_pvalue"`
-	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded. It is 0, and absent
-	// from JSON, without a linear layer.
+	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded. It is 0, and
+	// absent from JSON, without a linear layer.
 	Leverage float64 `json:"leverage,omitempty"`
 }
 

@@ -69,9 +69,9 @@ func Serve(f *Fitted, values []float64) *Served {
 	return s
 }
 
-// raiseQuantiles raises the quantiles by more than a score's rounding error. Where outputs are steps, as those of trees,
-// many examples have the same score but for rounding, and would count as lower or not by chance. p-values are then those
-// of slightly lower scores, and never too small.
+// raiseQuantiles raises the quantiles by more than a score's rounding error. Where outputs are steps, as those of
+// trees, many examples have the same score but for rounding, and would count as lower or not by chance. p-values are
+// then those of slightly lower scores, and never too small.
 func (s *Served) raiseQuantiles() {
 	const above = 1e-7
 	for i, q := range s.Quantiles {

@@ -229,9 +229,9 @@ func splice(m *onnx.Model) (*onnx.Model, error) {
 	return nil, fmt.Errorf("the model has branches nested more than %d deep", maxNested)
 }
 
-// exact returns the value of a constant tensor, if every number on the way to it is one of its type. Numbers are computed
-// in float64 here: where one has to be rounded, or an integer is too large, a comparison may hold here and not in ONNX
-// Runtime, or the other way round.
+// exact returns the value of a constant tensor, if every number on the way to it is one of its type. Numbers are
+// computed in float64 here: where one has to be rounded, or an integer is too large, a comparison may hold here and not
+// in ONNX Runtime, or the other way round.
 func exact(g *graph.View, name string) (*graph.Value, bool) {
 	const most, mostInteger = 1 << 10, 1 << 53
 	var last *graph.Value

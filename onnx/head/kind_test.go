@@ -457,7 +457,8 @@ func TestColumnsAreTakenTogether(t *testing.T) {
 		}
 	}
 	nodes := append(pick("Gather", 0, "y"), onnxtest.Node("MatMul", "x w", "other"))
-	m := parsed(t, with(f.Model(13, nil, nodes, row("y", tensor.Float32, -1, 1), row("other", tensor.Float32, -1, 1)), constants...))
+	two := f.Model(13, nil, nodes, row("y", tensor.Float32, -1, 1), row("other", tensor.Float32, -1, 1))
+	m := parsed(t, with(two, constants...))
 	if _, err := head.Find(m, head.Options{Kind: head.Scores}); err == nil ||
 		!strings.Contains(err.Error(), `several outputs hold one number for each example: "y", "other"; choose one`) {
 		t.Errorf("columns of two tensors: %v", err)

@@ -34,7 +34,7 @@ def measure(work, t):
     order = np.random.default_rng(0).permutation(len(t.pool_y))
     val, test = order[:VAL], order[VAL:VAL + TEST]
     x, y = t.pool_x[test], t.pool_y[test]
-    strange = permuted(x)
+    apart = permuted(x)
     mfgs = Mfgs(work, "ensembles")
     train, path = mfgs.rows("train", t.x, t.y), mfgs.folder / "model.onnx"
     members = [scaled(MLPClassifier((64,), max_iter=60, random_state=i)).fit(t.x, t.y) for i in range(MEMBERS)]
@@ -46,7 +46,7 @@ def measure(work, t):
         p, s = served(exported, x, "mfgs_probabilities")
         mf0.append(p)
         known.append(s)
-        other.append(served(exported, strange, "mfgs_probabilities")[1])
+        other.append(served(exported, apart, "mfgs_probabilities")[1])
     whole = vote(*members).fit(t.x, t.y)
     export(WHOLE, whole, t.x, path, zipmap=False)
     out = {"plain": nll(np.log(np.mean([m.predict_proba(x) for m in members], 0)), y),
@@ -57,7 +57,7 @@ def measure(work, t):
         exported = mfgs.export()
         p, s = served(exported, x, "mfgs_probabilities")
         out["whole"] = nll(np.log(p), y)
-        out[name] = auroc(s, served(exported, strange, "mfgs_probabilities")[1])
+        out[name] = auroc(s, served(exported, apart, "mfgs_probabilities")[1])
     return out
 
 

@@ -221,7 +221,7 @@ type Validation struct {
 	Before Figures  `yaml:"before" json:"before"`                     // the network's own probabilities
 	TS     Figures  `yaml:"ts" json:"ts"`                             // temperature scaling
 	Matrix *Figures `yaml:"matrix,omitempty" json:"matrix,omitempty"` // matrix scaling, if the bundle has it
-	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0,omitempty"`                 // of format 2, with a linear layer
+	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0,omitempty"`       // of format 2, with a linear layer
 	After  Figures  `yaml:"after" json:"after"`                       // the selected probabilities and OOD score; in format 1 mf0
 }
 

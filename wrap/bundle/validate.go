@@ -436,7 +436,8 @@ func (c *checks) settings(m *Manifest) {
 	c.that(s.Lambda0 == m.MeanField.Lambda0, "settings.lambda0 is %v, and mean_field.lambda0 is %v", s.Lambda0, m.MeanField.Lambda0)
 	c.that(s.OODScore == "" || m.OODScore != nil && s.OODScore == m.OODScore.Name,
 		"settings.ood_score is %s, and ood_score.name is not", s.OODScore)
-	single := m.Head.Nonlinear && m.Head.Classes() == 2 // one number: softmax of two or sigmoid of one logit, by its kind
+	// One number is that of a softmax of two logits or of a sigmoid of one, by its kind.
+	single := m.Head.Nonlinear && m.Head.Classes() == 2
 	c.that(s.Head.Link == "" || s.Head.Link == m.Head.Link || single, "settings.head.link is %s, and head.link is %s", s.Head.Link, m.Head.Link)
 	var plan conformal.Plan
 	if m.Decisions != nil {

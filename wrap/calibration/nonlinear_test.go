@@ -182,12 +182,13 @@ func TestCalibrateRefusesWithoutALayer(t *testing.T) {
 		"a learned score":                {nil, func(c *Config) { c.OODScore = "learned" }, []string{"the score learned needs a linear last layer"}},
 		"a score of no features":         {nil, func(c *Config) { c.OODScore = "column_mahalanobis" }, []string{"the score column_mahalanobis needs features", "Features names a tensor"}},
 		"one number for several classes": {onlyRow, func(c *Config) { c.Head.Link = layer.OneVsRest }, []string{"one-vs-rest is for several classes", "has one number"}},
-		"scores as those of labels":      {tripled(4), func(c *Config) { c.Head.Kind, c.Head.Link = head.Probabilities, layer.OneVsRest }, []string{"Kind probabilities", "one lies outside [0,1]"}},
-		"what the batch changes":         {centred, func(*Config) {}, []string{`"y": the numbers of an example depend on the other examples of its batch`}},
-		"other numbers later":            {grown, func(c *Config) { c.Val = laterVal(t, 4, 1e3, 0) }, []string{`"y" holds probabilities for the first examples, and not for others`, "say what they are with", "Kind"}},
-		"other numbers later, declared":  {grown, func(c *Config) { c.Val, c.Head.Kind = laterVal(t, 4, 1e3, 0), head.Probabilities }, []string{"Kind probabilities", "add up to 10, want 1"}},
-		"a label that is no class":       {nil, func(c *Config) { c.Val = laterVal(t, 4, 0, 9) }, []string{"label 9 is outside [0,4)"}},
-		"no kind":                        {nil, func(c *Config) { c.Head.Kind = head.Linear }, []string{"no classification head", "with Kind none"}},
+		"scores as those of labels": {tripled(4), func(c *Config) { c.Head.Kind, c.Head.Link = head.Probabilities, layer.OneVsRest },
+			[]string{"Kind probabilities", "one lies outside [0,1]"}},
+		"what the batch changes":        {centred, func(*Config) {}, []string{`"y": the numbers of an example depend on the other examples of its batch`}},
+		"other numbers later":           {grown, func(c *Config) { c.Val = laterVal(t, 4, 1e3, 0) }, []string{`"y" holds probabilities for the first examples, and not for others`, "say what they are with", "Kind"}},
+		"other numbers later, declared": {grown, func(c *Config) { c.Val, c.Head.Kind = laterVal(t, 4, 1e3, 0), head.Probabilities }, []string{"Kind probabilities", "add up to 10, want 1"}},
+		"a label that is no class":      {nil, func(c *Config) { c.Val = laterVal(t, 4, 0, 9) }, []string{"label 9 is outside [0,4)"}},
+		"no kind":                       {nil, func(c *Config) { c.Head.Kind = head.Linear }, []string{"no classification head", "with Kind none"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -54,8 +54,8 @@ func mapped(list []string, name func(string) string) []string {
 	return out
 }
 
-// define collects the names of the tensors that a graph and its subgraphs make, and those of their nodes. Their outputs and value infos may also
-// name tensors of the graph around them.
+// define collects the names of the tensors that a graph and its subgraphs make, and those of their nodes. Their outputs
+// and value infos may also name tensors of the graph around them.
 func define(g *onnxpb.Graph, names, labels map[string]bool) {
 	for _, t := range g.GetInitializer() {
 		names[t.GetName()] = true

@@ -97,8 +97,8 @@ type header struct {
 
 var errEnd = errors.New("the data ends within its .npy header")
 
-// readHeader reads a header. Fortran order is refused for more than two axes, unless it makes no difference. unsupported
-// is set, with the rest valid, for an element type that is not numeric.
+// readHeader reads a header. Fortran order is refused for more than two axes, unless it makes no difference.
+// unsupported is set, with the rest valid, for an element type that is not numeric.
 func readHeader(r io.Reader) (h header, unsupported error, err error) {
 	lead := make([]byte, 10)
 	if _, err := io.ReadFull(r, lead); err != nil {
