@@ -1,6 +1,7 @@
 package calibration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -73,39 +74,35 @@ func (in *sources) firstLogits(ctx context.Context, s *source.Set) (logits []flo
 		}
 		if err == nil {
 			examples = append(examples, example)
-		} else if first == nil {
-			first = err
 		}
+		first = cmp.Or(first, err)
 	}
-	const apart = 8 // examples that are run alone too
 	results, errs := in.cut.RunExamples(ctx, examples)
+	// In another batch, an example has the same numbers.
+	const most = 8
+	some := examples[:min(most, (len(examples)+1)/2)]
+	again, againErrs := in.cut.RunExamples(ctx, some)
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
 	largest, difference := 0.0, 0.0
 	for i, r := range results {
-		switch {
-		case errs[i] != nil && first == nil:
-			first = errs[i]
-		case errs[i] == nil:
-			own := r.Rows().Logits
-			logits = append(logits, own...)
-			if i >= apart {
-				break
-			}
-			alone, err := in.cut.RunExamples(ctx, examples[i:i+1])
-			if err[0] != nil {
-				return nil, err[0]
-			}
-			for j, v := range alone[0].Rows().Logits {
+		if errs[i] != nil {
+			first = cmp.Or(first, errs[i])
+			continue
+		}
+		own := r.Rows().Logits
+		logits = append(logits, own...)
+		if i < len(some) && againErrs[i] == nil {
+			for j, v := range again[i].Rows().Logits {
 				largest = math.Max(largest, math.Abs(float64(v)))
 				difference = math.Max(difference, math.Abs(float64(v-own[j])))
 			}
 		}
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
 	}
 	switch {
 	case difference > batchTolerance*largest:
-		return nil, fmt.Errorf("%q: the numbers of an example depend on the other examples of its batch: alone they differ by up to %.2g, the largest being %.2g",
+		return nil, fmt.Errorf("%q: the numbers of an example depend on the other examples of its batch: in another they differ by up to %.2g, the largest being %.2g",
 			in.cut.Head.LogitsTensor, difference, largest)
 	case len(logits) > 0:
 		return logits, nil
