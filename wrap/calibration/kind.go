@@ -78,10 +78,11 @@ func (in *sources) firstLogits(ctx context.Context, s *source.Set) (logits []flo
 		first = cmp.Or(first, err)
 	}
 	results, errs := in.cut.RunExamples(ctx, examples)
-	// In another batch, an example has the same numbers.
+	// In another batch an example has the same numbers. The last ones may depend on those before them, as the steps of a
+	// sequence do.
 	const most = 8
-	some := examples[:min(most, (len(examples)+1)/2)]
-	again, againErrs := in.cut.RunExamples(ctx, some)
+	from := len(examples) - min(most, (len(examples)+1)/2)
+	again, againErrs := in.cut.RunExamples(ctx, examples[from:])
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
 	}
@@ -93,8 +94,8 @@ func (in *sources) firstLogits(ctx context.Context, s *source.Set) (logits []flo
 		}
 		own := r.Rows().Logits
 		logits = append(logits, own...)
-		if i < len(some) && againErrs[i] == nil {
-			for j, v := range again[i].Rows().Logits {
+		if i >= from && againErrs[i-from] == nil {
+			for j, v := range again[i-from].Rows().Logits {
 				largest = math.Max(largest, math.Abs(float64(v)))
 				difference = math.Max(difference, math.Abs(float64(v-own[j])))
 			}
