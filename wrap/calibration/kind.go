@@ -78,8 +78,8 @@ func (in *sources) firstLogits(ctx context.Context, s *source.Set) (logits []flo
 		first = cmp.Or(first, err)
 	}
 	results, errs := in.cut.RunExamples(ctx, examples)
-	// In another batch an example has the same numbers. The last ones may depend on those before them, as the steps of a
-	// sequence do.
+	// In another batch an example has the same numbers. The last ones may depend on those before them, as the steps of
+	// a sequence do.
 	const most = 8
 	from := len(examples) - min(most, (len(examples)+1)/2)
 	again, againErrs := in.cut.RunExamples(ctx, examples[from:])
