@@ -185,6 +185,42 @@ func TestConditionsThatRoundingChangesStay(t *testing.T) {
 	}
 }
 
+// A condition on a size that is known is taken, whatever the other sizes are.
+func TestConditionsOnKnownSizesAreTaken(t *testing.T) {
+	t.Parallel()
+	for axis, taken := range map[int64]bool{0: false, 1: true} {
+		index := &onnxpb.Tensor{Name: to("index"), DataType: to(int32(tensor.Int64)), Int64Data: []int64{axis}}
+		two := &onnxpb.Tensor{Name: to("two"), DataType: to(int32(tensor.Int64)), Int64Data: []int64{2}}
+		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
+			IrVersion:   to(int64(8)),
+			OpsetImport: []*onnxpb.OperatorSet{{Version: to(int64(13))}},
+			Graph: &onnxpb.Graph{
+				Initializer: []*onnxpb.Tensor{index, two},
+				Node: []*onnxpb.Node{
+					onnxtest.Node("Add", "x s", "sum"), onnxtest.Node("Shape", "sum", "sizes"),
+					onnxtest.Node("Gather", "sizes index", "size"), onnxtest.Node("Equal", "size two", "is"),
+					branches("is", "y", branch("h", onnxtest.Node("Neg", "sum", "h")),
+						branch("h", onnxtest.Node("Identity", "sum", "h"))),
+				},
+				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("s", tensor.Float32),
+					onnxpb.TensorInfo("x", tensor.Float32, -1, 2)},
+				Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2)},
+			},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixed, err := head.Fix(m, "s=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		isIf := func(n *onnxpb.Node) bool { return n.Op() == "If" }
+		if got := !slices.ContainsFunc(fixed.Proto().GetGraph().GetNode(), isIf); got != taken {
+			t.Errorf("the size of axis %d: taken is %t, want %t", axis, got, taken)
+		}
+	}
+}
+
 // A node of a branch may have the name of a tensor around it.
 func TestNodesMayHaveTheNamesOfTensors(t *testing.T) {
 	t.Parallel()

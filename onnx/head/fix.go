@@ -232,14 +232,20 @@ func splice(m *onnx.Model) (*onnx.Model, error) {
 // exact returns the value of a constant tensor, if every number on the way to it is one of its type. Numbers are
 // computed in float64 here: where one has to be rounded, or an integer is too large, a comparison may hold here and not
 // in ONNX Runtime, or the other way round.
-func exact(g *graph.View, name string) (*graph.Value, bool) {
+func exact(g *graph.View, in *graph.Interpreter, name string) (*graph.Value, bool) {
 	const most, mostInteger = 1 << 10, 1 << 53
 	var last *graph.Value
 	interpreter := g.Interpreter(true)
 	queue, seen := []string{name}, map[string]bool{name: true}
 	for i := 0; i < len(queue); i++ {
-		v, err := interpreter.Evaluate(queue[i])
-		if err != nil || v.Data == nil || len(queue) > most {
+		v := in.Get(queue[i])
+		if v.Data == nil { // not of a shape
+			var err error
+			if v, err = interpreter.Evaluate(queue[i]); err != nil || v.Data == nil {
+				return nil, false
+			}
+		}
+		if len(queue) > most {
 			return nil, false
 		}
 		if i == 0 {
@@ -255,7 +261,8 @@ func exact(g *graph.View, name string) (*graph.Value, bool) {
 			case tensor.Float16:
 				ok = float64(tensor.FromFloat16(tensor.ToFloat16(x))) == x
 			default:
-				ok = x == math.Trunc(x) && math.Abs(x) < mostInteger
+				// An unknown size is NaN: of others on the way.
+				ok = x == math.Trunc(x) && math.Abs(x) < mostInteger || math.IsNaN(x) && i > 0
 			}
 			if !ok {
 				return nil, false
@@ -281,7 +288,7 @@ func spliced(m *onnx.Model) (*onnxpb.Model, bool) {
 		if n.Op() != "If" || len(n.GetInput()) != 1 || !in.Get(n.In(0)).Constant {
 			continue
 		}
-		v, ok := exact(m.View(), n.In(0))
+		v, ok := exact(m.View(), in, n.In(0))
 		if !ok || len(v.Data) != 1 {
 			continue
 		}

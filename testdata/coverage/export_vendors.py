@@ -360,8 +360,8 @@ def wake(width):
 
 def cases():
     detector, step = "a detector: boxes and their classes", "one character per step along the line, not one label per example"
-    branches = ("two networks in the branches of an If, selected by the sample rate; with that rate fixed, another If, which tests a shape, follows "
-                "the last layer")
+    branches = ("two networks in the branches of an If, selected by the sample rate; with that rate fixed, a mean over the steps of a chunk, whose "
+                "number the file leaves open, follows the last layer")
     inline = "If_0_then_branch__Inline_0__decoder.decoder.2.weight"
     start, legacy = "sr=16000,state=0", "sr=16000,h=0,c=0"
     return [
