@@ -52,19 +52,38 @@ func (a *accumulation) compareExpected(ctx context.Context) (warning string, err
 		spec, differ, val.N, most, val.Name(at)), nil
 }
 
-// readExpected reads the expected probabilities of the C classes for validation examples, [N,C]. One number is that of
-// the second of two classes.
-func readExpected(ctx context.Context, spec string, s *source.Set, val *rows.Batch, classes int) ([]float64, error) {
+// openExpected opens the expected probabilities of the records of a set.
+func openExpected(ctx context.Context, spec string, s *source.Set) (*dataset.Dataset, error) {
 	d, err := dataset.Open(ctx, spec, dataset.Options{Unlabelled: true})
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
 	from, to := d.Slice()
 	first, last := s.Slice()
-	if s.Size() >= 0 && to-from != last-first {
-		return nil, fmt.Errorf("%s has %d records, and the validation data %d: want one for each, in the same order", spec, to-from, last-first)
+	switch {
+	case d.Len() < 0:
+		err = fmt.Errorf("%s is a stream, want a file", spec)
+	case s.Size() >= 0 && to-from != last-first:
+		err = fmt.Errorf("%s has %d records, and the validation data %d: want one for each, in the same order",
+			spec, to-from, last-first)
 	}
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// readExpected reads the expected probabilities of the C classes for validation examples, [N,C]. One number is that of
+// the second of two classes.
+func readExpected(ctx context.Context, spec string, s *source.Set, val *rows.Batch, classes int) ([]float64, error) {
+	d, err := openExpected(ctx, spec, s)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	from, _ := d.Slice()
+	first, _ := s.Slice()
 	of := map[int]int{} // index of a validation example by its position
 	for i, position := range val.Positions {
 		of[position] = i
