@@ -96,6 +96,13 @@ func (a *accumulation) shard(s *source.Set) *part.Shard {
 
 // readAll reads what is missing of the sets.
 func (a *accumulation) readAll(ctx context.Context) (err error) {
+	if a.cfg.Expected != "" && a.in.val != nil { // errors come before the work
+		d, err := openExpected(ctx, a.cfg.Expected, a.in.val)
+		if err != nil {
+			return fmt.Errorf("expected: %w", err)
+		}
+		d.Close()
+	}
 	if s := a.in.train; s != nil && !a.whole(s) {
 		a.log.begin("proof")
 		if err := a.prove(ctx); err != nil {
@@ -123,12 +130,20 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	warning, err := a.compareExpected(ctx)
-	if err == nil && warning != "" {
-		shard := a.shard(a.in.val)
-		shard.Warnings = append(shard.Warnings, warning)
+	if a.cfg.Expected == "" || a.part.Val == nil || a.part.Val.N == 0 {
+		return nil
 	}
-	return err
+	found, equal, err := compareExpected(ctx, a.cfg.Expected, a.in.val, a.in.head, a.part.Val)
+	switch {
+	case err != nil:
+		return err
+	case equal:
+		a.log.notice("%s", found)
+	default:
+		shard := a.shard(a.in.val)
+		shard.Warnings = append(shard.Warnings, found)
+	}
+	return nil
 }
 
 // keepProbe reads the probe if the first validation examples may be in this shard. It must run before they are read.

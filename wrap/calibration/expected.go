@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/measure"
@@ -16,24 +17,22 @@ import (
 // trees split at thresholds that float32 moves, and then differ by far more.
 const expectedTolerance = 1e-4
 
-// compareExpected compares the probabilities of validation examples with those that cfg.Expected has for each record of
-// cfg.Val, in order, such as the ones that the library gives from which the model was exported. It returns a warning if
-// some differ.
-func (a *accumulation) compareExpected(ctx context.Context) (warning string, err error) {
-	spec, val := a.cfg.Expected, a.part.Val
-	if spec == "" || val == nil || val.N == 0 {
-		return "", nil
-	}
-	expected, err := readExpected(ctx, spec, a.in.val, val, a.in.head.Classes())
+// compareExpected compares the probabilities of validation examples with those that spec has for each record of their
+// set, in order, such as the ones that the library gives from which the model was exported. It says what it found, and
+// whether all are equal.
+func compareExpected(ctx context.Context, spec string, s *source.Set, h layer.Head, val *rows.Batch) (
+	found string, equal bool, err error,
+) {
+	expected, err := readExpected(ctx, spec, s, val, h.Classes())
 	if err != nil {
-		return "", fmt.Errorf("expected: %w", err)
+		return "", false, fmt.Errorf("expected: %w", err)
 	}
-	logp, _ := calibrate.Plain(a.in.head, val.Logits, val.N, 1)
-	c := a.in.head.Classes()
+	logp, _ := calibrate.Plain(h, val.Logits, val.N, 1)
+	c := h.Classes()
 	differ, most, at := 0, 0.0, 0
 	for i := range val.N {
 		by := 0.0
-		own := measure.ClassProbabilities(a.in.head, logp[i*len(logp)/val.N:(i+1)*len(logp)/val.N])
+		own := measure.ClassProbabilities(h, logp[i*len(logp)/val.N:(i+1)*len(logp)/val.N])
 		for j, p := range own {
 			by = math.Max(by, math.Abs(p-expected[i*c+j]))
 		}
@@ -45,11 +44,11 @@ func (a *accumulation) compareExpected(ctx context.Context) (warning string, err
 		}
 	}
 	if differ == 0 {
-		a.log.notice("expected: the model's probabilities are those of %s within %.1g, on %d validation examples", spec, math.Max(most, 1e-7), val.N)
-		return "", nil
+		return fmt.Sprintf("expected: the model's probabilities are those of %s within %.1g, on %d validation examples",
+			spec, math.Max(most, 1e-7), val.N), true, nil
 	}
 	return fmt.Sprintf("expected: the model's probabilities are not those of %s on %d of %d validation examples, by up to %.2g (%s): the export computes something else than the library, and the calibration is of the export",
-		spec, differ, val.N, most, val.Name(at)), nil
+		spec, differ, val.N, most, val.Name(at)), false, nil
 }
 
 // openExpected opens the expected probabilities of the records of a set.

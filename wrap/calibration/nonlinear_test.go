@@ -332,7 +332,6 @@ func TestExpectedProbabilitiesAreCompared(t *testing.T) {
 			"the same slice":          {equal + "[100:300]", "[100:300]", "", ""},
 			"a slice of another file": {file("part", arrayOf(single[100*classes:], n-100, classes)), "[100:]", "", ""},
 			"whole for a slice":       {equal, "[100:]", "", fmt.Sprintf("has %d records, and the validation data %d", n, n-100)},
-			"a stream":                {"jsonl:-", "", "", "jsonl:- is a stream, want a file"},
 			"no such file":            {filepath.Join(dir, "none.npy"), "", "", "none.npy"},
 			"another width":           {file("wide", arrayOf(make([]float32, n*5), n, 5)), "", "", fmt.Sprintf("5 numbers, want the probabilities of %d classes", classes)},
 			"missing numbers":         {file("nan", arrayOf(missing, n, classes)), "", "", "NaN, want probabilities"},

@@ -272,13 +272,6 @@ func (in *sources) openTuning(ctx context.Context, cfg *Config) (err error) {
 			return decisionError(err)
 		}
 	}
-	if in.val != nil && cfg.Expected != "" { // now, so that errors come before the work
-		d, err := openExpected(ctx, cfg.Expected, in.val)
-		if err != nil {
-			return fmt.Errorf("expected: %w", err)
-		}
-		d.Close()
-	}
 	if cfg.OOD == wrap.SyntheticOOD {
 		err = in.openSynthetic(ctx, cfg)
 	} else {
