@@ -129,6 +129,57 @@ func TestBranchesOfOtherInputsStay(t *testing.T) {
 	}
 }
 
+// Inputs of all numeric types can be fixed.
+func TestInputsOfAnyTypeAreFixed(t *testing.T) {
+	t.Parallel()
+	for typ, c := range map[tensor.Type]struct {
+		value string
+		want  float32
+		wrong string
+	}{
+		tensor.Bool: {"true", 1, "2"}, tensor.Int8: {"-3", -3, "128"}, tensor.Int16: {"-300", -300, "40000"},
+		tensor.Int32: {"-70000", -70000, "3000000000"}, tensor.Int64: {"5000000", 5000000, "1.5"},
+		tensor.Uint8: {"200", 200, "-1"}, tensor.Uint16: {"40000", 40000, "65536"}, tensor.Uint32: {"70000", 70000, "x"},
+		tensor.Uint64: {"70000", 70000, "-1"}, tensor.Float16: {"0.5", 0.5, "1e6"},
+		tensor.Float32: {"-0.25", -0.25, "1e39"}, tensor.Float64: {"1e-3", 1e-3, "inf"},
+	} {
+		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
+			IrVersion:   to(int64(8)),
+			OpsetImport: []*onnxpb.OperatorSet{{Version: to(int64(13))}},
+			Graph: &onnxpb.Graph{
+				Node: []*onnxpb.Node{onnxtest.Node("Cast", "s", "number", onnxpb.IntAttribute("to", int64(tensor.Float32))),
+					onnxtest.Node("Add", "x number", "y")},
+				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("s", typ, -1, 2),
+					onnxpb.TensorInfo("x", tensor.Float32, -1, 2)},
+				Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2)},
+			},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = head.Fix(m, "s="+c.wrong)
+		if err == nil || !strings.Contains(err.Error(), "is no value of type "+typ.String()) {
+			t.Errorf("%v: %s is accepted: %v", typ, c.wrong, err)
+		}
+		fixed, err := head.Fix(m, "s="+c.value)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		net, err := featurize.New(featurize.Config{Model: fixed})
+		if err != nil {
+			t.Errorf("%v: %v", typ, err)
+			continue
+		}
+		x := tensor.Tensor{Name: "x", Shape: []int64{3, 2}, Data: make([]float32, 6)}
+		got, err := net.Run(t.Context(), []tensor.Tensor{x})
+		net.Close()
+		if err != nil || !approx.Equal(float64(got.Columns[0][5]), float64(c.want), 1e-6) {
+			t.Errorf("%v: %v, %v, want %v", typ, got.Columns, err, c.want)
+		}
+	}
+}
+
 // Conditions are computed in float64 here: a branch stays if its condition may be another in ONNX Runtime.
 func TestConditionsThatRoundingChangesStay(t *testing.T) {
 	t.Parallel()

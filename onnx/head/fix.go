@@ -173,45 +173,48 @@ func (x *fixer) integers(list []int64) string {
 
 // elementOf encodes a value of a type as ONNX stores it.
 func elementOf(t tensor.Type, value string) ([]byte, error) {
-	wrong := func() error { return fmt.Errorf("%.70q is no value of type %v, which the input has", value, t) }
+	bits := int(t.Bits())
+	encode := func(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v)[:bits/8] }
+	var err error
+	var raw []byte
 	switch t {
 	case tensor.Bool:
-		v, err := strconv.ParseBool(value)
-		if err != nil {
-			return nil, wrong()
+		var v bool
+		if v, err = strconv.ParseBool(value); v {
+			raw = []byte{1}
+		} else {
+			raw = []byte{0}
 		}
-		if v {
-			return []byte{1}, nil
+	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
+		var v int64
+		v, err = strconv.ParseInt(value, 10, bits)
+		raw = encode(uint64(v))
+	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		var v uint64
+		v, err = strconv.ParseUint(value, 10, bits)
+		raw = encode(v)
+	case tensor.Float16, tensor.Float32, tensor.Float64:
+		var v float64
+		v, err = strconv.ParseFloat(value, max(bits, 32))
+		switch t {
+		case tensor.Float16:
+			half := tensor.ToFloat16(v)
+			v, raw = float64(tensor.FromFloat16(half)), encode(uint64(half))
+		case tensor.Float32:
+			raw = encode(uint64(math.Float32bits(float32(v))))
+		default:
+			raw = encode(math.Float64bits(v))
 		}
-		return []byte{0}, nil
-	case tensor.Int32, tensor.Int64:
-		bits := 64
-		if t == tensor.Int32 {
-			bits = 32
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			err = strconv.ErrRange
 		}
-		v, err := strconv.ParseInt(value, 10, bits)
-		if err != nil {
-			return nil, wrong()
-		}
-		if bits == 32 {
-			return binary.LittleEndian.AppendUint32(nil, uint32(v)), nil
-		}
-		return binary.LittleEndian.AppendUint64(nil, uint64(v)), nil
-	case tensor.Float32, tensor.Float64:
-		bits := 64
-		if t == tensor.Float32 {
-			bits = 32
-		}
-		v, err := strconv.ParseFloat(value, bits)
-		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, wrong()
-		}
-		if t == tensor.Float32 {
-			return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(v))), nil
-		}
-		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(v)), nil
+	default:
+		return nil, fmt.Errorf("inputs of type %v cannot be fixed, only numbers and truth values", t)
 	}
-	return nil, fmt.Errorf("inputs of type %v cannot be fixed, want float32, float64, int32, int64 or bool", t)
+	if err != nil {
+		return nil, fmt.Errorf("%.70q is no value of type %v, which the input has", value, t)
+	}
+	return raw, nil
 }
 
 // splice puts the branch that is taken in the place of each If whose condition is a constant.
