@@ -258,8 +258,8 @@ def ensembles_text(results):
         columns as features."""),
         table(["table", "NLL, not calibrated", "NLL, whole", "NLL, members", *(f"AUROC, {k}" for k in ensembles.WHOLES),
                "AUROC, members"], rows),
-        prose(f"""The whole has the lower NLL on {lower} of {len(results)} tables, and with the better of the scores of
-        columns the higher AUROC on {higher}. Entropy alone is worse than the members' scores on all
+        prose(f"""The whole has the lower NLL on {lower} of {len(results)} tables, and with the best of its three scores
+        the higher AUROC on {higher}. Entropy alone is worse than the members' scores on all
         {len(results)}: where the members are there, their last layers find more."""
               if all(r["entropy"] < r["auroc of members"] for r in results.values()) else
               f"""The whole has the lower NLL on {lower} of {len(results)} tables, and the higher AUROC on {higher}."""),
