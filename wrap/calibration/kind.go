@@ -134,6 +134,7 @@ func checkKind(h *head.Head, logits []float32, declared bool) error {
 		tolerance = declaredTolerance
 	}
 	k := h.Logits
+	tolerance += float64(k) * head.LeastProbability // for those that are 0
 	for i := range len(logits) / k {
 		row, wrong := logits[i*k:(i+1)*k], ""
 		if h.Link == layer.Softmax {
