@@ -63,26 +63,30 @@ func TestALayerBelowHasABiasIfItsSumHasOne(t *testing.T) {
 	}
 }
 
-// A mean over an axis of length 1 is no average of probabilities; one over any other is.
+// A mean over an axis of length 1 is no average of probabilities; one over any other is, and over the examples.
 func TestAMeanOfOneProbabilityIsPassed(t *testing.T) {
 	t.Parallel()
-	model := func(frames int64) *onnxpb.Model {
+	model := func(frames, axis, keep int64) *onnxpb.Model {
 		m := modelOf([]*onnxpb.Node{
 			onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("Sigmoid", "z", "p"),
-			onnxtest.Node("ReduceMean", "p", "y", onnxpb.IntsAttribute("axes", 1), onnxpb.IntAttribute("keepdims", 0)),
+			onnxtest.Node("ReduceMean", "p", "y", onnxpb.IntsAttribute("axes", axis), onnxpb.IntAttribute("keepdims", keep)),
 		}, onnxtest.FloatTensor("w", make([]float64, 12), 4, 3))
 		m.Graph.Input = []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, frames, 4)}
 		return m
 	}
-	_, h := parsed(t, model(1))
-	if h.FeaturesTensor != "x" || h.Features != 4 || h.Logits != 3 || h.Link != layer.Sigmoid {
-		t.Errorf("the head %+v, want the layer before the mean", h)
-	}
-	m, err := onnx.Parse("two", onnxtest.Marshal(t, model(2)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if h, err := Find(m, Options{}); err == nil {
-		t.Errorf("the head %+v of a mean of two, want an error", h)
+	for _, keep := range []int64{0, 1} {
+		_, h := parsed(t, model(1, 1, keep))
+		if h.FeaturesTensor != "x" || h.Features != 4 || h.Logits != 3 || h.Link != layer.Sigmoid {
+			t.Errorf("the head %+v, want the layer before the mean", h)
+		}
+		for _, c := range [][2]int64{{2, 1}, {1, 0}, {2, 0}} {
+			m, err := onnx.Parse("mean", onnxtest.Marshal(t, model(c[0], c[1], keep)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, err := Find(m, Options{}); err == nil {
+				t.Errorf("the head %+v of a mean over axis %d of [N,%d,3], want an error", h, c[1], c[0])
+			}
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/internal/onnx/graph"
-	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 )
 
 // each applies f to every number.
@@ -66,22 +65,14 @@ func column(p *passage) error {
 	return nil
 }
 
-// ofOne passes a mean over axes of length 1, which changes no number.
+// ofOne passes a mean over axes of length 1, which changes no number. One over the examples leaves another first axis.
 func ofOne(p *passage) error {
-	if before, ok := known(p.at.Dims); ok {
-		if after, ok := known(p.now.Dims); ok && before == after {
-			return move(p)
-		}
+	before, known := width(&p.at.Value)
+	after, alsoKnown := width(&p.now.Value)
+	if known && alsoKnown && before == after && p.at.Dims[0] == p.now.Dims[0] {
+		return move(p)
 	}
 	return column(p)
-}
-
-// known returns the product of the sizes that are known, and whether all but the first are.
-func known(dims []int64) (n int64, ok bool) {
-	if len(dims) == 0 {
-		return 0, false
-	}
-	return onnxpb.Elements(dims[1:])
 }
 
 // unexpected refuses an operator after the probabilities.
