@@ -72,6 +72,35 @@ func switched(t testing.TB) *onnx.Model {
 	return model
 }
 
+// small is a model of operator set 13 whose output y has two numbers for each example.
+func small(t testing.TB, g *onnxpb.Graph) *onnx.Model {
+	t.Helper()
+	g.Input = append(g.Input, onnxpb.TensorInfo("x", tensor.Float32, -1, 2))
+	g.Output = []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2)}
+	m, err := onnx.Parse("small", onnxtest.Marshal(t, &onnxpb.Model{
+		IrVersion: to(int64(8)), OpsetImport: []*onnxpb.OperatorSet{{Version: to(int64(13))}}, Graph: g}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// chosen is an If that gives y: x or, if the condition holds, its negative.
+func chosen(cond, x string) *onnxpb.Node {
+	return branches(cond, "y", branch("h", onnxtest.Node("Neg", x, "h")), branch("h", onnxtest.Node("Identity", x, "h")))
+}
+
+// spliced reports whether no If of a model is left once inputs are fixed.
+func spliced(t testing.TB, m *onnx.Model, fix string) bool {
+	t.Helper()
+	fixed, err := head.Fix(m, fix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isIf := func(n *onnxpb.Node) bool { return n.Op() == "If" }
+	return !slices.ContainsFunc(fixed.Proto().GetGraph().GetNode(), isIf)
+}
+
 func TestFixedInputsSelectTheirBranches(t *testing.T) {
 	t.Parallel()
 	for fix, want := range map[string]float32{
@@ -143,21 +172,12 @@ func TestInputsOfAnyTypeAreFixed(t *testing.T) {
 		tensor.Uint64: {"70000", 70000, "-1"}, tensor.Float16: {"0.5", 0.5, "1e6"},
 		tensor.Float32: {"-0.25", -0.25, "1e39"}, tensor.Float64: {"1e-3", 1e-3, "inf"},
 	} {
-		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
-			IrVersion:   to(int64(8)),
-			OpsetImport: []*onnxpb.OperatorSet{{Version: to(int64(13))}},
-			Graph: &onnxpb.Graph{
-				Node: []*onnxpb.Node{onnxtest.Node("Cast", "s", "number", onnxpb.IntAttribute("to", int64(tensor.Float32))),
-					onnxtest.Node("Add", "x number", "y")},
-				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("s", typ, -1, 2),
-					onnxpb.TensorInfo("x", tensor.Float32, -1, 2)},
-				Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2)},
-			},
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = head.Fix(m, "s="+c.wrong)
+		m := small(t, &onnxpb.Graph{
+			Node: []*onnxpb.Node{onnxtest.Node("Cast", "s", "number", onnxpb.IntAttribute("to", int64(tensor.Float32))),
+				onnxtest.Node("Add", "x number", "y")},
+			Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("s", typ, -1, 2)},
+		})
+		_, err := head.Fix(m, "s="+c.wrong)
 		if err == nil || !strings.Contains(err.Error(), "is no value of type "+typ.String()) {
 			t.Errorf("%v: %s is accepted: %v", typ, c.wrong, err)
 		}
@@ -208,30 +228,14 @@ func TestConditionsThatRoundingChangesStay(t *testing.T) {
 		case tensor.Int32:
 			number.Int32Data = []int32{int32(c.number)}
 		}
-		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
-			IrVersion:   to(int64(8)),
-			OpsetImport: []*onnxpb.OperatorSet{{Version: to(int64(13))}},
-			Graph: &onnxpb.Graph{
-				Initializer: []*onnxpb.Tensor{number},
-				Node: []*onnxpb.Node{
-					onnxtest.Node(c.op, "s number", "q"), onnxtest.Node("Equal", "q s", "is"),
-					branches("is", "y", branch("h", onnxtest.Node("Neg", "x", "h")), branch("h", onnxtest.Node("Identity", "x", "h"))),
-				},
-				Input:  []*onnxpb.ValueInfo{onnxpb.TensorInfo("s", c.typ), onnxpb.TensorInfo("x", tensor.Float32, -1, 2)},
-				Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2)},
-			},
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		fixed, err := head.Fix(m, c.fix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		isIf := func(n *onnxpb.Node) bool { return n.Op() == "If" }
-		spliced := !slices.ContainsFunc(fixed.Proto().GetGraph().GetNode(), isIf)
-		if spliced != c.spliced {
-			t.Errorf("%v %s %v at %s: spliced is %t, want %t", c.typ, c.op, c.number, c.fix, spliced, c.spliced)
+		m := small(t, &onnxpb.Graph{
+			Initializer: []*onnxpb.Tensor{number},
+			Node: []*onnxpb.Node{onnxtest.Node(c.op, "s number", "q"), onnxtest.Node("Equal", "q s", "is"),
+				chosen("is", "x")},
+			Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("s", c.typ)},
+		})
+		if got := spliced(t, m, c.fix); got != c.spliced {
+			t.Errorf("%v %s %v at %s: spliced is %t, want %t", c.typ, c.op, c.number, c.fix, got, c.spliced)
 		}
 	}
 }
@@ -242,31 +246,14 @@ func TestConditionsOnKnownSizesAreTaken(t *testing.T) {
 	for axis, taken := range map[int64]bool{0: false, 1: true} {
 		index := &onnxpb.Tensor{Name: to("index"), DataType: to(int32(tensor.Int64)), Int64Data: []int64{axis}}
 		two := &onnxpb.Tensor{Name: to("two"), DataType: to(int32(tensor.Int64)), Int64Data: []int64{2}}
-		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
-			IrVersion:   to(int64(8)),
-			OpsetImport: []*onnxpb.OperatorSet{{Version: to(int64(13))}},
-			Graph: &onnxpb.Graph{
-				Initializer: []*onnxpb.Tensor{index, two},
-				Node: []*onnxpb.Node{
-					onnxtest.Node("Add", "x s", "sum"), onnxtest.Node("Shape", "sum", "sizes"),
-					onnxtest.Node("Gather", "sizes index", "size"), onnxtest.Node("Equal", "size two", "is"),
-					branches("is", "y", branch("h", onnxtest.Node("Neg", "sum", "h")),
-						branch("h", onnxtest.Node("Identity", "sum", "h"))),
-				},
-				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("s", tensor.Float32),
-					onnxpb.TensorInfo("x", tensor.Float32, -1, 2)},
-				Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2)},
-			},
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		fixed, err := head.Fix(m, "s=1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		isIf := func(n *onnxpb.Node) bool { return n.Op() == "If" }
-		if got := !slices.ContainsFunc(fixed.Proto().GetGraph().GetNode(), isIf); got != taken {
+		m := small(t, &onnxpb.Graph{
+			Initializer: []*onnxpb.Tensor{index, two},
+			Node: []*onnxpb.Node{onnxtest.Node("Add", "x s", "sum"), onnxtest.Node("Shape", "sum", "sizes"),
+				onnxtest.Node("Gather", "sizes index", "size"), onnxtest.Node("Equal", "size two", "is"),
+				chosen("is", "sum")},
+			Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("s", tensor.Float32)},
+		})
+		if got := spliced(t, m, "s=1"); got != taken {
 			t.Errorf("the size of axis %d: taken is %t, want %t", axis, got, taken)
 		}
 	}
@@ -277,18 +264,10 @@ func TestNodesMayHaveTheNamesOfTensors(t *testing.T) {
 	t.Parallel()
 	neg := onnxtest.Node("Neg", "x", "h")
 	neg.Name = to("x")
-	m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
-		IrVersion:   to(int64(8)),
-		OpsetImport: []*onnxpb.OperatorSet{{Version: to(int64(13))}},
-		Graph: &onnxpb.Graph{
-			Node:   []*onnxpb.Node{branches("training", "y", branch("h", neg), branch("h", onnxtest.Node("Identity", "x", "h")))},
-			Input:  []*onnxpb.ValueInfo{onnxpb.TensorInfo("training", tensor.Bool), onnxpb.TensorInfo("x", tensor.Float32, -1, 2)},
-			Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2)},
-		},
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := small(t, &onnxpb.Graph{
+		Node:  []*onnxpb.Node{branches("training", "y", branch("h", neg), branch("h", onnxtest.Node("Identity", "x", "h")))},
+		Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("training", tensor.Bool)},
+	})
 	fixed, err := head.Fix(m, "training=1")
 	if err != nil {
 		t.Fatal(err)

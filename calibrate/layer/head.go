@@ -33,7 +33,6 @@ func (h Head) Validate() error {
 	case h.Nonlinear && h.Bias:
 		return fmt.Errorf("head has a bias and no linear layer")
 	}
-
 	if err := h.Link.Validate(); err != nil {
 		return fmt.Errorf("head has %w", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
-	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
@@ -144,25 +143,6 @@ func TestFusedScoresEqualTheFormulas(t *testing.T) {
 			}
 		}
 	}
-}
-
-// ranFused are the outputs of a fused model for rows of k scores.
-func ranFused(t testing.TB, m *onnx.Model, outputs fuse.Outputs, x []float32, k int) []tensor.Tensor {
-	t.Helper()
-	var names []string
-	for _, o := range outputs {
-		names = append(names, o.Name)
-	}
-	s, err := ort.NewSession(ort.SessionConfig{Graph: onnxtest.BytesOf(t, m), Outputs: names, Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{int64(len(x) / k), int64(k)}, Data: x}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // What a head without a layer cannot have is refused.

@@ -61,20 +61,7 @@ func run(t testing.TB, m *onnx.Model, h *head.Head, mf *fuse.MeanField, x []floa
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, o := range outputs {
-		names = append(names, o.Name)
-	}
-	s, err := ort.NewSession(ort.SessionConfig{Graph: onnxtest.BytesOf(t, fused), Outputs: names, Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	d := h.Features
-	out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{int64(len(x) / d), int64(d)}, Data: x}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := ranFused(t, fused, outputs, x, h.Features)
 	r := results{map[string][]float64{}, map[string][]bool{}}
 	for i, o := range outputs {
 		switch data := out[i].Data.(type) {
@@ -91,6 +78,26 @@ func run(t testing.TB, m *onnx.Model, h *head.Head, mf *fuse.MeanField, x []floa
 		}
 	}
 	return r
+}
+
+// ranFused are the outputs of a fused model for x, [N,width].
+func ranFused(t testing.TB, m *onnx.Model, outputs fuse.Outputs, x []float32, width int) []tensor.Tensor {
+	t.Helper()
+	var names []string
+	for _, o := range outputs {
+		names = append(names, o.Name)
+	}
+	s, err := ort.NewSession(ort.SessionConfig{Graph: onnxtest.BytesOf(t, m), Outputs: names, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	shape := []int64{int64(len(x) / width), int64(width)}
+	out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: shape, Data: x}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func normal(rng *rand.Rand, n int, scale float64) []float64 {

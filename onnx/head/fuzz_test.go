@@ -32,19 +32,8 @@ func FuzzFindHead(f *testing.F) {
 			f.Add(path, "", true, []byte{1, 2, 0, 3, 4, 1, 0, 0, 6, 0, 0, 255})
 		}
 	}
-	paths := slices.Sorted(maps.Keys(models))
-	operators := slices.Concat(slices.Sorted(maps.Keys(graph.Ops)), slices.Sorted(maps.Keys(steps)),
-		slices.Sorted(maps.Keys(graph.Lowerings)))
 	f.Fuzz(func(t *testing.T, fixture, ops string, approximate bool, edits []byte) {
-		var assignable []string
-		for _, op := range strings.Split(ops, " ") {
-			assignable = append(assignable, oneOf(operators, op))
-		}
-		pb := onnxtest.Unmarshal(t, models[oneOf(paths, fixture)])
-		for ; len(edits) >= 4; edits = edits[4:] {
-			edit(pb.Graph, assignable, edits[0], int(edits[1]), int(edits[2]), edits[3])
-		}
-		m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
+		m, err := onnx.Parse("model", edited(t, models, fixture, ops, edits))
 		if err != nil {
 			return
 		}
@@ -54,10 +43,7 @@ func FuzzFindHead(f *testing.F) {
 		}
 		h, err := Find(m, o)
 		if err != nil {
-			var u *UnsupportedError
-			if !errors.As(err, &u) || u.Reason == "" || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("not an *UnsupportedError of one line: %v", err)
-			}
+			unsupported(t, err)
 			return
 		}
 		if h.Logits < 1 || h.Features < 1 || h.Link == "" || h.LogitsTensor == "" {
@@ -71,6 +57,29 @@ func FuzzFindHead(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// edited is the fixture that a name is nearest to, with edits that assign operators of ops.
+func edited(t *testing.T, models map[string][]byte, fixture, ops string, edits []byte) []byte {
+	operators := slices.Concat(slices.Sorted(maps.Keys(graph.Ops)), slices.Sorted(maps.Keys(steps)),
+		slices.Sorted(maps.Keys(graph.Lowerings)))
+	var assignable []string
+	for _, op := range strings.Split(ops, " ") {
+		assignable = append(assignable, oneOf(operators, op))
+	}
+	pb := onnxtest.Unmarshal(t, models[oneOf(slices.Sorted(maps.Keys(models)), fixture)])
+	for ; len(edits) >= 4; edits = edits[4:] {
+		edit(pb.Graph, assignable, edits[0], int(edits[1]), int(edits[2]), edits[3])
+	}
+	return onnxtest.Marshal(t, pb)
+}
+
+func unsupported(t *testing.T, err error) {
+	t.Helper()
+	var u *UnsupportedError
+	if !errors.As(err, &u) || u.Reason == "" || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("not an *UnsupportedError of one line: %v", err)
+	}
 }
 
 // Find with a kind refuses any graph with a one-line *UnsupportedError, or returns a head without a layer at which Cut
@@ -92,19 +101,8 @@ func FuzzFindOutput(f *testing.F) {
 			f.Add(path, "Gather", string(kind), false, []byte{9, 1, 0, 3, 0, 1, 0, 0, 6, 0, 0, 255})
 		}
 	}
-	paths := slices.Sorted(maps.Keys(models))
-	operators := slices.Concat(slices.Sorted(maps.Keys(graph.Ops)), slices.Sorted(maps.Keys(steps)),
-		slices.Sorted(maps.Keys(graph.Lowerings)))
 	f.Fuzz(func(t *testing.T, fixture, ops, kind string, features bool, edits []byte) {
-		var assignable []string
-		for _, op := range strings.Split(ops, " ") {
-			assignable = append(assignable, oneOf(operators, op))
-		}
-		pb := onnxtest.Unmarshal(t, models[oneOf(paths, fixture)])
-		for ; len(edits) >= 4; edits = edits[4:] {
-			edit(pb.Graph, assignable, edits[0], int(edits[1]), int(edits[2]), edits[3])
-		}
-		m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
+		m, err := onnx.Parse("model", edited(t, models, fixture, ops, edits))
 		if err != nil {
 			return
 		}
@@ -117,10 +115,7 @@ func FuzzFindOutput(f *testing.F) {
 		}
 		h, err := Find(m, o)
 		if err != nil {
-			var u *UnsupportedError
-			if !errors.As(err, &u) || u.Reason == "" || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("not an *UnsupportedError of one line: %v", err)
-			}
+			unsupported(t, err)
 			return
 		}
 		if !h.Nonlinear || h.Bias || h.Kind != o.Kind || h.Logits < 1 || h.Link == "" || h.LogitsTensor == "" ||

@@ -240,6 +240,14 @@ def labels(out, meta, rng):
     return np.where(chance, rng.integers(0, k, n), out.argmax(1)).astype(np.int64)
 
 
+def data(folder, meta):
+    """The inputs for training, those held out, their labels, and what is wanted of them: the original's outputs."""
+    rng = np.random.default_rng(7)
+    train, held_out, y = examples(folder, meta, rng)
+    rows = wanted(original(folder / "model.onnx", held_out, meta.get("fix", "")), meta)
+    return train, held_out, labels(rows, meta, rng) if y is None and np.isfinite(rows).all() else y, rows
+
+
 def check(mfgs, folder, meta, inspect_only, max_dim, threads):
     """The result of one model: a dict for results.jsonl, or None if it is postponed."""
     model = folder / "model.onnx"
@@ -268,15 +276,12 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
     if inspect_only or head["feature_dim"] > max_dim:
         return None
 
-    rng = np.random.default_rng(7)
+    train, held_out, y, rows = data(folder, meta)
+    n = len(next(iter(held_out.values())))
+    if not np.isfinite(rows).all():
+        return dict(r, result="failed", reason="the original's own outputs are not finite")
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
-        train, held_out, y = examples(folder, meta, rng)
-        n = len(next(iter(held_out.values())))
-        rows = wanted(original(model, held_out, meta.get("fix", "")), meta)
-        if not np.isfinite(rows).all():
-            return dict(r, result="failed", reason="the original's own outputs are not finite")
-        y = labels(rows, meta, rng) if y is None else y
         np.savez(scratch / "train.npz", **train)
         np.savez(scratch / "val.npz", **held_out, labels=y)
         # What is checked does not depend on the structure, and the full one of some thousand parameters takes minutes.
@@ -328,15 +333,13 @@ def without_head(mfgs, folder, meta, offered, r, threads):
     if meta["inputs"][0].get("file") == "":
         return dict(r, result="failed", reason="inspect --head none: accepted, and there are no examples to check it with")
 
-    rng = np.random.default_rng(7)
+    train, held_out, y, rows = data(folder, meta)
+    n = len(next(iter(held_out.values())))
+    if not np.isfinite(rows).all():
+        return dict(r, result="failed", reason="the original's own outputs are not finite")
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
-        train, held_out, y = examples(folder, meta, rng)
-        n = len(next(iter(held_out.values())))
-        rows = wanted(original(model, held_out, meta.get("fix", "")), meta)
-        if not np.isfinite(rows).all():
-            return dict(r, result="failed", reason="the original's own outputs are not finite")
-        np.savez(scratch / "val.npz", **held_out, labels=labels(rows, meta, rng) if y is None else y)
+        np.savez(scratch / "val.npz", **held_out, labels=y)
         library, expected = None, []
         if (folder / "library.npy").exists():
             library = np.load(folder / "library.npy")[len(next(iter(train.values()))):][:n]

@@ -246,9 +246,8 @@
 //	kron       leverage  [D]      1/(λ_A + δ), ≥ 0
 //
 // Without a linear layer there are none of these. With matrix scaling, covariances and variances are those of the
-// mapped logits, Ma+b with
-// M = diag(scale) + left right, and there are also, with R = min(K, 32) for softmax heads of at most
-// 2,048 logits and otherwise 0,
+// mapped logits, Ma+b with M = diag(scale) + left right, and there are also, with R = min(K, 32) for softmax
+// heads of at most 2,048 logits and otherwise 0,
 //
 //	matrix_scale   [K]    the diagonal
 //	matrix_offset  [K]    b

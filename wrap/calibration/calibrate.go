@@ -73,6 +73,10 @@ func (c *Config) checkSets() error {
 	return nil
 }
 
+// untrained reports whether training data are not needed: without a linear layer and features there is nothing to
+// accumulate.
+func (c *Config) untrained() bool { return c.Head.Kind != head.Linear && c.Head.Features == "" }
+
 // Validate reports settings that cannot work, before any work is done.
 func (c *Config) Validate() error {
 	if err := c.Settings.Validate(); err != nil {

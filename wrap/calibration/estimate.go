@@ -117,7 +117,7 @@ func (e *estimator) estimate(ctx context.Context) error {
 			examples, compared = examples+n, compared+e.compared(n)
 		}
 	}
-	if (in.train != nil || in.untrained(e.cfg)) && in.val != nil && e.cfg.Shard == (rows.Shard{}) {
+	if (in.train != nil || e.cfg.untrained()) && in.val != nil && e.cfg.Shard == (rows.Shard{}) {
 		fit, scores, err := e.tune(ctx, train, tuning)
 		if err != nil {
 			return err

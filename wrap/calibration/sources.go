@@ -170,7 +170,7 @@ func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 // if nothing else has given them.
 func (in *sources) openTrain(ctx context.Context, cfg *Config, log *journal) error {
 	in.opener.Classes, in.opener.Limit = in.classes, cfg.Limit
-	if in.untrained(cfg) {
+	if cfg.untrained() {
 		if cfg.Train != "" {
 			log.notice("train: %s is not read: without a linear layer there is no posterior that it is for", cfg.Train)
 		}
@@ -189,12 +189,6 @@ func (in *sources) openTrain(ctx context.Context, cfg *Config, log *journal) err
 	}
 	in.opener.Classes = in.classes
 	return nil
-}
-
-// untrained reports whether training data are not needed: without a linear layer and features there is nothing to
-// accumulate.
-func (in *sources) untrained(cfg *Config) bool {
-	return cfg.Head.Kind != head.Linear && cfg.Head.Features == ""
 }
 
 // open opens the set of a role, nil for an empty SPEC. The first set gives the head of precomputed features.
