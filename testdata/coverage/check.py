@@ -241,7 +241,7 @@ def labels(out, meta, rng):
 
 
 def data(folder, meta):
-    """The inputs for training, those held out, their labels, and what is wanted of them: the original's outputs."""
+    """The inputs for training, those for validation, their labels, and what is wanted of them: the original's outputs."""
     rng = np.random.default_rng(7)
     train, held_out, y = examples(folder, meta, rng)
     rows = wanted(original(folder / "model.onnx", held_out, meta.get("fix", "")), meta)
