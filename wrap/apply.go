@@ -52,8 +52,8 @@ const (
 // Outputs describes the outputs of Apply with an override, those of an exported model for the empty one. First come
 // those of Run: probabilities [N,C], logits [N,K] and logit_variance [N,K] as float32, ood_score, ood_percentile and
 // ood_pvalue, [N], as float64, and leverage, [N], as float32; without a linear layer there are no logit_variance and
-// leverage. Then follow, if there are decisions of these kinds, abstain [N] and prediction_set [N,C], as bool. It is nil
-// if there is no model.
+// leverage. Then follow, if there are decisions of these kinds, abstain [N] and prediction_set [N,C], as bool. It is
+// nil if there is no model.
 func (p *Predictor) Outputs(o Override) []onnx.ValueInfo {
 	outputs := cloned(p.outputs)
 	_, other, err := o.resolve(&p.bundle.Manifest)
