@@ -16,6 +16,7 @@ type share struct {
 	transposed bool           // they are [d,N]
 	selection  []*onnxpb.Node // operators after the layer that commute with it: pooling, token selection
 	terms      []term
+	beside     bool // each class has a layer of its own
 }
 
 // A term is a stored weight: some of its rows, each with a scale.

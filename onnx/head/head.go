@@ -501,13 +501,15 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		}
 		m := p.terms[0]
 		switch {
+		case p.beside:
+			say("each class has a layer of its own, of the same features")
 		case m.scale == nil:
 		case slices.Min(m.scale) != slices.Max(m.scale):
 			say("a scale for each class is folded into the weights")
 		case m.scale[0] != 1:
 			say("a scale of %.6g is folded into the weights", m.scale[0])
 		}
-		if m.rows != nil {
+		if m.rows != nil && !p.beside {
 			say("the logits are %d of the layer's outputs", len(m.rows))
 		}
 	}

@@ -44,6 +44,12 @@ func (f *finder) reach(start string) (*trail, error) {
 		if err != nil {
 			return nil, err
 		}
+		if from == nil {
+			from, err = f.beside(n)
+		}
+		if err != nil {
+			return nil, err
+		}
 		if from != nil {
 			return f.follow(from, path)
 		}
@@ -261,6 +267,50 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 		}
 		all.transform(nil, v)
 	}
+	all.logits = ""
+	all.arrive(n.GetOutput()[0])
+	return all, nil
+}
+
+// beside returns the trail after layers of one logit each that read the same features and stand side by side, as
+// where scikit-learn has a model for each class: they are one layer. It returns nil if n is not such a group.
+func (f *finder) beside(n *onnxpb.Node) (*trail, error) {
+	const most = 256
+	names := n.GetInput()
+	k := len(names)
+	if n.Op() != "Concat" || f.in.Functions[n.Op()] || k < 2 || k > most || slices.Contains(names, "") || !f.enter() {
+		return nil, nil
+	}
+	defer f.leave()
+	var all *trail
+	for i, name := range names {
+		t, err := f.reach(name)
+		var r *graph.Refusal
+		switch {
+		case errors.As(err, &r):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		axis, ok := graph.Axis(n.Int("axis", 0), len(t.at.Dims))
+		if t.pastLogits || t.k != 1 || len(t.at.Dims) != 2 || !t.at.rows() || !ok || axis != t.at.class || t.approximated ||
+			t.rounding != 0 || len(t.shares) != 1 {
+			return nil, nil
+		}
+		own := make([]float64, k)
+		own[i] = 1
+		t.pick(make([]int, k))
+		t.apply(own, nil)
+		if all == nil {
+			all = t
+			continue
+		}
+		if all.join(t); len(all.shares) != 1 {
+			return nil, nil
+		}
+	}
+	all.shares[0].beside = true
+	all.at.Value = graph.Value{Type: all.at.Type, Dims: []int64{all.at.Dims[0], int64(k)}}
 	all.logits = ""
 	all.arrive(n.GetOutput()[0])
 	return all, nil

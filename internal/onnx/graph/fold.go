@@ -20,7 +20,8 @@ func init() {
 		"Div":        func(f *folding) bool { return foldSigmoid(f) || foldGuarded(f) || foldQuotient(f) },
 		"Sub":        foldLogSoftmax,
 		"Reciprocal": foldSigmoid,
-		"Concat":     foldBothClasses,
+		"Concat":     func(f *folding) bool { return foldBothClasses(f) || foldSigmoids(f) },
+		"Slice":      foldSecondClass,
 	}
 }
 
@@ -40,7 +41,7 @@ func (v *View) fold() *Graph {
 		case "Concat":
 			return slices.ContainsFunc(n.GetInput(), func(name string) bool {
 				p := v.Producer[name]
-				return p != nil && slices.Contains([]string{"Sub", "Unsqueeze", "Reshape"}, p.Op())
+				return p != nil && slices.Contains([]string{"Sub", "Unsqueeze", "Reshape", "Sigmoid"}, p.Op())
 			})
 		}
 		return false
@@ -185,11 +186,14 @@ func (f *folding) normalise(p string, axis int64) {
 	f.add("LpNormalization", f.out(), []string{p}, onnxpb.IntAttribute("axis", axis), onnxpb.IntAttribute("p", 1))
 }
 
-// foldQuotient: p/Σp, a Softmax if p = exp(x) or exp(x − max x), as jax2tf and Hummingbird write it.
+// foldQuotient: p/Σp or p/Σ|p|, a Softmax if p = exp(x) or exp(x − max x), as jax2tf and Hummingbird write it.
 func foldQuotient(f *folding) bool {
 	p := f.Node.In(0)
 	sum := f.made(f.Node.In(1), "ReduceSum")
-	if sum == nil || sum.In(0) != p {
+	if sum == nil {
+		return false
+	}
+	if abs := f.in.Producer(sum.In(0)); sum.In(0) != p && (abs == nil || abs.Op() != "Abs" || abs.In(0) != p) {
 		return false
 	}
 	axis, ok := f.alongClasses(sum, f.Node.In(1))
@@ -281,5 +285,42 @@ func foldBothClasses(f *folding) bool {
 		return false
 	}
 	f.add(BothClasses, f.out(), []string{p}, f.Node.Attr("axis"))
+	return true
+}
+
+// foldSecondClass: the second column of [1−p, p], which is p.
+func foldSecondClass(f *folding) bool {
+	both := f.in.Producer(f.Node.In(0))
+	if both == nil || both.Op() != BothClasses {
+		return false
+	}
+	p := both.In(0)
+	a, fits := Axis(both.Int("axis", 0), len(f.get(p).Dims))
+	start, end, along := f.get(f.Node.In(1)).Data, f.get(f.Node.In(2)).Data, f.get(f.Node.In(3)).Data
+	if !fits || f.get(p).Dims[a] != 1 || len(start) != 1 || len(end) != 1 || len(along) != 1 || f.Node.In(4) != "" {
+		return false
+	}
+	if b, ok := Axis(int64(along[0]), len(f.get(p).Dims)); !ok || b != a || start[0] != 1 || end[0] < 2 {
+		return false
+	}
+	f.add("Identity", f.out(), []string{p})
+	return true
+}
+
+// foldSigmoids: sigmoids side by side are the sigmoid of their logits side by side.
+func foldSigmoids(f *folding) bool {
+	var logits []string
+	for _, name := range f.GetInput() {
+		p := f.in.Producer(name)
+		for p != nil && p.Op() == "Identity" {
+			p = f.in.Producer(p.In(0))
+		}
+		if p == nil || p.Op() != "Sigmoid" {
+			return false
+		}
+		logits = append(logits, p.In(0))
+	}
+	z := f.add("Concat", f.fresh("logits"), logits, f.Node.Attr("axis"))
+	f.add("Sigmoid", f.out(), []string{z})
 	return true
 }

@@ -441,11 +441,12 @@ func lowerArrayFeatureExtractor(l *lowering) bool {
 }
 
 // lowerOneVsRest: columns 1 of the scores of several binary LinearClassifiers of the same features,
-// side by side, as scikit-learn's OneVsRestClassifier gives them, are those of one layer.
+// side by side, as scikit-learn's OneVsRestClassifier gives them, are those of one layer. Of two classes there is only
+// one.
 func lowerOneVsRest(l *lowering) bool {
 	var w, b []float32
 	var x string
-	if a := l.Node.Int("axis", 0); len(l.GetInput()) < 2 || a != 1 && a != -1 {
+	if a := l.Node.Int("axis", 0); a != 1 && a != -1 {
 		return false
 	}
 	seen := map[string]bool{}

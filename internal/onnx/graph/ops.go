@@ -99,6 +99,14 @@ func init() {
 		}
 		return v
 	})
+	Ops["TfIdfVectorizer"] = first(func(c *Call) *Value {
+		terms := c.Node.Attr("ngram_indexes").GetInts()
+		x := c.Arg(0).Dims
+		if len(x) < 1 || len(x) > 2 || len(terms) == 0 {
+			return nil
+		}
+		return &Value{Type: tensor.Float32, Dims: append(slices.Clone(x[:len(x)-1]), slices.Max(terms)+1)}
+	})
 	Ops["GatherElements"] = first(func(c *Call) *Value {
 		return &Value{Type: c.Arg(0).Type,
 			Dims: slices.Clone(c.Arg(1).Dims)}

@@ -378,6 +378,36 @@ def scikit_learn():
     names = " ".join(f"p_{k}" for k in range(K))
     case("linear_classifiers_joined", parts + columns + [("Concat", names, "p", {"axis": 1}), ("LpNormalization", "p", "y", {"axis": 1, "p": 1})], {"one": i64(1), "two": i64(2)},
          head("Concat", "p/features", "p/logits", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"], d=5), affine(w, b), outputs=("y",))
+    second = ("Slice", "scores one two one", "p")
+    case("linear_classifier_joined_alone", [classifier(*pair, "LOGISTIC"), second, ("Concat", "p", "q", {"axis": 1}), ("Sub", "unit q", "rest"),
+         ("Concat", "rest q", "both", {"axis": 1}), ("LpNormalization", "both", "y", {"axis": 1, "p": 1})], {"one": i64(1), "two": i64(2), "unit": np.float32(1)},
+         head("Concat", "q/features", "q/logits", link="sigmoid", tail=["Sigmoid", "Concat", "LpNormalization"], d=5, classes=1), affine(w1, b1), outputs=("y",))
+    # A layer for each class, as SGDClassifier has it in OneVsRestClassifier.
+    layers, weights = [], {"unit": np.float32(1), "one": i64(1), "two": i64(2)}
+    for k in range(K):
+        layers += [("MatMul", f"x w{k}", f"m{k}"), ("Add", f"m{k} b{k}", f"z{k}"), ("Sigmoid", f"z{k}", f"s{k}"), ("Sub", f"unit s{k}", f"r{k}"),
+                   ("Concat", f"r{k} s{k}", f"both{k}", {"axis": 1}), ("Slice", f"both{k} one two one", f"p{k}")]
+        weights |= {f"w{k}": w[k:k + 1].T.copy(), f"b{k}": b[k:k + 1]}
+    names = " ".join(f"p{k}" for k in range(K))
+    each = "+".join(["MatMul"] * K)
+    case("layers_of_each_class", layers + [("Concat", names, "p", {"axis": 1}), ("LpNormalization", "p", "y", {"axis": 1, "p": 1})], weights,
+         head(each, "x", "p/logits", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"], d=5), affine(w, b), outputs=("y",))
+    raw = [layer for layer in layers if layer[0] in ("MatMul", "Add")]
+    case("logits_of_each_class", raw + [("Concat", " ".join(f"z{k}" for k in range(K)), "y", {"axis": -1})], {k: v for k, v in weights.items() if k[0] in "wb"},
+         head(each, "x", "y", tail=[], d=5), affine(w, b), outputs=("y",))
+    case("score_and_its_negative", [*raw[:2], ("Mul", "z0 minus", "n"), ("Concat", "n z0", "s", {"axis": 1}), (ml + "ZipMap", "s", "y", {"classlabels_int64s": [0, 1]})],
+         {"w0": weights["w0"], "b0": weights["b0"], "minus": np.float32(-1)}, head("MatMul", "x", "s", tail=["Mul", "ZipMap"], d=5, classes=2), affine(*pair), outputs=("y",))
+    other = [("MatMul", "x w0", "m0"), ("Add", "m0 b0", "z0"), ("Relu", "x", "phi"), ("MatMul", "phi w1", "m1"), ("Add", "m1 b1", "z1"), ("Concat", "z0 z1", "y", {"axis": 1})]
+    few = {k: weights[k] for k in ("w0", "b0", "w1", "b1")}
+    refused("logits_of_other_features", model(other, few), 'Concat "y" stands between')
+    refused("two_tasks_side_by_side", model([("MatMul", "x wt", "m"), ("Add", "m b", "z"), ("MatMul", "x wt2", "z2"), ("Concat", "z z2", "y", {"axis": 1})],
+            {"wt": w.T.copy(), "b": b, "wt2": w[::-1].T.copy()}), 'Concat "y" stands between')
+    case("normalised_by_absolute_values", [("MatMul", "x wt", "m"), ("Add", "m b", "z"), ("Sigmoid", "z", "p"), ("Abs", "p", "a"), ("ReduceSum", "a axis", "n", {"keepdims": 1}),
+         ("Div", "p n", "y")], {"wt": w.T.copy(), "b": b, "axis": i64(1)}, head("MatMul", "x", "z", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"], d=5), "z", outputs=("y",))
+    terms = {"pool_int64s": [-1, 0, 1], "ngram_counts": [0], "ngram_indexes": [0, 1, 2], "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0, "mode": "TF"}
+    case("naive_bayes_of_terms", [("Cast", "x", "n", {"to": 7}), ("TfIdfVectorizer", "n", "t", terms), ("MatMul", "t wt", "m"), ("Add", "m b", "z"),
+         ("ReduceLogSumExp", "z", "e", {"axes": [1], "keepdims": 0}), ("Reshape", "e column", "r"), ("Sub", "z r", "l"), ("Exp", "l", "y")],
+         {"wt": w[:, :3].T.copy(), "b": b, "column": i64(-1, 1)}, head("MatMul", "t", "z", tail=["LogSoftmax", "Exp"], d=3), "z", phi="t", outputs=("y",))
     hinge = [("MatMul", "x wt", "m"), ("Add", "m b", "score"), ("Mul", "score minus", "neg"), ("Exp", "neg", "e"), ("Add", "e unity", "e1"), ("Reciprocal", "e1", "p"),
              ("ReduceSum", "p axis", "sum", {"keepdims": 1}), ("Cast", "sum", "some", {"to": 9}), ("Not", "some", "none"), ("Cast", "none", "g", {"to": 1}), ("Add", "p g", "pg"), ("Mul", "g k", "gk"),
              ("Add", "sum gk", "total"), ("Div", "pg total", "y"), ("ArgMax", "y", "label", {"axis": 1})]
