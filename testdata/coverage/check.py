@@ -290,7 +290,7 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
             status, out, error, r["calibrate_s"] = command(mfgs, [
                 "calibrate", *structure, *fix, "--model", model, "--train", scratch / "train.npz", "--val", scratch / "val.npz",
                 "--out", scratch / "bundle", "--no-model", "--damping", damping, "--no-install", "--threads", threads], scratch)
-            if "absolute --damping" not in error:  # as it is where random weights make a softmax of 0 and 1
+            if "absolute damping" not in error:  # as it is where random weights make a softmax of 0 and 1
                 break
         if status != 0:
             return dict(r, result="refused" if status == 1 else "failed", reason=f"calibrate: {error}")
