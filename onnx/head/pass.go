@@ -58,6 +58,7 @@ type hop struct {
 	from   string       // its input that carries the logits
 	step   *step
 	factor *factor // set if the logits are multiplied by a tensor that depends on the input
+	mean   *mean   // set if they are averaged under a mask
 }
 
 // A factor is what logits are multiplied or divided by: a number per example, or one for all, that

@@ -1,6 +1,7 @@
 package head
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -79,7 +80,7 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 			continue
 		}
 		if h.from != "" {
-			return f.scaled(n)
+			return cmp.Or(f.mean(n), f.scaled(n))
 		}
 		if i > 0 && s.constants == nil {
 			return nil

@@ -415,6 +415,33 @@ def scikit_learn():
          head("MatMul", "x", "score", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"], d=5), "score")
 
 
+def means_under_a_mask():
+    """Logits of each position, averaged with weights that add up to 1, as EuroBERT averages them."""
+    _, w, b = body("mask")
+    weights = {"w": w.T.copy(), "b": b, "position": i64(1), "last": i64(-1), "half": np.float32(0.5), "column": i64(2)}
+    steps = (T.FLOAT, ["N", 3, 5])
+    mask = [("ReduceSum", "x last", "s", {"keepdims": 0}), ("Exp", "s", "mask")]
+    layer = [("MatMul", "phi w", "m"), ("Add", "m b", "z")]
+    spread = [("Cast", "mask", "f", {"to": 1}), ("Unsqueeze", "f last", "column_of_mask")]
+    product, total = ("Mul", "z column_of_mask", "zm"), ("ReduceSum", "zm position", "t", {"keepdims": 0})
+    size, quotient = ("ReduceSum", "mask position", "n", {"keepdims": 1}), ("Div", "t n", "y")
+    mean = lambda get: (get("phi") * get("mask")[:, :, None]).sum(1) / get("mask").sum(1, keepdims=True)
+
+    def made(name, nodes):
+        b0, _, _ = body(name)
+        return model(BODY + nodes, {**b0, **weights}, x=steps)
+
+    feed = {"x": rng("mask").normal(size=(N, 3, 5)).astype(np.float32)}
+    for name, nodes in (("mean_under_mask", mask + layer + spread + [product, total, size, quotient]),
+                        ("mean_under_mask_first", mask + layer + [("Unsqueeze", "mask column", "column_of_mask"), ("Mul", "column_of_mask z", "zm"), total, size, quotient])):
+        found(name, made(name, nodes), head("MatMul", "phi", "y", tail=["Div"]), mean, "y", feed=feed)
+    for name, nodes in (("sum_over_another_mask", mask + layer + spread + [product, total, ("Mul", "mask half", "other"), ("ReduceSum", "other position", "n", {"keepdims": 1}), quotient]),
+                        ("sum_over_positions", mask + layer + spread + [product, total, ("Identity", "t", "y")]),
+                        ("sum_over_rounded_mask", mask + [("Cast", "mask", "r", {"to": 7}), ("Cast", "r", "whole", {"to": 1})] + layer + spread +
+                         [product, total, ("ReduceSum", "whole position", "n", {"keepdims": 1}), quotient])):
+        refused(name, made(name, nodes), "not from a linear layer", runs=False)
+
+
 def hints():
     """Layers that are suggested where a tail is not recognised."""
     _, w, b = body("hints")
@@ -553,6 +580,7 @@ if __name__ == "__main__":
     softmax_by_hand()
     unsupported()
     several()
+    means_under_a_mask()
     hints()
     quantised()
     scikit_learn()
