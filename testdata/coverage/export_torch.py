@@ -43,6 +43,17 @@ def linears(head):
     return [m for m in head.modules() if isinstance(m, LINEAR)]
 
 
+def widths(model, heads, batch):
+    """The features of each classifier layer, counted once where several layers read the same tensor."""
+    read = []
+    hooks = [m.register_forward_pre_hook(lambda m, x: read.append(x[0]) if all(x[0] is not y for y in read) else None) for m in heads]
+    with torch.no_grad():
+        model(*batch)
+    for hook in hooks:
+        hook.remove()
+    return [x.shape[1] if x.dim() == 4 else x.shape[-1] for x in read]
+
+
 def prepare(model, heads, batch):
     """Sets the statistics of batch normalisation from a batch, and draws the classifier's weights."""
     torch.manual_seed(1)
@@ -225,7 +236,7 @@ def timm_case(name, exporter, fallback=None):
         x = torch.randn(2, 3, size, size)
         prepare(model, heads, (x,))
         export(model, (x,), ["image"], folder / "model.onnx", exporter)
-        d = [width(m) for m in heads]
+        d = widths(model, heads, (x,)) if len(heads) > 2 else [width(m) for m in heads]
         return notes(f"timm, {exporter}", sorted({*d, sum(d)}) if len(d) > 1 else d, classes,
                      [image("image", (3, size, size))], heads=len(d), refuse=TIMM_REFUSE.get(name, ""))
     return Case(f"timm/{name}/{exporter}", build, fallback)

@@ -46,6 +46,7 @@ def make(prefix, suffix, config, **more):
     for key, value in more.items():
         setattr(config, key, value)
     config._attn_implementation = "eager"
+    config._experts_implementation = "batched_mm"  # the others choose experts by operators without ONNX translation
     return getattr(t, prefix + suffix)(config).eval()
 
 
@@ -85,10 +86,10 @@ def vision(prefix, config, heads=("classifier",), size=64, suffix="ForImageClass
     return Spec(prefix + suffix, heads, build, both)
 
 
-def sound(prefix, config, heads=("classifier",), suffix="ForSequenceClassification", length=2000):
+def sound(prefix, config, heads=("classifier",), suffix="ForSequenceClassification", length=2000, **more):
     def build():
         model = make(prefix, suffix, config)
-        return model, [numbers("input_values", [length], -1, 1)], None, {}
+        return model, [numbers("input_values", [length], -1, 1)], None, dict(more)
     return Spec(prefix + suffix, heads, build)
 
 
@@ -147,7 +148,7 @@ def more_texts():
             model = make(prefix, "ForNextSentencePrediction", {**ENCODER, **(config or {})})
             inputs = [tokens("input_ids", LENGTH, VOCABULARY, pad=0)] + more.get("masked", [mask("attention_mask", LENGTH)])
             return model, inputs, None, dict(classes=2)
-        return Spec(prefix + "ForNextSentencePrediction", ("cls" if prefix == "MobileBert" else "cls.seq_relationship",), build,
+        return Spec(prefix + "ForNextSentencePrediction", ("cls.seq_relationship",), build,
                     open_length="masked" not in more)
 
     def choice(prefix, config=None, base=ENCODER):
@@ -161,13 +162,13 @@ def more_texts():
         last("Arcee"), last("DiffLlama", many), last("Doge", dict(head_dim=12)), last("EuroBert", dict(head_dim=12), ("classifier",)),
         last("Exaone4", dict(sliding_window=8, layer_types=["full_attention"] * 2)),
         last("Gemma2", dict(gemma, query_pre_attn_scalar=12)), last("Gemma3Text", dict(gemma, query_pre_attn_scalar=12)),
-        last("Glm", dict(head_dim=12)), last("Glm4", dict(head_dim=12)), last("Helium", dict(head_dim=12)),
+        last("Glm", dict(head_dim=12)), last("Glm4", dict(head_dim=12)),
         last("HunYuanDenseV1", dict(head_dim=12)), last("HunYuanMoEV1", dict(experts, head_dim=12, moe_topk=1)),
         last("GptOss", dict(experts, head_dim=12, layer_types=["full_attention"] * 2)),
         last("DeepseekV2", dict(latent, num_key_value_heads=4)), last("DeepseekV3", dict(latent, num_key_value_heads=4)),
         last("Jamba", dict(num_experts=2, num_experts_per_tok=1, attn_layer_period=2, attn_layer_offset=1, use_mamba_kernels=False,
              mamba_d_state=4, mamba_dt_rank=4)),
-        last("JetMoe", dict(num_local_experts=2, num_experts_per_tok=1, kv_channels=12)), last("MiniCPM3", dict(latent, num_key_value_heads=4)),
+        last("MiniCPM3", dict(latent, num_key_value_heads=4)),
         last("MiniMax", dict(experts, head_dim=12, layer_types=["full_attention"] * 2)),
         last("Ministral", dict(head_dim=12, sliding_window=8, layer_types=["full_attention"] * 2)),
         last("Ministral3", dict(head_dim=12)), last("Mixtral", experts), last("Nemotron", dict(head_dim=12)),
@@ -189,7 +190,7 @@ def more_texts():
         text("MarkupLM", config=dict(max_depth=4, xpath_unit_hidden_size=4)),
         text("Mra", out, config=dict(block_per_row=1, num_block=1), open_length=False),
         text("NomicBert", config=dict(head_dim=12)),
-        text("Nystromformer", out, config=dict(num_landmarks=4, segment_means_seq_len=16, conv_kernel_size=5), open_length=False),
+        text("Nystromformer", out, config=dict(num_landmarks=16, segment_means_seq_len=16, conv_kernel_size=5), open_length=False),
         text("Reformer", out, config=dict(attention_head_size=12, attn_layers=["local", "local"], axial_pos_embds=False, feed_forward_size=64,
              local_attn_chunk_length=8, is_decoder=False, hidden_size=48, num_attention_heads=4, max_position_embeddings=64),
              base=plain, open_length=False),
@@ -217,7 +218,7 @@ def more_pictures(vit):
 
     def sequence(prefix, config, heads, shape, **more):
         def build():
-            return make(prefix, "ForVideoClassification", config), [image("pixel_values", shape)], None, dict(more)
+            return make(prefix, "ForVideoClassification", config), [numbers("pixel_values", shape)], None, dict(more)
         return Spec(prefix + "ForVideoClassification", heads, build)
 
     def series(prefix, suffix, heads, config, features=None):
@@ -282,11 +283,11 @@ def more_sounds(wav):
 
     conformer = {**wav, "conv_depthwise_kernel_size": 5}
     sew = {**wav, "squeeze_factor": 2}
-    xvector = dict(suffix="ForXVector")
+    xvector = dict(suffix="ForXVector", classes=20)  # the classifier is as wide as the vector that it reads
     return [
         sound("Wav2Vec2Conformer", conformer), sound("UniSpeechSat", wav), sound("SEW", sew),
         sound("SEWD", {**sew, "position_buckets": 16, "max_position_embeddings": 64, "share_att_key": True}),
-        features("ForSequenceClassification", ("classifier",)), features("ForXVector", ("classifier",)),
+        features("ForSequenceClassification", ("classifier",)), features("ForXVector", ("classifier",), classes=20),
         sound("Wav2Vec2", small, **xvector), sound("WavLM", {**small, "num_buckets": 32, "max_bucket_distance": 40}, **xvector),
         sound("UniSpeechSat", small, **xvector), sound("Wav2Vec2Conformer", {**small, **conformer}, **xvector),
         per_frame("Wav2Vec2", wav), per_frame("UniSpeechSat", wav), per_frame("WavLM", {**wav, "num_buckets": 32, "max_bucket_distance": 40}),
