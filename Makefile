@@ -101,7 +101,7 @@ bench: setup
 #	docs/evidence/decisions.md     15 minutes
 #	docs/evidence/training-data.md 5 minutes
 #	docs/evidence/cost.md          15 minutes
-#	docs/coverage.md               5 hours, and 35 GB of disk
+#	docs/coverage.md               7 hours, and 45 GB of disk
 #	docs/benchmarks.md             30 minutes
 #	docs/evidence/synthetic-ood.md has no command: it was measured once
 evidence: work = $(or $(TMPDIR),/tmp)/mfgs-evidence
@@ -119,7 +119,7 @@ evidence: build setup
 	$(MAKE) coverage
 	$(MAKE) peers
 
-# Exports more than eight hundred classifiers, and checks mfgs with each: docs/coverage.md. Needs the Python environments of
+# Exports more than thirteen hundred classifiers, and checks mfgs with each: docs/coverage.md. Needs the Python environments of
 # testdata/coverage/README.md.
 coverage: build setup
 	testdata/coverage/run.sh ./mfgs

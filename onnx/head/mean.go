@@ -13,12 +13,6 @@ import (
 // the positions add up to 1, so that it commutes with the linear layer and its bias.
 var meanUnderMask = &step{class: meanClass, logits: average}
 
-// A mean is the group of operators that make one: the product [N,T,K] with the mask [N,T,1], its sum, and the quotient.
-type mean struct {
-	product, sum, quotient *onnxpb.Node
-	mask                   string
-}
-
 // mean recognises the quotient of a mean under a mask, and returns the hop to the logits; nil if it is none.
 func (f *finder) mean(n *onnxpb.Node) *hop {
 	if n.Op() != "Div" || len(n.GetInput()) != 2 {

@@ -67,6 +67,13 @@ type factor struct {
 	varying, constant string // constant may be ""
 }
 
+// A mean is the group of operators that make one under a mask: the product [N,T,K] with the mask [N,T,1], its sum over
+// T, and the quotient.
+type mean struct {
+	product, sum, quotient *onnxpb.Node
+	mask                   string
+}
+
 // A passage is one step of the forward pass.
 type passage struct {
 	*finder

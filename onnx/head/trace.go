@@ -294,8 +294,8 @@ func (f *finder) beside(n *onnxpb.Node) (*trail, error) {
 			return nil, err
 		}
 		axis, ok := graph.Axis(n.Int("axis", 0), len(t.at.Dims))
-		if t.pastLogits || t.k != 1 || len(t.at.Dims) != 2 || !t.at.rows() || !ok || axis != t.at.class || t.approximated ||
-			t.rounding != 0 || len(t.shares) != 1 {
+		column := len(t.at.Dims) == 2 && t.at.rows() && t.k == 1 && ok && axis == t.at.class
+		if t.pastLogits || !column || t.approximated || t.rounding != 0 || len(t.shares) != 1 {
 			return nil, nil
 		}
 		own := make([]float64, k)

@@ -25,6 +25,7 @@ import transformers
 from common import Case, arguments, image, mask, notes, numbers, run, tokens
 import odd_heads
 import torch_heads
+import torch_more
 import transformers_cases
 
 torch.set_num_threads(1)
@@ -287,7 +288,7 @@ def plain_case(family, name, make, inputs, features, classes, exporter, opset=No
 
 
 def plain_cases():
-    for family, module in ("torch", torch_heads), ("odd", odd_heads):
+    for family, module in ("torch", torch_heads), ("torch", torch_more), ("odd", odd_heads):
         for name, spec in module.cases().items():
             for exporter in spec.pop("exporters", ("torchscript", "dynamo")):
                 yield plain_case(family, name, exporter=exporter, **spec)

@@ -26,6 +26,8 @@ GROUPS = [  # folder of the ids, title
     ("timm", "timm"),
     ("transformers", "transformers"),
     ("keras", "Keras"),
+    ("jax", "Flax"),
+    ("paddle", "PaddlePaddle"),
     ("sklearn", "scikit-learn"),
     ("trees", "Trees, forests, boosting, kernels, neighbours and averages"),
     ("quantized", "Quantised"),
@@ -153,7 +155,7 @@ def listed_versions(metas, path):
 
 UNSUPPORTED = (
     "These heads are linear, or nearly so, but refused, because no exporter or vendor was found to write them: an output for each class, split off after the softmax; squared distances from prototypes; classes computed by several "
-    "layers, or by a layer and a constant; one logit with several thresholds (CORAL); logits with a time axis before the batch axis; probabilities that are smoothed, clamped, "
+    "layers of more than one class each, or by a layer and a constant; one logit with several thresholds (CORAL); logits with a time axis before the batch axis; probabilities that are smoothed, clamped, "
     "negated or reordered; and a softmax written in ways that no exporter uses. The error names the operator at which the search stopped. If a linear layer comes before it, "
     "`--features TENSOR --logits TENSOR` selects that layer; otherwise use [precomputed features and logits](data.md#precomputed-features). "
     "[Which rules are needed](../testdata/coverage/rules.md) is measured too.")
