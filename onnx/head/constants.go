@@ -100,6 +100,12 @@ func scaleAll(p *passage) error {
 		return graph.RefuseAt(n, "%s scales what the bias has been added to, by a number that depends on the input",
 			f.describe(n))
 	}
+	for _, s := range t.shares {
+		rows := len(t.at.Dims) == 2 && t.at.rows() && len(s.known.Dims) == 2 && !s.transposed && len(s.selection) == 0
+		if h.factor.each && !rows {
+			return graph.RefuseAt(n, "%s scales %v by a number for each example", f.describe(n), &t.at)
+		}
+	}
 	if h.factor.constant != "" {
 		v, err := f.vector(h.factor.constant, &t.at, t.k)
 		if err != nil {

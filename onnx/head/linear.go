@@ -136,6 +136,13 @@ func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, 
 		}
 		l.assumed = true
 		x = []int64{-1, -1}
+	case left && !transX && len(x) == 3 && x[2] == 1: // a column for each example
+		l.k, l.d, l.transposed = w[0], w[1], false
+		if l.weight.transposed {
+			l.k, l.d = w[1], w[0]
+		}
+		l.out = flow{Value: graph.Value{Dims: []int64{x[0], l.k, 1}}, class: 1}
+		return l, nil
 	case len(x) < 2 || left && len(x) != 2:
 		return nil, graph.Refuse("%s multiplies features of shape %v", f.describe(n), x)
 	}

@@ -9,44 +9,69 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// meanUnderMask is Σₜ mₜ·zₜ / Σₜ mₜ over the positions of each example, as EuroBERT averages its logits: the weights of
-// the positions add up to 1, so that it commutes with the linear layer and its bias.
-var meanUnderMask = &step{class: meanClass, logits: average}
+// weightedMean is Σₜ wₜ·zₜ over the positions of each example, with weights that add up to 1, so that it commutes with the
+// linear layer and its bias: wₜ = mₜ/Σₜ mₜ under a mask m, as EuroBERT averages its logits, or a softmax over the
+// positions.
+var weightedMean = &step{class: meanClass, logits: average}
 
-// mean recognises the quotient of a mean under a mask, and returns the hop to the logits; nil if it is none.
+// mean recognises the last operator of a weighted mean, and returns the hop to the logits; nil if it is none.
 func (f *finder) mean(n *onnxpb.Node) *hop {
-	if n.Op() != "Div" || len(n.GetInput()) != 2 {
+	sum, rest := n, []*onnxpb.Node{n}
+	if n.Op() == "Div" && len(n.GetInput()) == 2 {
+		sum = f.in.Producer(n.In(0))
+		rest = []*onnxpb.Node{sum, n}
+	}
+	if sum == nil || f.in.Functions[n.Op()] || !f.sumsPositions(sum, 0, 3) {
 		return nil
 	}
-	m := mean{quotient: n, sum: f.in.Producer(n.In(0))}
-	if m.sum == nil || !f.sumsPositions(m.sum, 0, 3) {
+	product := f.in.Producer(sum.In(0))
+	if product == nil || product.Op() != "Mul" || !f.multiplies(product) {
 		return nil
 	}
-	if m.product = f.in.Producer(m.sum.In(0)); m.product == nil || m.product.Op() != "Mul" || !f.multiplies(m.product) {
-		return nil
-	}
-	above := f.copies(n.In(1))
-	weights := f.in.Producer(above[len(above)-1])
-	if weights == nil || !f.sumsPositions(weights, 1, 2) {
-		return nil
-	}
-	below := f.copies(weights.In(0))
-	for i, name := range m.product.GetInput() {
-		spread := f.copies(name)
-		column := slices.IndexFunc(spread, func(name string) bool {
-			u := f.in.Producer(name)
-			return u != nil && u.Op() == "Unsqueeze" && f.adds(u, 2)
-		})
-		if column < 0 {
-			continue
-		}
-		inner := f.copies(f.in.Producer(spread[column]).In(0))
-		if slices.ContainsFunc(inner, func(name string) bool { return slices.Contains(below, name) }) {
-			m.mask = name
-			return &hop{node: n, from: m.product.In(1 - i), step: meanUnderMask, mean: &m}
+	for i, name := range product.GetInput() {
+		if sum == n && f.softmaxOfPositions(name) || sum != n && f.addUpTo(name, n.In(1)) {
+			return &hop{node: n, from: product.In(1 - i), step: weightedMean,
+				mean: &mean{product: product, weights: name, rest: rest}}
 		}
 	}
 	return nil
+}
+
+// softmaxOfPositions reports whether a tensor [N,T,1] is a softmax over axis 1.
+func (f *finder) softmaxOfPositions(name string) bool {
+	all := f.copies(name)
+	n := f.in.Producer(all[len(all)-1])
+	dims := f.in.Get(name).Dims
+	if n == nil || n.Op() != "Softmax" || f.g.Opset < 13 || len(dims) != 3 || dims[2] != 1 {
+		return false
+	}
+	axis, ok := graph.Axis(n.Int("axis", -1), 3)
+	return ok && axis == 1
+}
+
+// addUpTo reports whether the sum of a tensor [N,T,1] over T is known to be another tensor.
+func (f *finder) addUpTo(name, total string) bool {
+	above := f.copies(total)
+	sum := f.in.Producer(above[len(above)-1])
+	spread := f.copies(name)
+	switch dims := f.in.Get(name).Dims; {
+	case sum == nil || len(dims) != 3 || dims[2] != 1:
+		return false
+	case f.sumsPositions(sum, 0, 3): // [N,T,1] to [N,1]
+		return meet(spread, f.copies(sum.In(0)))
+	case !f.sumsPositions(sum, 1, 2): // [N,T] to [N,1]
+		return false
+	}
+	column := slices.IndexFunc(spread, func(name string) bool {
+		u := f.in.Producer(name)
+		return u != nil && u.Op() == "Unsqueeze" && f.adds(u, 2)
+	})
+	return column >= 0 && meet(f.copies(f.in.Producer(spread[column]).In(0)), f.copies(sum.In(0)))
+}
+
+// meet reports whether two lists have a name in common.
+func meet(a, b []string) bool {
+	return slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) })
 }
 
 // sumsPositions reports whether a node sums a tensor of known rank over axis 1, and keeps the axis or not.
@@ -87,7 +112,7 @@ func (f *finder) copies(name string) []string {
 	return list
 }
 
-// widens reports whether a Cast keeps the numbers of a mask.
+// widens reports whether a Cast keeps the numbers of a mask, up to rounding.
 func (f *finder) widens(n *onnxpb.Node) bool {
 	from, to := f.in.Get(n.In(0)).Type, f.in.Get(n.GetOutput()[0]).Type
 	return to.IsFloat() || to == tensor.Int64 && from != tensor.Undefined && !from.IsFloat()
@@ -106,10 +131,8 @@ func average(p *passage) error {
 	m := p.hop.mean
 	p.now.Dims = []int64{p.at.Dims[0], p.at.Dims[2]}
 	p.now.Type = p.at.Type
-	for _, n := range []*onnxpb.Node{
-		{OpType: m.product.OpType, Name: m.product.Name, Input: []string{"", m.mask}, Output: []string{"masked"}},
-		m.sum, m.quotient,
-	} {
+	by := &onnxpb.Node{OpType: m.product.OpType, Name: m.product.Name, Input: []string{"", m.weights}, Output: []string{"weighted"}}
+	for _, n := range append([]*onnxpb.Node{by}, m.rest...) {
 		if err := p.selectBy(n); err != nil {
 			return err
 		}

@@ -58,20 +58,22 @@ type hop struct {
 	from   string       // its input that carries the logits
 	step   *step
 	factor *factor // set if the logits are multiplied by a tensor that depends on the input
-	mean   *mean   // set if they are averaged under a mask
+	mean   *mean   // set if they are averaged with weights
 }
 
 // A factor is what logits are multiplied or divided by: a number per example, or one for all, that
 // depends on the input, times a constant.
 type factor struct {
 	varying, constant string // constant may be ""
+	each              bool   // [N,1]: a number per example
 }
 
-// A mean is the group of operators that make one under a mask: the product [N,T,K] with the mask [N,T,1], its sum over
-// T, and the quotient.
+// A mean is the group of operators of a weighted mean: the product [N,T,K] with the weights [N,T,1], and what follows, a
+// sum over T and perhaps a quotient.
 type mean struct {
-	product, sum, quotient *onnxpb.Node
-	mask                   string
+	product *onnxpb.Node
+	weights string
+	rest    []*onnxpb.Node
 }
 
 // A passage is one step of the forward pass.

@@ -25,6 +25,12 @@ func toProbs(p *passage) error {
 	return nil
 }
 
+// toLogs turns probabilities into log-probabilities.
+func toLogs(p *passage) error {
+	p.logarithms, p.after = true, append(p.after, each(math.Log))
+	return nil
+}
+
 // normalise divides by the sum over the classes. Normalised sigmoids are one-vs-rest.
 func normalise(p *passage) error {
 	if p.k > 1 {

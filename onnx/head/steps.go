@@ -46,6 +46,7 @@ func init() {
 		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs},
 		"ArgMax":     {class: argMaxClass, logits: pick, probs: pick, picks: true},
 
+		"Log":                   {class: keepClass, probs: toLogs, takes: plain},
 		"Exp":                   {class: keepClass, probs: toProbs, takes: logarithms},
 		"LpNormalization":       {class: lpNormalizationClass, probs: normalise, takes: plain, normalises: true},
 		"ai.onnx.ml.Normalizer": {class: normalizerClass, probs: normalise, takes: plain, normalises: true},

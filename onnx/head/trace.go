@@ -1,7 +1,6 @@
 package head
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -66,6 +65,9 @@ func (f *finder) reach(start string) (*trail, error) {
 // back returns the hop from t, an output of n, to the input that carries the logits; nil if n cannot
 // be passed.
 func (f *finder) back(n *onnxpb.Node, t string) *hop {
+	if h := f.mean(n); h != nil {
+		return h
+	}
 	s := f.step(n)
 	if s == nil || s.keeps == approximable && !f.approximate || n.GetOutput()[0] != t {
 		return nil
@@ -80,7 +82,7 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 			continue
 		}
 		if h.from != "" {
-			return cmp.Or(f.mean(n), f.scaled(n))
+			return f.scaled(n)
 		}
 		if i > 0 && s.constants == nil {
 			return nil
@@ -102,7 +104,7 @@ func (f *finder) scaled(n *onnxpb.Node) *hop {
 	}
 	for i := 1; i >= 0; i-- {
 		by := f.factor(n.In(i))
-		if by == nil || f.factor(n.In(1-i)) != nil {
+		if by == nil || f.factor(n.In(1-i)) != nil || by.each && op == "Div" {
 			continue
 		}
 		if op == "Div" && i == 0 {
@@ -122,8 +124,11 @@ func (f *finder) factor(name string) *factor {
 			}
 		}
 	}
-	if f.single(name) {
+	switch v := f.in.Get(name); {
+	case f.single(name):
 		return &factor{varying: name}
+	case !v.Constant && len(v.Dims) == 2 && v.Dims[1] == 1:
+		return &factor{varying: name, each: true}
 	}
 	return nil
 }
@@ -294,7 +299,9 @@ func (f *finder) beside(n *onnxpb.Node) (*trail, error) {
 			return nil, err
 		}
 		axis, ok := graph.Axis(n.Int("axis", 0), len(t.at.Dims))
-		column := len(t.at.Dims) == 2 && t.at.rows() && t.k == 1 && ok && axis == t.at.class
+		// The axis of a single class may have been dropped and made again.
+		column := len(t.at.Dims) == 2 && t.at.Dims[1] == 1 && !t.at.merged && t.k == 1 && ok && axis == 1 &&
+			(t.at.class == 1 || t.at.class == noClass)
 		if t.pastLogits || !column || t.approximated || t.rounding != 0 || len(t.shares) != 1 {
 			return nil, nil
 		}
@@ -311,6 +318,7 @@ func (f *finder) beside(n *onnxpb.Node) (*trail, error) {
 		}
 	}
 	all.shares[0].beside = true
+	all.at.class = 1
 	all.at.Value = graph.Value{Type: all.at.Type, Dims: []int64{all.at.Dims[0], int64(k)}}
 	all.logits = ""
 	all.arrive(n.GetOutput()[0])

@@ -81,6 +81,7 @@ def heads():
     logs, p = dict(outputs="log probabilities"), dict(outputs="probabilities")
     two, one = dict(classes=2), dict(classes=1, link="sigmoid")
     late = "the logits are divided by their spread"
+    rare = dict(linear=True, exporters=("torchscript",))
     return {
         "norm-after": (lambda: nn.Sequential(fc(), nn.BatchNorm1d(K)), {}),
         "norm-before": (lambda: nn.Sequential(nn.BatchNorm1d(D), fc()), {}),
@@ -94,7 +95,7 @@ def heads():
         "baddbmm": (lambda: Parameters(lambda x, w, b: torch.addmm(b, x, w, beta=0.5, alpha=2), (D, K), (K,)), {}),
         "matvec": (lambda: Parameters(lambda x, w: (w @ x.unsqueeze(-1)).squeeze(-1), (K, D)), {}),
         "bmm": (lambda: Parameters(lambda x, w: torch.matmul(x.unsqueeze(1), w).squeeze(1), (D, K)), {}),
-        "weights-summed": (lambda: Parameters(lambda x, w: (x.unsqueeze(1) * w).sum(-1), (K, D)), {}),
+        "weights-summed": (lambda: Parameters(lambda x, w: (x.unsqueeze(1) * w).sum(-1), (K, D)), dict(rare, refuse="products of features and weights that are summed by themselves")),
         "low-rank": (lambda: nn.Sequential(nn.Linear(D, 5, bias=False), fc(d=5)), dict(features=5)),
         "five-dropouts": (lambda: Apply(lambda x, f, d: sum(f(d(x)) for _ in range(5)) / 5, fc(), nn.Dropout(0.5)), {}),
         "three-heads-mean": (lambda: Apply(lambda x, *f: torch.stack([g(x) for g in f]).mean(0), fc(), fc(), fc()), {}),
@@ -105,15 +106,16 @@ def heads():
                                dict(link="multilabel", **p)),
         "each-class-stack": (lambda: Apply(lambda x, *f: torch.stack([g(x).squeeze(-1) for g in f], 1), *(fc(k=1) for _ in range(K))), {}),
         "groups-of-classes": (lambda: Apply(lambda x, a, b: torch.cat([a(x), b(x)], 1), fc(k=6), fc(k=4)),
-                              dict(refuse="two layers of several classes each, which may be two tasks", linear=True)),
+                              dict(exporters=("torchscript",), refuse="two layers of several classes each, which may be two tasks", linear=True)),
         "first-classes": (lambda: Apply(lambda x, f: f(x)[:, :K], fc(k=12)), {}),
-        "reordered": (lambda: Apply(lambda x, f: f(x)[:, [1, 0, 2, 3, 4, 5, 6, 7, 9, 8]], fc()), {}),
-        "grid": (lambda: Apply(lambda x, f: f(x).view(-1, 2, 5).flatten(1), fc()), {}),
+        "reordered": (lambda: Apply(lambda x, f: f(x)[:, [1, 0, 2, 3, 4, 5, 6, 7, 9, 8]], fc()), dict(exporters=("torchscript",))),
+        "reordered-by-GatherND": (lambda: Apply(lambda x, f: f(x)[:, [1, 0, 2, 3, 4, 5, 6, 7, 9, 8]], fc()),
+                                  dict(linear=True, exporters=("dynamo",), refuse="the classes are reordered by GatherND between two transpositions")),
         "unsqueezed": (lambda: Apply(lambda x, f: f(x.unsqueeze(1)).squeeze(1), fc()), {}),
         "conv1d": (lambda: Apply(lambda x, f: f(x.unsqueeze(-1)).squeeze(-1), nn.Conv1d(D, K, 1)), {}),
         "conv2d": (lambda: Apply(lambda x, f: f(x[:, :, None, None]).flatten(1), nn.Conv2d(D, K, 1)), {}),
         "grouped-conv": (lambda: Apply(lambda x, f: f(x[:, :, None, None]).flatten(1), nn.Conv2d(D, K, 1, groups=2)),
-                         dict(refuse="each half of the classes reads half of the features", linear=True, features=[D, 12])),
+                         dict(exporters=("torchscript",), refuse="each half of the classes reads half of the features", linear=True, features=[D, 12])),
         "bilinear": (lambda: Apply(lambda x, f: f(x, x), nn.Bilinear(D, D, K)), dict(refuse="quadratic in the features")),
         "relu-after": (lambda: nn.Sequential(fc(), nn.ReLU()), dict(refuse="ReLU is applied to the logits")),
         "clamped": (lambda: Apply(lambda x, f: f(x).clamp(-1, 1), fc()), dict(refuse="the logits are clipped to [-1,1]")),
@@ -124,8 +126,8 @@ def heads():
         "prelu-after": (lambda: nn.Sequential(fc(), nn.PReLU()), dict(refuse="PReLU is applied to the logits")),
         "softmax-temperature-log": (lambda: Apply(lambda x, f: (f(x) / 2).log_softmax(-1), fc()), logs),
         "log-of-softmax": (lambda: Apply(lambda x, f: torch.log(f(x).softmax(-1)), fc()), logs),
-        "log-of-softmax-eps": (lambda: Apply(lambda x, f: torch.log(f(x).softmax(-1) + 1e-8), fc()), logs),
-        "softmax-clamped": (lambda: Apply(lambda x, f: f(x).softmax(-1).clamp(1e-7, 1), fc()), p),
+        "log-of-softmax-eps": (lambda: Apply(lambda x, f: torch.log(f(x).softmax(-1) + 1e-8), fc()), dict(logs, **rare, refuse="the probabilities are smoothed")),
+        "softmax-clamped": (lambda: Apply(lambda x, f: f(x).softmax(-1).clamp(1e-7, 1), fc()), dict(p, **rare, refuse="the probabilities are clamped")),
         "softmax-rounded": (lambda: Apply(lambda x, f: f(x).softmax(-1, dtype=torch.float32), fc()), p),
         "softmax-2d": (lambda: Apply(lambda x, f: f(x[:, :, None, None]).softmax(1).flatten(1), nn.Conv2d(D, K, 1)), p),
         "sigmoids-normalised": (lambda: Apply(lambda x, f: F.normalize(torch.sigmoid(f(x)), p=1.0, dim=1), fc()), dict(link="normalised sigmoids", **p)),

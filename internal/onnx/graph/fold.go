@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -36,7 +37,7 @@ type folding struct {
 func (v *View) fold() *Graph {
 	wanted := func(n *onnxpb.Node) bool {
 		switch n.Op() {
-		case "ReduceSum", "ReduceLogSumExp", "Exp":
+		case "ReduceSum", "ReduceL1", "ReduceLogSumExp", "Exp":
 			return true
 		case "Concat":
 			return slices.ContainsFunc(n.GetInput(), func(name string) bool {
@@ -186,22 +187,36 @@ func (f *folding) normalise(p string, axis int64) {
 	f.add("LpNormalization", f.out(), []string{p}, onnxpb.IntAttribute("axis", axis), onnxpb.IntAttribute("p", 1))
 }
 
+// floored returns the tensor that a lower bound of nearly 0 guards, as PyTorch's normalize writes it: name if there is none.
+func (f *folding) floored(name string) string {
+	const tiny = 1e-6
+	n := f.in.Producer(f.root(name))
+	if n == nil || n.Op() != "Clip" {
+		return name
+	}
+	if low, high, known := f.in.Call(n).ClipBounds(); !known || low > tiny || !math.IsInf(high, 1) {
+		return name
+	}
+	return n.In(0)
+}
+
 // foldQuotient: p/Σp or p/Σ|p|, a Softmax if p = exp(x) or exp(x − max x), as jax2tf and Hummingbird write it.
 func foldQuotient(f *folding) bool {
 	p := f.Node.In(0)
-	sum := f.made(f.Node.In(1), "ReduceSum")
+	by := f.floored(f.Node.In(1))
+	sum := cmp.Or(f.made(by, "ReduceSum"), f.made(by, "ReduceL1"))
 	if sum == nil {
 		return false
 	}
 	if abs := f.in.Producer(sum.In(0)); sum.In(0) != p && (abs == nil || abs.Op() != "Abs" || abs.In(0) != p) {
 		return false
 	}
-	axis, ok := f.alongClasses(sum, f.Node.In(1))
+	axis, ok := f.alongClasses(sum, by)
 	if !ok {
 		return false
 	}
 	e := f.in.Producer(p)
-	if e == nil || e.Op() != "Exp" {
+	if e == nil || e.Op() != "Exp" || by != f.Node.In(1) {
 		f.normalise(p, axis)
 		return true
 	}
@@ -256,7 +271,7 @@ func (f *folding) repeats(name string, axis int64) bool {
 			return false
 		case n.Op() == "Expand" || n.Op() == "Identity" || n.Op() == "Cast":
 			name = n.In(0)
-		case n.Op() == "ReduceSum" || n.Op() == "ReduceMax" || n.Op() == "ReduceLogSumExp": // of unknown shape
+		case n.Op() == "ReduceSum" || n.Op() == "ReduceL1" || n.Op() == "ReduceMax" || n.Op() == "ReduceLogSumExp": // of unknown shape
 			return n.Int("keepdims", 1) != 0
 		default:
 			return false

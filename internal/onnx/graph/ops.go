@@ -51,6 +51,7 @@ func init() {
 		"ReduceSum":         reduce(sum),
 		"ReduceMean":        reduce(func(s []float64) float64 { return sum(s) / float64(len(s)) }),
 		"ReduceSumSquare":   reduce(func(s []float64) float64 { return dot(s, s) }),
+		"ReduceL1":          reduce(func(s []float64) float64 { return sumOf(s, math.Abs) }),
 		"ReduceL2":          reduce(func(s []float64) float64 { return math.Sqrt(dot(s, s)) }),
 		"ReduceMax":         reduce(slices.Max[[]float64]),
 		"ReduceMin":         reduce(slices.Min[[]float64]),
@@ -132,6 +133,8 @@ func init() {
 		"ai.onnx.ml.Normalizer", "ai.onnx.ml.Scaler"} {
 		Ops[name] = first(func(c *Call) *Value { return c.Arg(0).Like() })
 	}
+	Ops["Softmax"] = softmax(math.Exp)
+	Ops["LogSoftmax"] = softmax(func(a float64) float64 { return a })
 	Ops["Mod"] = first(func(c *Call) *Value {
 		return &Value{Type: c.Arg(0).Type, Dims: broadcast(c.Arg(0).Dims, c.Arg(1).Dims)}
 	})
@@ -349,6 +352,37 @@ func (c *Call) ClipBounds() (lo, hi float64, known bool) {
 		*bound = b[0]
 	}
 	return lo, hi, true
+}
+
+// sumOf returns Σ f(x).
+func sumOf(s []float64, f func(float64) float64) (total float64) {
+	for _, x := range s {
+		total += f(x)
+	}
+	return total
+}
+
+// softmax computes f(x − log Σ exp x) over the last axis; of others, the shape only.
+func softmax(f func(float64) float64) func(*Call, int) *Value {
+	return first(func(c *Call) *Value {
+		in, v := c.Arg(0), c.Arg(0).Like()
+		otherwise := int64(-1)
+		if c.G.Opset < 13 {
+			otherwise = 1
+		}
+		last := len(in.Dims) - 1
+		a, ok := Axis(c.Node.Int("axis", otherwise), len(in.Dims))
+		if !ok || a != last || in.Data == nil || in.Dims[last] <= 0 || !c.take(int64(len(in.Data))) {
+			return v
+		}
+		for row := range slices.Chunk(in.Data, int(in.Dims[last])) {
+			total := logSumExp(row)
+			for _, x := range row {
+				v.Data = append(v.Data, f(x-total))
+			}
+		}
+		return v
+	})
 }
 
 func logSumExp(s []float64) float64 {

@@ -415,6 +415,39 @@ def scikit_learn():
          head("MatMul", "x", "score", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"], d=5), "score")
 
 
+def by_hand():
+    """Last layers that people write without thinking of exporters."""
+    _, w, b = body("by hand too")
+    z = [("Gemm", "phi w b", "z", {"transB": 1})]
+    weights = {"w": w, "wt": w.T.copy(), "b": b, "one": i64(1), "last": i64(-1), "tiny": np.float32(1e-12), "eps": np.float32(0.1), "g": rng("gate").normal(size=(D, 1)).astype(np.float32)}
+
+    def made(name, nodes):
+        b0, _, _ = body(name)
+        return model(BODY + nodes, {**b0, **weights})
+
+    def case(name, nodes, h, logits, gives=None):
+        found(name, made(name, nodes), h, "phi", logits, gives=gives)
+
+    case("log_of_softmax", z + [("Softmax", "z", "p"), ("Log", "p", "y")], head("Gemm", "phi", "z", tail=["Softmax", "Log"]), "z", gives="y")
+    refused("log_of_smoothed_softmax", made("log_of_smoothed_softmax", z + [("Softmax", "z", "p"), ("Add", "p eps", "q"), ("Log", "q", "y")]), 'Add "q" follows Softmax')
+    case("normalised_by_floored_sum", z + [("Sigmoid", "z", "p"), ("ReduceL1", "p", "n", {"axes": [1]}), ("Clip", "n tiny", "f"), ("Shape", "p", "shape"), ("Expand", "f shape", "e"),
+         ("Div", "p e", "y")], head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"]), "z", gives="y")
+    refused("normalised_by_high_floor", made("normalised_by_high_floor", z + [("Sigmoid", "z", "p"), ("ReduceL1", "p", "n", {"axes": [1]}), ("Clip", "n eps", "f"), ("Div", "p f", "y")]),
+            'Div "y"')
+    case("prior_by_log_softmax", [("MatMul", "phi wt", "m"), ("LogSoftmax", "b", "prior", {"axis": 0}), ("Add", "m prior", "y")], head("MatMul", "phi", "y"), "y")
+    case("prior_by_softmax", [("MatMul", "phi wt", "m"), ("Softmax", "b", "prior"), ("Add", "m prior", "y")], head("MatMul", "phi", "y"), "y")
+    columns = [node for k in range(K) for node in (("Gemm", f"phi w{k} b{k}", f"z{k}", {"transB": 1}), ("Squeeze", f"z{k} last", f"s{k}"), ("Unsqueeze", f"s{k} one", f"u{k}"))]
+    rows = {f"w{k}": w[k:k + 1] for k in range(K)} | {f"b{k}": b[k:k + 1] for k in range(K)}
+    weights |= rows
+    case("stacked_logits_of_each_class", columns + [("Concat", " ".join(f"u{k}" for k in range(K)), "y", {"axis": 1})],
+         head("+".join(["Gemm"] * K), "phi", "y", tail=["Squeeze", "Unsqueeze"] * K), "y")
+    gate = [("MatMul", "phi g", "gm"), ("Sigmoid", "gm", "gate")]
+    gated = lambda get: get("phi") * get("gate")
+    found("scaled_by_gate", made("scaled_by_gate", gate + [("MatMul", "phi wt", "m"), ("Mul", "m gate", "y")]), head("MatMul", "phi", "y", bias=False, tail=["Mul"]), gated, "y")
+    refused("scaled_with_bias_by_gate", made("scaled_with_bias_by_gate", gate + z + [("Mul", "z gate", "y")]), "scales what the bias has been added to")
+    case("column_of_features", [("Unsqueeze", "phi last", "u"), ("MatMul", "w u", "m"), ("Squeeze", "m last", "y")], head("MatMul", "u", "y", bias=False, tail=["Squeeze"]), "y")
+
+
 def means_under_a_mask():
     """Logits of each position, averaged with weights that add up to 1, as EuroBERT averages them."""
     _, w, b = body("mask")
@@ -435,6 +468,13 @@ def means_under_a_mask():
     for name, nodes in (("mean_under_mask", mask + layer + spread + [product, total, size, quotient]),
                         ("mean_under_mask_first", mask + layer + [("Unsqueeze", "mask column", "column_of_mask"), ("Mul", "column_of_mask z", "zm"), total, size, quotient])):
         found(name, made(name, nodes), head("MatMul", "phi", "y", tail=["Div"]), mean, "y", feed=feed)
+    three = [("Unsqueeze", "mask last", "u"), ("Mul", "z u", "zm"), total, ("ReduceSum", "u position", "n", {"keepdims": 0}), quotient]
+    found("mean_under_mask_of_rank_3", made("mean_under_mask_of_rank_3", mask + layer + three), head("MatMul", "phi", "y", tail=["Div"]), mean, "y", feed=feed)
+    attention = [("ReduceSum", "x last", "s", {"keepdims": 1}), ("Softmax", "s", "a", {"axis": 1})]
+    pooled = [("Mul", "a z", "az"), ("ReduceSum", "az position", "y", {"keepdims": 0})]
+    found("mean_by_attention", made("mean_by_attention", attention + layer + pooled), head("MatMul", "phi", "y", tail=["ReduceSum"]),
+          lambda get: (get("phi") * get("a")).sum(1), "y", feed=feed)
+    refused("sum_by_other_softmax", made("sum_by_other_softmax", [attention[0], ("Softmax", "s", "a", {"axis": 2})] + layer + pooled), "not from a linear layer", runs=False)
     for name, nodes in (("sum_over_another_mask", mask + layer + spread + [product, total, ("Mul", "mask half", "other"), ("ReduceSum", "other position", "n", {"keepdims": 1}), quotient]),
                         ("sum_over_positions", mask + layer + spread + [product, total, ("Identity", "t", "y")]),
                         ("sum_over_rounded_mask", mask + [("Cast", "mask", "r", {"to": 7}), ("Cast", "r", "whole", {"to": 1})] + layer + spread +
@@ -580,6 +620,7 @@ if __name__ == "__main__":
     softmax_by_hand()
     unsupported()
     several()
+    by_hand()
     means_under_a_mask()
     hints()
     quantised()
