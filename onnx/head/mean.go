@@ -9,8 +9,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// weightedMean is Σₜ wₜ·zₜ over the positions of each example, with weights that add up to 1, so that it commutes with the
-// linear layer and its bias: wₜ = mₜ/Σₜ mₜ under a mask m, as EuroBERT averages its logits, or a softmax over the
+// weightedMean is Σₜ wₜ·zₜ over the positions of each example, with weights that add up to 1, so that it commutes with
+// the linear layer and its bias: wₜ = mₜ/Σₜ mₜ under a mask m, as EuroBERT averages its logits, or a softmax over the
 // positions.
 var weightedMean = &step{class: meanClass, logits: average}
 
@@ -131,7 +131,8 @@ func average(p *passage) error {
 	m := p.hop.mean
 	p.now.Dims = []int64{p.at.Dims[0], p.at.Dims[2]}
 	p.now.Type = p.at.Type
-	by := &onnxpb.Node{OpType: m.product.OpType, Name: m.product.Name, Input: []string{"", m.weights}, Output: []string{"weighted"}}
+	by := &onnxpb.Node{OpType: m.product.OpType, Name: m.product.Name, Input: []string{"", m.weights},
+		Output: []string{"weighted"}}
 	for _, n := range append([]*onnxpb.Node{by}, m.rest...) {
 		if err := p.selectBy(n); err != nil {
 			return err

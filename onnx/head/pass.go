@@ -68,8 +68,8 @@ type factor struct {
 	each              bool   // [N,1]: a number per example
 }
 
-// A mean is the group of operators of a weighted mean: the product [N,T,K] with the weights [N,T,1], and what follows, a
-// sum over T and perhaps a quotient.
+// A mean is the group of operators of a weighted mean: the product [N,T,K] with the weights [N,T,1], and what follows,
+// a sum over T and perhaps a quotient.
 type mean struct {
 	product *onnxpb.Node
 	weights string

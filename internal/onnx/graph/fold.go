@@ -187,7 +187,8 @@ func (f *folding) normalise(p string, axis int64) {
 	f.add("LpNormalization", f.out(), []string{p}, onnxpb.IntAttribute("axis", axis), onnxpb.IntAttribute("p", 1))
 }
 
-// floored returns the tensor that a lower bound of nearly 0 guards, as PyTorch's normalize writes it: name if there is none.
+// floored returns the tensor that a lower bound of nearly 0 guards, as PyTorch's normalize writes it: name if there is
+// none.
 func (f *folding) floored(name string) string {
 	const tiny = 1e-6
 	n := f.in.Producer(f.root(name))
