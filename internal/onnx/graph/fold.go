@@ -221,27 +221,39 @@ func foldQuotient(f *folding) bool {
 		f.normalise(p, axis)
 		return true
 	}
-	x := e.In(0)
-	if sub := f.in.Producer(x); sub != nil && sub.Op() == "Sub" {
-		if top := f.made(sub.In(1), "ReduceMax"); top != nil && top.In(0) == sub.In(0) {
-			if _, ok := f.alongClasses(top, sub.In(1)); ok {
-				x = sub.In(0)
-			}
-		}
-	}
-	f.add("Softmax", f.out(), []string{x}, onnxpb.IntAttribute("axis", axis))
+	f.add("Softmax", f.out(), []string{f.unshifted(e.In(0))}, onnxpb.IntAttribute("axis", axis))
 	return true
 }
 
-// foldLogSoftmax: x − log Σ exp x, as skl2onnx writes it.
+// unshifted returns x for x − max x, and other tensors as they are.
+func (f *folding) unshifted(name string) string {
+	if sub := f.in.Producer(name); sub != nil && sub.Op() == "Sub" {
+		if top := f.made(sub.In(1), "ReduceMax"); top != nil && top.In(0) == sub.In(0) {
+			if _, ok := f.alongClasses(top, sub.In(1)); ok {
+				return sub.In(0)
+			}
+		}
+	}
+	return name
+}
+
+// foldLogSoftmax: x − log Σ exp x, as skl2onnx writes it, where x may be x − max x, as JAX writes it.
 func foldLogSoftmax(f *folding) bool {
+	x := f.Node.In(0)
 	sum := f.made(f.Node.In(1), "ReduceLogSumExp")
-	if sum == nil || sum.In(0) != f.Node.In(0) {
+	if log := f.made(f.Node.In(1), "Log"); log != nil {
+		if sum = f.made(log.In(0), "ReduceSum"); sum == nil {
+			return false
+		}
+		if e := f.in.Producer(sum.In(0)); e == nil || e.Op() != "Exp" || e.In(0) != x {
+			return false
+		}
+	} else if sum == nil || sum.In(0) != x {
 		return false
 	}
 	axis, ok := f.alongClasses(sum, f.Node.In(1))
 	if ok {
-		f.add("LogSoftmax", f.out(), []string{sum.In(0)}, onnxpb.IntAttribute("axis", axis))
+		f.add("LogSoftmax", f.out(), []string{f.unshifted(x)}, onnxpb.IntAttribute("axis", axis))
 	}
 	return ok
 }
@@ -270,7 +282,7 @@ func (f *folding) repeats(name string, axis int64) bool {
 		switch n := f.in.Producer(name); {
 		case n == nil:
 			return false
-		case n.Op() == "Expand" || n.Op() == "Identity" || n.Op() == "Cast":
+		case n.Op() == "Expand" || n.Op() == "Identity" || n.Op() == "Cast" || n.Op() == "Log":
 			name = n.In(0)
 		case n.Op() == "ReduceSum" || n.Op() == "ReduceL1" || n.Op() == "ReduceMax" || n.Op() == "ReduceLogSumExp": // of unknown shape
 			return n.Int("keepdims", 1) != 0

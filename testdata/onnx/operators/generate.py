@@ -429,6 +429,12 @@ def by_hand():
         found(name, made(name, nodes), h, "phi", logits, gives=gives)
 
     case("log_of_softmax", z + [("Softmax", "z", "p"), ("Log", "p", "y")], head("Gemm", "phi", "z", tail=["Softmax", "Log"]), "z", gives="y")
+    shifted = [("ReduceMax", "z", "top", {"axes": [1]}), ("Sub", "z top", "s"), ("Exp", "s", "e"), ("ReduceSum", "e one", "n", {"keepdims": 0}), ("Unsqueeze", "n one", "u"),
+               ("Log", "u", "l")]
+    case("log_softmax_shifted", z + shifted + [("Sub", "s l", "y")], head("Gemm", "phi", "z", tail=["LogSoftmax"]), "z", gives="y")
+    case("softmax_by_logarithm", z + [("Exp", "z", "e"), ("ReduceSum", "e one", "n", {"keepdims": 1}), ("Log", "n", "l"), ("Sub", "z l", "s"), ("Exp", "s", "y")],
+         head("Gemm", "phi", "z", tail=["LogSoftmax", "Exp"]), "z", gives="y")
+    refused("log_softmax_of_two_shifts", made("log_softmax_of_two_shifts", z + shifted + [("Sub", "z l", "y")]), "not linear in any features")
     refused("log_of_smoothed_softmax", made("log_of_smoothed_softmax", z + [("Softmax", "z", "p"), ("Add", "p eps", "q"), ("Log", "q", "y")]), 'Add "q" follows Softmax')
     case("normalised_by_floored_sum", z + [("Sigmoid", "z", "p"), ("ReduceL1", "p", "n", {"axes": [1]}), ("Clip", "n tiny", "f"), ("Shape", "p", "shape"), ("Expand", "f shape", "e"),
          ("Div", "p e", "y")], head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"]), "z", gives="y")
@@ -582,7 +588,7 @@ def unsupported():
     refuse("unsupported_negative_log", [z, ("LogSoftmax", "z", "l", {"axis": 1}), ("Neg", "l", "y")], 'Neg "y"', ["phi z"])
     refuse("unsupported_other_order", [("Gemm", "phi w1 b1", "z", gemm), ("Sigmoid", "z", "p"), ("Sub", "one p", "q"), ("Concat", "p q", "y", {"axis": 1})],
            'Concat "y" stands between the linear layer Gemm "z" and "y"', ["phi z"])
-    refuse("unsupported_softmax", [z, ("Exp", "z", "e"), ("ReduceSum", "e axis", "sum", {"keepdims": 1}), ("Log", "sum", "ls"), ("Sub", "z ls", "s"), ("Exp", "s", "y")], 'Sub "s" adds "ls", which is not linear', ["phi z"])
+    refuse("unsupported_softmax", [z, ("Exp", "z", "e"), ("ReduceSum", "e axis", "sum", {"keepdims": 1}), ("Log", "sum", "ls"), ("Exp", "ls", "back"), ("Div", "e back", "y")], 'Div "y"', ["phi z"])
 
 
 def several():
