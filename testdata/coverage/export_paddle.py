@@ -116,7 +116,7 @@ def cases():
         vision("LeNet", 28), vision("alexnet", 224), vision("vgg11", 224, batch_norm=True), vision("resnet18"), vision("resnet34", opset=11), vision("resnet50", opset=15),
         vision("resnext50_32x4d"), vision("wide_resnet50_2"), vision("mobilenet_v1", scale=0.25), vision("mobilenet_v1", opset=9, scale=0.5, tail="-half"),
         vision("mobilenet_v2", scale=0.35), vision("mobilenet_v2", opset=16, scale=0.5, tail="-half"), vision("mobilenet_v3_small", opset=14),
-        vision("mobilenet_v3_large"), vision("densenet121", opset=12), vision("googlenet", 128), vision("inception_v3", 128),
+        vision("mobilenet_v3_large"), vision("densenet121", opset=12), vision("googlenet", 224), vision("inception_v3", 128),
         vision("shufflenet_v2_x0_25"), vision("shufflenet_v2_x0_33", opset=10), vision("shufflenet_v2_x0_5"), vision("shufflenet_v2_swish", opset=17),
         vision("squeezenet1_0", 96, refuse=RELU), vision("squeezenet1_1", 96, refuse=RELU), vision("resnet18", classes=1000, tail="-1000"),
         own("softmax", pictures, softmax, picture), own("logits", pictures, lambda: nn.Linear(D, K), picture, **logits),
