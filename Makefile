@@ -119,7 +119,7 @@ evidence: build setup
 	$(MAKE) coverage
 	$(MAKE) peers
 
-# Exports more than thirteen hundred classifiers, and checks mfgs with each: docs/coverage.md. Needs the Python environments of
+# Exports more than fifteen hundred classifiers, and checks mfgs with each: docs/coverage.md. Needs the Python environments of
 # testdata/coverage/README.md.
 coverage: build setup
 	testdata/coverage/run.sh ./mfgs

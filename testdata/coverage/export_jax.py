@@ -21,8 +21,10 @@ X, D, K = 6, 24, 10
 def exporter():
     """jax2onnx, which looks for a class under the name that it had before jax 0.12."""
     import jax.extend.core
+
     jax._src.core.ClosedJaxpr = jax.extend.core.ClosedJaxpr
     from jax2onnx import to_onnx
+
     return to_onnx
 
 
@@ -82,13 +84,14 @@ def initialised(jnp, z):
     return e / jnp.broadcast_to(jnp.sum(e, axis=-1)[:, None], z.shape)
 
 
-# Flax networks: what the features are made from is an image 12 x 12 x 3, numbers, or a sequence of eight steps of six numbers
+# Flax networks. Their features are made from a picture 12 x 12 x 3, from numbers, or from eight steps of six numbers.
 
 PICTURE, STEPS = (12, 12, 3), (8, X)
 
 
 def network(name, shape, layers, head, classes=K, features=D, opset=None, **more):
     """layers(nnx, rngs) and head(nnx, rngs, jax, jnp) are functions, applied one after the other."""
+
     def build(folder):
         to_onnx = exporter()
         import jax
@@ -112,38 +115,115 @@ def network(name, shape, layers, head, classes=K, features=D, opset=None, **more
         session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
         x = session.get_inputs()[0].name
         spec = image(x, shape, channels_last=True) if shape == PICTURE else numbers(x, shape)
-        return notes("Flax, jax2onnx" + (f", opset {opset}" if opset else ""), [features], classes, [spec], **{"outputs": "probabilities", **more})
+        return notes(
+            "Flax, jax2onnx" + (f", opset {opset}" if opset else ""),
+            [features],
+            classes,
+            [spec],
+            **{"outputs": "probabilities", **more},
+        )
+
     return Case(f"jax/{name}", build)
 
 
 def bodies():
     """name → shape of an example, layers to features, and how many."""
+
     def conv(nnx, r, i, o, **kw):
         return nnx.Conv(i, o, (3, 3), strides=2, rngs=r, **kw)
 
     average = lambda jnp: lambda x: jnp.mean(x, axis=(1, 2))
     return {
-        "mlp": ([X], lambda nnx, r, jax, jnp: [nnx.Linear(X, 30, rngs=r), nnx.tanh, nnx.Linear(30, D, rngs=r), nnx.relu], D),
-        "mlp-batch-norm": ([X], lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.BatchNorm(D, rngs=r), nnx.silu], D),
+        "mlp": (
+            [X],
+            lambda nnx, r, jax, jnp: [nnx.Linear(X, 30, rngs=r), nnx.tanh, nnx.Linear(30, D, rngs=r), nnx.relu],
+            D,
+        ),
+        "mlp-batch-norm": (
+            [X],
+            lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.BatchNorm(D, rngs=r), nnx.silu],
+            D,
+        ),
         "mlp-rms-norm": ([X], lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.RMSNorm(D, rngs=r), nnx.gelu], D),
-        "mlp-dropout": ([X], lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.leaky_relu, nnx.Dropout(0.2, rngs=r)], D),
+        "mlp-dropout": (
+            [X],
+            lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.leaky_relu, nnx.Dropout(0.2, rngs=r)],
+            D,
+        ),
         "mlp-elu": ([X], lambda nnx, r, jax, jnp: [nnx.Linear(X, 9, rngs=r), nnx.elu], 9),
         "mlp-softplus": ([X], lambda nnx, r, jax, jnp: [nnx.Linear(X, 9, rngs=r), nnx.softplus], 9),
         "mlp-no-bias": ([X], lambda nnx, r, jax, jnp: [nnx.Linear(X, D, use_bias=False, rngs=r), nnx.sigmoid], D),
-        "conv-average": (PICTURE, lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.relu, conv(nnx, r, 8, 16), nnx.relu, average(jnp)], 16),
-        "conv-flat": (PICTURE, lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.relu, lambda x: x.reshape(x.shape[0], -1)], 288),
-        "conv-max": (PICTURE, lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.relu, lambda x: jnp.max(x, axis=(1, 2))], 8),
-        "conv-pools": (PICTURE, lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.relu, lambda x: nnx.max_pool(x, window_shape=(2, 2), strides=(2, 2)),
-                       lambda x: nnx.avg_pool(x, window_shape=(3, 3)), lambda x: x.reshape(x.shape[0], -1)], 8),
-        "conv-norm": (PICTURE, lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.BatchNorm(8, rngs=r), nnx.relu, average(jnp)], 8),
-        "conv-group-norm": (PICTURE, lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.GroupNorm(8, num_groups=4, rngs=r), nnx.swish, average(jnp)], 8),
-        "steps-mean": (STEPS, lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.gelu, lambda x: jnp.mean(x, axis=1)], D),
-        "steps-first": (STEPS, lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.LayerNorm(D, rngs=r), lambda x: x[:, 0]], D),
+        "conv-average": (
+            PICTURE,
+            lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.relu, conv(nnx, r, 8, 16), nnx.relu, average(jnp)],
+            16,
+        ),
+        "conv-flat": (
+            PICTURE,
+            lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.relu, lambda x: x.reshape(x.shape[0], -1)],
+            288,
+        ),
+        "conv-max": (
+            PICTURE,
+            lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.relu, lambda x: jnp.max(x, axis=(1, 2))],
+            8,
+        ),
+        "conv-pools": (
+            PICTURE,
+            lambda nnx, r, jax, jnp: [
+                conv(nnx, r, 3, 8),
+                nnx.relu,
+                lambda x: nnx.max_pool(x, window_shape=(2, 2), strides=(2, 2)),
+                lambda x: nnx.avg_pool(x, window_shape=(3, 3)),
+                lambda x: x.reshape(x.shape[0], -1),
+            ],
+            8,
+        ),
+        "conv-norm": (
+            PICTURE,
+            lambda nnx, r, jax, jnp: [conv(nnx, r, 3, 8), nnx.BatchNorm(8, rngs=r), nnx.relu, average(jnp)],
+            8,
+        ),
+        "conv-group-norm": (
+            PICTURE,
+            lambda nnx, r, jax, jnp: [
+                conv(nnx, r, 3, 8),
+                nnx.GroupNorm(8, num_groups=4, rngs=r),
+                nnx.swish,
+                average(jnp),
+            ],
+            8,
+        ),
+        "steps-mean": (
+            STEPS,
+            lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.gelu, lambda x: jnp.mean(x, axis=1)],
+            D,
+        ),
+        "steps-first": (
+            STEPS,
+            lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.LayerNorm(D, rngs=r), lambda x: x[:, 0]],
+            D,
+        ),
         "steps-last": (STEPS, lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.tanh, lambda x: x[:, -1, :]], D),
-        "steps-attention": (STEPS, lambda nnx, r, jax, jnp: [nnx.Linear(X, D, rngs=r), nnx.MultiHeadAttention(
-                            num_heads=4, in_features=D, decode=False, rngs=r), lambda x: jnp.max(x, axis=1)], D),
-        "steps-conv": (STEPS, lambda nnx, r, jax, jnp: [nnx.Conv(X, 14, (3,), rngs=r), nnx.relu, lambda x: jnp.mean(x, axis=1)], 14),
-        "steps-flat": (STEPS, lambda nnx, r, jax, jnp: [nnx.Linear(X, 5, rngs=r), nnx.relu, lambda x: x.reshape(x.shape[0], -1)], 40),
+        "steps-attention": (
+            STEPS,
+            lambda nnx, r, jax, jnp: [
+                nnx.Linear(X, D, rngs=r),
+                nnx.MultiHeadAttention(num_heads=4, in_features=D, decode=False, rngs=r),
+                lambda x: jnp.max(x, axis=1),
+            ],
+            D,
+        ),
+        "steps-conv": (
+            STEPS,
+            lambda nnx, r, jax, jnp: [nnx.Conv(X, 14, (3,), rngs=r), nnx.relu, lambda x: jnp.mean(x, axis=1)],
+            14,
+        ),
+        "steps-flat": (
+            STEPS,
+            lambda nnx, r, jax, jnp: [nnx.Linear(X, 5, rngs=r), nnx.relu, lambda x: x.reshape(x.shape[0], -1)],
+            40,
+        ),
     }
 
 
@@ -160,21 +240,45 @@ def heads():
         "one-logit": (lambda nnx, r, jax, jnp: [fc(nnx, r, 1)], dict(classes=1, link="sigmoid", **logits)),
         "sigmoid-binary": (lambda nnx, r, jax, jnp: [fc(nnx, r, 1), nnx.sigmoid], dict(classes=1, link="sigmoid")),
         "two-classes": (lambda nnx, r, jax, jnp: [fc(nnx, r, 2), nnx.softmax], dict(classes=2)),
-        "cosine": (lambda nnx, r, jax, jnp: [lambda x: x / (jnp.linalg.norm(x, axis=-1, keepdims=True) + 1e-6), fc(nnx, r, use_bias=False),
-                                             lambda z: 12 * z], logits),
-        "general": (lambda nnx, r, jax, jnp: [nnx.LinearGeneral(D, (2, 5), rngs=r), lambda z: z.reshape(z.shape[0], K), nnx.softmax], {}),
+        "cosine": (
+            lambda nnx, r, jax, jnp: [
+                lambda x: x / (jnp.linalg.norm(x, axis=-1, keepdims=True) + 1e-6),
+                fc(nnx, r, use_bias=False),
+                lambda z: 12 * z,
+            ],
+            logits,
+        ),
+        "general": (
+            lambda nnx, r, jax, jnp: [
+                nnx.LinearGeneral(D, (2, 5), rngs=r),
+                lambda z: z.reshape(z.shape[0], K),
+                nnx.softmax,
+            ],
+            {},
+        ),
         "einsum": (lambda nnx, r, jax, jnp: [nnx.Einsum("bd,dk->bk", (D, K), (K,), rngs=r), nnx.softmax], {}),
         "bilinear": (lambda nnx, r, jax, jnp: [lambda x: jnp.einsum("bd,kd->bk", x, draw(K, D)), nnx.softmax], {}),
-        "argmax-softcap": (lambda nnx, r, jax, jnp: [fc(nnx, r), lambda z: 5 * jnp.tanh(z / 5)], dict(refuse="tanh is applied to the logits", **logits)),
-        "squared": (lambda nnx, r, jax, jnp: [fc(nnx, r), lambda z: z * z], dict(refuse="the logits are squared", **logits)),
-        "normalised-after": (lambda nnx, r, jax, jnp: [fc(nnx, r), nnx.LayerNorm(K, rngs=r)], dict(refuse="the logits are divided by their spread", **logits)),
+        "argmax-softcap": (
+            lambda nnx, r, jax, jnp: [fc(nnx, r), lambda z: 5 * jnp.tanh(z / 5)],
+            dict(refuse="tanh is applied to the logits", **logits),
+        ),
+        "squared": (
+            lambda nnx, r, jax, jnp: [fc(nnx, r), lambda z: z * z],
+            dict(refuse="the logits are squared", **logits),
+        ),
+        "normalised-after": (
+            lambda nnx, r, jax, jnp: [fc(nnx, r), nnx.LayerNorm(K, rngs=r)],
+            dict(refuse="the logits are divided by their spread", **logits),
+        ),
         "batch-norm-after": (lambda nnx, r, jax, jnp: [fc(nnx, r), nnx.BatchNorm(K, rngs=r)], logits),
     }
 
 
 def networks():
     softmax = lambda d: lambda nnx, r, jax, jnp: [nnx.Linear(d, K, rngs=r), nnx.softmax]
-    out = [network("body-" + name, shape, layers, softmax(d), features=d) for name, (shape, layers, d) in bodies().items()]
+    out = [
+        network("body-" + name, shape, layers, softmax(d), features=d) for name, (shape, layers, d) in bodies().items()
+    ]
     shape, layers, d = bodies()["mlp"]
     out += [network("head-" + name, shape, layers, head, **more) for name, (head, more) in heads().items()]
     out += [network(f"opset{opset}", shape, layers, softmax(d), opset=opset) for opset in (21, 22, 23)]

@@ -47,7 +47,9 @@ def randomise(model, head, spec):
     return d
 
 
-def application(name, size=96, classes=10, activation="softmax", channels=3, low=-2.0, high=2.0, opset=15, tail=None, **more):
+def application(
+    name, size=96, classes=10, activation="softmax", channels=3, low=-2.0, high=2.0, opset=15, tail=None, **more
+):
     def build(folder):
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -130,12 +132,17 @@ def convolutional(tf, keras, L):
 
 def bodies():
     """name → a body of pictures 16 x 16 x 3 that ends in features, and how many."""
+
     def body(*layers):
         return lambda L: [layer(L) for layer in layers]
 
     conv = lambda d=16, k=3, s=2, **kw: lambda L: L.Conv2D(d, k, s, activation="relu", **kw)
     average, most = lambda L: L.GlobalAveragePooling2D(), lambda L: L.GlobalMaxPooling2D()
-    flat, norm, dense = lambda L: L.Flatten(), lambda L: L.BatchNormalization(), lambda d: lambda L: L.Dense(d, activation="relu")
+    flat, norm, dense = (
+        lambda L: L.Flatten(),
+        lambda L: L.BatchNormalization(),
+        lambda d: lambda L: L.Dense(d, activation="relu"),
+    )
     return {
         "max-pool": (body(conv(), conv(24), most), 24),
         "max-pool-flatten": (body(conv(8), lambda L: L.MaxPooling2D(), flat), 72),
@@ -149,7 +156,15 @@ def bodies():
         "unit-norm": (body(conv(), average, lambda L: L.UnitNormalization()), 16),
         "prelu": (body(lambda L: L.Conv2D(16, 3, 2), lambda L: L.PReLU(), average), 16),
         "leaky": (body(lambda L: L.Conv2D(16, 3, 2), lambda L: L.LeakyReLU(), average), 16),
-        "selu-dropout": (body(lambda L: L.Conv2D(16, 3, 2, activation="selu"), average, lambda L: L.AlphaDropout(0.2), lambda L: L.Dropout(0.5)), 16),
+        "selu-dropout": (
+            body(
+                lambda L: L.Conv2D(16, 3, 2, activation="selu"),
+                average,
+                lambda L: L.AlphaDropout(0.2),
+                lambda L: L.Dropout(0.5),
+            ),
+            16,
+        ),
         "dilated": (body(conv(16, 3, 1, dilation_rate=2), average), 16),
         "dense-norm": (body(flat, dense(20), norm), 20),
         "hidden": (body(conv(8), flat, dense(20), dense(12)), 12),
@@ -160,20 +175,36 @@ def bodies():
         "permuted": (body(lambda L: L.Permute((2, 1, 3)), conv(), average), 16),
         "reshaped": (body(conv(8), lambda L: L.Reshape((-1, 8)), lambda L: L.GlobalAveragePooling1D()), 8),
         "rows-lstm": (body(lambda L: L.Reshape((16, 48)), lambda L: L.LSTM(14)), 14),
-        "rows-conv": (body(lambda L: L.Reshape((16, 48)), lambda L: L.Conv1D(14, 3, activation="relu"), lambda L: L.GlobalMaxPooling1D()), 14),
+        "rows-conv": (
+            body(
+                lambda L: L.Reshape((16, 48)),
+                lambda L: L.Conv1D(14, 3, activation="relu"),
+                lambda L: L.GlobalMaxPooling1D(),
+            ),
+            14,
+        ),
     }
 
 
 def sequences():
     """name → layers from embedded words to features, and how many."""
     return {
-        "gru": (lambda L: [L.GRU(12)], 12), "gru-old-reset": (lambda L: [L.GRU(12, reset_after=False)], 12),
-        "simple-rnn": (lambda L: [L.SimpleRNN(12)], 12), "two-lstm": (lambda L: [L.LSTM(12, return_sequences=True), L.LSTM(10)], 10),
+        "gru": (lambda L: [L.GRU(12)], 12),
+        "gru-old-reset": (lambda L: [L.GRU(12, reset_after=False)], 12),
+        "simple-rnn": (lambda L: [L.SimpleRNN(12)], 12),
+        "two-lstm": (lambda L: [L.LSTM(12, return_sequences=True), L.LSTM(10)], 10),
         "bi-gru-sum": (lambda L: [L.Bidirectional(L.GRU(12), merge_mode="sum")], 12),
         "bi-lstm-max": (lambda L: [L.Bidirectional(L.LSTM(8, return_sequences=True)), L.GlobalMaxPooling1D()], 16),
         "conv": (lambda L: [L.Conv1D(14, 3, activation="relu"), L.GlobalMaxPooling1D()], 14),
-        "causal": (lambda L: [L.Conv1D(14, 3, padding="causal", dilation_rate=2, activation="relu"), L.GlobalAveragePooling1D()], 14),
-        "flat": (lambda L: [L.Flatten()], 192), "steps-dense": (lambda L: [L.TimeDistributed(L.Dense(9, activation="tanh")), L.GlobalAveragePooling1D()], 9),
+        "causal": (
+            lambda L: [
+                L.Conv1D(14, 3, padding="causal", dilation_rate=2, activation="relu"),
+                L.GlobalAveragePooling1D(),
+            ],
+            14,
+        ),
+        "flat": (lambda L: [L.Flatten()], 192),
+        "steps-dense": (lambda L: [L.TimeDistributed(L.Dense(9, activation="tanh")), L.GlobalAveragePooling1D()], 9),
     }
 
 
@@ -181,22 +212,57 @@ def heads():
     """name → layers after 24 features, and what the outputs are: widths, classes and links."""
     return {
         "temperature": (lambda tf, L: [L.Dense(10), L.Lambda(lambda z: z / 1.7), L.Softmax()], {}),
-        "weights-normalised": (lambda tf, L: [L.UnitNormalization(), L.Dense(10, use_bias=False), L.Lambda(lambda z: 8.0 * z), L.Softmax()], {}),
-        "log-softmax": (lambda tf, L: [L.Dense(10, activation="log_softmax")] if hasattr(tf.keras.activations, "log_softmax")
-                        else [L.Dense(10), L.Lambda(tf.nn.log_softmax)], dict(outputs="log probabilities")),
+        "weights-normalised": (
+            lambda tf, L: [
+                L.UnitNormalization(),
+                L.Dense(10, use_bias=False),
+                L.Lambda(lambda z: 8.0 * z),
+                L.Softmax(),
+            ],
+            {},
+        ),
+        "log-softmax": (
+            lambda tf, L: (
+                [L.Dense(10, activation="log_softmax")]
+                if hasattr(tf.keras.activations, "log_softmax")
+                else [L.Dense(10), L.Lambda(tf.nn.log_softmax)]
+            ),
+            dict(outputs="log probabilities"),
+        ),
         "norm-after": (lambda tf, L: [L.Dense(10), L.BatchNormalization(), L.Softmax()], {}),
         "norm-after-logits": (lambda tf, L: [L.Dense(10), L.BatchNormalization()], dict(outputs="logits")),
         "two-dense": (lambda tf, L: [L.Dense(8), L.Dense(10, activation="softmax")], dict(features=[8])),
         "reshaped": (lambda tf, L: [L.Reshape((1, 1, 24)), L.Conv2D(10, 1), L.Flatten(), L.Softmax()], {}),
-        "reshaped-activation": (lambda tf, L: [L.Reshape((1, 1, 24)), L.Conv2D(10, 1), L.Reshape((10,)), L.Activation("softmax")], {}),
-        "dropout-activation": (lambda tf, L: [L.Dropout(0.5), L.Dense(10), L.Activation("softmax", dtype="float32")], {}),
+        "reshaped-activation": (
+            lambda tf, L: [L.Reshape((1, 1, 24)), L.Conv2D(10, 1), L.Reshape((10,)), L.Activation("softmax")],
+            {},
+        ),
+        "dropout-activation": (
+            lambda tf, L: [L.Dropout(0.5), L.Dense(10), L.Activation("softmax", dtype="float32")],
+            {},
+        ),
         "sigmoid-ten": (lambda tf, L: [L.Dense(10), L.Activation("sigmoid")], dict(link="multilabel")),
         "one-logit": (lambda tf, L: [L.Dense(1)], dict(classes=1, link="sigmoid", outputs="logits")),
         "two-classes": (lambda tf, L: [L.Dense(2, activation="softmax")], dict(classes=2)),
-        "hard-sigmoid": (lambda tf, L: [L.Dense(10, activation="hard_sigmoid")], dict(link="multilabel", refuse="clipped lines, and not sigmoids")),
-        "tanh": (lambda tf, L: [L.Dense(10, activation="tanh")], dict(outputs="logits", refuse="tanh is applied to the logits")),
-        "softplus": (lambda tf, L: [L.Dense(10, activation="softplus")], dict(outputs="logits", refuse="softplus is applied to the logits")),
-        "float64": (lambda tf, L: [L.Lambda(lambda z: tf.cast(z, tf.float64)), L.Dense(10, activation="softmax", dtype="float64")], {}),
+        "hard-sigmoid": (
+            lambda tf, L: [L.Dense(10, activation="hard_sigmoid")],
+            dict(link="multilabel", refuse="clipped lines, and not sigmoids"),
+        ),
+        "tanh": (
+            lambda tf, L: [L.Dense(10, activation="tanh")],
+            dict(outputs="logits", refuse="tanh is applied to the logits"),
+        ),
+        "softplus": (
+            lambda tf, L: [L.Dense(10, activation="softplus")],
+            dict(outputs="logits", refuse="softplus is applied to the logits"),
+        ),
+        "float64": (
+            lambda tf, L: [
+                L.Lambda(lambda z: tf.cast(z, tf.float64)),
+                L.Dense(10, activation="softmax", dtype="float64"),
+            ],
+            {},
+        ),
     }
 
 
@@ -205,29 +271,59 @@ def more():
     picture, ids = [image("image", (16, 16, 3), channels_last=True)], [tokens("ids", 12, 80, dtype="int32", low=0)]
     out = []
     for n, (name, (layers, d)) in enumerate(bodies().items()):
+
         def make(tf, keras, L, layers=layers):
             return keras.Sequential([L.Input((16, 16, 3), name="image"), *layers(L), L.Dense(10, activation="softmax")])
+
         out.append(own("body-" + name, make, picture, d, 10, opset=(11, 13, 15, 17, 18)[n % 5]))
     for n, (name, (layers, d)) in enumerate(sequences().items()):
+
         def make(tf, keras, L, layers=layers):
-            return keras.Sequential([L.Input((12,), dtype="int32", name="ids"), L.Embedding(80, 16), *layers(L), L.Dense(4, activation="softmax")])
+            return keras.Sequential(
+                [
+                    L.Input((12,), dtype="int32", name="ids"),
+                    L.Embedding(80, 16),
+                    *layers(L),
+                    L.Dense(4, activation="softmax"),
+                ]
+            )
+
         out.append(own("text-" + name, make, ids, d, 4, opset=(13, 15, 17)[n % 3]))
     for n, (name, (layers, notes)) in enumerate(heads().items()):
+
         def make(tf, keras, L, layers=layers):
             return small(lambda L: layers(tf, L))(tf, keras, L)
+
         notes = dict(notes)
         d, k = notes.pop("features", [24]), notes.pop("classes", 10)
         out.append(own("head-" + name, make, picture, d[0], k, opset=(12, 14, 16, 18)[n % 4], **notes))
     for opset in (10, 11, 12, 13, 14, 16, 17):
-        out.append(own(f"softmax-opset{opset}", small(lambda L: [L.Dense(10, activation="softmax")]), picture, 24, 10, opset=opset))
+        out.append(
+            own(
+                f"softmax-opset{opset}",
+                small(lambda L: [L.Dense(10, activation="softmax")]),
+                picture,
+                24,
+                10,
+                opset=opset,
+            )
+        )
         out.append(own(f"conv-pool-softmax-opset{opset}", convolutional, picture, 24, 10, opset=opset))
-    out += [application(name, tail=tail, **options) for name, tail, options in (
-        ("MobileNet", "-quarter", dict(size=64, alpha=0.25)), ("MobileNetV2", "-third", dict(size=64, alpha=0.35)),
-        ("MobileNetV3Small", "-minimal", dict(size=64, minimalistic=True, low=0, high=255)),
-        ("MobileNetV3Large", "-minimal-logits", dict(size=64, minimalistic=True, low=0, high=255, activation=None)),
-        ("EfficientNetB1", "", dict(size=64, low=0, high=255)), ("EfficientNetV2B1", "", dict(size=64, low=0, high=255)),
-        ("ResNet50", "-logits", dict(size=64, activation=None)), ("MobileNet", "-dropout", dict(size=64, alpha=0.5, dropout=0.3, activation=None)),
-        ("DenseNet121", "-logits", dict(size=64, activation=None)), ("Xception", "-logits", dict(size=80, activation=None)))]
+    out += [
+        application(name, tail=tail, **options)
+        for name, tail, options in (
+            ("MobileNet", "-quarter", dict(size=64, alpha=0.25)),
+            ("MobileNetV2", "-third", dict(size=64, alpha=0.35)),
+            ("MobileNetV3Small", "-minimal", dict(size=64, minimalistic=True, low=0, high=255)),
+            ("MobileNetV3Large", "-minimal-logits", dict(size=64, minimalistic=True, low=0, high=255, activation=None)),
+            ("EfficientNetB1", "", dict(size=64, low=0, high=255)),
+            ("EfficientNetV2B1", "", dict(size=64, low=0, high=255)),
+            ("ResNet50", "-logits", dict(size=64, activation=None)),
+            ("MobileNet", "-dropout", dict(size=64, alpha=0.5, dropout=0.3, activation=None)),
+            ("DenseNet121", "-logits", dict(size=64, activation=None)),
+            ("Xception", "-logits", dict(size=80, activation=None)),
+        )
+    ]
     return out
 
 

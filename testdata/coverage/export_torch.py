@@ -27,6 +27,7 @@ import odd_heads
 import torch_heads
 import torch_more
 import transformers_cases
+import transformers_more
 
 torch.set_num_threads(1)
 torch.backends.mha.set_fastpath_enabled(False)  # the fused operator has no ONNX translation
@@ -47,7 +48,12 @@ def linears(head):
 def widths(model, heads, batch):
     """The features of each classifier layer, counted once where several layers read the same tensor."""
     read = []
-    hooks = [m.register_forward_pre_hook(lambda m, x: read.append(x[0]) if all(x[0] is not y for y in read) else None) for m in heads]
+
+    def note(layer, x):
+        if all(x[0] is not y for y in read):
+            read.append(x[0])
+
+    hooks = [m.register_forward_pre_hook(note) for m in heads]
     with torch.no_grad():
         model(*batch)
     for hook in hooks:
@@ -185,23 +191,27 @@ TIMM_DYNAMO = """bat_resnext26ts botnet26t_256 cait_xxs24_224 convit_tiny convne
     repvgg_a0 resnet50_mlp xcit_nano_12_p16_224""".split()
 
 # Small relatives of those above, whose heads, pooling or norms differ. Those of the second list are exported by dynamo.
-TIMM_MORE = """test_byobnet mobilevit_xs mobilevitv2_075 mobileone_s1 halonet_h1 regnetz_b16_evos resnext26ts lambda_resnet26rpt_256 haloregnetz_b
-    repvgg_b0 coat_tiny coat_mini convnext_zepto_rms_ols convnext_atto_ols convnext_atto_rms convnextv2_femto convnext_femto cpubone_t0
-    cpubone_b0_bfrobust crossvit_9_240 cs3darknet_s cs3darknet_focus_m cspnext_s densenetblur121d densenet169 dla46x_c dla34 dpn68 dpn68b
-    edgenext_x_small efficientformerv2_s1 test_efficientnet test_efficientnet_evos mobilenetv2_050 semnasnet_050 mnasnet_050 tinynet_d
-    tf_mixnet_s mobilenet_edgetpu_100 mobilenetv1_100 tf_efficientnet_lite0 efficientnet_blur_b0 efficientnet_es efficientvim_m1_dist
-    efficientvit_b1 efficientvit_m1 efficientvit_m2 eva02_tiny_patch14_336 vit_tiny_patch16_dinov3_qkvb fasternet_t1 fastvit_t12 fastvit_s12
-    ghostnet_100 ghostnetv3_100 hgnetv2_b1 iformer_s iformer_m_distilled lcnetv2_base levit_128 levit_conv_128 test_mambaout
-    test_coatnet test_maxvit lcnet_050 mobilenetv3_small_075 mobilenetv4_conv_small_050 tf_mobilenetv3_small_minimal_100 hardcorenas_b
-    mobilenetv4_conv_blur_medium fbnetv3_d test_nfnet nf_regnet_b1 nf_resnet26 pit_xs_224 pit_xs_distilled_224 regnety_004 regnetx_004_tv
-    repghostnet_058 repvit_m1_0 repvit_m2 test_resnet resnet14t resnet18d ecaresnext26t_32x4d resnest26d resnetv2_18d rexnet_130 rexnetr_130
-    starnet_s100 starnet_s1 swiftformer_s test_vit test_vit3 test_vit_relpos ese_vovnet19b_slim xcit_nano_12_p8_224""".split()
-TIMM_MORE_DYNAMO = """test_convnext test_convnext2 test_convnext3 convnextv2_pico cs3darknet_m dla60x_c efficientvim_m2_dist efficientvit_m3
-    eva02_small_patch14_224 vit_pe_spatial_tiny_patch16_512 vit_small_patch16_rope_mixed_224 fastvit_sa12 ghostnet_130 ghostnetv2_130
-    iformer_m levit_192 coatnext_nano_rw_224 coatnet_rmlp_nano_rw_224 mobilenetv4_hybrid_medium mobilenetv3_large_075 lcnet_075 nf_ecaresnet26
-    pvt_v2_b1 regnety_008_tv repghostnet_080 resnet26t seresnext26d_32x4d rexnet_150 shvit_s2 starnet_s2 tiny_vit_11m_224 test_vit2 test_vit4
-    vit_xsmall_patch16_clip_224 vit_dwee_patch16_reg1_gap_256 vit_small_patch14_reg4_dinov2 xcit_tiny_12_p16_224 gmixer_12_224
-    test_efficientnet_gn test_efficientnet_ln""".split()
+TIMM_MORE = """test_byobnet mobilevit_xs mobilevitv2_075 mobileone_s1 halonet_h1 regnetz_b16_evos resnext26ts
+    lambda_resnet26rpt_256 haloregnetz_b repvgg_b0 coat_tiny coat_mini convnext_zepto_rms_ols convnext_atto_ols
+    convnext_atto_rms convnextv2_femto convnext_femto cpubone_t0 cpubone_b0_bfrobust crossvit_9_240 cs3darknet_s
+    cs3darknet_focus_m cspnext_s densenetblur121d densenet169 dla46x_c dla34 dpn68 dpn68b edgenext_x_small
+    efficientformerv2_s1 test_efficientnet test_efficientnet_evos mobilenetv2_050 semnasnet_050 mnasnet_050
+    tinynet_d tf_mixnet_s mobilenet_edgetpu_100 mobilenetv1_100 tf_efficientnet_lite0 efficientnet_blur_b0
+    efficientnet_es efficientvim_m1_dist efficientvit_b1 efficientvit_m1 efficientvit_m2 eva02_tiny_patch14_336
+    vit_tiny_patch16_dinov3_qkvb fasternet_t1 fastvit_t12 fastvit_s12 ghostnet_100 ghostnetv3_100 hgnetv2_b1
+    iformer_s iformer_m_distilled lcnetv2_base levit_128 levit_conv_128 test_mambaout test_coatnet test_maxvit
+    lcnet_050 mobilenetv3_small_075 mobilenetv4_conv_small_050 tf_mobilenetv3_small_minimal_100 hardcorenas_b
+    mobilenetv4_conv_blur_medium fbnetv3_d test_nfnet nf_regnet_b1 nf_resnet26 pit_xs_224 pit_xs_distilled_224
+    regnety_004 regnetx_004_tv repghostnet_058 repvit_m1_0 repvit_m2 test_resnet resnet14t resnet18d
+    ecaresnext26t_32x4d resnest26d resnetv2_18d rexnet_130 rexnetr_130 starnet_s100 starnet_s1 swiftformer_s
+    test_vit test_vit3 test_vit_relpos ese_vovnet19b_slim xcit_nano_12_p8_224""".split()
+TIMM_MORE_DYNAMO = """test_convnext test_convnext2 test_convnext3 convnextv2_pico cs3darknet_m dla60x_c
+    efficientvim_m2_dist efficientvit_m3 eva02_small_patch14_224 vit_pe_spatial_tiny_patch16_512
+    vit_small_patch16_rope_mixed_224 fastvit_sa12 ghostnet_130 ghostnetv2_130 iformer_m levit_192
+    coatnext_nano_rw_224 coatnet_rmlp_nano_rw_224 mobilenetv4_hybrid_medium mobilenetv3_large_075 lcnet_075
+    nf_ecaresnet26 pvt_v2_b1 regnety_008_tv repghostnet_080 resnet26t seresnext26d_32x4d rexnet_150 shvit_s2
+    starnet_s2 tiny_vit_11m_224 test_vit2 test_vit4 vit_xsmall_patch16_clip_224 vit_dwee_patch16_reg1_gap_256
+    vit_small_patch14_reg4_dinov2 xcit_tiny_12_p16_224 gmixer_12_224 test_efficientnet_gn test_efficientnet_ln""".split()
 
 TIMM_REFUSE = {"volo_d1_224": "half the largest auxiliary logit of all patches is added: a maximum is not linear"}
 
@@ -244,12 +254,13 @@ def timm_case(name, exporter, fallback=None):
 
 
 # transformers
-TRANSFORMERS_DYNAMO = """Beit Bit Data2VecText Deberta Dinov2WithRegisters EfficientNet Esm FNet Falcon FocalNet Funnel GPTNeo Gemma Hubert LayoutLM Levit
-    MBart MPNet MegatronBert MobileNetV1 MobileViTV2 OPT PoolFormer Pvt Qwen3 RoFormer RobertaPreLayerNorm Segformer SqueezeBert UniSpeech ViTMSN
-    XLMRoberta AST
-    Arcee Doge Exaone4 Gemma3Text Glm4 HunYuanDenseV1 GptOss DeepseekV3 Jamba MiniCPM3 Ministral Mixtral Olmo Olmo3 Phi3 Qwen2Moe Qwen3Next
-    SeedOss StableLm ModernBertDecoder BioGpt GPTJ Mpt Canine Luke Mra Nystromformer Reformer Tapas JinaEmbeddingsV3 Perceiver PLBart
-    MT5 CLIP Siglip Hiera VideoMAE Vivit PatchTST Wav2Vec2Conformer SEW Wav2Vec2Bert""".split()
+TRANSFORMERS_DYNAMO = """Beit Bit Data2VecText Deberta Dinov2WithRegisters EfficientNet Esm FNet Falcon FocalNet
+    Funnel GPTNeo Gemma Hubert LayoutLM Levit MBart MPNet MegatronBert MobileNetV1 MobileViTV2 OPT PoolFormer Pvt
+    Qwen3 RoFormer RobertaPreLayerNorm Segformer SqueezeBert UniSpeech ViTMSN XLMRoberta AST Arcee Doge Exaone4
+    Gemma3Text Glm4 HunYuanDenseV1 GptOss DeepseekV3 Jamba MiniCPM3 Ministral Mixtral Olmo Olmo3 Phi3 Qwen2Moe
+    Qwen3Next SeedOss StableLm ModernBertDecoder BioGpt GPTJ Mpt Canine Luke Mra Nystromformer Reformer Tapas
+    JinaEmbeddingsV3 Perceiver PLBart MT5 CLIP Siglip Hiera VideoMAE Vivit PatchTST Wav2Vec2Conformer SEW
+    Wav2Vec2Bert""".split()
 
 
 def transformers_case(spec, exporter, fallback=None):
@@ -304,7 +315,7 @@ def warm_up(exporters):
 def main():
     args = arguments(__doc__)
     cases = list(plain_cases())
-    for spec in transformers_cases.cases():
+    for spec in transformers_cases.cases() + transformers_more.cases():
         if spec.both:
             cases += [transformers_case(spec, "torchscript"), transformers_case(spec, "dynamo")]
         else:
