@@ -155,7 +155,7 @@ def listed_versions(metas, path):
 
 UNSUPPORTED = (
     "These heads are linear, or nearly so, but refused, because no exporter or vendor was found to write them: an output for each class, split off after the softmax; squared distances from prototypes; classes computed by several "
-    "layers of more than one class each, or by a layer and a constant; one logit with several thresholds (CORAL); logits with a time axis before the batch axis; probabilities that are smoothed, clamped, "
+    "layers of more than one class each, by a layer and a constant, or by a convolution in groups; one logit with several thresholds (CORAL); logits with a time axis before the batch axis; probabilities that are smoothed, clamped, "
     "negated or reordered; and a softmax written in ways that no exporter uses. The error names the operator at which the search stopped. If a linear layer comes before it, "
     "`--features TENSOR --logits TENSOR` selects that layer; otherwise use [precomputed features and logits](data.md#precomputed-features). "
     "[Which rules are needed](../testdata/coverage/rules.md) is measured too.")
