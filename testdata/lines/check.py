@@ -49,7 +49,8 @@ class Mfgs:
 
     def run(self, *args):
         begin = time.time()
-        done = subprocess.run([self.program, *map(str, args), "--threads", str(THREADS)], capture_output=True, text=True)
+        command = [self.program, *map(str, args), "--threads", str(THREADS)]
+        done = subprocess.run(command, capture_output=True, text=True)
         self.seconds = time.time() - begin
         if done.returncode:
             raise RuntimeError((done.stderr.strip() or done.stdout.strip()).splitlines()[-1])
@@ -109,7 +110,7 @@ def answers(said, y):
 
 
 def platt(work, name, width, rows):
-    """The reference's quality on the test lines: p(text) as it is, and maps that were fitted to the validation lines."""
+    """The reference's quality on the test lines: p(text) as it is, and maps fitted to the validation lines."""
     val, y = reference.read_all(work, name, "val", width), reference.exact(rows)
     out = {}
     for kind, of in (("p(text) as it is", None), ("Platt of p(text)", "p(text)"), ("Platt of mean", "mean")):
@@ -144,7 +145,7 @@ def ood(mfgs):
                      "answered": float(1 - abstained(said).mean())}
         if part.endswith("replaced"):
             p, replaced = [], []
-            for s, row, change in zip(said, lines(mfgs.spec(part).parent), reference.changes(mfgs.work, mfgs.r.name, part)):
+            for s, row in zip(said, lines(mfgs.spec(part).parent)):
                 p += [c[PROBABILITY] for c in s[CHARACTERS]]
                 replaced += ctc.align(row.text, s[TEXT])[0]
             out[part]["AUROC of characters"] = float(roc_auc_score(replaced, p))
@@ -218,7 +219,7 @@ def threshold(u, wrong, tuned):
 
 
 def splits(work, name, width):
-    """Random splits by line of the validation and test lines together. Uncertainty is 1 - p(text): maps keep its order."""
+    """Random splits of the validation and test lines together. Uncertainty is 1 - p(text): maps keep its order."""
     rows = [r for part in ("val", "test") for r in reference.read_all(work, name, part, width)]
     wrong, u = ~reference.exact(rows), 1 - np.exp(np.minimum([r["log_p"] for r in rows], 0))
     size, errors, answered, test, none = len(lines(work / "lines" / name / "val")), [], [], [], 0

@@ -1,4 +1,4 @@
-"""What the scripts share: folders, sets of lines, the recognisers' networks, and results that survive an interruption."""
+"""What the scripts share: sets of lines, the recognisers' networks, and results that survive an interruption."""
 import argparse
 import csv
 import json

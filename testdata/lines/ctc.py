@@ -89,9 +89,10 @@ def occupation(L, ids):
 
 def posteriors(L, ids, runs, total):
     """The probability of each character given the others: p(text) over the sum with the texts in which it is another
-    character, is missing, or has one more beside it. Only the most probable OTHERS in the frames around it count."""
+    character, is missing, or has one more beside it. Only the most probable OTHERS in the frames around it count.
+    And the probability of the text among all these."""
     if not ids:
-        return []
+        return [], float(np.exp(total))
     same, shorter, longer = [], [], []  # (character, text)
     for k, (begin, end) in enumerate(runs):
         near = L[max(0, begin - NEAR):end + NEAR].max(0)
@@ -100,14 +101,14 @@ def posteriors(L, ids, runs, total):
         same += [(k, ids[:k] + [int(c)] + ids[k + 1:]) for c in others]
         shorter.append((k, ids[:k] + ids[k + 1:]))
         longer += [(k, ids[:i] + [int(c)] + ids[i:]) for c in [*others, ids[k]] for i in (k, k + 1)]
-    sums = [total] * len(ids)
+    by_character, by_text = [{} for _ in ids], {}
     for texts in (same, shorter, longer):
-        seen = set()
         for (k, text), lp in zip(texts, totals(L, [t for _, t in texts])):
-            if tuple(text) != tuple(ids) and (k, tuple(text)) not in seen:
-                seen.add((k, tuple(text)))
-                sums[k] = np.logaddexp(sums[k], lp)
-    return np.exp(total - np.array(sums)).tolist()
+            by_character[k][tuple(text)] = by_text[tuple(text)] = lp
+
+    def share(others):
+        return float(np.exp(total - np.logaddexp.reduce([total, *others.values()])))
+    return [share(others) for others in by_character], share(by_text)
 
 
 def align(truth, text):

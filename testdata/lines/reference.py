@@ -30,14 +30,15 @@ def read(net, line, width, pixel=None, characters=True):
     right, edits = ctc.align(line.text, text)
     p = [np.exp(L[b:e, c]) for c, (b, e) in zip(ids, runs)]
     out = {"label": line.text, "text": text, "log_p": lp, "frames": len(L), "edits": edits, "right": right,
-           "first": [float(v[0]) for v in p], "blank": float(np.exp(L.max(1)).mean())}
+           "first": [float(v[0]) for v in p], "path": float(L.max(1).sum()),
+           "frame": float(np.exp(L.max(1).min())), "frames' mean": float(np.exp(L.max(1)).mean())}
     if characters and ids:
         gamma = ctc.occupation(L, ids)
         out["maximum"], out["mean"] = [float(v.max()) for v in p], [float(v.mean()) for v in p]
         out["expected"] = ((gamma * np.exp(L[:, ids])).sum(0) / gamma.sum(0)).tolist()
-        out["posterior"] = ctc.posteriors(L, ids, runs, lp)
+        out["posterior"], out["local"] = ctc.posteriors(L, ids, runs, lp)
     elif characters:
-        out.update({k: [] for k in CHARACTERS})
+        out.update({k: [] for k in CHARACTERS}, local=float(np.exp(lp)))
     return out
 
 

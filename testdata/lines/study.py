@@ -31,31 +31,40 @@ def maps(rows):
     beta = np.c_[np.log(np.clip(p, EDGE, 1)), -np.log1p(-np.clip(p, 0, 1 - EDGE))]
     c = {k: odds(least(rows, k)) for k in reference.CHARACTERS}
     mean, product = (odds(np.array([f(r["first"] or [EDGE]) for r in rows])) for f in (np.mean, np.prod))
-    frames = np.array([r["frames"] for r in rows])
+    frame, local, path = (odds(np.array([r[k] for r in rows])) for k in ("frame", "local", "frames' mean"))
+    alone = {"mean": mean, "product": product, "minimum of first": c["first"], "minimum of maximum": c["maximum"],
+             "minimum of posterior": c["posterior"], "minimum of all frames": frame, "mean of all frames": path,
+             "p among texts with one edit": local}
+    more = {**{f"minimum of {k}": c[k] for k in reference.CHARACTERS}, "minimum of all frames": frame,
+            "mean of all frames": path, "p among texts with one edit": local, "mean": mean, "length": length,
+            "log length": np.log1p(length), "p per character": lp / np.maximum(length, 1),
+            "frames": np.array([r["frames"] for r in rows]), "p of the best path": np.array([r["path"] for r in rows])}
+
+    def both(*names):
+        return np.c_[x, np.stack([more[n] for n in names], 1)], True
     return {
         "as it is": (None, p),
         "temperature": (x[:, None], False),
         "Platt": (x[:, None], True),
         "beta": (beta, True),
-        **{f"Platt + minimum of {k}": (np.c_[x, c[k]], True) for k in reference.CHARACTERS},
-        "Platt + length": (np.c_[x, length], True),
-        "Platt + log length": (np.c_[x, np.log1p(length)], True),
-        "Platt + frames": (np.c_[x, frames], True),
-        "Platt + mean": (np.c_[x, mean], True),
+        **{f"Platt + {k}": both(k) for k in more if more[k].std() > 0},
+        "beta + length": (np.c_[beta, length], True),
         "beta + minimum of first": (np.c_[beta, c["first"]], True),
-        "Platt + minimum of first + length": (np.c_[x, c["first"], length], True),
-        "Platt + minima of first and posterior": (np.c_[x, c["first"], c["posterior"]], True),
-        "mean alone": (mean[:, None], True),
-        "product alone": (product[:, None], True),
-        "minimum of first alone": (c["first"][:, None], True),
-        "minimum of posterior alone": (c["posterior"][:, None], True),
+        "beta + minimum of posterior": (np.c_[beta, c["posterior"]], True),
+        "Platt + minimum of first + length": both("minimum of first", "length"),
+        "Platt + minimum of posterior + length": both("minimum of posterior", "length"),
+        "Platt + minimum of all frames + length": both("minimum of all frames", "length"),
+        "Platt + minima of first and of posterior": both("minimum of first", "minimum of posterior"),
+        "Platt + six": both("minimum of posterior", "p among texts with one edit", "minimum of maximum",
+                            "minimum of all frames", "length", "mean"),
+        **{f"{k} alone": (v[:, None], True) for k, v in alone.items()},
     }
 
 
 def fit(x, y, intercept):
-    scale = x.std(0) + 1e-9
-    m = LogisticRegression(C=1e6, max_iter=5000, fit_intercept=intercept).fit(x / scale, y)
-    return lambda z: expit(z / scale @ m.coef_[0] + m.intercept_)
+    centre, scale = x.mean(0) * intercept, x.std(0)
+    m = LogisticRegression(C=1e6, max_iter=5000, fit_intercept=intercept).fit((x - centre) / scale, y)
+    return lambda z: expit((z - centre) / scale @ m.coef_[0] + m.intercept_)
 
 
 def nll(p, y):
@@ -110,6 +119,18 @@ def characters_study(rows):
         out[k] = {"AUROC": float(roc_auc_score(right, v)), "mean": float(v.mean()),
                   "NLL as it is": float(nll(v, right).mean()), "NLL": float(nll(p, right).mean()),
                   "ECE as it is": float(ece(v, right)), "ECE": float(ece(p, right))}
+    # A map of the character's number and of the line's p(text), or of two of the character's.
+    whole = np.concatenate([[odds(np.exp(min(r["log_p"], 0)))] * len(r["right"]) for r in rows])
+    pairs = {f"{k} and p(text)": np.c_[odds(values[k]), whole] for k in reference.CHARACTERS}
+    pairs["maximum and posterior"] = np.c_[odds(values["maximum"]), odds(values["posterior"])]
+    pairs["maximum, posterior and p(text)"] = np.c_[pairs["maximum and posterior"], whole]
+    for k, x in pairs.items():
+        p = np.zeros(len(right))
+        for f in range(FOLDS):
+            a = line % FOLDS != f
+            p[~a] = fit(x[a], right[a], True)(x[~a])
+        out[k] = {"AUROC": float(roc_auc_score(right, p)), "NLL": float(nll(p, right).mean()),
+                  "ECE": float(ece(p, right))}
     # Within lines that are wrong, is the least probable character a wrong one?
     wrong = [r for r in rows if not all(r["right"])]
     for k in values:
