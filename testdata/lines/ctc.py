@@ -2,6 +2,7 @@
 
 L are log probabilities [T,K] of T frames, ids the classes of a text; class 0 is the blank.
 """
+import itertools
 import math
 
 import numpy as np
@@ -129,3 +130,30 @@ def align(truth, text):
         else:
             i -= 1
     return right, int(cost[n, m])
+
+
+def check():
+    """p(text) and the occupation against sums over all paths of small random networks."""
+    rng = np.random.default_rng(0)
+    for frames, classes in ((1, 3), (3, 3), (5, 3), (6, 4)):
+        z = 2 * rng.normal(size=(frames, classes))
+        L = z - np.log(np.exp(z).sum(1, keepdims=True))
+        p, emits = {}, {}
+        for path in itertools.product(range(classes), repeat=frames):
+            text, at = [], np.zeros((frames, frames))
+            for t, c in enumerate(path):
+                if c != BLANK:
+                    if t == 0 or c != path[t - 1]:
+                        text.append(c)
+                    at[t, len(text) - 1] = 1
+            q, text = math.exp(sum(L[t, c] for t, c in enumerate(path))), tuple(text)
+            p[text] = p.get(text, 0) + q
+            emits[text] = emits.get(text, 0) + q * at
+        for text, q in p.items():
+            ids = list(text)
+            assert abs(math.exp(log_p(L, ids)) - q) < 1e-12 and abs(math.exp(totals(L, [ids])[0]) - q) < 1e-12
+            assert np.abs(occupation(L, ids) - emits[text][:, :len(ids)] / q).max(initial=0) < 1e-12
+
+
+if __name__ == "__main__":
+    check()

@@ -9,6 +9,6 @@ mkdir -p "$work"
 "$work/venv/bin/pip" install -q --disable-pip-version-check -r requirements.txt
 [ -x "$work/mfgs" ] || (cd ../.. && go build -buildvcs=true -o "$work/mfgs" ./cmd/mfgs)
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # more are very slow where other programs need the CPUs
-for script in models.py draw.py reference.py study.py check.py page.py; do
+for script in ctc.py models.py draw.py reference.py study.py check.py page.py; do
 	"$work/venv/bin/python" "$script" --work "$work"
 done
