@@ -113,6 +113,11 @@ def exact(rows):
     return np.array([r["text"] == r["label"] for r in rows])
 
 
+def trimmed(rows):
+    """The share of lines that are right up to spaces at their ends: padding makes rapidocr read some."""
+    return float(np.mean([r["text"].strip() == r["label"] for r in rows]))
+
+
 def words_wrong(row):
     """The edits between the lists of words, and the number of words."""
     return ctc.align(row["label"].split(), row["text"].split())[1], len(row["label"].split())
@@ -121,7 +126,7 @@ def words_wrong(row):
 def figures(rows):
     y = exact(rows)
     wrong, words = np.sum([words_wrong(r) for r in rows], 0)
-    return {"lines": len(rows), "right": float(y.mean()),
+    return {"lines": len(rows), "right": float(y.mean()), "trimmed": trimmed(rows),
             "CER": sum(r["edits"] for r in rows) / sum(len(r["label"]) for r in rows), "WER": float(wrong / words),
             "empty": sum(not r["text"] for r in rows),
             "mean p(text)": float(np.mean(np.exp([r["log_p"] for r in rows]))),
@@ -133,7 +138,8 @@ def padding(rows, others):
     p, q = (np.exp([r["log_p"] for r in both]) for both in (rows, others))
     return {"other texts": sum(a["text"] != b["text"] for a, b in zip(rows, others)),
             "p differs by 0.01": int((np.abs(p - q) > 0.01).sum()), "by 0.1": int((np.abs(p - q) > 0.1).sum()),
-            "median difference": float(np.median(np.abs(p - q))), "right": float(exact(others).mean())}
+            "median difference": float(np.median(np.abs(p - q))), "right": float(exact(others).mean()),
+            "trimmed": trimmed(others)}
 
 
 def changes(work, name, part):
