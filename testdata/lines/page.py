@@ -212,7 +212,7 @@ def splits_text(said):
         "## The guarantee on random splits\n",
         prose(f"""{check.SPLITS} times, {draw.SIZES['val']:,} of the lines of `--val` and of the test were drawn at
         random. Half of them set the candidates for a threshold on 1 − p(text), half test them as mfgs does, for an
-        error of at most {percent(check.TARGET)} % with {percent(check.CONFIDENT)} % confidence. This was computed in
+        error of at most {100 * check.TARGET:g} % with {100 * check.CONFIDENT:g} % confidence. This was computed in
         numpy. *Violated* counts the splits in which the error of all lines not in the first half is above the target:
         the guarantee allows {allowed:.0f} on average. *On the test lines* counts the others alone, which are a sample
         with noise of its own. In *none*, nothing could be answered."""),
@@ -247,7 +247,7 @@ def summary(said):
         out.append(f"""**{v}.** {count(r['other texts']).capitalize()} texts of {r['lines']:,} differ from the
             reference's. The confidence has an NLL of {three(q['NLL'])}, an ECE of {percent(q['ECE'])} % and an AUROC of
             {three(q['AUROC'])}; p(text) as it is has {three(plain['NLL'])}, {percent(plain['ECE'])} % and
-            {three(plain['AUROC'])}. With a target error of {percent(check.TARGET)} %,
+            {three(plain['AUROC'])}. With a target error of {100 * check.TARGET:g} %,
             {percent(r['answers']['answered'])} % of the lines are answered, {percent(r['answers']['error'])} % of the
             answers wrongly.""")
     return items(out) if out else ""
