@@ -53,7 +53,7 @@ class Mfgs:
         done = subprocess.run(command, capture_output=True, text=True)
         self.seconds = time.time() - begin
         if done.returncode:
-            raise RuntimeError((done.stderr.strip() or done.stdout.strip()).splitlines()[-1])
+            raise RuntimeError(" ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]))
         return done.stdout
 
     def spec(self, part):
