@@ -787,7 +787,7 @@ func TestTheUsualExampleScoresAHalf(t *testing.T) {
 		task := newTask(h, 3).thinned(5)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, task.train, 0)
 		for _, s := range score.All {
-			if s.NeedsFitting() {
+			if s.NeedsFitting() || !s.Suits(h) {
 				continue
 			}
 			f := fit(t, c, task.val, task.ood, FitOptions{Damping: Damping{Relative: 1}, Score: s.Name})

@@ -46,7 +46,7 @@ func FitMaps(ctx context.Context, h layer.Head, val, ood *rows.Batch, o FitOptio
 			return nil
 		}
 		return &score.Examples{N: b.N, K: h.Logits, D: h.Features, Link: h.Link, Nonlinear: true,
-			Features: b.Features, Logits: b.Logits}
+			Correctness: h.Correctness, Features: b.Features, Logits: b.Logits}
 	}
 	held := score.ValidationData{Val: of(val), OOD: of(ood), Synthetic: of(o.Synthetic)}
 	return f, f.selectScore(ctx, held, &o)

@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
@@ -417,6 +418,8 @@ func TestScoresSuitTheHead(t *testing.T) {
 			case suits && (err != nil || got.Score.Name != s.Name):
 				t.Errorf("%d features: %s: %v", h.Features, s.Name, err)
 			case suits:
+			case s.Correctness && err != nil:
+				testerr.OneLine(t, err, "the score "+s.Name+" is of answers that are right or wrong")
 			case err == nil || strings.Contains(err.Error(), "\n"):
 				t.Errorf("%d features: %s is fitted, or %v", h.Features, s.Name, err)
 			case !strings.Contains(err.Error(), "the score "+s.Name+" needs a linear last layer") &&
@@ -500,6 +503,40 @@ func TestMapsOfEveryLink(t *testing.T) {
 		}
 		if p := f.Predict(nil, b.Logits, b.N); p.Variance != nil || p.Leverage != nil || len(p.OODScore) != b.N {
 			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// An answer's correctness has one score, of two classes that are no classes: no other is tried or can be chosen.
+func TestAnswersHaveOneScore(t *testing.T) {
+	t.Parallel()
+	h := layer.Head{Logits: 2, Link: layer.Softmax, Nonlinear: true, Correctness: true}
+	rng := rand.New(rand.NewPCG(41, 42))
+	answers := func(n int) *rows.Batch {
+		b := &rows.Batch{N: n, Labels: make([]int, n)}
+		for i := range n {
+			p := rng.Float64()
+			b.Logits = append(b.Logits, float32(math.Log(1-p)), float32(math.Log(p)))
+			if rng.Float64() < p {
+				b.Labels[i] = layer.Right
+			}
+		}
+		return b
+	}
+	val, ood := answers(300), answers(100)
+	for _, o := range []*rows.Batch{nil, ood} {
+		f := fitMaps(t, h, val, o, calibrate.FitOptions{})
+		if f.Score.Name != score.DefaultOfAnswers || len(f.Scores) > 1 {
+			t.Errorf("the score is %s, of %d", f.Score.Name, len(f.Scores))
+		}
+	}
+	for i := range score.All {
+		s := &score.All[i]
+		if suits := s.Name == score.DefaultOfAnswers; s.Suits(h) != suits {
+			t.Errorf("%s suits: %t", s.Name, !suits)
+		} else if !suits {
+			_, err := calibrate.FitMaps(t.Context(), h, val, nil, calibrate.FitOptions{Score: s.Name})
+			testerr.OneLine(t, err, s.Name+" is of classes", "have only error_odds")
 		}
 	}
 }

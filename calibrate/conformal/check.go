@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
-// Check reports decisions that do not fit a head with this number of classes, and guarantees that the numbers beside
+// Check reports decisions that do not fit a head, and guarantees that the numbers beside
 // them do not support or that are worded otherwise. It does not detect numbers invented to fit each other.
-func (d *Decisions) Check(classes int, multiLabel bool) error {
+func (d *Decisions) Check(h layer.Head) error {
 	if err := d.Plan.Validate(); err != nil {
 		return err
 	}
@@ -19,8 +21,9 @@ func (d *Decisions) Check(classes int, multiLabel bool) error {
 	if d.answers() && d.Confidence == 0 {
 		return errors.New("confidence is 0 or missing, want a number between 0 and 1")
 	}
-	if d.Examples < 1 || d.MultiLabel != multiLabel {
-		return fmt.Errorf("%d examples, multi_label %t, want at least 1 and %t", d.Examples, d.MultiLabel, multiLabel)
+	if d.Examples < 1 || d.MultiLabel != h.MultiLabel() || d.Correctness != h.Correctness {
+		return fmt.Errorf("%d examples, multi_label %t and correctness %t, want at least 1, %t and %t",
+			d.Examples, d.MultiLabel, d.Correctness, h.MultiLabel(), h.Correctness)
 	}
 	if err := d.checkRules(); err != nil {
 		return err
@@ -29,7 +32,10 @@ func (d *Decisions) Check(classes int, multiLabel bool) error {
 		return fmt.Errorf("prediction_set is present: %t, want %t, since alpha is %v", d.Set != nil, d.Alpha > 0, d.Alpha)
 	}
 	if d.Set != nil {
-		if err := d.checkSet(classes); err != nil {
+		if d.Correctness {
+			return errors.New("prediction_set is for classes, and an answer that is right or wrong has none")
+		}
+		if err := d.checkSet(h.Classes()); err != nil {
 			return err
 		}
 	}

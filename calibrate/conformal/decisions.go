@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/option"
-	"gonum.org/v1/gonum/floats"
 )
 
 // A Plan says which decisions to make. Each zero field asks for none of its kind.
@@ -78,6 +78,9 @@ func (p Plan) Complete() Plan {
 type Outcomes struct {
 	Examples
 	OODScores []float64 // [N]
+
+	// Correctness says that the classes are whether the model's answer is wrong or right, see [layer.Head].
+	Correctness bool
 }
 
 // losses returns the uncertainty of each example's prediction and whether it is wrong; for multi-label heads the mean
@@ -87,7 +90,7 @@ func (x *Outcomes) losses() Losses {
 	for i := range x.len() {
 		p, loss := x.of(i), 0.0
 		if x.Targets == nil {
-			if floats.MaxIdx(p) != x.Labels[i] {
+			if (layer.Head{Correctness: x.Correctness}).Answer(p) != x.Labels[i] {
 				loss = 1
 			}
 		} else {
@@ -97,14 +100,20 @@ func (x *Outcomes) losses() Losses {
 				}
 			}
 		}
-		d.Uncertainty, d.Loss = append(d.Uncertainty, uncertaintyOf(p, d.Fractional)), append(d.Loss, math.Min(loss, 1))
+		d.Uncertainty = append(d.Uncertainty, uncertaintyOf(p, d.Fractional, x.Correctness))
+		d.Loss = append(d.Loss, math.Min(loss, 1))
 	}
 	return d
 }
 
-func uncertaintyOf(p []float64, labels bool) float64 {
-	if labels {
+// uncertaintyOf returns the uncertainty of a prediction: of labels that are independent of each other, of an answer's
+// correctness, or of a class.
+func uncertaintyOf(p []float64, labels, correctness bool) float64 {
+	switch {
+	case labels:
 		return LabelUncertainty(p)
+	case correctness:
+		return AnswerUncertainty(p)
 	}
 	return Uncertainty(p)
 }
@@ -120,6 +129,8 @@ type Decisions struct {
 	Set         *Sets `yaml:"prediction_set,omitempty" json:"prediction_set,omitempty"`
 
 	MultiLabel bool `yaml:"multi_label,omitempty" json:"multi_label,omitempty"`
+	// Correctness says that probabilities are those of the model's answer being wrong or right, see [layer.Head].
+	Correctness bool `yaml:"correctness,omitempty" json:"correctness,omitempty"`
 	// InUse says that the examples have the frequencies of classes in use, which are not those of the validation data.
 	InUse bool `yaml:"in_use,omitempty" json:"in_use,omitempty"`
 
@@ -141,7 +152,11 @@ func (p Plan) Decide(tune, calib *Outcomes) (*Decisions, error) {
 	if err := others.Reachable(calib.len()); err != nil {
 		return nil, err
 	}
-	d := &Decisions{Plan: p, Examples: calib.len(), MultiLabel: calib.Targets != nil}
+	if p.Alpha > 0 && calib.Correctness {
+		return nil, option.Errorf("%s is for prediction sets, and an answer that is right or wrong, such as the text of a line, has none: leave it out",
+			option.Alpha)
+	}
+	d := &Decisions{Plan: p, Examples: calib.len(), MultiLabel: calib.Targets != nil, Correctness: calib.Correctness}
 	if err := d.setRules(tune, calib); err != nil {
 		return nil, err
 	}
@@ -269,7 +284,7 @@ func (d *Decisions) Abstains() bool { return d.Uncertainty != nil || d.OOD != ni
 // answered. NaN abstains.
 func (d *Decisions) Abstain(p []float64, oodScore float64) string {
 	var reasons []string
-	if d.Uncertainty != nil && !(uncertaintyOf(p, d.MultiLabel) <= d.Uncertainty.Threshold) {
+	if d.Uncertainty != nil && !(uncertaintyOf(p, d.MultiLabel, d.Correctness) <= d.Uncertainty.Threshold) {
 		reasons = append(reasons, ReasonUncertain)
 	}
 	if d.OOD != nil && !(oodScore <= d.OOD.Threshold) {

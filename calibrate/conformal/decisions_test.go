@@ -7,7 +7,12 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/internal/testerr"
 )
+
+var three = layer.Head{Logits: 3, Link: layer.Softmax}
 
 // drawnOutcomes have OOD scores that say nothing.
 func drawnOutcomes(rng *rand.Rand, x *Examples) *Outcomes {
@@ -57,7 +62,11 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if err := d.Check(4, c.multi); err != nil {
+		h := layer.Head{Logits: 4, Link: layer.Softmax}
+		if c.multi {
+			h.Link = layer.Sigmoid
+		}
+		if err := d.Check(h); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		kinds := 1 // the sentence for all
@@ -135,7 +144,7 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 		"a part of a mistake":      {raps, func(d *Decisions) { d.Uncertainty.Wrong -= 0.5 }, "want a whole number"},
 		"wrong in a share":         {raps, func(d *Decisions) { d.OOD.Wrong = 1 }, "ood has 1 wrong, want none"},
 		"no examples":              {raps, func(d *Decisions) { d.Examples = 0 }, "0 examples, multi_label false"},
-		"another head":             {raps, func(d *Decisions) { d.MultiLabel = true }, "want at least 1 and false"},
+		"another head":             {raps, func(d *Decisions) { d.MultiLabel = true }, "want at least 1, false and false"},
 		"sets are missing":         {raps, func(d *Decisions) { d.Set = nil }, "prediction_set is present: false"},
 		"sets of another score":    {raps, func(d *Decisions) { d.Set.Score = APS }, "prediction_set has score"},
 		"sets of another alpha":    {raps, func(d *Decisions) { d.Set.Alpha = 0.01 }, "alpha 0.01"},
@@ -167,7 +176,7 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Check(3, false); err != nil {
+		if err := d.Check(three); err != nil {
 			t.Fatalf("%s: without it: %v", name, err)
 		}
 		before := d.Clone()
@@ -176,7 +185,7 @@ func TestInconsistentDecisionsAreRefused(t *testing.T) {
 			t.Fatalf("%s: nothing is changed", name)
 		}
 		d.Guarantees = d.guarantees()
-		if err := d.Check(3, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := d.Check(three); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -203,7 +212,7 @@ func TestGuaranteesThatContradictTheirNumbersAreRefused(t *testing.T) {
 	} {
 		lying := d.Clone()
 		c.change(lying)
-		if err := lying.Check(3, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := lying.Check(three); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -243,8 +252,95 @@ func TestDecisionsPassTheirOwnCheck(t *testing.T) {
 			}
 			continue
 		}
-		if err := d.Check(4, multi); err != nil {
+		h := layer.Head{Logits: 4, Link: layer.Softmax}
+		if multi {
+			h.Link = layer.Sigmoid
+		}
+		if err := d.Check(h); err != nil {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
+}
+
+// answered draws the probabilities that answers are wrong and right, and whether they are: right with probability
+// p, so that the error of those with 1-p ≤ u is u/2.
+func answered(rng *rand.Rand, n int) *Outcomes {
+	o := &Outcomes{Correctness: true}
+	o.Classes = 2
+	for range n {
+		p, label := rng.Float64(), 0
+		if rng.Float64() < p {
+			label = layer.Right
+		}
+		o.Probabilities, o.Labels = append(o.Probabilities, 1-p, p), append(o.Labels, label)
+		o.OODScores = append(o.OODScores, rng.Float64())
+	}
+	return o
+}
+
+var correctness = layer.Head{Logits: 2, Link: layer.Softmax, Nonlinear: true, Correctness: true}
+
+// The guarantees are of the answer: among those that are answered at most the target is wrong, and those are answered
+// whose probability to be right is high, also where it is the smaller one.
+func TestGuaranteesOfAnswers(t *testing.T) {
+	t.Parallel()
+	const draws, target, confidence = 400, 0.3, 0.9
+	rng := rand.New(rand.NewPCG(25, 1))
+	p := Plan{TargetError: target, Confidence: confidence}
+	violations, unshown, share := 0, 0, 0.0
+	for range draws {
+		d, err := p.Decide(answered(rng, 300), answered(rng, 1000))
+		if err != nil { // a run of early errors
+			unshown++
+			continue
+		}
+		if err := d.Check(correctness); err != nil {
+			t.Fatal(err)
+		}
+		if d.Uncertainty.Threshold/2 > target {
+			violations++
+		}
+		share += d.Uncertainty.Threshold / draws
+	}
+	limit := most(draws, 1-confidence)
+	if violations > limit || violations < draws/50 || share < 0.48 || unshown > draws/20 {
+		t.Errorf("%d of %d violations, want at most %d; %v answered, of 0.6 at best; %d could not be shown",
+			violations, draws, limit, share, unshown)
+	}
+	d, err := Plan{TargetCoverage: 0.8}.Decide(answered(rng, 300), answered(rng, 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, right := range []float64{0.95, 0.45, 0.3, 0.1, 0, math.NaN()} {
+		want := ""
+		if !(right >= 0.3) {
+			want = ReasonUncertain
+		}
+		if got := d.Abstain([]float64{1 - right, right}, 0); got != want {
+			t.Errorf("p(right) = %v with threshold %v: %q, want %q", right, d.Uncertainty.Threshold, got, want)
+		}
+	}
+}
+
+func TestAnswersHaveNoPredictionSets(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(26, 1))
+	_, err := Plan{Alpha: 0.1}.Decide(answered(rng, 100), answered(rng, 100))
+	testerr.OneLine(t, err, "is for prediction sets", "leave it out")
+	d, err := Plan{FalseAlarm: 0.1}.Decide(answered(rng, 100), answered(rng, 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := layer.Head{Logits: 2, Link: layer.Softmax}
+	testerr.OneLine(t, d.Check(two), "correctness true", "want at least 1, false and false")
+	d.Correctness = false
+	testerr.OneLine(t, d.Check(correctness), "correctness false", "want at least 1, false and true")
+	classes := func() *Outcomes { return drawnOutcomes(rng, softmaxed(rng, 100, 2)) }
+	sets, err := Plan{Alpha: 0.1}.Decide(classes(), classes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets.Correctness = true
+	sets.Guarantees = sets.guarantees()
+	testerr.OneLine(t, sets.Check(correctness), "prediction_set is for classes")
 }

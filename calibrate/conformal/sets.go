@@ -6,8 +6,10 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/internal/option"
 	"gonum.org/v1/gonum/floats"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/internal/option"
 )
 
 // A Score is a nonconformity score of each class k, given an example's probabilities p. Equally probable classes have
@@ -361,6 +363,10 @@ func Uncertainty(p []float64) float64 {
 	}
 	return rest
 }
+
+// AnswerUncertainty returns the probability that the model's answer is wrong, of those that it is wrong and right: see
+// [layer.Head].
+func AnswerUncertainty(p []float64) float64 { return p[1-layer.Right] }
 
 // LabelUncertainty returns the mean of min(p, 1-p) over independent labels.
 func LabelUncertainty(p []float64) float64 {

@@ -1,6 +1,10 @@
 package layer
 
-import "fmt"
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/floats"
+)
 
 // Head is the shape of the last layer, a = Wᵀφ + b, and its link.
 type Head struct {
@@ -15,7 +19,13 @@ type Head struct {
 	// Missing says that the features are the columns of a table, with 0 in the place of missing values, followed by as
 	// many that are 1 where a value is missing and else 0.
 	Missing bool `yaml:"missing,omitempty" json:"missing,omitempty"`
+	// Correctness says that the two classes are whether the model's own answer, such as the text of a line, is wrong or
+	// right. The answer stands whatever their probabilities: see [Head.Answer].
+	Correctness bool `yaml:"correctness,omitempty" json:"correctness,omitempty"`
 }
+
+// Right is the class of right answers, under [Head.Correctness].
+const Right = 1
 
 // Validate reports a head that the mathematics does not cover.
 func (h Head) Validate() error {
@@ -30,6 +40,9 @@ func (h Head) Validate() error {
 		return fmt.Errorf("head has %d features, want at least 0", h.Features)
 	case h.Missing && !(h.Nonlinear && h.Features > 0 && h.Features%2 == 0):
 		return fmt.Errorf("head has %d features with missing values and is nonlinear: %t, want an even number and true", h.Features, h.Nonlinear)
+	case h.Correctness && (!h.Nonlinear || h.Logits != 2 || h.Link != Softmax):
+		return fmt.Errorf("%s head of an answer's correctness has %d logits and is nonlinear: %t, want %s, 2 and true",
+			h.Link, h.Logits, h.Nonlinear, Softmax)
 	case h.Nonlinear && h.Bias:
 		return fmt.Errorf("head has a bias and no linear layer")
 	}
@@ -80,9 +93,12 @@ func (h Head) Categories() int {
 	return h.Classes()
 }
 
-// Predicted returns the class with the largest logit, the first of several. For a multi-label head it is the
-// most probable label.
+// Predicted returns the class with the largest logit, the first of several, or [Right] under [Head.Correctness]. For a
+// multi-label head it is the most probable label.
 func (h Head) Predicted(logits []float32) int {
+	if h.Correctness {
+		return Right
+	}
 	if h.Classes() > len(logits) { // a single logit, of the second class
 		if logits[0] > 0 {
 			return 1
@@ -96,4 +112,13 @@ func (h Head) Predicted(logits []float32) int {
 		}
 	}
 	return best
+}
+
+// Answer returns the class that probabilities or their logarithms predict: the most probable, the first of several, or
+// [Right] under [Head.Correctness].
+func (h Head) Answer(p []float64) int {
+	if h.Correctness {
+		return Right
+	}
+	return floats.MaxIdx(p)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
 )
 
 // InDomain is the accuracy and calibration of probabilities on labelled examples.
@@ -66,7 +68,7 @@ func Classify(logp []float64, k int, labels []int, bins int) (InDomain, error) {
 // Classifier measures examples one by one. It keeps 64 bytes of each, not its probabilities, for
 // [Classifier.Selective] and [Resample].
 //
-//   - The predicted class is the most probable one, the first of several.
+//   - The predicted class is the most probable one, the first of several; but see [NewCorrectness].
 //   - NLL is the mean of −logp[label]: exact where the probability would underflow, and +Inf only where
 //     logp[label] is −Inf.
 //   - ECE is the ℓ1 calibration error of the confidence max p over equal-width
@@ -74,6 +76,7 @@ func Classify(logp []float64, k int, labels []int, bins int) (InDomain, error) {
 //   - Brier is the mean over examples of Σ_k (p_k − [k = label])².
 type Classifier struct {
 	k       int
+	answer  int // the class that is always predicted, or -1 for the most probable
 	each    int // decisions per example: 1, for multi-label heads one per label
 	n       int // decisions
 	wrong   int
@@ -96,8 +99,16 @@ func NewClassifier(k, bins int) *Classifier {
 		bins = DefaultBins(k)
 	}
 	return &Classifier{
-		k: k, each: 1, bins: make([]bin, bins), classes: newClasses(k, bins), p: make([]float64, k),
+		k: k, answer: -1, each: 1, bins: make([]bin, bins), classes: newClasses(k, bins), p: make([]float64, k),
 	}
+}
+
+// NewCorrectness returns an accumulator for the probabilities that answers are wrong and right, two classes of which
+// the second is always predicted: see [layer.Head]. Confidence is its probability.
+func NewCorrectness(bins int) *Classifier {
+	c := NewClassifier(2, bins)
+	c.answer = layer.Right
+	return c
 }
 
 // Add counts one example with the natural logarithms of its k class probabilities, −Inf for a probability of 0,
@@ -127,7 +138,7 @@ func (c *Classifier) measure(logp []float64, label int) (outcome, error) {
 	top := 0
 	var sum, brier float64
 	for k, lp := range logp {
-		if lp > logp[top] {
+		if k == c.answer || c.answer < 0 && lp > logp[top] {
 			top = k
 		}
 		p := math.Exp(lp)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // logs returns the logarithms of probabilities.
@@ -130,6 +132,42 @@ func TestTheLowestOfEqualClassesIsPredicted(t *testing.T) {
 		}
 		if got.Error != want {
 			t.Errorf("label %d: error %v, want %v", label, got.Error, want)
+		}
+	}
+}
+
+// Of answers that are right or wrong the error is how many are wrong, whatever their probabilities, and the confidence
+// is the probability of being right.
+func TestCorrectnessIsMeasuredOfTheAnswer(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(33, 34))
+	const n, bins = 500, 10
+	c := NewCorrectness(bins)
+	var wrong, nll, brier float64
+	mean, right, in := make([]float64, bins), make([]float64, bins), make([]float64, bins)
+	for range n {
+		p, label := rng.Float64(), 0
+		if rng.Float64() < p*p {
+			label = 1
+		}
+		if err := c.Add(logs(1-p, p), label); err != nil {
+			t.Fatal(err)
+		}
+		b := min(int(p*bins), bins-1)
+		mean[b], right[b], in[b] = mean[b]+p, right[b]+float64(label), in[b]+1
+		wrong += float64(1 - label)
+		nll -= math.Log(math.Abs(float64(1-label) - p))
+		brier += 2 * (p - float64(label)) * (p - float64(label))
+	}
+	ece := 0.0
+	for b := range bins {
+		ece += math.Abs(mean[b]-right[b]) / n
+	}
+	got := c.Result()
+	for name, v := range map[string][2]float64{"error": {got.Error, wrong / n}, "NLL": {got.NLL, nll / n}, "ECE": {got.ECE, ece},
+		"Brier": {got.Brier, brier / n}} {
+		if !approx.Equal(v[0], v[1], 1e-12) {
+			t.Errorf("%s %v, want %v", name, v[0], v[1])
 		}
 	}
 }

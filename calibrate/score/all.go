@@ -11,7 +11,7 @@ var All = []Score{
 	studentized, mf0, leverage, guardedMargin,
 	maxLogit, energy, gen, entropy, studentizedEnergy, marginLeverage,
 	react, ash, fdbd, mahalanobis, relativeMahalanobis, residual, vim, knn,
-	columnMahalanobis, columnKNN,
+	columnMahalanobis, columnKNN, errorOdds,
 	learned,
 }
 

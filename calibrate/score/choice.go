@@ -14,12 +14,14 @@ import (
 
 // Default is the score that is selected unless another is requested, or detects the validation OOD data
 // significantly better. Fallback takes its place where it cannot be fitted. Without a linear layer DefaultOfColumns is
-// that of features, and DefaultOfLogits takes its place, or is the default without features.
+// that of features, and DefaultOfLogits takes its place, or is the default without features. DefaultOfAnswers is
+// that of answers that are right or wrong, and their only score.
 const (
 	Default          = "guarded_margin"
 	Fallback         = "studentized"
 	DefaultOfColumns = "column_mahalanobis"
 	DefaultOfLogits  = "entropy"
+	DefaultOfAnswers = "error_odds"
 )
 
 // DefaultFor is the default score for a head, and what takes its place.
@@ -27,6 +29,8 @@ func DefaultFor(h layer.Head) (first, fallback string) {
 	switch {
 	case !h.Nonlinear:
 		return Default, Fallback
+	case h.Correctness:
+		return DefaultOfAnswers, DefaultOfAnswers
 	case h.Features > 0:
 		return DefaultOfColumns, DefaultOfLogits
 	}
@@ -188,7 +192,7 @@ func CompareOnSynthetic(ctx context.Context, training *Training, held Validation
 // fitLearned fits the learned score to OOD data or, without any, to synthetic OOD data.
 func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
 	if !learned.suits(held.Val) {
-		return nil, needsLayer(&learned)
+		return nil, unsuited(&learned, held.Val)
 	}
 	ood := cmp.Or(held.OOD, held.Synthetic)
 	if ood == nil {
@@ -199,9 +203,16 @@ func fitLearned(training *Training, held ValidationData) ([]*Fitted, error) {
 	return []*Fitted{one}, err
 }
 
-// needsLayer is the error for a score that cannot be computed without a linear layer, or without features.
-func needsLayer(s *Score) error {
-	if s.reads == onlyFeatures {
+// unsuited is the error for a score that cannot be computed for a head: see [Score.Suits].
+func unsuited(s *Score, of *Examples) error {
+	switch {
+	case of.Correctness:
+		return option.Errorf("the score %s is of classes, and answers that are right or wrong, such as the text of a line, have only %s: leave out %s",
+			s.Name, DefaultOfAnswers, option.OODScore)
+	case s.Correctness:
+		return option.Errorf("the score %s is of answers that are right or wrong, such as the text of a line, and the head has classes",
+			s.Name)
+	case s.reads == onlyFeatures:
 		return option.Errorf("the score %s needs features, and without a linear last layer there are none unless %s names a tensor",
 			s.Name, option.Features)
 	}
@@ -212,7 +223,7 @@ func needsLayer(s *Score) error {
 // fitted. If the default cannot be fitted, unfit says why, and the first takes its place, see [DefaultFor]. Without a
 // linear layer all that can be computed are tried, baselines too.
 func fitScores(name string, training *Training, of *Examples, more bool) (fitted []*Fitted, unfit string, err error) {
-	first, fallback := DefaultFor(layer.Head{Nonlinear: of.Nonlinear, Features: of.D})
+	first, fallback := DefaultFor(layer.Head{Nonlinear: of.Nonlinear, Features: of.D, Correctness: of.Correctness})
 	first = cmp.Or(name, first)
 	if err := Check(first); err != nil {
 		return nil, "", err
@@ -220,7 +231,7 @@ func fitScores(name string, training *Training, of *Examples, more bool) (fitted
 	fit := func(name string) (*Fitted, error) {
 		s, _ := Find(name)
 		if !s.suits(of) {
-			return nil, needsLayer(s)
+			return nil, unsuited(s, of)
 		}
 		if s.NeedsFitting() && training == nil {
 			return nil, fmt.Errorf("score %s: %w: it needs training data other than the validation data", name, ErrNoFit)

@@ -14,12 +14,14 @@ type Examples struct {
 	Link    layer.Link
 	// Nonlinear says that there is no last layer, see [layer.Head], and so no variance and leverage.
 	Nonlinear bool
-	Features  []float32        // [N,d]
-	Logits    []float32        // [N,K]
-	Variance  []float64        // [N,K]
-	Leverage  []float64        // [N]
-	Margin    []float64        // [N], for scores that need it
-	Product   parallel.Product // if nil, or if it fails, Go's own
+	// Correctness says that the classes are whether the model's answer is right, see [layer.Head].
+	Correctness bool
+	Features    []float32        // [N,d]
+	Logits      []float32        // [N,K]
+	Variance    []float64        // [N,K]
+	Leverage    []float64        // [N]
+	Margin      []float64        // [N], for scores that need it
+	Product     parallel.Product // if nil, or if it fails, Go's own
 }
 
 // check panics if sizes do not fit. Margins may be left out unless needed.
@@ -41,7 +43,8 @@ func (x *Examples) subsample(n int) *Examples {
 	if x == nil || x.N <= n {
 		return x
 	}
-	some := &Examples{K: x.K, D: x.D, Link: x.Link, Nonlinear: x.Nonlinear, Product: x.Product}
+	some := &Examples{K: x.K, D: x.D, Link: x.Link, Nonlinear: x.Nonlinear, Correctness: x.Correctness,
+		Product: x.Product}
 	for _, i := range rows.Firsts(x.N, n) {
 		some.add(x.slice(i, i+1))
 	}

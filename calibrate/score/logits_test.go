@@ -115,7 +115,7 @@ func TestScoresAreTheirDefinitions(t *testing.T) {
 			}
 			x.Logits[0] = x.Logits[k-1] // tied
 			for _, s := range All {
-				if s.NeedsFitting() || s.Name == "mf0" {
+				if s.NeedsFitting() || s.Name == "mf0" || s.Correctness {
 					continue
 				}
 				got := valuesOf(t, s, x)
@@ -131,6 +131,28 @@ func TestScoresAreTheirDefinitions(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// error_odds is log p(wrong)/p(right) of the softmax of both logits: far from 0 a difference of the logits has the
+// digits that the probabilities lack.
+func TestErrorOddsAreThoseOfTheAnswer(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(15, 16))
+	x := Examples{N: 40, K: 2, Link: layer.Softmax, Nonlinear: true, Correctness: true}
+	for range x.N * x.K {
+		x.Logits = append(x.Logits, float32(rng.NormFloat64()))
+	}
+	for i, got := range valuesOf(t, errorOdds, x) {
+		wrong, right := math.Exp(float64(x.Logits[2*i])), math.Exp(float64(x.Logits[2*i+1]))
+		p := right / (wrong + right)
+		if want := math.Log((1 - p) / p); !approx.Equal(got, want, 1e-10*(1+math.Abs(want))) {
+			t.Errorf("logits %v: %v, want %v", x.Logits[2*i:2*i+2], got, want)
+		}
+	}
+	x.N, x.Logits = 2, []float32{-16.6, 0, 0, -690}
+	if got := valuesOf(t, errorOdds, x); got[0] != float64(float32(-16.6)) || got[1] != 690 {
+		t.Errorf("of answers that are nearly certain: %v", got)
 	}
 }
 

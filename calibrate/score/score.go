@@ -48,6 +48,9 @@ type Score struct {
 	// Margin says that it needs mf0's margin, [Examples.Margin].
 	Margin bool
 
+	// Correctness says that the score is for heads of an answer's correctness, which have no other.
+	Correctness bool
+
 	// reads says what the formula and fit read of an example and of training.
 	reads reads
 
@@ -73,11 +76,14 @@ const (
 
 // Suits reports whether the score can be computed for a head. Most need a linear layer.
 func (s *Score) Suits(h layer.Head) bool {
+	if s.Correctness != h.Correctness {
+		return false
+	}
 	return !h.Nonlinear || s.reads == onlyLogits || s.reads == onlyFeatures && h.Features > 0
 }
 
 func (s *Score) suits(x *Examples) bool {
-	return s.Suits(layer.Head{Nonlinear: x.Nonlinear, Features: x.D})
+	return s.Suits(layer.Head{Nonlinear: x.Nonlinear, Features: x.D, Correctness: x.Correctness})
 }
 
 // NeedsFitting reports whether the score is fitted to training data. If not, [Score.Fit] takes nil.

@@ -62,6 +62,10 @@ func TestPercentilesAreFractionsOfTheValidationData(t *testing.T) {
 			if s.NeedsFitting() {
 				continue
 			}
+			x := x
+			if s.Correctness {
+				x = examples(rng, n, 2)
+			}
 			f, _ := s.Fit(nil)
 			values := f.Values(x)
 			served := Serve(f, values)
@@ -141,11 +145,15 @@ func TestNonFiniteInputsGetTheHighestScore(t *testing.T) {
 				continue
 			}
 			for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 1e19} {
-				x := examples(rng, 3, 5)
+				k := 5
+				if s.Correctness {
+					k = 2
+				}
+				x := examples(rng, 3, k)
 				x.Link = link
 				f, _ := s.Fit(nil)
 				served := Serve(f, f.Values(x))
-				x.Features[1], x.Logits[8] = bad, bad
+				x.Features[1], x.Logits[k+1] = bad, bad
 				if bad == 1e19 {
 					x.Leverage[0], x.Leverage[1] = 1e38, mostLeverage
 				}

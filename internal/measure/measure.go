@@ -141,7 +141,11 @@ func newCounter(h layer.Head, bins int) *counter {
 		m := metrics.NewMultiLabel(h.Logits, bins)
 		return &counter{Classifier: m.Decisions(), head: h, multiLabel: m}
 	}
-	return &counter{Classifier: metrics.NewClassifier(h.Classes(), bins), head: h}
+	c := &counter{Classifier: metrics.NewClassifier(h.Classes(), bins), head: h}
+	if h.Correctness {
+		c.Classifier = metrics.NewCorrectness(bins)
+	}
+	return c
 }
 
 // add measures examples. c is nil for a method without probabilities.
@@ -169,8 +173,11 @@ func (c *counter) add(logp []float64, b *rows.Batch) error {
 }
 
 // ChangesClass reports whether log-probabilities of an example predict another class, or other labels, than the
-// network's logits.
+// network's logits. An answer that is right or wrong does not change.
 func ChangesClass(h layer.Head, logp []float64, logits []float32) bool {
+	if h.Correctness {
+		return false
+	}
 	if !h.MultiLabel() {
 		best := h.Predicted(logits)
 		return slices.ContainsFunc(logp, func(v float64) bool { return v > logp[best] })

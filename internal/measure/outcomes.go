@@ -12,7 +12,7 @@ import (
 // Outcomes returns the served predictions of examples, with their labels or targets if known.
 func Outcomes(c *calibrate.Calibration, b *rows.Batch) *conformal.Outcomes {
 	h := c.Posterior.Head
-	x := &conformal.Outcomes{}
+	x := &conformal.Outcomes{Correctness: h.Correctness}
 	x.Classes, x.Probabilities = h.Classes(), make([]float64, 0, b.N*h.Classes())
 	for from := 0; from < b.N; from += rows.BlockSize {
 		some := b.Slice(from, min(from+rows.BlockSize, b.N)) // bounds the memory of variances

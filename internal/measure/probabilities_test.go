@@ -81,3 +81,38 @@ func TestProbabilitiesOfLabelsAreIndependent(t *testing.T) {
 		t.Errorf("entropy %v, want %v", got.Entropy, want)
 	}
 }
+
+// The confidence in an answer that is right or wrong is the probability that it is right, be it small or 0.
+func TestTheConfidenceInAnAnswerIsThatItIsRight(t *testing.T) {
+	t.Parallel()
+	h := layer.Head{Logits: 2, Link: layer.Softmax, Nonlinear: true, Correctness: true}
+	for _, p := range []float64{0, 1e-300, 0.1, 0.5, 0.9, 1 - 1e-12, 1} {
+		given := []float64{1 - p, p}
+		got := measure.AnswerOf(h, given)
+		want := 0.0
+		for _, v := range []float64{p, 1 - p} {
+			if v > 0 {
+				want -= v * math.Log(v)
+			}
+		}
+		if got.Class != layer.Right || !approx.Relative(got.Confidence, p, 1e-15) ||
+			!approx.Equal(got.Entropy, want, 1e-14) {
+			t.Errorf("p(right) = %v: %+v, want entropy %v", p, got, want)
+		}
+		if sum := given[0] + given[1]; sum != 1 {
+			t.Errorf("p(right) = %v: probabilities of %v", p, sum)
+		}
+	}
+}
+
+func TestAnAnswerDoesNotChange(t *testing.T) {
+	t.Parallel()
+	h := layer.Head{Logits: 2, Link: layer.Softmax, Nonlinear: true}
+	logp, logits := []float64{-3, -0.05}, []float32{0, -1}
+	if !measure.ChangesClass(h, logp, logits) {
+		t.Error("the class does not change, which tells nothing")
+	}
+	if h.Correctness = true; measure.ChangesClass(h, logp, logits) {
+		t.Error("the answer changes")
+	}
+}
