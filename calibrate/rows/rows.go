@@ -2,7 +2,13 @@
 // pass in this form from a network, a file or a store to the mathematics of package calibrate.
 package rows
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate/layer"
+)
 
 // Batch is N examples of a source in ascending positions. Matrices are row-major; what is unknown is nil.
 type Batch struct {
@@ -12,8 +18,67 @@ type Batch struct {
 	Logits    []float32 // [N,K]
 	Labels    []int     // [N], -1 for an example without one
 	Targets   []uint8   // [N,K], each 0 or 1, instead of labels for a multi-label head
+	Readings  []Reading // [N], of a network that reads text
 	Names     []string  // [N], for messages
 	From      string    // the source's name, for examples without names
+}
+
+// A Reading is the text that a network read in an example, and the right one, nil if it is not known; or the tags that
+// it gave to the steps, "" for steps that do not count, and the right ones, "" for steps without one.
+type Reading struct {
+	Text     string   `json:"text,omitempty"`
+	Want     *string  `json:"want,omitempty"`
+	Tags     []string `json:"tags,omitempty"`
+	WantTags []string `json:"want_tags,omitempty"`
+}
+
+// Answer returns the text, or the tags separated by blanks, and what is right, "" if it is not known. "-" is for steps
+// that do not count or have no tag.
+func (r *Reading) Answer() (given, right string) {
+	if r.Tags != nil {
+		return joined(r.Tags), joined(r.WantTags)
+	}
+	if r.Want != nil {
+		right = *r.Want
+	}
+	return r.Text, right
+}
+
+func joined(tags []string) string {
+	tags = slices.Clone(tags)
+	for i, t := range tags {
+		if t == "" {
+			tags[i] = "-"
+		}
+	}
+	return strings.Join(tags, " ")
+}
+
+// Label returns whether the text, or every tag, is right, 1 or 0, and -1 if that is not known. Blanks before and after
+// a text do not count.
+func (r *Reading) Label() int {
+	switch {
+	case r.WantTags != nil:
+		for i, tag := range r.WantTags {
+			if tag != "" && r.Tags[i] != "" && tag != r.Tags[i] {
+				return 1 - layer.Right
+			}
+		}
+		return layer.Right
+	case r.Want == nil:
+		return -1
+	case strings.TrimSpace(r.Text) == strings.TrimSpace(*r.Want):
+		return layer.Right
+	}
+	return 1 - layer.Right
+}
+
+// Reading returns the reading of example i, or nil without one.
+func (b *Batch) Reading(i int) *Reading {
+	if b.Readings == nil {
+		return nil
+	}
+	return &b.Readings[i]
 }
 
 // Row returns the features and the logits of example i.
@@ -52,6 +117,7 @@ func (b *Batch) Append(o *Batch) {
 	b.Logits = append(b.Logits, o.Logits...)
 	b.Labels = append(b.Labels, o.Labels...)
 	b.Targets = append(b.Targets, o.Targets...)
+	b.Readings = append(b.Readings, o.Readings...)
 	b.Names = append(b.Names, o.Names...)
 }
 
@@ -64,6 +130,7 @@ func (b *Batch) Slice(from, to int) *Batch {
 		Logits:    part(b.Logits, from, to, b.N),
 		Labels:    part(b.Labels, from, to, b.N),
 		Targets:   part(b.Targets, from, to, b.N),
+		Readings:  part(b.Readings, from, to, b.N),
 		Names:     part(b.Names, from, to, b.N),
 		From:      b.From,
 	}

@@ -118,6 +118,15 @@ func (s *Writer) block(b *Batch) error {
 		tensors = append(tensors, safetensors.Tensor{Name: "targets", Shape: []int{n, len(b.Targets) / n}, Data: b.Targets,
 			Type: tensor.Uint8})
 	}
+	if b.Readings != nil {
+		readings, err := json.Marshal(b.Readings)
+		if err != nil {
+			return err
+		}
+		tensors = append(tensors, safetensors.Tensor{
+			Name: readingsName, Shape: []int{len(readings)}, Data: readings, Type: tensor.Uint8,
+		})
+	}
 	before := 0
 	for before < len(s.bad) && Block(s.bad[before].Position) <= Block(b.Positions[0]) {
 		before++
@@ -315,7 +324,7 @@ func describe(f *safetensors.File) (positions []int, d, k int, err error) {
 	}
 	width := map[string]int{}
 	for _, t := range f.Tensors() {
-		if t.Name == "bad" {
+		if t.Name == "bad" || t.Name == readingsName {
 			continue
 		}
 		want := map[string]tensor.Type{
@@ -369,13 +378,31 @@ func readBlock(f *safetensors.File) (*Batch, error) {
 			b.Labels, err = readInts(f, t.Name)
 		case "targets":
 			b.Targets, err = readBytes(f, t.Name)
+		case readingsName:
+			b.Readings, err = readReadings(f)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	b.N = len(b.Positions)
+	if b.N = len(b.Positions); b.Readings != nil && len(b.Readings) != b.N {
+		return nil, fmt.Errorf("%w: %d readings in a block of %d examples", ErrStore, len(b.Readings), b.N)
+	}
 	return b, nil
+}
+
+// readingsName is the tensor of a block's readings, as JSON.
+const readingsName = "readings"
+
+func readReadings(f *safetensors.File) (list []Reading, err error) {
+	data, err := readBytes(f, readingsName)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("%w: readings: %w", ErrStore, err)
+	}
+	return list, nil
 }
 
 // Metadata returns the metadata given to NewWriter.

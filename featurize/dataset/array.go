@@ -10,9 +10,6 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// maxLabelText bounds the bytes of one label as text: 1,024 characters.
-const maxLabelText = 4 << 10
-
 // A labelReader reads labels from an array: one per example, or as many as an item has numbers. Text is
 // read as in a table.
 type labelReader struct {

@@ -197,7 +197,7 @@ func (s *csvSource) assign(header []string, o Options) error {
 	case s.label < 0:
 	case slices.Contains(header[s.label+1:], csvLabel):
 		return fmt.Errorf("two columns are called %q", csvLabel)
-	default:
+	case !o.Texts && !o.Tags:
 		return singleLabels("column "+csvLabel, o)
 	}
 	return nil
@@ -237,9 +237,8 @@ func (s *csvSource) fill(e *Example, record []string) error {
 	if s.label >= 0 {
 		cell := strings.TrimSpace(record[s.label])
 		switch {
-		case cell != "":
-			var err error
-			if e.Label, err = s.labels.fromText(cell); err != nil {
+		case cell != "" || s.labels.texts || s.labels.tags:
+			if err := s.labels.set(e, cell); err != nil {
 				return err
 			}
 		case !s.labels.ignoreUnknown:

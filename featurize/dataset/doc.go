@@ -46,7 +46,8 @@
 //	         file (idx2 to idx5); the labels, if any, are beside it, in the file whose
 //	         name has images→labels and idx3|idx4→idx1.
 //	folder   One sub-folder per class, with PNG and JPEG files. A folder with
-//	         images and no sub-folders is an unlabelled set.
+//	         images and no sub-folders is an unlabelled set; under Options.Texts the
+//	         text of a.png is in a.gt.txt or a.txt beside it.
 //	tar      An archive of PNG and JPEG files, in its order. Labels are in
 //	         a-labels.txt beside a.tar, in .cls or .json members beside the images,
 //	         as in a WebDataset, or are its class folders.

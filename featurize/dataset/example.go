@@ -24,10 +24,12 @@ type Array struct {
 
 // An Example is one record of a dataset. Either Inputs or Encoded is set.
 type Example struct {
-	Index   int     // position in the source, before slicing
-	Name    string  // for messages: a relative path, in a folder or archive, or file[index]
-	Label   int     // class in [0,K), or -1 for none
-	Targets []uint8 // under MultiLabel: K times 0 or 1, or nil for none
+	Index   int      // position in the source, before slicing
+	Name    string   // for messages: a relative path, in a folder or archive, or file[index]
+	Label   int      // class in [0,K), or -1 for none
+	Text    string   // under Texts: the right text, where Label is not -1
+	Tags    []string // under Tags: names or numbers, "" for a step without one, where Label is not -1
+	Targets []uint8  // under MultiLabel: K times 0 or 1, or nil for none
 	Inputs  []Array
 	Encoded []byte // a PNG or JPEG file: see Decode
 }
@@ -94,6 +96,11 @@ type Options struct {
 	// MultiLabel is for a head that predicts K labels independently: each example has K numbers, 0 or 1,
 	// in Example.Targets.
 	MultiLabel bool `json:",omitempty"`
+
+	// Texts is for models that read text: the label of an example is its text, in Example.Text.
+	Texts bool `json:",omitempty"`
+	// Tags is for models that tag the steps of sequences: the label of an example is a list of tags, in Example.Tags.
+	Tags bool `json:",omitempty"`
 
 	// Inputs are the names of the model's inputs. Of an .npz with several arrays only these are read.
 	// Nil reads all.

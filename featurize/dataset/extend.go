@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
@@ -45,14 +46,26 @@ func (l Labels) Read(e *Example, data any, list, none bool) error {
 		return errors.New("no label")
 	case none:
 		return nil
+	case l.tags && list:
+		if !isText {
+			ints, bad := toInts(data)
+			if bad >= 0 {
+				return fmt.Errorf("number %d is not a whole number; want tags", bad)
+			}
+			texts = make([]string, len(ints))
+			for i, n := range ints {
+				texts[i] = strconv.Itoa(n)
+			}
+		}
+		return l.setTags(e, slices.Clone(texts))
 	case l.multi && (!list || isText):
 		return fmt.Errorf("want %s", wantTargets(l.k))
-	case !l.multi && list:
+	case !l.multi && list && !l.texts:
 		return errors.New("want one class")
-	case isText:
-		var err error
-		e.Label, err = l.fromText(texts[0])
-		return err
+	case isText && !list:
+		return l.set(e, texts[0])
+	case l.texts:
+		return errors.New("want a text")
 	}
 	ints, bad := toInts(data)
 	switch {

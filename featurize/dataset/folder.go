@@ -2,9 +2,11 @@ package dataset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -18,8 +20,9 @@ import (
 // listed again during a pass, so that memory is bounded by the largest directory.
 type folderSource struct {
 	Base
-	root string
-	dirs []imageDir
+	root  string
+	dirs  []imageDir
+	texts bool // the label of an image is the text in a file beside it
 }
 
 // sniffFolder accepts all folders but those of CIFAR batches.
@@ -34,7 +37,7 @@ type imageDir struct {
 }
 
 func openFolder(root string, o Options) (Source, error) {
-	s := &folderSource{root: root}
+	s := &folderSource{root: root, texts: o.Texts && !o.Unlabelled}
 	top, err := s.list("")
 	if err != nil {
 		return nil, err
@@ -46,6 +49,8 @@ func openFolder(root string, o Options) (Source, error) {
 		}
 	}
 	switch {
+	case s.texts && len(top.images) > 0:
+		s.dirs = append([]imageDir{{"", -1, len(top.images)}}, s.dirs...)
 	case len(s.dirs) > 0: // classes; images beside them belong to none
 		for _, name := range top.images {
 			top.ignore("an image outside the class folders", name, 1)
@@ -57,7 +62,11 @@ func openFolder(root string, o Options) (Source, error) {
 		return nil, noImages(root, top.ignored)
 	}
 	s.Classes, s.Labelled, s.Ignored = classes, classes != nil && !o.Unlabelled, top.ignored
-	if s.Labelled {
+	if s.texts {
+		if err := s.labelByTexts(o); err != nil {
+			return nil, err
+		}
+	} else if s.Labelled {
 		if err := singleLabels(root, o); err != nil {
 			return nil, err
 		}
@@ -68,12 +77,59 @@ func openFolder(root string, o Options) (Source, error) {
 	for i := range s.dirs {
 		d := &s.dirs[i]
 		class := d.label
-		if d.label = -1; s.Labelled {
+		switch d.label = -1; {
+		case s.texts && s.Labelled:
+			d.label = 0
+		case s.Labelled:
 			d.label = s.Labels[class]
 		}
 		s.Count += d.count
 	}
 	return s, nil
+}
+
+// labelByTexts finds out whether there are files with texts beside the images: whether the first has one.
+func (s *folderSource) labelByTexts(o Options) error {
+	classes := s.Classes
+	s.Classes, s.Labelled = nil, false
+	l, err := s.list(s.dirs[0].path)
+	if err != nil {
+		return err
+	}
+	_, err = s.text(filepath.Join(s.dirs[0].path, l.images[0]))
+	s.Labelled = err == nil
+	if errors.Is(err, fs.ErrNotExist) && len(classes) > 0 {
+		return singleLabels(s.root, o)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// textExts end the names of files with the text of the image beside them, in the place of the image's extension: the
+// first as Tesseract's training data have it.
+var textExts = []string{".gt.txt", ".txt"}
+
+// text returns the text of an image, by its path from the root.
+func (s *folderSource) text(image string) (string, error) {
+	stem := filepath.Join(s.root, strings.TrimSuffix(image, filepath.Ext(image)))
+	for _, ext := range textExts {
+		if _, err := os.Stat(stem + ext); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		f, size, err := openRegular(stem + ext)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		if size > maxLabelText {
+			return "", fmt.Errorf("%s has %d bytes, want a text of at most %d", stem+ext, size, maxLabelText)
+		}
+		data, err := io.ReadAll(io.LimitReader(f, maxLabelText))
+		return strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff")), err
+	}
+	return "", fmt.Errorf("no text beside it, in %s or %s: %w", filepath.Base(stem+textExts[0]), filepath.Base(stem+textExts[1]), fs.ErrNotExist)
 }
 
 // noImages is the error about a folder or archive without images.
@@ -142,6 +198,7 @@ func (s *folderSource) list(dir string) (listing, error) {
 			l.images = append(l.images, name)
 		case link && dir == "" && isDir(filepath.Join(path, name)):
 			l.dirs = append(l.dirs, name)
+		case s.texts && strings.HasSuffix(name, textExts[1]):
 		default:
 			l.ignore("not PNG or JPEG", filepath.ToSlash(filepath.Join(dir, name)), 1)
 		}
@@ -154,6 +211,17 @@ type imageFile struct {
 	position int
 	name     string // path from the root, as the file system writes it
 	label    int
+	text     string // under texts
+	bad      error  // why there is none
+}
+
+// identity is what the digest says of an image beside its class and its file.
+func (f *imageFile) identity() string {
+	name := filepath.ToSlash(f.name)
+	if f.text == "" {
+		return name
+	}
+	return name + "\x00" + f.text
 }
 
 // files lists the images at positions from…to-1 in order. An error is the last.
@@ -173,7 +241,11 @@ func (s *folderSource) files(from, to int) iter.Seq2[imageFile, error] {
 					return
 				}
 				for i := max(from, start); i < min(to, end); i++ {
-					if !yield(imageFile{i, filepath.Join(d.path, l.images[i-start]), d.label}, nil) {
+					f := imageFile{position: i, name: filepath.Join(d.path, l.images[i-start]), label: d.label}
+					if s.texts && s.Labelled {
+						f.text, f.bad = s.text(f.name)
+					}
+					if !yield(f, nil) {
 						return
 					}
 				}
@@ -191,11 +263,14 @@ func (s *folderSource) Examples(from, to int) iter.Seq2[Example, error] {
 				yield(Example{Label: -1}, err)
 				return
 			}
-			e := Example{Index: f.position, Name: filepath.ToSlash(f.name), Label: f.label}
-			if e.Encoded, err = readImageFile(filepath.Join(s.root, f.name)); err != nil {
+			e := Example{Index: f.position, Name: filepath.ToSlash(f.name), Label: f.label, Text: f.text}
+			if e.Encoded, err = readImageFile(filepath.Join(s.root, f.name)); err == nil {
+				err = f.bad
+			}
+			if err != nil {
 				err = &RecordError{e.Name, e.Index, err}
 			}
-			s.digest.image(e.Index, e.Name, e.Label, e.Encoded, func(h hash.Hash) error {
+			s.digest.image(e.Index, f.identity(), e.Label, e.Encoded, func(h hash.Hash) error {
 				return s.hashImage(context.Background(), h, f)
 			})
 			if !yield(e, err) {
@@ -218,7 +293,7 @@ func (s *folderSource) hash(ctx context.Context, d *digest, from, to int) error 
 }
 
 func (s *folderSource) hashImage(ctx context.Context, h hash.Hash, image imageFile) error {
-	fmt.Fprintf(h, imagePart, filepath.ToSlash(image.name), image.label)
+	fmt.Fprintf(h, imagePart, image.identity(), image.label)
 	f, size, err := openRegular(filepath.Join(s.root, image.name))
 	if err != nil {
 		// An unreadable file is a bad record, not an error.
@@ -238,7 +313,7 @@ func (s *folderSource) stamp(w io.Writer, from, to int) (latest time.Time, err e
 		if err != nil {
 			return latest, err
 		}
-		fmt.Fprintf(w, imagePart, filepath.ToSlash(f.name), f.label)
+		fmt.Fprintf(w, imagePart, f.identity(), f.label)
 		path := filepath.Join(root, f.name)
 		fi, err := os.Stat(path)
 		if err != nil {

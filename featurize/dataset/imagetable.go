@@ -58,6 +58,14 @@ type tableRow struct {
 	bad  error  // a *RecordError
 }
 
+// identity is what the digest says of a record beside its class and its file.
+func (r *tableRow) identity() string {
+	if r.Text == "" {
+		return r.path
+	}
+	return r.path + "\x00" + r.Text
+}
+
 // rows reads the table at positions from…to-1. An error is the last.
 func (s *imageTable) rows(from, to int) iter.Seq2[tableRow, error] {
 	return func(yield func(tableRow, error) bool) {
@@ -129,8 +137,8 @@ func (s *imageTable) Examples(from, to int) iter.Seq2[Example, error] {
 					bad = &RecordError{e.Name, e.Index, err}
 				}
 			}
-			s.digest.image(e.Index, row.path, e.Label, e.Encoded, func(h hash.Hash) error {
-				return s.hashImage(context.Background(), h, row.path, e.Label)
+			s.digest.image(e.Index, row.identity(), e.Label, e.Encoded, func(h hash.Hash) error {
+				return s.hashImage(context.Background(), h, row)
 			})
 			if !yield(e, bad) {
 				return
@@ -142,7 +150,7 @@ func (s *imageTable) Examples(from, to int) iter.Seq2[Example, error] {
 func (s *imageTable) hash(ctx context.Context, d *digest, from, to int) error {
 	for row, err := range s.rows(from+d.part, to) {
 		if err == nil {
-			err = d.whole(s.hashImage(ctx, d.h, row.path, row.Label))
+			err = d.whole(s.hashImage(ctx, d.h, row))
 		}
 		if err != nil {
 			return err
@@ -151,9 +159,9 @@ func (s *imageTable) hash(ctx context.Context, d *digest, from, to int) error {
 	return nil
 }
 
-func (s *imageTable) hashImage(ctx context.Context, h hash.Hash, path string, label int) error {
-	fmt.Fprintf(h, imagePart, path, label)
-	if file, err := s.file(path); path != "" && err == nil {
+func (s *imageTable) hashImage(ctx context.Context, h hash.Hash, row tableRow) error {
+	fmt.Fprintf(h, imagePart, row.identity(), row.Label)
+	if file, err := s.file(row.path); row.path != "" && err == nil {
 		if f, size, err := openRegular(file); err == nil {
 			defer f.Close()
 			return hashSized(ctx, h, f, size)

@@ -11,17 +11,22 @@ import (
 )
 
 // A labelParser parses labels.
+// maxLabelText bounds the bytes of one label as text: 1,024 characters.
+const maxLabelText = 4 << 10
+
 type labelParser struct {
 	names         []string       // of the classes, in label order
 	byName        map[string]int // the first class of each name
 	numbered      bool           // some names are integers
+	texts, tags   bool           // a label is a text, or a list of tags
 	multi         bool
 	k             int  // labels of a multi-label head, 0 unknown
 	ignoreUnknown bool // an unknown label is -1
 }
 
 func newLabelParser(o Options) labelParser {
-	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, multi: o.MultiLabel, k: o.Classes,
+	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, texts: o.Texts, tags: o.Tags,
+		multi: o.MultiLabel, k: o.Classes,
 		ignoreUnknown: o.IgnoreUnknownLabels}
 	for i, name := range slices.Backward(l.names) {
 		l.byName[name] = i
@@ -30,6 +35,42 @@ func newLabelParser(o Options) labelParser {
 	}
 	return l
 }
+
+// set sets the label of an example from a text: a class name, a number, or the text of a line.
+func (l labelParser) set(e *Example, s string) (err error) {
+	if l.tags {
+		return l.setTags(e, strings.Fields(s))
+	}
+	if !l.texts {
+		e.Label, err = l.fromText(s)
+		return err
+	}
+	if len(s) > maxLabelText {
+		return fmt.Errorf("a text of %d bytes, want at most %d", len(s), maxLabelText)
+	}
+	e.Label, e.Text = 0, s
+	return nil
+}
+
+// setTags sets the tags of an example. Those of steps that do not count are "", "null", or negative as PyTorch's -100.
+func (l labelParser) setTags(e *Example, tags []string) error {
+	if len(tags) > maxTags {
+		return fmt.Errorf("%d tags, want at most %d", len(tags), maxTags)
+	}
+	for i, tag := range tags {
+		if len(tag) > maxLabelText {
+			return fmt.Errorf("tag %d has %d bytes, want at most %d", i, len(tag), maxLabelText)
+		}
+		if n, err := strconv.Atoi(tag); err == nil && n < 0 || tag == "null" {
+			tags[i] = ""
+		}
+	}
+	e.Label, e.Tags = 0, tags
+	return nil
+}
+
+// maxTags bounds the steps of an example.
+const maxTags = 1 << 20
 
 // fromText parses a class name or an integer, which is the number of a class unless class names are
 // integers.
@@ -67,16 +108,26 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 	switch c := p.Peek(); {
 	case p.Literal("null"):
 		return false, nil
+	case l.tags && c == '[':
+		tags, err := l.tagList(p)
+		if err == nil {
+			err = l.setTags(e, tags)
+		}
+		return true, err
+	case l.tags && c != '"':
+		return false, errors.New("want a list of tags")
 	case l.multi:
 		return true, l.targets(p, e)
-	case c == '[' || c == '{':
+	case (c == '[' || c == '{') && !l.texts:
 		return false, errors.New("want one class")
 	case c == '"':
 		s, err := p.String()
 		if err == nil {
-			e.Label, err = l.fromText(s)
+			err = l.set(e, s)
 		}
 		return true, err
+	case l.texts:
+		return false, errors.New("want a text")
 	}
 	t, err := p.Tensor()
 	if err != nil {
@@ -88,6 +139,35 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 	}
 	e.Label = ints[0]
 	return true, nil
+}
+
+// tagList parses a list of names, numbers and nulls.
+func (l labelParser) tagList(p *jsontensor.Parser) (tags []string, err error) {
+	tags = []string{}
+	p.Pos++
+	_, err = p.Elements(func() error {
+		tag := ""
+		switch c := p.Peek(); {
+		case p.Literal("null"):
+		case c == '"':
+			if tag, err = p.String(); err != nil {
+				return err
+			}
+		default:
+			t, err := p.Tensor()
+			if err != nil {
+				return err
+			}
+			ints, bad := toInts(t.Data())
+			if bad >= 0 || len(ints) != 1 {
+				return errors.New("want names of tags, or whole numbers")
+			}
+			tag = strconv.Itoa(ints[0])
+		}
+		tags = append(tags, tag)
+		return nil
+	})
+	return tags, err
 }
 
 // targets parses a list of zeros and ones.
@@ -146,6 +226,12 @@ func labelRange(label, classes int) string {
 
 // singleLabels is the error about labels of one class per example under MultiLabel.
 func singleLabels(path string, o Options) error {
+	if o.Tags && !o.Unlabelled {
+		return fmt.Errorf("%s: its labels are classes, and the model tags steps: give JSON lines, Parquet or Arrow with a list of tags for each example", path)
+	}
+	if o.Texts && !o.Unlabelled {
+		return fmt.Errorf("%s: its labels are classes, and the model reads text: give a table with the columns image and label, JSON lines, Parquet, or a folder with the text of each image in a .txt file beside it", path)
+	}
 	if !o.MultiLabel || o.Unlabelled {
 		return nil
 	}

@@ -111,6 +111,8 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrays.Array, error) {
 	shape := append([]int{a.Count}, a.Shape...)
 	switch {
 	case o.Unlabelled:
+	case o.Texts, o.Tags:
+		return "", nil, singleLabels(z.path, o)
 	case o.MultiLabel && a.Type.IsText():
 		return "", nil, fmt.Errorf("%s: strings; want %s, [N,K]", a.Name, wantTargets(k))
 	case o.MultiLabel && (len(a.Shape) != 1 || k > 0 && a.Shape[0] != k):
