@@ -68,6 +68,9 @@ func (c *Cache) recipe(w *Network, ds *dataset.Dataset, pass StreamConfig) (stri
 	if w.cut.kind != "" {
 		fields["kind"] = w.cut.kind
 	}
+	if w.cut.decoding != nil {
+		fields["decoding"] = w.cut.decoding
+	}
 	if w.cut.fixed != "" {
 		fields["fixed"] = w.cut.fixed
 	}

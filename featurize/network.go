@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -35,6 +37,9 @@ type Config struct {
 
 	// Doubles allows float64 outputs, which are in Results.Doubles.
 	Doubles bool
+	// Decoding says that the last two outputs of Model are those of text, see [head.Head.AddDecoding], which are in
+	// Results.Texts. It is taken from Head if that is set.
+	Decoding *head.Decoding
 
 	Batch    int    // examples per inference; 0 chooses. A model with a fixed batch keeps it
 	Threads  int    // per inference; 0 is one per CPU
@@ -47,9 +52,11 @@ type Network struct {
 	session *ort.Session
 	infos   []onnx.ValueInfo // of the inputs
 	inputs  []input
-	outputs []output
-	fixed   bool // the graph accepts batches of exactly this size
-	chosen  bool // the size was not asked for
+	outputs []output       // but for those of text
+	texts   bool           // there are two more outputs
+	reads   *head.Decoding // nil if there is no text, or it is not known how it is read
+	fixed   bool           // the graph accepts batches of exactly this size
+	chosen  bool           // the size was not asked for
 	batch   int
 }
 
@@ -59,6 +66,7 @@ type cut struct {
 
 	// for cache keys
 	model, fixed, features, logits, kind, provider, runtime string
+	decoding                                                *head.Decoding
 }
 
 // input is one of the model's inputs and how it is filled.
@@ -84,8 +92,67 @@ type Results struct {
 	N       int
 	Columns [][]float32
 	Doubles [][]float64
+	// Texts holds the texts of N lines, of a network that reads them; else nil.
+	Texts []Text
 	// Examples holds the positions, labels, targets and names of a dataset's examples; nil from Run.
 	Examples *rows.Batch
+}
+
+// A Text is what a network read in one example.
+type Text struct {
+	Symbols       []int64   // their numbers, see [head.Decoding]
+	Probabilities []float32 // of each
+}
+
+// String returns the text, given how it is read.
+func (t *Text) String(d *head.Decoding) string {
+	var b strings.Builder
+	for _, s := range t.Symbols {
+		b.WriteString(d.Symbol(s))
+	}
+	return b.String()
+}
+
+// Tags returns the names of tags, "" for steps that do not count.
+func (t *Text) Tags(d *head.Decoding) []string {
+	tags := make([]string, len(t.Symbols))
+	for i, s := range t.Symbols {
+		tags[i] = d.Symbol(s)
+	}
+	return tags
+}
+
+// Reading returns what was read, with the label of its example.
+func (t *Text) Reading(d *head.Decoding, ex *dataset.Example) (r rows.Reading, err error) {
+	labelled := ex.Label >= 0
+	if !d.Tags() {
+		r.Text = t.String(d)
+		if labelled {
+			text := ex.Text
+			r.Want = &text
+		}
+		return r, nil
+	}
+	if r.Tags = t.Tags(d); !labelled {
+		return r, nil
+	}
+	if len(ex.Tags) != len(r.Tags) {
+		return r, fmt.Errorf("%d tags for %d steps", len(ex.Tags), len(r.Tags))
+	}
+	r.WantTags = make([]string, len(ex.Tags))
+	for i, tag := range ex.Tags {
+		if tag == "" {
+			continue
+		}
+		n, err := strconv.Atoi(tag)
+		if err != nil || slices.Contains(d.Alphabet, tag) {
+			n = slices.Index(d.Alphabet, tag)
+		}
+		if r.WantTags[i] = d.Symbol(int64(n)); r.WantTags[i] == "" {
+			return r, fmt.Errorf("tag %d is %.40q, want one of the model's %d: %s", i, tag, len(d.Alphabet), dataset.Some(d.Alphabet))
+		}
+	}
+	return r, nil
 }
 
 // Rows returns the features, if there are any, and logits of a network cut at its head.
@@ -129,14 +196,19 @@ func New(c Config) (*Network, error) {
 		runtime, _ := ort.Loaded()
 		w.cut = &cut{
 			d: h.Features, k: h.Logits, model: c.Model.SHA256(), fixed: c.Model.Metadata()[head.FixedKey],
-			features: h.FeaturesTensor, logits: h.LogitsTensor, kind: string(h.Kind),
+			features: h.FeaturesTensor, logits: h.LogitsTensor, kind: string(h.Kind), decoding: h.Decoding,
 			provider: cmp.Or(c.Provider, ort.CPU), runtime: runtime.Version,
+		}
+		w.texts, c.Decoding = h.Kind.Decodes(), h.Decoding
+		if w.texts && h.Decoding == nil {
+			c.Batch = 1 // the shape of the results says on which axis the examples are
 		}
 		var err error
 		if c.Model, err = head.Cut(c.Model, h); err != nil {
 			return nil, err
 		}
 	}
+	w.texts, w.reads = w.texts || c.Decoding != nil, c.Decoding
 	w.infos = c.Model.Inputs()
 	if len(w.infos) == 0 {
 		return nil, errors.New("the model has no inputs that its logits depend on")
@@ -152,7 +224,11 @@ func New(c Config) (*Network, error) {
 		w.inputs = append(w.inputs, in)
 	}
 	outputs := c.Model.Outputs()
-	for _, info := range outputs {
+	numbers := outputs
+	if w.texts {
+		numbers = outputs[:len(outputs)-2]
+	}
+	for _, info := range numbers {
 		o, err := newOutput(info, c.Doubles)
 		if err != nil {
 			return nil, err
@@ -162,6 +238,10 @@ func New(c Config) (*Network, error) {
 	var err error
 	if w.fixed, w.batch, err = batchSize(w.inputs, c.Batch); err != nil {
 		return nil, err
+	}
+	if w.texts && w.reads == nil && w.batch != 1 {
+		return nil, fmt.Errorf("the model takes batches of %d, and to find out how its text is read it must take single examples: export it with an open batch, or one of 1",
+			w.batch)
 	}
 	w.chosen = c.Batch == 0 && !w.fixed
 	graph, folder, err := c.Model.Runnable()
@@ -400,6 +480,9 @@ func (w *Network) Run(ctx context.Context, inputs []tensor.Tensor) (Results, err
 // results allocates results for n examples, each run passes times.
 func (w *Network) results(n, passes int) Results {
 	r := Results{N: n, Columns: make([][]float32, len(w.outputs)), Doubles: make([][]float64, len(w.outputs))}
+	if w.texts {
+		r.Texts = make([]Text, n)
+	}
 	for i, o := range w.outputs {
 		if o.double {
 			r.Doubles[i] = make([]float64, n*passes*o.width)
@@ -426,6 +509,9 @@ func (w *Network) slice(r Results, first, last int) Results {
 		} else {
 			part.Columns[i] = examples(r.Columns[i], r.N, first, last)
 		}
+	}
+	if r.Texts != nil {
+		part.Texts = r.Texts[first:last:last]
 	}
 	if r.Examples != nil {
 		part.Examples = r.Examples.Slice(first, last)
@@ -481,6 +567,7 @@ func (w *Network) infer(ctx context.Context, inputs []tensor.Tensor, r Results) 
 	for i, o := range w.outputs {
 		r.copyFrom(full, i, 0, 0, r.N*o.width)
 	}
+	copy(r.Texts, full.Texts)
 	return nil
 }
 
@@ -494,6 +581,7 @@ func (w *Network) inferPasses(ctx context.Context, inputs []tensor.Tensor, r Res
 		if err := w.infer(ctx, inputs, one); err != nil {
 			return err
 		}
+		copy(r.Texts, one.Texts)
 		for c, o := range w.outputs {
 			for i := range r.N {
 				r.copyFrom(one, c, i*o.width, (i*passes+pass)*o.width, o.width)
@@ -513,6 +601,9 @@ func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Resul
 	for i, o := range w.outputs {
 		into[i] = tensor.Tensor{Name: o.name, Shape: append([]int64{int64(r.N)}, o.shape...), Data: r.data(i)}
 	}
+	if w.texts {
+		return w.inferText(ctx, inputs, into, r)
+	}
 	err := w.session.RunInto(ctx, inputs, into)
 	if err == nil || ctx.Err() != nil || !aboutShapes.MatchString(err.Error()) {
 		return err
@@ -523,14 +614,56 @@ func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Resul
 	if e != nil {
 		return err
 	}
-	for i, o := range outputs {
-		if want := into[i].Shape; !slices.Equal(o.Shape, want) {
-			return fmt.Errorf("the model gave %v for %d examples, want %v: check that the first axis of its input is the batch",
-				ort.Info{Name: o.Name, Type: o.Type(), Shape: o.Shape}, r.N, ort.Info{Name: o.Name,
-					Type: into[i].Type(), Shape: want})
-		}
+	if e := sameShapes(outputs, into, r.N); e != nil {
+		return e
 	}
 	return err
+}
+
+// sameShapes reports outputs for n examples that have another shape than expected.
+func sameShapes(outputs, want []tensor.Tensor, n int) error {
+	for i, o := range outputs {
+		if want := want[i]; !slices.Equal(o.Shape, want.Shape) {
+			return fmt.Errorf("the model gave %v for %d examples, want %v: check that the first axis of its input is the batch",
+				ort.Info{Name: o.Name, Type: o.Type(), Shape: o.Shape}, n,
+				ort.Info{Name: o.Name, Type: want.Type(), Shape: want.Shape})
+		}
+	}
+	return nil
+}
+
+// inferText runs one batch of a network that reads text. The runtime allocates the results, since how long the longest
+// text is shows then.
+func (w *Network) inferText(ctx context.Context, inputs, into []tensor.Tensor, r Results) error {
+	outputs, err := w.session.Run(ctx, inputs)
+	if err != nil {
+		return err
+	}
+	numbers := outputs[:len(into)]
+	if err := sameShapes(numbers, into, r.N); err != nil {
+		return err
+	}
+	for i, o := range numbers {
+		if r.Doubles[i] != nil {
+			copy(r.Doubles[i], o.Data.([]float64))
+		} else {
+			copy(r.Columns[i], o.Data.([]float32))
+		}
+	}
+	texts, probabilities := outputs[len(into)], outputs[len(into)+1]
+	if len(texts.Shape) != 2 || texts.Shape[0] != int64(r.N) || !slices.Equal(probabilities.Shape, texts.Shape) {
+		return fmt.Errorf("the model gave texts %v with probabilities %v for %d examples", texts.Shape, probabilities.Shape, r.N)
+	}
+	width := int(texts.Shape[1])
+	for i := range r.N {
+		symbols := texts.Data.([]int64)[i*width : (i+1)*width]
+		if end := slices.Index(symbols, -1); end >= 0 && (w.reads == nil || !w.reads.Tags()) {
+			symbols = symbols[:end]
+		}
+		p := probabilities.Data.([]float32)[i*width:]
+		r.Texts[i] = Text{Symbols: slices.Clone(symbols), Probabilities: slices.Clone(p[:len(symbols)])}
+	}
+	return nil
 }
 
 // resolve returns the pipelines of all inputs, with open sizes taken from an example.

@@ -51,6 +51,8 @@ type record struct {
 	row      int   // in the part
 	position int
 	label    int
+	text     string   // the label of a line of text
+	tags     []string // the labels of a sequence's steps
 	targets  []uint8
 	name     string
 	bad      string // why it is skipped
@@ -325,7 +327,9 @@ func (r *reader) newJob(records int) *job {
 
 // record adds a record to the job.
 func (j *job) record(ex *dataset.Example, bad *dataset.RecordError) *record {
-	j.records = append(j.records, record{position: ex.Index, label: ex.Label, targets: ex.Targets, name: ex.Name})
+	j.records = append(j.records, record{
+		position: ex.Index, label: ex.Label, text: ex.Text, tags: ex.Tags, targets: ex.Targets, name: ex.Name,
+	})
 	rec := &j.records[len(j.records)-1]
 	if bad != nil {
 		rec.bad = bad.Error()
@@ -456,9 +460,38 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		}
 		p.batch = nil
 	}
-	if len(j.parts) <= 1 {
-		return nil
+	if len(j.parts) > 1 {
+		w.gather(j, passes)
 	}
+	if w.reads != nil {
+		return w.labelTexts(j)
+	}
+	return nil
+}
+
+// labelTexts keeps what was read in each example, and labels it by whether that is right.
+func (w *Network) labelTexts(j *job) error {
+	x := j.results.Examples
+	for i := range j.records {
+		r := &j.records[i]
+		if r.bad != "" {
+			continue
+		}
+		at := len(x.Readings)
+		one, err := j.results.Texts[at].Reading(w.reads, &dataset.Example{Label: r.label, Text: r.text, Tags: r.tags})
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+		if r.label >= 0 {
+			x.Labels[at] = one.Label()
+		}
+		x.Readings = append(x.Readings, one)
+	}
+	return nil
+}
+
+// gather brings the results of a job's parts into the order of its records.
+func (w *Network) gather(j *job, passes int) {
 	for c, o := range w.outputs {
 		to, width := 0, o.width*passes
 		for _, r := range j.records {
@@ -468,5 +501,11 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 			}
 		}
 	}
-	return nil
+	to := 0
+	for _, r := range j.records {
+		if r.bad == "" && w.texts {
+			j.results.Texts[to] = r.part.results.Texts[r.row]
+			to++
+		}
+	}
 }

@@ -27,6 +27,7 @@ func (n Name) String() string { return Spell(n) }
 // The options that errors name.
 const (
 	Alpha               Name = "Alpha"
+	Alphabet            Name = "Alphabet"
 	Approximate         Name = "Approximate"
 	Batch               Name = "Batch"
 	Bins                Name = "Bins"
@@ -74,10 +75,10 @@ const (
 
 // All are the options that errors name.
 var All = []Name{
-	Alpha, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping, FalseAlarm,
-	Features, Fix, Force, KeepClass, KeepCurvature, Kind, Limit, Link, Logits, MaxBad, MaxBody, Methods, Model, NoModel,
-	NoProbe, OOD, OODScore, Out, Output, PrecomputedFeatures, Preprocess, Prior, Provider, Resume, Sets, Shard,
-	Structure, TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
+	Alpha, Alphabet, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping,
+	FalseAlarm, Features, Fix, Force, KeepClass, KeepCurvature, Kind, Limit, Link, Logits, MaxBad, MaxBody, Methods,
+	Model, NoModel, NoProbe, OOD, OODScore, Out, Output, PrecomputedFeatures, Preprocess, Prior, Provider, Resume,
+	Sets, Shard, Structure, TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }
 
 // wordEnd matches the boundary between two words of a name.

@@ -52,6 +52,8 @@ func (f *fuser) decide(outputs Outputs) {
 	if f.link == layer.Sigmoid && f.k > 1 {
 		wrong := f.binary("Sub", f.number(0.5), f.unary("Abs", f.binary("Sub", p, f.number(0.5))))
 		uncertainty = f.reduce("ReduceMean", wrong, 1, true)
+	} else if f.head.Correctness {
+		uncertainty = f.slice(p, 1, 1-layer.Right, 2-layer.Right)
 	} else {
 		// For the most probable class use the sum of the other probabilities, which is accurate if p is close
 		// to 1.

@@ -72,6 +72,9 @@ type MeanField struct {
 	// Decisions are outputs after the scores; nil for none. If they use ood_score, it must be one of the scores.
 	Decisions *Decisions
 
+	// Strings gives the symbols of a text as strings; else they are numbers.
+	Strings bool
+
 	// Alone drops the model's own outputs, and what only they need.
 	Alone bool
 
@@ -111,7 +114,12 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	rename := map[string]string{}
 	outputs := f.outputs(h, own, rename)
 	logits := outputs[Logits].Name
-	if !own {
+	switch {
+	case h.Kind.Decodes():
+		made, text, numbers := h.AddDecoding(f.Builder)
+		f.result(made, logits)
+		f.texts(outputs, text, numbers, h.Decoding)
+	case !own:
 		f.result(h.AddLogits(f.Builder), logits)
 	}
 	terms := newTerms(f, phi, logits)
@@ -132,6 +140,9 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	var declared []*onnxpb.ValueInfo
 	if !mf.Alone {
 		declared = slices.Clone(m.Proto().GetGraph().GetOutput())
+		if h.Kind.Decodes() {
+			declareSteps(declared, h.LogitsTensor)
+		}
 	}
 	batch := batchDim(m)
 	for i, o := range outputs {
@@ -466,8 +477,4 @@ func (f *fuser) subgraph(name string, inputs []*onnxpb.ValueInfo, write func() [
 	g := &onnxpb.Graph{Name: &name, Node: f.Nodes, Input: inputs, Output: outputs}
 	f.Nodes = outer
 	return g
-}
-
-func graphAttribute(name string, g *onnxpb.Graph) *onnxpb.Attribute {
-	return &onnxpb.Attribute{Name: &name, Type: proto.Int32(onnxpb.TypeGraph), G: g}
 }

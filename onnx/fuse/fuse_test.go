@@ -87,7 +87,7 @@ func TestFuseNamesOutputs(t *testing.T) {
 		}, false, "[?,32] float32 y, " + ours},
 		{"a tensor in a subgraph of the same name", func(g *onnxpb.Graph) {
 			branch := func(name string) *onnxpb.Attribute {
-				return graphAttribute(name, &onnxpb.Graph{Name: &name,
+				return onnxpb.GraphAttribute(name, &onnxpb.Graph{Name: &name,
 					Node: []*onnxpb.Node{onnxtest.Node("Relu", "x", "ood_score"),
 						onnxtest.Node("Abs", "ood_score", name)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo(name,
 						tensor.Float32, -1, 16)}})

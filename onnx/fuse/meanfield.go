@@ -392,7 +392,7 @@ func (f *fuser) within(intervals []Interval, half string, interpolated func(Inte
 		return exact()
 	}
 	branch := func(name string, write func() string) *onnxpb.Attribute {
-		return graphAttribute(name, f.subgraph("mfgs_"+name, nil, func() []*onnxpb.ValueInfo {
+		return onnxpb.GraphAttribute(name, f.subgraph("mfgs_"+name, nil, func() []*onnxpb.ValueInfo {
 			return []*onnxpb.ValueInfo{onnxpb.TensorInfo(write(), tensor.Float64, -1, int64(len(f.pairs())), f.k)}
 		}))
 	}
@@ -457,7 +457,7 @@ func (f *fuser) exact(of shifted, t string) string {
 	// The loop carries nothing, but before opset 11 it must carry something; and some runtimes treat an omitted
 	// condition as false.
 	going := f.tensor("true", tensor.Bool, []byte{1})
-	rest := f.op("Loop", []string{f.reshape(total), going, total}, graphAttribute("body", body))
+	rest := f.op("Loop", []string{f.reshape(total), going, total}, onnxpb.GraphAttribute("body", body))
 	all := f.Names.Fresh("mfgs_loop") // [turns,N,P,n]
 	f.Nodes[len(f.Nodes)-1].Output = []string{rest, all}
 	all = f.reshape(f.op("Transpose", []string{all}, onnxpb.IntsAttribute("perm", 1, 2, 0, 3)), 0, 0, turns*n)

@@ -21,6 +21,16 @@ const (
 	Scores        // [N] each; decisions follow
 )
 
+// DecodedKeys returns the keys of the last two outputs of a model that reads text or tags: the symbols of each text,
+// [N,U] for the longest of U symbols, or the tags of each sequence, [N,T], with "", or -1 for numbers, after the last
+// symbol and for steps that do not count, and their probabilities, with 0 there.
+func DecodedKeys(kind head.Kind) (symbols, probabilities string) {
+	if kind == head.Tags {
+		return "tags", "tag_probabilities"
+	}
+	return "text", "text_probabilities"
+}
+
 // FirstScore returns the index of the first of the scores: Scores, or one less without a linear layer.
 func FirstScore(h layer.Head) int {
 	if h.Nonlinear {
@@ -65,6 +75,15 @@ func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Output
 		}
 	}
 	f.addDecisions(add)
+	if h.Kind.Decodes() {
+		typ := tensor.Int64
+		if f.mf.Strings {
+			typ = tensor.String
+		}
+		symbols, probabilities := DecodedKeys(h.Kind)
+		add(symbols, typ, -1)
+		add(probabilities, tensor.Float32, -1)
+	}
 	return all
 }
 

@@ -20,8 +20,9 @@ const (
 )
 
 // Cut returns a model with two outputs: the head's features, [N,d], and its logits, [N,K], both
-// float32. Without features there is only the second. Operators are appended if the tensors have another type
-// or shape, and operators that the two do not need are removed. It panics if h was not found in m.
+// float32. Without features there is only the second. One that reads text has two more: see [Head.AddDecoding].
+// Operators are appended if the tensors have another type or shape, and operators that the outputs do not need are
+// removed. It panics if h was not found in m.
 func Cut(m *onnx.Model, h *Head) (*onnx.Model, error) {
 	if h.model != m {
 		panic("head: Cut with the head of another model")
@@ -36,7 +37,14 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 	if lowest.Features > 0 {
 		outputs = append(outputs, onnxpb.TensorInfo(lowest.AddFeatures(b), tensor.Float32, -1, int64(lowest.Features)))
 	}
-	cut, err := b.Build(append(outputs, onnxpb.TensorInfo(h.AddLogits(b), tensor.Float32, -1, int64(h.Logits)))...)
+	if h.Kind.Decodes() {
+		logits, text, numbers := h.AddDecoding(b)
+		outputs = append(outputs, onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits)),
+			onnxpb.TensorInfo(text, tensor.Int64, -1, -1), onnxpb.TensorInfo(numbers, tensor.Float32, -1, -1))
+	} else {
+		outputs = append(outputs, onnxpb.TensorInfo(h.AddLogits(b), tensor.Float32, -1, int64(h.Logits)))
+	}
+	cut, err := b.Build(outputs...)
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)
 	}
@@ -52,6 +60,10 @@ func (h *Head) LogitsAreRows() bool { return len(h.logitsValue.Dims) == 2 }
 // AddLogits appends operators that turn the logits into rows [N,K] of float32, and returns the name
 // of the result.
 func (h *Head) AddLogits(b *build.Builder) string {
+	if h.Kind.Decodes() {
+		logits, _, _ := h.AddDecoding(b)
+		return logits
+	}
 	if h.Nonlinear {
 		return h.addNonlinear(b)
 	}

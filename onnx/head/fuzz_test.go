@@ -83,7 +83,7 @@ func unsupported(t *testing.T, err error) {
 }
 
 // Find with a kind refuses any graph with a one-line *UnsupportedError, or returns a head without a layer at which Cut
-// succeeds, and which has each kind that does not contradict its numbers.
+// succeeds, and which has each kind that does not contradict its numbers. One that reads text takes any decoding.
 func FuzzFindOutput(f *testing.F) {
 	models := map[string][]byte{}
 	for _, path := range onnxtest.FixturePaths(f) {
@@ -91,6 +91,14 @@ func FuzzFindOutput(f *testing.F) {
 			models[path] = onnxtest.Fixture(f, path)
 			f.Add(path, "", string(Probabilities), false, []byte{})
 		}
+	}
+	for _, stepsFirst := range []bool{false, true} {
+		path := fmt.Sprintf("recogniser with steps first: %t", stepsFirst)
+		models[path] = onnxtest.Marshal(f, onnxtest.Recogniser{
+			Opset: 13, Symbols: 3, Type: tensor.Float32, StepsFirst: stepsFirst, Softmax: true,
+		}.Model())
+		f.Add(path, "", string(CTC), false, []byte{})
+		f.Add(path, "LogSoftmax", string(CTC), false, []byte{1, 2, 0, 3, 0, 1, 0, 0, 6, 0, 0, 255})
 	}
 	for _, classes := range []int{2, 4} {
 		path := fmt.Sprintf("forest of %d", classes)
@@ -122,7 +130,11 @@ func FuzzFindOutput(f *testing.F) {
 			(h.Features > 0) != features || h.Labels != nil && len(h.Labels) != h.Classes() {
 			t.Fatalf("impossible head %+v", h)
 		}
-		for _, kind := range Kinds {
+		if h.Kind.Decodes() {
+			unread(t, m, h, edits)
+			return
+		}
+		for _, kind := range Kinds[:len(Kinds)-2] {
 			as, err := h.As(kind)
 			if err != nil {
 				if strings.Contains(err.Error(), "\n") {
@@ -135,6 +147,33 @@ func FuzzFindOutput(f *testing.F) {
 			}
 		}
 	})
+}
+
+// unread cuts a head that reads text, without a decoding and with one that depends on the input.
+func unread(t *testing.T, m *onnx.Model, h *Head, edits []byte) {
+	d := Decoding{Of: Scores, Alphabet: []string{"", "a"}}
+	if len(edits) > 0 {
+		d.Of, d.StepsFirst = Kinds[1+edits[0]%3], edits[0]%2 == 1
+		d.Alphabet = append(d.Alphabet, ParseAlphabet(string(edits))...)
+		d.Blank = slices.Index(d.Alphabet, "")
+	}
+	if h.Kind == Tags {
+		d.Blank, d.Mask = -1, h.StepsMask()
+		d.Alphabet = slices.DeleteFunc(d.Alphabet, func(s string) bool { return s == "" })
+		d.SkipFirst, d.SkipLast = len(edits)%3, len(edits)%2
+	}
+	as, err := h.Read(d)
+	if err != nil {
+		if d.Validate() == nil || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("%+v: %v", d, err)
+		}
+		as = h
+	}
+	for _, h := range []*Head{h, as} {
+		if _, err := Cut(m, h); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // oneOf returns name if it is one of names, else one of them that depends on name alone, so that the fuzzer

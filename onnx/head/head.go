@@ -33,6 +33,8 @@ type Head struct {
 	Kind Kind `json:"kind,omitempty"`
 	// Head has d, K, whether there is a bias, and the link from logits to probabilities.
 	layer.Head
+	// Decoding is how steps are read, for the kinds [CTC] and [Tags]; nil before it is known, see [Head.Read].
+	Decoding *Decoding `json:"decoding,omitempty"`
 	// Tail lists the types of the operators between the layer, with its bias, and the output.
 	Tail []string `json:"tail"`
 	// Evidence says in sentences what was found, for people to check.
@@ -152,7 +154,11 @@ func (f *finder) find(o Options) (*Head, error) {
 			return nil, graph.Refuse("the graph has no tensor %q", name)
 		}
 	}
-	if o.Kind != Linear {
+	switch o.Kind {
+	case Linear:
+	case CTC, Tags:
+		return f.findSteps(o)
+	default:
 		return f.findOutput(o)
 	}
 	var h *Head

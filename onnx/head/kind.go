@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/build"
 	"github.com/mfgs/mfgs/internal/onnx/graph"
@@ -30,17 +28,9 @@ func (f *finder) findOutput(o Options) (*Head, error) {
 	if o.Approximate != "" {
 		return nil, graph.Refuse("%s is for a linear layer, and %s %s looks for none", option.Approximate, option.Kind, o.Kind)
 	}
-	names := []string{o.Logits}
-	if o.Logits == "" {
-		names = nil
-		for _, v := range f.m.Outputs() {
-			if o.Output == "" || v.Name == o.Output {
-				names = append(names, v.Name)
-			}
-		}
-	}
-	if len(names) == 0 {
-		return nil, graph.Refuse("the model has no output %q", o.Output)
+	names, err := f.outputNames(o)
+	if err != nil {
+		return nil, err
 	}
 	var found []*Head
 	var first error // preferably of an output that may hold probabilities
@@ -98,6 +88,22 @@ func (f *finder) findOutput(o Options) (*Head, error) {
 	}
 	h.Link = cmp.Or(o.Link, h.Link)
 	return h.As(o.Kind)
+}
+
+// outputNames returns the tensor or output that the options name, or all outputs.
+func (f *finder) outputNames(o Options) (names []string, err error) {
+	if o.Logits != "" {
+		return []string{o.Logits}, nil
+	}
+	for _, v := range f.m.Outputs() {
+		if o.Output == "" || v.Name == o.Output {
+			names = append(names, v.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, graph.Refuse("the model has no output %q", o.Output)
+	}
+	return names, nil
 }
 
 // classifies returns 1 for operators that mostly give probabilities, else 0.
@@ -165,9 +171,9 @@ const missingOpset = 9
 // each is missing: [N,2d]. A distance of Mahalanobis is then the same as if their mean took their place.
 func (h *Head) addMissing(b *build.Builder, x, name string) string {
 	is := b.Add("IsNaN", x, name+"_missing")
-	there := h.node(b, "Where", []string{is, h.scalar(b, tensor.Float32, 0), x}, name+"_there")
+	there := b.Op("Where", []string{is, b.Scalar(tensor.Float32, 0), x}, name+"_there")
 	flags := b.Add("Cast", is, name+"_flags", onnxpb.IntAttribute("to", int64(tensor.Float32)))
-	both := h.node(b, "Concat", []string{there, flags}, name+"_both", onnxpb.IntAttribute("axis", 1))
+	both := b.Op("Concat", []string{there, flags}, name+"_both", onnxpb.IntAttribute("axis", 1))
 	return b.Rows(both, tensor.Float32, name)
 }
 
@@ -217,8 +223,12 @@ func (f *finder) rowsOf(name string) (*Head, error) {
 		return nil, graph.RefuseAt(node, "%q is %v, want a row of numbers for each example, their number declared: export the model with it",
 			start, &flow{Value: v})
 	case long > 1:
-		return nil, graph.RefuseAt(node, "%q is %v, want one row of numbers for each example, not one for each step or position",
-			start, &flow{Value: v})
+		hint := ""
+		if len(v.Dims) == 3 {
+			hint = fmt.Sprintf("; a model that reads text takes %s %s", option.Kind, CTC)
+		}
+		return nil, graph.RefuseAt(node, "%q is %v, want one row of numbers for each example, not one for each step or position%s",
+			start, &flow{Value: v}, hint)
 	case node == nil:
 		return nil, graph.Refuse("%q is an input of the model", start)
 	}
@@ -264,11 +274,11 @@ func (f *finder) classifier(n *onnxpb.Node, output string) (classes int) {
 	return classes
 }
 
-// As returns the head with another kind, for one without a linear layer: what [Probabilities] or [Scores] are the
-// logits of. A single probability is that of the second of two classes.
+// As returns the head with another kind, for one of classes without a linear layer: what [Probabilities] or [Scores]
+// are the logits of. A single probability is that of the second of two classes.
 func (h *Head) As(kind Kind) (*Head, error) {
-	if !h.Nonlinear {
-		panic("head: As for a head with a linear layer")
+	if !h.Nonlinear || h.Kind == CTC || kind == CTC {
+		panic("head: As for a head with a linear layer, or one that reads text")
 	}
 	as := *h
 	as.Kind, as.Logits, as.Evidence = kind, h.width, slices.Clone(h.Evidence)
@@ -299,48 +309,24 @@ func (h *Head) addNonlinear(b *build.Builder) string {
 	x := b.Rows(b.Take(h.LogitsTensor), h.logitsValue.Type, CutLogits+"_given")
 	switch h.Kind {
 	case LogProbabilities:
-		return h.binary(b, "Max", x, h.scalar(b, tensor.Float32, leastLogProbability), CutLogits)
+		return b.Op("Max", []string{x, b.Scalar(tensor.Float32, leastLogProbability)}, CutLogits)
 	case Probabilities:
 	default:
 		return b.Rows(x, tensor.Float32, CutLogits)
 	}
 	x = b.Add("Cast", x, CutLogits+"_double", onnxpb.IntAttribute("to", int64(tensor.Float64)))
-	least := h.scalar(b, tensor.Float64, LeastProbability)
+	least := b.Scalar(tensor.Float64, LeastProbability)
 	log := func(x string) string {
-		return b.Add("Log", h.binary(b, "Max", x, least, CutLogits+"_floored"), CutLogits+"_log")
+		return b.Add("Log", b.Op("Max", []string{x, least}, CutLogits+"_floored"), CutLogits+"_log")
 	}
 	yes := log(x)
 	if h.width == 1 || h.Link != layer.Softmax {
-		no := log(h.binary(b, "Sub", h.scalar(b, tensor.Float64, 1), x, CutLogits+"_rest"))
+		no := log(b.Op("Sub", []string{b.Scalar(tensor.Float64, 1), x}, CutLogits+"_rest"))
 		if h.width > 1 {
-			yes = h.binary(b, "Sub", yes, no, CutLogits+"_odds")
+			yes = b.Op("Sub", []string{yes, no}, CutLogits+"_odds")
 		} else {
-			yes = h.node(b, "Concat", []string{no, yes}, CutLogits+"_both", onnxpb.IntAttribute("axis", 1))
+			yes = b.Op("Concat", []string{no, yes}, CutLogits+"_both", onnxpb.IntAttribute("axis", 1))
 		}
 	}
 	return b.Rows(yes, tensor.Float64, CutLogits)
-}
-
-func (h *Head) binary(b *build.Builder, op, x, y, name string) string {
-	return h.node(b, op, []string{x, y}, name)
-}
-
-// node appends a node with several inputs, and returns its output.
-func (h *Head) node(b *build.Builder, op string, in []string, out string, attributes ...*onnxpb.Attribute) string {
-	out = b.Names.Fresh(out)
-	b.Nodes = append(b.Nodes,
-		&onnxpb.Node{OpType: &op, Name: &out, Input: in, Output: []string{out}, Attribute: attributes})
-	return out
-}
-
-func (h *Head) scalar(b *build.Builder, typ tensor.Type, v float64) string {
-	name := b.Names.Fresh("mfgs_number")
-	t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ))}
-	if typ == tensor.Float64 {
-		t.DoubleData = []float64{v}
-	} else {
-		t.FloatData = []float32{float32(v)}
-	}
-	b.Consts = append(b.Consts, t)
-	return name
 }

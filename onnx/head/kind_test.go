@@ -511,7 +511,7 @@ func TestOutputsThatAreNoRowsAreRefused(t *testing.T) {
 		"features of labels":  {plain, of(head.Options{Features: "label"}), `"label" is `},
 		"constant features":   {behind(onnxtest.Node("Relu", "x", "y"), row("y", tensor.Float32, -1, 4)), of(head.Options{Features: "w"}), `"w" is `},
 		"an old operator set": {forest.Model(7, nil, nil), of(head.Options{}), "probabilities need operator set 8, and the model has 7"},
-		"an unknown kind":     {plain, head.Options{Kind: "odds"}, `Kind "odds": want none, probabilities, log-probabilities or scores`},
+		"an unknown kind":     {plain, head.Options{Kind: "odds"}, `Kind "odds": want none, probabilities, log-probabilities, scores, ctc or tags`},
 		"an approximation":    {plain, of(head.Options{Approximate: head.IgnoreRelu}), "Approximate is for a linear layer"},
 		"an unknown link":     {plain, of(head.Options{Link: "probit"}), `"probit"`},
 		"log-p of labels":     {plain, head.Options{Kind: head.LogProbabilities, Link: layer.Sigmoid}, "classes that exclude each other"},

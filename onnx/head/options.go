@@ -38,18 +38,26 @@ const (
 	Probabilities    Kind = "probabilities"     // the logits are their logarithms, or log p/(1-p) for a sigmoid each
 	LogProbabilities Kind = "log-probabilities" // they are the logits
 	Scores           Kind = "scores"            // such as margins of a support vector machine: they are the logits
+	// CTC is an output with numbers for each symbol at each step of a line of text: see [Decoding].
+	CTC Kind = "ctc"
+	// Tags is an output with numbers for each tag at each step of a sequence, such as a tagger's of the tokens of a
+	// sentence: see [Decoding].
+	Tags Kind = "tags"
 )
 
 // Kinds are those without a linear layer.
-var Kinds = []Kind{None, Probabilities, LogProbabilities, Scores}
+var Kinds = []Kind{None, Probabilities, LogProbabilities, Scores, CTC, Tags}
+
+// Decodes reports whether an output of this kind has a row of numbers for each step, which [Decoding] reads as a whole.
+func (k Kind) Decodes() bool { return k == CTC || k == Tags }
 
 // Validate reports an unknown kind.
 func (k Kind) Validate() error {
 	if k == Linear || slices.Contains(Kinds, k) {
 		return nil
 	}
-	return option.Errorf("%s %.70q: want %s, %s, %s or %s", option.Kind, string(k), None, Probabilities,
-		LogProbabilities, Scores)
+	return option.Errorf("%s %.70q: want %s, %s, %s, %s, %s or %s", option.Kind, string(k), None, Probabilities,
+		LogProbabilities, Scores, CTC, Tags)
 }
 
 // Approximation names a nonlinearity that may be ignored.

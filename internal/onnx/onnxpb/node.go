@@ -242,6 +242,10 @@ func FloatAttribute(name string, x float32) *Attribute {
 	return &Attribute{Name: &name, Type: proto.Int32(TypeFloat), F: &x}
 }
 
+func GraphAttribute(name string, g *Graph) *Attribute {
+	return &Attribute{Name: &name, Type: proto.Int32(TypeGraph), G: g}
+}
+
 // A Namer returns unused names.
 type Namer struct {
 	Taken map[string]bool
