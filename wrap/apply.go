@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/onnx"
@@ -57,7 +58,7 @@ const (
 func (p *Predictor) Outputs(o Override) []onnx.ValueInfo {
 	outputs := cloned(p.outputs)
 	_, other, err := o.resolve(&p.bundle.Manifest)
-	d := o.decisions(p.bundle.Manifest.Decisions, other)
+	d := o.decisions(p.head, p.bundle.Manifest.Decisions, other)
 	if outputs == nil || err != nil || d == nil {
 		return outputs
 	}
@@ -102,7 +103,10 @@ func (p *Predictor) examples(outputs []Tensor) (n int, err error) {
 			n = int(t.Shape[0])
 		}
 		shape, elements := []int64{int64(n)}, n
-		for _, d := range info.Shape[1:] {
+		for j, d := range info.Shape[1:] {
+			if d.Value < 0 && j+1 < len(t.Shape) { // of texts
+				d.Value = t.Shape[j+1]
+			}
 			shape, elements = append(shape, d.Value), elements*int(d.Value)
 		}
 		if n < 0 || t.Type() != info.Type || !slices.Equal(t.Shape, shape) || t.Len() != elements {
@@ -124,7 +128,7 @@ func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 	}
 	x := &rows.Batch{N: n}
 	if !other {
-		return p.predictions(outputs, nil, o.decisions(m.Decisions, false), x).all()
+		return p.predictions(outputs, nil, o.decisions(p.head, m.Decisions, false), x).all()
 	}
 	logits, temperatures := outputs[fuse.Logits].Data.([]float32), m.Temperatures.NLL.Temperatures
 	if o.TAct != 0 {
@@ -141,7 +145,8 @@ func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 	default:
 		logp, _ = p.bundle.Calibration().Plain(method, logits, x.N)
 	}
-	return p.predictions(outputs, measure.ClassProbabilities(p.head, logp), o.decisions(m.Decisions, true), x).all()
+	probabilities := measure.ClassProbabilities(p.head, logp)
+	return p.predictions(outputs, probabilities, o.decisions(p.head, m.Decisions, true), x).all()
 }
 
 // decisionOf returns the decisions of predictions as the output abstain or prediction_set that info describes.
@@ -240,11 +245,11 @@ func (o Override) resolve(m *bundle.Manifest) (method calibrate.Method, other bo
 
 // decisions returns the bundle's with the override's thresholds, which guarantee nothing. Of other probabilities
 // than the bundle's, those that were set on the bundle's are left out.
-func (o Override) decisions(d *conformal.Decisions, other bool) *conformal.Decisions {
+func (o Override) decisions(h layer.Head, d *conformal.Decisions, other bool) *conformal.Decisions {
 	if !other && o.MaxUncertainty == nil && o.MaxOODScore == nil {
 		return d
 	}
-	out := new(conformal.Decisions)
+	out := &conformal.Decisions{MultiLabel: h.MultiLabel(), Correctness: h.Correctness}
 	if d != nil {
 		*out = *d
 	}

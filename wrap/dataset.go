@@ -117,7 +117,8 @@ func (p *Predictor) openDataset(
 ) (*source.Set, error) {
 	opener := &source.Opener{
 		Network: p.network, Classes: p.Classes(), Columns: p.bundle.Manifest.Columns,
-		MaxBad: math.MaxInt, MultiLabel: p.head.MultiLabel(), IgnoreUnknownLabels: true, Notes: notes,
+		Kind: p.bundle.Manifest.Head.Kind, MultiLabel: p.head.MultiLabel(),
+		MaxBad: math.MaxInt, IgnoreUnknownLabels: true, Notes: notes,
 	}
 	s, err := opener.Open(ctx, "input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {

@@ -19,6 +19,9 @@ type Inspection struct {
 	// Output is what can be calibrated without a linear layer, with [head.None]; null if there is a head, or no output
 	// that is a row of numbers for each example.
 	Output *head.Head `json:"output"`
+	// Steps is an output from which text may be read, with [head.CTC], or whose steps may be tagged, with [head.Tags];
+	// null if there is a head or another output, or none of that shape.
+	Steps *head.Head `json:"steps"`
 }
 
 // Inspect reads a model file and finds its head. A model whose head is not recognised, or cannot be calibrated, is
@@ -40,6 +43,9 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 		in.Nearest = append(in.Nearest, unsupported.Candidates...)
 		if o.Kind == head.Linear {
 			in.Output, _ = head.Find(m, head.Options{Kind: head.None, Output: o.Output, Link: o.Link})
+			if in.Output == nil {
+				in.Steps = head.MayDecode(m, o.Output)
+			}
 		}
 	case err != nil:
 		return nil, err

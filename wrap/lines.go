@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // maxWaiting bounds the numbers in the lines that wait for the network: larger batches gain nothing.
@@ -61,8 +62,10 @@ type line struct {
 
 // readLines reads lines until the end of r or ctx.
 func (p *Predictor) readLines(ctx context.Context, r io.Reader) <-chan line {
+	kind := p.bundle.Manifest.Head.Kind
 	options := dataset.Options{
 		LabelClasses: p.Classes(), Classes: p.head.Classes(), MultiLabel: p.head.MultiLabel(),
+		Texts: kind == head.CTC, Tags: kind == head.Tags,
 		IgnoreUnknownLabels: true, Unlabelled: p.unlabelled, Inputs: p.network.InputNames(),
 	}
 	read := make(chan line)
@@ -157,6 +160,13 @@ func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(P
 // predictLine makes the prediction of one example.
 func (p *Predictor) predictLine(r featurize.Results, e *dataset.Example) (Prediction, error) {
 	b := &rows.Batch{N: 1, Labels: []int{e.Label}, Targets: e.Targets, Names: []string{e.Name}}
+	if p.decoding != nil && e.Label >= 0 {
+		reading, err := r.Texts[0].Reading(p.decoding, e)
+		if err != nil {
+			return Prediction{}, err
+		}
+		b.Labels[0] = reading.Label()
+	}
 	one := p.predictions(p.tensors(r), nil, p.bundle.Manifest.Decisions, b)
 	return one.predictions[0], one.errs[0]
 }

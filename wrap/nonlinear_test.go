@@ -193,3 +193,25 @@ func TestInspectOffersAnOutput(t *testing.T) {
 		t.Errorf("with a layer: %+v, %v", in, err)
 	}
 }
+
+// Inspect says that an output may be text, unless it has a row for each example, or inputs are words.
+func TestInspectOffersText(t *testing.T) {
+	t.Parallel()
+	c := wraptest.LineConfig(t, wraptest.Recogniser())
+	in, err := Inspect(c.Model, head.Options{})
+	if err != nil || in.Supported || in.Output != nil || in.Steps == nil || in.Steps.LogitsTensor != "steps" {
+		t.Errorf("%+v, %v", in, err)
+	}
+	in, err = Inspect(c.Model, head.Options{Kind: head.CTC})
+	if err != nil || !in.Supported || in.Head == nil || in.Head.Kind != head.CTC || in.Steps != nil {
+		t.Errorf("with the kind: %+v, %v", in, err)
+	}
+	if in, err = Inspect(wraptest.ForestConfig(t, 4, nil).Model, head.Options{}); err != nil || in.Steps != nil {
+		t.Errorf("of a forest: %+v, %v", in, err)
+	}
+	two := wraptest.Recogniser()
+	two.Symbols = 2
+	if in, err = Inspect(wraptest.LineConfig(t, two).Model, head.Options{}); err != nil || in.Steps != nil {
+		t.Errorf("of two symbols: %+v, %v", in, err)
+	}
+}

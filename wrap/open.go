@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -78,7 +79,7 @@ func open(ctx context.Context, read reader, o Options) (*Predictor, error) {
 	if err := o.Runtime.Load(ctx); err != nil {
 		return nil, err
 	}
-	fused, outputs, err := a.Fuse("", true, false)
+	fused, outputs, err := a.Fuse("", attach.Form{Alone: true})
 	if err != nil {
 		return nil, err
 	}
@@ -98,10 +99,13 @@ func open(ctx context.Context, read reader, o Options) (*Predictor, error) {
 	if o.FreeMemory {
 		debug.FreeOSMemory()
 	}
-	p.outputs = outputs.Infos()
+	p.outputs, p.decoding = outputs.Infos(), small.Manifest.Head.Decoding
+	if p.decoding != nil { // numbers of symbols become symbols
+		p.outputs[len(p.outputs)-textOutputs].Type = tensor.String
+	}
 	run := attach.RunConfig(o.Runtime.Provider, o.Runtime.Threads, o.Runtime.Batch)
 	err = a.Run(o.Preprocess, run, func(c featurize.Config) (err error) {
-		c.Model, c.Doubles = fused, true
+		c.Model, c.Doubles, c.Decoding = fused, true, p.decoding
 		p.network, err = featurize.New(c)
 		return err
 	})

@@ -31,7 +31,12 @@ func (p *Predictor) Run(ctx context.Context, inputs []Tensor) ([]Tensor, error) 
 // tensors names the network's results, whose memory they share.
 func (p *Predictor) tensors(r featurize.Results) []Tensor {
 	out := make([]Tensor, len(p.outputs))
-	for i, info := range p.outputs {
+	numbers := p.outputs
+	if p.decoding != nil {
+		numbers = p.outputs[:len(p.outputs)-textOutputs]
+		p.texts(out[len(numbers):], r.Texts)
+	}
+	for i, info := range numbers {
 		out[i] = Tensor{Name: info.Name, Shape: []int64{int64(r.N)}}
 		for _, d := range info.Shape[1:] {
 			out[i].Shape = append(out[i].Shape, d.Value)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
@@ -15,6 +16,18 @@ import (
 	"github.com/mfgs/mfgs/onnx/fuse"
 )
 
+// A Character is a symbol of a text, mostly one character, and its largest probability in the steps that read it.
+type Character struct {
+	Text        string  `json:"text"`
+	Probability float64 `json:"probability"`
+}
+
+// A Tag is the tag of a step, and its probability by the network alone.
+type Tag struct {
+	Tag         string  `json:"tag"`
+	Probability float64 `json:"probability"`
+}
+
 // Prediction is the result for one example.
 type Prediction struct {
 	Input      string  `json:"input,omitempty"` // name of the record, if it has one
@@ -22,6 +35,17 @@ type Prediction struct {
 	Class      int     `json:"class"`           // the most probable
 	ClassName  string  `json:"class_name,omitempty"`
 	Confidence float64 `json:"confidence"` // the largest probability
+
+	// For a model that reads text only: the text and its characters. Confidence is then the probability that the text
+	// is right; Class is 1, and Label is 1 if the text is the record's own, and 0 if not.
+	Text       *string     `json:"text,omitempty"`
+	Characters []Character `json:"characters,omitzero"`
+
+	// For a model that tags the steps of sequences only: the tags up to the last step that counts, nil for those before
+	// it that do not.
+	// Confidence is then the probability that all of them are right; Class is 1, and Label is 1 if all are those of the
+	// record, and 0 if not.
+	Tags []*Tag `json:"tags,omitzero"`
 
 	// For a multi-label head only, whose K labels are independent of each other; Label is then null, and
 	// Confidence the mean over labels of max(p, 1-p). Labels are those with p > ½, by number and, if there
@@ -58,6 +82,24 @@ type Prediction struct {
 	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded. It is 0, and
 	// absent from JSON, without a linear layer.
 	Leverage float64 `json:"leverage,omitempty"`
+}
+
+// Answer returns the text, or the tags separated by blanks with "-" for steps that do not count, of a model that gives
+// these. It is not ok for others.
+func (p *Prediction) Answer() (answer string, ok bool) {
+	switch {
+	case p.Text != nil:
+		return *p.Text, true
+	case p.Tags != nil:
+		list := make([]string, len(p.Tags))
+		for i, t := range p.Tags {
+			if list[i] = "-"; t != nil {
+				list[i] = t.Tag
+			}
+		}
+		return strings.Join(list, " "), true
+	}
+	return "", false
 }
 
 // EncodeJSON writes the JSON of a prediction, with <, > and & unescaped.
@@ -125,6 +167,11 @@ func (p *Predictor) predictions(
 	r []Tensor, probabilities []float64, decisions *conformal.Decisions, x *rows.Batch,
 ) predicted {
 	k, c := p.head.Logits, p.head.Classes()
+	var texts []Tensor
+	if p.decoding != nil {
+		last := len(r) - textOutputs
+		r, texts = r[:last], r[last:]
+	}
 	logits := r[fuse.Logits].Data.([]float32)
 	if probabilities == nil {
 		probabilities = widened(r[fuse.Probabilities].Data.([]float32))
@@ -160,6 +207,9 @@ func (p *Predictor) predictions(
 		}
 		if pvalue != nil {
 			one.OODPValue = &pvalue[i]
+		}
+		if texts != nil {
+			p.decode(&one, texts, i)
 		}
 		out.predictions[i], out.errs[i] = p.completed(one, i, decisions, x)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/probe"
@@ -25,6 +26,9 @@ type Tensor = tensor.Tensor
 // A reader reads a bundle.
 type reader = func(context.Context) (*bundle.Bundle, error)
 
+// textOutputs is the number of outputs of a model that reads text: its symbols, and their probabilities.
+const textOutputs = 2
+
 // Predictor gives predictions with uncertainty. It is safe for concurrent use.
 //
 // The bundle's model and the mean-field head after it run in one session of ONNX Runtime, with the network and
@@ -36,6 +40,7 @@ type Predictor struct {
 	head       layer.Head
 	network    *featurize.Network // with the mean-field head; nil for a bundle without a model
 	outputs    []onnx.ValueInfo   // of the network
+	decoding   *head.Decoding     // of a network that reads text, else nil
 	unlabelled bool
 
 	mu          sync.Mutex

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
@@ -22,7 +23,13 @@ func calibrationWarning(c calibration.Config, r *calibration.Report) []string {
 		return nil
 	}
 	var warnings []string
-	if m := r.Validation.Before.InDomain; m.Implausible(r.Head.Classes()) {
+	m := r.Validation.Before.InDomain
+	if r.Head.Correctness {
+		if m.Error > 0.95 {
+			warnings = append(warnings, fmt.Sprintf("val: only %.1f %% of %s are right: check the labels, the symbols (--alphabet), and the preprocessing (--preprocess)",
+				100*(1-m.Error), text.Plural(m.N, "text")))
+		}
+	} else if m.Implausible(r.Head.Classes()) {
 		warnings = append(warnings, implausible("val", m))
 	}
 	if r.Preprocess != nil && forScaledPixels(r.Preprocess.Spec) {

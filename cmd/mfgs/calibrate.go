@@ -50,6 +50,7 @@ work; merge turns the parts into a bundle. A shard needs only one of --train, --
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`SPEC` precomputed features instead of --ood"},
 			preprocessFlag("unit, if all data are images"),
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order: one per line, a JSON array, or a config.json with id2label [from the model, or the names of the training folders]"},
+			&cli.StringFlag{Name: "alphabet", Category: dataFlags, Usage: "`FILE` with --head ctc: the model's symbols in order, one per line, without the blank or with an empty line for it [from the model]"},
 			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` process only this shard of the data, and write a part for merge"},
 		}, flagsOf(outputSettings()), []cli.Flag{
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace an existing bundle or part, and discard what an interrupted run has read"},
@@ -165,7 +166,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 		return config, err
 	}
 	config.Preprocess, config.Classes, config.Expect = job.Config.Preprocess, job.Config.Classes, job.Config.Expect
-	config.Prior = job.Config.Prior
+	config.Alphabet, config.Prior = job.Config.Alphabet, job.Config.Prior
 	config.Lambda0, config.Runtime = job.Config.Lambda0, library(c, bar)
 	if err := readSettings(c, &config); err != nil {
 		return config, err
@@ -199,6 +200,13 @@ func readFiles(c *cli.Context, config *calibration.Config, say func(string)) err
 		if config.Classes, err = readClasses(file); err != nil {
 			return err
 		}
+	}
+	if file := c.String("alphabet"); file != "" {
+		data, err := readSideFile(file)
+		if err != nil {
+			return err
+		}
+		config.Alphabet = head.ParseAlphabet(string(data))
 	}
 	if arg := c.String("preprocess"); arg != "" {
 		if config.Preprocess, err = readPreprocessing(arg, config.Model); err != nil {
@@ -371,7 +379,13 @@ func headline(h calibration.HeadInfo) string {
 	} else if h.Nonlinear {
 		s = kindLine(h.Kind) + ", with " + s
 	}
-	s += fmt.Sprintf(", %s, %s", classes(h.Logits, h.Link), h.Link)
+	if d := h.Decoding; d != nil && d.Tags() {
+		s = fmt.Sprintf("%s for each step, %s", text.Plural(len(d.Alphabet), "tag"), d.Of)
+	} else if d != nil {
+		s = fmt.Sprintf("text by CTC, %s, %s of each step", text.Plural(len(d.Alphabet), "symbol"), d.Of)
+	} else {
+		s += fmt.Sprintf(", %s, %s", classes(h.Logits, h.Link), h.Link)
+	}
 	if h.Op != "" {
 		s = h.Op + ", " + s
 	}

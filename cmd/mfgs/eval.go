@@ -130,6 +130,40 @@ func changesLine(e *bench.Evaluation) string {
 }
 
 // writeEvaluation writes which methods to use, and a table of all methods for each set.
+// writeTags writes how far the tags of sequences are from the right ones.
+func writeTags(b *strings.Builder, list []bench.TagResult) {
+	if len(list) == 0 {
+		return
+	}
+	t := &table{align: "lrrrrr"}
+	t.row("sequences", "n", "right", "steps", "accuracy", "F1")
+	for _, r := range list {
+		f1 := "-"
+		if r.F1 != nil {
+			f1 = percent(*r.F1)
+		}
+		t.row(r.Set, text.Count(r.N), percent(r.Exact), text.Count(r.Steps), percent(r.Accuracy), f1)
+	}
+	b.WriteString("\n")
+	_ = t.write(b)
+	b.WriteString("\nright: without a wrong tag. F1: of spans such as B-PER I-PER, as by seqeval.\n")
+}
+
+// writeTexts writes how far texts are from the right ones.
+func writeTexts(b *strings.Builder, list []bench.TextResult) {
+	if len(list) == 0 {
+		return
+	}
+	t := &table{align: "lrrrr"}
+	t.row("texts", "n", "right", "CER", "WER")
+	for _, r := range list {
+		t.row(r.Set, text.Count(r.N), percent(r.Exact), percent(r.CER), percent(r.WER))
+	}
+	b.WriteString("\n")
+	_ = t.write(b)
+	b.WriteString("\nCER and WER: edits of characters per character, and of words per word, of the\nright texts.\n")
+}
+
 func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	var b strings.Builder
 	b.WriteString(evaluationAnswer(e) + "\n")
@@ -161,19 +195,9 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	if in != nil {
 		_ = in.write(&b)
 	}
-	if first := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Shifts != nil }); first >= 0 {
-		for i, set := range e.Methods[first].Shifts {
-			shifted := labelledTable()
-			for _, m := range e.Methods {
-				if len(m.Shifts) > 0 {
-					labelledRows(shifted, m.Name, m.Shifts[i].Labelled)
-				}
-			}
-			b.WriteString("\n" + setTitle("under shift: ", set.Name, set.N))
-			_ = shifted.write(&b)
-		}
-	}
-
+	writeTexts(&b, e.Texts)
+	writeTags(&b, e.Tags)
+	writeShifts(&b, e)
 	if len(e.Methods) > 0 {
 		for i, set := range e.Methods[0].OOD {
 			out := detectionTable()
@@ -209,6 +233,24 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	writeRecords(&b, e.Bad, e.Ignored)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeShifts writes the figures of each shifted set.
+func writeShifts(b *strings.Builder, e *bench.Evaluation) {
+	first := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Shifts != nil })
+	if first < 0 {
+		return
+	}
+	for i, set := range e.Methods[first].Shifts {
+		shifted := labelledTable()
+		for _, m := range e.Methods {
+			if len(m.Shifts) > 0 {
+				labelledRows(shifted, m.Name, m.Shifts[i].Labelled)
+			}
+		}
+		b.WriteString("\n" + setTitle("under shift: ", set.Name, set.N))
+		_ = shifted.write(b)
+	}
 }
 
 // describeMethods lists the values of --methods.

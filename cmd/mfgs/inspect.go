@@ -110,13 +110,16 @@ func inspectModel(c *cli.Context) (*inspection, error) {
 			next = append(next, "--classes", in.Classes)
 		}
 	}
+	if h := found.Head; h != nil && h.Kind == head.CTC && h.MetadataAlphabet() == nil {
+		next = append(next, "--alphabet", "ALPHABET")
+	}
 	if found.Output != nil {
 		next = append(next, "--head", string(head.None))
 	} else if h := found.Head; h == nil || !h.Nonlinear || h.Features > 0 {
 		next = append(next, "--train", "TRAIN")
 	}
 	next = append(next, "--val", "VAL")
-	if images {
+	if images && (found.Head == nil || found.Head.Kind != head.CTC) {
 		next = append(next, "--ood", "auto")
 	}
 	if found.Supported || found.Output != nil {
@@ -157,7 +160,10 @@ func writeInspection(w io.Writer, in *inspection) error {
 		if h.Bias {
 			bias = "bias"
 		}
-		if h.Nonlinear {
+		if h.Kind.Decodes() {
+			what := map[head.Kind]string{head.CTC: "text by CTC", head.Tags: "a tag for each step"}[h.Kind]
+			f.add("head", fmt.Sprintf("%s %s: %s", h.Op, h.Node, what))
+		} else if h.Nonlinear {
 			f.add("head", fmt.Sprintf("%s %s: %s, %s, %s", h.Op, h.Node, kindLine(h.Kind), classes(h.Logits, h.Link), h.Link))
 		} else {
 			f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s",
@@ -198,10 +204,16 @@ func writeInspection(w io.Writer, in *inspection) error {
 		b.WriteString("\n" + wrapText("", fmt.Sprintf("There is no linear last layer, and so no posterior. The output %s [N,%d] can be calibrated as it is: with temperature scaling, smoothing and matrix scaling, thresholds, prediction sets, drift and reports, but without mf0, logit variances and leverage, and with an OOD score from its probabilities alone.",
 			printable(o.LogitsTensor), o.Logits)))
 	}
+	if in.Steps != nil {
+		b.WriteString("\n" + wrapText("", ofSteps(in.Steps)))
+	}
 	if in.Next != "" {
 		data := "VAL"
 		if slices.Contains(in.next, "TRAIN") {
 			data = "TRAIN and VAL"
+		}
+		if slices.Contains(in.next, "ALPHABET") {
+			data = "ALPHABET and VAL"
 		}
 		fmt.Fprintf(&b, "\nnext, with your data for %s\n%s", data, commandLines(in.next))
 	}
@@ -236,4 +248,13 @@ func tensors(values []onnx.ValueInfo) string {
 		list[i] = v.Name + " " + v.String()
 	}
 	return strings.Join(list, ", ")
+}
+
+// ofSteps says what can be made of an output with numbers for each step.
+func ofSteps(h *head.Head) string {
+	format := "The output %s may be that of a model that reads text by CTC, with numbers for each symbol at each step of a line. If so, calibrate the probability that a text is right, with --head %s; --alphabet names the symbols unless the model does."
+	if h.Kind == head.Tags {
+		format = "The output %s may be that of a tagger, with numbers for each tag at each step of a sequence. If so, calibrate the probability that all tags of a sequence are right, with --head %s; --classes names the tags."
+	}
+	return fmt.Sprintf(format, printable(h.LogitsTensor), h.Kind)
 }

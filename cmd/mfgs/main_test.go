@@ -180,6 +180,18 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 		ts.Check(err)
 		ts.Check(writeForest(ts.MkAbs(args[1]), classes, args[2:]))
 	},
+	// lines DIR: a recogniser of text as model.onnx, lines of text val.jsonl and test.jsonl, and its alphabet.txt.
+	"lines": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(writeRecogniser(ts.MkAbs(args[0])))
+	},
+	// sequences DIR: a tagger, the names of its tags, and validation and test data.
+	"sequences": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(writeFiles(ts.MkAbs(args[0]), map[string][]byte{
+			"model.onnx": wraptest.Tagger().File(), "tags.txt": []byte(strings.Join(wraptest.TagNames, "\n") + "\n"),
+			"val.jsonl":  wraptest.JSONSequences(wraptest.Sequences(51, 300, 0)),
+			"test.jsonl": wraptest.JSONSequences(wraptest.Sequences(52, 200, 0)),
+		}))
+	},
 	// features FILE N SEED [nan|targets]: precomputed features of a synthetic network, with a NaN, or with targets of a
 	// multi-label head.
 	"features": func(ts *testscript.TestScript, neg bool, args []string) {
@@ -384,6 +396,19 @@ func writeForest(dir string, classes int, names []string) error {
 		}
 		files[name+".csv"] = onnxtest.ForestCSV(x, labels)
 	}
+	return writeFiles(dir, files)
+}
+
+// writeRecogniser writes what the command lines describes.
+func writeRecogniser(dir string) error {
+	return writeFiles(dir, map[string][]byte{
+		"model.onnx": wraptest.Recogniser().File(), "alphabet.txt": []byte(strings.Join(wraptest.LineAlphabet, "\n") + "\n"),
+		"val.jsonl":  wraptest.JSONLines(wraptest.Lines(31, 300, 0)),
+		"test.jsonl": wraptest.JSONLines(wraptest.Lines(32, 200, 0)),
+	})
+}
+
+func writeFiles(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}

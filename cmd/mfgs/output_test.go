@@ -25,6 +25,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/export"
 )
 
@@ -571,9 +572,10 @@ func TestEstimatedTimes(t *testing.T) {
 }
 
 // headOf is a head of three classes, or of three labels that do not exclude each other.
-func headOf(multi bool) layer.Head {
+func headOf(multi bool) bundle.Head {
+	h := bundle.Head{Head: layer.Head{Features: 2, Logits: 3, Link: layer.Softmax}}
 	if multi {
-		return layer.Head{Features: 2, Logits: 3, Link: layer.Sigmoid}
+		h.Link = layer.Sigmoid
 	}
-	return layer.Head{Features: 2, Logits: 3, Link: layer.Softmax}
+	return h
 }

@@ -19,11 +19,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/urfave/cli/v2"
 )
 
@@ -45,13 +46,17 @@ func (p *program) predict() *cli.Command {
 
 If the bundle has decisions, predict also prints abstain (no, or the reason: uncertain, OOD or both) and the
 prediction set. A multi-label head predicts the
-labels with a probability above 1/2; its confidence is the mean over all labels of max(p, 1 - p).
+labels with a probability above 1/2; its confidence is the mean over all labels of max(p, 1 - p). Of a model that
+reads text, predict prints the text and the characters whose probability is below 90 % (uncertain); confidence is the
+probability that the text is right, and label says whether it is that of the record. Of a model that tags steps it
+prints the tags, "-" for steps that do not count, and those below 90 %; confidence is that all are right.
 
 All formats but the table also have the entropy, and ood_pvalue, the conformal p-value of the OOD
 score. json is written at the end; other formats are written as predictions arrive. csv omits the lists
-of json, except labels.
+of json, except labels and the probabilities of characters.
 
---format arrow writes an Arrow stream. Its columns are the fields of json, plus error; missing values are null.
+--format arrow writes an Arrow stream. Its columns are the fields of json, with character_probabilities beside
+characters, plus error; missing values are null.
 There is one row per record, in order. For a record that cannot be predicted, only input and error are set.
 INPUT arrow:- reads a stream of records from standard input.
 
@@ -145,7 +150,7 @@ func (p *program) predictAll(
 	ctx context.Context, predictor *wrap.Predictor, inputs []string, format string, maxBad int,
 ) error {
 	out := newPredictionWriter(
-		format, p.stdout, predictor.Classes(), predictor.Head().Head, predictor.Bundle().Decisions)
+		format, p.stdout, predictor.Classes(), predictor.Head(), predictor.Bundle().Decisions)
 	bar := p.progress()
 	// Predictions on a terminal are the progress.
 	bar.mute = bar.mute || isTerminal(p.stdout)
@@ -271,7 +276,7 @@ type predictionWriter interface {
 
 // newPredictionWriter returns the writer of a format for a head. classes are the names in label order, or nil.
 func newPredictionWriter(
-	format string, w io.Writer, classes []string, h layer.Head, decisions *conformal.Decisions,
+	format string, w io.Writer, classes []string, h bundle.Head, decisions *conformal.Decisions,
 ) predictionWriter {
 	b := bufio.NewWriter(w)
 	switch format {
@@ -344,7 +349,7 @@ func writePrediction(w io.Writer, line *bytes.Buffer, p *wrap.Prediction) error 
 type csvPredictions struct {
 	unreported
 	w         *csv.Writer
-	head      layer.Head
+	head      bundle.Head
 	decisions *conformal.Decisions
 	started   bool
 }
@@ -354,6 +359,10 @@ var (
 	// csvLabelsHeader is for multi-label heads. Lists of numbers are separated by blanks, lists of names by
 	// semicolons.
 	csvLabelsHeader = []string{"input", "targets", "labels", "label_names", "confidence", "entropy"}
+	// csvTextHeader is for models that read text, and csvTagsHeader for those that tag steps. Probabilities and tags
+	// are separated by blanks; "-" is for steps that do not count.
+	csvTextHeader = []string{"input", "label", "text", "character_probabilities", "confidence", "entropy"}
+	csvTagsHeader = []string{"input", "label", "tags", "tag_probabilities", "confidence", "entropy"}
 )
 
 func (c *csvPredictions) write(p wrap.Prediction) error {
@@ -366,6 +375,14 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 		record = []string{p.Input, numbers(p.Targets), numbers(p.Labels), strings.Join(p.LabelNames, ";")}
 	case p.Label != nil:
 		record[1] = strconv.Itoa(*p.Label)
+	}
+	if p.Text != nil {
+		of := func(c wrap.Character) string { return full(c.Probability) }
+		record[2], record[3] = *p.Text, strings.Join(charactersOf(&p, of), " ")
+	}
+	if p.Tags != nil {
+		record[2], _ = p.Answer()
+		record[3] = strings.Join(tagsOf(&p, func(t wrap.Tag) string { return full(t.Probability) }, noLabel), " ")
 	}
 	for i, s := range record {
 		record[i] = csvText(s)
@@ -430,6 +447,12 @@ func (c *csvPredictions) begin() error {
 	if c.head.MultiLabel() {
 		header = csvLabelsHeader
 	}
+	switch c.head.Kind {
+	case head.CTC:
+		header = csvTextHeader
+	case head.Tags:
+		header = csvTagsHeader
+	}
 	scores := csvScores
 	if c.head.Nonlinear {
 		scores = scores[:len(scores)-1] // leverage
@@ -454,7 +477,7 @@ func (c *csvPredictions) close() error {
 type tablePredictions struct {
 	unreported
 	classes    []string
-	head       layer.Head
+	head       bundle.Head
 	decisions  *conformal.Decisions
 	kept       [][]fitted
 	unlabelled bool  // none of the rows kept has a label: the table has no column of labels
@@ -476,6 +499,9 @@ const (
 var (
 	predictionHeader = []string{"input", "label", "class", "confidence"}
 	labelsHeader     = []string{"input", "targets", "labels", "confidence"}
+	textHeader       = []string{"input", "label", "text", "uncertain", "confidence"}
+	tagsHeader       = []string{"input", "label", "tags", "uncertain", "confidence"}
+	textAlign        = "llllrrl"
 	csvScores        = []string{"ood_score", "ood_percentile", "ood_pvalue", "leverage"}
 	scoreHeader      = []string{"ood_score", "ood_percentile", "leverage"} // the p-value is in other formats
 	predictionAlign  = "lllr" + strings.Repeat("r", len(scoreHeader)) + "ll"
@@ -511,16 +537,28 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	default:
 		fixed(noLabel)
 	}
-	if t.head.MultiLabel() {
+	switch {
+	case t.head.MultiLabel():
 		list(p.Labels)
-	} else {
+	case t.head.Correctness:
+		answer, _ := p.Answer()
+		text := printable(answer)
+		row = append(row, fitted{text, func(n int) string { return shortenEnd(text, n) }})
+		marks := uncertain(&p)
+		short := func(n int) string { return shortenEnd(marks, min(n, mostList)) }
+		row = append(row, fitted{short(mostList), short})
+	default:
 		label(p.Class)
 	}
 	percentile := "-"
 	if p.OODPercentile != nil {
 		percentile = percent(*p.OODPercentile)
 	}
-	fixed(percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), percentile)
+	fixed(percent(p.Confidence))
+	if !t.head.Correctness {
+		fixed(fmt.Sprintf("%.4f", p.OODScore))
+	}
+	fixed(percentile)
 	columns := decisionColumns(t.decisions)
 	if t.hasLeverage() {
 		fixed(fmt.Sprintf("%#.4g", p.Leverage))
@@ -552,6 +590,54 @@ const (
 	mostList = 20
 	mostSet  = 12
 )
+
+// certain is the probability below which a character is listed as uncertain.
+const certain = 0.9
+
+// tagsOf returns what of says of each tag, none for steps that do not count; nil if there are no tags.
+func tagsOf[T any](p *wrap.Prediction, of func(wrap.Tag) T, none T) []T {
+	if p.Tags == nil {
+		return nil
+	}
+	list := make([]T, len(p.Tags))
+	for i, t := range p.Tags {
+		if list[i] = none; t != nil {
+			list[i] = of(*t)
+		}
+	}
+	return list
+}
+
+// uncertain lists the characters of a text, or the steps of tags, that are uncertain, with their probabilities.
+func uncertain(p *wrap.Prediction) string {
+	var list []string
+	for i, t := range p.Tags {
+		if t != nil && t.Probability < certain {
+			list = append(list, fmt.Sprintf("%d %s %.0f%%", i, printable(t.Tag), 100*t.Probability))
+		}
+	}
+	for _, c := range p.Characters {
+		if c.Probability < certain {
+			list = append(list, fmt.Sprintf("%s %.0f%%", strings.ReplaceAll(printable(c.Text), " ", "␣"), 100*c.Probability))
+		}
+	}
+	if list == nil {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}
+
+// charactersOf returns what of says of each character of a text, nil if there is no text.
+func charactersOf[T any](p *wrap.Prediction, of func(wrap.Character) T) []T {
+	if p.Text == nil {
+		return nil
+	}
+	list := make([]T, len(p.Characters))
+	for i, c := range p.Characters {
+		list[i] = of(c)
+	}
+	return list
+}
 
 // class writes the number of a class and its name, if that is different.
 func (t *tablePredictions) class(i int) string {
@@ -611,7 +697,17 @@ func (t *tablePredictions) header() (header []string) {
 	if t.head.MultiLabel() {
 		header = labelsHeader
 	}
-	if header = slices.Concat(header, scoreHeader); !t.hasLeverage() {
+	switch t.head.Kind {
+	case head.CTC:
+		header = textHeader
+	case head.Tags:
+		header = tagsHeader
+	}
+	scores := scoreHeader
+	if t.head.Correctness { // the score says the same as the confidence
+		scores = scores[1:]
+	}
+	if header = slices.Concat(header, scores); !t.hasLeverage() {
 		header = header[:len(header)-1]
 	}
 	for _, column := range decisionColumns(t.decisions) {
@@ -699,7 +795,9 @@ func (t *tablePredictions) line(row []fitted) error {
 		}
 	}
 	align := predictionAlign
-	if !t.hasLeverage() {
+	if t.head.Correctness {
+		align = textAlign
+	} else if !t.hasLeverage() {
 		align = decisionAlign
 	}
 	if t.unlabelled {

@@ -70,6 +70,11 @@ var arrowFields = []columnar.Field{
 	{Name: "class", Type: columnar.PrimitiveTypes.Int64},
 	{Name: "class_name", Type: columnar.BinaryTypes.String},
 	{Name: "confidence", Type: columnar.PrimitiveTypes.Float64},
+	{Name: "text", Type: columnar.BinaryTypes.String},
+	{Name: "characters", Type: columnar.ListOf(columnar.BinaryTypes.String)},
+	{Name: "character_probabilities", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
+	{Name: "tags", Type: columnar.ListOf(columnar.BinaryTypes.String)},
+	{Name: "tag_probabilities", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
 	{Name: "labels", Type: columnar.ListOf(columnar.PrimitiveTypes.Int64)},
 	{Name: "label_names", Type: columnar.ListOf(columnar.BinaryTypes.String)},
 	{Name: "targets", Type: columnar.ListOf(columnar.PrimitiveTypes.Int64)},
@@ -151,6 +156,18 @@ func arrowValue(column string, p *wrap.Prediction, failed string) any {
 		}
 	case "confidence":
 		return p.Confidence
+	case "text":
+		if p.Text != nil {
+			return *p.Text
+		}
+	case "characters":
+		return charactersOf(p, func(c wrap.Character) string { return c.Text })
+	case "character_probabilities":
+		return charactersOf(p, func(c wrap.Character) float64 { return c.Probability })
+	case "tags":
+		return tagsOf(p, func(t wrap.Tag) any { return t.Tag }, nil)
+	case "tag_probabilities":
+		return tagsOf(p, func(t wrap.Tag) any { return t.Probability }, nil)
 	case "labels":
 		return p.Labels
 	case "label_names":
@@ -215,6 +232,8 @@ func appendTo(b array.Builder, v any) {
 	case []float32:
 		appendList(b, v)
 	case []float64:
+		appendList(b, v)
+	case []any: // with nulls
 		appendList(b, v)
 	default:
 		b.AppendNull()

@@ -107,7 +107,7 @@ func decisionSettings() []setting {
 
 func headSettings() []setting {
 	return []setting{
-		{choiceFlag("head", headFlags, "`KIND` for a model without a linear last layer, such as a forest: what its output is, "+alternatives(head.Kinds[1:])+"; none finds out", "", head.Kinds),
+		{choiceFlag("head", headFlags, "`KIND` for a model without a linear last layer, such as a forest: what its output is, "+alternatives(head.Kinds[1:4])+" (none finds out), "+string(head.CTC)+" for a model that reads text, or "+string(head.Tags)+" for one that tags the steps of sequences", "", head.Kinds),
 			func(c *calibration.Config) any { return &c.Head.Kind }},
 		{&cli.StringFlag{Name: "fix", Category: headFlags, Usage: "`NAME=VALUE,…` make inputs of the model constants, such as a sample rate or a switch for training"},
 			func(c *calibration.Config) any { return &c.Head.Fix }},
@@ -211,7 +211,7 @@ func readJob(c *cli.Context) (*calibration.Job, error) {
 	if c.IsSet("model") && config.Model != "" {
 		config.Expect.Model = ""
 	}
-	words := map[string]string{"preprocess": j.Preprocess, "classes": j.Classes, "report": j.Report}
+	words := map[string]string{"preprocess": j.Preprocess, "classes": j.Classes, "alphabet": j.Alphabet, "report": j.Report}
 	if c.IsSet("dry-run") || c.IsSet("shard") { // they make no bundle to report on
 		words["report"] = ""
 	}

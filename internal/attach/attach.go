@@ -77,6 +77,11 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 	if err != nil {
 		return nil, err
 	}
+	if want.Decoding != nil {
+		if h, err = h.Read(*want.Decoding); err != nil {
+			return nil, err
+		}
+	}
 	if got, want := h.Head, want.Head; got != want {
 		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, want %d, %d, %t and %s as calibrated: give the calibrated model",
 			got.Features, got.Logits, got.Bias, got.Link, want.Features, want.Logits, want.Bias, want.Link)
@@ -88,7 +93,7 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 func Describe(h *head.Head) bundle.Head {
 	return bundle.Head{
 		Op: h.Op, Node: h.Node, FeaturesTensor: h.FeaturesTensor, LogitsTensor: h.LogitsTensor,
-		Head: h.Head, Tail: h.Tail, Approximation: h.Approximation, Kind: h.Kind,
+		Head: h.Head, Tail: h.Tail, Approximation: h.Approximation, Kind: h.Kind, Decoding: h.Decoding,
 	}
 }
 

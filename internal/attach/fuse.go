@@ -30,15 +30,21 @@ const (
 	lseTolerance = 1e-5
 )
 
+// Form says what a fused model gives beside probabilities, logits and scores.
+type Form struct {
+	Alone     bool // not the model's own outputs
+	Decisions bool // the bundle's, except for prediction sets that rank classes below operator set [fuse.RankedOpset]
+	Strings   bool // texts as strings
+}
+
 // Fuse appends the mean-field head of the bundle to its model. method selects the probabilities, "" those of
-// the bundle; alone leaves out the model's own outputs, and decisions adds the bundle's decisions, except for
-// prediction sets that rank classes below operator set [fuse.RankedOpset].
-func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model, fuse.Outputs, error) {
+// the bundle.
+func (a *Attached) Fuse(method fuse.Method, form Form) (*onnx.Model, fuse.Outputs, error) {
 	b := a.Bundle
 	m, c := b.Manifest, b.Calibration()
 	mf := &fuse.MeanField{
 		Method: method, Affine: b.Posterior.Affine, Prior: c.Prior, Scores: scores(c.Served(), m.Head.Nonlinear),
-		Alone: alone, Metadata: metadata(b, method),
+		Alone: form.Alone, Strings: form.Strings, Metadata: metadata(b, method),
 	}
 	if method == "" {
 		mf.Plain = c.PlainTemperature()
@@ -48,7 +54,7 @@ func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model,
 	} else if err := a.addPosterior(mf); err != nil {
 		return nil, nil, err
 	}
-	if d := m.Decisions; decisions && d != nil {
+	if d := m.Decisions; form.Decisions && d != nil {
 		mf.Decisions = decisionsOf(d, a.Model.Opset(), m.Head.Classes())
 		text, _ := json.Marshal(d) // numbers are finite
 		mf.Metadata["mfgs.decisions"] = string(text)

@@ -21,6 +21,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/synthetic"
 	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -74,6 +75,7 @@ type Opener struct {
 	Cache               string             // folder that keeps features, "" for none
 	Limit               int                // examples at most, spread evenly; 0 is all
 	MultiLabel          bool               // labels are targets
+	Kind                head.Kind          // whose labels are texts, or lists of tags
 	Shard               rows.Shard         // the shard to read of each set
 	IgnoreUnknownLabels bool               // treat labels that the model does not have as missing
 	Synthetic           bool               // make synthetic OOD images from the sets' images
@@ -117,7 +119,8 @@ func (n *Notes) warn(format string, args ...any) {
 // unknown. Canceling ctx stops waiting for the first bytes of standard input.
 func (o *Opener) Open(ctx context.Context, name, spec string, classes int, labelled bool) (*Set, error) {
 	opts := dataset.Options{
-		LabelClasses: o.Classes, Columns: o.Columns, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
+		LabelClasses: o.Classes, Columns: o.Columns, Classes: classes, MultiLabel: o.MultiLabel,
+		Texts: o.Kind == head.CTC, Tags: o.Kind == head.Tags, Unlabelled: !labelled,
 		IgnoreUnknownLabels: o.IgnoreUnknownLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
 	}
 	s := &Set{

@@ -47,7 +47,7 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	r := &Evaluation{
 		Bundle:  wrap.BundleInfo{Path: b.attached.Bundle.Dir(), Summary: b.manifest.Summary()},
 		Methods: results, Recommendation: *recommendation,
-		Decisions: b.decided, Detail: b.detail,
+		Texts: b.texts, Tags: b.tags, Decisions: b.decided, Detail: b.detail,
 		Bins:      cmp.Or(b.Bins, measure.DefaultBins(b.head)),
 		Bootstrap: BootstrapInfo{b.resamples(), measure.Level, b.Seed},
 		Bad:       append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),
@@ -57,7 +57,7 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 		r.Model = b.cut.Model.Info()
 	}
 	for _, m := range results {
-		if m.Name == "mle" && m.InDomain != nil && !b.head.MultiLabel() {
+		if m.Name == "mle" && m.InDomain != nil && !b.head.MultiLabel() && !b.head.Correctness {
 			r.Implausible = m.InDomain.Implausible(b.head.Classes())
 		}
 	}
@@ -286,6 +286,8 @@ func (b *bench) measureSets(ctx context.Context, plain []*measure.Tally, keep bo
 	inUse, testsUse := b.sampler(), 0.0
 	for _, s := range b.sets {
 		gathered.begin(s)
+		var texts metrics.Texts
+		var tags metrics.Tags
 		var decided *conformal.Tally
 		if b.manifest.Decisions != nil {
 			decided = conformal.NewTally(b.manifest.Decisions)
@@ -302,6 +304,14 @@ func (b *bench) measureSets(ctx context.Context, plain []*measure.Tally, keep bo
 					testsUse += b.logUse(y)
 				}
 			}
+			for _, r := range batch.Readings {
+				if r.Want != nil {
+					texts.Add(r.Text, *r.Want)
+				}
+				if r.WantTags != nil {
+					tags.Add(r.Tags, r.WantTags)
+				}
+			}
 			if keep {
 				s.keep(batch)
 				err = b.checkMemory(s.data.N, s.Name())
@@ -316,6 +326,12 @@ func (b *bench) measureSets(ctx context.Context, plain []*measure.Tally, keep bo
 		}
 		if decided != nil {
 			b.decided = append(b.decided, DecisionResult{Set: s.Name(), Realised: decided.Result()})
+		}
+		if t := texts.Result(); t != nil {
+			b.texts = append(b.texts, TextResult{s.Name(), *t})
+		}
+		if t := tags.Result(); t != nil {
+			b.tags = append(b.tags, TagResult{s.Name(), *t})
 		}
 		gathered.end(s, decided)
 		if s.source.Size() < 0 {

@@ -83,8 +83,12 @@ type Evaluation struct {
 	Methods []MethodResult  `json:"methods"`
 	// Decisions are the outcomes of the bundle's decisions on each set; nil if it has none.
 	Decisions []DecisionResult `json:"decisions,omitempty"`
-	Detail    *Detail          `json:"-"`    // if Config.Detailed
-	Bins      int              `json:"bins"` // of the ECE and other binned figures
+	// Texts says how far the texts read are from the right ones, on each labelled set; nil for other models.
+	Texts []TextResult `json:"texts,omitempty"`
+	// Tags says the same of the tags of sequences.
+	Tags   []TagResult `json:"tags,omitempty"`
+	Detail *Detail     `json:"-"`    // if Config.Detailed
+	Bins   int         `json:"bins"` // of the ECE and other binned figures
 	// Implausible says that the network's accuracy on the test set suggests wrong labels, class order or inputs.
 	Implausible    bool                   `json:"implausible_accuracy,omitempty"`
 	Bootstrap      BootstrapInfo          `json:"bootstrap"`
@@ -98,6 +102,18 @@ type Evaluation struct {
 type DecisionResult struct {
 	Set string `json:"set"`
 	conformal.Realised
+}
+
+// TextResult are the figures of texts on a set: "test", or the name of another.
+type TextResult struct {
+	Set string `json:"set"`
+	metrics.TextFigures
+}
+
+// TagResult are the figures of tags on a set: "test", or the name of another.
+type TagResult struct {
+	Set string `json:"set"`
+	metrics.TagFigures
 }
 
 // BootstrapInfo says how intervals were computed. Level is their confidence, a fraction.

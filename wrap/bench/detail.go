@@ -3,6 +3,7 @@ package bench
 import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -93,5 +94,6 @@ type GalleryExample struct {
 	Label, Predicted, Network     int
 	Confidence, NetworkConfidence float64
 	Labels, PredictedLabels       []int
-	OODScore, OODPercentile       float64 // the latter in [0,1], NaN if unknown
+	Reading                       *rows.Reading // of a model that reads text, else nil
+	OODScore, OODPercentile       float64       // the latter in [0,1], NaN if unknown
 }

@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
-
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -106,8 +104,11 @@ func (g *detailCollector) add(s *Set, x *conformal.Outcomes, batch *rows.Batch) 
 }
 
 func (g *detailCollector) uncertainty(p []float64) float64 {
-	if g.b.head.MultiLabel() {
+	switch {
+	case g.b.head.MultiLabel():
 		return conformal.LabelUncertainty(p)
+	case g.b.head.Correctness:
+		return conformal.AnswerUncertainty(p)
 	}
 	return conformal.Uncertainty(p)
 }
@@ -116,10 +117,10 @@ func (g *detailCollector) uncertainty(p []float64) float64 {
 func (g *detailCollector) confidentMistake(p []float64, batch *rows.Batch, i int) float64 {
 	targets := batch.Target(i)
 	if targets == nil {
-		if floats.MaxIdx(p) == batch.Label(i) {
+		if g.b.head.Answer(p) == batch.Label(i) {
 			return math.NaN()
 		}
-		return -conformal.Uncertainty(p)
+		return -g.uncertainty(p)
 	}
 	surest := math.NaN()
 	for k, v := range p {
@@ -282,8 +283,9 @@ func (b *bench) galleryExample(row *rows.Batch, labelled bool) GalleryExample {
 	if r.OODPercentile != nil {
 		s.OODPercentile = r.OODPercentile[0]
 	}
-	s.Predicted, s.Network = floats.MaxIdx(p), floats.MaxIdx(own)
+	s.Predicted, s.Network = b.head.Answer(p), b.head.Answer(own)
 	s.Confidence, s.NetworkConfidence = p[s.Predicted], own[s.Network]
+	s.Reading = row.Reading(0)
 	if labelled {
 		s.Label = row.Label(0)
 	}

@@ -128,6 +128,8 @@ type bench struct {
 	opened  map[bundle.Role]*Set // for fitting and tuning
 	fitted  []*score.Fitted      // fitted scores that the bundle does not serve
 	decided []DecisionResult
+	texts   []TextResult
+	tags    []TagResult
 	detail  *Detail
 }
 

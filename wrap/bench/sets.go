@@ -75,7 +75,8 @@ func Subsample(s *rows.Batch, most int) *rows.Batch {
 func (b *bench) opener(other *featurize.Network, limit int) *source.Opener {
 	o := &source.Opener{
 		Network: other, Classes: b.manifest.Labels, Columns: b.manifest.Columns,
-		MaxBad: b.MaxBad, Cache: b.Cache, Limit: limit, MultiLabel: b.head.MultiLabel(), Notes: &b.notes,
+		MaxBad: b.MaxBad, Cache: b.Cache, Limit: limit, MultiLabel: b.head.MultiLabel(), Kind: b.manifest.Head.Kind,
+		Notes: &b.notes,
 	}
 	if other == nil && b.cut != nil {
 		o.Network = b.cut.Network

@@ -62,6 +62,16 @@
 //	  missing                  true: features are columns and flags, see below       –  (2)
 //	  nonlinear, kind          true, and probabilities, log-probabilities or scores:
 //	                           there is no linear layer, see below                   –  (2)
+//	  correctness              true, with kind ctc: the classes are whether a text
+//	                           is wrong or right, see below                          –  (2)
+//	  decoding                 with kind ctc or tags: how steps are read, see below  –  (2)
+//	    of                     probabilities, log-probabilities or scores            –   2
+//	    steps_first            true: head.logits is [T,N,K], else [N,T,K]            –  (2)
+//	    blank                  number of the blank, below K; -1 for tags             –   2
+//	    alphabet               K symbols in UTF-8, "" for the blank alone, of at most
+//	                           64 bytes; or the names of K tags                      –   2
+//	    mask                   of tags: an input that says which steps count         –  (2)
+//	    skip_first, skip_last  of tags: steps that do not count, at most 1024        –  (2)
 //	preprocess                 from image to tensor: a Spec of package preprocess    1  (2)
 //	  pad                      of it                                                 –  (2)
 //	  resize.mode              fit and height, of its values                         –  (2)
@@ -185,6 +195,22 @@
 // head.features; there is a dataset train only with features. covariance, structure, damping, mean_field,
 // temperatures.nll and temperatures.ood, and curvature are left out. temperatures.smoothing is ε > 0: log(p + ε), with
 // the softmax p of the logits, takes their place in the methods ts and matrix.
+//
+// head.kind is ctc for a model that reads text. Its tensor head.logits has K numbers for each of T steps along a line;
+// head.decoding says what they are, and how text follows from them: from the most probable symbol of each step (the
+// first of several), repetitions are removed, then blanks. K is from 2 to 2^17. There are then two classes,
+// head.correctness is true, and the two logits are log(1 - p) and log p, with the probability p of all paths that give
+// this text (connectionist temporal classification): of probabilities, none counts as less than 2^-24, nor does 1 - p,
+// and log p is at least -104. The predicted class is always 1, the second: "right". Labels are texts, of which those
+// count as class 1 that are the text that is read, but for blanks at both ends. Decisions say correctness too, and have
+// no prediction_set; ood_score.name is error_odds. Of the probabilities of a bundle's own network and those served the
+// second is the confidence in the text.
+//
+// head.kind is tags for a model that tags the steps of sequences. head.decoding then has the names of the K tags, and
+// -1 for the blank. Of each step that counts the tag is the most probable one, and p is the product of their
+// probabilities. Steps count where the input decoding.mask of the model, [N,T], is not 0 (all, if it is left out), but
+// for the first decoding.skip_first and last decoding.skip_last of these. Labels are lists of tags, of which those
+// count as class 1 that have no other tag at any step. Everything else is as for ctc.
 //
 // head.missing is true where head.features is an input with a table's columns. The features are then these columns,
 // with 0 in the place of NaN, followed by as many numbers that are 1 where there was a NaN, and 0 elsewhere.

@@ -162,6 +162,8 @@ type Head struct {
 
 	// Kind says what the logits are of without a linear layer, and is empty with one and for precomputed logits.
 	Kind head.Kind `yaml:"kind,omitempty" json:"kind,omitempty"`
+	// Decoding is how text is read, for the kind [head.CTC].
+	Decoding *head.Decoding `yaml:"decoding,omitempty" json:"decoding,omitempty"`
 }
 
 // Damping says how ε was chosen.

@@ -85,9 +85,35 @@ func labels() Bundle {
 	return b
 }
 
+// alphabet has symbols that mean something in YAML.
+var alphabet = []string{
+	"", "a", " ", "#", "ß", "- b", "null", "~", "yes", "1", "1e3", "'", "\"", "\\", ",", "[", "]", "{", ":", "&", "*", "!", "|",
+	"\u3000", "\u2028", "\u0085", "\ufeff", "\t", "\x7f", "😀",
+}
+
+// lines is one of a model that reads text.
+func lines() Bundle {
+	b := votes()
+	h := layer.Head{Logits: 2, Link: layer.Softmax, Nonlinear: true, Correctness: true}
+	odds, _ := score.Find("error_odds")
+	fitted, err := odds.Fit(nil)
+	if err != nil {
+		panic(err)
+	}
+	b.Posterior, b.Score.Fitted = &calibrate.Posterior{Head: h}, *fitted
+	m := &b.Manifest
+	m.Head = Head{Op: "Softmax", Node: "softmax", LogitsTensor: "steps", Head: h, Tail: []string{}, Kind: head.CTC,
+		Decoding: &head.Decoding{Of: head.Probabilities, StepsFirst: true, Alphabet: []string{"", "a", " ", "#", "ß", "- b"}}}
+	m.Settings.Head.Kind, m.Labels = head.CTC, []string{"wrong", "right"}
+	m.OODScore = &OODScore{Selection: score.Selection{Name: "error_odds", Base: "error_odds"}}
+	return b
+}
+
 func TestABundleWithoutALayerIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string]Bundle{"votes": votes(), "columns": columns(), "matrix scaling": scaled(), "labels": labels()} {
+	odd := lines()
+	odd.Manifest.Head.Decoding.Alphabet = alphabet
+	for name, b := range map[string]Bundle{"votes": votes(), "columns": columns(), "matrix scaling": scaled(), "labels": labels(), "lines": lines(), "odd symbols": odd} {
 		dir := written(t, b, WriteOptions{Model: content("a model")})
 		got, err := Open(dir)
 		if err != nil {
@@ -96,6 +122,9 @@ func TestABundleWithoutALayerIsReadAsItWasWritten(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got.Posterior, b.Posterior) {
 			t.Errorf("%s: posterior %+v, want %+v", name, got.Posterior, b.Posterior)
+		}
+		if d := b.Manifest.Head.Decoding; !reflect.DeepEqual(got.Manifest.Head.Decoding, d) {
+			t.Errorf("%s: decoding %+v, want %+v", name, got.Manifest.Head.Decoding, d)
 		}
 		c, want := got.Calibration(), b.Manifest.Temperatures
 		if c.Method != b.Manifest.Probabilities.Method || c.TS != want.TS || c.TSOOD != want.TSOOD ||
@@ -124,7 +153,7 @@ func TestABundleWithoutALayerIsReadAsItWasWritten(t *testing.T) {
 func TestInvalidManifestsWithoutALayerAreRefused(t *testing.T) {
 	t.Parallel()
 	bundles := map[string]fstest.MapFS{}
-	for name, b := range map[string]Bundle{"votes": votes(), "columns": columns(), "matrix": scaled(), "labels": labels()} {
+	for name, b := range map[string]Bundle{"votes": votes(), "columns": columns(), "matrix": scaled(), "labels": labels(), "lines": lines()} {
 		bundles[name] = inMemory(t, written(t, b, WriteOptions{Model: content("a model")}))
 	}
 	for _, test := range []struct {
@@ -167,6 +196,19 @@ func TestInvalidManifestsWithoutALayerAreRefused(t *testing.T) {
 		{"settings of a damping", "votes", "damping: auto", "damping: rel:1", ErrField, "is for the posterior of a linear last layer"},
 		{"matrix scaling that is missing", "votes", "method: ts", "method: matrix", ErrField, "probabilities.method is matrix, and matrix is missing"},
 		{"smoothing of a smoothed map", "matrix", "smoothing: 0.01", "smoothing: 2", ErrField, "temperatures.smoothing is 2"},
+		{"text without a decoding", "lines", "  decoding:\n    of: probabilities\n    steps_first: true\n    blank: 0\n    alphabet: [\"\", a, ' ', '#', ß, '- b']\n", "", ErrField, "want a decoding of text"},
+		{"classes with a decoding", "lines", "kind: ctc", "kind: probabilities", ErrField, "want a decoding of text"},
+		{"text that is no answer", "lines", "  correctness: true\n", "", ErrField, "ood_score.name is error_odds, which the head does not have"},
+		{"an answer that is no text", "votes", "  nonlinear: true\n", "  nonlinear: true\n  correctness: true\n", ErrField, "ood_score.name is entropy, which the head does not have"},
+		{"no blank", "lines", "[\"\", a,", "[b, a,", ErrField, "head: decoding.alphabet has \"b\" for symbol 0"},
+		{"two blanks", "lines", "[\"\", a,", "[\"\", '',", ErrField, "head: decoding.alphabet has \"\" for symbol 1"},
+		{"a blank that is no symbol", "lines", "blank: 0", "blank: 6", ErrField, "head: decoding.blank is 6, want 0 to 5"},
+		{"a negative blank", "lines", "blank: 0", "blank: -2", ErrField, "head: decoding.blank is -2"},
+		{"one symbol", "lines", "[\"\", a, ' ', '#', ß, '- b']", "['']", ErrField, "head: decoding.alphabet has 1 symbols, want 2 to 131072"},
+		{"a long symbol", "lines", "'- b'", strings.Repeat("b", 65), ErrField, "want at most 64 bytes"},
+		{"steps of margins", "lines", "of: probabilities", "of: none", ErrField, "head: decoding.of is \"none\""},
+		{"a score of classes", "lines", "name: error_odds", "name: entropy", ErrField, "ood_score.name is entropy, which the head does not have"},
+		{"a score of answers", "votes", "name: entropy", "name: error_odds", ErrField, "ood_score.name is error_odds, which the head does not have"},
 	} {
 		files := maps.Clone(bundles[test.of])
 		document, err := folder.Unseal(files[ManifestName].Data, resealHint)

@@ -175,7 +175,7 @@ func (c *checks) format2(m *Manifest) {
 	c.oodScore(m)
 	c.reference(m)
 	if d := m.Decisions; d != nil {
-		c.nested("decisions", d.Check(m.Head.Classes(), m.Head.MultiLabel()))
+		c.nested("decisions", d.Check(m.Head.Head))
 		tuned := m.Validation.After.N // one half; the other sets thresholds
 		c.that(d.InUse == m.HasPrior(), "decisions.in_use is %t, and class frequencies in use are there: %t", d.InUse, m.HasPrior())
 		c.that(d.InUse || d.Examples == tuned || d.Examples == tuned-1,
@@ -217,6 +217,13 @@ func (c *checks) head(m *Manifest) {
 	c.that(h.Fix == "" || m.Model != nil, "head.fix needs a model")
 	c.that(h.Kind != head.None && (h.Nonlinear && m.Model != nil) == (h.Kind != head.Linear),
 		"head.kind is %.70q, want what the logits are of without a linear layer, and only there", string(h.Kind))
+	c.that(h.Kind.Decodes() == (h.Decoding != nil) && h.Correctness == (h.Decoding != nil),
+		"head.kind is %.70q and head.correctness %t with a decoding: %t, want a decoding of text, which is right or wrong, for ctc alone",
+		string(h.Kind), h.Correctness, h.Decoding != nil)
+	if h.Decoding != nil {
+		c.nested("head", h.Decoding.Validate())
+		c.that(h.Decoding.Tags() == (h.Kind == head.Tags), "head.decoding has the blank %d, and head.kind is %s", h.Decoding.Blank, h.Kind)
+	}
 	c.that(!h.Nonlinear || m.Curvature == nil, "curvature needs a linear layer")
 	c.that(h.Approximation == "" || h.Approximation == head.IgnoreRelu, "head.approximation is %.70q, want relu or none", h.Approximation)
 	// Larger matrices do not fit into a file.

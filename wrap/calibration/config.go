@@ -34,6 +34,9 @@ type Config struct {
 	// alone refuses images until it is given one.
 	Preprocess *preprocess.Spec `yaml:"preprocess"`
 	Classes    []string         `yaml:"labels"` // names in label order; nil: none, or the training folders' names
+	// Alphabet, for the kind [head.CTC], are the symbols in the order of the model's numbers: all K with "" for the
+	// blank, or without the blank, which is then the first or last. Nil is that of the model's metadata.
+	Alphabet []string `yaml:"alphabet"`
 
 	// Settings say how. If the validation data are too few for Decisions, Calibrate keeps
 	// what it has read in a checkpoint, so that it can Resume with other ones.

@@ -37,7 +37,7 @@ import (
 //
 // Keys mean what they mean in the manifest. Some may be one word instead of a mapping, as on the
 // command line: model a path, damping a rule, ood_score a name, preprocess a preset or a file,
-// labels a file. Other keys are named like the flags of mfgs calibrate, with underscores:
+// labels or alphabet a file. Other keys are named like the flags of mfgs calibrate, with underscores:
 // see [Config]. Results of a calibration, such as temperatures, are not keys of a job. Paths are relative to
 // the folder of the job's file.
 //
@@ -48,10 +48,10 @@ import (
 // calibration.
 type Job struct {
 	Config Config
-	// Preprocess is a preset or a file of preprocessing, and Classes a file of class names, if the job names
-	// one instead of spelling it out in Config.
-	Preprocess, Classes string
-	Report              string // file of the report to write
+	// Preprocess is a preset or a file of preprocessing, Classes a file of class names, and Alphabet one of the symbols
+	// of a model that reads text, if the job names one instead of spelling it out in Config.
+	Preprocess, Classes, Alphabet string
+	Report                        string // file of the report to write
 }
 
 // ReadJob reads a job, or a manifest of at most [bundle.MaxManifest] bytes. Errors begin with the path.
@@ -162,7 +162,8 @@ type modelKeys struct {
 var null = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 
 // takeWords turns values that may be a word or a mapping into what [Config] decodes: model, damping and ood_score
-// into a word. File names under preprocess and labels go to the job, and leave null.
+// into a word. File names under preprocess, labels and alphabet go to the
+// job, and leave null.
 func (j *Job) takeWords(root *yaml.Node) error {
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
 		return nil // checkKeys refuses it
@@ -171,7 +172,7 @@ func (j *Job) takeWords(root *yaml.Node) error {
 	for i := 0; i < len(fields.Content); i += 2 {
 		key, value := fields.Content[i].Value, fields.Content[i+1]
 		if value.Kind == yaml.ScalarNode {
-			file := map[string]*string{"preprocess": &j.Preprocess, "labels": &j.Classes}[key]
+			file := map[string]*string{"preprocess": &j.Preprocess, "labels": &j.Classes, "alphabet": &j.Alphabet}[key]
 			if file != nil && value.ShortTag() != "!!null" {
 				*file = value.Value
 				*value = null
@@ -250,6 +251,9 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 		Runtime:       wrap.Runtime{Batch: m.Batch},
 		KeepCurvature: m.Curvature != nil, PrecomputedFeatures: m.Model == nil,
 	}
+	if d := m.Head.Decoding; d != nil {
+		c.Classes, c.Alphabet = nil, d.Alphabet
+	}
 	if m.Model != nil {
 		c.Expect.Model, c.NoModel, c.NoProbe = m.Model.SHA256, m.Model.File == nil, m.Probe == nil
 		if m.Model.File != nil {
@@ -292,7 +296,9 @@ func (j *Job) check() error {
 // resolvePaths makes relative paths relative to dir, except for the SPECs of a manifest.
 func (j *Job) resolvePaths(dir string, manifest bool) {
 	c := &j.Config
-	for _, path := range []*string{&c.Model, &j.Preprocess, &j.Classes, &c.Cache, &c.Out, &c.Expected, &j.Report} {
+	for _, path := range []*string{
+		&c.Model, &j.Preprocess, &j.Classes, &j.Alphabet, &c.Cache, &c.Out, &c.Expected, &j.Report,
+	} {
 		if *path != "" && !(path == &j.Preprocess && isPreset(*path)) {
 			*path = join(dir, *path)
 		}

@@ -89,7 +89,7 @@ func TestKeys(t *testing.T) {
 // What a job can say has the manifest's key wherever that has one.
 func TestKeysOfJobsAreThoseOfManifests(t *testing.T) {
 	t.Parallel()
-	beyond := strings.Fields("lambda0 keep_class prior expected out report limit max_bad features_cache keep_curvature no_model no_probe provider threads")
+	beyond := strings.Fields("alphabet lambda0 keep_class prior expected out report limit max_bad features_cache keep_curvature no_model no_probe provider threads")
 	manifest := yamlcheck.Fields(reflect.TypeFor[bundle.Manifest]())
 	for key := range yamlcheck.Fields(reflect.TypeFor[document]()) {
 		if _, ok := manifest[key]; ok == slices.Contains(beyond, key) {

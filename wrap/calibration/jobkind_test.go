@@ -25,7 +25,7 @@ func TestJobsWithoutALayer(t *testing.T) {
 		t.Errorf("the probabilities at %q", got.Config.Expected)
 	}
 	for text, want := range map[string]string{
-		"head: {kind: forest}":                       `head: kind "forest": want none, probabilities, log-probabilities or scores`,
+		"head: {kind: forest}":                       `head: kind "forest": want none, probabilities, log-probabilities, scores, ctc or tags`,
 		"head: {kind: none}\ncovariance: hessian":    "covariance is for the posterior of a linear last layer, and kind none has none",
 		"head: {kind: scores}\nstructure: auto":      "structure is for the posterior",
 		"head: {kind: none}\ndamping: 0.5":           "damping is for the posterior",

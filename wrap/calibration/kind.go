@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/internal/option"
@@ -24,11 +25,14 @@ func (in *sources) resolveKind(ctx context.Context, cfg *Config, log *journal) e
 	if in.val != nil {
 		set = in.val
 	}
-	values, err := in.firstLogits(ctx, set)
+	values, texts, err := in.firstLogits(ctx, set)
 	if err != nil {
 		return err
 	}
 	h := in.cut.Head
+	if h.Kind.Decodes() {
+		return in.resolveDecoding(ctx, cfg, log, set, values, texts)
+	}
 	if h.Kind != head.None {
 		return checkKind(h, values, true)
 	}
@@ -65,12 +69,14 @@ func (in *sources) recut(cfg *Config, h *head.Head) error {
 }
 
 // firstLogits returns the logits of the first examples of a set. They must not depend on each other.
-func (in *sources) firstLogits(ctx context.Context, s *source.Set) (logits []float32, err error) {
+func (in *sources) firstLogits(
+	ctx context.Context, s *source.Set,
+) (logits []float32, texts []featurize.Text, err error) {
 	var examples []dataset.Example
 	var first error // of a record: where there are other examples, it is reported when all are read
 	for example, err := range s.First(ctx) {
 		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
+			return nil, nil, cause
 		}
 		if err == nil {
 			examples = append(examples, example)
@@ -84,7 +90,7 @@ func (in *sources) firstLogits(ctx context.Context, s *source.Set) (logits []flo
 	from := len(examples) - min(most, (len(examples)+1)/2)
 	again, againErrs := in.cut.RunExamples(ctx, examples[from:])
 	if cause := context.Cause(ctx); cause != nil {
-		return nil, cause
+		return nil, nil, cause
 	}
 	largest, difference := 0.0, 0.0
 	for i, r := range results {
@@ -93,7 +99,7 @@ func (in *sources) firstLogits(ctx context.Context, s *source.Set) (logits []flo
 			continue
 		}
 		own := r.Rows().Logits
-		logits = append(logits, own...)
+		logits, texts = append(logits, own...), append(texts, r.Texts...)
 		if i >= from && againErrs[i-from] == nil {
 			for j, v := range again[i-from].Rows().Logits {
 				largest = math.Max(largest, math.Abs(float64(v)))
@@ -103,14 +109,14 @@ func (in *sources) firstLogits(ctx context.Context, s *source.Set) (logits []flo
 	}
 	switch {
 	case difference > batchTolerance*largest:
-		return nil, fmt.Errorf("%q: the numbers of an example depend on the other examples of its batch: in another they differ by up to %.2g, the largest being %.2g",
+		return nil, nil, fmt.Errorf("%q: the numbers of an example depend on the other examples of its batch: in another they differ by up to %.2g, the largest being %.2g",
 			in.cut.Head.LogitsTensor, difference, largest)
 	case len(logits) > 0:
-		return logits, nil
+		return logits, texts, nil
 	case first != nil:
-		return nil, fmt.Errorf("%s: %w", s.Name, first)
+		return nil, nil, fmt.Errorf("%s: %w", s.Name, first)
 	}
-	return nil, fmt.Errorf("%s: no examples could be read of %s", s.Name, s.Spec)
+	return nil, nil, fmt.Errorf("%s: no examples could be read of %s", s.Name, s.Spec)
 }
 
 const (

@@ -126,9 +126,9 @@ func TestTheKindOfAnOutputIsFound(t *testing.T) {
 	}
 }
 
-// A forest of labels that do not exclude each other is calibrated label by label.
-func TestLabelsWithoutALayer(t *testing.T) {
-	t.Parallel()
+// forestOfLabels is a calibration of labels that do not exclude each other.
+func forestOfLabels(t *testing.T) (Config, Tensor) {
+	t.Helper()
 	const n = 400
 	c := wraptest.ForestConfig(t, 4, nil)
 	x := wraptest.ForestInputs(4, n)
@@ -141,6 +141,41 @@ func TestLabelsWithoutALayer(t *testing.T) {
 	}
 	c.Val = write(t, filepath.Dir(c.Out), "labels.npz", npz(t, map[string]array{"x": arrayOf(x.Data, n, 4), "labels": arrayOf(y, n, 4)}))
 	c.Head.Link = layer.Sigmoid
+	return c, x
+}
+
+// The threshold of a request is of the mean uncertainty of the labels, also where the bundle has no decisions.
+func TestAThresholdOfARequestIsOfTheLabels(t *testing.T) {
+	t.Parallel()
+	c, x := forestOfLabels(t)
+	mustCalibrate(t, c)
+	p := opened(t, c.Out, Options{})
+	outputs, err := p.Run(t.Context(), []Tensor{x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, abstained := 0.2, 0
+	got, err := p.Apply(outputs, Override{MaxUncertainty: &most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range got.Predictions {
+		if one.Abstain == nil || *one.Abstain != (1-one.Confidence > most) {
+			t.Fatalf("%+v with the threshold %v", one, most)
+		}
+		if *one.Abstain {
+			abstained++
+		}
+	}
+	if abstained == 0 || abstained == len(got.Predictions) {
+		t.Errorf("%d of %d abstain, which tells nothing", abstained, len(got.Predictions))
+	}
+}
+
+// A forest of labels that do not exclude each other is calibrated label by label.
+func TestLabelsWithoutALayer(t *testing.T) {
+	t.Parallel()
+	c, x := forestOfLabels(t)
 	r := mustCalibrate(t, c)
 	if !r.Head.MultiLabel() || r.Head.Kind != head.Probabilities || r.Validation.After.NLL >= r.Validation.Before.NLL {
 		t.Errorf("%+v: NLL %v before, %v after", r.Head, r.Validation.Before.NLL, r.Validation.After.NLL)

@@ -124,6 +124,10 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	}
 	h, err := head.Find(model, cfg.Head)
 	if errors.As(err, new(*head.UnsupportedError)) && cfg.Head.Kind == head.Linear {
+		if steps := head.MayDecode(model, cfg.Head.Output); steps != nil {
+			what := map[head.Kind]string{head.CTC: "the text that it reads by CTC", head.Tags: "the tags of its steps as a whole"}
+			err = fmt.Errorf("%w; or calibrate %s, with %s %s", err, what[steps.Kind], option.Kind, steps.Kind)
+		}
 		return fmt.Errorf("%w; or calibrate its probabilities or scores, without a posterior, with %s %s; or give precomputed features and logits with %s",
 			err, option.Kind, head.None, option.PrecomputedFeatures)
 	}
@@ -134,8 +138,16 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if err := in.head.Validate(); err != nil {
 		return err
 	}
-	if in.classes == nil {
+	switch {
+	case h.Kind == head.Tags:
+		in.classes = nil // they are the names of the tags
+	case h.Kind == head.CTC && in.classes != nil:
+		return fmt.Errorf("class names are for classes, and %s %s reads text: give its symbols with %s", option.Kind, head.CTC, option.Alphabet)
+	case in.classes == nil:
 		in.classes = h.Labels
+	}
+	if h.Kind != head.CTC && cfg.Alphabet != nil {
+		return fmt.Errorf("%s is for %s %s: leave it out", option.Alphabet, option.Kind, head.CTC)
 	}
 	if err := cfg.Runtime.Load(ctx); err != nil {
 		return err
@@ -146,7 +158,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 		return err
 	}
 	in.opener.Network = in.cut.Network
-	in.opener.MultiLabel = in.head.MultiLabel()
+	in.opener.MultiLabel, in.opener.Kind = in.head.MultiLabel(), h.Kind
 	in.product, err = featurize.NewProduct(cfg.Runtime.Threads)
 	return err
 }

@@ -282,8 +282,8 @@ func (u *update) open(ctx context.Context) error {
 // openRunner opens what computes features, and an opener of data for it.
 func (u *update) openRunner(ctx context.Context, cfg *Config) error {
 	u.in.opener = &source.Opener{
-		MaxBad: u.MaxBad, Cache: u.Cache, MultiLabel: u.in.head.MultiLabel(), Fingerprint: true, Notes: &u.log.Notes,
-		Columns: u.manifest.Columns,
+		MaxBad: u.MaxBad, Cache: u.Cache, MultiLabel: u.in.head.MultiLabel(), Kind: u.manifest.Head.Kind,
+		Fingerprint: true, Notes: &u.log.Notes, Columns: u.manifest.Columns,
 	}
 	if u.manifest.Model != nil {
 		return u.openModel(ctx)

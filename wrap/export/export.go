@@ -142,7 +142,8 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		return nil, fmt.Errorf("method %q cannot be exported: it needs a linear last layer, and the bundle was calibrated without one", o.Method)
 	}
 	decisions := o.Method == "" || fuse.Method(o.Method) == fuse.Method(b.Calibration().Method)
-	fused, outputs, err := a.Fuse(fuse.Method(o.Method), false, decisions)
+	form := attach.Form{Decisions: decisions, Strings: true}
+	fused, outputs, err := a.Fuse(fuse.Method(o.Method), form)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,8 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		}
 		if unfit != "" {
 			// Triton checks every output of the file, whether the configuration names it or not.
-			if fused, report.Outputs, err = a.Fuse(fuse.Method(o.Method), true, decisions); err != nil {
+			form.Alone = true
+			if fused, report.Outputs, err = a.Fuse(fuse.Method(o.Method), form); err != nil {
 				return nil, err
 			}
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the model's own outputs are left out: %s, which Triton does not serve", unfit))

@@ -225,7 +225,11 @@ func (v *view) provenance() section {
 		add("model", "SHA-256 %s", m.SHA256)
 	}
 	h := d.Manifest.Head
-	if h.Nonlinear {
+	if d := h.Decoding; d != nil && d.Tags() {
+		add("output", "a tag for each step, by %s of %s in %s", d.Of, text.Plural(len(d.Alphabet), "tag"), h.LogitsTensor)
+	} else if d != nil {
+		add("output", "text of %s, by CTC from %s of %s at each step", h.LogitsTensor, d.Of, text.Plural(len(d.Alphabet), "symbol"))
+	} else if h.Nonlinear {
 		add("output", "%s of %s, %s, link %s; no linear last layer", h.Kind, h.LogitsTensor, text.Plural(h.Classes(), "class"), h.Link)
 	} else {
 		add("last layer", "%s, %s, link %s", text.Plural(h.Features, "feature"), text.Plural(h.Classes(), "class"), h.Link)

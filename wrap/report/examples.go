@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
@@ -48,6 +49,20 @@ func (v *view) card(e bench.GalleryExample) card {
 		if v.after != v.before {
 			fact("network", percent.words(e.NetworkConfidence))
 		}
+	} else if e.Reading != nil {
+		what := "text"
+		if e.Reading.Tags != nil {
+			what = "tags"
+		}
+		given, right := e.Reading.Answer()
+		fact(what, short(given))
+		fact("right with probability", percent.words(e.Confidence))
+		if e.Label >= 0 && e.Label != layer.Right {
+			fact("right "+what, short(right))
+		}
+		if v.after != v.before {
+			fact("by the network", percent.words(e.NetworkConfidence))
+		}
 	} else {
 		if e.Label >= 0 {
 			fact("label", v.brief(e.Label))
@@ -69,11 +84,14 @@ func (v *view) card(e bench.GalleryExample) card {
 }
 
 // brief is the shortened name of a class.
-func (v *view) brief(k int) string {
+func (v *view) brief(k int) string { return short(v.label(k)) }
+
+// short shortens a text.
+func short(text string) string {
 	const most = 28
-	s := []rune(v.label(k))
+	s := []rune(text)
 	if len(s) <= most {
-		return string(s)
+		return text
 	}
 	return string(s[:most-1]) + "…"
 }

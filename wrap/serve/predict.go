@@ -20,6 +20,10 @@ type answer struct {
 	topClass
 	Labels []int    `json:"labels,omitzero"` // of a multi-label model: those with p > ½
 	Names  []string `json:"label_names,omitzero"`
+	// Characters are those of a model that reads text, and Tags those of one that tags the steps of sequences. Label is
+	// then the text, or the tags, and Class 1: it is right.
+	Characters []wrap.Character `json:"characters,omitzero"`
+	Tags       []*wrap.Tag      `json:"tags,omitzero"`
 	// Top lists the most probable classes.
 	Top []rankedClass `json:"top"`
 
@@ -46,7 +50,7 @@ type networkAnswer struct {
 
 // A topClass is the most probable class.
 type topClass struct {
-	Label      string  `json:"label"` // its name, or its number
+	Label      string  `json:"label"` // its name, or its number; or the text
 	Class      int     `json:"class"`
 	Confidence float64 `json:"confidence"`
 }
@@ -150,7 +154,7 @@ func (c *call) answerOf(ctx context.Context, rev *revision, p *wrap.Predictor, i
 	}
 	one, plain := results.Predictions[0], network.Predictions[0]
 	return &answer{
-		Model: c.model.Name, SHA256: rev.sha256,
+		Model: c.model.Name, SHA256: rev.sha256, Characters: one.Characters, Tags: one.Tags,
 		topClass: topClassOf(one, rev.classes), Labels: one.Labels, Names: one.LabelNames,
 		Top:     top(one.Probabilities, plain.Probabilities, q.top, rev.classes),
 		Abstain: one.Abstain, AbstainReason: one.AbstainReason,
@@ -168,6 +172,9 @@ func label(class int, names []string) string {
 }
 
 func topClassOf(one wrap.Prediction, names []string) topClass {
+	if answer, ok := one.Answer(); ok {
+		return topClass{answer, one.Class, one.Confidence}
+	}
 	return topClass{label(one.Class, names), one.Class, one.Confidence}
 }
 

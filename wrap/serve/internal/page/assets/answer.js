@@ -80,12 +80,21 @@ export function summary(model, answer) {
   return parts.join(" ");
 }
 
+// uncertain lists the uncertain characters of a text, or steps of tags.
+function uncertain(answer) {
+  const characters = (answer.characters ?? []).map((one) => [one.text === " " ? "␣" : one.text, one.probability]);
+  const tags = (answer.tags ?? []).map((one, step) => [`step ${step}, ${one?.tag},`, one?.probability ?? 1]);
+  const list = [...characters, ...tags].filter(([, p]) => p < 0.9).map(([what, p]) => `${what} ${percent(p)}`);
+  return list.length === 0 ? undefined : `Uncertain: ${list.join("; ")}`;
+}
+
 // show puts an answer into a place. said is the label that the file gives, or undefined.
 export function show(at, model, answer, said) {
   const [word, detail] = verdict(model, answer);
   at.replaceChildren(...[
     element("p", { class: "verdict" }, answer.abstain === true ? `${word}?` : word),
     element("p", {}, detail),
+    uncertain(answer) === undefined ? undefined : element("p", {}, uncertain(answer)),
     said === undefined ? undefined : element("p", { class: "quiet" }, `The file’s own label: ${nameOf(answer, said)}`),
     decision(model, answer),
     element("h3", {}, "Probabilities"), bars(model, answer),
