@@ -262,6 +262,8 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
         if status != 1:
             return dict(r, result="failed", reason=f"inspect: unsupported, yet exit {status}")
         r.update(result="refused", reason=found["reason"])
+        if meta.get("text") and not inspect_only:
+            return as_text(mfgs, folder, meta, r, threads)
         return without_head(mfgs, folder, meta, found["output"], r, threads) if meta["refuse"] and not inspect_only else r
     if status != 0:
         return dict(r, result="failed", reason=f"inspect: supported, yet exit {status}: {error}")
@@ -372,6 +374,66 @@ def without_head(mfgs, folder, meta, offered, r, threads):
         warned = any(w.startswith("expected:") for w in report["warnings"]) if expected else None
         wrong = wrong_library(rows, library, warned, meta, r)
     return dict(r, result="wrong output", reason=wrong) if wrong else dict(r, output="calibrated")
+
+
+def as_text(mfgs, folder, meta, r, threads):
+    """The result r of a model that was rightly refused and reads text, with what --head ctc makes of it."""
+    x = dict(np.load(folder / "inputs.npz"))
+    alphabet = folder / "alphabet.txt"
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    if alphabet.exists():
+        symbols = ["", *alphabet.read_text(encoding="utf-8").split("\n")[:-1]]
+    else:
+        symbols = ["", *session.get_modelmeta().custom_metadata_map["character"].split("\n"), " "]
+    n = len(next(iter(x.values())))
+    want = []
+    for i in range(n):
+        p = np.asarray(session.run(None, {k: v[i:i + 1] for k, v in x.items()})[0], np.float64).reshape(-1, len(symbols))
+        if (p < 0).any() or not np.allclose(p.sum(1), 1, atol=1e-3):
+            p = np.exp(p - p.max(1, keepdims=True))
+            p /= p.sum(1, keepdims=True)
+        want.append(read(p, symbols))
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = Path(scratch)
+        with open(scratch / "val.jsonl", "w", encoding="utf-8") as f:
+            for i, (text, _) in enumerate(want):
+                json.dump({**{k: v[i].tolist() for k, v in x.items()}, "label": text if i % 2 else text + "?"}, f)
+                f.write("\n")
+        how = ["--head", "ctc", *(("--alphabet", alphabet) if alphabet.exists() else ())]
+        run = ["--model", folder / "model.onnx", "--json", "--no-install", "--threads", threads]
+        status, _, error, r["calibrate_s"] = command(
+            mfgs, ["calibrate", *run, *how, "--val", scratch / "val.jsonl", "--out", scratch / "bundle", "--no-model"], scratch)
+        if status == 0:
+            status, out, error, r["predict_s"] = command(mfgs, ["predict", *run, "--bundle", scratch / "bundle", scratch / "val.jsonl"], scratch)
+    if status != 0:
+        return dict(r, result="failed", reason=f"--head ctc: exit {status}: {error}")
+    r["flags"], r["kind"] = "--head ctc" + " --alphabet FILE" * alphabet.exists(), "text"
+    said = json.loads(out)["predictions"]
+    differ = [p["text"] for p, (text, _) in zip(said, want) if p["text"] != text]
+    if differ or len(said) != n or [p["label"] for p in said] != [i % 2 for i in range(n)]:
+        return dict(r, result="wrong output", reason=f"texts {differ[:3]} differ, or labels do")
+    z, log_p = np.array([p["logits"][1] for p in said]), np.array([v for _, v in want])
+    r["difference"] = float(f"{np.abs(z - log_p).max() / np.abs(log_p).max():.2g}")
+    r["spread"] = float(f"{np.abs(np.roll(z, 1) - log_p).max() / np.abs(log_p).max():.2g}")
+    limit = TOLERANCE[meta.get("precision", "float32")]
+    return dict(r, result="wrong output", reason=f"log p(text) differs by {r['difference']}") if r["difference"] > limit else dict(r, output="calibrated")
+
+
+def read(p, symbols):
+    """The text of the best path of probabilities [T,K], and the logarithm of the probability of all paths that give it."""
+    path = p.argmax(1)
+    text = [c for t, c in enumerate(path) if c and (t == 0 or path[t - 1] != c)]
+    places = [0] + [v for c in text for v in (c, 0)]
+    a = np.zeros(len(places))
+    a[:2] = p[0, places[:2]]
+    for row in p[1:]:
+        new = a.copy()
+        new[1:] += a[:-1]
+        for s in range(2, len(places)):
+            if places[s] and places[s] != places[s - 2]:
+                new[s] += a[s - 2]
+        a = new * row[places]
+    return "".join(symbols[c] for c in text), float(np.log(a[-2:].sum()))
 
 
 def wrong_output(predictions, rows, meta, r):

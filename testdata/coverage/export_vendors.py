@@ -100,6 +100,33 @@ def refused(id, package, file, why):
     return Case(f"vendors/{id}", build)
 
 
+def reads(id, package, file, why, height, blank_pixel, channels, alphabet):
+    """A model that reads lines of text by CTC: without a head, and read as text. alphabet(package) returns its symbols
+    without the blank, which is the first, or None for those in the file's metadata."""
+    def build(folder):
+        shutil.copy(package.file(file), folder / "model.onnx")
+        model = Model(folder / "model.onnx", "")
+        pictures = [p for p, down in zip(*lines(np.random.default_rng(1))) if not down][:7]
+        x = np.full((len(pictures), channels, height, 240), blank_pixel, np.float32)
+        for i, a in enumerate(pictures):
+            w = min(240, math.ceil(height * a.shape[1] / a.shape[0]))
+            a = cv2.resize(a, (w, height))
+            a = a.transpose(2, 0, 1) if channels == 3 else cv2.cvtColor(a, cv2.COLOR_BGR2GRAY)[None]
+            x[i, :, :, :w] = (a.astype(np.float32) / 255 - 0.5) / 0.5 if channels == 3 else a / 255
+        np.savez(folder / "inputs.npz", **{model.input: x})
+        symbols = alphabet(package) if alphabet else None
+        if symbols:
+            (folder / "alphabet.txt").write_text("".join(s + "\n" for s in symbols), encoding="utf-8")
+        return notes(source(package), [0], 0, given("inputs.npz"), refuse=why, text=True,
+                     says=f"drawn lines of text, {height} pixels high and padded")
+    return Case(f"vendors/{id}", build)
+
+
+def ddddocr_symbols(package):
+    charsets = load(package.file("ddddocr/charsets.py"), "charsets")
+    return charsets.CHARSET_BETA[1:]
+
+
 def voices(id, package, file, why, weight, fix, samples, **more):
     """A detector of voices in chunks of audio, with fixed other inputs, that is refused and its output tried."""
     def build(folder):
@@ -377,8 +404,8 @@ def cases():
         wrapped("openwakeword-js-hello", WAKE, "models/hello_deepa.onnx", "last_layer.weight", 1, wake(25), link="sigmoid"),
         wrapped("openwakeword-js-namaste", WAKE, "models/namaste_deepa.onnx", "last_layer.weight", 1, wake(24), link="sigmoid"),
         refused("rapidocr-onnxruntime-detection", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx", "one probability per pixel"),
-        refused("rapidocr-onnxruntime-recognition", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", step),
-        refused("ddddocr", DDDD, "ddddocr/common.onnx", step),
+        reads("rapidocr-onnxruntime-recognition", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", step, 48, 0, 3, None),
+        reads("ddddocr", DDDD, "ddddocr/common.onnx", step, 64, 0, 1, ddddocr_symbols),
         refused("ddddocr-detection", DDDD, "ddddocr/common_det.onnx", detector),
         refused("nudenet", NUDE, "nudenet/320n.onnx", detector),
         wrapped("silero-vad-without-branches", SILERO, "silero_vad/data/silero_vad_op18_ifless.onnx", "model.decoder.decoder.2.weight", 1,

@@ -16,21 +16,19 @@ from common import BLANK, RECOGNISERS, THREADS, Network, Results, alphabet, argu
 
 # Names in the JSON of mfgs, and of what the exported model gives.
 LIST, TEXT, CONFIDENCE, ABSTAIN, OOD = "predictions", "text", "confidence", "abstain", "ood_score"
-CHARACTERS, CHARACTER, PROBABILITY = "characters", "character", "probability"
+CHARACTERS, CHARACTER, PROBABILITY = "characters", "text", "probability"
 EXPORTED = {"text": ("text",), "confidence": ("confidence", "probabilities"), "ood_score": ("ood_score",),
-            "characters": ("characters", "character_probabilities"), "abstain": ("abstain",)}
+            "characters": ("text_probabilities",), "abstain": ("abstain",)}
 HEAD = ("--head", "ctc")
 TARGET = 0.1  # error of the answers
 CONFIDENT = 0.95  # of the guarantee
-SPLITS = 200
+SPLITS = 1000
 EXPORT_LINES = 200
 
-# How each recogniser is calibrated: the width of preprocess.yaml, and whether its alphabet is given. 0 is for lines of
-# their own width: the preprocessing then has no width.
+# How each recogniser is calibrated: the width of preprocess.yaml, and whether its alphabet is given.
 VARIANTS = {
     "rapidocr": ("rapidocr", 640, False),
     "ddddocr, padded to 320": ("ddddocr", 320, True),
-    "ddddocr": ("ddddocr", 0, True),
 }
 
 
@@ -49,7 +47,7 @@ class Mfgs:
 
     def run(self, *args):
         begin = time.time()
-        command = [self.program, *map(str, args), "--threads", str(THREADS)]
+        command = [self.program, *map(str, args)]
         done = subprocess.run(command, capture_output=True, text=True)
         self.seconds = time.time() - begin
         if done.returncode:
@@ -63,10 +61,10 @@ class Mfgs:
         return json.loads(self.run(
             "calibrate", "--model", self.work / "models" / f"{self.r.name}.onnx", *self.head, "--preprocess",
             self.preprocess, "--train", self.spec("train"), "--val", self.spec("val"), "--out", self.bundle, "--force",
-            "--target-error", TARGET, "--json"))
+            "--target-error", TARGET, "--threads", THREADS, "--json"))
 
     def predict(self, part):
-        said = json.loads(self.run("predict", "--bundle", self.bundle, self.spec(part), "--json"))
+        said = json.loads(self.run("predict", "--bundle", self.bundle, self.spec(part), "--threads", THREADS, "--json"))
         return said[LIST] if isinstance(said, dict) else said
 
     def export(self):

@@ -110,12 +110,8 @@ def score(row, kind):
 
 
 def exact(rows):
-    return np.array([r["text"] == r["label"] for r in rows])
-
-
-def trimmed(rows):
-    """The share of lines that are right up to spaces at their ends: padding makes rapidocr read some."""
-    return float(np.mean([r["text"].strip() == r["label"] for r in rows]))
+    """Whether each line is right. Spaces at its ends do not count: padding makes rapidocr read some."""
+    return np.array([r["text"].strip() == r["label"].strip() for r in rows])
 
 
 def words_wrong(row):
@@ -126,7 +122,7 @@ def words_wrong(row):
 def figures(rows):
     y = exact(rows)
     wrong, words = np.sum([words_wrong(r) for r in rows], 0)
-    return {"lines": len(rows), "right": float(y.mean()), "trimmed": trimmed(rows),
+    return {"lines": len(rows), "right": float(y.mean()),
             "CER": sum(r["edits"] for r in rows) / sum(len(r["label"]) for r in rows), "WER": float(wrong / words),
             "empty": sum(not r["text"] for r in rows),
             "mean p(text)": float(np.mean(np.exp([r["log_p"] for r in rows]))),
@@ -138,8 +134,7 @@ def padding(rows, others):
     p, q = (np.exp([r["log_p"] for r in both]) for both in (rows, others))
     return {"other texts": sum(a["text"] != b["text"] for a, b in zip(rows, others)),
             "p differs by 0.01": int((np.abs(p - q) > 0.01).sum()), "by 0.1": int((np.abs(p - q) > 0.1).sum()),
-            "median difference": float(np.median(np.abs(p - q))), "right": float(exact(others).mean()),
-            "trimmed": trimmed(others)}
+            "median difference": float(np.median(np.abs(p - q))), "right": float(exact(others).mean())}
 
 
 def changes(work, name, part):

@@ -38,7 +38,7 @@ var Stable = map[string][]string{
 		"Arithmetic", "Color", "Crop", "Filter", "Mode", "Order", "Pad", "Position", "Resize", "Round", "Spec",
 	},
 	"onnx":        {"Dim", "Info", "ValueInfo"},
-	"onnx/head":   {"Approximation", "Head", "Kind", "Options"},
+	"onnx/head":   {"Approximation", "Decoding", "Head", "Kind", "Options"},
 	"onnx/tensor": {"Layout", "Tensor", "Type"},
 }
 
