@@ -93,7 +93,7 @@ fuzz: toolchain
 bench: setup
 	$(GO) test -timeout 60m -run '^$$' -bench . -benchmem ./...
 
-# Repeats the measurements of docs, about seven hours on two idle cores. Everything must be committed, since pages name
+# Repeats the measurements of docs, about twelve hours on two idle cores. Everything must be committed, since pages name
 # the commit. Needs ../shared/data and the environments of coverage, peers and testdata/unknown-training-data.
 #
 #	docs/paper.md                  30 minutes
@@ -101,6 +101,8 @@ bench: setup
 #	docs/evidence/decisions.md     15 minutes
 #	docs/evidence/training-data.md 5 minutes
 #	docs/evidence/cost.md          15 minutes
+#	docs/evidence/trees.md         30 minutes
+#	docs/evidence/lines.md         90 minutes
 #	docs/coverage.md               7 hours, and 45 GB of disk
 #	docs/benchmarks.md             30 minutes
 #	docs/evidence/synthetic-ood.md has no command: it was measured once
@@ -116,6 +118,8 @@ evidence: build setup
 	$(PYTHON) testdata/unknown-training-data/measure.py --mfgs ./mfgs --mnist $(data)/mnist --notmnist $(data)/notmnist \
 		--cifar $(work) --tinyimagenet $(data)/tinyimagenet32
 	cd testdata && $(work)/cost -mfgs ../mfgs
+	testdata/trees/run.sh
+	testdata/lines/run.sh
 	$(MAKE) coverage
 	$(MAKE) peers
 
