@@ -63,11 +63,11 @@ func untunedScores() []string {
 	return names
 }
 
-// ownScores are those of mfgs.
+// ownScores are those of mfgs for classes.
 func ownScores() []string {
 	var names []string
 	for _, s := range score.All {
-		if s.Name != learnedScore {
+		if s.Name != learnedScore && !s.Correctness {
 			names = append(names, s.Name)
 		}
 	}

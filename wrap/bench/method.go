@@ -142,7 +142,10 @@ func (b *bench) suit() error {
 			suited = append(suited, r)
 		case len(b.Methods) > 0:
 			needs := "a linear last layer, and the bundle was calibrated without one"
-			if s, is := score.Find(r.name); is && s.Suits(layer.Head{Nonlinear: true, Features: 1}) {
+			switch s, is := score.Find(r.name); {
+			case is && s.Correctness != b.head.Correctness:
+				needs = "another kind of head: error_odds is for answers that are right or wrong, and their only score"
+			case is && s.Suits(layer.Head{Nonlinear: true, Features: 1}):
 				needs = "features, and the bundle was calibrated without any"
 			}
 			return fmt.Errorf("method %s needs %s: leave it out", r.name, needs)
