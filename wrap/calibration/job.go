@@ -251,7 +251,9 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 		Runtime:       wrap.Runtime{Batch: m.Batch},
 		KeepCurvature: m.Curvature != nil, PrecomputedFeatures: m.Model == nil,
 	}
-	if d := m.Head.Decoding; d != nil {
+	if d := m.Head.Decoding; d != nil && d.Tags() {
+		c.Classes = d.Alphabet
+	} else if d != nil {
 		c.Classes, c.Alphabet = nil, d.Alphabet
 	}
 	if m.Model != nil {
