@@ -146,6 +146,10 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	case in.classes == nil:
 		in.classes = h.Labels
 	}
+	if h.Kind.Decodes() && cfg.Decisions.Alpha > 0 {
+		return fmt.Errorf("%s is for prediction sets, and an answer that is right or wrong, as with %s %s, has none: leave it out",
+			option.Alpha, option.Kind, h.Kind)
+	}
 	if h.Kind != head.CTC && cfg.Alphabet != nil {
 		return fmt.Errorf("%s is for %s %s: leave it out", option.Alphabet, option.Kind, head.CTC)
 	}
