@@ -152,7 +152,8 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 	group.Go(func() error {
 		defer close(tasks)
 		defer close(jobs)
-		r := &reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText(), synthetic: c.Synthetic}
+		r := &reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText(), synthetic: c.Synthetic,
+			ignoreLabels: ds.IgnoresUnknownLabels()}
 		if ds.Ragged() && w.open() {
 			r.window = newWindow(w)
 		}
@@ -239,6 +240,8 @@ type reader struct {
 	jobs      chan<- *job // in order
 	lenient   bool        // a value that does not fit the model makes its record bad, and is no error
 	synthetic bool        // replace examples by synthetic OOD images
+
+	ignoreLabels bool // those that do not suit what the network gives; else they are an error
 
 	job    *job
 	pipes  []*preprocess.Pipeline // one per input; nil while sizes are open
@@ -479,10 +482,12 @@ func (w *Network) labelTexts(j *job) error {
 		}
 		at := len(x.Readings)
 		one, err := j.results.Texts[at].Reading(w.reads, &dataset.Example{Label: r.label, Text: r.text, Tags: r.tags})
-		if err != nil {
+		switch {
+		case err != nil && j.reader.ignoreLabels:
+			x.Labels[at], one.WantTags = -1, nil
+		case err != nil:
 			return fmt.Errorf("%s: %w", r.name, err)
-		}
-		if r.label >= 0 {
+		case r.label >= 0:
 			x.Labels[at] = one.Label()
 		}
 		x.Readings = append(x.Readings, one)

@@ -85,7 +85,11 @@ func (p *Predictor) predictDataset(
 	foreign := 0 // labels that are not the model's
 	defer func() {
 		if foreign > 0 {
-			report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels are outside [0,%d), the model's classes, and are ignored", foreign, met.Examples, p.head.Classes()))
+			why := fmt.Sprintf("are outside [0,%d), the model's classes,", p.head.Classes())
+			if p.decoding != nil {
+				why = "are missing or do not suit what the model gives,"
+			}
+			report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels %s and are ignored", foreign, met.Examples, why))
 		}
 	}()
 	for batch, err := range p.predictSet(ctx, s) {

@@ -52,6 +52,9 @@ func Open(ctx context.Context, spec string, o Options) (*Dataset, error) {
 // Format returns the recognised format, as in format:path.
 func (d *Dataset) Format() string { return d.src.base().Format }
 
+// IgnoresUnknownLabels returns [Options.IgnoreUnknownLabels].
+func (d *Dataset) IgnoresUnknownLabels() bool { return d.ignoreUnknown }
+
 // Ragged reports whether examples may have arrays of different shapes, such as sequences in JSON lines.
 // It does not count encoded images.
 func (d *Dataset) Ragged() bool { return d.src.base().Ragged }

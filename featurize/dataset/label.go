@@ -10,10 +10,10 @@ import (
 	"github.com/mfgs/mfgs/internal/jsontensor"
 )
 
-// A labelParser parses labels.
 // maxLabelText bounds the bytes of one label as text: 1,024 characters.
 const maxLabelText = 4 << 10
 
+// A labelParser parses labels.
 type labelParser struct {
 	names         []string       // of the classes, in label order
 	byName        map[string]int // the first class of each name
@@ -64,6 +64,12 @@ func (l labelParser) setTags(e *Example, tags []string) error {
 		if n, err := strconv.Atoi(tag); err == nil && n < 0 || tag == "null" {
 			tags[i] = ""
 		}
+	}
+	if !slices.ContainsFunc(tags, func(tag string) bool { return tag != "" }) {
+		if l.ignoreUnknown {
+			return nil
+		}
+		return errors.New("no step has a tag")
 	}
 	e.Label, e.Tags = 0, tags
 	return nil

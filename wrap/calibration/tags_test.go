@@ -1,6 +1,7 @@
 package calibration_test
 
 import (
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -140,6 +141,7 @@ func TestLabelsThatAreNoTagsAreRefused(t *testing.T) {
 		"too few":        {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one(`["O"]`)) }, "1 tags for 2 steps"},
 		"another tag":    {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one(`["O","Y"]`)) }, `tag 1 is "Y", want one of the model's 3`},
 		"another number": {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one(`[3,0]`)) }, `tag 0 is "3"`},
+		"no tag":         {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one("[-1,-100]")) }, "no step has a tag"},
 		"one class":      {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one("1")) }, "want a list of tags"},
 		"other names":    {func(c *Config) { c.Classes = []string{"a", "b"} }, "2 names of tags for a model of 3 tags"},
 		"an alphabet":    {func(c *Config) { c.Alphabet = []string{"a", "b", "c"} }, "Alphabet is for Kind ctc"},
@@ -153,4 +155,52 @@ func TestLabelsThatAreNoTagsAreRefused(t *testing.T) {
 			testerr.OneLine(t, err, tt.want)
 		})
 	}
+}
+
+// A calibration is repeated with the names of its tags.
+func TestABundleOfATaggerIsAJob(t *testing.T) {
+	t.Parallel()
+	c := wraptest.TagConfig(t, wraptest.Tagger())
+	mustCalibrate(t, c)
+	j, err := ReadJob(filepath.Join(c.Out, bundle.ManifestName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := j.Config
+	again.Out = filepath.Join(t.TempDir(), "again")
+	mustCalibrate(t, again)
+	sameFolder(t, "repeated", folder(t, again.Out), folder(t, c.Out))
+}
+
+// Sequences are tagged whatever their labels are; those that do not suit the tags are ignored, with a warning.
+func TestTagsOfSequencesWithOtherLabels(t *testing.T) {
+	t.Parallel()
+	c := wraptest.TagConfig(t, wraptest.Tagger())
+	mustCalibrate(t, c)
+	all := wraptest.Sequences(44, 4, 0)
+	all[1].Tags[1] = "Y"
+	for i := range all[2].Tags {
+		all[2].Tags[i] = ""
+	}
+	lines := append(wraptest.JSONSequences(all),
+		`{"line":[[1,2,3],[1,2,3],[1,2,3]],"attention_mask":[1,1,1],"labels":["O"]}`...)
+	got, report := wraptest.Predicted(t, opened(t, c.Out, Options{}), write(t, t.TempDir(), "new.jsonl", lines))
+	for i, one := range got {
+		if labelled := one.Label != nil; labelled != (i == 0 || i == 3) || len(one.Tags) == 0 {
+			t.Errorf("%d: label %v of %v", i, one.Label, one.Tags)
+		}
+	}
+	if len(got) != 5 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "3 of 5 labels") {
+		t.Errorf("%d predictions, warnings %q", len(got), report.Warnings)
+	}
+}
+
+// Options that do not suit an answer that is right or wrong are refused before data are read.
+func TestSetsOfTagsAreRefusedFirst(t *testing.T) {
+	t.Parallel()
+	c := wraptest.TagConfig(t, wraptest.Tagger())
+	c.Decisions.Alpha = 0.1
+	c.Val = write(t, t.TempDir(), "v.jsonl", []byte("no JSON\n"))
+	_, err := Calibrate(t.Context(), c)
+	testerr.OneLine(t, err, "Alpha is for prediction sets")
 }
