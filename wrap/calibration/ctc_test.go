@@ -380,7 +380,10 @@ func TestTheAlphabetOfTheMetadataIsTaken(t *testing.T) {
 		r.Character = character
 		c := wraptest.LineConfig(t, r)
 		c.Alphabet = nil
-		mustCalibrate(t, c)
+		_, said := noticed(t, c)
+		if added := strings.Contains(said, "is taken as a space"); added != (name == "without a space") {
+			t.Errorf("%s: said %q", name, said)
+		}
 		b, err := bundle.Open(c.Out)
 		if err != nil {
 			t.Fatal(err)

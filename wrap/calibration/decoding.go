@@ -76,8 +76,12 @@ func textOf(
 	if d.Blank, d.Alphabet, err = alphabetOf(alphabet, from, counts); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("the blank is symbol %d, the most probable one of %.0f %% of the first examples' steps",
-		d.Blank, 100*float64(counts[d.Blank])/float64(total)), nil
+	why = fmt.Sprintf("the blank is symbol %d, the most probable one of %.0f %% of the first examples' steps",
+		d.Blank, 100*float64(counts[d.Blank])/float64(total))
+	if len(alphabet) == symbols-2 {
+		why += fmt.Sprintf("; the last symbol, which %v lacks, is taken as a space, as in PaddleOCR's dictionaries", from)
+	}
+	return why, nil
 }
 
 // tagsOf completes how tags are read: their names, the input that says which steps are padding, and the steps at the

@@ -165,6 +165,26 @@ func differs(by, give float64) metrics.Difference {
 	return metrics.Difference{Difference: by, Interval: metrics.Interval{by - give, by + give}}
 }
 
+// A report has the figures of texts and tags.
+func TestTextsAndTags(t *testing.T) {
+	e := evaluation()
+	f1 := .625
+	e.Texts = []bench.TextResult{{Set: hostile, TextFigures: metrics.TextFigures{N: 1200, Exact: .75, CER: .0767, WER: 1.025}}}
+	e.Tags = []bench.TagResult{
+		{Set: "test", TagFigures: metrics.TagFigures{N: 300, Exact: .47, Steps: 2488, Accuracy: .88, F1: &f1}},
+		{Set: "other", TagFigures: metrics.TagFigures{N: 9, Exact: 1, Steps: 9, Accuracy: 1}},
+	}
+	html := htmlOf(t, e, Options{})
+	for _, want := range []string{"1,200", "75.00", "7.67", "102.50", "47.00", "2,488", "88.00", "62.50", "CER", "seqeval"} {
+		if !strings.Contains(html, want) {
+			t.Errorf("no %q in the report", want)
+		}
+	}
+	if plain := htmlOf(t, evaluation(), Options{}); strings.Contains(plain, "CER") || strings.Contains(plain, "seqeval") {
+		t.Error("figures of texts or tags in a report of classes")
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	for _, test := range []struct {
 		name     string

@@ -212,10 +212,38 @@ func (v *view) figures() section {
 		}
 		s.Tables = append(s.Tables, t)
 	}
+	s.Tables = append(s.Tables, v.answers()...)
 	if r := v.e.Recommendation.Probabilities; r != nil && !v.options.Tuned {
 		s.Lead = append(s.Lead, "Recommended on this data: "+text.Line(r.Sentence)+".")
 	}
 	return s
+}
+
+// answers are the figures of texts and of tags beside the right ones; none for classes.
+func (v *view) answers() (list []table) {
+	if len(v.e.Texts) > 0 {
+		t := table{Caption: "Texts", Head: []string{"", "texts", "right", "CER", "WER"},
+			Note: "CER and WER are edits of characters per character, and of words per word, of the right texts."}
+		for _, r := range v.e.Texts {
+			t.Rows = append(t.Rows, cells(name(r.Set), text.Count(r.N),
+				percent.write(r.Exact), percent.write(r.CER), percent.write(r.WER)))
+		}
+		list = append(list, t)
+	}
+	if len(v.e.Tags) > 0 {
+		t := table{Caption: "Tags", Head: []string{"", "sequences", "right", "steps", "accuracy", "F1"},
+			Note: "A sequence is right without a wrong tag. Accuracy is that of steps, and F1 that of spans such as B-PER I-PER, as by seqeval."}
+		for _, r := range v.e.Tags {
+			f1 := "–"
+			if r.F1 != nil {
+				f1 = percent.write(*r.F1)
+			}
+			t.Rows = append(t.Rows, cells(name(r.Set), text.Count(r.N),
+				percent.write(r.Exact), text.Count(r.Steps), percent.write(r.Accuracy), f1))
+		}
+		list = append(list, t)
+	}
+	return list
 }
 
 // drawn are the methods whose curves are drawn: the network, temperature scaling and the served method, each with the
