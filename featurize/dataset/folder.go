@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/internal/text"
 )
@@ -23,6 +24,7 @@ type folderSource struct {
 	root  string
 	dirs  []imageDir
 	texts bool // the label of an image is the text in a file beside it
+	stray bool // an image may lack one
 }
 
 // sniffFolder accepts all folders but those of CIFAR batches.
@@ -37,7 +39,7 @@ type imageDir struct {
 }
 
 func openFolder(root string, o Options) (Source, error) {
-	s := &folderSource{root: root, texts: o.Texts && !o.Unlabelled}
+	s := &folderSource{root: root, texts: o.Texts && !o.Unlabelled, stray: o.IgnoreUnknownLabels}
 	top, err := s.list("")
 	if err != nil {
 		return nil, err
@@ -127,6 +129,9 @@ func (s *folderSource) text(image string) (string, error) {
 			return "", fmt.Errorf("%s has %d bytes, want a text of at most %d", stem+ext, size, maxLabelText)
 		}
 		data, err := io.ReadAll(io.LimitReader(f, maxLabelText))
+		if err == nil && !utf8.Valid(data) {
+			return "", fmt.Errorf("%s: %w", stem+ext, errNoUTF8)
+		}
 		return strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff")), err
 	}
 	return "", fmt.Errorf("no text beside it, in %s or %s: %w", filepath.Base(stem+textExts[0]), filepath.Base(stem+textExts[1]), fs.ErrNotExist)
@@ -244,6 +249,9 @@ func (s *folderSource) files(from, to int) iter.Seq2[imageFile, error] {
 					f := imageFile{position: i, name: filepath.Join(d.path, l.images[i-start]), label: d.label}
 					if s.texts && s.Labelled {
 						f.text, f.bad = s.text(f.name)
+						if s.stray && errors.Is(f.bad, fs.ErrNotExist) {
+							f.label, f.bad = -1, nil
+						}
 					}
 					if !yield(f, nil) {
 						return

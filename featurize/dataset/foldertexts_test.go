@@ -83,6 +83,24 @@ func TestTextsBesideImages(t *testing.T) {
 	}
 }
 
+// Where labels are optional, so is the text beside an image. One in another encoding is an error.
+func TestSomeTextsBesideImages(t *testing.T) {
+	t.Parallel()
+	dir := textFolder(t, map[string]string{"a.png": "one", "b.png": "", "c.png": "caf\xe9"})
+	d, err := Open(t.Context(), dir, Options{Texts: true, IgnoreUnknownLabels: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	examples, errs := all(t, d)
+	if len(examples) != 2 || examples[0].Text != "one" || examples[1].Label != -1 {
+		t.Errorf("%+v", examples)
+	}
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "c.txt: the text is not in UTF-8: convert it") {
+		t.Errorf("%v, want an error about the encoding", errs)
+	}
+}
+
 // A folder without texts is unlabelled, and class folders without them are refused.
 func TestFoldersWithoutTexts(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/internal/jsontensor"
 )
@@ -48,9 +49,14 @@ func (l labelParser) set(e *Example, s string) (err error) {
 	if len(s) > maxLabelText {
 		return fmt.Errorf("a text of %d bytes, want at most %d", len(s), maxLabelText)
 	}
+	if !utf8.ValidString(s) {
+		return errNoUTF8
+	}
 	e.Label, e.Text = 0, s
 	return nil
 }
+
+var errNoUTF8 = errors.New("the text is not in UTF-8: convert it")
 
 // setTags sets the tags of an example. Those of steps that do not count are "", "null", or negative as PyTorch's -100.
 func (l labelParser) setTags(e *Example, tags []string) error {

@@ -88,6 +88,7 @@ func TestLabelsThatAreNoTextsAreRefused(t *testing.T) {
 		"a number":      {write(t, dir, "n.jsonl", []byte("{\"x\":1,\"label\":7}\n")), []string{"want a text"}},
 		"a list":        {write(t, dir, "l.jsonl", []byte("{\"x\":1,\"label\":[\"a\"]}\n")), []string{"want a text"}},
 		"a long text":   {write(t, dir, "long.jsonl", []byte("{\"x\":1,\"label\":\""+strings.Repeat("a", maxLabelText+1)+"\"}\n")), []string{"a text of 4097 bytes, want at most 4096"}},
+		"an encoding":   {write(t, dir, "latin.csv", []byte("x,label\n1,caf\xe9\n")), []string{"the text is not in UTF-8: convert it"}},
 		"class folders": {filepath.Dir(filepath.Dir(write(t, dir, "folder/a/1.png", []byte{1}))), []string{"in a .txt file beside it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
