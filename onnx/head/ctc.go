@@ -166,8 +166,11 @@ func (h *Head) Read(d Decoding) (*Head, error) {
 func (h *Head) StepsMask() string {
 	const name = "attention_mask"
 	for _, in := range h.model.Inputs() {
-		if in.Name == name && len(in.Shape) == 2 && (in.Type == tensor.Int64 || in.Type == tensor.Int32) {
-			return name
+		if in.Name == name && len(in.Shape) == 2 {
+			switch in.Type { // of floating-point numbers 0 may say either
+			case tensor.Int64, tensor.Int32, tensor.Bool:
+				return name
+			}
 		}
 	}
 	return ""

@@ -134,7 +134,7 @@ func untagged(ex *dataset.Example, mask string) (before, after int, ok bool) {
 	for _, a := range ex.Inputs {
 		v := reflect.ValueOf(a.Data)
 		if mask != "" && a.Name == mask && v.Kind() == reflect.Slice && v.Len() == len(ex.Tags) {
-			counts = func(i int) bool { return fmt.Sprint(v.Index(i).Interface()) != "0" }
+			counts = func(i int) bool { return !v.Index(i).IsZero() }
 		}
 	}
 	for i, tag := range ex.Tags {

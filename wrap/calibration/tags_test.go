@@ -3,14 +3,18 @@ package calibration_test
 import (
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/tensor"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	. "github.com/mfgs/mfgs/wrap/calibration"
@@ -126,6 +130,33 @@ func TestATaggerWithoutNamesAndMask(t *testing.T) {
 	if d.Mask != "" || !reflect.DeepEqual(d.Alphabet, []string{"0", "1", "2"}) || d.SkipFirst != 1 ||
 		!strings.Contains(said, "tags have no names") {
 		t.Errorf("%+v, said %q", d, said)
+	}
+}
+
+// A mask of truth values says which steps count as one of integers does.
+func TestATaggerWithAMaskOfTruthValues(t *testing.T) {
+	t.Parallel()
+	c := wraptest.TagConfig(t, wraptest.Tagger())
+	m := wraptest.Tagger().Model()
+	m.Graph.Input[1] = onnxpb.TensorInfo("attention_mask", tensor.Bool, -1, -1)
+	onnxtest.WriteModel(t, c.Model, m)
+	masks := regexp.MustCompile(`"attention_mask":\[[01,]+`)
+	data := func(all []wraptest.Sequence) string {
+		return write(t, t.TempDir(), "x.jsonl", masks.ReplaceAllFunc(wraptest.JSONSequences(all), func(b []byte) []byte {
+			return []byte(strings.NewReplacer("0", "false", "1", "true").Replace(string(b)))
+		}))
+	}
+	c.Val = data(wraptest.Sequences(45, 200, 12))
+	report := mustCalibrate(t, c)
+	if d := report.Head.Decoding; d.Mask != "attention_mask" || d.SkipFirst != 1 || d.SkipLast != 1 {
+		t.Errorf("%+v", d)
+	}
+	all := wraptest.Sequences(46, 20, 12)
+	got, _ := wraptest.Predicted(t, opened(t, c.Out, Options{}), data(all))
+	for i, one := range got {
+		if right := checkTags(t, one, all[i]); right != (*one.Label == 1) {
+			t.Errorf("label %d of %+v, right %t", *one.Label, one.Tags, right)
+		}
 	}
 }
 
