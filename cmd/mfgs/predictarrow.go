@@ -70,11 +70,6 @@ var arrowFields = []columnar.Field{
 	{Name: "class", Type: columnar.PrimitiveTypes.Int64},
 	{Name: "class_name", Type: columnar.BinaryTypes.String},
 	{Name: "confidence", Type: columnar.PrimitiveTypes.Float64},
-	{Name: "text", Type: columnar.BinaryTypes.String},
-	{Name: "characters", Type: columnar.ListOf(columnar.BinaryTypes.String)},
-	{Name: "character_probabilities", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
-	{Name: "tags", Type: columnar.ListOf(columnar.BinaryTypes.String)},
-	{Name: "tag_probabilities", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
 	{Name: "labels", Type: columnar.ListOf(columnar.PrimitiveTypes.Int64)},
 	{Name: "label_names", Type: columnar.ListOf(columnar.BinaryTypes.String)},
 	{Name: "targets", Type: columnar.ListOf(columnar.PrimitiveTypes.Int64)},
@@ -90,6 +85,11 @@ var arrowFields = []columnar.Field{
 	{Name: "ood_percentile", Type: columnar.PrimitiveTypes.Float64},
 	{Name: "ood_pvalue", Type: columnar.PrimitiveTypes.Float64},
 	{Name: "leverage", Type: columnar.PrimitiveTypes.Float64},
+	{Name: "text", Type: columnar.BinaryTypes.String},
+	{Name: "characters", Type: columnar.ListOf(columnar.BinaryTypes.String)},
+	{Name: "character_probabilities", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
+	{Name: "tags", Type: columnar.ListOf(columnar.BinaryTypes.String)},
+	{Name: "tag_probabilities", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
 }
 
 func arrowSchema() *columnar.Schema {
