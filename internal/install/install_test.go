@@ -278,7 +278,10 @@ func TestFailedDownloadsLeaveNothing(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := Config{CacheDir: tempDir(t), GitHubURL: serve(t, test.answer), StallTimeout: 50 * time.Millisecond}
+			c := Config{CacheDir: tempDir(t), GitHubURL: serve(t, test.answer), StallTimeout: time.Minute}
+			if test.name == "stalled" {
+				c.StallTimeout = 50 * time.Millisecond
+			}
 			_, err := c.install(t.Context(), c.routes(pins{github: test.archive})[:1])
 			var failed *InstallError
 			if !errors.As(err, &failed) || len(failed.Tried) != 1 {
