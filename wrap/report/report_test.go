@@ -169,7 +169,9 @@ func differs(by, give float64) metrics.Difference {
 func TestTextsAndTags(t *testing.T) {
 	e := evaluation()
 	f1 := .625
-	e.Texts = []bench.TextResult{{Set: hostile, TextFigures: metrics.TextFigures{N: 1200, Exact: .75, CER: .0767, WER: 1.025}}}
+	e.Texts = []bench.TextResult{
+		{Set: hostile, TextFigures: metrics.TextFigures{N: 1200, Exact: .75, CER: .0767, WER: 1.025}},
+	}
 	e.Tags = []bench.TagResult{
 		{Set: "test", TagFigures: metrics.TagFigures{N: 300, Exact: .47, Steps: 2488, Accuracy: .88, F1: &f1}},
 		{Set: "other", TagFigures: metrics.TagFigures{N: 9, Exact: 1, Steps: 9, Accuracy: 1}},
