@@ -216,26 +216,11 @@ func TestPartsOfARecogniserAreOneRun(t *testing.T) {
 	c.Val, c.KeepClass = write(t, filepath.Dir(c.Out), "more.jsonl", wraptest.JSONLines(wraptest.Lines(25, 1040, 0))), true
 	mustCalibrate(t, c)
 	sameFiles(t, "one part", merged(t, parts(t, c, 1)...), c.Out)
-	all := parts(t, c, 3)
-	got := merged(t, all...)
-	slices.Reverse(all)
-	sameFiles(t, "in groups", merged(t, group(t, all[:2]...), all[2]), got)
-	manifest := func(dir string) bundle.Manifest {
-		b, err := bundle.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range b.Manifest.Datasets {
-			b.Manifest.Datasets[i].Fingerprint, b.Manifest.Datasets[i].Parts = "", nil
-		}
-		return b.Manifest
-	}
-	if a, b := manifest(got), manifest(c.Out); !reflect.DeepEqual(a, b) {
-		t.Errorf("manifest %+v, of one run %+v", a, b)
-	}
+	partsAreOneRun(t, c)
 	// The parts of another alphabet are of another calibration.
+	last := parts(t, c, 3)[2]
 	c.Alphabet = []string{"a", "b", "c", " "}
-	mixed := []string{all[0], parts(t, c, 3)[1]}
+	mixed := []string{last, parts(t, c, 3)[1]}
 	_, err := Merge(t.Context(), MergeConfig{Parts: mixed, Out: filepath.Join(t.TempDir(), "b")})
 	says(t, err)
 }
@@ -279,19 +264,22 @@ func sameFolder(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-// A bundle is a job that repeats the calibration, alphabet included.
-func TestABundleOfARecogniserIsAJob(t *testing.T) {
+// A bundle is a job that repeats the calibration, with the alphabet or the names of the tags.
+func TestABundleThatDecodesIsAJob(t *testing.T) {
 	t.Parallel()
-	c := wraptest.LineConfig(t, wraptest.Recogniser())
-	mustCalibrate(t, c)
-	j, err := ReadJob(filepath.Join(c.Out, bundle.ManifestName))
-	if err != nil {
-		t.Fatal(err)
+	for name, c := range map[string]Config{
+		"text": wraptest.LineConfig(t, wraptest.Recogniser()), "tags": wraptest.TagConfig(t, wraptest.Tagger()),
+	} {
+		mustCalibrate(t, c)
+		j, err := ReadJob(filepath.Join(c.Out, bundle.ManifestName))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		again := j.Config
+		again.Out = filepath.Join(t.TempDir(), "again")
+		mustCalibrate(t, again)
+		sameFolder(t, name, folder(t, again.Out), folder(t, c.Out))
 	}
-	again := j.Config
-	again.Out = filepath.Join(t.TempDir(), "again")
-	mustCalibrate(t, again)
-	sameFolder(t, "repeated", folder(t, again.Out), folder(t, c.Out))
 }
 
 // An update keeps how text is read, and changes what the probabilities are.

@@ -1,7 +1,6 @@
 package calibration_test
 
 import (
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -186,21 +185,6 @@ func TestLabelsThatAreNoTagsAreRefused(t *testing.T) {
 			testerr.OneLine(t, err, tt.want)
 		})
 	}
-}
-
-// A calibration is repeated with the names of its tags.
-func TestABundleOfATaggerIsAJob(t *testing.T) {
-	t.Parallel()
-	c := wraptest.TagConfig(t, wraptest.Tagger())
-	mustCalibrate(t, c)
-	j, err := ReadJob(filepath.Join(c.Out, bundle.ManifestName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := j.Config
-	again.Out = filepath.Join(t.TempDir(), "again")
-	mustCalibrate(t, again)
-	sameFolder(t, "repeated", folder(t, again.Out), folder(t, c.Out))
 }
 
 // Sequences are tagged whatever their labels are; those that do not suit the tags are ignored, with a warning.
