@@ -19,6 +19,7 @@ type Batch struct {
 	Labels    []int     // [N], -1 for an example without one
 	Targets   []uint8   // [N,K], each 0 or 1, instead of labels for a multi-label head
 	Readings  []Reading // [N], of a network that reads text
+	Steps     []int     // [N], which step of its example each is; nil unless a network answers for each step
 	Names     []string  // [N], for messages
 	From      string    // the source's name, for examples without names
 }
@@ -118,6 +119,7 @@ func (b *Batch) Append(o *Batch) {
 	b.Labels = append(b.Labels, o.Labels...)
 	b.Targets = append(b.Targets, o.Targets...)
 	b.Readings = append(b.Readings, o.Readings...)
+	b.Steps = append(b.Steps, o.Steps...)
 	b.Names = append(b.Names, o.Names...)
 }
 
@@ -131,6 +133,7 @@ func (b *Batch) Slice(from, to int) *Batch {
 		Labels:    part(b.Labels, from, to, b.N),
 		Targets:   part(b.Targets, from, to, b.N),
 		Readings:  part(b.Readings, from, to, b.N),
+		Steps:     part(b.Steps, from, to, b.N),
 		Names:     part(b.Names, from, to, b.N),
 		From:      b.From,
 	}

@@ -33,8 +33,8 @@ type sampled struct {
 	slot     int
 }
 
-// hashOf is a bijection that scatters positions (the finaliser of SplitMix64; Steele, Lea and Flood 2014).
-func hashOf(position int) uint64 {
+// Hash is a bijection that scatters positions (the finaliser of SplitMix64; Steele, Lea and Flood 2014).
+func Hash(position int) uint64 {
 	h := uint64(position) + 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
@@ -51,7 +51,7 @@ func (s *Sample) Add(b *Batch) {
 		s.most = SampleSize(d)
 	}
 	for i, position := range b.Positions {
-		row := sampled{hash: hashOf(position), position: position, slot: len(s.heap)}
+		row := sampled{hash: Hash(position), position: position, slot: len(s.heap)}
 		phi, _ := b.Row(i)
 		if len(s.heap) < s.most {
 			s.heap = append(s.heap, row)

@@ -19,7 +19,7 @@ func drawn(b *Batch, most int) *Batch {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(hashOf(b.Positions[i]), hashOf(b.Positions[j])) })
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(Hash(b.Positions[i]), Hash(b.Positions[j])) })
 	order = order[:min(most, b.N)]
 	slices.Sort(order)
 	return b.Pick(order)

@@ -56,6 +56,17 @@ func (l *labelReader) targets() ([]uint8, error) {
 	return t, nil
 }
 
+// steps sets the classes of the steps of the next example.
+func (l *labelReader) steps(e *Example) error {
+	row, err := l.row()
+	if err == nil {
+		if err = l.text.setClasses(e, row); err != nil {
+			err = fmt.Errorf("%s: %w", e.Name, err)
+		}
+	}
+	return err
+}
+
 // row returns the numbers of the next example.
 func (l *labelReader) row() ([]int, error) {
 	if len(l.pending) == 0 {
@@ -119,6 +130,7 @@ type arraySource struct {
 	labels *arrays.Array // may be nil
 	text   labelParser
 	multi  bool // labels are targets
+	steps  bool // labels are those of steps
 }
 
 // Examples reads the arrays side by side.
@@ -158,7 +170,9 @@ func (s *arraySource) Examples(from, to int) iter.Seq2[Example, error] {
 			}
 			if labels != nil {
 				var err error
-				if s.multi {
+				if s.steps {
+					err = labels.steps(&e)
+				} else if s.multi {
 					e.Targets, err = labels.targets()
 				} else {
 					e.Label, err = labels.next()

@@ -197,7 +197,7 @@ func (s *csvSource) assign(header []string, o Options) error {
 	case s.label < 0:
 	case slices.Contains(header[s.label+1:], csvLabel):
 		return fmt.Errorf("two columns are called %q", csvLabel)
-	case !o.Texts && !o.Tags:
+	case !o.Texts && !o.Tags && !o.Steps:
 		return singleLabels("column "+csvLabel, o)
 	}
 	return nil

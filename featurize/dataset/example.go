@@ -29,6 +29,7 @@ type Example struct {
 	Label   int      // class in [0,K), or -1 for none
 	Text    string   // under Texts: the right text, where Label is not -1
 	Tags    []string // under Tags: names or numbers, "" for a step without one, where Label is not -1
+	Steps   []int32  // under Steps: the class of each step, -1 for one without, or nil for none
 	Targets []uint8  // under MultiLabel: K times 0 or 1, or nil for none
 	Inputs  []Array
 	Encoded []byte // a PNG or JPEG file: see Decode
@@ -101,6 +102,9 @@ type Options struct {
 	Texts bool `json:",omitempty"`
 	// Tags is for models that tag the steps of sequences: the label of an example is a list of tags, in Example.Tags.
 	Tags bool `json:",omitempty"`
+	// Steps is for models with an answer for each step of an example: the label of an example is a list of classes, or
+	// of rows of them for the pixels of a map, in Example.Steps.
+	Steps bool `json:",omitempty"`
 
 	// Inputs are the names of the model's inputs. Of an .npz with several arrays only these are read.
 	// Nil reads all.

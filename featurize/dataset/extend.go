@@ -50,7 +50,10 @@ func (l Labels) Read(e *Example, data any, list, none bool) error {
 		if !isText {
 			ints, bad := toInts(data)
 			if bad >= 0 {
-				return fmt.Errorf("number %d is not a whole number; want tags", bad)
+				return fmt.Errorf("number %d is not a whole number; want a %s for each step", bad, l.stepLabel())
+			}
+			if l.steps {
+				return l.setClasses(e, ints)
 			}
 			texts = make([]string, len(ints))
 			for i, n := range ints {

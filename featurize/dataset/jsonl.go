@@ -165,7 +165,7 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	switch c := p.Peek(); {
 	case c == 'n' && !o.IgnoreUnknownLabels:
 		return refuse("%s of the first example is null; want a label for each example, or for none", s.labelKey)
-	case o.Tags:
+	case o.Tags, o.Steps:
 	case c == '[' && o.Texts:
 		return refuse("%s is a list; want a text", s.labelKey)
 	case c == '[' && !o.MultiLabel:

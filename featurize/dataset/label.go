@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,13 +21,15 @@ type labelParser struct {
 	byName        map[string]int // the first class of each name
 	numbered      bool           // some names are integers
 	texts, tags   bool           // a label is a text, or a list of tags
+	steps         bool           // and the tags are classes
 	multi         bool
 	k             int  // labels of a multi-label head, 0 unknown
 	ignoreUnknown bool // an unknown label is -1
 }
 
 func newLabelParser(o Options) labelParser {
-	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, texts: o.Texts, tags: o.Tags,
+	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, texts: o.Texts,
+		tags: o.Tags || o.Steps, steps: o.Steps,
 		multi: o.MultiLabel, k: o.Classes,
 		ignoreUnknown: o.IgnoreUnknownLabels}
 	for i, name := range slices.Backward(l.names) {
@@ -61,11 +64,11 @@ var errNoUTF8 = errors.New("the text is not in UTF-8: convert it")
 // setTags sets the tags of an example. Those of steps that do not count are "", "null", or negative as PyTorch's -100.
 func (l labelParser) setTags(e *Example, tags []string) error {
 	if len(tags) > maxTags {
-		return fmt.Errorf("%d tags, want at most %d", len(tags), maxTags)
+		return fmt.Errorf("labels for %d steps, want at most %d", len(tags), maxTags)
 	}
 	for i, tag := range tags {
 		if len(tag) > maxLabelText {
-			return fmt.Errorf("tag %d has %d bytes, want at most %d", i, len(tag), maxLabelText)
+			return fmt.Errorf("the %s of step %d has %d bytes, want at most %d", l.stepLabel(), i, len(tag), maxLabelText)
 		}
 		if n, err := strconv.Atoi(tag); err == nil && n < 0 || tag == "null" {
 			tags[i] = ""
@@ -75,10 +78,61 @@ func (l labelParser) setTags(e *Example, tags []string) error {
 		if l.ignoreUnknown {
 			return nil
 		}
-		return errors.New("no step has a tag")
+		return fmt.Errorf("no step has a %s", l.stepLabel())
+	}
+	if l.steps {
+		return l.setSteps(e, tags)
 	}
 	e.Label, e.Tags = 0, tags
 	return nil
+}
+
+// setSteps sets the classes of the steps of an example.
+func (l labelParser) setSteps(e *Example, names []string) error {
+	classes := make([]int, len(names))
+	for i, name := range names {
+		if classes[i] = -1; name == "" {
+			continue
+		}
+		var err error
+		if classes[i], err = l.fromText(name); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+	}
+	return l.setClasses(e, classes)
+}
+
+// setClasses sets the classes of the steps of an example, negative numbers for none.
+func (l labelParser) setClasses(e *Example, classes []int) error {
+	if len(classes) > maxTags {
+		return fmt.Errorf("labels for %d steps, want at most %d", len(classes), maxTags)
+	}
+	steps, some := make([]int32, len(classes)), false
+	for i, y := range classes {
+		if l.k > 0 && y >= l.k || y > math.MaxInt32 {
+			if !l.ignoreUnknown {
+				return fmt.Errorf("step %d: %s", i, labelRange(y, l.k))
+			}
+			y = -1
+		}
+		steps[i] = int32(max(y, -1))
+		some = some || y >= 0
+	}
+	switch {
+	case some:
+		e.Label, e.Steps = 0, steps
+	case !l.ignoreUnknown:
+		return fmt.Errorf("no step has a %s", l.stepLabel())
+	}
+	return nil
+}
+
+// stepLabel is what a step has in place of a label.
+func (l labelParser) stepLabel() string {
+	if l.steps {
+		return "label"
+	}
+	return "tag"
 }
 
 // maxTags bounds the steps of an example.
@@ -120,6 +174,16 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 	switch c := p.Peek(); {
 	case p.Literal("null"):
 		return false, nil
+	case l.steps && c == '[' && nested(p):
+		t, err := p.Tensor()
+		if err != nil {
+			return false, err
+		}
+		classes, bad := toInts(t.Data())
+		if bad >= 0 {
+			return false, errors.New("want rows of whole numbers")
+		}
+		return true, l.setClasses(e, classes)
 	case l.tags && c == '[':
 		tags, err := l.tagList(p)
 		if err == nil {
@@ -127,7 +191,7 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 		}
 		return true, err
 	case l.tags && c != '"':
-		return false, errors.New("want a list of tags")
+		return false, fmt.Errorf("want a list with a %s for each step", l.stepLabel())
 	case l.multi:
 		return true, l.targets(p, e)
 	case (c == '[' || c == '{') && !l.texts:
@@ -153,6 +217,14 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 	return true, nil
 }
 
+// nested reports whether a list begins with a list.
+func nested(p *jsontensor.Parser) bool {
+	at := p.Pos
+	defer func() { p.Pos = at }()
+	p.Pos++
+	return p.Peek() == '['
+}
+
 // tagList parses a list of names, numbers and nulls.
 func (l labelParser) tagList(p *jsontensor.Parser) (tags []string, err error) {
 	tags = []string{}
@@ -172,7 +244,7 @@ func (l labelParser) tagList(p *jsontensor.Parser) (tags []string, err error) {
 			}
 			ints, bad := toInts(t.Data())
 			if bad >= 0 || len(ints) != 1 {
-				return errors.New("want names of tags, or whole numbers")
+				return fmt.Errorf("want a list of names or whole numbers, a %s for each step", l.stepLabel())
 			}
 			tag = strconv.Itoa(ints[0])
 		}
@@ -238,6 +310,9 @@ func labelRange(label, classes int) string {
 
 // singleLabels is the error about labels of one class per example under MultiLabel.
 func singleLabels(path string, o Options) error {
+	if o.Steps && !o.Unlabelled {
+		return fmt.Errorf("%s: its labels are one class per example, and the model classifies each step: give a list for each example, in JSON lines, Parquet or Arrow, or an array [N,T] in an .npz", path)
+	}
 	if o.Tags && !o.Unlabelled {
 		return fmt.Errorf("%s: its labels are classes, and the model tags steps: give JSON lines, Parquet or Arrow with a list of tags for each example", path)
 	}

@@ -111,7 +111,8 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrays.Array, error) {
 	shape := append([]int{a.Count}, a.Shape...)
 	switch {
 	case o.Unlabelled:
-	case o.Texts, o.Tags:
+	case o.Steps && len(a.Shape) > 0:
+	case o.Texts, o.Tags, o.Steps:
 		return "", nil, singleLabels(z.path, o)
 	case o.MultiLabel && a.Type.IsText():
 		return "", nil, fmt.Errorf("%s: strings; want %s, [N,K]", a.Name, wantTargets(k))
@@ -127,7 +128,7 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrays.Array, error) {
 }
 
 func openNPZ(path string, o Options) (_ Source, err error) {
-	s := &arraySource{names: filepath.Base(path), text: newLabelParser(o), multi: o.MultiLabel}
+	s := &arraySource{names: filepath.Base(path), text: newLabelParser(o), multi: o.MultiLabel, steps: o.Steps}
 	z, err := openNPZFile(&s.Base, path, o.Inputs...)
 	if err != nil {
 		return nil, err
