@@ -66,10 +66,12 @@ func (w *Network) runTogether(ctx context.Context, examples []dataset.Example, p
 	if len(in) == 0 {
 		return
 	}
-	inputs, all := b.tensors(len(in)), w.results(len(in), 1)
-	err = w.infer(ctx, inputs, all)
+	inputs := b.tensors(len(in))
+	all, err := w.inferAll(ctx, inputs, len(in))
 	for row, i := range in {
-		results[i], errs[i] = w.slice(all, row, row+1), err
+		if errs[i] = err; err == nil {
+			results[i] = w.only(all, row, &examples[i])
+		}
 		if err == nil || len(in) == 1 || ctx.Err() != nil {
 			continue
 		}
@@ -77,6 +79,23 @@ func (w *Network) runTogether(ctx context.Context, examples []dataset.Example, p
 		for k, t := range inputs {
 			alone[k] = t.Slice(row, row+1)
 		}
-		errs[i] = w.infer(ctx, alone, results[i])
+		var one Results
+		if one, errs[i] = w.inferAll(ctx, alone, 1); errs[i] == nil {
+			results[i] = w.only(one, 0, &examples[i])
+		}
 	}
+}
+
+// only returns the results of one of several examples.
+func (w *Network) only(all Results, row int, ex *dataset.Example) Results {
+	if w.steps == 0 {
+		return w.slice(all, row, row+1)
+	}
+	r := record{
+		part: &part{results: all}, row: row, position: ex.Index, name: ex.Name, steps: recordSteps{labels: ex.Steps},
+	}
+	w.draw(&r, ex)
+	one := w.noSteps()
+	_ = w.addCounted(&one, &r, true) // labels that do not fit are ignored
+	return one
 }

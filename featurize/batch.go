@@ -6,8 +6,17 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
+
+// input is one of the model's inputs and how it is filled.
+type input struct {
+	info onnx.ValueInfo
+	pipe *preprocess.Pipeline // its sizes may be open
+}
+
+func (in *input) typ() tensor.Type { return in.info.Type }
 
 // A batch is the model's inputs for some examples, one column per input. Different rows may be set
 // concurrently.

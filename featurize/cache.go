@@ -20,33 +20,6 @@ import (
 	"github.com/mfgs/mfgs/internal/synthetic"
 )
 
-// Cache keeps the features and logits of whole datasets in a folder, in files RECIPE-DATA.rows that are
-// stores (see package rows). RECIPE is a hash of everything but the data that determines features and
-// labels: model with all weights, head, preprocessing, options of the dataset, shard, number of
-// examples, batch size, provider and version of the runtime. DATA is the data's fingerprint.
-//
-// The fingerprint is computed in the pass that computes the features. It is not computed again if the
-// data's files have the paths, sizes and modification times that a store of the recipe records.
-//
-// A file that is not a valid store counts as missing and is overwritten. Several programs may use one
-// folder at the same time.
-//
-// An interrupted run leaves its rows in RECIPE-STAMP.partial, where STAMP is a hash of the data's paths,
-// sizes and modification times. The next run with the same recipe and stamp computes the rest. Partial
-// files are removed after a week.
-//
-// If the folder cannot be read or written, rows come from the network, and Failed is called.
-type Cache struct {
-	Dir string
-	// Options are those that the datasets were opened with: labels depend on them.
-	Options dataset.Options
-	// ReadOnly takes what there is, and stores nothing.
-	ReadOnly bool
-	// Failed, if set, receives the error for which a pass goes on without the folder. What it had stored of
-	// the pass is removed by then.
-	Failed func(error)
-}
-
 const (
 	cacheExt   = ".rows"
 	partialExt = ".partial"

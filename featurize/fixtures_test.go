@@ -1,6 +1,7 @@
 package featurize
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"os"
@@ -88,6 +89,9 @@ func TestFixturesRun(t *testing.T) {
 					in = append(in, tensor.Tensor{Name: v.Name, Shape: x.Shape, Data: data})
 				}
 				rows, err := e.Run(t.Context(), in)
+				if err == nil && h.Steps > 0 {
+					rows, err = everyStep(t.Context(), e, in, rows)
+				}
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -133,4 +137,29 @@ func near(t *testing.T, name string, got []float32, want []float64, relative, ab
 			t.Fatalf("%s[%d] = %v, want %v", name, i, got[i], x)
 		}
 	}
+}
+
+// everyStep returns the rows of all steps of all examples, of a network that gives one at a time.
+func everyStep(ctx context.Context, e *Network, in []tensor.Tensor, first Results) (Results, error) {
+	n, steps := first.N, stepsIn(first.Steps[0])
+	all := Results{N: n * steps, Columns: make([][]float32, 2)}
+	one := make([]Results, steps)
+	for t := range steps {
+		one[t] = e.results(n, 1)
+		drawn := make([]int64, n)
+		for i := range drawn {
+			drawn[i] = int64(t + i*steps) // modulo their number
+		}
+		if err := e.infer(ctx, append(slices.Clip(in), e.stepInput(drawn)), one[t]); err != nil {
+			return Results{}, err
+		}
+	}
+	for i := range n {
+		for t := range steps {
+			for c := range all.Columns {
+				all.Columns[c] = append(all.Columns[c], examples(one[t].Columns[c], n, i, i+1)...)
+			}
+		}
+	}
+	return all, nil
 }

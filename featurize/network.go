@@ -40,6 +40,9 @@ type Config struct {
 	// Decoding says that the last two outputs of Model are those of text, see [head.Head.AddDecoding], which are in
 	// Results.Texts. It is taken from Head if that is set.
 	Decoding *head.Decoding
+	// Steps is the number of axes of steps that the outputs of Model have after that of the examples, see [head.Head].
+	// It is 0 if Head is set.
+	Steps int
 
 	Batch    int    // examples per inference; 0 chooses. A model with a fixed batch keeps it
 	Threads  int    // per inference; 0 is one per CPU
@@ -55,6 +58,8 @@ type Network struct {
 	outputs []output       // but for those of text
 	texts   bool           // there are two more outputs
 	reads   *head.Decoding // nil if there is no text, or it is not known how it is read
+	steps   int            // axes of steps in the outputs
+	mask    string         // the input that says which steps count, or ""
 	fixed   bool           // the graph accepts batches of exactly this size
 	chosen  bool           // the size was not asked for
 	batch   int
@@ -67,15 +72,12 @@ type cut struct {
 	// for cache keys
 	model, fixed, features, logits, kind, provider, runtime string
 	decoding                                                *head.Decoding
-}
 
-// input is one of the model's inputs and how it is filled.
-type input struct {
-	info onnx.ValueInfo
-	pipe *preprocess.Pipeline // its sizes may be open
+	// steps is the number of axes of the steps, one of which the network gives for each example; 0 without any.
+	// stepInput and stepShape are its names in the model.
+	steps                int
+	stepInput, stepShape string
 }
-
-func (in *input) typ() tensor.Type { return in.info.Type }
 
 // output is one of the model's outputs.
 type output struct {
@@ -94,7 +96,12 @@ type Results struct {
 	Doubles [][]float64
 	// Texts holds the texts of N lines, of a network that reads them; else nil.
 	Texts []Text
-	// Examples holds the positions, labels, targets and names of a dataset's examples; nil from Run.
+	// Steps holds the lengths of the axes of the N examples' steps, such as [T]; else nil. A network that is cut at its
+	// head gives one step of each example. Another gives all: the numbers of an example are then [T,width], or only the
+	// steps that count, for an example of a dataset.
+	Steps [][]int64
+	// Examples holds the positions, labels, targets and names of a dataset's examples, or of all of their steps; nil
+	// from Run.
 	Examples *rows.Batch
 }
 
@@ -197,7 +204,7 @@ func New(c Config) (*Network, error) {
 		w.cut = &cut{
 			d: h.Features, k: h.Logits, model: c.Model.SHA256(), fixed: c.Model.Metadata()[head.FixedKey],
 			features: h.FeaturesTensor, logits: h.LogitsTensor, kind: string(h.Kind), decoding: h.Decoding,
-			provider: cmp.Or(c.Provider, ort.CPU), runtime: runtime.Version,
+			provider: cmp.Or(c.Provider, ort.CPU), runtime: runtime.Version, steps: h.Steps,
 		}
 		w.texts, c.Decoding = h.Kind.Decodes(), h.Decoding
 		if w.texts && h.Decoding == nil {
@@ -208,8 +215,12 @@ func New(c Config) (*Network, error) {
 			return nil, err
 		}
 	}
+	w.steps, w.mask = c.Steps, head.MaskInput(c.Model)
 	w.texts, w.reads = w.texts || c.Decoding != nil, c.Decoding
 	w.infos = c.Model.Inputs()
+	if w.drawsSteps() {
+		w.infos, w.cut.stepInput = lastOf(w.infos)
+	}
 	if len(w.infos) == 0 {
 		return nil, errors.New("the model has no inputs that its logits depend on")
 	}
@@ -225,11 +236,14 @@ func New(c Config) (*Network, error) {
 	}
 	outputs := c.Model.Outputs()
 	numbers := outputs
+	if w.drawsSteps() {
+		numbers, w.cut.stepShape = lastOf(outputs)
+	}
 	if w.texts {
 		numbers = outputs[:len(outputs)-2]
 	}
 	for _, info := range numbers {
-		o, err := newOutput(info, c.Doubles)
+		o, err := newOutput(info, c.Doubles, c.Steps)
 		if err != nil {
 			return nil, err
 		}
@@ -250,7 +264,7 @@ func New(c Config) (*Network, error) {
 	}
 	w.session, err = ort.NewSession(ort.SessionConfig{
 		Graph: graph, Folder: folder,
-		Inputs:  names(w.infos),
+		Inputs:  names(c.Model.Inputs()),
 		Outputs: names(outputs),
 		Threads: c.Threads, Provider: c.Provider,
 	})
@@ -260,13 +274,19 @@ func New(c Config) (*Network, error) {
 	return w, nil
 }
 
-// newOutput reads the width of an output from its declaration.
-func newOutput(info onnx.ValueInfo, doubles bool) (output, error) {
+// lastOf returns infos without the last, and the name of that.
+func lastOf(infos []onnx.ValueInfo) (rest []onnx.ValueInfo, last string) {
+	end := len(infos) - 1
+	return infos[:end:end], infos[end].Name
+}
+
+// newOutput reads the width of an output, after the axes of the examples and steps, from its declaration.
+func newOutput(info onnx.ValueInfo, doubles bool, steps int) (output, error) {
 	o := output{name: info.Name, width: 1, double: doubles && info.Type == tensor.Float64}
-	if info.Type != tensor.Float32 && !o.double || len(info.Shape) == 0 || len(info.Shape) > 2 {
+	if info.Type != tensor.Float32 && !o.double || len(info.Shape) <= steps || len(info.Shape) > steps+2 {
 		return output{}, fmt.Errorf("output %q is %v, want float32 of shape [N] or [N,width]", info.Name, info)
 	}
-	for _, d := range info.Shape[1:] {
+	for _, d := range info.Shape[1+steps:] {
 		if d.Value <= 0 || d.Value > math.MaxInt32 {
 			return output{}, fmt.Errorf("output %q is %v, want a declared width", info.Name, info)
 		}
@@ -406,6 +426,12 @@ func (w *Network) mustBeCut(method string) *cut {
 	return w.cut
 }
 
+// HasSteps reports whether the model answers for each step of an example, see [Results.Steps].
+func (w *Network) HasSteps() bool { return w.steps > 0 || w.drawsSteps() }
+
+// MaskInput returns the name of the input that says which steps count, or "".
+func (w *Network) MaskInput() string { return w.mask }
+
 // Batch returns how many examples one inference takes.
 func (w *Network) Batch() int { return w.batch }
 
@@ -463,6 +489,9 @@ func (w *Network) Run(ctx context.Context, inputs []tensor.Tensor) (Results, err
 	if err != nil {
 		return Results{}, err
 	}
+	if w.steps > 0 {
+		return w.runSteps(ctx, inputs, n)
+	}
 	all := w.results(n, 1)
 	for first := 0; first < n; first += w.batch {
 		last := min(first+w.batch, n)
@@ -482,6 +511,9 @@ func (w *Network) results(n, passes int) Results {
 	r := Results{N: n, Columns: make([][]float32, len(w.outputs)), Doubles: make([][]float64, len(w.outputs))}
 	if w.texts {
 		r.Texts = make([]Text, n)
+	}
+	if w.drawsSteps() {
+		r.Steps = make([][]int64, n)
 	}
 	for i, o := range w.outputs {
 		if o.double {
@@ -512,6 +544,9 @@ func (w *Network) slice(r Results, first, last int) Results {
 	}
 	if r.Texts != nil {
 		part.Texts = r.Texts[first:last:last]
+	}
+	if r.Steps != nil {
+		part.Steps = r.Steps[first:last:last]
 	}
 	if r.Examples != nil {
 		part.Examples = r.Examples.Slice(first, last)
@@ -568,6 +603,7 @@ func (w *Network) infer(ctx context.Context, inputs []tensor.Tensor, r Results) 
 		r.copyFrom(full, i, 0, 0, r.N*o.width)
 	}
 	copy(r.Texts, full.Texts)
+	copy(r.Steps, full.Steps)
 	return nil
 }
 
@@ -582,6 +618,7 @@ func (w *Network) inferPasses(ctx context.Context, inputs []tensor.Tensor, r Res
 			return err
 		}
 		copy(r.Texts, one.Texts)
+		copy(r.Steps, one.Steps)
 		for c, o := range w.outputs {
 			for i := range r.N {
 				r.copyFrom(one, c, i*o.width, (i*passes+pass)*o.width, o.width)
@@ -604,7 +641,18 @@ func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Resul
 	if w.texts {
 		return w.inferText(ctx, inputs, into, r)
 	}
+	var shape []int64 // of the steps
+	if w.drawsSteps() {
+		shape = make([]int64, 1+w.cut.steps)
+		into = append(into, tensor.Tensor{Name: w.cut.stepShape, Shape: []int64{int64(len(shape))}, Data: shape})
+		if len(inputs) == len(w.inputs) { // the first step of each
+			inputs = append(slices.Clip(inputs), w.stepInput(make([]int64, r.N)))
+		}
+	}
 	err := w.session.RunInto(ctx, inputs, into)
+	if err == nil && w.drawsSteps() {
+		return w.stepsOf(r, shape)
+	}
 	if err == nil || ctx.Err() != nil || !aboutShapes.MatchString(err.Error()) {
 		return err
 	}

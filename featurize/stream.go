@@ -2,75 +2,16 @@ package featurize
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"runtime"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/synthetic"
 )
-
-// A pass is a pipeline of three stages, connected by channels:
-//
-//	reader ──task──▶ workers      prepare: decode and preprocess one example
-//	  └─────job────▶ inference    inferJob: wait for the job's tasks, run the network
-//	                   └──job──▶  Results: count, skip, yield
-//
-// A job is usually one batch. For a ragged dataset it is a window of examples (window.go), with one
-// part for every batch of examples of the same shape.
-
-// A job is consecutive examples on their way through the pipeline.
-type job struct {
-	reader  *reader
-	parts   []*part
-	records []record      // never grows beyond its capacity
-	pending atomic.Int32  // records being prepared, plus one until the job is complete
-	ready   chan struct{} // closed when pending is 0
-
-	results Results // of the records that could be read
-}
-
-// A part is the examples of a job that are inferred together: they have the same shapes.
-type part struct {
-	batch   batch
-	n       int // its examples that could be read
-	results Results
-}
-
-// A record is one record of a job. The worker that prepares it sets bad and err, which are read once
-// the job is ready.
-type record struct {
-	part     *part // nil for one that could not be read
-	row      int   // in the part
-	position int
-	label    int
-	text     string   // the label of a line of text
-	tags     []string // the labels of a sequence's steps
-	targets  []uint8
-	name     string
-	bad      string // why it is skipped
-	err      error  // why the stream ends
-}
-
-// A task is to prepare one record of a job.
-type task struct {
-	job     *job
-	record  *record
-	example dataset.Example
-}
-
-func (j *job) release() {
-	if j.pending.Add(-1) == 0 {
-		close(j.ready)
-	}
-}
 
 // Results runs the network over a dataset and yields its results in order, batch by batch, with their
 // examples. The caller owns a batch. While it is busy with one, later ones are read, decoded and
@@ -88,6 +29,9 @@ func (w *Network) Results(ctx context.Context, ds *dataset.Dataset, c StreamConf
 		panic("featurize: a cache keeps Rows, not Results")
 	}
 	c.check()
+	if w.steps > 0 && c.From > 0 {
+		panic("featurize: the results of all steps begin with the first example")
+	}
 	return func(yield func(Results, error) bool) {
 		want := c.selects(ds)
 		if want.all < 0 && c.Limit > 0 {
@@ -224,207 +168,6 @@ func (c *StreamConfig) count(j *job) error {
 	return nil
 }
 
-func send[T any](ctx context.Context, to chan<- T, v T) error {
-	select {
-	case to <- v:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// A reader gathers examples into jobs.
-type reader struct {
-	network   *Network
-	tasks     chan<- task
-	jobs      chan<- *job // in order
-	lenient   bool        // a value that does not fit the model makes its record bad, and is no error
-	synthetic bool        // replace examples by synthetic OOD images
-
-	ignoreLabels bool // those that do not suit what the network gives; else they are an error
-
-	job    *job
-	pipes  []*preprocess.Pipeline // one per input; nil while sizes are open
-	window *window                // nil if all examples have the sizes of the first
-}
-
-// read reads the selected examples of the dataset.
-func (r *reader) read(ctx context.Context, ds *dataset.Dataset, want selection) error {
-	from := r.network.lead(want, r.window != nil)
-	if err := ds.Skip(ctx, from); err != nil {
-		return err
-	}
-	next, taken, count := from, 0, want.before(want.to)-want.before(from)
-	for example, err := range ds.Between(ctx, from, want.to) {
-		at := next
-		next++
-		var bad *dataset.RecordError
-		if err != nil && !errors.As(err, &bad) {
-			return err
-		}
-		if !want.wants(at) {
-			continue
-		}
-		if r.window != nil {
-			if err := r.hold(ctx, &example, bad); err != nil {
-				return err
-			}
-			continue
-		}
-		if r.network.aligned(want) && at%rows.BlockSize == 0 {
-			if err := r.flush(ctx); err != nil {
-				return err
-			}
-		}
-		if r.job == nil {
-			r.job = r.newJob(max(1, min(r.network.batch, count-taken)))
-		}
-		taken++
-		if err := r.add(ctx, &example, bad); err != nil {
-			return err
-		}
-		if len(r.job.records) == cap(r.job.records) {
-			if err := r.flush(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	if r.window != nil {
-		return r.release(ctx)
-	}
-	return r.flush(ctx)
-}
-
-// aligned reports whether batches end where blocks do, because that is free: then an example is
-// batched with the same others wherever reading begins.
-func (w *Network) aligned(want selection) bool {
-	return want.limit == want.all && rows.BlockSize%w.batch == 0
-}
-
-// lead returns where to begin reading so that the examples from want.from on are batched as if reading
-// began at want.begin.
-func (w *Network) lead(want selection, window bool) int {
-	from, origin := want.from, want.begin
-	if window {
-		return max(origin, from-from%maxWindow)
-	}
-	if w.aligned(want) {
-		origin = max(origin, from-from%rows.BlockSize)
-	}
-	over := (want.before(from) - want.before(origin)) % w.batch
-	for at := want.before(from) - over; want.before(from) > at; {
-		from--
-	}
-	return from
-}
-
-// newJob returns a job with room for so many records.
-func (r *reader) newJob(records int) *job {
-	j := &job{reader: r, ready: make(chan struct{}), records: make([]record, 0, records)}
-	j.pending.Store(1)
-	return j
-}
-
-// record adds a record to the job.
-func (j *job) record(ex *dataset.Example, bad *dataset.RecordError) *record {
-	j.records = append(j.records, record{
-		position: ex.Index, label: ex.Label, text: ex.Text, tags: ex.Tags, targets: ex.Targets, name: ex.Name,
-	})
-	rec := &j.records[len(j.records)-1]
-	if bad != nil {
-		rec.bad = bad.Error()
-	}
-	return rec
-}
-
-// add adds a record to the job and sends it to the workers.
-func (r *reader) add(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {
-	j := r.job
-	if bad == nil && r.pipes == nil {
-		// The first readable example settles the sizes that the model leaves open.
-		err := ex.Decode()
-		if err == nil {
-			r.pipes, err = r.resolve(ex)
-		}
-		if err != nil && !errors.As(err, &bad) {
-			return err
-		}
-	}
-	rec := j.record(ex, bad)
-	if bad != nil {
-		return nil
-	}
-	if j.parts == nil {
-		b, err := newBatch(r.network.inputs, r.pipes, cap(j.records))
-		if err != nil {
-			return err
-		}
-		j.parts = []*part{{batch: b}}
-	}
-	rec.part, rec.row = j.parts[0], len(j.records)-1
-	return r.send(ctx, task{j, rec, *ex})
-}
-
-// resolve returns the pipelines for an example's sizes.
-func (r *reader) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
-	pipes, err := r.network.resolve(ex)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", ex.Name, err)
-	}
-	return pipes, nil
-}
-
-// send sends a record to the workers.
-func (r *reader) send(ctx context.Context, t task) error {
-	t.job.pending.Add(1)
-	if err := send(ctx, r.tasks, t); err != nil {
-		t.job.release()
-		return err
-	}
-	return nil
-}
-
-// flush sends the current job on to inference.
-func (r *reader) flush(ctx context.Context) error {
-	j := r.job
-	if j == nil {
-		return nil
-	}
-	r.job = nil
-	j.release()
-	return send(ctx, r.jobs, j)
-}
-
-// prepare decodes and preprocesses a record into its row of the batch.
-func (t *task) prepare() {
-	if err := t.example.Decode(); err != nil {
-		t.record.bad = err.Error()
-		return
-	}
-	if t.job.reader.synthetic {
-		if t.record.err = synthetic.Replace(&t.example); t.record.err != nil {
-			return
-		}
-	}
-	err := t.record.part.batch.set(t.record.row, &t.example)
-	if err == nil {
-		return
-	}
-	var shape *preprocess.ShapeError
-	var bad *dataset.RecordError
-	switch {
-	case errors.As(err, &bad):
-		t.record.bad = bad.Error()
-	case t.job.reader.lenient && !errors.As(err, &shape):
-		t.record.bad = fmt.Sprintf("%s: %v", t.example.Name, err)
-	default:
-		t.record.err = fmt.Errorf("%s: %w", t.example.Name, err)
-	}
-}
-
 // inferJob runs the network, passes times, on the records of a job that could be read.
 func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 	x := &rows.Batch{}
@@ -440,10 +183,14 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		r.part.batch.move(r.part.n, r.row)
 		r.row = r.part.n
 		r.part.n++
+		r.part.steps = append(r.part.steps, int64(r.steps.drawn))
 		x.Positions, x.Labels, x.Names = append(x.Positions, r.position), append(x.Labels, r.label), append(x.Names,
 			r.name)
 		x.Targets = append(x.Targets, r.targets...)
 		x.N++
+	}
+	if w.steps > 0 {
+		return w.inferSteps(ctx, j)
 	}
 	j.results = w.results(x.N, passes)
 	j.results.Examples = x
@@ -454,22 +201,34 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		if p.results = j.results; len(j.parts) > 1 {
 			p.results = w.results(p.n, passes)
 		}
-		if err := w.inferPasses(ctx, p.batch.tensors(p.n), p.results, passes); err != nil {
-			if len(j.parts) > 1 && ctx.Err() == nil { // the shape may be what is wrong
-				first := slices.IndexFunc(j.records, func(r record) bool { return r.part == p && r.bad == "" })
-				err = fmt.Errorf("%s and those of its shape: %w", j.records[first].name, err)
-			}
-			return err
+		inputs := p.batch.tensors(p.n)
+		if w.drawsSteps() {
+			inputs = append(inputs, w.stepInput(p.steps))
+		}
+		if err := w.inferPasses(ctx, inputs, p.results, passes); err != nil {
+			return p.failed(ctx, j, err)
 		}
 		p.batch = nil
 	}
 	if len(j.parts) > 1 {
 		w.gather(j, passes)
 	}
+	if w.drawsSteps() {
+		return j.checkSteps()
+	}
 	if w.reads != nil {
 		return w.labelTexts(j)
 	}
 	return nil
+}
+
+// failed names an example of a part that the network failed on, where others have other shapes.
+func (p *part) failed(ctx context.Context, j *job, err error) error {
+	if len(j.parts) > 1 && ctx.Err() == nil { // the shape may be what is wrong
+		first := slices.IndexFunc(j.records, func(r record) bool { return r.part == p && r.bad == "" })
+		err = fmt.Errorf("%s and those of its shape: %w", j.records[first].name, err)
+	}
+	return err
 }
 
 // labelTexts keeps what was read in each example, and labels it by whether that is right.
@@ -508,9 +267,15 @@ func (w *Network) gather(j *job, passes int) {
 	}
 	to := 0
 	for _, r := range j.records {
-		if r.bad == "" && w.texts {
-			j.results.Texts[to] = r.part.results.Texts[r.row]
-			to++
+		if r.bad != "" {
+			continue
 		}
+		if w.texts {
+			j.results.Texts[to] = r.part.results.Texts[r.row]
+		}
+		if w.drawsSteps() {
+			j.results.Steps[to] = r.part.results.Steps[r.row]
+		}
+		to++
 	}
 }

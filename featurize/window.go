@@ -6,43 +6,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/preprocess"
 )
-
-const (
-	// windowBatches is how many batches of examples are sorted by shape at a time: enough for common
-	// shapes to fill some.
-	windowBatches = 32
-	// maxWindow and windowElements bound the examples in a window, and their numbers. A window ends
-	// before each multiple of maxWindow.
-	maxWindow      = 4096
-	windowElements = 2_000_000
-	// maxShapes bounds the shapes whose pipelines are kept.
-	maxShapes = 4096
-)
-
-// A window is consecutive examples of different shapes, held until there are enough to run those of
-// the same shape together.
-type window struct {
-	most     int // examples
-	held     []held
-	elements int
-	shapes   map[string][]*preprocess.Pipeline
-	key      []byte
-}
-
-// held is one example of a window.
-type held struct {
-	example dataset.Example
-	bad     *dataset.RecordError
-	pipes   []*preprocess.Pipeline // nil if bad
-	shape   string                 // key of the pipes
-}
-
-func newWindow(w *Network) *window {
-	return &window{most: max(w.batch, min(windowBatches*w.batch, maxWindow)),
-		shapes: map[string][]*preprocess.Pipeline{}}
-}
 
 // hold adds an example to the window, and releases it when it is full.
 func (r *reader) hold(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {

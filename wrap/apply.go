@@ -8,7 +8,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/layer"
-	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
@@ -64,7 +63,8 @@ func (p *Predictor) Outputs(o Override) []onnx.ValueInfo {
 	}
 	shape := slices.Clone(outputs[fuse.Probabilities].Shape)
 	if d.Abstains() {
-		outputs = append(outputs, onnx.ValueInfo{Name: abstainOutput, Type: tensor.Bool, Shape: shape[:1:1]})
+		axes := 1 + p.steps()
+		outputs = append(outputs, onnx.ValueInfo{Name: abstainOutput, Type: tensor.Bool, Shape: shape[:axes:axes]})
 	}
 	if d.Set != nil {
 		outputs = append(outputs, onnx.ValueInfo{Name: setOutput, Type: tensor.Bool, Shape: shape})
@@ -84,7 +84,8 @@ func (p *Predictor) Apply(outputs []Tensor, o Override) (r Results, err error) {
 		r.Outputs[fuse.Probabilities] = probabilitiesOf(outputs[fuse.Probabilities], r.Predictions)
 	}
 	for _, info := range p.Outputs(o)[len(outputs):] {
-		r.Outputs = append(r.Outputs, decisionOf(info, r.Predictions))
+		shape := outputs[fuse.Probabilities].Shape[:1+p.steps()]
+		r.Outputs = append(r.Outputs, decisionOf(info, shape, r.Predictions))
 	}
 	return r, nil
 }
@@ -126,7 +127,7 @@ func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &rows.Batch{N: n}
+	x := stepsOf(outputs[fuse.Probabilities], p.steps(), n)
 	if !other {
 		return p.predictions(outputs, nil, o.decisions(p.head, m.Decisions, false), x).all()
 	}
@@ -150,8 +151,8 @@ func (p *Predictor) apply(outputs []Tensor, o Override) ([]Prediction, error) {
 }
 
 // decisionOf returns the decisions of predictions as the output abstain or prediction_set that info describes.
-func decisionOf(info onnx.ValueInfo, predictions []Prediction) Tensor {
-	t := Tensor{Name: info.Name, Shape: []int64{int64(len(predictions))}}
+func decisionOf(info onnx.ValueInfo, shape []int64, predictions []Prediction) Tensor {
+	t := Tensor{Name: info.Name, Shape: slices.Clone(shape)}
 	if info.Name == abstainOutput {
 		abstain := make([]bool, len(predictions))
 		for i, one := range predictions {
@@ -160,7 +161,7 @@ func decisionOf(info onnx.ValueInfo, predictions []Prediction) Tensor {
 		t.Data = abstain
 		return t
 	}
-	c := int(info.Shape[1].Value)
+	c := int(info.Shape[len(shape)].Value)
 	set := make([]bool, len(predictions)*c)
 	for i, one := range predictions {
 		for _, k := range one.PredictionSet {

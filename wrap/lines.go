@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (p *Predictor) readLines(ctx context.Context, r io.Reader) <-chan line {
 	kind := p.bundle.Manifest.Head.Kind
 	options := dataset.Options{
 		LabelClasses: p.Classes(), Classes: p.head.Classes(), MultiLabel: p.head.MultiLabel(),
-		Texts: kind == head.CTC, Tags: kind == head.Tags,
+		Texts: kind == head.CTC, Tags: kind == head.Tags, Steps: p.network.HasSteps(),
 		IgnoreUnknownLabels: true, Unlabelled: p.unlabelled, Inputs: p.network.InputNames(),
 	}
 	read := make(chan line)
@@ -132,7 +133,7 @@ func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(P
 	}
 	at := 0
 	for _, l := range lines {
-		var one Prediction
+		all := make([]Prediction, 1)
 		var bad *dataset.RecordError
 		err := l.err
 		switch {
@@ -143,30 +144,35 @@ func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(P
 			return false
 		default:
 			if err = errs[at]; err == nil {
-				one, err = p.predictLine(results[at], &l.example)
+				all, err = p.predictLine(results[at], &l.example)
 			}
 			if err != nil {
-				one, err = Prediction{}, &RecordError{l.example.Name, err}
+				all, err = make([]Prediction, 1), &RecordError{l.example.Name, err}
 			}
 			at++
 		}
-		if !yield(one, err) {
-			return false
+		for _, one := range all {
+			if !yield(one, err) {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// predictLine makes the prediction of one example.
-func (p *Predictor) predictLine(r featurize.Results, e *dataset.Example) (Prediction, error) {
+// predictLine makes the prediction of one example, or those of its steps.
+func (p *Predictor) predictLine(r featurize.Results, e *dataset.Example) ([]Prediction, error) {
 	b := &rows.Batch{N: 1, Labels: []int{e.Label}, Targets: e.Targets, Names: []string{e.Name}}
 	if p.decoding != nil && e.Label >= 0 {
 		reading, err := r.Texts[0].Reading(p.decoding, e)
 		if err != nil {
-			return Prediction{}, err
+			return nil, err
 		}
 		b.Labels[0] = reading.Label()
 	}
-	one := p.predictions(p.tensors(r), nil, p.bundle.Manifest.Decisions, b)
-	return one.predictions[0], one.errs[0]
+	if p.steps() > 0 {
+		b = r.Examples
+	}
+	all := p.predictions(p.tensors(r), nil, p.bundle.Manifest.Decisions, b)
+	return all.predictions, cmp.Or(all.errs...)
 }

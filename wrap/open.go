@@ -105,7 +105,7 @@ func open(ctx context.Context, read reader, o Options) (*Predictor, error) {
 	}
 	run := attach.RunConfig(o.Runtime.Provider, o.Runtime.Threads, o.Runtime.Batch)
 	err = a.Run(o.Preprocess, run, func(c featurize.Config) (err error) {
-		c.Model, c.Doubles, c.Decoding = fused, true, p.decoding
+		c.Model, c.Doubles, c.Decoding, c.Steps = fused, true, p.decoding, small.Manifest.Head.Steps
 		p.network, err = featurize.New(c)
 		return err
 	})

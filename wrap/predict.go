@@ -38,7 +38,10 @@ func (p *Predictor) tensors(r featurize.Results) []Tensor {
 	}
 	for i, info := range numbers {
 		out[i] = Tensor{Name: info.Name, Shape: []int64{int64(r.N)}}
-		for _, d := range info.Shape[1:] {
+		if len(r.Steps) > 0 {
+			out[i].Shape = append(out[i].Shape, r.Steps[0]...)
+		}
+		for _, d := range info.Shape[1+p.steps():] {
 			out[i].Shape = append(out[i].Shape, d.Value)
 		}
 		if out[i].Data = r.Columns[i]; r.Doubles[i] != nil {
@@ -48,7 +51,8 @@ func (p *Predictor) tensors(r featurize.Results) []Tensor {
 	return out
 }
 
-// Predict evaluates model inputs, as Run takes them.
+// Predict evaluates model inputs, as Run takes them. It returns a prediction for each example or, for a model that
+// answers for each step, for each step of each example.
 func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction, error) {
 	outputs, err := p.Run(ctx, inputs)
 	if err != nil {

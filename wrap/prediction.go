@@ -31,6 +31,7 @@ type Tag struct {
 // Prediction is the result for one example.
 type Prediction struct {
 	Input      string  `json:"input,omitempty"` // name of the record, if it has one
+	Step       *int    `json:"step,omitempty"`  // of the record, for a model that answers for each of its steps; else nil
 	Label      *int    `json:"label"`           // the record's own label; null if it has none
 	Class      int     `json:"class"`           // the most probable
 	ClassName  string  `json:"class_name,omitempty"`
@@ -246,6 +247,9 @@ func (p *Predictor) completed(
 	one.decide(decisions, names)
 	if x.Names != nil || x.From != "" {
 		one.Input = x.Name(i)
+	}
+	if x.Steps != nil {
+		one.Step = &x.Steps[i]
 	}
 	if x.Labels != nil && x.Labels[i] >= 0 {
 		one.Label = &x.Labels[i]

@@ -82,6 +82,9 @@ func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 			return nil, err
 		}
 	}
+	if h.Steps != want.Steps {
+		return nil, fmt.Errorf("the model's head has %d axes of steps, want %d as calibrated: give the calibrated model", h.Steps, want.Steps)
+	}
 	if got, want := h.Head, want.Head; got != want {
 		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, want %d, %d, %t and %s as calibrated: give the calibrated model",
 			got.Features, got.Logits, got.Bias, got.Link, want.Features, want.Logits, want.Bias, want.Link)
@@ -94,6 +97,7 @@ func Describe(h *head.Head) bundle.Head {
 	return bundle.Head{
 		Op: h.Op, Node: h.Node, FeaturesTensor: h.FeaturesTensor, LogitsTensor: h.LogitsTensor,
 		Head: h.Head, Tail: h.Tail, Approximation: h.Approximation, Kind: h.Kind, Decoding: h.Decoding,
+		Steps: h.Steps,
 	}
 }
 

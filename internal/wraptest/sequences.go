@@ -101,6 +101,22 @@ func Tagger() onnxtest.Recogniser {
 	return onnxtest.Recogniser{Opset: 17, Symbols: len(TagNames), Type: tensor.Float32, Softmax: true, Mask: true}
 }
 
+// StepTagger is the same with a linear layer, so that each step has a posterior.
+func StepTagger() onnxtest.Recogniser {
+	r := Tagger()
+	r.Layer = true
+	return r
+}
+
+// StepConfig calibrates each step of a tagger.
+func StepConfig(t testing.TB, r onnxtest.Recogniser) calibration.Config {
+	t.Helper()
+	c := TagConfig(t, r)
+	c.Head.Kind = head.Linear
+	c.Train = Write(t, t.TempDir(), "train.jsonl", JSONSequences(Sequences(40, 600, 0)))
+	return c
+}
+
 // TagConfig calibrates a tagger.
 func TagConfig(t testing.TB, r onnxtest.Recogniser) calibration.Config {
 	t.Helper()

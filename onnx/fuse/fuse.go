@@ -113,13 +113,17 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	own := !mf.Alone && f.hasLogits(h)
 	rename := map[string]string{}
 	outputs := f.outputs(h, own, rename)
+	given := outputs
+	if h.Steps > 0 {
+		outputs = f.rowsOf(outputs)
+	}
 	logits := outputs[Logits].Name
 	switch {
 	case h.Kind.Decodes():
 		made, text, numbers := h.AddDecoding(f.Builder)
 		f.result(made, logits)
 		f.texts(outputs, text, numbers, h.Decoding)
-	case !own:
+	case !own || h.Steps > 0:
 		f.result(h.AddLogits(f.Builder), logits)
 	}
 	terms := newTerms(f, phi, logits)
@@ -133,6 +137,10 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	terms.margin = f.probabilities(logits, variance, outputs[Probabilities].Name)
 	f.scores(terms, outputs[FirstScore(h.Head):])
 	f.decide(outputs)
+	if h.Steps > 0 {
+		f.spread(outputs, given, h.AddStepShape(f.Builder), own)
+		outputs = given
+	}
 	if f.err != nil {
 		return nil, nil, f.err
 	}
@@ -315,7 +323,7 @@ func (f *fuser) hasLogits(h *head.Head) bool {
 		func(v *onnxpb.ValueInfo) bool {
 			info := onnx.InfoOf(v)
 			return info.Name == h.LogitsTensor && info.Type == tensor.Float32 &&
-				(h.LogitsAreRows() || len(info.Shape) == 2)
+				(h.LogitsAreRows() || len(info.Shape) == 2 || h.ClassesLast())
 		})
 }
 

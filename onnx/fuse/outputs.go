@@ -12,7 +12,8 @@ import (
 )
 
 // Indices in [Outputs]; from Scores on there are those of [MeanField.Scores], in their order. N is the number of
-// examples, K of logits, C of classes.
+// examples, K of logits, C of classes. A head with steps gives each of these for each step: [N,T,C] or [N,H,W,C], where
+// others give [N,C].
 const (
 	// [N,C] with C = K, or 2 for a single logit with Sigmoid; several sigmoids need not sum to 1
 	Probabilities = iota
@@ -54,6 +55,9 @@ func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Output
 	var all Outputs
 	add := func(key string, typ tensor.Type, dims ...int64) {
 		info := onnx.ValueInfo{Type: typ, Shape: []onnx.Dim{{Value: -1}}}
+		for range h.Steps {
+			info.Shape = append(info.Shape, onnx.Dim{Value: -1})
+		}
 		for _, d := range dims {
 			info.Shape = append(info.Shape, onnx.Dim{Value: d})
 		}

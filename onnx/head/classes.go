@@ -41,6 +41,12 @@ func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string)
 	if k := before.Dims[before.class]; merges(before, after, 1) && (after.Dims[1] == k || after.Dims[1] < 0) {
 		return 1, ""
 	}
+	if !before.rows() && keepsSteps(before, after) {
+		if before.class == 1 && !before.merged {
+			return 1, ""
+		}
+		return len(after.Dims) - 1, ""
+	}
 	if !before.rows() && !(before.class == 0 && len(before.Dims) == 1) {
 		return noClass, fmt.Sprintf("%s flattens %v, which is not one row of logits for each example",
 			c.Node.Describe(), before)
@@ -61,6 +67,19 @@ func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string)
 		}
 	}
 	return noClass, ""
+}
+
+// keepsSteps reports whether a reshape of logits for each step keeps the rows of the steps and their order: the classes
+// stay on the last axis, or stay behind the examples and before the steps.
+func keepsSteps(before *flow, after *graph.Value) bool {
+	k, last, rank := before.Dims[before.class], len(before.Dims)-1, len(after.Dims)
+	switch {
+	case rank < 3 || before.class < 1:
+		return false
+	case before.class == last:
+		return after.Dims[rank-1] == k
+	}
+	return before.class == 1 && after.Dims[1] == k
 }
 
 func squeezeClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {

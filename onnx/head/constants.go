@@ -126,6 +126,6 @@ func scaleAll(p *passage) error {
 		p.selection = append(p.selection, &onnxpb.Node{OpType: &op, Name: n.Name, Input: []string{"", h.factor.varying},
 			Output: []string{"scaled"}})
 	}
-	t.logits = ""
+	t.forget()
 	return nil
 }

@@ -151,8 +151,8 @@ func (h *Head) Read(d Decoding) (*Head, error) {
 	if d.Tags() != (h.Kind == Tags) {
 		return nil, fmt.Errorf("a decoding with the blank %d for %s %s", d.Blank, option.Kind, h.Kind)
 	}
-	if d.Mask != "" && d.Mask != h.StepsMask() {
-		return nil, fmt.Errorf("decoding.mask is %.70q, want the model's %q", d.Mask, h.StepsMask())
+	if mask := MaskInput(h.model); d.Mask != "" && d.Mask != mask {
+		return nil, fmt.Errorf("decoding.mask is %.70q, want the model's %q", d.Mask, mask)
 	}
 	as := *h
 	as.Decoding, as.Evidence = &d, slices.Clone(h.Evidence)
@@ -161,11 +161,11 @@ func (h *Head) Read(d Decoding) (*Head, error) {
 	return &as, nil
 }
 
-// StepsMask returns the name of the input that says which steps are no padding, as exports of Hugging Face have it, or
-// "".
-func (h *Head) StepsMask() string {
+// MaskInput returns the name of the input of a model that says which steps are no padding, as exports of Hugging Face
+// have it, or "".
+func MaskInput(m *onnx.Model) string {
 	const name = "attention_mask"
-	for _, in := range h.model.Inputs() {
+	for _, in := range m.Inputs() {
 		if in.Name == name && len(in.Shape) == 2 {
 			switch in.Type { // of floating-point numbers 0 may say either
 			case tensor.Int64, tensor.Int32, tensor.Bool:

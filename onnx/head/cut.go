@@ -34,6 +34,9 @@ func Cut(m *onnx.Model, h *Head) (*onnx.Model, error) {
 func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 	b := build.New(m)
 	var outputs []*onnxpb.ValueInfo
+	if h.Steps > 0 {
+		return h.cutSteps(b)
+	}
 	if lowest.Features > 0 {
 		outputs = append(outputs, onnxpb.TensorInfo(lowest.AddFeatures(b), tensor.Float32, -1, int64(lowest.Features)))
 	}
@@ -51,11 +54,31 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 	return cut, nil
 }
 
+// cutSteps returns a model that gives the features and logits of one step of each example.
+func (h *Head) cutSteps(b *build.Builder) (*onnx.Model, error) {
+	step := b.Names.Fresh(CutStep)
+	b.Inputs = append(b.Inputs, onnxpb.TensorInfo(step, tensor.Int64, -1))
+	rows := selectSteps(b, step, []string{h.AddFeatures(b), h.AddLogits(b)}, []string{CutFeatures, CutLogits})
+	cut, err := b.Build(
+		onnxpb.TensorInfo(rows[0], tensor.Float32, -1, int64(h.Features)),
+		onnxpb.TensorInfo(rows[1], tensor.Float32, -1, int64(h.Logits)),
+		onnxpb.TensorInfo(h.AddStepShape(b), tensor.Int64, int64(h.Steps)+1))
+	if err != nil {
+		return nil, fmt.Errorf("cutting the model: %w", err)
+	}
+	return cut, nil
+}
+
 // Of reports whether the head was found in m.
 func (h *Head) Of(m *onnx.Model) bool { return h.model == m }
 
 // LogitsAreRows reports whether the tensor Logits is known to have rank 2.
 func (h *Head) LogitsAreRows() bool { return len(h.logitsValue.Dims) == 2 }
+
+// ClassesLast reports whether the tensor of the logits of a head with steps is [N,T,K] or [N,H,W,K].
+func (h *Head) ClassesLast() bool {
+	return h.Steps > 0 && !h.layout.merged && h.layout.class == len(h.logitsValue.Dims)-1
+}
 
 // AddLogits appends operators that turn the logits into rows [N,K] of float32, and returns the name
 // of the result.
@@ -67,6 +90,10 @@ func (h *Head) AddLogits(b *build.Builder) string {
 	if h.Nonlinear {
 		return h.addNonlinear(b)
 	}
+	if h.Steps > 0 {
+		x := b.Take(h.LogitsTensor)
+		return stepRows(b, x, h.logitsValue.Type, len(h.logitsValue.Dims), h.layout.class, h.Logits, CutLogits)
+	}
 	return b.Rows(b.Take(h.LogitsTensor), h.logitsValue.Type, CutLogits)
 }
 
@@ -75,6 +102,10 @@ func (h *Head) AddLogits(b *build.Builder) string {
 func (h *Head) AddFeatures(b *build.Builder) string {
 	if h.Missing {
 		return h.addMissing(b, h.affine.shares[0].add(b, CutFeatures+"_given"), CutFeatures)
+	}
+	if h.Steps > 0 {
+		s := h.affine.shares[0]
+		return stepRows(b, s.selected(b), s.known.Type, h.layout.rank, h.layout.features, h.Features, CutFeatures)
 	}
 	if len(h.affine.shares) == 1 {
 		return h.affine.shares[0].add(b, CutFeatures)
@@ -92,6 +123,15 @@ func (h *Head) AddFeatures(b *build.Builder) string {
 
 // add appends operators that turn the features of one layer into rows.
 func (s *share) add(b *build.Builder, name string) string {
+	cur := s.selected(b)
+	if s.transposed {
+		cur = b.Add("Transpose", cur, "mfgs_transposed", onnxpb.IntsAttribute("perm", 1, 0))
+	}
+	return b.Rows(cur, s.known.Type, name)
+}
+
+// selected appends the operators that commute with the layer, on the features.
+func (s *share) selected(b *build.Builder) string {
 	cur := b.Take(s.features)
 	for _, n := range s.selection {
 		n = onnxpb.Shallow(n)
@@ -105,10 +145,7 @@ func (s *share) add(b *build.Builder, name string) string {
 		n.Name = proto.String(cur)
 		b.Nodes = append(b.Nodes, n)
 	}
-	if s.transposed {
-		cur = b.Add("Transpose", cur, "mfgs_transposed", onnxpb.IntsAttribute("perm", 1, 0))
-	}
-	return b.Rows(cur, s.known.Type, name)
+	return cur
 }
 
 // OnlyLogits returns a model with one output, the head's logits [N,K] as float32, without the

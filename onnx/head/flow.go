@@ -50,6 +50,7 @@ type trail struct {
 	logits     string         // the last tensor that held the logits as rows
 	found      graph.Value    // its shape and type
 	moved      []*onnxpb.Node // reshaping steps since the layer, which features would have to pass too
+	spread     spread         // the last tensor that held logits for each step of an example
 	pastLogits bool           // the current tensor comes after the logits
 	picked     bool           // the best class has been picked
 	link       layer.Link
@@ -117,7 +118,16 @@ func (t *trail) arrive(name string) {
 	if !t.pastLogits && number && t.at.rows() && (t.logits == "" || len(t.at.Dims) == 2) {
 		t.logits, t.found = name, t.at.Value
 	}
+	if !t.pastLogits && number && t.at.class > 0 && !t.at.rows() {
+		t.spread.name, t.spread.at = name, t.at
+	}
+	if t.spread.selected {
+		t.spread = spread{name: t.spread.name, at: t.spread.at, rank: len(t.at.Dims), features: t.at.class}
+	}
 }
+
+// forget records that earlier tensors hold other numbers than the logits.
+func (t *trail) forget() { t.logits, t.spread.name = "", "" }
 
 // selectBy moves a pooling or selecting operator from the logits to the features.
 func (t *trail) selectBy(n *onnxpb.Node) error {
@@ -137,7 +147,8 @@ func (t *trail) selectBy(n *onnxpb.Node) error {
 	}
 	p.selection = append(append(p.selection, t.moved...), n)
 	t.moved = nil
-	t.logits = ""
+	t.forget()
+	t.spread.selected = true
 	return nil
 }
 
@@ -158,4 +169,26 @@ func (t *trail) classes() int {
 		return int(t.at.Dims[c])
 	}
 	return t.k
+}
+
+// A spread is a tensor with logits for each step of an example, such as [N,T,K] of a sequence or [N,K,H,W] of a map,
+// and how the features of the steps lie.
+type spread struct {
+	name     string
+	at       flow
+	rank     int          // of the features
+	features int          // the axis of their numbers, after turned
+	turned   *onnxpb.Node // a Transpose that the features must pass too
+	moved    bool         // the logits were moved without a change of the order of the steps
+	broken   *onnxpb.Node // what brought the steps into an order that the features do not have
+	selected bool         // an operator was moved to the features, which lie as the logits do after it
+}
+
+// A layout says how the logits and features of the steps lie.
+type layout struct {
+	steps    int  // the number of their axes; 0 for a head with one row for each example
+	class    int  // the axis of the classes
+	rank     int  // of the features
+	features int  // the axis of their numbers
+	merged   bool // the first axis is that of all steps of all examples
 }

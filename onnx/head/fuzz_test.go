@@ -158,7 +158,7 @@ func unread(t *testing.T, m *onnx.Model, h *Head, edits []byte) {
 		d.Blank = slices.Index(d.Alphabet, "")
 	}
 	if h.Kind == Tags {
-		d.Blank, d.Mask = -1, h.StepsMask()
+		d.Blank, d.Mask = -1, MaskInput(m)
 		d.Alphabet = slices.DeleteFunc(d.Alphabet, func(s string) bool { return s == "" })
 		d.SkipFirst, d.SkipLast = len(edits)%3, len(edits)%2
 	}

@@ -35,6 +35,10 @@ type Head struct {
 	layer.Head
 	// Decoding is how steps are read, for the kinds [CTC] and [Tags]; nil before it is known, see [Head.Read].
 	Decoding *Decoding `json:"decoding,omitempty"`
+	// Steps is the number of axes of steps of a head with logits for each step of an example: 1 for sequences, such as
+	// the tokens of a sentence, [N,T,K], and 2 for maps, such as the pixels of an image, [N,K,H,W]. It is 0 for one row
+	// of logits for each example.
+	Steps int `json:"steps,omitempty"`
 	// Tail lists the types of the operators between the layer, with its bias, and the output.
 	Tail []string `json:"tail"`
 	// Evidence says in sentences what was found, for people to check.
@@ -61,6 +65,7 @@ type Head struct {
 	linked      bool        // the model computes probabilities from the logits
 	scores      bool        // and the operator outputs them in another form
 	logitsValue graph.Value // shape and type of the logits
+	layout      layout      // of steps
 
 	// Of a head without a linear layer: the numbers of an example in LogitsTensor, and the names of n classes.
 	width int
@@ -217,6 +222,9 @@ func (f *finder) choose(output string) (*Head, error) {
 		return nil, cmp.Or(first, err)
 	}
 	heads = f.last(heads)
+	if one := slices.DeleteFunc(slices.Clone(heads), func(h *Head) bool { return h.Steps > 0 }); len(one) > 0 {
+		heads = one // an answer for each example comes before one for each step
+	}
 	best := slices.MaxFunc(heads, func(a, b *Head) int { return a.purpose() - b.purpose() }) // the first of equals
 	var others []string
 	for _, h := range heads {
@@ -343,7 +351,7 @@ func (f *finder) candidates(at *onnxpb.Node) []*Head {
 			f.sums = 0
 			for _, name := range slices.Backward(path) {
 				h, err := f.trace(name)
-				if err != nil {
+				if err != nil || h.Steps > 0 {
 					continue
 				}
 				if !slices.ContainsFunc(heads, func(o *Head) bool {
@@ -371,6 +379,10 @@ func (f *finder) weighs(n *onnxpb.Node) bool {
 // finish builds the head that a trail has led to.
 func (f *finder) finish(t *trail, start string) (*Head, error) {
 	first := t.nodes[0]
+	lies, err := f.steps(t)
+	if err != nil {
+		return nil, err
+	}
 	if t.logits == "" {
 		return nil, graph.RefuseAt(first, "%s gives %v after %s, not one row of %d logits for each example",
 			f.describe(first), &t.at, start, t.k)
@@ -380,6 +392,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 		Tail: append([]string{}, t.tail...), Rounding: t.rounding, Low: t.low, High: t.high,
 		after: t.after, normalised: t.normalised, columns: t.columns,
 		model: f.m, affine: t.affine, linked: t.link != "", picked: t.picked, logitsValue: t.found,
+		Steps: lies.steps, layout: lies,
 	}
 	if t.approximated {
 		h.Approximation = IgnoreRelu
@@ -395,6 +408,9 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	}
 	h.scores = slices.ContainsFunc(t.nodes, f.givesScores)
 	h.Evidence = f.evidence(h, t)
+	if h.Steps > 0 {
+		h.Evidence = append(h.Evidence, h.stepsEvidence())
+	}
 	var source string
 	h.Link, source = f.linkOf(h)
 	h.Evidence = append(h.Evidence, source)
@@ -490,14 +506,18 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank,
 			p.terms[0].weight.name)
 	}
-	form := fmt.Sprintf("= features [N,%d] · Wᵀ", h.Features)
+	rows := "N"
+	if h.Steps > 0 {
+		rows = "N·T"
+	}
+	form := fmt.Sprintf("= features [%s,%d] · Wᵀ", rows, h.Features)
 	if h.Approximation != "" {
 		form = "≈" + strings.TrimPrefix(form, "=")
 	}
 	if h.Bias {
 		form += " + b"
 	}
-	say("logits %q [N,%d] %s", h.LogitsTensor, h.Logits, form)
+	say("logits %q [%s,%d] %s", h.LogitsTensor, rows, h.Logits, form)
 	if len(t.shares) > 1 {
 		say("the logits add up %d linear layers, taken as one on the features of all", len(t.shares))
 	}

@@ -33,6 +33,7 @@ type golden struct {
 		Bias                       bool
 		Tail                       []string
 		Labels                     []string
+		Steps                      int
 	}
 	Examples    int
 	Phi, Logits []float64
@@ -92,7 +93,7 @@ func TestFindHead(t *testing.T) {
 			got := want
 			got.Op, got.Features, got.Logits, got.Link = h.Op, h.FeaturesTensor, h.LogitsTensor, string(h.Link)
 			got.FeatureDim, got.Classes, got.Bias, got.Tail = h.Features, h.Logits, h.Bias, h.Tail
-			got.Labels = h.Labels
+			got.Labels, got.Steps = h.Labels, h.Steps
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
@@ -220,7 +221,14 @@ func checkCut(t *testing.T, m *onnx.Model, h *head.Head, o head.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := c.Outputs()
+	out, in := c.Outputs(), c.Inputs()
+	if h.Steps > 0 {
+		last := len(in) - 1
+		if len(out) != 3 || out[2].String() != fmt.Sprintf("[%d] int64", h.Steps+1) || in[last].String() != "[?] int64" {
+			t.Fatalf("cut model has inputs %v and outputs %v, want one more of each, for the steps", in, out)
+		}
+		out, in = out[:2], in[:last]
+	}
 	if len(out) != 2 {
 		t.Fatalf("cut model has %d outputs, want 2", len(out))
 	}
@@ -233,8 +241,8 @@ func checkCut(t *testing.T, m *onnx.Model, h *head.Head, o head.Options) {
 			t.Errorf("cut model has output %s %v, want %s [?,%d] float32", out[i].Name, out[i], want.name, want.dim)
 		}
 	}
-	if !reflect.DeepEqual(c.Inputs(), m.Inputs()) {
-		t.Errorf("cut model has inputs %v, want %v", c.Inputs(), m.Inputs())
+	if !reflect.DeepEqual(in, m.Inputs()) {
+		t.Errorf("cut model has inputs %v, want %v", in, m.Inputs())
 	}
 	b, err := c.Bytes()
 	if err != nil {
@@ -243,6 +251,9 @@ func checkCut(t *testing.T, m *onnx.Model, h *head.Head, o head.Options) {
 	again, err := onnx.Parse("again", b)
 	if err != nil {
 		t.Fatalf("the cut model cannot be read: %v", err)
+	}
+	if h.Steps > 0 {
+		return // the selection of a step is not part of a head
 	}
 	h2, err := head.Find(again, head.Options{Output: out[1].Name, Approximate: o.Approximate, Link: h.Link})
 	if err != nil {

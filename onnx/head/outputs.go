@@ -19,19 +19,33 @@ type Output struct {
 	Integer bool     // it holds integers, such as the predicted class
 	Coarse  bool     // between logits and output, numbers are rounded more coarsely than to float32
 	Ops     []string // the types of the operators in between, sorted; none if the output is the logits
+
+	// Of a head with steps: the lengths of the output's axes, and the one of the classes, noClass if there is none.
+	dims  []int64
+	class int
 }
 
 // WithOutputs returns a model whose outputs are the head's logits [N,K], followed by the model's own
 // outputs that are computed from them [N,Width], all as float32. Outputs that are not numeric, do not
-// depend on the logits or have an unknown width are left out, and so are those beyond 16. It panics
-// if h was not found in m.
+// depend on the logits or have an unknown width are left out, and so are those beyond 16. Of a head with steps
+// these are those of the first step of each example, and there are none if the model merges the steps of all. It
+// panics if h was not found in m.
 func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	if h.model != m {
 		panic("head: WithOutputs with the head of another model")
 	}
 	const most = 16
 	b, in := build.New(m), m.View().Infer()
-	logits := h.AddLogits(b)
+	if h.layout.merged {
+		return nil, nil, nil
+	}
+	logits := ""
+	if h.Steps > 0 {
+		first := firstStep(b, b.Take(h.LogitsTensor), len(h.logitsValue.Dims), h.layout.class)
+		logits = b.Rows(first, h.logitsValue.Type, CutLogits)
+	} else {
+		logits = h.AddLogits(b)
+	}
 	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits))}
 	below := m.View().Descendants(h.LogitsTensor)
 	var outs []Output
@@ -44,7 +58,11 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 		if o.Name = v.GetName(); !ok || len(outs) == most {
 			continue
 		}
-		out := b.Rows(b.Take(name), tensor.Undefined, "mfgs_own") // converted from any type
+		own := b.Take(name)
+		if h.Steps > 0 {
+			own = firstStep(b, own, len(o.dims), o.class)
+		}
+		out := b.Rows(own, tensor.Undefined, "mfgs_own") // converted from any type
 		outputs = append(outputs, onnxpb.TensorInfo(out, tensor.Float32, -1, int64(o.Width)))
 		outs = append(outs, o)
 	}
@@ -68,7 +86,11 @@ func describeOutput(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*on
 	if o.Width = h.Logits; o.Integer {
 		o.Width = 1
 	}
-	if dims != nil {
+	if h.Steps > 0 {
+		if ok = o.steps(h, dims); !ok {
+			return o, false
+		}
+	} else if dims != nil {
 		if n, known := onnxpb.Elements(dims[1:]); known && n > 0 && n <= 1<<24 {
 			o.Width = int(n)
 		}
@@ -97,5 +119,39 @@ func describeOutput(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*on
 		}
 	}
 	slices.Sort(o.Ops)
-	return o, true
+	// A Transpose may bring the steps in front of the examples.
+	return o, h.Steps == 0 || !slices.Contains(o.Ops, "Transpose")
+}
+
+// steps finds the classes among the axes of an output of a head with steps, and reports whether it has them, or
+// picks one.
+func (o *Output) steps(h *Head, dims []int64) bool {
+	o.dims, o.class = dims, noClass
+	switch len(dims) {
+	case 0:
+		return false
+	case h.Steps + 1:
+		o.Width = 1
+		return o.Integer || h.Logits == 1
+	}
+	last := len(dims) - 1
+	for _, axis := range []int{h.layout.class, last, 1} {
+		if len(dims) == h.Steps+2 && dims[axis] == int64(h.Logits) {
+			o.class = axis
+			return true
+		}
+	}
+	return false
+}
+
+// firstStep appends the operator that takes the first step of each example from a tensor of a rank, along all axes
+// but those of the examples and classes.
+func firstStep(b *build.Builder, x string, rank, class int) string {
+	var axes, from, to []int64
+	for i := 1; i < rank; i++ {
+		if i != class {
+			axes, from, to = append(axes, int64(i)), append(from, 0), append(to, 1)
+		}
+	}
+	return b.Op("Slice", []string{x, b.Ints(from...), b.Ints(to...), b.Ints(axes...)}, "mfgs_first_step")
 }

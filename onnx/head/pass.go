@@ -157,13 +157,17 @@ func keep(*passage) error { return nil }
 // move is for operators that change the shape.
 func move(p *passage) error {
 	switch {
-	case merges(&p.at, &p.now.Value, p.now.class):
+	case !p.pastLogits && merges(&p.at, &p.now.Value, p.now.class):
 		if err := p.merge(p.node); err != nil {
 			return err
 		}
 		p.now.merged = true
 	default:
 		p.moved = append(p.moved, p.node)
+		p.now.merged = p.now.merged && len(p.now.Dims) < 3 // else the axes have been made again
+		if !p.pastLogits {
+			p.spread.move(p)
+		}
 	}
 	rows := p.now.rows() || p.now.class == noClass || len(p.now.Dims) < 2 || p.hop.step.turns
 	if !p.pastLogits && p.at.rows() && !rows {
@@ -183,20 +187,22 @@ func squeeze(p *passage) error {
 // bound clips the logits to a range.
 func bound(p *passage) error {
 	low, high, _ := p.call.ClipBounds()
-	p.low, p.high, p.logits = max(p.low, low), min(p.high, high), ""
+	p.low, p.high = max(p.low, low), min(p.high, high)
+	p.forget()
 	return nil
 }
 
 // approximate treats the operator as the identity.
 func approximate(p *passage) error {
-	p.approximated, p.logits = true, ""
+	p.approximated = true
+	p.forget()
 	return nil
 }
 
 // round records that QuantizeLinear rounds the logits, and clips them to the range of its type.
 func round(p *passage) error {
 	f, t, n := p.finder, p.trail, p.node
-	t.logits = ""
+	t.forget()
 	scale, err := f.numbers(n.In(1))
 	if err != nil || len(scale.Data) == 0 {
 		return nil
@@ -224,7 +230,7 @@ func pool(p *passage) error {
 			return err
 		}
 		p.trail.pick(rows)
-		p.logits = ""
+		p.forget()
 	case !p.at.rows(): // else there is nothing to pool or select from
 		p.now.merged = false
 		return p.selectBy(p.node)
@@ -292,7 +298,7 @@ func scaleAndShift(p *passage) error {
 	}
 	p.bias = scale == nil && p.shift == nil
 	p.transform(scale, shift)
-	p.logits = "" // earlier tensors hold other numbers
+	p.forget()
 	return nil
 }
 

@@ -177,6 +177,7 @@ func (f *finder) beginning(l *linear) (*trail, error) {
 	p := &share{features: l.features, d: int(l.d), transposed: l.transposed, assumed: l.assumed,
 		terms: []term{{weight: l.weight}}, known: *f.in.Get(l.features)}
 	t.shares = []*share{p}
+	t.spread.rank, t.spread.features = len(l.out.Dims), l.out.class
 	if l.alpha != 1 {
 		t.apply([]float64{l.alpha}, nil)
 	}
@@ -273,7 +274,7 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 		}
 		all.transform(nil, v)
 	}
-	all.logits = ""
+	all.forget()
 	all.arrive(n.GetOutput()[0])
 	return all, nil
 }
@@ -320,7 +321,7 @@ func (f *finder) beside(n *onnxpb.Node) (*trail, error) {
 	all.shares[0].beside = true
 	all.at.class = 1
 	all.at.Value = graph.Value{Type: all.at.Type, Dims: []int64{all.at.Dims[0], int64(k)}}
-	all.logits = ""
+	all.forget()
 	all.arrive(n.GetOutput()[0])
 	return all, nil
 }

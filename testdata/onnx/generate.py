@@ -39,7 +39,8 @@ def numbers(a):
 def found(name, model, feed, head, phi=None, options=None):
     """Writes a model whose head must be found.
 
-    head: op, features, logits, d, classes, bias, link, tail. phi turns the value of the features tensor into [N,d].
+    head: op, features, logits, d, classes, bias, link, tail, and steps, the axes of these. phi turns the value of the
+    features tensor into [N,d], and with steps that of the logits too.
     """
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
@@ -51,6 +52,8 @@ def found(name, model, feed, head, phi=None, options=None):
     *features, logits = ReferenceEvaluator(watched).run([*several, head["logits"]], feed)
     features = np.concatenate(features, axis=1) if len(several) > 1 else features[0]
     features = np.asarray(phi(features) if phi else features, dtype=np.float64)
+    if "steps" in head:  # rows of all steps
+        logits = phi(logits)
     n = features.shape[0]
     assert features.shape == (n, head["feature_dim"]), (name, features.shape)
     logits = np.asarray(logits, dtype=np.float64).reshape(n, -1)
@@ -160,7 +163,7 @@ def torch_fixtures():
     m, feed = export("tokens_nofold", Net(lambda s, x: s.fc(x)[:, 0], fc=nn.Linear(D, K)), vectors("tokens_nofold", (N, 7, 5)), do_constant_folding=False)
     found("torch_tokens_nofold", m, feed, head("MatMul", features_of("MatMul")(m), "y", tail=["Gather"]), phi=lambda a: a[:, 0])
     m, feed = export("tokens", Net(lambda s, x: s.fc(x), fc=nn.Linear(D, K)), vectors("tokens", (N, 7, 5)))
-    refused("torch_tokens", m, "not one row of 4 logits for each example")
+    found("torch_tokens", m, feed, {**head("MatMul", features_of("MatMul")(m), "y"), "steps": 1}, phi=lambda a: a.reshape(-1, a.shape[-1]))
 
     # Convolutional heads.
     class Conv(nn.Module):
@@ -181,7 +184,7 @@ def torch_fixtures():
     m, feed = export("squeezenet", Conv(lambda fc, x: F.adaptive_avg_pool2d(F.relu(fc(x)), 1).flatten(1)), image("squeezenet"))
     refused("torch_squeezenet", m, 'Relu "/Relu_1" stands between the linear layer Conv "/fc/Conv"')
     m, feed = export("conv_map", Conv(lambda fc, x: fc(x)), image("conv_map"))
-    refused("torch_conv_map", m, "not one row of 4 logits for each example")
+    found("torch_conv_map", m, feed, {**head("Conv", features_of("Conv")(m), "y"), "steps": 2}, phi=lambda a: np.moveaxis(a, 1, -1).reshape(-1, a.shape[1]))
     m, feed = export("conv_maxpool", Conv(lambda fc, x: F.adaptive_max_pool2d(fc(x), 1).flatten(1)), image("conv_maxpool"))
     refused("torch_conv_maxpool", m, 'MaxPool "/MaxPool" stands between')
 

@@ -85,6 +85,7 @@ type Gallery struct {
 type GalleryExample struct {
 	Name     string
 	Position int
+	Step     *int // which of the example's steps it is, for a model that answers for each; else nil
 	// Input is nil for precomputed features, and for data that can be read only once.
 	Input *dataset.Example
 

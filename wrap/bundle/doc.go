@@ -57,6 +57,8 @@
 //	  link                     softmax, sigmoid or one-vs-rest, see below            1   2
 //	  tail                     operators between the layer and the model's output   (1) (2)
 //	  approximation            relu, or left out: see below                         (1) (2)
+//	  steps                    the number of axes of steps, 1 to 3, of a head with
+//	                           logits for each step of an example, see below         –  (2)
 //	  fix                      inputs of the model that were made constants, as in
 //	                           "sr=16000,state=0": see Fix of package head            –  (2)
 //	  missing                  true: features are columns and flags, see below       –  (2)
@@ -195,6 +197,12 @@
 // head.features; there is a dataset train only with features. covariance, structure, damping, mean_field,
 // temperatures.nll and temperatures.ood, and curvature are left out. temperatures.smoothing is ε > 0: log(p + ε), with
 // the softmax p of the logits, takes their place in the methods ts and matrix.
+//
+// head.steps is not 0 for a model whose logits have axes of steps beside those of the examples and classes, such as
+// [N,T,K] with one axis. Each step is then classified by itself. One step of each example has part in the
+// calibration, and stands for the example everywhere in this document. It is drawn by the example's position, from
+// the steps that have a label or, in a set without labels, from those that count: where the model's input
+// attention_mask, [N,T], is not 0, or all.
 //
 // head.kind is ctc for a model that reads text. Its tensor head.logits has K numbers for each of T steps along a line;
 // head.decoding says what they are, and how text follows from them: from the most probable symbol of each step (the

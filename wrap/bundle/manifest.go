@@ -157,6 +157,9 @@ type Head struct {
 	// logits are exactly φW + b.
 	Approximation head.Approximation `yaml:"approximation,omitempty" json:"approximation,omitempty"`
 
+	// Steps is the number of axes of steps of a head that answers for each step of an example, see [head.Head]; else 0.
+	Steps int `yaml:"steps,omitempty" json:"steps,omitempty"`
+
 	// Fix are inputs of the model that were made constants, see [head.Options].
 	Fix string `yaml:"fix,omitempty" json:"fix,omitempty"`
 

@@ -224,6 +224,8 @@ func (c *checks) head(m *Manifest) {
 		c.nested("head", h.Decoding.Validate())
 		c.that(h.Decoding.Tags() == (h.Kind == head.Tags), "head.decoding has the blank %d, and head.kind is %s", h.Decoding.Blank, h.Kind)
 	}
+	c.that(h.Steps == 0 || h.Steps > 0 && h.Steps <= head.MaxSteps && !h.Nonlinear && !h.MultiLabel() && m.Model != nil,
+		"head.steps is %d, want 0 to %d, and 0 without a linear layer of a model and for labels that do not exclude each other", h.Steps, head.MaxSteps)
 	c.that(!h.Nonlinear || m.Curvature == nil, "curvature needs a linear layer")
 	c.that(h.Approximation == "" || h.Approximation == head.IgnoreRelu, "head.approximation is %.70q, want relu or none", h.Approximation)
 	// Larger matrices do not fit into a file.

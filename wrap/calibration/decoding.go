@@ -91,7 +91,8 @@ func (in *sources) tagsOf(
 ) (why string, err error) {
 	h := in.cut.Head
 	d.Blank, d.Alphabet = -1, names
-	if mask := h.StepsMask(); slices.Contains(in.cut.InputNames(), mask) { // else the numbers do not depend on it
+	// An input that is not the network's has no part in the numbers.
+	if mask := head.MaskInput(in.cut.Model); slices.Contains(in.cut.InputNames(), mask) {
 		d.Mask = mask
 	}
 	if d.Alphabet == nil {

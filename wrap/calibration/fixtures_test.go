@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
@@ -118,6 +119,9 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			train := arrays(inputs)
 			if h.MultiLabel() {
 				train["labels"] = arrayOf(tossed(rows.Columns[1]), n, k)
+			} else if h.Steps > 0 {
+				shape := append([]int{n}, ints(rows.Steps[0])...)
+				train["labels"] = arrayOf(everyStep(sampled(rows.Columns[1], n), shape), shape...)
 			} else {
 				train["labels"] = arrayOf(sampled(rows.Columns[1], n), n)
 			}
@@ -147,6 +151,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 				}
 				p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
 				predictions, _ := predicted(t, p, file)
+				predictions = wraptest.FirstSteps(predictions)
 				for i, p := range predictions {
 					for j, got := range p.Logits {
 						// The range of the features decides how a layer of whole numbers is scaled,
@@ -171,4 +176,23 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// everyStep gives all steps of an example its label; shape is that of the labels.
+func everyStep(labels []int64, shape []int) (all []int64) {
+	each := 1
+	for _, d := range shape[1:] {
+		each *= d
+	}
+	for _, y := range labels {
+		all = append(all, slices.Repeat([]int64{y}, each)...)
+	}
+	return all
+}
+
+func ints(x []int64) (all []int) {
+	for _, v := range x {
+		all = append(all, int(v))
+	}
+	return all
 }

@@ -146,6 +146,10 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	case in.classes == nil:
 		in.classes = h.Labels
 	}
+	if h.Steps > 0 && in.head.MultiLabel() {
+		return fmt.Errorf("%q has %d logits with a sigmoid each for each step, which is not supported: with one class per step give %s %s",
+			h.LogitsTensor, h.Logits, option.Link, layer.OneVsRest)
+	}
 	if h.Kind.Decodes() && cfg.Decisions.Alpha > 0 {
 		return fmt.Errorf("%s is for prediction sets, and an answer that is right or wrong, as with %s %s, has none: leave it out",
 			option.Alpha, option.Kind, h.Kind)

@@ -172,7 +172,7 @@ func TestLabelsThatAreNoTagsAreRefused(t *testing.T) {
 		"another tag":    {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one(`["O","Y"]`)) }, `tag 1 is "Y", want one of the model's 3`},
 		"another number": {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one(`[3,0]`)) }, `tag 0 is "3"`},
 		"no tag":         {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one("[-1,-100]")) }, "no step has a tag"},
-		"one class":      {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one("1")) }, "want a list of tags"},
+		"one class":      {func(c *Config) { c.Val = write(t, t.TempDir(), "v.jsonl", one("1")) }, "want a list with a tag for each step"},
 		"other names":    {func(c *Config) { c.Classes = []string{"a", "b"} }, "2 names of tags for a model of 3 tags"},
 		"an alphabet":    {func(c *Config) { c.Alphabet = []string{"a", "b", "c"} }, "Alphabet is for Kind ctc"},
 		"sets":           {func(c *Config) { c.Decisions.Alpha = 0.1 }, "is for prediction sets"},

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
@@ -40,6 +41,9 @@ func (v *view) gallery(g bench.Gallery) gallery {
 func (v *view) card(e bench.GalleryExample) card {
 	c := card{Name: name(e.Name)}
 	fact := func(term, value string) { c.Facts = append(c.Facts, [2]string{term, value}) }
+	if e.Step != nil {
+		fact("step", strconv.Itoa(*e.Step))
+	}
 	if v.multiLabel() {
 		if e.Labels != nil {
 			fact("labels", v.labels(e.Labels))

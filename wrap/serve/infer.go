@@ -23,7 +23,7 @@ func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error)
 		if err := rev.metadataFor(p, o).Check(r); err != nil {
 			return err
 		}
-		if err := c.add(r.Inputs[0].Shape[0] * rev.resultBytes); err != nil {
+		if err := c.add(rev.resultsOf(r.Inputs)); err != nil {
 			return err
 		}
 		results, err := c.run(ctx, rev, p, r.Inputs, o)
@@ -66,10 +66,10 @@ func (c *call) run(
 	if r, err = p.Apply(a.Outputs, o); err != nil {
 		return r, asInvalid(err)
 	}
-	c.answer, c.examples = a, len(r.Predictions)
+	c.answer, c.examples = a, int(inputs[0].Shape[0])
 	c.span.Inference(ctx, a.Queue, a.Compute, a.Batch)
 	if o.KeepsProbabilities() {
-		rev.observer.Predictions(r.Predictions)
+		rev.observer.Predictions(rev.observed(p, inputs, r.Predictions))
 	}
 	return r, nil
 }

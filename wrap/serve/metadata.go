@@ -36,13 +36,14 @@ func tensorsOf(infos []onnx.ValueInfo) []oip.TensorMetadata {
 	return list
 }
 
-// resultBytes estimates the memory of an example's results, in all the forms that they take on their way.
+// resultBytes estimates the memory of the results of an example, or of a step, in all the forms that they take on their
+// way.
 func resultBytes(m *oip.Metadata) int64 {
 	numbers := int64(0)
 	for _, o := range m.Outputs {
 		width := int64(1)
 		for _, d := range o.Shape[1:] {
-			width *= d
+			width *= max(1, d) // -1 for steps
 		}
 		numbers += width
 	}

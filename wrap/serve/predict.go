@@ -20,10 +20,14 @@ type answer struct {
 	topClass
 	Labels []int    `json:"labels,omitzero"` // of a multi-label model: those with p > ½
 	Names  []string `json:"label_names,omitzero"`
-	// Characters are those of a model that reads text, and Tags those of one that tags the steps of sequences. Label is
-	// then the text, or the tags, and Class 1: it is right.
+	// Characters are those of a model that reads text, and Tags those of one that tags the steps of sequences. Label
+	// is then the text, or the tags, and Class 1: it is right.
 	Characters []wrap.Character `json:"characters,omitzero"`
 	Tags       []*wrap.Tag      `json:"tags,omitzero"`
+	// Steps are the answers for the steps of an example of a model that gives one for each. All else is that of the
+	// step with the lowest confidence, Step.
+	Step  *int         `json:"step,omitempty"`
+	Steps []stepAnswer `json:"steps,omitzero"`
 	// Top lists the most probable classes.
 	Top []rankedClass `json:"top"`
 
@@ -53,6 +57,17 @@ type topClass struct {
 	Label      string  `json:"label"` // its name, or its number; or the text
 	Class      int     `json:"class"`
 	Confidence float64 `json:"confidence"`
+}
+
+// A stepAnswer is the answer for one step of an example.
+type stepAnswer struct {
+	Step int `json:"step"`
+	topClass
+	Abstain       *bool    `json:"abstain,omitempty"`
+	AbstainReason string   `json:"abstain_reason,omitempty"`
+	Set           []int    `json:"prediction_set,omitzero"`
+	SetNames      []string `json:"prediction_set_names,omitzero"`
+	OODScore      float64  `json:"ood_score"`
 }
 
 // A rankedClass is one of the most probable classes.
@@ -132,7 +147,7 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 		if err != nil {
 			return err
 		}
-		if err := c.add(rev.resultBytes); err != nil {
+		if err := c.add(rev.resultsOf(inputs)); err != nil {
 			return err
 		}
 		a, err = c.answerOf(ctx, rev, p, inputs, q)
@@ -152,8 +167,14 @@ func (c *call) answerOf(ctx context.Context, rev *revision, p *wrap.Predictor, i
 	if err != nil {
 		return nil, err
 	}
-	one, plain := results.Predictions[0], network.Predictions[0]
+	var steps []stepAnswer
+	at := 0
+	if rev.steps {
+		steps, at = answersOf(p, inputs, results.Predictions, rev.classes)
+	}
+	one, plain := results.Predictions[at], network.Predictions[at]
 	return &answer{
+		Step: one.Step, Steps: steps,
 		Model: c.model.Name, SHA256: rev.sha256, Characters: one.Characters, Tags: one.Tags,
 		topClass: topClassOf(one, rev.classes), Labels: one.Labels, Names: one.LabelNames,
 		Top:     top(one.Probabilities, plain.Probabilities, q.top, rev.classes),
@@ -162,6 +183,25 @@ func (c *call) answerOf(ctx context.Context, rev *revision, p *wrap.Predictor, i
 		OODScore: one.OODScore, OODPercentile: one.OODPercentile, OODPValue: one.OODPValue, Entropy: one.Entropy,
 		Network: networkAnswer{topClassOf(plain, rev.classes), plain.Labels, plain.LabelNames, plain.Entropy},
 	}, nil
+}
+
+// answersOf returns the answers for the steps of an example that count, and the index of the least confident one.
+func answersOf(p *wrap.Predictor, inputs []tensor.Tensor, all []wrap.Prediction, names []string) (
+	list []stepAnswer, least int) {
+	counted := p.CountedSteps(inputs, 0, len(all))
+	least = counted[0]
+	list = []stepAnswer{}
+	for _, t := range counted {
+		one := &all[t]
+		if one.Confidence < all[least].Confidence {
+			least = t
+		}
+		list = append(list, stepAnswer{
+			Step: t, topClass: topClassOf(*one, names), Abstain: one.Abstain, AbstainReason: one.AbstainReason,
+			Set: one.PredictionSet, SetNames: one.PredictionSetNames, OODScore: one.OODScore,
+		})
+	}
+	return list, least
 }
 
 func label(class int, names []string) string {

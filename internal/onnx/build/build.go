@@ -16,8 +16,9 @@ type Builder struct {
 	Names  *onnxpb.Namer
 	Nodes  []*onnxpb.Node // the new ones
 	Consts []*onnxpb.Tensor
-	lent   map[string]bool // tensors of the model's view that have been taken
-	Kept   []onnx.Payload  // of new constants
+	Inputs []*onnxpb.ValueInfo // new ones, after those of the model
+	lent   map[string]bool     // tensors of the model's view that have been taken
+	Kept   []onnx.Payload      // of new constants
 }
 
 func New(m *onnx.Model) *Builder {
@@ -118,6 +119,7 @@ func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 			g.Input = append(g.Input, v)
 		}
 	}
+	g.Input = append(g.Input, b.Inputs...)
 	for _, v := range old.GetValueInfo() {
 		if read[v.GetName()] {
 			g.ValueInfo = append(g.ValueInfo, v)

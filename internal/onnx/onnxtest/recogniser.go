@@ -17,9 +17,18 @@ type Recogniser struct {
 	Type       tensor.Type // of the output
 	StepsFirst bool        // the output is [T,N,K]
 	Softmax    bool        // the input's numbers are scores, the output's probabilities
+	Layer      bool        // scores are the input's numbers times Weight
 	Character  string      // PaddleOCR's metadata, "" for none
 	Misstated  bool        // the output is declared with two axes, as ddddocr's
 	Mask       bool        // it also has an input attention_mask [N,T], as taggers have
+}
+
+// Weight is what the linear layer of a Recogniser multiplies number i by, for score j.
+func Weight(i, j int) float32 {
+	if i == j {
+		return 1.5
+	}
+	return 0.125 * float32(i-j)
 }
 
 // Model returns the network.
@@ -45,6 +54,21 @@ func (r Recogniser) Model() *onnxpb.Model {
 			&onnxpb.Node{OpType: proto.String("Reshape"), Input: []string{"seen", "column"}, Output: []string{"seen_column"}},
 			&onnxpb.Node{OpType: proto.String("Mul"), Input: []string{"line", "seen_column"}, Output: []string{"masked"}})
 		last = "masked"
+	}
+	if r.Layer {
+		weights := &onnxpb.Tensor{
+			Name: proto.String("w"), Dims: []int64{k, k}, DataType: proto.Int32(int32(tensor.Float32)),
+		}
+		for i := range r.Symbols {
+			for j := range r.Symbols {
+				weights.FloatData = append(weights.FloatData, Weight(i, j))
+			}
+		}
+		constants = append(constants, weights)
+		nodes = append(nodes, &onnxpb.Node{
+			OpType: proto.String("MatMul"), Name: proto.String("layer"), Input: []string{last, "w"}, Output: []string{"scores"},
+		})
+		last = "scores"
 	}
 	if r.Softmax {
 		add("Softmax", onnxpb.IntAttribute("axis", 2))

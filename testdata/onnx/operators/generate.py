@@ -73,14 +73,14 @@ def write(name, m):
     onnx.save(m, os.path.join(here, name + ".onnx"))
 
 
-def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None, labels=None, gives=None):
+def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None, labels=None, gives=None, n=None):
     """phi and logits: a tensor's name, or a function of a function that gives tensors by name. gives: the output that holds
-    what the model itself makes of the probabilities."""
+    what the model itself makes of the probabilities. n: the rows, if not one for each example."""
     feed = feed or {"x": rng(name).normal(size=(N, 5)).astype(np.float32)}
     get = lambda t: run(m, feed, [t])[0]
     value = lambda f: np.asarray(f(get) if callable(f) else get(f), dtype=np.float64)
     p, a = value(phi), value(logits)
-    n = len(next(iter(feed.values())))
+    n = n or len(next(iter(feed.values())))
     p, a = p.reshape(n, -1), a.reshape(n, -1)
     assert p.shape == (n, h["feature_dim"]) and a.shape == (n, h["classes"]), (name, p.shape, a.shape)
     run(m, feed, [o.name for o in m.graph.output])
@@ -179,17 +179,11 @@ def plain():
     linear("token_of_all_tokens", tokens[:2] + [("Flatten", "l", "f", {"axis": 2})] + tokens[2:9] + [("Mul", "i two", "i2"), ("Add", "i2 at", "where"), ("Gather", "f where", "r", {"axis": 0}), ("Reshape", "r rows", "y")],
            {"s": i64(-1, 2, 3), "w3": w[:, :3].T.copy(), "zero": i64(0), "one": i64(1), "z0": np.int64(0), "o0": np.int64(1), "half": np.float32(0.9), "two": np.int64(2), "rows": i64(-1, 4)},
            head("MatMul", "p", "y", bias=False, tail=["Flatten", "Gather", "Reshape"], d=3), phi=lambda get: get("p")[np.arange(N), get("at")])
-    b0, _, _ = body("tokens_flattened")
-    refused("tokens_flattened", model(BODY + tokens[:2] + [("Reshape", "l rows", "y")], {**b0, "s": i64(-1, 2, 3), "w3": w[:, :3].T.copy(), "rows": i64(-1, 4)}), "not one row of 4 logits for each example")
-
     # Of 200 classes 150, by a list that is long enough to stay in the file.
     b0, wide, bias = body("classes_of_many", D, 200)
     pick = np.random.default_rng(3).permutation(200)[:150]
     found("classes_of_many", model(BODY + [("Gemm", "phi w b", "a", gemm), ("Gather", "a pick", "y", {"axis": 1})], {**b0, "w": wide, "b": bias, "pick": i64(*pick)}),
           head("Gemm", "phi", "y", tail=["Gather"], classes=150), "phi", "y")
-    b0, _, _ = body("tokens_apart")
-    refused("tokens_apart", model(BODY + [("Reshape", "phi rows", "p"), ("Gemm", "p w3 b", "l", gemm), ("Reshape", "l apart", "y")], {**b0, "rows": i64(-1, 3), "w3": w[:, :3].copy(), "b": b, "apart": i64(-1, 2, 4)}),
-            "not one row of 4 logits for each example")
 
     # Tails.
     z = ("Gemm", "phi w b", "z", gemm)
@@ -591,6 +585,45 @@ def unsupported():
     refuse("unsupported_softmax", [z, ("Exp", "z", "e"), ("ReduceSum", "e axis", "sum", {"keepdims": 1}), ("Log", "sum", "ls"), ("Exp", "ls", "back"), ("Div", "e back", "y")], 'Div "y"', ["phi z"])
 
 
+def steps():
+    """Logits for each of T = 2 steps, or each pixel of a map of 1 × 2."""
+    _, w, b = body("steps")
+    w, b1 = w[:, :3].copy(), b[:1].copy()
+    gemm = {"transB": 1}
+    weights = {"w": w, "wt": w.T.copy(), "w4": w.reshape(K, 3, 1, 1), "b": b, "one": w[:1].T.copy(), "b1": b1, "s": i64(-1, 2, 3), "rows": i64(-1, 3),
+               "classes": i64(-1, 4), "apart": i64(-1, 2, 4), "map": i64(-1, 3, 1, 2), "line": i64(0, 4, 2), "last": i64(2), "mixed": i64(-1, 2, 4)}
+    rows = lambda name, axis=-1: lambda get: np.moveaxis(get(name), axis, -1).reshape(N * 2, -1)
+
+    def case(name, nodes, h, phi, logits, axes=1, options=None):
+        b0, _, _ = body(name)
+        m = model(BODY + nodes, {**b0, **weights})
+        found(name, m, {**h, "steps": axes}, phi, logits, options, n=N * 2)
+
+    tokens, linear = ("Reshape", "phi s", "p"), ("MatMul", "p wt", "l")
+    layer = lambda logits, tail=(), bias=False: head("MatMul", "p", logits, bias=bias, tail=tail, d=3)
+    case("steps", [tokens, ("MatMul", "p wt", "m"), ("Add", "m b", "y")], layer("y", bias=True), rows("p"), rows("y"))
+    case("steps_softmax", [tokens, linear, ("Softmax", "l", "y", {"axis": -1})], layer("l", ["Softmax"]), rows("p"), rows("l"))
+    case("steps_argmax", [tokens, linear, ("ArgMax", "l", "y", {"axis": 2, "keepdims": 0})], layer("l", ["ArgMax"]), rows("p"), rows("l"))
+    case("steps_merged", [tokens, linear, ("Reshape", "l classes", "y")], layer("y", ["Reshape"]), rows("p"), "y")
+    case("steps_merged_and_apart", [tokens, linear, ("Reshape", "l classes", "f"), ("Reshape", "f apart", "y")], layer("y", ["Reshape", "Reshape"]), rows("p"), rows("y"))
+    case("steps_of_rows", [("Reshape", "phi rows", "p"), ("Gemm", "p w b", "l", gemm), ("Reshape", "l apart", "y")], head("Gemm", "p", "y", tail=["Reshape"], d=3), "p", rows("y"))
+    case("steps_time_first", [tokens, ("Transpose", "p", "q", {"perm": [1, 0, 2]}), ("MatMul", "q wt", "l"), ("Transpose", "l", "y", {"perm": [1, 0, 2]})],
+         head("MatMul", "q", "y", bias=False, tail=["Transpose"], d=3), rows("p"), rows("y"))
+    case("steps_classes_first", [tokens, linear, ("Transpose", "l", "y", {"perm": [0, 2, 1]})], layer("y", ["Transpose"]), rows("p"), rows("y", 1))
+    case("steps_one_logit", [tokens, ("MatMul", "p one", "m"), ("Add", "m b1", "l"), ("Squeeze", "l last", "q"), ("Sigmoid", "q", "y")],
+         {**layer("l", ["Squeeze", "Sigmoid"], bias=True), "classes": 1, "link": "sigmoid"}, rows("p"), rows("l"))
+    conv = [("Reshape", "phi map", "p"), ("Conv", "p w4 b", "l")]
+    pixels = lambda logits, tail=(): head("Conv", "p", logits, tail=tail, d=3)
+    case("steps_of_map", conv + [("Softmax", "l", "y", {"axis": 1})], pixels("l", ["Softmax"]), rows("p", 1), rows("l", 1), axes=2)
+    case("steps_of_map_turned", conv + [("Transpose", "l", "t", {"perm": [0, 2, 3, 1]}), ("Softmax", "t", "y")], pixels("t", ["Transpose", "Softmax"]), rows("p", 1), rows("t"), axes=2)
+    case("steps_of_map_flattened", conv + [("Reshape", "l line", "y")], pixels("y", ["Reshape"]), rows("p", 1), rows("y", 1))
+    b0, _, _ = body("steps_mixed")
+    refused("steps_mixed", model(BODY + conv + [("Reshape", "l mixed", "y")], {**b0, **weights}), "which is not one row of logits for each example", nearest=[])
+    b0, _, _ = body("steps_first_of_probabilities")
+    refused("steps_first_of_probabilities", model(BODY + [tokens, linear, ("Softmax", "l", "q", {"axis": -1}), ("Gather", "q last0", "y", {"axis": 1})], {**b0, **weights, "last0": np.int64(0)}),
+            'Gather "y" follows Softmax', nearest=[])
+
+
 def several():
     """An output for each class, and examples along another axis."""
     _, w, b = body("several")
@@ -625,6 +658,7 @@ if __name__ == "__main__":
     plain()
     softmax_by_hand()
     unsupported()
+    steps()
     several()
     by_hand()
     means_under_a_mask()

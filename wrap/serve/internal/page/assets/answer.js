@@ -80,11 +80,12 @@ export function summary(model, answer) {
   return parts.join(" ");
 }
 
-// uncertain lists the uncertain characters of a text, or steps of tags.
+// uncertain lists the uncertain characters of a text, or steps of a sequence.
 function uncertain(answer) {
   const characters = (answer.characters ?? []).map((one) => [one.text === " " ? "␣" : one.text, one.probability]);
   const tags = (answer.tags ?? []).map((one, step) => [`step ${step}, ${one?.tag},`, one?.probability ?? 1]);
-  const list = [...characters, ...tags].filter(([, p]) => p < 0.9).map(([what, p]) => `${what} ${percent(p)}`);
+  const steps = (answer.steps ?? []).map((one) => [`step ${one.step}, ${one.label},`, one.confidence]);
+  const list = [...characters, ...tags, ...steps].filter(([, p]) => p < 0.9).map(([what, p]) => `${what} ${percent(p)}`);
   return list.length === 0 ? undefined : `Uncertain: ${list.join("; ")}`;
 }
 

@@ -1,0 +1,261 @@
+package featurize
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/onnx/tensor"
+)
+
+// A network with logits for each step of an example, such as each token of a sentence, is calibrated on one step of
+// each example, and then answers for all of them. One, because the steps of an example depend on each other:
+// statistics that take them for independent are too certain. Which one is drawn by the example's position, from the
+// steps that have a label or, without labels, from those that count.
+
+// drawsSteps reports whether the network gives one step of each example.
+func (w *Network) drawsSteps() bool { return w.cut != nil && w.cut.steps > 0 }
+
+// stepInput returns the input that says which step of each example is wanted.
+func (w *Network) stepInput(drawn []int64) tensor.Tensor {
+	return tensor.Tensor{Name: w.cut.stepInput, Shape: []int64{int64(len(drawn))}, Data: drawn}
+}
+
+// draw draws a step of a decoded example, whose label becomes that of the record.
+func (w *Network) draw(r *record, ex *dataset.Example) {
+	if !w.HasSteps() {
+		return
+	}
+	r.steps.counts = counting(ex, w.mask)
+	var from []int
+	for i := range max(len(r.steps.labels), len(r.steps.counts)) {
+		labelled := r.steps.labels == nil || i < len(r.steps.labels) && r.steps.labels[i] >= 0
+		if labelled && (r.steps.counts == nil || i < len(r.steps.counts) && r.steps.counts[i]) {
+			from = append(from, i)
+		}
+	}
+	random := rows.Hash(r.position) >> 1 // not negative as an int
+	r.steps.drawn = int(random)
+	r.label = -1
+	if len(from) > 0 {
+		r.steps.drawn = from[random%uint64(len(from))]
+		if r.steps.labels != nil {
+			r.label = int(r.steps.labels[r.steps.drawn])
+		}
+	}
+}
+
+// counting returns which steps count by the input that says so; nil if there is none.
+func counting(ex *dataset.Example, mask string) []bool {
+	for _, a := range ex.Inputs {
+		v := reflect.ValueOf(a.Data)
+		if mask == "" || a.Name != mask || v.Kind() != reflect.Slice {
+			continue
+		}
+		counts := make([]bool, v.Len())
+		for i := range counts {
+			counts[i] = !v.Index(i).IsZero()
+		}
+		return counts
+	}
+	return nil
+}
+
+// stepsOf sets the steps of the examples of a batch from the shape that the network says they have.
+func (w *Network) stepsOf(r Results, shape []int64) error {
+	if shape[0] != int64(r.N) {
+		return fmt.Errorf("the model gave steps %v for %d examples, want %d on the first axis: export it with the examples there",
+			shape, r.N, r.N)
+	}
+	for i := range r.Steps {
+		r.Steps[i] = shape[1:]
+	}
+	return nil
+}
+
+// checkSteps says which steps were drawn, and reports labels of another number of steps than the network gives.
+func (j *job) checkSteps() error {
+	x, at := j.results.Examples, 0
+	for i := range j.records {
+		r := &j.records[i]
+		if r.bad != "" {
+			continue
+		}
+		if err := r.fits(j.results.Steps[at]); err != nil {
+			return err
+		}
+		x.Steps = append(x.Steps, r.steps.drawn%max(1, stepsIn(j.results.Steps[at])))
+		at++
+	}
+	return nil
+}
+
+// fits reports labels of another number of steps than the network gives.
+func (r *record) fits(shape []int64) error {
+	if r.steps.labels == nil || len(r.steps.labels) == stepsIn(shape) {
+		return nil
+	}
+	what := fmt.Sprintf("%d steps", shape[0])
+	if len(shape) > 1 {
+		what = fmt.Sprintf("steps %v", shape)
+	}
+	return fmt.Errorf("%s: %d labels for %s: give one for each, and -100 for a step without one", r.name, len(r.steps.labels), what)
+}
+
+// stepsIn returns how many steps there are on axes of these lengths.
+func stepsIn(shape []int64) int {
+	n := 1
+	for _, d := range shape {
+		n *= int(d)
+	}
+	return n
+}
+
+// runSteps is Run for a network that gives all steps.
+func (w *Network) runSteps(ctx context.Context, inputs []tensor.Tensor, n int) (all Results, err error) {
+	for first := 0; first < n || n == 0; first += w.batch {
+		last := min(first+w.batch, n)
+		part := make([]tensor.Tensor, len(inputs))
+		for i, t := range inputs {
+			part[i] = t.Slice(first, last)
+		}
+		r, err := w.inferAll(ctx, part, last-first)
+		if err != nil {
+			return Results{}, err
+		}
+		if first == 0 {
+			all = r
+		} else {
+			all.add(r)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	return all, nil
+}
+
+// add appends the results of further examples.
+func (r *Results) add(o Results) {
+	r.N += o.N
+	r.Steps = append(r.Steps, o.Steps...)
+	for c := range r.Columns {
+		r.Columns[c], r.Doubles[c] = append(r.Columns[c], o.Columns[c]...), append(r.Doubles[c], o.Doubles[c]...)
+	}
+}
+
+// inferAll runs one batch of n examples, at most w.batch.
+func (w *Network) inferAll(ctx context.Context, inputs []tensor.Tensor, n int) (Results, error) {
+	if w.steps == 0 {
+		r := w.results(n, 1)
+		return r, w.infer(ctx, inputs, r)
+	}
+	given := n
+	if w.fixed && n != w.batch {
+		given = w.batch
+		inputs = slices.Clone(inputs)
+		for i, t := range inputs {
+			inputs[i] = t.Pad(given)
+		}
+	}
+	outputs, err := w.session.Run(ctx, inputs)
+	if err != nil {
+		return Results{}, err
+	}
+	r := Results{N: n, Columns: make([][]float32, len(w.outputs)), Doubles: make([][]float64, len(w.outputs)),
+		Steps: make([][]int64, n)}
+	shape := outputs[0].Shape[:1+w.steps]
+	if shape[0] != int64(given) {
+		return Results{}, fmt.Errorf("the model gave steps %v for %d examples, want %d on the first axis: export it with the examples there",
+			shape, given, given)
+	}
+	for i := range r.Steps {
+		r.Steps[i] = shape[1:]
+	}
+	t := stepsIn(shape[1:])
+	for c, o := range w.outputs {
+		if want := given * t * o.width; outputs[c].Len() != want {
+			return Results{}, fmt.Errorf("the model gave %v with %d numbers for steps %v, want %d", outputs[c].Name, outputs[c].Len(), shape, want)
+		}
+		if o.double {
+			r.Doubles[c] = outputs[c].Data.([]float64)[:n*t*o.width]
+		} else {
+			r.Columns[c] = outputs[c].Data.([]float32)[:n*t*o.width]
+		}
+	}
+	return r, nil
+}
+
+// inferSteps is inferJob for a network that gives all steps: the results are those of the steps that count, and so are
+// their examples.
+func (w *Network) inferSteps(ctx context.Context, j *job) error {
+	for _, p := range j.parts {
+		if p.n == 0 {
+			continue
+		}
+		var err error
+		if p.results, err = w.inferAll(ctx, p.batch.tensors(p.n), p.n); err != nil {
+			return p.failed(ctx, j, err)
+		}
+		p.batch = nil
+	}
+	j.results = w.noSteps()
+	for i := range j.records {
+		r := &j.records[i]
+		if r.bad != "" {
+			continue
+		}
+		if err := w.addCounted(&j.results, r, j.reader.ignoreLabels); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noSteps returns the results of no examples.
+func (w *Network) noSteps() Results {
+	r := w.results(0, 1)
+	r.Examples = &rows.Batch{}
+	return r
+}
+
+// addCounted adds the results of the steps of a record that count, and what is known of them. Labels of another number
+// of steps are ignored, or else an error.
+func (w *Network) addCounted(to *Results, r *record, ignoreLabels bool) error {
+	from, x := r.part.results, to.Examples
+	shape := from.Steps[r.row]
+	labels := r.steps.labels
+	if err := r.fits(shape); err != nil {
+		if !ignoreLabels {
+			return err
+		}
+		labels = nil
+	}
+	to.N++
+	to.Steps = append(to.Steps, shape)
+	n := stepsIn(shape)
+	for t := range n {
+		if len(r.steps.counts) == n && !r.steps.counts[t] {
+			continue
+		}
+		for c, o := range w.outputs {
+			at := (r.row*n + t) * o.width
+			if o.double {
+				to.Doubles[c] = append(to.Doubles[c], from.Doubles[c][at:at+o.width]...)
+			} else {
+				to.Columns[c] = append(to.Columns[c], from.Columns[c][at:at+o.width]...)
+			}
+		}
+		label := -1
+		if labels != nil {
+			label = int(labels[t])
+		}
+		x.N++
+		x.Positions, x.Labels = append(x.Positions, r.position), append(x.Labels, label)
+		x.Steps, x.Names = append(x.Steps, t), append(x.Names, r.name)
+	}
+	return nil
+}
