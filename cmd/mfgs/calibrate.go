@@ -303,7 +303,7 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 		f.add("predicted class", line)
 	}
 	f.add("OOD score", r.OODScore.Reason)
-	f.add("examples", exampleLine(r.Examples))
+	f.add("examples", exampleLine(r.Examples, r.Head.Steps > 0))
 	f.add("self-test", probeLine(r.Probe))
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())
@@ -369,6 +369,14 @@ func writeSynthetic(b *strings.Builder, r *calibration.Report) {
 	_ = out.write(b)
 }
 
+// eachStep says that a head has logits for each step.
+func eachStep(steps int) string {
+	if steps > 0 {
+		return ", for each step"
+	}
+	return ""
+}
+
 func headline(h calibration.HeadInfo) string {
 	s := fmt.Sprintf("%s features", text.Count(h.Features))
 	if h.Bias {
@@ -386,6 +394,7 @@ func headline(h calibration.HeadInfo) string {
 	} else {
 		s += fmt.Sprintf(", %s, %s", classes(h.Logits, h.Link), h.Link)
 	}
+	s += eachStep(h.Steps)
 	if h.Op != "" {
 		s = h.Op + ", " + s
 	}
@@ -446,7 +455,7 @@ func probeLine(i calibration.ProbeInfo) string {
 	return text.Plural(i.Examples, "validation input") + " stored, to test the bundle when it is loaded"
 }
 
-func exampleLine(e calibration.Examples) string {
+func exampleLine(e calibration.Examples, steps bool) string {
 	s := "validation " + text.Count(e.Val)
 	if e.Train > 0 {
 		s = fmt.Sprintf("train %s, %s", text.Count(e.Train), s)
@@ -459,6 +468,9 @@ func exampleLine(e calibration.Examples) string {
 	}
 	if e.Bad > 0 {
 		s += ", skipped " + text.Count(e.Bad)
+	}
+	if steps {
+		s += "; one step of each"
 	}
 	return s
 }
@@ -617,7 +629,7 @@ func writePartReport(w io.Writer, r *calibration.PartReport) error {
 		}
 		f.add(s.Role, "shard "+shards)
 	}
-	f.add("examples", exampleLine(r.Examples))
+	f.add("examples", exampleLine(r.Examples, r.Head.Steps > 0))
 	if r.Probe != nil {
 		f.add("self-test", probeLine(*r.Probe))
 	}

@@ -209,8 +209,9 @@ func pythonLines(r *export.Report) string {
 	}
 	return fmt.Sprintf(`    import onnxruntime
     session = onnxruntime.InferenceSession(%s)
-%s    results = dict(zip(names, session.run(names, {%s})))
-`, pythonString(r.File), wrapText("    names = [", strings.Join(names, ", ")+"]"), strings.Join(feeds, ", "))
+%s%s    results = dict(zip(names, session.run(names, inputs)))
+`, pythonString(r.File), wrapText("    names = [", strings.Join(names, ", ")+"]"),
+		wrapText("    inputs = {", strings.Join(feeds, ", ")+"}"))
 }
 
 // pythonString quotes a string as JSON does, which is valid Python, and control characters as Go does.

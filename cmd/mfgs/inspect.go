@@ -166,8 +166,8 @@ func writeInspection(w io.Writer, in *inspection) error {
 		} else if h.Nonlinear {
 			f.add("head", fmt.Sprintf("%s %s: %s, %s, %s", h.Op, h.Node, kindLine(h.Kind), classes(h.Logits, h.Link), h.Link))
 		} else {
-			f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s",
-				h.Op, h.Node, text.Count(h.Features), classes(h.Logits, h.Link), bias, h.Link))
+			f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s%s",
+				h.Op, h.Node, text.Count(h.Features), classes(h.Logits, h.Link), bias, h.Link, eachStep(h.Steps)))
 		}
 		if h.FeaturesTensor != "" {
 			f.add("features", h.FeaturesTensor)

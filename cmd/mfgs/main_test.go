@@ -192,6 +192,15 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 			"test.jsonl": wraptest.JSONSequences(wraptest.Sequences(52, 200, 0)),
 		}))
 	},
+	// steps DIR: the same with a linear layer, and training data.
+	"steps": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(writeFiles(ts.MkAbs(args[0]), map[string][]byte{
+			"model.onnx": wraptest.StepTagger().File(), "tags.txt": []byte(strings.Join(wraptest.TagNames, "\n") + "\n"),
+			"train.jsonl": wraptest.JSONSequences(wraptest.Sequences(53, 400, 0)),
+			"val.jsonl":   wraptest.JSONSequences(wraptest.Sequences(54, 300, 0)),
+			"test.jsonl":  wraptest.JSONSequences(wraptest.Sequences(55, 200, 0)),
+		}))
+	},
 	// features FILE N SEED [nan|targets]: precomputed features of a synthetic network, with a NaN, or with targets of a
 	// multi-label head.
 	"features": func(ts *testscript.TestScript, neg bool, args []string) {

@@ -50,6 +50,7 @@ labels with a probability above 1/2; its confidence is the mean over all labels 
 reads text, predict prints the text and the characters whose probability is below 90 % (uncertain); confidence is the
 probability that the text is right, and label says whether it is that of the record. Of a model that tags steps it
 prints the tags, "-" for steps that do not count, and those below 90 %; confidence is that all are right.
+A model that answers for each step of a sequence has a row for each step that counts.
 
 All formats but the table also have the entropy, and ood_pvalue, the conformal p-value of the OOD
 score. json is written at the end; other formats are written as predictions arrive. csv omits the lists
@@ -387,6 +388,9 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 	for i, s := range record {
 		record[i] = csvText(s)
 	}
+	if p.Step != nil {
+		record = slices.Insert(record, stepColumn, strconv.Itoa(*p.Step))
+	}
 	percentile, pvalue := "", ""
 	if p.OODPercentile != nil {
 		percentile = full(*p.OODPercentile)
@@ -453,6 +457,9 @@ func (c *csvPredictions) begin() error {
 	case head.Tags:
 		header = csvTagsHeader
 	}
+	if c.head.Steps > 0 {
+		header = slices.Insert(slices.Clone(header), stepColumn, "step")
+	}
 	scores := csvScores
 	if c.head.Nonlinear {
 		scores = scores[:len(scores)-1] // leverage
@@ -491,9 +498,9 @@ type fitted struct {
 }
 
 const (
-	rowsKept    = 64 // rows that set the column widths
-	labelColumn = 1  // the column of labels or targets
-	noLabel     = "-"
+	rowsKept   = 64 // rows that set the column widths
+	stepColumn = 1  // the column of steps, in front of labels or targets, if there are steps
+	noLabel    = "-"
 )
 
 var (
@@ -528,6 +535,9 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		for _, c := range cells {
 			row = append(row, fitted{text: c})
 		}
+	}
+	if p.Step != nil {
+		fixed(strconv.Itoa(*p.Step))
 	}
 	switch {
 	case t.head.MultiLabel() && p.Targets != nil:
@@ -573,7 +583,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	}
 	if t.widths != nil {
 		if t.unlabelled {
-			row = slices.Delete(row, labelColumn, labelColumn+1)
+			row = slices.Delete(row, t.labelColumn(), t.labelColumn()+1)
 		}
 		return t.line(row)
 	}
@@ -691,6 +701,14 @@ func (t *tablePredictions) hasLeverage() bool {
 	return len(decisionColumns(t.decisions)) == 0 && !t.head.Nonlinear
 }
 
+// labelColumn is the column of labels or targets.
+func (t *tablePredictions) labelColumn() int {
+	if t.head.Steps > 0 {
+		return stepColumn + 1
+	}
+	return stepColumn
+}
+
 // header is the first row.
 func (t *tablePredictions) header() (header []string) {
 	header = predictionHeader
@@ -706,6 +724,9 @@ func (t *tablePredictions) header() (header []string) {
 	scores := scoreHeader
 	if t.head.Correctness { // the score says the same as the confidence
 		scores = scores[1:]
+	}
+	if t.head.Steps > 0 {
+		header = slices.Insert(slices.Clone(header), stepColumn, "step")
 	}
 	if header = slices.Concat(header, scores); !t.hasLeverage() {
 		header = header[:len(header)-1]
@@ -726,7 +747,7 @@ func (t *tablePredictions) begin() error {
 	if t.widths != nil {
 		return nil
 	}
-	t.unlabelled = !slices.ContainsFunc(t.kept, func(row []fitted) bool { return row[labelColumn].text != noLabel })
+	t.unlabelled = !slices.ContainsFunc(t.kept, func(row []fitted) bool { return row[t.labelColumn()].text != noLabel })
 	var header []fitted
 	for _, name := range t.header() {
 		header = append(header, fitted{text: name})
@@ -734,7 +755,7 @@ func (t *tablePredictions) begin() error {
 	rows := append([][]fitted{header}, t.kept...)
 	if t.unlabelled {
 		for i, row := range rows {
-			rows[i] = slices.Delete(row, labelColumn, labelColumn+1)
+			rows[i] = slices.Delete(row, t.labelColumn(), t.labelColumn()+1)
 		}
 	}
 	header = rows[0]
@@ -800,8 +821,11 @@ func (t *tablePredictions) line(row []fitted) error {
 	} else if !t.hasLeverage() {
 		align = decisionAlign
 	}
-	if t.unlabelled {
-		align = align[:labelColumn] + align[labelColumn+1:]
+	if t.head.Steps > 0 {
+		align = align[:stepColumn] + "r" + align[stepColumn:]
+	}
+	if at := t.labelColumn(); t.unlabelled {
+		align = align[:at] + align[at+1:]
 	}
 	_, err := t.WriteString(formatRow(align, widths, cells))
 	return err

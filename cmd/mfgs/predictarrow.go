@@ -90,6 +90,7 @@ var arrowFields = []columnar.Field{
 	{Name: "character_probabilities", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
 	{Name: "tags", Type: columnar.ListOf(columnar.BinaryTypes.String)},
 	{Name: "tag_probabilities", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
+	{Name: "step", Type: columnar.PrimitiveTypes.Int64},
 }
 
 func arrowSchema() *columnar.Schema {
@@ -133,6 +134,14 @@ func (a *arrowPredictions) write(p *wrap.Prediction, failed string) error {
 	return a.flush()
 }
 
+// orNull returns a number, or nil.
+func orNull(n *int) any {
+	if n == nil {
+		return nil
+	}
+	return *n
+}
+
 // arrowValue returns the value of a column, nil for null.
 func arrowValue(column string, p *wrap.Prediction, failed string) any {
 	switch {
@@ -145,9 +154,9 @@ func arrowValue(column string, p *wrap.Prediction, failed string) any {
 	}
 	switch column {
 	case "label":
-		if p.Label != nil {
-			return *p.Label
-		}
+		return orNull(p.Label)
+	case "step":
+		return orNull(p.Step)
 	case "class":
 		return p.Class
 	case "class_name":
