@@ -30,22 +30,39 @@ func (w *Network) draw(r *record, ex *dataset.Example) {
 		return
 	}
 	r.steps.counts = counting(ex, w.mask)
-	var from []int
-	for i := range max(len(r.steps.labels), len(r.steps.counts)) {
-		labelled := r.steps.labels == nil || i < len(r.steps.labels) && r.steps.labels[i] >= 0
-		if labelled && (r.steps.counts == nil || i < len(r.steps.counts) && r.steps.counts[i]) {
-			from = append(from, i)
-		}
-	}
+	from := r.steps.choices()
 	random := rows.Hash(r.position) >> 1 // not negative as an int
 	r.steps.drawn = int(random)
 	r.label = -1
 	if len(from) > 0 {
 		r.steps.drawn = from[random%uint64(len(from))]
-		if r.steps.labels != nil {
-			r.label = int(r.steps.labels[r.steps.drawn])
+	}
+	if r.steps.labels != nil && r.steps.drawn < len(r.steps.labels) {
+		r.label = int(r.steps.labels[r.steps.drawn])
+	}
+}
+
+// choices returns the steps that may be drawn: those with a label that count or, if none does, those with a label;
+// without labels those that count. Nil is for all, whose number is not known yet.
+func (s *recordSteps) choices() []int {
+	counts := func(i int) bool { return len(s.counts) != len(s.labels) || s.counts[i] }
+	if s.labels == nil {
+		return chosen(len(s.counts), func(i int) bool { return s.counts[i] })
+	}
+	labelled := func(i int) bool { return s.labels[i] >= 0 }
+	if both := chosen(len(s.labels), func(i int) bool { return labelled(i) && counts(i) }); both != nil {
+		return both
+	}
+	return chosen(len(s.labels), labelled)
+}
+
+func chosen(n int, may func(int) bool) (list []int) {
+	for i := range n {
+		if may(i) {
+			list = append(list, i)
 		}
 	}
+	return list
 }
 
 // counting returns which steps count by the input that says so; nil if there is none.
@@ -116,7 +133,10 @@ func stepsIn(shape []int64) int {
 
 // runSteps is Run for a network that gives all steps.
 func (w *Network) runSteps(ctx context.Context, inputs []tensor.Tensor, n int) (all Results, err error) {
-	for first := 0; first < n || n == 0; first += w.batch {
+	if n == 0 {
+		return w.results(0, 1), nil
+	}
+	for first := 0; first < n; first += w.batch {
 		last := min(first+w.batch, n)
 		part := make([]tensor.Tensor, len(inputs))
 		for i, t := range inputs {
@@ -130,9 +150,6 @@ func (w *Network) runSteps(ctx context.Context, inputs []tensor.Tensor, n int) (
 			all = r
 		} else {
 			all.add(r)
-		}
-		if n == 0 {
-			break
 		}
 	}
 	return all, nil

@@ -40,6 +40,8 @@ func (p *Predictor) tensors(r featurize.Results) []Tensor {
 		out[i] = Tensor{Name: info.Name, Shape: []int64{int64(r.N)}}
 		if len(r.Steps) > 0 {
 			out[i].Shape = append(out[i].Shape, r.Steps[0]...)
+		} else {
+			out[i].Shape = append(out[i].Shape, make([]int64, p.steps())...)
 		}
 		for _, d := range info.Shape[1+p.steps():] {
 			out[i].Shape = append(out[i].Shape, d.Value)

@@ -117,6 +117,25 @@ func (h *Head) AddStepShape(b *build.Builder) string {
 	return b.Op("Concat", []string{first, steps}, CutSteps, onnxpb.IntAttribute("axis", 0))
 }
 
+// StepCount returns how many steps an example has, by a guess where the model leaves that open, or 1.
+func (h *Head) StepCount() int {
+	const open = 128
+	n := 1
+	if h.layout.merged {
+		return open
+	}
+	for i, d := range h.logitsValue.Dims {
+		switch {
+		case h.Steps == 0 || i == 0 || i == h.layout.class:
+		case d > 0:
+			n *= int(min(d, 1<<20))
+		default:
+			n *= open
+		}
+	}
+	return n
+}
+
 // batchInput is the input whose first axis says how many examples there are.
 func (h *Head) batchInput() string {
 	inputs := h.model.Inputs()
