@@ -333,7 +333,7 @@ def subjects():
     """Functions that make one subject each."""
     for folder in ["", "operators/"]:
         for g in json.load(open(os.path.join(root, "testdata/onnx", folder, "golden.json"))):
-            if "refused" in g:
+            if "refused" in g or "steps" in g["head"]:  # heads with steps: see testdata/steps
                 continue
             options = list(itertools.chain(*([("--" + k.lower()), v] for k, v in g["options"].items())))
             inputs = {k: (v["type"], v["shape"][1:]) for k, v in g["inputs"].items()}
