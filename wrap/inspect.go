@@ -19,8 +19,8 @@ type Inspection struct {
 	// Output is what can be calibrated without a linear layer, with [head.None]; null if there is a head, or no output
 	// that is a row of numbers for each example.
 	Output *head.Head `json:"output"`
-	// Steps is an output from which text may be read, with [head.CTC], or whose steps may be tagged, with [head.Tags];
-	// null if there is a head or another output, or none of that shape.
+	// Steps is an output from which text may be read, with [head.CTC], or whose steps may be tagged as a whole, with
+	// [head.Tags]; null if there is a head or another output of one answer for each example, or none of that shape.
 	Steps *head.Head `json:"steps"`
 }
 
@@ -51,6 +51,9 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 		return nil, err
 	default:
 		in.Head, in.Evidence = h, h.Evidence
+		if h.Steps == 1 {
+			in.Steps = head.MayDecode(m, o.Output)
+		}
 		if err := h.Validate(); err != nil {
 			in.Reason = err.Error()
 		}
