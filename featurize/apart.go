@@ -70,7 +70,7 @@ func (w *Network) runTogether(ctx context.Context, examples []dataset.Example, p
 	all, err := w.inferAll(ctx, inputs, len(in))
 	for row, i := range in {
 		if errs[i] = err; err == nil {
-			results[i] = w.only(all, row, &examples[i])
+			results[i] = w.only(all, b, row, &examples[i])
 		}
 		if err == nil || len(in) == 1 || ctx.Err() != nil {
 			continue
@@ -81,21 +81,19 @@ func (w *Network) runTogether(ctx context.Context, examples []dataset.Example, p
 		}
 		var one Results
 		if one, errs[i] = w.inferAll(ctx, alone, 1); errs[i] == nil {
-			results[i] = w.only(one, 0, &examples[i])
+			results[i] = w.only(one, b, 0, &examples[i])
 		}
 	}
 }
 
 // only returns the results of one of several examples.
-func (w *Network) only(all Results, row int, ex *dataset.Example) Results {
+func (w *Network) only(all Results, b batch, row int, ex *dataset.Example) Results {
 	if w.steps == 0 {
 		return w.slice(all, row, row+1)
 	}
-	r := record{
-		part: &part{results: all}, row: row, position: ex.Index, name: ex.Name, steps: recordSteps{labels: ex.Steps},
-	}
-	w.draw(&r, ex)
+	r := record{part: &part{batch: b, results: all}, row: row, position: ex.Index, name: ex.Name}
+	_ = w.draw(&r, ex) // as those whose geometry is not known
 	one := w.noSteps()
-	_ = w.addCounted(&one, &r, true) // labels that do not fit are ignored
+	_ = w.addCounted(&one, &r, true, false) // labels that do not fit are ignored
 	return one
 }

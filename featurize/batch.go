@@ -77,6 +77,20 @@ func (b batch) set(row int, ex *dataset.Example) error {
 	return nil
 }
 
+// labels gives a label map of an example the geometry of its image.
+func (b batch) labels(ex *dataset.Example, h, w int) (labels []int32, outH, outW int, err error) {
+	for i := range b {
+		array, err := find(ex, b[i].name, b[i].only)
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		if img := image(*array); b[i].pipe.Pixels(img) {
+			return b[i].pipe.Labels(img, ex.Steps, h, w)
+		}
+	}
+	return ex.Steps, h, w, nil
+}
+
 // round preprocesses an image into the bits of 16-bit numbers. A finite number beyond their range is
 // an error.
 func (c *column) round(img preprocess.Image, dst any) error {

@@ -58,6 +58,8 @@ type record struct {
 // recordSteps is what is known of the steps of a record before the network runs.
 type recordSteps struct {
 	labels []int32 // their classes, -1 for none; nil for a record without labels
+	sides  []int64 // of the map whose pixels the labels are of; nil of a sequence
+	given  int     // how many labels there are
 	counts []bool  // which count; nil for all, as where a mask of samples has another length
 	drawn  int     // the one that is wanted, modulo their number
 }
@@ -112,7 +114,6 @@ func (j *job) release() {
 func (j *job) record(ex *dataset.Example, bad *dataset.RecordError) *record {
 	j.records = append(j.records, record{
 		position: ex.Index, label: ex.Label, text: ex.Text, tags: ex.Tags, targets: ex.Targets, name: ex.Name,
-		steps: recordSteps{labels: ex.Steps},
 	})
 	rec := &j.records[len(j.records)-1]
 	if bad != nil {
@@ -123,8 +124,13 @@ func (j *job) record(ex *dataset.Example, bad *dataset.RecordError) *record {
 
 // prepare decodes and preprocesses a record into its row of the batch.
 func (t *task) prepare() {
-	if err := t.example.Decode(); err != nil {
+	var bad *dataset.RecordError
+	switch err := t.example.Decode(); {
+	case errors.As(err, &bad):
 		t.record.bad = err.Error()
+		return
+	case err != nil:
+		t.record.err = err
 		return
 	}
 	if t.job.reader.synthetic {
@@ -134,12 +140,13 @@ func (t *task) prepare() {
 	}
 	err := t.record.part.batch.set(t.record.row, &t.example)
 	if err == nil {
-		t.job.reader.network.draw(t.record, &t.example)
-		return
+		if err = t.job.reader.network.draw(t.record, &t.example); t.job.reader.ignoreLabels {
+			err = nil
+		}
 	}
 	var shape *preprocess.ShapeError
-	var bad *dataset.RecordError
 	switch {
+	case err == nil:
 	case errors.As(err, &bad):
 		t.record.bad = bad.Error()
 	case t.job.reader.lenient && !errors.As(err, &shape):

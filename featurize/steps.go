@@ -2,12 +2,14 @@ package featurize
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
@@ -24,45 +26,124 @@ func (w *Network) stepInput(drawn []int64) tensor.Tensor {
 	return tensor.Tensor{Name: w.cut.stepInput, Shape: []int64{int64(len(drawn))}, Data: drawn}
 }
 
-// draw draws a step of a decoded example, whose label becomes that of the record.
-func (w *Network) draw(r *record, ex *dataset.Example) {
+// draw draws a step of a decoded example, whose label becomes that of the record. A label map gets the geometry of the
+// preprocessed image first. The error is a *dataset.RecordError.
+func (w *Network) draw(r *record, ex *dataset.Example) error {
 	if !w.HasSteps() {
-		return
+		return nil
 	}
-	r.steps.counts = counting(ex, w.mask)
-	from := r.steps.choices()
+	s := &r.steps
+	s.counts = counting(ex, w.mask)
+	if err := s.label(ex, r.part); err != nil {
+		return &dataset.RecordError{Name: ex.Name, Index: ex.Index, Err: err}
+	}
 	random := rows.Hash(r.position) >> 1 // not negative as an int
-	r.steps.drawn = int(random)
 	r.label = -1
-	if len(from) > 0 {
-		r.steps.drawn = from[random%uint64(len(from))]
+	switch at := s.choose(random); {
+	case at >= 0:
+		if s.drawn = at; s.labels != nil {
+			r.label = int(s.labels[at])
+		}
+	case s.labels != nil:
+		return &dataset.RecordError{Name: ex.Name, Index: ex.Index, Err: errNoneLeft}
+	default:
+		s.drawn = int(random)
 	}
-	if r.steps.labels != nil && r.steps.drawn < len(r.steps.labels) {
-		r.label = int(r.steps.labels[r.steps.drawn])
+	if w.drawsSteps() {
+		s.labels, s.counts = nil, nil // those of a batch of maps would take as much memory as its images
 	}
+	return nil
 }
 
-// choices returns the steps that may be drawn: those with a label that count or, if none does, those with a label;
-// without labels those that count. Nil is for all, whose number is not known yet.
-func (s *recordSteps) choices() []int {
-	counts := func(i int) bool { return len(s.counts) != len(s.labels) || s.counts[i] }
+// choose draws a step: of those with a label that count or, if none does, of those with a label; without labels of
+// those that count. It is -1 if there is none, as where all count, whose number is not known yet.
+func (s *recordSteps) choose(random uint64) int {
 	if s.labels == nil {
-		return chosen(len(s.counts), func(i int) bool { return s.counts[i] })
+		return pick(len(s.counts), random, func(i int) bool { return s.counts[i] })
 	}
 	labelled := func(i int) bool { return s.labels[i] >= 0 }
-	if both := chosen(len(s.labels), func(i int) bool { return labelled(i) && counts(i) }); both != nil {
-		return both
-	}
-	return chosen(len(s.labels), labelled)
-}
-
-func chosen(n int, may func(int) bool) (list []int) {
-	for i := range n {
-		if may(i) {
-			list = append(list, i)
+	if len(s.counts) == len(s.labels) {
+		at := pick(len(s.labels), random, func(i int) bool { return labelled(i) && s.counts[i] })
+		if at >= 0 {
+			return at
 		}
 	}
-	return list
+	return pick(len(s.labels), random, labelled)
+}
+
+// pick returns one of the numbers below n that may be drawn, -1 if none may.
+func pick(n int, random uint64, may func(int) bool) int {
+	number := uint64(0)
+	for i := range n {
+		if may(i) {
+			number++
+		}
+	}
+	if number == 0 {
+		return -1
+	}
+	left := random % number
+	for i := range n {
+		switch {
+		case !may(i):
+		case left == 0:
+			return i
+		default:
+			left--
+		}
+	}
+	return -1
+}
+
+// DrawnStep returns which step of an example the rows of a network that is cut at a head with steps are of, as an index
+// for each axis of the steps: [step] of a sequence, [row, column] of a map. It does not change the example.
+func (w *Network) DrawnStep(ctx context.Context, example *dataset.Example) (at []int, err error) {
+	ex := *example
+	if err := ex.Decode(); err != nil {
+		return nil, err
+	}
+	pipes, err := w.resolve(&ex)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBatch(w.inputs, pipes, 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.set(0, &ex); err != nil {
+		return nil, err
+	}
+	r := record{part: &part{batch: b}, position: ex.Index}
+	if err := w.draw(&r, &ex); err != nil {
+		return nil, err
+	}
+	one := w.results(1, 1)
+	if err := w.infer(ctx, b.tensors(1), one); err != nil {
+		return nil, err
+	}
+	at = make([]int, len(one.Steps[0]))
+	step := r.steps.drawn
+	for axis := len(at) - 1; axis >= 0; axis-- {
+		n := int(one.Steps[0][axis])
+		at[axis], step = step%n, step/n
+	}
+	return at, nil
+}
+
+var errNoneLeft = errors.New("no step that counts, or pixel that the crop leaves, has a label")
+
+// label takes over the labels of an example of a part, with the geometry of its image.
+func (s *recordSteps) label(ex *dataset.Example, p *part) (err error) {
+	s.labels, s.given, s.sides = ex.Steps, len(ex.Steps), nil
+	if ex.Sides == nil {
+		return nil
+	}
+	h, w := ex.Sides[0], ex.Sides[1]
+	if s.labels, h, w, err = p.batch.labels(ex, h, w); err != nil {
+		return err
+	}
+	s.given, s.sides = len(s.labels), []int64{int64(h), int64(w)}
+	return nil
 }
 
 // counting returns which steps count by the input that says so; nil if there is none.
@@ -93,9 +174,9 @@ func (w *Network) stepsOf(r Results, shape []int64) error {
 	return nil
 }
 
-// checkSteps says which steps were drawn, and reports labels of another number of steps than the network gives.
+// checkSteps reports labels of another number of steps than the network gives.
 func (j *job) checkSteps() error {
-	x, at := j.results.Examples, 0
+	at := 0
 	for i := range j.records {
 		r := &j.records[i]
 		if r.bad != "" {
@@ -104,7 +185,6 @@ func (j *job) checkSteps() error {
 		if err := r.fits(j.results.Steps[at]); err != nil {
 			return err
 		}
-		x.Steps = append(x.Steps, r.steps.drawn%max(1, stepsIn(j.results.Steps[at])))
 		at++
 	}
 	return nil
@@ -112,14 +192,19 @@ func (j *job) checkSteps() error {
 
 // fits reports labels of another number of steps than the network gives.
 func (r *record) fits(shape []int64) error {
-	if r.steps.labels == nil || len(r.steps.labels) == stepsIn(shape) {
+	switch s := &r.steps; {
+	case s.given == 0:
+		return nil
+	case s.sides != nil && len(shape) == 2 && !slices.Equal(s.sides, shape):
+		return fmt.Errorf("%s: %w", r.name, preprocess.LabelMapError(s.sides, shape))
+	case s.given == stepsIn(shape):
 		return nil
 	}
 	what := fmt.Sprintf("%d steps", shape[0])
 	if len(shape) > 1 {
 		what = fmt.Sprintf("steps %v", shape)
 	}
-	return fmt.Errorf("%s: %d labels for %s: give one for each, and -100 for a step without one", r.name, len(r.steps.labels), what)
+	return fmt.Errorf("%s: %d labels for %s: give one for each, and -100 for a step without one", r.name, r.steps.given, what)
 }
 
 // stepsIn returns how many steps there are on axes of these lengths.
@@ -220,12 +305,17 @@ func (w *Network) inferSteps(ctx context.Context, j *job) error {
 		p.batch = nil
 	}
 	j.results = w.noSteps()
+	// Where all steps of all records count the results are those of the run: those of maps are too many to copy.
+	shared := len(j.parts) == 1 && j.parts[0].n > 0 && w.mask == ""
+	if shared {
+		j.results.Columns, j.results.Doubles = j.parts[0].results.Columns, j.parts[0].results.Doubles
+	}
 	for i := range j.records {
 		r := &j.records[i]
 		if r.bad != "" {
 			continue
 		}
-		if err := w.addCounted(&j.results, r, j.reader.ignoreLabels); err != nil {
+		if err := w.addCounted(&j.results, r, j.reader.ignoreLabels, shared); err != nil {
 			return err
 		}
 	}
@@ -239,9 +329,9 @@ func (w *Network) noSteps() Results {
 	return r
 }
 
-// addCounted adds the results of the steps of a record that count, and what is known of them. Labels of another number
-// of steps are ignored, or else an error.
-func (w *Network) addCounted(to *Results, r *record, ignoreLabels bool) error {
+// addCounted adds the results of the steps of a record that count, unless they are shared, and what is known of them.
+// Labels of another number of steps are ignored, or else an error.
+func (w *Network) addCounted(to *Results, r *record, ignoreLabels, shared bool) error {
 	from, x := r.part.results, to.Examples
 	shape := from.Steps[r.row]
 	labels := r.steps.labels
@@ -254,12 +344,17 @@ func (w *Network) addCounted(to *Results, r *record, ignoreLabels bool) error {
 	to.N++
 	to.Steps = append(to.Steps, shape)
 	n := stepsIn(shape)
+	x.Positions, x.Labels = slices.Grow(x.Positions, n), slices.Grow(x.Labels, n)
+	x.Steps, x.Names = slices.Grow(x.Steps, n), slices.Grow(x.Names, n)
 	for t := range n {
 		if len(r.steps.counts) == n && !r.steps.counts[t] {
 			continue
 		}
 		for c, o := range w.outputs {
 			at := (r.row*n + t) * o.width
+			if shared {
+				break
+			}
 			if o.double {
 				to.Doubles[c] = append(to.Doubles[c], from.Doubles[c][at:at+o.width]...)
 			} else {

@@ -19,7 +19,7 @@ type Batch struct {
 	Labels    []int     // [N], -1 for an example without one
 	Targets   []uint8   // [N,K], each 0 or 1, instead of labels for a multi-label head
 	Readings  []Reading // [N], of a network that reads text
-	Steps     []int     // [N], which step of its example each is; nil unless a network answers for each step
+	Steps     []int     // [N], which step of its example each is, where they are all steps of examples; else nil
 	Names     []string  // [N], for messages
 	From      string    // the source's name, for examples without names
 }

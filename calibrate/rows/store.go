@@ -29,7 +29,7 @@ import (
 //	head        the first. Metadata: the caller's own; no tensors
 //	block       the N > 0 examples of one block of 512 positions:
 //	            positions I64 [N], features F32 [N,d], logits F32 [N,K], and optionally
-//	            labels I64 [N] (-1 for none), targets U8 [N,K], steps I64 [N] and readings U8 [m], as JSON
+//	            labels I64 [N] (-1 for none), targets U8 [N,K] and readings U8 [m], as JSON
 //	end         the last, in a complete store. Metadata: "fingerprint" and "labelled", "true" or "false"
 //
 // A block and the end may have bad U8 [m]: a JSON list of messages about the records skipped since the previous
@@ -117,9 +117,6 @@ func (s *Writer) block(b *Batch) error {
 	if b.Targets != nil {
 		tensors = append(tensors, safetensors.Tensor{Name: "targets", Shape: []int{n, len(b.Targets) / n}, Data: b.Targets,
 			Type: tensor.Uint8})
-	}
-	if b.Steps != nil {
-		tensors = append(tensors, safetensors.Tensor{Name: "steps", Shape: []int{n}, Data: wide(b.Steps)})
 	}
 	if b.Readings != nil {
 		readings, err := json.Marshal(b.Readings)
@@ -331,7 +328,7 @@ func describe(f *safetensors.File) (positions []int, d, k int, err error) {
 			continue
 		}
 		want := map[string]tensor.Type{
-			"positions": tensor.Int64, "labels": tensor.Int64, "steps": tensor.Int64,
+			"positions": tensor.Int64, "labels": tensor.Int64,
 			"features": tensor.Float32, "logits": tensor.Float32, "targets": tensor.Uint8,
 		}[t.Name]
 		axes := 2
@@ -379,8 +376,6 @@ func readBlock(f *safetensors.File) (*Batch, error) {
 			b.Logits, err = safetensors.Read[float32](f, t.Name)
 		case "labels":
 			b.Labels, err = readInts(f, t.Name)
-		case "steps":
-			b.Steps, err = readInts(f, t.Name)
 		case "targets":
 			b.Targets, err = readBytes(f, t.Name)
 		case readingsName:

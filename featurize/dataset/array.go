@@ -17,6 +17,7 @@ type labelReader struct {
 	text    labelParser
 	to      int
 	each    int
+	shape   []int // of the labels of an example
 	pending []int
 }
 
@@ -25,7 +26,7 @@ func newLabelReader(a *arrays.Array, text labelParser, from, to int) (*labelRead
 	if err != nil {
 		return nil, err
 	}
-	return &labelReader{r: r, text: text, to: to, each: a.Item / a.Type.Size}, nil
+	return &labelReader{r: r, text: text, to: to, each: a.Item / a.Type.Size, shape: a.Shape}, nil
 }
 
 func (l *labelReader) Close() error { return l.r.Close() }
@@ -60,7 +61,7 @@ func (l *labelReader) targets() ([]uint8, error) {
 func (l *labelReader) steps(e *Example) error {
 	row, err := l.row()
 	if err == nil {
-		if err = l.text.setClasses(e, row); err != nil {
+		if err = setClasses(l.text, e, row, l.shape...); err != nil {
 			err = fmt.Errorf("%s: %w", e.Name, err)
 		}
 	}

@@ -114,6 +114,23 @@
 // is a 0 or 1 for each of the head's K labels: labels [N,K] of any numeric type in an .npz, or a list
 // in JSON lines. Labels of the other kind than the head's are refused.
 //
+// # Label maps
+//
+// Under Options.Steps a label is a list of classes, one for each step of an example, or rows of them for the pixels of
+// a map: a list in JSON lines, Parquet or Arrow, or labels [N,T] or [N,H,W] in an .npz. Negative numbers are for steps
+// without a label and, in maps for models of at most 255 classes, so is 255.
+//
+// The map of an image may also be a PNG file whose values, grey or indices of a palette, are numbers of classes; 65,535
+// is for pixels without one too. A table of images has its path as the label, by the rules for those of images. A
+// folder has it in a parallel one, under the same name:
+//
+//	images/b/1.jpg                         labels/b/1.png, or in masks or annotations
+//	JPEGImages/1.jpg                       SegmentationClass/1.png (Pascal VOC)
+//	leftImg8bit/b/1_leftImg8bit.png        gtFine/b/1_gtFine_labelTrainIds.png (Cityscapes)
+//
+// The SPEC is the folder of both, or that of the images or one in it, such as images/val. Images without a label map
+// are not read, and are in [Dataset.Ignored].
+//
 // # Class folders
 //
 // Folder names become labels by the first rule that applies: they are names of the model's classes;

@@ -30,20 +30,45 @@ type Example struct {
 	Text    string   // under Texts: the right text, where Label is not -1
 	Tags    []string // under Tags: names or numbers, "" for a step without one, where Label is not -1
 	Steps   []int32  // under Steps: the class of each step, -1 for one without, or nil for none
+	Sides   []int    // of a map whose pixels Steps are: [H,W]; nil of a sequence
 	Targets []uint8  // under MultiLabel: K times 0 or 1, or nil for none
 	Inputs  []Array
 	Encoded []byte // a PNG or JPEG file: see Decode
+
+	labelMap *labelMap // that Decode decodes to Steps, or nil
 }
 
 // Bytes estimates the memory that the example takes.
 func (e *Example) Bytes() int {
-	n := len(e.Encoded)
+	n := len(e.Encoded) + 4*len(e.Steps)
+	if e.labelMap != nil {
+		n += len(e.labelMap.encoded)
+	}
 	for _, a := range e.Inputs {
 		if v := reflect.ValueOf(a.Data); v.Kind() == reflect.Slice {
 			n += v.Len() * int(v.Type().Elem().Size())
 		}
 	}
 	return n
+}
+
+// A labelMap is a PNG file with the class of each pixel of an image, which the caller's workers decode.
+type labelMap struct {
+	path    string
+	encoded []byte
+	decode  func(e *Example, m *labelMap) error // sets Steps
+}
+
+// readLabels reads the label map's file with a function for those of images, and returns what the digest covers beside
+// the image, which is nothing if one of the two could not be read.
+func (e *Example) readLabels(read func(path string) ([]byte, error)) (image, labels []byte, err error) {
+	if e.labelMap == nil {
+		return e.Encoded, nil, nil
+	}
+	if e.labelMap.encoded, err = read(e.labelMap.path); err != nil {
+		return nil, nil, fmt.Errorf("label map %s: %w", e.labelMap.path, err)
+	}
+	return e.Encoded, e.labelMap.encoded, nil
 }
 
 // ErrNoExamples is the error of Open for a file without examples, whose name precedes it.

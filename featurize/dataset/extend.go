@@ -53,7 +53,7 @@ func (l Labels) Read(e *Example, data any, list, none bool) error {
 				return fmt.Errorf("number %d is not a whole number; want a %s for each step", bad, l.stepLabel())
 			}
 			if l.steps {
-				return l.setClasses(e, ints)
+				return setClasses(l.labelParser, e, ints)
 			}
 			texts = make([]string, len(ints))
 			for i, n := range ints {

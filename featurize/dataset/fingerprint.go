@@ -135,9 +135,9 @@ func hashSized(ctx context.Context, h hash.Hash, r io.ReaderAt, size int64) erro
 // imagePart is the format of the path and label that precede the size and content of an image.
 const imagePart = "%q %d "
 
-// image adds the image at a position, if it is the next part. If it could not be read and content is
-// nil, all adds it, reading as much as it can.
-func (d *digest) image(position int, name string, label int, content []byte, all func(hash.Hash) error) {
+// image adds the image at a position, with its label map if that is not nil, if it is the next part. If it could not be
+// read and content is nil, all adds it, reading as much as it can.
+func (d *digest) image(position int, name string, label int, content, labels []byte, all func(hash.Hash) error) {
 	if !d.lock() {
 		return
 	}
@@ -151,6 +151,10 @@ func (d *digest) image(position int, name string, label int, content []byte, all
 	}
 	fmt.Fprintf(d.h, imagePart+"%d\n", name, label, len(content))
 	d.h.Write(content)
+	if labels != nil {
+		fmt.Fprintf(d.h, "%d\n", len(labels))
+		d.h.Write(labels)
+	}
 	d.part++
 }
 
@@ -296,4 +300,25 @@ func (o *opened) Remember(fingerprint string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sum = fingerprint
+}
+
+// hashFile adds size and content of a file. One that cannot be read is a bad record, not an error.
+func hashFile(ctx context.Context, h hash.Hash, path string) error {
+	f, size, err := openRegular(path)
+	if err != nil {
+		fmt.Fprintln(h, "unreadable")
+		return context.Cause(ctx)
+	}
+	defer f.Close()
+	return hashSized(ctx, h, f, size)
+}
+
+// stampPath stamps the file at a path.
+func stampPath(w io.Writer, path string, latest time.Time) time.Time {
+	info, err := os.Stat(path)
+	if err != nil {
+		fmt.Fprintln(w, "unreadable")
+		return latest
+	}
+	return stampFile(w, path, info, latest)
 }

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,9 @@ type folderSource struct {
 	dirs  []imageDir
 	texts bool // the label of an image is the text in a file beside it
 	stray bool // an image may lack one
+
+	maps   *mapFolder // the label of an image is a label map in a parallel folder; nil for other labels
+	labels labelParser
 }
 
 // sniffFolder accepts all folders but those of CIFAR batches.
@@ -40,6 +44,10 @@ type imageDir struct {
 
 func openFolder(root string, o Options) (Source, error) {
 	s := &folderSource{root: root, texts: o.Texts && !o.Unlabelled, stray: o.IgnoreUnknownLabels}
+	if o.Steps {
+		s.labels = newLabelParser(o)
+		s.root, s.maps = findMaps(root, !o.Unlabelled)
+	}
 	top, err := s.list("")
 	if err != nil {
 		return nil, err
@@ -51,6 +59,14 @@ func openFolder(root string, o Options) (Source, error) {
 		}
 	}
 	switch {
+	case s.maps != nil:
+		if len(top.images) > 0 {
+			s.dirs = append([]imageDir{{"", -1, len(top.images)}}, s.dirs...)
+		}
+		if len(s.dirs) == 0 {
+			return nil, s.noMaps(top.ignored)
+		}
+		classes = nil
 	case s.texts && len(top.images) > 0:
 		s.dirs = append([]imageDir{{"", -1, len(top.images)}}, s.dirs...)
 	case len(s.dirs) > 0: // classes; images beside them belong to none
@@ -64,7 +80,9 @@ func openFolder(root string, o Options) (Source, error) {
 		return nil, noImages(root, top.ignored)
 	}
 	s.Classes, s.Labelled, s.Ignored = classes, classes != nil && !o.Unlabelled, top.ignored
-	if s.texts {
+	if s.maps != nil {
+		s.Labelled = s.maps.root != ""
+	} else if s.texts {
 		if err := s.labelByTexts(o); err != nil {
 			return nil, err
 		}
@@ -80,7 +98,7 @@ func openFolder(root string, o Options) (Source, error) {
 		d := &s.dirs[i]
 		class := d.label
 		switch d.label = -1; {
-		case s.texts && s.Labelled:
+		case (s.texts || s.maps != nil) && s.Labelled:
 			d.label = 0
 		case s.Labelled:
 			d.label = s.Labels[class]
@@ -136,6 +154,20 @@ func (s *folderSource) text(image string) (string, error) {
 	}
 	return "", fmt.Errorf("no text beside it, in %s or %s: %w", filepath.Base(stem+textExts[0]), filepath.Base(stem+textExts[1]), fs.ErrNotExist)
 }
+
+// noMaps is the error about a folder of images without images or, if these are to have some, label maps.
+func (s *folderSource) noMaps(ignored []Ignored) error {
+	for _, ig := range ignored {
+		if ig.Reason == noMap {
+			return fmt.Errorf("%s: none of %s has a label map; that of %s would be %s", s.root, text.Plural(ig.Count, "image"),
+				ig.First, filepath.Join(s.maps.root, s.maps.of(filepath.FromSlash(ig.First))))
+		}
+	}
+	return noImages(s.root, ignored)
+}
+
+// noMap is why an image of a folder with label maps is not read.
+const noMap = "without a label map"
 
 // noImages is the error about a folder or archive without images.
 func noImages(path string, ignored []Ignored) error {
@@ -200,7 +232,11 @@ func (s *folderSource) list(dir string) (listing, error) {
 		case e.IsDir():
 			l.dirs = append(l.dirs, name)
 		case isImageName(name) && (link || e.Type().IsRegular()):
-			l.images = append(l.images, name)
+			if s.maps.lacks(filepath.Join(dir, name)) && !s.stray {
+				l.ignore(noMap, filepath.ToSlash(filepath.Join(dir, name)), 1)
+			} else {
+				l.images = append(l.images, name)
+			}
 		case link && dir == "" && isDir(filepath.Join(path, name)):
 			l.dirs = append(l.dirs, name)
 		case s.texts && strings.HasSuffix(name, textExts[1]):
@@ -217,13 +253,17 @@ type imageFile struct {
 	name     string // path from the root, as the file system writes it
 	label    int
 	text     string // under texts
+	labels   string // path of the label map from the root of these, or ""
 	bad      error  // why there is none
 }
 
 // identity is what the digest says of an image beside its class and its file.
 func (f *imageFile) identity() string {
 	name := filepath.ToSlash(f.name)
-	if f.text == "" {
+	switch {
+	case f.labels != "":
+		return name + "\x00" + filepath.ToSlash(f.labels)
+	case f.text == "":
 		return name
 	}
 	return name + "\x00" + f.text
@@ -253,6 +293,11 @@ func (s *folderSource) files(from, to int) iter.Seq2[imageFile, error] {
 							f.label, f.bad = -1, nil
 						}
 					}
+					if s.maps != nil && s.Labelled {
+						if f.labels = s.maps.of(f.name); s.stray && s.maps.lacks(f.name) {
+							f.label, f.labels = -1, ""
+						}
+					}
 					if !yield(f, nil) {
 						return
 					}
@@ -272,13 +317,19 @@ func (s *folderSource) Examples(from, to int) iter.Seq2[Example, error] {
 				return
 			}
 			e := Example{Index: f.position, Name: filepath.ToSlash(f.name), Label: f.label, Text: f.text}
+			if f.labels != "" {
+				e.labelMap = s.labels.newLabelMap(filepath.ToSlash(f.labels))
+			}
 			if e.Encoded, err = readImageFile(filepath.Join(s.root, f.name)); err == nil {
 				err = f.bad
 			}
-			if err != nil {
+			image, labels, mapErr := e.readLabels(func(path string) ([]byte, error) {
+				return readImageFile(filepath.Join(s.maps.root, filepath.FromSlash(path)))
+			})
+			if err = cmp.Or(err, mapErr); err != nil {
 				err = &RecordError{e.Name, e.Index, err}
 			}
-			s.digest.image(e.Index, f.identity(), e.Label, e.Encoded, func(h hash.Hash) error {
+			s.digest.image(e.Index, f.identity(), e.Label, image, labels, func(h hash.Hash) error {
 				return s.hashImage(context.Background(), h, f)
 			})
 			if !yield(e, err) {
@@ -302,14 +353,11 @@ func (s *folderSource) hash(ctx context.Context, d *digest, from, to int) error 
 
 func (s *folderSource) hashImage(ctx context.Context, h hash.Hash, image imageFile) error {
 	fmt.Fprintf(h, imagePart, image.identity(), image.label)
-	f, size, err := openRegular(filepath.Join(s.root, image.name))
-	if err != nil {
-		// An unreadable file is a bad record, not an error.
-		fmt.Fprintln(h, "unreadable")
-		return context.Cause(ctx)
+	err := hashFile(ctx, h, filepath.Join(s.root, image.name))
+	if err == nil && image.labels != "" {
+		err = hashFile(ctx, h, filepath.Join(s.maps.root, image.labels))
 	}
-	defer f.Close()
-	return hashSized(ctx, h, f, size)
+	return err
 }
 
 func (s *folderSource) stamp(w io.Writer, from, to int) (latest time.Time, err error) {
@@ -322,13 +370,10 @@ func (s *folderSource) stamp(w io.Writer, from, to int) (latest time.Time, err e
 			return latest, err
 		}
 		fmt.Fprintf(w, imagePart, f.identity(), f.label)
-		path := filepath.Join(root, f.name)
-		fi, err := os.Stat(path)
-		if err != nil {
-			fmt.Fprintln(w, "unreadable")
-			continue
+		latest = stampPath(w, filepath.Join(root, f.name), latest)
+		if f.labels != "" {
+			latest = stampPath(w, filepath.Join(s.maps.root, f.labels), latest)
 		}
-		latest = stampFile(w, path, fi, latest)
 	}
 	return latest, nil
 }

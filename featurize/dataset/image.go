@@ -10,10 +10,19 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// Decode decodes Encoded into the only element of Inputs: uint8 [H,W,1] for grey images, else RGB
-// [H,W,3]; see [pixels.Decode]. It does nothing if Encoded is nil. The error is a *RecordError. It may
-// run in parallel for different examples.
+// Decode decodes Encoded into the only element of Inputs: uint8 [H,W,1] for grey images, else RGB [H,W,3]; see
+// [pixels.Decode]. It decodes a label map into Steps. It does nothing if there is nothing to decode. The error is a
+// *RecordError, unless a label map holds other classes than the model's. It may run in parallel for different examples.
 func (e *Example) Decode() error {
+	if err := e.decodeImage(); err != nil || e.labelMap == nil {
+		return err
+	}
+	m := e.labelMap
+	e.labelMap = nil
+	return m.decode(e, m)
+}
+
+func (e *Example) decodeImage() error {
 	if e.Encoded == nil {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"hash"
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -60,7 +59,10 @@ type tableRow struct {
 
 // identity is what the digest says of a record beside its class and its file.
 func (r *tableRow) identity() string {
-	if r.Text == "" {
+	switch {
+	case r.labelMap != nil:
+		return r.path + "\x00" + r.labelMap.path
+	case r.Text == "":
 		return r.path
 	}
 	return r.path + "\x00" + r.Text
@@ -118,6 +120,15 @@ func (s *imageTable) file(path string) (string, error) {
 	return real, nil
 }
 
+// read reads the file of a path in a record.
+func (s *imageTable) read(path string) ([]byte, error) {
+	file, err := s.file(path)
+	if err != nil {
+		return nil, err
+	}
+	return readImageFile(file)
+}
+
 // Examples reads one file after another.
 func (s *imageTable) Examples(from, to int) iter.Seq2[Example, error] {
 	return func(yield func(Example, error) bool) {
@@ -127,17 +138,17 @@ func (s *imageTable) Examples(from, to int) iter.Seq2[Example, error] {
 				return
 			}
 			e, bad := row.Example, row.bad
+			var image, labels []byte
 			if bad == nil {
 				e.Name = row.path
-				file, err := s.file(row.path)
-				if err == nil {
-					e.Encoded, err = readImageFile(file)
+				if e.Encoded, err = s.read(row.path); err == nil {
+					image, labels, err = e.readLabels(s.read)
 				}
 				if err != nil {
 					bad = &RecordError{e.Name, e.Index, err}
 				}
 			}
-			s.digest.image(e.Index, row.identity(), e.Label, e.Encoded, func(h hash.Hash) error {
+			s.digest.image(e.Index, row.identity(), e.Label, image, labels, func(h hash.Hash) error {
 				return s.hashImage(context.Background(), h, row)
 			})
 			if !yield(e, bad) {
@@ -161,14 +172,20 @@ func (s *imageTable) hash(ctx context.Context, d *digest, from, to int) error {
 
 func (s *imageTable) hashImage(ctx context.Context, h hash.Hash, row tableRow) error {
 	fmt.Fprintf(h, imagePart, row.identity(), row.Label)
-	if file, err := s.file(row.path); row.path != "" && err == nil {
-		if f, size, err := openRegular(file); err == nil {
-			defer f.Close()
-			return hashSized(ctx, h, f, size)
+	paths := []string{row.path}
+	if row.labelMap != nil {
+		paths = append(paths, row.labelMap.path)
+	}
+	for _, path := range paths {
+		file, err := s.file(path)
+		if path == "" || err != nil {
+			file = ""
+		}
+		if err := hashFile(ctx, h, file); err != nil {
+			return err
 		}
 	}
-	fmt.Fprintln(h, "unreadable") // a bad record is no error
-	return context.Cause(ctx)
+	return nil
 }
 
 func (s *imageTable) stamp(w io.Writer, from, to int) (time.Time, error) {
@@ -180,13 +197,17 @@ func (s *imageTable) stamp(w io.Writer, from, to int) (time.Time, error) {
 		if err != nil {
 			return latest, err
 		}
-		if file, err := s.file(row.path); err == nil && row.path != "" {
-			if info, err := os.Stat(file); err == nil {
-				latest = stampFile(w, file, info, latest)
-				continue
-			}
+		paths := []string{row.path}
+		if row.labelMap != nil {
+			paths = append(paths, row.labelMap.path)
 		}
-		fmt.Fprintln(w, "unreadable")
+		for _, path := range paths {
+			file, err := s.file(path)
+			if path == "" || err != nil {
+				file = ""
+			}
+			latest = stampPath(w, file, latest)
+		}
 	}
 	return latest, nil
 }

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/internal/jsontensor"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // maxLabelText bounds the bytes of one label as text: 1,024 characters.
@@ -28,9 +30,8 @@ type labelParser struct {
 }
 
 func newLabelParser(o Options) labelParser {
-	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, texts: o.Texts,
-		tags: o.Tags || o.Steps, steps: o.Steps,
-		multi: o.MultiLabel, k: o.Classes,
+	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, texts: o.Texts, tags: o.Tags || o.Steps,
+		steps: o.Steps, multi: o.MultiLabel, k: o.Classes,
 		ignoreUnknown: o.IgnoreUnknownLabels}
 	for i, name := range slices.Backward(l.names) {
 		l.byName[name] = i
@@ -42,6 +43,10 @@ func newLabelParser(o Options) labelParser {
 
 // set sets the label of an example from a text: a class name, a number, or the text of a line.
 func (l labelParser) set(e *Example, s string) (err error) {
+	if path := strings.TrimSpace(s); l.steps && isMapName(path) {
+		e.Label, e.labelMap = 0, l.newLabelMap(path)
+		return nil
+	}
 	if l.tags {
 		return l.setTags(e, strings.Fields(s))
 	}
@@ -99,19 +104,26 @@ func (l labelParser) setSteps(e *Example, names []string) error {
 			return fmt.Errorf("step %d: %w", i, err)
 		}
 	}
-	return l.setClasses(e, classes)
+	return setClasses(l, e, classes)
 }
 
-// setClasses sets the classes of the steps of an example, negative numbers for none.
-func (l labelParser) setClasses(e *Example, classes []int) error {
-	if len(classes) > maxTags {
-		return fmt.Errorf("labels for %d steps, want at most %d", len(classes), maxTags)
+// setClasses sets the classes of the steps of an example, or of a map of two sides. Negative numbers are none, and so
+// is 255 in a map, unless it may be a class.
+func setClasses[T int | int32](l labelParser, e *Example, classes []T, sides ...int) error {
+	if len(classes) > maxSteps {
+		return fmt.Errorf("labels for %d steps, want at most %d", len(classes), maxSteps)
+	}
+	if len(sides) != 2 {
+		sides = nil
 	}
 	steps, some := make([]int32, len(classes)), false
 	for i, y := range classes {
-		if l.k > 0 && y >= l.k || y > math.MaxInt32 {
+		switch {
+		case sides != nil && int(y) == noClass && l.k <= noClass:
+			y = -1
+		case l.k > 0 && int(y) >= l.k || int(y) > math.MaxInt32:
 			if !l.ignoreUnknown {
-				return fmt.Errorf("step %d: %s", i, labelRange(y, l.k))
+				return fmt.Errorf("%s: %s", stepName(i, sides), labelRange(int(y), l.k))
 			}
 			y = -1
 		}
@@ -120,12 +132,14 @@ func (l labelParser) setClasses(e *Example, classes []int) error {
 	}
 	switch {
 	case some:
-		e.Label, e.Steps = 0, steps
+		e.Label, e.Steps, e.Sides = 0, steps, sides
 	case !l.ignoreUnknown:
-		return fmt.Errorf("no step has a %s", l.stepLabel())
+		return errNoLabels
 	}
 	return nil
 }
+
+var errNoLabels = errors.New("no step has a label")
 
 // stepLabel is what a step has in place of a label.
 func (l labelParser) stepLabel() string {
@@ -135,8 +149,11 @@ func (l labelParser) stepLabel() string {
 	return "tag"
 }
 
-// maxTags bounds the steps of an example.
-const maxTags = 1 << 20
+// maxTags bounds the names of the steps of an example, and maxSteps their numbers, such as those of a label map.
+const (
+	maxTags  = 1 << 20
+	maxSteps = pixels.Max
+)
 
 // fromText parses a class name or an integer, which is the number of a class unless class names are
 // integers.
@@ -183,7 +200,7 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 		if bad >= 0 {
 			return false, errors.New("want rows of whole numbers")
 		}
-		return true, l.setClasses(e, classes)
+		return true, setClasses(l, e, classes, t.Shape...)
 	case l.tags && c == '[':
 		tags, err := l.tagList(p)
 		if err == nil {
@@ -311,7 +328,7 @@ func labelRange(label, classes int) string {
 // singleLabels is the error about labels of one class per example under MultiLabel.
 func singleLabels(path string, o Options) error {
 	if o.Steps && !o.Unlabelled {
-		return fmt.Errorf("%s: its labels are one class per example, and the model classifies each step: give a list for each example, in JSON lines, Parquet or Arrow, or an array [N,T] in an .npz", path)
+		return fmt.Errorf("%s: its labels are one class per example, and the model classifies each step: give a list for each example, in JSON lines, Parquet or Arrow, an array [N,T] or [N,H,W] in an .npz or, for the pixels of images, label maps: a table with the columns image and label, or the folders images and labels", path)
 	}
 	if o.Tags && !o.Unlabelled {
 		return fmt.Errorf("%s: its labels are classes, and the model tags steps: give JSON lines, Parquet or Arrow with a list of tags for each example", path)
@@ -332,6 +349,73 @@ func wantTargets(k int) string {
 		return "a 0 or 1 for each of the head's labels"
 	}
 	return fmt.Sprintf("a 0 or 1 for each of the head's %d labels", k)
+}
+
+// noClass is the number of pixels without a label in label maps, as of Pascal VOC and Cityscapes, unless the model has
+// more than 255 classes.
+const noClass = 255
+
+// isMapName reports whether a label is the path of a label map.
+func isMapName(s string) bool { return strings.EqualFold(filepath.Ext(s), ".png") }
+
+// stepName names a step in messages.
+func stepName(i int, sides []int) string {
+	if sides == nil {
+		return fmt.Sprintf("step %d", i)
+	}
+	return fmt.Sprintf("row %d, column %d", i/sides[1], i%sides[1])
+}
+
+// newLabelMap returns the label map at a path.
+func (l labelParser) newLabelMap(path string) *labelMap {
+	return &labelMap{path: path, decode: l.decodeMap}
+}
+
+// decodeMap decodes a label map into Steps. Numbers that are no classes concern the whole dataset, not the record
+// alone.
+func (l labelParser) decodeMap(e *Example, m *labelMap) error {
+	e.Label = -1
+	bad := func(err error) error {
+		if l.ignoreUnknown {
+			return nil
+		}
+		return &RecordError{e.Name, e.Index, fmt.Errorf("label map %s: %w", m.path, err)}
+	}
+	if m.encoded == nil {
+		return bad(errors.New("the record has no path of an image: give it in a column or key image"))
+	}
+	p, err := pixels.DecodeLabels(m.encoded)
+	if err != nil {
+		return bad(err)
+	}
+	if err := l.mask(p); err != nil {
+		return bad(err)
+	}
+	switch err := setClasses(l, e, p.Data, p.Height, p.Width); {
+	case errors.Is(err, errNoLabels):
+		return bad(errors.New("no pixel has a label"))
+	case err != nil:
+		return fmt.Errorf("%s: label map %s: %w", e.Name, m.path, err)
+	}
+	return nil
+}
+
+// mask refuses a mask of black and white for two classes: its white pixels would be those without a label.
+func (l labelParser) mask(p *pixels.Labels) error {
+	if l.k != 2 {
+		return nil
+	}
+	white := false
+	for _, y := range p.Data {
+		if y != 0 && y != noClass {
+			return nil
+		}
+		white = white || y == noClass
+	}
+	if !white {
+		return nil
+	}
+	return errors.New("its numbers are 0 and 255, and 255 is for pixels without a label: want 1 for the second class")
 }
 
 func clip(s string) string { return s[:min(len(s), 20)] }

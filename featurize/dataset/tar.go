@@ -330,7 +330,7 @@ func (s *tarSource) Examples(from, to int) iter.Seq2[Example, error] {
 			e := Example{Index: i, Name: m.name, Label: m.label}
 			all := func(h hash.Hash) error { return s.hashImage(context.Background(), h, m) }
 			if err := checkImageSize(m.size); err != nil {
-				s.digest.image(i, m.name, m.label, nil, all)
+				s.digest.image(i, m.name, m.label, nil, nil, all)
 				if !yield(e, &RecordError{e.Name, i, err}) {
 					return
 				}
@@ -341,7 +341,7 @@ func (s *tarSource) Examples(from, to int) iter.Seq2[Example, error] {
 				yield(Example{Label: -1}, s.readError(m, err))
 				return
 			}
-			s.digest.image(i, m.name, m.label, e.Encoded, all)
+			s.digest.image(i, m.name, m.label, e.Encoded, nil, all)
 			if !yield(e, nil) {
 				return
 			}
