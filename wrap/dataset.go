@@ -63,7 +63,7 @@ func (p *Predictor) predictDataset(
 	ctx context.Context, spec string, report *DatasetReport, yield func(Prediction, error) bool,
 ) error {
 	notes := &source.Notes{}
-	s, err := p.openDataset(ctx, spec, notes, report)
+	s, err := p.openDataset(ctx, spec, !p.unlabelled, notes, report)
 	if err != nil {
 		return err
 	}
@@ -72,40 +72,30 @@ func (p *Predictor) predictDataset(
 	report.Total = max(s.Wanted(), 0)
 	met := &rows.Stats{}
 	s.Config.Stats = met
-	yielded := 0 // of the records that cannot be read
-	yieldBad := func(before int) bool {
-		for ; yielded < len(met.Bad) && met.Bad[yielded].Position < before; yielded++ {
-			name, reason, _ := strings.Cut(met.Bad[yielded].Message, ": ")
-			if !yield(Prediction{}, &RecordError{name, errors.New(reason)}) {
-				return false
-			}
-		}
-		return true
-	}
-	foreign := 0 // labels that are not the model's
+	bad := badRecords{met: met}
+	yieldBad := func(err error) bool { return yield(Prediction{}, err) }
+	foreign := foreignLabels{position: -1}
 	defer func() {
-		if foreign > 0 {
+		if n := foreign.count(); n > 0 && s.Labelled() {
 			why := fmt.Sprintf("are outside [0,%d), the model's classes,", p.head.Classes())
-			if p.decoding != nil {
+			if p.decoding != nil || p.steps() > 0 {
 				why = "are missing or do not suit what the model gives,"
 			}
-			report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels %s and are ignored", foreign, met.Examples, why))
+			report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels %s and are ignored", n, met.Examples, why))
 		}
 	}()
 	for batch, err := range p.predictSet(ctx, s) {
 		for i, one := range batch.predictions {
 			err := batch.errs[i]
-			switch {
-			case err != nil:
+			if err != nil {
 				err = &RecordError{batch.examples.Name(i), err}
-			case one.Label == nil && one.Targets == nil && s.Labelled():
-				foreign++
 			}
-			if !yieldBad(batch.examples.Positions[i]) || !yield(one, err) {
+			foreign.add(batch.examples.Positions[i], err == nil && one.Label == nil && one.Targets == nil)
+			if !bad.before(batch.examples.Positions[i], yieldBad) || !yield(one, err) {
 				return nil
 			}
 		}
-		if !yieldBad(math.MaxInt) { // after the last prediction
+		if !bad.before(math.MaxInt, yieldBad) { // after the last prediction
 			return nil
 		}
 		if err != nil {
@@ -115,16 +105,56 @@ func (p *Predictor) predictDataset(
 	return nil
 }
 
+// foreignLabels counts the examples whose labels are not the model's: those without one, or without one for any step.
+type foreignLabels struct {
+	n        int
+	position int  // of the last example
+	foreign  bool // whether it has no label so far
+}
+
+// add adds a prediction for an example, or for one of its steps. Positions ascend.
+func (f *foreignLabels) add(position int, foreign bool) {
+	if position != f.position {
+		f.n, f.position, f.foreign = f.count(), position, true
+	}
+	f.foreign = f.foreign && foreign
+}
+
+// count returns the number so far.
+func (f *foreignLabels) count() int {
+	if f.foreign {
+		return f.n + 1
+	}
+	return f.n
+}
+
+// badRecords yields the records of a dataset that cannot be read, in their order among the others.
+type badRecords struct {
+	met     *rows.Stats
+	yielded int
+}
+
+// before yields those before a position, and reports whether yield wants more.
+func (b *badRecords) before(position int, yield func(error) bool) bool {
+	for ; b.yielded < len(b.met.Bad) && b.met.Bad[b.yielded].Position < position; b.yielded++ {
+		name, reason, _ := strings.Cut(b.met.Bad[b.yielded].Message, ": ")
+		if !yield(&RecordError{name, errors.New(reason)}) {
+			return false
+		}
+	}
+	return true
+}
+
 // openDataset opens a dataset, without its labels if these do not suit the model.
 func (p *Predictor) openDataset(
-	ctx context.Context, spec string, notes *source.Notes, report *DatasetReport,
+	ctx context.Context, spec string, labels bool, notes *source.Notes, report *DatasetReport,
 ) (*source.Set, error) {
 	opener := &source.Opener{
 		Network: p.network, Classes: p.Classes(), Columns: p.bundle.Manifest.Columns,
 		Kind: p.bundle.Manifest.Head.Kind, MultiLabel: p.head.MultiLabel(),
 		MaxBad: math.MaxInt, IgnoreUnknownLabels: true, Notes: notes,
 	}
-	s, err := opener.Open(ctx, "input", spec, p.head.Classes(), !p.unlabelled)
+	s, err := opener.Open(ctx, "input", spec, p.head.Classes(), labels)
 	if err != nil {
 		var e error
 		if s, e = opener.Open(ctx, "input", spec, p.head.Classes(), false); e != nil {

@@ -284,11 +284,19 @@ func (d *Decisions) Abstains() bool { return d.Uncertainty != nil || d.OOD != ni
 // answered. NaN abstains.
 func (d *Decisions) Abstain(p []float64, oodScore float64) string {
 	var reasons []string
-	if d.Uncertainty != nil && !(uncertaintyOf(p, d.MultiLabel, d.Correctness) <= d.Uncertainty.Threshold) {
+	uncertain, ood := d.Exceeds(p, oodScore)
+	if uncertain {
 		reasons = append(reasons, ReasonUncertain)
 	}
-	if d.OOD != nil && !(oodScore <= d.OOD.Threshold) {
+	if ood {
 		reasons = append(reasons, ReasonOOD)
 	}
 	return strings.Join(reasons, " and ")
+}
+
+// Exceeds reports which of the thresholds an example with probabilities p and this OOD score is above; it is not above
+// one that there is not.
+func (d *Decisions) Exceeds(p []float64, oodScore float64) (uncertain, ood bool) {
+	uncertain = d.Uncertainty != nil && !(uncertaintyOf(p, d.MultiLabel, d.Correctness) <= d.Uncertainty.Threshold)
+	return uncertain, d.OOD != nil && !(oodScore <= d.OOD.Threshold)
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -200,6 +201,28 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 			"val.jsonl":   wraptest.JSONSequences(wraptest.Sequences(54, 300, 0)),
 			"test.jsonl":  wraptest.JSONSequences(wraptest.Sequences(55, 200, 0)),
 		}))
+	},
+	// pixels DIR: networks that classify pixels as model.onnx and, of half the size, half.onnx, and folders train, val
+	// and test of images and label maps.
+	"pixels": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(writePixels(ts.MkAbs(args[0])))
+	},
+	// samemaps DIR ROWS: the maps of a folder are the predictions for pixels in a CSV file, row by row.
+	"samemaps": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(sameMaps(ts.MkAbs(args[0]), ts.ReadFile(args[1])))
+	},
+	// onlyfiles DIR NAME...: these are all files and folders in a folder, hidden ones included.
+	"onlyfiles": func(ts *testscript.TestScript, neg bool, args []string) {
+		entries, err := os.ReadDir(ts.MkAbs(args[0]))
+		ts.Check(err)
+		for _, e := range entries {
+			if !slices.Contains(args[1:], e.Name()) {
+				ts.Fatalf("%s has %s, want %v", args[0], e.Name(), args[1:])
+			}
+		}
+		if len(entries) != len(args)-1 {
+			ts.Fatalf("%s has %d entries, want %v", args[0], len(entries), args[1:])
+		}
 	},
 	// features FILE N SEED [nan|targets]: precomputed features of a synthetic network, with a NaN, or with targets of a
 	// multi-label head.
@@ -415,6 +438,101 @@ func writeRecogniser(dir string) error {
 		"val.jsonl":  wraptest.JSONLines(wraptest.Lines(31, 300, 0)),
 		"test.jsonl": wraptest.JSONLines(wraptest.Lines(32, 200, 0)),
 	})
+}
+
+// writePixels writes what the command pixels describes. Labels are drawn from the network's probabilities, and a sixth
+// of the pixels has none.
+func writePixels(dir string) error {
+	const h, w = 6, 8
+	models := map[string][]byte{"model.onnx": onnxtest.PixelsFile(1), "half.onnx": onnxtest.PixelsFile(2)}
+	if err := writeFiles(dir, models); err != nil {
+		return err
+	}
+	for part, n := range map[string]int{"train": 40, "val": 200, "test": 3} {
+		r := rand.New(rand.NewPCG(61, uint64(n)))
+		for i := range n {
+			picture, labels := image.NewNRGBA(image.Rect(0, 0, w, h)), image.NewGray(image.Rect(0, 0, w, h))
+			for at := range h * w {
+				var colour [3]float64
+				for c := range colour {
+					v := r.IntN(256)
+					picture.Pix[4*at+c], colour[c] = uint8(v), float64(v)/255
+				}
+				picture.Pix[4*at+3] = 255
+				if labels.Pix[at] = 255; r.IntN(6) > 0 {
+					labels.Pix[at] = uint8(drawnFrom(r, onnxtest.PixelLogits(colour)))
+				}
+			}
+			for folder, m := range map[string]image.Image{"images": picture, "labels": labels} {
+				var b bytes.Buffer
+				err := png.Encode(&b, m)
+				files := map[string][]byte{fmt.Sprintf("%03d.png", i): b.Bytes()}
+				if err := errors.Join(err, writeFiles(filepath.Join(dir, part, folder), files)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sameMaps is the command samemaps.
+func sameMaps(dir, rows string) error {
+	records, err := csv.NewReader(strings.NewReader(rows)).ReadAll()
+	if err != nil {
+		return err
+	}
+	column := func(name string) int { return slices.Index(records[0], name) }
+	seen := map[string]int{}
+	for _, record := range records[1:] {
+		stem := strings.TrimSuffix(record[column("input")], ".png")
+		at := seen[stem]
+		seen[stem]++
+		for _, folder := range []string{"classes", "answers"} {
+			b, err := os.ReadFile(filepath.Join(dir, folder, stem+".png"))
+			if err != nil {
+				return err
+			}
+			m, err := png.Decode(bytes.NewReader(b))
+			if err != nil {
+				return err
+			}
+			want := record[column("class")]
+			if folder == "answers" && record[column("abstain")] == "true" {
+				want = "255"
+			}
+			if got := fmt.Sprint(m.(*image.Gray).Pix[at]); got != want {
+				return fmt.Errorf("%s/%s, pixel %d: %s, want %s", folder, stem, at, got, want)
+			}
+		}
+		for _, folder := range []string{"confidence", "ood_score"} {
+			b, err := os.ReadFile(filepath.Join(dir, folder, stem+".npy"))
+			if err != nil {
+				return err
+			}
+			const header = 128
+			got := math.Float32frombits(binary.LittleEndian.Uint32(b[header+4*at:]))
+			want, err := strconv.ParseFloat(record[column(folder)], 64)
+			if err != nil || got != float32(want) || len(b) != header+4*6*8 {
+				return fmt.Errorf("%s/%s of %d bytes, pixel %d: %v, want %v, %v", folder, stem, len(b), at, got, want, err)
+			}
+		}
+	}
+	if len(seen) != 3 || seen["000"] != 6*8 {
+		return fmt.Errorf("rows of %v, want 48 of 3 pictures", seen)
+	}
+	return nil
+}
+
+// drawnFrom draws a class with the softmax of logits.
+func drawnFrom(r *rand.Rand, logits [onnxtest.PixelClasses]float64) int {
+	best, class := math.Inf(-1), 0
+	for k, z := range logits { // Gumbel's
+		if g := z - math.Log(-math.Log(r.Float64())); g > best {
+			best, class = g, k
+		}
+	}
+	return class
 }
 
 func writeFiles(dir string, files map[string][]byte) error {

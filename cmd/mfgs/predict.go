@@ -30,6 +30,9 @@ import (
 
 var predictFormats = []string{"table", "json", "jsonl", "csv", "arrow"}
 
+// mapFormats are those of predict --maps.
+var mapFormats = predictFormats[:len(predictFormats)-1]
+
 func (p *program) predict() *cli.Command {
 	return &cli.Command{
 		Name:      "predict",
@@ -64,6 +67,13 @@ INPUT arrow:- reads a stream of records from standard input.
 INPUT - reads JSON lines from standard input, one object of the model's inputs per line, and answers each
 line immediately, in order. A line that fails is answered with input and error.
 
+--maps DIR is for models that answer for each pixel of a picture. For each picture NAME it writes the predicted
+classes to DIR/classes/NAME.png and, as float32 [H,W], DIR/confidence/NAME.npy and DIR/ood_score/NAME.npy. If the
+bundle abstains, DIR/answers/NAME.png has the classes with 255, or 65535 of 16 bits for more than 255 classes, for
+pixels without an answer. It replaces no file, and runs pictures one by one unless --batch is given. Printed are, for
+each picture, the fraction of its pixels that is answered, the means of confidence and OOD score, and the fraction that
+is flagged as OOD.
+
 Arrow streams and JSON lines continue after any number of failures, unless --max-bad sets a
 limit.`,
 		Flags: slices.Concat([]cli.Flag{
@@ -73,6 +83,7 @@ limit.`,
 			maxBadFlag(),
 			choiceFlag("format", outputFlags, "`NAME` "+alternatives(predictFormats)+" [table]", "table", predictFormats),
 			&cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "the same as --format json"},
+			&cli.StringFlag{Name: "maps", Category: outputFlags, Usage: "`DIR` folder to write a map of each picture to, for a model that answers for each pixel"},
 		}, inferenceFlags(allCPUs)),
 		Action: p.runPredict,
 	}
@@ -88,9 +99,12 @@ func (p *program) runPredict(c *cli.Context) error {
 	}
 	bar := p.progress()
 	options := wrap.Options{
-		Model: c.String("model"), FreeMemory: true, Warn: func(w string) { p.warn(w) },
+		Model: c.String("model"), FreeMemory: true, NoPercentiles: c.IsSet("maps"), Warn: func(w string) { p.warn(w) },
 	}
 	options.Runtime = p.inference(c, bar)
+	if c.IsSet("maps") && !c.IsSet("batch") {
+		options.Runtime.Batch = 1 // what is known of the pixels of a picture takes much more memory than the picture
+	}
 	if err := checkPaths(c, "bundle", "model"); err != nil {
 		return err
 	}
@@ -108,7 +122,11 @@ func (p *program) runPredict(c *cli.Context) error {
 	if c.IsSet("max-bad") {
 		mostBad = c.Int("max-bad")
 	}
-	switch {
+	switch dir := c.String("maps"); {
+	case dir != "":
+		return p.predictMaps(c.Context, predictor, c.Args().Slice(), dir, format, c.Int("max-bad"))
+	case predictor.HasMaps() && format == "table" && !lines:
+		return fmt.Errorf("%w: give --maps DIR for maps as PNG and .npy files, or --format jsonl, csv, json or arrow for a row per pixel", errPixels)
 	case format == "arrow":
 		return p.predictArrow(c.Context, predictor, c.Args().Slice(), mostBad)
 	case !lines:
@@ -116,6 +134,9 @@ func (p *program) runPredict(c *cli.Context) error {
 	}
 	return p.predictLines(c.Context, predictor, mostBad)
 }
+
+// errPixels is why a model has no table of predictions.
+var errPixels = errors.New("the model answers for each pixel of a picture, which a table has no room for")
 
 // predictFormat checks the arguments and returns the output format, and whether lines are read from standard input.
 func predictFormat(c *cli.Context) (format string, lines bool, err error) {
@@ -137,6 +158,8 @@ func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 	}
 	lines = slices.Contains(c.Args().Slice(), "-")
 	switch {
+	case c.IsSet("maps") && (lines || format == "arrow"):
+		return fail("--maps prints a line for each picture of files: want no input -, and --format %s", alternatives(mapFormats))
 	case lines && c.NArg() > 1:
 		return fail("- is standard input: want no other input")
 	case lines && format != "jsonl" && (c.IsSet("format") || c.Bool("json")):

@@ -85,7 +85,6 @@ type Gallery struct {
 type GalleryExample struct {
 	Name     string
 	Position int
-	Step     *int // which of the example's steps it is, for a model that answers for each; else nil
 	// Input is nil for precomputed features, and for data that can be read only once.
 	Input *dataset.Example
 
@@ -96,5 +95,6 @@ type GalleryExample struct {
 	Confidence, NetworkConfidence float64
 	Labels, PredictedLabels       []int
 	Reading                       *rows.Reading // of a model that reads text, else nil
+	Step                          []int         // the measured one: see [featurize.Network.DrawnStep]
 	OODScore, OODPercentile       float64       // the latter in [0,1], NaN if unknown
 }

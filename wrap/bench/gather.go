@@ -268,6 +268,11 @@ func (b *bench) gallery(ctx context.Context, c *galleryPicker) (*Gallery, error)
 	for _, of := range c.list {
 		s := b.galleryExample(of.row, c.set.part.Role != measure.OOD)
 		s.Input = inputs[s.Position]
+		if b.cut != nil && b.cut.HasSteps() && s.Input != nil {
+			if s.Step, err = b.cut.DrawnStep(ctx, s.Input); err != nil {
+				return nil, err
+			}
+		}
 		g.Examples = append(g.Examples, s)
 	}
 	return g, nil
@@ -276,9 +281,6 @@ func (b *bench) gallery(ctx context.Context, c *galleryPicker) (*Gallery, error)
 // galleryExample returns an example with its predictions and, if it is labelled, its label.
 func (b *bench) galleryExample(row *rows.Batch, labelled bool) GalleryExample {
 	s := GalleryExample{Name: row.Names[0], Position: row.Positions[0], Label: -1}
-	if row.Steps != nil {
-		s.Step = &row.Steps[0]
-	}
 	r := b.calibration.Predict(row.Features, row.Logits, 1)
 	network, _ := calibrate.Plain(b.head, row.Logits, 1, 1)
 	p, own := measure.ClassProbabilities(b.head, r.LogP), measure.ClassProbabilities(b.head, network)

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
@@ -14,6 +13,9 @@ import (
 func (v *view) examples() section {
 	s := section{ID: "examples", Title: "Examples"}
 	s.Lead = []string{"Each with its label, the prediction, the prediction of the network alone, and its OOD percentile, the fraction of validation examples with a lower OOD score."}
+	if v.e.Detail.Manifest.Head.Steps > 0 {
+		s.Lead[0] += " All are those of one step, such as a pixel, of the example: the one that was drawn for the measurements."
+	}
 	for _, g := range v.e.Detail.Galleries {
 		s.Galleries = append(s.Galleries, v.gallery(g))
 	}
@@ -41,9 +43,6 @@ func (v *view) gallery(g bench.Gallery) gallery {
 func (v *view) card(e bench.GalleryExample) card {
 	c := card{Name: name(e.Name)}
 	fact := func(term, value string) { c.Facts = append(c.Facts, [2]string{term, value}) }
-	if e.Step != nil {
-		fact("step", strconv.Itoa(*e.Step))
-	}
 	if v.multiLabel() {
 		if e.Labels != nil {
 			fact("labels", v.labels(e.Labels))
@@ -68,6 +67,15 @@ func (v *view) card(e bench.GalleryExample) card {
 			fact("by the network", percent.words(e.NetworkConfidence))
 		}
 	} else {
+		switch len(e.Step) {
+		case 0:
+		case 1:
+			fact("step", fmt.Sprint(e.Step[0]))
+		case 2:
+			fact("pixel", fmt.Sprintf("row %d, column %d", e.Step[0], e.Step[1]))
+		default:
+			fact("step", fmt.Sprint(e.Step))
+		}
 		if e.Label >= 0 {
 			fact("label", v.brief(e.Label))
 		}
