@@ -84,6 +84,7 @@ type finder struct {
 	approximate bool       // a Relu may be ignored
 	link        layer.Link // Options.Link
 	sums, depth int        // sums of several layers examined: in all, and nested
+	rank        int        // of features whose own is not known; 0 for 2
 }
 
 func newFinder(m *onnx.Model) *finder {

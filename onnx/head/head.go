@@ -431,7 +431,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 // be computed.
 func (f *finder) fill(h *Head, t *trail, start string) error {
 	first := t.nodes[0]
-	if out := f.in.Get(start); t.shares[0].assumed && len(out.Dims) > 2 &&
+	if out := f.in.Get(start); t.shares[0].assumed && h.Steps == 0 && len(out.Dims) > 2 &&
 		!(&flow{Value: *out, class: len(out.Dims) - 1}).rows() {
 		return graph.RefuseAt(first, "%s gives %v after %s, not one row of %d logits for each example",
 			f.describe(first), &flow{Value: *out}, start, t.k)
@@ -500,7 +500,10 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 	}
 	for _, p := range t.shares {
 		rank := ""
-		if p.assumed {
+		switch {
+		case p.assumed && f.rank > 0:
+			rank = fmt.Sprintf(", taken to have the rank of the output, %d, since the graph does not declare its own", f.rank)
+		case p.assumed:
 			rank = ", assumed to be [N,d] since the graph does not declare its rank"
 		}
 		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank,
@@ -727,6 +730,14 @@ func (f *finder) trace(start string) (*Head, error) {
 	t, err := f.reach(start)
 	if err != nil {
 		return nil, err
+	}
+	if rank := len(f.in.Get(start).Dims); t.shares[0].assumed && rank > 2 {
+		// The declaration of an output says what cannot be inferred. What lies between must keep the rank.
+		f.rank = rank
+		defer func() { f.rank = 0 }()
+		if ranked, err := f.reach(start); err == nil && len(ranked.at.Dims) == rank {
+			t = ranked
+		}
 	}
 	return f.finish(t, start)
 }

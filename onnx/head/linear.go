@@ -135,7 +135,7 @@ func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, 
 			break
 		}
 		l.assumed = true
-		x = []int64{-1, -1}
+		x = slices.Repeat([]int64{-1}, max(2, f.rank))
 	case left && !transX && len(x) == 3 && x[2] == 1: // a column for each example
 		l.k, l.d, l.transposed = w[0], w[1], false
 		if l.weight.transposed {

@@ -52,7 +52,13 @@ func (f *finder) steps(t *trail) (layout, error) {
 		return layout{}, nil
 	case s.broken != nil:
 		return layout{}, graph.RefuseAt(s.broken, "%s mixes the steps of %v", f.describe(s.broken), &s.at)
-	case len(t.shares) > 1 || p.assumed || p.transposed || len(s.at.Dims)-2 > MaxSteps:
+	case !s.at.merged && f.notExamples(s.at.Dims[0]):
+		return layout{}, graph.RefuseAt(t.nodes[0], "%s gives logits %v for each step, with another axis than that of the examples first: export the model with the examples there",
+			f.describe(t.nodes[0]), &s.at)
+	case t.at.Dims != nil && len(t.at.Dims) < len(s.at.Dims)-1:
+		return layout{}, graph.RefuseAt(t.nodes[0], "%s gives logits %v for each step, and %v has no axes for examples and steps",
+			f.describe(t.nodes[0]), &s.at, &t.at)
+	case len(t.shares) > 1 || p.assumed && f.rank == 0 || p.transposed || len(s.at.Dims)-2 > MaxSteps:
 		return layout{}, nil
 	case f.g.Opset < stepsOpset:
 		return layout{}, graph.RefuseAt(t.nodes[0], "%s gives logits for each step, which need operator set %d, and the model has %d: convert it with onnx.version_converter",
@@ -67,6 +73,13 @@ func (f *finder) steps(t *trail) (layout, error) {
 		l.steps, l.merged = 1, true
 	}
 	return l, nil
+}
+
+// notExamples reports whether the length of an axis is known, and is not that of the examples of an input.
+func (f *finder) notExamples(length int64) bool {
+	inputs := f.m.Inputs()
+	at := slices.IndexFunc(inputs, func(v onnx.ValueInfo) bool { return len(v.Shape) > 0 })
+	return length > 0 && at >= 0 && inputs[at].Shape[0].Value != length
 }
 
 // CutSteps and CutStep are the names of an output and an input of a model that is cut at a head with steps.

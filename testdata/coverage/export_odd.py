@@ -443,7 +443,7 @@ def cases():
         by_hand("sigmoid-squeezed", squeezed, classes=1, link="sigmoid"),
         by_hand("stack-1-p-p", stacked, **two),
         by_hand("hidden-state-lstm", lstm, outputs="logits", **time),
-        by_hand("every-step", per_step, refuse="one label per step, not per example", **time),
+        by_hand("every-step", per_step, refuse="one label per step, and the steps are in front of the examples", **time),
         by_hand("two-groups", group_of_groups, refuse="two softmaxes of five classes: two labels per example"),
         by_hand("views-mean-of-softmaxes", averaged_views, refuse="a mean of two softmaxes is not the softmax of a linear layer", **views),
         by_hand("views-mean-of-logits", averaged_view_logits, **views),

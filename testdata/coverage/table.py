@@ -190,7 +190,7 @@ def document(metas, results, failed, rows, versions):
         "- `mfgs calibrate`, without flags for the head (larger heads with the Kronecker structure, which is faster), and `mfgs predict` run: on random inputs"
         " if the weights are random, and on inputs prepared by the package for vendors' models.",
         "- The logits of the cut model equal those of the original in Python's onnxruntime on the same inputs. If the original gives only probabilities, these are compared;"
-        " terms common to all classes may differ if they cancel. The largest difference allowed is 1e-3 of the"
+        " terms common to all classes may differ if they cancel. Of models that answer for each step, those of all steps that count are compared. The largest difference allowed is 1e-3 of the"
         " largest logit in float32, 2e-2 in half precision and 5e-2 for weights with 8 bits or fewer; quantised probabilities may differ by 0.05."
         f" The median in float32 is {differences[len(differences) // 2]:.0e}.",
         "- If the model is rightly refused, `mfgs calibrate --head none` and `mfgs predict` run, with `--link sigmoid` for labels that do not exclude each other, and `--fix` for"

@@ -57,16 +57,16 @@ DECODER = dict(vocab_size=VOCABULARY, hidden_size=48, num_hidden_layers=2, num_a
 
 
 def text(prefix, heads=("classifier",), config=None, base=ENCODER, types=False, pad=0, both=False, masked=True, name=None,
-         open_length=True, length=LENGTH, **more):
+         open_length=True, length=LENGTH, suffix="ForSequenceClassification", **more):
     def build():
-        model = make(prefix, "ForSequenceClassification", {**base, **(config or {})})
+        model = make(prefix, suffix, {**base, **(config or {})})
         inputs = [tokens("input_ids", length, VOCABULARY, pad=pad)]
         if masked:
             inputs.append(mask("attention_mask", length))
         if types:
             inputs.append(dict(tokens("token_type_ids", length, 2, low=0)))
         return model, inputs, None, dict(more)
-    return Spec(name or prefix + "ForSequenceClassification", heads, build, both, open_length)
+    return Spec(name or prefix + suffix, heads, build, both, open_length)
 
 
 def seq2seq(prefix, config, **kw):

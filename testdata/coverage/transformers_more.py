@@ -132,7 +132,7 @@ def texts():
         ),
         last("SeedOss", dict(head_dim=12)),
         last("SmolLM3"),
-        last("StableLm", dict(partial_rotary_factor=0.5)),
+        last(dict(partial_rotary_factor=0.5)),
         last("Starcoder2"),
         last(
             "ModernBertDecoder",
@@ -356,8 +356,6 @@ def sounds():
         mask_feature_prob=0.0,
         apply_spec_augment=False,
     )
-    frames = "one label per frame, not per example"
-
     def features(suffix, heads, **more):
         def build():
             return (
@@ -386,13 +384,7 @@ def sounds():
         return Spec("Wav2Vec2Bert" + suffix, heads, build)
 
     def per_frame(prefix, config):
-        spec = sound(prefix, config, suffix="ForAudioFrameClassification")
-
-        def build():
-            model, inputs, d, more = spec.build()
-            return model, inputs, d, dict(more, refuse=frames)
-
-        return Spec(spec.name, spec.heads, build)
+        return sound(prefix, config, suffix="ForAudioFrameClassification", steps=-1)
 
     conformer = {**WAV, "conv_depthwise_kernel_size": 5}
     sew = {**WAV, "squeeze_factor": 2}
@@ -411,8 +403,77 @@ def sounds():
         per_frame("Wav2Vec2", WAV),
         per_frame("UniSpeechSat", WAV),
         per_frame("WavLM", {**WAV, "num_buckets": 32, "max_bucket_distance": 40}),
+        per_frame("Wav2Vec2Conformer", conformer),
+    ]
+
+
+def tokens_of_texts():
+    """A label for each token."""
+
+    def each(prefix, config=None, heads=("classifier",), base=ENCODER, **more):
+        return text(prefix, heads, config, base=base, suffix="ForTokenClassification", steps=-1, **more)
+
+    encoders = {
+        "Albert": dict(embedding_size=24),
+        "Bert": {},
+        "BigBird": dict(attention_type="original_full"),
+        "Camembert": {},
+        "ConvBert": dict(embedding_size=48),
+        "Deberta": {},
+        "DebertaV2": {},
+        "DistilBert": dict(dim=48, n_layers=2, n_heads=4, hidden_dim=64),
+        "Electra": dict(embedding_size=24),
+        "Ernie": {},
+        "Esm": dict(pad_token_id=0, mask_token_id=1),
+        "FNet": {},
+        "IBert": {},
+        "LayoutLM": {},
+        "MPNet": {},
+        "MegatronBert": {},
+        "ModernBert": dict(pad_token_id=0, cls_token_id=1, sep_token_id=2, bos_token_id=1, eos_token_id=2),
+        "RemBert": dict(input_embedding_size=24, output_embedding_size=24),
+        "RoCBert": {},
+        "RoFormer": dict(embedding_size=24),
+        "Roberta": {},
+        "RobertaPreLayerNorm": {},
+        "SqueezeBert": dict(embedding_size=48),
+        "XLMRoberta": {},
+        "XLMRobertaXL": {},
+        "EuroBert": dict(num_key_value_heads=4, pad_token_id=0, bos_token_id=1, eos_token_id=2, mask_token_id=3),
+    }
+    decoders = [
+        "Arcee", "Gemma", "Gemma2", "Glm", "Glm4", "Llama", "Ministral", "Mistral", "Mixtral", "Nemotron",
+        "Persimmon", "Phi3", "Qwen2", "Qwen2Moe", "Qwen3", "SmolLM3", "Starcoder2",
+    ]
+    masked = {prefix: dict(masked=prefix != "FNet") for prefix in encoders}
+    plain = dict(vocab_size=VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    return (
+        [each(prefix, config, **masked[prefix]) for prefix, config in encoders.items()]
+        + [each(prefix, dict(head_dim=12), ("score",), DECODER) for prefix in decoders]
+        + [
+            each("GPT2", dict(n_embd=48, n_layer=2, n_head=4, n_positions=64), base=plain),
+            each("GPTNeoX", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64), base=plain),
+            each("Bloom", dict(hidden_size=48, n_layer=2, n_head=4), base=plain),
+            each("Falcon", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4), base=plain),
+            each("T5", dict(d_model=48, d_kv=12, d_ff=64, num_layers=2, num_heads=4), base=dict(vocab_size=VOCABULARY)),
+        ]
+    )
+
+
+def segmentation():
+    """A label for each pixel, at the resolution of the logits."""
+    segformer = dict(
+        num_encoder_blocks=2, depths=[1, 1], sr_ratios=[2, 1], hidden_sizes=[16, 32], patch_sizes=[7, 3], strides=[4, 2],
+        num_attention_heads=[1, 2], mlp_ratios=[2, 2], decoder_hidden_size=48,
+    )
+    return [
+        vision("Segformer", segformer, ("decode_head.classifier",), suffix="ForSemanticSegmentation", steps=1),
+        vision("MobileNetV2", dict(depth_multiplier=0.35), ("segmentation_head.classifier.convolution",),
+               suffix="ForSemanticSegmentation", steps=1),
+        vision("MobileViT", dict(hidden_sizes=[24, 32, 48], neck_hidden_sizes=[8, 16, 24, 24, 32, 48, 64], image_size=64),
+               ("segmentation_head.classifier.convolution",), suffix="ForSemanticSegmentation", steps=1),
     ]
 
 
 def cases():
-    return texts() + pictures() + sounds()
+    return texts() + pictures() + sounds() + tokens_of_texts() + segmentation()
