@@ -146,18 +146,21 @@ func (s *recordSteps) label(ex *dataset.Example, p *part) (err error) {
 	return nil
 }
 
-// counting returns which steps count by the input that says so; nil if there is none.
+// counting returns which steps count by the input that says so; nil if there is none, or if it leaves none.
 func counting(ex *dataset.Example, mask string) []bool {
 	for _, a := range ex.Inputs {
 		v := reflect.ValueOf(a.Data)
 		if mask == "" || a.Name != mask || v.Kind() != reflect.Slice {
 			continue
 		}
-		counts := make([]bool, v.Len())
+		counts, some := make([]bool, v.Len()), false
 		for i := range counts {
 			counts[i] = !v.Index(i).IsZero()
+			some = some || counts[i]
 		}
-		return counts
+		if some {
+			return counts
+		}
 	}
 	return nil
 }
@@ -195,7 +198,9 @@ func (r *record) fits(shape []int64) error {
 	switch s := &r.steps; {
 	case s.given == 0:
 		return nil
-	case s.sides != nil && len(shape) == 2 && !slices.Equal(s.sides, shape):
+	case s.sides != nil && len(shape) != 2:
+		return fmt.Errorf("%s: labels %v for steps %v: give a list with a label for each", r.name, s.sides, shape)
+	case s.sides != nil && !slices.Equal(s.sides, shape):
 		return fmt.Errorf("%s: %w", r.name, preprocess.LabelMapError(s.sides, shape))
 	case s.given == stepsIn(shape):
 		return nil

@@ -24,7 +24,7 @@ func (p *Predictor) CountedSteps(inputs []Tensor, example, n int) []int {
 			counted = append(counted, i)
 		}
 	}
-	if len(counted) == 0 {
+	if len(counted) == 0 && n > 0 {
 		return p.CountedSteps(nil, example, n)
 	}
 	return counted

@@ -30,10 +30,24 @@ func NewLabels(o Options) Labels { return Labels{newLabelParser(o), o} }
 
 // Want says, for messages, what the label in a column or field of this name must be.
 func (l Labels) Want(name string) string {
+	if l.tags {
+		return fmt.Sprintf("%s wants a list with a %s for each step", name, l.stepLabel())
+	}
 	if l.multi {
 		return name + " wants " + wantTargets(l.k)
 	}
 	return name + " wants one class"
+}
+
+// Takes reports whether labels may be lists, or single values, of texts or of numbers.
+func (l Labels) Takes(list, texts bool) bool {
+	switch {
+	case l.tags: // a text may hold all, separated by blanks
+		return list || texts
+	case l.multi:
+		return list && !texts
+	}
+	return !list
 }
 
 // Read sets the label of an example, or its targets, from a value: one number, a list of numbers, or a

@@ -93,7 +93,7 @@ func (l labelParser) setTags(e *Example, tags []string) error {
 }
 
 // setSteps sets the classes of the steps of an example.
-func (l labelParser) setSteps(e *Example, names []string) error {
+func (l labelParser) setSteps(e *Example, names []string, sides ...int) error {
 	classes := make([]int, len(names))
 	for i, name := range names {
 		if classes[i] = -1; name == "" {
@@ -104,7 +104,7 @@ func (l labelParser) setSteps(e *Example, names []string) error {
 			return fmt.Errorf("step %d: %w", i, err)
 		}
 	}
-	return setClasses(l, e, classes)
+	return setClasses(l, e, classes, sides...)
 }
 
 // setClasses sets the classes of the steps of an example, or of a map of two sides. Negative numbers are none, and so
@@ -196,9 +196,12 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		if names, ok := t.Data().([]string); ok {
+			return true, l.setSteps(e, names, t.Shape...)
+		}
 		classes, bad := toInts(t.Data())
 		if bad >= 0 {
-			return false, errors.New("want rows of whole numbers")
+			return false, errors.New("want rows of names or whole numbers, -100 for a step without a label")
 		}
 		return true, setClasses(l, e, classes, t.Shape...)
 	case l.tags && c == '[':

@@ -64,7 +64,7 @@ func TestLabelsThatAreNoStepsAreRefused(t *testing.T) {
 		"too large":          {line("large", "[0,2]"), "step 1: label 2 is outside [0,2)"},
 		"a name":             {line("name", `["a","x"]`), `step 1: label "x" is not one of the 2 class names`},
 		"a fraction":         {line("fraction", "[0.5]"), "want a list of names or whole numbers, a label for each step"},
-		"a row of fractions": {line("row", "[[0.5]]"), "want rows of whole numbers"},
+		"a row of fractions": {line("row", "[[0.5]]"), "want rows of names or whole numbers"},
 		"ragged rows":        {line("ragged", "[[0,1],[0]]"), "ragged"},
 		"none":               {line("none", "[null,-100]"), "no step has a label"},
 		"empty":              {line("empty", "[]"), "no step has a label"},

@@ -174,7 +174,7 @@ func bundledModel(ctx context.Context, b *bundle.Bundle) (*onnx.Model, error) {
 // Batch returns the batch size of the calibration, or a smaller one with many classes: the fused head has some 64
 // numbers for each class and example, and is slow if they exceed the processor's caches.
 func (a *Attached) Batch() int {
-	return min(a.Bundle.Manifest.Batch, max(1, 2_500_000/(64*a.Head.Logits*a.Head.StepCount())))
+	return min(a.Bundle.Manifest.Batch, max(1, 2_500_000/64/a.Head.Logits/a.Head.StepCount()))
 }
 
 // Preprocessing returns spec, with the bundle's Exif if it has none, or the bundle's preprocessing, which may

@@ -222,7 +222,9 @@ func (f *finder) choose(output string) (*Head, error) {
 		return nil, cmp.Or(first, err)
 	}
 	heads = f.last(heads)
+	var steps []*Head
 	if one := slices.DeleteFunc(slices.Clone(heads), func(h *Head) bool { return h.Steps > 0 }); len(one) > 0 {
+		steps = slices.DeleteFunc(heads, func(h *Head) bool { return h.Steps == 0 })
 		heads = one // an answer for each example comes before one for each step
 	}
 	best := slices.MaxFunc(heads, func(a, b *Head) int { return a.purpose() - b.purpose() }) // the first of equals
@@ -236,6 +238,10 @@ func (f *finder) choose(output string) (*Head, error) {
 		best.Evidence = append(best.Evidence,
 			fmt.Sprintf("other outputs come from other linear layers; choose one of them with %s %s",
 				option.Logits, strings.Join(others, ", ")))
+	}
+	if len(steps) > 0 {
+		best.Evidence = append(best.Evidence, fmt.Sprintf("%q has logits for each step of an example: choose it with %s",
+			steps[0].LogitsTensor, option.Logits))
 	}
 	return best, nil
 }

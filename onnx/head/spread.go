@@ -126,13 +126,13 @@ func (h *Head) AddStepShape(b *build.Builder) string {
 	// The number of examples is that of an input.
 	first := b.Add("Shape", h.batchInput(), CutSteps+"_input")
 	first = b.Op("Slice", []string{first, b.Ints(0), b.Ints(1), b.Ints(0)}, CutSteps+"_examples")
-	steps := b.Op("Div", []string{shape, first}, CutSteps+"_each")
+	steps := b.Op("Div", []string{shape, notZero(b, first)}, CutSteps+"_each")
 	return b.Op("Concat", []string{first, steps}, CutSteps, onnxpb.IntAttribute("axis", 0))
 }
 
 // StepCount returns how many steps an example has, by a guess where the model leaves that open, or 1.
 func (h *Head) StepCount() int {
-	const open = 128
+	const open, most = 128, 1 << 24
 	n := 1
 	if h.layout.merged {
 		return open
@@ -141,10 +141,11 @@ func (h *Head) StepCount() int {
 		switch {
 		case h.Steps == 0 || i == 0 || i == h.layout.class:
 		case d > 0:
-			n *= int(min(d, 1<<20))
+			n *= int(min(d, most))
 		default:
 			n *= open
 		}
+		n = min(n, most)
 	}
 	return n
 }
@@ -155,14 +156,20 @@ func (h *Head) batchInput() string {
 	return inputs[max(0, slices.IndexFunc(inputs, func(v onnx.ValueInfo) bool { return len(v.Shape) > 0 }))].Name
 }
 
+// notZero appends operators that replace 0 by 1, since a division by 0 ends the process.
+func notZero(b *build.Builder, x string) string {
+	none := b.Op("Equal", []string{x, b.Ints(0)}, CutStep+"_equal")
+	none = b.Add("Cast", none, CutStep+"_none", onnxpb.IntAttribute("to", int64(tensor.Int64)))
+	return b.Op("Add", []string{x, none}, CutStep+"_divisor")
+}
+
 // selectSteps appends operators that take one row for each example from rows of all steps: row n·T + (step mod T).
 func selectSteps(b *build.Builder, step string, rows []string, names []string) []string {
 	op := func(kind string, in ...string) string { return b.Op(kind, in, CutStep+"_"+kind) }
 	n := op("Shape", step)
 	all := op("Slice", op("Shape", rows[0]), b.Ints(0), b.Ints(1))
 	t := op("Div", all, n)
-	none := op("Equal", t, b.Ints(0)) // a division by 0 would end the process; Gather refuses what is selected then
-	t = op("Add", t, b.Add("Cast", none, CutStep+"_none", onnxpb.IntAttribute("to", int64(tensor.Int64))))
+	t = notZero(b, t) // Gather refuses what is selected then
 	scalar := func(x string) string { return b.Op("Squeeze", []string{x}, CutStep+"_scalar") }
 	first := op("Mul", op("Range", b.Scalar(tensor.Int64, 0), scalar(n), b.Scalar(tensor.Int64, 1)), t)
 	at := op("Add", first, op("Mod", step, t))

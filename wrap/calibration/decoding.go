@@ -131,13 +131,7 @@ func (in *sources) tagsOf(
 // untagged returns how many of an example's steps before the first tag and after the last have none, of those that
 // the mask counts. It is not ok for an example without tags.
 func untagged(ex *dataset.Example, mask string) (before, after int, ok bool) {
-	counts := func(int) bool { return true }
-	for _, a := range ex.Inputs {
-		v := reflect.ValueOf(a.Data)
-		if mask != "" && a.Name == mask && v.Kind() == reflect.Slice && v.Len() == len(ex.Tags) {
-			counts = func(i int) bool { return !v.Index(i).IsZero() }
-		}
-	}
+	counts := masked(ex, mask, len(ex.Tags))
 	for i, tag := range ex.Tags {
 		switch {
 		case !counts(i):
@@ -150,6 +144,17 @@ func untagged(ex *dataset.Example, mask string) (before, after int, ok bool) {
 		}
 	}
 	return before, after, ok
+}
+
+// masked returns which of n steps of an example count by the input that says so; all if there is none.
+func masked(ex *dataset.Example, mask string, n int) (counts func(step int) bool) {
+	for _, a := range ex.Inputs {
+		v := reflect.ValueOf(a.Data)
+		if mask != "" && a.Name == mask && v.Kind() == reflect.Slice && v.Len() == n {
+			return func(i int) bool { return !v.Index(i).IsZero() }
+		}
+	}
+	return func(int) bool { return true }
 }
 
 // alphabetOf completes an alphabet for symbols that are the most probable ones of this many steps: with K symbols it

@@ -109,8 +109,12 @@ func (in *sources) firstLogits(
 	}
 	switch {
 	case difference > batchTolerance*largest:
-		return nil, nil, fmt.Errorf("%q: the numbers of an example depend on the other examples of its batch: in another they differ by up to %.2g, the largest being %.2g",
-			in.cut.Head.LogitsTensor, difference, largest)
+		hint := ""
+		if in.cut.Head.Steps > 0 {
+			hint = ": the steps may be in front of the examples: export the model with the examples on the first axis"
+		}
+		return nil, nil, fmt.Errorf("%q: the numbers of an example depend on the other examples of its batch: in another they differ by up to %.2g, the largest being %.2g%s",
+			in.cut.Head.LogitsTensor, difference, largest, hint)
 	case len(logits) > 0:
 		return logits, texts, nil
 	case first != nil:

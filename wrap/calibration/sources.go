@@ -98,6 +98,9 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	if err := in.resolveKind(ctx, cfg, log); err != nil {
 		return in, err
 	}
+	if err := in.checkSteps(ctx, log); err != nil {
+		return in, err
+	}
 	if in.cut != nil {
 		in.preprocess, err = in.findPreprocessing(ctx, cfg)
 	}

@@ -3,6 +3,7 @@ package calibration_test
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,10 @@ func TestAModelOfStepsGoesTheWholeWay(t *testing.T) {
 	}
 	if v := r.Validation; r.Examples.Val != 400 || v.Before.N != 200 {
 		t.Errorf("validation %+v, want 400 examples with one step each, half of them for figures", v)
+	}
+	untagged := func(w string) bool { return strings.Contains(w, "of the steps that count have no label") }
+	if !slices.ContainsFunc(r.Warnings, untagged) { // the first and last of each sequence
+		t.Errorf("warnings %q, want one of steps without a label", r.Warnings)
 	}
 	if r.Head.Proof == nil || r.Head.Proof.Difference > 1e-6 {
 		t.Errorf("proof %+v, want the model's own probabilities compared", r.Head.Proof)
@@ -163,19 +168,23 @@ func sumOf(list []int64) (sum int64) {
 	return sum
 }
 
-// An interrupted or sharded calibration, or one from the features cache, draws the same steps.
+// Whatever the batches, and from the features cache, the same steps are drawn.
 func TestStepsAreDrawnByPosition(t *testing.T) {
 	t.Parallel()
 	c := wraptest.StepConfig(t, wraptest.StepTagger())
-	mustCalibrate(t, c)
-	want := mustOpen(t, c.Out)
 	c.Cache = t.TempDir()
-	for _, batch := range []int{1, 7, 0} { // the last from the cache of the one before
-		c.Runtime.Batch, c.Out = max(batch, 1), t.TempDir()+"/b"
+	var first *bundle.Bundle
+	for _, batch := range []int{1, 7, 7} { // the last from the cache of the one before
+		c.Runtime.Batch, c.Out = batch, filepath.Join(t.TempDir(), "b")
 		mustCalibrate(t, c)
-		got := mustOpen(t, c.Out)
-		if got.Manifest.Temperatures.TS != want.Manifest.Temperatures.TS {
-			t.Errorf("batches of %d: temperature %v, want %v", batch, got.Manifest.Temperatures.TS, want.Manifest.Temperatures.TS)
+		b := mustOpen(t, c.Out)
+		if first == nil {
+			first = b
+		}
+		got, want := b.Manifest.Validation.Before, first.Manifest.Validation.Before
+		if b.Manifest.Temperatures.TS != first.Manifest.Temperatures.TS || got.NLL != want.NLL || got.N != want.N {
+			t.Errorf("batches of %d: temperature %v and figures %+v, want %v and %+v", batch, b.Manifest.Temperatures.TS, got,
+				first.Manifest.Temperatures.TS, want)
 		}
 	}
 }
@@ -200,7 +209,7 @@ func TestStepsWithoutTheirLabels(t *testing.T) {
 		`[1,"X"]`:       `step 1: label "X" is not one of the 3 class names`,
 		`[null,-100]`:   "no step has a label",
 		`1`:             "want a list with a label for each step",
-		`[[1,2],[1,0]]`: "4 labels for 2 steps",
+		`[[1,2],[1,0]]`: "labels [2 2] for steps [2]",
 		`[0.5,1]`:       "want a list of names or whole numbers",
 	} {
 		c := wraptest.StepConfig(t, wraptest.StepTagger())
@@ -216,13 +225,10 @@ func TestStepsInFrontOfTheExamples(t *testing.T) {
 	r := wraptest.StepTagger()
 	r.StepsFirst = true
 	c := wraptest.StepConfig(t, r)
+	c.Decisions.Alpha, c.Decisions.TargetError = 0.1, 0.1
 	mustCalibrate(t, c)
 	all := wraptest.Sequences(46, 20, 0)
 	p := opened(t, c.Out, Options{})
 	got, _ := predicted(t, p, write(t, t.TempDir(), "new.jsonl", wraptest.JSONSequences(all)))
-	for _, one := range got {
-		if one.Step == nil {
-			t.Fatalf("prediction %+v, want one of a step", one)
-		}
-	}
+	checkSteps(t, p, got, all)
 }

@@ -23,7 +23,7 @@ func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error)
 		if err := rev.metadataFor(p, o).Check(r); err != nil {
 			return err
 		}
-		if err := c.add(rev.resultsOf(r.Inputs)); err != nil {
+		if err := c.add(r.Inputs[0].Shape[0] * rev.resultBytes); err != nil {
 			return err
 		}
 		results, err := c.run(ctx, rev, p, r.Inputs, o)
@@ -62,6 +62,9 @@ func (c *call) run(
 	a, err := rev.engine.Do(ctx, inputs)
 	if err != nil {
 		return r, runError(ctx, err)
+	}
+	if err := c.addSteps(rev, a.Outputs); err != nil {
+		return r, err
 	}
 	if r, err = p.Apply(a.Outputs, o); err != nil {
 		return r, asInvalid(err)

@@ -54,7 +54,7 @@ type revision struct {
 	metadata    *oip.Metadata
 	description *description
 	resultBytes int64 // memory of the results of an example, or of a step where the model answers for each
-	steps       bool  // it does
+	steps       int   // axes of steps in the outputs, if it does
 	observer    *telemetry.Observer
 	reference   *bundle.Reference // for drift; nil if the bundle has none
 }
@@ -189,7 +189,7 @@ func (m *model) open(ctx context.Context) (*revision, error) {
 		metadata: metadataOf(m.Name, p, p.SHA256()), reference: p.Reference(),
 	}
 	rev.description, rev.resultBytes = describe(p, rev.metadata), resultBytes(rev.metadata)
-	rev.steps = p.Head().Steps > 0
+	rev.steps = p.Head().Steps
 	rev.engine = engine.New(engine.Config{
 		Run:      rev.runner(p),
 		MaxBatch: p.Batch(), MaxQueue: c.MaxQueue, Delay: max(0, c.Delay), Slots: m.slots, Width: threads,

@@ -147,7 +147,7 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 		if err != nil {
 			return err
 		}
-		if err := c.add(rev.resultsOf(inputs)); err != nil {
+		if err := c.add(rev.resultBytes); err != nil {
 			return err
 		}
 		a, err = c.answerOf(ctx, rev, p, inputs, q)
@@ -167,9 +167,12 @@ func (c *call) answerOf(ctx context.Context, rev *revision, p *wrap.Predictor, i
 	if err != nil {
 		return nil, err
 	}
+	if len(results.Predictions) == 0 {
+		return nil, invalid("the input has no steps")
+	}
 	var steps []stepAnswer
 	at := 0
-	if rev.steps {
+	if rev.steps > 0 {
 		steps, at = answersOf(p, inputs, results.Predictions, rev.classes)
 	}
 	one, plain := results.Predictions[at], network.Predictions[at]

@@ -7,24 +7,22 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 )
 
-// resultsOf estimates the memory of the results of a request. An example has no more steps than its smallest input has
-// numbers.
-func (rev *revision) resultsOf(inputs []tensor.Tensor) int64 {
-	n, most := inputs[0].Shape[0], int64(1)
-	if rev.steps {
-		most = int64(inputs[0].Len())
-		for _, t := range inputs {
-			most = min(most, int64(t.Len()))
-		}
-		most /= max(1, n)
+// addSteps adds the memory of the results of all steps, whose number shows when the network has run.
+func (c *call) addSteps(rev *revision, outputs []tensor.Tensor) error {
+	if rev.steps == 0 {
+		return nil
 	}
-	return n * max(1, most) * rev.resultBytes
+	steps := int64(1)
+	for _, d := range outputs[0].Shape[:1+rev.steps] {
+		steps *= d
+	}
+	return c.add(steps * rev.resultBytes)
 }
 
 // observed returns what metrics observe: the predictions or, of an example with steps, which depend on each other, one
 // that counts, as in the calibration.
 func (rev *revision) observed(p *wrap.Predictor, inputs []tensor.Tensor, all []wrap.Prediction) []wrap.Prediction {
-	if !rev.steps {
+	if rev.steps == 0 {
 		return all
 	}
 	n := int(inputs[0].Shape[0])

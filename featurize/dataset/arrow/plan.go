@@ -61,7 +61,7 @@ func newPlan(fields []field, o dataset.Options) (*plan, error) {
 	switch {
 	case !f.usable() && !f.bytes:
 		return nil, fmt.Errorf("%s holds %s; want class numbers or names", what, f.what)
-	case o.MultiLabel != (f.depth == 1), f.depth > 1, o.MultiLabel && f.elem == tensor.String:
+	case !p.labels.Takes(f.depth == 1, f.elem == tensor.String || f.bytes), f.depth > 1:
 		return nil, fmt.Errorf("%s holds %s; %s", what, f.what, p.labels.Want("the head"))
 	}
 	if f.names != nil {
@@ -323,11 +323,27 @@ func (p *plan) fillLabel(e *dataset.Example, c *cell) error {
 	if err := p.labels.Read(e, data, c.shape != nil, c.null); err != nil {
 		return err
 	}
+	if p.classes != nil && e.Steps != nil {
+		return p.renumber(e.Steps)
+	}
 	if p.classes != nil && e.Label >= 0 && !c.null {
 		if e.Label >= len(p.classes) {
 			return fmt.Errorf("label %d is outside [0,%d), the classes that the file names", e.Label, len(p.classes))
 		}
 		e.Label = p.classes[e.Label]
+	}
+	return nil
+}
+
+// renumber turns the file's classes of steps into those of the model.
+func (p *plan) renumber(steps []int32) error {
+	for i, y := range steps {
+		if int(y) >= len(p.classes) {
+			return fmt.Errorf("step %d: label %d is outside [0,%d), the classes that the file names", i, y, len(p.classes))
+		}
+		if y >= 0 {
+			steps[i] = int32(p.classes[y])
+		}
 	}
 	return nil
 }

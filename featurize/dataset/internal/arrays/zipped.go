@@ -40,7 +40,7 @@ func ReadZipped(name string, m *zip.File, size int64, text bool) (a *Array, igno
 	if a, err = NewArray(name, h.Type, h.Shape, data); err != nil {
 		return nil, "", err
 	}
-	if text && a.Item/a.Type.Size > MaxStrings {
+	if h.Type.IsText() && a.Item/a.Type.Size > MaxStrings {
 		return nil, "", fmt.Errorf("%s: one example has %d strings, want at most %d", name, a.Item/a.Type.Size, MaxStrings)
 	}
 	if a.Bytes() != data {
