@@ -44,6 +44,9 @@ func (c *Cache) recipe(w *Network, ds *dataset.Dataset, pass StreamConfig) (stri
 	if w.cut.decoding != nil {
 		fields["decoding"] = w.cut.decoding
 	}
+	if w.cut.state != "" {
+		fields["state"] = w.cut.state
+	}
 	if w.cut.fixed != "" {
 		fields["fixed"] = w.cut.fixed
 	}

@@ -70,8 +70,8 @@ type cut struct {
 	d, k int // features and logits per example
 
 	// for cache keys
-	model, fixed, features, logits, kind, provider, runtime string
-	decoding                                                *head.Decoding
+	model, fixed, state, features, logits, kind, provider, runtime string
+	decoding                                                       *head.Decoding
 
 	// steps is the number of axes of the steps, one of which the network gives for each example; 0 without any.
 	// stepInput and stepShape are its names in the model.
@@ -202,7 +202,8 @@ func New(c Config) (*Network, error) {
 	if h := c.Head; h != nil {
 		runtime, _ := ort.Loaded()
 		w.cut = &cut{
-			d: h.Features, k: h.Logits, model: c.Model.SHA256(), fixed: c.Model.Metadata()[head.FixedKey],
+			d: h.Features, k: h.Logits, model: c.Model.SHA256(),
+			fixed: c.Model.Metadata()[head.FixedKey], state: c.Model.Metadata()[head.StateKey],
 			features: h.FeaturesTensor, logits: h.LogitsTensor, kind: string(h.Kind), decoding: h.Decoding,
 			provider: cmp.Or(c.Provider, ort.CPU), runtime: runtime.Version, steps: h.Steps,
 		}

@@ -64,6 +64,7 @@ const (
 	Resume              Name = "Resume"
 	Sets                Name = "Sets"
 	Shard               Name = "Shard"
+	State               Name = "State"
 	Structure           Name = "Structure"
 	TargetCoverage      Name = "TargetCoverage"
 	TargetError         Name = "TargetError"
@@ -78,7 +79,7 @@ var All = []Name{
 	Alpha, Alphabet, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping,
 	FalseAlarm, Features, Fix, Force, KeepClass, KeepCurvature, Kind, Limit, Link, Logits, MaxBad, MaxBody, Methods,
 	Model, NoModel, NoProbe, OOD, OODScore, Out, Output, PrecomputedFeatures, Preprocess, Prior, Provider, Resume,
-	Sets, Shard, Structure, TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
+	Sets, Shard, State, Structure, TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }
 
 // wordEnd matches the boundary between two words of a name.

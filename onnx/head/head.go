@@ -66,6 +66,7 @@ type Head struct {
 	scores      bool        // and the operator outputs them in another form
 	logitsValue graph.Value // shape and type of the logits
 	layout      layout      // of steps
+	origin      *Head       // the head of a step, of an unrolled model, which has the weights; else nil
 
 	// Of a head without a linear layer: the numbers of an example in LogitsTensor, and the names of n classes.
 	width int
@@ -648,6 +649,9 @@ func (f *finder) linkAt(n *onnxpb.Node, made layer.Link) layer.Link {
 // features · wᵀ + b, with every scale that stands between layer and logits folded in. It reads them
 // from the file on every call.
 func (h *Head) Weights() (w, b []float32, err error) {
+	if h.origin != nil {
+		return h.origin.Weights()
+	}
 	k, d := h.Logits, h.Features
 	w = make([]float32, k*d)
 	first := 0 // column of the share

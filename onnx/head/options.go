@@ -17,6 +17,9 @@ type Options struct {
 	Output string `yaml:"output,omitempty"`
 	// Fix are inputs to make constants before the search, see [Fix]. Find takes a model that has been fixed.
 	Fix string `yaml:"fix,omitempty"`
+	// State are inputs and outputs of a network that runs over a stream, such as state=stateN: see [Unroll], which
+	// takes the head that Find has found in the network of one step.
+	State string `yaml:"state,omitempty"`
 	// Kind, unless it is Linear, takes an output as it is instead of looking for a linear layer. Features then names a
 	// tensor that scores may use, and Logits the tensor to take.
 	Kind Kind `yaml:"kind,omitempty"`
