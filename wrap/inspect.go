@@ -22,6 +22,9 @@ type Inspection struct {
 	// Steps is an output from which text may be read, with [head.CTC], or whose steps may be tagged as a whole, with
 	// [head.Tags]; null if there is a head or another output of one answer for each example, or none of that shape.
 	Steps *head.Head `json:"steps"`
+	// States are inputs that look like the state of a network that runs over a stream, with the outputs that look like
+	// its next value, for [head.Options].State; "" if there are none, or State was given.
+	States string `json:"states"`
 }
 
 // Inspect reads a model file and finds its head. A model whose head is not recognised, or cannot be calibrated, is
@@ -35,7 +38,15 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	in := &Inspection{Model: *m.Info(), Evidence: []string{}, Nearest: []*head.Head{}}
+	if o.State == "" {
+		in.States = head.SuggestStates(m)
+	}
 	h, err := head.Find(m, o)
+	if err == nil {
+		if m, h, err = head.Unroll(m, h, o.State); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
 	var unsupported *head.UnsupportedError
 	switch {
 	case errors.As(err, &unsupported):

@@ -31,7 +31,8 @@ mfgs export --bundle DIR --triton REPOSITORY [--name NAME]`,
 Triton. Its inputs are those of the network, so the caller does the preprocessing. Its outputs are those of
 the network, and probabilities, logits, logit_variance, ood_score, ood_percentile, ood_pvalue and leverage. If
 the bundle has abstention or prediction sets, abstain and prediction_set are outputs too. Above 2 GiB the weights are in
-FILE.onnx.data next to the model.
+FILE.onnx.data next to the model. If the network was calibrated with --state, each example is a whole stream, and its
+state begins at zero.
 
 --triton writes version 1 of the model REPOSITORY/NAME, with its config.pbtxt and its class names, if any.`,
 		Flags: []cli.Flag{
@@ -161,6 +162,9 @@ func writeExport(w io.Writer, r *export.Report) error {
 	lines("outputs", r.Outputs.Infos())
 	isLogits := func(v onnx.ValueInfo) bool { return v.Name == r.Outputs[fuse.Logits].Name }
 	lines("own outputs", slices.DeleteFunc(slices.Clone(r.OwnOutputs), isLogits))
+	if r.State != "" {
+		f.add("state", "begins at zero, and stays inside: each example is a whole stream")
+	}
 	b.WriteString(f.text())
 	if r.Triton != nil {
 		fmt.Fprintf(&b, "\nnext, serve it:\n\n    tritonserver --model-repository=%s\n", shellWord(absolute(r.Triton.Repository)))

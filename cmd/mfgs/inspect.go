@@ -207,6 +207,9 @@ func writeInspection(w io.Writer, in *inspection) error {
 	if in.Steps != nil {
 		b.WriteString("\n" + wrapText("", ofSteps(in.Steps)))
 	}
+	if in.States != "" {
+		b.WriteString("\n" + wrapText("", ofStates(in.States)))
+	}
 	if in.Next != "" {
 		data := "VAL"
 		if slices.Contains(in.next, "TRAIN") {
@@ -257,4 +260,9 @@ func ofSteps(h *head.Head) string {
 		format = "The output %s may be that of a tagger, with numbers for each tag at each step of a sequence. If so, calibrate the probability that all tags of a sequence are right, with --head %s; --classes names the tags."
 	}
 	return fmt.Sprintf(format, printable(h.LogitsTensor), h.Kind)
+}
+
+// ofStates says what inputs and outputs look like.
+func ofStates(states string) string {
+	return fmt.Sprintf("The model looks as if it ran over a stream, one step at a time, with a state that it passes on. If so, calibrate it on whole sequences with --state %s: an example is then a sequence of steps with a label for each, and its state begins at zero.", printable(states))
 }

@@ -111,6 +111,8 @@ func headSettings() []setting {
 			func(c *calibration.Config) any { return &c.Head.Kind }},
 		{&cli.StringFlag{Name: "fix", Category: headFlags, Usage: "`NAME=VALUE,…` make inputs of the model constants, such as a sample rate or a switch for training"},
 			func(c *calibration.Config) any { return &c.Head.Fix }},
+		{&cli.StringFlag{Name: "state", Category: headFlags, Usage: "`IN=OUT,…` inputs that hold the state of a network that runs over a stream, and the outputs that hold its next value: an example is then a sequence of steps, and its state begins at zero"},
+			func(c *calibration.Config) any { return &c.Head.State }},
 		{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` input of the last linear layer; with --head, what OOD scores may use"},
 			func(c *calibration.Config) any { return &c.Head.Features }},
 		{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` output of the last linear layer; with --head, of probabilities or scores"},

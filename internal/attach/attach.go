@@ -45,13 +45,13 @@ func Open(ctx context.Context, b *bundle.Bundle, path string, spec *preprocess.S
 	}
 	fixed, err := head.Fix(a.Model, b.Manifest.Head.Fix)
 	if err == nil {
-		a.Model = fixed
-		a.Head, err = FindHead(a.Model, b.Manifest.Head)
+		fixed, a.Head, err = FindHead(fixed, b.Manifest.Head)
 	}
 	if err != nil {
 		a.Close()
 		return nil, fmt.Errorf("%s: %w", filepath.Join(b.Dir(), bundle.ManifestName), err)
 	}
+	a.Model = fixed
 	return a, nil
 }
 
@@ -64,32 +64,36 @@ func (a *Attached) Close() error {
 }
 
 // FindHead finds the calibrated head in a model. The record in the manifest does not replace the search: it has
-// neither the types of the tensors, nor a pooling or selection between them and the layer, nor the weights.
-func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
+// neither the types of the tensors, nor a pooling or selection between them and the layer, nor the weights. The model
+// that it returns is the one that the head is of: where the manifest has states, it is unrolled.
+func FindHead(model *onnx.Model, want bundle.Head) (*onnx.Model, *head.Head, error) {
 	h, err := head.Find(model, head.Options{
 		Features: want.FeaturesTensor, Logits: want.LogitsTensor,
 		Link: want.Link, Approximate: want.Approximation, Kind: want.Kind,
 	})
 	if unsupported := (*head.UnsupportedError)(nil); errors.As(err, &unsupported) {
-		return nil, fmt.Errorf("the model does not have the recorded head, from the tensor %.70q to %.70q: %s",
+		return nil, nil, fmt.Errorf("the model does not have the recorded head, from the tensor %.70q to %.70q: %s",
 			want.FeaturesTensor, want.LogitsTensor, unsupported.Reason)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if want.Decoding != nil {
 		if h, err = h.Read(*want.Decoding); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
+	if model, h, err = head.Unroll(model, h, want.State); err != nil {
+		return nil, nil, err
+	}
 	if h.Steps != want.Steps {
-		return nil, fmt.Errorf("the model's head has %d axes of steps, want %d as calibrated: give the calibrated model", h.Steps, want.Steps)
+		return nil, nil, fmt.Errorf("the model's head has %d axes of steps, want %d as calibrated: give the calibrated model", h.Steps, want.Steps)
 	}
 	if got, want := h.Head, want.Head; got != want {
-		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, want %d, %d, %t and %s as calibrated: give the calibrated model",
+		return nil, nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, want %d, %d, %t and %s as calibrated: give the calibrated model",
 			got.Features, got.Logits, got.Bias, got.Link, want.Features, want.Logits, want.Bias, want.Link)
 	}
-	return h, nil
+	return model, h, nil
 }
 
 // Describe returns what a manifest records of a model's head.

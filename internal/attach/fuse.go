@@ -185,6 +185,9 @@ func metadata(b *bundle.Bundle, method fuse.Method) map[string]string {
 	if m.Head.Fix != "" {
 		all[head.FixedKey] = m.Head.Fix
 	}
+	if m.Head.State != "" {
+		all[head.StateKey] = m.Head.State
+	}
 	if len(m.Labels) > 0 {
 		labels, _ := json.Marshal(m.Labels) // strings always can be
 		all["mfgs.labels"] = string(labels)

@@ -178,10 +178,14 @@ func SuggestStates(m *onnx.Model) string {
 		}
 	}
 	list := strings.Join(pairs, ",")
-	if _, _, err := statesOf(m, list); err != nil {
-		return ""
+	states, _ := parseStates(list)
+	for _, in := range inputs {
+		state := slices.ContainsFunc(states, func(s State) bool { return s.In == in.Name })
+		if !state && len(in.Shape) > 0 && in.Shape[0].Value < 0 {
+			return list
+		}
 	}
-	return list
+	return ""
 }
 
 // nextOf reports whether the name of an output is what exporters call the next value of an input.

@@ -258,17 +258,18 @@ func (u *unroller) result(name string) string {
 		return inner
 	}
 	copied, op := u.Names.Fresh("mfgs_step_given"), "Identity"
-	u.inside = append(u.inside, &onnxpb.Node{OpType: &op, Name: proto.String(copied), Input: []string{inner}, Output: []string{copied}})
+	u.inside = append(u.inside, &onnxpb.Node{
+		OpType: &op, Name: proto.String(copied), Input: []string{inner}, Output: []string{copied}})
 	u.given[copied] = true
 	return copied
 }
 
-// ScanName is the name of the Scan of an unrolled model.
-const ScanName = "mfgs_stream"
+// bodyName is the name of the body of the Scan of an unrolled model.
+const bodyName = "mfgs_stream_step"
 
 // scan returns the nodes that run the step over all steps.
 func (u *unroller) scan(wanted []stacked) []*onnxpb.Node {
-	body := &onnxpb.Graph{Name: proto.String(ScanName + "_step")}
+	body := &onnxpb.Graph{Name: proto.String(bodyName)}
 	var starts, ends, inputs, stacks []string
 	for _, s := range u.states {
 		starts = append(starts, u.zeros(&s))
@@ -293,7 +294,7 @@ func (u *unroller) scan(wanted []stacked) []*onnxpb.Node {
 	}
 	body.Node = u.inside
 	axes := func(n int) []int64 { return slices.Repeat([]int64{1}, n) }
-	scan := &onnxpb.Node{OpType: proto.String("Scan"), Name: proto.String(u.Names.Fresh(ScanName)),
+	scan := &onnxpb.Node{OpType: proto.String("Scan"), Name: proto.String(u.Names.Fresh("mfgs_stream")),
 		Input: append(starts, inputs...), Output: append(ends, stacks...),
 		Attribute: []*onnxpb.Attribute{
 			onnxpb.GraphAttribute("body", body), onnxpb.IntAttribute("num_scan_inputs", int64(len(inputs))),

@@ -61,6 +61,10 @@
 //	                           logits for each step of an example, see below         –  (2)
 //	  fix                      inputs of the model that were made constants, as in
 //	                           "sr=16000,state=0": see Fix of package head            –  (2)
+//	  steps                    axes of the steps of an example that each have logits  –  (2)
+//	  state                    inputs with the state of a network that runs over
+//	                           streams, and outputs with its next value, as in
+//	                           "h=hn,c=cn"; steps is 1: see Unroll of package head    –  (2)
 //	  missing                  true: features are columns and flags, see below       –  (2)
 //	  nonlinear, kind          true, and probabilities, log-probabilities or scores:
 //	                           there is no linear layer, see below                   –  (2)

@@ -163,6 +163,9 @@ type Head struct {
 	// Fix are inputs of the model that were made constants, see [head.Options].
 	Fix string `yaml:"fix,omitempty" json:"fix,omitempty"`
 
+	// State are inputs of the model that hold a state, and the outputs that hold its next value, see [head.Options].
+	State string `yaml:"state,omitempty" json:"state,omitempty"`
+
 	// Kind says what the logits are of without a linear layer, and is empty with one and for precomputed logits.
 	Kind head.Kind `yaml:"kind,omitempty" json:"kind,omitempty"`
 	// Decoding is how text is read, for the kind [head.CTC].
@@ -297,7 +300,7 @@ func (m *Manifest) CalibrationSettings() Settings {
 	s := Settings{
 		Head: head.Options{
 			Features: m.Head.FeaturesTensor, Logits: m.Head.LogitsTensor, Link: m.Head.Link,
-			Approximate: m.Head.Approximation, Fix: m.Head.Fix,
+			Approximate: m.Head.Approximation, Fix: m.Head.Fix, State: m.Head.State,
 		},
 		Covariance: m.Covariance, Structure: m.Structure, Damping: damping, Lambda0: m.MeanField.Lambda0,
 	}

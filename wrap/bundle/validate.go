@@ -215,6 +215,7 @@ func (c *checks) head(m *Manifest) {
 	c.nested("head", h.Validate())
 	c.nested("head.kind", h.Kind.Validate())
 	c.that(h.Fix == "" || m.Model != nil, "head.fix needs a model")
+	c.that(h.State == "" || m.Model != nil && h.Steps == 1, "head.state needs a model, and head.steps 1")
 	c.that(h.Kind != head.None && (h.Nonlinear && m.Model != nil) == (h.Kind != head.Linear),
 		"head.kind is %.70q, want what the logits are of without a linear layer, and only there", string(h.Kind))
 	c.that(h.Kind.Decodes() == (h.Decoding != nil) && h.Correctness == (h.Decoding != nil),

@@ -137,6 +137,9 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if err != nil {
 		return err
 	}
+	if model, h, err = head.Unroll(model, h, cfg.Head.State); err != nil {
+		return fmt.Errorf("%s: %w", cfg.Model, err)
+	}
 	in.head = h.Head
 	if err := in.head.Validate(); err != nil {
 		return err
@@ -364,7 +367,7 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	}
 	if in.cut != nil {
 		r.Head = attach.Describe(in.cut.Head)
-		r.Head.Fix = in.cut.Model.Metadata()[head.FixedKey]
+		r.Head.Fix, r.Head.State = in.cut.Model.Metadata()[head.FixedKey], in.cut.Model.Metadata()[head.StateKey]
 		m := in.cut.Model.Info()
 		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
 		r.Gathered = !in.cut.Model.SelfContained()

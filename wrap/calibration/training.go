@@ -45,7 +45,7 @@ func weightsOf(path string, h bundle.Head) weights {
 		if model, err = head.Fix(model, h.Fix); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
-		found, err := attach.FindHead(model, h)
+		_, found, err := attach.FindHead(model, h)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}

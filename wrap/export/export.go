@@ -60,6 +60,9 @@ type Report struct {
 	// Outputs are those of the mean-field head, OwnOutputs those of the network. Logits may be both.
 	Outputs    fuse.Outputs     `json:"outputs"`
 	OwnOutputs []onnx.ValueInfo `json:"own_outputs"`
+	// State is that of the calibration, of a network that runs over streams. It is neither an input nor an output: each
+	// example of the exported model is a whole stream, and its state begins at zero.
+	State string `json:"state,omitempty"`
 
 	Triton   *TritonModel `json:"triton,omitempty"` // nil for Options.Out
 	Warnings []string     `json:"warnings"`
@@ -150,7 +153,8 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	report := &Report{
 		Bundle: b.Dir(), Model: a.Model.Info(), Method: cmp.Or(o.Method, string(b.Calibration().Method)),
 		Opset: fused.Opset(), Inputs: fused.Inputs(),
-		Outputs: outputs, OwnOutputs: append([]onnx.ValueInfo{}, a.Model.Outputs()...), Warnings: []string{},
+		Outputs: outputs, OwnOutputs: append([]onnx.ValueInfo{}, a.Model.Outputs()...), State: b.Manifest.Head.State,
+		Warnings: []string{},
 	}
 	var config *tritonConfig
 	if o.Triton != "" {

@@ -105,3 +105,12 @@ func (r Recurrent) Model() *onnxpb.Model {
 	return &onnxpb.Model{IrVersion: proto.Int64(8), Graph: g,
 		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}}}
 }
+
+// File is the network as a file.
+func (r Recurrent) File() []byte {
+	b, err := proto.Marshal(r.Model())
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
