@@ -43,6 +43,8 @@ type Config struct {
 	// Steps is the number of axes of steps that the outputs of Model have after that of the examples, see [head.Head].
 	// It is 0 if Head is set.
 	Steps int
+	// States are the last inputs and outputs of Model, see [head.Carry]; nil for none.
+	States []head.State
 
 	Batch    int    // examples per inference; 0 chooses. A model with a fixed batch keeps it
 	Threads  int    // per inference; 0 is one per CPU
@@ -59,6 +61,7 @@ type Network struct {
 	texts   bool           // there are two more outputs
 	reads   *head.Decoding // nil if there is no text, or it is not known how it is read
 	steps   int            // axes of steps in the outputs
+	states  []head.State   // the last inputs and outputs
 	mask    string         // the input that says which steps count, or ""
 	fixed   bool           // the graph accepts batches of exactly this size
 	chosen  bool           // the size was not asked for
@@ -218,7 +221,8 @@ func New(c Config) (*Network, error) {
 	}
 	w.steps, w.mask = c.Steps, head.MaskInput(c.Model)
 	w.texts, w.reads = w.texts || c.Decoding != nil, c.Decoding
-	w.infos = c.Model.Inputs()
+	w.infos, w.states = c.Model.Inputs(), c.States
+	w.infos = w.infos[:len(w.infos)-len(w.states)]
 	if w.drawsSteps() {
 		w.infos, w.cut.stepInput = lastOf(w.infos)
 	}
@@ -236,7 +240,7 @@ func New(c Config) (*Network, error) {
 		w.inputs = append(w.inputs, in)
 	}
 	outputs := c.Model.Outputs()
-	numbers := outputs
+	numbers := outputs[:len(outputs)-len(w.states)]
 	if w.drawsSteps() {
 		numbers, w.cut.stepShape = lastOf(outputs)
 	}
@@ -733,6 +737,15 @@ func (w *Network) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
 // Ready decodes and preprocesses one example for Run, with shapes [1,…]. Open sizes of the inputs are
 // taken from it.
 func (w *Network) Ready(ex *dataset.Example) ([]tensor.Tensor, error) {
+	b, err := w.ready(ex)
+	if err != nil {
+		return nil, err
+	}
+	return b.tensors(1), nil
+}
+
+// ready decodes and preprocesses one example into a batch.
+func (w *Network) ready(ex *dataset.Example) (batch, error) {
 	if err := ex.Decode(); err != nil {
 		return nil, err
 	}
@@ -744,10 +757,7 @@ func (w *Network) Ready(ex *dataset.Example) ([]tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.set(0, ex); err != nil {
-		return nil, err
-	}
-	return b.tensors(1), nil
+	return b, b.set(0, ex)
 }
 
 // Images preprocesses images for Run, for a model with one input. If the model leaves sizes open, all

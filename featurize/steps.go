@@ -260,6 +260,13 @@ func (w *Network) inferAll(ctx context.Context, inputs []tensor.Tensor, n int) (
 		r := w.results(n, 1)
 		return r, w.infer(ctx, inputs, r)
 	}
+	r, _, err := w.inferFrom(ctx, inputs, n, nil)
+	return r, err
+}
+
+// inferFrom is inferAll for a network that gives all steps, with the states before the first step, nil for zeros. It
+// also returns those after the last.
+func (w *Network) inferFrom(ctx context.Context, inputs []tensor.Tensor, n int, from State) (Results, State, error) {
 	given := n
 	if w.fixed && n != w.batch {
 		given = w.batch
@@ -268,15 +275,22 @@ func (w *Network) inferAll(ctx context.Context, inputs []tensor.Tensor, n int) (
 			inputs[i] = t.Pad(given)
 		}
 	}
-	outputs, err := w.session.Run(ctx, inputs)
-	if err != nil {
-		return Results{}, err
+	if from == nil {
+		var err error
+		if from, err = w.zeros(given); err != nil {
+			return Results{}, nil, err
+		}
 	}
+	outputs, err := w.session.Run(ctx, slices.Concat(inputs, from))
+	if err != nil {
+		return Results{}, nil, err
+	}
+	next := w.next(outputs)
 	r := Results{N: n, Columns: make([][]float32, len(w.outputs)), Doubles: make([][]float64, len(w.outputs)),
 		Steps: make([][]int64, n)}
 	shape := outputs[0].Shape[:1+w.steps]
 	if shape[0] != int64(given) {
-		return Results{}, fmt.Errorf("the model gave steps %v for %d examples, want %d on the first axis: export it with the examples there",
+		return Results{}, nil, fmt.Errorf("the model gave steps %v for %d examples, want %d on the first axis: export it with the examples there",
 			shape, given, given)
 	}
 	for i := range r.Steps {
@@ -285,7 +299,7 @@ func (w *Network) inferAll(ctx context.Context, inputs []tensor.Tensor, n int) (
 	t := stepsIn(shape[1:])
 	for c, o := range w.outputs {
 		if want := given * t * o.width; outputs[c].Len() != want {
-			return Results{}, fmt.Errorf("the model gave %v with %d numbers for steps %v, want %d", outputs[c].Name, outputs[c].Len(), shape, want)
+			return Results{}, nil, fmt.Errorf("the model gave %v with %d numbers for steps %v, want %d", outputs[c].Name, outputs[c].Len(), shape, want)
 		}
 		if o.double {
 			r.Doubles[c] = outputs[c].Data.([]float64)[:n*t*o.width]
@@ -293,7 +307,7 @@ func (w *Network) inferAll(ctx context.Context, inputs []tensor.Tensor, n int) (
 			r.Columns[c] = outputs[c].Data.([]float32)[:n*t*o.width]
 		}
 	}
-	return r, nil
+	return r, next, nil
 }
 
 // inferSteps is inferJob for a network that gives all steps: the results are those of the steps that count, and so are

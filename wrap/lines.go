@@ -23,6 +23,10 @@ const maxWaiting = 2_500_000
 // prediction or, if the line cannot be read or its inputs do not suit the model, a [*RecordError]; lines are
 // called -[0], -[1] and so on. Lines need no labels; those that are not the model's are left out.
 //
+// Of a network that runs over streams, each line is a whole stream, unless it names the one that it continues, as in
+// {"input": [[…], …], "stream": "a"}: its steps follow those of the last line of that name. "stream_end": true in the
+// last line of a stream drops its state. A line that fails leaves the state as it was.
+//
 // The iteration ends at the end of r, or with an error of r or ctx, which is the last that it yields. A Read that
 // is waiting outlives the iteration, and what it reads is lost.
 func (p *Predictor) PredictLines(ctx context.Context, r io.Reader) iter.Seq2[Prediction, error] {
@@ -34,6 +38,7 @@ func (p *Predictor) PredictLines(ctx context.Context, r io.Reader) iter.Seq2[Pre
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		waiting := make(chan []line)
+		streams := streams{}
 		go gather(ctx, p.readLines(ctx, r), waiting, p.network.Batch())
 		for {
 			var lines []line
@@ -48,7 +53,7 @@ func (p *Predictor) PredictLines(ctx context.Context, r io.Reader) iter.Seq2[Pre
 				}
 				return
 			}
-			if !p.predictLines(ctx, lines, yield) {
+			if !p.predictLines(ctx, lines, streams, yield) {
 				return
 			}
 		}
@@ -66,7 +71,7 @@ func (p *Predictor) readLines(ctx context.Context, r io.Reader) <-chan line {
 	kind := p.bundle.Manifest.Head.Kind
 	options := dataset.Options{
 		LabelClasses: p.Classes(), Classes: p.head.Classes(), MultiLabel: p.head.MultiLabel(),
-		Texts: kind == head.CTC, Tags: kind == head.Tags, Steps: p.network.HasSteps(),
+		Texts: kind == head.CTC, Tags: kind == head.Tags, Steps: p.network.HasSteps(), Streams: p.network.Streams(),
 		IgnoreUnknownLabels: true, Unlabelled: p.unlabelled, Inputs: p.network.InputNames(),
 	}
 	read := make(chan line)
@@ -119,14 +124,16 @@ func gather(ctx context.Context, read <-chan line, waiting chan<- []line, most i
 }
 
 // predictLines answers some lines, and reports whether the iteration goes on.
-func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(Prediction, error) bool) bool {
+func (p *Predictor) predictLines(
+	ctx context.Context, lines []line, streams streams, yield func(Prediction, error) bool,
+) bool {
 	var examples []dataset.Example
 	for _, l := range lines {
 		if l.err == nil {
 			examples = append(examples, l.example)
 		}
 	}
-	results, errs := p.network.RunExamples(ctx, examples)
+	results, errs := p.runExamples(ctx, examples, streams)
 	if ctx.Err() != nil {
 		yield(Prediction{}, context.Cause(ctx))
 		return false

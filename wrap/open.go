@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -106,9 +107,14 @@ func open(ctx context.Context, read reader, o Options) (*Predictor, error) {
 	if p.decoding != nil { // numbers of symbols become symbols
 		p.outputs[len(p.outputs)-textOutputs].Type = tensor.String
 	}
+	fused, states, err := head.Carry(fused)
+	if err != nil {
+		return nil, err
+	}
 	run := attach.RunConfig(o.Runtime.Provider, o.Runtime.Threads, o.Runtime.Batch)
 	err = a.Run(o.Preprocess, run, func(c featurize.Config) (err error) {
 		c.Model, c.Doubles, c.Decoding, c.Steps = fused, true, p.decoding, small.Manifest.Head.Steps
+		c.States = states
 		p.network, err = featurize.New(c)
 		return err
 	})

@@ -224,6 +224,15 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 			ts.Fatalf("%s has %d entries, want %v", args[0], len(entries), args[1:])
 		}
 	},
+	// streams DIR: a recurrent network of one step, and training, validation and test data of sequences.
+	"streams": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(writeFiles(ts.MkAbs(args[0]), map[string][]byte{
+			"model.onnx":  onnxtest.Recurrent{Seed: 11}.File(),
+			"train.jsonl": wraptest.JSONStreams(wraptest.Streams(71, 200)),
+			"val.jsonl":   wraptest.JSONStreams(wraptest.Streams(72, 200)),
+			"test.jsonl":  wraptest.JSONStreams(wraptest.Streams(73, 200)),
+		}))
+	},
 	// features FILE N SEED [nan|targets]: precomputed features of a synthetic network, with a NaN, or with targets of a
 	// multi-label head.
 	"features": func(ts *testscript.TestScript, neg bool, args []string) {

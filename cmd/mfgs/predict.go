@@ -65,7 +65,9 @@ There is one row per record, in order. For a record that cannot be predicted, on
 INPUT arrow:- reads a stream of records from standard input.
 
 INPUT - reads JSON lines from standard input, one object of the model's inputs per line, and answers each
-line immediately, in order. A line that fails is answered with input and error.
+line immediately, in order. A line that fails is answered with input and error. With a bundle that was calibrated
+with --state, "stream": "NAME" in a line says that its steps follow those of the last line with that name, and
+"stream_end": true that it is the last; other lines are whole streams.
 
 --maps DIR is for models that answer for each pixel of a picture. For each picture NAME it writes the predicted
 classes to DIR/classes/NAME.png and, as float32 [H,W], DIR/confidence/NAME.npy and DIR/ood_score/NAME.npy. If the

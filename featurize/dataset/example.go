@@ -35,6 +35,9 @@ type Example struct {
 	Inputs  []Array
 	Encoded []byte // a PNG or JPEG file: see Decode
 
+	Stream    string // under Streams: the stream that the example continues, "" for none
+	StreamEnd bool   // under Streams: the example is the last of its stream
+
 	labelMap *labelMap // that Decode decodes to Steps, or nil
 }
 
@@ -130,6 +133,11 @@ type Options struct {
 	// Steps is for models with an answer for each step of an example: the label of an example is a list of classes, or
 	// of rows of them for the pixels of a map, in Example.Steps.
 	Steps bool `json:",omitempty"`
+
+	// Streams is for models that run over streams: the key "stream" of a line of StreamJSONL names the stream that it
+	// continues, and "stream_end" is true in the last line of one, in Example.Stream and StreamEnd. They are inputs if
+	// these have their names.
+	Streams bool `json:",omitempty"`
 
 	// Inputs are the names of the model's inputs. Of an .npz with several arrays only these are read.
 	// Nil reads all.

@@ -24,6 +24,35 @@ type jsonlSource struct {
 	labelKey string   // "" if there is none, or none is wanted
 	labels   labelParser
 	images   bool // the input is paths of images
+	streams  bool // lines may continue streams
+}
+
+// The keys of a line that continues a stream.
+const (
+	streamKey    = "stream"
+	streamEndKey = "stream_end"
+)
+
+// continues reports whether a key says which stream a line continues.
+func (s *jsonlSource) continues(key string, inputs []string) bool {
+	return s.streams && (key == streamKey || key == streamEndKey) && !slices.Contains(inputs, key)
+}
+
+// continued reads the value of such a key.
+func continued(p *jsontensor.Parser, key string, e *Example) (err error) {
+	switch c := p.Peek(); {
+	case p.Literal("null"):
+	case key == streamKey && c == '"':
+		e.Stream, err = p.String()
+	case key == streamEndKey && p.Literal("true"):
+		e.StreamEnd = true
+	case key == streamEndKey && p.Literal("false"):
+	case key == streamKey:
+		return fmt.Errorf("%s: want a string, the name of the stream that the line continues", key)
+	default:
+		return fmt.Errorf("%s: want true in the last line of a stream, else false", key)
+	}
+	return err
 }
 
 func openJSONL(path string, o Options) (Source, error) {
@@ -115,6 +144,8 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 		if slices.Contains(jsonLabelNames, key) && !slices.Contains(o.Inputs, key) {
 			labelAt[key] = p.Pos
 			s.labelKey = key
+		} else if s.continues(key, o.Inputs) {
+			return p.Skip(0)
 		} else {
 			keys = append(keys, key)
 		}
@@ -229,6 +260,10 @@ func (s *jsonlSource) parse(e *Example, line []byte) error {
 			return nil
 		}
 		i := slices.Index(s.inputs, key)
+		if i < 0 && s.continues(key, s.inputs) {
+			seen = append(seen, key)
+			return continued(p, key, e)
+		}
 		if i < 0 {
 			if s.labelled && s.labelKey == "" && slices.Contains(jsonLabelNames, key) {
 				return fmt.Errorf("a %s, and the first example does not", key)

@@ -29,7 +29,7 @@ func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] 
 				return
 			}
 			if err != nil {
-				e.Inputs, e.Targets, e.Label = nil, nil, -1
+				e.Inputs, e.Targets, e.Label, e.Stream = nil, nil, -1, ""
 				err = &RecordError{e.Name, i, err}
 			}
 			if !yield(e, err) {
@@ -41,7 +41,7 @@ func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] 
 
 // parseAlone parses a line without knowledge of others.
 func parseAlone(e *Example, line []byte, labels labelParser, o Options) error {
-	s := &jsonlSource{labelled: !o.Unlabelled, labels: labels}
+	s := &jsonlSource{labelled: !o.Unlabelled, labels: labels, streams: o.Streams}
 	if err := s.learn(line, e.Index, o); err != nil {
 		return err
 	}

@@ -1,0 +1,57 @@
+package wrap
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
+)
+
+// streams are the states of the streams that lines have begun and not ended, by their names.
+type streams map[string]featurize.State
+
+// maxStreams bounds their number: each takes the memory of a state.
+const maxStreams = 1 << 16
+
+// runExamples is RunExamples, but for examples that continue streams, which run alone and in order.
+func (p *Predictor) runExamples(
+	ctx context.Context, examples []dataset.Example, open streams,
+) (results []featurize.Results, errs []error) {
+	var whole []dataset.Example
+	for _, e := range examples {
+		if e.Stream == "" {
+			whole = append(whole, e)
+		}
+	}
+	some, someErrs := p.network.RunExamples(ctx, whole)
+	at := 0
+	for i := range examples {
+		e := &examples[i]
+		if e.Stream == "" {
+			results, errs = append(results, some[at]), append(errs, someErrs[at])
+			at++
+			continue
+		}
+		r, err := p.runStream(ctx, e, open)
+		results, errs = append(results, r), append(errs, err)
+	}
+	return results, errs
+}
+
+// runStream runs an example that continues a stream.
+func (p *Predictor) runStream(ctx context.Context, e *dataset.Example, open streams) (featurize.Results, error) {
+	from, begun := open[e.Stream]
+	if !begun && len(open) == maxStreams {
+		return featurize.Results{}, fmt.Errorf("%d streams are open: end those that are over with \"stream_end\": true", maxStreams)
+	}
+	r, next, err := p.network.Continue(ctx, e, from)
+	switch {
+	case err != nil:
+	case e.StreamEnd:
+		delete(open, e.Stream)
+	default:
+		open[e.Stream] = next
+	}
+	return r, err
+}
