@@ -103,6 +103,7 @@ bench: setup
 #	docs/evidence/cost.md          15 minutes
 #	docs/evidence/trees.md         30 minutes
 #	docs/evidence/lines.md         90 minutes
+#	docs/evidence/steps.md         10 minutes
 #	docs/evidence/maps.md          15 minutes
 #	docs/coverage.md               7 hours, and 45 GB of disk
 #	docs/benchmarks.md             30 minutes
@@ -121,6 +122,7 @@ evidence: build setup
 	cd testdata && $(work)/cost -mfgs ../mfgs
 	testdata/trees/run.sh
 	testdata/lines/run.sh
+	testdata/steps/run.sh
 	testdata/maps/run.sh
 	$(MAKE) coverage
 	$(MAKE) peers
