@@ -169,6 +169,9 @@ func gatherClass(c *graph.Call, before *flow, after *graph.Value) (int, string) 
 	if !ok || a == 0 && !positions || before.class < 1 || c.Arg(1).Dims == nil {
 		return noClass, fmt.Sprintf("%s selects from %v along the examples", c.Node.Describe(), before)
 	}
+	if a == before.class && before.Dims[a] == 1 && len(c.Arg(1).Dims) == 0 {
+		return noClass, "" // one logit, its axis dropped
+	}
 	if a == before.class && len(c.Arg(1).Dims) != 1 {
 		return noClass, fmt.Sprintf("%s picks single classes from %v", c.Node.Describe(), before)
 	}

@@ -224,6 +224,8 @@ func round(p *passage) error {
 // pool is for operators that average or select; they are moved to the features.
 func pool(p *passage) error {
 	switch {
+	case p.now.class == noClass && p.at.class != noClass && p.selectsClasses(): // the only one
+		return move(p)
 	case p.now.class == p.at.class && p.selectsClasses():
 		rows, err := p.chosen(p.trail, p.call, p.k)
 		if err != nil {

@@ -594,9 +594,9 @@ def steps():
                "classes": i64(-1, 4), "apart": i64(-1, 2, 4), "map": i64(-1, 3, 1, 2), "line": i64(0, 4, 2), "last": i64(2), "mixed": i64(-1, 2, 4)}
     rows = lambda name, axis=-1: lambda get: np.moveaxis(get(name), axis, -1).reshape(N * 2, -1)
 
-    def case(name, nodes, h, phi, logits, axes=1, options=None):
+    def case(name, nodes, h, phi, logits, axes=1, options=None, **more):
         b0, _, _ = body(name)
-        m = model(BODY + nodes, {**b0, **weights})
+        m = model(BODY + nodes, {**b0, **weights, **more})
         found(name, m, {**h, "steps": axes}, phi, logits, options, n=N * 2)
 
     tokens, linear = ("Reshape", "phi s", "p"), ("MatMul", "p wt", "l")
@@ -612,6 +612,8 @@ def steps():
     case("steps_classes_first", [tokens, linear, ("Transpose", "l", "y", {"perm": [0, 2, 1]})], layer("y", ["Transpose"]), rows("p"), rows("y", 1))
     case("steps_one_logit", [tokens, ("MatMul", "p one", "m"), ("Add", "m b1", "l"), ("Squeeze", "l last", "q"), ("Sigmoid", "q", "y")],
          {**layer("l", ["Squeeze", "Sigmoid"], bias=True), "classes": 1, "link": "sigmoid"}, rows("p"), rows("l"))
+    case("steps_one_logit_gathered", [tokens, ("MatMul", "p one", "m"), ("Add", "m b1", "l"), ("Gather", "l first", "y", {"axis": 2})],
+         {**layer("l", ["Gather"], bias=True), "classes": 1, "link": "sigmoid"}, rows("p"), rows("l"), first=np.int64(0))
     conv = [("Reshape", "phi map", "p"), ("Conv", "p w4 b", "l")]
     pixels = lambda logits, tail=(): head("Conv", "p", logits, tail=tail, d=3)
     case("steps_of_map", conv + [("Softmax", "l", "y", {"axis": 1})], pixels("l", ["Softmax"]), rows("p", 1), rows("l", 1), axes=2)
