@@ -184,6 +184,11 @@ type spread struct {
 	selected bool         // an operator was moved to the features, which lie as the logits do after it
 }
 
+// asLaid reports whether there are logits for each step that lie as the layer gave them.
+func (s *spread) asLaid() bool {
+	return s.name != "" && !s.at.merged && !s.moved && !s.selected && s.turned == nil && s.broken == nil
+}
+
 // A layout says how the logits and features of the steps lie.
 type layout struct {
 	steps    int  // the number of their axes; 0 for a head with one row for each example

@@ -246,7 +246,7 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 			return nil, graph.RefuseAt(n, "%s adds the output of %s: %s", f.describe(n), strings.Join(t.tail, ", "),
 				noAverage)
 		}
-		if !t.at.rows() {
+		if !t.at.rows() && !t.spread.asLaid() {
 			return nil, graph.RefuseAt(n, "%s adds %q of shape %v", f.describe(n), name, &t.at)
 		}
 		if weights[i] != 1 {
@@ -256,7 +256,7 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 			all = t
 			continue
 		}
-		if t.k != all.k || t.at.class != all.at.class || len(t.at.Dims) != len(all.at.Dims) {
+		if t.k != all.k || t.at.class != all.at.class || len(t.at.Dims) != len(all.at.Dims) || t.at.rows() != all.at.rows() {
 			return nil, graph.RefuseAt(n, "%s adds logits of shapes %v and %v", f.describe(n), &all.at, &t.at)
 		}
 		all.join(t)

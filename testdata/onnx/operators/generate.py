@@ -614,11 +614,16 @@ def steps():
          {**layer("l", ["Squeeze", "Sigmoid"], bias=True), "classes": 1, "link": "sigmoid"}, rows("p"), rows("l"))
     case("steps_one_logit_gathered", [tokens, ("MatMul", "p one", "m"), ("Add", "m b1", "l"), ("Gather", "l first", "y", {"axis": 2})],
          {**layer("l", ["Gather"], bias=True), "classes": 1, "link": "sigmoid"}, rows("p"), rows("l"), first=np.int64(0))
+    added = [tokens, linear, ("MatMul", "p v", "m"), ("Add", "l m", "y")]
+    case("steps_added", added, {**layer("y"), "op": "MatMul+MatMul"}, rows("p"), rows("y"), v=w[::-1].T.copy())
     conv = [("Reshape", "phi map", "p"), ("Conv", "p w4 b", "l")]
     pixels = lambda logits, tail=(): head("Conv", "p", logits, tail=tail, d=3)
     case("steps_of_map", conv + [("Softmax", "l", "y", {"axis": 1})], pixels("l", ["Softmax"]), rows("p", 1), rows("l", 1), axes=2)
     case("steps_of_map_turned", conv + [("Transpose", "l", "t", {"perm": [0, 2, 3, 1]}), ("Softmax", "t", "y")], pixels("t", ["Transpose", "Softmax"]), rows("p", 1), rows("t"), axes=2)
     case("steps_of_map_flattened", conv + [("Reshape", "l line", "y")], pixels("y", ["Reshape"]), rows("p", 1), rows("y", 1))
+    b0, _, _ = body("steps_added_of_example")
+    of_all = [tokens, linear, ("ReduceMean", "p", "q", {"axes": [1], "keepdims": 1}), ("MatMul", "q wt", "m"), ("Add", "l m", "y")]
+    refused("steps_added_of_example", model(BODY + of_all, {**b0, **weights}), "adds logits of shapes", nearest=None)
     b0, _, _ = body("steps_flat")
     refused("steps_flat", model(BODY + [tokens, ("MatMul", "p one", "l"), ("Sigmoid", "l", "q"), ("Reshape", "q flat", "y")], {**b0, **weights, "flat": i64(-1)}), "has no axes for examples and steps")
     b0, _, _ = body("steps_first")
