@@ -127,7 +127,7 @@ func (t *trail) arrive(name string) {
 }
 
 // forget records that earlier tensors hold other numbers than the logits.
-func (t *trail) forget() { t.logits, t.spread.name = "", "" }
+func (t *trail) forget() { t.logits, t.spread.name, t.spread.straight = "", "", nil }
 
 // selectBy moves a pooling or selecting operator from the logits to the features.
 func (t *trail) selectBy(n *onnxpb.Node) error {
@@ -176,12 +176,13 @@ func (t *trail) classes() int {
 type spread struct {
 	name     string
 	at       flow
-	rank     int          // of the features
-	features int          // the axis of their numbers, after turned
-	turned   *onnxpb.Node // a Transpose that the features must pass too
-	moved    bool         // the logits were moved without a change of the order of the steps
-	broken   *onnxpb.Node // what brought the steps into an order that the features do not have
-	selected bool         // an operator was moved to the features, which lie as the logits do after it
+	rank     int           // of the features
+	features int           // the axis of their numbers, after turned
+	turned   *onnxpb.Node  // a Transpose that the features must pass too
+	straight *straightened // what was before turned, where nothing has changed since
+	moved    bool          // the logits were moved without a change of the order of the steps
+	broken   *onnxpb.Node  // what brought the steps into an order that the features do not have
+	selected bool          // an operator was moved to the features, which lie as the logits do after it
 }
 
 // asLaid reports whether there are logits for each step that lie as the layer gave them.

@@ -165,9 +165,7 @@ func move(p *passage) error {
 	default:
 		p.moved = append(p.moved, p.node)
 		p.now.merged = p.now.merged && len(p.now.Dims) < 3 // else the axes have been made again
-		if !p.pastLogits {
-			p.spread.move(p)
-		}
+		p.spread.move(p)
 	}
 	rows := p.now.rows() || p.now.class == noClass || len(p.now.Dims) < 2 || p.hop.step.turns
 	if !p.pastLogits && p.at.rows() && !rows {

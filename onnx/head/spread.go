@@ -11,22 +11,31 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// move follows an operator that moves the logits.
+// move follows an operator that moves the logits, or the probabilities computed from them: the steps must come out in
+// the order that the logits have.
 func (s *spread) move(p *passage) {
 	before, after := p.at.class, p.now.class
+	straight := s.straight
+	if p.node.Op() != "Cast" {
+		s.straight = nil
+	}
 	switch n := p.node; {
-	case before == noClass || n.Op() == "Cast":
+	case n.Op() == "Cast":
 	case n.Op() == "Transpose":
 		perm, _ := p.call.Permutation(len(p.at.Dims))
 		order := slices.DeleteFunc(slices.Clone(perm), func(axis int) bool { return axis == before })
 		switch {
 		case slices.IsSorted(order):
 			s.moved = true
-		case !s.moved && s.turned == nil:
+		case straight != nil && slices.Equal(perm, straight.back):
+			s.name, s.at, s.features, s.turned = straight.name, straight.at, straight.features, nil
+		case !p.pastLogits && before != noClass && !s.moved && s.turned == nil:
+			s.straight = &straightened{name: s.name, at: s.at, features: s.features, back: inverse(perm)}
 			s.turned, s.features = n, slices.Index(perm, s.features)
 		default:
 			s.broken = n
 		}
+	case before == noClass:
 	case n.Op() == "Reshape" || n.Op() == "Flatten":
 		last := before == len(p.at.Dims)-1 && after == len(p.now.Dims)-1
 		if !last && (before != 1 || after != 1) && after != noClass {
@@ -36,6 +45,24 @@ func (s *spread) move(p *passage) {
 	default:
 		s.moved = true
 	}
+}
+
+// A straightened is a spread before a Transpose of its steps, and the Transpose that takes it back, as PyTorch writes
+// both around a Softmax up to operator set 12.
+type straightened struct {
+	name     string
+	at       flow
+	features int
+	back     []int
+}
+
+// inverse returns the permutation that undoes another.
+func inverse(perm []int) []int {
+	back := make([]int, len(perm))
+	for i, axis := range perm {
+		back[axis] = i
+	}
+	return back
 }
 
 // MaxSteps is the largest number of axes of steps: of a volume.

@@ -621,6 +621,15 @@ def steps():
     case("steps_of_map", conv + [("Softmax", "l", "y", {"axis": 1})], pixels("l", ["Softmax"]), rows("p", 1), rows("l", 1), axes=2)
     case("steps_of_map_turned", conv + [("Transpose", "l", "t", {"perm": [0, 2, 3, 1]}), ("Softmax", "t", "y")], pixels("t", ["Transpose", "Softmax"]), rows("p", 1), rows("t"), axes=2)
     case("steps_of_map_flattened", conv + [("Reshape", "l line", "y")], pixels("y", ["Reshape"]), rows("p", 1), rows("y", 1))
+    swapped = [("Transpose", "l", "t", {"perm": [0, 3, 2, 1]}), ("Softmax", "t", "q", {"axis": 3}), ("Transpose", "q", "y", {"perm": [0, 3, 2, 1]})]
+    case("steps_of_map_softmax_swapped", conv + swapped, pixels("l", ["Transpose", "Softmax", "Transpose"]), rows("p", 1), rows("l", 1), axes=2)
+    behind = {"steps_swapped_behind": conv + [("Softmax", "l", "q", {"axis": 1}), ("Transpose", "q", "y", {"perm": [0, 1, 3, 2]})],
+              "steps_picked_swapped": conv + [("ArgMax", "l", "q", {"axis": 1, "keepdims": 0}), ("Transpose", "q", "y", {"perm": [0, 2, 1]})],
+              "steps_time_first_softmax": [tokens, ("Transpose", "p", "q", {"perm": [1, 0, 2]}), ("MatMul", "q wt", "l"), ("Softmax", "l", "r", {"axis": -1}),
+                                           ("Transpose", "r", "y", {"perm": [1, 0, 2]})]}
+    for name, nodes in behind.items():
+        b0, _, _ = body(name)
+        refused(name, model(BODY + nodes, {**b0, **weights}), "mixes the steps")
     b0, _, _ = body("steps_added_of_example")
     of_all = [tokens, linear, ("ReduceMean", "p", "q", {"axes": [1], "keepdims": 1}), ("MatMul", "q wt", "m"), ("Add", "l m", "y")]
     refused("steps_added_of_example", model(BODY + of_all, {**b0, **weights}), "adds logits of shapes", nearest=None)
