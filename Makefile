@@ -124,6 +124,7 @@ evidence: build setup
 	testdata/lines/run.sh
 	testdata/steps/run.sh
 	testdata/maps/run.sh
+	testdata/streams/run.sh
 	$(MAKE) coverage
 	$(MAKE) peers
 
