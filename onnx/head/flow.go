@@ -185,6 +185,15 @@ type spread struct {
 	selected bool          // an operator was moved to the features, which lie as the logits do after it
 }
 
+// A straightened is a spread before a Transpose of its steps, and the Transpose that takes it back, as PyTorch writes
+// both around a Softmax up to operator set 12.
+type straightened struct {
+	name     string
+	at       flow
+	features int
+	back     []int
+}
+
 // asLaid reports whether there are logits for each step that lie as the layer gave them.
 func (s *spread) asLaid() bool {
 	return s.name != "" && !s.at.merged && !s.moved && !s.selected && s.turned == nil && s.broken == nil

@@ -47,15 +47,6 @@ func (s *spread) move(p *passage) {
 	}
 }
 
-// A straightened is a spread before a Transpose of its steps, and the Transpose that takes it back, as PyTorch writes
-// both around a Softmax up to operator set 12.
-type straightened struct {
-	name     string
-	at       flow
-	features int
-	back     []int
-}
-
 // inverse returns the permutation that undoes another.
 func inverse(perm []int) []int {
 	back := make([]int, len(perm))

@@ -256,7 +256,8 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 			all = t
 			continue
 		}
-		if t.k != all.k || t.at.class != all.at.class || len(t.at.Dims) != len(all.at.Dims) || t.at.rows() != all.at.rows() {
+		if t.k != all.k || t.at.class != all.at.class || len(t.at.Dims) != len(all.at.Dims) ||
+			t.at.rows() != all.at.rows() {
 			return nil, graph.RefuseAt(n, "%s adds logits of shapes %v and %v", f.describe(n), &all.at, &t.at)
 		}
 		all.join(t)
