@@ -62,6 +62,7 @@ type trail struct {
 	rounding     float64 // the logits are rounded to multiples of this
 	low, high    float64 // and clipped to this range
 	approximated bool    // a Relu was ignored
+	averaged     bool    // a mean of probabilities is taken to be of one
 	logarithms   bool    // the current tensor holds log-probabilities
 }
 
@@ -192,6 +193,16 @@ type straightened struct {
 	at       flow
 	features int
 	back     []int
+}
+
+// mayBeOne reports whether there may be one step: the lengths of their axes are open, or 1.
+func (s *spread) mayBeOne() bool {
+	for i, d := range s.at.Dims {
+		if i > 0 && i != s.at.class && d > 1 {
+			return false
+		}
+	}
+	return !s.at.merged && s.turned == nil && s.broken == nil
 }
 
 // asLaid reports whether there are logits for each step that lie as the layer gave them.

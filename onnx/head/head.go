@@ -552,6 +552,9 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 	if h.Rounding > 0 {
 		say("the logits are rounded to multiples of %.3g, as the model is quantised", h.Rounding)
 	}
+	if t.averaged {
+		say("the mean of probabilities is taken to be of one step, whose number the graph leaves open; with more, running it fails")
+	}
 	if h.Approximation != "" {
 		say("approximation %s: the Relu between the layer and the logits is ignored for the variances",
 			h.Approximation)

@@ -78,6 +78,12 @@ func ofOne(p *passage) error {
 	if known && alsoKnown && before == after && p.at.Dims[0] == p.now.Dims[0] {
 		return move(p)
 	}
+	if s := &p.spread; p.k == 1 && p.logits == "" && s.name != "" && s.mayBeOne() && p.at.Dims != nil && !known {
+		// Silero's detector averages the steps of a window, of which there is one. Of more the runtime gives rows of
+		// another width than is declared, which fails.
+		p.trail.logits, p.trail.found, p.trail.averaged = s.name, s.at.Value, true
+		return move(p)
+	}
 	return column(p)
 }
 

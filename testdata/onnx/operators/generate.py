@@ -633,6 +633,11 @@ def steps():
     b0, _, _ = body("steps_added_of_example")
     of_all = [tokens, linear, ("ReduceMean", "p", "q", {"axes": [1], "keepdims": 1}), ("MatMul", "q wt", "m"), ("Add", "l m", "y")]
     refused("steps_added_of_example", model(BODY + of_all, {**b0, **weights}), "adds logits of shapes", nearest=None)
+    # A mean over steps whose number is open, of which there is one.
+    b0, one, bias = body("mean_of_one_step", D, 1)
+    found("mean_of_one_step", model(BODY + [("Reshape", "phi open", "p"), ("MatMul", "p one", "m"), ("Add", "m b1", "l"), ("Squeeze", "l last", "q"), ("Sigmoid", "q", "r"),
+                                            ("ReduceMean", "r", "y", {"axes": [1], "keepdims": 0})], {**b0, "one": one.T.copy(), "b1": bias, "open": i64(0, -1, 6), "last": i64(2)}),
+          head("MatMul", "p", "l", link="sigmoid", tail=["Squeeze", "Sigmoid", "ReduceMean"], classes=1), "p", "l")
     b0, _, _ = body("steps_flat")
     refused("steps_flat", model(BODY + [tokens, ("MatMul", "p one", "l"), ("Sigmoid", "l", "q"), ("Reshape", "q flat", "y")], {**b0, **weights, "flat": i64(-1)}), "has no axes for examples and steps")
     b0, _, _ = body("steps_first")
