@@ -78,6 +78,12 @@ func FindHead(model *onnx.Model, want bundle.Head) (*onnx.Model, *head.Head, err
 	if err != nil {
 		return nil, nil, err
 	}
+	if h.Steps > 0 && want.Steps == 0 { // one step, by what follows the logits
+		from := head.Options{Link: want.Link, Approximate: want.Approximation}
+		if whole, err := head.Find(model, from); err == nil && whole.LogitsTensor == want.LogitsTensor {
+			h = whole
+		}
+	}
 	if want.Decoding != nil {
 		if h, err = h.Read(*want.Decoding); err != nil {
 			return nil, nil, err

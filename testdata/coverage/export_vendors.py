@@ -372,9 +372,11 @@ def chunks(model, samples):
     return {model.input: arrays}, f"chunks of {samples} samples of voice-like tones in noise: {p.min():.3f} to {p.max():.3f}"
 
 
-def without_branches(package, model):
-    arrays, says = chunks(model, 576)
-    return arrays, None, says
+def listening(samples):
+    def prepare(package, model):
+        arrays, says = chunks(model, samples)
+        return arrays, None, says
+    return prepare
 
 
 def wake(width):
@@ -387,8 +389,6 @@ def wake(width):
 
 def cases():
     detector, step = "a detector: boxes and their classes", "one character per step along the line, not one label per example"
-    branches = ("two networks in the branches of an If, selected by the sample rate; with that rate fixed, a mean over the steps of a chunk, whose "
-                "number the file leaves open, follows the last layer")
     inline = "If_0_then_branch__Inline_0__decoder.decoder.2.weight"
     start, legacy = "sr=16000,state=0", "sr=16000,h=0,c=0"
     return [
@@ -409,12 +409,13 @@ def cases():
         refused("ddddocr-detection", DDDD, "ddddocr/common_det.onnx", detector),
         refused("nudenet", NUDE, "nudenet/320n.onnx", detector),
         wrapped("silero-vad-without-branches", SILERO, "silero_vad/data/silero_vad_op18_ifless.onnx", "model.decoder.decoder.2.weight", 1,
-                without_branches, link="sigmoid", fix=start),
-        voices("silero-vad", SILERO, "silero_vad/data/silero_vad.onnx", branches, inline, start, 576, linear=True),
+                listening(576), link="sigmoid", fix=start),
+        wrapped("silero-vad", SILERO, "silero_vad/data/silero_vad.onnx", inline, 1, listening(576), link="sigmoid", fix=start),
+        wrapped("silero-vad-16k", SILERO, "silero_vad/data/silero_vad_16k_op15.onnx", "model.decoder.decoder.2.weight", 1, listening(576), link="sigmoid", fix=start),
         voices("silero-vad-sequence", SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx", "one probability per audio chunk, not per example",
                "output.weight", "h=0,c=0", 576, together=True),
-        voices("vad-web-silero", VAD, "dist/silero_vad_legacy.onnx", branches, "model.decoder.decoder.1.weight", legacy, 512, linear=True),
-        voices("vad-web-silero-v5", VAD, "dist/silero_vad_v5.onnx", branches, inline, start, 576, linear=True),
+        wrapped("vad-web-silero", VAD, "dist/silero_vad_legacy.onnx", "model.decoder.decoder.1.weight", 1, listening(512), link="sigmoid", fix=legacy),
+        wrapped("vad-web-silero-v5", VAD, "dist/silero_vad_v5.onnx", inline, 1, listening(576), link="sigmoid", fix=start),
     ]
 
 
