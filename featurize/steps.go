@@ -264,12 +264,13 @@ func (w *Network) inferAll(ctx context.Context, inputs []tensor.Tensor, n int) (
 	return r, err
 }
 
-// inferFrom is inferAll for a network that gives all steps, with the states before the first step, nil for zeros. It
-// also returns those after the last.
-func (w *Network) inferFrom(ctx context.Context, inputs []tensor.Tensor, n int, from State) (Results, State, error) {
-	given := n
-	if w.fixed && n != w.batch {
-		given = w.batch
+// inferFrom is inferAll for a network that gives all steps, with its states before the first step, as it takes them, or
+// nil for zeros. It also returns those after the last.
+func (w *Network) inferFrom(
+	ctx context.Context, inputs []tensor.Tensor, n int, from []tensor.Tensor,
+) (Results, []tensor.Tensor, error) {
+	given := w.given(n)
+	if n != given {
 		inputs = slices.Clone(inputs)
 		for i, t := range inputs {
 			inputs[i] = t.Pad(given)
@@ -285,7 +286,7 @@ func (w *Network) inferFrom(ctx context.Context, inputs []tensor.Tensor, n int, 
 	if err != nil {
 		return Results{}, nil, err
 	}
-	next := w.next(outputs)
+	outputs, next := outputs[:len(w.outputs)], outputs[len(w.outputs):]
 	r := Results{N: n, Columns: make([][]float32, len(w.outputs)), Doubles: make([][]float64, len(w.outputs)),
 		Steps: make([][]int64, n)}
 	shape := outputs[0].Shape[:1+w.steps]

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/onnx/tensor"
@@ -23,10 +24,10 @@ func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error)
 		if err := rev.metadataFor(p, o).Check(r); err != nil {
 			return err
 		}
-		if err := c.add(r.Inputs[0].Shape[0] * rev.resultBytes); err != nil {
+		if err := c.add(rowsOf(p, r.Inputs[0]) * rev.resultBytes); err != nil {
 			return err
 		}
-		results, err := c.run(ctx, rev, p, r.Inputs, o)
+		results, err := c.runRequest(ctx, rev, p, r, o)
 		if err != nil {
 			return err
 		}
@@ -58,15 +59,68 @@ func (rev *revision) metadataFor(p *wrap.Predictor, o wrap.Override) *oip.Metada
 func (c *call) run(
 	ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, o wrap.Override,
 ) (r wrap.Results, err error) {
+	return c.runFrom(ctx, rev, p, inputs, nil, o)
+}
+
+// runRequest runs a request: a chunk of a sequence from the state at which the chunk before it ended. States run
+// through the engine with the inputs, so that chunks of several sequences are one batch.
+func (c *call) runRequest(
+	ctx context.Context, rev *revision, p *wrap.Predictor, r *oip.Request, o wrap.Override,
+) (wrap.Results, error) {
+	k, err := chunkOf(r.Parameters)
+	switch {
+	case err != nil:
+		return wrap.Results{}, err
+	case k.id == "":
+		return c.run(ctx, rev, p, r.Inputs, o)
+	case !p.Streams():
+		return wrap.Results{}, invalid("parameter %s: the model does not run over streams: leave it out", sequenceID)
+	case r.Inputs[0].Shape[0] != 1:
+		return wrap.Results{}, invalid("a request with %s has %d examples, want 1", sequenceID, r.Inputs[0].Shape[0])
+	}
+	q, err := rev.sequences.find(ctx, k, p)
+	if err != nil {
+		return wrap.Results{}, err
+	}
+	state := q.state
+	results, err := c.runFrom(ctx, rev, p, r.Inputs, &state, o)
+	if err != nil {
+		state = nil
+	}
+	rev.sequences.done(k, q, state)
+	return results, err
+}
+
+// rowsOf is the number of results for an input: one for each example or, for streams, for each of their steps.
+func rowsOf(p *wrap.Predictor, in tensor.Tensor) int64 {
+	if p.Streams() {
+		return in.Shape[0] * in.Shape[1]
+	}
+	return in.Shape[0]
+}
+
+// runFrom is run for a chunk of a stream that begins at a state, which it replaces by the one at its end; nil for none.
+func (c *call) runFrom(
+	ctx context.Context, rev *revision, p *wrap.Predictor, inputs []tensor.Tensor, state *[]tensor.Tensor,
+	o wrap.Override,
+) (r wrap.Results, err error) {
 	c.revision = rev
+	if state != nil {
+		inputs = slices.Concat(inputs, *state)
+	}
 	a, err := rev.engine.Do(ctx, inputs)
 	if err != nil {
 		return r, runError(ctx, err)
 	}
-	if err := c.addSteps(rev, a.Outputs); err != nil {
+	outputs := a.Outputs
+	if state != nil {
+		own := len(outputs) - len(*state)
+		*state, outputs = cloned(outputs[own:]), outputs[:own]
+	}
+	if err := c.addSteps(rev, outputs); err != nil {
 		return r, err
 	}
-	if r, err = p.Apply(a.Outputs, o); err != nil {
+	if r, err = p.Apply(outputs, o); err != nil {
 		return r, asInvalid(err)
 	}
 	c.answer, c.examples = a, int(inputs[0].Shape[0])

@@ -57,6 +57,7 @@ type revision struct {
 	steps       int   // axes of steps in the outputs, if it does
 	observer    *telemetry.Observer
 	reference   *bundle.Reference // for drift; nil if the bundle has none
+	sequences   sequences
 }
 
 // use calls f with the current revision, which stays open until f returns.
@@ -200,12 +201,23 @@ func (m *model) open(ctx context.Context) (*revision, error) {
 // runner returns the function that runs a batch and counts it.
 func (rev *revision) runner(p *wrap.Predictor) engine.Runner {
 	return func(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
-		outputs, err := p.Run(ctx, inputs)
+		outputs, err := runFrom(ctx, p, inputs)
 		if err == nil {
 			rev.observer.Execution(int(outputs[0].Shape[0]))
 		}
 		return outputs, err
 	}
+}
+
+// runFrom runs inputs, and the state at which they begin if that follows them: then the state at which they end follows
+// the outputs.
+func runFrom(ctx context.Context, p *wrap.Predictor, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+	own := len(p.Inputs())
+	if len(inputs) == own {
+		return p.Run(ctx, inputs)
+	}
+	outputs, next, err := p.RunFrom(ctx, inputs[:own], inputs[own:])
+	return append(outputs, next...), err
 }
 
 // telemetry describes the revision for metrics.

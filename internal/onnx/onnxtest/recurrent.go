@@ -45,9 +45,8 @@ func (r Recurrent) Model() *onnxpb.Model {
 	if n == 0 {
 		n = -1
 	}
-	number := func(name string, x float32) *onnxpb.Tensor {
-		return &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(tensor.Float32)), FloatData: []float32{x}}
-	}
+	half := &onnxpb.Tensor{Name: proto.String("half"), DataType: proto.Int32(int32(tensor.Float32)),
+		FloatData: []float32{0.5}}
 	branch := func(op, in string) *onnxpb.Graph { // reads a tensor of the graph around it
 		return &onnxpb.Graph{Name: proto.String(op), Node: []*onnxpb.Node{Node(op, in, "kept")},
 			Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("kept", tensor.Float32, -1, hidden)}}
@@ -55,9 +54,8 @@ func (r Recurrent) Model() *onnxpb.Model {
 	nodes := []*onnxpb.Node{
 		Node("Mul", "scale half", "halved"), // does not depend on the stream
 		Node("ReduceSum", "c first", "sum", onnxpb.IntAttribute("keepdims", 0)),
-		Node("ReduceSum", "x all", "total", onnxpb.IntAttribute("keepdims", 0)),
-		Node("Less", "total zero", "negative"),
-		Node("If", "negative", "kept_h", onnxpb.GraphAttribute("then_branch", branch("Neg", "h")),
+		Node("Size", "x", "size"), Node("Less", "size zero", "never"),
+		Node("If", "never", "kept_h", onnxpb.GraphAttribute("then_branch", branch("Neg", "h")),
 			onnxpb.GraphAttribute("else_branch", branch("Identity", "h"))),
 	}
 	input, output := []int64{n, d}, []int64{n, k}
@@ -90,9 +88,7 @@ func (r Recurrent) Model() *onnxpb.Model {
 		Name: proto.String("recurrent"), Node: nodes,
 		Initializer: []*onnxpb.Tensor{
 			weights("a", d, hidden), weights("b", hidden, hidden), weights("w", hidden, k), weights("bias", k),
-			weights("scale", 1), number("half", 0.5), number("zero", 0),
-			ints("first", []int64{1}, 0), ints("second", []int64{1}, 1),
-			ints("all", []int64{int64(len(input))}, []int64{0, 1, 2}[:len(input)]...)},
+			weights("scale", 1), half, ints("zero", nil, 0), ints("first", []int64{1}, 0), ints("second", []int64{1}, 1)},
 		Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, input...),
 			onnxpb.TensorInfo("h", tensor.Float32, n, hidden), onnxpb.TensorInfo("c", tensor.Float32, 2, n, hidden)},
 		Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, output...),
