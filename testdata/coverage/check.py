@@ -2,9 +2,10 @@
 
 Each model has a line in WORK/results.jsonl; the last line of an id counts. A model is `wrapped` if inspect finds a head of
 the right size, calibrate and predict run without flags about the head, and the cut model's logits are those of the
-original on the same inputs. Where a model is rightly refused, calibrate and predict are tried with `--head none`: its
-`output` is then `calibrated`, if the logits are those that follow from the original's output on the same inputs, or
-`refused` with a reason.
+original on the same inputs. Of a model that answers for each step of an example these are the logits of all steps that
+count. Where a model is rightly refused, calibrate and predict are tried with `--head none`: its `output` is then
+`calibrated`, if the logits are those that follow from the original's output on the same inputs, or `refused` with a
+reason.
 """
 
 import argparse
@@ -89,9 +90,9 @@ def constants(session, data, fix):
     return lambda n: {i.name: np.full([d if isinstance(d, int) else n for d in i.shape], values[i.name], kinds[i.type]) for i in inputs}
 
 
-def original(path, data, fix=""):
+def original(path, data, fix="", merged=False):
     """The original model's outputs by Python's onnxruntime: a list of arrays, with maps as rows. Outputs that have no
-    row for each example, such as a state, are left out."""
+    row for each example, such as a state, are left out. merged says that the rows are those of the steps of all examples."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
@@ -108,6 +109,8 @@ def original(path, data, fix=""):
         if fixed and count < fixed:
             feed = {k: np.concatenate([v, np.repeat(v[-1:], fixed - count, 0)]) for k, v in feed.items()}
         out = session.run(None, {**feed, **others(max(count, fixed or 0))})
+        if merged:
+            out = [o.reshape(max(count, fixed or 0), -1, *o.shape[1:]) for o in out]
         out = [np.array([[row[k] for k in sorted(row)] for row in o]) if isinstance(o, list) else np.asarray(o) for o in out]
         out = [o[:count] if o.ndim and len(o) >= count else None for o in out]
         rows = out if rows is None else [np.concatenate([a, b]) if a is not None and b is not None else None for a, b in zip(rows, out)]
@@ -115,10 +118,11 @@ def original(path, data, fix=""):
 
 
 def wanted(rows, meta):
-    """The reference output: a row of classes per example, or [n,T,K] for each step of an example, in float64."""
+    """The reference output, in float64: a row of classes per example, or of a model that answers for each step of an
+    example [n,T,classes] or [n,H,W,classes]."""
     if "steps" in meta:
-        o = np.moveaxis(rows[0], meta["steps"], -1)
-        return o.reshape(len(o), -1, meta["classes"]).astype(np.float64)
+        o = rows[0].astype(np.float64)
+        return o[..., None] if meta["steps"] is None else np.moveaxis(o, meta["steps"], -1)
     if meta["outputs"] == "class":
         return next(o for o in rows if o.dtype.kind in "iu" and o.size == len(o)).reshape(len(rows[0]), 1).astype(np.float64)
     for o in rows:
@@ -228,8 +232,8 @@ def examples(folder, meta, rng):
 
 def labels(out, meta, rng):
     """Mostly the model's prediction, else random."""
-    if out.ndim == 3:
-        return labels(out.reshape(-1, out.shape[2]), meta, rng).reshape(out.shape[:2])
+    if out.ndim > 2:
+        return labels(out.reshape(-1, out.shape[-1]), meta, rng).reshape(out.shape[:-1])
     n, k = out.shape
     chance = rng.random(n) < 0.3
     if meta["outputs"] == "class":
@@ -249,14 +253,21 @@ def data(folder, meta):
     """The inputs for training, those for validation, their labels, and what is wanted of them: the original's outputs."""
     rng = np.random.default_rng(7)
     train, held_out, y = examples(folder, meta, rng)
-    rows = wanted(original(folder / "model.onnx", held_out, meta.get("fix", "")), meta)
+    rows = wanted(original(folder / "model.onnx", held_out, meta.get("fix", ""), meta.get("merged", False)), meta)
     return train, held_out, labels(rows, meta, rng) if y is None and np.isfinite(rows).all() else y, rows
 
 
 def counted(inputs, rows):
-    """Which of the steps [n,T] count, by the input that masks them."""
+    """Which of the steps of rows count, by the input that masks them."""
     mask = inputs.get("attention_mask")
-    return mask != 0 if mask is not None and mask.shape == rows.shape[:2] else np.ones(rows.shape[:2], bool)
+    return mask != 0 if mask is not None and mask.shape == rows.shape[:-1] else np.ones(rows.shape[:-1], bool)
+
+
+def without_some(y, counts, rng):
+    """The labels of steps, some of which have none: those that do not count, and one in ten, but never all."""
+    some = counts & (rng.random(y.shape) > 0.1)
+    some.reshape(len(y), -1)[:, 0] = True
+    return np.where(some, y, -100)
 
 
 def check(mfgs, folder, meta, inspect_only, max_dim, threads):
@@ -269,11 +280,10 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
         found = json.loads(out)
     except ValueError:
         return dict(r, result="failed", reason=f"inspect: exit {status}: {error}")
-    if not found["supported"] or meta.get("text"):
-        if status != 1 and not meta.get("text"):
+    if not found["supported"]:
+        if status != 1:
             return dict(r, result="failed", reason=f"inspect: unsupported, yet exit {status}")
-        # A recogniser with a linear layer has logits for each step, which are no answer for a line.
-        r.update(result="refused", reason=found["reason"] or "each step is classified by itself")
+        r.update(result="refused", reason=found["reason"])
         if meta.get("text") and not inspect_only:
             return as_text(mfgs, folder, meta, r, threads)
         return without_head(mfgs, folder, meta, found["output"], r, threads) if meta["refuse"] and not inspect_only else r
@@ -287,6 +297,8 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
                     f"has {meta['features']} and {classes}")
     if meta["refuse"]:
         return dict(r, result="wrong head", reason=f"accepted, where {meta['refuse']}")
+    if (head.get("steps", 0) > 0) != ("steps" in meta):
+        return dict(r, result="wrong head", reason=f"{head.get('steps', 0)} axes of steps")
     if inspect_only or head["feature_dim"] > max_dim:
         return None
 
@@ -297,10 +309,15 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
         np.savez(scratch / "train.npz", **train)
-        np.savez(scratch / "val.npz", **held_out, labels=y)
-        if "steps" in meta:  # those that count
+        if "steps" in meta:
             counts = counted(held_out, rows)
-            rows, n = rows[counts], int(counts.sum())
+            if head["steps"] != rows.ndim - 2:  # the axes of a map are merged or made before or after the logits
+                y, counts, rows = y.reshape(n, -1), counts.reshape(n, -1), rows.reshape(n, -1, rows.shape[-1])
+            y = without_some(y, counts, np.random.default_rng(8))
+            length = counts[0].size
+            places = [(f"val.npz[{at // length}]", at % length, None if (label := y.flat[at]) < 0 else label) for at in np.flatnonzero(counts)]
+            rows, n = rows[counts], len(places)
+        np.savez(scratch / "val.npz", **held_out, labels=y)
         # What is checked does not depend on the structure, and the full one of some thousand parameters takes minutes.
         structure = ["--structure", "kron"] if head["feature_dim"] * head["classes"] > 500 else []
         for damping in "rel:1", "1":
@@ -318,18 +335,24 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
             return dict(r, result="refused" if status == 1 else "failed", reason=f"predict: {error}")
         predictions = json.loads(out)["predictions"]
     if len(predictions) != n:
-        return dict(r, result="failed", reason=f"predict: {len(predictions)} predictions for {n} examples")
+        return dict(r, result="failed", reason=f"predict: {len(predictions)} predictions for {n} examples or steps")
+    if "steps" in meta and [(p["input"], p["step"], p["label"]) for p in predictions] != places:
+        return dict(r, result="failed", reason="predict: other steps than those that count, in another order or with other labels")
     z = np.array([p["logits"] for p in predictions], np.float64).reshape(n, -1)
     p = np.array([p["probabilities"] for p in predictions], np.float64)
     if not (np.isfinite(z).all() and np.isfinite(p).all()):
         return dict(r, result="failed", reason="predict: numbers that are not finite")
     r["difference"] = float(f"{difference(z, rows, meta):.2g}")
     # What a head of other inputs would be off by: the check means nothing unless it is far above.
-    r["spread"] = float(f"{min(difference(np.roll(z, 1, 0), rows, meta), 1e9):.2g}")
+    apart = [1]  # of steps, the next one and that of the next example
+    if "steps" in meta:
+        apart.append(int(counts[0].sum()))
+    r["spread"] = float(f"{min(min(difference(np.roll(z, by, 0), rows, meta) for by in apart), 1e9):.2g}")
     limit = TOLERANCE[meta.get("precision", "float32")]
     if r["difference"] > limit:
         return dict(r, result="wrong head", reason=f"logits differ by {r['difference']} of the largest, where {limit} is allowed")
-    return dict(r, result="wrapped", reason="")
+    r.update(result="wrapped", reason="")
+    return as_text(mfgs, folder, meta, r, threads) if meta.get("text") else r
 
 
 def without_head(mfgs, folder, meta, offered, r, threads):
@@ -392,7 +415,7 @@ def without_head(mfgs, folder, meta, offered, r, threads):
 
 
 def as_text(mfgs, folder, meta, r, threads):
-    """The result r of a model that was rightly refused and reads text, with what --head ctc makes of it."""
+    """The result r of a model that reads text, with what --head ctc makes of it."""
     x = dict(np.load(folder / "inputs.npz"))
     alphabet = folder / "alphabet.txt"
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])

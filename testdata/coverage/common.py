@@ -42,8 +42,9 @@ def notes(source, features, classes, inputs, link="softmax", refuse="", outputs=
     refuse    why refusing it is right; empty if it must be wrapped
     linear    in more: true if a model to be refused is linear nevertheless
     fix       in more: the inputs that are no data, and their values, as for --fix
-    steps     in more: where the classes are among the axes of the output, [N,T,K] or [N,K,H,W], of a model that answers
-              for each step of an example
+    steps     in more: of a model that answers for each step of an example, the axis of the classes in its output, [N,T,K]
+              or [N,K,H,W]; None if it has none, for one logit or the class
+    merged    in more: true if the first axis of the output is that of the steps of all examples
     together  in more: true if the numbers of an example depend on the other examples of its batch
     exporter  in more: what the exported file computes otherwise than its library
     names     in more: the classes, as the library names them

@@ -28,6 +28,8 @@ PICTURES = ["torchvision/resnet18/torchscript", "torchvision/mobilenet_v3_small/
 TEXTS = ["transformers/BertForSequenceClassification/torchscript", "transformers/DistilBertForSequenceClassification/torchscript",
          "transformers/RobertaForSequenceClassification/dynamo", "transformers/LlamaForSequenceClassification/torchscript|dynamo"]
 TABLES = ["sklearn/MLPClassifier", "torch/linear/torchscript", "torch/mean-of-tokens/torchscript"]
+STEPS = ["transformers/BertForTokenClassification/torchscript", "torch/each-step-lstm-both-ways/torchscript", "torch/each-pixel-unet/torchscript",
+         "transformers/SegformerForSemanticSegmentation/torchscript"]
 VISION_TRANSFORMER = "transformers/ViTForImageClassification/torchscript"
 
 
@@ -158,7 +160,12 @@ def cases(args):
         yield case(args, "quantized", base, "dynamic", quantiser + " dynamic", dynamic(), **q8)
     yield case(args, "quantized", TEXTS[0], "dynamic-per-channel", quantiser + " dynamic", dynamic(per_channel=True), **q8)
     yield case(args, "quantized", TEXTS[1], "dynamic-uint8", quantiser + " dynamic", dynamic(weight_type=QuantType.QUInt8), **q8)
-    for base in (TEXTS[3], TABLES[2]):
+    for base in STEPS[:1] + STEPS[2:]:
+        yield case(args, "quantized", base, "qdq", quantiser + " QDQ", static(QuantFormat.QDQ, False), **q8)
+    for base in STEPS:
+        yield case(args, "quantized", base, "dynamic", quantiser + " dynamic", dynamic(), **q8)
+    yield case(args, "quantized", STEPS[2], "qoperator", quantiser + " QOperator", static(QuantFormat.QOperator, False), **q8)
+    for base in (TEXTS[3], TABLES[2], STEPS[0]):
         yield case(args, "quantized", base, "4-bit", quantiser + " 4-bit MatMul", nbits, **q8)
 
     half = dict(precision="float16")
@@ -166,15 +173,17 @@ def cases(args):
         yield case(args, "float16", base, "onnxconverter-common", "onnxconverter-common float16", common_float16(False), **half)
     for base in (PICTURES[0], TEXTS[0], PICTURES[6]):
         yield case(args, "float16", base, "onnxconverter-common-float32-io", "onnxconverter-common float16", common_float16(True), **half)
-    for base in PICTURES[:2] + PICTURES[4:6] + TEXTS[:3] + [VISION_TRANSFORMER]:
+    for base in (STEPS[0], STEPS[2]):
+        yield case(args, "float16", base, "onnxconverter-common", "onnxconverter-common float16", common_float16(False), **half)
+    for base in PICTURES[:2] + PICTURES[4:6] + TEXTS[:3] + [VISION_TRANSFORMER, STEPS[0]]:
         yield case(args, "float16", base, "onnxruntime", "onnxruntime float16", runtime_float16(True), **half)
 
-    for base in PICTURES + TEXTS + TABLES + [VISION_TRANSFORMER]:
+    for base in PICTURES + TEXTS + TABLES + [VISION_TRANSFORMER] + STEPS:
         for level in ("basic", "extended"):
             yield case(args, "optimised", base, level, f"ONNX Runtime's optimiser, {level}", optimised(level))
     for base in (TEXTS[0], TABLES[1]):
         yield case(args, "optimised", base, "all", "ONNX Runtime's optimiser, all", optimised("all"))
-    for base, kind in ((TEXTS[0], "bert"), (TEXTS[1], "bert"), ("transformers/GPT2ForSequenceClassification/torchscript|dynamo", "gpt2"), (VISION_TRANSFORMER, "vit")):
+    for base, kind in ((TEXTS[0], "bert"), (TEXTS[1], "bert"), (STEPS[0], "bert"), ("transformers/GPT2ForSequenceClassification/torchscript|dynamo", "gpt2"), (VISION_TRANSFORMER, "vit")):
         yield case(args, "optimised", base, "transformers", "onnxruntime.transformers optimiser", transformers_optimised(kind))
     yield case(args, "optimised", TEXTS[0], "transformers-float16", "onnxruntime.transformers optimiser, float16",
                transformers_optimised("bert", True), **half)

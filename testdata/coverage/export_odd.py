@@ -227,6 +227,60 @@ def per_step(g):
     return g.Softmax(steps(g), axis=2)
 
 
+# An answer for each step: the input [N,T,X]
+
+def each_step(g):
+    return g.logits(K, g.Relu(g.Add(g.MatMul(g.x, draw(X, D, scale=0.5)), draw(D, scale=0.3))))
+
+
+def of_each_step(behind):
+    return lambda g: behind(g, each_step(g))
+
+
+def normalised_by_hand(g, z):
+    e = g.Exp(g.Sub(z, g.reduce("ReduceMax", z, [2])))
+    return g.Div(e, g.reduce("ReduceSum", e, [2]))
+
+
+def normalised_over_steps_too(g, z):
+    """Before operator set 13 a Softmax over axis 1 is over all axes from there on."""
+    return g.Softmax(z, axis=1)
+
+
+def normalised_as_rows(g, z):
+    """As older converters write a softmax over the last axis."""
+    return g.Reshape(g.Softmax(g.reshape(z, [-1, K]), axis=1), g.Shape(z))
+
+
+def feature_map(g):
+    """[N,D,3,5] of [N,X,3,5]."""
+    return g.Relu(g.Conv(g.x, draw(D, X, 1, 1, scale=0.5), draw(D, scale=0.3)))
+
+
+def pixels(g):
+    return g.Conv(feature_map(g), draw(K, D, 1, 1, scale=0.3), draw(K, scale=0.3))
+
+
+def of_each_pixel(behind):
+    return lambda g: behind(g, pixels(g))
+
+
+def tf2onnx_pixels(g):
+    """Channels last outside, and first for the convolution."""
+    phi = g.Relu(g.MatMul(g.x, draw(X, D, scale=0.5)))
+    z = g.Conv(g.Transpose(phi, perm=[0, 3, 1, 2]), draw(K, D, 1, 1, scale=0.3), draw(K, scale=0.3))
+    return g.Softmax(g.Transpose(z, perm=[0, 2, 3, 1]), axis=3)
+
+
+def turned_pixels(g):
+    """Width before height."""
+    return g.Softmax(g.Transpose(pixels(g), perm=[0, 1, 3, 2]), axis=1)
+
+
+def pixels_as_rows(g):
+    return g.reshape(g.Softmax(g.reshape(g.Transpose(pixels(g), perm=[0, 2, 3, 1]), [-1, K]), axis=1), [-1, 3, 5, K])
+
+
 # Classes from several layers
 
 def group_of_groups(g):
@@ -427,6 +481,8 @@ def cases():
     two = dict(classes=2, classes_too=1)
     time = dict(x=(None, 7, X))
     views = dict(x=(None, 2, X))
+    each, every = dict(x=(None, 7, X), steps=2), dict(x=(None, X, 3, 5), steps=1)
+    mixed = "normalised over the steps and the classes"
     lr = lambda: LogisticRegression(max_iter=500)
     mlp = lambda: MLPClassifier((12,), max_iter=80, random_state=0)
     return [
@@ -443,7 +499,19 @@ def cases():
         by_hand("sigmoid-squeezed", squeezed, classes=1, link="sigmoid"),
         by_hand("stack-1-p-p", stacked, **two),
         by_hand("hidden-state-lstm", lstm, outputs="logits", **time),
-        by_hand("every-step", per_step, refuse="one label per step, and the steps are in front of the examples", **time),
+        by_hand("every-step", per_step, linear=True, refuse="one label per step, and the steps are in front of the examples", **time),
+        by_hand("each-step", each_step, outputs="logits", **each),
+        by_hand("each-step", each_step, outputs="logits", opset=11, constants="nodes", **each),
+        by_hand("each-step-softmax", of_each_step(lambda g, z: g.Softmax(z, axis=2)), opset=11, **each),
+        by_hand("each-step-softmax-by-hand", of_each_step(normalised_by_hand), **each),
+        by_hand("each-step-softmax-as-rows", of_each_step(normalised_as_rows), opset=11, **each),
+        by_hand("each-step-near-softmax", of_each_step(normalised_over_steps_too), opset=11, refuse=mixed, **each),
+        by_hand("each-pixel", pixels, outputs="logits", **every),
+        by_hand("each-pixel-softmax", of_each_pixel(lambda g, z: g.Softmax(z, axis=1)), opset=13, **every),
+        by_hand("each-pixel-near-softmax", of_each_pixel(lambda g, z: g.Softmax(z, axis=1)), opset=11, refuse=mixed, **every),
+        by_hand("each-pixel-softmax", tf2onnx_pixels, "tf2onnx", x=(None, 3, 5, X), steps=3),
+        by_hand("each-pixel-turned", turned_pixels, **every),
+        by_hand("each-pixel-as-rows", pixels_as_rows, **{**every, "steps": 3}),
         by_hand("two-groups", group_of_groups, refuse="two softmaxes of five classes: two labels per example"),
         by_hand("views-mean-of-softmaxes", averaged_views, refuse="a mean of two softmaxes is not the softmax of a linear layer", **views),
         by_hand("views-mean-of-logits", averaged_view_logits, **views),

@@ -26,6 +26,7 @@ from common import Case, arguments, image, mask, notes, numbers, run, tokens
 import odd_heads
 import torch_heads
 import torch_more
+import torch_steps
 import transformers_cases
 import transformers_more
 
@@ -299,7 +300,7 @@ def plain_case(family, name, make, inputs, features, classes, exporter, opset=No
 
 
 def plain_cases():
-    for family, module in ("torch", torch_heads), ("torch", torch_more), ("odd", odd_heads):
+    for family, module in ("torch", torch_heads), ("torch", torch_more), ("torch", torch_steps), ("odd", odd_heads):
         for name, spec in module.cases().items():
             for exporter in spec.pop("exporters", ("torchscript", "dynamo")):
                 yield plain_case(family, name, exporter=exporter, **spec)

@@ -100,13 +100,13 @@ def refused(id, package, file, why):
     return Case(f"vendors/{id}", build)
 
 
-def reads(id, package, file, why, height, blank_pixel, channels, alphabet):
-    """A model that reads lines of text by CTC: without a head, and read as text. alphabet(package) returns its symbols
-    without the blank, which is the first, or None for those in the file's metadata."""
+def reads(id, package, file, why, height, blank_pixel, channels, alphabet, weight="", **more):
+    """A model that reads lines of text by CTC: read as text, and by weight, its classifier's, if it has a head for each step.
+    alphabet(package) returns its symbols without the blank, which is the first, or None for those in the file's metadata."""
     def build(folder):
         shutil.copy(package.file(file), folder / "model.onnx")
         model = Model(folder / "model.onnx", "")
-        pictures = [p for p, down in zip(*lines(np.random.default_rng(1))) if not down][:7]
+        pictures = [p[::-1, ::-1] if down else p for p, down in zip(*lines(np.random.default_rng(1)))][:N if weight else 7]
         x = np.full((len(pictures), channels, height, 240), blank_pixel, np.float32)
         for i, a in enumerate(pictures):
             w = min(240, math.ceil(height * a.shape[1] / a.shape[0]))
@@ -117,8 +117,9 @@ def reads(id, package, file, why, height, blank_pixel, channels, alphabet):
         symbols = alphabet(package) if alphabet else None
         if symbols:
             (folder / "alphabet.txt").write_text("".join(s + "\n" for s in symbols), encoding="utf-8")
-        return notes(source(package), [0], 0, given("inputs.npz"), refuse=why, text=True,
-                     says=f"drawn lines of text, {height} pixels high and padded")
+        d, k = shapes(folder / "model.onnx")[weight] if weight else (0, 0)
+        return notes(source(package), [d], k, given("inputs.npz"), refuse=why, text=True,
+                     says=f"drawn lines of text, {height} pixels high and padded", **more)
     return Case(f"vendors/{id}", build)
 
 
@@ -388,7 +389,7 @@ def wake(width):
 
 
 def cases():
-    detector, step = "a detector: boxes and their classes", "one character per step along the line, not one label per example"
+    detector, step = "a detector: boxes and their classes", "one character per step along the line, and the steps are in front of the examples"
     inline = "If_0_then_branch__Inline_0__decoder.decoder.2.weight"
     start, legacy = "sr=16000,state=0", "sr=16000,h=0,c=0"
     return [
@@ -403,8 +404,10 @@ def cases():
                 link="sigmoid", precision="int8"),
         wrapped("openwakeword-js-hello", WAKE, "models/hello_deepa.onnx", "last_layer.weight", 1, wake(25), link="sigmoid"),
         wrapped("openwakeword-js-namaste", WAKE, "models/namaste_deepa.onnx", "last_layer.weight", 1, wake(24), link="sigmoid"),
-        refused("rapidocr-onnxruntime-detection", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx", "one probability per pixel"),
-        reads("rapidocr-onnxruntime-recognition", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", step, 48, 0, 3, None),
+        refused("rapidocr-onnxruntime-detection", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
+                "one probability per pixel, by a transposed convolution: four pixels have weights of their own"),
+        reads("rapidocr-onnxruntime-recognition", RAPID, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", "", 48, 0, 3, None,
+              "linear_85.w_0", steps=2, outputs="probabilities"),
         reads("ddddocr", DDDD, "ddddocr/common.onnx", step, 64, 0, 1, ddddocr_symbols),
         refused("ddddocr-detection", DDDD, "ddddocr/common_det.onnx", detector),
         refused("nudenet", NUDE, "nudenet/320n.onnx", detector),
@@ -412,7 +415,7 @@ def cases():
                 listening(576), link="sigmoid", fix=start),
         wrapped("silero-vad", SILERO, "silero_vad/data/silero_vad.onnx", inline, 1, listening(576), link="sigmoid", fix=start),
         wrapped("silero-vad-16k", SILERO, "silero_vad/data/silero_vad_16k_op15.onnx", "model.decoder.decoder.2.weight", 1, listening(576), link="sigmoid", fix=start),
-        voices("silero-vad-sequence", SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx", "one probability per audio chunk, not per example",
+        voices("silero-vad-sequence", SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx", "one probability per audio chunk: the only axis is that of the chunks of one recording",
                "output.weight", "h=0,c=0", 576, together=True),
         wrapped("vad-web-silero", VAD, "dist/silero_vad_legacy.onnx", "model.decoder.decoder.1.weight", 1, listening(512), link="sigmoid", fix=legacy),
         wrapped("vad-web-silero-v5", VAD, "dist/silero_vad_v5.onnx", inline, 1, listening(576), link="sigmoid", fix=start),

@@ -5,10 +5,12 @@ from typing import Callable
 
 import torch
 import transformers as t
+from transformers.modeling_layers import GenericForTokenClassification
 
 from common import image, mask, numbers, tokens
 
 CLASSES = 5
+TAGS = "ForTokenClassification"
 VOCABULARY = 120
 LENGTH = 16
 
@@ -23,6 +25,7 @@ class Spec:
     build: Callable
     both: bool = False
     open_length: bool = True
+    again: Callable = None  # of a text: the specification with a label for each token, or None
 
 
 def example(i, batch=2):
@@ -66,7 +69,14 @@ def text(prefix, heads=("classifier",), config=None, base=ENCODER, types=False, 
         if types:
             inputs.append(dict(tokens("token_type_ids", length, 2, low=0)))
         return model, inputs, None, dict(more)
-    return Spec(name or prefix + suffix, heads, build, both, open_length)
+
+    def again():
+        tagger = getattr(t, prefix + TAGS, None)
+        if tagger is None:
+            return None
+        late = ("score",) if issubclass(tagger, GenericForTokenClassification) else ("classifier",)
+        return text(prefix, late, config, base, types, pad, both, masked, None, open_length, length, TAGS, steps=-1)
+    return Spec(name or prefix + suffix, heads, build, both, open_length, again)
 
 
 def seq2seq(prefix, config, **kw):

@@ -2,6 +2,7 @@
 
 import torch
 import transformers
+import transformers_cases
 
 from common import image, mask, numbers, tokens
 from transformers_cases import (
@@ -11,6 +12,7 @@ from transformers_cases import (
     ENCODER,
     LENGTH,
     T5,
+    TAGS,
     VIT,
     VOCABULARY,
     WAV,
@@ -21,6 +23,7 @@ from transformers_cases import (
     text,
     vision,
 )
+from torch_steps import RESIZED
 
 
 def texts():
@@ -132,7 +135,7 @@ def texts():
         ),
         last("SeedOss", dict(head_dim=12)),
         last("SmolLM3"),
-        last(dict(partial_rotary_factor=0.5)),
+        last("StableLm", dict(partial_rotary_factor=0.5)),
         last("Starcoder2"),
         last(
             "ModernBertDecoder",
@@ -404,76 +407,120 @@ def sounds():
         per_frame("UniSpeechSat", WAV),
         per_frame("WavLM", {**WAV, "num_buckets": 32, "max_bucket_distance": 40}),
         per_frame("Wav2Vec2Conformer", conformer),
+        per_frame("Data2VecAudio", {**WAV, "num_conv_pos_embeddings": 2}),
+        features("ForAudioFrameClassification", ("classifier",), steps=-1),
+    ]
+
+
+def symbols_of_sounds():
+    """A symbol for each frame."""
+    conformer = {**WAV, "conv_depthwise_kernel_size": 5}
+    sew = {**WAV, "squeeze_factor": 2}
+
+    def each(prefix, config):
+        return sound(
+            prefix, {**config, "vocab_size": CLASSES, "pad_token_id": 0}, ("lm_head",), suffix="ForCTC", steps=-1
+        )
+
+    return [
+        each("Wav2Vec2", WAV),
+        each("Hubert", WAV),
+        each("WavLM", {**WAV, "num_buckets": 32, "max_bucket_distance": 40}),
+        each("UniSpeech", WAV),
+        each("UniSpeechSat", WAV),
+        each("Data2VecAudio", {**WAV, "num_conv_pos_embeddings": 2}),
+        each("Wav2Vec2Conformer", conformer),
+        each("SEW", sew),
+        each("SEWD", {**sew, "position_buckets": 16, "max_position_embeddings": 64, "share_att_key": True}),
     ]
 
 
 def tokens_of_texts():
-    """A label for each token."""
+    """A label for each token: of the texts that have such a model too, and of those that have no other."""
+    alike = (spec.again() for spec in transformers_cases.cases() + texts() if spec.again)
 
-    def each(prefix, config=None, heads=("classifier",), base=ENCODER, **more):
-        return text(prefix, heads, config, base=base, suffix="ForTokenClassification", steps=-1, **more)
+    def each(prefix, heads=("score",), config=None, base=DECODER, **more):
+        return text(prefix, heads, config, base=base, suffix=TAGS, steps=-1, **more)
 
-    encoders = {
-        "Albert": dict(embedding_size=24),
-        "Bert": {},
-        "BigBird": dict(attention_type="original_full"),
-        "Camembert": {},
-        "ConvBert": dict(embedding_size=48),
-        "Deberta": {},
-        "DebertaV2": {},
-        "DistilBert": dict(dim=48, n_layers=2, n_heads=4, hidden_dim=64),
-        "Electra": dict(embedding_size=24),
-        "Ernie": {},
-        "Esm": dict(pad_token_id=0, mask_token_id=1),
-        "FNet": {},
-        "IBert": {},
-        "LayoutLM": {},
-        "MPNet": {},
-        "MegatronBert": {},
-        "ModernBert": dict(pad_token_id=0, cls_token_id=1, sep_token_id=2, bos_token_id=1, eos_token_id=2),
-        "RemBert": dict(input_embedding_size=24, output_embedding_size=24),
-        "RoCBert": {},
-        "RoFormer": dict(embedding_size=24),
-        "Roberta": {},
-        "RobertaPreLayerNorm": {},
-        "SqueezeBert": dict(embedding_size=48),
-        "XLMRoberta": {},
-        "XLMRobertaXL": {},
-        "EuroBert": dict(num_key_value_heads=4, pad_token_id=0, bos_token_id=1, eos_token_id=2, mask_token_id=3),
-    }
-    decoders = [
-        "Arcee", "Gemma", "Gemma2", "Glm", "Glm4", "Llama", "Ministral", "Mistral", "Mixtral", "Nemotron",
-        "Persimmon", "Phi3", "Qwen2", "Qwen2Moe", "Qwen3", "SmolLM3", "Starcoder2",
-    ]
-    masked = {prefix: dict(masked=prefix != "FNet") for prefix in encoders}
-    plain = dict(vocab_size=VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=2)
-    return (
-        [each(prefix, config, **masked[prefix]) for prefix, config in encoders.items()]
-        + [each(prefix, dict(head_dim=12), ("score",), DECODER) for prefix in decoders]
-        + [
-            each("GPT2", dict(n_embd=48, n_layer=2, n_head=4, n_positions=64), base=plain),
-            each("GPTNeoX", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64), base=plain),
-            each("Bloom", dict(hidden_size=48, n_layer=2, n_head=4), base=plain),
-            each("Falcon", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4), base=plain),
-            each("T5", dict(d_model=48, d_kv=12, d_ff=64, num_layers=2, num_heads=4), base=dict(vocab_size=VOCABULARY)),
-        ]
-    )
+    def boxed():
+        """Tokens with the corners of their boxes on a page."""
 
+        def build():
+            model = make("Bros", TAGS, {**ENCODER, "hidden_size": 64})
+            inputs = [tokens("input_ids", LENGTH, VOCABULARY, pad=0), numbers("bbox", [LENGTH, 8], 0, 1)]
+            return model, [*inputs, mask("attention_mask", LENGTH)], None, dict(steps=-1)
 
-def segmentation():
-    """A label for each pixel, at the resolution of the logits."""
-    segformer = dict(
-        num_encoder_blocks=2, depths=[1, 1], sr_ratios=[2, 1], hidden_sizes=[16, 32], patch_sizes=[7, 3], strides=[4, 2],
-        num_attention_heads=[1, 2], mlp_ratios=[2, 2], decoder_hidden_size=48,
-    )
+        return Spec("Bros" + TAGS, ("classifier",), build, open_length=False)
+
+    encoder = ("classifier",)
     return [
-        vision("Segformer", segformer, ("decode_head.classifier",), suffix="ForSemanticSegmentation", steps=1),
-        vision("MobileNetV2", dict(depth_multiplier=0.35), ("segmentation_head.classifier.convolution",),
-               suffix="ForSemanticSegmentation", steps=1),
-        vision("MobileViT", dict(hidden_sizes=[24, 32, 48], neck_hidden_sizes=[8, 16, 24, 24, 32, 48, 64], image_size=64),
-               ("segmentation_head.classifier.convolution",), suffix="ForSemanticSegmentation", steps=1),
+        *filter(None, alike),
+        each("Apertus", config=dict(head_dim=12)),
+        each("OpenAIPrivacyFilter", config=dict(head_dim=12, num_local_experts=4, num_experts_per_tok=2)),
+        each("T5", encoder, T5, {}),
+        each("MT5", encoder, T5, {}),
+        each("UMT5", encoder, T5, {}),
+        each("Ultrabert", encoder, base=ENCODER),
+        boxed(),
+    ]
+
+
+def masks_of_pictures():
+    """A label for each pixel, in the resolution of the logits."""
+    four = {**VIT, "num_hidden_layers": 4}
+    layers = dict(four, out_indices=[1, 2, 3, 4], pool_scales=[1, 2], use_auxiliary_head=False)
+    segformer = dict(
+        num_encoder_blocks=2,
+        depths=[1, 1],
+        sr_ratios=[2, 1],
+        hidden_sizes=[16, 32],
+        patch_sizes=[7, 3],
+        strides=[4, 2],
+        num_attention_heads=[1, 2],
+        mlp_ratios=[2, 2],
+        decoder_hidden_size=48,
+    )
+    backbone = dict(embed_dim=16, depths=[1, 1, 1, 1], num_heads=[1, 2, 2, 4], window_size=4)
+    resized = dict(refuse=RESIZED)
+
+    def pixels(prefix, config, head, **more):
+        return vision(prefix, config, (head,), suffix="ForSemanticSegmentation", steps=1, **more)
+
+    mobile = dict(hidden_sizes=[24, 32, 48], neck_hidden_sizes=[8, 16, 24, 24, 32, 48, 64], image_size=64)
+    return [
+        pixels("Segformer", segformer, "decode_head.classifier", both=True),
+        pixels("MobileNetV2", dict(depth_multiplier=0.35), "segmentation_head.classifier.convolution"),
+        pixels("MobileViT", mobile, "segmentation_head.classifier.convolution"),
+        pixels("MobileViTV2", dict(image_size=64), "segmentation_head.classifier.convolution"),
+        pixels("Beit", layers, "decode_head.classifier"),
+        pixels("Data2VecVision", layers, "decode_head.classifier"),
+        pixels(
+            "DPT",
+            {
+                **four,
+                "backbone_out_indices": [0, 1, 2, 3],
+                "neck_hidden_sizes": [8, 16, 24, 32],
+                "fusion_hidden_size": 24,
+                "is_hybrid": False,
+                "use_auxiliary_head": False,
+            },
+            "head.head.4",
+            **resized,
+        ),
+        pixels(
+            "UperNet",
+            dict(
+                backbone_config=transformers.SwinConfig(
+                    image_size=64, patch_size=4, out_features=["stage1", "stage2", "stage3", "stage4"], **backbone
+                ),
+                hidden_size=24,
+                use_auxiliary_head=False,
+            ),
+            "decode_head.classifier",
+            **resized,
+        ),
     ]
 
 
 def cases():
-    return texts() + pictures() + sounds() + tokens_of_texts() + segmentation()
+    return texts() + pictures() + sounds() + symbols_of_sounds() + tokens_of_texts() + masks_of_pictures()
