@@ -44,7 +44,7 @@ func (p *Pipeline) Labels(m Image, labels []int32, h, w int) (out []int32, outH,
 // LabelMapError is the error about a label map of another size than that of the map that the model gives.
 func LabelMapError(labelled, given []int64) error {
 	return fmt.Errorf("a label map of %s pixels after preprocessing, and the model answers for %s: "+
-		"export the model with its logits resized to the size of its input, or give label maps of %[2]s", Sides(labelled), Sides(given))
+		"export the model with a resize in front of its last layer, or give label maps of %[2]s", Sides(labelled), Sides(given))
 }
 
 // Sides formats the sides of a map as "64×48".
