@@ -52,7 +52,7 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 	case errors.As(err, &unsupported):
 		in.Reason = unsupported.Error()
 		in.Nearest = append(in.Nearest, unsupported.Candidates...)
-		if o.Kind == head.Linear {
+		if o.Kind == head.Linear && o.State == "" { // which needs a linear layer
 			in.Output, _ = head.Find(m, head.Options{Kind: head.None, Output: o.Output, Link: o.Link})
 			if in.Output == nil {
 				in.Steps = head.MayDecode(m, o.Output)

@@ -17,8 +17,12 @@ import (
 func streamed(t testing.TB, r onnxtest.Recurrent) *Predictor {
 	t.Helper()
 	c := wraptest.StreamConfig(t, r)
-	if r := mustCalibrate(t, c); r.Head.State != wraptest.StreamStates || r.Head.Steps != 1 {
-		t.Fatalf("states %q and %d axes of steps", r.Head.State, r.Head.Steps)
+	report := mustCalibrate(t, c)
+	if report.Head.State != wraptest.StreamStates || report.Head.Steps != 1 {
+		t.Fatalf("states %q and %d axes of steps", report.Head.State, report.Head.Steps)
+	}
+	if p := report.Head.Proof; p == nil || p.Output != "y" || p.Examples == 0 {
+		t.Errorf("the logits were not compared with the output y: %+v", p)
 	}
 	b, err := bundle.Open(c.Out)
 	if err != nil || b.Manifest.Head.State != wraptest.StreamStates {

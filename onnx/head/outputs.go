@@ -28,39 +28,43 @@ type Output struct {
 // WithOutputs returns a model whose outputs are the head's logits [N,K], followed by the model's own
 // outputs that are computed from them [N,Width], all as float32. Outputs that are not numeric, do not
 // depend on the logits or have an unknown width are left out, and so are those beyond 16. Of a head with steps
-// these are those of the first step of each example, and there are none if the model merges the steps of all. It
-// panics if h was not found in m.
+// these are those of the first step of each example, also of a model that was unrolled, and there are none if the
+// model merges the steps of all. It panics if h was not found in m.
 func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	if h.model != m {
 		panic("head: WithOutputs with the head of another model")
 	}
 	const most = 16
-	b, in := build.New(m), m.View().Infer()
-	if h.layout.merged {
+	of := h // the head in the model as it was given, which has these outputs
+	if h.origin != nil {
+		of = h.origin
+	}
+	if of.layout.merged {
 		return nil, nil, nil
 	}
+	b, in := build.New(m), of.model.View().Infer()
 	logits := ""
 	if h.Steps > 0 {
-		first := firstStep(b, b.Take(h.LogitsTensor), len(h.logitsValue.Dims), h.layout.class)
+		first := firstStep(b, b.Take(h.LogitsTensor), len(h.logitsValue.Dims), h.layout.class, false)
 		logits = b.Rows(first, h.logitsValue.Type, CutLogits)
 	} else {
 		logits = h.AddLogits(b)
 	}
 	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits))}
-	below := m.View().Descendants(h.LogitsTensor)
+	below := of.model.View().Descendants(h.LogitsTensor)
 	var outs []Output
-	for _, v := range m.Proto().GetGraph().GetOutput() {
+	for _, v := range of.model.Proto().GetGraph().GetOutput() {
 		name := v.GetName()
-		if n := m.Graph().Producer[name]; n != nil && n.Op() == "ai.onnx.ml.ZipMap" {
+		if n := of.model.Graph().Producer[name]; n != nil && n.Op() == "ai.onnx.ml.ZipMap" {
 			name = n.In(0)
 		}
-		o, ok := describeOutput(m, h, in, below, name, v)
-		if o.Name = v.GetName(); !ok || len(outs) == most {
+		o, ok := describeOutput(of.model, of, in, below, name, v)
+		if o.Name = v.GetName(); !ok || len(outs) == most || of != h && !overSteps(m, name) {
 			continue
 		}
 		own := b.Take(name)
 		if h.Steps > 0 {
-			own = firstStep(b, own, len(o.dims), o.class)
+			own = firstStep(b, own, len(o.dims), o.class, of != h)
 		}
 		out := b.Rows(own, tensor.Undefined, "mfgs_own") // converted from any type
 		outputs = append(outputs, onnxpb.TensorInfo(out, tensor.Float32, -1, int64(o.Width)))
@@ -71,6 +75,13 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 		return nil, nil, fmt.Errorf("reading the model's own outputs: %w", err)
 	}
 	return with, outs, nil
+}
+
+// overSteps reports whether an output of an unrolled model has all steps.
+func overSteps(m *onnx.Model, name string) bool {
+	return slices.ContainsFunc(m.Outputs(), func(v onnx.ValueInfo) bool {
+		return v.Name == name && len(v.Shape) > 1 && v.Shape[1].Param == stepsParam
+	})
 }
 
 // describeOutput describes an output, or the tensor it is made from.
@@ -145,12 +156,21 @@ func (o *Output) steps(h *Head, dims []int64) bool {
 }
 
 // firstStep appends the operator that takes the first step of each example from a tensor of a rank, along all axes
-// but those of the examples and classes.
-func firstStep(b *build.Builder, x string, rank, class int) string {
+// but those of the examples and classes. Of an unrolled model the rank and axes are those before, and the tensor has
+// one more axis of steps, the second.
+func firstStep(b *build.Builder, x string, rank, class int, unrolled bool) string {
 	var axes, from, to []int64
+	take := func(axis int) {
+		axes, from, to = append(axes, int64(axis)), append(from, 0), append(to, 1)
+	}
+	added := 0
+	if unrolled {
+		take(1)
+		added = 1
+	}
 	for i := 1; i < rank; i++ {
 		if i != class {
-			axes, from, to = append(axes, int64(i)), append(from, 0), append(to, 1)
+			take(i + added)
 		}
 	}
 	return b.Op("Slice", []string{x, b.Ints(from...), b.Ints(to...), b.Ints(axes...)}, "mfgs_first_step")

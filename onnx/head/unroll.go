@@ -164,11 +164,14 @@ func (u *unroller) isData(name string) bool {
 	return slices.ContainsFunc(u.data, func(v onnx.ValueInfo) bool { return v.Name == name })
 }
 
+// stepsParam is the name of the axis of steps in declarations.
+const stepsParam = "steps"
+
 // overSteps declares a tensor of a step for all steps.
 func (u *unroller) overSteps(v *onnxpb.ValueInfo) *onnxpb.ValueInfo {
 	v = proto.Clone(v).(*onnxpb.ValueInfo)
 	shape := v.GetType().GetTensorType().GetShape()
-	shape.Dim = slices.Insert(shape.Dim, 1, &onnxpb.Dimension{Value: &onnxpb.Dimension_DimParam{DimParam: "steps"}})
+	shape.Dim = slices.Insert(shape.Dim, 1, &onnxpb.Dimension{Value: &onnxpb.Dimension_DimParam{DimParam: stepsParam}})
 	return v
 }
 

@@ -126,7 +126,7 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 		return fmt.Errorf("%s: %w", cfg.Model, err)
 	}
 	h, err := head.Find(model, cfg.Head)
-	if errors.As(err, new(*head.UnsupportedError)) && cfg.Head.Kind == head.Linear {
+	if errors.As(err, new(*head.UnsupportedError)) && cfg.Head.Kind == head.Linear && cfg.Head.State == "" {
 		if steps := head.MayDecode(model, cfg.Head.Output); steps != nil {
 			what := map[head.Kind]string{head.CTC: "the text that it reads by CTC", head.Tags: "the tags of its steps as a whole"}
 			err = fmt.Errorf("%w; or calibrate %s, with %s %s", err, what[steps.Kind], option.Kind, steps.Kind)
