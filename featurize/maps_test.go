@@ -6,11 +6,11 @@ import (
 	"fmt"
 	goimage "image"
 	"image/png"
-	"math"
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -79,7 +79,7 @@ func TestOneLabelledPixelOfEachPicture(t *testing.T) {
 			}
 			for k, want := range onnxtest.PixelLogits(colour) {
 				const near = 1e-5 * 5 // of the largest logit
-				if z := float64(got.Logits[i*onnxtest.PixelClasses+k]); math.Abs(z-want) > near {
+				if z := float64(got.Logits[i*onnxtest.PixelClasses+k]); !approx.Equal(z, want, near) {
 					t.Errorf("%s, picture %d: logit %d is %v, want %v", name, i, k, z, want)
 				}
 			}
