@@ -3,6 +3,8 @@ package wrap
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -23,7 +25,7 @@ type Inspection struct {
 	// [head.Tags]; null if there is a head or another output of one answer for each example, or none of that shape.
 	Steps *head.Head `json:"steps"`
 	// States are inputs that look like the state of a network that runs over a stream, with the outputs that look like
-	// its next value, for [head.Options].State; "" if there are none, or State was given.
+	// its next value, for [head.Options].State, after those that it has; "" if there are no others.
 	States string `json:"states"`
 }
 
@@ -38,9 +40,7 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	in := &Inspection{Model: *m.Info(), Evidence: []string{}, Nearest: []*head.Head{}}
-	if o.State == "" {
-		in.States = head.SuggestStates(m)
-	}
+	in.States = otherStates(m, o.State)
 	h, err := head.Find(m, o)
 	if err == nil {
 		if m, h, err = head.Unroll(m, h, o.State); err != nil {
@@ -71,4 +71,19 @@ func Inspect(path string, o head.Options) (*Inspection, error) {
 		in.Supported = in.Reason == ""
 	}
 	return in, nil
+}
+
+// otherStates returns given, followed by what else looks like a state; "" if nothing does.
+func otherStates(m *onnx.Model, given string) string {
+	known := strings.Split(given, ",")
+	var others []string
+	for pair := range strings.SplitSeq(head.SuggestStates(m), ",") {
+		if pair != "" && !slices.Contains(known, pair) {
+			others = append(others, pair)
+		}
+	}
+	if others == nil || given == "" {
+		return strings.Join(others, ",")
+	}
+	return given + "," + strings.Join(others, ",")
 }
