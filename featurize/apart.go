@@ -93,7 +93,10 @@ func (w *Network) only(all Results, b batch, row int, ex *dataset.Example) Resul
 	}
 	r := record{part: &part{batch: b, results: all}, row: row, position: ex.Index, name: ex.Name}
 	_ = w.draw(&r, ex) // as those whose geometry is not known
+	if r.fits(all.Steps[row]) != nil {
+		r.steps.labels = nil
+	}
 	one := w.noSteps()
-	_ = w.addCounted(&one, &r, true, false) // labels that do not fit are ignored
+	w.addCounted(&one, &r, false)
 	return one
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/synthetic"
@@ -40,14 +41,15 @@ type part struct {
 }
 
 // A record is one record of a job. The worker that prepares it sets bad and err, which are read once
-// the job is ready.
+// the job is ready. Bad is also set after inference, for labels that do not suit what the network gave.
 type record struct {
 	part     *part // nil for one that could not be read
 	row      int   // in the part
 	position int
 	label    int
-	text     string   // the label of a line of text
-	tags     []string // the labels of a sequence's steps
+	text     string       // the label of a line of text
+	tags     []string     // the labels of a sequence's steps
+	reading  rows.Reading // of a network that reads text or tags
 	steps    recordSteps
 	targets  []uint8
 	name     string

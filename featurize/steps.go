@@ -177,31 +177,15 @@ func (w *Network) stepsOf(r Results, shape []int64) error {
 	return nil
 }
 
-// checkSteps reports labels of another number of steps than the network gives.
-func (j *job) checkSteps() error {
-	at := 0
-	for i := range j.records {
-		r := &j.records[i]
-		if r.bad != "" {
-			continue
-		}
-		if err := r.fits(j.results.Steps[at]); err != nil {
-			return err
-		}
-		at++
-	}
-	return nil
-}
-
 // fits reports labels of another number of steps than the network gives.
 func (r *record) fits(shape []int64) error {
 	switch s := &r.steps; {
 	case s.given == 0:
 		return nil
 	case s.sides != nil && len(shape) != 2:
-		return fmt.Errorf("%s: labels %v for steps %v: give a list with a label for each", r.name, s.sides, shape)
+		return fmt.Errorf("labels %v for steps %v: give a list with a label for each", s.sides, shape)
 	case s.sides != nil && !slices.Equal(s.sides, shape):
-		return fmt.Errorf("%s: %w", r.name, preprocess.LabelMapError(s.sides, shape))
+		return preprocess.LabelMapError(s.sides, shape)
 	case s.given == stepsIn(shape):
 		return nil
 	}
@@ -209,7 +193,7 @@ func (r *record) fits(shape []int64) error {
 	if len(shape) > 1 {
 		what = fmt.Sprintf("steps %v", shape)
 	}
-	return fmt.Errorf("%s: %d labels for %s: give one for each, and -100 for a step without one", r.name, r.steps.given, what)
+	return fmt.Errorf("%d labels for %s: give one for each, and -100 for a step without one", r.steps.given, what)
 }
 
 // stepsIn returns how many steps there are on axes of these lengths.
@@ -324,9 +308,16 @@ func (w *Network) inferSteps(ctx context.Context, j *job) error {
 		}
 		p.batch = nil
 	}
+	w.checkLabels(j)
 	j.results = w.noSteps()
 	// Where all steps of all records count the results are those of the run: those of maps are too many to copy.
-	shared := len(j.parts) == 1 && j.parts[0].n > 0 && w.mask == ""
+	good := 0
+	for _, r := range j.records {
+		if r.bad == "" {
+			good++
+		}
+	}
+	shared := len(j.parts) == 1 && good > 0 && good == j.parts[0].n && w.mask == ""
 	if shared {
 		j.results.Columns, j.results.Doubles = j.parts[0].results.Columns, j.parts[0].results.Doubles
 	}
@@ -335,9 +326,7 @@ func (w *Network) inferSteps(ctx context.Context, j *job) error {
 		if r.bad != "" {
 			continue
 		}
-		if err := w.addCounted(&j.results, r, j.reader.ignoreLabels, shared); err != nil {
-			return err
-		}
+		w.addCounted(&j.results, r, shared)
 	}
 	return nil
 }
@@ -350,17 +339,10 @@ func (w *Network) noSteps() Results {
 }
 
 // addCounted adds the results of the steps of a record that count, unless they are shared, and what is known of them.
-// Labels of another number of steps are ignored, or else an error.
-func (w *Network) addCounted(to *Results, r *record, ignoreLabels, shared bool) error {
+func (w *Network) addCounted(to *Results, r *record, shared bool) {
 	from, x := r.part.results, to.Examples
 	shape := from.Steps[r.row]
 	labels := r.steps.labels
-	if err := r.fits(shape); err != nil {
-		if !ignoreLabels {
-			return err
-		}
-		labels = nil
-	}
 	to.N++
 	to.Steps = append(to.Steps, shape)
 	n := stepsIn(shape)
@@ -389,5 +371,4 @@ func (w *Network) addCounted(to *Results, r *record, ignoreLabels, shared bool) 
 		x.Positions, x.Labels = append(x.Positions, r.position), append(x.Labels, label)
 		x.Steps, x.Names = append(x.Steps, t), append(x.Names, r.name)
 	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // Results runs the network over a dataset and yields its results in order, batch by batch, with their
@@ -170,7 +171,6 @@ func (c *StreamConfig) count(j *job) error {
 
 // inferJob runs the network, passes times, on the records of a job that could be read.
 func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
-	x := &rows.Batch{}
 	for i := range j.records {
 		r := &j.records[i]
 		if r.err != nil {
@@ -184,23 +184,15 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		r.row = r.part.n
 		r.part.n++
 		r.part.steps = append(r.part.steps, int64(r.steps.drawn))
-		x.Positions, x.Labels, x.Names = append(x.Positions, r.position), append(x.Labels, r.label), append(x.Names,
-			r.name)
-		x.Targets = append(x.Targets, r.targets...)
-		x.N++
 	}
 	if w.steps > 0 {
 		return w.inferSteps(ctx, j)
 	}
-	j.results = w.results(x.N, passes)
-	j.results.Examples = x
 	for _, p := range j.parts {
 		if p.n == 0 {
 			continue
 		}
-		if p.results = j.results; len(j.parts) > 1 {
-			p.results = w.results(p.n, passes)
-		}
+		p.results = w.results(p.n, passes)
 		inputs := p.batch.tensors(p.n)
 		if w.drawsSteps() {
 			inputs = append(inputs, w.stepInput(p.steps))
@@ -210,16 +202,60 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		}
 		p.batch = nil
 	}
-	if len(j.parts) > 1 {
+	w.checkLabels(j)
+	x := &rows.Batch{}
+	for _, r := range j.records {
+		if r.bad != "" {
+			continue
+		}
+		x.Positions, x.Labels, x.Names = append(x.Positions, r.position), append(x.Labels, r.label), append(x.Names,
+			r.name)
+		x.Targets = append(x.Targets, r.targets...)
+		if w.reads != nil {
+			x.Readings = append(x.Readings, r.reading)
+		}
+		x.N++
+	}
+	if len(j.parts) == 1 && j.parts[0].n == x.N {
+		j.results = j.parts[0].results
+	} else {
+		j.results = w.results(x.N, passes)
 		w.gather(j, passes)
 	}
-	if w.drawsSteps() {
-		return j.checkSteps()
-	}
-	if w.reads != nil {
-		return w.labelTexts(j)
-	}
+	j.results.Examples = x
 	return nil
+}
+
+// checkLabels skips the records whose labels do not suit what the network gave for them, or ignores the labels.
+func (w *Network) checkLabels(j *job) {
+	for i := range j.records {
+		r := &j.records[i]
+		if r.bad != "" {
+			continue
+		}
+		var err error
+		switch {
+		case w.HasSteps():
+			err = r.fits(r.part.results.Steps[r.row])
+		case w.reads != nil:
+			err = r.read(w.reads)
+		}
+		switch {
+		case err != nil && j.reader.ignoreLabels:
+			r.label, r.steps.labels, r.reading.WantTags = -1, nil, nil
+		case err != nil:
+			r.bad = fmt.Sprintf("%s: %v", r.name, err)
+		}
+	}
+}
+
+// read sets what was read in a record, and labels it by whether that is right.
+func (r *record) read(d *head.Decoding) (err error) {
+	r.reading, err = r.part.results.Texts[r.row].Reading(d, &dataset.Example{Label: r.label, Text: r.text, Tags: r.tags})
+	if err == nil && r.label >= 0 {
+		r.label = r.reading.Label()
+	}
+	return err
 }
 
 // failed names an example of a part that the network failed on, where others have other shapes.
@@ -229,29 +265,6 @@ func (p *part) failed(ctx context.Context, j *job, err error) error {
 		err = fmt.Errorf("%s and those of its shape: %w", j.records[first].name, err)
 	}
 	return err
-}
-
-// labelTexts keeps what was read in each example, and labels it by whether that is right.
-func (w *Network) labelTexts(j *job) error {
-	x := j.results.Examples
-	for i := range j.records {
-		r := &j.records[i]
-		if r.bad != "" {
-			continue
-		}
-		at := len(x.Readings)
-		one, err := j.results.Texts[at].Reading(w.reads, &dataset.Example{Label: r.label, Text: r.text, Tags: r.tags})
-		switch {
-		case err != nil && j.reader.ignoreLabels:
-			x.Labels[at], one.WantTags = -1, nil
-		case err != nil:
-			return fmt.Errorf("%s: %w", r.name, err)
-		case r.label >= 0:
-			x.Labels[at] = one.Label()
-		}
-		x.Readings = append(x.Readings, one)
-	}
-	return nil
 }
 
 // gather brings the results of a job's parts into the order of its records.

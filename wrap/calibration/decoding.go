@@ -111,13 +111,18 @@ func (in *sources) tagsOf(
 	if d.Mask != "" {
 		why += fmt.Sprintf("; steps count where %s is not 0", d.Mask)
 	}
-	first, last := math.MaxInt, math.MaxInt
+	first, last, fitting := math.MaxInt, math.MaxInt, false
 	for ex, err := range set.First(ctx) {
 		if err != nil || ex.Label < 0 || ex.Decode() != nil {
 			continue
 		}
-		before, after, ok := untagged(&ex, d.Mask)
-		if ok {
+		counts, fits := masked(&ex, d.Mask, len(ex.Tags))
+		before, after, ok := untagged(ex.Tags, counts)
+		switch {
+		case !ok || fitting && !fits: // tags of another number of steps, if others are of the mask's
+		case fits && !fitting:
+			first, last, fitting = before, after, true
+		default:
 			first, last = min(first, before), min(last, after)
 		}
 	}
@@ -129,10 +134,9 @@ func (in *sources) tagsOf(
 }
 
 // untagged returns how many of an example's steps before the first tag and after the last have none, of those that
-// the mask counts. It is not ok for an example without tags.
-func untagged(ex *dataset.Example, mask string) (before, after int, ok bool) {
-	counts := masked(ex, mask, len(ex.Tags))
-	for i, tag := range ex.Tags {
+// count. It is not ok for an example without tags.
+func untagged(tags []string, counts func(step int) bool) (before, after int, ok bool) {
+	for i, tag := range tags {
 		switch {
 		case !counts(i):
 		case tag != "":
@@ -146,15 +150,16 @@ func untagged(ex *dataset.Example, mask string) (before, after int, ok bool) {
 	return before, after, ok
 }
 
-// masked returns which of n steps of an example count by the input that says so; all if there is none.
-func masked(ex *dataset.Example, mask string, n int) (counts func(step int) bool) {
+// masked returns which of n steps of an example count by the input that says so. Without one, or with one of another
+// length, which does not fit, all do.
+func masked(ex *dataset.Example, mask string, n int) (counts func(step int) bool, fits bool) {
 	for _, a := range ex.Inputs {
 		v := reflect.ValueOf(a.Data)
 		if mask != "" && a.Name == mask && v.Kind() == reflect.Slice && v.Len() == n {
-			return func(i int) bool { return !v.Index(i).IsZero() }
+			return func(i int) bool { return !v.Index(i).IsZero() }, true
 		}
 	}
-	return func(int) bool { return true }
+	return func(int) bool { return true }, false
 }
 
 // alphabetOf completes an alphabet for symbols that are the most probable ones of this many steps: with K symbols it

@@ -36,7 +36,7 @@ func (in *sources) checkSteps(ctx context.Context, log *journal) error {
 		if err != nil || ex.Decode() != nil {
 			continue
 		}
-		counts := masked(&ex, mask, len(ex.Steps))
+		counts, _ := masked(&ex, mask, len(ex.Steps))
 		for i, y := range ex.Steps {
 			if counts(i) {
 				counted++

@@ -219,6 +219,47 @@ func TestStepsWithoutTheirLabels(t *testing.T) {
 	}
 }
 
+// A record with labels of another number of steps is skipped like one that cannot be read, of steps with a posterior
+// and of tags as a whole.
+func TestRecordsWithWrongLabelsAreSkipped(t *testing.T) {
+	t.Parallel()
+	wrong := []int{0, 7, 8, 200, 399}
+	for name, config := range map[string]func(testing.TB, onnxtest.Recogniser) Config{
+		"steps": wraptest.StepConfig, "tags": wraptest.TagConfig,
+	} {
+		model := wraptest.Tagger()
+		model.Layer = name == "steps"
+		lines := strings.SplitAfter(string(wraptest.JSONSequences(wraptest.Sequences(41, 400, 0))), "\n")
+		temperature := func(line func(string) string, most int) (float64, []string, error) {
+			c := config(t, model)
+			c.MaxBad = most
+			val := slices.Clone(lines)
+			for _, i := range wrong {
+				val[i] = line(val[i])
+			}
+			c.Val = write(t, t.TempDir(), "val.jsonl", []byte(strings.Join(val, "")))
+			r, err := Calibrate(t.Context(), c)
+			if err != nil {
+				return 0, nil, err
+			}
+			m := mustOpen(t, c.Out).Manifest
+			return m.Temperatures.TS, r.Bad, nil
+		}
+		misfit := func(line string) string { return strings.Replace(line, `"labels":[`, `"labels":["O",`, 1) }
+		unreadable := func(line string) string { return strings.Replace(line, `"line":[`, `"line":["x",`, 1) }
+		want, _, err := temperature(unreadable, len(wrong))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		got, skipped, err := temperature(misfit, len(wrong))
+		if err != nil || got != want || len(skipped) != len(wrong) {
+			t.Errorf("%s: temperature %v and %q skipped, %v, want %v and %d", name, got, skipped, err, want, len(wrong))
+		}
+		_, _, err = temperature(misfit, len(wrong)-1)
+		testerr.OneLine(t, err, "val.jsonl[399]", "5 unreadable records, MaxBad allows 4")
+	}
+}
+
 // A model that brings the steps in front of the examples is refused.
 func TestStepsInFrontOfTheExamples(t *testing.T) {
 	t.Parallel()
