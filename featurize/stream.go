@@ -251,7 +251,8 @@ func (w *Network) checkLabels(j *job) {
 
 // read sets what was read in a record, and labels it by whether that is right.
 func (r *record) read(d *head.Decoding) (err error) {
-	r.reading, err = r.part.results.Texts[r.row].Reading(d, &dataset.Example{Label: r.label, Text: r.text, Tags: r.tags})
+	text := &r.part.results.Texts[r.row]
+	r.reading, err = text.Reading(d, &dataset.Example{Label: r.label, Text: r.text, Tags: r.tags})
 	if err == nil && r.label >= 0 {
 		r.label = r.reading.Label()
 	}
