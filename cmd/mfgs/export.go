@@ -40,6 +40,7 @@ state begins at zero.
 			modelFlag(),
 			choiceFlag("method", dataFlags, "`NAME` method for the probabilities: "+alternatives(export.Methods())+", which is for models with few classes [the bundle's]", "", export.Methods()),
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` model to write"},
+			&cli.BoolFlag{Name: "probe", Category: outputFlags, Usage: "also write FILE.probe.json, which checks a deployment: the validation inputs that the bundle keeps, and what the model must give for them"},
 			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` Triton model repository to add the model to"},
 			&cli.StringFlag{Name: "name", Category: outputFlags, Usage: "`NAME` model name in the repository [name of the bundle]"},
 			&cli.IntFlag{Name: "max-batch", Category: outputFlags,
@@ -55,6 +56,7 @@ state begins at zero.
 			bar.work(wrap.Progress{Stage: "opening"})
 			report, err := export.Write(c.Context, c.String("bundle"), export.Options{
 				Out: c.String("out"), Triton: c.String("triton"), Name: c.String("name"), MaxBatch: c.Int("max-batch"),
+				Probe: c.Bool("probe"),
 				Model: c.String("model"), Method: c.String("method"), Force: c.Bool("force"),
 				Progress: bar.work,
 			})
@@ -112,6 +114,9 @@ func checkExport(c *cli.Context) error {
 		return fail("--out and --triton contradict each other")
 	case out != "" && !strings.HasSuffix(out, ".onnx"):
 		return fail("--out %s: want a file name that ends with .onnx", out)
+	}
+	if c.Bool("probe") && out == "" {
+		return fail("--probe needs --out")
 	}
 	for _, name := range []string{"name", "max-batch"} {
 		if c.IsSet(name) && triton == "" {

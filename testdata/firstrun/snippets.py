@@ -1,6 +1,7 @@
 """Runs the Python of docs/bundle.md and docs/tutorials/text.md on the results of the commands above it,
-and compares its output with the indented lines below. The Python of docs/serving.md is only compiled; testdata/serve/clients
-tests it. In a Python environment with onnxruntime, from the root of the repository:
+and compares its output with the indented lines below. It also runs the JavaScript that imports its packages, with those
+of testdata/runtimes. The Python of docs/serving.md is only compiled; testdata/serve/clients tests it. With Node and in a
+Python environment with onnxruntime, from the root of the repository:
 
     make build
     python testdata/firstrun/snippets.py
@@ -13,6 +14,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,6 +57,19 @@ def same(got, shown):
     return len(got) == len(shown) and all(map(near, got, shown))
 
 
+def javascript(text):
+    """Runs each ```js block that imports its packages, and returns how many there are."""
+    programs = [code for code in re.findall(r"^```js\n(.*?)^```$", text, re.M | re.S) if "import " in code]
+    if programs:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(ROOT / "testdata/runtimes" / name, name)
+        subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], check=True)
+    for code in programs:
+        subprocess.run(["node", "--input-type=module"], input=code, text=True, check=True)
+        print(f"JavaScript of {len(code.splitlines())} lines ran")
+    return len(programs)
+
+
 def main():
     ran = 0
     for name, given in GIVEN.items():
@@ -75,12 +90,13 @@ def main():
                     sys.exit(f"{name}: printed\n" + "\n".join(got) + "\nand shown\n" + "\n".join(shown))
                 print(f"{name}: a block of {len(code.splitlines())} lines ran, {len(shown)} lines of output as shown")
                 ran += 1
+            ran += javascript(text)
             os.chdir(ROOT)
     for code, _ in blocks((ROOT / "docs/serving.md").read_text()):
         compile(code, "docs/serving.md", "exec")
         ran += 1
-    if ran < 5:
-        sys.exit(f"{ran} blocks found, want at least 5")
+    if ran < 7:
+        sys.exit(f"{ran} blocks found, want at least 7")
 
 
 main()

@@ -71,7 +71,7 @@ var imports = map[string][]string{
 	"wrap/calibration":              {"calibrate", "calibrate/...", "featurize", "featurize/...", "internal/...", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/bench":                    {"calibrate/...", "featurize/...", "internal/...", "onnx/...", "wrap", "wrap/bundle"},
 	"wrap/bundle":                   {"calibrate/...", "featurize/preprocess", "onnx/head", "wrap/internal/folder"},
-	"wrap/export":                   {"calibrate/conformal", "internal/attach", "onnx", "onnx/fuse", "wrap", "wrap/bundle"},
+	"wrap/export":                   {"calibrate", "calibrate/conformal", "internal/attach", "internal/measure", "internal/oip", "onnx", "onnx/fuse", "wrap", "wrap/bundle", "wrap/internal/probe"},
 	"wrap/internal/folder":          {},
 	"wrap/internal/part":            {"calibrate", "calibrate/...", "featurize/preprocess", "wrap/bundle", "wrap/internal/folder"},
 	"wrap/internal/probe":           {"internal/attach", "internal/source", "onnx", "wrap/bundle"},

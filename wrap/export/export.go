@@ -40,6 +40,10 @@ type Options struct {
 	// DefaultMaxBatch. It is ignored if the model's batch is fixed.
 	MaxBatch int
 
+	// Probe also writes what a deployment of Out is checked with: the validation inputs that the bundle keeps, and what
+	// the model must give for them, as FILE.probe.json for FILE.onnx.
+	Probe bool
+
 	Model  string // path of the model file, for a bundle that holds none
 	Method string // one of Methods; "" keeps the bundle's probabilities
 	Force  bool   // replace what an earlier Write wrote, or with Out any ONNX model but the network itself
@@ -158,27 +162,9 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	}
 	var config *tritonConfig
 	if o.Triton != "" {
-		var unfit string
-		config, unfit, err = newTritonConfig(o.Name, report.Inputs, report.OwnOutputs, report.Outputs.Infos(),
-			o.MaxBatch)
-		if err != nil {
+		if fused, config, err = report.forTriton(a, fused, form, &o); err != nil {
 			return nil, err
 		}
-		if unfit != "" {
-			// Triton checks every output of the file, whether the configuration names it or not.
-			form.Alone = true
-			if fused, report.Outputs, err = a.Fuse(fuse.Method(o.Method), form); err != nil {
-				return nil, err
-			}
-			report.Warnings = append(report.Warnings, fmt.Sprintf("the model's own outputs are left out: %s, which Triton does not serve", unfit))
-			report.OwnOutputs = []onnx.ValueInfo{}
-			if config, _, err = newTritonConfig(o.Name, fused.Inputs(), nil, report.Outputs.Infos(),
-				o.MaxBatch); err != nil {
-				return nil, err
-			}
-			report.Inputs = fused.Inputs()
-		}
-		report.Triton = &TritonModel{Repository: o.Triton, Name: o.Name, MaxBatch: config.maxBatch}
 	}
 	report.Warnings = append(report.Warnings, moved(report.Outputs)...)
 	report.Warnings = append(report.Warnings, undecided(b.Manifest.Decisions, report, decisions)...)
@@ -190,12 +176,42 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		config.labelled = report.Outputs[fuse.Probabilities].Name
 		files = config.layOut(files, b.Manifest.Labels, fused.Metadata())
 	}
+	if o.Probe {
+		f, err := probeFile(b, o.Method, report.Outputs, probeName(to.model))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
 	report.Warnings = append(report.Warnings, to.leftovers(files)...)
 	if report.Files, err = to.write(ctx, files); err != nil {
 		return nil, err
 	}
 	report.File = report.Files[0].Path
 	return report, nil
+}
+
+// forTriton returns the configuration of the fused model for Triton, and the model, without its own outputs if Triton
+// cannot serve these.
+func (r *Report) forTriton(
+	a *attach.Attached, fused *onnx.Model, form attach.Form, o *Options,
+) (*onnx.Model, *tritonConfig, error) {
+	config, unfit, err := newTritonConfig(o.Name, r.Inputs, r.OwnOutputs, r.Outputs.Infos(), o.MaxBatch)
+	if err == nil && unfit != "" {
+		// Triton checks every output of the file, whether the configuration names it or not.
+		form.Alone = true
+		if fused, r.Outputs, err = a.Fuse(fuse.Method(o.Method), form); err != nil {
+			return nil, nil, err
+		}
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the model's own outputs are left out: %s, which Triton does not serve", unfit))
+		r.Inputs, r.OwnOutputs = fused.Inputs(), []onnx.ValueInfo{}
+		config, _, err = newTritonConfig(o.Name, r.Inputs, nil, r.Outputs.Infos(), o.MaxBatch)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Triton = &TritonModel{Repository: o.Triton, Name: o.Name, MaxBatch: config.maxBatch}
+	return fused, config, nil
 }
 
 // undecided warns about decisions of the bundle that the model does not make.
@@ -232,10 +248,14 @@ func (o *Options) check() error {
 		return fmt.Errorf("method %q cannot be exported, want one of %s", o.Method, strings.Join(Methods(), ", "))
 	case (o.Out == "") == (o.Triton == ""):
 		return errors.New("give either a file or a Triton model repository to write")
-	case o.Out != "" && !strings.HasSuffix(o.Out, ".onnx"):
+	case o.Out != "" && !strings.HasSuffix(o.Out, onnxSuffix):
 		return fmt.Errorf("%s: want a file name that ends in .onnx", o.Out)
 	case o.Out != "" && o.Name != "":
 		return errors.New("a model name needs a Triton model repository")
+	case o.Probe && o.Out == "":
+		return errors.New("a probe needs a file to lie beside")
+	case o.Probe && fuse.Method(o.Method) == fuse.MF1:
+		return errors.New("there is no probe for mf1, which no other formula computes: leave out the probe or the method")
 	case o.MaxBatch < 0 || o.MaxBatch > bundle.MaxBatch:
 		return fmt.Errorf("the largest batch is %d, want 1 to %d", o.MaxBatch, bundle.MaxBatch)
 	case o.Name != "":
@@ -243,6 +263,8 @@ func (o *Options) check() error {
 	}
 	return nil
 }
+
+const onnxSuffix = ".onnx"
 
 // dataSuffix is what [onnx.Model.Files] appends to a model's name for the file of its weights.
 const dataSuffix = ".data"
@@ -337,6 +359,12 @@ func (p *destination) checkFile(name string) error {
 		return nil // nothing to be lost
 	}
 	// Anything else may be needed by somebody, and a link may have led here.
+	if strings.HasSuffix(name, probeSuffix) {
+		if !isProbe(path) {
+			return &NotReplacedError{path, "it is not a probe"}
+		}
+		return nil
+	}
 	there, err := onnx.Open(filepath.Join(p.folder, p.model))
 	switch {
 	case err != nil && name == p.model:
@@ -350,17 +378,21 @@ func (p *destination) checkFile(name string) error {
 	return nil
 }
 
-// leftovers warns about the weights file of an earlier export beside a model that needs none. It is not removed: other
-// models may have their weights in it.
-func (p *destination) leftovers(files []onnx.File) []string {
-	if p.whole != "" || len(files) > 1 {
-		return nil
+// leftovers warns about what an earlier export left beside a model that has none: its weights and its probe. They are
+// not removed: other models may have their weights there.
+func (p *destination) leftovers(list []onnx.File) (warnings []string) {
+	for name, what := range map[string]string{
+		p.model + dataSuffix: "is not used by the model in " + p.model + ": remove it unless another model needs it",
+		probeName(p.model):   "is of an earlier export: remove it, or write it again",
+	} {
+		path := filepath.Join(p.folder, name)
+		_, err := os.Lstat(path)
+		if p.whole == "" && err == nil && !slices.ContainsFunc(list, func(f onnx.File) bool { return f.Name == name }) {
+			warnings = append(warnings, path+" "+what)
+		}
 	}
-	path := filepath.Join(p.folder, p.model+dataSuffix)
-	if _, err := os.Lstat(path); err != nil {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s is not used by the model in %s: remove it unless another model needs it", path, p.model)}
+	slices.Sort(warnings)
+	return warnings
 }
 
 // checkWhole refuses to replace a folder without force, and in any case one that no export has written.

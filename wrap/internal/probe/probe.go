@@ -151,10 +151,10 @@ type Outcome struct {
 // data, by a multiple. So the tolerance of each is that of float32 plus a multiple of the
 // change of the logits.
 const (
-	mostLogits = 5e-2
+	MostLogits = 5e-2
 
-	mostProbability, probabilityMoves = 5e-3, 10
-	mostScore, scoreMoves             = 2e-2, 20
+	MostProbability, probabilityMoves = 5e-3, 10
+	MostScore, scoreMoves             = 2e-2, 20
 	mostLeverage, leverageMoves       = 5e-2, 100 // relative
 )
 
@@ -162,16 +162,16 @@ const (
 func Compare(want, got []Outcome) error {
 	spread := 0.0
 	for i := range want {
-		spread = max(spread, spreadOf(want[i].Logits))
+		spread = max(spread, Spread(want[i].Logits, len(want[i].Logits)))
 	}
 	moved := 0.0 // largest change of a logit, in units of their spread
 	for i := range want {
 		for j, w := range want[i].Logits {
 			g := got[i].Logits[j]
 			by := math.Abs(float64(g)-float64(w)) / max(spread, math.SmallestNonzeroFloat32)
-			if !(by <= mostLogits) {
+			if !(by <= MostLogits) {
 				return fmt.Errorf("validation input %d: logit %d is %.6g, and was %.6g at calibration: a difference of %.2g of the logits' range, want at most %.2g: the model or the runtime gives other results here",
-					i, j, g, w, by, mostLogits)
+					i, j, g, w, by, MostLogits)
 			}
 			moved = max(moved, by)
 		}
@@ -180,12 +180,12 @@ func Compare(want, got []Outcome) error {
 		w, g := &want[i], &got[i]
 		for j := range w.Probabilities {
 			what := fmt.Sprintf("probability %d", j)
-			room := mostProbability + probabilityMoves*moved
+			room := MostProbability + probabilityMoves*moved
 			if err := within(i, what, g.Probabilities[j], w.Probabilities[j], room); err != nil {
 				return err
 			}
 		}
-		if err := within(i, "ood_score", g.OODScore, w.OODScore, mostScore+scoreMoves*moved); err != nil {
+		if err := within(i, "ood_score", g.OODScore, w.OODScore, MostScore+scoreMoves*moved); err != nil {
 			return err
 		}
 		room := (mostLeverage + leverageMoves*moved) * w.Leverage
@@ -196,16 +196,19 @@ func Compare(want, got []Outcome) error {
 	return nil
 }
 
-// spreadOf returns the largest distance of a logit from their mean, or of a single one from 0.
-func spreadOf(logits []float32) (spread float64) {
-	mean := 0.0
-	if len(logits) > 1 {
-		for _, v := range logits {
-			mean += float64(v) / float64(len(logits))
+// Spread returns the largest distance of a logit of n, k for each example, from the mean of its example or, of a single
+// one, from 0.
+func Spread(logits []float32, k int) (spread float64) {
+	for row := range slices.Chunk(logits, k) {
+		mean := 0.0
+		if k > 1 {
+			for _, v := range row {
+				mean += float64(v) / float64(k)
+			}
 		}
-	}
-	for _, v := range logits {
-		spread = max(spread, math.Abs(float64(v)-mean))
+		for _, v := range row {
+			spread = max(spread, math.Abs(float64(v)-mean))
+		}
 	}
 	return spread
 }
