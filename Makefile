@@ -16,7 +16,7 @@ VERSION = 0.1.0
 # Pinned here and not in go.mod: the program does not depend on a linter.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help apidiff build pictures demo firstrun snippets test race lint fuzz bench evidence coverage peers paper spark jobs image clients shells page report-page soak release setup toolchain
+.PHONY: help apidiff build pictures demo firstrun snippets test python race lint fuzz bench evidence coverage peers paper spark jobs image clients shells page report-page soak release setup toolchain
 
 # Lists the targets.
 help:
@@ -46,6 +46,10 @@ test: setup
 		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -timeout 30m $$tested; done
 	@[ -d ../shared/data ] || echo "NOT TESTED ON REAL DATA: there is no ../shared/data, and the tests that want it were skipped"
 	@python3 -m pip --version >/dev/null 2>&1 || echo "NOT TESTED WITH PIP: there is none, and that it installs a wheel was skipped"
+
+# Tests the Python package in an environment of its own; says so where that cannot be had.
+python: build setup
+	cmd/mfgs/python/test.sh
 
 # Runs all tests with the race detector.
 race: setup

@@ -121,6 +121,7 @@ func script() wheel {
 		version: "1.2.3", tags: []string{"manylinux_2_17_x86_64", "manylinux2014_x86_64"},
 		program:  file{"mfgs", []byte("#!/bin/sh\necho program \"$@\"\n"), true},
 		data:     []file{{"share/man/man1/mfgs.1", []byte(".TH MFGS"), false}},
+		modules:  []file{{"mfgs/__init__.py", []byte("answer = 42\n"), false}},
 		licences: []file{{"LICENSE", []byte("Apache"), false}},
 		bill:     []byte("{}"), readme: []byte("# mfgs\n\nwörds\n"),
 	}
@@ -145,7 +146,7 @@ func TestAWheelFollowsTheSpecification(t *testing.T) {
 	}
 	const info = "mfgs-1.2.3.dist-info/"
 	for _, name := range []string{
-		"mfgs-1.2.3.data/scripts/mfgs", "mfgs-1.2.3.data/data/share/man/man1/mfgs.1",
+		"mfgs-1.2.3.data/scripts/mfgs", "mfgs-1.2.3.data/data/share/man/man1/mfgs.1", "mfgs/__init__.py",
 		info + "METADATA", info + "WHEEL", info + "RECORD", info + "licenses/LICENSE", info + "sboms/mfgs.cdx.json",
 	} {
 		if held[name] == nil {
@@ -223,6 +224,14 @@ func TestPipInstallsAWheel(t *testing.T) {
 	out, err := exec.Command(found[0], "demo").CombinedOutput()
 	if err != nil || string(out) != "program demo\n" {
 		t.Errorf("the program that was installed says %q, %v", out, err)
+	}
+	modules, err := filepath.Glob(filepath.Join(prefix, "*", "*", "*", "*", "mfgs", "__init__.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob(filepath.Join(prefix, "*", "*", "*", "mfgs", "__init__.py"))
+	if err != nil || len(modules)+len(more) != 1 {
+		t.Errorf("the package was installed as %q and %q, %v", modules, more, err)
 	}
 }
 

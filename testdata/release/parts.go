@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -85,10 +87,14 @@ func (b *builder) platform(ctx context.Context, p platform, out string) error {
 	if err != nil {
 		return err
 	}
+	modules, err := b.modules()
+	if err != nil {
+		return err
+	}
 	binary := file{name: p.program(), data: data, executable: true}
 	all := slices.Concat([]file{binary, {name: "README.md", data: readme}, {name: "CHANGELOG.md", data: changes}},
 		licences, words, []file{{name: "mfgs.cdx.json", data: bill}})
-	return b.write(p, out, all, wheel{b.version, p.tags, binary, words, licences, bill, readme})
+	return b.write(p, out, all, wheel{b.version, p.tags, binary, words, modules, licences, bill, readme})
 }
 
 // write writes the archive, the wheel and the bill.
@@ -117,6 +123,26 @@ func (b *builder) write(p platform, out string, all []file, w wheel) error {
 		}
 	}
 	return nil
+}
+
+// modules returns the files of the Python package.
+func (b *builder) modules() (all []file, err error) {
+	const folder = "cmd/mfgs/python"
+	names, err := fs.Glob(os.DirFS(filepath.Join(b.source.dir, folder)), "mfgs/*")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".py") && path.Base(name) != "py.typed" {
+			continue
+		}
+		data, err := b.read(folder + "/" + name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{name: name, data: data})
+	}
+	return all, nil
 }
 
 // program builds the program for a platform, once.

@@ -12,14 +12,15 @@ import (
 	"time"
 )
 
-// A wheel is a Python package without Python code: pip installs the program as a script of an environment, and the
-// manual page and completions at their places. See the specifications of binary
-// distributions (PEP 427), metadata 2.4 and tags.
+// A wheel is a Python package: pip installs its modules, the program as a script of an environment, and the manual page
+// and completions at their places. The modules need the packages of an extra, which the program does not. See the
+// specifications of binary distributions (PEP 427), metadata 2.4 and tags.
 type wheel struct {
 	version  string
 	tags     []string // platforms
 	program  file
 	data     []file // below the root of the environment
+	modules  []file // of the Python package
 	licences []file
 	bill     []byte // of materials: CycloneDX as JSON
 	readme   []byte
@@ -37,6 +38,9 @@ func (w wheel) write(to io.Writer, changed time.Time) error {
 	add(data+"scripts/"+w.program.name, w.program)
 	for _, f := range w.data {
 		add(data+"data/"+f.name, f)
+	}
+	for _, f := range w.modules {
+		add(f.name, f)
 	}
 	// dist-info comes last, for readers that begin at the end of the file.
 	for _, f := range w.licences {
@@ -64,6 +68,10 @@ func (w wheel) metadata() []byte {
 	field("Classifier", "Environment :: Console")
 	field("Classifier", "Programming Language :: Go")
 	field("Classifier", "Topic :: Scientific/Engineering :: Artificial Intelligence")
+	field("Requires-Python", ">=3.10")
+	field("Provides-Extra", "python")
+	field("Requires-Dist", `numpy; extra == "python"`)
+	field("Requires-Dist", `onnxruntime>=1.24; extra == "python"`)
 	field("Project-URL", "Source, https://github.com/mfgs/mfgs")
 	field("Description-Content-Type", "text/markdown")
 	b.WriteByte('\n')

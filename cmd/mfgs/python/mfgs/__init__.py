@@ -1,0 +1,23 @@
+"""Calibrated uncertainty for any trained ONNX classifier, without retraining it.
+
+    import mfgs
+
+    bundle = mfgs.calibrate("model.onnx", train=(x_train, y_train), val=(x_val, y_val), alpha=0.1)
+    bundle.predict(x)                # probabilities, OOD scores, prediction sets
+    bundle.evaluate((x_test, y_test))
+
+Everything is computed by the program mfgs, which this package brings, and by the ONNX model that it exports, in
+onnxruntime.
+"""
+
+try:
+    import numpy  # noqa: F401
+    import onnxruntime  # noqa: F401
+except ModuleNotFoundError as missing:
+    raise ImportError("mfgs needs numpy and onnxruntime: pip install 'mfgs[python]'; for a GPU, onnxruntime-gpu instead") from missing
+
+from ._bundle import Bundle, Evaluation, Prediction, calibrate
+from ._program import MfgsError
+from ._sklearn import Classifier
+
+__all__ = ["Bundle", "Classifier", "Evaluation", "MfgsError", "Prediction", "calibrate"]

@@ -1,0 +1,112 @@
+"""A scikit-learn classifier with calibrated uncertainty."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _bundle, _program
+from ._data import Array
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import train_test_split
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as missing:  # only Classifier needs it
+    if not TYPE_CHECKING:
+
+        class BaseEstimator:
+            """Stands for scikit-learn's, and says that it is not there."""
+
+            def __init_subclass__(cls) -> None:
+                cls.missing = missing
+
+            def __new__(cls, *args, **kwargs):
+                raise ImportError("mfgs.Classifier needs scikit-learn 1.6 or newer, and skl2onnx") from cls.missing
+
+        class ClassifierMixin:
+            """Stands for scikit-learn's."""
+
+
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Fits a scikit-learn classifier on a part of the data, and calibrates it on the rest.
+
+    estimator is any classifier that skl2onnx converts; the default is LogisticRegression(). One that is fitted already
+    comes in a sklearn.frozen.FrozenEstimator: fit then takes validation data, and all of them calibrate. A classifier
+    without a linear last layer, such as a forest, is calibrated without variances. alpha and target_error are those of
+    mfgs calibrate, and options a dict of further ones. validation_fraction of the examples, drawn by random_state, are
+    for calibration.
+
+    Attributes: estimator_, the fitted classifier; bundle_, its mfgs.Bundle; classes_ [C], and n_features_in_.
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        alpha: float | None = None,
+        target_error: float | None = None,
+        validation_fraction: float = 0.2,
+        random_state: int | None = 0,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.alpha = alpha
+        self.target_error = target_error
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.options = options
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Classifier:
+        """Fits and calibrates on X [N,F] and labels y [N]."""
+        from skl2onnx import to_onnx
+
+        data: tuple[Array, Array] = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(data[1])
+        self.classes_, labels = np.unique(data[1], return_inverse=True)
+        estimator = LogisticRegression() if self.estimator is None else self.estimator
+        frozen = type(estimator).__name__ == "FrozenEstimator"
+        train, val = np.arange(len(labels)), np.arange(len(labels))
+        if not frozen:
+            train, val = train_test_split(
+                train, test_size=self.validation_fraction, random_state=self.random_state, stratify=labels
+            )
+        x = data[0]
+        self.estimator_ = clone(estimator).fit(x[train], data[1][train])
+        fitted = self.estimator_.estimator if frozen else self.estimator_
+        model = to_onnx(fitted, x[:1], options={"zipmap": False}, target_opset=18).SerializeToString()
+        options = {"alpha": self.alpha, "target_error": self.target_error, **(self.options or {})}
+        if "head" not in options and not _bundle.has_linear_layer(model):
+            warnings.warn(f"{type(fitted).__name__} has no linear last layer: it is calibrated without variances", stacklevel=2)
+            options["head"] = "none"
+        self.bundle_ = _bundle.calibrate(model, x[train], (x[val], labels[val]), **options)
+        return self
+
+    def _predict(self, X: npt.ArrayLike) -> _bundle.Prediction:
+        check_is_fitted(self)
+        return self.bundle_.predict(validate_data(self, X, dtype=np.float32, reset=False))
+
+    def predict(self, X: npt.ArrayLike) -> Array:
+        """The most probable class [N] of each row of X [N,F]."""
+        label = self._predict(X).label
+        return np.asarray(self.classes_[label])
+
+    def predict_proba(self, X: npt.ArrayLike) -> Array:
+        """The calibrated probabilities [N,C], in the order of classes_."""
+        return np.asarray(self._predict(X).probabilities, np.float64)
+
+    def predict_set(self, X: npt.ArrayLike) -> Array:
+        """[N,C] True for the classes in the prediction set of each row. Needs alpha."""
+        sets = self._predict(X).prediction_set
+        if sets is None:
+            raise _program.MfgsError("there are no prediction sets: give alpha, such as alpha=0.1")
+        return sets
+
+    def ood_score(self, X: npt.ArrayLike) -> Array:
+        """[N] from 0 to 1; larger is more out-of-distribution, and half of the validation data is below 1/2."""
+        return self._predict(X).ood_score

@@ -1,0 +1,203 @@
+"""Tests the package, by test.sh."""
+
+import importlib.util
+import json
+import pathlib
+import tempfile
+import time
+import unittest
+import warnings
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+from skl2onnx import to_onnx
+from sklearn.datasets import load_digits, load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import check_estimator
+
+import mfgs
+
+HERE = pathlib.Path(__file__).parent
+
+
+def two_inputs(d=3, k=4):
+    """A model of two inputs a and b [N,d], a layer of K logits over their sum, and its weights."""
+    w = np.random.default_rng(5).normal(size=(d, k)).astype(np.float32)
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["features"]),
+        helper.make_node("MatMul", ["features", "w"], ["logits"]),
+    ]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", d]) for name in "ab"]
+    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", k])]
+    graph = helper.make_graph(nodes, "two", inputs, outputs, [numpy_helper.from_array(w, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), w
+
+
+def drawn(n, w, seed):
+    """N examples of the model, with labels drawn from logits of half the size."""
+    rng = np.random.default_rng(seed)
+    x = {name: rng.normal(size=(n, len(w))) for name in "ab"}
+    z = (x["a"] + x["b"]) @ w / 2
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    return x, np.array([rng.choice(len(row), p=row) for row in p])
+
+
+class CalibrateTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model, cls.w = two_inputs()
+        cls.train, cls.val, cls.test = (drawn(n, cls.w, n) for n in (400, 600, 800))
+        cls.bundle = mfgs.calibrate(cls.model, cls.train, cls.val, alpha=0.2, target_error=0.4)
+
+    def test_arrays_and_files_predict_the_same(self):
+        x, y = self.test
+        want = self.bundle.predict(x)
+        self.assertEqual(want.probabilities.shape, (800, 4))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "x.npz")
+            np.savez(path, a=x["a"].astype(np.float32), b=x["b"].astype(np.float32), labels=y)
+            for got in (self.bundle.predict(path), self.bundle.predict(str(path))):
+                for field in ("probabilities", "ood_score", "ood_percentile", "abstain", "prediction_set", "label"):
+                    a, b = getattr(got, field), getattr(want, field)
+                    self.assertLessEqual(np.abs(a.astype(float) - b).max(), 1e-6, field)
+
+    def test_calibration_helps_and_sets_cover(self):
+        x, y = self.test
+        p = self.bundle.predict_proba(x)
+        z = (x["a"] + x["b"]) @ self.w
+        own = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+
+        def nll(p):
+            return -np.log(p[np.arange(len(y)), y]).mean()
+
+        self.assertLess(nll(p), nll(own) - 0.05)
+        self.assertGreater(self.bundle.predict_set(x)[np.arange(len(y)), y].mean(), 0.75)
+
+    def test_features_calibrate_as_their_model(self):
+        (xt, _), (xv, yv), (x, _) = self.train, self.val, self.test
+
+        def rows(x):
+            phi = (x["a"].astype(np.float32) + x["b"].astype(np.float32))
+            return phi, phi @ self.w
+
+        bundle = mfgs.calibrate(*rows(xv), yv, train=rows(xt), alpha=0.2, target_error=0.4)
+        got, want = bundle.predict(features=rows(x)[0], logits=rows(x)[1]), self.bundle.predict(x)
+        self.assertLessEqual(np.abs(got.probabilities - want.probabilities).max(), 1e-5)
+
+    def test_evaluation_is_shown_as_a_report(self):
+        noise = {name: 5 * value for name, value in self.test[0].items()}
+        got = self.bundle.evaluate(self.test, ood={"far": noise})
+        self.assertIn("nll", json.dumps(got.results))
+        self.assertIn("far", got.report)
+        self.assertTrue(got._repr_html_().startswith("<iframe srcdoc="))
+
+    def test_a_bundle_is_kept_where_it_is_saved(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = self.bundle.save(pathlib.Path(folder, "kept"))
+            self.bundle.export(pathlib.Path(folder, "m.onnx"), probe=True)
+            self.assertTrue(pathlib.Path(folder, "m.probe.json").exists())
+            self.assertTrue((kept.predict_proba(self.test[0]) == self.bundle.predict_proba(self.test[0])).all())
+            self.assertTrue((mfgs.Bundle(kept.path).predict_proba(self.test[0]) == kept.predict_proba(self.test[0])).all())
+
+    def test_what_the_program_refuses_is_an_exception(self):
+        x, y = self.val
+        for wrong, call in {
+            "label 4": lambda: mfgs.calibrate(self.model, self.train, (x, y + 1)),
+            "--no-such-option": lambda: mfgs.calibrate(self.model, self.train, self.val, no_such_option=1),
+            "calibrate with alpha": lambda: mfgs.calibrate(self.model, self.train, self.val).predict_set(x),
+            "no such file": lambda: mfgs.calibrate("nowhere.onnx", self.train, self.val),
+        }.items():
+            with self.assertRaisesRegex(mfgs.MfgsError, wrong):
+                call()
+        with self.assertRaisesRegex(ValueError, "a dict with an array for each of a, b"):
+            self.bundle.predict(x["a"])
+        with self.assertRaises(FileNotFoundError):
+            mfgs.Bundle("nowhere")
+
+    def test_warnings_are_pythons(self):
+        with self.assertWarnsRegex(UserWarning, "same data"):
+            mfgs.calibrate(self.model, self.val, self.val)
+
+
+class PicturesTest(unittest.TestCase):
+    def test_a_folder_of_pictures(self):
+        images, labels = load_digits(return_X_y=True)
+        w = LogisticRegression(C=0.01).fit(images / 16, labels)
+        model = helper.make_model(
+            helper.make_graph(
+                [helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("Gemm", ["flat", "w", "b"], ["logits"])],
+                "pictures",
+                [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 1, 8, 8])],
+                [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", 10])],
+                [numpy_helper.from_array(w.coef_.T.astype(np.float32), "w"), numpy_helper.from_array(w.intercept_.astype(np.float32), "b")],
+            ),
+            opset_imports=[helper.make_opsetid("", 18)], ir_version=9,
+        )
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for i, (image, label) in enumerate(zip(images[:600], labels)):
+                at = folder / ("val" if i % 2 else "train") / str(label)
+                at.mkdir(parents=True, exist_ok=True)
+                Image.fromarray((image.reshape(8, 8) * 15).astype(np.uint8)).save(at / f"{i}.png")
+            onnx.save(model, folder / "model.onnx")
+            bundle = mfgs.calibrate(folder / "model.onnx", folder / "train", folder / "val", preprocess="unit")
+            got = bundle.predict(folder / "val")
+            self.assertEqual(got.probabilities.shape, (300, 10))
+            pixels = np.stack([np.asarray(Image.open(p)) for p in sorted((folder / "val").glob("*/*.png"))])
+            self.assertLessEqual(np.abs(bundle.predict_proba(pixels[:, None] / 255) - got.probabilities).max(), 1e-6)
+
+
+class ClassifierTest(unittest.TestCase):
+    def test_scikit_learn_accepts_it(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check_estimator(mfgs.Classifier())
+
+    def test_frames_predict_as_arrays(self):
+        x, y = load_iris(return_X_y=True, as_frame=True)
+        model = to_onnx(LogisticRegression().fit(x, y), x.to_numpy(np.float32)[:1], options={"zipmap": False})
+        bundle = mfgs.calibrate(model, x[::2], (x[1::2], y[1::2]))
+        self.assertLessEqual(np.abs(bundle.predict_proba(x) - bundle.predict_proba(x.to_numpy())).max(), 1e-6)
+        self.assertIn("nll", json.dumps(bundle.evaluate((x, y)).results))
+
+    def test_classes_have_their_names_and_order(self):
+        x, y = load_iris(return_X_y=True)
+        names = np.array(["setosa", "versicolor", "virginica"])[y]
+        got = mfgs.Classifier(alpha=0.2).fit(x, names)
+        self.assertGreater((got.predict(x) == names).mean(), 0.9)
+        self.assertEqual(got.predict_set(x).shape, (150, 3))
+        self.assertEqual(got.ood_score(x).shape, (150,))
+
+    def test_a_forest_is_calibrated_without_variances(self):
+        x, y = load_digits(return_X_y=True)
+        with self.assertWarnsRegex(UserWarning, "RandomForestClassifier has no linear last layer"):
+            got = mfgs.Classifier(RandomForestClassifier(30, random_state=0)).fit(x[:1200], y[:1200])
+        self.assertGreater((got.predict(x[1200:]) == y[1200:]).mean(), 0.85)
+
+    def test_a_frozen_estimator_is_not_fitted_again(self):
+        x, y = load_digits(return_X_y=True)
+        fitted = LogisticRegression(C=0.01, max_iter=1000).fit(x[:900] / 16, y[:900])
+        got = mfgs.Classifier(FrozenEstimator(fitted), options={"keep_class": True}).fit(x[900:] / 16, y[900:])
+        self.assertEqual((got.predict(x / 16) == fitted.predict(x / 16)).mean(), 1)
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "NOT TESTED: the notebook, which needs torch and onnxscript")
+class NotebookTest(unittest.TestCase):
+    def test_the_notebook_runs(self):
+        """Within five minutes, as a new user would run it."""
+        import nbclient
+        import nbformat
+
+        notebook = nbformat.read(HERE / "mfgs.ipynb", as_version=4)
+        with tempfile.TemporaryDirectory() as folder:
+            begun = time.monotonic()
+            nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}}).execute()
+            print(f"the notebook took {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    unittest.main()
