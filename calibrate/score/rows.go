@@ -152,6 +152,14 @@ func (t terms) OfClass(_ string, data []float64, width int) Rows {
 	return out
 }
 
+func (t terms) At(number Rows, _ string, data []float64, width int) Rows {
+	out := Rows{make([]float64, 0, len(number.Data)*width), width}
+	for _, i := range number.Data {
+		out.Data = append(out.Data, data[int(i)*width:(int(i)+1)*width]...)
+	}
+	return out
+}
+
 // at returns a number, broadcasting.
 func (r Rows) at(example, j int) float64 {
 	row, column := r.steps()

@@ -161,11 +161,13 @@ func (s *Served) share(score float64) float64 {
 // examples.
 func (s *Served) Emit(t Terms[string]) (ood, percentile, pvalue string) {
 	ood, known := oodScore(t, s, s.graph(t, s.Tensors))
-	if s.Quantiles != nil {
-		percentile = shareOf(t, s.Quantiles, ood, known)
+	if s.Quantiles == nil {
+		return ood, "", ""
 	}
+	rank := rankOf(t, s.Quantiles, ood)
+	percentile = shareOf(t, s.Quantiles, rank, ood, known)
 	if s.Examples > 0 {
-		pvalue = pvalueOf(t, s, ood)
+		pvalue = pvalueOf(t, s, rank)
 	}
 	return ood, percentile, pvalue
 }
@@ -186,29 +188,49 @@ func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
 	return bounded(t, s, value, known), known
 }
 
-// shareOf is the fraction of validation examples that score lower, interpolated between quantiles, and 1 where the
-// score is not known.
-func shareOf[V any](t Terms[V], quantiles []float64, ood, known V) V {
-	zero, one, n := t.Number(0), t.Number(1), len(quantiles)
-	low, width := make([]float64, n-1), make([]float64, n-1)
-	for i := range low {
-		low[i] = quantiles[i]
-		// Equal quantiles make a step.
-		width[i] = math.Max(quantiles[i+1]-low[i], 0x1p-1000)
+// rankOf is how many of sorted numbers are below x, which is finite. It finds the block of them in which x lies, and
+// then the place there: all of them would take the memory of 257 numbers for each pixel of a map.
+func rankOf[V any](t Terms[V], sorted []float64, x V) V {
+	width := int(math.Ceil(math.Sqrt(float64(len(sorted)))))
+	blocks := slices.Clone(sorted)
+	for len(blocks)%width != 0 {
+		blocks = append(blocks, math.MaxFloat64)
 	}
-	parts := t.Div(t.Sub(ood, t.Constant("quantiles", low, n-1)), t.Constant("widths", width, n-1))
-	return t.Pow(t.Mean(t.MinOf(t.MaxOf(parts, zero), one)), known)
+	var ends []float64 // of blocks but the last
+	for i := width; i < len(blocks); i += width {
+		ends = append(ends, blocks[i-1])
+	}
+	if len(ends) == 0 {
+		return t.Sum(t.Greater(x, t.Constant("quantiles", blocks, width)))
+	}
+	block := t.Sum(t.Greater(x, t.Constant("quantile ends", ends, len(ends))))
+	within := t.Sum(t.Greater(x, t.At(block, "quantiles", blocks, width)))
+	return t.Add(t.Mul(block, t.Number(float64(width))), within)
 }
 
-// pvalueOf is [Served.PValue]: each quantile below the score lowers it by a step. Sums are integers, and so exact.
-func pvalueOf[V any](t Terms[V], s *Served, ood V) V {
-	steps := make([]float64, len(s.Quantiles))
-	for i := range steps {
-		steps[i] = float64(s.atLeast(i) - s.atLeast(i+1))
+// shareOf is the fraction of validation examples that score lower, interpolated between quantiles, and 1 where the
+// score is not known. rank is how many quantiles are lower.
+func shareOf[V any](t Terms[V], quantiles []float64, rank, ood, known V) V {
+	n := len(quantiles)
+	low, width := make([]float64, n+1), make([]float64, n+1)
+	for i := range width {
+		width[i] = math.Inf(1) // below the first quantile, and above the last
+		if 0 < i && i < n {
+			low[i], width[i] = quantiles[i-1], quantiles[i]-quantiles[i-1]
+		}
 	}
-	n, width := t.Number(float64(1+s.Examples)), len(steps)
-	passed := t.Mul(t.Greater(ood, t.Constant("p-value thresholds", s.Quantiles, width)), t.Constant("p-value steps", steps, width))
-	return t.Div(t.Sub(n, t.Sum(passed)), n)
+	above := t.Div(t.Sub(ood, t.At(rank, "quantiles below", low, 1)), t.At(rank, "widths", width, 1))
+	whole := t.MaxOf(t.Sub(rank, t.Number(1)), t.Number(0))
+	return t.Pow(t.Div(t.Add(whole, above), t.Number(float64(n-1))), known)
+}
+
+// pvalueOf is [Served.PValue] for a score above so many quantiles.
+func pvalueOf[V any](t Terms[V], s *Served, rank V) V {
+	all := make([]float64, len(s.Quantiles)+1)
+	for below := range all {
+		all[below] = float64(1+s.atLeast(below)) / float64(1+s.Examples)
+	}
+	return t.At(rank, "p-values", all, 1)
 }
 
 // finite is 1 where x is finite, else 0.

@@ -82,8 +82,10 @@ func TestPercentilesAreFractionsOfTheValidationData(t *testing.T) {
 				}
 				// The same, found in another way.
 				one := Numbers(Examples{N: 1})
-				same := shareOf(one, served.Quantiles, one.Number(got[i]), one.Number(1)).Data[0]
-				if q := pvalueOf(one, served, one.Number(got[i])).Data[0]; q != pvalues[i] {
+				score := one.Number(got[i])
+				rank := rankOf(one, served.Quantiles, score)
+				same := shareOf(one, served.Quantiles, rank, score, one.Number(1)).Data[0]
+				if q := pvalueOf(one, served, rank).Data[0]; q != pvalues[i] {
 					t.Errorf("%s: p-value %v, in a graph %v", s.Name, pvalues[i], q)
 				}
 				if !approx.Equal(p, same, 1e-12) {
@@ -107,7 +109,7 @@ func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
 	for value, want := range map[float64]float64{1: 0, math.Nextafter(1, 2): 1, 0: 0, math.NaN(): 1} {
 		x := Numbers(examples(rand.New(rand.NewPCG(27, 28)), 1, 3))
 		ood, known := oodScore(x, s, x.Number(value))
-		if got := shareOf(x, s.Quantiles, ood, known).Data[0]; got != want {
+		if got := shareOf(x, s.Quantiles, rankOf(x, s.Quantiles, ood), ood, known).Data[0]; got != want {
 			t.Errorf("%v is above %v of the validation examples, want %v", value, got, want)
 		}
 	}
@@ -129,7 +131,8 @@ func TestPercentilesEndAtTheEnds(t *testing.T) {
 			t.Errorf("%v is above %v of %v, want %v", score, got, q, want)
 		}
 		one := Numbers(Examples{N: 1})
-		if got := shareOf(one, q, one.Number(score), one.Number(1)).Data[0]; !approx.Equal(got, want, 1e-12) {
+		x := one.Number(score)
+		if got := shareOf(one, q, rankOf(one, q, x), x, one.Number(1)).Data[0]; !approx.Equal(got, want, 1e-12) {
 			t.Errorf("in a graph %v is above %v of %v, want %v", score, got, q, want)
 		}
 	}
@@ -210,7 +213,8 @@ func TestPValuesAreTheirDefinition(t *testing.T) {
 					t.Errorf("n = %d, %v levels: p = %v of %v, want %v", n, levels, got, score, want)
 				}
 				one := Numbers(Examples{N: 1})
-				if same := pvalueOf(one, served, one.Number(score)).Data[0]; same != got {
+				rank := rankOf(one, served.Quantiles, one.Number(score))
+				if same := pvalueOf(one, served, rank).Data[0]; same != got {
 					t.Errorf("n = %d: in a graph p = %v of %v, want %v", n, same, score, got)
 				}
 			}
@@ -258,6 +262,26 @@ func TestPValuesAreSuperUniform(t *testing.T) {
 			}
 			if want := math.Floor(alpha*float64(tc.n+1)+1e-9) / float64(tc.n+1); !approx.Equal(rate, want, err) {
 				t.Errorf("n = %d: p ≤ %v in %v of the draws, want about %v", tc.n, alpha, rate, want)
+			}
+		}
+	}
+}
+
+// A rank found by blocks is that of a search, whatever the number of quantiles, and if some are equal.
+func TestRanksByBlocks(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(81, 82))
+	one := Numbers(Examples{N: 1})
+	for n := 1; n <= MostQuantiles; n++ {
+		q := make([]float64, n)
+		for i := range q {
+			q[i] = float64(rng.IntN(n)) / float64(n)
+		}
+		slices.Sort(q)
+		for _, x := range append(q, 0, 1, rng.Float64()) {
+			want, _ := slices.BinarySearch(q, x)
+			if got := rankOf(one, q, one.Number(x)).Data[0]; got != float64(want) {
+				t.Fatalf("%v is above %v of %v, want %d", x, got, q, want)
 			}
 		}
 	}

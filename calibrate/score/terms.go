@@ -59,6 +59,8 @@ type Terms[V any] interface {
 
 	// OfClass is the row of the most probable class of a matrix [C,width], [N,width]: C is K, or 2 for a single logit.
 	OfClass(name string, data []float64, width int) V
+	// At is the row of a matrix at a number of it, [N,width] of [N,1].
+	At(number V, name string, data []float64, width int) V
 }
 
 // constant is a fitted tensor: one dimension as a row, two as a matrix.

@@ -36,6 +36,7 @@ func operations[V any](t score.Terms[V], matrix, row []float64) map[string]V {
 		"matmul":      t.Min(t.MatMul(f, t.Constant("matrix", matrix, 3))),
 		"project":     t.Sum(t.Project(f, "projection", matrix, 3)),
 		"of class":    t.OfClass("classes", row, 1),
+		"at":          t.Sum(t.At(t.Sum(t.Greater(a, r)), "table", slices.Concat(matrix, row[:3]), 3)),
 		"features":    t.Sum(f),
 		"number":      t.Number(2),
 		"margin":      t.Margin(),

@@ -20,10 +20,12 @@ type Terms struct {
 	f                                            *fuser
 	features, logits, variance, leverage, margin string
 	doubles                                      map[string]string // of float32 terms, "" until one is cast
+	numbers                                      map[string]string // of rows, as At takes them, [N]
 }
 
 func newTerms(f *fuser, features, logits string) *Terms {
-	return &Terms{f: f, features: features, logits: logits, doubles: map[string]string{features: "", logits: ""}}
+	return &Terms{f: f, features: features, logits: logits, doubles: map[string]string{features: "", logits: ""},
+		numbers: map[string]string{}}
 }
 
 // take adds what there is with a linear layer.
@@ -139,6 +141,16 @@ func (t *Terms) OfClass(name string, data []float64, width int) string {
 	}
 	rows := t.f.float(name, data, int64(len(data)/width), int64(width))
 	return t.f.cast(t.f.op("Gather", []string{rows, class}), tensor.Float64)
+}
+
+// At is the row of a constant matrix at a number of it, [N,width] of [N,1].
+func (t *Terms) At(number, name string, data []float64, width int) string {
+	at := t.numbers[number]
+	if at == "" {
+		at = t.f.reshape(t.f.cast(number, tensor.Int64), -1)
+		t.numbers[number] = at
+	}
+	return t.f.op("Gather", []string{t.Constant(name, data, width), at})
 }
 
 // extreme is Min or Max of two. Before operator set 8 these took no others than float32: there it is
