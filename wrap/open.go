@@ -33,9 +33,6 @@ type Options struct {
 	// Unlabelled says that datasets and lines are read without their labels, such as those of data whose
 	// classes are not the model's.
 	Unlabelled bool
-	// NoPercentiles leaves out OODPercentile and OODPValue of predictions, which take memory for each validation
-	// example: for the pixels of large maps, gigabytes. [Predictor.PredictMaps] does not give them.
-	NoPercentiles bool
 
 	Runtime Runtime
 }
@@ -83,7 +80,7 @@ func open(ctx context.Context, read reader, o Options) (*Predictor, error) {
 	if err := o.Runtime.Load(ctx); err != nil {
 		return nil, err
 	}
-	fused, outputs, err := a.Fuse("", attach.Form{Alone: true, NoPercentiles: o.NoPercentiles})
+	fused, outputs, err := a.Fuse("", attach.Form{Alone: true})
 	if err != nil {
 		return nil, err
 	}

@@ -493,14 +493,6 @@ func TestPredictionsDoNotNeedTheModelsLabels(t *testing.T) {
 	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "1 of 2 labels are outside [0,10)") {
 		t.Errorf("warnings %q", report.Warnings)
 	}
-	fewer, _ := predicted(t, opened(t, dir, Options{NoPercentiles: true}), images)
-	for i, one := range fewer {
-		whole := predictions[i]
-		if one.OODPercentile != nil || one.OODPValue != nil || whole.OODPercentile == nil || whole.OODPValue == nil ||
-			one.OODScore != whole.OODScore || one.Leverage != whole.Leverage {
-			t.Errorf("without percentiles: %+v, want %+v", one, whole)
-		}
-	}
 	for _, err := range opened(t, dir, Options{}).PredictMaps(t.Context(), images, nil) {
 		if !errors.Is(err, ErrNoMaps) {
 			t.Errorf("maps of a model without: %v", err)

@@ -101,7 +101,7 @@ func (p *program) runPredict(c *cli.Context) error {
 	}
 	bar := p.progress()
 	options := wrap.Options{
-		Model: c.String("model"), FreeMemory: true, NoPercentiles: c.IsSet("maps"), Warn: func(w string) { p.warn(w) },
+		Model: c.String("model"), FreeMemory: true, Warn: func(w string) { p.warn(w) },
 	}
 	options.Runtime = p.inference(c, bar)
 	if c.IsSet("maps") && !c.IsSet("batch") {

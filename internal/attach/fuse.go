@@ -35,8 +35,6 @@ type Form struct {
 	Alone     bool // not the model's own outputs
 	Decisions bool // the bundle's, except for prediction sets that rank classes below operator set [fuse.RankedOpset]
 	Strings   bool // texts as strings
-
-	NoPercentiles bool // nor p-values
 }
 
 // Fuse appends the mean-field head of the bundle to its model. method selects the probabilities, "" those of
@@ -44,12 +42,8 @@ type Form struct {
 func (a *Attached) Fuse(method fuse.Method, form Form) (*onnx.Model, fuse.Outputs, error) {
 	b := a.Bundle
 	m, c := b.Manifest, b.Calibration()
-	served := *c.Served()
-	if form.NoPercentiles {
-		served.Quantiles, served.Examples = nil, 0
-	}
 	mf := &fuse.MeanField{
-		Method: method, Affine: b.Posterior.Affine, Prior: c.Prior, Scores: scores(&served, m.Head.Nonlinear),
+		Method: method, Affine: b.Posterior.Affine, Prior: c.Prior, Scores: scores(c.Served(), m.Head.Nonlinear),
 		Alone: form.Alone, Strings: form.Strings, Metadata: metadata(b, method),
 	}
 	if method == "" {
