@@ -216,7 +216,7 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		}
 		x.N++
 	}
-	if len(j.parts) == 1 && j.parts[0].n == x.N {
+	if len(j.parts) == 1 && x.N > 0 && j.parts[0].n == x.N {
 		j.results = j.parts[0].results
 	} else {
 		j.results = w.results(x.N, passes)
