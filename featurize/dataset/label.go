@@ -358,8 +358,10 @@ func wantTargets(k int) string {
 // more than 255 classes.
 const noClass = 255
 
-// isMapName reports whether a label is the path of a label map.
-func isMapName(s string) bool { return strings.EqualFold(filepath.Ext(s), ".png") }
+// isMapName reports whether a label is the path of a label map: a PNG file, or a JPEG file, which is refused.
+func isMapName(s string) bool {
+	return slices.Contains([]string{".png", ".jpg", ".jpeg"}, strings.ToLower(filepath.Ext(s)))
+}
 
 // stepName names a step in messages.
 func stepName(i int, sides []int) string {
@@ -418,7 +420,7 @@ func (l labelParser) mask(p *pixels.Labels) error {
 	if !white {
 		return nil
 	}
-	return errors.New("its numbers are 0 and 255, and 255 is for pixels without a label: want 1 for the second class")
+	return errors.New("its numbers are 0 and 255, and 255 is for pixels without a label: want 1 for the second class or, if there is none of it, 65535 in 16 bits for pixels without a label")
 }
 
 func clip(s string) string { return s[:min(len(s), 20)] }

@@ -85,12 +85,13 @@ func TestTablesOfLabelMaps(t *testing.T) {
 	t.Parallel()
 	picture, labels := grey(t, 2, 9, 9, 9, 9), grey(t, 2, 0, 2, 255, 1)
 	files := map[string][]byte{"a.png": picture, "m/a.png": labels, "far.png": grey(t, 1, 3), "mask.png": grey(t, 2, 0, 255),
-		"none.png": grey(t, 1, 255), "t.csv": []byte("image,label\na.png,m/a.png\na.png,../b.png\na.png,none.png\na.png,lost.png\na.png,far.png\n"),
+		"none.png": grey(t, 1, 255), "t.csv": []byte("image,label\na.png,m/a.png\na.png,../b.png\na.png,none.png\na.png,lost.png\na.png,far.png\na.png,m.JPG\n"), "m.JPG": []byte("\xff\xd8\xff\xe0"),
 		"t.jsonl": []byte(`{"image": "a.png", "label": "m/a.png"}`), "two.csv": []byte("image,label\na.png,mask.png\n")}
 	dir := tree(t, files)
 	got := labelMaps(t, filepath.Join(dir, "t.csv"), Options{Classes: 3})
 	for i, want := range []string{"a.png[2 2] [0 2 -1 1] 0", "true a.png: label map ../b.png: the path leads out", "true a.png: label map none.png: no pixel has a label",
-		"true a.png: label map lost.png: ", "false a.png: label map far.png: row 0, column 0: label 3 is outside [0,3)"} {
+		"true a.png: label map lost.png: ", "false a.png: label map far.png: row 0, column 0: label 3 is outside [0,3)",
+		"true a.png: label map m.JPG: not a PNG file"} {
 		if !strings.HasPrefix(got[i], want) {
 			t.Errorf("record %d: %s, want %s", i, got[i], want)
 		}
