@@ -407,7 +407,8 @@ func (o *Opener) IsRecorded(ctx context.Context, s *Set, classes int, d *bundle.
 
 // Shares says what two identified sets have in common, as far as known; "" is nothing.
 func (s *Set) Shares(other *Set) string {
-	if s.Fingerprint == other.Fingerprint {
+	// Empty shards of different folders have the same fingerprint.
+	if from, to := s.Range(); s.Fingerprint == other.Fingerprint && from < to {
 		return "are the same data"
 	}
 	if both := s.Overlap(other); both != "" {

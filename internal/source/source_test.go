@@ -587,7 +587,13 @@ func TestOverlappingSets(t *testing.T) {
 			t.Errorf("%s and %s: %q, want %q", test.one, test.two, got, test.shares)
 		}
 	}
-	one, two := open(t, source.Opener{}, "train", a+"[:20]"), open(t, source.Opener{}, "val", copied+"[:30]")
+	first := source.Opener{Shard: rows.Shard{Index: 1, Count: 2}} // of a file with one block of examples
+	one, two := open(t, first, "train", a), open(t, first, "val", copied)
+	identify(t, one, two)
+	if got := one.Shares(two); got != "" || one.Fingerprint != two.Fingerprint {
+		t.Errorf("two empty shards: %q", got)
+	}
+	one, two = open(t, source.Opener{}, "train", a+"[:20]"), open(t, source.Opener{}, "val", copied+"[:30]")
 	for _, gone := range []string{copied, a} {
 		if err := os.Remove(gone); err != nil {
 			t.Fatal(err)
