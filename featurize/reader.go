@@ -62,7 +62,7 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, want selection) 
 		if err := r.add(ctx, &example, bad); err != nil {
 			return err
 		}
-		if len(r.job.records) == cap(r.job.records) {
+		if n := len(r.job.records); n == cap(r.job.records) || n%r.batch() == 0 {
 			if err := r.flush(ctx); err != nil {
 				return err
 			}
@@ -100,6 +100,19 @@ func (w *Network) lead(want selection, window bool) int {
 	return from
 }
 
+// batch returns how many examples run at once. It divides the batch of the network, so that batches are the same
+// wherever reading begins.
+func (r *reader) batch() int {
+	size, most := r.network.batch, r.network.batch
+	if r.pipes != nil {
+		most = r.network.most(r.pipes)
+	}
+	for size > most {
+		size /= 2
+	}
+	return size
+}
+
 // newJob returns a job with room for so many records.
 func (r *reader) newJob(records int) *job {
 	j := &job{reader: r, ready: make(chan struct{}), records: make([]record, 0, records)}
@@ -125,7 +138,8 @@ func (r *reader) add(ctx context.Context, ex *dataset.Example, bad *dataset.Reco
 		return nil
 	}
 	if j.parts == nil {
-		b, err := newBatch(r.network.inputs, r.pipes, cap(j.records))
+		size := r.batch()
+		b, err := newBatch(r.network.inputs, r.pipes, min(cap(j.records), (len(j.records)+size-1)/size*size))
 		if err != nil {
 			return err
 		}

@@ -617,6 +617,26 @@ func TestTheBatchSizeFitsTheInput(t *testing.T) {
 	}
 }
 
+// Where sizes are open, those of the images make batches smaller.
+func TestLargeImagesMakeSmallBatches(t *testing.T) {
+	t.Parallel()
+	for side, want := range map[int]int{8: 16, 400: 4, 1000: 1} {
+		const n = 18
+		most := 0
+		_, err := pass(t.Context(), extractor(t, "open", Config{}).Rows, openData(t, photos(t, n, side, side, 3), dataset.Options{}),
+			StreamConfig{}, func(b *rows.Batch) error {
+				most = max(most, b.N)
+				return nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most != want {
+			t.Errorf("images of %d×%d: batches of %d, want %d", side, side, most, want)
+		}
+	}
+}
+
 func BenchmarkStream(b *testing.B) {
 	const examples = 20_000
 	path := write(b, b.TempDir(), "x-idx3", idx(make([]byte, examples*64), examples, 8, 8))
