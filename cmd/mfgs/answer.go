@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -103,8 +104,11 @@ func evaluationAnswer(e *bench.Evaluation) string {
 	if r.Probabilities != nil {
 		probabilities = sentence(r.Probabilities.Sentence)
 	}
-	if r.Score != nil {
+	switch {
+	case r.Score != nil:
 		score = sentence(r.Score.Sentence)
+	case slices.ContainsFunc(e.Methods, func(m bench.MethodResult) bool { return len(m.OOD) > 0 }):
+		score = "synthetic images do not show which is best for real OOD data; give some with --ood NAME=SPEC."
 	}
 	gained := ""
 	if s := report.Headline(e); s != "" {
