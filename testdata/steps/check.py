@@ -141,6 +141,14 @@ def measure(work):
     right = [(o[0].argmax(-1) != t, ~o[2]) for o, t in zip(out["test"], tags["test"])]
     r["wrong"] = sum(np.mean(w & a) for w, a in right) / sum(np.mean(a) for _, a in right)
 
+    # Expected wrong tags of a sequence against those it has.
+    wrong = np.array([int(np.sum(o[0].argmax(-1) != t)) for o, t in zip(out["test"], tags["test"])])
+    r["wrong tags"] = {}
+    for name, p in {"network": [np.exp(log_softmax(z)) for z in logits["test"]], "mfgs": [o[0] for o in out["test"]]}.items():
+        expected = np.array([np.sum(1 - q.max(-1)) for q in p])
+        fifths = np.array_split(np.argsort(expected), 5)
+        r["wrong tags"][name] = [[float(expected[i].mean()), float(wrong[i].mean())] for i in fifths]
+
     # One step of each sequence against all.
     best = fitted(logits["val"], tags["val"])
     r["all"] = [best, nll(logits["test"], tags["test"], best)]
@@ -190,6 +198,12 @@ def page(r):
         {100 * r['wrong']:.1f} % of the answers are wrong; of all steps {100 * r['error']:.1f} % are."""),
         prose(f"""The exported file in ONNX Runtime for Python and `mfgs predict` differ on {r['steps']:,} steps by up to
         {r['probabilities']:.1e} in a probability and {r['scores']:.1e} in an OOD score, and in {r['decisions']} decisions."""),
+        "## Wrong tags of a sequence\n",
+        prose("""The sum of 1 - confidence over its steps is the expected number of wrong tags of a sequence, however its
+        steps depend on each other. Means over fifths of the test sequences, in the order of that sum:"""),
+        "| | expected and wrong tags |\n| --- | --- |",
+        "\n".join(f"| {name} | " + ", ".join(f"{e:.2f} and {w:.2f}" for e, w in fifths) + " |"
+                  for name, fifths in r["wrong tags"].items()) + "\n",
         "## One step of each sequence\n",
         prose(f"""mfgs draws one step of each validation sequence, and sets thresholds on these. The alternative is to
         pool all steps as if they were independent. Over {SPLITS:,} random splits of the test sequences, with {SIZE:,} for
