@@ -197,7 +197,7 @@ func (r *release) demo(ctx context.Context, dir string, program []string, env ..
 	all = append(all, env...)
 	for _, run := range []struct{ verb, want string }{
 		{"--version", "mfgs v" + r.version},
-		{"demo", "the out-of-distribution score of mfgs"},
+		{"demo", "the OOD score of mfgs"},
 	} {
 		out, err := output(ctx, dir, all, program[0], append(program[1:len(program):len(program)], run.verb)...)
 		if err != nil {
