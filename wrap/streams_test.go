@@ -44,7 +44,9 @@ func chunk(t testing.TB, x [][]float32, more string) string {
 // Lines that continue streams, with lines of other streams between them, give what whole streams give.
 func TestAStreamInChunksIsTheWholeStream(t *testing.T) {
 	t.Parallel()
-	for name, r := range map[string]onnxtest.Recurrent{"any batch": {Seed: 7}, "a fixed batch": {Seed: 8, Batch: 2}} {
+	for name, r := range map[string]onnxtest.Recurrent{
+		"any batch": {Seed: 7}, "a fixed batch": {Seed: 8, Batch: 2}, "a float16 state": {Seed: 7, Half: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := streamed(t, r)

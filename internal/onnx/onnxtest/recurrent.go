@@ -2,6 +2,7 @@ package onnxtest
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -24,6 +25,7 @@ type Recurrent struct {
 	Inner      int  // S > 0: x is [N,S,3], of which each step classifies all S, and y is [N,S,3]
 	NamesClash bool // the logits are an output too, and x is one
 	Frozen     bool // c stays what it was
+	Half       bool // c and cn are float16
 }
 
 // Model returns the network.
@@ -51,12 +53,19 @@ func (r Recurrent) Model() *onnxpb.Model {
 		return &onnxpb.Graph{Name: proto.String(op), Node: []*onnxpb.Node{Node(op, in, "kept")},
 			Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("kept", tensor.Float32, -1, hidden)}}
 	}
+	c, cn, typ := "c", "cn", tensor.Float32
+	if r.Half {
+		c, cn, typ = "c_single", "cn_single", tensor.Float16
+	}
 	nodes := []*onnxpb.Node{
 		Node("Mul", "scale half", "halved"), // does not depend on the stream
-		Node("ReduceSum", "c first", "sum", onnxpb.IntAttribute("keepdims", 0)),
+		Node("ReduceSum", c+" first", "sum", onnxpb.IntAttribute("keepdims", 0)),
 		Node("Size", "x", "size"), Node("Less", "size zero", "never"),
 		Node("If", "never", "kept_h", onnxpb.GraphAttribute("then_branch", branch("Neg", "h")),
 			onnxpb.GraphAttribute("else_branch", branch("Identity", "h"))),
+	}
+	if r.Half {
+		nodes = slices.Insert(nodes, 0, Node("Cast", "c", c, onnxpb.IntAttribute("to", int64(tensor.Float32))))
 	}
 	input, output := []int64{n, d}, []int64{n, k}
 	x := "x"
@@ -72,9 +81,12 @@ func (r Recurrent) Model() *onnxpb.Model {
 		Node("Unsqueeze", "hn first", "hn_first"),
 	)
 	if r.Frozen {
-		nodes = append(nodes, Node("Identity", "c", "cn"))
+		nodes = append(nodes, Node("Identity", c, cn))
 	} else {
-		nodes = append(nodes, Node("Mul", "c halved", "c_halved"), Node("Sub", "c_halved hn_first", "cn"))
+		nodes = append(nodes, Node("Mul", c+" halved", "c_halved"), Node("Sub", "c_halved hn_first", cn))
+	}
+	if r.Half {
+		nodes = append(nodes, Node("Cast", cn, "cn", onnxpb.IntAttribute("to", int64(typ))))
 	}
 	read := "hn"
 	if r.Inner > 0 { // each inner step sees its own input beside the state
@@ -90,9 +102,9 @@ func (r Recurrent) Model() *onnxpb.Model {
 			weights("a", d, hidden), weights("b", hidden, hidden), weights("w", hidden, k), weights("bias", k),
 			weights("scale", 1), half, ints("zero", nil, 0), ints("first", []int64{1}, 0), ints("second", []int64{1}, 1)},
 		Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, input...),
-			onnxpb.TensorInfo("h", tensor.Float32, n, hidden), onnxpb.TensorInfo("c", tensor.Float32, 2, n, hidden)},
+			onnxpb.TensorInfo("h", tensor.Float32, n, hidden), onnxpb.TensorInfo("c", typ, 2, n, hidden)},
 		Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, output...),
-			onnxpb.TensorInfo("hn", tensor.Float32, n, hidden), onnxpb.TensorInfo("cn", tensor.Float32, 2, n, hidden)},
+			onnxpb.TensorInfo("hn", tensor.Float32, n, hidden), onnxpb.TensorInfo("cn", typ, 2, n, hidden)},
 	}
 	if r.NamesClash {
 		g.Output = append(g.Output, onnxpb.TensorInfo("logits", tensor.Float32, output...),
