@@ -123,40 +123,42 @@ func gather(ctx context.Context, read <-chan line, waiting chan<- []line, most i
 	}
 }
 
-// predictLines answers some lines, and reports whether the iteration goes on.
+// predictLines answers some lines, and reports whether the iteration goes on. Those that continue streams run alone, in
+// their order.
 func (p *Predictor) predictLines(
 	ctx context.Context, lines []line, streams streams, yield func(Prediction, error) bool,
 ) bool {
-	var examples []dataset.Example
+	var whole []dataset.Example
 	for _, l := range lines {
-		if l.err == nil {
-			examples = append(examples, l.example)
+		if l.err == nil && l.example.Stream == "" {
+			whole = append(whole, l.example)
 		}
 	}
-	results, errs := p.runExamples(ctx, examples, streams)
-	if ctx.Err() != nil {
-		yield(Prediction{}, context.Cause(ctx))
-		return false
-	}
-	at := 0
-	for _, l := range lines {
-		all := make([]Prediction, 1)
+	results, errs := p.network.RunExamples(ctx, whole)
+	for i := range lines {
+		e, err := &lines[i].example, lines[i].err
+		var all []Prediction
 		var bad *dataset.RecordError
-		err := l.err
 		switch {
 		case errors.As(err, &bad):
-			err = &RecordError{l.example.Name, bad.Err}
+			err = bad.Err
 		case err != nil: // of the reader
 			yield(Prediction{}, err)
 			return false
+		case e.Stream != "":
+			all, err = p.predictChunk(ctx, e, streams)
 		default:
-			if err = errs[at]; err == nil {
-				all, err = p.predictLine(results[at], &l.example)
+			if err = errs[0]; err == nil {
+				all, err = p.predictLine(results[0], e)
 			}
-			if err != nil {
-				all, err = make([]Prediction, 1), &RecordError{l.example.Name, err}
-			}
-			at++
+			results, errs = results[1:], errs[1:]
+		}
+		if ctx.Err() != nil {
+			yield(Prediction{}, context.Cause(ctx))
+			return false
+		}
+		if err != nil {
+			all, err = make([]Prediction, 1), &RecordError{e.Name, err}
 		}
 		for _, one := range all {
 			if !yield(one, err) {

@@ -15,38 +15,18 @@ type streams map[string]featurize.State
 // maxStreams bounds their number: each takes the memory of a state.
 const maxStreams = 1 << 16
 
-// runExamples is RunExamples, but for examples that continue streams, which run alone and in order.
-func (p *Predictor) runExamples(
-	ctx context.Context, examples []dataset.Example, open streams,
-) (results []featurize.Results, errs []error) {
-	var whole []dataset.Example
-	for _, e := range examples {
-		if e.Stream == "" {
-			whole = append(whole, e)
-		}
-	}
-	some, someErrs := p.network.RunExamples(ctx, whole)
-	at := 0
-	for i := range examples {
-		e := &examples[i]
-		if e.Stream == "" {
-			results, errs = append(results, some[at]), append(errs, someErrs[at])
-			at++
-			continue
-		}
-		r, err := p.runStream(ctx, e, open)
-		results, errs = append(results, r), append(errs, err)
-	}
-	return results, errs
-}
-
-// runStream runs an example that continues a stream.
-func (p *Predictor) runStream(ctx context.Context, e *dataset.Example, open streams) (featurize.Results, error) {
+// predictChunk predicts the steps of a line that continues a stream, which becomes the state for the next only if all of
+// them have a prediction.
+func (p *Predictor) predictChunk(ctx context.Context, e *dataset.Example, open streams) ([]Prediction, error) {
 	from, begun := open[e.Stream]
 	if !begun && len(open) == maxStreams {
-		return featurize.Results{}, fmt.Errorf("%d streams are open: end those that are over with \"stream_end\": true", maxStreams)
+		return nil, fmt.Errorf("%d streams are open: end those that are over with \"stream_end\": true", maxStreams)
 	}
 	r, next, err := p.network.Continue(ctx, e, from)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.predictLine(r, e)
 	switch {
 	case err != nil:
 	case e.StreamEnd:
@@ -54,7 +34,7 @@ func (p *Predictor) runStream(ctx context.Context, e *dataset.Example, open stre
 	default:
 		open[e.Stream] = next
 	}
-	return r, err
+	return all, err
 }
 
 // Streams reports whether the network runs over streams and passes a state from step to step, so that

@@ -98,21 +98,27 @@ func TestStreamsEndAndFailApart(t *testing.T) {
 	p := streamed(t, onnxtest.Recurrent{Seed: 9})
 	a, b := [][]float32{{1, -2, 0.5}}, [][]float32{{-1, 0, 2}}
 	text := chunk(t, a, `, "stream": "s"`) + // 0
-		chunk(t, [][]float32{{1, 2}}, `, "stream": "s"`) + // 1: fails
+		`{"x": [[1, null, 2]], "stream": "s"}` + "\n" + // 1: its logits are no numbers, and neither is its state
 		chunk(t, b, `, "stream": "s", "stream_end": true`) + // 2: after a
 		chunk(t, b, `, "stream": "s"`) + // 3: at zero
 		chunk(t, b, ``) + // 4: at zero
 		chunk(t, append(a, b...), ``) + // 5, 6
-		chunk(t, b, `, "stream": 7`) + chunk(t, b, `, "stream_end": "yes"`) // 7, 8: fail
+		chunk(t, b, `, "stream": 7`) + chunk(t, b, `, "stream_end": "yes"`) + // 7, 8: fail
+		chunk(t, b, `, "stream": ""`) + chunk(t, b, `, "stream_end": true`) + // 9, 10: fail
+		chunk(t, [][]float32{{1, 2}}, `, "stream": "t"`) // 11: fails
 	var got []answer
 	for one, err := range p.PredictLines(t.Context(), strings.NewReader(text)) {
 		got = append(got, answerTo(t, one, err))
 	}
-	if len(got) != 9 || got[1].err == nil {
+	if len(got) != 12 {
 		t.Fatalf("%d answers: %+v", len(got), got)
 	}
+	says(t, got[1].err, "logit 0 is NaN")
 	says(t, got[7].err, "stream: want a string")
 	says(t, got[8].err, "stream_end: want true in the last line of a stream")
+	says(t, got[9].err, "stream: the name is empty")
+	says(t, got[10].err, "stream_end: the line names no stream")
+	says(t, got[11].err, "does not fit the model's input")
 	for _, same := range [][2]int{{0, 5}, {2, 6}, {3, 4}} {
 		x, y := got[same[0]].Probabilities, got[same[1]].Probabilities
 		for k := range x {

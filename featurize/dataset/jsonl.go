@@ -43,7 +43,9 @@ func continued(p *jsontensor.Parser, key string, e *Example) (err error) {
 	switch c := p.Peek(); {
 	case p.Literal("null"):
 	case key == streamKey && c == '"':
-		e.Stream, err = p.String()
+		if e.Stream, err = p.String(); err == nil && e.Stream == "" {
+			err = fmt.Errorf("%s: the name is empty: leave it out for a whole stream", key)
+		}
 	case key == streamEndKey && p.Literal("true"):
 		e.StreamEnd = true
 	case key == streamEndKey && p.Literal("false"):
@@ -280,6 +282,9 @@ func (s *jsonlSource) parse(e *Example, line []byte) error {
 	})
 	if err != nil {
 		return err
+	}
+	if e.StreamEnd && e.Stream == "" {
+		return fmt.Errorf("%s: the line names no stream that could end: want %s as well", streamEndKey, streamKey)
 	}
 	for _, key := range s.inputs {
 		if !slices.Contains(seen, key) {
