@@ -44,7 +44,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Parameters are named values: bool, int64, float64 or string. An integer beyond int64 is a float64.
+// Parameters are named values: bool, int64, float64 or string, or uint64 for a whole number beyond int64.
 type Parameters map[string]any
 
 // Number returns a numeric parameter, which may be a string, as KServe's gRPC client has no other way to send a
@@ -54,6 +54,8 @@ func (p Parameters) Number(key string) (v float64, ok bool, err error) {
 	case nil:
 		return 0, false, nil
 	case int64:
+		return float64(x), true, nil
+	case uint64:
 		return float64(x), true, nil
 	case float64:
 		return x, true, nil

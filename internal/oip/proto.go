@@ -295,7 +295,7 @@ func parametersFromProto(m map[string]*inference.InferParameter) (Parameters, er
 			p[key] = x.DoubleParam
 		case *inference.InferParameter_Uint64Param:
 			if p[key] = int64(x.Uint64Param); x.Uint64Param >= 1<<63 {
-				p[key] = float64(x.Uint64Param)
+				p[key] = x.Uint64Param
 			}
 		}
 	}
@@ -320,6 +320,8 @@ func parameterProto(v any) (*inference.InferParameter, error) {
 		p.ParameterChoice = &inference.InferParameter_BoolParam{BoolParam: v}
 	case int64:
 		p.ParameterChoice = &inference.InferParameter_Int64Param{Int64Param: v}
+	case uint64:
+		p.ParameterChoice = &inference.InferParameter_Uint64Param{Uint64Param: v}
 	case string:
 		p.ParameterChoice = &inference.InferParameter_StringParam{StringParam: v}
 	case float64:

@@ -374,13 +374,8 @@ func (d *reader) parameters() (Parameters, error) {
 			return fmt.Errorf("%s: want a string, a number, true or false", show(key))
 		}
 		v, err := d.Scalar()
-		switch x := v.(type) {
-		case uint64:
-			v = float64(x)
-		case float64:
-			if math.IsNaN(x) || math.IsInf(x, 0) {
-				return fmt.Errorf("%s: want a finite number, got %v", show(key), x)
-			}
+		if x, ok := v.(float64); ok && (math.IsNaN(x) || math.IsInf(x, 0)) {
+			return fmt.Errorf("%s: want a finite number, got %v", show(key), x)
 		}
 		if v != nil { // null is the same as absent
 			p[key] = v

@@ -50,7 +50,7 @@ func TestRequestsAreReadFromTheirBodies(t *testing.T) {
 			Request{ID: "7", Parameters: Parameters{"a": int64(1), "b": 1.5, "c": "s", "d": true},
 				Inputs: []tensor.Tensor{{Name: "x", Shape: []int64{1, 2, 1}, Data: []uint8{1, 0}}}}},
 		{`{"inputs":[],"parameters":{"binary_data_output":true,"big":18446744073709551615}}`, "",
-			Request{Binary: true, Parameters: Parameters{"big": float64(1 << 64)}}},
+			Request{Binary: true, Parameters: Parameters{"big": uint64(1<<64 - 1)}}},
 		{`{"inputs":[],"outputs":[{"name":"a"},{"name":"b","parameters":{"binary_data":false,"classification":3}}],
 			"parameters":{"binary_data_output":true}}`, "",
 			Request{Binary: true, Parameters: Parameters{},

@@ -95,9 +95,11 @@ func TestFilesReadBackAsTheyWereWritten(t *testing.T) {
 			}
 		}
 		isBinary := func(name string) bool { return binary[name] }
-		in := Request{ID: "q\n", Parameters: Parameters{"t_act": 0.3, "method": "mf0", "n": int64(-1), "b": true}, Inputs: all,
-			Outputs: []Output{{Name: "p", Binary: true, Classes: 2}, {Name: "q", Classes: 1}, {Name: "r"}},
-			Binary:  rng.IntN(2) == 0}
+		in := Request{ID: "q\n",
+			Parameters: Parameters{"t_act": 0.3, "method": "mf0", "n": int64(-1), "u": uint64(1<<64 - 1), "b": true},
+			Inputs:     all,
+			Outputs:    []Output{{Name: "p", Binary: true, Classes: 2}, {Name: "q", Classes: 1}, {Name: "r"}},
+			Binary:     rng.IntN(2) == 0}
 		body, header, err := in.Body(isBinary)
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +155,7 @@ func TestMessagesSurviveARoundTrip(t *testing.T) {
 			}
 		}
 		in := Request{Model: "m", Version: "1", ID: "q", Inputs: all,
-			Parameters: Parameters{"t_act": 0.3, "method": "mf0", "n": int64(-1), "b": true},
+			Parameters: Parameters{"t_act": 0.3, "method": "mf0", "n": int64(-1), "u": uint64(1<<64 - 1), "b": true},
 			Outputs:    []Output{{Name: "p", Binary: true, Classes: 2}, {Name: "q", Classes: 1}, {Name: "r"}},
 			Binary:     rng.IntN(2) == 0}
 		sent, err := in.Proto()

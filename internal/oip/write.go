@@ -226,6 +226,8 @@ func appendParameters(dst []byte, p Parameters) ([]byte, error) {
 			dst = strconv.AppendBool(dst, v)
 		case int64:
 			dst = strconv.AppendInt(dst, v, 10)
+		case uint64:
+			dst = strconv.AppendUint(dst, v, 10)
 		case string:
 			dst = appendString(dst, v)
 		case float64:

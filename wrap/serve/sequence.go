@@ -40,6 +40,8 @@ func chunkOf(p oip.Parameters) (k chunk, err error) {
 		if id != 0 { // as Triton's clients say that there is none
 			k.id = strconv.FormatInt(id, 10)
 		}
+	case uint64:
+		k.id = strconv.FormatUint(id, 10)
 	default:
 		return k, invalid("parameter %s: want a whole number or a string", sequenceID)
 	}

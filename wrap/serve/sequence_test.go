@@ -3,6 +3,7 @@ package serve_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -41,9 +42,12 @@ func TestSequencesContinueWhereTheyEnded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				id := fmt.Sprint(i + 1) // a number or a string
-				if i%2 == 0 {
+				id := fmt.Sprint(i + 1) // a number, which Triton takes up to 2⁶⁴-1, or a string
+				switch i % 3 {
+				case 0:
 					id = fmt.Sprintf("%q", "s"+id)
+				case 1:
+					id = fmt.Sprint(math.MaxUint64 - uint64(i))
 				}
 				group.Go(func() {
 					for step := range s.X {
