@@ -27,6 +27,17 @@ func (w *Network) ZeroState(n int) (State, error) {
 	return w.taken(zeros, n)
 }
 
+// StateBytes is the memory of the state of one stream.
+func (w *Network) StateBytes() (all int64) {
+	for i := range w.states {
+		s := &w.states[i]
+		_, elements := s.Zeros(1)
+		bytes, _ := s.Type.Bytes(int64(elements))
+		all += bytes
+	}
+	return all
+}
+
 // Continue is RunFrom for an example, whose steps follow those that led to a state; nil is the beginning of a stream.
 func (w *Network) Continue(ctx context.Context, ex *dataset.Example, from State) (Results, State, error) {
 	b, err := w.ready(ex)

@@ -12,15 +12,23 @@ import (
 // streams are the states of the streams that lines have begun and not ended, by their names.
 type streams map[string]featurize.State
 
-// maxStreams bounds their number: each takes the memory of a state.
-const maxStreams = 1 << 16
+// Bounds on the streams that are open at once, each of which takes the memory of its state and name.
+const (
+	maxStreams    = 1 << 16
+	maxStates     = 1 << 30 // bytes
+	maxStreamName = 1 << 10 // bytes
+)
 
-// predictChunk predicts the steps of a line that continues a stream, which becomes the state for the next only if all of
-// them have a prediction.
+// predictChunk predicts the steps of a line that continues a stream. Its state becomes the one at their end only if all
+// of them have a prediction.
 func (p *Predictor) predictChunk(ctx context.Context, e *dataset.Example, open streams) ([]Prediction, error) {
 	from, begun := open[e.Stream]
-	if !begun && len(open) == maxStreams {
-		return nil, fmt.Errorf("%d streams are open: end those that are over with \"stream_end\": true", maxStreams)
+	most, _ := p.MaxStreams()
+	switch {
+	case len(e.Stream) > maxStreamName:
+		return nil, fmt.Errorf("stream: the name has %d bytes, want at most %d", len(e.Stream), maxStreamName)
+	case !begun && len(open) == most:
+		return nil, fmt.Errorf("%d streams are open: end those that are over with \"stream_end\": true", most)
 	}
 	r, next, err := p.network.Continue(ctx, e, from)
 	if err != nil {
@@ -40,6 +48,21 @@ func (p *Predictor) predictChunk(ctx context.Context, e *dataset.Example, open s
 // Streams reports whether the network runs over streams and passes a state from step to step, so that
 // [Predictor.RunFrom] goes on where another call ended.
 func (p *Predictor) Streams() bool { return p.network != nil && p.network.Streams() }
+
+// MaxStreams returns how many streams of a network that Streams may be open at once, for one who keeps their states,
+// and the memory of so many states in bytes: 65,536 streams, or as many as take 1 GiB, but at least one.
+func (p *Predictor) MaxStreams() (most int, bytes int64) {
+	if !p.Streams() {
+		return 0, 0
+	}
+	return mostStreams(p.network.StateBytes())
+}
+
+// mostStreams is MaxStreams for states of so many bytes.
+func mostStreams(each int64) (most int, bytes int64) {
+	most = int(min(maxStreams, max(1, maxStates/max(1, each))))
+	return most, int64(most) * each
+}
 
 // ZeroState is the state of n streams before their first step, for a network that Streams.
 func (p *Predictor) ZeroState(n int) ([]Tensor, error) {

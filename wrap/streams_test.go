@@ -91,6 +91,32 @@ func TestAStreamInChunksIsTheWholeStream(t *testing.T) {
 	}
 }
 
+// The bound on the memory of open streams counts what their states hold, which of a fixed batch is that of all of it.
+func TestTheMemoryOfStatesIsCounted(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]onnxtest.Recurrent{
+		"any batch": {Seed: 10}, "a fixed batch": {Seed: 11, Batch: 8}, "a float16 state": {Seed: 12, Half: true},
+	} {
+		p := streamed(t, r)
+		most, bytes := p.MaxStreams()
+		want := max(1, r.Batch) * (1 + 2) * onnxtest.RecurrentHidden * 4
+		if most != 1<<16 || bytes != int64(most*want) {
+			t.Errorf("%s: at most %d streams with %d bytes, want %d bytes for each", name, most, bytes, want)
+		}
+		_, state, err := p.RunFrom(t.Context(), []Tensor{wraptest.StreamInput(wraptest.Streams(65, 1)[0])}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := 0
+		for _, s := range state {
+			held += 4 * cap(s.Data.([]float32))
+		}
+		if held*most != int(bytes) {
+			t.Errorf("%s: a state holds %d bytes, and %d were counted", name, held, int(bytes)/most)
+		}
+	}
+}
+
 // A stream that has ended begins at zero again, a line without a name is a whole stream, and one that fails leaves the
 // state as it was.
 func TestStreamsEndAndFailApart(t *testing.T) {
@@ -105,12 +131,13 @@ func TestStreamsEndAndFailApart(t *testing.T) {
 		chunk(t, append(a, b...), ``) + // 5, 6
 		chunk(t, b, `, "stream": 7`) + chunk(t, b, `, "stream_end": "yes"`) + // 7, 8: fail
 		chunk(t, b, `, "stream": ""`) + chunk(t, b, `, "stream_end": true`) + // 9, 10: fail
-		chunk(t, [][]float32{{1, 2}}, `, "stream": "t"`) // 11: fails
+		chunk(t, [][]float32{{1, 2}}, `, "stream": "t"`) + // 11: fails
+		chunk(t, b, fmt.Sprintf(`, "stream": "%01025d"`, 0)) // 12: fails
 	var got []answer
 	for one, err := range p.PredictLines(t.Context(), strings.NewReader(text)) {
 		got = append(got, answerTo(t, one, err))
 	}
-	if len(got) != 12 {
+	if len(got) != 13 {
 		t.Fatalf("%d answers: %+v", len(got), got)
 	}
 	says(t, got[1].err, "logit 0 is NaN")
@@ -119,6 +146,7 @@ func TestStreamsEndAndFailApart(t *testing.T) {
 	says(t, got[9].err, "stream: the name is empty")
 	says(t, got[10].err, "stream_end: the line names no stream")
 	says(t, got[11].err, "does not fit the model's input")
+	says(t, got[12].err, "stream: the name has 1025 bytes, want at most 1024")
 	for _, same := range [][2]int{{0, 5}, {2, 6}, {3, 4}} {
 		x, y := got[same[0]].Probabilities, got[same[1]].Probabilities
 		for k := range x {

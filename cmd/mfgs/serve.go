@@ -153,7 +153,7 @@ func (p *program) runServe(c *cli.Context, config serve.Config) error {
 		return err
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit(server.InFlight()))
+		debug.SetMemoryLimit(memoryLimit(server.InFlight() + server.Sequences()))
 	}
 	stop := reloadOn(c.Context, hangups, server)
 	defer stop()
@@ -161,8 +161,8 @@ func (p *program) runServe(c *cli.Context, config serve.Config) error {
 	return server.Run(c.Context)
 }
 
-// memoryLimit returns Go's soft memory limit: that of all requests in flight, of the bundles, twice while one is
-// reloaded, and of connections.
+// memoryLimit returns Go's soft memory limit: that of all requests in flight and open sequences, of the bundles, twice
+// while one is reloaded, and of connections.
 func memoryLimit(requests int64) int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -37,6 +37,15 @@ func (t Tensor) Slice(first, last int) Tensor {
 	return t
 }
 
+// Clone returns a copy of t with data of its own.
+func (t Tensor) Clone() Tensor {
+	data := reflect.ValueOf(t.Data)
+	own := reflect.MakeSlice(data.Type(), data.Len(), data.Len())
+	reflect.Copy(own, data)
+	t.Data = own.Interface()
+	return t
+}
+
 // Pad returns a copy of t with its first row repeated until there are n: a row that the network accepts.
 func (t Tensor) Pad(n int) Tensor {
 	data := reflect.ValueOf(t.Data)

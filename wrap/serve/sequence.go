@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,8 +20,8 @@ const (
 )
 
 const (
-	maxSequences = 1 << 16          // of a model; each takes the memory of a state
-	sequenceIdle = 10 * time.Minute // after which a sequence may be dropped
+	maxSequenceID = 1 << 10          // bytes
+	sequenceIdle  = 10 * time.Minute // after which a sequence may be dropped
 )
 
 // A chunk says which sequence a request continues.
@@ -35,7 +34,9 @@ func chunkOf(p oip.Parameters) (k chunk, err error) {
 	switch id := p[sequenceID].(type) {
 	case nil:
 	case string:
-		k.id = id
+		if k.id = id; len(id) > maxSequenceID {
+			return k, invalid("parameter %s: a string of %d bytes, want at most %d", sequenceID, len(id), maxSequenceID)
+		}
 	case int64:
 		if id != 0 { // as Triton's clients say that there is none
 			k.id = strconv.FormatInt(id, 10)
@@ -71,7 +72,8 @@ type sequences struct {
 // find returns the sequence of a chunk when it is its turn, which done ends.
 func (s *sequences) find(ctx context.Context, k chunk, p *wrap.Predictor) (*sequence, error) {
 	for {
-		q, err := s.get(k)
+		most, _ := p.MaxStreams()
+		q, err := s.get(k, most)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +105,8 @@ func notBegun(id string) error {
 		id, sequenceStart)
 }
 
-func (s *sequences) get(k chunk) (*sequence, error) {
+// get returns the sequence of a chunk, or a new one if that begins it, of which there may be most.
+func (s *sequences) get(k chunk, most int) (*sequence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.open[k.id]
@@ -112,11 +115,11 @@ func (s *sequences) get(k chunk) (*sequence, error) {
 	case !k.start:
 		return nil, notBegun(k.id)
 	default:
-		if len(s.open) >= maxSequences {
+		if len(s.open) >= most {
 			s.dropIdle()
 		}
-		if len(s.open) >= maxSequences {
-			return nil, oip.Errorf(oip.Overloaded, "%d sequences are open: end those that are over with %s", maxSequences, sequenceEnd)
+		if len(s.open) >= most {
+			return nil, oip.Errorf(oip.Overloaded, "%d sequences are open: end those that are over with %s", most, sequenceEnd)
 		}
 		if s.open == nil {
 			s.open = map[string]*sequence{}
@@ -165,10 +168,7 @@ func (s *sequences) done(k chunk, q *sequence, next []tensor.Tensor) {
 func cloned(list []tensor.Tensor) []tensor.Tensor {
 	list = slices.Clone(list)
 	for i, t := range list {
-		old := reflect.ValueOf(t.Data)
-		data := reflect.MakeSlice(old.Type(), old.Len(), old.Len())
-		reflect.Copy(data, old)
-		list[i].Data = data.Interface()
+		list[i] = t.Clone()
 	}
 	return list
 }

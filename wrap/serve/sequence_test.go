@@ -110,6 +110,7 @@ func TestSequencesAreRefused(t *testing.T) {
 		`"sequence_id": 5`:                                           "has not begun",
 		`"sequence_id": 1.5, "sequence_start": true`:                 "want a whole number or a string",
 		`"sequence_start": true`:                                     "need a sequence_id",
+		fmt.Sprintf(`"sequence_id": "%01025d"`, 0):                   "a string of 1025 bytes, want at most 1024",
 		`"sequence_id": 0, "sequence_end": true`:                     "need a sequence_id",
 		`"sequence_id": 5, "sequence_start": 1`:                      "want true or false",
 		`"sequence_id": 5, "sequence_start": true, "method": "none"`: "none",

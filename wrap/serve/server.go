@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/internal/oip/inference"
 	"github.com/mfgs/mfgs/internal/option"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 	"github.com/mfgs/mfgs/wrap/serve/internal/inbound"
 	"github.com/mfgs/mfgs/wrap/serve/internal/telemetry"
@@ -82,6 +83,18 @@ func (s *Server) TLS() bool { return s.tls != nil }
 
 // InFlight returns how many bytes of memory all requests together may take.
 func (s *Server) InFlight() int64 { return s.config.InFlight }
+
+// Sequences returns how many bytes of memory the states of the open sequences of all loaded models together may take.
+func (s *Server) Sequences() (bytes int64) {
+	for _, m := range s.models {
+		_ = m.use(func(_ *revision, p *wrap.Predictor) error {
+			_, most := p.MaxStreams()
+			bytes += most
+			return nil
+		})
+	}
+	return bytes
+}
 
 // Models returns the names under which bundles are served.
 func (s *Server) Models() []string { return s.names() }
