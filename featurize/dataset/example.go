@@ -136,7 +136,7 @@ type Options struct {
 
 	// Streams is for models that run over streams: the key "stream" of a line of StreamJSONL names the stream that it
 	// continues, and "stream_end" is true in the last line of one, in Example.Stream and StreamEnd. They are inputs if
-	// these have their names.
+	// these have their names. A dataset refuses such lines, as its records are whole streams.
 	Streams bool `json:",omitempty"`
 
 	// Inputs are the names of the model's inputs. Of an .npz with several arrays only these are read.

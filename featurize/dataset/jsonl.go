@@ -33,6 +33,10 @@ const (
 	streamEndKey = "stream_end"
 )
 
+// errStream refuses such a line in a dataset, whose records have no order.
+var errStream = fmt.Errorf("%s: a record of a dataset is a whole stream: give lines that continue streams on standard input, as the input -, or leave the key out",
+	streamKey)
+
 // continues reports whether a key says which stream a line continues.
 func (s *jsonlSource) continues(key string, inputs []string) bool {
 	return s.streams && (key == streamKey || key == streamEndKey) && !slices.Contains(inputs, key)
@@ -58,7 +62,7 @@ func continued(p *jsontensor.Parser, key string, e *Example) (err error) {
 }
 
 func openJSONL(path string, o Options) (Source, error) {
-	s := &jsonlSource{labelled: !o.Unlabelled, labels: newLabelParser(o)}
+	s := &jsonlSource{labelled: !o.Unlabelled, labels: newLabelParser(o), streams: o.Streams}
 	s.reader = s.lines
 	if err := s.openText(path, func(r io.Reader) error { return s.scan(r, o) }); err != nil {
 		return nil, err
@@ -72,7 +76,7 @@ func openJSONL(path string, o Options) (Source, error) {
 
 // streamJSONL reads the first lines, up to a valid one.
 func streamJSONL(in *Stream, o Options) (Source, error) {
-	s := &jsonlSource{labelled: !o.Unlabelled, labels: newLabelParser(o)}
+	s := &jsonlSource{labelled: !o.Unlabelled, labels: newLabelParser(o), streams: o.Streams}
 	s.reader, s.Path, s.stream = s.lines, in.Name(), in
 	r, err := in.Reader()
 	if err != nil {
@@ -235,11 +239,13 @@ func (s *jsonlSource) lines(r io.Reader) func(*Example) (broken, fatal error) {
 		case e == nil:
 			return nil, nil
 		}
-		if err := s.parse(e, line); err != nil {
-			e.Inputs = nil
-			return err, nil
+		if err = s.parse(e, line); err == nil && e.Stream != "" {
+			err = errStream
 		}
-		return nil, nil
+		if err != nil {
+			e.Inputs = nil
+		}
+		return err, nil
 	}
 }
 

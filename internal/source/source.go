@@ -135,7 +135,7 @@ func (o *Opener) Open(ctx context.Context, name, spec string, classes int, label
 		s.file, s.features = f, f
 		return s, nil
 	}
-	opts.Steps = o.Network.HasSteps()
+	opts.Steps, opts.Streams = o.Network.HasSteps(), o.Network.Streams()
 	opts.Inputs, opts.Widths = o.Network.InputNames(), o.Network.InputWidths()
 	d, err := dataset.Open(ctx, spec, opts)
 	if err != nil {
