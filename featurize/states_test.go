@@ -257,9 +257,11 @@ func TestStatesThatCannotBeUnrolledAreRefused(t *testing.T) {
 
 func TestObviousStatesAreSuggested(t *testing.T) {
 	t.Parallel()
-	m := parsed(t, onnxtest.Recurrent{}.Model())
-	if got := head.SuggestStates(m); got != recurrentStates {
-		t.Errorf("suggested %q, want %q", got, recurrentStates)
+	for _, batch := range []int{0, 1} {
+		m := parsed(t, onnxtest.Recurrent{Batch: batch}.Model())
+		if got := head.SuggestStates(m); got != recurrentStates {
+			t.Errorf("a batch of %d: suggested %q, want %q", batch, got, recurrentStates)
+		}
 	}
 	for _, c := range [][3]string{
 		{"state", "stateN", "state=stateN"}, {"h0", "hn", "h0=hn"}, {"state_in", "state_out", "state_in=state_out"},

@@ -181,7 +181,7 @@ func SuggestStates(m *onnx.Model) string {
 	states, _ := parseStates(list)
 	for _, in := range inputs {
 		state := slices.ContainsFunc(states, func(s State) bool { return s.In == in.Name })
-		if !state && len(in.Shape) > 0 && in.Shape[0].Value < 0 {
+		if !state && len(in.Shape) > 0 {
 			return list
 		}
 	}
