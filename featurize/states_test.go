@@ -224,6 +224,9 @@ func TestStatesThatCannotBeUnrolledAreRefused(t *testing.T) {
 		"fixed state of open examples": {recurrentStates, func(g *onnxpb.Graph) {
 			g.Input[1], g.Output[1] = info("h", tensor.Float32, 1, 4), info("hn", tensor.Float32, 1, 4)
 		}, `its sizes [1,4] float32 are all fixed, and the number of examples of the input "x" [?,3] float32 is open`},
+		"open state of fixed examples": {recurrentStates, func(g *onnxpb.Graph) {
+			g.Input[0] = info("x", tensor.Float32, 1, 3)
+		}, `state "h": it is [?,4] float32, whose open axis cannot be that of the examples`},
 		"large": {recurrentStates, func(g *onnxpb.Graph) {
 			g.Input[1], g.Output[1] = info("h", tensor.Float32, -1, 1<<25), info("hn", tensor.Float32, -1, 1<<25)
 		}, "want at most 16777216 elements"},

@@ -86,9 +86,14 @@ func statesOf(m *onnx.Model, states string) (list []State, data []onnx.ValueInfo
 		}
 	}
 	for _, s := range list {
-		if s.Batch < 0 && data[0].Shape[0].Value < 0 {
+		is := onnx.ValueInfo{Type: s.Type, Shape: s.Shape}
+		switch open := data[0].Shape[0].Value < 0; {
+		case open && s.Batch < 0:
 			return nil, nil, fmt.Errorf("state %q: its sizes %v are all fixed, and the number of examples of the input %q %v is open: export the model with an open axis of examples in both",
-				s.In, onnx.ValueInfo{Type: s.Type, Shape: s.Shape}, data[0].Name, data[0])
+				s.In, is, data[0].Name, data[0])
+		case !open && s.Batch >= 0:
+			return nil, nil, fmt.Errorf("state %q: it is %v, whose open axis cannot be that of the examples, since the input %q %v has a fixed number of them: a state that grows with the stream cannot be fed back, export one of a fixed size",
+				s.In, is, data[0].Name, data[0])
 		}
 	}
 	return list, data, nil
