@@ -623,11 +623,11 @@ func TestLargeImagesMakeSmallBatches(t *testing.T) {
 	for side, want := range map[int]int{8: 16, 400: 4, 1000: 1} {
 		const n = 18
 		most := 0
-		_, err := pass(t.Context(), extractor(t, "open", Config{}).Rows, openData(t, photos(t, n, side, side, 3), dataset.Options{}),
-			StreamConfig{}, func(b *rows.Batch) error {
-				most = max(most, b.N)
-				return nil
-			})
+		ds := openData(t, photos(t, n, side, side, 3), dataset.Options{})
+		_, err := pass(t.Context(), extractor(t, "open", Config{}).Rows, ds, StreamConfig{}, func(b *rows.Batch) error {
+			most = max(most, b.N)
+			return nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
