@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import pathlib
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -183,6 +185,21 @@ class ClassifierTest(unittest.TestCase):
         fitted = LogisticRegression(C=0.01, max_iter=1000).fit(x[:900] / 16, y[:900])
         got = mfgs.Classifier(FrozenEstimator(fitted), options={"keep_class": True}).fit(x[900:] / 16, y[900:])
         self.assertEqual((got.predict(x / 16) == fitted.predict(x / 16)).mean(), 1)
+
+
+class WithoutScikitLearnTest(unittest.TestCase):
+    def test_only_the_classifier_needs_it(self):
+        code = """if True:
+            import sys
+            sys.modules["sklearn"] = sys.modules["skl2onnx"] = None
+            import mfgs
+            try:
+                mfgs.Classifier
+            except ImportError as e:
+                print(mfgs.Bundle.__name__, e)
+        """
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        self.assertRegex(done.stdout, "^Bundle mfgs.Classifier needs scikit-learn")
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "NOT TESTED: the notebook, which needs torch and onnxscript")

@@ -10,6 +10,8 @@ Everything is computed by the program mfgs, which this package brings, and by th
 onnxruntime.
 """
 
+from typing import TYPE_CHECKING
+
 try:
     import numpy  # noqa: F401
     import onnxruntime  # noqa: F401
@@ -18,6 +20,16 @@ except ModuleNotFoundError as missing:
 
 from ._bundle import Bundle, Evaluation, Prediction, calibrate
 from ._program import MfgsError
-from ._sklearn import Classifier
+
+if TYPE_CHECKING:
+    from ._sklearn import Classifier
 
 __all__ = ["Bundle", "Classifier", "Evaluation", "MfgsError", "Prediction", "calibrate"]
+
+
+def __getattr__(name: str) -> object:
+    if name != "Classifier":
+        raise AttributeError(f"module 'mfgs' has no attribute {name!r}")
+    from ._sklearn import Classifier  # nothing else needs scikit-learn
+
+    return Classifier

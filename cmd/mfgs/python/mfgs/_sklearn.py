@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +17,8 @@ try:
     from sklearn.model_selection import train_test_split
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as missing:  # only Classifier needs it
-    if not TYPE_CHECKING:
-
-        class BaseEstimator:
-            """Stands for scikit-learn's, and says that it is not there."""
-
-            def __init_subclass__(cls) -> None:
-                cls.missing = missing
-
-            def __new__(cls, *args, **kwargs):
-                raise ImportError("mfgs.Classifier needs scikit-learn 1.6 or newer, and skl2onnx") from cls.missing
-
-        class ClassifierMixin:
-            """Stands for scikit-learn's."""
+except ImportError as missing:
+    raise ImportError("mfgs.Classifier needs scikit-learn 1.6 or newer, and skl2onnx") from missing
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
