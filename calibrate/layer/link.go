@@ -7,7 +7,6 @@ package layer
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -110,11 +109,10 @@ type Arithmetic[V any] interface {
 	Add(x, y V) V
 	Sub(x, y V) V
 	Mul(x, y V) V
-	Greater(x, y V) V // 1 where x > y, else 0
 	Neg(x V) V
 	Abs(x V) V
-	Exp(x V) V
-	Log(x V) V
+	Expm1(x V) V // exp x - 1, for x up to ½
+	Log1p(x V) V // log(1+x), for x from -½ on
 }
 
 // LogWeights returns for each logit y the logarithm, up to a constant, of what its probability is proportional
@@ -129,18 +127,10 @@ func LogWeights[V any](a Arithmetic[V], l Link, y V) V {
 	panic("layer: the link " + string(l) + " does not normalise")
 }
 
-// logSigmoid returns log 2σ(y). Near y = 0, where its values would lose their digits to rounding, it is the
-// series y/2 - y²/8 + y⁴/192.
+// logSigmoid returns log 2σ(y), which is -log(1 + (exp(-y)-1)/2) for y ≥ 0, and y + log 2σ(-y) below. Near y = 0 it
+// is y/2, with all its digits.
 func logSigmoid[V any](a Arithmetic[V], y V) V {
-	const small = 1e-2 // the series omits y⁶/2880
-	size := a.Abs(y)
-	one := a.Add(a.Exp(a.Neg(size)), a.Number(1))
-	negative := a.Mul(a.Sub(y, size), a.Number(0.5)) // min(y, 0)
-	full := a.Add(a.Sub(negative, a.Log(one)), a.Number(math.Ln2))
-	near := a.Greater(a.Number(small), size)
-	z := a.Mul(y, near)
-	square := a.Mul(z, z)
-	tail := a.Sub(a.Mul(square, a.Number(1./192)), a.Number(1./8))
-	series := a.Add(a.Mul(z, a.Number(0.5)), a.Mul(square, tail))
-	return a.Add(series, a.Mul(full, a.Sub(a.Number(1), near)))
+	half, size := a.Number(0.5), a.Abs(y)
+	negative := a.Mul(a.Sub(y, size), half) // min(y, 0)
+	return a.Sub(negative, a.Log1p(a.Mul(a.Expm1(a.Neg(size)), half)))
 }

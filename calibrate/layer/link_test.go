@@ -35,14 +35,8 @@ func (numbers) Sub(x, y float64) float64 { return x - y }
 func (numbers) Mul(x, y float64) float64 { return x * y }
 func (numbers) Neg(x float64) float64    { return -x }
 func (numbers) Abs(x float64) float64    { return math.Abs(x) }
-func (numbers) Exp(x float64) float64    { return math.Exp(x) }
-func (numbers) Log(x float64) float64    { return math.Log(x) }
-func (numbers) Greater(x, y float64) float64 {
-	if x > y {
-		return 1
-	}
-	return 0
-}
+func (numbers) Expm1(x float64) float64  { return math.Expm1(x) }
+func (numbers) Log1p(x float64) float64  { return math.Log1p(x) }
 
 // log 2σ(y) is log 2 - log(1 + exp(-y)), and has its digits near y = 0, where it is y/2.
 func TestLogWeightsOfOneVsRestAreLogSigmoids(t *testing.T) {

@@ -39,11 +39,11 @@ func energyFrom[V any](t Terms[V], a V) V {
 	switch {
 	case single(t):
 		y := t.Abs(a)
-		return t.Neg(t.Add(t.Mul(y, t.Number(0.5)), log1p(t, t.Exp(t.Neg(y)))))
+		return t.Neg(t.Add(t.Mul(y, t.Number(0.5)), t.Log1p(t.Exp(t.Neg(y)))))
 	case t.Link() == layer.Softmax:
 		return t.Neg(logSumExp(t, a))
 	}
-	return t.Neg(t.Sum(t.Add(t.MaxOf(a, t.Number(0)), log1p(t, t.Exp(t.Neg(t.Abs(a)))))))
+	return t.Neg(t.Sum(t.Add(t.MaxOf(a, t.Number(0)), t.Log1p(t.Exp(t.Neg(t.Abs(a)))))))
 }
 
 var studentizedEnergy = Score{

@@ -56,14 +56,14 @@ func genOf[V any](t Terms[V], _ Tensors) V {
 	gamma := t.Number(genGamma)
 	if t.Link() == layer.Sigmoid {
 		y := t.Abs(t.Logits())
-		log := t.Add(y, t.Mul(t.Number(2), log1p(t, t.Exp(t.Neg(y))))) // -log p(1-p)
+		log := t.Add(y, t.Mul(t.Number(2), t.Log1p(t.Exp(t.Neg(y))))) // -log p(1-p)
 		return t.Add(t.Number(math.Ln2), logSumExp(t, t.Mul(t.Neg(gamma), log)))
 	}
 	x, others := gaps(t)
 	if t.K() > genClasses {
 		x = t.Neg(t.Largest(t.Neg(x), genClasses))
 	}
-	logS := log1p(t, t.Exp(others))
+	logS := t.Log1p(t.Exp(others))
 	// log(S - exp(-x)): log o for x = 0, else of 1 + o - exp(-x).
 	less := t.Greater(x, t.Number(0))
 	rest := t.Log(t.Add(t.Exp(others), t.Mul(less, t.Sub(t.Number(1), t.Exp(t.Neg(x))))))
@@ -84,15 +84,8 @@ func gaps[V any](t Terms[V]) (x, others V) {
 	return x, t.Add(least, t.Log(t.Add(sum, tied)))
 }
 
-// log1p is log(1+y) for y ≥ 0, to all digits.
-func log1p[V any](t Terms[V], y V) V { return t.Mul(log1pPart(t, y), y) }
-
-// log1pPart is log(1+y)/y for y ≥ 0, and 1 at zero: log u / (u-1) with u = 1+y rounded, whose errors cancel (Goldberg
-// 1991, theorem 4).
+// log1pPart is log(1+y)/y for y ≥ 0, and 1 at zero.
 func log1pPart[V any](t Terms[V], y V) V {
-	one := t.Number(1)
-	u := t.Add(y, one)
-	d := t.Sub(u, one)
-	some := t.Greater(d, t.Number(0))
-	return t.Add(t.Div(t.Log(u), t.MaxOf(d, t.Number(0x1p-52))), t.Sub(one, some))
+	y = t.MaxOf(y, t.Number(1e-30))
+	return t.Div(t.Log1p(y), y)
 }

@@ -62,11 +62,21 @@ func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
 //
 // This form is for graphs, where the product z takes most of the time: r columns are fewer than d, the nearest class
 // would need another product with all means, and most of z may be float32 because x was subtracted in float64. But
-// where λ_j is far above σ², terms are far above their sum, and z_j is float64.
+// where λ_j is far above σ², terms are far above their sum, and z_j is float64. Where there is float32 alone, the sum
+// is that of squares, Σ_j z_j² + |x - Σ_j (q_jᵀx) q_j|²/(σ²+δ), at the price of a second product.
 func ownDistance[V any](t Terms[V], fitted Tensors, direction V) V {
 	means, whitening, weights := fitted.Of("means"), fitted.Of("whitening"), fitted.Of("weights")
 	x := t.Sub(direction, t.OfClass("means", means.Data, means.Shape[1]))
 	r := len(weights.Data)
+	if rest := fitted.Of("rest").Data[0]; t.Single() && rest > 0 {
+		d, back := means.Shape[1], transposed(whitening.Data, means.Shape[1], r)
+		for i := range back {
+			back[i] *= (1 - weights.Data[i/d]) / rest // λ_j+δ
+		}
+		z := t.MatMul(x, constant(t, fitted, "whitening"))
+		left := t.Sub(x, t.MatMul(z, t.Constant("back", back, d)))
+		return t.Add(t.SumSquares(z), t.Mul(t.SumSquares(left), t.Number(rest)))
+	}
 	from := slices.IndexFunc(weights.Data, func(w float64) bool { return w < -mostWeight }) // the eigenvalues ascend
 	single := whitening.Data
 	if from < 0 {

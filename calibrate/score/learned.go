@@ -71,7 +71,7 @@ func compressed[V any](t Terms[V], z V) V {
 	x := t.Abs(t.Mul(z, t.Number(1./bend)))
 	square := t.Mul(x, x)
 	// asinh x = log(1 + x + x²/(1+√(1+x²))), precise for small x.
-	size := log1p(t, t.Add(x, t.Div(square, t.Add(one, t.Sqrt(t.Add(one, square))))))
+	size := t.Log1p(t.Add(x, t.Div(square, t.Add(one, t.Sqrt(t.Add(one, square))))))
 	sign := t.Sub(t.Mul(t.Number(2), t.Greater(z, t.Number(0))), one)
 	return t.Mul(t.Mul(sign, size), t.Number(bend))
 }

@@ -41,8 +41,8 @@ var relativeMahalanobis = Score{
 // column Pᵀ(μ_c - μ).
 var gaussians = []TensorSpec{{"centre", []string{"d"}}, {"whitening", []string{"d", "d"}}, {"means", []string{"d", "seen"}}}
 
-// mahalanobisOf is min_c (φ - μ_c)ᵀ Σ⁻¹ (φ - μ_c), Σ⁻¹ = PPᵀ, as |z|² + min_c (|m_c|² - 2 zᵀm_c) with
-// z = Pᵀ(φ - μ).
+// mahalanobisOf is min_c (φ - μ_c)ᵀ Σ⁻¹ (φ - μ_c), Σ⁻¹ = PPᵀ, as |z - m_c|² of the class with the largest 2 zᵀm_c - |m_c|²,
+// with z = Pᵀ(φ - μ).
 func mahalanobisOf[V any](t Terms[V], fitted Tensors) V {
 	return nearest(t, fitted, t.Sub(t.Features(), constant(t, fitted, "centre")))
 }
@@ -56,8 +56,9 @@ func nearest[V any](t Terms[V], fitted Tensors, phi V) V {
 		squares[i%classes] += v * v
 	}
 	products := t.MatMul(z, constant(t, fitted, "means"))
-	least := t.Min(t.Sub(t.Constant("squares", squares, classes), t.Add(products, products)))
-	return t.Add(t.SumSquares(z), least)
+	near := t.Sub(t.Add(products, products), t.Constant("squares", squares, classes))
+	d := means.Shape[0]
+	return t.SumSquares(t.Sub(z, t.OfLargest(near, "class_means", transposed(means.Data, d, classes), d)))
 }
 
 // relativeMahalanobisOf is that less (φ - μ)ᵀ Σ₀⁻¹ (φ - μ), Σ₀ the covariance of all classes together.

@@ -31,6 +31,7 @@ type cachedProduct struct{ x, m, product Rows }
 func (t terms) Link() layer.Link { return t.x.Link }
 func (t terms) K() int           { return t.x.K }
 func (t terms) D() int           { return t.x.D }
+func (t terms) Single() bool     { return false }
 func (t terms) Nonlinear() bool  { return t.x.Nonlinear }
 
 func (t terms) Features() Rows { return widened(t.x.Features, t.x.D) }
@@ -59,7 +60,6 @@ func (t terms) Mul(x, y Rows) Rows {
 func (t terms) Div(x, y Rows) Rows {
 	return t.binary(x, y, func(a, b float64) float64 { return a / b })
 }
-func (t terms) Pow(x, y Rows) Rows   { return t.binary(x, y, math.Pow) }
 func (t terms) MinOf(x, y Rows) Rows { return t.binary(x, y, math.Min) }
 func (t terms) MaxOf(x, y Rows) Rows { return t.binary(x, y, math.Max) }
 func (t terms) Greater(x, y Rows) Rows {
@@ -70,12 +70,15 @@ func (t terms) Greater(x, y Rows) Rows {
 		return 0
 	})
 }
+func (t terms) OrOne(x, known Rows) Rows { return t.binary(x, known, math.Pow) } // x⁰ = 1
 
-func (t terms) Neg(x Rows) Rows  { return t.unary(x, func(a float64) float64 { return -a }) }
-func (t terms) Abs(x Rows) Rows  { return t.unary(x, math.Abs) }
-func (t terms) Exp(x Rows) Rows  { return t.unary(x, math.Exp) }
-func (t terms) Log(x Rows) Rows  { return t.unary(x, math.Log) }
-func (t terms) Sqrt(x Rows) Rows { return t.unary(x, math.Sqrt) }
+func (t terms) Neg(x Rows) Rows   { return t.unary(x, func(a float64) float64 { return -a }) }
+func (t terms) Abs(x Rows) Rows   { return t.unary(x, math.Abs) }
+func (t terms) Exp(x Rows) Rows   { return t.unary(x, math.Exp) }
+func (t terms) Log(x Rows) Rows   { return t.unary(x, math.Log) }
+func (t terms) Sqrt(x Rows) Rows  { return t.unary(x, math.Sqrt) }
+func (t terms) Expm1(x Rows) Rows { return t.unary(x, math.Expm1) }
+func (t terms) Log1p(x Rows) Rows { return t.unary(x, math.Log1p) }
 
 func (t terms) Max(x Rows) Rows        { return t.reduce(x, math.Max) }
 func (t terms) Min(x Rows) Rows        { return t.reduce(x, math.Min) }
@@ -132,6 +135,21 @@ func (t terms) MatMul(x, m Rows) Rows {
 
 func (t terms) Project(x Rows, name string, data []float64, width int) Rows {
 	return t.MatMul(x, t.Constant(name, data, width))
+}
+
+func (t terms) OfLargest(x Rows, _ string, data []float64, width int) Rows {
+	n := len(x.Data) / x.Width
+	out := Rows{make([]float64, 0, n*width), width}
+	for i := range n {
+		c := 0
+		for j := range x.Width {
+			if x.at(i, j) > x.at(i, c) {
+				c = j
+			}
+		}
+		out.Data = append(out.Data, data[c*width:(c+1)*width]...)
+	}
+	return out
 }
 
 func (t terms) OfClass(_ string, data []float64, width int) Rows {

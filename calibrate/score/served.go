@@ -175,13 +175,11 @@ func (s *Served) Emit(t Terms[string]) (ood, percentile, pvalue string) {
 // oodScore returns the bounded score of values, and known: 1 where these, the features and the logits are finite, and
 // the leverage is below mostLeverage.
 func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
-	zero := t.Number(0)
-	// Zero, or NaN if a feature or a logit is not finite.
-	inputs := t.Sum(t.Mul(t.Logits(), zero))
+	size := t.Add(t.Abs(value), t.Sum(t.Abs(t.Logits())))
 	if t.D() > 0 {
-		inputs = t.Add(t.Sum(t.Mul(t.Features(), zero)), inputs)
+		size = t.Add(size, t.Sum(t.Abs(t.Features())))
 	}
-	known = finite(t, t.Add(value, inputs))
+	known = finite(t, size)
 	if !t.Nonlinear() {
 		known = t.Mul(known, t.Greater(t.Number(mostLeverage), t.Leverage()))
 	}
@@ -194,7 +192,7 @@ func rankOf[V any](t Terms[V], sorted []float64, x V) V {
 	width := int(math.Ceil(math.Sqrt(float64(len(sorted)))))
 	blocks := slices.Clone(sorted)
 	for len(blocks)%width != 0 {
-		blocks = append(blocks, math.MaxFloat64)
+		blocks = append(blocks, 2) // above all scores, which are at most 1
 	}
 	var ends []float64 // of blocks but the last
 	for i := width; i < len(blocks); i += width {
@@ -212,16 +210,16 @@ func rankOf[V any](t Terms[V], sorted []float64, x V) V {
 // score is not known. rank is how many quantiles are lower.
 func shareOf[V any](t Terms[V], quantiles []float64, rank, ood, known V) V {
 	n := len(quantiles)
-	low, width := make([]float64, n+1), make([]float64, n+1)
-	for i := range width {
-		width[i] = math.Inf(1) // below the first quantile, and above the last
-		if 0 < i && i < n {
-			low[i], width[i] = quantiles[i-1], quantiles[i]-quantiles[i-1]
+	low, slope := make([]float64, n+1), make([]float64, n+1) // 0 below the first quantile, and above the last
+	for i := 1; i < n; i++ {
+		low[i] = quantiles[i-1]
+		if width := quantiles[i] - low[i]; width > 0 {
+			slope[i] = min(1/width, math.MaxFloat32) // of equal quantiles only the first is reached
 		}
 	}
-	above := t.Div(t.Sub(ood, t.At(rank, "quantiles below", low, 1)), t.At(rank, "widths", width, 1))
+	above := t.Mul(t.Sub(ood, t.At(rank, "quantiles below", low, 1)), t.At(rank, "slopes", slope, 1))
 	whole := t.MaxOf(t.Sub(rank, t.Number(1)), t.Number(0))
-	return t.Pow(t.Div(t.Add(whole, above), t.Number(float64(n-1))), known)
+	return t.OrOne(t.Div(t.Add(whole, above), t.Number(float64(n-1))), known)
 }
 
 // pvalueOf is [Served.PValue] for a score above so many quantiles.
@@ -236,7 +234,7 @@ func pvalueOf[V any](t Terms[V], s *Served, rank V) V {
 // finite is 1 where x is finite, else 0.
 func finite[V any](t Terms[V], x V) V { return t.Greater(t.Number(math.MaxFloat64), t.Abs(x)) }
 
-// bounded is the bounded form of a value, and 1 where it is not known (x⁰).
+// bounded is the bounded form of a value, and 1 where it is not known.
 func bounded[V any](t Terms[V], s *Served, value, known V) V {
 	var ood V
 	if m := t.Number(s.Median); s.Similarity {
@@ -248,5 +246,5 @@ func bounded[V any](t Terms[V], s *Served, value, known V) V {
 		near := t.Div(half, t.Add(t.Abs(z), one))
 		ood = t.Add(above, t.Mul(near, t.Sub(one, t.Add(above, above))))
 	}
-	return t.Pow(ood, known)
+	return t.OrOne(ood, known)
 }

@@ -37,5 +37,5 @@ func margin[V any](t Terms[V]) V {
 	if t.Link() == layer.Sigmoid {
 		return t.Mean(t.Abs(a))
 	}
-	return t.Sub(t.Max(a), t.Mean(a))
+	return t.Mean(t.Sub(t.Max(a), a))
 }

@@ -6,12 +6,15 @@ import "github.com/mfgs/mfgs/calibrate/layer"
 // the N examples, of one number, of K logits, of d features, or of a matrix's columns. Operations on two values are
 // elementwise; a single number of a row, and a [Terms.Constant] of one row, broadcast.
 //
-// Numbers are float64. Formulas need not catch values that are not finite: [Served] replaces their scores. But see
+// Numbers are float64, and in some graphs float32, see [Terms.Single]. Formulas need not catch values that are not finite: [Served] replaces their scores. But see
 // [Terms.Greater].
 type Terms[V any] interface {
 	Link() layer.Link
 	K() int // logits
 	D() int // features
+	// Single says that numbers are float32: a difference of large numbers that nearly cancel is then to be avoided, at a
+	// price if need be.
+	Single() bool
 	// Nonlinear says that there is no linear layer, and so no variance, leverage and margin.
 	Nonlinear() bool
 
@@ -30,16 +33,18 @@ type Terms[V any] interface {
 	Sub(x, y V) V
 	Mul(x, y V) V
 	Div(x, y V) V
-	Pow(x, y V) V // x⁰ = 1 for any x, NaN included
 	MinOf(x, y V) V
 	MaxOf(x, y V) V
-	Greater(x, y V) V // 1 where x > y, else 0, also for NaN
+	Greater(x, y V) V   // 1 where x > y, else 0, also for NaN
+	OrOne(x, known V) V // x where known is 1, and 1 where it is 0, even if x is NaN
 
 	Neg(x V) V
 	Abs(x V) V
 	Exp(x V) V
 	Log(x V) V
 	Sqrt(x V) V
+	Expm1(x V) V // exp x - 1, for x up to ½
+	Log1p(x V) V // log(1+x), for x from -½ on
 
 	// Over a row: [N,1] of [N,n].
 	Max(x V) V
@@ -56,6 +61,9 @@ type Terms[V any] interface {
 	// Project is MatMul with the matrix of that name, in float32 in graphs: several times as fast. Use it where nothing
 	// is subtracted from the result.
 	Project(x V, name string, data []float64, width int) V
+
+	// OfLargest is the row of a matrix [n,width] at the largest of x, [N,width] of [N,n].
+	OfLargest(x V, name string, data []float64, width int) V
 
 	// OfClass is the row of the most probable class of a matrix [C,width], [N,width]: C is K, or 2 for a single logit.
 	OfClass(name string, data []float64, width int) V

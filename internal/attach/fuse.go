@@ -35,6 +35,7 @@ type Form struct {
 	Alone     bool // not the model's own outputs
 	Decisions bool // the bundle's, except for prediction sets that rank classes below operator set [fuse.RankedOpset]
 	Strings   bool // texts as strings
+	Single    bool // computed in float32: see [fuse.MeanField]
 }
 
 // Fuse appends the mean-field head of the bundle to its model. method selects the probabilities, "" those of
@@ -44,7 +45,10 @@ func (a *Attached) Fuse(method fuse.Method, form Form) (*onnx.Model, fuse.Output
 	m, c := b.Manifest, b.Calibration()
 	mf := &fuse.MeanField{
 		Method: method, Affine: b.Posterior.Affine, Prior: c.Prior, Scores: scores(c.Served(), m.Head.Nonlinear),
-		Alone: form.Alone, Strings: form.Strings, Metadata: metadata(b, method),
+		Alone: form.Alone, Strings: form.Strings, Single: form.Single, Metadata: metadata(b, method),
+	}
+	if form.Single {
+		mf.Metadata["mfgs.precision"] = "float32"
 	}
 	if method == "" {
 		mf.Plain = c.PlainTemperature()
@@ -71,6 +75,9 @@ func (a *Attached) addPosterior(mf *fuse.MeanField) error {
 	}
 	mf.Forms, mf.Lambda0, mf.NLL = *forms, m.MeanField.Lambda0, m.Temperatures.NLL.Temperatures
 	mf.Intervals = intervals(a.Head.Logits, m.MeanField.MaxRatio)
+	if mf.Single {
+		mf.Intervals = []fuse.Interval{single(a.Head.Logits, m.MeanField.MaxRatio)}
+	}
 	if b.Calibration().Served().Margin {
 		mf.OOD = m.Temperatures.OOD.Temperatures
 	}
@@ -144,6 +151,13 @@ func intervals(classes int, ratio float64) []fuse.Interval {
 		}
 	}
 	return list
+}
+
+// single is the one interval of a graph without branches. It is as long as the last of others, and longer if examples
+// were seen beyond that.
+func single(classes int, ratio float64) fuse.Interval {
+	r := max(farRatio, margins[len(margins)-1]*ratio)
+	return fuse.Interval{Ratio: r, Nodes: meanfield.Nodes(classes, math.Log(r), lseTolerance)}
 }
 
 // metadata returns the metadata_props of a fused model, which say where it comes from.

@@ -46,12 +46,11 @@ func (f *fuser) decide(outputs Outputs) {
 		return
 	}
 	probabilities := outputs[Probabilities].Name
-	p := f.cast(probabilities, tensor.Float64)
+	p := f.widened(probabilities)
 	rest := f.binary("Sub", f.number(1), p) // 1 - p
 	top, uncertainty := "", ""
 	if f.link == layer.Sigmoid && f.k > 1 {
-		wrong := f.binary("Sub", f.number(0.5), f.unary("Abs", f.binary("Sub", p, f.number(0.5))))
-		uncertainty = f.reduce("ReduceMean", wrong, 1, true)
+		uncertainty = f.reduce("ReduceMean", f.extreme("Min", p, rest, 2), 1, true)
 	} else if f.head.Correctness {
 		uncertainty = f.slice(p, 1, 1-layer.Right, 2-layer.Right)
 	} else {
@@ -62,7 +61,7 @@ func (f *fuser) decide(outputs Outputs) {
 			classes[i] = int64(i)
 		}
 		first := f.op("ArgMax", []string{probabilities}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 1))
-		top = f.cast(f.binary("Equal", f.list(classes...), first), tensor.Float64)
+		top = f.compared("Equal", f.list(classes...), first)
 		others := f.binary("Mul", p, f.binary("Sub", f.number(1), top))
 		uncertainty = f.reduce("ReduceSum", others, 1, true)
 		rest = f.binary("Add", f.binary("Mul", top, uncertainty), f.binary("Sub", rest, f.binary("Mul", top, rest)))
@@ -96,13 +95,25 @@ func (f *fuser) decide(outputs Outputs) {
 	}
 }
 
-// atMost compares doubles with thresholds, which broadcast: ≤ by an operator that all opsets have.
+// atMost compares numbers with thresholds, which broadcast: ≤ by an operator that all opsets have.
 func (f *fuser) atMost(x string, thresholds []float64) string {
 	above := make([]float64, len(thresholds))
 	for i, t := range thresholds {
 		above[i] = math.Nextafter(t, math.Inf(1))
+		if f.mf.Single {
+			above[i] = singleAbove(t)
+		}
 	}
-	return f.binary("Less", x, f.double("thresholds", above, int64(len(above))))
+	return f.binary("Less", x, f.reals("thresholds", above, int64(len(above))))
+}
+
+// singleAbove returns the least float32 above t.
+func singleAbove(t float64) float64 {
+	x := float32(t)
+	if float64(x) <= t {
+		x = math.Nextafter32(x, float32(math.Inf(1)))
+	}
+	return float64(x)
 }
 
 // ranked returns the scores of a ranked set, [N,C]. The total of the more probable classes is 1 minus that of the
@@ -119,7 +130,7 @@ func (f *fuser) ranked(p, top string, s *Set) string {
 		penalties = make([]float64, f.classes)
 	}
 	above := f.binary("Sub", f.number(1), after)
-	ordered := f.binary("Add", above, f.double("penalties", penalties, f.classes))
+	ordered := f.binary("Add", above, f.reals("penalties", penalties, f.classes))
 	scores := f.op("ScatterElements", []string{f.binary("Mul", p, f.number(0)), order, ordered}, onnxpb.IntAttribute("axis", 1))
 	return f.binary("Add", f.binary("Mul", top, f.number(penalties[0])), f.binary("Mul", f.binary("Sub", f.number(1), top), scores))
 }

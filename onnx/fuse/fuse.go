@@ -72,6 +72,10 @@ type MeanField struct {
 	// Decisions are outputs after the scores; nil for none. If they use ood_score, it must be one of the scores.
 	Decisions *Decisions
 
+	// Single computes the head in float32, and without Loop and If, for runtimes that have none of these; else it is
+	// float64. It is not for heads that read text or tags.
+	Single bool
+
 	// Strings gives the symbols of a text as strings; else they are numbers.
 	Strings bool
 
@@ -89,7 +93,7 @@ type MeanField struct {
 // model's opset. It panics if h was not found in m.
 //
 // The network is unchanged, and variances are computed in float32. The rest is computed as in package
-// calibrate/meanfield, in float64 and with logarithms.
+// calibrate/meanfield, with logarithms, in float64 unless Single is set.
 func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, error) {
 	if !h.Of(m) {
 		panic("fuse: Append with the head of another model")
@@ -100,7 +104,10 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	f := &fuser{
 		Builder: build.New(m), mf: mf, head: h.Head, k: int64(h.Logits), link: h.Link,
 		classes: int64(h.Logits), ints: map[string]string{}, floats: map[float64]string{},
-		doubles: map[float64]string{},
+		numbers: map[float64]string{}, real: tensor.Float64,
+	}
+	if mf.Single {
+		f.real = tensor.Float32
 	}
 	f.opset = m.Opset()
 	if h.Link == layer.Sigmoid && h.Logits == 1 {
@@ -124,7 +131,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 		f.result(made, logits)
 		f.texts(outputs, text, numbers, h.Decoding)
 	case !own || h.Steps > 0:
-		f.result(h.AddLogits(f.Builder), logits)
+		f.result(h.AddLogits(f.Builder, f.real), logits)
 	}
 	terms := newTerms(f, phi, logits)
 	variance := ""
@@ -184,10 +191,11 @@ func (mf *MeanField) check(h *head.Head) error {
 	if q.Reduction != nil && terms > 0 {
 		inner = len(q.Reduction) / terms
 	}
-	if h.Nonlinear {
-		return mf.checkNonlinear(h)
-	}
 	switch {
+	case mf.Single && h.Kind.Decodes():
+		return fmt.Errorf("a head that reads %s in float32, want float64: its probabilities are products over all steps", h.Kind)
+	case h.Nonlinear:
+		return mf.checkNonlinear(h)
 	case mf.Method != "" && mf.Method != MF0 && mf.Method != MF1:
 		return fmt.Errorf("method %q, want %s or %s", mf.Method, MF0, MF1)
 	case mf.Method == MF1 && h.Link == layer.Softmax && k > MaxMF1Classes:
@@ -310,9 +318,10 @@ type fuser struct {
 	k       int64 // K
 	classes int64 // C
 
+	real    tensor.Type        // what the head computes in: Float64, or Float32 for Single
 	ints    map[string]string  // names of constants by their numbers
 	floats  map[float64]string // scalars likewise, of float32
-	doubles map[float64]string // and of float64
+	numbers map[float64]string // and of real
 	err     error              // about an impossible constant
 }
 
@@ -376,6 +385,25 @@ func (f *fuser) cast(x string, to tensor.Type) string {
 	return f.op("Cast", []string{x}, onnxpb.IntAttribute("to", int64(to)))
 }
 
+// widened casts float32 to real.
+func (f *fuser) widened(x string) string {
+	if f.mf.Single {
+		return x
+	}
+	return f.cast(x, f.real)
+}
+
+// narrowed casts real to float32.
+func (f *fuser) narrowed(x string) string {
+	if f.mf.Single {
+		return x
+	}
+	return f.cast(x, tensor.Float32)
+}
+
+// compared is 1 where a comparison holds, else 0.
+func (f *fuser) compared(kind, x, y string) string { return f.cast(f.binary(kind, x, y), f.real) }
+
 // tensor adds a constant. Large ones can be written as external data.
 func (f *fuser) tensor(name string, typ tensor.Type, raw []byte, dims ...int64) string {
 	name = f.Names.Fresh("mfgs_" + name)
@@ -408,6 +436,14 @@ func (f *fuser) double(name string, x []float64, dims ...int64) string {
 	return f.tensor(name, tensor.Float64, raw, dims...)
 }
 
+// reals adds a constant of real.
+func (f *fuser) reals(name string, x []float64, dims ...int64) string {
+	if f.mf.Single {
+		return f.float(name, x, dims...)
+	}
+	return f.double(name, x, dims...)
+}
+
 // scalar is a float32 constant of rank 0.
 func (f *fuser) scalar(x float64) string {
 	if f.floats[x] == "" {
@@ -416,12 +452,15 @@ func (f *fuser) scalar(x float64) string {
 	return f.floats[x]
 }
 
-// number is a float64 constant of rank 0.
+// number is a constant of real and rank 0. Finite numbers beyond float32 become its largest.
 func (f *fuser) number(x float64) string {
-	if f.doubles[x] == "" {
-		f.doubles[x] = f.double("number", []float64{x})
+	if f.mf.Single && math.Abs(x) > math.MaxFloat32 && !math.IsInf(x, 0) {
+		x = math.Copysign(math.MaxFloat32, x)
 	}
-	return f.doubles[x]
+	if f.numbers[x] == "" {
+		f.numbers[x] = f.reals("number", []float64{x})
+	}
+	return f.numbers[x]
 }
 
 // integer is an int64 constant of rank 0.

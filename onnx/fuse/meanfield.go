@@ -72,8 +72,8 @@ func (f *fuser) forms(phi string) (variance, leverage string) {
 
 // variances converts the variances from forms to those at T_ens = 1.
 func (f *fuser) variances(variance, output string) {
-	own := f.binary("Mul", f.cast(variance, tensor.Float64), f.double("unit", []float64{f.mf.NLL.Ens}))
-	f.as(output, func() string { return f.clip(f.cast(own, tensor.Float32), 0, mostForm) })
+	own := f.binary("Mul", f.widened(variance), f.reals("unit", []float64{f.mf.NLL.Ens}))
+	f.as(output, func() string { return f.clip(f.narrowed(own), 0, mostForm) })
 }
 
 // formScale is the factor of a form: 1 for the leverage, and 1/unit for variances.
@@ -115,8 +115,9 @@ func (f *fuser) pairs() (pairs []layer.Temperatures) {
 }
 
 // probabilities computes the output probabilities from logits and their variances from forms, both [N,K], and
-// returns the margin of 1 - max p under the pair OOD, [N,1], or "" if there is none. All is float64: margins must
-// differ even if probabilities are nearly equal, or all but one nearly 0.
+// returns the margin of 1 - max p under the pair OOD, [N,1], or "" if there is none. Margins must differ even if
+// probabilities are nearly equal, or all but one nearly 0: so numbers are logarithms, and no difference is formed of
+// numbers that are nearly equal and already rounded.
 func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	pairs := f.pairs()
 	p := int64(len(pairs))
@@ -125,18 +126,7 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 		act[i] = 1 / t.Act
 		ens[i] = f.mf.Lambda0 * (f.mf.NLL.Ens / t.Ens)
 	}
-	logits = f.clip(logits, -mostLogit, mostLogit)
-	if f.mf.Affine != nil {
-		logits = f.mapped(f.cast(logits, tensor.Float64))
-		if f.link == layer.Softmax {
-			logits = f.binary("Sub", logits, f.reduce("ReduceMax", logits, 1, true))
-		}
-	} else if f.link == layer.Softmax { // invariant to shifts: make the largest logit 0
-		top := f.cast(f.reduce("ReduceMax", logits, 1, true), tensor.Float64)
-		logits = f.binary("Sub", f.cast(logits, tensor.Float64), top)
-	} else {
-		logits = f.cast(logits, tensor.Float64)
-	}
+	logits = f.mapped(f.clip(logits, -mostLogit, mostLogit))
 	if f.mf.Plain > 0 {
 		y := f.binary("Mul", logits, f.number(1/f.mf.Plain))
 		if f.link == layer.Sigmoid {
@@ -148,10 +138,13 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	if p == 0 {
 		return ""
 	}
-	variance = f.cast(f.clip(variance, 0, mostForm), tensor.Float64)
+	variance = f.widened(f.clip(variance, 0, mostForm))
 	// λ₀s² and μ of every pair, [N,P,K].
-	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.double("lambda", ens, p, 1))
-	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), f.double("inverse_act", act, p, 1))
+	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.reals("lambda", ens, p, 1))
+	if f.mf.Single {
+		spread = f.clip(spread, 0, mostForm)
+	}
+	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), f.reals("inverse_act", act, p, 1))
 	switch {
 	case f.link.Separate():
 		return f.separate(f.binary("Div", mu, f.temperatures(spread)), output)
@@ -161,24 +154,70 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	return f.normalised(f.mf0(mu, f.temperatures(spread)), output)
 }
 
-// mapped maps logits, [N,K] of float64.
+// belowTop subtracts the largest of each row, [N,K]. The softmax is invariant to it.
+func (f *fuser) belowTop(logits string) (below, top string) {
+	top = f.reduce("ReduceMax", logits, 1, true)
+	return f.binary("Sub", logits, top), top
+}
+
+// mapped maps logits, [N,K] of float32, to those of probabilities, of real. With Softmax the largest is 0.
+//
+// A map z = M(a + c) + b of a constant c for all classes differs between classes by the row sums of M. With Softmax
+// only differences between them count, so that logits which are all large do not take digits from the image.
 func (f *fuser) mapped(logits string) string {
 	a := f.mf.Affine
-	if a.Smoothing > 0 {
-		e := f.unary("Exp", f.binary("Sub", logits, f.reduce("ReduceMax", logits, 1, true)))
-		p := f.binary("Div", e, f.reduce("ReduceSum", e, 1, true))
-		logits = f.unary("Log", f.binary("Add", p, f.number(a.Smoothing)))
+	var top string
+	if f.link == layer.Softmax {
+		logits, top = f.belowTop(f.widened(logits))
+	} else {
+		logits = f.widened(logits)
 	}
-	if a.Scale == nil {
+	if a == nil {
 		return logits
 	}
-	image := f.binary("Add", f.binary("Mul", logits, f.double("scale", a.Scale, f.k)), f.double("offset", a.Offset, f.k))
-	r := int64(a.Rank())
-	if r == 0 {
+	if a.Smoothing > 0 {
+		e := f.unary("Exp", logits)
+		p := f.binary("Div", e, f.reduce("ReduceSum", e, 1, true))
+		logits, top = f.unary("Log", f.binary("Add", p, f.number(a.Smoothing))), ""
+	}
+	if a.Scale != nil {
+		logits = f.image(logits, top)
+	}
+	if f.link == layer.Softmax {
+		logits, _ = f.belowTop(logits)
+	}
+	return logits
+}
+
+// image returns the affine image of logits, [N,K], of those above them by top, [N,1], unless it is "".
+func (f *fuser) image(logits, top string) string {
+	a, k, r := f.mf.Affine, f.k, int64(f.mf.Affine.Rank())
+	image := f.binary("Add", f.binary("Mul", logits, f.reals("scale", a.Scale, k)), f.reals("offset", a.Offset, k))
+	if r > 0 {
+		along := f.binary("MatMul", logits, f.reals("right", transposed(a.Right, r, k), k, r))
+		image = f.binary("Add", image, f.binary("MatMul", along, f.reals("left", transposed(a.Left, k, r), r, k)))
+	}
+	if top == "" {
 		return image
 	}
-	along := f.binary("MatMul", logits, f.double("right", transposed(a.Right, r, f.k), f.k, r))
-	return f.binary("Add", image, f.binary("MatMul", along, f.double("left", transposed(a.Left, f.k, r), r, f.k)))
+	sums := slices.Clone(a.Scale) // of rows, less their mean
+	for l := range r {
+		var all float64
+		for _, v := range a.Right[l*k : (l+1)*k] {
+			all += v
+		}
+		for j := range k {
+			sums[j] += a.Left[j*r+l] * all
+		}
+	}
+	var mean float64
+	for _, v := range sums {
+		mean += v / float64(k)
+	}
+	for j := range sums {
+		sums[j] -= mean
+	}
+	return f.binary("Add", image, f.binary("Mul", top, f.reals("row_sums", sums, k)))
 }
 
 func transposed(x []float64, rows, columns int64) []float64 {
@@ -207,15 +246,15 @@ func (f *fuser) pair(x string, i, n int64) string {
 // scored selects the last pair from [N,P,K], that of the margin: [N,K].
 func (f *fuser) scored(x string) string { return f.pair(x, int64(len(f.pairs()))-1, f.k) }
 
-// output casts probabilities, [N,C], to their output.
+// output casts probabilities, [N,C], the output of the last node, to their output.
 func (f *fuser) output(p, output string) {
-	f.as(output, func() string { return f.cast(p, tensor.Float32) })
+	f.as(output, func() string { return f.narrowed(p) })
 }
 
 // outputSoftmax outputs the softmax of logarithms [N,K].
 func (f *fuser) outputSoftmax(l, output string) {
 	if f.mf.Prior != nil {
-		l = f.binary("Add", l, f.double("prior", f.mf.Prior, f.k))
+		l = f.binary("Add", l, f.reals("prior", f.mf.Prior, f.k))
 	}
 	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
 	f.output(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), output)
@@ -256,59 +295,78 @@ func (f *fuser) normalised(logp, output string) (margin string) {
 	}
 
 	// The margin is m - log mean exp(m-x_k) over all classes except the most probable, with x_k = max l - l_k and m
-	// the least of them. Of several that tie for the maximum, all but one are included, with x = 0.
+	// the least of them. Of several that tie for the maximum, all but one are included, with x = 0. The logarithm is
+	// log(1 - lack/sum), where lack is the sum of 1 - exp(m-x_k).
 	l := f.scored(logp)
 	x := f.binary("Sub", f.reduce("ReduceMax", l, 1, true), l)
-	smaller := f.cast(f.binary("Greater", x, f.number(0)), tensor.Float64)
+	smaller := f.compared("Greater", x, f.number(0))
 	others := f.binary("Sub", f.number(float64(f.k-1)), f.reduce("ReduceSum", smaller, 1, true))
 	// Move the excluded class so far that its exponential is zero.
-	const far = 1e300
-	apart := f.binary("Add", x, f.binary("Mul", f.binary("Sub", f.number(1), smaller), f.number(far)))
-	single := f.cast(f.binary("Less", others, f.number(0.5)), tensor.Float64)
+	const far = 1e36
+	apart := f.binary("Add", x, f.binary("Mul", f.not(smaller), f.number(far)))
+	single := f.compared("Less", others, f.number(0.5))
 	least := f.binary("Mul", f.reduce("ReduceMin", apart, 1, true), single)
-	sum := f.binary("Add", f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", least, apart)), 1, true), others)
-	count := f.number(float64(f.k - 1))
-	direct := f.binary("Sub", least, f.unary("Log", f.binary("Div", sum, count)))
-	series := f.cumulants(f.unary("Neg", x), 1, f.k-1)
-	close := f.unary("Neg", f.series(series, ""))
-	return f.either(f.reduce("ReduceMax", x, 1, true), close, direct)
+	y := f.binary("Sub", least, apart)
+	sum := f.binary("Add", f.reduce("ReduceSum", f.unary("Exp", y), 1, true), others)
+	return f.above(least, f.binary("Mul", smaller, f.expm1(y)), sum)
 }
 
-// tiny is the bound on numbers below which the log of the mean of their exponentials is computed from cumulants,
-// because the mean is too close to 1 to be accurate. The truncation error is tiny³/24 and the rounding error of the
-// direct formula 1e-16/tiny, both relative, and times the ratio of the largest number to the mean.
-const tiny = 3e-4
-
-// either returns close if depth is below tiny, else other. Both must be finite.
-func (f *fuser) either(depth, close, other string) string {
-	near := f.cast(f.binary("Less", depth, f.number(tiny)), tensor.Float64)
-	far := f.binary("Sub", f.number(1), near)
-	return f.binary("Add", f.binary("Mul", near, close), f.binary("Mul", far, other))
+// above returns m + log(1 + Σ -y / sum), [N,1], for terms y ≤ 0, [N,n].
+func (f *fuser) above(m, y, sum string) string {
+	lack := f.unary("Neg", f.reduce("ReduceSum", y, 1, true))
+	return f.binary("Add", m, f.log1p(f.binary("Div", lack, sum)))
 }
 
-// cumulants returns the first three cumulants of count numbers x along an axis, which may have more zeros.
-func (f *fuser) cumulants(x string, axis, count int64) [3]string {
-	mean := func(x string) string {
-		return f.binary("Div", f.reduce("ReduceSum", x, axis, true), f.number(float64(count)))
+// not is 1 - x of a comparison's result.
+func (f *fuser) not(x string) string { return f.binary("Sub", f.number(1), x) }
+
+// either returns x where near is 1, and other where it is 0. Both must be finite.
+func (f *fuser) either(near, x, other string) string {
+	return f.binary("Add", f.binary("Mul", near, x), f.binary("Mul", f.not(near), other))
+}
+
+// polynomial returns c₀ + c₁z + c₂z² + …, of scalars or of tensors that broadcast with z.
+func (f *fuser) polynomial(z string, c []string) string {
+	last := len(c) - 1
+	sum := c[last]
+	for _, v := range slices.Backward(c[:last]) {
+		sum = f.binary("Add", f.binary("Mul", sum, z), v)
 	}
-	square := f.binary("Mul", x, x)
-	m1, m2, m3 := mean(x), mean(square), mean(f.binary("Mul", square, x))
-	k2 := f.binary("Sub", m2, f.binary("Mul", m1, m1))
-	// m3 - 3 m1 m2 + 2 m1³ = m3 - m1 (m2 + 2 k2)
-	k3 := f.binary("Sub", m3, f.binary("Mul", m1, f.binary("Add", m2, f.binary("Add", k2, k2))))
-	return [3]string{m1, k2, k3}
+	return sum
 }
 
-// series returns log mean exp(bx) for small bx from the cumulants of x: b k₁ + b² k₂/2 + b³ k₃/6. Without b, b = 1.
-func (f *fuser) series(k [3]string, b string) string {
-	times := func(x string) string {
-		if b == "" {
-			return x
-		}
-		return f.binary("Mul", x, b)
+// expm1 returns exp x - 1 for x up to ½: up to ½ from zero its Taylor polynomial.
+func (f *fuser) expm1(x string) string {
+	terms := 16
+	if f.mf.Single {
+		terms = 8
 	}
-	inner := f.binary("Add", f.binary("Mul", k[1], f.number(1./2)), times(f.binary("Mul", k[2], f.number(1./6))))
-	return times(f.binary("Add", k[0], times(inner)))
+	c := make([]string, terms) // 1/n!, of x^(n-1): the first left out is 2^-16/17!, or 2^-8/9!
+	for i, v := 0, 1.0; i < terms; i++ {
+		v /= float64(i + 1)
+		c[i] = f.number(v)
+	}
+	near := f.compared("Less", f.unary("Abs", x), f.number(0.5))
+	z := f.binary("Mul", x, near)
+	return f.either(near, f.binary("Mul", z, f.polynomial(z, c)), f.binary("Sub", f.unary("Exp", x), f.number(1)))
+}
+
+// log1p returns log(1+x) for x from -½ on. With s = x/(2+x) it is 2 atanh s = 2s(1 + s²/3 + s⁴/5 + …), for s up to 1/9.
+// This takes no logarithm of numbers near 1, which many runtimes have to an absolute error only.
+func (f *fuser) log1p(x string) string {
+	terms := 9
+	if f.mf.Single {
+		terms = 5
+	}
+	c := make([]string, terms) // the first left out is 3^-36/19, or 3^-20/11
+	for i := range c {
+		c[i] = f.number(2 / float64(2*i+1))
+	}
+	s := f.binary("Div", x, f.binary("Add", x, f.number(2)))
+	near := f.compared("Less", f.unary("Abs", s), f.number(1./9))
+	z := f.binary("Mul", s, near)
+	series := f.binary("Mul", z, f.polynomial(f.binary("Mul", z, z), c))
+	return f.either(near, series, f.unary("Log", f.binary("Add", x, f.number(1))))
 }
 
 // separate outputs the sigmoids of y = μ/T, [N,P,K], and returns the margin.
@@ -322,18 +380,13 @@ func (f *fuser) separate(y, output string) (margin string) {
 	if !f.mf.margins() {
 		return ""
 	}
-	// With x = |y|, m the least of them and w = 1/(1+exp(-x)) the margin is m + log(Σ w / Σ w
-	// exp(m-x)). For small x it is that of tanh(x/2), mean x + ((mean x)³ - mean x³)/12.
+	// With x = |y|, m the least of them and w = 1/(1+exp(-x)) the margin is m + log(Σ w / Σ w exp(m-x)).
 	x := f.unary("Abs", f.scored(y))
 	w := f.unary("Reciprocal", f.binary("Add", f.unary("Exp", f.unary("Neg", x)), f.number(1)))
 	least := f.reduce("ReduceMin", x, 1, true)
-	less := f.reduce("ReduceSum", f.binary("Mul", w, f.unary("Exp", f.binary("Sub", least, x))), 1, true)
-	direct := f.binary("Add", least, f.unary("Log", f.binary("Div", f.reduce("ReduceSum", w, 1, true), less)))
-	cube := func(x string) string { return f.binary("Mul", x, f.binary("Mul", x, x)) }
-	mean := f.reduce("ReduceMean", x, 1, true)
-	third := f.binary("Sub", cube(mean), f.reduce("ReduceMean", cube(x), 1, true))
-	close := f.binary("Add", mean, f.binary("Mul", third, f.number(1./12)))
-	return f.either(f.reduce("ReduceMax", x, 1, true), close, direct)
+	d := f.binary("Sub", least, x)
+	sum := f.reduce("ReduceSum", f.binary("Mul", w, f.unary("Exp", d)), 1, true)
+	return f.above(least, f.binary("Mul", w, f.expm1(d)), sum)
 }
 
 // mf1 returns log(K ẽ_k) = -log mean_i exp((μ_i-μ_k)/√(1+λ₀s²_k+λ₀s²_i)), [N,P,K]. The term i = k
@@ -344,20 +397,28 @@ func (f *fuser) mf1(mu, spread string) string {
 	t := f.temperatures(f.binary("Add", column(spread), row(spread)))
 	x := f.binary("Div", f.binary("Sub", row(mu), column(mu)), t)
 	top := f.reduce("ReduceMax", x, 3, true)
-	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", x, top)), 3, true)
-	direct := f.binary("Add", f.unary("Log", f.binary("Div", sum, f.number(float64(f.k)))), top)
-	close := f.series(f.cumulants(x, 3, f.k), "")
-	depth := f.reduce("ReduceMax", f.unary("Abs", x), 3, true)
-	return f.unary("Neg", f.reshape(f.either(depth, close, direct), 0, 0, f.k))
+	mean := func(y string) string {
+		return f.binary("Div", f.reduce("ReduceSum", y, 3, true), f.number(float64(f.k)))
+	}
+	direct := f.binary("Add", f.unary("Log", mean(f.unary("Exp", f.binary("Sub", x, top)))), top)
+	// A mean near 1 is that of exp(x) - 1 plus 1.
+	small := f.compared("Less", top, f.number(0.5))
+	above := mean(f.expm1(f.extreme("Min", x, f.number(0.5), 4)))
+	near := f.binary("Mul", small, f.compared("Greater", above, f.number(-0.5)))
+	close := f.log1p(f.binary("Mul", near, above))
+	return f.unary("Neg", f.reshape(f.either(near, close, direct), 0, 0, f.k))
 }
 
-// mf0 returns log(K ẽ_k) = μ_k/T_k - F(1/T_k), [N,P,K], with F(b) = log mean_i exp(bμ_i), for μ ≤ 0
-// with a largest of zero.
+// mf0 returns μ_k/T_k - F(1/T_k), [N,P,K], log(K ẽ_k) up to a constant for all classes, with F(b) = log mean_i
+// exp(bμ_i), for μ ≤ 0 with a largest of zero.
 //
 // F is as small as bμ, so that the difference is accurate at high temperatures. With enough classes F is computed at
 // m Chebyshev nodes of t = log T over the example's interval, and interpolated at the T_k. In exact arithmetic the
 // error, for any logits, is about |F|/log K times 200 log K ρ^-m/(ρ-1) with ρ = x + √(1+x²), x =
 // 1.9 atan(π/log(K-1)) / log(T_max/T_min): see meanfield.Nodes, which chooses m.
+//
+// The constant is F at the node where it is largest. It is subtracted from the other values before they are
+// interpolated, so that rounding is relative to the differences between classes.
 func (f *fuser) mf0(mu, t string) string {
 	var intervals []Interval
 	for _, i := range f.mf.Intervals {
@@ -367,21 +428,43 @@ func (f *fuser) mf0(mu, t string) string {
 	}
 	var mean string
 	of := f.logits(mu)
-	if len(intervals) == 0 {
-		mean = f.logMeanExp(f.unary("Reciprocal", t), f.k, of)
-	} else {
+	switch {
+	case len(intervals) > 0 && f.mf.Single:
+		mean = f.clipped(intervals[len(intervals)-1], of, t)
+	case len(intervals) > 0:
 		log := f.unary("Log", t)
-		low, high := f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true)
-		// The interval is extended: in one of a few units in the last place, rounding would move points far
-		// outside, where polynomials are huge.
-		const least = 1. / 64
-		half := f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.number(0.5)), f.number(least))
-		low = f.binary("Sub", low, f.number(least))
+		low, half := f.interval(f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true))
 		mean = f.within(intervals, half,
-			func(i Interval) string { return f.interpolated(int64(i.Nodes), of, log, low, half) },
+			func(i Interval) string { mean, _ := f.interpolated(int64(i.Nodes), of, log, low, half); return mean },
 			func() string { return f.exact(of, t) })
+	default:
+		b := f.unary("Reciprocal", t)
+		mean = f.logMeanExps(f.k, of, func(from, to int64) string { return f.slice(b, 2, from, to) })
 	}
 	return f.binary("Sub", f.binary("Div", mu, t), mean)
+}
+
+// interval returns the least and half the length of an interval of log T, a little wider than from low to high: in one
+// of a few units in the last place, rounding would move points far outside, where polynomials are huge.
+func (f *fuser) interval(low, high string) (least, half string) {
+	const wider = 1. / 64
+	half = f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.number(0.5)), f.number(wider))
+	return f.binary("Sub", low, f.number(wider)), half
+}
+
+// clipped computes F without a choice of intervals. Where no term of an F exceeds the bound of the series, it is the
+// series. All other T_k are interpolated in the one interval from the least to the first of three: the largest, the
+// one where the series begins, and the least times the interval's ratio. Only T_k beyond the third are not exact.
+func (f *fuser) clipped(i Interval, of shifted, t string) string {
+	log := f.unary("Log", t)
+	low := f.reduce("ReduceMin", log, 2, true)
+	bound := f.unary("Log", f.binary("Mul", of.depth, f.number(1/f.shallow())))
+	high := f.extreme("Min", f.reduce("ReduceMax", log, 2, true), f.binary("Add", low, f.number(math.Log(i.Ratio))), 3)
+	high = f.extreme("Max", low, f.extreme("Min", high, bound, 3), 3)
+	least, half := f.interval(low, high)
+	inner, top := f.interpolated(int64(i.Nodes), of, f.extreme("Min", log, high, 3), least, half)
+	lack, near := f.lack(f.unary("Reciprocal", t), of)
+	return f.either(near, f.binary("Sub", f.log1p(f.unary("Neg", lack)), top), inner)
 }
 
 // within adds an If for each interval: the first is used that no half length exceeds. NaN is ignored, so that an
@@ -405,24 +488,73 @@ func (f *fuser) within(intervals []Interval, half string, interpolated func(Inte
 
 // shifted is logits μ ≤ 0, [N,P,K], for logMeanExp.
 type shifted struct {
-	terms     string    // [N,P,1,K]
-	depth     string    // -min μ, [N,P,1]
-	cumulants [3]string // [N,P,1] each
+	terms string // [N,P,1,K]
+	depth string // -min μ, or a little more, [N,P,1]
+	// The mean of 1 - exp(bμ) is the polynomial of b·depth with these coefficients, [N,P,1] each, the first of which is 0.
+	series []string
+}
+
+// moments is the degree of that polynomial, and shallow bounds b·depth where it is used: what is left out is
+// shallow^moments/(moments+1)! of the sum, 1e-8 or 2e-18.
+const moments = 8
+
+func (f *fuser) shallow() float64 {
+	if f.mf.Single {
+		return 1. / 2
+	}
+	return 1. / 32
 }
 
 func (f *fuser) logits(mu string) shifted {
-	return shifted{
-		terms: f.reshape(mu, 0, 0, 1, f.k), depth: f.unary("Neg",
-			f.reduce("ReduceMin", mu, 2, true)), cumulants: f.cumulants(mu, 2, f.k),
+	const least = 1e-30 // of the depth, which is 0 for equal logits
+	depth := f.binary("Add", f.unary("Neg", f.reduce("ReduceMin", mu, 2, true)), f.number(least))
+	x := f.binary("Div", mu, depth)
+	of := shifted{terms: f.reshape(mu, 0, 0, 1, f.k), depth: depth, series: []string{f.number(0)}}
+	power, factorial := x, 1.0
+	for n := 1; n <= moments; n++ {
+		factorial *= float64(n)
+		sum := f.reduce("ReduceSum", power, 2, true)
+		of.series = append(of.series, f.binary("Mul", sum, f.number(-1/(factorial*float64(f.k)))))
+		power = f.binary("Mul", power, x)
 	}
+	return of
+}
+
+// lack returns mean_i (1 - exp(bμ_i)), [N,P,n], where no term exceeds the bound of the series, which it reports, and 0
+// elsewhere.
+func (f *fuser) lack(b string, of shifted) (lack, near string) {
+	y := f.binary("Mul", b, of.depth)
+	near = f.compared("Less", y, f.number(f.shallow()))
+	return f.polynomial(f.binary("Mul", y, near), of.series), near
 }
 
 // logMeanExp returns log mean_i exp(b_j μ_i), [N,P,n], for b [N,P,n]. No shift is needed: the
-// largest μ is zero.
+// largest μ is zero. A mean near 1 is 1 minus its lack.
 func (f *fuser) logMeanExp(b string, n int64, of shifted) string {
-	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Mul", f.reshape(b, 0, 0, n, 1), of.terms)), 3, false)
-	direct := f.unary("Log", f.binary("Div", sum, f.number(float64(f.k))))
-	return f.either(f.binary("Mul", b, of.depth), f.series(of.cumulants, b), direct)
+	mean := func(x string) string {
+		return f.binary("Div", f.reduce("ReduceSum", x, 3, false), f.number(float64(f.k)))
+	}
+	e := f.unary("Exp", f.binary("Mul", f.reshape(b, 0, 0, n, 1), of.terms))
+	lack, near := f.lack(b, of)
+	if f.mf.Single { // float64 has digits enough beyond the series
+		lack = f.either(near, lack, mean(f.binary("Sub", f.number(1), e)))
+		near = f.compared("Less", lack, f.number(0.5))
+		lack = f.binary("Mul", near, lack)
+	}
+	return f.either(near, f.log1p(f.unary("Neg", lack)), f.unary("Log", mean(e)))
+}
+
+// logMeanExps is logMeanExp of the b from at(0, n), which is computed for some of them at a time.
+func (f *fuser) logMeanExps(n int64, of shifted, at func(from, to int64) string) string {
+	var all []string
+	for from := int64(0); from < n; from += f.chunk() {
+		to := min(from+f.chunk(), n)
+		all = append(all, f.logMeanExp(at(from, to), to-from, of))
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return f.op("Concat", all, onnxpb.IntAttribute("axis", 2))
 }
 
 // chunk is how many of these are computed at a time: their terms should fit the processor's caches.
@@ -464,35 +596,31 @@ func (f *fuser) exact(of shifted, t string) string {
 	return f.slice(all, 2, 0, f.k)
 }
 
-// interpolated computes F at t = log T from its values at Chebyshev nodes between low and low + 2 half, [N,P,1].
+// interpolated computes F at t = log T, less its largest value at a node, from its values at Chebyshev nodes between
+// low and low + 2 half, [N,P,1].
 //
 // The polynomial Σ_n c_n T_n(x) is evaluated in two steps, as Σ_q T_q(y) Σ_{j<r} D_qj T_j(x) with y
 // = T_r(x): from T_{qr+j} = 2 T_q(y) T_j(x) - T_{qr-j} it follows that D is a fixed linear function
 // of the values at the nodes. It takes r + m/r tensors of N·P·K numbers, and as many steps, where
 // Clenshaw's recurrence has m steps; both are stable.
-func (f *fuser) interpolated(m int64, of shifted, t, low, half string) string {
+func (f *fuser) interpolated(m int64, of shifted, t, low, half string) (mean, top string) {
 	const r = 8
 	groups := (m + r - 1) / r
 	middle := f.binary("Add", low, half)
 
-	var values []string
-	n := min(f.chunk(), m)
-	for first := int64(0); first < m; first += n {
-		count := min(n, m-first)
-		x := make([]float64, count)
+	value := f.logMeanExps(m, of, func(from, to int64) string {
+		x := make([]float64, to-from)
 		for j := range x {
-			x[j] = -chebyshevNode(first+int64(j), m)
+			x[j] = -chebyshevNode(from+int64(j), m)
 		}
 		// b = exp(-t)
-		at := f.binary("Sub", f.binary("Mul", half, f.double("nodes", x, count)), middle)
-		values = append(values, f.logMeanExp(f.unary("Exp", at), count, of))
-	}
-	value := values[0]
-	if len(values) > 1 {
-		value = f.op("Concat", values, onnxpb.IntAttribute("axis", 2))
-	}
+		at := f.binary("Sub", f.binary("Mul", half, f.reals("nodes", x, to-from)), middle)
+		return f.unary("Exp", at)
+	})
+	top = f.reduce("ReduceMax", value, 2, true)
+	value = f.binary("Sub", value, top)
 	// [N,P,m] to [N,P,groups,r].
-	coefficients := f.reshape(f.binary("MatMul", value, f.double("chebyshev", productCoefficients(m, r), m, groups*r)),
+	coefficients := f.reshape(f.binary("MatMul", value, f.reals("chebyshev", productCoefficients(m, r), m, groups*r)),
 		0, 0, groups, r)
 
 	x := f.reshape(f.binary("Div", f.binary("Sub", t, middle), half), 0, 0, 1, f.k)
@@ -504,7 +632,7 @@ func (f *fuser) interpolated(m int64, of shifted, t, low, half string) string {
 		outer := f.chebyshev(one, inner[r], int(groups))
 		sums = f.binary("Mul", sums, f.op("Concat", outer, onnxpb.IntAttribute("axis", 2)))
 	}
-	return f.reduce("ReduceSum", sums, 2, false)
+	return f.reduce("ReduceSum", sums, 2, false), top
 }
 
 // chebyshev returns T_0(x) = 1 to T_{n-1}(x), n ≥ 2, by their recurrence.

@@ -73,7 +73,7 @@ func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Output
 	}
 	for _, s := range f.mf.Scores {
 		if s.Double {
-			add(s.Name, tensor.Float64)
+			add(s.Name, f.real)
 		} else {
 			add(s.Name, tensor.Float32)
 		}

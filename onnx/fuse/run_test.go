@@ -509,8 +509,26 @@ func TestTermsEqualTheirOperators(t *testing.T) {
 		binary("sub", (*fuse.Terms).Sub, func(a, b float64) float64 { return a - b })
 		binary("mul", (*fuse.Terms).Mul, func(a, b float64) float64 { return a * b })
 		binary("div", (*fuse.Terms).Div, func(a, b float64) float64 { return a / b })
-		binary("pow", func(t *fuse.Terms, x, y string) string { return t.Pow(t.Abs(x), y) },
-			func(a, b float64) float64 { return math.Pow(math.Abs(a), b) })
+		unary("expm1 of less", func(t *fuse.Terms, x string) string { return t.Expm1(t.Sub(t.Mul(x, t.Number(1e-3)), t.Number(0.3))) },
+			func(v float64) float64 { return math.Expm1(v/1000 - 0.3) })
+		unary("expm1 far below", func(t *fuse.Terms, x string) string { return t.Expm1(t.Sub(t.Neg(t.Abs(x)), t.Number(0.5))) },
+			func(v float64) float64 { return math.Expm1(-math.Abs(v) - 0.5) })
+		unary("log1p", func(t *fuse.Terms, x string) string { return t.Log1p(t.Mul(x, t.Number(0.1))) },
+			func(v float64) float64 { return math.Log1p(v / 10) })
+		unary("log1p of much", func(t *fuse.Terms, x string) string { return t.Log1p(t.Exp(t.Mul(x, t.Number(20)))) },
+			func(v float64) float64 { return math.Log1p(math.Exp(20 * v)) })
+		add("or one", func(t *fuse.Terms) string {
+			first := t.Sum(t.Features())
+			known := t.Greater(first, t.Number(0))
+			return t.OrOne(t.Log(t.Mul(first, t.Div(known, known))), known)
+		}, func(phi []float64) float64 {
+			if sum := phi[0] + phi[1] + phi[2] + phi[3]; sum > 0 {
+				return math.Log(sum)
+			}
+			return 1
+		})
+		add("of largest", func(t *fuse.Terms) string { return t.OfLargest(t.Features(), "of", []float64{4, 5, 6, 7}, 1) },
+			func(phi []float64) float64 { return float64(4 + slices.Index(phi, slices.Max(phi))) })
 		binary("min of", (*fuse.Terms).MinOf, math.Min)
 		binary("max of", (*fuse.Terms).MaxOf, math.Max)
 		binary("greater", (*fuse.Terms).Greater, func(a, b float64) float64 {

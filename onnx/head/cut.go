@@ -45,7 +45,7 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 		outputs = append(outputs, onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits)),
 			onnxpb.TensorInfo(text, tensor.Int64, -1, -1), onnxpb.TensorInfo(numbers, tensor.Float32, -1, -1))
 	} else {
-		outputs = append(outputs, onnxpb.TensorInfo(h.AddLogits(b), tensor.Float32, -1, int64(h.Logits)))
+		outputs = append(outputs, onnxpb.TensorInfo(h.AddLogits(b, tensor.Float64), tensor.Float32, -1, int64(h.Logits)))
 	}
 	cut, err := b.Build(outputs...)
 	if err != nil {
@@ -58,7 +58,7 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 func (h *Head) cutSteps(b *build.Builder) (*onnx.Model, error) {
 	step := b.Names.Fresh(CutStep)
 	b.Inputs = append(b.Inputs, onnxpb.TensorInfo(step, tensor.Int64, -1))
-	rows := selectSteps(b, step, []string{h.AddFeatures(b), h.AddLogits(b)}, []string{CutFeatures, CutLogits})
+	rows := selectSteps(b, step, []string{h.AddFeatures(b), h.AddLogits(b, tensor.Float64)}, []string{CutFeatures, CutLogits})
 	cut, err := b.Build(
 		onnxpb.TensorInfo(rows[0], tensor.Float32, -1, int64(h.Features)),
 		onnxpb.TensorInfo(rows[1], tensor.Float32, -1, int64(h.Logits)),
@@ -80,15 +80,15 @@ func (h *Head) ClassesLast() bool {
 	return h.Steps > 0 && !h.layout.merged && h.layout.class == len(h.logitsValue.Dims)-1
 }
 
-// AddLogits appends operators that turn the logits into rows [N,K] of float32, and returns the name
-// of the result.
-func (h *Head) AddLogits(b *build.Builder) string {
+// AddLogits appends operators that turn the logits into rows [N,K] of float32, and returns the name of the result.
+// Logarithms of probabilities are computed in float32 or float64.
+func (h *Head) AddLogits(b *build.Builder, in tensor.Type) string {
 	if h.Kind.Decodes() {
 		logits, _, _ := h.AddDecoding(b)
 		return logits
 	}
 	if h.Nonlinear {
-		return h.addNonlinear(b)
+		return h.addNonlinear(b, in)
 	}
 	if h.Steps > 0 {
 		x := b.Take(h.LogitsTensor)
@@ -155,7 +155,7 @@ func OnlyLogits(m *onnx.Model, h *Head) (*onnx.Model, error) {
 		panic("head: OnlyLogits with the head of another model")
 	}
 	b := build.New(m)
-	logits := h.AddLogits(b)
+	logits := h.AddLogits(b, tensor.Float64)
 	only, err := b.Build(onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits)))
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)

@@ -304,8 +304,9 @@ func (h *Head) As(kind Kind) (*Head, error) {
 	return &as, nil
 }
 
-// addNonlinear appends operators that compute the logits of a head without a linear layer, [N,K] of float32.
-func (h *Head) addNonlinear(b *build.Builder) string {
+// addNonlinear appends operators that compute the logits of a head without a linear layer, [N,K] of float32, in numbers
+// of type in.
+func (h *Head) addNonlinear(b *build.Builder, in tensor.Type) string {
 	x := b.Rows(b.Take(h.LogitsTensor), h.logitsValue.Type, CutLogits+"_given")
 	switch h.Kind {
 	case LogProbabilities:
@@ -314,19 +315,21 @@ func (h *Head) addNonlinear(b *build.Builder) string {
 	default:
 		return b.Rows(x, tensor.Float32, CutLogits)
 	}
-	x = b.Add("Cast", x, CutLogits+"_double", onnxpb.IntAttribute("to", int64(tensor.Float64)))
-	least := b.Scalar(tensor.Float64, LeastProbability)
+	if in != tensor.Float32 {
+		x = b.Add("Cast", x, CutLogits+"_double", onnxpb.IntAttribute("to", int64(in)))
+	}
+	least := b.Scalar(in, LeastProbability)
 	log := func(x string) string {
 		return b.Add("Log", b.Op("Max", []string{x, least}, CutLogits+"_floored"), CutLogits+"_log")
 	}
 	yes := log(x)
 	if h.width == 1 || h.Link != layer.Softmax {
-		no := log(b.Op("Sub", []string{b.Scalar(tensor.Float64, 1), x}, CutLogits+"_rest"))
+		no := log(b.Op("Sub", []string{b.Scalar(in, 1), x}, CutLogits+"_rest"))
 		if h.width > 1 {
 			yes = b.Op("Sub", []string{yes, no}, CutLogits+"_odds")
 		} else {
 			yes = b.Op("Concat", []string{no, yes}, CutLogits+"_both", onnxpb.IntAttribute("axis", 1))
 		}
 	}
-	return b.Rows(yes, tensor.Float64, CutLogits)
+	return b.Rows(yes, in, CutLogits)
 }

@@ -48,7 +48,7 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 		first := firstStep(b, b.Take(h.LogitsTensor), len(h.logitsValue.Dims), h.layout.class, false)
 		logits = b.Rows(first, h.logitsValue.Type, CutLogits)
 	} else {
-		logits = h.AddLogits(b)
+		logits = h.AddLogits(b, tensor.Float64)
 	}
 	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits))}
 	below := of.model.View().Descendants(h.LogitsTensor)

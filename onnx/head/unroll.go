@@ -78,7 +78,7 @@ type stacked struct {
 
 func (u *unroller) model(states string) (*onnx.Model, error) {
 	m, h := u.Model, u.h
-	features, logits := h.AddFeatures(u.Builder), h.AddLogits(u.Builder)
+	features, logits := h.AddFeatures(u.Builder), h.AddLogits(u.Builder, tensor.Float64)
 	if h.Steps > 0 { // [N·S,width] → [N,S,width]
 		shape := h.AddStepShape(u.Builder)
 		for _, x := range []struct {
