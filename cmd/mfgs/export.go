@@ -39,6 +39,7 @@ state begins at zero.
 			bundleFlag(),
 			modelFlag(),
 			choiceFlag("method", dataFlags, "`NAME` method for the probabilities: "+alternatives(export.Methods())+", which is for models with few classes [the bundle's]", "", export.Methods()),
+			choiceFlag("precision", dataFlags, "`NAME` what the outputs are computed in: "+alternatives(export.Precisions())+", which is for runtimes without float64, loops and branches, as on phones and GPUs [float64]", "float64", export.Precisions()),
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` model to write"},
 			&cli.BoolFlag{Name: "probe", Category: outputFlags, Usage: "also write FILE.probe.json, which checks a deployment: the validation inputs that the bundle keeps, and what the model must give for them"},
 			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` Triton model repository to add the model to"},
@@ -56,8 +57,8 @@ state begins at zero.
 			bar.work(wrap.Progress{Stage: "opening"})
 			report, err := export.Write(c.Context, c.String("bundle"), export.Options{
 				Out: c.String("out"), Triton: c.String("triton"), Name: c.String("name"), MaxBatch: c.Int("max-batch"),
-				Probe: c.Bool("probe"),
-				Model: c.String("model"), Method: c.String("method"), Force: c.Bool("force"),
+				Model: c.String("model"), Method: c.String("method"), Precision: c.String("precision"),
+				Probe: c.Bool("probe"), Force: c.Bool("force"),
 				Progress: bar.work,
 			})
 			bar.done()

@@ -9,6 +9,7 @@ const FarRatio = farRatio
 
 var (
 	Intervals = intervals
+	Single    = single
 	Margins   = margins
 	Scores    = scores
 	GraphOf   = func(t *fuse.Terms) score.Terms[string] { return terms{t} }

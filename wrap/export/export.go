@@ -27,6 +27,10 @@ import (
 // Methods lists the methods that a model can be exported with, whatever the bundle's own method is.
 func Methods() []string { return []string{string(fuse.MF0), string(fuse.MF1)} }
 
+// Precisions lists what the mean-field head can be computed in. float32 is for runtimes that have no float64, loops
+// and branches. How much it loses is in docs/methods.md.
+func Precisions() []string { return []string{"float64", "float32"} }
+
 // Options says what Write writes, and where. Either Out or Triton must be set.
 type Options struct {
 	// Out is the path of the model file to write, which ends in .onnx. A model
@@ -44,9 +48,10 @@ type Options struct {
 	// the model must give for them, as FILE.probe.json for FILE.onnx.
 	Probe bool
 
-	Model  string // path of the model file, for a bundle that holds none
-	Method string // one of Methods; "" keeps the bundle's probabilities
-	Force  bool   // replace what an earlier Write wrote, or with Out any ONNX model but the network itself
+	Model     string // path of the model file, for a bundle that holds none
+	Method    string // one of Methods; "" keeps the bundle's probabilities
+	Precision string // one of Precisions; "" is float64
+	Force     bool   // replace what an earlier Write wrote, or with Out any ONNX model but the network itself
 
 	Progress func(wrap.Progress) // may be nil
 }
@@ -148,8 +153,13 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	if o.Method != "" && b.Manifest.Head.Nonlinear {
 		return nil, fmt.Errorf("method %q cannot be exported: it needs a linear last layer, and the bundle was calibrated without one", o.Method)
 	}
+	single := o.Precision == "float32"
+	if single && b.Manifest.Head.Kind.Decodes() {
+		return nil, fmt.Errorf("precision %q cannot be exported for a model that reads %s: its probabilities are products over all steps, which need float64",
+			o.Precision, b.Manifest.Head.Kind)
+	}
 	decisions := o.Method == "" || fuse.Method(o.Method) == fuse.Method(b.Calibration().Method)
-	form := attach.Form{Decisions: decisions, Strings: true}
+	form := attach.Form{Decisions: decisions, Strings: true, Single: single}
 	fused, outputs, err := a.Fuse(fuse.Method(o.Method), form)
 	if err != nil {
 		return nil, err
@@ -246,6 +256,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Method != "" && !slices.Contains(Methods(), o.Method):
 		return fmt.Errorf("method %q cannot be exported, want one of %s", o.Method, strings.Join(Methods(), ", "))
+	case o.Precision != "" && !slices.Contains(Precisions(), o.Precision):
+		return fmt.Errorf("precision %q cannot be exported, want one of %s", o.Precision, strings.Join(Precisions(), ", "))
 	case (o.Out == "") == (o.Triton == ""):
 		return errors.New("give either a file or a Triton model repository to write")
 	case o.Out != "" && !strings.HasSuffix(o.Out, onnxSuffix):
