@@ -164,8 +164,12 @@ func (s *Served) Emit(t Terms[string]) (ood, percentile, pvalue string) {
 	if s.Quantiles == nil {
 		return ood, "", ""
 	}
-	rank := rankOf(t, s.Quantiles, ood)
-	percentile = shareOf(t, s.Quantiles, rank, ood, known)
+	quantiles := s.Quantiles
+	if t.Single() {
+		quantiles = singleQuantiles(quantiles)
+	}
+	rank := rankOf(t, quantiles, ood)
+	percentile = shareOf(t, quantiles, rank, ood, known)
 	if s.Examples > 0 {
 		pvalue = pvalueOf(t, s, rank)
 	}
@@ -184,6 +188,24 @@ func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
 		known = t.Mul(known, t.Greater(t.Number(mostLeverage), t.Leverage()))
 	}
 	return bounded(t, s, value, known), known
+}
+
+// singleQuantiles are quantiles as float32 holds them. Those of examples with the same score are raised by more than a
+// score's rounding error, so that equal scores do not count as higher by chance.
+func singleQuantiles(sorted []float64) []float64 {
+	const above = 1e-6
+	out := make([]float64, len(sorted))
+	for i, q := range sorted {
+		tied := i > 0 && q-sorted[i-1] < above*q || i+1 < len(sorted) && sorted[i+1]-q < above*q
+		if tied {
+			q *= 1 + above
+		}
+		out[i] = float64(float32(q))
+		if i > 0 {
+			out[i] = max(out[i], out[i-1])
+		}
+	}
+	return out
 }
 
 // rankOf is how many of sorted numbers are below x, which is finite. It finds the block of them in which x lies, and

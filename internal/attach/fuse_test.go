@@ -90,6 +90,22 @@ func startFused(t testing.TB, m *onnx.Model, names fuse.Outputs) *ort.Session {
 	return s
 }
 
+// inSingle makes a head float32, with its one interval.
+func inSingle(mf *fuse.MeanField) {
+	mf.Single = true
+	if k := mf.Forms.Forms - 1; k > 0 {
+		mf.Intervals = []fuse.Interval{attach.Single(k, 2)}
+	}
+}
+
+// numbersOf are the numbers of an output, as float64.
+func numbersOf(x tensor.Tensor) []float64 {
+	if single, ok := x.Data.([]float32); ok {
+		return widened(single)
+	}
+	return x.Data.([]float64)
+}
+
 // servedMF0 is mf0 as the OOD score of a bundle with a median margin and without quantiles.
 func servedMF0(median float64) []fuse.Score {
 	mf0, _ := score.Find("mf0")
@@ -163,41 +179,46 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 			if k > 1000 && ratio > 40 {
 				continue // K² terms for every example: seconds
 			}
-			t.Run(fmt.Sprintf("K=%d/ratio=%v", k, ratio), func(t *testing.T) {
-				logits, variances, what := adversarial(k, ratio, 1)
-				r := len(what)
-				m, names := fusedSelector(t, 13, logits, variances, r, nil)
-				out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
-				if err != nil {
-					t.Fatal(err)
+			for _, single := range []func(*fuse.MeanField){nil, inSingle} {
+				if single != nil && ratio > attach.FarRatio {
+					continue // float32 has no exact form
 				}
-				probabilities, score := out[0].Data.([]float32), out[3].Data.([]float64)
-				mu, s2, logp := make([]float64, k), make([]float64, k), make([]float64, k)
-				w := meanfield.NewWorkspace(k, 0)
-				for i, name := range what {
-					oracle := func(act, ens float64) float64 {
-						for j := range k {
-							mu[j] = float64(logits[i*k+j]) / act
-							s2[j] = float64(variances[i*k+j]) / ens
-						}
-						if k > 1000 {
-							return w.MF0(logp, mu, s2)
-						}
-						return meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
+				t.Run(fmt.Sprintf("K=%d/ratio=%v/float32=%t", k, ratio, single != nil), func(t *testing.T) {
+					logits, variances, what := adversarial(k, ratio, 1)
+					r := len(what)
+					m, names := fusedSelector(t, 13, logits, variances, r, single)
+					out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
+					if err != nil {
+						t.Fatal(err)
 					}
-					oracle(1, 1)
-					for j, l := range logp {
-						want := math.Exp(l)
-						if got := float64(probabilities[i*k+j]); !approx.Equal(got, want, 2e-6) {
-							t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want)
+					probabilities, score := out[0].Data.([]float32), numbersOf(out[3])
+					mu, s2, logp := make([]float64, k), make([]float64, k), make([]float64, k)
+					w := meanfield.NewWorkspace(k, 0)
+					for i, name := range what {
+						oracle := func(act, ens float64) float64 {
+							for j := range k {
+								mu[j] = float64(logits[i*k+j]) / act
+								s2[j] = float64(variances[i*k+j]) / ens
+							}
+							if k > 1000 {
+								return w.MF0(logp, mu, s2)
+							}
+							return meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
+						}
+						oracle(1, 1)
+						for j, l := range logp {
+							want := math.Exp(l)
+							if got := float64(probabilities[i*k+j]); !approx.Equal(got, want, 2e-6) {
+								t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want)
+							}
+						}
+						want := oodScore(oracle(1.5, 0.5), 0.7)
+						if got := score[i]; !approx.Relative(got, want, 1e-6) {
+							t.Errorf("%s: ood_score %v, want %v", name, got, want)
 						}
 					}
-					want := oodScore(oracle(1.5, 0.5), 0.7)
-					if got := score[i]; !approx.Relative(got, want, 1e-6) {
-						t.Errorf("%s: ood_score %v, want %v", name, got, want)
-					}
-				}
-			})
+				})
+			}
 		}
 	}
 }
@@ -225,22 +246,24 @@ func TestFusedGraphOnNearlyEqualVariances(t *testing.T) {
 			}
 		}
 		all := unit(len(what))
-		m, names := fusedSelector(t, 13, logits, variances, len(what), nil)
-		s := startFused(t, m, names)
-		for first := 0; first < len(what); first += r {
-			batch := tensor.Tensor{Name: "x", Shape: []int64{int64(r), int64(len(what))},
-				Data: all.Data.([]float32)[first*len(what) : (first+r)*len(what)]}
-			out, err := s.Run(t.Context(), []tensor.Tensor{batch})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, name := range what[first : first+r] {
-				// The variances as they are in the graph.
-				got := out[2].Data.([]float32)[i*k : (i+1)*k]
-				want := fewTemperatures(logits[(first+i)*k:(first+i+1)*k], got)
-				for j := range want {
-					if p := float64(out[0].Data.([]float32)[i*k+j]); !approx.Equal(p, want[j], 4e-6) {
-						t.Fatalf("K=%d, %s: p[%d] = %v, want %v", k, name, j, p, want[j])
+		for _, single := range []func(*fuse.MeanField){nil, inSingle} {
+			m, names := fusedSelector(t, 13, logits, variances, len(what), single)
+			s := startFused(t, m, names)
+			for first := 0; first < len(what); first += r {
+				batch := tensor.Tensor{Name: "x", Shape: []int64{int64(r), int64(len(what))},
+					Data: all.Data.([]float32)[first*len(what) : (first+r)*len(what)]}
+				out, err := s.Run(t.Context(), []tensor.Tensor{batch})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, name := range what[first : first+r] {
+					// The variances as they are in the graph.
+					got := out[2].Data.([]float32)[i*k : (i+1)*k]
+					want := fewTemperatures(logits[(first+i)*k:(first+i+1)*k], got)
+					for j := range want {
+						if p := float64(out[0].Data.([]float32)[i*k+j]); !approx.Equal(p, want[j], 4e-6) {
+							t.Fatalf("K=%d, float32 %t, %s: p[%d] = %v, want %v", k, single != nil, name, j, p, want[j])
+						}
 					}
 				}
 			}

@@ -73,29 +73,31 @@ func TestTermsInGraphsEqualThoseInGo(t *testing.T) {
 	want := operations(score.Numbers(x), matrix, row)
 	formulas := slices.Sorted(maps.Keys(want))
 	for opset := uint64(7); opset <= 24; opset++ {
-		m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
-			mf.Scores = nil
-			var made map[string]string
-			for i, name := range formulas {
-				mf.Scores = append(mf.Scores, fuse.Score{Name: fmt.Sprintf("s%d", i), Double: true,
-					Emit: func(t *fuse.Terms) string {
-						if made == nil {
-							made = operations(attach.GraphOf(t), matrix, row)
-						}
-						// One number stands for all examples, and the output has one for each.
-						return t.Add(made[name], t.Mul(t.Leverage(), t.Number(0)))
-					}})
+		for _, single := range []bool{false, true} {
+			m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
+				mf.Scores, mf.Single = nil, single
+				var made map[string]string
+				for i, name := range formulas {
+					mf.Scores = append(mf.Scores, fuse.Score{Name: fmt.Sprintf("s%d", i), Double: true,
+						Emit: func(t *fuse.Terms) string {
+							if made == nil {
+								made = operations(attach.GraphOf(t), matrix, row)
+							}
+							// One number stands for all examples, and the output has one for each.
+							return t.Add(made[name], t.Mul(t.Leverage(), t.Number(0)))
+						}})
+				}
+			})
+			out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
+			if err != nil {
+				t.Fatalf("operator set %d: %v", opset, err)
 			}
-		})
-		out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
-		if err != nil {
-			t.Fatalf("operator set %d: %v", opset, err)
-		}
-		for i, name := range formulas {
-			for e, got := range out[fuse.Scores+i].Data.([]float64) {
-				all := want[name].Data
-				if v := all[min(e, len(all)-1)]; !approx.Relative(got, v, 2e-6) {
-					t.Errorf("operator set %d, %s: %v, want %v", opset, name, got, v)
+			for i, name := range formulas {
+				for e, got := range numbersOf(out[fuse.Scores+i]) {
+					all := want[name].Data
+					if v := all[min(e, len(all)-1)]; !approx.Relative(got, v, 2e-6) {
+						t.Errorf("operator set %d, float32 %t, %s: %v, want %v", opset, single, name, got, v)
+					}
 				}
 			}
 		}
@@ -280,8 +282,12 @@ func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 	for _, name := range []string{score.Default, "studentized", "mf0", "leverage", "energy", "gen", "entropy"} {
 		s := served(t, name, x)
 		scores, shares, _ := s.Values(x)
-		for opset := uint64(7); opset <= 24; opset++ {
+		for i := range 2 * 18 {
+			opset, single := uint64(7+i/2), i%2 == 1
 			m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
+				if single {
+					inSingle(mf)
+				}
 				mf.Scores = attach.Scores(s, false)
 				for i := range r {
 					mf.Forms.Weights[i*(k+1)+k] = x.Leverage[i]
@@ -293,16 +299,20 @@ func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 			session := startFused(t, m, names)
 			out, err := session.Run(t.Context(), []tensor.Tensor{unit(r)})
 			if err != nil {
-				t.Fatalf("%s, operator set %d: %v", name, opset, err)
+				t.Fatalf("%s, operator set %d, float32 %t: %v", name, opset, single, err)
 			}
-			for i, got := range out[fuse.Scores].Data.([]float64) {
-				if share := out[fuse.Scores+1].Data.([]float64)[i]; !approx.Relative(got, scores[i], 1e-6) ||
+			for i, got := range numbersOf(out[fuse.Scores]) {
+				if share := numbersOf(out[fuse.Scores+1])[i]; !approx.Relative(got, scores[i], 1e-6) ||
 					!approx.Equal(share, shares[i], 1e-4) {
 					t.Errorf("%s, operator set %d, %s: %v and %v, want %v and %v", name, opset, what[i], got, share, scores[i], shares[i])
 				}
 				// The score's last digits decide between two ranks.
-				if p, want := out[fuse.Scores+2].Data.([]float64)[i], s.PValue(got); p != want {
-					t.Errorf("%s, operator set %d, %s: p-value %v, want %v", name, opset, what[i], p, want)
+				p, most, least := numbersOf(out[fuse.Scores+2])[i], s.PValue(got), s.PValue(got)
+				if single {
+					most, least = s.PValue(got*(1-1e-6))+1e-7, s.PValue(got*(1+1e-6))-1e-7
+				}
+				if !(least <= p && p <= most) {
+					t.Errorf("%s, operator set %d, float32 %t, %s: p-value %v, want %v", name, opset, single, what[i], p, most)
 				}
 			}
 			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
@@ -312,9 +322,9 @@ func TestNonFiniteNumbersGetTheLargestOODScoreInAGraph(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, share := out[fuse.Scores].Data.([]float64), out[fuse.Scores+1].Data.([]float64)
+				got, share := numbersOf(out[fuse.Scores]), numbersOf(out[fuse.Scores+1])
 				if got[1] != 1 || share[1] != 1 || !approx.Relative(got[0], scores[0], 1e-6) {
-					t.Errorf("%s, operator set %d, %v: scores %v and %v, share %v", name, opset, bad, got[0], got[1], share[1])
+					t.Errorf("%s, operator set %d, float32 %t, %v: scores %v and %v, share %v", name, opset, single, bad, got[0], got[1], share[1])
 				}
 			}
 		}

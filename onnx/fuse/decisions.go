@@ -63,7 +63,7 @@ func (f *fuser) decide(outputs Outputs) {
 		first := f.op("ArgMax", []string{probabilities}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 1))
 		top = f.compared("Equal", f.list(classes...), first)
 		others := f.binary("Mul", p, f.binary("Sub", f.number(1), top))
-		uncertainty = f.reduce("ReduceSum", others, 1, true)
+		uncertainty = f.sum(others, 1, f.classes, true)
 		rest = f.binary("Add", f.binary("Mul", top, uncertainty), f.binary("Sub", rest, f.binary("Mul", top, rest)))
 	}
 	if abstain != nil {

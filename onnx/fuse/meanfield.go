@@ -177,7 +177,7 @@ func (f *fuser) mapped(logits string) string {
 	}
 	if a.Smoothing > 0 {
 		e := f.unary("Exp", logits)
-		p := f.binary("Div", e, f.reduce("ReduceSum", e, 1, true))
+		p := f.binary("Div", e, f.sum(e, 1, f.k, true))
 		logits, top = f.unary("Log", f.binary("Add", p, f.number(a.Smoothing))), ""
 	}
 	if a.Scale != nil {
@@ -257,7 +257,7 @@ func (f *fuser) outputSoftmax(l, output string) {
 		l = f.binary("Add", l, f.reals("prior", f.mf.Prior, f.k))
 	}
 	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
-	f.output(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), output)
+	f.output(f.binary("Div", e, f.sum(e, 1, f.k, true)), output)
 }
 
 // outputSigmoids outputs the sigmoids of logits y, [N,K].
@@ -307,14 +307,41 @@ func (f *fuser) normalised(logp, output string) (margin string) {
 	single := f.compared("Less", others, f.number(0.5))
 	least := f.binary("Mul", f.reduce("ReduceMin", apart, 1, true), single)
 	y := f.binary("Sub", least, apart)
-	sum := f.binary("Add", f.reduce("ReduceSum", f.unary("Exp", y), 1, true), others)
+	sum := f.binary("Add", f.sum(f.unary("Exp", y), 1, f.k, true), others)
 	return f.above(least, f.binary("Mul", smaller, f.expm1(y)), sum)
 }
 
-// above returns m + log(1 + Σ -y / sum), [N,1], for terms y ≤ 0, [N,n].
+// above returns m + log(1 + Σ -y / sum), [N,1], for terms y ≤ 0, [N,K].
 func (f *fuser) above(m, y, sum string) string {
-	lack := f.unary("Neg", f.reduce("ReduceSum", y, 1, true))
+	lack := f.unary("Neg", f.sum(y, 1, f.k, true))
 	return f.binary("Add", m, f.log1p(f.binary("Div", lack, sum)))
+}
+
+// sum returns the sums over n numbers of the last axis. In float32 many equal numbers are added in blocks: each addition
+// to a sum that is larger by far would round the same way.
+func (f *fuser) sum(x string, axis, n int64, keep bool) string {
+	const few = 64
+	if !f.mf.Single || n <= few {
+		return f.reduce("ReduceSum", x, axis, keep)
+	}
+	length := int64(math.Sqrt(float64(n))) // of a block
+	for l := length; l > length/2; l-- {
+		if n%l == 0 {
+			length = l
+			break
+		}
+	}
+	whole, rest := n-n%length, ""
+	if whole < n {
+		rest = f.reduce("ReduceSum", f.slice(x, axis, whole, n), axis, keep)
+		x = f.slice(x, axis, 0, whole)
+	}
+	blocks := f.reshape(x, append(make([]int64, axis), whole/length, length)...)
+	all := f.reduce("ReduceSum", f.reduce("ReduceSum", blocks, axis+1, false), axis, keep)
+	if rest != "" {
+		all = f.binary("Add", all, rest)
+	}
+	return all
 }
 
 // not is 1 - x of a comparison's result.
@@ -385,7 +412,7 @@ func (f *fuser) separate(y, output string) (margin string) {
 	w := f.unary("Reciprocal", f.binary("Add", f.unary("Exp", f.unary("Neg", x)), f.number(1)))
 	least := f.reduce("ReduceMin", x, 1, true)
 	d := f.binary("Sub", least, x)
-	sum := f.reduce("ReduceSum", f.binary("Mul", w, f.unary("Exp", d)), 1, true)
+	sum := f.sum(f.binary("Mul", w, f.unary("Exp", d)), 1, f.k, true)
 	return f.above(least, f.binary("Mul", w, f.expm1(d)), sum)
 }
 
@@ -398,7 +425,7 @@ func (f *fuser) mf1(mu, spread string) string {
 	x := f.binary("Div", f.binary("Sub", row(mu), column(mu)), t)
 	top := f.reduce("ReduceMax", x, 3, true)
 	mean := func(y string) string {
-		return f.binary("Div", f.reduce("ReduceSum", y, 3, true), f.number(float64(f.k)))
+		return f.binary("Div", f.sum(y, 3, f.k, true), f.number(float64(f.k)))
 	}
 	direct := f.binary("Add", f.unary("Log", mean(f.unary("Exp", f.binary("Sub", x, top)))), top)
 	// A mean near 1 is that of exp(x) - 1 plus 1.
@@ -513,7 +540,7 @@ func (f *fuser) logits(mu string) shifted {
 	power, factorial := x, 1.0
 	for n := 1; n <= moments; n++ {
 		factorial *= float64(n)
-		sum := f.reduce("ReduceSum", power, 2, true)
+		sum := f.sum(power, 2, f.k, true)
 		of.series = append(of.series, f.binary("Mul", sum, f.number(-1/(factorial*float64(f.k)))))
 		power = f.binary("Mul", power, x)
 	}
@@ -532,7 +559,7 @@ func (f *fuser) lack(b string, of shifted) (lack, near string) {
 // largest μ is zero. A mean near 1 is 1 minus its lack.
 func (f *fuser) logMeanExp(b string, n int64, of shifted) string {
 	mean := func(x string) string {
-		return f.binary("Div", f.reduce("ReduceSum", x, 3, false), f.number(float64(f.k)))
+		return f.binary("Div", f.sum(x, 3, f.k, false), f.number(float64(f.k)))
 	}
 	e := f.unary("Exp", f.binary("Mul", f.reshape(b, 0, 0, n, 1), of.terms))
 	lack, near := f.lack(b, of)
