@@ -59,23 +59,13 @@ func columnMahalanobisOf[V any](t Terms[V], fitted Tensors) V {
 	return nearest(t, fitted, t.Sub(columnsOf(t, fitted, t.Features()), constant(t, fitted, "centre")))
 }
 
-// columnKNNOf is the root of |z|² + |x|² - 2zᵀx of the k-th nearest example x.
+// columnKNNOf is the distance to the k-th nearest example.
 func columnKNNOf[V any](t Terms[V], fitted Tensors) V {
 	phi := t.Features()
 	if fitted.has(fill.Name) {
 		phi = t.MatMul(phi, constant(t, fitted, fill.Name))
 	}
-	z := columnsOf(t, fitted, phi)
-	examples := fitted.Of("examples")
-	d, m := examples.Shape[0], examples.Shape[1]
-	squares := make([]float64, m)
-	for i, v := range examples.Data[:d*m] {
-		squares[i%m] += v * v
-	}
-	k := min(max(1, int(fitted.Of("k").Data[0])), m)
-	products := t.MatMul(z, constant(t, fitted, "examples"))
-	near := t.Min(t.Largest(t.Sub(t.Add(products, products), t.Constant("example_squares", squares, m)), k))
-	return t.Sqrt(t.MaxOf(t.Sub(t.SumSquares(z), near), t.Number(0)))
+	return nearestOf(t, columnsOf(t, fitted, phi), fitted.Of("examples"), fitted)
 }
 
 func fitColumnKNN(t *Training) (Tensors, error) {

@@ -21,17 +21,28 @@ var knn = Score{
 	fit:    fitKNN,
 }
 
-// knnOf is ‖φ/‖φ‖ - z_(k)‖, as √(2 - 2c) of the k-th largest cosine c. It resolves distances down to about 1e-8, where
-// cosines are rounded.
+// knnOf is ‖φ/‖φ‖ - z_(k)‖ for the k-th nearest direction. It resolves distances down to about 1e-8, where cosines are
+// rounded.
 func knnOf[V any](t Terms[V], fitted Tensors) V {
 	phi := t.Features()
 	z := t.Div(phi, t.MaxOf(norm(t, phi), t.Number(leastNorm)))
 	directions := fitted.Of("directions")
-	k := min(max(1, int(fitted.Of("k").Data[0])), directions.Shape[1])
-	cosine := t.Min(t.Largest(t.MatMul(z, constant(t, fitted, "directions")), k))
-	// z is a unit vector, or 0 if all features are 0.
-	squared := t.Sub(t.Add(t.SumSquares(z), t.Number(1)), t.Add(cosine, cosine))
-	return t.Sqrt(t.MaxOf(squared, t.Number(0)))
+	return nearestOf(t, z, directions, fitted) // z is a unit vector, or 0 if all features are 0
+}
+
+// nearestOf is the distance of x to the k-th nearest column y, the root of |x|² + |y|² - 2xᵀy. In float32, where these
+// may cancel, it is that of the differences to a few columns more than k.
+func nearestOf[V any](t Terms[V], x V, columns Tensor, fitted Tensors) V {
+	const more = 4 // which might be among the k by rounding
+	d, m := columns.Shape[0], columns.Shape[1]
+	k := min(max(1, int(fitted.Of("k").Data[0])), m)
+	products := t.MatMul(x, t.Constant(columns.Name, columns.Data, m))
+	near := t.Sub(t.Add(products, products), t.Constant(columns.Name+" squares", columnSquares(columns), m))
+	if t.Single() {
+		squares := t.Distances(x, t.Neg(near), min(k+more, m), columns.Name+" by row", transposed(columns.Data, d, m), d)
+		return t.Sqrt(t.Neg(t.Min(t.Largest(t.Neg(squares), k))))
+	}
+	return t.Sqrt(t.MaxOf(t.Sub(t.SumSquares(x), t.Min(t.Largest(near, k))), t.Number(0)))
 }
 
 // fitKNN computes the directions of the sample's examples whose features are not all 0.

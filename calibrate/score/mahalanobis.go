@@ -51,12 +51,8 @@ func nearest[V any](t Terms[V], fitted Tensors, phi V) V {
 	z := t.MatMul(phi, constant(t, fitted, "whitening"))
 	means := fitted.Of("means")
 	classes := means.Shape[1]
-	squares := make([]float64, classes)
-	for i, v := range means.Data {
-		squares[i%classes] += v * v
-	}
 	products := t.MatMul(z, constant(t, fitted, "means"))
-	near := t.Sub(t.Add(products, products), t.Constant("squares", squares, classes))
+	near := t.Sub(t.Add(products, products), t.Constant("squares", columnSquares(means), classes))
 	d := means.Shape[0]
 	return t.SumSquares(t.Sub(z, t.OfLargest(near, "class_means", transposed(means.Data, d, classes), d)))
 }
@@ -64,9 +60,58 @@ func nearest[V any](t Terms[V], fitted Tensors, phi V) V {
 // relativeMahalanobisOf is that less (φ - μ)ᵀ Σ₀⁻¹ (φ - μ), Σ₀ the covariance of all classes together.
 func relativeMahalanobisOf[V any](t Terms[V], fitted Tensors) V {
 	phi := t.Sub(t.Features(), constant(t, fitted, "centre"))
-	z := t.MatMul(phi, constant(t, fitted, "background"))
-	return t.Sub(nearest(t, fitted, phi), t.SumSquares(z))
+	var root []float64
+	if t.Single() {
+		root = rootOfDifference(fitted.Of("whitening"), fitted.Of("background"))
+	}
+	if root == nil {
+		return t.Sub(nearest(t, fitted, phi), t.SumSquares(t.MatMul(phi, constant(t, fitted, "background"))))
+	}
+	// With x = φ - μ and y = φ - μ_c of the nearest class it is yᵀ(Σ⁻¹ - Σ₀⁻¹)y - (x + y)ᵀΣ₀⁻¹(μ_c - μ): two distances
+	// that are nearly equal far out are not formed.
+	whitening, background, means := whole(fitted.Of("whitening")), whole(fitted.Of("background")), fitted.Of("means")
+	d, classes := means.Shape[0], means.Shape[1]
+	doubled := product(whitening, blas.NoTrans, whole(means), blas.NoTrans).Data // 2Σ⁻¹(μ_c - μ)
+	scaleTo(doubled, 2, doubled)
+	near := t.Sub(t.MatMul(phi, t.Constant("means", doubled, classes)), t.Constant("squares", columnSquares(means), classes))
+	back := slices.Clone(means.Data) // P⁻ᵀ is P over the squares of its columns, which are orthogonal
+	for j, square := range columnSquares(fitted.Of("whitening")) {
+		scaleTo(back[j*classes:(j+1)*classes], 1/square, back[j*classes:(j+1)*classes])
+	}
+	centred := product(whitening, blas.NoTrans, general(back, d, classes), blas.NoTrans) // μ_c - μ
+	pull := product(background, blas.NoTrans, product(background, blas.Trans, centred, blas.NoTrans), blas.NoTrans)
+	y := t.Sub(phi, t.OfLargest(near, "class_means", transposed(centred.Data, d, classes), d))
+	along := t.Sum(t.Mul(t.Add(phi, y), t.OfLargest(near, "class_pulls", transposed(pull.Data, d, classes), d)))
+	return t.Sub(t.SumSquares(t.MatMul(y, t.Constant("difference", root, d))), along)
 }
+
+// rootOfDifference returns R with RRᵀ = PPᵀ - QQᵀ = Σ⁻¹ - Σ₀⁻¹, [d,d], or nil if float64 does not hold it. The difference
+// is positive semi-definite, as the covariance of all is that within classes and that between them.
+func rootOfDifference(p, q Tensor) []float64 {
+	d := p.Shape[0]
+	m := product(whole(p), blas.NoTrans, whole(p), blas.Trans)
+	blas64.Gemm(blas.NoTrans, blas.Trans, -1, whole(q), whole(q), 1, m)
+	root, lambda, err := eigen.Semidefinite(m.Data, d, 1)
+	if err != nil {
+		return nil
+	}
+	for i := range root {
+		root[i] *= math.Sqrt(lambda[i%d])
+	}
+	return root
+}
+
+// columnSquares are the sums of the squares of a matrix's columns.
+func columnSquares(x Tensor) []float64 {
+	width := x.Shape[1]
+	squares := make([]float64, width)
+	for i, v := range x.Data {
+		squares[i%width] += v * v
+	}
+	return squares
+}
+
+func whole(x Tensor) blas64.General { return general(x.Data, x.Shape[0], x.Shape[1]) }
 
 func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 	g, err := t.gaussians()

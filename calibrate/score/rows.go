@@ -137,6 +137,26 @@ func (t terms) Project(x Rows, name string, data []float64, width int) Rows {
 	return t.MatMul(x, t.Constant(name, data, width))
 }
 
+func (t terms) Distances(x, rough Rows, k int, _ string, data []float64, width int) Rows {
+	n := len(x.Data) / x.Width
+	out := Rows{make([]float64, 0, n*k), k}
+	for i := range n {
+		order := make([]int, rough.Width)
+		for j := range order {
+			order[j] = j
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rough.at(i, a), rough.at(i, b)) })
+		for _, j := range order[:k] {
+			var sum float64
+			for c, v := range data[j*width : (j+1)*width] {
+				sum += (x.at(i, c) - v) * (x.at(i, c) - v)
+			}
+			out.Data = append(out.Data, sum)
+		}
+	}
+	return out
+}
+
 func (t terms) OfLargest(x Rows, _ string, data []float64, width int) Rows {
 	n := len(x.Data) / x.Width
 	out := Rows{make([]float64, 0, n*width), width}

@@ -193,10 +193,10 @@ func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
 // singleQuantiles are quantiles as float32 holds them. Those of examples with the same score are raised by more than a
 // score's rounding error, so that equal scores do not count as higher by chance.
 func singleQuantiles(sorted []float64) []float64 {
-	const above = 1e-6
+	const equal, above = 1e-9, 1e-6 // relative
 	out := make([]float64, len(sorted))
 	for i, q := range sorted {
-		tied := i > 0 && q-sorted[i-1] < above*q || i+1 < len(sorted) && sorted[i+1]-q < above*q
+		tied := i > 0 && q-sorted[i-1] < equal*q || i+1 < len(sorted) && sorted[i+1]-q < equal*q
 		if tied {
 			q *= 1 + above
 		}

@@ -6,8 +6,8 @@ import "github.com/mfgs/mfgs/calibrate/layer"
 // the N examples, of one number, of K logits, of d features, or of a matrix's columns. Operations on two values are
 // elementwise; a single number of a row, and a [Terms.Constant] of one row, broadcast.
 //
-// Numbers are float64, and in some graphs float32, see [Terms.Single]. Formulas need not catch values that are not finite: [Served] replaces their scores. But see
-// [Terms.Greater].
+// Numbers are float64, and in some graphs float32, see [Terms.Single]. Formulas need not catch values that are not
+// finite: [Served] replaces their scores. But see [Terms.Greater].
 type Terms[V any] interface {
 	Link() layer.Link
 	K() int // logits
@@ -61,6 +61,10 @@ type Terms[V any] interface {
 	// Project is MatMul with the matrix of that name, in float32 in graphs: several times as fast. Use it where nothing
 	// is subtracted from the result.
 	Project(x V, name string, data []float64, width int) V
+
+	// Distances are the squared distances of x, [N,w], to the k of a matrix's rows, [n,w], whose rough distances
+	// are the least, [N,k] of [N,n].
+	Distances(x, rough V, k int, name string, data []float64, width int) V
 
 	// OfLargest is the row of a matrix [n,width] at the largest of x, [N,width] of [N,n].
 	OfLargest(x V, name string, data []float64, width int) V

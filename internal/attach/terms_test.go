@@ -38,6 +38,7 @@ func operations[V any](t score.Terms[V], matrix, row []float64) map[string]V {
 		"largest":    t.Sum(t.Mul(t.Largest(a, 2), t.Constant("weights", []float64{1, 3}, 2))),
 		"matmul":     t.Min(t.MatMul(f, t.Constant("matrix", matrix, 3))),
 		"project":    t.Sum(t.Project(f, "projection", matrix, 3)),
+		"distances":  t.Sum(t.Distances(f, t.MatMul(f, t.Constant("rough", matrix, 3)), 2, "near", matrix, len(matrix)/3)),
 		"of class":   t.OfClass("classes", row, 1),
 		"at":         t.At(t.Sum(t.Greater(a, r)), "table", slices.Concat(matrix, row[:3]), 3),
 		"features":   t.Sum(f),

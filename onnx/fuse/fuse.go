@@ -194,6 +194,8 @@ func (mf *MeanField) check(h *head.Head) error {
 	switch {
 	case mf.Single && h.Kind.Decodes():
 		return fmt.Errorf("a head that reads %s in float32, want float64: its probabilities are products over all steps", h.Kind)
+	case mf.Single && mf.Forms.Double:
+		return errors.New("variances in float32, want float64: these features vary so much less in some directions than in others that float32 would round the variances by more than 3e-5: export in float64, or train the last layer on standardised features")
 	case h.Nonlinear:
 		return mf.checkNonlinear(h)
 	case mf.Method != "" && mf.Method != MF0 && mf.Method != MF1:

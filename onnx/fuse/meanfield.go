@@ -192,13 +192,15 @@ func (f *fuser) mapped(logits string) string {
 // image returns the affine image of logits, [N,K], of those above them by top, [N,1], unless it is "".
 func (f *fuser) image(logits, top string) string {
 	a, k, r := f.mf.Affine, f.k, int64(f.mf.Affine.Rank())
-	image := f.binary("Add", f.binary("Mul", logits, f.reals("scale", a.Scale, k)), f.reals("offset", a.Offset, k))
+	rest := f.reals("offset", a.Offset, k)
 	if r > 0 {
 		along := f.binary("MatMul", logits, f.reals("right", transposed(a.Right, r, k), k, r))
-		image = f.binary("Add", image, f.binary("MatMul", along, f.reals("left", transposed(a.Left, k, r), r, k)))
+		rest = f.binary("Add", f.binary("MatMul", along, f.reals("left", transposed(a.Left, k, r), r, k)), rest)
 	}
+	// The largest term is added last: each sum with it is rounded by as much as it is large.
+	image := func() string { return f.binary("Add", rest, f.binary("Mul", logits, f.reals("scale", a.Scale, k))) }
 	if top == "" {
-		return image
+		return image()
 	}
 	sums := slices.Clone(a.Scale) // of rows, less their mean
 	for l := range r {
@@ -217,7 +219,8 @@ func (f *fuser) image(logits, top string) string {
 	for j := range sums {
 		sums[j] -= mean
 	}
-	return f.binary("Add", image, f.binary("Mul", top, f.reals("row_sums", sums, k)))
+	rest = f.binary("Add", rest, f.binary("Mul", top, f.reals("row_sums", sums, k)))
+	return image()
 }
 
 func transposed(x []float64, rows, columns int64) []float64 {

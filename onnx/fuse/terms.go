@@ -123,14 +123,28 @@ func (t *Terms) Mean(x string) string { return t.f.reduce("ReduceMean", t.real(x
 // Largest returns the k largest of each row, the largest first: [N,k] of [N,n]. k became an input in
 // operator set 10.
 func (t *Terms) Largest(x string, k int) string {
-	out, places := t.f.Names.Fresh("mfgs_largest"), t.f.Names.Fresh("mfgs_places")
+	out, _ := t.largest(x, k)
+	return out
+}
+
+func (t *Terms) largest(x string, k int) (out, places string) {
+	out, places = t.f.Names.Fresh("mfgs_largest"), t.f.Names.Fresh("mfgs_places")
 	if t.f.opset < 10 {
 		t.f.op("TopK", []string{t.real(x)}, onnxpb.IntAttribute("k", int64(k)), onnxpb.IntAttribute("axis", 1))
 	} else {
 		t.f.op("TopK", []string{t.real(x), t.f.list(int64(k))}, onnxpb.IntAttribute("axis", 1))
 	}
 	t.f.Nodes[len(t.f.Nodes)-1].Output = []string{out, places}
-	return out
+	return out, places
+}
+
+// Distances are the squared distances of x, [N,w], to the k rows of a constant matrix [n,w] whose rough distances
+// [N,n] are the least: [N,k].
+func (t *Terms) Distances(x, rough string, k int, name string, data []float64, width int) string {
+	_, places := t.largest(t.Neg(rough), k)
+	near := t.f.op("Gather", []string{t.Constant(name, data, width), places}) // [N,k,w]
+	apart := t.f.binary("Sub", near, t.f.reshape(t.real(x), 0, 1, -1))
+	return t.f.reduce("ReduceSumSquare", apart, 2, false)
 }
 
 // MatMul is the product with a constant matrix, [N,b] of [N,a].
@@ -156,7 +170,7 @@ func (t *Terms) OfLargest(x, name string, data []float64, width int) string {
 func (t *Terms) OfClass(name string, data []float64, width int) string {
 	var class string
 	if t.f.k == 1 {
-		class = t.f.reshape(t.f.cast(t.f.binary("Greater", t.real(t.logits), t.f.number(0)), tensor.Int64), -1)
+		class = t.f.index(t.f.binary("Greater", t.real(t.logits), t.f.number(0)))
 	} else {
 		class = t.f.op("ArgMax", []string{t.logits}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 0))
 	}
@@ -164,11 +178,19 @@ func (t *Terms) OfClass(name string, data []float64, width int) string {
 	return t.f.widened(t.f.op("Gather", []string{rows, class}))
 }
 
+// index is numbers [N,1] as Gather takes them, [N]: of int32 for engines that have no int64.
+func (f *fuser) index(x string) string {
+	if f.mf.Single {
+		return f.reshape(f.cast(x, tensor.Int32), -1)
+	}
+	return f.reshape(f.cast(x, tensor.Int64), -1)
+}
+
 // At is the row of a constant matrix at a number of it, [N,width] of [N,1].
 func (t *Terms) At(number, name string, data []float64, width int) string {
 	at := t.numbers[number]
 	if at == "" {
-		at = t.f.reshape(t.f.cast(number, tensor.Int64), -1)
+		at = t.f.index(number)
 		t.numbers[number] = at
 	}
 	return t.f.op("Gather", []string{t.Constant(name, data, width), at})
