@@ -7,6 +7,9 @@ import "math"
 // and 81 with 65.
 const ashPercentile = 0.65
 
+// mostSharpening bounds exponents, so that float32 holds their exponential times logits.
+const mostSharpening = 60
+
 var ash = Score{
 	Name: "ash", Doc: "energy of the largest third of features after a ReLU",
 	Source: "Djurisic et al. 2023 (ASH-S), with p = 65",
@@ -22,6 +25,7 @@ func ashOf[V any](t Terms[V], fitted Tensors) V {
 	kept := t.D() - int(math.RoundToEven(ashPercentile*float64(t.D())))
 	bound := t.Min(t.Largest(phi, max(1, kept)))
 	pruned := t.Mul(phi, t.Sub(t.Number(1), t.Greater(bound, phi)))
-	sharp := t.Exp(t.Div(t.Sum(phi), t.Sum(pruned)))
+	// After a ReLU the exponent is below 3; with negative features s₂ may be nearly 0.
+	sharp := t.Exp(t.MinOf(t.Div(t.Sum(phi), t.Sum(pruned)), t.Number(mostSharpening)))
 	return energyFrom(t, throughLayer(t, fitted, t.Mul(pruned, sharp)))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -91,7 +92,8 @@ func (w *twin) features(rng *rand.Rand, class int, noise float64) []float32 {
 // classes returns for how many classes there are means of features.
 func (w *twin) classes() int { return len(w.means) / w.d }
 
-func newTwin(t *testing.T, kind single) *twin {
+// newTwin makes a head with all scores that suit it, or with those of the names.
+func newTwin(t testing.TB, kind single, names ...string) *twin {
 	rng := rand.New(rand.NewPCG(71, uint64(kind.k*1000+kind.d)))
 	w := &twin{single: kind, means: make([]float32, max(2, kind.k)*kind.d), spread: make([]float32, kind.d)}
 	for i := range w.means {
@@ -120,7 +122,7 @@ func newTwin(t *testing.T, kind single) *twin {
 	x := w.validation(rng, weights)
 	for i := range score.All {
 		s := &score.All[i]
-		if !s.Suits(h.Head) {
+		if !s.Suits(h.Head) || len(names) > 0 && !slices.Contains(names, s.Name) {
 			continue
 		}
 		f, err := s.Fit(training)
@@ -163,7 +165,7 @@ func newTwin(t *testing.T, kind single) *twin {
 }
 
 // plainOperators checks that a graph has no float64 and no graphs within it.
-func plainOperators(t *testing.T, what string, m *onnx.Model) {
+func plainOperators(t testing.TB, what string, m *onnx.Model) {
 	g := m.Proto().GetGraph()
 	for _, n := range g.GetNode() {
 		switch n.Op() {
@@ -258,7 +260,7 @@ func (w *twin) training(rng *rand.Rand) (*score.Training, []float64) {
 }
 
 // network is y = x·w, or without weights a copy of x by which features are known.
-func (w *twin) network(t *testing.T, weights []float64) (*onnx.Model, *head.Head) {
+func (w *twin) network(t testing.TB, weights []float64) (*onnx.Model, *head.Head) {
 	const opset = 17
 	g := &onnxpb.Graph{Name: proto.String("network"),
 		Input:  []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, int64(w.d))},
@@ -429,6 +431,7 @@ const (
 	relativeError    = 1e-4
 	percentileError  = 1e-5
 	scoreError       = 3e-7 // relative
+	pvalueError      = 1e-5 // of the score, relative: p-values have a step at each validation example
 
 	// affineLogit is the size of logits up to which this holds of probabilities by matrix scaling. Beyond it errors grow
 	// with the logits, as those do that come of rounding the logits themselves.
@@ -524,7 +527,7 @@ func (w *twin) compare(t *testing.T, x []float32, count *tally) []lost {
 				count.close[s.Name]++
 			}
 			pvalue := float64(out[1][first(j)+attach.OODPValue].Data.([]float32)[i])
-			if least, most := s.PValue(scores[i]*(1+scoreError)), s.PValue(scores[i]*(1-4*scoreError)); !(pvalue >= least-1e-7 && pvalue <= most+1e-7) {
+			if least, most := s.PValue(scores[i]*(1+pvalueError)), s.PValue(scores[i]*(1-pvalueError)); !(pvalue >= least-1e-7 && pvalue <= most+1e-7) {
 				t.Errorf("%s: p-value %v of %s, want %v to %v", w.name, pvalue, s.Name, least, most)
 			}
 			e.add("score "+s.Name, math.Abs(scores[i]-float64(singles[i]))/scores[i]/1e-6)
@@ -580,7 +583,7 @@ func (l lost) add(name string, v float64) {
 }
 
 // drawn draws an input: of a class, with other noise, between classes, of another size, with large and with missing
-// features, or noise.
+// features, noise, or nothing.
 func (w *twin) drawn(rng *rand.Rand) []float32 {
 	x := w.features(rng, rng.IntN(w.classes()), []float64{0.3, 1, 1, 1, 3}[rng.IntN(5)])
 	switch rng.IntN(8) {
@@ -605,6 +608,10 @@ func (w *twin) drawn(rng *rand.Rand) []float32 {
 	case 4:
 		for j := range x {
 			x[j] = float32(rng.NormFloat64() * 3)
+		}
+	case 5:
+		if rng.IntN(8) == 0 {
+			clear(x)
 		}
 	}
 	return x
@@ -795,6 +802,46 @@ func (w *twin) refusesStrange(t *testing.T) {
 		if !abstain {
 			t.Errorf("%s: an answer for %v", w.name, x[i*w.d:i*w.d+2])
 		}
+	}
+}
+
+// Both forms run in turn, on batches like the training data, with the default score: ratio is the time of float32 over
+// that of float64.
+func BenchmarkSingleForm(b *testing.B) {
+	for _, kind := range singleKinds {
+		if kind.unequal > 0 || kind.temperature.Act > 0 {
+			continue
+		}
+		b.Run(kind.name, func(b *testing.B) {
+			name := "guarded_margin"
+			if kind.nonlinear {
+				name = "mahalanobis"
+			}
+			w := newTwin(b, kind, name)
+			for _, n := range []int{1, 64} {
+				b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) {
+					rng := rand.New(rand.NewPCG(1, 1))
+					var x []float32
+					for range n {
+						x = append(x, w.features(rng, rng.IntN(w.classes()), 1)...)
+					}
+					in := []tensor.Tensor{{Name: "x", Shape: []int64{int64(n), int64(w.d)}, Data: x}}
+					var took [2]time.Duration
+					for b.Loop() {
+						for i, s := range w.both {
+							start := time.Now()
+							if _, err := s.Run(b.Context(), in); err != nil {
+								b.Fatal(err)
+							}
+							took[i] += time.Since(start)
+						}
+					}
+					b.ReportMetric(float64(took[0].Microseconds())/float64(b.N), "µs/float64")
+					b.ReportMetric(float64(took[1].Microseconds())/float64(b.N), "µs/float32")
+					b.ReportMetric(float64(took[1])/float64(took[0]), "ratio")
+				})
+			}
+		})
 	}
 }
 
