@@ -82,7 +82,7 @@ func startFused(t testing.TB, m *onnx.Model, names fuse.Outputs) *ort.Session {
 	for _, o := range names {
 		list = append(list, o.Name)
 	}
-	s, err := ort.NewSession(ort.SessionConfig{Graph: graph, Outputs: list})
+	s, err := ort.NewSession(ort.SessionConfig{Graph: graph, Outputs: list, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

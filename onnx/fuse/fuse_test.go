@@ -199,6 +199,7 @@ func TestFuseRefuses(t *testing.T) {
 		{func(mf *MeanField) { mf.OOD.Ens = math.Inf(1) }, "positive finite"},
 		{func(mf *MeanField) { mf.Lambda0 = math.NaN() }, "positive finite"},
 		{func(mf *MeanField) { mf.Forms.Offset[0] = 1e39 }, "float32"},
+		{func(mf *MeanField) { mf.Single, mf.Forms.Double = true, true }, "variances in float32, want float64"},
 		{func(mf *MeanField) { mf.Forms.Weights[0] = math.NaN() }, "float32"},
 		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 1}} }, "nodes"},
 		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 1 << 30}} }, "nodes"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap"
 )
@@ -103,6 +104,8 @@ func TestARecogniserForTriton(t *testing.T) {
 	c := wraptest.LineConfig(t, wraptest.Recogniser())
 	mustCalibrate(t, c)
 	repository := t.TempDir()
+	_, err := Write(t.Context(), c.Out, Options{Triton: repository, Name: "reader", Precision: "float32"})
+	testerr.OneLine(t, err, `precision "float32"`, "products over all steps")
 	if _, err := Write(t.Context(), c.Out, Options{Triton: repository, Name: "reader"}); err != nil {
 		t.Fatal(err)
 	}

@@ -51,14 +51,17 @@ func exported(t testing.TB, path string, inputs ...wrap.Tensor) map[string]wrap.
 func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 	const n = 37
 	x := digitTensor(t, 1500, 1500+n)
-	for _, s := range structures {
+	for i, s := range slices.Concat(structures, structures) {
 		dir, _ := calibrated(t, s)
-		path := filepath.Join(t.TempDir(), "digits.onnx")
-		r, err := Write(t.Context(), dir, Options{Out: path})
+		path, precision := filepath.Join(t.TempDir(), "digits.onnx"), Precisions()[i/len(structures)]
+		r, err := Write(t.Context(), dir, Options{Out: path, Precision: precision})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := exported(t, path, x)
+		if ood := r.Outputs.Of("ood_score").Type; ood.String() != precision {
+			t.Errorf("%s: ood_score is %s, want %s", s, ood, precision)
+		}
 		if len(got) != 7 {
 			t.Errorf("%s: %d outputs, want the 7: the model's only own one are the logits", s, len(got))
 		}

@@ -95,10 +95,12 @@ func TestAProbeIsWhatTheExportedModelGives(t *testing.T) {
 		options Options
 		outputs []string
 	}{
-		"one answer": {decided(quick(config(t, filepath.Join(t.TempDir(), "b")))), Options{}, append(slices.Clone(usual), "abstain")},
-		"mf0":        {quick(config(t, filepath.Join(t.TempDir(), "b"))), Options{Method: "mf0"}, usual},
-		"steps":      {wraptest.StepConfig(t, wraptest.StepTagger()), Options{}, usual},
-		"text":       {wraptest.LineConfig(t, wraptest.Recogniser()), Options{}, usual},
+		"one answer":     {decided(quick(config(t, filepath.Join(t.TempDir(), "b")))), Options{}, append(slices.Clone(usual), "abstain")},
+		"float32":        {quick(config(t, filepath.Join(t.TempDir(), "b"))), Options{Precision: "float32", Method: "mf0"}, usual},
+		"mf0":            {quick(config(t, filepath.Join(t.TempDir(), "b"))), Options{Method: "mf0"}, usual},
+		"steps":          {wraptest.StepConfig(t, wraptest.StepTagger()), Options{}, usual},
+		"steps, float32": {wraptest.StepConfig(t, wraptest.StepTagger()), Options{Precision: "float32"}, usual},
+		"text":           {wraptest.LineConfig(t, wraptest.Recogniser()), Options{}, usual},
 	} {
 		mustCalibrate(t, tt.config)
 		request, response, path := probed(t, tt.config.Out, tt.options)
