@@ -41,8 +41,8 @@ var relativeMahalanobis = Score{
 // column Pᵀ(μ_c - μ).
 var gaussians = []TensorSpec{{"centre", []string{"d"}}, {"whitening", []string{"d", "d"}}, {"means", []string{"d", "seen"}}}
 
-// mahalanobisOf is min_c (φ - μ_c)ᵀ Σ⁻¹ (φ - μ_c), Σ⁻¹ = PPᵀ, as |z - m_c|² of the class with the largest 2 zᵀm_c - |m_c|²,
-// with z = Pᵀ(φ - μ).
+// mahalanobisOf is min_c (φ - μ_c)ᵀ Σ⁻¹ (φ - μ_c), Σ⁻¹ = PPᵀ, as |z - m_c|² of the class with the largest
+// 2 zᵀm_c - |m_c|², with z = Pᵀ(φ - μ).
 func mahalanobisOf[V any](t Terms[V], fitted Tensors) V {
 	return nearest(t, fitted, t.Sub(t.Features(), constant(t, fitted, "centre")))
 }
@@ -85,8 +85,8 @@ func relativeMahalanobisOf[V any](t Terms[V], fitted Tensors) V {
 	return t.Sub(t.SumSquares(t.MatMul(y, t.Constant("difference", root, d))), along)
 }
 
-// rootOfDifference returns R with RRᵀ = PPᵀ - QQᵀ = Σ⁻¹ - Σ₀⁻¹, [d,d], or nil if float64 does not hold it. The difference
-// is positive semi-definite, as the covariance of all is that within classes and that between them.
+// rootOfDifference returns R with RRᵀ = PPᵀ - QQᵀ = Σ⁻¹ - Σ₀⁻¹, [d,d], or nil if float64 does not hold it. The
+// difference is positive semi-definite, as the covariance of all is that within classes and that between them.
 func rootOfDifference(p, q Tensor) []float64 {
 	d := p.Shape[0]
 	m := product(whole(p), blas.NoTrans, whole(p), blas.Trans)

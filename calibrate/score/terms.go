@@ -12,8 +12,8 @@ type Terms[V any] interface {
 	Link() layer.Link
 	K() int // logits
 	D() int // features
-	// Single says that numbers are float32: a difference of large numbers that nearly cancel is then to be avoided, at a
-	// price if need be.
+	// Single says that numbers are float32: a difference of large numbers that nearly cancel is then to be avoided, at
+	// a price if need be.
 	Single() bool
 	// Nonlinear says that there is no linear layer, and so no variance, leverage and margin.
 	Nonlinear() bool

@@ -101,18 +101,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	if err := mf.check(h); err != nil {
 		return nil, nil, err
 	}
-	f := &fuser{
-		Builder: build.New(m), mf: mf, head: h.Head, k: int64(h.Logits), link: h.Link,
-		classes: int64(h.Logits), ints: map[string]string{}, floats: map[float64]string{},
-		numbers: map[float64]string{}, real: tensor.Float64,
-	}
-	if mf.Single {
-		f.real = tensor.Float32
-	}
-	f.opset = m.Opset()
-	if h.Link == layer.Sigmoid && h.Logits == 1 {
-		f.classes = 2
-	}
+	f := newFuser(m, h, mf)
 	phi := ""
 	if h.Features > 0 {
 		phi = h.AddFeatures(f.Builder)
@@ -325,6 +314,21 @@ type fuser struct {
 	floats  map[float64]string // scalars likewise, of float32
 	numbers map[float64]string // and of real
 	err     error              // about an impossible constant
+}
+
+func newFuser(m *onnx.Model, h *head.Head, mf *MeanField) *fuser {
+	f := &fuser{
+		Builder: build.New(m), mf: mf, head: h.Head, k: int64(h.Logits), link: h.Link,
+		classes: int64(h.Logits), ints: map[string]string{}, floats: map[float64]string{},
+		numbers: map[float64]string{}, real: tensor.Float64, opset: m.Opset(),
+	}
+	if mf.Single {
+		f.real = tensor.Float32
+	}
+	if h.Link == layer.Sigmoid && h.Logits == 1 {
+		f.classes = 2
+	}
+	return f
 }
 
 // hasLogits reports whether the model has an output with the name of ours that is the head's logits, as rows of

@@ -320,8 +320,8 @@ func (f *fuser) above(m, y, sum string) string {
 	return f.binary("Add", m, f.log1p(f.binary("Div", lack, sum)))
 }
 
-// sum returns the sums over n numbers of the last axis. In float32 many equal numbers are added in blocks: each addition
-// to a sum that is larger by far would round the same way.
+// sum returns the sums over n numbers of the last axis. In float32 many equal numbers are added in blocks: each
+// addition to a sum that is larger by far would round the same way.
 func (f *fuser) sum(x string, axis, n int64, keep bool) string {
 	const few = 64
 	if !f.mf.Single || n <= few {
@@ -520,7 +520,7 @@ func (f *fuser) within(intervals []Interval, half string, interpolated func(Inte
 type shifted struct {
 	terms string // [N,P,1,K]
 	depth string // -min μ, or a little more, [N,P,1]
-	// The mean of 1 - exp(bμ) is the polynomial of b·depth with these coefficients, [N,P,1] each, the first of which is 0.
+	// The mean of 1 - exp(bμ) is the polynomial of b·depth with these coefficients, [N,P,1] each; the first is 0.
 	series []string
 }
 

@@ -45,7 +45,8 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 		outputs = append(outputs, onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits)),
 			onnxpb.TensorInfo(text, tensor.Int64, -1, -1), onnxpb.TensorInfo(numbers, tensor.Float32, -1, -1))
 	} else {
-		outputs = append(outputs, onnxpb.TensorInfo(h.AddLogits(b, tensor.Float64), tensor.Float32, -1, int64(h.Logits)))
+		logits := h.AddLogits(b, tensor.Float64)
+		outputs = append(outputs, onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Logits)))
 	}
 	cut, err := b.Build(outputs...)
 	if err != nil {
@@ -58,7 +59,8 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 func (h *Head) cutSteps(b *build.Builder) (*onnx.Model, error) {
 	step := b.Names.Fresh(CutStep)
 	b.Inputs = append(b.Inputs, onnxpb.TensorInfo(step, tensor.Int64, -1))
-	rows := selectSteps(b, step, []string{h.AddFeatures(b), h.AddLogits(b, tensor.Float64)}, []string{CutFeatures, CutLogits})
+	both := []string{h.AddFeatures(b), h.AddLogits(b, tensor.Float64)}
+	rows := selectSteps(b, step, both, []string{CutFeatures, CutLogits})
 	cut, err := b.Build(
 		onnxpb.TensorInfo(rows[0], tensor.Float32, -1, int64(h.Features)),
 		onnxpb.TensorInfo(rows[1], tensor.Float32, -1, int64(h.Logits)),
