@@ -530,6 +530,7 @@ func (w *twin) compare(t *testing.T, x []float32, count *tally) []lost {
 		of := func(i int, key string) []float64 { return numbersOf(out[i][first(j)+key]) }
 		wide, narrow := of(0, attach.OODPercentile), of(1, attach.OODPercentile)
 		scores, singles := of(0, attach.OODScore), of(1, attach.OODScore)
+		pvalues := of(1, attach.OODPValue)
 		for i, v := range wide {
 			e := all[i]
 			low, high, got := v, v, narrow[i]
@@ -542,9 +543,9 @@ func (w *twin) compare(t *testing.T, x []float32, count *tally) []lost {
 			if !(math.Abs(v-got) <= percentileError) {
 				count.close[s.Name]++
 			}
-			p := of(1, attach.OODPValue)[i]
 			by := rounding(s, scores[i]) + pvalueError
-			if least, most := s.PValue(scores[i]+by), s.PValue(scores[i]-by); !(p >= least-1e-7 && p <= most+1e-7) {
+			least, most := s.PValue(scores[i]+by)-1e-7, s.PValue(scores[i]-by)+1e-7
+			if !(pvalues[i] >= least && pvalues[i] <= most) {
 				e.add("p-value of "+s.Name, math.Inf(1))
 			}
 			e.add("score "+s.Name, math.Abs(scores[i]-singles[i])/scores[i]/1e-6)
