@@ -164,11 +164,11 @@ func (s *Served) Emit(t Terms[string]) (ood, percentile, pvalue string) {
 	if s.Quantiles == nil {
 		return ood, "", ""
 	}
-	quantiles := s.Quantiles
+	quantiles, exceeded := s.Quantiles, s.Quantiles
 	if t.Single() {
-		quantiles = singleQuantiles(quantiles)
+		quantiles, exceeded = singleQuantiles(quantiles)
 	}
-	rank := rankOf(t, quantiles, ood)
+	rank := rankOf(t, exceeded, ood)
 	percentile = shareOf(t, quantiles, rank, ood, known)
 	if s.Examples > 0 {
 		pvalue = pvalueOf(t, s, rank)
@@ -190,22 +190,21 @@ func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
 	return bounded(t, s, value, known), known
 }
 
-// singleQuantiles are quantiles as float32 holds them. Those of examples with the same score are raised by more than a
-// score's rounding error, so that equal scores do not count as higher by chance.
-func singleQuantiles(sorted []float64) []float64 {
+// singleQuantiles are quantiles as float32 holds them, and those that a score has to exceed to be above them: of examples
+// with the same score, more by a score's rounding error, so that equal scores do not count as higher by chance.
+func singleQuantiles(sorted []float64) (rounded, exceeded []float64) {
 	const equal, above = 1e-9, 1e-6 // relative
-	out := make([]float64, len(sorted))
 	for i, q := range sorted {
-		tied := i > 0 && q-sorted[i-1] < equal*q || i+1 < len(sorted) && sorted[i+1]-q < equal*q
-		if tied {
+		rounded = append(rounded, float64(float32(q)))
+		if i > 0 && q-sorted[i-1] < equal*q || i+1 < len(sorted) && sorted[i+1]-q < equal*q {
 			q *= 1 + above
 		}
-		out[i] = float64(float32(q))
+		exceeded = append(exceeded, float64(float32(q)))
 		if i > 0 {
-			out[i] = max(out[i], out[i-1])
+			exceeded[i] = max(exceeded[i], exceeded[i-1])
 		}
 	}
-	return out
+	return rounded, exceeded
 }
 
 // rankOf is how many of sorted numbers are below x, which is finite. It finds the block of them in which x lies, and
@@ -240,6 +239,9 @@ func shareOf[V any](t Terms[V], quantiles []float64, rank, ood, known V) V {
 		}
 	}
 	above := t.Mul(t.Sub(ood, t.At(rank, "quantiles below", low, 1)), t.At(rank, "slopes", slope, 1))
+	if t.Single() { // a score just above equal quantiles is not above them all
+		above = t.MinOf(above, t.Number(1))
+	}
 	whole := t.MaxOf(t.Sub(rank, t.Number(1)), t.Number(0))
 	return t.OrOne(t.Div(t.Add(whole, above), t.Number(float64(n-1))), known)
 }

@@ -163,7 +163,7 @@ func newTwin(t testing.TB, kind single, names ...string) *twin {
 	return w
 }
 
-// plainOperators checks that a graph has no float64 and no graphs within it.
+// plainOperators checks that a graph has no float64, casts nothing to int64, and has no graphs within it.
 func plainOperators(t testing.TB, what string, m *onnx.Model) {
 	g := m.Proto().GetGraph()
 	for _, n := range g.GetNode() {
@@ -172,8 +172,9 @@ func plainOperators(t testing.TB, what string, m *onnx.Model) {
 			t.Errorf("%s: the float32 form has the operator %s", what, n.Op())
 		}
 		for _, a := range n.GetAttribute() {
-			if n.Op() == "Cast" && a.GetName() == "to" && tensor.Type(a.GetI()) == tensor.Float64 {
-				t.Errorf("%s: %s casts to float64", what, n.GetName())
+			to := tensor.Type(a.GetI())
+			if n.Op() == "Cast" && a.GetName() == "to" && (to == tensor.Float64 || to == tensor.Int64) {
+				t.Errorf("%s: %s casts to %s", what, n.GetName(), to)
 			}
 		}
 	}
