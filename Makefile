@@ -111,6 +111,7 @@ bench: setup
 #	docs/evidence/maps.md          15 minutes
 #	docs/coverage.md               7 hours, and 45 GB of disk
 #	docs/benchmarks.md             30 minutes
+#	docs/evidence/float32.md       3 hours, by the commands that it names, from their logs
 #	docs/evidence/synthetic-ood.md has no command: it was measured once
 evidence: work = $(or $(TMPDIR),/tmp)/mfgs-evidence
 evidence: data = $(CURDIR)/../shared/data

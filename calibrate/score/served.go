@@ -190,8 +190,8 @@ func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
 	return bounded(t, s, value, known), known
 }
 
-// singleQuantiles are quantiles as float32 holds them, and those that a score has to exceed to be above them: of examples
-// with the same score, more by a score's rounding error, so that equal scores do not count as higher by chance.
+// singleQuantiles are quantiles as float32 holds them, and those that a score has to exceed to be above them: of
+// examples with the same score, more by a score's rounding error, so that equal scores are not higher by chance.
 func singleQuantiles(sorted []float64) (rounded, exceeded []float64) {
 	const equal, above = 1e-9, 1e-6 // relative
 	for i, q := range sorted {

@@ -29,7 +29,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
 
-// For the table in docs/methods.md: -args -random 1000000 -searched 10000.
+// For the table in docs/evidence/float32.md: -args -random 1000000 -searched 20480.
 var (
 	randomInputs   = flag.Int("random", 0, "random inputs for each head of the comparison of float32 with float64 [a few hundred]")
 	searchedInputs = flag.Int("searched", 0, "adversarial inputs for each head [a few]")
@@ -439,8 +439,8 @@ const (
 	affineLogit = 30
 )
 
-// differences are scores that subtract quantities of their own, with how many times as much they lose: vim is a residual
-// less an energy.
+// differences are scores that subtract quantities of their own, with how many times as much they lose: vim is a
+// residual less an energy.
 var differences = map[string]float64{"vim": 10}
 
 // size is the largest absolute value.

@@ -28,7 +28,7 @@ import (
 func Methods() []string { return []string{string(fuse.MF0), string(fuse.MF1)} }
 
 // Precisions lists what the mean-field head can be computed in. float32 is for runtimes that have no float64, loops
-// and branches. How much it loses is in docs/methods.md.
+// and branches. How much it loses is in docs/evidence/float32.md.
 func Precisions() []string { return []string{"float64", "float32"} }
 
 // Options says what Write writes, and where. Either Out or Triton must be set.
