@@ -397,7 +397,8 @@ func (w *twin) shifted(rng *rand.Rand, weights []float64) score.Examples {
 // decisions adds those of the first score.
 func (w *twin) decisions() {
 	uncertainty, ood := 0.31, w.scores[0].Quantiles[230]
-	w.mf.Decisions = &fuse.Decisions{Uncertainty: &uncertainty, OOD: &ood, Set: &fuse.Set{Thresholds: []float64{setThreshold}}}
+	set := &fuse.Set{Thresholds: []float64{setThreshold}}
+	w.mf.Decisions = &fuse.Decisions{Uncertainty: &uncertainty, OOD: &ood, Set: set}
 	if w.ranked {
 		w.mf.Decisions.Set.Ranked = true
 		for c := range w.k {
@@ -731,7 +732,7 @@ func (w *twin) search(t *testing.T, seed uint64, random, searched int) (worst, f
 		names = append(names, s.Name)
 	}
 	for i := range (searched + batch*steps - 1) / (batch * steps) {
-		name := names[i%len(names)]
+		name := names[(int(seed)+4*i)%len(names)]
 		at, value := inputs[name], worst[name]
 		if i >= len(names) || at == nil {
 			at, value = w.drawn(rng), 0
